@@ -23,11 +23,13 @@ const module = "github.com/gateweigh/gateweigh"
 var allowedImports = map[string][]string{
 	".":         {},
 	".ci/tally": {},
+	"mlrsearch": {}, // RFC 9971 for any program
 
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
 	"gateway":                {"gateway/..."},
+	"gateway/arp":            {}, // whether hosts of the LAN are there
 	"gateway/config":         {},
 	"gateway/control":        {"gateway/session"},
 	"gateway/budget":         {}, // how often something may be done for each of many senders
@@ -43,6 +45,8 @@ var allowedImports = map[string][]string{
 
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
+
+	"gateway/forwarding": {}, // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/budget", "gateway/statefile"},
 	"gateway/dns":     {"gateway/budget"},
@@ -97,6 +101,7 @@ var allowedImports = map[string][]string{
 var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/netnstest", "gateway/session"}, // serves a table of its own to the verbs
 
+	"gateway/arp":                       {"gateway/netnstest"},
 	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/datapath/guard":            {"gateway/netnstest"},
 	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
@@ -106,6 +111,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/dhcp":                      {"gateway/netnstest"},
 	"gateway/dns":                       {"gateway/netnstest"},
+	"gateway/forwarding":                {"gateway/netnstest"},
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws

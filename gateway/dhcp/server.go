@@ -35,10 +35,15 @@ type Server struct {
 	full     seldom // the pool is empty
 	inUse    seldom // an address was declined
 	flooded  seldom // a MAC sends too many requests
+	forged   seldom // a client still answers for the address that it is said to leave
 
 	running sync.WaitGroup // Run
 	stop    context.CancelFunc
 	stopped context.Context // done: Close was called
+
+	asking sync.WaitGroup  // clients that are asked whether they are there
+	asked  context.Context // of these questions
+	unask  context.CancelFunc
 
 	mu      sync.Mutex // guards what follows
 	table   *table
@@ -58,6 +63,7 @@ func New(cfg Config, l Listener) (*Server, error) {
 		senders: budget.Senders[MAC]{Rate: cfg.PerMAC, Size: maxSenders},
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
+	s.asked, s.unask = context.WithCancel(s.stopped)
 	if s.store, err = openStore(cfg.Path); err != nil {
 		return nil, err
 	}
@@ -120,6 +126,8 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	expiry.Wait()
+	s.unask()
+	s.asking.Wait()
 	endCommits()
 	commits.Wait()
 	return nil
@@ -150,6 +158,7 @@ func (s *Server) reopen(ctx context.Context) {
 func (s *Server) Close() error {
 	s.stop()
 	s.running.Wait()
+	s.asking.Wait()
 	s.link.Load().close()
 	return s.store.close()
 }
@@ -255,7 +264,7 @@ func (s *Server) answer(rq *request, now time.Time) []byte {
 		s.decline(rq, now)
 	case dhcpv4.MessageTypeRelease:
 		s.stats.releases.Add(1)
-		s.release(rq, now)
+		s.release(rq)
 	case dhcpv4.MessageTypeInform:
 		s.stats.informs.Add(1)
 		return s.inform(rq)

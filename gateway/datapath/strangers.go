@@ -30,9 +30,10 @@ var Budgets = [Works]budget.Rate{
 	Refusal:    {AtOnce: 200, EachSecond: 50},
 }
 
-// DHCP is how often a MAC address may send requests to DHCP servers on this machine, with a
-// session or without.
-var DHCP = budget.Rate{AtOnce: 16, EachSecond: 2}
+// Senders is how often a MAC address may send requests to DHCP servers on this machine, with
+// a session or without, and how often it may send from addresses that nobody is known to
+// have, where other programs lease them.
+var Senders = budget.Rate{AtOnce: 16, EachSecond: 2}
 
-// DHCPSenders bounds the MAC addresses whose requests data paths remember.
-const DHCPSenders = 16_384
+// MostSenders bounds the MAC addresses that data paths remember for that.
+const MostSenders = 16_384

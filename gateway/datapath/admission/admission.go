@@ -135,8 +135,12 @@ func (t *Table) Packets() (map[string]uint64, error) {
 }
 
 // Greet has Newcomer called for the sender of an Unknown packet, and then calls then,
-// unless it is nil. It returns false, without any call, when too many newcomers wait.
+// unless it is nil. It returns false, without any call, when too many newcomers wait, or the
+// sender was new too often.
 func (t *Table) Greet(addr netip.Addr, mac datapath.MAC, then func()) bool {
+	if !t.strange.fresh.Spend(macOf(mac), Now()) {
+		return false
+	}
 	select {
 	case t.newcomers <- newcomer{addr, mac, then}:
 		return true

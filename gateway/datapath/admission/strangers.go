@@ -10,18 +10,20 @@ import (
 )
 
 // strangers bounds what unauthenticated clients have the gateway do (datapath.Budgets), by the
-// address's position in the LAN, and DHCP requests by MAC address.
+// address's position in the LAN, and what MAC addresses send without one of their own.
 type strangers struct {
 	used  [][datapath.Works]budget.Clock
 	flows flows
 	dhcp  budget.Senders[uint64]
+	fresh budget.Senders[uint64] // newcomers
 }
 
 func newStrangers(size int) *strangers {
 	return &strangers{
 		used:  make([][datapath.Works]budget.Clock, size),
 		flows: flows{seed: maphash.MakeSeed()},
-		dhcp:  budget.Senders[uint64]{Rate: datapath.DHCP, Size: datapath.DHCPSenders},
+		dhcp:  budget.Senders[uint64]{Rate: datapath.Senders, Size: datapath.MostSenders},
+		fresh: budget.Senders[uint64]{Rate: datapath.Senders, Size: datapath.MostSenders},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 var floods = []behaviour{
 	{"FloodsOfAStranger", floodsOfAStranger, Shape{}},
 	{"DHCPFloodOfOneMAC", dhcpFlood, Shape{}},
+	{"NewcomersOfOneMAC", newcomerFlood, Shape{Learn: true}},
 }
 
 // flooding is how many packets of each kind a flood has: more than a stranger's budgets
@@ -168,7 +170,7 @@ func dhcpFlood(t *testing.T, w *World) {
 		seen = w.Seen(t)
 		return err
 	})
-	b := datapath.DHCP
+	b := datapath.Senders
 	most := b.AtOnce + int(float64(b.EachSecond)*time.Since(began).Seconds()) + len(others)
 	heard := map[string]map[uint32]int{"the gateway": seen.FrameDHCP}
 	if w.path.DHCPSocket {
@@ -178,6 +180,38 @@ func dhcpFlood(t *testing.T, w *World) {
 		if len(ids) > most {
 			t.Errorf("%s got %d requests, of a device that may send %d", what, len(ids), most)
 		}
+	}
+}
+
+// newcomerFlood: where others lease addresses, a device that sends from one after the other is
+// reported as often as a device may be, and another newcomer is reported.
+func newcomerFlood(t *testing.T, w *World) {
+	if !w.path.Newcomers {
+		t.Log("it promises to work with the gateway's own DHCP only")
+		return
+	}
+	lan := NewWire(t, w.Intruder.Space, clientLink)
+	began := time.Now()
+	for n := range uint16(flooding) {
+		lan.Send(t, UDP(443, From(netip.AddrFrom4([4]byte{10, 1, 0, byte(100 + n%100)}), w.Intruder.MAC)))
+	}
+	other := Newcomer{netip.MustParseAddr("10.1.0.40"), datapath.MAC{2, 0, 0, 0, 0, 40}}
+	var seen []Newcomer
+	netnstest.Await(t, "word of another newcomer", func() error {
+		if seen = w.Seen(t).Newcomers; !slices.Contains(seen, other) {
+			lan.Send(t, UDP(443, From(other.Addr, other.MAC)))
+			return errors.New("none came")
+		}
+		return nil
+	})
+	b, n := datapath.Senders, 0
+	for _, s := range seen {
+		if s.MAC == w.Intruder.MAC {
+			n++
+		}
+	}
+	if most := b.AtOnce + int(float64(b.EachSecond)*time.Since(began).Seconds()); n > most || n == 0 {
+		t.Errorf("the gateway was told %d times of a device, of which it may be told %d times", n, most)
 	}
 }
 

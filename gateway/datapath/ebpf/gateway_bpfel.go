@@ -120,6 +120,12 @@ const (
 	gatewayReasonREASON_COUNT          gatewayReason = 19
 )
 
+type gatewaySender struct {
+	_    structs.HostLayout
+	Mac  [6]uint8
+	What uint16
+}
+
 type gatewaySettings struct {
 	_          structs.HostLayout
 	Generation uint32
@@ -163,7 +169,6 @@ const (
 	gatewayMapClientLimits    = "client_limits"
 	gatewayMapClientMeters    = "client_meters"
 	gatewayMapClients         = "clients"
-	gatewayMapDhcpSenders     = "dhcp_senders"
 	gatewayMapFlows           = "flows"
 	gatewayMapGarden          = "garden"
 	gatewayMapGatewaySettings = "gateway_settings"
@@ -171,6 +176,7 @@ const (
 	gatewayMapNewcomers       = "newcomers"
 	gatewayMapPortal          = "portal"
 	gatewayMapRequests        = "requests"
+	gatewayMapSenders         = "senders"
 	gatewayMapStats           = "stats"
 	gatewayMapStrangers       = "strangers"
 	gatewayProgLanIn          = "lan_in"
@@ -178,7 +184,6 @@ const (
 	gatewayProgPortalLookup   = "portal_lookup"
 	gatewayProgWanIn          = "wan_in"
 	gatewayVarBudgets         = "budgets"
-	gatewayVarDhcpBudget      = "dhcp_budget"
 	gatewayVarGatewayAddr     = "gateway_addr"
 	gatewayVarHearDhcp        = "hear_dhcp"
 	gatewayVarLanBase         = "lan_base"
@@ -187,6 +192,7 @@ const (
 	gatewayVarLanSize         = "lan_size"
 	gatewayVarLearn           = "learn"
 	gatewayVarPortalPorts     = "portal_ports"
+	gatewayVarSenderBudget    = "sender_budget"
 	gatewayVarUnusedReason    = "unused_reason"
 	gatewayVarUnusedState     = "unused_state"
 	gatewayVarUnusedWork      = "unused_work"
@@ -250,7 +256,6 @@ type gatewayMapSpecs struct {
 	ClientLimits    *ebpf.MapSpec `ebpf:"client_limits"`
 	ClientMeters    *ebpf.MapSpec `ebpf:"client_meters"`
 	Clients         *ebpf.MapSpec `ebpf:"clients"`
-	DhcpSenders     *ebpf.MapSpec `ebpf:"dhcp_senders"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	Garden          *ebpf.MapSpec `ebpf:"garden"`
 	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
@@ -258,6 +263,7 @@ type gatewayMapSpecs struct {
 	Newcomers       *ebpf.MapSpec `ebpf:"newcomers"`
 	Portal          *ebpf.MapSpec `ebpf:"portal"`
 	Requests        *ebpf.MapSpec `ebpf:"requests"`
+	Senders         *ebpf.MapSpec `ebpf:"senders"`
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
 	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
 }
@@ -267,7 +273,6 @@ type gatewayMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayVariableSpecs struct {
 	Budgets      *ebpf.VariableSpec `ebpf:"budgets"`
-	DhcpBudget   *ebpf.VariableSpec `ebpf:"dhcp_budget"`
 	GatewayAddr  *ebpf.VariableSpec `ebpf:"gateway_addr"`
 	HearDhcp     *ebpf.VariableSpec `ebpf:"hear_dhcp"`
 	LanBase      *ebpf.VariableSpec `ebpf:"lan_base"`
@@ -276,6 +281,7 @@ type gatewayVariableSpecs struct {
 	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
 	Learn        *ebpf.VariableSpec `ebpf:"learn"`
 	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
+	SenderBudget *ebpf.VariableSpec `ebpf:"sender_budget"`
 	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
 	UnusedWork   *ebpf.VariableSpec `ebpf:"unused_work"`
@@ -307,7 +313,6 @@ type gatewayMaps struct {
 	ClientLimits    *ebpf.Map `ebpf:"client_limits"`
 	ClientMeters    *ebpf.Map `ebpf:"client_meters"`
 	Clients         *ebpf.Map `ebpf:"clients"`
-	DhcpSenders     *ebpf.Map `ebpf:"dhcp_senders"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	Garden          *ebpf.Map `ebpf:"garden"`
 	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
@@ -315,6 +320,7 @@ type gatewayMaps struct {
 	Newcomers       *ebpf.Map `ebpf:"newcomers"`
 	Portal          *ebpf.Map `ebpf:"portal"`
 	Requests        *ebpf.Map `ebpf:"requests"`
+	Senders         *ebpf.Map `ebpf:"senders"`
 	Stats           *ebpf.Map `ebpf:"stats"`
 	Strangers       *ebpf.Map `ebpf:"strangers"`
 }
@@ -326,7 +332,6 @@ func (m *gatewayMaps) Close() error {
 		m.ClientLimits,
 		m.ClientMeters,
 		m.Clients,
-		m.DhcpSenders,
 		m.Flows,
 		m.Garden,
 		m.GatewaySettings,
@@ -334,6 +339,7 @@ func (m *gatewayMaps) Close() error {
 		m.Newcomers,
 		m.Portal,
 		m.Requests,
+		m.Senders,
 		m.Stats,
 		m.Strangers,
 	)
@@ -344,7 +350,6 @@ func (m *gatewayMaps) Close() error {
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayVariables struct {
 	Budgets      *ebpf.Variable `ebpf:"budgets"`
-	DhcpBudget   *ebpf.Variable `ebpf:"dhcp_budget"`
 	GatewayAddr  *ebpf.Variable `ebpf:"gateway_addr"`
 	HearDhcp     *ebpf.Variable `ebpf:"hear_dhcp"`
 	LanBase      *ebpf.Variable `ebpf:"lan_base"`
@@ -353,6 +358,7 @@ type gatewayVariables struct {
 	LanSize      *ebpf.Variable `ebpf:"lan_size"`
 	Learn        *ebpf.Variable `ebpf:"learn"`
 	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
+	SenderBudget *ebpf.Variable `ebpf:"sender_budget"`
 	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState  *ebpf.Variable `ebpf:"unused_state"`
 	UnusedWork   *ebpf.Variable `ebpf:"unused_work"`

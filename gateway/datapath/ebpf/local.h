@@ -44,7 +44,7 @@ static __always_inline int local(struct __sk_buff *skb, const struct iphdr *ip, 
 {
 	if (ip->protocol != IPPROTO_UDP || ports_of(ip, end).dest != DHCP_SERVER)
 		return pass(REASON_LOCAL);
-	if (!may_request(skb))
+	if (!may_send(skb, SENDS_DHCP))
 		return drop(REASON_THROTTLED);
 	if (hear_dhcp && !is_fragment(ip) && (skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_BROADCAST))
 		return hand_over(skb, ip->saddr);

@@ -100,6 +100,14 @@ struct used {
 	__u64 until[WORKS];
 };
 
+/* A MAC address and what its token bucket is for. */
+enum sending { SENDS_DHCP, IS_NEW };
+
+struct sender {
+	__u8 mac[6];
+	__u16 what;
+};
+
 /* A connection of an unauthenticated client, in network order. */
 struct flow {
 	__u32 client, dest;
@@ -247,13 +255,13 @@ struct {
 	__type(value, __u8);
 } flows SEC(".maps");
 
-/* Token buckets of DHCP clients, by MAC address. */
+/* Token buckets of MAC addresses, for what they send without a lease. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
-	__type(key, __u64);
+	__type(key, struct sender);
 	__type(value, __u64);
-} dhcp_senders SEC(".maps");
+} senders SEC(".maps");
 
 /* The original destination of unauthenticated clients' HTTP, in network order. The portal
  * gets the packets with the gateway's address as destination; answers get this address as
@@ -288,5 +296,5 @@ volatile const __u32 gateway_addr; /* network order */
 volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none. The first gets redirected HTTP. */
 volatile const __u8 lan_mac[6];
 volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack does not see them */
-volatile const struct budget budgets[WORKS], dhcp_budget;
+volatile const struct budget budgets[WORKS], sender_budget;
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */

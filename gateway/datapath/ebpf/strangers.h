@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Bounds on what unauthenticated clients make the gateway keep and send: token buckets for
- * each address and kind of work, and for each MAC address's DHCP requests. Packets of
- * admitted clients are not looked at here, except their DHCP requests. */
+ * each address and kind of work, and for what a MAC address sends without an address that is
+ * known to be its own. Of admitted clients only DHCP requests come here. */
 #pragma once
 
 #include "packet.h"
@@ -72,17 +72,19 @@ static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *i
 	return 1;
 }
 
-/* may_request reports whether the sender of a DHCP request may send another one. */
-static __always_inline int may_request(struct __sk_buff *skb)
+/* may_send reports whether a MAC address may send another DHCP request, or packet from an
+ * address that nobody is known to have. */
+static __noinline int may_send(struct __sk_buff *skb, enum sending what)
 {
-	__u64 mac = 0, *used, full = 0;
+	struct sender key = { .what = what };
+	__u64 *used, full = 0;
 
-	if (bpf_skb_load_bytes(skb, ETH_ALEN, &mac, ETH_ALEN))
+	if (bpf_skb_load_bytes(skb, ETH_ALEN, key.mac, ETH_ALEN))
 		return 0;
-	used = bpf_map_lookup_elem(&dhcp_senders, &mac);
+	used = bpf_map_lookup_elem(&senders, &key);
 	if (!used) {
-		bpf_map_update_elem(&dhcp_senders, &mac, &full, BPF_NOEXIST);
-		used = bpf_map_lookup_elem(&dhcp_senders, &mac);
+		bpf_map_update_elem(&senders, &key, &full, BPF_NOEXIST);
+		used = bpf_map_lookup_elem(&senders, &key);
 	}
-	return spend(used, dhcp_budget.cost_ns, dhcp_budget.most_ns);
+	return spend(used, sender_budget.cost_ns, sender_budget.most_ns);
 }

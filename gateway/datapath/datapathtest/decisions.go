@@ -34,7 +34,7 @@ func (w *World) device() string {
 func (w *World) leftToStack(t *testing.T, when string) {
 	t.Helper()
 	netnstest.Await(t, "the stack to forward, with "+when, func() error {
-		if word, why := w.ForwardingWhy(t); word == "redirect" && why == "" {
+		if word := w.Forwarding(t); word == "redirect" {
 			return errors.New("it says redirect")
 		}
 		return nil

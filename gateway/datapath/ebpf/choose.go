@@ -138,14 +138,15 @@ func guarding(family uint8, table string) bool {
 // every moment of the change: lan_out counts what wan_in leaves to the stack.
 func (d *Datapath) forward(why string) error {
 	d.mu.Lock()
-	same := d.why == why && (d.settings.RedirectUntil > 0) == (why == "")
-	d.why = why
+	same := d.why == why
 	d.mu.Unlock()
 	if same {
 		return nil
 	}
+	// The status changes with the settings: who reads "stack" there may rely on it.
+	err := d.change(func(s *gatewaySettings) { d.why, s.RedirectUntil = why, stamp(why) })
 	d.cfg.Log.Info("forwarding", "redirect", why == "", "why", why)
-	return d.change(func(s *gatewaySettings) { s.RedirectUntil = stamp(why) })
+	return err
 }
 
 // stamp is the time until which packets are redirected, for a reason not to.

@@ -241,7 +241,7 @@ func (h hook) restore(dir string) error {
 }
 
 // Remove removes everything of a data path from the kernel: programs, maps, the qdisc it
-// created for them, and last the guard. The interfaces may be gone. They must be locked,
+// created for them, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked,
 // because Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
 	err := resign(cfg.PinDir)
@@ -256,7 +256,10 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	return errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), guard.Remove(cfg.LAN))
+	if err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir)); err != nil {
+		return err
+	}
+	return guard.Remove(cfg.LAN)
 }
 
 // gone reports whether an error means that there is nothing to remove.

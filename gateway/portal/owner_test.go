@@ -84,6 +84,11 @@ func TestOtherBrowser(t *testing.T) {
 	}
 }
 
+// cookieOf is the cookie of a session.
+func cookieOf(w *world, s session.Session) string {
+	return base64.RawURLEncoding.EncodeToString(w.tokens.proof(s))
+}
+
 // TestNoCookieBeforeLogin: a cookie from before the login, which somebody may have planted
 // in the browser, is worth nothing after it, and neither is that of a former session.
 func TestNoCookieBeforeLogin(t *testing.T) {
@@ -93,7 +98,7 @@ func TestNoCookieBeforeLogin(t *testing.T) {
 	}
 	s, _ := w.table.Get(clientA)
 	planted := func(r *http.Request) {
-		r.AddCookie(&http.Cookie{Name: cookieName, Value: base64.RawURLEncoding.EncodeToString(w.tokens.proof(s))})
+		r.AddCookie(&http.Cookie{Name: cookieName, Value: cookieOf(w, s)})
 	}
 	r := ask(t, clientA, base+"/login", form(t, clientA, goodUser, goodPassword), planted)
 	if len(r.Cookies()) != 1 {

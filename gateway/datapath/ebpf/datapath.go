@@ -72,17 +72,23 @@ type Datapath struct {
 	lost     chan string   // the name of an interface that has gone
 	wake     chan struct{} // has the watcher look at once
 
-	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
-	places  []*place   // the programs
-	pins    []string   // names in the folder of pins
-	gone    []string   // programs that are not attached, as last logged
+	choosing sync.Mutex // held while who forwards is chosen; guards reasons
+	reasons  reasons
+
+	keeping sync.Mutex        // held while programs, pins or guard are put back; guards what follows
+	places  []*place          // the programs
+	pins    []string          // names in the folder of pins
+	gone    []string          // programs that are not attached, as last logged
+	ahead   map[string]string // programs of others ahead of ours, by hook, as last logged
+	seen    string            // the programs at all hooks, as last judged
 
 	trouble map[string]string // errors of the watcher, as last logged; of its goroutine
 
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
-	chosen   bool // forward was called before
-	shut     bool // programs are missing, so the guard lets nothing pass
+	why      string // the reason why the stack forwards; "" while packets are redirected
+	shut     bool   // programs are missing, so the guard lets nothing pass
+	retired  bool   // detached while it runs
 	repairs  Repairs
 }
 
@@ -94,7 +100,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1), trouble: map[string]string{}}
+	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1), trouble: map[string]string{}, ahead: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
@@ -269,6 +275,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 			if name == "client_counters" {
 				m.Flags |= unix.BPF_F_MMAPABLE
 			}
+		case "strangers":
+			m.MaxEntries = d.cfg.size()
+			continue
 		case "hops", "gateway_settings", "stats", "garden", "newcomers", "called", "portal":
 		default:
 			continue // only constant within one load
@@ -289,6 +298,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
 		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
 		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil], "hear_dhcp": flag[d.cfg.DHCP],
+		"budgets": budgets(), "sender_budget": budgetOf(datapath.Senders),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("setting %s: %w", name, err)
@@ -307,16 +317,19 @@ func (d *Datapath) begin(mtu int) error {
 		rand.Read(b[:])
 		d.settings.Epoch = binary.NativeEndian.Uint64(b[:])
 	}
-	d.epoch = d.settings.Epoch
+	d.epoch, d.why = d.settings.Epoch, "gatewayd is starting"
 	return d.change(func(s *gatewaySettings) { s.LanMtu = uint32(mtu) })
 }
 
 // change changes the programs' settings and invalidates all cached next hops.
 func (d *Datapath) change(how func(*gatewaySettings)) error {
+	return d.set(func(s *gatewaySettings) { how(s); s.Generation++ })
+}
+
+func (d *Datapath) set(how func(*gatewaySettings)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	how(&d.settings)
-	d.settings.Generation++
 	if err := d.objs.GatewaySettings.Put(uint32(0), &d.settings); err != nil && !d.resigned() {
 		return fmt.Errorf("changing the data path's settings: %w", err)
 	}

@@ -27,18 +27,19 @@ var allowedImports = map[string][]string{
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
-	"gateway":                {"gateway/..."},
-	"gateway/config":         {},
-	"gateway/control":        {"gateway/session"},
-	"gateway/datapath":       {},
-	"gateway/datapath/ebpf":  {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack"},
-	"gateway/datapath/guard": {"gateway/datapath"},
-	"gateway/datapath/stack": {}, // what the kernel's stack would do
+	"gateway":                    {"gateway/..."},
+	"gateway/config":             {},
+	"gateway/control":            {"gateway/session"},
+	"gateway/datapath":           {},
+	"gateway/datapath/ebpf":      {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
+	"gateway/datapath/guard":     {"gateway/datapath"},
+	"gateway/datapath/stack":     {},                   // what the kernel's stack would do
+	"gateway/datapath/neighbour": {"gateway/datapath"}, // clients in the kernel's neighbour table
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/datapath"},
 	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack"},
-	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
+	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
@@ -102,6 +103,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/nfqueue/nftables": {"gateway/netnstest"},
 	"gateway/datapath/nfqueue/queue":    {"gateway/netnstest"},
 	"gateway/datapath/stack":            {"gateway/netnstest"},
+	"gateway/datapath/neighbour":        {"gateway/netnstest"},
 	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/dhcp":                      {"gateway/netnstest"},
 	"gateway/dns":                       {"gateway/netnstest"},

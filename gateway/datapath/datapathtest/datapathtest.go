@@ -74,6 +74,9 @@ type Promises struct {
 	// Requests returns DHCP requests as whole frames, one a Read; no socket then receives
 	// them. nil: sockets do.
 	Requests func(Datapath) (io.ReadCloser, error)
+	// Neighbours: the kernel's stack sends to clients on the LAN's interface, so that they have
+	// entries of its neighbour table. False: they are behind a device without.
+	Neighbours bool
 	// Newcomers: the data path reports unknown clients, so that other programs can lease
 	// addresses.
 	Newcomers bool
@@ -126,7 +129,7 @@ type Shape struct {
 	Without bool         // no data path is opened yet
 }
 
-var behaviours = slices.Concat(attacks, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, lifetimes)
+var behaviours = slices.Concat(attacks, neighbours, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, lifetimes)
 
 // Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 )
 
 // hook is the attachment point of a program.
@@ -249,7 +250,7 @@ func (h hook) restore(dir string) error {
 }
 
 // Remove removes everything of a data path from the kernel: programs, maps, the qdisc it
-// created for them, and last the guard. The interfaces may be gone. They must be locked,
+// created for them, the clients' neighbour entries, and last the guard. The interfaces may be gone. They must be locked,
 // because Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
 	err := resign(cfg.PinDir)
@@ -264,7 +265,7 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	return errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), guard.Remove(cfg.LAN))
+	return errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), guard.Remove(cfg.LAN))
 }
 
 // gone reports whether an error means that there is nothing to remove.

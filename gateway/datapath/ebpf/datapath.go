@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 )
 
 // Forward is the way in which packets of admitted clients are forwarded.
@@ -68,9 +69,11 @@ type Datapath struct {
 	epoch uint64
 	// counters is client_counters, mapped into memory.
 	counters *ebpf.Memory
-	stop     func()        // ends the watchers and waits for them
-	lost     chan string   // the name of an interface that has gone
-	wake     chan struct{} // has the watcher look at once
+	// neighbours are the kernel's entries of the clients.
+	neighbours *neighbour.Table
+	stop       func()        // ends the watchers and waits for them
+	lost       chan string   // the name of an interface that has gone
+	wake       chan struct{} // has the watcher look at once
 
 	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
 	places  []*place   // the programs
@@ -121,6 +124,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	d.lan, d.wan = lan, wan
+	if err := d.openNeighbours(); err != nil {
+		return nil, err
+	}
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
@@ -360,6 +366,9 @@ func (d *Datapath) Close() error {
 		}
 	}
 	d.places = nil
+	if d.neighbours != nil {
+		err = errors.Join(err, d.neighbours.Close())
+	}
 	err = errors.Join(err, d.objs.Close(), d.locks.Close())
 	d.locks = nil
 	return err

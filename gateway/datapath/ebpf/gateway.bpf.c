@@ -56,10 +56,12 @@ static __always_inline int arp_in(const void *data, const void *end)
 	if (!c || a->sender == gateway_addr)
 		return drop(REASON_ARP_SPOOF);
 	if (c->state == STATE_NONE) {
+		/* The stack would enter the sender into its neighbour table, whoever that is. The
+		 * daemon answers a newcomer that it takes up. */
 		if (!learn)
 			return drop(REASON_ARP_SPOOF);
 		tell(a->sender, a->sender_mac);
-		return TC_ACT_OK;
+		return TC_ACT_SHOT;
 	}
 	if (mac_at(c->mac) != mac_at(a->sender_mac))
 		return drop(REASON_ARP_SPOOF);
@@ -94,7 +96,8 @@ static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip
 }
 
 /* across passes an admitted client's packet to another client, if that client may
- * receive it. Where the stack forwards, lan_out checks this. */
+ * receive it. Where the stack forwards, lan_out checks this, after the stack has asked by ARP
+ * for an address that it does not know: it is not to ask for those of nobody. */
 static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to, const void *end)
 {
 	__u32 zero = 0;
@@ -103,6 +106,8 @@ static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip,
 
 	if (!s || !c)
 		return TC_ACT_SHOT;
+	if (c->state == STATE_NONE)
+		return drop(REASON_NOT_LEASED);
 	if (s->redirect) {
 		if (!allowed(skb, ip, to, c, end))
 			return TC_ACT_SHOT;

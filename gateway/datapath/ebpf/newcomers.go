@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 )
 
 // greet reports newcomers until Close.
@@ -22,9 +23,14 @@ func (d *Datapath) greet() error {
 	if err != nil {
 		return fmt.Errorf("listening for newcomers: %w", err)
 	}
+	arp, err := neighbour.OpenARP(d.lan, d.cfg.Gateway, false)
+	if err != nil {
+		r.Close()
+		return err
+	}
 	var running sync.WaitGroup
 	stop := d.stop
-	d.stop = sync.OnceFunc(func() { r.Close(); stop(); running.Wait() })
+	d.stop = sync.OnceFunc(func() { r.Close(); stop(); running.Wait(); arp.Close() })
 	running.Go(func() {
 		for {
 			record, err := r.Read()
@@ -33,10 +39,22 @@ func (d *Datapath) greet() error {
 			}
 			if addr, mac, ok := newcomer(record.RawSample); err == nil && ok {
 				d.cfg.Newcomer(addr, mac)
+				d.welcome(arp, addr, mac)
 			}
 		}
 	})
 	return nil
+}
+
+// welcome answers a newcomer that has become a client: lan_in drops the ARP requests of those
+// who have not.
+func (d *Datapath) welcome(arp *neighbour.ARP, addr netip.Addr, mac datapath.MAC) {
+	if !d.neighbours.Has(addr, mac) {
+		return
+	}
+	if err := arp.Answer(addr, mac); err != nil {
+		d.cfg.Log.Debug("welcoming a newcomer", "err", err)
+	}
 }
 
 // newcomer decodes struct newcomer of maps.h.

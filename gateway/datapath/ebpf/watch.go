@@ -30,8 +30,9 @@ func (d *Datapath) watch() error {
 }
 
 // reroute invalidates all cached next hops and then reads the links again. A change of tc's
-// may have removed programs.
+// may have removed programs, one of links or addresses the clients' neighbour entries.
 func (d *Datapath) reroute() {
+	d.neighbours.Check()
 	select {
 	case d.wake <- struct{}{}:
 	default: // the watcher is about to look

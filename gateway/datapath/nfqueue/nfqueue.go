@@ -26,6 +26,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
@@ -57,7 +58,10 @@ type Datapath struct {
 	fast    *fast // nil: as studied
 	watcher *watcher
 	follow  *stack.Follower
-	ended   sync.WaitGroup
+	// neighbours are the kernel's entries of the clients; arp receives from newcomers, nil without Newcomer.
+	neighbours *neighbour.Table
+	arp        *neighbour.ARP
+	ended      sync.WaitGroup
 
 	choosing sync.Mutex // held while the way is determined; locked before d.mu
 
@@ -115,6 +119,12 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	if err := d.install(); err != nil {
+		return nil, err
+	}
+	if d.neighbours, err = neighbour.Open(d.lan.Index, nil, cfg.Log); err != nil {
+		return nil, err
+	}
+	if err := d.greet(); err != nil {
 		return nil, err
 	}
 	return d, d.begin()
@@ -205,8 +215,49 @@ func (d *Datapath) begin() error {
 	return d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.reroute, Rules: func() { d.keepRules(); d.choose() }})
 }
 
-// reroute follows a change of addresses or routes.
+// greet reports newcomers that ask for the gateway by ARP, and answers those that have become
+// clients: the rules drop their requests, because the stack would enter every sender into its
+// neighbour table.
+func (d *Datapath) greet() (err error) {
+	if d.cfg.Newcomer == nil {
+		return nil
+	}
+	if d.arp, err = neighbour.OpenARP(d.lan, d.cfg.Gateway, true); err != nil {
+		return err
+	}
+	d.ended.Go(func() {
+		for {
+			addr, mac, ok, err := d.arp.Next()
+			if err != nil {
+				return // closed, or the interface is gone
+			}
+			if !ok || addr == d.cfg.Gateway || !d.cfg.Prefix.Contains(addr) || d.owned(addr) {
+				continue
+			}
+			d.table.Greet(addr, mac, func() {
+				if !d.neighbours.Has(addr, mac) {
+					return
+				}
+				if err := d.arp.Answer(addr, mac); err != nil {
+					d.cfg.Log.Debug("welcoming a newcomer", "err", err)
+				}
+			})
+		}
+	})
+	return nil
+}
+
+// owned reports whether an address is a client's.
+func (d *Datapath) owned(addr netip.Addr) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, owned := d.owners[addr]
+	return owned
+}
+
+// reroute follows a change of links, addresses or routes.
 func (d *Datapath) reroute() {
+	d.neighbours.Check()
 	if own, err := stack.Own(); err == nil {
 		d.table.SetOwn(own)
 	} else {
@@ -236,6 +287,7 @@ func (d *Datapath) Close() error {
 	for _, q := range d.queues {
 		errs = append(errs, q.Close())
 	}
+	errs = append(errs, d.arp.Close())
 	d.ended.Wait()
 	if d.fast != nil {
 		for _, c := range d.fast.captures {
@@ -252,7 +304,10 @@ func (d *Datapath) Close() error {
 	if d.table != nil {
 		errs = append(errs, d.table.Close())
 	}
+	if d.neighbours != nil {
+		errs = append(errs, d.neighbours.Close())
+	}
 	errs = append(errs, d.locks.Close())
-	d.queues, d.watcher, d.follow, d.rules, d.locks = nil, nil, nil, nil, nil
+	d.queues, d.arp, d.watcher, d.follow, d.rules, d.locks = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }

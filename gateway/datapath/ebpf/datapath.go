@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -233,11 +232,12 @@ var sessions = []string{"clients", "client_counters", "client_limits", "gateway_
 // are caches, each separately. The former daemon's programs use the old maps until they
 // are replaced.
 func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
-	var old []string
+	var all, old []string // names of pinned maps; a bpffs refuses the names of some others
 	for name, m := range spec.Maps {
 		if m.Pinning != ebpf.PinByName {
 			continue
 		}
+		all = append(all, name)
 		pinned, err := ebpf.LoadPinnedMap(filepath.Join(d.cfg.PinDir, name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -252,7 +252,7 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 	}
 	if slices.ContainsFunc(old, func(name string) bool { return slices.Contains(sessions, name) }) {
 		d.cfg.Log.Warn("the data path's tables were made for another LAN or version, or detached halfway; making new ones", "pins", d.cfg.PinDir)
-		old = slices.Collect(maps.Keys(spec.Maps))
+		old = all
 	}
 	for _, name := range old {
 		if err := os.Remove(filepath.Join(d.cfg.PinDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -38,7 +38,6 @@ func (d *Datapath) greet() error {
 				return
 			}
 			if addr, mac, ok := newcomer(record.RawSample); err == nil && ok {
-				d.cfg.Newcomer(addr, mac)
 				d.welcome(arp, addr, mac)
 			}
 		}
@@ -46,9 +45,12 @@ func (d *Datapath) greet() error {
 	return nil
 }
 
-// welcome answers a newcomer that has become a client: lan_in drops the ARP requests of those
-// who have not.
+// welcome reports a newcomer, unless an earlier packet of its made it a client, and answers
+// one that is a client then: lan_in drops the ARP requests of all others.
 func (d *Datapath) welcome(arp *neighbour.ARP, addr netip.Addr, mac datapath.MAC) {
+	if !d.neighbours.Has(addr, mac) {
+		d.cfg.Newcomer(addr, mac)
+	}
 	if !d.neighbours.Has(addr, mac) {
 		return
 	}

@@ -86,7 +86,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		}
 	}()
 	if d.table, err = admission.New(admission.Config{
-		Prefix: cfg.Prefix, Gateway: cfg.Gateway, PortalPorts: cfg.PortalPorts, Newcomer: named(cfg.Newcomer),
+		Prefix: cfg.Prefix, Gateway: cfg.Gateway, PortalPorts: cfg.PortalPorts, Newcomer: d.newcomers(),
 	}); err != nil {
 		return nil, err
 	}
@@ -130,15 +130,15 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	return d, d.begin()
 }
 
-// named filters out newcomers whose MAC address the kernel did not report: see
-// judge.sender.
-func named(newcomer func(netip.Addr, datapath.MAC)) func(netip.Addr, datapath.MAC) {
-	if newcomer == nil {
+// newcomers filters out newcomers that an earlier packet made clients, and those whose MAC
+// address the kernel did not report: see judge.sender.
+func (d *Datapath) newcomers() func(netip.Addr, datapath.MAC) {
+	if d.cfg.Newcomer == nil {
 		return nil
 	}
 	return func(addr netip.Addr, mac datapath.MAC) {
-		if mac != (datapath.MAC{}) {
-			newcomer(addr, mac)
+		if mac != (datapath.MAC{}) && !d.neighbours.Has(addr, mac) {
+			d.cfg.Newcomer(addr, mac)
 		}
 	}
 }

@@ -31,9 +31,9 @@ check: ## formatting, go vet, staticcheck
 	go vet $(PACKAGES)
 	go tool staticcheck $(PACKAGES)
 
-# Packages whose tests start no lab, no gateway and no daemon: two at a time. All others build
-# networks and measure them, and each has the machine to itself.
-PAIRED := . ./.ci/tally ./gateway/config ./gateway/session ./gateway/users ./lab/analysis/... ./lab/compare \
+# Packages whose tests measure nothing that other programs disturb: two at a time. The gateway's
+# have networks of their own. All others measure labs, and each has the machine to itself.
+PAIRED := . ./.ci/tally ./mlrsearch ./gateway/... ./cmd/gatewayd ./lab/analysis/... ./lab/compare \
 	./lab/experiment ./lab/report/... ./lab/result ./lab/studies/...
 
 test: deps build ## every test, as root, with real daemons; the ten slowest are named

@@ -23,26 +23,30 @@ const module = "github.com/gateweigh/gateweigh"
 var allowedImports = map[string][]string{
 	".":         {},
 	".ci/tally": {},
+	"mlrsearch": {}, // RFC 9971 for any program
 
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
 	"gateway":                    {"gateway/..."},
+	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
 	"gateway/config":             {},
 	"gateway/control":            {"gateway/session"},
 	"gateway/datapath":           {},
-	"gateway/datapath/ebpf":      {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
+	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
 	"gateway/datapath/guard":     {"gateway/datapath"},
-	"gateway/datapath/stack":     {},                   // what the kernel's stack would do
 	"gateway/datapath/neighbour": {"gateway/datapath"}, // clients in the kernel's neighbour table
+	"gateway/datapath/stack":     {},                   // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/datapath"},
 	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack"},
-	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
+	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
+
+	"gateway/forwarding": {}, // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/statefile"},
 	"gateway/dns":     {},
@@ -97,6 +101,7 @@ var allowedImports = map[string][]string{
 var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/netnstest", "gateway/session"}, // serves a table of its own to the verbs
 
+	"gateway/arp":                       {"gateway/netnstest"},
 	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/datapath/guard":            {"gateway/netnstest"},
 	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
@@ -107,6 +112,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/dhcp":                      {"gateway/netnstest"},
 	"gateway/dns":                       {"gateway/netnstest"},
+	"gateway/forwarding":                {"gateway/netnstest"},
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws

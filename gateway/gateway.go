@@ -14,13 +14,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
@@ -47,6 +46,7 @@ type gateway struct {
 
 	socket *control.Socket
 	dp     path
+	arp    arp.Prober // asks clients whether they are there
 	table  *session.Table
 	radius *radius.Client
 	portal *portal.Portal
@@ -64,6 +64,7 @@ type gateway struct {
 // run_dir, and with datapath.ErrBusy if another one has an interface.
 func Run(ctx context.Context, cfg *config.Config, d Daemon) (err error) {
 	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), said: d, known: make(chan struct{})}
+	g.arp.Interface, g.arp.Source, g.arp.All = cfg.LAN.Interface, cfg.LAN.Address.Addr(), cfg.Datapath.Kind == config.TUN
 	defer func() { err = errors.Join(err, g.close()) }()
 	if err := g.open(); err != nil {
 		return err
@@ -77,7 +78,13 @@ func (g *gateway) open() (err error) {
 	if g.socket, err = control.Listen(cfg.ControlSocket()); err != nil {
 		return err
 	}
-	if err := checkMachine(cfg); err != nil {
+	found := check(cfg, 0)
+	for _, f := range found {
+		if f.Weight == Warning {
+			g.log.Warn(f.Text)
+		}
+	}
+	if err := refused(found); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
@@ -217,6 +224,10 @@ func (g *gateway) serve(ctx context.Context) error {
 			return fmt.Errorf("portal: %w", err)
 		}
 	}
+	// Everything that decides about packets is in place.
+	if err := forwardingSwitch(g.cfg).On(crossings(g.cfg)...); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running sync.WaitGroup
@@ -254,9 +265,6 @@ func (g *gateway) serve(ctx context.Context) error {
 		run("dns", g.dns.Run)
 	}
 	if g.cfg.Metrics.Listen.IsValid() {
-		if !g.cfg.Metrics.Listen.Addr().IsLoopback() {
-			g.log.Warn("metrics are there for everybody who reaches their address, clients that are logged in too", "address", g.cfg.Metrics.Listen)
-		}
 		run("metrics", func(ctx context.Context) error {
 			return control.ServeMetrics(ctx, g.cfg.Metrics.Listen, g.status, func(net.Addr) {})
 		})
@@ -266,9 +274,13 @@ func (g *gateway) serve(ctx context.Context) error {
 	return failed
 }
 
-// close closes the parts in reverse order. The data path stays in the kernel.
+// close closes the parts in reverse order. The data path stays in the kernel. Where it
+// passes nothing without the daemon, forwarding is switched off again.
 func (g *gateway) close() error {
 	var errs []error
+	if g.dp != nil && g.cfg.Datapath.Kind != config.EBPF {
+		errs = append(errs, forwardingSwitch(g.cfg).Off())
+	}
 	if g.dns != nil {
 		errs = append(errs, g.dns.Close())
 	}
@@ -289,42 +301,4 @@ func (g *gateway) close() error {
 		errs = append(errs, g.socket.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// checkMachine compares the configuration with the machine.
-func checkMachine(cfg *config.Config) error {
-	if _, err := net.InterfaceByName(cfg.WAN.Interface); err != nil {
-		return fmt.Errorf("looking for wan.interface %q: %w", cfg.WAN.Interface, err)
-	}
-	lan, err := net.InterfaceByName(cfg.LAN.Interface)
-	if err != nil {
-		return fmt.Errorf("looking for lan.interface %q: %w", cfg.LAN.Interface, err)
-	}
-	if cfg.Datapath.Kind != config.TUN { // with TUN the address belongs to its device
-		if err := checkAddress(lan, cfg.LAN.Address); err != nil {
-			return err
-		}
-	}
-	forwards, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
-	if err != nil {
-		return err
-	}
-	if strings.TrimSpace(string(forwards)) != "1" {
-		return errors.New("this machine does not forward packets: sysctl -w net.ipv4.ip_forward=1 (and in /etc/sysctl.d to keep it)")
-	}
-	return nil
-}
-
-// checkAddress checks that the LAN's interface has the gateway's address.
-func checkAddress(lan *net.Interface, own netip.Prefix) error {
-	addrs, err := lan.Addrs()
-	if err != nil {
-		return fmt.Errorf("reading the addresses of %s: %w", lan.Name, err)
-	}
-	for _, a := range addrs {
-		if a.String() == own.String() {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s does not have lan.address %s: ip addr add %s dev %s", lan.Name, own, own, lan.Name)
 }

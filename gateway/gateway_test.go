@@ -206,7 +206,7 @@ func TestClient(t *testing.T) {
 	if token == nil {
 		t.Fatalf("no form on the status page:\n%s", page)
 	}
-	sh(t, curl+`-o /dev/null -d token=`+token[1]+` http://10.1.0.1:8080/logout`)
+	sh(t, curl+`-o /dev/null -d token=`+token[1]+` -d username=ann http://10.1.0.1:8080/logout`)
 	if passes() {
 		t.Errorf("%s still passes after logout", addr)
 	}

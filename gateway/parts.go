@@ -47,6 +47,9 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
 		Brief: d.Brief, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
 	}
+	out.Present = func(ctx context.Context, mac dhcp.MAC, addr netip.Addr) (bool, error) {
+		return g.arp.There(ctx, addr, mac)
+	}
 	if h, ok := g.dp.(hearer); ok {
 		out.Requests = h.Requests
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
@@ -17,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
+	"github.com/gateweigh/gateweigh/gateway/forwarding"
 )
 
 // path is a data path with what the daemon needs of it.
@@ -89,7 +91,11 @@ func opened[P path](dp P, err error) (path, error) {
 // namespace, so that it is unknown whether anything of the gateway is left elsewhere.
 var ErrNotHere = errors.New("nothing of a gateway is to be found in this network namespace")
 
-// Detach removes everything of a gateway from the kernel, whatever its data path was.
+// ErrBusy is returned while another gateway has an interface.
+var ErrBusy = datapath.ErrBusy
+
+// Detach removes everything of a gateway from the kernel, whatever its data path was, and
+// switches forwarding off where the gateway switched it on.
 // What does not exist is no error. While a daemon runs, Detach fails with
 // datapath.ErrBusy unless forced; the daemon then continues without anything in the
 // kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
@@ -111,7 +117,19 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	return errors.Join(shut, programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
+	return errors.Join(shut, forwardingSwitch(cfg).Off(), programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
+}
+
+// Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its
+// interface appears later. It fails with datapath.ErrBusy while a gateway runs, which keeps
+// its LAN closed itself.
+func Guard(lan string) error {
+	lock, err := datapath.Lock(lan)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return guard.Guard{LAN: lan}.Shut()
 }
 
 // Left reports whether anything of a gateway is in the kernel: programs, a device,
@@ -144,6 +162,18 @@ func removePrograms(cfg *config.Config) error {
 // ebpfLeft is the configuration to find leftover programs with.
 func ebpfLeft(cfg *config.Config) ebpf.Config {
 	return ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir}
+}
+
+// crossings are the interfaces at which the kernel receives packets that it forwards to and
+// for clients.
+func crossings(cfg *config.Config) []string {
+	return []string{clientInterface(cfg), cfg.WAN.Interface}
+}
+
+// forwardingSwitch is the switch of the kernel's forwarding. Its note is in state_dir, because
+// service managers remove run_dir when they stop a service.
+func forwardingSwitch(cfg *config.Config) forwarding.Switch {
+	return forwarding.Switch{Note: filepath.Join(cfg.StateDir, "forwarding")}
 }
 
 // portalPorts returns the TCP ports the portal listens on, the one for plain HTTP first.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -10,11 +11,13 @@ import (
 )
 
 func checkConfigCommand() *cobra.Command {
-	return &cobra.Command{
+	var fileOnly bool
+	cmd := &cobra.Command{
 		Use:   "check-config FILE",
-		Short: "Check a configuration: every mistake with its file, line and key",
-		Long:  "Checks a configuration and the files it names. Exit code 0: no mistakes, 2: mistakes.",
-		Args:  usage(cobra.ExactArgs(1)),
+		Short: "Check a configuration: every mistake with its file, line and key, and whether the daemon can run here",
+		Long: "Checks a configuration, the files it names, and whether the daemon can run with it on this machine, as\n" +
+			"root. Exit code 0: it can, with warnings or without; 1: this machine lacks something; 2: mistakes in the files.",
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			cfg, err := config.Load(args[0])
 			if err == nil {
@@ -23,8 +26,34 @@ func checkConfigCommand() *cobra.Command {
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
+			if !fileOnly {
+				if err := checkMachine(cfg); err != nil {
+					return err
+				}
+			}
 			fmt.Printf("%s is good\n", args[0])
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&fileOnly, "file-only", false, "check the files only, for a configuration of another machine")
+	return cmd
+}
+
+// checkMachine lists on standard error what the daemon would refuse or warn of on this machine.
+func checkMachine(cfg *config.Config) error {
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "warning: not all of this machine can be checked without root")
+	}
+	refused := 0
+	for _, f := range gateway.Check(cfg) {
+		word := map[gateway.Weight]string{gateway.Note: "note", gateway.Warning: "warning", gateway.Refusal: "error"}[f.Weight]
+		fmt.Fprintf(os.Stderr, "%s: %s\n", word, f.Text)
+		if f.Weight == gateway.Refusal {
+			refused++
+		}
+	}
+	if refused > 0 {
+		return fmt.Errorf("gatewayd cannot run on this machine as %s says (--file-only leaves the machine out)", cfg.File)
+	}
+	return nil
 }

@@ -107,7 +107,7 @@ func rootCommand() *cobra.Command {
 	root.Flags().StringVarP(&file, "config", "c", "", "run the daemon with this configuration")
 	root.PersistentFlags().StringVar(&socket, "socket", defaultSocket, "control socket of the daemon (run_dir/control.sock)")
 	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket), statusCommand(&socket),
-		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), detachCommand(), versionCommand())
+		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), guardCommand(), detachCommand(), versionCommand())
 	return root
 }
 

@@ -50,7 +50,7 @@ func run(ctx context.Context, file string) error {
 		defer close(watched)
 		watch(ctx, ready, hangup, cfg, &level, log)
 	}()
-	err = gateway.Run(ctx, cfg, gateway.Daemon{Version: version, Log: log, Ready: func() { close(ready) }})
+	err = gateway.Run(ctx, cfg, gateway.Daemon{Version: version, Log: log, Ready: func() { settle(cfg, log); close(ready) }})
 	stop()
 	<-watched
 	if err == nil {

@@ -69,6 +69,16 @@ var worlds atomic.Int64
 // accounting, but no daemon. All of it ends with the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	w := newNetwork(t)
+	w.plainTCP("server")
+	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
+	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
+	return w
+}
+
+// newNetwork creates the namespaces alone.
+func newNetwork(t *testing.T) *world {
+	t.Helper()
 	w := &world{t: t, id: fmt.Sprint("w", worlds.Add(1)), Dir: t.TempDir(), Secret: "a secret of 24 characters"}
 	w.Pins = "/sys/fs/bpf/" + w.id
 	var err error
@@ -86,9 +96,6 @@ ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `hub; plug lan'
 ip -n $ID-server addr add 192.0.2.2/24 dev s0; ip -n $ID-server link set s0 up
 ip -n $ID-server route add 10.1.0.0/24 via 192.0.2.1 rto_min 5s
 nsenter --net=/run/netns/$ID-router sysctl -qw net.ipv4.ip_forward=1`)
-	w.plainTCP("server")
-	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
-	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
 	return w
 }
 
@@ -322,13 +329,14 @@ func (c *client) fillIn(token, user string) string {
 	return fmt.Sprintf(curl+`-o /dev/null -w '%%{http_code}' -d token=%s -d username=%s -d password=right http://%s/login`, token, user, portalAddr)
 }
 
-// logOut presses the status page's button.
+// logOut fills in the status page's form.
 func (c *client) logOut() {
 	c.w.t.Helper()
+	user := c.session().User
 	eventually(c.w.t, "log out", func() error {
 		token, err := c.token("status")
 		if err == nil {
-			_, err = c.try(curl + `-o /dev/null -d token=` + token + ` http://` + portalAddr + `/logout`)
+			_, err = c.try(curl + `-o /dev/null -d token=` + token + ` -d username=` + user + ` http://` + portalAddr + `/logout`)
 		}
 		return err
 	})

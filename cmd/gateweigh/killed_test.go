@@ -212,7 +212,7 @@ func TestKilledHostOfAStormCostsTheStorm(t *testing.T) {
 	write(t, dir, "doors.toml", slowDoors)
 	b := start(t, dir, command(t, dir, "run", "doors.toml", "--out", "r"))
 	host := child(t, b.cmd.Process.Pid, "-host", "a/client2")
-	child(t, host, "sleep 1") // a log-in
+	child(t, host, "sleep 1") // a login
 	kill(t, host)
 	b.cmd.Wait()
 	wantSaid(t, b.said(t), "doors, 6 clients, block 1 failed: logging in: ", fmt.Sprintf("the agent of host a/client2 (process %d) ended: signal: killed", host),

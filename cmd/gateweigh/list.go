@@ -244,7 +244,7 @@ func (e listedExperiment) text() []string {
 	who := experiment.Series(e.Clients) + " clients " + e.words.Doing
 	lines = append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent())
 	if e.Sides != nil {
-		lines = append(lines, "weighs two labs that differ: "+e.Sides.Device+" against "+e.Sides.Clean)
+		lines = append(lines, "compares two labs that differ: "+e.Sides.Device+" against "+e.Sides.Clean)
 	}
 	return append(lines, "needs root, "+programs(e.Needs))
 }

@@ -1,4 +1,4 @@
-// Command gateweigh weighs access gateways: it builds a client – router –
+// Command gateweigh measures access gateways: it builds a client – router –
 // server lab, installs a device under test on the router, offers traffic,
 // meters the router, and reports what the device costs beside a clean router.
 package main

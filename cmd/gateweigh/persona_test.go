@@ -106,7 +106,7 @@ func TestLabsThatDiffer(t *testing.T) {
 				t.Errorf("%d and %d streams, want %d and %d", st.Fairness.Streams, st.CleanFairness.Streams, c.device, c.clean)
 			}
 			said := strings.Join(strings.Fields(e.stdout), " ")
-			for _, want := range []string{"What is weighed: the labs of a pair differ in more than the device: " + c.said, "ratio ×", "ACKs/segment"} {
+			for _, want := range []string{"What is compared: the labs of a pair differ in more than the device: " + c.said, "ratio ×", "ACKs/segment"} {
 				if !strings.Contains(said, want) {
 					t.Errorf("the table does not say %q:\n%s", want, e.stdout)
 				}

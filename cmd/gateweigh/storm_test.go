@@ -144,7 +144,7 @@ func TestKilledStormsResume(t *testing.T) {
 	}
 }
 
-// breaking devices: one dies of its clients, one lets half of them in, one has no log-in.
+// breaking devices: one dies of its clients, one lets half of them in, one has no login.
 const breaking = `measure = "logins"
 duts = ["dies", "half", "allowlist"]
 clients = [4]

@@ -40,6 +40,29 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
+// LANInterface reads lan.interface alone, for what must keep the LAN closed in spite of mistakes
+// in other keys.
+func LANInterface(path string) (string, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading the configuration: %w", err)
+	}
+	entries, syntax := readEntries(path, data)
+	if syntax != nil {
+		return "", Problems{syntax}
+	}
+	c := defaults()
+	for _, e := range c.apply(entries) {
+		if e.Key == "lan.interface" {
+			return "", Problems{e}
+		}
+	}
+	if c.LAN.Interface == "" {
+		return "", Problems{{File: path, Line: 1, Key: "lan.interface", Problem: "missing: gatewayd needs it"}}
+	}
+	return c.LAN.Interface, nil
+}
+
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

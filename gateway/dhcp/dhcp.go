@@ -18,6 +18,7 @@
 package dhcp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +65,12 @@ type Config struct {
 	MTU              int                        // option 26 in bytes; 0: not sent
 	CaptivePortalURL string                     // option 114 (RFC 8910), sent asked or not; empty: not sent
 	Options          []Option                   // more options, sent on request; they replace the above but not 1, 51–59, 61, 82
+
+	// Present asks whether a client still answers for its address, which may take seconds.
+	// A RELEASE or DECLINE of a client that does has no effect, nor has one about which it
+	// returns an error. nil: all of them have.
+	Present func(context.Context, MAC, netip.Addr) (bool, error)
+	goodbye time.Duration // before it is asked; 0: defaultGoodbye
 
 	// Requests opens a source of requests ahead of the kernel's stack, as a data path
 	// provides: each Read returns one Ethernet frame, until Close, which may be called more

@@ -18,6 +18,9 @@ const repeatWindow = 5 * time.Second
 // discover answers a DISCOVER with an OFFER (RFC 2131, 4.3.1). The server does not probe
 // addresses: clients do, and DECLINE.
 func (s *Server) discover(rq *request, now time.Time) []byte {
+	if !s.stays(rq) {
+		return nil
+	}
 	b, err := s.table.offer(rq.client, rq.hostname, rq.wish, now)
 	if err != nil {
 		s.refuse(err)
@@ -54,6 +57,9 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 	}
 	if addr.IsUnspecified() {
 		s.stats.malformed.Add(1)
+		return nil
+	}
+	if !s.stays(rq) {
 		return nil
 	}
 	if left := s.repeated(rq.client, addr, now); left > 0 {
@@ -96,6 +102,14 @@ func (s *Server) decline(rq *request, now time.Time) {
 	if rq.server.IsValid() && rq.server != s.cfg.Server {
 		return
 	}
+	if b := s.table.leaseOf(rq.client, rq.wish); b != nil {
+		s.leave(b, farewell{declines: true}, func(now time.Time) { s.setAside(rq, now) })
+		return
+	}
+	s.setAside(rq, now)
+}
+
+func (s *Server) setAside(rq *request, now time.Time) {
 	b, wasLeased, err := s.table.decline(rq.client, rq.wish, now)
 	if err != nil {
 		return
@@ -111,13 +125,19 @@ func (s *Server) decline(rq *request, now time.Time) {
 }
 
 // release ends a lease (RFC 2131, 4.3.4).
-func (s *Server) release(rq *request, now time.Time) {
+func (s *Server) release(rq *request) {
 	if rq.server.IsValid() && rq.server != s.cfg.Server {
 		return
 	}
-	if b, err := s.table.release(rq.client, rq.ciaddr, now); err == nil {
-		s.push(change{record: b.record(), event: ended})
+	b := s.table.leaseOf(rq.client, rq.ciaddr)
+	if b == nil {
+		return
 	}
+	s.leave(b, farewell{}, func(now time.Time) {
+		if b, err := s.table.release(rq.client, rq.ciaddr, now); err == nil {
+			s.push(change{record: b.record(), event: ended})
+		}
+	})
 }
 
 // inform answers a client that has an address of its own (RFC 2131, 4.3.5), without

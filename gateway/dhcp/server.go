@@ -31,10 +31,15 @@ type Server struct {
 	refused  seldom // the listener rejects leases
 	full     seldom // the pool is empty
 	inUse    seldom // an address was declined
+	forged   seldom // a client still answers for the address that it is said to leave
 
 	running sync.WaitGroup // Run
 	stop    context.CancelFunc
 	stopped context.Context // done: Close was called
+
+	asking sync.WaitGroup  // clients that are asked whether they are there
+	asked  context.Context // of these questions
+	unask  context.CancelFunc
 
 	mu      sync.Mutex // guards what follows
 	table   *table
@@ -53,6 +58,7 @@ func New(cfg Config, l Listener) (*Server, error) {
 		table: newTable(cfg), wake: make(chan struct{}, 1),
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
+	s.asked, s.unask = context.WithCancel(s.stopped)
 	if s.store, err = openStore(cfg.Path); err != nil {
 		return nil, err
 	}
@@ -115,6 +121,8 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	expiry.Wait()
+	s.unask()
+	s.asking.Wait()
 	endCommits()
 	commits.Wait()
 	return nil
@@ -145,6 +153,7 @@ func (s *Server) reopen(ctx context.Context) {
 func (s *Server) Close() error {
 	s.stop()
 	s.running.Wait()
+	s.asking.Wait()
 	s.link.Load().close()
 	return s.store.close()
 }
@@ -239,7 +248,7 @@ func (s *Server) answer(rq *request, now time.Time) []byte {
 		s.decline(rq, now)
 	case dhcpv4.MessageTypeRelease:
 		s.stats.releases.Add(1)
-		s.release(rq, now)
+		s.release(rq)
 	case dhcpv4.MessageTypeInform:
 		s.stats.informs.Add(1)
 		return s.inform(rq)

@@ -14,6 +14,7 @@ type Stats struct {
 	TooMany    uint64 // no answer: the MAC has its addresses
 	Overloaded uint64 // no answer: the disk is behind
 
+	StillThere     uint64 // RELEASE or DECLINE without effect: the client answers for its address
 	Expired        uint64 // leases that ran out
 	StoreErrors    uint64 // writes to the leases file that failed
 	ListenerErrors uint64
@@ -26,7 +27,7 @@ type counters struct {
 	discovers, requests, declines, releases, informs atomic.Uint64
 	offers, acks, naks                               atomic.Uint64
 	malformed, relayed, spoofed                      atomic.Uint64
-	exhausted, tooMany, overloaded                   atomic.Uint64
+	exhausted, tooMany, overloaded, stillThere       atomic.Uint64
 	expired, storeErrors, listenerErrors, sendErrors atomic.Uint64
 }
 
@@ -38,7 +39,7 @@ func (s *Server) Stats() Stats {
 		Releases: c.releases.Load(), Informs: c.informs.Load(),
 		Offers: c.offers.Load(), Acks: c.acks.Load(), Naks: c.naks.Load(),
 		Malformed: c.malformed.Load(), Relayed: c.relayed.Load(), Spoofed: c.spoofed.Load(),
-		Exhausted: c.exhausted.Load(), TooMany: c.tooMany.Load(), Overloaded: c.overloaded.Load(),
+		Exhausted: c.exhausted.Load(), TooMany: c.tooMany.Load(), Overloaded: c.overloaded.Load(), StillThere: c.stillThere.Load(),
 		Expired: c.expired.Load(), StoreErrors: c.storeErrors.Load(),
 		ListenerErrors: c.listenerErrors.Load(), SendErrors: c.sendErrors.Load(),
 	}

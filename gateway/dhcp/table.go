@@ -38,6 +38,8 @@ type binding struct {
 	end      time.Time // of the state; for known, when it began
 	acked    time.Time // lease on disk and reported until then; zero: not yet
 	brief    bool      // leased for cfg.Brief
+	leaving  *farewell // nil: none
+	there    time.Time // when the client answered although it was said to leave
 
 	prev, next *binding
 }
@@ -233,8 +235,8 @@ func (t *table) withdraw(c client) {
 
 // release ends a client's lease of addr.
 func (t *table) release(c client, addr netip.Addr, now time.Time) (*binding, error) {
-	b := t.byClient[c]
-	if b == nil || b.addr != addr || b.state != leased {
+	b := t.leaseOf(c, addr)
+	if b == nil {
 		return nil, errNotYours
 	}
 	t.free(b, now)
@@ -332,7 +334,7 @@ func (t *table) move(b *binding, to state, end time.Time) { t.put(b, to, end, fa
 func (t *table) put(b *binding, to state, end time.Time, brief bool) {
 	t.count(b, -1)
 	t.queueOf(b).remove(b)
-	b.state, b.end, b.brief = to, end, brief
+	b.state, b.end, b.brief, b.leaving = to, end, brief, nil
 	t.queueOf(b).add(b)
 	t.count(b, +1)
 }

@@ -98,6 +98,9 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.State == session.Authenticated {
+		if sameUser(form.Get("username"), s) { // the first answer, with its cookie, may have been discarded
+			p.setCookie(w, r, s)
+		}
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
@@ -168,7 +171,7 @@ func (implausible) RejectMessage() string { return "" }
 
 // admit starts the session and shows its limits.
 func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key session.Key, login session.Login) {
-	_, err := p.sessions.Admit(key.Addr, login)
+	s, err := p.sessions.Admit(key.Addr, login)
 	if errors.Is(err, session.ErrSessions) {
 		p.counters.rejected.Add(1)
 		p.log.Info("login rejected", "client", key.String(), "user", login.User, "error", err)
@@ -183,6 +186,7 @@ func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key s
 		return
 	}
 	p.counters.logins.Add(1)
+	p.setCookie(w, r, s)
 	to := withLink("/status", page.URL)
 	if p.cfg.SuccessURL != "" {
 		to = p.cfg.SuccessURL

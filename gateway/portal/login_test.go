@@ -45,7 +45,8 @@ func TestLogin(t *testing.T) {
 	}
 	s.UpBytes, s.DownBytes = 1_500_000, 2_500_000_000
 	w.table.set(s)
-	status := ask(t, clientA, base+r.Header.Get("Location"), nil)
+	browser := browserOf(r)
+	status := ask(t, clientA, base+r.Header.Get("Location"), nil, browser)
 	for _, want := range []string{goodUser, "1.5 MB", "2.5 GB", "99 days", "Continue to <b>example.org</b>", `href="http://example.org/a?b=c&amp;d"`} {
 		if !strings.Contains(status.body, want) {
 			t.Errorf("the status page lacks %q:\n%s", want, status.main())
@@ -55,16 +56,16 @@ func TestLogin(t *testing.T) {
 		t.Errorf("the login page of an admitted client: %s to %q", r.Status, r.Header.Get("Location"))
 	}
 
-	checkLogout(t, w)
+	checkLogout(t, w, browser)
 	if got, want := w.Stats(), (Stats{Logins: 1, Rejected: 1, Logouts: 1}); got != want {
 		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
 }
 
 // checkLogout logs clientA out through the status page.
-func checkLogout(t *testing.T, w *world) {
+func checkLogout(t *testing.T, w *world, browser func(*http.Request)) {
 	t.Helper()
-	r := ask(t, clientA, base+"/logout", url.Values{"token": {token(t, clientA, "/status")}})
+	r := ask(t, clientA, base+"/logout", url.Values{"token": {token(t, clientA, "/status")}}, browser)
 	if to := r.Header.Get("Location"); r.StatusCode != 303 || to != "/login?note=out" {
 		t.Fatalf("logout: %s to %q", r.Status, to)
 	}
@@ -279,6 +280,9 @@ func TestTwoTapsAreOneLogin(t *testing.T) {
 	taps.Wait()
 	if err != nil || second.StatusCode != 303 {
 		t.Fatalf("the second tap: %v, %+v", err, second.Response)
+	}
+	if len(second.Cookies()) != 1 {
+		t.Errorf("the second tap has cookies %v, and the first answer was discarded", second.Cookies())
 	}
 	if n := w.users.questions(); n != 1 {
 		t.Errorf("the users were asked %d times, want once", n)

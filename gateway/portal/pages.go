@@ -41,8 +41,9 @@ type Page struct {
 	Wrong               bool     // the credentials were wrong
 
 	// status.html and logout.html. Their form POSTs to /logout.
-	Status *Status
-	Reload string // URL of the status page
+	Status  *Status
+	Reload  string // URL of the status page
+	Confirm bool   // the form must also send the user's name as "username"
 
 	// error.html
 	Text string
@@ -173,7 +174,7 @@ func samplePage(full bool) *Page {
 	p := &Page{T: languages[0], Title: "T", Heading: "H", Token: "t", Status: &Status{User: "u"}, Login: true}
 	if full {
 		p.Note, p.Alert, p.Message, p.Text, p.User, p.Wrong = "n", "a", "m", "t", "u", true
-		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Terms = "http://h/", "h", "/status", true, []string{"t"}
+		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Confirm, p.Terms = "http://h/", "h", "/status", true, true, []string{"t"}
 		p.Status = &Status{"u", "e", "t", "s", "r", "d"}
 	}
 	return p

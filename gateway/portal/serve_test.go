@@ -106,10 +106,10 @@ func TestLogInjection(t *testing.T) {
 
 func TestLogoutFails(t *testing.T) {
 	w := start(t, Config{})
-	logIn(t, clientA)
+	browser := logIn(t, clientA)
 	f := url.Values{"token": {token(t, clientA, "/status")}}
 	w.table.fails(errors.New("disk full"))
-	if r := ask(t, clientA, base+"/logout", f); r.StatusCode != 503 {
+	if r := ask(t, clientA, base+"/logout", f, browser); r.StatusCode != 503 {
 		t.Errorf("logout: %s", r.Status)
 	}
 	f.Set("padding", strings.Repeat("x", maxFormBytes))

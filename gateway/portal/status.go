@@ -11,7 +11,7 @@ import (
 
 // Status is a session as the status page shows it.
 type Status struct {
-	User     string
+	User     string // empty: the browser is not the one that logged in
 	Elapsed  string // since login
 	TimeLeft string // until it ends; empty: no end
 	Sent     string
@@ -31,7 +31,7 @@ func (p *Portal) getStatus(w http.ResponseWriter, r *http.Request) {
 	page.Heading = page.T.Online
 	page.Token = p.tokens.make(s.Key, time.Now())
 	page.Reload = withLink("/status", link)
-	page.Status = page.T.status(s, time.Now())
+	p.show(page, r, s)
 	p.render(w, http.StatusOK, "status.html", page)
 }
 
@@ -41,11 +41,23 @@ func (p *Portal) getLogout(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	p.render(w, http.StatusOK, "logout.html", p.logoutPage(r, s))
+}
+
+func (p *Portal) logoutPage(r *http.Request, s session.Session) *Page {
 	page := p.page(r, "")
 	page.Heading = page.T.SignOut
 	page.Token = p.tokens.make(s.Key, time.Now())
+	p.show(page, r, s)
+	return page
+}
+
+// show sets the session on a page: the user's name only for the browser that logged in.
+func (p *Portal) show(page *Page, r *http.Request, s session.Session) {
 	page.Status = page.T.status(s, time.Now())
-	p.render(w, http.StatusOK, "logout.html", page)
+	if !p.owns(r, s) {
+		page.Confirm, page.Status.User = true, ""
+	}
 }
 
 // postLogout ends the session. A second one finds no session and is redirected to login.
@@ -61,6 +73,9 @@ func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
 	if !p.tokens.valid(form.Get("token"), s.Key, time.Now()) {
 		p.counters.forged.Add(1)
 		http.Redirect(w, r, "/logout", http.StatusSeeOther) // asks again, with a new token
+		return
+	}
+	if !p.owns(r, s) && !p.confirmed(w, r, s, form.Get("username")) {
 		return
 	}
 	if _, err := p.sessions.End(s.Addr, session.UserRequest); err != nil {

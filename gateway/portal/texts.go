@@ -30,6 +30,7 @@ type Texts struct {
 	Unavailable, UnavailableText   string
 	NotFound, NotFoundText         string
 	Stay, Back                     string
+	ConfirmText, OtherUser         string
 }
 
 // languages are the available languages; the first is the default.
@@ -54,6 +55,8 @@ var english = &Texts{
 	Unavailable: "Not possible right now", UnavailableText: "The sign-in service does not answer. Your details have not been checked. Please try again in a moment.",
 	NotFound: "Page not found", NotFoundText: "There is no such page here.",
 	Stay: "Stay connected", Back: "To the start page",
+	ConfirmText: "You signed in with another browser. Enter your user name to sign out.",
+	OtherUser:   "You are not signed in with this user name.",
 }
 
 var german = &Texts{
@@ -75,6 +78,8 @@ var german = &Texts{
 	Unavailable: "Zurzeit nicht möglich", UnavailableText: "Der Anmeldedienst antwortet nicht. Ihre Angaben wurden nicht geprüft. Bitte versuchen Sie es gleich noch einmal.",
 	NotFound: "Seite nicht gefunden", NotFoundText: "Diese Seite gibt es hier nicht.",
 	Stay: "Verbunden bleiben", Back: "Zur Startseite",
+	ConfirmText: "Dieser Browser hat Sie nicht angemeldet. Geben Sie zum Abmelden Ihren Benutzernamen ein.",
+	OtherUser:   "Mit diesem Benutzernamen sind Sie hier nicht angemeldet.",
 }
 
 // maxLanguages bounds how many of a client's languages are considered.

@@ -13,8 +13,8 @@ import (
 // tokens creates the forms' hidden field, which proves that a page of the portal, shown
 // to the same client, sent the form. Another site can make a browser send a form but
 // cannot read the token; another client's token does not match. The usual defences do
-// not apply here: there are no cookies, and over plain HTTP browsers omit
-// Sec-Fetch-Site and some omit Origin.
+// not apply here: before login there are no cookies, and over plain HTTP browsers omit
+// Sec-Fetch-Site and some omit Origin. It also creates the cookie of a session.
 type tokens struct{ key []byte }
 
 // tokenAge is the shortest validity of a token and half of the longest: a page may stay
@@ -40,13 +40,28 @@ func (t tokens) valid(token string, key session.Key, now time.Time) bool {
 
 func period(now time.Time) int64 { return now.Unix() / int64(tokenAge/time.Second) }
 
-// sum includes its purpose, so that the key can have others.
 func (t tokens) sum(key session.Key, period int64) []byte {
+	return t.sign("gatewayd portal form", key, binary.BigEndian.AppendUint64(nil, uint64(period)))
+}
+
+// proof is a session's cookie. The session's ID makes that of each login another one, so
+// none can be known before the login.
+func (t tokens) proof(s session.Session) []byte {
+	return t.sign("gatewayd portal session", s.Key, []byte(s.ID))
+}
+
+func (t tokens) proves(cookie string, s session.Session) bool {
+	got, err := base64.RawURLEncoding.DecodeString(cookie)
+	return err == nil && hmac.Equal(got, t.proof(s))
+}
+
+// sign includes the purpose, so that no token serves another one.
+func (t tokens) sign(purpose string, key session.Key, what []byte) []byte {
 	h := hmac.New(sha256.New, t.key)
-	h.Write([]byte("gatewayd portal form\x00"))
+	h.Write([]byte(purpose + "\x00"))
 	h.Write(key.MAC[:])
 	addr := key.Addr.As16()
 	h.Write(addr[:])
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(period)))
+	h.Write(what)
 	return h.Sum(nil)[:tokenBytes]
 }

@@ -53,7 +53,7 @@ func (tb *table) Shown(addr netip.Addr) error {
 
 func (tb *table) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
 	err := tb.change(addr, func(s *session.Session) {
-		s.State, s.Login, s.Began = session.Authenticated, login, time.Now()
+		s.State, s.Login, s.Began, s.ID = session.Authenticated, login, time.Now(), session.NewID()
 	})
 	s, _ := tb.Get(addr)
 	return s, err
@@ -269,11 +269,23 @@ func form(t testing.TB, client netip.Addr, user, password string) url.Values {
 	return url.Values{"token": {token(t, client, "/login")}, "username": {user}, "password": {password}}
 }
 
-// logIn admits a client through the pages.
-func logIn(t testing.TB, client netip.Addr) {
+// logIn admits a client through the pages. It returns the change that makes further
+// requests those of the same browser.
+func logIn(t testing.TB, client netip.Addr) func(*http.Request) {
 	t.Helper()
-	if r := ask(t, client, base+"/login", form(t, client, goodUser, goodPassword)); r.StatusCode != http.StatusSeeOther {
+	r := ask(t, client, base+"/login", form(t, client, goodUser, goodPassword))
+	if r.StatusCode != http.StatusSeeOther {
 		t.Fatalf("log-in: %s\n%s", r.Status, r.body)
+	}
+	return browserOf(r)
+}
+
+// browserOf makes a request one of the browser that got a reply, with its cookies.
+func browserOf(r reply) func(*http.Request) {
+	return func(req *http.Request) {
+		for _, c := range r.Cookies() {
+			req.AddCookie(c)
+		}
 	}
 }
 

@@ -126,7 +126,10 @@ type Conn struct {
 	name string          // "the agent of host a/client (process 4711)"
 	open context.Context // ends with the agent's output; the cause says how the agent ended
 
-	mu      sync.Mutex // guards what follows and writes to w
+	// writing is held while a request is written. It is another lock than mu: an agent may read no
+	// requests until it has written its answers, and those are handed out under mu.
+	writing sync.Mutex
+	mu      sync.Mutex // guards what follows
 	nextID  uint64
 	waiting map[uint64]chan response
 }
@@ -200,9 +203,8 @@ func (c *Conn) request(ctx context.Context, result any, verb string, args []any)
 	c.nextID++
 	req.ID = c.nextID
 	c.waiting[req.ID] = ch
-	err := json.NewEncoder(c.w).Encode(req)
 	c.mu.Unlock()
-	if err != nil {
+	if err := c.send(req); err != nil {
 		select { // how the agent ended, if that shows soon
 		case <-c.Done():
 			return c.Err()
@@ -223,11 +225,17 @@ func (c *Conn) request(ctx context.Context, result any, verb string, args []any)
 		}
 	case <-ctx.Done():
 		c.mu.Lock()
-		defer c.mu.Unlock()
 		delete(c.waiting, req.ID)
-		json.NewEncoder(c.w).Encode(request{ID: req.ID, Cancel: true}) // a lost agent shows as the end of its output
+		c.mu.Unlock()
+		go c.send(request{ID: req.ID, Cancel: true}) // a lost agent shows as the end of its output
 		return context.Cause(ctx)
 	}
+}
+
+func (c *Conn) send(req request) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return json.NewEncoder(c.w).Encode(req)
 }
 
 func (r response) decode(result any) error {

@@ -190,7 +190,7 @@ func TestLogInsLeaveFilesForAllElse(t *testing.T) {
 		0: 1, 64: 32, 256: 128, 2048: 1024, 20_000: 20_000 - FilesBeside, 1 << 20: mostPersonas, 1<<64 - 1: mostPersonas,
 	} {
 		if got := mostSockets(files); got != want {
-			t.Errorf("limit %d: %d sockets of log-ins, want %d", files, got, want)
+			t.Errorf("limit %d: %d sockets of logins, want %d", files, got, want)
 		}
 	}
 }

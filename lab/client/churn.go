@@ -108,12 +108,25 @@ func (v *visiting) run(ctx, arrivals context.Context, guests []*Client, churn Ch
 	}
 }
 
-// visit is one visit of a guest, from lease to release.
+// visit is one visit of a guest, from lease to release. A guest that was not admitted leaves too:
+// one that kept its lease would have none to ask for at its next visit.
 func (v *visiting) visit(ctx context.Context, c *Client, churn Churn) error {
 	start := time.Now()
 	if _, err := c.net.lease(ctx); err != nil {
 		return fmt.Errorf("leasing: %w", err)
 	}
+	err := v.stay(ctx, c, churn, time.Since(start))
+	if left := c.net.release(ctx); left != nil && err == nil {
+		err = fmt.Errorf("leaving: %w", left)
+	}
+	if err == nil {
+		v.note(func(all *Visits) { all.Gone++ })
+	}
+	return err
+}
+
+// stay is a visit from login to logout; lease is how long leasing took.
+func (v *visiting) stay(ctx context.Context, c *Client, churn Churn, lease time.Duration) error {
 	leased := time.Now()
 	if _, err := Login(ctx, c, churn.Admission, c.Num, 0); err != nil {
 		return fmt.Errorf("logging in: %w", err)
@@ -121,25 +134,21 @@ func (v *visiting) visit(ctx context.Context, c *Client, churn Churn) error {
 	in := time.Now()
 	v.note(func(all *Visits) {
 		all.In++
-		all.LeaseMs = append(all.LeaseMs, milliseconds(leased.Sub(start)))
+		all.LeaseMs = append(all.LeaseMs, milliseconds(lease))
 		all.LoginMs = append(all.LoginMs, milliseconds(in.Sub(leased)))
 	})
 	sleepUntil(ctx, in.Add(churn.Stay))
 	if err := Logout(ctx, c, churn.Admission, c.Num); err != nil {
 		return fmt.Errorf("logging out: %w", err)
 	}
-	if churn.Admission.Kind != AdmitNone {
-		if still, err := Status(ctx, c, churn.Admission, c.Num); err != nil {
-			return err
-		} else if still {
-			return errors.New("it logged out, and the portal counts it as admitted")
-		}
+	if churn.Admission.Kind == AdmitNone {
+		return nil
 	}
-	if err := c.net.release(ctx); err != nil {
-		return fmt.Errorf("leaving: %w", err)
+	still, err := Status(ctx, c, churn.Admission, c.Num)
+	if err == nil && still {
+		err = errors.New("it logged out, and the portal counts it as admitted")
 	}
-	v.note(func(all *Visits) { all.Gone++ })
-	return nil
+	return err
 }
 
 func (v *visiting) note(what func(*Visits)) {

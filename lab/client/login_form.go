@@ -42,14 +42,7 @@ func (f *formPortal) login(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the login page %s: %w", shorten(page.url), err)
 	}
-	for i, in := range form.inputs {
-		switch in.kind {
-		case "password":
-			form.inputs[i].value = f.adm.Password
-		case "text", "email", "":
-			form.inputs[i].value = f.user()
-		}
-	}
+	f.fillIn(form)
 	if page, err = f.submit(ctx, page.url, form); err != nil {
 		return err
 	}
@@ -64,6 +57,18 @@ func (f *formPortal) login(ctx context.Context) error {
 	return nil
 }
 
+// fillIn enters name and password where a form asks for them.
+func (f *formPortal) fillIn(form form) {
+	for i, in := range form.inputs {
+		switch in.kind {
+		case "password":
+			form.inputs[i].value = f.adm.Password
+		case "text", "email", "":
+			form.inputs[i].value = f.user()
+		}
+	}
+}
+
 // status asks the captive portal API.
 func (f *formPortal) status(ctx context.Context) (bool, error) {
 	page, err := f.open(ctx, http.MethodGet, f.adm.API, "", acceptForm)
@@ -74,7 +79,7 @@ func (f *formPortal) status(ctx context.Context) (bool, error) {
 	return !captive && err == nil, err
 }
 
-// logout sends the form of the status page.
+// logout sends the form of the status page, with the name where the portal asks for it.
 func (f *formPortal) logout(ctx context.Context) error {
 	if in, err := f.status(ctx); err != nil || !in {
 		return err
@@ -88,6 +93,7 @@ func (f *formPortal) logout(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the status page %s: %w", shorten(page.url), err)
 	}
+	f.fillIn(form)
 	_, err = f.submit(ctx, page.url, form)
 	return err
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // localNetwork is a client that shares the test's own namespace. The portals'
-// log-ins are tested where the portals are: in lab/dut.
+// logins are tested where the portals are: in lab/dut.
 type localNetwork struct{ net.Dialer }
 
 func (*localNetwork) LocalIP() netip.Addr { return netip.MustParseAddr("127.0.0.1") }
@@ -42,7 +42,7 @@ func TestAdmitNone(t *testing.T) {
 func TestAdmitCommand(t *testing.T) {
 	dir := t.TempDir()
 	session := filepath.Join(dir, "session")
-	// The first log-in fails as a busy portal's does; the second opens a session.
+	// The first login fails as a busy portal's does; the second opens a session.
 	login := `[ -e "$0/tried" ] || { touch "$0/tried"; exit 1; }; echo "$GATEWEIGH_CLIENT $GATEWEIGH_CLIENT_IP" >"$0/session"`
 	adm := Admission{
 		Kind:   AdmitCommand,
@@ -52,16 +52,16 @@ func TestAdmitCommand(t *testing.T) {
 	}
 	n := &localNetwork{}
 	if in, err := Status(t.Context(), n, adm, 7); in || err != nil {
-		t.Fatalf("status before log-in is %v, %v; want false, nil", in, err)
+		t.Fatalf("status before login is %v, %v; want false, nil", in, err)
 	}
 	if _, err := Login(t.Context(), n, adm, 7, 0); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := os.ReadFile(session); string(got) != "7 127.0.0.1\n" {
-		t.Errorf("the log-in command saw client %q, want 7 127.0.0.1", got)
+		t.Errorf("the login command saw client %q, want 7 127.0.0.1", got)
 	}
 	if in, err := Status(t.Context(), n, adm, 7); !in || err != nil {
-		t.Errorf("status after log-in is %v, %v; want true, nil", in, err)
+		t.Errorf("status after login is %v, %v; want true, nil", in, err)
 	}
 	if err := Logout(t.Context(), n, adm, 7); err != nil {
 		t.Error(err)
@@ -101,7 +101,7 @@ func TestLoginErrors(t *testing.T) {
 				cancel()
 				switch {
 				case err == nil:
-					t.Fatal("the log-in succeeded")
+					t.Fatal("the login succeeded")
 				case names(err):
 					return
 				case patience > 20*time.Second:

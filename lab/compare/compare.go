@@ -306,7 +306,7 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	for i, s := range []analysis.Summary{sa, sb} {
 		name := []string{"A", "B"}[i]
 		if d := s.Sides; d != nil {
-			say(true, "%s weighed labs that differ in more than the device: %s against %s. Its ratios are no overheads.", name, d.Device, d.Clean)
+			say(true, "%s compares labs that differ in more than the device: %s against %s. Its ratios are no overheads.", name, d.Device, d.Clean)
 		}
 		for _, w := range s.Warnings {
 			out = append(out, name+": "+w)

@@ -307,7 +307,7 @@ func TestWarnings(t *testing.T) {
 	kinds.Run.Environment.Sides = &result.Sides{Device: "clients of kind persona", Clean: "clients of kind macvlan"}
 	c = compare.Runs(a, kinds, compare.Defaults())
 	if !slices.ContainsFunc(c.Warnings, func(w string) bool {
-		return strings.HasPrefix(w, "B weighed labs that differ in more than the device: clients of kind persona against clients of kind macvlan")
+		return strings.HasPrefix(w, "B compares labs that differ in more than the device: clients of kind persona against clients of kind macvlan")
 	}) {
 		t.Errorf("a run of labs that differ: %q", c.Warnings)
 	}

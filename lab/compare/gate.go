@@ -48,7 +48,7 @@ type Gate struct {
 // limit is one limit of a gate.
 type limit struct {
 	share    float64 // 0.05 is 5 %
-	text     string  // "at most 5 % dearer than A"
+	text     string  // "at most 5 % more expensive than A"
 	beyond   string  // the word of a decision
 	of       func(*Cell) evidence
 	decision func(*Cell) **Decision
@@ -67,7 +67,7 @@ func (c *Comparison) limits() (list []limit) {
 	}
 	if c.Gate.MaxOverheadPct.Known() {
 		share := float64(c.Gate.MaxOverheadPct) / 100
-		list = append(list, limit{share, "at most " + percent(share) + " dearer than a clean router", OverLimit,
+		list = append(list, limit{share, "at most " + percent(share) + " more expensive than a clean router", OverLimit,
 			func(cell *Cell) evidence { return cell.overhead }, func(cell *Cell) **Decision { return &cell.Overhead }})
 	}
 	return list
@@ -108,7 +108,7 @@ func (g *Gate) counts(judged int) string {
 		parts = append(parts, fmt.Sprintf("%d beyond the limit", g.Failed))
 	}
 	if g.Unclear > 0 {
-		parts = append(parts, fmt.Sprintf("%d cannot be told", g.Unclear))
+		parts = append(parts, fmt.Sprintf("%d without an answer", g.Unclear))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("%d within", g.Within)), ", ")
 }

@@ -35,7 +35,7 @@ func TestRunsOfDifferentMeasures(t *testing.T) {
 	}
 }
 
-// TestOverheadWithoutACleanRouter: a log-in rate is no overhead, and is not called one.
+// TestOverheadWithoutACleanRouter: a login rate is no overhead, and is not called one.
 func TestOverheadWithoutACleanRouter(t *testing.T) {
 	opts := compare.Defaults()
 	opts.MaxOverhead = 0.2

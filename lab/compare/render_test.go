@@ -125,7 +125,7 @@ func TestJUnitCounts(t *testing.T) {
 	if failed != suite.Failures || failed != s.Failures || skipped != suite.Skipped || failed < 3 || skipped != 2 {
 		t.Errorf("%d failed, %d skipped: %+v", failed, skipped, suite)
 	}
-	if !names[`gateweigh.a<&>"|x`+`a<&>"|x, 20 clients, 500 Mbit/s, up: at most 5 % dearer than A`] {
+	if !names[`gateweigh.a<&>"|x`+`a<&>"|x, 20 clients, 500 Mbit/s, up: at most 5 % more expensive than A`] {
 		t.Errorf("names %v", names)
 	}
 }

@@ -79,7 +79,7 @@ func (c *Comparison) words() changeWords {
 	if c.Metric.Better == analysis.More {
 		return changeWords{"worse", "less than in A", "more than in A"}
 	}
-	return changeWords{"dearer", "costs more than in A", "costs less than in A"}
+	return changeWords{"more expensive", "costs more than in A", "costs less than in A"}
 }
 
 // belowFloor reports whether a log change is no more than the clean routers

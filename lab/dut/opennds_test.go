@@ -15,7 +15,7 @@ import (
 )
 
 // testClients is how many clients the portal tests admit: 4, or
-// GATEWEIGH_TEST_CLIENTS for a look at log-in times.
+// GATEWEIGH_TEST_CLIENTS for a look at login times.
 func testClients(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("GATEWEIGH_TEST_CLIENTS"))

@@ -68,12 +68,12 @@ func TestPersonasAtTheGateway(t *testing.T) {
 	addrs := l.personas(t, n)
 	host, adm, pace := l.clientHost, d.Traits().Admission, client.Pace{Parallel: 32}
 	if before, err := host.Status(t.Context(), adm, pace); err != nil || before[0].Through() {
-		t.Fatalf("before its log-in client 1 is %+v, %v", before[0], err)
+		t.Fatalf("before its login client 1 is %+v, %v", before[0], err)
 	}
 	for _, turn := range []string{"first", "second"} { // a client that logs in twice stays in
 		in, err := host.Login(t.Context(), adm, pace)
 		if err != nil || client.GaveUp(in) != nil {
-			t.Fatalf("%s log-in: %v, %v", turn, err, client.GaveUp(in))
+			t.Fatalf("%s login: %v, %v", turn, err, client.GaveUp(in))
 		}
 	}
 	l.sending(t, n)

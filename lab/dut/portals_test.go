@@ -96,18 +96,18 @@ func checkPortal(t *testing.T, d DUT, l *testLab, n int) {
 			t.Fatalf("%s reaches the server before it logged in", c.ip)
 		}
 		if in, err := client.Status(ctx, c, adm, 1); err != nil || in {
-			t.Fatalf("status before log-in: %v, %v; want false, nil", in, err)
+			t.Fatalf("status before login: %v, %v; want false, nil", in, err)
 		}
 	}
 	loginAll(t, clients, adm)
 	for i, c := range clients {
 		if !c.reaches(ctx, trafficPort) {
-			t.Errorf("client %d (%s) does not reach the server after log-in; its rules:\n%s", i+1, c.ip,
+			t.Errorf("client %d (%s) does not reach the server after login; its rules:\n%s", i+1, c.ip,
 				l.router.must(t, `nft list ruleset | grep -wF "$1" || :`, c.ip.String()))
 		}
 	}
 	if in, err := client.Status(ctx, last, adm, n); err != nil || !in {
-		t.Errorf("status after log-in: %v, %v; want true, nil", in, err)
+		t.Errorf("status after login: %v, %v; want true, nil", in, err)
 	}
 	if err := client.Logout(ctx, first, adm, 1); err != nil {
 		t.Error(err)
@@ -161,7 +161,7 @@ func checkAsksRADIUS(t *testing.T, d DUT, user string) {
 	defer cancel()
 	_, err := client.Login(ctx, c, adm, 1, 0)
 	if err == nil || !strings.Contains(err.Error(), "refused by the portal") || !strings.Contains(err.Error(), user) {
-		t.Errorf("log-in with a wrong password: %v", err)
+		t.Errorf("login with a wrong password: %v", err)
 	}
 	if c.reaches(t.Context(), trafficPort) {
 		t.Error("a client that RADIUS rejected reaches the server")

@@ -105,10 +105,10 @@ func (e *Experiment) checkBeside(report Report) {
 		report(blamed, "stands beside nothing: list a device in duts")
 	}
 	if e.Beside.Clients > 0 && e.Mode == result.ModeSolo {
-		report("beside.clients", "does not go with mode = %q: labs of two sizes are weighed under load at the same time", e.Mode)
+		report("beside.clients", "does not go with mode = %q: labs of two sizes are compared under load at the same time", e.Mode)
 	}
 	if e.Client.Churn > 0 {
-		report(blamed, "does not go with client.churn: guests are weighed by labs that are alike")
+		report(blamed, "does not go with client.churn: what guests cost is compared between labs that are alike")
 	}
 	if e.Beside.Traffic+e.Beside.Client != "" && !clean.carried() {
 		report(e.firstSet("beside.traffic", "beside.client"), notCarried, clean.Traffic.Kind, clean.Client)

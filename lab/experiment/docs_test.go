@@ -77,7 +77,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 	for _, e := range known.Builtins() {
 		if (e.Beside != Beside{}) && !strings.Contains(string(text), "| `"+e.Name+"` |") {
-			t.Errorf("the reference does not say what %s weighs", e.Name)
+			t.Errorf("the reference does not say what %s measures", e.Name)
 		}
 	}
 	for _, part := range strings.Split(string(text), "```toml\n")[1:] {

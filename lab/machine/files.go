@@ -88,6 +88,19 @@ func (s files) maxTasks() int64 {
 	return int64(s.tightest("pids", "pids.max", "pids.max", func(file string) float64 { return float64(s.number(file)) }))
 }
 
+// namespaces counts the network namespaces that processes are in. Namespaces without a process,
+// and those of processes that are hidden from this one, are not seen.
+func (s files) namespaces() int64 {
+	links, _ := fs.Glob(s.fsys, "proc/[0-9]*/ns/net") // the pattern is valid
+	seen := map[string]bool{}
+	for _, name := range links {
+		if link, err := fs.ReadLink(s.fsys, name); err == nil { // otherwise the process has ended
+			seen[link] = true
+		}
+	}
+	return int64(len(seen))
+}
+
 // parseCPUList reads the kernel's lists of CPUs: "0-2,4".
 func parseCPUList(text string) (cpus []int, err error) {
 	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {

@@ -68,6 +68,7 @@ const (
 type Limits struct {
 	Neighbours [3]int64 `json:"neighbours"` // gc_thresh1 to 3, of all network namespaces together
 	Namespaces int64    `json:"namespaces"` // network namespaces
+	InUse      int64    `json:"in_use"`     // network namespaces that the agent sees a process in
 	Tasks      int64    `json:"tasks"`      // processes and threads there are now
 	PIDMax     int64    `json:"pid_max"`
 	ThreadsMax int64    `json:"threads_max"`
@@ -131,7 +132,7 @@ func (s files) limits() (l Limits) {
 	for i := range l.Neighbours { // only the machine's own network namespace has them
 		l.Neighbours[i] = s.number("/proc/sys/net/ipv4/neigh/default/gc_thresh" + strconv.Itoa(i+1))
 	}
-	l.Namespaces = s.number("/proc/sys/user/max_net_namespaces")
+	l.Namespaces, l.InUse = s.number("/proc/sys/user/max_net_namespaces"), s.namespaces()
 	l.Tasks = parseLoadTasks(s.text("/proc/loadavg"))
 	l.PIDMax = s.number("/proc/sys/kernel/pid_max")
 	l.ThreadsMax = s.number("/proc/sys/kernel/threads-max")

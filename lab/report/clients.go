@@ -14,25 +14,25 @@ import (
 // manyClients is the number from which a sentence says that all of them were there at once.
 const manyClients = 1000
 
-// crowdSentences give the client totals of each device's largest number of clients.
-func crowdSentences(cells []analysis.Cell) (out []string) {
-	crowds := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return !isCrowd(c) })
-	for _, c := range oneEach(crowds, func(c, than analysis.Cell) bool {
+// totalsSentences give the client totals of each device's largest number of clients.
+func totalsSentences(cells []analysis.Cell) (out []string) {
+	large := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return !manyAtOnce(c) })
+	for _, c := range oneEach(large, func(c, than analysis.Cell) bool {
 		return result.CompareCells(c.Cell, than.Cell, result.Clients, result.OfferedMbps) > 0
 	}) {
-		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), clientsOf(c.Cell), rate(offered(c.Cell)), c.Text(result.Direction), crowdText(c)))
+		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), clientsOf(c.Cell), rate(offered(c.Cell)), c.Text(result.Direction), totalsText(c)))
 	}
 	return out
 }
 
-// isCrowd reports whether the number of simultaneous clients is itself a result.
-func isCrowd(c analysis.Cell) bool {
+// manyAtOnce reports whether the number of simultaneous clients is itself a result.
+func manyAtOnce(c analysis.Cell) bool {
 	return c.Counts[cost.ClientBlocks] > 0 && c.Counts[cost.Connected] > 0 && c.Int(result.Clients) >= manyClients
 }
 
-// crowdText says how many clients had an address, were logged in and connected, and
+// totalsText says how many clients had an address, were logged in and connected, and
 // what they took of the machine.
-func crowdText(c analysis.Cell) string {
+func totalsText(c analysis.Cell) string {
 	clients, streams := c.Int(result.Clients), c.Int(result.Clients)
 	if c.Text(result.Direction) == result.Both { // one stream each way
 		streams *= 2

@@ -12,9 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// crowded is a run with as many clients as there can be, in one block of which some
+// manyClientsRun is a run with as many clients as there can be, in one block of which some
 // streams broke.
-func crowded(clients int) result.Run {
+func manyClientsRun(clients int) result.Run {
 	run := analysistest.Run(single())
 	for i := range run.Trials {
 		run.Trials[i].Cell = run.Trials[i].Cell.With(result.Clients, clients)
@@ -32,12 +32,12 @@ func crowded(clients int) result.Run {
 	return run
 }
 
-// TestCrowd: that all clients were there at once, or that some were not, stands under
+// TestClientTotals: that all clients were there at once, or that some were not, stands under
 // the table and in the page's lead; a hundred clients are a matter of course.
-func TestCrowd(t *testing.T) {
+func TestClientTotals(t *testing.T) {
 	const want = "All at once: ebpf with 65 000 clients at 500 Mbit/s up: all 65 000 had an address, leased from it; all 65 000 were logged in; " +
 		"64 997 of 65 000 streams were connected at once, and 65 000 at the clean router; Jain's index is 0.9000 of at most 0.9500; "
-	s := measure.Summarise(crowded(65_000), analysis.Options{Confidence: 0.95})
+	s := measure.Summarise(manyClientsRun(65_000), analysis.Options{Confidence: 0.95})
 	var terminal bytes.Buffer
 	if err := report.Terminal(&terminal, s, 0); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("under the table:\n%s", text)
 	}
 	var page bytes.Buffer
-	if err := report.HTML(&page, crowded(65_000), s); err != nil {
+	if err := report.HTML(&page, manyClientsRun(65_000), s); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{"64 997 of 65 000 streams", "All clients at once, of several blocks", `data-sort="64997"`, `data-sort="33.2"`} {
@@ -55,7 +55,7 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 	var few bytes.Buffer
-	if err := report.Terminal(&few, measure.Summarise(crowded(100), analysis.Options{Confidence: 0.95}), 0); err != nil {
+	if err := report.Terminal(&few, measure.Summarise(manyClientsRun(100), analysis.Options{Confidence: 0.95}), 0); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(few.String(), "All at once") {

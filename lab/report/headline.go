@@ -164,7 +164,7 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	pss, login := c.Device("pss_mib").Mean, c.Device("login_p50_ms").Mean
 	out.add(pss.Known() && pss > 0, "Memory", "%s MiB", digits3(pss))
 	out.add(login.Known() && login > 0, "Login", "%s ms a client", digits3(login))
-	out.add(isCrowd(c), "All at once", "%s", crowdText(c))
+	out.add(manyAtOnce(c), "All at once", "%s", totalsText(c))
 	out.add(c.Counts[cost.GuestBlocks] > 0, "Guests", "%s", guestsFact(c))
 	out.add(c.Counts[cost.GuestBlocks] > 0, "Tracked connections", "%s", fromTo(c, "flows_before", "flows_after"))
 	return out

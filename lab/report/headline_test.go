@@ -88,7 +88,7 @@ func TestLead(t *testing.T) {
 	}
 }
 
-// TestLoginsLead: more log-ins a second come first, and clients left out are named.
+// TestLoginsLead: more logins a second come first, and clients left out are named.
 func TestLoginsLead(t *testing.T) {
 	lead, devices := shown(t, measure.Summarise(analysistest.Storms(7, []analysistest.Door{
 		{Name: "slow", LoginMs: 100, Leaves: 4}, {Name: "mid", LoginMs: 20}, {Name: "fast", LoginMs: 2},

@@ -52,7 +52,8 @@ var Limits = []Limit{
 	},
 	{
 		Key: "limit.net-namespaces", What: "net namespaces", Have: func(m machine.Machine) int64 { return m.Limits.Namespaces }, Need: Demand.Namespaces, None: "the kernel sets no limit",
-		Means: "each host and each client has its own", Refusal: "the machine has room for %d network namespaces", Raise: "sudo sysctl -w user.max_net_namespaces=%d", Times: 1,
+		Taken: func(m machine.Machine) int64 { return m.Limits.InUse },
+		Means: "each host and each client has its own", Refusal: "the machine has room for %d more network namespaces", Raise: "sudo sysctl -w user.max_net_namespaces=%d", Times: 1,
 	},
 	{
 		Key: "limit.conntrack", What: "conntrack", Have: func(m machine.Machine) int64 { return m.Limits.Conntrack }, Need: Demand.Flows, None: "not loaded, or not shown in this network namespace",

@@ -44,8 +44,8 @@ func TestDemandBeyondALimitIsRefusedWithWhatFits(t *testing.T) {
 	}{
 		"neighbours": {demandOf(client.KindMacvlan, 250), func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 256 },
 			"clients: the machine's table of neighbours has room for 256, and x (250 clients) takes 506: about 125 clients fit, or raise it: sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=1012"},
-		"namespaces": {demandOf(client.KindMacvlan, 250), func(l *machine.Limits, _ *machine.Memory) { l.Namespaces = 100 },
-			"clients: the machine has room for 100 network namespaces, and x (250 clients) takes 506: about 47 clients fit, or raise it: sudo sysctl -w user.max_net_namespaces=506"},
+		"namespaces": {demandOf(client.KindMacvlan, 250), func(l *machine.Limits, _ *machine.Memory) { l.Namespaces, l.InUse = 130, 30 },
+			"clients: the machine has room for 100 more network namespaces, and x (250 clients) takes 506: about 47 clients fit, or raise it: sudo sysctl -w user.max_net_namespaces=536"},
 		"tasks": {iperf3Of(250), func(l *machine.Limits, _ *machine.Memory) { l.PIDMax, l.Tasks = 1200, 200 },
 			"clients: the machine has room for 1000 more processes and threads, and x (250 clients) takes 1352: about 162 clients fit, or raise it: sudo sysctl -w kernel.pid_max=6208"},
 		"memory": {demandOf(client.KindPersona, 65_000), func(_ *machine.Limits, m *machine.Memory) { m.Available = 2 << 20 },

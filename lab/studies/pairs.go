@@ -114,7 +114,7 @@ func converges() criterion {
 		after, change := j.factors(b, ends.to)
 		first, last, factor := bracketed(before), bracketed(after), bracketed(change)
 		n, few := blocks(before, after, change), x.atAll(ends.from)
-		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper "+
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the more and the less expensive "+
 			"becomes × %s as large; %s%s", p.First, first, p.Second, few, last, x.atAll(ends.to), factor, n, end)
 		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", first, last, factor)
 		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, p.First, p.Second, ends.from, x.at(ends.to), x.held())

@@ -73,7 +73,7 @@ var (
 	}
 	clients = &Sweep{
 		Along: result.Clients, At: result.NewCell(result.OfferedMbps, 1000, result.Direction, result.Up), Held: result.OfferedMbps, Prefer: result.PerPacket,
-		Moves: true, Lower: "; a client weighs more beside less traffic",
+		Moves: true, Lower: "; a client costs a larger share beside less traffic",
 		Metrics: metrics1, File: "published/portal-clients.csv", Run: "portal-clients", Place: "number of clients, 1 Gbit/s in total", Forms: "Tables 5.5 to 5.8 and A.4 to A.6 and figures 5.6 and A.2",
 	}
 )
@@ -154,7 +154,7 @@ var claims1 = []Claim{
 	{ID: "bandwidth-dominates", Sweeps: []*Sweep{bandwidth, clients}, Metric: normalised, Judge: dominates(),
 		Text: "Bandwidth is the dominant factor for CPU, ahead of the number of clients (5.4.3, 6.1).",
 		Why: Why{Fails: "A gateway that walks a list of clients for each packet costs more with each of them; the study's do not.",
-			Moved: "At %s in total a client weighs more beside the traffic than at the study's %s: such a run can prove the claim, and not disprove it."}},
+			Moved: "At %s in total a client costs a larger share beside the traffic than at the study's %s: such a run can prove the claim, and not disprove it."}},
 	{ID: "portals-double-cpu-at-any-bandwidth", Of: devices, Sweeps: []*Sweep{bandwidth}, Metric: overhead, Judge: above(2), Why: cheaper,
 		Text: "A captive portal more than doubles CPU at every bandwidth, 100 Mbit/s to 1 Gbit/s (table 5.1, 6.1)."},
 	{ID: "portals-double-cpu-with-any-clients", Of: devices, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: above(2), Why: cheaper,
@@ -192,9 +192,9 @@ const (
 
 var (
 	cheaper = Why{
-		Fails: asLab + " A clean router that is dearer here makes a portal look cheaper beside it.",
+		Fails: asLab + " A clean router that is more expensive here makes a portal look cheaper beside it.",
 		New:   "Both portals of the study hand every packet to user space; a gateway that decides in the kernel need not cost as much.",
-		Beyond: "The clean router here has no NIC driver and no interrupts to pay for, so what a portal adds is weighed against less, " +
+		Beyond: "The clean router here has no NIC driver and no interrupts to pay for, so what a portal adds is compared with less, " +
 			"and ratios come out larger than the study's.",
 	}
 	rising = Why{Fails: perClient,

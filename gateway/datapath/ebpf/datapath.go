@@ -282,8 +282,8 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		m.Pinning = ebpf.PinByName
 	}
 	for _, dev := range []*net.Interface{lan, wan} {
-		if len(dev.HardwareAddr) != 6 {
-			return nil, fmt.Errorf(`%w: %s is no Ethernet interface; for such a WAN set datapath.kind to "tun" or "nfqueue"`, datapath.ErrNotSupported, dev.Name)
+		if err := ethernet(dev); err != nil {
+			return nil, err
 		}
 	}
 	var ports [4]uint16

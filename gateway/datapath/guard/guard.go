@@ -148,6 +148,16 @@ func remove(family, lan, doing string) error {
 	return err
 }
 
+// Check reports whether the machine lacks what guards need.
+func Check() error {
+	if _, err := exec.LookPath("nft"); err != nil {
+		return errMissing
+	}
+	return nil
+}
+
+var errMissing = fmt.Errorf("%w: nft is missing (package nftables)", datapath.ErrNotSupported)
+
 // nft runs a script as one transaction.
 func nft(script, doing string) error {
 	cmd := exec.Command("nft", "-f", "-")
@@ -156,7 +166,7 @@ func nft(script, doing string) error {
 	said := strings.TrimSpace(string(out))
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("%s: %w: nft is missing (package nftables)", doing, datapath.ErrNotSupported)
+		return fmt.Errorf("%s: %w", doing, errMissing)
 	case err != nil && strings.Contains(said, "Operation not supported"), err != nil && strings.Contains(said, "Protocol not supported"):
 		return fmt.Errorf("%s: %w: it has no nftables: %s", doing, datapath.ErrNotSupported, said)
 	case err != nil:

@@ -100,8 +100,8 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.wan, err = net.InterfaceByName(cfg.WAN); err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
-	if len(d.lan.HardwareAddr) != 6 {
-		return nil, fmt.Errorf("%w: %s is no Ethernet interface", datapath.ErrNotSupported, cfg.LAN)
+	if err := Check(cfg.LAN); err != nil {
+		return nil, err
 	}
 	if d.watcher, err = watch(d.lan, d.wan); err != nil {
 		return nil, err

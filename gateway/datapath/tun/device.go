@@ -78,14 +78,17 @@ func ours(name, lan string) error {
 	return nil
 }
 
+// tunPath is the file that makes devices.
+const tunPath = "/dev/net/tun"
+
 // attach opens one queue.
 func attach(name string, flags uint16) (int, error) {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Open(tunPath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
-		return -1, fmt.Errorf("%w: /dev/net/tun is missing (modprobe tun)", datapath.ErrNotSupported)
+		return -1, fmt.Errorf("%w: %s is missing (modprobe tun)", datapath.ErrNotSupported, tunPath)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("opening /dev/net/tun: %w", err)
+		return -1, fmt.Errorf("opening %s: %w", tunPath, err)
 	}
 	req := ifreq{flags: flags}
 	copy(req.name[:unix.IFNAMSIZ-1], name)

@@ -62,7 +62,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	ctx := t.Context()
 	s := openClean(t, clients, experiment.Client{Kind: client.KindMacvlan, Hosts: 2})
 	if len(s.Clients) != clients || len(s.LoginMs) != 0 || s.Clients[clients-1].N != clients {
-		t.Errorf("%d clients, the last is number %d, want %d; %d log-ins at a router that has none", len(s.Clients), s.Clients[clients-1].N, clients, len(s.LoginMs))
+		t.Errorf("%d clients, the last is number %d, want %d; %d logins at a router that has none", len(s.Clients), s.Clients[clients-1].N, clients, len(s.LoginMs))
 	}
 	// The streams' server stays and takes the port of iperf3's first one, so iperf3 goes first.
 	for _, c := range []struct{ kind, direction string }{

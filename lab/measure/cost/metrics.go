@@ -18,8 +18,8 @@ const (
 
 // Kinds of sample besides windows and loads.
 const (
-	perCrowd  analysis.Per = "clients" // of a load, in blocks that recorded how far their clients came
-	perGuests analysis.Per = "guests"  // of a block, before, while and after guests came and went
+	perClients analysis.Per = "clients" // of a load, in blocks that recorded how far their clients came
+	perGuests  analysis.Per = "guests"  // of a block, before, while and after guests came and went
 )
 
 type reading = analysis.Reading
@@ -62,8 +62,8 @@ var Metrics = []analysis.Metric{
 	{Name: "setup_seconds", Unit: "s", Text: "labs and device, without clients", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("setup_seconds")},
 	{Name: "lease_seconds", Unit: "s", Text: "until all clients had leased", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("lease_seconds")},
 	{Name: "login_seconds", Unit: "s", Text: "until all clients were logged in", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_seconds")},
-	{Name: "login_p50_ms", Unit: "ms", Text: "log-in of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p50")},
-	{Name: "login_p99_ms", Unit: "ms", Text: "log-in of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p99")},
+	{Name: "login_p50_ms", Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p50")},
+	{Name: "login_p99_ms", Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p99")},
 	{Name: "daemon_core_pct", Unit: "% of a core", Text: "CPU of the device's processes over the whole block", Better: analysis.Less, Host: "router", Per: analysis.PerBlock, Range: analysis.Amounts, Of: func(r reading) float64 { return 100 * r.Get("daemon_core") }},
 
 	{Name: "connect_p50_us", Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p50")},
@@ -85,8 +85,8 @@ var Metrics = []analysis.Metric{
 	{Name: "short_whole_p50_us", Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.whole_us.p50")},
 	{Name: "short_whole_p99_us", Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.whole_us.p99")},
 
-	{Name: "warmup_seconds", Unit: "s", Per: perCrowd, Range: analysis.Amounts, Of: analysis.Field("warmup_seconds")},
-	{Name: "memory_kib_per_client", Unit: "KiB", Text: "memory that both labs take of the machine, over their clients", Better: analysis.Less, Host: "machine", Per: perCrowd, Range: analysis.Amounts, Of: kibPerClient},
+	{Name: "warmup_seconds", Unit: "s", Per: perClients, Range: analysis.Amounts, Of: analysis.Field("warmup_seconds")},
+	{Name: "memory_kib_per_client", Unit: "KiB", Text: "memory that both labs take of the machine, over their clients", Better: analysis.Less, Host: "machine", Per: perClients, Range: analysis.Amounts, Of: kibPerClient},
 
 	{Name: "guests_per_second", Unit: "guests/s", Text: "that were to come", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("per_second")},
 	{Name: "guest_lease_p99_ms", Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.PositiveField("lease_p99_ms")},

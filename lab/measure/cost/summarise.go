@@ -59,7 +59,7 @@ func describe(c *analysis.Cell, blocks []result.Block, opts analysis.Options) {
 	if analysis.Over(float64(c.Device(Link).Mean), c.Number(result.OfferedMbps)) < enoughBandwidth {
 		c.Flags = append(c.Flags, analysis.Tally{Text: FlagShortfall, Count: c.Pairs})
 	}
-	addCrowd(c, blocks)
+	addTotals(c, blocks)
 	addGuests(c, blocks, opts)
 }
 
@@ -83,7 +83,7 @@ func samples(blocks []result.Block) []analysis.Sample {
 			load := analysis.Sample{Per: analysis.PerLoad, Cell: b.Cell().With(result.OfferedMbps, s.OfferedMbps), Device: all, Clean: all.Part("clean_")}
 			out = append(out, load)
 			if b.Leased > 0 {
-				load.Per = perCrowd
+				load.Per = perClients
 				out = append(out, load)
 			}
 		}
@@ -181,8 +181,8 @@ const (
 	CleanAddressFrom = "clean_addresses"
 )
 
-// addCrowd adds the client totals of a cell.
-func addCrowd(c *analysis.Cell, blocks []result.Block) {
+// addTotals adds the client totals of a cell.
+func addTotals(c *analysis.Cell, blocks []result.Block) {
 	for _, b := range blocks {
 		if b.AA || b.Leased == 0 || b.Cell() != c.Without(result.OfferedMbps) {
 			continue

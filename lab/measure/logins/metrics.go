@@ -41,7 +41,7 @@ var phaseMetrics = []analysis.Metric{
 // Metrics is every figure of a cell.
 var Metrics = append(append(ofPhase(Login), ofPhase(Lease)...),
 	analysis.Metric{Name: "idle_pss_mib", Unit: "MiB", Text: "memory of the device's processes before the first client", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("idle_pss_mib")},
-	analysis.Metric{Name: "logged_pss_mib", Unit: "MiB", Text: "and after the last log-in", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("logged_pss_mib")},
+	analysis.Metric{Name: "logged_pss_mib", Unit: "MiB", Text: "and after the last login", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("logged_pss_mib")},
 	analysis.Metric{Name: "pss_kib_per_client", Unit: "KiB", Text: "growth of that memory, over the clients that got in", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Changes, Of: pssPerClient},
 )
 

@@ -7,9 +7,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestCrowdCameAsFarAsItsWorstBlock: what is said of many clients at once is true of
+// TestClientTotalsAreThoseOfTheWorstBlock: what is said of many clients at once is true of
 // every block, and memory is that of both labs over the clients of both.
-func TestCrowdCameAsFarAsItsWorstBlock(t *testing.T) {
+func TestClientTotalsAreThoseOfTheWorstBlock(t *testing.T) {
 	block := func(leased, in, broken int, mib float64) result.Block {
 		return result.Block{
 			DUT: "d", Clients: 1000, Direction: result.Up, Profile: result.PerPacket, Addresses: result.FromDevice, CleanAddresses: result.Static,

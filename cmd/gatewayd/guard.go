@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/gateway"
+	"github.com/gateweigh/gateweigh/gateway/config"
+)
+
+func guardCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "guard",
+		Short: "Keep the LAN closed until the daemon runs, for the time after a boot",
+		Long: "Has the kernel drop packets that it would forward from or to lan.interface, which need not exist yet.\n" +
+			"The daemon opens the guard when it is in place itself; `gatewayd detach` removes it. While a daemon\n" +
+			"runs there is nothing to do. Only lan.interface is read from the configuration.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			lan, err := config.LANInterface(file)
+			if err != nil {
+				return err
+			}
+			switch err := gateway.Guard(lan); {
+			case errors.Is(err, gateway.ErrBusy):
+				fmt.Printf("a gateway runs on %s and keeps it closed to clients that are not logged in\n", lan)
+			case err != nil:
+				return err
+			default:
+				fmt.Printf("nothing is forwarded from or to %s until gatewayd runs\n", lan)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "configuration")
+	return cmd
+}

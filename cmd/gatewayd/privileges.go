@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+)
+
+// capabilities are those that the daemon needs once it serves: to change rules, links, settings
+// and programs, and to open DHCP's sockets again. CAP_PERFMON is needed to load programs only, at
+// the start; CAP_BPF for all tables of programs, on kernels before 5.19 also to use them.
+func capabilities(cfg *config.Config) []int {
+	keep := []int{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_NET_BIND_SERVICE}
+	if cfg.Datapath.Kind == config.EBPF {
+		keep = append(keep, unix.CAP_BPF)
+	}
+	return keep
+}
+
+// confine gives up all capabilities but these, for every thread and for good, and hands these on
+// to programs that the process executes.
+func confine(keep []int) error {
+	if err := allThreads("setting no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
+		return err
+	}
+	for c := 0; ; c++ {
+		bound, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
+		if err != nil {
+			break // after the last capability
+		}
+		if bound == 0 || slices.Contains(keep, c) {
+			continue
+		}
+		err = allThreads("giving up capabilities", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0)
+		if errors.Is(err, unix.EPERM) {
+			break // without CAP_SETPCAP; what is permitted bounds as well, since no_new_privs is set
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return limit(keep)
+}
+
+// limit reduces the permitted, effective, inheritable and ambient sets to those of keep that are
+// permitted.
+func limit(keep []int) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData // capabilities 0 to 31, and 32 to 63
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return fmt.Errorf("reading capabilities: %w", err)
+	}
+	var kept [2]uint32
+	for _, c := range keep {
+		kept[c/32] |= 1 << (c % 32)
+	}
+	for i := range sets {
+		sets[i].Permitted &= kept[i]
+		sets[i].Effective, sets[i].Inheritable = sets[i].Permitted, sets[i].Permitted
+	}
+	err := allThreads("giving up capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0)
+	if err != nil {
+		return err
+	}
+	for _, c := range keep {
+		if sets[c/32].Permitted&(1<<(c%32)) == 0 {
+			continue
+		}
+		if err := allThreads("handing on capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, uintptr(c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allThreads makes a system call on every thread, since each has capabilities of its own.
+//
+//go:uintptrescapes
+func allThreads(doing string, call, a, b, c uintptr) error {
+	_, _, errno := syscall.AllThreadsSyscall6(call, a, b, c, 0, 0, 0)
+	if errno == syscall.ENOTSUP {
+		return fmt.Errorf("%s: this gatewayd was built with cgo: build it with make, or CGO_ENABLED=0", doing)
+	}
+	if errno != 0 {
+		return fmt.Errorf("%s: %w", doing, errno)
+	}
+	return nil
+}
+
+// settle confines the daemon once it serves, and warns of files that it can no longer read. A
+// daemon that cannot be confined serves all the same.
+func settle(cfg *config.Config, log *slog.Logger) {
+	if err := confine(capabilities(cfg)); err != nil {
+		log.Warn("the daemon keeps all its capabilities", "err", err)
+		return
+	}
+	if _, err := config.Load(cfg.File); err != nil {
+		log.Warn("with the capabilities that are left the daemon cannot read its files again: they must belong to root", "err", err)
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, cfg.StateDir, unix.W_OK, unix.AT_EACCESS); err != nil {
+		log.Warn("with the capabilities that are left the daemon cannot write to state_dir: it must belong to root", "folder", cfg.StateDir, "err", err)
+	}
+}

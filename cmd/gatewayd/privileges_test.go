@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+// Capabilities as /proc/PID/status shows them.
+const (
+	netBindAdminRaw = uint64(1<<10 | 1<<12 | 1<<13)
+	bpf             = uint64(1 << 39)
+)
+
+// TestCapabilities: a daemon that root started gives up on all of its threads what its data path
+// does not need, and still logs clients in, reads its configuration again, and puts back what
+// others remove from the kernel.
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	if builtWithCgo() {
+		t.Skip("a program with cgo cannot confine all of its threads")
+	}
+	w := newNetwork(t)
+	ann := w.stranger()
+	ann.addr = netip.MustParseAddr("10.1.0.99")
+	ann.sh("sh -c 'ip addr add 10.1.0.99/24 dev c0; ip route add default via 10.1.0.1'")
+	t.Cleanup(func() { w.t = t })
+	for _, c := range []struct {
+		name, keys string
+		has        uint64
+	}{
+		{"ebpf", "", netBindAdminRaw | bpf},
+		{"nfqueue", `kind = "nfqueue"`, netBindAdminRaw},
+		{"nfqueue-fast", "kind = \"nfqueue\"\nfast = true", netBindAdminRaw},
+		{"tun", `kind = "tun"`, netBindAdminRaw},
+		{"tun-fast", "kind = \"tun\"\nfast = true", netBindAdminRaw},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w.t, w.Path = t, c.keys
+			if strings.HasPrefix(c.name, "tun") {
+				w.sh("ip -n $ID-router addr flush dev lan0")
+			}
+			w.write("gatewayd.toml", "gatewayd.toml", w)
+			w.sh("rm -f $DIR/gatewayd.log")
+			w.start()
+			w.says(t, "gatewayd is ready")
+			w.confined(t, c.has)
+			w.served(t, ann)
+			if c.name == "ebpf" {
+				w.takenOff(t)
+			}
+			w.confined(t, c.has) // threads that were made since
+			if w.daemon.end(syscall.SIGTERM); strings.Contains(w.daemon.said(), "capabilities") || strings.Contains(w.daemon.said(), "level=ERROR msg=\"keeping") {
+				t.Errorf("the daemon lacks something:\n%s", w.daemon.said())
+			}
+			w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
+		})
+	}
+}
+
+// TestUnitsCapabilities: the data path ebpf starts with the capabilities of contrib's unit, and
+// without none of them.
+func TestUnitsCapabilities(t *testing.T) {
+	t.Parallel()
+	w := newNetwork(t)
+	w.write("gatewayd.toml", "gatewayd.toml", w)
+	unit, err := os.ReadFile("../../contrib/gatewayd.service")
+	must(t, err)
+	bound := regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`).FindSubmatch(unit)
+	ambient := regexp.MustCompile(`(?m)^AmbientCapabilities=(.*)$`).FindSubmatch(unit)
+	if bound == nil || ambient == nil || string(bound[1]) != string(ambient[1]) {
+		t.Fatalf("the unit's capabilities: %q, %q", bound, ambient)
+	}
+	all := strings.Fields(strings.ToLower(string(bound[1])))
+	with := func(names []string) []string {
+		set := "-all"
+		for _, name := range names {
+			set += ",+" + strings.TrimPrefix(name, "cap_")
+		}
+		return []string{"setpriv", "--no-new-privs", "--bounding-set=" + set, "--inh-caps=" + set, "--ambient-caps=" + set,
+			w.program, "run", "-c", filepath.Join(w.Dir, "gatewayd.toml")}
+	}
+	w.daemon = w.spawn("gatewayd.log", with(all)...)
+	w.says(t, "gatewayd is ready")
+	w.daemon.end(syscall.SIGTERM)
+	for i, name := range all {
+		p := w.spawn(name+".log", with(slices.Delete(slices.Clone(all), i, i+1))...)
+		eventually(t, "the daemon ends without "+name, func() error {
+			select {
+			case <-p.ended:
+				return nil
+			default:
+				return errors.New(p.said())
+			}
+		})
+		if said := p.said(); strings.Contains(said, "is ready") || !strings.Contains(said, "gatewayd: ") {
+			t.Errorf("without %s:\n%s", name, said)
+		}
+	}
+	w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
+}
+
+func builtWithCgo() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"})
+}
+
+// confined checks the capabilities of all of the daemon's threads.
+func (w *world) confined(t *testing.T, has uint64) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", w.daemon.cmd.Process.Pid))
+	if err != nil || len(threads) < 2 {
+		t.Fatalf("%d threads, %v", len(threads), err)
+	}
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		must(t, err)
+		for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+			if line := fmt.Sprintf("%s:\t%016x\n", set, has); !strings.Contains(string(text), line) {
+				t.Errorf("%s: want %s in\n%s", path, line, text)
+			}
+		}
+		if !strings.Contains(string(text), "NoNewPrivs:\t1\n") {
+			t.Errorf("%s: may get new privileges", path)
+		}
+	}
+}
+
+// served logs a client in, has the configuration read again, and removes all rules.
+func (w *world) served(t *testing.T, ann *client) {
+	t.Helper()
+	verbs, err := w.control()
+	must(t, err)
+	mac := strings.Fields(w.sh("ip -n $ID-" + ann.host + " -br link show c0"))[2]
+	if _, err := verbs.Login(context.Background(), control.LoginRequest{Addr: ann.addr, MAC: mac, User: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	passes := func() error { _, err := ann.try("ping -c 1 -W 1 192.0.2.2"); return err }
+	eventually(t, "a client that is logged in passes", passes)
+	w.daemon.cmd.Process.Signal(syscall.SIGHUP)
+	w.says(t, "read the configuration again")
+	before := w.tables()
+	w.sh("nsenter --net=/run/netns/$ID-router nft flush ruleset || :") // a table that its owner holds stays
+	eventually(t, "the rules are back", func() error {
+		if now := w.tables(); now != before {
+			return fmt.Errorf("%s instead of %s", now, before)
+		}
+		return nil
+	})
+	eventually(t, "a client that is logged in passes", passes)
+}
+
+// says waits until the present daemon has logged something.
+func (w *world) says(t *testing.T, what string) {
+	t.Helper()
+	eventually(t, what, func() error {
+		if said := w.daemon.said(); !strings.Contains(said, what) {
+			return errors.New(said)
+		}
+		return nil
+	})
+}
+
+func (w *world) tables() string {
+	w.t.Helper()
+	all := strings.Split(w.sh("nsenter --net=/run/netns/$ID-router nft list tables"), "\n")
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// takenOff detaches a program, which the daemon must attach again.
+func (w *world) takenOff(t *testing.T) {
+	t.Helper()
+	w.in("router", func() error {
+		lan, err := net.InterfaceByName("lan0")
+		if err != nil {
+			return err
+		}
+		at, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		id, _ := at.Programs[0].LinkID()
+		l, err := link.NewFromID(id)
+		if err != nil {
+			return err
+		}
+		return errors.Join(l.Detach(), l.Close())
+	})
+	eventually(t, "the program is attached again", func() error {
+		s, err := w.status()
+		if err == nil && (s.Repairs["attached-again"] == 0 || s.Repairs["error"] > 0 || s.Datapath != "ebpf, redirect") {
+			err = fmt.Errorf("%s, repairs %v:\n%s", s.Datapath, s.Repairs, w.daemon.said())
+		}
+		return err
+	})
+}

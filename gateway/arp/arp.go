@@ -1,0 +1,230 @@
+// Package arp asks whether hosts of a LAN are there. A host that has an address answers
+// ARP requests for it (RFC 826), also while it is idle, so an answer tells a client that
+// uses its address from one that has left.
+package arp
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// MAC is an Ethernet address.
+type MAC = [6]byte
+
+const (
+	probes       = 3                      // requests to a host that does not answer
+	defaultPause = 700 * time.Millisecond // after each of them
+	// maxAsked bounds the hosts that are asked at once.
+	maxAsked = 512
+)
+
+// ErrBusy is returned when too many hosts are being asked.
+var ErrBusy = errors.New("too many hosts are being asked whether they are there")
+
+// Prober asks hosts of one interface. Its socket exists only while a host is being asked.
+type Prober struct {
+	Interface string
+	Source    netip.Addr // the gateway's address, the sender of requests
+	// All opens the socket for all protocols: only for data paths that keep the interface's
+	// packets from the kernel's stack. Such a socket receives every packet.
+	All bool
+
+	pause time.Duration // 0: defaultPause
+	mu    sync.Mutex
+	conn  *packet.Conn       // guarded by mu; nil: nobody is asked
+	own   MAC                // guarded by mu: the interface's
+	asked map[host]*question // guarded by mu
+}
+
+// host is an address with the MAC address that answers for it.
+type host struct {
+	addr netip.Addr
+	mac  MAC
+}
+
+// question is one host that is asked, for one or several callers.
+type question struct {
+	callers  int
+	answered chan struct{} // closed by the answer
+	once     sync.Once
+}
+
+// There asks a host, and reports whether it answers for its address with its MAC address.
+// It takes some 2 s for a host that does not. The error is ErrBusy, ctx's, or that of the
+// interface.
+func (p *Prober) There(ctx context.Context, addr netip.Addr, mac MAC) (bool, error) {
+	h := host{addr, mac}
+	q, err := p.enter(h)
+	if err != nil {
+		return false, err
+	}
+	defer p.leave(h)
+	for range probes {
+		if err := p.ask(addr); err != nil {
+			return false, fmt.Errorf("asking whether %s is there: %w", addr, err)
+		}
+		wait := time.NewTimer(cmp.Or(p.pause, defaultPause))
+		select {
+		case <-q.answered:
+			wait.Stop()
+			return true, nil
+		case <-ctx.Done():
+			wait.Stop()
+			return false, ctx.Err()
+		case <-wait.C:
+		}
+	}
+	return false, nil
+}
+
+// enter begins a question and opens the socket for the first one.
+func (p *Prober) enter(h host) (*question, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.asked[h]
+	if q == nil {
+		if len(p.asked) >= maxAsked {
+			return nil, ErrBusy
+		}
+		if p.conn == nil {
+			if err := p.open(); err != nil {
+				return nil, fmt.Errorf("asking whether %s is there: %w", h.addr, err)
+			}
+		}
+		q = &question{answered: make(chan struct{})}
+		if p.asked == nil {
+			p.asked = map[host]*question{}
+		}
+		p.asked[h] = q
+	}
+	q.callers++
+	return q, nil
+}
+
+// leave ends a question, and closes the socket after the last one.
+func (p *Prober) leave(h host) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.asked[h]
+	if q.callers--; q.callers == 0 {
+		delete(p.asked, h)
+	}
+	if len(p.asked) == 0 {
+		p.conn.Close()
+		p.conn = nil
+	}
+}
+
+// open opens the socket and begins to read it; mu is held.
+func (p *Prober) open() error {
+	ifi, err := net.InterfaceByName(p.Interface)
+	if err != nil {
+		return err
+	}
+	if len(ifi.HardwareAddr) != len(p.own) {
+		return fmt.Errorf("%s is no Ethernet interface", p.Interface)
+	}
+	filter, err := bpf.Assemble(answers)
+	if err != nil {
+		return err
+	}
+	protocol := unix.ETH_P_ARP
+	if p.All {
+		protocol = unix.ETH_P_ALL
+	}
+	conn, err := packet.Listen(ifi, packet.Raw, protocol, &packet.Config{Filter: filter})
+	if err != nil {
+		return fmt.Errorf("opening a packet socket: %w (it needs CAP_NET_RAW)", err)
+	}
+	p.conn, p.own = conn, MAC(ifi.HardwareAddr)
+	go p.read(conn)
+	return nil
+}
+
+// answers passes ARP replies that other hosts sent.
+var answers = []bpf.Instruction{
+	bpf.LoadExtension{Num: bpf.ExtType},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 5},
+	bpf.LoadAbsolute{Off: 12, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_ARP, SkipTrue: 3},
+	bpf.LoadAbsolute{Off: ethernetLen + 6, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: reply, SkipTrue: 1},
+	bpf.RetConstant{Val: frameLen},
+	bpf.RetConstant{Val: 0},
+}
+
+// read notes answers until the socket is closed or its interface is gone.
+func (p *Prober) read(conn *packet.Conn) {
+	b := make([]byte, frameLen)
+	for {
+		n, _, err := conn.ReadFrom(b)
+		if errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ENODEV) {
+			return
+		}
+		if err != nil { // the interface was down for a moment
+			continue
+		}
+		if h, ok := parse(b[:n]); ok {
+			p.mu.Lock()
+			if q := p.asked[h]; q != nil {
+				q.once.Do(func() { close(q.answered) })
+			}
+			p.mu.Unlock()
+		}
+	}
+}
+
+// ask sends a request to everybody: a switch may believe that the host is elsewhere.
+func (p *Prober) ask(addr netip.Addr) error {
+	p.mu.Lock()
+	conn, own := p.conn, p.own
+	p.mu.Unlock()
+	_, err := conn.WriteTo(question4(own, p.Source, addr), &packet.Addr{HardwareAddr: everybody[:]})
+	return err
+}
+
+const (
+	ethernetLen = 14
+	arpLen      = 28
+	frameLen    = ethernetLen + arpLen
+	request     = 1
+	reply       = 2
+)
+
+var everybody = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// question4 returns the frame of a request.
+func question4(own MAC, source, addr netip.Addr) []byte {
+	b := make([]byte, 0, frameLen)
+	b = append(append(b, everybody[:]...), own[:]...)
+	for _, v := range []uint16{unix.ETH_P_ARP, unix.ARPHRD_ETHER, unix.ETH_P_IP, 6<<8 | 4, request} {
+		b = binary.BigEndian.AppendUint16(b, v)
+	}
+	b = append(append(b, own[:]...), source.AsSlice()...)
+	return append(append(b, make([]byte, 6)...), addr.AsSlice()...)
+}
+
+// parse returns the sender of a reply.
+func parse(frame []byte) (host, bool) {
+	if len(frame) < frameLen {
+		return host{}, false
+	}
+	a := frame[ethernetLen:]
+	for i, want := range []uint16{unix.ARPHRD_ETHER, unix.ETH_P_IP, 6<<8 | 4, reply} {
+		if binary.BigEndian.Uint16(a[2*i:]) != want {
+			return host{}, false
+		}
+	}
+	return host{netip.AddrFrom4([4]byte(a[14:18])), MAC(a[8:14])}, binary.BigEndian.Uint16(frame[12:]) == unix.ETH_P_ARP
+}

@@ -1,0 +1,113 @@
+package arp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
+
+var gateway = netip.MustParseAddr("10.1.0.1")
+
+// at is a host of the tests' LAN.
+func at(last, mac byte) host {
+	return host{netip.AddrFrom4([4]byte{10, 1, 0, last}), MAC{2, 0, 0, 0, 0, mac}}
+}
+
+// newLAN makes the interface lan0, without an address, and a client with two.
+func newLAN(t *testing.T) *netnstest.Space {
+	t.Helper()
+	client := netnstest.NewSpace(t)
+	sh := func(script string) {
+		if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	sh(fmt.Sprintf(`ip link add lan0 address 02:00:00:00:00:01 type veth peer name c0 address 02:00:00:00:00:02 netns %d; ip link set lan0 up`, client.TID()))
+	client.Run(t, netnstest.Up+"ip addr add 10.1.0.2/24 dev c0; ip addr add 10.1.0.3/24 dev c0; ip link set c0 up; up c0")
+	sh(netnstest.Up + "up lan0")
+	t.Cleanup(func() { client.Try("ip link del c0") })
+	return client
+}
+
+// TestThere asks hosts that are there, by several callers and at several addresses, and
+// such as are not.
+func TestThere(t *testing.T) {
+	newLAN(t)
+	var asking sync.WaitGroup
+	var probers []*Prober
+	for _, all := range []bool{false, true} {
+		p := &Prober{Interface: "lan0", Source: gateway, All: all, pause: 250 * time.Millisecond}
+		probers = append(probers, p)
+		for h, want := range map[host]bool{at(2, 2): true, at(3, 2): true, at(4, 2): false, at(2, 3): false} {
+			for range 3 {
+				asking.Go(func() {
+					if got, err := p.There(t.Context(), h.addr, h.mac); got != want || err != nil {
+						t.Errorf("%v is there: %v, %v, want %v (all protocols: %v)", h, got, err, want, all)
+					}
+				})
+			}
+		}
+	}
+	asking.Wait()
+	for _, p := range probers {
+		if p.conn != nil || len(p.asked) > 0 {
+			t.Errorf("%d hosts are still asked, the socket is %v", len(p.asked), p.conn)
+		}
+	}
+}
+
+// TestNotThere: without an interface, when the caller gives up, and when too many hosts
+// are asked.
+func TestNotThere(t *testing.T) {
+	if _, err := (&Prober{Interface: "lan9", Source: gateway}).There(t.Context(), at(2, 2).addr, at(2, 2).mac); err == nil {
+		t.Error("an interface that is not there was asked on")
+	}
+	newLAN(t)
+	p := &Prober{Interface: "lan0", Source: gateway}
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for n := range maxAsked {
+		h := host{netip.AddrFrom4([4]byte{10, 1, byte(4 + n>>8), byte(n)}), MAC{2, 0, 0, 0, 0, 9}}
+		asking.Go(func() {
+			if there, err := p.There(ctx, h.addr, h.mac); there || err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%v is there: %v, %v", h, there, err)
+			}
+		})
+	}
+	netnstest.Await(t, "questions", func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.asked) < maxAsked {
+			return fmt.Errorf("%d are asked", len(p.asked))
+		}
+		return nil
+	})
+	if _, err := p.There(t.Context(), at(2, 2).addr, at(2, 2).mac); !errors.Is(err, ErrBusy) {
+		t.Errorf("one more question: %v", err)
+	}
+	cancel()
+	asking.Wait()
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(question4(MAC{2, 0, 0, 0, 0, 1}, gateway, at(2, 2).addr))
+	answer := question4(MAC{2, 0, 0, 0, 0, 1}, gateway, at(2, 2).addr)
+	answer[ethernetLen+7] = reply
+	f.Add(answer)
+	f.Add(answer[:frameLen-1])
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		h, ok := parse(frame)
+		if ok && (len(frame) < frameLen || !h.addr.Is4()) {
+			t.Errorf("%v of %x", h, frame)
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
+	"github.com/gateweigh/gateweigh/gateway/forwarding"
+)
+
+// Weight is what a finding means for a gateway.
+type Weight int
+
+const (
+	Note    Weight = iota // worth knowing
+	Warning               // Run logs it
+	Refusal               // Run ends with it
+)
+
+// Finding is something about the machine, with what to do about it.
+type Finding struct {
+	Weight Weight
+	Text   string
+}
+
+// Check compares a configuration with this machine and changes nothing. It finds everything that
+// Run refuses to start with or warns of and that can be known without starting. A gateway that
+// runs with the same run_dir is taken for the one that the configuration is for.
+func Check(cfg *config.Config) []Finding {
+	running := 0
+	if c, err := control.Dial(cfg.ControlSocket()); err == nil {
+		if s, err := c.Status(context.Background()); err == nil {
+			running = s.PID
+		}
+	}
+	return check(cfg, running)
+}
+
+// survey collects findings.
+type survey struct {
+	*config.Config
+	running  int // process of the gateway; 0: none
+	lan, wan *net.Interface
+	findings []Finding
+}
+
+// check makes all checks, in the order of the configuration.
+func check(cfg *config.Config, running int) []Finding {
+	s := &survey{Config: cfg, running: running}
+	for _, part := range []func(){s.folders, s.interfaces, s.address, s.path, s.locks, s.ports, s.forwarding, s.open, s.metrics} {
+		part()
+	}
+	return s.findings
+}
+
+func (s *survey) find(w Weight, format string, args ...any) {
+	s.findings = append(s.findings, Finding{w, fmt.Sprintf(format, args...)})
+}
+
+// refuse finds a refusal for each error in err.
+func (s *survey) refuse(err error) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range several.Unwrap() {
+			s.refuse(e)
+		}
+	} else if err != nil {
+		s.find(Refusal, "%v", err)
+	}
+}
+
+// refused joins the refusals among findings.
+func refused(all []Finding) (err error) {
+	for _, f := range all {
+		if f.Weight == Refusal {
+			err = errors.Join(err, errors.New(f.Text))
+		}
+	}
+	return err
+}
+
+// folders checks that the daemon can write to its folders, or make them.
+func (s *survey) folders() {
+	for _, f := range []struct{ key, dir string }{{"state_dir", s.StateDir}, {"run_dir", s.RunDir}} {
+		there := f.dir
+		for _, err := os.Stat(there); errors.Is(err, os.ErrNotExist) && there != filepath.Dir(there); _, err = os.Stat(there) {
+			there = filepath.Dir(there)
+		}
+		if err := unix.Faccessat(unix.AT_FDCWD, there, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+			s.find(Refusal, "%s: %s cannot be written to: %v", f.key, there, err)
+		}
+	}
+}
+
+// interfaces looks for the LAN's and the WAN's.
+func (s *survey) interfaces() {
+	for _, i := range []struct {
+		key, name string
+		dev       **net.Interface
+	}{{"wan.interface", s.WAN.Interface, &s.wan}, {"lan.interface", s.LAN.Interface, &s.lan}} {
+		dev, err := net.InterfaceByName(i.name)
+		if err != nil {
+			s.find(Refusal, "looking for %s %q: %v (ip link lists the interfaces)", i.key, i.name, err)
+			continue
+		}
+		if *i.dev = dev; dev.Flags&net.FlagUp == 0 {
+			s.find(Warning, "%s is down: ip link set %s up", i.name, i.name)
+		}
+	}
+}
+
+// address checks that the LAN's interface has the gateway's address; with tun it belongs to the device.
+func (s *survey) address() {
+	if s.lan != nil && s.Datapath.Kind != config.TUN {
+		s.refuse(checkAddress(s.lan, s.LAN.Address))
+	}
+}
+
+// checkAddress checks that the LAN's interface has the gateway's address.
+func checkAddress(lan *net.Interface, own netip.Prefix) error {
+	addrs, err := lan.Addrs()
+	if err != nil {
+		return fmt.Errorf("reading the addresses of %s: %w", lan.Name, err)
+	}
+	has := func(a net.Addr) bool { return a.String() == own.String() }
+	if slices.ContainsFunc(addrs, has) {
+		return nil
+	}
+	return fmt.Errorf("%s does not have lan.address %s: ip addr add %s dev %s", lan.Name, own, own, lan.Name)
+}
+
+// path checks what the kind of data path needs.
+func (s *survey) path() {
+	if s.Datapath.Kind != config.NFQueue {
+		s.refuse(guard.Check())
+	}
+	if s.lan == nil || s.wan == nil {
+		return
+	}
+	switch s.Datapath.Kind {
+	case config.EBPF:
+		s.refuse(ebpf.Check(ebpfLeft(s.Config)))
+	case config.TUN:
+		s.refuse(tun.Check(tunConfig(s.Config, nil)))
+	case config.NFQueue:
+		s.refuse(nfqueue.Check(s.LAN.Interface))
+	}
+}
+
+// locks looks for another gateway on the interfaces, see datapath.Lock.
+func (s *survey) locks() {
+	text, err := os.ReadFile("/proc/thread-self/net/unix")
+	if err != nil || s.running != 0 {
+		return
+	}
+	for _, name := range []string{s.LAN.Interface, s.WAN.Interface} {
+		if strings.Contains(string(text), " @gatewayd/"+name+"\n") {
+			s.find(Refusal, "%v %s: stop it first", ErrBusy, name)
+		}
+	}
+}
+
+// ports looks for programs that have the gateway's ports.
+func (s *survey) ports() {
+	said := map[string]bool{}
+	for _, p := range ports(s.Config) {
+		if !p.taken() {
+			continue
+		}
+		pid, name := p.owner()
+		by := fmt.Sprintf("%s (process %d)", name, pid)
+		switch {
+		case s.running != 0 && (pid == 0 || pid == s.running):
+			continue
+		case pid == 0:
+			by = "another program (ss -lntup names it)"
+		}
+		text := fmt.Sprintf("port %d of %s, for %s, is taken by %s: stop that, or %s", p.addr.Port(), p.addr.Addr(), p.use, by, p.instead)
+		if !said[text] {
+			s.find(Refusal, "%s", text)
+		}
+		said[text] = true
+	}
+}
+
+// forwarding says where gatewayd switches forwarding on, and checks that it can.
+func (s *survey) forwarding() {
+	var off []string
+	for _, name := range crossings(s.Config) {
+		on, err := forwarding.Forwards(name)
+		if err != nil || on {
+			continue // an interface that does not exist (yet), or one that forwards
+		}
+		off = append(off, name)
+		s.refuse(forwarding.Writable(name))
+	}
+	if len(off) > 0 {
+		s.find(Note, "gatewayd switches forwarding on at %s when it starts", strings.Join(off, " and "))
+	}
+}
+
+// open warns of a machine that forwards for everybody while no gateway runs.
+func (s *survey) open() {
+	if on, err := forwarding.Forwards(s.LAN.Interface); err != nil || !on || s.running != 0 || Left(s.Config) {
+		return
+	}
+	s.find(Warning, "until gatewayd runs this machine forwards for everybody on %s: enable gatewayd-guard.service, or run gatewayd guard before the network is up", s.LAN.Interface)
+}
+
+// metrics warns of metrics that clients can reach.
+func (s *survey) metrics() {
+	if l := s.Metrics.Listen; l.IsValid() && !l.Addr().IsLoopback() {
+		s.find(Warning, "metrics are there for everybody who reaches %s, clients that are logged in too: let the machine's input rules keep them from it", l)
+	}
+}

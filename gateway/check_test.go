@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestCheck: everything that Run refuses on this machine is found without running it, with what
+// to do. A machine without faults has no refusals, also while the gateway runs.
+func TestCheck(t *testing.T) {
+	network(t)
+	d := start(t, t.TempDir())
+	if found := Check(d.cfg); refused(found) != nil {
+		t.Errorf("while the gateway runs: %v", found)
+	}
+	other := *d.cfg
+	other.RunDir = t.TempDir()
+	finds(t, other, Refusal, "another gateway has the interface lan0")
+	must(t, d.stop())
+	if found := Check(d.cfg); refused(found) != nil {
+		t.Errorf("when the gateway has ended: %v", found)
+	}
+	must(t, Detach(d.cfg, false))
+	finds(t, *d.cfg, Warning, "until gatewayd runs this machine forwards for everybody on lan0: enable gatewayd-guard.service")
+	for name, c := range map[string]struct {
+		change     string // a script
+		undo       string
+		cfg        func(*config.Config)
+		says       []string
+		nothingYet bool // a warning or a note
+		weight     Weight
+	}{
+		"interfaces":   {cfg: func(c *config.Config) { c.LAN.Interface, c.WAN.Interface = "lan7", "wan7" }, says: []string{`lan.interface "lan7"`, `wan.interface "wan7"`}},
+		"address":      {cfg: func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") }, says: []string{"lan0 does not have lan.address 10.9.0.1/24: ip addr add 10.9.0.1/24 dev lan0"}},
+		"tun, address": {cfg: func(c *config.Config) { c.Datapath.Kind = config.TUN }, says: []string{"lan0 has the address 10.1.0.1/24 of the clients' network", "ip addr del"}},
+		"tun, device":  {cfg: func(c *config.Config) { c.Datapath.Kind, c.Datapath.Device = config.TUN, "wan0" }, says: []string{"choose another datapath.device"}},
+		"PPP":          {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) { c.WAN.Interface = "ppp0" }, says: []string{`ppp0 is no Ethernet interface`, `"tun" or "nfqueue"`}},
+		"nfqueue":      {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) { c.LAN.Interface, c.Datapath.Kind = "ppp0", config.NFQueue }, says: []string{`ppp0 is no Ethernet interface`}},
+		"no bpffs":     {cfg: func(c *config.Config) { c.Datapath.PinDir = "/run/pins" }, says: []string{"/run/pins is not on a bpffs", "mount -t bpf"}},
+		"state_dir":    {change: "mkdir -p /run/ro; mount -t tmpfs -o ro none /run/ro", undo: "umount /run/ro", cfg: func(c *config.Config) { c.StateDir = "/run/ro/state" }, says: []string{"state_dir: /run/ro cannot be written to"}},
+		"settings": {change: "sysctl -qw net.ipv4.conf.lan0.forwarding=0; mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys", undo: "umount /proc/sys; sysctl -qw net.ipv4.conf.lan0.forwarding=1",
+			says: []string{"switching forwarding on at lan0: read-only", "echo 1 >/proc/sys/net/ipv4/conf/lan0/forwarding"}},
+		"forwarding": {change: "sysctl -qw net.ipv4.ip_forward=0", undo: "sysctl -qw net.ipv4.ip_forward=1", says: []string{"switches forwarding on at lan0 and wan0"}, nothingYet: true, weight: Note},
+		"down":       {change: "ip link set wan0 down", undo: "ip link set wan0 up", says: []string{"wan0 is down: ip link set wan0 up"}, nothingYet: true, weight: Warning},
+		"metrics":    {cfg: func(c *config.Config) { c.Metrics.Listen = netip.MustParseAddrPort("192.0.2.1:9464") }, says: []string{"metrics are there for everybody who reaches 192.0.2.1:9464"}, nothingYet: true, weight: Warning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := *d.cfg
+			if c.cfg != nil {
+				c.cfg(&cfg)
+			}
+			sh(t, c.change+"\n:")
+			t.Cleanup(func() { sh(t, c.undo+"\n:") })
+			if c.nothingYet {
+				finds(t, cfg, c.weight, c.says...)
+				return
+			}
+			finds(t, cfg, Refusal, c.says...)
+			refuses(t, cfg, c.says...)
+		})
+	}
+	t.Run("nft", func(t *testing.T) {
+		t.Setenv("PATH", "/nowhere")
+		finds(t, *d.cfg, Refusal, "package nftables")
+	})
+	t.Run("ports", func(t *testing.T) { portsTaken(t, *d.cfg) })
+}
+
+// portsTaken has other programs listen on the gateway's ports.
+func portsTaken(t *testing.T, cfg config.Config) {
+	named := exec.Command("dnsmasq", "-k", "-C", "/dev/null", "--pid-file", "--no-resolv", "--no-hosts", "--listen-address=10.1.0.1", "--bind-interfaces", "--dhcp-leasefile="+filepath.Join(t.TempDir(), "leases"),
+		"--dhcp-range=10.1.0.50,10.1.0.60")
+	web := exec.Command("busybox", "nc", "-l", "-p", "8080")
+	for _, cmd := range []*exec.Cmd{named, web} {
+		must(t, netnstest.Start(cmd))
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	}
+	eventually(t, "the other programs to listen", func() bool {
+		out, _ := try("ss -Hlntu '( sport = :53 or sport = :67 or sport = :8080 )'")
+		return strings.Contains(out, ":53 ") && strings.Contains(out, ":67 ") && strings.Contains(out, ":8080 ")
+	})
+	server := fmt.Sprintf("is taken by dnsmasq (process %d)", named.Process.Pid)
+	says := []string{"port 53 of 10.1.0.1, for DNS, " + server, "port 67 of 0.0.0.0, for DHCP, " + server,
+		fmt.Sprintf("port 8080 of 10.1.0.1, for the portal, is taken by busybox (process %d): stop that, or choose another portal.port", web.Process.Pid)}
+	finds(t, cfg, Refusal, says...)
+	refuses(t, cfg, says...)
+	cfg.DNS.Mode, cfg.DHCP.Mode, cfg.Portal.Enabled = config.External, config.External, false
+	if err := refused(Check(&cfg)); err != nil {
+		t.Errorf("ports that the gateway does not need: %v", err)
+	}
+}
+
+// finds expects findings with these texts.
+func finds(t *testing.T, cfg config.Config, w Weight, says ...string) {
+	t.Helper()
+	all := Check(&cfg)
+	for _, text := range says {
+		if !slices.ContainsFunc(all, func(f Finding) bool { return f.Weight == w && strings.Contains(f.Text, text) }) {
+			t.Errorf("nothing of weight %d says %q: %v", w, text, all)
+		}
+	}
+}
+
+// refuses expects Run to end with these texts.
+func refuses(t *testing.T, cfg config.Config, says ...string) {
+	t.Helper()
+	err := Run(t.Context(), &cfg, Daemon{Log: slog.New(slog.DiscardHandler), Ready: func() { t.Error("it serves") }})
+	for _, text := range says {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("Run does not say %q but %v", text, err)
+		}
+	}
+}
+
+// TestSockets reads a table of the kernel's.
+func TestSockets(t *testing.T) {
+	const tcp = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100010A:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 101 1 0000000000000000 100 0 0 10 0
+   1: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 102 1 0000000000000000 100 0 0 10 0
+   2: 0200010A:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 103 1 0000000000000000 100 0 0 10 0
+   3: 0100010A:1F90 0500010A:C350 01 00000000:00000000 00:00000000 00000000     0        0 104 1 0000000000000000 100 0 0 10 0
+   4: 0100010A:0035 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 105 1 0000000000000000 100 0 0 10 0
+`
+	const tcp6 = `  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000000000000000000000000000:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 201 1 0000000000000000 100 0 0 10 0
+   1: 0000000000000000FFFF00000100010A:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 202 1 0000000000000000 100 0 0 10 0
+   2: 000080FE00000000FFFF00000200010A:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 203 1 0000000000000000 100 0 0 10 0
+   3: short
+`
+	if hexOf(netip.MustParseAddr("10.1.0.1")) != "0100010A" {
+		t.Skip("the tables are a little-endian machine's")
+	}
+	at := netip.MustParseAddrPort("10.1.0.1:8080")
+	for _, c := range []struct {
+		table     string
+		listening bool
+		want      []string
+	}{
+		{tcp, true, []string{"101", "102"}}, {tcp, false, []string{"101", "102", "104"}}, {tcp6, true, []string{"201", "202"}},
+	} {
+		if got := sockets(strings.NewReader(c.table), at, c.listening); !slices.Equal(got, c.want) {
+			t.Errorf("%v, want %v of\n%s", got, c.want, c.table)
+		}
+	}
+}

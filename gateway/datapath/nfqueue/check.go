@@ -1,0 +1,21 @@
+package nfqueue
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Check reports what keeps Open from working with a LAN on this machine, as far as that can be known
+// without rules and queues.
+func Check(lan string) error {
+	dev, err := net.InterfaceByName(lan)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", lan, err)
+	}
+	if len(dev.HardwareAddr) != macSize {
+		return fmt.Errorf("%w: %s is no Ethernet interface", datapath.ErrNotSupported, lan)
+	}
+	return nil
+}

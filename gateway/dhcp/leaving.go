@@ -1,0 +1,99 @@
+package dhcp
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// farewell is a RELEASE or DECLINE of a client with a lease that is being decided.
+type farewell struct{ declines bool }
+
+// defaultGoodbye is how long a client that has sent a RELEASE or DECLINE may take to give
+// up its address.
+const defaultGoodbye = time.Second
+
+// believed is how long no further message about its leave has an effect after a client
+// answered, in times of goodbye: a flood of them causes two questions a minute.
+const believed = 30
+
+// Nothing in a RELEASE or DECLINE proves its sender: another device can send it with the
+// client's MAC address and identifier, and would end the client's session. Therefore the
+// client is asked: one that answers for its address has not left it.
+
+// leave calls do for a leased address when its client does not answer for it. A REQUEST
+// of the client meanwhile withdraws a RELEASE. s.mu is held, also while do runs.
+func (s *Server) leave(b *binding, how farewell, do func(now time.Time)) {
+	if s.cfg.Present == nil {
+		do(time.Now())
+		return
+	}
+	patience := cmp.Or(s.cfg.goodbye, defaultGoodbye)
+	if now := time.Now(); !b.there.IsZero() && now.Sub(b.there) < believed*patience {
+		s.stats.stillThere.Add(1)
+		return
+	}
+	if b.leaving != nil {
+		return // being asked
+	}
+	mine := &how
+	b.leaving = mine
+	c, addr := b.client, b.addr
+	s.asking.Go(func() {
+		there, err := s.present(patience, c.mac, addr)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if b.leaving != mine { // withdrawn, or the lease has ended
+			return
+		}
+		b.leaving = nil
+		if there {
+			b.there = time.Now()
+		}
+		if !there && err == nil {
+			do(time.Now())
+			return
+		}
+		s.stats.stillThere.Add(1)
+		s.forged.do(func() {
+			s.log.Warn("a client was reported to leave its address but still answers for it, so the lease goes on: another device may send with its MAC address",
+				"mac", net.HardwareAddr(c.mac[:]).String(), "addr", addr, "err", err)
+		})
+	})
+}
+
+// present asks a client that has announced its leave.
+func (s *Server) present(patience time.Duration, mac MAC, addr netip.Addr) (bool, error) {
+	wait := time.NewTimer(patience)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return s.cfg.Present(s.asked, mac, addr)
+	case <-s.asked.Done():
+		return false, s.asked.Err()
+	}
+}
+
+// stays notes that a client wants to keep its lease after all. It returns false while
+// a DECLINE is being decided: a client that does not use an address then gets no answer,
+// and asks again.
+func (s *Server) stays(rq *request) bool {
+	b := s.table.byClient[rq.client]
+	switch {
+	case b == nil || b.leaving == nil:
+		return true
+	case b.leaving.declines && rq.ciaddr != b.addr:
+		return false
+	}
+	b.leaving = nil
+	return true
+}
+
+// leaseOf returns a client's lease of addr, or nil.
+func (t *table) leaseOf(c client, addr netip.Addr) *binding {
+	if b := t.byClient[c]; b != nil && b.addr == addr && b.state == leased {
+		return b
+	}
+	return nil
+}

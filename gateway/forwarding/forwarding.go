@@ -1,0 +1,251 @@
+// Package forwarding switches the kernel's forwarding of IPv4 packets on for single interfaces,
+// and off again where it switched it on.
+//
+// The kernel forwards a packet if the interface that it arrived at forwards
+// (net.ipv4.conf.NAME.forwarding). The switch for all interfaces, net.ipv4.ip_forward, would
+// overwrite the administrator's settings of other interfaces, each time that it is changed, and
+// make the machine a router between those too. It also ends the acceptance of ICMP redirects,
+// by which a neighbour could change the routes, so this package ends that at its interfaces.
+package forwarding
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Switch is the switch of one gateway.
+type Switch struct {
+	// Note is a file that records former settings while forwarding is switched on. It is of no
+	// meaning after a reboot, or in another network namespace.
+	Note string
+}
+
+// change is a setting that was changed, and its former value.
+type change struct {
+	dev   string
+	index int // of the interface: a later one of the same name has other settings
+	key   string
+	was   string
+}
+
+// On switches forwarding on for exactly these interfaces, and off for others that an earlier call
+// switched it on for. Interfaces that forward already are left alone. Calling it again has no effect.
+func (s Switch) On(interfaces ...string) error {
+	made, err := s.read()
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(made), func(c change) bool { return !slices.Contains(interfaces, c.dev) })
+	if err := restore(slices.DeleteFunc(made, func(c change) bool { return slices.Contains(interfaces, c.dev) })); err != nil {
+		return err
+	}
+	var due []change
+	for _, name := range interfaces {
+		todo, err := needed(name)
+		if err != nil {
+			return err
+		}
+		due = append(due, todo...)
+	}
+	if err := s.write(merge(kept, due)); err != nil {
+		return err
+	}
+	for _, c := range due {
+		if err := set(c.dev, c.key, wanted[c.key]); err != nil {
+			return unwritable(c.dev, c.key, err)
+		}
+	}
+	return nil
+}
+
+// Off restores what On changed, except where the administrator has switched forwarding on for
+// the whole machine since. Without an On it has no effect.
+func (s Switch) Off() error {
+	made, err := s.read()
+	if err != nil || len(made) == 0 {
+		return err // another namespace's note stays
+	}
+	if err := restore(made); err != nil {
+		return err
+	}
+	return s.write(nil)
+}
+
+// Forwards reports whether an interface forwards what arrives there.
+func Forwards(name string) (bool, error) {
+	on, err := get(name, forwards)
+	return on == "1", err
+}
+
+// Writable reports what keeps this process from switching forwarding on at an interface.
+func Writable(name string) error {
+	if err := syscall.Access(path(name, forwards), 2); err != nil { // W_OK
+		return unwritable(name, forwards, err)
+	}
+	return nil
+}
+
+func unwritable(name, key string, err error) error {
+	return fmt.Errorf("switching forwarding on at %s: %w: if settings are read-only here, as in a container, do it outside: echo %s >%s",
+		name, err, wanted[key], path(name, key))
+}
+
+// Machine reports whether net.ipv4.ip_forward is on.
+func Machine() (bool, error) { return Forwards("all") }
+
+const (
+	forwards  = "forwarding"
+	redirects = "accept_redirects"
+)
+
+// wanted are the values of an interface that forwards, in the order of order.
+var (
+	wanted = map[string]string{redirects: "0", forwards: "1"}
+	order  = []string{redirects, forwards}
+)
+
+// needed lists the changes that have an interface forward.
+func needed(name string) ([]change, error) {
+	on, err := Forwards(name)
+	if err != nil || on {
+		return nil, err
+	}
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", name, err)
+	}
+	var all []change
+	for _, key := range order {
+		was, err := get(name, key)
+		if err != nil {
+			return nil, err
+		}
+		if was != wanted[key] {
+			all = append(all, change{name, dev.Index, key, was})
+		}
+	}
+	return all, nil
+}
+
+// merge adds changes to those of earlier calls, which know the first values.
+func merge(earlier, later []change) []change {
+	for _, c := range later {
+		same := func(e change) bool { return e.dev == c.dev && e.index == c.index && e.key == c.key }
+		if !slices.ContainsFunc(earlier, same) {
+			earlier = append(earlier, c)
+		}
+	}
+	return earlier
+}
+
+// restore undoes changes in reverse order.
+func restore(made []change) error {
+	if len(made) == 0 {
+		return nil
+	}
+	if all, err := Machine(); err != nil || all {
+		return err
+	}
+	for _, c := range slices.Backward(made) {
+		if dev, err := net.InterfaceByName(c.dev); err != nil || dev.Index != c.index {
+			continue // gone, and its settings with it
+		}
+		if err := set(c.dev, c.key, c.was); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("switching forwarding off at %s: %w", c.dev, err)
+		}
+	}
+	return nil
+}
+
+func path(dev, key string) string { return filepath.Join("/proc/sys/net/ipv4/conf", dev, key) }
+
+func get(dev, key string) (string, error) {
+	value, err := os.ReadFile(path(dev, key))
+	if err != nil {
+		return "", fmt.Errorf("looking whether %s forwards: %w", dev, err)
+	}
+	return strings.TrimSpace(string(value)), nil
+}
+
+func set(dev, key, value string) error {
+	f, err := os.OpenFile(path(dev, key), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+// place identifies this boot of the machine and this network namespace.
+func place() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("reading which boot of the machine this is: %w", err)
+	}
+	var ns syscall.Stat_t
+	if err := syscall.Stat("/proc/thread-self/ns/net", &ns); err != nil {
+		return "", fmt.Errorf("reading which network namespace this is: %w", err)
+	}
+	return fmt.Sprintf("boot %s namespace %d", strings.TrimSpace(string(boot)), ns.Ino), nil
+}
+
+// read returns the noted changes. A note of another boot or namespace counts as none.
+func (s Switch) read() ([]change, error) {
+	text, err := os.ReadFile(s.Note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading where gatewayd switched forwarding on: %w", err)
+	}
+	here, err := place()
+	if err != nil {
+		return nil, err
+	}
+	head, rest, _ := strings.Cut(string(text), "\n")
+	if head != here {
+		return nil, nil
+	}
+	var made []change
+	for line := range strings.Lines(rest) {
+		var c change
+		if _, err := fmt.Sscan(line, &c.dev, &c.index, &c.key, &c.was); err == nil && wanted[c.key] != "" {
+			made = append(made, c)
+		}
+	}
+	return made, nil
+}
+
+// write notes changes before they are made; none: it removes the note.
+func (s Switch) write(made []change) error {
+	doing := "noting where gatewayd switches forwarding on"
+	if len(made) == 0 {
+		if err := os.Remove(s.Note); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+		return nil
+	}
+	here, err := place()
+	if err != nil {
+		return err
+	}
+	text := here + "\n"
+	for _, c := range made {
+		text += fmt.Sprintln(c.dev, c.index, c.key, c.was)
+	}
+	fresh := s.Note + ".new"
+	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if err := os.Rename(fresh, s.Note); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package forwarding
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
+
+// settings returns the settings of forwarding and redirects of lan0, wan0 and mgmt0, and for the
+// machine.
+func settings(t *testing.T) string {
+	t.Helper()
+	var all []string
+	for _, dev := range []string{"lan0", "wan0", "mgmt0", "all"} {
+		for _, key := range []string{forwards, redirects} {
+			value, err := get(dev, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, value)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// TestSwitch: forwarding is switched on at the given interfaces alone and restored by another
+// process's switch, unless the administrator has switched it on for the machine meanwhile.
+func TestSwitch(t *testing.T) {
+	const off, on = "0 1 0 0 0 1 0 1", "1 0 1 0 0 1 0 1"
+	prepare := func(t *testing.T) (Switch, *netnstest.Space) {
+		s := netnstest.NewSpace(t)
+		s.Run(t, `ip link add lan0 type veth peer name l; ip link add wan0 type veth peer name w; ip link add mgmt0 type veth peer name m
+sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.all.accept_redirects=1 net.ipv4.conf.lan0.accept_redirects=1 net.ipv4.conf.wan0.accept_redirects=0 net.ipv4.conf.mgmt0.accept_redirects=1`)
+		return Switch{filepath.Join(t.TempDir(), "forwarding")}, s
+	}
+	for name, c := range map[string]struct {
+		between string // a script
+		want    string // after Off
+	}{
+		"off again":                                {"", off},
+		"the machine was switched on":              {"sysctl -qw net.ipv4.ip_forward=1", "1 0 1 0 1 1 1 0"},
+		"an interface was made again":              {"ip link del lan0; ip link add lan0 type veth peer name l; sysctl -qw net.ipv4.conf.lan0.forwarding=1 net.ipv4.conf.lan0.accept_redirects=1", "1 1 0 0 0 1 0 1"},
+		"an interface is gone, and one comes back": {"ip link del lan0; ip link add lan0 type veth peer name l", "0 1 0 0 0 1 0 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, space := prepare(t)
+			space.Do(func() {
+				for range 2 { // a second call has no effect
+					must(t, s.On("lan0", "wan0"))
+					if got := settings(t); got != on {
+						t.Errorf("on: %s, want %s", got, on)
+					}
+				}
+			})
+			space.Run(t, c.between+"\n:")
+			space.Do(func() {
+				for range 2 {
+					must(t, Switch{s.Note}.Off())
+					if got := settings(t); got != c.want {
+						t.Errorf("off: %s, want %s", got, c.want)
+					}
+				}
+			})
+			if _, err := os.Stat(s.Note); !os.IsNotExist(err) {
+				t.Errorf("the note is left: %v", err)
+			}
+		})
+	}
+	t.Run("other interfaces", func(t *testing.T) {
+		s, space := prepare(t)
+		space.Do(func() {
+			must(t, s.On("lan0", "wan0"))
+			must(t, s.On("mgmt0", "wan0"))
+			if got, want := settings(t), "0 1 1 0 1 0 0 1"; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			must(t, s.Off())
+			if got := settings(t); got != off {
+				t.Errorf("off: %s, want %s", got, off)
+			}
+		})
+	})
+	t.Run("another namespace's note", func(t *testing.T) {
+		s, space := prepare(t)
+		space.Do(func() { must(t, s.On("lan0", "wan0")) })
+		other, there := prepare(t)
+		there.Do(func() {
+			must(t, other.On("lan0", "wan0"))
+			must(t, s.Off()) // of the first namespace
+			if got := settings(t); got != on {
+				t.Errorf("%s, want %s", got, on)
+			}
+		})
+		space.Do(func() {
+			must(t, s.Off())
+			if got := settings(t); got != off {
+				t.Errorf("off: %s, want %s", got, off)
+			}
+		})
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

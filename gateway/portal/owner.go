@@ -1,0 +1,78 @@
+package portal
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// A device with a copy of a client's MAC and IP address is that client to the data path
+// and to the portal. What the copy lacks is the cookie that the browser got that logged
+// in, and the user's name. Without the cookie the pages do not show the name, and sign out
+// only with it: people who logged in with another browser, such as the sign-in sheet of a
+// phone, know their name.
+
+const (
+	cookieName = "gatewayd"
+	// cookieAge is longer than sessions are; the cookie is worth nothing after its session.
+	cookieAge = 30 * 24 * time.Hour
+)
+
+// setCookie gives the browser that logged in the cookie of its session.
+func (p *Portal) setCookie(w http.ResponseWriter, r *http.Request, s session.Session) {
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: base64.RawURLEncoding.EncodeToString(p.tokens.proof(s)), Path: "/",
+		MaxAge: int(cookieAge / time.Second), Secure: r.TLS != nil, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// owns reports whether a request is by the browser that logged in. The name of
+// click-through clients is everybody's, so they need no cookie.
+func (p *Portal) owns(r *http.Request, s session.Session) bool {
+	if p.cfg.Methods.ClickThrough && s.User == p.cfg.Methods.Guest.User {
+		return true
+	}
+	for _, c := range r.CookiesNamed(cookieName) {
+		if p.tokens.proves(c.Value, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameUser compares names as the table does when it counts a user's sessions.
+func sameUser(typed string, s session.Session) bool {
+	return strings.EqualFold(strings.TrimSpace(typed), s.User)
+}
+
+// confirmed reports whether a form without the session's cookie has its user's name, or
+// asks for it again. Wrong names are slowed down like wrong passwords.
+func (p *Portal) confirmed(w http.ResponseWriter, r *http.Request, s session.Session, name string) bool {
+	turn, err := p.attempts.enter(r.Context(), s.Addr)
+	if err != nil {
+		return false // the client has disconnected
+	}
+	defer turn.leave()
+	page := p.logoutPage(r, s)
+	if wait := turn.wait(); wait > 0 {
+		p.counters.backedOff.Add(1)
+		seconds := int(wait/time.Second) + 1
+		page.Alert = fmt.Sprintf(page.T.Wait, seconds)
+		w.Header().Set("Retry-After", fmt.Sprint(seconds))
+		p.render(w, http.StatusTooManyRequests, "logout.html", page)
+		return false
+	}
+	if sameUser(name, s) {
+		return true
+	}
+	turn.fail()
+	p.counters.rejected.Add(1)
+	p.log.Info("log-out rejected: neither the cookie of the login nor the user's name", "client", s.Key.String(), "session", s.ID)
+	page.Alert = page.T.OtherUser
+	p.render(w, http.StatusOK, "logout.html", page)
+	return false
+}

@@ -1,0 +1,122 @@
+package portal
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// logOut sends the status page's form with a name.
+func logOut(t testing.TB, client netip.Addr, name string, change ...func(*http.Request)) reply {
+	t.Helper()
+	return ask(t, client, base+"/logout", url.Values{"token": {token(t, client, "/status")}, "username": {name}}, change...)
+}
+
+// TestCopiedDevice: a device with a client's MAC and IP address gets all pages of the
+// client, but neither learns the user's name from them nor ends the session.
+func TestCopiedDevice(t *testing.T) {
+	w := start(t, Config{})
+	browser := logIn(t, clientA)
+	strange := map[string]func(*http.Request){
+		"no cookie":        func(*http.Request) {},
+		"garbage":          func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookieName, Value: "x"}) },
+		"an empty one":     func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookieName}) },
+		"another client's": logIn(t, clientB),
+		"a form's token": func(r *http.Request) {
+			r.AddCookie(&http.Cookie{Name: cookieName, Value: token(t, clientA, "/status")})
+		},
+		"many, none of them": func(r *http.Request) { r.Header.Set("Cookie", strings.Repeat(cookieName+"=AAAA;", 500)) },
+	}
+	for name, clone := range strange {
+		for _, path := range []string{"/status", "/logout", "/login", "/", "/api/captive-portal"} {
+			if r := ask(t, clientA, base+path, nil, clone); strings.Contains(r.body+fmt.Sprint(r.Header), goodUser) {
+				t.Errorf("%s with %s shows the user's name:\n%s", path, name, r.main())
+			}
+		}
+		if r := logOut(t, clientA, "", clone); !strings.Contains(r.body, english.OtherUser) && r.StatusCode != 429 {
+			t.Errorf("log-out with %s: %s\n%s", name, r.Status, r.main())
+		}
+	}
+	// Guessing the name is slowed down as guessing a password is.
+	if r := logOut(t, clientA, "a guess"); r.StatusCode != 429 || r.Header.Get("Retry-After") == "" {
+		t.Errorf("after many guesses: %s", r.Status)
+	}
+	if s, _ := w.table.Get(clientA); s.State != session.Authenticated || len(w.table.causes()) > 0 {
+		t.Fatal("a copy has logged the client out")
+	}
+	if r := ask(t, clientA, base+"/status", nil, browser); !strings.Contains(r.body, goodUser) || strings.Contains(r.body, `name="username"`) {
+		t.Errorf("the browser that logged in does not see its user, or is asked for the name:\n%s", r.main())
+	}
+	if r := logOut(t, clientA, "", browser); r.StatusCode != 303 {
+		t.Errorf("log-out by the browser that logged in: %s\n%s", r.Status, r.main())
+	}
+}
+
+// TestOtherBrowser: with the user's name, people log out with a browser other than the one
+// that logged in, as after a phone's sign-in sheet.
+func TestOtherBrowser(t *testing.T) {
+	w := start(t, Config{})
+	logIn(t, clientA)
+	if r := logOut(t, clientA, " "+strings.ToUpper(goodUser)+" "); r.StatusCode != 303 {
+		t.Errorf("log-out with the name: %s\n%s", r.Status, r.main())
+	}
+	if s, _ := w.table.Get(clientA); s.State == session.Authenticated {
+		t.Error("still logged in")
+	}
+	w.stop()
+	guest := start(t, Config{Methods: Methods{Login: true, ClickThrough: true}})
+	ask(t, clientA, base+"/login", url.Values{"token": {token(t, clientA, "/login")}, "method": {"click"}})
+	if r := logOut(t, clientA, ""); r.StatusCode != 303 {
+		t.Errorf("log-out of a click-through client: %s\n%s", r.Status, r.main())
+	}
+	if s, _ := guest.table.Get(clientA); s.State == session.Authenticated {
+		t.Error("the click-through client is still logged in")
+	}
+}
+
+// TestNoCookieBeforeLogin: a cookie from before the login, which somebody may have planted
+// in the browser, is worth nothing after it, and neither is that of a former session.
+func TestNoCookieBeforeLogin(t *testing.T) {
+	w := start(t, Config{Key: []byte(strings.Repeat("k", minKeyBytes))})
+	if r := ask(t, clientA, base+"/login", nil); len(r.Cookies()) > 0 {
+		t.Errorf("before login: %v", r.Cookies())
+	}
+	s, _ := w.table.Get(clientA)
+	planted := func(r *http.Request) {
+		r.AddCookie(&http.Cookie{Name: cookieName, Value: base64.RawURLEncoding.EncodeToString(w.tokens.proof(s))})
+	}
+	r := ask(t, clientA, base+"/login", form(t, clientA, goodUser, goodPassword), planted)
+	if len(r.Cookies()) != 1 {
+		t.Fatalf("after login: %v", r.Cookies())
+	}
+	if c := r.Cookies()[0]; !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure || c.Path != "/" || c.Domain != "" {
+		t.Errorf("the cookie is %v", c)
+	}
+	first := browserOf(r)
+	if r := ask(t, clientA, base+"/status", nil, planted); strings.Contains(r.body, goodUser) {
+		t.Error("a cookie planted before login is the session's")
+	}
+	w.stop()
+	again := start(t, Config{Key: w.cfg.Key})
+	s, _ = w.table.Get(clientA)
+	again.table.set(s)
+	if r := ask(t, clientA, base+"/status", nil, first); !strings.Contains(r.body, goodUser) {
+		t.Error("after a restart the cookie is not the session's")
+	}
+	if r := logOut(t, clientA, "", first); r.StatusCode != 303 {
+		t.Errorf("log-out: %s", r.Status)
+	}
+	second := logIn(t, clientA)
+	if r := ask(t, clientA, base+"/status", nil, first); strings.Contains(r.body, goodUser) {
+		t.Error("the cookie of the former session is the new one's")
+	}
+	if r := ask(t, clientA, base+"/status", nil, second); !strings.Contains(r.body, goodUser) {
+		t.Error("the cookie of the new session is not its own")
+	}
+}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cilium/ebpf/ringbuf"
 
+	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 )
 
 // greet reports newcomers until Close.
@@ -23,14 +23,14 @@ func (d *Datapath) greet() error {
 	if err != nil {
 		return fmt.Errorf("listening for newcomers: %w", err)
 	}
-	arp, err := neighbour.OpenARP(d.lan, d.cfg.Gateway, false)
+	answers, err := arp.Respond(d.lan, d.cfg.Gateway, false)
 	if err != nil {
 		r.Close()
 		return err
 	}
 	var running sync.WaitGroup
 	stop := d.stop
-	d.stop = sync.OnceFunc(func() { r.Close(); stop(); running.Wait(); arp.Close() })
+	d.stop = sync.OnceFunc(func() { r.Close(); stop(); running.Wait(); answers.Close() })
 	running.Go(func() {
 		for {
 			record, err := r.Read()
@@ -38,7 +38,7 @@ func (d *Datapath) greet() error {
 				return
 			}
 			if addr, mac, ok := newcomer(record.RawSample); err == nil && ok {
-				d.welcome(arp, addr, mac)
+				d.welcome(answers, addr, mac)
 			}
 		}
 	})
@@ -47,14 +47,14 @@ func (d *Datapath) greet() error {
 
 // welcome reports a newcomer, unless an earlier packet of its made it a client, and answers
 // one that is a client then: lan_in drops the ARP requests of all others.
-func (d *Datapath) welcome(arp *neighbour.ARP, addr netip.Addr, mac datapath.MAC) {
+func (d *Datapath) welcome(answers *arp.Responder, addr netip.Addr, mac datapath.MAC) {
 	if !d.neighbours.Has(addr, mac) {
 		d.cfg.Newcomer(addr, mac)
 	}
 	if !d.neighbours.Has(addr, mac) {
 		return
 	}
-	if err := arp.Answer(addr, mac); err != nil {
+	if err := answers.Answer(addr, mac); err != nil {
 		d.cfg.Log.Debug("welcoming a newcomer", "err", err)
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
@@ -60,7 +61,7 @@ type Datapath struct {
 	follow  *stack.Follower
 	// neighbours are the kernel's entries of the clients; arp receives from newcomers, nil without Newcomer.
 	neighbours *neighbour.Table
-	arp        *neighbour.ARP
+	arp        *arp.Responder
 	ended      sync.WaitGroup
 
 	choosing sync.Mutex // held while the way is determined; locked before d.mu
@@ -222,16 +223,16 @@ func (d *Datapath) greet() (err error) {
 	if d.cfg.Newcomer == nil {
 		return nil
 	}
-	if d.arp, err = neighbour.OpenARP(d.lan, d.cfg.Gateway, true); err != nil {
+	if d.arp, err = arp.Respond(d.lan, d.cfg.Gateway, true); err != nil {
 		return err
 	}
 	d.ended.Go(func() {
 		for {
-			addr, mac, ok, err := d.arp.Next()
+			addr, mac, err := d.arp.Next()
 			if err != nil {
 				return // closed, or the interface is gone
 			}
-			if !ok || addr == d.cfg.Gateway || !d.cfg.Prefix.Contains(addr) || d.owned(addr) {
+			if addr == d.cfg.Gateway || !d.cfg.Prefix.Contains(addr) || d.owned(addr) {
 				continue
 			}
 			d.table.Greet(addr, mac, func() {

@@ -62,12 +62,12 @@ var allowedImports = map[string][]string{
 
 	"lab/result":     {},
 	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
-	"lab/traffic":    {"lab/traffic/socket"},
+	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                 // what a machine is, read on it
-	"lab/agent":      {"lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/result", "lab/traffic"},
@@ -86,7 +86,7 @@ var allowedImports = map[string][]string{
 
 	"lab/client/persona": {}, // many clients behind one interface
 
-	"lab/traffic/iperf3": {"lab/traffic"},
+	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
 	"lab/traffic/short":  {},
 	"lab/traffic/socket": {}, // threads and sockets of generators and probes
@@ -122,7 +122,7 @@ var testImports = map[string][]string{
 	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic"}, // devices are tested in real labs
 	"lab/machine":  {"lab/labtest"},
 	"lab/profile":  {"lab/labtest"},
-	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/traffic"},
+	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic"},
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},

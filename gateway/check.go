@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
@@ -61,7 +62,7 @@ type survey struct {
 // check makes all checks, in the order of the configuration.
 func check(cfg *config.Config, running int) []Finding {
 	s := &survey{Config: cfg, running: running}
-	for _, part := range []func(){s.folders, s.interfaces, s.address, s.path, s.locks, s.ports, s.forwarding, s.open, s.metrics} {
+	for _, part := range []func(){s.folders, s.interfaces, s.address, s.path, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
 		part()
 	}
 	return s.findings
@@ -218,6 +219,13 @@ func (s *survey) open() {
 		return
 	}
 	s.find(Warning, "until gatewayd runs this machine forwards for everybody on %s: enable gatewayd-guard.service, or run gatewayd guard before the network is up", s.LAN.Interface)
+}
+
+// route says that clients will not reach the internet.
+func (s *survey) route() {
+	if _, err := netlink.RouteGet(net.IPv4(1, 1, 1, 1)); errors.Is(err, unix.ENETUNREACH) {
+		s.find(Note, "this machine has no default route (ip route): clients reach only what it has routes to")
+	}
 }
 
 // metrics warns of metrics that clients can reach.

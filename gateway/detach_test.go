@@ -130,12 +130,36 @@ echo "$script" | %[1]s "$@"
 	}
 }
 
+// TestDetachHalfway: a detach that fails on the way leaves the LAN closed, and can be repeated.
+func TestDetachHalfway(t *testing.T) {
+	d := startWithAnn(t, t.TempDir())
+	must(t, d.stop())
+	held := filepath.Join(d.cfg.Datapath.PinDir, "held")
+	sh(t, "mkdir "+held+"; mount --bind "+held+" "+held) // cannot be removed
+	err := Detach(d.cfg, false)
+	sh(t, "umount "+held)
+	if err == nil {
+		t.Error("detach says that it removed everything")
+	}
+	if _, err := try("ip netns exec client ping -c 1 -W 1 192.0.2.2"); err == nil {
+		t.Error("after half a detach a client passes, by nobody's leave")
+	}
+	must(t, Detach(d.cfg, false))
+}
+
 // TestDetachByForce: a running daemon puts nothing back after a forced detach.
 func TestDetachByForce(t *testing.T) {
 	network(t)
 	for range 5 {
 		d := start(t, t.TempDir())
 		must(t, Detach(d.cfg, true))
+		c, err := control.Dial(d.cfg.ControlSocket())
+		must(t, err)
+		eventually(t, "the watcher to look, and the status to say so", func() bool {
+			s, err := c.Status(t.Context())
+			must(t, err)
+			return strings.HasPrefix(s.Datapath, "ebpf, detached: ")
+		})
 		sh(t, "nft add table inet other; nft delete table inet other; tc qdisc add dev wan0 clsact; tc qdisc del dev wan0 clsact") // has it look
 		must(t, d.stop())
 		if Left(d.cfg) {

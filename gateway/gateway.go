@@ -57,6 +57,7 @@ type gateway struct {
 	// are reported again with their next packet.
 	known  chan struct{}
 	claims claims
+	living context.Context // ends before the table is closed
 }
 
 // Run serves until ctx ends. What is in the kernel stays in place, and admitted clients'
@@ -65,7 +66,9 @@ type gateway struct {
 func Run(ctx context.Context, cfg *config.Config, d Daemon) (err error) {
 	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), said: d, known: make(chan struct{})}
 	g.arp.Interface, g.arp.Source, g.arp.All = cfg.LAN.Interface, cfg.LAN.Address.Addr(), cfg.Datapath.Kind == config.TUN
-	defer func() { err = errors.Join(err, g.close()) }()
+	living, end := context.WithCancel(ctx)
+	g.living = living
+	defer func() { end(); g.claims.end(); err = errors.Join(err, g.close()) }()
 	if err := g.open(); err != nil {
 		return err
 	}

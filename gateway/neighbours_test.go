@@ -61,8 +61,8 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug evil1'; `+netnstest.Up+`up evil0
 	}
 }
 
-// invented returns a function that sends what many devices send that have just got an address: ARP
-// requests for the gateway's.
+// invented returns a function that sends ARP requests of many devices for the gateway's address,
+// and their answers to what the gateway asks them.
 func invented(t *testing.T, link string, many int) func() {
 	t.Helper()
 	dev, err := net.InterfaceByName(link)
@@ -77,8 +77,12 @@ func invented(t *testing.T, link string, many int) func() {
 			b = append(b, b[6:12]...)
 			b = binary.BigEndian.AppendUint32(b, 10<<24|1<<16|uint32(1000+n))
 			b = append(b, 0, 0, 0, 0, 0, 0, 10, 1, 0, 1)
-			if _, err := conn.WriteTo(append(b, make([]byte, 18)...), &packet.Addr{HardwareAddr: everybody}); err != nil {
-				return // the link's queue is full, or the test has ended
+			b = append(b, make([]byte, 18)...)
+			for _, operation := range []byte{1, 2} {
+				b[21] = operation
+				if _, err := conn.WriteTo(b, &packet.Addr{HardwareAddr: everybody}); err != nil {
+					return // the link's queue is full
+				}
 			}
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,10 +23,31 @@ const (
 	claimTime = 5 * time.Minute
 )
 
-// claims counts what newcomers were refused.
+// claims counts what newcomers were refused, and verifies what they got.
 type claims struct {
 	refused atomic.Uint64
 	warned  atomic.Int64 // Unix nanoseconds of the last warning
+
+	mu        sync.Mutex
+	ended     bool // guarded by mu
+	verifying sync.WaitGroup
+}
+
+// verify runs f unless the gateway ends.
+func (c *claims) verify(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.verifying.Go(f)
+	}
+}
+
+// end waits for what is being verified.
+func (c *claims) end() {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.verifying.Wait()
 }
 
 // newcomer adds a client whose address another program leased, unless the address can be
@@ -35,24 +58,59 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	default:
 		return
 	}
-	if why := g.cfg.LAN.Unleasable(addr); why != "" {
+	key := session.Key{MAC: mac, Addr: addr}
+	switch s, taken := g.table.Get(addr); {
+	case taken && s.MAC != mac: // claimed since the data path reported this one
+		return
+	case g.serves(addr):
+		g.claims.refuse(g, key, "a device uses the address of a server in the configuration: log that server in by gatewayd login ADDRESS --mac MAC")
+		return
+	case g.table.Addresses(mac) >= maxClaims:
+		g.claims.refuse(g, key, "a device uses more addresses than it can have")
 		return
 	}
-	if g.table.Addresses(mac) >= maxClaims {
-		g.claims.refuse(g, addr, mac)
-		return
-	}
-	if err := g.table.Lease(session.Key{MAC: mac, Addr: addr}, "", time.Now().Add(min(claimTime, g.cfg.DHCP.Lease))); err != nil {
+	if err := g.table.Lease(key, "", time.Now().Add(min(claimTime, g.cfg.DHCP.Lease))); err != nil {
 		g.log.Warn("taking up a client that others leased an address", "addr", addr, "err", err)
+		return
 	}
+	g.claims.verify(func() { g.verify(key) })
+}
+
+// serves reports whether an address is one that the configuration names as a server's.
+func (g *gateway) serves(addr netip.Addr) bool {
+	is := func(a netip.AddrPort) bool { return a.Addr() == addr }
+	for _, s := range g.cfg.RADIUS.Servers() {
+		if is(s.Address) || is(s.AcctAddress) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(g.cfg.DNS.Upstreams, is) ||
+		slices.ContainsFunc(g.cfg.Garden.Prefixes, func(p netip.Prefix) bool { return p.IsSingleIP() && p.Addr() == addr })
+}
+
+// verify removes a claim whose client does not answer ARP for the address: a device that
+// only sends with others' addresses keeps no owner out.
+func (g *gateway) verify(key session.Key) {
+	there, err := g.arp.There(g.living, key.Addr, key.MAC)
+	if there || err != nil {
+		return
+	}
+	if s, known := g.table.Get(key.Addr); !known || s.Key != key || s.State == session.Authenticated {
+		return
+	}
+	if err := g.table.Forget(key); err != nil {
+		g.log.Warn("forgetting a claim", "client", key.String(), "err", err)
+		return
+	}
+	g.claims.refuse(g, key, "a device sent with an address for which it does not answer by ARP")
 }
 
 // refuse logs a refused claim, at most one a minute: clients must not fill the log.
-func (c *claims) refuse(g *gateway, addr netip.Addr, mac datapath.MAC) {
+func (c *claims) refuse(g *gateway, key session.Key, why string) {
 	total, now := c.refused.Add(1), time.Now().UnixNano()
 	last := c.warned.Load()
 	if now-last >= time.Minute.Nanoseconds() && c.warned.CompareAndSwap(last, now) {
-		g.log.Warn("a device uses more addresses than it can have", "client", session.Key{MAC: mac, Addr: addr}.String(), "most", maxClaims, "refused", total)
+		g.log.Warn("claim of an address refused: "+why, "client", key.String(), "most", maxClaims, "refused", total)
 	}
 }
 

@@ -1,7 +1,11 @@
 package gateway
 
 import (
+	"bytes"
+	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +38,25 @@ func (d daemon) until(t *testing.T, want int) []control.Session {
 	return nil
 }
 
+// has reports whether a client has an entry.
+func (d daemon) has(t *testing.T, addr, mac string) bool {
+	t.Helper()
+	return slices.ContainsFunc(d.sessions(t), func(s control.Session) bool { return s.Addr.String() == addr && s.MAC == mac })
+}
+
+// linkMACIn is the MAC address of a link in a namespace.
+func linkMACIn(t *testing.T, namespace, link string) string {
+	t.Helper()
+	return strings.TrimSpace(sh(t, "ip netns exec "+namespace+" cat /sys/class/net/"+link+"/address"))
+}
+
+// claim is a broadcast ARP request whose sender uses an address.
+func claim(mac net.HardwareAddr, addr string) []byte {
+	a := netip.MustParseAddr(addr).As4()
+	frame := slices.Concat(bytes.Repeat([]byte{0xff}, 6), mac, []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, mac, a[:], make([]byte, 6), []byte{10, 1, 0, 1})
+	return append(frame, make([]byte, 18)...)
+}
+
 // TestClaimsOfAddresses: where another program leases addresses, one device claims few of
 // them and for a short time unless it logs in, nobody claims the LAN's own addresses, and
 // claims are forgotten when the gateway leases addresses itself again.
@@ -44,6 +67,7 @@ func TestClaimsOfAddresses(t *testing.T) {
 	must(t, d.stop())
 	external := *d.cfg
 	external.DHCP.Mode = config.External
+	external.Garden.Prefixes = []netip.Prefix{netip.MustParsePrefix("10.1.0.53/32")}
 	d = serve(t, &external)
 	t.Cleanup(func() { d.stop(); must(t, Detach(d.cfg, false)) })
 
@@ -69,6 +93,26 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 		try("ip netns exec other ping -q -c 1 -W 0.05 10.1.0.1")
 	}
 	d.until(t, maxClaims+1)
+
+	// A device sends with an address that it does not have, as a claim and as an answer to the
+	// owner: the owner gets it.
+	own := addIntruder(t)
+	inject(t, "intruder", "i0", claim(own, "10.1.0.80"))
+	eventually(t, "the claim", func() bool { return d.has(t, "10.1.0.80", own.String()) })
+	sh(t, "ip -n other addr add 10.1.0.80/24 dev o0")
+	eventually(t, "the owner's turn", func() bool {
+		try("ip netns exec other ping -q -c 1 -W 0.05 -I 10.1.0.80 10.1.0.1")
+		return d.has(t, "10.1.0.80", linkMACIn(t, "other", "o0"))
+	})
+	inject(t, "intruder", "i0", claim(own, outside)) // no client's
+	// The address of a server that the configuration names is nobody's to claim.
+	sh(t, "ip -n other addr add 10.1.0.53/24 dev o0")
+	for range 5 {
+		try("ip netns exec other ping -q -c 1 -W 0.05 -I 10.1.0.53 10.1.0.1")
+	}
+	if all := d.until(t, maxClaims+2); slices.ContainsFunc(all, func(s control.Session) bool { return s.Addr == netip.MustParseAddr("10.1.0.53") }) {
+		t.Errorf("a server's address was claimed: %+v", all)
+	}
 
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)

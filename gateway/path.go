@@ -30,8 +30,9 @@ type path interface {
 	Total() (datapath.Counters, error)
 	// Packets counts packets by outcome.
 	Packets() (map[string]uint64, error)
-	// Forwarding names the present way of forwarding, in one word.
-	Forwarding() string
+	// Forwarding names the present way of forwarding, in a word or two, and the reason where it is
+	// not the usual one.
+	Forwarding() (word, why string)
 }
 
 // introducer is a data path that needs the portal's socket.
@@ -117,7 +118,11 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	return errors.Join(shut, forwardingSwitch(cfg).Off(), programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface))
+	if err != nil {
+		return err
+	}
+	return guard.Remove(cfg.LAN.Interface)
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its

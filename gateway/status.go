@@ -15,7 +15,7 @@ import (
 // out.
 func (g *gateway) status() control.Status {
 	st := control.Status{
-		Version: g.said.Version, PID: os.Getpid(), Since: g.began, Datapath: g.cfg.Datapath.Kind + ", " + g.dp.Forwarding(),
+		Version: g.said.Version, PID: os.Getpid(), Since: g.began, Datapath: g.forwarding(),
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
 		Sessions: g.table.States(), Outbox: g.table.Pending(),
 	}
@@ -33,6 +33,15 @@ func (g *gateway) status() control.Status {
 	st.Traffic = control.Traffic{UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPackets}
 	g.served(&st)
 	return st
+}
+
+// forwarding describes the data path: "ebpf, redirect", or "ebpf, stack: " and the reason.
+func (g *gateway) forwarding() string {
+	word, why := g.dp.Forwarding()
+	if why != "" {
+		word += ": " + why
+	}
+	return g.cfg.Datapath.Kind + ", " + word
 }
 
 // served adds the counters of the daemon's services.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/compare"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/report"
 )
 
 type compareFlags struct {
@@ -123,7 +123,7 @@ func (f compareFlags) print(c compare.Comparison) error {
 	show := compare.Text
 	switch {
 	case f.json:
-		show = compareJSON
+		show = func(w io.Writer, c compare.Comparison) error { return report.JSON(w, c) }
 	case f.markdown == "-":
 		show = compare.Markdown
 	}
@@ -146,11 +146,4 @@ func (f compareFlags) print(c compare.Comparison) error {
 		}
 	}
 	return nil
-}
-
-func compareJSON(w io.Writer, c compare.Comparison) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(c)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/doctor"
+	"github.com/gateweigh/gateweigh/lab/report"
 )
 
 func doctorCommand() *cobra.Command {
@@ -25,7 +25,7 @@ func doctorCommand() *cobra.Command {
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			line := newStatusLine(os.Stderr)
-			report, err := doctor.Examine(cmd.Context(), doctor.Options{
+			found, err := doctor.Examine(cmd.Context(), doctor.Options{
 				Quick: quick, Version: version, Status: func(text string) { line.say(text) },
 			})
 			line.clear()
@@ -33,12 +33,12 @@ func doctorCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				err = writeJSON(os.Stdout, report)
+				err = report.JSON(os.Stdout, found)
 			} else {
-				writeReport(os.Stdout, report, terminalWidth(os.Stdout))
+				writeReport(os.Stdout, found, terminalWidth(os.Stdout))
 			}
-			if err == nil && !report.CanRun {
-				return &exitError{exitNothingRan, errors.New(report.Verdict)}
+			if err == nil && !found.CanRun {
+				return &exitError{exitNothingRan, errors.New(found.Verdict)}
 			}
 			return err
 		},
@@ -46,13 +46,6 @@ func doctorCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the slow part: the fixed loop and the A/A pair")
 	return cmd
-}
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }
 
 // writeReport prints a report's lines by group: state, subject, what was found,

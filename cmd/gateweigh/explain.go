@@ -73,7 +73,7 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	}
 	e := report.Explain(p, summary, max(flags.functions, 0))
 	if flags.json {
-		return report.ExplainJSON(os.Stdout, e)
+		return report.JSON(os.Stdout, e)
 	}
 	return report.ExplainText(os.Stdout, e)
 }

@@ -334,4 +334,18 @@ func TestReportNamesFaultsAsCompareDoes(t *testing.T) {
 			t.Errorf("another measure: exit %d, no %q in %s", with.code, want, with.stderr)
 		}
 	}
+	simulated(t, dir, "sides", 2, 1.2)
+	env, err := result.ReadEnvironment(filepath.Join(dir, "sides", result.EnvironmentFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Sides = &result.Sides{Device: "clients of kind persona", Clean: "clients of kind macvlan"}
+	if err := result.WriteEnvironment(filepath.Join(dir, "sides"), env); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"report", "r", "--with", "sides"}, {"report", "sides", "--with", "r"}} {
+		if e := finish(t, command(t, dir, args...)); e.code != exitUsage || !strings.Contains(e.stderr, "the labs of sides differ in more than the device") {
+			t.Errorf("%v: exit %d, %s", args, e.code, e.stderr)
+		}
+	}
 }

@@ -19,9 +19,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // listing is what list --json prints.
@@ -84,7 +86,7 @@ func listCommand() *cobra.Command {
 				}
 			}
 			if asJSON {
-				return writeJSON(os.Stdout, all)
+				return report.JSON(os.Stdout, all)
 			}
 			all.write(os.Stdout, terminalWidth(os.Stdout), details)
 			return nil
@@ -118,7 +120,7 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 		}
 		if err := dut.Check(cmd.Context(), asked, name, d); err != nil {
 			l.Here = false
-			l.Reason = strings.TrimPrefix(strings.TrimSuffix(err.Error(), ": "+dut.ErrNotSupported.Error()), name+": ")
+			l.Reason = dut.Reason(name, err)
 		}
 		here[name] = l.Here
 		all.Devices = append(all.Devices, l)
@@ -239,8 +241,8 @@ func (e listedExperiment) text() []string {
 	if len(e.Here) == 0 {
 		return append(lines, "none of its devices can run here: "+strings.Join(e.Devices, ", "))
 	}
-	takes := "takes about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))) + ": " + count(e.Cells, "cell") + " in "
-	takes += count(e.Blocks, e.words.Block) + e.words.Of
+	takes := "takes about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))) + ": " + words.Counted(e.Cells, "cell") + " in "
+	takes += words.Counted(e.Blocks, e.words.Block) + e.words.Of
 	who := experiment.Series(e.Clients) + " clients " + e.words.Doing
 	lines = append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent())
 	if e.Sides != nil {
@@ -287,14 +289,6 @@ func programs(needs []dut.Need) string {
 		names[i] = n.Program
 	}
 	return strings.Join(names, ", ")
-}
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // minutes is a duration as people say it: "2 min 20 s" below ten minutes, whole

@@ -60,6 +60,9 @@ func completing(ctx context.Context, names []string) (all []analysis.Summary, er
 			return nil, err
 		}
 		all = append(all, measure.Summarise(run, analysis.Options{}))
+		if all[i].Sides != nil {
+			return nil, &exitError{exitUsage, fmt.Errorf("--with compares runs with published studies, and the labs of %s differ in more than the device: its ratios are of no study", name)}
+		}
 		if own := all[0].Measure; all[i].Measure != own {
 			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: it measures %s, and %s measures %s", name, all[i].Measure, names[0], own)}
 		}

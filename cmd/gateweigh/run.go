@@ -127,7 +127,7 @@ func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, st
 	if dir == "" {
 		dir = filepath.Join("runs", time.Now().UTC().Format("20060102T150405Z")+"-"+exp.Name)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "trials.jsonl")); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, result.TrialsFile)); err == nil {
 		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, dir)
 	}
 	return exp, dir, nil

@@ -27,23 +27,17 @@ func newStatusLine(out *os.File) *statusLine {
 }
 
 func (s *statusLine) show(p runner.Progress) {
-	text := fmt.Sprintf("%3.0f %%  %s left  %s", 100*p.Done, left(p.Left), p.Text)
-	switch {
+	switch text := fmt.Sprintf("%3.0f %%  %s left  %s", 100*p.Done, left(p.Left), p.Text); {
+	case !p.Notice:
+		s.say(text)
 	case s.terminal:
-		if p.Notice {
-			fmt.Fprintf(s.out, "\r\x1b[K%s\n", p.Text)
-			return
-		}
-		fmt.Fprintf(s.out, "\r\x1b[K%s", cut(text, terminalWidth(s.out)-1))
-	case p.Notice:
+		fmt.Fprintf(s.out, "\r\x1b[K%s\n", p.Text)
+	default:
 		fmt.Fprintln(s.out, p.Text)
-	case time.Since(s.last) >= plainInterval:
-		s.last = time.Now()
-		fmt.Fprintln(s.out, text)
 	}
 }
 
-// say shows what happens now where nothing is known of how far it is.
+// say shows what happens now.
 func (s *statusLine) say(text string) {
 	switch {
 	case s.terminal:

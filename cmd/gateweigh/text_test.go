@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/report"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -81,7 +82,7 @@ func TestReportsText(t *testing.T) {
 	var text, data bytes.Buffer
 	writeReport(&text, r, 80)
 	golden(t, "doctor.txt", text.Bytes())
-	if err := writeJSON(&data, r); err != nil {
+	if err := report.JSON(&data, r); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "doctor.json", data.Bytes())

@@ -42,8 +42,15 @@ func (s Switch) On(interfaces ...string) error {
 	if err != nil {
 		return err
 	}
-	kept := slices.DeleteFunc(slices.Clone(made), func(c change) bool { return !slices.Contains(interfaces, c.dev) })
-	if err := restore(slices.DeleteFunc(made, func(c change) bool { return slices.Contains(interfaces, c.dev) })); err != nil {
+	var kept, others []change
+	for _, c := range made {
+		if slices.Contains(interfaces, c.dev) {
+			kept = append(kept, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	if err := restore(others); err != nil {
 		return err
 	}
 	var due []change
@@ -70,7 +77,7 @@ func (s Switch) On(interfaces ...string) error {
 func (s Switch) Off() error {
 	made, err := s.read()
 	if err != nil || len(made) == 0 {
-		return err // another namespace's note stays
+		return err // another namespace's note stays, and one without meaning too
 	}
 	if err := restore(made); err != nil {
 		return err
@@ -154,9 +161,6 @@ func restore(made []change) error {
 		return err
 	}
 	for _, c := range slices.Backward(made) {
-		if dev, err := net.InterfaceByName(c.dev); err != nil || dev.Index != c.index {
-			continue // gone, and its settings with it
-		}
 		if err := set(c.dev, c.key, c.was); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("switching forwarding off at %s: %w", c.dev, err)
 		}
@@ -196,7 +200,8 @@ func place() (string, error) {
 	return fmt.Sprintf("boot %s namespace %d", strings.TrimSpace(string(boot)), ns.Ino), nil
 }
 
-// read returns the noted changes. A note of another boot or namespace counts as none.
+// read returns the noted changes. A note of another boot or namespace counts as none, and
+// settings of interfaces that are gone went with them.
 func (s Switch) read() ([]change, error) {
 	text, err := os.ReadFile(s.Note)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -216,7 +221,10 @@ func (s Switch) read() ([]change, error) {
 	var made []change
 	for line := range strings.Lines(rest) {
 		var c change
-		if _, err := fmt.Sscan(line, &c.dev, &c.index, &c.key, &c.was); err == nil && wanted[c.key] != "" {
+		if _, err := fmt.Sscan(line, &c.dev, &c.index, &c.key, &c.was); err != nil || wanted[c.key] == "" {
+			continue
+		}
+		if dev, err := net.InterfaceByName(c.dev); err == nil && dev.Index == c.index {
 			made = append(made, c)
 		}
 	}

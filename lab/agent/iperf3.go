@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/iperf3"
 )
@@ -59,7 +60,7 @@ func (t Traffic) iperf3(from *client.Client, mtu int) iperf3.Client {
 	}
 	if !c.UDP {
 		c.Bytes = t.BurstSegments * traffic.SegmentBytes(mtu, false)
-		c.Paced = t.Paced && t.Direction == traffic.Up
+		c.Paced = t.Paced && t.Direction == result.Up
 	}
 	return c
 }

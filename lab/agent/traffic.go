@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
@@ -21,7 +22,7 @@ type Traffic struct {
 	Kind          string     `json:"kind"` // one of traffic.Kinds
 	UDP           bool       `json:"udp"`
 	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
-	Direction     string     `json:"direction"`    // traffic.Up, traffic.Down, or Both for streams
+	Direction     string     `json:"direction"`    // result.Up, result.Down, or result.Both for streams
 	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
 	MostClients   int        `json:"most_clients"` // of the larger lab of a pair: both labs get the settings for this number
 	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
@@ -46,14 +47,10 @@ const (
 	echoPort    = 7
 )
 
-// Both is the direction of a load that goes half each way, with a stream a client
-// for either.
-const Both = "both"
-
 // directions are the directions of a load's streams.
 func (t Traffic) directions() []string {
-	if t.Direction == Both {
-		return []string{traffic.Up, traffic.Down}
+	if t.Direction == result.Both {
+		return []string{result.Up, result.Down}
 	}
 	return []string{t.Direction}
 }

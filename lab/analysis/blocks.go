@@ -111,7 +111,7 @@ func (in Input) meanOf(windows []Trial) blockMean {
 	perBit := in.primary
 	perBit.Against = AsRatio
 	logRatios := each(windows, func(t Trial) float64 { return perBit.compare(in.pairOf(t)) })
-	of := func(metric string) func(Reading) float64 { return metricNamed(in.Metrics, metric).Of }
+	of := func(metric string) func(Reading) float64 { return MetricNamed(in.Metrics, metric).Of }
 	figures := [laws]func(Reading) float64{
 		of(in.Laws.CPU), of(in.Laws.Normalised), of(in.Laws.Link), of(in.Laws.Delivered), in.Laws.Packets,
 		func(r Reading) float64 { return finite(math.Log(Positive(perBit.Of(r)))) },
@@ -128,9 +128,9 @@ func (in Input) meanOf(windows []Trial) blockMean {
 	return b
 }
 
-// enoughBandwidth is the share of the limit below which normalised CPU is
+// EnoughBandwidth is the share of the limit below which normalised CPU is
 // flagged (study 1 normalises by equation 5.1 whatever the shortfall).
-const enoughBandwidth = 0.9
+const EnoughBandwidth = 0.9
 
 // router is one device, or the clean router, and all it was measured in.
 //
@@ -212,7 +212,7 @@ func (r router) saturated(means []blockMean) bool {
 
 // shortfall reports a sampled bandwidth more than 10 % below the limit.
 func (r router) shortfall(means []blockMean) bool {
-	return r.mean(means, link) < enoughBandwidth*means[0].offered()
+	return r.mean(means, link) < EnoughBandwidth*means[0].offered()
 }
 
 // elapsed is the time of each trial since the first, in hours, and how far the

@@ -166,7 +166,7 @@ func Summarise(in Input, opts Options) Summary {
 		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
 	}
 	var unknown []string
-	if m := metricNamed(in.Metrics, in.Primary); m.Against != NotCompared && m.Of != nil {
+	if m := MetricNamed(in.Metrics, in.Primary); m.Against != NotCompared && m.Of != nil {
 		in.primary, s.Primary = m, in.Primary
 	} else if in.Primary != "" {
 		unknown = []string{fmt.Sprintf("%q is no metric that compares a device with the clean router: nothing is judged.", in.Primary)}

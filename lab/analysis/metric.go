@@ -139,8 +139,8 @@ func (f Figures) part(name string, of func(*Figure) *Estimate) Estimate {
 	return Unknown()
 }
 
-// metricNamed finds a metric; the zero Metric when there is none.
-func metricNamed(list []Metric, name string) Metric {
+// MetricNamed finds a metric; the zero Metric when there is none.
+func MetricNamed(list []Metric, name string) Metric {
 	return firstOf(list, func(m Metric) bool { return m.Name == name })
 }
 
@@ -155,7 +155,7 @@ func firstOf(list []Metric, is func(Metric) bool) Metric {
 // first that has a better direction.
 func (s Summary) Judged() Metric {
 	if s.Primary != "" {
-		return metricNamed(s.Metrics, s.Primary)
+		return MetricNamed(s.Metrics, s.Primary)
 	}
 	return firstOf(s.Metrics, func(m Metric) bool { return m.Better != Neither })
 }

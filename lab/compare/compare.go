@@ -215,6 +215,9 @@ func sideOf(in Input, s analysis.Summary) Side {
 // judged by the device's own figures.
 func (c *Comparison) ratio() bool { return c.Metric.Against == analysis.AsRatio }
 
+// difference reports whether the judged metric is a difference from the clean router.
+func (c *Comparison) difference() bool { return c.Metric.Against == analysis.AsDifference }
+
 func (c *Comparison) measured(cell analysis.Cell) Measured {
 	m := Measured{Pairs: cell.Pairs, Rejected: cell.Rejected, Judged: cell.Device(c.Metric.Name), Metrics: map[string]analysis.Estimate{}}
 	if c.ratio() {
@@ -297,6 +300,8 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 		say(float64(side.Trials.Rejected) > unquiet*float64(all),
 			"%s rejected %d of %d trials: where the machine is not quiet, identical runs differ by several per cent.", side.Name, side.Trials.Rejected, all)
 	}
+	say(c.difference() && sa.Measure == sb.Measure, "%s is compared with the clean router by a difference. Here the devices' own figures are compared, "+
+		"so what the machine changed between the two runs is in the change.", c.figure())
 	say(sa.Measure != sb.Measure, "A measured %s, B %s: they have no metric in common.", sa.Measure, sb.Measure)
 	say(sa.Mode != sb.Mode, "A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode)
 	for _, cell := range c.Cells {

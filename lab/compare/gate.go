@@ -131,6 +131,8 @@ func (c *Comparison) decide(l limit, opts Options) (judged int) {
 			judged++
 		}
 		switch {
+		case l.beyond == OverLimit && c.difference():
+			d.Note = "a limit in per cent of a clean router needs a ratio to it, and the run has a difference"
 		case l.beyond == OverLimit && !c.ratio():
 			d.Note = "no clean router stood beside the device"
 		case !own.HasSpread():

@@ -34,6 +34,11 @@ func Check(ctx context.Context, m Machine, name string, d DUT) error {
 	return nil
 }
 
+// Reason is why Check refuses a DUT, without its name and without ErrNotSupported's text.
+func Reason(name string, err error) string {
+	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), name+": "), ": "+ErrNotSupported.Error())
+}
+
 // Locate fills in where programs are that may lie beside the lab's own one.
 func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
 	found, err := m.Find(ctx, machine.Query{Needs: needs})

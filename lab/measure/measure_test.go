@@ -207,10 +207,17 @@ func shown(t *testing.T, run result.Run, summary analysis.Summary) {
 		}
 	}
 	opts := compare.Defaults()
-	opts.Measures = table()
+	opts.Measures, opts.MaxOverhead = table(), 0.2
 	in := compare.Input{Name: "a", Run: run}
-	if c := compare.Runs(in, in, opts); len(c.Cells) != 2 || c.Metric.Name != "process_core_pct" || !strings.Contains(strings.Join(c.Warnings, " "), "one run compared with itself") {
+	c := compare.Runs(in, in, opts)
+	warnings := strings.Join(c.Warnings, " ")
+	if len(c.Cells) != 2 || c.Metric.Name != "process_core_pct" || !strings.Contains(warnings, "one run compared with itself") || !strings.Contains(warnings, "own figures are compared") {
 		t.Errorf("compared with itself: %d cells by %s, warnings %q", len(c.Cells), c.Metric.Name, c.Warnings)
+	}
+	for _, cell := range c.Cells { // the metric is a difference, of which no percentage of a clean router's follows
+		if d := cell.Overhead; d.Word != compare.CannotTell || !strings.Contains(d.Note, "needs a ratio") {
+			t.Errorf("held against a clean router: %+v", d)
+		}
 	}
 }
 

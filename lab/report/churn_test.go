@@ -15,7 +15,7 @@ import (
 )
 
 // visited is a run during which guests came and went: ebpf forgets them, opennds keeps
-// their places but no session, and coovachilli tells nothing.
+// their places but no session, and coovachilli reports no counts.
 func visited() result.Run {
 	run := analysistest.Run(single())
 	for i := range run.Blocks {
@@ -54,7 +54,7 @@ func TestGuests(t *testing.T) {
 	for _, want := range []string{
 		`data-head="Guests">all 60 guests got in, and it forgot them all (clients 20 → 20, sessions 20 → 20); half were in within 12.0 ms</td>`,
 		`data-head="Guests">54 of 60 guests got in, 48 left in order; it forgot them all in 0 of 6 blocks (clients 20 → 51, sessions 20 → 20); half`,
-		`data-head="Guests">all 60 guests got in; whom it knows, the device does not tell`,
+		`data-head="Guests">all 60 guests got in; the device does not report whom it knows`,
 		`data-head="Tracked connections">101 → 379</td>`, "54 of 60 guests got in</span>",
 	} {
 		if !strings.Contains(plain(first), want) {
@@ -90,4 +90,27 @@ func csvColumn(t *testing.T, table []byte, name string) (values []string) {
 		values = append(values, row[at])
 	}
 	return values
+}
+
+// TestNoGuestCame: a device that no guest came to has let none in, and a warning says that nothing
+// was measured of guests.
+func TestNoGuestCame(t *testing.T) {
+	run := visited()
+	for i := range run.Blocks {
+		if c := run.Blocks[i].Churn; c != nil && run.Blocks[i].DUT == "opennds" {
+			c.Came, c.In, c.Gone, c.LoginP50Ms, c.LoginP99Ms = 0, 0, 0, 0, 0
+		}
+	}
+	s := measure.Summarise(run, analysis.Options{})
+	var text bytes.Buffer
+	if err := report.Terminal(&text, s, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "5 a second in 6 blocks, no guest came") || strings.Contains(text.String(), "all 0 guests") {
+		t.Errorf("of guests that did not come:\n%s", text.String())
+	}
+	about := slices.DeleteFunc(slices.Clone(s.Warnings), func(w string) bool { return !strings.HasPrefix(w, "No guest came") })
+	if len(about) != 1 || !strings.Contains(about[0], "opennds") || strings.Contains(about[0], "coovachilli") {
+		t.Errorf("warnings about guests: %q", about)
+	}
 }

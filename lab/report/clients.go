@@ -71,7 +71,7 @@ func of(n, all int) string {
 // forgotten says after how many blocks the device knew as many clients as before.
 func forgotten(c analysis.Cell) string {
 	if c.Counts[cost.GuestsCounted] == 0 {
-		return "it tells no numbers"
+		return "it reports no counts"
 	}
 	return fmt.Sprintf("%d of %s", c.Counts[cost.GuestsSettled], words.Counted(c.Counts[cost.GuestsCounted], "block"))
 }
@@ -97,6 +97,9 @@ func guestsIn(c analysis.Cell) string {
 // guestsText says in words what became of the guests of a device, and whether it forgot them.
 func guestsText(c analysis.Cell) string {
 	text, counted := guestsIn(c), c.Counts[cost.GuestsCounted]
+	if c.Counts[cost.GuestsCame] == 0 {
+		return "no guest came"
+	}
 	if c.Counts[cost.GuestsIn] == c.Counts[cost.GuestsCame] {
 		text = fmt.Sprintf("all %s got in", words.Counted(c.Counts[cost.GuestsCame], "guest"))
 	}
@@ -105,7 +108,7 @@ func guestsText(c analysis.Cell) string {
 	}
 	switch {
 	case counted == 0:
-		return text + "; whom it knows, the device does not tell"
+		return text + "; the device does not report whom it knows"
 	case c.Counts[cost.GuestsSettled] == counted:
 		text += ", and it forgot them all"
 	default:

@@ -164,9 +164,6 @@ func (e Explanation) rows() (rows []explained) {
 	return append(rows, sum)
 }
 
-// ExplainJSON writes the explanation as JSON.
-func ExplainJSON(w io.Writer, e Explanation) error { return writeJSON(w, e) }
-
 // ExplainText writes the explanation as a table for the terminal, whatever the
 // names in the profile in printable characters.
 func ExplainText(w io.Writer, e Explanation) error {

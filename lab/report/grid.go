@@ -146,7 +146,7 @@ type figureOf func(c analysis.Cell, metric string) analysis.Estimate
 // metricColumn takes unit and form of its figures from the metric's description in the summary.
 func metricColumn(metric, side, name, note string, of figureOf) cellColumn {
 	return cellColumn{from: func(metrics []analysis.Metric) cellColumn {
-		m, print := metricNamed(metrics, metric), digits3
+		m, print := analysis.MetricNamed(metrics, metric), digits3
 		switch {
 		case side == "change" && m.Against == analysis.AsRatio:
 			m.Unit, print = "×", ratio
@@ -167,18 +167,11 @@ func metricColumn(metric, side, name, note string, of figureOf) cellColumn {
 
 // meanColumn is a metric with its unit, as the terminal shows it.
 func meanColumn(metrics []analysis.Metric, metric, name string, of figureOf) cellColumn {
-	print, ok := withUnits[metricNamed(metrics, metric).Unit]
+	print, ok := withUnits[analysis.MetricNamed(metrics, metric).Unit]
 	if !ok {
 		print = digits3
 	}
 	return numberColumn(name, "", "", print, func(c analysis.Cell) analysis.Number { return of(c, metric).Mean })
-}
-
-func metricNamed(list []analysis.Metric, name string) analysis.Metric {
-	if i := slices.IndexFunc(list, func(m analysis.Metric) bool { return m.Name == name }); i >= 0 {
-		return list[i]
-	}
-	return analysis.Metric{Name: name}
 }
 
 // dimensionColumns name a cell in every table: its device, texts in which cells differ, and numbers.

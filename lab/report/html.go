@@ -91,9 +91,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	data.Lead, data.Picture = lead, ranking.picture(s.Skipped)
 	v.fill(&data, d, s)
 	data.Claims = claims(s.Findings)
-	if run.Environment.Sides == nil {
-		data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
-	}
+	data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	data.addTrust(run, s)
 	data.Contents = data.contents()
 	return data

@@ -48,10 +48,8 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 		return analysis.Summary{}, err
 	}
 	s := measure.Summarise(run, opts.Analysis)
-	if run.Environment.Sides == nil {
-		for _, study := range studies.Beside(append([]analysis.Summary{s}, opts.With...)...) {
-			s.Findings = append(s.Findings, study.Findings...)
-		}
+	for _, study := range studies.Beside(append([]analysis.Summary{s}, opts.With...)...) {
+		s.Findings = append(s.Findings, study.Findings...)
 	}
 	dir := cmp.Or(opts.Dir, runDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -76,10 +74,8 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	return s, nil
 }
 
-// JSON writes summary.json, version 2.
-func JSON(w io.Writer, s analysis.Summary) error { return writeJSON(w, s) }
-
-func writeJSON(w io.Writer, v any) error {
+// JSON writes a summary as summary.json has it, or any other answer of a command in the same form.
+func JSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)

@@ -122,11 +122,6 @@ func (d Datagrams) LossRatio() float64 {
 	return float64(d.Lost) / float64(max(1, d.Received+d.Lost))
 }
 
-// ReorderedRatio is reordered / received; 0 where there were none.
-func (d Datagrams) ReorderedRatio() float64 {
-	return float64(d.Reordered) / float64(max(1, d.Received))
-}
-
 // LossRatio is the loss ratio of the datagrams, 0 over TCP.
 func (m Measurement) LossRatio() float64 {
 	if m.Datagrams == nil {
@@ -269,7 +264,7 @@ type Churn struct {
 }
 
 // Settled reports whether the DUT is known to know as many clients as before: never of
-// one that tells no numbers.
+// one that reports no counts.
 func (c Churn) Settled() bool {
 	return len(c.Before.Counts) > 0 && maps.Equal(c.Before.Counts, c.After.Counts)
 }

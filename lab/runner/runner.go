@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -341,8 +340,8 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
 			skip[name] = true
-			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason(name, err)})
-			s.Notice("skipped: %s: %s", name, reason(name, err))
+			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: dut.Reason(name, err)})
+			s.Notice("skipped: %s: %s", name, dut.Reason(name, err))
 		case err != nil:
 			return out, fmt.Errorf("checking %s: %w", name, err)
 		}
@@ -361,9 +360,4 @@ func (s *Session) outcome(out Outcome) Outcome {
 	out.Planned, out.Accepted, out.Open = s.tally(slices.DeleteFunc(slices.Clone(s.plan), s.beyond))
 	out.Missing = out.Planned - out.Accepted
 	return out
-}
-
-// reason is the error's text without the device's name and without ErrNotSupported's text.
-func reason(name string, err error) string {
-	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), name+": "), ": "+dut.ErrNotSupported.Error())
 }

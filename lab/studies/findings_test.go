@@ -4,8 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
 // verdicts of a finding, in words.
@@ -273,5 +277,19 @@ func TestFindingsAreStable(t *testing.T) {
 		if f.Here != findings[i].Here || f.ID != findings[i].ID || f.Expect != findings[i].Expect {
 			t.Errorf("%s: another finding from the same runs", f.ID)
 		}
+	}
+}
+
+// TestLabsThatDifferHaveNoPart: the ratio of labs that differ in more than the device judges no
+// claim, whichever run completes another.
+func TestLabsThatDifferHaveNoPart(t *testing.T) {
+	plain := bandwidth(overLoad(map[float64]float64{100: 1, 200: 1, 400: 1, 800: 1, 1000: 1}), portal("opennds", 3))
+	sides := bandwidth(overLoad(map[float64]float64{100: 1, 200: 1, 400: 1, 800: 1, 1000: 1}), portal("coovachilli", 3))
+	sides.Sides = &result.Sides{Device: "clients of kind persona", Clean: "clients of kind macvlan"}
+	if diff := cmp.Diff(of(plain).Findings, of(plain, sides).Findings); diff != "" {
+		t.Errorf("a run with other labs changes the findings:\n%s", diff)
+	}
+	if out := studies.Beside(sides, plain); out != nil {
+		t.Errorf("beside a run with other labs there is %+v", out)
 	}
 }

@@ -11,7 +11,11 @@
 // docs/studies.md says how each claim is judged.
 package studies
 
-import "github.com/gateweigh/gateweigh/lab/analysis"
+import (
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+)
 
 // Table is a table in the study's own form: same columns, same order.
 type Table struct {
@@ -105,9 +109,14 @@ type Outcome struct {
 // all are the published studies, in the order of their numbers.
 var all = []Study{study1}
 
-// Beside compares runs with every study.
+// Beside compares runs with every study. A ratio of labs that differ in more than the device says
+// nothing of a study: the first run must not be such a one, and others of the kind are left out.
 func Beside(runs ...analysis.Summary) []Outcome {
 	var out []Outcome
+	if len(runs) > 0 && runs[0].Sides != nil {
+		return nil
+	}
+	runs = slices.DeleteFunc(slices.Clone(runs), func(s analysis.Summary) bool { return s.Sides != nil })
 	for _, st := range all {
 		b := hold(st, runs)
 		out = append(out, Outcome{st.Number, b.findings(), b.tables(), b.figures(), b.missing(), b.answers()})

@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
@@ -19,7 +20,7 @@ func TestDatagramsOfEveryClient(t *testing.T) {
 	withClients(t, few, client.KindMacvlan, 20)
 	for _, load := range []agent.Traffic{
 		{Clients: 20, Direction: "up"}, {Clients: 20, Direction: "down"},
-		{Clients: 300, Direction: "down", Workers: 3}, {Clients: 300, Direction: "up"}, {Clients: 300, Direction: agent.Both},
+		{Clients: 300, Direction: "down", Workers: 3}, {Clients: 300, Direction: "up"}, {Clients: 300, Direction: result.Both},
 	} {
 		lab := few
 		if load.Clients > 20 {

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
@@ -116,7 +117,7 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 func everyStreamCarries(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx, host := t.Context(), lab.Clients[0]
-	load.Direction, load.BurstSegments, load.MaxSeconds, load.Server = agent.Both, 4, 60, lab.ServerIP
+	load.Direction, load.BurstSegments, load.MaxSeconds, load.Server = result.Both, 4, 60, lab.ServerIP
 	err := lab.Host("server").ServeTraffic(ctx, load)
 	if err == nil {
 		err = host.StartTraffic(ctx, load)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // audit holds a run's books against its schedule from the first burst to the last.
@@ -167,7 +168,7 @@ func (a *audit) close(t *testing.T, end func()) {
 	if least := math.Floor((float64(s.MaxLatenessNs) - allowed) / a.interval); forgotten < least-1 {
 		t.Errorf("%.0f bursts forgotten, and the thread was late by at least %.0f more than it may make up for: %s", forgotten, least, describe(s))
 	}
-	if a.receiver != nil && a.broken == 0 && a.sender.cfg.Direction == Up && !a.sender.cfg.UDP {
+	if a.receiver != nil && a.broken == 0 && a.sender.cfg.Direction == result.Up && !a.sender.cfg.UDP {
 		labtest.Await(t, "all that was sent", func() bool { return a.counted(a.receiver).ReceivedBytes == s.SentBytes })
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // serveDatagrams starts a server of UDP in s.
@@ -52,14 +53,14 @@ func TestDatagramsShareAndRate(t *testing.T) {
 		dir     string
 		streams int
 		mbps    float64
-	}{{Up, 1, 100}, {Up, 100, 1000}, {Up, 1000, 1000}, {Down, 1, 100}, {Down, 100, 1000}, {Down, 1000, 1000}} {
+	}{{result.Up, 1, 100}, {result.Up, 100, 1000}, {result.Up, 1000, 1000}, {result.Down, 1, 100}, {result.Down, 100, 1000}, {result.Down, 1000, 1000}} {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			g := p.client.startDatagrams(t, Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}, addr)
 			labtest.Await(t, "payload", func() bool { _, got := sides(g, srv); return got.Datagrams.Received > 0 })
 			books := newAudit(t, g, srv)
 			sent0, got0 := sides(g, srv)
 			sender, receiver := p.client, p.server
-			if c.dir == Down {
+			if c.dir == result.Down {
 				sender, receiver = p.server, p.client
 			}
 			out0, in0 := sender.Counters(t), receiver.Counters(t)
@@ -114,7 +115,7 @@ func checkBytes(t *testing.T, sent, got counts) {
 func TestDatagrams10000(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
-	for _, dir := range []string{Up, Down} {
+	for _, dir := range []string{result.Up, result.Down} {
 		began := time.Now()
 		g := p.client.startDatagrams(t, Config{Streams: 10000, RateBps: 5e8, Direction: dir, BurstSegments: 4}, addr)
 		t.Logf("%s: said hello in %s", dir, time.Since(began))
@@ -157,7 +158,7 @@ func TestDatagramsIPv6(t *testing.T) {
 	s := &space{labtest.NewSpace(t)}
 	s.Run(t, "ip", "link", "set", "lo", "up")
 	srv, addr := s.serveDatagrams(t, netip.IPv6Loopback())
-	for _, dir := range []string{Up, Down} {
+	for _, dir := range []string{result.Up, result.Down} {
 		g := s.startDatagrams(t, Config{Streams: 4, RateBps: 1e8, Direction: dir}, addr)
 		awaitPayload(t, g, srv)
 		g.Close()

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // settled waits until all that was sent has arrived or is known to be lost, and
@@ -32,11 +33,11 @@ func (s *space) nft(t testing.TB, rules string) {
 
 // TestDatagramsLost drops every tenth datagram of data on its way and has it counted.
 func TestDatagramsLost(t *testing.T) {
-	for _, dir := range []string{Up, Down} {
+	for _, dir := range []string{result.Up, result.Down} {
 		p := newPair(t)
 		srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 		receiver := p.server
-		if dir == Down {
+		if dir == result.Down {
 			receiver = p.client
 		}
 		g := p.client.startDatagrams(t, Config{Streams: 5, RateBps: 5e7, Direction: dir, MaxSeconds: 2}, addr)
@@ -50,7 +51,7 @@ func TestDatagramsLost(t *testing.T) {
 		labtest.Await(t, "losses", func() bool { _, got := sides(g, srv); return got.Datagrams.Lost > 100 })
 		receiver.nft(t, "flush ruleset")
 		near := g.pacer
-		if dir == Down {
+		if dir == result.Down {
 			near = srv.last().pacer
 		}
 		<-near.Done()
@@ -77,7 +78,7 @@ func TestHelloLost(t *testing.T) {
 	var g *Generator
 	go func() {
 		var err error
-		g, err = Start(context.Background(), Config{UDP: true, Streams: 2, RateBps: 1e7, Direction: Down}, p.client.dialDatagrams(addr))
+		g, err = Start(context.Background(), Config{UDP: true, Streams: 2, RateBps: 1e7, Direction: result.Down}, p.client.dialDatagrams(addr))
 		started <- err
 	}()
 	labtest.Await(t, "hellos", func() bool { return p.server.Counters(t)["Ip:InReceives"] >= before+4 })
@@ -95,7 +96,7 @@ func TestDatagramsUnheard(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 	var all []*Generator
-	for _, dir := range []string{Up, Down} {
+	for _, dir := range []string{result.Up, result.Down} {
 		all = append(all, p.client.startDatagrams(t, Config{Streams: 3, RateBps: 1e7, Direction: dir}, addr))
 	}
 	for _, g := range all {
@@ -123,7 +124,7 @@ func TestDatagramsUnheard(t *testing.T) {
 // knows of no run.
 func TestDatagramServerGone(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{Up, Down} {
+	for _, dir := range []string{result.Up, result.Down} {
 		p := newPair(t)
 		srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 		g := p.client.startDatagrams(t, Config{Streams: 4, RateBps: 1e7, Direction: dir}, addr)
@@ -145,7 +146,7 @@ func TestDatagramsEnd(t *testing.T) {
 	if st := g.counts(); st.SentBytes == 0 || st.Broken != 0 {
 		t.Errorf("after its time: %s", describe(st))
 	}
-	for _, dir := range []string{Up, Down} {
+	for _, dir := range []string{result.Up, result.Down} {
 		ctx, cancel := context.WithCancel(context.Background())
 		g, err := Start(ctx, Config{UDP: true, Streams: 3, RateBps: 1e8, Direction: dir}, p.client.dialDatagrams(addr))
 		if err != nil {
@@ -209,7 +210,7 @@ func TestDatagramsLeaveNothing(t *testing.T) {
 	before := count()
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 	up := p.client.startDatagrams(t, Config{Streams: 20, RateBps: 1e8}, addr)
-	down := p.client.startDatagrams(t, Config{Streams: 20, RateBps: 1e8, Direction: Down}, addr)
+	down := p.client.startDatagrams(t, Config{Streams: 20, RateBps: 1e8, Direction: result.Down}, addr)
 	if err := errors.Join(up.Close(), srv.Close(), down.Close(), up.Close(), srv.Close()); err != nil {
 		t.Errorf("closing: %v", err)
 	}

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 func TestServerKilled(t *testing.T) {
-	for _, dir := range []string{Up, Down} {
+	for _, dir := range []string{result.Up, result.Down} {
 		s := &space{labtest.NewSpace(t)}
 		s.Run(t, "ip", "link", "set", "lo", "up")
 		addr := netip.MustParseAddrPort("127.0.0.1:5402")
@@ -39,7 +40,7 @@ func TestServerKilled(t *testing.T) {
 func TestStreamReset(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
-	for _, dir := range []string{Up, Down} {
+	for _, dir := range []string{result.Up, result.Down} {
 		g := p.start(t, Config{Streams: 8, RateBps: 2e8, Direction: dir}, addr)
 		awaitPayload(t, g, srv)
 		// As a middlebox would: the server's socket gets a reset it did not ask for.
@@ -114,7 +115,7 @@ func TestContextEnds(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	g, err := Start(ctx, Config{Streams: 3, RateBps: 1e8, Direction: Down}, p.client.dial(addr))
+	g, err := Start(ctx, Config{Streams: 3, RateBps: 1e8, Direction: result.Down}, p.client.dial(addr))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestRunsApart(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
 	up := p.start(t, Config{Streams: 3, RateBps: 1e8}, addr)
-	down := p.start(t, Config{Streams: 2, RateBps: 1e8, Direction: Down}, addr)
+	down := p.start(t, Config{Streams: 2, RateBps: 1e8, Direction: result.Down}, addr)
 	labtest.Await(t, "payload of both", func() bool { return up.counts().SentBytes > 1e6 && down.counts().ReceivedBytes > 1e6 })
 	list := srv.counts(2)
 	if len(list) != 2 {
@@ -221,7 +222,7 @@ func TestNothingLeft(t *testing.T) {
 	fds := count("fd")
 	srv, addr := p.serve(t)
 	up := p.start(t, Config{Streams: 20, RateBps: 1e8}, addr)
-	down := p.start(t, Config{Streams: 20, RateBps: 1e8, Direction: Down}, addr)
+	down := p.start(t, Config{Streams: 20, RateBps: 1e8, Direction: result.Down}, addr)
 	labtest.Await(t, "four threads", func() bool { return threads() == 4 })
 	if n := count("fd") - fds; n < 80 {
 		t.Errorf("%d descriptors for 40 streams of two ends each", n)
@@ -257,7 +258,7 @@ func TestServerOutOfDescriptors(t *testing.T) {
 	if err := unix.Prlimit(server.cmd.Process.Pid, unix.RLIMIT_NOFILE, &old, nil); err != nil {
 		t.Fatal(err)
 	}
-	g, err := Start(context.Background(), Config{Streams: 60, RateBps: 1e8, Direction: Down}, s.dial(addr))
+	g, err := Start(context.Background(), Config{Streams: 60, RateBps: 1e8, Direction: result.Down}, s.dial(addr))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // wireHeader opens every stream, client to server, big endian. The server answers one
@@ -61,7 +63,7 @@ type header struct {
 func (h header) encode() []byte {
 	bit := map[bool]uint8{true: 1}
 	b, err := binary.Append(nil, binary.BigEndian, wireHeader{
-		Magic: headerMagic, Version: headerVersion, Down: bit[h.cfg.Direction == Down], UDP: bit[h.cfg.UDP],
+		Magic: headerMagic, Version: headerVersion, Down: bit[h.cfg.Direction == result.Down], UDP: bit[h.cfg.UDP],
 		ID: h.id, Index: uint32(h.index), Streams: uint32(h.cfg.Streams), RateBps: h.cfg.RateBps,
 		BurstSegments: uint32(h.cfg.BurstSegments), MSS: uint32(h.cfg.MSS), MaxSeconds: uint32(h.cfg.MaxSeconds),
 	})
@@ -86,7 +88,7 @@ func parseHeader(b []byte) (header, error) {
 		return header{}, fmt.Errorf("unknown direction, protocol or flags: %w", errHeader)
 	}
 	h := header{id: w.ID, index: int(w.Index), cfg: Config{
-		Streams: int(w.Streams), UDP: w.UDP == 1, RateBps: w.RateBps, Direction: []string{Up, Down}[w.Down],
+		Streams: int(w.Streams), UDP: w.UDP == 1, RateBps: w.RateBps, Direction: []string{result.Up, result.Down}[w.Down],
 		BurstSegments: int(w.BurstSegments), MSS: int(w.MSS), MaxSeconds: int(w.MaxSeconds),
 	}}
 	if err := h.cfg.check(); err != nil {

@@ -10,12 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 func goodHeader(t testing.TB) header {
 	t.Helper()
-	cfg, err := Config{Streams: 3, RateBps: 1e9, Direction: Down}.withDefaults()
+	cfg, err := Config{Streams: 3, RateBps: 1e9, Direction: result.Down}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
@@ -81,7 +82,7 @@ type run struct {
 }
 
 func newRun(id RunID, cfg Config) *run {
-	r := &run{id: id, cfg: cfg, sends: cfg.Direction == Up, streams: make([]stream, cfg.Streams)}
+	r := &run{id: id, cfg: cfg, sends: cfg.Direction == result.Up, streams: make([]stream, cfg.Streams)}
 	for i := range r.streams {
 		r.streams[i].fd, r.streams[i].index = -1, i
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
@@ -107,7 +108,7 @@ func (s *Server) admit(h header) *serverRun {
 		return r
 	}
 	r := &serverRun{run: newRun(h.id, h.cfg)}
-	r.sends = h.cfg.Direction == Down
+	r.sends = h.cfg.Direction == result.Down
 	if h.cfg.UDP {
 		r.peers = make([]peer, len(r.streams))
 	}

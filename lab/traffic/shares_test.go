@@ -3,6 +3,8 @@ package traffic
 import (
 	"math"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 func sharesOf(bytes ...int64) (s Shares) {
@@ -42,7 +44,7 @@ func TestJain(t *testing.T) {
 }
 
 func TestSharesCountFromTheMark(t *testing.T) {
-	r := newRun(0, Config{Streams: 3, Direction: Down})
+	r := newRun(0, Config{Streams: 3, Direction: result.Down})
 	for i := range r.streams {
 		r.streams[i].bytes.Store(int64(1000 * i))
 	}
@@ -59,7 +61,7 @@ func TestSharesCountFromTheMark(t *testing.T) {
 	if r.mark(); r.shares() != sharesOf(0, 0, 0) {
 		t.Errorf("marked again: %+v", r.shares())
 	}
-	sender := newRun(0, Config{Streams: 1, Direction: Up})
+	sender := newRun(0, Config{Streams: 1, Direction: result.Up})
 	if sender.mark(); sender.shares() != (Shares{}) {
 		t.Errorf("the sending end counts too: %+v", sender.shares())
 	}

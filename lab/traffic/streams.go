@@ -35,13 +35,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
-)
-
-// Directions of a run's payload.
-const (
-	Up   = "up"   // client to server
-	Down = "down" // server to client
 )
 
 // Limits of a Config. The server refuses headers beyond them.
@@ -62,7 +57,7 @@ type Config struct {
 	UDP bool
 	// RateBps is payload bits per second of all streams together, shared evenly.
 	RateBps float64
-	// Direction is Up (default) or Down.
+	// Direction is result.Up (default) or result.Down.
 	Direction string
 	// BurstSegments is the number of segments sent back to back, default DefaultBurst.
 	BurstSegments int
@@ -86,8 +81,8 @@ type RunID uint64
 // payload goes.
 type Generator struct {
 	run      *run
-	pacer    *pacer         // Up only
-	receiver *socket.Thread // Down only, and of UDP always
+	pacer    *pacer         // result.Up only
+	receiver *socket.Thread // result.Down only, and of UDP always
 	close    func() error
 }
 
@@ -172,7 +167,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.BurstSegments = cmp.Or(c.BurstSegments, DefaultBurst)
 	c.MSS = cmp.Or(c.MSS, SegmentBytes(EthernetMTU, c.UDP))
 	c.MaxSeconds = cmp.Or(c.MaxSeconds, 3600)
-	c.Direction = cmp.Or(c.Direction, Up)
+	c.Direction = cmp.Or(c.Direction, result.Up)
 	return c, c.check()
 }
 
@@ -183,8 +178,8 @@ func (c Config) check() error {
 		return fmt.Errorf("%d streams, want 1 to %d", c.Streams, MaxStreams)
 	case !(c.RateBps > 0 && c.RateBps <= 1e13): // also refuses NaN
 		return fmt.Errorf("rate of %g bit/s, want more than 0 and at most 1e13", c.RateBps)
-	case c.Direction != Up && c.Direction != Down:
-		return fmt.Errorf("direction %q, want %q or %q", c.Direction, Up, Down)
+	case c.Direction != result.Up && c.Direction != result.Down:
+		return fmt.Errorf("direction %q, want %q or %q", c.Direction, result.Up, result.Down)
 	case c.BurstSegments < 1 || c.BurstSegments > MaxBurstSegments:
 		return fmt.Errorf("burst of %d segments, want 1 to %d", c.BurstSegments, MaxBurstSegments)
 	case c.MSS < 1 || c.burstBytes() > MaxBurstBytes:

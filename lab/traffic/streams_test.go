@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // serveVar makes the test binary a server of its own: descriptors are limited
@@ -86,14 +87,14 @@ func TestStreamsShareAndRate(t *testing.T) {
 		dir     string
 		streams int
 		mbps    float64
-	}{{Up, 1, 100}, {Up, 100, 1000}, {Down, 1, 100}, {Down, 100, 1000}, {Up, 30, 50}} {
+	}{{result.Up, 1, 100}, {result.Up, 100, 1000}, {result.Down, 1, 100}, {result.Down, 100, 1000}, {result.Up, 30, 50}} {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			cfg := Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}
 			g := p.start(t, cfg, addr)
 			books := newAudit(t, g, srv)
 			books.during(t, 500*time.Millisecond)
 			sender := p.client
-			if c.dir == Down {
+			if c.dir == result.Down {
 				sender = p.server
 			}
 			var sent0, sent1, got0, got1 counts
@@ -157,7 +158,7 @@ func TestStreams10000(t *testing.T) {
 	s.Run(t, "ip", "link", "set", "lo", "up")
 	s.Run(t, "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
 	addr := netip.MustParseAddrPort("127.0.0.1:5401")
-	for _, dir := range []string{Up, Down} {
+	for _, dir := range []string{result.Up, result.Down} {
 		server := startProcess(t, s, addr)
 		began := time.Now()
 		g, err := Start(context.Background(), Config{Streams: 10000, RateBps: 1e9, Direction: dir, BurstSegments: 8}, s.dial(addr))
@@ -167,7 +168,7 @@ func TestStreams10000(t *testing.T) {
 		t.Logf("%s: connected in %s", dir, time.Since(began))
 		window := func() { time.Sleep(2 * time.Second) }
 		var books *audit
-		if dir == Up {
+		if dir == result.Up {
 			books = newAudit(t, g, nil)
 			window = func() { books.during(t, 2*time.Second) }
 		}
@@ -182,7 +183,7 @@ func TestStreams10000(t *testing.T) {
 			return nil
 		})
 		checkShares(t, g.run, 8*1448*2)
-		if dir == Up {
+		if dir == result.Up {
 			books.look(t)
 		}
 		far := server.finish(t) // before Close: both ends still open

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
@@ -179,7 +180,7 @@ func (s *streamServer) readHeader(id int32, c *conn) {
 
 // join makes the connection a stream of its run.
 func (s *streamServer) join(h header, c *conn) answer {
-	if h.cfg.Direction == Down {
+	if h.cfg.Direction == result.Down {
 		if prepareSender(c.fd, h.cfg) != nil {
 			return refusedSocket
 		}

@@ -27,8 +27,9 @@ type Datapath interface {
 	Total() (datapath.Counters, error)
 	// Packets counts packets by outcome.
 	Packets() (map[string]uint64, error)
-	// Forwarding names the present way of forwarding, in one word.
-	Forwarding() string
+	// Forwarding names the present way of forwarding, in a word or two, and the reason where it is
+	// not the usual one.
+	Forwarding() (word, why string)
 }
 
 // Config is the configuration of a data path.
@@ -129,7 +130,7 @@ type Shape struct {
 	Without bool         // no data path is opened yet
 }
 
-var behaviours = slices.Concat(attacks, neighbours, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, lifetimes)
+var behaviours = slices.Concat(attacks, neighbours, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, decisions, lifetimes)
 
 // Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.

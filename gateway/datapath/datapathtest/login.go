@@ -211,6 +211,8 @@ func garden(t *testing.T, w *World) {
 	end := passesUntil(t, 300*time.Millisecond, func(end time.Time) { must(t, w.OpenGarden(prefix, end)) }, up, down)
 	time.Sleep(time.Until(end) + 50*time.Millisecond)
 	none("the garden's time is over")
+	must(t, w.OpenGarden("198.51.100.0/24", time.Time{}))
+	both("a garden is open around the one that has ended")
 	if c := w.tally(t, w.Bob); c != (tally{}) {
 		t.Errorf("the garden was billed: %+v", c)
 	}

@@ -169,10 +169,18 @@ func (p *Process) Packets(t *testing.T) (n map[string]uint64) {
 }
 
 // Forwarding names the present way of forwarding, in one word.
-func (p *Process) Forwarding(t *testing.T) (word string) {
+func (p *Process) Forwarding(t *testing.T) string {
 	t.Helper()
-	must(t, p.call("Forwarding", Nothing{}, &word))
+	word, _ := p.ForwardingWhy(t)
 	return word
+}
+
+// ForwardingWhy names the present way of forwarding, and the reason.
+func (p *Process) ForwardingWhy(t *testing.T) (word, why string) {
+	t.Helper()
+	var f Forwarding
+	must(t, p.call("Forwarding", Nothing{}, &f))
+	return f.Word, f.Why
 }
 
 // Seen returns what the gateway's other parts saw.

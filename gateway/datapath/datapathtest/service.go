@@ -268,11 +268,14 @@ func (s *Service) Packets(_ Nothing, n *map[string]uint64) error {
 	return err
 }
 
+// Forwarding is a way of forwarding.
+type Forwarding struct{ Word, Why string }
+
 // Forwarding returns the present way of forwarding.
-func (s *Service) Forwarding(_ Nothing, word *string) error {
+func (s *Service) Forwarding(_ Nothing, f *Forwarding) error {
 	dp, err := s.opened()
 	if err == nil {
-		*word = dp.Forwarding()
+		f.Word, f.Why = dp.Forwarding()
 	}
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // hook is the attachment point of a program.
@@ -192,7 +193,7 @@ func (h hook) clsact(dir string) error {
 // free checks that no other qdisc has the place of clsact: filters for outgoing packets would
 // be attached to the incoming ones of an ingress qdisc, without an error.
 func (h hook) free() error {
-	all, err := whole(func() ([]netlink.Qdisc, error) {
+	all, err := stack.Whole(func() ([]netlink.Qdisc, error) {
 		return netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: h.dev.Index}})
 	})
 	if err != nil {
@@ -204,16 +205,6 @@ func (h hook) free() error {
 		}
 	}
 	return nil
-}
-
-// whole reads a list of the kernel's again while it changes meanwhile.
-func whole[T any](list func() ([]T, error)) ([]T, error) {
-	for {
-		all, err := list()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return all, err
-		}
-	}
 }
 
 func (h hook) qdisc() netlink.Qdisc {
@@ -239,7 +230,8 @@ func (h hook) restore(dir string) error {
 		return fmt.Errorf("interface %s: %w", h.dev.Name, err)
 	}
 	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
-		if left, err := netlink.FilterList(link, parent); err != nil || len(left) > 0 {
+		left, err := stack.Whole(func() ([]netlink.Filter, error) { return netlink.FilterList(link, parent) })
+		if err != nil || len(left) > 0 {
 			return err
 		}
 	}
@@ -250,7 +242,7 @@ func (h hook) restore(dir string) error {
 }
 
 // Remove removes everything of a data path from the kernel: programs, maps, the qdisc it
-// created for them, the clients' neighbour entries, and last the guard. The interfaces may be gone. They must be locked,
+// created for them, the clients' neighbour entries, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked,
 // because Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
 	err := resign(cfg.PinDir)
@@ -265,7 +257,10 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	return errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), guard.Remove(cfg.LAN))
+	if err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN)); err != nil {
+		return err
+	}
+	return guard.Remove(cfg.LAN)
 }
 
 // gone reports whether an error means that there is nothing to remove.

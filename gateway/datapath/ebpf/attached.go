@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // Attached reports whether a data path has its programs on the LAN's interface of this
@@ -47,7 +49,9 @@ func pinned(dir string, lan *net.Interface) bool {
 
 // filtered searches for the filter used on kernels before 6.6.
 func filtered(lan *net.Interface) bool {
-	filters, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: lan.Index}}, netlink.HANDLE_MIN_INGRESS)
+	filters, err := stack.Whole(func() ([]netlink.Filter, error) {
+		return netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: lan.Index}}, netlink.HANDLE_MIN_INGRESS)
+	})
 	return err == nil && slices.ContainsFunc(filters, func(f netlink.Filter) bool {
 		b, ok := f.(*netlink.BpfFilter)
 		return ok && b.Handle == filterHandle && b.Priority == filterPriority
@@ -56,8 +60,9 @@ func filtered(lan *net.Interface) bool {
 
 // company lists the programs at a hook's tcx beside the hook's own program.
 type company struct {
-	ours  []link.ID // links of gatewayd's programs of the same name, with other pins
-	ahead []string  // other programs, which handle packets before our own
+	ours   []link.ID // links of gatewayd's programs of the same name, with other pins
+	ahead  []string  // other programs, which handle packets before our own
+	behind []string  // and after it
 }
 
 // look returns a hook's company; an empty one for a hook without a program.
@@ -86,6 +91,8 @@ func look(h hook) (company, error) {
 			c.ours = append(c.ours, at)
 		case i < first:
 			c.ahead = append(c.ahead, fmt.Sprintf("%s (id %d)", name, p.ID))
+		default:
+			c.behind = append(c.behind, fmt.Sprintf("%s (id %d)", name, p.ID))
 		}
 	}
 	return c, nil
@@ -136,8 +143,7 @@ func dismiss(links []link.ID) (n int, err error) {
 	return n, err
 }
 
-// alone makes a hook's program the only one of gatewayd's there, and logs which programs
-// handle packets before it.
+// alone makes a hook's program the only one of gatewayd's there.
 func (d *Datapath) alone(h hook) error {
 	c, err := look(h)
 	if err != nil {
@@ -147,9 +153,51 @@ func (d *Datapath) alone(h hook) error {
 	if n > 0 {
 		d.cfg.Log.Warn("detached a program that was pinned elsewhere: its folder can be removed (a former datapath.pin_dir)", "program", h.name, "interface", h.dev.Name)
 	}
-	if len(c.ahead) > 0 {
-		d.cfg.Log.Warn("programs of others see packets ahead of gatewayd's: what they pass on by themselves is not judged (bpftool net show; bpftool net detach)",
-			"interface", h.dev.Name, "hook", h.name, "programs", strings.Join(c.ahead, ", "))
+	return err
+}
+
+// observe looks which programs of others are at the hooks, which the kernel reports to nobody: those
+// ahead of ours are logged, and those behind are among the reasons to leave packets to the stack.
+func (d *Datapath) observe() error {
+	var all error
+	seen := ""
+	for _, p := range d.places {
+		if p.dev == nil {
+			continue
+		}
+		there, err := link.QueryPrograms(link.QueryOptions{Target: p.dev.Index, Attach: p.where()})
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENODEV) || errors.Is(err, ebpf.ErrNotSupported) {
+			continue // before 6.6 there is no tcx, and an interface may be gone
+		}
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("listing the programs of %s: %w", p.dev.Name, err))
+			continue
+		}
+		seen += fmt.Sprintln(p.name, there.Programs)
+	}
+	if seen == d.seen || all != nil {
+		return all
+	}
+	d.seen = seen
+	for _, p := range d.places {
+		if p.dev != nil {
+			all = errors.Join(all, d.warn(p.hook))
+		}
+	}
+	d.choose(d.judgePrograms)
+	return all
+}
+
+// warn logs the programs of others that see a hook's packets first, once while they stay the same.
+func (d *Datapath) warn(h hook) error {
+	c, err := look(h)
+	ahead := strings.Join(c.ahead, ", ")
+	if err == nil && ahead != d.ahead[h.name] {
+		d.ahead[h.name] = ahead
+		if ahead != "" {
+			d.cfg.Log.Warn("programs of others see packets ahead of gatewayd's: what they pass on by themselves is not judged (bpftool net show; bpftool net detach)",
+				"interface", h.dev.Name, "hook", h.name, "programs", ahead)
+		}
 	}
 	return err
 }

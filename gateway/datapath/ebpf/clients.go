@@ -237,18 +237,20 @@ func (d *Datapath) readCounters(at uint32, into []gatewayCounters) error {
 	return err
 }
 
-// Forwarding names the present way of forwarding: ForwardRedirect or ForwardStack, or
-// "closed" while programs are missing.
-func (d *Datapath) Forwarding() string {
+// Forwarding names the present way of forwarding: ForwardRedirect, or ForwardStack and why;
+// "closed" while programs are missing; "detached" after Remove under a running daemon.
+func (d *Datapath) Forwarding() (word, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.shut {
-		return "closed"
+	switch {
+	case d.retired:
+		return "detached", "gatewayd detach was run: nothing is put back until gatewayd is started again"
+	case d.shut:
+		return "closed", "programs are missing"
+	case d.why != "":
+		return string(ForwardStack), d.why
 	}
-	if d.settings.Redirect == 1 {
-		return string(ForwardRedirect)
-	}
-	return string(ForwardStack)
+	return string(ForwardRedirect), ""
 }
 
 // Clients lists the addresses that have an entry.

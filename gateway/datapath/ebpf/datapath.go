@@ -74,17 +74,23 @@ type Datapath struct {
 	lost       chan string   // the name of an interface that has gone
 	wake       chan struct{} // has the watcher look at once
 
-	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
-	places  []*place   // the programs
-	pins    []string   // names in the folder of pins
-	gone    []string   // programs that are not attached, as last logged
+	choosing sync.Mutex // held while who forwards is chosen; guards reasons
+	reasons  reasons
+
+	keeping sync.Mutex        // held while programs, pins or guard are put back; guards what follows
+	places  []*place          // the programs
+	pins    []string          // names in the folder of pins
+	gone    []string          // programs that are not attached, as last logged
+	ahead   map[string]string // programs of others ahead of ours, by hook, as last logged
+	seen    string            // the programs at all hooks, as last judged
 
 	trouble map[string]string // errors of the watcher, as last logged; of its goroutine
 
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
-	chosen   bool // forward was called before
-	shut     bool // programs are missing, so the guard lets nothing pass
+	why      string // the reason why the stack forwards; "" while packets are redirected
+	shut     bool   // programs are missing, so the guard lets nothing pass
+	retired  bool   // detached while it runs
 	repairs  Repairs
 }
 
@@ -96,7 +102,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1), trouble: map[string]string{}}
+	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1), trouble: map[string]string{}, ahead: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
@@ -313,16 +319,19 @@ func (d *Datapath) begin(mtu int) error {
 		rand.Read(b[:])
 		d.settings.Epoch = binary.NativeEndian.Uint64(b[:])
 	}
-	d.epoch = d.settings.Epoch
+	d.epoch, d.why = d.settings.Epoch, "gatewayd is starting"
 	return d.change(func(s *gatewaySettings) { s.LanMtu = uint32(mtu) })
 }
 
 // change changes the programs' settings and invalidates all cached next hops.
 func (d *Datapath) change(how func(*gatewaySettings)) error {
+	return d.set(func(s *gatewaySettings) { how(s); s.Generation++ })
+}
+
+func (d *Datapath) set(how func(*gatewaySettings)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	how(&d.settings)
-	d.settings.Generation++
 	if err := d.objs.GatewaySettings.Put(uint32(0), &d.settings); err != nil && !d.resigned() {
 		return fmt.Errorf("changing the data path's settings: %w", err)
 	}

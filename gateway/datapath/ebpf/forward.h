@@ -61,13 +61,13 @@ static __always_inline int meter(struct meter *m, __u64 ps_per_byte, __u64 burst
 
 /* admit applies an admitted client's limits to a packet and counts it; it returns 0 if
  * the packet must be dropped. */
-static __always_inline int admit(__u32 at, const struct client *c, struct wire w, int up)
+static __always_inline int admit(__u32 at, const struct client *c, struct wire w, int up, __u64 now)
 {
 	struct counters *n = bpf_map_lookup_elem(&client_counters, &at);
 
 	if (!n)
 		return 0;
-	n->seen = bpf_ktime_get_coarse_ns();
+	n->seen = now;
 	if (c->flags & LIMITED) {
 		const struct limits *l = bpf_map_lookup_elem(&client_limits, &at);
 		struct meters *m = bpf_map_lookup_elem(&client_meters, &at);
@@ -127,18 +127,13 @@ static __always_inline int readdress(struct __sk_buff *skb, struct ethhdr *eth, 
 /* ask gets the packet's next hop from the kernel's routing and caches it. */
 static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, struct hop *h, __u32 generation, __u64 now)
 {
-	struct bpf_fib_lookup fib = {
-		.family = AF_INET,
-		.tos = ip->tos,
-		.ipv4_src = ip->saddr,
-		.ipv4_dst = ip->daddr,
-		.ifindex = skb->ifindex,
-	};
-	long answer = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+	struct bpf_fib_lookup fib;
+	long answer = route(skb, ip, &fib);
 	struct hop asked = { .dst = ip->daddr, .generation = generation, .until = now + HOP_NS };
 
-	/* Routes into the LAN, and errors, are left to the stack. */
-	if (answer == BPF_FIB_LKUP_RET_SUCCESS && fib.ifindex != lan_ifindex) {
+	/* Routes into the LAN, and errors, are left to the stack, and so is 0.0.0.0/8, which the
+	 * stack does not forward. */
+	if (answer == BPF_FIB_LKUP_RET_SUCCESS && fib.ifindex != lan_ifindex && bpf_ntohl(ip->daddr) >> 24) {
 		asked.ifindex = fib.ifindex;
 		asked.mtu = fib.mtu_result;
 		__builtin_memcpy(asked.dmac, fib.dmac, ETH_ALEN);
@@ -149,21 +144,23 @@ static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, s
 	*h = asked;
 }
 
-/* forward forwards an admitted packet of a client. */
-static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *end)
+/* redirects reports whether packets may be redirected. */
+static __always_inline int redirects(const struct settings *s, __u64 now) { return now < s->redirect_until; }
+
+/* forward forwards an admitted packet of a client. The settings have the stack forward where the
+ * destination alone does not determine the hop. */
+static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *end, __u64 now)
 {
 	__u32 zero = 0, slot;
 	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	struct hop *h;
-	__u64 now;
 
-	if (!s || !s->redirect)
+	if (!s || !redirects(s, now))
 		return pass(REASON_STACK);
 	slot = (ip->daddr ^ ip->daddr >> 12 ^ ip->daddr >> 24) & (HOPS - 1);
 	h = bpf_map_lookup_elem(&hops, &slot);
 	if (!h)
 		return pass(REASON_STACK);
-	now = bpf_ktime_get_coarse_ns();
 	if (h->dst != ip->daddr || h->generation != s->generation || now >= h->until) {
 		/* This packet goes through the stack, so that the stack keeps the
 		 * neighbour entry up to date. */

@@ -102,6 +102,9 @@ func TestWANIn(t *testing.T) {
 		"to the gateway's LAN":     {packet(to(gateway)), ok, "", false},
 		"claims to be of the LAN":  {packet(func(f *datapathtest.Frame) { f.IP.SrcIP = bob.AsSlice() }), shot, "foreign-source", false},
 		"for another host":         {packet(func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(serverMAC) }), ok, "", false},
+		"from a martian":           {packet(func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("127.0.0.1").AsSlice() }), ok, "", false},
+		"from no address":          {packet(func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("0.0.0.9").AsSlice() }), ok, "", false},
+		"from a group":             {packet(func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("224.0.0.9").AsSlice() }), ok, "", false},
 		"IPv6":                     {datapathtest.EtherType(layers.EthernetTypeIPv6, packet()), ok, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,9 +36,9 @@ static __always_inline void tell(__be32 addr, const void *mac)
 }
 
 /* expired reports whether the client's admission has expired. */
-static __always_inline int expired(const struct client *c)
+static __always_inline int expired(const struct client *c, __u64 now)
 {
-	return c->until && bpf_ktime_get_coarse_ns() >= c->until;
+	return c->until && now >= c->until;
 }
 
 static __always_inline int arp_in(const void *data, const void *end)
@@ -79,26 +79,39 @@ static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *
 	return drop(REASON_NOT_LEASED);
 }
 
-/* allowed reports whether a packet may go to the client, and counts it. */
-static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end)
+/* to_nobody handles a packet for an address of the LAN that nobody leased. Where the stack would
+ * look for its owner in the LAN it is dropped: whoever scans the LAN would otherwise fill the
+ * neighbour table. The stack keeps what it would deliver here or send elsewhere. */
+static __noinline int to_nobody(struct __sk_buff *skb)
 {
-	if (c->state == STATE_NONE) {
-		count(REASON_NOT_LEASED);
-		return 0;
-	}
-	if (c->state != STATE_ADMITTED || expired(c)) {
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+	struct bpf_fib_lookup fib;
+	long answer;
+
+	if ((void *)(ip + 1) > end)
+		return drop(REASON_MALFORMED);
+	answer = route(skb, ip, &fib);
+	if ((answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) && fib.ifindex == lan_ifindex)
+		return drop(REASON_NOT_LEASED);
+	return TC_ACT_OK;
+}
+
+/* allowed reports whether a packet may go to a client that has an entry, and counts it. */
+static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end, __u64 now)
+{
+	if (c->state != STATE_ADMITTED || expired(c, now)) {
 		int ok = is_garden(ip->saddr);
 
 		count(ok ? REASON_GARDEN : REASON_BLOCKED);
 		return ok;
 	}
-	return admit(at, c, on_wire(skb, ip, end), 0);
+	return admit(at, c, on_wire(skb, ip, end), 0, now);
 }
 
 /* across passes an admitted client's packet to another client, if that client may
- * receive it. Where the stack forwards, lan_out checks this, after the stack has asked by ARP
- * for an address that it does not know: it is not to ask for those of nobody. */
-static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to, const void *end)
+ * receive it. Where the stack forwards, lan_out checks this. */
+static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to, const void *end, __u64 now)
 {
 	__u32 zero = 0;
 	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
@@ -107,19 +120,21 @@ static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip,
 	if (!s || !c)
 		return TC_ACT_SHOT;
 	if (c->state == STATE_NONE)
-		return drop(REASON_NOT_LEASED);
-	if (s->redirect) {
-		if (!allowed(skb, ip, to, c, end))
-			return TC_ACT_SHOT;
-		set_judged(skb);
-	}
-	return pass(REASON_STACK);
+		return to_nobody(skb);
+	if (!redirects(s, now))
+		return pass(REASON_STACK);
+	if (!allowed(skb, ip, to, c, end, now))
+		return TC_ACT_SHOT;
+	set_judged(skb);
+	count(REASON_STACK);
+	return TC_ACT_UNSPEC;
 }
 
 static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, const void *end)
 {
 	struct iphdr *ip = (void *)(eth + 1);
 	const struct client *c;
+	__u64 now;
 	__u32 at;
 
 	if ((void *)(ip + 1) > end || !is_sound(skb, ip))
@@ -142,21 +157,20 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		return unleased(skb, eth, ip, end);
 	if (mac_at(c->mac) != mac_at(eth->h_source))
 		return drop(REASON_WRONG_MAC);
-	if (c->state != STATE_ADMITTED || expired(c))
+	now = bpf_ktime_get_coarse_ns();
+	if (c->state != STATE_ADMITTED || expired(c, now))
 		return preauth(skb, ip, end);
 	/* The stack does not forward frames sent to a broadcast address (RFC 1812, 5.3.4). */
 	if (ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST)
 		return local(skb, ip, end);
-	if (!admit(at, c, on_wire(skb, ip, end), 1))
+	if (!admit(at, c, on_wire(skb, ip, end), 1, now))
 		return TC_ACT_SHOT;
 	if (place(ip->daddr) < lan_size)
-		return across(skb, ip, place(ip->daddr), end);
-	return forward(skb, eth, ip, end);
+		return across(skb, ip, place(ip->daddr), end, now);
+	return forward(skb, eth, ip, end, now);
 }
 
-/* lan_in handles packets from the clients. */
-SEC("tc")
-int lan_in(struct __sk_buff *skb)
+static __always_inline int from_client(struct __sk_buff *skb)
 {
 	void *data, *end;
 	struct ethhdr *eth;
@@ -198,9 +212,23 @@ int lan_in(struct __sk_buff *skb)
 	return TC_ACT_OK; /* not forwarded by the stack */
 }
 
-/* wan_in handles packets for the clients, where packets are redirected. */
+/* lan_in handles packets from the clients. */
 SEC("tc")
-int wan_in(struct __sk_buff *skb)
+int lan_in(struct __sk_buff *skb)
+{
+	return onward(skb, from_client(skb));
+}
+
+/* is_martian reports whether the stack forwards no packet from this address (RFC 1812, 5.3.7):
+ * 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/3. */
+static __always_inline int is_martian(__be32 source)
+{
+	__u8 first = bpf_ntohl(source) >> 24;
+
+	return (__u8)(first - 1) >= 223 || first == 127;
+}
+
+static __always_inline int to_client(struct __sk_buff *skb)
 {
 	const struct settings *s;
 	const struct client *c;
@@ -209,6 +237,7 @@ int wan_in(struct __sk_buff *skb)
 	struct iphdr *ip;
 	__u8 mac[ETH_ALEN];
 	__u32 at, zero = 0;
+	__u64 now;
 
 	if (skb->vlan_present && ((skb->vlan_tci & VLAN_ID) || untag(skb)))
 		return TC_ACT_OK;
@@ -232,18 +261,31 @@ int wan_in(struct __sk_buff *skb)
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || ip->daddr == gateway_addr)
 		return TC_ACT_OK;
+	if (c->state == STATE_NONE)
+		return to_nobody(skb);
 	s = bpf_map_lookup_elem(&gateway_settings, &zero);
-	if (!s || !s->redirect) /* lan_out will see it */
+	now = bpf_ktime_get_coarse_ns();
+	if (!s || !redirects(s, now) || is_martian(ip->saddr)) /* lan_out will see it */
 		return TC_ACT_OK;
-	if (!allowed(skb, ip, at, c, end))
+	if (!allowed(skb, ip, at, c, end, now))
 		return TC_ACT_SHOT;
 	set_judged(skb);
-	if (c->state != STATE_ADMITTED || expired(c)) /* of the garden */
-		return TC_ACT_OK;
-	if (!simple(skb, ip, s->lan_mtu, end))
-		return pass(REASON_STACK);
+	if (c->state != STATE_ADMITTED || expired(c, now)) /* of the garden */
+		return TC_ACT_UNSPEC;
+	if (!simple(skb, ip, s->lan_mtu, end)) {
+		count(REASON_STACK);
+		return TC_ACT_UNSPEC;
+	}
 	from_lan(mac);
 	return readdress(skb, eth, ip, c->mac, mac, lan_ifindex);
+}
+
+/* wan_in handles packets for the clients: all of them where packets are redirected, and
+ * otherwise those for nobody. */
+SEC("tc")
+int wan_in(struct __sk_buff *skb)
+{
+	return onward(skb, to_client(skb));
 }
 
 /* is_own reports whether a packet is from this machine, because no interface received
@@ -259,8 +301,8 @@ static __always_inline int is_own(const struct __sk_buff *skb, const struct iphd
 }
 
 /* is_judged reports whether lan_in or wan_in has marked a packet. The mark of a packet that
- * came in elsewhere is its sender's: marks stay with packets that cross virtual links. The
- * kernel clears it where a program passes a packet on without one. */
+ * came in elsewhere is its sender's: marks stay with packets that cross virtual links. onward
+ * clears it from packets that lan_in or wan_in did not judge. */
 static __always_inline int is_judged(const struct __sk_buff *skb)
 {
 	__u32 from = skb->ingress_ifindex;
@@ -268,17 +310,14 @@ static __always_inline int is_judged(const struct __sk_buff *skb)
 	return skb->tc_index == JUDGED && (from == wan_ifindex || from == lan_ifindex);
 }
 
-/* lan_out handles packets to the clients, and judges those that the stack forwards: all
- * of them where nothing is redirected, otherwise those from interfaces other than the
- * WAN. It gives the portal's answers the address that the client requested. */
-SEC("tc")
-int lan_out(struct __sk_buff *skb)
+static __always_inline int towards_client(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct ethhdr *eth = data;
 	struct iphdr *ip = data + ETH_HLEN;
 	const struct client *c;
 	int admitted;
+	__u64 now;
 	__u32 at;
 
 	if (is_judged(skb))
@@ -289,18 +328,32 @@ int lan_out(struct __sk_buff *skb)
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c)
 		return TC_ACT_OK;
-	admitted = c->state == STATE_ADMITTED && !expired(c);
+	now = bpf_ktime_get_coarse_ns();
+	admitted = c->state == STATE_ADMITTED && !expired(c, now);
 	if (is_own(skb, ip)) {
 		if (ip->saddr == gateway_addr && !admitted)
 			from_portal(skb, ip, end);
 		return TC_ACT_OK;
 	}
-	if (!allowed(skb, ip, at, c, end))
+	if (c->state == STATE_NONE)
+		return drop(REASON_NOT_LEASED);
+	if (!allowed(skb, ip, at, c, end, now))
 		return TC_ACT_SHOT;
 	/* The stack's neighbour entry may be that of a former owner of the address. */
 	if (mac_at(eth->h_dest) != mac_at(c->mac))
 		bpf_skb_store_bytes(skb, 0, c->mac, ETH_ALEN, 0);
 	return admitted ? pass(REASON_STACK) : TC_ACT_OK;
+}
+
+/* lan_out handles packets to the clients, and judges those that the stack forwards: all
+ * of them where nothing is redirected, otherwise those from interfaces other than the
+ * WAN. It gives the portal's answers the address that the client requested. */
+SEC("tc")
+int lan_out(struct __sk_buff *skb)
+{
+	int verdict = towards_client(skb);
+
+	return verdict == TC_ACT_OK ? TC_ACT_UNSPEC : verdict;
 }
 
 /* portal_lookup hands the portal the connections to port 80 that lan_in has redirected
@@ -321,7 +374,7 @@ int portal_lookup(struct bpf_sk_lookup *ctx)
 	at = place(ctx->remote_ip4);
 	c = bpf_map_lookup_elem(&clients, &at);
 	/* From the gateway itself, or from a client that may reach a server here. */
-	if (!c || c->state == STATE_NONE || (c->state == STATE_ADMITTED && !expired(c)))
+	if (!c || c->state == STATE_NONE || (c->state == STATE_ADMITTED && !expired(c, bpf_ktime_get_coarse_ns())))
 		return SK_PASS;
 	sk = bpf_map_lookup_elem(&portal, &zero);
 	if (!sk)

@@ -106,12 +106,11 @@ const (
 )
 
 type gatewaySettings struct {
-	_          structs.HostLayout
-	Generation uint32
-	LanMtu     uint32
-	Redirect   uint32
-	Pad        uint32
-	Epoch      uint64
+	_             structs.HostLayout
+	Generation    uint32
+	LanMtu        uint32
+	RedirectUntil uint64
+	Epoch         uint64
 }
 
 type gatewayState uint32

@@ -107,11 +107,13 @@ func TestNoBPFFS(t *testing.T) {
 	}
 }
 
-// TestOthersAhead: another program that handles packets first is logged, and left alone.
+// TestOthersAhead: another program that handles packets first is logged once, at start or when it
+// comes, and left alone.
 func TestOthersAhead(t *testing.T) {
 	n := newNetwork(t)
 	needTCX(t, n)
-	d := n.open(t)
+	var meanwhile log
+	d := n.open(t, meanwhile.of)
 	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "others", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
 	})
@@ -120,9 +122,21 @@ func TestOthersAhead(t *testing.T) {
 	l, err := link.AttachTCX(link.TCXOptions{Program: other, Interface: d.lan.Index, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
 	must(t, err)
 	defer l.Close()
+	netnstest.Await(t, "a warning", func() error {
+		if said := meanwhile.String(); !strings.Contains(said, "programs of others see packets ahead") {
+			return errors.New(said)
+		}
+		return nil
+	})
+	for range 3 { // the watcher looks again
+		d.wake <- struct{}{}
+	}
+	if n := strings.Count(meanwhile.String(), "see packets ahead"); n != 1 {
+		t.Errorf("it warned %d times", n)
+	}
 	must(t, d.Close())
 	var said log
-	n.open(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+	n.open(t, said.of)
 	if !strings.Contains(said.String(), "programs of others see packets ahead") || !strings.Contains(said.String(), "others (id ") {
 		t.Errorf("it said\n%s", said.String())
 	}
@@ -150,6 +164,9 @@ type log struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
 }
+
+// of makes it the log of a data path to be opened.
+func (l *log) of(c *Config) { c.Log = slog.New(slog.NewTextHandler(l, nil)) }
 
 func (l *log) Write(b []byte) (int, error) {
 	l.mu.Lock()

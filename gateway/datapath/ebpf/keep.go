@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // lookEvery is how often the daemon looks at its programs: the kernel does not report a link
@@ -88,7 +90,7 @@ func (p *place) attached() (bool, error) {
 
 // filtered reports whether the program is the filter of its clsact, on kernels before 6.6.
 func (p *place) filtered() (bool, error) {
-	all, err := whole(func() ([]netlink.Filter, error) {
+	all, err := stack.Whole(func() ([]netlink.Filter, error) {
 		return netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: p.dev.Index}}, p.filter().Parent)
 	})
 	if err != nil && !gone(err) {
@@ -102,13 +104,16 @@ func (p *place) filtered() (bool, error) {
 
 // keepAll keeps programs and pins in place until end is closed.
 func (d *Datapath) keepAll(end <-chan struct{}) {
-	look, pins := time.NewTicker(lookEvery), time.NewTicker(pinsEvery)
+	look, pins, stamps := time.NewTicker(lookEvery), time.NewTicker(pinsEvery), time.NewTicker(renewEvery)
 	defer look.Stop()
 	defer pins.Stop()
+	defer stamps.Stop()
 	for {
 		select {
 		case <-end:
 			return
+		case <-stamps.C:
+			d.renew()
 		case <-pins.C:
 			d.keeping.Lock()
 			d.report("pins", d.keepPins())
@@ -127,8 +132,8 @@ func (d *Datapath) keepAll(end <-chan struct{}) {
 func (d *Datapath) keep() {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
-	missing, err := d.missing()
-	if len(missing) > 0 && d.resigned() {
+	missing, err := d.missing() // before the word that they were removed on purpose is looked for
+	if d.retire() {
 		return
 	}
 	if len(missing) > 0 {
@@ -140,6 +145,7 @@ func (d *Datapath) keep() {
 		err = d.reopen()
 	}
 	d.report("programs", err)
+	d.report("the list of other programs", d.observe())
 }
 
 // missing lists the programs that are not where they belong, except those of an interface that
@@ -292,6 +298,22 @@ func resign(dir string) error {
 		err = nil
 	}
 	return err
+}
+
+// retire reports whether the data path was detached while it runs, also where that failed halfway, and
+// logs that nothing is put back from then on.
+func (d *Datapath) retire() bool {
+	if !d.resigned() {
+		return false
+	}
+	d.mu.Lock()
+	again := d.retired
+	d.retired = true
+	d.mu.Unlock()
+	if !again {
+		d.cfg.Log.Error("gatewayd detach was run under this daemon, which puts nothing back any more: what detach left is as it said; start gatewayd again to have clients judged", "lan", d.cfg.LAN)
+	}
+	return true
 }
 
 // resigned reports whether the data path was detached while it runs.

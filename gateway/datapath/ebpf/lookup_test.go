@@ -137,7 +137,7 @@ func TestHTTPGoesNowhereElse(t *testing.T) {
 	run(t, `nft "table ip proxy { chain pre { type nat hook prerouting priority dstnat; iifname $lan tcp dport 80 dnat to 192.0.2.3:443; }; }"`, n.env()...)
 	t.Cleanup(func() { run(t, "nft delete table ip proxy") })
 	netnstest.Await(t, "the stack's turn", func() error {
-		if is := d.Forwarding(); is != string(ForwardStack) {
+		if is, _ := d.Forwarding(); is != string(ForwardStack) {
 			return errors.New(is)
 		}
 		return nil

@@ -92,8 +92,10 @@ struct hop {
 struct settings {
 	__u32 generation; /* one more whenever routes, neighbours or links change */
 	__u32 lan_mtu;
-	__u32 redirect; /* 1: forward by redirect; 0: admit, and leave the rest to the stack */
-	__u32 pad;
+	/* ns of CLOCK_MONOTONIC until which packets are redirected; afterwards the programs
+	 * admit and leave the rest to the stack. The daemon moves it on twice a second, because
+	 * without the daemon nobody notices new rules and routes. 0: not redirected. */
+	__u64 redirect_until;
 	__u64 epoch; /* drawn when the counters began at 0 */
 };
 

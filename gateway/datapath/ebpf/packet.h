@@ -14,6 +14,7 @@
 
 #define TC_ACT_OK 0
 #define TC_ACT_SHOT 2
+#define TC_ACT_UNSPEC (-1) /* on to the programs of others behind ours, and then to the stack */
 
 #define AF_INET 2
 #define IP_MF 0x2000
@@ -59,14 +60,26 @@ static __always_inline int pass(enum reason why)
 
 /* set_judged marks a packet for lan_out, which lets it pass: judged and counted for its
  * receiver, or made by lan_in. The mark stays with the packet, its segments and its
- * fragments, and has no effect on routing. When a program passes a packet on, the kernel copies tc_classid to
- * tc_index. */
+ * fragments, and has no effect on routing. When a program behind ours ends the chain by TC_ACT_OK, the
+ * kernel copies tc_classid to tc_index. */
 #define JUDGED 0x6a77
 
 static __always_inline void set_judged(struct __sk_buff *skb)
 {
 	skb->tc_index = JUDGED;
 	skb->tc_classid = JUDGED;
+}
+
+/* onward is the verdict for the kernel: what passes goes to the programs of others behind ours,
+ * without a mark that a sender on a virtual link set. A packet with our mark has the verdict
+ * TC_ACT_UNSPEC already. */
+static __always_inline int onward(struct __sk_buff *skb, int verdict)
+{
+	if (verdict != TC_ACT_OK)
+		return verdict;
+	skb->tc_index = 0;
+	skb->tc_classid = 0;
+	return TC_ACT_UNSPEC;
 }
 
 /* place is an address's index in the LAN, lan_size or more when it is outside. */
@@ -183,6 +196,21 @@ static __always_inline struct wire on_wire(const struct __sk_buff *skb, const st
 		w.packets = all > headers ? (all - headers + segment - 1) / segment : 1;
 	w.bytes = all + (__u64)(w.packets - 1) * headers;
 	return w;
+}
+
+/* route asks the kernel's routing where it would send a packet. With a length, the answer has the
+ * route's MTU instead of the interface's. */
+static __always_inline long route(struct __sk_buff *skb, const struct iphdr *ip, struct bpf_fib_lookup *fib)
+{
+	*fib = (struct bpf_fib_lookup){
+		.family = AF_INET,
+		.tot_len = sizeof(*ip),
+		.tos = ip->tos,
+		.ipv4_src = ip->saddr,
+		.ipv4_dst = ip->daddr,
+		.ifindex = skb->ifindex,
+	};
+	return bpf_fib_lookup(skb, fib, sizeof(*fib), 0);
 }
 
 /* untag removes a tag without a VLAN: a priority, which concerns the link only (IEEE

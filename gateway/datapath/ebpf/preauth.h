@@ -11,13 +11,23 @@ static __always_inline __u64 pseudo(__be32 a, __be32 b, __u8 protocol, __u16 byt
 	return (__u64)a + b + bpf_htonl((__u32)protocol << 16 | bytes);
 }
 
-/* is_garden reports whether the address is in the walled garden now. */
-static __always_inline int is_garden(__be32 addr)
+/* is_garden reports whether the address is in the walled garden now: whether any prefix that
+ * contains it is open. A look-up finds the longest prefix; where that has ended, shorter ones follow. */
+static __noinline int is_garden(__be32 addr)
 {
-	struct prefix key = { .bits = 32, .addr = addr };
-	const __u64 *until = bpf_map_lookup_elem(&garden, &key);
+	struct prefix key = { .addr = addr };
 
-	return until && (!*until || bpf_ktime_get_coarse_ns() < *until);
+	for (int bits = 32; bits >= 0; bits--) {
+		const __u64 *until;
+
+		key.bits = bits;
+		until = bpf_map_lookup_elem(&garden, &key);
+		if (!until)
+			return 0;
+		if (!*until || bpf_ktime_get_coarse_ns() < *until)
+			return 1;
+	}
+	return 0;
 }
 
 /* refuse sends the packet, which is now the answer, back to the LAN. */
@@ -229,15 +239,9 @@ static __always_inline int is_service(const struct iphdr *ip, struct ports p)
  * addresses than gateway_addr, or has no route for it. */
 static __always_inline int is_here(struct __sk_buff *skb, const struct iphdr *ip)
 {
-	struct bpf_fib_lookup fib = {
-		.family = AF_INET,
-		.tos = ip->tos,
-		.ipv4_src = ip->saddr,
-		.ipv4_dst = ip->daddr,
-		.ifindex = skb->ifindex,
-	};
+	struct bpf_fib_lookup fib;
 
-	return bpf_fib_lookup(skb, &fib, sizeof(fib), 0) == BPF_FIB_LKUP_RET_NOT_FWDED;
+	return route(skb, ip, &fib) == BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
 /* preauth is the policy for a known client that is not admitted. */

@@ -18,7 +18,7 @@ import (
 
 // Verdicts of tc.
 const (
-	ok       = 0
+	ok       = 0xffffffff // TC_ACT_UNSPEC: on to others' programs and the stack
 	shot     = 2
 	redirect = 7
 )

@@ -15,6 +15,7 @@ type fast struct {
 	open    bool    // the gate
 	to      course  // the course of packets that bypass the stack
 	refused *course // a course the kernel refused; nil: none
+	why     string  // reason of the present course
 	passed  map[netip.Addr]*passed
 	// heard are the addresses that were ever passed, because their counters stay.
 	heard map[netip.Addr]*heard

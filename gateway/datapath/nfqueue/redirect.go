@@ -162,12 +162,19 @@ const ethernetMTU = 1500
 
 // find determines whether packets may be redirected, or the reason why not.
 func (d *Datapath) find() (c course, why string) {
-	rules, err := stack.Rules(own)
+	rules, err := stack.Rules(own, d.lan.Name, d.wan.Name)
 	switch {
 	case err != nil:
 		return course{}, "netfilter's rules cannot be read: " + err.Error()
 	case len(rules) > 0:
 		return course{}, "netfilter has rules in " + rules[0]
+	}
+	policies, err := stack.Policies()
+	switch {
+	case err != nil:
+		return course{}, err.Error()
+	case policies != "":
+		return course{}, policies
 	}
 	way, unsure, err := stack.Find(d.lan, d.wan, d.cfg.Prefix)
 	switch {
@@ -186,7 +193,7 @@ func (d *Datapath) find() (c course, why string) {
 
 // own reports whether a table is a gateway's, which redirected packets may skip.
 func own(family uint8, table string) bool {
-	return family == unix.NFPROTO_IPV4 && strings.HasPrefix(table, namePrefix) || family == unix.NFPROTO_INET && guard.Is(table)
+	return strings.HasPrefix(table, namePrefix) || family != unix.NFPROTO_IPV4 && guard.Is(table)
 }
 
 // choose determines whether packets may be redirected, and switches accordingly.
@@ -199,11 +206,12 @@ func (d *Datapath) choose() {
 	to, why := d.find()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.fast.why = why
 	if reflect.DeepEqual(to, d.fast.to) || d.fast.refused != nil && reflect.DeepEqual(to, *d.fast.refused) {
 		return
 	}
 	if err := d.turn(to); err != nil {
-		d.fast.refused = &to
+		d.fast.refused, d.fast.why = &to, "the kernel cannot redirect (fwd of nftables)"
 		d.cfg.Log.Warn("packets cannot be redirected (fwd of nftables is needed); the stack forwards them", "err", err)
 		if err := d.turn(course{}); err != nil {
 			d.cfg.Log.Error("leaving packets to the stack; the gate falls shut", "within", gateLife, "err", err)
@@ -252,12 +260,17 @@ func (d *Datapath) deviceGate() (out []nftables.Element) {
 }
 
 // Forwarding names the present way of forwarding for clients that the kernel passes:
-// "redirect", ahead of the stack, or "stack".
-func (d *Datapath) Forwarding() string {
+// "redirect", ahead of the stack, or "stack", and why.
+func (d *Datapath) Forwarding() (word, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.fast != nil && (d.fast.to.up || d.fast.to.down) {
-		return "redirect"
+	switch {
+	case d.fast == nil:
+		return "stack", ""
+	case d.fast.to.up && d.fast.to.down:
+		return "redirect", ""
+	case d.fast.to.up || d.fast.to.down:
+		return "redirect", "one direction only: the other interface's MTU is smaller"
 	}
-	return "stack"
+	return "stack", d.fast.why
 }

@@ -32,15 +32,15 @@ const groupNftables = 7 // NFNLGRP_NFTABLES
 type Changes struct {
 	LAN     int    // index of the interface whose neighbours are ignored: clients come and go
 	Routing func() // links, neighbours, addresses, routes, routing rules, tc's qdiscs and filters, or the forwarding switch
-	Rules   func() // nftables
+	Rules   func() // nftables, and IPsec policies
 	// Own is the netlink port whose own changes of nftables are ignored; 0: none.
 	Own uint32
 }
 
 // Follower receives the kernel's change messages.
 type Follower struct {
-	routes, rules *netlink.Conn // rules: nil without nftables
-	running       sync.WaitGroup
+	routes, rules, policies *netlink.Conn // rules: nil without nftables; policies: nil without IPsec
+	running                 sync.WaitGroup
 }
 
 // Follow starts to listen. Changes are reported only once Run is called, so that no change
@@ -58,7 +58,15 @@ func Follow() (*Follower, error) {
 		routes.Close()
 		return nil, fmt.Errorf("following netfilter's rules: %w", err)
 	}
-	return &Follower{routes: routes, rules: rules}, nil
+	f := &Follower{routes: routes, rules: rules}
+	f.policies, err = listen(unix.NETLINK_XFRM, xfrmPolicyGroup)
+	if errors.Is(err, syscall.EPROTONOSUPPORT) {
+		f.policies, err = nil, nil
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("following IPsec policies: %w", err), f.Close())
+	}
+	return f, nil
 }
 
 // Run reports changes until Close. It returns at once. Socket filters drop irrelevant
@@ -68,6 +76,9 @@ func (f *Follower) Run(c Changes) error {
 		return fmt.Errorf("following the routing: %w", err)
 	}
 	f.running.Go(func() { follow(f.routes, c.Routing) })
+	if f.policies != nil {
+		f.running.Go(func() { follow(f.policies, c.Rules) })
+	}
 	if f.rules == nil {
 		return nil
 	}
@@ -82,9 +93,11 @@ func (f *Follower) Run(c Changes) error {
 
 // Close ends reporting and waits for running callbacks.
 func (f *Follower) Close() error {
-	err := f.routes.Close()
-	if f.rules != nil {
-		err = errors.Join(err, f.rules.Close())
+	var err error
+	for _, c := range []*netlink.Conn{f.routes, f.rules, f.policies} {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
 	}
 	f.running.Wait()
 	return err

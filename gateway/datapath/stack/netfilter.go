@@ -13,29 +13,57 @@ import (
 	"syscall"
 
 	"github.com/mdlayher/netlink"
+	routenetlink "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// chain is a base chain of nftables that handles forwarded IPv4 packets.
+// chain is a base chain of nftables.
 type chain struct {
-	family uint8
-	table  string
-	name   string
-	drops  bool // by its policy
+	family  uint8
+	table   string
+	name    string
+	drops   bool // by its policy
+	hook    uint32
+	devices []string // of a hook at devices; a name that ends in * is a pattern
 }
 
+var families = map[uint8]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_NETDEV: "netdev"}
+
 func (c chain) String() string {
-	return fmt.Sprintf("%s %s %s", map[uint8]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip"}[c.family], c.table, c.name)
+	return fmt.Sprintf("%s %s %s", families[c.family], c.table, c.name)
+}
+
+const inetIngress = 5 // NF_INET_INGRESS
+
+// sees reports whether IPv4 packets that these interfaces forward traverse the chain. Packets for
+// interfaces other than these two may leave by any, so every chain at egress does.
+func (c chain) sees(interfaces []string) bool {
+	switch {
+	case c.family == unix.NFPROTO_NETDEV && c.hook == unix.NF_NETDEV_EGRESS:
+		return true
+	case c.family == unix.NFPROTO_NETDEV, c.family == unix.NFPROTO_INET && c.hook == inetIngress:
+		return slices.ContainsFunc(interfaces, c.at)
+	}
+	return c.hook == unix.NF_INET_PRE_ROUTING || c.hook == unix.NF_INET_FORWARD || c.hook == unix.NF_INET_POST_ROUTING
+}
+
+// at reports whether the chain is at an interface.
+func (c chain) at(name string) bool {
+	return slices.ContainsFunc(c.devices, func(dev string) bool {
+		start, pattern := strings.CutSuffix(dev, "*")
+		return dev == name || pattern && strings.HasPrefix(name, start)
+	})
 }
 
 // legacyTables lists the tables of the kernel's old iptables that handle forwarded
 // packets. Whether they have rules cannot be seen, so an existing table counts.
 const legacyTables = "/proc/thread-self/net/ip_tables_names"
 
-// Rules names the chains that affect forwarded packets: base chains at prerouting,
-// forward and postrouting that hold a rule or drop by policy. Tables for which own
-// returns true do not count; family is unix.NFPROTO_INET or NFPROTO_IPV4.
-func Rules(own func(family uint8, table string) bool) ([]string, error) {
+// Rules names the chains that affect packets forwarded between interfaces: base chains at prerouting,
+// forward and postrouting, at the interfaces' ingress and at any egress, that hold a rule or drop by
+// policy. Tables for which own returns true do not count; family is unix.NFPROTO_INET,
+// NFPROTO_IPV4 or NFPROTO_NETDEV.
+func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]string, error) {
 	if names, err := os.ReadFile(legacyTables); err == nil && len(names) > 0 {
 		var old []string
 		for _, n := range strings.Fields(string(names)) {
@@ -60,7 +88,7 @@ func Rules(own func(family uint8, table string) bool) ([]string, error) {
 	}
 	var chains []chain
 	for _, m := range messages {
-		if ch, ok := baseChain(m.Data); ok && !own(ch.family, ch.table) {
+		if ch, ok := baseChain(m.Data); ok && ch.sees(interfaces) && !own(ch.family, ch.table) {
 			chains = append(chains, ch)
 		}
 	}
@@ -105,20 +133,27 @@ func HasTable(family uint8, name string) (bool, error) {
 }
 
 func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
-	return c.Execute(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
-		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+	return Whole(func() ([]netlink.Message, error) {
+		messages, err := c.Execute(netlink.Message{
+			Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
+			Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+		})
+		interrupted := func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
+		if errors.Is(err, syscall.EINTR) || slices.ContainsFunc(messages, interrupted) {
+			err = routenetlink.ErrDumpInterrupted
+		}
+		return messages, err
 	})
 }
 
 // baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is a base
-// chain that handles forwarded IPv4 packets.
+// chain that IPv4 packets may traverse.
 func baseChain(data []byte) (chain, bool) {
 	attrs, family, ok := decoder(data)
-	if !ok || family != unix.NFPROTO_INET && family != unix.NFPROTO_IPV4 {
+	if !ok || families[family] == "" {
 		return chain{}, false
 	}
-	ch, hook := chain{family: family}, -1
+	ch, based := chain{family: family}, false
 	for attrs.Next() {
 		switch attrs.Type() {
 		case unix.NFTA_CHAIN_TABLE:
@@ -128,19 +163,44 @@ func baseChain(data []byte) (chain, bool) {
 		case unix.NFTA_CHAIN_POLICY:
 			ch.drops = attrs.Uint32() == 0 // NF_DROP
 		case unix.NFTA_CHAIN_HOOK:
-			attrs.Nested(func(in *netlink.AttributeDecoder) error {
-				in.ByteOrder = binary.BigEndian
-				for in.Next() {
-					if in.Type() == unix.NFTA_HOOK_HOOKNUM {
-						hook = int(in.Uint32())
+			based = true
+			attrs.Nested(ch.decodeHook)
+		}
+	}
+	return ch, attrs.Err() == nil && based
+}
+
+// Attributes of devices (linux/netfilter/nf_tables.h).
+const (
+	hookDevices  = 4 // NFTA_HOOK_DEVS
+	deviceName   = 1 // NFTA_DEVICE_NAME
+	devicePrefix = 2 // NFTA_DEVICE_PREFIX
+)
+
+// decodeHook decodes where a base chain is.
+func (c *chain) decodeHook(in *netlink.AttributeDecoder) error {
+	in.ByteOrder = binary.BigEndian
+	for in.Next() {
+		switch in.Type() {
+		case unix.NFTA_HOOK_HOOKNUM:
+			c.hook = in.Uint32()
+		case unix.NFTA_HOOK_DEV:
+			c.devices = append(c.devices, in.String())
+		case hookDevices:
+			in.Nested(func(dev *netlink.AttributeDecoder) error {
+				for dev.Next() {
+					switch dev.Type() {
+					case deviceName:
+						c.devices = append(c.devices, dev.String())
+					case devicePrefix:
+						c.devices = append(c.devices, dev.String()+"*")
 					}
 				}
 				return nil
 			})
 		}
 	}
-	sees := hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_FORWARD || hook == unix.NF_INET_POST_ROUTING
-	return ch, attrs.Err() == nil && sees
+	return nil
 }
 
 // ruleOf reports whether a rule is in the chain.

@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -11,10 +10,7 @@ import (
 
 // Own returns the IPv4 addresses of this machine, on all interfaces.
 func Own() ([]netip.Addr, error) {
-	all, err := netlink.AddrList(nil, unix.AF_INET)
-	for errors.Is(err, netlink.ErrDumpInterrupted) { // an address changed meanwhile
-		all, err = netlink.AddrList(nil, unix.AF_INET)
-	}
+	all, err := Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, unix.AF_INET) })
 	if err != nil {
 		return nil, fmt.Errorf("listing this machine's addresses: %w", err)
 	}

@@ -41,30 +41,20 @@ func Find(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure string, 
 	if unsure, err = w.links(lan, wan); unsure != "" || err != nil {
 		return Way{}, unsure, err
 	}
-	rules, err := netlink.RuleList(unix.AF_INET)
-	if err != nil {
-		return Way{}, "", fmt.Errorf("listing the rules of routing: %w", err)
+	if unsure, err = ruled(); unsure != "" || err != nil {
+		return Way{}, unsure, err
 	}
-	for _, r := range rules {
-		if !ordinary(r) {
-			return Way{}, "there are rules of routing", nil
-		}
-	}
-	var all []netlink.Route
-	err = netlink.RouteListFilteredIter(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-		all = append(all, r)
-		return len(all) <= routesMax
-	})
+	all, err := routesUpTo(routesMax)
 	if err != nil {
-		return Way{}, "", fmt.Errorf("listing the routes: %w", err)
+		return Way{}, "", err
 	}
 	if len(all) > routesMax {
-		return Way{}, "there are too many routes", nil
+		return Way{}, tooManyRoutes, nil
 	}
 	if unsure = w.routes(all, lan.Index, wan.Index, network); unsure != "" {
 		return Way{}, unsure, nil
 	}
-	neighbours, err := netlink.NeighList(wan.Index, unix.AF_INET)
+	neighbours, err := Whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(wan.Index, unix.AF_INET) })
 	if err != nil {
 		return Way{}, "", fmt.Errorf("listing the neighbours: %w", err)
 	}
@@ -102,11 +92,48 @@ func (w *Way) links(lan, wan *net.Interface) (unsure string, err error) {
 	return "", nil
 }
 
+const tooManyRoutes = "there are too many routes"
+
+// routesUpTo lists the routes of all tables, and ends after more than most.
+func routesUpTo(most int) ([]netlink.Route, error) {
+	all, err := Whole(func() ([]netlink.Route, error) {
+		var all []netlink.Route
+		err := netlink.RouteListFilteredIter(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+			all = append(all, r)
+			return len(all) <= most
+		})
+		return all, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the routes: %w", err)
+	}
+	return all, nil
+}
+
+// ruled reports routing rules other than the three default rules.
+func ruled() (unsure string, err error) {
+	rules, err := Whole(func() ([]netlink.Rule, error) { return netlink.RuleList(unix.AF_INET) })
+	if err != nil {
+		return "", fmt.Errorf("listing the rules of routing: %w", err)
+	}
+	reached := map[int]bool{}
+	for _, r := range rules {
+		if !ordinary(r) {
+			return "there are rules of routing", nil
+		}
+		reached[r.Table] = true
+	}
+	if !reached[unix.RT_TABLE_LOCAL] || !reached[unix.RT_TABLE_MAIN] {
+		return "default rules of routing are missing", nil
+	}
+	return "", nil
+}
+
 // ordinary reports whether a routing rule is one of the three default rules.
 func ordinary(r netlink.Rule) bool {
 	tables := map[int]int{0: unix.RT_TABLE_LOCAL, 32766: unix.RT_TABLE_MAIN, 32767: unix.RT_TABLE_DEFAULT}
 	table, known := tables[r.Priority]
-	return known && r.Table == table && r.Src == nil && r.Dst == nil && r.Mark == 0 && r.IifName == "" && r.OifName == "" && !r.Invert &&
+	return known && r.Table == table && r.SuppressPrefixlen < 0 && r.SuppressIfgroup < 0 && r.Src == nil && r.Dst == nil && r.Mark == 0 && r.IifName == "" && r.OifName == "" && !r.Invert &&
 		r.Tos == 0 && r.IPProto == 0 && r.Sport == nil && r.Dport == nil && r.UIDRange == nil
 }
 

@@ -81,6 +81,12 @@ func TestUnsure(t *testing.T) {
 	for _, c := range []struct{ do, undo, says string }{
 		{"ip rule add fwmark 1 lookup 100", "ip rule del fwmark 1 lookup 100", "rules of routing"},
 		{"ip rule add from 10.1.0.9 lookup main", "ip rule del from 10.1.0.9 lookup main", "rules of routing"},
+		{"ip rule add tos 0x10 lookup main", "ip rule del tos 0x10 lookup main", "rules of routing"},
+		{"ip rule add ipproto tcp dport 80 lookup 100", "ip rule del ipproto tcp dport 80 lookup 100", "rules of routing"},
+		{"ip rule add iif lan0 lookup main", "ip rule del iif lan0 lookup main", "rules of routing"},
+		{"ip rule add pref 32766 lookup main suppress_prefixlength 0", "ip rule del pref 32766 lookup main suppress_prefixlength 0", "rules of routing"},
+		{"ip rule add pref 100 lookup main; ip rule del pref 32766", "ip rule del pref 100; ip rule add pref 32766 lookup main", "rules of routing"},
+		{"ip rule del pref 32766", "ip rule add pref 32766 lookup main", "default rules of routing are missing"},
 		{"ip route add default via 198.51.100.2 metric 100", "ip route del default via 198.51.100.2 metric 100", "more than one default route"},
 		{"ip route replace default via 198.51.100.2", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
 		{"ip route replace default dev wan0", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
@@ -126,7 +132,7 @@ func TestRules(t *testing.T) {
 	nobodys := func(uint8, string) bool { return false }
 	rules := func(own func(uint8, string) bool) string {
 		t.Helper()
-		names, err := Rules(own)
+		names, err := Rules(own, "lan0", "wan0")
 		must(t, err)
 		return strings.Join(names, ", ")
 	}
@@ -139,6 +145,13 @@ func TestRules(t *testing.T) {
 	if got := rules(nobodys); got != "ip a through, inet b post" {
 		t.Errorf("rules in %s", got)
 	}
+	sh(t, `nft 'add table netdev d; add chain netdev d elsewhere { type filter hook ingress device other priority 0; policy drop; }; add chain netdev d quiet { type filter hook ingress device lan0 priority 0; }'
+nft 'add chain netdev d out { type filter hook egress device other priority 0; policy drop; }; add chain netdev d lan { type filter hook ingress devices = { other, lan0 } priority 0; policy drop; }'
+nft 'add chain inet b in { type filter hook ingress device wan0 priority 0; policy drop; }; add chain inet b there { type filter hook ingress device other priority 0; policy drop; }'`)
+	if got := rules(nobodys); got != "ip a through, inet b post, inet b in, netdev d out, netdev d lan" {
+		t.Errorf("with chains at devices, rules in %s", got)
+	}
+	sh(t, "nft delete table netdev d; nft delete chain inet b in; nft delete chain inet b there")
 	if got := rules(func(family uint8, table string) bool { return family == unix.NFPROTO_IPV4 && table == "a" }); got != "inet b post" {
 		t.Errorf("but for a's, rules in %s", got)
 	}
@@ -172,6 +185,10 @@ func TestFollow(t *testing.T) {
 		"sysctl -qw net.ipv4.conf.other.forwarding=0; sysctl -qw net.ipv4.conf.other.forwarding=1":        routing,
 		"ip rule add from 10.9.0.0/16 lookup main; ip rule del from 10.9.0.0/16":                          routing,
 		"nft add table ip c; nft delete table ip c":                                                       rules,
+		"ip nexthop add id 7 via 192.0.2.7 dev wan0; ip nexthop del id 7":                                 routing,
+		"sysctl -qw net.ipv4.conf.other.rp_filter=1; sysctl -qw net.ipv4.conf.other.rp_filter=0":          routing,
+		"ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir fwd; ip xfrm policy flush":                rules,
+		"ip xfrm policy setdefault fwd block; ip xfrm policy setdefault fwd accept":                       rules,
 	} {
 		sh(t, what)
 		<-c

@@ -198,11 +198,11 @@ func ethernet(name string, own netip.Prefix) (*net.Interface, error) {
 }
 
 // Forwarding names the present way of forwarding.
-func (d *Datapath) Forwarding() string {
+func (d *Datapath) Forwarding() (word, why string) {
 	if d.cfg.Fast {
-		return "fast"
+		return "fast", ""
 	}
-	return "packet by packet"
+	return "packet by packet", ""
 }
 
 // Close ends forwarding: no packet passes from then on. The rule that blocks the LAN and

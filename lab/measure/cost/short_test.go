@@ -73,10 +73,10 @@ func TestSegmentsPerBurst(t *testing.T) {
 		side side.Side
 		want float64
 	}{
-		"streams":           {side.Side{Load: agent.Traffic{Direction: traffic.Up}}, 44},
-		"streams both ways": {side.Side{Load: agent.Traffic{Direction: agent.Both}}, 0},
-		"short connections": {side.Side{Load: agent.Traffic{Direction: traffic.Up, ShortPerSecond: 1}}, 0},
-		"guests":            {side.Side{Load: agent.Traffic{Direction: traffic.Up}, Guests: 1}, 0},
+		"streams":           {side.Side{Load: agent.Traffic{Direction: result.Up}}, 44},
+		"streams both ways": {side.Side{Load: agent.Traffic{Direction: result.Both}}, 0},
+		"short connections": {side.Side{Load: agent.Traffic{Direction: result.Up, ShortPerSecond: 1}}, 0},
+		"guests":            {side.Side{Load: agent.Traffic{Direction: result.Up}, Guests: 1}, 0},
 	} {
 		if got := (&lab{Side: &c.side}).segmentsPerBurst(sent); got != c.want {
 			t.Errorf("%s: %g, want %g", name, got, c.want)

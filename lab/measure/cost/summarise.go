@@ -18,9 +18,6 @@ import (
 // the limit, so that normalised CPU includes CPU that the router never used.
 const FlagShortfall = "bandwidth-shortfall"
 
-// enoughBandwidth is the share of the limit below which normalised CPU is flagged.
-const enoughBandwidth = 0.9
-
 // Summarise computes the summary of a run that measured costs.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
@@ -28,8 +25,12 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: compareCells, Laws: &laws,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {
-			return append(s.Remark("Sampled bandwidth is more than 10 % below the limit, so normalised CPU is an extrapolation",
-				func(c analysis.Cell) bool { return c.Flagged(FlagShortfall) }), housekeepingWarnings(run.Blocks)...)
+			return slices.Concat(
+				s.Remark("Sampled bandwidth is more than 10 % below the limit, so normalised CPU is an extrapolation",
+					func(c analysis.Cell) bool { return c.Flagged(FlagShortfall) }),
+				s.Remark("No guest came in any block, so nothing is known of guests (client.churn): more guests a second or longer loads bring some",
+					func(c analysis.Cell) bool { return c.Counts[GuestBlocks] > 0 && c.Counts[GuestsCame] == 0 }),
+				housekeepingWarnings(run.Blocks))
 		},
 	}
 	return analysis.Summarise(in, opts)
@@ -56,7 +57,7 @@ func trialsOf(run result.Run) []analysis.Trial {
 // describe adds flags, counts, texts and tallies to a cell.
 func describe(c *analysis.Cell, blocks []result.Block, opts analysis.Options) {
 	c.Counts, c.Texts, c.Tallies = map[string]int{}, map[string]string{}, map[string][]analysis.Tally{}
-	if analysis.Over(float64(c.Device(Link).Mean), c.Number(result.OfferedMbps)) < enoughBandwidth {
+	if analysis.Over(float64(c.Device(Link).Mean), c.Number(result.OfferedMbps)) < analysis.EnoughBandwidth {
 		c.Flags = append(c.Flags, analysis.Tally{Text: FlagShortfall, Count: c.Pairs})
 	}
 	addTotals(c, blocks)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -51,9 +50,9 @@ func spans(a, b []side.Endpoint) []span {
 // payload returns the router's link that sends the load, the load's senders and its receivers.
 func (s *lab) payload(lan, wan meter.Link, clients, server []span) (out meter.Link, sending, receiving []span) {
 	switch s.Load.Direction {
-	case traffic.Down:
+	case result.Down:
 		return lan, server, clients
-	case agent.Both:
+	case result.Both:
 		out = meter.Link{TxBytes: lan.TxBytes + wan.TxBytes, TxPackets: lan.TxPackets + wan.TxPackets}
 		both := slices.Concat(clients, server)
 		return out, both, both
@@ -92,7 +91,7 @@ func (s *lab) aggregation(frames, packets int64) float64 {
 // all TCP of a host: where both ends send, acknowledgements of the other's data are among
 // the segments, and elsewhere short connections and the logins of guests.
 func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
-	if s.Load.Direction == agent.Both || s.Load.ShortPerSecond > 0 || s.Guests > 0 {
+	if s.Load.Direction == result.Both || s.Load.ShortPerSecond > 0 || s.Guests > 0 {
 		return 0
 	}
 	return ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)

@@ -11,22 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
-	"github.com/gateweigh/gateweigh/lab/traffic"
 )
-
-// TestHostsKnowTheWordsOfExperiments: experiment and agent do not know each
-// other, and the runner hands these words on as they are.
-func TestHostsKnowTheWordsOfExperiments(t *testing.T) {
-	for word, known := range map[string]string{
-		result.Up: traffic.Up, result.Down: traffic.Down,
-	} {
-		if word != known {
-			t.Errorf("an experiment says %q, a host knows %q", word, known)
-		}
-	}
-}
 
 func TestClientsAreSharedOutEvenly(t *testing.T) {
 	hosts := []*testbed.Host{{Name: "one"}, {Name: "two"}, {Name: "three"}}

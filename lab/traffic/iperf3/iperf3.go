@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -32,7 +33,7 @@ type Client struct {
 	UDP    bool
 	// RateBps is this client's payload, bits per second; 0 is as fast as possible.
 	RateBps   float64
-	Direction string // Up (default) or traffic.Down
+	Direction string // result.Up (default) or result.Down
 	// Paced has the kernel hold the rate of TCP, Up only: --fq-rate, evenly spaced segments,
 	// few retransmits. Otherwise a 1 ms timer of iperf3 sends blocks until the average of -b
 	// is reached.
@@ -46,7 +47,7 @@ type Client struct {
 // Args is the argument vector, program name first. It refuses combinations
 // that iperf3 takes without doing them.
 func (c Client) Args() ([]string, error) {
-	c.Direction = cmp.Or(c.Direction, traffic.Up)
+	c.Direction = cmp.Or(c.Direction, result.Up)
 	segment, segments := traffic.SegmentBytes(traffic.EthernetMTU, false), 1
 	if !c.UDP {
 		segments = traffic.DefaultBurst
@@ -69,7 +70,7 @@ func (c Client) Args() ([]string, error) {
 	if c.Local.IsValid() {
 		argv = append(argv, "-B", c.Local.String())
 	}
-	if c.Direction == traffic.Down {
+	if c.Direction == result.Down {
 		argv = append(argv, "-R")
 	}
 	return argv, nil
@@ -79,8 +80,8 @@ func (c Client) check() error {
 	switch {
 	case !c.Server.IsValid():
 		return errors.New("no server address")
-	case c.Direction != traffic.Up && c.Direction != traffic.Down:
-		return fmt.Errorf("direction %q, want %q or %q", c.Direction, traffic.Up, traffic.Down)
+	case c.Direction != result.Up && c.Direction != result.Down:
+		return fmt.Errorf("direction %q, want %q or %q", c.Direction, result.Up, result.Down)
 	case !(c.RateBps >= 0 && c.RateBps <= 1e13):
 		return fmt.Errorf("rate of %g bit/s, want 0 to 1e13", c.RateBps)
 	case c.Seconds < 1 || c.Seconds > 86400:
@@ -91,7 +92,7 @@ func (c Client) check() error {
 		return fmt.Errorf("blocks of %d bytes, want 1 to %d", c.Bytes, traffic.MaxBurstBytes)
 	case c.Paced && c.UDP:
 		return errors.New("socket pacing is for TCP")
-	case c.Paced && c.Direction == traffic.Down:
+	case c.Paced && c.Direction == result.Down:
 		// It stays a setting of the client's socket: the server sends unpaced.
 		return errors.New("socket pacing (--fq-rate) has no effect on downloads (-R): use pacing \"timer\"")
 	case c.Paced && c.RateBps == 0:

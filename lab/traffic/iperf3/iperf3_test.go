@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
-	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 func TestIperf3Args(t *testing.T) {
@@ -25,9 +25,9 @@ func TestIperf3Args(t *testing.T) {
 			"iperf3 -c 192.0.2.1 -p 5201 -t 10 -l 63712 -i 0 --connect-timeout 5000 --json -C cubic -b 5000000 -B 192.0.2.7"},
 		{Client{Server: netip.MustParseAddrPort("192.0.2.1:6000"), RateBps: 1e7 / 3., Paced: true, Seconds: 3},
 			"iperf3 -c 192.0.2.1 -p 6000 -t 3 -l 63712 -i 0 --connect-timeout 5000 --json -C cubic -b 0 --fq-rate 3333333"},
-		{Client{Server: ip, RateBps: 2e6, UDP: true, Direction: traffic.Down, Seconds: 10},
+		{Client{Server: ip, RateBps: 2e6, UDP: true, Direction: result.Down, Seconds: 10},
 			"iperf3 -c 192.0.2.1 -p 5201 -t 10 -l 1448 -i 0 --connect-timeout 5000 --json -u -b 2000000 -R"},
-		{Client{Server: ip, RateBps: 2e6, Paced: true, Direction: traffic.Down, Seconds: 10}, ""},
+		{Client{Server: ip, RateBps: 2e6, Paced: true, Direction: result.Down, Seconds: 10}, ""},
 		{Client{Server: ip, Paced: true, Seconds: 10}, ""},
 		{Client{Server: ip, Direction: "sideways", Seconds: 10}, ""},
 		{Client{RateBps: 1, Seconds: 10}, ""},
@@ -63,7 +63,7 @@ func TestIperf3Runs(t *testing.T) {
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	for _, c := range []Client{
-		{Direction: traffic.Up}, {Direction: traffic.Down}, {UDP: true}, {UDP: true, Direction: traffic.Down}, {Paced: true},
+		{Direction: result.Up}, {Direction: result.Down}, {UDP: true}, {UDP: true, Direction: result.Down}, {Paced: true},
 	} {
 		c.Server, c.Local, c.RateBps, c.Seconds = netip.AddrPortFrom(lo, 5301), lo, 4e7, 1
 		argv, err := c.Args()

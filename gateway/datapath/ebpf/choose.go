@@ -1,0 +1,165 @@
+package ebpf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+)
+
+// Packets are redirected while the stack could do nothing else with them than send them to the hop
+// that the cache knows. Everything that might is judged here and followed, so the programs redirect
+// only while the daemon lives: it renews a stamp in the settings.
+const (
+	redirectLife = 3 * time.Second
+	renewEvery   = 500 * time.Millisecond
+)
+
+// reasons are why packets are left to the stack, by what gives the reason; "": nothing there.
+type reasons struct {
+	rules    string // netfilter's rules
+	policies string // IPsec
+	routing  string
+	programs string // of others behind ours, which redirected packets never meet
+}
+
+// first returns the reason to name.
+func (r reasons) first(f Forward) string {
+	switch f {
+	case ForwardStack:
+		return "as configured (datapath.forward)"
+	case ForwardRedirect:
+		r.rules = ""
+	}
+	for _, why := range []string{r.rules, r.policies, r.routing, r.programs} {
+		if why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// choose judges some of the reasons again, and selects redirecting or the stack.
+func (d *Datapath) choose(judge ...func(*reasons)) {
+	d.choosing.Lock()
+	defer d.choosing.Unlock()
+	was := d.reasons
+	for _, j := range judge {
+		j(&d.reasons)
+	}
+	if d.reasons.programs != "" && d.reasons.programs != was.programs {
+		d.cfg.Log.Warn("the stack forwards, because redirected packets would not meet these programs", "programs", d.reasons.programs)
+	}
+	why := d.reasons.first(d.cfg.Forward)
+	if err := d.forward(why); err != nil {
+		d.cfg.Log.Error("choosing who forwards", "redirect", why == "", "why", why, "err", err)
+	}
+}
+
+// judgeRules reads netfilter's rules and IPsec's policies.
+func (d *Datapath) judgeRules(r *reasons) {
+	names, err := stack.Rules(guarding, d.lan.Name, d.wan.Name)
+	switch {
+	case err != nil:
+		r.rules = "netfilter's rules cannot be read: " + err.Error()
+	case len(names) > 0:
+		r.rules = "netfilter has rules in " + names[0]
+	default:
+		r.rules = ""
+	}
+	if r.policies, err = stack.Policies(); err != nil {
+		r.policies = err.Error()
+	}
+}
+
+// judgeRouting reads routing rules, routes and links.
+func (d *Datapath) judgeRouting(r *reasons) {
+	var err error
+	if r.routing, err = stack.ByDestination(d.lan, d.wan, d.cfg.Prefix); err != nil {
+		r.routing = err.Error()
+	}
+}
+
+// judgePrograms lists the filters of others at tc of the incoming side.
+func (d *Datapath) judgePrograms(r *reasons) {
+	var others []string
+	for _, h := range d.hooks(d.lan, d.wan) {
+		if h.egress {
+			continue // where redirected packets leave, all programs see them
+		}
+		c, err := look(h)
+		filters, e := d.filters(h)
+		switch {
+		case err != nil:
+			others = append(others, err.Error())
+		case e != nil:
+			others = append(others, e.Error())
+		}
+		for _, other := range append(c.behind, filters...) {
+			others = append(others, fmt.Sprintf("%s at the ingress of %s", other, h.dev.Name))
+		}
+	}
+	r.programs = ""
+	if len(others) > 0 {
+		r.programs = "programs of others are behind gatewayd's: " + strings.Join(others, ", ")
+	}
+}
+
+// filters names the filters of others at a hook's clsact or ingress qdisc.
+func (d *Datapath) filters(h hook) (names []string, err error) {
+	all, err := stack.Whole(func() ([]netlink.Filter, error) {
+		return netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: h.dev.Index}}, h.filter().Parent)
+	})
+	if err != nil && !gone(err) {
+		return nil, fmt.Errorf("listing the filters of %s: %w", h.dev.Name, err)
+	}
+	for _, f := range all {
+		if a := f.Attrs(); a.Handle != filterHandle || a.Priority != filterPriority {
+			if name := "a filter of " + f.Type(); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// guarding reports whether a table is a guard's, which redirected packets may skip.
+func guarding(family uint8, table string) bool {
+	return family != unix.NFPROTO_IPV4 && guard.Is(table)
+}
+
+// forward has packets redirected, or left to the stack for a reason. Packets to clients are counted at
+// every moment of the change: lan_out counts what wan_in leaves to the stack.
+func (d *Datapath) forward(why string) error {
+	d.mu.Lock()
+	same := d.why == why && (d.settings.RedirectUntil > 0) == (why == "")
+	d.why = why
+	d.mu.Unlock()
+	if same {
+		return nil
+	}
+	d.cfg.Log.Info("forwarding", "redirect", why == "", "why", why)
+	return d.change(func(s *gatewaySettings) { s.RedirectUntil = stamp(why) })
+}
+
+// stamp is the time until which packets are redirected, for a reason not to.
+func stamp(why string) uint64 {
+	if why != "" {
+		return 0
+	}
+	return now() + uint64(redirectLife)
+}
+
+// renew moves the stamp on. Cached hops stay valid.
+func (d *Datapath) renew() {
+	err := d.set(func(s *gatewaySettings) { s.RedirectUntil = stamp(d.why) })
+	if err != nil {
+		d.cfg.Log.Error("renewing the redirect; within 3 s the stack forwards", "err", err)
+	}
+}

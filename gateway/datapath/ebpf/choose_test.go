@@ -1,0 +1,168 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestOthersBehind: programs of others that come after ours at tc, by either way of attaching, see
+// every packet of admitted clients, and the status names them.
+func TestOthersBehind(t *testing.T) {
+	for _, p := range paths() {
+		if p.Name != "auto" && p.Name != "clsact" {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
+			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+			up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+			send := func(n int) {
+				up.Send(n)
+				down.Send(n)
+				up.Whole(t, "up")
+				down.Whole(t, "down")
+			}
+			send(20)
+			for name, attach := range map[string]func(dev int, other *ebpf.Program) (remove func() error, err error){"tcx": atTail, "a filter": byFilter} {
+				if name == "tcx" && p.Name == "clsact" {
+					continue // there, what is at tcx comes first
+				}
+				other, seen := counting(t)
+				var undo []func() error
+				w.Router.Do(func() {
+					for _, dev := range []string{"lan0", "wan0"} {
+						remove, err := attach(attacked{World: w}.dev(t, dev).Index, other)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						undo = append(undo, remove)
+					}
+				})
+				becomes(t, w, "stack", "programs of others")
+				before := seen()
+				send(20)
+				if n := seen() - before; n != 40 {
+					t.Errorf("%s: it saw %d of 40 packets", name, n)
+				}
+				w.Router.Do(func() {
+					for _, remove := range undo {
+						if err := remove(); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+				becomes(t, w, "redirect", "")
+			}
+		})
+	}
+}
+
+// becomes waits for a way of forwarding and its reason.
+func becomes(t *testing.T, w *datapathtest.World, word, why string) {
+	t.Helper()
+	netnstest.Await(t, word, func() error {
+		if is, because := w.ForwardingWhy(t); is != word || !strings.Contains(because, why) {
+			return fmt.Errorf("it is %s: %s", is, because)
+		}
+		return nil
+	})
+}
+
+func atTail(dev int, p *ebpf.Program) (func() error, error) {
+	l, err := link.AttachTCX(link.TCXOptions{Program: p, Interface: dev, Attach: ebpf.AttachTCXIngress, Anchor: link.Tail()})
+	if err != nil {
+		return nil, err
+	}
+	return l.Close, nil
+}
+
+func byFilter(dev int, p *ebpf.Program) (func() error, error) {
+	at := netlink.FilterAttrs{LinkIndex: dev, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 7, Priority: 7, Protocol: unix.ETH_P_ALL}
+	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: dev, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}, QdiscType: "clsact"}
+	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, err
+	}
+	f := &netlink.BpfFilter{FilterAttrs: at, Fd: p.FD(), Name: "other", DirectAction: true}
+	return func() error { return netlink.FilterDel(f) }, netlink.FilterAdd(f)
+}
+
+// counting returns a program that counts UDP packets.
+func counting(t *testing.T) (*ebpf.Program, func() uint64) {
+	t.Helper()
+	n, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	must(t, err)
+	t.Cleanup(func() { n.Close() })
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "other", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1), asm.LoadAbs(23, asm.Byte), // the IP header's protocol
+		asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, "on"),
+		asm.StoreImm(asm.RFP, -4, 0, asm.Word), asm.LoadMapPtr(asm.R1, n.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "on"),
+		asm.Mov.Imm(asm.R1, 1), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R0, -1).WithSymbol("on"), asm.Return(),
+	}})
+	must(t, err)
+	t.Cleanup(func() { p.Close() })
+	return p, func() (count uint64) {
+		must(t, n.Lookup(uint32(0), &count))
+		return count
+	}
+}
+
+// TestStamp: programs redirect only while the daemon's stamp is young.
+func TestStamp(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	d.stop() // which ends the stamp's renewal
+	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 1e9*3600 }))
+	d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443)) // fills the cache
+	run := func() (up, back uint32) {
+		up, _, _ = d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443))
+		back, _, _ = d.try(t, d.objs.WanIn, index(t, n.wan), tcp(40000, source(443), down))
+		return up, back
+	}
+	if up, down := run(); up != redirect || down != redirect {
+		t.Errorf("with a young stamp: verdicts %d and %d", up, down)
+	}
+	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() - 1e9 }))
+	if up, down := run(); up != ok || down != ok {
+		t.Errorf("with an old stamp: verdicts %d and %d", up, down)
+	}
+}
+
+// TestDetachedHalfway: a detach that ends early leaves a daemon that puts nothing back, and says so
+// in log and status.
+func TestDetachedHalfway(t *testing.T) {
+	n := newNetwork(t)
+	var said log
+	d := n.open(t, said.of)
+	must(t, resign(d.cfg.PinDir))
+	netnstest.Await(t, "the word detached", func() error {
+		if word, _ := d.Forwarding(); word != "detached" {
+			return errors.New(word)
+		}
+		return nil
+	})
+	for range 3 { // the watcher looks again
+		d.wake <- struct{}{}
+	}
+	if n := strings.Count(said.String(), "puts nothing back"); n != 1 || !strings.Contains(said.String(), "level=ERROR") {
+		t.Errorf("it said so %d times:\n%s", n, said.String())
+	}
+}

@@ -32,14 +32,15 @@ var allowedImports = map[string][]string{
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
 	"gateway/config":             {},
 	"gateway/control":            {"gateway/session"},
-	"gateway/datapath":           {},
-	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
+	"gateway/budget":             {}, // how often something may be done for each of many senders
+	"gateway/datapath":           {"gateway/budget"},
+	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
 	"gateway/datapath/guard":     {"gateway/datapath"},
 	"gateway/datapath/neighbour": {"gateway/datapath"}, // clients in the kernel's neighbour table
 	"gateway/datapath/stack":     {},                   // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
-	"gateway/datapath/admission": {"gateway/datapath"},
+	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
 	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack"},
 	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
@@ -48,8 +49,8 @@ var allowedImports = map[string][]string{
 
 	"gateway/forwarding": {}, // the kernel's switch
 
-	"gateway/dhcp":    {"gateway/statefile"},
-	"gateway/dns":     {},
+	"gateway/dhcp":    {"gateway/budget", "gateway/statefile"},
+	"gateway/dns":     {"gateway/budget"},
 	"gateway/portal":  {"gateway/session"},
 	"gateway/radius":  {"gateway/session"},
 	"gateway/session": {"gateway/datapath", "gateway/statefile"},

@@ -44,10 +44,17 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug evil1'; `+netnstest.Up+`up evil0
 			}
 			return nil
 		})
-		for n := range loads {
+		page := func() error {
 			evil() // entries that have just been used are not forgotten
-			if code, _ := try("ip -n client neigh flush dev c0; " + curl + "-o /dev/null -w '%{http_code}' --max-time 5 http://192.0.2.2/"); code != "302" {
-				t.Errorf("%s: page %d of %d: %s, want the portal's 302", kind, n+1, loads, code)
+			if code, _ := try("ip -n client neigh flush dev c0; " + curl + "-o /dev/null -w '%{http_code}' http://192.0.2.2/"); code != "302" {
+				return fmt.Errorf("%s: %q, want the portal's 302", kind, code)
+			}
+			return nil
+		}
+		netnstest.Await(t, "the portal of a client that comes last", page)
+		for range loads {
+			if err := page(); err != nil {
+				t.Error(err)
 			}
 		}
 		if learned := strings.Count(sh(t, "ip neigh show dev lan0 | grep -v PERMANENT || :"), "\n"); learned > 0 {

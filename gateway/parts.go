@@ -45,7 +45,7 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	out := dhcp.Config{
 		Interface: cfg.LAN.Interface, Bound: cfg.Datapath.Kind == config.TUN, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
-		Brief: d.Brief, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
+		Brief: d.Brief, PerMAC: datapath.Senders, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
 	}
 	out.Present = func(ctx context.Context, mac dhcp.MAC, addr netip.Addr) (bool, error) {
 		return g.arp.There(ctx, addr, mac)

@@ -76,7 +76,7 @@ func dhcpCounts(d dhcp.Stats) map[string]uint64 {
 	return map[string]uint64{
 		"discover": d.Discovers, "request": d.Requests, "decline": d.Declines, "release": d.Releases, "inform": d.Informs,
 		"offer": d.Offers, "ack": d.Acks, "nak": d.Naks, "malformed": d.Malformed, "relayed": d.Relayed, "spoofed": d.Spoofed, "still-there": d.StillThere,
-		"exhausted": d.Exhausted, "too-many": d.TooMany, "overloaded": d.Overloaded, "expired": d.Expired,
+		"exhausted": d.Exhausted, "too-many": d.TooMany, "overloaded": d.Overloaded, "throttled": d.Throttled, "expired": d.Expired,
 		"store-error": d.StoreErrors, "listener-error": d.ListenerErrors, "send-error": d.SendErrors,
 	}
 }

@@ -30,6 +30,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
+
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
@@ -59,6 +61,7 @@ type Config struct {
 	Brief            time.Duration              // lease of clients that are not Settled; 0: Lease, at most that
 	Settled          func(MAC, netip.Addr) bool // needed with Brief; must not call the Server
 	AddressesPerMAC  int                        // addresses a MAC may have at once with different client identifiers; default 4
+	PerMAC           budget.Rate                // requests of one MAC; default 16 at once and 2 a second
 	Routers          []netip.Addr               // option 3; default Server
 	DNS              []netip.Addr               // option 6; default Server
 	Domain           string                     // option 15; empty: not sent
@@ -122,6 +125,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.AddressesPerMAC == 0 {
 		c.AddressesPerMAC = 4
+	}
+	if c.PerMAC == (budget.Rate{}) {
+		c.PerMAC = budget.Rate{AtOnce: 16, EachSecond: 2}
 	}
 	if len(c.Routers) == 0 {
 		c.Routers = []netip.Addr{c.Server}

@@ -124,6 +124,32 @@ func TestFloodOfDiscovers(t *testing.T) {
 	<-ended
 }
 
+// TestFloodOfOneMAC: a device that sends requests without end has few of them read, and
+// others get leases meanwhile.
+func TestFloodOfOneMAC(t *testing.T) {
+	lan := newLAN(t)
+	s, _ := start(t, leasesFile(t), nil)
+	flood, others, mac := newWire(t, lan), newWire(t, lan), macOf(0xbad)
+	frame := (station{mac: mac}).datagram(message(t, dhcpv4.MessageTypeDiscover, mac)).frame()
+	began := time.Now()
+	for range 4 {
+		for range 1000 {
+			flood.sendFrame(frame)
+		}
+		others.leaseAll(5, 5)
+	}
+	netnstest.Await(t, "the flood", func() error {
+		if n := s.Stats().Throttled; n < 1000 {
+			return fmt.Errorf("%d requests of it were dropped", n)
+		}
+		return nil
+	})
+	st := s.Stats()
+	if most := 16 + uint64(2*time.Since(began).Seconds()); st.Offers > most+20*4 || st.Leased != 5 {
+		t.Errorf("%d offers, of a device that may send %d requests and five others; stats %+v", st.Offers, most, st)
+	}
+}
+
 // BenchmarkDORA measures the whole exchange over a veth pair with leases on disk,
 // including the clients' work in the same process.
 func BenchmarkDORA(b *testing.B) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // Server is a DHCP server on one interface.
@@ -23,6 +25,7 @@ type Server struct {
 	log      *slog.Logger
 	store    *store
 	stats    counters
+	senders  budget.Senders[MAC]
 	link     atomic.Pointer[link]
 	wake     chan struct{} // there are pending changes
 
@@ -31,6 +34,7 @@ type Server struct {
 	refused  seldom // the listener rejects leases
 	full     seldom // the pool is empty
 	inUse    seldom // an address was declined
+	flooded  seldom // a MAC sends too many requests
 	forged   seldom // a client still answers for the address that it is said to leave
 
 	running sync.WaitGroup // Run
@@ -56,6 +60,7 @@ func New(cfg Config, l Listener) (*Server, error) {
 	s := &Server{
 		cfg: cfg, fixed: fixedOptions(cfg), listener: l, log: cfg.Log.With("interface", cfg.Interface),
 		table: newTable(cfg), wake: make(chan struct{}, 1),
+		senders: budget.Senders[MAC]{Rate: cfg.PerMAC, Size: maxSenders},
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.asked, s.unask = context.WithCancel(s.stopped)
@@ -203,8 +208,19 @@ func (s *Server) expire(now time.Time) bool {
 	return len(over) > 0
 }
 
-// handle answers one frame. Only the receiving goroutine calls it.
+// maxSenders bounds the MAC addresses whose requests are counted.
+const maxSenders = 65_536
+
+// handle answers one frame. Only the receiving goroutine calls it. A device that sends more
+// than it may costs little more than reading its frames, so that those of others do not wait
+// in a full buffer.
 func (s *Server) handle(frame []byte) {
+	if len(frame) >= ethernetLen && !s.senders.Spend(MAC(frame[6:12]), budget.Now()) {
+		s.flooded.do(func() {
+			s.log.Warn("a device sends DHCP requests without end: most of them are dropped", "mac", net.HardwareAddr(frame[6:12]).String())
+		})
+		return
+	}
 	d, err := parseFrame(frame)
 	if err != nil || !s.forUs(d) {
 		s.stats.malformed.Add(1)

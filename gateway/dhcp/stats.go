@@ -13,6 +13,7 @@ type Stats struct {
 	Exhausted  uint64 // no answer: no address was free
 	TooMany    uint64 // no answer: the MAC has its addresses
 	Overloaded uint64 // no answer: the disk is behind
+	Throttled  uint64 // not read: too many of one MAC
 
 	StillThere     uint64 // RELEASE or DECLINE without effect: the client answers for its address
 	Expired        uint64 // leases that ran out
@@ -40,7 +41,8 @@ func (s *Server) Stats() Stats {
 		Offers: c.offers.Load(), Acks: c.acks.Load(), Naks: c.naks.Load(),
 		Malformed: c.malformed.Load(), Relayed: c.relayed.Load(), Spoofed: c.spoofed.Load(),
 		Exhausted: c.exhausted.Load(), TooMany: c.tooMany.Load(), Overloaded: c.overloaded.Load(), StillThere: c.stillThere.Load(),
-		Expired: c.expired.Load(), StoreErrors: c.storeErrors.Load(),
+		Throttled: s.senders.Refused(),
+		Expired:   c.expired.Load(), StoreErrors: c.storeErrors.Load(),
 		ListenerErrors: c.listenerErrors.Load(), SendErrors: c.sendErrors.Load(),
 	}
 	s.mu.Lock()

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	miekg "github.com/miekg/dns"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // Config is the configuration of a Server. Listen and Upstreams are required.
@@ -44,7 +46,7 @@ type Config struct {
 	IPv6  bool                  // false: AAAA queries get an empty answer, because clients' IPv6 is blocked
 
 	// Who returns a client's hardware address, zero if unknown, and whether a session
-	// admits it; nil: every client is admitted. It is called for each forwarded query.
+	// admits it; nil: every client is admitted. It is called for each query.
 	Who func(netip.Addr) (mac [6]byte, admitted bool)
 
 	PerClient   int           // queries of one admitted client in flight; default 64
@@ -52,6 +54,7 @@ type Config struct {
 	PerStranger int           // queries of one unauthenticated client in flight; default 8
 	Strangers   int           // queries of all unauthenticated clients in flight; default Total/16
 	Budget      Budget        // of each unauthenticated client; zero: 10 queries and 2 KiB a second
+	PerDevice   budget.Rate   // messages of one device, also those answered here; default 2,000 at once and 500 a second
 	Timeout     time.Duration // for an upstream's first answer, doubled for the second; default 1 s
 	Log         *slog.Logger  // default slog.Default()
 }
@@ -85,6 +88,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.PerStranger = cmp.Or(c.PerStranger, 8)
 	c.Strangers = cmp.Or(c.Strangers, max(1, c.Total/16))
 	c.Budget = cmp.Or(c.Budget, defaultBudget)
+	c.PerDevice = cmp.Or(c.PerDevice, budget.Rate{AtOnce: 2000, EachSecond: 500})
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.Who == nil {

@@ -107,24 +107,24 @@ type budgets struct {
 	each Budget
 
 	mu      sync.Mutex // guards what follows
-	devices map[device]*budget
+	devices map[device]*bucket
 	swept   time.Time
 	dropped uint64
 }
 
-// budget is one device's rest.
-type budget struct {
+// bucket is what one device has left of its budget.
+type bucket struct {
 	queries, bytes *rate.Limiter
 	used           time.Time // last, guarded by the budgets' mu
 }
 
 func newBudgets(each Budget) *budgets {
-	return &budgets{each: each, devices: map[device]*budget{}}
+	return &budgets{each: each, devices: map[device]*bucket{}}
 }
 
 // take reports whether a device may send another query of n bytes; the returned budget is
 // charged with the reply.
-func (b *budgets) take(d device, n int, now time.Time) (*budget, bool) {
+func (b *budgets) take(d device, n int, now time.Time) (*bucket, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own := b.of(d, now)
@@ -138,14 +138,14 @@ func (b *budgets) take(d device, n int, now time.Time) (*budget, bool) {
 }
 
 // of returns a device's budget. mu is held.
-func (b *budgets) of(d device, now time.Time) *budget {
+func (b *budgets) of(d device, now time.Time) *bucket {
 	if own := b.devices[d]; own != nil {
 		return own
 	}
 	if len(b.devices) >= maxBudgets && now.Sub(b.swept) > time.Second {
 		b.swept = now
 		full := now.Add(-b.each.refill())
-		maps.DeleteFunc(b.devices, func(_ device, own *budget) bool { return own.used.Before(full) })
+		maps.DeleteFunc(b.devices, func(_ device, own *bucket) bool { return own.used.Before(full) })
 	}
 	if len(b.devices) >= maxBudgets {
 		d = device{} // shared
@@ -153,7 +153,7 @@ func (b *budgets) of(d device, now time.Time) *budget {
 			return own
 		}
 	}
-	own := &budget{
+	own := &bucket{
 		queries: rate.NewLimiter(rate.Limit(b.each.Queries), b.each.QueryBurst),
 		bytes:   rate.NewLimiter(rate.Limit(b.each.Bytes), b.each.ByteBurst),
 	}
@@ -162,7 +162,7 @@ func (b *budgets) of(d device, now time.Time) *budget {
 }
 
 // charge takes n bytes, also more than there are: the next queries wait for as much.
-func (b *budget) charge(n int, now time.Time) {
+func (b *bucket) charge(n int, now time.Time) {
 	b.bytes.ReserveN(now, min(n, b.bytes.Burst()))
 }
 

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	miekg "github.com/miekg/dns"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // from returns a client with its own source address.
@@ -71,6 +74,49 @@ func TestUnansweredNamesStarveNobody(t *testing.T) {
 		r, _, err := from(client).Exchange(query("portal.example.", miekg.TypeA), s.Addr().String())
 		if err != nil || !slices.Equal(values(r), []string{"A " + portal}) {
 			t.Errorf("%s asks for the portal's name: %v, %v", client, r, err)
+		}
+	}
+}
+
+// TestFloodOfLocalNames: a device that asks without end for names that the gateway answers
+// itself, whether it is admitted or not, has few of its messages read, and others their
+// answers.
+func TestFloodOfLocalNames(t *testing.T) {
+	const admitted = "127.0.6.1"
+	allowed := budget.Rate{AtOnce: 100, EachSecond: 10}
+	s := start(t, &doors{}, []netip.AddrPort{dnsmasq(t, "--address=/ready.example/192.0.2.8")}, func(c *Config) {
+		c.Who = admittedOnly(admitted)
+		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr("10.1.0.1")}
+		c.PerDevice = allowed
+	})
+	for _, flooder := range []string{admitted, "127.0.6.10"} {
+		began, before := time.Now(), s.Stats()
+		conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(flooder)}, net.UDPAddrFromAddrPort(s.Addr()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		local, _ := query("portal.example.", miekg.TypeA).Pack()
+		empty, _ := query("www.example.", miekg.TypeAAAA).Pack()
+		const others = 20
+		for range others {
+			for range 100 {
+				conn.Write(local)
+				conn.Write(empty)
+			}
+			c := from("127.0.6.20")
+			netnstest.Await(t, "an answer to another client", func() error {
+				_, _, err := c.Exchange(query("portal.example.", miekg.TypeA), s.Addr().String())
+				return err
+			})
+		}
+		st := s.Stats()
+		most := uint64(allowed.AtOnce + int(float64(allowed.EachSecond)*time.Since(began).Seconds()) + 2*others)
+		if n := st.Local - before.Local; n > most {
+			t.Errorf("%s has %d messages answered, want at most %d", flooder, n, most)
+		}
+		if st.Throttled == before.Throttled {
+			t.Errorf("of %s no message was dropped", flooder)
 		}
 	}
 }

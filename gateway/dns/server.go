@@ -15,6 +15,8 @@ import (
 
 	miekg "github.com/miekg/dns"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 const (
@@ -38,6 +40,7 @@ type Server struct {
 	queries   *limiter
 	conns     *limiter
 	budgets   *budgets
+	asked     budget.Senders[device]
 	stats     counters
 
 	running sync.WaitGroup // Run
@@ -62,6 +65,7 @@ func New(cfg Config, o Opener) (*Server, error) {
 		queries: newLimiter(class{perClient: cfg.PerClient, total: cfg.Total}, class{perClient: cfg.PerStranger, total: cfg.Strangers}),
 		conns:   newLimiter(class{perClient: perClientConns, total: totalConns}, class{perClient: perClientConns / 4, total: strangerConns}),
 		budgets: newBudgets(cfg.Budget),
+		asked:   budget.Senders[device]{Rate: cfg.PerDevice, Size: maxBudgets},
 	}
 	if s.policy, err = newPolicy(cfg); err != nil {
 		return nil, err
@@ -142,8 +146,9 @@ func (s *Server) closeSockets() {
 	s.tcp.Close()
 }
 
-// serveUDP reads queries. It answers what needs no upstream at once, outside of all
-// limits, and starts a goroutine of wg for each other query within the limits.
+// serveUDP reads queries. It answers what needs no upstream at once, and starts a goroutine of
+// wg for each other query within the limits. It is the only reader, so a device that sends
+// more than it may is dropped before its messages are decoded.
 func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 	buf := make([]byte, maxQuery)
 	for ctx.Err() == nil {
@@ -152,8 +157,11 @@ func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 			s.pause(ctx, err)
 			continue
 		}
-		client := from.Addr().Unmap()
-		if !s.serves(client) {
+		if !s.serves(from.Addr().Unmap()) {
+			continue
+		}
+		c := s.client(from.Addr())
+		if !s.mayAsk(c) {
 			continue
 		}
 		q, reply := s.screen(buf[:n], replySize)
@@ -163,7 +171,7 @@ func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 			}
 			continue
 		}
-		if leave, ok := s.enter(client, n); ok {
+		if leave, ok := s.enter(c, n); ok {
 			wg.Go(func() {
 				reply := s.forward(ctx, q, replySize(q))
 				leave(len(reply))
@@ -182,36 +190,35 @@ func (s *Server) serveTCP(ctx context.Context, wg *sync.WaitGroup) {
 			s.pause(ctx, err)
 			continue
 		}
-		client := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-		if !s.serves(client) {
-			conn.Close()
-			continue
-		}
-		_, admitted := s.cfg.Who(client)
-		if !s.conns.enter(client, admitted) {
+		c := s.client(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
+		if !s.serves(c.addr) || !s.conns.enter(c.addr, c.admitted) {
 			conn.Close()
 			continue
 		}
 		wg.Go(func() {
-			defer s.conns.leave(client, admitted)
+			defer s.conns.leave(c.addr, c.admitted)
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			s.serveConn(ctx, conn, client)
+			s.serveConn(ctx, conn, c.addr)
 		})
 	}
 }
 
 // serveConn answers a connection's queries one by one.
-func (s *Server) serveConn(ctx context.Context, conn net.Conn, client netip.Addr) {
+func (s *Server) serveConn(ctx context.Context, conn net.Conn, addr netip.Addr) {
 	for range perConn {
 		conn.SetDeadline(time.Now().Add(idleTime))
 		raw, err := readFrame(conn, maxQuery)
 		if err != nil {
 			return
 		}
+		c := s.client(addr) // who may have logged in since
+		if !s.mayAsk(c) {
+			return
+		}
 		q, reply := s.screen(raw, func(*miekg.Msg) int { return maxBytes })
 		if q != nil {
-			leave, ok := s.enter(client, len(raw))
+			leave, ok := s.enter(c, len(raw))
 			if !ok {
 				return
 			}
@@ -225,29 +232,49 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn, client netip.Addr
 	}
 }
 
+// client is who sends a query.
+type client struct {
+	addr     netip.Addr
+	device   device
+	admitted bool
+}
+
+func (s *Server) client(addr netip.Addr) client {
+	c := client{addr: addr.Unmap()}
+	c.device.mac, c.admitted = s.cfg.Who(c.addr)
+	if c.device.mac == [6]byte{} {
+		c.device.addr = c.addr
+	}
+	return c
+}
+
+// mayAsk reports whether a device's message is read, whoever answers it.
+func (s *Server) mayAsk(c client) bool {
+	if s.asked.Spend(c.device, budget.Now()) {
+		return true
+	}
+	s.warn("a client asks without end", c.addr)
+	return false
+}
+
 // enter reports whether a client's query of n bytes may be forwarded; if so, leave must
 // be called with the length of the reply. Queries of unauthenticated clients have a
 // budget and a small part of the queries in progress: names whose servers never answer
 // keep a query in progress for seconds, and must not take the admitted clients' place.
-func (s *Server) enter(client netip.Addr, n int) (leave func(reply int), ok bool) {
-	mac, admitted := s.cfg.Who(client)
-	var own *budget
-	if !admitted {
-		d := device{mac: mac}
-		if mac == [6]byte{} {
-			d.addr = client
-		}
-		if own, ok = s.budgets.take(d, n, time.Now()); !ok {
-			s.warn("an unauthenticated client asks more than a login needs", client)
+func (s *Server) enter(c client, n int) (leave func(reply int), ok bool) {
+	var own *bucket
+	if !c.admitted {
+		if own, ok = s.budgets.take(c.device, n, time.Now()); !ok {
+			s.warn("an unauthenticated client asks more than a login needs", c.addr)
 			return nil, false
 		}
 	}
-	if !s.queries.enter(client, admitted) {
-		s.warn("too many queries are in progress", client)
+	if !s.queries.enter(c.addr, c.admitted) {
+		s.warn("too many queries are in progress", c.addr)
 		return nil, false
 	}
 	return func(reply int) {
-		s.queries.leave(client, admitted)
+		s.queries.leave(c.addr, c.admitted)
 		if own != nil {
 			own.charge(reply, time.Now())
 		}

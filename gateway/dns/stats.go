@@ -12,7 +12,7 @@ type Stats struct {
 	Garbage   uint64 // dropped: not a query
 	Foreign   uint64 // dropped: not from a client's prefix
 	Busy      uint64 // dropped: beyond the limits, queries and connections
-	Throttled uint64 // dropped: beyond an unauthenticated client's budget
+	Throttled uint64 // dropped: beyond an unauthenticated client's budget, or what any device may send
 
 	Opened      uint64 // calls of the Opener
 	OpenErrors  uint64
@@ -33,7 +33,7 @@ func (s *Server) Stats() Stats {
 	conns, _ := s.conns.state()
 	return Stats{
 		Queries: c.queries.Load(), Forwarded: c.forwarded.Load(), Local: c.local.Load(), Refused: c.refused.Load(),
-		Failed: c.failed.Load(), Garbage: c.garbage.Load(), Foreign: c.foreign.Load(), Busy: busy + conns, Throttled: s.budgets.refused(),
+		Failed: c.failed.Load(), Garbage: c.garbage.Load(), Foreign: c.foreign.Load(), Busy: busy + conns, Throttled: s.budgets.refused() + s.asked.Refused(),
 		Opened: c.opened.Load(), OpenErrors: c.openErrors.Load(), OpenRefused: c.openRefused.Load(),
 		InFlight: inFlight,
 	}

@@ -42,6 +42,7 @@ type Table struct {
 	gateway uint32
 	entries []entry // by the address's position in the LAN
 	garden  garden
+	strange *strangers
 	own     atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
 	epoch   uint64
 
@@ -76,7 +77,7 @@ func New(cfg Config) (*Table, error) {
 	cfg.Prefix = cfg.Prefix.Masked()
 	t := &Table{
 		cfg: cfg, base: number(cfg.Prefix.Addr()), gateway: number(cfg.Gateway),
-		entries: make([]entry, 1<<(32-cfg.Prefix.Bits())),
+		entries: make([]entry, 1<<(32-cfg.Prefix.Bits())), strange: newStrangers(1 << (32 - cfg.Prefix.Bits())),
 	}
 	for t.epoch == 0 {
 		var b [8]byte
@@ -134,8 +135,12 @@ func (t *Table) Packets() (map[string]uint64, error) {
 }
 
 // Greet has Newcomer called for the sender of an Unknown packet, and then calls then,
-// unless it is nil. It returns false, without any call, when too many newcomers wait.
+// unless it is nil. It returns false, without any call, when too many newcomers wait, or the
+// sender was new too often.
 func (t *Table) Greet(addr netip.Addr, mac datapath.MAC, then func()) bool {
+	if !t.strange.fresh.Spend(macOf(mac), Now()) {
+		return false
+	}
 	select {
 	case t.newcomers <- newcomer{addr, mac, then}:
 		return true
@@ -186,14 +191,15 @@ const (
 	BeyondRate
 	BeyondQuota
 	Malformed
-	Overflow // admitted, but the next queue was full
+	Overflow  // admitted, but the next queue was full
+	Throttled // beyond what a client may ask before login, or a DHCP client at all
 	reasonCount
 )
 
 var reasonNames = [reasonCount]string{
 	Forwarded: "forwarded", ForGateway: "local", Garden: "garden", ToPortal: "portal", Rejected: "rejected", Blocked: "blocked",
 	NotLeased: "not-leased", WrongMAC: "wrong-mac", ForeignSource: "foreign-source", RogueDHCP: "rogue-dhcp", ARPSpoof: "arp-spoof",
-	IPv6: "ipv6", BeyondRate: "rate", BeyondQuota: "quota", Malformed: "malformed", Overflow: "overflow",
+	IPv6: "ipv6", BeyondRate: "rate", BeyondQuota: "quota", Malformed: "malformed", Overflow: "overflow", Throttled: "throttled",
 }
 
 // String returns the reason's name in the packet counters.

@@ -55,7 +55,7 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 		}
 		if h.source == 0 {
 			if h.isRequest(t.gateway) {
-				return j.end(&h, ForGateway, Local)
+				return j.dhcp(mac, &h, now)
 			}
 			return j.end(&h, NotLeased, Drop)
 		}
@@ -68,11 +68,13 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	word, b := e.state()
 	switch {
 	case word&known == 0:
-		return j.unleased(&h)
+		return j.unleased(mac, &h, now)
 	case word&macBits != macOf(mac):
 		return j.end(&h, WrongMAC, Drop)
 	case word&admitted == 0 || b.over(now):
-		return j.preauth(&h, p.Bytes, now)
+		return j.preauth(mac, &h, p.Bytes, now)
+	case h.isRequest(t.gateway):
+		return j.dhcp(mac, &h, now)
 	case h.dest == t.gateway || isMulticast(h.dest) || h.toMany:
 		return j.end(&h, ForGateway, Local)
 	case j.admit(e, b, &h, true, now) == Drop:
@@ -84,9 +86,9 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 }
 
 // unleased judges a packet from an address of the LAN that is not leased.
-func (j *Judge) unleased(h *header) Verdict {
+func (j *Judge) unleased(mac datapath.MAC, h *header, now int64) Verdict {
 	if h.isRequest(j.table.gateway) {
-		return j.end(h, ForGateway, Local) // renews a lease
+		return j.dhcp(mac, h, now) // renews a lease
 	}
 	if j.table.newcomers != nil && h.source != j.table.gateway {
 		return Unknown
@@ -94,30 +96,61 @@ func (j *Judge) unleased(h *header) Verdict {
 	return j.end(h, NotLeased, Drop)
 }
 
+// dhcp judges a DHCP client's request.
+func (j *Judge) dhcp(mac datapath.MAC, h *header, now int64) Verdict {
+	if !j.table.strange.dhcp.Spend(macOf(mac), now) {
+		return j.end(h, Throttled, Drop)
+	}
+	return j.end(h, ForGateway, Local)
+}
+
 // preauth judges a packet of a known client that is not admitted.
-func (j *Judge) preauth(h *header, b []byte, now int64) Verdict {
+func (j *Judge) preauth(mac datapath.MAC, h *header, b []byte, now int64) Verdict {
 	t := j.table
+	place := h.source - t.base
 	switch {
+	case h.isRequest(t.gateway):
+		return j.dhcp(mac, h, now)
 	case h.dest == t.gateway:
 		if t.serves(h) {
-			return j.end(h, ForGateway, Local)
+			return j.toService(place, h, b, now)
 		}
 	case h.protocol == protocolUDP && h.to == portDHCPServer:
-		if h.dest == broadcast {
-			return j.end(h, ForGateway, Local)
-		}
 		return j.end(h, Blocked, Drop)
 	case h.toMany:
 		return j.end(h, Blocked, Drop)
 	case t.inGarden(h.dest, now):
+		if !t.strange.mayFlow(place, h, b, datapath.GardenFlow, datapath.Works, now) {
+			return j.end(h, Throttled, Drop)
+		}
 		return j.end(h, Garden, Forward)
 	case h.protocol == protocolTCP && h.to == portHTTP && len(t.cfg.PortalPorts) > 0 && !isMulticast(h.dest):
+		if !t.strange.mayFlow(place, h, b, datapath.Capture, datapath.Segment, now) {
+			return j.end(h, Throttled, Drop)
+		}
 		return j.end(h, ToPortal, Portal)
 	}
-	if !h.answerable(b) {
+	switch {
+	case !h.answerable(b):
 		return j.end(h, Blocked, Drop)
+	case !t.strange.affords(place, datapath.Refusal, now):
+		return j.end(h, Throttled, Drop)
 	}
 	return j.end(h, Rejected, Reject)
+}
+
+// toService judges a packet of an unauthenticated client to a service of the gateway.
+func (j *Judge) toService(place uint32, h *header, b []byte, now int64) Verdict {
+	s, ok := j.table.strange, false
+	if h.protocol == protocolTCP {
+		ok = s.mayFlow(place, h, b, datapath.Connection, datapath.Segment, now)
+	} else {
+		ok = s.affords(place, datapath.Datagram, now)
+	}
+	if !ok {
+		return j.end(h, Throttled, Drop)
+	}
+	return j.end(h, ForGateway, Local)
 }
 
 // serves reports whether the gateway serves these ports before login.

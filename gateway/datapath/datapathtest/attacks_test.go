@@ -2,6 +2,7 @@ package datapathtest
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,7 +13,7 @@ func TestAttacksAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range attacks {
+	for _, a := range slices.Concat(attacks, floods) {
 		if name := strings.TrimSuffix(a.name, "Bare"); !strings.Contains(string(table), "`"+name+"`") {
 			t.Errorf("docs/attacks.md does not name %s", name)
 		}

@@ -1,7 +1,6 @@
 package datapathtest
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -220,18 +219,12 @@ func garden(t *testing.T, w *World) {
 
 // dhcp: a client without a lease reaches DHCP, whatever its state.
 func dhcp(t *testing.T, w *World) {
-	message := func(id uint32) []byte {
-		b := make([]byte, 300)
-		b[0], b[1], b[2] = 1, 1, 6
-		binary.BigEndian.PutUint32(b[4:], id)
-		return b
-	}
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	discover := func(id uint32) []byte {
-		return UDP(67, SourcePort(68), From(netip.IPv4Unspecified(), w.Intruder.MAC), To(netip.MustParseAddr("255.255.255.255")), Via(everybody), Carrying(message(id)))
+		return UDP(67, SourcePort(68), From(netip.IPv4Unspecified(), w.Intruder.MAC), To(netip.MustParseAddr("255.255.255.255")), Via(everybody), Carrying(bootp(id)))
 	}
 	renew := func(id uint32, s Station) []byte {
-		return UDP(67, SourcePort(68), By(s), To(Gateway), Carrying(message(id)))
+		return UDP(67, SourcePort(68), By(s), To(Gateway), Carrying(bootp(id)))
 	}
 	w.lease(t, w.Bob)
 	w.admit(t, w.Alice)

@@ -191,6 +191,7 @@ var reasonNames = map[gatewayReason]string{
 	gatewayReasonREASON_MALFORMED:      "malformed",
 	gatewayReasonREASON_TAGGED:         "tagged",
 	gatewayReasonREASON_OVERFLOW:       "overflow",
+	gatewayReasonREASON_THROTTLED:      "throttled",
 }
 
 // now is CLOCK_MONOTONIC, nanoseconds, which is the programs' clock.

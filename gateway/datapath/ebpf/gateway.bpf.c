@@ -23,10 +23,14 @@ struct arp {
 	__be32 target;
 } __attribute__((packed));
 
-static __always_inline void tell(__be32 addr, const void *mac)
+/* tell reports an address that nobody is known to have, and its sender. */
+static __always_inline void tell(struct __sk_buff *skb, __be32 addr, const void *mac)
 {
-	struct newcomer *n = bpf_ringbuf_reserve(&newcomers, sizeof(*n), 0);
+	struct newcomer *n;
 
+	if (!may_send(skb, IS_NEW))
+		return;
+	n = bpf_ringbuf_reserve(&newcomers, sizeof(*n), 0);
 	if (!n)
 		return;
 	n->addr = addr;
@@ -41,7 +45,7 @@ static __always_inline int expired(const struct client *c, __u64 now)
 	return c->until && now >= c->until;
 }
 
-static __always_inline int arp_in(const void *data, const void *end)
+static __always_inline int arp_in(struct __sk_buff *skb, const void *data, const void *end)
 {
 	const struct arp *a = data + ETH_HLEN;
 	const struct client *c;
@@ -60,7 +64,7 @@ static __always_inline int arp_in(const void *data, const void *end)
 		 * daemon answers a newcomer that it takes up. */
 		if (!learn)
 			return drop(REASON_ARP_SPOOF);
-		tell(a->sender, a->sender_mac);
+		tell(skb, a->sender, a->sender_mac);
 		return TC_ACT_SHOT;
 	}
 	if (mac_at(c->mac) != mac_at(a->sender_mac))
@@ -75,7 +79,7 @@ static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *
 	if (is_request(ip, ports_of(ip, end)))
 		return local(skb, ip, end);
 	if (learn && ip->saddr != gateway_addr)
-		tell(ip->saddr, eth->h_source);
+		tell(skb, ip->saddr, eth->h_source);
 	return drop(REASON_NOT_LEASED);
 }
 
@@ -202,7 +206,7 @@ static __always_inline int from_client(struct __sk_buff *skb)
 		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 		if (data + ETH_HLEN > end)
 			return drop(REASON_MALFORMED);
-		return arp_in(data, end);
+		return arp_in(skb, data, end);
 	case bpf_htons(ETH_P_IPV6):
 		return drop(REASON_IPV6);
 	case bpf_htons(ETH_P_8021Q): /* a second tag */

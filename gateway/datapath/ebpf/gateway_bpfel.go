@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type gatewayBudget struct {
+	_      structs.HostLayout
+	CostNs uint64
+	MostNs uint64
+}
+
 type gatewayCaller struct {
 	_    structs.HostLayout
 	Addr uint32
@@ -36,6 +42,14 @@ type gatewayCounters struct {
 	DownPackets uint64
 	Seen        uint64
 	Dropped     uint64
+}
+
+type gatewayFlow struct {
+	_        structs.HostLayout
+	Client   uint32
+	Dest     uint32
+	Id       uint32
+	Protocol uint32
 }
 
 type gatewayHop struct {
@@ -102,8 +116,15 @@ const (
 	gatewayReasonREASON_MALFORMED      gatewayReason = 15
 	gatewayReasonREASON_TAGGED         gatewayReason = 16
 	gatewayReasonREASON_OVERFLOW       gatewayReason = 17
-	gatewayReasonREASON_COUNT          gatewayReason = 18
+	gatewayReasonREASON_THROTTLED      gatewayReason = 18
+	gatewayReasonREASON_COUNT          gatewayReason = 19
 )
+
+type gatewaySender struct {
+	_    structs.HostLayout
+	Mac  [6]uint8
+	What uint16
+}
 
 type gatewaySettings struct {
 	_             structs.HostLayout
@@ -121,6 +142,23 @@ const (
 	gatewayStateSTATE_ADMITTED gatewayState = 2
 )
 
+type gatewayUsed struct {
+	_     structs.HostLayout
+	Until [6]uint64
+}
+
+type gatewayWork uint32
+
+const (
+	gatewayWorkWORK_DATAGRAM   gatewayWork = 0
+	gatewayWorkWORK_CONNECTION gatewayWork = 1
+	gatewayWorkWORK_SEGMENT    gatewayWork = 2
+	gatewayWorkWORK_CAPTURE    gatewayWork = 3
+	gatewayWorkWORK_GARDEN     gatewayWork = 4
+	gatewayWorkWORK_REFUSAL    gatewayWork = 5
+	gatewayWorkWORKS           gatewayWork = 6
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -130,17 +168,21 @@ const (
 	gatewayMapClientLimits    = "client_limits"
 	gatewayMapClientMeters    = "client_meters"
 	gatewayMapClients         = "clients"
+	gatewayMapFlows           = "flows"
 	gatewayMapGarden          = "garden"
 	gatewayMapGatewaySettings = "gateway_settings"
 	gatewayMapHops            = "hops"
 	gatewayMapNewcomers       = "newcomers"
 	gatewayMapPortal          = "portal"
 	gatewayMapRequests        = "requests"
+	gatewayMapSenders         = "senders"
 	gatewayMapStats           = "stats"
+	gatewayMapStrangers       = "strangers"
 	gatewayProgLanIn          = "lan_in"
 	gatewayProgLanOut         = "lan_out"
 	gatewayProgPortalLookup   = "portal_lookup"
 	gatewayProgWanIn          = "wan_in"
+	gatewayVarBudgets         = "budgets"
 	gatewayVarGatewayAddr     = "gateway_addr"
 	gatewayVarHearDhcp        = "hear_dhcp"
 	gatewayVarLanBase         = "lan_base"
@@ -149,8 +191,10 @@ const (
 	gatewayVarLanSize         = "lan_size"
 	gatewayVarLearn           = "learn"
 	gatewayVarPortalPorts     = "portal_ports"
+	gatewayVarSenderBudget    = "sender_budget"
 	gatewayVarUnusedReason    = "unused_reason"
 	gatewayVarUnusedState     = "unused_state"
+	gatewayVarUnusedWork      = "unused_work"
 	gatewayVarWanIfindex      = "wan_ifindex"
 )
 
@@ -211,19 +255,23 @@ type gatewayMapSpecs struct {
 	ClientLimits    *ebpf.MapSpec `ebpf:"client_limits"`
 	ClientMeters    *ebpf.MapSpec `ebpf:"client_meters"`
 	Clients         *ebpf.MapSpec `ebpf:"clients"`
+	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	Garden          *ebpf.MapSpec `ebpf:"garden"`
 	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
 	Hops            *ebpf.MapSpec `ebpf:"hops"`
 	Newcomers       *ebpf.MapSpec `ebpf:"newcomers"`
 	Portal          *ebpf.MapSpec `ebpf:"portal"`
 	Requests        *ebpf.MapSpec `ebpf:"requests"`
+	Senders         *ebpf.MapSpec `ebpf:"senders"`
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
+	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
 }
 
 // gatewayVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayVariableSpecs struct {
+	Budgets      *ebpf.VariableSpec `ebpf:"budgets"`
 	GatewayAddr  *ebpf.VariableSpec `ebpf:"gateway_addr"`
 	HearDhcp     *ebpf.VariableSpec `ebpf:"hear_dhcp"`
 	LanBase      *ebpf.VariableSpec `ebpf:"lan_base"`
@@ -232,8 +280,10 @@ type gatewayVariableSpecs struct {
 	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
 	Learn        *ebpf.VariableSpec `ebpf:"learn"`
 	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
+	SenderBudget *ebpf.VariableSpec `ebpf:"sender_budget"`
 	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
+	UnusedWork   *ebpf.VariableSpec `ebpf:"unused_work"`
 	WanIfindex   *ebpf.VariableSpec `ebpf:"wan_ifindex"`
 }
 
@@ -262,13 +312,16 @@ type gatewayMaps struct {
 	ClientLimits    *ebpf.Map `ebpf:"client_limits"`
 	ClientMeters    *ebpf.Map `ebpf:"client_meters"`
 	Clients         *ebpf.Map `ebpf:"clients"`
+	Flows           *ebpf.Map `ebpf:"flows"`
 	Garden          *ebpf.Map `ebpf:"garden"`
 	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
 	Hops            *ebpf.Map `ebpf:"hops"`
 	Newcomers       *ebpf.Map `ebpf:"newcomers"`
 	Portal          *ebpf.Map `ebpf:"portal"`
 	Requests        *ebpf.Map `ebpf:"requests"`
+	Senders         *ebpf.Map `ebpf:"senders"`
 	Stats           *ebpf.Map `ebpf:"stats"`
+	Strangers       *ebpf.Map `ebpf:"strangers"`
 }
 
 func (m *gatewayMaps) Close() error {
@@ -278,13 +331,16 @@ func (m *gatewayMaps) Close() error {
 		m.ClientLimits,
 		m.ClientMeters,
 		m.Clients,
+		m.Flows,
 		m.Garden,
 		m.GatewaySettings,
 		m.Hops,
 		m.Newcomers,
 		m.Portal,
 		m.Requests,
+		m.Senders,
 		m.Stats,
+		m.Strangers,
 	)
 }
 
@@ -292,6 +348,7 @@ func (m *gatewayMaps) Close() error {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayVariables struct {
+	Budgets      *ebpf.Variable `ebpf:"budgets"`
 	GatewayAddr  *ebpf.Variable `ebpf:"gateway_addr"`
 	HearDhcp     *ebpf.Variable `ebpf:"hear_dhcp"`
 	LanBase      *ebpf.Variable `ebpf:"lan_base"`
@@ -300,8 +357,10 @@ type gatewayVariables struct {
 	LanSize      *ebpf.Variable `ebpf:"lan_size"`
 	Learn        *ebpf.Variable `ebpf:"learn"`
 	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
+	SenderBudget *ebpf.Variable `ebpf:"sender_budget"`
 	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState  *ebpf.Variable `ebpf:"unused_state"`
+	UnusedWork   *ebpf.Variable `ebpf:"unused_work"`
 	WanIfindex   *ebpf.Variable `ebpf:"wan_ifindex"`
 }
 

@@ -2,14 +2,20 @@
 /* Packets for the gateway itself. */
 #pragma once
 
-#include "packet.h"
+#include "strangers.h"
 
 /* hand_over passes a frame to the DHCP server. With a packet socket instead, the kernel
  * would clone every packet that goes through the stack. */
-static __noinline int hand_over(struct __sk_buff *skb)
+static __noinline int hand_over(struct __sk_buff *skb, __be32 from)
 {
 	__u64 bytes = skb->len;
+	__u32 at = place(from);
+	const struct client *c = bpf_map_lookup_elem(&clients, &at);
 	struct request *r;
+
+	/* Half of the buffer is for clients that renew a lease, whatever others send. */
+	if ((!c || c->state == STATE_NONE) && bpf_ringbuf_query(&requests, BPF_RB_AVAIL_DATA) > REQUESTS / 2)
+		return drop(REASON_OVERFLOW);
 
 	/* Two separate checks, because the verifier does not understand the compiler's combined one. */
 	if (bytes < ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr))
@@ -36,8 +42,11 @@ static __noinline int hand_over(struct __sk_buff *skb)
  * or to all, goes to the DHCP server, anything else to the stack. */
 static __always_inline int local(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
-	if (hear_dhcp && ip->protocol == IPPROTO_UDP && ports_of(ip, end).dest == DHCP_SERVER && !is_fragment(ip) &&
-	    (skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_BROADCAST))
-		return hand_over(skb);
+	if (ip->protocol != IPPROTO_UDP || ports_of(ip, end).dest != DHCP_SERVER)
+		return pass(REASON_LOCAL);
+	if (!may_send(skb, SENDS_DHCP))
+		return drop(REASON_THROTTLED);
+	if (hear_dhcp && !is_fragment(ip) && (skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_BROADCAST))
+		return hand_over(skb, ip->saddr);
 	return pass(REASON_LOCAL);
 }

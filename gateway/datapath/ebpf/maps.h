@@ -36,6 +36,7 @@ enum reason {
 	REASON_MALFORMED,
 	REASON_TAGGED,         /* of a VLAN: another network on the same wire, left to the stack */
 	REASON_OVERFLOW,       /* for the DHCP server, which is behind */
+	REASON_THROTTLED,      /* beyond what a client may ask before login, or a DHCP client at all */
 	REASON_COUNT,
 };
 
@@ -74,6 +75,44 @@ struct meter {
 
 struct meters {
 	struct meter up, down;
+};
+
+/* What an unauthenticated client can have the gateway do, as in package datapath. */
+enum work {
+	WORK_DATAGRAM,   /* answer a datagram to the gateway's DNS, or a ping */
+	WORK_CONNECTION, /* handle the first packet of a TCP connection to the gateway's ports */
+	WORK_SEGMENT,    /* and a further one */
+	WORK_CAPTURE,    /* answer a TCP connection to port 80 of another address */
+	WORK_GARDEN,     /* forward the first packet of a connection to the walled garden */
+	WORK_REFUSAL,    /* answer with a reset or an ICMP error */
+	WORKS,
+};
+
+/* A token bucket's rate. */
+struct budget {
+	__u64 cost_ns; /* time in which it allows one */
+	__u64 most_ns; /* time in which it allows what may come at once */
+};
+
+/* Token buckets of an address, by kind of work: the time, ns of CLOCK_MONOTONIC, up to which
+ * the budget has been used. */
+struct used {
+	__u64 until[WORKS];
+};
+
+/* A MAC address and what its token bucket is for. */
+enum sending { SENDS_DHCP, IS_NEW };
+
+struct sender {
+	__u8 mac[6];
+	__u16 what;
+};
+
+/* A connection of an unauthenticated client, in network order. */
+struct flow {
+	__u32 client, dest;
+	__u32 id; /* ports, or what distinguishes connections of the protocol */
+	__u32 protocol;
 };
 
 /* A next hop from the kernel's routing, cached for a second or until the routing
@@ -193,11 +232,38 @@ struct {
 	__uint(max_entries, 64 * 1024);
 } newcomers SEC(".maps");
 
+#define REQUESTS (4 * 1024 * 1024) /* bytes, some 6,000 requests */
+
 /* Not pinned: requests that were not read are not answered by a successor. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 * 1024 * 1024); /* some 6,000 requests */
+	__uint(max_entries, REQUESTS);
 } requests SEC(".maps");
+
+/* Of unauthenticated clients, by the address's position in the LAN. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* user space: the size of the LAN */
+	__type(key, __u32);
+	__type(value, struct used);
+} strangers SEC(".maps");
+
+/* Connections that unauthenticated clients have begun, which cost them nothing more. One that
+ * a full map has dropped costs as much as a new one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct flow);
+	__type(value, __u8);
+} flows SEC(".maps");
+
+/* Token buckets of MAC addresses, for what they send without a lease. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct sender);
+	__type(value, __u64);
+} senders SEC(".maps");
 
 /* The original destination of unauthenticated clients' HTTP, in network order. The portal
  * gets the packets with the gateway's address as destination; answers get this address as
@@ -222,6 +288,8 @@ struct {
 const enum reason unused_reason __attribute__((unused));
 const enum state unused_state __attribute__((unused));
 
+const enum work unused_work __attribute__((unused));
+
 /* Constants, set when the programs are loaded. */
 volatile const __u32 lan_base;    /* first address of the LAN, host order */
 volatile const __u32 lan_size;    /* addresses in it */
@@ -230,4 +298,5 @@ volatile const __u32 gateway_addr; /* network order */
 volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none. The first gets redirected HTTP. */
 volatile const __u8 lan_mac[6];
 volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack does not see them */
+volatile const struct budget budgets[WORKS], sender_budget;
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */

@@ -55,6 +55,8 @@ static __always_inline int reset(struct __sk_buff *skb)
 
 	if ((void *)(tcp + 1) > end || ip->ihl != 5 || is_fragment(ip) || tcp->rst)
 		return drop(REASON_BLOCKED);
+	if (!affords(ip->saddr, WORK_REFUSAL))
+		return drop(REASON_THROTTLED);
 	segment = bpf_ntohs(ip->tot_len) - sizeof(*ip);
 	saddr = ip->saddr, daddr = ip->daddr, source = tcp->source, dest = tcp->dest;
 	/* A neighbour on a virtual link leaves the checksum to hardware: the field then
@@ -108,6 +110,8 @@ static __always_inline int prohibit(struct __sk_buff *skb)
 
 	if ((void *)ip + QUOTED > end || ip->ihl != 5)
 		return drop(REASON_BLOCKED);
+	if (!affords(ip->saddr, WORK_REFUSAL))
+		return drop(REASON_THROTTLED);
 	saddr = ip->saddr;
 	__builtin_memcpy(quoted, ip, QUOTED);
 	__builtin_memcpy(mac, eth->h_source, ETH_ALEN);
@@ -195,8 +199,12 @@ static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *
 		/* A new connection may reuse a port; a segment of an unknown one is reset. */
 		if (!opens)
 			return reset(skb);
+		if (!affords(c.addr, WORK_CAPTURE))
+			return drop(REASON_THROTTLED);
 		if (bpf_map_update_elem(&called, &c, &wanted, BPF_ANY))
 			return drop(REASON_BLOCKED);
+	} else if (!affords(c.addr, WORK_SEGMENT)) {
+		return drop(REASON_THROTTLED);
 	}
 	if (ground(skb, ip) || readdress_tcp(skb, IP_DADDR, header, wanted, gateway_addr))
 		return drop(REASON_BLOCKED);
@@ -244,6 +252,19 @@ static __always_inline int is_here(struct __sk_buff *skb, const struct iphdr *ip
 	return route(skb, ip, &fib) == BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
+/* to_service handles a packet for a service of the gateway. */
+static __always_inline int to_service(struct __sk_buff *skb, const struct iphdr *ip, struct ports p, const void *end)
+{
+	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
+		return local(skb, ip, end);
+	/* The portal's own port may be 80 too. */
+	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
+		return to_portal(skb, ip, end);
+	if (ip->protocol == IPPROTO_TCP ? may_flow(skb, ip, WORK_CONNECTION, WORK_SEGMENT) : affords(ip->saddr, WORK_DATAGRAM))
+		return pass(REASON_LOCAL);
+	return drop(REASON_THROTTLED);
+}
+
 /* preauth is the policy for a known client that is not admitted. */
 static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
@@ -252,13 +273,12 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 	if (ip->daddr == gateway_addr) {
 		if (!is_service(ip, p))
 			return reject(skb, ip, end);
-		/* The portal's own port may be 80 too. */
-		return ip->protocol == IPPROTO_TCP && p.dest == HTTP ? to_portal(skb, ip, end) : local(skb, ip, end);
+		return to_service(skb, ip, p, end);
 	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
 		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? local(skb, ip, end) : drop(REASON_BLOCKED);
 	if (is_garden(ip->daddr) && !is_here(skb, ip))
-		return pass(REASON_GARDEN);
+		return may_flow(skb, ip, WORK_GARDEN, WORKS) ? pass(REASON_GARDEN) : drop(REASON_THROTTLED);
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
 		return to_portal(skb, ip, end);
 	return reject(skb, ip, end);

@@ -69,7 +69,7 @@ func TestRequests(t *testing.T) {
 				t.Errorf("handed over, and verdict %d", verdict)
 			}
 			// The next frame is this one, or one sent after it.
-			next := ask(blank, to(all), toAll, payload(40))
+			next := ask(from(netip.IPv4Unspecified(), device()), to(all), toAll, payload(40))
 			d.try(t, d.objs.LanIn, index(t, n.lan), next)
 			for _, want := range [][]byte{c.frame, next} {
 				if !c.handed && !bytes.Equal(want, next) {
@@ -82,6 +82,14 @@ func TestRequests(t *testing.T) {
 		})
 	}
 }
+
+// device returns another MAC address each time: each may send a few requests only.
+func device() datapath.MAC {
+	devices++
+	return datapath.MAC{2, 0, 1, 0, byte(devices >> 8), byte(devices)}
+}
+
+var devices int
 
 func options(f *datapathtest.Frame) {
 	f.IP.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
@@ -102,7 +110,7 @@ func hear(t *testing.T, d *Datapath) func() []byte {
 }
 
 // TestRequestsNobodyReads: requests that do not fit are counted; stored ones are read
-// later, but not by a successor.
+// later, but not by a successor. Half of the buffer is for clients with a lease.
 func TestRequestsNobodyReads(t *testing.T) {
 	n := newNetwork(t)
 	cfg := n.config(t)
@@ -110,22 +118,38 @@ func TestRequestsNobodyReads(t *testing.T) {
 	d, err := Open(cfg)
 	must(t, err)
 	t.Cleanup(func() { must(t, detach(cfg)) })
-	ask := func(d *Datapath, id byte) {
+	lan := index(t, n.lan)
+	send := func(d *Datapath, id byte, a netip.Addr, m datapath.MAC) {
 		t.Helper()
-		d.try(t, d.objs.LanIn, index(t, n.lan), udp(67, source(68), from(nobody, bobMAC), to(gateway), datapathtest.Carrying(bytes.Repeat([]byte{id}, 300))))
+		d.try(t, d.objs.LanIn, lan, udp(67, source(68), from(a, m), to(gateway), datapathtest.Carrying(bytes.Repeat([]byte{id}, 300))))
 	}
-	kept := 0
-	for ; d.packets(t)["overflow"] == 0; kept++ {
-		ask(d, 1)
+	ask := func(d *Datapath, id byte) { t.Helper(); send(d, id, nobody, device()) }
+	fill := func(ask func()) (kept int) {
+		t.Helper()
+		before := d.packets(t)
+		for ; d.packets(t)["overflow"] == before["overflow"]; kept++ {
+			ask()
+		}
+		kept-- // the last one did not fit
+		if got := change(before, d.packets(t)); got["local"] != uint64(kept) {
+			t.Errorf("%d requests kept, counted as %v", kept, got)
+		}
+		return kept
 	}
-	kept-- // the last one did not fit
-	if kept < 5000 || d.packets(t)["local"] != uint64(kept) {
-		t.Errorf("%d requests kept, counted as %v", kept, d.packets(t))
+	kept := fill(func() { ask(d, 1) })
+	renewed := fill(func() {
+		m := device()
+		must(t, d.Set(datapath.Client{Addr: bob, MAC: m}))
+		send(d, 1, bob, m)
+	})
+	if kept < 2500 || renewed < 2500 {
+		t.Errorf("%d requests kept, and %d of clients with a lease", kept, renewed)
 	}
+	kept += renewed
 	requests, err := d.Requests()
 	must(t, err)
 	b := make([]byte, 2000)
-	for range kept / 2 {
+	for range 2 * kept / 3 {
 		if _, err := requests.Read(b); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,224 @@
+package datapathtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// floods: what one stranger has the gateway keep and send stays bounded, and is nobody
+// else's loss.
+var floods = []behaviour{
+	{"FloodsOfAStranger", floodsOfAStranger, Shape{}},
+	{"DHCPFloodOfOneMAC", dhcpFlood, Shape{}},
+	{"NewcomersOfOneMAC", newcomerFlood, Shape{Learn: true}},
+}
+
+// flooding is how many packets of each kind a flood has: more than a stranger's budgets
+// allow.
+const flooding = 800
+
+// floodsOfAStranger: where the kernel tracks connections, Bob sends what opens connections
+// or is refused, each packet from another port; Alice, who is not logged in either, has the
+// portal, the garden and DNS meanwhile, and keeps the connection that she has.
+func floodsOfAStranger(t *testing.T, w *World) {
+	w.lease(t, w.Alice, w.Bob)
+	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
+	w.Router.Run(t, "iptables -t nat -A POSTROUTING -o wan0 -j MASQUERADE")
+	t.Cleanup(func() { w.Router.Run(t, "iptables -t nat -F") })
+	w.Bob.Run(t, "iptables -A OUTPUT -p tcp --tcp-flags RST RST -j DROP") // otherwise his kernel ends what he opened
+	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Garden, 80)))
+	kept, err := dial(w.Alice.Space, w.Alice.Addr, netip.AddrPortFrom(Server, 80))
+	must(t, err)
+	defer kept.Close()
+	lan := NewWire(t, w.Bob.Space, clientLink)
+	began := time.Now()
+	for n := range uint16(flooding) {
+		lan.Send(t, flood(w.Bob, n)...)
+		if n%200 == 100 {
+			w.others(t, w.Alice)
+		}
+	}
+	w.others(t, w.Alice)
+	kept.SetDeadline(time.Now().Add(patience))
+	if _, err := kept.Write([]byte("GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n")); err != nil {
+		t.Errorf("on a connection to the portal from before the flood: %v", err)
+	}
+	if n, err := kept.Read(make([]byte, 4096)); n == 0 {
+		t.Errorf("the portal's answer on a connection from before the flood: %v", err)
+	}
+	text, err := w.Router.Try("cat /proc/sys/net/netfilter/nf_conntrack_count")
+	must(t, err)
+	tracked, err := strconv.Atoi(strings.TrimSpace(text))
+	must(t, err)
+	got, took := answers(lan.Frames(), w.Bob), time.Since(began)
+	b := datapath.Budgets
+	const others = 60 // connections of Alice's and the test's own
+	for _, c := range []struct {
+		what  string
+		n     int
+		kinds []datapath.Work
+	}{
+		{"connections are tracked", tracked, []datapath.Work{datapath.Datagram, datapath.Connection, datapath.Capture, datapath.GardenFlow}},
+		{"refusals were sent", got["refusal"], []datapath.Work{datapath.Refusal, datapath.Connection}},
+		{"connections were accepted", got["connection"], []datapath.Work{datapath.Connection, datapath.Capture}},
+		{"datagrams were answered", got["datagram"], []datapath.Work{datapath.Datagram}},
+	} {
+		most := others
+		for _, k := range c.kinds {
+			most += b[k].AtOnce + int(float64(b[k].EachSecond)*took.Seconds())
+		}
+		t.Logf("%d %s, at most %d allowed in %s", c.n, c.what, most, took.Round(time.Millisecond))
+		if c.n > most {
+			t.Errorf("%d %s, of a stranger who may have %d", c.n, c.what, most)
+		}
+	}
+	if w.Packets(t)["throttled"] == 0 {
+		t.Error("nothing was counted as throttled")
+	}
+}
+
+// flood returns the nth packet of each kind.
+func flood(s Station, n uint16) [][]byte {
+	as, port := By(s), SourcePort(10000+n)
+	echo := func(f *Frame) { f.L4.(*layers.ICMPv4).Id = n }
+	elsewhere := To(netip.AddrFrom4([4]byte{203, 0, byte(113 + n>>8), byte(n)}))
+	return [][]byte{
+		SYN(80, as, port, elsewhere), TCP(80, as, SourcePort(20000+n), elsewhere), // captured, or reset
+		SYN(443, as, port, elsewhere), UDP(443, as, port, elsewhere), // refused
+		SYN(80, as, port, To(Garden)), TCP(443, as, port, To(Garden)), UDP(443, as, port, To(Garden)), Echo(as, echo, To(Garden)),
+		SYN(portalPort, as, port, To(Gateway)), TCP(portalPort, as, SourcePort(20000+n), To(Gateway)),
+		UDP(dnsPort, as, port, To(Gateway)), Echo(as, echo, To(Gateway)),
+	}
+}
+
+// others shows that a stranger has what strangers may have.
+func (w *World) others(t *testing.T, s Station) {
+	t.Helper()
+	if got, err := get(s, Server); !strings.Contains(got, "portal: "+s.Addr.String()+":") || err != nil {
+		t.Errorf("in a flood, the portal: %q, %v", got, err)
+	}
+	if got, err := get(s, Garden); got != "the site itself" || err != nil {
+		t.Errorf("in a flood, the garden: %q, %v", got, err)
+	}
+	if got, err := exchange(s, netip.AddrPortFrom(Gateway, dnsPort), "a name"); got != "a name" || err != nil {
+		t.Errorf("in a flood, DNS: %q, %v", got, err)
+	}
+}
+
+// answers counts what the gateway sent to a station, by kind; repeated answers count once.
+func answers(frames [][]byte, to Station) map[string]int {
+	n, seen := map[string]int{}, map[string]bool{}
+	for _, f := range frames {
+		if len(f) < 42 || !bytes.Equal(f[:6], to.MAC[:]) || !bytes.Equal(f[6:12], LANMAC[:]) || f[12] != 8 || f[13] != 0 || bytes.Equal(f[26:30], Garden.AsSlice()) {
+			continue
+		}
+		kind := "datagram"
+		switch l4 := f[34:]; {
+		case f[23] == unix.IPPROTO_TCP && l4[13]&4 != 0, f[23] == unix.IPPROTO_ICMP && l4[0] == 3:
+			n["refusal"]++
+			continue
+		case f[23] == unix.IPPROTO_TCP:
+			kind = "connection"
+		}
+		if key := kind + string(f[26:30]) + string(f[34:42]); !seen[key] {
+			seen[key] = true
+			n[kind]++
+		}
+	}
+	return n
+}
+
+// dhcpFlood: a device without a lease sends requests without end; another one's arrives, and
+// of the flood no more than a device may send. Packet sockets see requests ahead of the data
+// path, and their reader bounds them itself.
+func dhcpFlood(t *testing.T, w *World) {
+	w.lease(t, w.Bob)
+	lan := NewWire(t, w.Intruder.Space, clientLink)
+	const first, other, leased uint32 = 1000, 1, 2
+	discover := func(id uint32, m datapath.MAC) []byte {
+		return UDP(dhcpPort, SourcePort(68), From(netip.IPv4Unspecified(), m), To(netip.AddrFrom4([4]byte{255, 255, 255, 255})), Via(everybody), Carrying(bootp(id)))
+	}
+	began := time.Now()
+	for n := range uint32(flooding) {
+		lan.Send(t, discover(first+n, w.Intruder.MAC))
+	}
+	others := map[uint32][]byte{
+		other:  discover(other, datapath.MAC{2, 0, 0, 0, 9, 9}),
+		leased: UDP(dhcpPort, SourcePort(68), By(w.Bob), To(Gateway), Carrying(bootp(leased))),
+	}
+	var seen Sightings
+	netnstest.Await(t, "the others' requests", func() (err error) {
+		for id, frame := range others {
+			if seen.FrameDHCP[id]+seen.SocketDHCP[id]+seen.PacketDHCP[id] == 0 {
+				lan.Send(t, frame) // again: a small socket may have been full
+				err = errors.New("not all have come")
+			}
+		}
+		seen = w.Seen(t)
+		return err
+	})
+	b := datapath.Senders
+	most := b.AtOnce + int(float64(b.EachSecond)*time.Since(began).Seconds()) + len(others)
+	heard := map[string]map[uint32]int{"the gateway": seen.FrameDHCP}
+	if w.path.DHCPSocket {
+		heard["a socket"] = seen.SocketDHCP
+	}
+	for what, ids := range heard {
+		if len(ids) > most {
+			t.Errorf("%s got %d requests, of a device that may send %d", what, len(ids), most)
+		}
+	}
+}
+
+// newcomerFlood: where others lease addresses, a device that sends from one after the other is
+// reported as often as a device may be, and another newcomer is reported.
+func newcomerFlood(t *testing.T, w *World) {
+	if !w.path.Newcomers {
+		t.Log("it promises to work with the gateway's own DHCP only")
+		return
+	}
+	lan := NewWire(t, w.Intruder.Space, clientLink)
+	began := time.Now()
+	for n := range uint16(flooding) {
+		lan.Send(t, UDP(443, From(netip.AddrFrom4([4]byte{10, 1, 0, byte(100 + n%100)}), w.Intruder.MAC)))
+	}
+	other := Newcomer{netip.MustParseAddr("10.1.0.40"), datapath.MAC{2, 0, 0, 0, 0, 40}}
+	var seen []Newcomer
+	netnstest.Await(t, "word of another newcomer", func() error {
+		if seen = w.Seen(t).Newcomers; !slices.Contains(seen, other) {
+			lan.Send(t, UDP(443, From(other.Addr, other.MAC)))
+			return errors.New("none came")
+		}
+		return nil
+	})
+	b, n := datapath.Senders, 0
+	for _, s := range seen {
+		if s.MAC == w.Intruder.MAC {
+			n++
+		}
+	}
+	if most := b.AtOnce + int(float64(b.EachSecond)*time.Since(began).Seconds()); n > most || n == 0 {
+		t.Errorf("the gateway was told %d times of a device, of which it may be told %d times", n, most)
+	}
+}
+
+// bootp returns the beginning of a DHCP client's message.
+func bootp(id uint32) []byte {
+	b := make([]byte, 300)
+	b[0], b[1], b[2] = 1, 1, 6
+	binary.BigEndian.PutUint32(b[4:], id)
+	return b
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Bounds on what unauthenticated clients make the gateway keep and send: token buckets for
+ * each address and kind of work, and for what a MAC address sends without an address that is
+ * known to be its own. Of admitted clients only DHCP requests come here. */
+#pragma once
+
+#include "packet.h"
+
+/* spend takes one from a bucket, and reports whether there was one. The bucket is the time up
+ * to which the rate has been used, which is never ahead of the clock. If two CPUs spend at
+ * once, one of them tries again. */
+static __noinline int spend(__u64 *used, __u64 cost, __u64 most)
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__u64 now = bpf_ktime_get_coarse_ns(), was, next;
+
+		if (!used)
+			return 0;
+		was = *(volatile __u64 *)used;
+		next = (was + most < now ? now - most : was) + cost;
+		if (next > now)
+			return 0;
+		if (__sync_val_compare_and_swap(used, was, next) == was)
+			return 1;
+	}
+	return 0;
+}
+
+/* affords reports whether an unauthenticated client may have work done, and counts that. */
+static __noinline int affords(__be32 addr, enum work what)
+{
+	__u32 at = place(addr);
+	struct used *u = bpf_map_lookup_elem(&strangers, &at);
+
+	if (!u || what >= WORKS)
+		return 0;
+	return spend(&u->until[what], budgets[what].cost_ns, budgets[what].most_ns);
+}
+
+/* flow_of describes a packet as connection tracking would: ICMP by its type and identifier,
+ * other protocols by what are ports in most of them. A later fragment has neither. */
+static __always_inline int flow_of(struct __sk_buff *skb, const struct iphdr *ip, struct flow *f)
+{
+	__u8 icmp[8];
+
+	*f = (struct flow){ .client = ip->saddr, .dest = ip->daddr, .protocol = ip->protocol };
+	if (ip->frag_off & bpf_htons(IP_OFFSET))
+		return 0;
+	if (ip->protocol != IPPROTO_ICMP)
+		return bpf_skb_load_bytes(skb, ETH_HLEN + ip->ihl * 4, &f->id, sizeof(f->id));
+	if (bpf_skb_load_bytes(skb, ETH_HLEN + ip->ihl * 4, icmp, sizeof(icmp)))
+		return -1;
+	f->id = icmp[0] | icmp[1] << 8 | icmp[4] << 16 | (__u32)icmp[5] << 24;
+	return 0;
+}
+
+/* may_flow reports whether an unauthenticated client's packet may pass: of a flow seen before,
+ * or of another one within the budget. */
+static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *ip, enum work first, enum work further)
+{
+	struct flow f;
+	__u8 seen = 1;
+
+	if (flow_of(skb, ip, &f))
+		return 0;
+	if (bpf_map_lookup_elem(&flows, &f))
+		return further == WORKS || affords(ip->saddr, further);
+	if (!affords(ip->saddr, first))
+		return 0;
+	bpf_map_update_elem(&flows, &f, &seen, BPF_ANY);
+	return 1;
+}
+
+/* may_send reports whether a MAC address may send another DHCP request, or packet from an
+ * address that nobody is known to have. */
+static __noinline int may_send(struct __sk_buff *skb, enum sending what)
+{
+	struct sender key = { .what = what };
+	__u64 *used, full = 0;
+
+	if (bpf_skb_load_bytes(skb, ETH_ALEN, key.mac, ETH_ALEN))
+		return 0;
+	used = bpf_map_lookup_elem(&senders, &key);
+	if (!used) {
+		bpf_map_update_elem(&senders, &key, &full, BPF_NOEXIST);
+		used = bpf_map_lookup_elem(&senders, &key);
+	}
+	return spend(used, sender_budget.cost_ns, sender_budget.most_ns);
+}

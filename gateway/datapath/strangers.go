@@ -1,0 +1,39 @@
+package datapath
+
+import "github.com/gateweigh/gateweigh/gateway/budget"
+
+// Work is what an unauthenticated client can have the gateway do. Data paths bound each kind
+// for each address, and drop the rest ("throttled").
+type Work int
+
+// The kinds of work.
+const (
+	Datagram   Work = iota // to answer a datagram for the gateway's DNS, or a ping
+	Connection             // to handle the first packet of a TCP connection to the gateway's own ports
+	Segment                // to handle a further packet of a TCP connection to the gateway
+	Capture                // to answer a TCP connection to port 80 of another address
+	GardenFlow             // to forward the first packet of a connection to the walled garden, of any protocol
+	Refusal                // to answer with a reset or an ICMP error
+	Works                  // how many kinds there are
+)
+
+// Budgets are what each address may have done. They are far above what people's devices do
+// before login, and far below what would fill the kernel's table of connections, of 262,144
+// entries by default: an address has there at most what these allow within an entry's life
+// of 30 to 300 seconds.
+var Budgets = [Works]budget.Rate{
+	Datagram:   {AtOnce: 500, EachSecond: 50},
+	Connection: {AtOnce: 200, EachSecond: 20},
+	Segment:    {AtOnce: 10_000, EachSecond: 1000},
+	Capture:    {AtOnce: 100, EachSecond: 10},
+	GardenFlow: {AtOnce: 240, EachSecond: 4},
+	Refusal:    {AtOnce: 200, EachSecond: 50},
+}
+
+// Senders is how often a MAC address may send requests to DHCP servers on this machine, with
+// a session or without, and how often it may send from addresses that nobody is known to
+// have, where other programs lease them.
+var Senders = budget.Rate{AtOnce: 16, EachSecond: 2}
+
+// MostSenders bounds the MAC addresses that data paths remember for that.
+const MostSenders = 16_384

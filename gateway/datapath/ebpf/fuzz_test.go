@@ -55,7 +55,7 @@ ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev $wan`, "lan="+lan, "wan=
 	}
 	for _, b := range [][]byte{
 		tcp(443), udp(443, from(bob, bobMAC)), tcp(80, from(bob, bobMAC)), datapathtest.SYN(443, from(bob, bobMAC)), udp(67, source(68), from(bob, bobMAC)), udp(443, from(alice, bobMAC)),
-		udp(443, to(bob)), arp(bob, bobMAC), datapathtest.IPv6(bobMAC), datapathtest.Tagged(udp(443), 0x8100, 0), udp(443, datapathtest.Options), udp(443, datapathtest.Fragment(0)), udp(40000, down), tcp(443, down),
+		udp(443, to(bob)), arpFrame(bob, bobMAC), datapathtest.IPv6(bobMAC), datapathtest.Tagged(udp(443), 0x8100, 0), udp(443, datapathtest.Options), udp(443, datapathtest.Fragment(0)), udp(40000, down), tcp(443, down),
 	} {
 		f.Add(b)
 	}

@@ -25,8 +25,8 @@ func opening(t *testing.T, from, to []byte, source, at netip.AddrPort) []byte {
 	return b.Bytes()
 }
 
-// TestHalfOpenConnections: a client that begins 10,000 connections to the portal and 10,000
-// to web sites, and answers none, keeps no other client from its pages.
+// TestHalfOpenConnections: a client that begins 10,000 connections, to the portal and to a
+// web site, and answers none, keeps no other client from its pages.
 func TestHalfOpenConnections(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
@@ -43,7 +43,7 @@ func TestHalfOpenConnections(t *testing.T) {
 	addr, lan := netip.MustParseAddr(m[1]), linkMAC(t, "lan0")
 	for _, at := range []string{"10.1.0.1:8080", "203.0.113.9:80"} {
 		var flood [][]byte
-		for n := range uint16(10_000) {
+		for n := range uint16(5_000) {
 			flood = append(flood, opening(t, own, lan, netip.AddrPortFrom(addr, 2000+n), netip.MustParseAddrPort(at)))
 		}
 		to := binary.BigEndian.Uint16(flood[0][36:])

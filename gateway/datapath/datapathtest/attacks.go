@@ -30,7 +30,6 @@ var attacks = []behaviour{
 	{"UDPToPort67WithoutLeaseOthersLease", dhcpTunnel, Shape{Learn: true}},
 	{"GardenWithTheGatewaysAddress", gardenOfOwn, Shape{}},
 	{"OddFramesOfStrangers", oddFrames, Shape{}},
-	{"LocalTalkStaysInTheLAN", localTalkStays, Shape{}},
 	{"NeighboursAndRoutesCannotBePoisoned", poisoned, Shape{}},
 }
 

@@ -38,7 +38,7 @@ type Side struct {
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
 	most   int  // clients of the larger lab of a pair
-	enter  bool // the lab enters the clients into the router's neighbour table: see EntersNeighbours
+	enter  bool // the clients are more than the router's neighbour table may learn: see EntersNeighbours
 	static bool // the clients have addresses without asking for them: see hasStatic
 }
 

@@ -314,6 +314,6 @@ func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 			Over(float64(c.Mbps.Mean), largest), largest)
 	}
 	if m.proportional {
-		c.Note += " CPU is taken to be proportional to the load, as a constant part could not be separated."
+		c.Note += " CPU is taken to be proportional to the load, as a constant part could not be told."
 	}
 }

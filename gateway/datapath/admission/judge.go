@@ -73,9 +73,10 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 		return j.end(&h, WrongMAC, Drop)
 	case word&admitted == 0 || b.over(now):
 		return j.preauth(mac, &h, p.Bytes, now)
-	case h.isRequest(t.gateway):
-		return j.dhcp(mac, &h, now)
 	case h.dest == t.gateway || isMulticast(h.dest) || h.toMany:
+		if h.isRequest(t.gateway) {
+			return j.dhcp(mac, &h, now)
+		}
 		return j.end(&h, ForGateway, Local)
 	case j.admit(e, b, &h, true, now) == Drop:
 		return Drop

@@ -58,7 +58,8 @@ type flows struct {
 const flowSets, flowSet = 16_384, 4
 
 // of describes a packet as connection tracking would: ICMP by its type and identifier, other
-// protocols by what are ports in most of them. A later fragment has neither.
+// protocols by what are ports in most of them. What a packet does not have, such as a later
+// fragment, is 0.
 func (f *flows) of(h *header, b []byte) uint64 {
 	var key [17]byte
 	binary.BigEndian.PutUint32(key[:], h.source)

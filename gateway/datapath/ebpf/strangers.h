@@ -39,20 +39,21 @@ static __noinline int affords(__be32 addr, enum work what)
 }
 
 /* flow_of describes a packet as connection tracking would: ICMP by its type and identifier,
- * other protocols by what are ports in most of them. A later fragment has neither. */
-static __always_inline int flow_of(struct __sk_buff *skb, const struct iphdr *ip, struct flow *f)
+ * other protocols by what are ports in most of them. What a packet does not have, such as a
+ * later fragment, is 0. */
+static __always_inline void flow_of(struct __sk_buff *skb, const struct iphdr *ip, struct flow *f)
 {
 	__u8 icmp[8];
 
 	*f = (struct flow){ .client = ip->saddr, .dest = ip->daddr, .protocol = ip->protocol };
 	if (ip->frag_off & bpf_htons(IP_OFFSET))
-		return 0;
-	if (ip->protocol != IPPROTO_ICMP)
-		return bpf_skb_load_bytes(skb, ETH_HLEN + ip->ihl * 4, &f->id, sizeof(f->id));
-	if (bpf_skb_load_bytes(skb, ETH_HLEN + ip->ihl * 4, icmp, sizeof(icmp)))
-		return -1;
-	f->id = icmp[0] | icmp[1] << 8 | icmp[4] << 16 | (__u32)icmp[5] << 24;
-	return 0;
+		return;
+	if (ip->protocol == IPPROTO_ICMP) {
+		bpf_skb_load_bytes(skb, ETH_HLEN + ip->ihl * 4, icmp, sizeof(icmp));
+		f->id = icmp[0] | icmp[1] << 8 | icmp[4] << 16 | (__u32)icmp[5] << 24;
+	} else {
+		bpf_skb_load_bytes(skb, ETH_HLEN + ip->ihl * 4, &f->id, sizeof(f->id));
+	}
 }
 
 /* may_flow reports whether an unauthenticated client's packet may pass: of a flow seen before,
@@ -62,8 +63,7 @@ static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *i
 	struct flow f;
 	__u8 seen = 1;
 
-	if (flow_of(skb, ip, &f))
-		return 0;
+	flow_of(skb, ip, &f);
 	if (bpf_map_lookup_elem(&flows, &f))
 		return further == WORKS || affords(ip->saddr, further);
 	if (!affords(ip->saddr, first))

@@ -165,7 +165,11 @@ func (d *Datapath) Packets() (map[string]uint64, error) {
 		out["forwarded"] += passed.up.Packets + passed.down.Packets
 	}
 	t := tablesOf(d.cfg.LAN)
-	for name, table := range map[string]nftables.Table{"arp-spoof": t.arp, "ipv6": t.ip6} {
+	counted := map[string]nftables.Table{"arp-spoof": t.arp, "ipv6": t.ip6}
+	if d.speaks.dev {
+		counted["foreign-source"] = t.dev
+	}
+	for name, table := range counted {
 		n, err := d.rules.Counter(table, dropped)
 		errs = append(errs, err)
 		out[name] += n.Packets

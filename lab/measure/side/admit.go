@@ -183,8 +183,9 @@ func (s *Side) guestsOf(i int) (first, count int) {
 
 // GuestVisits says how guests arrive at host i, at its part of the rate.
 func (s *Side) GuestVisits(i int, perSecond float64) client.Churn {
-	_, count := s.guestsOf(i)
+	first, count := s.guestsOf(i)
+	turn := min(i, first-s.Has.Clients-1) // hosts without a guest, where there are fewer guests than hosts, have no turn
 	return client.Churn{
-		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(i, perSecond), Stay: experiment.GuestStays, Admission: s.Traits.Admission,
+		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(turn, perSecond), Stay: experiment.GuestStays, Admission: s.Traits.Admission,
 	}
 }

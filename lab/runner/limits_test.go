@@ -54,10 +54,11 @@ func TestDemandBeyondALimitIsRefusedWithWhatFits(t *testing.T) {
 			"clients: the hard limit of open files is 1024, and x (4000 clients) takes 16128: about 224 clients fit, or raise it: ulimit -Hn 16128"},
 		"files, shared": {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 1300 },
 			"clients: the hard limit of open files is 1300, and x (65000 clients) takes 9149: about 2208 clients fit, or raise it: ulimit -Hn 9149"},
-		"personas take no neighbours":     {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 128 }, ""},
-		"personas take no namespaces":     {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Namespaces = 128 }, ""},
-		"20,000 files are enough":         {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 20_000 }, ""},
-		"what is not shown is not tested": {demandOf(client.KindMacvlan, 4000), func(l *machine.Limits, m *machine.Memory) { *l, *m = machine.Limits{}, machine.Memory{} }, ""},
+		"personas take no neighbours":           {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 128 }, ""},
+		"a storm at devices that enter clients": {Demand{Experiment: "x", Sides: demandOf(client.KindMacvlan, 1000).Sides[:1], Lab: oneClientHost, Enters: true}, func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 128 }, ""},
+		"personas take no namespaces":           {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Namespaces = 128 }, ""},
+		"20,000 files are enough":               {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 20_000 }, ""},
+		"what is not shown is not tested":       {demandOf(client.KindMacvlan, 4000), func(l *machine.Limits, m *machine.Memory) { *l, *m = machine.Limits{}, machine.Memory{} }, ""},
 	} {
 		m := roomy()
 		tt.lower(&m.Limits, &m.Memory)
@@ -199,4 +200,21 @@ func mayRaise(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	return sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
+}
+
+// TestWhoEntersNeighbours: a storm needs no room for entries that the kernel learns only where
+// each of its devices enters its clients.
+func TestWhoEntersNeighbours(t *testing.T) {
+	e, err := shipped.Builtin("login-storm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for duts, enters := range map[string]bool{"gateway-ebpf,gateway-tun": true, "gateway-ebpf,opennds": false} {
+		if err := e.Set("duts", duts); err != nil {
+			t.Fatal(err)
+		}
+		if d := DemandOf(e); d.Enters != enters || (d.Neighbours() < 1000) != enters {
+			t.Errorf("%s: the devices enter clients: %v, and the kernel learns %d", duts, d.Enters, d.Neighbours())
+		}
+	}
 }

@@ -28,20 +28,21 @@ var allowedImports = map[string][]string{
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
-	"gateway":                {"gateway/..."},
-	"gateway/arp":            {}, // whether hosts of the LAN are there
-	"gateway/config":         {},
-	"gateway/control":        {"gateway/session"},
-	"gateway/budget":         {}, // how often something may be done for each of many senders
-	"gateway/datapath":       {"gateway/budget"},
-	"gateway/datapath/ebpf":  {"gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack"},
-	"gateway/datapath/guard": {"gateway/datapath"},
-	"gateway/datapath/stack": {}, // what the kernel's stack would do
+	"gateway":                    {"gateway/..."},
+	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
+	"gateway/config":             {},
+	"gateway/control":            {"gateway/session"},
+	"gateway/budget":             {}, // how often something may be done for each of many senders
+	"gateway/datapath":           {"gateway/budget"},
+	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
+	"gateway/datapath/guard":     {"gateway/datapath"},
+	"gateway/datapath/neighbour": {"gateway/datapath"}, // clients in the kernel's neighbour table
+	"gateway/datapath/stack":     {},                   // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
 	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack"},
-	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
+	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
@@ -108,6 +109,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/nfqueue/nftables": {"gateway/netnstest"},
 	"gateway/datapath/nfqueue/queue":    {"gateway/netnstest"},
 	"gateway/datapath/stack":            {"gateway/netnstest"},
+	"gateway/datapath/neighbour":        {"gateway/netnstest"},
 	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/dhcp":                      {"gateway/netnstest"},
 	"gateway/dns":                       {"gateway/netnstest"},

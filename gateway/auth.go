@@ -89,14 +89,17 @@ var _ portal.Authenticator = authenticator{}
 // limits where a login has none.
 type granting struct {
 	*session.Table
-	g *gateway
+	g        *gateway
+	operator bool // the logins are not the clients' own
 }
 
 // Admit fills in the configuration's limits.
 func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
 	l, d := &login.Limits, t.g.cfg.Limits
 	l.SessionTimeout = cmp.Or(l.SessionTimeout, d.SessionTimeout)
-	l.IdleTimeout = cmp.Or(l.IdleTimeout, d.IdleTimeout)
+	if !t.operator || d.IdleTimeout != config.DefaultIdle { // a printer may be idle for days
+		l.IdleTimeout = cmp.Or(l.IdleTimeout, d.IdleTimeout)
+	}
 	l.UpBps, l.DownBps = cmp.Or(l.UpBps, d.UpRate), cmp.Or(l.DownBps, d.DownRate)
 	l.UpBytes, l.DownBytes = cmp.Or(l.UpBytes, d.UpQuota), cmp.Or(l.DownBytes, d.DownQuota)
 	l.TotalBytes = cmp.Or(l.TotalBytes, d.TotalQuota)

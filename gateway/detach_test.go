@@ -158,7 +158,7 @@ func TestDetachByForce(t *testing.T) {
 		eventually(t, "the watcher to look, and the status to say so", func() bool {
 			s, err := c.Status(t.Context())
 			must(t, err)
-			return strings.HasPrefix(s.Datapath, "ebpf, detached: ")
+			return s.Datapath == "ebpf, detached" && s.Why != ""
 		})
 		sh(t, "nft add table inet other; nft delete table inet other; tc qdisc add dev wan0 clsact; tc qdisc del dev wan0 clsact") // has it look
 		must(t, d.stop())

@@ -255,7 +255,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	}
 	run("sessions", g.table.Run)
 	run("accounting", g.account)
-	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g}, g.status) })
+	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g, true}, g.status) })
 	if g.portal != nil {
 		run("portal", func(ctx context.Context) error { return g.portal.Serve(ctx, plain, secure) })
 	}

@@ -184,6 +184,9 @@ func TestClient(t *testing.T) {
 	if code := login("right"); code != "303" || !passes() {
 		t.Fatalf("the right password is answered by %s", code)
 	}
+	if got := d.client(t).Limits.IdleTimeoutSeconds; got != 7200 {
+		t.Errorf("a login at the portal ends after %v idle seconds, want two hours", got)
+	}
 
 	must(t, d.stop())
 	if !passes() {
@@ -221,8 +224,10 @@ func startWithAnn(t *testing.T, dir string) daemon {
 	addr := netip.MustParseAddr(lease(t))
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
-	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: addr, User: "ann"}); err != nil {
-		t.Fatal(err)
+	s, err := c.Login(t.Context(), control.LoginRequest{Addr: addr, User: "ann"})
+	must(t, err)
+	if s.Limits.IdleTimeoutSeconds != 0 {
+		t.Errorf("an operator's login ends after %v idle seconds, want never", s.Limits.IdleTimeoutSeconds)
 	}
 	if !passes() {
 		t.Fatal("a client that was logged in does not pass")

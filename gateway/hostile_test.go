@@ -43,10 +43,10 @@ func TestAddressesOfNobody(t *testing.T) {
 	must(t, login("10.1.0.77", mac))
 	must(t, d.stop())
 
-	// The LAN changes.
-	sh(t, "ip addr del 10.1.0.1/24 dev lan0; ip addr add 10.7.0.1/24 dev lan0")
+	// The LAN changes, in size too.
+	sh(t, "ip addr del 10.1.0.1/24 dev lan0; ip addr add 10.7.0.1/23 dev lan0")
 	moved := *d.cfg
-	moved.LAN.Address = netip.MustParsePrefix("10.7.0.1/24")
+	moved.LAN.Address = netip.MustParsePrefix("10.7.0.1/23")
 	moved.DHCP.Pools = []config.Range{{First: netip.MustParseAddr("10.7.0.2"), Last: netip.MustParseAddr("10.7.0.9")}}
 	d = serve(t, &moved)
 	c, err = control.Dial(d.cfg.ControlSocket())

@@ -49,6 +49,11 @@ func sendFrames(name string) {
 // inject sends frames on an interface of a namespace.
 func inject(t *testing.T, namespace, link string, frames ...[]byte) {
 	t.Helper()
+	must(t, injected(namespace, link, frames))
+}
+
+// injected is inject for goroutines.
+func injected(namespace, link string, frames [][]byte) error {
 	cmd := exec.Command("ip", "netns", "exec", namespace, "env", framesEnv+"="+link, os.Args[0])
 	var lines strings.Builder
 	for _, f := range frames {
@@ -56,8 +61,9 @@ func inject(t *testing.T, namespace, link string, frames ...[]byte) {
 	}
 	cmd.Stdin = strings.NewReader(lines.String())
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		return fmt.Errorf("sending frames: %w\n%s", err, out)
 	}
+	return nil
 }
 
 // addIntruder plugs another client into network's hub, in the namespace "intruder".

@@ -109,7 +109,7 @@ func CheckFiles(cfg *config.Config) error {
 	if err != nil || !cfg.Portal.Enabled {
 		return err
 	}
-	_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g}, auth)
+	_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g, false}, auth)
 	return err
 }
 
@@ -126,7 +126,7 @@ func (g *gateway) openPortal() (err error) {
 	if err != nil {
 		return err
 	}
-	g.portal, err = portal.New(g.portalConfig(key), granting{g.table, g}, auth)
+	g.portal, err = portal.New(g.portalConfig(key), granting{g.table, g, false}, auth)
 	return err
 }
 

@@ -14,8 +14,9 @@ import (
 // status returns the daemon's status. A part that cannot be read is logged and left
 // out.
 func (g *gateway) status() control.Status {
+	word, why := g.dp.Forwarding()
 	st := control.Status{
-		Version: g.said.Version, PID: os.Getpid(), Since: g.began, Datapath: g.forwarding(),
+		Version: g.said.Version, PID: os.Getpid(), Since: g.began, Datapath: g.cfg.Datapath.Kind + ", " + word, Why: why,
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
 		Sessions: g.table.States(), Outbox: g.table.Pending(),
 	}
@@ -33,15 +34,6 @@ func (g *gateway) status() control.Status {
 	st.Traffic = control.Traffic{UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPackets}
 	g.served(&st)
 	return st
-}
-
-// forwarding describes the data path: "ebpf, redirect", or "ebpf, stack: " and the reason.
-func (g *gateway) forwarding() string {
-	word, why := g.dp.Forwarding()
-	if why != "" {
-		word += ": " + why
-	}
-	return g.cfg.Datapath.Kind + ", " + word
 }
 
 // served adds the counters of the daemon's services.

@@ -49,7 +49,11 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		fmt.Fprintf(w, "%-10s  %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("gatewayd", "%s, process %d, for %s", s.Version, s.PID, humanDuration(now.Sub(s.Since)))
-	line("data path", "%s, from %s to %s", s.Datapath, s.LAN, s.WAN)
+	why := ""
+	if s.Why != "" {
+		why = " (" + s.Why + ")"
+	}
+	line("data path", "%s%s, from %s to %s", s.Datapath, why, s.LAN, s.WAN)
 	clients := []string{}
 	total := 0
 	for _, state := range control.States {

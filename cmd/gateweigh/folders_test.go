@@ -149,7 +149,7 @@ func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
 	write(t, dir, "small.toml", strings.Replace(small, "windows = 2", "windows = 10", 1))
 	e := finish(t, private(command(t, dir), `mkdir r; mount -t tmpfs -o size=96k none r
 		"$gateweigh" run small.toml --out r || echo "first exit $?"
-		cp r/trials.jsonl kept.jsonl
+		cp r/trials.jsonl r/environment.json .
 		mount -o remount,size=16m r
 		"$gateweigh" run --resume r || echo "second exit $?"
 		cp -r r copy`))
@@ -161,9 +161,12 @@ func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
 			t.Errorf("stderr lacks %q:\n%s", want, e.stderr)
 		}
 	}
-	kept, now := read(t, dir, "kept.jsonl"), read(t, dir, "copy/trials.jsonl")
+	kept, now := read(t, dir, "trials.jsonl"), read(t, dir, "copy/trials.jsonl")
 	if n := bytes.Count(kept, []byte("\n")); n == 0 || !bytes.HasSuffix(kept, []byte("\n")) || !bytes.HasPrefix(now, kept) {
 		t.Errorf("%d whole records before the disk was full, of %d bytes; all still there: %v", n, len(kept), bytes.HasPrefix(now, kept))
+	}
+	if first, err := result.ReadEnvironment(filepath.Join(dir, "environment.json")); err != nil || !first.Interrupted {
+		t.Errorf("a run that could not write is said to have come to its end: %v, %v", first.Interrupted, err)
 	}
 	run, err := result.ReadRun(filepath.Join(dir, "copy"))
 	if err != nil || len(run.Trials) != 60 || run.Torn != 0 || run.Environment.Interrupted {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // writeWrapped writes paragraphs from a column on, wrapped to width, with head to
@@ -17,7 +19,7 @@ func writeWrapped(w io.Writer, head string, column, width int, paragraphs ...str
 		lead = pad
 	}
 	for _, p := range paragraphs {
-		for _, line := range wrap(p, max(width-column, minText)) {
+		for _, line := range words.Wrapped(p, max(width-column, minText), 0) {
 			fmt.Fprintln(w, strings.TrimRight(lead+line, " "))
 			lead = pad
 		}
@@ -26,24 +28,3 @@ func writeWrapped(w io.Writer, head string, column, width int, paragraphs ...str
 
 // minText is the least width of a paragraph, however narrow the terminal.
 const minText = 24
-
-// wrap breaks a text into lines of at most width characters, at spaces. A word
-// that is longer has a line of its own.
-func wrap(text string, width int) []string {
-	var lines []string
-	line, used := "", 0
-	for _, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		if used > 0 && used+1+n > width {
-			lines, line, used = append(lines, line), "", 0
-		}
-		if used > 0 {
-			line, used = line+" ", used+1
-		}
-		line, used = line+word, used+n
-	}
-	if used > 0 {
-		lines = append(lines, line)
-	}
-	return lines
-}

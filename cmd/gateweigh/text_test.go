@@ -14,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -52,8 +53,8 @@ func TestWrap(t *testing.T) {
 		{"a verylongwordindeed b", 5, []string{"a", "verylongwordindeed", "b"}},
 		{"spaces\n and\tlines", 80, []string{"spaces and lines"}},
 	} {
-		if got := wrap(c.text, c.width); !slices.Equal(got, c.want) {
-			t.Errorf("wrap(%q, %d) = %q, want %q", c.text, c.width, got, c.want)
+		if got := words.Wrapped(c.text, c.width, 0); !slices.Equal(got, c.want) {
+			t.Errorf("Wrapped(%q, %d) = %q, want %q", c.text, c.width, got, c.want)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package arp asks whether hosts of a LAN are there. A host that has an address answers
+// Package arp asks whether hosts of a LAN are there, and answers hosts that the kernel may
+// not answer. A host that has an address answers
 // ARP requests for it (RFC 826), also while it is idle, so an answer tells a client that
 // uses its address from one that has left.
 package arp
@@ -169,7 +170,7 @@ func (p *Prober) read(conn *packet.Conn) {
 	b := make([]byte, frameLen)
 	for {
 		n, _, err := conn.ReadFrom(b)
-		if errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ENODEV) {
+		if isOver(err) {
 			return
 		}
 		if err != nil { // the interface was down for a moment
@@ -183,6 +184,12 @@ func (p *Prober) read(conn *packet.Conn) {
 			p.mu.Unlock()
 		}
 	}
+}
+
+// isOver reports whether reading a socket cannot go on: the socket was closed while it was read
+// (net.ErrClosed) or before (EBADF), or its interface is gone.
+func isOver(err error) bool {
+	return errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.ENODEV)
 }
 
 // ask sends a request to everybody: a switch may believe that the host is elsewhere.
@@ -217,14 +224,20 @@ func question4(own MAC, source, addr netip.Addr) []byte {
 
 // parse returns the sender of a reply.
 func parse(frame []byte) (host, bool) {
-	if len(frame) < frameLen {
-		return host{}, false
+	h, operation, ok := sender(frame)
+	return h, ok && operation == reply
+}
+
+// sender returns the sender of an ARP packet, and what it is.
+func sender(frame []byte) (h host, operation uint16, ok bool) {
+	if len(frame) < frameLen || binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_ARP {
+		return host{}, 0, false
 	}
 	a := frame[ethernetLen:]
-	for i, want := range []uint16{unix.ARPHRD_ETHER, unix.ETH_P_IP, 6<<8 | 4, reply} {
+	for i, want := range []uint16{unix.ARPHRD_ETHER, unix.ETH_P_IP, 6<<8 | 4} {
 		if binary.BigEndian.Uint16(a[2*i:]) != want {
-			return host{}, false
+			return host{}, 0, false
 		}
 	}
-	return host{netip.AddrFrom4([4]byte(a[14:18])), MAC(a[8:14])}, binary.BigEndian.Uint16(frame[12:]) == unix.ETH_P_ARP
+	return host{netip.AddrFrom4([4]byte(a[14:18])), MAC(a[8:14])}, binary.BigEndian.Uint16(a[6:]), true
 }

@@ -188,7 +188,8 @@ type RADIUSServer struct {
 // Users is the configuration of local accounts.
 type Users struct{ File string }
 
-// Limits are the limits of sessions whose login has none. Zero: no limit.
+// Limits are the limits of sessions whose login has none. Zero: no limit. An IdleTimeout
+// of DefaultIdle is for logins at the portal only.
 type Limits struct {
 	SessionTimeout, IdleTimeout    time.Duration
 	UpRate, DownRate               uint64 // bits of IP packets a second
@@ -211,6 +212,10 @@ type Metrics struct{ Listen netip.AddrPort }
 // ControlSocket is the path of the control socket.
 func (c *Config) ControlSocket() string { return filepath.Join(c.RunDir, "control.sock") }
 
+// DefaultIdle is the idle timeout of logins at the portal, as openNDS has it: without one, a
+// device that copies a client's addresses is logged in for as long as it renews the lease.
+const DefaultIdle = 2 * time.Hour
+
 // defaults returns the values of keys that are not set.
 func defaults() *Config {
 	c := &Config{
@@ -218,6 +223,7 @@ func defaults() *Config {
 		DHCP:     DHCP{Mode: Server, Lease: time.Hour},
 		DNS:      DNS{Mode: Server},
 		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
+		Limits:   Limits{IdleTimeout: DefaultIdle},
 		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
 		lines:    map[string]int{},
 	}

@@ -281,3 +281,21 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleTimeout: there is one unless it is switched off.
+func TestIdleTimeout(t *testing.T) {
+	for line, want := range map[string]time.Duration{"": DefaultIdle, `limits.idle_timeout = "none"`: 0, `limits.idle_timeout = "5m"`: 5 * time.Minute} {
+		c, err := Parse("x.toml", []byte(`
+lan = { interface = "lan0", address = "10.1.0.1/24" }
+wan.interface = "wan0"
+dns.upstreams = ["192.0.2.2"]
+auth.methods = ["click-through"]
+`+line))
+		if err != nil || c.Limits.IdleTimeout != want {
+			t.Errorf("%s: %v, want %v", line, err, want)
+		}
+	}
+	if _, err := Parse("x.toml", []byte(`limits.idle_timeout = "never"`)); err == nil || !strings.Contains(err.Error(), `or "none"`) {
+		t.Errorf("%v does not name none", err)
+	}
+}

@@ -46,7 +46,7 @@ func (c *Config) settings() []setting {
 	}, c.serviceSettings(), c.portalSettings(), c.radiusSettings(), []setting{
 		at("users.file", &c.Users.File, file),
 		at("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
-		at("limits.idle_timeout", &c.Limits.IdleTimeout, duration(minute, 365*day)),
+		at("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
 		at("limits.up_rate", &c.Limits.UpRate, rate),
 		at("limits.down_rate", &c.Limits.DownRate, rate),
 		at("limits.up_quota", &c.Limits.UpQuota, size),

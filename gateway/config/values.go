@@ -48,6 +48,21 @@ func duration(lo, hi time.Duration) reader[time.Duration] {
 	}
 }
 
+// durationOrNone also reads "none", as 0.
+func durationOrNone(lo, hi time.Duration) reader[time.Duration] {
+	read := duration(lo, hi)
+	return func(v any) (time.Duration, error) {
+		if v == "none" {
+			return 0, nil
+		}
+		d, err := read(v)
+		if err != nil {
+			err = fmt.Errorf(`%w; or "none"`, err)
+		}
+		return d, err
+	}
+}
+
 // shortDuration writes "1h" where Go writes "1h0m0s".
 func shortDuration(d time.Duration) string {
 	s := d.String()

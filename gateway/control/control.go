@@ -50,6 +50,7 @@ type Status struct {
 	PID       int       `json:"pid"`
 	Since     time.Time `json:"since"`
 	Datapath  string    `json:"datapath"`  // kind and present way of forwarding: "ebpf, redirect"
+	Why       string    `json:"why"`       // the reason, where it is not the usual way; may be empty
 	LAN       string    `json:"lan"`       // interface
 	WAN       string    `json:"wan"`       // interface
 	Addresses int       `json:"addresses"` // that clients can have: in the pools or reserved, or all of the LAN

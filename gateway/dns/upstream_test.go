@@ -243,3 +243,37 @@ func BenchmarkForward(b *testing.B) {
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "queries/s")
 }
+
+// FuzzUpstream gives a query any answer, over UDP and TCP: only one to its question counts.
+func FuzzUpstream(f *testing.F) {
+	q := forward(query("www.example.org.", miekg.TypeA), 7)
+	for _, change := range []func(*miekg.Msg){func(*miekg.Msg) {}, func(m *miekg.Msg) { m.Id++ }, func(m *miekg.Msg) { m.Response = false }, func(m *miekg.Msg) { m.Question = nil }} {
+		m := new(miekg.Msg).SetReply(q)
+		m.Answer = records(f, "www.example.org. A 1.1.1.1")
+		change(m)
+		raw, err := m.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for network, exchange := range map[string]func(net.Conn, *miekg.Msg, []byte) (*miekg.Msg, error){"udp": exchangeUDP, "tcp": exchangeTCP} {
+			near, far := net.Pipe()
+			go func() {
+				defer far.Close()
+				far.Read(make([]byte, 1024))
+				if network == "tcp" {
+					writeFrame(far, raw[:min(len(raw), 65535)])
+				} else {
+					far.Write(raw)
+				}
+			}()
+			m, err := exchange(near, q, []byte("query"))
+			near.Close()
+			if err == nil && (m.Id != q.Id || !m.Response || len(m.Question) != 1 || !strings.EqualFold(m.Question[0].Name, q.Question[0].Name) || m.Question[0].Qtype != miekg.TypeA) {
+				t.Errorf("%s: %v is taken as the answer", network, m)
+			}
+		}
+	})
+}

@@ -1,13 +1,17 @@
 package portal
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -80,6 +84,11 @@ func TestOtherBrowser(t *testing.T) {
 	}
 }
 
+// cookieOf is the cookie of a session.
+func cookieOf(w *world, s session.Session) string {
+	return base64.RawURLEncoding.EncodeToString(w.tokens.proof(s))
+}
+
 // TestNoCookieBeforeLogin: a cookie from before the login, which somebody may have planted
 // in the browser, is worth nothing after it, and neither is that of a former session.
 func TestNoCookieBeforeLogin(t *testing.T) {
@@ -89,7 +98,7 @@ func TestNoCookieBeforeLogin(t *testing.T) {
 	}
 	s, _ := w.table.Get(clientA)
 	planted := func(r *http.Request) {
-		r.AddCookie(&http.Cookie{Name: cookieName, Value: base64.RawURLEncoding.EncodeToString(w.tokens.proof(s))})
+		r.AddCookie(&http.Cookie{Name: cookieName, Value: cookieOf(w, s)})
 	}
 	r := ask(t, clientA, base+"/login", form(t, clientA, goodUser, goodPassword), planted)
 	if len(r.Cookies()) != 1 {
@@ -119,4 +128,40 @@ func TestNoCookieBeforeLogin(t *testing.T) {
 	if r := ask(t, clientA, base+"/status", nil, second); !strings.Contains(r.body, goodUser) {
 		t.Error("the cookie of the new session is not its own")
 	}
+}
+
+// FuzzForms sends any form and cookie as a copy of a logged-in device, with a valid token:
+// nothing shows the user's name or ends the session.
+func FuzzForms(f *testing.F) {
+	const name = "Anna Petrovna, room 1107, of the grand hotel"
+	f.Add("/logout", "username=anna", "")
+	f.Add("/login", "username=anna&password=x&url=http://example.org/", "gatewayd=AAAA; gatewayd=")
+	f.Add("/status", "%zz", "gatewayd=\"\"")
+	tb := &table{clients: map[netip.Addr]session.Session{}}
+	p, err := New(Config{Address: portalAddr, Methods: Methods{Login: true}, Log: slog.New(slog.DiscardHandler)}, tb, &users{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	tb.lease(clientA)
+	if _, err := tb.Admit(clientA, session.Login{User: name}); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, path, form, cookie string) {
+		s, _ := tb.Get(clientA)
+		req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("token="+p.tokens.make(s.Key, time.Now())+"&"+form))
+		req.URL = &url.URL{Path: path}
+		req.Host = portalAddr.String()
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Cookie", cookie)
+		p.attempts.clients = nil
+		c := &peer{client: clientA, local: portalAddr, life: t.Context(), limiter: &connLimiter{}}
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, req.WithContext(context.WithValue(t.Context(), peerKey{}, c)))
+		if strings.Contains(fmt.Sprint(w.Body, w.Header()), name) {
+			t.Errorf("%s shows the name", path)
+		}
+		if s, _ := tb.Get(clientA); s.State != session.Authenticated || len(tb.causes()) > 0 {
+			t.Fatalf("%s ended the session", path)
+		}
+	})
 }

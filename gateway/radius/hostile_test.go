@@ -168,24 +168,82 @@ func TestForgeriesAreDropped(t *testing.T) {
 
 var cmpAddrPort = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 
-// TestAnswersFromElsewhereAreNotSeen: a correct answer from the wrong port.
+// TestAnswersFromElsewhereAreNotSeen: a correct answer from the wrong port, or from another
+// address and the right port.
 func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
 	a := newAttacker(t)
-	other, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a.addr.Addr(), 0)))
-	if err != nil {
-		t.Fatal(err)
+	var others []*net.UDPConn
+	for _, at := range []netip.AddrPort{netip.AddrPortFrom(a.addr.Addr(), 0), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.77"), a.addr.Port())} {
+		other, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		others = append(others, other)
 	}
-	defer other.Close()
 	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
 	go func() {
 		r := a.receive(t)
-		if _, err := other.WriteToUDPAddrPort(signed(r.data, radius.CodeAccessAccept), r.from); err != nil && !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
+		for _, other := range others {
+			if _, err := other.WriteToUDPAddrPort(signed(r.data, radius.CodeAccessAccept), r.from); err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
 		}
 		a.send(t, r.from, signed(r.data, radius.CodeAccessReject))
 	}()
 	if _, err := c.Authenticate(t.Context(), credentials("alice", "x")); !errors.Is(err, session.ErrRejected) {
 		t.Errorf("%v, want a rejection", err)
+	}
+}
+
+// TestReplayedAnswers: the server's own answer to an earlier login, as somebody on the way
+// has seen it, also with the identifier of a later login, does not let that login in.
+func TestReplayedAnswers(t *testing.T) {
+	a := newAttacker(t)
+	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
+	var seen []byte
+	go func() {
+		r := a.receive(t)
+		seen = signed(r.data, radius.CodeAccessAccept)
+		a.send(t, r.from, seen)
+		r = a.receive(t)
+		a.send(t, r.from, seen)
+		renamed := slices.Clone(seen)
+		renamed[1] = r.data[1]
+		a.send(t, r.from, renamed)
+		a.send(t, r.from, signed(r.data, radius.CodeAccessReject))
+	}()
+	if _, err := c.Authenticate(t.Context(), credentials("alice", "right")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Authenticate(t.Context(), credentials("alice", "wrong")); !errors.Is(err, session.ErrRejected) {
+		t.Errorf("with a replayed answer: %v, want a rejection", err)
+	}
+	if s := c.Stats()[0]; s.Forged < 1 || s.Answers != 2 {
+		t.Errorf("counted as %+v", s)
+	}
+}
+
+// TestForgedAccounting: accounting counts as confirmed only by an answer with the server's
+// authenticator.
+func TestForgedAccounting(t *testing.T) {
+	a := newAttacker(t)
+	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
+	forged := make(chan struct{})
+	go func() {
+		r := a.receive(t)
+		a.send(t, r.from, flip(seal(r.data, answer(r.data, radius.CodeAccountingResponse)), 4))
+		a.send(t, r.from, answer(r.data, radius.CodeAccountingResponse))
+		a.send(t, r.from, seal(r.data, answer(r.data, radius.CodeAccessAccept)))
+		close(forged)
+		a.send(t, r.from, seal(r.data, answer(r.data, radius.CodeAccountingResponse)))
+	}()
+	if err := c.Account(t.Context(), session.Event{Kind: session.Started, At: time.Now()}); err != nil {
+		t.Error(err)
+	}
+	<-forged
+	if s := c.Stats()[1]; s.Forged != 2 || s.Malformed != 1 || s.Answers != 1 {
+		t.Errorf("counted as %+v", s)
 	}
 }
 

@@ -95,7 +95,6 @@ type client struct {
 	// Guarded by op: the data path's state of the client, and its timers.
 	known, open bool    // the data path has an entry; the entry admits the client
 	interim     moment  // next update
-	save        moment  // next time counts are written to disk
 	check       moment  // next check of the quota's rest
 	checked     moment  // last one
 	left        uint64  // bytes left at the last check

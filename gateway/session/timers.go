@@ -11,12 +11,13 @@ const (
 	// tick is the resolution of the timers; rounding lets clients share a wakeup.
 	tick = moment(100 * time.Millisecond)
 	// saveEvery is the largest age of counts on the disk when the machine dies. All
-	// clients are due at the same moments: their records share pages, and each page is
-	// then written once.
+	// counts are saved one after the other: records share pages, and each page is then
+	// written once.
 	saveEvery = moment(time.Minute)
 	// checkMin and checkMax bound how often a quota is checked. The data path enforces the
 	// quota to the packet; the check only determines how soon the end is reported.
 	checkMin, checkMax = time.Second, 10 * time.Second
+	checkRare          = time.Hour // for clients whose rates keep them from using the quota up before
 	// interimMin bounds the rate of updates that a misconfigured server can request.
 	interimMin = time.Second
 	// retryAfter is the delay before a failed action is repeated.
@@ -67,6 +68,7 @@ func (t *Table) Run(ctx context.Context) error {
 	}
 	defer workers.Wait()
 	defer close(work)
+	workers.Go(func() { t.saveRegularly(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -150,7 +152,7 @@ func (t *Table) unschedule(c *client) {
 func (c *client) nextDue() moment {
 	due := c.leaseEnd
 	if c.state == Authenticated {
-		due = min(due, c.sessionEnd(), c.idleEnd(), c.interim, c.save, c.check)
+		due = min(due, c.sessionEnd(), c.idleEnd(), c.interim, c.check)
 	}
 	if due > never-tick {
 		return never
@@ -160,12 +162,12 @@ func (c *client) nextDue() moment {
 
 // arm sets the timers for a client's new or present entry e. op must be held.
 func (t *Table) arm(c *client, e *entry, now moment) {
-	c.interim, c.save, c.check = never, never, never
+	c.interim, c.check = never, never
 	if e.state != Authenticated {
 		return
 	}
 	c.setInterim(e, now)
-	c.setSave(e, now)
+	c.saved = e.counts.packets()
 	if l := &e.limits; l.UpBytes > 0 || l.DownBytes > 0 || l.TotalBytes > 0 {
 		c.check = now.after(checkMin)
 		c.checked, c.left, c.highest = now, e.bytesLeft(), 0
@@ -182,13 +184,10 @@ func (c *client) setInterim(e *entry, now moment) {
 	}
 }
 
-func (c *client) setSave(e *entry, now moment) {
-	c.save = (now/saveEvery + 1) * saveEvery
-	c.saved = e.counts.packets()
-}
-
-// setCheck sets the next check to when the quota is used up at the highest rate seen.
-func (c *client) setCheck(left uint64, now moment) {
+// setCheck sets the next check to when the quota is used up: at the rates that the data path
+// enforces, or without these at the highest rate seen.
+func (c *client) setCheck(e *entry, now moment) {
+	left := e.bytesLeft()
 	if passed := time.Duration(now - c.checked).Seconds(); passed > 0 && c.left > left {
 		c.highest = max(c.highest, float64(c.left-left)/passed)
 	}
@@ -196,6 +195,11 @@ func (c *client) setCheck(left uint64, now moment) {
 	if c.highest > 0 {
 		seconds := min(float64(left)/c.highest, checkMax.Seconds())
 		wait = max(time.Duration(seconds*float64(time.Second)), checkMin)
+	}
+	if up, down := e.limits.UpBps, e.limits.DownBps; up > 0 && down > 0 {
+		// Unused rate is kept for a second.
+		seconds := min(float64(left)*8/(float64(up)+float64(down))-1, checkRare.Seconds())
+		wait = max(time.Duration(seconds*float64(time.Second)), wait)
 	}
 	c.check = now.after(wait)
 	c.checked, c.left = now, left
@@ -212,7 +216,7 @@ func (t *Table) tick(c *client) {
 	if c.gone {
 		return
 	}
-	if err := t.act(c); err != nil {
+	if err := t.act(c, false); err != nil {
 		t.complain(c.key, err)
 		t.mu.Lock()
 		t.schedule(c, t.clock.now().after(retryAfter))
@@ -220,8 +224,8 @@ func (t *Table) tick(c *client) {
 	}
 }
 
-// act carries out what is due for a client. op must be held.
-func (t *Table) act(c *client) error {
+// act carries out what is due for a client, and saves its counts if asked to. op must be held.
+func (t *Table) act(c *client, save bool) error {
 	now, e := t.clock.now(), c.entry
 	if now >= e.leaseEnd {
 		_, err := t.replace(c, nil, LostCarrier, now)
@@ -249,9 +253,9 @@ func (t *Table) act(c *client) error {
 		_, err := t.replace(c, &lapsed, cause, at)
 		return err
 	}
-	t.keep(c, &e, now)
+	t.keep(c, &e, now, save)
 	if now >= c.check {
-		c.setCheck(e.bytesLeft(), now)
+		c.setCheck(&e, now)
 	}
 	t.publish(c, e)
 	return nil
@@ -270,9 +274,9 @@ func (e *entry) over(now moment) (Cause, moment) {
 	return "", 0
 }
 
-// keep reports a session's counts as an interim update, or only writes them to disk if
-// they have changed.
-func (t *Table) keep(c *client, e *entry, now moment) {
+// keep reports a session's counts as an interim update if one is due, or else writes them to disk
+// if asked to.
+func (t *Table) keep(c *client, e *entry, now moment, save bool) {
 	update := now >= c.interim
 	if update {
 		c.setInterim(e, now)
@@ -281,10 +285,10 @@ func (t *Table) keep(c *client, e *entry, now moment) {
 	case update && t.store.behind() < t.bounds.updates:
 		updated := Event{Kind: Updated, Session: t.view(e), At: t.clock.time(now)}
 		t.store.later(change{addr: e.key.Addr, record: t.record(e), events: [][]byte{encodeEvent(&updated)}})
-	case now < c.save:
-		return
-	case e.counts.packets() != c.saved:
+	case save:
 		t.store.save(e.key.Addr, t.record(e))
+	default:
+		return
 	}
-	c.setSave(e, now)
+	c.saved = e.counts.packets()
 }

@@ -169,10 +169,11 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	}
 	if pool := a.pool.Load(); pool != nil {
 		files, err := pool.SNMPFiles()
+		s.AddClients(files)
 		if err != nil {
+			s.Close()
 			return err
 		}
-		s.AddClients(files)
 	}
 	a.sampler = s
 	return nil

@@ -202,11 +202,24 @@ func (a *Agent) Programs(context.Context) (list []Program) {
 		if s.Ended {
 			s.How = p.ProcessState.String()
 		}
-		text, _ := os.ReadFile(p.log) // without its log a program is listed without its output
-		s.Output = lastLines(string(text[min(p.from, int64(len(text))):]))
+		s.Output = p.said()
 		list = append(list, s)
 	}
 	return list
+}
+
+// said is the end of what the program has printed. A log may be of megabytes, and programs are
+// listed after each window.
+func (p *spawned) said() string {
+	f, err := os.Open(p.log)
+	if err != nil {
+		return "" // without its log a program is listed without its output
+	}
+	defer f.Close()
+	end, _ := f.Seek(0, io.SeekEnd) // a file that was just opened can be measured
+	from := max(p.from, end-2*tailBytes)
+	text, _ := io.ReadAll(io.NewSectionReader(f, from, end-from)) // what can be read of it
+	return lastLines(string(text))
 }
 
 // lastLines is the end of a program's output, for an error message: its last

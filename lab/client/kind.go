@@ -30,8 +30,8 @@ type Kind struct {
 	// host, and that several processes can share their streams. Others take Needs each.
 	Shared bool
 	Needs  Needs
-	// LearnMost is up to how many clients the router learns their hardware addresses from
-	// what they send; the lab enters those of more into its neighbour table. Zero: of any number.
+	// LearnMost is up to how many clients the router learns their hardware addresses from what
+	// they send; those of more are entered into its neighbour table. Zero: of any number.
 	LearnMost int
 	MTU       int // bytes of IP in a packet of a client
 

@@ -45,6 +45,9 @@ type Traits struct {
 	// DHCP is true when the DUT itself leases addresses. Otherwise the lab runs
 	// a DHCP server for clients that want leases, and does not count it.
 	DHCP bool
+	// Neighbours is true when the DUT enters its clients into the router's neighbour table
+	// itself, beyond the limit of entries that the kernel learns. The lab then enters none.
+	Neighbours bool
 	// Processes are the command names (comm) whose CPU and memory count; empty
 	// counts every process the DUT started on the router.
 	Processes []string

@@ -66,13 +66,14 @@ func (g *Gateway) Traits() Traits {
 		needs = append(needs, Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases and names"})
 	}
 	return Traits{
-		LAN:       g.lan(),
-		DHCP:      true,
-		Gathers:   g.Datapath == "tun" && g.Fast,
-		Admission: g.Admission,
-		Needs:     append(needs, radiusNeeds...),
-		About:     about,
-		Login:     3 * time.Millisecond, PersonaLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
+		LAN:        g.lan(),
+		DHCP:       true,
+		Neighbours: true, // with "tun" there are none: clients are behind a device without
+		Gathers:    g.Datapath == "tun" && g.Fast,
+		Admission:  g.Admission,
+		Needs:      append(needs, radiusNeeds...),
+		About:      about,
+		Login:      3 * time.Millisecond, PersonaLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
 	}
 }
 

@@ -66,16 +66,6 @@ func (a Account) Coverage() float64 {
 	return float64(a.SampledNs) / float64(a.Ns)
 }
 
-// Coverage is the coverage of all accounts of the router together.
-func (s Side) Coverage() float64 {
-	var all Account
-	for _, a := range s.Accounts {
-		all.Ns += a.Ns
-		all.SampledNs += a.SampledNs
-	}
-	return all.Coverage()
-}
-
 // Scaled is the profile with every time multiplied, those the samples stand for
 // as well, so that shares and coverage stay as they are.
 func (p Profile) Scaled(by float64) Profile {

@@ -269,23 +269,15 @@ func costReading(s analysis.Summary) string {
 // wrap breaks a line at spaces; continuation lines are indented.
 func wrap(b *strings.Builder, line string, width int) {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
-	used := indent
-	b.WriteString(strings.Repeat(" ", indent))
+	if width > 0 {
+		width = max(1, width-indent)
+	}
 	// A figure and its unit stay together.
 	line = strings.NewReplacer(" %", "\x00%", "× ", "×\x00").Replace(result.OneLine(line))
-	for i, word := range strings.Fields(line) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case width > 0 && used+1+n > width:
-			used = indent + 2
-			b.WriteString("\n" + strings.Repeat(" ", used))
-		default:
-			b.WriteByte(' ')
-			used++
+	for i, part := range words.Wrapped(line, width, 2) {
+		if i == 1 {
+			indent += 2
 		}
-		b.WriteString(strings.ReplaceAll(word, "\x00", " "))
-		used += n
+		b.WriteString(strings.Repeat(" ", indent) + strings.ReplaceAll(part, "\x00", " ") + "\n")
 	}
-	b.WriteByte('\n')
 }

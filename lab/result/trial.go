@@ -130,15 +130,12 @@ func (m Measurement) LossRatio() float64 {
 	return m.Datagrams.LossRatio()
 }
 
-// RouterNs is the router's CPU time in the window, nanoseconds.
-func (m Measurement) RouterNs() int64 { return m.NAPINs + m.ProcessNs }
-
 // CPUCorePct is the router's CPU as a percentage of one core.
 func (m Measurement) CPUCorePct() float64 {
 	if m.Seconds <= 0 {
 		return 0
 	}
-	return float64(m.RouterNs()) / 1e7 / m.Seconds
+	return float64(m.NAPINs+m.ProcessNs) / 1e7 / m.Seconds
 }
 
 // RTT is round-trip time under load, microseconds, by probes of their own.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -16,8 +17,9 @@ import (
 // and memory in real labs and compare them with these numbers.
 const (
 	FilesPerHost = 128 // of an agent without clients, with logins and leases in progress
-	// Each client is an entry of the router's neighbour table, unless the lab adds a permanent
-	// entry itself. All namespaces of the machine share one table.
+	// Each client is an entry that the kernel learns for the router's neighbour table, unless the
+	// lab or the device enters it: those do not count against the limit, which is one for all
+	// namespaces of the machine.
 	NeighboursPerClient = 1
 	MemoryPerHost       = 64 // MiB
 
@@ -30,11 +32,16 @@ type Demand struct {
 	Experiment string
 	Sides      []experiment.Side // the labs that stand at the same time
 	Lab        testbed.Size      // of each of them, without clients
+	// Enters is that each device enters its clients into the neighbour table itself.
+	Enters bool
 }
 
 // DemandOf is the demand of an experiment, guests included.
 func DemandOf(e *experiment.Experiment) Demand {
-	d := Demand{Experiment: e.Name, Sides: e.Largest()}
+	d := Demand{Experiment: e.Name, Sides: e.Largest(), Enters: !slices.ContainsFunc(e.DUTs, func(name string) bool {
+		device, err := dut.New(name, 1, e)
+		return err != nil || !device.Traits().Neighbours
+	})}
 	if build, err := testbed.Named(e.Topology); err == nil { // no other name is read from a file
 		d.Lab = build(testbed.Spec{ClientHosts: e.Client.Hosts}).Size()
 	}
@@ -68,11 +75,12 @@ func (d Demand) Files() (n int64) {
 	return n
 }
 
-// Neighbours is the number of entries in the machine's neighbour table.
+// Neighbours is the number of entries that the kernel learns for the machine's neighbour
+// table. Where labs are compared, a block of two clean routers is the largest, and no device enters their clients.
 func (d Demand) Neighbours() int64 {
-	entered := side.EntersNeighbours(d.Sides...)
+	entered, alone := side.EntersNeighbours(d.Sides...), len(d.Sides) == 1
 	return d.sum(d.Lab.Neighbours, func(s experiment.Side) int {
-		if entered && client.KindOf(s.Client).LearnMost > 0 {
+		if entered && client.KindOf(s.Client).LearnMost > 0 || alone && d.Enters {
 			return 0
 		}
 		return NeighboursPerClient * s.Clients
@@ -120,7 +128,8 @@ func (d Demand) Fits(have int64, taken func(Demand) int64) int {
 	lo, hi := 1, d.Clients()
 	for lo < hi { // the demand grows with the clients
 		n := (lo + hi + 1) / 2
-		fewer := Demand{d.Experiment, slices.Clone(d.Sides), d.Lab}
+		fewer := d
+		fewer.Sides = slices.Clone(d.Sides)
 		for i := range fewer.Sides {
 			fewer.Sides[i].Clients = min(n, fewer.Sides[i].Clients)
 		}

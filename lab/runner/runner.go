@@ -128,7 +128,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	out, err := s.all(ctx)
 	out.Started = true
 	s.env.End = time.Now().UTC()
-	s.env.Interrupted = ctx.Err() != nil || s.interrupted && errors.Is(err, ErrNothingRan)
+	s.env.Interrupted = ctx.Err() != nil || errors.Is(err, errStorage) || s.interrupted && errors.Is(err, ErrNothingRan)
 	s.env.Skipped = out.Skipped
 	return out, errors.Join(err, s.writer.Close(), result.WriteEnvironment(cfg.Dir, s.env))
 }

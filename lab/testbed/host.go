@@ -56,11 +56,11 @@ func (h *Host) Stop() error {
 // Together works on several hosts at once: it runs all functions, waits for all,
 // and joins their errors. An error text of several hosts stands there once.
 func Together(fns ...func() error) error {
-	return each(fns, func(_ int, fn func() error) error { return fn() })
+	return Each(fns, func(_ int, fn func() error) error { return fn() })
 }
 
-// each is Together for one function and a list of what it works on.
-func each[T any](list []T, fn func(i int, v T) error) error {
+// Each is Together for one function and a list of what it works on.
+func Each[T any](list []T, fn func(i int, v T) error) error {
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, v := range list {

@@ -142,7 +142,7 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 			err = fmt.Errorf("building lab %s: %w", name, errors.Join(err, lab.Close()))
 		}
 	}()
-	err = each(t.Nodes, func(i int, n Node) (err error) {
+	err = Each(t.Nodes, func(i int, n Node) (err error) {
 		lab.Hosts[i], err = backend.Start(ctx, name+"/"+n.Name, n.Metered)
 		if err == nil {
 			lab.Hosts[i].Role, lab.Hosts[i].Metered = n.Role, n.Metered
@@ -157,7 +157,7 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 	if err != nil {
 		return nil, err
 	}
-	return lab, each(lab.Hosts, func(i int, h *Host) error { return h.Apply(ctx, networks[i]) })
+	return lab, Each(lab.Hosts, func(i int, h *Host) error { return h.Apply(ctx, networks[i]) })
 }
 
 // connect makes all links and returns the network of each host.
@@ -166,7 +166,7 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 	// names are never used twice.
 	id := "g" + strings.ToLower(rand.Text()[:5]) + "-"
 	names := make([][2]string, len(t.Links))
-	err := each(t.Links, func(i int, l Link) (err error) {
+	err := Each(t.Links, func(i int, l Link) (err error) {
 		a, b := lab.Hosts[t.index(l.A.Node)], lab.Hosts[t.index(l.B.Node)]
 		names[i][0], names[i][1], err = backend.Connect(ctx, End{a, id + l.A.If}, End{b, id + l.B.If})
 		return err
@@ -256,7 +256,7 @@ func (t Topology) Size() (s Size) {
 // Close ends all hosts of the lab; the kernel takes links and namespaces with
 // them. Twice is harmless.
 func (l *Lab) Close() error {
-	return each(l.Hosts, func(_ int, h *Host) error {
+	return Each(l.Hosts, func(_ int, h *Host) error {
 		if h == nil {
 			return nil
 		}

@@ -61,6 +61,25 @@ func Joined(between string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(part string) bool { return part == "" }), between)
 }
 
+// Wrapped breaks a text at spaces into lines of at most width characters, all but the first of them
+// shorter by hang; with a width of 0 it is one line. A word that is longer has a line of its own.
+func Wrapped(text string, width, hang int) (lines []string) {
+	used, most := 0, width
+	for _, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		if len(lines) > 0 && (width == 0 || used+1+n <= most) {
+			lines[len(lines)-1] += " " + word
+			used += 1 + n
+			continue
+		}
+		if len(lines) > 0 {
+			most = width - hang
+		}
+		lines, used = append(lines, word), n
+	}
+	return lines
+}
+
 // When is the text where something is so, and empty otherwise.
 func When(so bool, text string) string {
 	if so {

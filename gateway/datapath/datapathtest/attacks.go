@@ -29,6 +29,9 @@ var attacks = []behaviour{
 	{"UDPToPort67WithoutLease", dhcpTunnel, Shape{}},
 	{"UDPToPort67WithoutLeaseOthersLease", dhcpTunnel, Shape{Learn: true}},
 	{"GardenWithTheGatewaysAddress", gardenOfOwn, Shape{}},
+	{"OddFramesOfStrangers", oddFrames, Shape{}},
+	{"LocalTalkStaysInTheLAN", localTalkStays, Shape{}},
+	{"NeighboursAndRoutesCannotBePoisoned", poisoned, Shape{}},
 }
 
 // refusedAtOnce: a client's first packet is refused, so that a browser falls back to HTTP at

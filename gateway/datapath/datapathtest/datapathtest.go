@@ -75,6 +75,9 @@ type Promises struct {
 	// Requests returns DHCP requests as whole frames, one a Read; no socket then receives
 	// them. nil: sockets do.
 	Requests func(Datapath) (io.ReadCloser, error)
+	// Neighbours: the kernel's stack sends to clients on the LAN's interface, so that they have
+	// entries of its neighbour table. False: they are behind a device without.
+	Neighbours bool
 	// Newcomers: the data path reports unknown clients, so that other programs can lease
 	// addresses.
 	Newcomers bool
@@ -127,7 +130,7 @@ type Shape struct {
 	Without bool         // no data path is opened yet
 }
 
-var behaviours = slices.Concat(attacks, floods, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, decisions, lifetimes)
+var behaviours = slices.Concat(attacks, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, decisions, lifetimes)
 
 // Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
@@ -241,7 +242,7 @@ func (h hook) restore(dir string) error {
 }
 
 // Remove removes everything of a data path from the kernel: programs, maps, the qdisc it
-// created for them, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked,
+// created for them, the clients' neighbour entries, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked,
 // because Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
 	err := resign(cfg.PinDir)
@@ -256,7 +257,7 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	if err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir)); err != nil {
+	if err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN)); err != nil {
 		return err
 	}
 	return guard.Remove(cfg.LAN)

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func (d *Datapath) choose(judge ...func(*reasons)) {
 		j(&d.reasons)
 	}
 	if d.reasons.programs != "" && d.reasons.programs != was.programs {
-		d.cfg.Log.Warn("the stack forwards, because redirected packets would not meet these programs", "programs", d.reasons.programs)
+		d.cfg.Log.Warn("the stack forwards, because redirected packets might miss programs at tc", "why", d.reasons.programs)
 	}
 	why := d.reasons.first(d.cfg.Forward)
 	if err := d.forward(why); err != nil {
@@ -95,11 +96,9 @@ func (d *Datapath) judgePrograms(r *reasons) {
 		}
 		c, err := look(h)
 		filters, e := d.filters(h)
-		switch {
-		case err != nil:
-			others = append(others, err.Error())
-		case e != nil:
-			others = append(others, e.Error())
+		if err = errors.Join(err, e); err != nil {
+			r.programs = err.Error()
+			return
 		}
 		for _, other := range append(c.behind, filters...) {
 			others = append(others, fmt.Sprintf("%s at the ingress of %s", other, h.dev.Name))
@@ -138,14 +137,15 @@ func guarding(family uint8, table string) bool {
 // every moment of the change: lan_out counts what wan_in leaves to the stack.
 func (d *Datapath) forward(why string) error {
 	d.mu.Lock()
-	same := d.why == why && (d.settings.RedirectUntil > 0) == (why == "")
-	d.why = why
+	same := d.why == why
 	d.mu.Unlock()
 	if same {
 		return nil
 	}
+	// The status changes with the settings: who reads "stack" there may rely on it.
+	err := d.change(func(s *gatewaySettings) { d.why, s.RedirectUntil = why, stamp(why) })
 	d.cfg.Log.Info("forwarding", "redirect", why == "", "why", why)
-	return d.change(func(s *gatewaySettings) { s.RedirectUntil = stamp(why) })
+	return err
 }
 
 // stamp is the time until which packets are redirected, for a reason not to.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 )
 
 // Rate limits are token buckets: a silent client may send this much at once. One half lets
@@ -57,6 +58,8 @@ func (d *Datapath) Set(c datapath.Client) error {
 	if err := d.put(at, entry); err != nil {
 		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
 	}
+	d.neighbours.Set(c.Addr, c.MAC)
+	d.neighbours.Flush()
 	return nil
 }
 
@@ -106,6 +109,8 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	if err := d.put(at, gatewayClient{}); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
+	d.neighbours.Remove(addr)
+	d.neighbours.Flush()
 	return nil
 }
 
@@ -251,6 +256,22 @@ func (d *Datapath) Forwarding() (word, why string) {
 
 // Clients lists the addresses that have an entry.
 func (d *Datapath) Clients() (addrs []netip.Addr, err error) {
+	err = d.eachClient(func(addr netip.Addr, _ gatewayClient) { addrs = append(addrs, addr) })
+	return addrs, err
+}
+
+// openNeighbours makes the kernel's neighbour entries those of the clients.
+func (d *Datapath) openNeighbours() error {
+	clients := map[netip.Addr]datapath.MAC{}
+	err := d.eachClient(func(addr netip.Addr, c gatewayClient) { clients[addr] = c.Mac })
+	if err == nil {
+		d.neighbours, err = neighbour.Open(d.lan.Index, clients, d.cfg.Log)
+	}
+	return err
+}
+
+// eachClient calls f for each entry.
+func (d *Datapath) eachClient(f func(netip.Addr, gatewayClient)) error {
 	const batch = 4096
 	keys, values := make([]uint32, batch), make([]gatewayClient, batch)
 	for cursor := new(ebpf.MapBatchCursor); ; {
@@ -259,14 +280,14 @@ func (d *Datapath) Clients() (addrs []netip.Addr, err error) {
 			if c.State != uint8(gatewayStateSTATE_NONE) {
 				var b [4]byte
 				binary.BigEndian.PutUint32(b[:], hostOrder(d.cfg.Prefix.Addr())+keys[i])
-				addrs = append(addrs, netip.AddrFrom4(b))
+				f(netip.AddrFrom4(b), c)
 			}
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return addrs, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("listing the data path's clients: %w", err)
+			return fmt.Errorf("listing the data path's clients: %w", err)
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -29,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 )
 
 // Forward is the way in which packets of admitted clients are forwarded.
@@ -68,9 +68,11 @@ type Datapath struct {
 	epoch uint64
 	// counters is client_counters, mapped into memory.
 	counters *ebpf.Memory
-	stop     func()        // ends the watchers and waits for them
-	lost     chan string   // the name of an interface that has gone
-	wake     chan struct{} // has the watcher look at once
+	// neighbours are the kernel's entries of the clients.
+	neighbours *neighbour.Table
+	stop       func()        // ends the watchers and waits for them
+	lost       chan string   // the name of an interface that has gone
+	wake       chan struct{} // has the watcher look at once
 
 	choosing sync.Mutex // held while who forwards is chosen; guards reasons
 	reasons  reasons
@@ -127,6 +129,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	d.lan, d.wan = lan, wan
+	if err := d.openNeighbours(); err != nil {
+		return nil, err
+	}
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
@@ -233,11 +238,12 @@ var sessions = []string{"clients", "client_counters", "client_limits", "gateway_
 // are caches, each separately. The former daemon's programs use the old maps until they
 // are replaced.
 func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
-	var old []string
+	var all, old []string // names of pinned maps; a bpffs refuses the names of some others
 	for name, m := range spec.Maps {
 		if m.Pinning != ebpf.PinByName {
 			continue
 		}
+		all = append(all, name)
 		pinned, err := ebpf.LoadPinnedMap(filepath.Join(d.cfg.PinDir, name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -252,7 +258,7 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 	}
 	if slices.ContainsFunc(old, func(name string) bool { return slices.Contains(sessions, name) }) {
 		d.cfg.Log.Warn("the data path's tables were made for another LAN or version, or detached halfway; making new ones", "pins", d.cfg.PinDir)
-		old = slices.Collect(maps.Keys(spec.Maps))
+		old = all
 	}
 	for _, name := range old {
 		if err := os.Remove(filepath.Join(d.cfg.PinDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -373,6 +379,9 @@ func (d *Datapath) Close() error {
 		}
 	}
 	d.places = nil
+	if d.neighbours != nil {
+		err = errors.Join(err, d.neighbours.Close())
+	}
 	err = errors.Join(err, d.objs.Close(), d.locks.Close())
 	d.locks = nil
 	return err

@@ -321,7 +321,7 @@ func TestOddARPOnTheWire(t *testing.T) {
 	d := n.open(t)
 	w := n.wire(t)
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
-	whole := func() []byte { return arp(alice, aliceMAC)[:42] }
+	whole := func() []byte { return arpFrame(alice, aliceMAC)[:42] }
 	odd := map[string][]byte{
 		"hardware addresses of 8 bytes": func() []byte { b := whole(); b[18] = 8; return b }(),
 		"addresses of 16 bytes":         func() []byte { b := whole(); b[19] = 16; return b }(),

@@ -60,10 +60,12 @@ static __always_inline int arp_in(struct __sk_buff *skb, const void *data, const
 	if (!c || a->sender == gateway_addr)
 		return drop(REASON_ARP_SPOOF);
 	if (c->state == STATE_NONE) {
+		/* The stack would enter the sender into its neighbour table, whoever that is. The
+		 * daemon answers a newcomer that it takes up. */
 		if (!learn)
 			return drop(REASON_ARP_SPOOF);
 		tell(skb, a->sender, a->sender_mac);
-		return TC_ACT_OK;
+		return TC_ACT_SHOT;
 	}
 	if (mac_at(c->mac) != mac_at(a->sender_mac))
 		return drop(REASON_ARP_SPOOF);

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf/ringbuf"
 
+	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
@@ -22,9 +23,14 @@ func (d *Datapath) greet() error {
 	if err != nil {
 		return fmt.Errorf("listening for newcomers: %w", err)
 	}
+	answers, err := arp.Respond(d.lan, d.cfg.Gateway, false)
+	if err != nil {
+		r.Close()
+		return err
+	}
 	var running sync.WaitGroup
 	stop := d.stop
-	d.stop = sync.OnceFunc(func() { r.Close(); stop(); running.Wait() })
+	d.stop = sync.OnceFunc(func() { r.Close(); stop(); running.Wait(); answers.Close() })
 	running.Go(func() {
 		for {
 			record, err := r.Read()
@@ -32,11 +38,25 @@ func (d *Datapath) greet() error {
 				return
 			}
 			if addr, mac, ok := newcomer(record.RawSample); err == nil && ok {
-				d.cfg.Newcomer(addr, mac)
+				d.welcome(answers, addr, mac)
 			}
 		}
 	})
 	return nil
+}
+
+// welcome reports a newcomer, unless an earlier packet of its made it a client, and answers
+// one that is a client then: lan_in drops the ARP requests of all others.
+func (d *Datapath) welcome(answers *arp.Responder, addr netip.Addr, mac datapath.MAC) {
+	if !d.neighbours.Has(addr, mac) {
+		d.cfg.Newcomer(addr, mac)
+	}
+	if !d.neighbours.Has(addr, mac) {
+		return
+	}
+	if err := answers.Answer(addr, mac); err != nil {
+		d.cfg.Log.Debug("welcoming a newcomer", "err", err)
+	}
 }
 
 // newcomer decodes struct newcomer of maps.h.

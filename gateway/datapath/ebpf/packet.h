@@ -198,8 +198,8 @@ static __always_inline struct wire on_wire(const struct __sk_buff *skb, const st
 	return w;
 }
 
-/* route asks the kernel's routing where it would send a packet. With a length, the answer has the
- * route's MTU instead of the interface's. */
+/* route asks the kernel's routing where it would send a packet. With a length, the answer's MTU may
+ * be that of a path the kernel knows, instead of the interface's. */
 static __always_inline long route(struct __sk_buff *skb, const struct iphdr *ip, struct bpf_fib_lookup *fib)
 {
 	*fib = (struct bpf_fib_lookup){

@@ -40,7 +40,7 @@ func ethertype(e layers.EthernetType) func([]byte) []byte {
 	return func(b []byte) []byte { return datapathtest.EtherType(e, b) }
 }
 
-func arp(a netip.Addr, m datapath.MAC) []byte { return datapathtest.ARP(1, a, m, gateway) }
+func arpFrame(a netip.Addr, m datapath.MAC) []byte { return datapathtest.ARP(1, a, m, gateway) }
 
 // skb is struct __sk_buff as far as tests set it.
 type skb struct {
@@ -175,13 +175,13 @@ func TestLANIn(t *testing.T) {
 		"header length 4":             {func() []byte { b := tcp(443); b[14] = 0x44; return b }(), shot, "malformed", false},
 		"IPv5":                        {func() []byte { b := tcp(443); b[14] = 0x55; return b }(), shot, "malformed", false},
 		"for another host":            {tcp(443, func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(serverMAC) }), shot, "", false},
-		"ARP of alice":                {arp(alice, aliceMAC), ok, "", false},
-		"ARP, whose is it":            {arp(netip.IPv4Unspecified(), bobMAC), ok, "", false},
-		"ARP for alice by bob":        {arp(alice, bobMAC), shot, "arp-spoof", false},
-		"ARP for the gateway":         {arp(gateway, bobMAC), shot, "arp-spoof", false},
-		"ARP, never leased":           {arp(nobody, bobMAC), shot, "arp-spoof", false},
-		"ARP, outside the LAN":        {arp(server, bobMAC), shot, "arp-spoof", false},
-		"ARP, cut":                    {arp(alice, aliceMAC)[:30], shot, "malformed", false},
+		"ARP of alice":                {arpFrame(alice, aliceMAC), ok, "", false},
+		"ARP, whose is it":            {arpFrame(netip.IPv4Unspecified(), bobMAC), ok, "", false},
+		"ARP for alice by bob":        {arpFrame(alice, bobMAC), shot, "arp-spoof", false},
+		"ARP for the gateway":         {arpFrame(gateway, bobMAC), shot, "arp-spoof", false},
+		"ARP, never leased":           {arpFrame(nobody, bobMAC), shot, "arp-spoof", false},
+		"ARP, outside the LAN":        {arpFrame(server, bobMAC), shot, "arp-spoof", false},
+		"ARP, cut":                    {arpFrame(alice, aliceMAC)[:30], shot, "malformed", false},
 	}
 	d.try(t, d.objs.LanIn, lan, tcp(443)) // fills the next-hop cache
 	for name, c := range cases {

@@ -30,8 +30,9 @@ func (d *Datapath) watch() error {
 }
 
 // reroute invalidates all cached next hops and then reads routing and links again. A change of tc's
-// may have removed programs, or added some.
+// may have removed programs, or added some; one of links or addresses the clients' neighbour entries.
 func (d *Datapath) reroute() {
+	d.neighbours.Check()
 	select {
 	case d.wake <- struct{}{}:
 	default: // the watcher is about to look

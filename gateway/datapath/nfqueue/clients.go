@@ -6,9 +6,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
-
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
@@ -16,6 +13,7 @@ import (
 // Set sets a client in the kernel's rules and in the judges' table. Letting the kernel pass
 // the client's packets is the last step, and the first step is to stop that.
 func (d *Datapath) Set(c datapath.Client) error {
+	defer d.neighbours.Flush() // with what others have noted meanwhile
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.set(c); err != nil {
@@ -53,6 +51,7 @@ func (d *Datapath) settle() {
 
 // Remove removes an address's entry.
 func (d *Datapath) Remove(addr netip.Addr) error {
+	defer d.neighbours.Flush()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.ask(addr); err != nil {
@@ -93,10 +92,12 @@ func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
 	}
 	if mac == nil {
 		delete(d.owners, addr)
+		d.neighbours.Remove(addr)
 	} else {
 		d.owners[addr] = *mac
+		d.neighbours.Set(addr, *mac)
 	}
-	return d.forgetNeighbour(addr)
+	return nil
 }
 
 // knowing are the tables that contain the owners of addresses.
@@ -114,15 +115,6 @@ func (d *Datapath) addOwner(b *nftables.Batch, addr netip.Addr, mac datapath.MAC
 		b.AddElements(t, setKnown, nftables.Element{Key: pair(addr, mac)})
 	}
 	b.AddElements(tablesOf(d.cfg.LAN).arp, setTaken, nftables.Element{Key: addr.AsSlice()})
-}
-
-// forgetNeighbour has the stack resolve the MAC address of an address again.
-func (d *Datapath) forgetNeighbour(addr netip.Addr) error {
-	err := netlink.NeighDel(&netlink.Neigh{LinkIndex: d.lan.Index, Family: unix.AF_INET, IP: addr.AsSlice()})
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
-		return nil
-	}
-	return err
 }
 
 // Counters returns what an address has sent and received since the epoch.
@@ -173,7 +165,11 @@ func (d *Datapath) Packets() (map[string]uint64, error) {
 		out["forwarded"] += passed.up.Packets + passed.down.Packets
 	}
 	t := tablesOf(d.cfg.LAN)
-	for name, table := range map[string]nftables.Table{"arp-spoof": t.arp, "ipv6": t.ip6} {
+	counted := map[string]nftables.Table{"arp-spoof": t.arp, "ipv6": t.ip6}
+	if d.speaks.dev {
+		counted["foreign-source"] = t.dev
+	}
+	for name, table := range counted {
 		n, err := d.rules.Counter(table, dropped)
 		errs = append(errs, err)
 		out[name] += n.Packets

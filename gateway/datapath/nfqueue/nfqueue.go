@@ -24,8 +24,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
@@ -57,7 +59,10 @@ type Datapath struct {
 	fast    *fast // nil: as studied
 	watcher *watcher
 	follow  *stack.Follower
-	ended   sync.WaitGroup
+	// neighbours are the kernel's entries of the clients; arp receives from newcomers, nil without Newcomer.
+	neighbours *neighbour.Table
+	arp        *arp.Responder
+	ended      sync.WaitGroup
 
 	choosing sync.Mutex // held while the way is determined; locked before d.mu
 
@@ -82,7 +87,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		}
 	}()
 	if d.table, err = admission.New(admission.Config{
-		Prefix: cfg.Prefix, Gateway: cfg.Gateway, PortalPorts: cfg.PortalPorts, Newcomer: named(cfg.Newcomer),
+		Prefix: cfg.Prefix, Gateway: cfg.Gateway, PortalPorts: cfg.PortalPorts, Newcomer: d.newcomers(),
 	}); err != nil {
 		return nil, err
 	}
@@ -117,18 +122,24 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.install(); err != nil {
 		return nil, err
 	}
+	if d.neighbours, err = neighbour.Open(d.lan.Index, nil, cfg.Log); err != nil {
+		return nil, err
+	}
+	if err := d.greet(); err != nil {
+		return nil, err
+	}
 	return d, d.begin()
 }
 
-// named filters out newcomers whose MAC address the kernel did not report: see
-// judge.sender.
-func named(newcomer func(netip.Addr, datapath.MAC)) func(netip.Addr, datapath.MAC) {
-	if newcomer == nil {
+// newcomers filters out newcomers that an earlier packet made clients, and those whose MAC
+// address the kernel did not report: see judge.sender.
+func (d *Datapath) newcomers() func(netip.Addr, datapath.MAC) {
+	if d.cfg.Newcomer == nil {
 		return nil
 	}
 	return func(addr netip.Addr, mac datapath.MAC) {
-		if mac != (datapath.MAC{}) {
-			newcomer(addr, mac)
+		if mac != (datapath.MAC{}) && !d.neighbours.Has(addr, mac) {
+			d.cfg.Newcomer(addr, mac)
 		}
 	}
 }
@@ -205,8 +216,49 @@ func (d *Datapath) begin() error {
 	return d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.reroute, Rules: func() { d.keepRules(); d.choose() }})
 }
 
-// reroute follows a change of addresses or routes.
+// greet reports newcomers that ask for the gateway by ARP, and answers those that have become
+// clients: the rules drop their requests, because the stack would enter every sender into its
+// neighbour table.
+func (d *Datapath) greet() (err error) {
+	if d.cfg.Newcomer == nil {
+		return nil
+	}
+	if d.arp, err = arp.Respond(d.lan, d.cfg.Gateway, true); err != nil {
+		return err
+	}
+	d.ended.Go(func() {
+		for {
+			addr, mac, err := d.arp.Next()
+			if err != nil {
+				return // closed, or the interface is gone
+			}
+			if addr == d.cfg.Gateway || !d.cfg.Prefix.Contains(addr) || d.owned(addr) {
+				continue
+			}
+			d.table.Greet(addr, mac, func() {
+				if !d.neighbours.Has(addr, mac) {
+					return
+				}
+				if err := d.arp.Answer(addr, mac); err != nil {
+					d.cfg.Log.Debug("welcoming a newcomer", "err", err)
+				}
+			})
+		}
+	})
+	return nil
+}
+
+// owned reports whether an address is a client's.
+func (d *Datapath) owned(addr netip.Addr) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, owned := d.owners[addr]
+	return owned
+}
+
+// reroute follows a change of links, addresses or routes.
 func (d *Datapath) reroute() {
+	d.neighbours.Check()
 	if own, err := stack.Own(); err == nil {
 		d.table.SetOwn(own)
 	} else {
@@ -236,6 +288,7 @@ func (d *Datapath) Close() error {
 	for _, q := range d.queues {
 		errs = append(errs, q.Close())
 	}
+	errs = append(errs, d.arp.Close())
 	d.ended.Wait()
 	if d.fast != nil {
 		for _, c := range d.fast.captures {
@@ -252,7 +305,10 @@ func (d *Datapath) Close() error {
 	if d.table != nil {
 		errs = append(errs, d.table.Close())
 	}
+	if d.neighbours != nil {
+		errs = append(errs, d.neighbours.Close())
+	}
 	errs = append(errs, d.locks.Close())
-	d.queues, d.watcher, d.follow, d.rules, d.locks = nil, nil, nil, nil, nil
+	d.queues, d.arp, d.watcher, d.follow, d.rules, d.locks = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }

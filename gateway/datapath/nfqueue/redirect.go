@@ -43,22 +43,45 @@ func (d *Datapath) redirectRules(b *nftables.Batch, t nftables.Table) {
 	b.AddSet(t, nftables.Set{Name: setOthers, KeyType: nftables.TypePort, KeyBytes: 2})
 	b.AddChain(t, "up", nil)
 	b.AddChain(t, "down", nil)
+	b.AddCounter(t, dropped)
+	d.senderRules(b, t)
 	for name, dev := range map[string]*net.Interface{"lan": d.lan, "wan": d.wan} {
+		leave := map[string]nftables.Expr{"lan": nftables.Goto("stack"), "wan": nftables.Accept()}[name]
 		b.AddChain(t, name, &nftables.Hook{Type: "filter", Number: unix.NF_NETDEV_INGRESS, Priority: afterOthers, Device: dev.Name})
-		plainRules(b, t, name)
+		plainRules(b, t, name, leave)
 		b.AddRule(t, name, nftables.Meta(0, unix.NFT_META_IIF), nftables.Decide(setGate, 0))
+		b.AddRule(t, name, leave)
+	}
+}
+
+// senderRules decide on frames of the LAN that are left to the stack. The stack answers some
+// packets with ICMP errors before "forward" is asked: on their last hop, with bad options,
+// too long, to another gateway. With a forged sender outside of the LAN these errors, which
+// quote the packet, would leave through the WAN. Frames of a VLAN belong to another network.
+func (d *Datapath) senderRules(b *nftables.Batch, t nftables.Table) {
+	const etherType = 12
+	b.AddChain(t, "stack", nil)
+	b.AddRule(t, "stack", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Equal(0, []byte{unix.PACKET_OTHERHOST}), nftables.Accept())
+	load := nftables.Payload(0, nftables.NetworkHeader, sender, addressSize)
+	b.AddRule(t, "stack", load, nftables.And(0, netmask(d.cfg.Prefix)), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()), nftables.Accept())
+	b.AddRule(t, "stack", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Accept()) // DHCP
+	drop := []nftables.Expr{nftables.Meta(0, unix.NFT_META_PROTOCOL), nftables.Equal(0, etherIPv4), nftables.Count(dropped), nftables.Drop()}
+	b.AddRule(t, "stack", slices.Concat([]nftables.Expr{nftables.Payload(0, nftables.LinkHeader, etherType, 2), nftables.Equal(0, etherIPv4)}, drop)...)
+	for _, tag := range [][]byte{{0x81, 0, 0, 0}, {0x88, 0xa8, 0, 0}} { // only a priority: the kernel removes it
+		b.AddRule(t, "stack", slices.Concat([]nftables.Expr{nftables.Payload(0, nftables.LinkHeader, etherType, 4),
+			nftables.And(0, []byte{0xff, 0xff, 0x0f, 0xff}), nftables.Equal(0, tag)}, drop)...)
 	}
 }
 
 // plainRules continue with packets that need only forwarding and whose frames have no
-// padding.
-func plainRules(b *nftables.Batch, t nftables.Table, chain string) {
+// padding; the others are left to the stack.
+func plainRules(b *nftables.Batch, t nftables.Table, chain string, toStack nftables.Expr) {
 	const first, hops, word = 0, 8, 4
 	leave := func(at uint32, mask, value []byte) {
-		b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, at, word), nftables.And(0, mask), nftables.Equal(0, value), nftables.Accept())
+		b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, at, word), nftables.And(0, mask), nftables.Equal(0, value), toStack)
 	}
 	// IP options.
-	b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, first, 1), nftables.Differs(0, []byte{0x45}), nftables.Accept())
+	b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, first, 1), nftables.Differs(0, []byte{0x45}), toStack)
 	// On its last hop: the sender gets an ICMP error from the stack.
 	leave(hops, []byte{0xfe, 0, 0, 0}, []byte{0, 0, 0, 0})
 	// Frames are padded up to 46 bytes, and counters count frames: lengths of 0 to 15 and 32

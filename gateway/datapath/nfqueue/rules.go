@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
@@ -154,8 +155,8 @@ func loadPair(to nftables.Register) []nftables.Expr {
 
 func port(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 
-// arpRules keep clients from using other clients' addresses in ARP, so that the stack's
-// neighbour entries are right.
+// arpRules keep clients from using other clients' addresses in ARP, and everybody without one
+// from the stack's neighbour table.
 func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	b.AddCounter(t, dropped)
 	d.knownSet(b, t)
@@ -172,10 +173,10 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	// A probe for a free address.
 	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Accept())
 	b.AddRule(t, "input", load, nftables.Payload(1, nftables.NetworkHeader, senderMAC, macSize), nftables.In(setKnown, 0), nftables.Accept())
-	if d.cfg.Newcomer != nil {
+	if d.cfg.Newcomer != nil { // dropped, but no forgery: see greet
 		mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
 		b.AddRule(t, "input", load, nftables.Differs(0, d.cfg.Gateway.AsSlice()), nftables.NotIn(setTaken, 0),
-			nftables.And(0, mask), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()), nftables.Accept())
+			nftables.And(0, mask), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()), nftables.Drop())
 	}
 	b.AddRule(t, "input", nftables.Count(dropped), nftables.Drop())
 }
@@ -206,9 +207,11 @@ func pair(addr netip.Addr, mac datapath.MAC) []byte {
 }
 
 // Clear removes the rules of a LAN from the kernel, which then forwards for everybody
-// unless another data path has closed the LAN. The LAN must be locked, because Clear does
-// not check whether a data path runs. Missing rules are no error.
+// unless another data path has closed the LAN, and with them the clients' neighbour entries. The
+// LAN must be locked, because Clear does not check whether a data path runs. Without rules it
+// leaves everything as it is: the entries may be another data path's.
 func Clear(lan string) error {
+	left := Left(lan)
 	c, err := nftables.Dial()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil // without nftables there are no rules
@@ -234,6 +237,9 @@ func Clear(lan string) error {
 		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPROTONOSUPPORT) && !errors.Is(err, unix.EAFNOSUPPORT) {
 			errs = append(errs, err)
 		}
+	}
+	if left {
+		errs = append(errs, neighbour.Remove(lan))
 	}
 	return errors.Join(append(errs, c.Close())...)
 }

@@ -82,6 +82,8 @@ func byDestination(all []netlink.Route, lan, wan int, network netip.Prefix, chec
 			return "a route has several next hops"
 		case r.Tos != 0:
 			return "a route is for one type of service"
+		case r.MTU != 0: // which bpf_fib_lookup ignores unless it is locked
+			return "a route has an MTU of its own"
 		case r.Table == unix.RT_TABLE_LOCAL && (to.IsSingleIP() || !to.Overlaps(network)):
 		case r.Table == unix.RT_TABLE_LOCAL:
 			return "addresses of the LAN are this machine's"

@@ -98,9 +98,6 @@ const (
 	LimitWaiting   = "waiting"   // no CPU was full: the device waited for something
 )
 
-// RouterNs is the router's CPU time in the phase, nanoseconds.
-func (p Phase) RouterNs() int64 { return p.NAPINs + p.ProcessNs }
-
 // ThroughMs are the times of the clients that got through, ascending.
 func (p Phase) ThroughMs() []float64 {
 	gaveUp := map[int]bool{}

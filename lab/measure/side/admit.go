@@ -129,7 +129,7 @@ func (s *Side) logIn(ctx context.Context) error {
 }
 
 // Leased enters the clients that have an address by now into Clients, and into the router's
-// neighbour table where the lab does that.
+// neighbour table where the lab does that and the device does not.
 func (s *Side) Leased(ctx context.Context) error {
 	each, err := Each(s.Hosts, func(_ int, h ClientHost) ([]client.Address, error) { return h.Clients(ctx) })
 	if err != nil {
@@ -139,14 +139,14 @@ func (s *Side) Leased(ctx context.Context) error {
 	for _, a := range addrs {
 		s.Clients = append(s.Clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
-	if !s.enter {
+	if !s.enter || s.Traits.Neighbours {
 		return nil
 	}
 	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(testbed.PortLAN), List: addrs})
 }
 
-// EntersNeighbours reports whether the lab adds its clients to the neighbour tables of its
-// routers: in both compared labs, where one has more clients than the machine's table may hold.
+// EntersNeighbours reports whether the lab adds its clients to the neighbour tables of those
+// of its routers whose device does not: in both compared labs, where one has more clients than the machine's table may hold.
 func EntersNeighbours(sides ...experiment.Side) bool {
 	return slices.ContainsFunc(sides, func(s experiment.Side) bool {
 		most := client.KindOf(s.Client).LearnMost
@@ -183,8 +183,9 @@ func (s *Side) guestsOf(i int) (first, count int) {
 
 // GuestVisits says how guests arrive at host i, at its part of the rate.
 func (s *Side) GuestVisits(i int, perSecond float64) client.Churn {
-	_, count := s.guestsOf(i)
+	first, count := s.guestsOf(i)
+	turn := min(i, first-s.Has.Clients-1) // hosts without a guest, where there are fewer guests than hosts, have no turn
 	return client.Churn{
-		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(i, perSecond), Stay: experiment.GuestStays, Admission: s.Traits.Admission,
+		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(turn, perSecond), Stay: experiment.GuestStays, Admission: s.Traits.Admission,
 	}
 }

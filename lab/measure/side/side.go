@@ -38,7 +38,7 @@ type Side struct {
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
 	most   int  // clients of the larger lab of a pair
-	enter  bool // the lab enters the clients into the router's neighbour table: see EntersNeighbours
+	enter  bool // the clients are more than the router's neighbour table may learn: see EntersNeighbours
 	static bool // the clients have addresses without asking for them: see hasStatic
 }
 
@@ -74,17 +74,13 @@ func Stagger(i int, perSecond float64) time.Duration {
 
 // EachHost works on all client hosts at once.
 func (s *Side) EachHost(fn func(i int, h ClientHost) error) error {
-	_, err := Each(s.Hosts, func(i int, h ClientHost) (struct{}, error) { return struct{}{}, fn(i, h) })
-	return err
+	return testbed.Each(s.Hosts, fn)
 }
 
 // Each works on all elements of a list at once, and returns what came of each in their order.
 func Each[E, T any](list []E, fn func(i int, e E) (T, error)) ([]T, error) {
-	out, fns := make([]T, len(list)), make([]func() error, len(list))
-	for i, e := range list {
-		fns[i] = func() (err error) { out[i], err = fn(i, e); return err }
-	}
-	return out, testbed.Together(fns...)
+	out := make([]T, len(list))
+	return out, testbed.Each(list, func(i int, e E) (err error) { out[i], err = fn(i, e); return err })
 }
 
 // admit admits all clients and opens the meters: traffic is forwarded from then on.
@@ -149,12 +145,12 @@ func (s *Side) ends() []*testbed.Host {
 
 // OpenMeters opens the meters of all hosts.
 func (s *Side) OpenMeters(ctx context.Context) error {
-	_, err := Each(append(s.ends(), s.Router), func(_ int, h *testbed.Host) (struct{}, error) {
+	err := testbed.Each(append(s.ends(), s.Router), func(_ int, h *testbed.Host) error {
 		meter := agent.Meter{IfNames: h.Ifs, Support: true}
 		if h == s.Router {
 			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true}
 		}
-		return struct{}{}, h.OpenMeter(ctx, meter)
+		return h.OpenMeter(ctx, meter)
 	})
 	if err != nil {
 		return fmt.Errorf("opening the meters of lab %s: %w", s.Lab.Name, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -61,6 +62,12 @@ func TestClientHostsTakeTurns(t *testing.T) {
 	}
 	if Stagger(2, 0) != 0 {
 		t.Error("all at once, but those of one host later")
+	}
+	few := &Side{Guests: 2, Hosts: shareClients(make([]*testbed.Host, hosts), 30), Has: experiment.Side{Clients: 30}}
+	for i, want := range []client.Churn{{}, {PerSecond: 5}, {PerSecond: 5, After: 100 * time.Millisecond}} {
+		if got := few.GuestVisits(i, rate); got.PerSecond != want.PerSecond || want.PerSecond > 0 && got.After != want.After {
+			t.Errorf("of two guests on three hosts, those of host %d come %g a second after %s; want %g after %s", i, got.PerSecond, got.After, want.PerSecond, want.After)
+		}
 	}
 }
 

@@ -1,0 +1,83 @@
+package arp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Responder answers hosts that become clients by asking for the gateway's address, where
+// another program leases addresses. The kernel would enter everybody whom it answers into its
+// neighbour table, which has little room (package neighbour); so data paths keep the requests
+// of unknown hosts from it.
+type Responder struct {
+	dev     *net.Interface
+	gateway netip.Addr
+	conn    *packet.Conn
+}
+
+// Respond opens a socket on an interface. With hear it receives ARP packets, otherwise it only
+// sends.
+func Respond(dev *net.Interface, gateway netip.Addr, hear bool) (*Responder, error) {
+	cfg := &packet.Config{}
+	if !hear {
+		cfg.Filter = []bpf.RawInstruction{{Op: unix.BPF_RET | unix.BPF_K}}
+	}
+	conn, err := packet.Listen(dev, packet.Raw, unix.ETH_P_ARP, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("answering ARP on %s: opening a packet socket: %w (it needs CAP_NET_RAW)", dev.Name, err)
+	}
+	return &Responder{dev: dev, gateway: gateway, conn: conn}, nil
+}
+
+// Close ends Next. A nil Responder has nothing to close.
+func (r *Responder) Close() error {
+	if r == nil {
+		return nil
+	}
+	return r.conn.Close()
+}
+
+// Next waits for the next ARP packet of a host, and returns the host's addresses as the
+// packet says. It fails after Close and when the interface is gone.
+func (r *Responder) Next() (netip.Addr, MAC, error) {
+	b := make([]byte, frameLen)
+	for {
+		n, _, err := r.conn.ReadFrom(b)
+		if isOver(err) {
+			return netip.Addr{}, MAC{}, err
+		}
+		if err != nil { // the interface was down for a moment
+			continue
+		}
+		if h, _, ok := sender(b[:n]); ok && !h.addr.IsUnspecified() && h.mac != (MAC{}) {
+			return h.addr, h.mac, nil
+		}
+	}
+}
+
+// Answer tells a host the gateway's MAC address, which is the interface's present one.
+func (r *Responder) Answer(addr netip.Addr, mac MAC) error {
+	dev, err := net.InterfaceByIndex(r.dev.Index)
+	if err == nil {
+		_, err = r.conn.WriteTo(answer(host{r.gateway, MAC(dev.HardwareAddr)}, host{addr, mac}), &packet.Addr{HardwareAddr: mac[:]})
+	}
+	if err != nil {
+		return fmt.Errorf("answering ARP of %s: %w", addr, err)
+	}
+	return nil
+}
+
+// answer returns the frame of a reply.
+func answer(from, to host) []byte {
+	b := question4(from.mac, from.addr, to.addr)
+	copy(b, to.mac[:])
+	binary.BigEndian.PutUint16(b[ethernetLen+6:], reply)
+	copy(b[ethernetLen+18:], to.mac[:])
+	return b
+}

@@ -1,0 +1,245 @@
+package neighbour
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// protocol marks the entries as gatewayd's ("ip neigh" shows "proto 103"). No program that is
+// listed in iproute2's rt_protos has the number.
+const protocol = 103
+
+const ndaProtocol = 12 // NDA_PROTOCOL
+
+// atOnce is how many entries one system call changes, at most. Answers come for refused ones
+// only, and a socket holds some hundred.
+const atOnce = 128
+
+// entry is a change of the kernel's table.
+type entry struct {
+	addr netip.Addr
+	mac  datapath.MAC
+	gone bool // remove the entry, which may not exist
+}
+
+// conn is a netlink socket. The kernel carries out what is sent before the system call
+// returns, and answers refused messages only: sending waits for nothing.
+type conn struct {
+	fd  int
+	buf []byte
+}
+
+func dial() (*conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)) // no copies of what was refused
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &conn{fd: fd, buf: make([]byte, 1<<16)}, nil
+}
+
+func (c *conn) close() error {
+	if c == nil {
+		return nil
+	}
+	return unix.Close(c.fd)
+}
+
+// tell changes entries of an interface. It returns how many were refused, and one of the
+// reasons.
+func (c *conn) tell(index int, list []entry) (refused int, err error) {
+	var b []byte
+	for i, e := range list {
+		m := change(index, e)
+		m.Header.Sequence = uint32(i) // by which an answer names its message
+		raw, err := m.MarshalBinary()
+		if err != nil {
+			return len(list), err
+		}
+		b = append(b, raw...)
+	}
+	if err := unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return len(list), fmt.Errorf("sending %d entries: %w", len(list), err)
+	}
+	for {
+		n, _, err2 := unix.Recvfrom(c.fd, c.buf, unix.MSG_DONTWAIT)
+		switch {
+		case err2 == unix.EINTR:
+		case err2 == unix.EAGAIN:
+			return refused, err
+		case err2 != nil: // ENOBUFS: answers were lost
+			return len(list), err2
+		default:
+			if err2 := answer(c.buf[:n], list); err2 != nil {
+				refused, err = refused+1, err2
+			}
+		}
+	}
+}
+
+// answer returns why the kernel refused a message; nil: it did not, or it has no entry to
+// remove.
+func answer(b []byte, list []entry) error {
+	const header, code = unix.SizeofNlMsghdr, 4
+	if len(b) < header+code || binary.NativeEndian.Uint16(b[4:]) != unix.NLMSG_ERROR {
+		return nil
+	}
+	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(b[header:])))
+	at := binary.NativeEndian.Uint32(b[8:])
+	if errno == 0 || at >= uint32(len(list)) || list[at].gone && errno == unix.ENOENT {
+		return nil
+	}
+	return fmt.Errorf("%s at %s: %w", list[at].addr, net.HardwareAddr(list[at].mac[:]), errno)
+}
+
+// change returns the message that makes or removes an entry.
+func change(index int, e entry) netlink.Message {
+	m := netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWNEIGH, Flags: netlink.Request | netlink.Create | netlink.Replace}}
+	attrs := netlink.NewAttributeEncoder()
+	attrs.Bytes(unix.NDA_DST, e.addr.AsSlice())
+	if e.gone {
+		m.Header.Type, m.Header.Flags = unix.RTM_DELNEIGH, netlink.Request
+	} else {
+		attrs.Bytes(unix.NDA_LLADDR, e.mac[:])
+		attrs.Uint8(ndaProtocol, protocol)
+	}
+	m.Data = append(about(index, unix.NUD_PERMANENT), encoded(attrs)...)
+	m.Header.Length = uint32(unix.SizeofNlMsghdr + len(m.Data)) // a multiple of 4, as attributes are
+	return m
+}
+
+// encoded returns attributes, which have no values that could fail.
+func encoded(attrs *netlink.AttributeEncoder) []byte {
+	b, err := attrs.Encode()
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// about returns a struct ndmsg.
+func about(index int, state uint16) []byte {
+	b := make([]byte, unix.SizeofNdMsg)
+	b[0] = unix.AF_INET
+	binary.NativeEndian.PutUint32(b[4:], uint32(index))
+	binary.NativeEndian.PutUint16(b[8:], state)
+	return b
+}
+
+// has reports whether an interface has an entry of gatewayd's for an address.
+func (c *conn) has(index int, addr netip.Addr) (bool, error) {
+	nl, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return false, err
+	}
+	defer nl.Close()
+	attrs := netlink.NewAttributeEncoder()
+	attrs.Bytes(unix.NDA_DST, addr.AsSlice())
+	got, err := nl.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request},
+		Data:   append(about(index, 0), encoded(attrs)...),
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the neighbour %s: %w", addr, err)
+	}
+	for _, m := range got {
+		if _, _, own := parse(m.Data, index); own {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// list returns gatewayd's entries of an interface. Entries that others change meanwhile may be
+// missing.
+func list(index int) (map[netip.Addr]datapath.MAC, error) {
+	nl, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing neighbours: %w", err)
+	}
+	defer nl.Close()
+	attrs := netlink.NewAttributeEncoder()
+	attrs.Uint32(unix.NDA_IFINDEX, uint32(index))
+	got, err := nl.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request | netlink.Dump},
+		Data:   append(about(0, 0), encoded(attrs)...),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing neighbours: %w", err)
+	}
+	all := map[netip.Addr]datapath.MAC{}
+	for _, m := range got {
+		if addr, mac, own := parse(m.Data, index); own {
+			all[addr] = mac
+		}
+	}
+	return all, nil
+}
+
+// parse reads an entry, and reports whether it is gatewayd's and of the interface.
+func parse(b []byte, index int) (addr netip.Addr, mac datapath.MAC, own bool) {
+	if len(b) < unix.SizeofNdMsg || b[0] != unix.AF_INET || binary.NativeEndian.Uint32(b[4:]) != uint32(index) ||
+		binary.NativeEndian.Uint16(b[8:])&unix.NUD_PERMANENT == 0 {
+		return addr, mac, false
+	}
+	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofNdMsg:])
+	if err != nil {
+		return addr, mac, false
+	}
+	for attrs.Next() {
+		switch v := attrs.Bytes(); {
+		case attrs.Type() == unix.NDA_DST:
+			addr, _ = netip.AddrFromSlice(v)
+		case attrs.Type() == unix.NDA_LLADDR && len(v) == len(mac):
+			mac = datapath.MAC(v)
+		case attrs.Type() == ndaProtocol && len(v) == 1:
+			own = v[0] == protocol
+		}
+	}
+	return addr, mac, own && attrs.Err() == nil && addr.Is4()
+}
+
+// Remove removes gatewayd's entries of an interface. A missing interface has none.
+func Remove(name string) error {
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil
+	}
+	have, err := list(dev.Index)
+	if err != nil || len(have) == 0 {
+		return err
+	}
+	c, err := dial()
+	if err != nil {
+		return fmt.Errorf("removing neighbours: %w", err)
+	}
+	defer c.close()
+	var all []entry
+	for addr, mac := range have {
+		all = append(all, entry{addr, mac, true})
+	}
+	for len(all) > 0 {
+		some := all[:min(atOnce, len(all))]
+		if _, err := c.tell(dev.Index, some); err != nil {
+			return fmt.Errorf("removing neighbours from %s: %w", name, err)
+		}
+		all = all[len(some):]
+	}
+	return nil
+}

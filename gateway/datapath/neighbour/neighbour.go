@@ -1,0 +1,194 @@
+// Package neighbour enters the clients of a LAN into the kernel's neighbour table, with
+// the MAC addresses to which they are bound.
+//
+// Entries that the kernel makes itself, by ARP, are limited: net.ipv4.neigh.default.gc_thresh3,
+// 1024 unless set, is the number of them in all network namespaces of a machine together, and
+// what does not fit is not sent and not answered. Permanent entries are exempt from that limit
+// and from garbage collection (since Linux 5.0), and no ARP packet changes them. They stay when
+// the daemon ends; the next one takes them over, and Remove removes them.
+package neighbour
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Table is the part of the kernel's table that belongs to the clients of one interface.
+// Its methods may be called at any time from several goroutines. What the kernel refuses is
+// logged: ARP then serves that client, within the kernel's limit.
+type Table struct {
+	index int // of the interface
+	log   *slog.Logger
+
+	sending sync.Mutex // held while messages are sent; locked before mu; guards what follows
+	conn    *conn
+	logged  time.Time // of the last refusal
+	refused int       // since the start
+
+	mu      sync.Mutex // guards what follows
+	clients map[netip.Addr]datapath.MAC
+	changed map[netip.Addr]struct{} // not sent yet
+}
+
+// Open makes the entries of an interface those of clients: entries of a former daemon that
+// are right stay as they are, others are removed.
+func Open(index int, clients map[netip.Addr]datapath.MAC, log *slog.Logger) (*Table, error) {
+	c, err := dial()
+	if err != nil {
+		return nil, fmt.Errorf("entering neighbours: %w", err)
+	}
+	t := &Table{index: index, log: log, conn: c, clients: maps.Clone(clients), changed: map[netip.Addr]struct{}{}}
+	if t.clients == nil {
+		t.clients = map[netip.Addr]datapath.MAC{}
+	}
+	if err := t.compare(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// Close leaves the entries in the kernel.
+func (t *Table) Close() error {
+	t.sending.Lock()
+	defer t.sending.Unlock()
+	err := t.conn.close()
+	t.conn = nil
+	return err
+}
+
+// Set notes a client for the next Flush.
+func (t *Table) Set(addr netip.Addr, mac datapath.MAC) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if was, there := t.clients[addr]; !there || was != mac {
+		t.clients[addr] = mac
+		t.changed[addr] = struct{}{}
+	}
+}
+
+// Remove notes that an address has no client any more.
+func (t *Table) Remove(addr netip.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, there := t.clients[addr]; there {
+		delete(t.clients, addr)
+		t.changed[addr] = struct{}{}
+	}
+}
+
+// Has reports whether an address is a client's with this MAC address.
+func (t *Table) Has(addr netip.Addr, mac datapath.MAC) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was, there := t.clients[addr]
+	return there && was == mac
+}
+
+// Flush enters what was noted before the call. The changes of callers that wait for each
+// other go into one system call, so that many leases at once cost little each.
+func (t *Table) Flush() {
+	t.sending.Lock()
+	defer t.sending.Unlock()
+	t.flush()
+}
+
+// flush is Flush with sending held.
+func (t *Table) flush() {
+	for list := t.take(); len(list) > 0 && t.conn != nil; list = t.take() {
+		t.send(list)
+	}
+}
+
+// take returns what is to be sent, at most one message's worth.
+func (t *Table) take() (list []entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for addr := range t.changed {
+		if len(list) == atOnce {
+			break
+		}
+		mac, there := t.clients[addr]
+		list = append(list, entry{addr, mac, !there})
+		delete(t.changed, addr)
+	}
+	return list
+}
+
+// send changes entries in the kernel. sending is held.
+func (t *Table) send(list []entry) {
+	bad, err := t.conn.tell(t.index, list)
+	if err == nil {
+		return
+	}
+	t.refused += bad
+	if now := time.Now(); now.Sub(t.logged) >= time.Minute {
+		t.log.Warn("clients are not in the kernel's neighbour table, and are limited to those that ARP finds room for (net.ipv4.neigh.default.gc_thresh3)", "refused", t.refused, "err", err)
+		t.logged = now
+	}
+}
+
+// Check enters the clients again if the kernel has removed their entries: it removes all of
+// an interface when the interface goes down, loses its last address or changes its MAC address. Call
+// Check when a link or an address has changed. Where nothing was removed it is cheap: all
+// go together, so that Check looks at one.
+func (t *Table) Check() {
+	t.sending.Lock()
+	defer t.sending.Unlock()
+	if t.conn == nil {
+		return
+	}
+	t.flush()
+	one, some := t.one()
+	if !some {
+		return
+	}
+	there, err := t.conn.has(t.index, one)
+	if err == nil && !there {
+		err = t.compare()
+	}
+	if err != nil && !errors.Is(err, unix.ENODEV) { // of an interface that is gone, others tell
+		t.log.Error("comparing the kernel's neighbour table with the clients", "err", err)
+	}
+}
+
+// one returns the address of any client.
+func (t *Table) one() (netip.Addr, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for addr := range t.clients {
+		return addr, true
+	}
+	return netip.Addr{}, false
+}
+
+// compare makes the kernel's entries those of the clients. sending is held, or nobody else
+// has the table yet.
+func (t *Table) compare() error {
+	have, err := list(t.index)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	for addr, mac := range have {
+		if was, there := t.clients[addr]; !there || was != mac {
+			t.changed[addr] = struct{}{}
+		}
+	}
+	for addr := range t.clients {
+		if _, there := have[addr]; !there {
+			t.changed[addr] = struct{}{}
+		}
+	}
+	t.mu.Unlock()
+	t.flush()
+	return nil
+}

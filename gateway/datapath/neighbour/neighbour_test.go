@@ -1,0 +1,238 @@
+package neighbour
+
+import (
+	"bytes"
+	"encoding/binary"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func TestMain(m *testing.M) {
+	netnstest.Main(m, `ip link add lan0 type veth peer name c0; ip addr add 10.1.0.1/16 dev lan0; ip link set lan0 up`)
+}
+
+// client is the one with a number.
+func client(n int) (netip.Addr, datapath.MAC) {
+	mac := datapath.MAC{2}
+	binary.BigEndian.PutUint32(mac[2:], uint32(n))
+	return netip.AddrFrom4([4]byte{10, 1, byte((n + 2) >> 8), byte(n + 2)}), mac
+}
+
+// table opens the table of lan0, with what it logs.
+func table(t testing.TB, clients map[netip.Addr]datapath.MAC) (*Table, *bytes.Buffer) {
+	t.Helper()
+	var said bytes.Buffer
+	out, err := Open(index(t), clients, slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := out.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := Remove("lan0"); err != nil {
+			t.Error(err)
+		}
+	})
+	return out, &said
+}
+
+func index(t testing.TB) int {
+	t.Helper()
+	dev, err := net.InterfaceByName("lan0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev.Index
+}
+
+// entered fails the test unless the kernel has the clients and no others.
+func entered(t *testing.T, want map[netip.Addr]datapath.MAC) {
+	t.Helper()
+	have, err := list(index(t))
+	if err != nil || !maps.Equal(have, want) {
+		t.Errorf("the kernel has %d neighbours, want %d: %v", len(have), len(want), err)
+	}
+}
+
+// TestBeyondTheKernelsLimit: far more clients than net.ipv4.neigh.default.gc_thresh3, which
+// is 1024 on a machine that nobody has set up, have entries, entered by many at once.
+func TestBeyondTheKernelsLimit(t *testing.T) {
+	const many = 10_000
+	n, said := table(t, nil)
+	want := map[netip.Addr]datapath.MAC{}
+	for i := range many {
+		addr, mac := client(i)
+		want[addr] = mac
+	}
+	inLanes(many, func(i int) {
+		addr, mac := client(i)
+		n.Set(addr, mac)
+		n.Flush()
+	})
+	entered(t, want)
+	for i := range many {
+		addr, mac := client(i)
+		switch i % 3 {
+		case 0:
+			delete(want, addr)
+		case 1:
+			mac[0] = 6
+			want[addr] = mac
+		}
+	}
+	inLanes(many, func(i int) {
+		addr, mac := client(i)
+		switch i % 3 {
+		case 0:
+			n.Remove(addr)
+			n.Flush()
+		case 1:
+			n.Set(addr, datapath.MAC{1, 2, 3, 4, 5, 6}) // sent, or overtaken by the next
+			mac[0] = 6
+			n.Set(addr, mac)
+			n.Flush()
+		}
+	})
+	entered(t, want)
+	if said.Len() > 0 {
+		t.Errorf("it said:\n%s", said)
+	}
+}
+
+// inLanes calls f for each number, 16 at a time, as the DHCP server reports leases.
+func inLanes(n int, f func(int)) {
+	const lanes = 16
+	var all sync.WaitGroup
+	for lane := range lanes {
+		all.Go(func() {
+			for i := lane; i < n; i += lanes {
+				f(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestSuccessor: a table that opens takes over what is right, mends what is wrong, removes
+// what is nobody's, and leaves the administrator's entries alone.
+func TestSuccessor(t *testing.T) {
+	former, _ := table(t, nil)
+	for i := range 3 {
+		former.Set(client(i))
+	}
+	former.Flush()
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "ip neigh add 10.1.9.9 lladdr 02:00:00:00:09:09 dev lan0 nud permanent")
+	a, mac := client(0)
+	b, _ := client(1)
+	c, other := client(4)
+	want := map[netip.Addr]datapath.MAC{a: mac, b: other, c: other}
+	n, _ := table(t, want)
+	entered(t, want)
+	for _, script := range []string{"ip link set lan0 down; ip link set lan0 up", "ip neigh flush dev lan0 nud permanent", "true"} {
+		run(t, script)
+		n.Check()
+		entered(t, want)
+	}
+	run(t, "ip neigh replace 10.1.9.9 lladdr 02:00:00:00:09:09 dev lan0 nud permanent")
+	if err := Remove("lan0"); err != nil {
+		t.Fatal(err)
+	}
+	if out := run(t, "ip neigh show nud permanent"); !strings.HasPrefix(out, "10.1.9.9 ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("left are\n%s", out)
+	}
+	run(t, "ip neigh del 10.1.9.9 dev lan0")
+}
+
+// TestRefused: what the kernel refuses is logged once, and ends nothing.
+func TestRefused(t *testing.T) {
+	run(t, "ip link add gone0 type veth peer name gone1")
+	dev, err := net.InterfaceByName("gone0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	n, err := Open(dev.Index, nil, slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, "ip link del gone0")
+	for i := range 300 {
+		n.Set(client(i))
+		n.Flush()
+	}
+	n.Check()
+	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "gc_thresh3") || !strings.Contains(got, unix.ENODEV.Error()) {
+		t.Errorf("it said:\n%s", got)
+	}
+	for range 2 {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	n.Set(client(1000))
+	n.Flush()
+	if err := Remove("gone0"); err != nil {
+		t.Errorf("removing the entries of an interface that is gone: %v", err)
+	}
+}
+
+func run(t *testing.T, script string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, script, out)
+	}
+	return string(out)
+}
+
+// FuzzParse: no message of the kernel's crashes the daemon.
+func FuzzParse(f *testing.F) {
+	addr, mac := client(1)
+	f.Add(change(3, entry{addr: addr, mac: mac}).Data)
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if addr, _, own := parse(b, 3); own && !addr.Is4() {
+			t.Errorf("%x has the address %s", b, addr)
+		}
+	})
+}
+
+// BenchmarkLease is what a lease costs with many others, of 16 at a time.
+func BenchmarkLease(b *testing.B) {
+	n, _ := table(b, nil)
+	b.ResetTimer()
+	inLanes(b.N, func(i int) {
+		addr, _ := client(i % 60_000)
+		_, mac := client(i)
+		n.Set(addr, mac)
+		n.Flush()
+	})
+}
+
+// BenchmarkCheck is what a change of routes costs with 60,000 clients.
+func BenchmarkCheck(b *testing.B) {
+	n, _ := table(b, nil)
+	for i := range 60_000 {
+		n.Set(client(i))
+	}
+	n.Flush()
+	b.ResetTimer()
+	for range b.N {
+		n.Check()
+	}
+}

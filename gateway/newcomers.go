@@ -62,6 +62,8 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	switch s, taken := g.table.Get(addr); {
 	case taken && s.MAC != mac: // claimed since the data path reported this one
 		return
+	case g.cfg.LAN.Unleasable(addr) != "":
+		return
 	case g.serves(addr):
 		g.claims.refuse(g, key, "a device uses the address of a server in the configuration: log that server in by gatewayd login ADDRESS --mac MAC")
 		return

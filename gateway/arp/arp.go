@@ -228,12 +228,15 @@ func parse(frame []byte) (host, bool) {
 	return h, ok && operation == reply
 }
 
-// sender returns the sender of an ARP packet, and what it is.
+// sender returns the sender of an ARP packet, and what it is; false for one in another's name.
 func sender(frame []byte) (h host, operation uint16, ok bool) {
 	if len(frame) < frameLen || binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_ARP {
 		return host{}, 0, false
 	}
 	a := frame[ethernetLen:]
+	if MAC(a[8:14]) != MAC(frame[6:12]) {
+		return host{}, 0, false // says another device's MAC address than its frame has
+	}
 	for i, want := range []uint16{unix.ARPHRD_ETHER, unix.ETH_P_IP, 6<<8 | 4} {
 		if binary.BigEndian.Uint16(a[2*i:]) != want {
 			return host{}, 0, false

@@ -98,6 +98,18 @@ func TestNotThere(t *testing.T) {
 	asking.Wait()
 }
 
+// TestInAnothersName: what a device says in ARP about another's MAC address is nobody's.
+func TestInAnothersName(t *testing.T) {
+	frame := answer(at(2, 2), at(1, 1))
+	if got, ok := parse(frame); got != at(2, 2) || !ok {
+		t.Fatalf("%v, %v of an answer", got, ok)
+	}
+	frame[11] = 3 // the frame's sender
+	if got, ok := parse(frame); ok {
+		t.Errorf("%v answers by another device's frame", got)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(question4(MAC{2, 0, 0, 0, 0, 1}, gateway, at(2, 2).addr))
 	answer := question4(MAC{2, 0, 0, 0, 0, 1}, gateway, at(2, 2).addr)

@@ -89,6 +89,24 @@ func (p *Prober) There(ctx context.Context, addr netip.Addr, mac MAC) (bool, err
 	return false, nil
 }
 
+// ThereInTurn is There for a caller that can wait: while too many hosts are asked it tries again,
+// as long as wanted returns true. The error is ErrBusy where it gave up.
+func (p *Prober) ThereInTurn(ctx context.Context, addr netip.Addr, mac MAC, wanted func() bool) (bool, error) {
+	for {
+		there, err := p.There(ctx, addr, mac)
+		if !errors.Is(err, ErrBusy) || !wanted() {
+			return there, err
+		}
+		wait := time.NewTimer(cmp.Or(p.pause, defaultPause))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return false, ctx.Err()
+		case <-wait.C:
+		}
+	}
+}
+
 // enter begins a question and opens the socket for the first one.
 func (p *Prober) enter(h host) (*question, error) {
 	p.mu.Lock()

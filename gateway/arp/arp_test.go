@@ -94,7 +94,14 @@ func TestNotThere(t *testing.T) {
 	if _, err := p.There(t.Context(), at(2, 2).addr, at(2, 2).mac); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more question: %v", err)
 	}
-	cancel()
+	if _, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { return false }); !errors.Is(err, ErrBusy) {
+		t.Errorf("one that is not wanted any more: %v", err)
+	}
+	waits := sync.OnceFunc(cancel)
+	there, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { waits(); return true })
+	if !there || err != nil {
+		t.Errorf("one that waits for its turn: %v, %v", there, err)
+	}
 	asking.Wait()
 }
 

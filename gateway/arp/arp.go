@@ -1,7 +1,6 @@
 // Package arp asks whether hosts of a LAN are there, and answers hosts that the kernel may
-// not answer. A host that has an address answers
-// ARP requests for it (RFC 826), also while it is idle, so an answer tells a client that
-// uses its address from one that has left.
+// not answer. A host that has an address answers ARP requests for it (RFC 826), also while
+// it is idle, so an answer tells a client that uses its address from one that has left.
 package arp
 
 import (

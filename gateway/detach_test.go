@@ -138,12 +138,25 @@ func TestDetachHalfway(t *testing.T) {
 	sh(t, "mkdir "+held+"; mount --bind "+held+" "+held) // cannot be removed
 	err := Detach(d.cfg, false)
 	sh(t, "umount "+held)
-	if err == nil {
-		t.Error("detach says that it removed everything")
+	closed := func(err error) {
+		t.Helper()
+		if err == nil {
+			t.Error("detach says that it removed everything")
+		}
+		if _, err := try("ip netns exec client ping -c 1 -W 1 192.0.2.2"); err == nil {
+			t.Error("after half a detach a client passes, by nobody's leave")
+		}
 	}
-	if _, err := try("ip netns exec client ping -c 1 -W 1 192.0.2.2"); err == nil {
-		t.Error("after half a detach a client passes, by nobody's leave")
-	}
+	closed(err)
+	must(t, Detach(d.cfg, false))
+
+	d = start(t, t.TempDir())
+	must(t, d.stop())
+	note := forwardingSwitch(d.cfg).Note
+	must(t, os.RemoveAll(note))
+	must(t, os.Mkdir(note, 0o700)) // cannot be read
+	closed(Detach(d.cfg, false))
+	must(t, os.Remove(note))
 	must(t, Detach(d.cfg, false))
 }
 

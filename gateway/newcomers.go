@@ -62,6 +62,8 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	switch s, taken := g.table.Get(addr); {
 	case taken && s.MAC != mac: // claimed since the data path reported this one
 		return
+	case g.cfg.LAN.Unleasable(addr) != "":
+		return
 	case g.serves(addr):
 		g.claims.refuse(g, key, "a device uses the address of a server in the configuration: log that server in by gatewayd login ADDRESS --mac MAC")
 		return
@@ -89,13 +91,14 @@ func (g *gateway) serves(addr netip.Addr) bool {
 }
 
 // verify removes a claim whose client does not answer ARP for the address: a device that
-// only sends with others' addresses keeps no owner out.
+// only sends with others' addresses keeps no owner out. A flood of claims has each wait for its turn.
 func (g *gateway) verify(key session.Key) {
-	there, err := g.arp.There(g.living, key.Addr, key.MAC)
-	if there || err != nil {
-		return
+	claimed := func() bool {
+		s, known := g.table.Get(key.Addr)
+		return known && s.Key == key && s.State != session.Authenticated
 	}
-	if s, known := g.table.Get(key.Addr); !known || s.Key != key || s.State == session.Authenticated {
+	there, err := g.arp.ThereInTurn(g.living, key.Addr, key.MAC, claimed)
+	if there || err != nil || !claimed() {
 		return
 	}
 	if err := g.table.Forget(key); err != nil {

@@ -118,8 +118,11 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface))
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface))
 	if err != nil {
+		return err
+	}
+	if err = programs(cfg); err != nil { // after what else can fail, because the programs take the guard with them
 		return err
 	}
 	return guard.Remove(cfg.LAN.Interface)

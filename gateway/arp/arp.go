@@ -1,7 +1,6 @@
 // Package arp asks whether hosts of a LAN are there, and answers hosts that the kernel may
-// not answer. A host that has an address answers
-// ARP requests for it (RFC 826), also while it is idle, so an answer tells a client that
-// uses its address from one that has left.
+// not answer. A host that has an address answers ARP requests for it (RFC 826), also while
+// it is idle, so an answer tells a client that uses its address from one that has left.
 package arp
 
 import (
@@ -87,6 +86,24 @@ func (p *Prober) There(ctx context.Context, addr netip.Addr, mac MAC) (bool, err
 		}
 	}
 	return false, nil
+}
+
+// ThereInTurn is There for a caller that can wait: while too many hosts are asked it tries again,
+// as long as wanted returns true. The error is ErrBusy where it gave up.
+func (p *Prober) ThereInTurn(ctx context.Context, addr netip.Addr, mac MAC, wanted func() bool) (bool, error) {
+	for {
+		there, err := p.There(ctx, addr, mac)
+		if !errors.Is(err, ErrBusy) || !wanted() {
+			return there, err
+		}
+		wait := time.NewTimer(cmp.Or(p.pause, defaultPause))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return false, ctx.Err()
+		case <-wait.C:
+		}
+	}
 }
 
 // enter begins a question and opens the socket for the first one.
@@ -228,12 +245,15 @@ func parse(frame []byte) (host, bool) {
 	return h, ok && operation == reply
 }
 
-// sender returns the sender of an ARP packet, and what it is.
+// sender returns the sender of an ARP packet, and what it is; false for one in another's name.
 func sender(frame []byte) (h host, operation uint16, ok bool) {
 	if len(frame) < frameLen || binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_ARP {
 		return host{}, 0, false
 	}
 	a := frame[ethernetLen:]
+	if MAC(a[8:14]) != MAC(frame[6:12]) {
+		return host{}, 0, false // says another device's MAC address than its frame has
+	}
 	for i, want := range []uint16{unix.ARPHRD_ETHER, unix.ETH_P_IP, 6<<8 | 4} {
 		if binary.BigEndian.Uint16(a[2*i:]) != want {
 			return host{}, 0, false

@@ -94,8 +94,27 @@ func TestNotThere(t *testing.T) {
 	if _, err := p.There(t.Context(), at(2, 2).addr, at(2, 2).mac); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more question: %v", err)
 	}
-	cancel()
+	if _, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { return false }); !errors.Is(err, ErrBusy) {
+		t.Errorf("one that is not wanted any more: %v", err)
+	}
+	waits := sync.OnceFunc(cancel)
+	there, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { waits(); return true })
+	if !there || err != nil {
+		t.Errorf("one that waits for its turn: %v, %v", there, err)
+	}
 	asking.Wait()
+}
+
+// TestInAnothersName: what a device says in ARP about another's MAC address is nobody's.
+func TestInAnothersName(t *testing.T) {
+	frame := answer(at(2, 2), at(1, 1))
+	if got, ok := parse(frame); got != at(2, 2) || !ok {
+		t.Fatalf("%v, %v of an answer", got, ok)
+	}
+	frame[11] = 3 // the frame's sender
+	if got, ok := parse(frame); ok {
+		t.Errorf("%v answers by another device's frame", got)
+	}
 }
 
 func FuzzParse(f *testing.F) {

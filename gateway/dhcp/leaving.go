@@ -57,8 +57,11 @@ func (s *Server) leave(b *binding, how farewell, do func(now time.Time)) {
 		}
 		s.stats.stillThere.Add(1)
 		s.forged.do(func() {
-			s.log.Warn("a client was reported to leave its address but still answers for it, so the lease goes on: another device may send with its MAC address",
-				"mac", net.HardwareAddr(c.mac[:]).String(), "addr", addr, "err", err)
+			why := "still answers for it, so the lease goes on: another device may send with its MAC address"
+			if err != nil {
+				why = "could not be asked whether it is still there, so the lease goes on"
+			}
+			s.log.Warn("a client was reported to leave its address and "+why, "mac", net.HardwareAddr(c.mac[:]).String(), "addr", addr, "err", err)
 		})
 	})
 }

@@ -3,7 +3,10 @@ package dhcp
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -77,14 +80,33 @@ func TestLeavingIsAsked(t *testing.T) {
 	await(t, "the address to be set aside", func() bool { return s.Stats().DeclinedAddresses == 1 })
 }
 
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex // guards what follows
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // TestLeavingIsUnsure: where a client cannot be asked, its lease goes on, also when the
 // server ends meanwhile.
 func TestLeavingIsUnsure(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	asked := make(chan struct{}, 1)
 	path := leasesFile(t)
+	var said lines
 	s, _ := start(t, path, func(c *Config) {
-		c.goodbye = 1
+		c.goodbye, c.Log = 1, slog.New(slog.NewTextHandler(&said, nil))
 		c.Present = func(ctx context.Context, _ MAC, _ netip.Addr) (bool, error) {
 			select {
 			case asked <- struct{}{}:
@@ -102,6 +124,9 @@ func TestLeavingIsUnsure(t *testing.T) {
 	w.silent(station{mac: mac}, message(t, dhcpv4.MessageTypeRelease, mac, dhcpv4.WithClientIP(addr)))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if text := said.String(); !strings.Contains(text, "nobody can be asked") || strings.Contains(text, "still answers") {
+		t.Errorf("of a client that was not asked the log says: %s", text)
 	}
 	if again, _ := start(t, path, nil); again.Stats().Leased != 1 {
 		t.Error("the lease has ended")

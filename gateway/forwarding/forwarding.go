@@ -33,6 +33,7 @@ type change struct {
 	index int // of the interface: a later one of the same name has other settings
 	key   string
 	was   string
+	all   bool // the machine forwarded then, and the interface was excepted
 }
 
 // On switches forwarding on for exactly these interfaces, and off for others that an earlier call
@@ -128,6 +129,10 @@ func needed(name string) ([]change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", name, err)
 	}
+	machine, err := Machine()
+	if err != nil {
+		return nil, err
+	}
 	var all []change
 	for _, key := range order {
 		was, err := get(name, key)
@@ -135,7 +140,7 @@ func needed(name string) ([]change, error) {
 			return nil, err
 		}
 		if was != wanted[key] {
-			all = append(all, change{name, dev.Index, key, was})
+			all = append(all, change{name, dev.Index, key, was, machine})
 		}
 	}
 	return all, nil
@@ -152,15 +157,19 @@ func merge(earlier, later []change) []change {
 	return earlier
 }
 
-// restore undoes changes in reverse order.
+// restore undoes changes in reverse order, except those that the machine's switch has overwritten.
 func restore(made []change) error {
 	if len(made) == 0 {
 		return nil
 	}
-	if all, err := Machine(); err != nil || all {
+	all, err := Machine()
+	if err != nil {
 		return err
 	}
 	for _, c := range slices.Backward(made) {
+		if all && !c.all {
+			continue
+		}
 		if err := set(c.dev, c.key, c.was); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("switching forwarding off at %s: %w", c.dev, err)
 		}
@@ -221,7 +230,7 @@ func (s Switch) read() ([]change, error) {
 	var made []change
 	for line := range strings.Lines(rest) {
 		var c change
-		if _, err := fmt.Sscan(line, &c.dev, &c.index, &c.key, &c.was); err != nil || wanted[c.key] == "" {
+		if _, err := fmt.Sscan(line, &c.dev, &c.index, &c.key, &c.was, &c.all); err != nil || wanted[c.key] == "" {
 			continue
 		}
 		if dev, err := net.InterfaceByName(c.dev); err == nil && dev.Index == c.index {
@@ -246,7 +255,7 @@ func (s Switch) write(made []change) error {
 	}
 	text := here + "\n"
 	for _, c := range made {
-		text += fmt.Sprintln(c.dev, c.index, c.key, c.was)
+		text += fmt.Sprintln(c.dev, c.index, c.key, c.was, c.all)
 	}
 	fresh := s.Note + ".new"
 	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {

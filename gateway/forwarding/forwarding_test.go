@@ -28,6 +28,26 @@ func settings(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
+// TestExcepted: an interface that the administrator has excepted from the machine's forwarding is
+// excepted again afterwards.
+func TestExcepted(t *testing.T) {
+	space := netnstest.NewSpace(t)
+	space.Run(t, `for dev in lan0 wan0 mgmt0; do ip link add $dev type veth peer name p$dev; done
+sysctl -qw net.ipv4.ip_forward=1; sysctl -qw net.ipv4.conf.lan0.forwarding=0`)
+	space.Do(func() {
+		before := settings(t)
+		s := Switch{filepath.Join(t.TempDir(), "forwarding")}
+		must(t, s.On("lan0", "wan0"))
+		if on, err := Forwards("lan0"); !on || err != nil {
+			t.Errorf("it forwards: %v, %v", on, err)
+		}
+		must(t, s.Off())
+		if after := settings(t); after != before {
+			t.Errorf("off: %s, want %s", after, before)
+		}
+	})
+}
+
 // TestSwitch: forwarding is switched on at the given interfaces alone and restored by another
 // process's switch, unless the administrator has switched it on for the machine meanwhile.
 func TestSwitch(t *testing.T) {

@@ -156,10 +156,22 @@ func stamp(why string) uint64 {
 	return now() + uint64(redirectLife)
 }
 
-// renew moves the stamp on. Cached hops stay valid.
+// renew moves the stamp on. Cached hops stay valid. Where the stamp has run out, because the daemon
+// was stopped or got no CPU, nobody noticed what changed meanwhile: everything is judged again first.
 func (d *Datapath) renew() {
+	if d.lapsed() {
+		d.cfg.Log.Warn("nothing was redirected for a while, because the daemon did not run: the stack forwarded", "longer than", redirectLife)
+		d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
+	}
 	err := d.set(func(s *gatewaySettings) { s.RedirectUntil = stamp(d.why) })
 	if err != nil {
 		d.cfg.Log.Error("renewing the redirect; within 3 s the stack forwards", "err", err)
 	}
+}
+
+// lapsed reports whether the stamp has run out although packets are to be redirected.
+func (d *Datapath) lapsed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.why == "" && d.settings.RedirectUntil <= now()
 }

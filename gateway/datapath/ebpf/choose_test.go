@@ -146,6 +146,28 @@ func TestStamp(t *testing.T) {
 	}
 }
 
+// TestStampAfterAPause: a daemon that did not run for longer than the stamp lasts, and missed the
+// messages about a rule meanwhile or has not read them yet, redirects nothing past the rule.
+func TestStampAfterAPause(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t)
+	d.stop() // no message is read
+	d.renew()
+	if word, why := d.Forwarding(); word != "redirect" || d.settings.RedirectUntil <= now() {
+		t.Fatalf("before the rule: %s (%s)", word, why)
+	}
+	must(t, netlink.RuleAdd(func() *netlink.Rule {
+		r := netlink.NewRule()
+		r.Table, r.Priority, r.Mark = unix.RT_TABLE_MAIN, 100, 7
+		return r
+	}()))
+	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() - 1 }))
+	d.renew()
+	if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "rules of routing") || d.settings.RedirectUntil != 0 {
+		t.Errorf("after the rule: %s (%s), redirecting until %d", word, why, d.settings.RedirectUntil)
+	}
+}
+
 // TestDetachedHalfway: a detach that ends early leaves a daemon that puts nothing back, and says so
 // in log and status.
 func TestDetachedHalfway(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -64,6 +65,8 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 		return
 	case g.cfg.LAN.Unleasable(addr) != "":
 		return
+	case g.has(addr): // besides lan.address
+		return
 	case g.serves(addr):
 		g.claims.refuse(g, key, "a device uses the address of a server in the configuration: log that server in by gatewayd login ADDRESS --mac MAC")
 		return
@@ -76,6 +79,16 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 		return
 	}
 	g.claims.verify(func() { g.verify(key) })
+}
+
+// has reports whether an address is one of this machine's; those it cannot list are not clients'
+// either.
+func (g *gateway) has(addr netip.Addr) bool {
+	own, err := stack.Own()
+	if err != nil {
+		g.log.Warn("taking up a client that others leased an address", "addr", addr, "err", err)
+	}
+	return err != nil || slices.Contains(own, addr)
 }
 
 // serves reports whether an address is one that the configuration names as a server's.

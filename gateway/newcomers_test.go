@@ -104,10 +104,11 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 		try("ip netns exec other ping -q -c 1 -W 0.05 -I 10.1.0.80 10.1.0.1")
 		return d.has(t, "10.1.0.80", linkMACIn(t, "other", "o0"))
 	})
-	// No client's: outside, the network's own and the broadcast address. A later claim shows that they were decided.
-	inject(t, "intruder", "i0", claim(own, outside), claim(own, "10.1.0.0"), claim(own, "10.1.0.255"), claim(own, "10.1.0.81"))
+	// No client's: outside, the network's own, the broadcast address, and a second one of the gateway. A later claim shows that they were decided.
+	sh(t, "ip addr add 10.1.0.250/24 dev lan0")
+	inject(t, "intruder", "i0", claim(own, outside), claim(own, "10.1.0.0"), claim(own, "10.1.0.255"), claim(own, "10.1.0.250"), claim(own, "10.1.0.81"))
 	eventually(t, "a later claim", func() bool { return d.has(t, "10.1.0.81", own.String()) })
-	if d.has(t, "10.1.0.0", own.String()) || d.has(t, "10.1.0.255", own.String()) {
+	if d.has(t, "10.1.0.0", own.String()) || d.has(t, "10.1.0.255", own.String()) || d.has(t, "10.1.0.250", own.String()) {
 		t.Errorf("an address that no client can have was claimed: %+v", d.sessions(t))
 	}
 	// The address of a server that the configuration names is nobody's to claim.

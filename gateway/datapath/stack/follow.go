@@ -18,6 +18,9 @@ import (
 // changes thousands of routes at once.
 const settle = 5 * time.Millisecond
 
+// unheard is how often everything is looked at again while messages cannot be received.
+const unheard = 500 * time.Millisecond
+
 // routing lists the rtnetlink groups that concern next hops, or programs at tc.
 var routing = []uint32{
 	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_NEXTHOP,
@@ -40,6 +43,7 @@ type Changes struct {
 // Follower receives the kernel's change messages.
 type Follower struct {
 	routes, rules, policies *netlink.Conn // rules: nil without nftables; policies: nil without IPsec
+	ended                   chan struct{} // closed by Close
 	running                 sync.WaitGroup
 }
 
@@ -58,7 +62,7 @@ func Follow() (*Follower, error) {
 		routes.Close()
 		return nil, fmt.Errorf("following netfilter's rules: %w", err)
 	}
-	f := &Follower{routes: routes, rules: rules}
+	f := &Follower{routes: routes, rules: rules, ended: make(chan struct{})}
 	f.policies, err = listen(unix.NETLINK_XFRM, xfrmPolicyGroup)
 	if errors.Is(err, syscall.EPROTONOSUPPORT) {
 		f.policies, err = nil, nil
@@ -75,9 +79,9 @@ func (f *Follower) Run(c Changes) error {
 	if err := keep(f.routes, neighboursAt(c.LAN)); err != nil {
 		return fmt.Errorf("following the routing: %w", err)
 	}
-	f.running.Go(func() { follow(f.routes, c.Routing) })
+	f.running.Go(func() { f.follow(f.routes, c.Routing) })
 	if f.policies != nil {
-		f.running.Go(func() { follow(f.policies, c.Rules) })
+		f.running.Go(func() { f.follow(f.policies, c.Rules) })
 	}
 	if f.rules == nil {
 		return nil
@@ -87,12 +91,13 @@ func (f *Follower) Run(c Changes) error {
 			return fmt.Errorf("following netfilter's rules: %w", err)
 		}
 	}
-	f.running.Go(func() { follow(f.rules, c.Rules) })
+	f.running.Go(func() { f.follow(f.rules, c.Rules) })
 	return nil
 }
 
 // Close ends reporting and waits for running callbacks.
 func (f *Follower) Close() error {
+	close(f.ended)
 	var err error
 	for _, c := range []*netlink.Conn{f.routes, f.rules, f.policies} {
 		if c != nil {
@@ -117,11 +122,19 @@ func listen(family int, groups ...uint32) (*netlink.Conn, error) {
 	return c, nil
 }
 
-// follow calls changed after messages, until c is closed. Lost messages count as a change.
-func follow(c *netlink.Conn, changed func()) {
+// follow calls changed after messages, until Close. Lost messages count as a change, and while
+// messages cannot be received at all, everything counts as changed from time to time.
+func (f *Follower) follow(c *netlink.Conn, changed func()) {
 	for {
-		if _, err := c.Receive(); err != nil && !errors.Is(err, syscall.ENOBUFS) {
-			return // closed
+		_, err := c.Receive()
+		pause := time.Duration(0)
+		if err != nil && !errors.Is(err, syscall.ENOBUFS) {
+			pause = unheard
+		}
+		select {
+		case <-f.ended:
+			return
+		case <-time.After(pause):
 		}
 		// At once, because most changes come alone; and again when changes that came with it
 		// have settled.

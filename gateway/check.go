@@ -16,6 +16,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
@@ -161,10 +162,24 @@ func (s *survey) path() {
 	}
 }
 
-// locks looks for another gateway on the interfaces, see datapath.Lock.
+// locks looks for another gateway on the interfaces and in the folders, see datapath.Lock.
 func (s *survey) locks() {
+	if s.running != 0 {
+		return
+	}
+	folders := []string{s.StateDir}
+	if s.Datapath.Kind == config.EBPF {
+		folders = append(folders, s.Datapath.PinDir)
+	}
+	for _, dir := range folders {
+		if l, err := datapath.LockFolder(dir); err == nil {
+			l.Close()
+		} else if errors.Is(err, datapath.ErrInUse) {
+			s.refuse(err)
+		}
+	}
 	text, err := os.ReadFile("/proc/thread-self/net/unix")
-	if err != nil || s.running != 0 {
+	if err != nil {
 		return
 	}
 	for _, name := range []string{s.LAN.Interface, s.WAN.Interface} {

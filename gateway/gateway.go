@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/portal"
@@ -45,6 +47,7 @@ type gateway struct {
 	said  Daemon
 
 	socket *control.Socket
+	state  io.Closer // unlocks state_dir
 	dp     path
 	arp    arp.Prober // asks clients whether they are there
 	table  *session.Table
@@ -92,6 +95,12 @@ func (g *gateway) open() (err error) {
 	}
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("making state_dir: %w", err)
+	}
+	if g.state, err = datapath.LockFolder(cfg.StateDir); err != nil {
+		return err
+	}
+	if err := CheckFiles(cfg); err != nil { // before anything is in the kernel
+		return err
 	}
 	if g.dp, err = g.openPath(); err != nil {
 		return err
@@ -299,6 +308,9 @@ func (g *gateway) close() error {
 	}
 	if g.table != nil {
 		errs = append(errs, g.table.Close())
+	}
+	if g.state != nil {
+		errs = append(errs, g.state.Close())
 	}
 	if g.socket != nil {
 		errs = append(errs, g.socket.Close())

@@ -110,6 +110,9 @@ func Detach(cfg *config.Config, force bool) error {
 		return err
 	}
 	defer locks.Close()
+	if err := ebpf.InSight(ebpfLeft(cfg)); err != nil {
+		return err
+	}
 	var shut error
 	if guard.There(cfg.LAN.Interface) { // the LAN stays closed until the guard is removed last, or where that fails
 		shut = guard.Guard{LAN: cfg.LAN.Interface}.Know()

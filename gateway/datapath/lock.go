@@ -3,7 +3,9 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"syscall"
 )
 
@@ -15,10 +17,12 @@ var (
 	ErrForeign = errors.New("no client's address")
 	// ErrBusy is wrapped when another gateway has one of the interfaces.
 	ErrBusy = errors.New("another gateway has the interface")
+	// ErrInUse is wrapped when another gateway has one of the folders.
+	ErrInUse = errors.New("another gateway has the folder")
 )
 
-// Locks are interfaces locked against other gateways.
-type Locks []net.Listener
+// Locks are interfaces and folders locked against other gateways.
+type Locks []io.Closer
 
 // Lock locks interfaces against a second gateway in this network namespace until Close or
 // the end of the process. It fails with ErrBusy if another gateway has an interface,
@@ -40,7 +44,26 @@ func Lock(interfaces ...string) (Locks, error) {
 	return held, nil
 }
 
-// Close unlocks the interfaces.
+// LockFolder locks an existing folder against a second gateway on this machine until it is closed, or
+// the process ends. It fails with ErrInUse if another gateway has the folder.
+func LockFolder(dir string) (io.Closer, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("locking a folder: %w", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	switch {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		err = fmt.Errorf("%w %s: stop it first, or give each gateway folders of its own", ErrInUse, dir)
+	case err != nil:
+		err = fmt.Errorf("locking %s: %w", dir, err)
+	default:
+		return f, nil
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// Close unlocks all.
 func (held Locks) Close() error {
 	var errs []error
 	for _, l := range held {

@@ -62,6 +62,9 @@ func (s Switch) On(interfaces ...string) error {
 		}
 		due = append(due, todo...)
 	}
+	if len(due)+len(others) == 0 {
+		return nil // as noted: nothing is written, so a full disk keeps no gateway from starting again
+	}
 	if err := s.write(merge(kept, due)); err != nil {
 		return err
 	}

@@ -29,6 +29,17 @@ func Attached(cfg Config) bool {
 	return holdsLAN(cfg.PinDir, lan) || len(at.ours) > 0
 }
 
+// InSight checks that the pins of attached programs can be seen, so that Remove finds them.
+func InSight(cfg Config) error {
+	if !Attached(cfg) {
+		return nil
+	}
+	if err := onBPFFS(cfg.PinDir); err != nil {
+		return fmt.Errorf("programs are attached to %s, and their pins are out of sight: %w; ip netns exec hides them: use nsenter --net=/run/netns/NAME instead", cfg.LAN, err)
+	}
+	return nil
+}
+
 // holdsLAN reports whether the programs of these pins are on the LAN's interface.
 func holdsLAN(dir string, lan *net.Interface) bool { return pinned(dir, lan) || filtered(lan) }
 

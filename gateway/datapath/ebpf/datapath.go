@@ -187,6 +187,11 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 	if err := os.MkdirAll(d.cfg.PinDir, 0o700); err != nil {
 		return fmt.Errorf("making the folder of pins: %w", err)
 	}
+	pins, err := datapath.LockFolder(d.cfg.PinDir)
+	if err != nil {
+		return err
+	}
+	d.locks = append(d.locks, pins)
 	spec, err := d.spec(lan, wan)
 	if err != nil {
 		return err

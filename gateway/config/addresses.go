@@ -72,7 +72,7 @@ func ownAddress(v any) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf(`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, largestLAN, show(v))
 	}
 	if a := p.Addr(); a == p.Masked().Addr() || a == lastOf(p) {
-		return netip.Prefix{}, fmt.Errorf(`must be a host's address, and %s is the %s itself: use %s/%d`, a, p.Masked(), p.Masked().Addr().Next(), p.Bits())
+		return netip.Prefix{}, fmt.Errorf(`must be a host's address, and %s is the network %s itself, or its broadcast address: use %s/%d`, a, p.Masked(), p.Masked().Addr().Next(), p.Bits())
 	}
 	return p, nil
 }

@@ -249,7 +249,11 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 	case !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Verdict != analysis.Equivalent }):
 		return same + " with " + words.Listed(named(cells, name))
 	}
-	return "from " + amount(first, " times the CPU") + " to " + amount(last, " times")
+	from := "from " + amount(first, " times the CPU")
+	if cost.AtLimit(first) {
+		from += ","
+	}
+	return from + " to " + amount(last, " times")
 }
 
 // inCommon returns the text common to the whole list, or, where texts differ, a function

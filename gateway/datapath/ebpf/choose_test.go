@@ -156,11 +156,10 @@ func TestStampAfterAPause(t *testing.T) {
 	if word, why := d.Forwarding(); word != "redirect" || d.settings.RedirectUntil <= now() {
 		t.Fatalf("before the rule: %s (%s)", word, why)
 	}
-	must(t, netlink.RuleAdd(func() *netlink.Rule {
-		r := netlink.NewRule()
-		r.Table, r.Priority, r.Mark = unix.RT_TABLE_MAIN, 100, 7
-		return r
-	}()))
+	rule := netlink.NewRule()
+	rule.Table, rule.Priority, rule.Mark = unix.RT_TABLE_MAIN, 100, 7
+	must(t, netlink.RuleAdd(rule))
+	t.Cleanup(func() { must(t, netlink.RuleDel(rule)) })
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() - 1 }))
 	d.renew()
 	if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "rules of routing") || d.settings.RedirectUntil != 0 {

@@ -55,7 +55,7 @@ func spend(used int64, r Rate, now int64) (next int64, ok bool) {
 
 // Senders are the token buckets of many senders with the same rate. It remembers up to Size
 // senders; while it is full of senders whose buckets are not full again, further ones are not
-// bounded, because a sender that makes up so many names has no use for one of them.
+// bounded: a device that makes up names faster than buckets fill escapes its bound in this way.
 type Senders[K comparable] struct {
 	Rate Rate
 	Size int

@@ -167,36 +167,25 @@ func (d *Datapath) alone(h hook) error {
 	return err
 }
 
-// observe looks which programs of others are at the hooks, which the kernel reports to nobody: those
-// ahead of ours are logged, and those behind are among the reasons to leave packets to the stack.
-func (d *Datapath) observe() error {
-	var all error
-	seen := ""
+// observe judges the programs of others at the hooks, which the kernel reports to nobody, when they are
+// not those it judged last: programs ahead of ours are logged, and those behind are among the reasons to
+// leave packets to the stack.
+func (d *Datapath) observe() (err error) {
+	same := true
 	for _, p := range d.places {
-		if p.dev == nil {
-			continue
-		}
-		there, err := link.QueryPrograms(link.QueryOptions{Target: p.dev.Index, Attach: p.where()})
-		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENODEV) || errors.Is(err, ebpf.ErrNotSupported) {
-			continue // before 6.6 there is no tcx, and an interface may be gone
-		}
-		if err != nil {
-			all = errors.Join(all, fmt.Errorf("listing the programs of %s: %w", p.dev.Name, err))
-			continue
-		}
-		seen += fmt.Sprintln(p.name, there.Programs)
+		same = same && slices.Equal(p.at, p.judged)
+		p.judged = p.at
 	}
-	if seen == d.seen || all != nil {
-		return all
+	if same {
+		return nil
 	}
-	d.seen = seen
 	for _, p := range d.places {
 		if p.dev != nil {
-			all = errors.Join(all, d.warn(p.hook))
+			err = errors.Join(err, d.warn(p.hook))
 		}
 	}
 	d.choose(d.judgePrograms)
-	return all
+	return err
 }
 
 // warn logs the programs of others that see a hook's packets first, once while they stay the same.

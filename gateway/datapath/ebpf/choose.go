@@ -17,10 +17,7 @@ import (
 // Packets are redirected while the stack could do nothing else with them than send them to the hop
 // that the cache knows. Everything that might is judged here and followed, so the programs redirect
 // only while the daemon lives: it renews a stamp in the settings.
-const (
-	redirectLife = 3 * time.Second
-	renewEvery   = 500 * time.Millisecond
-)
+const redirectLife = 3 * time.Second
 
 // reasons are why packets are left to the stack, by what gives the reason; "": nothing there.
 type reasons struct {

@@ -82,7 +82,6 @@ type Datapath struct {
 	pins    []string          // names in the folder of pins
 	gone    []string          // programs that are not attached, as last logged
 	ahead   map[string]string // programs of others ahead of ours, by hook, as last logged
-	seen    string            // the programs at all hooks, as last judged
 
 	trouble map[string]string // errors of the watcher, as last logged; of its goroutine
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -17,11 +18,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// lookEvery is how often the daemon looks at its programs: the kernel does not report a link
-// that is detached. Pins need no haste, because programs outlive them while the daemon runs.
+// lookEvery is how often the daemon looks at its programs: the kernel does not report a link that is
+// detached. Waking up costs more than looking, so one ticker paces everything: at every second look the
+// redirect is renewed, and at every fourth come the pins, which need no haste, because programs outlive
+// them while the daemon runs.
 const (
-	lookEvery = 200 * time.Millisecond
-	pinsEvery = time.Second
+	lookEvery  = 250 * time.Millisecond
+	renewLooks = 2
+	pinsLooks  = 4
 )
 
 // lookup is the program at the namespace's socket lookup.
@@ -40,6 +44,8 @@ type place struct {
 	hook // without an interface: the socket lookup's
 	id   ebpf.ProgramID
 	link link.Link // also keeps the program attached while it has no pin; nil: a filter of clsact
+
+	at, judged []link.AttachedProgram // all programs at the hook's tcx, as last seen and as last judged
 }
 
 func (p *place) String() string {
@@ -72,20 +78,27 @@ func (d *Datapath) take(p *place) error {
 	return err
 }
 
-// attached reports whether the program is where it belongs.
+// attached reports whether the program is where it belongs, and notes what else is there.
 func (p *place) attached() (bool, error) {
-	if p.link == nil {
+	switch {
+	case p.link == nil:
 		return p.filtered()
+	case p.dev == nil:
+		info, err := p.link.Info()
+		if err != nil {
+			return false, fmt.Errorf("looking at %s: %w", p, err)
+		}
+		return info.NetNs() != nil && info.NetNs().NetnsInode != 0 && info.Program == p.id, nil
 	}
-	info, err := p.link.Info()
+	there, err := link.QueryPrograms(link.QueryOptions{Target: p.dev.Index, Attach: p.where()})
+	if errors.Is(err, syscall.ENODEV) {
+		return false, nil
+	}
 	if err != nil {
-		return false, fmt.Errorf("looking at %s: %w", p, err)
+		return false, fmt.Errorf("listing the programs of %s: %w", p.dev.Name, err)
 	}
-	where := info.NetNs() != nil && info.NetNs().NetnsInode != 0
-	if p.dev != nil {
-		where = info.TCX() != nil && info.TCX().Ifindex == uint32(p.dev.Index)
-	}
-	return where && info.Program == p.id, nil
+	p.at = there.Programs
+	return slices.ContainsFunc(p.at, func(a link.AttachedProgram) bool { return a.ID == p.id }), nil
 }
 
 // filtered reports whether the program is the filter of its clsact, on kernels before 6.6.
@@ -104,26 +117,30 @@ func (p *place) filtered() (bool, error) {
 
 // keepAll keeps programs and pins in place until end is closed.
 func (d *Datapath) keepAll(end <-chan struct{}) {
-	look, pins, stamps := time.NewTicker(lookEvery), time.NewTicker(pinsEvery), time.NewTicker(renewEvery)
-	defer look.Stop()
-	defer pins.Stop()
-	defer stamps.Stop()
-	for {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for looks := 1; ; {
 		select {
 		case <-end:
 			return
-		case <-stamps.C:
-			d.renew()
-		case <-pins.C:
-			d.keeping.Lock()
-			d.report("pins", d.keepPins())
-			d.keeping.Unlock()
-			d.keepGuard()
-		case <-look.C:
-			d.keep()
 		case <-d.wake:
 			d.keep()
+			continue
+		case <-tick.C:
+			d.keep()
 		}
+		if looks%renewLooks == 0 {
+			d.renew()
+		}
+		if looks%pinsLooks == 0 {
+			d.keeping.Lock()
+			if !d.retire() {
+				d.report("pins", d.keepPins())
+			}
+			d.keeping.Unlock()
+			d.keepGuard()
+		}
+		looks++
 	}
 }
 
@@ -133,7 +150,7 @@ func (d *Datapath) keep() {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
 	missing, err := d.missing() // before the word that they were removed on purpose is looked for
-	if d.retire() {
+	if (len(missing) > 0 || d.closed()) && d.retire() {
 		return
 	}
 	if len(missing) > 0 {
@@ -240,7 +257,7 @@ func (d *Datapath) keepPins() error {
 			removed = append(removed, name)
 		}
 	}
-	if len(removed) == 0 || d.resigned() {
+	if len(removed) == 0 || d.resigned() { // as it may be by now
 		return nil
 	}
 	err := os.MkdirAll(d.cfg.PinDir, 0o700)

@@ -19,6 +19,9 @@ func (d *Datapath) watch() error {
 	end := make(chan struct{})
 	d.stop = sync.OnceFunc(func() { follower.Close(); close(end); watching.Wait() })
 	d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
+	if _, err := d.missing(); err != nil {
+		return err
+	}
 	if err := d.observe(); err != nil {
 		return err
 	}

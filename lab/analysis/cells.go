@@ -390,6 +390,8 @@ func WordsOf(v result.Value) string {
 			return "all at once"
 		}
 		return v.Text + " clients a second"
+	case result.FrameSize:
+		return words.Frames(v.Text)
 	case result.Direction, result.Profile, result.DUT:
 		return v.Text
 	}

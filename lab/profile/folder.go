@@ -20,7 +20,11 @@ import (
 // Dir is the folder of a cell's profile.
 func Dir(run string, c result.Cell) string {
 	mbps := strconv.FormatFloat(c.Number(result.OfferedMbps), 'f', -1, 64)
-	return filepath.Join(run, result.ProfilesFolder, fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(result.Direction), c.Text(result.Profile)))
+	name := fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(result.Direction), c.Text(result.Profile))
+	if size := c.Text(result.FrameSize); size != "" {
+		name += "-" + size
+	}
+	return filepath.Join(run, result.ProfilesFolder, name)
 }
 
 // Recorded reports whether the run has the cell's profile.

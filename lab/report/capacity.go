@@ -30,25 +30,25 @@ func key(c result.Cell, dimensions ...result.Dimension) string {
 }
 
 func capacityKey(c result.Cell) string {
-	return key(c, result.DUT, result.Direction, result.Profile, result.Clients)
+	return key(c, result.DUT, result.Direction, result.Profile, result.FrameSize, result.Clients)
 }
 
 // capacityFigures draws how much the box carries with each device, one chart a
 // direction and profile: for each device and the clean router, at the most
 // clients it was measured with first.
 func (d *drawing) capacityFigures() (out []figure) {
-	var ways []result.Cell
+	var all []result.Cell
 	byWay := map[result.Cell][]capacity{}
 	for _, m := range d.summary.CostModels {
-		way := m.Cell.Only(result.Direction, result.Profile)
-		ways = append(ways, way)
+		way := m.Cell.Only(ways...)
+		all = append(all, way)
 		for _, c := range m.Capacity {
 			byWay[way] = append(byWay[way], capacity{c, m.Cell.With(result.Clients, c.Clients)})
 		}
 	}
-	for _, w := range distinct(ways) {
+	for _, w := range distinct(all) {
 		ch := chart.Forest{
-			Bars: true, Title: fmt.Sprintf("How much this box carries, %s, %s", words.Direction(w.Text(result.Direction)), w.Text(result.Profile)),
+			Bars: true, Title: "How much this box carries, " + wayText(w),
 			XLabel: "Payload at one core of router CPU, Gbit/s",
 		}
 		for _, c := range byWay[w] {
@@ -105,7 +105,7 @@ func costModelGrid(models []analysis.CostModel) grid {
 		"Standing|% of a core", "Per load|% of a core a Gbit/s", "Per client|% of a core", "Per packet|% of a core a Mpacket/s",
 		"R²", "Residual|%", "<Fitted over", "<Left out")
 	for _, m := range models {
-		cells := []gridCell{routerCell(m.Cell), textCell(m.Cell.Text(result.Direction)), textCell(m.Cell.Text(result.Profile))}
+		cells := []gridCell{routerCell(m.Cell), textCell(m.Cell.Text(result.Direction)), textCell(packetsText(m.Cell))}
 		for _, term := range []string{analysis.TermConstant, analysis.TermLoad, analysis.TermClients, analysis.TermPackets} {
 			cell := gridCell{Main: none}
 			if i := slices.IndexFunc(m.Terms, func(t analysis.Term) bool { return t.Name == term }); i >= 0 {
@@ -118,7 +118,7 @@ func costModelGrid(models []analysis.CostModel) grid {
 			over = fmt.Sprintf("%s to %s, %d to %s; %s in %s", rate(m.MinMbps), rate(m.MaxMbps), m.MinClients, words.Counted(m.MaxClients, "client"),
 				words.Counted(m.Blocks, "block"), words.Counted(m.Cells, "cell"))
 		}
-		g.add(key(m.Cell, result.DUT, result.Direction, result.Profile), append(cells, numberCell(m.R2, fraction4),
+		g.add(key(m.Cell, append([]result.Dimension{result.DUT}, ways...)...), append(cells, numberCell(m.R2, fraction4),
 			numberCell(m.ResidualPct, digits3), textCell(over), textCell(strings.Join(m.Omitted, " ")))...)
 	}
 	return g

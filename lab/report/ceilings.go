@@ -196,7 +196,7 @@ func ceilingsGrid(list []analysis.Ceiling) grid {
 	for _, l := range list {
 		carries, fails := numberCell(l.CarriesMbps, digits4), numberCell(l.FailsMbps, digits4)
 		carries.Main, carries.Small, fails.Small = atLeast(l, carries.Main), ofBlocks("", l.CarriesBlocks), ofBlocks("", l.FailsBlocks)
-		g.add(capacityKey(l.Cell), routerCell(l.Cell), textCell(l.Cell.Text(result.Direction)), textCell(l.Cell.Text(result.Profile)),
+		g.add(capacityKey(l.Cell), routerCell(l.Cell), textCell(l.Cell.Text(result.Direction)), textCell(packetsText(l.Cell)),
 			countCell(l.Cell.Int(result.Clients)), carries, estimateCell(l.CPU, digits3), fails, textCell(failure(l)), estimateCell(most(l), digits4))
 	}
 	return g

@@ -132,7 +132,7 @@ func costOf(c profile.Cost) Cost {
 
 func measured(cell result.Cell, s analysis.Summary) Measured {
 	i := slices.IndexFunc(s.Cells, func(c analysis.Cell) bool {
-		return alike(c.Cell, cell, result.DUT, result.Clients, result.OfferedMbps, result.Direction, result.Profile)
+		return sameWay(c.Cell, cell) && alike(c.Cell, cell, result.DUT, result.Clients, result.OfferedMbps)
 	})
 	if i < 0 || s.Cells[i].Pairs == 0 {
 		return Measured{Cost: Cost{analysis.Absent(), analysis.Absent(), analysis.Absent()}}
@@ -208,7 +208,7 @@ func (e Explanation) coverage() string {
 }
 
 func profiledCell(c result.Cell) string {
-	return fmt.Sprintf("%s, %s, %s %s, %s", c.Text(result.DUT), clientsOf(c), rate(offered(c)), words.Direction(c.Text(result.Direction)), c.Text(result.Profile))
+	return fmt.Sprintf("%s, %s, %s %s", c.Text(result.DUT), clientsOf(c), rate(offered(c)), wayText(c))
 }
 
 // ns prints the size of a time in nanoseconds with one decimal.

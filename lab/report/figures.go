@@ -91,11 +91,11 @@ func grouped(cells []analysis.Cell, draw func([]analysis.Cell) figureGroup, by .
 	return out
 }
 
-// group draws the charts of one profile and direction: the first few in sight,
+// group draws the charts of cells that carry the same packets the same way: the first few in sight,
 // the others and CPU as sampled folded away.
 func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	d.thinned = false
-	g := figureGroup{Heading: fmt.Sprintf("%s, %s", words.Capitalised(words.Direction(cells[0].Text(result.Direction))), cells[0].Text(result.Profile))}
+	g := figureGroup{Heading: words.Capitalised(wayText(cells[0].Cell))}
 	var shown, sampled []figure
 	panels, more := bounded(panelsOf(d.summary, cells), panelsDrawn)
 	for _, p := range panels {

@@ -41,8 +41,21 @@ func heavier(c, than analysis.Cell) bool {
 	return result.CompareCells(c.Cell, than.Cell, result.OfferedMbps, result.Clients) > 0
 }
 
-// sameWay reports whether two cells have the same direction and profile.
-func sameWay(a, b result.Cell) bool { return alike(a, b, result.Direction, result.Profile) }
+// ways are the dimensions of what is sent: cells that differ in them share no chart.
+var ways = []result.Dimension{result.Direction, result.Profile, result.FrameSize}
+
+// sameWay reports whether two cells carry the same packets the same way.
+func sameWay(a, b result.Cell) bool { return alike(a, b, ways...) }
+
+// packetsText says how packets look to the router: their profile, and the size of frames.
+func packetsText(c result.Cell) string {
+	return words.Joined(", ", c.Text(result.Profile), words.Frames(c.Text(result.FrameSize)))
+}
+
+// wayText says what cells carry: "upload, per-packet".
+func wayText(c result.Cell) string {
+	return words.Direction(c.Text(result.Direction)) + ", " + packetsText(c)
+}
 
 // rankedCells has one cell a device, that at the heaviest load; the cheapest device comes first.
 func rankedCells(s analysis.Summary) []analysis.Cell {

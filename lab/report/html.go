@@ -156,7 +156,7 @@ var costView = view{
 			data.ModeNote = note + words.Capitalised(sidesSentence(s))
 		}
 		data.Multiplicity = multiplicityNote(s)
-		data.Groups, data.Flames = grouped(s.Cells, d.group, result.Profile, result.Direction), flameSection(d.dir, s)
+		data.Groups, data.Flames = grouped(s.Cells, d.group, ways...), flameSection(d.dir, s)
 		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels), ceilingsGrid(s.Ceilings)
 		data.Results, data.Further = resultsGrid(s), furtherGrids(s)
 		data.Noise, data.NoiseFigure, data.Stability = unbroken(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(), d.stabilityFigures()

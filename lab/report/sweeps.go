@@ -41,12 +41,12 @@ type panel struct {
 // place says what is held fixed.
 func (p panel) place() string { return axes[p.fixed].text(analysis.Number(p.at)) }
 
-// panelsOf groups the sweeps of the profile and direction that cells are of:
+// panelsOf groups the sweeps of what the cells carry:
 // the heaviest load and the most clients first, by turns.
 func panelsOf(s analysis.Summary, cells []analysis.Cell) (out []panel) {
 	byAlong := map[result.Dimension][]panel{}
 	for _, sweep := range s.Sweeps {
-		if !alike(sweep.Cell, cells[0].Cell, result.Profile, result.Direction) || len(sweep.Levels) < 2 {
+		if !sameWay(sweep.Cell, cells[0].Cell) || len(sweep.Levels) < 2 {
 			continue
 		}
 		p := panel{axis: axes[sweep.Along], along: sweep.Along}

@@ -16,15 +16,16 @@ type Dimension string
 const (
 	DUT         Dimension = "dut"          // name of the device under test
 	Clients     Dimension = "clients"      // simulated clients
-	OfferedMbps Dimension = "offered_mbps" // TCP or UDP payload of all clients together, Mbit/s
+	OfferedMbps Dimension = "offered_mbps" // of all clients together, Mbit/s: TCP or UDP payload, or frames
 	Direction   Dimension = "direction"    // of the payload: Up, Down or Both
 	Profile     Dimension = "profile"      // how packets look to the router: PerPacket or Bulk
+	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
 	LoginRate   Dimension = "login_rate"   // clients a second that lease and log in; 0: all at once
 )
 
 // dimensions lists the known dimensions in the order in which records and
 // summaries write them. Others follow by name.
-var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, LoginRate}
+var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LoginRate}
 
 // compareDimensions orders dimensions as they are written.
 func compareDimensions(a, b Dimension) int {

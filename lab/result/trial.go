@@ -165,6 +165,7 @@ type Block struct {
 	Clients      int       `json:"clients"`
 	Direction    string    `json:"direction"`
 	Profile      string    `json:"profile"`
+	FrameSize    string    `json:"frame_size,omitempty"` // as in Cell
 	Block        int       `json:"block"`
 	Sitting      int       `json:"sitting,omitempty"` // as in Trial: a block that was interrupted is built again in the next
 	DUTLab       string    `json:"dut_lab"`
@@ -320,7 +321,7 @@ type Skip struct {
 
 // Cell has the dimensions that are the same throughout the block.
 func (b Block) Cell() Cell {
-	cell := NewCell(DUT, b.DUT, Clients, b.Clients, Direction, b.Direction, Profile, b.Profile)
+	cell := NewCell(DUT, b.DUT, Clients, b.Clients, Direction, b.Direction, Profile, b.Profile, FrameSize, b.FrameSize)
 	if b.Direction == "" {
 		cell = cell.With(LoginRate, b.LoginRate)
 	}

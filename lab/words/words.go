@@ -105,6 +105,17 @@ func Capitalised(s string) string {
 	return string(unicode.ToUpper(r)) + s[size:]
 }
 
+// Frames says what frames of a size are, "64" or the name of a mix: "64-byte frames"; "" of none.
+func Frames(size string) string {
+	switch _, err := strconv.Atoi(size); {
+	case size == "":
+		return ""
+	case err == nil:
+		return size + "-byte frames"
+	}
+	return size + " frames"
+}
+
 // Direction names the direction of the payload as a reader says it.
 func Direction(direction string) string {
 	if word, ok := map[string]string{"up": "upload", "down": "download", "both": "both ways"}[direction]; ok {

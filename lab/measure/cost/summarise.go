@@ -7,7 +7,9 @@ package cost
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -42,8 +44,20 @@ func compareCells(a, b result.Cell) int {
 	return cmp.Or(
 		result.CompareCells(a, b, result.Profile),
 		-result.CompareCells(a, b, result.Direction),
+		compareSizes(a.Text(result.FrameSize), b.Text(result.FrameSize)),
 		result.CompareCells(a, b, result.DUT, result.Clients, result.OfferedMbps),
 	)
+}
+
+// compareSizes orders sizes of frames: numbers of bytes, and then names.
+func compareSizes(a, b string) int {
+	place := func(size string) int {
+		if bytes, err := strconv.Atoi(size); err == nil {
+			return bytes
+		}
+		return math.MaxInt
+	}
+	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
 
 func trialsOf(run result.Run) []analysis.Trial {

@@ -88,6 +88,11 @@ var allowedImports = map[string][]string{
 	"lab/client/persona": {}, // many clients behind one interface
 
 	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
+
+	"lab/traffic/frames":         {}, // sizes, times and numbers of frames
+	"lab/traffic/frames/receive": {"lab/traffic/frames"},
+	"lab/traffic/frames/send":    {"lab/traffic/frames"},
+
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
 	"lab/traffic/short":  {},
 	"lab/traffic/socket": {}, // threads and sockets of generators and probes
@@ -131,8 +136,13 @@ var testImports = map[string][]string{
 	"lab/measure":        {"lab/agent", "lab/compare", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
 	"lab/measure/logins": {"lab/analysis/analysistest", "lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
-	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
-	"lab/traffic/short":  {"lab/labtest"},
+
+	"lab/traffic/frames":         {"lab/labtest", "lab/traffic/frames/receive", "lab/traffic/frames/send"}, // from one end to the other
+	"lab/traffic/frames/receive": {"lab/labtest"},
+	"lab/traffic/frames/send":    {"lab/labtest", "lab/traffic/frames/receive"},
+
+	"lab/traffic/rtt":   {"lab/labtest", "lab/traffic/socket"},
+	"lab/traffic/short": {"lab/labtest"},
 
 	"lab/report":  {"lab/analysis/analysistest"},
 	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure"},

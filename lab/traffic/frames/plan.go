@@ -1,0 +1,134 @@
+// Package frames describes traffic of exact frames: which sizes follow each other, when each
+// frame is due, and which stream it belongs to. A Plan says all of that before anything is sent,
+// so what is intended, what a link took (offered) and what arrived (forwarded; RFC 2285) are three counts.
+// Package send carries plans out, package receive accounts for each frame.
+package frames
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Frame is one frame of a plan.
+type Frame struct {
+	Bytes  uint16 // from the destination's MAC address to the end of the payload, without FCS
+	Stream uint16
+	Due    int64 // ns since the start
+}
+
+// MaxStreams is how many streams a plan may have: a stamp's 16 bits.
+const MaxStreams = 1 << 16
+
+// Config describes a plan.
+type Config struct {
+	Sizes    Sizes
+	Schedule Schedule
+	Streams  int           // frames go to streams 0 to Streams-1 in turn; 0 means 1
+	Count    int64         // frames; 0: no limit
+	For      time.Duration // frames that are due before; 0: no limit. Without either limit a plan has no end
+	Seed     uint64        // of the order of sizes and of Poisson gaps: the same seed, the same plan on any machine
+	LinkMbps float64       // bit rate of the link that frames are meant for; a faster plan is refused. 0: any rate
+}
+
+// Plan is a sequence of frames. It has one reader.
+type Plan struct {
+	cfg    Config
+	sizes  order
+	clock  clock
+	left   int64 // frames that Count leaves
+	stream uint16
+	over   bool
+}
+
+// order puts sizes one after the other.
+type order interface {
+	sizes(batch []Frame)
+}
+
+// clock says when frames are due: the first at 0 or after the first gap, none before the one ahead of it.
+type clock interface {
+	dues(batch []Frame)
+}
+
+// NewPlan checks a configuration and returns its plan, at its start.
+func NewPlan(cfg Config) (*Plan, error) {
+	if cfg.Streams == 0 {
+		cfg.Streams = 1
+	}
+	switch {
+	case cfg.Streams < 0 || cfg.Streams > MaxStreams:
+		return nil, fmt.Errorf("%d streams: a plan has 1 to %d", cfg.Streams, MaxStreams)
+	case cfg.Count < 0:
+		return nil, fmt.Errorf("%d frames: a plan has at least 1, or 0 for no limit", cfg.Count)
+	case cfg.For < 0:
+		return nil, fmt.Errorf("frames for %s: a plan's time is positive, or 0 for no limit", cfg.For)
+	case cfg.Schedule.AtOnce && cfg.Count == 0:
+		return nil, errors.New("frames that are all due at once need a count: a time does not end them")
+	case cfg.Sizes.empty():
+		return nil, errors.New("the plan names no frame sizes: choose a mix, a histogram or a capture")
+	}
+	if err := cfg.fits(); err != nil {
+		return nil, err
+	}
+	clock, err := cfg.Schedule.clock(cfg.Sizes, cfg.Seed)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, left: math.MaxInt64}
+	if cfg.Count > 0 {
+		p.left = cfg.Count
+	}
+	return p, nil
+}
+
+// Fill puts the plan's next frames into batch and returns how many: less than len(batch) only at the plan's end.
+func (p *Plan) Fill(batch []Frame) int {
+	if p.over || p.left <= 0 {
+		return 0
+	}
+	batch = batch[:min(int64(len(batch)), p.left)]
+	p.sizes.sizes(batch)
+	p.clock.dues(batch)
+	p.turn(batch)
+	n := p.inTime(batch)
+	p.left -= int64(n)
+	return n
+}
+
+// turn gives frames to streams one after the other.
+func (p *Plan) turn(batch []Frame) {
+	last, s := uint16(p.cfg.Streams-1), p.stream
+	for i := range batch {
+		batch[i].Stream = s
+		if s == last {
+			s = 0
+		} else {
+			s++
+		}
+	}
+	p.stream = s
+}
+
+// inTime counts the frames that are due before the plan's time is over.
+func (p *Plan) inTime(batch []Frame) int {
+	n := len(batch)
+	if p.cfg.For == 0 || n == 0 || batch[n-1].Due < int64(p.cfg.For) {
+		return n
+	}
+	p.over = true
+	for n > 0 && batch[n-1].Due >= int64(p.cfg.For) {
+		n--
+	}
+	return n
+}
+
+// MaxBytes is the size of the plan's longest frame.
+func (p *Plan) MaxBytes() int { return p.cfg.Sizes.max() }
+
+// Streams is how many streams the plan's frames belong to.
+func (p *Plan) Streams() int { return p.cfg.Streams }
+
+// Rate is the plan's mean rate.
+func (p *Plan) Rate() Rate { return p.cfg.rate() }

@@ -1,0 +1,87 @@
+package frames
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// Trace is the sizes and times of a capture's frames.
+type Trace struct {
+	Name   string
+	Padded int // frames shorter than Ethernet's least, taken as if padded to it: Linux captures what it sends before padding
+	sizes  []uint16
+	times  []int64 // ns since the first frame, ascending
+}
+
+// Frames is how many frames the trace has.
+func (t *Trace) Frames() int { return len(t.sizes) }
+
+// Sizes are the trace's, in the order in which they came.
+func (t *Trace) Sizes() Sizes {
+	frames := map[uint16]uint32{}
+	for _, b := range t.sizes {
+		frames[b]++
+	}
+	s := Sizes{Name: t.Name, sequence: t.sizes}
+	for bytes := uint16(MinBytes); bytes <= MaxBytes; bytes++ {
+		if n := frames[bytes]; n > 0 {
+			s.shares = append(s.shares, share{bytes, n})
+		}
+	}
+	return s
+}
+
+// lasts is the time of one pass, ns: after the last frame, the next pass begins with the mean gap.
+func (t *Trace) lasts() int64 {
+	last := len(t.times) - 1
+	return t.times[last] + t.times[last]/int64(last)
+}
+
+func (t *Trace) packetsPerSecond(speed float64) float64 {
+	if speed == 0 {
+		speed = 1
+	}
+	return float64(len(t.times)) * 1e9 / float64(t.lasts()) * speed
+}
+
+func (t *Trace) clock(speed float64) (clock, error) {
+	if speed == 0 {
+		speed = 1
+	}
+	if !(speed >= 1.0/maxSpeed && speed <= maxSpeed) {
+		return nil, fmt.Errorf("gaps of %s at %v times their speed: choose 1/%d to %d", t.Name, speed, maxSpeed, maxSpeed)
+	}
+	if len(t.times) < 2 || t.lasts() <= 0 {
+		return nil, fmt.Errorf("gaps of %s: its %d frames have no time between them: choose packets/s or Mbit/s", t.Name, len(t.times))
+	}
+	r, err := exactly(speed)
+	if err != nil {
+		return nil, err
+	}
+	return &asCaptured{times: t.times, lasts: t.lasts(), num: r.Num().Uint64(), denom: r.Denom().Uint64()}, nil
+}
+
+// asCaptured repeats a trace's times. Each time is scaled from the start, so rounding does not add up.
+type asCaptured struct {
+	times      []int64
+	at         int
+	passed     int64 // ns of complete passes
+	lasts      int64
+	num, denom uint64 // the speed
+}
+
+func (c *asCaptured) dues(batch []Frame) {
+	for i := range batch {
+		hi, lo := bits.Mul64(uint64(c.passed+c.times[c.at]), c.denom)
+		batch[i].Due = math.MaxInt64
+		if hi < c.num {
+			due, _ := bits.Div64(hi, lo, c.num)
+			batch[i].Due = int64(due)
+		}
+		if c.at++; c.at == len(c.times) {
+			c.at = 0
+			c.passed += c.lasts
+		}
+	}
+}

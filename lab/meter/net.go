@@ -25,6 +25,17 @@ func (l Link) Sub(m Link) Link {
 		l.TxBytes - m.TxBytes, l.TxPackets - m.TxPackets, l.TxDropped - m.TxDropped}
 }
 
+// ethernetHeader is what a polled veth does not count of a frame: the receiving end counts for both, and
+// its polling thread gets frames whose header was taken off (drivers/net/veth.c, veth_forward_skb).
+const ethernetHeader = 14
+
+// withHeaders is the link of a polled veth with whole frames.
+func (l Link) withHeaders() Link {
+	l.RxBytes += ethernetHeader * l.RxPackets
+	l.TxBytes += ethernetHeader * l.TxPackets
+	return l
+}
+
 // parseNetDev reads the text of /proc/net/dev.
 func parseNetDev(text string) (map[string]Link, error) {
 	links := map[string]Link{}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,6 +44,7 @@ type Sampler struct {
 	Follow bool
 
 	napi    map[string]pollingThread
+	veths   []string // of IfNames
 	roots   map[Process]*followed // by Process.id
 	snmp    []*SNMPFile           // the host's, and those of clients with namespaces of their own
 	meterNs int64
@@ -72,6 +74,13 @@ func (s *Sampler) Open() (err error) {
 			return err
 		}
 		s.napi[name] = t
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("asking what %s is: %w", name, err)
+		}
+		if link.Type() == "veth" {
+			s.veths = append(s.veths, name)
+		}
 	}
 	if s.Follow {
 		if err := s.readFollowed(&Sample{}); err != nil {
@@ -99,7 +108,7 @@ func (s *Sampler) Close() {
 	for _, f := range s.snmp {
 		f.Close()
 	}
-	s.napi, s.roots, s.snmp = nil, nil, nil
+	s.napi, s.veths, s.roots, s.snmp = nil, nil, nil, nil
 }
 
 // Sample reads all meters. A failing meter is part of the returned error; what
@@ -209,6 +218,9 @@ func (s *Sampler) readNet(out *Sample) error {
 	}
 	if out.Links, err = parseNetDev(string(dev)); err != nil {
 		return err
+	}
+	for _, name := range s.veths {
+		out.Links[name] = out.Links[name].withHeaders()
 	}
 	if s.snmp == nil {
 		return errors.New("sampler is not open")

@@ -324,3 +324,26 @@ func TestNeighboursOfClientsAreNotCounted(t *testing.T) {
 		}
 	}
 }
+
+// A polled veth counts frames without their Ethernet header, at both ends.
+func TestLinksCountWholeFrames(t *testing.T) {
+	lab := build(t, testbed.Spec{})
+	client, port := lab.Clients[0], lab.Port(testbed.PortLAN)
+	pings := func(n int) {
+		t.Helper()
+		// 22 bytes make frames of 64: 14 of Ethernet, 20 of IPv4, 8 of ICMP.
+		if _, err := client.Run(t.Context(), agent.Command{Argv: []string{"ping", "-c", fmt.Sprint(n), "-i", "0.01", "-s", "22", lab.Gateway.String()}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pings(1) // which asks for addresses
+	before := sample(t, lab).Links[port]
+	pings(50)
+	got := readAgain(t, lab).Links[port].Sub(before)
+	const arp = 42 // the router may ask again whether the client is there, and be asked
+	for _, way := range [][2]int64{{got.RxBytes, got.RxPackets}, {got.TxBytes, got.TxPackets}} {
+		if others := way[1] - 50; others < 0 || way[0] != 50*64+others*arp {
+			t.Errorf("%d bytes in %d frames, of which 50 have 64 bytes and all others %d", way[0], way[1], arp)
+		}
+	}
+}

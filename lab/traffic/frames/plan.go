@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"time"
 )
 
@@ -26,10 +27,16 @@ type Config struct {
 	Sizes    Sizes
 	Schedule Schedule
 	Streams  int           // frames go to streams 0 to Streams-1 in turn; 0 means 1
+	Burst    int           // frames that are due together, at the first one's time; 0 means 1. The rate is the same
 	Count    int64         // frames; 0: no limit
 	For      time.Duration // frames that are due before; 0: no limit. Without either limit a plan has no end
-	Seed     uint64        // of the order of sizes and of Poisson gaps: the same seed, the same plan on any machine
-	LinkMbps float64       // bit rate of the link that frames are meant for; a faster plan is refused. 0: any rate
+	Seed     uint64        // of the order of sizes: the same seed, the same order on any machine
+	GapSeed  uint64        // the same of Poisson gaps and of scattered bursts
+	// Scatter puts each burst at a random place of its interval, as a schedule of constant gaps has them. Two generators
+	// with strict periods keep the phase between their bursts, and the one whose bursts come to a machine
+	// that is still awake from the other's seems to cost less.
+	Scatter  bool
+	LinkMbps float64 // bit rate of the link that frames are meant for; a faster plan is refused. 0: any rate
 }
 
 // Plan is a sequence of frames. It has one reader.
@@ -40,6 +47,12 @@ type Plan struct {
 	left   int64 // frames that Count leaves
 	stream uint16
 	over   bool
+	burst  struct { // the one that the last frame belongs to
+		due  int64
+		left int // of its frames
+	}
+	interval int64     // of a burst, ns; 0: none is scattered
+	chance   *rand.PCG // where in it
 }
 
 // order puts sizes one after the other.
@@ -60,6 +73,8 @@ func NewPlan(cfg Config) (*Plan, error) {
 	switch {
 	case cfg.Streams < 0 || cfg.Streams > MaxStreams:
 		return nil, fmt.Errorf("%d streams: a plan has 1 to %d", cfg.Streams, MaxStreams)
+	case cfg.Burst < 0:
+		return nil, fmt.Errorf("bursts of %d frames: a burst has at least 1", cfg.Burst)
 	case cfg.Count < 0:
 		return nil, fmt.Errorf("%d frames: a plan has at least 1, or 0 for no limit", cfg.Count)
 	case cfg.For < 0:
@@ -72,11 +87,15 @@ func NewPlan(cfg Config) (*Plan, error) {
 	if err := cfg.fits(); err != nil {
 		return nil, err
 	}
-	clock, err := cfg.Schedule.clock(cfg.Sizes, cfg.Seed)
+	clock, err := cfg.Schedule.clock(cfg.Sizes, cfg.GapSeed)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, left: math.MaxInt64}
+	interval, err := cfg.interval()
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{interval: interval, chance: rand.NewPCG(cfg.GapSeed, seedOfPlaces), cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, left: math.MaxInt64}
 	if cfg.Count > 0 {
 		p.left = cfg.Count
 	}
@@ -91,10 +110,39 @@ func (p *Plan) Fill(batch []Frame) int {
 	batch = batch[:min(int64(len(batch)), p.left)]
 	p.sizes.sizes(batch)
 	p.clock.dues(batch)
+	p.gather(batch)
 	p.turn(batch)
 	n := p.inTime(batch)
 	p.left -= int64(n)
 	return n
+}
+
+// interval is how long a scattered burst has, ns; 0: bursts are not scattered.
+func (c Config) interval() (int64, error) {
+	if !c.Scatter {
+		return 0, nil
+	}
+	if c.Schedule.Poisson || c.Schedule.Gaps != nil || c.Schedule.AtOnce {
+		return 0, errors.New("only bursts at a constant rate are scattered")
+	}
+	return int64(float64(max(c.Burst, 1)) / c.rate().PacketsPerSecond * 1e9), nil
+}
+
+// gather makes the frames of a burst due at one time.
+func (p *Plan) gather(batch []Frame) {
+	if p.cfg.Burst < 2 && p.interval == 0 {
+		return
+	}
+	for i := range batch {
+		if p.burst.left == 0 {
+			p.burst.due, p.burst.left = batch[i].Due, max(p.cfg.Burst, 1)
+			if p.interval > 0 {
+				p.burst.due += int64(below(p.chance.Uint64(), int(p.interval)))
+			}
+		}
+		batch[i].Due = p.burst.due
+		p.burst.left--
+	}
 }
 
 // turn gives frames to streams one after the other.
@@ -125,7 +173,7 @@ func (p *Plan) inTime(batch []Frame) int {
 }
 
 // MaxBytes is the size of the plan's longest frame.
-func (p *Plan) MaxBytes() int { return p.cfg.Sizes.max() }
+func (p *Plan) MaxBytes() int { return p.cfg.Sizes.Longest() }
 
 // Streams is how many streams the plan's frames belong to.
 func (p *Plan) Streams() int { return p.cfg.Streams }

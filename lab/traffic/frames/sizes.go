@@ -187,7 +187,8 @@ func roundShares(shares []share, whole []*big.Int, total *big.Int) {
 
 func (s Sizes) empty() bool { return len(s.shares) == 0 }
 
-func (s Sizes) max() int { return int(s.shares[len(s.shares)-1].bytes) }
+// Longest is the largest size, bytes.
+func (s Sizes) Longest() int { return int(s.shares[len(s.shares)-1].bytes) }
 
 // Period is how many frames have exactly the shares of the mix; of a capture, its length.
 func (s Sizes) Period() int {
@@ -237,8 +238,9 @@ func (s Sizes) order(seed uint64) order {
 
 // Sizes and gaps take their chances from generators of their own: neither changes the other.
 const (
-	seedOfSizes = 1
-	seedOfGaps  = 2
+	seedOfSizes  = 1
+	seedOfGaps   = 2
+	seedOfPlaces = 3
 )
 
 type allAlike uint16

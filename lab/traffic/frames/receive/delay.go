@@ -53,6 +53,16 @@ func (d Delay) QuantileNs(q float64) float64 {
 	return float64(d.MaxNs)
 }
 
+// Since is the distribution of what was counted after an earlier reading; least and greatest are those of all.
+func (d Delay) Since(before Delay) Delay {
+	d.Frames -= before.Frames
+	d.SumNs -= before.SumNs
+	for i, n := range before.counts {
+		d.counts[i] -= n
+	}
+	return d
+}
+
 // bucket is the least delay that is counted at place i, and how many ns are counted there.
 func bucket(i int) (low, width uint64) {
 	if i < 1<<subBits {

@@ -1,0 +1,120 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+)
+
+const (
+	minKpps = 0.01
+	maxKpps = 100_000
+	maxSeed = math.MaxInt32
+	// maxFrame is an Ethernet frame at the links' MTU.
+	maxFrame = frames.EthernetBytes + traffic.EthernetMTU
+	// defaultFrames is what is sent where frame_sizes says nothing: the mix that most test reports use.
+	defaultFrames = "imix"
+)
+
+// frameSize accepts bytes and names of mixes.
+func frameSize(v any) (string, error) {
+	text, ok := asText(v)
+	if n, is := v.(int64); is {
+		text, ok = fmt.Sprint(n), true
+	}
+	if !ok {
+		return "", fmt.Errorf("must be bytes such as 64, or the name of a mix such as %q, not %s", defaultFrames, show(v))
+	}
+	_, err := frames.Named(text)
+	return text, err
+}
+
+// settleFrames fills in what follows from the kind of traffic.
+func (e *Experiment) settleFrames() {
+	if !traffic.KindOf(e.Traffic.Kind).Frames {
+		return
+	}
+	if !e.IsSet("traffic.protocol") {
+		e.Traffic.Protocol = ProtocolUDP
+	}
+	if !e.IsSet("frame_sizes") {
+		e.FrameSizes = []string{defaultFrames}
+	}
+	if !e.IsSet("traffic.gaps") {
+		e.Traffic.Gaps = traffic.GapsScattered
+	}
+}
+
+// checkFrames refuses keys of frames beside other traffic, and what frames cannot be.
+func (e *Experiment) checkFrames(report Report) {
+	kinds := quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Frames }))
+	if !traffic.KindOf(e.Traffic.Kind).Frames {
+		for _, key := range []string{"frame_sizes", "offered_kpps", "traffic.gaps", "traffic.seed"} {
+			if e.IsSet(key) {
+				report(key, "needs traffic.kind = %s", kinds)
+			}
+		}
+		return
+	}
+	if e.Client.Hosts > 1 {
+		report("client.hosts", "%d does not go with traffic.kind = %s: one generator sends the frames of all clients", e.Client.Hosts, kinds)
+	}
+	if e.Traffic.Protocol != ProtocolUDP {
+		report("traffic.protocol", "%q does not go with kind = %s: such frames carry UDP", e.Traffic.Protocol, kinds)
+	}
+	if e.Beside.Traffic != "" && !traffic.KindOf(e.Beside.Traffic).Frames {
+		report("beside.traffic", "does not go with kind = %s: the two count different loads", kinds)
+	}
+	for _, size := range e.FrameSizes {
+		if sizes, err := frames.Named(size); err == nil && sizes.Longest() > maxFrame {
+			report("frame_sizes", "%s: the lab's links carry frames up to %d bytes, without FCS", size, maxFrame)
+		}
+		for _, kpps := range e.OfferedKpps {
+			if mbps := mbpsOf(kpps, size); mbps < MinOfferedMbps || mbps > MaxOfferedMbps {
+				report("offered_kpps", "%g with frames of %s makes %g Mbit/s: want %g to %d", kpps, size, mbps, MinOfferedMbps, MaxOfferedMbps)
+				return
+			}
+		}
+	}
+}
+
+// mbpsOf is the rate of frames of a size, Mbit/s, to a tenth of a kbit/s.
+func mbpsOf(kpps float64, size string) float64 {
+	sizes, err := frames.Named(size)
+	if err != nil {
+		return 0 // the key's parser has refused it
+	}
+	return math.Round(kpps*sizes.MeanBytes()*8/1e3*1e4) / 1e4
+}
+
+// sent lists the sizes of frames that are swept; one without a name where none are sent.
+func (e *Experiment) sent() []string {
+	if traffic.KindOf(e.Traffic.Kind).Frames {
+		return e.FrameSizes
+	}
+	return []string{""}
+}
+
+// EachLoad calls fn with each size of frames, "" of other traffic, and the loads of that size that so many
+// clients offer together, Mbit/s.
+func (e *Experiment) EachLoad(clients int, fn func(size string, loads []float64)) {
+	for _, size := range e.sent() {
+		list := e.Loads(clients)
+		for _, kpps := range e.OfferedKpps {
+			if mbps := mbpsOf(kpps, size); !slices.Contains(list, mbps) {
+				list = append(list, mbps)
+			}
+		}
+		fn(size, list)
+	}
+}
+
+// sized is the side as it is in a block with a size of frames.
+func (s Side) sized(cell result.Cell) Side {
+	s.Traffic.FrameSize = cell.Text(result.FrameSize)
+	return s
+}

@@ -1,0 +1,58 @@
+package frames
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestBurstsKeepTheRate(t *testing.T) {
+	sizes := named(t, "imix")
+	const burst, gap = 8, 1000 // ns between frames
+	cfg := Config{Sizes: sizes, Schedule: Schedule{PacketsPerSecond: 1e9 / gap}, Burst: burst, Streams: 3, Count: 1000}
+	for at, f := range all(t, cfg) {
+		if want := int64(at/burst) * burst * gap; f.Due != want || int(f.Stream) != at%3 {
+			t.Fatalf("frame %d of stream %d is due at %d ns, want %d of stream %d", at, f.Stream, f.Due, want, at%3)
+		}
+	}
+}
+
+func TestScatteredBurstsStayInTheirIntervals(t *testing.T) {
+	sizes := named(t, "imix")
+	const burst, gap, n = 8, 1000, 80_000
+	cfg := Config{Sizes: sizes, Schedule: Schedule{PacketsPerSecond: 1e9 / gap}, Burst: burst, Scatter: true, Seed: 5, GapSeed: 1, Count: n}
+	one := all(t, cfg)
+	cfg.GapSeed = 2
+	other := all(t, cfg)
+	var sum, same int
+	for at, f := range one {
+		place := f.Due - int64(at/burst)*burst*gap
+		if place < 0 || place >= burst*gap || f.Due != one[at/burst*burst].Due {
+			t.Fatalf("frame %d is due %d ns into its interval of %d, and the burst's first at %d", at, place, burst*gap, one[at/burst*burst].Due)
+		}
+		if f.Bytes != other[at].Bytes {
+			t.Fatalf("frame %d has %d bytes, and %d with another seed of gaps", at, f.Bytes, other[at].Bytes)
+		}
+		sum += int(place)
+		if f.Due == other[at].Due {
+			same++
+		}
+	}
+	if mean := float64(sum) / n / (burst * gap); mean < 0.48 || mean > 0.52 {
+		t.Errorf("bursts are due at %.3f of their intervals in the mean, want the middle", mean)
+	}
+	if same > n/100 {
+		t.Errorf("%d of %d frames are due at the same time with another seed", same, n)
+	}
+	if !slices.IsSortedFunc(one, func(a, b Frame) int { return int(a.Due - b.Due) }) {
+		t.Error("bursts are out of order")
+	}
+}
+
+func TestOnlyConstantRatesScatter(t *testing.T) {
+	sizes := named(t, "60")
+	for _, s := range []Schedule{{PacketsPerSecond: 1000, Poisson: true}, {AtOnce: true}} {
+		if _, err := NewPlan(Config{Sizes: sizes, Schedule: s, Scatter: true}); err == nil {
+			t.Errorf("%+v was scattered", s)
+		}
+	}
+}

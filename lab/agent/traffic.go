@@ -36,6 +36,7 @@ type Traffic struct {
 	ShortPerSecond float64       `json:"short_per_second,omitempty"`
 	ShortBytes     int           `json:"short_bytes,omitempty"`
 	ShortAfter     time.Duration `json:"short_after,omitempty"` // when the first of a host is due
+	Frames         *Frames       `json:"frames,omitempty"`      // of the host itself; nil of other kinds
 }
 
 // Ports on the server: streams use the first, or one a worker from the second on;
@@ -71,9 +72,10 @@ type TrafficStats struct {
 	Shares    traffic.Shares    `json:"shares"` // of the streams that end here, since MarkTraffic
 	// Open is that the streams that send from here have their windows open: bursts
 	// leave whole from then on. Always true where none send.
-	Open       bool   `json:"open"`
-	Broken     int    `json:"broken"` // streams or processes that ended early
-	FirstError string `json:"first_error,omitempty"`
+	Open       bool       `json:"open"`
+	Broken     int        `json:"broken"` // streams or processes that ended early
+	FirstError string     `json:"first_error,omitempty"`
+	Frames     FrameStats `json:"frames,omitzero"`
 	// ThreadNs is the CPU time of each traffic thread or process; the busiest
 	// says how close the generator is to its limit.
 	ThreadNs map[string]int64 `json:"thread_ns"`
@@ -90,6 +92,7 @@ type trafficState struct {
 	answers                 *short.Server    // of short connections
 	short                   *short.Generator // nil while none are opened
 	programs                []string         // names of spawned iperf3 processes
+	frames                  *frameLoad       // nil: the host has no part in one
 }
 
 // lock returns the function that unlocks.
@@ -102,6 +105,7 @@ func (s *trafficState) lock() func() {
 func (s *trafficState) close() {
 	defer s.lock()()
 	s.own.Stop(context.Background())
+	s.frames.stop()
 	s.stopShort()
 	if s.prober != nil {
 		s.prober.Close()
@@ -121,6 +125,7 @@ type load struct {
 var loads = map[string]load{
 	traffic.KindStreams: {(*Agent).serveStreams, (*Agent).startStreams},
 	traffic.KindIperf3:  {(*Agent).serveIperf3, (*Agent).startIperf3},
+	traffic.KindFrames:  {(*Agent).serveFrames, (*Agent).startFrames},
 }
 
 func (t Traffic) kind() (load, error) {
@@ -153,10 +158,13 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 	return k.serve(a, ctx, t)
 }
 
-// StartTraffic starts the load from the client host.
+// StartTraffic starts the load from the client host, and from the server where that sends frames.
 func (a *Agent) StartTraffic(ctx context.Context, t Traffic) error {
 	k, err := t.kind()
 	pool, without := a.clients()
+	if t.Frames != nil {
+		without = nil // frames need addresses alone
+	}
 	if err = errors.Join(err, without); err != nil {
 		return err
 	}
@@ -221,7 +229,7 @@ func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
 		return out, fmt.Errorf("reading the streams' counters: %w", err)
 	}
 	a.programStats(&out)
-	return out, nil
+	return out, a.traffic.frames.read(&out)
 }
 
 // MarkTraffic has shares counted from now on.
@@ -231,14 +239,15 @@ func (a *Agent) MarkTraffic(ctx context.Context) error {
 	if err := each(a.traffic.workers(), func(_ int, w *worker) error { return w.do(ctx, "Mark") }); err != nil {
 		return fmt.Errorf("marking the streams: %w", err)
 	}
-	return nil
+	return a.traffic.frames.mark()
 }
 
 // StopTraffic ends the load on this host.
 func (a *Agent) StopTraffic(ctx context.Context) error {
 	defer a.traffic.lock()()
 	a.traffic.stopShort()
-	err := a.traffic.stopStreams()
+	err := errors.Join(a.traffic.stopStreams(), a.traffic.frames.stop())
+	a.traffic.frames = nil
 	var wg sync.WaitGroup
 	for _, name := range a.traffic.programs {
 		wg.Go(func() { a.Kill(ctx, name) })

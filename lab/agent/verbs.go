@@ -102,6 +102,11 @@ func (c *Conn) AddPair(ctx context.Context, p Pair) error { return c.do(ctx, "Ad
 // Apply configures the host's links and routes.
 func (c *Conn) Apply(ctx context.Context, n Network) error { return c.do(ctx, "Apply", n) }
 
+// LinkAddresses asks for the hardware addresses of the host's interfaces, by name.
+func (c *Conn) LinkAddresses(ctx context.Context) (map[string]string, error) {
+	return ask[map[string]string](ctx, c, "LinkAddresses")
+}
+
 // AddNeighbours enters machines on a link into the neighbour table of the host.
 func (c *Conn) AddNeighbours(ctx context.Context, n Neighbours) error {
 	return c.do(ctx, "AddNeighbours", n)

@@ -65,11 +65,11 @@ func TestImpossibleSidesNameFileLineAndKey(t *testing.T) {
 		"guests":                            {pair + "churn = 5\n[beside]\nclients = 10\n", "x.toml:8: beside.clients: does not go with client.churn: what guests cost is compared between labs that are alike"},
 		"one side at a time":                {"mode = \"solo\"\n" + pair + "[beside]\nclients = 10\n", `x.toml:8: beside.clients: does not go with mode = "solo": labs of two sizes are compared under load at the same time`},
 		"beside nothing":                    {strings.Replace(pair, "opennds", "clean", 1) + "[beside]\nclients = 10\n", "x.toml:7: beside.clients: stands beside nothing: list a device in duts"},
-		"both ways":                         {minimal + "directions = [\"both\"]\n[beside]\ntraffic = \"iperf3\"\n", `x.toml:6: beside.traffic: "both" needs kind = "streams"`},
+		"both ways":                         {minimal + "directions = [\"both\"]\n[beside]\ntraffic = \"iperf3\"\n", `x.toml:6: beside.traffic: "both" needs kind = "streams" or "frames"`},
 		"iperf3's pacing at the other side": {minimal + "traffic.pacing = \"burst\"\n[beside]\ntraffic = \"iperf3\"\n", ""},
 		"a pacing that neither side has":    {minimal + "traffic.pacing = \"burst\"\n[beside]\nclients = 3\n", `x.toml:4: traffic.pacing: "burst" needs kind = "iperf3": streams are always paced`},
 		"the key of old":                    {pair + "beside = \"macvlan\"\n", "x.toml:6: client.beside: unknown key"},
-		"an unknown kind":                   {pair + "[beside]\ntraffic = \"iperf\"\n", `x.toml:7: beside.traffic: must be "streams" or "iperf3", not "iperf"; did you mean "iperf3"?`},
+		"an unknown kind":                   {pair + "[beside]\ntraffic = \"iperf\"\n", `x.toml:7: beside.traffic: must be "streams" or "iperf3" or "frames", not "iperf"; did you mean "iperf3"?`},
 		"an unknown key":                    {pair + "[beside]\nclient_kind = \"iperf\"\n", `x.toml:7: beside.client_kind: unknown key; did you mean "beside.client"?`},
 	} {
 		_, err := known.Parse("x.toml", []byte(tt.text))

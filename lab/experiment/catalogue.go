@@ -160,6 +160,7 @@ func (e *Experiment) settle() {
 	if e.Traffic.ShortPerSecond > 0 && e.Traffic.ShortBytes == 0 {
 		e.Traffic.ShortBytes = defaultShort
 	}
+	e.settleFrames()
 	if m.Settle != nil {
 		m.Settle(e)
 	}

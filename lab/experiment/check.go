@@ -50,6 +50,7 @@ func (e *Experiment) check() []*Error {
 	}
 	if e.Means("traffic.kind") {
 		e.checkTraffic(report)
+		e.checkFrames(report)
 		e.checkBeside(report)
 		e.checkLoads(report)
 	}

@@ -50,11 +50,13 @@ type Experiment struct {
 	Mode        string    // result.ModeDuet (default) or result.ModeSolo, the only one where a device is alone
 	DUTs        []string  // names of built-in devices or of Custom ones
 	Clients     []int     // 1 to what the kind takes
-	OfferedMbps []float64 // TCP or UDP payload, all clients together
+	OfferedMbps []float64 // TCP or UDP payload, or frames, all clients together
 	// MbpsPerClient are loads of one client: each makes a load of so much for every client.
 	MbpsPerClient []float64
-	Directions    []string // result.Up (default), result.Down, result.Both
-	Profiles      []string // result.PerPacket (default), result.Bulk
+	OfferedKpps   []float64 // thousand frames a second, all clients together; each makes a load of each size
+	FrameSizes    []string  // of frames: bytes without FCS, or names of mixes; none of other traffic
+	Directions    []string  // result.Up (default), result.Down, result.Both
+	Profiles      []string  // result.PerPacket (default), result.Bulk
 
 	Blocks   int           // labs rebuilt and sides swapped, per group; default 6
 	AABlocks int           // A/A blocks per clients, direction and profile; default 2
@@ -96,6 +98,9 @@ type Traffic struct {
 	// answer of ShortBytes; default 0, and 16 KiB.
 	ShortPerSecond float64
 	ShortBytes     int
+	Gaps           string // between frames: traffic.GapsScattered (default) or its like; empty of other traffic
+	Seed           int    // of the frames' order and gaps
+	FrameSize      string // of a block's frames, one of FrameSizes; no key of the file
 }
 
 // maxFileBytes bounds what Load reads: an experiment is a page of text.

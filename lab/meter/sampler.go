@@ -44,7 +44,7 @@ type Sampler struct {
 	Follow bool
 
 	napi    map[string]pollingThread
-	veths   []string // of IfNames
+	veths   []string              // of IfNames
 	roots   map[Process]*followed // by Process.id
 	snmp    []*SNMPFile           // the host's, and those of clients with namespaces of their own
 	meterNs int64

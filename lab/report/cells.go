@@ -104,6 +104,13 @@ var costTables = []cellTable{
 		device("datagram_loss_ratio", "Lost", lost), clean("datagram_loss_ratio", "Clean lost", lost),
 		device("reordered_ratio", "Reordered", late), clean("reordered_ratio", "Clean reordered", late),
 	}},
+	{"Frames of the lab's generator" + intervals, "frames_per_second", []cellColumn{
+		device("frames_per_second", "Arrived", "*"), clean("frames_per_second", "Clean router's", "*"),
+		device(cost.DelayP50, "Delay p50", "*, one way"), clean(cost.DelayP50, "Clean p50", "*, one way"),
+		device(cost.DelayP99, "Delay p99", "*, one way"), clean(cost.DelayP99, "Clean p99", "*, one way"),
+		device(cost.Jitter, "Jitter", "*, RFC 3550"), clean(cost.Jitter, "Clean jitter", "*, RFC 3550"),
+		device(cost.Duplicated, "Duplicated", "%"), device(cost.OfferedShare, "Sent", "% of those due"), device(cost.LateP99, "Late p99", "* after their due times"),
+	}},
 	{"Short connections beside the streams" + intervals, "short_per_second", []cellColumn{
 		device("short_per_second", "Answered", "*"), clean("short_per_second", "Clean router's", "*"),
 		device("short_failed", "Failed", "* a block"), device("short_connect_p99_us", "Connect p99", "*"),

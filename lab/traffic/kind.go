@@ -4,6 +4,14 @@ package traffic
 const (
 	KindStreams = "streams"
 	KindIperf3  = "iperf3"
+	KindFrames  = "frames"
+)
+
+// Gaps between frames, or between bursts of them.
+const (
+	GapsScattered = "scattered" // constant, and each burst at a random place of its own
+	GapsConstant  = "constant"
+	GapsPoisson   = "poisson"
 )
 
 // Kind has the traits of one kind of traffic that the rest of the lab needs. How a kind is
@@ -20,12 +28,15 @@ type Kind struct {
 	Timer bool
 	// Program is what runs at both ends for each client; empty: the agents send themselves.
 	Program string
+	// Frames is that whole frames of chosen sizes are sent, at a rate that does not depend on what arrives.
+	Frames bool
 }
 
 // kinds is the table of kinds of traffic. The first is the default of an experiment.
 var kinds = []Kind{
 	{Name: KindStreams, Counts: true, Both: true, Bursts: true},
 	{Name: KindIperf3, Timer: true, Program: "iperf3"},
+	{Name: KindFrames, Counts: true, Both: true, Frames: true},
 }
 
 // KindOf is the kind of a name; for an unknown name its Name is empty.

@@ -16,6 +16,16 @@ const (
 	Link       = "link_mbps"
 )
 
+// Metrics of traffic of frames, as records name them.
+const (
+	OfferedShare = "frames_offered_share"
+	Duplicated   = "frames_duplicated_ratio"
+	DelayP50     = "frame_delay_p50_us"
+	DelayP99     = "frame_delay_p99_us"
+	Jitter       = "frame_jitter_us"
+	LateP99      = "frame_late_p99_us"
+)
+
 // Kinds of sample besides windows and loads.
 const (
 	perClients analysis.Per = "clients" // of a load, in blocks that recorded how far their clients came
@@ -47,6 +57,13 @@ var Metrics = []analysis.Metric{
 	{Name: "retransmit_ratio", Text: "TCP segments sent again / sent", Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Shares, Of: retransmitRatio},
 	{Name: "datagram_loss_ratio", Text: "UDP datagrams lost / sent", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: datagrams("datagrams.lost", "datagrams.lost")},
 	{Name: "reordered_ratio", Text: "UDP datagrams that came late / received", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: datagrams("datagrams.reordered", "")},
+	{Name: "frames_per_second", Unit: "frames/s", Text: "that arrived", Better: analysis.More, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: framesPerSecond},
+	{Name: DelayP50, Unit: "µs", Text: "one-way delay of frames, median", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP50)},
+	{Name: DelayP99, Unit: "µs", Text: "one-way delay of frames", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP99)},
+	{Name: Jitter, Unit: "µs", Text: "interarrival jitter of frames (RFC 3550), mean of the streams", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(Jitter)},
+	{Name: Duplicated, Text: "frames that came again / received", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: ofFrames(Duplicated)},
+	{Name: OfferedShare, Text: "frames that the generator's link took / that were due", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(OfferedShare)},
+	{Name: LateP99, Unit: "µs", Text: "how long after their due times frames left the generator", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(LateP99)},
 	{Name: "segments_per_burst", Unit: "segments", Text: "sent back to back", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("segments_per_burst")},
 	{Name: "aggregation_factor", Unit: "frames/packet", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("aggregation_factor")},
 	{Name: "packets_per_wakeup", Unit: "packets", Text: "handled by a polling thread of the router in one go", Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("packets_per_wakeup")},
@@ -170,6 +187,23 @@ func datagrams(count, beside string) func(reading) float64 {
 		}
 		return r.Get(count) / max(1, all)
 	}
+}
+
+// ofFrames is a figure that only windows of frames have.
+func ofFrames(name string) func(reading) float64 {
+	return func(r reading) float64 {
+		if r.Get("metrics."+OfferedShare) == 0 {
+			return math.NaN()
+		}
+		return r.Get("metrics." + name)
+	}
+}
+
+func framesPerSecond(r reading) float64 {
+	if r.Get("metrics."+OfferedShare) == 0 {
+		return math.NaN()
+	}
+	return analysis.Over(r.Get("datagrams.received"), r.Get("seconds"))
 }
 
 // kibPerClient is absent where memory was not read, or where other programs gave

@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Measure is the measure of that name.
@@ -26,8 +27,8 @@ func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name,
 		Uses: []string{
-			"offered_mbps", "mbps_per_client", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
-			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.short_per_second", "traffic.short_bytes",
+			"offered_mbps", "offered_kpps", "mbps_per_client", "frame_sizes", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
+			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.gaps", "traffic.seed", "traffic.short_per_second", "traffic.short_bytes",
 			"beside.client", "beside.traffic", "beside.clients",
 		},
 		Check: check, Settings: settings, Duration: duration, Describe: inWords,
@@ -43,28 +44,37 @@ func inWords(e *experiment.Experiment) experiment.Description {
 	if len(e.MbpsPerClient) > 0 {
 		loads = append(loads, experiment.Series(e.MbpsPerClient)+" Mbit/s each")
 	}
+	if len(e.OfferedKpps) > 0 {
+		loads = append(loads, experiment.Series(e.OfferedKpps)+" thousand frames a second")
+	}
+	doing := "at " + strings.Join(loads, " and ")
+	if len(e.FrameSizes) > 0 {
+		doing += ", frames of " + words.Listed(e.FrameSizes)
+	}
 	return experiment.Description{
-		Block: "block", Of: fmt.Sprintf(" of %d windows of %g s", e.Windows, e.Window.Seconds()), Doing: "at " + strings.Join(loads, " and "),
+		Block: "block", Of: fmt.Sprintf(" of %d windows of %g s", e.Windows, e.Window.Seconds()), Doing: doing,
 	}
 }
 
 // check refuses experiments without a load.
 func check(e *experiment.Experiment, report experiment.Report) {
-	if !e.IsSet("mbps_per_client") && !e.IsSet("offered_mbps") {
+	if !e.IsSet("mbps_per_client") && !e.IsSet("offered_mbps") && !e.IsSet("offered_kpps") {
 		report("offered_mbps", "missing: an experiment needs it")
 	}
 }
 
-// settings lists clients, directions and profiles. A block measures all loads.
+// settings lists clients, directions, profiles and sizes of frames. A block measures all loads.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	for _, clients := range e.Clients {
 		for _, direction := range e.Directions {
 			for _, profile := range e.Profiles {
-				s := experiment.Setting{Cell: result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile)}
-				for _, mbps := range e.Loads(clients) {
-					s.Cells = append(s.Cells, s.Cell.With(result.OfferedMbps, mbps))
-				}
-				list = append(list, s)
+				e.EachLoad(clients, func(size string, loads []float64) {
+					s := experiment.Setting{Cell: result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)}
+					for _, mbps := range loads {
+						s.Cells = append(s.Cells, s.Cell.With(result.OfferedMbps, mbps))
+					}
+					list = append(list, s)
+				})
 			}
 		}
 	}

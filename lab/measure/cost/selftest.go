@@ -19,6 +19,7 @@ const (
 	minBeside       = 0.90 // of the offered load, clean router beside a device that fills the routers' CPU
 	minProfiled     = 0.50 // of the offered load, clean router while perf runs
 	maxGeneratorCPU = 0.80 // cores, busiest traffic thread
+	minOffered      = 0.99 // of the frames that were due: what was not sent must not look like loss
 	maxRetransmits  = 0.01 // of the segments sent; of UDP's datagrams a device loses no more, or is lossy
 	minBurst        = 0.80 // of the burst length asked for, clean router
 	maxWait         = 0.50 // run-queue wait of the device's threads, of the window
@@ -63,6 +64,10 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	clean.side(window)
 	clean.control(profile, sent, saturated)
 	device.side(window)
+	clean.probes()
+	if !saturated || t.DUT.Datagrams == nil {
+		device.probes()
+	}
 	if !gathers && !saturated {
 		device.packets(profile)
 	}
@@ -132,6 +137,12 @@ func (j judged) side(window time.Duration) {
 		"%s: delivered %.1f of %.0f Mbit/s: more than was offered", j.who, j.DeliveredMbps, j.OfferedMbps)
 	j.If(j.DeliveredMbps > maxDelivered*j.LinkMbps+j.slack,
 		"%s: %.1f Mbit/s arrived, %.1f left the router: the rest waited from before the window", j.who, j.DeliveredMbps, j.LinkMbps)
+	share, frames := j.Metrics[OfferedShare]
+	j.If(frames && share < minOffered, "%s: the generator sent %.1f %% of the frames that were due, limit %.1f %%", j.who, 100*share, 100*minOffered)
+}
+
+// probes tests that round-trip probes come through. A device that drops datagrams drops probes like all others.
+func (j judged) probes() {
 	j.If(float64(j.RTT.Lost) > maxProbesLost*float64(j.RTT.Probes),
 		"%s: %d of %d round-trip probes were lost: some clients are cut off", j.who, j.RTT.Lost, j.RTT.Probes)
 }

@@ -74,6 +74,24 @@ func addDatagrams(m *result.Measurement, ends []span) {
 	m.SegmentsPerBurst = ratio(sum.Sent, bursts)
 }
 
+// addFrames adds what the ends say of frames: how many were due, how late they left, how long they took.
+func addFrames(m *result.Measurement, sending, receiving []span) {
+	var due, sent, doubled int64
+	for _, e := range sending {
+		due += e.b.Load.Frames.Intended - e.a.Load.Frames.Intended
+		sent += e.b.Load.Datagrams.Sent - e.a.Load.Datagrams.Sent
+		m.Metrics[LateP99] = max(m.Metrics[LateP99], e.b.Load.Frames.Late.P99)
+	}
+	for _, e := range receiving { // both ways the slower one
+		f := e.b.Load.Frames
+		doubled += f.Duplicates - e.a.Load.Frames.Duplicates
+		m.Metrics[DelayP50], m.Metrics[DelayP99] = max(m.Metrics[DelayP50], f.Delay.P50), max(m.Metrics[DelayP99], f.Delay.P99)
+		m.Metrics[Jitter] = max(m.Metrics[Jitter], f.JitterUs)
+	}
+	m.Metrics[OfferedShare] = ratio(sent, due)
+	m.Metrics[Duplicated] = ratio(doubled, m.Datagrams.Received)
+}
+
 // aggregation is frames per packet of the router's IP layer; 0: not known. No buffer
 // holds more than maxFrames frames: a larger quotient means that the device forwards past
 // the IP layer. The figure is also unknown where guests use a portal, since clients'
@@ -138,6 +156,9 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 		if traffic.KindOf(s.Load.Kind).Counts {
 			addDatagrams(&m, slices.Concat(clients, server))
 		}
+	}
+	if traffic.KindOf(s.Load.Kind).Frames {
+		addFrames(&m, sending, receiving)
 	}
 	if seconds > 0 {
 		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / seconds

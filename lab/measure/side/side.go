@@ -17,6 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
 // Side is one lab of a block.
@@ -37,8 +38,10 @@ type Side struct {
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
-	most   int  // clients of the larger lab of a pair
-	enter  bool // the clients are more than the router's neighbour table may learn: see EntersNeighbours
+	most                int           // clients of the larger lab of a pair
+	enter               bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours
+	toServer, toClients []send.Stream // of frames, by client: see addressFrames
+
 	static bool // the clients have addresses without asking for them: see hasStatic
 }
 

@@ -28,6 +28,13 @@ func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64,
 	patience := trafficTimeout(s.Load.Streams())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
 	defer cancel()
+	frames := traffic.KindOf(t.Kind).Frames
+	if frames {
+		if err := s.addressFrames(ctx); err != nil {
+			return fmt.Errorf("addressing the frames of lab %s: %w", s.Lab.Name, err)
+		}
+		s.Load.Frames = s.farFrames()
+	}
 	for _, step := range []struct {
 		what string
 		do   func() error
@@ -35,6 +42,12 @@ func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64,
 		{"the traffic's server", func() error { return s.Server.ServeTraffic(ctx, s.Load) }},
 		{"the traffic", func() error {
 			return s.EachHost(func(i int, h ClientHost) error { return h.StartTraffic(ctx, s.shareOf(i)) })
+		}},
+		{"the server's frames", func() error {
+			if !frames {
+				return nil // what else the server sends is asked for by the clients
+			}
+			return s.Server.StartTraffic(ctx, s.Load)
 		}},
 		{"the traffic", func() error { return s.awaitOpen(ctx, clients) }},
 		// A few clients probe for all, and so does the first host.
@@ -54,6 +67,9 @@ func (s *Side) shareOf(i int) agent.Traffic {
 	share.OfferedMbps *= part
 	share.ShortPerSecond *= part
 	share.ShortAfter = Stagger(i, s.Load.ShortPerSecond)
+	if share.Frames != nil {
+		share.Frames = s.nearFrames(i)
+	}
 	return share
 }
 

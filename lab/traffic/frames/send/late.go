@@ -37,6 +37,16 @@ func (l *Late) add(ns uint64) {
 	l.steps[lateStep(ns)]++
 }
 
+// Since is what was counted after an earlier reading; Max is that of all.
+func (l Late) Since(before Late) Late {
+	l.Frames -= before.Frames
+	l.Sum -= before.Sum
+	for i, n := range before.steps {
+		l.steps[i] -= n
+	}
+	return l
+}
+
 // Mean is 0 without frames.
 func (l *Late) Mean() time.Duration {
 	if l.Frames == 0 {

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 const (
@@ -53,6 +56,7 @@ func (p *packet) run() error {
 	for atomic.LoadUint32(&c.Stop) == 0 {
 		n := p.fill()
 		if n == 0 {
+			p.rest()
 			continue
 		}
 		sent, err := p.send(n)
@@ -73,6 +77,29 @@ func (p *packet) run() error {
 		}
 	}
 	return nil
+}
+
+// Where the sending thread rests: only while nothing is due for longer than waking up takes, and never for
+// so long that the end of sending would wait.
+const (
+	restBeyond = 20 * time.Microsecond
+	restAtMost = 5 * time.Millisecond
+)
+
+// rest sleeps until the next frame is due, where the sender may.
+func (p *packet) rest() {
+	if !p.s.cfg.Rests {
+		return
+	}
+	sch := p.s.schedule
+	wait := plannerPause // nothing is planned yet
+	if c := sch.c; c.Taken < atomic.LoadUint64(&c.Produced) {
+		wait = time.Duration(int64(c.Start+sch.slots[c.Taken%slotCount].Due) - p.clock.now())
+	}
+	if wait < restBeyond {
+		return
+	}
+	socket.Sleep(p.s.sending.Bell(), min(wait, restAtMost))
 }
 
 // fill makes the frames that are due, a batch at most, and returns how many.

@@ -49,6 +49,9 @@ type Config struct {
 	MaxFor time.Duration
 	CPUs   []int  // that the sending thread may run on; none: those of the process
 	Engine Engine // "": the fastest that the link takes
+	// Rests has the sending thread sleep while no frame is due, for machines where it shares a CPU: frames
+	// leave some µs later, and the packet engine sends them.
+	Rests bool
 }
 
 // Engine is a way of sending.
@@ -149,6 +152,10 @@ func (s *Sender) chooseEngine() error {
 		s.fallBack("asked for")
 		return nil
 	case EngineLive, "":
+		if s.cfg.Rests {
+			s.fallBack("it never rests")
+			return nil
+		}
 	default:
 		return fmt.Errorf("no engine %q: choose %q, %q or none", s.cfg.Engine, EngineLive, EnginePacket)
 	}

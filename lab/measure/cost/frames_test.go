@@ -1,0 +1,99 @@
+package cost
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// TestFramesOfEveryClient: frames of every client and of their size alone arrive where the direction says, with
+// clients that have namespaces and with clients that share one.
+func TestFramesOfEveryClient(t *testing.T) {
+	const clients, size = 4, 64
+	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(kind string) experiment.Side {
+		return experiment.Side{Client: kind, Clients: clients, Traffic: experiment.Traffic{
+			Kind: traffic.KindFrames, Protocol: experiment.ProtocolUDP, BurstSegments: 4, Gaps: traffic.GapsScattered, FrameSize: "64",
+		}}
+	}
+	one, other, err := side.Labs{
+		Backend: backend, DUT: experiment.Clean, DUTLab: "a", Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
+		Sides: []experiment.Side{has(client.KindMacvlan), has(client.KindPersona)},
+	}.OpenPair(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { one.Close(); other.Close() })
+	for _, s := range []*lab{{Side: one}, {Side: other}} {
+		for direction, receives := range map[string][2]bool{result.Up: {false, true}, result.Down: {true, false}, result.Both: {true, true}} {
+			t.Run(s.Has.Client+" "+direction, func(t *testing.T) { carryFrames(t, s, direction, receives, size) })
+		}
+	}
+}
+
+// carryFrames has a side carry frames until some of every client have come where they should.
+func carryFrames(t *testing.T, s *lab, direction string, receives [2]bool, size int64) {
+	ctx := t.Context()
+	if err := s.load(ctx, result.NewCell(result.OfferedMbps, 2, result.Direction, direction), 60); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.StopTraffic(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := s.mark(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ends := []*testbed.Host{s.Hosts[0].Host, s.Server}
+	stats := make([]agent.TrafficStats, len(ends))
+	labtest.Await(t, "frames of every client", func() bool {
+		there := true
+		for i, h := range ends {
+			var err error
+			if stats[i], err = h.TrafficStats(ctx); err != nil {
+				t.Fatal(err)
+			}
+			there = there && (!receives[i] || stats[i].Shares.Streams == s.Has.Clients && stats[i].Shares.Min > 0 && stats[i].Frames.Delay.P99 > 0)
+			there = there && (!receives[1-i] || stats[i].Datagrams.Sent > 0)
+		}
+		return there
+	})
+	for i, got := range stats {
+		checkFrames(t, got, size, receives[i], receives[1-i])
+	}
+}
+
+// checkFrames checks one end's counts.
+func checkFrames(t *testing.T, got agent.TrafficStats, size int64, receives, sends bool) {
+	t.Helper()
+	d := got.Datagrams
+	if got.ReceivedBytes != d.Received*size || got.Broken > 0 {
+		t.Errorf("%d bytes in %d frames of %d bytes; %d broken: %s", got.ReceivedBytes, d.Received, size, got.Broken, got.FirstError)
+	}
+	if opening := int64(4); !receives && d.Received > opening {
+		t.Errorf("%d frames came the other way, and one of each client opens the way", d.Received)
+	}
+	if sends != (d.Sent > 0) || d.Sent > got.Frames.Intended {
+		t.Errorf("%d frames were sent of %d that were due", d.Sent, got.Frames.Intended)
+	}
+}
+
+func TestFrameSizesAreInOrder(t *testing.T) {
+	sizes := []string{"imix", "1514", "caida", "64"}
+	slices.SortFunc(sizes, compareSizes)
+	if !slices.Equal(sizes, []string{"64", "1514", "caida", "imix"}) {
+		t.Errorf("sizes are shown as %v", sizes)
+	}
+}

@@ -134,6 +134,7 @@ var testImports = map[string][]string{
 	"lab/client/persona": {"lab/labtest"},
 	"lab/experiment":     {"lab/measure"},                                                               // whose keys the shipped experiments have
 	"lab/measure":        {"lab/agent", "lab/compare", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
+	"lab/measure/cost":   {"lab/labtest"},
 	"lab/measure/logins": {"lab/analysis/analysistest", "lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 

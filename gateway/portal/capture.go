@@ -134,11 +134,15 @@ func parseLink(raw string) (link string, ok bool) {
 	if !validHost(u.Hostname()) || !validPort(u.Port()) {
 		return "", false
 	}
+	u.RawQuery = quotes.Replace(u.RawQuery)
 	if link = u.String(); len(link) > maxLink {
 		return "", false
 	}
 	return link, true
 }
+
+// quotes are what could end an attribute. package url encodes them everywhere but in a query.
+var quotes = strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E")
 
 // validHost reports whether s is a host name of letters, digits, hyphens and
 // underscores, which occur in practice, or an IPv4 address (RFC 1123, 2.1).

@@ -11,6 +11,10 @@ import (
 // entry for each address in their tables, and all kinds support the same sizes.
 const LargestLAN = 14
 
+// Greeters is how many newcomers a data path reports at once: each waits for the disk, and
+// those that wait together are written together.
+const Greeters = 64
+
 // MAC is a client's Ethernet address.
 type MAC [6]byte
 

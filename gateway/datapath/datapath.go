@@ -64,3 +64,12 @@ type Datapath interface {
 	// clients still pass afterwards; those of other clients never do.
 	Close() error
 }
+
+// Mover is a data path that finds the addresses in use in one pass over its counters, which costs
+// far less than reading them one by one.
+type Mover interface {
+	// Moved calls f for the addresses whose packet counters differ from those at its last call, the
+	// first time from 0. It has one caller at a time. After an error the addresses that it did not
+	// come to follow with the next call.
+	Moved(f func(netip.Addr)) error
+}

@@ -69,6 +69,11 @@ type Table struct {
 	dues    dues          // clients by the next time a timer of theirs is due
 	sooner  chan struct{} // signals that the first of dues has changed
 
+	saving struct {
+		sync.Mutex
+		again []netip.Addr // could not be saved the last time
+	}
+
 	complaints struct {
 		sync.Mutex
 		last moment

@@ -46,6 +46,7 @@ type Table struct {
 	strange *strangers
 	own     atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
 	epoch   uint64
+	marks   []uint64 // Moved's: packets by address at its last call
 
 	newcomers chan newcomer
 	greeting  sync.WaitGroup

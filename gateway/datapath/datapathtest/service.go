@@ -270,6 +270,15 @@ func (s *Service) Total(_ Nothing, c *datapath.Counters) error {
 	return err
 }
 
+// Moved lists the addresses that have counted packets since the last call.
+func (s *Service) Moved(_ Nothing, a *[]netip.Addr) error {
+	dp, err := s.opened()
+	if err != nil {
+		return err
+	}
+	return dp.(datapath.Mover).Moved(func(addr netip.Addr) { *a = append(*a, addr) })
+}
+
 // Clients lists the addresses that have an entry.
 func (s *Service) Clients(_ Nothing, a *[]netip.Addr) error {
 	dp, err := s.opened()

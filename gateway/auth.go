@@ -25,6 +25,11 @@ type authenticator struct {
 	radius   source          // may be nil
 }
 
+// radiusTime bounds RADIUS, with two servers and retransmissions. Local accounts bound
+// themselves by the number of passwords that are hashed meanwhile, which take longer on a slower
+// or busier machine.
+const radiusTime = 30 * time.Second
+
 type source interface {
 	Authenticate(context.Context, session.Credentials) (session.Login, error)
 }
@@ -64,7 +69,7 @@ func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) 
 	c.SessionID = session.NewID()
 	var err error
 	for _, s := range a.sources(c.User) {
-		login, e := s.Authenticate(ctx, c)
+		login, e := ask(ctx, s, c)
 		if e == nil {
 			login.For = c.Key // only for this client, not for a later owner of the address
 			login.SessionID = c.SessionID
@@ -81,6 +86,16 @@ func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) 
 		return session.Login{}, unsure
 	}
 	return session.Login{}, cmp.Or(err, session.Reject(""))
+}
+
+// ask asks a source.
+func ask(ctx context.Context, s source, c session.Credentials) (session.Login, error) {
+	if _, local := s.(*users.Accounts); !local {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, radiusTime)
+		defer cancel()
+	}
+	return s.Authenticate(ctx, c)
 }
 
 var _ portal.Authenticator = authenticator{}

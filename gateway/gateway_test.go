@@ -20,7 +20,7 @@ import (
 )
 
 // sh runs a script and fails the test with what it printed.
-func sh(t *testing.T, script string) string {
+func sh(t testing.TB, script string) string {
 	t.Helper()
 	out, err := try(script)
 	if err != nil {
@@ -34,7 +34,7 @@ func try(script string) (string, error) {
 	return string(out), err
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func must(t *testing.T, err error) {
 
 // network creates a client's and a server's namespace with this one between them. The client is
 // at a hub, as is the LAN's interface.
-func network(t *testing.T) {
+func network(t testing.TB) {
 	t.Helper()
 	sh(t, netnstest.Up+`ip netns add client; ip netns add hub; ip netns add server
 ip link add lan0 type veth peer name lan netns hub

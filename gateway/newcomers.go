@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -22,12 +24,13 @@ const (
 	// claimTime is how long an unauthenticated client keeps an address that it does not use.
 	// A client that still uses its address claims it again.
 	claimTime = 5 * time.Minute
+	// renewedAtOnce is how many clients' claims are lengthened at once.
+	renewedAtOnce = 256
 )
 
-// claims counts what newcomers were refused, and verifies what they got.
+// claims warns of what newcomers were refused and of what failed, and verifies what they got.
 type claims struct {
-	refused atomic.Uint64
-	warned  atomic.Int64 // Unix nanoseconds of the last warning
+	refused, failed seldom
 
 	mu        sync.Mutex
 	ended     bool // guarded by mu
@@ -70,15 +73,16 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	case g.serves(addr):
 		g.claims.refuse(g, key, "a device uses the address of a server in the configuration: log that server in by gatewayd login ADDRESS --mac MAC")
 		return
-	case g.table.Addresses(mac) >= maxClaims:
+	}
+	switch err := g.table.Claim(key, time.Now().Add(min(claimTime, g.cfg.DHCP.Lease)), maxClaims); {
+	case errors.Is(err, session.ErrTaken):
+	case errors.Is(err, session.ErrAddresses):
 		g.claims.refuse(g, key, "a device uses more addresses than it can have")
-		return
+	case err != nil:
+		g.claims.failed.warn(g.log, "a client that another program leased an address cannot be taken up, and cannot log in: has the disk of state_dir room?", "client", key.String(), "err", err)
+	default:
+		g.claims.verify(func() { g.verify(key) })
 	}
-	if err := g.table.Lease(key, "", time.Now().Add(min(claimTime, g.cfg.DHCP.Lease))); err != nil {
-		g.log.Warn("taking up a client that others leased an address", "addr", addr, "err", err)
-		return
-	}
-	g.claims.verify(func() { g.verify(key) })
 }
 
 // has reports whether an address is one of this machine's; those it cannot list are not clients'
@@ -86,7 +90,7 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 func (g *gateway) has(addr netip.Addr) bool {
 	own, err := stack.Own()
 	if err != nil {
-		g.log.Warn("taking up a client that others leased an address", "addr", addr, "err", err)
+		g.claims.failed.warn(g.log, "taking up no clients, because this machine's addresses cannot be listed", "addr", addr, "err", err)
 	}
 	return err != nil || slices.Contains(own, addr)
 }
@@ -114,19 +118,33 @@ func (g *gateway) verify(key session.Key) {
 	if there || err != nil || !claimed() {
 		return
 	}
-	if err := g.table.Forget(key); err != nil {
-		g.log.Warn("forgetting a claim", "client", key.String(), "err", err)
+	gone, err := g.table.ForgetStranger(key)
+	if err != nil {
+		g.claims.failed.warn(g.log, "an address stays with a device that does not answer for it until the claim ends", "client", key.String(), "err", err)
+	}
+	if err != nil || !gone {
 		return
 	}
 	g.claims.refuse(g, key, "a device sent with an address for which it does not answer by ARP")
 }
 
-// refuse logs a refused claim, at most one a minute: clients must not fill the log.
+// refuse logs a refused claim.
 func (c *claims) refuse(g *gateway, key session.Key, why string) {
-	total, now := c.refused.Add(1), time.Now().UnixNano()
-	last := c.warned.Load()
-	if now-last >= time.Minute.Nanoseconds() && c.warned.CompareAndSwap(last, now) {
-		g.log.Warn("claim of an address refused: "+why, "client", key.String(), "most", maxClaims, "refused", total)
+	c.refused.warn(g.log, "claim of an address refused: "+why, "client", key.String(), "most", maxClaims)
+}
+
+// seldom logs a warning at most once a minute, with how many there were: clients must not fill
+// the log.
+type seldom struct {
+	count  atomic.Uint64
+	warned atomic.Int64 // Unix nanoseconds of the last one
+}
+
+func (s *seldom) warn(log *slog.Logger, text string, args ...any) {
+	count, now := s.count.Add(1), time.Now().UnixNano()
+	last := s.warned.Load()
+	if now-last >= time.Minute.Nanoseconds() && s.warned.CompareAndSwap(last, now) {
+		log.Warn(text, append(args, "count", count)...)
 	}
 }
 
@@ -135,8 +153,8 @@ func (g *gateway) admitted(s session.Session) {
 	if g.dhcp != nil || s.LeaseEnd.IsZero() {
 		return
 	}
-	if err := g.table.Lease(s.Key, s.Hostname, time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
-		g.log.Warn("keeping a client", "addr", s.Addr, "err", err)
+	if err := g.table.Keep(s.Key, time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
+		g.claims.failed.warn(g.log, "a logged-in client loses its address and session when its claim ends: has the disk of state_dir room?", "client", s.Key.String(), "err", err)
 	}
 }
 
@@ -157,8 +175,12 @@ func (g *gateway) renew(ctx context.Context) error {
 			}
 			return true
 		})
-		for _, s := range active {
-			g.admitted(s)
+		var together sync.WaitGroup // they share writes to the disk
+		for some := range slices.Chunk(active, renewedAtOnce) {
+			for _, s := range some {
+				together.Go(func() { g.admitted(s) })
+			}
+			together.Wait()
 		}
 	}
 }
@@ -178,7 +200,7 @@ func (g *gateway) forgetClaims(leased []dhcp.Lease) error {
 		return true
 	})
 	for _, k := range claimed {
-		if err := g.table.Forget(k); err != nil {
+		if _, err := g.table.ForgetStranger(k); err != nil {
 			return fmt.Errorf("forgetting %s, whose address was not leased: %w", k, err)
 		}
 	}

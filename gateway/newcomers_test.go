@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"bytes"
+	"log/slog"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -138,5 +142,26 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 	left := d.until(t, 1)
 	if left[0].User != "ann" {
 		t.Errorf("the session of %+v is left, want ann's", left[0])
+	}
+}
+
+// TestFailingClaimsDoNotFillTheLog: where claims cannot be kept, as on a full disk, the log says
+// so once, however many packets of newcomers come.
+func TestFailingClaimsDoNotFillTheLog(t *testing.T) {
+	cfg, err := config.Parse("gatewayd.toml", []byte("lan.interface = \"lan0\"\nlan.address = \"10.1.0.1/24\"\nwan.interface = \"wan0\"\ndhcp.mode = \"external\"\ndns.upstreams = [\"192.0.2.2\"]\nauth.methods = [\"click-through\"]\n"))
+	must(t, err)
+	dp, err := admission.New(admission.Config{Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr()})
+	must(t, err)
+	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), dp)
+	must(t, err)
+	must(t, table.Close()) // fails as a full disk does, for every change
+	var log bytes.Buffer
+	g := &gateway{cfg: cfg, log: slog.New(slog.NewTextHandler(&log, nil)), table: table, known: make(chan struct{})}
+	close(g.known)
+	for n := range byte(100) {
+		g.newcomer(netip.AddrFrom4([4]byte{10, 1, 0, 100 + n}), datapath.MAC{2, 0, 0, 0, 0, n})
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "10.1.0.100") {
+		t.Errorf("100 newcomers make %d warnings:\n%.500s", n, log.String())
 	}
 }

@@ -35,13 +35,13 @@ func detachCommand() *cobra.Command {
 			if err == nil {
 				defer place.Close()
 			} else if !force {
-				return err
+				return asRoot(err)
 			}
 			var level slog.LevelVar
 			level.Set(cfg.LogLevel)
 			left, pinned := gateway.Left(cfg), gateway.Pinned(cfg)
 			if err := gateway.Detach(cfg, force); err != nil {
-				return err
+				return asRoot(err)
 			}
 			switch {
 			case !left:

@@ -28,7 +28,7 @@ func guardCommand() *cobra.Command {
 			case errors.Is(err, gateway.ErrBusy):
 				fmt.Printf("a gateway runs on %s and keeps it closed to clients that are not logged in\n", lan)
 			case err != nil:
-				return err
+				return asRoot(err)
 			default:
 				fmt.Printf("nothing is forwarded from or to %s until gatewayd runs\n", lan)
 			}

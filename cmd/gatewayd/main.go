@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -65,6 +66,14 @@ func exitCode(err error) int {
 		return exitNotRunning
 	}
 	return exitFailed
+}
+
+// asRoot says of a failure how to avoid it, if it may be for lack of rights.
+func asRoot(err error) error {
+	if os.Geteuid() == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: this command changes the kernel: run it as root (sudo %s)", err, strings.Join(os.Args, " "))
 }
 
 // usage makes wrong arguments a usage error.

@@ -206,8 +206,12 @@ func TestLoadLooksAtFiles(t *testing.T) {
 	if err == nil || !slices.EqualFunc(strings.Split(err.Error(), "\n"), want, says) {
 		t.Errorf("got:\n%v\nwant:\n%s", err, strings.Join(want, "\n"))
 	}
-	if _, err := Load(dir + "/none"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir+"/none") {
+	if _, err := Load(dir + "/none"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir+"/none") || !strings.Contains(err.Error(), "example-config") {
 		t.Errorf("no file: %v", err)
+	}
+	path = write(t, dir, "users.toml", strings.Replace(minimal, "click-through", "users", 1)+"users.file = \"none\"\n", 0o644)
+	if _, err := Load(path); err == nil || !says(err.Error(), path+":6: users.file: "+dir+"/none does not exist: … hash-password …") {
+		t.Errorf("no file of users: %v", err)
 	}
 }
 

@@ -89,13 +89,40 @@ func readEntries(name string, data []byte) ([]entry, *Error) {
 	md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&top)
 	var bad toml.ParseError
 	if errors.As(err, &bad) {
-		return nil, &Error{File: name, Line: max(1, bad.Position.Line), Key: bad.LastKey, Problem: bad.Message}
+		return nil, syntaxError(name, data, bad)
 	}
 	if err != nil {
 		return nil, &Error{File: name, Line: 1, Problem: err.Error()}
 	}
 	t := text{md: &md, data: data}
 	return t.entries(nil, top), nil
+}
+
+// syntaxError says what the parser expected, and how to correct the usual mistakes. It shows no
+// values, which may be secrets.
+func syntaxError(name string, data []byte, bad toml.ParseError) *Error {
+	before := data[:min(max(bad.Position.Start, 0), len(data))]
+	line := 1 + bytes.Count(before, []byte("\n"))
+	begin := 1 + bytes.LastIndexByte(before, '\n')
+	text, _, _ := strings.Cut(string(data[begin:]), "\n")
+	text = strings.TrimSpace(text)
+	out := &Error{File: name, Line: line, Key: bad.LastKey, Problem: bad.Message}
+	key, value, isKey := strings.Cut(text, "=")
+	key = strings.TrimSpace(key)
+	switch {
+	case strings.HasPrefix(text, "["):
+		out.Key = ""
+		if !strings.Contains(text, "]") {
+			out.Problem += ": close the bracket: " + text + "]"
+		}
+	case !isKey || key == "":
+		out.Key = ""
+		out.Problem += `: each line is a [table] or key = value; gatewayd example-config shows every key`
+	case !strings.ContainsAny(strings.TrimSpace(value), `"'[{`):
+		out.Key = key
+		out.Problem += ": values other than numbers, true and false stand in quotes: " + key + ` = "…"`
+	}
+	return out
 }
 
 // text is a decoded file with its bytes.

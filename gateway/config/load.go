@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -24,9 +25,9 @@ const maxFileBytes = 1 << 20
 // Load reads and checks a file and the files it names: secrets, certificates, the users'
 // file, templates. Mistakes are Problems.
 func Load(path string) (*Config, error) {
-	data, err := readFile(path)
+	data, err := readConfig(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
+		return nil, err
 	}
 	c, err := Parse(path, data)
 	if err != nil {
@@ -43,9 +44,9 @@ func Load(path string) (*Config, error) {
 // LANInterface reads lan.interface alone, for what must keep the LAN closed in spite of mistakes
 // in other keys.
 func LANInterface(path string) (string, error) {
-	data, err := readFile(path)
+	data, err := readConfig(path)
 	if err != nil {
-		return "", fmt.Errorf("reading the configuration: %w", err)
+		return "", err
 	}
 	entries, syntax := readEntries(path, data)
 	if syntax != nil {
@@ -61,6 +62,18 @@ func LANInterface(path string) (string, error) {
 		return "", Problems{{File: path, Line: 1, Key: "lan.interface", Problem: "missing: gatewayd needs it"}}
 	}
 	return c.LAN.Interface, nil
+}
+
+// readConfig reads a configuration's text.
+func readConfig(path string) ([]byte, error) {
+	data, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: gatewayd example-config prints one to begin with", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	return data, nil
 }
 
 func readFile(path string) ([]byte, error) {
@@ -91,7 +104,9 @@ func (k *checker) openFiles() {
 		}
 	}
 	if f := k.Users.File; f != "" {
-		if info, err := os.Stat(f); err != nil {
+		if info, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
+			k.report("users.file", `%s does not exist: make it with mode 640 and a line NAME:HASH for each account; gatewayd hash-password prints the hash`, f)
+		} else if err != nil {
 			k.report("users.file", "%v", err)
 		} else if !info.Mode().IsRegular() {
 			k.report("users.file", "%s is no file", f)

@@ -11,6 +11,10 @@ import (
 // entry for each address in their tables, and all kinds support the same sizes.
 const LargestLAN = 14
 
+// Greeters is how many newcomers a data path reports at once: each waits for the disk, and
+// those that wait together are written together.
+const Greeters = 64
+
 // MAC is a client's Ethernet address.
 type MAC [6]byte
 
@@ -59,4 +63,13 @@ type Datapath interface {
 	// Close closes the data path. Each data path documents whether packets of admitted
 	// clients still pass afterwards; those of other clients never do.
 	Close() error
+}
+
+// Mover is a data path that finds the addresses in use in one pass over its counters, which costs
+// far less than reading them one by one.
+type Mover interface {
+	// Moved calls f for the addresses whose packet counters differ from those at its last call, the
+	// first time from 0. It has one caller at a time. After an error the addresses that it did not
+	// come to follow with the next call.
+	Moved(f func(netip.Addr)) error
 }

@@ -53,6 +53,18 @@ func (g *guesses) wait(user string, client netip.Addr) time.Duration {
 	return at.wait(freeNameFailures, firstNameWait, longestNameWait)
 }
 
+// recent is the number of wrong passwords for a name that still count, but for those of the
+// address of its last login.
+func (g *guesses) recent(user string, client netip.Addr) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.find(canonical(user))
+	if at == nil || at.home == client || at.over() {
+		return 0
+	}
+	return at.count
+}
+
 // wrong counts a failed attempt.
 func (g *guesses) wrong(user string, client netip.Addr) {
 	g.mu.Lock()

@@ -76,6 +76,9 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	// The request has been read. Its context would otherwise end with the time for reading,
+	// as if the client had disconnected, while another login of the client is being decided.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	link, _ := parseLink(form.Get("url"))
 	if s.State == session.Authenticated { // a second tap on the button
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
@@ -109,7 +112,8 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page.User = strings.TrimSpace(form.Get("username")) // phones append a space to completed words
-	p.logIn(w, r, page, Credentials{User: page.User, Password: form.Get("password"), Key: s.Key, Failures: turn.recent()}, turn)
+	failures := turn.recent() + p.guesses.recent(page.User, s.Addr)
+	p.logIn(w, r, page, Credentials{User: page.User, Password: form.Get("password"), Key: s.Key, Failures: failures}, turn)
 }
 
 // logIn checks credentials, after the delay that earlier wrong ones require.
@@ -132,6 +136,8 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 		return
 	}
 	login, err := p.authenticate(peerOf(r).life, c)
+	// The time for the answer begins now: the decision may have taken longer.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	var no rejected
 	switch {
 	case err == nil:
@@ -153,14 +159,12 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 }
 
 // authenticate continues when the client disconnects: the login may succeed, and the
-// client asks again. It ends with the server.
+// client asks again. It ends with the server, and takes as long as the Authenticator.
 func (p *Portal) authenticate(life context.Context, c Credentials) (session.Login, error) {
 	if !plausible(c.User, maxUser) || len(c.Password) > maxPassword || !utf8.ValidString(c.Password) {
 		return session.Login{}, implausible{}
 	}
-	ctx, cancel := context.WithTimeout(life, authTimeout)
-	defer cancel()
-	return p.auth.Authenticate(ctx, c)
+	return p.auth.Authenticate(life, c)
 }
 
 // implausible is the error for credentials that cannot be valid.

@@ -50,7 +50,8 @@ type Sessions interface {
 
 // Authenticator checks credentials. An error that has, anywhere in its chain, a method
 // RejectMessage() string means that the credentials are wrong; its message, if any, is
-// for the user. Any other error means that the credentials could not be checked.
+// for the user. Any other error means that the credentials could not be checked. It ends in
+// reasonable time by itself: a client waits for it.
 type Authenticator interface {
 	Authenticate(context.Context, Credentials) (session.Login, error)
 }

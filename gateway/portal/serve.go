@@ -20,12 +20,9 @@ import (
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
-	// authTimeout bounds an Authenticator: RADIUS with two servers and retransmissions is
-	// slow.
-	authTimeout = 30 * time.Second
-	// writeTimeout counts from the request's header on; a login may have to wait for
-	// another one of the same client.
-	writeTimeout = 2*authTimeout + readTimeout
+	// writeTimeout counts from the request's header on, and for a login once more from its
+	// decision.
+	writeTimeout = 70 * time.Second
 	idleTimeout  = 15 * time.Second
 	// goodbye is how long Serve waits for unfinished answers when it ends.
 	goodbye = time.Second

@@ -10,8 +10,8 @@ type Credentials struct {
 	// SessionID is the Acct-Session-Id of the session if the login succeeds, so that
 	// servers can match logins with accounting (RFC 2866, 5.5); empty: not known.
 	SessionID string
-	// Failures are the wrong passwords that the client sent lately. Where logins have to
-	// wait, those of clients without failures go first.
+	// Failures are the wrong passwords that were sent lately, by the client and for the
+	// name. Where logins have to wait, those without failures go first.
 	Failures int
 }
 

@@ -83,23 +83,31 @@ func near(a, b moment) bool {
 // with LostCarrier. A missing client is no error. An address that another MAC has
 // meanwhile is left to that client.
 func (t *Table) Forget(key Key) error {
+	_, err := t.forget(key, false)
+	return err
+}
+
+func (t *Table) forget(key Key, strangersOnly bool) (gone bool, err error) {
 	key.Addr = key.Addr.Unmap()
 	if err := t.enter(); err != nil {
-		return fmt.Errorf("forget %s: %w", key, err)
+		return false, fmt.Errorf("forget %s: %w", key, err)
 	}
 	defer t.life.RUnlock()
 	c := t.hold(key.Addr)
 	if c == nil {
-		return nil
+		return true, nil
 	}
 	defer t.release(c)
-	if c.key != key {
-		return nil
+	switch {
+	case c.key != key:
+		return true, nil
+	case strangersOnly && c.state == Authenticated:
+		return false, nil
 	}
 	if _, err := t.replace(c, nil, LostCarrier, t.clock.now()); err != nil {
-		return fmt.Errorf("forget %s: %w", key, err)
+		return false, fmt.Errorf("forget %s: %w", key, err)
 	}
-	return nil
+	return true, nil
 }
 
 // Shown records that the client was redirected to the portal: Leased becomes

@@ -102,3 +102,17 @@ func MakeForeign(path string) error {
 		return err
 	})
 }
+
+// Known returns the number of clients, those included whose first change is not yet on the disk.
+func (t *Table) Known() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.clients)
+}
+
+// Saving reports whether saved counts wait for the writer.
+func (t *Table) Saving() bool {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	return len(t.store.saves) > 0
+}

@@ -1,8 +1,8 @@
 package session_test
 
 import (
-	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -12,41 +12,125 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // senders is a data path whose clients send when they are told to.
 type senders struct {
 	nowhere
-	sent [crowd]atomic.Uint64
+	sent   [crowd]atomic.Uint64
+	marks  [crowd]uint64
+	reads  atomic.Int64
+	broken atomic.Bool
 }
 
 func (d *senders) Counters(addr netip.Addr) (datapath.Counters, error) {
+	d.reads.Add(1)
+	if d.broken.Load() {
+		return datapath.Counters{}, errors.New("broken")
+	}
 	a, first := addr.As4(), nth(0).Addr.As4()
 	n := d.sent[binary.BigEndian.Uint32(a[:])-binary.BigEndian.Uint32(first[:])].Load()
 	return datapath.Counters{UpBytes: 1000 * n, UpPackets: n}, nil
 }
 
-// BenchmarkMinute measures the CPU time of a minute with 100,000 sessions, of which some have sent.
-// An iteration takes a minute: run it with -benchtime 1x.
-func BenchmarkMinute(b *testing.B) {
-	dp := &senders{}
-	table := openTable(b, filepath.Join(b.TempDir(), "s.db"), dp)
-	fillTable(b, table, crowd)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- table.Run(ctx) }()
-	defer func() { stop(); <-ended }()
-	for _, active := range []int{0, crowd / 100, crowd} {
-		b.Run(fmt.Sprint(active, " active"), func(b *testing.B) {
-			began := cpuTime(b)
-			for b.Loop() {
-				for i := range active {
-					dp.sent[i*(crowd/max(active, 1))].Add(1)
-				}
-				time.Sleep(time.Minute)
+// movers are senders that find those who have sent.
+type movers struct{ *senders }
+
+func (d movers) Moved(f func(netip.Addr)) error {
+	for i := range d.sent {
+		if n := d.sent[i].Load(); n != d.marks[i] {
+			d.marks[i] = n
+			f(nth(i).Addr)
+		}
+	}
+	return nil
+}
+
+// TestMinute: a minute's save looks at the sessions that have traffic and at no others, and
+// repeats what it could not save.
+func TestMinute(t *testing.T) {
+	const clients = 200
+	dp := movers{&senders{}}
+	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
+	fillTable(t, table, clients)
+	save := func(reads int64) {
+		t.Helper()
+		before := dp.reads.Load()
+		if err := table.Save(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := dp.reads.Load() - before; n != reads {
+			t.Errorf("%d readings of counters, want %d", n, reads)
+		}
+	}
+	onDisk := func(i int, want uint64) {
+		t.Helper()
+		for range 3000 {
+			all, err := table.OnDisk()
+			if err != nil {
+				t.Fatal(err)
 			}
-			b.ReportMetric(float64((cpuTime(b)-began).Microseconds())/1000/float64(b.N), "cpu-ms/minute")
-		})
+			for _, s := range all {
+				if s.Key == nth(i) && s.UpPackets == want && s.UpBytes == 1000*want {
+					return
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Errorf("client %d is not on the disk with %d packets", i, want)
+	}
+	save(0)
+	dp.sent[7].Add(5)
+	dp.sent[clients-1].Add(3)
+	dp.sent[clients].Add(1) // nobody's
+	save(4)                 // of two sessions: whether to write, and what
+	onDisk(7, 5)
+	onDisk(clients-1, 3)
+	save(0)
+	dp.sent[7].Add(1)
+	dp.broken.Store(true)
+	save(1)
+	dp.broken.Store(false)
+	save(2)
+	onDisk(7, 6)
+	save(0)
+	if err := table.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Save(t.Context()); !errors.Is(err, session.ErrClosed) {
+		t.Errorf("saving a closed table: %v", err)
+	}
+}
+
+// BenchmarkMinute measures the CPU time of a minute's save with 100,000 sessions, of which some
+// have sent, until it is on the disk: with a look at each session, and at those that have sent.
+func BenchmarkMinute(b *testing.B) {
+	for _, way := range []string{"each", "moved"} {
+		all := &senders{}
+		var dp datapath.Datapath = all
+		if way == "moved" {
+			dp = movers{all}
+		}
+		table := openTable(b, filepath.Join(b.TempDir(), "s.db"), dp)
+		fillTable(b, table, crowd)
+		for _, active := range []int{0, crowd / 100, crowd} {
+			b.Run(fmt.Sprint(way, " ", active, " active"), func(b *testing.B) {
+				began := cpuTime(b)
+				for b.Loop() {
+					for i := range active {
+						all.sent[i*(crowd/max(active, 1))].Add(1)
+					}
+					if err := table.Save(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+					for table.Saving() {
+						time.Sleep(time.Millisecond)
+					}
+				}
+				b.ReportMetric(float64((cpuTime(b)-began).Microseconds())/1000/float64(b.N), "cpu-ms/minute")
+			})
+		}
 	}
 }
 

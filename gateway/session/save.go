@@ -2,12 +2,15 @@ package session
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// saveRegularly saves all counts every saveEvery, until ctx ends or the table is closed.
+// saveRegularly saves counts every saveEvery, until ctx ends or the table is closed.
 func (t *Table) saveRegularly(ctx context.Context) {
-	var all []*client // kept for its memory
 	for {
 		now := t.clock.now()
 		timer := time.NewTimer(time.Duration((now/saveEvery+1)*saveEvery - now))
@@ -20,41 +23,78 @@ func (t *Table) saveRegularly(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		all = t.sessions(all[:0])
-		for _, c := range all {
-			if ctx.Err() != nil || t.save(c) != nil {
-				return
-			}
+		if t.Save(ctx) != nil {
+			return
 		}
-		clear(all)
 	}
 }
 
-// sessions appends all clients with a session.
-func (t *Table) sessions(all []*client) []*client {
+// Save has the counts of sessions that have changed since they were last saved written to disk
+// within a second or so. It costs one pass over the data path's counters, where these allow that
+// (datapath.Mover), and a reading of each session that has changed; with other data paths a
+// reading of each session. It ends with ctx, and with ErrClosed.
+func (t *Table) Save(ctx context.Context) error {
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	addrs, err := t.moved()
+	t.saving.again = nil
+	for _, addr := range addrs {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := t.save(addr); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// moved lists the addresses to save: those that have counted packets, and those that could not
+// be saved the last time. saving is held.
+func (t *Table) moved() (addrs []netip.Addr, err error) {
+	dp, ok := t.dp.(datapath.Mover)
+	if !ok {
+		return t.sessions(), nil
+	}
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.life.RUnlock()
+	addrs = t.saving.again
+	if err := dp.Moved(func(addr netip.Addr) { addrs = append(addrs, addr) }); err != nil {
+		t.complain(Key{}, fmt.Errorf("looking which sessions have traffic, to save their counts: %w", err))
+	}
+	return addrs, nil
+}
+
+// sessions lists the addresses of all sessions.
+func (t *Table) sessions() (addrs []netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range t.clients {
+	for addr, c := range t.clients {
 		if c.state == Authenticated {
-			all = append(all, c)
+			addrs = append(addrs, addr)
 		}
 	}
-	return all
+	return addrs
 }
 
-// save writes a client's counts to disk if they have changed since they were last written.
-// Without a change it costs a reading of the counters. It fails with ErrClosed.
-func (t *Table) save(c *client) error {
+// save writes the counts of an address's session to disk, if there is one and they have changed
+// since they were last written. It fails with ErrClosed.
+func (t *Table) save(addr netip.Addr) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer t.life.RUnlock()
-	c.op.Lock()
-	defer c.op.Unlock()
-	if c.gone || c.state != Authenticated {
+	c := t.hold(addr)
+	if c == nil {
 		return nil
 	}
-	now, err := t.dp.Counters(c.key.Addr)
+	defer t.release(c)
+	if c.state != Authenticated {
+		return nil
+	}
+	now, err := t.dp.Counters(addr)
 	if err == nil {
 		e := c.entry
 		t.count(&e, now)
@@ -64,6 +104,7 @@ func (t *Table) save(c *client) error {
 		err = t.act(c, true)
 	}
 	if err != nil {
+		t.saving.again = append(t.saving.again, addr)
 		t.complain(c.key, err)
 	}
 	return nil

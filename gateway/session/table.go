@@ -37,6 +37,8 @@ var (
 	ErrFull      = errors.New("the table is full: no more clients fit")
 	ErrBehind    = errors.New("too many sessions are not accounted yet: is the accounting server reachable?")
 	ErrSessions  = errors.New("the user has as many sessions as allowed")
+	ErrTaken     = errors.New("another client has the address")
+	ErrAddresses = errors.New("the MAC address has as many addresses as it can have")
 	ErrClosed    = errors.New("the session table is closed")
 )
 
@@ -66,6 +68,11 @@ type Table struct {
 	macs    map[datapath.MAC]int
 	dues    dues          // clients by the next time a timer of theirs is due
 	sooner  chan struct{} // signals that the first of dues has changed
+
+	saving struct {
+		sync.Mutex
+		again []netip.Addr // could not be saved the last time
+	}
 
 	complaints struct {
 		sync.Mutex

@@ -20,12 +20,11 @@
 // # Cost
 //
 // Hashes are argon2id with the second recommended parameters of RFC 9106, 4: 64
-// MiB of memory and about 0.16 s of a core. All accounts have the same parameters, and
-// an unknown name is hashed like a known one, so the response time does not reveal
-// which names exist. One password is hashed at a time, in four lanes that may fill
-// four cores, and a bounded number of logins wait, those of clients without wrong
-// passwords first. Further ones get session.ErrBusy before they cost anything. With
-// garbage that Go's collector has not freed yet, a flood of logins takes 140 MB.
+// MiB of memory and about 0.16 s of a core. All accounts have the same parameters. One
+// password is hashed at a time, in four lanes that may fill four cores; see queue for the
+// order, and for why the response time does not reveal which names exist. Where too many
+// logins wait, some get session.ErrBusy. With garbage that Go's collector has not freed yet,
+// a flood of logins takes 140 MB.
 //
 // A password that was right once is recognised by a keyed hash in memory, which takes no
 // time: returning users do not wait behind a flood. Neither key nor hash is written to
@@ -49,9 +48,9 @@ import (
 )
 
 const (
-	hashedAtOnce = 1  // two would not be faster on up to four cores, and take twice the memory
-	waiting      = 64 // some 5 s of hashing on two cores
-	maxPassword  = 1024
+	maxWaiting  = 1024 // logins that wait; most cost no turn of others
+	maxTurns    = 300  // that a login waits: some 30 s of hashing on two cores
+	maxPassword = 1024
 )
 
 // Accounts are the accounts of a file. Its methods may be called from several
@@ -59,7 +58,7 @@ const (
 type Accounts struct {
 	path string
 	log  *slog.Logger
-	gate *session.Gate
+	line queue
 
 	mu     sync.Mutex
 	byName map[string]account // guarded by mu; a map is never changed once it is stored here
@@ -82,7 +81,7 @@ func Open(path string, log *slog.Logger) (*Accounts, error) {
 		return nil, fmt.Errorf("users: %w", err)
 	}
 	return &Accounts{
-		path: path, log: log, gate: session.NewGate(hashedAtOnce, waiting),
+		path: path, log: log, line: queue{most: maxWaiting, patience: maxTurns, matches: hash.matches},
 		byName: byName, seen: seen, verified: map[string][sha256.Size]byte{}, key: random(sha256.Size),
 	}, nil
 }
@@ -94,19 +93,12 @@ func (a *Accounts) Authenticate(ctx context.Context, who session.Credentials) (s
 		return session.Login{}, session.Reject("") // no account has such a name or password
 	}
 	acc, known := a.current()[who.User]
-	if !known {
-		acc.hash = nobody
-	}
 	print := a.fingerprint(who, acc.hash)
 	if known && a.isVerified(who.User, print) {
 		return session.Login{User: who.User, Limits: acc.limits}, nil
 	}
-	if err := a.gate.Enter(ctx, who.Failures); err != nil {
+	if err := a.line.ask(ctx, who, known, acc.hash); err != nil {
 		return session.Login{}, fmt.Errorf("users: %w", err)
-	}
-	defer a.gate.Leave()
-	if right := acc.hash.matches(who.Password); !known || !right {
-		return session.Login{}, session.Reject("")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -30,7 +30,7 @@ type Config struct {
 	// PortalPorts are the portal's TCP ports on Gateway, at most 4; none: HTTP of
 	// unauthenticated clients is rejected.
 	PortalPorts []uint16
-	// Newcomer is called, one call at a time, for clients with an address that was not
+	// Newcomer is called, datapath.Greeters calls at a time, for clients with an address that was not
 	// leased; nil: their packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
 }
@@ -46,6 +46,7 @@ type Table struct {
 	strange *strangers
 	own     atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
 	epoch   uint64
+	marks   []uint64 // Moved's: packets by address at its last call
 
 	newcomers chan newcomer
 	greeting  sync.WaitGroup
@@ -87,14 +88,16 @@ func New(cfg Config) (*Table, error) {
 	}
 	if cfg.Newcomer != nil {
 		t.newcomers = make(chan newcomer, waiting)
-		t.greeting.Go(func() {
-			for n := range t.newcomers {
-				cfg.Newcomer(n.addr, n.mac)
-				if n.then != nil {
-					n.then()
+		for range datapath.Greeters {
+			t.greeting.Go(func() {
+				for n := range t.newcomers {
+					cfg.Newcomer(n.addr, n.mac)
+					if n.then != nil {
+						n.then()
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 	return t, nil
 }

@@ -169,6 +169,23 @@ func (t *Table) Total() (datapath.Counters, error) {
 	return sum, nil
 }
 
+// Moved calls f for each address that has counted packets since the last call.
+func (t *Table) Moved(f func(netip.Addr)) error {
+	if t.marks == nil {
+		t.marks = make([]uint64, len(t.entries))
+	}
+	for i := range t.entries {
+		c := t.entries[i].counters()
+		if n := c.UpPackets + c.DownPackets + c.DroppedPackets; n != t.marks[i] {
+			t.marks[i] = n
+			f(address(t.base + uint32(i)))
+		}
+	}
+	return nil
+}
+
+var _ datapath.Mover = (*Table)(nil)
+
 // Clients lists the addresses that have an entry.
 func (t *Table) Clients() ([]netip.Addr, error) {
 	var addrs []netip.Addr

@@ -221,6 +221,13 @@ func booksAgree(t *testing.T, w *World) {
 	want := tally{packets * (headers + FlowBytes), packets, packets * (headers + FlowBytes), packets}
 	w.bills(t, w.Alice, tally{}, want)
 	w.bills(t, w.Bob, tally{}, want)
+	if w.path.Moves {
+		for _, want := range [][]netip.Addr{{w.Alice.Addr, w.Bob.Addr}, nil} {
+			if moved := w.Moved(t); !slices.Equal(moved, want) {
+				t.Errorf("%v have counted packets, want %v", moved, want)
+			}
+		}
+	}
 	total := w.Total(t)
 	if got, twice := tallyOf(total), (tally{2 * want.upBytes, 2 * want.upPackets, 2 * want.downBytes, 2 * want.downPackets}); got != twice {
 		t.Errorf("the total is %+v, the clients' sum %+v", got, twice)

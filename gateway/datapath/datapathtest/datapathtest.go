@@ -75,6 +75,8 @@ type Promises struct {
 	// Requests returns DHCP requests as whole frames, one a Read; no socket then receives
 	// them. nil: sockets do.
 	Requests func(Datapath) (io.ReadCloser, error)
+	// Moves: it is a datapath.Mover.
+	Moves bool
 	// Neighbours: the kernel's stack sends to clients on the LAN's interface, so that they have
 	// entries of its neighbour table. False: they are behind a device without.
 	Neighbours bool

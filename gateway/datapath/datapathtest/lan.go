@@ -270,6 +270,16 @@ func newcomers(t *testing.T, w *World) {
 			t.Errorf("told of %v", n)
 		}
 	}
+	wire := NewWire(t, w.Intruder.Space, clientLink)
+	for _, next := range []Newcomer{{slow, datapath.MAC{2, 0, 0, 0, 0, 60}}, {slow.Next(), datapath.MAC{2, 0, 0, 0, 0, 61}}} {
+		wire.Send(t, UDP(443, From(next.Addr, next.MAC)))
+		netnstest.Await(t, "word of a newcomer while another one is being decided", func() error {
+			if got := w.Seen(t).Newcomers; !slices.Contains(got, next) {
+				return fmt.Errorf("told of %v", got)
+			}
+			return nil
+		})
+	}
 }
 
 // metAtOnce: the first packet of a newcomer that is admitted because of it reaches the

@@ -154,6 +154,13 @@ func (p *Process) Total(t *testing.T) (c datapath.Counters) {
 	return c
 }
 
+// Moved lists the addresses that have counted packets since the last call.
+func (p *Process) Moved(t *testing.T) (a []netip.Addr) {
+	t.Helper()
+	must(t, p.call("Moved", Nothing{}, &a))
+	return a
+}
+
 // Clients lists the addresses that have an entry.
 func (p *Process) Clients(t *testing.T) (a []netip.Addr) {
 	t.Helper()

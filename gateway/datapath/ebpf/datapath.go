@@ -68,6 +68,7 @@ type Datapath struct {
 	epoch uint64
 	// counters is client_counters, mapped into memory.
 	counters *ebpf.Memory
+	marks    []uint64 // Moved's: packets by place at its last call
 	// neighbours are the kernel's entries of the clients.
 	neighbours *neighbour.Table
 	stop       func()        // ends the watchers and waits for them

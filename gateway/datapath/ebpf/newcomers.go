@@ -14,7 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// greet reports newcomers until Close.
+// greet reports newcomers until Close, several at once: each waits for the disk, and those that
+// wait together are written together.
 func (d *Datapath) greet() error {
 	if d.cfg.Newcomer == nil {
 		return nil
@@ -31,14 +32,23 @@ func (d *Datapath) greet() error {
 	var running sync.WaitGroup
 	stop := d.stop
 	d.stop = sync.OnceFunc(func() { r.Close(); stop(); running.Wait(); answers.Close() })
+	arrived := make(chan datapath.Client)
+	for range datapath.Greeters {
+		running.Go(func() {
+			for c := range arrived {
+				d.welcome(answers, c.Addr, c.MAC)
+			}
+		})
+	}
 	running.Go(func() {
+		defer close(arrived)
 		for {
 			record, err := r.Read()
 			if errors.Is(err, os.ErrClosed) {
 				return
 			}
 			if addr, mac, ok := newcomer(record.RawSample); err == nil && ok {
-				d.welcome(answers, addr, mac)
+				arrived <- datapath.Client{Addr: addr, MAC: mac}
 			}
 		}
 	})

@@ -33,7 +33,7 @@ func paths() (all []datapathtest.Path) {
 			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 			Remove: func(in datapathtest.Config) error { return Remove(config(in)) },
 			Promises: datapathtest.Promises{
-				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: !c.dhcp, Requests: requests, Neighbours: true, Newcomers: true, Burst: burst,
+				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: !c.dhcp, Requests: requests, Neighbours: true, Newcomers: true, Moves: true, Burst: burst,
 			},
 		})
 	}

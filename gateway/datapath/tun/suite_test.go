@@ -23,7 +23,7 @@ func paths() (all []datapathtest.Path) {
 			Name:     name,
 			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 			Remove:   func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
-			Promises: datapathtest.Promises{Restores: true, OwnAddress: true, Netfilter: true, Burst: admission.Burst},
+			Promises: datapathtest.Promises{Restores: true, Moves: true, OwnAddress: true, Netfilter: true, Burst: admission.Burst},
 		})
 	}
 	return all

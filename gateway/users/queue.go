@@ -1,0 +1,157 @@
+package users
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// queue has one password hashed at a time, a turn, and decides who goes first.
+//
+// Logins stand in a line: those with fewer wrong passwords before them first, then those
+// whose name and device fewer others in the line have, then the older ones. A turn hashes the
+// password of the first in the line that has an account and was not hashed yet: made-up names
+// delay no right password. Right passwords are answered at once. All others are answered in the
+// order of the line, one a turn, hashed or not, so the time of an answer does not reveal which
+// names have an account. Where nothing is left to hash, a turn hashes for nobody, as costly.
+type queue struct {
+	most     int // logins in the line
+	patience int // turns that a login waits at most: longer where a turn takes longer
+	matches  func(hash, string) bool
+
+	mu    sync.Mutex // guards what follows
+	line  []*waiting
+	turns uint64 // that have begun
+	busy  bool   // a turn is in progress
+}
+
+// waiting is a login in the line.
+type waiting struct {
+	failures, rivals int
+	name             string
+	device           session.Key
+	joined           uint64 // turns that had begun
+	account          bool
+	hash             hash
+	password         string
+	hashed           bool
+	answer           chan error // with space for one
+}
+
+// ask returns nil for the right password of an account, ErrRejected for a wrong one, ErrBusy
+// where too many are ahead, or ctx's error.
+func (q *queue) ask(ctx context.Context, who session.Credentials, account bool, h hash) error {
+	w := &waiting{
+		failures: who.Failures, name: who.User, device: who.Key, account: account, hash: h, password: who.Password,
+		answer: make(chan error, 1),
+	}
+	if !q.join(w) {
+		return session.ErrBusy
+	}
+	select {
+	case err := <-w.answer:
+		return err
+	case <-ctx.Done():
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.leave(w)
+		return ctx.Err()
+	}
+}
+
+// join puts a login into the line, in place of the last one if the line is full, and begins
+// with the turns if there are none. It returns false where the line is full of better ones.
+func (q *queue) join(w *waiting) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, other := range q.line {
+		if other.name == w.name || other.device.MAC == w.device.MAC && w.device != (session.Key{}) {
+			w.rivals++
+		}
+	}
+	if n := len(q.line); n >= q.most {
+		if n == 0 || order(w, q.line[n-1]) >= 0 {
+			return false
+		}
+		q.dismiss(n-1, session.ErrBusy)
+	}
+	w.joined = q.turns
+	at, _ := slices.BinarySearchFunc(q.line, w, func(other, w *waiting) int { return cmp.Or(order(other, w), -1) }) // behind its equals
+	q.line = slices.Insert(q.line, at, w)
+	if !q.busy {
+		q.busy = true
+		go q.work()
+	}
+	return true
+}
+
+// order is negative if a is before b.
+func order(a, b *waiting) int {
+	return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(a.rivals, b.rivals))
+}
+
+// work carries out turns until the line is empty.
+func (q *queue) work() {
+	for {
+		w, h, password := q.next()
+		if w == nil {
+			return
+		}
+		right := q.matches(h, password)
+		q.mu.Lock()
+		w.hashed = w.account
+		q.end(w, right && w.account)
+		q.mu.Unlock()
+	}
+}
+
+// next begins a turn, and returns what to hash and for whom; nil: the line is empty.
+func (q *queue) next() (w *waiting, h hash, password string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.line) == 0 {
+		q.busy = false
+		return nil, hash{}, ""
+	}
+	q.turns++
+	for _, w := range q.line {
+		if w.account && !w.hashed {
+			return w, w.hash, w.password
+		}
+	}
+	return &waiting{}, nobody, q.line[0].password
+}
+
+// end answers one login: that of the turn if its password was right, or else the first of
+// those that were there when the turn began. mu is held.
+func (q *queue) end(w *waiting, right bool) {
+	if right {
+		q.leave(w)
+		w.answer <- nil
+		return
+	}
+	if first := slices.IndexFunc(q.line, func(w *waiting) bool { return w.joined < q.turns }); first >= 0 {
+		q.dismiss(first, session.Reject(""))
+	}
+	for i := len(q.line) - 1; i >= 0; i-- {
+		if q.turns-q.line[i].joined >= uint64(q.patience) {
+			q.dismiss(i, session.ErrBusy)
+		}
+	}
+}
+
+// dismiss answers a login of the line. mu is held.
+func (q *queue) dismiss(i int, why error) {
+	q.line[i].answer <- why
+	q.line = slices.Delete(q.line, i, i+1)
+}
+
+// leave takes a login out of the line, if it is there. mu is held.
+func (q *queue) leave(w *waiting) {
+	if i := slices.Index(q.line, w); i >= 0 {
+		q.line = slices.Delete(q.line, i, i+1)
+	}
+}

@@ -1,0 +1,198 @@
+package users
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// stepped is a queue whose turns end when the test says so. Passwords are right if they are
+// the account's tag.
+type stepped struct {
+	queue
+	turn chan struct{}
+}
+
+func newStepped(most, patience int) *stepped {
+	s := &stepped{turn: make(chan struct{})}
+	s.queue = queue{most: most, patience: patience, matches: func(h hash, password string) bool {
+		<-s.turn
+		return string(h.tag) == password
+	}}
+	return s
+}
+
+// end ends n turns.
+func (s *stepped) end(n int) {
+	for range n {
+		synctest.Wait()
+		s.turn <- struct{}{}
+	}
+	synctest.Wait()
+}
+
+// try is a login whose account, if it has one, has the password "right".
+type try struct {
+	name, password string
+	device         byte
+	failures       int
+	account        bool
+	err            chan error
+}
+
+func (s *stepped) begin(ctx context.Context, l try) try {
+	l.err = make(chan error, 1)
+	who := session.Credentials{User: l.name, Password: l.password, Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, l.device}}, Failures: l.failures}
+	go func() { l.err <- s.ask(ctx, who, l.account, hash{tag: []byte("right")}) }()
+	synctest.Wait()
+	return l
+}
+
+// is checks whether a login was answered, and how; want nil: it was right.
+func (l try) is(t *testing.T, answered bool, want error) {
+	t.Helper()
+	select {
+	case err := <-l.err:
+		if !answered || !errors.Is(err, want) {
+			t.Errorf("%s from device %d is answered %v", l.name, l.device, err)
+		}
+	default:
+		if answered {
+			t.Errorf("%s from device %d is not answered", l.name, l.device)
+		}
+	}
+}
+
+// TestMadeUpNamesDelayNobody: 100 made-up names of 100 devices wait, each its first; a right
+// password is answered by the turn after the one in progress.
+func TestMadeUpNamesDelayNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		s := newStepped(1024, 300)
+		for i := range byte(100) {
+			s.begin(ctx, try{name: fmt.Sprint("made-up", i), password: "x", device: i + 1})
+		}
+		right := s.begin(ctx, try{name: "ann", password: "right", device: 200, account: true})
+		s.end(1)
+		right.is(t, false, nil)
+		s.end(1)
+		right.is(t, true, nil)
+		stop()
+		s.end(1)
+	})
+}
+
+// TestAnswersDoNotTellNames: the wrong passwords of a name with an account and of a name
+// without are answered after the same number of turns, wherever in the line they are and
+// whoever is behind, and the same number of passwords is hashed.
+func TestAnswersDoNotTellNames(t *testing.T) {
+	after := func(account bool, ahead, behind string) (turns int) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStepped(1024, 300)
+			joins := func(who string, first byte) {
+				for i, kind := range who {
+					s.begin(t.Context(), try{name: fmt.Sprint(kind, first, i), password: "wrong", device: first + byte(i), account: kind == 'a'})
+				}
+			}
+			joins(ahead, 1)
+			probe := s.begin(t.Context(), try{name: "probe", password: "wrong", device: 250, account: account})
+			joins(behind, 100)
+			for ; len(probe.err) == 0; turns++ {
+				s.end(1)
+			}
+			probe.is(t, true, session.ErrRejected)
+			s.end(len(ahead+behind) + 1 - turns)
+			if len(s.line) > 0 || s.turns != uint64(len(ahead+behind)+1) {
+				t.Errorf("%d turns for %d logins, %d wait", s.turns, len(ahead+behind)+1, len(s.line))
+			}
+		})
+		return turns
+	}
+	for _, line := range [][2]string{{"", ""}, {"nnnn", ""}, {"aaaa", ""}, {"nana", "nana"}, {"n", "aaaaaa"}, {"a", "nnnnnn"}, {"nnnn", "aaaa"}} {
+		with, without := after(true, line[0], line[1]), after(false, line[0], line[1])
+		if with != len(line[0])+1 || without != with {
+			t.Errorf("behind %q and before %q: a wrong password of an account is answered after %d turns, of a made-up name after %d; want %d",
+				line[0], line[1], with, without, len(line[0])+1)
+		}
+	}
+}
+
+// TestWhoGoesFirst: names and devices without wrong passwords go first, and of those each
+// name and each device once before any twice.
+func TestWhoGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStepped(1024, 300)
+		s.begin(t.Context(), try{name: "in progress", password: "x", device: 99})
+		var order []string
+		s.matches = func(_ hash, password string) bool {
+			<-s.turn
+			order = append(order, password)
+			return false
+		}
+		for _, l := range []try{
+			{name: "ann", device: 1, failures: 2, password: "guessed name"},
+			{name: "ben", device: 2, password: "1"}, {name: "ben", device: 3, password: "same name"}, {name: "cid", device: 2, password: "same device"},
+			{name: "dan", device: 4, password: "2"}, {name: "ben", device: 2, password: "same name and device"}, {name: "eve", device: 5, password: "3"},
+		} {
+			l.account = true
+			s.begin(t.Context(), l)
+		}
+		s.end(8)
+		want := []string{"1", "2", "3", "same name", "same device", "same name and device", "guessed name"}
+		if !slices.Equal(order, want) {
+			t.Errorf("order %q, want %q", order, want)
+		}
+	})
+}
+
+// TestLineIsBounded: a full line turns away whoever ranks last, and one that has gone leaves
+// its place.
+func TestLineIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStepped(3, 300)
+		ctx, leave := context.WithCancel(t.Context())
+		gone := s.begin(ctx, try{name: "gone", password: "x", device: 1})
+		guesser := s.begin(t.Context(), try{name: "guesser", password: "x", device: 2, failures: 5})
+		first := s.begin(t.Context(), try{name: "first", password: "x", device: 3})
+		s.begin(t.Context(), try{name: "worse", password: "x", device: 4, failures: 5}).is(t, true, session.ErrBusy)
+		fresh := s.begin(t.Context(), try{name: "fresh", password: "right", device: 5, account: true})
+		guesser.is(t, true, session.ErrBusy)
+		leave()
+		synctest.Wait()
+		gone.is(t, true, context.Canceled)
+		late := s.begin(t.Context(), try{name: "late", password: "right", device: 6, account: true, failures: 9})
+		s.end(1) // began for the one that has gone
+		fresh.is(t, false, nil)
+		s.end(1)
+		fresh.is(t, true, nil)
+		late.is(t, false, nil)
+		s.end(1)
+		late.is(t, true, nil)
+		first.is(t, false, nil)
+		s.end(1)
+		first.is(t, true, session.ErrRejected)
+	})
+}
+
+// TestPatienceIsCountedInTurns: a login with many wrong passwords before it, which better ones
+// overtake without end, is turned away after a number of turns, however long these take.
+func TestPatienceIsCountedInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 10
+		s := newStepped(1024, patience)
+		s.begin(t.Context(), try{name: "first", password: "x", device: 1})
+		late := s.begin(t.Context(), try{name: "late", password: "x", device: 2, failures: 9})
+		for i := range byte(patience + 1) { // the first turn had begun
+			late.is(t, false, nil)
+			s.begin(t.Context(), try{name: fmt.Sprint("better", i), password: "x", device: 10 + i})
+			s.end(1)
+		}
+		late.is(t, true, session.ErrBusy)
+		s.end(len(s.line))
+	})
+}

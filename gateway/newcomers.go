@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
@@ -27,7 +28,7 @@ const (
 // claims counts what newcomers were refused, and verifies what they got.
 type claims struct {
 	refused atomic.Uint64
-	warned  atomic.Int64 // Unix nanoseconds of the last warning
+	warned  budget.Seldom
 
 	mu        sync.Mutex
 	ended     bool // guarded by mu
@@ -121,13 +122,12 @@ func (g *gateway) verify(key session.Key) {
 	g.claims.refuse(g, key, "a device sent with an address for which it does not answer by ARP")
 }
 
-// refuse logs a refused claim, at most one a minute: clients must not fill the log.
+// refuse counts a refused claim, and logs one now and then.
 func (c *claims) refuse(g *gateway, key session.Key, why string) {
-	total, now := c.refused.Add(1), time.Now().UnixNano()
-	last := c.warned.Load()
-	if now-last >= time.Minute.Nanoseconds() && c.warned.CompareAndSwap(last, now) {
+	total := c.refused.Add(1)
+	c.warned.Do(func() {
 		g.log.Warn("claim of an address refused: "+why, "client", key.String(), "most", maxClaims, "refused", total)
-	}
+	})
 }
 
 // admitted lengthens the claim of a client that has logged in to a lease.

@@ -139,7 +139,7 @@ func (t *Table) Packets() (map[string]uint64, error) {
 // unless it is nil. It returns false, without any call, when too many newcomers wait, or the
 // sender was new too often.
 func (t *Table) Greet(addr netip.Addr, mac datapath.MAC, then func()) bool {
-	if !t.strange.fresh.Spend(macOf(mac), Now()) {
+	if !t.strange.fresh.Spend(macOf(mac), false, Now()) {
 		return false
 	}
 	select {

@@ -99,7 +99,7 @@ func (j *Judge) unleased(mac datapath.MAC, h *header, now int64) Verdict {
 
 // dhcp judges a DHCP client's request.
 func (j *Judge) dhcp(mac datapath.MAC, h *header, now int64) Verdict {
-	if !j.table.strange.dhcp.Spend(macOf(mac), now) {
+	if !j.table.strange.dhcp.Spend(macOf(mac), false, now) {
 		return j.end(h, Throttled, Drop)
 	}
 	return j.end(h, ForGateway, Local)

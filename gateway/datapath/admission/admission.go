@@ -6,9 +6,9 @@
 //	Counters, Packets ◀──
 //
 // The rules and the names of packets' outcomes are those of the programs in
-// gateway/datapath/ebpf. Judges take no lock and allocate nothing, except for DHCP requests and
-// newcomers, whose MAC addresses are counted in a table with a lock, and for packets of
-// unauthenticated clients, which take the garden's read lock while the garden is not empty.
+// gateway/datapath/ebpf. Judges take no lock and allocate nothing, except for DHCP, ARP,
+// newcomers, and packets of unauthenticated clients within their address's budget: these are
+// counted by MAC address in tables with a lock, and take the garden's read lock.
 package admission
 
 import (

@@ -79,7 +79,7 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 		}
 	case unix.ETH_P_ARP:
 		arp := frame[ethernetLen:]
-		if w.judge.ARP(arp) != admission.Local {
+		if w.judge.ARP(datapath.MAC(frame[6:12]), arp, now) != admission.Local {
 			return
 		}
 		if a := arpAnswer(w.out[frameStart:], arp, w.mac, w.gateway); a != nil {

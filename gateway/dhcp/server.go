@@ -209,7 +209,7 @@ func (s *Server) expire(now time.Time) bool {
 }
 
 // maxSenders bounds the MAC addresses whose requests are counted.
-const maxSenders = 65_536
+const maxSenders = 32_768
 
 // admits reports whether another request of a MAC address is answered. One with a lease does not
 // share what there is for new ones.

@@ -20,7 +20,7 @@ func silence(n int, clients []netip.Addr) (fds []int, err error) {
 		fds = append(fds, fd)
 		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1),
 			unix.Bind(fd, &unix.SockaddrInet4{Addr: clients[i%len(clients)].As4()}), unix.Connect(fd, to))
-		if err != nil {
+		if err != nil && !errors.Is(err, unix.ECONNRESET) { // turned away at once
 			return fds, fmt.Errorf("connection %d: %w", i, err)
 		}
 	}

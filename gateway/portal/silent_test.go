@@ -27,56 +27,51 @@ func silence(n int, clients []netip.Addr) (fds []int, err error) {
 	return fds, nil
 }
 
-// TestSilentConnections: 10,000 connections that say nothing, of one client and of 200, leave
-// another client served.
+// TestSilentConnections: 10,000 connections that say nothing, half of them of one client and half
+// of 200 others, leave another client served.
 func TestSilentConnections(t *testing.T) {
-	const many = 10_000
+	const (
+		many, others = 10_000, 200
+		most         = defaultConns/2 + (1+others)*defaultConnsPerClient/scarceShare // that the portal keeps
+	)
 	w := start(t, Config{})
-	for name, c := range map[string]struct {
-		clients int
-		most    int // that the portal keeps
-	}{
-		"one client":  {1, defaultConnsPerClient},
-		"200 clients": {200, defaultConns/2 + 200*defaultConnsPerClient/scarceShare},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var clients []netip.Addr
-			for i := range c.clients {
-				clients = append(clients, netip.AddrFrom4([4]byte{10, 1, 9, byte(i)}))
-				w.table.lease(clients[i])
-			}
-			before := w.Stats().Turned
-			var fds []int
-			ended := make(chan error)
-			go func() {
-				var err error
-				fds, err = silence(many, clients)
-				ended <- err
-			}()
-			served := func() {
-				if r := ask(t, clientA, base+"/login", nil); r.StatusCode != 200 {
-					t.Errorf("another client: %s", r.Status)
-				}
-			}
-			for opening := true; opening; served() { // and once more
-				select {
-				case err := <-ended:
-					opening = false
-					if err != nil {
-						t.Error(err)
-					}
-				default:
-				}
-			}
-			defer func() {
-				for _, fd := range fds {
-					unix.Close(fd)
-				}
-			}()
-			await(t, "the rest to be turned away", func() bool { return int(w.Stats().Turned-before) >= many-c.most })
-			served()
-		})
+	var clients []netip.Addr
+	one := netip.MustParseAddr("10.1.8.1")
+	w.table.lease(one)
+	for i := range others {
+		other := netip.AddrFrom4([4]byte{10, 1, 9, byte(i)})
+		w.table.lease(other)
+		clients = append(clients, one, other)
 	}
+	var fds []int
+	ended := make(chan error)
+	go func() {
+		var err error
+		fds, err = silence(many, clients)
+		ended <- err
+	}()
+	served := func() {
+		if r := ask(t, clientA, base+"/login", nil); r.StatusCode != 200 {
+			t.Errorf("another client: %s", r.Status)
+		}
+	}
+	for opening := true; opening; served() { // and once more
+		select {
+		case err := <-ended:
+			opening = false
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+		}
+	}
+	defer func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}()
+	await(t, "the rest to be turned away", func() bool { return w.Stats().Turned >= many-most })
+	served()
 }
 
 // TestFilesForOthers: a low limit of open files bounds the connections, so that the daemon can

@@ -36,13 +36,13 @@ var allowedImports = map[string][]string{
 	"gateway/datapath":           {"gateway/budget"},
 	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
 	"gateway/datapath/guard":     {"gateway/datapath"},
-	"gateway/datapath/neighbour": {"gateway/datapath"}, // clients in the kernel's neighbour table
+	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath"}, // clients in the kernel's neighbour table
 	"gateway/datapath/stack":     {},                   // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
-	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack"},
-	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
+	"gateway/datapath/tun":       {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack"},
+	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},

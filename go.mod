@@ -24,7 +24,6 @@ require (
 	golang.org/x/crypto v0.57.0
 	golang.org/x/net v0.59.0
 	golang.org/x/sys v0.49.0
-	golang.org/x/time v0.15.0
 	gonum.org/v1/gonum v0.17.0
 	layeh.com/radius v0.0.0-20231213012653-1006025d24f8
 	pgregory.net/rapid v1.3.0

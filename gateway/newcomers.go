@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
@@ -133,19 +134,15 @@ func (c *claims) refuse(g *gateway, key session.Key, why string) {
 	c.refused.warn(g.log, "claim of an address refused: "+why, "client", key.String(), "most", maxClaims)
 }
 
-// seldom logs a warning at most once a minute, with how many there were: clients must not fill
-// the log.
+// seldom logs a warning now and then, with how many there were: clients must not fill the log.
 type seldom struct {
 	count  atomic.Uint64
-	warned atomic.Int64 // Unix nanoseconds of the last one
+	warned budget.Seldom
 }
 
 func (s *seldom) warn(log *slog.Logger, text string, args ...any) {
-	count, now := s.count.Add(1), time.Now().UnixNano()
-	last := s.warned.Load()
-	if now-last >= time.Minute.Nanoseconds() && s.warned.CompareAndSwap(last, now) {
-		log.Warn(text, append(args, "count", count)...)
-	}
+	count := s.count.Add(1)
+	s.warned.Do(func() { log.Warn(text, append(args, "count", count)...) })
 }
 
 // admitted lengthens the claim of a client that has logged in to a lease.

@@ -117,6 +117,32 @@ func TestInAnothersName(t *testing.T) {
 	}
 }
 
+// TestReply: a request for the gateway's address is answered, and nothing else.
+func TestReply(t *testing.T) {
+	own, another := at(1, 1), at(9, 9)
+	asking := func(change func([]byte)) []byte {
+		b := append(question4(at(2, 2).mac, at(2, 2).addr, own.addr), make([]byte, 18)...) // padded
+		change(b)
+		return b
+	}
+	got := Reply(asking(func([]byte) {}), own.addr, own.mac)
+	from, operation, ok := sender(got)
+	if !ok || from != own || operation != reply || len(got) != frameLen || [6]byte(got[:6]) != at(2, 2).mac || [10]byte(got[32:]) != [10]byte{2, 0, 0, 0, 0, 2, 10, 1, 0, 2} {
+		t.Errorf("the answer is %x", got)
+	}
+	for name, b := range map[string][]byte{
+		"of another":         asking(func(b []byte) { copy(b[38:], another.addr.AsSlice()) }),
+		"an answer":          asking(func(b []byte) { b[21] = reply }),
+		"in another's frame": asking(func(b []byte) { b[11] = 3 }),
+		"cut":                asking(func([]byte) {})[:frameLen-1],
+		"not at all":         {},
+	} {
+		if got := Reply(b, own.addr, own.mac); got != nil {
+			t.Errorf("%s: %x", name, got)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(question4(MAC{2, 0, 0, 0, 0, 1}, gateway, at(2, 2).addr))
 	answer := question4(MAC{2, 0, 0, 0, 0, 1}, gateway, at(2, 2).addr)

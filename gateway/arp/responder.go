@@ -73,6 +73,16 @@ func (r *Responder) Answer(addr netip.Addr, mac MAC) error {
 	return nil
 }
 
+// Reply returns the frame that answers a request for an address, whose MAC address mac is; nil:
+// the frame is no such request.
+func Reply(frame []byte, addr netip.Addr, mac MAC) []byte {
+	of, operation, ok := sender(frame)
+	if !ok || operation != request || netip.AddrFrom4([4]byte(frame[ethernetLen+24:])) != addr {
+		return nil
+	}
+	return answer(host{addr, mac}, of)
+}
+
 // answer returns the frame of a reply.
 func answer(from, to host) []byte {
 	b := question4(from.mac, from.addr, to.addr)

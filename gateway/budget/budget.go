@@ -1,9 +1,8 @@
-// Package budget bounds how often each of many senders may have something done for it, with
-// token buckets.
+// Package budget bounds how often something is done for each of many senders, with token
+// buckets.
 package budget
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,11 +10,17 @@ import (
 
 // Rate is how often something may happen: EachSecond times a second on average, and AtOnce
 // times after a silence of AtOnce/EachSecond seconds.
-type Rate struct{ AtOnce, EachSecond int }
+type Rate struct {
+	AtOnce     int
+	EachSecond float64
+}
+
+// Minutely is once a minute.
+var Minutely = Rate{AtOnce: 1, EachSecond: 1. / 60}
 
 // Cost is the time in which the rate allows one, and Most the time in which it allows what
 // may happen at once; nanoseconds.
-func (r Rate) Cost() int64 { return int64(time.Second) / int64(r.EachSecond) }
+func (r Rate) Cost() int64 { return int64(float64(time.Second) / r.EachSecond) }
 func (r Rate) Most() int64 { return int64(r.AtOnce) * r.Cost() }
 
 // began is time 0 of Now.
@@ -24,17 +29,38 @@ var began = time.Now().Add(-time.Hour)
 // Now is a clock for Spend: nanoseconds that pass with CLOCK_MONOTONIC.
 func Now() int64 { return int64(time.Since(began)) }
 
-// Clock is one token bucket: the time up to which the rate has been used. It is never ahead
-// of the caller's clock. The zero value is a full bucket.
+// Clock is one token bucket: the time up to which the rate has been used, which only Charge
+// moves ahead of the caller's clock. The zero value is a full bucket.
 type Clock struct{ used atomic.Int64 }
 
 // Spend takes one from the bucket, and reports whether there was one. now is of any clock
 // that is the same for all calls. If threads spend at once, one of them tries again.
-func (c *Clock) Spend(r Rate, now int64) bool {
+func (c *Clock) Spend(r Rate, now int64) bool { return c.take(r, 1, now, false) }
+
+// Has reports whether n are in the bucket.
+func (c *Clock) Has(r Rate, n int, now int64) bool {
+	return c.from(r, now, c.used.Load())+int64(n)*r.Cost() <= now
+}
+
+// Charge takes n, also more than there are: then nothing can be spent until the rate has
+// made up for them.
+func (c *Clock) Charge(r Rate, n int, now int64) { c.take(r, n, now, true) }
+
+// from is the time up to which the rate has been used, at least: the bucket holds no more
+// than AtOnce.
+func (c *Clock) from(r Rate, now, used int64) int64 {
+	full := now - r.Most()
+	if used == 0 { // never used, whatever the clock's age
+		return full
+	}
+	return max(used, full)
+}
+
+func (c *Clock) take(r Rate, n int, now int64, owes bool) bool {
 	for range 8 {
 		was := c.used.Load()
-		next, ok := spend(was, r, now)
-		if !ok {
+		next := c.from(r, now, was) + int64(n)*r.Cost()
+		if next > now && !owes {
 			return false
 		}
 		if c.used.CompareAndSwap(was, next) {
@@ -44,55 +70,42 @@ func (c *Clock) Spend(r Rate, now int64) bool {
 	return false
 }
 
-func spend(used int64, r Rate, now int64) (next int64, ok bool) {
-	full := now - r.Most()
-	if used == 0 { // never used, whatever the clock's age
-		used = full
-	}
-	next = max(used, full) + r.Cost()
-	return next, next <= now
-}
-
-// Senders are the token buckets of many senders with the same rate. It remembers up to Size
-// senders; while it is full of senders whose buckets are not full again, further ones are not
-// bounded: a device that makes up names faster than buckets fill escapes its bound in this way.
+// Senders are the token buckets of many senders with the same rate. It remembers the Size
+// senders that sent last. Senders that are not remembered share a further bucket, which
+// admits as many as Size has room for until the bucket of each is full again, half of them
+// at once. A device that makes up names thus gets no more than that, and takes nothing from
+// senders that are remembered, or that the caller knows; new senders compete with it.
 type Senders[K comparable] struct {
 	Rate Rate
 	Size int
 
 	mu      sync.Mutex // guards what follows
-	used    map[K]int64
-	swept   int64
+	each    Recent[K, Clock]
+	others  Clock
 	refused uint64
 }
 
-// Spend takes one from a sender's bucket, and reports whether there was one.
-func (s *Senders[K]) Spend(k K, now int64) bool {
+// Spend takes one from a sender's bucket, and reports whether there was one. known senders
+// are real for another reason than that they send, such as a lease.
+func (s *Senders[K]) Spend(k K, known bool, now int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used == nil {
-		s.used = map[K]int64{}
+	own := s.each.Get(k)
+	if own == nil && (known || s.others.Spend(Newcomers(s.Rate, s.Size), now)) {
+		own = s.each.Add(k, s.Size)
 	}
-	was, known := s.used[k]
-	next, ok := spend(was, s.Rate, now)
-	if !ok {
-		s.refused++
-		return false
+	if own != nil && own.Spend(s.Rate, now) {
+		return true
 	}
-	if known || s.hasSpace(now) {
-		s.used[k] = next
-	}
-	return true
+	s.refused++
+	return false
 }
 
-// hasSpace reports whether another sender can be remembered, after it has forgotten those
-// whose buckets are full again; it looks for these once a second. mu is held.
-func (s *Senders[K]) hasSpace(now int64) bool {
-	if len(s.used) >= s.Size && now-s.swept > int64(time.Second) {
-		s.swept = now
-		maps.DeleteFunc(s.used, func(_ K, used int64) bool { return used+s.Rate.Most() <= now })
-	}
-	return len(s.used) < s.Size
+// Newcomers is how often senders of a rate are remembered where size of them can be: at most
+// size in the time in which their buckets fill.
+func Newcomers(each Rate, size int) Rate {
+	half := size / 2
+	return Rate{AtOnce: half, EachSecond: float64(half) * each.EachSecond / float64(each.AtOnce)}
 }
 
 // Refused counts the calls of Spend that returned false.
@@ -100,4 +113,14 @@ func (s *Senders[K]) Refused() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refused
+}
+
+// Seldom is for messages that others cause: once a minute, so that they do not fill the log.
+type Seldom struct{ last Clock }
+
+// Do calls f, unless it did within the last minute.
+func (s *Seldom) Do(f func()) {
+	if s.last.Spend(Minutely, Now()) {
+		f()
+	}
 }

@@ -57,28 +57,68 @@ func TestClockOfManyThreads(t *testing.T) {
 	}
 }
 
-// TestSenders: each sender has its own bucket, memory is bounded, and a sender that is
-// remembered stays bounded while others fill the table.
+// TestCharge: what was taken beyond the bucket is made up for first.
+func TestCharge(t *testing.T) {
+	var c Clock
+	now := int64(time.Hour)
+	c.Charge(five, 25, now)
+	for after, want := range map[int64]bool{0: false, 1999: false, 2099: false, 2100: true} {
+		if got := c.Has(five, 1, now+after*int64(time.Millisecond)); got != want {
+			t.Errorf("%d ms after 25 of 5: %v", after, got)
+		}
+	}
+}
+
+// TestSenders: a sender that is remembered has its own bucket, whatever others send.
 func TestSenders(t *testing.T) {
 	s := Senders[int]{Rate: five, Size: 100}
 	other := 0
 	n := count(func(now int64) bool {
+		passed := s.Spend(0, false, now)
 		for range 100 {
 			other++
-			if !s.Spend(other, now) {
-				t.Fatal("a sender's first is refused")
-			}
+			s.Spend(other, false, now)
 		}
-		return s.Spend(0, now)
+		return passed
 	})
-	if len(s.used) > 100 {
-		t.Errorf("%d senders are remembered", len(s.used))
+	if s.each.Len() > 100 {
+		t.Errorf("%d senders are remembered", s.each.Len())
 	}
-	if n < 5+99 {
+	if n < 5+99 || n > 5+100 {
 		t.Errorf("%d of the sender's own", n)
 	}
 	flood := Senders[int]{Rate: five, Size: 100}
-	if n := count(func(now int64) bool { return flood.Spend(1, now) }); n > 5+100 || flood.Refused() != uint64(1000-n) {
+	if n := count(func(now int64) bool { return flood.Spend(1, false, now) }); n > 5+100 || flood.Refused() != uint64(1000-n) {
 		t.Errorf("%d passed and %d were refused", n, flood.Refused())
+	}
+}
+
+// TestMadeUpSenders: a device that makes up a sender for each message has no more than the
+// shared bound, also once the table is full, and takes nothing from senders with a lease or that
+// are remembered.
+func TestMadeUpSenders(t *testing.T) {
+	s := Senders[int]{Rate: five, Size: 100}
+	passed, made := 0, 1000
+	leased, first := 0, 0
+	count(func(now int64) bool {
+		if first == 0 && s.Spend(1, false, now) {
+			first = 1
+		}
+		for range 50 {
+			if made++; s.Spend(made, false, now) {
+				passed++
+			}
+		}
+		if s.Spend(2, true, now) {
+			leased++
+		}
+		return true
+	})
+	// Half of the table at once, and in ten seconds, in which a bucket fills twenty times, half of it each time.
+	if most := 50 + 20*50; passed > most || passed < most/2 {
+		t.Errorf("%d of made-up senders, want at most %d", passed, most)
+	}
+	if leased < 5+99 || first == 0 {
+		t.Errorf("%d of a sender with a lease, %d of an early one", leased, first)
 	}
 }

@@ -3,7 +3,8 @@ package datapath
 import "github.com/gateweigh/gateweigh/gateway/budget"
 
 // Work is what an unauthenticated client can have the gateway do. Data paths bound each kind
-// for each address, and drop the rest ("throttled").
+// for each address and for each MAC address, which may have several addresses one after the
+// other, and drop the rest ("throttled").
 type Work int
 
 // The kinds of work.
@@ -13,27 +14,36 @@ const (
 	Segment                // to handle a further packet of a TCP connection to the gateway
 	Capture                // to answer a TCP connection to port 80 of another address
 	GardenFlow             // to forward the first packet of a connection to the walled garden, of any protocol
+	Lasting                // that connection, if its protocol is neither UDP nor ICMP: the kernel may remember it for days
 	Refusal                // to answer with a reset or an ICMP error
+	Question               // to answer a request by ARP, with a session or without
 	Works                  // how many kinds there are
 )
 
-// Budgets are what each address may have done. They are far above what people's devices do
-// before login, and far below what would fill the kernel's table of connections, of 262,144
-// entries by default: an address has there at most what these allow within an entry's life
-// of 30 to 300 seconds.
+// Budgets are what each address, and each MAC address, may have done. They are far above what
+// people's devices do before login, and far below what would fill the kernel's table of
+// connections, of 262,144 entries by default: a device has there at most what these allow
+// within an entry's life, which is up to 300 seconds, and for Lasting 5 days.
 var Budgets = [Works]budget.Rate{
 	Datagram:   {AtOnce: 500, EachSecond: 50},
 	Connection: {AtOnce: 200, EachSecond: 20},
 	Segment:    {AtOnce: 10_000, EachSecond: 1000},
 	Capture:    {AtOnce: 100, EachSecond: 10},
 	GardenFlow: {AtOnce: 240, EachSecond: 4},
+	Lasting:    {AtOnce: 2000, EachSecond: 2000. / (24 * 60 * 60)},
 	Refusal:    {AtOnce: 200, EachSecond: 50},
+	Question:   {AtOnce: 500, EachSecond: 50},
 }
 
 // Senders is how often a MAC address may send requests to DHCP servers on this machine, with
-// a session or without, and how often it may send from addresses that nobody is known to
-// have, where other programs lease them.
+// a session or without, ask by ARP whether an address is free, and send from addresses that
+// nobody is known to have, where other programs lease them. MAC addresses without a lease share
+// a bound (budget.Senders) until they are remembered.
 var Senders = budget.Rate{AtOnce: 16, EachSecond: 2}
 
-// MostSenders bounds the MAC addresses that data paths remember for that.
-const MostSenders = 16_384
+// MostSenders and MostStrangers bound the MAC addresses that data paths remember for Senders and
+// for Budgets.
+const (
+	MostSenders   = 32_768
+	MostStrangers = 16_384
+)

@@ -73,7 +73,7 @@ func (s *Server) commit(batch []change) {
 	err := s.store.write(batch)
 	if err != nil { // most likely a full disk: offers continue, so that clients keep trying
 		s.stats.storeErrors.Add(1)
-		s.complain.do(func() {
+		s.complain.Do(func() {
 			s.log.Error("writing leases: clients get none until this is mended", "file", s.cfg.Path, "err", err)
 		})
 	}
@@ -103,7 +103,7 @@ func (s *Server) tell(c change, written bool) {
 	case c.event == ended:
 		if err := s.listener.Released(mac, c.addr); err != nil {
 			s.stats.listenerErrors.Add(1)
-			s.refused.do(func() { s.log.Error("ending a lease", "mac", mac.String(), "addr", c.addr, "err", err) })
+			s.refused.Do(func() { s.log.Error("ending a lease", "mac", mac.String(), "addr", c.addr, "err", err) })
 		}
 	case c.event == granted && !written:
 		s.settle(c, false)
@@ -111,7 +111,7 @@ func (s *Server) tell(c change, written bool) {
 		err := s.listener.Leased(mac, c.addr, c.hostname, c.end)
 		if err != nil {
 			s.stats.listenerErrors.Add(1)
-			s.refused.do(func() {
+			s.refused.Do(func() {
 				s.log.Error("admitting a lease: its client gets no answer", "mac", mac.String(), "addr", c.addr, "err", err)
 			})
 		}

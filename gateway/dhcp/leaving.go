@@ -56,7 +56,7 @@ func (s *Server) leave(b *binding, how farewell, do func(now time.Time)) {
 			return
 		}
 		s.stats.stillThere.Add(1)
-		s.forged.do(func() {
+		s.forged.Do(func() {
 			why := "still answers for it, so the lease goes on: another device may send with its MAC address"
 			if err != nil {
 				why = "could not be asked whether it is still there, so the lease goes on"

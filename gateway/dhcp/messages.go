@@ -37,7 +37,7 @@ func (s *Server) refuse(err error) {
 		return
 	}
 	s.stats.exhausted.Add(1)
-	s.full.do(func() {
+	s.full.Do(func() {
 		s.log.Warn("no address is free: enlarge the pool or shorten the lease time",
 			"leased", s.table.leases(), "declined", s.table.queues[declined].count)
 	})
@@ -114,7 +114,7 @@ func (s *Server) setAside(rq *request, now time.Time) {
 	if err != nil {
 		return
 	}
-	s.inUse.do(func() {
+	s.inUse.Do(func() {
 		s.log.Warn("an address is in use by somebody who did not lease it", "addr", b.addr, "found_by", net.HardwareAddr(rq.client.mac[:]).String())
 	})
 	c := change{record: b.record()}

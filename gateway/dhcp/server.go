@@ -30,12 +30,12 @@ type Server struct {
 	wake     chan struct{} // there are pending changes
 
 	// Log limiters for events that clients cause.
-	complain seldom // the disk rejects leases
-	refused  seldom // the listener rejects leases
-	full     seldom // the pool is empty
-	inUse    seldom // an address was declined
-	flooded  seldom // a MAC sends too many requests
-	forged   seldom // a client still answers for the address that it is said to leave
+	complain budget.Seldom // the disk rejects leases
+	refused  budget.Seldom // the listener rejects leases
+	full     budget.Seldom // the pool is empty
+	inUse    budget.Seldom // an address was declined
+	flooded  budget.Seldom // a MAC sends too many requests
+	forged   budget.Seldom // a client still answers for the address that it is said to leave
 
 	running sync.WaitGroup // Run
 	stop    context.CancelFunc
@@ -209,14 +209,23 @@ func (s *Server) expire(now time.Time) bool {
 }
 
 // maxSenders bounds the MAC addresses whose requests are counted.
-const maxSenders = 65_536
+const maxSenders = 32_768
+
+// admits reports whether another request of a MAC address is answered. One with a lease does not
+// share what there is for new ones.
+func (s *Server) admits(mac MAC) bool {
+	s.mu.Lock()
+	leased := s.table.perMAC[mac] > 0
+	s.mu.Unlock()
+	return s.senders.Spend(mac, leased, budget.Now())
+}
 
 // handle answers one frame. Only the receiving goroutine calls it. A device that sends more
 // than it may costs little more than reading its frames, so that those of others do not wait
 // in a full buffer.
 func (s *Server) handle(frame []byte) {
-	if len(frame) >= ethernetLen && !s.senders.Spend(MAC(frame[6:12]), budget.Now()) {
-		s.flooded.do(func() {
+	if len(frame) >= ethernetLen && !s.admits(MAC(frame[6:12])) {
+		s.flooded.Do(func() {
 			s.log.Warn("a device sends DHCP requests without end: most of them are dropped", "mac", net.HardwareAddr(frame[6:12]).String())
 		})
 		return
@@ -287,15 +296,5 @@ func (s *Server) send(frame []byte) {
 	if err := s.link.Load().send(frame); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.stats.sendErrors.Add(1)
 		s.log.Debug("sending a reply", "err", err)
-	}
-}
-
-// seldom limits a log message to one a minute.
-type seldom struct{ last atomic.Int64 }
-
-func (o *seldom) do(f func()) {
-	now, last := time.Now().UnixNano(), o.last.Load()
-	if (last == 0 || now-last > int64(time.Minute)) && o.last.CompareAndSwap(last, now) {
-		f()
 	}
 }

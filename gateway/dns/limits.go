@@ -1,12 +1,10 @@
 package dns
 
 import (
-	"maps"
 	"net/netip"
 	"sync"
-	"time"
 
-	"golang.org/x/time/rate"
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // scarceShare divides a client's share while half of its class's queries are in use, so
@@ -75,24 +73,19 @@ func (l *limiter) state() (refused uint64, now int) {
 	return l.refused, l.admitted.used + l.strangers.used
 }
 
-// Budget is what an unauthenticated client may ask of the upstreams: token buckets of
-// queries and of bytes, queries and replies together. It bounds a tunnel in DNS.
-type Budget struct {
-	Queries, Bytes        float64 // a second
-	QueryBurst, ByteBurst int     // at once, after a silence
-}
+// Budget is what an unauthenticated client may ask of the upstreams: queries and bytes,
+// queries and replies together. It bounds a tunnel in DNS.
+type Budget struct{ Queries, Bytes budget.Rate }
 
 // defaultBudget lets a device with many programs look up their names at once, 300 queries
 // of 200 bytes, and a tunnel carry 16 kbit/s.
-var defaultBudget = Budget{Queries: 10, Bytes: 2048, QueryBurst: 300, ByteBurst: 64 << 10}
-
-// refill is the time after which an unused budget is full.
-func (b Budget) refill() time.Duration {
-	seconds := max(float64(b.QueryBurst)/b.Queries, float64(b.ByteBurst)/b.Bytes)
-	return time.Duration((1 + seconds) * float64(time.Second))
+var defaultBudget = Budget{
+	Queries: budget.Rate{AtOnce: 300, EachSecond: 10},
+	Bytes:   budget.Rate{AtOnce: 64 << 10, EachSecond: 2048},
 }
 
-// maxBudgets bounds the memory for budgets. Devices beyond it share one.
+// maxBudgets bounds the memory for budgets. A further device takes the place of the one that
+// has been silent longest.
 const maxBudgets = 65_536
 
 // device identifies whose budget a query uses: a hardware address, so that one device
@@ -107,64 +100,32 @@ type budgets struct {
 	each Budget
 
 	mu      sync.Mutex // guards what follows
-	devices map[device]*bucket
-	swept   time.Time
+	devices budget.Recent[device, bucket]
 	dropped uint64
 }
 
 // bucket is what one device has left of its budget.
-type bucket struct {
-	queries, bytes *rate.Limiter
-	used           time.Time // last, guarded by the budgets' mu
-}
-
-func newBudgets(each Budget) *budgets {
-	return &budgets{each: each, devices: map[device]*bucket{}}
-}
+type bucket struct{ queries, bytes budget.Clock }
 
 // take reports whether a device may send another query of n bytes; the returned budget is
-// charged with the reply.
-func (b *budgets) take(d device, n int, now time.Time) (*bucket, bool) {
+// charged with the reply. now is budget.Now.
+func (b *budgets) take(d device, n int, now int64) (*bucket, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own := b.of(d, now)
-	own.used = now
-	if own.bytes.TokensAt(now) < float64(n) || !own.queries.AllowN(now, 1) {
+	own := b.devices.Get(d)
+	if own == nil {
+		own = b.devices.Add(d, maxBudgets)
+	}
+	if !own.bytes.Has(b.each.Bytes, n, now) || !own.queries.Spend(b.each.Queries, now) {
 		b.dropped++
 		return nil, false
 	}
-	own.charge(n, now)
+	b.charge(own, n, now)
 	return own, true
 }
 
-// of returns a device's budget. mu is held.
-func (b *budgets) of(d device, now time.Time) *bucket {
-	if own := b.devices[d]; own != nil {
-		return own
-	}
-	if len(b.devices) >= maxBudgets && now.Sub(b.swept) > time.Second {
-		b.swept = now
-		full := now.Add(-b.each.refill())
-		maps.DeleteFunc(b.devices, func(_ device, own *bucket) bool { return own.used.Before(full) })
-	}
-	if len(b.devices) >= maxBudgets {
-		d = device{} // shared
-		if own := b.devices[d]; own != nil {
-			return own
-		}
-	}
-	own := &bucket{
-		queries: rate.NewLimiter(rate.Limit(b.each.Queries), b.each.QueryBurst),
-		bytes:   rate.NewLimiter(rate.Limit(b.each.Bytes), b.each.ByteBurst),
-	}
-	b.devices[d] = own
-	return own
-}
-
 // charge takes n bytes, also more than there are: the next queries wait for as much.
-func (b *bucket) charge(n int, now time.Time) {
-	b.bytes.ReserveN(now, min(n, b.bytes.Burst()))
-}
+func (b *budgets) charge(own *bucket, n int, now int64) { own.bytes.Charge(b.each.Bytes, n, now) }
 
 func (b *budgets) refused() uint64 {
 	b.mu.Lock()

@@ -127,7 +127,7 @@ func TestBudgetIsTheDevices(t *testing.T) {
 	resolver := dnsmasq(t, "--address=/shop.example/192.0.2.7", "--address=/ready.example/192.0.2.8")
 	s := start(t, &doors{}, []netip.AddrPort{resolver}, func(c *Config) {
 		c.Who = admittedOnly("127.0.6.1")
-		c.Budget = Budget{Queries: 1e-6, QueryBurst: 6, Bytes: 1e6, ByteBurst: 1e6}
+		c.Budget = Budget{Queries: budget.Rate{AtOnce: 6, EachSecond: 1e-6}, Bytes: budget.Rate{AtOnce: 1e6, EachSecond: 1e6}}
 	})
 	ask := func(addr string) bool {
 		c := from(addr)
@@ -189,63 +189,59 @@ func TestBudgetIsTheDevices(t *testing.T) {
 // in queries and in bytes; a device that was silent has all of it again.
 func TestTunnelRate(t *testing.T) {
 	const minutes = 10
-	begin := time.Now()
 	for name, size := range map[string]struct{ query, reply int }{
 		"small": {40, 60}, "typical": {60, 150}, "tunnel over UDP": {255, udpBytes}, "tunnel over TCP": {255, maxBytes},
 	} {
-		b := newBudgets(defaultBudget)
+		b := &budgets{each: defaultBudget}
 		queries, bytes := 0, 0
-		var now time.Time
+		var now int64
 		for tick := range minutes * 60 * 100 {
-			now = begin.Add(time.Duration(tick) * 10 * time.Millisecond)
+			now = int64(time.Hour) + int64(tick)*int64(10*time.Millisecond)
 			for range 3 {
 				if own, ok := b.take(device{}, size.query, now); ok {
-					own.charge(size.reply, now)
+					b.charge(own, size.reply, now)
 					queries++
 					bytes += size.query + size.reply
 				}
 			}
 		}
-		maxQueries := int(defaultBudget.Queries*minutes*60) + defaultBudget.QueryBurst
-		maxBytes := int(defaultBudget.Bytes*minutes*60) + defaultBudget.ByteBurst + size.query + size.reply
+		maxQueries := int(defaultBudget.Queries.EachSecond*minutes*60) + defaultBudget.Queries.AtOnce
+		maxBytes := int(defaultBudget.Bytes.EachSecond*minutes*60) + defaultBudget.Bytes.AtOnce + size.query + size.reply
 		if queries > maxQueries+1 || bytes > maxBytes {
 			t.Errorf("%s: %d queries and %d bytes, want at most %d and %d", name, queries, bytes, maxQueries, maxBytes)
 		}
 		if 2*queries < maxQueries && 2*bytes < maxBytes {
 			t.Errorf("%s: %d queries and %d bytes: less than half of the budget", name, queries, bytes)
 		}
-		now = now.Add(time.Hour)
+		now += int64(time.Hour)
 		for i := range 200 {
 			own, ok := b.take(device{}, 60, now)
 			if !ok {
 				t.Errorf("%s: after an hour's silence query %d is dropped", name, i)
 				break
 			}
-			own.charge(150, now)
+			b.charge(own, 150, now)
 		}
 	}
 }
 
-// TestBudgetsAreBounded: made-up devices take no memory beyond the bound, share what is
-// left, and are forgotten once their budgets are full again.
+// TestBudgetsAreBounded: made-up devices take no memory beyond the bound, and a device that asks
+// among them has no more than its budget.
 func TestBudgetsAreBounded(t *testing.T) {
-	b := newBudgets(defaultBudget)
-	now := time.Now()
-	made := func(i int) (d device) {
-		binary.BigEndian.PutUint32(d.mac[2:], uint32(i)+1)
-		return d
-	}
+	b := &budgets{each: defaultBudget}
+	n, now := 0, budget.Now()
 	for i := range 2 * maxBudgets {
-		b.take(made(i), 60, now)
+		var d device
+		binary.BigEndian.PutUint32(d.mac[2:], uint32(i)+1)
+		b.take(d, 60, now)
+		if _, ok := b.take(device{}, 60, now); ok {
+			n++
+		}
 	}
-	if n := len(b.devices); n > maxBudgets+1 {
+	if n := b.devices.Len(); n > maxBudgets {
 		t.Errorf("%d budgets", n)
 	}
-	if _, ok := b.take(made(3*maxBudgets), 60, now); ok {
-		t.Error("a device beyond the bound has a budget of its own")
-	}
-	b.take(made(0), 60, now.Add(2*defaultBudget.refill()))
-	if _, ok := b.take(made(4*maxBudgets), 60, now.Add(2*defaultBudget.refill())); !ok || len(b.devices) > 2 {
-		t.Errorf("budgets that are full again are kept: %d", len(b.devices))
+	if most := defaultBudget.Queries.AtOnce; n > most {
+		t.Errorf("%d queries of a device that may send %d", n, most)
 	}
 }

@@ -28,10 +28,9 @@ func (s *Server) open(o opening, name string) {
 	}
 	if err := s.opener.Open(netip.PrefixFrom(o.addr, o.addr.BitLen()), until); err != nil {
 		s.stats.openErrors.Add(1)
-		if now.Sub(s.warned) > time.Minute { // clients must not fill the log
-			s.warned = now
+		s.unopened.Do(func() {
 			s.log.Error("opening an address of the walled garden", "addr", o.addr, "name", name, "err", err)
-		}
+		})
 		return
 	}
 	s.opened[o.addr] = until

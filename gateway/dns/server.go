@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,9 +48,9 @@ type Server struct {
 
 	mu     sync.Mutex               // held while the data path opens an address, so that no answer is sent before
 	opened map[netip.Addr]time.Time // until when; guarded by mu
-	warned time.Time                // of the last logged error; guarded by mu
 
-	reported atomic.Int64 // Unix nanoseconds of the last warning about dropped queries
+	unopened budget.Seldom // warnings that the data path opens no address
+	reported budget.Seldom // and about dropped queries
 }
 
 // New listens. Queries are received from now on; Run answers them.
@@ -64,7 +63,7 @@ func New(cfg Config, o Opener) (*Server, error) {
 		cfg: cfg, log: cfg.Log, opener: o, opened: map[netip.Addr]time.Time{},
 		queries: newLimiter(class{perClient: cfg.PerClient, total: cfg.Total}, class{perClient: cfg.PerStranger, total: cfg.Strangers}),
 		conns:   newLimiter(class{perClient: perClientConns, total: totalConns}, class{perClient: perClientConns / 4, total: strangerConns}),
-		budgets: newBudgets(cfg.Budget),
+		budgets: &budgets{each: cfg.Budget},
 		asked:   budget.Senders[device]{Rate: cfg.PerDevice, Size: maxBudgets},
 	}
 	if s.policy, err = newPolicy(cfg); err != nil {
@@ -250,7 +249,7 @@ func (s *Server) client(addr netip.Addr) client {
 
 // mayAsk reports whether a device's message is read, whoever answers it.
 func (s *Server) mayAsk(c client) bool {
-	if s.asked.Spend(c.device, budget.Now()) {
+	if s.asked.Spend(c.device, c.device.mac != [6]byte{}, budget.Now()) {
 		return true
 	}
 	s.warn("a client asks without end", c.addr)
@@ -264,7 +263,7 @@ func (s *Server) mayAsk(c client) bool {
 func (s *Server) enter(c client, n int) (leave func(reply int), ok bool) {
 	var own *bucket
 	if !c.admitted {
-		if own, ok = s.budgets.take(c.device, n, time.Now()); !ok {
+		if own, ok = s.budgets.take(c.device, n, budget.Now()); !ok {
 			s.warn("an unauthenticated client asks more than a login needs", c.addr)
 			return nil, false
 		}
@@ -276,20 +275,17 @@ func (s *Server) enter(c client, n int) (leave func(reply int), ok bool) {
 	return func(reply int) {
 		s.queries.leave(c.addr, c.admitted)
 		if own != nil {
-			own.charge(reply, time.Now())
+			s.budgets.charge(own, reply, budget.Now())
 		}
 	}, true
 }
 
-// warn logs a dropped query, at most once a minute: clients must not fill the log.
+// warn logs a dropped query now and then.
 func (s *Server) warn(why string, client netip.Addr) {
-	now := time.Now().UnixNano()
-	last := s.reported.Load()
-	if now-last < time.Minute.Nanoseconds() || !s.reported.CompareAndSwap(last, now) {
-		return
-	}
-	st := s.Stats()
-	s.log.Warn("dropping DNS queries: "+why, "client", client, "busy", st.Busy, "throttled", st.Throttled)
+	s.reported.Do(func() {
+		st := s.Stats()
+		s.log.Warn("dropping DNS queries: "+why, "client", client, "busy", st.Busy, "throttled", st.Throttled)
+	})
 }
 
 // pause keeps a repeated error, such as a lack of file descriptors, from using all CPU.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	miekg "github.com/miekg/dns"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 const (
@@ -38,11 +40,11 @@ type upstream struct {
 	down atomic.Int64 // Unix nanoseconds until when it is tried last
 	log  *slog.Logger
 
-	mu     sync.Mutex // guards what follows
-	silent int        // queries without an answer since the last answer
-	last   time.Time  // of the last answer, or of the first query
-	warned bool       // since the last answer
-	logged time.Time  // when that was logged last: clients must not fill the log
+	mu     sync.Mutex   // guards what follows
+	silent int          // queries without an answer since the last answer
+	last   time.Time    // of the last answer, or of the first query
+	warned bool         // since the last answer
+	logged budget.Clock // of warnings: clients must not fill the log
 }
 
 // An upstream is reported when it has answered nothing for downTime and silentMin
@@ -65,8 +67,8 @@ func (u *upstream) note(err error, now time.Time) {
 		return
 	}
 	u.silent++
-	if since := now.Sub(u.last); !u.warned && u.silent >= silentMin && since >= downTime && now.Sub(u.logged) >= time.Minute {
-		u.warned, u.logged = true, now
+	if since := now.Sub(u.last); !u.warned && u.silent >= silentMin && since >= downTime && u.logged.Spend(budget.Minutely, now.UnixNano()) {
+		u.warned = true
 		u.log.Warn("an upstream resolver does not answer", "upstream", u.addr, "queries", u.silent, "seconds", int(since.Seconds()), "err", err)
 	}
 }

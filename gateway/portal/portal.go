@@ -32,6 +32,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -93,7 +95,7 @@ type Config struct {
 	// sent twice.
 	Key []byte
 	// MaxConns bounds open connections, about 40 KiB each with the client's session;
-	// default 10,000.
+	// default 10,000, or half of the files that the process may open.
 	// MaxConnsPerClient bounds those of one client; default 64, and an eighth of it while
 	// half of all are in use. When all are in use, a new connection replaces an idle one,
 	// or waits as long as others end.
@@ -229,12 +231,25 @@ func ownAddress(a netip.AddrPort) bool {
 	return a.Addr().Is4() && !a.Addr().IsUnspecified() && a.Port() != 0
 }
 
+// connsWith is how many connections are open at most in a process that may open so many files:
+// the other half is for everything else, such as sockets of RADIUS and DNS.
+func connsWith(files uint64) int { return int(min(defaultConns, files/2)) }
+
+// openFiles is how many files the process may open. Go has raised the soft limit.
+func openFiles() uint64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return unix.RLIM_INFINITY
+	}
+	return l.Cur
+}
+
 func (c *Config) setDefaults() {
 	if c.patience == 0 {
 		c.patience = defaultPatience
 	}
 	if c.MaxConns == 0 {
-		c.MaxConns = defaultConns
+		c.MaxConns = connsWith(openFiles())
 	}
 	if c.MaxConnsPerClient == 0 {
 		c.MaxConnsPerClient = defaultConnsPerClient

@@ -6,9 +6,9 @@
 //	Counters, Packets ◀──
 //
 // The rules and the names of packets' outcomes are those of the programs in
-// gateway/datapath/ebpf. Judges take no lock and allocate nothing, except for DHCP requests and
-// newcomers, whose MAC addresses are counted in a table with a lock, and for packets of
-// unauthenticated clients, which take the garden's read lock while the garden is not empty.
+// gateway/datapath/ebpf. Judges take no lock and allocate nothing, except for DHCP, ARP,
+// newcomers, and packets of unauthenticated clients within their address's budget: these are
+// counted by MAC address in tables with a lock, and take the garden's read lock.
 package admission
 
 import (
@@ -142,7 +142,7 @@ func (t *Table) Packets() (map[string]uint64, error) {
 // unless it is nil. It returns false, without any call, when too many newcomers wait, or the
 // sender was new too often.
 func (t *Table) Greet(addr netip.Addr, mac datapath.MAC, then func()) bool {
-	if !t.strange.fresh.Spend(macOf(mac), Now()) {
+	if !t.strange.fresh.Spend(macOf(mac), false, Now()) {
 		return false
 	}
 	select {

@@ -254,10 +254,10 @@ func TestNewcomer(t *testing.T) {
 	if n := <-after; n != 1 {
 		t.Errorf("%d newcomers were met before the word that one was", n)
 	}
-	if v := judge.ARP(arp(nobody, aliceMAC)); v != Local {
+	if v := judge.ARP(aliceMAC, arp(nobody, aliceMAC), Now()); v != Local {
 		t.Errorf("ARP: verdict %d", v)
 	}
-	if v := judge.ARP(arp(alice, bobMAC)); v != Drop {
+	if v := judge.ARP(bobMAC, arp(alice, bobMAC), Now()); v != Drop {
 		t.Errorf("ARP for alice by bob: verdict %d", v)
 	}
 	if v := judge.Up(bobMAC, tcp(443, from(gateway, bobMAC)).packet(), Now()); v != Drop {
@@ -323,7 +323,7 @@ func TestJudgesAllocateNothing(t *testing.T) {
 		judge.Up(aliceMAC, up, now)
 		judge.Down(back, now)
 		judge.Up(bobMAC, stranger, now)
-		judge.ARP(spoof)
+		judge.ARP(bobMAC, spoof, now)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -344,7 +344,7 @@ func FuzzUp(f *testing.F) {
 		if v := judge.Up(datapath.MAC{6}, p, Now()); v != Drop && v != Local {
 			t.Errorf("the packet of one that is not known gets verdict %d: %x", v, b)
 		}
-		judge.ARP(b)
+		judge.ARP(datapath.MAC{6}, b, Now())
 	})
 }
 

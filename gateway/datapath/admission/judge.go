@@ -55,7 +55,7 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 		}
 		if h.source == 0 {
 			if h.isRequest(t.gateway) {
-				return j.dhcp(mac, &h, now)
+				return j.dhcp(mac, false, &h, now)
 			}
 			return j.end(&h, NotLeased, Drop)
 		}
@@ -75,7 +75,7 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 		return j.preauth(mac, &h, p.Bytes, now)
 	case h.dest == t.gateway || isMulticast(h.dest) || h.toMany:
 		if h.isRequest(t.gateway) {
-			return j.dhcp(mac, &h, now)
+			return j.dhcp(mac, true, &h, now)
 		}
 		return j.end(&h, ForGateway, Local)
 	case j.admit(e, b, &h, true, now) == Drop:
@@ -89,7 +89,7 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 // unleased judges a packet from an address of the LAN that is not leased.
 func (j *Judge) unleased(mac datapath.MAC, h *header, now int64) Verdict {
 	if h.isRequest(j.table.gateway) {
-		return j.dhcp(mac, h, now) // renews a lease
+		return j.dhcp(mac, false, h, now) // renews a lease
 	}
 	if j.table.newcomers != nil && h.source != j.table.gateway {
 		return Unknown
@@ -97,9 +97,9 @@ func (j *Judge) unleased(mac datapath.MAC, h *header, now int64) Verdict {
 	return j.end(h, NotLeased, Drop)
 }
 
-// dhcp judges a DHCP client's request.
-func (j *Judge) dhcp(mac datapath.MAC, h *header, now int64) Verdict {
-	if !j.table.strange.dhcp.Spend(macOf(mac), now) {
+// dhcp judges a DHCP client's request; leased: from its own address.
+func (j *Judge) dhcp(mac datapath.MAC, leased bool, h *header, now int64) Verdict {
+	if !j.table.strange.dhcp.Spend(macOf(mac), leased, now) {
 		return j.end(h, Throttled, Drop)
 	}
 	return j.end(h, ForGateway, Local)
@@ -108,25 +108,25 @@ func (j *Judge) dhcp(mac datapath.MAC, h *header, now int64) Verdict {
 // preauth judges a packet of a known client that is not admitted.
 func (j *Judge) preauth(mac datapath.MAC, h *header, b []byte, now int64) Verdict {
 	t := j.table
-	place := h.source - t.base
+	from := owner{h.source - t.base, macOf(mac)}
 	switch {
 	case h.isRequest(t.gateway):
-		return j.dhcp(mac, h, now)
+		return j.dhcp(mac, true, h, now)
 	case h.dest == t.gateway:
 		if t.serves(h) {
-			return j.toService(place, h, b, now)
+			return j.toService(from, h, b, now)
 		}
 	case h.protocol == protocolUDP && h.to == portDHCPServer:
 		return j.end(h, Blocked, Drop)
 	case h.toMany:
 		return j.end(h, Blocked, Drop)
 	case t.inGarden(h.dest, now):
-		if !t.strange.mayFlow(place, h, b, datapath.GardenFlow, datapath.Works, now) {
+		if !t.strange.mayFlow(from, h, b, datapath.GardenFlow, datapath.Works, now) {
 			return j.end(h, Throttled, Drop)
 		}
 		return j.end(h, Garden, Forward)
 	case h.protocol == protocolTCP && h.to == portHTTP && len(t.cfg.PortalPorts) > 0 && !isMulticast(h.dest):
-		if !t.strange.mayFlow(place, h, b, datapath.Capture, datapath.Segment, now) {
+		if !t.strange.mayFlow(from, h, b, datapath.Capture, datapath.Segment, now) {
 			return j.end(h, Throttled, Drop)
 		}
 		return j.end(h, ToPortal, Portal)
@@ -134,19 +134,19 @@ func (j *Judge) preauth(mac datapath.MAC, h *header, b []byte, now int64) Verdic
 	switch {
 	case !h.answerable(b):
 		return j.end(h, Blocked, Drop)
-	case !t.strange.affords(place, datapath.Refusal, now):
+	case !t.strange.affords(from, datapath.Refusal, now):
 		return j.end(h, Throttled, Drop)
 	}
 	return j.end(h, Rejected, Reject)
 }
 
 // toService judges a packet of an unauthenticated client to a service of the gateway.
-func (j *Judge) toService(place uint32, h *header, b []byte, now int64) Verdict {
+func (j *Judge) toService(from owner, h *header, b []byte, now int64) Verdict {
 	s, ok := j.table.strange, false
 	if h.protocol == protocolTCP {
-		ok = s.mayFlow(place, h, b, datapath.Connection, datapath.Segment, now)
+		ok = s.mayFlow(from, h, b, datapath.Connection, datapath.Segment, now)
 	} else {
-		ok = s.affords(place, datapath.Datagram, now)
+		ok = s.affords(from, datapath.Datagram, now)
 	}
 	if !ok {
 		return j.end(h, Throttled, Drop)
@@ -253,10 +253,10 @@ func (b *bounds) allow(e *entry, bytes uint64, up bool, now int64) (Reason, bool
 	return Forwarded, true
 }
 
-// ARP judges an ARP packet from the LAN, from its hardware type on: Local when the sender
-// may use the addresses in it. Clients with addresses that are not leased pass if the
-// table learns clients.
-func (j *Judge) ARP(b []byte) Verdict {
+// ARP judges an ARP packet from the LAN, from its hardware type on, in a frame of from: Local
+// when the sender may use the addresses in it. Clients with addresses that are not leased pass
+// if the table learns clients.
+func (j *Judge) ARP(from datapath.MAC, b []byte, now int64) Verdict {
 	const ethernetIPv4 = 0x0001_0800_06_04
 	if len(b) < 28 || binary.BigEndian.Uint64(b)>>16 != ethernetIPv4 {
 		j.counts[Malformed].Add(1)
@@ -264,11 +264,14 @@ func (j *Judge) ARP(b []byte) Verdict {
 	}
 	t := j.table
 	mac, sender := datapath.MAC(b[8:14]), binary.BigEndian.Uint32(b[14:])
-	if sender == 0 { // a probe for a free address
-		return Local
-	}
 	place := sender - t.base
-	if place >= uint32(len(t.entries)) || sender == t.gateway {
+	switch {
+	case mac != from:
+		j.counts[ARPSpoof].Add(1)
+		return Drop
+	case sender == 0: // a probe for a free address
+		return j.within(t.strange.probes.Spend(macOf(mac), false, now))
+	case place >= uint32(len(t.entries)) || sender == t.gateway:
 		j.counts[ARPSpoof].Add(1)
 		return Drop
 	}
@@ -279,6 +282,16 @@ func (j *Judge) ARP(b []byte) Verdict {
 		return Local
 	case word&known == 0 || word&macBits != macOf(mac):
 		j.counts[ARPSpoof].Add(1)
+		return Drop
+	}
+	const request = 1
+	return j.within(binary.BigEndian.Uint16(b[6:]) != request || t.strange.affords(owner{place, macOf(mac)}, datapath.Question, now))
+}
+
+// within is the verdict on an ARP packet that is within its sender's budget, or not.
+func (j *Judge) within(ok bool) Verdict {
+	if !ok {
+		j.counts[Throttled].Add(1)
 		return Drop
 	}
 	return Local

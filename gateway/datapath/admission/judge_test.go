@@ -361,23 +361,26 @@ func arp(a netip.Addr, m datapath.MAC) []byte {
 
 func TestARP(t *testing.T) {
 	for name, c := range map[string]struct {
+		from    datapath.MAC
 		packet  []byte
 		verdict Verdict
 		reason  string
 	}{
-		"of alice":        {arp(alice, aliceMAC), Local, ""},
-		"of bob":          {arp(bob, bobMAC), Local, ""},
-		"whose is it":     {arp(netip.IPv4Unspecified(), bobMAC), Local, ""},
-		"alice's, by bob": {arp(alice, bobMAC), Drop, "arp-spoof"},
-		"the gateway's":   {arp(gateway, bobMAC), Drop, "arp-spoof"},
-		"never leased":    {arp(nobody, bobMAC), Drop, "arp-spoof"},
-		"outside the LAN": {arp(server, bobMAC), Drop, "arp-spoof"},
-		"cut":             {arp(alice, aliceMAC)[:27], Drop, "malformed"},
-		"of another kind": {binary.BigEndian.AppendUint64([]byte{0, 6}, 0), Drop, "malformed"},
+		"of alice":                {aliceMAC, arp(alice, aliceMAC), Local, ""},
+		"of bob":                  {bobMAC, arp(bob, bobMAC), Local, ""},
+		"whose is it":             {bobMAC, arp(netip.IPv4Unspecified(), bobMAC), Local, ""},
+		"alice's, by bob":         {bobMAC, arp(alice, bobMAC), Drop, "arp-spoof"},
+		"the gateway's":           {bobMAC, arp(gateway, bobMAC), Drop, "arp-spoof"},
+		"never leased":            {bobMAC, arp(nobody, bobMAC), Drop, "arp-spoof"},
+		"outside the LAN":         {bobMAC, arp(server, bobMAC), Drop, "arp-spoof"},
+		"alice's, in bob's frame": {bobMAC, arp(alice, aliceMAC), Drop, "arp-spoof"},
+		"bob's, in alice's frame": {aliceMAC, arp(bob, bobMAC), Drop, "arp-spoof"},
+		"cut":                     {aliceMAC, arp(alice, aliceMAC)[:27], Drop, "malformed"},
+		"of another kind":         {aliceMAC, binary.BigEndian.AppendUint64([]byte{0, 6}, 0), Drop, "malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table, judge := newTable(t)
-			if got := judge.ARP(c.packet); got != c.verdict {
+			if got := judge.ARP(c.from, c.packet, Now()); got != c.verdict {
 				t.Errorf("verdict %d, want %d", got, c.verdict)
 			}
 			want := map[string]uint64{}

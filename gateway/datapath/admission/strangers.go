@@ -3,44 +3,74 @@ package admission
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
+// buckets are what is left of an address's or a MAC address's budgets.
+type buckets [datapath.Works]budget.Clock
+
 // strangers bounds what unauthenticated clients have the gateway do (datapath.Budgets), by the
-// address's position in the LAN, and what MAC addresses send without one of their own.
+// address's position in the LAN and by MAC address, and what MAC addresses send without an
+// address of their own.
 type strangers struct {
-	used  [][datapath.Works]budget.Clock
-	flows flows
-	dhcp  budget.Senders[uint64]
-	fresh budget.Senders[uint64] // newcomers
+	used   []buckets
+	flows  flows
+	dhcp   budget.Senders[uint64]
+	probes budget.Senders[uint64] // by ARP, for a free address
+	fresh  budget.Senders[uint64] // newcomers
+
+	mu      sync.Mutex
+	devices budget.Recent[uint64, buckets] // by MAC address; guarded by mu
 }
 
 func newStrangers(size int) *strangers {
 	return &strangers{
-		used:  make([][datapath.Works]budget.Clock, size),
-		flows: flows{seed: maphash.MakeSeed()},
-		dhcp:  budget.Senders[uint64]{Rate: datapath.Senders, Size: datapath.MostSenders},
-		fresh: budget.Senders[uint64]{Rate: datapath.Senders, Size: datapath.MostSenders},
+		used:   make([]buckets, size),
+		flows:  flows{seed: maphash.MakeSeed()},
+		dhcp:   budget.Senders[uint64]{Rate: datapath.Senders, Size: datapath.MostSenders},
+		probes: budget.Senders[uint64]{Rate: datapath.Senders, Size: datapath.MostSenders},
+		fresh:  budget.Senders[uint64]{Rate: datapath.Senders, Size: datapath.MostSenders},
 	}
 }
 
-// affords reports whether the client at a place may have work done, and counts that.
-func (s *strangers) affords(place uint32, what datapath.Work, now int64) bool {
-	return s.used[place][what].Spend(datapath.Budgets[what], now)
+// owner is a client's place and MAC address.
+type owner struct {
+	place uint32
+	mac   uint64
+}
+
+// affords reports whether a client may have work done, and counts that. The address's bucket,
+// which needs no lock, comes first: a flood ends there.
+func (s *strangers) affords(o owner, what datapath.Work, now int64) bool {
+	if !s.used[o.place][what].Spend(datapath.Budgets[what], now) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	device := s.devices.Get(o.mac)
+	if device == nil {
+		device = s.devices.Add(o.mac, datapath.MostStrangers)
+	}
+	return device[what].Spend(datapath.Budgets[what], now)
 }
 
 // mayFlow reports whether a client's packet may pass: of a connection seen before, or of
 // another one within the budget. further is the work for packets of a known connection;
 // datapath.Works: none.
-func (s *strangers) mayFlow(place uint32, h *header, b []byte, first, further datapath.Work, now int64) bool {
+func (s *strangers) mayFlow(o owner, h *header, b []byte, first, further datapath.Work, now int64) bool {
 	f := s.flows.of(h, b)
 	if s.flows.has(f) {
-		return further == datapath.Works || s.affords(place, further, now)
+		return further == datapath.Works || s.affords(o, further, now)
 	}
-	if !s.affords(place, first, now) {
+	if !s.affords(o, first, now) {
+		return false
+	}
+	brief := h.protocol == protocolUDP || h.protocol == protocolICMP
+	if first == datapath.GardenFlow && !brief && !s.affords(o, datapath.Lasting, now) {
 		return false
 	}
 	s.flows.add(f)

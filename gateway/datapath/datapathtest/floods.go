@@ -29,13 +29,15 @@ const flooding = 600
 func floodsOfAStranger(t *testing.T, w *World) {
 	w.lease(t, w.Alice, w.Bob)
 	t.Run("connections, datagrams and refusals", func(t *testing.T) { connectionFlood(t, w) })
+	t.Run("ARP", func(t *testing.T) { arpFlood(t, w) })
 	t.Run("DHCP", func(t *testing.T) { dhcpFlood(t, w) })
 	t.Run("newcomers", func(t *testing.T) { newcomerFlood(t, w) })
 }
 
 // connectionFlood: where the kernel tracks connections, Bob sends what opens connections
-// or is refused, each packet from another port; Alice, who is not logged in either, has the
-// portal, the garden and DNS meanwhile, and keeps the connection that she has.
+// or is refused, each packet from another port and from one of his four addresses in turn;
+// Alice, who is not logged in either, has the portal, the garden and DNS meanwhile, and keeps
+// the connection that she has.
 func connectionFlood(t *testing.T, w *World) {
 	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
 	w.Router.Run(t, "iptables -t nat -A POSTROUTING -o wan0 -j MASQUERADE")
@@ -46,11 +48,28 @@ func connectionFlood(t *testing.T, w *World) {
 	must(t, err)
 	defer kept.Close()
 	lan := NewWire(t, w.Bob.Space, clientLink)
-	began := time.Now()
-	for n := range uint16(flooding) {
-		lan.Send(t, flood(w.Bob, n)...)
+	bobs := []Station{w.Bob}
+	for n := range byte(3) {
+		bobs = append(bobs, Station{w.Bob.Space, netip.AddrFrom4([4]byte{10, 1, 0, 200 + n}), w.Bob.MAC})
 	}
+	w.lease(t, bobs...)
+	t.Cleanup(func() {
+		for _, s := range bobs[1:] {
+			must(t, w.Remove(s.Addr))
+		}
+	})
+	began, sent := time.Now(), uint16(0)
+	more := func() {
+		for range flooding {
+			lan.Send(t, flood(bobs[sent%4], sent)...)
+			sent++
+		}
+	}
+	more()
 	w.others(t, w.Alice)
+	for 2*int(sent) < allowed(time.Since(began), datapath.Datagram)*4/3 { // on a slow machine: two of each packet are datagrams
+		more()
+	}
 	kept.SetDeadline(time.Now().Add(patience))
 	if _, err := kept.Write([]byte("GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n")); err != nil {
 		t.Errorf("on a connection to the portal from before the flood: %v", err)
@@ -70,14 +89,20 @@ func connectionFlood(t *testing.T, w *World) {
 	}
 }
 
-// bounded checks what a stranger had the gateway do within a time.
-func bounded(t *testing.T, took time.Duration, n int, what string, kinds ...datapath.Work) {
-	t.Helper()
+// allowed is what a stranger, and the test itself, may have the gateway do within a time.
+func allowed(took time.Duration, kinds ...datapath.Work) int {
 	most := 60 // of Alice's and the test's own
 	for _, k := range kinds {
 		b := datapath.Budgets[k]
-		most += b.AtOnce + int(float64(b.EachSecond)*took.Seconds())
+		most += b.AtOnce + int(b.EachSecond*took.Seconds())
 	}
+	return most
+}
+
+// bounded checks what a stranger had the gateway do within a time.
+func bounded(t *testing.T, took time.Duration, n int, what string, kinds ...datapath.Work) {
+	t.Helper()
+	most := allowed(took, kinds...)
 	t.Logf("%s: %d, at most %d in %s", what, n, most, took.Round(time.Millisecond))
 	if n > most {
 		t.Errorf("%s: %d, of a stranger who may have %d", what, n, most)
@@ -127,9 +152,53 @@ func answers(frames [][]byte, to Station) map[string]int {
 		case f[23] == unix.IPPROTO_TCP:
 			kind = "connection"
 		}
-		if key := kind + string(f[26:30]) + string(f[34:42]); !seen[key] {
+		if key := kind + string(f[26:42]); !seen[key] {
 			seen[key] = true
 			n[kind]++
+		}
+	}
+	return n
+}
+
+// arpFlood: a client asks for the gateway without end, as does a device without an address
+// (RFC 5227, 2.1.1); another client and another probe are answered meanwhile.
+func arpFlood(t *testing.T, w *World) {
+	none := netip.IPv4Unspecified()
+	for name, c := range map[string]struct {
+		of, others Station
+		most       func(time.Duration) int
+	}{
+		"a client": {w.Bob, w.Alice, func(took time.Duration) int { return allowed(took, datapath.Question) }},
+		"a device": {Station{w.Intruder.Space, none, w.Intruder.MAC}, Station{w.Alice.Space, none, w.Alice.MAC}, func(took time.Duration) int {
+			return 60 + datapath.Senders.AtOnce + int(datapath.Senders.EachSecond*took.Seconds())
+		}},
+	} {
+		lan, alice := NewWire(t, c.of.Space, clientLink), NewWire(t, c.others.Space, clientLink)
+		began, before := time.Now(), w.Packets(t)["throttled"]
+		for sent := 0; sent < 2*c.most(time.Since(began)); sent++ {
+			lan.Send(t, ARP(1, c.of.Addr, c.of.MAC, Gateway))
+		}
+		netnstest.Await(t, "an answer to others", func() error {
+			if asked := arpAnswers(alice.Frames(), c.others); asked > 0 {
+				return nil
+			}
+			alice.Send(t, ARP(1, c.others.Addr, c.others.MAC, Gateway))
+			return errors.New("none came")
+		})
+		if n, most := arpAnswers(lan.Frames(), c.of), c.most(time.Since(began)); n > most || n == 0 {
+			t.Errorf("%s got %d answers by ARP, and may have %d", name, n, most)
+		}
+		if w.Packets(t)["throttled"] == before {
+			t.Errorf("of %s nothing was counted as throttled", name)
+		}
+	}
+}
+
+// arpAnswers counts the gateway's answers to a station by ARP.
+func arpAnswers(frames [][]byte, to Station) (n int) {
+	for _, f := range frames {
+		if isARP(f) && f[21] == 2 && bytes.Equal(f[:6], to.MAC[:]) && bytes.Equal(f[28:32], Gateway.AsSlice()) {
+			n++
 		}
 	}
 	return n
@@ -164,7 +233,7 @@ func dhcpFlood(t *testing.T, w *World) {
 		return err
 	})
 	b := datapath.Senders
-	most := b.AtOnce + int(float64(b.EachSecond)*time.Since(began).Seconds()) + len(others)
+	most := b.AtOnce + int(b.EachSecond*time.Since(began).Seconds()) + len(others)
 	heard := map[string]map[uint32]int{"the gateway": seen.FrameDHCP}
 	if w.path.DHCPSocket {
 		heard["a socket"] = seen.SocketDHCP
@@ -186,7 +255,8 @@ func newcomerFlood(t *testing.T, w *World) {
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	began := time.Now()
 	for n := range uint16(flooding) {
-		lan.Send(t, UDP(443, From(netip.AddrFrom4([4]byte{10, 1, 0, byte(100 + n%100)}), w.Intruder.MAC)))
+		addr := netip.AddrFrom4([4]byte{10, 1, 0, byte(100 + n%100)})
+		lan.Send(t, UDP(443, From(addr, w.Intruder.MAC)), inAnothersFrame(ARP(1, addr, datapath.MAC{2, 1, 0, 0, byte(n >> 8), byte(n)}, Gateway), w.Intruder.MAC))
 	}
 	other := Newcomer{netip.MustParseAddr("10.1.0.40"), datapath.MAC{2, 0, 0, 0, 0, 40}}
 	var seen []Newcomer
@@ -201,9 +271,11 @@ func newcomerFlood(t *testing.T, w *World) {
 	for _, s := range seen {
 		if s.MAC == w.Intruder.MAC {
 			n++
+		} else if s != other {
+			t.Errorf("the gateway was told of %v, which another device's frame names", s)
 		}
 	}
-	if most := b.AtOnce + int(float64(b.EachSecond)*time.Since(began).Seconds()); n > most || n == 0 {
+	if most := b.AtOnce + int(b.EachSecond*time.Since(began).Seconds()); n > most || n == 0 {
 		t.Errorf("the gateway was told %d times of a device, of which it may be told %d times", n, most)
 	}
 }

@@ -173,5 +173,11 @@ func ARP(operation uint16, a netip.Addr, m datapath.MAC, target netip.Addr) []by
 	return append(b.Bytes(), make([]byte, 18)...)
 }
 
+// inAnothersFrame changes the sender of a built frame, and not what the message says.
+func inAnothersFrame(b []byte, m datapath.MAC) []byte {
+	copy(b[6:12], m[:])
+	return b
+}
+
 // everybody is Ethernet's broadcast address.
 var everybody = datapath.MAC{255, 255, 255, 255, 255, 255}

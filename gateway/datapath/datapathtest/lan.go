@@ -119,6 +119,8 @@ func arpGames(t *testing.T, w *World) {
 		ARP(1, w.Alice.Addr, w.Intruder.MAC, Gateway), ARP(2, w.Alice.Addr, w.Intruder.MAC, Gateway), ARP(1, w.Alice.Addr, w.Intruder.MAC, w.Alice.Addr),
 		ARP(1, Gateway, w.Intruder.MAC, w.Alice.Addr), ARP(2, Gateway, w.Intruder.MAC, Gateway), ARP(1, w.Intruder.Addr, w.Intruder.MAC, Gateway),
 		ARP(2, Server, w.Intruder.MAC, Gateway),
+		inAnothersFrame(ARP(1, w.Alice.Addr, w.Alice.MAC, Gateway), w.Intruder.MAC), inAnothersFrame(ARP(2, w.Bob.Addr, w.Bob.MAC, Gateway), w.Intruder.MAC),
+		inAnothersFrame(ARP(1, w.Bob.Addr, w.Intruder.MAC, Gateway), w.Bob.MAC),
 	}
 	for range 3 {
 		lan.Send(t, forged...)

@@ -27,6 +27,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 )
@@ -289,6 +290,12 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		case "strangers":
 			m.MaxEntries = d.cfg.size()
 			continue
+		case "devices":
+			m.MaxEntries = datapath.MostStrangers
+			continue
+		case "senders":
+			m.MaxEntries = datapath.MostSenders
+			continue
 		case "hops", "gateway_settings", "stats", "garden", "newcomers", "called", "portal":
 		default:
 			continue // only constant within one load
@@ -309,7 +316,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
 		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
 		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil], "hear_dhcp": flag[d.cfg.DHCP],
-		"budgets": budgets(), "sender_budget": budgetOf(datapath.Senders),
+		"budgets": budgets(), "sender_budget": budgetOf(datapath.Senders), "new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("setting %s: %w", name, err)

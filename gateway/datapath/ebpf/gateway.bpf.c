@@ -23,12 +23,14 @@ struct arp {
 	__be32 target;
 } __attribute__((packed));
 
-/* tell reports an address that nobody is known to have, and its sender. */
+#define ARP_REQUEST bpf_htons(1)
+
+/* tell reports an address that nobody is known to have, and the sender of its frame. */
 static __always_inline void tell(struct __sk_buff *skb, __be32 addr, const void *mac)
 {
 	struct newcomer *n;
 
-	if (!may_send(skb, IS_NEW))
+	if (!may_send(skb, IS_NEW, 0))
 		return;
 	n = bpf_ringbuf_reserve(&newcomers, sizeof(*n), 0);
 	if (!n)
@@ -48,13 +50,16 @@ static __always_inline int expired(const struct client *c, __u64 now)
 static __always_inline int arp_in(struct __sk_buff *skb, const void *data, const void *end)
 {
 	const struct arp *a = data + ETH_HLEN;
+	const struct ethhdr *eth = data;
 	const struct client *c;
 	__u32 at;
 
 	if ((const void *)(a + 1) > end || a->hardware_len != ETH_ALEN || a->protocol_len != sizeof(a->sender))
 		return drop(REASON_MALFORMED);
+	if (mac_at(a->sender_mac) != mac_at(eth->h_source)) /* in another device's name */
+		return drop(REASON_ARP_SPOOF);
 	if (!a->sender) /* asks whether an address is free */
-		return TC_ACT_OK;
+		return may_send(skb, PROBES, 0) ? TC_ACT_OK : drop(REASON_THROTTLED);
 	at = place(a->sender);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || a->sender == gateway_addr)
@@ -64,11 +69,13 @@ static __always_inline int arp_in(struct __sk_buff *skb, const void *data, const
 		 * daemon answers a newcomer that it takes up. */
 		if (!learn)
 			return drop(REASON_ARP_SPOOF);
-		tell(skb, a->sender, a->sender_mac);
+		tell(skb, a->sender, eth->h_source);
 		return TC_ACT_SHOT;
 	}
-	if (mac_at(c->mac) != mac_at(a->sender_mac))
+	if (mac_at(c->mac) != mac_at(eth->h_source))
 		return drop(REASON_ARP_SPOOF);
+	if (a->operation == ARP_REQUEST && !affords(a->sender, WORK_QUESTION))
+		return drop(REASON_THROTTLED);
 	return TC_ACT_OK;
 }
 

@@ -44,6 +44,12 @@ type gatewayCounters struct {
 	Dropped     uint64
 }
 
+type gatewayDevice struct {
+	_   structs.HostLayout
+	Mac [6]uint8
+	Pad [2]uint8
+}
+
 type gatewayFlow struct {
 	_        structs.HostLayout
 	Client   uint32
@@ -144,7 +150,7 @@ const (
 
 type gatewayUsed struct {
 	_     structs.HostLayout
-	Until [6]uint64
+	Until [8]uint64
 }
 
 type gatewayWork uint32
@@ -155,47 +161,52 @@ const (
 	gatewayWorkWORK_SEGMENT    gatewayWork = 2
 	gatewayWorkWORK_CAPTURE    gatewayWork = 3
 	gatewayWorkWORK_GARDEN     gatewayWork = 4
-	gatewayWorkWORK_REFUSAL    gatewayWork = 5
-	gatewayWorkWORKS           gatewayWork = 6
+	gatewayWorkWORK_LASTING    gatewayWork = 5
+	gatewayWorkWORK_REFUSAL    gatewayWork = 6
+	gatewayWorkWORK_QUESTION   gatewayWork = 7
+	gatewayWorkWORKS           gatewayWork = 8
 )
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	gatewayMapCalled          = "called"
-	gatewayMapClientCounters  = "client_counters"
-	gatewayMapClientLimits    = "client_limits"
-	gatewayMapClientMeters    = "client_meters"
-	gatewayMapClients         = "clients"
-	gatewayMapFlows           = "flows"
-	gatewayMapGarden          = "garden"
-	gatewayMapGatewaySettings = "gateway_settings"
-	gatewayMapHops            = "hops"
-	gatewayMapNewcomers       = "newcomers"
-	gatewayMapPortal          = "portal"
-	gatewayMapRequests        = "requests"
-	gatewayMapSenders         = "senders"
-	gatewayMapStats           = "stats"
-	gatewayMapStrangers       = "strangers"
-	gatewayProgLanIn          = "lan_in"
-	gatewayProgLanOut         = "lan_out"
-	gatewayProgPortalLookup   = "portal_lookup"
-	gatewayProgWanIn          = "wan_in"
-	gatewayVarBudgets         = "budgets"
-	gatewayVarGatewayAddr     = "gateway_addr"
-	gatewayVarHearDhcp        = "hear_dhcp"
-	gatewayVarLanBase         = "lan_base"
-	gatewayVarLanIfindex      = "lan_ifindex"
-	gatewayVarLanMac          = "lan_mac"
-	gatewayVarLanSize         = "lan_size"
-	gatewayVarLearn           = "learn"
-	gatewayVarPortalPorts     = "portal_ports"
-	gatewayVarSenderBudget    = "sender_budget"
-	gatewayVarUnusedReason    = "unused_reason"
-	gatewayVarUnusedState     = "unused_state"
-	gatewayVarUnusedWork      = "unused_work"
-	gatewayVarWanIfindex      = "wan_ifindex"
+	gatewayMapCalled           = "called"
+	gatewayMapClientCounters   = "client_counters"
+	gatewayMapClientLimits     = "client_limits"
+	gatewayMapClientMeters     = "client_meters"
+	gatewayMapClients          = "clients"
+	gatewayMapDevices          = "devices"
+	gatewayMapFlows            = "flows"
+	gatewayMapGarden           = "garden"
+	gatewayMapGatewaySettings  = "gateway_settings"
+	gatewayMapHops             = "hops"
+	gatewayMapNewSenders       = "new_senders"
+	gatewayMapNewcomers        = "newcomers"
+	gatewayMapPortal           = "portal"
+	gatewayMapRequests         = "requests"
+	gatewayMapSenders          = "senders"
+	gatewayMapStats            = "stats"
+	gatewayMapStrangers        = "strangers"
+	gatewayProgLanIn           = "lan_in"
+	gatewayProgLanOut          = "lan_out"
+	gatewayProgPortalLookup    = "portal_lookup"
+	gatewayProgWanIn           = "wan_in"
+	gatewayVarBudgets          = "budgets"
+	gatewayVarGatewayAddr      = "gateway_addr"
+	gatewayVarHearDhcp         = "hear_dhcp"
+	gatewayVarLanBase          = "lan_base"
+	gatewayVarLanIfindex       = "lan_ifindex"
+	gatewayVarLanMac           = "lan_mac"
+	gatewayVarLanSize          = "lan_size"
+	gatewayVarLearn            = "learn"
+	gatewayVarNewSendersBudget = "new_senders_budget"
+	gatewayVarPortalPorts      = "portal_ports"
+	gatewayVarSenderBudget     = "sender_budget"
+	gatewayVarUnusedReason     = "unused_reason"
+	gatewayVarUnusedState      = "unused_state"
+	gatewayVarUnusedWork       = "unused_work"
+	gatewayVarWanIfindex       = "wan_ifindex"
 )
 
 // loadGateway returns the embedded CollectionSpec for gateway.
@@ -255,10 +266,12 @@ type gatewayMapSpecs struct {
 	ClientLimits    *ebpf.MapSpec `ebpf:"client_limits"`
 	ClientMeters    *ebpf.MapSpec `ebpf:"client_meters"`
 	Clients         *ebpf.MapSpec `ebpf:"clients"`
+	Devices         *ebpf.MapSpec `ebpf:"devices"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	Garden          *ebpf.MapSpec `ebpf:"garden"`
 	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
 	Hops            *ebpf.MapSpec `ebpf:"hops"`
+	NewSenders      *ebpf.MapSpec `ebpf:"new_senders"`
 	Newcomers       *ebpf.MapSpec `ebpf:"newcomers"`
 	Portal          *ebpf.MapSpec `ebpf:"portal"`
 	Requests        *ebpf.MapSpec `ebpf:"requests"`
@@ -271,20 +284,21 @@ type gatewayMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayVariableSpecs struct {
-	Budgets      *ebpf.VariableSpec `ebpf:"budgets"`
-	GatewayAddr  *ebpf.VariableSpec `ebpf:"gateway_addr"`
-	HearDhcp     *ebpf.VariableSpec `ebpf:"hear_dhcp"`
-	LanBase      *ebpf.VariableSpec `ebpf:"lan_base"`
-	LanIfindex   *ebpf.VariableSpec `ebpf:"lan_ifindex"`
-	LanMac       *ebpf.VariableSpec `ebpf:"lan_mac"`
-	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
-	Learn        *ebpf.VariableSpec `ebpf:"learn"`
-	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
-	SenderBudget *ebpf.VariableSpec `ebpf:"sender_budget"`
-	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
-	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
-	UnusedWork   *ebpf.VariableSpec `ebpf:"unused_work"`
-	WanIfindex   *ebpf.VariableSpec `ebpf:"wan_ifindex"`
+	Budgets          *ebpf.VariableSpec `ebpf:"budgets"`
+	GatewayAddr      *ebpf.VariableSpec `ebpf:"gateway_addr"`
+	HearDhcp         *ebpf.VariableSpec `ebpf:"hear_dhcp"`
+	LanBase          *ebpf.VariableSpec `ebpf:"lan_base"`
+	LanIfindex       *ebpf.VariableSpec `ebpf:"lan_ifindex"`
+	LanMac           *ebpf.VariableSpec `ebpf:"lan_mac"`
+	LanSize          *ebpf.VariableSpec `ebpf:"lan_size"`
+	Learn            *ebpf.VariableSpec `ebpf:"learn"`
+	NewSendersBudget *ebpf.VariableSpec `ebpf:"new_senders_budget"`
+	PortalPorts      *ebpf.VariableSpec `ebpf:"portal_ports"`
+	SenderBudget     *ebpf.VariableSpec `ebpf:"sender_budget"`
+	UnusedReason     *ebpf.VariableSpec `ebpf:"unused_reason"`
+	UnusedState      *ebpf.VariableSpec `ebpf:"unused_state"`
+	UnusedWork       *ebpf.VariableSpec `ebpf:"unused_work"`
+	WanIfindex       *ebpf.VariableSpec `ebpf:"wan_ifindex"`
 }
 
 // gatewayObjects contains all objects after they have been loaded into the kernel.
@@ -312,10 +326,12 @@ type gatewayMaps struct {
 	ClientLimits    *ebpf.Map `ebpf:"client_limits"`
 	ClientMeters    *ebpf.Map `ebpf:"client_meters"`
 	Clients         *ebpf.Map `ebpf:"clients"`
+	Devices         *ebpf.Map `ebpf:"devices"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	Garden          *ebpf.Map `ebpf:"garden"`
 	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
 	Hops            *ebpf.Map `ebpf:"hops"`
+	NewSenders      *ebpf.Map `ebpf:"new_senders"`
 	Newcomers       *ebpf.Map `ebpf:"newcomers"`
 	Portal          *ebpf.Map `ebpf:"portal"`
 	Requests        *ebpf.Map `ebpf:"requests"`
@@ -331,10 +347,12 @@ func (m *gatewayMaps) Close() error {
 		m.ClientLimits,
 		m.ClientMeters,
 		m.Clients,
+		m.Devices,
 		m.Flows,
 		m.Garden,
 		m.GatewaySettings,
 		m.Hops,
+		m.NewSenders,
 		m.Newcomers,
 		m.Portal,
 		m.Requests,
@@ -348,20 +366,21 @@ func (m *gatewayMaps) Close() error {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayVariables struct {
-	Budgets      *ebpf.Variable `ebpf:"budgets"`
-	GatewayAddr  *ebpf.Variable `ebpf:"gateway_addr"`
-	HearDhcp     *ebpf.Variable `ebpf:"hear_dhcp"`
-	LanBase      *ebpf.Variable `ebpf:"lan_base"`
-	LanIfindex   *ebpf.Variable `ebpf:"lan_ifindex"`
-	LanMac       *ebpf.Variable `ebpf:"lan_mac"`
-	LanSize      *ebpf.Variable `ebpf:"lan_size"`
-	Learn        *ebpf.Variable `ebpf:"learn"`
-	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
-	SenderBudget *ebpf.Variable `ebpf:"sender_budget"`
-	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
-	UnusedState  *ebpf.Variable `ebpf:"unused_state"`
-	UnusedWork   *ebpf.Variable `ebpf:"unused_work"`
-	WanIfindex   *ebpf.Variable `ebpf:"wan_ifindex"`
+	Budgets          *ebpf.Variable `ebpf:"budgets"`
+	GatewayAddr      *ebpf.Variable `ebpf:"gateway_addr"`
+	HearDhcp         *ebpf.Variable `ebpf:"hear_dhcp"`
+	LanBase          *ebpf.Variable `ebpf:"lan_base"`
+	LanIfindex       *ebpf.Variable `ebpf:"lan_ifindex"`
+	LanMac           *ebpf.Variable `ebpf:"lan_mac"`
+	LanSize          *ebpf.Variable `ebpf:"lan_size"`
+	Learn            *ebpf.Variable `ebpf:"learn"`
+	NewSendersBudget *ebpf.Variable `ebpf:"new_senders_budget"`
+	PortalPorts      *ebpf.Variable `ebpf:"portal_ports"`
+	SenderBudget     *ebpf.Variable `ebpf:"sender_budget"`
+	UnusedReason     *ebpf.Variable `ebpf:"unused_reason"`
+	UnusedState      *ebpf.Variable `ebpf:"unused_state"`
+	UnusedWork       *ebpf.Variable `ebpf:"unused_work"`
+	WanIfindex       *ebpf.Variable `ebpf:"wan_ifindex"`
 }
 
 // gatewayPrograms contains all programs after they have been loaded into the kernel.

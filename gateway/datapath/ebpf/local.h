@@ -4,17 +4,24 @@
 
 #include "strangers.h"
 
+/* is_leased reports whether an address is a client's. ip_in has compared the MAC address. */
+static __always_inline int is_leased(__be32 addr)
+{
+	__u32 at = place(addr);
+	const struct client *c = bpf_map_lookup_elem(&clients, &at);
+
+	return c && c->state != STATE_NONE;
+}
+
 /* hand_over passes a frame to the DHCP server. With a packet socket instead, the kernel
  * would clone every packet that goes through the stack. */
 static __noinline int hand_over(struct __sk_buff *skb, __be32 from)
 {
 	__u64 bytes = skb->len;
-	__u32 at = place(from);
-	const struct client *c = bpf_map_lookup_elem(&clients, &at);
 	struct request *r;
 
 	/* Half of the buffer is for clients that renew a lease, whatever others send. */
-	if ((!c || c->state == STATE_NONE) && bpf_ringbuf_query(&requests, BPF_RB_AVAIL_DATA) > REQUESTS / 2)
+	if (!is_leased(from) && bpf_ringbuf_query(&requests, BPF_RB_AVAIL_DATA) > REQUESTS / 2)
 		return drop(REASON_OVERFLOW);
 
 	/* Two separate checks, because the verifier does not understand the compiler's combined one. */
@@ -44,7 +51,7 @@ static __always_inline int local(struct __sk_buff *skb, const struct iphdr *ip, 
 {
 	if (ip->protocol != IPPROTO_UDP || ports_of(ip, end).dest != DHCP_SERVER)
 		return pass(REASON_LOCAL);
-	if (!may_send(skb, SENDS_DHCP))
+	if (!may_send(skb, SENDS_DHCP, is_leased(ip->saddr)))
 		return drop(REASON_THROTTLED);
 	if (hear_dhcp && !is_fragment(ip) && (skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_BROADCAST))
 		return hand_over(skb, ip->saddr);

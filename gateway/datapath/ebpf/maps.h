@@ -84,7 +84,9 @@ enum work {
 	WORK_SEGMENT,    /* and a further one */
 	WORK_CAPTURE,    /* answer a TCP connection to port 80 of another address */
 	WORK_GARDEN,     /* forward the first packet of a connection to the walled garden */
+	WORK_LASTING,    /* that, of a protocol that may keep the kernel's entry for days */
 	WORK_REFUSAL,    /* answer with a reset or an ICMP error */
+	WORK_QUESTION,   /* answer an ARP request, of admitted clients too */
 	WORKS,
 };
 
@@ -94,14 +96,19 @@ struct budget {
 	__u64 most_ns; /* time in which it allows what may come at once */
 };
 
-/* Token buckets of an address, by kind of work: the time, ns of CLOCK_MONOTONIC, up to which
- * the budget has been used. */
+/* Token buckets of an address or a MAC address, by kind of work: the time up to which the
+ * budget has been used, see spend. */
 struct used {
 	__u64 until[WORKS];
 };
 
+struct device {
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
 /* A MAC address and what its token bucket is for. */
-enum sending { SENDS_DHCP, IS_NEW };
+enum sending { SENDS_DHCP, PROBES, IS_NEW, SENDINGS };
 
 struct sender {
 	__u8 mac[6];
@@ -248,6 +255,14 @@ struct {
 	__type(value, struct used);
 } strangers SEC(".maps");
 
+/* The same by MAC address, because a device can have many addresses, one after the other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* user space: datapath.MostStrangers */
+	__type(key, struct device);
+	__type(value, struct used);
+} devices SEC(".maps");
+
 /* Connections that unauthenticated clients have begun, which cost them nothing more. One that
  * a full map has dropped costs as much as a new one. */
 struct {
@@ -260,10 +275,18 @@ struct {
 /* Token buckets of MAC addresses, for what they send without a lease. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 1); /* user space: datapath.MostSenders */
 	__type(key, struct sender);
 	__type(value, __u64);
 } senders SEC(".maps");
+
+/* And one bucket for all MAC addresses that are not in senders. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SENDINGS);
+	__type(key, __u32);
+	__type(value, __u64);
+} new_senders SEC(".maps");
 
 /* The original destination of unauthenticated clients' HTTP, in network order. The portal
  * gets the packets with the gateway's address as destination; answers get this address as
@@ -298,5 +321,5 @@ volatile const __u32 gateway_addr; /* network order */
 volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none. The first gets redirected HTTP. */
 volatile const __u8 lan_mac[6];
 volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack does not see them */
-volatile const struct budget budgets[WORKS], sender_budget;
+volatile const struct budget budgets[WORKS], sender_budget, new_senders_budget;
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */

@@ -9,7 +9,8 @@ import (
 func budgets() (out [gatewayWorkWORKS]gatewayBudget) {
 	for program, kind := range map[gatewayWork]datapath.Work{
 		gatewayWorkWORK_DATAGRAM: datapath.Datagram, gatewayWorkWORK_CONNECTION: datapath.Connection, gatewayWorkWORK_SEGMENT: datapath.Segment,
-		gatewayWorkWORK_CAPTURE: datapath.Capture, gatewayWorkWORK_GARDEN: datapath.GardenFlow, gatewayWorkWORK_REFUSAL: datapath.Refusal,
+		gatewayWorkWORK_CAPTURE: datapath.Capture, gatewayWorkWORK_GARDEN: datapath.GardenFlow, gatewayWorkWORK_LASTING: datapath.Lasting,
+		gatewayWorkWORK_REFUSAL: datapath.Refusal, gatewayWorkWORK_QUESTION: datapath.Question,
 	} {
 		out[program] = budgetOf(datapath.Budgets[kind])
 	}

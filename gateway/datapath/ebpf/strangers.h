@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Bounds on what unauthenticated clients make the gateway keep and send: token buckets for
- * each address and kind of work, and for what a MAC address sends without an address that is
- * known to be its own. Of admitted clients only DHCP requests come here. */
+ * each address, each MAC address and kind of work, and for what a MAC address sends without an
+ * address that is known to be its own. Of admitted clients only DHCP and ARP requests come here. */
 #pragma once
 
 #include "packet.h"
 
+/* SINCE makes a bucket that was never used a full one, also where the clock has run for less
+ * than the bucket takes to fill: ns, more than a day. */
+#define SINCE (1ull << 50)
+
 /* spend takes one from a bucket, and reports whether there was one. The bucket is the time up
- * to which the rate has been used, which is never ahead of the clock. If two CPUs spend at
- * once, one of them tries again. */
+ * to which the rate has been used, ns of CLOCK_MONOTONIC after SINCE, which is never ahead of
+ * the clock. If two CPUs spend at once, one of them tries again. */
 static __noinline int spend(__u64 *used, __u64 cost, __u64 most)
 {
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		__u64 now = bpf_ktime_get_coarse_ns(), was, next;
+		__u64 now = SINCE + bpf_ktime_get_coarse_ns(), was, next;
 
 		if (!used)
 			return 0;
@@ -27,13 +31,27 @@ static __noinline int spend(__u64 *used, __u64 cost, __u64 most)
 	return 0;
 }
 
-/* affords reports whether an unauthenticated client may have work done, and counts that. */
+static const struct used unused;
+
+/* affords reports whether the client that has an address may have work done, and counts that. */
 static __noinline int affords(__be32 addr, enum work what)
 {
 	__u32 at = place(addr);
+	const struct client *c = bpf_map_lookup_elem(&clients, &at);
 	struct used *u = bpf_map_lookup_elem(&strangers, &at);
+	struct device key = {};
 
-	if (!u || what >= WORKS)
+	if (!c || !u || what >= WORKS)
+		return 0;
+	if (!spend(&u->until[what], budgets[what].cost_ns, budgets[what].most_ns))
+		return 0;
+	__builtin_memcpy(key.mac, c->mac, ETH_ALEN);
+	u = bpf_map_lookup_elem(&devices, &key);
+	if (!u) {
+		bpf_map_update_elem(&devices, &key, &unused, BPF_NOEXIST);
+		u = bpf_map_lookup_elem(&devices, &key);
+	}
+	if (!u)
 		return 0;
 	return spend(&u->until[what], budgets[what].cost_ns, budgets[what].most_ns);
 }
@@ -68,21 +86,30 @@ static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *i
 		return further == WORKS || affords(ip->saddr, further);
 	if (!affords(ip->saddr, first))
 		return 0;
+	if (first == WORK_GARDEN && ip->protocol != IPPROTO_UDP && ip->protocol != IPPROTO_ICMP && !affords(ip->saddr, WORK_LASTING))
+		return 0;
 	bpf_map_update_elem(&flows, &f, &seen, BPF_ANY);
 	return 1;
 }
 
-/* may_send reports whether a MAC address may send another DHCP request, or packet from an
- * address that nobody is known to have. */
-static __noinline int may_send(struct __sk_buff *skb, enum sending what)
+/* may_send reports whether the sender of a frame may send another DHCP request, ARP probe, or
+ * packet from an address that nobody is known to have. MAC addresses that are not remembered
+ * share a bucket, so that a device that makes them up gets no more; leased: the frame's is a
+ * client's, which need not share. */
+static __noinline int may_send(struct __sk_buff *skb, enum sending what, int leased)
 {
 	struct sender key = { .what = what };
 	__u64 *used, full = 0;
+	__u32 kind = what;
 
 	if (bpf_skb_load_bytes(skb, ETH_ALEN, key.mac, ETH_ALEN))
 		return 0;
 	used = bpf_map_lookup_elem(&senders, &key);
 	if (!used) {
+		__u64 *shared = bpf_map_lookup_elem(&new_senders, &kind);
+
+		if (!leased && !spend(shared, new_senders_budget.cost_ns, new_senders_budget.most_ns))
+			return 0;
 		bpf_map_update_elem(&senders, &key, &full, BPF_NOEXIST);
 		used = bpf_map_lookup_elem(&senders, &key);
 	}

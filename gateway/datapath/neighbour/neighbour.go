@@ -15,11 +15,12 @@ import (
 	"maps"
 	"net/netip"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // Table is the part of the kernel's table that belongs to the clients of one interface.
@@ -31,8 +32,8 @@ type Table struct {
 
 	sending sync.Mutex // held while messages are sent; locked before mu; guards what follows
 	conn    *conn
-	logged  time.Time // of the last refusal
-	refused int       // since the start
+	logged  budget.Seldom // refusals
+	refused int           // since the start
 
 	mu      sync.Mutex // guards what follows
 	clients map[netip.Addr]datapath.MAC
@@ -130,10 +131,9 @@ func (t *Table) send(list []entry) {
 		return
 	}
 	t.refused += bad
-	if now := time.Now(); now.Sub(t.logged) >= time.Minute {
+	t.logged.Do(func() {
 		t.log.Warn("clients are not in the kernel's neighbour table, and are limited to those that ARP finds room for (net.ipv4.neigh.default.gc_thresh3)", "refused", t.refused, "err", err)
-		t.logged = now
-	}
+	})
 }
 
 // Check enters the clients again if the kernel has removed their entries: it removes all of

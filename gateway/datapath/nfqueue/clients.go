@@ -165,14 +165,16 @@ func (d *Datapath) Packets() (map[string]uint64, error) {
 		out["forwarded"] += passed.up.Packets + passed.down.Packets
 	}
 	t := tablesOf(d.cfg.LAN)
-	counted := map[string]nftables.Table{"arp-spoof": t.arp, "ipv6": t.ip6}
-	if d.speaks.dev {
-		counted["foreign-source"] = t.dev
-	}
-	for name, table := range counted {
-		n, err := d.rules.Counter(table, dropped)
+	count := func(reason string, table nftables.Table, counter string) {
+		n, err := d.rules.Counter(table, counter)
 		errs = append(errs, err)
-		out[name] += n.Packets
+		out[reason] += n.Packets
+	}
+	count("arp-spoof", t.arp, dropped)
+	count("throttled", t.arp, throttled)
+	count("ipv6", t.ip6, dropped)
+	if d.speaks.dev {
+		count("foreign-source", t.dev, dropped)
 	}
 	return out, errors.Join(errs...)
 }

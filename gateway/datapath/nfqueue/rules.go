@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
@@ -52,13 +54,18 @@ func tablesOf(lan string) tables {
 	}
 }
 
-// dropped is the counter of what rules drop themselves: ARP and IPv6.
-const dropped = "dropped"
+// Counters of what rules drop themselves: ARP and IPv6, and ARP beyond budgets.
+const (
+	dropped   = "dropped"
+	throttled = "throttled"
+)
 
 // Sets of the tables.
 const (
-	setKnown = "known" // address and MAC of each client
-	setTaken = "taken" // ARP: addresses of clients
+	setKnown  = "known"  // address and MAC of each client
+	setTaken  = "taken"  // ARP: addresses of clients
+	setProbes = "probes" // ARP: the limit of each MAC address that asks whether an address is free
+	setAsking = "asking" // ARP: the limit of each client
 )
 
 // dialect is what this kernel's nftables supports.
@@ -82,7 +89,7 @@ func (d *Datapath) install() error {
 		}
 	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("%w: %w (nftables with reject, NAT and queue or NFQUEUE are needed)", datapath.ErrNotSupported, err)
+		return fmt.Errorf("%w: %w (nftables with reject, limit, NAT and queue or NFQUEUE are needed)", datapath.ErrNotSupported, err)
 	}
 	return err
 }
@@ -162,23 +169,43 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	d.knownSet(b, t)
 	b.AddSet(t, nftables.Set{Name: setTaken, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size()})
 
+	b.AddCounter(t, throttled)
+	limits := nftables.Set{KeyType: nftables.TypeEthernet, KeyBytes: macSize, Timeouts: true, Dynamic: true}
+	limits.Name, limits.Size = setProbes, datapath.MostSenders
+	b.AddSet(t, limits)
+	limits.Name, limits.Size = setAsking, d.size()
+	b.AddSet(t, limits)
+
 	const (
-		in        = 0 // NF_ARP_IN
-		senderMAC = 8
-		sender    = 14
+		in         = 0 // NF_ARP_IN
+		operation  = 6 // 1: a request
+		claimedMAC = 8 // by the message; the frame's may be another
+		sender     = 14
 	)
 	load := nftables.Payload(0, nftables.NetworkHeader, sender, addressSize)
+	frames := nftables.Payload(1, nftables.LinkHeader, senderMAC, macSize)
 	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: in})
 	b.AddRule(t, "input", append(d.notFrom(), nftables.Accept())...)
+	b.AddChain(t, "of_client", nil)
+	b.AddRule(t, "of_client", nftables.Payload(0, nftables.NetworkHeader, operation, 2), nftables.Differs(0, []byte{0, 1}), nftables.Accept())
+	b.AddRule(t, "of_client", frames, limit(setAsking, 1, datapath.Budgets[datapath.Question]), nftables.Accept())
+	b.AddRule(t, "of_client", nftables.Count(throttled), nftables.Drop())
 	// A probe for a free address.
-	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Accept())
-	b.AddRule(t, "input", load, nftables.Payload(1, nftables.NetworkHeader, senderMAC, macSize), nftables.In(setKnown, 0), nftables.Accept())
+	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), frames, limit(setProbes, 1, datapath.Senders), nftables.Accept())
+	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Count(throttled), nftables.Drop())
+	b.AddRule(t, "input", load, frames, nftables.In(setKnown, 0),
+		nftables.Payload(1, nftables.NetworkHeader, claimedMAC, macSize), nftables.In(setKnown, 0), nftables.Goto("of_client"))
 	if d.cfg.Newcomer != nil { // dropped, but no forgery: see greet
 		mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
 		b.AddRule(t, "input", load, nftables.Differs(0, d.cfg.Gateway.AsSlice()), nftables.NotIn(setTaken, 0),
 			nftables.And(0, mask), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()), nftables.Drop())
 	}
 	b.AddRule(t, "input", nftables.Count(dropped), nftables.Drop())
+}
+
+// limit continues within the budget of a key. A key that is forgotten has a full bucket again.
+func limit(set string, key nftables.Register, r budget.Rate) nftables.Expr {
+	return nftables.Limit(set, key, uint64(r.EachSecond), uint32(r.AtOnce), time.Duration(r.Most()))
 }
 
 func (d *Datapath) knownSet(b *nftables.Batch, t nftables.Table) {

@@ -2,8 +2,8 @@ package tun
 
 import (
 	"encoding/binary"
-	"sync/atomic"
-	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // reset writes the reset that answers a TCP segment (RFC 9293, 3.10.7.1) into out and
@@ -65,46 +65,6 @@ func answer(out, ip []byte, from uint32, protocol byte) []byte {
 	return out
 }
 
-// ICMP errors a second, and burst: the kernel's own limits (icmp(7), icmp_msgs_per_sec
-// and icmp_msgs_burst).
-const (
-	errorsPerSecond = 1000
-	errorsAtOnce    = 50
-)
-
-// pace limits the ICMP errors of all threads: a token bucket as a virtual clock,
-// nanoseconds of the judges' clock.
-type pace struct{ used atomic.Int64 }
-
-// allows uses one error's time, if any is left.
-func (p *pace) allows(now int64) bool {
-	const need = int64(time.Second) / errorsPerSecond
-	was := p.used.Load()
-	next := max(was, now-errorsAtOnce*need) + need
-	return next <= now && p.used.CompareAndSwap(was, next)
-}
-
-const (
-	arpLen     = 28
-	arpRequest = 1
-	arpReply   = 2
-)
-
-// arpAnswer writes the answer to an ARP request for the gateway's address into out, a
-// whole frame, and returns it; nil for other requests.
-func arpAnswer(out, b []byte, mac [6]byte, gateway uint32) []byte {
-	if len(b) < arpLen || binary.BigEndian.Uint16(b[6:]) != arpRequest || binary.BigEndian.Uint32(b[24:]) != gateway {
-		return nil
-	}
-	out = out[:ethernetLen+arpLen]
-	copy(out, b[8:14])
-	copy(out[6:], mac[:])
-	copy(out[12:], []byte{8, 6})
-	o := out[ethernetLen:]
-	copy(o, b[:6])
-	binary.BigEndian.PutUint16(o[6:], arpReply)
-	copy(o[8:], mac[:])
-	binary.BigEndian.PutUint32(o[14:], gateway)
-	copy(o[18:], b[8:18])
-	return out
-}
+// icmpErrors bounds the ICMP errors of all threads as the kernel does (icmp(7),
+// icmp_msgs_per_sec and icmp_msgs_burst).
+var icmpErrors = budget.Rate{AtOnce: 50, EachSecond: 1000}

@@ -2,9 +2,7 @@ package tun
 
 import (
 	"bytes"
-	"encoding/binary"
 	"testing"
-	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -63,52 +61,6 @@ func TestProhibited(t *testing.T) {
 		}
 		if !bytes.HasPrefix(in, got.Payload) || len(got.Payload) != min(len(in), 576-28) {
 			t.Errorf("it cites %d of %d bytes", len(got.Payload), len(in))
-		}
-	}
-}
-
-// TestPace: errors are as many as the kernel's own would be.
-func TestPace(t *testing.T) {
-	var p pace
-	allowed := 0
-	for now := int64(time.Hour); now < int64(time.Hour+2*time.Second); now += int64(100 * time.Microsecond) {
-		if p.allows(now) {
-			allowed++
-		}
-	}
-	if allowed < 2*errorsPerSecond || allowed > 2*errorsPerSecond+errorsAtOnce {
-		t.Errorf("%d errors in 2 s, want %d and up to %d at once", allowed, 2*errorsPerSecond, errorsAtOnce)
-	}
-}
-
-func TestARPAnswer(t *testing.T) {
-	mac := [6]byte{2, 0, 0, 0, 1, 1}
-	request := func(op uint16, target []byte) []byte {
-		b := []byte{0, 1, 8, 0, 6, 4, byte(op >> 8), byte(op), 2, 0, 0, 0, 0, 10}
-		b = append(append(b, client.AsSlice()...), 0, 0, 0, 0, 0, 0)
-		return append(append(b, target...), make([]byte, 18)...)
-	}
-	got := arpAnswer(make([]byte, 100), request(1, portal.AsSlice()), mac, number(portal))
-	p := gopacket.NewPacket(got, layers.LayerTypeEthernet, gopacket.Default)
-	eth, _ := p.Layer(layers.LayerTypeEthernet).(*layers.Ethernet)
-	arp, _ := p.Layer(layers.LayerTypeARP).(*layers.ARP)
-	if eth == nil || arp == nil || len(got) != ethernetLen+arpLen {
-		t.Fatalf("no answer: %x", got)
-	}
-	alice := []byte{2, 0, 0, 0, 0, 10}
-	if !bytes.Equal(eth.DstMAC, alice) || !bytes.Equal(eth.SrcMAC, mac[:]) || arp.Operation != 2 || !bytes.Equal(arp.SourceHwAddress, mac[:]) ||
-		!bytes.Equal(arp.SourceProtAddress, portal.AsSlice()) || !bytes.Equal(arp.DstHwAddress, alice) || !bytes.Equal(arp.DstProtAddress, client.AsSlice()) {
-		t.Errorf("%+v %+v", eth, arp)
-	}
-	for name, b := range map[string][]byte{
-		"of another":  request(1, another.AsSlice()),
-		"an answer":   request(2, portal.AsSlice()),
-		"cut":         request(1, portal.AsSlice())[:27],
-		"not at all":  {},
-		"another way": binary.BigEndian.AppendUint64(nil, 1),
-	} {
-		if got := arpAnswer(make([]byte, 100), b, mac, number(portal)); got != nil {
-			t.Errorf("%s: %x", name, got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 )
@@ -39,8 +40,8 @@ func newBench(t testing.TB) *bench {
 	must(t, table.Set(datapath.Client{Addr: stranger, MAC: strangerMAC}))
 	mac := [6]byte{2, 0, 0, 0, 1, 1}
 	s := &shared{
-		cfg: Config{Log: slog.New(slog.DiscardHandler)}, lan: &net.Interface{Name: "lan0", MTU: 1500}, mac: mac, gateway: number(portal),
-		base: number(network.Addr()), end: number(network.Addr()) + 256, redirects: newTestRedirects(), errors: new(pace),
+		cfg: Config{Address: netip.PrefixFrom(portal, 24), Log: slog.New(slog.DiscardHandler)}, lan: &net.Interface{Name: "lan0", MTU: 1500}, mac: mac, gateway: number(portal),
+		base: number(network.Addr()), end: number(network.Addr()) + 256, redirects: newTestRedirects(), errors: new(budget.Clock),
 	}
 	b := &bench{lan: newTap(t), kernel: newTap(t), table: table}
 	b.studied = &studied{worker: s.worker(table.Judge(), b.lan.in, b.kernel.in, false), buf: make([]byte, bufferLen)}

@@ -25,6 +25,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
@@ -147,7 +148,7 @@ func (d *Datapath) start() error {
 	gateway, base := number(d.cfg.Address.Addr()), number(network.Addr())
 	s := &shared{
 		cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway, base: base, end: base + 1<<(32-network.Bits()),
-		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(pace), stop: d.stop, failed: d.failed,
+		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(budget.Clock), stop: d.stop, failed: d.failed,
 	}
 	if d.cfg.Fast {
 		all, err := openFast(s, d.Table.Judge)

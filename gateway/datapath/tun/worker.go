@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/arp"
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 )
@@ -19,7 +21,7 @@ type shared struct {
 	gateway   uint32
 	base, end uint32 // the LAN's first address and the one after its last
 	redirects *redirects
-	errors    *pace
+	errors    *budget.Clock
 	stop      *waker
 	failed    *failure
 }
@@ -78,12 +80,11 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 			w.judge.Count(admission.Malformed, 1)
 		}
 	case unix.ETH_P_ARP:
-		arp := frame[ethernetLen:]
-		if w.judge.ARP(arp) != admission.Local {
+		if w.judge.ARP(datapath.MAC(frame[6:12]), frame[ethernetLen:], now) != admission.Local {
 			return
 		}
-		if a := arpAnswer(w.out[frameStart:], arp, w.mac, w.gateway); a != nil {
-			w.sendFrame(w.out[:frameStart+len(a)])
+		if a := arp.Reply(frame, w.cfg.Address.Addr(), w.mac); a != nil {
+			w.sendFrame(w.out[:frameStart+copy(w.out[frameStart:], a)])
 		}
 	case unix.ETH_P_IPV6:
 		w.judge.Count(admission.IPv6, 1)
@@ -180,7 +181,7 @@ func (w *worker) answer(mac datapath.MAC, ip []byte, now int64) {
 	switch {
 	case ip[9] == protocolTCP && transport(ip, tcpLen) != nil:
 		a = reset(w.out[packetStart:], ip)
-	case w.errors.allows(now):
+	case w.errors.Spend(icmpErrors, now):
 		a = prohibited(w.out[packetStart:], ip, w.gateway)
 	default:
 		return

@@ -158,6 +158,25 @@ func Keep(set string, key, data Register, timeout time.Duration) Expr {
 	}}
 }
 
+// Limit continues while packets with the key come no more often than each second, and atOnce
+// after a silence. The set, which is Dynamic and has Timeouts, remembers a key for a time from its
+// last packet on. Keys for which a full set has no room do not continue.
+func Limit(set string, key Register, eachSecond uint64, atOnce uint32, timeout time.Duration) Expr {
+	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_DYNSET_SET_NAME, set)
+		e.Uint32(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_UPDATE)
+		e.Uint32(unix.NFTA_DYNSET_SREG_KEY, key.number())
+		e.Uint64(unix.NFTA_DYNSET_TIMEOUT, uint64(timeout.Milliseconds()))
+		e.Nested(unix.NFTA_DYNSET_EXPR, Expr{"limit", func(in *netlink.AttributeEncoder) {
+			in.Uint64(unix.NFTA_LIMIT_RATE, eachSecond)
+			in.Uint64(unix.NFTA_LIMIT_UNIT, 1)
+			in.Uint32(unix.NFTA_LIMIT_BURST, atOnce)
+			in.Uint32(unix.NFTA_LIMIT_TYPE, unix.NFT_LIMIT_PKTS)
+			in.Uint32(unix.NFTA_LIMIT_FLAGS, 0)
+		}}.encode)
+	}}
+}
+
 // Forget removes a key from a map.
 func Forget(set string, key Register) Expr {
 	return Expr{"dynset", func(e *netlink.AttributeEncoder) {

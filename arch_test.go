@@ -36,8 +36,8 @@ var allowedImports = map[string][]string{
 	"gateway/datapath":           {"gateway/budget"},
 	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
 	"gateway/datapath/guard":     {"gateway/datapath"},
-	"gateway/datapath/neighbour": {"gateway/datapath"}, // clients in the kernel's neighbour table
-	"gateway/datapath/stack":     {},                   // what the kernel's stack would do
+	"gateway/datapath/neighbour": {"gateway/datapath", "gateway/datapath/stack"}, // clients in the kernel's neighbour table
+	"gateway/datapath/stack":     {},                                             // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},

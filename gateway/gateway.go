@@ -302,12 +302,13 @@ func (g *gateway) close() error {
 	if g.radius != nil {
 		errs = append(errs, g.radius.Close())
 	}
-	if g.dp != nil {
-		// Closed before the table, because it reports new clients to it.
-		defer g.dp.Close()
-	}
 	if g.table != nil {
 		errs = append(errs, g.table.Close())
+	}
+	if g.dp != nil {
+		// After the table, which reads the last counts from it. Clients that it reports meanwhile
+		// find the table closed, and are reported to the next daemon.
+		errs = append(errs, g.dp.Close())
 	}
 	if g.state != nil {
 		errs = append(errs, g.state.Close())

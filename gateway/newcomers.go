@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -74,7 +75,9 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 		g.claims.refuse(g, key, "a device uses more addresses than it can have")
 		return
 	}
-	if err := g.table.Lease(key, "", time.Now().Add(min(claimTime, g.cfg.DHCP.Lease))); err != nil {
+	if err := g.table.Lease(key, "", time.Now().Add(min(claimTime, g.cfg.DHCP.Lease))); errors.Is(err, session.ErrClosed) {
+		return // the daemon ends: see close
+	} else if err != nil {
 		g.log.Warn("taking up a client that others leased an address", "addr", addr, "err", err)
 		return
 	}

@@ -15,7 +15,7 @@ import (
 func TestForwardingSwitchedOff(t *testing.T) {
 	network(t)
 	sh(t, "ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default via 10.1.0.1")
-	t.Cleanup(func() { sh(t, "umount /proc/sys 2>/dev/null || :; sysctl -qw net.ipv4.ip_forward=1") })
+	t.Cleanup(func() { sh(t, "umount -l /proc/sys 2>/dev/null || :; sysctl -qw net.ipv4.ip_forward=1") })
 	other := t.TempDir() // another view of the settings
 	sh(t, "mount -t proc none "+other)
 	t.Cleanup(func() { sh(t, "umount "+other) })
@@ -45,7 +45,7 @@ func TestForwardingSwitchedOff(t *testing.T) {
 					s := status()
 					return s.Datapath == "ebpf, closed" && strings.Contains(s.Why, "forwarding is off at wan0")
 				})
-				sh(t, "umount /proc/sys")
+				sh(t, "umount -l /proc/sys") // which the daemon may be looking at
 				eventually(t, "forwarding to be on again", func() bool {
 					s := status()
 					return s.Repairs["forwarding-again"] == 2 && s.Datapath == "ebpf, redirect"

@@ -36,8 +36,8 @@ var allowedImports = map[string][]string{
 	"gateway/datapath":           {"gateway/budget"},
 	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
 	"gateway/datapath/guard":     {"gateway/datapath"},
-	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath"}, // clients in the kernel's neighbour table
-	"gateway/datapath/stack":     {},                   // what the kernel's stack would do
+	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/stack"}, // clients in the kernel's neighbour table
+	"gateway/datapath/stack":     {},                                                               // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
@@ -67,7 +67,7 @@ var allowedImports = map[string][]string{
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
-	"lab/machine":    {"lab/meter"},                                                                 // what a machine is, read on it
+	"lab/machine":    {"lab/meter"},                                                                                       // what a machine is, read on it
 	"lab/agent":      {"lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},

@@ -160,6 +160,22 @@ func TestDetachHalfway(t *testing.T) {
 	must(t, Detach(d.cfg, false))
 }
 
+// TestDetachOutOfSight: where the BPF file system is hidden, as by "ip netns exec", detach changes
+// nothing and says what to use instead.
+func TestDetachOutOfSight(t *testing.T) {
+	d := startWithAnn(t, t.TempDir())
+	must(t, d.stop())
+	sh(t, "mount -t sysfs none /sys")
+	err := Detach(d.cfg, false)
+	sh(t, "umount /sys")
+	if err == nil || !strings.Contains(err.Error(), "nsenter") {
+		t.Errorf("detach without sight of the pins: %v", err)
+	}
+	if !Pinned(d.cfg) || !passes() {
+		t.Error("the client that was logged in is cut off")
+	}
+}
+
 // TestDetachByForce: a running daemon puts nothing back after a forced detach.
 func TestDetachByForce(t *testing.T) {
 	network(t)

@@ -58,9 +58,10 @@ type gateway struct {
 
 	// known is closed once the table is open. Clients that the data path reports earlier
 	// are reported again with their next packet.
-	known  chan struct{}
-	claims claims
-	living context.Context // ends before the table is closed
+	known    chan struct{}
+	claims   claims
+	switched switched
+	living   context.Context // ends before the table is closed
 }
 
 // Run serves until ctx ends. What is in the kernel stays in place, and admitted clients'
@@ -262,6 +263,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	if dp, ok := g.dp.(mortal); ok {
 		run("data path", dp.Wait)
 	}
+	run("forwarding", g.keepForwarding)
 	run("sessions", g.table.Run)
 	run("accounting", g.account)
 	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g, true}, g.status) })
@@ -302,12 +304,13 @@ func (g *gateway) close() error {
 	if g.radius != nil {
 		errs = append(errs, g.radius.Close())
 	}
-	if g.dp != nil {
-		// Closed before the table, because it reports new clients to it.
-		defer g.dp.Close()
-	}
 	if g.table != nil {
 		errs = append(errs, g.table.Close())
+	}
+	if g.dp != nil {
+		// After the table, which reads the last counts from it. Clients that it reports meanwhile
+		// find the table closed, and are reported to the next daemon.
+		errs = append(errs, g.dp.Close())
 	}
 	if g.state != nil {
 		errs = append(errs, g.state.Close())

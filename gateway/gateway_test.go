@@ -88,6 +88,12 @@ func start(t *testing.T, dir string) daemon { return startOn(t, dir, onEBPF) }
 // startOn runs a gateway with the given keys of [datapath].
 func startOn(t *testing.T, dir, datapath string) daemon {
 	t.Helper()
+	return serve(t, configured(t, dir, datapath))
+}
+
+// configured returns the configuration with the given keys of [datapath], and makes the file of users.
+func configured(t *testing.T, dir, datapath string) *config.Config {
+	t.Helper()
 	users := filepath.Join(dir, "users")
 	if _, err := os.Stat(users); err != nil {
 		must(t, os.WriteFile(users, []byte("ann:"+HashPassword("right")+"\n"), 0o600))
@@ -110,16 +116,22 @@ file = "%[1]s/users"
 %[2]s
 `, dir, datapath)))
 	must(t, err)
-	return serve(t, cfg)
+	return cfg
 }
 
 // serve runs a gateway until the test ends or stop is called.
 func serve(t *testing.T, cfg *config.Config) daemon {
 	t.Helper()
+	return serveLogging(t, cfg, slog.New(slog.DiscardHandler))
+}
+
+// serveLogging is serve with a log.
+func serveLogging(t *testing.T, cfg *config.Config, log *slog.Logger) daemon {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, cfg, Daemon{Version: "test", Log: slog.New(slog.DiscardHandler), Ready: func() { close(ready) }})
+		ended <- Run(ctx, cfg, Daemon{Version: "test", Log: log, Ready: func() { close(ready) }})
 	}()
 	select {
 	case <-ready:

@@ -97,3 +97,32 @@ func invented(t *testing.T, link string, many int) func() {
 		}
 	}
 }
+
+// TestNeighboursEnd: the clients' neighbour entries end with a change to a data path that needs none,
+// and with detach, also where the programs that used them are gone already.
+func TestNeighboursEnd(t *testing.T) {
+	dir := t.TempDir()
+	d := startWithAnn(t, dir)
+	must(t, d.stop())
+	entries := func() string { return sh(t, "ip neigh show dev lan0 proto 103") }
+	if entries() == "" {
+		t.Fatal("a client has no entry")
+	}
+	sh(t, `rm -r /sys/fs/bpf/test; ip addr add 10.99.0.1/24 dev lan0; ip addr del 10.1.0.1/24 dev lan0`) // without any address the kernel would remove them
+	tun := startOn(t, dir, `kind = "tun"`)
+	if left := entries(); left != "" {
+		t.Errorf("with tun there are\n%s", left)
+	}
+	must(t, tun.stop())
+	sh(t, `ip addr del 10.1.0.1/24 dev tun0; ip addr add 10.1.0.1/24 dev lan0`)
+	d = start(t, dir)
+	if entries() == "" {
+		t.Fatal("a client has no entry again")
+	}
+	must(t, d.stop())
+	sh(t, `rm -r /sys/fs/bpf/test`)
+	must(t, Detach(tun.cfg, false))
+	if left := entries(); left != "" {
+		t.Errorf("detach leaves\n%s", left)
+	}
+}

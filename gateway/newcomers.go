@@ -76,7 +76,7 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 		return
 	}
 	switch err := g.table.Claim(key, time.Now().Add(min(claimTime, g.cfg.DHCP.Lease)), maxClaims); {
-	case errors.Is(err, session.ErrTaken):
+	case errors.Is(err, session.ErrTaken), errors.Is(err, session.ErrClosed): // closed: the daemon ends
 	case errors.Is(err, session.ErrAddresses):
 		g.claims.refuse(g, key, "a device uses more addresses than it can have")
 	case err != nil:

@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
@@ -67,7 +68,10 @@ func (g *gateway) openPath() (path, error) {
 		return dp, err
 	case config.TUN:
 		c := tunConfig(g.cfg, g.log)
-		c.Former = func() error { return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface)) }
+		// The neighbours by themselves: programs or rules that were removed by others left them.
+		c.Former = func() error {
+			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface))
+		}
 		return opened(tun.Open(c))
 	case config.NFQueue:
 		dp, err := opened(nfqueue.Open(g.nfqueueConfig()))
@@ -121,7 +125,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface))
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface))
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,11 @@ func (g *gateway) status() control.Status {
 	if st.Packets, err = g.dp.Packets(); err != nil {
 		g.log.Warn("reading what became of packets", "err", err)
 	}
+	st.Repairs = map[string]uint64{}
 	if dp, ok := g.dp.(*ebpf.Datapath); ok {
 		st.Repairs = repairCounts(dp.Repairs())
 	}
+	g.switched.show(&st)
 	total, err := g.dp.Total()
 	if err != nil {
 		g.log.Warn("reading the clients' counters", "err", err)

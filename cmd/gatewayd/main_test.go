@@ -27,7 +27,7 @@ const namespaced = "GATEWAYD_TEST_NAMESPACED"
 // TestMain lets the test binary act as gatewayd, or as a daemon with a known table,
 // and runs the tests in namespaces apart from the machine's network.
 func TestMain(m *testing.M) {
-	commands := map[string]func(){"gatewayd": main, "serve-table": serveTable, "notified": notified}
+	commands := map[string]func(){"gatewayd": main, "serve-table": serveTable, "notified": notified, "half-confined": halfConfined}
 	if _, isCommand := commands[filepath.Base(os.Args[0])]; !isCommand && os.Getenv(namespaced) == "" {
 		os.Exit(runNamespaced())
 	}

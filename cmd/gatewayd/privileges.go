@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -80,6 +81,31 @@ func limit(keep []int) error {
 	return nil
 }
 
+// names are the capabilities by number, as capabilities(7) writes them after CAP_ in small letters.
+var names = strings.Fields(`chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service
+net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct sys_admin sys_boot sys_nice
+sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap mac_override mac_admin syslog wake_alarm block_suspend
+audit_read perfmon bpf checkpoint_restore`)
+
+// kept names the capabilities that this process has.
+func kept() string {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return "unknown: " + err.Error()
+	}
+	var all []string
+	for c, name := range names {
+		if sets[c/32].Permitted&(1<<(c%32)) != 0 {
+			all = append(all, name)
+		}
+	}
+	if len(all) == len(names) {
+		return "all"
+	}
+	return strings.Join(all, " ")
+}
+
 // allThreads makes a system call on every thread, since each has capabilities of its own.
 //
 //go:uintptrescapes
@@ -98,7 +124,7 @@ func allThreads(doing string, call, a, b, c uintptr) error {
 // daemon that cannot be confined serves all the same.
 func settle(cfg *config.Config, log *slog.Logger) {
 	if err := confine(capabilities(cfg)); err != nil {
-		log.Warn("the daemon keeps all its capabilities", "err", err)
+		log.Warn("giving up capabilities did not go to its end", "kept", kept(), "err", err)
 		return
 	}
 	if _, err := config.Load(cfg.File); err != nil {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -17,7 +19,9 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
@@ -113,6 +117,29 @@ func TestUnitsCapabilities(t *testing.T) {
 		}
 	}
 	w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
+}
+
+// halfConfined is a process in which handing capabilities on fails, after the others were given up.
+func halfConfined() {
+	const noAmbientRaise = 1 << 6 // SECBIT_NO_CAP_AMBIENT_RAISE
+	if err := allThreads("forbidding", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, noAmbientRaise, 0); err != nil {
+		fmt.Println(err)
+	}
+	cfg := &config.Config{}
+	cfg.Datapath.Kind = config.EBPF
+	settle(cfg, slog.New(slog.NewTextHandler(os.Stdout, nil)))
+}
+
+// TestHalfConfined: a daemon that could give up capabilities only in part says which it has.
+func TestHalfConfined(t *testing.T) {
+	t.Parallel()
+	if builtWithCgo() {
+		t.Skip("a program with cgo cannot confine all of its threads")
+	}
+	out, err := exec.Command("half-confined").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "all") || !strings.Contains(string(out), `kept="net_bind_service net_admin net_raw bpf" err="handing on`) {
+		t.Errorf("%v, it said %s", err, out)
+	}
 }
 
 func builtWithCgo() bool {

@@ -43,6 +43,7 @@ type Prober struct {
 	pause time.Duration // 0: defaultPause
 	mu    sync.Mutex
 	conn  *packet.Conn       // guarded by mu; nil: nobody is asked
+	ended chan struct{}      // guarded by mu: closed when conn is read no more
 	own   MAC                // guarded by mu: the interface's
 	asked map[host]*question // guarded by mu
 }
@@ -130,18 +131,27 @@ func (p *Prober) enter(h host) (*question, error) {
 	return q, nil
 }
 
-// leave ends a question, and closes the socket after the last one.
+// leave ends a question. After the last one it closes the socket, and waits until nobody reads it.
 func (p *Prober) leave(h host) {
+	if ended := p.drop(h); ended != nil {
+		<-ended // without mu, which the reader locks
+	}
+}
+
+// drop ends a question, and closes the socket after the last one; ended is nil before.
+func (p *Prober) drop(h host) (ended <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q := p.asked[h]
 	if q.callers--; q.callers == 0 {
 		delete(p.asked, h)
 	}
-	if len(p.asked) == 0 {
-		p.conn.Close()
-		p.conn = nil
+	if len(p.asked) > 0 {
+		return nil
 	}
+	p.conn.Close()
+	p.conn = nil
+	return p.ended
 }
 
 // open opens the socket and begins to read it; mu is held.
@@ -165,8 +175,9 @@ func (p *Prober) open() error {
 	if err != nil {
 		return fmt.Errorf("opening a packet socket: %w (it needs CAP_NET_RAW)", err)
 	}
-	p.conn, p.own = conn, MAC(ifi.HardwareAddr)
-	go p.read(conn)
+	ended := make(chan struct{})
+	p.conn, p.ended, p.own = conn, ended, MAC(ifi.HardwareAddr)
+	go func() { defer close(ended); p.read(conn) }()
 	return nil
 }
 

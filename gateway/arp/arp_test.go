@@ -62,6 +62,11 @@ func TestThere(t *testing.T) {
 		if p.conn != nil || len(p.asked) > 0 {
 			t.Errorf("%d hosts are still asked, the socket is %v", len(p.asked), p.conn)
 		}
+		select {
+		case <-p.ended:
+		default:
+			t.Error("a socket is still read")
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ type Status struct {
 
 	Traffic Traffic           `json:"traffic"`           // of all clients since the data path began
 	Packets map[string]uint64 `json:"packets"`           // by outcome
-	Repairs map[string]uint64 `json:"repairs,omitempty"` // of programs and rules that others removed
+	Repairs map[string]uint64 `json:"repairs,omitempty"` // of what others removed or switched off
 	DHCP    map[string]uint64 `json:"dhcp,omitempty"`
 	DNS     map[string]uint64 `json:"dns,omitempty"`
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`

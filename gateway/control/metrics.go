@@ -34,7 +34,7 @@ var (
 	bytesDesc     = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
 	forwardDesc   = desc("forwarded_packets_total", "Packets forwarded; up is from clients.", "direction")
 	packetsDesc   = desc("packets_total", "Packets the data path saw, by what became of them.", "reason")
-	repairsDesc   = desc("repairs_total", "Programs and rules found removed, and what became of them.", "event")
+	repairsDesc   = desc("repairs_total", "What others removed or switched off, and what became of it.", "event")
 	dhcpDesc      = desc("dhcp_total", "What the DHCP server did.", "event")
 	dnsDesc       = desc("dns_total", "What the DNS forwarder did.", "event")
 	radiusDesc    = desc("radius_total", "What the RADIUS client did.", "event")

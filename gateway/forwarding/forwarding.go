@@ -83,10 +83,24 @@ func (s Switch) Off() error {
 	if err != nil || len(made) == 0 {
 		return err // another namespace's note stays, and one without meaning too
 	}
+	s.note(made, ending) // a daemon that runs only misses why; a full disk keeps nothing on
 	if err := restore(made); err != nil {
 		return err
 	}
 	return s.write(nil)
+}
+
+// ending is a note's last line while Off restores.
+const ending = "ending"
+
+// Noted reports whether something that On changed is to be restored, and Off has not begun to.
+func (s Switch) Noted() (bool, error) {
+	made, err := s.read()
+	if err != nil || len(made) == 0 {
+		return false, err
+	}
+	text, err := os.ReadFile(s.Note)
+	return err == nil && !strings.HasSuffix(string(text), ending), nil
 }
 
 // Forwards reports whether an interface forwards what arrives there.
@@ -252,6 +266,14 @@ func (s Switch) write(made []change) error {
 		}
 		return nil
 	}
+	if err := s.note(made, ""); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}
+
+// note replaces the note.
+func (s Switch) note(made []change, last string) error {
 	here, err := place()
 	if err != nil {
 		return err
@@ -261,11 +283,8 @@ func (s Switch) write(made []change) error {
 		text += fmt.Sprintln(c.dev, c.index, c.key, c.was, c.all)
 	}
 	fresh := s.Note + ".new"
-	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+	if err := os.WriteFile(fresh, []byte(text+last), 0o600); err != nil {
+		return err
 	}
-	if err := os.Rename(fresh, s.Note); err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return nil
+	return os.Rename(fresh, s.Note)
 }

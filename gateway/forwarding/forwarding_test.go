@@ -2,6 +2,7 @@ package forwarding
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -123,6 +124,36 @@ sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.all.accept_redirects=1 net.ipv4.c
 			}
 		})
 	})
+}
+
+// TestFullDisk: a switch that finds everything as it noted it needs no room for a note, so that a
+// gateway starts again on a full disk.
+func TestFullDisk(t *testing.T) {
+	space := netnstest.NewSpace(t)
+	space.Run(t, "for dev in lan0 wan0; do ip link add $dev type veth peer name p$dev; done; sysctl -qw net.ipv4.ip_forward=0")
+	dir := t.TempDir()
+	run(t, "mount -t tmpfs -o size=16k none "+dir)
+	t.Cleanup(func() { run(t, "umount "+dir) })
+	space.Do(func() {
+		s := Switch{filepath.Join(dir, "forwarding")}
+		must(t, s.On("lan0", "wan0"))
+		run(t, "dd if=/dev/zero of="+dir+"/rest bs=4k count=8 2>/dev/null || :")
+		if err := os.WriteFile(filepath.Join(dir, "more"), []byte("x"), 0o600); err == nil {
+			t.Fatal("there is room left")
+		}
+		must(t, s.On("lan0", "wan0"))
+		must(t, s.Off())
+		if on, err := Forwards("lan0"); on || err != nil {
+			t.Errorf("off, it forwards: %v, %v", on, err)
+		}
+	})
+}
+
+func run(t *testing.T, script string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, script, out)
+	}
 }
 
 func must(t *testing.T, err error) {

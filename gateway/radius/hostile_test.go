@@ -118,6 +118,13 @@ func TestForgeriesAreDropped(t *testing.T) {
 		want  Stats // how the forgery is counted
 	}{
 		{"without Message-Authenticator", func(r []byte) []byte { return seal(r, answer(r, accept)) }, Stats{Unsigned: 1}},
+		// The packet of BlastRADIUS: the collision makes the Response Authenticator of the server's reject that of an
+		// accept, padded with Proxy-State. What looks like a Message-Authenticator is inside of one.
+		{"BlastRADIUS", func(r []byte) []byte {
+			gibberish := attribute(rfc2865.ProxyState_Type, bytes.Repeat([]byte{0xa5}, 200))
+			hidden := attribute(rfc2865.ProxyState_Type, attribute(rfc2869.MessageAuthenticator_Type, make([]byte, md5.Size)))
+			return seal(r, answer(r, accept, gibberish, hidden, gibberish))
+		}, Stats{Unsigned: 1}},
 		{"wrong Message-Authenticator", func(r []byte) []byte { return seal(r, flip(signed(r, accept), signatureAt)) }, Stats{Forged: 1}},
 		{"wrong Response Authenticator", func(r []byte) []byte { return flip(signed(r, accept), 4) }, Stats{Forged: 1}},
 		{"changed attribute", func(r []byte) []byte {

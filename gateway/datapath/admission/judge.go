@@ -86,6 +86,24 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	return j.end(&h, Forwarded, Forward)
 }
 
+// Intercepts reports whether Up would keep a TCP segment from its destination: an unauthenticated client's goes
+// to the portal or is rejected, and a newcomer becomes a client first. It counts nothing.
+func (j *Judge) Intercepts(mac datapath.MAC, p Packet, now int64) bool {
+	var h header
+	t := j.table
+	if !p.parse(&h) || h.source-t.base >= uint32(len(t.entries)) {
+		return false
+	}
+	word, b := t.entries[h.source-t.base].state()
+	switch {
+	case word&known == 0:
+		return t.newcomers != nil && h.source != t.gateway
+	case word&macBits != macOf(mac) || word&admitted != 0 && !b.over(now) || h.dest == t.gateway:
+		return false
+	}
+	return h.protocol == protocolTCP && !isMulticast(h.dest) && !t.inGarden(h.dest, now)
+}
+
 // unleased judges a packet from an address of the LAN that is not leased.
 func (j *Judge) unleased(mac datapath.MAC, h *header, now int64) Verdict {
 	if h.isRequest(j.table.gateway) {

@@ -132,7 +132,7 @@ type Shape struct {
 	Without bool         // no data path is opened yet
 }
 
-var behaviours = slices.Concat(attacks, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, decisions, lifetimes)
+var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, decisions, lifetimes)
 
 // Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.

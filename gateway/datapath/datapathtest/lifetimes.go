@@ -25,6 +25,7 @@ var lifetimes = []behaviour{
 	{"FrozenClosedToStrangers", frozen, Shape{}},
 	{"InterfacesMadeAgain", interfacesMadeAgain, Shape{}},
 	{"RulesFlushed", rulesFlushed, Shape{}},
+	{"RulesFlushedWithoutDaemon", rulesFlushedAlone, Shape{}},
 	{"SecondGatewayIsRefused", second, Shape{}},
 	{"DetachLeavesNothing", detachLeavesNothing, Shape{Without: true}},
 	{"DetachAfterInterfacesWent", detachWithoutLinks, Shape{}},
@@ -385,6 +386,43 @@ func rulesFlushed(t *testing.T, w *World) {
 	w.lease(t, w.Alice)
 	up.Stops(t, "up after logout")
 	down.Stops(t, "down after logout")
+}
+
+// rulesFlushedAlone: rules flushed while no daemon runs on a machine that forwards are not restored. What
+// remains to judge packets then is what the manual says of each data path. A daemon that
+// starts closes the LAN again.
+func rulesFlushedAlone(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	up, down, strangeUp, strangeDown := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob), w.Down(t, w.Bob)
+	all := []*Flow{up, down, strangeUp, strangeDown}
+	for _, f := range all {
+		f.Begin()
+	}
+	up.Passes(t, "up, with the daemon")
+	w.Kill(t)
+	w.Router.Run(t, "nft flush ruleset")
+	up.Passes(t, "up, without daemon and rules")
+	switch {
+	case w.path.Unattended: // the programs are no rules
+		down.Passes(t, "down, without daemon and rules")
+		strangeUp.Stops(t, "a stranger's, up")
+		strangeDown.Stops(t, "a stranger's, down")
+	case w.path.OwnAddress: // and no route leads to the LAN
+		strangeUp.Passes(t, "a stranger's, up")
+		strangeDown.Stops(t, "a stranger's, down")
+	default:
+		strangeUp.Passes(t, "a stranger's, up")
+		strangeDown.Passes(t, "a stranger's, down")
+	}
+	w.Start(t)
+	must(t, w.Open())
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	strangeUp.Ends(t, "a stranger's, up, with a daemon again")
+	strangeDown.Ends(t, "a stranger's, down, with a daemon again")
+	up.Passes(t, "up, with a daemon again")
+	down.Passes(t, "down, with a daemon again")
 }
 
 // makeAgain removes interfaces of the gateway and creates new ones of the same names.

@@ -9,12 +9,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
@@ -51,11 +52,8 @@ func oddFrames(t *testing.T, w *World) {
 	}
 	nothing := func() {
 		t.Helper()
-		before := w.Packets(t)
-		lan.Send(t, TCP(443, By(w.Bob)))
-		w.counted(t, "the last frame", before, []string{"rejected+"})
+		w.drained(t, lan)
 		w.mark(t, marks, 20)
-		time.Sleep(50 * time.Millisecond) // for packets in other queues
 		for _, f := range server.Frames() {
 			if !isMark(f) && !isARP(f) {
 				t.Errorf("-odd-seed %d: this came through:\n%s", seed, anatomy(f))
@@ -76,6 +74,40 @@ func oddFrames(t *testing.T, w *World) {
 		}
 	}
 	nothing()
+}
+
+// drained waits until all frames that were sent before it was called are judged: each queue of a data path judges in
+// order, and gets some of these frames by the CPU that sends or by a hash of addresses and ports.
+func (w *World) drained(t *testing.T, lan *Wire) {
+	t.Helper()
+	sum := func() (n uint64) {
+		all := w.Packets(t)
+		return all["rejected"] + all["throttled"]
+	}
+	const flows = 16
+	before := sum()
+	for cpu := range runtime.NumCPU() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			runtime.LockOSThread() // and the thread ends with the goroutine
+			var one unix.CPUSet
+			one.Set(cpu)
+			if err := unix.SchedSetaffinity(0, &one); err != nil {
+				t.Error(err)
+			}
+			for port := range uint16(flows) {
+				lan.Send(t, TCP(443, By(w.Bob), SourcePort(30000+port)))
+			}
+		}()
+		<-done
+	}
+	netnstest.Await(t, "the last frames", func() error {
+		if n, sent := sum()-before, uint64(flows*runtime.NumCPU()); n < sent {
+			return fmt.Errorf("%d of %d are counted", n, sent)
+		}
+		return nil
+	})
 }
 
 // ordinary returns frames of strangers to begin with.

@@ -161,8 +161,8 @@ func (d *Datapath) renew() {
 		d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
 	}
 	err := d.set(func(s *gatewaySettings) { s.RedirectUntil = stamp(d.why) })
-	if err != nil {
-		d.cfg.Log.Error("renewing the redirect; within 3 s the stack forwards", "err", err)
+	if d.news("the redirect", err) {
+		d.cfg.Log.Error("renewing the redirect; trying again, and after 3 s the stack forwards", "err", err)
 	}
 }
 

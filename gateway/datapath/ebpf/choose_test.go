@@ -1,10 +1,13 @@
 package ebpf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -185,5 +188,27 @@ func TestDetachedHalfway(t *testing.T) {
 	}
 	if n := strings.Count(said.String(), "puts nothing back"); n != 1 || !strings.Contains(said.String(), "level=ERROR") {
 		t.Errorf("it said so %d times:\n%s", n, said.String())
+	}
+}
+
+// TestRenewingFails: an error that stays the same is logged once, and once more after a success.
+func TestRenewingFails(t *testing.T) {
+	settings := func() *ebpf.Map {
+		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(gatewaySettings{})), MaxEntries: 1})
+		must(t, err)
+		return m
+	}
+	var said bytes.Buffer
+	d := &Datapath{cfg: Config{Log: slog.New(slog.NewTextHandler(&said, nil))}, why: "as configured", trouble: map[string]string{}}
+	for range 2 {
+		d.objs.GatewaySettings = settings()
+		d.renew()
+		must(t, d.objs.GatewaySettings.Close())
+		for range 3 {
+			d.renew()
+		}
+	}
+	if n := strings.Count(said.String(), "renewing the redirect"); n != 2 || strings.Count(said.String(), "\n") != 2 {
+		t.Errorf("it said:\n%s", said.String())
 	}
 }

@@ -229,15 +229,24 @@ func (d *Datapath) reopen() error {
 // report counts an error, and logs it once while it stays the same.
 func (d *Datapath) report(what string, err error) {
 	if err == nil {
-		delete(d.trouble, what)
+		d.news(what, nil)
 		return
 	}
 	d.count(func(r *Repairs) { r.Errors++ })
-	if d.trouble[what] == err.Error() {
-		return
+	if d.news(what, err) {
+		d.cfg.Log.Error("putting back "+what+" that were removed; trying again", "closed", d.closed(), "err", err)
 	}
+}
+
+// news notes what an attempt came to, and reports whether that is an error other than the last one's.
+func (d *Datapath) news(what string, err error) bool {
+	if err == nil {
+		delete(d.trouble, what)
+		return false
+	}
+	same := d.trouble[what] == err.Error()
 	d.trouble[what] = err.Error()
-	d.cfg.Log.Error("putting back "+what+" that were removed; trying again", "closed", d.closed(), "err", err)
+	return !same
 }
 
 // listPins notes what the folder of pins must hold.

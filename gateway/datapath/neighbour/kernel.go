@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // protocol marks the entries as gatewayd's ("ip neigh" shows "proto 103"). No program that is
@@ -28,6 +29,7 @@ type entry struct {
 	addr netip.Addr
 	mac  datapath.MAC
 	gone bool // remove the entry, which may not exist
+	over bool // replace what the kernel has for the address; otherwise that stays
 }
 
 // conn is a netlink socket. The kernel carries out what is sent before the system call
@@ -58,56 +60,62 @@ func (c *conn) close() error {
 	return unix.Close(c.fd)
 }
 
-// tell changes entries of an interface. It returns how many were refused, and one of the
-// reasons.
-func (c *conn) tell(index int, list []entry) (refused int, err error) {
+// tell changes entries of an interface. It returns those whose address has an entry already, how
+// many others were refused, and one of the reasons.
+func (c *conn) tell(index int, list []entry) (there []entry, refused int, err error) {
 	var b []byte
 	for i, e := range list {
 		m := change(index, e)
 		m.Header.Sequence = uint32(i) // by which an answer names its message
 		raw, err := m.MarshalBinary()
 		if err != nil {
-			return len(list), err
+			return nil, len(list), err
 		}
 		b = append(b, raw...)
 	}
 	if err := unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return len(list), fmt.Errorf("sending %d entries: %w", len(list), err)
+		return nil, len(list), fmt.Errorf("sending %d entries: %w", len(list), err)
 	}
 	for {
 		n, _, err2 := unix.Recvfrom(c.fd, c.buf, unix.MSG_DONTWAIT)
 		switch {
 		case err2 == unix.EINTR:
 		case err2 == unix.EAGAIN:
-			return refused, err
+			return there, refused, err
 		case err2 != nil: // ENOBUFS: answers were lost
-			return len(list), err2
+			return there, len(list), err2
 		default:
-			if err2 := answer(c.buf[:n], list); err2 != nil {
+			e, err2 := answer(c.buf[:n], list)
+			if errors.Is(err2, unix.EEXIST) {
+				there = append(there, e)
+			} else if err2 != nil {
 				refused, err = refused+1, err2
 			}
 		}
 	}
 }
 
-// answer returns why the kernel refused a message; nil: it did not, or it has no entry to
-// remove.
-func answer(b []byte, list []entry) error {
+// answer returns the entry of a message that the kernel refused, and why; nil: it refused none, or
+// has no entry to remove.
+func answer(b []byte, list []entry) (entry, error) {
 	const header, code = unix.SizeofNlMsghdr, 4
 	if len(b) < header+code || binary.NativeEndian.Uint16(b[4:]) != unix.NLMSG_ERROR {
-		return nil
+		return entry{}, nil
 	}
 	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(b[header:])))
 	at := binary.NativeEndian.Uint32(b[8:])
 	if errno == 0 || at >= uint32(len(list)) || list[at].gone && errno == unix.ENOENT {
-		return nil
+		return entry{}, nil
 	}
-	return fmt.Errorf("%s at %s: %w", list[at].addr, net.HardwareAddr(list[at].mac[:]), errno)
+	return list[at], fmt.Errorf("%s at %s: %w", list[at].addr, net.HardwareAddr(list[at].mac[:]), errno)
 }
 
 // change returns the message that makes or removes an entry.
 func change(index int, e entry) netlink.Message {
-	m := netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWNEIGH, Flags: netlink.Request | netlink.Create | netlink.Replace}}
+	m := netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWNEIGH, Flags: netlink.Request | netlink.Create | netlink.Excl}}
+	if e.over {
+		m.Header.Flags = netlink.Request | netlink.Create | netlink.Replace
+	}
 	attrs := netlink.NewAttributeEncoder()
 	attrs.Bytes(unix.NDA_DST, e.addr.AsSlice())
 	if e.gone {
@@ -139,11 +147,19 @@ func about(index int, state uint16) []byte {
 	return b
 }
 
-// has reports whether an interface has an entry of gatewayd's for an address.
-func (c *conn) has(index int, addr netip.Addr) (bool, error) {
+// found is an entry of the kernel's table.
+type found struct {
+	addr   netip.Addr
+	mac    datapath.MAC
+	static bool // nothing that arrives changes it
+	own    bool // gatewayd's, and static
+}
+
+// get returns an interface's entry for an address; the zero value: it has none.
+func get(index int, addr netip.Addr) (found, error) {
 	nl, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
-		return false, err
+		return found{}, err
 	}
 	defer nl.Close()
 	attrs := netlink.NewAttributeEncoder()
@@ -152,18 +168,15 @@ func (c *conn) has(index int, addr netip.Addr) (bool, error) {
 		Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request},
 		Data:   append(about(index, 0), encoded(attrs)...),
 	})
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("looking for the neighbour %s: %w", addr, err)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return found{}, fmt.Errorf("looking for the neighbour %s: %w", addr, err)
 	}
 	for _, m := range got {
-		if _, _, own := parse(m.Data, index); own {
-			return true, nil
+		if f, ok := parse(m.Data, index); ok {
+			return f, nil
 		}
 	}
-	return false, nil
+	return found{}, nil
 }
 
 // list returns gatewayd's entries of an interface. Entries that others change meanwhile may be
@@ -176,43 +189,59 @@ func list(index int) (map[netip.Addr]datapath.MAC, error) {
 	defer nl.Close()
 	attrs := netlink.NewAttributeEncoder()
 	attrs.Uint32(unix.NDA_IFINDEX, uint32(index))
-	got, err := nl.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request | netlink.Dump},
-		Data:   append(about(0, 0), encoded(attrs)...),
+	got, err := stack.Whole(func() ([]netlink.Message, error) {
+		return whole(nl.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request | netlink.Dump},
+			Data:   append(about(0, 0), encoded(attrs)...),
+		}))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing neighbours: %w", err)
 	}
 	all := map[netip.Addr]datapath.MAC{}
 	for _, m := range got {
-		if addr, mac, own := parse(m.Data, index); own {
-			all[addr] = mac
+		if f, _ := parse(m.Data, index); f.own {
+			all[f.addr] = f.mac
 		}
 	}
 	return all, nil
 }
 
-// parse reads an entry, and reports whether it is gatewayd's and of the interface.
-func parse(b []byte, index int) (addr netip.Addr, mac datapath.MAC, own bool) {
-	if len(b) < unix.SizeofNdMsg || b[0] != unix.AF_INET || binary.NativeEndian.Uint32(b[4:]) != uint32(index) ||
-		binary.NativeEndian.Uint16(b[8:])&unix.NUD_PERMANENT == 0 {
-		return addr, mac, false
+// whole returns a list's messages, or an error that has stack.Whole read the list again where
+// the kernel has marked it as changed meanwhile.
+func whole(all []netlink.Message, err error) ([]netlink.Message, error) {
+	for _, m := range all {
+		if m.Header.Flags&netlink.DumpInterrupted != 0 {
+			return nil, stack.ErrChanged
+		}
+	}
+	return all, err
+}
+
+// parse reads an IPv4 entry of the interface.
+func parse(b []byte, index int) (f found, ok bool) {
+	if len(b) < unix.SizeofNdMsg || b[0] != unix.AF_INET || binary.NativeEndian.Uint32(b[4:]) != uint32(index) {
+		return found{}, false
 	}
 	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofNdMsg:])
 	if err != nil {
-		return addr, mac, false
+		return found{}, false
 	}
+	f.static = binary.NativeEndian.Uint16(b[8:])&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0
 	for attrs.Next() {
 		switch v := attrs.Bytes(); {
 		case attrs.Type() == unix.NDA_DST:
-			addr, _ = netip.AddrFromSlice(v)
-		case attrs.Type() == unix.NDA_LLADDR && len(v) == len(mac):
-			mac = datapath.MAC(v)
+			f.addr, _ = netip.AddrFromSlice(v)
+		case attrs.Type() == unix.NDA_LLADDR && len(v) == len(f.mac):
+			f.mac = datapath.MAC(v)
 		case attrs.Type() == ndaProtocol && len(v) == 1:
-			own = v[0] == protocol
+			f.own = f.static && v[0] == protocol
 		}
 	}
-	return addr, mac, own && attrs.Err() == nil && addr.Is4()
+	if attrs.Err() != nil || !f.addr.Is4() {
+		return found{}, false
+	}
+	return f, true
 }
 
 // Remove removes gatewayd's entries of an interface. A missing interface has none.
@@ -232,11 +261,11 @@ func Remove(name string) error {
 	defer c.close()
 	var all []entry
 	for addr, mac := range have {
-		all = append(all, entry{addr, mac, true})
+		all = append(all, entry{addr: addr, mac: mac, gone: true})
 	}
 	for len(all) > 0 {
 		some := all[:min(atOnce, len(all))]
-		if _, err := c.tell(dev.Index, some); err != nil {
+		if _, _, err := c.tell(dev.Index, some); err != nil {
 			return fmt.Errorf("removing neighbours from %s: %w", name, err)
 		}
 		all = all[len(some):]

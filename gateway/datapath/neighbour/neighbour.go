@@ -5,7 +5,8 @@
 // 1024 unless set, is the number of them in all network namespaces of a machine together, and
 // what does not fit is not sent and not answered. Permanent entries are exempt from that limit
 // and from garbage collection (since Linux 5.0), and no ARP packet changes them. They stay when
-// the daemon ends; the next one takes them over, and Remove removes them.
+// the daemon ends; the next one takes them over, and Remove removes them. Static entries of
+// others stay as they are.
 package neighbour
 
 import (
@@ -13,7 +14,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -32,8 +35,10 @@ type Table struct {
 
 	sending sync.Mutex // held while messages are sent; locked before mu; guards what follows
 	conn    *conn
-	logged  budget.Seldom // refusals
-	refused int           // since the start
+	logged  budget.Seldom           // refusals
+	refused int                     // since the start
+	theirs  map[netip.Addr]struct{} // clients with a static entry that is not gatewayd's
+	said    map[netip.Addr]struct{} // those that were logged
 
 	mu      sync.Mutex // guards what follows
 	clients map[netip.Addr]datapath.MAC
@@ -47,7 +52,7 @@ func Open(index int, clients map[netip.Addr]datapath.MAC, log *slog.Logger) (*Ta
 	if err != nil {
 		return nil, fmt.Errorf("entering neighbours: %w", err)
 	}
-	t := &Table{index: index, log: log, conn: c, clients: maps.Clone(clients), changed: map[netip.Addr]struct{}{}}
+	t := &Table{index: index, log: log, conn: c, clients: maps.Clone(clients), changed: map[netip.Addr]struct{}{}, theirs: map[netip.Addr]struct{}{}, said: map[netip.Addr]struct{}{}}
 	if t.clients == nil {
 		t.clients = map[netip.Addr]datapath.MAC{}
 	}
@@ -118,7 +123,7 @@ func (t *Table) take() (list []entry) {
 			break
 		}
 		mac, there := t.clients[addr]
-		list = append(list, entry{addr, mac, !there})
+		list = append(list, entry{addr: addr, mac: mac, gone: !there})
 		delete(t.changed, addr)
 	}
 	return list
@@ -126,7 +131,19 @@ func (t *Table) take() (list []entry) {
 
 // send changes entries in the kernel. sending is held.
 func (t *Table) send(list []entry) {
-	bad, err := t.conn.tell(t.index, list)
+	list = slices.DeleteFunc(list, func(e entry) bool {
+		_, not := t.theirs[e.addr]
+		delete(t.theirs, e.addr) // judged again, if it is a client's
+		return not && e.gone
+	})
+	if len(list) == 0 {
+		return
+	}
+	there, bad, err := t.conn.tell(t.index, list)
+	if over := t.replaceable(there); len(over) > 0 {
+		_, bad2, err2 := t.conn.tell(t.index, over)
+		bad, err = bad+bad2, errors.Join(err, err2)
+	}
 	if err == nil {
 		return
 	}
@@ -134,6 +151,26 @@ func (t *Table) send(list []entry) {
 	t.logged.Do(func() {
 		t.log.Warn("clients are not in the kernel's neighbour table, and are limited to those that ARP finds room for (net.ipv4.neigh.default.gc_thresh3)", "refused", t.refused, "err", err)
 	})
+}
+
+// replaceable returns those of clients whose address has an entry that gatewayd may replace, and says which
+// it may not: whoever made a static entry means it. sending is held.
+func (t *Table) replaceable(there []entry) (over []entry) {
+	for _, e := range there {
+		f, err := get(t.index, e.addr)
+		if err != nil || !f.static || f.own {
+			e.over = true
+			over = append(over, e)
+			continue
+		}
+		t.theirs[e.addr] = struct{}{}
+		if _, said := t.said[e.addr]; !said && f.mac != e.mac {
+			t.said[e.addr] = struct{}{}
+			t.log.Warn("a client's address has a static neighbour entry with another MAC address, which stays: the client gets no packets (remove the entry: ip neigh del ADDRESS dev LAN)",
+				"client", e.addr, "mac", net.HardwareAddr(e.mac[:]).String(), "entry", net.HardwareAddr(f.mac[:]).String())
+		}
+	}
+	return over
 }
 
 // Check enters the clients again if the kernel has removed their entries: it removes all of
@@ -151,8 +188,8 @@ func (t *Table) Check() {
 	if !some {
 		return
 	}
-	there, err := t.conn.has(t.index, one)
-	if err == nil && !there {
+	f, err := get(t.index, one)
+	if err == nil && !f.own {
 		err = t.compare()
 	}
 	if err != nil && !errors.Is(err, unix.ENODEV) { // of an interface that is gone, others tell
@@ -160,12 +197,14 @@ func (t *Table) Check() {
 	}
 }
 
-// one returns the address of any client.
+// one returns the address of any client whose entry is gatewayd's. sending is held.
 func (t *Table) one() (netip.Addr, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for addr := range t.clients {
-		return addr, true
+		if _, not := t.theirs[addr]; !not {
+			return addr, true
+		}
 	}
 	return netip.Addr{}, false
 }

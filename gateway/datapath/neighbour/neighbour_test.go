@@ -3,6 +3,7 @@ package neighbour
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -12,9 +13,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
@@ -158,6 +161,60 @@ func TestSuccessor(t *testing.T) {
 	run(t, "ip neigh del 10.1.9.9 dev lan0")
 }
 
+// TestAdministratorsEntries: a static entry of somebody else for a client's address stays, is logged
+// once if it has another MAC address, and outlives the client. Entries that the kernel learned
+// are replaced.
+func TestAdministratorsEntries(t *testing.T) {
+	n, said := table(t, nil)
+	a, mac := client(0)
+	b, same := client(1)
+	c, learned := client(2)
+	run(t, fmt.Sprintf("ip neigh add %s lladdr 02:00:00:00:09:09 dev lan0 nud permanent; ip neigh add %s lladdr %s dev lan0 nud permanent; ip neigh add %s lladdr 02:00:00:00:09:08 dev lan0 nud reachable",
+		a, b, net.HardwareAddr(same[:]), c))
+	t.Cleanup(func() { run(t, fmt.Sprintf("ip neigh del %s dev lan0; ip neigh del %s dev lan0", a, b)) })
+	before := run(t, "ip neigh show dev lan0 proto static; ip neigh show nud permanent | grep -v 'proto 103' | sort")
+	for range 3 {
+		n.Set(a, mac)
+		n.Set(b, same)
+		n.Set(c, learned)
+		n.Flush()
+		entered(t, map[netip.Addr]datapath.MAC{c: learned})
+		n.Check()
+		n.Remove(a)
+		n.Remove(b)
+		n.Flush()
+		if now := run(t, "ip neigh show dev lan0 proto static; ip neigh show nud permanent | grep -v 'proto 103' | sort"); now != before {
+			t.Errorf("the administrator's entries are\n%swant\n%s", now, before)
+		}
+	}
+	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "client="+a.String()+" ") || !strings.Contains(got, "entry=02:00:00:00:09:09") {
+		t.Errorf("it said:\n%s", got)
+	}
+	run(t, fmt.Sprintf("ip neigh del %s dev lan0", a))
+	n.Set(a, mac)
+	n.Flush()
+	entered(t, map[netip.Addr]datapath.MAC{a: mac, c: learned})
+	n.Remove(a)
+	n.Flush()
+	run(t, fmt.Sprintf("ip neigh add %s lladdr 02:00:00:00:09:09 dev lan0 nud permanent", a)) // for the clean-up
+}
+
+// TestChangedList: a list that the kernel marks as changed while it was read is not taken for whole.
+func TestChangedList(t *testing.T) {
+	reads := 0
+	got, err := stack.Whole(func() ([]netlink.Message, error) {
+		reads++
+		all := make([]netlink.Message, 2)
+		if reads == 1 {
+			all[1].Header.Flags = netlink.DumpInterrupted
+		}
+		return whole(all, nil)
+	})
+	if err != nil || len(got) != 2 || reads != 2 {
+		t.Errorf("%d messages after %d reads, %v", len(got), reads, err)
+	}
+}
+
 // TestRefused: what the kernel refuses is logged once, and ends nothing.
 func TestRefused(t *testing.T) {
 	run(t, "ip link add gone0 type veth peer name gone1")
@@ -206,8 +263,8 @@ func FuzzParse(f *testing.F) {
 	f.Add(change(3, entry{addr: addr, mac: mac}).Data)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if addr, _, own := parse(b, 3); own && !addr.Is4() {
-			t.Errorf("%x has the address %s", b, addr)
+		if f, ok := parse(b, 3); (ok || f.own) && !f.addr.Is4() {
+			t.Errorf("%x has the address %s", b, f.addr)
 		}
 	})
 }

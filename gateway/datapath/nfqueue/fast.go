@@ -39,6 +39,9 @@ func (d *Datapath) fastRules(b *nftables.Batch, t nftables.Table) {
 		d.captureRules(b, t)
 	}
 	b.AddRule(t, "input", nftables.Goto("of_lan"))
+	if d.fast.unrouted {
+		d.unroutedRules(b, t)
+	}
 	b.AddRule(t, "of_lan", append(marked(markReject), nftables.Goto("reject"))...)
 	b.AddRule(t, "of_lan", nftables.Goto("ask"))
 }
@@ -74,11 +77,9 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 	b.AddChain(t, "portal", nil)
 	// A client may have used the port for another destination before: a record is not
 	// changed while it exists.
-	const flags, flagsSize = 13, 1
-	b.AddRule(t, "portal",
-		nftables.Payload(0, nftables.TransportHeader, flags, flagsSize), nftables.And(0, []byte{0x12}), nftables.Equal(0, []byte{0x02}), // SYN alone
+	b.AddRule(t, "portal", append(opens(),
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
-		nftables.Forget(setSought, 0))
+		nftables.Forget(setSought, 0))...)
 	b.AddRule(t, "portal",
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
 		nftables.Payload(2, nftables.NetworkHeader, receiver, addressSize), nftables.Keep(setSought, 0, 2, soughtLife))

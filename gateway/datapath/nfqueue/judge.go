@@ -69,6 +69,9 @@ func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {
 	}
 	// As studied, a packet from one client to another is queued twice: before it is
 	// routed, and on its way back into the LAN.
+	if p.Hook == queue.Prerouting && j.capture != nil && !j.Intercepts(j.sender(p), packet, now) {
+		return admission.Local // judged after routing: see unrouted
+	}
 	v := admission.Forward
 	if p.Hook != queue.Forward || j.capture != nil {
 		v = j.Up(j.sender(p), packet, now)

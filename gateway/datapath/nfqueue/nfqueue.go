@@ -264,6 +264,7 @@ func (d *Datapath) reroute() {
 	} else {
 		d.cfg.Log.Error("following this machine's addresses", "err", err)
 	}
+	d.followDefault()
 	d.choose()
 }
 

@@ -16,7 +16,9 @@ type fast struct {
 	to      course  // the course of packets that bypass the stack
 	refused *course // a course the kernel refused; nil: none
 	why     string  // reason of the present course
-	passed  map[netip.Addr]*passed
+	// unrouted: there is no default route, so the chain of that name exists.
+	unrouted bool
+	passed   map[netip.Addr]*passed
 	// heard are the addresses that were ever passed, because their counters stay.
 	heard map[netip.Addr]*heard
 	stop  func() // closes the gate

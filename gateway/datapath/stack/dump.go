@@ -10,6 +10,9 @@ import (
 // dumpTries bounds how often a list of the kernel's is read while it keeps changing.
 const dumpTries = 20
 
+// ErrChanged is what a list that is read by other means than package netlink returns to Whole.
+var ErrChanged = netlink.ErrDumpInterrupted
+
 // Whole reads a list of the kernel's, and reads it again when it changed meanwhile and may be
 // incomplete: list then returns netlink.ErrDumpInterrupted. It gives up with that error after some
 // repetitions; the changes themselves are reported to a Follower.

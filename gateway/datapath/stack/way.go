@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -108,6 +109,30 @@ func routesUpTo(most int) ([]netlink.Route, error) {
 		return nil, fmt.Errorf("listing the routes: %w", err)
 	}
 	return all, nil
+}
+
+// HasDefault reports whether any table has a default route that leads somewhere.
+func HasDefault() (has bool, err error) {
+	_, err = Whole(func() ([]netlink.Route, error) {
+		has = false
+		return nil, netlink.RouteListFilteredIter(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+			has = has || destination(r).Bits() == 0 && leads(r)
+			return !has
+		})
+	})
+	if err != nil {
+		return false, fmt.Errorf("listing the routes: %w", err)
+	}
+	return has, nil
+}
+
+// leads reports whether a route has a hop whose link is up.
+func leads(r netlink.Route) bool {
+	const down = unix.RTNH_F_DEAD | unix.RTNH_F_LINKDOWN
+	if len(r.MultiPath) > 0 {
+		return slices.ContainsFunc(r.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.Flags&down == 0 })
+	}
+	return r.Type == unix.RTN_UNICAST && r.Flags&down == 0
 }
 
 // ruled reports routing rules other than the three default rules.

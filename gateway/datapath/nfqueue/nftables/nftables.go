@@ -163,6 +163,14 @@ func (b *Batch) ClearChain(t Table, name string) {
 	})
 }
 
+// DeleteChain deletes a chain without rules.
+func (b *Batch) DeleteChain(t Table, name string) {
+	b.add(unix.NFT_MSG_DELCHAIN, 0, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_CHAIN_TABLE, t.Name)
+		e.String(unix.NFTA_CHAIN_NAME, name)
+	})
+}
+
 // AddSet adds a set.
 func (b *Batch) AddSet(t Table, s Set) {
 	b.sets++

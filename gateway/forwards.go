@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/forwarding"
+)
+
+// switched is whether the kernel forwards at the gateway's interfaces, which others can end for all
+// interfaces at once (net.ipv4.ip_forward = 0).
+type switched struct {
+	mu    sync.Mutex
+	again uint64 // times that it was switched on again
+	off   string // why it is off; "": it is on
+}
+
+// show adds to a status that nothing is forwarded.
+func (p *switched) show(st *control.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st.Repairs["forwarding-again"] = p.again
+	if p.off != "" {
+		kind, _, _ := strings.Cut(st.Datapath, ",")
+		st.Datapath, st.Why = kind+", closed", p.off
+	}
+}
+
+// keepForwarding switches forwarding on again where others switch it off, until ctx ends or Detach
+// restores what it was.
+func (g *gateway) keepForwarding(ctx context.Context) error {
+	s, index := forwardingSwitch(g.cfg), map[string]int{}
+	for _, name := range crossings(g.cfg) {
+		if dev, err := net.InterfaceByName(name); err == nil {
+			index[name] = dev.Index
+		}
+	}
+	noted, err := s.Noted()
+	if err != nil {
+		return err
+	}
+	return forwarding.Follow(ctx, func() bool {
+		now, err := s.Noted()
+		if noted && !now {
+			return err == nil // Detach, by force
+		}
+		on := g.switchOn(s, index)
+		if now, err := s.Noted(); err == nil {
+			noted = noted || now
+		}
+		return on
+	})
+}
+
+// switchOn switches forwarding on at the gateway's interfaces, and reports whether it is on. An interface
+// that was made anew with the name is left alone: nothing judges its packets.
+func (g *gateway) switchOn(s forwarding.Switch, index map[string]int) bool {
+	var off []string
+	for name, i := range index {
+		if dev, err := net.InterfaceByName(name); err != nil || dev.Index != i {
+			return true // the data path ends
+		}
+		if on, err := forwarding.Forwards(name); err == nil && !on {
+			off = append(off, name)
+		}
+	}
+	slices.Sort(off)
+	where := strings.Join(off, " and ")
+	p := &g.switched
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(off) == 0 {
+		p.off = ""
+		return true
+	}
+	err := s.On(crossings(g.cfg)...)
+	if err == nil {
+		p.off = ""
+		p.again++
+		g.log.Warn("forwarding was switched off, which stops all clients, and gatewayd switched it on again: if somebody sets net.ipv4.ip_forward to 0, take that out of /etc/sysctl.d; to stop clients, stop gatewayd", "interfaces", where)
+		return true
+	}
+	why := "forwarding is off at " + where + ", so nothing passes: " + err.Error()
+	if p.off != why {
+		p.off = why
+		g.log.Error("forwarding was switched off, which stops all clients, and cannot be switched on again: trying every second", "interfaces", where, "err", err)
+	}
+	return false
+}

@@ -91,7 +91,7 @@ var allowedImports = map[string][]string{
 
 	"lab/traffic/frames":         {}, // sizes, times and numbers of frames
 	"lab/traffic/frames/receive": {"lab/traffic/frames"},
-	"lab/traffic/frames/send":    {"lab/traffic/frames"},
+	"lab/traffic/frames/send":    {"lab/traffic/frames", "lab/traffic/socket"},
 
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
 	"lab/traffic/short":  {},

@@ -1,0 +1,108 @@
+package send
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	packetBatch = 16      // frames of one system call; all of them wait for the last one's stamp
+	packetQueue = 8 << 20 // bytes of frames on their way that the socket may have
+)
+
+// packet sends through a packet socket that goes past the link's queueing discipline.
+type packet struct {
+	s        *Sender
+	clock    clock
+	buffers  [packetBatch][]byte
+	vectors  [packetBatch]unix.Iovec
+	messages [packetBatch]message
+}
+
+// message is the kernel's struct mmsghdr.
+type message struct {
+	header unix.Msghdr
+	sent   uint32
+}
+
+func newPacket(s *Sender) *packet {
+	p := &packet{s: s, clock: newClock()}
+	for i := range p.buffers {
+		p.buffers[i] = append([]byte(nil), s.filler.bytes[:s.cfg.Plan.MaxBytes()]...)
+		p.vectors[i].Base = &p.buffers[i][0]
+		p.messages[i].header.Iov = &p.vectors[i]
+		p.messages[i].header.SetIovlen(1)
+	}
+	return p
+}
+
+// run sends until the control says stop.
+func (p *packet) run() error {
+	fd := p.s.port.fd
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
+		return fmt.Errorf("sending past the queueing discipline: %w", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, packetQueue); err != nil {
+		return fmt.Errorf("enlarging the socket's queue: %w", err)
+	}
+	c := p.s.schedule.c
+	for atomic.LoadUint32(&c.Stop) == 0 {
+		n := p.fill()
+		if n == 0 {
+			continue
+		}
+		sent, err := p.send(n)
+		made := c.Taken + uint64(sent)
+		atomic.StoreUint64(&c.Made, made)
+		atomic.StoreUint64(&c.Taken, made)
+		switch {
+		case err == nil:
+		case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.EAGAIN):
+			atomic.AddUint64(&c.Refused, 1)
+		case errors.Is(err, unix.ENETDOWN):
+			return fmt.Errorf("%s went down while frames were sent", p.s.port.name)
+		case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
+			return fmt.Errorf("%s: %w while frames were sent", p.s.port.name, errGone)
+		default:
+			return fmt.Errorf("sending on %s: %w", p.s.port.name, err)
+		}
+	}
+	return nil
+}
+
+// fill makes the frames that are due, a batch at most, and returns how many.
+func (p *packet) fill() (n int) {
+	sch := p.s.schedule
+	c := sch.c
+	produced := atomic.LoadUint64(&c.Produced)
+	for ; n < packetBatch && c.Taken+uint64(n) < produced; n++ {
+		now := uint64(p.clock.now())
+		if c.Start == 0 {
+			atomic.StoreUint64(&c.Start, now)
+		}
+		f := &sch.slots[(c.Taken+uint64(n))%slotCount]
+		if now-c.Start < f.Due {
+			break
+		}
+		f.Left = now - c.Start
+		p.s.filler.write(p.buffers[n], &p.s.heads[f.Stream], f, now)
+		p.vectors[n].SetLen(int(f.Bytes))
+	}
+	return n
+}
+
+// send hands n frames to the kernel and returns how many it took before the first that it refused.
+func (p *packet) send(n int) (int, error) {
+	sent, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(p.s.port.fd), uintptr(unsafe.Pointer(&p.messages[0])), uintptr(n), 0, 0, 0)
+	if errno == unix.EINTR {
+		return 0, nil
+	}
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(sent), nil
+}

@@ -1,0 +1,202 @@
+//go:build ignore
+
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Frames made in the kernel:
+ *
+ *	BPF_PROG_RUN, live frames -> send_frame -> link	once for each frame, or each look at the clock
+ *				     taken	<- link		once for each batch: what the link took
+ *
+ * The kernel hands send_frame used pages again and again, so a frame costs no allocation, no
+ * system call and no copy but its first 60 bytes. */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define SLOTS (1 << 16)
+#define MAX_LIVE 3072 /* bytes of a frame: a page less the kernel's own data */
+#define BATCH 16      /* frames that the kernel hands to a link at once (DEV_MAP_BULK_SIZE) */
+
+#define LOST_MOST 64  /* batches lost in a row after which the link counts as unfit */
+#define EOPNOTSUPP 95
+
+#define MAGIC bpf_htons(0x4757) /* frames.Magic */
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* A frame of the plan. */
+struct slot {
+	__u64 due;   /* ns since the start */
+	__u64 left;  /* ns since the start, once sent */
+	__u64 which; /* stream and number, as in the stamp */
+	__u32 bytes;
+	__u32 stream;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+/* Where sending stands; counts of slots since the start. Always taken <= made <= produced. */
+struct control {
+	/* Written by user space. */
+	__u64 produced;
+	__u32 stop;
+	__u32 pad;
+	__u64 apart[6]; /* a cache line for each writer */
+	/* Written by what sends. */
+	__u64 start;   /* CLOCK_MONOTONIC, ns; 0 until the first look at the clock */
+	__u64 made;    /* handed to the kernel */
+	__u64 taken;   /* taken by the link */
+	__u64 refused; /* attempts that the link refused: those frames are made again */
+	__u64 lost;    /* batches that never reached the link, in a row: made again */
+	__u32 calls;   /* of send_frame */
+	__u32 cpu;     /* where the current batch is made */
+	__s32 error;   /* the link's own, with which it refused a whole batch */
+	__u32 gone;    /* the link no longer exists */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct control);
+} controls SEC(".maps");
+
+/* What all frames of a stream begin with; lengths and checksums are 0. Sums are of 16-bit words
+ * as they lie in memory. */
+struct head {
+	__u8 bytes[44]; /* Ethernet, IPv4, UDP: 42 */
+	__u32 ip_sum;
+	__u32 udp_sum; /* with the pseudo-header, without any length */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* user space knows how many */
+	__type(key, __u32);
+	__type(value, struct head);
+} heads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} link SEC(".maps");
+
+/* Sum of the payload after the stamp in a frame of so many bytes. */
+volatile const __u16 payload_sums[MAX_LIVE + 1];
+
+static __always_inline __u16 folded(__u64 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+static __always_inline __u64 halves(__u64 v) { return (v & 0xffffffff) + (v >> 32); }
+
+/* The frame's head, stamp and checksums. */
+static __always_inline void write_frame(void *data, const struct head *h, const struct slot *s, __u32 bytes, __u64 now)
+{
+	struct iphdr *ip = data + ETH_HLEN;
+	struct udphdr *udp = (void *)(ip + 1);
+	__u64 which = bpf_cpu_to_be64(s->which), sent = bpf_cpu_to_be64(now);
+	__be16 ip_len = bpf_htons(bytes - ETH_HLEN), udp_len = bpf_htons(bytes - ETH_HLEN - sizeof(*ip));
+
+	__builtin_memcpy(data, h->bytes, 42);
+	ip->tot_len = ip_len;
+	ip->check = ~folded((__u64)h->ip_sum + ip_len);
+	udp->len = udp_len;
+	*(__u16 *)(data + 42) = MAGIC;
+	*(__u64 *)(data + 44) = which;
+	*(__u64 *)(data + 52) = sent;
+	__u16 sum = ~folded((__u64)h->udp_sum + 2 * (__u64)udp_len + MAGIC + halves(which) + halves(sent) + payload_sums[bytes]);
+	udp->check = sum ? sum : 0xffff;
+}
+
+/* The slot whose turn it is, or nothing where none is due. */
+static __always_inline struct slot *due_slot(struct control *c, __u64 now)
+{
+	if (c->calls++ % BATCH == 0 && c->made != c->taken) {
+		c->made = c->taken;
+		if (++c->lost == LOST_MOST) {
+			c->error = -EOPNOTSUPP;
+			c->stop = 1;
+		}
+	}
+	if (c->stop || c->made >= *(volatile __u64 *)&c->produced)
+		return 0;
+	if (!c->start)
+		c->start = now;
+	__u32 place = c->made % SLOTS;
+	struct slot *s = bpf_map_lookup_elem(&slots, &place);
+	return s && now - c->start >= s->due ? s : 0;
+}
+
+/* Makes the next frame if it is due. Without waiting here, other work of this CPU goes on. */
+SEC("xdp") int send_frame(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	long length = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
+	struct control *c = bpf_map_lookup_elem(&controls, &zero);
+	if (!c)
+		return XDP_ABORTED;
+	__u64 now = bpf_ktime_get_ns();
+	struct slot *s = due_slot(c, now);
+	if (!s)
+		return XDP_DROP;
+	__u32 bytes = s->bytes, stream = s->stream;
+	if (bytes > MAX_LIVE)
+		return XDP_ABORTED;
+	struct head *h = bpf_map_lookup_elem(&heads, &stream);
+	if (!h || (bytes != length && bpf_xdp_adjust_tail(ctx, (int)(bytes - length))))
+		return XDP_ABORTED;
+	void *data = (void *)(long)ctx->data;
+	if (data + 60 > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	write_frame(data, h, s, bytes, now);
+	int verdict = bpf_redirect_map(&link, 0, XDP_ABORTED);
+	if (verdict != XDP_REDIRECT) {
+		c->gone = c->stop = 1;
+		return verdict;
+	}
+	s->left = now - c->start;
+	c->cpu = bpf_get_smp_processor_id();
+	c->made++;
+	return verdict;
+}
+
+/* Hears what the link took of a batch. A batch is made and handed over on one CPU without
+ * interruption, so while frames of this sender are made and not taken, the CPU's next batch is
+ * this one. A link takes frames in order: what it refuses is the batch's end. */
+SEC("raw_tp/xdp_devmap_xmit") int taken(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 zero = 0;
+	struct control *c = bpf_map_lookup_elem(&controls, &zero);
+	if (!c || c->made == c->taken || c->cpu != bpf_get_smp_processor_id())
+		return 0;
+	int sent = ctx->args[2], refused = ctx->args[3], error = ctx->args[4];
+	if (sent < 0)
+		return 0;
+	c->lost = 0;
+	c->taken += sent;
+	if (refused > 0) {
+		c->refused += refused;
+		c->made = c->taken;
+	}
+	if (error < 0) {
+		c->error = error;
+		c->stop = 1;
+	}
+	return 0;
+}

@@ -83,9 +83,8 @@ func TestAccountsAreThoseOfTheModel(t *testing.T) {
 	})
 }
 
-// TestInjectedFaults has a link lose, repeat and reorder frames at known places, before a Reset and after.
-func TestInjectedFaults(t *testing.T) {
-	p := labtest.NewPair(t)
+// injectedFaults has a link lose, repeat and reorder frames at known places, before a Reset and after.
+func injectedFaults(t *testing.T, p labtest.Pair) {
 	r := open(t, p.Server, Config{})
 	s := newSender(t, p.Client, "gwt0")
 	for round := range 2 {

@@ -105,6 +105,7 @@ func TestPoissonGaps(t *testing.T) {
 
 func TestBadPlans(t *testing.T) {
 	trace := &Trace{Name: "x.pcap", sizes: []uint16{60, 60}, times: []int64{0, 0}}
+	single := &Trace{Name: "z.pcap", sizes: []uint16{60}, times: []int64{0}}
 	backwards := &Trace{Name: "y.pcap", sizes: []uint16{60, 60}, times: []int64{0, 0}, astray: 2}
 	rate := Schedule{PacketsPerSecond: 1000}
 	for _, tt := range []struct {
@@ -129,6 +130,7 @@ func TestBadPlans(t *testing.T) {
 		{Config{Sizes: named(t, "imix"), Schedule: Schedule{Mbps: 1000}, LinkMbps: 1000}, []string{"1000 Mbit/s", "at most"}},
 		{Config{Sizes: named(t, "60"), Schedule: rate, LinkMbps: -1}, []string{"link"}},
 		{Config{Sizes: trace.Sizes(), Schedule: Schedule{Gaps: trace}}, []string{"x.pcap", "no time"}},
+		{Config{Sizes: trace.Sizes(), Schedule: Schedule{Gaps: single}, LinkMbps: 100}, []string{"z.pcap", "no time"}},
 		{Config{Sizes: trace.Sizes(), Schedule: Schedule{Gaps: backwards}}, []string{"y.pcap", "packet 2"}},
 		{Config{Sizes: trace.Sizes(), Schedule: Schedule{Gaps: trace, Speed: 1e6}}, []string{"1e+06"}},
 	} {

@@ -286,6 +286,9 @@ func nothingStaysBehind(t *testing.T, p labtest.Pair) {
 				t.Error(err)
 			}
 		}
+		if _, err := r.Stats(); err == nil || !strings.Contains(err.Error(), "closed") {
+			t.Errorf("counts after Close: %v", err)
+		}
 		if left, err := exec.Command("tc", "qdisc", "show", "dev", "gwt1").Output(); err != nil || strings.Contains(string(left), "clsact") {
 			t.Errorf("after Close there is %s, %v", left, err)
 		}

@@ -1,0 +1,63 @@
+package receive
+
+// The buckets of the program's histogram: one for each ns below 64, then 64 for each doubling, up to 2⁴¹ ns
+// (37 minutes).
+const (
+	subBits = 6
+	buckets = len(programsCpu{}.Delays)
+)
+
+// Delay is the distribution of one-way delays: count, sum, least and greatest are exact, what lies between
+// them is counted in buckets no wider than 1/64 of their delays.
+type Delay struct {
+	Frames       uint64
+	SumNs        uint64
+	MinNs, MaxNs uint64
+	counts       [buckets]uint64
+}
+
+func (d *Delay) include(frames, sum, least, greatest uint64) {
+	if d.Frames == 0 || least < d.MinNs {
+		d.MinNs = least
+	}
+	d.MaxNs = max(d.MaxNs, greatest)
+	d.Frames += frames
+	d.SumNs += sum
+}
+
+// MeanNs is the mean delay; 0 without frames.
+func (d Delay) MeanNs() float64 {
+	if d.Frames == 0 {
+		return 0
+	}
+	return float64(d.SumNs) / float64(d.Frames)
+}
+
+// QuantileNs is the delay that a share q of the frames did not exceed, within 1/128; 0 without frames.
+func (d Delay) QuantileNs(q float64) float64 {
+	var total uint64
+	for _, n := range d.counts {
+		total += n
+	}
+	if total == 0 {
+		return 0
+	}
+	rank := min(uint64(q*float64(total)), total-1)
+	var passed uint64
+	for i, n := range d.counts {
+		if passed += n; passed > rank {
+			low, width := bucket(i)
+			return min(max(float64(low)+float64(width-1)/2, float64(d.MinNs)), float64(d.MaxNs))
+		}
+	}
+	return float64(d.MaxNs)
+}
+
+// bucket is the least delay that is counted at place i, and how many ns are counted there.
+func bucket(i int) (low, width uint64) {
+	if i < 1<<subBits {
+		return uint64(i), 1
+	}
+	shift := i>>subBits - 1
+	return (1<<subBits | uint64(i)&(1<<subBits-1)) << shift, 1 << shift
+}

@@ -1,0 +1,183 @@
+package receive
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+)
+
+// Verdicts of tc.
+const (
+	next = 0xffffffff
+	shot = 2
+)
+
+// bench is a receiver without an interface: its program is run by hand.
+func bench(t testing.TB, cfg Config) *Receiver {
+	t.Helper()
+	if err := cfg.complete(); err != nil {
+		t.Fatal(err)
+	}
+	r := &Receiver{cfg: cfg, at: nowhere{}}
+	if err := r.load(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+type nowhere struct{}
+
+func (nowhere) Lost() (bool, error) { return false, nil }
+func (nowhere) Close() error        { return nil }
+
+// frame is a frame of the generator.
+func frame(size int, s frames.Stamp) []byte {
+	b := make([]byte, size)
+	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45})
+	binary.BigEndian.PutUint16(b[16:], uint16(size-frames.EthernetBytes))
+	b[22], b[23] = 64, 17
+	copy(b[26:], []byte{10, 77, 0, 2, 10, 77, 0, 1})
+	binary.BigEndian.PutUint16(b[24:], checksum(b[14:34]))
+	binary.BigEndian.PutUint16(b[34:], 5000)
+	binary.BigEndian.PutUint16(b[36:], frames.Port)
+	binary.BigEndian.PutUint16(b[38:], uint16(size-frames.EthernetBytes-frames.IPv4Bytes))
+	s.Put(b[frames.PayloadAt:])
+	return b
+}
+
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	sum = sum>>16 + sum&0xffff
+	return ^uint16(sum + sum>>16)
+}
+
+func run(t testing.TB, r *Receiver, packet []byte) uint32 {
+	t.Helper()
+	opts := runOf(packet)
+	verdict, err := r.objs.Receive.Run(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(opts.DataOut, packet) {
+		t.Error("the program changed a packet")
+	}
+	return verdict
+}
+
+func runOf(packet []byte) *ebpf.RunOptions {
+	return &ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+64)}
+}
+
+func stats(t testing.TB, r *Receiver) Received {
+	t.Helper()
+	got, err := r.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestVerdicts(t *testing.T) {
+	with := func(at int, b ...byte) []byte {
+		f := frame(60, frames.Stamp{})
+		copy(f[at:], b)
+		return f
+	}
+	tag := func(f []byte, tags ...byte) []byte {
+		return append(append(append([]byte{}, f[:12]...), tags...), f[12:]...)
+	}
+	for _, tt := range []struct {
+		name    string
+		packet  []byte
+		verdict uint32
+		want    Received
+	}{
+		{"a frame", frame(60, frames.Stamp{}), shot, Received{Frames: 1}},
+		{"a long one", frame(1514, frames.Stamp{}), shot, Received{Frames: 1}},
+		{"an unknown stream", frame(60, frames.Stamp{Stream: 2}), shot, Received{Stray: 1}},
+		{"the last number", frame(60, frames.Stamp{Stream: 1, Number: 127}), shot, Received{Frames: 1, Missing: 127}},
+		{"a number beyond", frame(60, frames.Stamp{Number: 128}), shot, Received{Stray: 1}},
+		{"a number far beyond", frame(60, frames.Stamp{Number: 1<<48 - 1}), shot, Received{Stray: 1}},
+		{"another port", with(36, 0, 10), next, Received{Foreign: 1}},
+		{"another payload", with(42, 0x47, 0x58), next, Received{Foreign: 1}},
+		{"TCP", with(23, 6), next, Received{Foreign: 1}},
+		{"a fragment", with(20, 0x20), next, Received{Foreign: 1}},
+		{"a later fragment", with(20, 0, 1), next, Received{Foreign: 1}},
+		{"not to be fragmented", with(20, 0x40), shot, Received{Frames: 1}},
+		{"IPv6", with(12, 0x86, 0xdd), next, Received{Foreign: 1}},
+		{"IP options", with(14, 0x46), next, Received{Foreign: 1}},
+		{"a VLAN", tag(frame(60, frames.Stamp{}), 0x81, 0, 0, 5), next, Received{Foreign: 1, Tagged: 1}},
+		{"a VLAN with another's packet", tag(with(42, 0), 0x81, 0, 0, 5), next, Received{Foreign: 1}},
+		{"cut short", frame(60, frames.Stamp{})[:59], next, Received{Foreign: 1}},
+		{"very short", make([]byte, 14), next, Received{Foreign: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := bench(t, Config{Streams: 2, FramesPerStream: 128})
+			if verdict := run(t, r, tt.packet); verdict != tt.verdict {
+				t.Errorf("verdict %d, want %d", int32(verdict), int32(tt.verdict))
+			}
+			got := stats(t, r)
+			if got.Frames != tt.want.Frames || got.Missing != tt.want.Missing || got.Stray != tt.want.Stray ||
+				got.Foreign != tt.want.Foreign || got.Tagged != tt.want.Tagged || got.Merged != 0 {
+				t.Errorf("counts %+v, want %+v", brief(got), brief(tt.want))
+			}
+			if got.Frames == 1 && (got.Bytes != uint64(len(tt.packet)) || got.Sizes[len(tt.packet)] != 1) {
+				t.Errorf("%d bytes, sizes %v, want one frame of %d", got.Bytes, got.Sizes, len(tt.packet))
+			}
+		})
+	}
+}
+
+// brief is what fits on a line.
+func brief(r Received) Received {
+	r.Delay, r.Streams = Delay{}, nil
+	return r
+}
+
+// place is where a delay of ns is counted.
+func place(ns uint64) int {
+	if ns < 1<<subBits {
+		return int(ns)
+	}
+	shift := min(bits.Len64(ns), 41) - 1 - subBits
+	return int(min((uint64(shift)+1)<<subBits|ns>>shift&(1<<subBits-1), uint64(buckets-1)))
+}
+
+func TestBucketsHoldTheirDelays(t *testing.T) {
+	end := uint64(0)
+	for i := range buckets {
+		low, width := bucket(i)
+		if low != end || place(low) != i || place(low+width-1) != i || width > max(1, low/64) {
+			t.Fatalf("bucket %d begins at %d after the one before ended at %d, is %d wide; its ends are in %d and %d", i, low, end, width, place(low), place(low+width-1))
+		}
+		end = low + width
+	}
+	if end != 1<<41 {
+		t.Errorf("buckets end at %d", end)
+	}
+}
+
+// BenchmarkReceive runs the program over a frame that came before, and one that passes on.
+func BenchmarkReceive(b *testing.B) {
+	for name, packet := range map[string][]byte{
+		"again": frame(60, frames.Stamp{}), "stray": frame(60, frames.Stamp{Stream: 1}), "foreign": make([]byte, 60),
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := bench(b, Config{})
+			_, took, err := r.objs.Receive.Benchmark(packet, b.N, b.ResetTimer)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(took.Nanoseconds()), "ns/frame")
+		})
+	}
+}

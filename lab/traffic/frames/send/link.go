@@ -3,11 +3,11 @@ package send
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// errGone: see Sender.Wait.
 var errGone = errors.New("the link was removed")
 
 // port is a packet socket bound to a link. It belongs to the network namespace in which it was opened, whichever
@@ -74,16 +74,42 @@ func (p *port) check() error {
 	if err != nil {
 		return err
 	}
+	// A link goes down before it is removed and tells late of a carrier that is gone: only this question, which waits
+	// for such changes, has a true answer.
+	carrier, err := p.carrier()
+	if errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("%s: %w", p.name, errGone)
+	}
 	if err := unix.IoctlIfreq(p.fd, unix.SIOCGIFFLAGS, r); err != nil {
 		return fmt.Errorf("%s: %w", p.name, errGone)
 	}
-	switch flags := int(r.Uint16()); {
-	case flags&unix.IFF_UP == 0:
+	flags := int(r.Uint16())
+	if flags&unix.IFF_UP == 0 {
 		return fmt.Errorf("%s is down: ip link set %s up", p.name, p.name)
-	case flags&unix.IFF_RUNNING == 0:
+	}
+	if err != nil { // its driver does not say
+		carrier = flags&unix.IFF_RUNNING != 0
+	}
+	if !carrier {
 		return fmt.Errorf("%s has no carrier: its other end is down or unplugged", p.name)
 	}
 	return nil
+}
+
+// carrier asks the link's driver (ethtool's ETHTOOL_GLINK).
+func (p *port) carrier() (bool, error) {
+	value := struct{ command, data uint32 }{command: unix.ETHTOOL_GLINK}
+	request := struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte // the rest of the kernel's union
+	}{data: unsafe.Pointer(&value)}
+	copy(request.name[:unix.IFNAMSIZ-1], p.name)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+	if errno != 0 {
+		return false, errno
+	}
+	return value.data != 0, nil
 }
 
 func (p *port) close() { unix.Close(p.fd) }

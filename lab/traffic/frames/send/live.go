@@ -119,14 +119,14 @@ func (l *live) run() error {
 		}
 	}
 	if c.Gone != 0 {
-		return fmt.Errorf("%s: %w while frames were sent", l.s.port.name, errGone)
+		return fmt.Errorf("while frames were sent: %s: %w", l.s.port.name, errGone)
 	}
 	refusal := atomic.SwapInt32(&c.Error, 0)
 	if refusal == 0 || l.s.ending.Load() {
 		return nil
 	}
 	if err := l.s.port.check(); err != nil {
-		return err
+		return fmt.Errorf("while frames were sent: %w", err)
 	}
 	atomic.StoreUint32(&c.Stop, 0)
 	atomic.StoreUint64(&c.Made, c.Taken)

@@ -63,10 +63,11 @@ func (p *packet) run() error {
 		case err == nil:
 		case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.EAGAIN):
 			atomic.AddUint64(&c.Refused, 1)
-		case errors.Is(err, unix.ENETDOWN):
-			return fmt.Errorf("%s went down while frames were sent", p.s.port.name)
-		case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
-			return fmt.Errorf("%s: %w while frames were sent", p.s.port.name, errGone)
+		case errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
+			if state := p.s.port.check(); state != nil {
+				err = state
+			}
+			return fmt.Errorf("while frames were sent: %w", err)
 		default:
 			return fmt.Errorf("sending on %s: %w", p.s.port.name, err)
 		}

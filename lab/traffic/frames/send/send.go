@@ -326,5 +326,8 @@ func (w *stall) look() error {
 	if w.patient++; w.patient%stallRounds != 0 {
 		return nil
 	}
-	return w.port.check()
+	if err := w.port.check(); err != nil {
+		return fmt.Errorf("while frames were sent: %w", err)
+	}
+	return nil
 }

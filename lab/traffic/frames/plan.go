@@ -84,18 +84,18 @@ func NewPlan(cfg Config) (*Plan, error) {
 	case cfg.Sizes.empty():
 		return nil, errors.New("the plan names no frame sizes: choose a mix, a histogram or a capture")
 	}
-	if err := cfg.fits(); err != nil {
-		return nil, err
-	}
 	clock, err := cfg.Schedule.clock(cfg.Sizes, cfg.GapSeed)
 	if err != nil {
+		return nil, err
+	}
+	if err := cfg.fits(); err != nil {
 		return nil, err
 	}
 	interval, err := cfg.interval()
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{interval: interval, chance: rand.NewPCG(cfg.GapSeed, seedOfPlaces), cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, left: math.MaxInt64}
+	p := &Plan{cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, left: math.MaxInt64, interval: interval, chance: rand.NewPCG(cfg.GapSeed, seedOfPlaces)}
 	if cfg.Count > 0 {
 		p.left = cfg.Count
 	}

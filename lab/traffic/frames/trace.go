@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"time"
 )
 
 // Trace is the sizes and times of a capture's frames.
@@ -12,6 +13,8 @@ type Trace struct {
 	Padded int // frames shorter than Ethernet's least, taken as if padded to it: Linux captures what it sends before padding
 	sizes  []uint16
 	times  []int64 // ns since the first frame, ascending
+	began  time.Time
+	astray int // the first packet, from 1, whose time is before another's or more than a year later
 }
 
 // Frames is how many frames the trace has.
@@ -19,17 +22,7 @@ func (t *Trace) Frames() int { return len(t.sizes) }
 
 // Sizes are the trace's, in the order in which they came.
 func (t *Trace) Sizes() Sizes {
-	frames := map[uint16]uint32{}
-	for _, b := range t.sizes {
-		frames[b]++
-	}
-	s := Sizes{Name: t.Name, sequence: t.sizes}
-	for bytes := uint16(MinBytes); bytes <= MaxBytes; bytes++ {
-		if n := frames[bytes]; n > 0 {
-			s.shares = append(s.shares, share{bytes, n})
-		}
-	}
-	return s
+	return Sizes{Name: t.Name, sequence: t.sizes, shares: sharesOf(t.sizes)}
 }
 
 // lasts is the time of one pass, ns: after the last frame, the next pass begins with the mean gap.
@@ -51,6 +44,9 @@ func (t *Trace) clock(speed float64) (clock, error) {
 	}
 	if !(speed >= 1.0/maxSpeed && speed <= maxSpeed) {
 		return nil, fmt.Errorf("gaps of %s at %v times their speed: choose 1/%d to %d", t.Name, speed, maxSpeed, maxSpeed)
+	}
+	if t.astray > 0 {
+		return nil, fmt.Errorf("gaps of %s: packet %d is earlier than the one before it, or a year later: put them in order with reordercap", t.Name, t.astray)
 	}
 	if len(t.times) < 2 || t.lasts() <= 0 {
 		return nil, fmt.Errorf("gaps of %s: its %d frames have no time between them: choose packets/s or Mbit/s", t.Name, len(t.times))

@@ -137,6 +137,20 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// TestMergedFramesAreNotFrames hands the program a buffer of two segments, as aggregation makes them.
+func TestMergedFramesAreNotFrames(t *testing.T) {
+	r := bench(t, Config{})
+	opts := runOf(frame(200, frames.Stamp{}))
+	const sizeofSkBuff, gsoSegs = 192, 164 // struct __sk_buff
+	skb := make([]byte, sizeofSkBuff)
+	binary.NativeEndian.PutUint32(skb[gsoSegs:], 2)
+	opts.Context = skb
+	verdict, err := r.objs.Receive.Run(opts)
+	if got := stats(t, r); err != nil || verdict != shot || got.Merged != 1 || got.Frames != 0 {
+		t.Errorf("verdict %d, %v, counts %+v", verdict, err, brief(got))
+	}
+}
+
 // brief is what fits on a line.
 func brief(r Received) Received {
 	r.Delay, r.Streams = Delay{}, nil
@@ -166,13 +180,18 @@ func TestBucketsHoldTheirDelays(t *testing.T) {
 	}
 }
 
+// BenchmarkReceive runs the program over a frame that came before, and one that passes on.
 func BenchmarkReceive(b *testing.B) {
-	r := bench(b, Config{})
-	packet := frame(60, frames.Stamp{})
-	b.ResetTimer()
-	_, took, err := r.objs.Receive.Benchmark(packet, b.N, b.ResetTimer)
-	if err != nil {
-		b.Fatal(err)
+	for name, packet := range map[string][]byte{
+		"again": frame(60, frames.Stamp{}), "stray": frame(60, frames.Stamp{Stream: 1}), "foreign": make([]byte, 60),
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := bench(b, Config{})
+			_, took, err := r.objs.Receive.Benchmark(packet, b.N, b.ResetTimer)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(took.Nanoseconds()), "ns/frame")
+		})
 	}
-	b.ReportMetric(float64(took.Nanoseconds()), "ns/frame")
 }

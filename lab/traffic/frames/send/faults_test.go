@@ -88,6 +88,15 @@ func TestTooFast(t *testing.T) {
 	}
 }
 
+// TestAllAtOnce: a plan without end whose frames are all due at the start has more of them than can be counted.
+func TestAllAtOnce(t *testing.T) {
+	s, _ := tap(t)
+	sent := carryOut(t, s, send.Config{Streams: streamsTo(send.MAC{2}, 1), Plan: &steady{sizes: []int{60}, streams: 1}, MaxFor: time.Millisecond})
+	if !sent.More || sent.Intended <= sent.Offered {
+		t.Errorf("intended %d, offered %d, more %v", sent.Intended, sent.Offered, sent.More)
+	}
+}
+
 func TestStopEndsAnEndlessPlan(t *testing.T) {
 	p := newPair(t)
 	for _, e := range engines {

@@ -15,6 +15,7 @@ import (
 const (
 	slotCount = 1 << 16 // SLOTS in send.bpf.c
 	feedBatch = 1024
+	atOnce    = 64 // batches in a row that are all due at one moment
 	// plannerPause is how long the planner rests: in that time an engine sends a tenth of the slots.
 	plannerPause = time.Millisecond
 )
@@ -22,12 +23,14 @@ const (
 // Sent is what became of a plan, RFC 2285's intended and offered load.
 type Sent struct {
 	Intended     int64 // frames due until now, or until the end. While the sender is far behind, it knows only those that it has read
+	More         bool  // Intended is not all: the plan goes on with frames that are all due at once
 	Offered      int64 // frames that the link took
 	OfferedBytes int64 // their bytes, without FCS
 	Refused      int64 // attempts that the link refused; these frames were tried again
 	BySize       []SizeCount
-	ByStream     []int64 // offered frames of each stream
-	Late         Late    // of the offered frames
+	ByStream     []int64       // offered frames of each stream
+	Late         Late          // of the offered frames
+	Last         time.Duration // from the start to when the last offered frame left
 	Elapsed      time.Duration
 	ThreadNs     int64 // CPU time of the sending thread; it never sleeps
 	PlannerNs    int64 // CPU time of the thread that reads the plan and counts
@@ -130,6 +133,7 @@ func (s *schedule) count() {
 		s.sizes[f.Bytes]++
 		s.sent.ByStream[f.Stream]++
 		s.sent.Late.add(f.Left - f.Due)
+		s.sent.Last = time.Duration(f.Left)
 	}
 	s.sent.Offered = int64(taken)
 }
@@ -163,20 +167,41 @@ func (s *schedule) settleAccounts() {
 	s.count()
 	end := s.elapsed()
 	s.lookAtDue()
-	late := int64(s.due)
-	for all := s.due == s.c.Produced; all && !s.over; {
-		n := s.plan.Fill(s.batch)
-		s.over = n < len(s.batch)
-		for _, f := range s.batch[:n] {
-			if all = f.Due <= int64(end); !all {
-				break
-			}
-			late++
-		}
+	intended := int64(s.due)
+	if s.due == s.c.Produced {
+		intended += s.unread(end)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent.Intended, s.end = late, int64(end)
+	s.sent.Intended, s.end = intended, int64(end)
+}
+
+// unread counts the frames that are due until end and that feed had no room for.
+func (s *schedule) unread(end time.Duration) (n int64) {
+	last, same := int64(-1), 0
+	for !s.over {
+		batch := s.batch[:s.plan.Fill(s.batch)]
+		s.over = len(batch) < len(s.batch)
+		for _, f := range batch {
+			if f.Due > int64(end) {
+				return n
+			}
+			n++
+		}
+		if len(batch) > 0 && batch[len(batch)-1].Due == last {
+			if same++; same == atOnce { // there may be no end of them
+				s.mu.Lock()
+				s.sent.More = true
+				s.mu.Unlock()
+				return n
+			}
+			continue
+		}
+		if len(batch) > 0 {
+			last, same = batch[len(batch)-1].Due, 0
+		}
+	}
+	return n
 }
 
 func (s *schedule) stats() Sent {

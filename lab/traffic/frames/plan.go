@@ -69,11 +69,11 @@ func NewPlan(cfg Config) (*Plan, error) {
 	case cfg.Sizes.empty():
 		return nil, errors.New("the plan names no frame sizes: choose a mix, a histogram or a capture")
 	}
-	if err := cfg.fits(); err != nil {
-		return nil, err
-	}
 	clock, err := cfg.Schedule.clock(cfg.Sizes, cfg.Seed)
 	if err != nil {
+		return nil, err
+	}
+	if err := cfg.fits(); err != nil {
 		return nil, err
 	}
 	p := &Plan{cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, left: math.MaxInt64}

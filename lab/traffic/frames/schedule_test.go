@@ -30,13 +30,13 @@ func TestConstantGapsDoNotDrift(t *testing.T) {
 			}
 			return
 		}
-		batch := make([]Frame, 5000)
+		batch := make([]Frame, 1000)
 		p.Fill(batch)
 		p.Fill(batch)
 		for i, f := range batch {
-			due := new(big.Rat).Mul(gap, new(big.Rat).SetInt64(int64(5000+i)))
+			due := new(big.Rat).Mul(gap, new(big.Rat).SetInt64(int64(1000+i)))
 			if want := new(big.Int).Div(due.Num(), due.Denom()); want.Int64() != f.Due {
-				rt.Fatalf("%+v: frame %d is due at %d ns, want %v", s, 5000+i, f.Due, want)
+				rt.Fatalf("%+v: frame %d is due at %d ns, want %v", s, 1000+i, f.Due, want)
 			}
 		}
 	})
@@ -45,7 +45,7 @@ func TestConstantGapsDoNotDrift(t *testing.T) {
 func TestRateOfBitsAndFrames(t *testing.T) {
 	for _, name := range append(MixNames(), "60", "9014") {
 		sizes := named(t, name)
-		n := 1000 * int64(sizes.Period())
+		n := 100 * int64(sizes.Period())
 		cfg := Config{Sizes: sizes, Schedule: Schedule{Mbps: 123.456}, Count: n + 1}
 		frames := all(t, cfg)
 		bits := 0.0
@@ -105,6 +105,7 @@ func TestPoissonGaps(t *testing.T) {
 
 func TestBadPlans(t *testing.T) {
 	trace := &Trace{Name: "x.pcap", sizes: []uint16{60, 60}, times: []int64{0, 0}}
+	single := &Trace{Name: "z.pcap", sizes: []uint16{60}, times: []int64{0}}
 	backwards := &Trace{Name: "y.pcap", sizes: []uint16{60, 60}, times: []int64{0, 0}, astray: 2}
 	rate := Schedule{PacketsPerSecond: 1000}
 	for _, tt := range []struct {
@@ -129,6 +130,7 @@ func TestBadPlans(t *testing.T) {
 		{Config{Sizes: named(t, "imix"), Schedule: Schedule{Mbps: 1000}, LinkMbps: 1000}, []string{"1000 Mbit/s", "at most"}},
 		{Config{Sizes: named(t, "60"), Schedule: rate, LinkMbps: -1}, []string{"link"}},
 		{Config{Sizes: trace.Sizes(), Schedule: Schedule{Gaps: trace}}, []string{"x.pcap", "no time"}},
+		{Config{Sizes: trace.Sizes(), Schedule: Schedule{Gaps: single}, LinkMbps: 100}, []string{"z.pcap", "no time"}},
 		{Config{Sizes: trace.Sizes(), Schedule: Schedule{Gaps: backwards}}, []string{"y.pcap", "packet 2"}},
 		{Config{Sizes: trace.Sizes(), Schedule: Schedule{Gaps: trace, Speed: 1e6}}, []string{"1e+06"}},
 	} {

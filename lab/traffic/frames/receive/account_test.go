@@ -83,9 +83,8 @@ func TestAccountsAreThoseOfTheModel(t *testing.T) {
 	})
 }
 
-// TestInjectedFaults has a link lose, repeat and reorder frames at known places, before a Reset and after.
-func TestInjectedFaults(t *testing.T) {
-	p := labtest.NewPair(t)
+// injectedFaults has a link lose, repeat and reorder frames at known places, before a Reset and after.
+func injectedFaults(t *testing.T, p labtest.Pair) {
 	r := open(t, p.Server, Config{})
 	s := newSender(t, p.Client, "gwt0")
 	for round := range 2 {
@@ -157,8 +156,8 @@ func TestSeveralCPUsAtOnce(t *testing.T) {
 	for _, n := range got.Sizes {
 		sizes += n
 	}
-	for _, n := range got.Delay.counts {
-		delays += n
+	for _, b := range got.Delay.Buckets {
+		delays += b.Frames
 	}
 	if sizes != all+again || delays != all {
 		t.Errorf("%d sizes, %d delays", sizes, delays)
@@ -201,10 +200,12 @@ func TestQuantiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Uint64Range(0, 1<<rapid.IntRange(1, 41).Draw(t, "bits")-1), 1, 100).Draw(t, "delays")
 		var d Delay
+		var counts [buckets]uint64
 		for _, v := range values {
 			d.include(1, v, v, v)
-			d.counts[place(v)]++
+			counts[place(v)]++
 		}
+		d.fill(&counts)
 		slices.Sort(values)
 		q := rapid.Float64Range(0, 1).Draw(t, "q")
 		want := float64(values[min(int(q*float64(len(values))), len(values)-1)])

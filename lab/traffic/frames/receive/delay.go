@@ -13,7 +13,20 @@ type Delay struct {
 	Frames       uint64
 	SumNs        uint64
 	MinNs, MaxNs uint64
-	counts       [buckets]uint64
+	Buckets      []Bucket // with frames, ascending
+}
+
+// Bucket is how many delays were LowNs or up to WidthNs-1 longer.
+type Bucket struct{ LowNs, WidthNs, Frames uint64 }
+
+// fill takes the program's counts over.
+func (d *Delay) fill(counts *[buckets]uint64) {
+	for i, n := range counts {
+		if n > 0 {
+			low, width := bucket(i)
+			d.Buckets = append(d.Buckets, Bucket{low, width, n})
+		}
+	}
 }
 
 func (d *Delay) include(frames, sum, least, greatest uint64) {
@@ -36,18 +49,17 @@ func (d Delay) MeanNs() float64 {
 // QuantileNs is the delay that a share q of the frames did not exceed, within 1/128; 0 without frames.
 func (d Delay) QuantileNs(q float64) float64 {
 	var total uint64
-	for _, n := range d.counts {
-		total += n
+	for _, b := range d.Buckets {
+		total += b.Frames
 	}
 	if total == 0 {
 		return 0
 	}
 	rank := min(uint64(q*float64(total)), total-1)
 	var passed uint64
-	for i, n := range d.counts {
-		if passed += n; passed > rank {
-			low, width := bucket(i)
-			return min(max(float64(low)+float64(width-1)/2, float64(d.MinNs)), float64(d.MaxNs))
+	for _, b := range d.Buckets {
+		if passed += b.Frames; passed > rank {
+			return min(max(float64(b.LowNs)+float64(b.WidthNs-1)/2, float64(d.MinNs)), float64(d.MaxNs))
 		}
 	}
 	return float64(d.MaxNs)

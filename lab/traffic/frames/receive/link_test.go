@@ -102,10 +102,23 @@ func await(t testing.TB, r *Receiver, n uint64) Received {
 	return got
 }
 
-// TestEachFrameOfALink sends frames of many sizes, in chunks that fit the link's ring, over a link that
-// aggregates what arrives and one as the kernel makes it.
-func TestEachFrameOfALink(t *testing.T) {
+// TestOnALink has one link for all that needs one.
+func TestOnALink(t *testing.T) {
 	p := labtest.NewPair(t)
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T, labtest.Pair)
+	}{
+		{"injected faults", injectedFaults}, {"each frame", eachFrame}, {"what passes on", whatPassesOn},
+		{"ahead of other programs", aheadOfOthers}, {"nothing stays behind", nothingStaysBehind}, {"bad links", badLinks},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.test(t, p) })
+	}
+}
+
+// eachFrame sends frames of many sizes, in chunks that fit the link's ring, over a link that
+// aggregates what arrives and one as the kernel makes it.
+func eachFrame(t *testing.T, p labtest.Pair) {
 	p.Client.Run(t, "ip", "link", "set", "gwt0", "mtu", "9000")
 	p.Server.Run(t, "ip", "link", "set", "gwt1", "mtu", "9000")
 	p.Client.Run(t, "ip", "link", "add", "plain0", "up", "type", "veth", "peer", "name", "plain1")
@@ -145,9 +158,8 @@ func TestEachFrameOfALink(t *testing.T) {
 	}
 }
 
-// TestWhatPassesOn shows that the generator's frames reach no socket, and others theirs.
-func TestWhatPassesOn(t *testing.T) {
-	p := labtest.NewPair(t)
+// whatPassesOn shows that the generator's frames reach no socket, and others theirs.
+func whatPassesOn(t *testing.T, p labtest.Pair) {
 	for _, clsact := range []bool{false, true} {
 		t.Run(fmt.Sprintf("clsact %v", clsact), func(t *testing.T) {
 			r := open(t, p.Server, Config{clsact: clsact})
@@ -200,8 +212,7 @@ func TestWhatPassesOn(t *testing.T) {
 	}
 }
 
-func TestAheadOfOtherPrograms(t *testing.T) {
-	p := labtest.NewPair(t)
+func aheadOfOthers(t *testing.T, p labtest.Pair) {
 	drop, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, shot), asm.Return()},
 	})
@@ -225,8 +236,7 @@ func TestAheadOfOtherPrograms(t *testing.T) {
 	await(t, r, 1)
 }
 
-func TestNothingStaysBehind(t *testing.T) {
-	p := labtest.NewPair(t)
+func nothingStaysBehind(t *testing.T, p labtest.Pair) {
 	programs := func() (n int) {
 		t.Helper()
 		var err error
@@ -276,14 +286,16 @@ func TestNothingStaysBehind(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		if _, err := r.Stats(); err == nil || !strings.Contains(err.Error(), "closed") {
+			t.Errorf("counts after Close: %v", err)
+		}
 		if left, err := exec.Command("tc", "qdisc", "show", "dev", "gwt1").Output(); err != nil || strings.Contains(string(left), "clsact") {
 			t.Errorf("after Close there is %s, %v", left, err)
 		}
 	})
 }
 
-func TestBadLinks(t *testing.T) {
-	p := labtest.NewPair(t)
+func badLinks(t *testing.T, p labtest.Pair) {
 	p.Server.Run(t, "ip", "tuntap", "add", "tun0", "mode", "tun")
 	for _, tt := range []struct {
 		cfg  Config

@@ -137,6 +137,20 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// TestMergedFramesAreNotFrames hands the program a buffer of two segments, as aggregation makes them.
+func TestMergedFramesAreNotFrames(t *testing.T) {
+	r := bench(t, Config{})
+	opts := runOf(frame(200, frames.Stamp{}))
+	const sizeofSkBuff, gsoSegs = 192, 164 // struct __sk_buff
+	skb := make([]byte, sizeofSkBuff)
+	binary.NativeEndian.PutUint32(skb[gsoSegs:], 2)
+	opts.Context = skb
+	verdict, err := r.objs.Receive.Run(opts)
+	if got := stats(t, r); err != nil || verdict != shot || got.Merged != 1 || got.Frames != 0 {
+		t.Errorf("verdict %d, %v, counts %+v", verdict, err, brief(got))
+	}
+}
+
 // brief is what fits on a line.
 func brief(r Received) Received {
 	r.Delay, r.Streams = Delay{}, nil

@@ -32,7 +32,7 @@ const (
 	maxWords      = 1 << 28    // of 64 bits: 2 GB
 )
 
-// Receiver counts from Open to Close.
+// Receiver counts from Open to Close. Its methods are called one at a time, from any thread.
 type Receiver struct {
 	cfg  Config
 	objs programsObjects

@@ -111,6 +111,7 @@ func (got *Received) add(number int, v *programsStream) {
 
 func (r *Receiver) readCPUs(got *Received) error {
 	c := new(programsCpu)
+	var delays [buckets]uint64
 	for cpu := range r.objs.Cpus.MaxEntries() {
 		if err := r.objs.Cpus.Lookup(cpu, c); err != nil {
 			return err
@@ -126,9 +127,10 @@ func (r *Receiver) readCPUs(got *Received) error {
 			}
 		}
 		for i, n := range c.Delays {
-			got.Delay.counts[i] += n
+			delays[i] += n
 		}
 	}
+	got.Delay.fill(&delays)
 	return nil
 }
 

@@ -10,6 +10,10 @@
 // There are two engines. The live engine makes frames in the kernel (BPF_PROG_RUN with live frames, Linux 5.18), for
 // links that take frames from XDP; the packet engine uses a packet socket, on any link. Neither changes a setting of
 // the link, and nothing of either outlives the process.
+//
+// The live engine uses each page again once its frame was received, and writes only the first 60 bytes anew. A device that
+// changes payload in place, such as one that encrypts, therefore makes later UDP checksums wrong; receivers that look
+// at stamps alone do not care.
 package send
 
 import (
@@ -83,7 +87,7 @@ type Sender struct {
 }
 
 // Start begins to send in the network namespace of the calling thread. Sending ends with the plan, with ctx, after
-// MaxFor, with Stop, or with the link.
+// MaxFor, with Stop, or with the link; call Wait or Stop to free what it holds.
 func Start(ctx context.Context, cfg Config) (_ *Sender, err error) {
 	s := &Sender{cfg: cfg, filler: newFiller()}
 	defer func() {

@@ -37,9 +37,10 @@ type Side struct {
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
-	most   int  // clients of the larger lab of a pair
-	enter  bool // the clients are more than the router's neighbour table may learn: see EntersNeighbours
-	static bool // the clients have addresses without asking for them: see hasStatic
+	slowed *testbed.Host // the machine of the routers where their CPUs are slowed down
+	most   int           // clients of the larger lab of a pair
+	enter  bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours
+	static bool          // the clients have addresses without asking for them: see hasStatic
 }
 
 // ClientHost is a host with its share of the side's clients.

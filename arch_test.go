@@ -118,6 +118,7 @@ var testImports = map[string][]string{
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
+	"lab/burn":     {"lab/labtest"},
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
@@ -130,7 +131,7 @@ var testImports = map[string][]string{
 	"lab/client/persona": {"lab/labtest"},
 	"lab/experiment":     {"lab/measure"},                                                               // whose keys the shipped experiments have
 	"lab/measure":        {"lab/agent", "lab/compare", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
-	"lab/measure/logins": {"lab/analysis/analysistest", "lab/measure/cost"},
+	"lab/measure/logins": {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
 	"lab/traffic/short":  {"lab/labtest"},

@@ -20,6 +20,12 @@ func good() result.Measurement {
 	}
 }
 
+// slowed leaves the routers of a trial a quarter of their CPU.
+func slowed(t *result.Trial) {
+	t.DUT.Metrics = map[string]float64{result.RouterShare: 0.25}
+	t.Clean.Metrics = t.DUT.Metrics
+}
+
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*result.Trial)
@@ -49,6 +55,9 @@ func TestJudge(t *testing.T) {
 		"routers fill their CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 6e8, 7e8 }, nil, nil},
 		"many threads, full CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 9e8 }, nil, nil},
 		"many threads, room left":  {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 7e8 }, []string{"device: its threads waited 190 %"}, nil},
+		"waits for what slows it":  {func(t *result.Trial) { slowed(t); t.DUT.WaitNs = 12e8 }, nil, nil},
+		"waits for others too":     {func(t *result.Trial) { slowed(t); t.DUT.WaitNs = 13e8 }, []string{"device: its threads waited 130 %"}, nil},
+		"fill their slowed CPU":    {func(t *result.Trial) { slowed(t); t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 2e8 }, nil, nil},
 		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
 		"bursts are not known":     {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 0 }, nil, nil},
 		"device shortens bursts":   {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},

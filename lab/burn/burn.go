@@ -184,14 +184,14 @@ func (b *Burner) burn(share float64, realTime bool) {
 // work keeps the CPU busy for a few microseconds without touching memory, which routers may need.
 //
 //go:noinline
-func work() uint64 {
+func work() {
 	state := uint64(88172645463325252)
 	for range 1500 {
 		state ^= state << 13
 		state ^= state >> 7
 		state ^= state << 17
 	}
-	return state
+	runtime.KeepAlive(state)
 }
 
 // clock reads a clock, ns.

@@ -19,7 +19,7 @@ clients = [2]
 offered_mbps = [10]
 blocks = 1
 aa_blocks = 0
-windows = 3
+windows = 2
 window = "300ms"
 warmup = "200ms"
 redo = 0
@@ -44,16 +44,17 @@ func TestSlowRoutersAreMarked(t *testing.T) {
 	}
 	for _, trial := range run.Trials {
 		for _, m := range []result.Measurement{trial.DUT, trial.Clean} {
-			// The hypervisor may have taken the CPU away from the burner meanwhile.
-			if share := m.Metrics[result.RouterShare]; math.Abs(share-0.5) > 0.1 {
+			// Beside other programs of real-time priority a trial is rejected for it.
+			share := m.Metrics[result.RouterShare]
+			if share == 0 || trial.Accepted && math.Abs(share-0.5) > 0.05 {
 				t.Errorf("the routers had %g of their CPU, want 0.5", share)
 			}
-			if m.CPUCorePct() > 50 {
+			if m.CPUCorePct() > 100*share {
 				t.Errorf("router CPU %g %%: the burner's time is in it", m.CPUCorePct())
 			}
 		}
 	}
-	const badge = "routers slowed to 50 % of their CPU: measured share "
+	const badge = "routers slowed to 50 % of their CPU: " // and no share, where the machine was too busy for any trial
 	if e := finish(t, command(t, dir, "report", "r")); !strings.Contains(strings.ReplaceAll(e.stdout, "\n", " "), badge) {
 		t.Errorf("terminal:\n%s%s", e.stdout, e.stderr)
 	}

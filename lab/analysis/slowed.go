@@ -47,7 +47,7 @@ func (s Slowed) String() string {
 		to = "routers slowed"
 	}
 	if s.Windows == 0 {
-		return to + ": no share was measured"
+		return to + ": no accepted trial measured the share"
 	}
 	return fmt.Sprintf("%s: measured share %.1f %% (%.1f to %.1f in %s)", to, 100*s.Share, 100*s.Least, 100*s.Most, words.Counted(s.Windows, "window"))
 }

@@ -42,7 +42,7 @@ func TestSlowedRunsSayHowSlow(t *testing.T) {
 		t.Errorf("share of a cell: %+v", share)
 	}
 	run.Trials = nil
-	if s = (cost.Measure{}).Summarise(run, analysis.Options{}); s.Speed() != 0.25 || !strings.Contains(s.Slowed.String(), "no share was measured") {
+	if s = (cost.Measure{}).Summarise(run, analysis.Options{}); s.Speed() != 0.25 || !strings.Contains(s.Slowed.String(), "no accepted trial") {
 		t.Errorf("without trials: %v", s.Slowed)
 	}
 }

@@ -46,7 +46,7 @@ const (
 // have the settings of the clean router's links, which are tested. A device at its limit
 // may lose frames before the router's IP layer, which then also sees fewer packets than
 // frames.
-func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool, cpus int) {
+func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool, cpus int, speed float64) {
 	// A delay of the machine affects both sides alike and is not a limit of the device.
 	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / window.Seconds()
 	saturated := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
@@ -82,6 +82,10 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	device.If(wait > limit && used < filledCPU, "device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*limit)
 	worse := t.DUT.Machine
 	worse.Steal = max(worse.Steal, t.Clean.Machine.Steal)
+	if other := routerShare(t.Clean); math.Abs(other-speed) > math.Abs(share-speed) { // they differ in solo mode
+		share = other
+	}
+	rejects.Speed(share, speed, "")
 	rejects.Steal(worse, window.Seconds(), cpus, "")
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }

@@ -86,7 +86,7 @@ func TestJudge(t *testing.T) {
 			const gathers = false
 			trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 			c.change(&trial)
-			judge(&trial, time.Second, experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}, gathers, 2)
+			judge(&trial, time.Second, experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}, gathers, 2, 0)
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
 				t.Fatalf("accepted %v, rejects %q; want %q", trial.Accepted, trial.Rejects, c.rejects)
 			}
@@ -102,17 +102,34 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeSpeed: a window in which slowed routers had another share of their CPU does not count.
+func TestJudgeSpeed(t *testing.T) {
+	sent := experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}
+	for _, tt := range []struct {
+		device, clean float64
+		accepted      bool
+	}{{0.25, 0.251, true}, {0.23, 0.27, true}, {0.4, 0.4, false}, {0.25, 0.3, false}, {0.1, 0.25, false}} {
+		trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
+		trial.DUT.Metrics = map[string]float64{result.RouterShare: tt.device}
+		trial.Clean.Metrics = map[string]float64{result.RouterShare: tt.clean}
+		judge(&trial, time.Second, sent, false, 2, 0.25)
+		if trial.Accepted != tt.accepted || !tt.accepted && !strings.Contains(trial.Rejects[0], "instead of 25.0 %") {
+			t.Errorf("%+v: accepted %v, %q", tt, trial.Accepted, trial.Rejects)
+		}
+	}
+}
+
 // TestJudgeGathers: what gathers packets itself is not held to one frame a packet;
 // the clean router beside it is.
 func TestJudgeGathers(t *testing.T) {
 	trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 	trial.DUT.AggregationFactor = 3
 	sent := experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}
-	if judge(&trial, time.Second, sent, true, 2); !trial.Accepted {
+	if judge(&trial, time.Second, sent, true, 2, 0); !trial.Accepted {
 		t.Errorf("rejected: %q", trial.Rejects)
 	}
 	trial.Clean.AggregationFactor = 3
-	if judge(&trial, time.Second, sent, true, 2); len(trial.Rejects) != 1 || !strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
+	if judge(&trial, time.Second, sent, true, 2, 0); len(trial.Rejects) != 1 || !strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
 		t.Errorf("reasons %q, want one of the clean router", trial.Rejects)
 	}
 }

@@ -121,6 +121,7 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 		"no polling thread": {func(s *Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
 		"steal":             {func(s *Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
 		"other programs":    {func(s *Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
+		"not as slow":       {func(s *Storm, e *evidence) { s.Lease.RouterShare, s.Login.RouterShare, e.speed = 0.25, 0.5, 0.25 }, "instead of 25.0 %"},
 		"too short to tell": {func(s *Storm, _ *evidence) { s.Login.OtherBusy, s.Login.Seconds = 0.4, 0.04 }, ""},
 		"own limit": {func(s *Storm, _ *evidence) {
 			s.Login.Refusals = []result.Reason{{First: "dialling: too many open files", Count: 3}}

@@ -214,6 +214,16 @@ func (r *Rejects) If(applies bool, format string, args ...any) {
 	}
 }
 
+// maxSpeedError is by how much, of what was asked for, the share that slowed routers had may be off.
+const maxSpeedError = 0.1
+
+// Speed rejects a window in which slowed routers had another share of their CPU than was asked for; a
+// speed of 0 asks for none. when is as in Steal.
+func (r *Rejects) Speed(share, speed float64, when string) {
+	r.If(speed > 0 && math.Abs(share/speed-1) > maxSpeedError, "machine: the routers had %.1f %% of their CPU%s instead of %.1f %%: a program of real-time priority, or another guest, had it as well",
+		100*share, when, 100*speed)
+}
+
 const (
 	maxStealPct = 1.0 // of the machine
 	stealTicks  = 2   // of the machine's clock, by which that may be off

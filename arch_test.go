@@ -65,10 +65,11 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
+	"lab/burn":       {}, // a share of CPUs' time
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                       // what a machine is, read on it
-	"lab/agent":      {"lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/burn", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/result", "lab/traffic"},
@@ -83,7 +84,7 @@ var allowedImports = map[string][]string{
 	"lab/measure":        {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins"},
 	"lab/measure/cost":   {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short", "lab/words"},
 	"lab/measure/logins": {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
-	"lab/measure/side":   {"lab/experiment", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
+	"lab/measure/side":   {"lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
 
 	"lab/client/persona": {}, // many clients behind one interface
 
@@ -122,6 +123,7 @@ var testImports = map[string][]string{
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
+	"lab/burn":     {"lab/labtest"},
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
@@ -135,7 +137,7 @@ var testImports = map[string][]string{
 	"lab/experiment":     {"lab/measure"},                                                               // whose keys the shipped experiments have
 	"lab/measure":        {"lab/agent", "lab/compare", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
 	"lab/measure/cost":   {"lab/labtest"},
-	"lab/measure/logins": {"lab/analysis/analysistest", "lab/measure/cost"},
+	"lab/measure/logins": {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 
 	"lab/traffic/frames":         {"lab/labtest", "lab/traffic/frames/receive", "lab/traffic/frames/send"}, // from one end to the other

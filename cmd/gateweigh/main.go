@@ -83,6 +83,6 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(runCommand(), reportCommand(), explainCommand(), compareCommand(), bundleCommand(),
-		listCommand(), doctorCommand(), cleanCommand())
+		listCommand(), doctorCommand(), burnCommand(), cleanCommand())
 	return root
 }

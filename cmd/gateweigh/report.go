@@ -63,6 +63,9 @@ func completing(ctx context.Context, names []string) (all []analysis.Summary, er
 		if all[i].Sides != nil {
 			return nil, &exitError{exitUsage, fmt.Errorf("--with compares runs with published studies, and the labs of %s differ in more than the device: its ratios are of no study", name)}
 		}
+		if all[i].Speed() != all[0].Speed() {
+			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: its routers had %g of their CPU, and those of %s %g: such figures do not go into one table", name, all[i].Speed(), names[0], all[0].Speed())}
+		}
 		if own := all[0].Measure; all[i].Measure != own {
 			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: it measures %s, and %s measures %s", name, all[i].Measure, names[0], own)}
 		}

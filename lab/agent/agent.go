@@ -71,6 +71,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 		machineAgent: machineAgent{dir: opts.LogDir}, opts: opts, programs: map[string]*spawned{}, support: map[int]bool{},
 	}
 	defer a.killPerf()
+	defer a.slowed.close()
 	if !opts.Isolated {
 		return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &a.machineAgent, nil })
 	}
@@ -209,9 +210,10 @@ const (
 	Subcommand    = "agent"
 	InitCommand   = "agent-init"   // becomes the first process of a jail
 	WorkerCommand = "agent-worker" // holds a part of an agent's streams
+	BurnerCommand = "agent-burner" // slows CPUs down
 )
 
-// RunAs makes this process an agent, a worker of one, or the first process of a jail, when its
+// RunAs makes this process an agent, one of its helpers, or the first process of a jail, when its
 // arguments say so, and then never returns. Every program that starts hosts
 // calls it first: the host's agent is the program itself.
 func RunAs(args []string) {
@@ -229,6 +231,8 @@ func RunAs(args []string) {
 		err = runInit()
 	case WorkerCommand:
 		err = workerMain(context.Background())
+	case BurnerCommand:
+		err = burnerMain(context.Background())
 	default:
 		return
 	}

@@ -19,7 +19,8 @@ import (
 // machineAgent answers for the machine it runs on, as every agent does. Its exported
 // methods are verbs of Conn.
 type machineAgent struct {
-	dir string // for perf's data
+	dir    string // for perf's data
+	slowed slowed
 
 	perf       sync.Mutex        // guards what follows
 	recorder   *profile.Recorder // nil while perf does not run

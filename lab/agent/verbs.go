@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -52,6 +53,14 @@ func (c *Conn) RunLoops(ctx context.Context, cpus []int, length time.Duration) (
 // ReadAccounts reads the accounts of the routers' threads, see machine.ReadAccounts.
 func (c *Conn) ReadAccounts(ctx context.Context, router, own []int) (machine.Accounts, error) {
 	return ask[machine.Accounts](ctx, c, "ReadAccounts", router, own)
+}
+
+// Slow slows CPUs of the agent's machine down until the agent ends. They are slow when it returns.
+func (c *Conn) Slow(ctx context.Context, s Slow) error { return c.do(ctx, "Slow", s) }
+
+// ReadSlow reads how much of the CPUs' time the slowing has taken, in the order of Slow.CPUs.
+func (c *Conn) ReadSlow(ctx context.Context) ([]burn.Reading, error) {
+	return ask[[]burn.Reading](ctx, c, "ReadSlow")
 }
 
 // StartPerf has perf sample some CPUs of the agent's machine until StopPerf; samples are

@@ -49,9 +49,12 @@ type Summary struct {
 	Mode       string `json:"mode"`
 	// Sides is set when the labs of a pair differed in more than the device; ratios then
 	// compare these sides.
-	Sides      *result.Sides `json:"sides,omitempty"`
-	Confidence float64       `json:"confidence"`
-	Delta      float64       `json:"delta"`
+	Sides *result.Sides `json:"sides,omitempty"`
+	// Slowed is set when the routers had a share of their CPU only; no figure then stands beside
+	// one at full speed without saying so.
+	Slowed     *Slowed `json:"slowed,omitempty"`
+	Confidence float64 `json:"confidence"`
+	Delta      float64 `json:"delta"`
 
 	// Metrics describe the figures of the cells; Primary is the one that verdicts are on.
 	Metrics []Metric `json:"metrics"`

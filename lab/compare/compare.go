@@ -88,6 +88,8 @@ type Side struct {
 	GateweighVersion string          `json:"gateweigh_version"`
 	Trials           analysis.Counts `json:"trials"`
 	AA               analysis.AA     `json:"aa"`
+	// Slowed is set when the run's routers had a share of their CPU only.
+	Slowed *analysis.Slowed `json:"slowed,omitempty"`
 }
 
 // Measured is what one run says of a cell.
@@ -204,7 +206,7 @@ func summarise(in Input, opts Options) analysis.Summary {
 
 func sideOf(in Input, s analysis.Summary) Side {
 	env := in.Run.Environment
-	side := Side{Name: in.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials, AA: s.AA}
+	side := Side{Name: in.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials, AA: s.AA, Slowed: s.Slowed}
 	if !env.Start.IsZero() {
 		side.Start = env.Start.UTC().Format("2006-01-02T15:04:05Z")
 	}
@@ -308,6 +310,7 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 		a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean
 		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.", analysis.Label(cell.At), b, a)
 	}
+	say(sa.Speed() != sb.Speed(), "The routers of A and B had not the same speed: a change may be the slowing's.")
 	for i, s := range []analysis.Summary{sa, sb} {
 		name := []string{"A", "B"}[i]
 		if d := s.Sides; d != nil {

@@ -37,6 +37,7 @@ var environmentFields = []struct {
 	{"kernel", true, func(e result.Environment) string { return e.Kernel }},
 	{"architecture", true, func(e result.Environment) string { return e.Arch }},
 	{"virtualisation", true, func(e result.Environment) string { return e.Virtualisation }},
+	{"speed of the routers' CPU", true, func(e result.Environment) string { return speed(e.RouterSpeed) }},
 	{"placement", true, func(e result.Environment) string { return e.Placement }},
 	{"link settings", false, func(e result.Environment) string { return strings.Join(e.Offloads, "; ") }},
 	{"gateweigh version", false, func(e result.Environment) string { return e.GateweighVersion }},
@@ -108,6 +109,14 @@ func flatten(out map[string]string, prefix string, tables map[string]any) {
 		}
 		out[prefix+key] = fmt.Sprint(value)
 	}
+}
+
+// speed is the share of their CPU that routers were to have.
+func speed(share float64) string {
+	if share == 0 {
+		return "full"
+	}
+	return fmt.Sprintf("slowed to %.3g %%", 100*share)
 }
 
 func number(n int) string {

@@ -137,10 +137,14 @@ func (c *Comparison) headline() string {
 }
 
 func (s Side) line() string {
-	return result.OneLine(strings.Join([]string{
+	parts := []string{
 		s.Name, s.Experiment, s.Start, "gateweigh " + s.GateweighVersion,
 		fmt.Sprintf("%d trials accepted, %d rejected", s.Trials.Accepted, s.Trials.Rejected),
-	}, " · "))
+	}
+	if s.Slowed != nil {
+		parts = append(parts, s.Slowed.String())
+	}
+	return result.OneLine(strings.Join(parts, " · "))
 }
 
 // shared reports whether all cells of the table have the value.

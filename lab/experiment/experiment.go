@@ -70,6 +70,7 @@ type Experiment struct {
 
 	Client  Client
 	Traffic Traffic
+	Router  Router
 	Beside  Beside
 	Custom  map[string]CustomDUT // devices described in the file itself
 
@@ -86,6 +87,13 @@ type Client struct {
 	// send; default 0. The kind has to take guests.
 	Churn float64
 	Hosts int // machines that share the clients, 1 (default) to MaxClientHosts
+}
+
+// Router says on what the metered hosts run.
+type Router struct {
+	// Speed is the share of their CPU that metered hosts have, MinSpeed to less than 1; 0 (default): all
+	// of it. Hosts that are measured at the same time share it.
+	Speed float64
 }
 
 // Traffic says what the clients send.

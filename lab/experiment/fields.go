@@ -31,6 +31,9 @@ const (
 	MinWindow        = 200 * time.Millisecond // shorter ones drown in the 4 ms of a scheduler tick
 	maxWindow        = 10 * time.Minute
 	defaultWindows   = 3
+	// MinSpeed of routers: what takes the rest switches every 100 µs, and below a tenth the
+	// switches would be much of what is left.
+	MinSpeed = 0.1
 	// DefaultProfileWindow makes a few hundred samples of a clean router that
 	// uses a tenth of a core.
 	DefaultProfileWindow = 10 * time.Second
@@ -83,13 +86,14 @@ var shared = []Field{
 	optional("traffic.seed", integer(0, maxSeed), func(e *Experiment) *int { return &e.Traffic.Seed }),
 	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"), func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }),
 	optional("traffic.short_bytes", integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }),
+	optional("router.speed", speed, func(e *Experiment) *float64 { return &e.Router.Speed }),
 	optional("beside.client", word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client }),
 	optional("beside.traffic", word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic }),
 	optional("beside.clients", integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }),
 }
 
 // tables are the keys that hold other keys.
-var tables = []string{"client", "traffic", "beside", "dut"}
+var tables = []string{"client", "traffic", "router", "beside", "dut"}
 
 // Keys lists every key outside [dut.NAME], in the order of the documentation: those that measures
 // share, and then their own.

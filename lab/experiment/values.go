@@ -71,6 +71,15 @@ func Within(lo, hi float64, what string) Parser[float64] {
 // share accepts Mbit/s of one client; what they make together is checked later.
 var share = number(fmt.Sprintf("Mbit/s a client, more than 0 and at most %d", MaxOfferedMbps), func(n float64) bool { return n > 0 && n <= MaxOfferedMbps })
 
+// speed accepts the share of its CPU that a router has; all of it is 0, as without the key.
+func speed(v any) (float64, error) {
+	share, err := Within(MinSpeed, 1, "the share of its CPU that the router has,")(v)
+	if share == 1 {
+		share = 0
+	}
+	return share, err
+}
+
 // PerSecond accepts rates up to most, and zero; zero and what say what is counted in the error.
 func PerSecond(most float64, zero, what string) Parser[float64] {
 	return number(fmt.Sprintf("%s, or %s from %g to %g", zero, what, minPerSecond, most),

@@ -42,6 +42,9 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 		}
 	}
 	columns = append(columns, pairsColumn("pairs"), blocksColumn("blocks"), rejectedColumn("rejected"), redoneColumn("redone"))
+	if s.Slowed != nil {
+		text("router_slowed", func(analysis.Cell) string { return s.Slowed.String() })
+	}
 	described := map[string]bool{}
 	for _, m := range s.Metrics {
 		described[m.Name] = true

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -64,5 +65,28 @@ func TestLabsThatDifferAreSaidSo(t *testing.T) {
 		if m.Cell.Text(result.DUT) == analysis.Clean {
 			t.Error("there is a cost model over clients of a router that had others")
 		}
+	}
+}
+
+// TestSlowedRoutersAreMarked: page, terminal and every row of the CSV say that the routers were slow.
+func TestSlowedRoutersAreMarked(t *testing.T) {
+	run := twoKinds()
+	run.Environment.RouterSpeed = 0.25
+	for i := range run.Trials {
+		run.Trials[i].DUT.Metrics = map[string]float64{result.RouterShare: 0.251}
+	}
+	s := measure.Summarise(run, analysis.Options{})
+	var table, page, rows bytes.Buffer
+	if err := errors.Join(report.Terminal(&table, s, 0), report.HTML(&page, run, s), report.CSV(&rows, s)); err != nil {
+		t.Fatal(err)
+	}
+	const badge = "routers slowed to 25 % of their CPU: measured share 25.1 %"
+	for name, text := range map[string]string{"terminal": table.String(), "page": page.String()} {
+		if !strings.Contains(text, badge) {
+			t.Errorf("%s: no %q", name, badge)
+		}
+	}
+	if n := strings.Count(rows.String(), badge); n != len(s.Cells) {
+		t.Errorf("%d of %d rows of the CSV are marked", n, len(s.Cells))
 	}
 }

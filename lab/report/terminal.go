@@ -87,6 +87,9 @@ func heading(s analysis.Summary) []string {
 		}
 		out = append(out, texts[0])
 	}
+	if s.Slowed != nil {
+		out = append(out, s.Slowed.String())
+	}
 	return append(out, fmt.Sprintf("%g %% intervals over %s", 100*s.Confidence, unit))
 }
 

@@ -29,8 +29,11 @@ type Environment struct {
 	Clients string `json:"clients,omitempty"`
 	// Sides is set when the labs of a pair differed in more than the device: a ratio
 	// is then of both together, and no published claim is looked at.
-	Sides   *Sides `json:"sides,omitempty"`
-	Command string `json:"command"` // exact command that repeats the run
+	Sides *Sides `json:"sides,omitempty"`
+	// RouterSpeed is the share of their CPU that the routers were to have, 0: all of it. How much
+	// they had is in the records (RouterShare).
+	RouterSpeed float64 `json:"router_speed,omitempty"`
+	Command     string  `json:"command"` // exact command that repeats the run
 
 	Start       time.Time `json:"start"` // UTC
 	End         time.Time `json:"end"`   // UTC; zero while the run goes on

@@ -55,6 +55,10 @@ type Trial struct {
 // FullLoad is the share of the offered load from which on the load counts as carried.
 const FullLoad = 0.98
 
+// RouterShare is the figure of records with the share of their CPUs' time that slowed routers had,
+// by the task clock of what took the rest.
+const RouterShare = "router_share"
+
 // Flags of a trial that stands.
 const (
 	// FlagSaturated: the DUT itself could not carry the offered load although

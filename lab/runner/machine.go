@@ -96,7 +96,7 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 	}
 	env := result.Environment{
 		Experiment: cfg.Experiment.Name, Measure: cfg.Experiment.Measure, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
-		Clients: "kind " + cfg.Experiment.Client.Kind,
+		Clients: "kind " + cfg.Experiment.Client.Kind, RouterSpeed: cfg.Experiment.Router.Speed,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online,
 		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, Placement: s.Placement.String(),

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
@@ -108,17 +109,20 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	agent, err := backend.Machine(ctx)
+	machine, err := backend.Machine(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer agent.Stop()
-	m, err := checkMachine(ctx, agent, cfg.Experiment, demand)
+	defer machine.Stop()
+	m, err := checkMachine(ctx, machine, cfg.Experiment, demand)
 	if err != nil {
+		return Outcome{}, err
+	}
+	if err := slow(ctx, machine, backend.Placement, cfg.Experiment); err != nil {
 		return Outcome{}, err
 	}
 	s := &Session{
-		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: agent,
+		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: machine,
 		cfg: cfg, backend: backend, found: m, plan: cfg.Experiment.Plan(),
 		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}
@@ -131,6 +135,23 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	s.env.Interrupted = ctx.Err() != nil || errors.Is(err, errStorage) || s.interrupted && errors.Is(err, ErrNothingRan)
 	s.env.Skipped = out.Skipped
 	return out, errors.Join(err, s.writer.Close(), result.WriteEnvironment(cfg.Dir, s.env))
+}
+
+// slow slows the routers' CPUs down where the experiment asks for it, for as long as their machine's
+// agent runs. The clients' CPUs must be others: a slow client would be taken for a slow router.
+func slow(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *experiment.Experiment) error {
+	if e.Router.Speed == 0 {
+		return nil
+	}
+	for _, cpu := range p.Router {
+		if slices.Contains(p.Endpoints, cpu) {
+			return e.Blame("router.speed", "needs a CPU for the routers alone, and labs may use only one here")
+		}
+	}
+	if err := machine.Slow(ctx, agent.Slow{CPUs: p.Router, Speed: e.Router.Speed, Own: p.Endpoints}); err != nil {
+		return e.Blame("router.speed", err.Error())
+	}
+	return nil
 }
 
 // open prepares the folder and reads the records of earlier sittings in it. raised is the

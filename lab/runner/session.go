@@ -36,9 +36,13 @@ type Session struct {
 
 // Labs are the labs of a block.
 func (s *Session) Labs(b experiment.Block) side.Labs {
-	return side.Labs{
+	labs := side.Labs{
 		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b), Aggregate: b.Cell.Text(result.Profile) == result.Bulk,
 	}
+	if s.Experiment.Router.Speed > 0 {
+		labs.Slowed = s.Machine
+	}
+	return labs
 }
 
 // Name is a block in messages.

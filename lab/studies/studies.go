@@ -110,13 +110,14 @@ type Outcome struct {
 var all = []Study{study1}
 
 // Beside compares runs with every study. A ratio of labs that differ in more than the device says
-// nothing of a study: the first run must not be such a one, and others of the kind are left out.
+// nothing of a study: the first run must not be such a one, and others of the kind are left out, as
+// are runs whose routers had another speed than those of the first.
 func Beside(runs ...analysis.Summary) []Outcome {
 	var out []Outcome
 	if len(runs) > 0 && runs[0].Sides != nil {
 		return nil
 	}
-	runs = slices.DeleteFunc(slices.Clone(runs), func(s analysis.Summary) bool { return s.Sides != nil })
+	runs = slices.DeleteFunc(slices.Clone(runs), func(s analysis.Summary) bool { return s.Sides != nil || s.Speed() != runs[0].Speed() })
 	for _, st := range all {
 		b := hold(st, runs)
 		out = append(out, Outcome{st.Number, b.findings(), b.tables(), b.figures(), b.missing(), b.answers()})

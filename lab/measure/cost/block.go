@@ -164,7 +164,7 @@ func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 			err = b.pair.ended(ctx)
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
-		judge(&t, b.Experiment.Window, b.pair.clean.Has.Traffic, b.pair.device.Traits.Gathers, b.CPUs)
+		judge(&t, b.Experiment.Window, b.pair.clean.Has.Traffic, b.pair.device.Traits.Gathers, b.CPUs, b.Experiment.Router.Speed)
 		return func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects, err
 	})
 }

@@ -47,7 +47,7 @@ const (
 // have the settings of the clean router's links, which are tested. A device at its limit
 // may lose frames before the router's IP layer, which then also sees fewer packets than
 // frames.
-func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool, cpus int) {
+func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool, cpus int, speed float64) {
 	// A delay of the machine affects both sides alike and is not a limit of the device.
 	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / window.Seconds()
 	saturated := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
@@ -80,13 +80,27 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	}
 	// Where both routers fill their CPU they wait for each other, and no other program need
 	// have been there.
-	used := (t.DUT.CPUCorePct() + t.Clean.CPUCorePct()) / 100
-	wait, limit := float64(t.DUT.WaitNs)/1e9/t.DUT.Seconds, max(maxWait, waitPerCPU*used)
+	// On a slowed CPU they also wait for what slows it, and fill what that leaves.
+	share := routerShare(t.DUT)
+	used := (t.DUT.CPUCorePct() + t.Clean.CPUCorePct()) / 100 / share
+	wait, limit := float64(t.DUT.WaitNs)/1e9/t.DUT.Seconds, max(maxWait, waitPerCPU*used)+1-share
 	device.If(wait > limit && used < filledCPU, "device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*limit)
 	worse := t.DUT.Machine
 	worse.Steal = max(worse.Steal, t.Clean.Machine.Steal)
+	if other := routerShare(t.Clean); math.Abs(other-speed) > math.Abs(share-speed) { // they differ in solo mode
+		share = other
+	}
+	rejects.Speed(share, speed, "")
 	rejects.Steal(worse, window.Seconds(), cpus, "")
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
+}
+
+// routerShare is the share of its CPU that the router had, 1 where it was not slowed.
+func routerShare(m result.Measurement) float64 {
+	if share := m.Metrics[result.RouterShare]; share > 0 {
+		return share
+	}
+	return 1
 }
 
 // segmentMbit is the payload of a full segment.

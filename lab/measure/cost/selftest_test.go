@@ -20,6 +20,12 @@ func good() result.Measurement {
 	}
 }
 
+// slowed leaves the routers of a trial a quarter of their CPU.
+func slowed(t *result.Trial) {
+	t.DUT.Metrics = map[string]float64{result.RouterShare: 0.25}
+	t.Clean.Metrics = t.DUT.Metrics
+}
+
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*result.Trial)
@@ -49,6 +55,9 @@ func TestJudge(t *testing.T) {
 		"routers fill their CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 6e8, 7e8 }, nil, nil},
 		"many threads, full CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 9e8 }, nil, nil},
 		"many threads, room left":  {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 7e8 }, []string{"device: its threads waited 190 %"}, nil},
+		"waits for what slows it":  {func(t *result.Trial) { slowed(t); t.DUT.WaitNs = 12e8 }, nil, nil},
+		"waits for others too":     {func(t *result.Trial) { slowed(t); t.DUT.WaitNs = 13e8 }, []string{"device: its threads waited 130 %"}, nil},
+		"fill their slowed CPU":    {func(t *result.Trial) { slowed(t); t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 2e8 }, nil, nil},
 		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
 		"bursts are not known":     {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 0 }, nil, nil},
 		"device shortens bursts":   {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},
@@ -77,7 +86,7 @@ func TestJudge(t *testing.T) {
 			const gathers = false
 			trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 			c.change(&trial)
-			judge(&trial, time.Second, experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}, gathers, 2)
+			judge(&trial, time.Second, experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}, gathers, 2, 0)
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
 				t.Fatalf("accepted %v, rejects %q; want %q", trial.Accepted, trial.Rejects, c.rejects)
 			}
@@ -93,17 +102,34 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeSpeed: a window in which slowed routers had another share of their CPU does not count.
+func TestJudgeSpeed(t *testing.T) {
+	sent := experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}
+	for _, tt := range []struct {
+		device, clean float64
+		accepted      bool
+	}{{0.25, 0.251, true}, {0.23, 0.27, true}, {0.4, 0.4, false}, {0.25, 0.3, false}, {0.1, 0.25, false}} {
+		trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
+		trial.DUT.Metrics = map[string]float64{result.RouterShare: tt.device}
+		trial.Clean.Metrics = map[string]float64{result.RouterShare: tt.clean}
+		judge(&trial, time.Second, sent, false, 2, 0.25)
+		if trial.Accepted != tt.accepted || !tt.accepted && !strings.Contains(trial.Rejects[0], "instead of 25.0 %") {
+			t.Errorf("%+v: accepted %v, %q", tt, trial.Accepted, trial.Rejects)
+		}
+	}
+}
+
 // TestJudgeGathers: what gathers packets itself is not held to one frame a packet;
 // the clean router beside it is.
 func TestJudgeGathers(t *testing.T) {
 	trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 	trial.DUT.AggregationFactor = 3
 	sent := experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}
-	if judge(&trial, time.Second, sent, true, 2); !trial.Accepted {
+	if judge(&trial, time.Second, sent, true, 2, 0); !trial.Accepted {
 		t.Errorf("rejected: %q", trial.Rejects)
 	}
 	trial.Clean.AggregationFactor = 3
-	if judge(&trial, time.Second, sent, true, 2); len(trial.Rejects) != 1 || !strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
+	if judge(&trial, time.Second, sent, true, 2, 0); len(trial.Rejects) != 1 || !strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
 		t.Errorf("reasons %q, want one of the clean router", trial.Rejects)
 	}
 }

@@ -143,6 +143,9 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 		NAPINs:        router.NAPINs, ProcessNs: router.ProcessNs, WaitNs: router.WaitNs, ThreadNs: router.ThreadNs,
 		RoleNs: side.Roles(a, b), Metrics: map[string]float64{},
 	}
+	if b.Slow != nil {
+		m.Metrics[result.RouterShare] = side.RouterShare(a, b)
+	}
 	frames := lan.RxPackets + wan.RxPackets
 	m.AggregationFactor = s.aggregation(frames, b.Router.IPIn-a.Router.IPIn)
 	m.SegmentsPerBurst = s.segmentsPerBurst(senders)

@@ -180,7 +180,7 @@ func (b *openBlock) create(ctx context.Context, s *Storm) (err error) {
 // evidence collects what a storm left besides its figures; overflows are those
 // of the neighbour table before it.
 func (b *openBlock) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
-	e.cpus = b.CPUs
+	e.cpus, e.speed = b.CPUs, b.Experiment.Router.Speed
 	e.polling = "napi/" + b.Lab.Port(testbed.PortLAN)
 	if e.ended, err = b.Ended(ctx); err != nil {
 		return e, err

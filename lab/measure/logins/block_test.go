@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -89,6 +90,14 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	if phase.RouterBusy != 0.5 || phase.ClientBusy != 0.75 || phase.RadiusBusy != 0.1 || math.Abs(phase.EndpointsBusy-0.85) > 1e-12 || limit(phase, 0) != LimitGenerator {
 		t.Errorf("until the end: router %g, clients %g, RADIUS %g, endpoints %g: %s", phase.RouterBusy, phase.ClientBusy, phase.RadiusBusy, phase.EndpointsBusy, limit(phase, 0))
 	}
+	// On slowed CPUs a router is busy of what was left, and what slows it is no program of others.
+	first, end := at(0, 0, 0, 0), at(2*s, s/2, 0, 0)
+	first.Slow, end.Slow = []burn.Reading{{CPU: 1}}, []burn.Reading{{CPU: 1, AtNs: int64(2 * s), BurnedNs: int64(s * 3 / 2)}}
+	end.Router.CPUs, end.Router.Stat = 2, meter.Stat{User: 100, Idle: 100}
+	account(&phase, testbed.Placement{Router: []int{1}, Endpoints: []int{0}}, first, end, end)
+	if phase.RouterShare != 0.25 || phase.RouterBusy != 1 || phase.OtherBusy > 1e-9 {
+		t.Errorf("slowed: share %g, router %g, others %g", phase.RouterShare, phase.RouterBusy, phase.OtherBusy)
+	}
 	if got := otherBusy(result.Machine{Usr: 100}, map[string]int64{}, 1, 2); got != 1 {
 		t.Errorf("a machine that is all others': %g", got)
 	}
@@ -112,6 +121,7 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 		"no polling thread": {func(s *Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
 		"steal":             {func(s *Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
 		"other programs":    {func(s *Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
+		"not as slow":       {func(s *Storm, e *evidence) { s.Lease.RouterShare, s.Login.RouterShare, e.speed = 0.25, 0.5, 0.25 }, "instead of 25.0 %"},
 		"too short to tell": {func(s *Storm, _ *evidence) { s.Login.OtherBusy, s.Login.Seconds = 0.4, 0.04 }, ""},
 		"own limit": {func(s *Storm, _ *evidence) {
 			s.Login.Refusals = []result.Reason{{First: "dialling: too many open files", Count: 3}}

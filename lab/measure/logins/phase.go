@@ -87,10 +87,15 @@ func account(phase *Phase, cpus testbed.Placement, first, end, tail side.Reading
 		return float64(ns) / 1e9 / seconds / float64(len(cpus))
 	}
 	until := side.Roles(first, end)
-	phase.RouterBusy = share(until[result.RoleRouter], cpus.Router)
+	left := side.RouterShare(first, end)
+	if first.Slow != nil {
+		phase.RouterShare = left
+	}
+	phase.RouterBusy = share(until[result.RoleRouter], cpus.Router) / max(left, 0.01)
 	phase.ClientBusy = share(until[result.RoleClient], cpus.Endpoints)
 	phase.RadiusBusy = share(until[result.RoleRadius], cpus.Endpoints)
 	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy + share(until[result.RoleServer]+until[result.RoleAgents], cpus.Endpoints)
+	until["slowing"] = int64((1 - left) * seconds * 1e9 * float64(len(cpus.Router)))
 	phase.OtherBusy = otherBusy(phase.Machine, until, seconds, end.Router.CPUs)
 }
 

@@ -76,7 +76,8 @@ type Phase struct {
 	ThreadNs  map[string]int64 `json:"thread_ns"` // router threads and processes by name
 	Machine   result.Machine   `json:"machine"`   // /proc/stat, without the tail
 	// Share of their CPUs that were busy until the phase's end, without the tail.
-	RouterBusy    float64 `json:"router_busy"`
+	RouterBusy    float64 `json:"router_busy"`            // of slowed CPUs: of the share that was left
+	RouterShare   float64 `json:"router_share,omitempty"` // of their CPUs' time that slowed routers had; see result.RouterShare
 	EndpointsBusy float64 `json:"endpoints_busy"`
 	ClientBusy    float64 `json:"client_busy"` // the client hosts alone, of the endpoints' CPUs
 	RadiusBusy    float64 `json:"radius_busy"` // programs of the server alone, of the endpoints' CPUs

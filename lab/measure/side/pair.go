@@ -17,6 +17,7 @@ type Labs struct {
 	DUTLab     string            // "a" or "b"
 	Sides      []experiment.Side // the device's lab, and the clean router's where there is one
 	Aggregate  bool              // the routers' links aggregate packets
+	Slowed     *testbed.Host     // the machine of the routers where their CPUs are slowed down; nil: they are not
 }
 
 // OpenDevice builds the device's lab and starts the device; there are no clients yet. On error
@@ -61,7 +62,7 @@ func (l Labs) device() (dut.DUT, error) {
 
 // open builds one lab; shared is of the device whose link settings hold in all of them.
 func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Traits, has experiment.Side) (*Side, error) {
-	s := &Side{DUT: own, Has: has, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...)}
+	s := &Side{DUT: own, Has: has, slowed: l.Slowed, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...)}
 	for _, of := range l.Sides {
 		s.most = max(s.most, of.Clients)
 	}

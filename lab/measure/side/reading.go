@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -19,7 +20,8 @@ type Reading struct {
 	Router  meter.Sample
 	Clients []Endpoint // by client host
 	Server  Endpoint
-	RTT     rtt.Times // since the reading before; under traffic only
+	RTT     rtt.Times      // since the reading before; under traffic only
+	Slow    []burn.Reading // of the routers' CPUs where these are slowed down
 }
 
 // Endpoint is what an end of the traffic says of itself.
@@ -38,6 +40,9 @@ func (s *Side) Read(ctx context.Context) (Reading, error) { return s.read(ctx, t
 func (s *Side) read(ctx context.Context, underTraffic bool) (r Reading, err error) {
 	r.Clients = make([]Endpoint, len(s.Hosts))
 	meters := []func() error{func() (err error) { r.Router, err = s.Router.Sample(ctx); return err }}
+	if s.slowed != nil {
+		meters = append(meters, func() (err error) { r.Slow, err = s.slowed.ReadSlow(ctx); return err })
+	}
 	var loads []func() error
 	ask := func(h *testbed.Host, e *Endpoint) {
 		meters = append(meters, func() (err error) { e.Meter, err = h.Sample(ctx); return err })
@@ -73,6 +78,16 @@ func ReadTwice(ctx context.Context, length time.Duration, sides ...*Side) (befor
 	}
 	after, err = take()
 	return before, after, err
+}
+
+// RouterShare is the share of their CPUs' time that was left to the routers between two readings, 1
+// where nothing was taken from them.
+func RouterShare(a, b Reading) float64 {
+	var burned, cpus float64
+	for i := range b.Slow {
+		burned, cpus = burned+burn.Share(a.Slow[i], b.Slow[i]), cpus+1
+	}
+	return 1 - burned/max(cpus, 1)
 }
 
 // Usage is the CPU time a router took between two samples, exact ns.
@@ -197,6 +212,16 @@ func (r *Rejects) If(applies bool, format string, args ...any) {
 	if applies {
 		r.Add(format, args...)
 	}
+}
+
+// maxSpeedError is by how much, of what was asked for, the share that slowed routers had may be off.
+const maxSpeedError = 0.1
+
+// Speed rejects a window in which slowed routers had another share of their CPU than was asked for; a
+// speed of 0 asks for none. when is as in Steal.
+func (r *Rejects) Speed(share, speed float64, when string) {
+	r.If(speed > 0 && math.Abs(share/speed-1) > maxSpeedError, "machine: the routers had %.1f %% of their CPU%s instead of %.1f %%: a program of real-time priority, or another guest, had it as well",
+		100*share, when, 100*speed)
 }
 
 const (

@@ -38,11 +38,12 @@ type Side struct {
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
-	most                int           // clients of the larger lab of a pair
-	enter               bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours
-	toServer, toClients []send.Stream // of frames, by client: see addressFrames
+	slowed *testbed.Host // the machine of the routers where their CPUs are slowed down
+	most   int           // clients of the larger lab of a pair
+	enter  bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours
+	static bool          // the clients have addresses without asking for them: see hasStatic
 
-	static bool // the clients have addresses without asking for them: see hasStatic
+	toServer, toClients []send.Stream // of frames, by client: see addressFrames
 }
 
 // ClientHost is a host with its share of the side's clients.

@@ -217,3 +217,21 @@ func TestQuantiles(t *testing.T) {
 		t.Errorf("without frames: %g", q)
 	}
 }
+
+func TestDelaysSinceAReading(t *testing.T) {
+	var counts [buckets]uint64
+	counts[3], counts[7] = 5, 1
+	before := Delay{Frames: 6, SumNs: 22}
+	before.fill(&counts)
+	counts[7], counts[60] = 4, 2
+	now := Delay{Frames: 11, SumNs: 163, MinNs: 3, MaxNs: 60}
+	now.fill(&counts)
+	got := now.Since(before)
+	want := []Bucket{{LowNs: 7, WidthNs: 1, Frames: 3}, {LowNs: 60, WidthNs: 1, Frames: 2}}
+	if got.Frames != 5 || got.SumNs != 141 || !slices.Equal(got.Buckets, want) {
+		t.Errorf("%+v, want 5 frames in %v", got, want)
+	}
+	if all := now.Since(Delay{}); !slices.Equal(all.Buckets, now.Buckets) {
+		t.Errorf("since no reading %v, want all", all.Buckets)
+	}
+}

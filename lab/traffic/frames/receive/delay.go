@@ -69,8 +69,15 @@ func (d Delay) QuantileNs(q float64) float64 {
 func (d Delay) Since(before Delay) Delay {
 	d.Frames -= before.Frames
 	d.SumNs -= before.SumNs
-	for i, n := range before.counts {
-		d.counts[i] -= n
+	all, was := d.Buckets, before.Buckets
+	d.Buckets = nil
+	for _, b := range all {
+		if len(was) > 0 && was[0].LowNs == b.LowNs { // what was counted once stays counted
+			b.Frames, was = b.Frames-was[0].Frames, was[1:]
+		}
+		if b.Frames > 0 {
+			d.Buckets = append(d.Buckets, b)
+		}
 	}
 	return d
 }

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/burn"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+func burnCommand() *cobra.Command {
+	var length time.Duration
+	cmd := &cobra.Command{
+		Use:   "burn PERCENT…",
+		Short: "Load this machine's cores, each by a given percentage",
+		Long: fmt.Sprintf("Works on the first core for the first percentage of its time, on the second core for the second, and so on\n"+
+			"(%g to %g, or 0 for none), in slices of %s, until Ctrl-C. Each thread keeps its share by its own task clock,\n"+
+			"whatever else runs, as routers of a lower router.speed are slowed down. At the end the shares that the cores\n"+
+			"really had are printed.", 100*burn.Least, 100*burn.Most, burn.Slice),
+		Example: "  gateweigh burn 70 50\n  gateweigh burn 0 30 --for 10s",
+		Args:    usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("for") && length <= 0 {
+				return &exitError{exitUsage, fmt.Errorf("--for %s: want a time to burn, such as 10s", length)}
+			}
+			loads, err := loadsOf(args)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			return burnFor(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), loads, length)
+		},
+	}
+	cmd.Flags().DurationVar(&length, "for", 0, "how long; 0 until Ctrl-C")
+	return cmd
+}
+
+// loadsOf gives the percentages to the CPUs that this process may use, in their order.
+func loadsOf(args []string) (loads []burn.Load, err error) {
+	var may unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		return nil, fmt.Errorf("asking which CPUs this process may use: %w", err)
+	}
+	var cpus []int
+	for cpu := range 64 * len(may) { // as many bits as a set has, on 32-bit machines twice
+		if may.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	if len(args) > len(cpus) {
+		return nil, fmt.Errorf("%s for %s: this process may use CPU %s", words.Counted(len(args), "percentage"), words.Counted(len(cpus), "core"),
+			strings.Trim(fmt.Sprint(cpus), "[]"))
+	}
+	for i, arg := range args {
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(arg, "%"), 64)
+		if err != nil || !(percent == 0 || percent >= 100*burn.Least && percent <= 100*burn.Most) {
+			return nil, fmt.Errorf("%q: want a percentage of a core from %g to %g, or 0 for none; the machine needs the rest", arg, 100*burn.Least, 100*burn.Most)
+		}
+		if percent > 0 {
+			loads = append(loads, burn.Load{CPU: cpus[i], Share: percent / 100})
+		}
+	}
+	if len(loads) == 0 {
+		return nil, errors.New("every percentage is 0: there is nothing to burn")
+	}
+	return loads, nil
+}
+
+// burnFor burns until ctx ends or length, if any, is over, and says what each core had.
+func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, length time.Duration) error {
+	debug.SetGCPercent(-1) // a collection would stop the threads
+	runtime.GOMAXPROCS(runtime.NumCPU() + len(loads))
+	burner, err := burn.Start(loads, true)
+	if errors.Is(err, burn.ErrNoRealTime) {
+		fmt.Fprintf(say, "gateweigh: %v: burning with ordinary priority, so other programs may leave less than was asked for\n", err)
+		burner, err = burn.Start(loads, false)
+	}
+	if err != nil {
+		return err
+	}
+	defer burner.Stop()
+	first, err := burner.Read()
+	if err != nil {
+		return err
+	}
+	if length > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, length)
+		defer stop()
+	}
+	<-ctx.Done()
+	last, err := burner.Read()
+	if err != nil {
+		return err
+	}
+	for i, l := range loads {
+		fmt.Fprintf(out, "CPU %d: %.1f %% of %.1f s (asked for %.4g %%)\n", l.CPU, 100*burn.Share(first[i], last[i]),
+			float64(last[i].AtNs-first[i].AtNs)/1e9, 100*l.Share)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/lab/burn"
+)
+
+// Slow says how CPUs of a machine are to be slowed down.
+type Slow struct {
+	CPUs  []int   `json:"cpus"`
+	Speed float64 `json:"speed"` // share of their time that is left to all else
+	Own   []int   `json:"own"`   // CPUs of whatever else the slowing takes
+}
+
+// slowed is a process of an agent that keeps CPUs from all others for a part of the time. A
+// process of its own, because its threads may hold up Go's garbage collection; it ends with
+// the agent: its input does.
+//
+//	agent ── stdin, stdout: JSON lines ──► gateweigh agent-burner
+type slowed struct {
+	mu     sync.Mutex // guards what follows
+	burner *Conn      // nil while nothing is slowed
+	gone   <-chan struct{}
+}
+
+// Slow slows CPUs down until the agent ends. It returns once they are slow.
+func (m *machineAgent) Slow(ctx context.Context, s Slow) error {
+	m.slowed.mu.Lock()
+	defer m.slowed.mu.Unlock()
+	if m.slowed.burner != nil {
+		return errors.New("CPUs of this machine are slowed down already")
+	}
+	c, err := StartChild([]string{BurnerCommand}, nil, os.Stderr)
+	if err != nil {
+		return fmt.Errorf("starting the process that slows CPUs down: %w", err)
+	}
+	conn, gone := c.Talk("the process that slows CPUs down")
+	if err := conn.do(ctx, "Burn", s); err != nil {
+		conn.Close()
+		<-gone
+		return err
+	}
+	m.slowed.burner, m.slowed.gone = conn, gone
+	return nil
+}
+
+// ReadSlow reads how much of its CPUs' time the slowing has taken so far.
+func (m *machineAgent) ReadSlow(ctx context.Context) ([]burn.Reading, error) {
+	m.slowed.mu.Lock()
+	conn := m.slowed.burner
+	m.slowed.mu.Unlock()
+	if conn == nil {
+		return nil, errors.New("no CPU of this machine is slowed down")
+	}
+	return ask[[]burn.Reading](ctx, conn, "Read")
+}
+
+// close gives the CPUs back.
+func (s *slowed) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.burner != nil {
+		s.burner.Close()
+		<-s.gone
+	}
+}
+
+// burner answers for a process that burns. Its exported methods are verbs.
+type burner struct{ b *burn.Burner }
+
+func (r *burner) Burn(_ context.Context, s Slow) error {
+	if err := pinThreads(s.Own); err != nil {
+		return err
+	}
+	var loads []burn.Load
+	for _, cpu := range s.CPUs {
+		loads = append(loads, burn.Load{CPU: cpu, Share: 1 - s.Speed})
+	}
+	b, err := burn.Start(loads, true)
+	r.b = b
+	return err
+}
+
+func (r *burner) Read(context.Context) ([]burn.Reading, error) { return r.b.Read() }
+
+// burnerMain is the body of a process that burns. Its threads run on when its input ends, and
+// end with it.
+func burnerMain(ctx context.Context) error {
+	runtime.GOMAXPROCS(processors + runtime.NumCPU())
+	debug.SetGCPercent(-1) // a collection would stop the threads; a run makes a few megabytes
+	var b burner
+	return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &b, nil })
+}

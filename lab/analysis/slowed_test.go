@@ -1,0 +1,48 @@
+package analysis_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestSlowedRunsSayHowSlow: the shares are of accepted trials, also where the environment is lost.
+func TestSlowedRunsSayHowSlow(t *testing.T) {
+	spec := portals
+	spec.Blocks, spec.AABlocks, spec.Windows = 2, 0, 1
+	run := analysistest.Run(spec)
+	if s := (cost.Measure{}).Summarise(run, analysis.Options{}); s.Slowed != nil || s.Speed() != 1 || strings.Contains(string(encode(t, s)), `"slowed"`) {
+		t.Errorf("at full speed: %v", s.Slowed)
+	}
+	for i := range run.Trials {
+		share := 0.25
+		switch i {
+		case 0:
+			share = 0.26
+		case 1:
+			share, run.Trials[i].Accepted = 0.9, false
+		}
+		run.Trials[i].DUT.Metrics = map[string]float64{result.RouterShare: share}
+		run.Trials[i].Clean.Metrics = run.Trials[i].DUT.Metrics
+	}
+	s := (cost.Measure{}).Summarise(run, analysis.Options{})
+	if s.Slowed == nil || !strings.HasPrefix(s.Slowed.String(), "routers slowed: measured share 25.") {
+		t.Errorf("without the environment: %v", s.Slowed)
+	}
+	run.Environment.RouterSpeed = 0.25
+	s = (cost.Measure{}).Summarise(run, analysis.Options{})
+	if text := s.Slowed.String(); !strings.Contains(text, "slowed to 25 %") || !strings.Contains(text, "(25.0 to 26.0 in ") || s.Slowed.Windows != 2*(len(run.Trials)-1) {
+		t.Errorf("badge %q of %d trials", text, len(run.Trials))
+	}
+	if share := s.Cells[1].Device("router_share_pct"); !(share.Mean > 24.9 && share.Mean < 26.1) {
+		t.Errorf("share of a cell: %+v", share)
+	}
+	run.Trials = nil
+	if s = (cost.Measure{}).Summarise(run, analysis.Options{}); s.Speed() != 0.25 || !strings.Contains(s.Slowed.String(), "no accepted trial") {
+		t.Errorf("without trials: %v", s.Slowed)
+	}
+}

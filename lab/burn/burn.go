@@ -1,0 +1,233 @@
+// Package burn takes a given share of the time of CPUs, so that all else that runs on them has
+// the rest. Each CPU gets a thread of its own that works in slices of 100 µs and sleeps between
+// them. The thread reads its own task clock after each slice and sleeps until that is the
+// share it was asked for: what it took too little or too much in one slice, the next sleep
+// makes up for (a closed loop).
+//
+//	            slice          sleep           slice
+//	CPU  ───┤ burner 100 µs ├─ 33 µs ─┤ burner 100 µs ├─ 33 µs ─┤   share 0.75
+//	                         all others                all others
+//
+// A thread of real-time priority (SCHED_FIFO) is given its CPU as soon as it wakes, before any
+// program or kernel thread of ordinary priority.
+package burn
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of a share. The kernel stops real-time programs that take more than 95 % of a CPU
+// (kernel.sched_rt_runtime_us) for the rest of a second: close to that, slices come and go by
+// tens of milliseconds.
+const (
+	Least = 0.01
+	Most  = 0.9
+)
+
+// Slice is how long a burner works at a time.
+const Slice = 100 * time.Microsecond
+
+const (
+	priority = 1 // lowest of SCHED_FIFO: above all ordinary programs, below the machine's own real-time ones
+	// What a burner was kept from for longer it never catches up with: with real-time priority
+	// only the hypervisor and higher priorities do, and a burst as long as that would be no slow CPU.
+	debtRealTime = 20 * time.Millisecond
+	debtOrdinary = time.Second // other programs have their turns of some milliseconds
+)
+
+// ErrNoRealTime says that this process may not have real-time priority.
+var ErrNoRealTime = errors.New("real-time priority is not permitted here: it takes root or CAP_SYS_NICE, and in a control group of its own a share of real-time (cpu.rt_runtime_us)")
+
+// Load is the share of a CPU's time to take.
+type Load struct {
+	CPU   int     `json:"cpu"`
+	Share float64 `json:"share"` // Least to Most
+}
+
+// Reading is how much a burner has had of its CPU, by the kernel's accounts.
+type Reading struct {
+	CPU      int   `json:"cpu"`
+	BurnedNs int64 `json:"burned_ns"` // task clock of the burner's thread
+	AtNs     int64 `json:"at_ns"`     // the machine's monotonic clock
+}
+
+// Share is what a burner had of its CPU's time between two readings, 0 to 1; 0 of no time.
+func Share(a, b Reading) float64 {
+	if b.AtNs <= a.AtNs {
+		return 0
+	}
+	return float64(b.BurnedNs-a.BurnedNs) / float64(b.AtNs-a.AtNs)
+}
+
+// Burner is a set of threads that burn. It ends with Stop, or with its process.
+type Burner struct {
+	loads []Load
+	tids  []int
+	stop  atomic.Bool
+	ended sync.WaitGroup
+}
+
+// Start starts a thread for each load. With realTime an error wraps ErrNoRealTime where that is
+// not permitted. On error nothing burns.
+func Start(loads []Load, realTime bool) (*Burner, error) {
+	for _, l := range loads {
+		if !(l.Share >= Least && l.Share <= Most) {
+			return nil, fmt.Errorf("a burner takes %g to %g of a CPU, not %g", Least, Most, l.Share)
+		}
+		if most := realTimeShare(); realTime && l.Share > most {
+			return nil, fmt.Errorf("the kernel gives real-time programs %g of a CPU (kernel.sched_rt_runtime_us), which is less than %g", most, l.Share)
+		}
+	}
+	b := &Burner{loads: loads, tids: make([]int, len(loads))}
+	started := make(chan error)
+	for i := range loads {
+		b.ended.Go(func() { b.thread(i, realTime, started) })
+	}
+	var errs []error
+	for range loads {
+		errs = append(errs, <-started)
+	}
+	if err := errors.Join(errs...); err != nil {
+		b.Stop()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Stop ends the threads and waits for them. Twice is harmless.
+func (b *Burner) Stop() {
+	b.stop.Store(true)
+	b.ended.Wait()
+}
+
+// Read reads the task clocks of all threads, in the order of the loads.
+func (b *Burner) Read() ([]Reading, error) {
+	list := make([]Reading, len(b.loads))
+	for i, l := range b.loads {
+		burned, err := clock(clockOf(b.tids[i]))
+		if err != nil {
+			return nil, fmt.Errorf("reading the task clock of the burner on CPU %d: %w", l.CPU, err)
+		}
+		at, err := clock(unix.CLOCK_MONOTONIC)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = Reading{l.CPU, burned, at}
+	}
+	return list, nil
+}
+
+// thread is the life of one thread. The thread is never unlocked from its goroutine, so it ends with it
+// and nothing else runs with its priority.
+func (b *Burner) thread(i int, realTime bool, started chan<- error) {
+	runtime.LockOSThread()
+	b.tids[i] = unix.Gettid()
+	err := prepare(b.loads[i].CPU, realTime)
+	started <- err
+	if err == nil {
+		b.burn(b.loads[i].Share, realTime)
+	}
+}
+
+// prepare binds this thread to its CPU and gives it its priority.
+func prepare(cpu int, realTime bool) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("binding a burner to CPU %d, which this process may not use: %w", cpu, err)
+	}
+	if !realTime {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // as far as it is permitted: the loop makes up for the rest
+		return nil
+	}
+	// Threads and processes that this one starts do not inherit the priority.
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
+		return fmt.Errorf("burner on CPU %d: %w (%w)", cpu, ErrNoRealTime, err)
+	}
+	return nil
+}
+
+// burn is the loop. Its clocks cannot fail: a thread reads its own.
+func (b *Burner) burn(share float64, realTime bool) {
+	debt := debtOrdinary
+	if realTime {
+		debt = debtRealTime
+	}
+	own := int32(unix.CLOCK_THREAD_CPUTIME_ID)
+	used, _ := clock(own)
+	start, _ := clock(unix.CLOCK_MONOTONIC)
+	start -= int64(float64(used) / share) // as if it had burned its share ever since
+	for !b.stop.Load() {
+		for target := used + int64(Slice); used < target; used, _ = clock(own) {
+			work()
+		}
+		wake := start + int64(float64(used)/share)
+		if now, _ := clock(unix.CLOCK_MONOTONIC); now-wake > int64(debt) {
+			start += now - wake - int64(debt)
+		} else if wake > now {
+			sleepUntil(wake)
+		}
+	}
+}
+
+// work keeps the CPU busy for a few microseconds without touching memory, which routers may need.
+//
+//go:noinline
+func work() {
+	state := uint64(88172645463325252)
+	for range 1500 {
+		state ^= state << 13
+		state ^= state >> 7
+		state ^= state << 17
+	}
+	runtime.KeepAlive(state)
+}
+
+// clock reads a clock, ns.
+func clock(id int32) (int64, error) {
+	var ts unix.Timespec
+	err := unix.ClockGettime(id, &ts)
+	return ts.Nano(), err
+}
+
+// clockOf is the task clock of a thread of this process (see pthread_getcpuclockid).
+func clockOf(tid int) int32 {
+	const perThread, scheduled = 4, 2
+	return int32(^tid<<3 | perThread | scheduled)
+}
+
+// sleepUntil sleeps until a moment of the monotonic clock, or less.
+func sleepUntil(ns int64) {
+	ts := unix.NsecToTimespec(ns)
+	_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &ts, nil)
+}
+
+// realTimeShare is the largest share of a CPU that the kernel gives to real-time programs
+// (kernel.sched_rt_runtime_us), 1 without a limit.
+func realTimeShare() float64 {
+	runtimeUs, err1 := sysctl("sched_rt_runtime_us")
+	periodUs, err2 := sysctl("sched_rt_period_us")
+	if err1 != nil || err2 != nil || runtimeUs < 0 || periodUs <= 0 {
+		return 1
+	}
+	return float64(runtimeUs) / float64(periodUs)
+}
+
+func sysctl(name string) (int, error) {
+	raw, err := os.ReadFile("/proc/sys/kernel/" + name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(raw)))
+}

@@ -102,7 +102,7 @@ func withLink(page, link string) string {
 // empty when these do not form the URL of a web page.
 func originalURL(host, target string) string {
 	name, port, err := net.SplitHostPort(host)
-	if err != nil {
+	if err != nil || strings.HasPrefix(host, "[") { // which would take the brackets off a name
 		name, port = host, ""
 	}
 	// The connection was to port 80, whatever the Host field says.

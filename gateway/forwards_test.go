@@ -37,8 +37,10 @@ func TestForwardingSwitchedOff(t *testing.T) {
 				return s
 			}
 			sh(t, "sysctl -qw net.ipv4.ip_forward=0")
-			eventually(t, "the status to count", func() bool { return status().Repairs["forwarding-again"] == 1 })
+			again := func() uint64 { return status().Repairs["forwarding-again"] }
+			eventually(t, "the status to count", func() bool { return again() > 0 })
 			eventually(t, "the client to pass again", passes)
+			on := again()       // one or two: the daemon may look while the kernel switches one interface after the other
 			if kind == "ebpf" { // the rest is the same for all
 				sh(t, "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; echo 0 >"+other+"/sys/net/ipv4/conf/wan0/forwarding")
 				eventually(t, "the status to say why nothing passes", func() bool {
@@ -48,7 +50,7 @@ func TestForwardingSwitchedOff(t *testing.T) {
 				sh(t, "umount -l /proc/sys") // which the daemon may be looking at
 				eventually(t, "forwarding to be on again", func() bool {
 					s := status()
-					return s.Repairs["forwarding-again"] == 2 && s.Datapath == "ebpf, redirect"
+					return s.Repairs["forwarding-again"] > on && s.Datapath == "ebpf, redirect"
 				})
 				must(t, Detach(d.cfg, true)) // puts back what was there; the daemon leaves it so
 				forwardingIs(t, "detached by force", map[string]bool{"lan0": false, "wan0": false})

@@ -55,6 +55,13 @@ func (c *claims) end() {
 	c.verifying.Wait()
 }
 
+// over reports whether the gateway ends.
+func (c *claims) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
 // newcomer adds a client whose address another program leased, unless the address can be
 // nobody's or its MAC address has enough.
 func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
@@ -76,7 +83,8 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 		return
 	}
 	switch err := g.table.Claim(key, time.Now().Add(min(claimTime, g.cfg.DHCP.Lease)), maxClaims); {
-	case errors.Is(err, session.ErrTaken), errors.Is(err, session.ErrClosed): // closed: the daemon ends
+	case errors.Is(err, session.ErrTaken):
+	case errors.Is(err, session.ErrClosed) && g.claims.over(): // the daemon ends: see close
 	case errors.Is(err, session.ErrAddresses):
 		g.claims.refuse(g, key, "a device uses more addresses than it can have")
 	case err != nil:

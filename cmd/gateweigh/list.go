@@ -42,6 +42,8 @@ type listedExperiment struct {
 	Clients     []int     `json:"clients"`
 	OfferedMbps []float64 `json:"offered_mbps,omitempty"`
 	PerClient   []float64 `json:"mbps_per_client,omitempty"`
+	Kpps        []float64 `json:"offered_kpps,omitempty"`
+	FrameSizes  []string  `json:"frame_sizes,omitempty"`
 	LoginRates  []float64 `json:"login_rates,omitempty"`
 	// Sides is set when the labs of a pair differ in more than the device.
 	Sides *result.Sides `json:"sides,omitempty"`
@@ -167,6 +169,7 @@ func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Mac
 		Measure: e.Measure, Clients: e.Clients, OfferedMbps: e.OfferedMbps, PerClient: e.MbpsPerClient,
 		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(), words: e.Describe(),
 	}
+	l.Kpps, l.FrameSizes = e.OfferedKpps, e.FrameSizes
 	l.LoginRates, _ = e.Value("login_rates").([]float64)
 	if device, clean := e.SidesText(); clean != "" {
 		l.Sides = &result.Sides{Device: device, Clean: clean}

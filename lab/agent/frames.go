@@ -22,19 +22,21 @@ type Frames struct {
 	Streams []send.Stream `json:"streams,omitempty"` // as this host sends them; none: it only receives
 	// Opens is that only one frame of each stream is sent, before the other host sends: gateways that track
 	// connections know them then.
-	Opens    bool   `json:"opens,omitempty"`
-	Expected int    `json:"expected"` // streams that come here
-	Size     string `json:"size"`     // see frames.Named
-	Gaps     string `json:"gaps"`     // traffic.GapsConstant or its like
-	Seed     uint64 `json:"seed,omitempty"`
-	GapSeed  uint64 `json:"gap_seed,omitempty"` // another one in each lab of a pair
-	Burst    int    `json:"burst"`
+	Opens    bool          `json:"opens,omitempty"`
+	For      time.Duration `json:"for"`      // frames are due in this time
+	Expected int           `json:"expected"` // streams that come here
+	Size     string        `json:"size"`     // see frames.Named
+	Gaps     string        `json:"gaps"`     // traffic.GapsConstant or its like
+	Seed     uint64        `json:"seed,omitempty"`
+	GapSeed  uint64        `json:"gap_seed,omitempty"` // another one in each lab of a pair
+	Burst    int           `json:"burst"`
 }
 
 // FrameStats are the counts of a host's frames, those that Datagrams has no place for.
 type FrameStats struct {
 	Intended   int64 `json:"intended"` // were due; Datagrams.Sent is what the link took
 	Duplicates int64 `json:"duplicates"`
+	Over       bool  `json:"over"` // nothing is sent any more
 	// Of the frames since the reading before: how long after their due times they left here, how long
 	// others took to here, and their jitter (RFC 3550), mean of the streams.
 	Late     traffic.Delays `json:"late_us"`
@@ -55,6 +57,9 @@ type frameLoad struct {
 
 // openingRate is how many streams a second are made known to gateways that track connections.
 const openingRate = 10_000
+
+// sendLate is how long after its plan a sender may still send what it could not in time.
+const sendLate = time.Second
 
 // serveFrames prepares a host to receive.
 func (a *Agent) serveFrames(_ context.Context, t Traffic) error {
@@ -89,7 +94,7 @@ func (a *Agent) startFrames(ctx context.Context, t Traffic, _ *client.Pool) (err
 		return err
 	}
 	// Frames outlive the request, and end with their plan.
-	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: time.Duration(t.MaxSeconds) * time.Second, Rests: true})
+	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For + sendLate, Rests: true})
 	if err != nil {
 		return err
 	}
@@ -110,7 +115,7 @@ func (t Traffic) plan() (*frames.Plan, error) {
 		return nil, err
 	}
 	cfg := frames.Config{
-		Sizes: sizes, Streams: len(t.Frames.Streams), For: time.Duration(t.MaxSeconds) * time.Second, Seed: t.Frames.Seed, GapSeed: t.Frames.GapSeed,
+		Sizes: sizes, Streams: len(t.Frames.Streams), For: t.Frames.For, Seed: t.Frames.Seed, GapSeed: t.Frames.GapSeed,
 		Burst: t.Frames.Burst, Scatter: t.Frames.Gaps == traffic.GapsScattered,
 		Schedule: frames.Schedule{Mbps: t.eachMbps(), Poisson: t.Frames.Gaps == traffic.GapsPoisson},
 	}
@@ -126,7 +131,7 @@ func (t Traffic) mostFrames() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	all := t.eachMbps() * 1e6 / 8 / sizes.MeanBytes() * float64(t.MaxSeconds)
+	all := t.eachMbps() * 1e6 / 8 / sizes.MeanBytes() * t.Frames.For.Seconds()
 	const slack = 1.2 // Poisson gaps come short by chance
 	return int64(math.Ceil(slack*all/float64(max(t.Frames.Expected, 1)))) + int64(t.Frames.Burst) + 64, nil
 }
@@ -154,7 +159,7 @@ func (f *frameLoad) read(out *TrafficStats) error {
 	out.ReceivedBytes += int64(got.Bytes)
 	in := traffic.Datagrams{Received: int64(got.Distinct()), Lost: int64(got.Missing), Reordered: int64(got.Reordered)}
 	out.Datagrams = out.Datagrams.Add(in)
-	stats := FrameStats{Duplicates: int64(got.Duplicates)}
+	stats := FrameStats{Duplicates: int64(got.Duplicates), Over: f.sender == nil}
 	since := got.Delay.Since(f.was.received.Delay)
 	stats.Delay = traffic.Delays{P50: since.QuantileNs(0.5) / 1e3, P99: since.QuantileNs(0.99) / 1e3, Max: since.QuantileNs(1) / 1e3}
 	var heard int
@@ -177,7 +182,10 @@ func (f *frameLoad) read(out *TrafficStats) error {
 		f.was.sent = sent
 		select {
 		case <-f.sender.Done():
-			out.Broken, out.FirstError = len(got.Streams), fmt.Sprintf("the sender of frames has ended: %v", f.sender.Wait())
+			stats.Over = true
+			if err := f.sender.Wait(); err != nil {
+				out.Broken, out.FirstError = len(got.Streams), err.Error()
+			}
 		default:
 		}
 	}

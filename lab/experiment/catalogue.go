@@ -21,6 +21,7 @@ type Catalogue struct {
 type Measure struct {
 	Name  string
 	Alone bool    // the device's lab stands alone, and no clean router beside it
+	Clean bool    // the clean router is a device among others; without Alone it is not looked at
 	Keys  []Field // keys of its own, made by Key
 	// Uses are keys that other measures have no meaning for: those that some measure of the catalogue
 	// names here have none with the measures that do not. All other keys have one with every measure.
@@ -160,10 +161,10 @@ func (e *Experiment) settle() {
 	if e.Traffic.ShortPerSecond > 0 && e.Traffic.ShortBytes == 0 {
 		e.Traffic.ShortBytes = defaultShort
 	}
-	e.settleFrames()
 	if m.Settle != nil {
 		m.Settle(e)
 	}
+	e.settleFrames()
 	for _, name := range e.DUTs {
 		_, described := e.Custom[name]
 		if d, shipped := ShippedDUT(name); shipped && !described {

@@ -79,7 +79,8 @@ func (e *Experiment) groups(aa bool) (list []Group) {
 	}
 	for _, s := range e.settings() {
 		for _, dut := range duts {
-			if aa == (dut == Clean) && !(aa && e.measure().Alone) {
+			clean := dut == Clean
+			if m := e.measure(); m.Alone && !aa && (!clean || m.Clean) || !m.Alone && aa == clean {
 				list = append(list, Group{Setting: s.of(dut), AA: aa, Blocks: blocks})
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
+	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -37,7 +38,7 @@ type Measure interface {
 type Table []Measure
 
 // All are the measures that ship with the lab.
-func All() Table { return Table{cost.Measure{}, logins.Measure{}} }
+func All() Table { return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}} }
 
 // Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.
 func (t Table) Catalogue() experiment.Catalogue {

@@ -74,7 +74,7 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 func heading(s analysis.Summary) []string {
 	v, unit := viewOf(s), "blocks"
 	if s.Primary == "" {
-		unit = s.Noun + "s"
+		unit = words.Plural(s.Noun)
 	}
 	out := []string{words.Or(s.Experiment, "run"), v.how(s)}
 	for _, col := range v.columns(s) {

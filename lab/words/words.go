@@ -15,7 +15,15 @@ func Counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return Grouped(strconv.Itoa(n)) + " " + noun + "s"
+	return Grouped(strconv.Itoa(n)) + " " + Plural(noun)
+}
+
+// Plural is of a noun that takes -s or -es.
+func Plural(noun string) string {
+	if strings.HasSuffix(noun, "ch") || strings.HasSuffix(noun, "s") {
+		return noun + "es"
+	}
+	return noun + "s"
 }
 
 // Grouped sets the thousands of a decimal number apart by a thin space, from five

@@ -69,7 +69,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 		{traffic.KindIperf3, result.Up}, {traffic.KindStreams, result.Up}, {traffic.KindStreams, result.Down},
 	} {
 		s.Has.Traffic = experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
-		if err := s.StartTraffic(ctx, c.direction, mbps, 60); err != nil {
+		if err := s.StartTraffic(ctx, c.direction, mbps, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(300 * time.Millisecond)

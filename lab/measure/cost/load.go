@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -28,7 +29,7 @@ type lab struct {
 // load starts the load of a cell, bounded in seconds.
 func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
 	s.marked, s.fairness = 0, result.Fairness{}
-	if err := s.StartTraffic(ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), seconds); err != nil {
+	if err := s.StartTraffic(ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), time.Duration(seconds)*time.Second); err != nil {
 		return err
 	}
 	all, err := s.stats(ctx)

@@ -24,7 +24,7 @@ const FlagShortfall = "bandwidth-shortfall"
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
 		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Primary: PerBit, Trials: levelDaemons(trialsOf(run), run.Blocks),
-		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: compareCells, Laws: &laws,
+		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: CompareCells, Laws: &laws,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(
@@ -38,9 +38,9 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-// compareCells orders cells for reading: profile, direction (upload first), device, clients,
+// CompareCells orders cells for reading: profile, direction (upload first), device, clients,
 // load.
-func compareCells(a, b result.Cell) int {
+func CompareCells(a, b result.Cell) int {
 	return cmp.Or(
 		result.CompareCells(a, b, result.Profile),
 		-result.CompareCells(a, b, result.Direction),

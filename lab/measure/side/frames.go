@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -60,16 +61,16 @@ func hardware(text string) (mac send.MAC, err error) {
 }
 
 // framesOf is the part of a host with that link.
-func (s *Side) framesOf(link string, streams []send.Stream) *agent.Frames {
+func (s *Side) framesOf(link string, streams []send.Stream, length time.Duration) *agent.Frames {
 	t := s.Has.Traffic
 	return &agent.Frames{
-		Link: link, Streams: streams, Size: t.FrameSize, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(s.Lab.Name[0]), Burst: t.BurstSegments,
+		Link: link, Streams: streams, For: length, Size: t.FrameSize, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(s.Lab.Name[0]), Burst: t.BurstSegments,
 	}
 }
 
 // farFrames is the server's part of the load.
-func (s *Side) farFrames() *agent.Frames {
-	f := s.framesOf(s.Server.Ifs[0], s.toClients)
+func (s *Side) farFrames(length time.Duration) *agent.Frames {
+	f := s.framesOf(s.Server.Ifs[0], s.toClients, length)
 	if s.Load.Direction == result.Up {
 		f.Streams = nil
 	}
@@ -78,9 +79,9 @@ func (s *Side) farFrames() *agent.Frames {
 }
 
 // nearFrames is client host i's part of the load.
-func (s *Side) nearFrames(i int) *agent.Frames {
+func (s *Side) nearFrames(i int, length time.Duration) *agent.Frames {
 	h := s.Hosts[i]
-	f := s.framesOf(h.Ifs[0], nil)
+	f := s.framesOf(h.Ifs[0], nil, length)
 	for at, c := range s.Clients {
 		if c.N >= h.first && c.N < h.first+h.count {
 			f.Streams = append(f.Streams, s.toServer[at])

@@ -30,6 +30,18 @@ func (l Labs) OpenDevice(ctx context.Context) (*Side, error) {
 	return l.open(ctx, l.DUTLab, d, d.Traits(), l.Sides[0])
 }
 
+// OpenAdmitted is OpenDevice with clients that are admitted.
+func (l Labs) OpenAdmitted(ctx context.Context) (*Side, error) {
+	s, err := l.OpenDevice(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.admit(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
 // OpenPair builds both labs at once and admits their clients. Networks, queues and the links'
 // settings are alike on both sides. On error nothing is left.
 func (l Labs) OpenPair(ctx context.Context) (device, clean *Side, err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -13,14 +14,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// StartTraffic starts a load of mbps Mbit/s, for at most seconds. It returns when all
-// streams are connected and the round-trip probes run.
-func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, seconds int) error {
+// StartTraffic starts a load of mbps Mbit/s that ends by itself, frames after exactly that time. It returns
+// when all streams are connected and the round-trip probes run.
+func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, most time.Duration) error {
 	t, clients := s.Has.Traffic, s.Has.Clients
 	s.Load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction,
 		Clients: clients, MostClients: s.most, ClientHosts: len(s.Hosts), Server: s.Env.ServerIP, OfferedMbps: mbps,
-		BurstSegments: t.BurstSegments, MaxSeconds: seconds, ShortPerSecond: t.ShortPerSecond, ShortBytes: t.ShortBytes,
+		BurstSegments: t.BurstSegments, MaxSeconds: int(math.Ceil(most.Seconds())), ShortPerSecond: t.ShortPerSecond, ShortBytes: t.ShortBytes,
 	}
 	for _, h := range s.Lab.Hosts { // both ends have as many
 		s.Load.Workers = max(s.Load.Workers, agent.Workers(s.Load.Streams(), h.Files))
@@ -33,7 +34,7 @@ func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64,
 		if err := s.addressFrames(ctx); err != nil {
 			return fmt.Errorf("addressing the frames of lab %s: %w", s.Lab.Name, err)
 		}
-		s.Load.Frames = s.farFrames()
+		s.Load.Frames = s.farFrames(most)
 	}
 	for _, step := range []struct {
 		what string
@@ -68,7 +69,7 @@ func (s *Side) shareOf(i int) agent.Traffic {
 	share.ShortPerSecond *= part
 	share.ShortAfter = Stagger(i, s.Load.ShortPerSecond)
 	if share.Frames != nil {
-		share.Frames = s.nearFrames(i)
+		share.Frames = s.nearFrames(i, s.Load.Frames.For)
 	}
 	return share
 }

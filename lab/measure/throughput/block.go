@@ -1,0 +1,229 @@
+package throughput
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+	"github.com/gateweigh/gateweigh/mlrsearch"
+)
+
+type run struct{}
+
+var _ runner.Measure = run{}
+
+// Run returns what measures the blocks of one run.
+func (Measure) Run() runner.Measure { return run{} }
+
+// Lacks is false: a cell has nothing besides its searches.
+func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
+
+// Fits is nil: every device that runs forwards something.
+func (run) Fits(*experiment.Experiment, dut.Traits) error { return nil }
+
+// openBlock is a block whose lab stands.
+type openBlock struct {
+	*runner.Session
+	experiment.Block
+	*side.Side
+	record *Search
+	bytes  float64 // of a frame, mean
+}
+
+// Block makes one search. Every attempt has a lab of its own.
+func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
+	return nil, s.Settle(eb, eb.Cells[0], 0, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
+		b := &openBlock{Session: s, Block: eb, record: &Search{
+			Head: a.Head(eb), DUT: eb.DUT(), Clients: eb.Clients(), Direction: eb.Cell.Text(result.Direction),
+			Profile: eb.Cell.Text(result.Profile), FrameSize: eb.Cell.Text(result.FrameSize),
+		}}
+		err := b.search(ctx)
+		b.record.Seconds = time.Since(a.Start).Seconds()
+		return func(w *result.Writer) error { return w.Append(KindSearch, b.record) }, b.record.Rejects, err
+	})
+}
+
+// search builds a lab, searches, and removes the lab.
+func (b *openBlock) search(ctx context.Context) error {
+	sizes, err := frames.Named(b.record.FrameSize)
+	if err != nil {
+		return err
+	}
+	b.bytes = sizes.MeanBytes()
+	b.Status("%s: building the lab, %d clients", b.Name(b.Block), b.record.Clients)
+	start := time.Now()
+	if b.Side, err = b.Labs(b.Block).OpenAdmitted(ctx); err != nil {
+		return err
+	}
+	b.record.SetupSeconds = time.Since(start).Seconds()
+	err = b.run(ctx)
+	if ctx.Err() == nil {
+		if left := b.Leave(ctx); left != nil && err == nil { // noted; the search counts
+			b.Notice("%s: %v", b.Name(b.Block), left)
+		}
+	}
+	return errors.Join(err, b.Close())
+}
+
+// run carries out the search.
+func (b *openBlock) run(ctx context.Context) error {
+	before, err := b.ReadMeters(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.limit(ctx); err != nil {
+		return err
+	}
+	s := mlrsearch.Search{Min: b.record.MaxKpps / 1000, Max: b.record.MaxKpps}
+	for _, loss := range losses.Of(b.Experiment) {
+		goal := mlrsearch.NDR(b.Experiment.Window, width.Of(b.Experiment))
+		if loss > 0 {
+			goal = mlrsearch.PDR(loss, b.Experiment.Window, b.Experiment.Window, width.Of(b.Experiment))
+		}
+		s.Goals = append(s.Goals, goal)
+	}
+	report, err := mlrsearch.Run(ctx, s, b.trial)
+	if err != nil {
+		return side.CauseOf(err, b.Side)
+	}
+	for _, r := range report.Results {
+		b.record.Goals = append(b.record.Goals, b.goal(r))
+	}
+	after, err := b.ReadMeters(ctx)
+	if err != nil {
+		return err
+	}
+	return b.judge(ctx, before, after)
+}
+
+// goal is a result of the search, with the CPU of the last trial at its load.
+func (b *openBlock) goal(r mlrsearch.Result) Goal {
+	g := Goal{LossRatio: r.Goal.LossRatio, LowerKpps: r.Lower, UpperKpps: r.Upper, ThroughputKpps: r.Throughput, Regular: r.Regular}
+	for _, t := range b.record.Trials {
+		if t.Kpps == r.Lower {
+			g.RouterCorePct = t.RouterCorePct
+		}
+	}
+	return g
+}
+
+// limit finds the highest load of the search: what is asked for, or else a little less than the
+// generator sends when it is asked for that. What it could not send must not look like loss.
+func (b *openBlock) limit(ctx context.Context) error {
+	const spare = 0.9
+	b.record.MaxKpps = most.Of(b.Experiment)
+	t, err := b.offer(ctx, b.record.MaxKpps, time.Second)
+	if err == nil && t.Offered == 0 {
+		err = errors.New("the generator sent nothing")
+	}
+	if err == nil && float64(t.Offered) < minOffered*float64(t.Intended) {
+		b.record.MaxKpps = spare * float64(t.Offered) / t.Seconds / 1000
+	}
+	return err
+}
+
+// minOffered is the share of the due frames below which a trial says nothing of the device.
+const minOffered = 0.99
+
+// attempts is how often a trial is made until the generator keeps up.
+const attempts = 3
+
+// trial is mlrsearch's measurer.
+func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (mlrsearch.Outcome, error) {
+	b.Status("%s: %.4g thousand frames a second for %s", b.Name(b.Block), kpps, d.Round(10*time.Millisecond))
+	for range attempts {
+		t, err := b.offer(ctx, kpps, d)
+		if err != nil {
+			return mlrsearch.Outcome{}, err
+		}
+		b.record.Trials = append(b.record.Trials, t)
+		if float64(t.Offered) >= minOffered*float64(t.Intended) {
+			return mlrsearch.Outcome{Loss: t.LossRatio}, nil
+		}
+	}
+	return mlrsearch.Outcome{}, fmt.Errorf("the generator sent less than %g %% of the frames that were due, %d times", 100*minOffered, attempts)
+}
+
+// offer sends frames for a time and counts what arrives.
+func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t Trial, err error) {
+	before, err := b.ReadMeters(ctx)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, b.StopTraffic(context.WithoutCancel(ctx))) }()
+	if err = b.StartTraffic(ctx, b.record.Direction, kpps*b.bytes*8/1000, d); err != nil {
+		return t, err
+	}
+	r, err := b.settle(ctx, d)
+	if err != nil {
+		return t, err
+	}
+	t = Trial{Kpps: kpps, Seconds: d.Seconds()}
+	for _, e := range append(r.Clients, r.Server) {
+		t.Intended += e.Load.Frames.Intended
+		t.Offered += e.Load.Datagrams.Sent
+		t.Forwarded += e.Load.Datagrams.Received
+		t.Reordered += e.Load.Datagrams.Reordered
+	}
+	t.LossRatio = max(0, 1-float64(t.Forwarded)/float64(max(t.Offered, 1)))
+	usage := side.UsageOf(before.Router, r.Router)
+	t.RouterCorePct = float64(usage.NAPINs+usage.ProcessNs) / 1e7 / d.Seconds()
+	return t, nil
+}
+
+const (
+	// settleEvery is how long nothing must have arrived for a trial to be over: longer than any queue of a
+	// lab holds a frame.
+	settleEvery = 100 * time.Millisecond
+	settleMost  = 10 * time.Second
+)
+
+// settle waits until all frames are sent, and nothing arrives any more.
+func (b *openBlock) settle(ctx context.Context, d time.Duration) (r side.Reading, err error) {
+	if err := side.Sleep(ctx, d); err != nil {
+		return r, err
+	}
+	var was int64 = -1
+	for end := time.Now().Add(settleMost); ; {
+		if r, err = b.Read(ctx); err != nil {
+			return r, err
+		}
+		var came int64
+		over := true
+		for _, e := range append(r.Clients, r.Server) {
+			came += e.Load.Datagrams.Received
+			over = over && e.Load.Frames.Over
+		}
+		if over && came == was {
+			return r, nil
+		}
+		if time.Now().After(end) {
+			return r, fmt.Errorf("frames still left or arrived %s after the trial's end", settleMost)
+		}
+		was = came
+		if err := side.Sleep(ctx, settleEvery); err != nil {
+			return r, err
+		}
+	}
+}
+
+// judge rejects searches in which the lab failed, and not the device.
+func (b *openBlock) judge(ctx context.Context, before, after side.Reading) error {
+	var rejects side.Rejects
+	ended, err := b.Ended(ctx)
+	if err = cmp.Or(err, ended.Err()); err != nil {
+		return err
+	}
+	seconds := float64(after.Router.MonotonicNs-before.Router.MonotonicNs) / 1e9
+	rejects.Steal(side.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the search")
+	b.record.Rejects, b.record.Accepted = rejects, len(rejects) == 0
+	return nil
+}

@@ -1,0 +1,112 @@
+package throughput
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// Bounds of what a search may be asked for.
+const (
+	minKpps, maxKpps = 1, 100_000
+	mostWidth        = 0.5
+	maxLoss          = 0.5
+)
+
+// Keys of the measure.
+var (
+	losses = experiment.Key[[]float64]{
+		Name: "loss_ratios", Parse: experiment.List(experiment.Within(0, maxLoss, "a share of the frames that may be lost")), Default: []float64{0, 0.005},
+	}
+	width = experiment.Key[float64]{
+		Name: "search_width", Parse: experiment.Within(0.001, mostWidth, "a share of the load at which a search ends"), Default: 0.02,
+	}
+	most = experiment.Key[float64]{
+		Name: "max_kpps", Parse: experiment.Within(minKpps, maxKpps, "a number of thousand frames a second"), Default: 5000,
+	}
+)
+
+// Measure is the measure of that name.
+type Measure struct{}
+
+// Records are searches.
+func (Measure) Records() []result.Kind {
+	return []result.Kind{{Name: KindSearch, New: func() any { return new(Search) }}}
+}
+
+// Rules are the rules of experiments that measure throughput.
+func (Measure) Rules() experiment.Measure {
+	return experiment.Measure{
+		Name: Name, Alone: true, Clean: true,
+		Keys:   []experiment.Field{losses.Field(), width.Field(), most.Field()},
+		Uses:   []string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.gaps", "traffic.seed"},
+		Why:    "its loads are searched, and no clean router stands beside the device",
+		Settle: settle, Check: check, Settings: settings, Duration: duration, Describe: inWords,
+	}
+}
+
+// settle makes frames the traffic, and a search the only window of a block.
+func settle(e *experiment.Experiment) {
+	e.Windows = 1
+	if !e.IsSet("traffic.kind") {
+		e.Traffic.Kind = traffic.KindFrames
+	}
+}
+
+func check(e *experiment.Experiment, report experiment.Report) {
+	only := fmt.Sprintf("measure = %q", e.Measure)
+	if !traffic.KindOf(e.Traffic.Kind).Frames {
+		report("traffic.kind", "%q does not go with %s: it needs %q, whose rate does not depend on what arrives", e.Traffic.Kind, only, traffic.KindFrames)
+	}
+	if e.Client.Churn > 0 {
+		report("client.churn", "does not go with %s", only)
+	}
+	if e.Window < time.Second {
+		report("window", "%s: trials of a search last at least 1s", e.Window)
+	}
+}
+
+// settings lists clients, directions, profiles and sizes. A block has one search.
+func settings(e *experiment.Experiment) (list []experiment.Setting) {
+	for _, clients := range e.Clients {
+		for _, direction := range e.Directions {
+			for _, profile := range e.Profiles {
+				e.EachLoad(clients, func(size string, _ []float64) {
+					cell := result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)
+					list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
+				})
+			}
+		}
+	}
+	return list
+}
+
+// What a search takes, with two goals: trials of the first and of the last length.
+const (
+	labOverhead   = 2 * time.Second
+	trialOverhead = 400 * time.Millisecond
+	firstTrials   = 7
+	lastTrials    = 8
+)
+
+func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
+	clients := time.Duration(g.Cell.Int(result.Clients)) * client.KindOf(e.Client.Kind).Times.Stay / 2
+	search := firstTrials*(time.Second+trialOverhead) + lastTrials*(e.Window+trialOverhead)
+	return time.Duration(g.Blocks) * (labOverhead + clients + search)
+}
+
+func inWords(e *experiment.Experiment) experiment.Description {
+	var goals []string
+	for _, loss := range losses.Of(e) {
+		goals = append(goals, GoalName(loss))
+	}
+	return experiment.Description{
+		Block: "search", Of: fmt.Sprintf(" with final trials of %g s", e.Window.Seconds()),
+		Doing: "for " + words.Listed(goals) + ", frames of " + words.Listed(e.FrameSizes),
+	}
+}

@@ -1,0 +1,76 @@
+package throughput
+
+import (
+	"fmt"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Name is the measure's in experiments and records.
+const Name = "throughput"
+
+// KindSearch is the kind of the records of searches.
+const KindSearch = "search"
+
+// Search is one search for the highest loads that a device forwards (RFC 9971).
+type Search struct {
+	result.Head
+	DUT       string `json:"dut"`
+	Clients   int    `json:"clients"`
+	Direction string `json:"direction"`
+	Profile   string `json:"profile"`
+	FrameSize string `json:"frame_size"`
+
+	SetupSeconds float64 `json:"setup_seconds"` // lab, device and clients
+	// MaxKpps is the highest load of the search: what was asked for, or what the generator can send.
+	MaxKpps     float64 `json:"max_kpps"`
+	RouterShare float64 `json:"router_share,omitempty"` // see result.RouterShare
+	Goals       []Goal  `json:"goals"`                  // in the experiment's order
+	Trials      []Trial `json:"trials"`                 // in the order in which they were made
+}
+
+// Goal is what a search found for one loss ratio, loads in thousand frames a second.
+type Goal struct {
+	LossRatio float64 `json:"loss_ratio"`
+	// LowerKpps is the highest load that loses no more, UpperKpps the lowest that does; 0: none. Without the upper one
+	// even MaxKpps satisfies the goal.
+	LowerKpps float64 `json:"lower_kpps"`
+	UpperKpps float64 `json:"upper_kpps"`
+	// ThroughputKpps is what is forwarded at LowerKpps (RFC 9971's conditional throughput).
+	ThroughputKpps float64 `json:"throughput_kpps"`
+	Regular        bool    `json:"regular"`         // both bounds are there, and close
+	RouterCorePct  float64 `json:"router_core_pct"` // router CPU at LowerKpps
+}
+
+// Trial is one trial of a search. Counts are those of RFC 2285.
+type Trial struct {
+	Kpps          float64 `json:"kpps"`
+	Seconds       float64 `json:"seconds"`
+	Intended      int64   `json:"intended"`
+	Offered       int64   `json:"offered"`
+	Forwarded     int64   `json:"forwarded"`
+	Reordered     int64   `json:"reordered,omitempty"`
+	LossRatio     float64 `json:"loss_ratio"`
+	RouterCorePct float64 `json:"router_core_pct"`
+}
+
+// Cell has the search's dimensions.
+func (s Search) Cell() result.Cell {
+	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.Direction, s.Direction, result.Profile, s.Profile, result.FrameSize, s.FrameSize)
+}
+
+// GoalName is what a rate with that loss is called: NDR without loss, else PDR.
+func GoalName(loss float64) string {
+	if loss == 0 {
+		return "NDR"
+	}
+	return fmt.Sprintf("PDR at %g %%", 100*loss)
+}
+
+// metricOf is a goal's prefix in names of metrics: "ndr_", "pdr_0.5_".
+func metricOf(loss float64) string {
+	if loss == 0 {
+		return "ndr_"
+	}
+	return fmt.Sprintf("pdr_%g_", 100*loss)
+}

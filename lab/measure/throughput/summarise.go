@@ -1,0 +1,92 @@
+// Package throughput measures how many frames a second a device forwards: the highest loads that lose no more than
+// given shares, found by a search (RFC 9971) with traffic of frames. A search has a lab of its own.
+package throughput
+
+import (
+	"math"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+)
+
+// AtLeast flags cells in which a search ended at the generator's limit, or at that of the experiment.
+const AtLeast = "at-least"
+
+// Summarise computes the summary of a run that measured throughput.
+func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	searches := result.Of[Search](run.Own)
+	in := analysis.Input{
+		Run: run, Measure: Name, Noun: "search", Metrics: metricsOf(searches), Trials: trialsOf(searches), Alone: true,
+		Compare: func(a, b result.Cell) int { return cost.CompareCells(a, b) },
+		Warn: func(s analysis.Summary) []string {
+			return s.Remark("The generator's limit, or max_kpps, was reached without loss, so these devices carry more than shown",
+				func(c analysis.Cell) bool { return c.Flagged(AtLeast) })
+		},
+	}
+	in.Describe = func(c *analysis.Cell) {
+		for _, s := range searches {
+			if s.Cell() == c.Cell && s.Accepted && slices.ContainsFunc(s.Goals, func(g Goal) bool { return g.UpperKpps == 0 }) && !c.Flagged(AtLeast) {
+				c.Flags = append(c.Flags, analysis.Tally{Text: AtLeast, Count: c.Pairs})
+			}
+		}
+	}
+	return analysis.Summarise(in, opts)
+}
+
+func trialsOf(searches []*Search) []analysis.Trial {
+	out := make([]analysis.Trial, 0, len(searches))
+	for _, s := range searches {
+		t := analysis.Trial{Device: result.ValuesOf(s)}
+		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
+		for _, g := range s.Goals {
+			prefix := "goal." + metricOf(g.LossRatio)
+			t.Device[prefix+"kpps"], t.Device[prefix+"core_pct"] = g.LowerKpps, g.RouterCorePct
+			t.Device[prefix+"forwarded_kpps"] = g.ThroughputKpps
+		}
+		t.Device["bytes"] = bytesOf(s.FrameSize)
+		out = append(out, t)
+	}
+	return out
+}
+
+// metricsOf are the figures of the goals that any search had.
+func metricsOf(searches []*Search) (list []analysis.Metric) {
+	var seen []float64
+	for _, s := range searches {
+		for _, g := range s.Goals {
+			if !slices.Contains(seen, g.LossRatio) {
+				seen = append(seen, g.LossRatio)
+			}
+		}
+	}
+	slices.Sort(seen)
+	for _, loss := range seen {
+		name, text := metricOf(loss), GoalName(loss)
+		of := func(figure string) func(analysis.Reading) float64 {
+			return func(r analysis.Reading) float64 {
+				if v, there := r.Values["goal."+name+figure]; there {
+					return v
+				}
+				return math.NaN()
+			}
+		}
+		list = append(list,
+			analysis.Metric{Name: name + "kpps", Short: text, Unit: "kframes/s", Text: text + ": highest load that loses no more", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: of("kpps")},
+			analysis.Metric{Name: name + "mbps", Unit: "Mbit/s", Text: text + ", frames without FCS", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts,
+				Of: func(r analysis.Reading) float64 { return of("kpps")(r) * r.Get("bytes") * 8 / 1000 }},
+			analysis.Metric{Name: name + "core_pct", Short: "CPU", Unit: "% of a core", Text: "router CPU at that load", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of("core_pct")})
+	}
+	return list
+}
+
+// bytesOf is the mean size of frames; 0 of an unknown mix.
+func bytesOf(size string) float64 {
+	sizes, err := frames.Named(size)
+	if err != nil {
+		return 0
+	}
+	return sizes.MeanBytes()
+}

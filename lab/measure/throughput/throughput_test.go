@@ -1,0 +1,83 @@
+package throughput
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+func catalogue() experiment.Catalogue {
+	return experiment.Catalogue{Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()}, Topologies: []string{"portal"}}
+}
+
+const plain = "measure = \"throughput\"\nduts = [\"clean\", \"gate\"]\nclients = [4]\n"
+
+func TestPlan(t *testing.T) {
+	e, err := catalogue().Parse("x.toml", []byte(plain+"frame_sizes = [64, \"imix\"]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := e.Plan()
+	if len(blocks) != 2*2*2 {
+		t.Fatalf("%d blocks, want two devices, the clean router among them, at two sizes, twice", len(blocks))
+	}
+	seen := map[string]int{}
+	for _, b := range blocks {
+		seen[b.DUT()+" "+b.Cell.Text(result.FrameSize)]++
+		if len(b.Cells) != 1 || b.AA || b.DUTLab != "a" {
+			t.Errorf("%+v: want one search of a lab that stands alone", b)
+		}
+	}
+	for _, want := range []string{"clean 64", "clean imix", "gate 64", "gate imix"} {
+		if seen[want] != 2 {
+			t.Errorf("%s is searched %d times, want 2", want, seen[want])
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"streams":       {"traffic = { kind = \"streams\" }\n", `x.toml:4: traffic.kind: "streams"`},
+		"short trials":  {"window = \"300ms\"\n", "x.toml:4: window: 300ms"},
+		"a loss of all": {"loss_ratios = [1]\n", "x.toml:4: loss_ratios"},
+		"its own loads": {"offered_mbps = [1]\n", "x.toml:4: offered_mbps"},
+	} {
+		_, err := catalogue().Parse("x.toml", []byte(plain+c.text+"[dut.gate]\nstart = \"true\"\n"))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+func TestFiguresAreOfTheirGoals(t *testing.T) {
+	search := func(ndr, pdr, upper float64) result.Line {
+		s := &Search{DUT: "gate", Clients: 4, Direction: result.Up, Profile: result.PerPacket, FrameSize: "imix", Goals: []Goal{
+			{LossRatio: 0, LowerKpps: ndr, UpperKpps: ndr * 1.01, RouterCorePct: 90},
+			{LossRatio: 0.005, LowerKpps: pdr, UpperKpps: upper, RouterCorePct: 95},
+		}}
+		s.Accepted = true
+		return result.Line{Head: s.Head, Cell: s.Cell(), Record: s}
+	}
+	lines := []result.Line{search(100, 110, 112), search(104, 114, 0)}
+	lines[1].Record.(*Search).Block = 1
+	s := Measure{}.Summarise(result.Run{Own: lines}, analysis.Options{Confidence: 0.95})
+	if len(s.Cells) != 1 {
+		t.Fatalf("%d cells, want 1", len(s.Cells))
+	}
+	c := s.Cells[0]
+	for name, want := range map[string]float64{
+		"ndr_kpps": 102, "ndr_core_pct": 90, "pdr_0.5_kpps": 112, "ndr_mbps": 102 * 358 * 8 / 1000,
+	} {
+		if got := float64(c.Device(name).Mean); math.Abs(got-want) > want/500 {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if !c.Flagged(AtLeast) {
+		t.Error("a search without an upper bound is not flagged")
+	}
+}

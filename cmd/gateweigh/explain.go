@@ -58,7 +58,7 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	}
 	summary := measure.Summarise(run, analysis.Options{})
 	if !measure.Uses(run, "profile_window") {
-		return &exitError{exitUsage, fmt.Errorf("%s measures %s, and %ss have no profiles", name, summary.Measure, summary.Noun)}
+		return &exitError{exitUsage, fmt.Errorf("%s measures %s, and %s have no profiles", name, summary.Measure, words.Plural(summary.Noun))}
 	}
 	all, err := profile.ReadAll(run.Dir)
 	if err != nil && len(all) == 0 {

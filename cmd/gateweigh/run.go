@@ -71,7 +71,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	}
 	if flags.profile {
 		if !exp.Means("profile_window") {
-			return &exitError{exitUsage, fmt.Errorf("--profile: %s measures %s, and %ss have no profiles", exp.Name, exp.Measure, exp.Describe().Block)}
+			return &exitError{exitUsage, fmt.Errorf("--profile: %s measures %s, and %s have no profiles", exp.Name, exp.Measure, words.Plural(exp.Describe().Block))}
 		}
 		exp.ProfileWindow = cmp.Or(exp.ProfileWindow, experiment.DefaultProfileWindow)
 	}

@@ -58,9 +58,6 @@ type frameLoad struct {
 // openingRate is how many streams a second are made known to gateways that track connections.
 const openingRate = 10_000
 
-// sendLate is how long after its plan a sender may still send what it could not in time.
-const sendLate = time.Second
-
 // serveFrames prepares a host to receive.
 func (a *Agent) serveFrames(_ context.Context, t Traffic) error {
 	if a.traffic.frames != nil {
@@ -94,7 +91,7 @@ func (a *Agent) startFrames(ctx context.Context, t Traffic, _ *client.Pool) (err
 		return err
 	}
 	// Frames outlive the request, and end with their plan.
-	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For + sendLate, Rests: true})
+	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For, Rests: true, Loses: true})
 	if err != nil {
 		return err
 	}

@@ -29,12 +29,12 @@ func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string
 	if t.Accepted == 0 {
 		say(true, "No %s was accepted: there is nothing to conclude from.", in.Noun)
 		for _, r := range s.Rejects[:min(1, len(s.Rejects))] {
-			say(true, "The most frequent reason of %d rejected %ss, %d times: %s.", t.Rejected, in.Noun, r.Count, r.Text)
+			say(true, "The most frequent reason of %d rejected %s, %d times: %s.", t.Rejected, words.Plural(in.Noun), r.Count, r.Text)
 		}
 		return out
 	}
-	say(t.Rejected*4 > t.Accepted+t.Rejected, "%d of %d %ss were rejected by self-tests: the machine or the set-up is not quiet enough.",
-		t.Rejected, t.Accepted+t.Rejected, in.Noun)
+	say(t.Rejected*4 > t.Accepted+t.Rejected, "%d of %d %s were rejected by self-tests: the machine or the set-up is not quiet enough.",
+		t.Rejected, t.Accepted+t.Rejected, words.Plural(in.Noun))
 	if s.Primary != "" {
 		out = append(out, in.noiseWarnings(s.AA)...)
 	}
@@ -88,7 +88,7 @@ func (in Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []string 
 		return s.Mode == result.ModeDuet && c.Blocks > 1 && len(labs) == 1
 	}
 	return slices.Concat(
-		s.Remark(fmt.Sprintf("All %ss were rejected", in.Noun), func(c Cell) bool { return c.Pairs == 0 }),
+		s.Remark(fmt.Sprintf("All %s were rejected", words.Plural(in.Noun)), func(c Cell) bool { return c.Pairs == 0 }),
 		s.Remark(fmt.Sprintf("One %s only, so no interval", unit), func(c Cell) bool { return c.Blocks == 1 }),
 		s.Remark("The DUT was in the same lab in every block, so a difference between the labs is not cancelled", oneSided),
 		s.Remark("Some pairs have no ratio because a side delivered nothing or cost nothing", func(c Cell) bool { return c.Flagged(FlagNoRatio) }),

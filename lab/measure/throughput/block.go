@@ -34,8 +34,9 @@ type openBlock struct {
 	*runner.Session
 	experiment.Block
 	*side.Side
-	record *Search
-	bytes  float64 // of a frame, mean
+	record  *Search
+	rejects side.Rejects
+	bytes   float64 // of a frame, mean
 }
 
 // Block makes one search. Every attempt has a lab of its own.
@@ -118,7 +119,7 @@ func (b *openBlock) goal(r mlrsearch.Result) Goal {
 // limit finds the highest load of the search: what is asked for, or else a little less than the
 // generator sends when it is asked for that. What it could not send must not look like loss.
 func (b *openBlock) limit(ctx context.Context) error {
-	const spare = 0.9
+	const spare = 0.8
 	b.record.MaxKpps = most.Of(b.Experiment)
 	t, err := b.offer(ctx, b.record.MaxKpps, time.Second)
 	if err == nil && t.Offered == 0 {
@@ -131,7 +132,7 @@ func (b *openBlock) limit(ctx context.Context) error {
 }
 
 // minOffered is the share of the due frames below which a trial says nothing of the device.
-const minOffered = 0.99
+const minOffered = 0.98
 
 // attempts is how often a trial is made until the generator keeps up.
 const attempts = 3
@@ -139,17 +140,19 @@ const attempts = 3
 // trial is mlrsearch's measurer.
 func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (mlrsearch.Outcome, error) {
 	b.Status("%s: %.4g thousand frames a second for %s", b.Name(b.Block), kpps, d.Round(10*time.Millisecond))
-	for range attempts {
+	for attempt := 1; ; attempt++ {
 		t, err := b.offer(ctx, kpps, d)
 		if err != nil {
 			return mlrsearch.Outcome{}, err
 		}
 		b.record.Trials = append(b.record.Trials, t)
-		if float64(t.Offered) >= minOffered*float64(t.Intended) {
-			return mlrsearch.Outcome{Loss: t.LossRatio}, nil
+		enough := float64(t.Offered) >= minOffered*float64(t.Intended)
+		if !enough && attempt < attempts {
+			continue
 		}
+		b.rejects.If(!enough, "the generator sent %d of %d frames that were due at %.4g thousand a second, %d times less than %g %%", t.Offered, t.Intended, kpps, attempts, 100*minOffered)
+		return mlrsearch.Outcome{Loss: t.LossRatio}, nil
 	}
-	return mlrsearch.Outcome{}, fmt.Errorf("the generator sent less than %g %% of the frames that were due, %d times", 100*minOffered, attempts)
 }
 
 // offer sends frames for a time and counts what arrives.
@@ -217,13 +220,12 @@ func (b *openBlock) settle(ctx context.Context, d time.Duration) (r side.Reading
 
 // judge rejects searches in which the lab failed, and not the device.
 func (b *openBlock) judge(ctx context.Context, before, after side.Reading) error {
-	var rejects side.Rejects
 	ended, err := b.Ended(ctx)
 	if err = cmp.Or(err, ended.Err()); err != nil {
 		return err
 	}
 	seconds := float64(after.Router.MonotonicNs-before.Router.MonotonicNs) / 1e9
-	rejects.Steal(side.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the search")
-	b.record.Rejects, b.record.Accepted = rejects, len(rejects) == 0
+	b.rejects.Steal(side.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the search")
+	b.record.Rejects, b.record.Accepted = b.rejects, len(b.rejects) == 0
 	return nil
 }

@@ -21,6 +21,7 @@ const (
 type packet struct {
 	s        *Sender
 	clock    clock
+	shift    uint64 // ns by which the plan is behind, for good
 	buffers  [packetBatch][]byte
 	vectors  [packetBatch]unix.Iovec
 	messages [packetBatch]message
@@ -65,6 +66,10 @@ func (p *packet) run() error {
 		atomic.StoreUint64(&c.Taken, made)
 		switch {
 		case err == nil:
+		case errors.Is(err, unix.ENOBUFS) && p.s.cfg.Loses:
+			atomic.AddUint64(&c.Refused, 1)
+			atomic.StoreUint64(&c.Made, made+1)
+			atomic.StoreUint64(&c.Taken, made+1)
 		case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.EAGAIN):
 			atomic.AddUint64(&c.Refused, 1)
 		case errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
@@ -78,6 +83,11 @@ func (p *packet) run() error {
 	}
 	return nil
 }
+
+// catchUp is how much of its plan a sender that loses frames catches up after other programs had its CPU. The burst of
+// a longer time would overrun the link, and be taken for what the link cannot carry: the rest of the plan is sent that
+// much later, and what is due at its end is not offered.
+const catchUp = time.Millisecond
 
 // Where the sending thread rests: only while nothing is due for longer than waking up takes, and never for
 // so long that the end of sending would wait.
@@ -94,7 +104,7 @@ func (p *packet) rest() {
 	sch := p.s.schedule
 	wait := plannerPause // nothing is planned yet
 	if c := sch.c; c.Taken < atomic.LoadUint64(&c.Produced) {
-		wait = time.Duration(int64(c.Start+sch.slots[c.Taken%slotCount].Due) - p.clock.now())
+		wait = time.Duration(int64(c.Start+sch.slots[c.Taken%slotCount].Due+p.shift) - p.clock.now())
 	}
 	if wait < restBeyond {
 		return
@@ -113,8 +123,11 @@ func (p *packet) fill() (n int) {
 			atomic.StoreUint64(&c.Start, now)
 		}
 		f := &sch.slots[(c.Taken+uint64(n))%slotCount]
-		if now-c.Start < f.Due {
+		if now-c.Start < f.Due+p.shift {
 			break
+		}
+		if late := now - c.Start - f.Due - p.shift; p.s.cfg.Loses && late > uint64(catchUp) {
+			p.shift += late
 		}
 		f.Left = now - c.Start
 		p.s.filler.write(p.buffers[n], &p.s.heads[f.Stream], f, now)

@@ -26,7 +26,7 @@ type Sent struct {
 	More         bool  // Intended is not all: the plan goes on with frames that are all due at once
 	Offered      int64 // frames that the link took
 	OfferedBytes int64 // their bytes, without FCS
-	Refused      int64 // attempts that the link refused; these frames were tried again
+	Refused      int64 // attempts that the link refused; these frames were tried again, or with Config.Loses are among Offered and lost
 	BySize       []SizeCount
 	ByStream     []int64       // offered frames of each stream
 	Late         Late          // of the offered frames

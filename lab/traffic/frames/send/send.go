@@ -56,6 +56,10 @@ type Config struct {
 	// Rests has the sending thread sleep while no frame is due, for machines where it shares a CPU: frames
 	// leave some µs later, and the packet engine sends them.
 	Rests bool
+	// Loses has a frame that the link refuses be lost, as in the full ring of a network card, where it is else sent again:
+	// it counts as offered, and its number is missing. The ring of a veth belongs to its other end. The packet
+	// engine sends such frames.
+	Loses bool
 }
 
 // Engine is a way of sending.
@@ -156,8 +160,8 @@ func (s *Sender) chooseEngine() error {
 		s.fallBack("asked for")
 		return nil
 	case EngineLive, "":
-		if s.cfg.Rests {
-			s.fallBack("it never rests")
+		if s.cfg.Rests || s.cfg.Loses {
+			s.fallBack("it neither rests nor loses frames")
 			return nil
 		}
 	default:

@@ -74,7 +74,7 @@ func TestExponential(t *testing.T) {
 
 func TestPoissonGaps(t *testing.T) {
 	const n, bins = 200_000, 50
-	frames := all(t, Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 250_000, Poisson: true}, Count: n, Seed: 11})
+	frames := all(t, Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 250_000, Poisson: true}, Count: n, GapSeed: 11})
 	first := []int64{frames[0].Due, frames[1].Due, frames[2].Due}
 	if want := []int64{1552, 7784, 8808}; first[0] != want[0] || first[1] != want[1] || first[2] != want[2] { // on any architecture
 		t.Errorf("the seed's first frames are due at %v ns, want %v", first, want)

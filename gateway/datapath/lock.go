@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	// ErrNotSupported is wrapped when this kernel cannot run a data path; the message names
+	// ErrNotSupported is wrapped when this machine cannot run a data path; the message names
 	// what is missing.
-	ErrNotSupported = errors.New("not supported by this kernel")
+	ErrNotSupported = errors.New("not supported by this machine")
 	// ErrForeign is wrapped for an address that no client of the LAN can have.
 	ErrForeign = errors.New("no client's address")
 	// ErrBusy is wrapped when another gateway has one of the interfaces.

@@ -134,7 +134,11 @@ func (e *Experiment) checkLoads(report Report) {
 // checkTraffic refuses what the chosen generator cannot do.
 func (e *Experiment) checkTraffic(report Report) {
 	if e.Traffic.Protocol == ProtocolUDP && slices.Contains(e.Profiles, result.Bulk) {
-		report("profiles", "%q needs protocol = %q: links gather no datagrams that are forwarded", result.Bulk, ProtocolTCP)
+		needs := fmt.Sprintf("traffic.protocol = %q", ProtocolTCP)
+		if traffic.KindOf(e.Traffic.Kind).Frames {
+			needs = fmt.Sprintf("another traffic.kind than %q", e.Traffic.Kind)
+		}
+		report("profiles", "%q needs %s: links gather no datagrams that are forwarded", result.Bulk, needs)
 	}
 	if e.Traffic.Protocol == ProtocolUDP && e.Traffic.ShortPerSecond > 0 {
 		report("traffic.short_per_second", "needs protocol = %q: such connections are TCP's", ProtocolTCP)

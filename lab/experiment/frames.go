@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -29,8 +30,11 @@ func frameSize(v any) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("must be bytes such as 64, or the name of a mix such as %q, not %s", defaultFrames, show(v))
 	}
-	_, err := frames.Named(text)
-	return text, err
+	sizes, err := frames.Named(text)
+	if err != nil || sizes.Longest() > maxFrame {
+		return "", fmt.Errorf("must be bytes from %d to %d, without FCS, or one of %s, not %s", frames.MinBytes, maxFrame, strings.Join(frames.MixNames(), ", "), show(v))
+	}
+	return text, nil
 }
 
 // settleFrames fills in what follows from the kind of traffic.
@@ -70,9 +74,6 @@ func (e *Experiment) checkFrames(report Report) {
 		report("beside.traffic", "does not go with kind = %s: the two count different loads", kinds)
 	}
 	for _, size := range e.FrameSizes {
-		if sizes, err := frames.Named(size); err == nil && sizes.Longest() > maxFrame {
-			report("frame_sizes", "%s: the lab's links carry frames up to %d bytes, without FCS", size, maxFrame)
-		}
 		for _, kpps := range e.OfferedKpps {
 			if mbps := mbpsOf(kpps, size); mbps < MinOfferedMbps || mbps > MaxOfferedMbps {
 				report("offered_kpps", "%g with frames of %s makes %g Mbit/s: want %g to %d", kpps, size, mbps, MinOfferedMbps, MaxOfferedMbps)

@@ -177,14 +177,18 @@ func nft(script, doing string) error {
 
 const prefix = "gatewayd-"
 
-// tableName returns the name of the LAN's tables in nftables' syntax.
+// tableName returns the name of the LAN's tables in nftables' syntax, another one for each LAN: bytes that are
+// neither letters nor digits become _ and two hexadecimal digits.
 func tableName(lan string) string {
-	return prefix + strings.Map(func(r rune) rune {
-		if r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z' {
-			return '_'
+	name := []byte(prefix)
+	for _, b := range []byte(lan) {
+		if b < '0' || b > '9' && b < 'A' || b > 'Z' && b < 'a' || b > 'z' {
+			name = fmt.Appendf(name, "_%02x", b)
+		} else {
+			name = append(name, b)
 		}
-		return r
-	}, lan)
+	}
+	return string(name)
 }
 
 // quote returns an interface's name in nftables' syntax, not as a pattern.

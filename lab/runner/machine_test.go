@@ -17,7 +17,7 @@ import (
 )
 
 // shipped has of the measures what concerns their labs.
-var shipped = experiment.Catalogue{Measures: []experiment.Measure{{Name: "cost"}, {Name: "logins", Alone: true}}}
+var shipped = experiment.Catalogue{Measures: []experiment.Measure{{Name: "cost"}, {Name: "logins", Alone: true}, {Name: "throughput", Alone: true, Clean: true}}}
 
 func TestFits(t *testing.T) {
 	own := netip.MustParsePrefix("10.1.0.0/24")

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -121,23 +122,40 @@ func refuses(t *testing.T, cfg config.Config, says ...string) {
 	}
 }
 
+// turned is a table of a little-endian machine as a big-endian one has it: with the bytes of each word of an address the
+// other way round.
+func turned(table string) string {
+	return regexp.MustCompile(`[0-9A-F]{8,32}:`).ReplaceAllStringFunc(table, func(addr string) string {
+		var other strings.Builder
+		for word := range slices.Chunk([]byte(addr[:len(addr)-1]), 8) {
+			for i := 6; i >= 0; i -= 2 {
+				other.Write(word[i : i+2])
+			}
+		}
+		return other.String() + ":"
+	})
+}
+
 // TestSockets reads a table of the kernel's.
 func TestSockets(t *testing.T) {
-	const tcp = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+	tcp := `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100010A:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 101 1 0000000000000000 100 0 0 10 0
    1: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 102 1 0000000000000000 100 0 0 10 0
    2: 0200010A:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 103 1 0000000000000000 100 0 0 10 0
    3: 0100010A:1F90 0500010A:C350 01 00000000:00000000 00:00000000 00000000     0        0 104 1 0000000000000000 100 0 0 10 0
    4: 0100010A:0035 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 105 1 0000000000000000 100 0 0 10 0
 `
-	const tcp6 = `  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+	tcp6 := `  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000000000000000000000000000:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 201 1 0000000000000000 100 0 0 10 0
    1: 0000000000000000FFFF00000100010A:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 202 1 0000000000000000 100 0 0 10 0
    2: 000080FE00000000FFFF00000200010A:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 203 1 0000000000000000 100 0 0 10 0
    3: short
 `
-	if hexOf(netip.MustParseAddr("10.1.0.1")) != "0100010A" {
-		t.Skip("the tables are a little-endian machine's")
+	if hexOf(netip.MustParseAddr("10.1.0.1")) != "0100010A" { // of a big-endian machine
+		tcp, tcp6 = turned(tcp), turned(tcp6)
+	}
+	if line := turned("0: 0100010A:1F90 00000000:0000 0A"); line != "0: 0A010001:1F90 00000000:0000 0A" {
+		t.Errorf("turned: %s", line)
 	}
 	at := netip.MustParseAddrPort("10.1.0.1:8080")
 	for _, c := range []struct {

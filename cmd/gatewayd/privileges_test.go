@@ -37,7 +37,7 @@ const (
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	if builtWithCgo() {
-		t.Skip("a program with cgo cannot confine all of its threads")
+		t.Fatal("built with cgo, which the daemon cannot confine: set CGO_ENABLED=0, as make does")
 	}
 	w := newNetwork(t)
 	ann := w.stranger()
@@ -134,7 +134,7 @@ func halfConfined() {
 func TestHalfConfined(t *testing.T) {
 	t.Parallel()
 	if builtWithCgo() {
-		t.Skip("a program with cgo cannot confine all of its threads")
+		t.Fatal("built with cgo, which the daemon cannot confine: set CGO_ENABLED=0, as make does")
 	}
 	out, err := exec.Command("half-confined").CombinedOutput()
 	if err != nil || strings.Contains(string(out), "all") || !strings.Contains(string(out), `kept="net_bind_service net_admin net_raw bpf" err="handing on`) {

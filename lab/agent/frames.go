@@ -102,7 +102,7 @@ func (a *Agent) startFrames(ctx context.Context, t Traffic, _ *client.Pool) (err
 	return sender.Wait()
 }
 
-// each is a host's load a direction, Mbit/s.
+// eachMbps is a load one way, Mbit/s.
 func (t Traffic) eachMbps() float64 { return t.OfferedMbps / float64(len(t.directions())) }
 
 // plan is when the host sends which frames.

@@ -225,6 +225,10 @@ func (b *openBlock) judge(ctx context.Context, before, after side.Reading) error
 		return err
 	}
 	seconds := float64(after.Router.MonotonicNs-before.Router.MonotonicNs) / 1e9
+	if speed := b.Experiment.Router.Speed; speed > 0 {
+		b.record.RouterShare = side.RouterShare(before, after)
+		b.rejects.Speed(b.record.RouterShare, speed, " during the search")
+	}
 	b.rejects.Steal(side.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the search")
 	b.record.Rejects, b.record.Accepted = b.rejects, len(b.rejects) == 0
 	return nil

@@ -276,7 +276,7 @@ func TestNewKnowsEveryBuiltinExperiment(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := New("none", 1, nil); err == nil || !strings.Contains(err.Error(), "known are allowlist, clean, coovachilli, gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast, opennds") {
+	if _, err := New("none", 1, nil); err == nil || !strings.Contains(err.Error(), "known are "+strings.Join(Names(), ", ")) {
 		t.Errorf("New(none) = %v", err)
 	}
 }

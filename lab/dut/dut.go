@@ -105,8 +105,11 @@ type Env struct {
 	// ServiceIP is a second address of the server for RADIUS and portal pages,
 	// so that opening it to unauthenticated clients does not open ServerIP.
 	ServiceIP netip.Addr
-	Clients   int    // clients that will be admitted
-	Scratch   string // private directory on each host, removed with the lab
+	// On is the host that the device is installed on, by its name in the topology, and Capture that host's
+	// interface where the frames pass: a router's towards the server, or the one that a splitter leads to.
+	On, Capture string
+	Clients     int    // clients that will be admitted
+	Scratch     string // private directory on each host, removed with the lab
 	// Install returns the file by which the router's programs reach one of the device's
 	// Needs. Where that takes a copy, it is put into dir.
 	Install func(ctx context.Context, n Need, dir string) (path string, err error)

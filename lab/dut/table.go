@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// builtin is every device that is written in Go, by the name in experiments; each is
+// builtin is every device written in Go that does not capture (those do: captures), by the name in experiments; each is
 // made for a number of clients. Adding one is a file and a line here.
 var builtin = map[string]func(clients int) DUT{
 	"clean":       func(int) DUT { return Clean{} },
@@ -26,7 +26,9 @@ var builtin = map[string]func(clients int) DUT{
 
 // Builtin lists the devices written in Go, by name: what experiment.Load takes
 // as known.
-func Builtin() []string { return slices.Sorted(maps.Keys(builtin)) }
+func Builtin() []string {
+	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(builtin)), slices.Collect(maps.Keys(captures)))))
+}
 
 // Names lists every device an experiment may name without describing it, by
 // name: those written in Go and those that ship as TOML.
@@ -47,6 +49,9 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 	}
 	if construct, ok := builtin[name]; ok {
 		return construct(clients), nil
+	}
+	if construct, ok := captures[name]; ok {
+		return construct(Capture{}), nil
 	}
 	if spec, ok := experiment.ShippedDUT(name); ok {
 		return &Custom{name: name, spec: spec}, nil
@@ -72,7 +77,11 @@ func CheckVariants(exp *experiment.Experiment) error {
 func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
 	var able []string
 	for _, known := range Builtin() {
-		d, ok := builtin[known](clients).(Counted)
+		construct, portal := builtin[known]
+		if !portal {
+			continue
+		}
+		d, ok := construct(clients).(Counted)
 		f, fillable := d.(interface{ Fill(sessions int) })
 		if !ok || spec.Sessions > 0 && !fillable {
 			continue

@@ -21,11 +21,19 @@ const (
 	Profile     Dimension = "profile"      // how packets look to the router: PerPacket or Bulk
 	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
 	LoginRate   Dimension = "login_rate"   // clients a second that lease and log in; 0: all at once
+
+	SnapLength    Dimension = "snap_length"    // of a capture, bytes kept of each frame; 0: all
+	BufferKiB     Dimension = "buffer_kib"     // of a capture; 0: the program's own
+	Filter        Dimension = "filter"         // of a capture, a name of dut.Filters
+	Work          Dimension = "work"           // done for each captured frame: dut.WorkCopy, dut.WorkGzip
+	Programs      Dimension = "programs"       // that capture at the same time
+	CPUs          Dimension = "cpus"           // that frames and capture programs have: 1, or 2 with one for each
+	BackgroundPct Dimension = "background_pct" // of the capturing host's CPU, used by other work
 )
 
 // dimensions lists the known dimensions in the order in which records and
 // summaries write them. Others follow by name.
-var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LoginRate}
+var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LoginRate, SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct}
 
 // compareDimensions orders dimensions as they are written.
 func compareDimensions(a, b Dimension) int {

@@ -109,6 +109,7 @@ func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testb
 	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
 	s.Env = dut.Env{
 		Hosts: map[string]dut.Host{}, Ports: s.Lab.Ports, Install: s.Router.Install,
+		On: strings.TrimPrefix(s.Router.Name, s.Lab.Name+"/"), Capture: s.Lab.Port(testbed.PortWAN),
 		LAN: s.Lab.LAN, Gateway: s.Lab.Gateway, RouterWAN: s.Lab.RouterWAN,
 		ServerIP: s.Lab.ServerIP, ServiceIP: s.Lab.ServiceIP,
 		Clients: s.Has.Clients + s.Guests, Scratch: agent.Scratch,

@@ -84,8 +84,8 @@ func (s *survey) refuse(err error) {
 	}
 }
 
-// refused joins the refusals among findings.
-func refused(all []Finding) (err error) {
+// Refused joins the refusals among findings.
+func Refused(all []Finding) (err error) {
 	for _, f := range all {
 		if f.Weight == Refusal {
 			err = errors.Join(err, errors.New(f.Text))

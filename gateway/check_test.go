@@ -20,14 +20,14 @@ import (
 func TestCheck(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
-	if found := Check(d.cfg); refused(found) != nil {
+	if found := Check(d.cfg); Refused(found) != nil {
 		t.Errorf("while the gateway runs: %v", found)
 	}
 	other := *d.cfg
 	other.RunDir = t.TempDir()
 	finds(t, other, Refusal, "another gateway has the interface lan0")
 	must(t, d.stop())
-	if found := Check(d.cfg); refused(found) != nil {
+	if found := Check(d.cfg); Refused(found) != nil {
 		t.Errorf("when the gateway has ended: %v", found)
 	}
 	must(t, Detach(d.cfg, false))
@@ -95,7 +95,7 @@ func portsTaken(t *testing.T, cfg config.Config) {
 	finds(t, cfg, Refusal, says...)
 	refuses(t, cfg, says...)
 	cfg.DNS.Mode, cfg.DHCP.Mode, cfg.Portal.Enabled = config.External, config.External, false
-	if err := refused(Check(&cfg)); err != nil {
+	if err := Refused(Check(&cfg)); err != nil {
 		t.Errorf("ports that the gateway does not need: %v", err)
 	}
 }

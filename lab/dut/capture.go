@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Capturing is a device that captures the frames which pass its host's interface Env.Capture. Start begins
@@ -15,6 +16,24 @@ type Capturing interface {
 	// Finish ends the capturing in order, waits until every program of it has ended, and returns what each
 	// counted since Start. After it Start may be called again.
 	Finish(ctx context.Context, env Env) ([]Captured, error)
+}
+
+// Partial is a capturing device for which some settings of Capture have no meaning.
+type Partial interface {
+	Capturing
+	// Ignores lists keys of experiments: "snap_lengths", "buffers_kib", "filters", "works", "programs", "cpus". An
+	// experiment that sweeps one of them measures the device once.
+	Ignores() []string
+}
+
+// Takes reports whether a key of experiments has a meaning for a device that captures.
+func Takes(name, key string) bool {
+	d, err := NewCapture(name, Capture{})
+	if err != nil {
+		return false
+	}
+	p, partial := d.(Partial)
+	return !partial || !slices.Contains(p.Ignores(), key)
 }
 
 // Capture says how frames are captured. Zero values leave it to the program.
@@ -45,6 +64,13 @@ type Captured struct {
 	Ended string `json:"ended,omitempty"`
 }
 
+// Lagging is a capturing device whose programs look at frames some time after they came, although nothing keeps them from it.
+type Lagging interface {
+	Capturing
+	// Lag is the most of that time: before Finish, so much is to pass after the last frame.
+	Lag() time.Duration
+}
+
 // captures is every device that captures, by the name in experiments. Adding one is a file and a line here.
 var captures = map[string]func(Capture) Capturing{
 	"no-capture": func(Capture) Capturing { return NoCapture{} },
@@ -63,6 +89,11 @@ type NoCapture struct{}
 
 // Traits: nothing is needed, and nothing is captured.
 func (NoCapture) Traits() Traits { return Traits{About: "no capture"} }
+
+// Ignores is everything: there is no program.
+func (NoCapture) Ignores() []string {
+	return []string{"snap_lengths", "buffers_kib", "filters", "works", "programs", "cpus"}
+}
 
 // Start, Finish and Stop have nothing to do.
 func (NoCapture) Start(context.Context, Env) error                { return nil }

@@ -125,7 +125,7 @@ func (a *Agent) Run(ctx context.Context, c Command) (Output, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if said := lastLines(out.Stdout + out.Stderr); said != "" {
+	if said := LastLines(out.Stdout + out.Stderr); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return out, fmt.Errorf("%s: %w", strings.Join(c.Argv, " "), err)
@@ -196,7 +196,7 @@ func (a *Agent) Programs(context.Context) (list []Program) {
 
 // said is the end of what the program has printed. A log may be of megabytes, and programs are
 // listed after each window.
-func (p *spawned) said() string { return lastLines(p.tail(2 * tailBytes)) }
+func (p *spawned) said() string { return LastLines(p.tail(2 * tailBytes)) }
 
 // tail is what the program has printed, at most its last bytes.
 func (p *spawned) tail(most int64) string {
@@ -211,9 +211,9 @@ func (p *spawned) tail(most int64) string {
 	return string(text)
 }
 
-// lastLines is the end of a program's output, for an error message: its last
+// LastLines is the end of a program's output, for an error message: its last
 // lines that are not blank, joined by " | ".
-func lastLines(text string) string {
+func LastLines(text string) string {
 	if len(text) > tailBytes {
 		text = "…" + strings.ToValidUTF8(text[len(text)-tailBytes:], "")
 	}

@@ -66,6 +66,7 @@ var allowedImports = map[string][]string{
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
 	"lab/burn":       {}, // a share of CPUs' time
+	"lab/hook":       {}, // eBPF programs at tc
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                       // what a machine is, read on it
@@ -92,7 +93,7 @@ var allowedImports = map[string][]string{
 	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
 
 	"lab/traffic/frames":         {}, // sizes, times and numbers of frames
-	"lab/traffic/frames/receive": {"lab/traffic/frames"},
+	"lab/traffic/frames/receive": {"lab/hook", "lab/traffic/frames"},
 	"lab/traffic/frames/send":    {"lab/traffic/frames", "lab/traffic/socket"},
 
 	"lab/traffic/rtt":    {"lab/traffic/socket"},

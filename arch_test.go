@@ -127,6 +127,7 @@ var testImports = map[string][]string{
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/burn":     {"lab/labtest"},
+	"lab/sink":     {"lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},

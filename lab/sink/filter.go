@@ -11,14 +11,17 @@ import (
 // maxInstructions is the kernel's limit for a filter (BPF_MAXINSNS).
 const maxInstructions = 4096
 
-// parseFilter reads a program as tcpdump -ddd prints it, its lines joined by commas: the number of instructions, then
+// parseFilter reads a program as tcpdump -ddd prints it, its lines joined by commas or not: the number of instructions, then
 // code, jump if true, jump if false and operand of each.
 func parseFilter(text string) ([]unix.SockFilter, error) {
 	wrong := func(format string, args ...any) ([]unix.SockFilter, error) {
 		return nil, &configError{"the filter program " + fmt.Sprintf(format, args...) +
 			`: want what tcpdump -ddd prints, lines joined by commas, such as "1,6 0 0 262144"`}
 	}
-	lines := strings.Split(strings.TrimSuffix(strings.TrimSpace(text), ","), ",")
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' })
+	if len(lines) == 0 {
+		return wrong("is empty")
+	}
 	count, err := strconv.Atoi(strings.TrimSpace(lines[0]))
 	if err != nil {
 		return wrong("begins with %.20q instead of its length", lines[0])

@@ -82,6 +82,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			[]string{`x.toml:5: blocks: the plan would have 24048 blocks, more than 20000`}},
 		{"syntax", minimal + "blocks = \n",
 			[]string{`x.toml:4: blocks: expected value but found '\n' instead`}},
+		{"an array that is not closed", "duts = [\"opennds\"\nclients = [1]\noffered_mbps = [1]\n",
+			[]string{`x.toml:1: duts: the array that begins here is not closed, or lacks a comma, before line 2: expected a comma (',') or array terminator (']'), but got 'c'`}},
 		{"key set twice", minimal + "clients = [2]\n",
 			[]string{`x.toml:4: clients: Key 'clients' has already been defined.`}},
 		{"built-in device described", minimal + "[dut.opennds]\nstart = \"x\"\n[dut.clean]\nstart = \"x\"\n",

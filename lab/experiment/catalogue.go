@@ -43,8 +43,8 @@ type Measure struct {
 	// Settings lists the settings to measure each device at.
 	Settings func(*Experiment) []Setting
 	// Reduce leaves out of a setting what has no meaning for a device: settings that are alike then are
-	// measured once. Nil: all has.
-	Reduce func(e *Experiment, dut string, s Setting) Setting
+	// measured once. It reports false where the device cannot have the setting. Nil: all devices have all.
+	Reduce func(e *Experiment, dut string, s Setting) (Setting, bool)
 	// Together reports whether a block measures all devices at the same time; its cells are those of all, and its
 	// device is the first. Nil: never.
 	Together func(*Experiment) bool
@@ -59,12 +59,13 @@ type Measure struct {
 // together reports whether a block measures all devices at the same time.
 func (m Measure) together(e *Experiment) bool { return m.Together != nil && m.Together(e) }
 
-// reduce is the setting with a device.
-func (m Measure) reduce(e *Experiment, dut string, s Setting) Setting {
+// reduce is the setting with a device, and whether the device can have it.
+func (m Measure) reduce(e *Experiment, dut string, s Setting) (Setting, bool) {
+	fits := true
 	if m.Reduce != nil {
-		s = m.Reduce(e, dut, s)
+		s, fits = m.Reduce(e, dut, s)
 	}
-	return s.of(dut)
+	return s.of(dut), fits
 }
 
 // Description is a plan in words.

@@ -83,7 +83,7 @@ func (e *Experiment) groups(aa bool) (list []Group) {
 		for _, dut := range duts {
 			clean := dut == Clean
 			if m.Alone && !aa && (!clean || m.Clean) || !m.Alone && aa == clean {
-				if one := m.reduce(e, dut, s); !seen[one.Cell] {
+				if one, fits := m.reduce(e, dut, s); fits && !seen[one.Cell] {
 					seen[one.Cell], all = true, append(all, one)
 				}
 			}

@@ -23,12 +23,19 @@ func (Measure) Run() runner.Measure { return run{map[string]bool{}} }
 // Lacks is false: a cell has nothing besides its windows.
 func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
 
-// Fits leaves out devices that capture nothing.
-func (run) Fits(_ *experiment.Experiment, device string, _ dut.Traits) error {
-	if _, err := dut.NewCapture(device, dut.Capture{}); err != nil {
-		return fmt.Errorf("%w: %w", err, dut.ErrNotSupported)
+// Fits leaves out devices that do not capture, or in none of the ways that are asked for.
+func (run) Fits(e *experiment.Experiment, device string, _ dut.Traits) error {
+	if !dut.Captures(device) {
+		return fmt.Errorf("%s: it is no device that captures: %w", device, dut.ErrNotSupported)
 	}
-	return nil
+	var refusal error
+	for _, s := range settings(e) {
+		if _, fits := reduce(e, device, s); fits {
+			return nil
+		}
+		refusal = dut.Refuses(device, howOf(s.Cell))
+	}
+	return fmt.Errorf("%s: %w: %w", device, refusal, dut.ErrNotSupported)
 }
 
 // block is a block whose lab stands.
@@ -66,13 +73,20 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 	return &result.Block{SetupSeconds: l.setup.Seconds()}, err
 }
 
-// note says in the environment what the machine has too few CPUs for.
+// note says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
 func (r run) note(s *runner.Session, eb experiment.Block) {
-	const text = "The second CPU of capture programs is also the generator's: the machine has no other that labs may use."
-	if eb.Cell.Int(result.CPUs) > 1 && s.Placement.SecondShared() && !r.noted[text] {
-		r.noted[text] = true
-		s.Note(text)
-		s.Notice("%s", text)
+	say := func(applies bool, format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); applies && !r.noted[text] {
+			r.noted[text] = true
+			s.Note(text)
+			s.Notice("%s", text)
+		}
+	}
+	say(eb.Cell.Int(result.CPUs) > 1 && s.Placement.SecondShared(), "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
+	for _, setting := range settings(s.Experiment) {
+		if _, fits := reduce(s.Experiment, eb.DUT(), setting); !fits {
+			say(true, "%s is not measured with %s: %v.", eb.DUT(), setting.Cell.Without(result.FrameSize), dut.Refuses(eb.DUT(), howOf(setting.Cell)))
+		}
 	}
 }
 

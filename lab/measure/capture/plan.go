@@ -182,11 +182,14 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// reduce takes parameters away that a device does not take.
-func reduce(_ *experiment.Experiment, device string, s experiment.Setting) experiment.Setting {
+// reduce takes settings of the capturing from devices that capture nothing, and leaves out those that a device refuses.
+func reduce(_ *experiment.Experiment, device string, s experiment.Setting) (experiment.Setting, bool) {
+	if !dut.Idles(device) {
+		return s, !dut.Captures(device) || dut.Refuses(device, howOf(s.Cell)) == nil
+	}
 	var less []result.Dimension
 	for _, p := range parameters {
-		if p.device && !dut.Takes(device, p.key) {
+		if p.device {
 			less = append(less, p.dimension)
 		}
 	}
@@ -194,7 +197,7 @@ func reduce(_ *experiment.Experiment, device string, s experiment.Setting) exper
 	for i, c := range s.Cells {
 		s.Cells[i] = c.Without(less...)
 	}
-	return s
+	return s, true
 }
 
 // mostCPUs is how many CPUs the capturing may have.

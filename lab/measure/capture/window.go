@@ -174,9 +174,7 @@ const (
 
 // settle waits until no frame arrives any more and the programs have worked off what came.
 func (o *observation) settle(ctx context.Context) (err error) {
-	lag := o.lab.lag()
-	start := time.Now()
-	last, quiet := o.end, start
+	start, last := time.Now(), o.end
 	var came int64 = -1
 	for {
 		if err := side.Sleep(ctx, settleEvery); err != nil {
@@ -191,27 +189,14 @@ func (o *observation) settle(ctx context.Context) (err error) {
 			}
 		}
 		arrives := o.after.frames(o.lab) != last.frames(o.lab) || o.got.Datagrams.Received != came
-		if arrives || o.after.worked(last) > idleNs {
-			quiet = time.Now()
-		}
 		switch since := time.Since(start); {
 		case arrives && since > arriveMost:
 			return fmt.Errorf("frames still arrived %s after the load's end", arriveMost)
-		case !arrives && (since > workMost || time.Since(quiet) >= lag):
+		case !arrives && (o.after.worked(last) <= idleNs || since > workMost):
 			return nil
 		}
 		last, came = o.after, o.got.Datagrams.Received
 	}
-}
-
-// lag is how long frames may lie before the devices' programs look at them.
-func (l *lab) lag() (most time.Duration) {
-	for _, s := range l.stations {
-		if d, lags := s.device.(dut.Lagging); lags {
-			most = max(most, d.Lag())
-		}
-	}
-	return most
 }
 
 // frames counts those that the stations' interfaces have seen.

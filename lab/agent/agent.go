@@ -26,6 +26,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/sink"
 )
 
 // Options are an agent's command line.
@@ -211,6 +212,7 @@ const (
 	InitCommand   = "agent-init"   // becomes the first process of a jail
 	WorkerCommand = "agent-worker" // holds a part of an agent's streams
 	BurnerCommand = "agent-burner" // slows CPUs down
+	SinkCommand   = "agent-sink"   // captures frames: see sink.Main
 )
 
 // RunAs makes this process an agent, one of its helpers, or the first process of a jail, when its
@@ -233,6 +235,8 @@ func RunAs(args []string) {
 		err = workerMain(context.Background())
 	case BurnerCommand:
 		err = burnerMain(context.Background())
+	case SinkCommand:
+		err = sink.Main(args[2:])
 	default:
 		return
 	}

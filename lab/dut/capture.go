@@ -69,6 +69,9 @@ type Captured struct {
 	Frames int64 `json:"frames"`
 	// Dropped are frames which the program knows to have been lost for lack of room; Unknown: it does not say.
 	Dropped int64 `json:"dropped"`
+	// Waiting are frames that the kernel has for the program and the program has not got, and knows of: neither
+	// taken nor lost. libpcap hands over blocks of 256 KiB.
+	Waiting int64 `json:"waiting,omitempty"`
 	// Sizes are the frames by their bytes without FCS; nil where the program does not tell sizes apart.
 	Sizes map[int]int64 `json:"sizes,omitempty"`
 	// Ended is how the program ended where SIGTERM did not end it, empty otherwise.
@@ -81,6 +84,7 @@ const Unknown = -1
 // captures is every device that captures, by the name in experiments. Adding one is a file and a line here.
 var captures = map[string]func(Capture) Capturing{
 	"no-capture":   func(Capture) Capturing { return NoCapture{} },
+	"softflowd":    func(how Capture) Capturing { return NewSoftflowd(how) },
 	"tcpdump":      func(how Capture) Capturing { return NewTcpdump(0, how) },
 	"tcpdump-68":   func(how Capture) Capturing { return NewTcpdump(68, how) },
 	"tcpdump-1500": func(how Capture) Capturing { return NewTcpdump(1500, how) },

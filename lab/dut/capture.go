@@ -34,18 +34,6 @@ func Idles(name string) bool {
 // Captures reports whether a device can be asked to capture, also one that captures nothing.
 func Captures(name string) bool { _, is := captures[name]; return is }
 
-// Refuses says why a device cannot capture as asked; nil: it can.
-func Refuses(name string, how Capture) error {
-	d, err := NewCapture(name, how)
-	if err != nil {
-		return err
-	}
-	if choosy, is := d.(interface{ fits() error }); is {
-		return choosy.fits()
-	}
-	return nil
-}
-
 // Capture says how frames are captured. Zero values leave it to the program.
 type Capture struct {
 	Snap      int    // bytes that are kept of a frame, from its Ethernet header on

@@ -73,6 +73,11 @@ const Unknown = -1
 var captures = map[string]func(Capture) Capturing{
 	"no-capture":   func(Capture) Capturing { return NoCapture{} },
 	"softflowd":    func(how Capture) Capturing { return NewSoftflowd(how) },
+	"ids":          func(how Capture) Capturing { return NewIDS(how) },
+	"sink-recv":    func(how Capture) Capturing { return NewSink("recv", how) },
+	"sink-mmap":    func(how Capture) Capturing { return NewSink("mmap", how) },
+	"sink-xdp":     func(how Capture) Capturing { return NewSink("xdp", how) },
+	"sink-ebpf":    func(how Capture) Capturing { return NewSink("ebpf", how) },
 	"tcpdump":      func(how Capture) Capturing { return NewTcpdump(0, how) },
 	"tcpdump-68":   func(how Capture) Capturing { return NewTcpdump(68, how) },
 	"tcpdump-1500": func(how Capture) Capturing { return NewTcpdump(1500, how) },

@@ -26,6 +26,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/sink"
 )
 
 // Options are an agent's command line.
@@ -212,6 +213,7 @@ const (
 	WorkerCommand = "agent-worker" // holds a part of an agent's streams
 	BurnerCommand = "agent-burner" // slows CPUs down
 	SizesCommand  = "agent-sizes"  // counts the frames of a capture on its standard input, and prints a frames.Count
+	SinkCommand   = "agent-sink"   // captures frames: see sink.Main
 )
 
 // RunAs makes this process an agent, one of its helpers, or the first process of a jail, when its
@@ -240,6 +242,8 @@ func RunAs(args []string) {
 		err = burnerMain(context.Background())
 	case SizesCommand:
 		err = countSizes(os.Stdin, os.Stdout)
+	case SinkCommand:
+		err = sink.Main(args[2:])
 	default:
 		return
 	}

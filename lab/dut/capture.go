@@ -17,6 +17,29 @@ type Capturing interface {
 	Finish(ctx context.Context, env Env) ([]Captured, error)
 }
 
+// Idler is a device that captures nothing: the capturing's settings change nothing for it, and it is measured once
+// for all of them.
+type Idler interface {
+	Capturing
+	Idles()
+}
+
+// Idles reports whether a device captures nothing.
+func Idles(name string) bool {
+	d, err := NewCapture(name, Capture{})
+	_, idles := d.(Idler)
+	return err == nil && idles
+}
+
+// Captures reports whether a device can be asked to capture, also one that captures nothing.
+func Captures(name string) bool { _, is := captures[name]; return is }
+
+// Refuses says why a device cannot capture as asked; nil: it can.
+func Refuses(name string, how Capture) error {
+	_, err := NewCapture(name, how)
+	return err
+}
+
 // Capture says how frames are captured. Zero values leave it to the program.
 type Capture struct {
 	Snap      int    // bytes that are kept of a frame, from its Ethernet header on
@@ -82,6 +105,9 @@ type NoCapture struct{}
 
 // Traits: nothing is needed, and nothing is captured.
 func (NoCapture) Traits() Traits { return Traits{About: "no capture"} }
+
+// Idles is empty: there is no program.
+func (NoCapture) Idles() {}
 
 // Start, Finish and Stop have nothing to do.
 func (NoCapture) Start(context.Context, Env) error                { return nil }

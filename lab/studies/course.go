@@ -170,7 +170,7 @@ func (r run) courses(s Sweep) []course {
 	}
 	var out []course
 	for cell, c := range byCell {
-		if len(c.levels) > 1 && cell.Without(result.DUT, result.Profile, s.Held) == s.At.Without(s.Held) {
+		if (len(c.levels) > 1 || s.Free && len(c.levels) > 0) && cell.Without(result.DUT, result.Profile, s.Held) == s.At.Without(s.Held) {
 			out = append(out, *c)
 		}
 	}

@@ -33,7 +33,13 @@ type XY struct {
 // what has no points is left out.
 func (ch XY) Draw(id string) string {
 	var c canvas
-	top := c.legend(ch.Series) + 8
+	top := c.legend(ch.Series)
+	if ch.YLabel != "" {
+		// Across the plot, not along its axis: there a long name would run into the legend.
+		c.text("label", "start", plotLeft-characterPx*5, top+10, ch.YLabel)
+		top += legendLine
+	}
+	top += 8
 	xs, ys := ch.xScale(), ch.yScale(top)
 	ch.frame(&c, xs, ys)
 	for i, s := range ch.Series {
@@ -133,9 +139,6 @@ func (ch XY) frame(c *canvas, xs, ys scale) {
 		c.text("tick", "middle", xs.at(v), ys.from+18, tickText(v))
 	}
 	c.text("label", "middle", (plotLeft+plotRight)/2, ys.from+38, ch.XLabel)
-	c.add(`<g transform="translate(14 %s) rotate(-90)">`, px((ys.from+ys.to)/2))
-	c.text("label", "middle", 0, 0, ch.YLabel)
-	c.add("</g>")
 }
 
 // drawRaw scatters single trials a little so that equal values stay visible.

@@ -80,6 +80,7 @@ var captures = map[string]func(Capture) Capturing{
 	"sink-ebpf":    func(how Capture) Capturing { return NewSink("ebpf", how) },
 	"tcpdump":      func(how Capture) Capturing { return NewTcpdump(0, how) },
 	"tcpdump-68":   func(how Capture) Capturing { return NewTcpdump(68, how) },
+	"tcpdump-disk": func(how Capture) Capturing { return NewTcpdumpDisk(how) },
 	"tcpdump-1500": func(how Capture) Capturing { return NewTcpdump(1500, how) },
 }
 

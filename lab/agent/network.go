@@ -26,6 +26,8 @@ type Network struct {
 	Sysctls map[string]string `json:"sysctls"`
 	// Switch makes all Links ports of one Ethernet switch.
 	Switch bool `json:"switch,omitempty"`
+	// Floods has the switch learn no addresses: each frame leaves by all other ports.
+	Floods bool `json:"floods,omitempty"`
 }
 
 // Link configures one interface.
@@ -83,7 +85,7 @@ func (*Agent) Apply(_ context.Context, n Network) error {
 		names = append(names, l.Name)
 	}
 	if n.Switch {
-		if err := join(names); err != nil {
+		if err := join(names, n.Floods); err != nil {
 			return fmt.Errorf("making a switch of %s: %w", strings.Join(names, ", "), err)
 		}
 	}
@@ -140,7 +142,7 @@ const switchName = "switch0"
 
 // join makes interfaces ports of one bridge. Without a spanning tree, which it
 // does not run by itself, its ports forward at once.
-func join(names []string) error {
+func join(names []string, floods bool) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = switchName
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
@@ -151,6 +153,9 @@ func join(names []string) error {
 		port, err := netlink.LinkByName(name)
 		if err == nil {
 			err = netlink.LinkSetMaster(port, bridge)
+		}
+		if err == nil && floods {
+			err = netlink.LinkSetLearning(port, false)
 		}
 		if err != nil {
 			return fmt.Errorf("adding the port %s: %w", name, err)

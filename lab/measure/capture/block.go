@@ -83,10 +83,13 @@ func (r run) note(s *runner.Session, eb experiment.Block) {
 		}
 	}
 	say(eb.Cell.Int(result.CPUs) > 1 && s.Placement.SecondShared(), "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
-	for _, setting := range settings(s.Experiment) {
-		if _, fits := reduce(s.Experiment, eb.DUT(), setting); !fits {
-			_, refusal := dut.NewCapture(eb.DUT(), howOf(setting.Cell))
-			say(true, "Not measured with %s: %v.", setting.Cell.Without(result.FrameSize), refusal)
+	for _, c := range eb.Cells {
+		for _, setting := range settings(s.Experiment) {
+			device := c.Text(result.DUT)
+			if _, fits := reduce(s.Experiment, device, setting); !fits {
+				_, refusal := dut.NewCapture(device, howOf(setting.Cell))
+				say(true, "Not measured with %s: %v.", setting.Cell.Without(result.FrameSize), refusal)
+			}
 		}
 	}
 }

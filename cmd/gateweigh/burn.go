@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/burn"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -87,7 +88,7 @@ func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, length 
 	}
 	defer lock.Close()
 	burner, err := burn.Start(loads, true)
-	if errors.Is(err, burn.ErrNoRealTime) {
+	if errors.Is(err, realtime.ErrDenied) {
 		fmt.Fprintf(say, "gateweigh: %v: burning with ordinary priority, so other programs may leave less than was asked for\n", err)
 		burner, err = burn.Start(loads, false)
 	}

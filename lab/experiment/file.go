@@ -147,10 +147,10 @@ func lineOf(md *toml.MetaData, p toml.Primitive, data []byte) int {
 }
 
 // hint is ", did you mean …?" when a known word is close to the given one.
-func hint(word string, known []string) string {
-	best, distance := "", max(2, len(word)/3)+1
+func hint(Word string, known []string) string {
+	best, distance := "", max(2, len(Word)/3)+1
 	for _, k := range known {
-		if d := editDistance(strings.ToLower(word), strings.ToLower(k)); d < distance {
+		if d := editDistance(strings.ToLower(Word), strings.ToLower(k)); d < distance {
 			best, distance = k, d
 		}
 	}

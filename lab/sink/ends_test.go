@@ -18,7 +18,10 @@ func TestInterfaceGoes(t *testing.T) {
 		var running []*process
 		for _, cfg := range []Config{{Kind: "recv"}, {Kind: "mmap"}, {Kind: "ebpf"}, {Kind: "xdp"}} {
 			cfg.Interface = "s0"
-			running = append(running, start(t, w.monitor, cfg))
+			running = append(running, launch(t, w.monitor, cfg))
+		}
+		for _, p := range running {
+			p.ready(t)
 		}
 		w.send(t, mixed(t, 10, 0))
 		w.monitor.Run(t, "sh", "-ec", tt.how)

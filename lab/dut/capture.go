@@ -34,10 +34,14 @@ func Idles(name string) bool {
 // Captures reports whether a device can be asked to capture, also one that captures nothing.
 func Captures(name string) bool { _, is := captures[name]; return is }
 
-// Refuses says why a device cannot capture as asked; nil: it can.
+// Refuses says why a device that captures cannot capture as asked; nil: it can.
 func Refuses(name string, how Capture) error {
-	_, err := NewCapture(name, how)
-	return err
+	if construct, known := captures[name]; known {
+		if limited, is := construct(how).(interface{ fits() error }); is {
+			return limited.fits()
+		}
+	}
+	return nil
 }
 
 // Capture says how frames are captured. Zero values leave it to the program.
@@ -88,16 +92,14 @@ var captures = map[string]func(Capture) Capturing{
 // NewCapture makes a capturing device. An unknown name is an error that lists the known ones; settings that the
 // device cannot follow are one that says which and what to choose.
 func NewCapture(name string, how Capture) (Capturing, error) {
-	if construct, ok := captures[name]; ok {
-		d := construct(how)
-		if limited, ok := d.(interface{ fits() error }); ok {
-			if err := limited.fits(); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		return d, nil
+	construct, known := captures[name]
+	if !known {
+		return nil, fmt.Errorf("%q captures nothing: there is %s", name, strings.Join(slices.Sorted(maps.Keys(captures)), ", "))
 	}
-	return nil, fmt.Errorf("%q captures nothing: there is %s", name, strings.Join(slices.Sorted(maps.Keys(captures)), ", "))
+	if err := Refuses(name, how); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return construct(how), nil
 }
 
 // NoCapture captures nothing: the host forwards or receives frames, and no program looks at them.

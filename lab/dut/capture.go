@@ -83,6 +83,7 @@ const Unknown = -1
 var captures = map[string]func(Capture) Capturing{
 	"no-capture":   func(Capture) Capturing { return NoCapture{} },
 	"softflowd":    func(how Capture) Capturing { return NewSoftflowd(how) },
+	"suricata":     func(how Capture) Capturing { return NewSuricata(how) },
 	"tcpdump":      func(how Capture) Capturing { return NewTcpdump(0, how) },
 	"tcpdump-68":   func(how Capture) Capturing { return NewTcpdump(68, how) },
 	"tcpdump-disk": func(how Capture) Capturing { return NewTcpdumpDisk(how) },

@@ -216,6 +216,10 @@ const (
 	SinkCommand   = "agent-sink"   // captures frames: see sink.Main
 )
 
+// Self is the file of the program that an agent is part of, for programs of its host: that of the jail's first process,
+// whatever became of the file meanwhile.
+const Self = "/proc/1/exe"
+
 // RunAs makes this process an agent, one of its helpers, or the first process of a jail, when its
 // arguments say so, and then never returns. Every program that starts hosts
 // calls it first: the host's agent is the program itself.

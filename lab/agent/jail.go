@@ -39,9 +39,6 @@ const Scratch = "/run/gateweigh"
 // Disk is the folder of the host's logs as its programs reach it. Other directories that they may write to are in memory.
 const Disk = "/mnt/disk"
 
-// Self is this program as programs of the host reach it: the first process of their namespace is one.
-const Self = "/proc/1/exe"
-
 func newJail(disk string) (*jail, error) {
 	namespaces := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	first, err := StartChild([]string{InitCommand, disk}, namespaces, os.Stderr)

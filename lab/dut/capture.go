@@ -34,16 +34,6 @@ func Idles(name string) bool {
 // Captures reports whether a device can be asked to capture, also one that captures nothing.
 func Captures(name string) bool { _, is := captures[name]; return is }
 
-// Refuses says why a device that captures cannot capture as asked; nil: it can.
-func Refuses(name string, how Capture) error {
-	if construct, known := captures[name]; known {
-		if limited, is := construct(how).(interface{ fits() error }); is {
-			return limited.fits()
-		}
-	}
-	return nil
-}
-
 // Capture says how frames are captured. Zero values leave it to the program.
 type Capture struct {
 	Snap      int    // bytes that are kept of a frame, from its Ethernet header on
@@ -84,6 +74,11 @@ var captures = map[string]func(Capture) Capturing{
 	"no-capture":   func(Capture) Capturing { return NoCapture{} },
 	"softflowd":    func(how Capture) Capturing { return NewSoftflowd(how) },
 	"suricata":     func(how Capture) Capturing { return NewSuricata(how) },
+	"ids":          func(how Capture) Capturing { return NewIDS(how) },
+	"sink-recv":    func(how Capture) Capturing { return NewSink("recv", how) },
+	"sink-mmap":    func(how Capture) Capturing { return NewSink("mmap", how) },
+	"sink-xdp":     func(how Capture) Capturing { return NewSink("xdp", how) },
+	"sink-ebpf":    func(how Capture) Capturing { return NewSink("ebpf", how) },
 	"tcpdump":      func(how Capture) Capturing { return NewTcpdump(0, how) },
 	"tcpdump-68":   func(how Capture) Capturing { return NewTcpdump(68, how) },
 	"tcpdump-disk": func(how Capture) Capturing { return NewTcpdumpDisk(how) },
@@ -93,14 +88,16 @@ var captures = map[string]func(Capture) Capturing{
 // NewCapture makes a capturing device. An unknown name is an error that lists the known ones; settings that the
 // device cannot follow are one that says which and what to choose.
 func NewCapture(name string, how Capture) (Capturing, error) {
-	construct, known := captures[name]
-	if !known {
-		return nil, fmt.Errorf("%q captures nothing: there is %s", name, strings.Join(slices.Sorted(maps.Keys(captures)), ", "))
+	if construct, ok := captures[name]; ok {
+		d := construct(how)
+		if limited, ok := d.(interface{ fits() error }); ok {
+			if err := limited.fits(); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return d, nil
 	}
-	if err := Refuses(name, how); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return construct(how), nil
+	return nil, fmt.Errorf("%q captures nothing: there is %s", name, strings.Join(slices.Sorted(maps.Keys(captures)), ", "))
 }
 
 // NoCapture captures nothing: the host forwards or receives frames, and no program looks at them.

@@ -15,14 +15,18 @@ func (cfg Config) Arg() string {
 	return string(text)
 }
 
-// Main is Run in a process of its own, with the Arg of a Config, until SIGTERM, SIGINT or SIGHUP.
+// Main is Run in a process of its own until SIGTERM, SIGINT or SIGHUP. The first argument is the Arg of a Config; a second
+// one, where it is there, is its Filter.
 func Main(args []string) error {
 	var cfg Config
-	if len(args) != 1 {
-		return fmt.Errorf("a sink takes one argument, its settings as JSON, and not %d", len(args))
+	if len(args) < 1 || len(args) > 2 {
+		return fmt.Errorf("a sink takes its settings as JSON, and perhaps a filter program, and not %d arguments", len(args))
 	}
 	if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
 		return fmt.Errorf("reading the settings of a sink: %w", err)
+	}
+	if len(args) == 2 {
+		cfg.Filter = args[1]
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -26,7 +26,7 @@ import (
 
 // TestMain lets the test binary be a sink.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "sink" {
+	if len(os.Args) > 2 && os.Args[1] == "sink" {
 		if err := Main(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -102,7 +102,7 @@ func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 		}
 		j.x, j.r = x, a
 		switch {
-		case !a.measured() || !b.measured():
+		case !a.measured() || !b.measured() || a.cell == b.cell: // the same figures: it lacks what the sweeps differ in
 			j.Here, j.Expect = "not measured both "+names[0]+" and "+names[1], x.command()+" measures both."
 		case a.Run != b.Run:
 			j.Here, j.Expect = "not measured in one run "+names[0]+" and "+names[1], x.command()+" measures both."

@@ -65,13 +65,16 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
-	"lab/burn":       {}, // a share of CPUs' time
+	"lab/burn":       {"lab/realtime"}, // a share of CPUs' time
+	"lab/realtime":   {},               // priority of threads
+	"lab/hook":       {},               // eBPF programs at tc
+	"lab/sink":       {"lab/hook"},     // ways to capture
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                       // what a machine is, read on it
-	"lab/agent":      {"lab/burn", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
-	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
+	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine", "lab/sink"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/result", "lab/traffic"},
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
@@ -93,8 +96,8 @@ var allowedImports = map[string][]string{
 	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
 
 	"lab/traffic/frames":         {}, // sizes, times and numbers of frames
-	"lab/traffic/frames/receive": {"lab/traffic/frames"},
-	"lab/traffic/frames/send":    {"lab/traffic/frames", "lab/traffic/socket"},
+	"lab/traffic/frames/receive": {"lab/hook", "lab/traffic/frames"},
+	"lab/traffic/frames/send":    {"lab/realtime", "lab/traffic/frames", "lab/traffic/socket"},
 
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
 	"lab/traffic/short":  {},
@@ -125,7 +128,8 @@ var testImports = map[string][]string{
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
-	"lab/burn":     {"lab/labtest"},
+	"lab/burn":     {"lab/labtest", "lab/realtime"},
+	"lab/sink":     {"lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},

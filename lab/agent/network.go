@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/client/persona"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
 // Network is the whole configuration of a host's lab links, applied at once.
@@ -43,6 +44,9 @@ type Link struct {
 	QueueLen int `json:"queue_len"`
 	// CPUs the polling thread may run on.
 	CPUs []int `json:"cpus"`
+	// Urgent gives the polling thread real-time priority where that is permitted: whoever runs on its CPU, the link's
+	// ring of 256 frames does not overflow meanwhile.
+	Urgent bool `json:"urgent,omitempty"`
 }
 
 // Route sends To (zero: everything) through Via.
@@ -177,6 +181,12 @@ func (n Network) pin(names []string) error {
 		for _, pid := range threads[l.Name] {
 			if err := setAffinity(pid, l.CPUs); err != nil {
 				return fmt.Errorf("polling thread of %s: %w", l.Name, err)
+			}
+			if !l.Urgent {
+				continue
+			}
+			if err := realtime.Give(pid, realtime.Receiver); err != nil && !errors.Is(err, realtime.ErrDenied) {
+				return fmt.Errorf("priority of the polling thread of %s: %w", l.Name, err)
 			}
 		}
 	}

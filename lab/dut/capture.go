@@ -34,18 +34,6 @@ func Idles(name string) bool {
 // Captures reports whether a device can be asked to capture, also one that captures nothing.
 func Captures(name string) bool { _, is := captures[name]; return is }
 
-// Refuses says why a device cannot capture as asked; nil: it can.
-func Refuses(name string, how Capture) error {
-	d, err := NewCapture(name, how)
-	if err != nil {
-		return err
-	}
-	if choosy, is := d.(interface{ fits() error }); is {
-		return choosy.fits()
-	}
-	return nil
-}
-
 // Capture says how frames are captured. Zero values leave it to the program.
 type Capture struct {
 	Snap      int    // bytes that are kept of a frame, from its Ethernet header on
@@ -69,6 +57,9 @@ type Captured struct {
 	Frames int64 `json:"frames"`
 	// Dropped are frames which the program knows to have been lost for lack of room; Unknown: it does not say.
 	Dropped int64 `json:"dropped"`
+	// Waiting are frames that the kernel has for the program and the program has not got, and knows of: neither
+	// taken nor lost. libpcap hands over blocks of 256 KiB.
+	Waiting int64 `json:"waiting,omitempty"`
 	// Sizes are the frames by their bytes without FCS; nil where the program does not tell sizes apart.
 	Sizes map[int]int64 `json:"sizes,omitempty"`
 	// Ended is how the program ended where SIGTERM did not end it, empty otherwise.
@@ -81,8 +72,15 @@ const Unknown = -1
 // captures is every device that captures, by the name in experiments. Adding one is a file and a line here.
 var captures = map[string]func(Capture) Capturing{
 	"no-capture":   func(Capture) Capturing { return NoCapture{} },
+	"softflowd":    func(how Capture) Capturing { return NewSoftflowd(how) },
+	"ids":          func(how Capture) Capturing { return NewIDS(how) },
+	"sink-recv":    func(how Capture) Capturing { return NewSink("recv", how) },
+	"sink-mmap":    func(how Capture) Capturing { return NewSink("mmap", how) },
+	"sink-xdp":     func(how Capture) Capturing { return NewSink("xdp", how) },
+	"sink-ebpf":    func(how Capture) Capturing { return NewSink("ebpf", how) },
 	"tcpdump":      func(how Capture) Capturing { return NewTcpdump(0, how) },
 	"tcpdump-68":   func(how Capture) Capturing { return NewTcpdump(68, how) },
+	"tcpdump-disk": func(how Capture) Capturing { return NewTcpdumpDisk(how) },
 	"tcpdump-1500": func(how Capture) Capturing { return NewTcpdump(1500, how) },
 }
 

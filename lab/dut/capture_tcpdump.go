@@ -150,6 +150,7 @@ func tcpdumpCounts(said string) (Captured, error) {
 			last = append(last, line)
 		}
 	}
-	c, _, err := tcpdumpStatistics(strings.Join(last, ""))
+	c, received, err := tcpdumpStatistics(strings.Join(last, ""))
+	c.Waiting = max(0, received-c.Frames-c.Dropped)
 	return c, err
 }

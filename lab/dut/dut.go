@@ -59,6 +59,8 @@ type Traits struct {
 	// Gathers is true when the DUT itself makes one packet of several: the router's IP
 	// layer may see fewer packets than came.
 	Gathers bool
+	// TakesFrames is true when the frames that the DUT captures reach nobody else: no router has it.
+	TakesFrames bool
 	// Housekeeping is how often the device works by itself, such as on sessions that have
 	// run out; zero: not known. The report says when a run was too short to hold that work.
 	Housekeeping time.Duration

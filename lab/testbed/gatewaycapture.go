@@ -28,5 +28,6 @@ func GatewayCapture(p Spec) Topology {
 			{wan, p.port("sink", "k0", true, serverAddr)},
 		},
 		Addressing: Addressing{LAN: DefaultLAN, Gateway: routerLAN.Addr(), RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr()},
+		Urgent:     p.Urgent,
 	}
 }

@@ -16,6 +16,7 @@ type Spec struct {
 	Clients       int          // number for which the lab has leases and listeners; zero is as many as DefaultLAN has
 	NoAggregation bool         // the metered host's link towards the clients never aggregates
 	NoTxChecksum  bool         // no transmit checksum offload on any link
+	Urgent        bool         // see Topology.Urgent
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
 	CaptureHosts  int          // behind a splitter, 1 (default) to MaxCaptureHosts
 }

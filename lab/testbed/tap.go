@@ -30,6 +30,7 @@ func Tap(p Spec) Topology {
 		},
 		Links:      []Link{{p.port("generator", "g0", true, generatorAddr), in}},
 		Addressing: Addressing{LAN: DefaultLAN},
+		Urgent:     p.Urgent,
 	}
 	for i := range max(p.CaptureHosts, 1) {
 		name := "capture"

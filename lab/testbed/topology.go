@@ -48,6 +48,8 @@ type End struct {
 type Topology struct {
 	Nodes []Node
 	Links []Link // in the order of their interfaces on each host
+	// Urgent has the links of hosts that are not metered polled with real-time priority: see agent.Link.
+	Urgent bool
 	Addressing
 }
 
@@ -193,6 +195,7 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 			h.Ifs = append(h.Ifs, names[i][end])
 			net.Links = append(net.Links, agent.Link{
 				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queue, CPUs: h.CPUs,
+				Urgent: t.Urgent && !h.Metered,
 			})
 		}
 	}

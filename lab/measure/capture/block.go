@@ -33,9 +33,9 @@ func (run) Fits(e *experiment.Experiment, device string, _ dut.Traits) error {
 		if _, fits := reduce(e, device, s); fits {
 			return nil
 		}
-		refusal = dut.Refuses(device, howOf(s.Cell))
+		_, refusal = dut.NewCapture(device, howOf(s.Cell))
 	}
-	return fmt.Errorf("%s: %w: %w", device, refusal, dut.ErrNotSupported)
+	return fmt.Errorf("%w: %w", refusal, dut.ErrNotSupported)
 }
 
 // block is a block whose lab stands.
@@ -83,9 +83,13 @@ func (r run) note(s *runner.Session, eb experiment.Block) {
 		}
 	}
 	say(eb.Cell.Int(result.CPUs) > 1 && s.Placement.SecondShared(), "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
-	for _, setting := range settings(s.Experiment) {
-		if _, fits := reduce(s.Experiment, eb.DUT(), setting); !fits {
-			say(true, "%s is not measured with %s: %v.", eb.DUT(), setting.Cell.Without(result.FrameSize), dut.Refuses(eb.DUT(), howOf(setting.Cell)))
+	for _, c := range eb.Cells {
+		for _, setting := range settings(s.Experiment) {
+			device := c.Text(result.DUT)
+			if _, fits := reduce(s.Experiment, device, setting); !fits {
+				_, refusal := dut.NewCapture(device, howOf(setting.Cell))
+				say(true, "Not measured with %s: %v.", setting.Cell.Without(result.FrameSize), refusal)
+			}
 		}
 	}
 }

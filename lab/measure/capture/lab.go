@@ -57,7 +57,7 @@ func open(ctx context.Context, labs side.Labs, placement testbed.Placement, cell
 		return nil, err
 	}
 	l := &lab{traffic: labs.Sides[0].Traffic, slowed: labs.Slowed, placement: placement}
-	if l.Lab, err = build(testbed.Spec{CaptureHosts: len(cells)}).Build(ctx, labs.Backend, labs.DUTLab); err != nil {
+	if l.Lab, err = build(testbed.Spec{CaptureHosts: len(cells), Urgent: true}).Build(ctx, labs.Backend, labs.DUTLab); err != nil {
 		return nil, err
 	}
 	defer func() {

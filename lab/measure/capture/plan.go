@@ -185,7 +185,8 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 // reduce takes settings of the capturing from devices that capture nothing, and leaves out those that a device refuses.
 func reduce(_ *experiment.Experiment, device string, s experiment.Setting) (experiment.Setting, bool) {
 	if !dut.Idles(device) {
-		return s, !dut.Captures(device) || dut.Refuses(device, howOf(s.Cell)) == nil
+		_, err := dut.NewCapture(device, howOf(s.Cell))
+		return s, err == nil || !dut.Captures(device)
 	}
 	var less []result.Dimension
 	for _, p := range parameters {

@@ -92,6 +92,7 @@ var allowedImports = map[string][]string{
 	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
 
 	"lab/traffic/frames":         {}, // sizes, times and numbers of frames
+	"lab/traffic/frames/capture": {"lab/traffic/frames"}, // decodes captures; no agent does
 	"lab/traffic/frames/receive": {"lab/traffic/frames"},
 	"lab/traffic/frames/send":    {"lab/traffic/frames", "lab/traffic/socket"},
 

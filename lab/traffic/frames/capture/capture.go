@@ -1,4 +1,6 @@
-package frames
+// Package capture reads the sizes and times of captured frames. It is apart from package frames because
+// the decoders take megabytes of a program, and agents need none: they are sent what was read.
+package capture
 
 import (
 	"bufio"
@@ -7,42 +9,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
-)
 
-const (
-	maxTraceFrames = 1 << 24 // 10 bytes of memory each
-	maxTraceTime   = 366 * 24 * time.Hour
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
 // pcapng begins with a section header.
 var pcapng = []byte{0x0a, 0x0d, 0x0d, 0x0a}
 
-// ReadTrace reads sizes and times of a capture's frames, from pcap or pcapng, also compressed by gzip. Sizes
+// Read reads sizes and times of a capture's frames, from pcap or pcapng, also compressed by gzip. Sizes
 // are those on the link, whatever the capture kept of them. name is the file's, for messages.
-func ReadTrace(r io.Reader, name string) (*Trace, error) {
+func Read(r io.Reader, name string) (*frames.Trace, error) {
 	next, err := openCapture(r)
 	if err != nil {
 		return nil, fmt.Errorf("reading the capture %s: %w", name, early(err))
 	}
-	t := &Trace{Name: name}
+	t := &frames.Trace{Name: name}
 	for n := 1; ; n++ {
 		info, link, err := next()
 		if errors.Is(err, io.EOF) && info.CaptureLength == 0 {
 			break
 		}
 		if err == nil {
-			err = t.add(info, link)
+			err = add(t, info, link)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the capture %s, packet %d: %w", name, n, early(err))
 		}
 	}
-	if len(t.sizes) == 0 {
+	if t.Frames() == 0 {
 		return nil, fmt.Errorf("the capture %s has no packets", name)
 	}
 	return t, nil
@@ -102,34 +100,9 @@ func openPcapng(r io.Reader) (nextFunc, error) {
 	}, nil
 }
 
-// add takes a packet over.
-func (t *Trace) add(info gopacket.CaptureInfo, link layers.LinkType) error {
+func add(t *frames.Trace, info gopacket.CaptureInfo, link layers.LinkType) error {
 	if link != layers.LinkTypeEthernet {
 		return fmt.Errorf("it was captured from a link of type %v: frames need Ethernet", link)
 	}
-	size := info.Length
-	switch {
-	case len(t.sizes) == maxTraceFrames:
-		return fmt.Errorf("a capture may have %d: cut it with editcap -r", maxTraceFrames)
-	case size < EthernetBytes:
-		return fmt.Errorf("its %d bytes are no frame", size)
-	case size > MaxBytes:
-		return fmt.Errorf("its %d bytes are more than a frame's %d: capture where the kernel does not merge packets (ethtool -K LINK gro off tso off gso off)", size, MaxBytes)
-	case size < MinBytes:
-		size = MinBytes
-		t.Padded++
-	}
-	if len(t.sizes) == 0 {
-		t.began = info.Timestamp
-	}
-	at := info.Timestamp.Sub(t.began)
-	if n := len(t.times); n > 0 && int64(at) < t.times[n-1] || at > maxTraceTime {
-		if t.astray == 0 {
-			t.astray = n + 1
-		}
-		at = time.Duration(t.times[max(n, 1)-1])
-	}
-	t.sizes = append(t.sizes, uint16(size))
-	t.times = append(t.times, int64(at))
-	return nil
+	return t.Add(info.Length, info.Timestamp)
 }

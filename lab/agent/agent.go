@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -41,7 +40,7 @@ type Options struct {
 	Isolated bool
 }
 
-// Agent serves one host. Its exported methods are the verbs of Conn.
+// Agent serves one host. Its exported methods carry out verbs of Conn.
 type Agent struct {
 	machineAgent
 	opts    Options
@@ -73,7 +72,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 	defer a.killPerf()
 	defer a.slowed.close()
 	if !opts.Isolated {
-		return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &a.machineAgent, nil })
+		return a.answer(ctx, os.Stdin, os.Stdout)
 	}
 	// What the new namespaces lack: /sys has to show the host's own interfaces.
 	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""})
@@ -84,15 +83,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	defer a.close()
-	return serve(ctx, os.Stdin, os.Stdout, a.receiver)
-}
-
-// receiver is the host's clients for verbs that are theirs, else the agent.
-func (a *Agent) receiver(verb string) (any, error) {
-	if _, theirs := reflect.TypeFor[*client.Pool]().MethodByName(verb); theirs {
-		return a.clients()
-	}
-	return a, nil
+	return a.answer(ctx, os.Stdin, os.Stdout)
 }
 
 // close ends all that runs on the host. There is nobody left to report errors to.

@@ -17,7 +17,7 @@ import (
 )
 
 // machineAgent answers for the machine it runs on, as every agent does. Its exported
-// methods are verbs of Conn.
+// methods carry out verbs of Conn.
 type machineAgent struct {
 	dir    string // for perf's data
 	slowed slowed

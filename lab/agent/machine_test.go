@@ -14,7 +14,7 @@ func TestOtherBuildsAreRefused(t *testing.T) {
 	toLab, fromAgent := io.Pipe()
 	a := &machineAgent{}
 	go func() {
-		serve(t.Context(), toAgent, fromAgent, func(string) (any, error) { return a, nil })
+		serve(t.Context(), toAgent, fromAgent, machineVerbs, always(a))
 		fromAgent.Close()
 	}()
 	conn := NewConn(toLab, fromLab, "the agent", func() string { return "" })

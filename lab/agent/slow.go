@@ -72,7 +72,7 @@ func (s *slowed) close() {
 	}
 }
 
-// burner answers for a process that burns. Its exported methods are verbs.
+// burner answers for a process that burns. Its exported methods carry out verbs.
 type burner struct{ b *burn.Burner }
 
 func (r *burner) Burn(_ context.Context, s Slow) error {
@@ -96,5 +96,5 @@ func burnerMain(ctx context.Context) error {
 	runtime.GOMAXPROCS(processors + runtime.NumCPU())
 	debug.SetGCPercent(-1) // a collection would stop the threads; a run makes a few megabytes
 	var b burner
-	return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &b, nil })
+	return serve(ctx, os.Stdin, os.Stdout, burnerVerbs, always(&b))
 }

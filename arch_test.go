@@ -25,8 +25,9 @@ var allowedImports = map[string][]string{
 	".ci/tally": {},
 	"mlrsearch": {}, // RFC 9971 for any program
 
-	"cmd/gateweigh": {"lab/..."},
-	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
+	"cmd/gateweigh":       {"lab/..."},
+	"cmd/gateweigh-agent": {"lab/agent"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
 	"gateway":                    {"gateway/..."},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
@@ -87,14 +88,14 @@ var allowedImports = map[string][]string{
 	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost", "lab/measure/side", "lab/client", "lab/dut", "lab/result", "lab/traffic", "lab/traffic/frames", "lab/words"},
 	"lab/measure/side":       {"lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
 
-	"lab/client/persona": {}, // many clients behind one interface
+	"lab/client/persona": {"lab/layout"}, // many clients behind one interface
 
 	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
 
-	"lab/traffic/frames":         {}, // sizes, times and numbers of frames
+	"lab/traffic/frames":         {},                     // sizes, times and numbers of frames
 	"lab/traffic/frames/capture": {"lab/traffic/frames"}, // decodes captures; no agent does
-	"lab/traffic/frames/receive": {"lab/traffic/frames"},
-	"lab/traffic/frames/send":    {"lab/traffic/frames", "lab/traffic/socket"},
+	"lab/traffic/frames/receive": {"lab/layout", "lab/traffic/frames"},
+	"lab/traffic/frames/send":    {"lab/layout", "lab/traffic/frames", "lab/traffic/socket"},
 
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
 	"lab/traffic/short":  {},
@@ -103,12 +104,14 @@ var allowedImports = map[string][]string{
 	"lab/analysis/inference":    {},
 	"lab/analysis/analysistest": {"lab/measure/logins", "lab/result"},
 	"lab/report/chart":          {}, // draws; knows nothing of what is drawn
+	"lab/layout":                {}, // whether Go and the kernel's programs agree on their types
 	"lab/labtest":               {}, // what tests of several packages share
 }
 
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
-	"cmd/gatewayd": {"gateway/netnstest", "gateway/session"}, // serves a table of its own to the verbs
+	"cmd/gateweigh-agent": {"lab/agent"},                            // the lab's side of the protocol
+	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session"}, // serves a table of its own to the verbs
 
 	"gateway/arp":                       {"gateway/netnstest"},
 	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
@@ -186,7 +189,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 func TestLabAndGatewayAreSeparate(t *testing.T) {
 	side := func(pkg string) string {
 		switch {
-		case within(pkg, "lab"), pkg == "cmd/gateweigh":
+		case within(pkg, "lab"), pkg == "cmd/gateweigh", pkg == "cmd/gateweigh-agent":
 			return "lab"
 		case within(pkg, "gateway"), pkg == "cmd/gatewayd":
 			return "gateway"

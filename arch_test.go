@@ -66,13 +66,16 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
-	"lab/burn":       {}, // a share of CPUs' time
+	"lab/burn":       {"lab/realtime"},           // a share of CPUs' time
+	"lab/realtime":   {},                         // priority of threads
+	"lab/hook":       {},                         // eBPF programs at tc
+	"lab/sink":       {"lab/layout", "lab/hook"}, // ways to capture
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                       // what a machine is, read on it
-	"lab/agent":      {"lab/burn", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
-	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
+	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine", "lab/sink"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/result", "lab/traffic"},
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
@@ -82,10 +85,11 @@ var allowedImports = map[string][]string{
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
-	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/throughput"},
+	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/throughput", "lab/measure/capture"},
 	"lab/measure/cost":       {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short", "lab/words"},
 	"lab/measure/logins":     {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
-	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost", "lab/measure/side", "lab/client", "lab/dut", "lab/result", "lab/traffic", "lab/traffic/frames", "lab/words"},
+	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost", "lab/measure/side", "lab/client", "lab/dut", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/words"},
+	"lab/measure/capture":    {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
 	"lab/measure/side":       {"lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
 
 	"lab/client/persona": {"lab/layout"}, // many clients behind one interface
@@ -93,9 +97,9 @@ var allowedImports = map[string][]string{
 	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
 
 	"lab/traffic/frames":         {},                     // sizes, times and numbers of frames
-	"lab/traffic/frames/capture": {"lab/traffic/frames"}, // decodes captures; no agent does
-	"lab/traffic/frames/receive": {"lab/layout", "lab/traffic/frames"},
-	"lab/traffic/frames/send":    {"lab/layout", "lab/traffic/frames", "lab/traffic/socket"},
+	"lab/traffic/frames/capture": {"lab/traffic/frames"}, // decodes captures
+	"lab/traffic/frames/receive": {"lab/hook", "lab/layout", "lab/traffic/frames"},
+	"lab/traffic/frames/send":    {"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/socket"},
 
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
 	"lab/traffic/short":  {},
@@ -128,11 +132,12 @@ var testImports = map[string][]string{
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
-	"lab/burn":     {"lab/labtest"},
+	"lab/burn":     {"lab/labtest", "lab/realtime"},
+	"lab/sink":     {"lab/layout", "lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
-	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic"}, // devices are tested in real labs
+	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send"}, // devices are tested in real labs
 	"lab/machine":  {"lab/labtest"},
 	"lab/profile":  {"lab/labtest"},
 	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic"},

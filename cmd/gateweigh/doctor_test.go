@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/doctor"
-	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
@@ -192,7 +191,7 @@ func TestListFollowsThePrograms(t *testing.T) {
 		t.Errorf("quick without any program: %+v", bare)
 	}
 	for _, d := range without.Devices {
-		if d.Here != (d.Name == experiment.Clean) || d.Here == (d.Reason != "") {
+		if d.Here != (len(d.Needs) == 0) || d.Here == (d.Reason != "") {
 			t.Errorf("without any program: %+v", d)
 		}
 	}

@@ -83,6 +83,6 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(runCommand(), reportCommand(), explainCommand(), compareCommand(), bundleCommand(),
-		listCommand(), doctorCommand(), burnCommand(), cleanCommand())
+		listCommand(), doctorCommand(), burnCommand(), sinkCommand(), cleanCommand())
 	return root
 }

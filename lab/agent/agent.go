@@ -23,6 +23,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/sink"
 )
 
 // Options are an agent's command line.
@@ -79,7 +80,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 	if err = errors.Join(err, loopbackUp()); err != nil {
 		return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
 	}
-	if a.jail, err = newJail(); err != nil {
+	if a.jail, err = newJail(opts.LogDir); err != nil {
 		return err
 	}
 	defer a.close()
@@ -205,7 +206,13 @@ const (
 	InitCommand   = "agent-init"   // becomes the first process of a jail
 	WorkerCommand = "agent-worker" // holds a part of an agent's streams
 	BurnerCommand = "agent-burner" // slows CPUs down
+	SizesCommand  = "agent-sizes"  // counts the frames of a capture on its standard input, and prints a frames.Count
+	SinkCommand   = "agent-sink"   // captures frames: see sink.Main
 )
+
+// Self is the file of the program that an agent is part of, for programs of its host: that of the jail's first process,
+// whatever became of the file meanwhile.
+const Self = "/proc/1/exe"
 
 // RunAs makes this process an agent, one of its helpers, or the first process of a jail, when its
 // arguments say so, and then never returns. Every program that starts hosts
@@ -224,11 +231,19 @@ func RunAs(args []string) {
 			err = Main(context.Background(), o)
 		}
 	case InitCommand:
-		err = runInit()
+		if len(args) != 3 {
+			err = errors.New("the first process of a host needs the folder of its logs")
+			break
+		}
+		err = runInit(args[2])
 	case WorkerCommand:
 		err = workerMain(context.Background())
 	case BurnerCommand:
 		err = burnerMain(context.Background())
+	case SizesCommand:
+		err = countSizes(os.Stdin, os.Stdout)
+	case SinkCommand:
+		err = sink.Main(args[2:])
 	default:
 		return
 	}

@@ -41,7 +41,7 @@ var machineVerbs = verbs{
 var hostVerbs = verbs{
 	"Run":       (*Agent).Run,
 	"Spawn":     (*Agent).Spawn,
-	"Kill":      (*Agent).Kill,
+	"End":       (*Agent).End,
 	"Programs":  (*Agent).Programs,
 	"WriteFile": (*Agent).WriteFile,
 	"Install":   (*Agent).Install,

@@ -21,7 +21,6 @@ import (
 
 const (
 	defaultTimeout = 30 * time.Second
-	killGrace      = 3 * time.Second
 	tailBytes      = 800 // of a program's output in an error,
 	tailLines      = 5   // of which at most so many lines
 )
@@ -30,7 +29,7 @@ const (
 // inside the host's own network, mount and process namespaces, so whatever it
 // leaves behind ends with the host.
 type Command struct {
-	// Name identifies a spawned process to Kill and in log file names. Unique on the host.
+	// Name identifies a spawned process to End and in log file names. Unique on the host.
 	Name string `json:"name,omitempty"`
 	// Argv is the program and its arguments; a program without a slash is looked up on PATH.
 	Argv []string `json:"argv"`
@@ -43,9 +42,11 @@ type Command struct {
 	// RADIUS server, a DHCP server of the clean router): its CPU and memory do
 	// not count, and it runs on the endpoints' CPUs.
 	Support bool `json:"support,omitempty"`
-	// Abrupt makes Kill send SIGKILL at once: for daemons whose polite end takes
+	// Abrupt makes End send SIGKILL at once: for daemons whose polite end takes
 	// long and undoes only what ends with the host anyway.
 	Abrupt bool `json:"abrupt,omitempty"`
+	// CPUs that the program may run on; empty: those of the host's programs, or of support programs.
+	CPUs []int `json:"cpus,omitempty"`
 	// Client runs the program in client N's namespace (counts from 1); zero is the host itself.
 	Client int `json:"client,omitempty"`
 }
@@ -64,6 +65,7 @@ type spawned struct {
 	log    string
 	from   int64           // where its output begins in log, after that of earlier programs of the name
 	life   context.Context // ends with it, and then it has its ProcessState
+	alone  bool            // nothing of its group was left when it ended; valid once life has ended
 }
 
 // start starts c in the jail, in the network namespace ns (nil: the host's); its output
@@ -86,6 +88,9 @@ func (a *Agent) start(ctx context.Context, c Command, ns *os.File, stdout, stder
 	cpus := a.opts.ProgramCPUs
 	if c.Support {
 		cpus = a.opts.AgentCPUs
+	}
+	if len(c.CPUs) > 0 {
+		cpus = c.CPUs
 	}
 	if c.Client > 0 {
 		pool := a.pool.Load()
@@ -120,7 +125,7 @@ func (a *Agent) Run(ctx context.Context, c Command) (Output, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if said := lastLines(out.Stdout + out.Stderr); said != "" {
+	if said := LastLines(out.Stdout + out.Stderr); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return out, fmt.Errorf("%s: %w", strings.Join(c.Argv, " "), err)
@@ -150,49 +155,30 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 		return fmt.Errorf("starting %s: %w", strings.Join(c.Argv, " "), err)
 	}
 	life, end := context.WithCancel(context.Background())
-	a.programs[c.Name] = &spawned{cmd, c.Abrupt, path, from, life}
+	p := &spawned{Cmd: cmd, abrupt: c.Abrupt, log: path, from: from, life: life}
+	a.programs[c.Name] = p
 	if c.Support {
 		a.support[cmd.Process.Pid] = true
 	}
 	go func() {
 		defer end()
 		cmd.Wait()
+		p.alone = noGroup(cmd.Process.Pid)
 	}()
 	return nil
 }
 
-// Kill ends a spawned command: SIGTERM, then SIGKILL.
-func (a *Agent) Kill(ctx context.Context, name string) {
-	// Removed first: Programs must not report an end that was asked for.
-	a.mu.Lock()
-	p := a.programs[name]
-	delete(a.programs, name)
-	a.mu.Unlock()
-	if p == nil || p.life.Err() != nil {
-		return
-	}
-	if !p.abrupt {
-		syscall.Kill(-p.Process.Pid, syscall.SIGTERM)
-		select {
-		case <-p.life.Done():
-			return
-		case <-ctx.Done():
-		case <-time.After(killGrace):
-		}
-	}
-	syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
-	<-p.life.Done()
-}
-
-// Program is the state of a spawned command that was not killed.
+// Program is the state of a spawned command.
 type Program struct {
 	Name   string `json:"name"`
 	Ended  bool   `json:"ended"`
 	How    string `json:"how,omitempty"`    // exit status, once it has ended
-	Output string `json:"output,omitempty"` // the last lines it printed
+	Output string `json:"output,omitempty"` // what it printed: of Programs the last lines, of End the last megabyte
+	// By is the signal on which it ended, "SIGTERM"; empty where it had ended before.
+	By string `json:"by,omitempty"`
 }
 
-// Programs returns the host's spawned programs by name.
+// Programs returns the host's spawned programs that End has not ended, by name.
 func (a *Agent) Programs(context.Context) (list []Program) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -210,21 +196,24 @@ func (a *Agent) Programs(context.Context) (list []Program) {
 
 // said is the end of what the program has printed. A log may be of megabytes, and programs are
 // listed after each window.
-func (p *spawned) said() string {
+func (p *spawned) said() string { return LastLines(p.tail(2 * tailBytes)) }
+
+// tail is what the program has printed, at most its last bytes.
+func (p *spawned) tail(most int64) string {
 	f, err := os.Open(p.log)
 	if err != nil {
 		return "" // without its log a program is listed without its output
 	}
 	defer f.Close()
 	end, _ := f.Seek(0, io.SeekEnd) // a file that was just opened can be measured
-	from := max(p.from, end-2*tailBytes)
+	from := max(p.from, end-most)
 	text, _ := io.ReadAll(io.NewSectionReader(f, from, end-from)) // what can be read of it
-	return lastLines(string(text))
+	return string(text)
 }
 
-// lastLines is the end of a program's output, for an error message: its last
+// LastLines is the end of a program's output, for an error message: its last
 // lines that are not blank, joined by " | ".
-func lastLines(text string) string {
+func LastLines(text string) string {
 	if len(text) > tailBytes {
 		text = "…" + strings.ToValidUTF8(text[len(text)-tailBytes:], "")
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
 // selfTest tries on this machine what agents do.
@@ -108,7 +110,7 @@ func (s *selfTest) run(ctx context.Context, t trial) bool {
 // lacks reports whether an error says that the machine or its kernel has something not. Errors of other agents
 // are texts.
 func lacks(err error) bool {
-	for _, not := range []error{unix.ENOSYS, unix.EOPNOTSUPP, ebpf.ErrNotSupported, errNotHere} {
+	for _, not := range []error{unix.ENOSYS, unix.EOPNOTSUPP, ebpf.ErrNotSupported, realtime.ErrDenied, errNotHere} {
 		if errors.Is(err, not) || strings.Contains(err.Error(), not.Error()) {
 			return true
 		}

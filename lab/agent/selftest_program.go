@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client/persona"
 	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/sink"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/receive"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
@@ -110,11 +111,11 @@ func tryFind(ctx context.Context, s *selfTest) (string, error) {
 // tryObjects decodes the programs for the kernel that this program carries.
 func tryObjects(context.Context, *selfTest) (string, error) {
 	for name, check := range map[string]func() error{
-		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject,
+		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject, "of sinks": sink.CheckObject,
 	} {
 		if err := check(); err != nil {
 			return "", fmt.Errorf("programs %s: %w", name, err)
 		}
 	}
-	return "3 decoded, in this machine's byte order; maps and Go types have the same layout", nil
+	return "4 decoded, in this machine's byte order; maps and Go types have the same layout", nil
 }

@@ -249,12 +249,13 @@ func (a *Agent) StopTraffic(ctx context.Context) error {
 	err := errors.Join(a.traffic.stopStreams(), a.traffic.frames.stop())
 	a.traffic.frames = nil
 	var wg sync.WaitGroup
-	for _, name := range a.traffic.programs {
-		wg.Go(func() { a.Kill(ctx, name) })
+	errs := make([]error, len(a.traffic.programs))
+	for i, name := range a.traffic.programs {
+		wg.Go(func() { _, errs[i] = a.End(ctx, Ending{Name: name}) })
 	}
 	wg.Wait()
 	a.traffic.programs = nil
-	return err
+	return errors.Join(append(errs, err)...)
 }
 
 // StartRTT begins probing the server from the clients in turn.

@@ -86,10 +86,12 @@ func (c *Conn) Run(ctx context.Context, cmd Command) (Output, error) {
 // Spawn starts a long-running command.
 func (c *Conn) Spawn(ctx context.Context, cmd Command) error { return c.do(ctx, "Spawn", cmd) }
 
-// Kill ends a spawned command; an unknown or ended one is no error.
-func (c *Conn) Kill(ctx context.Context, name string) error { return c.do(ctx, "Kill", name) }
+// End ends a spawned command and returns how it ended and what it printed. An unknown name is the zero Program.
+func (c *Conn) End(ctx context.Context, e Ending) (Program, error) {
+	return ask[Program](ctx, c, "End", e)
+}
 
-// Programs lists the spawned commands that were not killed, by name.
+// Programs lists the spawned commands that End has not ended, by name.
 func (c *Conn) Programs(ctx context.Context) ([]Program, error) {
 	return ask[[]Program](ctx, c, "Programs")
 }

@@ -56,7 +56,9 @@ var attempts = []attempt{
 	{keyTUN, string(machine.TUN), keyNamespaces, "CoovaChilli can take packets to user space", Missing, false, "modprobe tun, or a kernel with CONFIG_TUN; in a container give it /dev/net/tun", script(machine.TUN.Script())},
 	{"kernel.nfqueue", string(machine.NFQUEUE), keyIptables, "packets can be decided in user space", Warn, false, "modprobe xt_NFQUEUE; only gateway-nfqueue and gateway-nfqueue-fast need it", script(machine.NFQUEUE.Script())},
 	{"kernel.bpf-tc", string(machine.BPFAtTC), keyVeth, "programs can forward packets before the network stack", Warn, false,
-		"only gateway-ebpf needs it (modules sch_ingress and cls_bpf)", script(machine.BPFAtTC.Script())},
+		"only gateway-ebpf and sink-ebpf need it (modules sch_ingress and cls_bpf)", script(machine.BPFAtTC.Script())},
+	{"kernel.af-xdp", string(machine.AFXDP), keyNamespaces, "frames can be captured before the network stack", Warn, false,
+		"a kernel with CONFIG_XDP_SOCKETS; only sink-xdp needs it", script(machine.AFXDP.Script())},
 }
 
 // bench is two linked hosts to try things on.

@@ -17,6 +17,23 @@ type Capturing interface {
 	Finish(ctx context.Context, env Env) ([]Captured, error)
 }
 
+// Idler is a device that captures nothing: the capturing's settings change nothing for it, and it is measured once
+// for all of them.
+type Idler interface {
+	Capturing
+	Idles()
+}
+
+// Idles reports whether a device captures nothing.
+func Idles(name string) bool {
+	d, err := NewCapture(name, Capture{})
+	_, idles := d.(Idler)
+	return err == nil && idles
+}
+
+// Captures reports whether a device can be asked to capture, also one that captures nothing.
+func Captures(name string) bool { _, is := captures[name]; return is }
+
 // Capture says how frames are captured. Zero values leave it to the program.
 type Capture struct {
 	Snap      int    // bytes that are kept of a frame, from its Ethernet header on
@@ -36,24 +53,48 @@ const (
 // Captured is what one program counted from its start to its end.
 type Captured struct {
 	Program string `json:"program"` // "tcpdump", "tcpdump 2"
-	Frames  int64  `json:"frames"`  // that the program took
-	// Dropped are frames which the program knows to have been lost for lack of room; -1: it does not say.
+	// Frames are those that the program took; Unknown where it ended without a word.
+	Frames int64 `json:"frames"`
+	// Dropped are frames which the program knows to have been lost for lack of room; Unknown: it does not say.
 	Dropped int64 `json:"dropped"`
+	// Waiting are frames that the kernel has for the program and the program has not got, and knows of: neither
+	// taken nor lost. libpcap hands over blocks of 256 KiB.
+	Waiting int64 `json:"waiting,omitempty"`
 	// Sizes are the frames by their bytes without FCS; nil where the program does not tell sizes apart.
 	Sizes map[int]int64 `json:"sizes,omitempty"`
 	// Ended is how the program ended where SIGTERM did not end it, empty otherwise.
 	Ended string `json:"ended,omitempty"`
 }
 
+// Unknown is a count that a program did not say.
+const Unknown = -1
+
 // captures is every device that captures, by the name in experiments. Adding one is a file and a line here.
 var captures = map[string]func(Capture) Capturing{
-	"no-capture": func(Capture) Capturing { return NoCapture{} },
+	"no-capture":   func(Capture) Capturing { return NoCapture{} },
+	"softflowd":    func(how Capture) Capturing { return NewSoftflowd(how) },
+	"ids":          func(how Capture) Capturing { return NewIDS(how) },
+	"sink-recv":    func(how Capture) Capturing { return NewSink("recv", how) },
+	"sink-mmap":    func(how Capture) Capturing { return NewSink("mmap", how) },
+	"sink-xdp":     func(how Capture) Capturing { return NewSink("xdp", how) },
+	"sink-ebpf":    func(how Capture) Capturing { return NewSink("ebpf", how) },
+	"tcpdump":      func(how Capture) Capturing { return NewTcpdump(0, how) },
+	"tcpdump-68":   func(how Capture) Capturing { return NewTcpdump(68, how) },
+	"tcpdump-disk": func(how Capture) Capturing { return NewTcpdumpDisk(how) },
+	"tcpdump-1500": func(how Capture) Capturing { return NewTcpdump(1500, how) },
 }
 
-// NewCapture makes a capturing device. An unknown name is an error that lists the known ones.
+// NewCapture makes a capturing device. An unknown name is an error that lists the known ones; settings that the
+// device cannot follow are one that says which and what to choose.
 func NewCapture(name string, how Capture) (Capturing, error) {
 	if construct, ok := captures[name]; ok {
-		return construct(how), nil
+		d := construct(how)
+		if limited, ok := d.(interface{ fits() error }); ok {
+			if err := limited.fits(); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return d, nil
 	}
 	return nil, fmt.Errorf("%q captures nothing: there is %s", name, strings.Join(slices.Sorted(maps.Keys(captures)), ", "))
 }
@@ -63,6 +104,9 @@ type NoCapture struct{}
 
 // Traits: nothing is needed, and nothing is captured.
 func (NoCapture) Traits() Traits { return Traits{About: "no capture"} }
+
+// Idles is empty: there is no program.
+func (NoCapture) Idles() {}
 
 // Start, Finish and Stop have nothing to do.
 func (NoCapture) Start(context.Context, Env) error                { return nil }

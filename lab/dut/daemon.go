@@ -112,7 +112,7 @@ func (d daemon) state(ctx context.Context) (agent.Program, error) {
 
 // kill ends the daemon; one that never started or has ended is no error.
 func (d daemon) kill(ctx context.Context) error {
-	if err := d.host.Kill(ctx, d.name); err != nil {
+	if _, err := d.host.End(ctx, agent.Ending{Name: d.name}); err != nil {
 		return fmt.Errorf("ending %s: %w", d.name, err)
 	}
 	return nil

@@ -59,6 +59,8 @@ type Traits struct {
 	// Gathers is true when the DUT itself makes one packet of several: the router's IP
 	// layer may see fewer packets than came.
 	Gathers bool
+	// TakesFrames is true when the frames that the DUT captures reach nobody else: no router has it.
+	TakesFrames bool
 	// Housekeeping is how often the device works by itself, such as on sessions that have
 	// run out; zero: not known. The report says when a run was too short to hold that work.
 	Housekeeping time.Duration
@@ -81,13 +83,13 @@ type Host interface {
 	Run(ctx context.Context, cmd agent.Command) (agent.Output, error)
 	// Spawn starts a long-running command; its output goes to the run's logs.
 	Spawn(ctx context.Context, cmd agent.Command) error
-	// Kill ends a spawned command by name: SIGTERM, then SIGKILL after 3 s. An
-	// unknown or already ended name is no error.
-	Kill(ctx context.Context, name string) error
+	// End ends a spawned command with all that it started: the signals of the request in turn, at last SIGKILL. It
+	// returns how it ended and what it printed; an unknown name is the zero Program and no error.
+	End(ctx context.Context, e agent.Ending) (agent.Program, error)
 	// WriteFile writes a file the host's processes see. /etc, /run, /tmp and
 	// /var/lib of a namespace host are private copies: writing there never reaches the machine.
 	WriteFile(ctx context.Context, path string, data []byte, mode uint32) error
-	// Programs lists the spawned commands that were not killed, with exit status
+	// Programs lists the spawned commands that End has not ended, with exit status
 	// and last lines of output.
 	Programs(ctx context.Context) ([]agent.Program, error)
 }

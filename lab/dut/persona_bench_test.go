@@ -34,7 +34,7 @@ func benchmarkPersonas(b *testing.B, n int) {
 	d := NewGateway("ebpf", n)
 	l := newTestLab(b, d, n)
 	l.start(b, d)
-	if err := l.server.Kill(b.Context(), "traffic"); err != nil {
+	if _, err := l.server.End(b.Context(), agent.Ending{Name: "traffic"}); err != nil {
 		b.Fatal(err)
 	}
 	before := l.memory(b)

@@ -62,7 +62,7 @@ func TestPersonasAtTheGateway(t *testing.T) {
 	d := NewGateway("ebpf", n)
 	l := newTestLab(t, d, n)
 	l.start(t, d)
-	if err := l.server.Kill(t.Context(), "traffic"); err != nil { // streams want its port
+	if _, err := l.server.End(t.Context(), agent.Ending{Name: "traffic"}); err != nil { // streams want its port
 		t.Fatal(err)
 	}
 	addrs := l.personas(t, n)

@@ -19,6 +19,7 @@ const (
 	TUN         Feature = "TUN"
 	NFQUEUE     Feature = "NFQUEUE"
 	BPFAtTC     Feature = "BPF at tc"
+	AFXDP       Feature = "AF_XDP"
 )
 
 // trials say how a feature is tried: a program, and a script that uses it and fails
@@ -41,6 +42,7 @@ iptables -A FORWARD -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu
 case $(iptables --version) in *nf_tables*) ;; *) echo "$(iptables --version) is not iptables-nft" >&2; exit 1;; esac`},
 	TUN:     {"ip", "ip tuntap add dev gwdoc-tun mode tun; ip link show gwdoc-tun >/dev/null"},
 	NFQUEUE: {"iptables", `iptables -A FORWARD -i "$1" -j NFQUEUE --queue-num 1`},
+	AFXDP:   {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "no such sockets: CONFIG_XDP_SOCKETS" >&2; exit 1; }`},
 	// A program of one instruction: return 0.
 	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`},
 }

@@ -212,10 +212,22 @@ func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 	if err := h.Spawn(ctx, agent.Command{Name: "stays", Argv: []string{"true"}}); err == nil || !strings.Contains(err.Error(), "runs already") {
 		t.Errorf("second program of the same name: %v", err)
 	}
-	if err := errors.Join(h.Kill(ctx, "stays"), h.Kill(ctx, "stays"), h.Kill(ctx, "unknown")); err != nil {
-		t.Errorf("Kill: %v", err)
+	for _, c := range []struct {
+		name string
+		want agent.Program
+	}{
+		{"stays", agent.Program{Name: "stays", Ended: true, By: "SIGTERM", How: "signal: terminated"}},
+		{"stays", agent.Program{}},
+		{"unknown", agent.Program{}},
+		{"dies", agent.Program{Name: "dies", Ended: true, How: "exit status 7", Output: "last words\n"}},
+	} {
+		if got, err := h.End(ctx, agent.Ending{Name: c.name}); err != nil || got != c.want {
+			t.Errorf("ending %s: %+v, %v; want %+v", c.name, got, err, c.want)
+		}
 	}
-	labtest.Await(t, "the killed program's child to end", func() bool { return running("sleep\x00"+marked(4712)) == 0 })
+	if n := running("sleep\x00" + marked(4712)); n != 0 {
+		t.Errorf("%d children of the ended program run", n)
+	}
 }
 
 func TestNothingOutlivesAKilledAgent(t *testing.T) {

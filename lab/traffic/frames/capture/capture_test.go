@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -90,6 +91,31 @@ func all(t testing.TB, cfg frames.Config) []frames.Frame {
 func due(bytes uint16, ns int64) frames.Frame { return frames.Frame{Bytes: bytes, Due: ns} }
 
 var captured = []packet{{54, 54, 0}, {1514, 68, 1000}, {590, 68, 1500}, {60, 60, 4000}}
+
+func TestCountSizes(t *testing.T) {
+	ng, old := pcapngOf(t, layers.LinkTypeEthernet, captured...), pcapOf(t, layers.LinkTypeEthernet, append(captured, packet{60, 60, 5000})...)
+	first := map[int]int64{54: 1, 1514: 1, 590: 1, 60: 1}
+	for name, c := range map[string]struct {
+		data []byte
+		want capture.Count
+	}{
+		"pcap":               {old, capture.Count{5, map[int]int64{54: 1, 1514: 1, 590: 1, 60: 2}, false}},
+		"pcapng":             {ng, capture.Count{4, first, false}},
+		"cut in a frame":     {old[:len(old)-1], capture.Count{4, first, true}},
+		"cut before a frame": {old[:len(old)-60], capture.Count{4, first, true}},
+		"cut in a header":    {old[:len(old)-61], capture.Count{4, first, true}},
+		"no frame":           {pcapOf(t, layers.LinkTypeEthernet), capture.Count{0, map[int]int64{}, false}},
+	} {
+		if got, err := capture.CountSizes(bytes.NewReader(c.data)); err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+	for name, data := range map[string][]byte{"empty": nil, "no capture": []byte("a text that is long enough for a header"), "cut in the file's header": old[:20]} {
+		if got, err := capture.CountSizes(bytes.NewReader(data)); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
 
 func TestTraceIsPlayedAsCaptured(t *testing.T) {
 	sixty, err := frames.Named("60")
@@ -199,4 +225,48 @@ func FuzzRead(f *testing.F) {
 			last = f.Due
 		}
 	})
+}
+
+// TestFormsThatFewWrite: big-endian files, times in microseconds, units of two, blocks without a time.
+func TestFormsThatFewWrite(t *testing.T) {
+	old := []byte("\xa1\xb2\xc3\xd4\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x10\x00\x00\x01" + // FCS flags above the link's type
+		"\x00\x00\x00\x01\x00\x00\x00\x05\x00\x00\x00\x02\x00\x00\x00\x46ab" +
+		"\x00\x00\x00\x02\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x50")
+	block := func(kind byte, body string) string {
+		length := string([]byte{0, 0, 0, byte(12 + len(body))})
+		return "\x00\x00\x00" + string(kind) + length + body + length
+	}
+	ng := []byte("\x0a\x0d\x0d\x0a\x00\x00\x00\x1c\x1a\x2b\x3c\x4d\x00\x01\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x1c" +
+		block(1, "\x00\x01\x00\x00\x00\x00\x00\x00"+"\x00\x09\x00\x01\x8a\x00\x00\x00"+"\x00\x00\x00\x00") + // 2⁻¹⁰ s
+		block(5, "skipped.") +
+		block(6, "\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x04\x00"+"\x00\x00\x00\x02\x00\x00\x00\x46"+"ab\x00\x00") +
+		block(2, "\x00\x00\x00\x07"+"\x00\x00\x00\x00\x00\x00\x08\x01"+"\x00\x00\x00\x00\x00\x00\x00\x50"))
+	for name, tt := range map[string]struct {
+		data []byte
+		gap  int64
+	}{"pcap": {old, 1_000_002_000}, "pcapng": {ng, 1_000_976_562}} {
+		tr, err := capture.Read(bytes.NewReader(tt.data), name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		want := []frames.Frame{due(70, 0), due(80, tt.gap)}
+		if got := all(t, frames.Config{Sizes: tr.Sizes(), Schedule: frames.Schedule{Gaps: tr}, Count: 2}); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	simple := append(slices.Clone(ng[:len(ng)-28-4]), block(3, "\x00\x00\x00\x50abcd")...)
+	if got, err := capture.CountSizes(bytes.NewReader(simple)); err != nil || got.Frames != 2 || got.Sizes[80] != 1 {
+		t.Errorf("a block without a time: %+v, %v", got, err)
+	}
+	for name, data := range map[string][]byte{
+		"another interface": bytes.Replace(bytes.Clone(ng), []byte("\x00\x00\x00\x07\x00\x00"), []byte("\x00\x01\x00\x07\x00\x00"), 1),
+		"a short block":     bytes.Replace(bytes.Clone(ng), []byte("\x00\x00\x00\x05\x00\x00\x00\x14"), []byte("\x00\x00\x00\x05\x00\x00\x00\x08"), 1),
+		"no section":        ng[28:],
+		"units beyond":      bytes.Replace(bytes.Clone(ng), []byte("\x8a"), []byte("\x7f"), 1),
+	} {
+		if got, err := capture.CountSizes(bytes.NewReader(data)); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/hook"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
@@ -220,11 +221,11 @@ func aheadOfOthers(t *testing.T, p labtest.Pair) {
 		t.Fatal(err)
 	}
 	defer drop.Close()
-	var other attachment
+	var other hook.Attachment
 	p.Server.Do(func() {
 		var ifi *net.Interface
 		if ifi, err = net.InterfaceByName("gwt1"); err == nil {
-			other, err = attach(ifi.Index, drop, false)
+			other, err = hook.Attach(hook.Config{Interface: ifi.Index}, drop)
 		}
 	})
 	if err != nil {

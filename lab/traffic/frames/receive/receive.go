@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
+	"github.com/gateweigh/gateweigh/lab/hook"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
@@ -36,7 +37,7 @@ const (
 type Receiver struct {
 	cfg  Config
 	objs programsObjects
-	at   attachment
+	at   hook.Attachment
 }
 
 func (cfg *Config) complete() error {
@@ -87,7 +88,7 @@ func (r *Receiver) open() error {
 	if err := r.load(); err != nil {
 		return err
 	}
-	r.at, err = attach(ifi.Attrs().Index, r.objs.Receive, r.cfg.clsact)
+	r.at, err = hook.Attach(hook.Config{Interface: ifi.Attrs().Index, Name: "gateweigh_frames", Old: r.cfg.clsact}, r.objs.Receive)
 	return err
 }
 

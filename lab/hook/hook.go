@@ -1,4 +1,5 @@
-package receive
+// Package hook puts eBPF programs at an interface's tc, ahead of others, and takes them away again.
+package hook
 
 import (
 	"errors"
@@ -10,8 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachment is the program's place on an interface.
-type attachment interface {
+// Config says where a program is to be.
+type Config struct {
+	Interface int  // its index
+	Egress    bool // for frames that leave; else for those that come
+	// Name and Handle tell filters apart that programs have where tc has no links, before Linux 6.6: one of the
+	// same handle is replaced. 0: 1.
+	Name   string
+	Handle uint32
+
+	Old bool // as before Linux 6.6
+}
+
+// Attachment is a program's place on an interface. It ends with the process; before Linux 6.6, one whose process was
+// killed stays until the handle is used again.
+type Attachment interface {
 	// Lost reports whether the program is no longer there, because its interface is gone.
 	Lost() (bool, error)
 	// Close takes the program away; what is no longer there is no error.
@@ -19,16 +33,20 @@ type attachment interface {
 }
 
 var (
-	_ attachment = tcx{}
-	_ attachment = &clsact{}
+	_ Attachment = tcx{}
+	_ Attachment = &clsact{}
 )
 
-// attach puts a program ahead of all others at an interface's tc ingress.
-func attach(index int, prog *ebpf.Program, old bool) (attachment, error) {
+// Attach puts a program ahead of all others, on an interface of the calling thread's network namespace.
+func Attach(cfg Config, prog *ebpf.Program) (Attachment, error) {
 	err := ebpf.ErrNotSupported
-	if !old {
+	if !cfg.Old {
+		way := ebpf.AttachTCXIngress
+		if cfg.Egress {
+			way = ebpf.AttachTCXEgress
+		}
 		var l link.Link
-		l, err = link.AttachTCX(link.TCXOptions{Program: prog, Interface: index, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
+		l, err = link.AttachTCX(link.TCXOptions{Program: prog, Interface: cfg.Interface, Attach: way, Anchor: link.Head()})
 		if err == nil {
 			return tcx{l}, nil
 		}
@@ -36,7 +54,7 @@ func attach(index int, prog *ebpf.Program, old bool) (attachment, error) {
 	if !errors.Is(err, ebpf.ErrNotSupported) {
 		return nil, fmt.Errorf("attaching the program: %w", err)
 	}
-	c, err := attachClsact(index, prog)
+	c, err := attachClsact(cfg, prog)
 	if err != nil {
 		return nil, fmt.Errorf("attaching the program, which before kernel 6.6 needs the modules sch_ingress and cls_bpf: %w", err)
 	}
@@ -62,20 +80,24 @@ type clsact struct {
 	added  bool // the qdisc, by us
 }
 
-func attachClsact(index int, prog *ebpf.Program) (*clsact, error) {
+func attachClsact(cfg Config, prog *ebpf.Program) (*clsact, error) {
 	ns, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err
 	}
+	parent := uint32(netlink.HANDLE_MIN_INGRESS)
+	if cfg.Egress {
+		parent = netlink.HANDLE_MIN_EGRESS
+	}
 	c := &clsact{
 		ns: ns,
 		qdisc: &netlink.GenericQdisc{
-			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: cfg.Interface, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
 			QdiscType:  "clsact",
 		},
 		filter: &netlink.BpfFilter{
-			FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1},
-			Fd:          prog.FD(), Name: "gateweigh_frames", DirectAction: true,
+			FilterAttrs: netlink.FilterAttrs{LinkIndex: cfg.Interface, Parent: parent, Handle: max(1, cfg.Handle), Protocol: unix.ETH_P_ALL, Priority: 1},
+			Fd:          prog.FD(), Name: cfg.Name, DirectAction: true,
 		},
 	}
 	err = ns.QdiscAdd(c.qdisc)

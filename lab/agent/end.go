@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	endGrace   = 3 * time.Second
+	endOutput  = 1 << 20 // bytes of a program's output that End returns
+	groupPause = 2 * time.Millisecond
+)
+
+// Ending says how a spawned command is to be ended.
+type Ending struct {
+	Name string `json:"name"`
+	// Signals are sent to the program's process group, one after the other until all of it has ended. SIGKILL comes
+	// last by itself. Empty: SIGTERM, or none for a command that is Abrupt.
+	Signals []syscall.Signal `json:"signals,omitempty"`
+	// Grace is how long each signal is given; zero: 3 s.
+	Grace time.Duration `json:"grace,omitempty"`
+}
+
+// End ends a spawned command with all processes of its group, waits until they are gone, and returns how it ended and
+// what it printed. One that had ended before has an empty By, and an unknown name is the zero Program. An error means
+// that processes are left.
+func (a *Agent) End(ctx context.Context, e Ending) (Program, error) {
+	// Removed first: Programs must not report an end that was asked for.
+	a.mu.Lock()
+	p := a.programs[e.Name]
+	delete(a.programs, e.Name)
+	a.mu.Unlock()
+	if p == nil {
+		return Program{}, nil
+	}
+	signals := e.Signals
+	if len(signals) == 0 && !p.abrupt {
+		signals = []syscall.Signal{syscall.SIGTERM}
+	}
+	grace := cmp.Or(e.Grace, endGrace)
+	out := Program{Name: e.Name, By: p.end(ctx, append(slices.Clone(signals), syscall.SIGKILL), grace)}
+	out.Output = p.tail(endOutput)
+	if !p.gone() {
+		return out, fmt.Errorf("%s (process group %d) is still there %s after SIGKILL: it waits in the kernel; /proc/%[2]d/stack says where",
+			e.Name, p.Process.Pid, grace)
+	}
+	out.Ended, out.How = true, p.ProcessState.String()
+	return out, nil
+}
+
+// end sends the signals until nothing of the group is left, and returns the name of the one on which the program ended.
+func (p *spawned) end(ctx context.Context, signals []syscall.Signal, grace time.Duration) (by string) {
+	if p.gone() {
+		return ""
+	}
+	for _, s := range signals {
+		if p.life.Err() == nil {
+			by = unix.SignalName(s)
+		}
+		syscall.Kill(-p.Process.Pid, s)
+		if s == syscall.SIGKILL {
+			ctx = context.WithoutCancel(ctx) // nothing may be left, whoever still waits
+		}
+		if p.awaitGone(ctx, grace) {
+			break
+		}
+	}
+	return by
+}
+
+// awaitGone waits until the program and all of its group have ended, and reports whether they have.
+func (p *spawned) awaitGone(ctx context.Context, grace time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	select {
+	case <-p.life.Done():
+	case <-ctx.Done():
+		return false
+	}
+	for !p.gone() { // nothing reports that a group is empty
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(groupPause):
+		}
+	}
+	return true
+}
+
+// gone reports whether nothing of the program's group is left. The jail's first process reaps its children.
+func (p *spawned) gone() bool {
+	return p.life.Err() != nil && (p.alone || noGroup(p.Process.Pid))
+}
+
+// noGroup reports whether no process is in a group. The number of an empty group may be another's later.
+func noGroup(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }

@@ -1,0 +1,192 @@
+package dut
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// captureProgram is what one kind of capture program differs in from others.
+type captureProgram struct {
+	name string // of its processes on the host: "tcpdump", "tcpdump 2" …
+	// refuses says why the program cannot capture as asked; nil: it takes all settings.
+	refuses func(Capture) error
+	// argv is the command of one of the programs. It runs in the foreground and may keep files in dir, which is its own.
+	argv  func(env Env, how Capture, dir string) []string
+	ready string // it prints this once it captures
+	// captures is called when it does. May be nil.
+	captures func(ctx context.Context, d daemon, dir string) error
+	// settle waits until the program has taken what the kernel keeps for it, and returns what it says only while it
+	// runs. A program that has ended is no error. nil: ending it does both.
+	settle func(ctx context.Context, d daemon, dir string) (said string, err error)
+	// counts reads what the program counted from what it said to settle and printed until its end.
+	counts func(said string) (Captured, error)
+	grace  time.Duration // that each signal is given to end it; 0: captureGrace
+}
+
+// What ends a capture program: study 2 (3) tells of a tcpdump that SIGTERM did not end and SIGHUP did.
+var captureSignals = []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
+
+// captureGrace is how long a capture program may take over its end, for each signal.
+const captureGrace = 3 * time.Second
+
+// capturePrograms are the programs of one device on the host of the frames.
+type capturePrograms struct {
+	captureProgram
+	how     Capture
+	started bool
+	running []daemon
+}
+
+// newPrograms makes a device of capture programs.
+func newPrograms(p captureProgram, how Capture) *capturePrograms {
+	return &capturePrograms{captureProgram: p, how: how}
+}
+
+// fits is an error when the program cannot capture as asked.
+func (c *capturePrograms) fits() error {
+	if c.refuses == nil {
+		return nil
+	}
+	return c.refuses(c.how)
+}
+
+// Start starts the programs one after the other, and returns once all capture.
+func (c *capturePrograms) Start(ctx context.Context, env Env) error {
+	if err := c.fits(); err != nil {
+		return err
+	}
+	c.started = true
+	for i := range max(1, c.how.Programs) {
+		d := daemon{host: env.Host(env.On), name: c.name}
+		if i > 0 {
+			d.name += " " + strconv.Itoa(i+1)
+		}
+		dir := c.dir(env, d)
+		// The shell leaves its process, and the number of it, to the program.
+		script := `mkdir -p "$0"; echo $$ >"$0/pid"; exec "$@"`
+		cmd := agent.Command{
+			Name: d.name, CPUs: c.how.CPUs, Env: []string{"LC_ALL=C"},
+			Argv: slices.Concat([]string{"sh", "-ec", script, dir}, c.argv(env, c.how, dir)),
+		}
+		if err := d.host.Spawn(ctx, cmd); err != nil {
+			return fmt.Errorf("starting %s: %w", d.name, err)
+		}
+		c.running = append(c.running, d)
+		if err := d.prints(ctx, c.ready); err != nil {
+			return err
+		}
+		if c.captures == nil {
+			continue
+		}
+		if err := c.captures(ctx, d, dir); err != nil {
+			return fmt.Errorf("starting %s: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+// dir is where one program keeps its files.
+func (c *capturePrograms) dir(env Env, d daemon) string {
+	return path.Join(env.Scratch, "capture", strings.ReplaceAll(d.name, " ", "-"))
+}
+
+// prints returns once the daemon has printed text.
+func (d daemon) prints(ctx context.Context, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	said, err := d.until(ctx, func() error {
+		switch p, err := d.state(ctx); {
+		case err != nil:
+			return err
+		case p.Ended || !strings.Contains(p.Output, text):
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if errors.Is(err, errTimeIsUp) {
+		return fmt.Errorf("%s is running but does not print %q: %w; %s", d.name, text, context.Cause(ctx), said)
+	}
+	return err
+}
+
+// Finish ends all programs at the same time.
+func (c *capturePrograms) Finish(ctx context.Context, env Env) ([]Captured, error) {
+	list, errs := make([]Captured, len(c.running)), make([]error, len(c.running))
+	var wg sync.WaitGroup
+	for i, d := range c.running {
+		wg.Go(func() { list[i], errs[i] = c.finish(ctx, d, c.dir(env, d)) })
+	}
+	wg.Wait()
+	c.running = nil
+	return list, errors.Join(errs...)
+}
+
+// finish ends one program. It counts as broken when it had ended by itself, whatever it said.
+func (c *capturePrograms) finish(ctx context.Context, d daemon, dir string) (Captured, error) {
+	unknown := Captured{Program: d.name, Frames: Unknown, Dropped: Unknown}
+	var told string
+	var late error
+	if c.settle != nil {
+		told, late = c.settle(ctx, d, dir)
+	}
+	grace := cmp.Or(c.grace, captureGrace)
+	p, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals, Grace: grace})
+	unknown.Ended = endedBy(p.By, grace)
+	switch said := agent.LastLines(p.Output); {
+	case err != nil:
+		return unknown, fmt.Errorf("ending %s: %w", d.name, err)
+	case p.By == "":
+		return unknown, fmt.Errorf("%s ended while it captured, %s: %s", d.name, cmp.Or(p.How, "nobody knows how"), said)
+	case p.By == "SIGKILL":
+		return unknown, nil // what it printed is older than its end
+	case late != nil:
+		return unknown, late
+	}
+	out, err := c.counts(told + p.Output)
+	if err != nil {
+		return unknown, fmt.Errorf("reading what %s counted: %w (%s: %s)", d.name, err, p.How, agent.LastLines(told+p.Output))
+	}
+	out.Program, out.Ended = d.name, unknown.Ended
+	return out, nil
+}
+
+// endedBy says what it took to end a program; nothing where SIGTERM was enough.
+func endedBy(signal string, grace time.Duration) string {
+	switch signal {
+	case "", "SIGTERM":
+		return ""
+	case "SIGKILL":
+		return fmt.Sprintf("killed: neither SIGTERM nor other signals ended it within %s each, and its counts are lost", grace)
+	}
+	return fmt.Sprintf("ended by %s: SIGTERM did not end it within %s", signal, grace)
+}
+
+// Stop ends what still runs and removes the files of all.
+func (c *capturePrograms) Stop(ctx context.Context, env Env) error {
+	if !c.started {
+		return nil
+	}
+	var errs []error
+	for _, d := range c.running {
+		_, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals[:1], Grace: captureGrace})
+		errs = append(errs, err)
+	}
+	c.running = nil
+	c.started = false
+	errs = append(errs, shell(ctx, env.Host(env.On), `rm -rf "$1"`, path.Join(env.Scratch, "capture")))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stopping %s: %w", c.name, err)
+	}
+	return nil
+}

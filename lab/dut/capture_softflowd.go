@@ -1,0 +1,104 @@
+package dut
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// Softflowd makes flow records (IPFIX) of the frames and sends them to the host itself, where nobody listens. Its
+// statistics come from softflowctl:
+//
+//	processed, ignored        frames that it took, those that are not IP apart
+//	received by libpcap       frames that passed the filter in the kernel, with those that were then dropped
+//	dropped by libpcap        of these, the ones for which the buffer had no room
+//
+// It asks libpcap for no timeout, so libpcap hands frames over in full blocks of 256 KiB only, however long that takes. The
+// frames of the last block, some 160 of 1514 bytes or 1700 of 60, stay where they are: Captured.Waiting.
+type Softflowd struct{ *capturePrograms }
+
+var _ Capturing = Softflowd{}
+
+// NewSoftflowd makes the device.
+func NewSoftflowd(how Capture) Softflowd {
+	return Softflowd{newPrograms(captureProgram{
+		name:    "softflowd",
+		refuses: noWork,
+		argv: func(env Env, how Capture, dir string) []string {
+			argv := []string{"softflowd", "-d", "-i", env.Capture, "-v", "10", "-n", "127.0.0.1:4739", "-p", path.Join(dir, "softflowd.pid"), "-c", control(dir)}
+			if how.Snap > 0 {
+				argv = append(argv, "-C", strconv.Itoa(how.Snap))
+			}
+			if how.BufferKiB > 0 {
+				argv = append(argv, "-B", strconv.Itoa(how.BufferKiB<<10))
+			}
+			if how.Filter != "" {
+				argv = append(argv, Filters[how.Filter])
+			}
+			return argv
+		},
+		ready:  "Exporting flows",
+		settle: settleSoftflowd,
+		counts: softflowdCounts,
+	}, how)}
+}
+
+// control is the socket by which softflowctl asks.
+func control(dir string) string { return path.Join(dir, "softflowd.ctl") }
+
+// Traits implements DUT.
+func (Softflowd) Traits() Traits {
+	return Traits{About: "softflowd (IPFIX)", Needs: []Need{
+		{Program: "softflowd", Package: "softflowd", Why: "making flow records", Starts: "-h"},
+		{Program: "softflowctl", Package: "softflowd", Why: "asking softflowd what it counted"},
+	}}
+}
+
+// settleSoftflowd waits until softflowd has taken what libpcap hands over: until two answers in turn are alike. It
+// answers when it has done so with the blocks that are full, so the second answer shows that no more came.
+func settleSoftflowd(ctx context.Context, d daemon, dir string) (said string, err error) {
+	for {
+		ask := []string{"softflowctl", "-c", control(dir), "statistics"}
+		out, err := d.host.Run(ctx, agent.Command{Argv: ask, Support: true, Timeout: settlePatience})
+		if p, bad := d.state(ctx); bad != nil || p.Ended {
+			return "", bad
+		}
+		if err != nil {
+			return "", fmt.Errorf("asking %s what it counted: %w", d.name, err)
+		}
+		if out.Stdout == said {
+			return said, nil
+		}
+		said = out.Stdout
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// "Packets processed: 12", "Ignored packets: 3 (3 non-IP, 0 too short)" …
+var softflowdNumbers = regexp.MustCompile(`(?m)^(Packets processed|Ignored packets|Packets received by libpcap|Packets dropped by libpcap): (\d+)`)
+
+// softflowdCounts reads what softflowctl said.
+func softflowdCounts(said string) (c Captured, err error) {
+	found := map[string]int64{}
+	for _, m := range softflowdNumbers.FindAllStringSubmatch(said, -1) {
+		if found[m[1]], err = strconv.ParseInt(m[2], 10, 64); err != nil {
+			return c, err
+		}
+	}
+	if len(found) != 4 {
+		return c, errors.New("softflowctl's four numbers are not there")
+	}
+	c.Frames, c.Dropped = found["Packets processed"]+found["Ignored packets"], found["Packets dropped by libpcap"]
+	c.Waiting = max(0, found["Packets received by libpcap"]-c.Frames-c.Dropped)
+	return c, nil
+}

@@ -1,0 +1,156 @@
+package dut
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Tcpdump captures into /dev/null, as study 2 had it: the frames reach user space, and nothing is done with them.
+// It prints three numbers at its end, and any time it gets SIGUSR1:
+//
+//	captured             frames that tcpdump itself took from libpcap
+//	received by filter   frames that passed the filter in the kernel, with those that were then dropped: the kernel adds
+//	                     its drops to the count that libpcap reads (PACKET_STATISTICS)
+//	dropped by kernel    of these, the ones for which the buffer had no room
+//
+// A fourth, "dropped by interface", is the interface's own count of missed frames, which the lab reads by itself.
+//
+// libpcap hands frames over in blocks of 256 KiB. A block that is not full is handed over one to two seconds after its
+// first frame, and what tcpdump has not got by then is in none of the numbers but the second. Finish therefore asks
+// until captured and dropped are all that was received. tcpdump's option for handing over each frame at once
+// (--immediate-mode) would make it another, dearer program. A buffer (-B) is of whole blocks, so the least is 256 KiB.
+type Tcpdump struct{ *capturePrograms }
+
+var _ Capturing = Tcpdump{}
+
+// NewTcpdump makes the device. It keeps so many bytes of each frame; zero leaves that to the settings, and without
+// one to tcpdump: all of it.
+func NewTcpdump(snap int, how Capture) Tcpdump {
+	if how.Snap == 0 {
+		how.Snap = snap
+	}
+	return Tcpdump{newPrograms(captureProgram{
+		name: "tcpdump",
+		refuses: func(how Capture) error {
+			if snap > 0 && how.Snap != snap {
+				return fmt.Errorf("it keeps %d bytes of each frame, not %d: choose tcpdump, which keeps as many as asked", snap, how.Snap)
+			}
+			return noWork(how)
+		},
+		argv: func(env Env, how Capture, _ string) []string {
+			return tcpdumpCommand(env, how, "/dev/null")
+		},
+		ready:  "listening on",
+		settle: settleTcpdump,
+		counts: tcpdumpCounts,
+	}, how)}
+}
+
+// noWork refuses work for each frame, which a program would have to be written for.
+func noWork(how Capture) error {
+	if how.Work != "" {
+		return fmt.Errorf("it does no work (%s) for each frame: choose ids or one of the lab's sinks", how.Work)
+	}
+	return nil
+}
+
+// Traits implements DUT.
+func (t Tcpdump) Traits() Traits {
+	about := "tcpdump to /dev/null"
+	if t.how.Snap > 0 {
+		about = fmt.Sprintf("tcpdump to /dev/null, %d bytes of each frame", t.how.Snap)
+	}
+	return Traits{About: about, Needs: []Need{tcpdumpNeed}}
+}
+
+var tcpdumpNeed = Need{Program: "tcpdump", Package: "tcpdump", Why: "capturing", Starts: "--version"}
+
+// tcpdumpCommand captures into a file. As root, tcpdump opens file and interface and then becomes the user that its
+// package has for it. -n keeps it from looking names up.
+func tcpdumpCommand(env Env, how Capture, file string) []string {
+	argv := []string{"tcpdump", "-i", env.Capture, "-n", "-w", file}
+	if how.Snap > 0 {
+		argv = append(argv, "-s", strconv.Itoa(how.Snap))
+	}
+	if how.BufferKiB > 0 {
+		argv = append(argv, "-B", strconv.Itoa(how.BufferKiB))
+	}
+	if how.Filter != "" {
+		argv = append(argv, Filters[how.Filter])
+	}
+	return argv
+}
+
+// settlePatience is how long a program may take no frame although there are some for it. Twice the time after which
+// libpcap's blocks are handed over.
+const settlePatience = 4 * time.Second
+
+// settleTcpdump waits until tcpdump has taken all that it received and did not drop.
+func settleTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
+	var before string
+	since := time.Now()
+	for {
+		if err := shell(ctx, d.host, `kill -USR1 "$(cat "$1/pid")"`, dir); err != nil {
+			return "", nil // it has ended, as its end will show
+		}
+		p, err := d.state(ctx)
+		if err != nil || p.Ended {
+			return "", err
+		}
+		lines := strings.Split(p.Output, " | ")
+		now := lines[len(lines)-1]
+		if c, received, err := tcpdumpStatistics(now); err == nil && c.Frames+c.Dropped >= received {
+			return "", nil
+		}
+		if now != before {
+			before, since = now, time.Now()
+		}
+		if time.Since(since) > settlePatience {
+			return "", nil // it does not take them; the difference shows
+		}
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// "1 packet captured", "12 packets received by filter" …
+var tcpdumpNumbers = regexp.MustCompile(`(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)`)
+
+// tcpdumpStatistics reads one statement of tcpdump's.
+func tcpdumpStatistics(text string) (c Captured, received int64, err error) {
+	found := map[string]int64{}
+	for _, m := range tcpdumpNumbers.FindAllStringSubmatch(text, -1) {
+		if found[m[2]], err = strconv.ParseInt(m[1], 10, 64); err != nil {
+			return c, 0, err
+		}
+	}
+	received, heard := found["received by filter"]
+	frames, took := found["captured"]
+	dropped, counted := found["dropped by kernel"]
+	if !heard || !took || !counted {
+		return c, 0, errors.New("tcpdump's three numbers are not there")
+	}
+	return Captured{Frames: frames, Dropped: dropped}, received, nil
+}
+
+// tcpdumpCounts reads the statement at tcpdump's end: the last of all, each number on a line of its own. What SIGUSR1
+// had it say before is on lines that begin with its name.
+func tcpdumpCounts(said string) (Captured, error) {
+	var last []string
+	for line := range strings.Lines(said) {
+		if !strings.HasPrefix(line, "tcpdump: ") {
+			last = append(last, line)
+		}
+	}
+	c, received, err := tcpdumpStatistics(strings.Join(last, ""))
+	c.Waiting = max(0, received-c.Frames-c.Dropped)
+	return c, err
+}

@@ -1,0 +1,111 @@
+package dut
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
+)
+
+// captureLab is a lab whose server sends frames to the router's interface that a device captures on. Nobody has the
+// frames' address, so that nothing answers.
+type captureLab struct {
+	*testLab
+	sent int64 // frames
+}
+
+func newCaptureLab(t testing.TB) *captureLab {
+	l := &captureLab{testLab: newTestLab(t, NoCapture{}, 1)}
+	l.env.On, l.env.Capture = "router", l.env.Port("wan")
+	return l
+}
+
+// send sends so many frames at 50,000 a second, and returns when the link has taken them.
+func (l *captureLab) send(t *testing.T, count int64, size string) {
+	t.Helper()
+	sizes, err := frames.Named(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := frames.NewPlan(frames.Config{Sizes: sizes, Schedule: frames.Schedule{PacketsPerSecond: 50_000}, Count: count, Burst: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello, err := l.server.Hello(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := send.Stream{
+		SrcMAC: send.MAC{2, 0, 0, 0, 1, 1}, DstMAC: send.MAC{2, 0, 0, 0, 1, 2},
+		Src: netip.MustParseAddrPort("198.18.0.1:9"), Dst: netip.MustParseAddrPort("198.18.0.2:9"),
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread in the server's namespace ends with the goroutine
+		done <- func() error {
+			ns, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", hello.PID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(ns)
+			if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			s, err := send.Start(t.Context(), send.Config{Link: l.server.Ifs[0], Streams: []send.Stream{nobody}, Plan: plan, Engine: send.EnginePacket, Rests: true})
+			if err != nil {
+				return err
+			}
+			err = s.Wait()
+			if sent := s.Stats(); err == nil && sent.Offered != count {
+				err = fmt.Errorf("the link took %d of %d frames", sent.Offered, count)
+			}
+			return err
+		}()
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	l.sent += count
+}
+
+// capture makes a device, starts it and stops it at the test's end.
+func (l *captureLab) capture(t *testing.T, name string, how Capture) Capturing {
+	t.Helper()
+	d, err := NewCapture(name, how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.start(t, d)
+	t.Cleanup(func() {
+		for range 2 {
+			if err := d.Stop(context.WithoutCancel(t.Context()), l.env); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return d
+}
+
+func (l *captureLab) start(t *testing.T, d Capturing) {
+	t.Helper()
+	if err := d.Start(t.Context(), l.env); err != nil {
+		t.Fatal(err)
+	}
+	l.sent = 0
+}
+
+// finish ends a device in order.
+func (l *captureLab) finish(t *testing.T, d Capturing) []Captured {
+	t.Helper()
+	list, err := d.Finish(t.Context(), l.env)
+	if err != nil {
+		t.Error(err)
+	}
+	return list
+}

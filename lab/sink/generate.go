@@ -1,0 +1,3 @@
+package sink
+
+//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cflags "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu" programs sink.bpf.c

@@ -1,0 +1,149 @@
+package sink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// packetSocket is a packet socket that sees the frames of an interface in both directions.
+type packetSocket struct {
+	fd            int
+	at            port
+	packets, lost int64 // of the kernel's statistics; packets has those that were lost in it
+}
+
+// openPacket opens a socket that receives nothing until bind. keep is how many bytes of each frame reach it.
+func openPacket(cfg Config, at port, keep int) (_ *packetSocket, err error) {
+	program := everything(keep)
+	if cfg.Filter != "" {
+		if program, err = parseFilter(cfg.Filter); err != nil {
+			return nil, err
+		}
+		program = keeping(program, keep)
+	}
+	fd, err := newSocket(unix.AF_PACKET)
+	if err != nil {
+		return nil, err
+	}
+	s := &packetSocket{fd: fd, at: at}
+	if err := s.filter(program); err != nil {
+		s.close()
+		if errors.Is(err, unix.EINVAL) {
+			return nil, &configError{"the kernel refuses the filter program: it jumps or reads where it must not, or does not end with a return"}
+		}
+		return nil, fmt.Errorf("attaching the filter: %w", err)
+	}
+	return s, nil
+}
+
+// newSocket makes a socket of a family that takes rights.
+func newSocket(family int) (int, error) {
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return -1, fmt.Errorf("opening a socket: %w: run as root, or with CAP_NET_RAW", err)
+	case errors.Is(err, unix.EAFNOSUPPORT):
+		return -1, fmt.Errorf("opening a socket: %w: the kernel lacks CONFIG_PACKET or CONFIG_XDP_SOCKETS", err)
+	case err != nil:
+		return -1, fmt.Errorf("opening a socket: %w", err)
+	}
+	return fd, nil
+}
+
+// keepPromiscuous makes the interface promiscuous for as long as the socket is open.
+func keepPromiscuous(at port) (fd int, err error) {
+	if fd, err = newSocket(unix.AF_PACKET); err != nil {
+		return -1, err
+	}
+	if err := promiscuous(fd, at); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (s *packetSocket) filter(program []unix.SockFilter) error {
+	return unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+}
+
+// bind begins to receive.
+func (s *packetSocket) bind() error {
+	if err := promiscuous(s.fd, s.at); err != nil {
+		return err
+	}
+	err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: s.at.index})
+	if err != nil {
+		return fmt.Errorf("binding a packet socket: %w", err)
+	}
+	return nil
+}
+
+// promiscuous has the interface receive frames for others for as long as the socket is open, as a monitor does.
+func promiscuous(fd int, at port) error {
+	member := unix.PacketMreq{Ifindex: int32(at.index), Type: unix.PACKET_MR_PROMISC}
+	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &member); err != nil {
+		return fmt.Errorf("making the interface promiscuous: %w", err)
+	}
+	return nil
+}
+
+// networkOrder is a 16-bit number as it lies in a frame, whatever the machine's order.
+func networkOrder(n uint16) uint16 {
+	return binary.NativeEndian.Uint16([]byte{byte(n >> 8), byte(n)})
+}
+
+// shut lets no more frames in: by its filter, and by binding the socket to no protocol, which waits for frames that are
+// on their way in (older kernels keep the protocol).
+func (s *packetSocket) shut() error {
+	if err := s.filter(everything(0)); err != nil {
+		return fmt.Errorf("closing the socket to new frames: %w", err)
+	}
+	_ = unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: s.at.index}) // the interface may be gone
+	return nil
+}
+
+// tally reads the kernel's statistics, which begin anew with each reading.
+func (s *packetSocket) tally() error {
+	st, err := unix.GetsockoptTpacketStats(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return fmt.Errorf("reading the socket's statistics: %w", err)
+	}
+	s.packets += int64(st.Packets)
+	s.lost += int64(st.Drops)
+	return nil
+}
+
+// drain shuts the socket and has next take what waits, until all that the kernel counted was taken or the deadline is
+// over.
+func (s *packetSocket) drain(c *counter, deadline time.Time, next func() error) (lost int64, err error) {
+	if err := errors.Join(s.shut(), s.tally()); err != nil {
+		return 0, err
+	}
+	for s.packets-s.lost > c.frames && time.Now().Before(deadline) {
+		if err := next(); err != nil {
+			return 0, err
+		}
+	}
+	return max(0, s.packets-c.frames), nil
+}
+
+func (s *packetSocket) close() { unix.Close(s.fd) }
+
+// await waits until a descriptor can be read or has an error, a signal comes, or the time is over; 0: no limit.
+func await(fd int, limit time.Duration) error {
+	var timeout *unix.Timespec
+	if limit > 0 {
+		t := unix.NsecToTimespec(int64(limit))
+		timeout = &t
+	}
+	_, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeout, nil)
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("waiting for frames: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// port is the interface whose frames are captured.
+type port struct {
+	name  string
+	index int
+	mtu   int
+	ns    *netlink.Handle // the interface's network namespace, from whichever thread
+}
+
+func findPort(name string) (port, error) {
+	ns, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return port{}, fmt.Errorf("asking for interfaces: %w", err)
+	}
+	l, err := ns.LinkByName(name)
+	if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
+		ns.Close()
+		return port{}, &configError{"there is no such interface here: ip link shows which there are"}
+	}
+	if err != nil {
+		ns.Close()
+		return port{}, fmt.Errorf("asking for the interface: %w", err)
+	}
+	a := l.Attrs()
+	p := port{name, a.Index, a.MTU, ns}
+	switch kind := a.EncapType; {
+	case kind != "ether" && kind != "loopback":
+		err = &configError{fmt.Sprintf("the interface carries %s: frames of Ethernet are captured", kind)}
+	case a.RawFlags&unix.IFF_UP == 0:
+		err = p.downError()
+	}
+	if err != nil {
+		ns.Close()
+	}
+	return p, err
+}
+
+func (p port) downError() error {
+	return fmt.Errorf("the interface is down: ip link set %s up", p.name)
+}
+
+// dropped is how many frames the interface says it has dropped when it received them; 0 where it is gone.
+func (p port) dropped() int64 {
+	l, err := p.ns.LinkByIndex(p.index)
+	if err != nil || l.Attrs().Statistics == nil {
+		return 0
+	}
+	return int64(l.Attrs().Statistics.RxDropped + l.Attrs().Statistics.RxMissedErrors)
+}
+
+// watch delivers an error when the interface goes down or away. It watches as long as the process lives.
+func (p port) watch() (<-chan error, error) {
+	updates := make(chan netlink.LinkUpdate, 16)
+	fate := make(chan error, 1)
+	if err := netlink.LinkSubscribe(updates, nil); err != nil {
+		return nil, fmt.Errorf("watching the interface: %w", err)
+	}
+	go func() {
+		for u := range updates {
+			switch {
+			case int(u.Index) != p.index || u.IfInfomsg.Family != unix.AF_UNSPEC:
+			case u.Header.Type == unix.RTM_DELLINK:
+				fate <- errors.New("the interface was removed")
+				return
+			case u.IfInfomsg.Flags&unix.IFF_UP == 0:
+				fate <- p.downError()
+				return
+			}
+		}
+	}()
+	return fate, nil
+}

@@ -1,0 +1,94 @@
+package sink
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// recv reads one frame by each system call.
+//
+// The kernel puts a reference to each frame into the socket's queue and wakes the thread; recv(2) copies the frame, as
+// much of it as is kept. The queue is limited by the memory of the frames in it (Config.BufferKiB, 0: net.core.rmem_default),
+// with all of their buffers, however little is kept.
+type recv struct {
+	*packetSocket
+	buffer []byte
+}
+
+var _ way = &recv{}
+
+// recvTimeout has recv(2) give up when a signal comes: without a timeout the kernel begins it anew.
+const recvTimeout = 1 // seconds
+
+func openRecv(cfg Config, at port) (way, error) {
+	s, err := openPacket(cfg, at, wholeFrame) // a filter that cuts frames would have their length forgotten
+	if err != nil {
+		return nil, err
+	}
+	r := &recv{s, make([]byte, wholeFrame)}
+	if cfg.Snap > 0 {
+		r.buffer = r.buffer[:cfg.Snap]
+	}
+	if err := r.prepare(cfg.BufferKiB); err != nil {
+		s.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *recv) prepare(bufferKiB int) error {
+	if bufferKiB > 0 {
+		if err := r.enlarge(bufferKiB << 10); err != nil {
+			return err
+		}
+	}
+	if err := unix.SetsockoptTimeval(r.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: recvTimeout}); err != nil {
+		return fmt.Errorf("limiting how long a frame is waited for: %w", err)
+	}
+	return r.bind()
+}
+
+// enlarge sets the limit of the socket's queue. The kernel doubles what is asked for, as it counts its own structures too.
+func (r *recv) enlarge(bytes int) error {
+	if err := unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes); err != nil {
+		return fmt.Errorf("setting the socket's buffer to %d KiB: %w", bytes>>10, err)
+	}
+	got, err := unix.GetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return fmt.Errorf("reading the size of the socket's buffer: %w", err)
+	}
+	if got < 2*bytes {
+		return &configError{fmt.Sprintf("a buffer of %d KiB: the kernel gives %d at most", bytes>>10, got>>11)}
+	}
+	return nil
+}
+
+func (r *recv) take(c *counter, stop stopping) error {
+	for !stop() {
+		if err := r.next(c, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next reads a frame, and counts it by its whole length. None at all is no error.
+func (r *recv) next(c *counter, flags uintptr) error {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(r.fd), uintptr(unsafe.Pointer(&r.buffer[0])), uintptr(len(r.buffer)),
+		flags|unix.MSG_TRUNC, 0, 0)
+	switch errno {
+	case 0:
+		c.frame(r.buffer[:min(int(n), len(r.buffer))], int(n))
+		return nil
+	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // of an interface that is down its watch tells
+		return nil
+	}
+	return fmt.Errorf("receiving a frame: %w", errno)
+}
+
+func (r *recv) finish(c *counter, deadline time.Time) (int64, error) {
+	return r.drain(c, deadline, func() error { return r.next(c, unix.MSG_DONTWAIT) })
+}

@@ -1,0 +1,263 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// xdp takes frames off the interface by a program at XDP, before the network stack, into an AF_XDP socket. They reach nobody
+// else, so it is no way to capture on a router; and only frames that come are seen.
+//
+//	fill ring ──► chunk of memory ── the kernel copies a frame ──► receive ring ──► counted ──► fill ring
+//
+// Memory is shared with the kernel (Config.BufferKiB, 0: 2048) and is divided into chunks, one for each frame. The kernel
+// copies whole frames; a snap length is for the work alone. A frame that finds no chunk is lost. Where the driver has no
+// XDP of its own, the kernel's generic one is used.
+type xdp struct {
+	fd          int
+	objs        programsObjects
+	at          link.Link
+	promiscuity int
+	memory      []byte
+	fill, rx    xskRing
+	chunk       int // bytes of each
+	chunks      uint32
+}
+
+var _ way = &xdp{}
+
+// xskRing is a ring that is shared with the kernel. One side writes producer, the other consumer.
+type xskRing struct {
+	memory             []byte
+	producer, consumer *uint32
+	desc               unsafe.Pointer // []uint64 of the fill ring, []unix.XDPDesc of the receive ring
+	mask               uint32
+	at                 uint32 // our side's, written to the ring once for many frames
+}
+
+const (
+	smallChunk  = 2048
+	largeChunk  = 4096 // the most: a page
+	xdpHeadroom = 256  // in front of a frame in its chunk (XDP_PACKET_HEADROOM)
+	leastChunks = 64
+	batch       = 64 // frames after which their chunks are given back
+)
+
+func openXDP(cfg Config, at port) (way, error) {
+	if cfg.Filter != "" {
+		return nil, &configError{"AF_XDP has no filter programs of tcpdump's kind: leave the filter out, or take mmap"}
+	}
+	w := &xdp{fd: -1, promiscuity: -1}
+	kib := ringKiB
+	if cfg.BufferKiB > 0 {
+		kib = cfg.BufferKiB
+	}
+	if err := errors.Join(w.layOut(kib, at), enoughMemory(kib)); err != nil {
+		return nil, err
+	}
+	if err := w.open(at); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// layOut divides memory of so many KiB into chunks, a power of two of them.
+func (w *xdp) layOut(kib int, at port) error {
+	frame := at.mtu + 18 // Ethernet's header, and a VLAN tag
+	switch {
+	case frame <= smallChunk-xdpHeadroom:
+		w.chunk = smallChunk
+	case frame <= largeChunk-xdpHeadroom:
+		w.chunk = largeChunk
+	default:
+		return &configError{fmt.Sprintf("AF_XDP takes frames of up to %d bytes, and the interface has an MTU of %d: ip link set %s mtu 1500",
+			largeChunk-xdpHeadroom, at.mtu, at.name)}
+	}
+	for w.chunks = 1; int(2*w.chunks)*w.chunk <= kib<<10; w.chunks *= 2 {
+	}
+	if w.chunks < leastChunks {
+		return &configError{fmt.Sprintf("a buffer of %d KiB: for AF_XDP it is at least %d", kib, leastChunks*w.chunk>>10)}
+	}
+	return nil
+}
+
+func (w *xdp) open(at port) (err error) {
+	if w.fd, err = newSocket(unix.AF_XDP); err != nil {
+		return err
+	}
+	if err := w.share(); err != nil {
+		return err
+	}
+	err = unix.Bind(w.fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(at.index)})
+	if err != nil {
+		return fmt.Errorf("binding an AF_XDP socket: %w", err)
+	}
+	for i := range w.chunks {
+		*w.fill.address(i) = uint64(int(i) * w.chunk)
+	}
+	w.fill.at = w.chunks
+	atomic.StoreUint32(w.fill.producer, w.fill.at)
+	return w.attach(at)
+}
+
+// share makes memory and rings that the kernel and we see.
+func (w *xdp) share() (err error) {
+	size := int(w.chunks) * w.chunk
+	w.memory, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		return fmt.Errorf("asking for %d KiB of memory: %w", size>>10, err)
+	}
+	reg := unix.XDPUmemReg{Addr: uint64(uintptr(unsafe.Pointer(&w.memory[0]))), Len: uint64(size), Size: uint32(w.chunk)}
+	err = setsockopt(w.fd, unix.XDP_UMEM_REG, unsafe.Pointer(&reg), unsafe.Sizeof(reg))
+	if errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM) {
+		return fmt.Errorf("sharing %d KiB with the kernel: %w: raise the limit of locked memory (ulimit -l), or ask for a smaller buffer", size>>10, err)
+	}
+	if err != nil {
+		return fmt.Errorf("sharing memory with the kernel: %w", err)
+	}
+	for option, n := range map[int]uint32{unix.XDP_UMEM_FILL_RING: w.chunks, unix.XDP_RX_RING: w.chunks, unix.XDP_UMEM_COMPLETION_RING: 1} {
+		if err := unix.SetsockoptInt(w.fd, unix.SOL_XDP, option, int(n)); err != nil {
+			return fmt.Errorf("making a ring of AF_XDP: %w", err)
+		}
+	}
+	var at unix.XDPMmapOffsets
+	if err := getsockopt(w.fd, unix.XDP_MMAP_OFFSETS, unsafe.Pointer(&at), unsafe.Sizeof(at)); err != nil {
+		return fmt.Errorf("asking for the layout of AF_XDP's rings: %w", err)
+	}
+	return errors.Join(
+		w.fill.open(w.fd, unix.XDP_UMEM_PGOFF_FILL_RING, at.Fr, w.chunks, unsafe.Sizeof(uint64(0))),
+		w.rx.open(w.fd, unix.XDP_PGOFF_RX_RING, at.Rx, w.chunks, unsafe.Sizeof(unix.XDPDesc{})))
+}
+
+// attach has the interface hand its frames to the socket.
+func (w *xdp) attach(at port) error {
+	spec, err := loadPrograms()
+	if err != nil {
+		return err
+	}
+	spec.Maps["sizes"].MaxEntries = 1
+	if err := load(spec, &w.objs); err != nil {
+		return err
+	}
+	if err := w.objs.Sockets.Put(uint32(0), uint32(w.fd)); err != nil {
+		return fmt.Errorf("entering the socket for the interface's queue: %w", err)
+	}
+	if w.promiscuity, err = keepPromiscuous(at); err != nil {
+		return err
+	}
+	w.at, err = link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: at.index})
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("attaching the program: %w: another program has the interface's XDP, and there is room for one", err)
+	}
+	if err != nil {
+		return fmt.Errorf("attaching the program: %w", err)
+	}
+	return nil
+}
+
+func (r *xskRing) open(fd int, offset int64, at unix.XDPRingOffset, entries uint32, entry uintptr) (err error) {
+	r.memory, err = unix.Mmap(fd, offset, int(at.Desc)+int(entries)*int(entry), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return fmt.Errorf("mapping a ring of AF_XDP: %w", err)
+	}
+	r.producer = (*uint32)(unsafe.Pointer(&r.memory[at.Producer]))
+	r.consumer = (*uint32)(unsafe.Pointer(&r.memory[at.Consumer]))
+	r.desc, r.mask = unsafe.Pointer(&r.memory[at.Desc]), entries-1
+	return nil
+}
+
+func (r *xskRing) address(i uint32) *uint64 {
+	return (*uint64)(unsafe.Add(r.desc, uintptr(i&r.mask)*unsafe.Sizeof(uint64(0))))
+}
+
+func (r *xskRing) frame(i uint32) *unix.XDPDesc {
+	return (*unix.XDPDesc)(unsafe.Add(r.desc, uintptr(i&r.mask)*unsafe.Sizeof(unix.XDPDesc{})))
+}
+
+func (w *xdp) take(c *counter, stop stopping) error {
+	for !stop() {
+		if w.takeBatch(c) {
+			continue
+		}
+		if err := await(w.fd, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBatch takes frames that wait and gives their chunks back; false: there were none.
+func (w *xdp) takeBatch(c *counter) bool {
+	n := min(atomic.LoadUint32(w.rx.producer)-w.rx.at, batch)
+	for range n {
+		f := w.rx.frame(w.rx.at)
+		c.frame(w.memory[f.Addr:][:min(int(f.Len), c.snap)], int(f.Len))
+		*w.fill.address(w.fill.at) = f.Addr &^ uint64(w.chunk-1)
+		w.rx.at++
+		w.fill.at++
+	}
+	if n > 0 {
+		atomic.StoreUint32(w.rx.consumer, w.rx.at)
+		atomic.StoreUint32(w.fill.producer, w.fill.at)
+	}
+	return n > 0
+}
+
+func (w *xdp) tally() error { return nil } // its statistics have 64 bits
+
+// finish has the interface hand its frames to the network stack again, and takes what waits.
+func (w *xdp) finish(c *counter, deadline time.Time) (int64, error) {
+	if err := w.at.Close(); err != nil {
+		return 0, fmt.Errorf("taking the program away: %w", err)
+	}
+	for time.Now().Before(deadline) && w.takeBatch(c) {
+	}
+	var st unix.XDPStatistics
+	if err := getsockopt(w.fd, unix.XDP_STATISTICS, unsafe.Pointer(&st), unsafe.Sizeof(st)); err != nil {
+		return 0, fmt.Errorf("reading the socket's statistics: %w", err)
+	}
+	// A frame for which the fill ring had no chunk is among those dropped.
+	left := atomic.LoadUint32(w.rx.producer) - w.rx.at
+	return int64(st.Rx_dropped+st.Rx_ring_full) + int64(left), nil
+}
+
+func (w *xdp) close() {
+	if w.at != nil {
+		w.at.Close()
+	}
+	w.objs.Close()
+	for _, fd := range []int{w.promiscuity, w.fd} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	for _, memory := range [][]byte{w.fill.memory, w.rx.memory, w.memory} {
+		if memory != nil {
+			_ = unix.Munmap(memory)
+		}
+	}
+}
+
+func setsockopt(fd, option int, value unsafe.Pointer, size uintptr) error {
+	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_XDP, uintptr(option), uintptr(value), size, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func getsockopt(fd, option int, value unsafe.Pointer, size uintptr) error {
+	length := uint32(size)
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_XDP, uintptr(option), uintptr(value), uintptr(unsafe.Pointer(&length)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

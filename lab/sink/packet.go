@@ -133,17 +133,3 @@ func (s *packetSocket) drain(c *counter, deadline time.Time, next func() error) 
 }
 
 func (s *packetSocket) close() { unix.Close(s.fd) }
-
-// await waits until a descriptor can be read or has an error, a signal comes, or the time is over; 0: no limit.
-func await(fd int, limit time.Duration) error {
-	var timeout *unix.Timespec
-	if limit > 0 {
-		t := unix.NsecToTimespec(int64(limit))
-		timeout = &t
-	}
-	_, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeout, nil)
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("waiting for frames: %w", err)
-	}
-	return nil
-}

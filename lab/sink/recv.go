@@ -75,7 +75,7 @@ func (r *recv) take(c *counter, stop stopping) error {
 
 // next reads a frame, and counts it by its whole length. None at all is no error.
 func (r *recv) next(c *counter, flags uintptr) error {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(r.fd), uintptr(unsafe.Pointer(&r.buffer[0])), uintptr(len(r.buffer)),
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(r.fd), uintptr(unsafe.Pointer(&r.buffer[0])), uintptr(len(r.buffer)),
 		flags|unix.MSG_TRUNC, 0, 0)
 	switch errno {
 	case 0:

@@ -57,6 +57,7 @@ type survey struct {
 	*config.Config
 	running  int // process of the gateway; 0: none
 	lan, wan *net.Interface
+	port     bool // the LAN is a port of another interface, which then has its address
 	findings []Finding
 }
 
@@ -84,8 +85,8 @@ func (s *survey) refuse(err error) {
 	}
 }
 
-// refused joins the refusals among findings.
-func refused(all []Finding) (err error) {
+// Refused joins the refusals among findings.
+func Refused(all []Finding) (err error) {
 	for _, f := range all {
 		if f.Weight == Refusal {
 			err = errors.Join(err, errors.New(f.Text))
@@ -121,12 +122,33 @@ func (s *survey) interfaces() {
 		if *i.dev = dev; dev.Flags&net.FlagUp == 0 {
 			s.find(Warning, "%s is down: ip link set %s up", i.name, i.name)
 		}
+		if whole, kind := wholeOf(dev); whole != "" {
+			weight := Warning // the stack forwards
+			if i.dev == &s.lan {
+				s.port, weight = true, Refusal
+			}
+			s.find(weight, "%s is a port of the %s %s, which takes its packets: set %s = %q", i.name, kind, whole, i.key, whole)
+		}
 	}
+}
+
+// wholeOf returns the bridge or bond that takes the packets of an interface, because that is one of its
+// ports; "": none does. In a VRF an interface keeps them.
+func wholeOf(dev *net.Interface) (name, kind string) {
+	link, err := netlink.LinkByIndex(dev.Index)
+	if err != nil || link.Attrs().MasterIndex == 0 {
+		return "", ""
+	}
+	whole, err := netlink.LinkByIndex(link.Attrs().MasterIndex)
+	if err != nil || !slices.Contains([]string{"bridge", "bond", "team"}, whole.Type()) {
+		return "", ""
+	}
+	return whole.Attrs().Name, whole.Type()
 }
 
 // address checks that the LAN's interface has the gateway's address; with tun it belongs to the device.
 func (s *survey) address() {
-	if s.lan != nil && s.Datapath.Kind != config.TUN {
+	if s.lan != nil && s.Datapath.Kind != config.TUN && !s.port {
 		s.refuse(checkAddress(s.lan, s.LAN.Address))
 	}
 }

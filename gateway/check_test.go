@@ -20,14 +20,14 @@ import (
 func TestCheck(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
-	if found := Check(d.cfg); refused(found) != nil {
+	if found := Check(d.cfg); Refused(found) != nil {
 		t.Errorf("while the gateway runs: %v", found)
 	}
 	other := *d.cfg
 	other.RunDir = t.TempDir()
 	finds(t, other, Refusal, "another gateway has the interface lan0")
 	must(t, d.stop())
-	if found := Check(d.cfg); refused(found) != nil {
+	if found := Check(d.cfg); Refused(found) != nil {
 		t.Errorf("when the gateway has ended: %v", found)
 	}
 	must(t, Detach(d.cfg, false))
@@ -36,11 +36,14 @@ func TestCheck(t *testing.T) {
 		change, undo string // scripts
 		cfg          func(*config.Config)
 		says         []string
-		mild         bool // weight is not Refusal
+		not          string // what nothing says
+		mild         bool   // weight is not Refusal
 		weight       Weight
 	}{
 		"interfaces":   {cfg: func(c *config.Config) { c.LAN.Interface, c.WAN.Interface = "lan7", "wan7" }, says: []string{`lan.interface "lan7"`, `wan.interface "wan7"`}},
 		"address":      {cfg: func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") }, says: []string{"lan0 does not have lan.address 10.9.0.1/24: ip addr add 10.9.0.1/24 dev lan0"}},
+		"bridge":       {change: "ip link add br9 type bridge; ip link set lan0 master br9", undo: "ip link del br9", cfg: func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") }, says: []string{`lan0 is a port of the bridge br9, which takes its packets: set lan.interface = "br9"`}, not: "ip addr add"},
+		"bridged WAN":  {change: "ip link add br9 type bridge; ip link set wan0 master br9", undo: "ip link del br9", says: []string{`wan0 is a port of the bridge br9`, `set wan.interface = "br9"`}, mild: true, weight: Warning},
 		"tun, address": {cfg: func(c *config.Config) { c.Datapath.Kind = config.TUN }, says: []string{"lan0 has the address 10.1.0.1/24 of the clients' network", "ip addr del"}},
 		"tun, device":  {cfg: func(c *config.Config) { c.Datapath.Kind, c.Datapath.Device = config.TUN, "wan0" }, says: []string{"choose another datapath.device"}},
 		"PPP":          {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) { c.WAN.Interface = "ppp0" }, says: []string{`ppp0 is no Ethernet interface`, `"tun" or "nfqueue"`}},
@@ -66,6 +69,9 @@ func TestCheck(t *testing.T) {
 				return
 			}
 			finds(t, cfg, Refusal, c.says...)
+			if c.not != "" && strings.Contains(fmt.Sprint(Check(&cfg)), c.not) {
+				t.Errorf("something says %q: %v", c.not, Check(&cfg))
+			}
 			refuses(t, cfg, c.says...)
 		})
 	}
@@ -95,7 +101,7 @@ func portsTaken(t *testing.T, cfg config.Config) {
 	finds(t, cfg, Refusal, says...)
 	refuses(t, cfg, says...)
 	cfg.DNS.Mode, cfg.DHCP.Mode, cfg.Portal.Enabled = config.External, config.External, false
-	if err := refused(Check(&cfg)); err != nil {
+	if err := Refused(Check(&cfg)); err != nil {
 		t.Errorf("ports that the gateway does not need: %v", err)
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
+	"github.com/gateweigh/gateweigh/gateway/users"
 )
 
 // Daemon is what a gateway needs from the process it runs in.
@@ -53,6 +54,7 @@ type gateway struct {
 	table  *session.Table
 	radius *radius.Client
 	portal *portal.Portal
+	users  *users.Accounts
 	dhcp   *dhcp.Server
 	dns    *dns.Server
 
@@ -85,22 +87,19 @@ func (g *gateway) open() (err error) {
 	if g.socket, err = control.Listen(cfg.ControlSocket()); err != nil {
 		return err
 	}
-	found := check(cfg, 0)
+	found := append(CheckFiles(cfg), check(cfg, 0)...)
 	for _, f := range found {
 		if f.Weight == Warning {
 			g.log.Warn(f.Text)
 		}
 	}
-	if err := refused(found); err != nil {
+	if err := Refused(found); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("making state_dir: %w", err)
 	}
 	if g.state, err = datapath.LockFolder(cfg.StateDir); err != nil {
-		return err
-	}
-	if err := CheckFiles(cfg); err != nil { // before anything is in the kernel
 		return err
 	}
 	if g.dp, err = g.openPath(); err != nil {
@@ -269,6 +268,9 @@ func (g *gateway) serve(ctx context.Context) error {
 	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g, true}, g.status) })
 	if g.portal != nil {
 		run("portal", func(ctx context.Context) error { return g.portal.Serve(ctx, plain, secure) })
+	}
+	if g.users != nil {
+		run("users' file", g.users.Follow)
 	}
 	if g.dhcp != nil {
 		run("dhcp", g.dhcp.Run)

@@ -102,15 +102,27 @@ func clientInterface(cfg *config.Config) string {
 }
 
 // CheckFiles reads the files that a configuration names, as the daemon would, and changes
-// nothing.
-func CheckFiles(cfg *config.Config) error {
+// nothing. Its refusals are mistakes in the files.
+func CheckFiles(cfg *config.Config) []Finding {
+	s := &survey{Config: cfg}
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	auth, err := g.authenticator()
-	if err != nil || !cfg.Portal.Enabled {
-		return err
+	s.refuse(err)
+	if err != nil {
+		return s.findings
 	}
-	_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g, false}, auth)
-	return err
+	if auth.accounts != nil && auth.accounts.State().Number == 0 {
+		who := "by the users' file"
+		if len(cfg.Auth.Methods) == 1 {
+			who = "at all"
+		}
+		s.find(Warning, "%s has no account, so nobody can log in %s: add a line NAME:HASH for each (gatewayd hash-password prints the hash)", cfg.Users.File, who)
+	}
+	if cfg.Portal.Enabled {
+		_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g, false}, auth)
+		s.refuse(err)
+	}
+	return s.findings
 }
 
 // openPortal creates the portal if it is enabled.
@@ -126,6 +138,7 @@ func (g *gateway) openPortal() (err error) {
 	if err != nil {
 		return err
 	}
+	g.users = auth.accounts
 	g.portal, err = portal.New(g.portalConfig(key), granting{g.table, g, false}, auth)
 	return err
 }

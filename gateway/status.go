@@ -47,6 +47,13 @@ func (g *gateway) served(st *control.Status) {
 	if g.dns != nil {
 		st.DNS = dnsCounts(g.dns.Stats())
 	}
+	if g.users != nil {
+		s := g.users.State()
+		st.Users = &control.Users{Accounts: s.Number}
+		if s.Problem != nil {
+			st.Users.Problem = s.Problem.Error()
+		}
+	}
 	if g.portal != nil {
 		st.Portal = portalCounts(g.portal.Stats())
 	}

@@ -20,11 +20,11 @@ func checkConfigCommand() *cobra.Command {
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			cfg, err := config.Load(args[0])
-			if err == nil {
-				err = gateway.CheckFiles(cfg)
-			}
 			if err != nil {
 				return &exitError{exitUsage, err}
+			}
+			if show(gateway.CheckFiles(cfg)) > 0 {
+				return &exitError{exitUsage, fmt.Errorf("there are mistakes in the files that %s names", args[0])}
 			}
 			if !fileOnly {
 				if err := checkMachine(cfg); err != nil {
@@ -44,16 +44,20 @@ func checkMachine(cfg *config.Config) error {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "warning: not all of this machine can be checked without root")
 	}
-	refused := 0
-	for _, f := range gateway.Check(cfg) {
+	if show(gateway.Check(cfg)) > 0 {
+		return fmt.Errorf("gatewayd cannot run on this machine as %s says (--file-only leaves the machine out)", cfg.File)
+	}
+	return nil
+}
+
+// show writes findings on standard error, and returns how many the daemon would refuse.
+func show(all []gateway.Finding) (refused int) {
+	for _, f := range all {
 		word := map[gateway.Weight]string{gateway.Note: "note", gateway.Warning: "warning", gateway.Refusal: "error"}[f.Weight]
 		fmt.Fprintf(os.Stderr, "%s: %s\n", word, f.Text)
 		if f.Weight == gateway.Refusal {
 			refused++
 		}
 	}
-	if refused > 0 {
-		return fmt.Errorf("gatewayd cannot run on this machine as %s says (--file-only leaves the machine out)", cfg.File)
-	}
-	return nil
+	return refused
 }

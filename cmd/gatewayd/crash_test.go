@@ -59,8 +59,7 @@ func TestKilledAtAnyTime(t *testing.T) {
 		w.start()
 		ann.logOut()
 		time.Sleep(time.Duration(rand.N(10)) * time.Millisecond)
-		w.kill()
-		w.start()
+		w.replace()
 	}
 	again := 0
 	for _, id := range ids {

@@ -25,7 +25,7 @@ func detachCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(file)
 			if err != nil {
-				return err
+				return &exitError{exitUsage, err}
 			}
 			// Holding the control socket also keeps a daemon from starting meanwhile.
 			place, err := control.Listen(cfg.ControlSocket())

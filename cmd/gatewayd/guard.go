@@ -22,7 +22,7 @@ func guardCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			lan, err := config.LANInterface(file)
 			if err != nil {
-				return err
+				return &exitError{exitUsage, err}
 			}
 			switch err := gateway.Guard(lan); {
 			case errors.Is(err, gateway.ErrBusy):

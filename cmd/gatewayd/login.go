@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -139,9 +138,6 @@ func loginRequest(addr, user, mac string, g grants) (control.LoginRequest, error
 	if user == "" {
 		return req, errors.New("whose session? give --user")
 	}
-	if _, err := net.ParseMAC(mac); err != nil && mac != "" {
-		return req, err
-	}
 	if g.session < 0 || g.idle < 0 {
 		return req, errors.New("time-outs cannot be negative")
 	}
@@ -164,5 +160,5 @@ func loginRequest(addr, user, mac string, g grants) (control.LoginRequest, error
 			return req, fmt.Errorf("--%s %q: %w", v.flag, v.text, err)
 		}
 	}
-	return req, nil
+	return req, req.Check()
 }

@@ -5,7 +5,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"syscall"
 )
 
 // notified runs a program like a service manager, and writes its notifications to a file,
@@ -37,6 +39,9 @@ func notified() {
 	cmd := exec.Command(os.Args[2], os.Args[3:]...)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+address.Name)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	// A script that fails kills this process, and would wait for ever for the end of what the program prints.
+	runtime.LockOSThread() // whose end the kernel takes for this process's
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		panic(err)
 	}

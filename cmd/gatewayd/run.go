@@ -32,7 +32,7 @@ func runCommand() *cobra.Command {
 
 // run runs the daemon until ctx ends.
 func run(ctx context.Context, file string) error {
-	cfg, err := config.Load(file)
+	cfg, err := load(file)
 	if err != nil {
 		return err
 	}
@@ -57,6 +57,18 @@ func run(ctx context.Context, file string) error {
 		log.Info("gatewayd has ended; " + meanwhile(cfg))
 	}
 	return err
+}
+
+// load reads a configuration and checks the files that it names. Mistakes in them are usage errors.
+func load(file string) (*config.Config, error) {
+	cfg, err := config.Load(file)
+	if err == nil {
+		err = gateway.Refused(gateway.CheckFiles(cfg))
+	}
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return cfg, nil
 }
 
 // meanwhile describes what happens to logged-in clients while no daemon runs.

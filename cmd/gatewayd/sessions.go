@@ -24,6 +24,10 @@ func sessionsCommand(socket *string) *cobra.Command {
 			"its last packet, LEFT the rest of its session time. With --json, one object a line.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter := control.Filter{User: user, State: control.State(state)}
+			if err := filter.Check(); err != nil {
+				return &exitError{exitUsage, err}
+			}
 			c, err := dial(*socket)
 			if err != nil {
 				return err
@@ -35,7 +39,7 @@ func sessionsCommand(socket *string) *cobra.Command {
 				enc.SetEscapeHTML(false)
 				show = func(s control.Session) error { return enc.Encode(s) }
 			}
-			err = c.Sessions(cmd.Context(), control.Filter{User: user, State: control.State(state)}, show)
+			err = c.Sessions(cmd.Context(), filter, show)
 			// Print the rows that have arrived, also after an error.
 			if flushed := out.Flush(); err == nil {
 				err = flushed

@@ -62,6 +62,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	}
 	line("clients", "%d of %d addresses: %s", total, s.Addresses, strings.Join(clients, ", "))
 	line("leases", "%d", s.Leases)
+	if s.Users != nil {
+		line("users", "%s", users(*s.Users))
+	}
 	line("up", "%s in %d packets", humanBytes(s.Traffic.UpBytes), s.Traffic.UpPackets)
 	line("down", "%s in %d packets", humanBytes(s.Traffic.DownBytes), s.Traffic.DownPackets)
 	if s.Outbox > 0 {
@@ -73,6 +76,24 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	writeCounts(w, "dns", s.DNS)
 	writeCounts(w, "radius", s.RADIUS)
 	writeCounts(w, "portal", s.Portal)
+}
+
+// users describes the users' file.
+func users(u control.Users) string {
+	text := "1 account"
+	if u.Accounts != 1 {
+		text = fmt.Sprintf("%d accounts", u.Accounts)
+	}
+	first, more, several := strings.Cut(u.Problem, "\n")
+	switch {
+	case several:
+		return fmt.Sprintf("%s, as before the file was changed: %s (and %d more: see the log)", text, plain(first, 400), 1+strings.Count(more, "\n"))
+	case first != "":
+		return fmt.Sprintf("%s, as before the file was changed: %s", text, plain(first, 400))
+	case u.Accounts == 0:
+		return text + ": nobody can log in by the users' file"
+	}
+	return text
 }
 
 // writeCounts lists counters above 0, the largest first.

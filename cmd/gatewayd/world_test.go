@@ -238,6 +238,15 @@ func (w *world) startOf(program string) {
 // kill ends the daemon like a crash.
 func (w *world) kill() { w.daemon.end(syscall.SIGKILL) }
 
+// replace kills the daemon, and starts it while the kernel still takes the former one apart.
+func (w *world) replace() {
+	w.t.Helper()
+	former := w.daemon
+	must(w.t, former.cmd.Process.Kill())
+	w.start()
+	<-former.ended
+}
+
 func (w *world) control() (*control.Client, error) {
 	return control.Dial(filepath.Join(w.Dir, "run", "control.sock"))
 }

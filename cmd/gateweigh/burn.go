@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/burn"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -80,7 +81,7 @@ func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, length 
 	debug.SetGCPercent(-1) // a collection would stop the threads
 	runtime.GOMAXPROCS(runtime.NumCPU() + len(loads))
 	burner, err := burn.Start(loads, true)
-	if errors.Is(err, burn.ErrNoRealTime) {
+	if errors.Is(err, realtime.ErrDenied) {
 		fmt.Fprintf(say, "gateweigh: %v: burning with ordinary priority, so other programs may leave less than was asked for\n", err)
 		burner, err = burn.Start(loads, false)
 	}

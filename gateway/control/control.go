@@ -57,7 +57,8 @@ type Status struct {
 
 	Sessions map[State]int `json:"sessions"` // clients by state
 	Leases   int           `json:"leases"`
-	Outbox   int           `json:"outbox"` // events not yet accounted
+	Outbox   int           `json:"outbox"`          // events not yet accounted
+	Users    *Users        `json:"users,omitempty"` // of the users' file; nil: none is used
 
 	Traffic Traffic           `json:"traffic"`           // of all clients since the data path began
 	Packets map[string]uint64 `json:"packets"`           // by outcome
@@ -66,6 +67,12 @@ type Status struct {
 	DNS     map[string]uint64 `json:"dns,omitempty"`
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`
 	Portal  map[string]uint64 `json:"portal,omitempty"`
+}
+
+// Users is what the users' file holds.
+type Users struct {
+	Accounts int    `json:"accounts"`
+	Problem  string `json:"problem,omitempty"` // of the file as it is now, so that the accounts are those of before; a line for each mistake
 }
 
 // Traffic is what was forwarded: Up from clients, Down to them.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -276,6 +277,7 @@ func TestSessionsThatEndMeanwhile(t *testing.T) {
 }
 
 func TestOneDaemonAtATime(t *testing.T) {
+	waitsFor(t, 0)
 	path := filepath.Join(t.TempDir(), "c.sock")
 	daemon := hold(t, path)
 	_, err := Listen(path)
@@ -304,6 +306,72 @@ func TestOneDaemonAtATime(t *testing.T) {
 	}
 	if _, err := Dial(path); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("after the end: %v", err)
+	}
+}
+
+// waitsFor has Listen wait at most so long, until the test ends.
+func waitsFor(t *testing.T, d time.Duration) {
+	before := dying
+	dying = d
+	t.Cleanup(func() { dying = before })
+}
+
+// TestAProcessThatIsEndingIsAwaited: Listen waits for a lock that is held, and then for the process that
+// had it, whose ports may be taken longer than the lock.
+func TestAProcessThatIsEndingIsAwaited(t *testing.T) {
+	waitsFor(t, time.Minute)
+	path := filepath.Join(t.TempDir(), "c.sock")
+	former := exec.Command("sleep", "1000")
+	if err := former.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { former.Process.Kill(); former.Wait() })
+	if err := os.WriteFile(path+".lock", fmt.Appendln(nil, former.Process.Pid), lockMode); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tryLock(lock); err != nil {
+		t.Fatal(err)
+	}
+	var ending atomic.Bool
+	listening := make(chan error)
+	go func() {
+		s, err := Listen(path)
+		if !ending.Load() {
+			err = errors.Join(err, errors.New("it listens beside the former process"))
+		}
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+		listening <- err
+	}()
+	pid := func() string { return fmt.Sprint(os.Getpid(), "\n") }
+	lock.Close()
+	for { // until Listen has the lock
+		probe, err := os.Open(path + ".lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = tryLock(probe)
+		probe.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if text, err := os.ReadFile(path + ".lock"); err != nil || string(text) == pid() {
+		t.Errorf("the lock is %q (%v) while the former process lives", text, err)
+	}
+	ending.Store(true)
+	former.Process.Kill()
+	if err := <-listening; err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(path + ".lock"); err != nil || len(text) > 0 {
+		t.Errorf("after the end the lock names %q (%v)", text, err)
 	}
 }
 

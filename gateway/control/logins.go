@@ -52,7 +52,7 @@ func (s *server) admit(req LoginRequest) (session.Session, int, error) {
 // has the address.
 func (s *server) take(req LoginRequest) (code int, err error) {
 	mac, err := parseMAC(req.MAC)
-	if err != nil {
+	if err != nil { // Check has refused it
 		return http.StatusBadRequest, err
 	}
 	switch c, ok := s.table.Get(req.Addr); {

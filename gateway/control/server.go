@@ -137,7 +137,7 @@ func fail(w http.ResponseWriter, code int, err error) { reply(w, code, failure{e
 // only the end of a chunked body means that the list is complete.
 func (s *server) list(w http.ResponseWriter, r *http.Request) {
 	filter := Filter{User: r.URL.Query().Get("user"), State: State(r.URL.Query().Get("state"))}
-	if err := filter.check(); err != nil {
+	if err := filter.Check(); err != nil {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
@@ -166,8 +166,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// check refuses unknown states.
-func (f Filter) check() error {
+// Check refuses unknown states.
+func (f Filter) Check() error {
 	if f.State == "" || slices.Contains(States, f.State) {
 		return nil
 	}
@@ -198,13 +198,22 @@ func readLogin(r io.Reader) (LoginRequest, error) {
 	if err := readRequest(r, &req); err != nil {
 		return req, err
 	}
+	return req, req.Check()
+}
+
+// Check refuses what no client can be logged in with.
+func (r LoginRequest) Check() error {
 	switch {
-	case !req.Addr.Is4():
-		return req, errors.New("addr must be a client's IPv4 address")
-	case !isUser(req.User):
-		return req, fmt.Errorf("user must be a name of visible characters, 1 to %d bytes", maxUserBytes)
+	case !r.Addr.Is4():
+		return errors.New("addr must be a client's IPv4 address")
+	case !isUser(r.User):
+		return fmt.Errorf("user must be a name of visible characters, 1 to %d bytes", maxUserBytes)
+	case r.MAC != "":
+		if _, err := parseMAC(r.MAC); err != nil {
+			return err
+		}
 	}
-	return req, req.Limits.check()
+	return r.Limits.check()
 }
 
 // readLogout decodes a LogoutRequest.

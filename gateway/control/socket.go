@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -33,8 +32,8 @@ const socketMode = 0o660
 // lockMode keeps other users from holding the lock, for which read access suffices.
 const lockMode = 0o600
 
-// Listen creates the socket at path, also after a daemon that was killed. While another
-// daemon runs, it fails with ErrRunning and that daemon's process id. Connections wait
+// Listen creates the socket at path, also after a daemon that was killed, whose end it waits for. While
+// another daemon runs, it fails after a second with ErrRunning and that daemon's process id. Connections wait
 // until Serve.
 func Listen(path string) (*Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -66,14 +65,22 @@ func takeLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the control socket: %w", err)
 	}
-	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	until := time.Now().Add(dying)
+	for err = tryLock(f); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(until); err = tryLock(f) {
+		time.Sleep(lockPause)
+	}
+	if err != nil {
 		defer f.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
-		return nil, fmt.Errorf("%w%s with the same run_dir (%s): end it first, or give this one another run_dir",
-			ErrRunning, writtenPID(f), filepath.Dir(path))
+		holder := ""
+		if pid := writtenPID(f); pid > 0 {
+			holder = fmt.Sprintf(" (process %d)", pid)
+		}
+		return nil, fmt.Errorf("%w%s with the same run_dir (%s): end it first, or give this one another run_dir", ErrRunning, holder, filepath.Dir(path))
 	}
+	awaitEnd(writtenPID(f), until)
 	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
@@ -83,14 +90,45 @@ func takeLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// writtenPID returns " (process 123)" if a lock's owner has written its id.
-func writtenPID(f *os.File) string {
-	line, _ := io.ReadAll(io.LimitReader(f, 20))
-	pid, err := strconv.Atoi(strings.TrimSpace(string(line)))
-	if err != nil {
-		return ""
+// A process that was killed keeps its locks, ports and programs until the kernel has taken it apart,
+// which takes some half a second.
+var dying = time.Second // how long Listen waits for that; tests change it
+
+const lockPause = 10 * time.Millisecond
+
+func tryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+
+// awaitEnd waits until the process that had a lock has ended, because the kernel may release the lock
+// before its ports. 0 is no process.
+func awaitEnd(pid int, until time.Time) {
+	if pid <= 0 || pid == os.Getpid() {
+		return
 	}
-	return fmt.Sprintf(" (process %d)", pid)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // it has ended
+	}
+	defer unix.Close(fd)
+	for {
+		left := time.Until(until)
+		if left <= 0 {
+			return // it lives: what it still has, another check names
+		}
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// writtenPID is the process that has written its id into a lock; 0: none.
+func writtenPID(f *os.File) int {
+	line := make([]byte, 20)
+	n, _ := f.ReadAt(line, 0)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
+	if err != nil {
+		return 0
+	}
+	return pid
 }
 
 // removeSocket removes a socket, but no other kind of file.
@@ -135,7 +173,8 @@ func (s *Socket) Close() error {
 		s.listener = nil
 	}
 	if s.lock != nil {
-		err = errors.Join(err, s.lock.Close())
+		// No later daemon waits for the end of another process that has got the id.
+		err = errors.Join(err, s.lock.Truncate(0), s.lock.Close())
 		s.lock = nil
 	}
 	return err

@@ -43,12 +43,8 @@ func stampOf(info fs.FileInfo) stamp {
 	return stamp{dev: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim, meta: st.Ctim}
 }
 
-// readable reports whether the daemon can read the file without the right to read everybody's, which
-// it gives up once it serves.
-func readable(info fs.FileInfo) bool {
-	st := info.Sys().(*syscall.Stat_t)
-	return int(st.Uid) == os.Geteuid() || info.Mode().Perm()&0o040 != 0 && int(st.Gid) == os.Getegid()
-}
+// ownerOf returns whom the file belongs to.
+func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
 // changed is when the file or its permissions changed last. Unlike the modification
 // time, programs cannot set it.
@@ -73,8 +69,8 @@ func load(path string) (map[string]account, stamp, error) {
 		return nil, seen, fmt.Errorf("%s: is no regular file", path)
 	case mode.Perm()&0o027 != 0:
 		return nil, seen, fmt.Errorf("%s: has mode %#o: others may read it or the group may write it; chmod 640 %s", path, mode.Perm(), path)
-	case !readable(info):
-		return nil, seen, fmt.Errorf("%s: belongs to another user, whose files the daemon cannot read while it serves: chown root %s", path, path)
+	case ownerOf(info) != 0 && ownerOf(info) != os.Geteuid():
+		return nil, seen, fmt.Errorf("%s: belongs to user %d, who could change the accounts: chown root %s", path, ownerOf(info), path)
 	case info.Size() > maxFile:
 		return nil, seen, fmt.Errorf("%s: has %d bytes: %d at most", path, info.Size(), maxFile)
 	}

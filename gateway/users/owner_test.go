@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOtherUsersFile: the daemon reads the file as root, and again with fewer rights.
+// TestOtherUsersFile: whom the file belongs to can change passwords, whatever its mode is.
 func TestOtherUsersFile(t *testing.T) {
 	const nobody = 65534
 	for _, c := range []struct {
@@ -18,8 +18,9 @@ func TestOtherUsersFile(t *testing.T) {
 	}{
 		{"root's", 0, 0, 0o600, false},
 		{"another user's", nobody, 0, 0o600, true},
-		{"of our group", nobody, 0, 0o640, false},
-		{"of another group", nobody, nobody, 0o640, true},
+		{"another user's, of our group", nobody, 0, 0o640, true},
+		{"of another group", 0, nobody, 0o640, false},
+		{"another user's and group's", nobody, nobody, 0o640, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "users")

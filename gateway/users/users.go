@@ -14,8 +14,8 @@
 // that begin with # are ignored. A name has no colon and no control characters, and
 // is at most 253 bytes.
 //
-// The file is read again when it has changed. Only its owner and its group may have
-// access to it, and only its owner may write it.
+// The file is read again when it has changed. It must belong to root or to the daemon's user. Only its
+// owner and its group may have access to it, and only its owner may write it.
 //
 // # Cost
 //
@@ -66,6 +66,7 @@ type Accounts struct {
 	// have the same stamp. Guarded by mu.
 	seen    stamp
 	settled bool
+	problem error // why byName is not of the file as it is now; nil: it is. Guarded by mu.
 	// verified are keyed hashes of name, password and stored hash of the accounts that have
 	// logged in, by name. Guarded by mu.
 	verified map[string][sha256.Size]byte
@@ -78,7 +79,7 @@ type Accounts struct {
 func Open(path string, log *slog.Logger) (*Accounts, error) {
 	byName, seen, err := load(path)
 	if err != nil {
-		return nil, fmt.Errorf("users: %w", err)
+		return nil, err
 	}
 	return &Accounts{
 		path: path, log: log, line: queue{most: maxWaiting, patience: maxTurns, matches: hash.matches},
@@ -104,6 +105,38 @@ func (a *Accounts) Authenticate(ctx context.Context, who session.Credentials) (s
 	defer a.mu.Unlock()
 	a.verified[who.User] = print
 	return session.Login{User: who.User, Limits: acc.limits}, nil
+}
+
+// State is what accounts there are.
+type State struct {
+	Number  int   // of accounts
+	Problem error // of the file as it is now, so that the accounts are those of before; nil: none
+}
+
+// State reads the file if it has changed.
+func (a *Accounts) State() State {
+	all := a.current()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return State{len(all), a.problem}
+}
+
+// look is how often Follow looks at the file.
+const look = time.Second
+
+// Follow reads the file when it has changed, until ctx ends, so that the log names a mistake in it
+// before somebody cannot log in.
+func (a *Accounts) Follow(ctx context.Context) error {
+	again := time.NewTicker(look)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+			a.current()
+		}
+	}
 }
 
 // Knows reports whether a name has an account.
@@ -143,6 +176,7 @@ func (a *Accounts) current() map[string]account {
 	// A change within the same tick of the file system's clock has the same stamp, so a
 	// file that changed less than a second ago is read again.
 	a.settled = time.Since(seen.changed()) > time.Second
+	a.problem = err
 	switch {
 	case err != nil:
 		if seen != a.seen { // logged once for each state of the file

@@ -1,10 +1,12 @@
 package users
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -190,6 +192,39 @@ func TestChangesAreRead(t *testing.T) {
 	expect("alice", "rose", true)
 	if !strings.Contains(logged.String(), "chown root "+path) {
 		t.Errorf("the log does not say what is wrong with the owner:\n%s", logged)
+	}
+}
+
+// TestMistakesShowBeforeALogin: a file that becomes bad is logged, and its mistakes are in the
+// state, although nobody logs in; and so is a good one.
+func TestMistakesShowBeforeALogin(t *testing.T) {
+	path := accountsFile(t, "alice:"+someHash, "bob:"+someHash)
+	said, log := io.Pipe()
+	a, err := Open(path, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(said)
+	says := func(want string) {
+		t.Helper()
+		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Fatalf("the log says %q, want %q", lines.Text(), want)
+		}
+	}
+	var following sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	following.Go(func() { a.Follow(ctx) })
+	t.Cleanup(func() { stop(); said.Close(); following.Wait() })
+
+	rewrite(t, path, "alice:"+someHash, "bob")
+	says(path + ":2: must be name:hash")
+	if s := a.State(); s.Number != 2 || s.Problem == nil || !strings.HasPrefix(s.Problem.Error(), path+":2: ") {
+		t.Errorf("the state of a bad file is %+v", s)
+	}
+	rewrite(t, path, "alice:"+someHash)
+	says("accounts=1")
+	if s := a.State(); s.Number != 1 || s.Problem != nil {
+		t.Errorf("the state of a good file is %+v", s)
 	}
 }
 

@@ -81,7 +81,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 	if err = errors.Join(err, client.SetUp(&netlink.Handle{}, "lo")); err != nil {
 		return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
 	}
-	if a.jail, err = newJail(); err != nil {
+	if a.jail, err = newJail(opts.LogDir); err != nil {
 		return err
 	}
 	defer a.close()
@@ -212,6 +212,7 @@ const (
 	InitCommand   = "agent-init"   // becomes the first process of a jail
 	WorkerCommand = "agent-worker" // holds a part of an agent's streams
 	BurnerCommand = "agent-burner" // slows CPUs down
+	SizesCommand  = "agent-sizes"  // counts the frames of a capture on its standard input, and prints a frames.Count
 	SinkCommand   = "agent-sink"   // captures frames: see sink.Main
 )
 
@@ -234,11 +235,17 @@ func RunAs(args []string) {
 			err = Main(context.Background(), o)
 		}
 	case InitCommand:
-		err = runInit()
+		if len(args) != 3 {
+			err = errors.New("the first process of a host needs the folder of its logs")
+			break
+		}
+		err = runInit(args[2])
 	case WorkerCommand:
 		err = workerMain(context.Background())
 	case BurnerCommand:
 		err = burnerMain(context.Background())
+	case SizesCommand:
+		err = countSizes(os.Stdin, os.Stdout)
 	case SinkCommand:
 		err = sink.Main(args[2:])
 	default:

@@ -23,10 +23,11 @@ type Frames struct {
 	// Opens is that only one frame of each stream is sent, before the other host sends: gateways that track
 	// connections know them then.
 	Opens    bool          `json:"opens,omitempty"`
-	For      time.Duration `json:"for"`      // frames are due in this time
-	Expected int           `json:"expected"` // streams that come here
-	Size     string        `json:"size"`     // see frames.Named
-	Gaps     string        `json:"gaps"`     // traffic.GapsConstant or its like
+	For      time.Duration `json:"for"`             // frames are due in this time; with Count, the most time they have
+	Count    int64         `json:"count,omitempty"` // frames; 0: as many as are due
+	Expected int           `json:"expected"`        // streams that come here
+	Size     string        `json:"size"`            // see frames.Named
+	Gaps     string        `json:"gaps"`            // traffic.GapsConstant or its like
 	Seed     uint64        `json:"seed,omitempty"`
 	GapSeed  uint64        `json:"gap_seed,omitempty"` // another one in each lab of a pair
 	Burst    int           `json:"burst"`
@@ -36,7 +37,8 @@ type Frames struct {
 type FrameStats struct {
 	Intended   int64 `json:"intended"` // were due; Datagrams.Sent is what the link took
 	Duplicates int64 `json:"duplicates"`
-	Over       bool  `json:"over"` // nothing is sent any more
+	Over       bool  `json:"over"`    // nothing is sent any more
+	LastNs     int64 `json:"last_ns"` // from the first frame sent to the last
 	// Of the frames since the reading before: how long after their due times they left here, how long
 	// others took to here, and their jitter (RFC 3550), mean of the streams.
 	Late     traffic.Delays `json:"late_us"`
@@ -91,7 +93,7 @@ func (a *Agent) startFrames(ctx context.Context, t Traffic, _ *client.Pool) (err
 		return err
 	}
 	// Frames outlive the request, and end with their plan.
-	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For, Rests: true, Loses: true})
+	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For, Rests: true, Loses: true, RealTime: true})
 	if err != nil {
 		return err
 	}
@@ -112,9 +114,12 @@ func (t Traffic) plan() (*frames.Plan, error) {
 		return nil, err
 	}
 	cfg := frames.Config{
-		Sizes: sizes, Streams: len(t.Frames.Streams), For: t.Frames.For, Seed: t.Frames.Seed, GapSeed: t.Frames.GapSeed,
+		Sizes: sizes, Streams: len(t.Frames.Streams), For: t.Frames.For, Count: t.Frames.Count, Seed: t.Frames.Seed, GapSeed: t.Frames.GapSeed,
 		Burst: t.Frames.Burst, Scatter: t.Frames.Gaps == traffic.GapsScattered,
 		Schedule: frames.Schedule{Mbps: t.eachMbps(), Poisson: t.Frames.Gaps == traffic.GapsPoisson},
+	}
+	if cfg.Count > 0 && !t.Frames.Opens {
+		cfg.For = 0 // the sender's own limit ends it
 	}
 	if t.Frames.Opens {
 		cfg.Count, cfg.Burst, cfg.Scatter, cfg.Schedule = int64(cfg.Streams), 0, false, frames.Schedule{PacketsPerSecond: openingRate}
@@ -172,7 +177,7 @@ func (f *frameLoad) read(out *TrafficStats) error {
 	if f.sender != nil {
 		sent := f.sender.Stats()
 		out.Datagrams.Sent += sent.Offered
-		stats.Intended = sent.Intended
+		stats.Intended, stats.LastNs = sent.Intended, int64(sent.Last)
 		late := sent.Late.Since(f.was.sent.Late)
 		stats.Late = traffic.Delays{P50: us(late.Quantile(0.5)), P99: us(late.Quantile(0.99)), Max: us(late.Quantile(1))}
 		out.ThreadNs["frames"] = sent.ThreadNs

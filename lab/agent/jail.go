@@ -36,9 +36,12 @@ const initReady = "ready\n"
 // Scratch is a host's private directory: logs of its programs, DUT files.
 const Scratch = "/run/gateweigh"
 
-func newJail() (*jail, error) {
+// Disk is the folder of the host's logs as its programs reach it. Other directories that they may write to are in memory.
+const Disk = "/mnt/disk"
+
+func newJail(disk string) (*jail, error) {
 	namespaces := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
-	first, err := StartChild([]string{InitCommand}, namespaces, os.Stderr)
+	first, err := StartChild([]string{InitCommand, disk}, namespaces, os.Stderr)
 	if err != nil {
 		return nil, fmt.Errorf("starting the host's first process: %w", err)
 	}
@@ -100,9 +103,9 @@ func (j *jail) start(cmd *exec.Cmd, cpus []int, netns *os.File) error {
 }
 
 // runInit is the body of the first process of a jail: it makes the private
-// directories, says "ready", and stays until its standard input ends.
-func runInit() error {
-	if err := privateMounts(); err != nil {
+// directories, shows a folder of the machine as Disk, says "ready", and stays until its standard input ends.
+func runInit(disk string) error {
+	if err := privateMounts(disk); err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGCHLD, syscall.SIGINT, syscall.SIGTERM) // ignoring SIGCHLD lets the kernel reap orphans
@@ -137,9 +140,21 @@ func mountAll(list ...mount) error {
 	return nil
 }
 
-func privateMounts() error {
+func privateMounts(disk string) error {
+	// Opened before one of the directories below, which it may be in, is mounted over.
+	folder, err := os.Open(disk)
+	if err != nil {
+		return fmt.Errorf("opening the folder of logs: %w", err)
+	}
+	defer folder.Close()
 	// /mnt holds the overlays' upper layers; the machine's /mnt stays as it is.
-	list := []mount{keepPrivate, {"gateweigh", "/mnt", "tmpfs", 0, "mode=755"}}
+	if err := mountAll(keepPrivate, mount{"gateweigh", "/mnt", "tmpfs", 0, "mode=755"}); err != nil {
+		return err
+	}
+	if err := makeDirs(Disk); err != nil {
+		return err
+	}
+	list := []mount{{fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), Disk, "", unix.MS_BIND, ""}}
 	for _, dir := range emptied {
 		mode := "mode=755"
 		if filepath.Base(dir) == "tmp" {

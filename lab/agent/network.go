@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/client/persona"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
 // Network is the whole configuration of a host's lab links, applied at once.
@@ -26,6 +27,8 @@ type Network struct {
 	Sysctls map[string]string `json:"sysctls"`
 	// Switch makes all Links ports of one Ethernet switch.
 	Switch bool `json:"switch,omitempty"`
+	// Floods has the switch learn no addresses: each frame leaves by all other ports.
+	Floods bool `json:"floods,omitempty"`
 }
 
 // Link configures one interface.
@@ -41,6 +44,9 @@ type Link struct {
 	QueueLen int `json:"queue_len"`
 	// CPUs the polling thread may run on.
 	CPUs []int `json:"cpus"`
+	// Urgent gives the polling thread real-time priority where that is permitted: whoever runs on its CPU, the link's
+	// ring of 256 frames does not overflow meanwhile.
+	Urgent bool `json:"urgent,omitempty"`
 }
 
 // Route sends To (zero: everything) through Via.
@@ -83,7 +89,7 @@ func (*Agent) Apply(_ context.Context, n Network) error {
 		names = append(names, l.Name)
 	}
 	if n.Switch {
-		if err := join(names); err != nil {
+		if err := join(names, n.Floods); err != nil {
 			return fmt.Errorf("making a switch of %s: %w", strings.Join(names, ", "), err)
 		}
 	}
@@ -140,7 +146,7 @@ const switchName = "switch0"
 
 // join makes interfaces ports of one bridge. Without a spanning tree, which it
 // does not run by itself, its ports forward at once.
-func join(names []string) error {
+func join(names []string, floods bool) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = switchName
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
@@ -151,6 +157,9 @@ func join(names []string) error {
 		port, err := netlink.LinkByName(name)
 		if err == nil {
 			err = netlink.LinkSetMaster(port, bridge)
+		}
+		if err == nil && floods {
+			err = netlink.LinkSetLearning(port, false)
 		}
 		if err != nil {
 			return fmt.Errorf("adding the port %s: %w", name, err)
@@ -172,6 +181,12 @@ func (n Network) pin(names []string) error {
 		for _, pid := range threads[l.Name] {
 			if err := setAffinity(pid, l.CPUs); err != nil {
 				return fmt.Errorf("polling thread of %s: %w", l.Name, err)
+			}
+			if !l.Urgent {
+				continue
+			}
+			if err := realtime.Give(pid, realtime.Receiver); err != nil && !errors.Is(err, realtime.ErrDenied) {
+				return fmt.Errorf("priority of the polling thread of %s: %w", l.Name, err)
 			}
 		}
 	}

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
 // Bounds of a share. The kernel stops real-time programs that take more than 95 % of a CPU
@@ -38,15 +40,11 @@ const (
 const Slice = 100 * time.Microsecond
 
 const (
-	priority = 1 // lowest of SCHED_FIFO: above all ordinary programs, below the machine's own real-time ones
 	// What a burner was kept from for longer it never catches up with: with real-time priority
 	// only the hypervisor and higher priorities do, and a burst as long as that would be no slow CPU.
 	debtRealTime = 20 * time.Millisecond
 	debtOrdinary = time.Second // other programs have their turns of some milliseconds
 )
-
-// ErrNoRealTime says that this process may not have real-time priority.
-var ErrNoRealTime = errors.New("real-time priority is not permitted here: it takes root or CAP_SYS_NICE, and in a control group of its own a share of real-time (cpu.rt_runtime_us)")
 
 // Load is the share of a CPU's time to take.
 type Load struct {
@@ -77,7 +75,7 @@ type Burner struct {
 	ended sync.WaitGroup
 }
 
-// Start starts a thread for each load. With realTime an error wraps ErrNoRealTime where that is
+// Start starts a thread for each load. With realTime an error wraps realtime.ErrDenied where that is
 // not permitted. On error nothing burns.
 func Start(loads []Load, realTime bool) (*Burner, error) {
 	for _, l := range loads {
@@ -150,10 +148,8 @@ func prepare(cpu int, realTime bool) error {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // as far as it is permitted: the loop makes up for the rest
 		return nil
 	}
-	// Threads and processes that this one starts do not inherit the priority.
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
-	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
-		return fmt.Errorf("burner on CPU %d: %w (%w)", cpu, ErrNoRealTime, err)
+	if err := realtime.Give(0, realtime.Burner); err != nil {
+		return fmt.Errorf("burner on CPU %d: %w", cpu, err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
 // asRestricted is set where this program runs as a process that may not have real-time priority.
@@ -107,7 +108,7 @@ func TestWithoutPermission(t *testing.T) {
 		return
 	}
 	loads := []burn.Load{{CPU: lastCPU(t), Share: 0.05}}
-	if _, err := burn.Start(loads, true); !errors.Is(err, burn.ErrNoRealTime) {
+	if _, err := burn.Start(loads, true); !errors.Is(err, realtime.ErrDenied) {
 		t.Fatalf("real-time: %v", err)
 	}
 	b, err := burn.Start(loads, false)

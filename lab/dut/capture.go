@@ -17,6 +17,23 @@ type Capturing interface {
 	Finish(ctx context.Context, env Env) ([]Captured, error)
 }
 
+// Idler is a device that captures nothing: the capturing's settings change nothing for it, and it is measured once
+// for all of them.
+type Idler interface {
+	Capturing
+	Idles()
+}
+
+// Idles reports whether a device captures nothing.
+func Idles(name string) bool {
+	d, err := NewCapture(name, Capture{})
+	_, idles := d.(Idler)
+	return err == nil && idles
+}
+
+// Captures reports whether a device can be asked to capture, also one that captures nothing.
+func Captures(name string) bool { _, is := captures[name]; return is }
+
 // Capture says how frames are captured. Zero values leave it to the program.
 type Capture struct {
 	Snap      int    // bytes that are kept of a frame, from its Ethernet header on
@@ -56,6 +73,7 @@ const Unknown = -1
 var captures = map[string]func(Capture) Capturing{
 	"no-capture":   func(Capture) Capturing { return NoCapture{} },
 	"softflowd":    func(how Capture) Capturing { return NewSoftflowd(how) },
+	"suricata":     func(how Capture) Capturing { return NewSuricata(how) },
 	"ids":          func(how Capture) Capturing { return NewIDS(how) },
 	"sink-recv":    func(how Capture) Capturing { return NewSink("recv", how) },
 	"sink-mmap":    func(how Capture) Capturing { return NewSink("mmap", how) },
@@ -63,6 +81,7 @@ var captures = map[string]func(Capture) Capturing{
 	"sink-ebpf":    func(how Capture) Capturing { return NewSink("ebpf", how) },
 	"tcpdump":      func(how Capture) Capturing { return NewTcpdump(0, how) },
 	"tcpdump-68":   func(how Capture) Capturing { return NewTcpdump(68, how) },
+	"tcpdump-disk": func(how Capture) Capturing { return NewTcpdumpDisk(how) },
 	"tcpdump-1500": func(how Capture) Capturing { return NewTcpdump(1500, how) },
 }
 
@@ -86,6 +105,9 @@ type NoCapture struct{}
 
 // Traits: nothing is needed, and nothing is captured.
 func (NoCapture) Traits() Traits { return Traits{About: "no capture"} }
+
+// Idles is empty: there is no program.
+func (NoCapture) Idles() {}
 
 // Start, Finish and Stop have nothing to do.
 func (NoCapture) Start(context.Context, Env) error                { return nil }

@@ -24,11 +24,14 @@ type captureProgram struct {
 	// argv is the command of one of the programs. It runs in the foreground and may keep files in dir, which is its own.
 	argv  func(env Env, how Capture, dir string) []string
 	ready string // it prints this once it captures
+	// captures is called when it does. May be nil.
+	captures func(ctx context.Context, d daemon, dir string) error
 	// settle waits until the program has taken what the kernel keeps for it, and returns what it says only while it
 	// runs. A program that has ended is no error. nil: ending it does both.
 	settle func(ctx context.Context, d daemon, dir string) (said string, err error)
 	// counts reads what the program counted from what it said to settle and printed until its end.
 	counts func(said string) (Captured, error)
+	grace  time.Duration // that each signal is given to end it; 0: captureGrace
 }
 
 // What ends a capture program: study 2 (3) tells of a tcpdump that SIGTERM did not end and SIGHUP did.
@@ -83,6 +86,12 @@ func (c *capturePrograms) Start(ctx context.Context, env Env) error {
 		if err := d.prints(ctx, c.ready); err != nil {
 			return err
 		}
+		if c.captures == nil {
+			continue
+		}
+		if err := c.captures(ctx, d, dir); err != nil {
+			return fmt.Errorf("starting %s: %w", d.name, err)
+		}
 	}
 	return nil
 }
@@ -131,8 +140,9 @@ func (c *capturePrograms) finish(ctx context.Context, d daemon, dir string) (Cap
 	if c.settle != nil {
 		told, late = c.settle(ctx, d, dir)
 	}
-	p, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals, Grace: captureGrace})
-	unknown.Ended = endedBy(p.By)
+	grace := cmp.Or(c.grace, captureGrace)
+	p, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals, Grace: grace})
+	unknown.Ended = endedBy(p.By, grace)
 	switch said := agent.LastLines(p.Output); {
 	case err != nil:
 		return unknown, fmt.Errorf("ending %s: %w", d.name, err)
@@ -145,21 +155,21 @@ func (c *capturePrograms) finish(ctx context.Context, d daemon, dir string) (Cap
 	}
 	out, err := c.counts(told + p.Output)
 	if err != nil {
-		return unknown, fmt.Errorf("reading what %s counted (%s): %w in %q", d.name, p.How, err, agent.LastLines(told+p.Output))
+		return unknown, fmt.Errorf("reading what %s counted: %w (%s: %s)", d.name, err, p.How, agent.LastLines(told+p.Output))
 	}
 	out.Program, out.Ended = d.name, unknown.Ended
 	return out, nil
 }
 
 // endedBy says what it took to end a program; nothing where SIGTERM was enough.
-func endedBy(signal string) string {
+func endedBy(signal string, grace time.Duration) string {
 	switch signal {
 	case "", "SIGTERM":
 		return ""
 	case "SIGKILL":
-		return fmt.Sprintf("killed: neither SIGTERM nor other signals ended it within %s each, and its counts are lost", captureGrace)
+		return fmt.Sprintf("killed: neither SIGTERM nor other signals ended it within %s each, and its counts are lost", grace)
 	}
-	return fmt.Sprintf("ended by %s: SIGTERM did not end it within %s", signal, captureGrace)
+	return fmt.Sprintf("ended by %s: SIGTERM did not end it within %s", signal, grace)
 }
 
 // Stop ends what still runs and removes the files of all.

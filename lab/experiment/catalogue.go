@@ -13,8 +13,14 @@ type Catalogue struct {
 	// Measures are what can be measured, the default one first. With none given keys and defaults
 	// of measures are not known: that is enough to read the devices of a file.
 	Measures []Measure
-	// Topologies are names of what labs can be built as; with none given they are not checked.
-	Topologies []string
+	// Topologies are what labs can be built as; with none given they are not checked.
+	Topologies []Topology
+}
+
+// Topology is what an experiment has to know of one.
+type Topology struct {
+	Name  string
+	Roles []string // of its hosts
 }
 
 // Measure is what an experiment has to know of what it measures.
@@ -27,6 +33,8 @@ type Measure struct {
 	// names here have none with the measures that do not. All other keys have one with every measure.
 	Uses []string
 	Why  string // why keys that only others use have no meaning, as the end of a sentence
+	// Roles are those of the hosts that it works with: a topology must have them.
+	Roles []string
 
 	// Settle changes defaults of keys that are not set. It may be called again. Nil: there are none.
 	Settle func(*Experiment)
@@ -34,10 +42,30 @@ type Measure struct {
 	Check func(*Experiment, Report)
 	// Settings lists the settings to measure each device at.
 	Settings func(*Experiment) []Setting
+	// Reduce leaves out of a setting what has no meaning for a device: settings that are alike then are
+	// measured once. It reports false where the device cannot have the setting. Nil: all devices have all.
+	Reduce func(e *Experiment, dut string, s Setting) (Setting, bool)
+	// Together reports whether a block measures all devices at the same time; its cells are those of all, and its
+	// device is the first. Nil: never.
+	Together func(*Experiment) bool
+	// CPUs is how many CPUs metered hosts have. Nil: one.
+	CPUs func(*Experiment) int
 	// Duration estimates how long all blocks of a group take.
 	Duration func(*Experiment, Group) time.Duration
 	// Describe names in words what a plan consists of.
 	Describe func(*Experiment) Description
+}
+
+// together reports whether a block measures all devices at the same time.
+func (m Measure) together(e *Experiment) bool { return m.Together != nil && m.Together(e) }
+
+// reduce is the setting with a device, and whether the device can have it.
+func (m Measure) reduce(e *Experiment, dut string, s Setting) (Setting, bool) {
+	fits := true
+	if m.Reduce != nil {
+		s, fits = m.Reduce(e, dut, s)
+	}
+	return s.of(dut), fits
 }
 
 // Description is a plan in words.
@@ -65,6 +93,14 @@ func (c Catalogue) MeasureNames() (names []string) {
 	return names
 }
 
+// topologyNames lists what labs can be built as.
+func (c Catalogue) topologyNames() (names []string) {
+	for _, t := range c.Topologies {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // measure is the one of that name, or else the default one.
 func (c Catalogue) measure(name string) Measure {
 	if len(c.Measures) == 0 {
@@ -87,6 +123,14 @@ func (c Catalogue) fields() []Field {
 
 func (e *Experiment) fields() []Field  { return e.catalogue.fields() }
 func (e *Experiment) measure() Measure { return e.catalogue.measure(e.Measure) }
+
+// CPUs is how many CPUs metered hosts have.
+func (e *Experiment) CPUs() int {
+	if m := e.measure(); m.CPUs != nil {
+		return m.CPUs(e)
+	}
+	return 1
+}
 
 // Means reports whether a key has a meaning with the experiment's measure.
 func (e *Experiment) Means(key string) bool {
@@ -142,6 +186,13 @@ func (k Key[T]) Field() Field {
 		},
 		get: func(e *Experiment) any { return k.Of(e) },
 	}
+}
+
+// Optional is Field for a key that is not written while it has no value.
+func (k Key[T]) Optional() Field {
+	f := k.Field()
+	f.optional = true
+	return f
 }
 
 // settle fills in the defaults that depend on other keys, and the tables of shipped devices that are

@@ -40,11 +40,12 @@ func (e *Experiment) check() []*Error {
 		problems = append(problems, e.problem(key, fmt.Sprintf(format, args...)))
 	}
 	for _, key := range []string{"duts", "clients"} {
-		if !e.IsSet(key) {
+		if !e.IsSet(key) && e.Means(key) {
 			report(key, "missing: an experiment needs it")
 		}
 	}
 	e.checkMeaning(report)
+	e.checkTopology(report)
 	if check := e.measure().Check; check != nil {
 		check(e, report)
 	}
@@ -84,6 +85,25 @@ func (e *Experiment) checkMeaning(report Report) {
 	}
 	if e.measure().Alone && e.Mode != result.ModeSolo {
 		report("mode", "%q does not go with %s: no clean router stands beside the device", e.Mode, only)
+	}
+}
+
+// checkTopology refuses a topology that lacks hosts which the experiment's measure works with.
+func (e *Experiment) checkTopology(report Report) {
+	m := e.measure()
+	lacks := func(t Topology) []string {
+		return slices.DeleteFunc(slices.Clone(m.Roles), func(role string) bool { return slices.Contains(t.Roles, role) })
+	}
+	var fit []string
+	for _, t := range e.catalogue.Topologies {
+		if len(lacks(t)) == 0 {
+			fit = append(fit, t.Name)
+		}
+	}
+	for _, t := range e.catalogue.Topologies {
+		if t.Name == e.Topology && len(lacks(t)) > 0 {
+			report("topology", "%q has no %s, and measure = %q works with one: choose %s", t.Name, strings.Join(lacks(t), " and no "), m.Name, quoted(fit))
+		}
 	}
 }
 

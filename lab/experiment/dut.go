@@ -119,7 +119,7 @@ func command(v any) (Command, error) {
 var dutFields = []fieldOf[CustomDUT]{
 	field("description", text, func(d *CustomDUT) *string { return &d.Description }),
 	field("like", name, func(d *CustomDUT) *string { return &d.Like }),
-	field("sessions", integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions }),
+	field("sessions", Integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions }),
 	field("requires", stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires }),
 	field("files", stringTable, func(d *CustomDUT) *map[string]string { return &d.Files }),
 	field("start", command, func(d *CustomDUT) *Command { return &d.Start }),
@@ -134,10 +134,10 @@ var dutFields = []fieldOf[CustomDUT]{
 	field("ready_timeout", duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout }),
 	field("timeout", duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.Timeout }),
 	field("processes", List(process), func(d *CustomDUT) *[]string { return &d.Processes }),
-	field("dhcp", boolean, func(d *CustomDUT) *bool { return &d.DHCP }),
+	field("dhcp", Boolean, func(d *CustomDUT) *bool { return &d.DHCP }),
 	field("lan", network, func(d *CustomDUT) *netip.Prefix { return &d.LAN }),
-	field("no_aggregation", boolean, func(d *CustomDUT) *bool { return &d.NoAggregation }),
-	field("no_tx_checksum", boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum }),
+	field("no_aggregation", Boolean, func(d *CustomDUT) *bool { return &d.NoAggregation }),
+	field("no_tx_checksum", Boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum }),
 }
 
 // DUTKeys lists the keys of [dut.NAME], in the order of the documentation.

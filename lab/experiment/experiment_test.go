@@ -19,7 +19,7 @@ import (
 
 // known has the measures that ship with the lab, and what stands for the devices written in Go.
 var known = Catalogue{Measures: measure.Catalogue().Measures, DUTs: []string{
-	"clean", "coovachilli", "gateway-ebpf", "gateway-nfqueue", "gateway-nfqueue-fast", "gateway-tun", "gateway-tun-fast", "opennds",
+	"clean", "coovachilli", "gateway-ebpf", "gateway-nfqueue", "gateway-nfqueue-fast", "gateway-tun", "gateway-tun-fast", "no-capture", "opennds", "tcpdump",
 }}
 
 // sameExperiment compares all but where keys were set.

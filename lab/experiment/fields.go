@@ -58,39 +58,42 @@ var shared = []Field{
 	field("name", name, func(e *Experiment) *string { return &e.Name }),
 	field("description", text, func(e *Experiment) *string { return &e.Description }),
 	listed("measure", Catalogue.MeasureNames, func(e *Experiment) *string { return &e.Measure }),
-	listed("topology", func(c Catalogue) []string { return c.Topologies }, func(e *Experiment) *string { return &e.Topology }),
-	field("mode", word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }),
+	listed("topology", Catalogue.topologyNames, func(e *Experiment) *string { return &e.Topology }),
+	field("mode", Word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }),
 	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }),
-	field("clients", List(integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }),
+	field("clients", List(Integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }),
 	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")), func(e *Experiment) *[]float64 { return &e.OfferedMbps }),
 	optional("mbps_per_client", List(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient }),
 	optional("offered_kpps", List(Within(minKpps, maxKpps, "a number of thousand frames a second")), func(e *Experiment) *[]float64 { return &e.OfferedKpps }),
 	optional("frame_sizes", List(frameSize), func(e *Experiment) *[]string { return &e.FrameSizes }),
-	field("directions", List(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions }),
-	field("profiles", List(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles }),
-	field("blocks", integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks }),
-	field("aa_blocks", integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks }),
-	field("windows", integer(1, 1_000), func(e *Experiment) *int { return &e.Windows }),
+	field("directions", List(Word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions }),
+	field("profiles", List(Word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles }),
+	field("blocks", Integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks }),
+	field("aa_blocks", Integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks }),
+	field("windows", Integer(1, 1_000), func(e *Experiment) *int { return &e.Windows }),
 	field("window", duration(MinWindow, maxWindow), func(e *Experiment) *time.Duration { return &e.Window }),
 	field("warmup", duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup }),
-	field("redo", integer(0, 10), func(e *Experiment) *int { return &e.Redo }),
+	field("redo", Integer(0, 10), func(e *Experiment) *int { return &e.Redo }),
 	field("profile_window", duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow }),
-	field("client.kind", word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind }),
+	field("client.kind", Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind }),
 	optional("client.churn", PerSecond(maxChurn, "0 for none", "guests a second"), func(e *Experiment) *float64 { return &e.Client.Churn }),
-	field("client.hosts", integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }),
-	field("traffic.kind", word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind }),
-	field("traffic.protocol", word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol }),
-	field("traffic.burst_segments", integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments }),
-	field("traffic.pacing", word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing }),
-	optional("traffic.gaps", word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson), func(e *Experiment) *string { return &e.Traffic.Gaps }),
-	optional("traffic.seed", integer(0, maxSeed), func(e *Experiment) *int { return &e.Traffic.Seed }),
+	field("client.hosts", Integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }),
+	field("traffic.kind", Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind }),
+	field("traffic.protocol", Word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol }),
+	field("traffic.burst_segments", Integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments }),
+	field("traffic.pacing", Word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing }),
+	optional("traffic.gaps", Word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson), func(e *Experiment) *string { return &e.Traffic.Gaps }),
+	optional("traffic.seed", Integer(0, maxSeed), func(e *Experiment) *int { return &e.Traffic.Seed }),
 	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"), func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }),
-	optional("traffic.short_bytes", integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }),
+	optional("traffic.short_bytes", Integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }),
 	optional("router.speed", speed, func(e *Experiment) *float64 { return &e.Router.Speed }),
-	optional("beside.client", word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client }),
-	optional("beside.traffic", word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic }),
-	optional("beside.clients", integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }),
+	optional("beside.client", Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client }),
+	optional("beside.traffic", Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic }),
+	optional("beside.clients", Integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }),
 }
+
+// ClientKeys are keys for the Uses of measures that have clients.
+var ClientKeys = []string{"clients", "client.kind", "client.churn", "client.hosts"}
 
 // tables are the keys that hold other keys.
 var tables = []string{"client", "traffic", "router", "beside", "dut"}
@@ -136,7 +139,7 @@ func listed(key string, known func(Catalogue) []string, place func(*Experiment) 
 	f.set = func(e *Experiment, v any) error {
 		parse := name
 		if names := known(e.catalogue); len(names) > 0 {
-			parse = word(names...)
+			parse = Word(names...)
 		}
 		return field(key, parse, place).set(e, v)
 	}

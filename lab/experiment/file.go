@@ -54,11 +54,50 @@ func parseEntries(file string, data []byte) ([]entry, error) {
 	if err != nil {
 		var p toml.ParseError
 		if errors.As(err, &p) {
-			return nil, &Error{File: file, Line: max(1, p.Position.Line), Key: p.LastKey, Problem: p.Message}
+			line, problem := max(1, p.Position.Line), p.Message
+			if first := opening(data, line); first < line {
+				line, problem = first, unclosed(data, first, line, problem)
+			}
+			return nil, &Error{File: file, Line: line, Key: p.LastKey, Problem: problem}
 		}
 		return nil, &Error{File: file, Line: 1, Problem: err.Error()}
 	}
 	return walk(&md, data, file, nil, top), nil
+}
+
+// farBack bounds how many lines opening goes back.
+const farBack = 1000
+
+// opening is the line on which begins what a parser refused at a line: an array that was not closed is
+// refused where the next key begins. Everything above that line is whole.
+func opening(data []byte, refused int) int {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	refused = min(refused, len(lines))
+	above := len(bytes.Join(lines[:refused-1], nil))
+	for line := refused; line > max(0, refused-farBack); line-- {
+		var whole map[string]toml.Primitive
+		if toml.Unmarshal(data[:above], &whole) == nil {
+			return line
+		}
+		if line > 1 {
+			above -= len(lines[line-2])
+		}
+	}
+	return refused
+}
+
+// unclosed says what begins on a line and does not end before another one.
+func unclosed(data []byte, begins, refused int, why string) string {
+	line := bytes.SplitAfter(data, []byte("\n"))[begins-1]
+	_, value, _ := strings.Cut(string(line), "=")
+	what := "text"
+	switch value = strings.TrimSpace(value); {
+	case strings.HasPrefix(value, "["):
+		what = "array"
+	case strings.HasPrefix(value, "{"):
+		what = "table"
+	}
+	return fmt.Sprintf("the %s that begins here is not closed, or lacks a comma, before line %d: %s", what, refused, why)
 }
 
 // walk descends into tables. A table that is only implied by its keys ("a.b = 1")
@@ -108,10 +147,10 @@ func lineOf(md *toml.MetaData, p toml.Primitive, data []byte) int {
 }
 
 // hint is ", did you mean …?" when a known word is close to the given one.
-func hint(word string, known []string) string {
-	best, distance := "", max(2, len(word)/3)+1
+func hint(Word string, known []string) string {
+	best, distance := "", max(2, len(Word)/3)+1
 	for _, k := range known {
-		if d := editDistance(strings.ToLower(word), strings.ToLower(k)); d < distance {
+		if d := editDistance(strings.ToLower(Word), strings.ToLower(k)); d < distance {
 			best, distance = k, d
 		}
 	}

@@ -77,15 +77,36 @@ func (e *Experiment) groups(aa bool) (list []Group) {
 	if aa {
 		duts, blocks = []string{Clean}, e.AABlocks
 	}
+	m, seen := e.measure(), map[result.Cell]bool{}
 	for _, s := range e.settings() {
+		var all []Setting // of one block
 		for _, dut := range duts {
 			clean := dut == Clean
-			if m := e.measure(); m.Alone && !aa && (!clean || m.Clean) || !m.Alone && aa == clean {
-				list = append(list, Group{Setting: s.of(dut), AA: aa, Blocks: blocks})
+			if m.Alone && !aa && (!clean || m.Clean) || !m.Alone && aa == clean {
+				if one, fits := m.reduce(e, dut, s); fits && !seen[one.Cell] {
+					seen[one.Cell], all = true, append(all, one)
+				}
 			}
+		}
+		if m.together(e) && len(all) > 0 {
+			all = []Setting{joined(all)}
+		}
+		for _, one := range all {
+			list = append(list, Group{Setting: one, AA: aa, Blocks: blocks})
 		}
 	}
 	return list
+}
+
+// joined is a setting that measures what several do, load by load.
+func joined(all []Setting) Setting {
+	one := Setting{Cell: all[0].Cell}
+	for i := range all[0].Cells {
+		for _, s := range all {
+			one.Cells = append(one.Cells, s.Cells[i])
+		}
+	}
+	return one
 }
 
 // of is the setting with a device.

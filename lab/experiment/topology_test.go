@@ -7,7 +7,7 @@ import (
 
 // TestTopologiesAreTheCatalogues: an unknown one is refused with its place and the known ones.
 func TestTopologiesAreTheCatalogues(t *testing.T) {
-	c := Catalogue{Topologies: []string{"portal", "row"}}
+	c := Catalogue{Topologies: []Topology{{Name: "portal"}, {Name: "row"}}}
 	text := "topology = \"rwo\"\nduts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\n"
 	_, err := c.Parse("x.toml", []byte(text))
 	for _, want := range []string{"x.toml:1: topology: ", `"portal"`, `"row"`, `"rwo"`} {

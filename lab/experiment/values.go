@@ -33,8 +33,8 @@ func accept[T any](want string, take func(v any) (T, bool)) Parser[T] {
 	}
 }
 
-// integer accepts whole numbers from lo to hi.
-func integer(lo, hi int) Parser[int] {
+// Integer accepts whole numbers from lo to hi.
+func Integer(lo, hi int) Parser[int] {
 	return accept(fmt.Sprintf("a whole number from %d to %d", lo, hi), func(v any) (int, bool) {
 		n, ok := v.(int64)
 		if a, is := v.(argument); is {
@@ -95,8 +95,8 @@ func duration(lo, hi time.Duration) Parser[time.Duration] {
 	})
 }
 
-// word accepts one of the known words.
-func word(known ...string) Parser[string] {
+// Word accepts one of the known words.
+func Word(known ...string) Parser[string] {
 	return func(v any) (string, error) {
 		s, ok := asText(v)
 		if !ok || !slices.Contains(known, s) {
@@ -121,8 +121,8 @@ var name = accept("a name of letters, digits, '-', '_' and '.'", func(v any) (st
 	return s, ok && nameForm.MatchString(s)
 })
 
-// boolean accepts true and false.
-var boolean = accept("true or false", func(v any) (bool, bool) {
+// Boolean accepts true and false.
+var Boolean = accept("true or false", func(v any) (bool, bool) {
 	if a, is := v.(argument); is {
 		return a == "true", a == "true" || a == "false"
 	}

@@ -26,7 +26,7 @@ var lengths = experiment.Key[[]float64]{Name: "idle_ms", Parse: experiment.List(
 func (idle) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: "idle", Keys: []experiment.Field{lengths.Field()},
-		Uses: []string{"aa_blocks", "windows", "beside.client", "beside.clients"}, Why: "no client sends",
+		Uses: append([]string{"aa_blocks", "windows", "beside.client", "beside.clients"}, experiment.ClientKeys...), Why: "no client sends",
 		Settings: func(e *experiment.Experiment) (list []experiment.Setting) {
 			for _, n := range e.Clients {
 				s := experiment.Setting{Cell: result.NewCell(result.Clients, n)}
@@ -69,7 +69,7 @@ func (idle) Records() []result.Kind {
 	return []result.Kind{{Name: "lull", New: func() any { return new(lull) }}}
 }
 
-func (idle) Fits(*experiment.Experiment, dut.Traits) error             { return nil }
+func (idle) Fits(*experiment.Experiment, string, dut.Traits) error     { return nil }
 func (idle) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
 
 func spentBetween(a, b side.Reading) spent {

@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
@@ -38,15 +39,25 @@ type Measure interface {
 type Table []Measure
 
 // All are the measures that ship with the lab.
-func All() Table { return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}} }
+func All() Table {
+	return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}, capture.Measure{}}
+}
 
 // Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.
 func (t Table) Catalogue() experiment.Catalogue {
-	c := experiment.Catalogue{DUTs: dut.Names(), Topologies: testbed.Names()}
+	c := experiment.Catalogue{DUTs: dut.Names(), Topologies: topologies()}
 	for _, m := range t {
 		c.Measures = append(c.Measures, m.Rules())
 	}
 	return c
+}
+
+// topologies are those that ship with the lab.
+func topologies() (list []experiment.Topology) {
+	for _, name := range testbed.Names() {
+		list = append(list, experiment.Topology{Name: name, Roles: testbed.Topologies[name](testbed.Spec{}).Roles()})
+	}
+	return list
 }
 
 // Of is the measure of an experiment that was read with the table's catalogue.

@@ -36,6 +36,7 @@ type figureGroup struct {
 	Figures []figure
 	Folds   []figureGroup
 	Note    string
+	Stacked bool // one figure below the other
 }
 
 // drawing holds what the charts of a report share.

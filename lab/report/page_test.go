@@ -329,6 +329,9 @@ func checkFits(t *testing.T, p *tab) {
 		}
 		p.unfold(t)
 	}
+	for _, pair := range eval[[]string](t, p, overlaps) {
+		t.Errorf("in a chart: %s", pair)
+	}
 	if !eval[bool](t, p, `matchMedia("print").matches`) {
 		return
 	}
@@ -339,6 +342,16 @@ func checkFits(t *testing.T, p *tab) {
 		t.Errorf("on paper a table is cut off: %s", caption)
 	}
 }
+
+// overlaps lists the texts of charts that lie on another text of theirs, or on a mark of the legend.
+const overlaps = `[...document.querySelectorAll("figure svg")].flatMap((svg) => {
+	const boxes = [...svg.querySelectorAll("text, .mark")].filter((e) => e.tagName == "text" || !e.closest(".point"))
+		.map((e) => ({ b: e.getBoundingClientRect(), text: e.textContent || "a mark" }));
+	const title = svg.querySelector("title").textContent;
+	return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((c) => (a.text != "a mark" || c.text != "a mark") &&
+		a.b.left < c.b.right - 1 && c.b.left < a.b.right - 1 && a.b.top < c.b.bottom - 3 && c.b.top < a.b.bottom - 3)
+		.map((c) => title + ": " + a.text + " lies on " + c.text));
+}).slice(0, 10)`
 
 // TestPageIsAccessible runs axe-core, the checker most accessibility tools are
 // made of, over the whole page.

@@ -23,7 +23,7 @@ func (d *drawing) stabilityFigures() (out []figure) {
 		analysis.Effect
 	}{
 		{"Ratio, trend", "% an hour", st.DriftPctPerHour},
-		{"Clean router's CPU per bit, trend", "% an hour", st.CleanDriftPctPerHour},
+		{"Clean CPU per bit, trend", "% an hour", st.CleanDriftPctPerHour},
 		{"Device in lab a over lab b", "%", st.SidePct},
 		{"Later windows over the first", "%", st.OrderPct},
 		{"Last load of a block over the first", "%", st.LoadOrderPct},

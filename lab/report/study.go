@@ -201,6 +201,9 @@ func describeTable(t studies.Table) studyTable {
 	out := studyTable{Table: t}
 	for _, row := range t.Rows {
 		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level), Sort: row.Level.String(), Header: true}}}
+		if row.Name != "" {
+			view.Key, view.Cells[0] = t.ID+"|"+row.Name, nameCell(row.Name, row.Name)
+		}
 		for i, v := range row.Values {
 			col := t.Columns[1+i]
 			if col.Measured {
@@ -228,7 +231,7 @@ func describeTable(t studies.Table) studyTable {
 
 // flagSigns stand in tables for what weakens a figure.
 var flagSigns = []struct{ flag, sign string }{
-	{cost.FlagShortfall, "*"}, {result.FlagSaturated, "†"}, {result.FlagLossy, "‡"},
+	{cost.FlagShortfall, "*"}, {result.FlagSaturated, "†"}, {result.FlagLossy, "‡"}, {studies.FlagAtLeast, "+"},
 }
 
 // published prints a figure of a study with the decimals its tables have.
@@ -239,14 +242,20 @@ func published(n analysis.Number) string {
 	return words.Grouped(decimals(2)(n))
 }
 
-// studyFigure is a figure of a study: panels side by side.
+// stackedHeight is that of a plot in a stack, pixels: three of them fit a screen.
+const stackedHeight = 150
+
+// studyFigure is a figure of a study: panels side by side, or one below the other.
 type studyFigure struct {
 	studies.Figure
 	Figures []figure
 }
 
 func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
-	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, Reference: float64(p.Reference)}
+	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, Reference: float64(p.Reference), LogX: f.LogX}
+	if f.Stacked {
+		ch.Height = stackedHeight
+	}
 	if p.LogY {
 		ch.Y = chart.Logarithmic
 	}

@@ -30,8 +30,8 @@ func TestCellsAreEqualWhateverTheOrderTheyWereMadeIn(t *testing.T) {
 }
 
 func TestCellsOfUnknownDimensionsFollowByName(t *testing.T) {
-	c := result.NewCell(result.Dimension("snap_length"), 96, result.Dimension("cipher"), "#aes", result.DUT, "tcpdump")
-	if got := c.String(); got != "dut=tcpdump cipher=#aes snap_length=96" {
+	c := result.NewCell(result.Dimension("key_length"), 96, result.Dimension("cipher"), "#aes", result.DUT, "tcpdump")
+	if got := c.String(); got != "dut=tcpdump cipher=#aes key_length=96" {
 		t.Errorf("got %s", got)
 	}
 	if v, ok := c.Value("cipher"); !ok || v.IsNumber {

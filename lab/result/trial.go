@@ -170,6 +170,7 @@ type Block struct {
 	Direction    string    `json:"direction"`
 	Profile      string    `json:"profile"`
 	FrameSize    string    `json:"frame_size,omitempty"` // as in Cell
+	Dimensions   Cell      `json:"dimensions,omitzero"`  // of a block without clients
 	Block        int       `json:"block"`
 	Sitting      int       `json:"sitting,omitempty"` // as in Trial: a block that was interrupted is built again in the next
 	DUTLab       string    `json:"dut_lab"`
@@ -325,6 +326,9 @@ type Skip struct {
 
 // Cell has the dimensions that are the same throughout the block.
 func (b Block) Cell() Cell {
+	if b.Dimensions != (Cell{}) {
+		return b.Dimensions
+	}
 	cell := NewCell(DUT, b.DUT, Clients, b.Clients, Direction, b.Direction, Profile, b.Profile, FrameSize, b.FrameSize)
 	if b.Direction == "" {
 		cell = cell.With(LoginRate, b.LoginRate)

@@ -76,6 +76,9 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 
 // fits reports whether a device works with the experiment's kind of client.
 func fits(e *experiment.Experiment, t dut.Traits) error {
+	if !e.Means("client.kind") {
+		return nil
+	}
 	ownLAN := t.LAN.IsValid() && t.LAN != testbed.DefaultLAN
 	if ownLAN && !t.DHCP {
 		return fmt.Errorf("its network is %s, and the lab leases only %s: let it lease addresses itself (dhcp = true): %w", t.LAN, testbed.DefaultLAN, dut.ErrNotSupported)
@@ -101,6 +104,9 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online,
 		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs, Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
+	}
+	if !cfg.Experiment.Means("clients") {
+		env.Clients = "none: one generator"
 	}
 	if hosts := cfg.Experiment.Client.Hosts; hosts > 1 {
 		env.Clients += fmt.Sprintf(", on %d hosts behind a switch", hosts)

@@ -26,7 +26,7 @@ import (
 type Measure interface {
 	// Fits says why a device cannot be measured with an experiment, by an error that wraps
 	// dut.ErrNotSupported.
-	Fits(e *experiment.Experiment, t dut.Traits) error
+	Fits(e *experiment.Experiment, device string, t dut.Traits) error
 	// Lacks reports whether a cell of a block lacks something besides windows.
 	Lacks(s *Session, b experiment.Block, cell result.Cell) bool
 	// Block builds the labs of a block, measures the windows that Session.Todo lists, each by
@@ -109,6 +109,9 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+	if cfg.Experiment.CPUs() > 1 {
+		backend.Placement = backend.Placement.WithSecond()
+	}
 	machine, err := backend.Machine(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -148,7 +151,11 @@ func slow(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *ex
 			return e.Blame("router.speed", "needs a CPU for the routers alone, and labs may use only one here")
 		}
 	}
-	if err := machine.Slow(ctx, agent.Slow{CPUs: p.Router, Speed: e.Router.Speed, Own: p.Endpoints}); err != nil {
+	cpus := p.Router
+	if !p.SecondShared() {
+		cpus = slices.Concat(cpus, p.Second)
+	}
+	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: e.Router.Speed, Own: p.Endpoints}); err != nil {
 		return e.Blame("router.speed", err.Error())
 	}
 	return nil
@@ -302,6 +309,9 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	rec.DUT, rec.AA, rec.Clients, rec.LoginRate = b.DUT(), b.AA, b.Clients(), b.Cell.Number(result.LoginRate)
 	rec.Direction, rec.Profile = b.Cell.Text(result.Direction), b.Cell.Text(result.Profile)
 	rec.FrameSize = b.Cell.Text(result.FrameSize)
+	if !b.Cell.Has(result.Clients) {
+		rec.Dimensions = b.Cell
+	}
 	rec.Block, rec.Sitting, rec.DUTLab = b.Index, s.sitting, b.DUTLab
 	rec.Start, rec.Seconds = start.UTC(), time.Since(start).Seconds()
 	broke, isLimit := s.limitOf(b, err)
@@ -354,10 +364,10 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		}
 		err = dut.Check(ctx, s.Machine, name, d)
 		if err == nil {
-			err = fits(s.Experiment, d.Traits())
+			err = s.cfg.Measure.Fits(s.Experiment, name, d.Traits())
 		}
 		if err == nil {
-			err = s.cfg.Measure.Fits(s.Experiment, d.Traits())
+			err = fits(s.Experiment, d.Traits())
 		}
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
@@ -368,13 +378,28 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 			return out, fmt.Errorf("checking %s: %w", name, err)
 		}
 	}
-	s.plan = slices.DeleteFunc(s.plan, func(b experiment.Block) bool { return skip[b.DUT()] })
+	s.plan = without(s.plan, skip)
 	possible := s.Experiment.Possible(func(dut string) bool { return !skip[dut] })
 	s.clock = &clock{time.Now(), possible.EstimatedDuration(), s.share(), s.share()}
 	if len(skip) > 0 && !slices.ContainsFunc(s.plan, func(b experiment.Block) bool { return !b.AA }) {
 		return out, ErrNothingRan
 	}
 	return out, nil
+}
+
+// without is a plan less the cells of some devices, and less blocks that have no other.
+func without(plan []experiment.Block, skip map[string]bool) (left []experiment.Block) {
+	for _, b := range plan {
+		b.Cells = slices.DeleteFunc(slices.Clone(b.Cells), func(c result.Cell) bool { return skip[c.Text(result.DUT)] })
+		if len(b.Cells) == 0 {
+			continue
+		}
+		if skip[b.DUT()] { // its cells are of several devices
+			b.Cell = b.Cell.With(result.DUT, b.Cells[0].Text(result.DUT))
+		}
+		left = append(left, b)
+	}
+	return left
 }
 
 // outcome adds the counts of windows to out.

@@ -51,7 +51,7 @@ func (s *Session) Name(b experiment.Block) string {
 	if b.AA {
 		name = "clean against clean"
 	}
-	if !b.Cell.Has(result.Direction) { // its clients alone tell it from others of the plan
+	if !b.Cell.Has(result.Direction) && b.Cell.Has(result.Clients) { // its clients alone tell it from others of the plan
 		name += fmt.Sprintf(", %d clients", b.Clients())
 	}
 	return fmt.Sprintf("%s, block %d", name, b.Index+1)
@@ -109,8 +109,18 @@ func (a Attempt) Head(b experiment.Block) result.Head {
 // none: accepted. The record is on the disk before the next attempt begins.
 func (s *Session) Settle(b experiment.Block, cell result.Cell, window int,
 	measure func(Attempt) (write func(*result.Writer) error, rejects []string, err error)) error {
-	key := keyOf(b, cell, window)
-	for n := s.windows[key].tried; ; n++ {
+	return s.SettleAll(b, []result.Cell{cell}, window, measure)
+}
+
+// SettleAll is Settle for the windows of several cells that are measured at the same time: write writes a record of each,
+// and all of them are accepted or rejected.
+func (s *Session) SettleAll(b experiment.Block, cells []result.Cell, window int,
+	measure func(Attempt) (write func(*result.Writer) error, rejects []string, err error)) error {
+	first := 0
+	for _, cell := range cells {
+		first = max(first, s.windows[keyOf(b, cell, window)].tried)
+	}
+	for n := first; ; n++ {
 		write, rejects, err := measure(Attempt{Number: n, Sitting: s.sitting, Start: time.Now().UTC()})
 		if err != nil {
 			return err
@@ -118,7 +128,13 @@ func (s *Session) Settle(b experiment.Block, cell result.Cell, window int,
 		if err := write(s.writer); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}
-		if s.count(key, n, len(rejects) == 0); s.windows[key].settled {
+		settled := true
+		for _, cell := range cells {
+			key := keyOf(b, cell, window)
+			s.count(key, n, len(rejects) == 0)
+			settled = settled && s.windows[key].settled
+		}
+		if settled {
 			return nil
 		}
 		s.Status("%s: measuring again: %s", s.Name(b), rejects[0])

@@ -37,10 +37,13 @@ type Answer struct {
 
 func (b beside) answers() Answers {
 	out := Answers{Note: b.QuestionsNote}
+	if len(b.Questions) == 0 {
+		return out
+	}
 	for _, q := range b.Questions {
 		out.Questions = append(out.Questions, q.Text)
 	}
-	all := b.subjects(devices, nil)
+	all := b.subjects(Claim{Of: devices})
 	slices.SortFunc(all, func(x, y subject) int {
 		place := func(s subject) uint { return uint(slices.Index(b.Devices, s.id)) } // -1, not listed, becomes the largest
 		return cmp.Or(cmp.Compare(place(x), place(y)), cmp.Compare(x.id, y.id))

@@ -170,7 +170,7 @@ func (r run) courses(s Sweep) []course {
 	}
 	var out []course
 	for cell, c := range byCell {
-		if len(c.levels) > 1 && cell.Without(result.DUT, result.Profile, s.Held) == s.At.Without(s.Held) {
+		if (len(c.levels) > 1 || s.Free && len(c.levels) > 0) && s.holds(cell, s.Held) {
 			out = append(out, *c)
 		}
 	}
@@ -179,6 +179,20 @@ func (r run) courses(s Sweep) []course {
 		return cmp.Compare(strings.TrimPrefix(a.profile(), s.Prefer), strings.TrimPrefix(b.profile(), s.Prefer))
 	})
 	return out
+}
+
+// holds reports whether a course has the sweep's fixed dimensions, less some. In a free sweep it may lack
+// those but Held: devices have no dimension for what does not concern them.
+func (s Sweep) holds(cell result.Cell, less ...result.Dimension) bool {
+	own := cell.Without(result.DUT, result.Profile)
+	if !s.Free {
+		return own.Without(less...) == s.At.Without(less...)
+	}
+	var dimensions []result.Dimension
+	for _, v := range own.Values() {
+		dimensions = append(dimensions, v.Dimension)
+	}
+	return own == s.At.Only(dimensions...) && own.Has(result.FrameSize) && (s.Held == "" || own.Has(s.Held))
 }
 
 // addCell adds the sweep's metrics of a cell to the courses of its device and of the

@@ -50,6 +50,9 @@ const (
 	outside
 )
 
+// opposite is the side of an interval for a claim that denies another.
+func (s side) opposite() side { return [...]side{across: across, inside: outside, outside: inside}[s] }
+
 // within places an interval of a ratio against [1/(1+tolerance), 1+tolerance].
 func within(e analysis.Estimate, tolerance float64) side {
 	return place(e, 1/(1+tolerance), 1+tolerance)

@@ -11,6 +11,7 @@ type Study struct {
 	Sweeps        []*Sweep
 	Claims        []Claim // in the order in which a reader asks
 	Tables        []TableForm
+	Limits        []LimitForm
 	Figures       []FigureForm
 	Questions     []Question // columns of the table of answers, which has one row a device
 	QuestionsNote string
@@ -33,6 +34,7 @@ type Pair struct {
 	First, Second string
 	Study         bool   // has findings even when the devices were not measured
 	InPlaceOf     string // the pair is compared only where this device was not measured
+	Claim         string // the only claim that is judged for the pair; empty: all of pairs
 	Remark        string // what a reader must know of the pair
 	Why           string // why the outcome may differ here
 	Apart         string // added to Why where their costs do not converge
@@ -49,10 +51,14 @@ type Sweep struct {
 	Lower   string
 	Prefer  string   // the profile to use where a run has several
 	Metrics []Metric // read from runs and from the published file
-	File    string   // CSV below this package; its levels are the sweep's
-	Run     string   // the shipped experiment that repeats the sweep
-	Place   string   // "bandwidth limit, 100 clients", in captions
-	Forms   string   // its tables and figures, in the sentence that says they are missing
+	File    string   // CSV below this package; its levels are the sweep's. Of a free sweep it may be empty
+	// Free: the levels are those of the runs, and one is enough. Published are single figures of Systems, named
+	// in the column system; they may be 0, and a cell is empty where the study gives no figure.
+	Free    bool
+	Systems []string
+	Run     string // the shipped experiment that repeats the sweep
+	Place   string // "bandwidth limit, 100 clients", in captions
+	Forms   string // its tables and figures, in the sentence that says they are missing; empty: another sweep has it
 }
 
 // Metric is a figure that runs and the study have at each level of a sweep.
@@ -63,6 +69,7 @@ type Metric struct {
 	Noun                string // in a sentence: "CPU"
 	Short               string // in a sentence: its name without figures, or the unit of a difference ("points")
 	Unit, PublishedUnit string
+	Least, Most         float64 // of a share of frames: the range in which nothing is lost
 }
 
 // Claim is one claim of a study, judged for each subject by the points of its sweeps.
@@ -121,7 +128,23 @@ type ColumnForm struct {
 	Unit, PublishedUnit string
 }
 
-// FigureForm declares a figure of a sweep.
+// LimitForm declares a table of the highest levels without loss: a row for each system of the study, then
+// for each device, and a column for each sweep and metric.
+type LimitForm struct {
+	ID, Title, Caption, Said string
+	RowHeading               string
+	Columns                  []LimitColumn
+}
+
+// LimitColumn is the highest level up to which a metric stays in the range in which nothing is lost.
+type LimitColumn struct {
+	Name   string
+	Sweep  *Sweep
+	Metric Metric
+}
+
+// FigureForm declares a figure of a sweep: the four panels of one metric, or, with Stack, one panel a metric,
+// one below the other.
 type FigureForm struct {
 	Sweep                   *Sweep
 	Number, Caption         string
@@ -131,4 +154,16 @@ type FigureForm struct {
 	OverYLabel, OverNote    string
 	Proportional            string // name of the line proportional to the level; empty: no line
 	Fold                    string // see Table
+
+	Stack  []PanelForm
+	XLabel string // of Stack, without the unit; so are the following
+	LogX   bool   // the axis of the levels is logarithmic
+	Of     string // the device that is drawn; empty: all
+	Note   string
+}
+
+// PanelForm is a panel of a stack.
+type PanelForm struct {
+	Metric        Metric
+	Title, YLabel string // the label without the unit
 }

@@ -20,6 +20,10 @@ func (b beside) figures() []Figure {
 		if !x.measured() {
 			continue
 		}
+		if f.Stack != nil {
+			out = append(out, x.stack(f, b.Units(x.CPUs)))
+			continue
+		}
 		fig := Figure{
 			ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, Fold: f.Fold,
 			XLabel: words.Joined(", ", x.along().Heading, x.along().Unit), Note: b.Units(x.CPUs),
@@ -45,6 +49,38 @@ func (b beside) figures() []Figure {
 	return out
 }
 
+// stack draws one panel a metric, with what the runs measured and the single figures published.
+func (x repetition) stack(f FigureForm, units string) Figure {
+	drawn := x
+	if f.Of != "" {
+		drawn.Routers = []router{x.router(f.Of)}
+	}
+	fig := Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, Fold: f.Fold, Stacked: true, LogX: f.LogX,
+		XLabel: words.Joined(", ", f.XLabel, x.along().Unit), Note: words.Joined(" ", units, f.Note)}
+	for _, p := range f.Stack {
+		series := drawn.series(p.Metric, false)
+		for _, r := range drawn.Routers {
+			for _, s := range r.systems {
+				if line := seriesOf(Series{Name: s.name + ", published", DUT: s.name, Published: true}, s.course, s.levels, p.Metric); line.Points != nil {
+					series = append(series, line)
+				}
+			}
+		}
+		fig.Panels = append(fig.Panels, Panel{p.Title, p.YLabel + ", " + p.Metric.Unit, false, analysis.Absent(), series})
+	}
+	return fig
+}
+
+// seriesOf fills in the points that a course has of a metric at levels.
+func seriesOf(s Series, c course, levels []float64, m Metric) Series {
+	for _, at := range levels {
+		if e := c.estimate(m, at); e.Mean.Known() {
+			s.Points = append(s.Points, Point{X: analysis.Number(at), Y: e, Flags: c.flags[at]})
+		}
+	}
+	return s
+}
+
 // series returns one series for each router with the metric, measured here or published.
 func (x repetition) series(m Metric, published bool) []Series {
 	var out []Series
@@ -55,12 +91,7 @@ func (x repetition) series(m Metric, published bool) []Series {
 		} else if r.StandsIn != "" {
 			s.Name = r.DUT
 		}
-		for _, at := range x.Levels {
-			if e := c.estimate(m, at); e.Mean.Known() {
-				s.Points = append(s.Points, Point{X: analysis.Number(at), Y: e, Flags: c.flags[at]})
-			}
-		}
-		if len(s.Points) > 0 {
+		if s = seriesOf(s, c, x.Levels, m); s.Points != nil {
 			out = append(out, s)
 		}
 	}

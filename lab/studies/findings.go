@@ -67,23 +67,34 @@ func (b beside) untested(c Claim) analysis.Finding {
 	if len(lacking) == 0 {
 		lacking = c.Sweeps
 	}
+	var commands []string
+	for _, s := range lacking {
+		commands = append(commands, s.command())
+	}
 	return analysis.Finding{Study: b.Number, ID: c.ID, Claim: c.Text, Here: "Not in this run.",
-		Expect: words.ListOf(lacking, func(s *Sweep) string { return s.command() }) + " measures it." +
-			words.When(len(lacking) < len(c.Sweeps), " "+bothRuns)}
+		Expect: words.Listed(slices.Compact(commands)) + " measures it." +
+			words.When(len(lacking) < len(c.Sweeps) && c.Sweeps[0].Run != c.Sweeps[1].Run, " "+bothRuns)}
 }
 
 // subjects lists what a claim is judged for: the routers measured in any sweep, the
 // study's in its order and then the others by name; or pairs, by the devices measured in
 // the claim's sweeps.
-func (b beside) subjects(of subjects, in []*Sweep) []subject {
+func (b beside) subjects(c Claim) []subject {
 	var out []subject
-	if of == pairs {
+	in := c.Sweeps
+	if c.Of == pairs {
 		for _, p := range b.Pairs {
+			if p.Claim != "" && p.Claim != c.ID {
+				continue
+			}
 			if p.Study || b.has(p.First, in) && b.has(p.Second, in) && !b.has(p.InPlaceOf, in) {
 				out = append(out, subject{p.First + "-" + p.Second, p.First + " and " + p.Second + p.Remark, p})
 			}
 		}
 		return out
+	}
+	if !slices.ContainsFunc(in, func(s *Sweep) bool { return s.Free }) {
+		in = b.Sweeps // a device that one of them has is named as missing in the others
 	}
 	var own, others []string
 	for _, sc := range b.Scenarios {
@@ -98,7 +109,7 @@ func (b beside) subjects(of subjects, in []*Sweep) []subject {
 	}
 	slices.Sort(others)
 	for i, dut := range append(own, slices.Compact(others)...) {
-		if b.has(dut, b.Sweeps) && (i > 0 || of == routers) {
+		if b.has(dut, in) && (i > 0 || c.Of == routers) {
 			out = append(out, subject{id: dut, name: dut})
 		}
 	}
@@ -114,7 +125,7 @@ func (b beside) has(dut string, in []*Sweep) bool {
 func (b beside) missing() []string {
 	var out []string
 	for _, s := range b.Sweeps {
-		if !b.sweeps[s].study().measured() {
+		if !b.sweeps[s].study().measured() && s.Forms != "" {
 			out = append(out, fmt.Sprintf("%s of study %d are not in this run: %s measures them.",
 				s.Forms, b.Number, s.command()))
 		}

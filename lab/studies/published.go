@@ -25,13 +25,15 @@ var files fs.FS = shipped
 // published is the sweep with published values only. The files ship with the program and
 // tests read all of them: an error here is a mistake of the program, and panics.
 func (s *Sweep) published(scenarios []Scenario) repetition {
-	var courses map[string]*course
-	data, err := fs.ReadFile(files, s.File)
-	if err == nil {
-		courses, err = s.readPublished(bytes.NewReader(data), scenarios)
-	}
-	if err != nil {
-		panic(err)
+	courses := s.blank(scenarios)
+	if s.File != "" {
+		data, err := fs.ReadFile(files, s.File)
+		if err == nil {
+			courses, err = s.readPublished(bytes.NewReader(data), scenarios)
+		}
+		if err != nil {
+			panic(err)
+		}
 	}
 	first := courses[scenarios[0].Published]
 	x := repetition{Sweep: *s, Levels: first.levels}
@@ -44,9 +46,27 @@ func (s *Sweep) published(scenarios []Scenario) repetition {
 				}
 			}
 		}
-		x.Routers = append(x.Routers, router{Scenario: sc, published: *c})
+		r := router{Scenario: sc, published: *c}
+		for _, name := range s.Systems {
+			if c := courses[sc.Published+"/"+name]; len(c.levels) > 0 {
+				r.systems = append(r.systems, system{name, *c})
+			}
+		}
+		x.Routers = append(x.Routers, r)
 	}
 	return x
+}
+
+// blank has a course without figures for each scenario and each system in it, "scenario/system".
+func (s Sweep) blank(scenarios []Scenario) map[string]*course {
+	out := map[string]*course{}
+	for _, sc := range scenarios {
+		out[sc.Published] = newCourse(s.At)
+		for _, name := range s.Systems {
+			out[sc.Published+"/"+name] = newCourse(s.At)
+		}
+	}
+	return out
 }
 
 // readPublished reads a CSV of published values: comment lines with #, a header that
@@ -55,10 +75,7 @@ func (s *Sweep) published(scenarios []Scenario) repetition {
 // an unknown column or scenario, a figure that is not positive and finite, a level that
 // does not ascend within its scenario.
 func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*course, error) {
-	out := map[string]*course{}
-	for _, sc := range scenarios {
-		out[sc.Published] = newCourse(s.At)
-	}
+	out := s.blank(scenarios)
 	records := csv.NewReader(r)
 	records.Comment = '#'
 	header, err := records.Read()
@@ -77,7 +94,7 @@ func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*cou
 	if !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", s.File, err)
 	}
-	if len(out[scenarios[0].Published].levels) == 0 {
+	if !s.Free && len(out[scenarios[0].Published].levels) == 0 {
 		return nil, fmt.Errorf("%s: no rows of %s below a header", s.File, scenarios[0].Published)
 	}
 	return out, nil
@@ -91,7 +108,7 @@ func (s Sweep) dimension(column string) bool {
 func (s Sweep) checkHeader(header []string) error {
 	for i, column := range header {
 		metric := slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Name == column })
-		if column != "scenario" && !s.dimension(column) && !metric || slices.Contains(header[:i], column) {
+		if column != "scenario" && (column != "system" || s.Systems == nil) && !s.dimension(column) && !metric || slices.Contains(header[:i], column) {
 			return fmt.Errorf("header: %s is no metric and no dimension of the sweep, or there twice", column)
 		}
 	}
@@ -102,28 +119,31 @@ func (s Sweep) checkHeader(header []string) error {
 }
 
 func (s Sweep) addPublished(out map[string]*course, header, record []string) error {
-	name, figures := "", map[string]float64{}
+	name, system, figures := "", "", map[string]float64{}
 	for i, column := range header {
 		d := result.Dimension(column)
 		switch v, err := strconv.ParseFloat(record[i], 64); {
 		case column == "scenario":
 			name = record[i]
+		case column == "system":
+			system = "/" + record[i]
 		case d != s.Along && s.dimension(column):
 			if record[i] != s.At.Text(d) {
 				return nil
 			}
-		case err != nil || math.IsInf(v, 0) || !(v > 0):
+		case s.Free && record[i] == "":
+		case err != nil || math.IsInf(v, 0) || !(v > 0 || s.Free && v == 0):
 			return fmt.Errorf("%s: %q is not a positive number", column, record[i])
 		default:
 			figures[column] = v
 		}
 	}
-	c, at := out[name], figures[string(s.Along)]
+	c, at := out[name+system], figures[string(s.Along)]
 	if c == nil {
-		return fmt.Errorf("scenario %q is not one of the study", name)
+		return fmt.Errorf("scenario %q is not one of the study", name+system)
 	}
 	if n := len(c.levels); n > 0 && at <= c.levels[n-1] {
-		return fmt.Errorf("%s: level %g of %s does not ascend", s.Along, at, name)
+		return fmt.Errorf("%s: level %g of %s does not ascend", s.Along, at, name+system)
 	}
 	for metric, v := range figures {
 		c.put(metric, at, exact(analysis.Number(v)))

@@ -37,9 +37,10 @@ type Column struct {
 	Run                 string // the run of the values measured here; empty when not measured
 }
 
-// Row is one level, with the values of all columns except the first.
+// Row is one level, or one system, with the values of all columns except the first.
 type Row struct {
 	Level  analysis.Number
+	Name   string `json:",omitempty"` // of a system; then there is no level
 	Values []Value
 }
 
@@ -48,11 +49,14 @@ type Value struct {
 	Here      analysis.Estimate
 	Published analysis.Number
 	// Flags say what weakens Here: result.FlagSaturated, result.FlagLossy,
-	// cost.FlagShortfall. With the last, a normalised figure includes CPU that was never used.
+	// cost.FlagShortfall, FlagAtLeast. With the third, a normalised figure includes CPU that was never used.
 	Flags []string
 }
 
-// Figure is a figure of the study, drawn as panels side by side.
+// FlagAtLeast marks a limit that is the highest level measured.
+const FlagAtLeast = "at-least"
+
+// Figure is a figure of the study, drawn as panels side by side or one below the other.
 type Figure struct {
 	ID      string // "figure-5.5"
 	Title   string // "Figure 5.5"
@@ -61,6 +65,8 @@ type Figure struct {
 	Panels  []Panel
 	Note    string // why these panels
 	Fold    string // see Table
+	Stacked bool   `json:",omitempty"` // one below the other
+	LogX    bool   `json:",omitempty"`
 }
 
 // Panel is one chart. All its series have the same unit.
@@ -107,7 +113,7 @@ type Outcome struct {
 }
 
 // all are the published studies, in the order of their numbers.
-var all = []Study{study1}
+var all = []Study{study1, study2, study5}
 
 // Beside compares runs with every study. A ratio of labs that differ in more than the device says
 // nothing of a study: the first run must not be such a one, and others of the kind are left out, as
@@ -120,7 +126,7 @@ func Beside(runs ...analysis.Summary) []Outcome {
 	runs = slices.DeleteFunc(slices.Clone(runs), func(s analysis.Summary) bool { return s.Sides != nil || s.Speed() != runs[0].Speed() })
 	for _, st := range all {
 		b := hold(st, runs)
-		out = append(out, Outcome{st.Number, b.findings(), b.tables(), b.figures(), b.missing(), b.answers()})
+		out = append(out, Outcome{st.Number, b.findings(), append(b.tables(), b.limits()...), b.figures(), b.missing(), b.answers()})
 	}
 	return out
 }

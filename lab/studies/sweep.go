@@ -43,8 +43,15 @@ type repetition struct {
 type router struct {
 	Scenario
 	published course
-	Run       string  // label of the run that measured it; empty: not measured
-	Delta     float64 // the run's relative difference that does not matter
+	systems   []system // what the study's systems were found to do as this router
+	Run       string   // label of the run that measured it; empty: not measured
+	Delta     float64  // the run's relative difference that does not matter
+	course
+}
+
+// system is one of several machines of a study, with the figures that the study gives of it.
+type system struct {
+	name string
 	course
 }
 
@@ -64,7 +71,7 @@ func hold(st Study, summaries []analysis.Summary) beside {
 	}
 	for _, c := range st.Claims {
 		if len(out.lacking(c.Sweeps)) == 0 {
-			for _, s := range out.subjects(c.Of, c.Sweeps) {
+			for _, s := range out.subjects(c) {
 				out.judged = append(out.judged, out.judge(c, s))
 			}
 		}
@@ -79,7 +86,7 @@ func (x repetition) repeat(runs ...run) repetition {
 	for _, r := range runs {
 		for _, c := range r.held {
 			dut := c.cell.Text(result.DUT)
-			if c.cell.Without(result.DUT, result.Profile) != x.At || !slices.ContainsFunc(x.Levels, c.has) {
+			if !x.holds(c.cell) || !x.Free && !slices.ContainsFunc(x.Levels, c.has) {
 				continue
 			}
 			i := slices.IndexFunc(x.Routers, func(r router) bool { return r.DUT == dut })
@@ -96,6 +103,14 @@ func (x repetition) repeat(runs ...run) repetition {
 		}
 	}
 	slices.SortFunc(x.Routers[own:], func(a, b router) int { return cmp.Compare(a.DUT, b.DUT) })
+	if x.Free {
+		x.Levels = nil
+		for _, r := range x.Routers {
+			x.Levels = append(x.Levels, r.levels...)
+		}
+		slices.Sort(x.Levels)
+		x.Levels = slices.Compact(x.Levels)
+	}
 	return x
 }
 
@@ -129,7 +144,9 @@ func (x repetition) places(runs []run) (out []repetition) {
 }
 
 // bare is a router without its measured figures.
-func (r router) bare() router { return router{Scenario: r.Scenario, published: r.published} }
+func (r router) bare() router {
+	return router{Scenario: r.Scenario, published: r.published, systems: r.systems}
+}
 
 func (r router) measured() bool { return r.Run != "" }
 

@@ -18,7 +18,14 @@ type Role string
 const (
 	RoleClient Role = "client" // holds simulated clients
 	RoleServer Role = "server" // the far end of the traffic, and services a device asks
+
+	RoleGenerator Role = "generator" // sends frames
+	RoleSink      Role = "sink"      // counts and drops frames
+	RoleSplitter  Role = "splitter"  // a switch that sends each frame to all capture hosts
 )
+
+// PortalRoles are those of hosts that measures with clients work with.
+var PortalRoles = []string{string(RoleClient), string(RoleServer)}
 
 // Host is a machine of the lab, spoken to through its agent. How it is run, in a
 // namespace or on another machine, is known to its backend alone.

@@ -135,6 +135,29 @@ func (Netns) Connect(ctx context.Context, a, b End) (aIf, bIf string, err error)
 type Placement struct {
 	Router    []int // polling threads and device under test of every metered host
 	Endpoints []int // clients, servers, traffic, meters
+	Second    []int // a further CPU for programs of metered hosts, see WithSecond; none: they have Router
+}
+
+// WithSecond gives metered hosts a second CPU, for programs that ask for it. Where the endpoints have several, it is
+// one of theirs that they lose, and else it is the endpoints' own.
+func (p Placement) WithSecond() Placement {
+	last := len(p.Endpoints) - 1
+	if last <= 0 || p.shared() {
+		p.Second = p.Endpoints
+		return p
+	}
+	p.Second, p.Endpoints = p.Endpoints[last:], p.Endpoints[:last]
+	return p
+}
+
+// shared reports whether endpoints run on the metered hosts' CPUs.
+func (p Placement) shared() bool {
+	return slices.ContainsFunc(p.Router, func(cpu int) bool { return slices.Contains(p.Endpoints, cpu) })
+}
+
+// SecondShared reports whether the second CPU is also one of the endpoints'.
+func (p Placement) SecondShared() bool {
+	return slices.ContainsFunc(p.Second, func(cpu int) bool { return slices.Contains(p.Endpoints, cpu) })
 }
 
 // placementOn gives the metered hosts the last of the CPUs that labs may use and
@@ -157,12 +180,16 @@ func (p Placement) of(metered bool) []int {
 
 // All are the CPUs of the labs, each once.
 func (p Placement) All() []int {
-	all := slices.Concat(p.Router, p.Endpoints)
+	all := slices.Concat(p.Router, p.Endpoints, p.Second)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
 // String is the placement as reports print it.
 func (p Placement) String() string {
-	return fmt.Sprintf("routers on CPU %v, clients, servers and meters on CPU %v of %d", p.Router, p.Endpoints, len(p.All()))
+	second := ""
+	if len(p.Second) > 0 {
+		second = fmt.Sprintf(" (a second one for programs: %v)", p.Second)
+	}
+	return fmt.Sprintf("routers on CPU %v%s, clients, servers and meters on CPU %v of %d", p.Router, second, p.Endpoints, len(p.All()))
 }

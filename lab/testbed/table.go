@@ -16,12 +16,17 @@ type Spec struct {
 	Clients       int          // number for which the lab has leases and listeners; zero is as many as DefaultLAN has
 	NoAggregation bool         // the metered host's link towards the clients never aggregates
 	NoTxChecksum  bool         // no transmit checksum offload on any link
+	Urgent        bool         // see Topology.Urgent
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
+	CaptureHosts  int          // behind a splitter, 1 (default) to MaxCaptureHosts
 }
 
 // Topologies is every topology by its name in experiments. Adding one is a file and a line here.
 var Topologies = map[string]func(Spec) Topology{
 	"portal": Portal, // clients – router with the device – server, study 1's network
+
+	"gateway-capture": GatewayCapture, // generator – router that captures – sink
+	"tap":             Tap,            // generator – splitter – hosts that capture
 }
 
 // Names are the names of all topologies, sorted.

@@ -43,10 +43,13 @@ type End struct {
 }
 
 // Topology describes a lab: its hosts, the links between them, and the network
-// of each. It needs a client host, a server and a metered host, or more of each.
+// of each. It needs a metered host, and hosts at which traffic begins: clients with their server, or a generator of frames. What else
+// a measure works with it asks for by roles.
 type Topology struct {
 	Nodes []Node
 	Links []Link // in the order of their interfaces on each host
+	// Urgent has the links of hosts that are not metered polled with real-time priority: see agent.Link.
+	Urgent bool
 	Addressing
 }
 
@@ -76,6 +79,7 @@ type Node struct {
 	Routes  []agent.Route
 	Sysctls map[string]string // see agent.Network
 	Switch  bool              // its ends are ports of one Ethernet switch
+	Floods  bool              // and the switch learns no addresses: each frame leaves by all ports but its own
 }
 
 // Link is a cable between two nodes.
@@ -176,7 +180,7 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 	}
 	networks := make([]agent.Network, len(t.Nodes))
 	for i, n := range t.Nodes {
-		networks[i] = agent.Network{Routes: n.Routes, Sysctls: n.Sysctls, Switch: n.Switch}
+		networks[i] = agent.Network{Routes: n.Routes, Sysctls: n.Sysctls, Switch: n.Switch, Floods: n.Floods}
 	}
 	for i, l := range t.Links {
 		for end, p := range []Port{l.A, l.B} {
@@ -191,6 +195,7 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 			h.Ifs = append(h.Ifs, names[i][end])
 			net.Links = append(net.Links, agent.Link{
 				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queue, CPUs: h.CPUs,
+				Urgent: t.Urgent && !h.Metered,
 			})
 		}
 	}
@@ -230,10 +235,20 @@ func (t Topology) check() error {
 			metered++
 		}
 	}
-	if roles[RoleClient] < 1 || roles[RoleServer] < 1 || metered < 1 {
-		return fmt.Errorf("a topology has a client host, a server and a metered host, not %v with %d metered", roles, metered)
+	if portal := roles[RoleClient] > 0 && roles[RoleServer] > 0; metered < 1 || !portal && roles[RoleGenerator] < 1 {
+		return fmt.Errorf("a topology has a metered host, and a client host with a server or else a generator, not %v with %d metered", roles, metered)
 	}
 	return nil
+}
+
+// Roles lists the roles of the topology's hosts, each once.
+func (t Topology) Roles() (roles []string) {
+	for _, n := range t.Nodes {
+		if n.Role != "" && !slices.Contains(roles, string(n.Role)) {
+			roles = append(roles, string(n.Role))
+		}
+	}
+	return roles
 }
 
 // Size is what a lab takes of its machine before it has clients.

@@ -24,7 +24,7 @@ var _ runner.Measure = (*run)(nil)
 func (Measure) Run() runner.Measure { return &run{unprofiled: map[result.Cell]bool{}} }
 
 // Fits is nil: every device that runs can carry a load.
-func (*run) Fits(*experiment.Experiment, dut.Traits) error { return nil }
+func (*run) Fits(*experiment.Experiment, string, dut.Traits) error { return nil }
 
 // openBlock is a block whose labs stand or are being built.
 type openBlock struct {

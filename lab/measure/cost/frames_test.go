@@ -92,7 +92,7 @@ func checkFrames(t *testing.T, got agent.TrafficStats, size int64, receives, sen
 
 func TestFrameSizesAreInOrder(t *testing.T) {
 	sizes := []string{"imix", "1514", "caida", "64"}
-	slices.SortFunc(sizes, compareSizes)
+	slices.SortFunc(sizes, CompareSizes)
 	if !slices.Equal(sizes, []string{"64", "1514", "caida", "imix"}) {
 		t.Errorf("sizes are shown as %v", sizes)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -25,12 +26,13 @@ func (Measure) Records() []result.Kind { return nil }
 // Rules are the rules of experiments that measure cost.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name,
-		Uses: []string{
+		Name:  Name,
+		Roles: testbed.PortalRoles,
+		Uses: append([]string{
 			"offered_mbps", "offered_kpps", "mbps_per_client", "frame_sizes", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
 			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.gaps", "traffic.seed", "traffic.short_per_second", "traffic.short_bytes",
 			"beside.client", "beside.traffic", "beside.clients",
-		},
+		}, experiment.ClientKeys...),
 		Check: check, Settings: settings, Duration: duration, Describe: inWords,
 	}
 }

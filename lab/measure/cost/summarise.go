@@ -44,13 +44,13 @@ func CompareCells(a, b result.Cell) int {
 	return cmp.Or(
 		result.CompareCells(a, b, result.Profile),
 		-result.CompareCells(a, b, result.Direction),
-		compareSizes(a.Text(result.FrameSize), b.Text(result.FrameSize)),
+		CompareSizes(a.Text(result.FrameSize), b.Text(result.FrameSize)),
 		result.CompareCells(a, b, result.DUT, result.Clients, result.OfferedMbps),
 	)
 }
 
-// compareSizes orders sizes of frames: numbers of bytes, and then names.
-func compareSizes(a, b string) int {
+// CompareSizes orders sizes of frames: numbers of bytes, and then names.
+func CompareSizes(a, b string) int {
 	place := func(size string) int {
 		if bytes, err := strconv.Atoi(size); err == nil {
 			return bytes

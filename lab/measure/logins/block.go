@@ -38,7 +38,9 @@ func (Measure) Run() runner.Measure { return run{} }
 func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
 
 // Fits refuses devices without a login, and networks too small for the clients.
-func (run) Fits(e *experiment.Experiment, t dut.Traits) error { return fits(slices.Max(e.Clients), t) }
+func (run) Fits(e *experiment.Experiment, _ string, t dut.Traits) error {
+	return fits(slices.Max(e.Clients), t)
+}
 
 // fits reports whether n clients can log in at a device.
 func fits(n int, t dut.Traits) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // maxRate is the highest login rate: beyond it a number is a typing mistake.
@@ -32,8 +33,9 @@ func (Measure) Records() []result.Kind {
 // Rules are the rules of experiments that measure logins.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true,
+		Name: Name, Alone: true, Roles: testbed.PortalRoles,
 		Keys:   []experiment.Field{rates.Field()},
+		Uses:   experiment.ClientKeys,
 		Why:    "no payload is sent and no clean router stands beside the device",
 		Settle: func(e *experiment.Experiment) { e.Windows = 1 }, // a storm is over once
 		Check:  check, Settings: settings, Duration: duration, Describe: inWords,

@@ -1,6 +1,7 @@
 package logins
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +35,10 @@ func TestStormDefaultsRoundTrip(t *testing.T) {
 	if e.Mode != result.ModeSolo || e.Windows != 1 || !cmp.Equal(rates.Of(e), []float64{0}) {
 		t.Errorf("mode %q, %d windows, rates %v; want solo, 1 and all at once", e.Mode, e.Windows, rates.Of(e))
 	}
-	unused := cost.Measure{}.Rules().Uses
-	for _, key := range unused {
+	for _, key := range (cost.Measure{}).Rules().Uses {
+		if slices.Contains(Measure{}.Rules().Uses, key) {
+			continue
+		}
 		if name, _, _ := strings.Cut(key, "."); strings.Contains(string(e.Encode()), "\n"+name+" =") || strings.Contains(string(e.Encode()), "["+name+"]") {
 			t.Errorf("the resolved file has %s:\n%s", key, e.Encode())
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // Labs says what the labs of a block are built from.
@@ -86,6 +87,7 @@ func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Trai
 	}
 	topology := build(testbed.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
+		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 	})
 	return s, s.open(ctx, l.Backend, topology, lab)

@@ -27,7 +27,7 @@ func (Measure) Run() runner.Measure { return run{} }
 func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
 
 // Fits is nil: every device that runs forwards something.
-func (run) Fits(*experiment.Experiment, dut.Traits) error { return nil }
+func (run) Fits(*experiment.Experiment, string, dut.Traits) error { return nil }
 
 // openBlock is a block whose lab stands.
 type openBlock struct {

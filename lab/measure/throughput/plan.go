@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -42,9 +43,9 @@ func (Measure) Records() []result.Kind {
 // Rules are the rules of experiments that measure throughput.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true, Clean: true,
+		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
 		Keys:   []experiment.Field{losses.Field(), width.Field(), most.Field()},
-		Uses:   []string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.gaps", "traffic.seed"},
+		Uses:   append([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys...),
 		Why:    "its loads are searched, and no clean router stands beside the device",
 		Settle: settle, Check: check, Settings: settings, Duration: duration, Describe: inWords,
 	}

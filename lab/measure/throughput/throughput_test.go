@@ -12,7 +12,7 @@ import (
 )
 
 func catalogue() experiment.Catalogue {
-	return experiment.Catalogue{Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()}, Topologies: []string{"portal"}}
+	return experiment.Catalogue{Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()}, Topologies: []experiment.Topology{{Name: "portal", Roles: Measure{}.Rules().Roles}}}
 }
 
 const plain = "measure = \"throughput\"\nduts = [\"clean\", \"gate\"]\nclients = [4]\n"

@@ -25,6 +25,9 @@ type XY struct {
 	Band           Band // of Y
 	// Reference is a level of Y drawn as a line; NaN is none.
 	Reference float64
+	Height    int // of the plot, pixels; 0: as others
+	// LogX: the axis of X is logarithmic. It is so anyway where X spans a factor of 20 or more.
+	LogX bool
 	// Curve draws distributions: X is Logarithmic, and only points with a Tip are marked.
 	Curve bool
 }
@@ -33,7 +36,13 @@ type XY struct {
 // what has no points is left out.
 func (ch XY) Draw(id string) string {
 	var c canvas
-	top := c.legend(ch.Series) + 8
+	top := c.legend(ch.Series)
+	if ch.YLabel != "" {
+		// Across the plot, not along its axis: there a long name would run into the legend.
+		c.text("label", "start", plotLeft-characterPx*5, top+10, ch.YLabel)
+		top += legendLine
+	}
+	top += 8
 	xs, ys := ch.xScale(), ch.yScale(top)
 	ch.frame(&c, xs, ys)
 	for i, s := range ch.Series {
@@ -86,7 +95,7 @@ func (ch XY) xScale() scale {
 	slices.Sort(xs)
 	xs = slices.Compact(xs)
 	s.lo = math.Min(s.lo, 0)
-	if xs[0] > 0 && s.hi/xs[0] >= 20 {
+	if xs[0] > 0 && s.hi > xs[0] && (ch.LogX || s.hi/xs[0] >= 20) {
 		s.kind, s.lo = Logarithmic, xs[0]
 	}
 	// The sweep's own values are the best ticks, as long as they do not collide.
@@ -101,7 +110,11 @@ func (ch XY) xScale() scale {
 }
 
 func (ch XY) yScale(top float64) scale {
-	s := emptyScale(top+plotHeight, top, ch.Y)
+	height := float64(ch.Height)
+	if height == 0 {
+		height = plotHeight
+	}
+	s := emptyScale(top+height, top, ch.Y)
 	s.include(ch.Reference, ch.Band.Lo, ch.Band.Hi)
 	for _, line := range ch.Series {
 		for _, p := range line.Points {
@@ -133,9 +146,6 @@ func (ch XY) frame(c *canvas, xs, ys scale) {
 		c.text("tick", "middle", xs.at(v), ys.from+18, tickText(v))
 	}
 	c.text("label", "middle", (plotLeft+plotRight)/2, ys.from+38, ch.XLabel)
-	c.add(`<g transform="translate(14 %s) rotate(-90)">`, px((ys.from+ys.to)/2))
-	c.text("label", "middle", 0, 0, ch.YLabel)
-	c.add("</g>")
 }
 
 // drawRaw scatters single trials a little so that equal values stay visible.

@@ -48,6 +48,36 @@ func ReadTrace(r io.Reader, name string) (*Trace, error) {
 	return t, nil
 }
 
+// Count is what a capture holds.
+type Count struct {
+	Frames int64         `json:"frames"`
+	Sizes  map[int]int64 `json:"sizes"` // frames by their bytes on the link, whatever the capture kept of them
+	Cut    bool          `json:"cut"`   // the file ends in the middle of a frame, which is not counted
+}
+
+// CountSizes counts the frames of a capture by their sizes.
+func CountSizes(r io.Reader) (Count, error) {
+	c := Count{Sizes: map[int]int64{}}
+	next, err := openCapture(r)
+	if err != nil {
+		return c, fmt.Errorf("reading a capture: %w", early(err))
+	}
+	for {
+		info, _, err := next()
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF) && info.CaptureLength > 0:
+			c.Cut = true
+			return c, nil
+		case errors.Is(err, io.EOF):
+			return c, nil
+		case err != nil:
+			return c, fmt.Errorf("reading a capture after %d frames: %w", c.Frames, err)
+		}
+		c.Frames++
+		c.Sizes[info.Length]++
+	}
+}
+
 // early says that a file ends too early.
 func early(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

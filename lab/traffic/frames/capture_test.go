@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,31 @@ func gzipped(t testing.TB, data []byte) []byte {
 }
 
 var captured = []packet{{54, 54, 0}, {1514, 68, 1000}, {590, 68, 1500}, {60, 60, 4000}}
+
+func TestCountSizes(t *testing.T) {
+	ng, old := pcapngOf(t, layers.LinkTypeEthernet, captured...), pcapOf(t, layers.LinkTypeEthernet, append(captured, packet{60, 60, 5000})...)
+	first := map[int]int64{54: 1, 1514: 1, 590: 1, 60: 1}
+	for name, c := range map[string]struct {
+		data []byte
+		want Count
+	}{
+		"pcap":               {old, Count{5, map[int]int64{54: 1, 1514: 1, 590: 1, 60: 2}, false}},
+		"pcapng":             {ng, Count{4, first, false}},
+		"cut in a frame":     {old[:len(old)-1], Count{4, first, true}},
+		"cut before a frame": {old[:len(old)-60], Count{4, first, true}},
+		"cut in a header":    {old[:len(old)-61], Count{4, first, true}},
+		"no frame":           {pcapOf(t, layers.LinkTypeEthernet), Count{0, map[int]int64{}, false}},
+	} {
+		if got, err := CountSizes(bytes.NewReader(c.data)); err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+	for name, data := range map[string][]byte{"empty": nil, "no capture": []byte("a text that is long enough for a header"), "cut in the file's header": old[:20]} {
+		if got, err := CountSizes(bytes.NewReader(data)); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
 
 func TestTraceIsPlayedAsCaptured(t *testing.T) {
 	for name, data := range map[string][]byte{

@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
@@ -60,6 +61,9 @@ type Config struct {
 	// it counts as offered, and its number is missing. The ring of a veth belongs to its other end. The packet
 	// engine sends such frames.
 	Loses bool
+	// RealTime gives both threads real-time priority, so that frames leave in time on a CPU with other work. Where that
+	// is not permitted they go on without: see Sent.RealTime.
+	RealTime bool
 }
 
 // Engine is a way of sending.
@@ -80,14 +84,15 @@ type Sender struct {
 	filler   *filler
 	heads    []programsHead
 
-	planner *socket.Thread // feeds, counts, ends the sending thread
-	sending *socket.Thread
-	tid     atomic.Int32 // of the sending thread
-	ending  atomic.Bool  // the sending thread is to return
-	engine  atomic.Value // Engine
-	reason  atomic.Value // string: why it is not the live engine
-	failure error        // the sending thread's, once it has ended
-	err     error        // the sender's, once the planner has ended
+	planner  *socket.Thread // feeds, counts, ends the sending thread
+	sending  *socket.Thread
+	tid      atomic.Int32 // of the sending thread
+	ending   atomic.Bool  // the sending thread is to return
+	engine   atomic.Value // Engine
+	reason   atomic.Value // string: why it is not the live engine
+	realTime atomic.Bool  // the threads have that priority
+	failure  error        // the sending thread's, once it has ended
+	err      error        // the sender's, once the planner has ended
 }
 
 // Start begins to send in the network namespace of the calling thread. Sending ends with the plan, with ctx, after
@@ -187,6 +192,9 @@ func (s *Sender) fallBack(reason string) {
 func (s *Sender) send() {
 	s.tid.Store(int32(unix.Gettid()))
 	defer s.tid.Store(0)
+	if s.failure = s.prioritise(); s.failure != nil {
+		return
+	}
 	if s.failure = s.settle(); s.failure != nil {
 		return
 	}
@@ -201,6 +209,19 @@ func (s *Sender) send() {
 	if !s.ending.Load() {
 		s.failure = newPacket(s).run()
 	}
+}
+
+// prioritise gives the calling thread its priority.
+func (s *Sender) prioritise() error {
+	if !s.cfg.RealTime {
+		return nil
+	}
+	err := realtime.Give(0, realtime.Sender)
+	if errors.Is(err, realtime.ErrDenied) {
+		return nil
+	}
+	s.realTime.Store(err == nil)
+	return err
 }
 
 // settle moves the sending thread to its CPUs.
@@ -221,7 +242,10 @@ func (s *Sender) settle() error {
 // plan is the planner's work: it starts the sending thread and ends it.
 func (s *Sender) plan() {
 	defer s.release()
-	if s.err = s.schedule.feed(); s.err != nil {
+	if s.err = s.prioritise(); s.err == nil {
+		s.err = s.schedule.feed()
+	}
+	if s.err != nil {
 		return
 	}
 	s.sending.Start(context.Background(), "gw-frames", s.send)
@@ -314,6 +338,7 @@ func (s *Sender) Stop() error {
 // Stats is what was sent so far, and in all once the sender has ended.
 func (s *Sender) Stats() Sent {
 	sent := s.schedule.stats()
+	sent.RealTime = s.realTime.Load()
 	sent.Engine, sent.Reason = s.engine.Load().(Engine), s.reason.Load().(string)
 	sent.ThreadNs, sent.PlannerNs = s.sending.CPUNs(), s.planner.CPUNs()
 	return sent

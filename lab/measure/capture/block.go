@@ -1,0 +1,155 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+)
+
+type run struct{ noted map[string]bool }
+
+var _ runner.Measure = run{}
+
+// Run returns what measures the blocks of one run.
+func (Measure) Run() runner.Measure { return run{map[string]bool{}} }
+
+// Lacks is false: a cell has nothing besides its windows.
+func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
+
+// Fits leaves out devices that do not capture, or in none of the ways that are asked for.
+func (run) Fits(e *experiment.Experiment, device string, _ dut.Traits) error {
+	if !dut.Captures(device) {
+		return fmt.Errorf("%s: it is no device that captures: %w", device, dut.ErrNotSupported)
+	}
+	var refusal error
+	for _, s := range settings(e) {
+		if _, fits := reduce(e, device, s); fits {
+			return nil
+		}
+		_, refusal = dut.NewCapture(device, howOf(s.Cell))
+	}
+	return fmt.Errorf("%w: %w", refusal, dut.ErrNotSupported)
+}
+
+// block is a block whose lab stands.
+type block struct {
+	*runner.Session
+	experiment.Block
+	*lab
+}
+
+// Block measures all loads with one device, or with all of them together, in one lab.
+func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
+	r.note(s, eb)
+	loads := byLoad(eb.Cells)
+	s.Status("%s: building the lab", s.Name(eb))
+	l, err := open(ctx, s.Labs(eb), s.Placement, loads[0])
+	if err != nil {
+		return nil, err
+	}
+	b := &block{s, eb, l}
+	for _, cells := range loads {
+		for _, w := range b.todo(cells) {
+			if err == nil {
+				err = b.window(ctx, cells, w)
+			}
+		}
+	}
+	if ctx.Err() == nil {
+		if left := l.leave(ctx); left != nil && err == nil { // noted; the windows count
+			s.Notice("%s: %v", s.Name(eb), left)
+		}
+	}
+	if err = errors.Join(err, l.Close()); err == nil {
+		return nil, nil
+	}
+	return &result.Block{SetupSeconds: l.setup.Seconds()}, err
+}
+
+// note says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
+func (r run) note(s *runner.Session, eb experiment.Block) {
+	say := func(applies bool, format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); applies && !r.noted[text] {
+			r.noted[text] = true
+			s.Note(text)
+			s.Notice("%s", text)
+		}
+	}
+	say(eb.Cell.Int(result.CPUs) > 1 && s.Placement.SecondShared(), "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
+	for _, c := range eb.Cells {
+		for _, setting := range settings(s.Experiment) {
+			device := c.Text(result.DUT)
+			if _, fits := reduce(s.Experiment, device, setting); !fits {
+				_, refusal := dut.NewCapture(device, howOf(setting.Cell))
+				say(true, "Not measured with %s: %v.", setting.Cell.Without(result.FrameSize), refusal)
+			}
+		}
+	}
+}
+
+// byLoad groups cells that are measured at the same time, by load in the order of the list.
+func byLoad(cells []result.Cell) (loads [][]result.Cell) {
+	for _, c := range cells {
+		i := slices.IndexFunc(loads, func(l []result.Cell) bool {
+			return l[0].Number(result.OfferedMbps) == c.Number(result.OfferedMbps)
+		})
+		if i < 0 {
+			i, loads = len(loads), append(loads, nil)
+		}
+		loads[i] = append(loads[i], c)
+	}
+	for _, l := range loads { // each device has the same host at all loads
+		slices.SortFunc(l, func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT) })
+	}
+	return loads
+}
+
+// todo lists the windows that are not settled in one of the cells.
+func (b *block) todo(cells []result.Cell) (windows []int) {
+	for _, c := range cells {
+		windows = append(windows, b.Todo(b.Block, c)...)
+	}
+	slices.Sort(windows)
+	return slices.Compact(windows)
+}
+
+// window measures a load until it is settled.
+func (b *block) window(ctx context.Context, cells []result.Cell, w int) error {
+	mbps := cells[0].Number(result.OfferedMbps)
+	n, length := sent(b.Experiment, b.traffic.FrameSize, mbps)
+	load := b.load(mbps, length, 0)
+	if count.Of(b.Experiment) > 0 {
+		load = b.load(mbps, length, n)
+	}
+	b.Status("%s: at %g Mbit/s, window %d", b.Name(b.Block), mbps, w+1)
+	return b.SettleAll(b.Block, cells, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
+		o, err := b.observe(ctx, load, length)
+		if err != nil {
+			return nil, nil, fmt.Errorf("at %g Mbit/s: window %d: %w", mbps, w+1, err)
+		}
+		rejects := o.judge(b.Experiment.Router.Speed, b.Session.CPUs)
+		trials := make([]*Trial, len(cells))
+		for i, c := range cells {
+			t := o.trial(i)
+			t.Head, t.Cell, t.Window = a.Head(b.Block), c, w
+			t.SetupSeconds, t.Seconds = b.setup.Seconds(), time.Since(a.Start).Seconds()
+			t.Rejects, t.Accepted = rejects, len(rejects) == 0
+			trials[i] = t
+		}
+		return func(w *result.Writer) error {
+			for _, t := range trials {
+				if err := w.Append(KindCapture, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, rejects, nil
+	})
+}

@@ -1,0 +1,87 @@
+package capture
+
+import (
+	"github.com/gateweigh/gateweigh/lab/burn"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+)
+
+// minOffered is the share of the due frames below which a trial says nothing of the device.
+const minOffered = 0.98
+
+// judge lists why a trial does not count.
+func (o *observation) judge(speed float64, cpus int) side.Rejects {
+	var r side.Rejects
+	r = append(r, o.faults...)
+	intended, offered := o.sent.Frames.Intended, o.sent.Datagrams.Sent
+	r.If(offered == 0, "the generator sent nothing")
+	r.If(float64(offered) < minOffered*float64(intended), "the generator sent %d of %d frames that were due, less than %g %%", offered, intended, 100*minOffered)
+	if n := o.switched(); n != nil {
+		r.If(*n != offered, "the splitter counted %d frames and the generator %d: frames were lost before they were split", *n, offered)
+	}
+	seconds := float64(o.after.stations[0].MonotonicNs-o.before.stations[0].MonotonicNs) / 1e9
+	r.Steal(side.Machine(o.after.stations[0].Stat.Sub(o.before.stations[0].Stat)), seconds, cpus, "")
+	if speed > 0 {
+		r.Speed(o.share(), speed, "")
+	}
+	return r
+}
+
+// switched is what came into the splitter; nil without one.
+func (o *observation) switched() *int64 {
+	if o.lab.splitter == nil {
+		return nil
+	}
+	port := o.lab.splitter.Ifs[0]
+	n := o.after.splitter.Links[port].Sub(o.before.splitter.Links[port]).RxPackets
+	return &n
+}
+
+// share is what slowed stations had of their CPUs.
+func (o *observation) share() float64 {
+	return side.RouterShare(side.Reading{Slow: o.before.slow}, side.Reading{Slow: o.after.slow})
+}
+
+// has is how many CPUs a station has, slowed ones less.
+func (o *observation) has(s *station) float64 {
+	switch {
+	case s.cpus < 2:
+		return o.share()
+	case o.lab.placement.SecondShared(): // which is not slowed
+		return o.share() + 1
+	}
+	return 2 * o.share()
+}
+
+// background is how many CPUs the other work of a station had while frames were sent.
+func (o *observation) background(i int) (cpus float64) {
+	for n, was := range o.before.burned[i] {
+		cpus += burn.Share(was, o.end.burned[i][n])
+	}
+	return cpus
+}
+
+// trial is the record of a station.
+func (o *observation) trial(i int) *Trial {
+	s, before, end, after := o.lab.stations[i], o.before.stations[i], o.end.stations[i], o.after.stations[i]
+	loaded, all := side.UsageOf(before, end), side.UsageOf(before, after)
+	t := &Trial{
+		Host: s.name, SendSeconds: o.seconds(),
+		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(), Passed: s.passed(after) - s.passed(before),
+		Programs: o.captured[i],
+		NAPINs:   loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs, SettledNs: all.NAPINs + all.ProcessNs,
+		Background: o.background(i), CPUs: o.has(s), Machine: side.Machine(after.Stat.Sub(before.Stat)),
+	}
+	if len(o.before.slow) > 0 {
+		t.RouterShare = o.share()
+	}
+	if o.lab.sink != nil {
+		n := o.got.Datagrams.Received
+		t.Forwarded, t.Reordered, t.Duplicates = &n, o.got.Datagrams.Reordered, o.got.Frames.Duplicates
+	}
+	return t
+}
+
+// seconds is how long frames were sent: as long as asked for, or until the last one left.
+func (o *observation) seconds() float64 {
+	return max(o.length.Seconds(), float64(o.sent.Frames.LastNs)/1e9)
+}

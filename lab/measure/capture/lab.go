@@ -1,0 +1,218 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
+)
+
+// lab is a standing lab of a block.
+type lab struct {
+	*testbed.Lab
+	generator *testbed.Host
+	sink      *testbed.Host // nil where nothing counts frames end to end
+	splitter  *testbed.Host // nil where there is none
+	stations  []*station
+	stream    send.Stream
+	traffic   experiment.Traffic
+	slowed    *testbed.Host // the machine of the stations where their CPUs are slowed down
+	placement testbed.Placement
+	setup     time.Duration
+}
+
+// station is a host that captures.
+type station struct {
+	*testbed.Host
+	name   string // in the topology
+	dut    string
+	device dut.Capturing
+	env    dut.Env
+	port   string // interface that is captured on
+	sends  bool   // frames leave there; else they come in
+	burns  bool   // other work has a part of its CPU
+	cpus   int
+}
+
+// nobody has this address: a switch sends frames for it to all its ports.
+var nobody = send.MAC{0x02, 0x67, 0x77, 0x6e, 0x6f, 0x31}
+
+// open builds the lab of a block with a host for each device. On error nothing is left.
+func open(ctx context.Context, labs side.Labs, placement testbed.Placement, cells []result.Cell) (_ *lab, err error) {
+	start := time.Now()
+	build, err := testbed.Named(labs.Experiment.Topology)
+	if err != nil {
+		return nil, err
+	}
+	l := &lab{traffic: labs.Sides[0].Traffic, slowed: labs.Slowed, placement: placement}
+	if l.Lab, err = build(testbed.Spec{CaptureHosts: len(cells), Urgent: true}).Build(ctx, labs.Backend, labs.DUTLab); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	l.generator = l.Of(testbed.RoleGenerator)[0]
+	l.sink, l.splitter = first(l.Of(testbed.RoleSink)), first(l.Of(testbed.RoleSplitter))
+	for i, h := range l.Metered() {
+		if err := l.station(ctx, h, cells[i], labs.Experiment); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.address(ctx); err != nil {
+		return nil, err
+	}
+	if masquerade.Of(labs.Experiment) {
+		if err := l.translate(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if l.splitter != nil {
+		if err := l.splitter.OpenMeter(ctx, agent.Meter{IfNames: l.splitter.Ifs, Support: true}); err != nil {
+			return nil, fmt.Errorf("opening the splitter's meter: %w", err)
+		}
+	}
+	l.setup = time.Since(start)
+	return l, nil
+}
+
+func first(hosts []*testbed.Host) *testbed.Host {
+	if len(hosts) == 0 {
+		return nil
+	}
+	return hosts[0]
+}
+
+// station gives a host its device, and its other work.
+func (l *lab) station(ctx context.Context, h *testbed.Host, cell result.Cell, e *experiment.Experiment) (err error) {
+	s := &station{Host: h, name: strings.TrimPrefix(h.Name, l.Name+"/"), dut: cell.Text(result.DUT), cpus: max(cell.Int(result.CPUs), 1)}
+	if s.port = h.Ifs[0]; l.sink != nil {
+		s.port, s.sends = l.Port(testbed.PortWAN), true
+	}
+	how := howOf(cell)
+	if s.cpus > 1 {
+		how.CPUs = l.placement.Second
+	}
+	if s.device, err = dut.NewCapture(s.dut, how); err != nil {
+		return err
+	}
+	s.env = dut.Env{
+		Hosts: map[string]dut.Host{}, Ports: l.Ports, Install: h.Install, On: s.name, Capture: s.port,
+		LAN: l.LAN, Gateway: l.Gateway, RouterWAN: l.RouterWAN, ServerIP: l.ServerIP, ServiceIP: l.ServiceIP, Clients: 1, Scratch: agent.Scratch,
+	}
+	for _, other := range l.Hosts {
+		s.env.Hosts[strings.TrimPrefix(other.Name, l.Name+"/")] = other
+	}
+	l.stations = append(l.stations, s)
+	pct := cell.Number(result.BackgroundPct)
+	if pct == 0 {
+		return nil
+	}
+	s.burns = true
+	share := pct / 100
+	if e.Router.Speed > 0 {
+		share *= e.Router.Speed
+	}
+	return h.Slow(ctx, agent.Slow{CPUs: h.CPUs, Speed: 1 - share, Own: l.placement.Endpoints, Ordinary: true})
+}
+
+// address finds the addresses that frames have on their first link, and enters the sink at the router: nothing but
+// frames is to cross the links.
+func (l *lab) address(ctx context.Context) (err error) {
+	s := &l.stream
+	if s.SrcMAC, err = hardware(ctx, l.generator, l.generator.Ifs[0]); err != nil {
+		return err
+	}
+	s.DstMAC = nobody
+	s.Src, s.Dst = portOf(l.LAN.Addr().Next()), portOf(l.LAN.Addr().Next().Next())
+	if l.sink == nil {
+		return nil
+	}
+	router := l.stations[0]
+	if s.DstMAC, err = hardware(ctx, router.Host, l.Port(testbed.PortLAN)); err != nil {
+		return err
+	}
+	s.Dst = portOf(l.ServerIP)
+	at, err := hardware(ctx, l.sink, l.sink.Ifs[0])
+	if err == nil {
+		err = asks(ctx, router.Host, "ip", "neigh", "replace", l.ServerIP.String(), "lladdr", at.String(), "dev", router.port, "nud", "permanent")
+	}
+	return err
+}
+
+// translate has the router give frames its own address, as home gateways do.
+func (l *lab) translate(ctx context.Context) error {
+	rules := fmt.Sprintf("table ip gateweigh_nat { chain out { type nat hook postrouting priority srcnat; oifname %q masquerade; }; }", l.Port(testbed.PortWAN))
+	if err := asks(ctx, l.stations[0].Host, "nft", rules); err != nil {
+		return fmt.Errorf("translating addresses on the router: %w", err)
+	}
+	return nil
+}
+
+// asks runs a program that does not count as a device's.
+func asks(ctx context.Context, h *testbed.Host, argv ...string) error {
+	_, err := h.Run(ctx, agent.Command{Argv: argv, Support: true})
+	return err
+}
+
+// portOf is where frames come from or go to.
+func portOf(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, frames.Port) }
+
+// hardware is the address of a host's interface.
+func hardware(ctx context.Context, h *testbed.Host, port string) (mac send.MAC, err error) {
+	all, err := h.LinkAddresses(ctx)
+	if err != nil {
+		return mac, err
+	}
+	addr, err := net.ParseMAC(all[port])
+	if err != nil {
+		return mac, fmt.Errorf("the address of %s on %s: %w", port, h.Name, err)
+	}
+	copy(mac[:], addr)
+	return mac, nil
+}
+
+// load is a load of frames, as the hosts at both ends are told of it.
+func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
+	t := l.traffic
+	f := &agent.Frames{
+		Link: l.generator.Ifs[0], Streams: []send.Stream{l.stream}, For: length, Count: n, Expected: 1,
+		Size: t.FrameSize, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(l.Name[0]), Burst: t.BurstSegments,
+	}
+	if n > 0 {
+		f.For = limitOf(length)
+	}
+	return agent.Traffic{
+		Kind: t.Kind, UDP: true, Direction: result.Up, Clients: 1, MostClients: 1, ClientHosts: 1, Workers: 1,
+		Server: l.ServerIP, OfferedMbps: mbps, BurstSegments: t.BurstSegments, Frames: f,
+	}
+}
+
+// limitOf is how long a number of frames may take that is due in some time: what is not sent by then was not offered.
+func limitOf(length time.Duration) time.Duration {
+	const slack, least = 1.01, 20 * time.Millisecond // other programs have the generator's CPU for some time
+	return time.Duration(slack*float64(length)) + least
+}
+
+// each works on all stations at once.
+func (l *lab) each(fn func(*station) error) error {
+	return testbed.Each(l.stations, func(_ int, s *station) error { return fn(s) })
+}
+
+// leave stops the devices.
+func (l *lab) leave(ctx context.Context) error {
+	return l.each(func(s *station) error { return s.device.Stop(ctx, s.env) })
+}

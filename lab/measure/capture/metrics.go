@@ -1,0 +1,69 @@
+package capture
+
+import (
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// host is whose figures those of CPU are.
+const host = "capture"
+
+type figures = analysis.Reading
+
+// Metrics is every figure of a cell, of windows.
+var Metrics = perWindow(
+	analysis.Metric{Name: "captured_pct", Short: "captured", Unit: "%", Text: "frames that the program took, of those that passed its interface", Better: analysis.More, Host: host, Range: analysis.Percents, Of: percent("captured")},
+	analysis.Metric{Name: "dropped_pct", Short: "dropped", Unit: "%", Text: "frames that the program says it lost", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: percent("dropped")},
+	analysis.Metric{Name: "unexplained_pct", Unit: "%", Text: "frames that the program neither took nor says it lost", Host: host, Range: analysis.Changes, Of: percent("unexplained")},
+	analysis.Metric{Name: "link_loss_pct", Unit: "%", Text: "offered frames that never passed the capture interface", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("passed")},
+	analysis.Metric{Name: "loss_pct", Short: "loss", Unit: "%", Text: "offered frames that did not arrive at the sink", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("forwarded")},
+	analysis.Metric{Name: "busy_pct", Short: "CPU", Unit: "%", Text: "CPU of the capture host with its other work, of what it has", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: busy},
+	analysis.Metric{Name: "core_pct", Unit: "% of a core", Text: "polling threads and capture programs", Better: analysis.Less, Host: host, Range: analysis.Amounts, Of: corePct("napi_ns", "process_ns")},
+	analysis.Metric{Name: "napi_core_pct", Unit: "% of a core", Text: "polling threads", Host: host, Range: analysis.Amounts, Of: corePct("napi_ns")},
+	analysis.Metric{Name: "process_core_pct", Unit: "% of a core", Text: "capture programs", Host: host, Range: analysis.Amounts, Of: corePct("process_ns")},
+	analysis.Metric{Name: "background_core_pct", Unit: "% of a core", Text: "other work", Host: host, Range: analysis.Amounts, Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("background")) }},
+	analysis.Metric{Name: "ns_per_frame", Short: "ns", Unit: "ns", Text: "CPU of the capture host per frame that passed, until all were worked off", Better: analysis.Less, Host: host, Range: analysis.Amounts,
+		Of: func(r figures) float64 { return analysis.Over(r.Get("settled_ns"), r.Get("passed")) }},
+	analysis.Metric{Name: "kframes_per_second", Unit: "kframes/s", Text: "that passed", Range: analysis.Amounts,
+		Of: func(r figures) float64 { return analysis.Over(r.Get("passed")/1000, r.Get("send_seconds")) }},
+	analysis.Metric{Name: "offered_pct", Unit: "%", Text: "frames that the generator's link took, of those due", Range: analysis.Percents,
+		Of: func(r figures) float64 { return 100 * analysis.Over(r.Get("offered"), r.Get("intended")) }},
+	analysis.Metric{Name: "router_share_pct", Unit: "% of its CPU", Text: "that slowed hosts had, by the clock of what took the rest", Host: host, Range: analysis.Percents,
+		Of: func(r figures) float64 { return analysis.Positive(100 * r.Get(result.RouterShare)) }},
+)
+
+func perWindow(list ...analysis.Metric) []analysis.Metric {
+	for i := range list {
+		list[i].Per = analysis.PerWindow
+	}
+	return list
+}
+
+func percent(share string) func(figures) float64 {
+	return func(r figures) float64 { return 100 * r.Get(share) }
+}
+
+// lostOf is the share of the offered frames that did not come so far.
+func lostOf(count string) func(figures) float64 {
+	return func(r figures) float64 { return max(0, 100*(1-analysis.Over(r.Get(count), r.Get("offered")))) }
+}
+
+// corePct sums CPU time while frames were sent.
+func corePct(parts ...string) func(figures) float64 {
+	return func(r figures) float64 {
+		var ns float64
+		for _, part := range parts {
+			ns += r.Get(part)
+		}
+		return analysis.Over(ns/1e7, r.Get("send_seconds"))
+	}
+}
+
+// busy is the CPU of the host with its other work, of what it has.
+func busy(r figures) float64 {
+	work := corePct("napi_ns", "process_ns")(r)
+	if other := r.Get("background"); other > 0 {
+		work += 100 * other
+	}
+	return min(100, analysis.Over(work, r.Get("cpus")))
+}

@@ -1,0 +1,259 @@
+package capture
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// Bounds of what may be asked for: beyond them it is a typing mistake.
+const (
+	maxFrames      = 1_000_000_000
+	maxSnap        = 262_144 // tcpdump's own
+	maxBufferKiB   = 2 << 20
+	maxPrograms    = 64
+	maxBackground  = 90
+	leastFrames    = 10 // of a window
+	defaultBurst   = 8
+	defaultWindow  = 2 * time.Second
+	maxTrial       = 10 * time.Minute
+	withoutAny     = "none" // filter or work
+	defaultRouters = "gateway-capture"
+)
+
+// parameter is a list of settings of the capturing, each value a dimension of the cells where the key is set.
+type parameter struct {
+	key       string
+	dimension result.Dimension
+	field     experiment.Field
+	values    func(*experiment.Experiment) []any
+	device    bool // it is the capturing programs', and not of their host
+}
+
+// listOf makes a parameter.
+func listOf[T comparable](key string, d result.Dimension, item experiment.Parser[T], device bool) parameter {
+	k := experiment.Key[[]T]{Name: key, Parse: experiment.List(item)}
+	return parameter{key, d, k.Optional(), func(e *experiment.Experiment) (list []any) {
+		for _, v := range k.Of(e) {
+			list = append(list, v)
+		}
+		return list
+	}, device}
+}
+
+// parameters are in the order of their loops: the last one changes fastest.
+var parameters = []parameter{
+	listOf("cpus", result.CPUs, experiment.Integer(1, 2), true),
+	listOf("background_pct", result.BackgroundPct, experiment.Within(0, maxBackground, "percent of the host's CPU"), false),
+	listOf("programs", result.Programs, experiment.Integer(1, maxPrograms), true),
+	listOf("works", result.Work, experiment.Word(withoutAny, dut.WorkCopy, dut.WorkGzip), true),
+	listOf("filters", result.Filter, experiment.Word(filterNames()...), true),
+	listOf("buffers_kib", result.BufferKiB, experiment.Integer(0, maxBufferKiB), true),
+	listOf("snap_lengths", result.SnapLength, experiment.Integer(0, maxSnap), true),
+}
+
+func filterNames() []string {
+	return append([]string{withoutAny}, slices.Sorted(maps.Keys(dut.Filters))...)
+}
+
+// Keys that are no dimensions.
+var (
+	count      = experiment.Key[int]{Name: "frames", Parse: experiment.Integer(0, maxFrames)}
+	masquerade = experiment.Key[bool]{Name: "masquerade", Parse: experiment.Boolean}
+	together   = experiment.Key[bool]{Name: "together", Parse: experiment.Boolean}
+)
+
+// Measure is the measure of that name.
+type Measure struct{}
+
+// Records are trials.
+func (Measure) Records() []result.Kind {
+	return []result.Kind{{Name: KindCapture, New: func() any { return new(Trial) }}}
+}
+
+// Rules are the rules of experiments that measure capturing.
+func (Measure) Rules() experiment.Measure {
+	keys := []experiment.Field{count.Field(), masquerade.Field(), together.Field()}
+	for _, p := range parameters {
+		keys = append(keys, p.field)
+	}
+	return experiment.Measure{
+		Name: Name, Alone: true, Roles: []string{string(testbed.RoleGenerator)}, Keys: keys,
+		Uses:   []string{"offered_mbps", "offered_kpps", "frame_sizes", "windows", "window", "traffic.kind", "traffic.burst_segments", "traffic.gaps", "traffic.seed"},
+		Why:    "one generator sends frames, and nobody logs in or compares with a clean router",
+		Settle: settle, Check: check, Settings: settings, Reduce: reduce, Together: together.Of, CPUs: mostCPUs, Duration: duration, Describe: inWords,
+	}
+}
+
+// settle makes frames the traffic, sent by one generator.
+func settle(e *experiment.Experiment) {
+	e.Clients, e.Client.Kind = []int{1}, client.KindVeth
+	if !e.IsSet("traffic.kind") {
+		e.Traffic.Kind = traffic.KindFrames
+	}
+	if !e.IsSet("topology") {
+		e.Topology = defaultRouters
+	}
+	if !e.IsSet("window") {
+		e.Window = defaultWindow
+	}
+	if !e.IsSet("traffic.burst_segments") {
+		e.Traffic.BurstSegments = defaultBurst
+	}
+}
+
+func check(e *experiment.Experiment, report experiment.Report) {
+	if !e.IsSet("offered_mbps") && !e.IsSet("offered_kpps") {
+		report("offered_mbps", "missing: an experiment needs it")
+	}
+	if !traffic.KindOf(e.Traffic.Kind).Frames {
+		report("traffic.kind", "%q does not go with measure = %q: it needs %q", e.Traffic.Kind, Name, traffic.KindFrames)
+		return
+	}
+	tapped := e.Topology == "tap"
+	if masquerade.Of(e) && tapped {
+		report("masquerade", "does not go with topology = %q: nothing is routed there", e.Topology)
+	}
+	if together.Of(e) && !tapped {
+		report("together", "needs topology = %q: elsewhere one host captures", "tap")
+	}
+	if together.Of(e) && len(e.DUTs) > testbed.MaxCaptureHosts {
+		report("duts", "%d devices together: a splitter leads to %d hosts at most", len(e.DUTs), testbed.MaxCaptureHosts)
+	}
+	e.EachLoad(1, func(size string, loads []float64) {
+		for _, mbps := range loads {
+			n, length := sent(e, size, mbps)
+			if n < leastFrames {
+				report("window", "%s: at %g Mbit/s, frames of %s make %d in it, and a trial has at least %d: choose a longer window, or frames", e.Window, mbps, size, n, leastFrames)
+			}
+			if length > maxTrial {
+				report("frames", "%d: at %g Mbit/s, frames of %s take %s, and a trial lasts %s at most", n, mbps, size, length.Round(time.Second), maxTrial)
+			}
+		}
+	})
+}
+
+// sent is how many frames a trial has, and how long that takes.
+func sent(e *experiment.Experiment, size string, mbps float64) (int64, time.Duration) {
+	sizes, err := frames.Named(size)
+	if err != nil {
+		return leastFrames, 0 // its key's parser has refused it
+	}
+	perSecond := mbps * 1e6 / 8 / sizes.MeanBytes()
+	if n := count.Of(e); n > 0 {
+		return int64(n), time.Duration(float64(n) / perSecond * float64(time.Second))
+	}
+	return int64(perSecond * e.Window.Seconds()), e.Window
+}
+
+// settings lists frame sizes and the values of all parameters. A block measures all loads.
+func settings(e *experiment.Experiment) (list []experiment.Setting) {
+	e.EachLoad(1, func(size string, loads []float64) {
+		cells := []result.Cell{result.NewCell(result.FrameSize, size)}
+		for _, p := range parameters {
+			var more []result.Cell
+			for _, c := range cells {
+				for _, v := range p.values(e) {
+					more = append(more, c.With(p.dimension, v))
+				}
+			}
+			if len(more) > 0 {
+				cells = more
+			}
+		}
+		for _, c := range cells {
+			s := experiment.Setting{Cell: c}
+			for _, mbps := range loads {
+				s.Cells = append(s.Cells, c.With(result.OfferedMbps, mbps))
+			}
+			list = append(list, s)
+		}
+	})
+	return list
+}
+
+// reduce takes settings of the capturing from devices that capture nothing, and leaves out those that a device refuses.
+func reduce(_ *experiment.Experiment, device string, s experiment.Setting) (experiment.Setting, bool) {
+	if !dut.Idles(device) {
+		_, err := dut.NewCapture(device, howOf(s.Cell))
+		return s, err == nil || !dut.Captures(device)
+	}
+	var less []result.Dimension
+	for _, p := range parameters {
+		if p.device {
+			less = append(less, p.dimension)
+		}
+	}
+	s.Cell, s.Cells = s.Cell.Without(less...), slices.Clone(s.Cells)
+	for i, c := range s.Cells {
+		s.Cells[i] = c.Without(less...)
+	}
+	return s, true
+}
+
+// mostCPUs is how many CPUs the capturing may have.
+func mostCPUs(e *experiment.Experiment) (n int) {
+	for _, s := range settings(e) {
+		n = max(n, s.Cell.Int(result.CPUs))
+	}
+	return n
+}
+
+// howOf is how a device captures in a cell.
+func howOf(c result.Cell) dut.Capture {
+	named := func(d result.Dimension) string {
+		if c.Text(d) == withoutAny {
+			return ""
+		}
+		return c.Text(d)
+	}
+	return dut.Capture{
+		Snap: c.Int(result.SnapLength), BufferKiB: c.Int(result.BufferKiB), Filter: named(result.Filter), Work: named(result.Work), Programs: c.Int(result.Programs),
+	}
+}
+
+const (
+	labOverhead   = time.Second            // up and down
+	trialOverhead = 900 * time.Millisecond // the device started and ended, and the last frames awaited
+)
+
+func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
+	block := labOverhead
+	devices := map[string]bool{}
+	for _, c := range g.Cells {
+		devices[c.Text(result.DUT)] = true
+		_, length := sent(e, c.Text(result.FrameSize), c.Number(result.OfferedMbps))
+		block += time.Duration(e.Windows) * (length + trialOverhead)
+	}
+	return time.Duration(g.Blocks) * block / time.Duration(max(len(devices), 1))
+}
+
+func inWords(e *experiment.Experiment) experiment.Description {
+	of := fmt.Sprintf(" of %d windows of %g s", e.Windows, e.Window.Seconds())
+	if n := count.Of(e); n > 0 {
+		of = fmt.Sprintf(" of %d windows of %d frames", e.Windows, n)
+	}
+	return experiment.Description{Block: "block", Of: of, Doing: "captured at " + loadsOf(e) + ", frames of " + words.Listed(e.FrameSizes)}
+}
+
+// loadsOf says the loads.
+func loadsOf(e *experiment.Experiment) string {
+	var loads []string
+	if len(e.OfferedMbps) > 0 {
+		loads = append(loads, experiment.Series(e.OfferedMbps)+" Mbit/s")
+	}
+	if len(e.OfferedKpps) > 0 {
+		loads = append(loads, experiment.Series(e.OfferedKpps)+" thousand frames a second")
+	}
+	return words.Listed(loads)
+}

@@ -1,0 +1,91 @@
+// Package capture measures what capturing frames costs a host, and which frames get lost: on a router, or on hosts behind
+// a splitter that all see the same frames.
+package capture
+
+import (
+	"cmp"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Flags of a trial that stands.
+const (
+	// FlagDisagree: the frames that a program says it lost are not those which it did not take.
+	FlagDisagree = "statistics-disagree"
+	// FlagKilled: a program did not end when it was asked to.
+	FlagKilled = "killed"
+)
+
+// Summarise computes the summary of a run that measured capturing.
+func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	trials := result.Of[Trial](run.Own)
+	in := analysis.Input{
+		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Trials: trialsOf(trials), Load: []result.Dimension{result.OfferedMbps},
+		Compare: compareCells,
+		Warn: func(s analysis.Summary) []string {
+			return append(
+				s.Remark("What a program says it lost is not what it did not take", func(c analysis.Cell) bool { return c.Flagged(FlagDisagree) }),
+				s.Remark("A program had to be killed", func(c analysis.Cell) bool { return c.Flagged(FlagKilled) })...)
+		},
+	}
+	return analysis.Summarise(in, opts)
+}
+
+// compareCells orders cells for reading: frame size, parameters, device, load.
+func compareCells(a, b result.Cell) int {
+	by := make([]result.Dimension, len(parameters))
+	for i, p := range parameters {
+		by[i] = p.dimension
+	}
+	return cmp.Or(
+		cost.CompareSizes(a.Text(result.FrameSize), b.Text(result.FrameSize)),
+		result.CompareCells(a, b, by...),
+		result.CompareCells(a, b, result.DUT, result.OfferedMbps),
+	)
+}
+
+// trialsOf are the records with the figures that are not numbers of their own.
+func trialsOf(trials []*Trial) []analysis.Trial {
+	out := make([]analysis.Trial, 0, len(trials))
+	for _, t := range trials {
+		a := analysis.Trial{Device: result.ValuesOf(t)}
+		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Accepted, a.Rejects = t.Cell, t.Block, t.Window, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects
+		for name, value := range t.lost() {
+			a.Device[name] = value
+		}
+		if t.disagrees() {
+			a.Flags = append(a.Flags, FlagDisagree)
+		}
+		if t.killed() {
+			a.Flags = append(a.Flags, FlagKilled)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// lost are shares of the frames that passed: taken, lost by the programs' own word, and neither of the two; each
+// the mean of the programs that say it.
+func (t Trial) lost() result.Values {
+	out, known := result.Values{}, map[string]float64{}
+	add := func(name string, n int64) {
+		out[name] += t.share(n)
+		known[name]++
+	}
+	for _, p := range t.Programs {
+		if p.Frames < 0 {
+			continue
+		}
+		add("captured", p.Frames)
+		if p.Dropped >= 0 {
+			add("dropped", p.Dropped)
+			add("unexplained", t.Passed-p.Frames-p.Dropped)
+		}
+	}
+	for name, n := range known {
+		out[name] /= n
+	}
+	return out
+}

@@ -1,0 +1,72 @@
+package capture
+
+import (
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Name is the measure's in experiments and records.
+const Name = "capture"
+
+// KindCapture is the kind of the records of trials.
+const KindCapture = "capture"
+
+// Trial is what became of the frames of one window at one device.
+type Trial struct {
+	result.Head
+	Cell   result.Cell `json:"cell"`
+	Window int         `json:"window"` // counts from 0 within (block, cell)
+	Host   string      `json:"host"`   // that captured, by its name in the topology
+
+	SetupSeconds float64 `json:"setup_seconds"` // of the block's lab
+	SendSeconds  float64 `json:"send_seconds"`  // from the first frame to the end of the load
+
+	// Counts of frames, RFC 2285's first. Switched and Forwarded are nil where the topology has no splitter, or no sink.
+	Intended   int64  `json:"intended"`
+	Offered    int64  `json:"offered"`
+	Switched   *int64 `json:"switched,omitempty"`
+	Passed     int64  `json:"passed"` // the interface that is captured on
+	Forwarded  *int64 `json:"forwarded,omitempty"`
+	Reordered  int64  `json:"reordered,omitempty"`
+	Duplicates int64  `json:"duplicates,omitempty"`
+
+	Programs []dut.Captured `json:"programs,omitempty"`
+
+	// CPU of the capture host, exact ns: until the last frame was sent, and until nothing was left to do.
+	NAPINs     int64            `json:"napi_ns"`
+	ProcessNs  int64            `json:"process_ns"`
+	WaitNs     int64            `json:"wait_ns"`
+	SettledNs  int64            `json:"settled_ns"`
+	ThreadNs   map[string]int64 `json:"thread_ns"`
+	Background float64          `json:"background,omitempty"` // CPUs that other work had
+	CPUs       float64          `json:"cpus"`                 // that the host has, slowed ones less
+
+	RouterShare float64        `json:"router_share,omitempty"` // see result.RouterShare
+	Machine     result.Machine `json:"machine"`
+}
+
+// share is n of the passed frames.
+func (t Trial) share(n int64) float64 { return float64(n) / float64(max(t.Passed, 1)) }
+
+// disagree is the share of the frames by which a program's own drops may differ from those that it did not take.
+const disagree = 0.001
+
+// disagrees reports whether a program's own statistics differ from the difference.
+func (t Trial) disagrees() bool {
+	for _, p := range t.Programs {
+		if gap := t.share(t.Passed - p.Frames - p.Dropped); p.Frames >= 0 && p.Dropped >= 0 && (gap > disagree || gap < -disagree) {
+			return true
+		}
+	}
+	return false
+}
+
+// killed reports whether a program did not end when it was asked to.
+func (t Trial) killed() bool {
+	for _, p := range t.Programs {
+		if p.Ended != "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,257 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/burn"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// observation is what was seen of the frames of one window.
+type observation struct {
+	lab                *lab
+	length             time.Duration // of the load, as asked for
+	before, end, after reading       // the end is that of the load; after it, all were settled
+	sent, got          agent.TrafficStats
+	captured           [][]dut.Captured // by station
+	faults             []string         // of the devices
+}
+
+// reading is what the meters say at one moment.
+type reading struct {
+	stations []meter.Sample
+	burned   [][]burn.Reading // of the stations' other work
+	slow     []burn.Reading   // of the stations' CPUs where these are slowed down
+	splitter meter.Sample
+}
+
+func (l *lab) read(ctx context.Context) (r reading, err error) {
+	r.stations, r.burned = make([]meter.Sample, len(l.stations)), make([][]burn.Reading, len(l.stations))
+	var asks []func() error
+	for i, s := range l.stations {
+		asks = append(asks, func() (err error) { r.stations[i], err = s.Sample(ctx); return err })
+		if s.burns {
+			asks = append(asks, func() (err error) { r.burned[i], err = s.ReadSlow(ctx); return err })
+		}
+	}
+	if l.splitter != nil {
+		asks = append(asks, func() (err error) { r.splitter, err = l.splitter.Sample(ctx); return err })
+	}
+	if l.slowed != nil {
+		asks = append(asks, func() (err error) { r.slow, err = l.slowed.ReadSlow(ctx); return err })
+	}
+	if err := testbed.Together(asks...); err != nil {
+		return r, fmt.Errorf("reading the meters of lab %s: %w", l.Name, err)
+	}
+	for i, s := range l.stations {
+		if _, there := r.stations[i].Links[s.port]; !there {
+			return r, fmt.Errorf("the interface %s of %s is gone", s.port, s.Host.Name)
+		}
+	}
+	return r, nil
+}
+
+// observe starts the devices, sends a load, waits until nothing is left to do, and ends the devices.
+func (l *lab) observe(ctx context.Context, load agent.Traffic, length time.Duration) (o *observation, err error) {
+	o = &observation{lab: l, length: length, captured: make([][]dut.Captured, len(l.stations))}
+	if err := l.begin(ctx); err != nil {
+		return nil, l.cause(err)
+	}
+	if o.before, err = l.read(ctx); err == nil {
+		err = errors.Join(o.send(ctx, load), l.endTraffic(ctx))
+	}
+	if err == nil {
+		err = o.finish(ctx)
+	}
+	if err != nil {
+		return nil, l.cause(err)
+	}
+	return o, nil
+}
+
+// cause is why something went wrong: a host whose agent has ended, or else err.
+func (l *lab) cause(err error) error {
+	var lost []error
+	for _, h := range l.Hosts {
+		lost = append(lost, h.Err())
+	}
+	return cmp.Or(errors.Join(lost...), err)
+}
+
+// begin starts the devices, and then opens their meters.
+func (l *lab) begin(ctx context.Context) error {
+	return l.each(func(s *station) error {
+		if err := s.device.Start(ctx, s.env); err != nil {
+			return fmt.Errorf("starting %s on %s: %w", s.dut, s.Host.Name, err)
+		}
+		m := agent.Meter{IfNames: s.Ifs, Counted: s.device.Traits().Processes, Follow: true}
+		if err := s.OpenMeter(ctx, m); err != nil {
+			return fmt.Errorf("opening the meter of %s: %w", s.Host.Name, err)
+		}
+		return nil
+	})
+}
+
+// send sends the load, and reads at its end and when nothing is left to do.
+func (o *observation) send(ctx context.Context, load agent.Traffic) (err error) {
+	if o.lab.sink != nil {
+		there, f := load, *load.Frames
+		f.Link, f.Streams = o.lab.sink.Ifs[0], nil
+		there.Frames = &f
+		if err := o.lab.sink.ServeTraffic(ctx, there); err != nil {
+			return fmt.Errorf("counting frames at the sink: %w", err)
+		}
+	}
+	if err := o.lab.generator.StartTraffic(ctx, load); err != nil {
+		return fmt.Errorf("starting the generator: %w", err)
+	}
+	if err := side.Sleep(ctx, o.length); err != nil {
+		return err
+	}
+	if err := o.awaitOver(ctx, load.Frames.For); err != nil {
+		return err
+	}
+	if o.end, err = o.lab.read(ctx); err != nil {
+		return err
+	}
+	return o.settle(ctx)
+}
+
+// endTraffic ends both ends of a load.
+func (l *lab) endTraffic(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err := l.generator.StopTraffic(ctx)
+	if l.sink != nil {
+		err = errors.Join(err, l.sink.StopTraffic(ctx))
+	}
+	return err
+}
+
+const (
+	pollEvery = 5 * time.Millisecond // between two looks at the generator
+	patience  = 10 * time.Second     // with a generator that is to end
+)
+
+// awaitOver waits until the generator has sent all that it will.
+func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err error) {
+	for end := time.Now().Add(limit - o.length + patience); ; {
+		if o.sent, err = o.lab.generator.TrafficStats(ctx); err != nil {
+			return err
+		}
+		switch {
+		case o.sent.Broken > 0:
+			return fmt.Errorf("the generator ended early: %s", o.sent.FirstError)
+		case o.sent.Frames.Over:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("the generator still sends %s after its end", patience)
+		}
+		if err := side.Sleep(ctx, pollEvery); err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	// settleEvery is how long nothing must arrive, and no program work, for a trial to be over: longer than any queue of
+	// a lab holds a frame.
+	settleEvery = 100 * time.Millisecond
+	// idleNs is what programs that have nothing to do may take of that time.
+	idleNs = int64(2 * time.Millisecond)
+	// arriveMost and workMost end the wait for the last frame, and for programs that never rest.
+	arriveMost, workMost = 10 * time.Second, 30 * time.Second
+)
+
+// settle waits until no frame arrives any more and the programs have worked off what came.
+func (o *observation) settle(ctx context.Context) (err error) {
+	start, last := time.Now(), o.end
+	var came int64 = -1
+	for {
+		if err := side.Sleep(ctx, settleEvery); err != nil {
+			return err
+		}
+		if o.after, err = o.lab.read(ctx); err != nil {
+			return err
+		}
+		if o.lab.sink != nil {
+			if o.got, err = o.lab.sink.TrafficStats(ctx); err != nil {
+				return err
+			}
+		}
+		arrives := o.after.frames(o.lab) != last.frames(o.lab) || o.got.Datagrams.Received != came
+		switch since := time.Since(start); {
+		case arrives && since > arriveMost:
+			return fmt.Errorf("frames still arrived %s after the load's end", arriveMost)
+		case !arrives && (o.after.worked(last) <= idleNs || since > workMost):
+			return nil
+		}
+		last, came = o.after, o.got.Datagrams.Received
+	}
+}
+
+// frames counts those that the stations' interfaces have seen.
+func (r reading) frames(l *lab) (n int64) {
+	for i, s := range l.stations {
+		n += s.passed(r.stations[i])
+	}
+	return n
+}
+
+// passed are the frames that have passed the interface that is captured on.
+func (s *station) passed(m meter.Sample) int64 {
+	if s.sends {
+		return m.Links[s.port].TxPackets
+	}
+	return m.Links[s.port].RxPackets
+}
+
+// worked is the most CPU time that the programs of a station had since an earlier reading.
+func (r reading) worked(since reading) (ns int64) {
+	for i := range r.stations {
+		ns = max(ns, side.UsageOf(since.stations[i], r.stations[i]).ProcessNs)
+	}
+	return ns
+}
+
+// finish ends the devices, and collects what they counted. What one of them does wrong costs the trial alone.
+func (o *observation) finish(ctx context.Context) error {
+	faults := make([]string, len(o.lab.stations))
+	err := testbed.Each(o.lab.stations, func(i int, s *station) error {
+		ended, err := s.ended(ctx)
+		if err != nil {
+			return err
+		}
+		o.captured[i], err = s.device.Finish(ctx, s.env)
+		if err != nil {
+			ended = append(ended, err.Error())
+			err = s.device.Stop(ctx, s.env)
+		}
+		if len(ended) > 0 {
+			faults[i] = fmt.Sprintf("%s on %s: %s", s.dut, s.Host.Name, ended[0])
+		}
+		return err
+	})
+	o.faults = slices.DeleteFunc(faults, func(text string) bool { return text == "" })
+	return err
+}
+
+// ended lists the station's programs that ended by themselves.
+func (s *station) ended(ctx context.Context) (list []string, err error) {
+	programs, err := s.Programs(ctx)
+	for _, p := range programs {
+		if p.Ended {
+			list = append(list, fmt.Sprintf("%s ended by itself: %s: %s", p.Name, p.How, cmp.Or(p.Output, "it printed nothing")))
+		}
+	}
+	return list, err
+}

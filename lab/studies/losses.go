@@ -1,0 +1,163 @@
+package studies
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// Criteria on shares of frames (Metric.Least, Metric.Most), over the levels that a run has. A level counts as
+// one with loss where the whole interval lies outside the range in which nothing is lost.
+
+// lossy lists the levels at which any of the shares says for sure that frames were lost.
+func (c course) lossy(shares ...Metric) []float64 {
+	with, _ := split(c.levels, func(at float64) bool {
+		return slices.ContainsFunc(shares, func(m Metric) bool { return c.whole(m, at) == outside })
+	})
+	return with
+}
+
+// keeps judges whether nothing is lost at any level up to the last: by the metric, at the level at which it is
+// worst.
+func keeps(last float64) criterion {
+	return ofDevice(func(j *judgement) {
+		var levels []float64
+		for _, at := range j.r.levels {
+			if at <= last && j.r.estimate(j.metric, at).Mean.Known() {
+				levels = append(levels, at)
+			}
+		}
+		j.needed, j.none = len(levels), "no "+j.metric.Noun
+		if reached := slices.Max(append(levels, 0)); reached < last {
+			j.lacking = fmt.Sprintf("Not measured at %s; %s has such levels.", j.x.at(last), j.x.command())
+		}
+		if len(levels) == 0 {
+			return
+		}
+		off := func(at float64) float64 {
+			e := float64(j.r.estimate(j.metric, at).Mean)
+			return max(j.metric.Least-e, e-j.metric.Most)
+		}
+		for _, at := range levels {
+			j.used = append(j.used, j.r.estimate(j.metric, at))
+			j.sides[j.r.whole(j.metric, at)]++
+		}
+		worst := slices.MaxFunc(levels, func(a, b float64) int { return cmp.Compare(off(a), off(b)) })
+		j.figures = []string{bracketed(j.r.estimate(j.metric, worst)) + " % " + j.x.atAll(worst)}
+		j.says = fmt.Sprintf("%s at %d levels from %g to %s: at worst %%s", j.metric.Noun, len(levels), levels[0], j.x.at(levels[len(levels)-1]))
+	})
+}
+
+// losesWith judges the metric at the levels at which frames were lost: whether it lies between two bounds at
+// each of them, or, where one is enough, at any.
+func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
+	return ofDevice(func(j *judgement) {
+		levels := j.r.lossy(shares...)
+		for _, at := range levels {
+			e := j.r.estimate(j.metric, at)
+			j.add(e, place(e, least, most), bracketed(e)+" % "+j.x.atAll(at))
+		}
+		j.says, j.none = "where frames are lost, "+j.metric.Noun+" is %s", "no frames are lost for sure at any level"
+		if j.needed = len(levels); enough && j.sides[inside] > 0 {
+			j.needed, j.sides[outside] = j.sides[inside], 0
+		}
+		if len(levels) == 0 {
+			j.lacking = "Where loss begins only a run with loss can show: `--set router.speed=0.1` slows the capturing host, and `--set offered_mbps=…` has higher rates."
+		}
+	})
+}
+
+// losesAtMost judges whether frames are lost, by the metric, at the highest level at which the first scenario
+// carries all of them, by another.
+func losesAtMost(carried Metric) criterion {
+	return ofDevice(func(j *judgement) {
+		base := j.x.Routers[0]
+		top, all := base.limit(carried)
+		j.none = "no highest rate without loss to judge by"
+		switch at := float64(top); {
+		case !base.measured() || all || !top.Known():
+			j.lacking = fmt.Sprintf("The highest rate that %s forwards without loss is between two levels of a run; this one has none of it, or none above it: "+
+				"`--set offered_mbps=…` has other rates, `--set router.speed=0.1` slows the router.", base.DUT)
+		case !j.r.estimate(j.metric, at).Mean.Known():
+			j.lacking = "Not measured " + j.x.atAll(at) + "."
+		default:
+			e := j.r.estimate(j.metric, at)
+			j.add(e, j.r.whole(j.metric, at).opposite(), bracketed(e)+" %")
+			j.says = fmt.Sprintf("%s, the highest that %s forwards without loss, %s are %%s", j.x.atAll(at), base.DUT, j.metric.Noun)
+			j.needed = 1
+		}
+	})
+}
+
+// ofTwo compares two routers: the first and the second of a pair in one sweep, or one device in two sweeps.
+// Both are of one run, because machines differ between runs. names says them apart.
+func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
+	return func(j *judgement) {
+		x, y := j.sweeps[0].study(), j.sweeps[len(j.sweeps)-1].study()
+		a, b, names := x.router(j.subject.id), y.router(j.subject.id), [2]string{x.Place, y.Place}
+		if p := j.subject.pair; p.First != "" {
+			a, b, names = x.router(p.First), x.router(p.Second), [2]string{p.First, p.Second}
+		}
+		j.x, j.r = x, a
+		switch {
+		case !a.measured() || !b.measured():
+			j.Here, j.Expect = "not measured both "+names[0]+" and "+names[1], x.command()+" measures both."
+		case a.Run != b.Run:
+			j.Here, j.Expect = "not measured in one run "+names[0]+" and "+names[1], x.command()+" measures both."
+		default:
+			judge(j, a, b, names)
+			j.Here += "; run " + a.Run
+		}
+	}
+}
+
+// improves judges whether the second of two takes a larger share of the frames at the levels at which the first
+// loses some: surely at one of them, and surely less at none.
+func improves() criterion {
+	return ofTwo(func(j *judgement, a, b router, names [2]string) {
+		levels, _ := split(a.lossy(j.metric), func(at float64) bool { return b.estimate(j.metric, at).Mean.Known() })
+		for _, at := range levels {
+			one, other := a.estimate(j.metric, at), b.estimate(j.metric, at)
+			j.add(other, beyond(quotient(other, one), 1), fmt.Sprintf("%s %% instead of %s %% %s", bracketed(other), bracketed(one), j.x.atAll(at)))
+		}
+		if len(levels) == 0 {
+			j.Here = names[0] + " loses no frames for sure"
+			j.Expect = "Only a run with loss can show what lessens loss: `--set router.speed=0.1` slows the capturing host, and `--set offered_mbps=…` has higher rates."
+			return
+		}
+		j.Here = fmt.Sprintf("%s are, %s instead of %s, %s; %s", j.metric.Noun, names[1], names[0], words.Listed(j.figures), blocks(j.used...))
+		switch {
+		case j.sides[inside] > 0 && j.sides[outside] == 0:
+			j.settle(inside)
+		case j.sides[outside] > 0 && j.sides[inside] == 0:
+			j.settle(outside)
+		default:
+			j.settle(across)
+		}
+	})
+}
+
+// multiplies judges whether the metric of the second of two over that of the first lies between two bounds, at
+// the highest level that both have. Where one of them loses frames, its CPU is not that of all of them.
+func multiplies(least, most float64, shares ...Metric) criterion {
+	return ofTwo(func(j *judgement, a, b router, names [2]string) {
+		common, _ := split(a.levels, func(at float64) bool {
+			return quotient(b.estimate(j.metric, at), a.estimate(j.metric, at)).Mean.Known()
+		})
+		if len(common) == 0 {
+			j.Here, j.Expect = "no rate with both", j.x.command()+" measures both."
+			return
+		}
+		at := common[len(common)-1]
+		factor := quotient(b.estimate(j.metric, at), a.estimate(j.metric, at))
+		j.Here = fmt.Sprintf("%s takes × %s of the %s that %s takes, %s; %s", names[1], bracketed(factor), j.metric.Noun, names[0], j.x.atAll(at), blocks(factor))
+		if slices.Contains(a.lossy(shares...), at) || slices.Contains(b.lossy(shares...), at) {
+			j.Here += "; frames were lost"
+			j.Expect = "CPU of frames that were lost is not known: `--set offered_mbps=…` has a lower rate."
+			return
+		}
+		j.settle(place(factor, least, most))
+	})
+}

@@ -1,0 +1,125 @@
+package studies
+
+import (
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// study2 measures what capturing with tcpdump costs five home gateways: end-to-end loss, the share of packets
+// captured and CPU, against the rate, without tcpdump and with snap lengths of 68 and 1500 bytes.
+var study2 = Study{
+	Number:    2,
+	Scenarios: monitored,
+	Pairs: []Pair{
+		{First: "tcpdump-1500", Second: "tcpdump-68", Study: true, Why: snapWhy, Claim: "first-bytes-cost-less"},
+		{First: "tcpdump", Second: "tcpdump-disk", Study: true, Claim: "disk-costs-little"},
+	},
+	Sweeps: []*Sweep{gatewaySweep, gatewayLimits, plain, simpleFilter, complexFilter, copying, compressing},
+	Claims: claims2,
+	Limits: []LimitForm{{
+		ID: "2", Title: "Table 2", RowHeading: "Gateway", Caption: "Highest rate without loss; published without tcpdump and without CPU monitoring",
+		Said: "Of the rates that were measured. Without loss: at most 0.1 % of the frames, in the mean over blocks.",
+		Columns: []LimitColumn{
+			{"Nothing lost end to end", gatewayLimits, endToEnd}, {"Everything captured", gatewaySweep, captured},
+		},
+	}},
+	Figures: []FigureForm{
+		gatewayFigure("2", "no-capture", "without tcpdump"), gatewayFigure("3", "tcpdump-68", "with tcpdump, 68 bytes a packet"), gatewayFigure("4", "tcpdump-1500", "with tcpdump, 1500 bytes a packet"),
+	},
+	Units: func(int) string { return "" },
+}
+
+// monitored are the study's scenarios.
+var monitored = []Scenario{
+	{Published: "no-tcpdump", DUT: "no-capture", Name: "no-capture", Obtain: "`gateweigh run capture-gateway --set duts=no-capture` measures it."},
+	{Published: "tcpdump-68", DUT: "tcpdump-68", Name: "tcpdump-68", Obtain: "`gateweigh run capture-gateway --set duts=no-capture,tcpdump-68` measures it."},
+	{Published: "tcpdump-1500", DUT: "tcpdump-1500", Name: "tcpdump-1500", Obtain: "`gateweigh run capture-gateway --set duts=no-capture,tcpdump-1500` measures it."},
+}
+
+// homeGateways are the study's, in the order of their speed.
+var homeGateways = []string{"MIPS1", "MIPS2", "Geode", "ARM", "ATOM"}
+
+// lossless is the share of frames that counts as nothing, per cent: the study's iperf prints two digits.
+const lossless = 0.1
+
+// Metrics of the measure capture.
+var (
+	endToEnd = Metric{Name: "loss_pct", Noun: "loss end to end", Unit: "%", Least: math.Inf(-1), Most: lossless}
+	captured = Metric{Name: "captured_pct", Noun: "frames captured", Unit: "%", Least: 100 - lossless, Most: math.Inf(1)}
+	busy     = Metric{Name: "busy_pct", Noun: "the CPU", Unit: "%"}
+	core     = Metric{Name: "core_pct", Noun: "CPU", Unit: "% of a core"}
+	capture  = []Metric{endToEnd, captured, busy, core}
+)
+
+var (
+	gatewaySweep = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: capture, Free: true, Systems: homeGateways,
+		File: "published/capture-gateway.csv", Run: "capture-gateway", Place: "offered load", Forms: "Table 2 and figures 2 to 4"}
+	gatewayLimits = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: capture, Free: true, Systems: homeGateways,
+		File: "published/capture-limits.csv", Run: "capture-gateway"}
+)
+
+// gatewayFigure is one of figures 2 to 4.
+func gatewayFigure(number, dut, how string) FigureForm {
+	f := FigureForm{Sweep: gatewaySweep, Number: number, Of: dut, LogX: true, XLabel: "Offered load", Caption: "Loss and CPU against the rate, " + how,
+		Note:  "Published are the figures of the study's text: it prints the curves as pictures. CPU here is the exact time of the router's own threads and programs, of what the router has; in the study 1 − idle of the whole gateway.",
+		Stack: []PanelForm{{endToEnd, "End-to-end loss", "Frames lost end to end"}, {captured, "Captured", "Frames captured"}, {busy, "CPU", "CPU in use"}}}
+	if dut == monitored[0].DUT {
+		f.Stack = []PanelForm{f.Stack[0], f.Stack[2]}
+	} else {
+		f.Caption = "Loss, capture and CPU against the rate, " + how
+	}
+	return f
+}
+
+// full is from which share on a CPU counts as exhausted, per cent: study 5 plots full CPUs at about 90 %.
+const full = 90
+
+// beyondRun sweeps the single parameters of capture-beyond, at the rate of the experiment.
+func beyondRun(place string, held result.Dimension, value string) *Sweep {
+	at := result.NewCell(result.FrameSize, "study5", result.Filter, "none", result.Work, "none", result.Programs, 1, result.BackgroundPct, 0)
+	if held != "" {
+		at = at.With(held, value)
+	}
+	return &Sweep{Along: result.OfferedMbps, At: at, Held: held, Metrics: capture, Free: true, Run: "capture-beyond", Place: place}
+}
+
+var (
+	plain         = beyondRun("without a filter and without work", "", "")
+	simpleFilter  = beyondRun("with a simple filter", result.Filter, "simple")
+	complexFilter = beyondRun("with a complex filter", result.Filter, "complex")
+	copying       = beyondRun("with a memcpy for each frame", result.Work, "memcpy")
+	compressing   = beyondRun("with gzip for each frame", result.Work, "gzip")
+)
+
+// The study calls less than 10 % little. About double is within a factor of 1.25 of 2.
+const (
+	little   = 1.1
+	double   = 2.0
+	doubleBy = 1.25
+)
+
+var claims2 = []Claim{
+	{ID: "forwards-all-to-20-mbps", Sweeps: []*Sweep{gatewaySweep}, Metric: endToEnd, Judge: keeps(20),
+		Text: "Up to 20 Mbit/s a gateway forwards every packet, also while tcpdump runs (5.3, 7: four of five gateways)."},
+	{ID: "captures-all-to-20-mbps", Of: devices, Sweeps: []*Sweep{gatewaySweep}, Metric: captured, Judge: keeps(20),
+		Text: "Up to 20 Mbit/s tcpdump on the gateway captures every packet (5.3, 7: four of five gateways)."},
+	{ID: "captures-part-at-maximum", Of: devices, Sweeps: []*Sweep{gatewaySweep}, Metric: captured, Judge: losesAtMost(endToEnd),
+		Text: "At the highest rate that a gateway forwards without loss tcpdump captures only a part: at most 13.2 % with 68 bytes and 8.8 % with 1500 on the fastest, 78 and 12 % on another (5.2: four of five gateways)."},
+	{ID: "loss-follows-cpu", Sweeps: []*Sweep{gatewaySweep}, Metric: busy, Judge: losesWith(full, math.Inf(1), false, endToEnd, captured),
+		Text: "Packets are lost where the CPU is used up, and not before (5.1: the two gateways that lose packets without tcpdump)."},
+	{ID: "first-bytes-cost-less", Of: pairs, Sweeps: []*Sweep{gatewaySweep}, Metric: captured, Judge: improves(),
+		Text: "Where tcpdump cannot capture everything, it captures more packets with 68 bytes of each than with 1500 (5.2)."},
+	{ID: "simple-filter-costs-little", Of: devices, Sweeps: []*Sweep{plain, simpleFilter}, Metric: core, Judge: multiplies(0, little, captured),
+		Text: "A simple filter costs less than 10 % more CPU (5.3, from earlier work)."},
+	{ID: "complex-filter-costs-little", Of: devices, Sweeps: []*Sweep{plain, complexFilter}, Metric: core, Judge: multiplies(0, little, captured),
+		Text: "A complex filter costs less than 10 % more CPU (5.3, from earlier work)."},
+	{ID: "disk-costs-little", Of: pairs, Sweeps: []*Sweep{plain}, Metric: core, Judge: multiplies(0, little, captured),
+		Text: "Writing the packets to disk costs less than 10 % more CPU (5.3, from earlier work)."},
+	{ID: "copying-doubles-cpu", Of: devices, Sweeps: []*Sweep{plain, copying}, Metric: core, Judge: multiplies(double/doubleBy, double*doubleBy, captured),
+		Text: "Copying every packet in memory about doubles the CPU (5.3, from earlier work: memcpy and gzip)."},
+	{ID: "compressing-doubles-cpu", Of: devices, Sweeps: []*Sweep{plain, compressing}, Metric: core, Judge: multiplies(double/doubleBy, double*doubleBy, captured),
+		Text: "Compressing every packet about doubles the CPU (5.3, from earlier work: memcpy and gzip)."},
+}
+
+const snapWhy = "A kernel that copies no more of a packet than the program reads, and copies it once, makes the snap length matter little beside the cost of a packet."

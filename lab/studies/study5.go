@@ -1,0 +1,81 @@
+package studies
+
+import (
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// study5 is Schneider and Wallerich, "Performance Evaluation of Packet Capturing Systems for High-Speed
+// Networks": the share of packets that four systems capture and their CPU, against the rate, with one and two
+// CPUs and with the systems' own and larger buffers. What it compares are machines and kernels; here ways to
+// capture stand in their place.
+var study5 = Study{
+	Number: 5,
+	Scenarios: []Scenario{
+		{DUT: "no-capture", Name: "no-capture"},
+		{Published: "capture", DUT: "tcpdump", Name: "tcpdump", Obtain: "`gateweigh run capture-systems --set duts=tcpdump` measures a program that uses libpcap, as the study's did."},
+	},
+	Sweeps: []*Sweep{oneCPU, twoCPUs, oneCPUOwn, twoCPUsOwn},
+	Claims: claims5,
+	Limits: []LimitForm{{
+		ID: "limits-5", Title: "Text of section 3", RowHeading: "System", Caption: "Highest rate at which everything is captured",
+		Said: "Of the rates that were measured. Everything: all but 0.1 % of the frames, in the mean over blocks; published are the rates from which the study's systems lose packets, " +
+			"and 920 for the system that lost less than 0.5 % at any.",
+		Columns: []LimitColumn{
+			{"One CPU, 10 MB", oneCPU, captured}, {"Two CPUs, 10 MB", twoCPUs, nearly},
+			{"One CPU, own buffers", oneCPUOwn, captured}, {"Two CPUs, own buffers", twoCPUsOwn, captured},
+		},
+	}},
+	Figures: []FigureForm{
+		systemsFigure(oneCPU, "2a", "one CPU"), systemsFigure(twoCPUs, "2b", "two CPUs"),
+	},
+	Units: func(int) string { return "" },
+}
+
+// nearly allows for the loss of the study's best system.
+var nearly = Metric{Name: captured.Name, Noun: captured.Noun, Unit: "%", Least: 99.5, Most: math.Inf(1)}
+
+// The study's sweeps. Its text says in figures what figure 2 shows, which is of the larger buffers.
+var (
+	oneCPU     = systemsSweep("published/capture-one-cpu.csv", "one CPU and buffers of 10 MB", 1, tenMB, "Figures 2a and 2b")
+	twoCPUs    = systemsSweep("published/capture-two-cpus.csv", "two CPUs and buffers of 10 MB", 2, tenMB, "")
+	oneCPUOwn  = systemsSweep("", "one CPU and buffers as they are", 1, 0, "")
+	twoCPUsOwn = systemsSweep("", "two CPUs and buffers as they are", 2, 0, "")
+)
+
+// tenMB is the study's larger buffer, KiB.
+const tenMB = 10240
+
+func systemsSweep(file, place string, cpus, bufferKiB int, forms string) *Sweep {
+	s := &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "study5", result.BufferKiB, bufferKiB, result.CPUs, cpus), Metrics: capture, Free: true,
+		File: file, Run: "capture-systems", Place: place, Forms: forms}
+	if file != "" {
+		s.Systems = []string{"Linux on AMD", "Linux on Intel", "FreeBSD on AMD", "FreeBSD on Intel"}
+	}
+	return s
+}
+
+// systemsFigure is figure 2 (a) or (b).
+func systemsFigure(s *Sweep, number, cpus string) FigureForm {
+	return FigureForm{
+		Sweep: s, Number: number, XLabel: "Offered load", Caption: "Capture rate and CPU against the rate, " + cpus + ", buffers of 10 MB",
+		Note:  "Published are the figures of the study's text: it prints the curves as pictures. CPU is of all CPUs that capture: one busy CPU of two is 50 %.",
+		Stack: []PanelForm{{captured, "Capture rate", "Frames captured"}, {busy, "CPU", "CPU in use"}},
+	}
+}
+
+var claims5 = []Claim{
+	{ID: "loses-with-full-cpu", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: busy, Judge: losesWith(full, math.Inf(1), false, captured),
+		Text: "With one CPU and large buffers a system begins to lose packets where its CPU is fully used (3)."},
+	{ID: "own-buffers-lose-before", Of: devices, Sweeps: []*Sweep{oneCPUOwn}, Metric: busy, Judge: losesWith(math.Inf(-1), full, true, captured),
+		Text: "With buffers as they are a system loses packets although its CPU is not fully used (3)."},
+	{ID: "larger-buffers-capture-more", Of: devices, Sweeps: []*Sweep{oneCPUOwn, oneCPU}, Metric: captured, Judge: improves(),
+		Text: "Larger buffers capture packets that are lost otherwise (2, 3)."},
+	{ID: "second-cpu-captures-more", Of: devices, Sweeps: []*Sweep{oneCPU, twoCPUs}, Metric: captured, Judge: improves(),
+		Text: "A second CPU improves the capture rate of all systems (3)."},
+	{ID: "captures-all-to-650-mbps", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: captured, Judge: keeps(650),
+		Text: "With one CPU and large buffers Linux captures everything up to about 650 Mbit/s (3); beyond that it soon loses much."},
+	{ID: "captures-nearly-all-with-two-cpus", Of: devices, Sweeps: []*Sweep{twoCPUs}, Metric: nearly, Judge: keeps(920),
+		Text: "With two CPUs the best system loses less than 0.5 % at any rate up to 920 Mbit/s (4)."},
+}

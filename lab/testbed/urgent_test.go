@@ -1,0 +1,31 @@
+package testbed_test
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// TestUrgentLinks: what receives frames comes before what sends them, and routers are what they always are.
+func TestUrgentLinks(t *testing.T) {
+	lab := build(t, testbed.Spec{Urgent: true})
+	for _, h := range lab.Hosts {
+		threads, err := meter.NAPIThreads(h.Ifs)
+		if err != nil || len(threads) != len(h.Ifs) {
+			t.Fatalf("%s: %v, %v", h.Name, threads, err)
+		}
+		want := uint32(unix.SCHED_FIFO)
+		if h.Metered {
+			want = unix.SCHED_NORMAL
+		}
+		for link, tids := range threads {
+			attr, err := unix.SchedGetAttr(tids[0], 0)
+			if err != nil || attr.Policy != want {
+				t.Errorf("%s of %s is polled with policy %d (%v), want %d", link, h.Name, attr.Policy, err, want)
+			}
+		}
+	}
+}

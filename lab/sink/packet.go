@@ -120,16 +120,16 @@ func (s *packetSocket) tally() error {
 
 // drain shuts the socket and has next take what waits, until all that the kernel counted was taken or the deadline is
 // over.
-func (s *packetSocket) drain(c *counter, deadline time.Time, next func() error) (lost int64, err error) {
+func (s *packetSocket) drain(c *counter, deadline time.Time, next func() error) (lost, left int64, err error) {
 	if err := errors.Join(s.shut(), s.tally()); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for s.packets-s.lost > c.frames && time.Now().Before(deadline) {
 		if err := next(); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	return max(0, s.packets-c.frames), nil
+	return s.lost, max(0, s.packets-s.lost-c.frames), nil
 }
 
 func (s *packetSocket) close() { unix.Close(s.fd) }

@@ -87,6 +87,6 @@ func (r *recv) next(c *counter, flags uintptr) error {
 	return fmt.Errorf("receiving a frame: %w", errno)
 }
 
-func (r *recv) finish(c *counter, deadline time.Time) (int64, error) {
+func (r *recv) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
 	return r.drain(c, deadline, func() error { return r.next(c, unix.MSG_DONTWAIT) })
 }

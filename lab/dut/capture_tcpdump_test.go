@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestTcpdumpCountsEveryFrame: two runs of one device, with different numbers of frames.
@@ -45,11 +46,51 @@ func TestTcpdumpSaysWhatItDropped(t *testing.T) {
 	}
 }
 
+// TestStubbornTcpdump: one that SIGHUP ends, as study 2 (3) had it, and one that no polite signal ends.
+func TestStubbornTcpdump(t *testing.T) {
+	t.Parallel()
+	l := newCaptureLab(t)
+	wrapped := func(name, traps string) Tcpdump {
+		d := NewTcpdump(68, Capture{})
+		inner := d.argv
+		d.name, d.grace = name, 300*time.Millisecond
+		d.argv = func(env Env, how Capture, dir string) []string {
+			script := traps + `; "$@" & echo $! >"$0/pid"; while :; do wait; sleep 60; done`
+			return slices.Concat([]string{"sh", "-c", script, dir}, inner(env, how, dir))
+		}
+		l.start(t, d)
+		return d
+	}
+	late := wrapped("late", `trap "" TERM; trap "exit 0" HUP`)
+	deaf := wrapped("deaf", `trap "" TERM HUP INT`)
+	l.send(t, 100, "60")
+	got := slices.Concat(l.finish(t, late), l.finish(t, deaf))
+	for i, want := range []Captured{
+		{Program: "late", Frames: 100, Ended: "SIGHUP"},
+		{Program: "deaf", Frames: Unknown, Dropped: Unknown, Ended: "killed"},
+	} {
+		if c := got[i]; c.Program != want.Program || c.Frames != want.Frames || c.Dropped != want.Dropped || !strings.Contains(c.Ended, want.Ended) {
+			t.Errorf("%+v, want %+v", c, want)
+		}
+	}
+	if left := l.router.processes(t); len(left) != 0 {
+		t.Errorf("processes left: %q", left)
+	}
+	for _, d := range []Tcpdump{late, deaf} {
+		if err := d.Stop(t.Context(), l.env); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestTcpdumpThatIsGone: a trial without its tcpdump is an error that says how it ended.
 func TestTcpdumpThatIsGone(t *testing.T) {
 	t.Parallel()
 	l := newCaptureLab(t)
-	d := l.capture(t, "tcpdump-68", Capture{Programs: 2})
+	d := l.capture(t, "tcpdump-68", Capture{Programs: 2, CPUs: []int{0}})
+	if on := l.router.must(t, "taskset -pc $(cat $1/capture/tcpdump/pid)", l.env.Scratch); !strings.HasSuffix(on, ": 0\n") {
+		t.Errorf("a program bound to CPU 0: %s", on)
+	}
 	l.router.must(t, "kill $(cat $1/capture/tcpdump-2/pid)", l.env.Scratch)
 	l.send(t, 10, "60")
 	got, err := d.Finish(t.Context(), l.env)

@@ -127,7 +127,12 @@ type process struct {
 // start starts a sink in a namespace and returns once it captures.
 func start(t testing.TB, s *labtest.Space, cfg Config) *process {
 	t.Helper()
-	p := launch(t, s, cfg)
+	return launch(t, s, cfg).ready(t)
+}
+
+// ready returns once the sink captures.
+func (p *process) ready(t testing.TB) *process {
+	t.Helper()
 	if line, err := p.out.ReadString('\n'); line != "ready\n" {
 		_ = p.Wait()
 		t.Fatalf("%s: %q, %v: %s", p.name, line, err, &p.stderr)

@@ -99,8 +99,8 @@ func (e *configError) Error() string { return e.text }
 func (e *configError) Unwrap() error { return ErrConfig }
 
 const (
-	wholeFrame   = 1 << 18 // bytes that are kept where nothing is said, as libpcap has it
-	maxBufferKiB = 1<<22 - 1
+	wholeFrame   = 1 << 18   // bytes that are kept where nothing is said, as libpcap has it
+	maxBufferKiB = 1<<21 - 1 // in bytes a number of 31 bits
 )
 
 // processors is more than there are busy threads: on one CPU Go would choose 1, and its monitor thread would wake every

@@ -89,15 +89,21 @@ func (w *xdp) layOut(kib int, at port) error {
 }
 
 func (w *xdp) open(at port) (err error) {
+	if w.promiscuity, err = keepPromiscuous(at); err != nil {
+		return err
+	}
 	if w.fd, err = newSocket(unix.AF_XDP); err != nil {
 		return err
+	}
+	if n := at.queues(w.promiscuity); n > 1 {
+		return &configError{fmt.Sprintf("the interface has %d receive queues, and the sink takes the frames of one: ethtool -L %s combined 1, or rx 1", n, at.name)}
 	}
 	if err := w.share(); err != nil {
 		return err
 	}
 	err = unix.Bind(w.fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(at.index)})
 	if err != nil {
-		return fmt.Errorf("binding an AF_XDP socket: %w", err)
+		return fmt.Errorf("binding an AF_XDP socket: %w", taken(err))
 	}
 	for i := range w.chunks {
 		*w.fill.address(i) = uint64(int(i) * w.chunk)
@@ -149,17 +155,19 @@ func (w *xdp) attach(at port) error {
 	if err := w.objs.Sockets.Put(uint32(0), uint32(w.fd)); err != nil {
 		return fmt.Errorf("entering the socket for the interface's queue: %w", err)
 	}
-	if w.promiscuity, err = keepPromiscuous(at); err != nil {
-		return err
-	}
 	w.at, err = link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: at.index})
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("attaching the program: %w: another program has the interface's XDP, and there is room for one", err)
-	}
 	if err != nil {
-		return fmt.Errorf("attaching the program: %w", err)
+		return fmt.Errorf("attaching the program: %w", taken(err))
 	}
 	return nil
+}
+
+// taken says what stands behind an interface that is busy.
+func taken(err error) error {
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%w: another program has the interface's XDP, and there is room for one", err)
+	}
+	return err
 }
 
 func (r *xskRing) open(fd int, offset int64, at unix.XDPRingOffset, entries uint32, entry uintptr) (err error) {

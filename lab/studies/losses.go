@@ -102,7 +102,7 @@ func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 		}
 		j.x, j.r = x, a
 		switch {
-		case !a.measured() || !b.measured():
+		case !a.measured() || !b.measured() || a.cell == b.cell: // the same figures: it lacks what the sweeps differ in
 			j.Here, j.Expect = "not measured both "+names[0]+" and "+names[1], x.command()+" measures both."
 		case a.Run != b.Run:
 			j.Here, j.Expect = "not measured in one run "+names[0]+" and "+names[1], x.command()+" measures both."
@@ -127,7 +127,7 @@ func improves() criterion {
 			j.Expect = "Only a run with loss can show what lessens loss: `--set router.speed=0.1` slows the capturing host, and `--set offered_mbps=…` has higher rates."
 			return
 		}
-		j.Here = fmt.Sprintf("%s are, %s instead of %s, %s; %s", j.metric.Noun, names[1], names[0], words.Listed(j.figures), blocks(j.used...))
+		j.Here = fmt.Sprintf("%s with %s instead of %s: %s; %s", j.metric.Noun, names[1], names[0], words.Listed(j.figures), blocks(j.used...))
 		switch {
 		case j.sides[inside] > 0 && j.sides[outside] == 0:
 			j.settle(inside)

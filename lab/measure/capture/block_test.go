@@ -204,4 +204,3 @@ func TestProgramThatDies(t *testing.T) {
 		t.Errorf("without its interface: %v", err)
 	}
 }
-

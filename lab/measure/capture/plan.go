@@ -12,7 +12,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
-	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -147,7 +146,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 
 // sent is how many frames a trial has, and how long that takes.
 func sent(e *experiment.Experiment, size string, mbps float64) (int64, time.Duration) {
-	sizes, err := frames.Named(size)
+	sizes, err := e.SizesOf(size)
 	if err != nil {
 		return leastFrames, 0 // its key's parser has refused it
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/client/persona"
@@ -105,6 +106,24 @@ func (*Agent) Apply(_ context.Context, n Network) error {
 	return n.pin(names)
 }
 
+// loopbackUp sets the loopback interface of the calling thread's network namespace up.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening a socket to set lo up: %w", err)
+	}
+	defer unix.Close(fd)
+	r, err := unix.NewIfreq("lo")
+	if err == nil {
+		r.SetUint16(unix.IFF_UP)
+		err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r)
+	}
+	if err != nil {
+		return fmt.Errorf("setting lo up: %w", err)
+	}
+	return nil
+}
+
 // Neighbours are machines on one of the host's links.
 type Neighbours struct {
 	Link string           `json:"link"`
@@ -150,6 +169,9 @@ func join(names []string, floods bool) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = switchName
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if floods { // a switch that snoops joins a multicast group, and says so to all its ports (RFC 4286)
+		bridge.MulticastSnooping = new(bool)
+	}
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("adding a bridge (the kernel needs CONFIG_BRIDGE): %w", err)
 	}

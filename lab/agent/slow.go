@@ -79,7 +79,7 @@ func (s *slowed) close() {
 // burnerEnds is how long the burner of a run that was killed may take to end with its agent.
 const burnerEnds = time.Second
 
-// burner answers for a process that burns. Its exported methods are verbs.
+// burner answers for a process that burns. Its exported methods carry out verbs.
 type burner struct {
 	b    *burn.Burner
 	lock io.Closer // until the process ends
@@ -109,5 +109,5 @@ func burnerMain(ctx context.Context) error {
 	runtime.GOMAXPROCS(processors + runtime.NumCPU())
 	debug.SetGCPercent(-1) // a collection would stop the threads; a run makes a few megabytes
 	var b burner
-	return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &b, nil })
+	return serve(ctx, os.Stdin, os.Stdout, burnerVerbs, always(&b))
 }

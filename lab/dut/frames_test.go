@@ -2,6 +2,7 @@ package dut
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
@@ -26,7 +28,8 @@ func newCaptureLab(t testing.TB) *captureLab {
 	return l
 }
 
-// send sends so many frames at 50,000 a second, and returns when the link has taken them.
+// send sends so many frames at 50,000 a second, and returns when all have passed the programs that capture: the kernel
+// counts frames for other hosts behind them.
 func (l *captureLab) send(t *testing.T, count int64, size string) {
 	t.Helper()
 	sizes, err := frames.Named(size)
@@ -45,6 +48,7 @@ func (l *captureLab) send(t *testing.T, count int64, size string) {
 		SrcMAC: send.MAC{2, 0, 0, 0, 1, 1}, DstMAC: send.MAC{2, 0, 0, 0, 1, 2},
 		Src: netip.MustParseAddrPort("198.18.0.1:9"), Dst: netip.MustParseAddrPort("198.18.0.2:9"),
 	}
+	before := l.others(t)
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread in the server's namespace ends with the goroutine
@@ -71,7 +75,21 @@ func (l *captureLab) send(t *testing.T, count int64, size string) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+	labtest.Await(t, "all frames to arrive", func() bool { return l.others(t) == before+count })
 	l.sent += count
+}
+
+// others are the frames for other hosts that have come to the router.
+func (l *captureLab) others(t *testing.T) int64 {
+	t.Helper()
+	var links []struct {
+		Stats64 struct{ Rx struct{ Otherhost int64 } }
+	}
+	text := l.router.must(t, `ip -j -s -s link show dev "$1"`, l.env.Capture)
+	if err := json.Unmarshal([]byte(text), &links); err != nil || len(links) != 1 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return links[0].Stats64.Rx.Otherhost
 }
 
 // capture makes a device, starts it and stops it at the test's end.

@@ -9,12 +9,21 @@ export CGO_ENABLED := 0
 PACKAGES := ./... ./.ci/tally
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# Programs of the same sources are one build, on whatever architecture: lab and agents of others refuse each other.
+SOURCES = $(shell find lab go.mod go.sum -name '*.go' -not -name '*_test.go' -o -name '*.o' -o -name 'go.*' | LC_ALL=C sort | xargs cat | sha256sum | cut -c -32)
+LDFLAGS = -X main.version=$(VERSION) -X github.com/gateweigh/gateweigh/lab/agent.Sources=$(SOURCES)
+
+# What agents are built for. arm: version 5, whose code runs on 6 and 7 too; mips: without a floating-point unit.
+AGENTS := amd64 arm64 arm 386 mips mipsle riscv64
+export GOARM := 5
+export GOMIPS := softfloat
+
 # Namespaces need root: asked for where it is needed, and only there, so that
 # what is built stays the user's own.
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: help deps build check test run generate bench clean
+.PHONY: help deps build agents check test run generate bench clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +32,12 @@ deps: ## install the Debian packages that are missing
 	@.ci/deps
 
 build: ## bin/gateweigh and bin/gatewayd: static binaries
-	go build -trimpath -ldflags '-w -X main.version=$(VERSION)' -o bin/ ./cmd/gateweigh ./cmd/gatewayd
+	go build -trimpath -ldflags '-w $(LDFLAGS)' -o bin/ ./cmd/gateweigh ./cmd/gatewayd
+
+agents: deps build ## bin/agents: the agent alone, for boxes of seven architectures; tested in emulators
+	flags='-s -w $(LDFLAGS)'; for arch in $(AGENTS); do \
+	GOARCH=$$arch go build -trimpath -ldflags "$$flags" -o bin/agents/gateweigh-agent-$$arch ./cmd/gateweigh-agent; done
+	AGENTS=$(CURDIR)/bin/agents go test -count=1 -v -run Themselves $(EXEC) ./cmd/gateweigh-agent
 
 check: ## formatting, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); \
@@ -33,8 +47,8 @@ check: ## formatting, go vet, staticcheck
 
 # Packages whose tests measure nothing that other programs disturb: two at a time. The gateway's
 # have networks of their own. All others measure labs, and each has the machine to itself.
-PAIRED := . ./.ci/tally ./mlrsearch ./gateway/... ./cmd/gatewayd ./lab/analysis/... ./lab/compare \
-	./lab/experiment ./lab/report/... ./lab/result ./lab/studies/...
+PAIRED := . ./.ci/tally ./mlrsearch ./gateway/... ./cmd/gatewayd ./cmd/gateweigh-agent ./lab/analysis/... ./lab/compare \
+	./lab/experiment ./lab/layout ./lab/report/... ./lab/result ./lab/studies/...
 
 test: deps build ## every test, as root, with real daemons; the ten slowest are named
 	@paired=$$(go list $(PAIRED)); alone=$$(go list $(PACKAGES) | grep -vxF "$$paired"); \

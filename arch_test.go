@@ -25,8 +25,9 @@ var allowedImports = map[string][]string{
 	".ci/tally": {},
 	"mlrsearch": {}, // RFC 9971 for any program
 
-	"cmd/gateweigh": {"lab/..."},
-	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
+	"cmd/gateweigh":       {"lab/..."},
+	"cmd/gateweigh-agent": {"lab/agent"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
 	"gateway":                    {"gateway/..."},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
@@ -65,14 +66,14 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
-	"lab/burn":       {"lab/realtime"}, // a share of CPUs' time
-	"lab/realtime":   {},               // priority of threads
-	"lab/hook":       {},               // eBPF programs at tc
-	"lab/sink":       {"lab/hook"},     // ways to capture
+	"lab/burn":       {"lab/realtime"},           // a share of CPUs' time
+	"lab/realtime":   {},                         // priority of threads
+	"lab/hook":       {},                         // eBPF programs at tc
+	"lab/sink":       {"lab/layout", "lab/hook"}, // ways to capture
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                       // what a machine is, read on it
-	"lab/agent":      {"lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine", "lab/sink"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/result", "lab/traffic"},
@@ -80,7 +81,7 @@ var allowedImports = map[string][]string{
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/result", "lab/analysis"},
 	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/result", "lab/words"},
-	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/cost", "lab/measure/logins", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
+	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
@@ -91,27 +92,30 @@ var allowedImports = map[string][]string{
 	"lab/measure/capture":    {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
 	"lab/measure/side":       {"lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
 
-	"lab/client/persona": {}, // many clients behind one interface
+	"lab/client/persona": {"lab/layout"}, // many clients behind one interface
 
 	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
 
-	"lab/traffic/frames":         {}, // sizes, times and numbers of frames
-	"lab/traffic/frames/receive": {"lab/hook", "lab/traffic/frames"},
-	"lab/traffic/frames/send":    {"lab/realtime", "lab/traffic/frames", "lab/traffic/socket"},
+	"lab/traffic/frames":         {},                     // sizes, times and numbers of frames
+	"lab/traffic/frames/capture": {"lab/traffic/frames"}, // decodes captures
+	"lab/traffic/frames/receive": {"lab/hook", "lab/layout", "lab/traffic/frames"},
+	"lab/traffic/frames/send":    {"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/socket"},
 
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
 	"lab/traffic/short":  {},
 	"lab/traffic/socket": {}, // threads and sockets of generators and probes
 
 	"lab/analysis/inference":    {},
-	"lab/analysis/analysistest": {"lab/measure/logins", "lab/result"},
+	"lab/analysis/analysistest": {"lab/dut", "lab/measure/capture", "lab/measure/logins", "lab/result", "lab/traffic/frames"},
 	"lab/report/chart":          {}, // draws; knows nothing of what is drawn
+	"lab/layout":                {}, // whether Go and the kernel's programs agree on their types
 	"lab/labtest":               {}, // what tests of several packages share
 }
 
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
-	"cmd/gatewayd": {"gateway/netnstest", "gateway/session"}, // serves a table of its own to the verbs
+	"cmd/gateweigh-agent": {"lab/agent"},                            // the lab's side of the protocol
+	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session"}, // serves a table of its own to the verbs
 
 	"gateway/arp":                       {"gateway/netnstest"},
 	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
@@ -129,7 +133,7 @@ var testImports = map[string][]string{
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/burn":     {"lab/labtest", "lab/realtime"},
-	"lab/sink":     {"lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},
+	"lab/sink":     {"lab/layout", "lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
@@ -190,7 +194,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 func TestLabAndGatewayAreSeparate(t *testing.T) {
 	side := func(pkg string) string {
 		switch {
-		case within(pkg, "lab"), pkg == "cmd/gateweigh":
+		case within(pkg, "lab"), pkg == "cmd/gateweigh", pkg == "cmd/gateweigh-agent":
 			return "lab"
 		case within(pkg, "gateway"), pkg == "cmd/gatewayd":
 			return "gateway"

@@ -15,14 +15,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/vishvananda/netlink"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -40,9 +37,11 @@ type Options struct {
 	// namespaces of its own and must make them usable. Without, it runs no host: it
 	// answers for the machine alone, and needs no rights for that.
 	Isolated bool
+
+	selfTest bool // try on this machine what agents do, and end
 }
 
-// Agent serves one host. Its exported methods are the verbs of Conn.
+// Agent serves one host. Its exported methods carry out verbs of Conn.
 type Agent struct {
 	machineAgent
 	opts    Options
@@ -74,26 +73,18 @@ func Main(ctx context.Context, opts Options) (err error) {
 	defer a.killPerf()
 	defer a.slowed.close()
 	if !opts.Isolated {
-		return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &a.machineAgent, nil })
+		return a.answer(ctx, os.Stdin, os.Stdout)
 	}
 	// What the new namespaces lack: /sys has to show the host's own interfaces.
 	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""})
-	if err = errors.Join(err, client.SetUp(&netlink.Handle{}, "lo")); err != nil {
+	if err = errors.Join(err, loopbackUp()); err != nil {
 		return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
 	}
 	if a.jail, err = newJail(opts.LogDir); err != nil {
 		return err
 	}
 	defer a.close()
-	return serve(ctx, os.Stdin, os.Stdout, a.receiver)
-}
-
-// receiver is the host's clients for verbs that are theirs, else the agent.
-func (a *Agent) receiver(verb string) (any, error) {
-	if _, theirs := reflect.TypeFor[*client.Pool]().MethodByName(verb); theirs {
-		return a.clients()
-	}
-	return a, nil
+	return a.answer(ctx, os.Stdin, os.Stdout)
 }
 
 // close ends all that runs on the host. There is nobody left to report errors to.
@@ -157,7 +148,10 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	// The memory that admitting thousands of clients took is returned now: in the
 	// background it would be returned while the host is measured.
 	debug.FreeOSMemory()
-	skip := map[int]bool{a.jail.init.Process.Pid: true}
+	skip := map[int]bool{}
+	if a.jail.init != nil {
+		skip[a.jail.init.Process.Pid] = true
+	}
 	for pid := range a.support {
 		skip[pid] = !m.Support
 	}
@@ -231,7 +225,9 @@ func RunAs(args []string) {
 	switch args[1] {
 	case Subcommand:
 		var o Options
-		if err = o.flags().Parse(args[2:]); err == nil {
+		if err = o.flags().Parse(args[2:]); err == nil && o.selfTest {
+			err = runSelfTest(context.Background(), os.Stdout)
+		} else if err == nil {
 			err = Main(context.Background(), o)
 		}
 	case InitCommand:
@@ -263,7 +259,7 @@ func (o Options) Args() []string {
 	cpus, _ := json.Marshal([][]int{o.AgentCPUs, o.ProgramCPUs}) // numbers can always be written
 	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir, "-cpus", string(cpus)}
 	if o.Isolated {
-		args = append(args, "-isolated") // testbed.Clean looks for it: such an agent is safe to end
+		args = append(args, "-isolated") // testbed.Clean looks for it: such an agent is safe to end with all connections of its namespace
 	}
 	return args
 }
@@ -276,6 +272,7 @@ func (o *Options) flags() *flag.FlagSet {
 	f.Func("cpus", "CPUs of the agent and of the host's programs: [[0],[1]]", func(text string) error {
 		return json.Unmarshal([]byte(text), &[...]*[]int{&o.AgentCPUs, &o.ProgramCPUs})
 	})
+	f.BoolVar(&o.selfTest, "self-test", false, "try on this machine what agents do; exit status 1 when something fails")
 	f.BoolVar(&o.Isolated, "isolated", false, "started in namespaces of its own")
 	return f
 }

@@ -20,7 +20,15 @@ type Child struct {
 // StartChild starts this program with other arguments. Its messages go to stderr; attr,
 // its namespaces and group, may be nil.
 func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Child, error) {
-	c := &Child{Cmd: exec.Command("/proc/self/exe", args...)}
+	own := []string{"/proc/self/exe"}
+	if through := emulator(); through != "" {
+		file, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		own = []string{through, file}
+	}
+	c := &Child{Cmd: exec.Command(own[0], append(own[1:], args...)...)}
 	c.SysProcAttr, c.Stderr = attr, stderr
 	var err error
 	if c.input, err = c.StdinPipe(); err != nil {
@@ -31,6 +39,17 @@ func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Chi
 		return nil, err
 	}
 	return c, c.Start()
+}
+
+// emulator is the program that runs this process where that is made for another architecture (qemu-user), else
+// empty. It shows the process its own file as /proc/self/exe, but not as that of a thread.
+func emulator() string {
+	runs, err := os.Readlink("/proc/thread-self/exe")
+	own, bad := os.Readlink("/proc/self/exe")
+	if err != nil || bad != nil || runs == own {
+		return ""
+	}
+	return runs
 }
 
 // endsWithin bounds the wait for the end of a process whose output has ended.

@@ -17,7 +17,7 @@ import (
 )
 
 // machineAgent answers for the machine it runs on, as every agent does. Its exported
-// methods are verbs of Conn.
+// methods carry out verbs of Conn.
 type machineAgent struct {
 	dir    string // for perf's data
 	slowed slowed
@@ -125,28 +125,36 @@ type Hello struct {
 	PID     int    `json:"pid"`     // on the machine the agent runs on
 	Version string `json:"version"` // of the program, as it was built
 	Arch    string `json:"arch"`    // GOARCH
-	Build   string `json:"build"`   // hash that the Go linker gave the program
-	Files   int64  `json:"files"`   // the hard limit of open files of the agent and its workers; 0: none
+	// Build is Sources, or where that is not known the hash that the Go linker gave the program.
+	Build string `json:"build"`
+	Files int64  `json:"files"` // the hard limit of open files of the agent and its workers; 0: none
 }
 
 // Version of this program, which Hello tells. The program's main package sets it
 // before RunAs.
 var Version = "devel"
 
+// Sources is a hash of the sources of lab and agents, which the linker sets (Makefile). Programs of the
+// same sources and the same Go version are one build, whatever they are called and on whatever architecture.
+var Sources string
+
 // self is how this process would introduce itself.
 func self() Hello {
-	return Hello{PID: os.Getpid(), Version: Version, Arch: runtime.GOARCH, Build: buildID(), Files: machine.HardFiles()}
+	build := buildID()
+	if Sources != "" {
+		build = runtime.Version() + " " + Sources
+	}
+	return Hello{PID: os.Getpid(), Version: Version, Arch: runtime.GOARCH, Build: build, Files: machine.HardFiles()}
 }
 
 // Matches is an error when the agent is another build than this program: the two would
-// not understand each other, or measure differently. On another architecture builds of one
-// version differ.
+// not understand each other, or measure differently.
 func (h Hello) Matches() error {
 	own := self()
-	if h.Version == own.Version && (h.Arch != own.Arch || h.Build == own.Build) {
+	if h.Version == own.Version && h.Build == own.Build {
 		return nil
 	}
-	return fmt.Errorf("its agent is another program than the lab: version %s (%s, build %s), the lab is %s (%s, build %s): install the same on both",
+	return fmt.Errorf("its agent is another build than the lab: version %s (%s, build %s), the lab is %s (%s, build %s): take both from one make build agents",
 		h.Version, h.Arch, lastOf(h.Build), own.Version, own.Arch, lastOf(own.Build))
 }
 

@@ -14,7 +14,7 @@ func TestOtherBuildsAreRefused(t *testing.T) {
 	toLab, fromAgent := io.Pipe()
 	a := &machineAgent{}
 	go func() {
-		serve(t.Context(), toAgent, fromAgent, func(string) (any, error) { return a, nil })
+		serve(t.Context(), toAgent, fromAgent, machineVerbs, always(a))
 		fromAgent.Close()
 	}()
 	conn := NewConn(toLab, fromLab, "the agent", func() string { return "" })
@@ -37,8 +37,18 @@ func TestOtherBuildsAreRefused(t *testing.T) {
 		}
 	}
 	far := hello
-	far.Arch, far.Build = "riscv64", "another"
+	far.Arch = "riscv64"
 	if err := far.Matches(); err != nil {
-		t.Errorf("the same version on another architecture: %v", err)
+		t.Errorf("the same build on another architecture: %v", err)
+	}
+	if far.Build = "another"; far.Matches() == nil {
+		t.Error("another build on another architecture is taken for the same")
+	}
+	defer func() { Sources = "" }()
+	if Sources = "of both"; hello.Matches() == nil {
+		t.Error("an agent of unknown sources is taken for one of these")
+	}
+	if own := self(); own.Matches() != nil || !strings.Contains(own.Build, Sources) {
+		t.Errorf("with sources it is %+v", own)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/client/persona"
@@ -103,6 +104,24 @@ func (*Agent) Apply(_ context.Context, n Network) error {
 		}
 	}
 	return n.pin(names)
+}
+
+// loopbackUp sets the loopback interface of the calling thread's network namespace up.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening a socket to set lo up: %w", err)
+	}
+	defer unix.Close(fd)
+	r, err := unix.NewIfreq("lo")
+	if err == nil {
+		r.SetUint16(unix.IFF_UP)
+		err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r)
+	}
+	if err != nil {
+		return fmt.Errorf("setting lo up: %w", err)
+	}
+	return nil
 }
 
 // Neighbours are machines on one of the host's links.

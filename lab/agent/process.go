@@ -76,7 +76,7 @@ func (a *Agent) start(ctx context.Context, c Command, ns *os.File, stdout, stder
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Env = append(os.Environ(), c.Env...)
-	cmd.Dir = Scratch
+	cmd.Dir = a.jail.scratch
 	if c.Stdin != "" {
 		cmd.Stdin = strings.NewReader(c.Stdin)
 	}

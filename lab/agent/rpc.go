@@ -29,16 +29,12 @@ type response struct {
 	Error  string          `json:"error,omitempty"`
 }
 
-// receiver is the value whose exported method of the verb's name carries it out. The
-// method takes a context and the request's arguments, and returns a result, an error or both.
-type receiver func(verb string) (any, error)
-
 // serve answers requests from r on w until r ends. Requests still running are
 // cancelled and not waited for: the end of the input means that the lab is gone.
-func serve(ctx context.Context, r io.Reader, w io.Writer, to receiver) error {
+func serve(ctx context.Context, r io.Reader, w io.Writer, v verbs, to receiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &server{receiver: to, enc: json.NewEncoder(w), cancels: map[uint64]context.CancelFunc{}}
+	s := &server{verbs: v, receiver: to, enc: json.NewEncoder(w), cancels: map[uint64]context.CancelFunc{}}
 	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
 	for {
 		var req request
@@ -52,6 +48,7 @@ func serve(ctx context.Context, r io.Reader, w io.Writer, to receiver) error {
 }
 
 type server struct {
+	verbs    verbs
 	receiver receiver
 
 	mu      sync.Mutex // guards enc and cancels
@@ -86,24 +83,26 @@ func (s *server) accept(ctx context.Context, req request) {
 	}()
 }
 
-// call decodes a request's arguments and calls the receiver's method.
+// call decodes a request's arguments and calls the verb's method.
 func (s *server) call(ctx context.Context, req request) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s: internal error: %v", req.Verb, p)
 		}
 	}()
-	to, err := s.receiver(req.Verb)
+	verb, known := s.verbs[req.Verb]
+	const before = 2 // arguments of a method: its receiver, the context
+	if !known || reflect.TypeOf(verb).NumIn() != before+len(req.Args) {
+		return nil, fmt.Errorf("unknown verb %q: lab and agent are of different versions", req.Verb)
+	}
+	method := reflect.ValueOf(verb)
+	to, err := s.receiver(method.Type().In(0))
 	if err != nil {
 		return nil, err
 	}
-	method := reflect.ValueOf(to).MethodByName(req.Verb)
-	if !method.IsValid() || method.Type().NumIn() != 1+len(req.Args) {
-		return nil, fmt.Errorf("unknown verb %q: lab and agent are of different versions", req.Verb)
-	}
-	in := []reflect.Value{reflect.ValueOf(ctx)}
+	in := []reflect.Value{reflect.ValueOf(to), reflect.ValueOf(ctx)}
 	for i, raw := range req.Args {
-		arg := reflect.New(method.Type().In(1 + i))
+		arg := reflect.New(method.Type().In(before + i))
 		if err := json.Unmarshal(raw, arg.Interface()); err != nil {
 			return nil, fmt.Errorf("decoding the arguments of %s: %w", req.Verb, err)
 		}

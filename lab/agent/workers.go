@@ -101,7 +101,7 @@ func each(list []*worker, fn func(i int, w *worker) error) error {
 func workerMain(ctx context.Context) error {
 	runtime.GOMAXPROCS(processors)
 	var s streams
-	return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &s, nil })
+	return serve(ctx, os.Stdin, os.Stdout, workerVerbs, always(&s))
 }
 
 // workersNs is the CPU time of all workers so far. The caller holds no lock.

@@ -1,12 +1,13 @@
 package persona
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
+	"slices"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
@@ -14,35 +15,77 @@ var broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 var errNoReply = errors.New("not a DHCP server's reply")
 
+// Ethernet, IPv4 without options, UDP.
+const (
+	ethernetBytes, ipBytes, udpBytes = 14, 20, 8
+
+	typeIPv4, typeARP = 0x0800, 0x0806
+	protocolUDP       = 17
+	timeToLive        = 64
+	moreAndOffset     = 0x3fff // a fragment's: more of them follow, or its place is not the first
+)
+
 // datagram is the Ethernet frame of a UDP datagram.
 func datagram(from, to MAC, src, dst netip.AddrPort, payload []byte) ([]byte, error) {
-	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: src.Addr().AsSlice(), DstIP: dst.Addr().AsSlice()}
-	udp := &layers.UDP{SrcPort: layers.UDPPort(src.Port()), DstPort: layers.UDPPort(dst.Port())}
-	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
-		return nil, err
+	length := udpBytes + len(payload)
+	if ipBytes+length > math.MaxUint16 || !src.Addr().Is4() || !dst.Addr().Is4() {
+		return nil, fmt.Errorf("making a frame from %s to %s with %d bytes: IPv4 datagrams take at most %d", src, dst, len(payload), math.MaxUint16-ipBytes-udpBytes)
 	}
-	return serialize(ethernet(from, to, layers.EthernetTypeIPv4), ip, udp, gopacket.Payload(payload))
+	b := ethernet(from, to, typeIPv4)
+	b = append(b, 0x45, 0)
+	b = binary.BigEndian.AppendUint16(b, uint16(ipBytes+length))
+	b = append(b, 0, 0, 0, 0, timeToLive, protocolUDP, 0, 0) // identification, fragment; the checksum follows
+	b = append(append(b, src.Addr().AsSlice()...), dst.Addr().AsSlice()...)
+	ip := b[ethernetBytes:]
+	binary.BigEndian.PutUint16(ip[10:], ^checksum(0, ip))
+	b = binary.BigEndian.AppendUint16(b, src.Port())
+	b = binary.BigEndian.AppendUint16(b, dst.Port())
+	b = binary.BigEndian.AppendUint16(b, uint16(length))
+	b = append(append(b, 0, 0), payload...)
+	// The pseudo-header is addresses, protocol and length (RFC 768).
+	udp := b[ethernetBytes+ipBytes:]
+	sum := ^checksum(uint32(protocolUDP+length), b[ethernetBytes+12:])
+	if sum == 0 {
+		sum = 0xffff // 0 would say that there is no checksum
+	}
+	binary.BigEndian.PutUint16(udp[6:], sum)
+	return padded(b), nil
+}
+
+// checksum is the Internet checksum before its complement (RFC 1071), of b and what was summed up before.
+func checksum(sum uint32, b []byte) uint16 {
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	if len(b) == 1 {
+		sum += uint32(b[0]) << 8
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return uint16(sum)
 }
 
 // question asks for the hardware address of target, as from and src (RFC 826).
 func question(from MAC, src, target netip.Addr) ([]byte, error) {
-	return serialize(ethernet(from, broadcast, layers.EthernetTypeARP), &layers.ARP{
-		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4,
-		Operation: layers.ARPRequest, SourceHwAddress: from[:], SourceProtAddress: src.AsSlice(),
-		DstHwAddress: make([]byte, 6), DstProtAddress: target.AsSlice(),
-	})
-}
-
-func ethernet(from, to MAC, kind layers.EthernetType) *layers.Ethernet {
-	return &layers.Ethernet{SrcMAC: from[:], DstMAC: to[:], EthernetType: kind}
-}
-
-func serialize(parts ...gopacket.SerializableLayer) ([]byte, error) {
-	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...); err != nil {
-		return nil, fmt.Errorf("making a frame: %w", err)
+	if !src.Is4() || !target.Is4() {
+		return nil, fmt.Errorf("asking for the hardware address of %s as %s: ARP is for IPv4", target, src)
 	}
-	return b.Bytes(), nil
+	b := append(ethernet(from, broadcast, typeARP), 0, 1, 8, 0, 6, 4, 0, 1) // Ethernet, IPv4, lengths of addresses, request
+	b = append(append(b, from[:]...), src.AsSlice()...)
+	b = append(append(b, make([]byte, len(MAC{}))...), target.AsSlice()...)
+	return padded(b), nil
+}
+
+// padded is a frame with Ethernet's least length.
+func padded(b []byte) []byte {
+	const least = 60
+	return append(b, make([]byte, max(0, least-len(b)))...)
+}
+
+// ethernet begins a frame.
+func ethernet(from, to MAC, kind uint16) []byte {
+	return binary.BigEndian.AppendUint16(slices.Concat(to[:], from[:]), kind)
 }
 
 // reply is what a DHCP server said, and the hardware address it said it from.
@@ -55,21 +98,35 @@ type reply struct {
 // an error. Checksums are not verified: a sender on this machine leaves them to
 // hardware that is not there.
 func parseReply(frame []byte) (reply, error) {
-	var eth layers.Ethernet
-	var ip layers.IPv4
-	var udp layers.UDP
-	none := gopacket.NilDecodeFeedback
-	if eth.DecodeFromBytes(frame, none) != nil || eth.EthernetType != layers.EthernetTypeIPv4 ||
-		ip.DecodeFromBytes(eth.Payload, none) != nil || ip.Protocol != layers.IPProtocolUDP || ip.FragOffset != 0 ||
-		udp.DecodeFromBytes(ip.Payload, none) != nil || udp.DstPort != dhcpv4.ClientPort {
+	payload, port := datagramOf(frame)
+	if port != dhcpv4.ClientPort {
 		return reply{}, errNoReply
 	}
-	msg, err := dhcpv4.FromBytes(udp.Payload)
+	msg, err := dhcpv4.FromBytes(payload)
 	if err != nil {
 		return reply{}, fmt.Errorf("%w: %w", errNoReply, err)
 	}
 	if msg.OpCode != dhcpv4.OpcodeBootReply || len(msg.ClientHWAddr) != len(MAC{}) {
 		return reply{}, errNoReply
 	}
-	return reply{msg, MAC(eth.SrcMAC)}, nil
+	return reply{msg, MAC(frame[6:12])}, nil
+}
+
+// datagramOf returns what a frame's UDP datagram carries and the port it goes to, 0 of any other frame.
+func datagramOf(frame []byte) (payload []byte, port uint16) {
+	if len(frame) < ethernetBytes+ipBytes || binary.BigEndian.Uint16(frame[12:]) != typeIPv4 {
+		return nil, 0
+	}
+	ip := frame[ethernetBytes:]
+	header, length := int(ip[0]&0xf)*4, int(binary.BigEndian.Uint16(ip[2:])) // what follows the packet fills a short frame
+	if ip[0]>>4 != 4 || header < ipBytes || length < header+udpBytes || length > len(ip) ||
+		binary.BigEndian.Uint16(ip[6:])&moreAndOffset != 0 || ip[9] != protocolUDP {
+		return nil, 0
+	}
+	udp := ip[header:length]
+	length = int(binary.BigEndian.Uint16(udp[4:]))
+	if length < udpBytes || length > len(udp) {
+		return nil, 0
+	}
+	return udp[udpBytes:length], binary.BigEndian.Uint16(udp[2:])
 }

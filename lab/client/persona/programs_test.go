@@ -73,13 +73,12 @@ func udpFrame(t *testing.T, from, to MAC, src, dst netip.Addr, port uint16) []by
 
 func arpFrame(t *testing.T, to MAC, op uint16, from MAC, sender, target netip.Addr) []byte {
 	t.Helper()
-	b, err := serialize(ethernet(from, to, layers.EthernetTypeARP), &layers.ARP{
-		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: op,
-		SourceHwAddress: from[:], SourceProtAddress: sender.AsSlice(), DstHwAddress: make([]byte, 6), DstProtAddress: target.AsSlice(),
-	})
+	b, err := question(from, sender, target)
 	if err != nil {
 		t.Fatal(err)
 	}
+	copy(b, to[:])
+	binary.BigEndian.PutUint16(b[ethernetBytes+6:], op)
 	return append(b, make([]byte, 18)...)
 }
 

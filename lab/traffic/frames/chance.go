@@ -3,9 +3,9 @@ package frames
 import "math/bits"
 
 // below is one of the numbers 0 to n-1, chosen by 64 random bits.
-func below(random uint64, n int) int {
+func below(random uint64, n int64) int64 {
 	hi, _ := bits.Mul64(random, uint64(n))
-	return int(hi)
+	return int64(hi)
 }
 
 // exponential is -ln(u) for a random u in (0, 1], in units of 2⁻³². Floating-point logarithms differ in their last

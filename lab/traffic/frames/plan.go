@@ -137,7 +137,7 @@ func (p *Plan) gather(batch []Frame) {
 		if p.burst.left == 0 {
 			p.burst.due, p.burst.left = batch[i].Due, max(p.cfg.Burst, 1)
 			if p.interval > 0 {
-				p.burst.due += int64(below(p.chance.Uint64(), int(p.interval)))
+				p.burst.due += below(p.chance.Uint64(), p.interval)
 			}
 		}
 		batch[i].Due = p.burst.due

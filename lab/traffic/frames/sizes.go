@@ -277,7 +277,7 @@ type shuffled struct {
 func (o *shuffled) sizes(batch []Frame) {
 	deck, at := o.deck, o.at
 	for i := range batch {
-		j := at + below(o.chance.Uint64(), len(deck)-at)
+		j := at + int(below(o.chance.Uint64(), int64(len(deck)-at)))
 		deck[at], deck[j] = deck[j], deck[at]
 		batch[i].Bytes = deck[at]
 		if at++; at == len(deck) {

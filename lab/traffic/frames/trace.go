@@ -7,7 +7,12 @@ import (
 	"time"
 )
 
-// Trace is the sizes and times of a capture's frames.
+const (
+	maxTraceFrames = 1 << 24 // 10 bytes of memory each
+	maxTraceTime   = 366 * 24 * time.Hour
+)
+
+// Trace is the sizes and times of a capture's frames. The zero value has none.
 type Trace struct {
 	Name   string
 	Padded int // frames shorter than Ethernet's least, taken as if padded to it: Linux captures what it sends before padding
@@ -15,6 +20,34 @@ type Trace struct {
 	times  []int64 // ns since the first frame, ascending
 	began  time.Time
 	astray int // the first packet, from 1, whose time is before another's or more than a year later
+}
+
+// Add appends a captured frame: its bytes on the link, and when it was captured.
+func (t *Trace) Add(size int, captured time.Time) error {
+	switch {
+	case len(t.sizes) == maxTraceFrames:
+		return fmt.Errorf("a capture may have %d: cut it with editcap -r", maxTraceFrames)
+	case size < EthernetBytes:
+		return fmt.Errorf("its %d bytes are no frame", size)
+	case size > MaxBytes:
+		return fmt.Errorf("its %d bytes are more than a frame's %d: capture where the kernel does not merge packets (ethtool -K LINK gro off tso off gso off)", size, MaxBytes)
+	case size < MinBytes:
+		size = MinBytes
+		t.Padded++
+	}
+	if len(t.sizes) == 0 {
+		t.began = captured
+	}
+	at := captured.Sub(t.began)
+	if n := len(t.times); n > 0 && int64(at) < t.times[n-1] || at > maxTraceTime {
+		if t.astray == 0 {
+			t.astray = n + 1
+		}
+		at = time.Duration(t.times[max(n, 1)-1])
+	}
+	t.sizes = append(t.sizes, uint16(size))
+	t.times = append(t.times, int64(at))
+	return nil
 }
 
 // Frames is how many frames the trace has.

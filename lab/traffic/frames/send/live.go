@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
@@ -33,6 +34,9 @@ type live struct {
 }
 
 func newLive(s *Sender) (_ *live, err error) {
+	if bits.UintSize < 64 { // a program's 64 bits may be read while they are written
+		return nil, fmt.Errorf("%w: the programs' counters have 64 bits, more than this processor reads at once", errUnfit)
+	}
 	longest := s.cfg.Plan.MaxBytes()
 	if longest > maxLive {
 		return nil, fmt.Errorf("frames of %d bytes: %w, beyond %d bytes", longest, errUnfit, maxLive)

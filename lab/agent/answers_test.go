@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestEveryVerbIsAnswered: what is asked anywhere in this package is in one of the tables, with that many
+// arguments; each verb has the name of its method, and is asked.
+func TestEveryVerbIsAnswered(t *testing.T) {
+	asked := map[string]int{} // arguments of each verb
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if verb, args, is := question(call); is {
+					asked[verb] = args
+				}
+			}
+			return true
+		})
+	}
+	answered := map[string]bool{}
+	for _, table := range []verbs{machineVerbs, hostVerbs, workerVerbs, burnerVerbs} {
+		for verb, method := range table {
+			answered[verb] = true
+			args, is := asked[verb]
+			if takes := reflect.TypeOf(method).NumIn() - 2; !is || takes != args {
+				t.Errorf("%s takes %d arguments and is asked with %d (asked at all: %t)", verb, takes, args, is)
+			}
+			if name := runtime.FuncForPC(reflect.ValueOf(method).Pointer()).Name(); !strings.HasSuffix(name, "."+verb) {
+				t.Errorf("%s is carried out by %s", verb, name)
+			}
+		}
+	}
+	for verb := range asked {
+		if !answered[verb] {
+			t.Errorf("%s is asked, and no table of answers.go has it", verb)
+		}
+	}
+}
+
+// question reads a call of ask or do: its verb, and how many arguments the request has.
+func question(call *ast.CallExpr) (verb string, args int, is bool) {
+	before := 0 // arguments ahead of the verb
+	switch fun := call.Fun.(type) {
+	case *ast.IndexExpr: // ask[R](ctx, c, "Verb", …)
+		if name, ok := fun.X.(*ast.Ident); ok && name.Name == "ask" {
+			before = 2
+		}
+	case *ast.SelectorExpr: // c.do(ctx, "Verb", …)
+		if fun.Sel.Name == "do" {
+			before = 1
+		}
+	}
+	if before == 0 || len(call.Args) <= before {
+		return "", 0, false
+	}
+	text, ok := call.Args[before].(*ast.BasicLit)
+	if !ok || text.Kind != token.STRING {
+		return "", 0, false
+	}
+	verb, err := strconv.Unquote(text.Value)
+	return verb, len(call.Args) - before - 1, err == nil
+}

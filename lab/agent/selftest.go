@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/realtime"
+)
+
+// selfTest tries on this machine what agents do.
+type selfTest struct {
+	out      io.Writer
+	emulator string // see emulator
+	dir      string // for files
+}
+
+// trial is one of the things that are tried.
+type trial struct {
+	name string
+	try  func(context.Context, *selfTest) (found string, err error)
+	// emulated is why an emulator of processes cannot do it; empty: it can.
+	emulated string
+	root     bool // needs root
+}
+
+// trials are what a self-test tries, in this order.
+var trials = []trial{
+	{name: "program", try: tryProgram},
+	{name: "protocol", try: tryProtocol},
+	{name: "machine", try: tryMachine},
+	{name: "find", try: tryFind},
+	{name: "bpf objects", try: tryObjects},
+	{name: "plans", try: tryPlans},
+	{name: "frames", try: tryFrames},
+	{name: "udp streams", try: tryUDP},
+	{name: "tcp streams", try: tryTCP, emulated: "qemu-user's setsockopt(2) takes no names (TCP_CONGESTION)"},
+	{name: "host", try: tryHost, root: true},
+	{name: "packets", try: tryPackets, root: true, emulated: "qemu-user lacks options of packet sockets"},
+	{name: "jail", try: tryJail, root: true, emulated: "qemu-user makes no process namespaces"},
+	{name: "meters", try: tryMeters, root: true, emulated: "qemu-user has no perf_event_open(2), and changes netlink messages"},
+	{name: "bpf programs", try: tryPrograms, root: true, emulated: "qemu-user has no bpf(2)"},
+	{name: "real time", try: tryRealTime, root: true, emulated: "a slice of an emulated processor is longer"},
+}
+
+// errFailed says that a self-test has found something that does not work.
+var errFailed = errors.New("the self-test failed")
+
+// trialTime bounds one trial: the slowest emulated box needs a few seconds.
+const trialTime = time.Minute
+
+// runSelfTest tries all, and writes a line for each.
+func runSelfTest(ctx context.Context, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "gateweigh-self-test-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the self-test: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	s := &selfTest{out: out, emulator: emulator(), dir: dir}
+	fmt.Fprintf(out, "agent %s, %s, %d bits, %s endian, build %s%s\n", Version, runtime.GOARCH, 32<<(^uint(0)>>63), byteOrder(), lastOf(self().Build), s.under())
+	failed := 0
+	for _, t := range trials {
+		if !s.run(ctx, t) {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%w: %d of %d trials", errFailed, failed, len(trials))
+	}
+	return nil
+}
+
+func (s *selfTest) under() string {
+	if s.emulator == "" {
+		return ""
+	}
+	return ", emulated by " + s.emulator
+}
+
+// run carries out a trial and reports whether it is no failure.
+func (s *selfTest) run(ctx context.Context, t trial) bool {
+	ctx, cancel := context.WithTimeoutCause(ctx, trialTime, fmt.Errorf("not done after %s", trialTime))
+	defer cancel()
+	if t.root && os.Geteuid() != 0 {
+		return s.say("not here", t.name, "needs root")
+	}
+	found, err := t.try(ctx, s)
+	switch {
+	case err == nil:
+		return s.say("ok", t.name, found)
+	case s.emulator != "" && t.emulated != "":
+		return s.say("not here", t.name, t.emulated+": "+err.Error())
+	case lacks(err):
+		return s.say("not here", t.name, err.Error())
+	}
+	s.say("FAILED", t.name, err.Error())
+	return false
+}
+
+// lacks reports whether an error says that the machine or its kernel has something not. Errors of other agents
+// are texts.
+func lacks(err error) bool {
+	for _, not := range []error{unix.ENOSYS, unix.EOPNOTSUPP, ebpf.ErrNotSupported, realtime.ErrDenied, errNotHere} {
+		if errors.Is(err, not) || strings.Contains(err.Error(), not.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *selfTest) say(verdict, name, text string) bool {
+	fmt.Fprintf(s.out, "%-9s %-13s %s\n", verdict, name, strings.ReplaceAll(text, "\n", "; "))
+	return true
+}
+
+// errNotHere says that this machine lacks what a trial needs.
+var errNotHere = errors.New("not on this machine")
+
+func byteOrder() string {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		return "little"
+	}
+	return "big"
+}
+
+// startTest starts this program as an agent for a trial. The agent ends with its connection.
+func (s *selfTest) startTest(isolated bool) (*Conn, func(), error) {
+	opts := Options{Run: "self-test", Host: "self-test", LogDir: s.dir, Isolated: isolated}
+	attr := &syscall.SysProcAttr{}
+	switch namespaces := uintptr(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS); {
+	case isolated && s.emulator == "":
+		attr.Cloneflags = namespaces // as testbed.Netns does
+	case isolated:
+		attr.Unshareflags = namespaces // qemu-user's clone takes none of them
+	}
+	child, err := StartChild(opts.Args(), attr, os.Stderr)
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting this program as an agent: %w", err)
+	}
+	conn, gone := child.Talk("the agent of the self-test")
+	return conn, func() {
+		conn.Close()
+		<-gone
+	}, nil
+}

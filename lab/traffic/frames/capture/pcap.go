@@ -1,0 +1,63 @@
+package capture
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"time"
+)
+
+// Magic numbers of pcap files: times in microseconds or nanoseconds.
+const (
+	magicMicros = 0xa1b2c3d4
+	magicNanos  = 0xa1b23c4d
+)
+
+// pcapReader reads the classic format: a header of 24 bytes, and one of 16 before each packet
+// (draft-ietf-opsawg-pcap).
+type pcapReader struct {
+	r     *bufio.Reader
+	order binary.ByteOrder
+	unit  time.Duration // of the second half of times
+	link  uint32
+}
+
+func openPcap(r *bufio.Reader) (*pcapReader, error) {
+	p := &pcapReader{r: r}
+	magic, err := r.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		switch order.Uint32(magic) {
+		case magicMicros:
+			p.order, p.unit = order, time.Microsecond
+		case magicNanos:
+			p.order, p.unit = order, time.Nanosecond
+		}
+	}
+	if p.order == nil {
+		return nil, errors.New("it is no pcap or pcapng")
+	}
+	var head [24]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	const kind = 0xffff // the rest says how long the FCS is
+	p.link = p.order.Uint32(head[20:]) & kind
+	return p, nil
+}
+
+func (p *pcapReader) next() (packet, error) {
+	var head [16]byte
+	if _, err := io.ReadFull(p.r, head[:]); err != nil {
+		return packet{}, err
+	}
+	kept, bytes := p.order.Uint32(head[8:]), p.order.Uint32(head[12:])
+	if err := checkLengths(kept, bytes); err != nil {
+		return packet{}, err
+	}
+	at := time.Unix(int64(p.order.Uint32(head[0:])), int64(p.order.Uint32(head[4:]))*int64(p.unit))
+	return packet{int(bytes), at, p.link}, skip(p.r, int(kept))
+}

@@ -1,0 +1,27 @@
+package send
+
+import (
+	"github.com/gateweigh/gateweigh/lab/layout"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+)
+
+// CheckObject reports what is wrong with the programs that this program carries for its architecture.
+func CheckObject() error {
+	spec, err := loadPrograms()
+	if err != nil {
+		return err
+	}
+	return layout.Check(spec, map[string]any{"controls": programsControl{}, "heads": programsHead{}, "slots": programsSlot{}, "link": uint32(0)})
+}
+
+// Frame is the frame of a stream as it leaves a link.
+func Frame(s Stream, bytes int, number uint64, sentNs int64) ([]byte, error) {
+	h, err := s.head()
+	if err != nil {
+		return nil, err
+	}
+	f := newFiller()
+	b := append([]byte(nil), f.bytes[:bytes]...)
+	f.write(b, &h, &programsSlot{Bytes: uint32(bytes), Which: number & (1<<48 - 1)}, uint64(sentNs))
+	return b[:max(bytes, frames.MinBytes)], nil
+}

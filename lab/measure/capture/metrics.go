@@ -54,7 +54,7 @@ func corePct(parts ...string) func(figures) float64 {
 		for _, part := range parts {
 			ns += r.Get(part)
 		}
-		return analysis.Over(ns/1e7, r.Get("send_seconds"))
+		return analysis.Over(ns/1e7, r.Get("load_seconds"))
 	}
 }
 

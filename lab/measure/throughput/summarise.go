@@ -46,7 +46,7 @@ func trialsOf(searches []*Search) []analysis.Trial {
 			t.Device[prefix+"kpps"], t.Device[prefix+"core_pct"] = g.LowerKpps, g.RouterCorePct
 			t.Device[prefix+"forwarded_kpps"] = g.ThroughputKpps
 		}
-		t.Device["bytes"] = bytesOf(s.FrameSize)
+		t.Device["bytes"] = bytesOf(s)
 		out = append(out, t)
 	}
 	return out
@@ -83,8 +83,11 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 }
 
 // bytesOf is the mean size of frames; 0 of an unknown mix.
-func bytesOf(size string) float64 {
-	sizes, err := frames.Named(size)
+func bytesOf(s *Search) float64 {
+	if s.FrameBytes > 0 {
+		return s.FrameBytes
+	}
+	sizes, err := frames.Named(s.FrameSize)
 	if err != nil {
 		return 0
 	}

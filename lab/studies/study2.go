@@ -46,7 +46,7 @@ const lossless = 0.1
 // Metrics of the measure capture.
 var (
 	endToEnd = Metric{Name: "loss_pct", Noun: "loss end to end", Unit: "%", Least: math.Inf(-1), Most: lossless}
-	captured = Metric{Name: "captured_pct", Noun: "frames captured", Unit: "%", Least: 100 - lossless, Most: math.Inf(1)}
+	captured = Metric{Name: "captured_offered_pct", Noun: "frames captured", Unit: "%", Least: 100 - lossless, Most: math.Inf(1)}
 	busy     = Metric{Name: "busy_pct", Noun: "the CPU", Unit: "%"}
 	core     = Metric{Name: "core_pct", Noun: "CPU", Unit: "% of a core"}
 	capture  = []Metric{endToEnd, captured, busy, core}

@@ -12,7 +12,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
-	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -29,6 +28,7 @@ const (
 	maxTrial       = 10 * time.Minute
 	withoutAny     = "none" // filter or work
 	defaultRouters = "gateway-capture"
+	tap            = "tap"
 )
 
 // parameter is a list of settings of the capturing, each value a dimension of the cells where the key is set.
@@ -121,12 +121,12 @@ func check(e *experiment.Experiment, report experiment.Report) {
 		report("traffic.kind", "%q does not go with measure = %q: it needs %q", e.Traffic.Kind, Name, traffic.KindFrames)
 		return
 	}
-	tapped := e.Topology == "tap"
+	tapped := e.Topology == tap
 	if masquerade.Of(e) && tapped {
 		report("masquerade", "does not go with topology = %q: nothing is routed there", e.Topology)
 	}
 	if together.Of(e) && !tapped {
-		report("together", "needs topology = %q: elsewhere one host captures", "tap")
+		report("together", "needs topology = %q: elsewhere one host captures", tap)
 	}
 	if together.Of(e) && len(e.DUTs) > testbed.MaxCaptureHosts {
 		report("duts", "%d devices together: a splitter leads to %d hosts at most", len(e.DUTs), testbed.MaxCaptureHosts)
@@ -146,7 +146,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 
 // sent is how many frames a trial has, and how long that takes.
 func sent(e *experiment.Experiment, size string, mbps float64) (int64, time.Duration) {
-	sizes, err := frames.Named(size)
+	sizes, err := e.SizesOf(size)
 	if err != nil {
 		return leastFrames, 0 // its key's parser has refused it
 	}
@@ -217,7 +217,8 @@ func reduce(_ *experiment.Experiment, device string, s experiment.Setting) (expe
 }
 
 // mostCPUs is how many CPUs the capturing may have.
-func mostCPUs(e *experiment.Experiment) (n int) {
+func mostCPUs(e *experiment.Experiment) int {
+	n := 1
 	for _, s := range settings(e) {
 		n = max(n, s.Cell.Int(result.CPUs))
 	}
@@ -258,7 +259,7 @@ func inWords(e *experiment.Experiment) experiment.Description {
 	if n := count.Of(e); n > 0 {
 		of = fmt.Sprintf(" of %d windows of %d frames", e.Windows, n)
 	}
-	return experiment.Description{Block: "block", Of: of, Doing: "captured at " + loadsOf(e) + ", frames of " + words.Listed(e.FrameSizes)}
+	return experiment.Description{Block: "block", Of: of, Doing: "frames of " + words.Listed(e.FrameSizes) + " captured at " + loadsOf(e)}
 }
 
 // loadsOf says the loads.

@@ -71,8 +71,8 @@ var allowedImports = map[string][]string{
 	"lab/hook":       {},                         // eBPF programs at tc
 	"lab/sink":       {"lab/layout", "lab/hook"}, // ways to capture
 	"lab/profile":    {"lab/result"},
-	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
-	"lab/machine":    {"lab/meter"},                                                                                       // what a machine is, read on it
+	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
+	"lab/machine":    {"lab/meter"},                                                                                                                     // what a machine is, read on it
 	"lab/agent":      {"lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine", "lab/sink"},
@@ -133,7 +133,7 @@ var testImports = map[string][]string{
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/burn":     {"lab/labtest", "lab/realtime"},
-	"lab/sink":     {"lab/layout", "lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},
+	"lab/sink":     {"lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
@@ -144,9 +144,9 @@ var testImports = map[string][]string{
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},
-	"lab/experiment":     {"lab/measure"},                                                               // whose keys the shipped experiments have
+	"lab/experiment":     {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},           // whose keys the shipped experiments have
 	"lab/measure":        {"lab/agent", "lab/compare", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
-	"lab/measure/cost":   {"lab/labtest"},
+	"lab/measure/cost":   {"lab/labtest", "lab/traffic/frames"},
 	"lab/measure/logins": {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 

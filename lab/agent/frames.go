@@ -26,8 +26,8 @@ type Frames struct {
 	For      time.Duration `json:"for"`             // frames are due in this time; with Count, the most time they have
 	Count    int64         `json:"count,omitempty"` // frames; 0: as many as are due
 	Expected int           `json:"expected"`        // streams that come here
-	Size     string        `json:"size"`            // see frames.Named
-	Gaps     string        `json:"gaps"`            // traffic.GapsConstant or its like
+	Sizes    frames.Source `json:"sizes"`
+	Gaps     string        `json:"gaps"` // traffic.GapsConstant or its like
 	Seed     uint64        `json:"seed,omitempty"`
 	GapSeed  uint64        `json:"gap_seed,omitempty"` // another one in each lab of a pair
 	Burst    int           `json:"burst"`
@@ -110,7 +110,7 @@ func (t Traffic) eachMbps() float64 { return t.OfferedMbps / float64(len(t.direc
 
 // plan is when the host sends which frames.
 func (t Traffic) plan() (*frames.Plan, error) {
-	sizes, err := frames.Named(t.Frames.Size)
+	sizes, trace, err := t.Frames.Sizes.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +118,13 @@ func (t Traffic) plan() (*frames.Plan, error) {
 		Sizes: sizes, Streams: len(t.Frames.Streams), For: t.Frames.For, Count: t.Frames.Count, Seed: t.Frames.Seed, GapSeed: t.Frames.GapSeed,
 		Burst: t.Frames.Burst, Scatter: t.Frames.Gaps == traffic.GapsScattered,
 		Schedule: frames.Schedule{Mbps: t.eachMbps(), Poisson: t.Frames.Gaps == traffic.GapsPoisson},
+	}
+	if t.Frames.Gaps == traffic.GapsCaptured && !t.Frames.Opens {
+		speed, err := t.speed(sizes, trace)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Burst, cfg.Schedule = 0, frames.Schedule{Gaps: trace, Speed: speed}
 	}
 	if cfg.Count > 0 && !t.Frames.Opens {
 		cfg.For = 0 // the sender's own limit ends it
@@ -128,11 +135,26 @@ func (t Traffic) plan() (*frames.Plan, error) {
 	return frames.NewPlan(cfg)
 }
 
+// speed is how much faster than it was captured a trace is sent.
+func (t Traffic) speed(sizes frames.Sizes, trace *frames.Trace) (float64, error) {
+	if trace == nil {
+		return 0, fmt.Errorf("gaps of %s: it is no capture", sizes.Name)
+	}
+	return trace.Speed(t.eachMbps() * 1e6 / 8 / sizes.MeanBytes())
+}
+
 // mostFrames is how many frames a stream of the load can have.
 func (t Traffic) mostFrames() (int64, error) {
-	sizes, err := frames.Named(t.Frames.Size)
+	sizes, trace, err := t.Frames.Sizes.Open()
 	if err != nil {
 		return 0, err
+	}
+	if t.Frames.Gaps == traffic.GapsCaptured {
+		speed, err := t.speed(sizes, trace)
+		if err != nil {
+			return 0, err
+		}
+		return trace.Most(t.Frames.For.Seconds(), speed)/int64(max(t.Frames.Expected, 1)) + 64, nil
 	}
 	all := t.eachMbps() * 1e6 / 8 / sizes.MeanBytes() * t.Frames.For.Seconds()
 	const slack = 1.2 // Poisson gaps come short by chance

@@ -43,7 +43,7 @@ func (e *Experiment) Sides(clients int) (device, clean Side) {
 // labs are like the device's lab of other blocks: the noise of each number of clients is needed.
 func (e *Experiment) Labs(b Block) []Side {
 	device, clean := e.Sides(b.Clients())
-	device, clean = device.sized(b.Cell), clean.sized(b.Cell)
+	device, clean = e.sized(device, b.Cell), e.sized(clean, b.Cell)
 	switch {
 	case e.measure().Alone:
 		return []Side{device}

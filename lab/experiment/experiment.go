@@ -24,6 +24,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
 // Kinds of pacing, and protocols. Kinds of client and of traffic are those of packages
@@ -54,7 +55,7 @@ type Experiment struct {
 	// MbpsPerClient are loads of one client: each makes a load of so much for every client.
 	MbpsPerClient []float64
 	OfferedKpps   []float64 // thousand frames a second, all clients together; each makes a load of each size
-	FrameSizes    []string  // of frames: bytes without FCS, or names of mixes; none of other traffic
+	FrameSizes    []string  // of frames: bytes without FCS, names of mixes, names of files without their folders; none of other traffic
 	Directions    []string  // result.Up (default), result.Down, result.Both
 	Profiles      []string  // result.PerPacket (default), result.Bulk
 
@@ -74,7 +75,9 @@ type Experiment struct {
 	Beside  Beside
 	Custom  map[string]CustomDUT // devices described in the file itself
 
-	own       map[string]any // values of the measure's own keys
+	own       map[string]any       // values of the measure's own keys
+	files     map[string]sizesFile // of FrameSizes, by name
+	badSizes  []string             // what is wrong with others
 	catalogue Catalogue
 	origins   map[string]origin // where each key was set, for error messages
 	file      string
@@ -108,7 +111,8 @@ type Traffic struct {
 	ShortBytes     int
 	Gaps           string // between frames: traffic.GapsScattered (default) or its like; empty of other traffic
 	Seed           int    // of the frames' order and gaps
-	FrameSize      string // of a block's frames, one of FrameSizes; no key of the file
+	// Frames are the sizes of a block's frames, one of FrameSizes; no key of the file. Nil: the block has none.
+	Frames *frames.Source
 }
 
 // maxFileBytes bounds what Load reads: an experiment is a page of text.
@@ -239,6 +243,7 @@ func newExperiment(c Catalogue, file string) *Experiment {
 		Traffic:    Traffic{Kind: traffic.Kinds(nil)[0], Protocol: ProtocolTCP, BurstSegments: traffic.DefaultBurst, Pacing: PacingPaced},
 		Custom:     map[string]CustomDUT{},
 		own:        map[string]any{},
+		files:      map[string]sizesFile{},
 		catalogue:  c,
 		origins:    map[string]origin{},
 		file:       file,
@@ -267,6 +272,9 @@ func (e *Experiment) Encode() []byte {
 				in, name = "", f.key
 			}
 			v := f.get(e)
+			if f.key == "frame_sizes" && len(e.files) > 0 {
+				v = e.encodedSizes()
+			}
 			if in != table || !e.Means(f.key) || f.optional && reflect.ValueOf(v).IsZero() {
 				continue
 			}

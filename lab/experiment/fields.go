@@ -82,7 +82,7 @@ var shared = []Field{
 	field("traffic.protocol", Word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol }),
 	field("traffic.burst_segments", Integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments }),
 	field("traffic.pacing", Word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing }),
-	optional("traffic.gaps", Word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson), func(e *Experiment) *string { return &e.Traffic.Gaps }),
+	optional("traffic.gaps", Word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson, traffic.GapsCaptured), func(e *Experiment) *string { return &e.Traffic.Gaps }),
 	optional("traffic.seed", Integer(0, maxSeed), func(e *Experiment) *int { return &e.Traffic.Seed }),
 	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"), func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }),
 	optional("traffic.short_bytes", Integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }),

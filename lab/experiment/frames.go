@@ -21,7 +21,7 @@ const (
 	defaultFrames = "imix"
 )
 
-// frameSize accepts bytes and names of mixes.
+// frameSize accepts bytes, names of mixes and names of files.
 func frameSize(v any) (string, error) {
 	text, ok := asText(v)
 	if n, is := v.(int64); is {
@@ -30,9 +30,12 @@ func frameSize(v any) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("must be bytes such as 64, or the name of a mix such as %q, not %s", defaultFrames, show(v))
 	}
+	if isSizesFile(text) { // it is read later: its place follows from the experiment file's
+		return text, nil
+	}
 	sizes, err := frames.Named(text)
 	if err != nil || sizes.Longest() > maxFrame {
-		return "", fmt.Errorf("must be bytes from %d to %d, without FCS, or one of %s, not %s", frames.MinBytes, maxFrame, strings.Join(frames.MixNames(), ", "), show(v))
+		return "", fmt.Errorf("must be bytes from %d to %d, without FCS, one of %s, or a file of sizes (.csv, .pcap, .pcapng), not %s", frames.MinBytes, maxFrame, strings.Join(frames.MixNames(), ", "), show(v))
 	}
 	return text, nil
 }
@@ -51,6 +54,7 @@ func (e *Experiment) settleFrames() {
 	if !e.IsSet("traffic.gaps") {
 		e.Traffic.Gaps = traffic.GapsScattered
 	}
+	e.readSizes()
 }
 
 // checkFrames refuses keys of frames beside other traffic, and what frames cannot be.
@@ -73,9 +77,12 @@ func (e *Experiment) checkFrames(report Report) {
 	if e.Beside.Traffic != "" && !traffic.KindOf(e.Beside.Traffic).Frames {
 		report("beside.traffic", "does not go with kind = %s: the two count different loads", kinds)
 	}
+	if e.checkSizes(report); len(e.badSizes) > 0 {
+		return
+	}
 	for _, size := range e.FrameSizes {
 		for _, kpps := range e.OfferedKpps {
-			if mbps := mbpsOf(kpps, size); mbps < MinOfferedMbps || mbps > MaxOfferedMbps {
+			if mbps := e.mbpsOf(kpps, size); mbps < MinOfferedMbps || mbps > MaxOfferedMbps {
 				report("offered_kpps", "%g with frames of %s makes %g Mbit/s: want %g to %d", kpps, size, mbps, MinOfferedMbps, MaxOfferedMbps)
 				return
 			}
@@ -84,8 +91,8 @@ func (e *Experiment) checkFrames(report Report) {
 }
 
 // mbpsOf is the rate of frames of a size, Mbit/s, to a tenth of a kbit/s.
-func mbpsOf(kpps float64, size string) float64 {
-	sizes, err := frames.Named(size)
+func (e *Experiment) mbpsOf(kpps float64, size string) float64 {
+	sizes, err := e.SizesOf(size)
 	if err != nil {
 		return 0 // the key's parser has refused it
 	}
@@ -106,7 +113,7 @@ func (e *Experiment) EachLoad(clients int, fn func(size string, loads []float64)
 	for _, size := range e.sent() {
 		list := e.Loads(clients)
 		for _, kpps := range e.OfferedKpps {
-			if mbps := mbpsOf(kpps, size); !slices.Contains(list, mbps) {
+			if mbps := e.mbpsOf(kpps, size); !slices.Contains(list, mbps) {
 				list = append(list, mbps)
 			}
 		}
@@ -114,8 +121,10 @@ func (e *Experiment) EachLoad(clients int, fn func(size string, loads []float64)
 	}
 }
 
-// sized is the side as it is in a block with a size of frames.
-func (s Side) sized(cell result.Cell) Side {
-	s.Traffic.FrameSize = cell.Text(result.FrameSize)
+// sized is a side as it is in a block with a size of frames.
+func (e *Experiment) sized(s Side, cell result.Cell) Side {
+	if size := cell.Text(result.FrameSize); size != "" {
+		s.Traffic.Frames = e.source(size)
+	}
 	return s
 }

@@ -57,7 +57,7 @@ const (
 // bundledFiles and bundledFolders are what a bundle may hold, in its order.
 var (
 	bundledFiles   = []string{EnvironmentFile, ExperimentFile, TrialsFile, TornFile}
-	bundledFolders = []string{ProfilesFolder, LogsFolder}
+	bundledFolders = []string{FramesFolder, ProfilesFolder, LogsFolder}
 )
 
 // profileFiles are what is packed of a profile's folder. A kill leaves perf's own

@@ -161,13 +161,31 @@ func slow(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *ex
 	return nil
 }
 
+// writeExperiment writes the experiment into the folder, with the files that it names.
+func (s *Session) writeExperiment() error {
+	files, err := s.Experiment.Files()
+	if err != nil {
+		return err
+	}
+	for name, data := range files {
+		at := filepath.Join(s.Dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			return fmt.Errorf("making the folder of frame sizes: %w", err)
+		}
+		if err := result.ReplaceFile(at, data); err != nil {
+			return err
+		}
+	}
+	return result.ReplaceFile(filepath.Join(s.Dir, result.ExperimentFile), s.Experiment.Encode())
+}
+
 // open prepares the folder and reads the records of earlier sittings in it. raised is the
 // message of raiseFiles.
 func (s *Session) open(ctx context.Context, raised string) (err error) {
 	if err := os.MkdirAll(filepath.Join(s.Dir, result.LogsFolder), 0o755); err != nil {
 		return fmt.Errorf("making the run's folder: %w", err)
 	}
-	if err := result.ReplaceFile(filepath.Join(s.Dir, result.ExperimentFile), s.Experiment.Encode()); err != nil {
+	if err := s.writeExperiment(); err != nil {
 		return err
 	}
 	var torn int

@@ -75,7 +75,7 @@ func (r *recv) take(c *counter, stop stopping) error {
 
 // next reads a frame, and counts it by its whole length. None at all is no error.
 func (r *recv) next(c *counter, flags uintptr) error {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(r.fd), uintptr(unsafe.Pointer(&r.buffer[0])), uintptr(len(r.buffer)),
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(r.fd), uintptr(unsafe.Pointer(&r.buffer[0])), uintptr(len(r.buffer)),
 		flags|unix.MSG_TRUNC, 0, 0)
 	switch errno {
 	case 0:
@@ -87,6 +87,6 @@ func (r *recv) next(c *counter, flags uintptr) error {
 	return fmt.Errorf("receiving a frame: %w", errno)
 }
 
-func (r *recv) finish(c *counter, deadline time.Time) (int64, error) {
+func (r *recv) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
 	return r.drain(c, deadline, func() error { return r.next(c, unix.MSG_DONTWAIT) })
 }

@@ -221,19 +221,18 @@ func (w *xdp) takeBatch(c *counter) bool {
 func (w *xdp) tally() error { return nil } // its statistics have 64 bits
 
 // finish has the interface hand its frames to the network stack again, and takes what waits.
-func (w *xdp) finish(c *counter, deadline time.Time) (int64, error) {
+func (w *xdp) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
 	if err := w.at.Close(); err != nil {
-		return 0, fmt.Errorf("taking the program away: %w", err)
+		return 0, 0, fmt.Errorf("taking the program away: %w", err)
 	}
 	for time.Now().Before(deadline) && w.takeBatch(c) {
 	}
 	var st unix.XDPStatistics
 	if err := getsockopt(w.fd, unix.XDP_STATISTICS, unsafe.Pointer(&st), unsafe.Sizeof(st)); err != nil {
-		return 0, fmt.Errorf("reading the socket's statistics: %w", err)
+		return 0, 0, fmt.Errorf("reading the socket's statistics: %w", err)
 	}
 	// A frame for which the fill ring had no chunk is among those dropped.
-	left := atomic.LoadUint32(w.rx.producer) - w.rx.at
-	return int64(st.Rx_dropped+st.Rx_ring_full) + int64(left), nil
+	return int64(st.Rx_dropped + st.Rx_ring_full), int64(atomic.LoadUint32(w.rx.producer) - w.rx.at), nil
 }
 
 func (w *xdp) close() {

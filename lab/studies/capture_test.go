@@ -45,8 +45,12 @@ func captures(experiment string) analysistest.Captures {
 	return s
 }
 
-func captured(experiment string) analysis.Summary {
-	return measure.Summarise(captures(experiment).Run(), analysis.Options{})
+func captured(experiment string, change func(*analysistest.Captures)) analysis.Summary {
+	s := captures(experiment)
+	if change != nil {
+		change(&s)
+	}
+	return measure.Summarise(s.Run(), analysis.Options{})
 }
 
 // said writes tables, figures and findings of a study as a reader would.
@@ -96,11 +100,23 @@ func said(o studies.Outcome) string {
 	return b.String()
 }
 
-// TestCaptureStudies compares what is said of simulated runs with what was said before.
+// TestCaptureStudies compares what is said of simulated runs with what was said before: of slow hosts, of one on
+// which nothing is lost, and of a run of one block, which has no intervals.
 func TestCaptureStudies(t *testing.T) {
-	for experiment, number := range map[string]int{"capture-gateway": 2, "capture-systems": 5, "capture-beyond": 2} {
-		o := studies.Beside(captured(experiment))
-		path, got := "testdata/"+experiment+".txt", said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == number })])
+	none := (func(*analysistest.Captures))(nil)
+	for name, of := range map[string]struct {
+		run    analysis.Summary
+		number int
+	}{
+		"capture-gateway": {captured("capture-gateway", none), 2},
+		"capture-systems": {captured("capture-systems", none), 5},
+		"capture-beyond":  {captured("capture-beyond", none), 2},
+		"capture-fast":    {captured("capture-gateway", func(s *analysistest.Captures) { s.Share = 1 }), 2},
+		"capture-once":    {captured("capture-systems", func(s *analysistest.Captures) { s.Blocks = 1 }), 5},
+		"capture-lossy":   {captured("capture-gateway", func(s *analysistest.Captures) { s.Share = 0.002 }), 2},
+	} {
+		o, number := studies.Beside(of.run), of.number
+		path, got := "testdata/"+name+".txt", said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == number })])
 		if *update {
 			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ const (
 	GapsScattered = "scattered" // constant, and each burst at a random place of its own
 	GapsConstant  = "constant"
 	GapsPoisson   = "poisson"
+	GapsCaptured  = "captured" // those of the capture that the sizes are of, at the speed that the load takes
 )
 
 // Kind has the traits of one kind of traffic that the rest of the lab needs. How a kind is

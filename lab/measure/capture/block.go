@@ -124,7 +124,7 @@ func (b *block) todo(cells []result.Cell) (windows []int) {
 // window measures a load until it is settled.
 func (b *block) window(ctx context.Context, cells []result.Cell, w int) error {
 	mbps := cells[0].Number(result.OfferedMbps)
-	n, length := sent(b.Experiment, b.traffic.FrameSize, mbps)
+	n, length := sent(b.Experiment, b.traffic.Frames.Name, mbps)
 	load := b.load(mbps, length, 0)
 	if count.Of(b.Experiment) > 0 {
 		load = b.load(mbps, length, n)

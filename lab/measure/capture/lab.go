@@ -190,7 +190,7 @@ func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	t := l.traffic
 	f := &agent.Frames{
 		Link: l.generator.Ifs[0], Streams: []send.Stream{l.stream}, For: length, Count: n, Expected: 1,
-		Size: t.FrameSize, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(l.Name[0]), Burst: t.BurstSegments,
+		Sizes: *t.Frames, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(l.Name[0]), Burst: t.BurstSegments,
 	}
 	if n > 0 {
 		f.For = limitOf(length)

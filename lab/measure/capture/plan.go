@@ -12,7 +12,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
-	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -72,6 +71,7 @@ var (
 	count      = experiment.Key[int]{Name: "frames", Parse: experiment.Integer(0, maxFrames)}
 	masquerade = experiment.Key[bool]{Name: "masquerade", Parse: experiment.Boolean}
 	together   = experiment.Key[bool]{Name: "together", Parse: experiment.Boolean}
+	varyAlone  = experiment.Key[bool]{Name: "vary_alone", Parse: experiment.Boolean}
 )
 
 // Measure is the measure of that name.
@@ -84,7 +84,7 @@ func (Measure) Records() []result.Kind {
 
 // Rules are the rules of experiments that measure capturing.
 func (Measure) Rules() experiment.Measure {
-	keys := []experiment.Field{count.Field(), masquerade.Field(), together.Field()}
+	keys := []experiment.Field{count.Field(), masquerade.Field(), together.Field(), varyAlone.Field()}
 	for _, p := range parameters {
 		keys = append(keys, p.field)
 	}
@@ -146,7 +146,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 
 // sent is how many frames a trial has, and how long that takes.
 func sent(e *experiment.Experiment, size string, mbps float64) (int64, time.Duration) {
-	sizes, err := frames.Named(size)
+	sizes, err := e.SizesOf(size)
 	if err != nil {
 		return leastFrames, 0 // its key's parser has refused it
 	}
@@ -172,6 +172,10 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 				cells = more
 			}
 		}
+		if varyAlone.Of(e) {
+			first := cells[0]
+			cells = slices.DeleteFunc(cells, func(c result.Cell) bool { return differences(c, first) > 1 })
+		}
 		for _, c := range cells {
 			s := experiment.Setting{Cell: c}
 			for _, mbps := range loads {
@@ -181,6 +185,16 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 		}
 	})
 	return list
+}
+
+// differences counts the dimensions in which two cells of the same dimensions differ.
+func differences(a, b result.Cell) (n int) {
+	for _, v := range a.Values() {
+		if other, _ := b.Value(v.Dimension); other != v {
+			n++
+		}
+	}
+	return n
 }
 
 // reduce takes settings of the capturing from devices that capture nothing, and leaves out those that a device refuses.

@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
 // TestFramesOfEveryClient: frames of every client and of their size alone arrive where the direction says, with
@@ -24,7 +25,7 @@ func TestFramesOfEveryClient(t *testing.T) {
 	}
 	has := func(kind string) experiment.Side {
 		return experiment.Side{Client: kind, Clients: clients, Traffic: experiment.Traffic{
-			Kind: traffic.KindFrames, Protocol: experiment.ProtocolUDP, BurstSegments: 4, Gaps: traffic.GapsScattered, FrameSize: "64",
+			Kind: traffic.KindFrames, Protocol: experiment.ProtocolUDP, BurstSegments: 4, Gaps: traffic.GapsScattered, Frames: &frames.Source{Name: "64"},
 		}}
 	}
 	one, other, err := side.Labs{

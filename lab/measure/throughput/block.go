@@ -12,7 +12,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/mlrsearch"
 )
 
@@ -54,11 +53,12 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 
 // search builds a lab, searches, and removes the lab.
 func (b *openBlock) search(ctx context.Context) error {
-	sizes, err := frames.Named(b.record.FrameSize)
+	sizes, err := b.Experiment.SizesOf(b.record.FrameSize)
 	if err != nil {
 		return err
 	}
 	b.bytes = sizes.MeanBytes()
+	b.record.FrameBytes = b.bytes
 	b.Status("%s: building the lab, %d clients", b.Name(b.Block), b.record.Clients)
 	start := time.Now()
 	if b.Side, err = b.Labs(b.Block).OpenAdmitted(ctx); err != nil {

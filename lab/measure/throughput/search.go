@@ -20,6 +20,8 @@ type Search struct {
 	Direction string `json:"direction"`
 	Profile   string `json:"profile"`
 	FrameSize string `json:"frame_size"`
+	// FrameBytes is the mean size of the frames; 0 in runs of before it was recorded, whose sizes have names that are known.
+	FrameBytes float64 `json:"frame_bytes,omitempty"`
 
 	SetupSeconds float64 `json:"setup_seconds"` // lab, device and clients
 	// MaxKpps is the highest load of the search: what was asked for, or what the generator can send.

@@ -46,7 +46,7 @@ func trialsOf(searches []*Search) []analysis.Trial {
 			t.Device[prefix+"kpps"], t.Device[prefix+"core_pct"] = g.LowerKpps, g.RouterCorePct
 			t.Device[prefix+"forwarded_kpps"] = g.ThroughputKpps
 		}
-		t.Device["bytes"] = bytesOf(s.FrameSize)
+		t.Device["bytes"] = bytesOf(s)
 		out = append(out, t)
 	}
 	return out
@@ -79,13 +79,15 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 				Of: func(r analysis.Reading) float64 { return of("kpps")(r) * r.Get("bytes") * 8 / 1000 }},
 			analysis.Metric{Name: name + "core_pct", Short: "CPU", Unit: "% of a core", Text: "router CPU at that load", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of("core_pct")})
 	}
-	return append(list, analysis.Metric{Name: "router_share_pct", Unit: "% of its CPU", Text: "that slowed routers had, by the clock of what took the rest", Host: "router", Per: analysis.PerWindow, Range: analysis.Percents,
-		Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get(result.RouterShare)) }})
+	return append(list, analysis.SlowedMetric("router", result.RouterShare))
 }
 
 // bytesOf is the mean size of frames; 0 of an unknown mix.
-func bytesOf(size string) float64 {
-	sizes, err := frames.Named(size)
+func bytesOf(s *Search) float64 {
+	if s.FrameBytes > 0 {
+		return s.FrameBytes
+	}
+	sizes, err := frames.Named(s.FrameSize)
 	if err != nil {
 		return 0
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	maxTraceFrames = 1 << 24 // 10 bytes of memory each
+	maxTraceFrames = 1 << 20 // as many as a mix has in its period at most
 	maxTraceTime   = 366 * 24 * time.Hour
 )
 

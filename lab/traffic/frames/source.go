@@ -1,0 +1,103 @@
+package frames
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Source is where the sizes of frames come from, in a form that is sent to other processes.
+type Source struct {
+	Name  string   `json:"name"`            // one that Named knows; where Mix or Trace is set, for messages alone
+	Mix   []Weight `json:"mix,omitempty"`   // a mix of its own
+	Trace []byte   `json:"trace,omitempty"` // a capture's frames, as Trace.Encode writes them
+}
+
+// Open returns the sizes, and of a capture its frames.
+func (s Source) Open() (Sizes, *Trace, error) {
+	switch {
+	case s.Trace != nil:
+		t, err := decodeTrace(s.Name, s.Trace)
+		if err != nil {
+			return Sizes{}, nil, err
+		}
+		return t.Sizes(), t, nil
+	case s.Mix != nil:
+		sizes, err := Histogram(s.Name, s.Mix)
+		return sizes, nil, err
+	}
+	sizes, err := Named(s.Name)
+	return sizes, nil, err
+}
+
+// Encode writes the trace in a few bytes a frame: the number of the first frame whose time is astray, or 0, and of each frame its size and the
+// ns since the one before, all as binary.PutUvarint writes them.
+func (t *Trace) Encode() []byte {
+	b := binary.AppendUvarint(nil, uint64(t.astray))
+	last := int64(0)
+	for i, size := range t.sizes {
+		b = binary.AppendUvarint(b, uint64(size))
+		b = binary.AppendUvarint(b, uint64(t.times[i]-last))
+		last = t.times[i]
+	}
+	return b
+}
+
+// decodeTrace reads what Encode wrote.
+func decodeTrace(name string, b []byte) (*Trace, error) {
+	t := &Trace{Name: name}
+	next := func() (v uint64, err error) {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			return 0, errors.New("it ends in the middle of a frame")
+		}
+		b = b[n:]
+		return v, nil
+	}
+	bad := func(err error) (*Trace, error) {
+		return nil, fmt.Errorf("the frames of %s after %d: %w", name, len(t.sizes), err)
+	}
+	astray, err := next()
+	if err != nil {
+		return bad(err)
+	}
+	last := int64(0)
+	for len(b) > 0 {
+		size, err1 := next()
+		gap, err2 := next()
+		if err := errors.Join(err1, err2); err != nil {
+			return bad(err)
+		}
+		if size < MinBytes || size > MaxBytes || gap > uint64(maxTraceTime)-uint64(last) || len(t.sizes) == maxTraceFrames {
+			return bad(fmt.Errorf("a frame of %d bytes %d ns after another", size, gap))
+		}
+		last += int64(gap)
+		t.sizes, t.times = append(t.sizes, uint16(size)), append(t.times, last)
+	}
+	if len(t.sizes) == 0 || astray > uint64(len(t.sizes)) {
+		return bad(fmt.Errorf("%d is astray", astray))
+	}
+	t.astray = int(astray)
+	return t, nil
+}
+
+// Each calls fn with each frame's size and its time after the first, ns.
+func (t *Trace) Each(fn func(bytes int, ns int64)) {
+	for i, size := range t.sizes {
+		fn(int(size), t.times[i])
+	}
+}
+
+// Speed is how many times faster than it was captured a trace has the given rate, packets/s.
+func (t *Trace) Speed(packetsPerSecond float64) (float64, error) {
+	if _, err := t.clock(1); err != nil {
+		return 0, err
+	}
+	return packetsPerSecond / t.packetsPerSecond(1), nil
+}
+
+// Most is how many frames of the trace are due within a time at a speed, at most.
+func (t *Trace) Most(seconds, speed float64) int64 {
+	passes := seconds * 1e9 * speed / float64(max(t.lasts(), 1))
+	return (int64(passes) + 2) * int64(len(t.sizes))
+}

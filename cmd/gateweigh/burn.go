@@ -25,9 +25,11 @@ func burnCommand() *cobra.Command {
 		Use:   "burn PERCENT…",
 		Short: "Load this machine's cores, each by a given percentage",
 		Long: fmt.Sprintf("Works on the first core for the first percentage of its time, on the second core for the second, and so on\n"+
-			"(%g to %g, or 0 for none), in slices of %s, until Ctrl-C. Each thread keeps its share by its own task clock,\n"+
-			"whatever else runs, as routers of a lower router.speed are slowed down. At the end the shares that the cores\n"+
-			"really had are printed.", 100*burn.Least, 100*burn.Most, burn.Slice),
+			"(%g to %g, or 0 for none), in slices of %s, until Ctrl-C. Each thread reads its own task clock and corrects its\n"+
+			"sleeps. Its real-time priority precedes ordinary programs; other real-time programs, a hypervisor and limits of\n"+
+			"a control group take from its share all the same. Without permission for that priority any program may. At the end the\n"+
+			"shares that the cores really had are printed. Runs with router.speed slow routers down by the same means:\n"+
+			"one such run or command at a time works on a machine.", 100*burn.Least, 100*burn.Most, burn.Slice),
 		Example: "  gateweigh burn 70 50\n  gateweigh burn 0 30 --for 10s",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -80,6 +82,11 @@ func loadsOf(args []string) (loads []burn.Load, err error) {
 func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, length time.Duration) error {
 	debug.SetGCPercent(-1) // a collection would stop the threads
 	runtime.GOMAXPROCS(runtime.NumCPU() + len(loads))
+	lock, err := burn.Lock(0)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	burner, err := burn.Start(loads, true)
 	if errors.Is(err, realtime.ErrDenied) {
 		fmt.Fprintf(say, "gateweigh: %v: burning with ordinary priority, so other programs may leave less than was asked for\n", err)

@@ -24,6 +24,10 @@ func cleanCommand() *cobra.Command {
 			}
 			ended, err := testbed.Clean(cmd.Context())
 			for _, e := range ended {
+				if e.Run == "" {
+					fmt.Printf("ended %s (process %d)\n", e.Host, e.PID)
+					continue
+				}
 				fmt.Printf("ended host %s of run %s (process %d)\n", e.Host, e.Run, e.PID)
 			}
 			if err == nil && len(ended) == 0 {

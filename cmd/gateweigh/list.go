@@ -169,6 +169,9 @@ func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Mac
 		Measure: e.Measure, Clients: e.Clients, OfferedMbps: e.OfferedMbps, PerClient: e.MbpsPerClient,
 		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(), words: e.Describe(),
 	}
+	if !e.Means("clients") {
+		l.Clients = nil
+	}
 	l.Kpps, l.FrameSizes = e.OfferedKpps, e.FrameSizes
 	l.LoginRates, _ = e.Value("login_rates").([]float64)
 	if device, clean := e.SidesText(); clean != "" {
@@ -246,7 +249,10 @@ func (e listedExperiment) text() []string {
 	}
 	takes := "takes about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))) + ": " + words.Counted(e.Cells, "cell") + " in "
 	takes += words.Counted(e.Blocks, e.words.Block) + e.words.Of
-	who := experiment.Series(e.Clients) + " clients " + e.words.Doing
+	who := e.words.Doing
+	if len(e.Clients) > 0 {
+		who = experiment.Series(e.Clients) + " clients " + who
+	}
 	lines = append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent())
 	if e.Sides != nil {
 		lines = append(lines, "compares two labs that differ: "+e.Sides.Device+" against "+e.Sides.Clean)

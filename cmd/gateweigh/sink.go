@@ -25,6 +25,9 @@ func sinkCommand() *cobra.Command {
 		Example: "  gateweigh sink mmap --interface eth0\n  gateweigh sink mmap --interface eth0 --snap 68 --filter-program \"$(tcpdump -ddd udp | paste -sd,)\"",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := sink.Quiet(); err != nil {
+				return err
+			}
 			cfg.Kind = args[0]
 			err := sink.Run(cmd.Context(), cfg, cmd.OutOrStdout())
 			if errors.Is(err, sink.ErrConfig) {

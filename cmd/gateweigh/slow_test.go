@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -35,6 +36,9 @@ func TestSlowRoutersAreMarked(t *testing.T) {
 	labtest.Await(t, "the first window", func() bool { return records(t, dir, result.KindTrial) > 0 })
 	if n := burners(t); n != 1 {
 		t.Errorf("%d processes slow the routers down, want 1", n)
+	}
+	if e := finish(t, command(t, dir, "burn", "10", "--for", "1ms")); e.code != exitFailed || !strings.Contains(e.stderr, "a run with router.speed") || !strings.Contains(e.stderr, "(process ") {
+		t.Errorf("burning beside it: exit code %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 	kill(t, b.cmd.Process.Pid)
 	labtest.Await(t, "the burner to end", func() bool { return burners(t) == 0 })
@@ -98,6 +102,10 @@ func TestBurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "a thread of real-time priority", func() bool { return realTime(cmd.Process.Pid) > 0 })
+	write(t, dir, "small.toml", slowSmall)
+	if e := finish(t, command(t, dir, "run", "small.toml", "--out", "r")); e.code == 0 || !strings.Contains(e.stderr, fmt.Sprintf("(process %d)", cmd.Process.Pid)) {
+		t.Errorf("slow routers beside it: exit code %d: %s%s", e.code, e.stdout, e.stderr)
+	}
 	cmd.Process.Signal(os.Interrupt)
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "asked for 10 %") {
 		t.Errorf("after Ctrl-C: %v, %s", err, out)

@@ -259,7 +259,7 @@ func (o Options) Args() []string {
 	cpus, _ := json.Marshal([][]int{o.AgentCPUs, o.ProgramCPUs}) // numbers can always be written
 	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir, "-cpus", string(cpus)}
 	if o.Isolated {
-		args = append(args, "-isolated") // testbed.Clean looks for it: such an agent is safe to end
+		args = append(args, "-isolated") // testbed.Clean looks for it: such an agent is safe to end with all connections of its namespace
 	}
 	return args
 }

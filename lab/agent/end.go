@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 
@@ -14,7 +13,8 @@ import (
 
 const (
 	endGrace   = 3 * time.Second
-	endOutput  = 1 << 20 // bytes of a program's output that End returns
+	killGrace  = 10 * time.Second // of SIGKILL: the kernel ends a process when it has a CPU for it
+	endOutput  = 1 << 20          // bytes of a program's output that End returns
 	groupPause = 2 * time.Millisecond
 )
 
@@ -24,7 +24,7 @@ type Ending struct {
 	// Signals are sent to the program's process group, one after the other until all of it has ended. SIGKILL comes
 	// last by itself. Empty: SIGTERM, or none for a command that is Abrupt.
 	Signals []syscall.Signal `json:"signals,omitempty"`
-	// Grace is how long each signal is given; zero: 3 s.
+	// Grace is how long each signal but SIGKILL is given; zero: 3 s.
 	Grace time.Duration `json:"grace,omitempty"`
 }
 
@@ -44,18 +44,17 @@ func (a *Agent) End(ctx context.Context, e Ending) (Program, error) {
 	if len(signals) == 0 && !p.abrupt {
 		signals = []syscall.Signal{syscall.SIGTERM}
 	}
-	grace := cmp.Or(e.Grace, endGrace)
-	out := Program{Name: e.Name, By: p.end(ctx, append(slices.Clone(signals), syscall.SIGKILL), grace)}
+	out := Program{Name: e.Name, By: p.end(ctx, signals, cmp.Or(e.Grace, endGrace))}
 	out.Output = p.tail(endOutput)
 	if !p.gone() {
 		return out, fmt.Errorf("%s (process group %d) is still there %s after SIGKILL: it waits in the kernel; /proc/%[2]d/stack says where",
-			e.Name, p.Process.Pid, grace)
+			e.Name, p.Process.Pid, killGrace)
 	}
 	out.Ended, out.How = true, p.ProcessState.String()
 	return out, nil
 }
 
-// end sends the signals until nothing of the group is left, and returns the name of the one on which the program ended.
+// end sends the signals, and SIGKILL at last, until nothing of the group is left, and returns the name of the one on which the program ended.
 func (p *spawned) end(ctx context.Context, signals []syscall.Signal, grace time.Duration) (by string) {
 	if p.gone() {
 		return ""
@@ -64,25 +63,35 @@ func (p *spawned) end(ctx context.Context, signals []syscall.Signal, grace time.
 		if p.life.Err() == nil {
 			by = unix.SignalName(s)
 		}
-		syscall.Kill(-p.Process.Pid, s)
-		if s == syscall.SIGKILL {
-			ctx = context.WithoutCancel(ctx) // nothing may be left, whoever still waits
-		}
-		if p.awaitGone(ctx, grace) {
-			break
+		if p.signal(ctx, s, grace) {
+			return by
 		}
 	}
-	return by
+	// Nothing may be left, whoever still waits.
+	if p.signal(context.WithoutCancel(ctx), syscall.SIGKILL, killGrace) && !p.killed() {
+		return by // it had ended, and only others of its group were left
+	}
+	return unix.SignalName(syscall.SIGKILL)
 }
 
-// awaitGone waits until the program and all of its group have ended, and reports whether they have.
-func (p *spawned) awaitGone(ctx context.Context, grace time.Duration) bool {
+// killed reports whether SIGKILL ended the program, which has ended.
+func (p *spawned) killed() bool {
+	status, known := p.ProcessState.Sys().(syscall.WaitStatus)
+	return known && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// signal sends a signal, waits until the program and all of its group have ended, and reports whether they have.
+func (p *spawned) signal(ctx context.Context, s syscall.Signal, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
+	syscall.Kill(-p.Process.Pid, s)
 	select {
 	case <-p.life.Done():
 	case <-ctx.Done():
 		return false
+	}
+	if !p.gone() { // a process that the program was just starting has not heard the signal
+		syscall.Kill(-p.Process.Pid, s)
 	}
 	for !p.gone() { // nothing reports that a group is empty
 		select {

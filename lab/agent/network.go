@@ -169,6 +169,9 @@ func join(names []string, floods bool) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = switchName
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if floods { // a switch that snoops joins a multicast group, and says so to all its ports (RFC 4286)
+		bridge.MulticastSnooping = new(bool)
+	}
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("adding a bridge (the kernel needs CONFIG_BRIDGE): %w", err)
 	}

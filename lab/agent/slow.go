@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/burn"
 )
@@ -74,19 +76,28 @@ func (s *slowed) close() {
 	}
 }
 
+// burnerEnds is how long the burner of a run that was killed may take to end with its agent.
+const burnerEnds = time.Second
+
 // burner answers for a process that burns. Its exported methods carry out verbs.
-type burner struct{ b *burn.Burner }
+type burner struct {
+	b    *burn.Burner
+	lock io.Closer // until the process ends
+}
 
 func (r *burner) Burn(_ context.Context, s Slow) error {
 	if err := pinThreads(s.Own); err != nil {
+		return err
+	}
+	var err error
+	if r.lock, err = burn.Lock(burnerEnds); err != nil {
 		return err
 	}
 	var loads []burn.Load
 	for _, cpu := range s.CPUs {
 		loads = append(loads, burn.Load{CPU: cpu, Share: 1 - s.Speed})
 	}
-	b, err := burn.Start(loads, !s.Ordinary)
-	r.b = b
+	r.b, err = burn.Start(loads, !s.Ordinary)
 	return err
 }
 

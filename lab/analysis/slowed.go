@@ -18,6 +18,13 @@ type Slowed struct {
 	Windows int     `json:"windows"`   // of each side of a pair its own
 }
 
+// SlowedMetric is the share of its CPU that a slowed host had, of records that have it in a field; zero
+// stands for full speed.
+func SlowedMetric(host, field string) Metric {
+	return Metric{Name: "router_share_pct", Unit: "% of its CPU", Text: "that slowed hosts had, by the clock of what took the rest", Host: host, Per: PerWindow, Range: Percents,
+		Of: func(r Reading) float64 { return Positive(100 * r.Get(field)) }}
+}
+
 // slowedOf is nil for a run at full speed. Records count where the environment is missing too.
 func slowedOf(env result.Environment, trials []Trial) *Slowed {
 	s := Slowed{Speed: env.RouterSpeed, Share: Absent(), Least: Absent(), Most: Absent()}

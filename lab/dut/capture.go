@@ -73,6 +73,7 @@ const Unknown = -1
 var captures = map[string]func(Capture) Capturing{
 	"no-capture":   func(Capture) Capturing { return NoCapture{} },
 	"softflowd":    func(how Capture) Capturing { return NewSoftflowd(how) },
+	"suricata":     func(how Capture) Capturing { return NewSuricata(how) },
 	"ids":          func(how Capture) Capturing { return NewIDS(how) },
 	"sink-recv":    func(how Capture) Capturing { return NewSink("recv", how) },
 	"sink-mmap":    func(how Capture) Capturing { return NewSink("mmap", how) },

@@ -107,5 +107,5 @@ func sinkCounts(said string) (Captured, error) {
 	if err := json.Unmarshal([]byte(line), &n); err != nil {
 		return Captured{}, fmt.Errorf("its counts: %w", err)
 	}
-	return Captured{Frames: n.Frames, Dropped: n.Dropped, Sizes: n.Sizes}, nil
+	return Captured{Frames: n.Frames, Dropped: n.Dropped, Waiting: n.Waiting, Sizes: n.Sizes}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestTcpdumpCountsEveryFrame: two runs of one device, with different numbers of frames.
@@ -40,8 +41,46 @@ func TestTcpdumpSaysWhatItDropped(t *testing.T) {
 	l.router.must(t, "kill -CONT $(pidof tcpdump)")
 	got := l.finish(t, d)[0]
 	// The block of 256 KiB has room for 157 frames with their headers.
-	if got.Frames+got.Dropped != l.sent || got.Frames == 0 || got.Frames > 200 {
+	// Nothing waits: what the kernel received includes what it dropped.
+	if got.Frames+got.Dropped != l.sent || got.Waiting != 0 || got.Frames == 0 || got.Frames > 200 {
 		t.Errorf("%+v of %d frames", got, l.sent)
+	}
+}
+
+// TestStubbornTcpdump: one that SIGHUP ends, as study 2 (3) had it, and one that no polite signal ends.
+func TestStubbornTcpdump(t *testing.T) {
+	t.Parallel()
+	l := newCaptureLab(t)
+	wrapped := func(name, traps string) Tcpdump {
+		d := NewTcpdump(68, Capture{})
+		inner := d.argv
+		d.name, d.grace = name, 300*time.Millisecond
+		d.argv = func(env Env, how Capture, dir string) []string {
+			script := traps + `; "$@" & echo $! >"$0/pid"; while :; do wait; sleep 60; done`
+			return slices.Concat([]string{"sh", "-c", script, dir}, inner(env, how, dir))
+		}
+		l.start(t, d)
+		return d
+	}
+	late := wrapped("late", `trap "" TERM; trap "exit 0" HUP`)
+	deaf := wrapped("deaf", `trap "" TERM HUP INT`)
+	l.send(t, 100, "60")
+	got := slices.Concat(l.finish(t, late), l.finish(t, deaf))
+	for i, want := range []Captured{
+		{Program: "late", Frames: 100, Ended: "SIGHUP"},
+		{Program: "deaf", Frames: Unknown, Dropped: Unknown, Ended: "killed"},
+	} {
+		if c := got[i]; c.Program != want.Program || c.Frames != want.Frames || c.Dropped != want.Dropped || !strings.Contains(c.Ended, want.Ended) {
+			t.Errorf("%+v, want %+v", c, want)
+		}
+	}
+	if left := l.router.processes(t); len(left) != 0 {
+		t.Errorf("processes left: %q", left)
+	}
+	for _, d := range []Tcpdump{late, deaf} {
+		if err := d.Stop(t.Context(), l.env); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -49,7 +88,10 @@ func TestTcpdumpSaysWhatItDropped(t *testing.T) {
 func TestTcpdumpThatIsGone(t *testing.T) {
 	t.Parallel()
 	l := newCaptureLab(t)
-	d := l.capture(t, "tcpdump-68", Capture{Programs: 2})
+	d := l.capture(t, "tcpdump-68", Capture{Programs: 2, CPUs: []int{0}})
+	if on := l.router.must(t, "taskset -pc $(cat $1/capture/tcpdump/pid)", l.env.Scratch); !strings.HasSuffix(on, ": 0\n") {
+		t.Errorf("a program bound to CPU 0: %s", on)
+	}
 	l.router.must(t, "kill $(cat $1/capture/tcpdump-2/pid)", l.env.Scratch)
 	l.send(t, 10, "60")
 	got, err := d.Finish(t.Context(), l.env)

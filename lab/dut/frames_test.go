@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
@@ -26,8 +29,28 @@ func newCaptureLab(t testing.TB) *captureLab {
 	return l
 }
 
-// send sends so many frames at 50,000 a second, and returns when the link has taken them.
+// send sends so many frames at 50,000 a second, and returns when they have come to the router: its end of the link is
+// polled, by a thread that other programs may keep waiting.
 func (l *captureLab) send(t *testing.T, count int64, size string) {
+	t.Helper()
+	came := l.received(t)
+	l.generate(t, count, size)
+	labtest.Await(t, "the router to receive all frames", func() bool { return l.received(t)-came >= count })
+	l.sent += count
+}
+
+// received is how many frames the router's interface has received.
+func (l *captureLab) received(t *testing.T) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(strings.TrimSpace(l.router.must(t, "cat /sys/class/net/$1/statistics/rx_packets", l.env.Capture)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// generate sends frames, and returns when the link has taken them.
+func (l *captureLab) generate(t *testing.T, count int64, size string) {
 	t.Helper()
 	sizes, err := frames.Named(size)
 	if err != nil {
@@ -71,7 +94,6 @@ func (l *captureLab) send(t *testing.T, count int64, size string) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	l.sent += count
 }
 
 // capture makes a device, starts it and stops it at the test's end.

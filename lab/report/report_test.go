@@ -103,6 +103,8 @@ func TestTerminal(t *testing.T) {
 		{"empty", result.Run{}, 100},
 		{"storms", stormy(), 160},
 		{"storms-60", stormy(), 60},
+		{"captures", captured(false), 120},
+		{"capture-parameters", captured(true), 100},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -28,8 +29,9 @@ type view struct {
 // views is the table of measures that have a view of their own; others are shown by
 // their list of metrics.
 var views = map[string]view{
-	cost.Name:   costView,
-	logins.Name: loginsView,
+	cost.Name:    costView,
+	logins.Name:  loginsView,
+	capture.Name: captureView,
 }
 
 func viewOf(s analysis.Summary) view {

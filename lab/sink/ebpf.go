@@ -92,24 +92,29 @@ func (w *inKernel) take(_ *counter, stop stopping) error {
 func (w *inKernel) tally() error { return nil }
 
 // finish takes the programs away and reads their counts.
-func (w *inKernel) finish(c *counter, _ time.Time) (int64, error) {
+func (w *inKernel) finish(c *counter, _ time.Time) (lost, left int64, err error) {
 	if err := w.detach(); err != nil {
-		return 0, fmt.Errorf("taking the programs away: %w", err)
+		return 0, 0, fmt.Errorf("taking the programs away: %w", err)
 	}
+	return 0, 0, w.read(c)
+}
+
+// read adds what was counted so far.
+func (w *inKernel) read(c *counter) error {
 	memory, err := w.objs.Sizes.Memory()
 	if err != nil {
-		return 0, fmt.Errorf("reading the counts: %w", err)
+		return fmt.Errorf("reading the counts: %w", err)
 	}
 	counts := make([]byte, memory.Size())
 	if _, err := memory.ReadAt(counts, 0); err != nil {
-		return 0, fmt.Errorf("reading the counts: %w", err)
+		return fmt.Errorf("reading the counts: %w", err)
 	}
 	for place := range len(counts) / 8 {
 		n := int64(binary.NativeEndian.Uint64(counts[8*place:]))
 		c.frames += n
 		c.sizes[place%len(c.sizes)] += n
 	}
-	return 0, nil
+	return nil
 }
 
 // detach takes the programs away, the last one first: it leaves what the first one has added for it.

@@ -18,6 +18,9 @@ func (cfg Config) Arg() string {
 // Main is Run in a process of its own until SIGTERM, SIGINT or SIGHUP. The first argument is the Arg of a Config; a second
 // one, where it is there, is its Filter.
 func Main(args []string) error {
+	if err := Quiet(); err != nil {
+		return err
+	}
 	var cfg Config
 	if len(args) < 1 || len(args) > 2 {
 		return fmt.Errorf("a sink takes its settings as JSON, and perhaps a filter program, and not %d arguments", len(args))

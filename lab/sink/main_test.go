@@ -40,11 +40,14 @@ func TestMain(m *testing.M) {
 // frames.
 //
 //	generator g0 ── in0 [bridge] out0 ── s0 monitor
-type wire struct{ generator, bridge, monitor *labtest.Space }
+type wire struct {
+	generator, bridge, monitor *labtest.Space
+	passed                     *inKernel // behind all sinks but AF_XDP's
+}
 
 func newWire(t testing.TB) wire {
 	t.Helper()
-	w := wire{labtest.NewSpace(t), labtest.NewSpace(t), labtest.NewSpace(t)}
+	w := wire{labtest.NewSpace(t), labtest.NewSpace(t), labtest.NewSpace(t), &inKernel{promiscuity: -1}}
 	for _, s := range []*labtest.Space{w.generator, w.bridge, w.monitor} {
 		s.Run(t, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
 	}
@@ -54,7 +57,38 @@ ip link set br0 up; ip link set end1 up; for port in end0 in0 out0; do ip link s
 	w.generator.Run(t, "ip", "link", "set", "g0", "up")
 	w.monitor.Run(t, "sh", "-ec", `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
 	w.bridge.Run(t, "sh", "-c", `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
+	var err error
+	w.monitor.Do(func() {
+		var at port
+		if at, err = findPort("s0"); err == nil {
+			at.ns.Close()
+			err = w.passed.open(at)
+		}
+	})
+	t.Cleanup(w.passed.close)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return w
+}
+
+// arrived is how many frames the monitor's sinks have seen.
+func (w wire) arrived(t testing.TB) (n int64) {
+	t.Helper()
+	var c counter
+	if err := w.passed.read(&c); err != nil {
+		t.Fatal(err)
+	}
+	var out []byte
+	var err error
+	w.monitor.Do(func() { out, err = exec.Command("ethtool", "-S", "s0").Output() })
+	for line := range strings.Lines(string(out)) {
+		_, _ = fmt.Sscanf(strings.TrimSpace(line), "rx_queue_0_xdp_packets: %d", &n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.frames + n
 }
 
 func tid(s *labtest.Space) (id string) {
@@ -62,14 +96,15 @@ func tid(s *labtest.Space) (id string) {
 	return id
 }
 
-// send sends a plan of frames to an address that nobody has. It returns once each has come out of the bridge.
+// send sends a plan of frames to an address that nobody has. It returns once the monitor has seen each that the bridge could send on.
 func (w wire) send(t testing.TB, cfg frames.Config) map[int]int64 {
 	t.Helper()
 	plan, err := frames.NewPlan(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := counter64(t, w.bridge, "out0", "tx_packets") + counter64(t, w.bridge, "out0", "tx_dropped")
+	sent := func(counter string) int64 { return counter64(t, w.bridge, "out0", counter) }
+	before, dropped, came := sent("tx_packets"), sent("tx_dropped"), w.arrived(t)
 	var s *send.Sender
 	w.generator.Do(func() {
 		s, err = send.Start(context.Background(), send.Config{Link: "g0", Plan: plan, Engine: send.EnginePacket, MaxFor: 30 * time.Second, Streams: []send.Stream{{
@@ -87,8 +122,9 @@ func (w wire) send(t testing.TB, cfg frames.Config) map[int]int64 {
 	for _, size := range s.Stats().BySize {
 		sizes[size.Bytes] = size.Frames
 	}
-	labtest.Await(t, "the bridge to send all frames on", func() bool {
-		return counter64(t, w.bridge, "out0", "tx_packets")+counter64(t, w.bridge, "out0", "tx_dropped")-before == total(sizes)
+	labtest.Await(t, "the monitor to see all frames", func() bool {
+		passed := sent("tx_packets") - before
+		return passed+sent("tx_dropped")-dropped == total(sizes) && w.arrived(t)-came == passed
 	})
 	return sizes
 }
@@ -127,7 +163,12 @@ type process struct {
 // start starts a sink in a namespace and returns once it captures.
 func start(t testing.TB, s *labtest.Space, cfg Config) *process {
 	t.Helper()
-	p := launch(t, s, cfg)
+	return launch(t, s, cfg).ready(t)
+}
+
+// ready returns once the sink captures.
+func (p *process) ready(t testing.TB) *process {
+	t.Helper()
 	if line, err := p.out.ReadString('\n'); line != "ready\n" {
 		_ = p.Wait()
 		t.Fatalf("%s: %q, %v: %s", p.name, line, err, &p.stderr)

@@ -13,18 +13,16 @@ func enoughMemory(kib int) error {
 	if err != nil {
 		return nil // then the kernel judges
 	}
-	if available, ok := availableKiB(string(text)); ok && kib > available/2 {
-		return &configError{fmt.Sprintf("a buffer of %d KiB: more than half of the %d KiB that this machine has left: ask for a smaller one", kib, available)}
-	}
-	return nil
+	return fits(kib, string(text))
 }
 
-// availableKiB reads MemAvailable out of /proc/meminfo.
-func availableKiB(meminfo string) (kib int, ok bool) {
+// fits judges by /proc/meminfo.
+func fits(kib int, meminfo string) error {
 	for line := range strings.Lines(meminfo) {
-		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 {
-			return kib, true
+		var available int
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &available); n == 1 && kib > available/2 {
+			return &configError{fmt.Sprintf("a buffer of %d KiB: more than half of the %d KiB that this machine has left: ask for a smaller one", kib, available)}
 		}
 	}
-	return 0, false
+	return nil
 }

@@ -150,7 +150,7 @@ func (m *mmap) wait(limit time.Duration) error {
 	return err
 }
 
-func (m *mmap) finish(c *counter, deadline time.Time) (int64, error) {
+func (m *mmap) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
 	return m.drain(c, deadline, func() error {
 		if m.takeBlock(c) {
 			return nil

@@ -120,30 +120,16 @@ func (s *packetSocket) tally() error {
 
 // drain shuts the socket and has next take what waits, until all that the kernel counted was taken or the deadline is
 // over.
-func (s *packetSocket) drain(c *counter, deadline time.Time, next func() error) (lost int64, err error) {
+func (s *packetSocket) drain(c *counter, deadline time.Time, next func() error) (lost, left int64, err error) {
 	if err := errors.Join(s.shut(), s.tally()); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for s.packets-s.lost > c.frames && time.Now().Before(deadline) {
 		if err := next(); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	return max(0, s.packets-c.frames), nil
+	return s.lost, max(0, s.packets-s.lost-c.frames), nil
 }
 
 func (s *packetSocket) close() { unix.Close(s.fd) }
-
-// await waits until a descriptor can be read or has an error, a signal comes, or the time is over; 0: no limit.
-func await(fd int, limit time.Duration) error {
-	var timeout *unix.Timespec
-	if limit > 0 {
-		t := unix.NsecToTimespec(int64(limit))
-		timeout = &t
-	}
-	_, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeout, nil)
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("waiting for frames: %w", err)
-	}
-	return nil
-}

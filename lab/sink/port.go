@@ -57,6 +57,15 @@ func (p port) dropped() int64 {
 	return int64(l.Attrs().Statistics.RxDropped + l.Attrs().Statistics.RxMissedErrors)
 }
 
+// whatBecame says why the interface went down. It goes down before it is removed; the question waits for that.
+func (p port) whatBecame() error {
+	_, err := p.ns.LinkByIndex(p.index)
+	if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
+		return errors.New("the interface was removed")
+	}
+	return p.downError()
+}
+
 // watch delivers an error when the interface goes down or away. It watches as long as the process lives.
 func (p port) watch() (<-chan error, error) {
 	updates := make(chan netlink.LinkUpdate, 16)
@@ -68,11 +77,8 @@ func (p port) watch() (<-chan error, error) {
 		for u := range updates {
 			switch {
 			case int(u.Index) != p.index || u.IfInfomsg.Family != unix.AF_UNSPEC:
-			case u.Header.Type == unix.RTM_DELLINK:
-				fate <- errors.New("the interface was removed")
-				return
-			case u.IfInfomsg.Flags&unix.IFF_UP == 0:
-				fate <- p.downError()
+			case u.Header.Type == unix.RTM_DELLINK || u.IfInfomsg.Flags&unix.IFF_UP == 0:
+				fate <- p.whatBecame()
 				return
 			}
 		}

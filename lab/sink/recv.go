@@ -2,6 +2,7 @@ package sink
 
 import (
 	"fmt"
+	"math"
 	"time"
 	"unsafe"
 
@@ -51,17 +52,14 @@ func (r *recv) prepare(bufferKiB int) error {
 	return r.bind()
 }
 
-// enlarge sets the limit of the socket's queue. The kernel doubles what is asked for, as it counts its own structures too.
+// enlarge sets the limit of the socket's queue. The kernel doubles what is asked for, as it counts its own structures
+// too, and the double has to be a number of 31 bits.
 func (r *recv) enlarge(bytes int) error {
+	if bytes > math.MaxInt32/2 {
+		return &configError{fmt.Sprintf("a buffer of %d KiB: a socket's is %d at most", bytes>>10, math.MaxInt32/2>>10)}
+	}
 	if err := unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes); err != nil {
 		return fmt.Errorf("setting the socket's buffer to %d KiB: %w", bytes>>10, err)
-	}
-	got, err := unix.GetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	if err != nil {
-		return fmt.Errorf("reading the size of the socket's buffer: %w", err)
-	}
-	if got < 2*bytes {
-		return &configError{fmt.Sprintf("a buffer of %d KiB: the kernel gives %d at most", bytes>>10, got>>11)}
 	}
 	return nil
 }
@@ -77,7 +75,7 @@ func (r *recv) take(c *counter, stop stopping) error {
 
 // next reads a frame, and counts it by its whole length. None at all is no error.
 func (r *recv) next(c *counter, flags uintptr) error {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(r.fd), uintptr(unsafe.Pointer(&r.buffer[0])), uintptr(len(r.buffer)),
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(r.fd), uintptr(unsafe.Pointer(&r.buffer[0])), uintptr(len(r.buffer)),
 		flags|unix.MSG_TRUNC, 0, 0)
 	switch errno {
 	case 0:
@@ -89,6 +87,6 @@ func (r *recv) next(c *counter, flags uintptr) error {
 	return fmt.Errorf("receiving a frame: %w", errno)
 }
 
-func (r *recv) finish(c *counter, deadline time.Time) (int64, error) {
+func (r *recv) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
 	return r.drain(c, deadline, func() error { return r.next(c, unix.MSG_DONTWAIT) })
 }

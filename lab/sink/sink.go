@@ -39,6 +39,8 @@ type Config struct {
 type Counts struct {
 	Frames  int64 `json:"frames"`  // taken, and worked on where there is work
 	Dropped int64 `json:"dropped"` // lost for lack of room in the sink's buffer
+	// Waiting are frames that were in the buffer when the time for them was over, two seconds after the end.
+	Waiting int64 `json:"waiting,omitempty"`
 	// IfDropped are frames that the interface says it dropped when it received them.
 	IfDropped int64 `json:"if_dropped"`
 	// Sizes are the frames by their bytes without FCS, those above 16383 as 16383.
@@ -61,9 +63,9 @@ type way interface {
 	// take takes frames on the calling thread until stop says so. It looks at stop after each batch, and when a
 	// signal interrupts its waiting.
 	take(c *counter, stop stopping) error
-	// finish lets no more frames in, takes those that wait until the deadline, and returns how many were lost: those
-	// that it had to leave count as lost too. It is called once, after take.
-	finish(c *counter, deadline time.Time) (lost int64, err error)
+	// finish lets no more frames in, takes those that wait until the deadline, and returns how many it had to leave and
+	// how many were lost before. It is called once, after take.
+	finish(c *counter, deadline time.Time) (lost, left int64, err error)
 	// tally adds up the kernel's counters, which are of 32 bits and may overflow within hours.
 	tally() error
 	close()
@@ -99,8 +101,8 @@ func (e *configError) Error() string { return e.text }
 func (e *configError) Unwrap() error { return ErrConfig }
 
 const (
-	wholeFrame   = 1 << 18 // bytes that are kept where nothing is said, as libpcap has it
-	maxBufferKiB = 1<<22 - 1
+	wholeFrame   = 1 << 18   // bytes that are kept where nothing is said, as libpcap has it
+	maxBufferKiB = 1<<21 - 1 // in bytes a number of 31 bits
 )
 
 // processors is more than there are busy threads: on one CPU Go would choose 1, and its monitor thread would wake every
@@ -152,9 +154,9 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 	cause := attend(ctx, w, c, fate)
 	// Further signals, as timeout(1) sends, would cost the counts: they are there within drainFor.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	lost, err := w.finish(c, time.Now().Add(drainFor))
+	lost, left, err := w.finish(c, time.Now().Add(drainFor))
 	counts := c.counts()
-	counts.Dropped, counts.IfDropped = lost, max(0, at.dropped()-dropped)
+	counts.Dropped, counts.Waiting, counts.IfDropped = lost, left, max(0, at.dropped()-dropped)
 	return errors.Join(cause, err, counts.write(out))
 }
 

@@ -1,12 +1,59 @@
 package sink
 
 import (
+	"fmt"
+	"os"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// What Go's runtime takes beside the thread that takes frames:
+//
+//   - That thread waits by raw system calls. Where the runtime knows that a thread waits, its monitor looks every 20 µs
+//     whether to give the thread's place to another, a fifth of what a recv sink costs; so it looks every 10 ms.
+//   - The monitor would send the thread a signal every 10 ms, which ends its system call: Quiet switches that off.
+//   - Garbage is not collected (Run).
+//
+// A recv sink costs 0 to 20 % more than the same loop in C at 20,000 frames a second and more, and up to 4 ms of CPU time a
+// second more at any rate (a busy machine).
+
+// Quiet runs this process's program anew, with the same arguments, where Go's runtime would interrupt threads that run for
+// long. It returns an error, or nil where there is nothing to do.
+func Quiet() error {
+	const key, off = "GODEBUG", "asyncpreemptoff=1"
+	set := os.Getenv(key)
+	if strings.Contains(set, off) {
+		return nil
+	}
+	if set != "" {
+		set += ","
+	}
+	if err := os.Setenv(key, set+off); err != nil {
+		return fmt.Errorf("starting the program anew: %w", err)
+	}
+	return fmt.Errorf("starting the program anew: %w", unix.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
+// await waits on the thread that takes frames until a descriptor can be read or has an error, a signal comes, or the time is
+// over; 0: no limit.
+func await(fd int, limit time.Duration) error {
+	var timeout *unix.Timespec
+	if limit > 0 {
+		t := unix.NsecToTimespec(int64(limit))
+		timeout = &t
+	}
+	poll := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(timeout)), 0, 0, 0)
+	if errno != 0 && errno != unix.EINTR {
+		return fmt.Errorf("waiting for frames: %w", errno)
+	}
+	return nil
+}
 
 // stopping reports whether the capturing is to end.
 type stopping func() bool

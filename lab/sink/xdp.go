@@ -89,15 +89,21 @@ func (w *xdp) layOut(kib int, at port) error {
 }
 
 func (w *xdp) open(at port) (err error) {
+	if w.promiscuity, err = keepPromiscuous(at); err != nil {
+		return err
+	}
 	if w.fd, err = newSocket(unix.AF_XDP); err != nil {
 		return err
+	}
+	if n := at.queues(w.promiscuity); n > 1 {
+		return &configError{fmt.Sprintf("the interface has %d receive queues, and the sink takes the frames of one: ethtool -L %s combined 1, or rx 1", n, at.name)}
 	}
 	if err := w.share(); err != nil {
 		return err
 	}
 	err = unix.Bind(w.fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(at.index)})
 	if err != nil {
-		return fmt.Errorf("binding an AF_XDP socket: %w", err)
+		return fmt.Errorf("binding an AF_XDP socket: %w", taken(err))
 	}
 	for i := range w.chunks {
 		*w.fill.address(i) = uint64(int(i) * w.chunk)
@@ -149,17 +155,19 @@ func (w *xdp) attach(at port) error {
 	if err := w.objs.Sockets.Put(uint32(0), uint32(w.fd)); err != nil {
 		return fmt.Errorf("entering the socket for the interface's queue: %w", err)
 	}
-	if w.promiscuity, err = keepPromiscuous(at); err != nil {
-		return err
-	}
 	w.at, err = link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: at.index})
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("attaching the program: %w: another program has the interface's XDP, and there is room for one", err)
-	}
 	if err != nil {
-		return fmt.Errorf("attaching the program: %w", err)
+		return fmt.Errorf("attaching the program: %w", taken(err))
 	}
 	return nil
+}
+
+// taken says what stands behind an interface that is busy.
+func taken(err error) error {
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%w: another program has the interface's XDP, and there is room for one", err)
+	}
+	return err
 }
 
 func (r *xskRing) open(fd int, offset int64, at unix.XDPRingOffset, entries uint32, entry uintptr) (err error) {
@@ -213,19 +221,18 @@ func (w *xdp) takeBatch(c *counter) bool {
 func (w *xdp) tally() error { return nil } // its statistics have 64 bits
 
 // finish has the interface hand its frames to the network stack again, and takes what waits.
-func (w *xdp) finish(c *counter, deadline time.Time) (int64, error) {
+func (w *xdp) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
 	if err := w.at.Close(); err != nil {
-		return 0, fmt.Errorf("taking the program away: %w", err)
+		return 0, 0, fmt.Errorf("taking the program away: %w", err)
 	}
 	for time.Now().Before(deadline) && w.takeBatch(c) {
 	}
 	var st unix.XDPStatistics
 	if err := getsockopt(w.fd, unix.XDP_STATISTICS, unsafe.Pointer(&st), unsafe.Sizeof(st)); err != nil {
-		return 0, fmt.Errorf("reading the socket's statistics: %w", err)
+		return 0, 0, fmt.Errorf("reading the socket's statistics: %w", err)
 	}
 	// A frame for which the fill ring had no chunk is among those dropped.
-	left := atomic.LoadUint32(w.rx.producer) - w.rx.at
-	return int64(st.Rx_dropped+st.Rx_ring_full) + int64(left), nil
+	return int64(st.Rx_dropped + st.Rx_ring_full), int64(atomic.LoadUint32(w.rx.producer) - w.rx.at), nil
 }
 
 func (w *xdp) close() {

@@ -140,7 +140,7 @@ func labelled(summaries []analysis.Summary) []run {
 	var out []run
 	for i, s := range summaries {
 		place := words.When(count[s.Experiment] > 1, fmt.Sprintf(" (run %d)", i+1))
-		out = append(out, run{s, s.Experiment + place + words.When(s.Mode == result.ModeSolo, ", solo"), nil})
+		out = append(out, run{s, s.Experiment + place + words.When(s.Mode == result.ModeSolo && s.Primary != "", ", solo"), nil})
 	}
 	return out
 }

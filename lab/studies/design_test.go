@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -35,15 +36,58 @@ func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
 	}
 }
 
+// TestShippedExperimentsCapture: the experiments on capturing have what the claims of studies 2 and 5 ask for, and
+// take no longer than is said.
+func TestShippedExperimentsCapture(t *testing.T) {
+	for _, st := range []Study{study2, study5} {
+		for _, s := range st.Sweeps {
+			e, err := measure.Catalogue().Builtin(s.Run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			devices := map[string][]float64{}
+			for _, b := range e.Plan() {
+				for _, c := range b.Cells {
+					if own := c.Without(result.OfferedMbps); b.Index == 0 && s.holds(own, s.Held) {
+						devices[own.Text(result.DUT)] = append(devices[own.Text(result.DUT)], c.Number(result.OfferedMbps))
+					}
+				}
+			}
+			for dut, rates := range devices {
+				if slices.Sort(rates); !slices.Equal(rates, e.OfferedMbps) {
+					t.Errorf("%s, %s: %s is measured at %v", s.Run, s.At, dut, rates)
+				}
+			}
+			if len(devices) < 2 {
+				t.Errorf("%s has no devices with %s", s.Run, s.At)
+			}
+			if took := e.EstimatedDuration(); took > 20*time.Minute {
+				t.Errorf("%s takes %s", s.Run, took)
+			}
+		}
+	}
+	gateway, err := measure.Catalogue().Builtin("capture-gateway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mbps := range []float64{1, 6, 20, 100, 200, 500} { // section 4
+		if !slices.Contains(gateway.OfferedMbps, mbps) {
+			t.Errorf("capture-gateway has no %g Mbit/s", mbps)
+		}
+	}
+}
+
 // TestEveryClaimIsDocumented: the criteria stand in docs/studies.md.
 func TestEveryClaimIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/studies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range study1.Claims {
-		if !strings.Contains(string(doc), "| `"+c.ID+"`") {
-			t.Errorf("docs/studies.md does not say how %s is judged", c.ID)
+	for _, st := range all {
+		for _, c := range st.Claims {
+			if !strings.Contains(string(doc), "| `"+c.ID+"`") {
+				t.Errorf("docs/studies.md does not say how %s of study %d is judged", c.ID, st.Number)
+			}
 		}
 	}
 }

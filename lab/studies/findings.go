@@ -93,8 +93,11 @@ func (b beside) subjects(c Claim) []subject {
 		}
 		return out
 	}
-	if !slices.ContainsFunc(in, func(s *Sweep) bool { return s.Free }) {
-		in = b.Sweeps // a device that one of them has is named as missing in the others
+	measured := func(dut string) bool { return b.has(dut, b.Sweeps) } // one that another sweep has is named as missing
+	if len(in) > 0 && in[0].Free {
+		measured = func(dut string) bool {
+			return !slices.ContainsFunc(in, func(s *Sweep) bool { return !b.has(dut, []*Sweep{s}) })
+		}
 	}
 	var own, others []string
 	for _, sc := range b.Scenarios {
@@ -109,7 +112,7 @@ func (b beside) subjects(c Claim) []subject {
 	}
 	slices.Sort(others)
 	for i, dut := range append(own, slices.Compact(others)...) {
-		if b.has(dut, in) && (i > 0 || c.Of == routers) {
+		if measured(dut) && (i > 0 || c.Of == routers) {
 			out = append(out, subject{id: dut, name: dut})
 		}
 	}

@@ -38,6 +38,9 @@ func (b beside) limits() (out []Table) {
 			t.Columns = append(t.Columns, Column{Name: c.Name, Unit: unit, PublishedUnit: unit, Measured: true, Published: c.Sweep.Systems != nil})
 		}
 		for i, c := range f.Columns {
+			for _, name := range c.Sweep.Systems {
+				t.row(name)
+			}
 			for _, r := range b.sweeps[c.Sweep].study().Routers {
 				for _, s := range r.systems {
 					t.row(s.name).Values[i].Published, _ = s.limit(c.Metric)

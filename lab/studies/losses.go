@@ -19,6 +19,14 @@ func (c course) lossy(shares ...Metric) []float64 {
 	return with
 }
 
+// lossyOnAverage reports whether any of the shares says so of any level by its mean, sure or not.
+func (c course) lossyOnAverage(shares ...Metric) bool {
+	return slices.ContainsFunc(shares, func(m Metric) bool {
+		_, all := c.limit(m)
+		return c.knows(m) && !all
+	})
+}
+
 // keeps judges whether nothing is lost at any level up to the last: by the metric, at the level at which it is
 // worst.
 func keeps(last float64) criterion {
@@ -63,7 +71,11 @@ func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 		if j.needed = len(levels); enough && j.sides[inside] > 0 {
 			j.needed, j.sides[outside] = j.sides[inside], 0
 		}
-		if len(levels) == 0 {
+		switch {
+		case len(levels) > 0:
+		case j.r.lossyOnAverage(shares...):
+			j.needed = 1 // which none is
+		default:
 			j.lacking = "Where loss begins only a run with loss can show: `--set router.speed=0.1` slows the capturing host, and `--set offered_mbps=…` has higher rates."
 		}
 	})
@@ -78,7 +90,7 @@ func losesAtMost(carried Metric) criterion {
 		j.none = "no highest rate without loss to judge by"
 		switch at := float64(top); {
 		case !base.measured() || all || !top.Known():
-			j.lacking = fmt.Sprintf("The highest rate that %s forwards without loss is between two levels of a run; this one has none of it, or none above it: "+
+			j.lacking = fmt.Sprintf("In this run %s loses frames at all rates, at none, or was not measured: "+
 				"`--set offered_mbps=…` has other rates, `--set router.speed=0.1` slows the router.", base.DUT)
 		case !j.r.estimate(j.metric, at).Mean.Known():
 			j.lacking = "Not measured " + j.x.atAll(at) + "."
@@ -102,7 +114,7 @@ func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 		}
 		j.x, j.r = x, a
 		switch {
-		case !a.measured() || !b.measured():
+		case !a.measured() || !b.measured() || a.cell == b.cell: // the same figures: it lacks what the sweeps differ in
 			j.Here, j.Expect = "not measured both "+names[0]+" and "+names[1], x.command()+" measures both."
 		case a.Run != b.Run:
 			j.Here, j.Expect = "not measured in one run "+names[0]+" and "+names[1], x.command()+" measures both."
@@ -123,11 +135,14 @@ func improves() criterion {
 			j.add(other, beyond(quotient(other, one), 1), fmt.Sprintf("%s %% instead of %s %% %s", bracketed(other), bracketed(one), j.x.atAll(at)))
 		}
 		if len(levels) == 0 {
-			j.Here = names[0] + " loses no frames for sure"
+			if j.Here = names[0] + " loses no frames for sure"; a.lossyOnAverage(j.metric) {
+				j.settle(across)
+				return
+			}
 			j.Expect = "Only a run with loss can show what lessens loss: `--set router.speed=0.1` slows the capturing host, and `--set offered_mbps=…` has higher rates."
 			return
 		}
-		j.Here = fmt.Sprintf("%s are, %s instead of %s, %s; %s", j.metric.Noun, names[1], names[0], words.Listed(j.figures), blocks(j.used...))
+		j.Here = fmt.Sprintf("%s with %s instead of %s: %s; %s", j.metric.Noun, names[1], names[0], words.Listed(j.figures), blocks(j.used...))
 		switch {
 		case j.sides[inside] > 0 && j.sides[outside] == 0:
 			j.settle(inside)

@@ -155,6 +155,25 @@ func TestReadPublishedRefuses(t *testing.T) {
 	}
 }
 
+// TestReadFreePublished: a free sweep has single figures of systems, also 0, and gaps.
+func TestReadFreePublished(t *testing.T) {
+	const good = "scenario,system,offered_mbps,loss_pct,captured_pct\nno-tcpdump,ARM,759,0,\ntcpdump-68,ARM,500,20,\ntcpdump-68,ARM,759,,50\n"
+	p, err := gatewaySweep.readPublished(strings.NewReader(good), study2.Scenarios)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := p["tcpdump-68/ARM"]
+	if c.estimate(endToEnd, 500).Mean != 20 || c.estimate(captured, 500).Mean.Known() || c.estimate(captured, 759).Mean != 50 || p["no-tcpdump/ARM"].estimate(endToEnd, 759).Mean != 0 {
+		t.Errorf("%+v", c)
+	}
+	for from, want := range map[string]string{"68,ARM,500": `line 3: scenario "tcpdump-6/ARM" is not`, ",ARM,759,0": `line 2: scenario "no-tcpdump/ARM64"`, "759,0": "offered_mbps", ",20,": "loss_pct"} {
+		to := map[string]string{"68,ARM,500": "6,ARM,500", ",ARM,759,0": ",ARM64,759,0", "759,0": "fast,0", ",20,": ",-1,"}[from]
+		if _, err := gatewaySweep.readPublished(strings.NewReader(strings.Replace(good, from, to, 1)), study2.Scenarios); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", to, err, want)
+		}
+	}
+}
+
 func FuzzReadPublished(f *testing.F) {
 	f.Add(goodCSV)
 	f.Add("scenario,offered_mbps,clients,link_mbps\ncoovachilli,1e3,1,1\n")

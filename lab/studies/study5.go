@@ -20,7 +20,7 @@ var study5 = Study{
 	Claims: claims5,
 	Limits: []LimitForm{{
 		ID: "limits-5", Title: "Text of section 3", RowHeading: "System", Caption: "Highest rate at which everything is captured",
-		Said: "Of the rates that were measured. Everything: all but 0.1 % of the frames, in the mean over blocks; published are the rates from which the study's systems lose packets, " +
+		Said: "Of the rates that were measured; at-least marks the highest of them. Everything: all but 0.1 % of the frames, in the mean over blocks; published are the rates from which the study's systems lose packets, " +
 			"and 920 for the system that lost less than 0.5 % at any.",
 		Columns: []LimitColumn{
 			{"One CPU, 10 MB", oneCPU, captured}, {"Two CPUs, 10 MB", twoCPUs, nearly},

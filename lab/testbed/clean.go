@@ -15,15 +15,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
-// Orphan is an agent whose run is gone.
+// Orphan is an agent whose run is gone, or a helper whose agent is gone.
 type Orphan struct {
 	PID  int
-	Run  string
-	Host string
+	Run  string // "" of a helper
+	Host string // of a helper its command, such as agent.BurnerCommand
+
+	isolated bool
 }
 
 // Clean ends the agents of this machine whose lab process no longer lives, and
-// with each its host's namespaces, links, mounts and programs. It returns when
+// with each its helpers and its host's namespaces, links, mounts and programs. It returns when
 // they are gone, and only those it could end. Agents of living runs are left alone.
 func Clean(ctx context.Context) ([]Orphan, error) {
 	procs, err := procfs.AllProcs()
@@ -32,13 +34,9 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 	}
 	var errs []error
 	var ended []Orphan
-	for _, p := range procs {
-		o, ok := orphan(p)
-		if !ok {
-			continue
-		}
+	for _, o := range orphans(procs) {
 		// Its host's namespace is held meanwhile, to end the connections that would keep it.
-		if ns, err := client.NamespaceOf(o.PID); err == nil && !ns.Own() {
+		if ns, err := client.NamespaceOf(o.PID); o.isolated && err == nil && !ns.Own() {
 			defer func() {
 				ns.Do(client.EndConnections)
 				ns.Close()
@@ -59,9 +57,28 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 	return ended, errors.Join(append(errs, ctx.Err())...)
 }
 
-// orphan reports whether a process is an agent whose lab has died: one whose parent is
-// another program. A lab starts its agents itself, and another process inherits them when
-// the lab dies. A lab that this user may not look at is taken to be alive.
+// orphans lists the agents whose lab has died, and the helpers of these and of agents that have died:
+// one that a signal stopped does not notice the end of its input.
+func orphans(procs []procfs.Proc) (list []Orphan) {
+	gone := map[int]bool{}
+	for _, p := range procs {
+		if o, ok := orphan(p); ok {
+			list, gone[o.PID] = append(list, o), true
+		}
+	}
+	for _, p := range procs {
+		args, _ := p.CmdLine()
+		if len(args) != 2 || !slices.Contains([]string{agent.InitCommand, agent.WorkerCommand, agent.BurnerCommand}, args[1]) {
+			continue
+		}
+		if stat, err := p.Stat(); err == nil && (gone[stat.PPID] || inherited(p, stat.PPID)) {
+			list = append(list, Orphan{PID: p.PID, Host: args[1]})
+		}
+	}
+	return list
+}
+
+// orphan reports whether a process is an agent whose lab has died.
 func orphan(p procfs.Proc) (Orphan, bool) {
 	args, _ := p.CmdLine()
 	argument := func(flag string) string {
@@ -70,9 +87,9 @@ func orphan(p procfs.Proc) (Orphan, bool) {
 		}
 		return ""
 	}
-	o := Orphan{p.PID, argument("-run"), argument("-host")}
+	o := Orphan{p.PID, argument("-run"), argument("-host"), slices.Contains(args, "-isolated")}
 	// All of an agent's marks: another program may be called with a word "agent" too.
-	marks := slices.Index(args, agent.Subcommand) == 1 && slices.Contains(args, "-isolated") && argument("-log-dir") != ""
+	marks := slices.Index(args, agent.Subcommand) == 1 && argument("-log-dir") != "" && (o.isolated || o.Host == machineHost)
 	if !marks || o.Run == "" || o.Host == "" {
 		return o, false
 	}
@@ -80,16 +97,23 @@ func orphan(p procfs.Proc) (Orphan, bool) {
 	if err != nil {
 		return o, false // it has ended meanwhile: nothing to clean
 	}
+	return o, inherited(p, stat.PPID)
+}
+
+// inherited reports whether the parent of a process is another program. A lab starts its agents itself, as
+// they do their helpers, and another process inherits them when it dies. A parent that this user may not look
+// at is taken to be alive.
+func inherited(p procfs.Proc, parent int) bool {
 	own, err1 := p.Executable()
-	parent := ""
+	program := ""
 	var err2 error
-	if lab, err := procfs.NewProc(stat.PPID); err == nil {
-		parent, err2 = lab.Executable()
+	if starter, err := procfs.NewProc(parent); err == nil {
+		program, err2 = starter.Executable()
 	}
 	if errors.Is(err1, fs.ErrPermission) || errors.Is(err2, fs.ErrPermission) {
-		return o, stat.PPID == 1 // an init that shows its file to nobody is no lab
+		return parent == 1 // an init that shows its file to nobody is no lab
 	}
-	return o, own == "" || own != parent
+	return own == "" || own != program
 }
 
 func alive(pid int) bool {

@@ -25,8 +25,8 @@ func TestEndTakesWhatItTakes(t *testing.T) {
 		ended  string
 		says   string // at the end of its output
 	}{
-		"polite":    {`trap 'echo counted 5; exit 3' TERM; echo up; while :; do sleep 60 & wait $!; done`, agent.Ending{Grace: long}, "SIGTERM", "exit status 3", "up\ncounted 5\n"},
-		"until HUP": {`trap "" TERM; trap 'echo counted 6; exit 0' HUP; echo up; while :; do sleep 60 & wait $!; done`, agent.Ending{Signals: hup, Grace: 500 * time.Millisecond}, "SIGHUP", "exit status 0", "up\ncounted 6\n"},
+		"polite":    {`trap 'echo counted 5; exit 3' TERM; echo up; while :; do sleep 60 & wait $!; done`, agent.Ending{Grace: long}, "SIGTERM", "exit status 3", "\ncounted 5\n"},
+		"until HUP": {`trap "" TERM; trap 'echo counted 6; exit 0' HUP; echo up; while :; do sleep 60 & wait $!; done`, agent.Ending{Signals: hup, Grace: 500 * time.Millisecond}, "SIGHUP", "exit status 0", "\ncounted 6\n"},
 		"stubborn":  {`trap "" TERM HUP; echo up; while :; do sleep 60; done`, agent.Ending{Signals: hup, Grace: soon}, "SIGKILL", "signal: killed", "up\n"},
 		// The children are not asked by name: they hear the signal because they are of the group.
 		"with a child that goes on": {`(trap "" TERM; echo up; exec sleep ` + marked(4715) + `) & wait`, agent.Ending{Grace: soon}, "SIGTERM", "signal: terminated", "up\n"},

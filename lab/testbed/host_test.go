@@ -288,6 +288,47 @@ func TestCleanEndsOrphansOnly(t *testing.T) {
 	}
 }
 
+// TestCleanEndsAStoppedBurner: a machine's agent that was stopped when its lab died keeps slowing
+// CPUs down; clean ends both, also where both are stopped.
+func TestCleanEndsAStoppedBurner(t *testing.T) {
+	run := "burned-" + strconv.Itoa(os.Getpid())
+	opts := agent.Options{Run: run, Host: "machine", LogDir: t.TempDir()}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := fmt.Sprintf(`{"id":1,"verb":"Slow","args":[{"cpus":[%d],"speed":0.99}]}`, backend(t).Placement.Router[0])
+	argv := append([]string{"-c", "(echo '" + request + "'; exec sleep " + marked(4715) + `) | unshare -n "$@" >/dev/null &`, "sh", self}, opts.Args()...)
+	if err := exec.Command("sh", argv...).Run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endAll("sleep\x00" + marked(4715)) })
+	var pids []int
+	labtest.Await(t, "the burner", func() bool {
+		for _, pid := range processes(run) {
+			if pids = append([]int{pid}, children(t, pid, agent.BurnerCommand)...); len(pids) == 2 {
+				return true
+			}
+		}
+		return false
+	})
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended, err := testbed.Clean(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if !slices.ContainsFunc(ended, func(o testbed.Orphan) bool { return o.PID == pid }) {
+			t.Errorf("Clean ended %+v, want process %d too", ended, pid)
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
 // endAll kills what processes lists.
 func endAll(text string) {
 	for _, pid := range processes(text) {

@@ -67,9 +67,12 @@ func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, err
 	return h, nil
 }
 
+// machineHost is the name of the machine's agent.
+const machineHost = "machine"
+
 // Machine implements Backend: an agent in the namespaces of this process.
 func (b Netns) Machine(ctx context.Context) (*Host, error) {
-	h, err := launch(ctx, agent.Options{Run: b.Run, Host: "machine", LogDir: b.LogDir}, 0, os.Stderr)
+	h, err := launch(ctx, agent.Options{Run: b.Run, Host: machineHost, LogDir: b.LogDir}, 0, os.Stderr)
 	if err != nil {
 		return nil, fmt.Errorf("starting the machine's agent: %w", err)
 	}

@@ -184,6 +184,7 @@ func refusals(of Station, outside netip.Addr, via func(*Frame)) map[string]attem
 // its datagrams to the same port of other addresses are not forwarded.
 func dhcpTunnel(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
 	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
 	server, marks := NewWire(t, w.Server, serverLink), w.Up(t, w.Alice)
 	attempts := map[string]attempt{}

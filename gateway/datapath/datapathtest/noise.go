@@ -52,7 +52,7 @@ func oddFrames(t *testing.T, w *World) {
 	}
 	nothing := func() {
 		t.Helper()
-		w.drained(t, lan)
+		w.drained(t, lan, server)
 		w.mark(t, marks, 20)
 		for _, f := range server.Frames() {
 			if !isMark(f) && !isARP(f) {
@@ -77,14 +77,16 @@ func oddFrames(t *testing.T, w *World) {
 }
 
 // drained waits until all frames that were sent before it was called are judged: each queue of a data path judges in
-// order, and gets some of these frames by the CPU that sends or by a hash of addresses and ports.
-func (w *World) drained(t *testing.T, lan *Wire) {
+// order, and gets some of the frames that drained sends, by the CPU that sends or by a hash of addresses and ports. Those
+// of the LAN have Alice's address and another MAC address, those of the WAN are for Bob before his login. lan is a wire of
+// the intruder's, wan one of the server's; Alice and Bob have leases.
+func (w *World) drained(t *testing.T, lan, wan *Wire) {
 	t.Helper()
 	sum := func() (n uint64) {
 		all := w.Packets(t)
-		return all["rejected"] + all["throttled"]
+		return all["wrong-mac"] + all["blocked"]
 	}
-	const flows = 16
+	flows := max(2, 32/runtime.NumCPU()) // in each direction
 	before := sum()
 	for cpu := range runtime.NumCPU() {
 		done := make(chan struct{})
@@ -97,13 +99,14 @@ func (w *World) drained(t *testing.T, lan *Wire) {
 				t.Error(err)
 			}
 			for port := range uint16(flows) {
-				lan.Send(t, TCP(443, By(w.Bob), SourcePort(30000+port)))
+				lan.Send(t, TCP(443, From(w.Alice.Addr, w.Intruder.MAC), SourcePort(30000+port)))
+				wan.Send(t, TCP(443, Down, To(w.Bob.Addr), SourcePort(30000+port)))
 			}
 		}()
 		<-done
 	}
 	netnstest.Await(t, "the last frames", func() error {
-		if n, sent := sum()-before, uint64(flows*runtime.NumCPU()); n < sent {
+		if n, sent := sum()-before, uint64(2*flows*runtime.NumCPU()); n < sent {
 			return fmt.Errorf("%d of %d are counted", n, sent)
 		}
 		return nil

@@ -41,9 +41,10 @@ type attempt struct {
 
 // knock sends attempts from a wire, waits until each is counted, and checks that the far
 // wire gets only the marks of an admitted client. It stops early when attempts are not counted,
-// because it waits half a minute for each.
+// because it waits half a minute for each. Alice and Bob must have leases, see drained.
 func (w *World) knock(t *testing.T, from, far *Wire, attempts map[string]attempt, marks *Flow) {
 	t.Helper()
+	lan, wan := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink)
 	first, began, sent := len(far.Frames()), forwarded(w.Packets(t)), marks.Sent()
 	lost := 0
 	for name, a := range attempts {
@@ -55,15 +56,15 @@ func (w *World) knock(t *testing.T, from, far *Wire, attempts map[string]attempt
 		from.Send(t, a.frame)
 		reasons := strings.Fields(a.reasons)
 		if slices.Contains(reasons, "-") {
-			time.Sleep(10 * time.Millisecond) // another thread may judge it than the next one
+			w.drained(t, lan, wan) // another thread may judge it than the next one
 			continue
 		}
 		if !w.counted(t, name, before, reasons) {
 			lost++
 		}
 	}
+	w.drained(t, lan, wan)
 	w.mark(t, marks, 20)
-	time.Sleep(50 * time.Millisecond) // for packets in other queues
 	for _, f := range far.Frames()[first:] {
 		if !isMark(f) && !isARP(f) {
 			t.Errorf("this came through:\n%s", anatomy(f))
@@ -163,8 +164,8 @@ func (w *World) pretend(t *testing.T, marks *Flow) {
 		as, to := From(netip.MustParseAddr(a), w.Intruder.MAC), To(w.Alice.Addr)
 		near.Send(t, UDP(443, as, to), TCP(443, as, to))
 	}
+	w.drained(t, near, NewWire(t, w.Server, serverLink))
 	w.mark(t, marks, 20)
-	time.Sleep(50 * time.Millisecond) // for packets in other queues
 	for _, f := range alice.Frames() {
 		if bytes.HasPrefix(f, w.Alice.MAC[:]) && !isMark(f) && !isARP(f) {
 			t.Errorf("this reached her:\n%s", anatomy(f))

@@ -82,7 +82,8 @@ func (r run) note(s *runner.Session, eb experiment.Block) {
 			s.Notice("%s", text)
 		}
 	}
-	say(eb.Cell.Int(result.CPUs) > 1 && s.Placement.SecondShared(), "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
+	second := slices.ContainsFunc(eb.Cells, func(c result.Cell) bool { return c.Int(result.CPUs) > 1 })
+	say(second && s.Placement.SecondShared(), "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
 	for _, c := range eb.Cells {
 		for _, setting := range settings(s.Experiment) {
 			device := c.Text(result.DUT)

@@ -65,7 +65,7 @@ func (o *observation) trial(i int) *Trial {
 	s, before, end, after := o.lab.stations[i], o.before.stations[i], o.end.stations[i], o.after.stations[i]
 	loaded, all := side.UsageOf(before, end), side.UsageOf(before, after)
 	t := &Trial{
-		Host: s.name, SendSeconds: o.seconds(),
+		Host: s.name, SendSeconds: o.seconds(), LoadSeconds: float64(end.MonotonicNs-before.MonotonicNs) / 1e9,
 		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(), Passed: s.passed(after) - s.passed(before),
 		Programs: o.captured[i],
 		NAPINs:   loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs, SettledNs: all.NAPINs + all.ProcessNs,

@@ -28,8 +28,7 @@ var Metrics = perWindow(
 		Of: func(r figures) float64 { return analysis.Over(r.Get("passed")/1000, r.Get("send_seconds")) }},
 	analysis.Metric{Name: "offered_pct", Unit: "%", Text: "frames that the generator's link took, of those due", Range: analysis.Percents,
 		Of: func(r figures) float64 { return 100 * analysis.Over(r.Get("offered"), r.Get("intended")) }},
-	analysis.Metric{Name: "router_share_pct", Unit: "% of its CPU", Text: "that slowed hosts had, by the clock of what took the rest", Host: host, Range: analysis.Percents,
-		Of: func(r figures) float64 { return analysis.Positive(100 * r.Get(result.RouterShare)) }},
+	analysis.SlowedMetric(host, result.RouterShare),
 )
 
 func perWindow(list ...analysis.Metric) []analysis.Metric {
@@ -55,7 +54,7 @@ func corePct(parts ...string) func(figures) float64 {
 		for _, part := range parts {
 			ns += r.Get(part)
 		}
-		return analysis.Over(ns/1e7, r.Get("send_seconds"))
+		return analysis.Over(ns/1e7, r.Get("load_seconds"))
 	}
 }
 

@@ -28,6 +28,7 @@ const (
 	maxTrial       = 10 * time.Minute
 	withoutAny     = "none" // filter or work
 	defaultRouters = "gateway-capture"
+	tap            = "tap"
 )
 
 // parameter is a list of settings of the capturing, each value a dimension of the cells where the key is set.
@@ -70,6 +71,7 @@ var (
 	count      = experiment.Key[int]{Name: "frames", Parse: experiment.Integer(0, maxFrames)}
 	masquerade = experiment.Key[bool]{Name: "masquerade", Parse: experiment.Boolean}
 	together   = experiment.Key[bool]{Name: "together", Parse: experiment.Boolean}
+	varyAlone  = experiment.Key[bool]{Name: "vary_alone", Parse: experiment.Boolean}
 )
 
 // Measure is the measure of that name.
@@ -82,7 +84,7 @@ func (Measure) Records() []result.Kind {
 
 // Rules are the rules of experiments that measure capturing.
 func (Measure) Rules() experiment.Measure {
-	keys := []experiment.Field{count.Field(), masquerade.Field(), together.Field()}
+	keys := []experiment.Field{count.Field(), masquerade.Field(), together.Field(), varyAlone.Field()}
 	for _, p := range parameters {
 		keys = append(keys, p.field)
 	}
@@ -119,12 +121,12 @@ func check(e *experiment.Experiment, report experiment.Report) {
 		report("traffic.kind", "%q does not go with measure = %q: it needs %q", e.Traffic.Kind, Name, traffic.KindFrames)
 		return
 	}
-	tapped := e.Topology == "tap"
+	tapped := e.Topology == tap
 	if masquerade.Of(e) && tapped {
 		report("masquerade", "does not go with topology = %q: nothing is routed there", e.Topology)
 	}
 	if together.Of(e) && !tapped {
-		report("together", "needs topology = %q: elsewhere one host captures", "tap")
+		report("together", "needs topology = %q: elsewhere one host captures", tap)
 	}
 	if together.Of(e) && len(e.DUTs) > testbed.MaxCaptureHosts {
 		report("duts", "%d devices together: a splitter leads to %d hosts at most", len(e.DUTs), testbed.MaxCaptureHosts)
@@ -170,6 +172,10 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 				cells = more
 			}
 		}
+		if varyAlone.Of(e) {
+			first := cells[0]
+			cells = slices.DeleteFunc(cells, func(c result.Cell) bool { return differences(c, first) > 1 })
+		}
 		for _, c := range cells {
 			s := experiment.Setting{Cell: c}
 			for _, mbps := range loads {
@@ -179,6 +185,16 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 		}
 	})
 	return list
+}
+
+// differences counts the dimensions in which two cells of the same dimensions differ.
+func differences(a, b result.Cell) (n int) {
+	for _, v := range a.Values() {
+		if other, _ := b.Value(v.Dimension); other != v {
+			n++
+		}
+	}
+	return n
 }
 
 // reduce takes settings of the capturing from devices that capture nothing, and leaves out those that a device refuses.
@@ -201,7 +217,8 @@ func reduce(_ *experiment.Experiment, device string, s experiment.Setting) (expe
 }
 
 // mostCPUs is how many CPUs the capturing may have.
-func mostCPUs(e *experiment.Experiment) (n int) {
+func mostCPUs(e *experiment.Experiment) int {
+	n := 1
 	for _, s := range settings(e) {
 		n = max(n, s.Cell.Int(result.CPUs))
 	}
@@ -242,7 +259,7 @@ func inWords(e *experiment.Experiment) experiment.Description {
 	if n := count.Of(e); n > 0 {
 		of = fmt.Sprintf(" of %d windows of %d frames", e.Windows, n)
 	}
-	return experiment.Description{Block: "block", Of: of, Doing: "captured at " + loadsOf(e) + ", frames of " + words.Listed(e.FrameSizes)}
+	return experiment.Description{Block: "block", Of: of, Doing: "frames of " + words.Listed(e.FrameSizes) + " captured at " + loadsOf(e)}
 }
 
 // loadsOf says the loads.

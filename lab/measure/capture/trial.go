@@ -20,6 +20,7 @@ type Trial struct {
 
 	SetupSeconds float64 `json:"setup_seconds"` // of the block's lab
 	SendSeconds  float64 `json:"send_seconds"`  // from the first frame to the end of the load
+	LoadSeconds  float64 `json:"load_seconds"`  // between the readings of CPU around it
 
 	// Counts of frames, RFC 2285's first. Switched and Forwarded are nil where the topology has no splitter, or no sink.
 	Intended   int64  `json:"intended"`

@@ -50,14 +50,18 @@ func (l *lab) read(ctx context.Context) (r reading, err error) {
 		asks = append(asks, func() (err error) { r.slow, err = l.slowed.ReadSlow(ctx); return err })
 	}
 	if err := testbed.Together(asks...); err != nil {
-		return r, fmt.Errorf("reading the meters of lab %s: %w", l.Name, err)
-	}
-	for i, s := range l.stations {
-		if _, there := r.stations[i].Links[s.port]; !there {
-			return r, fmt.Errorf("the interface %s of %s is gone", s.port, s.Host.Name)
-		}
+		return r, fmt.Errorf("reading the meters of lab %s: %w", l.Name, cmp.Or(l.each(func(s *station) error { return s.there(ctx) }), err))
 	}
 	return r, nil
+}
+
+// there is an error when the interface that is captured on is gone: meters then miss its polling thread.
+func (s *station) there(ctx context.Context) error {
+	all, err := s.LinkAddresses(ctx)
+	if _, there := all[s.port]; err != nil || there {
+		return nil // the meters' own error says more
+	}
+	return fmt.Errorf("the interface %s of %s is gone", s.port, s.Host.Name)
 }
 
 // observe starts the devices, sends a load, waits until nothing is left to do, and ends the devices.

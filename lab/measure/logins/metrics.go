@@ -33,7 +33,7 @@ var phaseMetrics = []analysis.Metric{
 	{Name: "client_ms", Unit: "ms", Text: "CPU of the client hosts a client", Host: "client", Range: analysis.Amounts, Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleClient)) }},
 	{Name: "radius_ms", Unit: "ms", Text: "CPU of the RADIUS server a client", Host: "server", Range: analysis.Amounts, Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleRadius)) }},
 	{Name: "router_busy_pct", Unit: "%", Text: "of its CPUs", Host: "router", Range: analysis.Percents, Of: busyPct("router_busy")},
-	{Name: "router_share_pct", Unit: "% of its CPU", Text: "that slowed routers had, by the clock of what took the rest", Host: "router", Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Positive(100 * r.Get(result.RouterShare)) }},
+	analysis.SlowedMetric("router", result.RouterShare),
 	{Name: "endpoints_busy_pct", Unit: "%", Text: "of the endpoints' CPUs", Host: "client", Range: analysis.Percents, Of: busyPct("endpoints_busy")},
 	{Name: "client_busy_pct", Unit: "%", Text: "of the endpoints' CPUs, by client hosts", Host: "client", Range: analysis.Percents, Of: busyPct("client_busy")},
 	{Name: "radius_busy_pct", Unit: "%", Text: "of the endpoints' CPUs, by the RADIUS server", Host: "server", Range: analysis.Percents, Of: busyPct("radius_busy")},

@@ -79,8 +79,7 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 				Of: func(r analysis.Reading) float64 { return of("kpps")(r) * r.Get("bytes") * 8 / 1000 }},
 			analysis.Metric{Name: name + "core_pct", Short: "CPU", Unit: "% of a core", Text: "router CPU at that load", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of("core_pct")})
 	}
-	return append(list, analysis.Metric{Name: "router_share_pct", Unit: "% of its CPU", Text: "that slowed routers had, by the clock of what took the rest", Host: "router", Per: analysis.PerWindow, Range: analysis.Percents,
-		Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get(result.RouterShare)) }})
+	return append(list, analysis.SlowedMetric("router", result.RouterShare))
 }
 
 // bytesOf is the mean size of frames; 0 of an unknown mix.

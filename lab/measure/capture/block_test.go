@@ -1,0 +1,206 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// TestMain lets the test binary serve as the agent of its labs' hosts.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
+}
+
+// measured runs an experiment and returns its trials by device, in their order. On a busy machine some are rejected:
+// their counts are exact all the same.
+func measured(t *testing.T, text string) (runner.Outcome, result.Environment, map[string][]*Trial) {
+	t.Helper()
+	e := parse(t, text)
+	dir := filepath.Join(t.TempDir(), "run")
+	out, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: e, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadRun(dir, Measure{}.Records()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials := map[string][]*Trial{}
+	for _, r := range result.Of[Trial](run.Own) {
+		trials[r.Cell.Text(result.DUT)] = append(trials[r.Cell.Text(result.DUT)], r)
+	}
+	for _, b := range run.Blocks {
+		t.Errorf("%v failed: %s", b.Cell(), b.Error)
+	}
+	return out, run.Environment, trials
+}
+
+// exact requires that each frame is accounted for once: sent, passed, and taken or lost by the programs' own word.
+func exact(t *testing.T, r *Trial, programs int) {
+	t.Helper()
+	if r.Offered == 0 || r.Offered > r.Intended || r.Passed > r.Offered || r.Forwarded != nil && *r.Forwarded > r.Passed {
+		t.Errorf("%v: %d frames due, %d sent, %d passed, forwarded %v", r.Cell, r.Intended, r.Offered, r.Passed, r.Forwarded)
+	}
+	works := programs > 0 && r.Cell.Text(result.DUT) != "sink-ebpf" // which counts in the kernel
+	if len(r.Programs) != programs || r.NAPINs <= 0 || works && r.ProcessNs == 0 || r.SettledNs < r.NAPINs+r.ProcessNs {
+		t.Errorf("%v: %d programs had %d ns, polling threads %d, together %d until all was done", r.Cell, len(r.Programs), r.ProcessNs, r.NAPINs, r.SettledNs)
+	}
+	for _, p := range r.Programs {
+		if p.Frames+p.Dropped != r.Passed || p.Ended != "" {
+			t.Errorf("%v: of %d frames %s took %d and lost %d (%s)", r.Cell, r.Passed, p.Program, p.Frames, p.Dropped, p.Ended)
+		}
+	}
+}
+
+// TestRouterThatCaptures: frames are counted end to end, also behind address translation, where the host is slow and has
+// other work. A program with more work than it has CPU loses frames at its socket, and nowhere else says so.
+func TestRouterThatCaptures(t *testing.T) {
+	out, env, trials := measured(t, `duts = ["no-capture", "sink-mmap", "clean"]
+offered_mbps = [200]
+frame_sizes = [1514]
+window = "200ms"
+windows = 1
+blocks = 1
+redo = 0
+masquerade = true
+buffers_kib = [64]
+works = ["gzip"]
+background_pct = [30]
+router.speed = 0.5
+`)
+	if len(out.Skipped) != 1 || out.Skipped[0].DUT != "clean" || len(trials["no-capture"]) != 1 || len(trials["sink-mmap"]) != 1 {
+		t.Fatalf("%+v, trials %v", out, trials)
+	}
+	for name, programs := range map[string]int{"no-capture": 0, "sink-mmap": 1} {
+		r := trials[name][0]
+		exact(t, r, programs)
+		if r.Host != "router" || r.Switched != nil || r.Forwarded == nil || r.RouterShare <= 0 || r.Background <= 0 || r.CPUs != r.RouterShare {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, p := range trials["sink-mmap"][0].Programs {
+		if p.Dropped == 0 {
+			t.Errorf("%s lost none of %d frames with a buffer of 64 KiB and half a CPU", p.Program, trials["sink-mmap"][0].Passed)
+		}
+	}
+	if env.RouterSpeed != 0.5 || strings.Contains(env.Clients, "kind") {
+		t.Errorf("speed %g, clients %q", env.RouterSpeed, env.Clients)
+	}
+}
+
+// TestHostsBehindASplitter all see the same frames, a number of them, whose way in the splitter counts too.
+func TestHostsBehindASplitter(t *testing.T) {
+	const frames = 700
+	out, env, trials := measured(t, `topology = "tap"
+together = true
+duts = ["clean", "no-capture", "sink-ebpf", "tcpdump"]
+offered_mbps = [20]
+frame_sizes = ["imix"]
+frames = 700
+windows = 1
+blocks = 1
+redo = 1
+cpus = [2]
+`)
+	if len(out.Skipped) != 1 || len(trials) != 3 || out.Planned != 3 {
+		t.Fatalf("%+v, trials %v", out, trials)
+	}
+	first, hosts := trials["no-capture"], map[string]bool{}
+	for name, list := range trials {
+		for i, r := range list {
+			programs := 1
+			if name == "no-capture" {
+				programs = 0
+			}
+			exact(t, r, programs)
+			hosts[r.Host] = true
+			if r.Accepted != first[i].Accepted || r.Offered != first[i].Offered || r.Switched == nil || r.Forwarded != nil {
+				t.Errorf("%s: %+v; beside it %+v", name, r, first[i])
+			}
+			if r.Accepted && (*r.Switched != r.Offered || r.Intended != frames || r.Passed != frames) {
+				t.Errorf("%s: %d frames due, %d split, %d passed: want %d of all", name, r.Intended, *r.Switched, r.Passed, frames)
+			}
+		}
+	}
+	if len(hosts) != 3 {
+		t.Errorf("hosts %v, want three", hosts)
+	}
+	if text := strings.Join(env.Notes, "\n"); strings.Contains(text, "second CPU") != strings.Contains(env.Placement, "[1] (a second one for programs: [0])") {
+		t.Errorf("placed as %q, noted: %s", env.Placement, text)
+	}
+}
+
+// standing is a lab of a router with a device.
+func standing(t *testing.T, device string) *lab {
+	t.Helper()
+	e := parse(t, "duts = [\""+device+"\"]\noffered_mbps = [2]\n")
+	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := e.Plan()[0]
+	l, err := open(t.Context(), side.Labs{Backend: backend, Experiment: e, DUT: device, DUTLab: "a", Sides: e.Labs(b)}, backend.Placement, b.Cells[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(l.leave(context.Background()), l.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// TestProgramThatDies costs the trial, and the next one has a new program. An interface that vanishes costs the block,
+// and the message names it.
+func TestProgramThatDies(t *testing.T) {
+	l := standing(t, "sink-mmap")
+	ctx, router := t.Context(), l.stations[0]
+	o := &observation{lab: l, length: 50_000_000, captured: make([][]dut.Captured, 1)}
+	load := l.load(2, o.length, 0)
+	if err := l.begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := asks(ctx, router.Host, "sh", "-c", `kill -9 "$(cat "$0"/capture/sink-mmap/pid)"`, agent.Scratch); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if o.before, err = l.read(ctx); err == nil {
+		err = errors.Join(o.send(ctx, load), l.endTraffic(ctx), o.finish(ctx))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := o.judge(0, 1); len(r) == 0 || !strings.Contains(r[0], "sink-mmap on a/router: sink-mmap ended") {
+		t.Errorf("rejected for %q", r)
+	}
+	o, err = l.observe(ctx, load, o.length)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.faults) > 0 {
+		t.Errorf("the next one: %q", o.faults)
+	}
+	exact(t, o.trial(0), 1)
+
+	if err := l.begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := asks(ctx, router.Host, "ip", "link", "del", router.port); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = l.read(ctx); err == nil || !strings.Contains(err.Error(), "interface "+router.port+" of a/router is gone") {
+		t.Errorf("without its interface: %v", err)
+	}
+}

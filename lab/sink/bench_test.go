@@ -1,0 +1,63 @@
+package sink
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+)
+
+// BenchmarkSinks reports the CPU time of the sink's process for a frame: what the kernel does before the frame is in the
+// sink's buffer is not in it. The time of an operation is the sender's.
+func BenchmarkSinks(b *testing.B) {
+	w := newWire(b)
+	for _, cfg := range []Config{
+		{Kind: "recv"}, {Kind: "recv", Snap: 68}, {Kind: "mmap"}, {Kind: "mmap", Snap: 68}, {Kind: "mmap", Work: WorkCopy}, {Kind: "mmap", Work: WorkGzip}, {Kind: "xdp"}, {Kind: "ebpf"},
+	} {
+		for _, size := range []string{"60", "1514"} {
+			cfg.Interface = "s0"
+			if cfg.Kind != "ebpf" {
+				cfg.BufferKiB = 64 << 10
+			}
+			b.Run(fmt.Sprintf("%s,snap=%d,%s/%s", cfg.Kind, cfg.Snap, cfg.Work, size), func(b *testing.B) {
+				sizes, err := frames.Named(size)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p := start(b, w.monitor, cfg)
+				before := cpuNs(b, p.Process.Pid)
+				b.ResetTimer()
+				w.send(b, frames.Config{Sizes: sizes, Count: int64(b.N), Schedule: frames.Schedule{PacketsPerSecond: 200_000}})
+				b.StopTimer()
+				after := before
+				labtest.Await(b, "the sink to rest", func() bool {
+					last := after
+					after = cpuNs(b, p.Process.Pid)
+					return after == last
+				})
+				n := p.end(b)
+				b.ReportMetric(float64(after-before)/float64(n.Frames), "cpu-ns/frame")
+				b.ReportMetric(100*float64(n.Dropped)/float64(n.Frames+n.Dropped), "%lost")
+			})
+		}
+	}
+}
+
+// cpuNs is the CPU time of a process.
+func cpuNs(b *testing.B, pid int) (sum int64) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(tasks) == 0 {
+		b.Fatalf("process %d: %v", pid, err)
+	}
+	for _, task := range tasks {
+		var ns int64
+		if text, err := os.ReadFile(task); err == nil {
+			_, _ = fmt.Sscan(string(text), &ns)
+		}
+		sum += ns
+	}
+	return sum
+}

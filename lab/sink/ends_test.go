@@ -1,0 +1,192 @@
+package sink
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// TestInterfaceGoes: a sink whose interface goes down or away ends with the reason, and says what it had counted.
+func TestInterfaceGoes(t *testing.T) {
+	w := newWire(t)
+	for _, tt := range []struct{ how, says string }{{"ip link set s0 down", "down: ip link set s0 up"}, {"ip link del s0", "removed"}} {
+		var running []*process
+		for _, cfg := range []Config{{Kind: "recv"}, {Kind: "mmap"}, {Kind: "ebpf"}, {Kind: "xdp"}} {
+			cfg.Interface = "s0"
+			running = append(running, launch(t, w.monitor, cfg))
+		}
+		for _, p := range running {
+			p.ready(t)
+		}
+		w.send(t, mixed(t, 10, 0))
+		w.monitor.Run(t, "sh", "-ec", tt.how)
+		for _, p := range running {
+			n, err := p.ended(t)
+			if err == nil || !strings.Contains(p.stderr.String(), tt.says) || !strings.Contains(p.stderr.String(), "s0") {
+				t.Errorf("%s: %s: %v: %s", p.name, tt.how, err, &p.stderr)
+			}
+			// The frames went where the AF_XDP socket is.
+			if taken := strings.Contains(p.name, "xdp"); taken && n.Frames != 10 || !taken && n.Frames != 0 {
+				t.Errorf("%s: %s: it counts %+v", p.name, tt.how, n)
+			}
+		}
+		if tt.says != "removed" {
+			w.monitor.Run(t, "sh", "-ec", `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
+			w.bridge.Run(t, "sh", "-c", `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
+		}
+	}
+}
+
+// TestOtherInterfacesMayGo: what becomes of others is no reason to end.
+func TestOtherInterfacesMayGo(t *testing.T) {
+	w := newWire(t)
+	p := start(t, w.monitor, Config{Kind: "recv", Interface: "s0"})
+	w.monitor.Run(t, "sh", "-ec", "ip link add other type veth peer name far; ip link set other up; ip link set other down; ip link del other; ip link set s0 mtu 1600")
+	w.send(t, mixed(t, 10, 0))
+	if n := p.end(t); n.Frames != 10 {
+		t.Errorf("counts %+v", n)
+	}
+}
+
+// TestRefusals: each names the interface or what was asked for, and what to do.
+func TestRefusals(t *testing.T) {
+	w := newWire(t)
+	w.monitor.Run(t, "sh", "-ec", "ip link add far type veth peer name down; ip link add many numrxqueues 2 type veth peer name more; ip link set many up; ethtool -L many rx 2; ip link add large mtu 9000 type veth peer name other; ip link set large up; ip tuntap add tun0 mode tun; ip link set tun0 up")
+	first := start(t, w.monitor, Config{Kind: "xdp", Interface: "s0"})
+	nobody := func(cmd *exec.Cmd) { cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534} }
+	var running []*process
+	tests := []struct {
+		cfg  Config
+		as   []func(*exec.Cmd)
+		says string
+	}{
+		{Config{Kind: "pcap", Interface: "s0"}, nil, "ebpf, mmap, recv, xdp"},
+		{Config{Kind: "recv"}, nil, "--interface"},
+		{Config{Kind: "recv", Interface: "none"}, nil, "no such interface"},
+		{Config{Kind: "mmap", Interface: "down"}, nil, "ip link set down up"},
+		{Config{Kind: "mmap", Interface: "tun0"}, nil, "Ethernet"},
+		{Config{Kind: "recv", Interface: "s0", Snap: -1}, nil, "snap length"},
+		{Config{Kind: "recv", Interface: "s0", Work: "sha256"}, nil, "memcpy, gzip"},
+		{Config{Kind: "recv", Interface: "s0", Filter: "udp"}, nil, "tcpdump -ddd"},
+		{Config{Kind: "mmap", Interface: "s0", Filter: "1,21 9 9 0"}, nil, "kernel refuses the filter"},
+		{Config{Kind: "mmap", Interface: "s0", BufferKiB: 1}, nil, "which take 8 KiB"},
+		{Config{Kind: "mmap", Interface: "s0", BufferKiB: maxBufferKiB + 1}, nil, "1 to 2097151"},
+		{Config{Kind: "recv", Interface: "s0", BufferKiB: maxBufferKiB}, nil, "at most"},
+		{Config{Kind: "xdp", Interface: "s0", BufferKiB: 64}, nil, "at least 128"},
+		{Config{Kind: "xdp", Interface: "s0"}, nil, "another program has"},
+		{Config{Kind: "xdp", Interface: "s0", Filter: "1,6 0 0 1"}, nil, "take mmap"},
+		{Config{Kind: "xdp", Interface: "large"}, nil, "ip link set large mtu 1500"},
+		{Config{Kind: "xdp", Interface: "many"}, nil, "2 receive queues"},
+		{Config{Kind: "ebpf", Interface: "s0", Snap: 68}, nil, "take mmap"},
+		{Config{Kind: "recv", Interface: "s0"}, []func(*exec.Cmd){nobody}, "run as root"},
+		{Config{Kind: "mmap", Interface: "s0"}, []func(*exec.Cmd){nobody}, "run as root"},
+		{Config{Kind: "xdp", Interface: "s0"}, []func(*exec.Cmd){nobody}, "run as root"},
+		{Config{Kind: "ebpf", Interface: "s0"}, []func(*exec.Cmd){nobody}, "run as root"},
+	}
+	for _, tt := range tests {
+		running = append(running, launch(t, w.monitor, tt.cfg, tt.as...))
+	}
+	for i, p := range running {
+		err := p.Wait()
+		if said := p.stderr.String(); err == nil || !strings.Contains(said, tests[i].says) {
+			t.Errorf("%s: %v: %s, want %q", p.name, err, said, tests[i].says)
+		}
+	}
+	first.end(t)
+}
+
+// TestWhatIsLeftAtTheEnd: frames that a sink has no time for any more are neither counted nor lost.
+func TestWhatIsLeftAtTheEnd(t *testing.T) {
+	w := newWire(t)
+	for _, kind := range []string{"recv", "mmap", "xdp"} {
+		t.Run(kind, func(t *testing.T) {
+			var sink way
+			var c *counter
+			var err error
+			w.monitor.Do(func() {
+				var at port
+				cfg := Config{Kind: kind, Interface: "s0"}
+				if at, err = findPort("s0"); err != nil {
+					return
+				}
+				defer at.ns.Close()
+				if c, err = newCounter(cfg); err == nil {
+					sink, err = ways[kind](cfg, at)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sink.close()
+			w.send(t, mixed(t, 100, 0))
+			labtest.Await(t, "the sink's buffer to fill", func() bool { return waiting(t, sink) })
+			lost, left, err := sink.finish(c, time.Time{})
+			if err != nil || c.frames != 0 || lost != 0 || left != 100 {
+				t.Errorf("%d counted, %d lost, %d left, %v", c.frames, lost, left, err)
+			}
+		})
+	}
+}
+
+// waiting reports whether 100 frames wait in a sink that nobody reads.
+func waiting(t *testing.T, w way) bool {
+	switch w := w.(type) {
+	case *xdp:
+		return *w.rx.producer == 100
+	default:
+		if err := w.tally(); err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := w.(*mmap); ok {
+			return m.packets == 100
+		}
+		return w.(*recv).packets == 100
+	}
+}
+
+func FuzzFilter(f *testing.F) {
+	for _, text := range []string{udpOnly, arpOnly, "", ",", "1,6 0 0 0", "1,6 0 0", "2,6 0 0 0", "0", "1,6 0 0 4294967296", "1,6 0 0 -1", "x,6 0 0 0"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		program, err := parseFilter(text)
+		if err != nil {
+			return
+		}
+		again := fmt.Sprint(len(program))
+		for _, i := range program {
+			again += fmt.Sprintf(",%d %d %d %d", i.Code, i.Jt, i.Jf, i.K)
+		}
+		if second, err := parseFilter(again); err != nil || fmt.Sprint(second) != fmt.Sprint(program) {
+			t.Errorf("%q is %v, and %q %v: %v", text, program, again, second, err)
+		}
+	})
+}
+
+func TestFilterErrors(t *testing.T) {
+	for text, says := range map[string]string{
+		"": "is empty", "udp": "length", "2,6 0 0 0": "1 instructions and says 2", "0": "0 instructions", "1,6 0 0": "3 numbers",
+		"1,6 0 256 0": "no number of 8 bits", "1,6 0 0 -1": "no number of 32 bits",
+	} {
+		if _, err := parseFilter(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
+func TestBuffersFitIntoTheMachine(t *testing.T) {
+	const meminfo = "MemTotal:       23885228 kB\nMemFree:         1 kB\nMemAvailable:   20000 kB\n"
+	for kib, fit := range map[int]bool{10_000: true, 10_001: false} {
+		if err := fits(kib, meminfo); (err == nil) != fit {
+			t.Errorf("%d KiB: %v", kib, err)
+		}
+	}
+	if err := fits(10_001, "MemTotal: 1 kB\n"); err != nil {
+		t.Errorf("by memory that is not said: %v", err)
+	}
+}

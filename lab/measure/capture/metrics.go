@@ -18,7 +18,7 @@ var Metrics = perWindow(
 			return 100 * r.Get("captured") * analysis.Over(r.Get("passed"), r.Get("offered"))
 		}},
 	analysis.Metric{Name: "dropped_pct", Short: "dropped", Unit: "%", Text: "frames that the program says it lost", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: percent("dropped")},
-	analysis.Metric{Name: "unexplained_pct", Unit: "%", Text: "frames that the program neither took nor says it lost", Host: host, Range: analysis.Changes, Of: percent("unexplained")},
+	analysis.Metric{Name: "unexplained_pct", Unit: "%", Text: "frames that the program neither took nor says it lost, and that do not wait for it", Host: host, Range: analysis.Changes, Of: percent("unexplained")},
 	analysis.Metric{Name: "link_loss_pct", Unit: "%", Text: "offered frames that never passed the capture interface", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("passed")},
 	analysis.Metric{Name: "loss_pct", Short: "loss", Unit: "%", Text: "offered frames that did not arrive at the sink", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("forwarded")},
 	analysis.Metric{Name: "busy_pct", Short: "CPU", Unit: "%", Text: "CPU of the capture host with its other work, of what it has", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: busy},

@@ -43,7 +43,7 @@ var Metrics = []analysis.Metric{
 	{Name: Normalised, Unit: "% of a core", Text: "router CPU × offered load / bandwidth on the link", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: normalisedPct},
 	{Name: "increase_pct", Unit: "%", Text: "normalised CPU above the clean router's, as study 1 tabulates it", Better: analysis.Less, Host: "router", Per: analysis.PerCell, From: increasePct},
 	{Name: "cpu_machine_pct", Unit: "% of the machine", Text: "router CPU over all CPUs of the machine", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
-	analysis.SlowedMetric("router", "metrics." + result.RouterShare),
+	analysis.SlowedMetric("router", "metrics."+result.RouterShare),
 	{Name: "process_core_pct", Unit: "% of a core", Text: "router CPU in the device's processes", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("process_ns")},
 	{Name: Delivered, Unit: "Mbit/s", Text: "payload", Better: analysis.More, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.Field("delivered_mbps")},
 	{Name: Link, Unit: "Mbit/s", Text: "on the router's outgoing link, with headers", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("link_mbps")},

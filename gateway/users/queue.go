@@ -129,8 +129,9 @@ func (q *queue) next() (w *waiting, h hash, password string) {
 // those that were there when the turn began. mu is held.
 func (q *queue) end(w *waiting, right bool) {
 	if right {
-		q.leave(w)
-		w.answer <- nil
+		if q.leave(w) { // otherwise it has its answer, or waits no more
+			w.answer <- nil
+		}
 		return
 	}
 	if first := slices.IndexFunc(q.line, func(w *waiting) bool { return w.joined < q.turns }); first >= 0 {
@@ -149,9 +150,11 @@ func (q *queue) dismiss(i int, why error) {
 	q.line = slices.Delete(q.line, i, i+1)
 }
 
-// leave takes a login out of the line, if it is there. mu is held.
-func (q *queue) leave(w *waiting) {
-	if i := slices.Index(q.line, w); i >= 0 {
+// leave takes a login out of the line, and reports whether it was there. mu is held.
+func (q *queue) leave(w *waiting) bool {
+	i := slices.Index(q.line, w)
+	if i >= 0 {
 		q.line = slices.Delete(q.line, i, i+1)
 	}
+	return i >= 0
 }

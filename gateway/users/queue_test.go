@@ -196,3 +196,22 @@ func TestPatienceIsCountedInTurns(t *testing.T) {
 		s.end(len(s.line))
 	})
 }
+
+// TestDismissedWhileHashed: a login that loses its place while its password is hashed, and whose client
+// has gone without reading that, holds nobody up.
+func TestDismissedWhileHashed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStepped(1, 10)
+		right := hash{tag: []byte("right")}
+		gone := &waiting{failures: 1, account: true, hash: right, password: "right", answer: make(chan error, 1)} // nobody reads the answer
+		if !s.join(gone) {
+			t.Fatal("an empty line is full")
+		}
+		synctest.Wait() // until its password is hashed
+		better := s.begin(t.Context(), try{name: "ann", password: "right", account: true})
+		close(s.turn)
+		if err := <-better.err; err != nil { // waiting for ever is a deadlock of the bubble
+			t.Error(err)
+		}
+	})
+}

@@ -37,6 +37,7 @@ type Frames struct {
 type FrameStats struct {
 	Intended   int64 `json:"intended"` // were due; Datagrams.Sent is what the link took
 	Duplicates int64 `json:"duplicates"`
+	Refused    int64 `json:"refused"` // of those sent: the link had no room, and they are lost
 	Over       bool  `json:"over"`    // nothing is sent any more
 	LastNs     int64 `json:"last_ns"` // from the first frame sent to the last
 	// Of the frames since the reading before: how long after their due times they left here, how long
@@ -199,7 +200,7 @@ func (f *frameLoad) read(out *TrafficStats) error {
 	if f.sender != nil {
 		sent := f.sender.Stats()
 		out.Datagrams.Sent += sent.Offered
-		stats.Intended, stats.LastNs = sent.Intended, int64(sent.Last)
+		stats.Intended, stats.Refused, stats.LastNs = sent.Intended, sent.Refused, int64(sent.Last)
 		late := sent.Late.Since(f.was.sent.Late)
 		stats.Late = traffic.Delays{P50: us(late.Quantile(0.5)), P99: us(late.Quantile(0.99)), Max: us(late.Quantile(1))}
 		out.ThreadNs["frames"] = sent.ThreadNs

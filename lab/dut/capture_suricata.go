@@ -71,7 +71,8 @@ exit $status`
 // A block of suricata's ring, bytes, and how many of its frames fill one: as many as links of 1500 bytes have.
 const suricataBlock, suricataFrames = 32 << 10, 20
 
-// suricataSettings is all that suricata reads; its own files in /etc are not touched.
+// suricataSettings is all that suricata reads; its own files in /etc are not touched. It would switch the interface's
+// offloads off, which the lab has set, and with GRO the thread that polls the interface.
 func suricataSettings(env Env, how Capture, dir string) string {
 	// Programs of one interface and one number would share its frames instead of each getting all.
 	number := fnv.New32()
@@ -99,6 +100,7 @@ outputs:
   - stats: {enabled: yes, filename: stats.log, append: no, threads: no}
 logging: {outputs: [{console: {enabled: yes, level: info}}]}
 unix-command: {enabled: no}
+capture: {disable-offloading: no}
 classification-file: /dev/null
 reference-config-file: /dev/null
 threshold-file: /dev/null

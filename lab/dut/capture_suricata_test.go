@@ -13,7 +13,11 @@ func TestSuricataCounts(t *testing.T) {
 		t.Skip(err)
 	}
 	l := newCaptureLab(t)
+	offloads := l.router.must(t, `ethtool -k "$1"`, l.env.Capture)
 	d := l.capture(t, "suricata", Capture{Programs: 2, BufferKiB: 2048, Filter: "complex"})
+	if after := l.router.must(t, `ethtool -k "$1"`, l.env.Capture); after != offloads {
+		t.Errorf("suricata has changed the interface's offloads:\n%s", after)
+	}
 	l.send(t, 1000, "imix")
 	for i, c := range l.finish(t, d) {
 		if c.Frames != l.sent || c.Dropped != 0 || c.Waiting != 0 || c.Ended != "" {

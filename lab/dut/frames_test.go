@@ -2,11 +2,10 @@ package dut
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"runtime"
-	"strconv"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,24 +28,34 @@ func newCaptureLab(t testing.TB) *captureLab {
 	return l
 }
 
-// send sends so many frames at 50,000 a second, and returns when they have come to the router: its end of the link is
-// polled, by a thread that other programs may keep waiting.
+// send sends so many frames at 50,000 a second, and returns when they have passed whatever captures: the router's end of
+// the link is polled by a thread that other programs may keep waiting.
 func (l *captureLab) send(t *testing.T, count int64, size string) {
 	t.Helper()
-	came := l.received(t)
+	came := l.passed(t)
 	l.generate(t, count, size)
-	labtest.Await(t, "the router to receive all frames", func() bool { return l.received(t)-came >= count })
+	labtest.Await(t, "the router to receive all frames", func() bool { return l.passed(t)-came >= count })
 	l.sent += count
 }
 
-// received is how many frames the router's interface has received.
-func (l *captureLab) received(t *testing.T) int64 {
+// passed is how many frames have passed packet sockets on the router's interface: the kernel counts those for other hosts
+// behind them. Of frames that XDP takes, it is how many have come.
+func (l *captureLab) passed(t *testing.T) int64 {
 	t.Helper()
-	n, err := strconv.ParseInt(strings.TrimSpace(l.router.must(t, "cat /sys/class/net/$1/statistics/rx_packets", l.env.Capture)), 10, 64)
-	if err != nil {
-		t.Fatal(err)
+	var links []struct {
+		XDP     json.RawMessage
+		Stats64 struct {
+			Rx struct{ Packets, Otherhost int64 }
+		}
 	}
-	return n
+	text := l.router.must(t, `ip -j -s -s link show dev "$1"`, l.env.Capture)
+	if err := json.Unmarshal([]byte(text), &links); err != nil || len(links) != 1 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if links[0].XDP != nil {
+		return links[0].Stats64.Rx.Packets
+	}
+	return links[0].Stats64.Rx.Otherhost
 }
 
 // generate sends frames, and returns when the link has taken them.

@@ -177,7 +177,7 @@ func captureRemarks(s analysis.Summary) (out []string) {
 // captureResults are what most readers want; captureTables all other figures.
 var (
 	captureResults = []cellColumn{
-		device("captured_pct", "Captured", "*"), device("dropped_pct", "Dropped", "*"), device("loss_pct", "Lost end to end", "*"),
+		device("captured_offered_pct", "Captured", "* of the offered"), device("captured_pct", "Captured", "* of those that passed"), device("dropped_pct", "Dropped", "*"), device("loss_pct", "Lost end to end", "*"),
 		device("busy_pct", "CPU", "*"), device("core_pct", "CPU", "*"), device("ns_per_frame", "Frame", "*"),
 		pairsColumn("Trials"), rejectedColumn("Rejected"),
 	}
@@ -203,7 +203,7 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 	for i, s := range settings {
 		g := figureGroup{Heading: words.Capitalised(settingWords(s)), Stacked: true}
 		for _, p := range []struct{ metric, title, label string }{
-			{"loss_pct", "Lost end to end", "Frames lost end to end, %"}, {"captured_pct", "Captured", "Frames captured, %"}, {"busy_pct", "CPU", "CPU in use, % of what the host has"},
+			{"loss_pct", "Lost end to end", "Frames lost end to end, %"}, {"captured_offered_pct", "Captured", "Frames captured, % of those offered"}, {"busy_pct", "CPU", "CPU in use, % of what the host has"},
 		} {
 			if f, ok := d.overRate(inSetting(cells, s), p.metric, p.title, p.label); ok {
 				g.Figures = append(g.Figures, f)
@@ -358,7 +358,7 @@ func captureFacts(c analysis.Cell, cells []analysis.Cell) (facts factList) {
 	facts.add(true, "CPU", "%s of what the host has", percent(c.Device("busy_pct").Mean))
 	for _, other := range slices.Backward(cells) {
 		if other.DUT() == c.DUT() && other.Pairs > 0 {
-			taken, lost := other.Device("captured_pct").Mean, other.Device("loss_pct").Mean
+			taken, lost := other.Device("captured_offered_pct").Mean, other.Device("loss_pct").Mean
 			facts.add(taken.Known(), "Captured at the highest rate", "%s of the frames at %s", percent(taken), rate(offered(other.Cell)))
 			facts.add(lost.Known(), "Lost end to end at the highest rate", "%s of the frames at %s", percent(lost), rate(offered(other.Cell)))
 			break

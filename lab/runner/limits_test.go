@@ -129,20 +129,6 @@ func TestDemandFollowsTheTopology(t *testing.T) {
 	}
 }
 
-// TestShippedExperimentsHaveRoom: what is shipped is not refused on a machine with a
-// kernel's own limits and little memory.
-func TestShippedExperimentsHaveRoom(t *testing.T) {
-	small := machine.Machine{
-		Limits: machine.Limits{Neighbours: [3]int64{128, 512, 1024}, PIDMax: 32768, Tasks: 500, Namespaces: 30_000, FilesHard: 20_000},
-		Memory: machine.Memory{Available: 3 << 20},
-	}
-	for _, e := range shipped.Builtins() {
-		if err := checkLimits(small, DemandOf(e)); err != nil {
-			t.Errorf("%s: %v", e.Name, err)
-		}
-	}
-}
-
 // TestFilesAreRaisedAndLowered in a process of its own, whose limits it may lose.
 func TestFilesAreRaisedAndLowered(t *testing.T) {
 	const inside = "GATEWEIGH_TEST_FILES"

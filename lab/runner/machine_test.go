@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -31,8 +32,9 @@ func TestFits(t *testing.T) {
 		"own network without leases":    {client.KindMacvlan, dut.Traits{LAN: own}, "dhcp = true"},
 		"own network with leases":       {client.KindMacvlan, dut.Traits{LAN: own, DHCP: true}, ""},
 		"study's network, lab's leases": {client.KindMacvlan, dut.Traits{}, ""},
+		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "splitter"},
 	} {
-		err := fits(&experiment.Experiment{Client: experiment.Client{Kind: c.kind}}, c.traits)
+		err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: c.kind}}, c.traits)
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -112,5 +114,15 @@ func TestBothLabsAreAskedFor(t *testing.T) {
 	with, without := many.Sides(10_000)
 	if !side.EntersNeighbours(with, without) || side.EntersNeighbours(without) || side.EntersNeighbours(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
 		t.Error("neighbours are entered in both labs when one has thousands of personas, and only then")
+	}
+}
+
+// TestBlocksOfSeveralDevices lose the cells of those that cannot run here, and only then themselves.
+func TestBlocksOfSeveralDevices(t *testing.T) {
+	cell := func(dut string) result.Cell { return result.NewCell(result.DUT, dut, result.OfferedMbps, 1) }
+	plan := []experiment.Block{{Cell: cell("a"), Cells: []result.Cell{cell("a"), cell("b")}}, {Cell: cell("a"), Cells: []result.Cell{cell("a")}}}
+	left := without(plan, map[string]bool{"a": true})
+	if len(left) != 1 || left[0].DUT() != "b" || len(left[0].Cells) != 1 || left[0].Cells[0] != cell("b") || len(plan[0].Cells) != 2 {
+		t.Errorf("left are %+v", left)
 	}
 }

@@ -101,16 +101,38 @@ func (w *xdp) open(at port) (err error) {
 	if err := w.share(); err != nil {
 		return err
 	}
-	err = unix.Bind(w.fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(at.index)})
-	if err != nil {
-		return fmt.Errorf("binding an AF_XDP socket: %w", taken(err))
+	if err := w.attach(at); err != nil {
+		return err
+	}
+	if err := w.bind(at); err != nil {
+		return fmt.Errorf("binding an AF_XDP socket: %w", err)
 	}
 	for i := range w.chunks {
 		*w.fill.address(i) = uint64(int(i) * w.chunk)
 	}
 	w.fill.at = w.chunks
 	atomic.StoreUint32(w.fill.producer, w.fill.at)
-	return w.attach(at)
+	if err := w.objs.Sockets.Put(uint32(0), uint32(w.fd)); err != nil {
+		return fmt.Errorf("entering the socket for the interface's queue: %w", err)
+	}
+	return nil
+}
+
+// The kernel gives a queue back some time after the socket that had it was closed.
+const (
+	queueWait = 3 * time.Second
+	queueLook = 5 * time.Millisecond
+)
+
+// bind gives the interface's queue to the socket.
+func (w *xdp) bind(at port) (err error) {
+	for deadline := time.Now().Add(queueWait); time.Now().Before(deadline); time.Sleep(queueLook) {
+		err = unix.Bind(w.fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(at.index)})
+		if !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: another socket has the interface's queue", err)
 }
 
 // share makes memory and rings that the kernel and we see.
@@ -142,7 +164,7 @@ func (w *xdp) share() (err error) {
 		w.rx.open(w.fd, unix.XDP_PGOFF_RX_RING, at.Rx, w.chunks, unsafe.Sizeof(unix.XDPDesc{})))
 }
 
-// attach has the interface hand its frames to the socket.
+// attach has the interface hand its frames to the program, which passes them on as long as there is no socket for them.
 func (w *xdp) attach(at port) error {
 	spec, err := loadPrograms()
 	if err != nil {
@@ -152,22 +174,14 @@ func (w *xdp) attach(at port) error {
 	if err := load(spec, &w.objs); err != nil {
 		return err
 	}
-	if err := w.objs.Sockets.Put(uint32(0), uint32(w.fd)); err != nil {
-		return fmt.Errorf("entering the socket for the interface's queue: %w", err)
-	}
 	w.at, err = link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: at.index})
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("attaching the program: %w: another program has the interface's XDP, and there is room for one", err)
+	}
 	if err != nil {
-		return fmt.Errorf("attaching the program: %w", taken(err))
+		return fmt.Errorf("attaching the program: %w", err)
 	}
 	return nil
-}
-
-// taken says what stands behind an interface that is busy.
-func taken(err error) error {
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("%w: another program has the interface's XDP, and there is room for one", err)
-	}
-	return err
 }
 
 func (r *xskRing) open(fd int, offset int64, at unix.XDPRingOffset, entries uint32, entry uintptr) (err error) {

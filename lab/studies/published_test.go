@@ -157,7 +157,7 @@ func TestReadPublishedRefuses(t *testing.T) {
 
 // TestReadFreePublished: a free sweep has single figures of systems, also 0, and gaps.
 func TestReadFreePublished(t *testing.T) {
-	const good = "scenario,system,offered_mbps,loss_pct,captured_pct\nno-tcpdump,ARM,759,0,\ntcpdump-68,ARM,500,20,\ntcpdump-68,ARM,759,,50\n"
+	const good = "scenario,system,offered_mbps,loss_pct,captured_offered_pct\nno-tcpdump,ARM,759,0,\ntcpdump-68,ARM,500,20,\ntcpdump-68,ARM,759,,50\n"
 	p, err := gatewaySweep.readPublished(strings.NewReader(good), study2.Scenarios)
 	if err != nil {
 		t.Fatal(err)

@@ -67,9 +67,10 @@ func systemsFigure(s *Sweep, number, cpus string) FigureForm {
 
 var claims5 = []Claim{
 	{ID: "loses-with-full-cpu", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: busy, Judge: losesWith(full, math.Inf(1), false, captured),
-		Text: "With one CPU and large buffers a system begins to lose packets where its CPU is fully used (3)."},
+		Text: "With one CPU and large buffers a system begins to lose packets where its CPU is fully used (3).", Why: Why{Fails: pauses}},
 	{ID: "own-buffers-lose-before", Of: devices, Sweeps: []*Sweep{oneCPUOwn}, Metric: busy, Judge: losesWith(math.Inf(-1), full, true, captured),
-		Text: "With buffers as they are a system loses packets although its CPU is not fully used (3)."},
+		Text: "With buffers as they are a system loses packets although its CPU is not fully used (3).",
+		Why:  Why{Fails: "libpcap and sink-mmap ask for 2 MiB today, whatever the kernel's default: that holds what comes in while the program waits."}},
 	{ID: "larger-buffers-capture-more", Of: devices, Sweeps: []*Sweep{oneCPUOwn, oneCPU}, Metric: captured, Judge: improves(),
 		Text: "Larger buffers capture packets that are lost otherwise (2, 3)."},
 	{ID: "second-cpu-captures-more", Of: devices, Sweeps: []*Sweep{oneCPU, twoCPUs}, Metric: captured, Judge: improves(),

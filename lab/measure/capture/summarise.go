@@ -81,7 +81,7 @@ func (t Trial) lost() result.Values {
 		add("captured", p.Frames)
 		if p.Dropped >= 0 {
 			add("dropped", p.Dropped)
-			add("unexplained", t.Passed-p.Frames-p.Dropped)
+			add("unexplained", t.unexplained(p))
 		}
 	}
 	for name, n := range known {

@@ -53,7 +53,7 @@ func TestFigures(t *testing.T) {
 func TestUnknownStaysUnknown(t *testing.T) {
 	for name, programs := range map[string][]dut.Captured{
 		"no program": nil, "killed": {{Frames: dut.Unknown, Dropped: dut.Unknown, Ended: "killed"}}, "silent": {{Frames: 990, Dropped: dut.Unknown}},
-		"exact": {{Frames: 890, Dropped: 100}},
+		"exact": {{Frames: 870, Dropped: 100, Waiting: 20}},
 	} {
 		s := Measure{}.Summarise(result.Run{Own: []result.Line{line(0, func(r *Trial) { r.Forwarded, r.Programs = nil, programs })}}, analysis.Options{})
 		c := s.Cells[0]

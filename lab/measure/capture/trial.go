@@ -49,13 +49,16 @@ type Trial struct {
 // share is n of the passed frames.
 func (t Trial) share(n int64) float64 { return float64(n) / float64(max(t.Passed, 1)) }
 
+// unexplained are the frames that a program neither took nor says it lost, and that do not wait for it either.
+func (t Trial) unexplained(p dut.Captured) int64 { return t.Passed - p.Frames - p.Dropped - p.Waiting }
+
 // disagree is the share of the frames by which a program's own drops may differ from those that it did not take.
 const disagree = 0.001
 
 // disagrees reports whether a program's own statistics differ from the difference.
 func (t Trial) disagrees() bool {
 	for _, p := range t.Programs {
-		if gap := t.share(t.Passed - p.Frames - p.Dropped); p.Frames >= 0 && p.Dropped >= 0 && (gap > disagree || gap < -disagree) {
+		if gap := t.share(t.unexplained(p)); p.Frames >= 0 && p.Dropped >= 0 && (gap > disagree || gap < -disagree) {
 			return true
 		}
 	}

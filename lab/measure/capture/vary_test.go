@@ -4,21 +4,16 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // TestVaryAlone: with vary_alone at most one parameter has another value than the first of its list.
 func TestVaryAlone(t *testing.T) {
-	const file = "measure = \"capture\"\nduts = [\"no-capture\", \"tcpdump\"]\noffered_mbps = [10]\nfilters = [\"none\", \"simple\", \"complex\"]\nprograms = [1, 4]\n"
+	const file = "duts = [\"no-capture\", \"tcpdump\"]\noffered_mbps = [10]\nfilters = [\"none\", \"simple\", \"complex\"]\nprograms = [1, 4]\n"
 	for key, want := range map[string][]string{
 		"": {"none 1", "simple 1", "complex 1", "none 4", "simple 4", "complex 4"}, "vary_alone = true\n": {"none 1", "simple 1", "complex 1", "none 4"},
 	} {
-		known := experiment.Catalogue{DUTs: []string{"no-capture", "tcpdump"}, Measures: []experiment.Measure{Measure{}.Rules()}}
-		e, err := known.Parse("x.toml", []byte(file+key))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := parse(t, file+key)
 		var got []string
 		for _, b := range e.Plan() {
 			if c := b.Cells[0]; b.Index == 0 && b.DUT() == "tcpdump" {

@@ -167,9 +167,10 @@ func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err e
 }
 
 const (
-	// settleEvery is how long nothing must arrive, and no program work, for a trial to be over: longer than any queue of
-	// a lab holds a frame.
+	// settleEvery is how long no program must work for a trial to be over, and nothing arrive where each frame has come as
+	// far as it can. Where some have not, they may be lost or wait for a busy CPU, and nothing must arrive for missing.
 	settleEvery = 100 * time.Millisecond
+	missing     = time.Second
 	// idleNs is what programs that have nothing to do may take of that time.
 	idleNs = int64(2 * time.Millisecond)
 	// arriveMost and workMost end the wait for the last frame, and for programs that never rest.
@@ -179,6 +180,7 @@ const (
 // settle waits until no frame arrives any more and the programs have worked off what came.
 func (o *observation) settle(ctx context.Context) (err error) {
 	start, last := time.Now(), o.end
+	quiet := start
 	var came int64 = -1
 	for {
 		if err := side.Sleep(ctx, settleEvery); err != nil {
@@ -193,14 +195,29 @@ func (o *observation) settle(ctx context.Context) (err error) {
 			}
 		}
 		arrives := o.after.frames(o.lab) != last.frames(o.lab) || o.got.Datagrams.Received != came
+		if arrives {
+			quiet = time.Now()
+		}
 		switch since := time.Since(start); {
 		case arrives && since > arriveMost:
 			return fmt.Errorf("frames still arrived %s after the load's end", arriveMost)
-		case !arrives && (o.after.worked(last) <= idleNs || since > workMost):
+		case arrives || !o.complete() && time.Since(quiet) < missing:
+		case o.after.worked(last) <= idleNs || since > workMost:
 			return nil
 		}
 		last, came = o.after, o.got.Datagrams.Received
 	}
+}
+
+// complete reports whether all frames that the generator's link took have passed all stations, and reached the sink.
+func (o *observation) complete() bool {
+	n := o.sent.Datagrams.Sent - o.sent.Frames.Refused
+	for i, s := range o.lab.stations {
+		if s.passed(o.after.stations[i])-s.passed(o.before.stations[i]) != n {
+			return false
+		}
+	}
+	return o.lab.sink == nil || o.got.Datagrams.Received == n
 }
 
 // frames counts those that the stations' interfaces have seen.

@@ -98,15 +98,32 @@ func (ch XY) xScale() scale {
 	if xs[0] > 0 && s.hi > xs[0] && (ch.LogX || s.hi/xs[0] >= 20) {
 		s.kind, s.lo = Logarithmic, xs[0]
 	}
-	// The sweep's own values are the best ticks, as long as they do not collide.
-	at := math.Inf(-1)
-	for _, x := range xs {
-		if s.at(x)-at >= 10+tickPx*float64(len(tickText(x))) {
+	// The sweep's own values are the best ticks, as long as they do not collide; those of filled marks come first.
+	free := func(x float64) bool {
+		return !slices.ContainsFunc(s.ticks, func(tick float64) bool {
+			return math.Abs(s.at(x)-s.at(tick)) < 10+tickPx*float64(max(len(tickText(x)), len(tickText(tick))))
+		})
+	}
+	for _, x := range append(ch.filled(), xs...) {
+		if free(x) {
 			s.ticks = append(s.ticks, x)
-			at = s.at(x)
 		}
 	}
+	slices.Sort(s.ticks)
 	return s
+}
+
+// filled lists where series with filled marks have points.
+func (ch XY) filled() (xs []float64) {
+	for _, s := range ch.Series {
+		for _, p := range s.Points {
+			if !s.Style.Hollow && !s.Guide {
+				xs = append(xs, p.X)
+			}
+		}
+	}
+	slices.Sort(xs)
+	return xs
 }
 
 func (ch XY) yScale(top float64) scale {

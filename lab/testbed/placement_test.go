@@ -1,0 +1,27 @@
+package testbed
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestSecondCPU: programs of metered hosts that ask for a CPU of their own take one of the endpoints', who keep the last.
+func TestSecondCPU(t *testing.T) {
+	for _, c := range []struct {
+		cpus              []int
+		second, endpoints []int
+		shared            bool
+	}{
+		{[]int{3}, []int{3}, []int{3}, true},
+		{[]int{0, 1}, []int{0}, []int{0}, true},
+		{[]int{0, 1, 2, 5}, []int{2}, []int{0, 1}, false},
+	} {
+		p := placementOn(c.cpus).WithSecond()
+		if !slices.Equal(p.Second, c.second) || !slices.Equal(p.Endpoints, c.endpoints) || p.SecondShared() != c.shared || !slices.Equal(p.All(), c.cpus) {
+			t.Errorf("on %v: %v, shared %v; all are %v", c.cpus, p, p.SecondShared(), p.All())
+		}
+		if placementOn(c.cpus).SecondShared() {
+			t.Errorf("on %v: nobody asked for a second CPU", c.cpus)
+		}
+	}
+}

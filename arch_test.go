@@ -74,7 +74,7 @@ var allowedImports = map[string][]string{
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                     // what a machine is, read on it
 	"lab/agent":      {"lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
-	"lab/testbed":    {"lab/agent", "lab/client"},
+	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine", "lab/sink"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/result", "lab/traffic"},
 	"lab/words":      {}, // counts and lists in sentences
@@ -143,12 +143,13 @@ var testImports = map[string][]string{
 	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic"},
 	"lab/traffic":  {"lab/labtest"},
 
-	"lab/client/persona": {"lab/labtest"},
-	"lab/experiment":     {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},                          // whose keys the shipped experiments have
-	"lab/measure":        {"lab/agent", "lab/compare", "lab/machine", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
-	"lab/measure/cost":   {"lab/labtest", "lab/traffic/frames"},
-	"lab/measure/logins": {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},
-	"lab/traffic/iperf3": {"lab/labtest"},
+	"lab/client/persona":     {"lab/labtest"},
+	"lab/experiment":         {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},                          // whose keys the shipped experiments have
+	"lab/measure":            {"lab/agent", "lab/compare", "lab/machine", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
+	"lab/measure/throughput": {"lab/agent"},                                                                                // a whole search
+	"lab/measure/cost":       {"lab/labtest", "lab/traffic/frames"},
+	"lab/measure/logins":     {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},
+	"lab/traffic/iperf3":     {"lab/labtest"},
 
 	"lab/traffic/frames":         {"lab/labtest", "lab/traffic/frames/receive", "lab/traffic/frames/send"}, // from one end to the other
 	"lab/traffic/frames/receive": {"lab/labtest"},

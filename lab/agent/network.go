@@ -45,9 +45,9 @@ type Link struct {
 	QueueLen int `json:"queue_len"`
 	// CPUs the polling thread may run on.
 	CPUs []int `json:"cpus"`
-	// Urgent gives the polling thread real-time priority where that is permitted: whoever runs on its CPU, the link's
+	// Priority gives the polling thread real-time priority where that is permitted: whoever runs on its CPU, the link's
 	// ring of 256 frames does not overflow meanwhile.
-	Urgent bool `json:"urgent,omitempty"`
+	Priority uint32 `json:"priority,omitempty"` // one of package realtime; 0: none
 }
 
 // Route sends To (zero: everything) through Via.
@@ -204,10 +204,10 @@ func (n Network) pin(names []string) error {
 			if err := setAffinity(pid, l.CPUs); err != nil {
 				return fmt.Errorf("polling thread of %s: %w", l.Name, err)
 			}
-			if !l.Urgent {
+			if l.Priority == 0 {
 				continue
 			}
-			if err := realtime.Give(pid, realtime.Receiver); err != nil && !errors.Is(err, realtime.ErrDenied) {
+			if err := realtime.Give(pid, l.Priority); err != nil && !errors.Is(err, realtime.ErrDenied) {
 				return fmt.Errorf("priority of the polling thread of %s: %w", l.Name, err)
 			}
 		}

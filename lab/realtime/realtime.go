@@ -14,7 +14,8 @@ import (
 const (
 	Burner   = 1 // takes the rest of a slowed CPU
 	Sender   = 2 // sends frames
-	Receiver = 3 // polls the links of hosts that send and receive frames
+	Router   = 3 // polls the links of metered hosts while the load is searched that they forward
+	Receiver = 4 // polls the links of hosts that send and receive frames
 )
 
 // ErrDenied says that this process may not give such priorities.

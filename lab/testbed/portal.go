@@ -34,7 +34,7 @@ var (
 //	client  ── c0 ═══ x1 ┐
 //	client2 ── c1 ═══ x2 ┴ switch · x0 ═══ r0 router …
 func Portal(p Spec) Topology {
-	t := Topology{Addressing: p.addressing(), Urgent: p.Urgent}
+	t := Topology{Addressing: p.addressing(), Urgent: p.Urgent, UrgentRouters: p.UrgentRouters}
 	toClients := []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}
 	if t.LAN != DefaultLAN {
 		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})

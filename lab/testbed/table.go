@@ -17,6 +17,7 @@ type Spec struct {
 	NoAggregation bool         // the metered host's link towards the clients never aggregates
 	NoTxChecksum  bool         // no transmit checksum offload on any link
 	Urgent        bool         // see Topology.Urgent
+	UrgentRouters bool         // see Topology.UrgentRouters
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
 	CaptureHosts  int          // behind a splitter, 1 (default) to MaxCaptureHosts
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
 // Backend runs the hosts of labs. All above it speaks to the hosts' agents and
@@ -50,6 +51,9 @@ type Topology struct {
 	Links []Link // in the order of their interfaces on each host
 	// Urgent has the links of hosts that are not metered polled with real-time priority: see agent.Link.
 	Urgent bool
+	// UrgentRouters has those of metered hosts polled so as well, as in the softirqs of a router without polling threads, which no
+	// process holds up.
+	UrgentRouters bool
 	Addressing
 }
 
@@ -195,11 +199,22 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 			h.Ifs = append(h.Ifs, names[i][end])
 			net.Links = append(net.Links, agent.Link{
 				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queue, CPUs: h.CPUs,
-				Urgent: t.Urgent && !h.Metered,
+				Priority: t.priority(h),
 			})
 		}
 	}
 	return networks, nil
+}
+
+// priority is that of the threads that poll a host's links.
+func (t Topology) priority(h *Host) uint32 {
+	switch {
+	case h.Metered && t.UrgentRouters:
+		return realtime.Router
+	case !h.Metered && t.Urgent:
+		return realtime.Receiver
+	}
+	return 0
 }
 
 func (t Topology) index(node string) int {

@@ -9,16 +9,23 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// TestUrgentLinks: what receives frames comes before what sends them, and routers are what they always are.
+// TestUrgentLinks: what receives frames comes before what sends them, and routers are what they always are, unless asked for.
 func TestUrgentLinks(t *testing.T) {
-	lab := build(t, testbed.Spec{Urgent: true})
+	for _, routers := range []bool{false, true} {
+		urgentLinks(t, build(t, testbed.Spec{Urgent: true, UrgentRouters: routers}), routers)
+	}
+}
+
+// urgentLinks looks at the threads that poll the links of a lab.
+func urgentLinks(t *testing.T, lab *testbed.Lab, routers bool) {
+	t.Helper()
 	for _, h := range lab.Hosts {
 		threads, err := meter.NAPIThreads(h.Ifs)
 		if err != nil || len(threads) != len(h.Ifs) {
 			t.Fatalf("%s: %v, %v", h.Name, threads, err)
 		}
 		want := uint32(unix.SCHED_FIFO)
-		if h.Metered {
+		if h.Metered && !routers {
 			want = unix.SCHED_NORMAL
 		}
 		for link, tids := range threads {

@@ -18,7 +18,9 @@ type Labs struct {
 	DUTLab     string            // "a" or "b"
 	Sides      []experiment.Side // the device's lab, and the clean router's where there is one
 	Aggregate  bool              // the routers' links aggregate packets
-	Slowed     *testbed.Host     // the machine of the routers where their CPUs are slowed down; nil: they are not
+	// UrgentRouters has the routers' links polled with real-time priority: see testbed.Topology.
+	UrgentRouters bool
+	Slowed        *testbed.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
 }
 
 // OpenDevice builds the device's lab and starts the device; there are no clients yet. On error
@@ -88,6 +90,7 @@ func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Trai
 	topology := build(testbed.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
+		UrgentRouters: l.UrgentRouters,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 	})
 	return s, s.open(ctx, l.Backend, topology, lab)

@@ -1,0 +1,75 @@
+package throughput
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+)
+
+// TestMain is also the labs' agents: each host's agent is this very program.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
+}
+
+// limited is a device that forwards 2,000 packets a second and drops the others.
+const limited = `measure = "throughput"
+duts = ["limited"]
+clients = [1]
+client = { kind = "veth" }
+frame_sizes = [60]
+blocks = 1
+loss_ratios = [0.3]
+search_width = 0.4
+redo = 0
+max_kpps = 8
+traffic = { kind = "frames", burst_segments = 1, gaps = "constant" }
+[dut.limited]
+requires = { nft = "nftables" }
+start = """nft -f - <<EOF
+table ip limited {
+  chain forward {
+    type filter hook forward priority 0; policy accept;
+    iifname "$GATEWEIGH_LAN_IF" meta l4proto udp limit rate over 2000/second burst 50 packets drop
+  }
+}
+EOF
+"""
+stop = "nft delete table ip limited"
+`
+
+// TestSearchInALab: a whole search, in a lab whose router is known to lose beyond 2,000 frames a second.
+func TestSearchInALab(t *testing.T) {
+	e, err := experiment.Catalogue.Parse(catalogue(), "x.toml", []byte(limited))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Window = 250 * time.Millisecond // shorter than an experiment's may be: the device is the same at any length
+	dir := filepath.Join(t.TempDir(), "run")
+	if _, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: e, Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadRun(dir, Measure{}.Records()...)
+	if err != nil || len(run.Own) != 1 {
+		t.Fatalf("%d records, %v: want that of one search", len(run.Own), err)
+	}
+	s := run.Own[0].Record.(*Search)
+	if len(s.Goals) != 1 || len(s.Trials) < 2 {
+		t.Fatalf("%+v", s)
+	}
+	// Beside other programs frames are late, and what comes together is lost: the rate may look lower, and never higher.
+	if g := s.Goals[0]; g.LowerKpps > 3.5 || g.UpperKpps > 8 || g.UpperKpps == 0 || g.UpperKpps <= g.LowerKpps {
+		t.Errorf("at most 30 %% loss from %g to %g thousand frames a second, want between 0 and 3.5; trials %+v", g.LowerKpps, g.UpperKpps, s.Trials)
+	}
+	for _, trial := range s.Trials {
+		if trial.Offered > 0 && trial.Forwarded > trial.Offered || float64(trial.Forwarded) > 2000*trial.Seconds+200 {
+			t.Errorf("more was forwarded than the device lets through: %+v", trial)
+		}
+	}
+}

@@ -107,7 +107,7 @@ func TestAgentsTestThemselves(t *testing.T) {
 			out, err := command(arch, list[arch], "--self-test").CombinedOutput()
 			t.Logf("%s", out)
 			if native(arch) && errors.Is(err, syscall.ENOEXEC) {
-				t.Skip("this machine's kernel runs no programs of 32 bits")
+				t.Skip("the kernel lacks programs of 32 bits (CONFIG_IA32_EMULATION)")
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 //   - The monitor would send the thread a signal every 10 ms, which ends its system call: Quiet switches that off.
 //   - Garbage is not collected (Run).
 //
-// A recv sink costs 0 to 30 % more than the same loop in C at 20,000 frames a second and more, and up to 4 ms of CPU time a
+// A recv sink costs 0 to 30 % more than the same loop in C at 20,000 frames a second and more, and up to 6 ms of CPU time a
 // second more at any rate (a busy machine).
 
 // Quiet runs this process's program anew, with the same arguments, where Go's runtime would interrupt threads that run for

@@ -144,7 +144,7 @@ var testImports = map[string][]string{
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},
-	"lab/experiment":     {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},           // whose keys the shipped experiments have
+	"lab/experiment":     {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},                          // whose keys the shipped experiments have
 	"lab/measure":        {"lab/agent", "lab/compare", "lab/machine", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
 	"lab/measure/cost":   {"lab/labtest", "lab/traffic/frames"},
 	"lab/measure/logins": {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},

@@ -51,10 +51,10 @@ func TestTcpdumpSaysWhatItDropped(t *testing.T) {
 func TestStubbornTcpdump(t *testing.T) {
 	t.Parallel()
 	l := newCaptureLab(t)
-	wrapped := func(name, traps string) Tcpdump {
+	wrapped := func(name, traps string, grace time.Duration) Tcpdump {
 		d := NewTcpdump(68, Capture{})
 		inner := d.argv
-		d.name, d.grace = name, 300*time.Millisecond
+		d.name, d.grace = name, grace
 		d.argv = func(env Env, how Capture, dir string) []string {
 			script := traps + `; "$@" & echo $! >"$0/pid"; while :; do wait; sleep 60; done`
 			return slices.Concat([]string{"sh", "-c", script, dir}, inner(env, how, dir))
@@ -62,8 +62,8 @@ func TestStubbornTcpdump(t *testing.T) {
 		l.start(t, d)
 		return d
 	}
-	late := wrapped("late", `trap "" TERM; trap "exit 0" HUP`)
-	deaf := wrapped("deaf", `trap "" TERM HUP INT`)
+	late := wrapped("late", `trap "" TERM INT; trap "exit 0" HUP`, 1500*time.Millisecond) // for SIGHUP, with SIGINT's three seconds
+	deaf := wrapped("deaf", `trap "" TERM HUP INT`, 50*time.Millisecond)
 	l.send(t, 100, "60")
 	got := slices.Concat(l.finish(t, late), l.finish(t, deaf))
 	for i, want := range []Captured{

@@ -25,6 +25,12 @@ import (
 // of its devices.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
+	if !e.Means("clients") {
+		list = append(list, dut.Need{Program: "ip", Package: "iproute2", Why: "the router's neighbour, where there is a router"})
+	}
+	if on, _ := e.Value("masquerade").(bool); on {
+		list = append(list, dut.Need{Program: "nft", Package: "nftables", Why: "the router's address for frames (masquerade)"})
+	}
 	labs := e.Largest()
 	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})

@@ -33,7 +33,7 @@ func TestFigures(t *testing.T) {
 	}
 	c := s.Cells[0]
 	for name, want := range map[string]float64{
-		"captured_pct": 90, "dropped_pct": 10, "unexplained_pct": 10, "link_loss_pct": 1, "loss_pct": 2, "offered_pct": 100.0 * 1000 / 1010,
+		"captured_pct": 90, "captured_offered_pct": 89.1, "dropped_pct": 10, "unexplained_pct": 10, "link_loss_pct": 1, "loss_pct": 2, "offered_pct": 100.0 * 1000 / 1010,
 		"busy_pct": 50, "core_pct": 15, "napi_core_pct": 10, "process_core_pct": 5, "background_core_pct": 10,
 		"ns_per_frame": 4e5, "kframes_per_second": 0.495, "router_share_pct": 50,
 	} {
@@ -41,7 +41,7 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s is %g, want %g", name, got, want)
 		}
 	}
-	if len(Metrics) != 14 {
+	if len(Metrics) != 15 {
 		t.Errorf("%d metrics: some are not tested", len(Metrics))
 	}
 	if !c.Flagged(FlagDisagree) || c.Flagged(FlagKilled) {

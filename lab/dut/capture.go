@@ -39,13 +39,14 @@ type Capture struct {
 	Snap      int    // bytes that are kept of a frame, from its Ethernet header on
 	BufferKiB int    // of the kernel's buffer, for each program
 	Filter    string // a name of Filters; empty: none
-	Work      string // WorkCopy or WorkGzip, done for every frame; empty: none
+	Work      string // WorkNone, WorkCopy or WorkGzip, done for every frame
 	Programs  int    // that capture the same frames at the same time; 0: one
 	CPUs      []int  // the programs run on these CPUs; empty: on the host's
 }
 
 // Work that a program does for each frame that it captures, as study 2 (5.3) simulates an analysis.
 const (
+	WorkNone = "none"   // also where a program has work of its own
 	WorkCopy = "memcpy" // copies what is kept of the frame
 	WorkGzip = "gzip"   // compresses it
 )

@@ -50,6 +50,9 @@ type capturePrograms struct {
 
 // newPrograms makes a device of capture programs.
 func newPrograms(p captureProgram, how Capture) *capturePrograms {
+	if how.Work == WorkNone {
+		how.Work = ""
+	}
 	return &capturePrograms{captureProgram: p, how: how}
 }
 

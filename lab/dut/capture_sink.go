@@ -45,12 +45,14 @@ var sinkAbout = map[string]string{
 	"ebpf": "programs at tc that count in the kernel",
 }
 
+const nameIDS = "ids"
+
 // NewIDS makes a device that works on each frame as a program that looks for intruders would: it compresses what is kept,
 // where no other work is asked for.
 func NewIDS(how Capture) *Sink {
 	how.Work = cmp.Or(how.Work, WorkGzip)
 	s := NewSink("mmap", how)
-	s.name, s.about = "ids", "work on each frame ("+how.Work+"), as a program does that looks for intruders"
+	s.name, s.about = nameIDS, "work on each frame ("+how.Work+"), as a program does that looks for intruders"
 	return s
 }
 
@@ -68,6 +70,8 @@ func (s *Sink) Traits() Traits {
 
 func (s *Sink) refuses(how Capture) error {
 	switch {
+	case s.name == nameIDS && how.Work == "":
+		return errors.New("it works on each frame: choose sink-mmap, which is the same without work")
 	case s.kind == "ebpf" && (how.Snap != 0 || how.BufferKiB != 0 || how.Filter != "" || how.Work != ""):
 		return errors.New("it counts every frame in the kernel, without snap length, buffer, filter or work: choose sink-mmap for these")
 	case s.kind == "xdp" && how.Filter != "":

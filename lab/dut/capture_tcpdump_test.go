@@ -141,6 +141,7 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 		says string
 	}{
 		"tcpdump":      {Capture{Work: WorkGzip}, "ids"},
+		"ids":          {Capture{Work: WorkNone}, "sink-mmap"},
 		"tcpdump-68":   {Capture{Snap: 1500}, "choose tcpdump"},
 		"tcpdump-1500": {Capture{Snap: 68}, "1500"},
 	} {
@@ -148,7 +149,7 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 			t.Errorf("%s, %+v: %v", name, c.how, err)
 		}
 	}
-	if _, err := NewCapture("tcpdump-68", Capture{Snap: 68}); err != nil {
+	if _, err := NewCapture("tcpdump-68", Capture{Snap: 68, Work: WorkNone}); err != nil {
 		t.Error(err)
 	}
 }

@@ -26,7 +26,7 @@ const (
 	defaultBurst   = 8
 	defaultWindow  = 2 * time.Second
 	maxTrial       = 10 * time.Minute
-	withoutAny     = "none" // filter or work
+	withoutFilter  = "none"
 	defaultRouters = "gateway-capture"
 	tap            = "tap"
 )
@@ -56,14 +56,14 @@ var parameters = []parameter{
 	listOf("cpus", result.CPUs, experiment.Integer(1, 2), true),
 	listOf("background_pct", result.BackgroundPct, experiment.Within(0, maxBackground, "percent of the host's CPU"), false),
 	listOf("programs", result.Programs, experiment.Integer(1, maxPrograms), true),
-	listOf("works", result.Work, experiment.Word(withoutAny, dut.WorkCopy, dut.WorkGzip), true),
+	listOf("works", result.Work, experiment.Word(dut.WorkNone, dut.WorkCopy, dut.WorkGzip), true),
 	listOf("filters", result.Filter, experiment.Word(filterNames()...), true),
 	listOf("buffers_kib", result.BufferKiB, experiment.Integer(0, maxBufferKiB), true),
 	listOf("snap_lengths", result.SnapLength, experiment.Integer(0, maxSnap), true),
 }
 
 func filterNames() []string {
-	return append([]string{withoutAny}, slices.Sorted(maps.Keys(dut.Filters))...)
+	return append([]string{withoutFilter}, slices.Sorted(maps.Keys(dut.Filters))...)
 }
 
 // Keys that are no dimensions.
@@ -227,14 +227,12 @@ func mostCPUs(e *experiment.Experiment) int {
 
 // howOf is how a device captures in a cell.
 func howOf(c result.Cell) dut.Capture {
-	named := func(d result.Dimension) string {
-		if c.Text(d) == withoutAny {
-			return ""
-		}
-		return c.Text(d)
+	filter := c.Text(result.Filter)
+	if filter == withoutFilter {
+		filter = ""
 	}
 	return dut.Capture{
-		Snap: c.Int(result.SnapLength), BufferKiB: c.Int(result.BufferKiB), Filter: named(result.Filter), Work: named(result.Work), Programs: c.Int(result.Programs),
+		Snap: c.Int(result.SnapLength), BufferKiB: c.Int(result.BufferKiB), Filter: filter, Work: c.Text(result.Work), Programs: c.Int(result.Programs),
 	}
 }
 

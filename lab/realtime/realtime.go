@@ -5,6 +5,7 @@ package realtime
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,4 +31,14 @@ func Give(tid int, priority uint32) error {
 		return fmt.Errorf("%w (%w)", ErrDenied, err)
 	}
 	return err
+}
+
+// Permitted reports whether this process may give priorities, by trying it on a thread of its own.
+func Permitted() bool {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
+		done <- Give(0, Burner)
+	}()
+	return <-done == nil
 }

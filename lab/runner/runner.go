@@ -18,8 +18,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // Measure is what a run asks of the measure that its experiment names.
@@ -209,6 +211,11 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 	if raised != "" {
 		s.Notice("%s", raised)
 		s.env.Notes = append(s.env.Notes, raised)
+	}
+	if traffic.KindOf(s.Experiment.Traffic.Kind).Frames && !realtime.Permitted() {
+		const note = "Frames are sent without real-time priority, which is not permitted here: they may leave late, and trials be rejected for it."
+		s.Notice("%s", note)
+		s.env.Notes = append(s.env.Notes, note)
 	}
 	s.interrupted = s.env.Interrupted
 	s.env.Interrupted = true // until it has ended in order

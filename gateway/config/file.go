@@ -115,18 +115,21 @@ func syntaxError(name string, data []byte, bad toml.ParseError) *Error {
 	switch {
 	case strings.HasPrefix(text, "["):
 		out.Key = ""
-		if !strings.Contains(text, "]") {
+		if !strings.Contains(text, "]") && len(text) < longestName {
 			out.Problem += ": close the bracket: " + text + "]"
 		}
 	case !isKey || key == "":
 		out.Key = ""
 		out.Problem += `: each line is a [table] or key = value; gatewayd example-config shows every key`
-	case !strings.ContainsAny(strings.TrimSpace(value), `"'[{`):
+	case !strings.ContainsAny(strings.TrimSpace(value), `"'[{`) && len(key) < longestName:
 		out.Key = key
 		out.Problem += ": values other than numbers, true and false stand in quotes: " + key + ` = "…"`
 	}
 	return out
 }
+
+// longestName is longer than any table's name, bytes: a longer line is not shown.
+const longestName = 80
 
 // farBack bounds how many lines opening goes back.
 const farBack = 1000
@@ -153,14 +156,14 @@ func opening(data []byte, refused int) int {
 func unclosed(data []byte, begins, refused int, why string) string {
 	line := bytes.SplitAfter(data, []byte("\n"))[begins-1]
 	_, value, _ := strings.Cut(string(line), "=")
-	what := "text"
+	what := "text that begins here is not closed"
 	switch value = strings.TrimSpace(value); {
 	case strings.HasPrefix(value, "["):
-		what = "array"
+		what = "array that begins here is not closed, or lacks a comma,"
 	case strings.HasPrefix(value, "{"):
-		what = "table"
+		what = "table that begins here is not closed, or lacks a comma,"
 	}
-	return fmt.Sprintf("the %s that begins here is not closed, or lacks a comma, before line %d: %s", what, refused, why)
+	return fmt.Sprintf("the %s before line %d: %s", what, refused, why)
 }
 
 // text is a decoded file with its bytes.

@@ -90,14 +90,14 @@ func opening(data []byte, refused int) int {
 func unclosed(data []byte, begins, refused int, why string) string {
 	line := bytes.SplitAfter(data, []byte("\n"))[begins-1]
 	_, value, _ := strings.Cut(string(line), "=")
-	what := "text"
+	what := "text that begins here is not closed"
 	switch value = strings.TrimSpace(value); {
 	case strings.HasPrefix(value, "["):
-		what = "array"
+		what = "array that begins here is not closed, or lacks a comma,"
 	case strings.HasPrefix(value, "{"):
-		what = "table"
+		what = "table that begins here is not closed, or lacks a comma,"
 	}
-	return fmt.Sprintf("the %s that begins here is not closed, or lacks a comma, before line %d: %s", what, refused, why)
+	return fmt.Sprintf("the %s before line %d: %s", what, refused, why)
 }
 
 // walk descends into tables. A table that is only implied by its keys ("a.b = 1")

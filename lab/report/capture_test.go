@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -52,6 +53,20 @@ func TestCapturePageInBrowser(t *testing.T) {
 			p := open(t, browser, file, phoneDark)
 			p.unfold(t)
 			checkAccessible(t, p, string(axe))
+		})
+	}
+}
+
+// TestRunsWithoutTrials: a run that was ended before its first trial has a report, whatever it was to measure.
+func TestRunsWithoutTrials(t *testing.T) {
+	for _, name := range measure.Catalogue().MeasureNames() {
+		t.Run(name, func(t *testing.T) {
+			dir, _ := write(t, result.Run{Environment: result.Environment{Measure: name}})
+			for _, file := range []string{report.HTMLFile, "summary.csv", "summary.json"} {
+				if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+					t.Error(err)
+				}
+			}
 		})
 	}
 }

@@ -196,6 +196,9 @@ var (
 
 // captureGroups draws each setting over the rate, or, where there is one rate, all settings as rows.
 func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
+	if len(cells) == 0 { // nothing was measured
+		return nil
+	}
 	settings := captureSettings(cells)
 	if !severalRates(cells) {
 		return []figureGroup{d.captureRows(cells)}

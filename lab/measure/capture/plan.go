@@ -131,10 +131,13 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	if together.Of(e) && len(e.DUTs) > testbed.MaxCaptureHosts {
 		report("duts", "%d devices together: a splitter leads to %d hosts at most", len(e.DUTs), testbed.MaxCaptureHosts)
 	}
+	if n := count.Of(e); n > 0 && n < leastFrames {
+		report("frames", "%d: a trial has at least %d", n, leastFrames)
+	}
 	e.EachLoad(1, func(size string, loads []float64) {
 		for _, mbps := range loads {
 			n, length := sent(e, size, mbps)
-			if n < leastFrames {
+			if n < leastFrames && count.Of(e) == 0 {
 				report("window", "%s: at %g Mbit/s, frames of %s make %d in it, and a trial has at least %d: choose a longer window, or frames", e.Window, mbps, size, n, leastFrames)
 			}
 			if length > maxTrial {

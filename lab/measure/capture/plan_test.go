@@ -88,6 +88,7 @@ func TestRefusals(t *testing.T) {
 		"no router":            {plain + "topology = \"tap\"\nmasquerade = true\n", "x.toml:5: masquerade"},
 		"one host":             {plain + "together = true\n", "x.toml:4: together"},
 		"hardly a frame":       {"measure = \"capture\"\nduts = [\"tcpdump\"]\noffered_mbps = [0.1]\nframe_sizes = [1514]\nwindow = \"500ms\"\n", "x.toml:5: window: 500ms"},
+		"hardly one":           {plain + "frames = 1\n", "x.toml:4: frames: 1"},
 		"for hours":            {plain + "frames = 1000000000\n", "x.toml:4: frames"},
 		"work":                 {plain + "works = [\"bzip\"]\n", `x.toml:4: works: each value must be "none" or "memcpy" or "gzip"`},
 		"CPUs":                 {plain + "cpus = [3]\n", "x.toml:4: cpus"},

@@ -117,7 +117,7 @@ func housekeepingWarnings(blocks []result.Block) []string {
 	for _, name := range slices.Sorted(maps.Keys(short)) {
 		if short[name] < period[name] {
 			out = append(out, fmt.Sprintf("%s works by itself every %.0f s, and blocks of this run load it for %.0f s: "+
-				"that work is missing from its figures or there by chance. Blocks with more windows or loads hold it (`windows`, `offered_mbps`), from %.0f s on.",
+				"that work is missing from its figures or there by chance. Blocks with more windows or loads hold it (keys windows and offered_mbps), from %.0f s on.",
 				name, period[name], short[name], period[name]))
 		}
 	}

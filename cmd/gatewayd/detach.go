@@ -47,7 +47,7 @@ func detachCommand() *cobra.Command {
 			case !left:
 				fmt.Printf("nothing of gatewayd was there on %s, in this network namespace\n", cfg.LAN.Interface)
 			case gateway.Here(cfg):
-				fmt.Println("nothing of gatewayd is left in the kernel")
+				fmt.Printf("nothing of gatewayd is left in the kernel for %s\n", cfg.LAN.Interface)
 			case pinned && !gateway.Pinned(cfg):
 				fmt.Printf("nothing of gatewayd is left in this network namespace, and what was pinned in %s was removed\n", cfg.Datapath.PinDir)
 			default:

@@ -91,8 +91,11 @@ func readSizesFile(at, base string) (f sizesFile, err error) {
 	defer file.Close()
 	if filepath.Ext(base) == histogramEnding {
 		data, err := io.ReadAll(io.LimitReader(file, maxHistogramBytes+1))
-		if err != nil || len(data) > maxHistogramBytes {
-			return f, fmt.Errorf("%s: a histogram is a line for each size, at most 1 MiB (%v)", at, err)
+		if err != nil {
+			return f, fmt.Errorf("reading frame sizes: %w", err)
+		}
+		if len(data) > maxHistogramBytes {
+			return f, fmt.Errorf("%s has more than 1 MiB: a histogram is a line for each size", at)
 		}
 		f.sizes, err = frames.ReadHistogram(bytes.NewReader(data), at)
 		if err != nil {

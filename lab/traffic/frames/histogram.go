@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -10,10 +11,18 @@ import (
 	"strings"
 )
 
+// byteOrderMark is what some programs begin UTF-8 files with.
+const byteOrderMark = "\ufeff"
+
 // ReadHistogram reads a mix from CSV: a line "bytes,weight" for each size, below a heading of these
-// words or none. Lines that begin with # are comments. name is the file's, for messages.
+// words or none. Lines that begin with # are comments; the weights of lines with the same size add
+// up. name is the file's, for messages.
 func ReadHistogram(r io.Reader, name string) (Sizes, error) {
-	lines := csv.NewReader(r)
+	text := bufio.NewReader(r)
+	if mark, _ := text.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = text.Discard(len(byteOrderMark)) // was peeked at
+	}
+	lines := csv.NewReader(text)
 	lines.Comment, lines.FieldsPerRecord, lines.TrimLeadingSpace, lines.ReuseRecord = '#', 2, true, true
 	sum := map[uint16]*big.Rat{}
 	for first := true; ; first = false {

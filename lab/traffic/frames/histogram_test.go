@@ -9,6 +9,7 @@ import (
 func TestHistogramFromCSV(t *testing.T) {
 	for _, text := range []string{
 		"bytes,weight\n60,7\n590,4\n1514,1\n",
+		"\ufeffBytes,Weight\r\n60,7\r\n590,4\r\n1514,1\r\n",
 		"# 7:4:1\r\n 590, 0.04\r\n\r\n60,0.05\r\n1514,0.01\r\n60,2e-2\r\n70,0\r\n",
 	} {
 		s, err := ReadHistogram(strings.NewReader(text), "mix.csv")

@@ -23,7 +23,47 @@ func (o *observation) judge(speed float64, cpus int) side.Rejects {
 	if speed > 0 {
 		r.Speed(o.share(), speed, "")
 	}
+	w := o.waiting()
+	for i, s := range o.lab.stations {
+		wait, limit := w.of(i)
+		r.If(wait > limit, "%s on %s: polling threads and programs waited %.0f %% of the time for a CPU, limit %.0f %%: another program had it", s.dut, s.Host.Name, 100*wait, 100*limit)
+	}
 	return r
+}
+
+// Limits of waiting for a CPU.
+const (
+	maxWait    = 0.50 // of the time in which frames were sent
+	waitPerCPU = 1.50 // the same, of the CPU time of all that work there: they wait for each other
+	filledCPU  = 0.90 // of the CPU: beyond, all wait however long, and no other program need have been there
+)
+
+// waiting is what is known of a CPU that stations share, in CPUs.
+type waiting struct {
+	used   float64   // by all of them, with their other work
+	taken  float64   // by what slows the CPU
+	has    []float64 // what each may use
+	waits  []float64 // run-queue wait of each
+	queues []float64 // programs of each that wait for the same frames
+}
+
+func (o *observation) waiting() (w waiting) {
+	w.taken = 1 - o.share()
+	for i, s := range o.lab.stations {
+		u := side.UsageOf(o.before.stations[i], o.end.stations[i])
+		ns := float64(o.end.stations[i].MonotonicNs - o.before.stations[i].MonotonicNs)
+		w.used += float64(u.NAPINs+u.ProcessNs)/ns + o.background(i)
+		w.has, w.waits, w.queues = append(w.has, o.has(s)), append(w.waits, float64(u.WaitNs)/ns), append(w.queues, float64(max(1, len(o.captured[i]))))
+	}
+	return w
+}
+
+// of is how long a station's threads waited, and how long they may.
+func (w waiting) of(i int) (wait, limit float64) {
+	if w.used >= filledCPU*w.has[i] {
+		return 0, maxWait
+	}
+	return w.waits[i], max(maxWait, waitPerCPU*w.used*w.queues[i]) + w.taken*w.queues[i]
 }
 
 // switched is what came into the splitter; nil without one.

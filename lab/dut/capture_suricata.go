@@ -49,7 +49,7 @@ func NewSuricata(how Capture) Suricata {
 func (Suricata) Traits() Traits {
 	return Traits{About: "suricata without rules", Needs: []Need{{
 		Program: "suricata", Starts: "-V", Why: "looking for intruders",
-		Advice: "Debian 13's package suricata; for Debian 12 the one of bookworm-backports",
+		Advice: "sudo apt-get install suricata, on Debian 12 from bookworm-backports",
 	}}}
 }
 

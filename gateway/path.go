@@ -106,7 +106,7 @@ var ErrBusy = datapath.ErrBusy
 // kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
 func Detach(cfg *config.Config, force bool) error {
 	if !Here(cfg) && !force && !guard.There(cfg.LAN.Interface) && !nfqueue.Left(cfg.LAN.Interface) {
-		return fmt.Errorf("%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (ip netns exec); if it is gone for good, detach --force removes what is pinned",
+		return fmt.Errorf("%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (nsenter --net=/run/netns/NAME); if it is gone for good, detach --force removes what is pinned",
 			ErrNotHere, cfg.LAN.Interface)
 	}
 	locks, err := datapath.Lock(cfg.LAN.Interface, cfg.WAN.Interface)

@@ -20,9 +20,12 @@ func guardCommand() *cobra.Command {
 			"runs there is nothing to do. Only lan.interface is read from the configuration.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			lan, err := config.LANInterface(file)
-			if err != nil {
-				return &exitError{exitUsage, err}
+			lan, mistake := config.LANInterface(file)
+			if mistake != nil {
+				mistake = &exitError{exitUsage, mistake}
+			}
+			if lan == "" {
+				return mistake
 			}
 			switch err := gateway.Guard(lan); {
 			case errors.Is(err, gateway.ErrBusy):
@@ -32,7 +35,7 @@ func guardCommand() *cobra.Command {
 			default:
 				fmt.Printf("nothing is forwarded from or to %s until gatewayd runs\n", lan)
 			}
-			return nil
+			return mistake
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "configuration")

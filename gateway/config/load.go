@@ -42,7 +42,8 @@ func Load(path string) (*Config, error) {
 }
 
 // LANInterface reads lan.interface alone, for what must keep the LAN closed in spite of mistakes
-// in other keys.
+// in other keys. Where the file is no TOML from some line on, the name is returned beside the error if it
+// stands above that line.
 func LANInterface(path string) (string, error) {
 	data, err := readConfig(path)
 	if err != nil {
@@ -50,7 +51,11 @@ func LANInterface(path string) (string, error) {
 	}
 	entries, syntax := readEntries(path, data)
 	if syntax != nil {
-		return "", Problems{syntax}
+		lines := bytes.SplitAfter(data, []byte("\n"))
+		above, _ := readEntries(path, bytes.Join(lines[:max(0, min(syntax.Line, len(lines))-1)], nil))
+		c := defaults()
+		c.apply(above)
+		return c.LAN.Interface, Problems{syntax}
 	}
 	c := defaults()
 	for _, e := range c.apply(entries) {

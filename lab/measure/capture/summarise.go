@@ -4,8 +4,10 @@ package capture
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -14,6 +16,8 @@ import (
 const (
 	// FlagDisagree: the frames that a program says it lost are not those which it did not take.
 	FlagDisagree = "statistics-disagree"
+	// FlagWaiting: the kernel had frames for a program that ended without them.
+	FlagWaiting = "frames-waiting"
 	// FlagKilled: a program did not end when it was asked to.
 	FlagKilled = "killed"
 )
@@ -25,9 +29,10 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Trials: trialsOf(trials), Load: []result.Dimension{result.OfferedMbps},
 		Compare: compareCells,
 		Warn: func(s analysis.Summary) []string {
-			return append(
+			return slices.Concat(
 				s.Remark("What a program says it lost is not what it did not take", func(c analysis.Cell) bool { return c.Flagged(FlagDisagree) }),
-				s.Remark("A program had to be killed", func(c analysis.Cell) bool { return c.Flagged(FlagKilled) })...)
+				s.Remark("Frames waited for a program when it was ended, which it neither took nor lost", func(c analysis.Cell) bool { return c.Flagged(FlagWaiting) }),
+				s.Remark("A program had to be killed", func(c analysis.Cell) bool { return c.Flagged(FlagKilled) }))
 		},
 	}
 	return analysis.Summarise(in, opts)
@@ -39,8 +44,17 @@ func compareCells(a, b result.Cell) int {
 	for i, p := range parameters {
 		by[i] = p.dimension
 	}
+	plain := func(c result.Cell) (n int) { // settings that ask for nothing come first
+		for _, d := range []result.Dimension{result.Filter, result.Work} {
+			if text := c.Text(d); text != "" && text != dut.WorkNone && text != withoutFilter {
+				n++
+			}
+		}
+		return n
+	}
 	return cmp.Or(
 		cost.CompareSizes(a.Text(result.FrameSize), b.Text(result.FrameSize)),
+		cmp.Compare(plain(a), plain(b)),
 		result.CompareCells(a, b, by...),
 		result.CompareCells(a, b, result.DUT, result.OfferedMbps),
 	)
@@ -57,6 +71,9 @@ func trialsOf(trials []*Trial) []analysis.Trial {
 		}
 		if t.disagrees() {
 			a.Flags = append(a.Flags, FlagDisagree)
+		}
+		if t.waits() {
+			a.Flags = append(a.Flags, FlagWaiting)
 		}
 		if t.killed() {
 			a.Flags = append(a.Flags, FlagKilled)

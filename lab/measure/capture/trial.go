@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"slices"
+
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -65,12 +67,12 @@ func (t Trial) disagrees() bool {
 	return false
 }
 
+// waits reports whether frames that waited for a program at its end are more than statistics may differ by.
+func (t Trial) waits() bool {
+	return slices.ContainsFunc(t.Programs, func(p dut.Captured) bool { return t.share(p.Waiting) > disagree })
+}
+
 // killed reports whether a program did not end when it was asked to.
 func (t Trial) killed() bool {
-	for _, p := range t.Programs {
-		if p.Ended != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Programs, func(p dut.Captured) bool { return p.Ended != "" })
 }

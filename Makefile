@@ -47,7 +47,7 @@ check: ## formatting, go vet, staticcheck
 
 # Packages whose tests measure nothing that other programs disturb: two at a time. The gateway's
 # have networks of their own. All others measure labs, and each has the machine to itself.
-PAIRED := . ./.ci/tally ./mlrsearch ./gateway/... ./cmd/gatewayd ./cmd/gateweigh-agent ./lab/analysis/... ./lab/compare \
+PAIRED := . ./.ci/tally ./mlrsearch ./tomlline ./gateway/... ./cmd/gatewayd ./cmd/gateweigh-agent ./lab/analysis/... ./lab/compare \
 	./lab/experiment ./lab/layout ./lab/report/... ./lab/result ./lab/studies/...
 
 test: deps build ## every test, as root, with real daemons; the ten slowest are named

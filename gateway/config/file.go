@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Error is one problem of a file: line, key, and the fix.
@@ -103,8 +105,8 @@ func readEntries(name string, data []byte) ([]entry, *Error) {
 func syntaxError(name string, data []byte, bad toml.ParseError) *Error {
 	before := data[:min(max(bad.Position.Start, 0), len(data))]
 	line := 1 + bytes.Count(before, []byte("\n"))
-	if first := opening(data, line); first < line {
-		return &Error{File: name, Line: first, Key: bad.LastKey, Problem: unclosed(data, first, line, bad.Message)}
+	if first, problem := tomlline.Blame(data, line, bad.Message); first < line {
+		return &Error{File: name, Line: first, Key: bad.LastKey, Problem: problem}
 	}
 	begin := 1 + bytes.LastIndexByte(before, '\n')
 	text, _, _ := strings.Cut(string(data[begin:]), "\n")
@@ -130,41 +132,6 @@ func syntaxError(name string, data []byte, bad toml.ParseError) *Error {
 
 // longestName is longer than any table's name, bytes: a longer line is not shown.
 const longestName = 80
-
-// farBack bounds how many lines opening goes back.
-const farBack = 1000
-
-// opening is the line on which begins what a parser refused at a line: an array that was not closed is
-// refused where the next key begins. Everything above that line is whole.
-func opening(data []byte, refused int) int {
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	refused = min(refused, len(lines))
-	above := len(bytes.Join(lines[:refused-1], nil))
-	for line := refused; line > max(0, refused-farBack); line-- {
-		var whole map[string]toml.Primitive
-		if toml.Unmarshal(data[:above], &whole) == nil {
-			return line
-		}
-		if line > 1 {
-			above -= len(lines[line-2])
-		}
-	}
-	return refused
-}
-
-// unclosed says what begins on a line and does not end before another one.
-func unclosed(data []byte, begins, refused int, why string) string {
-	line := bytes.SplitAfter(data, []byte("\n"))[begins-1]
-	_, value, _ := strings.Cut(string(line), "=")
-	what := "text that begins here is not closed"
-	switch value = strings.TrimSpace(value); {
-	case strings.HasPrefix(value, "["):
-		what = "array that begins here is not closed, or lacks a comma,"
-	case strings.HasPrefix(value, "{"):
-		what = "table that begins here is not closed, or lacks a comma,"
-	}
-	return fmt.Sprintf("the %s before line %d: %s", what, refused, why)
-}
 
 // text is a decoded file with its bytes.
 type text struct {

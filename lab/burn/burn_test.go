@@ -53,7 +53,7 @@ func taken(t *testing.T, pid int) int64 {
 // kernel's accounts, and the program no more than the rest.
 func TestBusyProgramsHaveTheRest(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root for real-time priority")
+		t.Fatal("needs root for real-time priority: make test runs it as root")
 	}
 	const share = 0.2 // with what other tests take at the same time the CPU is not full
 	cpu := lastCPU(t)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Error is one problem in an experiment: where it is, which key, what is wrong.
@@ -54,50 +56,12 @@ func parseEntries(file string, data []byte) ([]entry, error) {
 	if err != nil {
 		var p toml.ParseError
 		if errors.As(err, &p) {
-			line, problem := max(1, p.Position.Line), p.Message
-			if first := opening(data, line); first < line {
-				line, problem = first, unclosed(data, first, line, problem)
-			}
+			line, problem := tomlline.Blame(data, max(1, p.Position.Line), p.Message)
 			return nil, &Error{File: file, Line: line, Key: p.LastKey, Problem: problem}
 		}
 		return nil, &Error{File: file, Line: 1, Problem: err.Error()}
 	}
 	return walk(&md, data, file, nil, top), nil
-}
-
-// farBack bounds how many lines opening goes back.
-const farBack = 1000
-
-// opening is the line on which begins what a parser refused at a line: an array that was not closed is
-// refused where the next key begins. Everything above that line is whole.
-func opening(data []byte, refused int) int {
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	refused = min(refused, len(lines))
-	above := len(bytes.Join(lines[:refused-1], nil))
-	for line := refused; line > max(0, refused-farBack); line-- {
-		var whole map[string]toml.Primitive
-		if toml.Unmarshal(data[:above], &whole) == nil {
-			return line
-		}
-		if line > 1 {
-			above -= len(lines[line-2])
-		}
-	}
-	return refused
-}
-
-// unclosed says what begins on a line and does not end before another one.
-func unclosed(data []byte, begins, refused int, why string) string {
-	line := bytes.SplitAfter(data, []byte("\n"))[begins-1]
-	_, value, _ := strings.Cut(string(line), "=")
-	what := "text that begins here is not closed"
-	switch value = strings.TrimSpace(value); {
-	case strings.HasPrefix(value, "["):
-		what = "array that begins here is not closed, or lacks a comma,"
-	case strings.HasPrefix(value, "{"):
-		what = "table that begins here is not closed, or lacks a comma,"
-	}
-	return fmt.Sprintf("the %s before line %d: %s", what, refused, why)
 }
 
 // walk descends into tables. A table that is only implied by its keys ("a.b = 1")

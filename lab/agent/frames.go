@@ -94,7 +94,7 @@ func (a *Agent) startFrames(ctx context.Context, t Traffic, _ *client.Pool) (err
 		return err
 	}
 	// Frames outlive the request, and end with their plan.
-	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For, Rests: true, Loses: true, RealTime: true})
+	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For, Rests: true, Loses: true, Favoured: true})
 	if err != nil {
 		return err
 	}

@@ -10,13 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Priorities of the lab's threads, all among the lowest of SCHED_FIFO. Who takes frames from a link comes before who
-// puts them there, or a link's ring would overflow.
+// Priorities of the lab's threads, all among the lowest of SCHED_FIFO.
 const (
 	Burner   = 1 // takes the rest of a slowed CPU
-	Sender   = 2 // sends frames
 	Router   = 3 // polls the links of metered hosts while the load is searched that they forward
 	Receiver = 4 // polls the links of hosts that send and receive frames
+	Watcher  = 5 // notices when a CPU is away
 )
 
 // ErrDenied says that this process may not give such priorities.
@@ -28,6 +27,23 @@ func Give(tid int, priority uint32) error {
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	err := unix.SchedSetAttr(tid, &attr, 0)
 	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w (%w)", ErrDenied, err)
+	}
+	return err
+}
+
+// Favour has a thread go before almost all other ordinary programs, nearly as soon as it wakes; 0 is the calling thread.
+// It is for threads that may take a CPU whole: with real-time priority these would starve all programs on that CPU, and the
+// kernel stops such a thread for 50 ms in each second for the others' sake (the fair server of Linux 6.12, the throttling of
+// older kernels). Where that is not permitted, the error wraps ErrDenied.
+func Favour(tid int) error {
+	const (
+		most  = -20
+		slice = 100_000 // ns; the shorter, the sooner after waking (Linux 6.12; older kernels do not look at it)
+	)
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: most, Runtime: slice, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	err := unix.SchedSetAttr(tid, &attr, 0)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w (%w)", ErrDenied, err)
 	}
 	return err

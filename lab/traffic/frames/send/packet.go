@@ -84,10 +84,22 @@ func (p *packet) run() error {
 	return nil
 }
 
-// catchUp is how much of its plan a sender that loses frames catches up after other programs had its CPU. The burst of
-// a longer time would overrun the link, and be taken for what the link cannot carry: the rest of the plan is sent that
-// much later, and what is due at its end is not offered.
-const catchUp = time.Millisecond
+// catchUp is how many frames a sender that loses frames sends at once after other programs had its CPU. A longer burst
+// would overrun the link's ring (a veth's has 256 places), and be taken for what the link cannot carry: the rest of the
+// plan is sent that much later, and what is due at its end is not offered.
+const catchUp = 64
+
+// behind reports whether the frame in slot n is so late that more than catchUp frames wait. Frames of one planned burst
+// are due together, and do not count.
+func (p *packet) behind(n, now uint64) bool {
+	sch := p.s.schedule
+	after := n + catchUp
+	if after >= atomic.LoadUint64(&sch.c.Produced) {
+		return false
+	}
+	due := sch.slots[after%slotCount].Due
+	return due > sch.slots[n%slotCount].Due && due+p.shift <= now-sch.c.Start
+}
 
 // Where the sending thread rests: only while nothing is due for longer than waking up takes, and never for
 // so long that the end of sending would wait.
@@ -126,8 +138,8 @@ func (p *packet) fill() (n int) {
 		if now-c.Start < f.Due+p.shift {
 			break
 		}
-		if late := now - c.Start - f.Due - p.shift; p.s.cfg.Loses && late > uint64(catchUp) {
-			p.shift += late
+		if p.s.cfg.Loses && p.behind(c.Taken+uint64(n), now) {
+			p.shift = now - c.Start - f.Due
 		}
 		f.Left = now - c.Start
 		p.s.filler.write(p.buffers[n], &p.s.heads[f.Stream], f, now)

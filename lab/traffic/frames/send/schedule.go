@@ -36,7 +36,7 @@ type Sent struct {
 	PlannerNs    int64 // CPU time of the thread that reads the plan and counts
 	Engine       Engine
 	Reason       string // why Engine is not EngineLive
-	RealTime     bool   // see Config.RealTime
+	Favoured     bool   // see Config.Favoured
 }
 
 // SizeCount is how many offered frames had a size.

@@ -61,9 +61,9 @@ type Config struct {
 	// it counts as offered, and its number is missing. The ring of a veth belongs to its other end. The packet
 	// engine sends such frames.
 	Loses bool
-	// RealTime gives both threads real-time priority, so that frames leave in time on a CPU with other work. Where that
-	// is not permitted they go on without: see Sent.RealTime.
-	RealTime bool
+	// Favoured has both threads go before other programs, so that frames leave in time on a CPU with other work. Where that
+	// is not permitted they go on without: see Sent.Favoured.
+	Favoured bool
 }
 
 // Engine is a way of sending.
@@ -90,7 +90,7 @@ type Sender struct {
 	ending   atomic.Bool  // the sending thread is to return
 	engine   atomic.Value // Engine
 	reason   atomic.Value // string: why it is not the live engine
-	realTime atomic.Bool  // the threads have that priority
+	favoured atomic.Bool  // the threads go before others
 	failure  error        // the sending thread's, once it has ended
 	err      error        // the sender's, once the planner has ended
 }
@@ -211,16 +211,16 @@ func (s *Sender) send() {
 	}
 }
 
-// prioritise gives the calling thread its priority.
+// prioritise has the calling thread go before others.
 func (s *Sender) prioritise() error {
-	if !s.cfg.RealTime {
+	if !s.cfg.Favoured {
 		return nil
 	}
-	err := realtime.Give(0, realtime.Sender)
+	err := realtime.Favour(0)
 	if errors.Is(err, realtime.ErrDenied) {
 		return nil
 	}
-	s.realTime.Store(err == nil)
+	s.favoured.Store(err == nil)
 	return err
 }
 
@@ -338,7 +338,7 @@ func (s *Sender) Stop() error {
 // Stats is what was sent so far, and in all once the sender has ended.
 func (s *Sender) Stats() Sent {
 	sent := s.schedule.stats()
-	sent.RealTime = s.realTime.Load()
+	sent.Favoured = s.favoured.Load()
 	sent.Engine, sent.Reason = s.engine.Load().(Engine), s.reason.Load().(string)
 	sent.ThreadNs, sent.PlannerNs = s.sending.CPUNs(), s.planner.CPUNs()
 	return sent

@@ -68,7 +68,7 @@ var allowedImports = map[string][]string{
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
 	"lab/burn":       {"lab/realtime"},           // a share of CPUs' time
-	"lab/realtime":   {},                         // priority of threads
+	"lab/realtime":   {"lab/traffic/socket"},     // priority of threads
 	"lab/hook":       {},                         // eBPF programs at tc
 	"lab/sink":       {"lab/layout", "lab/hook"}, // ways to capture
 	"lab/profile":    {"lab/result"},

@@ -23,6 +23,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/sink"
 )
 
@@ -53,6 +54,7 @@ type Agent struct {
 	programs map[string]*spawned
 	support  map[int]bool // process ids that never count
 	sampler  *meter.Sampler
+	watches  []*realtime.Watch
 }
 
 // processors is more than the agent has busy threads. Pinned to one CPU, Go would

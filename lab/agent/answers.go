@@ -54,6 +54,8 @@ var hostVerbs = verbs{
 	"OpenMeter": (*Agent).OpenMeter,
 	"Sample":    (*Agent).Sample,
 	"PSSMiB":    (*Agent).PSSMiB,
+	"WatchCPUs": (*Agent).WatchCPUs,
+	"Away":      (*Agent).Away,
 
 	"ServeTraffic": (*Agent).ServeTraffic,
 	"StartTraffic": (*Agent).StartTraffic,

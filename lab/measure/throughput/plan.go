@@ -16,6 +16,7 @@ import (
 const (
 	minKpps, maxKpps = 1, 100_000
 	mostWidth        = 0.5
+	mostTrials       = 1000
 	maxLoss          = 0.5
 )
 
@@ -26,6 +27,9 @@ var (
 	}
 	width = experiment.Key[float64]{
 		Name: "search_width", Parse: experiment.Within(0.001, mostWidth, "a share of the load at which a search ends"), Default: 0.02,
+	}
+	trials = experiment.Key[int]{
+		Name: "trials", Parse: experiment.Integer(1, mostTrials), Default: 5,
 	}
 	most = experiment.Key[float64]{
 		Name: "max_kpps", Parse: experiment.Within(minKpps, maxKpps, "a number of thousand frames a second"), Default: 5000,
@@ -44,7 +48,7 @@ func (Measure) Records() []result.Kind {
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
-		Keys:   []experiment.Field{losses.Field(), width.Field(), most.Field()},
+		Keys:   []experiment.Field{losses.Field(), width.Field(), trials.Field(), most.Field()},
 		Uses:   append([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys...),
 		Why:    "its loads are searched, and no clean router stands beside the device",
 		Settle: settle, Check: check, Settings: settings, Duration: duration, Describe: inWords,
@@ -87,17 +91,17 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// What a search takes, with two goals: trials of the first and of the last length.
+// What a search takes, with two goals: trials of the first length, and loads that are settled by some of the last length.
 const (
 	labOverhead   = 2 * time.Second
 	trialOverhead = 400 * time.Millisecond
 	firstTrials   = 7
-	lastTrials    = 8
+	lastLoads     = 6
 )
 
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	clients := time.Duration(g.Cell.Int(result.Clients)) * client.KindOf(e.Client.Kind).Times.Stay / 2
-	search := firstTrials*(time.Second+trialOverhead) + lastTrials*(e.Window+trialOverhead)
+	search := firstTrials*(time.Second+trialOverhead) + time.Duration(lastLoads*(trials.Of(e)/2+1))*(e.Window+trialOverhead)
 	return time.Duration(g.Blocks) * (labOverhead + clients + search)
 }
 
@@ -107,7 +111,7 @@ func inWords(e *experiment.Experiment) experiment.Description {
 		goals = append(goals, GoalName(loss))
 	}
 	return experiment.Description{
-		Block: "search", Of: fmt.Sprintf(" with final trials of %g s", e.Window.Seconds()),
+		Block: "search", Of: fmt.Sprintf(" with %d final trials of %g s", trials.Of(e), e.Window.Seconds()),
 		Doing: "for " + words.Listed(goals) + ", frames of " + words.Listed(e.FrameSizes),
 	}
 }

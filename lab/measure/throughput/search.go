@@ -25,7 +25,9 @@ type Search struct {
 
 	SetupSeconds float64 `json:"setup_seconds"` // lab, device and clients
 	// MaxKpps is the highest load of the search: what was asked for, or what the generator can send.
-	MaxKpps     float64 `json:"max_kpps"`
+	MaxKpps float64 `json:"max_kpps"`
+	// Watched is that trials know how long a CPU was away: see Trial.AwayUs.
+	Watched     bool    `json:"watched,omitempty"`
 	RouterShare float64 `json:"router_share,omitempty"` // see result.RouterShare
 	Goals       []Goal  `json:"goals"`                  // in the experiment's order
 	Trials      []Trial `json:"trials"`                 // in the order in which they were made
@@ -54,6 +56,10 @@ type Trial struct {
 	Reordered     int64   `json:"reordered,omitempty"`
 	LossRatio     float64 `json:"loss_ratio"`
 	RouterCorePct float64 `json:"router_core_pct"`
+	// AwayUs is the longest time for which a CPU of the lab worked for nobody.
+	AwayUs float64 `json:"away_us,omitempty"`
+	// Void trials were made again: the generator did not keep up, or a CPU was away.
+	Void bool `json:"void,omitempty"`
 }
 
 // Cell has the search's dimensions.

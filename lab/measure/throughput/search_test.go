@@ -73,3 +73,21 @@ func TestSearchInALab(t *testing.T) {
 		}
 	}
 }
+
+// A trial in which a CPU was away for longer than a link's ring lasts says nothing of the device.
+func TestVoid(t *testing.T) {
+	for name, c := range map[string]struct {
+		trial Trial
+		want  bool
+	}{
+		"nothing lost":            {Trial{Kpps: 500, AwayUs: 5000}, false},
+		"lost with its CPU":       {Trial{Kpps: 500, LossRatio: 0.01, AwayUs: 150}, false},
+		"lost without":            {Trial{Kpps: 500, LossRatio: 0.01, AwayUs: 400}, true},
+		"a ring lasts that long":  {Trial{Kpps: 50, LossRatio: 0.01, AwayUs: 2000}, false},
+		"and not as long as that": {Trial{Kpps: 50, LossRatio: 0.01, AwayUs: 3000}, true},
+	} {
+		if got := void(c.trial); got != c.want {
+			t.Errorf("%s: void is %v, want %v", name, got, c.want)
+		}
+	}
+}

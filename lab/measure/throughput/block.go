@@ -66,6 +66,7 @@ func (b *openBlock) search(ctx context.Context) error {
 	// A millisecond in which another program had the router's CPU overflows the ring of a link, and would be taken for what
 	// the device loses. Slowed routers are to be without their CPU at times.
 	labs.UrgentRouters = b.Experiment.Router.Speed == 0
+	labs.Spins = true
 	if b.Side, err = labs.OpenAdmitted(ctx); err != nil {
 		return err
 	}
@@ -229,6 +230,7 @@ func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t
 	t = Trial{Kpps: kpps, Seconds: d.Seconds(), AwayUs: float64(away) / float64(time.Microsecond)}
 	for _, e := range append(r.Clients, r.Server) {
 		t.Intended += e.Load.Frames.Intended
+		b.record.Engine = cmp.Or(string(e.Load.Frames.Engine), b.record.Engine)
 		t.Offered += e.Load.Datagrams.Sent
 		t.Forwarded += e.Load.Datagrams.Received
 		t.Reordered += e.Load.Datagrams.Reordered

@@ -23,7 +23,8 @@ type Search struct {
 	// FrameBytes is the mean size of the frames; 0 in runs of before it was recorded, whose sizes have names that are known.
 	FrameBytes float64 `json:"frame_bytes,omitempty"`
 
-	SetupSeconds float64 `json:"setup_seconds"` // lab, device and clients
+	SetupSeconds float64 `json:"setup_seconds"`    // lab, device and clients
+	Engine       string  `json:"engine,omitempty"` // that sent the frames: see send.Engine
 	// MaxKpps is the highest load of the search: what was asked for, or what the generator can send.
 	MaxKpps float64 `json:"max_kpps"`
 	// Watched is that trials know how long a CPU was away: see Trial.AwayUs.

@@ -172,12 +172,11 @@ const minOffered = 0.9
 // attempts is how often a trial is made in which the generator does not keep up, or a CPU was away.
 const attempts = 5
 
-// A trial that lost frames is void when a CPU worked for nobody for longer than links hold frames: half of a veth's ring, and
-// longer than a batch of received frames takes the kernel, which delays the watch as well. A device that causes this itself
-// does so in every attempt, and the last one counts.
+// A trial that lost frames is void when a CPU was away for longer than links hold frames, half of a veth's ring, and longer
+// than interrupts of the kernel take. A device that causes this itself does so in every attempt, and the last one counts.
 const (
 	ring      = 256
-	leastAway = 300 * time.Microsecond
+	leastAway = 100 * time.Microsecond
 )
 
 // void reports whether a trial says more of the machine than of the device.

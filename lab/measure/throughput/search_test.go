@@ -81,7 +81,7 @@ func TestVoid(t *testing.T) {
 		want  bool
 	}{
 		"nothing lost":            {Trial{Kpps: 500, AwayUs: 5000}, false},
-		"lost with its CPU":       {Trial{Kpps: 500, LossRatio: 0.01, AwayUs: 150}, false},
+		"lost with its CPU":       {Trial{Kpps: 2000, LossRatio: 0.01, AwayUs: 90}, false},
 		"lost without":            {Trial{Kpps: 500, LossRatio: 0.01, AwayUs: 400}, true},
 		"a ring lasts that long":  {Trial{Kpps: 50, LossRatio: 0.01, AwayUs: 2000}, false},
 		"and not as long as that": {Trial{Kpps: 50, LossRatio: 0.01, AwayUs: 3000}, true},

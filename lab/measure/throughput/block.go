@@ -112,7 +112,6 @@ const restarts = 8
 // searchBelow searches up to what the generator can send. How much that is depends on what the device forwards: the
 // receiving end has the generator's CPU. Where a load turns out to be too high, the search begins anew below.
 func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
-	const step = 0.9
 	for restart := 0; ; restart++ {
 		s := mlrsearch.Search{Min: b.record.MaxKpps / 1000, Max: b.record.MaxKpps}
 		for _, loss := range losses.Of(b.Experiment) {
@@ -120,23 +119,24 @@ func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
 			s.Goals = append(s.Goals, mlrsearch.PDR(loss, b.Experiment.Window, time.Duration(trials.Of(b.Experiment))*b.Experiment.Window, width.Of(b.Experiment)))
 		}
 		report, err := mlrsearch.Run(ctx, s, b.trial)
-		var slow tooFast
-		if !errors.As(err, &slow) || restart == restarts {
+		var fast tooFast
+		if !errors.As(err, &fast) {
 			return report, err
 		}
-		b.record.MaxKpps = step * slow.kpps
+		if restart == restarts {
+			b.rejects.If(true, "%v", fast)
+			return report, nil
+		}
+		b.record.MaxKpps = 0.95 * fast.sent
 	}
 }
 
-// tooFast is a load that the generator cannot send.
-type tooFast struct {
-	kpps              float64
-	offered, intended int64
-}
+// tooFast is a load that the generator cannot send, and what it sent; kframes/s.
+type tooFast struct{ load, sent float64 }
 
 func (e tooFast) Error() string {
-	return fmt.Sprintf("the generator sent %d of %d frames that were due at %.4g thousand a second, %d times less than %g %%: give max_kpps a value that it reaches, or see what else runs on the machine",
-		e.offered, e.intended, e.kpps, attempts, 100*minOffered)
+	return fmt.Sprintf("the generator sent at most %.4g of %.4g thousand frames a second in %d trials, less than %g %%: see what else runs on the machine",
+		e.sent, e.load, attempts, 100*minOffered)
 }
 
 // goal is a result of the search, with the CPU of the last trial at its load.
@@ -153,16 +153,25 @@ func (b *openBlock) goal(r mlrsearch.Result) Goal {
 // limit finds the highest load of the search: what is asked for, or else a little less than the
 // generator sends when it is asked for that. What it could not send must not look like loss.
 func (b *openBlock) limit(ctx context.Context) error {
-	const spare = 0.8
-	b.record.MaxKpps = most.Of(b.Experiment)
-	t, err := b.offer(ctx, b.record.MaxKpps, min(time.Second, b.Experiment.Window))
-	if err == nil && t.Offered == 0 {
-		err = errors.New("the generator sent nothing")
+	const spare, looks = 0.8, 2
+	asked := most.Of(b.Experiment)
+	b.record.MaxKpps = 0
+	for range looks {
+		t, err := b.offer(ctx, asked, min(time.Second, b.Experiment.Window))
+		if err != nil {
+			return err
+		}
+		share := float64(t.Offered) / float64(max(t.Intended, 1))
+		if share >= minOffered {
+			b.record.MaxKpps = asked
+			return nil
+		}
+		b.record.MaxKpps = max(b.record.MaxKpps, spare*share*asked)
 	}
-	if err == nil && float64(t.Offered) < minOffered*float64(t.Intended) {
-		b.record.MaxKpps = spare * float64(t.Offered) / t.Seconds / 1000
+	if b.record.MaxKpps == 0 {
+		return errors.New("the generator sent nothing")
 	}
-	return err
+	return nil
 }
 
 // minOffered is the share of the due frames below which a trial says nothing of the device. A sender that was held up sends the
@@ -188,19 +197,21 @@ func void(t Trial) bool {
 // trial is mlrsearch's measurer.
 func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (mlrsearch.Outcome, error) {
 	b.Status("%s: %.4g thousand frames a second for %s", b.Name(b.Block), kpps, d.Round(10*time.Millisecond))
+	fast := tooFast{load: kpps}
 	for attempt := 1; ; attempt++ {
 		t, err := b.offer(ctx, kpps, d)
 		if err != nil {
 			return mlrsearch.Outcome{}, err
 		}
-		enough := float64(t.Offered) >= minOffered*float64(t.Intended)
-		t.Void = !enough || attempt < attempts && void(t)
+		share := float64(t.Offered) / float64(max(t.Intended, 1))
+		fast.sent = max(fast.sent, share*kpps)
+		t.Void = share < minOffered || attempt < attempts && void(t)
 		b.record.Trials = append(b.record.Trials, t)
 		switch {
 		case !t.Void:
 			return mlrsearch.Outcome{Loss: t.LossRatio}, nil
-		case !enough && attempt == attempts:
-			return mlrsearch.Outcome{}, tooFast{kpps, t.Offered, t.Intended}
+		case share < minOffered && attempt == attempts:
+			return mlrsearch.Outcome{}, fast
 		}
 	}
 }
@@ -233,6 +244,7 @@ func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t
 		t.Offered += e.Load.Datagrams.Sent
 		t.Forwarded += e.Load.Datagrams.Received
 		t.Reordered += e.Load.Datagrams.Reordered
+		t.SentSeconds = max(t.SentSeconds, float64(e.Load.Frames.LastNs)/1e9)
 	}
 	t.LossRatio = max(0, 1-float64(t.Forwarded)/float64(max(t.Offered, 1)))
 	usage := side.UsageOf(before.Router, r.Router)

@@ -57,6 +57,8 @@ type Trial struct {
 	Reordered     int64   `json:"reordered,omitempty"`
 	LossRatio     float64 `json:"loss_ratio"`
 	RouterCorePct float64 `json:"router_core_pct"`
+	// SentSeconds is the time from the first frame to the last: longer than Seconds where the sender was held up.
+	SentSeconds float64 `json:"sent_seconds,omitempty"`
 	// AwayUs is the longest time for which a CPU of the lab worked for nobody.
 	AwayUs float64 `json:"away_us,omitempty"`
 	// Void trials were made again: the generator did not keep up, or a CPU was away.

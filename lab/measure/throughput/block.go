@@ -37,12 +37,14 @@ type openBlock struct {
 	record  *Search
 	rejects side.Rejects
 	bytes   float64 // of a frame, mean
+	// refuted are the lowest loads, by loss ratio, that lost more in searches that began anew.
+	refuted map[float64]float64
 }
 
 // Block makes one search. Every attempt has a lab of its own.
 func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	return nil, s.Settle(eb, eb.Cells[0], 0, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
-		b := &openBlock{Session: s, Block: eb, record: &Search{
+		b := &openBlock{Session: s, Block: eb, refuted: map[float64]float64{}, record: &Search{
 			Head: a.Head(eb), DUT: eb.DUT(), Clients: eb.Clients(), Direction: eb.Cell.Text(result.Direction),
 			Profile: eb.Cell.Text(result.Profile), FrameSize: eb.Cell.Text(result.FrameSize),
 		}}
@@ -123,6 +125,11 @@ func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
 		if !errors.As(err, &fast) {
 			return report, err
 		}
+		for _, r := range report.Results {
+			if known := b.refuted[r.Goal.LossRatio]; r.Upper > 0 && (known == 0 || r.Upper < known) {
+				b.refuted[r.Goal.LossRatio] = r.Upper
+			}
+		}
 		if restart == restarts {
 			b.rejects.If(true, "%v", fast)
 			return report, nil
@@ -139,14 +146,19 @@ func (e tooFast) Error() string {
 		e.sent, e.load, attempts, 100*minOffered)
 }
 
-// goal is a result of the search, with the CPU of the last trial at its load.
+// goal is a result of the search. What is forwarded at its load, and the router's CPU, are means of the trials there that
+// count: the load had pauses where the sender was held up.
 func (b *openBlock) goal(r mlrsearch.Result) Goal {
-	g := Goal{LossRatio: r.Goal.LossRatio, LowerKpps: r.Lower, UpperKpps: r.Upper, ThroughputKpps: r.Throughput, Regular: r.Regular}
+	g := Goal{LossRatio: r.Goal.LossRatio, LowerKpps: r.Lower, UpperKpps: cmp.Or(r.Upper, b.refuted[r.Goal.LossRatio]), Regular: r.Regular}
+	var count, share float64
 	for _, t := range b.record.Trials {
-		if t.Kpps == r.Lower {
-			g.RouterCorePct = t.RouterCorePct
+		if t.Kpps == r.Lower && !t.Void {
+			count, share = count+1, share+t.offeredShare()
+			g.RouterCorePct += t.RouterCorePct
 		}
 	}
+	g.ThroughputKpps = r.Throughput * share / max(count, 1)
+	g.RouterCorePct /= max(count, 1)
 	return g
 }
 
@@ -161,7 +173,7 @@ func (b *openBlock) limit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		share := float64(t.Offered) / float64(max(t.Intended, 1))
+		share := t.offeredShare()
 		if share >= minOffered {
 			b.record.MaxKpps = asked
 			return nil
@@ -177,6 +189,9 @@ func (b *openBlock) limit(ctx context.Context) error {
 // minOffered is the share of the due frames below which a trial says nothing of the device. A sender that was held up sends the
 // rest later and at the same rate, so the device had the load all the same, with pauses.
 const minOffered = 0.9
+
+// mostVoid is the share of void trials above which a search is rejected.
+const mostVoid = 2. / 3
 
 // attempts is how often a trial is made in which the generator does not keep up, or a CPU was away.
 const attempts = 5
@@ -203,7 +218,7 @@ func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (m
 		if err != nil {
 			return mlrsearch.Outcome{}, err
 		}
-		share := float64(t.Offered) / float64(max(t.Intended, 1))
+		share := t.offeredShare()
 		fast.sent = max(fast.sent, share*kpps)
 		t.Void = share < minOffered || attempt < attempts && void(t)
 		b.record.Trials = append(b.record.Trials, t)
@@ -300,6 +315,14 @@ func (b *openBlock) judge(ctx context.Context, before, after side.Reading) error
 		b.rejects.Speed(b.record.RouterShare, speed, " during the search")
 	}
 	b.rejects.Steal(side.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the search")
+	voids := 0
+	for _, t := range b.record.Trials {
+		if t.Void {
+			voids++
+		}
+	}
+	b.rejects.If(float64(voids) > mostVoid*float64(len(b.record.Trials)), "%d of %d trials say nothing of the device: the generator did not keep up, or frames were lost while a CPU was away (another guest of the machine, firmware)",
+		voids, len(b.record.Trials))
 	b.record.Rejects, b.record.Accepted = b.rejects, len(b.rejects) == 0
 	return nil
 }

@@ -41,10 +41,10 @@ type Goal struct {
 	// even MaxKpps satisfies the goal.
 	LowerKpps float64 `json:"lower_kpps"`
 	UpperKpps float64 `json:"upper_kpps"`
-	// ThroughputKpps is what is forwarded at LowerKpps (RFC 9971's conditional throughput).
+	// ThroughputKpps is what is forwarded at LowerKpps (RFC 9971's conditional throughput), less what the sender left out.
 	ThroughputKpps float64 `json:"throughput_kpps"`
 	Regular        bool    `json:"regular"`         // both bounds are there, and close
-	RouterCorePct  float64 `json:"router_core_pct"` // router CPU at LowerKpps
+	RouterCorePct  float64 `json:"router_core_pct"` // router CPU at LowerKpps, mean
 }
 
 // Trial is one trial of a search. Counts are those of RFC 2285.
@@ -64,6 +64,9 @@ type Trial struct {
 	// Void trials were made again: the generator did not keep up, or a CPU was away.
 	Void bool `json:"void,omitempty"`
 }
+
+// offeredShare is the share of the due frames that was offered.
+func (t Trial) offeredShare() float64 { return float64(t.Offered) / float64(max(t.Intended, 1)) }
 
 // Cell has the search's dimensions.
 func (s Search) Cell() result.Cell {

@@ -43,7 +43,7 @@ func burnCommand() *cobra.Command {
 			return burnFor(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), loads, length)
 		},
 	}
-	cmd.Flags().DurationVar(&length, "for", 0, "how long; 0 until Ctrl-C")
+	cmd.Flags().DurationVar(&length, "for", 0, "how long; without it until Ctrl-C")
 	return cmd
 }
 

@@ -2,27 +2,23 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/watch"
 )
 
-// WatchCPUs watches CPUs until the agent ends: see Away. False: it may not.
-func (a *Agent) WatchCPUs(_ context.Context, cpus []int) (bool, error) {
+// WatchCPUs watches CPUs until the agent ends: see Away. The text says why it cannot; empty: it does.
+func (a *Agent) WatchCPUs(_ context.Context, cpus []int) (why string, _ error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, cpu := range cpus {
 		w, err := watch.Start(cpu)
-		if errors.Is(err, watch.ErrDenied) {
-			return false, nil
-		}
 		if err != nil {
-			return false, err
+			return err.Error(), nil
 		}
 		a.watched = append(a.watched, w)
 	}
-	return true, nil
+	return "", nil
 }
 
 // Away is the longest time for which one of the watched CPUs was away since the request before.

@@ -134,9 +134,9 @@ func (c *Conn) Sample(ctx context.Context) (meter.Sample, error) {
 // PSSMiB is the memory of the host's counted programs, MiB.
 func (c *Conn) PSSMiB(ctx context.Context) (float64, error) { return ask[float64](ctx, c, "PSSMiB") }
 
-// WatchCPUs watches CPUs of the host's machine until the agent ends; false: it may not.
-func (c *Conn) WatchCPUs(ctx context.Context, cpus []int) (bool, error) {
-	return ask[bool](ctx, c, "WatchCPUs", cpus)
+// WatchCPUs watches CPUs of the host's machine until the agent ends. The text says why it cannot; empty: it does.
+func (c *Conn) WatchCPUs(ctx context.Context, cpus []int) (why string, _ error) {
+	return ask[string](ctx, c, "WatchCPUs", cpus)
 }
 
 // Away is the longest time for which a watched CPU worked for nobody since the request before: see watch.CPU.

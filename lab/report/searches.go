@@ -31,7 +31,7 @@ var searchView = view{
 	},
 }
 
-const searchReading = "NDR is what a device forwards at the highest load of which it loses no frame, in more than half of the trials; PDR the same where it may lose that share; " +
+const searchReading = "NDR is what a device forwards at the highest load of which it loses no frame, in at least half of the trials; PDR the same where it may lose that share; " +
 	"CPU is the router's at that load; at least: the generator's limit, or max_kpps, was reached first."
 
 // searchGoal is a goal of a run's searches.

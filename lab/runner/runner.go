@@ -213,7 +213,7 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 		s.env.Notes = append(s.env.Notes, raised)
 	}
 	if traffic.KindOf(s.Experiment.Traffic.Kind).Frames && !realtime.Permitted() {
-		const note = "Frames are sent without real-time priority, which is not permitted here: they may leave late, and trials be rejected for it."
+		const note = "Threads that send frames and poll links do not go before other programs, which is not permitted here (CAP_SYS_NICE): frames may leave late or get lost, and trials be rejected for it."
 		s.Notice("%s", note)
 		s.env.Notes = append(s.env.Notes, note)
 	}

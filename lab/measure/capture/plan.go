@@ -19,7 +19,7 @@ import (
 const (
 	maxFrames      = 1_000_000_000
 	maxSnap        = 262_144 // tcpdump's own
-	maxBufferKiB   = 2 << 20
+	maxBufferKiB   = 2<<20 - 1
 	maxPrograms    = 64
 	maxBackground  = 90
 	leastFrames    = 10 // of a window

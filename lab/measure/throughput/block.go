@@ -88,8 +88,14 @@ func (b *openBlock) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.record.Watched, err = b.Router.WatchCPUs(ctx, slices.Concat(b.Placement.Router, b.Placement.Endpoints)); err != nil {
+	cpus := slices.Concat(b.Placement.Router, b.Placement.Endpoints)
+	slices.Sort(cpus)
+	why, err := b.Router.WatchCPUs(ctx, slices.Compact(cpus))
+	if err != nil {
 		return err
+	}
+	if b.record.Watched = why == ""; !b.record.Watched {
+		b.Notice("%s: absences of CPUs are not noticed, and what is lost in one counts: %s", b.Name(b.Block), why)
 	}
 	if err := b.limit(ctx); err != nil {
 		return side.CauseOf(err, b.Side)
@@ -108,6 +114,9 @@ func (b *openBlock) run(ctx context.Context) error {
 	return b.judge(ctx, before, after)
 }
 
+// leastKpps is the least that a search goes up to.
+const leastKpps = 0.1
+
 // restarts is how often a search may find that its generator sends less than was thought.
 const restarts = 8
 
@@ -117,7 +126,7 @@ func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
 	for restart := 0; ; restart++ {
 		s := mlrsearch.Search{Min: b.record.MaxKpps / 1000, Max: b.record.MaxKpps}
 		for _, loss := range losses.Of(b.Experiment) {
-			// RFC 9971's form for results that repeat: a load is good when more than half of its trials are.
+			// RFC 9971's form for results that repeat: a load is good when half of its trials are.
 			s.Goals = append(s.Goals, mlrsearch.PDR(loss, b.Experiment.Window, time.Duration(trials.Of(b.Experiment))*b.Experiment.Window, width.Of(b.Experiment)))
 		}
 		report, err := mlrsearch.Run(ctx, s, b.trial)
@@ -134,7 +143,7 @@ func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
 			b.rejects.If(true, "%v", fast)
 			return report, nil
 		}
-		b.record.MaxKpps = 0.95 * fast.sent
+		b.record.MaxKpps = max(0.95*fast.sent, leastKpps)
 	}
 }
 
@@ -187,13 +196,14 @@ func (b *openBlock) limit(ctx context.Context) error {
 }
 
 // minOffered is the share of the due frames below which a trial says nothing of the device. A sender that was held up sends the
-// rest later and at the same rate, so the device had the load all the same, with pauses.
+// rest later and at the same rate: the load had pauses, and what is reported is what was forwarded, pauses included.
 const minOffered = 0.9
 
 // mostVoid is the share of void trials above which a search is rejected.
 const mostVoid = 2. / 3
 
-// attempts is how often a trial is made in which the generator does not keep up, or a CPU was away.
+// attempts is how often a trial is made at most in which the generator does not keep up, or that lost frames while a CPU
+// was away. One without loss counts in any case: what was away did not help the device.
 const attempts = 5
 
 // A trial that lost frames is void when a CPU was away for longer than links hold frames, half of a veth's ring, and longer

@@ -208,7 +208,7 @@ SEC("raw_tp/xdp_devmap_xmit") int taken(struct bpf_raw_tracepoint_args *ctx)
 	c->taken += sent;
 	if (refused > 0) {
 		c->refused += refused;
-		if (c->loses)
+		if (c->loses && error >= 0) /* else they are made again, by the other engine */
 			c->taken += refused;
 		c->made = c->taken;
 	}

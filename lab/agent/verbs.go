@@ -134,6 +134,9 @@ func (c *Conn) Sample(ctx context.Context) (meter.Sample, error) {
 // PSSMiB is the memory of the host's counted programs, MiB.
 func (c *Conn) PSSMiB(ctx context.Context) (float64, error) { return ask[float64](ctx, c, "PSSMiB") }
 
+// Rest reads what the host's counted programs still have to do.
+func (c *Conn) Rest(ctx context.Context) (meter.Rest, error) { return ask[meter.Rest](ctx, c, "Rest") }
+
 // WatchCPUs watches CPUs of the host's machine until the agent ends; false: it may not. Away reads the watches.
 func (c *Conn) WatchCPUs(ctx context.Context, cpus []int) (bool, error) {
 	return ask[bool](ctx, c, "WatchCPUs", cpus)

@@ -143,6 +143,27 @@ cpus = [2]
 	}
 }
 
+// TestSecondCPUBesideTheGenerator: a program that shares its CPU with a generator which sends all it can takes few frames.
+// It counts these and the lost ones exactly. A trial is rejected for that only where the program waited.
+func TestSecondCPUBesideTheGenerator(t *testing.T) {
+	_, env, trials := measured(t, `duts = ["sink-recv"]
+offered_mbps = [2000]
+frame_sizes = [60]
+window = "200ms"
+windows = 1
+blocks = 1
+redo = 0
+cpus = [2]
+`)
+	r := trials["sink-recv"][0]
+	exact(t, r, 1)
+	shared := strings.Contains(strings.Join(env.Notes, "\n"), "second CPU")
+	waited := float64(r.WaitNs) / 1e9 / r.LoadSeconds // with the polling threads
+	if said := strings.Contains(strings.Join(r.Rejects, "\n"), "second CPU"); said && (!shared || waited <= maxWait) {
+		t.Errorf("the CPU is shared: %v; waited %g of the time, accepted: %v, rejected for %q", shared, waited, r.Accepted, r.Rejects)
+	}
+}
+
 // standing is a lab of a router with a device.
 func standing(t *testing.T, device string) *lab {
 	t.Helper()

@@ -27,6 +27,10 @@ func (o *observation) judge(speed float64, cpus int) side.Rejects {
 	for i, s := range o.lab.stations {
 		wait, limit := w.of(i)
 		r.If(wait > limit, "%s on %s: polling threads and programs waited %.0f %% of the time for a CPU, limit %.0f %%: another program had it", s.dut, s.Host.Name, 100*wait, 100*limit)
+		if s.cpus > 1 && o.lab.placement.SecondShared() {
+			wait, limit = w.second[i], w.ofSecond()
+			r.If(wait > limit, "%s on %s: the programs waited %.0f %% of the time for their second CPU, limit %.0f %%: the generator, which shares it, left them too little: offer less, or measure where labs may use three CPUs", s.dut, s.Host.Name, 100*wait, 100*limit)
+		}
 	}
 	return r
 }
@@ -45,6 +49,7 @@ type waiting struct {
 	has    []float64 // what each may use
 	waits  []float64 // run-queue wait of each
 	queues []float64 // programs of each that wait for the same frames
+	second []float64 // run-queue wait of the programs of each, without polling threads
 }
 
 func (o *observation) waiting() (w waiting) {
@@ -54,6 +59,11 @@ func (o *observation) waiting() (w waiting) {
 		ns := float64(o.end.stations[i].MonotonicNs - o.before.stations[i].MonotonicNs)
 		w.used += float64(u.NAPINs+u.ProcessNs)/ns + o.background(i)
 		w.has, w.waits, w.queues = append(w.has, o.has(s)), append(w.waits, float64(u.WaitNs)/ns), append(w.queues, float64(max(1, len(o.captured[i]))))
+		var polling int64
+		for name, now := range o.end.stations[i].NAPI {
+			polling += now.WaitNs - o.before.stations[i].NAPI[name].WaitNs
+		}
+		w.second = append(w.second, float64(u.WaitNs-polling)/ns)
 	}
 	return w
 }
@@ -64,6 +74,15 @@ func (w waiting) of(i int) (wait, limit float64) {
 		return 0, maxWait
 	}
 	return w.waits[i], max(maxWait, waitPerCPU*w.used*w.queues[i]) + w.taken*w.queues[i]
+}
+
+// ofSecond is how long the programs of a station may wait for the second CPU, which those of all stations share.
+func (w waiting) ofSecond() float64 {
+	limit := maxWait - 1
+	for _, n := range w.queues {
+		limit += n
+	}
+	return limit
 }
 
 // switched is what came into the splitter; nil without one.

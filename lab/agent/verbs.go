@@ -137,12 +137,12 @@ func (c *Conn) PSSMiB(ctx context.Context) (float64, error) { return ask[float64
 // Rest reads what the host's counted programs still have to do.
 func (c *Conn) Rest(ctx context.Context) (meter.Rest, error) { return ask[meter.Rest](ctx, c, "Rest") }
 
-// WatchCPUs watches CPUs of the host's machine until the agent ends; false: it may not. Away reads the watches.
+// WatchCPUs watches CPUs of the host's machine until the agent ends; false: it may not.
 func (c *Conn) WatchCPUs(ctx context.Context, cpus []int) (bool, error) {
 	return ask[bool](ctx, c, "WatchCPUs", cpus)
 }
 
-// Away is the longest time for which a watched CPU worked for nobody since the request before.
+// Away is the longest time for which a watched CPU worked for nobody since the request before: see watch.CPU.
 func (c *Conn) Away(ctx context.Context) (time.Duration, error) {
 	return ask[time.Duration](ctx, c, "Away")
 }

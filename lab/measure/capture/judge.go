@@ -8,7 +8,9 @@ import (
 // minOffered is the share of the due frames below which a trial says nothing of the device.
 const minOffered = 0.98
 
-// judge lists why a trial does not count.
+// judge lists why a trial does not count, empty where it does. The speed is the share of their CPUs that slowed hosts were
+// to have, 0 where none is slowed; cpus is how many the machine has. Frames that were lost are never a reason: only what
+// the lab did, or other programs on its CPUs.
 func (o *observation) judge(speed float64, cpus int) side.Rejects {
 	var r side.Rejects
 	r = append(r, o.faults...)
@@ -52,6 +54,7 @@ type waiting struct {
 	second []float64 // run-queue wait of the programs of each, without polling threads
 }
 
+// waiting sums what all stations did on their CPU while frames were sent.
 func (o *observation) waiting() (w waiting) {
 	w.taken = 1 - o.share()
 	for i, s := range o.lab.stations {
@@ -119,7 +122,8 @@ func (o *observation) background(i int) (cpus float64) {
 	return cpus
 }
 
-// trial is the record of a station.
+// trial is the record of a station. CPU is that of the time until the last frame was sent, but for SettledNs, which lasts
+// until nothing was left to do; frames are those of all of it.
 func (o *observation) trial(i int) *Trial {
 	s, before, end, after := o.lab.stations[i], o.before.stations[i], o.end.stations[i], o.after.stations[i]
 	loaded, all := side.UsageOf(before, end), side.UsageOf(before, after)

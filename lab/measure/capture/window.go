@@ -34,6 +34,7 @@ type reading struct {
 	splitter meter.Sample
 }
 
+// read reads all meters at the same time. An error names the interface that is gone where that is why.
 func (l *lab) read(ctx context.Context) (r reading, err error) {
 	r.stations, r.burned = make([]meter.Sample, len(l.stations)), make([][]burn.Reading, len(l.stations))
 	var asks []func() error
@@ -64,7 +65,8 @@ func (s *station) there(ctx context.Context) error {
 	return fmt.Errorf("the interface %s of %s is gone", s.port, s.Host.Name)
 }
 
-// observe starts the devices, sends a load, waits until nothing is left to do, and ends the devices.
+// observe starts the devices, sends a load, waits until nothing is left to do, and ends the devices. What a device does wrong
+// is among the observation's faults and costs the trial; an error costs the block, as the lab no longer works.
 func (l *lab) observe(ctx context.Context, load agent.Traffic, length time.Duration) (o *observation, err error) {
 	o = &observation{lab: l, length: length, captured: make([][]dut.Captured, len(l.stations))}
 	if err := l.begin(ctx); err != nil {
@@ -141,6 +143,7 @@ func (l *lab) endTraffic(ctx context.Context) error {
 	return err
 }
 
+// Waiting for the generator.
 const (
 	pollEvery = 5 * time.Millisecond // between two looks at the generator
 	patience  = 10 * time.Second     // with a generator that is to end
@@ -166,6 +169,7 @@ func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err e
 	}
 }
 
+// Waiting for the last frame and for the programs.
 const (
 	// settleEvery is how long nothing must arrive for a trial to be over where each frame has come as far as it can. Where
 	// some have not, they may be lost or wait for a busy CPU, and nothing must arrive for missing.

@@ -31,16 +31,19 @@ func (w wire) requeued(t testing.TB, name string) (n int64) {
 func (w wire) fill(t *testing.T, queue string) (empty func()) {
 	t.Helper()
 	w.bridge.Run(t, "sh", "-ec", `ethtool -K out0 tso off; tc qdisc replace dev out0 root $0`, queue)
-	// The polling thread takes frames when nothing else runs on its CPU.
+	// The polling thread takes frames when nothing else runs on its CPU, and is as others are again in the end.
+	const thread = `pid=$(ps -eo pid=,comm= | awk '$2 ~ "^napi/s0-" {print $1}' | sort -n | tail -1); `
 	w.monitor.Run(t, "unshare", "-m", "sh", "-ec", `ethtool -K s0 gro on; mount -t sysfs none /sys; echo 1 >/sys/class/net/s0/threaded
-pid=$(ps -eo pid=,comm= | awk '$2 ~ "^napi/s0-" {print $1}' | sort -n | tail -1); chrt -i -p 0 "$pid"; taskset -pc 0 "$pid" >/dev/null`)
+`+thread+`chrt -i -p 0 "$pid"; taskset -pc 0 "$pid" >/dev/null`)
 	busy := exec.Command("taskset", "-c", "0", "sh", "-c", "ulimit -t 20; while :; do :; done")
 	if err := busy.Start(); err != nil {
 		t.Fatal(err)
 	}
-	end := func() { _, _ = busy.Process.Kill(), busy.Wait() }
-	t.Cleanup(end)
-	return end
+	t.Cleanup(func() { _, _ = busy.Process.Kill(), busy.Wait() })
+	return func() {
+		_ = busy.Process.Kill()
+		w.monitor.Run(t, "sh", "-ec", thread+`chrt -o -p 0 "$pid"`)
+	}
 }
 
 // TestFullRing: the queue of a link takes frames back when the ring of the link's other end is full, and has them sent

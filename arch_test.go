@@ -100,8 +100,9 @@ var allowedImports = map[string][]string{
 
 	"lab/traffic/frames":         {},                     // sizes, times and numbers of frames
 	"lab/traffic/frames/capture": {"lab/traffic/frames"}, // decodes captures
-	"lab/traffic/frames/receive": {"lab/hook", "lab/layout", "lab/traffic/frames"},
-	"lab/traffic/frames/send":    {"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/socket"},
+	"lab/traffic/frames/receive": {"lab/hook", "lab/layout", "lab/traffic/frames", "lab/traffic/frames/scale"},
+	"lab/traffic/frames/scale":   {}, // distributions of times
+	"lab/traffic/frames/send":    {"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/frames/scale", "lab/traffic/socket"},
 
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
 	"lab/traffic/short":  {},

@@ -202,6 +202,16 @@ func (a *Agent) PSSMiB(context.Context) (float64, error) {
 	return a.sampler.PSSMiB()
 }
 
+// Rest reads what the counted programs still have to do.
+func (a *Agent) Rest(context.Context) (meter.Rest, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sampler == nil {
+		return meter.Rest{}, errNoMeter
+	}
+	return a.sampler.Rest()
+}
+
 // Hidden subcommands of the program an agent is part of.
 const (
 	Subcommand    = "agent"

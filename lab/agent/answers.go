@@ -54,6 +54,7 @@ var hostVerbs = verbs{
 	"OpenMeter": (*Agent).OpenMeter,
 	"Sample":    (*Agent).Sample,
 	"PSSMiB":    (*Agent).PSSMiB,
+	"Rest":      (*Agent).Rest,
 	"WatchCPUs": (*Agent).WatchCPUs,
 	"Away":      (*Agent).Away,
 

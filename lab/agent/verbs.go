@@ -134,6 +134,9 @@ func (c *Conn) Sample(ctx context.Context) (meter.Sample, error) {
 // PSSMiB is the memory of the host's counted programs, MiB.
 func (c *Conn) PSSMiB(ctx context.Context) (float64, error) { return ask[float64](ctx, c, "PSSMiB") }
 
+// Rest reads what the host's counted programs still have to do.
+func (c *Conn) Rest(ctx context.Context) (meter.Rest, error) { return ask[meter.Rest](ctx, c, "Rest") }
+
 // WatchCPUs watches CPUs of the host's machine until the agent ends. The text says why it cannot; empty: it does.
 func (c *Conn) WatchCPUs(ctx context.Context, cpus []int) (why string, _ error) {
 	return ask[string](ctx, c, "WatchCPUs", cpus)

@@ -45,7 +45,15 @@ type capturePrograms struct {
 	captureProgram
 	how     Capture
 	started bool
-	running []daemon
+	running []*running
+}
+
+// running is a program that captures.
+type running struct {
+	daemon
+	settled bool
+	told    string // to settle
+	late    error  // of settle
 }
 
 // newPrograms makes a device of capture programs.
@@ -85,7 +93,7 @@ func (c *capturePrograms) Start(ctx context.Context, env Env) error {
 		if err := d.host.Spawn(ctx, cmd); err != nil {
 			return fmt.Errorf("starting %s: %w", d.name, err)
 		}
-		c.running = append(c.running, d)
+		c.running = append(c.running, &running{daemon: d})
 		if err := d.prints(ctx, c.ready); err != nil {
 			return err
 		}
@@ -123,12 +131,25 @@ func (d daemon) prints(ctx context.Context, text string) error {
 	return err
 }
 
+// Settle settles all programs at the same time.
+func (c *capturePrograms) Settle(ctx context.Context, env Env) {
+	var wg sync.WaitGroup
+	for _, r := range c.running {
+		if c.settle != nil && !r.settled {
+			r.settled = true
+			wg.Go(func() { r.told, r.late = c.settle(ctx, r.daemon, c.dir(env, r.daemon)) })
+		}
+	}
+	wg.Wait()
+}
+
 // Finish ends all programs at the same time.
 func (c *capturePrograms) Finish(ctx context.Context, env Env) ([]Captured, error) {
+	c.Settle(ctx, env)
 	list, errs := make([]Captured, len(c.running)), make([]error, len(c.running))
 	var wg sync.WaitGroup
-	for i, d := range c.running {
-		wg.Go(func() { list[i], errs[i] = c.finish(ctx, d, c.dir(env, d)) })
+	for i, r := range c.running {
+		wg.Go(func() { list[i], errs[i] = c.finish(ctx, r) })
 	}
 	wg.Wait()
 	c.running = nil
@@ -136,13 +157,8 @@ func (c *capturePrograms) Finish(ctx context.Context, env Env) ([]Captured, erro
 }
 
 // finish ends one program. It counts as broken when it had ended by itself, whatever it said.
-func (c *capturePrograms) finish(ctx context.Context, d daemon, dir string) (Captured, error) {
+func (c *capturePrograms) finish(ctx context.Context, d *running) (Captured, error) {
 	unknown := Captured{Program: d.name, Frames: Unknown, Dropped: Unknown}
-	var told string
-	var late error
-	if c.settle != nil {
-		told, late = c.settle(ctx, d, dir)
-	}
 	grace := cmp.Or(c.grace, captureGrace)
 	p, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals, Grace: grace})
 	unknown.Ended = endedBy(p.By, grace)
@@ -153,12 +169,12 @@ func (c *capturePrograms) finish(ctx context.Context, d daemon, dir string) (Cap
 		return unknown, fmt.Errorf("%s ended while it captured, %s: %s", d.name, cmp.Or(p.How, "nobody knows how"), said)
 	case p.By == "SIGKILL":
 		return unknown, nil // what it printed is older than its end
-	case late != nil:
-		return unknown, late
+	case d.late != nil:
+		return unknown, d.late
 	}
-	out, err := c.counts(told + p.Output)
+	out, err := c.counts(d.told + p.Output)
 	if err != nil {
-		return unknown, fmt.Errorf("reading what %s counted: %w (%s: %s)", d.name, err, p.How, agent.LastLines(told+p.Output))
+		return unknown, fmt.Errorf("reading what %s counted: %w (%s: %s)", d.name, err, p.How, agent.LastLines(d.told+p.Output))
 	}
 	out.Program, out.Ended = d.name, unknown.Ended
 	return out, nil

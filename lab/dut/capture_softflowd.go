@@ -7,7 +7,6 @@ import (
 	"path"
 	"regexp"
 	"strconv"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
@@ -76,10 +75,8 @@ func settleSoftflowd(ctx context.Context, d daemon, dir string) (said string, er
 			return said, nil
 		}
 		said = out.Stdout
-		select {
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
-		case <-time.After(pollEvery):
+		if err := pause(ctx); err != nil {
+			return "", err
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
 // Tcpdump captures into /dev/null, as study 2 had it: the frames reach user space, and nothing is done with them.
@@ -90,7 +92,11 @@ func tcpdumpCommand(env Env, how Capture, file string) []string {
 // libpcap's blocks are handed over.
 const settlePatience = 4 * time.Second
 
-// settleTcpdump waits until tcpdump has taken all that it received and did not drop.
+// askEvery is how long tcpdump is left alone when it has not all frames and gets no CPU either.
+const askEvery = 500 * time.Millisecond
+
+// settleTcpdump waits until tcpdump has taken all that it received and did not drop. An answer takes it 0.1 ms of CPU time,
+// so it is asked again only when it has had a CPU since, or askEvery later.
 func settleTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
 	var before string
 	since := time.Now()
@@ -98,6 +104,10 @@ func settleTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
 		if err := shell(ctx, d.host, `kill -USR1 "$(cat "$1/pid")"`, dir); err != nil {
 			return "", nil // it has ended, as its end will show
 		}
+		if err := pause(ctx); err != nil {
+			return "", err
+		}
+		had := turns(ctx, d, dir)
 		p, err := d.state(ctx)
 		if err != nil || p.Ended {
 			return "", err
@@ -113,11 +123,28 @@ func settleTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
 		if time.Since(since) > settlePatience {
 			return "", nil // it does not take them; the difference shows
 		}
-		select {
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
-		case <-time.After(pollEvery):
+		for end := time.Now().Add(askEvery); turns(ctx, d, dir) == had && time.Now().Before(end); {
+			if err := pause(ctx); err != nil {
+				return "", err
+			}
 		}
+	}
+}
+
+// turns is how often the program that has a directory was given a CPU; empty where it has ended.
+func turns(ctx context.Context, d daemon, dir string) string {
+	const script = `read -r _ _ turns <"/proc/$(cat "$0/pid")/schedstat"; echo "$turns"`
+	out, _ := d.host.Run(ctx, agent.Command{Argv: []string{"sh", "-ec", script, dir}, Support: true})
+	return out.Stdout
+}
+
+// pause waits for pollEvery.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(pollEvery):
+		return nil
 	}
 }
 

@@ -94,9 +94,13 @@ func (d daemon) until(ctx context.Context, look func() error) (said string, err 
 	return "", nil
 }
 
+// answerTimeout is how long a host may take to say how its programs are: milliseconds, but on a machine that is busy with
+// others.
+const answerTimeout = 10 * time.Second
+
 // state asks the host how the daemon is, also when ctx has ended: that may be why it is asked.
 func (d daemon) state(ctx context.Context) (agent.Program, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	list, err := d.host.Programs(ctx)
 	if err != nil {

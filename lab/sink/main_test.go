@@ -99,12 +99,23 @@ func tid(s *labtest.Space) (id string) {
 // send sends a plan of frames to an address that nobody has. It returns once the monitor has seen each that the bridge could send on.
 func (w wire) send(t testing.TB, cfg frames.Config) map[int]int64 {
 	t.Helper()
+	sent := func(counter string) int64 { return counter64(t, w.bridge, "out0", counter) }
+	before, dropped, came := sent("tx_packets"), sent("tx_dropped"), w.arrived(t)
+	sizes := w.generate(t, cfg)
+	labtest.Await(t, "the monitor to see all frames", func() bool {
+		passed := sent("tx_packets") - before
+		return passed+sent("tx_dropped")-dropped == total(sizes) && w.arrived(t)-came == passed
+	})
+	return sizes
+}
+
+// generate sends a plan of frames and returns their sizes once they have left.
+func (w wire) generate(t testing.TB, cfg frames.Config) map[int]int64 {
+	t.Helper()
 	plan, err := frames.NewPlan(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent := func(counter string) int64 { return counter64(t, w.bridge, "out0", counter) }
-	before, dropped, came := sent("tx_packets"), sent("tx_dropped"), w.arrived(t)
 	var s *send.Sender
 	w.generator.Do(func() {
 		s, err = send.Start(context.Background(), send.Config{Link: "g0", Plan: plan, Engine: send.EnginePacket, MaxFor: 30 * time.Second, Streams: []send.Stream{{
@@ -122,10 +133,6 @@ func (w wire) send(t testing.TB, cfg frames.Config) map[int]int64 {
 	for _, size := range s.Stats().BySize {
 		sizes[size.Bytes] = size.Frames
 	}
-	labtest.Await(t, "the monitor to see all frames", func() bool {
-		passed := sent("tx_packets") - before
-		return passed+sent("tx_dropped")-dropped == total(sizes) && w.arrived(t)-came == passed
-	})
 	return sizes
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
+// run measures the blocks of one run. It remembers what it has noted in the run's environment, so each is there once.
 type run struct{ noted map[string]bool }
 
 var _ runner.Measure = run{}
@@ -45,7 +46,9 @@ type block struct {
 	*lab
 }
 
-// Block measures all loads with one device, or with all of them together, in one lab.
+// Block measures all loads with one device, or with all of them together, in one lab: that of the block's first cells,
+// which stands for all windows. The record of the block is there only with an error: what was measured is in the trials,
+// which are written window by window.
 func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	r.note(s, eb)
 	loads := byLoad(eb.Cells)
@@ -121,7 +124,8 @@ func (b *block) todo(cells []result.Cell) (windows []int) {
 	return slices.Compact(windows)
 }
 
-// window measures a load until it is settled.
+// window measures a load until it is accepted, or was tried often enough. All cells have the same frames, so they have
+// the same attempts and rejects; each has a record of its own.
 func (b *block) window(ctx context.Context, cells []result.Cell, w int) error {
 	mbps := cells[0].Number(result.OfferedMbps)
 	n, length := sent(b.Experiment, b.traffic.Frames.Name, mbps)

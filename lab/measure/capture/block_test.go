@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -142,6 +143,27 @@ cpus = [2]
 	}
 }
 
+// TestSecondCPUBesideTheGenerator: a program that shares its CPU with a generator which sends all it can takes few frames.
+// It counts these and the lost ones exactly. A trial is rejected for that only where the program waited.
+func TestSecondCPUBesideTheGenerator(t *testing.T) {
+	_, env, trials := measured(t, `duts = ["sink-recv"]
+offered_mbps = [2000]
+frame_sizes = [60]
+window = "200ms"
+windows = 1
+blocks = 1
+redo = 0
+cpus = [2]
+`)
+	r := trials["sink-recv"][0]
+	exact(t, r, 1)
+	shared := strings.Contains(strings.Join(env.Notes, "\n"), "second CPU")
+	waited := float64(r.WaitNs) / 1e9 / r.LoadSeconds // with the polling threads
+	if said := strings.Contains(strings.Join(r.Rejects, "\n"), "second CPU"); said && (!shared || waited <= maxWait) {
+		t.Errorf("the CPU is shared: %v; waited %g of the time, accepted: %v, rejected for %q", shared, waited, r.Accepted, r.Rejects)
+	}
+}
+
 // standing is a lab of a router with a device.
 func standing(t *testing.T, device string) *lab {
 	t.Helper()
@@ -204,4 +226,49 @@ func TestProgramThatDies(t *testing.T) {
 	if _, err = l.read(ctx); err == nil || !strings.Contains(err.Error(), "interface "+router.port+" of a/router is gone") {
 		t.Errorf("without its interface: %v", err)
 	}
+}
+
+// TestStarvedProgram: a program that hardly gets a CPU takes no more CPU time than one that has nothing to do. The trial
+// goes on until it has worked its frames off.
+func TestStarvedProgram(t *testing.T) {
+	l := standing(t, "ids")
+	ctx, router := t.Context(), l.stations[0]
+	o := &observation{lab: l, length: 50 * time.Millisecond, captured: make([][]dut.Captured, 1)}
+	busy := agent.Command{Name: "busy", Argv: []string{"sh", "-c", "ulimit -t 30; while :; do :; done"}, CPUs: router.CPUs, Support: true}
+	if err := errors.Join(router.Spawn(ctx, busy), l.begin(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	err := asks(ctx, router.Host, "sh", "-ec", `chrt -a -i -p 0 "$(cat "$0"/capture/ids/pid)"`, agent.Scratch)
+	if err == nil {
+		o.before, err = l.read(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := l.load(10, o.length, 200)
+	load.Frames.For = patience // for all to be sent beside others
+	sent := make(chan error, 1)
+	go func() { sent <- errors.Join(o.send(ctx, load), l.endTraffic(ctx)) }()
+	// It waits for its CPU at this many looks in turn, or the trial is over.
+	for looks := 10; looks > 0 && len(sent) == 0; {
+		r, err := router.Rest(ctx)
+		if err = errors.Join(err, side.Sleep(ctx, settleEvery)); err != nil {
+			t.Fatal(err)
+		}
+		if looks--; r.Awake == 0 {
+			looks = 10
+		}
+	}
+	_, err = router.End(ctx, agent.Ending{Name: "busy"})
+	if err = errors.Join(err, <-sent, o.finish(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	final, err := l.read(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, later := final.worked(o.before), final.worked(o.after); later > all/2 {
+		t.Errorf("of %d ns of work the program had %d after it was taken to be done", all, later)
+	}
+	exact(t, o.trial(0), 1)
 }

@@ -8,7 +8,9 @@ import (
 // minOffered is the share of the due frames below which a trial says nothing of the device.
 const minOffered = 0.98
 
-// judge lists why a trial does not count.
+// judge lists why a trial does not count, empty where it does. The speed is the share of their CPUs that slowed hosts were
+// to have, 0 where none is slowed; cpus is how many the machine has. Frames that were lost are never a reason: only what
+// the lab did, or other programs on its CPUs.
 func (o *observation) judge(speed float64, cpus int) side.Rejects {
 	var r side.Rejects
 	r = append(r, o.faults...)
@@ -27,6 +29,10 @@ func (o *observation) judge(speed float64, cpus int) side.Rejects {
 	for i, s := range o.lab.stations {
 		wait, limit := w.of(i)
 		r.If(wait > limit, "%s on %s: polling threads and programs waited %.0f %% of the time for a CPU, limit %.0f %%: another program had it", s.dut, s.Host.Name, 100*wait, 100*limit)
+		if s.cpus > 1 && o.lab.placement.SecondShared() {
+			wait, limit = w.second[i], w.ofSecond()
+			r.If(wait > limit, "%s on %s: the programs waited %.0f %% of the time for their second CPU, limit %.0f %%: the generator, which shares it, left them too little: offer less, or measure where labs may use three CPUs", s.dut, s.Host.Name, 100*wait, 100*limit)
+		}
 	}
 	return r
 }
@@ -45,8 +51,10 @@ type waiting struct {
 	has    []float64 // what each may use
 	waits  []float64 // run-queue wait of each
 	queues []float64 // programs of each that wait for the same frames
+	second []float64 // run-queue wait of the programs of each, without polling threads
 }
 
+// waiting sums what all stations did on their CPU while frames were sent.
 func (o *observation) waiting() (w waiting) {
 	w.taken = 1 - o.share()
 	for i, s := range o.lab.stations {
@@ -54,6 +62,11 @@ func (o *observation) waiting() (w waiting) {
 		ns := float64(o.end.stations[i].MonotonicNs - o.before.stations[i].MonotonicNs)
 		w.used += float64(u.NAPINs+u.ProcessNs)/ns + o.background(i)
 		w.has, w.waits, w.queues = append(w.has, o.has(s)), append(w.waits, float64(u.WaitNs)/ns), append(w.queues, float64(max(1, len(o.captured[i]))))
+		var polling int64
+		for name, now := range o.end.stations[i].NAPI {
+			polling += now.WaitNs - o.before.stations[i].NAPI[name].WaitNs
+		}
+		w.second = append(w.second, float64(u.WaitNs-polling)/ns)
 	}
 	return w
 }
@@ -64,6 +77,15 @@ func (w waiting) of(i int) (wait, limit float64) {
 		return 0, maxWait
 	}
 	return w.waits[i], max(maxWait, waitPerCPU*w.used*w.queues[i]) + w.taken*w.queues[i]
+}
+
+// ofSecond is how long the programs of a station may wait for the second CPU, which those of all stations share.
+func (w waiting) ofSecond() float64 {
+	limit := maxWait - 1
+	for _, n := range w.queues {
+		limit += n
+	}
+	return limit
 }
 
 // switched is what came into the splitter; nil without one.
@@ -100,7 +122,8 @@ func (o *observation) background(i int) (cpus float64) {
 	return cpus
 }
 
-// trial is the record of a station.
+// trial is the record of a station. CPU is that of the time until the last frame was sent, but for SettledNs, which lasts
+// until nothing was left to do; frames are those of all of it.
 func (o *observation) trial(i int) *Trial {
 	s, before, end, after := o.lab.stations[i], o.before.stations[i], o.end.stations[i], o.after.stations[i]
 	loaded, all := side.UsageOf(before, end), side.UsageOf(before, after)

@@ -21,3 +21,12 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitingForASecondCPU: programs there may wait for each other.
+func TestWaitingForASecondCPU(t *testing.T) {
+	for want, queues := range map[float64][]float64{0.5: {1}, 3.5: {4}, 2.5: {1, 2}} {
+		if got := (waiting{queues: queues}).ofSecond(); got != want {
+			t.Errorf("programs %v: %g, want %g", queues, got, want)
+		}
+	}
+}

@@ -89,6 +89,7 @@ func open(ctx context.Context, labs side.Labs, placement testbed.Placement, cell
 	return l, nil
 }
 
+// first is the first of some hosts, nil of none.
 func first(hosts []*testbed.Host) *testbed.Host {
 	if len(hosts) == 0 {
 		return nil

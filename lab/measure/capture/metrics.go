@@ -8,6 +8,7 @@ import (
 // host is whose figures those of CPU are.
 const host = "capture"
 
+// figures are the numbers of a trial's record by their JSON names, and the shares that Trial.lost adds.
 type figures = analysis.Reading
 
 // Metrics is every figure of a cell, of windows.
@@ -35,6 +36,7 @@ var Metrics = perWindow(
 	analysis.SlowedMetric(host, result.RouterShare),
 )
 
+// perWindow has all metrics taken from each window by itself.
 func perWindow(list ...analysis.Metric) []analysis.Metric {
 	for i := range list {
 		list[i].Per = analysis.PerWindow
@@ -42,6 +44,7 @@ func perWindow(list ...analysis.Metric) []analysis.Metric {
 	return list
 }
 
+// percent is a share of Trial.lost, in percent.
 func percent(share string) func(figures) float64 {
 	return func(r figures) float64 { return 100 * r.Get(share) }
 }

@@ -62,6 +62,7 @@ var parameters = []parameter{
 	listOf("snap_lengths", result.SnapLength, experiment.Integer(0, maxSnap), true),
 }
 
+// filterNames are what "filters" may have: the names of dut.Filters, and none.
 func filterNames() []string {
 	return append([]string{withoutFilter}, slices.Sorted(maps.Keys(dut.Filters))...)
 }
@@ -113,6 +114,7 @@ func settle(e *experiment.Experiment) {
 	}
 }
 
+// check reports, by their keys, settings that do not go together: what no single key's parser can see.
 func check(e *experiment.Experiment, report experiment.Report) {
 	if !e.IsSet("offered_mbps") && !e.IsSet("offered_kpps") {
 		report("offered_mbps", "missing: an experiment needs it")
@@ -147,7 +149,8 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	})
 }
 
-// sent is how many frames a trial has, and how long that takes.
+// sent is how many frames a trial has at a rate by their bytes without FCS, and how long that takes. Frame sizes are named
+// as in the key frame_sizes.
 func sent(e *experiment.Experiment, size string, mbps float64) (int64, time.Duration) {
 	sizes, err := e.SizesOf(size)
 	if err != nil {
@@ -239,11 +242,13 @@ func howOf(c result.Cell) dut.Capture {
 	}
 }
 
+// Time beside the windows, for the estimate before a run.
 const (
 	labOverhead   = time.Second            // up and down
 	trialOverhead = 900 * time.Millisecond // the device started and ended, and the last frames awaited
 )
 
+// duration is how long the blocks of a group take, without what is measured again.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	block := labOverhead
 	devices := map[string]bool{}
@@ -255,6 +260,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return time.Duration(g.Blocks) * block / time.Duration(max(len(devices), 1))
 }
 
+// inWords describes an experiment before it runs.
 func inWords(e *experiment.Experiment) experiment.Description {
 	of := fmt.Sprintf(" of %d windows of %g s", e.Windows, e.Window.Seconds())
 	if n := count.Of(e); n > 0 {

@@ -22,7 +22,8 @@ const (
 	FlagKilled = "killed"
 )
 
-// Summarise computes the summary of a run that measured capturing.
+// Summarise computes the summary of a run that measured capturing: each cell's metrics over its accepted trials, nested in
+// blocks, and remarks on flagged ones. It needs the run's records alone.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	trials := result.Of[Trial](run.Own)
 	in := analysis.Input{

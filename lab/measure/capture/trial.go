@@ -13,7 +13,11 @@ const Name = "capture"
 // KindCapture is the kind of the records of trials.
 const KindCapture = "capture"
 
-// Trial is what became of the frames of one window at one device.
+// Trial is what became of the frames of one window at one device. All counts are exact, of the trial alone:
+//
+//	Intended ≥ Offered ≥ Passed,   Passed = Frames + Dropped + Waiting of each program + what nobody explains
+//
+// Frames that the generator had no time for were intended, not offered, and are no loss (RFC 2285).
 type Trial struct {
 	result.Head
 	Cell   result.Cell `json:"cell"`

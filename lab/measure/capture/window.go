@@ -34,6 +34,7 @@ type reading struct {
 	splitter meter.Sample
 }
 
+// read reads all meters at the same time. An error names the interface that is gone where that is why.
 func (l *lab) read(ctx context.Context) (r reading, err error) {
 	r.stations, r.burned = make([]meter.Sample, len(l.stations)), make([][]burn.Reading, len(l.stations))
 	var asks []func() error
@@ -64,7 +65,8 @@ func (s *station) there(ctx context.Context) error {
 	return fmt.Errorf("the interface %s of %s is gone", s.port, s.Host.Name)
 }
 
-// observe starts the devices, sends a load, waits until nothing is left to do, and ends the devices.
+// observe starts the devices, sends a load, waits until nothing is left to do, and ends the devices. What a device does wrong
+// is among the observation's faults and costs the trial; an error costs the block, as the lab no longer works.
 func (l *lab) observe(ctx context.Context, load agent.Traffic, length time.Duration) (o *observation, err error) {
 	o = &observation{lab: l, length: length, captured: make([][]dut.Captured, len(l.stations))}
 	if err := l.begin(ctx); err != nil {
@@ -141,6 +143,7 @@ func (l *lab) endTraffic(ctx context.Context) error {
 	return err
 }
 
+// Waiting for the generator.
 const (
 	pollEvery = 5 * time.Millisecond // between two looks at the generator
 	patience  = 10 * time.Second     // with a generator that is to end
@@ -166,24 +169,30 @@ func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err e
 	}
 }
 
+// Waiting for the last frame and for the programs.
 const (
-	// settleEvery is how long no program must work for a trial to be over, and nothing arrive where each frame has come as
-	// far as it can. Where some have not, they may be lost or wait for a busy CPU, and nothing must arrive for missing.
+	// settleEvery is how long nothing must arrive for a trial to be over where each frame has come as far as it can. Where
+	// some have not, they may be lost or wait for a busy CPU, and nothing must arrive for missing.
 	settleEvery = 100 * time.Millisecond
 	missing     = time.Second
-	// idleNs is what programs that have nothing to do may take of that time.
+	// idleNs is what programs that have nothing to do may take of settleEvery.
 	idleNs = int64(2 * time.Millisecond)
 	// arriveMost and workMost end the wait for the last frame, and for programs that never rest.
 	arriveMost, workMost = 10 * time.Second, 30 * time.Second
 )
 
-// settle waits until no frame arrives any more and the programs have worked off what came.
+// settle waits until no frame arrives any more and the programs have worked off what came: all sleep, their sockets'
+// queues are empty, and those that can tell say so.
 func (o *observation) settle(ctx context.Context) (err error) {
 	start, last := time.Now(), o.end
 	quiet := start
 	var came int64 = -1
 	for {
 		if err := side.Sleep(ctx, settleEvery); err != nil {
+			return err
+		}
+		rests, err := o.lab.rests(ctx) // before the reading, which then has all their work
+		if err != nil {
 			return err
 		}
 		if o.after, err = o.lab.read(ctx); err != nil {
@@ -202,11 +211,33 @@ func (o *observation) settle(ctx context.Context) (err error) {
 		case arrives && since > arriveMost:
 			return fmt.Errorf("frames still arrived %s after the load's end", arriveMost)
 		case arrives || !o.complete() && time.Since(quiet) < missing:
-		case o.after.worked(last) <= idleNs || since > workMost:
-			return nil
+		case rests && o.after.worked(last) <= idleNs || since > workMost:
+			return o.ask(ctx)
 		}
 		last, came = o.after, o.got.Datagrams.Received
 	}
+}
+
+// rests reports whether no program of a station has anything to do: see meter.Rest.
+func (l *lab) rests(ctx context.Context) (bool, error) {
+	busy := make([]bool, len(l.stations))
+	err := testbed.Each(l.stations, func(i int, s *station) error {
+		r, err := s.Rest(ctx)
+		busy[i] = r.Awake > 0 || r.QueuedBytes > 0
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("asking whether programs have something to do in lab %s: %w", l.Name, err)
+	}
+	return !slices.Contains(busy, true), nil
+}
+
+// ask waits until the programs say that they have all: some sleep while the kernel has frames in a block that is not
+// full. It reads again then.
+func (o *observation) ask(ctx context.Context) (err error) {
+	_ = o.lab.each(func(s *station) error { s.device.Settle(ctx, s.env); return nil })
+	o.after, err = o.lab.read(ctx)
+	return err
 }
 
 // complete reports whether all frames that the generator's link took have passed all stations, and reached the sink.

@@ -156,8 +156,8 @@ func TestSeveralCPUsAtOnce(t *testing.T) {
 	for _, n := range got.Sizes {
 		sizes += n
 	}
-	for _, b := range got.Delay.Buckets {
-		delays += b.Frames
+	for _, n := range got.Delay.counts {
+		delays += n
 	}
 	if sizes != all+again || delays != all {
 		t.Errorf("%d sizes, %d delays", sizes, delays)
@@ -195,17 +195,15 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// TestQuantiles holds the histogram against sorted values.
+// TestQuantiles holds delays by the program's count against sorted values.
 func TestQuantiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Uint64Range(0, 1<<rapid.IntRange(1, 41).Draw(t, "bits")-1), 1, 100).Draw(t, "delays")
-		var d Delay
-		var counts [buckets]uint64
+		d := Delay{counts: make([]uint64, buckets)}
 		for _, v := range values {
 			d.include(1, v, v, v)
-			counts[place(v)]++
+			d.counts[delayScale.Place(v)]++
 		}
-		d.fill(&counts)
 		slices.Sort(values)
 		q := rapid.Float64Range(0, 1).Draw(t, "q")
 		want := float64(values[min(int(q*float64(len(values))), len(values)-1)])
@@ -219,19 +217,17 @@ func TestQuantiles(t *testing.T) {
 }
 
 func TestDelaysSinceAReading(t *testing.T) {
-	var counts [buckets]uint64
-	counts[3], counts[7] = 5, 1
-	before := Delay{Frames: 6, SumNs: 22}
-	before.fill(&counts)
-	counts[7], counts[60] = 4, 2
-	now := Delay{Frames: 11, SumNs: 163, MinNs: 3, MaxNs: 60}
-	now.fill(&counts)
+	before, now := Delay{Frames: 6, SumNs: 22, counts: make([]uint64, buckets)}, Delay{Frames: 11, SumNs: 163, MinNs: 3, MaxNs: 60, counts: make([]uint64, buckets)}
+	before.counts[3], before.counts[7] = 5, 1
+	now.counts[3], now.counts[7], now.counts[60] = 5, 4, 2
 	got := now.Since(before)
-	want := []Bucket{{LowNs: 7, WidthNs: 1, Frames: 3}, {LowNs: 60, WidthNs: 1, Frames: 2}}
-	if got.Frames != 5 || got.SumNs != 141 || !slices.Equal(got.Buckets, want) {
-		t.Errorf("%+v, want 5 frames in %v", got, want)
+	if got.Frames != 5 || got.SumNs != 141 || got.QuantileNs(0.5) != 7 || got.QuantileNs(0.7) != 60 {
+		t.Errorf("%d frames of %d ns together, median %g, 70th percentile %g", got.Frames, got.SumNs, got.QuantileNs(0.5), got.QuantileNs(0.7))
 	}
-	if all := now.Since(Delay{}); !slices.Equal(all.Buckets, now.Buckets) {
-		t.Errorf("since no reading %v, want all", all.Buckets)
+	if now.counts[3] != 5 {
+		t.Error("the reading was changed")
+	}
+	if all := now.Since(Delay{}); !slices.Equal(all.counts, now.counts) {
+		t.Errorf("since no reading %v, want all", all.counts)
 	}
 }

@@ -1,10 +1,15 @@
 package receive
 
-// The buckets of the program's histogram: one for each ns below 64, then 64 for each doubling, up to 2⁴¹ ns
-// (37 minutes).
+import (
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/frames/scale"
+)
+
+// The program's histogram counts delays up to 2⁴¹ ns (37 minutes); longer ones are in its last bucket.
 const (
-	subBits = 6
-	buckets = len(programsCpu{}.Delays)
+	delayScale = scale.Scale(6) // SUB_BITS of the program
+	buckets    = len(programsCpu{}.Delays)
 )
 
 // Delay is the distribution of one-way delays: count, sum, least and greatest are exact, what lies between
@@ -13,20 +18,7 @@ type Delay struct {
 	Frames       uint64
 	SumNs        uint64
 	MinNs, MaxNs uint64
-	Buckets      []Bucket // with frames, ascending
-}
-
-// Bucket is how many delays were LowNs or up to WidthNs-1 longer.
-type Bucket struct{ LowNs, WidthNs, Frames uint64 }
-
-// fill takes the program's counts over.
-func (d *Delay) fill(counts *[buckets]uint64) {
-	for i, n := range counts {
-		if n > 0 {
-			low, width := bucket(i)
-			d.Buckets = append(d.Buckets, Bucket{low, width, n})
-		}
-	}
+	counts       []uint64 // by the places of delayScale; never changed, as copies share it
 }
 
 func (d *Delay) include(frames, sum, least, greatest uint64) {
@@ -46,47 +38,23 @@ func (d Delay) MeanNs() float64 {
 	return float64(d.SumNs) / float64(d.Frames)
 }
 
-// QuantileNs is the delay that a share q of the frames did not exceed, within 1/128; 0 without frames.
+// QuantileNs is the delay that a share q of the frames, 0 to 1, did not exceed, within 1/128; 0 without frames.
 func (d Delay) QuantileNs(q float64) float64 {
-	var total uint64
-	for _, b := range d.Buckets {
-		total += b.Frames
-	}
-	if total == 0 {
+	least, greatest, some := delayScale.Quantile(d.counts, q)
+	if !some {
 		return 0
 	}
-	rank := min(uint64(q*float64(total)), total-1)
-	var passed uint64
-	for _, b := range d.Buckets {
-		if passed += b.Frames; passed > rank {
-			return min(max(float64(b.LowNs)+float64(b.WidthNs-1)/2, float64(d.MinNs)), float64(d.MaxNs))
-		}
-	}
-	return float64(d.MaxNs)
+	middle := float64(least) + float64(greatest-least)/2
+	return min(max(middle, float64(d.MinNs)), float64(d.MaxNs))
 }
 
 // Since is the distribution of what was counted after an earlier reading; least and greatest are those of all.
 func (d Delay) Since(before Delay) Delay {
 	d.Frames -= before.Frames
 	d.SumNs -= before.SumNs
-	all, was := d.Buckets, before.Buckets
-	d.Buckets = nil
-	for _, b := range all {
-		if len(was) > 0 && was[0].LowNs == b.LowNs { // what was counted once stays counted
-			b.Frames, was = b.Frames-was[0].Frames, was[1:]
-		}
-		if b.Frames > 0 {
-			d.Buckets = append(d.Buckets, b)
-		}
+	d.counts = slices.Clone(d.counts)
+	for place, n := range before.counts { // none: there was no reading
+		d.counts[place] -= n
 	}
 	return d
-}
-
-// bucket is the least delay that is counted at place i, and how many ns are counted there.
-func bucket(i int) (low, width uint64) {
-	if i < 1<<subBits {
-		return uint64(i), 1
-	}
-	shift := i>>subBits - 1
-	return (1<<subBits | uint64(i)&(1<<subBits-1)) << shift, 1 << shift
 }

@@ -3,7 +3,7 @@ package receive
 import (
 	"bytes"
 	"encoding/binary"
-	"math/bits"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -157,26 +157,20 @@ func brief(r Received) Received {
 	return r
 }
 
-// place is where a delay of ns is counted.
-func place(ns uint64) int {
-	if ns < 1<<subBits {
-		return int(ns)
+// TestBuckets: the program counts delays where the scale has them. An hour is in the last bucket, with all from 2⁴¹ ns on.
+func TestBuckets(t *testing.T) {
+	if n := delayScale.Size(41); n != buckets {
+		t.Fatalf("the program has %d buckets, the scale %d", buckets, n)
 	}
-	shift := min(bits.Len64(ns), 41) - 1 - subBits
-	return int(min((uint64(shift)+1)<<subBits|ns>>shift&(1<<subBits-1), uint64(buckets-1)))
-}
-
-func TestBucketsHoldTheirDelays(t *testing.T) {
-	end := uint64(0)
-	for i := range buckets {
-		low, width := bucket(i)
-		if low != end || place(low) != i || place(low+width-1) != i || width > max(1, low/64) {
-			t.Fatalf("bucket %d begins at %d after the one before ended at %d, is %d wide; its ends are in %d and %d", i, low, end, width, place(low), place(low+width-1))
+	for _, seconds := range []int64{10, 100, 1000, 3600} {
+		r := bench(t, Config{})
+		sent := now() - seconds*1e9
+		run(t, r, frame(60, frames.Stamp{SentNs: sent}))
+		d := stats(t, r).Delay
+		at := slices.IndexFunc(d.counts, func(n uint64) bool { return n > 0 })
+		if want := min(delayScale.Place(d.MaxNs), buckets-1); at != want {
+			t.Errorf("a delay of %d ns is counted at %d, want %d", d.MaxNs, at, want)
 		}
-		end = low + width
-	}
-	if end != 1<<41 {
-		t.Errorf("buckets end at %d", end)
 	}
 }
 

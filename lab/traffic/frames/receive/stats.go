@@ -111,7 +111,7 @@ func (got *Received) add(number int, v *programsStream) {
 
 func (r *Receiver) readCPUs(got *Received) error {
 	c := new(programsCpu)
-	var delays [buckets]uint64
+	got.Delay.counts = make([]uint64, buckets)
 	for cpu := range r.objs.Cpus.MaxEntries() {
 		if err := r.objs.Cpus.Lookup(cpu, c); err != nil {
 			return err
@@ -127,10 +127,9 @@ func (r *Receiver) readCPUs(got *Received) error {
 			}
 		}
 		for i, n := range c.Delays {
-			delays[i] += n
+			got.Delay.counts[i] += n
 		}
 	}
-	got.Delay.fill(&delays)
 	return nil
 }
 

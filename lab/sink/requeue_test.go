@@ -1,0 +1,75 @@
+package sink
+
+import (
+	"encoding/json"
+	"os/exec"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// requeued is how often the queue of an interface took a frame back that its link had no room for.
+func (w wire) requeued(t testing.TB, name string) (n int64) {
+	t.Helper()
+	var out []byte
+	var err error
+	w.bridge.Do(func() { out, err = exec.Command("tc", "-s", "-j", "qdisc", "show", "dev", name).Output() })
+	var queues []struct{ Requeues int64 }
+	if err == nil {
+		err = json.Unmarshal(out, &queues)
+	}
+	if err != nil {
+		t.Fatalf("asking for the queue of %s: %v: %s", name, err, out)
+	}
+	for _, q := range queues {
+		n += q.Requeues
+	}
+	return n
+}
+
+// fill keeps the other end of a link with a queue from taking frames until the function returned is called.
+func (w wire) fill(t *testing.T, queue string) (empty func()) {
+	t.Helper()
+	w.bridge.Run(t, "sh", "-ec", `ethtool -K out0 tso off; tc qdisc replace dev out0 root $0`, queue)
+	// The polling thread takes frames when nothing else runs on its CPU, and is as others are again in the end.
+	const thread = `pid=$(ps -eo pid=,comm= | awk '$2 ~ "^napi/s0-" {print $1}' | sort -n | tail -1); `
+	w.monitor.Run(t, "unshare", "-m", "sh", "-ec", `ethtool -K s0 gro on; mount -t sysfs none /sys; echo 1 >/sys/class/net/s0/threaded
+`+thread+`chrt -i -p 0 "$pid"; taskset -pc 0 "$pid" >/dev/null`)
+	busy := exec.Command("taskset", "-c", "0", "sh", "-c", "ulimit -t 20; while :; do :; done")
+	if err := busy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = busy.Process.Kill(), busy.Wait() })
+	return func() {
+		_ = busy.Process.Kill()
+		w.monitor.Run(t, "sh", "-ec", thread+`chrt -o -p 0 "$pid"`)
+	}
+}
+
+// TestFullRing: the queue of a link takes frames back when the ring of the link's other end is full, and has them sent
+// again. Each way counts them once: the frame that comes back belongs to the other end, in another namespace, and packet
+// sockets ignore it there. With both ends in one namespace they would count it twice.
+func TestFullRing(t *testing.T) {
+	const n = 6000
+	w := newWire(t)
+	empty := w.fill(t, "pfifo limit 20000")
+	var running []*process
+	for _, cfg := range []Config{{Kind: "recv", BufferKiB: 32 << 10}, {Kind: "mmap", BufferKiB: 32 << 10}, {Kind: "ebpf"}} {
+		cfg.Interface = "out0"
+		running = append(running, start(t, w.bridge, cfg))
+	}
+	sizes := w.generate(t, mixed(t, n, 0))
+	labtest.Await(t, "the ring to be full", func() bool { return w.requeued(t, "out0") > 0 })
+	empty()
+	labtest.Await(t, "the ring to be empty", func() bool {
+		return counter64(t, w.bridge, "out0", "tx_packets")+counter64(t, w.bridge, "out0", "tx_dropped") == n
+	})
+	if total(sizes) != n {
+		t.Fatalf("%d frames were sent, want %d", total(sizes), n)
+	}
+	for _, p := range running {
+		if c := p.end(t); c.Frames+c.Dropped != n {
+			t.Errorf("%s: %d counted, %d lost, of %d frames; the queue took %d back", p.name, c.Frames, c.Dropped, n, w.requeued(t, "out0"))
+		}
+	}
+}

@@ -1,0 +1,47 @@
+// Package scale divides whole numbers into log-linear buckets, for distributions of times: small numbers have a bucket each,
+// larger ones share buckets that widen with them.
+//
+//	Bits 3:  0 1 … 7 │ 8 9 … 15 │ 16-17 18-19 … 30-31 │ 32-35 36-39 … 60-63 │ …
+package scale
+
+import "math/bits"
+
+// Scale is the binary logarithm of the number of buckets for each doubling, 0 to 63. Numbers below twice that number of
+// buckets have a bucket of their own; from there on a bucket is no wider than its least number, divided by that number.
+type Scale uint
+
+// Place is the bucket of a number, from 0.
+func (s Scale) Place(n uint64) int {
+	shift := max(bits.Len64(n), int(s)+1) - int(s) - 1
+	return shift<<s + int(n>>shift)
+}
+
+// Range is the least and the greatest number of the bucket at a place.
+func (s Scale) Range(place int) (least, greatest uint64) {
+	shift := max(place>>s-1, 0)
+	least = uint64(place-shift<<s) << shift
+	return least, least + 1<<shift - 1
+}
+
+// Size is how many buckets numbers of so many bits take, more than s of them.
+func (s Scale) Size(bits int) int { return (bits - int(s) + 1) << s }
+
+// Quantile is the range of the bucket that has the number which a share q of all, 0 to 1, do not exceed; counts are those of
+// the buckets, by their places. False: they are all zero.
+func (s Scale) Quantile(counts []uint64, q float64) (least, greatest uint64, some bool) {
+	var total, passed uint64
+	for _, n := range counts {
+		total += n
+	}
+	if total == 0 {
+		return 0, 0, false
+	}
+	rank := min(uint64(q*float64(total)), total-1) // of the number, from 0
+	for place, n := range counts {
+		if passed += n; passed > rank {
+			least, greatest = s.Range(place)
+			break
+		}
+	}
+	return least, greatest, true
+}

@@ -52,11 +52,15 @@ PAIRED := ./cmd/gateweigh ./gateway/datapath/ebpf ./gateway ./lab/report ./cmd/g
 	./lab/analysis ./lab/dut ./lab/compare ./gateway/... ./cmd/gateweigh-agent ./lab/analysis/... ./lab/measure ./lab/measure/cost ./lab/measure/capture \
 	./lab/measure/logins ./lab/experiment ./lab/layout ./lab/report/... ./lab/result ./lab/studies/... ./mlrsearch ./tomlline ./.ci/tally .
 
+# Tests among them that look closer when nothing disturbs the lab.
+QUIET := ^(TestDoctorsManual|TestSlowRoutersAreMarked)$$
+
 test: deps build ## every test, as root, with real daemons; the ten slowest are named
 	@paired=$$(go list $(PAIRED)); alone=$$(go list $(PACKAGES) | grep -vxF "$$paired"); \
 	{ status=0; \
-	go test -json -count=1 -ldflags=-w -p 3 -timeout 20m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' $$paired || status=$$?; \
+	go test -json -count=1 -ldflags=-w -p 3 -timeout 20m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -skip '$(QUIET)' $$paired || status=$$?; \
 	go test -json -count=1 -ldflags=-w -p 1 -timeout 20m $(EXEC) $$alone || status=$$?; \
+	go test -json -count=1 -ldflags=-w -timeout 20m $(EXEC) -run '$(QUIET)' ./cmd/gateweigh || status=$$?; \
 	exit $$status; } | go run ./.ci/tally
 
 run: deps build ## measure: the quick experiment, about three minutes

@@ -52,8 +52,8 @@ PAIRED := ./cmd/gateweigh ./gateway/datapath/ebpf ./gateway ./lab/report ./cmd/g
 	./lab/analysis ./lab/dut ./lab/compare ./gateway/... ./cmd/gateweigh-agent ./lab/analysis/... ./lab/measure ./lab/measure/cost ./lab/measure/capture \
 	./lab/measure/logins ./lab/experiment ./lab/layout ./lab/report/... ./lab/result ./lab/studies/... ./mlrsearch ./tomlline ./.ci/tally .
 
-# Tests among them that look closer when nothing disturbs the lab.
-QUIET := ^(TestDoctorsManual|TestSlowRoutersAreMarked)$$
+# Tests among them that read the memory of the whole machine, or look closer where nothing disturbs the lab.
+QUIET := ^(TestDoctorsManual|TestManyClientsAtOnce|TestSlowRoutersAreMarked)$$
 
 test: deps build ## every test, as root, with real daemons; the ten slowest are named
 	@paired=$$(go list $(PAIRED)); alone=$$(go list $(PACKAGES) | grep -vxF "$$paired"); \

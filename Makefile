@@ -48,17 +48,17 @@ check: ## formatting, go vet, staticcheck
 # Packages whose tests judge no figure that other programs disturb: three at a time, because most of what
 # they do is wait, those that take longest first, and each in a network of its own. All others
 # measure labs, and each has the machine to itself.
-PAIRED := ./cmd/gateweigh ./gateway/datapath/ebpf ./gateway ./lab/report ./cmd/gatewayd ./lab/studies ./gateway/datapath/tun ./gateway/datapath/nfqueue \
-	./lab/analysis ./lab/dut ./lab/compare ./gateway/... ./cmd/gateweigh-agent ./lab/analysis/... ./lab/measure ./lab/measure/cost ./lab/measure/capture \
+TOGETHER := ./cmd/gateweigh ./gateway/datapath/ebpf ./gateway ./lab/report ./cmd/gatewayd ./lab/studies ./gateway/datapath/tun ./gateway/datapath/nfqueue \
+	./lab/analysis ./lab/dut ./lab/compare ./gateway/... ./cmd/gateweigh-agent ./lab/analysis/... ./lab/measure ./lab/measure/cost \
 	./lab/measure/logins ./lab/experiment ./lab/layout ./lab/report/... ./lab/result ./lab/studies/... ./mlrsearch ./tomlline ./.ci/tally .
 
 # Tests among them that read the memory of the whole machine, or look closer where nothing disturbs the lab.
 QUIET := ^(TestDoctorsManual|TestManyClientsAtOnce|TestSlowRoutersAreMarked)$$
 
 test: deps build ## every test, as root, with real daemons; the ten slowest are named
-	@paired=$$(go list $(PAIRED)); alone=$$(go list $(PACKAGES) | grep -vxF "$$paired"); \
+	@together=$$(go list $(TOGETHER)); alone=$$(go list $(PACKAGES) | grep -vxF "$$together"); \
 	{ status=0; \
-	go test -json -count=1 -ldflags=-w -p 3 -timeout 20m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -skip '$(QUIET)' $$paired || status=$$?; \
+	go test -json -count=1 -ldflags=-w -p 3 -timeout 20m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -skip '$(QUIET)' $$together || status=$$?; \
 	go test -json -count=1 -ldflags=-w -p 1 -timeout 20m $(EXEC) $$alone || status=$$?; \
 	go test -json -count=1 -ldflags=-w -timeout 20m $(EXEC) -run '$(QUIET)' ./cmd/gateweigh || status=$$?; \
 	exit $$status; } | go run ./.ci/tally

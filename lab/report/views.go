@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
+	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -29,9 +30,10 @@ type view struct {
 // views is the table of measures that have a view of their own; others are shown by
 // their list of metrics.
 var views = map[string]view{
-	cost.Name:    costView,
-	logins.Name:  loginsView,
-	capture.Name: captureView,
+	cost.Name:       costView,
+	logins.Name:     loginsView,
+	capture.Name:    captureView,
+	throughput.Name: searchView,
 }
 
 func viewOf(s analysis.Summary) view {

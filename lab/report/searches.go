@@ -1,0 +1,136 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/throughput"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// searchView shows how many frames each device forwards.
+var searchView = view{
+	how:     func(s analysis.Summary) string { return s.Measure },
+	columns: searchColumns,
+	remarks: func(analysis.Summary) []string { return nil },
+	reading: func(analysis.Summary) string { return searchReading },
+	first:   searchScreen,
+	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
+		data.Question = "How many frames each device forwards"
+		data.Empty = "No search was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
+		data.ModeNote = "Each search has a lab of its own, and no clean router stands beside the device: clean is the router without one."
+		var columns []cellColumn
+		for _, g := range goalsOf(s) {
+			columns = append(columns, device(g.prefix+"kpps", g.name, "*"), device(g.prefix+"mbps", g.name, "*"), device(g.prefix+"core_pct", "Router CPU there", "*"))
+		}
+		columns = append(columns, textColumn("Limit", limitOf), pairsColumn("Searches"), rejectedColumn("Rejected"))
+		data.Results = build("Every device: means over searches, their intervals in brackets", s, s.Cells, columns...)
+	},
+}
+
+const searchReading = "NDR is what a device forwards at the highest load of which it loses no frame, in more than half of the trials; PDR the same where it may lose that share; " +
+	"CPU is the router's at that load; at least: the generator's limit, or max_kpps, was reached first."
+
+// searchGoal is a goal of a run's searches.
+type searchGoal struct{ prefix, name string } // "ndr_", "NDR"
+
+func goalsOf(s analysis.Summary) (list []searchGoal) {
+	for _, m := range s.Metrics {
+		if prefix, is := strings.CutSuffix(m.Name, "kpps"); is {
+			list = append(list, searchGoal{prefix, words.Or(m.Short, m.Name)})
+		}
+	}
+	return list
+}
+
+// limitOf says what ended a cell's searches besides the device.
+func limitOf(c analysis.Cell) string {
+	if c.Flagged(throughput.AtLeast) {
+		return "at least"
+	}
+	return ""
+}
+
+// searchColumns are the terminal's table.
+func searchColumns(s analysis.Summary) []cellColumn {
+	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT), textColumn("frames", func(c analysis.Cell) string { return words.Frames(c.Text(result.FrameSize)) })}
+	for _, d := range []result.Dimension{result.Clients, result.Direction, result.Profile} {
+		cols = append(cols, textColumn(string(d), func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
+	}
+	for i, g := range goalsOf(s) {
+		cols = append(cols,
+			estimateColumn(g.name+" kframes/s", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device(g.prefix + "kpps") }).dropped(3*i),
+			numberColumn("Mbit/s", "", "", digits3, func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + "mbps").Mean }).dropped(3*i+2),
+			numberColumn("CPU", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + "core_pct").Mean }).dropped(3*i+1))
+	}
+	return append(cols, textColumn("limit", limitOf))
+}
+
+// searchScreen ranks the devices by what they forward without loss of the first size of frames, whose number limits them
+// most.
+func searchScreen(d *drawing) (lead string, r ranking) {
+	goals := goalsOf(d.summary)
+	if len(d.summary.Cells) == 0 || len(goals) == 0 {
+		return "", ranking{}
+	}
+	metric, name := goals[0].prefix+"kpps", goals[0].name
+	setting := d.summary.Cells[0].Without(result.DUT)
+	cells := slices.DeleteFunc(slices.Clone(d.summary.Cells), func(c analysis.Cell) bool { return c.Without(result.DUT) != setting })
+	rank(cells, func(c analysis.Cell) analysis.Number { return -c.Device(metric).Mean })
+	r = ranking{
+		Title: name + ", thousand frames a second", Order: "the most first", ReachText: intervalText(d.summary),
+		Load: fmt.Sprintf("%s, %s, %s", words.Frames(setting.Text(result.FrameSize)), words.Counted(setting.Int(result.Clients), "client"), setting.Text(result.Direction)),
+	}
+	for _, c := range cells {
+		row, e := d.ranked(c), c.Device(metric)
+		row.At, row.Value, row.Interval, row.Facts = e, digits3(e.Mean), bounds(e, digits3), searchFacts(c, d.summary, goals)
+		switch {
+		case c.Pairs == 0:
+			row.Note = notAccepted(c, "search")
+		case c.Flagged(throughput.AtLeast):
+			row.Value, row.Note = "≥ "+row.Value, "the generator's limit"
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	first, last := cells[0], cells[len(cells)-1]
+	if most, least := first.Device(metric).Mean, last.Device(metric).Mean; most.Known() && least.Known() {
+		lead = fmt.Sprintf("With %s, %s forwards %s%s thousand frames a second without loss", words.Frames(setting.Text(result.FrameSize)), first.DUT(), orMore(first), digits3(most))
+		if len(cells) > 1 {
+			lead += fmt.Sprintf(", and %s %s%s", last.DUT(), orMore(last), digits3(least))
+		}
+		lead += "."
+	}
+	return unbroken(lead), r
+}
+
+func orMore(c analysis.Cell) string {
+	if c.Flagged(throughput.AtLeast) {
+		return "at least "
+	}
+	return ""
+}
+
+// searchFacts are a device's other figures: the CPU, the other goals, and other frames.
+func searchFacts(c analysis.Cell, s analysis.Summary, goals []searchGoal) (facts factList) {
+	if c.Pairs == 0 {
+		return nil
+	}
+	for i, g := range goals {
+		kpps, mbps, cpu := c.Device(g.prefix+"kpps"), c.Device(g.prefix+"mbps").Mean, c.Device(g.prefix+"core_pct").Mean
+		if i > 0 {
+			facts.add(kpps.Mean.Known(), g.name, "%s kframes/s", withBounds(kpps, digits3))
+		}
+		facts.add(mbps.Known(), g.name+", bits", "%s Mbit/s", digits3(mbps))
+		facts.add(cpu.Known(), g.name+", router CPU", "%s of a core", percent(cpu))
+	}
+	for _, other := range s.Cells {
+		e := other.Device(goals[0].prefix + "kpps")
+		if other.DUT() == c.DUT() && other.Cell != c.Cell && e.Mean.Known() {
+			facts.add(true, goals[0].name+", "+words.Frames(other.Text(result.FrameSize)), "%s%s kframes/s", orMore(other), withBounds(e, digits3))
+		}
+	}
+	return facts
+}

@@ -45,16 +45,22 @@ check: ## formatting, go vet, staticcheck
 	go vet $(PACKAGES)
 	go tool staticcheck $(PACKAGES)
 
-# Packages whose tests measure nothing that other programs disturb: two at a time. The gateway's
-# have networks of their own. All others measure labs, and each has the machine to itself.
-PAIRED := . ./.ci/tally ./mlrsearch ./tomlline ./gateway/... ./cmd/gatewayd ./cmd/gateweigh-agent ./lab/analysis/... ./lab/compare \
-	./lab/experiment ./lab/layout ./lab/report/... ./lab/result ./lab/studies/...
+# Packages whose tests judge no figure that other programs disturb: three at a time, because most of what
+# they do is wait, those that take longest first, and each in a network of its own. All others
+# measure labs, and each has the machine to itself.
+TOGETHER := ./cmd/gateweigh ./gateway/datapath/ebpf ./gateway ./lab/report ./cmd/gatewayd ./lab/studies ./gateway/datapath/tun ./gateway/datapath/nfqueue \
+	./lab/analysis ./lab/compare ./gateway/... ./cmd/gateweigh-agent ./lab/analysis/... ./lab/measure ./lab/measure/cost \
+	./lab/measure/logins ./lab/experiment ./lab/layout ./lab/report/... ./lab/result ./lab/studies/... ./mlrsearch ./tomlline ./.ci/tally .
+
+# Tests among them that read the memory of the whole machine, or look closer where nothing disturbs the lab.
+QUIET := ^(TestDoctorsManual|TestManyClientsAtOnce|TestSlowRoutersAreMarked)$$
 
 test: deps build ## every test, as root, with real daemons; the ten slowest are named
-	@paired=$$(go list $(PAIRED)); alone=$$(go list $(PACKAGES) | grep -vxF "$$paired"); \
+	@together=$$(go list $(TOGETHER)); alone=$$(go list $(PACKAGES) | grep -vxF "$$together"); \
 	{ status=0; \
-	go test -json -count=1 -p 2 -timeout 20m $(EXEC) $$paired || status=$$?; \
-	go test -json -count=1 -p 1 -timeout 20m $(EXEC) $$alone || status=$$?; \
+	go test -json -count=1 -ldflags=-w -p 3 -timeout 20m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -skip '$(QUIET)' $$together || status=$$?; \
+	go test -json -count=1 -ldflags=-w -p 1 -timeout 20m $(EXEC) $$alone || status=$$?; \
+	go test -json -count=1 -ldflags=-w -timeout 20m $(EXEC) -run '$(QUIET)' ./cmd/gateweigh || status=$$?; \
 	exit $$status; } | go run ./.ci/tally
 
 run: deps build ## measure: the quick experiment, about three minutes

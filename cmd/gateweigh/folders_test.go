@@ -146,8 +146,8 @@ func TestReportOnAFullDisk(t *testing.T) {
 // room, and continues.
 func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "small.toml", strings.Replace(small, "windows = 2", "windows = 10", 1))
-	e := finish(t, private(command(t, dir), `mkdir r; mount -t tmpfs -o size=96k none r
+	write(t, dir, "small.toml", strings.Replace(small, "windows = 2", "windows = 6", 1))
+	e := finish(t, private(command(t, dir), `mkdir r; mount -t tmpfs -o size=64k none r
 		"$gateweigh" run small.toml --out r || echo "first exit $?"
 		cp r/trials.jsonl r/environment.json .
 		mount -o remount,size=16m r
@@ -169,8 +169,8 @@ func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
 		t.Errorf("a run that could not write is said to have come to its end: %v, %v", first.Interrupted, err)
 	}
 	run, err := result.ReadRun(filepath.Join(dir, "copy"))
-	if err != nil || len(run.Trials) != 60 || run.Torn != 0 || run.Environment.Interrupted {
-		t.Errorf("%d trials, want 60; %d torn bytes, interrupted %v, %v", len(run.Trials), run.Torn, run.Environment.Interrupted, err)
+	if err != nil || len(run.Trials) != 36 || run.Torn != 0 || run.Environment.Interrupted {
+		t.Errorf("%d trials, want 36; %d torn bytes, interrupted %v, %v", len(run.Trials), run.Torn, run.Environment.Interrupted, err)
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -135,9 +134,7 @@ client = { kind = "persona" }
 // have static addresses; and the report says so.
 func TestManyClientsAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, "../gatewayd").CombinedOutput(); err != nil {
-		t.Fatalf("building gatewayd: %v\n%s", err, out)
-	}
+	withGatewayd(t, dir)
 	write(t, dir, "crowd.toml", everybody)
 	cmd := command(t, dir, "run", "crowd.toml", "--out", "r")
 	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
@@ -179,9 +176,7 @@ client = { kind = "persona", churn = 10 }
 
 func TestGuestsComeAndGo(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, "../gatewayd").CombinedOutput(); err != nil {
-		t.Fatalf("building gatewayd: %v\n%s", err, out)
-	}
+	withGatewayd(t, dir)
 	write(t, dir, "coming.toml", coming)
 	cmd := command(t, dir, "run", "coming.toml", "--out", "r")
 	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))

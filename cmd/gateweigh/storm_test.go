@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/csv"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -29,11 +31,34 @@ func storms(t *testing.T, dir string) map[string][]logins.Storm {
 	return by
 }
 
+// gatewayd is the program, built once.
+var gatewayd = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "gateweigh-test-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if out, err := exec.Command("go", "build", "-o", dir, "../gatewayd").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building gatewayd: %w\n%s", err, out)
+	}
+	return os.ReadFile(filepath.Join(dir, "gatewayd"))
+})
+
+// withGatewayd puts gatewayd into a folder.
+func withGatewayd(t *testing.T, dir string) {
+	t.Helper()
+	program, err := gatewayd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "gatewayd"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStormOfLogins(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, "../gatewayd").CombinedOutput(); err != nil {
-		t.Fatalf("building gatewayd: %v\n%s", err, out)
-	}
+	withGatewayd(t, dir)
 	write(t, dir, "bell.toml", "measure = \"logins\"\nduts = [\"gateway-ebpf\", \"opennds\"]\nclients = [30]\nblocks = 1\nredo = 0\n")
 	cmd := command(t, dir, "run", "bell.toml", "--out", "r")
 	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))

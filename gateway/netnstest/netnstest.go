@@ -50,7 +50,7 @@ const Up = `up() { for link; do until ip link show "$link" | grep -q "state UP";
 // socket. The bridge sends the frame itself to its first port, and copies without the socket to
 // the others: so hub plugs in a port first that leads nowhere. Netfilter, which would mend or drop
 // odd frames and reassemble fragments, is kept off the bridge, and so is IPv6's own traffic.
-const Hub = `hub() { sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1; for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e "$call" ] || echo 0 >"$call"; done
+const Hub = `hub() { for conf in all default; do echo 1 >/proc/sys/net/ipv6/conf/$conf/disable_ipv6; done; for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e "$call" ] || echo 0 >"$call"; done
 ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link add sink0 type veth peer name sink1
 ip link set br0 up; ip link set sink1 up; plug sink0; }
 plug() { for port; do ip link set "$port" master br0 up; until bridge link show dev "$port" | grep -q "state forwarding"; do sleep 0.01; done; done; }
@@ -71,6 +71,9 @@ func NewSpace(t testing.TB) *Space {
 	go onThread(func() {
 		defer close(done)
 		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = loopback()
+		}
 		s.tid = unix.Gettid()
 		ready <- err
 		for f := range s.work {
@@ -81,8 +84,22 @@ func NewSpace(t testing.TB) *Space {
 		t.Fatalf("making a network namespace: %v", err)
 	}
 	t.Cleanup(func() { close(s.work); <-done })
-	s.Run(t, "ip link set lo up")
 	return s
+}
+
+// loopback sets lo of the thread's namespace up.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
 // onThread runs f on a thread that ends with f. It is never the process's first thread,
@@ -141,13 +158,16 @@ func Start(cmd *exec.Cmd) error {
 // It is killed after a minute.
 func (s *Space) Try(script string, env ...string) (string, error) {
 	var out strings.Builder
-	cmd := exec.Command("timeout", "60", "sh", "-ec", script)
+	cmd := exec.Command("sh", "-ec", script)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to be killed with all it has started
 	if err := s.Start(cmd); err != nil {
 		return "", err
 	}
+	late := time.AfterFunc(time.Minute, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) })
 	err := cmd.Wait()
+	late.Stop()
 	return strings.TrimSpace(out.String()), err
 }
 

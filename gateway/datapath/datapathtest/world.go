@@ -65,7 +65,7 @@ func NewWorld(t *testing.T, p Path, s Shape) *World {
 	hub := netnstest.NewSpace(t)
 	w.hub = hub
 	hub.Run(t, quiet+netnstest.Hub+"hub")
-	w.Router.Run(t, quiet+`sysctl -qw net.ipv4.ip_forward=1`)
+	w.Router.Run(t, quiet+`echo 1 >/proc/sys/net/ipv4/ip_forward`)
 	w.Server.Run(t, quiet+`ip addr add 198.51.100.9/24 dev lo; ip addr add 198.51.100.200/24 dev lo`)
 	w.linkLAN(t)
 	w.linkWAN(t)
@@ -107,7 +107,7 @@ ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add d
 }
 
 // quiet keeps a namespace's kernel from sending packets on its own.
-const quiet = `sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1 net.ipv4.ip_forward=0
+const quiet = `for conf in all default; do echo 1 >/proc/sys/net/ipv6/conf/$conf/disable_ipv6; done; echo 0 >/proc/sys/net/ipv4/ip_forward
 `
 
 // tid identifies a namespace for ip(8).

@@ -32,7 +32,7 @@ func TestFits(t *testing.T) {
 		"own network without leases":    {client.KindMacvlan, dut.Traits{LAN: own}, "dhcp = true"},
 		"own network with leases":       {client.KindMacvlan, dut.Traits{LAN: own, DHCP: true}, ""},
 		"study's network, lab's leases": {client.KindMacvlan, dut.Traits{}, ""},
-		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "splitter"},
+		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "gateweigh run capture-systems"},
 	} {
 		err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: c.kind}}, c.traits)
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {

@@ -60,18 +60,18 @@ func endingOf(holds *bool, open bool) ending {
 	return endings[3]
 }
 
-// claims groups the findings that share a claim. Those of which this run says
-// nothing come last.
+// claims groups the findings that share a claim: those of which this run says something first, then those that it
+// leaves open, and those that it did not test last.
 func claims(findings []analysis.Finding) []claim {
-	var tested, open []claim
+	var tested, open, untested []claim
 	for len(findings) > 0 {
 		c := claim{Study: findings[0].Study, Text: findings[0].Claim}
-		said := false
+		said, left := false, false
 		for len(findings) > 0 && findings[0].Claim == c.Text && findings[0].Study == c.Study {
 			f := findings[0]
 			c.ID, _, _ = strings.Cut(f.ID, "/")
 			c.Found = append(c.Found, describeFinding(f))
-			said = said || f.Holds != nil
+			said, left = said || f.Holds != nil, left || f.Open
 			findings = findings[1:]
 		}
 		for _, e := range endings {
@@ -85,13 +85,16 @@ func claims(findings []analysis.Finding) []claim {
 				c.Line = append(c.Line, foundLine{e, words.Joined(", ", devices...)})
 			}
 		}
-		if said {
+		switch {
+		case said:
 			tested = append(tested, c)
-		} else {
+		case left:
 			open = append(open, c)
+		default:
+			untested = append(untested, c)
 		}
 	}
-	return append(tested, open...)
+	return slices.Concat(tested, open, untested)
 }
 
 func describeFinding(f analysis.Finding) found {
@@ -100,7 +103,7 @@ func describeFinding(f analysis.Finding) found {
 	if cut || strings.HasPrefix(here, "the ") { // names of devices are written as they are
 		here = words.Capitalised(here)
 	}
-	out := found{outcome(f), findingID(f.ID), routerName(device), "To settle it", prose(here), prose(f.Expect)}
+	out := found{outcome(f), findingID(f.ID), words.Or(f.Pair, routerName(device)), "To settle it", prose(here), prose(f.Expect)}
 	if f.Holds != nil {
 		out.ExpectName = "Why a difference is to be expected"
 	}

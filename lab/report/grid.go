@@ -84,8 +84,9 @@ func badgeCell(verdict, note string) gridCell {
 type column[T any] struct {
 	gridHead
 	cell func(T) gridCell
-	drop int  // in a narrow terminal columns go in this order; 0 stays
-	once bool // the terminal shows the column only where its values differ, else the value is in the heading
+	drop int            // in a narrow terminal columns go in this order; 0 stays
+	once bool           // the terminal shows the column only where its values differ, else the value is in the heading
+	said func(T) string // how the heading says the value; nil: as the column
 	// from completes the column from the descriptions of the run's metrics; nil: it is complete.
 	from func([]analysis.Metric) column[T]
 }

@@ -27,7 +27,11 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 		for _, p := range []struct{ metric, title, label string }{
 			{"captured_pct", "Captured", "Frames captured, % of those that passed"}, {"loss_pct", "Lost end to end", "Frames lost end to end, % of those offered"}, {"busy_pct", "CPU in use", "CPU" + otherClause(inSetting(cells, s)) + ", % of what the host has"},
 		} {
-			if f, ok := d.overRate(inSetting(cells, s), p.metric, p.title, p.label); ok {
+			shown := inSetting(cells, s)
+			if p.metric == "busy_pct" && s.Int(result.CPUs) > 1 { // the host without a program has one CPU
+				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.Has(result.CPUs) })
+			}
+			if f, ok := d.overRate(shown, p.metric, p.title, p.label); ok {
 				g.Figures = append(g.Figures, f)
 			}
 		}

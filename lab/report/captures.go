@@ -283,35 +283,30 @@ func captureRemarks(s analysis.Summary) (out []string) {
 	return out
 }
 
-// captureLimits are the highest rates at which nothing was lost, of runs with several rates.
+// captureLimits are the highest rates at which nothing was lost, of runs with several rates: a row for each device and each
+// setting that it has.
 func captureLimits(s analysis.Summary) grid {
 	g := newGrid("Highest rate at which nothing is lost", "<DUT", "<Setting", "Nothing lost up to|Mbit/s", "Lost from|Mbit/s", "Captured there|% of those that passed", "Lost end to end there|% of those offered", "<Note")
 	if !severalRates(s.Cells) {
 		return g
 	}
-	for _, setting := range captureSettings(s.Cells) {
-		cells := inSetting(s.Cells, setting)
-		for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
-			r, note := reach(cells, dut), ""
-			switch {
-			case r.None, r.Unknown, r.All, !r.Mbps.Known():
-				note = r.String()
-			}
-			own := setting
-			if i := slices.IndexFunc(cells, func(c analysis.Cell) bool { return c.DUT() == dut }); i >= 0 {
-				own = settingOf(cells[i])
-			}
-			key := dut + "|" + own.String()
-			if slices.ContainsFunc(g.Rows, func(row gridRow) bool { return row.Key == key }) { // a device without the settings' parameters
-				continue
-			}
-			from := analysis.Absent()
-			if !r.All {
-				from = offered(r.First.Cell)
-			}
-			g.add(key, nameCell(dut, dut), textCell(settingText(own, s.Cells)), numberCell(r.Mbps, digits4), numberCell(from, digits4),
-				estimateCell(r.First.Device("captured_pct"), frameShareBare), estimateCell(r.First.Device("loss_pct"), frameShareBare), textCell(words.Capitalised(note)))
+	rows := distinct(named(s.Cells, func(c analysis.Cell) string { return settingOf(c).With(result.DUT, c.DUT()).String() }))
+	sizes := distinct(named(s.Cells, func(c analysis.Cell) string { return c.Text(result.FrameSize) }))
+	for _, key := range rows {
+		cells := slices.DeleteFunc(slices.Clone(s.Cells), func(c analysis.Cell) bool { return settingOf(c).With(result.DUT, c.DUT()).String() != key })
+		dut, setting := cells[0].DUT(), settingOf(cells[0])
+		if len(sizes) == 1 {
+			setting = setting.Without(result.FrameSize)
 		}
+		r, note, from, taken, lost := reach(cells, dut), "", analysis.Absent(), analysis.Unknown(), analysis.Unknown()
+		if r.None || r.Unknown || r.All || !r.Mbps.Known() {
+			note = words.Capitalised(r.String())
+		}
+		if !r.All {
+			from, taken, lost = offered(r.First.Cell), r.First.Device("captured_pct"), r.First.Device("loss_pct")
+		}
+		g.add(key, nameCell(dut, dut), textCell(settingText(setting, cells)), numberCell(r.Mbps, digits4), numberCell(from, digits4),
+			estimateCell(taken, frameShareBare), estimateCell(lost, frameShareBare), textCell(note))
 	}
 	return g
 }

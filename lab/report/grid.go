@@ -184,7 +184,7 @@ func dimensionColumns(cells []analysis.Cell) []cellColumn {
 		name := words.Or(head.name, words.Capitalised(strings.ReplaceAll(string(d), "_", " ")))
 		switch {
 		case head.text != nil:
-			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: name, Text: true}, cell: func(c analysis.Cell) gridCell {
+			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: name, Unit: head.unit, Text: true}, cell: func(c analysis.Cell) gridCell {
 				if !c.Has(d) {
 					return gridCell{Main: none, Text: true}
 				}
@@ -235,6 +235,21 @@ var dimensionHeads = map[result.Dimension]struct {
 	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s"},
 	result.LoginRate:   {name: "They come", text: arrival},
+
+	result.CPUs:          {name: "CPUs"},
+	result.BufferKiB:     {name: "Buffer", unit: "KiB", text: zeroAs("own")},
+	result.SnapLength:    {name: "Snap length", unit: "bytes", text: zeroAs("all")},
+	result.BackgroundPct: {name: "Other work", unit: "% of a CPU"},
+}
+
+// zeroAs writes a number, and 0, which leaves it to the program, as a word.
+func zeroAs(word string) func(float64) string {
+	return func(n float64) string {
+		if n == 0 {
+			return word
+		}
+		return digits4(analysis.Number(n))
+	}
 }
 
 // build makes a table of cells of a run, each under its name.

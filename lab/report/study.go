@@ -204,13 +204,15 @@ func describeTable(t studies.Table) studyTable {
 	out := studyTable{Table: t}
 	for _, row := range t.Rows {
 		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level), Sort: row.Level.String(), Header: true}}}
-		if row.Name != "" {
+		here, there := bare, published
+		if row.Name != "" { // figures are rates
+			here, there = digits4, digits4
 			view.Key, view.Cells[0] = t.ID+"|"+row.Name, nameCell(row.Name, row.Name)
 		}
 		for i, v := range row.Values {
 			col := t.Columns[1+i]
 			if col.Measured {
-				cell := estimateCell(v.Here, bare)
+				cell := estimateCell(v.Here, here)
 				for _, f := range flagSigns {
 					if slices.Contains(v.Flags, f.flag) {
 						cell.Main += f.sign
@@ -220,7 +222,7 @@ func describeTable(t studies.Table) studyTable {
 				view.Cells = append(view.Cells, cell)
 			}
 			if col.Published {
-				cell := numberCell(v.Published, published)
+				cell := numberCell(v.Published, there)
 				cell.Badge = "published"
 				view.Cells = append(view.Cells, cell)
 			}

@@ -62,8 +62,11 @@ var (
 // gatewayFigure is one of figures 2 to 4.
 func gatewayFigure(number, dut, how string) FigureForm {
 	f := FigureForm{Sweep: gatewaySweep, Number: number, Of: dut, LogX: true, XLabel: "Offered load", Caption: "Loss and CPU against the rate, " + how,
-		Note:  "Published are the figures of the study's text: it prints the curves as pictures. CPU here is the exact time of the router's own threads and programs, of what the router has; in the study 1 − idle of the whole gateway.",
-		Stack: []PanelForm{{endToEnd, "End-to-end loss", "Frames lost end to end"}, {captured, "Capture rate", "Frames captured of those offered"}, {busy, "CPU", "CPU in use"}}}
+		Note: "Published are the figures of the study's text: it prints the curves as pictures. CPU here is the exact time of the router's own threads and programs, of what the router has; in the study 1 − idle of the whole gateway.",
+		Stack: []PanelForm{
+			{Metric: endToEnd, Title: "End-to-end loss", YLabel: "Frames lost end to end"},
+			{Metric: captured, Title: "Capture rate", YLabel: "Frames captured of those offered"}, {Metric: busy, Title: "CPU", YLabel: "CPU in use"},
+		}}
 	if dut == monitored[0].DUT {
 		f.Stack = []PanelForm{f.Stack[0], f.Stack[2]}
 	} else {

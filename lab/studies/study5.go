@@ -62,10 +62,14 @@ func systemsSweep(file, place string, cpus, bufferKiB int, forms string) *Sweep 
 
 // systemsFigure is figure 2 (a) or (b).
 func systemsFigure(s *Sweep, number, cpus string) FigureForm {
+	cpu := PanelForm{Metric: busy, Title: "CPU", YLabel: "CPU in use"}
+	if s == twoCPUs { // the host without a program has one
+		cpu.Needs = result.CPUs
+	}
 	return FigureForm{
 		Sweep: s, Number: number, XLabel: "Offered load", Caption: "Capture rate and CPU against the rate, " + cpus + ", buffers of 10 MB",
 		Note:  "Published are the figures of the study's text: it prints the curves as pictures. CPU is of all CPUs that capture: one busy CPU of two is 50 %." + words.When(s == twoCPUs, " "+sharedCPU),
-		Stack: []PanelForm{{captured, "Capture rate", "Frames captured of those offered"}, {busy, "CPU", "CPU in use"}},
+		Stack: []PanelForm{{Metric: captured, Title: "Capture rate", YLabel: "Frames captured of those offered"}, cpu},
 	}
 }
 

@@ -114,6 +114,7 @@ type AA struct {
 type Finding struct {
 	Study int    `json:"study"`
 	ID    string `json:"id"`
+	Pair  string `json:"-"` // "tcpdump-1500 against tcpdump-68", where the claim is of two devices; files have them in the ID
 	Claim string `json:"claim"`
 	Here  string `json:"here"`
 	Holds *bool  `json:"holds"` // nil: this run cannot say

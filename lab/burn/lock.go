@@ -29,27 +29,27 @@ func Lock(patience time.Duration) (io.Closer, error) {
 		case !errors.Is(err, syscall.EADDRINUSE):
 			return nil, fmt.Errorf("locking the machine against other burners: %w", err)
 		case time.Now().After(until):
-			return nil, fmt.Errorf("%w%s: the two would take each other's time; wait for it or stop it", ErrBusy, holder())
+			process, _ := Running()
+			return nil, fmt.Errorf("%w%s: the two would take each other's time; wait for it or stop it", ErrBusy, process)
 		}
 	}
 }
 
-// holder is " (process N)" of the process that has the lock.
-func holder() string {
+// Running names the process that burns, " (process N)"; burning is false where there is none.
+func Running() (process string, burning bool) {
 	conn, err := net.Dial("unix", lockName)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer conn.Close()
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
-		return ""
+		return "", true
 	}
-	text := ""
 	raw.Control(func(fd uintptr) {
 		if c, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			text = fmt.Sprintf(" (process %d)", c.Pid)
+			process = fmt.Sprintf(" (process %d)", c.Pid)
 		}
 	})
-	return text
+	return process, true
 }

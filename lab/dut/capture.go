@@ -3,7 +3,6 @@ package dut
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -35,7 +34,7 @@ func Idles(name string) bool {
 }
 
 // Captures reports whether a device can be asked to capture, also one that captures nothing.
-func Captures(name string) bool { _, is := captures[name]; return is }
+func Captures(name string) bool { return slices.Contains(capturing(), name) }
 
 // Capture says how frames are captured. Zero values leave it to the program.
 type Capture struct {
@@ -73,27 +72,38 @@ type Captured struct {
 // Unknown is a count that a program did not say.
 const Unknown = -1
 
-// captures is every device that captures, by the name in experiments. Adding one is a file and a line here.
-var captures = map[string]func(Capture) Capturing{
-	"no-capture":   func(Capture) Capturing { return NoCapture{} },
-	"softflowd":    func(how Capture) Capturing { return NewSoftflowd(how) },
-	"suricata":     func(how Capture) Capturing { return NewSuricata(how) },
-	"ids":          func(how Capture) Capturing { return NewIDS(how) },
-	"sink-recv":    func(how Capture) Capturing { return NewSink("recv", how) },
-	"sink-mmap":    func(how Capture) Capturing { return NewSink("mmap", how) },
-	"sink-xdp":     func(how Capture) Capturing { return NewSink("xdp", how) },
-	"sink-ebpf":    func(how Capture) Capturing { return NewSink("ebpf", how) },
-	"tcpdump":      func(how Capture) Capturing { return NewTcpdump(0, how) },
-	"tcpdump-68":   func(how Capture) Capturing { return NewTcpdump(68, how) },
-	"tcpdump-disk": func(how Capture) Capturing { return NewTcpdumpDisk(how) },
-	"tcpdump-1500": func(how Capture) Capturing { return NewTcpdump(1500, how) },
+// captures is every device that captures, by the name in experiments, in the order of lists. Adding one is a file and a line here.
+var captures = []struct {
+	name      string
+	construct func(Capture) Capturing
+}{
+	{"no-capture", func(Capture) Capturing { return NoCapture{} }},
+	{"tcpdump", func(how Capture) Capturing { return NewTcpdump(0, how) }},
+	{"tcpdump-68", func(how Capture) Capturing { return NewTcpdump(68, how) }},
+	{"tcpdump-1500", func(how Capture) Capturing { return NewTcpdump(1500, how) }},
+	{"tcpdump-disk", func(how Capture) Capturing { return NewTcpdumpDisk(how) }},
+	{"softflowd", func(how Capture) Capturing { return NewSoftflowd(how) }},
+	{"suricata", func(how Capture) Capturing { return NewSuricata(how) }},
+	{"ids", func(how Capture) Capturing { return NewIDS(how) }},
+	{"sink-recv", func(how Capture) Capturing { return NewSink("recv", how) }},
+	{"sink-mmap", func(how Capture) Capturing { return NewSink("mmap", how) }},
+	{"sink-xdp", func(how Capture) Capturing { return NewSink("xdp", how) }},
+	{"sink-ebpf", func(how Capture) Capturing { return NewSink("ebpf", how) }},
+}
+
+// capturing lists the names of the devices that capture, in the order of their table.
+func capturing() (names []string) {
+	for _, c := range captures {
+		names = append(names, c.name)
+	}
+	return names
 }
 
 // NewCapture makes a capturing device. An unknown name is an error that lists the known ones; settings that the
 // device cannot follow are one that says which and what to choose.
 func NewCapture(name string, how Capture) (Capturing, error) {
-	if construct, ok := captures[name]; ok {
-		d := construct(how)
+	if i := slices.Index(capturing(), name); i >= 0 {
+		d := captures[i].construct(how)
 		if limited, ok := d.(interface{ fits() error }); ok {
 			if err := limited.fits(); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -101,7 +111,7 @@ func NewCapture(name string, how Capture) (Capturing, error) {
 		}
 		return d, nil
 	}
-	return nil, fmt.Errorf("%q captures nothing: there is %s", name, strings.Join(slices.Sorted(maps.Keys(captures)), ", "))
+	return nil, fmt.Errorf("%q captures nothing: there is %s", name, strings.Join(capturing(), ", "))
 }
 
 // NoCapture captures nothing: the host forwards or receives frames, and no program looks at them.

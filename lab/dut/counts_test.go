@@ -2,6 +2,7 @@ package dut
 
 import (
 	"maps"
+	"strings"
 	"testing"
 )
 
@@ -21,6 +22,16 @@ func TestCountsOfWhatDevicesSay(t *testing.T) {
 	for _, text := range []string{"", "{", `{"client_list_length":"many"}`} {
 		if _, err := openNDSCounts(text); err == nil {
 			t.Errorf("openNDS's %q was taken", text)
+		}
+	}
+}
+
+// TestCapturingDevicesHaveOneOrder: every list of them is in the order of their table.
+func TestCapturingDevicesHaveOneOrder(t *testing.T) {
+	want := strings.Join(capturing(), ", ")
+	for range 20 {
+		if _, err := NewCapture("camera", Capture{}); err == nil || !strings.HasSuffix(err.Error(), want) || !strings.HasPrefix(want, "no-capture, tcpdump, ") {
+			t.Fatalf("error %v, want a list %s", err, want)
 		}
 	}
 }

@@ -27,7 +27,7 @@ var builtin = map[string]func(clients int) DUT{
 // Builtin lists the devices written in Go, by name: what experiment.Load takes
 // as known.
 func Builtin() []string {
-	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(builtin)), slices.Collect(maps.Keys(captures)))))
+	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(builtin)), capturing())))
 }
 
 // Names lists every device an experiment may name without describing it, by
@@ -50,8 +50,8 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 	if construct, ok := builtin[name]; ok {
 		return construct(clients), nil
 	}
-	if construct, ok := captures[name]; ok {
-		return construct(Capture{}), nil
+	if i := slices.Index(capturing(), name); i >= 0 {
+		return captures[i].construct(Capture{}), nil
 	}
 	if spec, ok := experiment.ShippedDUT(name); ok {
 		return &Custom{name: name, spec: spec}, nil

@@ -1,12 +1,17 @@
 package report_test
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -22,7 +27,16 @@ func captured(several bool) result.Run {
 		plain := result.NewCell(result.FrameSize, "study5", result.CPUs, 1, result.BufferKiB, 0)
 		s.Experiment, s.Offered, s.Sink, s.Settings = "capture-beyond", []float64{100}, false, []result.Cell{plain, plain.With(result.BufferKiB, 10240), plain.With(result.CPUs, 2)}
 	}
-	return s.Run()
+	run := s.Run()
+	for _, l := range run.Own {
+		t := l.Record.(*capture.Trial)
+		t.SharedCPU = t.Cell.Int(result.CPUs) == 2
+		if several && t.Cell.Text(result.DUT) == "tcpdump-68" {
+			t.Programs[0].Waiting = t.Programs[0].Frames / 50
+			t.Programs[0].Frames -= t.Programs[0].Waiting
+		}
+	}
+	return run
 }
 
 // TestCapturePageInBrowser opens the page of runs that measured capturing as its readers do.
@@ -40,6 +54,13 @@ func TestCapturePageInBrowser(t *testing.T) {
 		p := open(t, browser, file, wide)
 		fields := []string{"metrics.captured_pct.device.mean", "metrics.busy_pct.device.mean", "metrics.ns_per_frame.device.mean", "metrics.dropped_pct.device.mean"}
 		t.Run(name, func(t *testing.T) { checkFields(t, p, cells, fields) })
+		t.Run(name+" says the setting", func(t *testing.T) {
+			p.look(t, phone)
+			shown := eval[string](t, p, `document.querySelector(".ranking .load").checkVisibility() ? document.querySelector(".ranking .load").textContent : ""`)
+			if want := map[bool]string{false: "1514-byte frames", true: "one CPU, buffers as they are"}[several]; !strings.Contains(shown, want) {
+				t.Errorf("a phone shows %q above the devices, want %q", shown, want)
+			}
+		})
 		for _, v := range views {
 			t.Run(name+" fits "+v.name, func(t *testing.T) {
 				p.look(t, v)
@@ -54,6 +75,72 @@ func TestCapturePageInBrowser(t *testing.T) {
 			p.unfold(t)
 			checkAccessible(t, p, string(axe))
 		})
+	}
+}
+
+// TestCaptureTexts: each share says of what it is, rows say what their hosts share and do besides, and what says nothing is
+// left out.
+func TestCaptureTexts(t *testing.T) {
+	texts := func(run result.Run) (page, table, csv string) {
+		s := measure.Summarise(run, analysis.Options{})
+		var p, b, c bytes.Buffer
+		if err := errors.Join(report.HTML(&p, run, s), report.Terminal(&b, s, 0), report.CSV(&c, s)); err != nil {
+			t.Fatal(err)
+		}
+		return p.String(), b.String(), c.String()
+	}
+	rates, _, _ := texts(captured(false))
+	page, table, csv := texts(captured(true))
+	busy := captured(true)
+	for _, l := range busy.Own {
+		r := l.Record.(*capture.Trial)
+		r.Cell, r.Background = r.Cell.With(result.BackgroundPct, 50), 0.03
+	}
+	for i := range busy.Own {
+		busy.Own[i].Cell = busy.Own[i].Record.(*capture.Trial).Cell
+	}
+	other, otherTable, _ := texts(busy)
+	for _, tt := range []struct {
+		where, text, want string
+		has               bool
+	}{
+		{"page with rates", rates, "Highest rate at which nothing is lost", true},
+		{"page with rates", rates, "of the frames that passed, at", true},
+		{"page with rates", rates, "With one core of router CPU", false},
+		{"page with rates", rates, "Waiting <small>", false},
+		{"page with settings", page, "Waiting <small>", true},
+		{"page with settings", page, "one of them the generator&#39;s", true},
+		{"page with settings", page, "with its other work", false},
+		{"page with settings", page, "Highest rate at which nothing is lost", false},
+		{"page with other work", other, "with its other work", true},
+		{"terminal with other work", otherTable, "with its other work", true},
+		{"terminal with settings", table, "2, shared", true},
+		{"terminal with settings", table, "waiting", true},
+		{"terminal with settings", table, "with its other work", false},
+		{"CSV", csv, "waiting_pct", true},
+	} {
+		if strings.Contains(tt.text, tt.want) != tt.has {
+			t.Errorf("%s: %q: %v, want %v", tt.where, tt.want, !tt.has, tt.has)
+		}
+	}
+}
+
+// TestShares: what is nearly none or nearly all of the frames is written as neither.
+func TestShares(t *testing.T) {
+	run := captured(true)
+	for _, l := range run.Own {
+		if r := l.Record.(*capture.Trial); len(r.Programs) > 0 {
+			r.Programs[0].Frames, r.Programs[0].Dropped, r.Programs[0].Waiting = r.Passed-1, 1, 0
+		}
+	}
+	var b strings.Builder
+	if err := report.Terminal(&b, measure.Summarise(run, analysis.Options{}), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"> 99.99 %", "< 0.01 %"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q where one frame of many is lost:\n%s", want, b.String())
+		}
 	}
 }
 

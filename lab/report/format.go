@@ -31,7 +31,12 @@ func significant(n analysis.Number, digits int) string {
 		return "0"
 	}
 	magnitude := int(math.Floor(math.Log10(math.Abs(float64(n)))))
-	return words.Grouped(strconv.FormatFloat(float64(n), 'f', min(max(digits-1-magnitude, 0), 9), 64))
+	decimals := min(max(digits-1-magnitude, 0), 9)
+	scale := math.Pow10(decimals)
+	if math.Round(math.Abs(float64(n))*scale) >= math.Pow10(magnitude+1)*scale { // rounding adds a digit: 99.97 is 100
+		decimals = max(decimals-1, 0)
+	}
+	return words.Grouped(strconv.FormatFloat(float64(n), 'f', decimals, 64))
 }
 
 // decimals prints a figure with the given number of decimals.
@@ -117,6 +122,29 @@ func percent(n analysis.Number) string {
 	}
 	return digits3(n) + " %"
 }
+
+// frameShare is percent of a share of frames. What is nearly none or nearly all is written as neither.
+func frameShare(n analysis.Number) string {
+	const tiny = 1e-9 // of arithmetic
+	switch {
+	case !n.Known():
+		return none
+	case math.Abs(float64(n)) < tiny:
+		return "0 %"
+	case math.Abs(float64(n-100)) < tiny:
+		return "100 %"
+	case n > 0 && n < 0.01:
+		return "< 0.01 %"
+	case n > 99.99 && n < 100:
+		return "> 99.99 %"
+	case n >= 99.9 && n < 100:
+		return decimals(2)(analysis.Number(math.Floor(float64(n)*100)/100)) + " %"
+	}
+	return percent(n)
+}
+
+// frameShareBare is frameShare without its sign.
+func frameShareBare(n analysis.Number) string { return strings.TrimSuffix(frameShare(n), " %") }
 
 // bare is percent without its sign, for tables with the unit in their heading.
 func bare(n analysis.Number) string { return strings.TrimSuffix(percent(n), " %") }

@@ -84,8 +84,9 @@ func badgeCell(verdict, note string) gridCell {
 type column[T any] struct {
 	gridHead
 	cell func(T) gridCell
-	drop int  // in a narrow terminal columns go in this order; 0 stays
-	once bool // the terminal shows the column only where its values differ, else the value is in the heading
+	drop int            // in a narrow terminal columns go in this order; 0 stays
+	once bool           // the terminal shows the column only where its values differ, else the value is in the heading
+	said func(T) string // how the heading says the value; nil: as the column
 	// from completes the column from the descriptions of the run's metrics; nil: it is complete.
 	from func([]analysis.Metric) column[T]
 }
@@ -183,7 +184,7 @@ func dimensionColumns(cells []analysis.Cell) []cellColumn {
 		name := words.Or(head.name, words.Capitalised(strings.ReplaceAll(string(d), "_", " ")))
 		switch {
 		case head.text != nil:
-			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: name, Text: true}, cell: func(c analysis.Cell) gridCell {
+			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: name, Unit: head.unit, Text: true}, cell: func(c analysis.Cell) gridCell {
 				if !c.Has(d) {
 					return gridCell{Main: none, Text: true}
 				}
@@ -234,6 +235,21 @@ var dimensionHeads = map[result.Dimension]struct {
 	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s"},
 	result.LoginRate:   {name: "They come", text: arrival},
+
+	result.CPUs:          {name: "CPUs"},
+	result.BufferKiB:     {name: "Buffer", unit: "KiB", text: zeroAs("own")},
+	result.SnapLength:    {name: "Snap length", unit: "bytes", text: zeroAs("all")},
+	result.BackgroundPct: {name: "Other work", unit: "% of a CPU"},
+}
+
+// zeroAs writes a number, and 0, which leaves it to the program, as a word.
+func zeroAs(word string) func(float64) string {
+	return func(n float64) string {
+		if n == 0 {
+			return word
+		}
+		return digits4(analysis.Number(n))
+	}
 }
 
 // build makes a table of cells of a run, each under its name.

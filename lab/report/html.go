@@ -50,12 +50,13 @@ type pageData struct {
 	Groups  []figureGroup
 	Studies []studyPart
 
-	Capacity   []figure
-	CostModels grid
-	Ceilings   grid
-	Flames     *flames
-	Results    grid
-	Further    []grid // folded away
+	Capacity     []figure
+	CostModels   grid
+	Ceilings     grid
+	CeilingsNote string
+	Flames       *flames
+	Results      grid
+	Further      []grid // folded away
 
 	Noise        string
 	NoiseFigure  []figure
@@ -158,6 +159,7 @@ var costView = view{
 		data.Multiplicity = multiplicityNote(s)
 		data.Groups, data.Flames = grouped(s.Cells, d.group, ways...), flameSection(d.dir, s)
 		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels), ceilingsGrid(s.Ceilings)
+		data.CeilingsNote = "A load counts as carried when it is delivered in full with at most 1 % of its segments sent again. The ceiling lies between the load carried and the one at which a router fails."
 		data.Results, data.Further = resultsGrid(s), furtherGrids(s)
 		data.Noise, data.NoiseFigure, data.Stability = unbroken(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(), d.stabilityFigures()
 	},

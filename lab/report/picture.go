@@ -17,8 +17,10 @@ import (
 type ranking struct {
 	Title string
 	Load  string // the load of all rows; empty where they differ
-	Order string
-	Rows  []ranked
+	// LoadAlone: the sentence above the picture does not say the load, so a phone shows it too.
+	LoadAlone bool
+	Order     string
+	Rows      []ranked
 	// Reference is a line across all rows; 0: none.
 	Reference     analysis.Number
 	ReferenceName string

@@ -60,18 +60,18 @@ func endingOf(holds *bool, open bool) ending {
 	return endings[3]
 }
 
-// claims groups the findings that share a claim. Those of which this run says
-// nothing come last.
+// claims groups the findings that share a claim: those of which this run says something first, then those that it
+// leaves open, and those that it did not test last.
 func claims(findings []analysis.Finding) []claim {
-	var tested, open []claim
+	var tested, open, untested []claim
 	for len(findings) > 0 {
 		c := claim{Study: findings[0].Study, Text: findings[0].Claim}
-		said := false
+		said, left := false, false
 		for len(findings) > 0 && findings[0].Claim == c.Text && findings[0].Study == c.Study {
 			f := findings[0]
 			c.ID, _, _ = strings.Cut(f.ID, "/")
 			c.Found = append(c.Found, describeFinding(f))
-			said = said || f.Holds != nil
+			said, left = said || f.Holds != nil, left || f.Open
 			findings = findings[1:]
 		}
 		for _, e := range endings {
@@ -85,13 +85,16 @@ func claims(findings []analysis.Finding) []claim {
 				c.Line = append(c.Line, foundLine{e, words.Joined(", ", devices...)})
 			}
 		}
-		if said {
+		switch {
+		case said:
 			tested = append(tested, c)
-		} else {
+		case left:
 			open = append(open, c)
+		default:
+			untested = append(untested, c)
 		}
 	}
-	return append(tested, open...)
+	return slices.Concat(tested, open, untested)
 }
 
 func describeFinding(f analysis.Finding) found {
@@ -100,7 +103,7 @@ func describeFinding(f analysis.Finding) found {
 	if cut || strings.HasPrefix(here, "the ") { // names of devices are written as they are
 		here = words.Capitalised(here)
 	}
-	out := found{outcome(f), findingID(f.ID), routerName(device), "To settle it", prose(here), prose(f.Expect)}
+	out := found{outcome(f), findingID(f.ID), words.Or(f.Pair, routerName(device)), "To settle it", prose(here), prose(f.Expect)}
 	if f.Holds != nil {
 		out.ExpectName = "Why a difference is to be expected"
 	}
@@ -201,13 +204,15 @@ func describeTable(t studies.Table) studyTable {
 	out := studyTable{Table: t}
 	for _, row := range t.Rows {
 		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level), Sort: row.Level.String(), Header: true}}}
-		if row.Name != "" {
+		here, there := bare, published
+		if row.Name != "" { // figures are rates
+			here, there = digits4, digits4
 			view.Key, view.Cells[0] = t.ID+"|"+row.Name, nameCell(row.Name, row.Name)
 		}
 		for i, v := range row.Values {
 			col := t.Columns[1+i]
 			if col.Measured {
-				cell := estimateCell(v.Here, bare)
+				cell := estimateCell(v.Here, here)
 				for _, f := range flagSigns {
 					if slices.Contains(v.Flags, f.flag) {
 						cell.Main += f.sign
@@ -217,7 +222,7 @@ func describeTable(t studies.Table) studyTable {
 				view.Cells = append(view.Cells, cell)
 			}
 			if col.Published {
-				cell := numberCell(v.Published, published)
+				cell := numberCell(v.Published, there)
 				cell.Badge = "published"
 				view.Cells = append(view.Cells, cell)
 			}

@@ -82,7 +82,9 @@ func heading(s analysis.Summary) []string {
 		if !col.once || len(texts) != 1 || texts[0] == "" {
 			continue
 		}
-		if n, err := strconv.Atoi(texts[0]); err == nil && col.Name == string(result.Clients) {
+		if col.said != nil {
+			texts[0] = result.OneLine(col.said(s.Cells[0]))
+		} else if n, err := strconv.Atoi(texts[0]); err == nil && col.Name == string(result.Clients) {
 			texts[0] = words.Counted(n, "client")
 		}
 		out = append(out, texts[0])

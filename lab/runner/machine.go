@@ -83,7 +83,11 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 // fits reports whether a device works with the experiment's topology and its kind of client.
 func fits(e *experiment.Experiment, t dut.Traits) error {
 	if build, err := testbed.Named(e.Topology); err == nil && t.TakesFrames && !slices.Contains(build(testbed.Spec{}).Roles(), string(testbed.RoleSplitter)) {
-		return fmt.Errorf("it takes frames away, and a router is to forward them: choose a topology with a splitter (\"tap\"): %w", dut.ErrNotSupported)
+		remedy := "`gateweigh run capture-systems` measures it on a host behind a splitter"
+		if !e.Means("clients") { // the measure has a topology for it
+			remedy = "choose a topology with a splitter (\"tap\")"
+		}
+		return fmt.Errorf("it takes frames away, and a router is to forward them: %s: %w", remedy, dut.ErrNotSupported)
 	}
 	if !e.Means("client.kind") {
 		return nil

@@ -3,11 +3,15 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -32,7 +36,7 @@ func TestFits(t *testing.T) {
 		"own network without leases":    {client.KindMacvlan, dut.Traits{LAN: own}, "dhcp = true"},
 		"own network with leases":       {client.KindMacvlan, dut.Traits{LAN: own, DHCP: true}, ""},
 		"study's network, lab's leases": {client.KindMacvlan, dut.Traits{}, ""},
-		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "splitter"},
+		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "gateweigh run capture-systems"},
 	} {
 		err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: c.kind}}, c.traits)
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
@@ -124,5 +128,33 @@ func TestBlocksOfSeveralDevices(t *testing.T) {
 	left := without(plan, map[string]bool{"a": true})
 	if len(left) != 1 || left[0].DUT() != "b" || len(left[0].Cells) != 1 || left[0].Cells[0] != cell("b") || len(plan[0].Cells) != 2 {
 		t.Errorf("left are %+v", left)
+	}
+}
+
+// TestBurnerIsNoted: a run without router.speed beside a process that loads the CPUs says so, once.
+func TestBurnerIsNoted(t *testing.T) {
+	var said []string
+	sitting := func(speed float64) *Session {
+		e := &experiment.Experiment{}
+		e.Router.Speed = speed
+		s := &Session{Experiment: e, cfg: Config{Status: func(p Progress) { said = append(said, p.Text) }}}
+		s.noteBurner()
+		s.noteBurner()
+		return s
+	}
+	if s := sitting(0); len(said)+len(s.env.Notes) > 0 {
+		t.Errorf("without a burner: %q", said)
+	}
+	lock, err := burn.Lock(10 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if s := sitting(0.5); len(said)+len(s.env.Notes) > 0 {
+		t.Errorf("with router.speed, which has the lock: %q", said)
+	}
+	s := sitting(0)
+	if want := fmt.Sprintf("(process %d)", os.Getpid()); len(s.env.Notes) != 1 || !slices.Equal(said, s.env.Notes) || !strings.Contains(said[0], want) {
+		t.Errorf("notes %q, said %q, want %s once", s.env.Notes, said, want)
 	}
 }

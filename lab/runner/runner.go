@@ -322,6 +322,7 @@ func (s *Session) all(ctx context.Context) (Outcome, error) {
 // block record; a resume measures its unsettled windows.
 func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	start := time.Now()
+	s.noteBurner()
 	rec, err := s.cfg.Measure.Block(ctx, s, b)
 	switch {
 	case ctx.Err() != nil:

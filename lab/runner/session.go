@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
@@ -30,6 +31,7 @@ type Session struct {
 	interrupted bool // an earlier sitting did not end in order
 	windows     map[windowKey]window
 	took        map[string]int // most clients of a block that the device came through
+	burned      bool           // noteBurner has spoken
 	broke       map[string]int // clients at which the device broke; blocks with as many or more are left out
 	clock       *clock
 }
@@ -74,6 +76,19 @@ func (s *Session) say(notice bool, format string, args ...any) {
 
 // Note adds a line to what the run's environment says.
 func (s *Session) Note(text string) { s.env.Notes = append(s.env.Notes, text) }
+
+// noteBurner says, once a sitting, that another program loads the machine's CPUs while a run without router.speed
+// measures. A run with it has the burner's lock itself.
+func (s *Session) noteBurner() {
+	process, burning := burn.Running()
+	if !burning || s.burned || s.Experiment.Router.Speed > 0 {
+		return
+	}
+	s.burned = true
+	text := fmt.Sprintf("gateweigh burn%s loads this machine's CPUs while the run measures: figures are those of what it leaves. End it and measure again, or slow the routers with router.speed.", process)
+	s.Notice("%s", text)
+	s.Note(text)
+}
 
 // Todo lists the windows of a block's cell that are not settled.
 func (s *Session) Todo(b experiment.Block, cell result.Cell) (windows []int) {

@@ -165,5 +165,6 @@ type FigureForm struct {
 // PanelForm is a panel of a stack.
 type PanelForm struct {
 	Metric        Metric
-	Title, YLabel string // the label without the unit
+	Title, YLabel string           // the label without the unit
+	Needs         result.Dimension // a router without it is left out: its host is another; empty: none is
 }

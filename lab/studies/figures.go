@@ -58,8 +58,12 @@ func (x repetition) stack(f FigureForm, units string) Figure {
 	fig := Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, Fold: f.Fold, Stacked: true, LogX: f.LogX,
 		XLabel: words.Joined(", ", f.XLabel, x.along().Unit), Note: words.Joined(" ", units, f.Note)}
 	for _, p := range f.Stack {
-		series := drawn.series(p.Metric, false)
-		for _, r := range drawn.Routers {
+		fitting := drawn
+		if p.Needs != "" {
+			fitting.Routers = slices.DeleteFunc(slices.Clone(drawn.Routers), func(r router) bool { return r.measured() && !r.cell.Has(p.Needs) })
+		}
+		series := fitting.series(p.Metric, false)
+		for _, r := range fitting.Routers {
 			for _, s := range r.systems {
 				if line := seriesOf(Series{Name: s.name + ", published", DUT: s.name, Published: true}, s.course, s.levels, p.Metric); line.Points != nil {
 					series = append(series, line)

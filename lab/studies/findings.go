@@ -50,6 +50,9 @@ func (b beside) judge(c Claim, s subject) judgement {
 		j.sweeps = append(j.sweeps, b.sweeps[sweep])
 	}
 	c.Judge(&j)
+	if p := s.pair; p.First != "" {
+		j.Pair = p.First + " against " + p.Second
+	}
 	j.Study, j.ID, j.Claim = b.Number, c.ID+"/"+s.id, c.Text
 	j.Here = s.name + ": " + j.Here + "." + words.When(j.study != "", " Study: "+j.study+".")
 	return j

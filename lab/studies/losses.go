@@ -97,7 +97,7 @@ func losesAtMost(carried Metric) criterion {
 		default:
 			e := j.r.estimate(j.metric, at)
 			j.add(e, j.r.whole(j.metric, at).opposite(), bracketed(e)+" %")
-			j.says = fmt.Sprintf("%s, the highest that %s forwards without loss, %s are %%s", j.x.atAll(at), base.DUT, j.metric.Noun)
+			j.says = fmt.Sprintf("%s, the highest that %s forwards without loss, the %s is %%s", j.x.atAll(at), base.DUT, j.metric.Noun)
 			j.needed = 1
 		}
 	})

@@ -43,10 +43,10 @@ var homeGateways = []string{"MIPS1", "MIPS2", "Geode", "ARM", "ATOM"}
 // lossless is the share of frames that counts as nothing, per cent: the study's iperf prints two digits.
 const lossless = 0.1
 
-// Metrics of the measure capture.
+// Metrics of the measure capture. The studies' share of captured packets is of those sent.
 var (
 	endToEnd = Metric{Name: "loss_pct", Noun: "loss end to end", Unit: "%", Least: math.Inf(-1), Most: lossless}
-	captured = Metric{Name: "captured_offered_pct", Noun: "frames captured", Unit: "%", Least: 100 - lossless, Most: math.Inf(1)}
+	captured = Metric{Name: "captured_offered_pct", Noun: "capture rate", Unit: "%", Least: 100 - lossless, Most: math.Inf(1)}
 	busy     = Metric{Name: "busy_pct", Noun: "the CPU", Unit: "%"}
 	core     = Metric{Name: "core_pct", Noun: "CPU", Unit: "% of a core"}
 	capture  = []Metric{endToEnd, captured, busy, core}
@@ -62,8 +62,11 @@ var (
 // gatewayFigure is one of figures 2 to 4.
 func gatewayFigure(number, dut, how string) FigureForm {
 	f := FigureForm{Sweep: gatewaySweep, Number: number, Of: dut, LogX: true, XLabel: "Offered load", Caption: "Loss and CPU against the rate, " + how,
-		Note:  "Published are the figures of the study's text: it prints the curves as pictures. CPU here is the exact time of the router's own threads and programs, of what the router has; in the study 1 − idle of the whole gateway.",
-		Stack: []PanelForm{{endToEnd, "End-to-end loss", "Frames lost end to end"}, {captured, "Captured", "Frames captured"}, {busy, "CPU", "CPU in use"}}}
+		Note: "Published are the figures of the study's text: it prints the curves as pictures. CPU here is the exact time of the router's own threads and programs, of what the router has; in the study 1 − idle of the whole gateway.",
+		Stack: []PanelForm{
+			{Metric: endToEnd, Title: "End-to-end loss", YLabel: "Frames lost end to end"},
+			{Metric: captured, Title: "Capture rate", YLabel: "Frames captured of those offered"}, {Metric: busy, Title: "CPU", YLabel: "CPU in use"},
+		}}
 	if dut == monitored[0].DUT {
 		f.Stack = []PanelForm{f.Stack[0], f.Stack[2]}
 	} else {

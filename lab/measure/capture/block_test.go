@@ -138,7 +138,13 @@ cpus = [2]
 	if len(hosts) != 3 {
 		t.Errorf("hosts %v, want three", hosts)
 	}
-	if text := strings.Join(env.Notes, "\n"); strings.Contains(text, "second CPU") != strings.Contains(env.Placement, "[1] (a second one for programs: [0])") {
+	shared := strings.Contains(env.Placement, "[1] (a second one for programs: [0])")
+	for name, list := range trials {
+		if list[0].SharedCPU != (shared && name != "no-capture") {
+			t.Errorf("%s on %s: shared CPU %v", name, env.Placement, list[0].SharedCPU)
+		}
+	}
+	if text := strings.Join(env.Notes, "\n"); strings.Contains(text, "second CPU") != shared {
 		t.Errorf("placed as %q, noted: %s", env.Placement, text)
 	}
 }

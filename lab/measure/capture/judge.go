@@ -132,7 +132,7 @@ func (o *observation) trial(i int) *Trial {
 		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(), Passed: s.passed(after) - s.passed(before),
 		Programs: o.captured[i],
 		NAPINs:   loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs, SettledNs: all.NAPINs + all.ProcessNs,
-		Background: o.background(i), CPUs: o.has(s), Machine: side.Machine(after.Stat.Sub(before.Stat)),
+		Background: o.background(i), CPUs: o.has(s), SharedCPU: s.cpus > 1 && o.lab.placement.SecondShared(), Machine: side.Machine(after.Stat.Sub(before.Stat)),
 	}
 	if len(o.before.slow) > 0 {
 		t.RouterShare = o.share()

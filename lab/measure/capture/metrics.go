@@ -14,14 +14,15 @@ type figures = analysis.Reading
 // Metrics is every figure of a cell, of windows.
 var Metrics = perWindow(
 	analysis.Metric{Name: "captured_pct", Short: "captured", Unit: "%", Text: "frames that the program took, of those that passed its interface", Better: analysis.More, Host: host, Range: analysis.Percents, Of: percent("captured")},
-	analysis.Metric{Name: "captured_offered_pct", Unit: "%", Text: "frames that the program took, of those offered", Better: analysis.More, Host: host, Range: analysis.Percents,
+	analysis.Metric{Name: "captured_offered_pct", Unit: "%", Text: "capture rate of the studies: frames that the program took, of those offered", Better: analysis.More, Host: host, Range: analysis.Percents,
 		Of: func(r figures) float64 {
 			return 100 * r.Get("captured") * analysis.Over(r.Get("passed"), r.Get("offered"))
 		}},
 	analysis.Metric{Name: "dropped_pct", Short: "dropped", Unit: "%", Text: "frames that the program says it lost", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: percent("dropped")},
+	analysis.Metric{Name: "waiting_pct", Short: "waiting", Unit: "%", Text: "frames that waited for the program when it ended: neither taken nor lost", Host: host, Range: analysis.Percents, Of: percent("waiting")},
 	analysis.Metric{Name: "unexplained_pct", Unit: "%", Text: "frames that the program neither took nor says it lost, and that do not wait for it", Host: host, Range: analysis.Changes, Of: percent("unexplained")},
 	analysis.Metric{Name: "link_loss_pct", Unit: "%", Text: "offered frames that never passed the capture interface", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("passed")},
-	analysis.Metric{Name: "loss_pct", Short: "loss", Unit: "%", Text: "offered frames that did not arrive at the sink", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("forwarded")},
+	analysis.Metric{Name: "loss_pct", Short: "loss", Unit: "%", Text: "offered frames that did not come to the end: to the sink, or, behind a splitter, past the capture interface", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("arrived")},
 	analysis.Metric{Name: "busy_pct", Short: "CPU", Unit: "%", Text: "CPU of the capture host with its other work, of what it has", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: busy},
 	analysis.Metric{Name: "core_pct", Unit: "% of a core", Text: "polling threads and capture programs", Better: analysis.Less, Host: host, Range: analysis.Amounts, Of: corePct("napi_ns", "process_ns")},
 	analysis.Metric{Name: "napi_core_pct", Unit: "% of a core", Text: "polling threads", Host: host, Range: analysis.Amounts, Of: corePct("napi_ns")},

@@ -18,6 +18,8 @@ const (
 	FlagDisagree = "statistics-disagree"
 	// FlagWaiting: the kernel had frames for a program that ended without them.
 	FlagWaiting = "frames-waiting"
+	// FlagShared: the second CPU of the programs was also the generator's.
+	FlagShared = "cpu-shared"
 	// FlagKilled: a program did not end when it was asked to.
 	FlagKilled = "killed"
 )
@@ -70,11 +72,15 @@ func trialsOf(trials []*Trial) []analysis.Trial {
 		for name, value := range t.lost() {
 			a.Device[name] = value
 		}
+		a.Device["arrived"] = float64(t.arrived())
 		if t.disagrees() {
 			a.Flags = append(a.Flags, FlagDisagree)
 		}
 		if t.waits() {
 			a.Flags = append(a.Flags, FlagWaiting)
+		}
+		if t.SharedCPU {
+			a.Flags = append(a.Flags, FlagShared)
 		}
 		if t.killed() {
 			a.Flags = append(a.Flags, FlagKilled)
@@ -84,7 +90,7 @@ func trialsOf(trials []*Trial) []analysis.Trial {
 	return out
 }
 
-// lost are shares of the frames that passed: taken, lost by the programs' own word, and neither of the two; each
+// lost are shares of the frames that passed: taken, lost by the programs' own word, waiting, and none of these; each
 // the mean of the programs that say it.
 func (t Trial) lost() result.Values {
 	out, known := result.Values{}, map[string]float64{}
@@ -99,6 +105,7 @@ func (t Trial) lost() result.Values {
 		add("captured", p.Frames)
 		if p.Dropped >= 0 {
 			add("dropped", p.Dropped)
+			add("waiting", p.Waiting)
 			add("unexplained", t.unexplained(p))
 		}
 	}

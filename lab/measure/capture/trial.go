@@ -47,6 +47,7 @@ type Trial struct {
 	ThreadNs   map[string]int64 `json:"thread_ns"`
 	Background float64          `json:"background,omitempty"` // CPUs that other work had
 	CPUs       float64          `json:"cpus"`                 // that the host has, slowed ones less
+	SharedCPU  bool             `json:"shared_cpu,omitempty"` // the programs' second CPU is also the generator's
 
 	RouterShare float64        `json:"router_share,omitempty"` // see result.RouterShare
 	Machine     result.Machine `json:"machine"`
@@ -57,6 +58,14 @@ func (t Trial) share(n int64) float64 { return float64(n) / float64(max(t.Passed
 
 // unexplained are the frames that a program neither took nor says it lost, and that do not wait for it either.
 func (t Trial) unexplained(p dut.Captured) int64 { return t.Passed - p.Frames - p.Dropped - p.Waiting }
+
+// arrived are the frames that came to the end: to the sink, or, where there is none, past the interface that is captured on.
+func (t Trial) arrived() int64 {
+	if t.Forwarded != nil {
+		return *t.Forwarded
+	}
+	return t.Passed
+}
 
 // disagree is the share of the frames by which a program's own drops may differ from those that it did not take.
 const disagree = 0.001

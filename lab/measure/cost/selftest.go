@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 		t.Flags = append(t.Flags, result.FlagLossy)
 	}
 	var rejects side.Rejects
-	device, clean := judged{t.DUT, "device", slack, &rejects}, judged{t.Clean, "clean router", slack, &rejects}
+	device, clean := judged{t.DUT, "device", slack, "", &rejects}, judged{t.Clean, "clean router", slack, slowedAdvice(speed), &rejects}
 	profile := t.Cell.Text(result.Profile)
 	clean.side(window)
 	clean.control(profile, sent, saturated)
@@ -103,6 +104,15 @@ func routerShare(m result.Measurement) float64 {
 	return 1
 }
 
+// slowedAdvice is what to do where a clean router on a slowed CPU does not carry the load. No device can be compared with
+// it there.
+func slowedAdvice(speed float64) string {
+	if speed <= 0 || speed >= 1 {
+		return ""
+	}
+	return fmt.Sprintf(", on %g %% of its CPU: choose lower loads or a greater router.speed", 100*speed)
+}
+
 // segmentMbit is the payload of a full segment.
 func segmentMbit(sent experiment.Traffic) float64 {
 	return float64(traffic.SegmentBytes(traffic.EthernetMTU, sent.Protocol == experiment.ProtocolUDP)) * 8 / 1e6
@@ -111,8 +121,9 @@ func segmentMbit(sent experiment.Traffic) float64 {
 // judged is one side of a trial under its self-tests.
 type judged struct {
 	result.Measurement
-	who   string
-	slack float64 // Mbit/s by which a rate may be off
+	who    string
+	slack  float64 // Mbit/s by which a rate may be off
+	advice string  // what to do where it does not deliver its load
 	*side.Rejects
 }
 
@@ -165,11 +176,11 @@ func (j judged) probes() {
 // is so short, or the load so light, that the slack covers the whole load.
 func (j judged) load(least float64) {
 	j.If(j.DeliveredMbps < least*j.OfferedMbps-j.slack || j.DeliveredMbps == 0,
-		"%s: delivered %.1f of %g Mbit/s, limit %.0f %%", j.who, j.DeliveredMbps, j.OfferedMbps, 100*least)
+		"%s: delivered %.1f of %g Mbit/s, limit %.0f %%%s", j.who, j.DeliveredMbps, j.OfferedMbps, 100*least, j.advice)
 }
 
 // flow tests that the offered load arrived, and only once.
 func (j judged) flow(least float64) {
 	j.load(least)
-	j.If(j.RetransmitRatio > maxRetransmits, "%s: %.2f %% of the segments were sent again, limit %.0f %%", j.who, 100*j.RetransmitRatio, 100*maxRetransmits)
+	j.If(j.RetransmitRatio > maxRetransmits, "%s: %.2f %% of the segments were sent again, limit %.0f %%%s", j.who, 100*j.RetransmitRatio, 100*maxRetransmits, j.advice)
 }

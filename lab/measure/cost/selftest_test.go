@@ -117,6 +117,17 @@ func TestJudgeSpeed(t *testing.T) {
 			t.Errorf("%+v: accepted %v, %q", tt, trial.Accepted, trial.Rejects)
 		}
 	}
+	for _, speed := range []float64{0, 1, 0.25} { // and a clean router beyond its load says what to do where it was slowed
+		trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
+		trial.DUT.Metrics = map[string]float64{result.RouterShare: max(speed, 0.25)}
+		trial.Clean.Metrics = trial.DUT.Metrics
+		trial.Clean.DeliveredMbps, trial.DUT.DeliveredMbps = trial.Clean.OfferedMbps/2, trial.DUT.OfferedMbps/2
+		judge(&trial, time.Second, sent, false, 2, speed)
+		all := strings.Join(trial.Rejects, "\n")
+		if slowed := speed == 0.25; trial.Accepted || strings.Contains(all, "lower loads or a greater router.speed") != slowed {
+			t.Errorf("beyond the load at speed %g: accepted %v, %q", speed, trial.Accepted, trial.Rejects)
+		}
+	}
 }
 
 // TestJudgeGathers: what gathers packets itself is not held to one frame a packet;

@@ -186,10 +186,16 @@ func (r Ruler) Ticks() []RulerTick {
 	var out []RulerTick
 	margin := math.Pow(r.scale.hi/r.scale.lo, rulerMargin/(100.0-2*rulerMargin))
 	lo, hi := r.scale.lo/margin, r.scale.hi*margin
-	for _, v := range slices.Compact(logTicks(lo, hi)) {
-		if v >= lo && v <= hi {
-			out = append(out, RulerTick{hundredths(r.scale.at(v)), tickText(v)})
+	add := func(values []float64) {
+		for _, v := range values {
+			if v >= lo && v <= hi {
+				out = append(out, RulerTick{hundredths(r.scale.at(v)), tickText(v)})
+			}
 		}
+	}
+	if add(slices.Compact(logTicks(lo, hi))); len(out) < 2 { // one alone gives no scale
+		out = nil
+		add(linearTicks(lo, hi, 6))
 	}
 	return out
 }

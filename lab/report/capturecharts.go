@@ -1,0 +1,223 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/capture"
+	"github.com/gateweigh/gateweigh/lab/report/chart"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// captureGroups draws each setting over the rate, or, where there is one rate, all settings as rows.
+func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
+	if len(cells) == 0 { // nothing was measured
+		return nil
+	}
+	settings := captureSettings(cells)
+	if !severalRates(cells) {
+		return []figureGroup{d.captureRows(cells)}
+	}
+	for i, s := range settings {
+		g := figureGroup{Heading: words.Capitalised(settingText(s, cells)), Stacked: true}
+		for _, p := range []struct{ metric, title, label string }{
+			{"captured_pct", "Captured", "Frames captured, % of those that passed"}, {"loss_pct", "Lost end to end", "Frames lost end to end, % of those offered"}, {"busy_pct", "CPU in use", "CPU" + otherClause(inSetting(cells, s)) + ", % of what the host has"},
+		} {
+			shown := inSetting(cells, s)
+			if p.metric == "busy_pct" && s.Int(result.CPUs) > 1 { // the host without a program has one CPU
+				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.Has(result.CPUs) })
+			}
+			if f, ok := d.overRate(shown, p.metric, p.title, p.label); ok {
+				g.Figures = append(g.Figures, f)
+			}
+		}
+		if i >= panelsDrawn {
+			break
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// overRate draws one metric of all devices against the rate; ok is false where no cell has it.
+func (d *drawing) overRate(cells []analysis.Cell, metric, title, label string) (f figure, ok bool) {
+	ch := chart.XY{Title: title + " against the rate", XLabel: "Offered load, Mbit/s", YLabel: label, Reference: math.NaN(), Height: stackedHeight}
+	data := newGrid("", "<DUT", "Offered|Mbit/s", label)
+	var tips []string
+	for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
+		line := chart.Series{Name: dut, Style: d.style(dut)}
+		for _, c := range cells {
+			e := c.Device(metric)
+			if c.DUT() != dut || !e.Mean.Known() {
+				continue
+			}
+			tip := fmt.Sprintf("%s at %s: %s", dut, rate(offered(c.Cell)), words.Joined(" ", frameShare(e.Mean), bounds(e, frameShareBare)))
+			line.Points = append(line.Points, mark(c.Cell.String(), float64(offered(c.Cell)), e, tip))
+			data.add(c.Cell.String(), nameCell(dut, dut), numberCell(offered(c.Cell), digits4), estimateCell(e, frameShareBare))
+			tips = append(tips, tip)
+		}
+		if line.Points != nil {
+			ch.Series = append(ch.Series, line)
+		}
+	}
+	if ch.Series == nil {
+		return figure{}, false
+	}
+	ch.Desc = sentences(tips)
+	return d.finish(title, "", ch.Draw, data), true
+}
+
+// rowsDrawn bounds the rows of a chart; the table has all.
+const rowsDrawn = 40
+
+// otherClause is what belongs to the CPU of cells besides capturing.
+func otherClause(cells []analysis.Cell) string {
+	if someOther(cells) {
+		return " " + withOther
+	}
+	return ""
+}
+
+// captureRows draws what a frame costs, one row a cell. The label says in what a cell differs from the first setting.
+func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
+	ch := chart.Forest{Title: "CPU for each frame", XLabel: "CPU of the capturing host for each frame, ns", Reference: math.NaN(), X: chart.Logarithmic,
+		Desc: describe(cells, func(c analysis.Cell) string {
+			return c.DUT() + ": " + withBounds(c.Device("ns_per_frame"), digits3) + " ns"
+		})}
+	first := captureSettings(cells)[0]
+	for _, c := range cells {
+		e := c.Device("ns_per_frame")
+		if !e.Mean.Known() || len(ch.Rows) == rowsDrawn {
+			continue
+		}
+		text := digits3(e.Mean) + " ns"
+		if taken := c.Device("captured_pct").Mean; taken.Known() && !capturedWhole(c) {
+			text += ", captured " + frameShare(taken)
+		}
+		own := settingOf(c)
+		for _, v := range first.Values() {
+			if has, ok := own.Value(v.Dimension); ok && has == v {
+				own = own.Without(v.Dimension)
+			}
+		}
+		label := words.Joined(", ", c.DUT(), parametersOf(own, true))
+		if c.Flagged(capture.FlagShared) {
+			label = strings.Replace(label, " CPUs", " CPUs, shared", 1)
+		}
+		ch.Rows = append(ch.Rows, chart.ForestRow{Label: label, Text: text,
+			Marks: []chart.ForestMark{{Style: d.style(c.DUT()), Point: mark(c.Cell.String(), 0, e, label+": "+withBounds(e, digits3)+" ns")}}})
+	}
+	heading := words.Capitalised(words.Joined(", ", settingText(first.Only(result.FrameSize), nil), rate(offered(cells[0].Cell))))
+	if len(ch.Rows) == 0 {
+		return figureGroup{Heading: heading}
+	}
+	caption := ""
+	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Flagged(capture.FlagShared) }) {
+		caption = "Shared CPUs: " + generators + ". "
+	}
+	caption += "Time is logarithmic. Where frames were lost, the share that was captured of those that passed stands beside the figure."
+	if own := settingWords(first.Without(result.FrameSize)); own != "" {
+		caption = "A row without a setting has " + own + ". " + caption
+	}
+	return figureGroup{Heading: heading, Stacked: true, Figures: []figure{
+		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, cells, device("ns_per_frame", "A frame", "*"), shareOf("captured_pct", "Captured", "* of those that passed"))),
+	}}
+}
+
+// captureScreen ranks the devices by the CPU that a frame costs, at the highest rate at which none of them loses
+// any in the first setting; where there is none, at the lowest rate.
+func captureScreen(d *drawing) (lead string, r ranking) {
+	settings := captureSettings(d.summary.Cells)
+	if len(settings) == 0 {
+		return "", ranking{}
+	}
+	cells := inSetting(d.summary.Cells, settings[0])
+	at, setting := settledRate(cells), settingText(settings[0], cells)
+	r = ranking{Title: "CPU of the capturing host for each frame, ns", Order: "the least first", ReachText: intervalText(d.summary), Load: words.Joined(", ", rate(at), setting), LoadAlone: true}
+	if n := len(settings); n > 1 {
+		r.Notes = []string{fmt.Sprintf("This is the first of %d settings; the others are under Charts and Results.", n)}
+	}
+	var ranked []analysis.Cell
+	for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
+		i := slices.IndexFunc(cells, func(c analysis.Cell) bool { return c.DUT() == dut && offered(c.Cell) == at })
+		if i >= 0 {
+			ranked = append(ranked, cells[i])
+		}
+	}
+	rank(ranked, func(c analysis.Cell) analysis.Number { return c.Device("ns_per_frame").Mean })
+	var parts []string
+	for _, c := range ranked {
+		row, e := d.ranked(c), c.Device("ns_per_frame")
+		row.At, row.Value, row.Interval, row.Facts = e, digits3(e.Mean)+" ns", bounds(e, digits3), captureFacts(c, cells)
+		if c.Pairs == 0 {
+			row.Note = notAccepted(c, "trial")
+		} else if c.Device("captured_pct").Mean.Known() {
+			row.Note = "captures " + frameShare(c.Device("captured_pct").Mean)
+			if severalRates(cells) {
+				to := reach(cells, c.DUT()).String()
+				row.Note = "captures all " + to
+				parts = append(parts, c.DUT()+" "+to)
+			}
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	var known []analysis.Cell
+	for _, c := range ranked {
+		if c.Device("ns_per_frame").Mean.Known() {
+			known = append(known, c)
+		}
+	}
+	switch {
+	case len(parts) > 0:
+		lead = fmt.Sprintf("With %s, every frame is captured, and none is lost: by %s.", setting, strings.Join(parts, "; "))
+	case len(known) > 1:
+		cost := func(c analysis.Cell) string { return digits3(c.Device("ns_per_frame").Mean) + " ns with " + c.DUT() }
+		lead = fmt.Sprintf("At %s a frame costs from %s to %s.", rate(at), cost(known[0]), cost(known[len(known)-1]))
+	}
+	return unbroken(lead), r
+}
+
+func ratesOf(cells []analysis.Cell) []string {
+	return distinct(named(cells, func(c analysis.Cell) string { return c.Text(result.OfferedMbps) }))
+}
+
+func severalRates(cells []analysis.Cell) bool { return len(ratesOf(cells)) > 1 }
+
+// settledRate is the highest rate at which no device loses frames, or the lowest one.
+func settledRate(cells []analysis.Cell) analysis.Number {
+	at, found := offered(cells[0].Cell), false
+	for _, text := range ratesOf(cells) {
+		same := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Text(result.OfferedMbps) != text })
+		all := !slices.ContainsFunc(same, func(c analysis.Cell) bool { return !capturedWhole(c) })
+		if mbps := offered(same[0].Cell); all && (!found || mbps > at) || !found && mbps < at {
+			at, found = mbps, found || all
+		}
+	}
+	return at
+}
+
+// captureFacts are what else a reader asks of a device.
+func captureFacts(c analysis.Cell, cells []analysis.Cell) (facts factList) {
+	if c.Pairs == 0 {
+		return nil
+	}
+	busy := c.Device("busy_pct").Mean
+	facts.add(busy.Known(), "CPU in use", "%s of what the host has%s, at %s", percent(busy), otherClause([]analysis.Cell{c}), rate(offered(c.Cell)))
+	for _, other := range slices.Backward(cells) {
+		if other.DUT() == c.DUT() && other.Pairs > 0 {
+			taken, lost := other.Device("captured_pct").Mean, other.Device("loss_pct").Mean
+			top := ""
+			if severalRates(cells) {
+				top = " at the highest rate"
+			}
+			facts.add(taken.Known(), "Captured"+top, "%s of the frames that passed, at %s", frameShare(taken), rate(offered(other.Cell)))
+			facts.add(lost.Known(), "Lost end to end"+top, "%s of the frames offered, at %s", frameShare(lost), rate(offered(other.Cell)))
+			break
+		}
+	}
+	return facts
+}

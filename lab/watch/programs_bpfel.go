@@ -23,8 +23,9 @@ type programsSeen struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	programsMapTimes = "times"
-	programsProgLook = "look"
+	programsMapTimes   = "times"
+	programsProgLook   = "look"
+	programsVarWatched = "watched"
 )
 
 // loadPrograms returns the embedded CollectionSpec for programs.
@@ -83,6 +84,7 @@ type programsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsVariableSpecs struct {
+	Watched *ebpf.VariableSpec `ebpf:"watched"`
 }
 
 // programsObjects contains all objects after they have been loaded into the kernel.
@@ -118,6 +120,7 @@ func (m *programsMaps) Close() error {
 //
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsVariables struct {
+	Watched *ebpf.Variable `ebpf:"watched"`
 }
 
 // programsPrograms contains all programs after they have been loaded into the kernel.

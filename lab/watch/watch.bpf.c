@@ -1,10 +1,9 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Looks at the clock at each interrupt of a CPU's timer. Nothing but a CPU that is away, or work with
- * interrupts off, delays that interrupt. */
+/* Looks at the clock at each interrupt of a CPU's timers. Nothing but a CPU that is away, or work with
+ * interrupts off, delays these interrupts. */
 #include <linux/bpf.h>
-#include <linux/bpf_perf_event.h>
 #include <bpf/bpf_helpers.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -22,13 +21,15 @@ struct {
 	__type(value, struct seen);
 } times SEC(".maps");
 
-SEC("perf_event") int look(struct bpf_perf_event_data *ctx)
+volatile const __u32 watched; /* CPU */
+
+SEC("raw_tp/hrtimer_expire_entry") int look(void *ctx)
 {
 	__u32 zero = 0;
-	__u64 now = bpf_ktime_get_ns();
 	struct seen *s = bpf_map_lookup_elem(&times, &zero);
-	if (!s)
+	if (!s || bpf_get_smp_processor_id() != watched)
 		return 0;
+	__u64 now = bpf_ktime_get_ns();
 	if (s->last && now - s->last > s->longest)
 		s->longest = now - s->last;
 	s->last = now;

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/layout"
@@ -25,6 +26,7 @@ var ErrDenied = errors.New("watching a CPU is not permitted here: it takes root,
 // CPU is a CPU that is watched.
 type CPU struct {
 	objs   programsObjects
+	hook   link.Link
 	timer  int // perf event; -1: none
 	memory []byte
 	seen   *programsSeen
@@ -42,7 +44,14 @@ func Start(cpu int) (_ *CPU, err error) {
 			err = fmt.Errorf("watching CPU %d: %w", cpu, err)
 		}
 	}()
-	if err := loadProgramsObjects(&c.objs, nil); err != nil {
+	spec, err := loadPrograms()
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.Variables["watched"].Set(uint32(cpu)); err != nil {
+		return nil, fmt.Errorf("setting its CPU: %w", err)
+	}
+	if err := spec.LoadAndAssign(&c.objs, nil); err != nil {
 		return nil, fmt.Errorf("loading its program: %w", err)
 	}
 	c.memory, err = unix.Mmap(c.objs.Times.FD(), 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -50,13 +59,19 @@ func Start(cpu int) (_ *CPU, err error) {
 		return nil, fmt.Errorf("mapping its memory: %w", err)
 	}
 	c.seen = (*programsSeen)(unsafe.Pointer(&c.memory[0]))
-	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Config: unix.PERF_COUNT_SW_CPU_CLOCK, Sample: uint64(period)}
+	// The kernel stops events that overflow more often than it likes, and counts from tick to tick; a CPU without work has no
+	// ticks, so the event does not overflow there. Its timer runs all the same.
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+		Sample: uint64(period), Bits: unix.PerfBitExcludeIdle,
+	}
 	c.timer, err = unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("opening a timer: %w", err)
+		return nil, fmt.Errorf("starting a timer: %w", err)
 	}
-	if err := unix.IoctlSetInt(c.timer, unix.PERF_EVENT_IOC_SET_BPF, c.objs.Look.FD()); err != nil {
-		return nil, fmt.Errorf("having its timer run the program: %w", err)
+	c.hook, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "hrtimer_expire_entry", Program: c.objs.Look})
+	if err != nil {
+		return nil, fmt.Errorf("hearing its timer: %w", err)
 	}
 	return c, nil
 }
@@ -68,6 +83,9 @@ func (c *CPU) Away() time.Duration {
 
 // Close ends the watch.
 func (c *CPU) Close() {
+	if c.hook != nil {
+		c.hook.Close()
+	}
 	if c.timer >= 0 {
 		unix.Close(c.timer)
 	}

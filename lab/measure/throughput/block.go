@@ -200,11 +200,14 @@ func (b *openBlock) limit(ctx context.Context) error {
 const minOffered = 0.9
 
 // mostVoid is the share of void trials above which a search is rejected.
-const mostVoid = 2. / 3
+const mostVoid = 0.9
 
-// attempts is how often a trial is made at most in which the generator does not keep up, or that lost frames while a CPU
-// was away. One without loss counts in any case: what was away did not help the device.
-const attempts = 5
+// How often a trial is made at most: one in which the generator does not keep up, and one that lost frames while a CPU was
+// away. One without loss counts in any case: what was away did not help the device.
+const (
+	attempts = 5
+	patience = 15
+)
 
 // A trial that lost frames is void when a CPU was away for longer than links hold frames, half of a veth's ring, and longer
 // than interrupts of the kernel take. A device that causes this itself does so in every attempt, and the last one counts.
@@ -222,7 +225,7 @@ func void(t Trial) bool {
 // trial is mlrsearch's measurer.
 func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (mlrsearch.Outcome, error) {
 	b.Status("%s: %.4g thousand frames a second for %s", b.Name(b.Block), kpps, d.Round(10*time.Millisecond))
-	fast := tooFast{load: kpps}
+	fast, slow := tooFast{load: kpps}, 0
 	for attempt := 1; ; attempt++ {
 		t, err := b.offer(ctx, kpps, d)
 		if err != nil {
@@ -230,12 +233,15 @@ func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (m
 		}
 		share := t.offeredShare()
 		fast.sent = max(fast.sent, share*kpps)
-		t.Void = share < minOffered || attempt < attempts && void(t)
+		if share < minOffered {
+			slow++
+		}
+		t.Void = share < minOffered || attempt < patience && void(t)
 		b.record.Trials = append(b.record.Trials, t)
 		switch {
 		case !t.Void:
 			return mlrsearch.Outcome{Loss: t.LossRatio}, nil
-		case share < minOffered && attempt == attempts:
+		case slow == attempts:
 			return mlrsearch.Outcome{}, fast
 		}
 	}

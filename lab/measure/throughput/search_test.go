@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -29,6 +28,7 @@ loss_ratios = [0.3]
 search_width = 0.4
 redo = 0
 max_kpps = 8
+window = "250ms"
 traffic = { kind = "frames", burst_segments = 1, gaps = "constant" }
 [dut.limited]
 requires = { nft = "nftables" }
@@ -50,7 +50,6 @@ func TestSearchInALab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Window = 250 * time.Millisecond // shorter than an experiment's may be: the device is the same at any length
 	dir := filepath.Join(t.TempDir(), "run")
 	if _, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: e, Dir: dir}); err != nil {
 		t.Fatal(err)

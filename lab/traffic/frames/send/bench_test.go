@@ -122,7 +122,7 @@ func BenchmarkRate(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, e := range engines {
-		for _, kpps := range []int{1, 10, 100, 200, 400, 600, 800, 1000} {
+		for _, kpps := range []int{1, 10, 100, 200, 400, 600, 800, 1000, 1400} {
 			b.Run(fmt.Sprintf("kpps=%d/by=%s", kpps, e), func(b *testing.B) {
 				p := newSink(b, "softirq")
 				n := kpps * 500

@@ -44,7 +44,7 @@ func TestKilledCaptureRun(t *testing.T) {
 		t.Errorf("%d windows, want two of two devices: %v", len(seen), seen)
 	}
 	e := finish(t, command(t, dir, "report", "r"))
-	for _, want := range []string{"captured", "60 bytes", "no-capture", "sink-mmap"} {
+	for _, want := range []string{"captured", "snap", "no-capture", "sink-mmap"} {
 		if !strings.Contains(e.stdout, want) {
 			t.Errorf("the report lacks %q:\n%s%s", want, e.stdout, e.stderr)
 		}

@@ -81,7 +81,7 @@ func niceness(t *testing.T, want map[string]int32) (n int) {
 // TestHeldUp: a sender that loses frames and was held up sends the rest of its plan later, in no burst that would overrun a
 // link. What is due at the plan's end is intended and not offered.
 func TestHeldUp(t *testing.T) {
-	const gap, held = 10 * time.Microsecond, 30 * time.Millisecond
+	const gap, held = 10 * time.Microsecond, 200 * time.Millisecond
 	for _, e := range engines {
 		t.Run(string(e), func(t *testing.T) {
 			cpu := firstCPU(t)
@@ -98,8 +98,8 @@ func TestHeldUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent := sender.Stats()
-			if missing := sent.Intended - sent.Offered; missing < int64(held/gap)/2 {
-				t.Errorf("%s: %d of %d frames were not offered, want most of the %d that were due meanwhile", sent.Engine, missing, sent.Intended, held/gap)
+			if missing := sent.Intended - sent.Offered; missing < int64(held/gap)/4 { // the kernel may have given the sender 50 ms of each second all the same
+				t.Errorf("%s: %d of %d frames were not offered, want a good part of the %d that were due meanwhile", sent.Engine, missing, sent.Intended, held/gap)
 			}
 		})
 	}

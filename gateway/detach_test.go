@@ -58,7 +58,7 @@ func TestProgramsTakenOffShow(t *testing.T) {
 	must(t, err)
 	at, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
 	if errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip("the kernel lacks tcx")
+		t.Skip("the kernel lacks tcx (Linux 6.6)")
 	}
 	must(t, err)
 	if len(at.Programs) != 1 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -44,8 +45,8 @@ func TestKilledCaptureRun(t *testing.T) {
 		t.Errorf("%d windows, want two of two devices: %v", len(seen), seen)
 	}
 	e := finish(t, command(t, dir, "report", "r"))
-	for _, want := range []string{"captured", "snap", "no-capture", "sink-mmap"} {
-		if !strings.Contains(e.stdout, want) {
+	for _, want := range []string{`captured`, `\bsnap\b`, `no-capture`, `(?m)^sink-mmap +60 `} {
+		if !regexp.MustCompile(want).MatchString(e.stdout) {
 			t.Errorf("the report lacks %q:\n%s%s", want, e.stdout, e.stderr)
 		}
 	}

@@ -81,7 +81,7 @@ func countSockets(t *testing.T, s *Space, name string) func() (with, without uin
 		}
 	})
 	if errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip("the kernel lacks tcx")
+		t.Skip("the kernel lacks tcx (Linux 6.6)")
 	}
 	if err != nil {
 		t.Fatal(err)

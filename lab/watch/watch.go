@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/layout"
 )
 
-// period is how often a timer interrupts a watched CPU: some 0.3 % of its time. An absence is known to within one period.
+// period is how often a timer interrupts a watched CPU. An absence is known to within one period.
 const period = 200 * time.Microsecond
 
 // ErrDenied says that this process may not watch CPUs.

@@ -89,7 +89,7 @@ func needTCX(t *testing.T, n network) {
 	t.Helper()
 	_, err := link.QueryPrograms(link.QueryOptions{Target: int(index(t, n.lan)), Attach: ebpf.AttachTCXIngress})
 	if errors.Is(err, syscall.EINVAL) {
-		t.Skip("the kernel lacks tcx")
+		t.Skip("the kernel lacks tcx (Linux 6.6)")
 	}
 	must(t, err)
 }

@@ -69,6 +69,8 @@ var allowedImports = map[string][]string{
 	"lab/meter":      {},
 	"lab/burn":       {"lab/realtime"},           // a share of CPUs' time
 	"lab/realtime":   {"lab/traffic/socket"},     // priority of threads
+	"lab/kernel":     {},                           // kernels in files, and Debian's
+	"lab/vm":         {"lab/kernel", "lab/result"}, // runs a program under another kernel
 	"lab/hook":       {},                         // eBPF programs at tc
 	"lab/sink":       {"lab/layout", "lab/hook"}, // ways to capture
 	"lab/profile":    {"lab/result"},

@@ -36,7 +36,7 @@ var (
 // Fetch gets the kernel "debian" or "debian:SUITE" with apt from the machine's own sources, or returns the one that
 // was got before if it is still the newest. Only a whole kernel comes into the cache, in one step. status hears what is done.
 func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Kernel, error) {
-	if !isDebian(name) {
+	if !IsDebian(name) {
 		return Kernel{}, fmt.Errorf("kernel %q cannot be fetched: want debian or debian:SUITE: %w", name, ErrUnknown)
 	}
 	if err := os.MkdirAll(p.Cache, 0o755); err != nil {

@@ -99,7 +99,7 @@ func (p Places) Find(name string) (Kernel, error) {
 	if found.Image != "" {
 		return found, nil
 	}
-	if isDebian(name) {
+	if IsDebian(name) {
 		return found, fmt.Errorf("kernel %s is not fetched yet: gateweigh kernel fetch %s: %w", name, name, ErrUnknown)
 	}
 	return found, fmt.Errorf("kernel %q: want debian, debian:SUITE, a release that gateweigh kernel list shows, or the path of a kernel (./vmlinuz): %w", name, ErrUnknown)
@@ -183,4 +183,5 @@ func numbers(text string) (list []int) {
 	return list
 }
 
-func isDebian(name string) bool { return name == Debian || strings.HasPrefix(name, Debian+":") }
+// IsDebian reports whether Fetch gets the kernel of that name.
+func IsDebian(name string) bool { return name == Debian || strings.HasPrefix(name, Debian+":") }

@@ -10,6 +10,7 @@ package vm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -141,4 +142,17 @@ func (c Config) checked() (Config, error) {
 		return c, err
 	}
 	return c, enoughMemory(c.MemoryMiB)
+}
+
+// Inside returns the virtual machine that this process was started in by Run, and false where there is none.
+func Inside() (*result.VM, bool, error) {
+	text, is := os.LookupEnv(EnvVM)
+	if !is {
+		return nil, false, nil
+	}
+	var m result.VM
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		return nil, true, fmt.Errorf("%s in the environment: %w", EnvVM, err)
+	}
+	return &m, true, nil
 }

@@ -220,6 +220,9 @@ func (f fetch) run(program string, args ...string) (string, error) {
 		if f.ctx.Err() != nil {
 			return "", context.Cause(f.ctx)
 		}
+		if free, bad := freeKiB(f.folder); bad == nil && free < full { // not every program says so
+			err = errors.Join(syscall.ENOSPC, err)
+		}
 		return "", explained(err, messages.String())
 	}
 	return out.String(), nil
@@ -262,14 +265,25 @@ func roomFor(folder, text string) error {
 	if err != nil {
 		return fmt.Errorf("the package's Installed-Size: %w", err)
 	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(folder, &disk); err != nil {
-		return fmt.Errorf("looking for space in %s: %w", folder, err)
+	free, err := freeKiB(folder)
+	if err != nil {
+		return err
 	}
-	if free := disk.Bavail * uint64(disk.Bsize) >> 10; free < kib {
+	if free < kib {
 		return fmt.Errorf("the kernel takes %d MiB, and %s has %d: %w: free some, or set XDG_CACHE_HOME to a folder with room", kib>>10, folder, free>>10, ErrSpace)
 	}
 	return nil
+}
+
+// full is the free space, in KiB, below which a disk counts as full.
+const full = 1024
+
+func freeKiB(folder string) (uint64, error) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(folder, &disk); err != nil {
+		return 0, fmt.Errorf("looking for space in %s: %w", folder, err)
+	}
+	return disk.Bavail * uint64(disk.Bsize) >> 10, nil
 }
 
 // programPath finds a program, also where only root's PATH has it.

@@ -42,6 +42,10 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 	if err != nil {
 		return out, err
 	}
+	own, err := os.Executable()
+	if err != nil {
+		return out, err
+	}
 	out.VM = result.VM{Kernel: cfg.Kernel.Name, Release: g.Release, Accelerator: m.name, CPU: g.CPU, MemoryMiB: cfg.MemoryMiB}
 	description, err := json.Marshal(out.VM)
 	if err != nil {
@@ -49,7 +53,7 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 	}
 	o := order{
 		Command: cfg.Command, Env: append(slices.Clone(cfg.Env), EnvVM+"="+string(description)), Shares: cfg.Shares, Dir: cfg.Dir, Modules: cfg.Kernel.Modules,
-		Now: time.Now().UnixNano(), Hostname: host,
+		Now: time.Now().UnixNano(), Hostname: host, Own: own,
 	}
 	if err := w.sendJSON(run, o); err != nil {
 		return out, p.silence(err, m.console)

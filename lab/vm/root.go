@@ -22,8 +22,10 @@ type mount struct {
 // mountAll mounts in order, and makes the folders for it.
 func mountAll(list []mount) error {
 	for _, m := range list {
-		if err := os.MkdirAll(m.target, 0o755); err != nil {
-			return fmt.Errorf("making %s for the guest: %w", m.target, err)
+		if _, err := os.Stat(m.target); err != nil {
+			if err := os.MkdirAll(m.target, 0o755); err != nil {
+				return fmt.Errorf("making %s for the guest: %w", m.target, err)
+			}
 		}
 		if err := unix.Mount(m.source, m.target, m.kind, m.flags, m.data); err != nil {
 			return fmt.Errorf("mounting %s at %s: %w", m.kind, m.target, err)
@@ -94,6 +96,10 @@ func assemble(o order) error {
 	// Programs and folders below /tmp and /run of the machine stay visible where they are needed.
 	for _, path := range o.hidden() {
 		list = append(list, mount{"/" + lowerFolder + path, under(path), "", unix.MS_BIND, ""})
+	}
+	// A guest that runs this program has it in memory already, and need not read it anew through QEMU.
+	if o.Own == o.Command[0] {
+		list = append(list, mount{"/" + initFile, under(o.Own), "", unix.MS_BIND, ""})
 	}
 	// Nothing of these is kept in the guest: what it writes is the machine's at once.
 	for i, folder := range o.Shares {

@@ -35,7 +35,8 @@ type greeting struct {
 type order struct {
 	Command, Env, Shares []string
 	Dir, Modules         string
-	Now                  int64 // Unix time, ns
+	Own                  string // path of the program that the initrd has as init
+	Now                  int64  // Unix time, ns
 	Hostname             string
 }
 

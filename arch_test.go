@@ -145,6 +145,7 @@ var testImports = map[string][]string{
 	"lab/profile":  {"lab/labtest"},
 	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic"},
 	"lab/traffic":  {"lab/labtest"},
+	"lab/vm":       {"lab/labtest"},
 
 	"lab/client/persona":     {"lab/labtest"},
 	"lab/experiment":         {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},                          // whose keys the shipped experiments have

@@ -91,7 +91,10 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	if failed == nil {
 		failed = printSummary(os.Stdout, dir, summary, flags.json)
 	}
-	return errors.Join(err, failed)
+	if failed != nil {
+		return errors.Join(failed, err)
+	}
+	return err
 }
 
 // patience is how long a run is waited for at this machine's speed, with room for trials that are made again.

@@ -9,6 +9,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,7 +37,7 @@ type Config struct {
 	CPUs      int           // of the guest; 0: as many as the machine has
 	Timeout   time.Duration // of the command on a machine of this speed; 0: none
 
-	Stdout, Stderr io.Writer
+	Stdout, Stderr io.Writer    // of the command; nil: discarded
 	Status         func(string) // hears what is done; may be nil
 }
 
@@ -124,6 +125,7 @@ func (c Config) checked() (Config, error) {
 	if c.Status == nil {
 		c.Status = func(string) {}
 	}
+	c.Stdout, c.Stderr = cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard)
 	if c.Dir == "" {
 		c.Dir = "/"
 	}

@@ -18,13 +18,16 @@ import (
 // needsGuest skips where no guest can start, and returns the kernel to be had.
 func needsGuest(t *testing.T) kernel.Kernel {
 	t.Helper()
-	e := finish(t, command(t, t.TempDir(), "kernel", "fetch"))
-	if strings.Contains(e.stderr, kernel.ErrNetwork.Error()) {
-		t.Skip(e.stderr)
-	}
 	places, err := kernel.Usual()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if k, err := places.Find(kernel.Debian); err == nil {
+		return k
+	}
+	e := finish(t, command(t, t.TempDir(), "kernel", "fetch"))
+	if strings.Contains(e.stderr, kernel.ErrNetwork.Error()) {
+		t.Skip(e.stderr)
 	}
 	k, err := places.Find(kernel.Debian)
 	if err != nil {

@@ -67,16 +67,17 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
-	"lab/burn":       {"lab/realtime"},           // a share of CPUs' time
-	"lab/realtime":   {"lab/traffic/socket"},     // priority of threads
+	"lab/burn":       {"lab/realtime"},             // a share of CPUs' time
+	"lab/realtime":   {},                           // priority of threads
+	"lab/watch":      {"lab/layout"},               // whether a CPU is away
 	"lab/kernel":     {},                           // kernels in files, and Debian's
 	"lab/vm":         {"lab/kernel", "lab/result"}, // runs a program under another kernel
-	"lab/hook":       {},                         // eBPF programs at tc
-	"lab/sink":       {"lab/layout", "lab/hook"}, // ways to capture
+	"lab/hook":       {},                           // eBPF programs at tc
+	"lab/sink":       {"lab/layout", "lab/hook"},   // ways to capture
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                                 // what a machine is, read on it
-	"lab/agent":      {"lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine", "lab/sink"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic"},
@@ -136,6 +137,7 @@ var testImports = map[string][]string{
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/burn":     {"lab/labtest", "lab/realtime"},
+	"lab/watch":    {"lab/labtest"},
 	"lab/sink":     {"lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},

@@ -23,8 +23,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/sink"
+	"github.com/gateweigh/gateweigh/lab/watch"
 )
 
 // Options are an agent's command line.
@@ -54,7 +54,7 @@ type Agent struct {
 	programs map[string]*spawned
 	support  map[int]bool // process ids that never count
 	sampler  *meter.Sampler
-	watches  []*realtime.Watch
+	watched  []*watch.CPU
 }
 
 // processors is more than the agent has busy threads. Pinned to one CPU, Go would

@@ -31,6 +31,9 @@ type Frames struct {
 	Seed     uint64        `json:"seed,omitempty"`
 	GapSeed  uint64        `json:"gap_seed,omitempty"` // another one in each lab of a pair
 	Burst    int           `json:"burst"`
+	// Spins has the sender never rest, so that the faster engine can send: the host's CPU is taken whole, but for what
+	// has real-time priority.
+	Spins bool `json:"spins,omitempty"`
 }
 
 // FrameStats are the counts of a host's frames, those that Datagrams has no place for.
@@ -39,7 +42,9 @@ type FrameStats struct {
 	Duplicates int64 `json:"duplicates"`
 	Refused    int64 `json:"refused"` // of those sent: the link had no room, and they are lost
 	Over       bool  `json:"over"`    // nothing is sent any more
-	LastNs     int64 `json:"last_ns"` // from the first frame sent to the last
+	// Engine is the way of sending; empty of a host that sends nothing.
+	Engine send.Engine `json:"engine,omitempty"`
+	LastNs int64       `json:"last_ns"` // from the first frame sent to the last
 	// Of the frames since the reading before: how long after their due times they left here, how long
 	// others took to here, and their jitter (RFC 3550), mean of the streams.
 	Late     traffic.Delays `json:"late_us"`
@@ -94,7 +99,7 @@ func (a *Agent) startFrames(ctx context.Context, t Traffic, _ *client.Pool) (err
 		return err
 	}
 	// Frames outlive the request, and end with their plan.
-	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For, Rests: true, Loses: true, Favoured: true})
+	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For, Rests: !t.Frames.Spins, Loses: true, Favoured: true})
 	if err != nil {
 		return err
 	}
@@ -200,7 +205,7 @@ func (f *frameLoad) read(out *TrafficStats) error {
 	if f.sender != nil {
 		sent := f.sender.Stats()
 		out.Datagrams.Sent += sent.Offered
-		stats.Intended, stats.Refused, stats.LastNs = sent.Intended, sent.Refused, int64(sent.Last)
+		stats.Intended, stats.Refused, stats.LastNs, stats.Engine = sent.Intended, sent.Refused, int64(sent.Last), sent.Engine
 		late := sent.Late.Since(f.was.sent.Late)
 		stats.Late = traffic.Delays{P50: us(late.Quantile(0.5)), P99: us(late.Quantile(0.99)), Max: us(late.Quantile(1))}
 		out.ThreadNs["frames"] = sent.ThreadNs

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/sink"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/receive"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
+	"github.com/gateweigh/gateweigh/lab/watch"
 )
 
 // tryProgram looks at the program's own file.
@@ -111,7 +112,7 @@ func tryFind(ctx context.Context, s *selfTest) (string, error) {
 // tryObjects decodes the programs for the kernel that this program carries.
 func tryObjects(context.Context, *selfTest) (string, error) {
 	for name, check := range map[string]func() error{
-		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject, "of sinks": sink.CheckObject,
+		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject, "of sinks": sink.CheckObject, "of the watch": watch.CheckObject,
 	} {
 		if err := check(); err != nil {
 			return "", fmt.Errorf("programs %s: %w", name, err)

@@ -134,12 +134,12 @@ func (c *Conn) Sample(ctx context.Context) (meter.Sample, error) {
 // PSSMiB is the memory of the host's counted programs, MiB.
 func (c *Conn) PSSMiB(ctx context.Context) (float64, error) { return ask[float64](ctx, c, "PSSMiB") }
 
-// WatchCPUs watches CPUs of the host's machine until the agent ends; false: it may not. Away reads the watches.
+// WatchCPUs watches CPUs of the host's machine until the agent ends; false: it may not.
 func (c *Conn) WatchCPUs(ctx context.Context, cpus []int) (bool, error) {
 	return ask[bool](ctx, c, "WatchCPUs", cpus)
 }
 
-// Away is the longest time for which a watched CPU worked for nobody since the request before.
+// Away is the longest time for which a watched CPU worked for nobody since the request before: see watch.CPU.
 func (c *Conn) Away(ctx context.Context) (time.Duration, error) {
 	return ask[time.Duration](ctx, c, "Away")
 }

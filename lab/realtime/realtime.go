@@ -15,7 +15,6 @@ const (
 	Burner   = 1 // takes the rest of a slowed CPU
 	Router   = 3 // polls the links of metered hosts while the load is searched that they forward
 	Receiver = 4 // polls the links of hosts that send and receive frames
-	Watcher  = 5 // notices when a CPU is away
 )
 
 // ErrDenied says that this process may not give such priorities.

@@ -165,7 +165,20 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 	if err != nil {
 		return nil, err
 	}
-	return lab, Each(lab.Hosts, func(i int, h *Host) error { return h.Apply(ctx, networks[i]) })
+	// Hosts that carry packets come first: a veth takes frames from XDP, as the faster engine of frames sends them, when its
+	// other end is polled before it is set up.
+	for _, ends := range []bool{false, true} {
+		err := Each(lab.Hosts, func(i int, h *Host) error {
+			if ends != (h.Role != "") {
+				return nil
+			}
+			return h.Apply(ctx, networks[i])
+		})
+		if err != nil {
+			return lab, err
+		}
+	}
+	return lab, nil
 }
 
 // connect makes all links and returns the network of each host.

@@ -20,6 +20,7 @@ type Labs struct {
 	Aggregate  bool              // the routers' links aggregate packets
 	// UrgentRouters has the routers' links polled with real-time priority: see testbed.Topology.
 	UrgentRouters bool
+	Spins         bool          // senders of frames never rest, and use the faster engine: see agent.Frames
 	Slowed        *testbed.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
 }
 
@@ -77,7 +78,7 @@ func (l Labs) device() (dut.DUT, error) {
 
 // open builds one lab; shared is of the device whose link settings hold in all of them.
 func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Traits, has experiment.Side) (*Side, error) {
-	s := &Side{DUT: own, Has: has, slowed: l.Slowed, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...)}
+	s := &Side{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...)}
 	for _, of := range l.Sides {
 		s.most = max(s.most, of.Clients)
 	}

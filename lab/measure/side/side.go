@@ -38,6 +38,7 @@ type Side struct {
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
+	spins  bool          // senders of frames never rest
 	slowed *testbed.Host // the machine of the routers where their CPUs are slowed down
 	most   int           // clients of the larger lab of a pair
 	enter  bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours

@@ -23,7 +23,8 @@ type Search struct {
 	// FrameBytes is the mean size of the frames; 0 in runs of before it was recorded, whose sizes have names that are known.
 	FrameBytes float64 `json:"frame_bytes,omitempty"`
 
-	SetupSeconds float64 `json:"setup_seconds"` // lab, device and clients
+	SetupSeconds float64 `json:"setup_seconds"`    // lab, device and clients
+	Engine       string  `json:"engine,omitempty"` // that sent the frames: see send.Engine
 	// MaxKpps is the highest load of the search: what was asked for, or what the generator can send.
 	MaxKpps float64 `json:"max_kpps"`
 	// Watched is that trials know how long a CPU was away: see Trial.AwayUs.
@@ -40,10 +41,10 @@ type Goal struct {
 	// even MaxKpps satisfies the goal.
 	LowerKpps float64 `json:"lower_kpps"`
 	UpperKpps float64 `json:"upper_kpps"`
-	// ThroughputKpps is what is forwarded at LowerKpps (RFC 9971's conditional throughput).
+	// ThroughputKpps is what is forwarded at LowerKpps (RFC 9971's conditional throughput), less what the sender left out.
 	ThroughputKpps float64 `json:"throughput_kpps"`
 	Regular        bool    `json:"regular"`         // both bounds are there, and close
-	RouterCorePct  float64 `json:"router_core_pct"` // router CPU at LowerKpps
+	RouterCorePct  float64 `json:"router_core_pct"` // router CPU at LowerKpps, mean
 }
 
 // Trial is one trial of a search. Counts are those of RFC 2285.
@@ -56,11 +57,16 @@ type Trial struct {
 	Reordered     int64   `json:"reordered,omitempty"`
 	LossRatio     float64 `json:"loss_ratio"`
 	RouterCorePct float64 `json:"router_core_pct"`
+	// SentSeconds is the time from the first frame to the last: longer than Seconds where the sender was held up.
+	SentSeconds float64 `json:"sent_seconds,omitempty"`
 	// AwayUs is the longest time for which a CPU of the lab worked for nobody.
 	AwayUs float64 `json:"away_us,omitempty"`
 	// Void trials were made again: the generator did not keep up, or a CPU was away.
 	Void bool `json:"void,omitempty"`
 }
+
+// offeredShare is the share of the due frames that was offered.
+func (t Trial) offeredShare() float64 { return float64(t.Offered) / float64(max(t.Intended, 1)) }
 
 // Cell has the search's dimensions.
 func (s Search) Cell() result.Cell {

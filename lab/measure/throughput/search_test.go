@@ -63,12 +63,17 @@ func TestSearchInALab(t *testing.T) {
 	if len(s.Goals) != 1 || len(s.Trials) < 2 {
 		t.Fatalf("%+v", s)
 	}
-	// Beside other programs frames are late, and what comes together is lost: the rate may look lower, and never higher.
-	if g := s.Goals[0]; g.LowerKpps > 3.5 || g.UpperKpps > 8 || g.UpperKpps == 0 || g.UpperKpps <= g.LowerKpps {
+	if s.Engine != "live" || !s.Watched {
+		t.Errorf("engine %q, CPUs watched: %v; want the faster engine and a watch", s.Engine, s.Watched)
+	}
+	// Beside other programs frames are late, and what comes together is lost: the rate may look lower, and never higher. There
+	// is no upper bound where the generator reaches its limit first.
+	g := s.Goals[0]
+	if g.LowerKpps > 3.5 || g.UpperKpps > 8 || g.UpperKpps == 0 && s.MaxKpps > 3.5 || g.UpperKpps > 0 && g.UpperKpps <= g.LowerKpps {
 		t.Errorf("at most 30 %% loss from %g to %g thousand frames a second, want between 0 and 3.5; trials %+v", g.LowerKpps, g.UpperKpps, s.Trials)
 	}
 	for _, trial := range s.Trials {
-		if trial.Offered > 0 && trial.Forwarded > trial.Offered || float64(trial.Forwarded) > 2000*trial.Seconds+200 {
+		if trial.Offered > 0 && trial.Forwarded > trial.Offered || float64(trial.Forwarded) > 2000*max(trial.Seconds, trial.SentSeconds)+200 {
 			t.Errorf("more was forwarded than the device lets through: %+v", trial)
 		}
 	}
@@ -81,7 +86,7 @@ func TestVoid(t *testing.T) {
 		want  bool
 	}{
 		"nothing lost":            {Trial{Kpps: 500, AwayUs: 5000}, false},
-		"lost with its CPU":       {Trial{Kpps: 500, LossRatio: 0.01, AwayUs: 150}, false},
+		"lost with its CPU":       {Trial{Kpps: 2000, LossRatio: 0.01, AwayUs: 90}, false},
 		"lost without":            {Trial{Kpps: 500, LossRatio: 0.01, AwayUs: 400}, true},
 		"a ring lasts that long":  {Trial{Kpps: 50, LossRatio: 0.01, AwayUs: 2000}, false},
 		"and not as long as that": {Trial{Kpps: 50, LossRatio: 0.01, AwayUs: 3000}, true},

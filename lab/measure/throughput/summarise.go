@@ -43,8 +43,7 @@ func trialsOf(searches []*Search) []analysis.Trial {
 		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
 		for _, g := range s.Goals {
 			prefix := "goal." + metricOf(g.LossRatio)
-			t.Device[prefix+"kpps"], t.Device[prefix+"core_pct"] = g.LowerKpps, g.RouterCorePct
-			t.Device[prefix+"forwarded_kpps"] = g.ThroughputKpps
+			t.Device[prefix+"kpps"], t.Device[prefix+"core_pct"] = g.ThroughputKpps, g.RouterCorePct
 		}
 		t.Device["bytes"] = bytesOf(s)
 		out = append(out, t)
@@ -74,12 +73,15 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 			}
 		}
 		list = append(list,
-			analysis.Metric{Name: name + "kpps", Short: text, Unit: "kframes/s", Text: text + ": highest load that loses no more", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: of("kpps")},
+			analysis.Metric{Name: name + "kpps", Short: text, Unit: "kframes/s", Text: text + ": what is forwarded at the highest load that loses no more", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: of("kpps")},
 			analysis.Metric{Name: name + "mbps", Unit: "Mbit/s", Text: text + ", frames without FCS", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts,
 				Of: func(r analysis.Reading) float64 { return of("kpps")(r) * r.Get("bytes") * 8 / 1000 }},
 			analysis.Metric{Name: name + "core_pct", Short: "CPU", Unit: "% of a core", Text: "router CPU at that load", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of("core_pct")})
 	}
-	return append(list, analysis.SlowedMetric("router", result.RouterShare))
+	if slices.ContainsFunc(searches, func(s *Search) bool { return s.RouterShare > 0 }) {
+		list = append(list, analysis.SlowedMetric("router", result.RouterShare))
+	}
+	return list
 }
 
 // bytesOf is the mean size of frames; 0 of an unknown mix.

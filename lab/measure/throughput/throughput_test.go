@@ -57,8 +57,8 @@ func TestRefusals(t *testing.T) {
 func TestFiguresAreOfTheirGoals(t *testing.T) {
 	search := func(ndr, pdr, upper float64) result.Line {
 		s := &Search{DUT: "gate", Clients: 4, Direction: result.Up, Profile: result.PerPacket, FrameSize: "imix", Goals: []Goal{
-			{LossRatio: 0, LowerKpps: ndr, UpperKpps: ndr * 1.01, RouterCorePct: 90},
-			{LossRatio: 0.005, LowerKpps: pdr, UpperKpps: upper, RouterCorePct: 95},
+			{LossRatio: 0, LowerKpps: ndr, ThroughputKpps: ndr, UpperKpps: ndr * 1.01, RouterCorePct: 90},
+			{LossRatio: 0.005, LowerKpps: pdr, ThroughputKpps: pdr, UpperKpps: upper, RouterCorePct: 95},
 		}}
 		s.Accepted = true
 		return result.Line{Head: s.Head, Cell: s.Cell(), Record: s}

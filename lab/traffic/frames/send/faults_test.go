@@ -69,25 +69,29 @@ func TestRefusedFramesAreTriedAgain(t *testing.T) {
 // TestRefusedFramesAreLost: where a sender loses what the link refuses, it carries its plan out in time; refused frames
 // are among the offered ones, and those that the queue took come in order.
 func TestRefusedFramesAreLost(t *testing.T) {
-	s, fd := tap(t)
-	plan := &steady{frames: 2000, sizes: []int{60}, streams: 1}
-	sender, err := start(t, s, send.Config{Streams: streamsTo(send.MAC{2, 0, 0, 0, 0, 1}, 1), Plan: plan, Loses: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sender.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	sent := sender.Stats()
-	if sent.Offered != 2000 || sent.Intended != 2000 || sent.Refused < 2000-64-1 || sent.Engine != send.EnginePacket {
-		t.Errorf("%s: %d due, %d offered, %d of them refused by a queue of 64", sent.Engine, sent.Intended, sent.Offered, sent.Refused)
-	}
-	var before uint64
-	for i, frame := range read(t, fd, int(sent.Offered-sent.Refused)) {
-		if i > 0 && frame.Number <= before {
-			t.Errorf("frame %d has number %d after %d", i, frame.Number, before)
-		}
-		before = frame.Number
+	for _, e := range engines {
+		t.Run(string(e), func(t *testing.T) {
+			s, fd := tap(t)
+			plan := &steady{frames: 2000, sizes: []int{60}, streams: 1}
+			sender, err := start(t, s, send.Config{Streams: streamsTo(send.MAC{2, 0, 0, 0, 0, 1}, 1), Plan: plan, Loses: true, Engine: e})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sender.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			sent := sender.Stats()
+			if sent.Offered != 2000 || sent.Intended != 2000 || sent.Refused < 2000-64-1 || sent.Engine != e {
+				t.Errorf("%s: %d due, %d offered, %d of them refused by a queue of 64", sent.Engine, sent.Intended, sent.Offered, sent.Refused)
+			}
+			var before uint64
+			for i, frame := range read(t, fd, int(sent.Offered-sent.Refused)) {
+				if i > 0 && frame.Number <= before {
+					t.Errorf("frame %d has number %d after %d", i, frame.Number, before)
+				}
+				before = frame.Number
+			}
+		})
 	}
 }
 

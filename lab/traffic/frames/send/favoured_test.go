@@ -4,9 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,4 +76,64 @@ func niceness(t *testing.T, want map[string]int32) (n int) {
 		}
 	}
 	return n
+}
+
+// TestHeldUp: a sender that loses frames and was held up sends the rest of its plan later, in no burst that would overrun a
+// link. What is due at the plan's end is intended and not offered.
+func TestHeldUp(t *testing.T) {
+	const gap, held = 10 * time.Microsecond, 30 * time.Millisecond
+	for _, e := range engines {
+		t.Run(string(e), func(t *testing.T) {
+			cpu := firstCPU(t)
+			p := newPair(t)
+			sender, err := start(t, p.Client, send.Config{
+				Streams: streams(t, p, 1), Plan: &steady{gapNs: int64(gap), sizes: []int{60}, streams: 1}, CPUs: []int{cpu}, Loses: true, Engine: e, MaxFor: time.Minute,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			labtest.Await(t, "frames", func() bool { return sender.Stats().Offered > 0 })
+			hold(t, cpu, held)
+			if err := sender.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			sent := sender.Stats()
+			if missing := sent.Intended - sent.Offered; missing < int64(held/gap)/2 {
+				t.Errorf("%s: %d of %d frames were not offered, want most of the %d that were due meanwhile", sent.Engine, missing, sent.Intended, held/gap)
+			}
+		})
+	}
+}
+
+func firstCPU(t *testing.T) (cpu int) {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	for !set.IsSet(cpu) {
+		cpu++
+	}
+	return cpu
+}
+
+// hold takes a CPU for a time.
+func hold(t *testing.T, cpu int, length time.Duration) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
+		var one unix.CPUSet
+		one.Set(cpu)
+		err := unix.SchedSetaffinity(0, &one)
+		if err == nil {
+			err = realtime.Give(0, realtime.Receiver)
+		}
+		for start := time.Now(); err == nil && time.Since(start) < length; {
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
 }

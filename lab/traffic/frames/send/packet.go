@@ -21,7 +21,6 @@ const (
 type packet struct {
 	s        *Sender
 	clock    clock
-	shift    uint64 // ns by which the plan is behind, for good
 	buffers  [packetBatch][]byte
 	vectors  [packetBatch]unix.Iovec
 	messages [packetBatch]message
@@ -86,7 +85,7 @@ func (p *packet) run() error {
 
 // catchUp is how many frames a sender that loses frames sends at once after other programs had its CPU. A longer burst
 // would overrun the link's ring (a veth's has 256 places), and be taken for what the link cannot carry: the rest of the
-// plan is sent that much later, and what is due at its end is not offered.
+// plan is sent that much later, and what is due at its end is not offered. CATCH_UP in send.bpf.c.
 const catchUp = 64
 
 // behind reports whether the frame in slot n is so late that more than catchUp frames wait. Frames of one planned burst
@@ -98,7 +97,7 @@ func (p *packet) behind(n, now uint64) bool {
 		return false
 	}
 	due := sch.slots[after%slotCount].Due
-	return due > sch.slots[n%slotCount].Due && due+p.shift <= now-sch.c.Start
+	return due > sch.slots[n%slotCount].Due && due+sch.c.Shift <= now-sch.c.Start
 }
 
 // Where the sending thread rests: only while nothing is due for longer than waking up takes, and never for
@@ -116,7 +115,7 @@ func (p *packet) rest() {
 	sch := p.s.schedule
 	wait := plannerPause // nothing is planned yet
 	if c := sch.c; c.Taken < atomic.LoadUint64(&c.Produced) {
-		wait = time.Duration(int64(c.Start+sch.slots[c.Taken%slotCount].Due+p.shift) - p.clock.now())
+		wait = time.Duration(int64(c.Start+sch.slots[c.Taken%slotCount].Due+c.Shift) - p.clock.now())
 	}
 	if wait < restBeyond {
 		return
@@ -135,11 +134,11 @@ func (p *packet) fill() (n int) {
 			atomic.StoreUint64(&c.Start, now)
 		}
 		f := &sch.slots[(c.Taken+uint64(n))%slotCount]
-		if now-c.Start < f.Due+p.shift {
+		if now-c.Start < f.Due+c.Shift {
 			break
 		}
 		if p.s.cfg.Loses && p.behind(c.Taken+uint64(n), now) {
-			p.shift = now - c.Start - f.Due
+			c.Shift = now - c.Start - f.Due
 		}
 		f.Left = now - c.Start
 		p.s.filler.write(p.buffers[n], &p.s.heads[f.Stream], f, now)

@@ -17,12 +17,13 @@ type programsControl struct {
 	_        structs.HostLayout
 	Produced uint64
 	Stop     uint32
-	Pad      uint32
+	Loses    uint32
 	Apart    [6]uint64
 	Start    uint64
 	Made     uint64
 	Taken    uint64
 	Refused  uint64
+	Shift    uint64
 	Lost     uint64
 	Calls    uint32
 	Cpu      uint32

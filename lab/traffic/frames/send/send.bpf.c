@@ -19,6 +19,7 @@
 #define MAX_LIVE 3072 /* bytes of a frame: a page less the kernel's own data */
 #define BATCH 16      /* frames that the kernel hands to a link at once (DEV_MAP_BULK_SIZE) */
 
+#define CATCH_UP 64   /* frames that a sender that loses frames sends at once after it was held up: catchUp */
 #define LOST_MOST 64  /* batches lost in a row after which the link counts as unfit */
 #define EOPNOTSUPP 95
 
@@ -48,13 +49,14 @@ struct control {
 	/* Written by user space. */
 	__u64 produced;
 	__u32 stop;
-	__u32 pad;
+	__u32 loses; /* what the link refuses is lost, and not made again */
 	__u64 apart[6]; /* a cache line for each writer */
 	/* Written by what sends. */
 	__u64 start;   /* CLOCK_MONOTONIC, ns; 0 until the first look at the clock */
 	__u64 made;    /* handed to the kernel */
 	__u64 taken;   /* taken by the link */
-	__u64 refused; /* attempts that the link refused: those frames are made again */
+	__u64 refused; /* attempts that the link refused */
+	__u64 shift;   /* ns by which the plan is behind, for good */
 	__u64 lost;    /* batches that never reached the link, in a row: made again */
 	__u32 calls;   /* of send_frame */
 	__u32 cpu;     /* where the current batch is made */
@@ -124,6 +126,16 @@ static __always_inline void write_frame(void *data, const struct head *h, const 
 	udp->check = sum ? sum : 0xffff;
 }
 
+/* Where more frames wait than may be caught up, the rest of the plan is sent later. */
+static __always_inline void give_up(struct control *c, const struct slot *s, __u64 now)
+{
+	__u64 after = c->made + CATCH_UP;
+	__u32 place = after % SLOTS;
+	struct slot *later = bpf_map_lookup_elem(&slots, &place);
+	if (later && after < *(volatile __u64 *)&c->produced && later->due > s->due && later->due + c->shift <= now - c->start)
+		c->shift = now - c->start - s->due;
+}
+
 /* The slot whose turn it is, or nothing where none is due. */
 static __always_inline struct slot *due_slot(struct control *c, __u64 now)
 {
@@ -140,7 +152,11 @@ static __always_inline struct slot *due_slot(struct control *c, __u64 now)
 		c->start = now;
 	__u32 place = c->made % SLOTS;
 	struct slot *s = bpf_map_lookup_elem(&slots, &place);
-	return s && now - c->start >= s->due ? s : 0;
+	if (!s || now - c->start < s->due + c->shift)
+		return 0;
+	if (c->loses)
+		give_up(c, s, now);
+	return s;
 }
 
 /* Makes the next frame if it is due. Without waiting here, other work of this CPU goes on. */
@@ -192,6 +208,8 @@ SEC("raw_tp/xdp_devmap_xmit") int taken(struct bpf_raw_tracepoint_args *ctx)
 	c->taken += sent;
 	if (refused > 0) {
 		c->refused += refused;
+		if (c->loses)
+			c->taken += refused;
 		c->made = c->taken;
 	}
 	if (error < 0) {

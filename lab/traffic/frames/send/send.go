@@ -58,8 +58,7 @@ type Config struct {
 	// leave some µs later, and the packet engine sends them.
 	Rests bool
 	// Loses has a frame that the link refuses be lost, as in the full ring of a network card, where it is else sent again:
-	// it counts as offered, and its number is missing. The ring of a veth belongs to its other end. The packet
-	// engine sends such frames.
+	// it counts as offered, and its number is missing. The ring of a veth belongs to its other end.
 	Loses bool
 	// Favoured has both threads go before other programs, so that frames leave in time on a CPU with other work. Where that
 	// is not permitted they go on without: see Sent.Favoured.
@@ -121,6 +120,9 @@ func Start(ctx context.Context, cfg Config) (_ *Sender, err error) {
 	if s.schedule, err = newSchedule(cfg, s.live); err != nil {
 		return nil, err
 	}
+	if cfg.Loses {
+		s.schedule.c.Loses = 1
+	}
 	if s.planner, err = socket.NewThread(); err != nil {
 		return nil, err
 	}
@@ -165,8 +167,8 @@ func (s *Sender) chooseEngine() error {
 		s.fallBack("asked for")
 		return nil
 	case EngineLive, "":
-		if s.cfg.Rests || s.cfg.Loses {
-			s.fallBack("it neither rests nor loses frames")
+		if s.cfg.Rests {
+			s.fallBack("it does not rest")
 			return nil
 		}
 	default:

@@ -1,0 +1,87 @@
+// Package watch notices that a CPU works for nobody: another guest of the machine has it, or its firmware. Then its links'
+// rings fill, and what they lose is no loss of the programs that run there.
+package watch
+
+//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -type seen -cflags "-O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu" programs watch.bpf.c
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/layout"
+)
+
+// period is how often a timer interrupts a watched CPU: some 0.3 % of its time. An absence is known to within one period.
+const period = 200 * time.Microsecond
+
+// ErrDenied says that this process may not watch CPUs.
+var ErrDenied = errors.New("watching a CPU is not permitted here: it takes root, or CAP_PERFMON and CAP_BPF")
+
+// CPU is a CPU that is watched.
+type CPU struct {
+	objs   programsObjects
+	timer  int // perf event; -1: none
+	memory []byte
+	seen   *programsSeen
+}
+
+// Start watches a CPU until Close. Without the right to, the error wraps ErrDenied.
+func Start(cpu int) (_ *CPU, err error) {
+	c := &CPU{timer: -1}
+	defer func() {
+		if err != nil {
+			c.Close()
+			if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+				err = fmt.Errorf("%w (%w)", ErrDenied, err)
+			}
+			err = fmt.Errorf("watching CPU %d: %w", cpu, err)
+		}
+	}()
+	if err := loadProgramsObjects(&c.objs, nil); err != nil {
+		return nil, fmt.Errorf("loading its program: %w", err)
+	}
+	c.memory, err = unix.Mmap(c.objs.Times.FD(), 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping its memory: %w", err)
+	}
+	c.seen = (*programsSeen)(unsafe.Pointer(&c.memory[0]))
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Config: unix.PERF_COUNT_SW_CPU_CLOCK, Sample: uint64(period)}
+	c.timer, err = unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("opening a timer: %w", err)
+	}
+	if err := unix.IoctlSetInt(c.timer, unix.PERF_EVENT_IOC_SET_BPF, c.objs.Look.FD()); err != nil {
+		return nil, fmt.Errorf("having its timer run the program: %w", err)
+	}
+	return c, nil
+}
+
+// Away is the longest time for which the CPU was away since the call before, at most one period short of it.
+func (c *CPU) Away() time.Duration {
+	return max(0, time.Duration(atomic.SwapUint64(&c.seen.Longest, 0))-period)
+}
+
+// Close ends the watch.
+func (c *CPU) Close() {
+	if c.timer >= 0 {
+		unix.Close(c.timer)
+	}
+	if c.memory != nil {
+		_ = unix.Munmap(c.memory) // fails for no mapping of mmap's
+	}
+	c.objs.Close()
+}
+
+// CheckObject reports what is wrong with the program that this program carries for its architecture.
+func CheckObject() error {
+	spec, err := loadPrograms()
+	if err != nil {
+		return err
+	}
+	return layout.Check(spec, map[string]any{"times": programsSeen{}})
+}

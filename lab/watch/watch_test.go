@@ -1,0 +1,63 @@
+package watch
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// The timer runs also while its CPU has nothing to do, and programs that have the CPU do not delay it.
+func TestTimer(t *testing.T) {
+	c, err := Start(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	last := atomic.LoadUint64(&c.seen.Last)
+	labtest.Await(t, "the timer", func() bool { return atomic.LoadUint64(&c.seen.Last) > last+100*uint64(period) })
+}
+
+// An absence is told once. Of the machine's own ones a test knows nothing, so one is written where the program does.
+func TestAway(t *testing.T) {
+	c, err := Start(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const away = 1 << 50 // ns: longer than any
+	labtest.Await(t, "an absence", func() bool {
+		atomic.AddUint64(&c.seen.Last, ^uint64(away-1)) // less away, unless the program writes at this moment
+		return c.Away() > away/2
+	})
+	labtest.Await(t, "none", func() bool { return c.Away() < away/2 })
+}
+
+func TestRefusals(t *testing.T) {
+	if os.Getenv(restricted) != "" {
+		if _, err := Start(0); !errors.Is(err, ErrDenied) {
+			t.Errorf("without the right: %v", err)
+		}
+		return
+	}
+	if _, err := Start(100_000); err == nil || errors.Is(err, ErrDenied) {
+		t.Errorf("a CPU that does not exist: %v", err)
+	}
+}
+
+const restricted = "GATEWEIGH_TEST_RESTRICTED"
+
+func TestDenied(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("setpriv", "--bounding-set=-all", "--inh-caps=-all", self, "-test.run=^TestRefusals$")
+	cmd.Env = append(os.Environ(), restricted+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -67,11 +67,13 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
-	"lab/burn":       {"lab/realtime"},           // a share of CPUs' time
-	"lab/realtime":   {},                         // priority of threads
-	"lab/watch":      {"lab/layout"},             // whether a CPU is away
-	"lab/hook":       {},                         // eBPF programs at tc
-	"lab/sink":       {"lab/layout", "lab/hook"}, // ways to capture
+	"lab/burn":       {"lab/realtime"},             // a share of CPUs' time
+	"lab/realtime":   {},                           // priority of threads
+	"lab/watch":      {"lab/layout"},               // whether a CPU is away
+	"lab/kernel":     {},                           // kernels in files, and Debian's
+	"lab/vm":         {"lab/kernel", "lab/result"}, // runs a program under another kernel
+	"lab/hook":       {},                           // eBPF programs at tc
+	"lab/sink":       {"lab/layout", "lab/hook"},   // ways to capture
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                                 // what a machine is, read on it
@@ -146,6 +148,7 @@ var testImports = map[string][]string{
 	"lab/profile":  {"lab/labtest"},
 	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic"},
 	"lab/traffic":  {"lab/labtest"},
+	"lab/vm":       {"lab/labtest"},
 
 	"lab/client/persona":     {"lab/labtest"},
 	"lab/experiment":         {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},                          // whose keys the shipped experiments have

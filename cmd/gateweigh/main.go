@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
 // Exit codes, stable for scripts.
@@ -38,6 +39,7 @@ var version = "devel"
 
 func main() {
 	agent.Version = version
+	vm.RunAs(os.Args)
 	agent.RunAs(os.Args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -51,7 +53,9 @@ func main() {
 	if errors.As(err, &coded) {
 		code = coded.code
 	}
-	fmt.Fprintln(os.Stderr, "gateweigh:", err)
+	if coded, is := err.(*exitError); !is || coded.err != errSaid {
+		fmt.Fprintln(os.Stderr, "gateweigh:", err)
+	}
 	stop()
 	os.Exit(code)
 }
@@ -83,6 +87,6 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(runCommand(), reportCommand(), explainCommand(), compareCommand(), bundleCommand(),
-		listCommand(), doctorCommand(), burnCommand(), sinkCommand(), cleanCommand())
+		listCommand(), doctorCommand(), kernelCommand(), burnCommand(), sinkCommand(), cleanCommand())
 	return root
 }

@@ -18,10 +18,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
 // TestMain lets the test binary be gateweigh itself, and its own agent.
 func TestMain(m *testing.M) {
+	vm.RunAs(os.Args)
 	agent.RunAs(os.Args)
 	if os.Getenv("GATEWEIGH_TEST_MAIN") != "" {
 		main()

@@ -22,6 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/vm"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -37,6 +38,7 @@ type runFlags struct {
 	// profile asks for a profile of each cell, also of a run that is resumed.
 	profile bool
 	json    bool
+	guest   guestFlags
 }
 
 func runCommand() *cobra.Command {
@@ -45,7 +47,7 @@ func runCommand() *cobra.Command {
 		Use:   "run [EXPERIMENT | FILE.toml]",
 		Short: "Measure devices against a clean router (default experiment: quick)",
 		Example: "  gateweigh run\n  gateweigh run portal-bandwidth --set blocks=10\n" +
-			"  gateweigh run my-gateway.toml\n  gateweigh run --profile\n  gateweigh run --resume runs/20260101T120000Z-quick",
+			"  gateweigh run my-gateway.toml\n  gateweigh run --kernel debian\n  gateweigh run --profile\n  gateweigh run --resume runs/20260101T120000Z-quick",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags.resuming = cmd.Flags().Changed("resume")
@@ -57,12 +59,14 @@ func runCommand() *cobra.Command {
 	f.StringVar(&flags.resume, "resume", "", "continue the interrupted run in this folder")
 	f.StringArrayVar(&flags.set, "set", nil, "change a key of the experiment, `KEY=VALUE`; lists with commas")
 	f.BoolVar(&flags.profile, "profile", false, "also record a CPU profile of each cell with perf, in separate windows: flame graphs, gateweigh explain")
+	f.StringVar(&flags.guest.kernel, "kernel", "", "measure under another `KERNEL`, in a virtual machine: debian, debian:SUITE, a release of gateweigh kernel list, or a path")
+	flags.guest.add(cmd)
 	f.BoolVar(&flags.json, "json", false, "print summary.json instead of the table")
 	return cmd
 }
 
 func runExperiment(ctx context.Context, args []string, flags runFlags) error {
-	exp, dir, err := chooseExperiment(args, flags)
+	exp, dir, err := chooseExperiment(args, &flags)
 	if err == nil {
 		err = dut.CheckVariants(exp)
 	}
@@ -75,13 +79,21 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 		}
 		exp.ProfileWindow = cmp.Or(exp.ProfileWindow, experiment.DefaultProfileWindow)
 	}
+	guest, inside, err := vm.Inside()
+	if err != nil {
+		return err
+	}
+	if flags.guest.kernel != "" && !inside {
+		return runInGuest(ctx, exp, dir, flags)
+	}
 	line := newStatusLine(os.Stderr)
 	outcome, runErr := runner.Run(ctx, runner.Config{
 		Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: "gateweigh run " + filepath.Join(dir, result.ExperimentFile), Status: line.show,
+		VM: guest,
 	})
 	line.clear()
-	if !outcome.Started {
-		return codeOf(runErr, outcome, dir) // nothing of the folder is ours
+	if !outcome.Started || inside { // nothing of the folder is ours, or the machine makes the report
+		return codeOf(runErr, outcome, dir)
 	}
 	summary, err := report.Write(dir)
 	if err != nil {
@@ -98,16 +110,19 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 }
 
 // chooseExperiment returns the experiment and the folder of its run.
-func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, string, error) {
+func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, string, error) {
 	if flags.resuming {
 		if flags.resume == "" {
 			return nil, "", errors.New("--resume: name the folder of the run to continue")
 		}
-		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" {
+		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" || flags.guest.kernel != "" {
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
 		}
 		if info, err := os.Stat(flags.resume); err == nil && !info.IsDir() {
 			return nil, "", fmt.Errorf("--resume %s: a file cannot be resumed; of a bundle, unpack it (tar xzf %s makes the folder run) and resume that folder", flags.resume, flags.resume)
+		}
+		if err := flags.guest.recall(flags.resume); err != nil {
+			return nil, "", err
 		}
 		exp, err := plannedIn(filepath.Clean(flags.resume))
 		return exp, filepath.Clean(flags.resume), err

@@ -27,6 +27,7 @@ import (
 //	run/manifest.json
 //	run/environment.json
 //	run/experiment.toml
+//	run/guest.json          of a run in a virtual machine
 //	run/trials.jsonl
 //	run/trials.jsonl.torn
 //	run/profiles/...
@@ -56,7 +57,7 @@ const (
 
 // bundledFiles and bundledFolders are what a bundle may hold, in its order.
 var (
-	bundledFiles   = []string{EnvironmentFile, ExperimentFile, TrialsFile, TornFile}
+	bundledFiles   = []string{EnvironmentFile, ExperimentFile, GuestFile, TrialsFile, TornFile}
 	bundledFolders = []string{FramesFolder, ProfilesFolder, LogsFolder}
 )
 

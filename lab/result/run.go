@@ -49,6 +49,9 @@ type Environment struct {
 	MemoryMiB      int64  `json:"memory_mib"`
 	Virtualisation string `json:"virtualisation,omitempty"` // "kvm", "none", ""
 
+	// VM is set when the lab ran in a virtual machine: kernel, CPU and memory above are then the guest's.
+	VM *VM `json:"vm,omitempty"`
+
 	Placement string            `json:"placement"`          // which CPUs carry routers and endpoints
 	Offloads  []string          `json:"offloads,omitempty"` // link settings of the profile, one a line
 	Tools     map[string]string `json:"tools,omitempty"`    // version by name
@@ -56,6 +59,21 @@ type Environment struct {
 
 	Skipped []Skip   `json:"skipped,omitempty"` // DUTs left out
 	Notes   []string `json:"notes,omitempty"`   // what else a reader must know, a sentence each
+}
+
+// Accelerators of virtual machines.
+const (
+	KVM = "kvm" // the machine's CPU runs the guest
+	TCG = "tcg" // QEMU emulates one: only ratios within a run mean something
+)
+
+// VM is the virtual machine that a lab ran in.
+type VM struct {
+	Kernel      string `json:"kernel"`      // as it was asked for: "debian", a path
+	Release     string `json:"release"`     // uname release
+	Accelerator string `json:"accelerator"` // KVM or TCG
+	CPU         string `json:"cpu"`         // what the guest sees, /proc/cpuinfo
+	MemoryMiB   int    `json:"memory_mib"`
 }
 
 // Sides says what clients and traffic of the two labs of a pair had not in common.

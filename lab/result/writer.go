@@ -18,6 +18,7 @@ const (
 	TornFile        = "trials.jsonl.torn"
 	EnvironmentFile = "environment.json"
 	ExperimentFile  = "experiment.toml" // the experiment, resolved
+	GuestFile       = "guest.json"      // only where the lab runs in a virtual machine: what goes on in which
 	FramesFolder    = "frames"          // files of frame sizes that the experiment names
 	ProfilesFolder  = "profiles"
 	LogsFolder      = "logs"

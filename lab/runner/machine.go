@@ -115,7 +115,7 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		Clients: "kind " + cfg.Experiment.Client.Kind, RouterSpeed: cfg.Experiment.Router.Speed,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online,
-		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, Placement: s.Placement.String(),
+		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, VM: cfg.VM, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs, Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
 	if !cfg.Experiment.Means("clients") {
@@ -134,7 +134,18 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 	case err != nil:
 		return env, fmt.Errorf("reading what an earlier sitting says of the machine: %w; without that file the run goes on, and tells of this sitting's machine alone", err)
 	}
+	if was, is := accelerator(old), accelerator(env); was != is {
+		return env, fmt.Errorf("the run was begun %s and would go on %s, and the two do not mix: measure into another folder", was, is)
+	}
 	return resumed(old, env), nil
+}
+
+// accelerator says in what sort of machine a run takes place.
+func accelerator(env result.Environment) string {
+	if env.VM == nil {
+		return "without a virtual machine"
+	}
+	return "in a virtual machine (" + env.VM.Accelerator + ")"
 }
 
 // resumed keeps the beginning and the notes of earlier sittings, and notes what

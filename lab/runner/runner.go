@@ -41,9 +41,10 @@ type Measure interface {
 type Config struct {
 	Measure    Measure // of the experiment, for this run alone
 	Experiment *experiment.Experiment
-	Dir        string // the run's folder; created when absent
-	Command    string // repeats the run, for the report
-	Version    string // of gateweigh
+	Dir        string     // the run's folder; created when absent
+	Command    string     // repeats the run, for the report
+	Version    string     // of gateweigh
+	VM         *result.VM // set when this machine is a virtual one that was started for the run
 	// Status receives what happens now and how far the run is; it must not block.
 	Status func(Progress)
 }
@@ -163,14 +164,14 @@ func slow(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *ex
 	return nil
 }
 
-// writeExperiment writes the experiment into the folder, with the files that it names.
-func (s *Session) writeExperiment() error {
-	files, err := s.Experiment.Files()
+// WriteExperiment writes the experiment into the folder dir, with the files that it names.
+func WriteExperiment(dir string, e *experiment.Experiment) error {
+	files, err := e.Files()
 	if err != nil {
 		return err
 	}
 	for name, data := range files {
-		at := filepath.Join(s.Dir, filepath.FromSlash(name))
+		at := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return fmt.Errorf("making the folder of frame sizes: %w", err)
 		}
@@ -178,7 +179,7 @@ func (s *Session) writeExperiment() error {
 			return err
 		}
 	}
-	return result.ReplaceFile(filepath.Join(s.Dir, result.ExperimentFile), s.Experiment.Encode())
+	return result.ReplaceFile(filepath.Join(dir, result.ExperimentFile), e.Encode())
 }
 
 // open prepares the folder and reads the records of earlier sittings in it. raised is the
@@ -187,7 +188,7 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 	if err := os.MkdirAll(filepath.Join(s.Dir, result.LogsFolder), 0o755); err != nil {
 		return fmt.Errorf("making the run's folder: %w", err)
 	}
-	if err := s.writeExperiment(); err != nil {
+	if err := WriteExperiment(s.Dir, s.Experiment); err != nil {
 		return err
 	}
 	var torn int
@@ -217,10 +218,18 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 		s.Notice("%s", note)
 		s.env.Notes = append(s.env.Notes, note)
 	}
+	if vm := s.env.VM; vm != nil && vm.Accelerator == result.TCG {
+		s.Notice("%s", emulated)
+		if !slices.Contains(s.env.Notes, emulated) {
+			s.env.Notes = append(s.env.Notes, emulated)
+		}
+	}
 	s.interrupted = s.env.Interrupted
 	s.env.Interrupted = true // until it has ended in order
 	return result.WriteEnvironment(s.Dir, s.env)
 }
+
+const emulated = "Relative, emulated CPU: QEMU emulates the guest's CPU (TCG), so only ratios within this run mean something."
 
 // recall reads the attempts of earlier sittings, so that only windows that are not settled
 // are measured again.

@@ -41,10 +41,14 @@ type Host struct {
 	end func() error // given by the backend: ends the host once its agent's input is closed
 }
 
+// answersWithin bounds the wait for an agent that runs and does not answer. One that has ended is noticed at
+// once; the first on an emulated CPU takes ten seconds.
+const answersWithin = time.Minute
+
 // greet waits until a host's agent answers, and refuses one that is another program
 // than the lab. Every backend's Start and Machine end with it.
 func (h *Host) greet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("its agent does not answer"))
+	ctx, cancel := context.WithTimeoutCause(ctx, answersWithin, errors.New("its agent does not answer"))
 	defer cancel()
 	hello, err := h.Hello(ctx)
 	if err != nil {

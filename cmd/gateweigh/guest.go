@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/vm"
+)
+
+// guestOrder is what result.GuestFile says: the guest that a run goes on in.
+type guestOrder struct {
+	Kernel    string `json:"kernel"` // a release or an absolute path
+	MemoryMiB int    `json:"memory_mib"`
+}
+
+// recall reads the guest of an interrupted run. Runs without one have no such file.
+func (f *guestFlags) recall(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, result.GuestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var o guestOrder
+	if err == nil {
+		err = json.Unmarshal(data, &o)
+	}
+	if err != nil {
+		return fmt.Errorf("--resume: which kernel the run had: %w", err)
+	}
+	f.kernel, f.memoryMiB = o.Kernel, o.MemoryMiB
+	return nil
+}
+
+// keep writes the guest into the run's folder.
+func (f guestFlags) keep(dir string) error {
+	data, err := json.Marshal(guestOrder{f.kernel, f.memoryMiB})
+	if err != nil {
+		return err
+	}
+	return result.ReplaceFile(filepath.Join(dir, result.GuestFile), append(data, '\n'))
+}
+
+// runInGuest measures in a guest and makes the report here. Between the two goes the run's folder, which both see.
+func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, flags runFlags) error {
+	unlock, err := runner.LockMachine(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	k, err := findKernel(ctx, flags.guest.kernel)
+	if err != nil {
+		return err
+	}
+	flags.guest.kernel = k.Release // a resume is to have the same, also when there is a newer one
+	if filepath.IsAbs(k.Name) {
+		flags.guest.kernel = k.Name
+	}
+	folder, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	logs := filepath.Join(folder, result.LogsFolder)
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return fmt.Errorf("making the run's folder: %w", err)
+	}
+	if err := errors.Join(runner.WriteExperiment(dir, exp), flags.guest.keep(dir)); err != nil {
+		return err
+	}
+	code, err := inGuest(ctx, flags.guest, vm.Config{Logs: logs, Shares: []string{folder}, Timeout: patience(exp)}, "run", "--resume", dir)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		err = fmt.Errorf("interrupted; finished trials are kept: continue with gateweigh run --resume %s", dir)
+	case err != nil:
+		err = fmt.Errorf("%w\nfinished trials are kept: continue with gateweigh run --resume %s", err, dir)
+	default:
+		err = sameCode(code, nil)
+	}
+	if _, bad := os.Stat(filepath.Join(dir, result.TrialsFile)); bad != nil {
+		return err // refused before anything was measured
+	}
+	summary, failed := report.Write(dir)
+	if failed == nil {
+		failed = printSummary(os.Stdout, dir, summary, flags.json)
+	}
+	if failed != nil {
+		return errors.Join(failed, err)
+	}
+	return err
+}
+
+// patience is how long a run is waited for at this machine's speed, with room for trials that are made again.
+func patience(exp *experiment.Experiment) time.Duration {
+	return 2*exp.EstimatedDuration() + time.Minute
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/kernel"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// needsGuest skips where no guest can start, and returns the kernel to be had.
+func needsGuest(t *testing.T) kernel.Kernel {
+	t.Helper()
+	places, err := kernel.Usual()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k, err := places.Find(kernel.Debian); err == nil {
+		return k
+	}
+	e := finish(t, command(t, t.TempDir(), "kernel", "fetch"))
+	if strings.Contains(e.stderr, kernel.ErrNetwork.Error()) {
+		t.Skip(e.stderr)
+	}
+	k, err := places.Find(kernel.Debian)
+	if err != nil {
+		t.Fatalf("%v: %s", err, e.stderr)
+	}
+	return k
+}
+
+// TestKernelRun measures under Debian's kernel. QEMU is killed after the first trial, which a resume keeps.
+func TestKernelRun(t *testing.T) {
+	k, dir := needsGuest(t), t.TempDir()
+	write(t, dir, "tiny.toml", `duts = ["allowlist"]
+clients = [2]
+offered_mbps = [2]
+blocks = 2
+aa_blocks = 0
+windows = 1
+window = "500ms"
+warmup = "200ms"
+redo = 0
+`)
+	cmd := command(t, dir, "run", "tiny.toml", "--kernel", k.Image, "-o", "r")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	trials := filepath.Join(dir, "r", result.TrialsFile)
+	var kept []byte
+	awaitGuest(t, "the first trial", ended, func() bool {
+		kept, _ = os.ReadFile(trials)
+		return bytes.Contains(kept, []byte(`"kind":"trial"`))
+	})
+	for _, pid := range qemus(cmd.Process.Pid) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-ended
+	if text := said.String(); strings.Contains(text, "CGO_ENABLED") {
+		t.Skip(text)
+	}
+	if code, text := cmd.ProcessState.ExitCode(), said.String(); code != exitFailed || !strings.Contains(text, "run --resume r") || !strings.Contains(text, "before its command") {
+		t.Errorf("with QEMU killed: exit %d: %s", code, text)
+	}
+	e := finish(t, command(t, dir, "run", "--resume", "r"))
+	if e.code != 0 && e.code != exitRejected || !strings.Contains(e.stdout, filepath.Join("r", "report.html")) || strings.Contains(e.stderr, errSaid.Error()) {
+		t.Errorf("resumed: exit %d: %s%s", e.code, e.stdout, e.stderr)
+	}
+	checkGuestRun(t, filepath.Join(dir, "r"), k, kept)
+}
+
+// awaitGuest waits for as long as a process runs.
+func awaitGuest(t *testing.T, what string, ended <-chan struct{}, ok func() bool) {
+	t.Helper()
+	for !ok() {
+		select {
+		case <-ended:
+			t.Fatalf("it ended before %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func checkGuestRun(t *testing.T, dir string, k kernel.Kernel, kept []byte) {
+	t.Helper()
+	run, err := result.ReadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := run.Environment
+	if env.VM == nil || env.VM.Release != k.Release || env.VM.Kernel != k.Image || env.VM.CPU != env.CPUModel || !strings.HasPrefix(env.Kernel, k.Release) {
+		t.Errorf("environment.json says kernel %q, CPU %q, machine %+v", env.Kernel, env.CPUModel, env.VM)
+	}
+	if emulated := strings.Contains(strings.Join(env.Notes, " "), "emulated CPU"); emulated != (env.VM.Accelerator == result.TCG) {
+		t.Errorf("with %s the notes are %q", env.VM.Accelerator, env.Notes)
+	}
+	all, err := os.ReadFile(filepath.Join(dir, result.TrialsFile))
+	if whole := kept[:bytes.LastIndexByte(kept, '\n')+1]; err != nil || !bytes.HasPrefix(all, whole) {
+		t.Errorf("%v; before the kill:\n%s\nafter the resume:\n%s", err, kept, all)
+	}
+	if len(run.Trials) != 2 || run.Repeated > 0 {
+		t.Errorf("%d trials, %d repeated, want one of each block", len(run.Trials), run.Repeated)
+	}
+}
+
+// qemus are the QEMU processes that a process has started.
+func qemus(parent int) (list []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		if strings.HasPrefix(string(text), "Name:\tqemu-system") && strings.Contains(string(text), fmt.Sprintf("\nPPid:\t%d\n", parent)) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+				list = append(list, pid)
+			}
+		}
+	}
+	return list
+}
+
+// TestKernelUsage: wrong names of kernels are usage errors that say what is right.
+func TestKernelUsage(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", dir)
+	for _, args := range [][]string{{"kernel", "fetch", "fedora"}, {"kernel", "check", "./none"}, {"run", "--kernel", "6.0"}, {"run", "--resume", "r", "--kernel", "debian"}} {
+		if e := finish(t, command(t, dir, args...)); e.code != exitUsage || e.stderr == "" {
+			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
+		}
+	}
+	if e := finish(t, command(t, dir, "kernel", "list")); e.code != 0 || !strings.Contains(e.stdout, "kernel fetch debian") {
+		t.Errorf("list: exit %d: %s%s", e.code, e.stdout, e.stderr)
+	}
+}

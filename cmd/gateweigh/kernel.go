@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/lab/kernel"
+	"github.com/gateweigh/gateweigh/lab/vm"
+)
+
+func kernelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kernel list|fetch|check",
+		Short: "Find, fetch and examine kernels for gateweigh run --kernel",
+		Long: "The lab can run under another kernel than this machine's, in a small virtual machine with this machine's programs:\n" +
+			"gateweigh run --kernel debian.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(kernelList(), kernelFetch(), kernelCheck())
+	return cmd
+}
+
+func kernelList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the kernels that are here, installed or fetched",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			places, err := kernel.Usual()
+			if err != nil {
+				return err
+			}
+			return writeKernels(os.Stdout, places)
+		},
+	}
+}
+
+// writeKernels lists kernels by the names that --kernel takes.
+func writeKernels(w io.Writer, places kernel.Places) error {
+	fetched := places.Fetched()
+	for _, k := range places.Installed() {
+		fmt.Fprintf(w, "%-26s %-26s installed: %s\n", k.Name, k.Release, k.Image)
+	}
+	for _, k := range fetched {
+		fmt.Fprintf(w, "%-26s %-26s fetched: %s\n", k.Name, k.Release, k.Image)
+	}
+	if len(fetched) == 0 {
+		fmt.Fprintf(w, "%-26s %-26s by apt: gateweigh kernel fetch %s\n", kernel.Debian, "the newest", kernel.Debian)
+	}
+	_, err := fmt.Fprintln(w, "or the path of a vmlinuz, with its modules in lib/modules/RELEASE beside its folder, or in modules/RELEASE beside it")
+	return err
+}
+
+func kernelFetch() *cobra.Command {
+	return &cobra.Command{
+		Use:   "fetch [debian | debian:SUITE]",
+		Short: "Fetch Debian's newest kernel with apt, from a suite that this machine's sources know",
+		Long: "Downloads the newest kernel's package from this machine's apt sources and unpacks it below " +
+			"$XDG_CACHE_HOME or ~/.cache;\nnothing is installed, and no root is needed.",
+		Example: "  gateweigh kernel fetch\n  gateweigh kernel fetch debian:bookworm-backports",
+		Args:    usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := fetchKernel(cmd.Context(), nameOf(args))
+			if err == nil {
+				_, err = fmt.Printf("%s is %s: %s\n", k.Name, k.Release, k.Image)
+			}
+			return err
+		},
+	}
+}
+
+func nameOf(args []string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return kernel.Debian
+}
+
+// fetchKernel fetches a kernel and shows how far that is.
+func fetchKernel(ctx context.Context, name string) (kernel.Kernel, error) {
+	places, err := kernel.Usual()
+	if err != nil {
+		return kernel.Kernel{}, err
+	}
+	line := newStatusLine(os.Stderr)
+	k, err := places.Fetch(ctx, name, func(text string) { line.say("kernel " + name + ": " + text) })
+	line.clear()
+	return k, kernelError(err)
+}
+
+// kernelError makes errors of what was typed usage errors.
+func kernelError(err error) error {
+	if errors.Is(err, kernel.ErrUnknown) || errors.Is(err, kernel.ErrForm) || errors.Is(err, kernel.ErrSuite) {
+		return &exitError{exitUsage, err}
+	}
+	return err
+}
+
+// findKernel returns a kernel that is here, or fetches it where it is one of Debian's.
+func findKernel(ctx context.Context, name string) (kernel.Kernel, error) {
+	places, err := kernel.Usual()
+	if err != nil {
+		return kernel.Kernel{}, err
+	}
+	k, err := places.Find(name)
+	if errors.Is(err, kernel.ErrUnknown) && kernel.IsDebian(name) {
+		return fetchKernel(ctx, name)
+	}
+	return k, kernelError(err)
+}
+
+func kernelCheck() *cobra.Command {
+	var flags guestFlags
+	cmd := &cobra.Command{
+		Use:   "check [KERNEL]",
+		Short: "Boot a kernel and show what the lab can measure under it (gateweigh doctor --quick)",
+		Args:  usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags.kernel = nameOf(args)
+			logs, err := os.MkdirTemp("", "gateweigh-kernel-")
+			if err != nil {
+				return fmt.Errorf("making a folder for the guest's console: %w", err)
+			}
+			code, err := inGuest(cmd.Context(), flags, vm.Config{Logs: logs}, "doctor", "--quick")
+			_ = os.Remove(logs) // an error: it holds the console of a guest that failed
+			return sameCode(code, err)
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+// guestFlags are flags of commands that start a guest.
+type guestFlags struct {
+	kernel    string
+	memoryMiB int
+	verbose   bool
+}
+
+func (f *guestFlags) add(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.memoryMiB, "vm-memory", vm.DefaultMemoryMiB, "memory of the virtual machine, `MiB`")
+	cmd.Flags().BoolVar(&f.verbose, "verbose", false, "say how the virtual machine starts, and how long that takes")
+}
+
+// inGuest runs this program with arguments under another kernel, in the same folder.
+func inGuest(ctx context.Context, flags guestFlags, cfg vm.Config, args ...string) (int, error) {
+	k, err := findKernel(ctx, flags.kernel)
+	if err != nil {
+		return 0, err
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	if cfg.Dir, err = filepath.Abs("."); err != nil {
+		return 0, err
+	}
+	line := newStatusLine(os.Stderr)
+	cfg.Kernel, cfg.MemoryMiB, cfg.Command, cfg.Env = k, flags.memoryMiB, append([]string{own}, args...), os.Environ()
+	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
+	cfg.Status = func(text string) {
+		if flags.verbose {
+			line.clear()
+			fmt.Fprintln(os.Stderr, text)
+			return
+		}
+		line.say(text)
+	}
+	ended, err := vm.Run(ctx, cfg)
+	line.clear()
+	return ended.Code, err
+}
+
+// errSaid is the error of a command whose guest has printed the reason.
+var errSaid = errors.New("it failed in the guest")
+
+// sameCode ends this program as the one in the guest ended.
+func sameCode(code int, err error) error {
+	if err != nil || code == 0 {
+		return err
+	}
+	return &exitError{code, errSaid}
+}

@@ -1,0 +1,300 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// nameFile is in the folder of a fetched kernel, and has the name by which Find knows it.
+	nameFile = "name"
+	// fetching begins the names of folders in which a kernel is not whole yet.
+	fetching = ".fetching-"
+
+	metapackage = "linux-image-amd64" // depends on the newest kernel's package
+)
+
+// Errors that Fetch wraps.
+var (
+	ErrNetwork = errors.New("no network")
+	ErrSuite   = errors.New("unknown suite")
+	ErrSpace   = errors.New("not enough space")
+	ErrProgram = errors.New("a program is missing")
+)
+
+// Fetch gets the kernel "debian" or "debian:SUITE" with apt from the machine's own sources, or returns the one that
+// was got before if it is still the newest. Only a whole kernel comes into the cache, in one step. status hears what is done.
+func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Kernel, error) {
+	if !IsDebian(name) {
+		return Kernel{}, fmt.Errorf("kernel %q cannot be fetched: want debian or debian:SUITE: %w", name, ErrUnknown)
+	}
+	if err := os.MkdirAll(p.Cache, 0o755); err != nil {
+		return Kernel{}, fmt.Errorf("making the folder of fetched kernels: %w", explained(err, ""))
+	}
+	unlock, err := p.lock()
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer unlock()
+	f, err := p.begin(ctx, name, status)
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer os.RemoveAll(f.folder)
+	return f.all()
+}
+
+// lock keeps a second Fetch waiting, and removes what a killed one has left.
+func (p Places) lock() (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(p.Cache, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("locking the folder of fetched kernels: %w", explained(err, ""))
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", f.Name(), err), f.Close())
+	}
+	left, _ := filepath.Glob(filepath.Join(p.Cache, fetching+"*")) // the pattern is valid
+	for _, folder := range left {
+		err = errors.Join(err, os.RemoveAll(folder))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { f.Close() }, nil
+}
+
+// fetch is one call of Fetch.
+type fetch struct {
+	Places
+	ctx    context.Context
+	name   string
+	folder string // of its own, in the cache
+	status func(string)
+}
+
+func (p Places) begin(ctx context.Context, name string, status func(string)) (fetch, error) {
+	for program, pkg := range map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg", "depmod": "kmod"} {
+		if programPath(program) == "" {
+			return fetch{}, fmt.Errorf("%s is not here: install the package %s, or give a kernel's path: %w", program, pkg, ErrProgram)
+		}
+	}
+	folder, err := os.MkdirTemp(p.Cache, fetching)
+	if err != nil {
+		return fetch{}, fmt.Errorf("making a folder for the kernel: %w", explained(err, ""))
+	}
+	return fetch{p, ctx, name, folder, status}, os.Chmod(folder, 0o755)
+}
+
+func (f fetch) all() (Kernel, error) {
+	f.status("looking for the newest kernel")
+	meta, err := f.download(metapackage)
+	if err != nil {
+		return Kernel{}, err
+	}
+	depends, err := f.field(meta, "Depends")
+	if err != nil {
+		return Kernel{}, err
+	}
+	version, err := f.field(meta, "Version")
+	if err != nil {
+		return Kernel{}, err
+	}
+	final := filepath.Join(f.Cache, strings.ReplaceAll(f.name, ":", "-")+"-"+version)
+	if _, err := os.Stat(filepath.Join(final, nameFile)); err == nil {
+		f.status("it is here already")
+		return f.named(final)
+	}
+	image, _, _ := strings.Cut(depends, " ")
+	f.status("downloading " + image)
+	file, err := f.download(image)
+	if err != nil {
+		return Kernel{}, err
+	}
+	if err := f.unpack(file); err != nil {
+		return Kernel{}, err
+	}
+	if err := os.Rename(f.folder, final); err != nil {
+		return Kernel{}, fmt.Errorf("keeping the kernel: %w", err)
+	}
+	return f.named(final)
+}
+
+func (f fetch) named(folder string) (Kernel, error) {
+	k, err := unpacked(folder)
+	k.Name = f.name
+	return k, err
+}
+
+// unpack unpacks a kernel's package, indexes its modules, and has all of it on the disk.
+func (f fetch) unpack(file string) error {
+	kib, err := f.field(file, "Installed-Size")
+	if err != nil {
+		return err
+	}
+	if err := roomFor(f.folder, kib); err != nil {
+		return err
+	}
+	f.status("unpacking it")
+	if _, err := f.run("dpkg-deb", "-x", file, f.folder); err != nil {
+		return fmt.Errorf("unpacking %s: %w", filepath.Base(file), err)
+	}
+	if _, err := os.Stat(filepath.Join(f.folder, "lib")); err != nil { // newer packages have usr/lib alone
+		if err := os.Symlink("usr/lib", filepath.Join(f.folder, "lib")); err != nil {
+			return err
+		}
+	}
+	images, _ := filepath.Glob(filepath.Join(f.folder, "boot", "vmlinuz-*"))
+	if len(images) != 1 {
+		return fmt.Errorf("%s has no kernel in boot: %w", filepath.Base(file), ErrForm)
+	}
+	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
+	if _, err := f.run("depmod", "-b", f.folder, release); err != nil {
+		return fmt.Errorf("indexing the modules: %w", err)
+	}
+	// Beside the modules, where programs of the guest look for it.
+	if err := os.Link(filepath.Join(f.folder, "boot", "config-"+release), filepath.Join(f.folder, "lib", "modules", release, "config")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(f.folder, nameFile), []byte(f.name+"\n"), 0o644); err != nil {
+		return explained(err, "")
+	}
+	debs, _ := filepath.Glob(filepath.Join(f.folder, "*.deb"))
+	for _, deb := range debs {
+		err = errors.Join(err, os.Remove(deb))
+	}
+	folder, opened := os.Open(f.folder)
+	if opened != nil {
+		return errors.Join(err, opened)
+	}
+	return errors.Join(err, unix.Syncfs(int(folder.Fd())), folder.Close())
+}
+
+// download gets the package's file into the folder and returns its path.
+func (f fetch) download(pkg string) (string, error) {
+	if _, suite, ok := strings.Cut(f.name, ":"); ok {
+		pkg += "/" + suite
+	}
+	if _, err := f.run("apt-get", "-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30", "download", pkg); err != nil {
+		return "", fmt.Errorf("getting %s: %w", pkg, err)
+	}
+	name, _, _ := strings.Cut(pkg, "/")
+	files, _ := filepath.Glob(filepath.Join(f.folder, name+"_*.deb"))
+	if len(files) != 1 {
+		return "", fmt.Errorf("getting %s: apt-get ended well and left no file", pkg)
+	}
+	return files[0], nil
+}
+
+// field reads a field of a package's control file.
+func (f fetch) field(file, name string) (string, error) {
+	text, err := f.run("dpkg-deb", "-f", file, name)
+	if text = strings.TrimSpace(text); err == nil && text == "" {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s of %s: %w", name, filepath.Base(file), err)
+	}
+	return text, nil
+}
+
+// run runs a program in the folder. Its error is explained.
+func (f fetch) run(program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(f.ctx, programPath(program), args...)
+	cmd.Dir, cmd.Env = f.folder, append(os.Environ(), "LC_ALL=C")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	var out, messages bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &messages
+	if err := cmd.Run(); err != nil {
+		if f.ctx.Err() != nil {
+			return "", context.Cause(f.ctx)
+		}
+		if free, bad := freeKiB(f.folder); bad == nil && free < full { // not every program says so
+			err = errors.Join(syscall.ENOSPC, err)
+		}
+		return "", explained(err, messages.String())
+	}
+	return out.String(), nil
+}
+
+// explained says what a program's messages mean, and what to do.
+func explained(err error, messages string) error {
+	has := func(texts ...string) bool {
+		for _, t := range texts {
+			if strings.Contains(messages, t) {
+				return true
+			}
+		}
+		return false
+	}
+	last := ""
+	for line := range strings.Lines(messages) {
+		if strings.HasPrefix(line, "E: ") || last == "" {
+			last = strings.TrimSpace(strings.TrimPrefix(line, "E: "))
+		}
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC) || has("No space left on device", "don't have enough free space"):
+		return fmt.Errorf("%w: free some, or set XDG_CACHE_HOME to a folder with room", ErrSpace)
+	case has("was not found", "is not valid for APT::Default-Release"):
+		return fmt.Errorf("%w (%s): apt knows those of /etc/apt/sources.list and sources.list.d; after a change: sudo apt-get update", ErrSuite, last)
+	case has("Unable to locate package", "No packages found", "Can't find a source"):
+		return fmt.Errorf("apt does not know it (%s): sudo apt-get update; the sources must be Debian's", last)
+	case has("resolving", "Could not connect", "Unable to connect", "Failed to fetch", "Network is unreachable", "connection timed out"):
+		return fmt.Errorf("%w (%s): check the network and the proxy, or give a kernel's path", ErrNetwork, last)
+	case last != "":
+		return fmt.Errorf("%w: %s", err, last)
+	}
+	return err
+}
+
+// roomFor checks that the folder's disk takes as many KiB, of which text has the number.
+func roomFor(folder, text string) error {
+	kib, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("the package's Installed-Size: %w", err)
+	}
+	free, err := freeKiB(folder)
+	if err != nil {
+		return err
+	}
+	if free < kib {
+		return fmt.Errorf("the kernel takes %d MiB, and %s has %d: %w: free some, or set XDG_CACHE_HOME to a folder with room", kib>>10, folder, free>>10, ErrSpace)
+	}
+	return nil
+}
+
+// full is the free space, in KiB, below which a disk counts as full.
+const full = 1024
+
+func freeKiB(folder string) (uint64, error) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(folder, &disk); err != nil {
+		return 0, fmt.Errorf("looking for space in %s: %w", folder, err)
+	}
+	return disk.Bavail * uint64(disk.Bsize) >> 10, nil
+}
+
+// programPath finds a program, also where only root's PATH has it.
+func programPath(name string) string {
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	for _, folder := range []string{"/usr/sbin", "/sbin"} {
+		if path := filepath.Join(folder, name); unix.Access(path, unix.X_OK) == nil {
+			return path
+		}
+	}
+	return ""
+}

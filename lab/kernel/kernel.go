@@ -1,0 +1,187 @@
+// Package kernel finds kernels with their modules on this machine, fetches Debian's, and takes
+// from their files what a virtual machine boots with. It needs no root.
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Kernel is a kernel with its modules, in files of this machine.
+type Kernel struct {
+	Name    string `json:"name"`    // as Find takes it: "debian", a path, a release
+	Release string `json:"release"` // "6.1.0-56-amd64", as uname -r prints it
+	Image   string `json:"image"`   // path of the bzImage or ELF file
+	// Modules is the folder that holds modules.dep: /lib/modules/RELEASE, or another's.
+	Modules string `json:"modules"`
+}
+
+// Places are where kernels are looked for. The zero value looks nowhere.
+type Places struct {
+	Boot    string // vmlinuz-RELEASE: /boot
+	Modules string // RELEASE/modules.dep: /lib/modules
+	Cache   string // fetched ones, a folder each
+}
+
+// Usual are this machine's places. Fetched kernels are below XDG_CACHE_HOME, or ~/.cache.
+func Usual() (Places, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return Places{}, fmt.Errorf("looking for the folder of fetched kernels: %w: set XDG_CACHE_HOME", err)
+	}
+	return Places{Boot: "/boot", Modules: "/lib/modules", Cache: filepath.Join(cache, "gateweigh", "kernels")}, nil
+}
+
+// ErrUnknown is wrapped when there is no such kernel here.
+var ErrUnknown = errors.New("no such kernel here")
+
+// Debian begins the names of kernels that Fetch gets.
+const Debian = "debian"
+
+// Installed lists the kernels of this machine's packages, the newest release last.
+func (p Places) Installed() []Kernel {
+	images, _ := filepath.Glob(filepath.Join(p.Boot, "vmlinuz-*")) // the pattern is valid
+	var list []Kernel
+	for _, image := range images {
+		release := strings.TrimPrefix(filepath.Base(image), "vmlinuz-")
+		k := Kernel{Name: release, Release: release, Image: image, Modules: filepath.Join(p.Modules, release)}
+		if k.Check() == nil {
+			list = append(list, k)
+		}
+	}
+	slices.SortFunc(list, byRelease)
+	return list
+}
+
+// Fetched lists the kernels that Fetch has got, the newest release of each name last.
+func (p Places) Fetched() []Kernel {
+	folders, _ := filepath.Glob(filepath.Join(p.Cache, "*", nameFile))
+	var list []Kernel
+	for _, file := range folders {
+		if strings.HasPrefix(filepath.Base(filepath.Dir(file)), fetching) {
+			continue
+		}
+		name, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		k, err := unpacked(filepath.Dir(file))
+		if err != nil {
+			continue
+		}
+		k.Name = strings.TrimSpace(string(name))
+		list = append(list, k)
+	}
+	slices.SortFunc(list, func(a, b Kernel) int { return cmp.Or(strings.Compare(a.Name, b.Name), byRelease(a, b)) })
+	return list
+}
+
+// Find returns the kernel of a name: "debian" or "debian:SUITE" that was fetched (of several the newest),
+// the release of an installed or a fetched one, or a path. A path is a vmlinuz or vmlinux, with its modules in
+// lib/modules beside its folder (as a package has them), in modules beside it, or installed; or
+// a folder that holds boot and lib/modules.
+func (p Places) Find(name string) (Kernel, error) {
+	if strings.ContainsRune(name, filepath.Separator) {
+		return p.at(name)
+	}
+	var found Kernel
+	for _, k := range slices.Concat(p.Installed(), p.Fetched()) {
+		if k.Name == name || k.Release == name {
+			found = k
+		}
+	}
+	if found.Image != "" {
+		return found, nil
+	}
+	if IsDebian(name) {
+		return found, fmt.Errorf("kernel %s is not fetched yet: gateweigh kernel fetch %s: %w", name, name, ErrUnknown)
+	}
+	return found, fmt.Errorf("kernel %q: want debian, debian:SUITE, a release that gateweigh kernel list shows, or the path of a kernel (./vmlinuz): %w", name, ErrUnknown)
+}
+
+// at is the kernel at a path.
+func (p Places) at(path string) (Kernel, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Kernel{}, err
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Kernel{}, fmt.Errorf("kernel %s: no such file: %w", path, ErrUnknown)
+	}
+	if err != nil {
+		return Kernel{}, err
+	}
+	if info.IsDir() {
+		k, err := unpacked(path)
+		k.Name = path
+		return k, err
+	}
+	release, err := releaseOf(path)
+	if err != nil {
+		return Kernel{}, err
+	}
+	k := Kernel{Name: path, Release: release, Image: path}
+	beside := filepath.Dir(path)
+	for _, folder := range []string{filepath.Join(filepath.Dir(beside), "lib", "modules"), filepath.Join(beside, "lib", "modules"), filepath.Join(beside, "modules"), p.Modules} {
+		k.Modules = filepath.Join(folder, release)
+		if err = k.Check(); err == nil {
+			return k, nil
+		}
+	}
+	return k, err
+}
+
+// unpacked is the kernel in a folder that has the files of one package.
+func unpacked(folder string) (Kernel, error) {
+	images, _ := filepath.Glob(filepath.Join(folder, "boot", "vmlinuz-*"))
+	if len(images) != 1 {
+		return Kernel{}, fmt.Errorf("%s: want one boot/vmlinuz-RELEASE below it, there are %d: name the kernel's file: %w", folder, len(images), ErrUnknown)
+	}
+	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
+	k := Kernel{Release: release, Image: images[0], Modules: filepath.Join(folder, "lib", "modules", release)}
+	return k, k.Check()
+}
+
+// Check reports what of the kernel is missing.
+func (k Kernel) Check() error {
+	if _, err := os.Stat(k.Image); err != nil {
+		return fmt.Errorf("kernel %s: %w", k.Name, err)
+	}
+	index := filepath.Join(k.Modules, "modules.dep")
+	if _, err := os.Stat(index); err != nil {
+		return fmt.Errorf("kernel %s: its modules are not in %s (no modules.dep): put them there and run depmod -b FOLDER %s, where FOLDER holds lib/modules: %w",
+			k.Name, k.Modules, k.Release, err)
+	}
+	return nil
+}
+
+// byRelease orders by the numbers in releases, so that 6.10 follows 6.9.
+func byRelease(a, b Kernel) int {
+	x, y := numbers(a.Release), numbers(b.Release)
+	return cmp.Or(slices.Compare(x, y), strings.Compare(a.Release, b.Release))
+}
+
+func numbers(text string) (list []int) {
+	in := false
+	for _, r := range text {
+		digit := r >= '0' && r <= '9'
+		if digit && !in {
+			list = append(list, 0)
+		}
+		if digit {
+			list[len(list)-1] = 10*list[len(list)-1] + int(r-'0')
+		}
+		in = digit
+	}
+	return list
+}
+
+// IsDebian reports whether Fetch gets the kernel of that name.
+func IsDebian(name string) bool { return name == Debian || strings.HasPrefix(name, Debian+":") }

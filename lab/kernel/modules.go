@@ -1,0 +1,140 @@
+package kernel
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// ErrNoModule is wrapped when a kernel has a module neither built in nor as a file.
+var ErrNoModule = errors.New("the kernel lacks a module")
+
+// Module is a kernel module, ready to be loaded.
+type Module struct {
+	Name string
+	Data []byte // an ELF file
+}
+
+// Load reads modules and those that they depend on, in the order in which they can be loaded. Modules that are
+// built into the kernel are left out.
+func (k Kernel) Load(names ...string) ([]Module, error) {
+	paths, err := k.inOrder(names)
+	if err != nil {
+		return nil, err
+	}
+	var list []Module
+	for _, path := range paths {
+		data, err := readModule(filepath.Join(k.Modules, path))
+		if err != nil {
+			return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
+		}
+		list = append(list, Module{moduleName(path), data})
+	}
+	return list, nil
+}
+
+// inOrder are the paths of modules below k.Modules, each after those that it needs.
+func (k Kernel) inOrder(names []string) ([]string, error) {
+	index, err := os.ReadFile(filepath.Join(k.Modules, "modules.dep"))
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
+	}
+	needs := parseDependencies(string(index))
+	builtin, err := os.ReadFile(filepath.Join(k.Modules, "modules.builtin"))
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
+	}
+	inside := map[string]bool{}
+	for line := range strings.Lines(string(builtin)) {
+		inside[moduleName(strings.TrimSpace(line))] = true
+	}
+	byName := map[string]string{}
+	for path := range needs {
+		byName[moduleName(path)] = path
+	}
+	var order []string
+	for _, name := range names {
+		path, there := byName[name]
+		switch {
+		case there:
+			order = append(order, needs[path]...)
+			order = append(order, path)
+		case !inside[name]:
+			return nil, fmt.Errorf("kernel %s: %s (%s): not below %s: give a kernel that has it, as Debian's has: %w", k.Name, name, k.Release, k.Modules, ErrNoModule)
+		}
+	}
+	return distinct(order), nil
+}
+
+// parseDependencies reads modules.dep: "PATH: PATHS", where what has to be loaded first stands last. It returns what
+// each needs, in the order of loading.
+func parseDependencies(text string) map[string][]string {
+	needs := map[string][]string{}
+	for line := range strings.Lines(text) {
+		path, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok || path == "" {
+			continue
+		}
+		fields := strings.Fields(rest)
+		before := make([]string, 0, len(fields))
+		for i := len(fields) - 1; i >= 0; i-- {
+			before = append(before, fields[i])
+		}
+		needs[path] = before
+	}
+	return needs
+}
+
+// moduleName is the name of the module in a file: "kernel/net/9p/9pnet_virtio.ko.xz" has "9pnet_virtio".
+func moduleName(path string) string {
+	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+func readModule(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var command []string
+	switch filepath.Ext(path) {
+	case ".ko":
+		return data, nil
+	case ".gz":
+		r, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return io.ReadAll(io.LimitReader(r, maxImage))
+	case ".xz":
+		command = []string{"xz", "-dc"}
+	case ".zst":
+		command = []string{"zstd", "-dcq"}
+	default:
+		return nil, fmt.Errorf("%s: compressed in an unknown way", path)
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdin = bytes.NewReader(data)
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("decompressing %s: %w: install %s", path, err, map[string]string{"xz": "xz-utils", "zstd": "zstd"}[command[0]])
+	}
+	return out, nil
+}
+
+func distinct(list []string) (once []string) {
+	seen := map[string]bool{}
+	for _, s := range list {
+		if !seen[s] {
+			seen[s] = true
+			once = append(once, s)
+		}
+	}
+	return once
+}

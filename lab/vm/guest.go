@@ -1,0 +1,185 @@
+package vm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// RunAs runs the guest's side when this process is the first of one, and does not return then. Call it first in main.
+func RunAs(args []string) {
+	if _, err := os.Stat("/" + markFile); os.Getpid() != 1 || args[0] != "/"+initFile || err != nil {
+		return
+	}
+	if err := guest(); err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err) // the console, which the machine keeps
+	}
+	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) // QEMU ends instead
+}
+
+// guest reaches the machine, carries out its order, and says how that ended.
+func guest() error {
+	if err := mountAll([]mount{
+		{"devtmpfs", "/dev", "devtmpfs", 0, ""}, {"proc", "/proc", "proc", 0, ""}, {"sysfs", "/sys", "sysfs", 0, ""},
+	}); err != nil {
+		return err
+	}
+	if err := loadModules(); err != nil {
+		return err
+	}
+	port, err := openPort()
+	if err != nil {
+		return err
+	}
+	w := &wire{port: port}
+	if err := w.sendJSON(hello, self()); err != nil {
+		return fmt.Errorf("greeting the machine: %w", err)
+	}
+	o, err := receiveOrder(w)
+	if err != nil {
+		return err
+	}
+	var end farewell
+	if err := settle(o); err != nil {
+		end.Error = err.Error()
+	} else if end.Code, err = carryOut(o, w); err != nil {
+		end.Error = err.Error()
+	}
+	unix.Sync()
+	if err := w.sendJSON(exit, end); err != nil {
+		return fmt.Errorf("saying how the command ended: %w", err)
+	}
+	_, _, err = w.receive() // the machine ends the guest now
+	return err
+}
+
+// self is what the guest says of itself.
+func self() (g greeting) {
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	g.Release = strings.TrimSpace(string(release))
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(info)) {
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == "model name" {
+			g.CPU = strings.TrimSpace(value)
+			break
+		}
+	}
+	return g
+}
+
+// loadModules loads the initrd's modules, in the order of their names.
+func loadModules() error {
+	files, err := filepath.Glob("/" + moduleFolder + "/*.ko")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = unix.InitModule(data, "")
+		}
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("loading module %s: %w: is it of this kernel?", filepath.Base(file), err)
+		}
+	}
+	return nil
+}
+
+// portWithin bounds the wait for devices to appear.
+const portWithin = time.Minute
+
+// openPort opens the virtual serial port to the machine.
+func openPort() (*os.File, error) {
+	for start := time.Now(); time.Since(start) < portWithin; time.Sleep(10 * time.Millisecond) {
+		names, _ := filepath.Glob("/sys/class/virtio-ports/*/name")
+		for _, file := range names {
+			if name, _ := os.ReadFile(file); strings.TrimSpace(string(name)) == portName {
+				if f, err := os.OpenFile("/dev/"+filepath.Base(filepath.Dir(file)), os.O_RDWR, 0); err == nil {
+					return f, nil
+				}
+			}
+		}
+	}
+	return nil, errors.New("the port to the machine is missing")
+}
+
+func receiveOrder(w *wire) (o order, err error) {
+	said, content, err := w.receive()
+	if err == nil && said != run {
+		err = fmt.Errorf("a frame of kind %q", said)
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &o)
+	}
+	if err != nil {
+		return o, fmt.Errorf("waiting for the machine's order: %w", err)
+	}
+	return o, nil
+}
+
+// carryOut runs the command and returns its exit code. Processes that it leaves behind are killed.
+func carryOut(o order, w *wire) (int, error) {
+	cmd := exec.Command(o.Command[0], o.Command[1:]...)
+	cmd.Dir, cmd.Env = o.Dir, o.Env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	var copying sync.WaitGroup
+	for _, s := range []struct {
+		file *io.Writer
+		kind kind
+	}{{&cmd.Stdout, stdout}, {&cmd.Stderr, stderr}} {
+		r, theirs, err := os.Pipe()
+		if err != nil {
+			return 0, err
+		}
+		defer theirs.Close()
+		*s.file = theirs
+		copying.Go(func() { _, _ = io.Copy(stream{w, s.kind}, r) }) // an error: nobody listens any more
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("starting %s: %w", o.Command[0], err)
+	}
+	cmd.Stdout.(*os.File).Close()
+	cmd.Stderr.(*os.File).Close()
+	go func() { // ends with the guest
+		for {
+			said, content, err := w.receive()
+			if err != nil {
+				return
+			}
+			if said == signal && len(content) == 1 {
+				_ = syscall.Kill(cmd.Process.Pid, syscall.Signal(content[0])) // an error: it has ended
+			}
+		}
+	}()
+	status, err := reap(cmd.Process.Pid)
+	_ = syscall.Kill(-1, syscall.SIGKILL) // all but this process: they may hold the pipes
+	copying.Wait()
+	if status.Signaled() {
+		return 128 + int(status.Signal()), err
+	}
+	return status.ExitStatus(), err
+}
+
+// reap waits for a process, and meanwhile for all that lost their parents.
+func reap(pid int) (status syscall.WaitStatus, err error) {
+	for {
+		ended, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return status, fmt.Errorf("waiting for the command: %w", err)
+		case ended == pid:
+			return status, nil
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// mount is what mount(2) takes.
+type mount struct {
+	source, target, kind string
+	flags                uintptr
+	data                 string
+}
+
+// mountAll mounts in order, and makes the folders for it.
+func mountAll(list []mount) error {
+	for _, m := range list {
+		if _, err := os.Stat(m.target); err != nil {
+			if err := os.MkdirAll(m.target, 0o755); err != nil {
+				return fmt.Errorf("making %s for the guest: %w", m.target, err)
+			}
+		}
+		if err := unix.Mount(m.source, m.target, m.kind, m.flags, m.data); err != nil {
+			return fmt.Errorf("mounting %s at %s: %w", m.kind, m.target, err)
+		}
+	}
+	return nil
+}
+
+// p9 are the options of a shared folder: over virtio, in large messages, with the access rights of the users.
+const p9 = "trans=virtio,version=9p2000.L,msize=524288,access=client"
+
+// settle makes the machine's files the guest's own: the root below an overlay, shared folders, devices, modules, clock.
+func settle(o order) error {
+	now := unix.NsecToTimeval(o.Now)
+	if err := unix.Settimeofday(&now); err != nil {
+		return fmt.Errorf("setting the guest's clock: %w", err)
+	}
+	if err := assemble(o); err != nil {
+		return err
+	}
+	if err := enter(); err != nil {
+		return err
+	}
+	modules := filepath.Join("/lib/modules", o.release())
+	if modules != o.Modules {
+		if err := mountAll([]mount{{o.Modules, modules, "", unix.MS_BIND, ""}}); err != nil {
+			return err
+		}
+	}
+	return errors.Join(nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)), loopbackUp(), open64k())
+}
+
+func (o order) release() string { return filepath.Base(o.Modules) }
+
+// assemble puts the guest's root together below newRoot.
+func assemble(o order) error {
+	upper, work := "/"+upperFolder+"/files", "/"+upperFolder+"/work"
+	err := mountAll([]mount{
+		// The machine's files are read once: they are not expected to change during a run.
+		{rootTag, "/" + lowerFolder, "9p", unix.MS_RDONLY, p9 + ",cache=loose"},
+		{"tmpfs", "/" + upperFolder, "tmpfs", 0, "mode=755"},
+	})
+	if err == nil {
+		err = errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755))
+	}
+	if err != nil {
+		return err
+	}
+	under := func(path string) string { return "/" + newRoot + path }
+	list := []mount{
+		{"overlay", under(""), "overlay", 0, "lowerdir=/" + lowerFolder + ",upperdir=" + upper + ",workdir=" + work},
+		{"devtmpfs", under("/dev"), "devtmpfs", 0, ""},
+		{"devpts", under("/dev/pts"), "devpts", 0, "mode=620,ptmxmode=666"},
+		{"tmpfs", under("/dev/shm"), "tmpfs", 0, "mode=1777"},
+		{"proc", under("/proc"), "proc", 0, ""},
+		{"sysfs", under("/sys"), "sysfs", 0, ""},
+		{"cgroup2", under("/sys/fs/cgroup"), "cgroup2", 0, ""},
+		{"bpf", under("/sys/fs/bpf"), "bpf", 0, "mode=700"},
+		{"tmpfs", under("/run"), "tmpfs", 0, "mode=755"},
+		{"tmpfs", under("/tmp"), "tmpfs", 0, "mode=1777"},
+	}
+	for _, m := range []mount{{"tracefs", "/sys/kernel/tracing", "tracefs", 0, ""}, {"debugfs", "/sys/kernel/debug", "debugfs", 0, ""}} {
+		if _, err := os.Stat(m.target); err == nil {
+			m.target = under(m.target)
+			list = append(list, m)
+		}
+	}
+	// Programs and folders below /tmp and /run of the machine stay visible where they are needed.
+	for _, path := range o.hidden() {
+		list = append(list, mount{"/" + lowerFolder + path, under(path), "", unix.MS_BIND, ""})
+	}
+	// A guest that runs this program has it in memory already, and need not read it anew through QEMU.
+	if o.Own == o.Command[0] {
+		list = append(list, mount{"/" + initFile, under(o.Own), "", unix.MS_BIND, ""})
+	}
+	// Nothing of these is kept in the guest: what it writes is the machine's at once.
+	for i, folder := range o.Shares {
+		list = append(list, mount{shareTag + strconv.Itoa(i), under(folder), "9p", 0, p9 + ",cache=none"})
+	}
+	return mountAll(list)
+}
+
+// hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide.
+func (o order) hidden() (list []string) {
+	for _, folder := range []string{filepath.Dir(o.Command[0]), o.Dir, o.Modules} {
+		if under(folder, "/tmp") || under(folder, "/run") {
+			list = append(list, folder)
+		}
+	}
+	return list
+}
+
+func under(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
+
+// enter makes newRoot the root of all processes and of the kernel's threads, whose root is this process's.
+func enter() error {
+	if err := os.Chdir("/" + newRoot); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("moving the guest's root: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("entering the guest's root: %w", err)
+	}
+	return os.Chdir("/")
+}
+
+// nodes makes the device files by whose opening modules are loaded: "tun net/tun c10:200" in modules.devname.
+func nodes(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil // no such modules
+	}
+	for line := range strings.Lines(string(text)) {
+		var module, name string
+		var kind rune
+		var major, minor uint32
+		if n, _ := fmt.Sscanf(line, "%s %s %c%d:%d", &module, &name, &kind, &major, &minor); n != 5 || strings.HasPrefix(module, "#") {
+			continue
+		}
+		path := filepath.Join("/dev", name)
+		mode := uint32(unix.S_IFCHR | 0o600)
+		if kind == 'b' {
+			mode = unix.S_IFBLK | 0o600
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mknod(path, mode, int(unix.Mkdev(major, minor))); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("making %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func loopbackUp() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("bringing up lo: %w", err)
+	}
+	defer unix.Close(s)
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, r); err != nil {
+		return fmt.Errorf("bringing up lo: %w", err)
+	}
+	return nil
+}
+
+// open64k raises the limit of open files to what login shells have at most.
+func open64k() error {
+	const files = 65536
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: files, Max: files})
+}

@@ -1,0 +1,103 @@
+package vm
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// kind is what a frame on the port between guest and machine carries.
+type kind byte
+
+// From the guest.
+const (
+	hello  kind = 'h' // greeting
+	stdout kind = 'o' // of the command
+	stderr kind = 'e'
+	exit   kind = 'x' // farewell
+)
+
+// From the machine.
+const (
+	run    kind = 'c' // order
+	signal kind = 's' // one byte, its number
+)
+
+// greeting is what the guest says of itself when it is up.
+type greeting struct {
+	Release string
+	CPU     string
+}
+
+// order says what the guest does.
+type order struct {
+	Command, Env, Shares []string
+	Dir, Modules         string
+	Own                  string // path of the program that the initrd has as init
+	Now                  int64  // Unix time, ns
+	Hostname             string
+}
+
+// farewell is how the command ended, or why it was not started.
+type farewell struct {
+	Code  int
+	Error string
+}
+
+// maxFrame bounds a frame's content.
+const maxFrame = 1 << 20
+
+// wire sends and receives frames: a byte of kind, four of length, the content.
+type wire struct {
+	port io.ReadWriter
+	mu   sync.Mutex // of writing
+}
+
+func (w *wire) send(k kind, content []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	frame := append([]byte{byte(k)}, binary.LittleEndian.AppendUint32(nil, uint32(len(content)))...)
+	_, err := w.port.Write(append(frame, content...))
+	return err
+}
+
+func (w *wire) sendJSON(k kind, v any) error {
+	content, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return w.send(k, content)
+}
+
+func (w *wire) receive() (kind, []byte, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(w.port, head[:]); err != nil {
+		return 0, nil, err
+	}
+	size := binary.LittleEndian.Uint32(head[1:])
+	if size > maxFrame {
+		return 0, nil, fmt.Errorf("a frame of %d bytes on the guest's port", size)
+	}
+	content := make([]byte, size)
+	_, err := io.ReadFull(w.port, content)
+	return kind(head[0]), content, err
+}
+
+// stream is an io.Writer whose bytes leave as frames of a kind.
+type stream struct {
+	*wire
+	kind kind
+}
+
+func (s stream) Write(p []byte) (int, error) {
+	for sent := 0; sent < len(p); {
+		part := p[sent:min(len(p), sent+maxFrame)]
+		if err := s.send(s.kind, part); err != nil {
+			return sent, err
+		}
+		sent += len(part)
+	}
+	return len(p), nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -58,11 +59,19 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 		return nil, err
 	}
 	b := &block{s, eb, l}
+	crowded := math.Inf(1)
 	for _, cells := range loads {
+		if cells[0].Number(result.OfferedMbps) >= crowded {
+			b.leaveOut(cells)
+			continue
+		}
 		for _, w := range b.todo(cells) {
 			if err == nil {
 				err = b.window(ctx, cells, w)
 			}
+		}
+		if err == nil && b.crowded(cells) {
+			crowded = r.stop(b, cells)
 		}
 	}
 	if ctx.Err() == nil {
@@ -78,24 +87,48 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 
 // note says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
 func (r run) note(s *runner.Session, eb experiment.Block) {
-	say := func(applies bool, format string, args ...any) {
-		if text := fmt.Sprintf(format, args...); applies && !r.noted[text] {
-			r.noted[text] = true
-			s.Note(text)
-			s.Notice("%s", text)
-		}
-	}
 	second := slices.ContainsFunc(eb.Cells, func(c result.Cell) bool { return c.Int(result.CPUs) > 1 })
-	say(second && s.Placement.SecondShared(), "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
+	if second && s.Placement.SecondShared() {
+		r.say(s, "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
+	}
 	for _, c := range eb.Cells {
 		for _, setting := range settings(s.Experiment) {
 			device := c.Text(result.DUT)
 			if _, fits := reduce(s.Experiment, device, setting); !fits {
 				_, refusal := dut.NewCapture(device, howOf(setting.Cell))
-				say(true, "Not measured with %s: %v.", setting.Cell.Without(result.FrameSize), refusal)
+				r.say(s, fmt.Sprintf("Not measured with %s: %v.", setting.Cell.Without(result.FrameSize), refusal))
 			}
 		}
 	}
+}
+
+// say notes a text in the environment, once.
+func (r run) say(s *runner.Session, text string) {
+	if !r.noted[text] {
+		r.noted[text] = true
+		s.Note(text)
+		s.Notice("%s", text)
+	}
+}
+
+// crowded reports whether a load had no accepted trial where the generator has the second CPU of the programs.
+func (b *block) crowded(cells []result.Cell) bool {
+	return slices.ContainsFunc(b.stations, b.sharesSecond) && b.Refused(b.Block, cells[0])
+}
+
+func (b *block) leaveOut(cells []result.Cell) {
+	for _, c := range cells {
+		b.LeaveOut(b.Block, c)
+	}
+}
+
+// stop ends the block's loads at one that was crowded, and returns that.
+func (r run) stop(b *block, cells []result.Cell) float64 {
+	b.leaveOut(cells)
+	load := cells[0].Number(result.OfferedMbps)
+	r.say(b.Session, fmt.Sprintf("%s, block %d: two CPUs were not measured from %g Mbit/s on: there the generator needs too much of the second one. Measure that where labs may use three CPUs.",
+		cells[0].Without(result.OfferedMbps, result.FrameSize), b.Index+1, load))
+	return load
 }
 
 // byLoad groups cells that are measured at the same time, by load in the order of the list.

@@ -245,6 +245,9 @@ func (s *Session) recall() error {
 	}
 	for _, b := range records.Blocks {
 		s.sitting = max(s.sitting, b.Sitting+1)
+		for _, cell := range b.LeftOut {
+			s.leaveOut(cell, b.AA, b.Block)
+		}
 		if b.Broke != "" {
 			s.broke[b.DUT] = b.Clients
 		} else if b.Error == "" {

@@ -114,11 +114,14 @@ func (s *Session) Refused(b experiment.Block, cell result.Cell) bool {
 }
 
 // LeaveOut takes windows of a block's cell that have no accepted trial out of the plan: this machine cannot measure them.
-func (s *Session) LeaveOut(b experiment.Block, cell result.Cell) {
+// The block's record says so.
+func (s *Session) LeaveOut(b experiment.Block, cell result.Cell) { s.leaveOut(cell, b.AA, b.Index) }
+
+func (s *Session) leaveOut(cell result.Cell, aa bool, block int) {
 	for n := range s.Experiment.Windows {
-		key := keyOf(b, cell, n)
+		key := windowKey{cell, aa, block, n}
 		w := s.windows[key]
-		w.left = true
+		w.left, w.settled = true, true
 		s.windows[key] = w
 	}
 }

@@ -48,8 +48,8 @@ type block struct {
 }
 
 // Block measures all loads with one device, or with all of them together, in one lab: that of the block's first cells,
-// which stands for all windows. The record of the block is there only with an error: what was measured is in the trials,
-// which are written window by window.
+// which stands for all windows. The record of the block is there only with an error or with loads that were left out: what
+// was measured is in the trials, which are written window by window.
 func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	r.note(s, eb)
 	loads := byLoad(eb.Cells)
@@ -59,10 +59,10 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 		return nil, err
 	}
 	b := &block{s, eb, l}
-	crowded := math.Inf(1)
+	crowded, left := math.Inf(1), []result.Cell(nil)
 	for _, cells := range loads {
 		if cells[0].Number(result.OfferedMbps) >= crowded {
-			b.leaveOut(cells)
+			left = append(left, cells...)
 			continue
 		}
 		for _, w := range b.todo(cells) {
@@ -71,18 +71,21 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 			}
 		}
 		if err == nil && b.crowded(cells) {
-			crowded = r.stop(b, cells)
+			crowded, left = r.stop(b, cells), append(left, cells...)
 		}
+	}
+	for _, c := range left {
+		s.LeaveOut(eb, c)
 	}
 	if ctx.Err() == nil {
 		if left := l.leave(ctx); left != nil && err == nil { // noted; the windows count
 			s.Notice("%s: %v", s.Name(eb), left)
 		}
 	}
-	if err = errors.Join(err, l.Close()); err == nil {
+	if err = errors.Join(err, l.Close()); err == nil && left == nil {
 		return nil, nil
 	}
-	return &result.Block{SetupSeconds: l.setup.Seconds()}, err
+	return &result.Block{SetupSeconds: l.setup.Seconds(), LeftOut: left}, err
 }
 
 // note says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
@@ -116,15 +119,8 @@ func (b *block) crowded(cells []result.Cell) bool {
 	return slices.ContainsFunc(b.stations, b.sharesSecond) && b.Refused(b.Block, cells[0])
 }
 
-func (b *block) leaveOut(cells []result.Cell) {
-	for _, c := range cells {
-		b.LeaveOut(b.Block, c)
-	}
-}
-
 // stop ends the block's loads at one that was crowded, and returns that.
 func (r run) stop(b *block, cells []result.Cell) float64 {
-	b.leaveOut(cells)
 	load := cells[0].Number(result.OfferedMbps)
 	r.say(b.Session, fmt.Sprintf("%s, block %d: two CPUs were not measured from %g Mbit/s on: there the generator needs too much of the second one. Measure that where labs may use three CPUs.",
 		cells[0].Without(result.OfferedMbps, result.FrameSize), b.Index+1, load))

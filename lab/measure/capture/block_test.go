@@ -42,7 +42,9 @@ func measured(t *testing.T, text string) (runner.Outcome, result.Environment, ma
 		trials[r.Cell.Text(result.DUT)] = append(trials[r.Cell.Text(result.DUT)], r)
 	}
 	for _, b := range run.Blocks {
-		t.Errorf("%v failed: %s", b.Cell(), b.Error)
+		if b.Error != "" {
+			t.Errorf("%v failed: %s", b.Cell(), b.Error)
+		}
 	}
 	return out, run.Environment, trials
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -99,7 +100,7 @@ func (r run) note(s *runner.Session, eb experiment.Block) {
 			device := c.Text(result.DUT)
 			if _, fits := reduce(s.Experiment, device, setting); !fits {
 				_, refusal := dut.NewCapture(device, howOf(setting.Cell))
-				r.say(s, fmt.Sprintf("Not measured with %s: %v.", setting.Cell.Without(result.FrameSize), refusal))
+				r.say(s, fmt.Sprintf("Not measured with %s: %v.", analysis.Label(setting.Cell.Without(result.FrameSize)), refusal))
 			}
 		}
 	}
@@ -122,8 +123,8 @@ func (b *block) crowded(cells []result.Cell) bool {
 // stop ends the block's loads at one that was crowded, and returns that.
 func (r run) stop(b *block, cells []result.Cell) float64 {
 	load := cells[0].Number(result.OfferedMbps)
-	r.say(b.Session, fmt.Sprintf("%s, block %d: two CPUs were not measured from %g Mbit/s on: there the generator needs too much of the second one. Measure that where labs may use three CPUs.",
-		cells[0].Without(result.OfferedMbps, result.FrameSize), b.Index+1, load))
+	r.say(b.Session, fmt.Sprintf("%s, block %d: not measured from %g Mbit/s on: there the generator needs too much of the second CPU. Measure that where labs may use three CPUs.",
+		analysis.Label(cells[0].Without(result.OfferedMbps)), b.Index+1, load))
 	return load
 }
 

@@ -160,6 +160,7 @@ func Summarise(in Input, opts Options) Summary {
 	env := in.Run.Environment
 	s := Summary{
 		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Mode: env.Mode, Sides: env.Sides, Slowed: slowedOf(env, in.Trials),
+		VM: env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
 		Confidence: opts.Confidence, Delta: opts.Delta, Metrics: in.Metrics, Cells: []Cell{},
 		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
 	}

@@ -240,6 +240,14 @@ func (c combined) Start(ctx context.Context, env Env) error {
 	return c.Counted.Start(ctx, env)
 }
 
+// Unlike asks the device, where it is one that can be asked.
+func (c combined) Unlike(ctx context.Context, env Env) (string, error) {
+	if d, ok := c.Counted.(Proven); ok {
+		return d.Unlike(ctx, env)
+	}
+	return "", nil
+}
+
 // Stop implements DUT. The device stops first.
 func (c combined) Stop(ctx context.Context, env Env) error {
 	return errors.Join(c.Counted.Stop(ctx, env), c.rest.Stop(ctx, env))

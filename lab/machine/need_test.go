@@ -59,7 +59,7 @@ func TestVersionTellsBuildsApart(t *testing.T) {
 // interfaces of this network namespace, and one that does not work says why.
 func TestFeaturesAreTriedWithoutATrace(t *testing.T) {
 	before := state(t)
-	for feature := range trials {
+	for feature := range features {
 		if lacks := feature.missing(t.Context()); lacks != "" {
 			t.Logf("this kernel lacks %s: %s", feature, lacks)
 		}

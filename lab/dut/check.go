@@ -58,9 +58,9 @@ func Kernel(err error) string {
 	return ""
 }
 
-// Under is how to measure a DUT under another kernel; start begins the command of its run: "gateweigh run quick".
-func Under(kernel, start, name string) string {
-	return fmt.Sprintf("runs with --kernel %[1]s: %[2]s --kernel %[1]s --set duts=%[3]s", kernel, start, name)
+// Command measures a DUT under another kernel; start begins it: "gateweigh run quick".
+func Command(kernel, start, name string) string {
+	return fmt.Sprintf("%s --kernel %s --set duts=%s", start, kernel, name)
 }
 
 // Locate fills in where programs are that may lie beside the lab's own one.

@@ -16,7 +16,7 @@ import (
 // configuration: "CONFIG_NFT_QUEUE".
 type Feature string
 
-// Features that can be tried.
+// Features of programs and devices, which can be tried, and those of the lab itself.
 const (
 	Nftables    Feature = "nftables"
 	IptablesNFT Feature = "iptables-nft"
@@ -26,6 +26,12 @@ const (
 	Flowtables  Feature = "flowtables"
 	BPFAtTC     Feature = "BPF at tc"
 	AFXDP       Feature = "AF_XDP"
+
+	Namespaces Feature = "namespaces"
+	OverlayFS  Feature = "overlayfs"
+	Veth       Feature = "veth"
+	Macvlan    Feature = "macvlan"
+	Bridge     Feature = "bridge"
 )
 
 // Part is a part of the kernel that a feature consists of.
@@ -81,9 +87,15 @@ cat /proc/net/nf_conntrack >/dev/null`,
 	// A program of one instruction: return 0.
 	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`,
 		[]Part{{"CONFIG_BPF_SYSCALL", ""}, {"CONFIG_NET_SCH_INGRESS", "sch_ingress"}, {"CONFIG_NET_CLS_BPF", "cls_bpf"}}},
+	// The doctor tries these with the lab's own hosts.
+	Namespaces: {parts: []Part{{"CONFIG_NET_NS", ""}, {"CONFIG_PID_NS", ""}, {"CONFIG_UTS_NS", ""}}},
+	OverlayFS:  {parts: []Part{{"CONFIG_OVERLAY_FS", "overlay"}}},
+	Veth:       {parts: []Part{{"CONFIG_VETH", "veth"}}},
+	Macvlan:    {parts: []Part{{"CONFIG_MACVLAN", "macvlan"}}},
+	Bridge:     {parts: []Part{{"CONFIG_BRIDGE", "bridge"}}},
 }
 
-// Features lists the features that can be tried, by name.
+// Features lists all features, by name.
 func Features() []Feature { return slices.Sorted(maps.Keys(features)) }
 
 // Script tries the feature; $1 is a network interface. It prints what it found, if anything.
@@ -97,7 +109,7 @@ func (f Feature) Parts() []Part {
 	return features[f].parts
 }
 
-// InDebian reports whether Debian's kernels have the feature, from Debian 12 on: all that can be tried.
+// InDebian reports whether Debian's kernels have the feature, from Debian 12 on: all that have a name here.
 func (f Feature) InDebian() bool { _, known := features[f]; return known }
 
 func (f Feature) isOption() bool { return strings.HasPrefix(string(f), "CONFIG_") }

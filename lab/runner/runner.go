@@ -410,7 +410,7 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 			skip[name] = true
 			reason := dut.Reason(name, err)
 			if kernel := dut.Kernel(err); kernel != "" {
-				reason += "; " + dut.Under(kernel, s.cfg.Begin, name)
+				reason += "; runs with --kernel " + kernel + ": " + dut.Command(kernel, s.cfg.Begin, name)
 			}
 			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason})
 			s.Notice("skipped: %s: %s", name, reason)

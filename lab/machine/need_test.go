@@ -60,8 +60,12 @@ func TestVersionTellsBuildsApart(t *testing.T) {
 func TestFeaturesAreTriedWithoutATrace(t *testing.T) {
 	before := state(t)
 	for feature := range features {
-		if lacks := feature.missing(t.Context()); lacks != "" {
+		lacks, unset := feature.missing(t.Context()), feature.Unset()
+		if lacks != "" {
 			t.Logf("this kernel lacks %s: %s", feature, lacks)
+		}
+		if feature.Script() != "" && unset != "" && lacks == "" {
+			t.Errorf("%s works, and what it is said to consist of is not in the kernel: %s", feature, unset)
 		}
 	}
 	if after := state(t); after != before {

@@ -52,6 +52,13 @@ func (t Table) Catalogue() experiment.Catalogue {
 	return c
 }
 
+// For is the first shipped experiment that measures a device, or else the default one.
+func (t Table) For(device string) *experiment.Experiment {
+	list := t.Catalogue().Builtins()
+	i := slices.IndexFunc(list, func(e *experiment.Experiment) bool { return slices.Contains(e.DUTs, device) })
+	return list[max(0, i)]
+}
+
 // topologies are those that ship with the lab.
 func topologies() (list []experiment.Topology) {
 	for _, name := range testbed.Names() {

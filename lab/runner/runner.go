@@ -43,6 +43,7 @@ type Config struct {
 	Experiment *experiment.Experiment
 	Dir        string     // the run's folder; created when absent
 	Command    string     // repeats the run, for the report
+	Begin      string     // begins the command of the run with other devices or another kernel: "gateweigh run quick"
 	Version    string     // of gateweigh
 	VM         *result.VM // set when this machine is a virtual one that was started for the run
 	// Status receives what happens now and how far the run is; it must not block.
@@ -414,8 +415,12 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
 			skip[name] = true
-			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: dut.Reason(name, err)})
-			s.Notice("skipped: %s: %s", name, dut.Reason(name, err))
+			reason := dut.Reason(name, err)
+			if kernel := dut.Kernel(err); kernel != "" {
+				reason += "; runs with --kernel " + kernel + ": " + dut.Command(kernel, s.cfg.Begin, name)
+			}
+			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason})
+			s.Notice("skipped: %s: %s", name, reason)
 		case err != nil:
 			return out, fmt.Errorf("checking %s: %w", name, err)
 		}

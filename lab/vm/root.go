@@ -49,7 +49,7 @@ func settle(o order) error {
 	if err := enter(); err != nil {
 		return err
 	}
-	modules := filepath.Join("/lib/modules", o.release())
+	modules := filepath.Join("/lib/modules", o.Release)
 	if modules != o.Modules {
 		if err := mountAll([]mount{{o.Modules, modules, "", unix.MS_BIND, ""}}); err != nil {
 			return err

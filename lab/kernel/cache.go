@@ -51,6 +51,17 @@ func (p Places) Fetched() []Kernel {
 	return list
 }
 
+// Has reports whether a kernel is here as it is offered.
+func (p Places) Has(o Offer) bool {
+	_, err := os.Stat(filepath.Join(p.place(o.Name, o.Version), nameFile))
+	return err == nil
+}
+
+// place is the folder of a fetched kernel.
+func (p Places) place(name, version string) string {
+	return filepath.Join(p.Cache, strings.ReplaceAll(name, ":", "-")+"-"+version)
+}
+
 // Remove deletes fetched kernels of a name or a release, and returns them.
 func (p Places) Remove(ctx context.Context, name string, status func(string)) ([]Kernel, error) {
 	var list []Kernel

@@ -86,7 +86,7 @@ func (f fetch) all() (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
-	final := filepath.Join(f.Cache, strings.ReplaceAll(f.name, ":", "-")+"-"+version)
+	final := f.place(f.name, version)
 	if _, err := os.Stat(final); err == nil {
 		f.status("looking whether all its files are here")
 		if bad := whole(final); bad == nil {

@@ -58,8 +58,6 @@ func settle(o order) error {
 	return errors.Join(nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)), loopbackUp(), open64k())
 }
 
-func (o order) release() string { return filepath.Base(o.Modules) }
-
 // assemble puts the guest's root together below newRoot.
 func assemble(o order) error {
 	upper, work := "/"+upperFolder+"/files", "/"+upperFolder+"/work"

@@ -142,6 +142,7 @@ type guestFlags struct {
 	kernel    string
 	memoryMiB int
 	verbose   bool
+	given     []string // keys that --set gave
 }
 
 func (f *guestFlags) add(cmd *cobra.Command) {

@@ -124,7 +124,7 @@ func resumeKernels(ctx context.Context, args []string, order kernelsOrder, flags
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	flags.guest.memoryMiB, flags.guest.given = order.MemoryMiB, order.Given
+	flags.guest.memoryMiB, flags.guest.given, flags.begin = order.MemoryMiB, order.Given, beginning(nil, flags, dir)
 	return runKernels(ctx, exp, dir, order, flags)
 }
 

@@ -106,7 +106,15 @@ func assemble(o order) error {
 	for i, folder := range o.Shares {
 		list = append(list, mount{shareTag + strconv.Itoa(i), under(folder), "9p", 0, p9 + ",cache=none"})
 	}
-	return mountAll(list)
+	if err := mountAll(list); err != nil {
+		return err
+	}
+	for name, target := range map[string]string{"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} { // udev's
+		if err := os.Symlink("/proc/self/"+target, under("/dev/"+name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide.

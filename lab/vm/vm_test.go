@@ -96,6 +96,7 @@ echo kept > kept.new && mv kept.new kept
 modprobe wireguard && test -d /sys/module/wireguard && echo wireguard
 ip link add d0 type dummy && echo dummy
 : <> /dev/net/tun && test -d /sys/module/tun && echo tun
+echo link | cat /dev/stdin > /dev/stdout
 test -d /sys/fs/cgroup/init.scope -o -f /sys/fs/cgroup/cgroup.procs && echo cgroup
 sleep 1000 & exit 7`))
 		})
@@ -118,7 +119,7 @@ sleep 1000 & exit 7`))
 
 func commandEnds(t *testing.T, k kernel.Kernel, g guest) {
 	t.Helper()
-	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\ncgroup\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
+	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\nlink\ncgroup\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
 		t.Errorf("exit code %d, %v, printed %q, %q; want 7, %q", g.Code, g.err, g.stdout, g.stderr, want)
 	}
 	if g.VM.Release != k.Release || g.VM.CPU == "" || g.VM.Accelerator != result.KVM && g.VM.Accelerator != result.TCG {

@@ -50,7 +50,7 @@ func settle(o order) error {
 	if err := enter(); err != nil {
 		return err
 	}
-	modules := filepath.Join("/lib/modules", o.release())
+	modules := filepath.Join("/lib/modules", o.Release)
 	if modules != o.Modules {
 		if err := mountAll([]mount{{o.Modules, modules, "", unix.MS_BIND, ""}}); err != nil {
 			return err
@@ -58,8 +58,6 @@ func settle(o order) error {
 	}
 	return errors.Join(streams(), nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)), loopbackUp(), open64k())
 }
-
-func (o order) release() string { return filepath.Base(o.Modules) }
 
 // assemble puts the guest's root together below newRoot.
 func assemble(o order) error {

@@ -164,6 +164,7 @@ type guestFlags struct {
 	kernel    string
 	memoryMiB int
 	verbose   bool
+	given     []string // keys that --set gave
 }
 
 func (f *guestFlags) add(cmd *cobra.Command) {

@@ -216,6 +216,8 @@ func codeOf(err error, o runner.Outcome, dir string) error {
 	case float64(o.Missing) > maxMissing*float64(o.Planned):
 		missing := fmt.Errorf("%d of %d windows have no accepted trial: see what was rejected or failed in %s", o.Missing, o.Planned, filepath.Join(dir, "report.html"))
 		return &exitError{exitRejected, again(missing, o, dir)}
+	case o.Accepted == 0: // all was left out
+		return &exitError{exitRejected, again(fmt.Errorf("no trial was accepted: see why in %s", filepath.Join(dir, "report.html")), o, dir)}
 	}
 	return nil
 }

@@ -90,6 +90,7 @@ type window struct {
 	tried    int  // attempts
 	accepted bool // an attempt was accepted
 	settled  bool // accepted, or redone often enough
+	left     bool // not to be measured, and not missing: see Session.LeaveOut
 }
 
 func keyOf(b experiment.Block, cell result.Cell, window int) windowKey {
@@ -245,6 +246,9 @@ func (s *Session) recall() error {
 	}
 	for _, b := range records.Blocks {
 		s.sitting = max(s.sitting, b.Sitting+1)
+		for _, cell := range b.LeftOut {
+			s.leaveOut(cell, b.AA, b.Block)
+		}
 		if b.Broke != "" {
 			s.broke[b.DUT] = b.Clients
 		} else if b.Error == "" {
@@ -271,6 +275,9 @@ func (s *Session) tally(blocks []experiment.Block) (planned, accepted, open int)
 		for _, cell := range b.Cells {
 			for n := range s.Experiment.Windows {
 				w := s.windows[keyOf(b, cell, n)]
+				if w.left && !w.accepted {
+					continue
+				}
 				planned++
 				if w.accepted {
 					accepted++

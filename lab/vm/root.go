@@ -3,6 +3,7 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -55,7 +56,7 @@ func settle(o order) error {
 			return err
 		}
 	}
-	return errors.Join(nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)), loopbackUp(), open64k())
+	return errors.Join(streams(), nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)), loopbackUp(), open64k())
 }
 
 // assemble puts the guest's root together below newRoot.
@@ -103,7 +104,15 @@ func assemble(o order) error {
 	for i, folder := range o.Shares {
 		list = append(list, mount{shareTag + strconv.Itoa(i), under(folder), "9p", 0, p9 + ",cache=none"})
 	}
-	return mountAll(list)
+	if err := mountAll(list); err != nil {
+		return err
+	}
+	for name, target := range map[string]string{"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} { // udev's
+		if err := os.Symlink("/proc/self/"+target, under("/dev/"+name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide.
@@ -130,6 +139,16 @@ func enter() error {
 		return fmt.Errorf("entering the guest's root: %w", err)
 	}
 	return os.Chdir("/")
+}
+
+// streams makes the links that programs read standard input and output by, which udev makes elsewhere.
+func streams() error {
+	for name, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
+		if err := os.Symlink(target, "/dev/"+name); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("completing the guest's /dev: %w", err)
+		}
+	}
+	return nil
 }
 
 // nodes makes the device files by whose opening modules are loaded: "tun net/tun c10:200" in modules.devname.

@@ -134,11 +134,12 @@ echo kept > kept.new && mv kept.new kept
 modprobe wireguard && test -d /sys/module/wireguard && echo wireguard
 ip link add d0 type dummy && echo dummy
 : <> /dev/net/tun && test -d /sys/module/tun && echo tun
+echo link | cat /dev/stdin > /dev/stdout
 test -d /sys/fs/cgroup/init.scope -o -f /sys/fs/cgroup/cgroup.procs && echo cgroup
 small=$(mount | sed -n 's/^share1 on \([^ ]*\) .*/\1/p')
 LC_ALL=C dd if=/dev/zero of="$small/large" bs=64k count=100 2>&1 | grep -o 'No space left on device'
 sleep 1000 & exit 7`)
-	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\ncgroup\nNo space left on device\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
+	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\nlink\ncgroup\nNo space left on device\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
 		t.Errorf("exit code %d, %v, printed %q, %q; want 7, %q", g.Code, g.err, g.stdout, g.stderr, want)
 	}
 	if g.VM.Release != k.Release || g.VM.CPU == "" || g.VM.Accelerator != result.KVM && g.VM.Accelerator != result.TCG {

@@ -177,4 +177,11 @@ func TestRunWithoutRootSaysSo(t *testing.T) {
 	if e.code != exitFailed || !strings.Contains(e.stderr, "needs root") {
 		t.Errorf("exit %d: %s", e.code, e.stderr)
 	}
+	own := command(t, dir, "run", "small.toml", "--out", "r2")
+	own.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{Size: 1}}, GidMappings: []syscall.SysProcIDMap{{Size: 1}},
+	}
+	if e := finish(t, own); e.code != exitFailed || !strings.Contains(e.stderr, "user namespace") {
+		t.Errorf("root of a user namespace: exit %d: %s", e.code, e.stderr)
+	}
 }

@@ -16,46 +16,73 @@ import (
 
 func kernelCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "kernel list|fetch|check|exec",
+		Use:   "kernel list|fetch|check|exec|remove",
 		Short: "Find, fetch, examine and use other kernels",
 		Long: "The lab can run under another kernel than this machine's, in a small virtual machine with this machine's programs:\n" +
 			"gateweigh run --kernel debian.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(kernelList(), kernelFetch(), kernelCheck(), kernelExec())
+	cmd.AddCommand(kernelList(), kernelFetch(), kernelCheck(), kernelExec(), kernelRemove())
 	return cmd
 }
 
 func kernelList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the kernels that are here, installed or fetched",
+		Short: "List the kernels that are here, installed or fetched, and those that apt can fetch",
 		Args:  usage(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			places, err := kernel.Usual()
 			if err != nil {
 				return err
 			}
-			return writeKernels(os.Stdout, places)
+			offers, err := kernel.Offers(cmd.Context())
+			if err != nil { // those that are here can be used
+				fmt.Fprintln(os.Stderr, "gateweigh:", err)
+			}
+			return writeKernels(os.Stdout, places, offers)
 		},
 	}
 }
 
 // writeKernels lists kernels by the names that --kernel takes.
-func writeKernels(w io.Writer, places kernel.Places) error {
-	fetched := places.Fetched()
+func writeKernels(w io.Writer, places kernel.Places, offers []kernel.Offer) error {
+	const line = "%-26s %-26s "
 	for _, k := range places.Installed() {
-		fmt.Fprintf(w, "%-26s %-26s installed: %s\n", k.Name, k.Release, k.Image)
+		fmt.Fprintf(w, line+"installed: %s\n", k.Name, k.Release, k.Image)
 	}
-	for _, k := range fetched {
-		fmt.Fprintf(w, "%-26s %-26s fetched: %s\n", k.Name, k.Release, k.Image)
+	for _, k := range places.Fetched() {
+		fmt.Fprintf(w, line+"fetched, %d MB: %s\n", k.Name, k.Release, k.Size()/1e6, k.Image)
 	}
-	if len(fetched) == 0 {
-		fmt.Fprintf(w, "%-26s %-26s by apt: gateweigh kernel fetch %s\n", kernel.Debian, "the newest", kernel.Debian)
+	for _, o := range offers {
+		if !places.Has(o) {
+			fmt.Fprintf(w, line+"by apt: gateweigh kernel fetch %s\n", o.Name, o.Version, o.Name)
+		}
 	}
 	_, err := fmt.Fprintln(w, "or the path of a vmlinuz, with its modules in lib/modules/RELEASE beside its folder, or in modules/RELEASE beside it")
 	return err
+}
+
+func kernelRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove KERNEL",
+		Short: "Delete fetched kernels of this name or release",
+		Args:  usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			places, err := kernel.Usual()
+			if err != nil {
+				return err
+			}
+			line := newStatusLine(os.Stderr)
+			removed, err := places.Remove(cmd.Context(), args[0], line.say)
+			line.clear()
+			for _, k := range removed {
+				fmt.Printf("removed %s (%s)\n", k.Name, k.Release)
+			}
+			return kernelError(err)
+		},
+	}
 }
 
 func kernelFetch() *cobra.Command {
@@ -124,12 +151,7 @@ func kernelCheck() *cobra.Command {
 		Args:  usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags.kernel = nameOf(args)
-			logs, err := os.MkdirTemp("", "gateweigh-kernel-")
-			if err != nil {
-				return fmt.Errorf("making a folder for the guest's console: %w", err)
-			}
-			code, err := inGuest(cmd.Context(), flags, vm.Config{Logs: logs}, "doctor", "--quick")
-			_ = os.Remove(logs) // an error: it holds the console of a guest that failed
+			code, err := inGuest(cmd.Context(), flags, vm.Config{}, "doctor", "--quick")
 			return sameCode(code, err)
 		},
 	}

@@ -63,7 +63,9 @@ type listedDevice struct {
 	Name      string     `json:"name"`
 	About     string     `json:"about"`
 	Here      bool       `json:"here"`
-	Reason    string     `json:"reason,omitempty"` // why it cannot run here
+	Reason    string     `json:"reason,omitempty"`  // why it cannot run here
+	Kernel    string     `json:"kernel,omitempty"`  // gateweigh run --kernel with this one runs it
+	Command   string     `json:"command,omitempty"` // that does so
 	Admission string     `json:"admission"`
 	DHCP      bool       `json:"dhcp"` // it leases addresses itself
 	Needs     []dut.Need `json:"needs"`
@@ -123,6 +125,10 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 		if err := dut.Check(cmd.Context(), asked, name, d); err != nil {
 			l.Here = false
 			l.Reason = dut.Reason(name, err)
+			l.Kernel = dut.Kernel(err)
+		}
+		if l.Kernel != "" {
+			l.Command = dut.Command(l.Kernel, "gateweigh run "+measure.All().For(name).Name, name)
 		}
 		here[name] = l.Here
 		all.Devices = append(all.Devices, l)
@@ -271,12 +277,17 @@ func (e listedExperiment) absent() string {
 
 func (d listedDevice) text(details bool) []string {
 	lines := []string{d.About}
-	if !d.Here {
-		lines = append(lines, "not here: "+d.Reason)
-	}
 	admission := "admission: " + d.Admission
 	if d.DHCP {
 		admission += "; leases addresses itself"
+	}
+	switch {
+	case d.Here:
+		admission = "runs here; " + admission
+	case d.Kernel != "":
+		lines = append(lines, "not here: "+d.Reason, "runs with --kernel "+d.Kernel+": "+d.Command)
+	default:
+		lines = append(lines, "not here: "+d.Reason)
 	}
 	lines = append(lines, admission)
 	switch {
@@ -286,8 +297,11 @@ func (d listedDevice) text(details bool) []string {
 		lines = append(lines, "needs root, "+programs(d.Needs))
 	default:
 		for _, n := range d.Needs {
-			lines = append(lines, fmt.Sprintf("needs %s for %s: %s", n.Program, n.Why, n.Remedy()))
+			if n.Program != "" {
+				lines = append(lines, fmt.Sprintf("needs %s for %s: %s", n.Program, n.Why, n.Remedy()))
+			}
 		}
+		lines = append(lines, parts(d.Needs)...)
 	}
 	return lines
 }
@@ -295,9 +309,23 @@ func (d listedDevice) text(details bool) []string {
 func programs(needs []dut.Need) string {
 	names := make([]string, len(needs))
 	for i, n := range needs {
-		names[i] = n.Program
+		names[i] = cmp.Or(n.Program, string(n.Feature))
 	}
 	return strings.Join(names, ", ")
+}
+
+// parts are lines on the kernel's features that programs need, each once.
+func parts(needs []dut.Need) (lines []string) {
+	for _, n := range needs {
+		var options []string
+		for _, p := range n.KernelFeature().Parts() {
+			options = append(options, p.Option)
+		}
+		if line := fmt.Sprintf("needs of the kernel %s: %s", n.KernelFeature(), strings.Join(options, ", ")); len(options) > 0 && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // minutes is a duration as people say it: "2 min 20 s" below ten minutes, whole

@@ -66,6 +66,9 @@ func completing(ctx context.Context, names []string) (all []analysis.Summary, er
 		if all[i].Speed() != all[0].Speed() {
 			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: its routers had %g of their CPU, and those of %s %g: such figures do not go into one table", name, all[i].Speed(), names[0], all[0].Speed())}
 		}
+		if mark := cmp.Or(all[0].Mark, all[i].Mark); i > 0 && mark != "" {
+			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: %s: such figures go into no table with those of another run", name, mark)}
+		}
 		if own := all[0].Measure; all[i].Measure != own {
 			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: it measures %s, and %s measures %s", name, all[i].Measure, names[0], own)}
 		}

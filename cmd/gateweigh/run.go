@@ -30,6 +30,9 @@ import (
 // run counts as failed (exit code 4).
 const maxMissing = 0.2
 
+// defaultName is the experiment of a run that names none.
+const defaultName = "quick"
+
 type runFlags struct {
 	out      string
 	resume   string
@@ -89,7 +92,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	line := newStatusLine(os.Stderr)
 	outcome, runErr := runner.Run(ctx, runner.Config{
 		Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: "gateweigh run " + filepath.Join(dir, result.ExperimentFile), Status: line.show,
-		VM: guest,
+		Begin: beginning(args, flags, dir), VM: guest,
 	})
 	line.clear()
 	if !outcome.Started || inside { // nothing of the folder is ours, or the machine makes the report
@@ -127,7 +130,7 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 		exp, err := plannedIn(filepath.Clean(flags.resume))
 		return exp, filepath.Clean(flags.resume), err
 	}
-	name := "quick"
+	name := defaultName
 	if len(args) == 1 {
 		name = args[0]
 	}
@@ -146,6 +149,34 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, dir)
 	}
 	return exp, dir, nil
+}
+
+// beginning is the command of the same experiment without its devices: "gateweigh run quick --set clients=5".
+func beginning(args []string, flags runFlags, dir string) string {
+	if flags.resuming {
+		return "gateweigh run " + filepath.Join(dir, result.ExperimentFile)
+	}
+	words := []string{"gateweigh", "run", defaultName}
+	if len(args) == 1 {
+		words[2] = quoted(args[0])
+	}
+	for _, s := range flags.set {
+		if key, _, _ := strings.Cut(s, "="); strings.TrimSpace(key) != "duts" {
+			words = append(words, "--set", quoted(s))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=.,/:+%", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // plannedIn returns the experiment of the run in dir.
@@ -185,6 +216,8 @@ func codeOf(err error, o runner.Outcome, dir string) error {
 	case float64(o.Missing) > maxMissing*float64(o.Planned):
 		missing := fmt.Errorf("%d of %d windows have no accepted trial: see what was rejected or failed in %s", o.Missing, o.Planned, filepath.Join(dir, "report.html"))
 		return &exitError{exitRejected, again(missing, o, dir)}
+	case o.Accepted == 0: // all was left out
+		return &exitError{exitRejected, again(fmt.Errorf("no trial was accepted: see why in %s", filepath.Join(dir, "report.html")), o, dir)}
 	}
 	return nil
 }

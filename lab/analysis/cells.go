@@ -7,11 +7,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Trial is one measured window with the figures of both sides. A measure whose
@@ -162,6 +160,7 @@ func Summarise(in Input, opts Options) Summary {
 	env := in.Run.Environment
 	s := Summary{
 		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Mode: env.Mode, Sides: env.Sides, Slowed: slowedOf(env, in.Trials),
+		VM: env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
 		Confidence: opts.Confidence, Delta: opts.Delta, Metrics: in.Metrics, Cells: []Cell{},
 		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
 	}
@@ -365,35 +364,4 @@ func (in Input) flags(accepted []Trial) []Tally {
 		}
 	}
 	return count.Sorted()
-}
-
-// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up".
-func Label(c result.Cell) string {
-	parts := []string{c.Text(result.DUT)}
-	for _, v := range c.Without(result.DUT).Values() {
-		if v.Text != result.PerPacket {
-			parts = append(parts, WordsOf(v))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// WordsOf says a dimension and its value in words: "100 clients".
-func WordsOf(v result.Value) string {
-	switch v.Dimension {
-	case result.Clients:
-		return words.Counted(int(v.Number), "client")
-	case result.OfferedMbps:
-		return v.Text + " Mbit/s"
-	case result.LoginRate:
-		if v.Number == 0 {
-			return "all at once"
-		}
-		return v.Text + " clients a second"
-	case result.FrameSize:
-		return words.Frames(v.Text)
-	case result.Direction, result.Profile, result.DUT:
-		return v.Text
-	}
-	return fmt.Sprintf("%s %s", strings.ReplaceAll(string(v.Dimension), "_", " "), v.Text)
 }

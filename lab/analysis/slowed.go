@@ -66,3 +66,18 @@ func (s Summary) Speed() float64 {
 	}
 	return s.Slowed.Speed
 }
+
+// Badges say, a text each, on what routers the figures were taken and with what loads, where that is not as usual: no figure
+// is shown without them.
+func (s Summary) Badges() (list []string) {
+	if s.VM != nil {
+		list = append(list, s.VM.String())
+	}
+	if s.LoadsDividedBy > 1 {
+		list = append(list, fmt.Sprintf("loads ÷ %g", s.LoadsDividedBy))
+	}
+	if s.Slowed != nil {
+		list = append(list, s.Slowed.String())
+	}
+	return list
+}

@@ -52,9 +52,14 @@ type Summary struct {
 	Sides *result.Sides `json:"sides,omitempty"`
 	// Slowed is set when the routers had a share of their CPU only; no figure then stands beside
 	// one at full speed without saying so.
-	Slowed     *Slowed `json:"slowed,omitempty"`
-	Confidence float64 `json:"confidence"`
-	Delta      float64 `json:"delta"`
+	Slowed *Slowed `json:"slowed,omitempty"`
+	// VM is the virtual machine that the lab ran in, and Mark what then goes with every figure (result.VM.Mark).
+	VM   *result.VM `json:"vm,omitempty"`
+	Mark string     `json:"mark,omitempty"`
+	// LoadsDividedBy is that of the environment.
+	LoadsDividedBy float64 `json:"loads_divided_by,omitempty"`
+	Confidence     float64 `json:"confidence"`
+	Delta          float64 `json:"delta"`
 
 	// Metrics describe the figures of the cells; Primary is the one that verdicts are on.
 	Metrics []Metric `json:"metrics"`

@@ -53,7 +53,9 @@ type Input struct {
 
 // Comparison is what compare --json prints. A is nil when a single run is judged.
 type Comparison struct {
-	Version    int     `json:"version"`
+	Version int `json:"version"`
+	// Mark goes with every figure where either run had an emulated CPU (result.VM.Mark).
+	Mark       string  `json:"mark,omitempty"`
 	A          *Side   `json:"a"`
 	B          Side    `json:"b"`
 	Confidence float64 `json:"confidence"`
@@ -65,7 +67,7 @@ type Comparison struct {
 	// Differences between the two environments and experiments: they may explain a change.
 	Differences []Difference `json:"differences"`
 	// SameMachine says whether absolute figures can be compared: same CPU,
-	// kernel and placement.
+	// kernel and placement, and none emulated.
 	SameMachine bool `json:"same_machine"`
 	// NoiseFloorPct is the least change that can be called: the most by which
 	// two clean routers differed in either run. Absent without A/A pairs.
@@ -90,6 +92,8 @@ type Side struct {
 	AA               analysis.AA     `json:"aa"`
 	// Slowed is set when the run's routers had a share of their CPU only.
 	Slowed *analysis.Slowed `json:"slowed,omitempty"`
+	// VM is the virtual machine that the run's lab was in.
+	VM *result.VM `json:"vm,omitempty"`
 }
 
 // Measured is what one run says of a cell.
@@ -126,7 +130,7 @@ type Cell struct {
 	BlocksNeeded *int            `json:"blocks_needed"` // further blocks, of each run
 
 	// Changes are the changes of the further metrics, B over A; they decide nothing, and
-	// mean nothing when the machine is another.
+	// mean nothing when the machine is another. Of an emulated CPU there are none.
 	Changes map[string]analysis.Estimate `json:"changes"`
 
 	Regression *Decision `json:"regression"` // nil without such a limit
@@ -142,6 +146,8 @@ func Runs(a, b Input, opts Options) Comparison {
 	sideA := sideOf(a, sa)
 	c.A, c.NoiseFloorPct = &sideA, c.noiseFloor(sa.AA, sb.AA)
 	c.Differences, c.SameMachine = differences(a.Run, b.Run)
+	c.Mark = markOf(c.A, &c.B)
+	c.SameMachine = c.SameMachine && c.Mark == ""
 	in := map[result.Cell]analysis.Cell{}
 	for _, ca := range sa.Cells {
 		in[ca.Cell] = ca
@@ -193,6 +199,7 @@ func comparisonOf(b Input, s analysis.Summary, opts Options) Comparison {
 			c.Beside = append(c.Beside, m)
 		}
 	}
+	c.Mark = markOf(&c.B)
 	return c
 }
 
@@ -206,7 +213,7 @@ func summarise(in Input, opts Options) analysis.Summary {
 
 func sideOf(in Input, s analysis.Summary) Side {
 	env := in.Run.Environment
-	side := Side{Name: in.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials, AA: s.AA, Slowed: s.Slowed}
+	side := Side{Name: in.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials, AA: s.AA, Slowed: s.Slowed, VM: s.VM}
 	if !env.Start.IsZero() {
 		side.Start = env.Start.UTC().Format("2006-01-02T15:04:05Z")
 	}
@@ -261,8 +268,15 @@ func (c *Comparison) pairUp(a, b analysis.Cell, opts Options) Cell {
 		}
 		return analysis.RatioOf(e.Sample, opts.Confidence)
 	}
+	if c.incomparable() {
+		out.Change, out.change = analysis.Unknown(), noEvidence()
+		return out
+	}
 	out.change = difference(c.log(a, opts), c.log(b, opts))
 	out.Change = ratio(out.change)
+	if c.Mark != "" {
+		return out
+	}
 	for _, m := range c.Beside {
 		out.Changes[m.Name] = ratio(difference(logOf(a.Device(m.Name), opts.Confidence), logOf(b.Device(m.Name), opts.Confidence)))
 	}

@@ -37,6 +37,7 @@ var environmentFields = []struct {
 	{"kernel", true, func(e result.Environment) string { return e.Kernel }},
 	{"architecture", true, func(e result.Environment) string { return e.Arch }},
 	{"virtualisation", true, func(e result.Environment) string { return e.Virtualisation }},
+	{"virtual machine", true, machineOf},
 	{"speed of the routers' CPU", true, func(e result.Environment) string { return speed(e.RouterSpeed) }},
 	{"placement", true, func(e result.Environment) string { return e.Placement }},
 	{"link settings", false, func(e result.Environment) string { return strings.Join(e.Offloads, "; ") }},

@@ -96,7 +96,10 @@ func (c *Comparison) judgeGate(opts Options) {
 	if g.Passed = judged > 0 && g.Failed == 0 && (!g.Strict || g.Unclear == 0); g.Passed {
 		word = "passed"
 	}
-	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), g.counts(judged))
+	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), g.counts(judged)) + c.brackets()
+	if judged == 0 && c.incomparable() {
+		g.Sentence = fmt.Sprintf("gate %s (%s): no cell could be judged: %s", word, strings.Join(texts, ", "), noRatio) + c.brackets()
+	}
 }
 
 func (g *Gate) counts(judged int) string {

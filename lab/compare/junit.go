@@ -59,6 +59,7 @@ func JUnit(w io.Writer, c Comparison) error {
 			if l.beyond == OverLimit {
 				figures = c.figure() + " " + ratioText(cell.B.Judged)
 			}
+			figures += c.brackets()
 			suite.add(c.Gate.Strict, cell.At, l.text, **l.decision(cell), figures)
 		}
 	}

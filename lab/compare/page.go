@@ -17,6 +17,7 @@ import (
 // page is what the forms for readers show of a comparison: texts of one line each.
 type page struct {
 	Headline    string
+	Mark        string   // what holds for all figures; empty where nothing does
 	Sides       []string // a line a run
 	Differences []string
 	Scope       string     // what all cells of the table are
@@ -28,7 +29,9 @@ type page struct {
 const differencesHead = "Not the same in A and B, and so a possible cause of a change:"
 
 var textForm = template.Must(template.New("").Funcs(template.FuncMap{"row": func(cells []string) string { return strings.Join(cells, "\t") }}).Parse(
-	`{{range .Sides}}{{.}}
+	`{{with .Mark}}{{.}}
+
+{{end}}{{range .Sides}}{{.}}
 {{end}}{{with .Differences}}
 ` + differencesHead + `
 {{range .}}  {{.}}
@@ -44,7 +47,9 @@ var textForm = template.Must(template.New("").Funcs(template.FuncMap{"row": func
 var markdownForm = template.Must(template.New("").Funcs(template.FuncMap{"e": escape}).Parse(
 	`### Gateweigh: {{e .Headline}}
 
-{{range .Sides}}- {{e .}}
+{{with .Mark}}**{{e .}}**
+
+{{end}}{{range .Sides}}- {{e .}}
 {{end}}{{with .Table}}
 {{e $.Scope}}
 
@@ -94,7 +99,7 @@ func escape(s string) string {
 }
 
 func (c *Comparison) page() (p page) {
-	p.Headline = c.headline()
+	p.Headline, p.Mark = c.headline()+c.brackets(), c.marked()
 	if c.A == nil {
 		p.Sides = []string{"Run: " + c.B.line()}
 	} else {
@@ -121,7 +126,7 @@ func (c *Comparison) page() (p page) {
 // headline is the gate's answer, or counts the verdicts.
 func (c *Comparison) headline() string {
 	if c.Gate != nil {
-		return c.Gate.Sentence
+		return strings.TrimSuffix(c.Gate.Sentence, c.brackets())
 	}
 	count := map[string]int{}
 	for _, cell := range c.Cells {
@@ -140,6 +145,9 @@ func (s Side) line() string {
 	parts := []string{
 		s.Name, s.Experiment, s.Start, "gateweigh " + s.GateweighVersion,
 		fmt.Sprintf("%d trials accepted, %d rejected", s.Trials.Accepted, s.Trials.Rejected),
+	}
+	if s.VM != nil {
+		parts = append(parts, s.VM.String())
 	}
 	if s.Slowed != nil {
 		parts = append(parts, s.Slowed.String())
@@ -171,9 +179,9 @@ func (c *Comparison) values(cell result.Cell, shared bool) (list []string) {
 // scope is what all cells of the table are.
 func (c *Comparison) scope() string {
 	if common := c.values(c.Cells[0].At, true); len(common) > 0 {
-		return "Cells, all with " + strings.Join(common, ", ") + ":"
+		return "Cells" + c.brackets() + ", all with " + strings.Join(common, ", ") + ":"
 	}
-	return "Cells:"
+	return "Cells" + c.brackets() + ":"
 }
 
 // row is one row of the table, or its heads where cell is nil.
@@ -187,7 +195,7 @@ func (c *Comparison) row(cell *Cell) (row []string) {
 	}
 	a, b := "A ×", "B ×"
 	if !c.ratio() {
-		a, b = "A, "+c.Metric.Unit, "B, "+c.Metric.Unit
+		a, b = "A, "+c.Metric.Unit+c.brackets(), "B, "+c.Metric.Unit+c.brackets()
 	}
 	column("cell", func() string {
 		return strings.Join(append([]string{result.OneLine(cell.At.Text(result.DUT))}, c.values(cell.At, false)...), ", ")
@@ -202,6 +210,9 @@ func (c *Comparison) row(cell *Cell) (row []string) {
 	column("change", func() string { return changeText(cell.Change) })
 	column("p", func() string { return pText(cell.PDifferent) })
 	for _, m := range c.Beside {
+		if c.Mark != "" {
+			break // absolute figures
+		}
 		column(m.Short, func() string {
 			if !c.SameMachine { // the change of an absolute figure means nothing
 				return none
@@ -248,7 +259,7 @@ func (c *Comparison) remarks() []string {
 	if c.NoiseFloorPct.Known() {
 		out = append(out, fmt.Sprintf("Noise floor: two clean routers differed by up to %.2f %%; no smaller change is called.", float64(c.NoiseFloorPct)))
 	}
-	if !c.SameMachine {
+	if !c.SameMachine && c.Mark == "" {
 		var heads []string
 		for _, m := range c.Beside {
 			heads = append(heads, m.Short)

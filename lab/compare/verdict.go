@@ -101,6 +101,9 @@ func (c *Comparison) wants(blocks *int) string {
 
 // whyUnknown says why a cell has no interval.
 func (c *Comparison) whyUnknown(cell *Cell) string {
+	if c.incomparable() {
+		return noRatio
+	}
 	names, sides := []string{"A", "B"}, []*Measured{cell.A, &cell.B}
 	if c.A == nil {
 		names, sides = []string{"the run"}, sides[1:]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -38,23 +39,27 @@ type attempt struct {
 
 // attempts are all features that the lab, its devices or coming data paths use.
 var attempts = []attempt{
-	{keyNamespaces, "namespaces", "", "a lab's hosts are namespaces without names: they end with the run", Missing, true,
+	{keyNamespaces, string(machine.Namespaces), "", "a lab's hosts are namespaces without names: they end with the run", Missing, true,
 		"run as root on the machine itself, or in a container started with --privileged; the kernel needs CONFIG_NET_NS, CONFIG_PID_NS and CONFIG_UTS_NS", (*bench).start},
-	{"kernel.overlayfs", "overlayfs", keyNamespaces, "a gateway that rewrites /etc reaches a private view of it", Warn, false,
+	{"kernel.overlayfs", string(machine.OverlayFS), keyNamespaces, "a gateway that rewrites /etc reaches a private view of it", Warn, false,
 		"modprobe overlay; until then each host copies /etc and /var/lib, which takes longer", script(overlay)},
-	{keyVeth, "veth", keyNamespaces, "links of the lab", Missing, true, "modprobe veth, or a kernel with CONFIG_VETH", (*bench).veth},
+	{keyVeth, string(machine.Veth), keyNamespaces, "links of the lab", Missing, true, "modprobe veth, or a kernel with CONFIG_VETH", (*bench).veth},
 	{"kernel.threaded-napi", "threaded NAPI", keyVeth, "forwarding runs on threads of its own: the router's CPU is exact", Missing, true,
 		"a kernel from 5.12 on, and the package ethtool", linked(true)},
 	{"kernel.gro-max-size", "gro_max_size", "kernel.threaded-napi", "profile per-packet: each packet handled alone", Missing, true, "a kernel from 5.19 on", linked(false)},
 	{"kernel.task-clock", "task clock", "kernel.threaded-napi", "CPU time by thread, from switch to switch", Missing, true,
 		"a kernel with CONFIG_PERF_EVENTS and CONFIG_SCHED_INFO, as distributions build it; in a container the capability CAP_PERFMON", (*bench).taskClock},
-	{"kernel.macvlan", "macvlan", keyVeth, "each client has a MAC address and a lease of its own", Missing, true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*bench).macvlan},
-	{"kernel.bridge", "bridge", keyNamespaces, "several client hosts can share a router's link", Warn, false, "modprobe bridge; only experiments with several client hosts need it", script("ip link add gwdoc-br type bridge")},
+	{"kernel.macvlan", string(machine.Macvlan), keyVeth, "each client has a MAC address and a lease of its own", Missing, true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*bench).macvlan},
+	{"kernel.bridge", string(machine.Bridge), keyNamespaces, "several client hosts can share a router's link", Warn, false, "modprobe bridge; only experiments with several client hosts need it", script("ip link add gwdoc-br type bridge")},
 	{keyNftables, string(machine.Nftables), keyVeth, "rules of openNDS and of allow-lists can be set", Missing, false, "modprobe nf_tables, or a kernel with CONFIG_NF_TABLES; the package nftables", script(machine.Nftables.Script())},
 	{keyIptables, string(machine.IptablesNFT), keyVeth, "rules of openNDS and CoovaChilli can be set", Missing, false,
 		"the package iptables, with iptables-nft as its default (update-alternatives --config iptables); modules nft_compat, xt_conntrack and xt_TCPMSS", script(machine.IptablesNFT.Script())},
 	{keyTUN, string(machine.TUN), keyNamespaces, "CoovaChilli can take packets to user space", Missing, false, "modprobe tun, or a kernel with CONFIG_TUN; in a container give it /dev/net/tun", script(machine.TUN.Script())},
 	{"kernel.nfqueue", string(machine.NFQUEUE), keyIptables, "packets can be decided in user space", Warn, false, "modprobe xt_NFQUEUE; only gateway-nfqueue and gateway-nfqueue-fast need it", script(machine.NFQUEUE.Script())},
+	{"kernel.nft-queue", string(machine.NFTQueue), keyNftables, "nftables can have packets decided in user space", Warn, false, "modprobe nft_queue, or a kernel with CONFIG_NFT_QUEUE; only nft-queue needs it", script(machine.NFTQueue.Script())},
+	{"kernel.flowtables", string(machine.Flowtables), keyNftables, "nftables can forward connections past the network stack", Warn, false,
+		"modprobe nft_flow_offload, or a kernel with CONFIG_NF_FLOW_TABLE, CONFIG_NF_FLOW_TABLE_INET, CONFIG_NFT_FLOW_OFFLOAD and CONFIG_NF_CONNTRACK_PROCFS; only nftables-flowtable and flowtable-masquerade need it",
+		script(machine.Flowtables.Script())},
 	{"kernel.bpf-tc", string(machine.BPFAtTC), keyVeth, "programs can forward packets before the network stack", Warn, false,
 		"only gateway-ebpf and sink-ebpf need it (modules sch_ingress and cls_bpf)", script(machine.BPFAtTC.Script())},
 	{"kernel.af-xdp", string(machine.AFXDP), keyNamespaces, "frames can be captured before the network stack", Warn, false,
@@ -106,7 +111,7 @@ func (x examination) attempt(ctx context.Context) (lines []Line, inside map[stri
 		found, err := a.try(b, limited)
 		cancel()
 		if err != nil {
-			l.Found, l.Do = reason(err), a.do
+			l.Found, l.Do = reason(err), a.do+instead(machine.Feature(a.what))
 			absent[a.key] = a.what
 		} else {
 			l.State, l.Found, l.Means = OK, cmp.Or(found, "works"), a.means
@@ -114,6 +119,14 @@ func (x examination) attempt(ctx context.Context) (lines []Line, inside map[stri
 		lines = append(lines, l)
 	}
 	return lines, b.settings(ctx)
+}
+
+// instead names a kernel that has what this machine's kernel was built without, "" where none is known.
+func instead(f machine.Feature) string {
+	if other := dut.OtherKernel(f); other != "" && f.Unset() != "" {
+		return "; or run with --kernel " + other
+	}
+	return ""
 }
 
 const attemptTimeout = 15 * time.Second

@@ -30,6 +30,9 @@ func allTools() ([]tool, error) {
 	byName := map[string]*tool{}
 	add := func(who string, needed bool, needs ...dut.Need) {
 		for _, n := range needs {
+			if n.Program == "" {
+				continue
+			}
 			t := byName[n.Program]
 			if t == nil {
 				t = &tool{Need: n}
@@ -95,7 +98,7 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 		if err != nil {
 			return nil, err
 		}
-		traits, means := d.Traits(), "can be measured"
+		traits, means := d.Traits(), "runs here: can be measured"
 		if name == experiment.Clean {
 			means = "the other side of every pair"
 		}
@@ -104,11 +107,8 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 			return nil, err
 		}
 		text, do := absent(traits.Needs, found)
-		for _, n := range traits.Needs {
-			i := slices.IndexFunc(kernel, func(k Line) bool { return k.What == string(n.KernelFeature()) && k.State != OK })
-			if text == "" && i >= 0 {
-				text, do = "the kernel lacks "+kernel[i].What, "see "+kernel[i].What+" above"
-			}
+		if text == "" {
+			text, do = x.lacking(name, traits.Needs, kernel)
 		}
 		l := judge(deviceKey+name, name, cmp.Or(text, traits.About), means, do)
 		if text != "" {
@@ -119,12 +119,41 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 	return lines, nil
 }
 
+// lacking tells which features of the kernel a device needs and does not have, and what to do; both are empty when there
+// are none. Features that nothing has tried are looked up in the kernel's configuration.
+func (x examination) lacking(name string, needs []dut.Need, kernel []Line) (text, do string) {
+	var features []machine.Feature
+	var names, steps []string
+	for _, n := range needs {
+		f := n.KernelFeature()
+		i := slices.IndexFunc(kernel, func(k Line) bool { return k.What == string(f) })
+		if f == "" || slices.Contains(features, f) || i >= 0 && kernel[i].State == OK || i < 0 && f.Unset() == "" {
+			continue
+		}
+		features, names = append(features, f), append(names, string(f))
+		if i >= 0 {
+			steps = append(steps, "see "+string(f)+" above")
+		} else {
+			steps = append(steps, "a kernel with it: "+f.Unset())
+		}
+	}
+	if len(features) == 0 {
+		return "", ""
+	}
+	if other := dut.OtherKernel(features...); other != "" {
+		steps = append(steps, "or runs with --kernel "+other+": "+dut.Command(other, "gateweigh run "+measure.All().For(name).Name, name))
+	}
+	return "the kernel lacks " + strings.Join(names, ", "), strings.Join(steps, "; ")
+}
+
 // absent tells which programs are missing or do not start, and what to do about all of
 // them; both are empty when there are none.
 func absent(needs []dut.Need, found []machine.Found) (text, do string) {
 	var names, texts, packages, steps []string
 	for i, n := range needs {
 		switch {
+		case n.Program == "":
+			continue
 		case found[i].Broken != "":
 			texts = append(texts, fmt.Sprintf("%s does not start: %s", found[i].Path, found[i].Broken))
 		case found[i].Path != "":

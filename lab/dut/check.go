@@ -3,6 +3,7 @@ package dut
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,15 @@ type Machine interface {
 	Find(ctx context.Context, q machine.Query) ([]machine.Found, error)
 }
 
+// lack is the error of a device that a machine lacks something for.
+type lack struct {
+	name, what string
+	kernel     string // under which the device runs on this machine; empty: none is known
+}
+
+func (l *lack) Error() string { return l.name + ": " + l.what + ": " + ErrNotSupported.Error() }
+func (*lack) Unwrap() error   { return ErrNotSupported }
+
 // Check reports whether a DUT can run on a machine; a wrapped ErrNotSupported says what
 // is missing and what to install. Any other error means that the machine does not answer.
 // It changes nothing.
@@ -29,7 +39,7 @@ func Check(ctx context.Context, m Machine, name string, d DUT) error {
 		return fmt.Errorf("%s: looking for what it needs: %w", name, err)
 	}
 	if lacks := missing(needs, found); lacks != "" {
-		return fmt.Errorf("%s: %s: %w", name, lacks, ErrNotSupported)
+		return &lack{name, lacks, elsewhere(needs, found)}
 	}
 	return nil
 }
@@ -37,6 +47,20 @@ func Check(ctx context.Context, m Machine, name string, d DUT) error {
 // Reason is why Check refuses a DUT, without its name and without ErrNotSupported's text.
 func Reason(name string, err error) string {
 	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), name+": "), ": "+ErrNotSupported.Error())
+}
+
+// Kernel is the name of a kernel under which a DUT that Check refuses runs on this machine, as gateweigh run --kernel takes
+// it. It is empty where none is known, and where something other than the kernel is missing.
+func Kernel(err error) string {
+	if l, ok := errors.AsType[*lack](err); ok {
+		return l.kernel
+	}
+	return ""
+}
+
+// Command measures a DUT under another kernel; start begins it: "gateweigh run quick".
+func Command(kernel, start, name string) string {
+	return fmt.Sprintf("%s --kernel %s --set duts=%s", start, kernel, name)
 }
 
 // Locate fills in where programs are that may lie beside the lab's own one.
@@ -58,15 +82,19 @@ func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
 // when nothing is missing. Its parts are sorted: reports are compared.
 func missing(needs []Need, found []machine.Found) string {
 	byRemedy := map[string][]string{}
-	var list, texts []string
+	var list, packages, texts []string
 	for i, n := range needs {
 		switch f := found[i]; {
-		case f.Path == "":
+		case n.Absent(f):
 			byRemedy[n.Remedy()] = append(byRemedy[n.Remedy()], n.Program)
+			if n.Package != "" {
+				packages = append(packages, n.Package)
+			}
 		case f.Broken != "":
 			texts = append(texts, fmt.Sprintf("%s does not start: %s", f.Path, f.Broken))
 		case f.Lacks != "":
-			texts = append(texts, fmt.Sprintf("the kernel lacks %s: %s", n.KernelFeature(), f.Lacks))
+			text := fmt.Sprintf("the kernel lacks %s: %s", n.KernelFeature(), f.Lacks)
+			texts = append(texts, strings.TrimSuffix(text, fmt.Sprintf(": %s is not set", n.KernelFeature()))) // of an option
 		}
 	}
 	for remedy, names := range byRemedy {
@@ -76,6 +104,10 @@ func missing(needs []Need, found []machine.Found) string {
 	slices.Sort(list)
 	slices.Sort(texts)
 	texts = slices.Compact(texts)
+	if len(packages) > 0 {
+		slices.Sort(packages)
+		texts = append([]string{"sudo apt-get install " + strings.Join(slices.Compact(packages), " ")}, texts...)
+	}
 	if len(list) > 0 {
 		texts = append([]string{"not on PATH: " + strings.Join(list, ", ")}, texts...)
 	}

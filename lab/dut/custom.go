@@ -14,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
 // ClientAddr is a client as the router sees it.
@@ -46,10 +47,13 @@ type Custom struct {
 
 var _ Admitter = (*Custom)(nil)
 
-// needs are the programs the table requires, by name.
+// needs are the programs the table requires, by name, and options of the kernel.
 func (c *Custom) needs() (list []Need) {
 	for _, program := range slices.Sorted(maps.Keys(c.spec.Requires)) {
 		list = append(list, Need{Program: program, Package: c.spec.Requires[program], Why: "its commands"})
+	}
+	for _, option := range c.spec.Kernel {
+		list = append(list, Need{Feature: machine.Feature(option)})
 	}
 	return list
 }
@@ -238,6 +242,14 @@ func (c combined) Start(ctx context.Context, env Env) error {
 		return err
 	}
 	return c.Counted.Start(ctx, env)
+}
+
+// Unlike asks the device, where it is one that can be asked.
+func (c combined) Unlike(ctx context.Context, env Env) (string, error) {
+	if d, ok := c.Counted.(Proven); ok {
+		return d.Unlike(ctx, env)
+	}
+	return "", nil
 }
 
 // Stop implements DUT. The device stops first.

@@ -38,6 +38,14 @@ type Counted interface {
 	Counts(ctx context.Context, env Env) (map[string]int, error)
 }
 
+// Proven is a DUT whose router may forward in another way than the one that is to be measured.
+type Proven interface {
+	DUT
+	// Unlike says in what the router differs from what the device is to be while it carries load; "" is nothing. It
+	// changes nothing. A trial during which it finds something is rejected.
+	Unlike(ctx context.Context, env Env) (string, error)
+}
+
 // Traits say what the lab must know of a DUT before it builds the lab around it.
 type Traits struct {
 	// LAN is the clients' network; the zero value is study 1's 192.168.137.0/24.

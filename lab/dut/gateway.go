@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +36,40 @@ func NewGateway(datapath string, clients int) *Gateway {
 	g := &Gateway{portal: portal{clients: clients, WebPort: 8080, Admission: client.Admission{Kind: client.AdmitForm}}}
 	g.Datapath, g.Fast = strings.CutSuffix(datapath, "-fast")
 	return g
+}
+
+// NFTQueue is gatewayd with its data path "nfqueue" where nftables itself queues every packet of a client for it. The
+// same gateway without that asks for its own way, and uses iptables' target where the kernel has no other.
+type NFTQueue struct{ *Gateway }
+
+var (
+	_ Counted = NFTQueue{}
+	_ Proven  = NFTQueue{}
+)
+
+// NewNFTQueue makes one for a number of clients.
+func NewNFTQueue(clients int) NFTQueue { return NFTQueue{NewGateway("nfqueue", clients)} }
+
+// Traits are gatewayd's, with another feature of the kernel.
+func (q NFTQueue) Traits() Traits {
+	t := q.Gateway.Traits()
+	t.Needs = slices.Clone(t.Needs)
+	t.Needs[0].Feature = machine.NFTQueue
+	t.Needs = append(t.Needs, Need{Program: "nft", Package: "nftables", Why: "seeing that nftables queues"})
+	t.About = "gatewayd, each packet queued by nftables (nft queue), RADIUS accounts (CHAP)"
+	return t
+}
+
+// queueStatement is nftables' own, as nft lists it: "queue num 0", "queue flags fanout to 0-1".
+var queueStatement = regexp.MustCompile(`(?m)(^|\s)queue (flags \S+ )?(num|to) `)
+
+// Unlike looks for the rule that queues. Where the kernel lacks it, gatewayd's rules have iptables' target.
+func (q NFTQueue) Unlike(ctx context.Context, env Env) (string, error) {
+	rules, err := ask(ctx, env, "nft", "list", "ruleset", "ip")
+	if err != nil || queueStatement.MatchString(rules) {
+		return "", err
+	}
+	return "none of the router's rules is nftables' queue statement", nil
 }
 
 // External says whether leases and names are another program's, as study 1's

@@ -17,6 +17,11 @@ var builtin = map[string]func(clients int) DUT{
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
 	"coovachilli": func(n int) DUT { return NewCoovaChilli(n) },
 
+	"masquerade":           func(int) DUT { return Forwarder{Masquerade: true} },
+	"nftables-flowtable":   func(int) DUT { return Forwarder{Flowtable: true} },
+	"flowtable-masquerade": func(int) DUT { return Forwarder{Flowtable: true, Masquerade: true} },
+
+	"nft-queue":            func(n int) DUT { return NewNFTQueue(n) },
 	"gateway-ebpf":         func(n int) DUT { return NewGateway("ebpf", n) },
 	"gateway-nfqueue":      func(n int) DUT { return NewGateway("nfqueue", n) },
 	"gateway-nfqueue-fast": func(n int) DUT { return NewGateway("nfqueue-fast", n) },

@@ -21,12 +21,13 @@ type CustomDUT struct {
 	Description string `toml:"description,omitempty"` // one line for reports
 
 	// Like names a device written in Go that is measured with Sessions clients admitted, or
-	// on a router that Start has changed. Only Description, Requires, Files, Stop and Timeout
+	// on a router that Start has changed. Only Description, Requires, Kernel, Files, Stop and Timeout
 	// go with it.
 	Like     string `toml:"like,omitempty"`
 	Sessions int    `toml:"sessions,omitzero"`
 
 	Requires map[string]string `toml:"requires,omitempty"` // tool on PATH → package to install
+	Kernel   []string          `toml:"kernel,omitempty"`   // options of the kernel's configuration: CONFIG_NFT_QUEUE
 	Files    map[string]string `toml:"files,omitempty"`    // path on the router → content, see Vars
 
 	Start  Command `toml:"start,omitempty"`  // on the router, to its end
@@ -121,6 +122,7 @@ var dutFields = []fieldOf[CustomDUT]{
 	field("like", name, func(d *CustomDUT) *string { return &d.Like }),
 	field("sessions", Integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions }),
 	field("requires", stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires }),
+	field("kernel", List(option), func(d *CustomDUT) *[]string { return &d.Kernel }),
 	field("files", stringTable, func(d *CustomDUT) *map[string]string { return &d.Files }),
 	field("start", command, func(d *CustomDUT) *Command { return &d.Start }),
 	field("daemon", command, func(d *CustomDUT) *Command { return &d.Daemon }),
@@ -189,6 +191,16 @@ var process = accept("a command name as ps -o comm shows it, at most 15 bytes", 
 	return s, ok && s != "" && len(s) <= 15 && !strings.ContainsAny(s, "/\n")
 })
 
+// option accepts the name of an option of the kernel's configuration.
+var option = accept("an option of the kernel's configuration, such as CONFIG_NFT_QUEUE", func(v any) (string, bool) {
+	s, ok := asText(v)
+	name, found := strings.CutPrefix(s, "CONFIG_")
+	odd := func(r rune) bool {
+		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_'
+	}
+	return s, ok && found && name != "" && !strings.ContainsFunc(name, odd)
+})
+
 // stringTable accepts a table of strings.
 func stringTable(v any) (map[string]string, error) {
 	items, ok := v.(map[string]any)
@@ -244,13 +256,13 @@ func (d CustomDUT) checkLike(report Report) {
 	if d.Sessions == 0 && len(d.Start) == 0 {
 		report("like", "needs sessions or start: without them the device is %q itself", d.Like)
 	}
-	if len(d.Start) == 0 && len(d.Stop)+len(d.Files)+len(d.Requires) > 0 {
-		report("like", "stop, files and requires go with start: what the router has beside the device")
+	if len(d.Start) == 0 && len(d.Stop)+len(d.Files)+len(d.Requires)+len(d.Kernel) > 0 {
+		report("like", "stop, files, requires and kernel go with start: what the router has beside the device")
 	}
 	d.Description, d.Like, d.Sessions = "", "", 0
-	d.Start, d.Stop, d.Files, d.Requires, d.Timeout = nil, nil, nil, nil, describedDUT.Timeout
+	d.Start, d.Stop, d.Files, d.Requires, d.Kernel, d.Timeout = nil, nil, nil, nil, nil, describedDUT.Timeout
 	if !reflect.DeepEqual(d, describedDUT) {
-		report("like", "contradicts keys that describe a device: only description, sessions, start, stop, files, requires and timeout go with it")
+		report("like", "contradicts keys that describe a device: only description, sessions, start, stop, files, requires, kernel and timeout go with it")
 	}
 }
 

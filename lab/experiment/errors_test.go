@@ -98,11 +98,11 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"device like another", minimal + "[dut.a]\nlike = \"opennds\"\n[dut.b]\nlike = \"opennds\"\nsessions = 5\nstop = \"s\"\n[dut.c]\nstart = \"s\"\nsessions = 5\n[dut.d]\nlike = \"opennds\"\nsessions = 200001\n",
 			[]string{
 				`x.toml:5: dut.a.like: needs sessions or start: without them the device is "opennds" itself`,
-				`x.toml:7: dut.b.like: stop, files and requires go with start: what the router has beside the device`,
+				`x.toml:7: dut.b.like: stop, files, requires and kernel go with start: what the router has beside the device`,
 				`x.toml:12: dut.c.sessions: needs like: the device that is to have them`,
 				`x.toml:14: dut.d.like: needs sessions or start: without them the device is "opennds" itself`,
 				`x.toml:15: dut.d.sessions: must be a whole number from 1 to 200000, not 200001`}},
-		{"device values", minimal + "[dut.a]\nstart = []\nstop = \" \"\nlan = \"10.1.0.1/16\"\nprocesses = [\"/bin/gw\"]\ndhcp = \"yes\"\nrequires = [\"nft\"]\nready = [1]\n",
+		{"device values", minimal + "[dut.a]\nstart = []\nstop = \" \"\nlan = \"10.1.0.1/16\"\nprocesses = [\"/bin/gw\"]\ndhcp = \"yes\"\nrequires = [\"nft\"]\nready = [1]\nkernel = [\"nft_queue\"]\n",
 			[]string{
 				`x.toml:4: dut.a: needs start or daemon: a command that installs it on the router`,
 				`x.toml:5: dut.a.start: must be a shell command or a list ["program", "argument"], not a list`,
@@ -111,7 +111,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 				`x.toml:8: dut.a.processes: each value must be a command name as ps -o comm shows it, at most 15 bytes, not "/bin/gw"`,
 				`x.toml:9: dut.a.dhcp: must be true or false, not "yes"`,
 				`x.toml:10: dut.a.requires: must be a table of strings, not a list`,
-				`x.toml:11: dut.a.ready: each argument must be a string, not 1`}},
+				`x.toml:11: dut.a.ready: each argument must be a string, not 1`,
+				`x.toml:12: dut.a.kernel: each value must be an option of the kernel's configuration, such as CONFIG_NFT_QUEUE, not "nft_queue"`}},
 		{"files", minimal + "[dut.a]\nstart = \"x\"\n[dut.a.files]\n\"/usr/bin/ls\" = \"\"\n\"../x\" = \"\"\n\"y\" = \"${GATEWEIGH_LAN_IFF} $HOME ${OTHER}\"\n",
 			[]string{
 				`x.toml:6: dut.a.files: "../x" is no plain file path`,

@@ -69,6 +69,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 		Custom: map[string]CustomDUT{"mine": {
 			Description: "a gateway",
 			Requires:    map[string]string{"nft": "nftables"},
+			Kernel:      []string{"CONFIG_NFT_QUEUE"},
 			Files:       map[string]string{"gw.conf": "lan = ${GATEWEIGH_LAN_IF}\n", "/etc/gw/x": "1"},
 			Start:       Command{"nft", "-f", "x"},
 			Daemon:      Command{"sh", "-c", "exec sleep 1000"},
@@ -113,6 +114,7 @@ traffic = { kind = "iperf3", protocol = "udp", burst_segments = 8, pacing = "bur
 [dut.mine]
 description = "a gateway"
 requires = { nft = "nftables" }
+kernel = ["CONFIG_NFT_QUEUE"]
 start = ["nft", "-f", "x"]
 daemon = "exec sleep 1000"
 ready = ["true"]

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,14 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// nameFile is in the folder of a fetched kernel, and has the name by which Find knows it.
-	nameFile = "name"
-	// fetching begins the names of folders in which a kernel is not whole yet.
-	fetching = ".fetching-"
-
-	metapackage = "linux-image-amd64" // depends on the newest kernel's package
-)
+// metapackage depends on the newest kernel's package.
+const metapackage = "linux-image-amd64"
 
 // Errors that Fetch wraps.
 var (
@@ -34,7 +29,7 @@ var (
 )
 
 // Fetch gets the kernel "debian" or "debian:SUITE" with apt from the machine's own sources, or returns the one that
-// was got before if it is still the newest. Only a whole kernel comes into the cache, in one step. status hears what is done.
+// was got before if that is the newest and whole. Only a whole kernel comes into the cache, in one step. status hears what is done.
 func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Kernel, error) {
 	if !IsDebian(name) {
 		return Kernel{}, fmt.Errorf("kernel %q cannot be fetched: want debian or debian:SUITE: %w", name, ErrUnknown)
@@ -42,7 +37,7 @@ func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Ke
 	if err := os.MkdirAll(p.Cache, 0o755); err != nil {
 		return Kernel{}, fmt.Errorf("making the folder of fetched kernels: %w", explained(err, ""))
 	}
-	unlock, err := p.lock()
+	unlock, err := p.lock(ctx, status)
 	if err != nil {
 		return Kernel{}, err
 	}
@@ -53,25 +48,6 @@ func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Ke
 	}
 	defer os.RemoveAll(f.folder)
 	return f.all()
-}
-
-// lock keeps a second Fetch waiting, and removes what a killed one has left.
-func (p Places) lock() (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(p.Cache, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("locking the folder of fetched kernels: %w", explained(err, ""))
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("locking %s: %w", f.Name(), err), f.Close())
-	}
-	left, _ := filepath.Glob(filepath.Join(p.Cache, fetching+"*")) // the pattern is valid
-	for _, folder := range left {
-		err = errors.Join(err, os.RemoveAll(folder))
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() { f.Close() }, nil
 }
 
 // fetch is one call of Fetch.
@@ -110,10 +86,12 @@ func (f fetch) all() (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
-	final := filepath.Join(f.Cache, strings.ReplaceAll(f.name, ":", "-")+"-"+version)
-	if _, err := os.Stat(filepath.Join(final, nameFile)); err == nil {
-		f.status("it is here already")
-		return f.named(final)
+	final := f.place(f.name, version)
+	if _, err := os.Stat(final); err == nil {
+		f.status("looking whether all its files are here")
+		if bad := whole(final); bad == nil {
+			return f.named(final)
+		}
 	}
 	image, _, _ := strings.Cut(depends, " ")
 	f.status("downloading " + image)
@@ -124,7 +102,7 @@ func (f fetch) all() (Kernel, error) {
 	if err := f.unpack(file); err != nil {
 		return Kernel{}, err
 	}
-	if err := os.Rename(f.folder, final); err != nil {
+	if err := errors.Join(f.discard(final), os.Rename(f.folder, final)); err != nil {
 		return Kernel{}, fmt.Errorf("keeping the kernel: %w", err)
 	}
 	return f.named(final)
@@ -173,6 +151,9 @@ func (f fetch) unpack(file string) error {
 	for _, deb := range debs {
 		err = errors.Join(err, os.Remove(deb))
 	}
+	if err == nil {
+		err = writeSums(f.folder)
+	}
 	folder, opened := os.Open(f.folder)
 	if opened != nil {
 		return errors.Join(err, opened)
@@ -212,7 +193,10 @@ func (f fetch) field(file, name string) (string, error) {
 func (f fetch) run(program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(f.ctx, programPath(program), args...)
 	cmd.Dir, cmd.Env = f.folder, append(os.Environ(), "LC_ALL=C")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// It ends with this process, of which the kernel watches the thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out, messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &messages

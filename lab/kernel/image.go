@@ -10,11 +10,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
-// ErrForm is wrapped when a file is not a kernel of this machine's kind.
-var ErrForm = errors.New("not a kernel for x86-64")
+// Errors that a kernel's files can have.
+var (
+	ErrForm    = errors.New("not a kernel for x86-64")
+	ErrDamaged = errors.New("a file is damaged or missing: gateweigh kernel fetch gets a Debian kernel anew; any other, put it there again")
+)
 
 // The header of a bzImage (kernel, Documentation/arch/x86/boot.rst): places and sizes of its fields.
 const (
@@ -26,6 +30,8 @@ const (
 	payloadStart  = 0x248 // from the end of the setup sectors
 	payloadLength = 0x24c
 	headerEnd     = 0x250
+
+	armMagic = 56 // of an arm64 Image (kernel, Documentation/arch/arm64/booting.rst)
 
 	firstWithPayload = 0x0208 // header version
 	kernel64         = 1      // of xloadflags
@@ -40,24 +46,47 @@ func releaseOf(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var text []byte
-	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
-		_, text, _ = bytes.Cut(image, []byte("Linux version "))
-	} else {
-		if err := checkHeader(image); err != nil {
-			return "", fmt.Errorf("kernel %s: %w", path, err)
-		}
-		at := int(binary.LittleEndian.Uint16(image[versionText:])) + 0x200
-		text = image[min(at, len(image)):]
+	text, err := banner(image)
+	if err != nil {
+		return "", fmt.Errorf("kernel %s: %w", path, err)
 	}
 	release, _, found := bytes.Cut(text[:min(len(text), 256)], []byte(" "))
 	if !found {
 		return "", fmt.Errorf("kernel %s: its version is not in it: %w", path, ErrForm)
 	}
+	if v := numbers(string(release)); slices.Compare(v, oldest) < 0 {
+		return "", fmt.Errorf("kernel %s is Linux %s, and a guest's files need %d.%d or newer (cgroup2): %w", path, release, oldest[0], oldest[1], ErrForm)
+	}
 	return string(release), nil
 }
 
+// oldest is the release that has all file systems of a guest.
+var oldest = []int{4, 5}
+
+// banner begins with the release.
+func banner(image []byte) ([]byte, error) {
+	if !bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
+		if err := checkHeader(image); err != nil {
+			return nil, err
+		}
+		at := int(binary.LittleEndian.Uint16(image[versionText:])) + 0x200
+		return image[min(at, len(image)):], nil
+	}
+	if f, err := elf.NewFile(bytes.NewReader(image)); err == nil && f.Machine != elf.EM_X86_64 {
+		return nil, fmt.Errorf("it is for %s: %w", strings.TrimPrefix(f.Machine.String(), "EM_"), ErrForm)
+	}
+	_, text, _ := bytes.Cut(image, []byte("Linux version "))
+	return text, nil
+}
+
 func readImage(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // opening others may block
+		err = fmt.Errorf("%s is not a file: %w", path, ErrForm)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kernel: %w", err)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("kernel: %w", err)
@@ -73,6 +102,8 @@ func readImage(path string) ([]byte, error) {
 // checkHeader reports whether an image is a bzImage for x86-64.
 func checkHeader(image []byte) error {
 	switch {
+	case len(image) >= 64 && string(image[armMagic:armMagic+4]) == "ARM\x64":
+		return fmt.Errorf("it is for arm64: %w", ErrForm)
 	case len(image) < headerEnd || string(image[headerMagic:headerMagic+4]) != "HdrS":
 		return fmt.Errorf("it is neither a bzImage nor an ELF file: %w", ErrForm)
 	case binary.LittleEndian.Uint16(image[headerVersion:]) < firstWithPayload:
@@ -83,36 +114,30 @@ func checkHeader(image []byte) error {
 	return nil
 }
 
-// Bootable writes the image that QEMU boots fastest into a file of the folder, and returns its path: the ELF file
-// inside a bzImage where that can be entered directly (PVH) and the program that decompresses it is here, otherwise
-// the kernel's own file.
-func (k Kernel) Bootable(folder string) (string, error) {
+// Bootable is the image that QEMU boots fastest: the ELF file inside a bzImage where that can be entered directly (PVH)
+// and the program that decompresses it is here, otherwise the kernel's own file.
+func (k Kernel) Bootable() ([]byte, error) {
 	image, err := readImage(k.Image)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
 		if !enterable(image) {
-			return "", fmt.Errorf("kernel %s: an ELF file without an entry for PVH (CONFIG_PVH): give the bzImage (vmlinuz) instead: %w", k.Image, ErrForm)
+			return nil, fmt.Errorf("kernel %s: an ELF file without an entry for PVH (CONFIG_PVH): give the bzImage (vmlinuz) instead: %w", k.Image, ErrForm)
 		}
-		return k.Image, nil
+		return image, nil
 	}
 	if err := checkHeader(image); err != nil {
-		return "", fmt.Errorf("kernel %s: %w", k.Image, err)
+		return nil, fmt.Errorf("kernel %s: %w", k.Image, err)
 	}
 	inner, err := payload(image)
-	if err != nil || !enterable(inner) {
-		return k.Image, nil // slower by seconds, and as good
+	switch {
+	case errors.Is(err, ErrDamaged):
+		return nil, fmt.Errorf("kernel %s: %w", k.Image, err)
+	case err != nil || !enterable(inner):
+		return image, nil // slower by seconds, and as good
 	}
-	f, err := os.CreateTemp(folder, "vmlinux-")
-	if err != nil {
-		return "", fmt.Errorf("unpacking the kernel: %w", err)
-	}
-	_, err = f.Write(inner)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(fmt.Errorf("unpacking the kernel: %w", err), os.Remove(f.Name()))
-	}
-	return f.Name(), nil
+	return inner, nil
 }
 
 // decompressors are what kernels are compressed with. All but gzip's are followed by four bytes of length.
@@ -137,7 +162,7 @@ func payload(image []byte) ([]byte, error) {
 	start := uint64(sectors+1)*512 + uint64(binary.LittleEndian.Uint32(image[payloadStart:]))
 	end := start + uint64(binary.LittleEndian.Uint32(image[payloadLength:]))
 	if start+4 > end || end > uint64(len(image)) {
-		return nil, fmt.Errorf("its header names a payload beyond its end: %w", ErrForm)
+		return nil, damaged(errors.New("it ends before what its header names"))
 	}
 	packed := image[start:end]
 	for _, d := range decompressors {
@@ -145,25 +170,35 @@ func payload(image []byte) ([]byte, error) {
 			return decompress(packed, d.command)
 		}
 	}
-	return nil, fmt.Errorf("compressed in an unknown way: %w", ErrForm)
+	return nil, errors.New("compressed in an unknown way")
 }
 
+// decompress unpacks with a program, or by itself. Of damaged data it says so; that the program is missing is not.
 func decompress(packed []byte, command []string) ([]byte, error) {
 	if command == nil {
 		r, err := gzip.NewReader(bytes.NewReader(packed))
 		if err != nil {
-			return nil, err
+			return nil, damaged(err)
 		}
 		r.Multistream(false)
-		return io.ReadAll(io.LimitReader(r, maxImage))
+		out, err := io.ReadAll(io.LimitReader(r, maxImage))
+		return out, damaged(err)
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin = bytes.NewReader(packed[:len(packed)-4])
 	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("decompressing the kernel with %s: %w", strings.Join(command, " "), err)
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return nil, damaged(fmt.Errorf("%s: %s", command[0], bytes.TrimSpace(failed.Stderr)))
 	}
-	return out, nil
+	return out, err
+}
+
+func damaged(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w (%w)", ErrDamaged, err)
+	}
+	return err
 }
 
 // pvhEntry is the type of the note "Xen" that says where a PVH loader enters (XEN_ELFNOTE_PHYS32_ENTRY).

@@ -59,29 +59,6 @@ func (p Places) Installed() []Kernel {
 	return list
 }
 
-// Fetched lists the kernels that Fetch has got, the newest release of each name last.
-func (p Places) Fetched() []Kernel {
-	folders, _ := filepath.Glob(filepath.Join(p.Cache, "*", nameFile))
-	var list []Kernel
-	for _, file := range folders {
-		if strings.HasPrefix(filepath.Base(filepath.Dir(file)), fetching) {
-			continue
-		}
-		name, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		k, err := unpacked(filepath.Dir(file))
-		if err != nil {
-			continue
-		}
-		k.Name = strings.TrimSpace(string(name))
-		list = append(list, k)
-	}
-	slices.SortFunc(list, func(a, b Kernel) int { return cmp.Or(strings.Compare(a.Name, b.Name), byRelease(a, b)) })
-	return list
-}
-
 // Find returns the kernel of a name: "debian" or "debian:SUITE" that was fetched (of several the newest),
 // the release of an installed or a fetched one, or a path. A path is a vmlinuz or vmlinux, with its modules in
 // lib/modules beside its folder (as a package has them), in modules beside it, or installed; or
@@ -119,9 +96,7 @@ func (p Places) at(path string) (Kernel, error) {
 		return Kernel{}, err
 	}
 	if info.IsDir() {
-		k, err := unpacked(path)
-		k.Name = path
-		return k, err
+		return unpacked(path)
 	}
 	release, err := releaseOf(path)
 	if err != nil {
@@ -131,8 +106,12 @@ func (p Places) at(path string) (Kernel, error) {
 	beside := filepath.Dir(path)
 	for _, folder := range []string{filepath.Join(filepath.Dir(beside), "lib", "modules"), filepath.Join(beside, "lib", "modules"), filepath.Join(beside, "modules"), p.Modules} {
 		k.Modules = filepath.Join(folder, release)
-		if err = k.Check(); err == nil {
+		bad := k.Check()
+		if bad == nil {
 			return k, nil
+		}
+		if err == nil || k.others() != "" && folder != p.Modules { // where the modules were meant to be
+			err = bad
 		}
 	}
 	return k, err
@@ -144,8 +123,11 @@ func unpacked(folder string) (Kernel, error) {
 	if len(images) != 1 {
 		return Kernel{}, fmt.Errorf("%s: want one boot/vmlinuz-RELEASE below it, there are %d: name the kernel's file: %w", folder, len(images), ErrUnknown)
 	}
-	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
-	k := Kernel{Release: release, Image: images[0], Modules: filepath.Join(folder, "lib", "modules", release)}
+	release, err := releaseOf(images[0])
+	k := Kernel{Name: folder, Release: release, Image: images[0], Modules: filepath.Join(folder, "lib", "modules", release)}
+	if err != nil {
+		return k, err
+	}
 	return k, k.Check()
 }
 
@@ -156,10 +138,22 @@ func (k Kernel) Check() error {
 	}
 	index := filepath.Join(k.Modules, "modules.dep")
 	if _, err := os.Stat(index); err != nil {
-		return fmt.Errorf("kernel %s: its modules are not in %s (no modules.dep): put them there and run depmod -b FOLDER %s, where FOLDER holds lib/modules: %w",
-			k.Name, k.Modules, k.Release, err)
+		return fmt.Errorf("kernel %s is %s: its modules are not in %s (no modules.dep%s): put them there and run depmod -b FOLDER %s, where FOLDER holds lib/modules: %w",
+			k.Name, k.Release, k.Modules, k.others(), k.Release, err)
 	}
 	return nil
+}
+
+// others names the releases whose modules are there instead.
+func (k Kernel) others() string {
+	list, _ := filepath.Glob(filepath.Join(filepath.Dir(k.Modules), "*", "modules.dep")) // the pattern is valid
+	for i := range list {
+		list[i] = filepath.Base(filepath.Dir(list[i]))
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "; there are those of " + strings.Join(list, ", ")
 }
 
 // byRelease orders by the numbers in releases, so that 6.10 follows 6.9.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,9 +35,19 @@ func (k Kernel) Load(names ...string) ([]Module, error) {
 		if err != nil {
 			return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
 		}
+		if of := builtFor(data); of != "" && of != k.Release {
+			return nil, fmt.Errorf("kernel %s is %s, and its module %s is of %s: put the modules of %s there: %w", k.Name, k.Release, filepath.Join(k.Modules, path), of, k.Release, ErrNoModule)
+		}
 		list = append(list, Module{moduleName(path), data})
 	}
 	return list, nil
+}
+
+// builtFor is the release that a module is for, as its text "vermagic" says, and empty where there is none.
+func builtFor(module []byte) string {
+	_, text, _ := bytes.Cut(module, []byte("\x00vermagic="))
+	release, _, _ := bytes.Cut(text[:min(len(text), 256)], []byte(" "))
+	return string(release)
 }
 
 // inOrder are the paths of modules below k.Modules, each after those that it needs.
@@ -99,6 +110,9 @@ func moduleName(path string) string {
 
 func readModule(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s", ErrDamaged, path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -109,9 +123,13 @@ func readModule(path string) ([]byte, error) {
 	case ".gz":
 		r, err := gzip.NewReader(bytes.NewReader(data))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w (%w)", path, ErrDamaged, err)
 		}
-		return io.ReadAll(io.LimitReader(r, maxImage))
+		data, err := io.ReadAll(io.LimitReader(r, maxImage))
+		if err != nil {
+			err = fmt.Errorf("%s: %w (%w)", path, ErrDamaged, err)
+		}
+		return data, err
 	case ".xz":
 		command = []string{"xz", "-dc"}
 	case ".zst":
@@ -122,6 +140,10 @@ func readModule(path string) ([]byte, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin = bytes.NewReader(data)
 	out, err := cmd.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return nil, fmt.Errorf("%s: %w (%s: %s)", path, ErrDamaged, command[0], bytes.TrimSpace(failed.Stderr))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("decompressing %s: %w: install %s", path, err, map[string]string{"xz": "xz-utils", "zstd": "zstd"}[command[0]])
 	}

@@ -4,28 +4,51 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"time"
 )
 
-// Feature is something of the kernel that programs use, by the name people know it by.
+// Feature is something of the kernel that programs use, by the name people know it by, or an option of the kernel's
+// configuration: "CONFIG_NFT_QUEUE".
 type Feature string
 
-// Features that can be tried.
+// Features of programs and devices, which can be tried, and those of the lab itself.
 const (
 	Nftables    Feature = "nftables"
 	IptablesNFT Feature = "iptables-nft"
 	TUN         Feature = "TUN"
 	NFQUEUE     Feature = "NFQUEUE"
+	NFTQueue    Feature = "nft queue"
+	Flowtables  Feature = "flowtables"
 	BPFAtTC     Feature = "BPF at tc"
 	AFXDP       Feature = "AF_XDP"
+
+	Namespaces Feature = "namespaces"
+	OverlayFS  Feature = "overlayfs"
+	Veth       Feature = "veth"
+	Macvlan    Feature = "macvlan"
+	Bridge     Feature = "bridge"
 )
 
-// trials say how a feature is tried: a program, and a script that uses it and fails
-// without the feature. $1 is a network interface. Everything the script changes belongs
-// to the network namespace it runs in.
-var trials = map[Feature]struct{ program, script string }{
+// Part is a part of the kernel that a feature consists of.
+type Part struct {
+	Option string // of the kernel's configuration: "CONFIG_NFT_QUEUE"
+	Module string // that is built of it; empty: there is none
+}
+
+// feature says how a feature is tried, and what it consists of.
+type feature struct {
+	// A program, and a script that uses the feature with it and fails without. $1 is a network interface. Everything
+	// the script changes belongs to the network namespace it runs in.
+	program, script string
+	parts           []Part
+}
+
+var features = map[Feature]feature{
 	Nftables: {"nft", `nft -f - <<EOF
 table ip doctor {
   set admitted { type ipv4_addr . ether_addr; }
@@ -35,30 +58,72 @@ table ip doctor {
   }
 }
 EOF
-nft delete table ip doctor`},
+nft delete table ip doctor`,
+		[]Part{{"CONFIG_NF_TABLES", "nf_tables"}, {"CONFIG_NFT_CT", "nft_ct"}}},
 	IptablesNFT: {"iptables", `iptables --version
 iptables -A FORWARD -i "$1" -m conntrack --ctstate NEW -m mark --mark 1 -j ACCEPT
 iptables -A FORWARD -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu
-case $(iptables --version) in *nf_tables*) ;; *) echo "$(iptables --version) is not iptables-nft" >&2; exit 1;; esac`},
-	TUN:     {"ip", "ip tuntap add dev gwdoc-tun mode tun; ip link show gwdoc-tun >/dev/null"},
-	NFQUEUE: {"iptables", `iptables -A FORWARD -i "$1" -j NFQUEUE --queue-num 1`},
-	AFXDP:   {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "no such sockets: CONFIG_XDP_SOCKETS" >&2; exit 1; }`},
+case $(iptables --version) in *nf_tables*) ;; *) echo "$(iptables --version) is not iptables-nft" >&2; exit 1;; esac`,
+		[]Part{
+			{"CONFIG_NFT_COMPAT", "nft_compat"}, {"CONFIG_NETFILTER_XT_MATCH_CONNTRACK", "xt_conntrack"},
+			{"CONFIG_NETFILTER_XT_MARK", "xt_mark"}, {"CONFIG_NETFILTER_XT_TARGET_TCPMSS", "xt_TCPMSS"},
+		}},
+	TUN: {"ip", "ip tuntap add dev gwdoc-tun mode tun; ip link show gwdoc-tun >/dev/null", []Part{{"CONFIG_TUN", "tun"}}},
+	NFQUEUE: {"iptables", `iptables -A FORWARD -i "$1" -j NFQUEUE --queue-num 1`,
+		[]Part{{"CONFIG_NFT_COMPAT", "nft_compat"}, {"CONFIG_NETFILTER_XT_TARGET_NFQUEUE", "xt_NFQUEUE"}, {"CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue"}}},
+	NFTQueue: {"nft", `nft 'table ip doctor { chain forward { type filter hook forward priority 0; queue num 1; }; }'
+nft delete table ip doctor`,
+		[]Part{{"CONFIG_NFT_QUEUE", "nft_queue"}, {"CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue"}}},
+	// The list of connections shows which ones are in the flowtable.
+	Flowtables: {"nft", `nft "table ip doctor { flowtable ft { hook ingress priority 0; devices = { $1 }; }
+chain forward { type filter hook forward priority 0; meta l4proto tcp flow add @ft; }; }"
+nft delete table ip doctor
+cat /proc/net/nf_conntrack >/dev/null`,
+		[]Part{
+			{"CONFIG_NF_FLOW_TABLE", "nf_flow_table"}, {"CONFIG_NF_FLOW_TABLE_INET", "nf_flow_table_inet"},
+			{"CONFIG_NFT_FLOW_OFFLOAD", "nft_flow_offload"}, {"CONFIG_NF_CONNTRACK_PROCFS", ""},
+		}},
+	AFXDP: {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_XDP_SOCKETS", ""}}},
 	// A program of one instruction: return 0.
-	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`},
+	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`,
+		[]Part{{"CONFIG_BPF_SYSCALL", ""}, {"CONFIG_NET_SCH_INGRESS", "sch_ingress"}, {"CONFIG_NET_CLS_BPF", "cls_bpf"}}},
+	// The doctor tries these with the lab's own hosts.
+	Namespaces: {parts: []Part{{"CONFIG_NET_NS", ""}, {"CONFIG_PID_NS", ""}, {"CONFIG_UTS_NS", ""}}},
+	OverlayFS:  {parts: []Part{{"CONFIG_OVERLAY_FS", "overlay"}}},
+	Veth:       {parts: []Part{{"CONFIG_VETH", "veth"}}},
+	Macvlan:    {parts: []Part{{"CONFIG_MACVLAN", "macvlan"}}},
+	Bridge:     {parts: []Part{{"CONFIG_BRIDGE", "bridge"}}},
 }
 
+// Features lists all features, by name.
+func Features() []Feature { return slices.Sorted(maps.Keys(features)) }
+
 // Script tries the feature; $1 is a network interface. It prints what it found, if anything.
-func (f Feature) Script() string { return trials[f].script }
+func (f Feature) Script() string { return features[f].script }
+
+// Parts are the kernel's parts that the feature consists of.
+func (f Feature) Parts() []Part {
+	if f.isOption() {
+		return []Part{{Option: string(f)}}
+	}
+	return features[f].parts
+}
+
+// InDebian reports whether Debian's kernels have the feature, from Debian 12 on: all that have a name here.
+func (f Feature) InDebian() bool { _, known := features[f]; return known }
+
+func (f Feature) isOption() bool { return strings.HasPrefix(string(f), "CONFIG_") }
 
 // featureTimeout bounds trying one feature.
 const featureTimeout = 15 * time.Second
 
-// missing is why the kernel's feature does not work, "" when it does or cannot be tried
-// from here: that takes root and the feature's program.
+// missing is why the kernel's feature does not work, "" when it does. A feature is tried. Where that does not go,
+// because it takes root and the feature's program, the kernel's configuration says.
 func (f Feature) missing(ctx context.Context) string {
-	trial, known := trials[f]
+	unset := f.Unset()
+	trial, known := features[f]
 	if _, err := exec.LookPath(trial.program); err != nil || !known || os.Geteuid() != 0 {
-		return ""
+		return unset
 	}
 	ctx, cancel := context.WithTimeout(ctx, featureTimeout)
 	defer cancel()
@@ -67,8 +132,33 @@ func (f Feature) missing(ctx context.Context) string {
 	switch {
 	case err == nil:
 		return ""
+	case unset != "":
+		return unset
 	case errors.As(err, &exit):
 		return cmp.Or(firstLine(string(exit.Stderr)), err.Error())
 	}
 	return err.Error()
+}
+
+// Unset names the options of the feature that this machine's kernel was built without, "" when there are none or
+// the kernel does not show its configuration.
+func (f Feature) Unset() string {
+	s := files{os.DirFS("/")}
+	config := s.options(s.text("/proc/sys/kernel/osrelease"))
+	if config == nil {
+		return ""
+	}
+	var list []string
+	for _, p := range f.Parts() {
+		if config[p.Option] == "" {
+			list = append(list, p.Option)
+		}
+	}
+	switch len(list) {
+	case 0:
+		return ""
+	case 1:
+		return list[0] + " is not set"
+	}
+	return strings.Join(list, ", ") + " are not set"
 }

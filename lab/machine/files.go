@@ -155,9 +155,18 @@ func (s files) tracing() Tracing {
 // Accounting are the kernel's ways to account for CPU time (init/Kconfig).
 var Accounting = []string{"CONFIG_TICK_CPU_ACCOUNTING", "CONFIG_VIRT_CPU_ACCOUNTING_GEN", "CONFIG_VIRT_CPU_ACCOUNTING_NATIVE", "CONFIG_IRQ_TIME_ACCOUNTING"}
 
-// config lists the options of Accounting that are set, from the places where
-// distributions keep a kernel's configuration. It is nil when none of them has it.
+// config lists the options of Accounting that are set. It is nil when the kernel's configuration is not shown.
 func (s files) config(release string) []string {
+	set := s.options(release)
+	if set == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(Accounting), func(option string) bool { return set[option] != "y" })
+}
+
+// options are those of the kernel's configuration that are set, with their values: "y", "m", a number, a text. They are
+// read from the places where distributions keep them, and nil when none of these has them.
+func (s files) options(release string) map[string]string {
 	for _, name := range []string{"proc/config.gz", "boot/config-" + release, "lib/modules/" + release + "/config"} {
 		raw, err := fs.ReadFile(s.fsys, name)
 		if err != nil {
@@ -172,8 +181,13 @@ func (s files) config(release string) []string {
 				return nil
 			}
 		}
-		lines := strings.Split(string(raw), "\n")
-		return slices.DeleteFunc(slices.Clone(Accounting), func(option string) bool { return !slices.Contains(lines, option+"=y") })
+		set := map[string]string{}
+		for line := range strings.Lines(string(raw)) {
+			if option, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(option, "#") {
+				set[option] = value
+			}
+		}
+		return set
 	}
 	return nil
 }

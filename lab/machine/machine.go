@@ -86,7 +86,7 @@ func Read() (Machine, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Arch, m.Root = runtime.GOARCH, os.Geteuid() == 0
+	m.Arch, m.Root = runtime.GOARCH, os.Geteuid() == 0 && !inUserNamespace()
 	var un unix.Utsname
 	if err := unix.Uname(&un); err == nil {
 		m.Kernel = unix.ByteSliceToString(un.Release[:]) + " " + unix.ByteSliceToString(un.Version[:])
@@ -97,6 +97,13 @@ func Read() (Machine, error) {
 	m.Limits.FilesSoft, m.Limits.FilesHard = openFiles()
 	m.Program, err = ownHash()
 	return m, err
+}
+
+// inUserNamespace reports whether root here is another user of the machine, as after unshare -r: such a root may make network
+// namespaces, and neither meters nor programs in the kernel.
+func inUserNamespace() bool {
+	users, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(users)), " ") != "0 0 4294967295"
 }
 
 // Of reads a machine from its files below /proc, /sys, /boot and /lib/modules.

@@ -14,9 +14,9 @@ import (
 )
 
 // Need is a program that the lab or a device starts on one of its hosts, and the
-// feature of the kernel that the program is of no use without.
+// feature of the kernel that the program is of no use without; or such a feature alone.
 type Need struct {
-	Program string `json:"program"`      // looked up on PATH
+	Program string `json:"program"`      // looked up on PATH; empty: the feature alone
 	At      string `json:"at,omitempty"` // the program's file, where it was found
 	// Package is Debian's package of it; for a device described in TOML, what
 	// its author calls it. Empty when there is none: then Advice says what to do.
@@ -59,6 +59,9 @@ type Found struct {
 	Lacks   string `json:"lacks,omitempty"`   // how the kernel's feature fails to work
 }
 
+// Absent reports whether the need is a program, and not here.
+func (n Need) Absent(f Found) bool { return n.Program != "" && f.Path == "" }
+
 // Find looks for programs and features on this machine, in the order of the query, and
 // asks for each version and feature once.
 func Find(ctx context.Context, q Query) []Found {
@@ -72,13 +75,13 @@ func Find(ctx context.Context, q Query) []Found {
 	list := make([]Found, len(q.Needs))
 	for i, n := range q.Needs {
 		f := &list[i]
-		if f.Path = n.Locate(); f.Path == "" {
+		if f.Path = n.Locate(); n.Absent(*f) {
 			continue
 		}
 		if n.Starts != "" {
 			f.Broken = failure(ctx, f.Path, n.Starts)
 		}
-		if q.Versions {
+		if q.Versions && n.Program != "" {
 			f.Version = once(f.Path, func() string { return n.version(ctx, f.Path) })
 		}
 		if feature := n.KernelFeature(); feature != "" && q.Features {
@@ -90,6 +93,9 @@ func Find(ctx context.Context, q Query) []Found {
 
 // Locate is the program's file on this machine, or "".
 func (n Need) Locate() string {
+	if n.Program == "" {
+		return ""
+	}
 	if found, err := exec.LookPath(n.Program); err == nil {
 		return found
 	}

@@ -59,9 +59,13 @@ func TestVersionTellsBuildsApart(t *testing.T) {
 // interfaces of this network namespace, and one that does not work says why.
 func TestFeaturesAreTriedWithoutATrace(t *testing.T) {
 	before := state(t)
-	for feature := range trials {
-		if lacks := feature.missing(t.Context()); lacks != "" {
+	for feature := range features {
+		lacks, unset := feature.missing(t.Context()), feature.Unset()
+		if lacks != "" {
 			t.Logf("this kernel lacks %s: %s", feature, lacks)
+		}
+		if feature.Script() != "" && unset != "" && lacks == "" {
+			t.Errorf("%s works, and what it is said to consist of is not in the kernel: %s", feature, unset)
 		}
 	}
 	if after := state(t); after != before {

@@ -52,6 +52,13 @@ func (t Table) Catalogue() experiment.Catalogue {
 	return c
 }
 
+// For is the first shipped experiment that measures a device, or else the default one.
+func (t Table) For(device string) *experiment.Experiment {
+	list := t.Catalogue().Builtins()
+	i := slices.IndexFunc(list, func(e *experiment.Experiment) bool { return slices.Contains(e.DUTs, device) })
+	return list[max(0, i)]
+}
+
 // topologies are those that ship with the lab.
 func topologies() (list []experiment.Topology) {
 	for _, name := range testbed.Names() {
@@ -117,7 +124,7 @@ func (t Table) read(run result.Run, from string, err error) (result.Run, error) 
 }
 
 // unrecorded counts the planned windows of a run without a record. Windows of interrupted runs and
-// of devices that failed or were skipped do not count: other records explain them.
+// of devices that failed or were skipped, and cells that were left out, do not count: other records explain them.
 func (t Table) unrecorded(run result.Run) (n int) {
 	if run.Environment.End.IsZero() || run.Environment.Interrupted {
 		return 0
@@ -130,15 +137,20 @@ func (t Table) unrecorded(run result.Run) (n int) {
 	for _, s := range run.Skipped {
 		excused[s.DUT] = true
 	}
-	for _, b := range run.Blocks {
-		excused[b.DUT] = excused[b.DUT] || b.Error != "" || b.Broke != ""
-	}
 	type window struct {
 		cell          result.Cell
 		aa            bool
 		block, number int
 	}
 	recorded := map[window]bool{}
+	for _, b := range run.Blocks {
+		excused[b.DUT] = excused[b.DUT] || b.Error != "" || b.Broke != ""
+		for _, cell := range b.LeftOut {
+			for number := range e.Windows {
+				recorded[window{cell, b.AA, b.Block, number}] = true
+			}
+		}
+	}
 	for _, l := range result.Attempts(run.Trials, run.Own) {
 		recorded[window{l.Cell, l.AA, l.Block, l.Window}] = true
 	}

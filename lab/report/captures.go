@@ -17,28 +17,18 @@ const whole = 99.9
 // parameterWords say the parameters of a capture, in the order of headings.
 var parameterWords = []struct {
 	dimension result.Dimension
-	head      string              // of the terminal's column
-	zero      string              // 0 or "none" in a column; empty: it is none
-	none      string              // 0 or "none" in a sentence
-	say       func(string) string // another value in a sentence
-	brief     func(string) string // the same beside a mark
+	head      string // of the terminal's column
+	zero      string // 0 or "none" in a column; empty: it is none
+	unit      string // beside a mark, where a sentence says more; empty: as in a sentence
 }{
-	{result.FrameSize, "frames", "", "", words.Frames, words.Frames},
-	{result.CPUs, "cpus", "", "", counted("one CPU", " CPUs"), counted("one CPU", " CPUs")},
-	{result.BufferKiB, "buffer KiB", "own", "buffers as they are", around("buffers of ", " KiB"), around("", " KiB")},
-	{result.SnapLength, "snap", "all", "whole frames", around("first ", " bytes"), around("", " bytes")},
-	{result.Filter, "filter", "none", "no filter", around("", " filter"), around("", " filter")},
-	{result.Work, "work", "none", "no work", around("", " for each frame"), around("", "")},
-	{result.Programs, "programs", "", "", counted("one program", " programs"), counted("one program", " programs")},
-	{result.BackgroundPct, "other work %", "0", "no other work", around("", " % other work"), around("", " % other work")},
-}
-
-func counted(one, many string) func(string) string {
-	return func(n string) string { return map[bool]string{true: one, false: n + many}[n == "1"] }
-}
-
-func around(before, after string) func(string) string {
-	return func(value string) string { return before + words.Grouped(value) + after }
+	{result.FrameSize, "frames", "", ""},
+	{result.CPUs, "cpus", "", ""},
+	{result.BufferKiB, "buffer KiB", "own", " KiB"},
+	{result.SnapLength, "snap", "all", " bytes"},
+	{result.Filter, "filter", "none", ""},
+	{result.Work, "work", "none", " "},
+	{result.Programs, "programs", "", ""},
+	{result.BackgroundPct, "other work %", "0", ""},
 }
 
 func isNone(text string) bool { return text == "0" || text == withoutAny }
@@ -55,14 +45,13 @@ func settingWords(c result.Cell) string { return parametersOf(c, false) }
 func parametersOf(c result.Cell, brief bool) string {
 	var parts []string
 	for _, p := range parameterWords {
-		switch text := c.Text(p.dimension); {
-		case !c.Has(p.dimension):
-		case p.none != "" && isNone(text):
-			parts = append(parts, p.none)
-		case brief:
-			parts = append(parts, p.brief(text))
+		v, has := c.Value(p.dimension)
+		switch {
+		case !has:
+		case brief && p.unit != "" && !isNone(v.Text):
+			parts = append(parts, strings.TrimSpace(words.Grouped(v.Text)+p.unit))
 		default:
-			parts = append(parts, p.say(text))
+			parts = append(parts, analysis.WordsOf(v))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -45,6 +45,9 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 	if s.Slowed != nil {
 		text("router_slowed", func(analysis.Cell) string { return s.Slowed.String() })
 	}
+	if s.Mark != "" {
+		text("mark", func(analysis.Cell) string { return s.Mark })
+	}
 	described := map[string]bool{}
 	for _, m := range s.Metrics {
 		described[m.Name] = true

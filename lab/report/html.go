@@ -94,6 +94,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	data.Claims = claims(s.Findings)
 	data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	data.addTrust(run, s)
+	data.mark(s.Mark)
 	data.Contents = data.contents()
 	return data
 }
@@ -255,6 +256,8 @@ func facts(env result.Environment) []fact {
 		{"CPUs online", positive("%d", int64(env.CPUs))},
 		{"Memory", positive("%d MiB", env.MemoryMiB)},
 		{"Virtualisation", env.Virtualisation},
+		{"Guest", env.VM.String()},
+		{"Loads divided by", positive("%d", int64(env.LoadsDividedBy))},
 		{"Kernel", env.Kernel},
 		{"Placement", env.Placement},
 		{"Clients", env.Clients},

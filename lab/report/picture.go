@@ -56,6 +56,7 @@ type picture struct {
 	BandText string
 	Skipped  string
 	Heads    []string // of the table below, the names of all facts
+	Mark     string   // of the run, behind the table's caption
 }
 
 // pictureRow is a device with its marks. Stem joins the mark to the reference.

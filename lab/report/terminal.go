@@ -89,9 +89,7 @@ func heading(s analysis.Summary) []string {
 		}
 		out = append(out, texts[0])
 	}
-	if s.Slowed != nil {
-		out = append(out, s.Slowed.String())
-	}
+	out = append(out, s.Badges()...)
 	return append(out, fmt.Sprintf("%g %% intervals over %s", 100*s.Confidence, unit))
 }
 

@@ -51,6 +51,8 @@ type Environment struct {
 
 	// VM is set when the lab ran in a virtual machine: kernel, CPU and memory above are then the guest's.
 	VM *VM `json:"vm,omitempty"`
+	// LoadsDividedBy is what the experiment's loads were divided by for an emulated CPU, 0: nothing.
+	LoadsDividedBy float64 `json:"loads_divided_by,omitempty"`
 
 	Placement string            `json:"placement"`          // which CPUs carry routers and endpoints
 	Offloads  []string          `json:"offloads,omitempty"` // link settings of the profile, one a line
@@ -59,21 +61,6 @@ type Environment struct {
 
 	Skipped []Skip   `json:"skipped,omitempty"` // DUTs left out
 	Notes   []string `json:"notes,omitempty"`   // what else a reader must know, a sentence each
-}
-
-// Accelerators of virtual machines.
-const (
-	KVM = "kvm" // the machine's CPU runs the guest
-	TCG = "tcg" // QEMU emulates one: only ratios within a run mean something
-)
-
-// VM is the virtual machine that a lab ran in.
-type VM struct {
-	Kernel      string `json:"kernel"`      // as it was asked for: "debian", a path
-	Release     string `json:"release"`     // uname release
-	Accelerator string `json:"accelerator"` // KVM or TCG
-	CPU         string `json:"cpu"`         // what the guest sees, /proc/cpuinfo
-	MemoryMiB   int    `json:"memory_mib"`
 }
 
 // Sides says what clients and traffic of the two labs of a pair had not in common.

@@ -65,7 +65,7 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 	}
 	var errs []error
 	if !m.Root {
-		errs = append(errs, errors.New("a run needs root: it makes network namespaces (try: sudo gateweigh run …)"))
+		errs = append(errs, errors.New("a run needs root, and not that of a user namespace: it makes network namespaces and loads programs into the kernel (try: sudo gateweigh run …)"))
 	}
 	for i, n := range needs {
 		if found[i].Path == "" {

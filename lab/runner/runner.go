@@ -43,6 +43,7 @@ type Config struct {
 	Experiment *experiment.Experiment
 	Dir        string     // the run's folder; created when absent
 	Command    string     // repeats the run, for the report
+	Begin      string     // begins the command of the run with other devices or another kernel: "gateweigh run quick"
 	Version    string     // of gateweigh
 	VM         *result.VM // set when this machine is a virtual one that was started for the run
 	// Status receives what happens now and how far the run is; it must not block.
@@ -89,6 +90,7 @@ type window struct {
 	tried    int  // attempts
 	accepted bool // an attempt was accepted
 	settled  bool // accepted, or redone often enough
+	left     bool // not to be measured, and not missing: see Session.LeaveOut
 }
 
 func keyOf(b experiment.Block, cell result.Cell, window int) windowKey {
@@ -244,6 +246,9 @@ func (s *Session) recall() error {
 	}
 	for _, b := range records.Blocks {
 		s.sitting = max(s.sitting, b.Sitting+1)
+		for _, cell := range b.LeftOut {
+			s.leaveOut(cell, b.AA, b.Block)
+		}
 		if b.Broke != "" {
 			s.broke[b.DUT] = b.Clients
 		} else if b.Error == "" {
@@ -270,6 +275,9 @@ func (s *Session) tally(blocks []experiment.Block) (planned, accepted, open int)
 		for _, cell := range b.Cells {
 			for n := range s.Experiment.Windows {
 				w := s.windows[keyOf(b, cell, n)]
+				if w.left && !w.accepted {
+					continue
+				}
 				planned++
 				if w.accepted {
 					accepted++
@@ -407,8 +415,12 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
 			skip[name] = true
-			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: dut.Reason(name, err)})
-			s.Notice("skipped: %s: %s", name, dut.Reason(name, err))
+			reason := dut.Reason(name, err)
+			if kernel := dut.Kernel(err); kernel != "" {
+				reason += "; runs with --kernel " + kernel + ": " + dut.Command(kernel, s.cfg.Begin, name)
+			}
+			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason})
+			s.Notice("skipped: %s: %s", name, reason)
 		case err != nil:
 			return out, fmt.Errorf("checking %s: %w", name, err)
 		}

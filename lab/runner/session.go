@@ -100,6 +100,32 @@ func (s *Session) Todo(b experiment.Block, cell result.Cell) (windows []int) {
 	return windows
 }
 
+// Refused reports whether windows of a block's cell are settled, and none has an accepted trial.
+func (s *Session) Refused(b experiment.Block, cell result.Cell) bool {
+	settled := false
+	for n := range s.Experiment.Windows {
+		w := s.windows[keyOf(b, cell, n)]
+		if w.accepted {
+			return false
+		}
+		settled = settled || w.settled
+	}
+	return settled
+}
+
+// LeaveOut takes windows of a block's cell that have no accepted trial out of the plan: this machine cannot measure them.
+// The block's record says so.
+func (s *Session) LeaveOut(b experiment.Block, cell result.Cell) { s.leaveOut(cell, b.AA, b.Index) }
+
+func (s *Session) leaveOut(cell result.Cell, aa bool, block int) {
+	for n := range s.Experiment.Windows {
+		key := windowKey{cell, aa, block, n}
+		w := s.windows[key]
+		w.left, w.settled = true, true
+		s.windows[key] = w
+	}
+}
+
 // Settled reports whether no window of a block is left to measure.
 func (s *Session) Settled(b experiment.Block) bool {
 	_, _, open := s.tally([]experiment.Block{b})

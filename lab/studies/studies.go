@@ -117,13 +117,17 @@ var all = []Study{study1, study2, study5}
 
 // Beside compares runs with every study. A ratio of labs that differ in more than the device says
 // nothing of a study: the first run must not be such a one, and others of the kind are left out, as
-// are runs whose routers had another speed than those of the first.
+// are runs whose routers had another speed than those of the first, and all others where a CPU was emulated.
 func Beside(runs ...analysis.Summary) []Outcome {
 	var out []Outcome
 	if len(runs) > 0 && runs[0].Sides != nil {
 		return nil
 	}
-	runs = slices.DeleteFunc(slices.Clone(runs), func(s analysis.Summary) bool { return s.Sides != nil || s.Speed() != runs[0].Speed() })
+	if len(runs) > 1 {
+		runs = append(runs[:1:1], slices.DeleteFunc(slices.Clone(runs[1:]), func(s analysis.Summary) bool {
+			return s.Sides != nil || s.Speed() != runs[0].Speed() || s.Mark != "" || runs[0].Mark != ""
+		})...)
+	}
 	for _, st := range all {
 		b := hold(st, runs)
 		out = append(out, Outcome{st.Number, b.findings(), append(b.tables(), b.limits()...), b.figures(), b.missing(), b.answers()})

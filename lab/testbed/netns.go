@@ -145,7 +145,7 @@ type Placement struct {
 // one of theirs that they lose, and else it is the endpoints' own.
 func (p Placement) WithSecond() Placement {
 	last := len(p.Endpoints) - 1
-	if last <= 0 || p.shared() {
+	if last <= 0 || p.Shared() {
 		p.Second = p.Endpoints
 		return p
 	}
@@ -153,8 +153,8 @@ func (p Placement) WithSecond() Placement {
 	return p
 }
 
-// shared reports whether endpoints run on the metered hosts' CPUs.
-func (p Placement) shared() bool {
+// Shared reports whether endpoints run on the metered hosts' CPUs.
+func (p Placement) Shared() bool {
 	return slices.ContainsFunc(p.Router, func(cpu int) bool { return slices.Contains(p.Endpoints, cpu) })
 }
 

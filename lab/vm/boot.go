@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"syscall"
@@ -23,20 +24,12 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 	}
 	defer p.stop()
 	w := &wire{port: p.port}
-	if err := p.port.SetReadDeadline(start.Add(bootWithin * time.Duration(m.slower))); err != nil {
+	if err := p.port.SetDeadline(start.Add(cfg.BootTimeout * time.Duration(m.slower))); err != nil {
 		return out, err
 	}
-	stop := context.AfterFunc(ctx, func() { p.port.SetReadDeadline(time.Now()) })
-	said, content, err := w.receive()
-	if !stop() {
-		return out, context.Cause(ctx)
-	}
+	g, err := p.greeted(ctx, w, m)
 	if err != nil {
-		return out, p.silence(err, m.console)
-	}
-	var g greeting
-	if err := json.Unmarshal(content, &g); said != hello || err != nil {
-		return out, fmt.Errorf("the guest began with %q: %w", said, errors.Join(err, ErrEnded))
+		return out, err
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -52,16 +45,32 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 		return out, err
 	}
 	o := order{
-		Command: cfg.Command, Env: append(slices.Clone(cfg.Env), EnvVM+"="+string(description)), Shares: cfg.Shares, Dir: cfg.Dir, Modules: cfg.Kernel.Modules,
+		Command: cfg.Command, Env: append(slices.Clone(cfg.Env), EnvVM+"="+string(description)), Shares: cfg.Shares, Dir: cfg.Dir, Modules: cfg.Kernel.Modules, Release: cfg.Kernel.Release,
 		Now: time.Now().UnixNano(), Hostname: host, Own: own,
 	}
 	if err := w.sendJSON(run, o); err != nil {
-		return out, p.silence(err, m.console)
+		return out, p.silence(err, m)
 	}
 	out.Booted = time.Since(start)
 	cfg.Status(fmt.Sprintf("the guest is up after %.1f s (%s)", out.Booted.Seconds(), m.name))
 	out.Code, err = p.converse(ctx, w, cfg, m)
 	return out, err
+}
+
+// greeted waits for the guest's first words.
+func (p *process) greeted(ctx context.Context, w *wire, m machine) (g greeting, err error) {
+	stop := context.AfterFunc(ctx, func() { p.port.SetDeadline(time.Now()) })
+	said, content, err := w.receive()
+	if !stop() {
+		return g, ErrInterrupted
+	}
+	if err != nil {
+		return g, p.silence(err, m)
+	}
+	if err := json.Unmarshal(content, &g); said != hello || err != nil {
+		return g, fmt.Errorf("the guest began with %q: %w", said, errors.Join(err, ErrEnded))
+	}
+	return g, nil
 }
 
 // EnvVM is the name of the environment variable in which a guest's command finds its result.VM, as JSON.
@@ -73,29 +82,30 @@ func (p *process) converse(ctx context.Context, w *wire, cfg Config, m machine) 
 	if cfg.Timeout > 0 {
 		deadline = time.Now().Add(cfg.Timeout * time.Duration(m.slower))
 	}
-	if err := p.port.SetReadDeadline(deadline); err != nil {
+	if err := p.port.SetDeadline(deadline); err != nil {
 		return 0, err
 	}
 	stop := context.AfterFunc(ctx, func() {
+		p.port.SetDeadline(time.Now().Add(endWithin * time.Duration(m.slower)))
 		_ = w.send(signal, []byte{byte(syscall.SIGINT)}) // an error: the read below sees it too
-		p.port.SetReadDeadline(time.Now().Add(endWithin * time.Duration(m.slower)))
 	})
 	defer stop()
 	for {
 		said, content, err := w.receive()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
-			return 0, context.Cause(ctx)
+			return 0, fmt.Errorf("%w, and the command in the guest did not end within %s", ErrInterrupted, endWithin*time.Duration(m.slower))
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, fmt.Errorf("%w: %s", ErrTimeout, time.Since(deadline.Add(-cfg.Timeout*time.Duration(m.slower))).Round(time.Second))
 		case err != nil:
-			return 0, p.silence(err, m.console)
+			return 0, p.silence(err, m)
 		case said == stdout:
 			_, err = cfg.Stdout.Write(content)
 		case said == stderr:
 			_, err = cfg.Stderr.Write(content)
 		case said == exit:
-			return parted(content)
+			code, err := parted(content)
+			return code, errors.Join(err, outOfMemory(m.said()))
 		}
 		if err != nil {
 			return 0, fmt.Errorf("passing on what the guest prints: %w", err)
@@ -115,9 +125,21 @@ func parted(content []byte) (int, error) {
 }
 
 // silence is the error of a guest that says nothing any more.
-func (p *process) silence(err error, console string) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return ErrNoAnswer
+func (p *process) silence(err error, m machine) error {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return p.why(m.said())
 	}
-	return p.why(console)
+	if bad := lastWords(m.said()); bad != nil { // without the end that follows it
+		return bad
+	}
+	return fmt.Errorf("%w (%s)", ErrNoAnswer, m.name)
 }
+
+// said is what the guest's console shows so far.
+func (m machine) said() []byte {
+	text, _ := io.ReadAll(io.NewSectionReader(m.console, 0, maxConsole)) // an error: less of it
+	return text
+}
+
+// maxConsole bounds what is read of a console.
+const maxConsole = 16 << 20

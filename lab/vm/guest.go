@@ -22,10 +22,13 @@ func RunAs(args []string) {
 		return
 	}
 	if err := guest(); err != nil {
-		fmt.Fprintln(os.Stderr, "guest:", err) // the console, which the machine keeps
+		fmt.Fprintln(os.Stderr, gaveUp+strings.ReplaceAll(err.Error(), "\n", "; ")) // the console, which the machine reads
 	}
 	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) // QEMU ends instead
 }
+
+// gaveUp begins the line of a guest that could not reach the machine.
+const gaveUp = "gateweigh's guest: "
 
 // guest reaches the machine, carries out its order, and says how that ended.
 func guest() error {

@@ -34,7 +34,7 @@ const (
 )
 
 // writeInitrd writes the guest's first root: this program as init, and the modules it needs.
-func writeInitrd(path string, k kernel.Kernel) error {
+func writeInitrd(w io.Writer, k kernel.Kernel) error {
 	modules, err := k.Load(needed...)
 	if err != nil {
 		return err
@@ -46,11 +46,7 @@ func writeInitrd(path string, k kernel.Kernel) error {
 	if err := static(own); err != nil {
 		return err
 	}
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("writing the guest's initrd: %w", err)
-	}
-	a := archive{Writer: bufio.NewWriter(f)}
+	a := archive{Writer: bufio.NewWriter(w)}
 	for _, folder := range []string{"dev", "proc", "sys", moduleFolder, newRoot, lowerFolder, upperFolder} {
 		a.add(entry{name: folder, mode: modeFolder})
 	}
@@ -61,10 +57,7 @@ func writeInitrd(path string, k kernel.Kernel) error {
 		a.add(entry{name: fmt.Sprintf("%s/%02d-%s.ko", moduleFolder, i, m.Name), mode: modeFile, data: m.Data})
 	}
 	a.add(entry{name: "TRAILER!!!"})
-	if err := errors.Join(a.err, a.Flush(), f.Close()); err != nil {
-		return fmt.Errorf("writing the guest's initrd: %w", err)
-	}
-	return nil
+	return errors.Join(a.err, a.Flush())
 }
 
 // static reports whether a program runs without libraries.

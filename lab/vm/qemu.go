@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,10 +48,34 @@ func qemu() string {
 	return path
 }
 
-// machine is a virtual machine.
+// machine is a virtual machine. Its files are in memory: a full disk does not matter to them, and nothing of them stays
+// however this process ends.
 type machine struct {
 	accelerator
-	image, initrd, console string
+	image, initrd, console *os.File
+}
+
+// Descriptors of QEMU.
+const (
+	portFD = 3 + iota
+	imageFD
+	initrdFD
+	consoleFD
+)
+
+func pathOf(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// inMemory makes a file in memory.
+func inMemory(name string, write func(io.Writer) error) (*os.File, error) {
+	fd, err := unix.MemfdCreate("gateweigh-"+name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making the guest's %s in memory: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := write(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("making the guest's %s in memory: %w", name, err), f.Close())
+	}
+	return f, nil
 }
 
 // portName is the name of the virtual serial port to the guest.
@@ -64,9 +90,9 @@ const (
 func (m machine) args(cfg Config) []string {
 	args := append([]string{"-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-smp", strconv.Itoa(cfg.CPUs), "-m", strconv.Itoa(cfg.MemoryMiB)}, m.accelerator.args...)
-	args = append(args, "-kernel", m.image, "-initrd", m.initrd, "-append", "console=ttyS0 quiet panic=-1"+m.kernel,
-		"-chardev", "file,id=console,path="+escaped(m.console), "-serial", "chardev:console",
-		"-device", "virtio-serial-pci", "-chardev", "socket,id=talk,fd=3", "-device", "virtserialport,chardev=talk,name="+portName)
+	args = append(args, "-kernel", pathOf(imageFD), "-initrd", pathOf(initrdFD), "-append", "console=ttyS0 quiet panic=-1"+m.kernel,
+		"-chardev", "file,id=console,path="+pathOf(consoleFD), "-serial", "chardev:console",
+		"-device", "virtio-serial-pci", "-chardev", "socket,id=talk,fd="+strconv.Itoa(portFD), "-device", "virtserialport,chardev=talk,name="+portName)
 	args = append(args, share(rootTag, "/", ",readonly=on")...)
 	for i, folder := range cfg.Shares {
 		args = append(args, share(shareTag+strconv.Itoa(i), folder, "")...)
@@ -92,9 +118,6 @@ type process struct {
 
 // start starts QEMU, which the kernel ends with this process however that ends.
 func (m machine) start(cfg Config) (*process, error) {
-	if err := os.MkdirAll(filepath.Dir(m.console), 0o755); err != nil {
-		return nil, fmt.Errorf("making the folder of the guest's console: %w", err)
-	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("making the guest's port: %w", err)
@@ -102,7 +125,7 @@ func (m machine) start(cfg Config) (*process, error) {
 	ours, theirs := os.NewFile(uintptr(fds[0]), "the guest's port"), os.NewFile(uintptr(fds[1]), "port")
 	defer theirs.Close()
 	p := &process{Cmd: exec.Command(qemu(), m.args(cfg)...), port: ours, ended: make(chan struct{})}
-	p.Stderr, p.ExtraFiles = &p.messages, []*os.File{theirs}
+	p.Stderr, p.ExtraFiles = &p.messages, []*os.File{theirs, m.image, m.initrd, m.console}
 	// A group of its own: Ctrl-C is for the guest's command, by signal.
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
@@ -133,38 +156,83 @@ func (p *process) stop() {
 const quitWithin = 10 * time.Second
 
 // why says why a virtual machine ended by itself.
-func (p *process) why(console string) error {
+func (p *process) why(console []byte) error {
 	select {
 	case <-p.ended:
 	case <-time.After(quitWithin):
 		_ = p.Process.Kill() // an error: it has ended
 		<-p.ended
 	}
-	text, _ := os.ReadFile(console) // without: QEMU says why
-	if _, panicked, found := bytes.Cut(text, []byte("Kernel panic - not syncing: ")); found {
-		line, _, _ := bytes.Cut(panicked, []byte("\n"))
-		return fmt.Errorf("%w: %s", ErrPanic, bytes.TrimSpace(line))
-	}
 	said := strings.TrimSpace(p.messages.String())
-	switch {
+	switch ended := lastWords(console); {
+	case ended != nil:
+		return ended
 	case strings.Contains(said, "Cannot allocate memory"):
-		return fmt.Errorf("%w: %s", ErrMemory, said)
+		return fmt.Errorf("%w: %s: close programs, or give it less (--vm-memory)", ErrMemory, said)
 	case said != "":
 		return fmt.Errorf("%w: %s", ErrEnded, said)
+	case p.ProcessState.Sys().(syscall.WaitStatus).Signaled():
+		return fmt.Errorf("%w: QEMU was ended by a signal (%s): if nobody sent that, look into dmesg, whether this machine ran out of memory", ErrEnded, p.ProcessState)
 	}
 	return fmt.Errorf("%w (%s)", ErrEnded, p.ProcessState)
 }
 
+// lastWords is why a guest ended as its kernel or its first process says on the console, and nil where neither does.
+func lastWords(console []byte) error {
+	line := func(after string) (string, bool) {
+		_, text, found := bytes.Cut(console, []byte(after))
+		text, _, _ = bytes.Cut(text, []byte("\n"))
+		return string(bytes.TrimSpace(text)), found
+	}
+	if text, panicked := line("Kernel panic - not syncing: "); panicked {
+		if full := outOfMemory(console); full != nil {
+			return fmt.Errorf("%w: %s: %w", ErrPanic, text, full)
+		}
+		return fmt.Errorf("%w: %s", ErrPanic, text)
+	}
+	if text, said := line(gaveUp); said {
+		return fmt.Errorf("%w: %s", ErrEnded, text)
+	}
+	return nil
+}
+
+// killed is how the kernel says that it ended a program for want of memory in the whole guest.
+var killed = regexp.MustCompile(`Out of memory: Killed process \d+ \(([^)]*)\)`)
+
+// outOfMemory is the error of a guest whose console says that its memory was full, and nil otherwise.
+func outOfMemory(console []byte) error {
+	var names []string
+	for _, m := range killed.FindAllSubmatch(console, -1) {
+		if name := string(m[1]); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	advice := "give it more (--vm-memory), or measure fewer clients"
+	switch {
+	case names != nil:
+		return fmt.Errorf("%w: its kernel ended %s: %s", ErrGuestMemory, strings.Join(names, ", "), advice)
+	case bytes.Contains(console, []byte("deadlocked on memory")), bytes.Contains(console, []byte("Initramfs unpacking failed: write error")):
+		return fmt.Errorf("%w: %s", ErrGuestMemory, advice)
+	}
+	return nil
+}
+
+// ofQEMU is the memory that QEMU takes beside the guest's, MiB.
+const ofQEMU = 256
+
 // enoughMemory compares what the guest may use with what the machine has to spare.
 func enoughMemory(mib int) error {
+	if mib < leastMiB {
+		return fmt.Errorf("%w: %d MiB: a guest needs %d at least (--vm-memory)", ErrMemory, mib, leastMiB)
+	}
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return fmt.Errorf("looking for memory for the guest: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
 		var free int
-		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &free); n == 1 && free>>10 < mib {
-			return fmt.Errorf("%w: it has %d MiB, and %d are available: close programs, or give it less (--vm-memory)", ErrMemory, mib, free>>10)
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &free); n == 1 && free>>10 < mib+ofQEMU {
+			return fmt.Errorf("%w: it takes %d MiB and QEMU some %d, and %d are available: close programs, or give it less (--vm-memory)", ErrMemory, mib, ofQEMU, free>>10)
 		}
 	}
 	return nil

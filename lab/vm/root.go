@@ -3,6 +3,7 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -49,16 +50,14 @@ func settle(o order) error {
 	if err := enter(); err != nil {
 		return err
 	}
-	modules := filepath.Join("/lib/modules", o.release())
+	modules := filepath.Join("/lib/modules", o.Release)
 	if modules != o.Modules {
 		if err := mountAll([]mount{{o.Modules, modules, "", unix.MS_BIND, ""}}); err != nil {
 			return err
 		}
 	}
-	return errors.Join(nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)), loopbackUp(), open64k())
+	return errors.Join(streams(), nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)), loopbackUp(), open64k())
 }
-
-func (o order) release() string { return filepath.Base(o.Modules) }
 
 // assemble puts the guest's root together below newRoot.
 func assemble(o order) error {
@@ -105,7 +104,15 @@ func assemble(o order) error {
 	for i, folder := range o.Shares {
 		list = append(list, mount{shareTag + strconv.Itoa(i), under(folder), "9p", 0, p9 + ",cache=none"})
 	}
-	return mountAll(list)
+	if err := mountAll(list); err != nil {
+		return err
+	}
+	for name, target := range map[string]string{"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} { // udev's
+		if err := os.Symlink("/proc/self/"+target, under("/dev/"+name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide.
@@ -132,6 +139,16 @@ func enter() error {
 		return fmt.Errorf("entering the guest's root: %w", err)
 	}
 	return os.Chdir("/")
+}
+
+// streams makes the links that programs read standard input and output by, which udev makes elsewhere.
+func streams() error {
+	for name, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
+		if err := os.Symlink(target, "/dev/"+name); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("completing the guest's /dev: %w", err)
+		}
+	}
+	return nil
 }
 
 // nodes makes the device files by whose opening modules are loaded: "tun net/tun c10:200" in modules.devname.

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/kernel"
@@ -31,11 +32,12 @@ type Config struct {
 	Dir     string   // working directory; empty: /
 	Env     []string
 	Shares  []string // folders that the guest may write, absolute
-	// Logs is the folder of ConsoleFile, which stays only when something went wrong.
-	Logs      string
-	MemoryMiB int           // of the guest; 0: DefaultMemoryMiB
-	CPUs      int           // of the guest; 0: as many as the machine has
-	Timeout   time.Duration // of the command on a machine of this speed; 0: none
+	// Logs is the folder where ConsoleFile is written when something went wrong; empty: a new one below os.TempDir.
+	Logs        string
+	MemoryMiB   int           // of the guest; 0: DefaultMemoryMiB
+	CPUs        int           // of the guest; 0: as many as the machine has
+	Timeout     time.Duration // of the command on a machine of this speed; 0: none
+	BootTimeout time.Duration // until the guest answers, at the speed of KVM; 0: 20 s
 
 	Stdout, Stderr io.Writer    // of the command; nil: discarded
 	Status         func(string) // hears what is done; may be nil
@@ -46,6 +48,9 @@ const DefaultMemoryMiB = 3072
 
 // ConsoleFile is the guest's console in Config.Logs.
 const ConsoleFile = "console.log"
+
+// leastMiB is what a guest needs to start.
+const leastMiB = 256
 
 // Times that a guest is given, at the speed of KVM.
 const (
@@ -58,13 +63,15 @@ const slower = 10
 
 // Errors that Run wraps.
 var (
-	ErrNoQEMU   = errors.New("qemu-system-x86_64 is not here: install the package qemu-system-x86")
-	ErrMemory   = errors.New("not enough memory for the guest")
-	ErrPanic    = errors.New("the guest's kernel panicked")
-	ErrNoAnswer = errors.New("the guest did not answer in time")
-	ErrEnded    = errors.New("the virtual machine ended before its command")
-	ErrTimeout  = errors.New("the command in the guest took too long")
-	ErrStatic   = errors.New("this program is linked dynamically, and starts a guest only as a static one: build it with CGO_ENABLED=0 (make build)")
+	ErrNoQEMU      = errors.New("qemu-system-x86_64 is not here: install the package qemu-system-x86")
+	ErrMemory      = errors.New("not enough memory for the guest")
+	ErrPanic       = errors.New("the guest's kernel panicked")
+	ErrNoAnswer    = errors.New("the guest did not answer in time")
+	ErrEnded       = errors.New("the virtual machine ended before its command")
+	ErrTimeout     = errors.New("the command in the guest took too long")
+	ErrGuestMemory = errors.New("the guest ran out of memory")
+	ErrInterrupted = errors.New("interrupted")
+	ErrStatic      = errors.New("this program is linked dynamically, and starts a guest only as a static one: build it with CGO_ENABLED=0 (make build)")
 )
 
 // Ended is how a command in a guest ended.
@@ -81,58 +88,88 @@ func Run(ctx context.Context, cfg Config) (Ended, error) {
 	if err != nil {
 		return Ended{}, err
 	}
-	scratch, err := os.MkdirTemp("", "gateweigh-vm-")
-	if err != nil {
-		return Ended{}, fmt.Errorf("making a folder for the virtual machine: %w", err)
-	}
-	defer os.RemoveAll(scratch)
 	cfg.Status("preparing the guest: kernel " + cfg.Kernel.Release)
-	image, err := cfg.Kernel.Bootable(scratch)
+	m, err := prepare(cfg.Kernel)
 	if err != nil {
 		return Ended{}, err
 	}
-	initrd := filepath.Join(scratch, "initrd")
-	if err := writeInitrd(initrd, cfg.Kernel); err != nil {
-		return Ended{}, err
-	}
-	console := filepath.Join(cfg.Logs, ConsoleFile)
-	for _, a := range accelerators() {
-		cfg.Status("starting the guest (" + a.name + ")")
-		var out Ended
-		out, err = boot(ctx, cfg, machine{accelerator: a, image: image, initrd: initrd, console: console})
-		if err == nil {
-			return out, os.Remove(console)
-		}
-		if !a.mayFail || out.Booted > 0 || ctx.Err() != nil {
+	defer m.close()
+	var out Ended
+	for _, m.accelerator = range accelerators() {
+		cfg.Status("starting the guest (" + m.name + ")")
+		out, err = boot(ctx, cfg, m)
+		if err == nil || !m.mayFail || out.Booted > 0 || ctx.Err() != nil {
 			break
 		}
-		cfg.Status(fmt.Sprintf("kernel %s does not start with %s: %v", cfg.Kernel.Release, a.name, err))
+		cfg.Status(fmt.Sprintf("kernel %s does not start with %s: %v", cfg.Kernel.Release, m.name, err))
 	}
-	if info, bad := os.Stat(console); bad == nil && info.Size() > 0 {
-		return Ended{}, fmt.Errorf("%w; the guest's console: %s", err, console)
+	if err == nil || out.Booted == 0 && errors.Is(err, ErrInterrupted) {
+		return out, err
 	}
-	return Ended{}, err
+	return out, cfg.withConsole(err, m.said())
+}
+
+// prepare makes the files of a virtual machine.
+func prepare(k kernel.Kernel) (m machine, err error) {
+	image, err := k.Bootable()
+	if err != nil {
+		return m, err
+	}
+	list := []struct {
+		file  **os.File
+		name  string
+		write func(io.Writer) error
+	}{
+		{&m.image, "kernel", func(w io.Writer) error { _, err := w.Write(image); return err }},
+		{&m.initrd, "initrd", func(w io.Writer) error { return writeInitrd(w, k) }},
+		{&m.console, "console", func(io.Writer) error { return nil }},
+	}
+	for _, f := range list {
+		if *f.file, err = inMemory(f.name, f.write); err != nil {
+			m.close()
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// close frees the machine's files.
+func (m machine) close() {
+	for _, f := range []*os.File{m.image, m.initrd, m.console} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// withConsole keeps a guest's console and adds to an error where that is, or why it is not kept.
+func (c Config) withConsole(err error, text []byte) error {
+	if len(text) == 0 {
+		return err
+	}
+	var bad error
+	if c.Logs == "" {
+		c.Logs, bad = os.MkdirTemp("", "gateweigh-console-")
+	} else {
+		bad = os.MkdirAll(c.Logs, 0o755)
+	}
+	file := filepath.Join(c.Logs, ConsoleFile)
+	if bad == nil {
+		bad = os.WriteFile(file, text, 0o644)
+	}
+	if bad != nil {
+		return fmt.Errorf("%w; the guest's console could not be kept: %w", err, bad)
+	}
+	return fmt.Errorf("%w; the guest's console: %s", err, file)
 }
 
 // checked fills in defaults, and refuses what cannot work.
 func (c Config) checked() (Config, error) {
-	if c.MemoryMiB == 0 {
-		c.MemoryMiB = DefaultMemoryMiB
-	}
-	if c.CPUs == 0 {
-		c.CPUs = runtime.NumCPU()
-	}
+	c.MemoryMiB, c.CPUs = cmp.Or(c.MemoryMiB, DefaultMemoryMiB), cmp.Or(c.CPUs, runtime.NumCPU())
+	c.BootTimeout, c.Dir = cmp.Or(c.BootTimeout, bootWithin), cmp.Or(c.Dir, "/")
+	c.Stdout, c.Stderr = cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard)
 	if c.Status == nil {
 		c.Status = func(string) {}
-	}
-	c.Stdout, c.Stderr = cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard)
-	if c.Dir == "" {
-		c.Dir = "/"
-	}
-	for _, folder := range append([]string{c.Logs, c.Dir}, c.Shares...) {
-		if !filepath.IsAbs(folder) {
-			return c, fmt.Errorf("folder %q for the guest: want an absolute path", folder)
-		}
 	}
 	if runtime.GOARCH != "amd64" {
 		return c, fmt.Errorf("guests are for x86-64, and this machine is %s", runtime.GOARCH)
@@ -142,6 +179,25 @@ func (c Config) checked() (Config, error) {
 	}
 	if err := c.Kernel.Check(); err != nil {
 		return c, err
+	}
+	if !filepath.IsAbs(c.Command[0]) {
+		return c, fmt.Errorf("program %q for the guest: want an absolute path", c.Command[0])
+	}
+	c.Shares = slices.Clone(c.Shares)
+	paths := []*string{&c.Dir, &c.Kernel.Modules}
+	for i := range c.Shares {
+		paths = append(paths, &c.Shares[i])
+	}
+	for _, path := range paths {
+		if !filepath.IsAbs(*path) {
+			return c, fmt.Errorf("folder %q for the guest: want an absolute path", *path)
+		}
+		// The guest sees /tmp and /run of its own, so links may lead nowhere there.
+		direct, err := filepath.EvalSymlinks(*path)
+		if err != nil {
+			return c, fmt.Errorf("for the guest: %w", err)
+		}
+		*path = direct
 	}
 	return c, enoughMemory(c.MemoryMiB)
 }

@@ -2,7 +2,9 @@ package vm_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/kernel"
 	"github.com/gateweigh/gateweigh/lab/labtest"
@@ -39,9 +43,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// debian is Debian's kernel, fetched once.
+// debian is Debian's kernel, fetched once. Where neither the cache nor apt has it, the test is skipped with the reason.
 func debian(t *testing.T) kernel.Kernel {
 	t.Helper()
+	own, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	if own.Section(".interp") != nil {
+		t.Skip(vm.ErrStatic)
+	}
 	places, err := kernel.Usual()
 	if err != nil {
 		t.Skip(err)
@@ -51,7 +63,7 @@ func debian(t *testing.T) kernel.Kernel {
 		k, err = places.Fetch(t.Context(), kernel.Debian, func(string) {})
 	}
 	if errors.Is(err, kernel.ErrNetwork) {
-		t.Skip(err)
+		t.Skip("no kernel in the cache, and: ", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -67,58 +79,67 @@ type guest struct {
 	stdout, stderr string
 }
 
-func boot(t *testing.T, k kernel.Kernel, share, script string) guest {
+func boot(t *testing.T, cfg vm.Config, script string) guest {
 	t.Helper()
-	g := guest{share: share, logs: filepath.Join(t.TempDir(), "logs, of a guest")} // QEMU's own separator
 	var stdout, stderr bytes.Buffer
-	g.Ended, g.err = vm.Run(t.Context(), vm.Config{
-		Kernel: k, Command: []string{"/bin/sh", "-c", script}, Dir: share, Env: append(os.Environ(), "NAME=value"), Shares: []string{share}, Logs: g.logs,
-		Stdout: &stdout, Stderr: &stderr,
-	})
-	if errors.Is(g.err, vm.ErrStatic) {
-		t.Skip(g.err)
+	if cfg.Stdout == nil {
+		cfg.Stdout = &stdout
 	}
+	if len(cfg.Shares) == 0 {
+		cfg.Shares = []string{t.TempDir()}
+	}
+	cfg.Command, cfg.Dir, cfg.Stderr = []string{"/bin/sh", "-c", script}, cfg.Shares[0], &stderr
+	cfg.Env = append(os.Environ(), "NAME=value")
+	cfg.Logs, cfg.MemoryMiB = cmp.Or(cfg.Logs, filepath.Join(t.TempDir(), "logs, of a guest")), cmp.Or(cfg.MemoryMiB, 768)
+	g := guest{share: cfg.Shares[0], logs: cfg.Logs}
+	g.Ended, g.err = vm.Run(t.Context(), cfg)
 	g.stdout, g.stderr = stdout.String(), stderr.String()
 	return g
 }
 
-// TestTwoGuests runs two at once: one whose command ends, and one whose kernel panics.
-func TestTwoGuests(t *testing.T) {
-	k := debian(t)
-	one, other := t.TempDir(), t.TempDir()
+// console checks that the console of a guest that failed was kept, is named, and has a text.
+func (g guest) console(t *testing.T, text string) {
+	t.Helper()
+	file := filepath.Join(g.logs, vm.ConsoleFile)
+	if console, err := os.ReadFile(file); err != nil || !bytes.Contains(console, []byte(text)) || !strings.Contains(g.err.Error(), file) {
+		t.Errorf("want the console with %q, and its name: %v, %v", text, g.err, err)
+	}
+}
+
+// TestGuests runs guests, two at once, of which one ends well.
+func TestGuests(t *testing.T) {
+	k, temporary := debian(t), t.TempDir()
+	t.Setenv("TMPDIR", temporary)
 	t.Run("at once", func(t *testing.T) {
-		t.Run("ends", func(t *testing.T) {
-			t.Parallel()
-			commandEnds(t, k, boot(t, k, one, `
+		for name, test := range map[string]func(*testing.T, kernel.Kernel){
+			"ends": commandEnds, "panics": panics, "killed": killedAfterRecord, "memory": outOfMemory, "boot": neverBoots,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, k)
+			})
+		}
+	})
+	if left, err := filepath.Glob(filepath.Join(temporary, "gateweigh-*")); err != nil || len(left) > 0 {
+		t.Errorf("left in TMPDIR: %v, %v", left, err)
+	}
+}
+
+// commandEnds: the command has the machine's programs and the kernel's parts. A disk that it fills is full for it.
+func commandEnds(t *testing.T, k kernel.Kernel) {
+	g := boot(t, vm.Config{Kernel: k, Shares: []string{t.TempDir(), smallDisk(t)}}, `
 uname -r; echo "$NAME" >&2
 touch /etc/gateweigh-test-was-here && echo changed
 echo kept > kept.new && mv kept.new kept
 modprobe wireguard && test -d /sys/module/wireguard && echo wireguard
 ip link add d0 type dummy && echo dummy
 : <> /dev/net/tun && test -d /sys/module/tun && echo tun
+echo link | cat /dev/stdin > /dev/stdout
 test -d /sys/fs/cgroup/init.scope -o -f /sys/fs/cgroup/cgroup.procs && echo cgroup
-sleep 1000 & exit 7`))
-		})
-		t.Run("panics", func(t *testing.T) {
-			t.Parallel()
-			g := boot(t, k, other, "echo first > measured; echo c > /proc/sysrq-trigger; sleep 1000")
-			console, err := os.ReadFile(filepath.Join(g.logs, vm.ConsoleFile))
-			if !errors.Is(g.err, vm.ErrPanic) || !strings.Contains(g.err.Error(), "sysrq") || !strings.Contains(g.err.Error(), vm.ConsoleFile) || err != nil || !bytes.Contains(console, []byte("Kernel panic")) {
-				t.Errorf("want a panic by sysrq, and its console: %v, %v", g.err, err)
-			}
-			if text, err := os.ReadFile(filepath.Join(other, "measured")); err != nil || string(text) != "first\n" {
-				t.Errorf("what the guest wrote before the panic: %q, %v", text, err)
-			}
-		})
-	})
-	if entries, err := os.ReadDir(one); err != nil || len(entries) != 1 {
-		t.Errorf("the first guest's folder has %v, %v", entries, err)
-	}
-}
-
-func commandEnds(t *testing.T, k kernel.Kernel, g guest) {
-	t.Helper()
-	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\ncgroup\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
+small=$(mount | sed -n 's/^share1 on \([^ ]*\) .*/\1/p')
+LC_ALL=C dd if=/dev/zero of="$small/large" bs=64k count=100 2>&1 | grep -o 'No space left on device'
+sleep 1000 & exit 7`)
+	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\nlink\ncgroup\nNo space left on device\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
 		t.Errorf("exit code %d, %v, printed %q, %q; want 7, %q", g.Code, g.err, g.stdout, g.stderr, want)
 	}
 	if g.VM.Release != k.Release || g.VM.CPU == "" || g.VM.Accelerator != result.KVM && g.VM.Accelerator != result.TCG {
@@ -127,19 +148,34 @@ func commandEnds(t *testing.T, k kernel.Kernel, g guest) {
 	if text, err := os.ReadFile(filepath.Join(g.share, "kept")); err != nil || string(text) != "kept\n" {
 		t.Errorf("in the shared folder: %q, %v", text, err)
 	}
+	if entries, err := os.ReadDir(g.share); err != nil || len(entries) != 1 {
+		t.Errorf("the shared folder has %v, %v", entries, err)
+	}
 	if _, err := os.Stat("/etc/gateweigh-test-was-here"); err == nil {
 		t.Error("the guest has changed the machine's files")
 	}
-	if _, err := os.Stat(filepath.Join(g.logs, vm.ConsoleFile)); err == nil {
+	if _, err := os.Stat(g.logs); err == nil {
 		t.Error("the console of a guest that ended well was kept")
 	}
 }
 
-// TestKilled: kill -9 of the process that started a guest ends QEMU too.
+// smallDisk is a disk of 1 MiB.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("needs root for a small disk: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) })
+	return folder
+}
+
+// TestKilled: kill -9 of the process that started a guest ends QEMU too, and leaves no files.
 func TestKilled(t *testing.T) {
 	k := debian(t)
+	temporary := t.TempDir()
 	cmd := exec.Command("/proc/self/exe", t.TempDir())
-	cmd.Env = append(os.Environ(), envKilled+"="+k.Release)
+	cmd.Env = append(os.Environ(), envKilled+"="+k.Release, "TMPDIR="+temporary)
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	if err := cmd.Start(); err != nil {
@@ -162,6 +198,9 @@ func TestKilled(t *testing.T) {
 		}
 		return true
 	})
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left in TMPDIR: %v, %v", left, err)
+	}
 }
 
 // qemus are the QEMU processes that a process has started.
@@ -179,31 +218,4 @@ func qemus(parent int) (list []int) {
 func status(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return string(text)
-}
-
-// TestRefused: what cannot work is said before a guest is started.
-func TestRefused(t *testing.T) {
-	k := debian(t)
-	lacking := k
-	lacking.Modules = t.TempDir()
-	index, err := os.ReadFile(filepath.Join(k.Modules, "modules.dep"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string][]byte{"modules.dep": bytes.ReplaceAll(index, []byte("/overlay.ko"), []byte("/else.ko")), "modules.builtin": nil} {
-		if err := os.WriteFile(filepath.Join(lacking.Modules, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check := func(cfg vm.Config, want error, text string) {
-		t.Helper()
-		cfg.Command, cfg.Logs = []string{"/bin/true"}, t.TempDir()
-		if _, err := vm.Run(t.Context(), cfg); !errors.Is(err, want) || !strings.Contains(err.Error(), text) {
-			t.Errorf("want %v with %q, got: %v", want, text, err)
-		}
-	}
-	check(vm.Config{Kernel: lacking}, kernel.ErrNoModule, "overlay")
-	check(vm.Config{Kernel: k, MemoryMiB: 1 << 30}, vm.ErrMemory, "--vm-memory")
-	t.Setenv("PATH", t.TempDir())
-	check(vm.Config{Kernel: k}, vm.ErrNoQEMU, "qemu-system-x86")
 }

@@ -35,6 +35,7 @@ type greeting struct {
 type order struct {
 	Command, Env, Shares []string
 	Dir, Modules         string
+	Release              string // of the kernel
 	Own                  string // path of the program that the initrd has as init
 	Now                  int64  // Unix time, ns
 	Hostname             string

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -47,8 +49,8 @@ type block struct {
 }
 
 // Block measures all loads with one device, or with all of them together, in one lab: that of the block's first cells,
-// which stands for all windows. The record of the block is there only with an error: what was measured is in the trials,
-// which are written window by window.
+// which stands for all windows. The record of the block is there only with an error or with loads that were left out: what
+// was measured is in the trials, which are written window by window.
 func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	r.note(s, eb)
 	loads := byLoad(eb.Cells)
@@ -58,44 +60,72 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 		return nil, err
 	}
 	b := &block{s, eb, l}
+	crowded, left := math.Inf(1), []result.Cell(nil)
 	for _, cells := range loads {
+		if cells[0].Number(result.OfferedMbps) >= crowded {
+			left = append(left, cells...)
+			continue
+		}
 		for _, w := range b.todo(cells) {
 			if err == nil {
 				err = b.window(ctx, cells, w)
 			}
 		}
+		if err == nil && b.crowded(cells) {
+			crowded, left = r.stop(b, cells), append(left, cells...)
+		}
+	}
+	for _, c := range left {
+		s.LeaveOut(eb, c)
 	}
 	if ctx.Err() == nil {
 		if left := l.leave(ctx); left != nil && err == nil { // noted; the windows count
 			s.Notice("%s: %v", s.Name(eb), left)
 		}
 	}
-	if err = errors.Join(err, l.Close()); err == nil {
+	if err = errors.Join(err, l.Close()); err == nil && left == nil {
 		return nil, nil
 	}
-	return &result.Block{SetupSeconds: l.setup.Seconds()}, err
+	return &result.Block{SetupSeconds: l.setup.Seconds(), LeftOut: left}, err
 }
 
 // note says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
 func (r run) note(s *runner.Session, eb experiment.Block) {
-	say := func(applies bool, format string, args ...any) {
-		if text := fmt.Sprintf(format, args...); applies && !r.noted[text] {
-			r.noted[text] = true
-			s.Note(text)
-			s.Notice("%s", text)
-		}
-	}
 	second := slices.ContainsFunc(eb.Cells, func(c result.Cell) bool { return c.Int(result.CPUs) > 1 })
-	say(second && s.Placement.SecondShared(), "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
+	if second && s.Placement.SecondShared() {
+		r.say(s, "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
+	}
 	for _, c := range eb.Cells {
 		for _, setting := range settings(s.Experiment) {
 			device := c.Text(result.DUT)
 			if _, fits := reduce(s.Experiment, device, setting); !fits {
 				_, refusal := dut.NewCapture(device, howOf(setting.Cell))
-				say(true, "Not measured with %s: %v.", setting.Cell.Without(result.FrameSize), refusal)
+				r.say(s, fmt.Sprintf("Not measured with %s: %v.", analysis.Label(setting.Cell.Without(result.FrameSize)), refusal))
 			}
 		}
 	}
+}
+
+// say notes a text in the environment, once.
+func (r run) say(s *runner.Session, text string) {
+	if !r.noted[text] {
+		r.noted[text] = true
+		s.Note(text)
+		s.Notice("%s", text)
+	}
+}
+
+// crowded reports whether a load had no accepted trial where the generator has the second CPU of the programs.
+func (b *block) crowded(cells []result.Cell) bool {
+	return slices.ContainsFunc(b.stations, b.sharesSecond) && b.Refused(b.Block, cells[0])
+}
+
+// stop ends the block's loads at one that was crowded, and returns that.
+func (r run) stop(b *block, cells []result.Cell) float64 {
+	load := cells[0].Number(result.OfferedMbps)
+	r.say(b.Session, fmt.Sprintf("%s, block %d: not measured from %g Mbit/s on: there the generator needs too much of the second CPU. Measure that where labs may use three CPUs.",
+		analysis.Label(cells[0].Without(result.OfferedMbps)), b.Index+1, load))
+	return load
 }
 
 // byLoad groups cells that are measured at the same time, by load in the order of the list.

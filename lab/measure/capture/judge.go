@@ -29,7 +29,7 @@ func (o *observation) judge(speed float64, cpus int) side.Rejects {
 	for i, s := range o.lab.stations {
 		wait, limit := w.of(i)
 		r.If(wait > limit, "%s on %s: polling threads and programs waited %.0f %% of the time for a CPU, limit %.0f %%: another program had it", s.dut, s.Host.Name, 100*wait, 100*limit)
-		if s.cpus > 1 && o.lab.placement.SecondShared() {
+		if o.lab.sharesSecond(s) {
 			wait, limit = w.second[i], w.ofSecond()
 			r.If(wait > limit, "%s on %s: the programs waited %.0f %% of the time for their second CPU, limit %.0f %%: the generator, which shares it, left them too little: offer less, or measure where labs may use three CPUs", s.dut, s.Host.Name, 100*wait, 100*limit)
 		}
@@ -108,7 +108,7 @@ func (o *observation) has(s *station) float64 {
 	switch {
 	case s.cpus < 2:
 		return o.share()
-	case o.lab.placement.SecondShared(): // which is not slowed
+	case o.lab.sharesSecond(s): // which is not slowed
 		return o.share() + 1
 	}
 	return 2 * o.share()
@@ -130,9 +130,9 @@ func (o *observation) trial(i int) *Trial {
 	t := &Trial{
 		Host: s.name, SendSeconds: o.seconds(), LoadSeconds: float64(end.MonotonicNs-before.MonotonicNs) / 1e9,
 		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(), Passed: s.passed(after) - s.passed(before),
-		Programs: o.captured[i],
-		NAPINs:   loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs, SettledNs: all.NAPINs + all.ProcessNs,
-		Background: o.background(i), CPUs: o.has(s), SharedCPU: s.cpus > 1 && o.lab.placement.SecondShared(), Machine: side.Machine(after.Stat.Sub(before.Stat)),
+		Engine: string(o.sent.Frames.Engine), Programs: o.captured[i],
+		NAPINs: loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs, SettledNs: all.NAPINs + all.ProcessNs,
+		Background: o.background(i), CPUs: o.has(s), SharedCPU: o.lab.sharesSecond(s), Machine: side.Machine(after.Stat.Sub(before.Stat)),
 	}
 	if len(o.before.slow) > 0 {
 		t.RouterShare = o.share()

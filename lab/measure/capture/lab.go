@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ type lab struct {
 	slowed    *testbed.Host // the machine of the stations where their CPUs are slowed down
 	placement testbed.Placement
 	setup     time.Duration
+	spins     bool // the generator has its CPU for itself: see agent.Frames
 }
 
 // station is a host that captures.
@@ -72,6 +74,7 @@ func open(ctx context.Context, labs side.Labs, placement testbed.Placement, cell
 			return nil, err
 		}
 	}
+	l.spins = !placement.Shared() && !slices.ContainsFunc(l.stations, l.sharesSecond)
 	if err := l.address(ctx); err != nil {
 		return nil, err
 	}
@@ -129,6 +132,9 @@ func (l *lab) station(ctx context.Context, h *testbed.Host, cell result.Cell, e 
 	}
 	return h.Slow(ctx, agent.Slow{CPUs: h.CPUs, Speed: 1 - share, Own: l.placement.Endpoints, Ordinary: true})
 }
+
+// sharesSecond reports whether a station's programs have the generator's CPU as their second one.
+func (l *lab) sharesSecond(s *station) bool { return s.cpus > 1 && l.placement.SecondShared() }
 
 // address finds the addresses that frames have on their first link, and enters the sink at the router: nothing but
 // frames is to cross the links.
@@ -192,6 +198,7 @@ func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	f := &agent.Frames{
 		Link: l.generator.Ifs[0], Streams: []send.Stream{l.stream}, For: length, Count: n, Expected: 1,
 		Sizes: *t.Frames, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(l.Name[0]), Burst: t.BurstSegments,
+		Spins: l.spins,
 	}
 	if n > 0 {
 		f.For = limitOf(length)

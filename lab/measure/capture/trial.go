@@ -37,6 +37,7 @@ type Trial struct {
 	Reordered  int64  `json:"reordered,omitempty"`
 	Duplicates int64  `json:"duplicates,omitempty"`
 
+	Engine   string         `json:"engine,omitempty"` // that sent the frames: see send.Engine
 	Programs []dut.Captured `json:"programs,omitempty"`
 
 	// CPU of the capture host, exact ns: until the last frame was sent, and until nothing was left to do.

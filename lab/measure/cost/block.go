@@ -165,6 +165,9 @@ func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
 		judge(&t, b.Experiment.Window, b.pair.clean.Has.Traffic, b.pair.device.Traits.Gathers, b.CPUs, b.Experiment.Router.Speed)
+		if unlike := b.pair.device.unlike; unlike != "" {
+			t.Rejects, t.Accepted = append(t.Rejects, "device: "+unlike), false
+		}
 		return func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects, err
 	})
 }

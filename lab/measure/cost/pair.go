@@ -97,6 +97,7 @@ func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, cle
 		for i, l := range labs {
 			if err == nil {
 				got[l] = l.measurement(before[i], after[i])
+				err = l.prove(ctx)
 			}
 		}
 		return err

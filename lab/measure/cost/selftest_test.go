@@ -14,7 +14,7 @@ import (
 // good is a measurement that passes every self-test at 100 Mbit/s.
 func good() result.Measurement {
 	return result.Measurement{
-		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, LinkMbps: 104, AggregationFactor: 1, GeneratorCPU: 0.1, SegmentsPerBurst: 9,
+		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, LinkMbps: 104, AggregationFactor: 1, GeneratorCPU: 0.1, SegmentsPerBurst: 9, Packets: 9000,
 		ThreadNs: map[string]int64{"napi/r0": 1e7, "napi/r1": 1e7, "daemon": 0},
 		NAPINs:   2e7,
 	}
@@ -38,6 +38,7 @@ func TestJudge(t *testing.T) {
 		"idle daemon is fine":   {func(t *result.Trial) { t.DUT.ThreadNs["daemon"] = 0 }, nil, nil},
 		"busy generator":        {func(t *result.Trial) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
 		"aggregated packets":    {func(t *result.Trial) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
+		"counted apart":         {func(t *result.Trial) { t.DUT.Packets, t.DUT.AggregationFactor = 300, 1.06 }, nil, nil},
 		"TUN halves the factor": {func(t *result.Trial) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
 		"bulk that is not":      {func(t *result.Trial) { t.Cell = t.Cell.With(result.Profile, result.Bulk) }, []string{"profile bulk wants"}, nil},
 		"bulk": {func(t *result.Trial) {

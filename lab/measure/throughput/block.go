@@ -68,7 +68,7 @@ func (b *openBlock) search(ctx context.Context) error {
 	// A millisecond in which another program had the router's CPU overflows the ring of a link, and would be taken for what
 	// the device loses. Slowed routers are to be without their CPU at times.
 	labs.UrgentRouters = b.Experiment.Router.Speed == 0
-	labs.Spins = !slices.Equal(b.Placement.Router, b.Placement.Endpoints) // else the router would starve
+	labs.Spins = !b.Placement.Shared() // else the router would starve
 	if b.Side, err = labs.OpenAdmitted(ctx); err != nil {
 		return err
 	}

@@ -1,0 +1,116 @@
+package dut
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/kernel"
+	"github.com/gateweigh/gateweigh/lab/machine"
+)
+
+// debian is Debian's kernel, fetched once.
+func debian(t *testing.T) kernel.Kernel {
+	t.Helper()
+	places, err := kernel.Usual()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := places.Find(kernel.Debian)
+	if errors.Is(err, kernel.ErrUnknown) {
+		k, err = places.Fetch(t.Context(), kernel.Debian, func(string) {})
+	}
+	if errors.Is(err, kernel.ErrNetwork) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// TestDebianHasWhatIsDeclared: what is said of Debian's kernel where it is not fetched is what its files say.
+func TestDebianHasWhatIsDeclared(t *testing.T) {
+	k := debian(t)
+	for _, f := range machine.Features() {
+		if has := InKernel(k, f); has != f.InDebian() {
+			t.Errorf("%s: kernel %s has %v: %v, declared is %v", f, k.Release, f.Parts(), has, f.InDebian())
+		}
+	}
+	if InKernel(k, "CONFIG_NO_SUCH_OPTION") || !InKernel(k, "CONFIG_NFT_QUEUE") {
+		t.Error("options of a table's device are not looked up")
+	}
+}
+
+// fetched puts a kernel where fetched ones are, with a configuration and without modules.
+func fetched(t *testing.T, config string) {
+	t.Helper()
+	folder := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "gateweigh", "kernels", "debian-1")
+	for name, text := range map[string]string{
+		"name": "debian\n", "boot/vmlinuz-6.0": "", "boot/config-6.0": config, "lib/modules/6.0/modules.dep": "", "lib/modules/6.0/modules.builtin": "",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOtherKernel: a device is said to run under Debian's kernel only where that has all that is missing here, and where
+// nothing but the kernel is in the way.
+func TestOtherKernel(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	needs := []Need{{Program: "nft", Package: "nftables", Feature: machine.NFTQueue}, {Program: "gwd", Package: "gadgets"}, {Feature: "CONFIG_GWD"}}
+	absent := []machine.Found{{Path: "/nft", Lacks: "CONFIG_NFT_QUEUE is not set"}, {}, {}}
+	if text := missing(needs, absent); !strings.Contains(text, "not on PATH: gwd (package gadgets); sudo apt-get install gadgets; the kernel lacks nft queue: CONFIG_NFT_QUEUE is not set") {
+		t.Errorf("missing: %s", text)
+	}
+	here := []machine.Found{absent[0], {Path: "/gwd"}, {}}
+	option := []machine.Found{{Path: "/nft"}, {Path: "/gwd"}, {Lacks: "CONFIG_GWD is not set"}}
+	if text := missing(needs, option); text != "the kernel lacks CONFIG_GWD" {
+		t.Errorf("missing: %s", text)
+	}
+	check := func(when string, found []machine.Found, want string) {
+		t.Helper()
+		if other := elsewhere(needs, found); other != want {
+			t.Errorf("%s: runs under %q, want %q", when, other, want)
+		}
+	}
+	check("nothing missing", []machine.Found{{Path: "/nft"}, {Path: "/gwd"}, {}}, "")
+	check("a program missing", absent, "")
+	check("declared", here, kernel.Debian)
+	check("an option that nothing is declared of", option, "")
+	fetched(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\n")
+	check("a fetched kernel without it", here, "")
+	fetched(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\nCONFIG_NFT_QUEUE=m\n")
+	check("a fetched kernel without the module", here, "")
+	fetched(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\nCONFIG_NFT_QUEUE=y\nCONFIG_GWD=y\n")
+	check("a fetched kernel with it", here, kernel.Debian)
+	check("a fetched kernel with the option", option, kernel.Debian)
+}
+
+// TestCheckNamesTheKernel: what a machine lacks of its kernel is said with the kernel that has it.
+func TestCheckNamesTheKernel(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	fetched(t, "CONFIG_GWD=y\n")
+	err := Check(t.Context(), here{}, "gadget", gadget{[]Need{{Program: "sh", Package: "dash"}, {Feature: "CONFIG_GWD"}}})
+	if machine.Feature("CONFIG_GWD").Unset() == "" { // the kernel does not show its configuration
+		if err != nil {
+			t.Errorf("where the configuration is not shown: %v", err)
+		}
+		return
+	}
+	if !errors.Is(err, ErrNotSupported) || Kernel(err) != kernel.Debian || Reason("gadget", err) != "the kernel lacks CONFIG_GWD" {
+		t.Errorf("error %v, kernel %q", err, Kernel(err))
+	}
+	if command := Command(Kernel(err), "gateweigh run quick", "gadget"); command != "gateweigh run quick --kernel debian --set duts=gadget" {
+		t.Error(command)
+	}
+	if Kernel(ErrNotSupported) != "" || Kernel(nil) != "" {
+		t.Error("an error of something else names a kernel")
+	}
+}

@@ -1,0 +1,126 @@
+package dut
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// talk opens a connection through the router and sends a line on it again and again; what comes back are acknowledgements.
+func (l *testLab) talk(t *testing.T, port string) {
+	t.Helper()
+	listen := []string{"sh", "-c", "sleep 1000 | busybox nc -l -p " + port}
+	if err := l.server.Spawn(t.Context(), agent.Command{Name: "listen-" + port, Argv: listen}); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Await(t, "the server to listen", func() bool { return l.server.must(t, "ss -Hlnt 'sport = :"+port+"'") != "" })
+	send := []string{"bash", "-c", "exec 3<>/dev/tcp/192.168.89.1/" + port + "; while echo line >&3; do sleep 0.05; done"}
+	if err := l.clientHost.Spawn(t.Context(), agent.Command{Name: "send-" + port, Argv: send}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForwarders carries a connection through each router, whose kernel is to say where that is, and takes the rules away
+// under it.
+func TestForwarders(t *testing.T) {
+	for name, c := range map[string]struct {
+		Forwarder
+		chain string // without its rule the router forwards otherwise
+		says  string
+	}{
+		"masquerade":           {Forwarder{Masquerade: true}, "out", "own address"},
+		"nftables-flowtable":   {Forwarder{Flowtable: true}, "forward", "in the flowtable"},
+		"flowtable-masquerade": {Forwarder{Flowtable: true, Masquerade: true}, "forward", "in the flowtable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, err := New(name, 1, nil)
+			if err != nil || d != c.Forwarder {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			if err := supported(t, d); err != nil {
+				t.Skip(err)
+			}
+			l, _ := customLab(t)
+			if err := d.Start(t.Context(), l.env); err != nil {
+				t.Fatal(err)
+			}
+			if text, err := c.Unlike(t.Context(), l.env); err != nil || !strings.Contains(text, "no connection") {
+				t.Errorf("without connections: %q, %v", text, err)
+			}
+			l.talk(t, "7001")
+			awaitUnlike(t, l, c, "")
+			if list := l.router.must(t, "cat /proc/net/nf_conntrack"); c.Flowtable != strings.Contains(list, "[OFFLOAD]") {
+				t.Errorf("the kernel's list: %s", list)
+			}
+			// The kernel tracks connections for as long as a rule asks for it.
+			l.router.must(t, `nft "flush chain ip $1 $2; add rule ip $1 $2 ct state new accept"`, forwarderTable, c.chain)
+			l.talk(t, "7002")
+			awaitUnlike(t, l, c, c.says)
+			for range 2 {
+				if err := d.Stop(t.Context(), l.env); err != nil {
+					t.Error(err)
+				}
+			}
+			if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, forwarderTable) {
+				t.Errorf("left behind: %s", rules)
+			}
+		})
+	}
+}
+
+// awaitUnlike waits until a device says something of its router, or nothing.
+func awaitUnlike(t *testing.T, l *testLab, d Proven, says string) {
+	t.Helper()
+	var text string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("it said last: %q, of %s", text, listOf(l))
+		}
+	})
+	labtest.Await(t, "the device to say of its router: "+says, func() bool {
+		var err error
+		text, err = d.Unlike(t.Context(), l.env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return says == "" && text == "" || says != "" && strings.Contains(text, says)
+	})
+}
+
+// TestConnectionsOfTheKernelsList counts lines of Debian's kernel 6.1.
+func TestConnectionsOfTheKernelsList(t *testing.T) {
+	const list = `ipv4     2 tcp      6 ESTABLISHED src=192.168.137.2 dst=192.168.89.1 sport=40000 dport=5201 src=192.168.89.1 dst=192.168.89.99 sport=5201 dport=40000 [OFFLOAD] mark=0 zone=0 use=3
+ipv4     2 tcp      6 431999 ESTABLISHED src=192.168.137.3 dst=192.168.89.1 sport=40000 dport=5201 src=192.168.89.1 dst=192.168.137.3 sport=5201 dport=40000 [ASSURED] mark=0 zone=0 use=2
+ipv4     2 tcp      6 115 TIME_WAIT src=192.168.137.2 dst=192.168.89.1 sport=40002 dport=5201 src=192.168.89.1 dst=192.168.89.99 sport=5201 dport=40002 [ASSURED] mark=0 zone=0 use=2
+ipv4     2 udp      17 src=192.168.89.1 dst=192.168.137.2 sport=9 dport=7 src=192.168.137.2 dst=192.168.89.1 sport=7 dport=9 [OFFLOAD] mark=0 zone=0 use=3
+ipv4     2 icmp     1 29 src=192.168.137.2 dst=192.168.89.1 type=8 code=0 id=1 src=192.168.89.1 dst=192.168.89.99 type=0 code=0 id=1 mark=0 zone=0 use=2
+
+half a line src=
+`
+	got := countConnections(list, netip.MustParsePrefix("192.168.137.0/24"), netip.MustParseAddr("192.168.89.99"))
+	if want := (connections{open: 3, offloaded: 2, own: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestQueueStatement knows nftables' own statement from iptables' target, as nft lists them.
+func TestQueueStatement(t *testing.T) {
+	for rule, want := range map[string]bool{
+		"\t\tqueue num 0\n": true, "\t\tqueue flags fanout to 0-1\n": true, "\t\tcounter queue to 3\n": true,
+		"\t\txt target \"NFQUEUE\"\n": false, "\t\t# queue\n": false, "\tchain queue {\n": false,
+	} {
+		if queueStatement.MatchString("table ip x {\n"+rule+"}\n") != want {
+			t.Errorf("%q: want %v", rule, want)
+		}
+	}
+}
+
+func listOf(l *testLab) string {
+	out, _ := l.router.Run(context.Background(), agent.Command{Argv: []string{"sh", "-c", "cat /proc/net/nf_conntrack; nft list ruleset"}})
+	return out.Stdout
+}

@@ -154,8 +154,9 @@ func runKernels(ctx context.Context, exp *experiment.Experiment, dir string, ord
 // stoppedUnder is the error of a comparison that ended under one of its kernels.
 func stoppedUnder(err error, kernel, dir string) error {
 	how := "to measure what is missing, under all kernels: gateweigh run --resume " + dir
-	if errors.Is(err, errSaid) { // the guest has printed why
-		return fmt.Errorf("kernel %s was not measured to the end\n%s", kernel, how)
+	var coded *exitError
+	if errors.As(err, &coded) && coded.err == errSaid { // the guest has printed why
+		return &exitError{coded.code, fmt.Errorf("kernel %s was not measured to the end\n%s", kernel, how)}
 	}
 	return fmt.Errorf("kernel %s: %w\n%s", kernel, err, how)
 }

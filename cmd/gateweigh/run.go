@@ -108,7 +108,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, flags runFlags, guest *result.VM) error {
 	inside, command := guest != nil, "gateweigh run "+filepath.Join(dir, result.ExperimentFile)
 	if inside {
-		command += " --kernel " + flags.guest.kernel
+		command += " --kernel " + cmp.Or(flags.guest.kernel, guest.Release)
 	}
 	if guest.Mark() != "" {
 		if err := forEmulatedCPU(exp, flags.guest.given); err != nil {

@@ -37,6 +37,18 @@ func TestEmulatedRunsAreComparedByRatio(t *testing.T) {
 		if err := compare.JUnit(&xml, c); err != nil || strings.Count(xml.String(), result.EmulatedMark) < len(c.Cells) || !strings.Contains(xml.String(), "Relative, emulated CPU") {
 			t.Errorf("%s: JUnit, %v:\n%s", name, err, xml.String())
 		}
+		var page bytes.Buffer
+		if err := compare.HTML(&page, []compare.Comparison{c}, func(name string) string { return name + "/report.html" }); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`<p class="mark">Relative, emulated CPU`, "(" + result.EmulatedMark + ")", `href="` + c.A.Name + `/report.html"`, `href="` + c.B.Name + `/report.html"`} {
+			if !strings.Contains(page.String(), want) {
+				t.Errorf("%s: the page lacks %s", name, want)
+			}
+		}
+		if strings.Contains(page.String(), "://") {
+			t.Errorf("%s: the page is not self-contained", name)
+		}
 		if !strings.Contains(c.Gate.Sentence, result.EmulatedMark) {
 			t.Errorf("%s: %s", name, c.Gate.Sentence)
 		}

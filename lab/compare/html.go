@@ -48,9 +48,9 @@ func HTML(w io.Writer, all []Comparison, link func(name string) string) error {
 		one := htmlComparison{page: c.page(), Title: result.OneLine(c.B.Name)}
 		if c.A != nil {
 			one.Title = result.OneLine(c.B.Name + " over " + c.A.Name)
-			one.Runs = append(one.Runs, linkedSide{"A", c.A.line(), link(c.A.Name), c.A.Name})
+			one.Runs = append(one.Runs, linkedSide{"A", c.A.facts(), link(c.A.Name), c.A.Name})
 		}
-		one.Runs = append(one.Runs, linkedSide{"B", c.B.line(), link(c.B.Name), c.B.Name})
+		one.Runs = append(one.Runs, linkedSide{"B", c.B.facts(), link(c.B.Name), c.B.Name})
 		for n, row := range one.Table {
 			if n == 0 {
 				one.Heads = row

@@ -141,9 +141,12 @@ func (c *Comparison) headline() string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing to compare")
 }
 
-func (s Side) line() string {
+func (s Side) line() string { return result.OneLine(s.Name) + " · " + s.facts() }
+
+// facts are what a reader must know of the run, behind its name.
+func (s Side) facts() string {
 	parts := []string{
-		s.Name, s.Experiment, s.Start, "gateweigh " + s.GateweighVersion,
+		s.Experiment, s.Start, "gateweigh " + s.GateweighVersion,
 		fmt.Sprintf("%d trials accepted, %d rejected", s.Trials.Accepted, s.Trials.Rejected),
 	}
 	if s.VM != nil {

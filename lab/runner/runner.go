@@ -220,18 +220,11 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 		s.Notice("%s", note)
 		s.env.Notes = append(s.env.Notes, note)
 	}
-	if vm := s.env.VM; vm != nil && vm.Accelerator == result.TCG {
-		s.Notice("%s", emulated)
-		if !slices.Contains(s.env.Notes, emulated) {
-			s.env.Notes = append(s.env.Notes, emulated)
-		}
-	}
+	s.noteEmulated()
 	s.interrupted = s.env.Interrupted
 	s.env.Interrupted = true // until it has ended in order
 	return result.WriteEnvironment(s.Dir, s.env)
 }
-
-const emulated = "Relative, emulated CPU: QEMU emulates the guest's CPU (TCG), so only ratios within this run mean something."
 
 // recall reads the attempts of earlier sittings, so that only windows that are not settled
 // are measured again.

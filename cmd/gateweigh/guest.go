@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,7 @@ func (f *guestFlags) recall(dir string) error {
 	if err != nil {
 		return fmt.Errorf("--resume: which kernel the run had: %w", err)
 	}
-	f.kernel, f.memoryMiB, f.given = o.Kernel, o.MemoryMiB, o.Given
+	f.kernel, f.memoryMiB, f.given = o.Kernel, cmp.Or(f.memoryMiB, o.MemoryMiB), o.Given
 	return nil
 }
 
@@ -80,15 +81,13 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 		return err
 	}
 	code, err := inGuest(ctx, flags.guest, vm.Config{Logs: logs, Shares: []string{folder}, Timeout: patience(exp)}, "run", "--resume", dir)
-	switch {
-	case ctx.Err() != nil && err != nil:
-		err = fmt.Errorf("interrupted; finished trials are kept: continue with gateweigh run --resume %s", dir)
-	case err != nil:
-		err = fmt.Errorf("%w\nfinished trials are kept: continue with gateweigh run --resume %s", err, dir)
-	default:
+	_, none := os.Stat(filepath.Join(dir, result.TrialsFile))
+	if err == nil {
 		err = sameCode(code, nil)
+	} else {
+		err = unfinished(ctx, err, dir, none != nil)
 	}
-	if _, bad := os.Stat(filepath.Join(dir, result.TrialsFile)); bad != nil {
+	if none != nil {
 		return err // refused before anything was measured
 	}
 	summary, failed := report.Write(dir)
@@ -110,6 +109,17 @@ func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
 	exp.Description = strings.TrimSpace(exp.Description + " (" + said + ")")
 	fmt.Fprintf(os.Stderr, "%s. To have others give them: --set offered_mbps=...\n", words.Capitalised(said))
 	return nil
+}
+
+// unfinished adds to an error how a run goes on.
+func unfinished(ctx context.Context, err error, dir string, none bool) error {
+	if ctx.Err() != nil && !errors.Is(err, vm.ErrInterrupted) {
+		err = vm.ErrInterrupted
+	}
+	if none {
+		return fmt.Errorf("%w\nnothing was measured: begin again with gateweigh run --resume %s", err, dir)
+	}
+	return fmt.Errorf("%w\nfinished trials are kept: continue with gateweigh run --resume %s", err, dir)
 }
 
 // patience is how long a run is waited for at this machine's speed, with room for trials that are made again.

@@ -168,7 +168,7 @@ type guestFlags struct {
 }
 
 func (f *guestFlags) add(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.memoryMiB, "vm-memory", vm.DefaultMemoryMiB, "memory of the virtual machine, `MiB`")
+	cmd.Flags().IntVar(&f.memoryMiB, "vm-memory", 0, fmt.Sprintf("memory of the virtual machine, `MiB` (default %d)", vm.DefaultMemoryMiB))
 	cmd.Flags().BoolVar(&f.verbose, "verbose", false, "say how the virtual machine starts, and how long that takes")
 }
 

@@ -33,11 +33,7 @@ func kernelExec() *cobra.Command {
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			if cfg.Logs, err = os.MkdirTemp("", "gateweigh-kernel-"); err != nil {
-				return fmt.Errorf("making a folder for the guest's console: %w", err)
-			}
 			code, err := flags.start(cmd.Context(), cfg)
-			_ = os.Remove(cfg.Logs) // an error: it holds the console of a guest that failed
 			return sameCode(code, err)
 		},
 	}

@@ -1,11 +1,14 @@
 package kernel_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,6 +76,22 @@ Dir::Etc::SourceParts "%[1]s/parts"; Dir::Etc::Parts "%[1]s/parts"; Dir::Etc::Pr
 	_ = exec.Command("apt-get", "-q", "update").Run() // an error: there is nothing at the source
 }
 
+// half serves the archive over a network that breaks in each package, and then is gone.
+func (a archive) half(t *testing.T) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, ".deb") {
+			http.ServeFile(w, r, filepath.Join(a.folder, filepath.Clean(r.URL.Path)))
+			return
+		}
+		w.Header().Set("Content-Length", "1000000")
+		_, _ = w.Write(make([]byte, 1000)) // an error: the client has gone
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(server.Close)
+	a.use(t, server.URL)
+}
+
 // bzImage is the header of one, with a version's text.
 func bzImage(version string) []byte {
 	image := make([]byte, 0x400)
@@ -136,6 +155,80 @@ func TestFetch(t *testing.T) {
 	if again, err := p.Fetch(t.Context(), "debian", func(text string) { said = append(said, text) }); err != nil || again != k || strings.Contains(strings.Join(said, " "), "unpacking") {
 		t.Errorf("again: %+v, %v, said %q", again, err, said)
 	}
+	damaged(t, p, k)
+	if removed, err := p.Remove(t.Context(), k.Release, quiet); err != nil || len(removed) != 1 || len(p.Fetched()) != 0 {
+		t.Errorf("removed %v, %v, and listed are %v", removed, err, p.Fetched())
+	}
+	if _, err := p.Remove(t.Context(), "debian", quiet); !errors.Is(err, kernel.ErrUnknown) {
+		t.Errorf("removed again: %v", err)
+	}
+	if entries, err := os.ReadDir(p.Cache); err != nil || len(entries) != 1 { // .lock
+		t.Errorf("left in the cache: %v, %v", entries, err)
+	}
+}
+
+// damaged: a kernel of which a file has changed, or is gone, is got anew.
+func damaged(t *testing.T, p kernel.Places, k kernel.Kernel) {
+	t.Helper()
+	for name, damage := range map[string]func() error{
+		"cut":     func() error { return os.Truncate(k.Image, 0x3f0) },
+		"removed": func() error { return os.Remove(filepath.Join(k.Modules, "modules.dep")) },
+		"config":  func() error { return os.Remove(filepath.Join(k.Modules, "config")) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := p.Fetch(t.Context(), "debian", quiet)
+		if err != nil || again != k {
+			t.Errorf("%s: %+v, %v", name, again, err)
+			continue
+		}
+		if info, err := os.Stat(k.Image); err != nil || info.Size() != 0x400 || k.Check() != nil {
+			t.Errorf("%s: not whole again: %v, %v", name, info, err)
+		}
+	}
+}
+
+// TestFetchWaits: a second one waits for the first, and its wait can be ended.
+func TestFetchWaits(t *testing.T) {
+	p := kernel.Places{Cache: t.TempDir()}
+	lock, err := os.Create(filepath.Join(p.Cache, ".lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := p.Fetch(ctx, "debian", func(text string) {
+		if !strings.Contains(text, p.Cache) {
+			t.Errorf("it says %q", text)
+		}
+		cancel()
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the wait ended with %v", err)
+	}
+}
+
+// TestOffers lists what apt's sources have.
+func TestOffers(t *testing.T) {
+	a := newArchive(t, 100)
+	offers, err := kernel.Offers(t.Context())
+	if want := (kernel.Offer{Name: "debian", Version: "6.1.9-1"}); err != nil || len(offers) != 1 || offers[0] != want {
+		t.Errorf("%v, %v", offers, err)
+	}
+	a.use(t, "file:"+t.TempDir())
+	if offers, err := kernel.Offers(t.Context()); err != nil || len(offers) > 0 {
+		t.Errorf("of an empty source: %v, %v", offers, err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := kernel.Offers(t.Context()); err == nil || !errors.Is(err, kernel.ErrProgram) || !strings.Contains(err.Error(), "apt-cache") {
+		t.Errorf("without apt: %v", err)
+	}
+	if _, err := (kernel.Places{Cache: t.TempDir()}).Fetch(t.Context(), "debian", quiet); !errors.Is(err, kernel.ErrProgram) || !strings.Contains(err.Error(), "install the package") {
+		t.Errorf("fetching without apt: %v", err)
+	}
 }
 
 // TestFetchFails shows that each failure has its reason, and leaves no kernel behind.
@@ -161,6 +254,8 @@ func TestFetchFails(t *testing.T) {
 		}
 	}
 	check("debian", kernel.ErrNetwork, "linux-image-amd64")
+	a.half(t)
+	check("debian", kernel.ErrNetwork, "linux-image")
 	if _, err := p.Fetch(t.Context(), "fedora", quiet); !errors.Is(err, kernel.ErrUnknown) {
 		t.Errorf("another distribution: %v", err)
 	}
@@ -188,7 +283,8 @@ func TestFetchOnFullDisk(t *testing.T) {
 
 // TestForm refuses files that are no kernels for x86-64, by what they are.
 func TestForm(t *testing.T) {
-	old, narrow := bzImage("2.6.20 "), bzImage("6.1.0 ")
+	old, narrow, arm := bzImage("2.6.20 "), bzImage("6.1.0 "), bzImage("")
+	copy(arm[56:], "ARM\x64")
 	binary.LittleEndian.PutUint16(old[0x206:], 0x0205)
 	binary.LittleEndian.PutUint16(narrow[0x236:], 0)
 	for name, c := range map[string]struct {
@@ -198,6 +294,7 @@ func TestForm(t *testing.T) {
 	}{
 		"text": {[]byte("a letter"), kernel.ErrForm, "neither"}, "old": {old, kernel.ErrForm, "2.6.25"}, "narrow": {narrow, kernel.ErrForm, "32 bits"},
 		"alone": {bzImage("6.1.0-9 x"), syscall.ENOENT, "depmod"}, "elf": {[]byte(elf.ELFMAG), kernel.ErrForm, "version"},
+		"arm64": {arm, kernel.ErrForm, "arm64"}, "elf for arm64": {elfFor(t, elf.EM_AARCH64), kernel.ErrForm, "AARCH64"}, "Linux 4.4": {bzImage("4.4.302 x"), kernel.ErrForm, "4.5"},
 	} {
 		file := filepath.Join(t.TempDir(), "vmlinuz")
 		write(t, file, string(c.image))
@@ -207,6 +304,46 @@ func TestForm(t *testing.T) {
 	}
 	if _, err := (kernel.Places{}).Find("./nowhere"); !errors.Is(err, kernel.ErrUnknown) {
 		t.Errorf("a path without a file: %v", err)
+	}
+	pipe := filepath.Join(t.TempDir(), "vmlinuz")
+	if err := unix.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (kernel.Places{}).Find(pipe); !errors.Is(err, kernel.ErrForm) {
+		t.Errorf("a pipe: %v", err)
+	}
+}
+
+// elfFor is the header of an ELF file.
+func elfFor(t *testing.T, machine elf.Machine) []byte {
+	t.Helper()
+	header := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: 1, Ehsize: 64, Phentsize: 56, Shentsize: 64}
+	copy(header.Ident[:], elf.ELFMAG+string([]byte{byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}))
+	data, err := binary.Append(nil, binary.LittleEndian, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestLayouts finds a given kernel's modules where packages and builders put them, and says whose are there instead.
+func TestLayouts(t *testing.T) {
+	for _, c := range []struct{ given, image, modules string }{
+		{"pkg/boot/vmlinuz-6.1.0-9", "pkg/boot/vmlinuz-6.1.0-9", "pkg/lib/modules"}, {"pkg", "pkg/boot/vmlinuz-6.1.0-9", "pkg/lib/modules"},
+		{"vmlinuz", "vmlinuz", "modules"}, {"vmlinuz", "vmlinuz", "lib/modules"},
+	} {
+		folder := t.TempDir()
+		given := filepath.Join(folder, c.given)
+		write(t, filepath.Join(folder, c.image), string(bzImage("6.1.0-9 (built here)")))
+		write(t, filepath.Join(folder, c.modules, "6.1.0-8", "modules.dep"), "")
+		if _, err := (kernel.Places{}).Find(given); err == nil || !strings.Contains(err.Error(), "there are those of 6.1.0-8") || !strings.Contains(err.Error(), "depmod") {
+			t.Errorf("%+v: with modules of another release: %v", c, err)
+		}
+		want := filepath.Join(folder, c.modules, "6.1.0-9")
+		write(t, filepath.Join(want, "modules.dep"), "")
+		if k, err := (kernel.Places{}).Find(given); err != nil || k.Name != given || k.Release != "6.1.0-9" || k.Modules != want {
+			t.Errorf("%+v: %+v, %v", c, k, err)
+		}
 	}
 }
 

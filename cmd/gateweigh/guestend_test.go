@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// launched is a call of gateweigh that runs a guest.
+type launched struct {
+	*exec.Cmd
+	out   bytes.Buffer // to be read when it has ended
+	ended chan struct{}
+}
+
+func launch(t *testing.T, space *labtest.Space, dir string, args ...string) *launched {
+	t.Helper()
+	s := &launched{Cmd: command(t, dir, args...), ended: make(chan struct{})}
+	s.Stdout, s.Stderr = &s.out, &s.out
+	s.Env = append(s.Env, "TMPDIR="+filepath.Join(dir, "tmp"))
+	if err := os.MkdirAll(filepath.Join(dir, "tmp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	space.Do(func() { err = s.Start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { defer close(s.ended); _ = s.Wait() }()
+	t.Cleanup(func() { _ = s.Process.Kill(); <-s.ended }) // an error: it has ended
+	return s
+}
+
+// end sends a signal once the state is there, and waits for the end of gateweigh and of QEMU. No file is left in TMPDIR.
+func (s *launched) end(t *testing.T, what string, state func() bool, by syscall.Signal) {
+	t.Helper()
+	awaitGuest(t, what, s.ended, state)
+	machines := qemus(s.Process.Pid)
+	if len(machines) == 0 {
+		t.Errorf("%s: QEMU does not run", what)
+	}
+	if err := s.Process.Signal(by); err != nil {
+		t.Fatal(err)
+	}
+	<-s.ended
+	labtest.Await(t, "the end of QEMU", func() bool {
+		for _, pid := range machines {
+			if text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status"); err == nil && !bytes.Contains(text, []byte("zombie")) {
+				return false
+			}
+		}
+		return true
+	})
+	if left, err := os.ReadDir(filepath.Join(s.Dir, "tmp")); err != nil || len(left) > 0 {
+		t.Errorf("%s: left in TMPDIR: %v, %v", what, left, err)
+	}
+}
+
+// interrupted checks how gateweigh says that it was.
+func (s *launched) interrupted(t *testing.T) {
+	t.Helper()
+	if code, text := s.ProcessState.ExitCode(), s.out.String(); code != exitFailed || strings.Count(text, "interrupted") < 1 || !strings.Contains(text, "run --resume r") {
+		t.Errorf("interrupted: exit %d: %s", code, text)
+	}
+	if _, err := os.Stat(filepath.Join(s.Dir, "r", result.LogsFolder, "console.log")); err == nil {
+		t.Error("interrupted: the guest's console was kept")
+	}
+}
+
+// TestKernelRunsEnd ends runs in guests in several ways, and continues them. Two of them are on the machine at a time,
+// each in a network of its own, because in one network the second is refused.
+func TestKernelRunsEnd(t *testing.T) {
+	k := needsGuest(t)
+	const text = "duts = [\"allowlist\"]\noffered_mbps = [2]\nblocks = 3\naa_blocks = 0\nwindows = 1\nwindow = \"500ms\"\nwarmup = \"200ms\"\nredo = 0\n"
+	run := []string{"run", "tiny.toml", "--kernel", k.Image, "--vm-memory", "768", "-o", "r"}
+	t.Run("at once", func(t *testing.T) {
+		t.Run("by signals", func(t *testing.T) {
+			t.Parallel()
+			space, dir := labtest.NewSpace(t), t.TempDir()
+			write(t, dir, "tiny.toml", text+"clients = [2]\n")
+			s := launch(t, space, dir, run...)
+			s.end(t, "the guest boots", func() bool {
+				if len(qemus(s.Process.Pid)) == 0 {
+					return false
+				}
+				second := launch(t, space, dir, append(run[:len(run)-1:len(run)-1], "r2")...)
+				<-second.ended
+				if said := second.out.String(); second.ProcessState.ExitCode() != exitFailed || !strings.Contains(said, "process "+strconv.Itoa(s.Process.Pid)) {
+					t.Errorf("the second run in this network: %s", said)
+				}
+				return true
+			}, syscall.SIGINT)
+			s.interrupted(t)
+			s = launch(t, space, dir, "run", "--resume", "r")
+			s.end(t, "the first trial", recorded(dir), syscall.SIGTERM)
+			s.interrupted(t)
+			checkOwn(t, filepath.Join(dir, "r"), 2)
+		})
+		t.Run("by kill", func(t *testing.T) {
+			t.Parallel()
+			space, dir := labtest.NewSpace(t), t.TempDir()
+			write(t, dir, "tiny.toml", text+"clients = [3]\n")
+			s := launch(t, space, dir, run...)
+			s.end(t, "the first trial", recorded(dir), syscall.SIGKILL)
+			checkOwn(t, filepath.Join(dir, "r"), 3)
+		})
+	})
+}
+
+// recorded reports whether the run below dir has a trial.
+func recorded(dir string) func() bool {
+	return func() bool {
+		text, _ := os.ReadFile(filepath.Join(dir, "r", result.TrialsFile))
+		return bytes.Contains(text, []byte(`"kind":"trial"`))
+	}
+}
+
+// checkOwn: a run has trials, and none of another's.
+func checkOwn(t *testing.T, dir string, clients int) {
+	t.Helper()
+	run, err := result.ReadRun(dir)
+	if err != nil || len(run.Trials) == 0 {
+		t.Fatalf("%d trials, %v", len(run.Trials), err)
+	}
+	for _, trial := range run.Trials {
+		if got := trial.Cell.Int(result.Clients); got != clients {
+			t.Errorf("a trial of %d clients in the run of %d", got, clients)
+		}
+	}
+}

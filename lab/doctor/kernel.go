@@ -129,7 +129,7 @@ func instead(f machine.Feature) string {
 	return ""
 }
 
-const attemptTimeout = 15 * time.Second
+const attemptTimeout = time.Minute // as long as modules take to load in an emulated machine
 
 func (b *bench) start(ctx context.Context) (string, error) {
 	open := func(name string, metered bool, into **testbed.Host) func() error {

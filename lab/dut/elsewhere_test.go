@@ -2,12 +2,11 @@ package dut
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/kernel"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
@@ -44,22 +43,6 @@ func TestDebianHasWhatIsDeclared(t *testing.T) {
 	}
 }
 
-// fetched puts a kernel where fetched ones are, with a configuration and without modules.
-func fetched(t *testing.T, config string) {
-	t.Helper()
-	folder := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "gateweigh", "kernels", "debian-1")
-	for name, text := range map[string]string{
-		"name": "debian\n", "boot/vmlinuz-6.0": "", "boot/config-6.0": config, "lib/modules/6.0/modules.dep": "", "lib/modules/6.0/modules.builtin": "",
-	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestOtherKernel: a device is said to run under Debian's kernel only where that has all that is missing here, and where
 // nothing but the kernel is in the way.
 func TestOtherKernel(t *testing.T) {
@@ -84,11 +67,11 @@ func TestOtherKernel(t *testing.T) {
 	check("a program missing", absent, "")
 	check("declared", here, kernel.Debian)
 	check("an option that nothing is declared of", option, "")
-	fetched(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\n")
+	labtest.FetchedKernel(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\n")
 	check("a fetched kernel without it", here, "")
-	fetched(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\nCONFIG_NFT_QUEUE=m\n")
+	labtest.FetchedKernel(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\nCONFIG_NFT_QUEUE=m\n")
 	check("a fetched kernel without the module", here, "")
-	fetched(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\nCONFIG_NFT_QUEUE=y\nCONFIG_GWD=y\n")
+	labtest.FetchedKernel(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\nCONFIG_NFT_QUEUE=y\nCONFIG_GWD=y\n")
 	check("a fetched kernel with it", here, kernel.Debian)
 	check("a fetched kernel with the option", option, kernel.Debian)
 }
@@ -96,7 +79,7 @@ func TestOtherKernel(t *testing.T) {
 // TestCheckNamesTheKernel: what a machine lacks of its kernel is said with the kernel that has it.
 func TestCheckNamesTheKernel(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	fetched(t, "CONFIG_GWD=y\n")
+	labtest.FetchedKernel(t, "CONFIG_GWD=y\n")
 	err := Check(t.Context(), here{}, "gadget", gadget{[]Need{{Program: "sh", Package: "dash"}, {Feature: "CONFIG_GWD"}}})
 	if machine.Feature("CONFIG_GWD").Unset() == "" { // the kernel does not show its configuration
 		if err != nil {

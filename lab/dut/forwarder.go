@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -97,24 +98,19 @@ type connections struct {
 }
 
 // countConnections reads /proc/net/nf_conntrack, one connection a line: protocol, state, the addresses of the direction
-// that opened it, those of the answers, flags.
+// that opened it, those of the answers, flags. The state of a connection in a flowtable is not shown.
 func countConnections(text string, lan netip.Prefix, router netip.Addr) (c connections) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
-		if len(fields) < 4 || fields[2] != "udp" && !strings.Contains(line, " ESTABLISHED ") {
+		offloaded := slices.Contains(fields, "[OFFLOAD]") || slices.Contains(fields, "[HW_OFFLOAD]")
+		if len(fields) < 4 || !offloaded && fields[2] != "udp" && !slices.Contains(fields, "ESTABLISHED") {
 			continue
 		}
 		c.open++
-		var sources, destinations []string
-		for _, field := range fields {
-			if address, ok := strings.CutPrefix(field, "src="); ok {
-				sources = append(sources, address)
-			} else if address, ok := strings.CutPrefix(field, "dst="); ok {
-				destinations = append(destinations, address)
-			} else if field == "[OFFLOAD]" || field == "[HW_OFFLOAD]" {
-				c.offloaded++
-			}
+		if offloaded {
+			c.offloaded++
 		}
+		sources, destinations := valuesOf(fields, "src="), valuesOf(fields, "dst=")
 		if len(sources) == 0 || len(destinations) < 2 {
 			continue
 		}
@@ -123,4 +119,14 @@ func countConnections(text string, lan netip.Prefix, router netip.Addr) (c conne
 		}
 	}
 	return c
+}
+
+// valuesOf are the values of the fields that begin with a key, in their order.
+func valuesOf(fields []string, key string) (values []string) {
+	for _, field := range fields {
+		if value, ok := strings.CutPrefix(field, key); ok {
+			values = append(values, value)
+		}
+	}
+	return values
 }

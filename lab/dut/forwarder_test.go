@@ -97,7 +97,7 @@ func awaitUnlike(t *testing.T, l *testLab, d Proven, says string) {
 
 // TestConnectionsOfTheKernelsList counts lines of Debian's kernel 6.1.
 func TestConnectionsOfTheKernelsList(t *testing.T) {
-	const list = `ipv4     2 tcp      6 ESTABLISHED src=192.168.137.2 dst=192.168.89.1 sport=40000 dport=5201 src=192.168.89.1 dst=192.168.89.99 sport=5201 dport=40000 [OFFLOAD] mark=0 zone=0 use=3
+	const list = `ipv4     2 tcp      6 src=192.168.137.2 dst=192.168.89.1 sport=40000 dport=5201 src=192.168.89.1 dst=192.168.89.99 sport=5201 dport=40000 [OFFLOAD] mark=0 zone=0 use=3
 ipv4     2 tcp      6 431999 ESTABLISHED src=192.168.137.3 dst=192.168.89.1 sport=40000 dport=5201 src=192.168.89.1 dst=192.168.137.3 sport=5201 dport=40000 [ASSURED] mark=0 zone=0 use=2
 ipv4     2 tcp      6 115 TIME_WAIT src=192.168.137.2 dst=192.168.89.1 sport=40002 dport=5201 src=192.168.89.1 dst=192.168.89.99 sport=5201 dport=40002 [ASSURED] mark=0 zone=0 use=2
 ipv4     2 udp      17 src=192.168.89.1 dst=192.168.137.2 sport=9 dport=7 src=192.168.137.2 dst=192.168.89.1 sport=7 dport=9 [OFFLOAD] mark=0 zone=0 use=3

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -114,8 +115,8 @@ func (f Feature) InDebian() bool { _, known := features[f]; return known }
 
 func (f Feature) isOption() bool { return strings.HasPrefix(string(f), "CONFIG_") }
 
-// featureTimeout bounds trying one feature.
-const featureTimeout = 15 * time.Second
+// featureTimeout bounds trying one feature. In an emulated machine the kernel loads its modules for tens of seconds.
+const featureTimeout = time.Minute
 
 // missing is why the kernel's feature does not work, "" when it does. A feature is tried. Where that does not go,
 // because it takes root and the feature's program, the kernel's configuration says.
@@ -134,6 +135,8 @@ func (f Feature) missing(ctx context.Context) string {
 		return ""
 	case unset != "":
 		return unset
+	case ctx.Err() != nil:
+		return fmt.Sprintf("trying it takes longer than %v: the machine is busy", featureTimeout)
 	case errors.As(err, &exit):
 		return cmp.Or(firstLine(string(exit.Stderr)), err.Error())
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -54,20 +55,7 @@ func TestDetachKeepsSessions(t *testing.T) {
 // TestProgramsTakenOffShow: programs that somebody detaches are in the status.
 func TestProgramsTakenOffShow(t *testing.T) {
 	d := startWithAnn(t, t.TempDir())
-	lan, err := net.InterfaceByName("lan0")
-	must(t, err)
-	at, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip("the kernel lacks tcx (Linux 6.6)")
-	}
-	must(t, err)
-	if len(at.Programs) != 1 {
-		t.Fatalf("%d programs at tcx, want lan_in alone", len(at.Programs))
-	}
-	id, _ := at.Programs[0].LinkID()
-	l, err := link.NewFromID(id)
-	must(t, err)
-	must(t, errors.Join(l.Detach(), l.Close()))
+	detachFirst(t)
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
 	eventually(t, "the status to count the program and to end the word closed", func() bool {
@@ -76,6 +64,26 @@ func TestProgramsTakenOffShow(t *testing.T) {
 		return s.Repairs["taken-off"] == 1 && s.Repairs["attached-again"] == 1 && s.Repairs["error"] == 0 && s.Datapath == "ebpf, redirect"
 	})
 	must(t, d.stop())
+}
+
+// detachFirst detaches the program that LAN packets meet, and no daemon.
+func detachFirst(t *testing.T) {
+	t.Helper()
+	if !netnstest.HasTCX() {
+		sh(t, "tc filter del dev lan0 ingress")
+		return
+	}
+	lan, err := net.InterfaceByName("lan0")
+	must(t, err)
+	at, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
+	must(t, err)
+	if len(at.Programs) != 1 {
+		t.Fatalf("%d programs at tcx, want lan_in alone", len(at.Programs))
+	}
+	id, _ := at.Programs[0].LinkID()
+	l, err := link.NewFromID(id)
+	must(t, err)
+	must(t, errors.Join(l.Detach(), l.Close()))
 }
 
 // TestDetachElsewhere: without the interface, detach fails, unless the guard identifies

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // kernel lists everything in the router's kernel that a gateway could have changed: links,
@@ -24,6 +26,9 @@ $r sysctl -a 2>/dev/null | grep '^net\.' | grep -v 'conntrack_\(count\|max\|buck
 			dev, err := net.InterfaceByName(name)
 			if err != nil {
 				return err
+			}
+			if !netnstest.HasTCX() {
+				break // tc has listed the filters
 			}
 			for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
 				programs, err := link.QueryPrograms(link.QueryOptions{Target: dev.Index, Attach: at})

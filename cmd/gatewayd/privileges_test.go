@@ -23,6 +23,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // Capabilities as /proc/PID/status shows them.
@@ -216,15 +217,29 @@ func (w *world) tables() string {
 // takenOff detaches a program, which the daemon must attach again.
 func (w *world) takenOff(t *testing.T) {
 	t.Helper()
+	if netnstest.HasTCX() {
+		w.detachFirst()
+	} else {
+		w.sh("nsenter --net=/run/netns/$ID-router tc filter del dev lan0 ingress")
+	}
+	eventually(t, "the program is attached again", func() error {
+		s, err := w.status()
+		if err == nil && (s.Repairs["attached-again"] == 0 || s.Repairs["error"] > 0 || s.Datapath != "ebpf, redirect") {
+			err = fmt.Errorf("%s, repairs %v:\n%s", s.Datapath, s.Repairs, w.daemon.said())
+		}
+		return err
+	})
+}
+
+// detachFirst detaches the link of the program that LAN packets meet.
+func (w *world) detachFirst() {
+	w.t.Helper()
 	w.in("router", func() error {
 		lan, err := net.InterfaceByName("lan0")
 		if err != nil {
 			return err
 		}
 		at, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
-		if errors.Is(err, ebpf.ErrNotSupported) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
@@ -234,12 +249,5 @@ func (w *world) takenOff(t *testing.T) {
 			return err
 		}
 		return errors.Join(l.Detach(), l.Close())
-	})
-	eventually(t, "the program is attached again", func() error {
-		s, err := w.status()
-		if err == nil && (s.Repairs["attached-again"] == 0 || s.Repairs["error"] > 0 || s.Datapath != "ebpf, redirect") {
-			err = fmt.Errorf("%s, repairs %v:\n%s", s.Datapath, s.Repairs, w.daemon.said())
-		}
-		return err
 	})
 }

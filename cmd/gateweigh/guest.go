@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -16,12 +17,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/vm"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // guestOrder is what result.GuestFile says: the guest that a run goes on in.
 type guestOrder struct {
 	Kernel    string `json:"kernel"` // a release or an absolute path
 	MemoryMiB int    `json:"memory_mib"`
+	// Given are keys that --set gave for this run, which an emulated CPU does not change.
+	Given []string `json:"given,omitempty"`
 }
 
 // recall reads the guest of an interrupted run. Runs without one have no such file.
@@ -37,13 +41,13 @@ func (f *guestFlags) recall(dir string) error {
 	if err != nil {
 		return fmt.Errorf("--resume: which kernel the run had: %w", err)
 	}
-	f.kernel, f.memoryMiB = o.Kernel, cmp.Or(f.memoryMiB, o.MemoryMiB)
+	f.kernel, f.memoryMiB, f.given = o.Kernel, cmp.Or(f.memoryMiB, o.MemoryMiB), o.Given
 	return nil
 }
 
 // keep writes the guest into the run's folder.
 func (f guestFlags) keep(dir string) error {
-	data, err := json.Marshal(guestOrder{f.kernel, f.memoryMiB})
+	data, err := json.Marshal(guestOrder{f.kernel, f.memoryMiB, f.given})
 	if err != nil {
 		return err
 	}
@@ -81,13 +85,13 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	if err == nil {
 		err = sameCode(code, nil)
 	} else {
-		err = unfinished(ctx, err, dir, none != nil)
+		err = goesOn(ctx, err, dir, none != nil)
 	}
 	if none != nil {
 		return err // refused before anything was measured
 	}
 	summary, failed := report.Write(dir)
-	if failed == nil {
+	if failed == nil && !(flags.part && flags.json) {
 		failed = printSummary(os.Stdout, dir, summary, flags.json)
 	}
 	if failed != nil {
@@ -96,8 +100,8 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	return err
 }
 
-// unfinished adds to an error how a run goes on.
-func unfinished(ctx context.Context, err error, dir string, none bool) error {
+// goesOn adds to an error how a run goes on.
+func goesOn(ctx context.Context, err error, dir string, none bool) error {
 	if ctx.Err() != nil && !errors.Is(err, vm.ErrInterrupted) {
 		err = vm.ErrInterrupted
 	}
@@ -105,6 +109,17 @@ func unfinished(ctx context.Context, err error, dir string, none bool) error {
 		return fmt.Errorf("%w\nnothing was measured: begin again with gateweigh run --resume %s", err, dir)
 	}
 	return fmt.Errorf("%w\nfinished trials are kept: continue with gateweigh run --resume %s", err, dir)
+}
+
+// forEmulatedCPU makes an experiment one that an emulated CPU carries, and says so here and in the run's description.
+func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
+	said, err := exp.ForEmulatedCPU(given)
+	if err != nil || said == "" {
+		return err
+	}
+	exp.Description = strings.TrimSpace(exp.Description + " (" + said + ")")
+	fmt.Fprintf(os.Stderr, "%s. To have others give them: --set offered_mbps=...\n", words.Capitalised(said))
+	return nil
 }
 
 // patience is how long a run is waited for at this machine's speed, with room for trials that are made again.

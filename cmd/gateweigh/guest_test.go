@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,7 +42,7 @@ func TestKernelRun(t *testing.T) {
 	k, dir := needsGuest(t), t.TempDir()
 	write(t, dir, "tiny.toml", `duts = ["allowlist"]
 clients = [2]
-offered_mbps = [2]
+offered_mbps = [40]
 blocks = 2
 aa_blocks = 0
 windows = 1
@@ -49,7 +50,7 @@ window = "500ms"
 warmup = "200ms"
 redo = 0
 `)
-	cmd := command(t, dir, "run", "tiny.toml", "--kernel", k.Image, "-o", "r")
+	cmd := command(t, dir, "run", "tiny.toml", "--kernel", k.Image, "--kernel", "native", "-o", "r")
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
@@ -57,7 +58,8 @@ redo = 0
 	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
-	trials := filepath.Join(dir, "r", result.TrialsFile)
+	under := filepath.Join("r", k.Release)
+	trials := filepath.Join(dir, under, result.TrialsFile)
 	var kept []byte
 	awaitGuest(t, "the first trial", ended, func() bool {
 		kept, _ = os.ReadFile(trials)
@@ -72,14 +74,48 @@ redo = 0
 	if text := said.String(); strings.Contains(text, "CGO_ENABLED") {
 		t.Skip(text)
 	}
-	if code, text := cmd.ProcessState.ExitCode(), said.String(); code != exitFailed || !strings.Contains(text, "run --resume r") || !strings.Contains(text, "before its command") {
+	if code, text := cmd.ProcessState.ExitCode(), said.String(); code != exitFailed || !strings.Contains(text, "run --resume r\n") || !strings.Contains(text, "before its command") {
 		t.Errorf("with QEMU killed: exit %d: %s", code, text)
 	}
-	e := finish(t, command(t, dir, "run", "--resume", "r"))
-	if e.code != 0 && e.code != exitRejected || !strings.Contains(e.stdout, filepath.Join("r", "report.html")) || strings.Contains(e.stderr, errSaid.Error()) {
+	e := finish(t, command(t, dir, "run", "--resume", under))
+	if e.code != 0 && e.code != exitRejected || !strings.Contains(e.stdout, filepath.Join(under, "report.html")) || strings.Contains(e.stderr, errSaid.Error()) {
 		t.Errorf("resumed: exit %d: %s%s", e.code, e.stdout, e.stderr)
 	}
-	checkGuestRun(t, filepath.Join(dir, "r"), k, kept)
+	checkGuestRun(t, filepath.Join(dir, under), k, kept)
+	all, err := os.ReadFile(trials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = finish(t, command(t, dir, "run", "--resume", "r"))
+	if now, err := os.ReadFile(trials); err != nil || !bytes.Equal(now, all) || !strings.Contains(e.stderr, "measured already") {
+		t.Errorf("the finished kernel was measured again: %v, exit %d: %s", err, e.code, e.stderr)
+	}
+	checkKernels(t, e, dir, k.Release)
+}
+
+// checkKernels: both kernels had the same loads, and one report compares them and leads to both.
+func checkKernels(t *testing.T, e ended, dir, release string) {
+	t.Helper()
+	guest, errs := result.ReadRun(filepath.Join(dir, "r", release))
+	here, err := result.ReadRun(filepath.Join(dir, "r", "native"))
+	page, bad := os.ReadFile(filepath.Join(dir, "r", "report.html"))
+	if err := errors.Join(errs, err, bad); err != nil {
+		t.Fatalf("%v; exit %d: %s%s", err, e.code, e.stdout, e.stderr)
+	}
+	emulated := guest.Environment.VM.Mark() != ""
+	if mbps := here.Trials[0].Cell.Number(result.OfferedMbps); here.Trials[0].Cell != guest.Trials[0].Cell || emulated != (mbps == 2) || here.Environment.VM != nil {
+		t.Errorf("the guest had %v, the machine %v", guest.Trials[0].Cell, here.Trials[0].Cell)
+	}
+	for _, want := range []string{`href="` + release + `/report.html"`, `href="native/report.html"`} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the report of both has no %s", want)
+		}
+	}
+	for name, text := range map[string]string{"page": string(page), "terminal": e.stdout} {
+		if strings.Contains(text, result.EmulatedMark) != emulated {
+			t.Errorf("%s: marked %t, want %t", name, !emulated, emulated)
+		}
+	}
 }
 
 // awaitGuest waits for as long as a process runs.

@@ -16,14 +16,14 @@ import (
 
 func kernelCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "kernel list|fetch|check|remove",
-		Short: "Find, fetch and examine kernels for gateweigh run --kernel",
+		Use:   "kernel list|fetch|check|exec|remove",
+		Short: "Find, fetch, examine and use other kernels",
 		Long: "The lab can run under another kernel than this machine's, in a small virtual machine with this machine's programs:\n" +
 			"gateweigh run --kernel debian.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(kernelList(), kernelFetch(), kernelCheck(), kernelRemove())
+	cmd.AddCommand(kernelList(), kernelFetch(), kernelCheck(), kernelExec(), kernelRemove())
 	return cmd
 }
 
@@ -164,6 +164,7 @@ type guestFlags struct {
 	kernel    string
 	memoryMiB int
 	verbose   bool
+	given     []string // keys that --set gave
 }
 
 func (f *guestFlags) add(cmd *cobra.Command) {
@@ -171,13 +172,19 @@ func (f *guestFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.verbose, "verbose", false, "say how the virtual machine starts, and how long that takes")
 }
 
-// inGuest runs this program with arguments under another kernel, in the same folder.
+// inGuest runs this program with arguments under another kernel.
 func inGuest(ctx context.Context, flags guestFlags, cfg vm.Config, args ...string) (int, error) {
-	k, err := findKernel(ctx, flags.kernel)
+	own, err := os.Executable()
 	if err != nil {
 		return 0, err
 	}
-	own, err := os.Executable()
+	cfg.Command = append([]string{own}, args...)
+	return flags.start(ctx, cfg)
+}
+
+// start runs a command under another kernel, in this folder and with this program's environment and output.
+func (f guestFlags) start(ctx context.Context, cfg vm.Config) (int, error) {
+	k, err := findKernel(ctx, f.kernel)
 	if err != nil {
 		return 0, err
 	}
@@ -185,10 +192,10 @@ func inGuest(ctx context.Context, flags guestFlags, cfg vm.Config, args ...strin
 		return 0, err
 	}
 	line := newStatusLine(os.Stderr)
-	cfg.Kernel, cfg.MemoryMiB, cfg.Command, cfg.Env = k, flags.memoryMiB, append([]string{own}, args...), os.Environ()
+	cfg.Kernel, cfg.MemoryMiB, cfg.Env = k, f.memoryMiB, os.Environ()
 	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
 	cfg.Status = func(text string) {
-		if flags.verbose {
+		if f.verbose {
 			line.clear()
 			fmt.Fprintln(os.Stderr, text)
 			return

@@ -42,6 +42,9 @@ type runFlags struct {
 	profile bool
 	json    bool
 	guest   guestFlags
+	kernels []string // of --kernel
+	part    bool     // the run is one of several under different kernels
+	begin   string   // runner.Config.Begin
 }
 
 func runCommand() *cobra.Command {
@@ -62,13 +65,17 @@ func runCommand() *cobra.Command {
 	f.StringVar(&flags.resume, "resume", "", "continue the interrupted run in this folder")
 	f.StringArrayVar(&flags.set, "set", nil, "change a key of the experiment, `KEY=VALUE`; lists with commas")
 	f.BoolVar(&flags.profile, "profile", false, "also record a CPU profile of each cell with perf, in separate windows: flame graphs, gateweigh explain")
-	f.StringVar(&flags.guest.kernel, "kernel", "", "measure under another `KERNEL`, in a virtual machine: debian, debian:SUITE, a release of gateweigh kernel list, or a path")
+	f.StringArrayVar(&flags.kernels, "kernel", nil, "measure under another `KERNEL`, in a virtual machine: debian, debian:SUITE, a release of gateweigh kernel list, or a path; "+
+		"may be repeated, also with native (this machine's): one report compares them")
 	flags.guest.add(cmd)
 	f.BoolVar(&flags.json, "json", false, "print summary.json instead of the table")
 	return cmd
 }
 
 func runExperiment(ctx context.Context, args []string, flags runFlags) error {
+	if order, several, err := recallKernels(flags.resume); several || err != nil {
+		return resumeKernels(ctx, args, order, flags, err)
+	}
 	exp, dir, err := chooseExperiment(args, &flags)
 	if err == nil {
 		err = dut.CheckVariants(exp)
@@ -82,17 +89,36 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 		}
 		exp.ProfileWindow = cmp.Or(exp.ProfileWindow, experiment.DefaultProfileWindow)
 	}
+	flags.begin = beginning(args, flags, dir)
 	guest, inside, err := vm.Inside()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if flags.guest.kernel != "" && !inside {
+	case inside:
+		return measureHere(ctx, exp, dir, flags, guest)
+	case len(flags.kernels) > 1:
+		return beginKernels(ctx, exp, dir, flags)
+	case flags.guest.kernel != "":
 		return runInGuest(ctx, exp, dir, flags)
+	}
+	return measureHere(ctx, exp, dir, flags, nil)
+}
+
+// measureHere measures under the kernel that this program runs on: the machine's, or that of the guest.
+func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, flags runFlags, guest *result.VM) error {
+	inside, command := guest != nil, "gateweigh run "+filepath.Join(dir, result.ExperimentFile)
+	if inside {
+		command += " --kernel " + flags.guest.kernel
+	}
+	if guest.Mark() != "" {
+		if err := forEmulatedCPU(exp, flags.guest.given); err != nil {
+			return err
+		}
 	}
 	line := newStatusLine(os.Stderr)
 	outcome, runErr := runner.Run(ctx, runner.Config{
-		Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: "gateweigh run " + filepath.Join(dir, result.ExperimentFile), Status: line.show,
-		Begin: beginning(args, flags, dir), VM: guest,
+		Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: command, Status: line.show,
+		Begin: flags.begin, VM: guest,
 	})
 	line.clear()
 	if !outcome.Started || inside { // nothing of the folder is ours, or the machine makes the report
@@ -102,8 +128,10 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	if err != nil {
 		return errors.Join(codeOf(runErr, outcome, dir), withoutFiles(summary, err, flags.json))
 	}
-	if err := printSummary(os.Stdout, dir, summary, flags.json); err != nil {
-		return err
+	if !(flags.part && flags.json) {
+		if err := printSummary(os.Stdout, dir, summary, flags.json); err != nil {
+			return err
+		}
 	}
 	err = codeOf(runErr, outcome, dir)
 	if err == nil && outcome.Open > 0 { // too few for a run that failed
@@ -118,7 +146,7 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 		if flags.resume == "" {
 			return nil, "", errors.New("--resume: name the folder of the run to continue")
 		}
-		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" || flags.guest.kernel != "" {
+		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" || len(flags.kernels) > 0 {
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
 		}
 		if info, err := os.Stat(flags.resume); err == nil && !info.IsDir() {
@@ -141,11 +169,15 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 	if err := override(exp, flags.set); err != nil {
 		return nil, "", err
 	}
+	flags.guest.given = keysOf(flags.set)
+	if len(flags.kernels) == 1 && flags.kernels[0] != native {
+		flags.guest.kernel = flags.kernels[0]
+	}
 	dir := flags.out
 	if dir == "" {
 		dir = filepath.Join("runs", time.Now().UTC().Format("20060102T150405Z")+"-"+exp.Name)
 	}
-	if _, err := os.Stat(filepath.Join(dir, result.TrialsFile)); err == nil {
+	if held(dir) {
 		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, dir)
 	}
 	return exp, dir, nil

@@ -14,6 +14,7 @@ import (
 // TestHub: a frame over a veth has its sender's socket, and one over a hub has none, whichever
 // way and whatever the order of the ports.
 func TestHub(t *testing.T) {
+	NeedTCX(t)
 	near, far, hub := NewSpace(t), NewSpace(t), NewSpace(t)
 	near.Run(t, `ip link add direct0 type veth peer name direct1 netns $far; ip link add at0 type veth peer name near netns $hub
 ip addr add 10.1.0.1/24 dev direct0; ip addr add 10.2.0.1/24 dev at0; ip link set direct0 up; ip link set at0 up`,
@@ -80,9 +81,6 @@ func countSockets(t *testing.T, s *Space, name string) func() (with, without uin
 			l, err = link.AttachTCX(link.TCXOptions{Program: program, Interface: dev.Index, Attach: ebpf.AttachTCXIngress})
 		}
 	})
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip("the kernel lacks tcx (Linux 6.6)")
-	}
 	if err != nil {
 		t.Fatal(err)
 	}

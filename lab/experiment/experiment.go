@@ -55,9 +55,12 @@ type Experiment struct {
 	// MbpsPerClient are loads of one client: each makes a load of so much for every client.
 	MbpsPerClient []float64
 	OfferedKpps   []float64 // thousand frames a second, all clients together; each makes a load of each size
-	FrameSizes    []string  // of frames: bytes without FCS, names of mixes, names of files without their folders; none of other traffic
-	Directions    []string  // result.Up (default), result.Down, result.Both
-	Profiles      []string  // result.PerPacket (default), result.Bulk
+	// LoadsDividedBy is what the loads above were divided by for an emulated CPU, in the experiment that a run keeps; 1: not to be
+	// divided; 0 (default): ForEmulatedCPU does.
+	LoadsDividedBy float64
+	FrameSizes     []string // of frames: bytes without FCS, names of mixes, names of files without their folders; none of other traffic
+	Directions     []string // result.Up (default), result.Down, result.Both
+	Profiles       []string // result.PerPacket (default), result.Bulk
 
 	Blocks   int           // labs rebuilt and sides swapped, per group; default 6
 	AABlocks int           // A/A blocks per clients, direction and profile; default 2

@@ -23,6 +23,7 @@ const (
 	MaxClientHosts   = 3
 	maxChurn         = 1000
 	maxShortRate     = 50_000
+	maxDivisor       = 1000
 	defaultShort     = 16 << 10
 	minPerSecond     = 0.1
 	MinOfferedMbps   = 0.1
@@ -65,6 +66,7 @@ var shared = []Field{
 	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")), func(e *Experiment) *[]float64 { return &e.OfferedMbps }),
 	optional("mbps_per_client", List(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient }),
 	optional("offered_kpps", List(Within(minKpps, maxKpps, "a number of thousand frames a second")), func(e *Experiment) *[]float64 { return &e.OfferedKpps }),
+	optional("loads_divided_by", Within(1, maxDivisor, "what the loads were divided by,"), func(e *Experiment) *float64 { return &e.LoadsDividedBy }),
 	optional("frame_sizes", List(frameSize), func(e *Experiment) *[]string { return &e.FrameSizes }),
 	field("directions", List(Word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions }),
 	field("profiles", List(Word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles }),

@@ -220,18 +220,11 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 		s.Notice("%s", note)
 		s.env.Notes = append(s.env.Notes, note)
 	}
-	if vm := s.env.VM; vm != nil && vm.Accelerator == result.TCG {
-		s.Notice("%s", emulated)
-		if !slices.Contains(s.env.Notes, emulated) {
-			s.env.Notes = append(s.env.Notes, emulated)
-		}
-	}
+	s.noteEmulated()
 	s.interrupted = s.env.Interrupted
 	s.env.Interrupted = true // until it has ended in order
 	return result.WriteEnvironment(s.Dir, s.env)
 }
-
-const emulated = "Relative, emulated CPU: QEMU emulates the guest's CPU (TCG), so only ratios within this run mean something."
 
 // recall reads the attempts of earlier sittings, so that only windows that are not settled
 // are measured again.
@@ -395,58 +388,6 @@ func (s *Session) beyond(b experiment.Block) bool {
 func (s *Session) settled(b experiment.Block) bool {
 	lacks := slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return s.cfg.Measure.Lacks(s, b, c) })
 	return !lacks && s.Settled(b)
-}
-
-// checkDevices takes the devices that cannot run here out of the plan.
-func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
-	skip := map[string]bool{}
-	for _, name := range s.Experiment.DUTs {
-		d, err := dut.New(name, slices.Max(s.Experiment.Clients), s.Experiment)
-		if err != nil {
-			return out, err
-		}
-		err = dut.Check(ctx, s.Machine, name, d)
-		if err == nil {
-			err = s.cfg.Measure.Fits(s.Experiment, name, d.Traits())
-		}
-		if err == nil {
-			err = fits(s.Experiment, d.Traits())
-		}
-		switch {
-		case errors.Is(err, dut.ErrNotSupported):
-			skip[name] = true
-			reason := dut.Reason(name, err)
-			if kernel := dut.Kernel(err); kernel != "" {
-				reason += "; runs with --kernel " + kernel + ": " + dut.Command(kernel, s.cfg.Begin, name)
-			}
-			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason})
-			s.Notice("skipped: %s: %s", name, reason)
-		case err != nil:
-			return out, fmt.Errorf("checking %s: %w", name, err)
-		}
-	}
-	s.plan = without(s.plan, skip)
-	possible := s.Experiment.Possible(func(dut string) bool { return !skip[dut] })
-	s.clock = &clock{time.Now(), possible.EstimatedDuration(), s.share(), s.share()}
-	if len(skip) > 0 && !slices.ContainsFunc(s.plan, func(b experiment.Block) bool { return !b.AA }) {
-		return out, ErrNothingRan
-	}
-	return out, nil
-}
-
-// without is a plan less the cells of some devices, and less blocks that have no other.
-func without(plan []experiment.Block, skip map[string]bool) (left []experiment.Block) {
-	for _, b := range plan {
-		b.Cells = slices.DeleteFunc(slices.Clone(b.Cells), func(c result.Cell) bool { return skip[c.Text(result.DUT)] })
-		if len(b.Cells) == 0 {
-			continue
-		}
-		if skip[b.DUT()] { // its cells are of several devices
-			b.Cell = b.Cell.With(result.DUT, b.Cells[0].Text(result.DUT))
-		}
-		left = append(left, b)
-	}
-	return left
 }
 
 // outcome adds the counts of windows to out.

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/burn"
@@ -76,6 +77,18 @@ func (s *Session) say(notice bool, format string, args ...any) {
 
 // Note adds a line to what the run's environment says.
 func (s *Session) Note(text string) { s.env.Notes = append(s.env.Notes, text) }
+
+// noteEmulated says that the run's CPU is emulated, and notes it once.
+func (s *Session) noteEmulated() {
+	if s.env.VM.Mark() == "" {
+		return
+	}
+	const text = "Relative, emulated CPU: QEMU emulates the guest's CPU (TCG), so only ratios within this run mean something."
+	s.Notice("%s", text)
+	if !slices.Contains(s.env.Notes, text) {
+		s.Note(text)
+	}
+}
 
 // noteBurner says, once a sitting, that another program loads the machine's CPUs while a run without router.speed
 // measures. A run with it has the burner's lock itself.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -49,8 +48,8 @@ func TestGuardComesBack(t *testing.T) {
 // TestPinnedElsewhere: a data path with another pin folder than its predecessor's takes
 // over, and a predecessor's programs are found and detached without their folder.
 func TestPinnedElsewhere(t *testing.T) {
+	netnstest.NeedTCX(t)
 	n := newNetwork(t)
-	needTCX(t, n)
 	first, err := Open(n.config(t))
 	must(t, err)
 	must(t, first.Close())
@@ -84,16 +83,6 @@ func TestPinnedElsewhere(t *testing.T) {
 	}
 }
 
-// needTCX skips a test on kernels before 6.6.
-func needTCX(t *testing.T, n network) {
-	t.Helper()
-	_, err := link.QueryPrograms(link.QueryOptions{Target: int(index(t, n.lan)), Attach: ebpf.AttachTCXIngress})
-	if errors.Is(err, syscall.EINVAL) {
-		t.Skip("the kernel lacks tcx (Linux 6.6)")
-	}
-	must(t, err)
-}
-
 // TestNoBPFFS: programs need a bpffs for their pins, and the message says how to mount
 // one.
 func TestNoBPFFS(t *testing.T) {
@@ -110,8 +99,8 @@ func TestNoBPFFS(t *testing.T) {
 // TestOthersAhead: another program that handles packets first is logged once, at start or when it
 // comes, and left alone.
 func TestOthersAhead(t *testing.T) {
+	netnstest.NeedTCX(t)
 	n := newNetwork(t)
-	needTCX(t, n)
 	var meanwhile log
 	d := n.open(t, meanwhile.of)
 	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{

@@ -107,6 +107,9 @@ func TestNetfilterHasItsSay(t *testing.T) {
 func TestDetachLeavesNothing(t *testing.T) {
 	for name, clsact := range map[string]bool{"tcx": false, "clsact": true} {
 		t.Run(name, func(t *testing.T) {
+			if !clsact {
+				netnstest.NeedTCX(t)
+			}
 			n := newNetwork(t)
 			state := func() string {
 				return run(t, `ip rule; ip -4 route show table all; ls /sys/fs/bpf; tc filter show dev $lan ingress; tc filter show dev $wan ingress; tc filter show dev $lan egress`, n.env()...)

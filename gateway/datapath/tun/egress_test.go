@@ -26,6 +26,7 @@ type exits struct {
 
 func newExits(t *testing.T, queues int) *exits {
 	t.Helper()
+	netnstest.NeedTCX(t)
 	x := &exits{wire: newWire(t)}
 	flags := uint16(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	if queues > 1 {

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestKernelExec: a command in a guest has this folder, writes to a shared one, gets signals, and its output and exit
+// code are gateweigh's.
+func TestKernelExec(t *testing.T) {
+	k, dir := needsGuest(t), t.TempDir()
+	write(t, dir, "input", "from the machine\n")
+	if err := os.Mkdir(filepath.Join(dir, "kept"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, dir, "kernel", "exec", k.Release, "--vm-memory", "1000", "--share", "kept", "--",
+		"sh", "-c", `uname -r; cat input; echo "to standard error" >&2; trap 'exit 3' INT; echo here > kept/file; while :; do sleep 0.1; done`)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	awaitGuest(t, "what the command writes", ended, func() bool {
+		text, _ := os.ReadFile(filepath.Join(dir, "kept", "file"))
+		return string(text) == "here\n"
+	})
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if code, want := cmd.ProcessState.ExitCode(), k.Release+"\nfrom the machine\n"; code != 3 || stdout.String() != want || !strings.Contains(stderr.String(), "to standard error\n") {
+		t.Errorf("exit %d, printed %q, want 3 and %q; and %s", code, stdout.String(), want, stderr.String())
+	}
+}
+
+func TestKernelExecUsage(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{{"debian"}, {"debian", "true"}, {"debian", "--"}, {"debian", "--", "no-such-program"}, {"--share", "none", "debian", "--", "true"}} {
+		if e := finish(t, command(t, dir, append([]string{"kernel", "exec"}, args...)...)); e.code != exitUsage || e.stderr == "" {
+			t.Errorf("%q: exit %d: %s", args, e.code, e.stderr)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"cmp"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/gateweigh/gateweigh/lab/compare"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+)
+
+// native is the name of this machine's own kernel beside others.
+const native = "native"
+
+// kernelsFile is what the folder of a comparison of kernels holds besides a run's folder for each of them.
+const kernelsFile = "kernels.json"
+
+// kernelsOrder is kernelsFile: what is measured under which kernels. Measured is in the order of the list.
+type kernelsOrder struct {
+	Kernels   []orderedKernel `json:"kernels"`
+	MemoryMiB int             `json:"memory_mib"`
+	Given     []string        `json:"given,omitempty"` // as in guestOrder
+}
+
+// orderedKernel is one of the kernels. The folder below the comparison's is named after its release.
+type orderedKernel struct {
+	Folder string `json:"folder"`
+	Kernel string `json:"kernel"` // as guestOrder has it; native
+}
+
+// keysOf are the keys of --set KEY=VALUE.
+func keysOf(sets []string) (keys []string) {
+	for _, s := range sets {
+		key, _, _ := strings.Cut(s, "=")
+		keys = append(keys, strings.TrimSpace(key))
+	}
+	return keys
+}
+
+// held reports whether a folder holds a run, or a comparison of kernels.
+func held(dir string) bool {
+	return slices.ContainsFunc([]string{result.TrialsFile, kernelsFile}, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
+}
+
+// beginKernels measures an experiment under several kernels, one after the other, and compares.
+func beginKernels(ctx context.Context, exp *experiment.Experiment, dir string, flags runFlags) error {
+	order := kernelsOrder{MemoryMiB: flags.guest.memoryMiB, Given: flags.guest.given}
+	var last []orderedKernel // the machine's own has the loads that the guests had
+	for _, name := range flags.kernels {
+		k := orderedKernel{native, native}
+		if name != native {
+			found, err := findKernel(ctx, name)
+			if err != nil {
+				return err
+			}
+			k = orderedKernel{found.Release, found.Release}
+			if filepath.IsAbs(found.Name) {
+				k.Kernel = found.Name
+			}
+		}
+		if slices.ContainsFunc(append(order.Kernels, last...), func(o orderedKernel) bool { return o.Folder == k.Folder }) {
+			return &exitError{exitUsage, fmt.Errorf("--kernel %s: %s is named twice, and would be compared with itself", name, k.Folder)}
+		}
+		if name == native {
+			last = append(last, k)
+		} else {
+			order.Kernels = append(order.Kernels, k)
+		}
+	}
+	order.Kernels = append(order.Kernels, last...)
+	data, err := json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the folder of the comparison: %w", err)
+	}
+	if err := errors.Join(runner.WriteExperiment(dir, exp), result.ReplaceFile(filepath.Join(dir, kernelsFile), append(data, '\n'))); err != nil {
+		return err
+	}
+	return runKernels(ctx, exp, dir, order, flags)
+}
+
+// recallKernels reads a comparison that is to be continued; false: the folder holds none.
+func recallKernels(dir string) (order kernelsOrder, is bool, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, kernelsFile))
+	if dir == "" || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return order, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &order)
+	}
+	if err != nil {
+		return order, true, fmt.Errorf("--resume: which kernels are compared: %w", err)
+	}
+	return order, true, nil
+}
+
+// resumeKernels continues a comparison of kernels.
+func resumeKernels(ctx context.Context, args []string, order kernelsOrder, flags runFlags, err error) error {
+	if err == nil && (len(args) > 0 || len(flags.set) > 0 || flags.out != "" || len(flags.kernels) > 0) {
+		err = &exitError{exitUsage, errors.New("--resume continues a run as it was begun: give it alone")}
+	}
+	if err != nil {
+		return err
+	}
+	dir := filepath.Clean(flags.resume)
+	exp, err := plannedIn(dir)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	flags.guest.memoryMiB, flags.guest.given, flags.begin = cmp.Or(flags.guest.memoryMiB, order.MemoryMiB), order.Given, beginning(nil, flags, dir)
+	return runKernels(ctx, exp, dir, order, flags)
+}
+
+// runKernels measures what is not measured yet and makes the report of all kernels. A run that lacks trials does not keep
+// the others from being measured.
+func runKernels(ctx context.Context, exp *experiment.Experiment, dir string, order kernelsOrder, flags runFlags) error {
+	flags.part = true
+	var lacking error
+	for i, k := range order.Kernels {
+		folder := filepath.Join(dir, k.Folder)
+		if finished(folder) {
+			fmt.Fprintf(os.Stderr, "kernel %s: measured already\n", k.Folder)
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "kernel %s, %d of %d\n", k.Folder, i+1, len(order.Kernels))
+		err := runUnder(ctx, exp, folder, k, filepath.Join(dir, order.Kernels[0].Folder), flags)
+		if err != nil && (ctx.Err() != nil || !finished(folder)) {
+			return unfinished(err, k.Folder, dir)
+		}
+		if err != nil && lacking == nil {
+			lacking = fmt.Errorf("kernel %s: %w", k.Folder, err)
+		}
+	}
+	return errors.Join(compareKernels(dir, order, flags.json), lacking)
+}
+
+// unfinished is the error of a comparison that ended under one of its kernels.
+func unfinished(err error, kernel, dir string) error {
+	how := "to measure what is missing, under all kernels: gateweigh run --resume " + dir
+	if errors.Is(err, errSaid) { // the guest has printed why
+		return fmt.Errorf("kernel %s was not measured to the end\n%s", kernel, how)
+	}
+	return fmt.Errorf("kernel %s: %w\n%s", kernel, err, how)
+}
+
+// finished reports whether a run came to its end.
+func finished(dir string) bool {
+	run, err := measure.ReadRun(dir)
+	return err == nil && !run.Environment.End.IsZero() && !run.Environment.Interrupted && run.Unrecorded == 0
+}
+
+// runUnder measures under one kernel. The machine's own kernel has the experiment as the first one had it: a guest may
+// have divided the loads.
+func runUnder(ctx context.Context, exp *experiment.Experiment, dir string, k orderedKernel, first string, flags runFlags) error {
+	for _, from := range []string{dir, first} {
+		if from == first && k.Kernel != native {
+			break
+		}
+		if _, err := os.Stat(filepath.Join(from, result.ExperimentFile)); err == nil {
+			if exp, err = plannedIn(from); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if k.Kernel == native {
+		return measureHere(ctx, exp, dir, flags, nil)
+	}
+	flags.guest.kernel = k.Kernel
+	return runInGuest(ctx, exp, dir, flags)
+}
+
+// compareKernels compares the first kernel's run with each of the others, here and in the report.
+func compareKernels(dir string, order kernelsOrder, asJSON bool) error {
+	var inputs []compare.Input
+	for _, k := range order.Kernels {
+		run, err := measure.ReadRun(filepath.Join(dir, k.Folder))
+		if err != nil {
+			return err
+		}
+		inputs = append(inputs, compare.Input{Name: k.Folder, Run: run})
+	}
+	var all []compare.Comparison
+	for _, b := range inputs[1:] {
+		all = append(all, compare.Runs(inputs[0], b, compare.Defaults()))
+	}
+	var page bytes.Buffer
+	if err := compare.HTML(&page, all, func(name string) string { return name + "/" + report.HTMLFile }); err != nil {
+		return err
+	}
+	file := filepath.Join(dir, report.HTMLFile)
+	if err := result.ReplaceFile(file, page.Bytes()); err != nil {
+		return err
+	}
+	if asJSON {
+		return report.JSON(os.Stdout, all)
+	}
+	for _, c := range all {
+		if err := compare.Text(os.Stdout, c); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(os.Stdout, "\nreport of all kernels: %s\n", file)
+	return err
+}

@@ -1,0 +1,68 @@
+package compare
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+var (
+	//go:embed compare.html.tmpl
+	htmlSource string
+	//go:embed compare.css
+	htmlStyle string
+)
+
+var htmlForm = template.Must(template.New("compare").Parse(htmlSource))
+
+// linkedSide is a run with the page that shows it alone.
+type linkedSide struct{ Letter, Line, Link, Name string }
+
+// htmlComparison is a comparison as the template lays it out.
+type htmlComparison struct {
+	page
+	Title string
+	Runs  []linkedSide
+	Heads []string
+	Rows  [][]htmlCell
+}
+
+// htmlCell is a cell of the table with its heading, which a phone shows beside it.
+type htmlCell struct{ Head, Text string }
+
+// HTML writes comparisons of pairs of runs as one self-contained page: no network, no other file. link is where the page
+// of a run is, by the run's name.
+func HTML(w io.Writer, all []Comparison, link func(name string) string) error {
+	data := struct {
+		Style       template.CSS
+		Title       string
+		Differences string
+		All         []htmlComparison
+	}{Style: template.CSS(htmlStyle), Differences: differencesHead}
+	for i := range all {
+		c := &all[i]
+		data.Title = words.Or(c.B.Experiment, "Runs")
+		one := htmlComparison{page: c.page(), Title: result.OneLine(c.B.Name)}
+		if c.A != nil {
+			one.Title = result.OneLine(c.B.Name + " over " + c.A.Name)
+			one.Runs = append(one.Runs, linkedSide{"A", c.A.line(), link(c.A.Name), c.A.Name})
+		}
+		one.Runs = append(one.Runs, linkedSide{"B", c.B.line(), link(c.B.Name), c.B.Name})
+		for n, row := range one.Table {
+			if n == 0 {
+				one.Heads = row
+				continue
+			}
+			var cells []htmlCell
+			for k, text := range row {
+				cells = append(cells, htmlCell{one.Heads[k], text})
+			}
+			one.Rows = append(one.Rows, cells)
+		}
+		data.All = append(data.All, one)
+	}
+	return htmlForm.Execute(w, data)
+}

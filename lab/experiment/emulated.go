@@ -1,0 +1,86 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// An emulated CPU carries some tens of Mbit/s where the real one below it carries a thousand.
+const (
+	// EmulatedDivisor is what loads are divided by there.
+	EmulatedDivisor = 20
+	// emulatedWindow is how many times as long windows are: at a twentieth of the load they have so few bursts that each of
+	// them counts, and the emulator holds a lab up for some tens of milliseconds.
+	emulatedWindow = 2
+)
+
+// load is a key that says how much is sent in a second, with the least it may say.
+type load struct {
+	key   string
+	least float64
+}
+
+var loads = []load{
+	{"offered_mbps", MinOfferedMbps}, {"mbps_per_client", 0}, {"offered_kpps", minKpps}, {"max_kpps", 1}, {"traffic.short_per_second", minPerSecond},
+}
+
+// ForEmulatedCPU makes the experiment one for an emulated CPU: it divides the loads by EmulatedDivisor and makes windows longer,
+// and returns what it did in words, empty where it did nothing. Keys that the user gave for this run stay; when one is
+// a load, all loads do. An experiment whose loads were divided before, or are not to be (LoadsDividedBy), stays as it is.
+// Numbers of clients, logins and guests a second, and sizes stay in any case.
+func (e *Experiment) ForEmulatedCPU(given []string) (string, error) {
+	isGiven := func(key string) bool { return slices.Contains(given, key) }
+	if e.LoadsDividedBy > 0 || slices.ContainsFunc(loads, func(l load) bool { return isGiven(l.key) }) {
+		return "", nil
+	}
+	divided := false
+	for _, f := range e.fields() {
+		i := slices.IndexFunc(loads, func(l load) bool { return l.key == f.key })
+		if i < 0 || !e.Means(f.key) {
+			continue
+		}
+		scaled, is := loads[i].divided(f.get(e))
+		if !is {
+			continue
+		}
+		if err := f.set(e, scaled); err != nil {
+			return "", fmt.Errorf("%s for an emulated CPU: %w", f.key, err)
+		}
+		divided = true
+	}
+	if !divided {
+		return "", nil
+	}
+	e.LoadsDividedBy = EmulatedDivisor
+	said := fmt.Sprintf("loads ÷ %d", EmulatedDivisor)
+	if e.Means("window") && !isGiven("window") && e.Window < maxWindow/emulatedWindow {
+		e.Window *= emulatedWindow
+		said += ", windows of " + e.Window.String()
+	}
+	said += ": emulated CPU"
+	e.settle()
+	return said, e.Check()
+}
+
+// divided divides a load or a list of them; false: there is none.
+func (l load) divided(value any) (any, bool) {
+	one := func(x float64) float64 {
+		x /= EmulatedDivisor
+		digits := math.Pow(10, 2-math.Floor(math.Log10(x)))
+		return max(l.least, math.Round(x*digits)/digits)
+	}
+	switch v := value.(type) {
+	case float64:
+		return one(v), v > 0
+	case []float64:
+		var list []any
+		for _, x := range v {
+			if y := one(x); !slices.Contains(list, any(y)) {
+				list = append(list, y)
+			}
+		}
+		return list, len(list) > 0
+	}
+	return nil, false
+}

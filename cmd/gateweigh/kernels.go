@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,7 +125,7 @@ func resumeKernels(ctx context.Context, args []string, order kernelsOrder, flags
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	flags.guest.memoryMiB, flags.guest.given, flags.begin = order.MemoryMiB, order.Given, beginning(nil, flags, dir)
+	flags.guest.memoryMiB, flags.guest.given, flags.begin = cmp.Or(flags.guest.memoryMiB, order.MemoryMiB), order.Given, beginning(nil, flags, dir)
 	return runKernels(ctx, exp, dir, order, flags)
 }
 

@@ -155,7 +155,7 @@ func Start(cmd *exec.Cmd) error {
 }
 
 // Try runs a shell script inside, with additional environment, and returns its output.
-// It is killed after a minute.
+// It is killed after five minutes: an emulated CPU needs more than one for some.
 func (s *Space) Try(script string, env ...string) (string, error) {
 	var out strings.Builder
 	cmd := exec.Command("sh", "-ec", script)
@@ -165,7 +165,7 @@ func (s *Space) Try(script string, env ...string) (string, error) {
 	if err := s.Start(cmd); err != nil {
 		return "", err
 	}
-	late := time.AfterFunc(time.Minute, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) })
+	late := time.AfterFunc(5*time.Minute, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) })
 	err := cmd.Wait()
 	late.Stop()
 	return strings.TrimSpace(out.String()), err

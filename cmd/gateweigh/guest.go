@@ -85,7 +85,7 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	if err == nil {
 		err = sameCode(code, nil)
 	} else {
-		err = goesOn(ctx, err, dir, none != nil)
+		err = unfinished(ctx, err, dir, none != nil)
 	}
 	if none != nil {
 		return err // refused before anything was measured
@@ -100,17 +100,6 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	return err
 }
 
-// goesOn adds to an error how a run goes on.
-func goesOn(ctx context.Context, err error, dir string, none bool) error {
-	if ctx.Err() != nil && !errors.Is(err, vm.ErrInterrupted) {
-		err = vm.ErrInterrupted
-	}
-	if none {
-		return fmt.Errorf("%w\nnothing was measured: begin again with gateweigh run --resume %s", err, dir)
-	}
-	return fmt.Errorf("%w\nfinished trials are kept: continue with gateweigh run --resume %s", err, dir)
-}
-
 // forEmulatedCPU makes an experiment one that an emulated CPU carries, and says so here and in the run's description.
 func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
 	said, err := exp.ForEmulatedCPU(given)
@@ -120,6 +109,17 @@ func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
 	exp.Description = strings.TrimSpace(exp.Description + " (" + said + ")")
 	fmt.Fprintf(os.Stderr, "%s. To have others give them: --set offered_mbps=...\n", words.Capitalised(said))
 	return nil
+}
+
+// unfinished adds to an error how a run goes on.
+func unfinished(ctx context.Context, err error, dir string, none bool) error {
+	if ctx.Err() != nil && !errors.Is(err, vm.ErrInterrupted) {
+		err = vm.ErrInterrupted
+	}
+	if none {
+		return fmt.Errorf("%w\nnothing was measured: begin again with gateweigh run --resume %s", err, dir)
+	}
+	return fmt.Errorf("%w\nfinished trials are kept: continue with gateweigh run --resume %s", err, dir)
 }
 
 // patience is how long a run is waited for at this machine's speed, with room for trials that are made again.

@@ -143,7 +143,7 @@ func runKernels(ctx context.Context, exp *experiment.Experiment, dir string, ord
 		fmt.Fprintf(os.Stderr, "kernel %s, %d of %d\n", k.Folder, i+1, len(order.Kernels))
 		err := runUnder(ctx, exp, folder, k, filepath.Join(dir, order.Kernels[0].Folder), flags)
 		if err != nil && (ctx.Err() != nil || !finished(folder)) {
-			return unfinished(err, k.Folder, dir)
+			return stoppedUnder(err, k.Folder, dir)
 		}
 		if err != nil && lacking == nil {
 			lacking = fmt.Errorf("kernel %s: %w", k.Folder, err)
@@ -152,8 +152,8 @@ func runKernels(ctx context.Context, exp *experiment.Experiment, dir string, ord
 	return errors.Join(compareKernels(dir, order, flags.json), lacking)
 }
 
-// unfinished is the error of a comparison that ended under one of its kernels.
-func unfinished(err error, kernel, dir string) error {
+// stoppedUnder is the error of a comparison that ended under one of its kernels.
+func stoppedUnder(err error, kernel, dir string) error {
 	how := "to measure what is missing, under all kernels: gateweigh run --resume " + dir
 	if errors.Is(err, errSaid) { // the guest has printed why
 		return fmt.Errorf("kernel %s was not measured to the end\n%s", kernel, how)

@@ -101,6 +101,8 @@ func TestListsText(t *testing.T) {
 		},
 		Devices: []listedDevice{
 			{Name: "clean", About: "clean router", Here: true, Admission: "none"},
+			{Name: "nft-queue", About: "a portal that queues", Reason: "the kernel lacks nft queue: CONFIG_NFT_QUEUE is not set", Kernel: "debian",
+				Command: "gateweigh run quick --kernel debian --set duts=nft-queue", Admission: "none", Needs: []dut.Need{{Program: "nft", Feature: "nft queue"}, {Feature: "CONFIG_VETH"}}},
 			{Name: "opennds", About: "openNDS 9", Reason: "not on PATH: ndsctl, opennds (package opennds), wget (package wget), and a few more of them",
 				Admission: "each client clicks through a splash page", DHCP: true, Needs: []dut.Need{{Program: "opennds", Package: "opennds", Why: "the portal"}, {Program: "wget", Package: "wget", Why: "the watchdog"}}},
 		},

@@ -83,8 +83,11 @@ func awaitUnlike(t *testing.T, l *testLab, d Proven, says string) {
 		}
 	})
 	labtest.Await(t, "the device to say of its router: "+says, func() bool {
-		var err error
-		text, err = d.Unlike(t.Context(), l.env)
+		said, err := d.Unlike(t.Context(), l.env)
+		if said != text {
+			t.Logf("it says %q", said)
+			text = said
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

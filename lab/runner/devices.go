@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,18 +21,13 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		if err != nil {
 			return out, err
 		}
-		err = dut.Check(ctx, s.Machine, name, d)
-		if err == nil {
-			err = s.cfg.Measure.Fits(s.Experiment, name, d.Traits())
-		}
-		if err == nil {
-			err = fits(s.Experiment, d.Traits())
-		}
+		unfit := cmp.Or(s.cfg.Measure.Fits(s.Experiment, name, d.Traits()), fits(s.Experiment, d.Traits()))
+		err = cmp.Or(dut.Check(ctx, s.Machine, name, d), unfit)
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
 			skip[name] = true
 			reason := dut.Reason(name, err)
-			if kernel := dut.Kernel(err); kernel != "" {
+			if kernel := dut.Kernel(err); kernel != "" && unfit == nil {
 				reason += "; runs with --kernel " + kernel + ": " + dut.Command(kernel, s.cfg.Begin, name)
 			}
 			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason})

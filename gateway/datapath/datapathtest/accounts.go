@@ -89,7 +89,11 @@ func packetsAreBilled(t *testing.T, w *World) {
 	down.Whole(t, "down")
 	for _, f := range []*Flow{up, down} {
 		before := f.Came()
-		must(t, f.together(12, 1200))
+		err := f.together(12, 1200)
+		if w.bare && errors.Is(err, unix.EIO) {
+			return // before Linux 6.11 only interfaces that compute checksums cut packets
+		}
+		must(t, err)
 		netnstest.Await(t, "packets sent as one", func() error {
 			if got := f.Came() - before; got != 12 {
 				return fmt.Errorf("%d of 12 came", got)

@@ -1,6 +1,7 @@
 package datapathtest
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -131,12 +132,10 @@ func (w *World) judged(t *testing.T, since datapath.Counters, passed, of uint64)
 	})
 }
 
-// The rate of the limits' tests and the size of packets: low enough for a busy machine to
-// offer three times the rate.
-const (
-	rateBps   = 16_000_000
-	rateBytes = 1428 // bytes of IP packets
-)
+// rateBps is low enough for a busy machine to offer three times as much; an emulated CPU wants less.
+var rateBps = flag.Uint64("client-bps", 16_000_000, "rate limit of clients, bits a second")
+
+const rateBytes = 1428 // of IP packets
 
 // bucket is a reference token bucket that starts full.
 type bucket struct {
@@ -160,13 +159,13 @@ func (b *bucket) take(now time.Time, bytes float64) {
 // ratesHold offers three times the rate and compares what passes with a token bucket that
 // starts full.
 func ratesHold(t *testing.T, w *World, upward bool) {
-	l := datapath.Limits{UpBps: rateBps}
+	l := datapath.Limits{UpBps: *rateBps}
 	f, idle := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	if !upward {
-		l, f, idle = datapath.Limits{DownBps: rateBps}, idle, f
+		l, f, idle = datapath.Limits{DownBps: *rateBps}, idle, f
 	}
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = l })))
-	offered := bucket{rate: rateBps / 8, burst: w.path.Burst}
+	offered := bucket{rate: float64(*rateBps) / 8, burst: w.path.Burst}
 	began := time.Now()
 	// A busy machine may take long to offer more than the rate.
 	for long := false; time.Since(began) < 1500*time.Millisecond || !long && w.Packets(t)["rate"] == 0; {
@@ -200,16 +199,18 @@ func ratesHold(t *testing.T, w *World, upward bool) {
 // streamsKeepRate: a connection nearly reaches its rate and never exceeds it; connections
 // in the other direction do not count.
 func streamsKeepRate(t *testing.T, w *World) {
-	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = datapath.Limits{UpBps: rateBps, DownBps: rateBps} })))
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = datapath.Limits{UpBps: *rateBps, DownBps: *rateBps} })))
 	x, y := w.NewStream(t, w.Alice, Server), w.NewStream(t, w.Alice, Server)
 	was, began := w.tally(t, w.Alice), time.Now()
 	x.Begin(x.Client)
 	y.Begin(y.Server)
-	share := func(bytes uint64, of time.Duration) float64 { return float64(bytes) / (of.Seconds() * rateBps / 8) }
+	share := func(bytes uint64, of time.Duration) float64 {
+		return float64(bytes) / (of.Seconds() * float64(*rateBps) / 8)
+	}
 	for last, then := was, began; ; { // on a busy machine connections may miss their rate for a while
 		time.Sleep(2500 * time.Millisecond)
 		now, at := w.tally(t, w.Alice), time.Now()
-		most := (at.Sub(began)+w.path.Burst).Seconds()*rateBps/8 + 65536
+		most := (at.Sub(began)+w.path.Burst).Seconds()*float64(*rateBps)/8 + 65536
 		if all := now.minus(was); float64(max(all.upBytes, all.downBytes)) > most {
 			t.Errorf("%d bytes passed up and %d down, the limits allow %.0f", all.upBytes, all.downBytes, most)
 		}

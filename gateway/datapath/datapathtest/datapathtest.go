@@ -72,6 +72,9 @@ type Promises struct {
 	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another server's,
 	// and not only packet sockets.
 	DHCPSocket bool
+	// LosesJoined: UDP packets that a client hands over as one are lost, for this kernel's packet sockets have no
+	// description of them (before 6.2).
+	LosesJoined bool
 	// Requests returns DHCP requests as whole frames, one a Read; no socket then receives
 	// them. nil: sockets do.
 	Requests func(Datapath) (io.ReadCloser, error)

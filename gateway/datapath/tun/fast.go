@@ -59,6 +59,9 @@ func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error)
 	if err != nil {
 		return all, err
 	}
+	if !udp {
+		s.cfg.Log.Info("UDP packets that a sender on a virtual interface hands over as one are lost: this kernel cannot describe them to programs (Linux 6.2)", "lan", s.lan.Name)
+	}
 	for i, f := range all {
 		if err := f.open(len(all) > 1, udp); err != nil {
 			return all, fmt.Errorf("thread %d of %d: %w", i+1, len(all), err)

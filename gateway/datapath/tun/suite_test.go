@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
@@ -23,10 +25,29 @@ func paths() (all []datapathtest.Path) {
 			Name:     name,
 			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 			Remove:   func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
-			Promises: datapathtest.Promises{Restores: true, Moves: true, OwnAddress: true, Netfilter: true, Burst: admission.Burst},
+			Promises: datapathtest.Promises{Restores: true, Moves: true, OwnAddress: true, Netfilter: true, Burst: admission.Burst, LosesJoined: !joinsUDP()},
 		})
 	}
 	return all
+}
+
+// joinsUDP reports whether this kernel describes UDP packets that are one to programs, as device and socket alike do since 6.2.
+func joinsUDP() bool {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true // the data path says why
+	}
+	defer unix.Close(fd)
+	r, err := unix.NewIfreq("gwjoins%d")
+	if err != nil {
+		return true
+	}
+	r.SetUint16(unix.IFF_TUN | unix.IFF_VNET_HDR)
+	if unix.IoctlIfreq(fd, unix.TUNSETIFF, r) != nil {
+		return true
+	}
+	udp, err := offload(fd)
+	return udp || err != nil
 }
 
 func TestMain(m *testing.M) { datapathtest.Main(m, paths()...) }

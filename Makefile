@@ -55,15 +55,17 @@ TOGETHER := ./cmd/gateweigh ./gateway/datapath/ebpf ./gateway ./lab/report ./cmd
 # Tests among them that read the memory of the whole machine, or look closer where nothing disturbs the lab.
 QUIET := ^(TestDoctorsManual|TestManyClientsAtOnce|TestSlowRoutersAreMarked)$$
 
-test: deps build ## every test, as root, with real daemons; the ten slowest are named
+test: deps build ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
 	@together=$$(go list $(TOGETHER)); alone=$$(go list $(PACKAGES) | grep -vxF "$$together"); \
 	{ status=0; \
 	go test -json -count=1 -ldflags=-w -p 3 -timeout 20m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -skip '$(QUIET)' $$together || status=$$?; \
 	go test -json -count=1 -ldflags=-w -p 1 -timeout 20m $(EXEC) $$alone || status=$$?; \
 	go test -json -count=1 -ldflags=-w -timeout 20m $(EXEC) -run '$(QUIET)' ./cmd/gateweigh || status=$$?; \
+	ROOT='$(ROOT)' .ci/guest debian core || status=$$?; \
 	exit $$status; } | go run ./.ci/tally
 
-# Debian's is fetched by apt when it is not here; gateweigh kernel list names others.
+# What of this is run in a guest, on Debian's kernel, is the least; this is the rest, and other kernels. Debian's is fetched by
+# apt when it is not here; gateweigh kernel list names others.
 KERNEL ?= debian
 SET ?= all
 

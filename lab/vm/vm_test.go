@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -174,7 +175,10 @@ func smallDisk(t *testing.T) string {
 func TestKilled(t *testing.T) {
 	k := debian(t)
 	temporary := t.TempDir()
+	runtime.LockOSThread() // its death is the signal, also where the test's time is over
+	defer runtime.UnlockOSThread()
 	cmd := exec.Command("/proc/self/exe", t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Env = append(os.Environ(), envKilled+"="+k.Release, "TMPDIR="+temporary)
 	var out bytes.Buffer
 	cmd.Stdout = &out

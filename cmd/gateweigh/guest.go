@@ -62,6 +62,9 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	}
 	defer unlock()
 	k, err := findKernel(ctx, flags.guest.kernel)
+	if err != nil && flags.resuming {
+		return fmt.Errorf("the run was begun under kernel %s, which is not here any more (gateweigh kernel list; gateweigh kernel fetch): %w", flags.guest.kernel, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -74,13 +77,22 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 		return err
 	}
 	logs := filepath.Join(folder, result.LogsFolder)
+	own, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cfg := vm.Config{Command: []string{own, "run", "--resume", dir}, Kernel: k, MemoryMiB: flags.guest.memoryMiB, Logs: logs, Timeout: patience(exp)}
+	if err := cfg.Check(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return fmt.Errorf("making the run's folder: %w", err)
 	}
 	if err := errors.Join(runner.WriteExperiment(dir, exp), flags.guest.keep(dir)); err != nil {
 		return err
 	}
-	code, err := inGuest(ctx, flags.guest, vm.Config{Logs: logs, Shares: []string{folder}, Timeout: patience(exp)}, "run", "--resume", dir)
+	cfg.Shares = []string{folder}
+	code, err := flags.guest.start(ctx, cfg)
 	_, none := os.Stat(filepath.Join(dir, result.TrialsFile))
 	if err == nil {
 		err = sameCode(code, nil)
@@ -118,7 +130,7 @@ func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
 		return err
 	}
 	exp.Description = strings.TrimSpace(exp.Description + " (" + said + ")")
-	fmt.Fprintf(os.Stderr, "%s. To have others give them: --set offered_mbps=...\n", words.Capitalised(said))
+	fmt.Fprintf(os.Stderr, "%s. For other loads: --set offered_mbps=...\n", words.Capitalised(said))
 	return nil
 }
 

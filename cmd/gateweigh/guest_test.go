@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -170,12 +171,27 @@ func qemus(parent int) (list []int) {
 func TestKernelUsage(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", dir)
-	for _, args := range [][]string{{"kernel", "fetch", "fedora"}, {"kernel", "check", "./none"}, {"run", "--kernel", "6.0"}, {"run", "--resume", "r", "--kernel", "debian"}} {
+	for _, args := range [][]string{{"kernel", "fetch", "fedora"}, {"kernel", "check", "./none"}, {"run", "--kernel", "6.0"}, {"run", "--resume", "r", "--kernel", "debian"},
+		{"run", "--kernel", ""}, {"run", "--vm-memory", "2000"}, {"run", "--verbose"}} {
 		if e := finish(t, command(t, dir, args...)); e.code != exitUsage || e.stderr == "" {
 			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
 		}
 	}
 	if e := finish(t, command(t, dir, "kernel", "list")); e.code != 0 || !strings.Contains(e.stdout, "kernel fetch debian") {
 		t.Errorf("list: exit %d: %s%s", e.code, e.stdout, e.stderr)
+	}
+}
+
+// TestRefusedGuest: a guest that cannot start here leaves no folder, which a later run could be taken to go on in.
+func TestRefusedGuest(t *testing.T) {
+	needsGuest(t)
+	dir := t.TempDir()
+	for _, mib := range []string{"99999999", "100", "-5"} {
+		if e := finish(t, command(t, dir, "run", "--kernel", "debian", "--vm-memory", mib, "-o", "r")); e.code == 0 || !strings.Contains(e.stderr, "--vm-memory") {
+			t.Errorf("%s MiB: exit %d: %s", mib, e.code, e.stderr)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "r")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of a run that was refused: %v", err)
 	}
 }

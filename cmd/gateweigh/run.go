@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -57,6 +58,12 @@ func runCommand() *cobra.Command {
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags.resuming = cmd.Flags().Changed("resume")
+			if slices.Contains(flags.kernels, "") {
+				return &exitError{exitUsage, errors.New("--kernel: name a kernel; gateweigh kernel list has them")}
+			}
+			if alone := len(flags.kernels) == 0 && !flags.resuming; alone && (cmd.Flags().Changed("vm-memory") || cmd.Flags().Changed("verbose")) {
+				return &exitError{exitUsage, errors.New("--vm-memory and --verbose are for guests: add --kernel")}
+			}
 			return runExperiment(cmd.Context(), args, flags)
 		},
 	}
@@ -100,6 +107,9 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 		return beginKernels(ctx, exp, dir, flags)
 	case flags.guest.kernel != "":
 		return runInGuest(ctx, exp, dir, flags)
+	}
+	if err := os.Remove(filepath.Join(dir, result.GuestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("a guest that did not start has left a file in the run's folder: %w", err)
 	}
 	return measureHere(ctx, exp, dir, flags, nil)
 }

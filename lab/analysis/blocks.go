@@ -68,6 +68,11 @@ func (in Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []
 		s.Quotients = quotients(list[1:], opts)
 	}
 	s.CostModels = costModels(list, s.Mode, opts)
+	for i := range s.CostModels {
+		if s.Mark != "" { // an emulated CPU does not say what a box carries
+			s.CostModels[i].Capacity = []Capacity{}
+		}
+	}
 	s.Ceilings = in.ceilings(s.Cells, s.Mode)
 	return unstable
 }

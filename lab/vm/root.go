@@ -73,46 +73,38 @@ func assemble(o order) error {
 	if err != nil {
 		return err
 	}
-	under := func(path string) string { return "/" + newRoot + path }
+	in := func(path string) string { return "/" + newRoot + path }
 	list := []mount{
-		{"overlay", under(""), "overlay", 0, "lowerdir=/" + lowerFolder + ",upperdir=" + upper + ",workdir=" + work},
-		{"devtmpfs", under("/dev"), "devtmpfs", 0, ""},
-		{"devpts", under("/dev/pts"), "devpts", 0, "mode=620,ptmxmode=666"},
-		{"tmpfs", under("/dev/shm"), "tmpfs", 0, "mode=1777"},
-		{"proc", under("/proc"), "proc", 0, ""},
-		{"sysfs", under("/sys"), "sysfs", 0, ""},
-		{"cgroup2", under("/sys/fs/cgroup"), "cgroup2", 0, ""},
-		{"bpf", under("/sys/fs/bpf"), "bpf", 0, "mode=700"},
-		{"tmpfs", under("/run"), "tmpfs", 0, "mode=755"},
-		{"tmpfs", under("/tmp"), "tmpfs", 0, "mode=1777"},
+		{"overlay", in(""), "overlay", 0, "lowerdir=/" + lowerFolder + ",upperdir=" + upper + ",workdir=" + work},
+		{"devtmpfs", in("/dev"), "devtmpfs", 0, ""},
+		{"devpts", in("/dev/pts"), "devpts", 0, "mode=620,ptmxmode=666"},
+		{"tmpfs", in("/dev/shm"), "tmpfs", 0, "mode=1777"},
+		{"proc", in("/proc"), "proc", 0, ""},
+		{"sysfs", in("/sys"), "sysfs", 0, ""},
+		{"cgroup2", in("/sys/fs/cgroup"), "cgroup2", 0, ""},
+		{"bpf", in("/sys/fs/bpf"), "bpf", 0, "mode=700"},
+		{"tmpfs", in("/run"), "tmpfs", 0, "mode=755"},
+		{"tmpfs", in("/tmp"), "tmpfs", 0, "mode=1777"},
 	}
 	for _, m := range []mount{{"tracefs", "/sys/kernel/tracing", "tracefs", 0, ""}, {"debugfs", "/sys/kernel/debug", "debugfs", 0, ""}} {
 		if _, err := os.Stat(m.target); err == nil {
-			m.target = under(m.target)
+			m.target = in(m.target)
 			list = append(list, m)
 		}
 	}
 	// Programs and folders below /tmp and /run of the machine stay visible where they are needed.
 	for _, path := range o.hidden() {
-		list = append(list, mount{"/" + lowerFolder + path, under(path), "", unix.MS_BIND, ""})
+		list = append(list, mount{"/" + lowerFolder + path, in(path), "", unix.MS_BIND, ""})
 	}
 	// A guest that runs this program has it in memory already, and need not read it anew through QEMU.
 	if o.Own == o.Command[0] {
-		list = append(list, mount{"/" + initFile, under(o.Own), "", unix.MS_BIND, ""})
+		list = append(list, mount{"/" + initFile, in(o.Own), "", unix.MS_BIND, ""})
 	}
 	// Nothing of these is kept in the guest: what it writes is the machine's at once.
 	for i, folder := range o.Shares {
-		list = append(list, mount{shareTag + strconv.Itoa(i), under(folder), "9p", 0, p9 + ",cache=none"})
+		list = append(list, mount{shareTag + strconv.Itoa(i), in(folder), "9p", 0, p9 + ",cache=none"})
 	}
-	if err := mountAll(list); err != nil {
-		return err
-	}
-	for name, target := range map[string]string{"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} { // udev's
-		if err := os.Symlink("/proc/self/"+target, under("/dev/"+name)); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return nil
+	return mountAll(list)
 }
 
 // hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide.

@@ -163,6 +163,12 @@ func (c Config) withConsole(err error, text []byte) error {
 	return fmt.Errorf("%w; the guest's console: %s", err, file)
 }
 
+// Check reports, before anything is written, why a guest cannot start here.
+func (c Config) Check() error {
+	_, err := c.checked()
+	return err
+}
+
 // checked fills in defaults, and refuses what cannot work.
 func (c Config) checked() (Config, error) {
 	c.MemoryMiB, c.CPUs = cmp.Or(c.MemoryMiB, DefaultMemoryMiB), cmp.Or(c.CPUs, runtime.NumCPU())

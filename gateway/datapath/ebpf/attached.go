@@ -71,6 +71,7 @@ func filtered(lan *net.Interface) bool {
 
 // company lists the programs at a hook's tcx beside the hook's own program.
 type company struct {
+	all    []link.AttachedProgram
 	ours   []link.ID // links of gatewayd's programs of the same name, with other pins
 	ahead  []string  // other programs, which handle packets before our own
 	behind []string  // and after it
@@ -86,6 +87,7 @@ func look(h hook) (company, error) {
 	if err != nil {
 		return c, fmt.Errorf("listing the programs of %s: %w", h.dev.Name, err)
 	}
+	c.all = there.Programs
 	own := ebpf.ProgramID(0)
 	if h.prog != nil {
 		if info, err := h.prog.Info(); err == nil {
@@ -167,37 +169,26 @@ func (d *Datapath) alone(h hook) error {
 	return err
 }
 
-// observe judges the programs of others at the hooks, which the kernel reports to nobody, when they are
-// not those it judged last: programs ahead of ours are logged, and those behind are among the reasons to
-// leave packets to the stack.
-func (d *Datapath) observe() (err error) {
-	same := true
-	for _, p := range d.places {
-		same = same && slices.Equal(p.at, p.judged)
-		p.judged = p.at
+// observe has the programs of others judged, which the kernel reports to nobody, when those at a hook are
+// not those that were judged last.
+func (d *Datapath) observe() {
+	d.choosing.Lock()
+	other := slices.ContainsFunc(d.places, func(p *place) bool { return p.link != nil && !slices.Equal(p.at, d.judged[p.name]) })
+	d.choosing.Unlock()
+	if other {
+		d.choose(d.judgePrograms)
 	}
-	if same {
-		return nil
-	}
-	for _, p := range d.places {
-		if p.dev != nil {
-			err = errors.Join(err, d.warn(p.hook))
-		}
-	}
-	d.choose(d.judgePrograms)
-	return err
 }
 
 // warn logs the programs of others that see a hook's packets first, once while they stay the same.
-func (d *Datapath) warn(h hook) error {
-	c, err := look(h)
+func (d *Datapath) warn(h hook, c company) {
 	ahead := strings.Join(c.ahead, ", ")
-	if err == nil && ahead != d.ahead[h.name] {
-		d.ahead[h.name] = ahead
-		if ahead != "" {
-			d.cfg.Log.Warn("programs of others see packets ahead of gatewayd's: what they pass on by themselves is not judged (bpftool net show; bpftool net detach)",
-				"interface", h.dev.Name, "hook", h.name, "programs", ahead)
-		}
+	if ahead == d.ahead[h.name] {
+		return
 	}
-	return err
+	d.ahead[h.name] = ahead
+	if ahead != "" {
+		d.cfg.Log.Warn("programs of others see packets ahead of gatewayd's: what they pass on by themselves is not judged (bpftool net show; bpftool net detach)",
+			"interface", h.dev.Name, "hook", h.name, "programs", ahead)
+	}
 }

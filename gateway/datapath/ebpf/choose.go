@@ -84,16 +84,22 @@ func (d *Datapath) judgeRouting(r *reasons) {
 	}
 }
 
-// judgePrograms lists the filters of others at tc of the incoming side.
+// judgePrograms lists the programs and filters of others at tc of the incoming side, logs the programs
+// that come ahead of ours, and notes for observe what was judged.
 func (d *Datapath) judgePrograms(r *reasons) {
 	var others []string
 	for _, h := range d.hooks(d.lan, d.wan) {
+		c, err := look(h)
+		d.judged[h.name] = c.all // nil with an error: judged again at the next look
+		if err == nil {
+			d.warn(h, c)
+		}
 		if h.egress {
 			continue // where redirected packets leave, all programs see them
 		}
-		c, err := look(h)
 		filters, e := d.filters(h)
 		if err = errors.Join(err, e); err != nil {
+			delete(d.judged, h.name)
 			r.programs = err.Error()
 			return
 		}

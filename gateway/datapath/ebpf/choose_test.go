@@ -74,6 +74,40 @@ func TestOthersBehind(t *testing.T) {
 	}
 }
 
+// TestOthersBetweenLooks: programs that come and go between two looks are judged as they are, also where
+// a message about something else had them judged meanwhile.
+func TestOthersBetweenLooks(t *testing.T) {
+	if !netnstest.HasTCX() {
+		t.Skip("the kernel lacks tcx: Linux 6.6")
+	}
+	n := newNetwork(t)
+	d := n.open(t)
+	d.stop() // looks and messages come from the test
+	is := func(when, want string) {
+		t.Helper()
+		d.keep()
+		if word, why := d.Forwarding(); word != want {
+			t.Errorf("%s: %s (%s)", when, word, why)
+		}
+	}
+	is("alone", "redirect")
+	other, _ := counting(t)
+	remove, err := atTail(int(index(t, n.wan)), other)
+	must(t, err)
+	d.reroute()
+	must(t, remove())
+	is("gone before the look", "redirect")
+
+	// Without links: a program that comes again looks the same.
+	at := link.RawAttachProgramOptions{Target: int(index(t, n.wan)), Program: other, Attach: ebpf.AttachTCXIngress, Anchor: link.Tail()}
+	must(t, link.RawAttachProgram(at))
+	is("there", "stack")
+	must(t, link.RawDetachProgram(link.RawDetachProgramOptions{Target: at.Target, Program: other, Attach: at.Attach}))
+	d.reroute()
+	must(t, link.RawAttachProgram(at))
+	is("there again", "stack")
+}
+
 // becomes waits for a way of forwarding and its reason.
 func becomes(t *testing.T, w *datapathtest.World, word, why string) {
 	t.Helper()

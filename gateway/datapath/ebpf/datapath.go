@@ -24,6 +24,7 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
@@ -76,14 +77,15 @@ type Datapath struct {
 	lost       chan string   // the name of an interface that has gone
 	wake       chan struct{} // has the watcher look at once
 
-	choosing sync.Mutex // held while who forwards is chosen; guards reasons
+	choosing sync.Mutex // held while who forwards is chosen; guards what follows
 	reasons  reasons
+	judged   map[string][]link.AttachedProgram // all programs at tcx, by hook, as last judged
+	ahead    map[string]string                 // programs of others ahead of ours, by hook, as last logged
 
-	keeping sync.Mutex        // held while programs, pins or guard are put back; guards what follows
-	places  []*place          // the programs
-	pins    []string          // names in the folder of pins
-	gone    []string          // programs that are not attached, as last logged
-	ahead   map[string]string // programs of others ahead of ours, by hook, as last logged
+	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
+	places  []*place   // the programs
+	pins    []string   // names in the folder of pins
+	gone    []string   // programs that are not attached, as last logged
 
 	trouble map[string]string // errors of the watcher, as last logged; of its goroutine
 
@@ -103,7 +105,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1), trouble: map[string]string{}, ahead: map[string]string{}}
+	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1), trouble: map[string]string{}, ahead: map[string]string{}, judged: map[string][]link.AttachedProgram{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())

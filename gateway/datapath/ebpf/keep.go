@@ -45,7 +45,7 @@ type place struct {
 	id   ebpf.ProgramID
 	link link.Link // also keeps the program attached while it has no pin; nil: a filter of clsact
 
-	at, judged []link.AttachedProgram // all programs at the hook's tcx, as last seen and as last judged
+	at []link.AttachedProgram // all programs at the hook's tcx, as last seen
 }
 
 func (p *place) String() string {
@@ -162,7 +162,7 @@ func (d *Datapath) keep() {
 		err = d.reopen()
 	}
 	d.report("programs", err)
-	d.report("the list of other programs", d.observe())
+	d.observe()
 }
 
 // missing lists the programs that are not where they belong, except those of an interface that

@@ -22,9 +22,7 @@ func (d *Datapath) watch() error {
 	if _, err := d.missing(); err != nil {
 		return err
 	}
-	if err := d.observe(); err != nil {
-		return err
-	}
+	d.observe()
 	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: d.reroute, Rules: d.obey}); err != nil {
 		return err
 	}

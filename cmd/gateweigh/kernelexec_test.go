@@ -7,12 +7,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // TestKernelExec: a command in a guest has this folder, writes to a shared one, gets signals, and its output and exit
 // code are gateweigh's.
 func TestKernelExec(t *testing.T) {
-	k, dir := needsGuest(t), t.TempDir()
+	k, dir := labtest.Guests(t), t.TempDir()
 	write(t, dir, "input", "from the machine\n")
 	if err := os.Mkdir(filepath.Join(dir, "kept"), 0o755); err != nil {
 		t.Fatal(err)

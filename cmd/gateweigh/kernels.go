@@ -107,9 +107,32 @@ func recallKernels(dir string) (order kernelsOrder, is bool, err error) {
 		err = json.Unmarshal(data, &order)
 	}
 	if err != nil {
-		return order, true, fmt.Errorf("--resume: which kernels are compared: %w", err)
+		return order, true, fmt.Errorf("which kernels %s compares: %w", dir, err)
 	}
 	return order, true, nil
+}
+
+// oneRun refuses a comparison of kernels where a command wants a run, and names the runs that it has.
+func oneRun(name string) error {
+	order, several, err := recallKernels(name)
+	if err != nil || !several {
+		return err
+	}
+	var runs []string
+	for _, k := range order.Kernels {
+		runs = append(runs, filepath.Join(name, k.Folder))
+	}
+	return &exitError{exitUsage, fmt.Errorf("%s compares kernels, and has a run for each: give one of %s", name, strings.Join(runs, ", "))}
+}
+
+// reportKernels rebuilds the reports of each kernel's run and of all of them.
+func reportKernels(dir string, order kernelsOrder, asJSON bool) error {
+	for _, k := range order.Kernels {
+		if _, err := report.Write(filepath.Join(dir, k.Folder)); err != nil {
+			return fmt.Errorf("kernel %s: %w\nto measure what is missing: gateweigh run --resume %s", k.Folder, err, dir)
+		}
+	}
+	return compareKernels(dir, order, asJSON)
 }
 
 // resumeKernels continues a comparison of kernels.

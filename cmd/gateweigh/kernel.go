@@ -195,7 +195,7 @@ func (f guestFlags) start(ctx context.Context, cfg vm.Config) (int, error) {
 	cfg.Kernel, cfg.MemoryMiB, cfg.Env = k, f.memoryMiB, os.Environ()
 	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
 	cfg.Status = func(text string) {
-		if f.verbose {
+		if f.verbose || ctx.Err() != nil { // after Ctrl-C the user waits
 			line.clear()
 			fmt.Fprintln(os.Stderr, text)
 			return

@@ -88,7 +88,9 @@ func (p *process) converse(ctx context.Context, w *wire, cfg Config, m machine) 
 		return 0, err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		p.port.SetDeadline(time.Now().Add(endWithin * time.Duration(m.slower)))
+		patience := endWithin * time.Duration(m.slower)
+		cfg.Status(fmt.Sprintf("ending the command in the guest, which has %s for that; a second Ctrl-C ends the guest at once", patience))
+		p.port.SetDeadline(time.Now().Add(patience))
 		_ = w.send(signal, []byte{byte(syscall.SIGINT)}) // an error: the read below sees it too
 	})
 	defer stop()

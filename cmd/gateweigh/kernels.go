@@ -20,6 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
 // native is the name of this machine's own kernel beside others.
@@ -88,6 +89,9 @@ func beginKernels(ctx context.Context, exp *experiment.Experiment, dir string, f
 	if err != nil {
 		return err
 	}
+	if err := equalLoads(ctx, exp, order, flags.guest); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder of the comparison: %w", err)
 	}
@@ -95,6 +99,38 @@ func beginKernels(ctx context.Context, exp *experiment.Experiment, dir string, f
 		return err
 	}
 	return runKernels(ctx, exp, dir, order, flags)
+}
+
+// equalLoads boots each kernel where KVM may start some of them and not others, and divides the loads of all then: each
+// guest would decide for itself. Where all are emulated, all decide the same, and native has the loads of the first.
+func equalLoads(ctx context.Context, exp *experiment.Experiment, order kernelsOrder, flags guestFlags) error {
+	several := len(order.Kernels) > 2 || !slices.ContainsFunc(order.Kernels, func(k orderedKernel) bool { return k.Kernel == native })
+	if _, err := os.Stat("/dev/kvm"); err != nil || !several {
+		return nil // all are emulated, or there is one guest
+	}
+	var guests []*result.VM
+	for _, k := range order.Kernels {
+		if k.Kernel == native {
+			continue
+		}
+		flags.kernel, flags.memoryMiB = k.Kernel, order.MemoryMiB
+		ended, err := flags.boot(ctx, vm.Config{Command: []string{"/bin/true"}})
+		if err != nil {
+			return fmt.Errorf("kernel %s: %w", k.Folder, err)
+		}
+		guests = append(guests, &ended.VM)
+	}
+	return likeEmulated(exp, guests, flags.given)
+}
+
+// likeEmulated gives an experiment the loads of an emulated CPU where some of the guests have one, and others have not.
+func likeEmulated(exp *experiment.Experiment, guests []*result.VM, given []string) error {
+	emulated := func(g *result.VM) bool { return g.Mark() != "" }
+	all := !slices.ContainsFunc(guests, func(g *result.VM) bool { return !emulated(g) })
+	if all || !slices.ContainsFunc(guests, emulated) {
+		return nil
+	}
+	return forEmulatedCPU(exp, given)
 }
 
 // recallKernels reads a comparison that is to be continued; false: the folder holds none.

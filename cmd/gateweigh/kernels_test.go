@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // TestFolderOfKernels: the reports of a run under several kernels are rebuilt together, and commands for one run name those
@@ -38,5 +40,27 @@ func TestFolderOfKernels(t *testing.T) {
 	}
 	if e := finish(t, command(t, dir, "report", "r")); e.code == 0 || !strings.Contains(e.stderr, "kernel native") || !strings.Contains(e.stderr, "run --resume r") {
 		t.Errorf("without one of the runs: exit %d: %s", e.code, e.stderr)
+	}
+}
+
+// TestLoadsOfMixedGuests: loads are divided beforehand where one guest of several has an emulated CPU, and stay where they
+// were given.
+func TestLoadsOfMixedGuests(t *testing.T) {
+	kvm, tcg := &result.VM{Accelerator: result.KVM}, &result.VM{Accelerator: result.TCG}
+	for name, c := range map[string]struct {
+		guests  []*result.VM
+		given   []string
+		divided float64
+	}{
+		"one of each": {[]*result.VM{kvm, tcg}, nil, 20}, "none emulated": {[]*result.VM{kvm, kvm}, nil, 0},
+		"all emulated": {[]*result.VM{tcg, tcg}, nil, 0}, "given": {[]*result.VM{kvm, tcg}, []string{"offered_mbps"}, 0},
+	} {
+		exp, err := loadExperiment(defaultName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := likeEmulated(exp, c.guests, c.given); err != nil || exp.LoadsDividedBy != c.divided || (c.divided > 0) != strings.Contains(exp.Description, "÷ 20") {
+			t.Errorf("%s: %v, loads divided by %g: %s", name, err, exp.LoadsDividedBy, exp.Description)
+		}
 	}
 }

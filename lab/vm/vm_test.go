@@ -59,7 +59,7 @@ func boot(t *testing.T, cfg vm.Config, script string) guest {
 		cfg.Shares = []string{t.TempDir()}
 	}
 	cfg.Command, cfg.Dir, cfg.Stderr = []string{"/bin/sh", "-c", script}, cfg.Shares[0], &stderr
-	cfg.Env = append(os.Environ(), "NAME=value")
+	cfg.Env = append(append(os.Environ(), "NAME=value"), cfg.Env...)
 	cfg.Logs, cfg.MemoryMiB = cmp.Or(cfg.Logs, filepath.Join(t.TempDir(), "logs, of a guest")), cmp.Or(cfg.MemoryMiB, 768)
 	g := guest{share: cfg.Shares[0], logs: cfg.Logs}
 	g.Ended, g.err = vm.Run(t.Context(), cfg)
@@ -97,7 +97,12 @@ func TestGuests(t *testing.T) {
 
 // commandEnds: the command has the machine's programs and the kernel's parts. A disk that it fills is full for it.
 func commandEnds(t *testing.T, k kernel.Kernel) {
-	g := boot(t, vm.Config{Kernel: k, Shares: []string{t.TempDir(), smallDisk(t)}}, `
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "greet"), []byte("#!/bin/sh\necho greeted\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := "PATH=" + os.Getenv("PATH") + ":" + programs + ":" + filepath.Join(programs, "none")
+	g := boot(t, vm.Config{Kernel: k, Shares: []string{t.TempDir(), smallDisk(t)}, Env: []string{path}}, `
 uname -r; echo "$NAME" >&2
 touch /etc/gateweigh-test-was-here && echo changed
 echo kept > kept.new && mv kept.new kept
@@ -108,8 +113,9 @@ echo link | cat /dev/stdin > /dev/stdout
 test -d /sys/fs/cgroup/init.scope -o -f /sys/fs/cgroup/cgroup.procs && echo cgroup
 small=$(mount | sed -n 's/^share1 on \([^ ]*\) .*/\1/p')
 LC_ALL=C dd if=/dev/zero of="$small/large" bs=64k count=100 2>&1 | grep -o 'No space left on device'
+greet
 sleep 1000 & exit 7`)
-	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\nlink\ncgroup\nNo space left on device\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
+	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\nlink\ncgroup\nNo space left on device\ngreeted\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
 		t.Errorf("exit code %d, %v, printed %q, %q; want 7, %q", g.Code, g.err, g.stdout, g.stderr, want)
 	}
 	if g.VM.Release != k.Release || g.VM.CPU == "" || g.VM.Accelerator != result.KVM && g.VM.Accelerator != result.TCG {

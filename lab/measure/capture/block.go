@@ -72,7 +72,7 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 			}
 		}
 		if err == nil && b.crowded(cells) {
-			crowded, left = r.stop(b, cells), append(left, cells...)
+			crowded, left = b.stop(cells), append(left, cells...)
 		}
 	}
 	for _, c := range left {
@@ -120,11 +120,10 @@ func (b *block) crowded(cells []result.Cell) bool {
 	return slices.ContainsFunc(b.stations, b.sharesSecond) && b.Refused(b.Block, cells[0])
 }
 
-// stop ends the block's loads at one that was crowded, and returns that.
-func (r run) stop(b *block, cells []result.Cell) float64 {
+// stop ends the block's loads at one that was crowded, and returns that. The summary says it of all blocks together.
+func (b *block) stop(cells []result.Cell) float64 {
 	load := cells[0].Number(result.OfferedMbps)
-	r.say(b.Session, fmt.Sprintf("%s, block %d: not measured from %g Mbit/s on: there the generator needs too much of the second CPU. Measure that where labs may use three CPUs.",
-		analysis.Label(cells[0].Without(result.OfferedMbps)), b.Index+1, load))
+	b.Notice("%s: not measured from %g Mbit/s on: there the generator needs too much of the second CPU.", b.Name(b.Block), load)
 	return load
 }
 

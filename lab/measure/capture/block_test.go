@@ -174,8 +174,8 @@ cpus = [2]
 	if !shared || r.Accepted {
 		return
 	}
-	if n := len(trials["sink-recv"]); n != 1 || out.Missing != 0 || out.Planned != 0 || !strings.Contains(strings.Join(env.Notes, "\n"), "from 2000 Mbit/s on") {
-		t.Errorf("the lower of two loads was rejected: %d trials, %d of %d windows missing, notes %q; want one, no window, and a note of the load", n, out.Missing, out.Planned, env.Notes)
+	if n := len(trials["sink-recv"]); n != 1 || out.Missing != 0 || out.Planned != 0 {
+		t.Errorf("the lower of two loads was rejected: %d trials, %d of %d windows missing; want one, and no window", n, out.Missing, out.Planned)
 	}
 }
 

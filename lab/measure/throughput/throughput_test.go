@@ -45,9 +45,15 @@ func TestRefusals(t *testing.T) {
 		"streams":       {"traffic = { kind = \"streams\" }\n", `x.toml:4: traffic.kind: "streams"`},
 		"short trials":  {"window = \"100ms\"\n", "x.toml:4: window: "},
 		"a loss of all": {"loss_ratios = [1]\n", "x.toml:4: loss_ratios"},
+		"macvlan":       {"blocks = 1\n", `x.toml:3: clients: 251: clients of kind "macvlan" go up to 250 with measure = "throughput"`},
+		"veth":          {"client = { kind = \"veth\" }\n", `x.toml:3: clients: 251: clients of kind "veth" go up to 250`},
 		"its own loads": {"offered_mbps = [1]\n", "x.toml:4: offered_mbps"},
 	} {
-		_, err := catalogue().Parse("x.toml", []byte(plain+c.text+"[dut.gate]\nstart = \"true\"\n"))
+		text := plain
+		if strings.Contains(c.want, "clients:") {
+			text = strings.Replace(plain, "[4]", "[4, 251]", 1)
+		}
+		_, err := catalogue().Parse("x.toml", []byte(text+c.text+"[dut.gate]\nstart = \"true\"\n"))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}

@@ -145,5 +145,6 @@ func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
 
 // patience is how long a run is waited for at this machine's speed, with room for trials that are made again.
 func patience(exp *experiment.Experiment) time.Duration {
-	return 2*exp.EstimatedDuration() + time.Minute
+	_, most := exp.DurationBounds()
+	return max(most, 2*exp.EstimatedDuration()) + time.Minute
 }

@@ -92,7 +92,7 @@ func (s *Side) admitClients(ctx context.Context) error {
 		return h.Lease(ctx, client.Pace{Parallel: leaseParallel})
 	})
 	if err = cmp.Or(err, gaveUp("lease", s.Traits.DHCP, outcomes)); err != nil {
-		return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
+		return s.notAdmitted(ctx, err)
 	}
 	s.Lease = time.Since(start)
 	if err := s.Leased(ctx); err != nil {
@@ -117,7 +117,7 @@ func (s *Side) logIn(ctx context.Context) error {
 	})
 	portal := s.Traits.Admission.Kind != client.AdmitNone
 	if err = cmp.Or(err, gaveUp("log in", portal, outcomes)); err != nil {
-		return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
+		return s.notAdmitted(ctx, err)
 	}
 	s.Login = time.Since(start)
 	if portal {
@@ -126,6 +126,15 @@ func (s *Side) logIn(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// notAdmitted adds to an error the programs that ended by themselves: clients of a portal that has
+// ended say no more than that nothing listens.
+func (s *Side) notAdmitted(ctx context.Context, err error) error {
+	if ended, unknown := s.Ended(ctx); unknown == nil && ended.Err() != nil {
+		err = fmt.Errorf("%w; %w", err, ended.Err())
+	}
+	return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
 }
 
 // Leased enters the clients that have an address by now into Clients, and into the router's

@@ -109,8 +109,8 @@ func (s *Side) logIn(ctx context.Context) error {
 			return err
 		}
 	}
-	// A portal that answers one client at a time takes as long as there are clients.
-	patience := min(time.Minute+time.Duration(s.Has.Clients)*time.Second, longestLogin)
+	// A portal that answers one client at a time takes as long as there are clients, longer still on a slow CPU.
+	patience := min(time.Minute+time.Duration(s.Has.Clients)*max(time.Second, 2*s.Traits.Login), longestLogin)
 	pace := client.Pace{Parallel: cmp.Or(s.Traits.Admission.Parallel, loginParallel), Patience: patience}
 	outcomes, err := s.Outcomes(func(_ int, h ClientHost) ([]client.Outcome, error) {
 		return h.Login(ctx, s.Traits.Admission, pace)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
@@ -20,6 +21,9 @@ const (
 // openNDSCheck is how often openNDS looks through its clients, a dozen programs
 // each time: checkinterval, whose packaged default this is.
 const openNDSCheck = 15 * time.Second
+
+// settleTimeout bounds opennds-settle.sh, which takes 1 s on a real CPU and 20 s and more on an emulated one.
+const settleTimeout = 5 * time.Minute
 
 // OpenNDS is the packaged openNDS 9 (iptables-nft back end) in click-through
 // mode, with dnsmasq for leases and names: the captive portal that admits
@@ -96,7 +100,8 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 		return err
 	}
 	// Without this a busy openNDS ends by itself; the script says why.
-	if err := o.shell(ctx, `sh "$1/opennds-settle.sh" "$(pgrep -xo opennds)"`); err != nil {
+	settle := agent.Command{Argv: []string{"sh", "-c", `exec sh "$0/opennds-settle.sh" "$(pgrep -xo opennds)"`, o.Dir}, Timeout: settleTimeout}
+	if _, err := o.Host("router").Run(ctx, settle); err != nil {
 		return fmt.Errorf("opennds did not come to rest after starting: %w", err)
 	}
 	answer, err := o.answers(ctx)

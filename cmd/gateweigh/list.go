@@ -285,7 +285,7 @@ func (d listedDevice) text(details bool) []string {
 	case d.Here:
 		admission = "runs here; " + admission
 	case d.Kernel != "":
-		lines = append(lines, "not here: "+d.Reason, "runs with --kernel "+d.Kernel+": "+d.Command)
+		lines = append(lines, "not here: "+d.Reason, "runs with --kernel "+d.Kernel+": `"+d.Command+"`")
 	default:
 		lines = append(lines, "not here: "+d.Reason)
 	}

@@ -141,7 +141,7 @@ func (x examination) lacking(name string, needs []dut.Need, kernel []Line) (text
 		return "", ""
 	}
 	if other := dut.OtherKernel(features...); other != "" {
-		steps = append(steps, "or runs with --kernel "+other+": "+dut.Command(other, "gateweigh run "+measure.All().For(name).Name, name))
+		steps = append(steps, "or runs with --kernel "+other+": `"+dut.Command(other, "gateweigh run "+measure.All().For(name).Name, name)+"`")
 	}
 	return "the kernel lacks " + strings.Join(names, ", "), strings.Join(steps, "; ")
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -61,6 +62,8 @@ type Network interface {
 const (
 	// loginAttempts bounds how often one client tries. Portals drop requests
 	// when a hundred clients arrive together, so a first refusal means little.
+	// Where nothing listens it tries for as long as one attempt may take: openNDS
+	// restarts its web server when that was too busy.
 	loginAttempts = 8
 	// attemptTimeout ends an attempt the portal never answers. openNDS answers
 	// one request at a time, so a client may wait behind all the others.
@@ -162,14 +165,16 @@ func Login(ctx context.Context, n Network, adm Admission, num int, each time.Dur
 		return tries, err
 	}
 	defer p.leave()
+	start, each := time.Now(), cmp.Or(each, attemptTimeout)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
-		if err = loginOnce(ctx, p, cmp.Or(each, attemptTimeout)); err == nil {
+		if err = loginOnce(ctx, p, each); err == nil {
 			tries.Count++
 			return tries, nil
 		}
 		tries.Add(Tries{Count: 1, Refusal: err})
-		if tries.Count == loginAttempts {
-			return tries, fmt.Errorf("logging in client %d (%s), %d attempts: %w", num, n.LocalIP(), loginAttempts, err)
+		restarting := errors.Is(err, syscall.ECONNREFUSED) && time.Since(start) < each
+		if tries.Count >= loginAttempts && !restarting {
+			return tries, fmt.Errorf("logging in client %d (%s), %d attempts: %w", num, n.LocalIP(), tries.Count, err)
 		}
 		sleepUntil(ctx, time.Now().Add(backoff))
 		if ctx.Err() != nil {

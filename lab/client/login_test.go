@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -109,6 +111,46 @@ func TestLoginErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// lateNetwork has nothing listen until a client has been refused so many times.
+type lateNetwork struct {
+	localNetwork
+	refusals int
+	open     func()
+}
+
+func (n *lateNetwork) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	if n.refusals--; n.refusals == 0 {
+		n.open()
+	}
+	return n.localNetwork.DialContext(ctx, network, addr)
+}
+
+// A web server that is restarted refuses clients for longer than their first attempts take.
+func TestLoginWaitsForRestart(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	l.Close()
+	in := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"captive": false}`) })
+	n := &lateNetwork{refusals: 2*loginAttempts + 1, open: func() { // an attempt asks for the page and for the session
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		s := &http.Server{Handler: in}
+		go s.Serve(l)
+		t.Cleanup(func() { s.Close() })
+	}}
+	tries, err := Login(t.Context(), n, Admission{Kind: AdmitOpenNDS, Portal: at, Probe: "http://" + at + "/"}, 1, time.Minute)
+	if err != nil || tries.Count <= loginAttempts {
+		t.Errorf("%d attempts: %v", tries.Count, err)
 	}
 }
 

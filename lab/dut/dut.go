@@ -76,7 +76,8 @@ type Traits struct {
 	// Addresses in it are valid once Start has returned.
 	Admission client.Admission
 	// Login is how long one of many clients takes to log in, and PersonaLogin one of
-	// kind persona beside a steady load, for estimates; zero: not known.
+	// kind persona beside a steady load, for estimates; zero: not known. Once Start has
+	// returned a Login is what the device found on this CPU.
 	Login, PersonaLogin time.Duration
 	// Needs are what the DUT uses on its hosts; Check looks for it.
 	Needs []Need

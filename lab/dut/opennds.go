@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
@@ -21,16 +22,22 @@ const (
 // each time: checkinterval, whose packaged default this is.
 const openNDSCheck = 15 * time.Second
 
+// settleTimeout bounds opennds-settle.sh, which takes 1 s on a real CPU and 20 s and more on an emulated one.
+const settleTimeout = 5 * time.Minute
+
 // OpenNDS is the packaged openNDS 9 (iptables-nft back end) in click-through
 // mode, with dnsmasq for leases and names: the captive portal that admits
 // clients by firewall rules, so that packets stay in the kernel.
-type OpenNDS struct{ portal }
+type OpenNDS struct {
+	portal
+	login time.Duration // of one client, once started
+}
 
 var _ Counted = (*OpenNDS)(nil)
 
 // NewOpenNDS makes an openNDS for the given number of clients.
 func NewOpenNDS(clients int) *OpenNDS {
-	return &OpenNDS{portal{clients: clients, WebPort: 2050, Admission: client.Admission{Kind: client.AdmitOpenNDS}}}
+	return &OpenNDS{portal: portal{clients: clients, WebPort: 2050, Admission: client.Admission{Kind: client.AdmitOpenNDS}}, login: 150 * time.Millisecond}
 }
 
 // openNDSNeeds are the daemon, what its packaged scripts call and what Start
@@ -61,7 +68,7 @@ func (o *OpenNDS) Traits() Traits {
 		Housekeeping: openNDSCheck,
 		Admission:    o.Admission,
 		Needs:        openNDSNeeds,
-		Login:        150 * time.Millisecond,
+		Login:        o.login,
 		About:        "openNDS 9 (iptables-nft), click-through, no limits",
 	}
 }
@@ -93,14 +100,39 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 		return err
 	}
 	// Without this a busy openNDS ends by itself; the script says why.
-	if err := o.shell(ctx, `sh "$1/opennds-settle.sh" "$(pgrep -xo opennds)"`); err != nil {
+	settle := agent.Command{Argv: []string{"sh", "-c", `exec sh "$0/opennds-settle.sh" "$(pgrep -xo opennds)"`, o.Dir}, Timeout: settleTimeout}
+	if _, err := o.Host("router").Run(ctx, settle); err != nil {
 		return fmt.Errorf("opennds did not come to rest after starting: %w", err)
 	}
-	// One thread serves all requests and runs a dozen programs for each, so
-	// more clients at once only wait; a few keep it busy between the requests
-	// of one. 100 clients take 11 to 14 s with four, 21 s one by one.
-	o.admits(4)
+	answer, err := o.answers(ctx)
+	if err != nil {
+		return fmt.Errorf("asking opennds's web server for a page: %w", err)
+	}
+	o.login = max(o.login, loginAnswers*answer)
+	o.admits(openNDSAtOnce(answer))
 	return nil
+}
+
+// answers is how long the web server takes for the shortest request: one of the router's own, which it turns away.
+func (o *OpenNDS) answers(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	err := o.shell(ctx, `wget -q -t 1 -T 60 -O /dev/null "http://$3/" || [ $? = 8 ]`, fmt.Sprintf("%s:%d", o.Gateway, o.WebPort)) // 8: an error page
+	return time.Since(start), err
+}
+
+// loginAnswers is how many times as long as the shortest request a login takes.
+const loginAnswers = 6
+
+// openNDSAtOnce is how many clients log in at once.
+//
+// One thread serves all requests and runs a dozen programs for each, so more
+// clients at once only wait; a few keep it busy between the requests of one.
+// 100 clients take 11 to 14 s with four, 21 s one by one. The periodic check
+// restarts a web server that does not answer within a second, four times in
+// succession, and connections of clients break. A login's requests take about
+// twice as long as the shortest one: no more clients log in than are answered in that second.
+func openNDSAtOnce(answer time.Duration) int {
+	return min(4, max(1, int(time.Second/(2*max(answer, time.Millisecond)))))
 }
 
 // configure writes openNDS's files and mounts them over the packaged ones,

@@ -71,6 +71,15 @@ func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 	}
 }
 
+// The slower the web server answers, the fewer clients log in at once, and never none.
+func TestOpenNDSLogins(t *testing.T) {
+	for answer, want := range map[time.Duration]int{0: 4, 60 * time.Millisecond: 4, 200 * time.Millisecond: 2, time.Second: 1, time.Minute: 1} {
+		if got := openNDSAtOnce(answer); got != want {
+			t.Errorf("web server that answers after %s: %d logins at once, want %d", answer, got, want)
+		}
+	}
+}
+
 // openNDS refuses an interface with two addresses and ends: its own words must
 // reach the user.
 func TestOpenNDSEndsWhileStarting(t *testing.T) {

@@ -92,7 +92,7 @@ func (s *Side) admitClients(ctx context.Context) error {
 		return h.Lease(ctx, client.Pace{Parallel: leaseParallel})
 	})
 	if err = cmp.Or(err, gaveUp("lease", s.Traits.DHCP, outcomes)); err != nil {
-		return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
+		return s.notAdmitted(ctx, err)
 	}
 	s.Lease = time.Since(start)
 	if err := s.Leased(ctx); err != nil {
@@ -109,15 +109,15 @@ func (s *Side) logIn(ctx context.Context) error {
 			return err
 		}
 	}
-	// A portal that answers one client at a time takes as long as there are clients.
-	patience := min(time.Minute+time.Duration(s.Has.Clients)*time.Second, longestLogin)
+	// A portal that answers one client at a time takes as long as there are clients, longer still on a slow CPU.
+	patience := min(time.Minute+time.Duration(s.Has.Clients)*max(time.Second, 2*s.Traits.Login), longestLogin)
 	pace := client.Pace{Parallel: cmp.Or(s.Traits.Admission.Parallel, loginParallel), Patience: patience}
 	outcomes, err := s.Outcomes(func(_ int, h ClientHost) ([]client.Outcome, error) {
 		return h.Login(ctx, s.Traits.Admission, pace)
 	})
 	portal := s.Traits.Admission.Kind != client.AdmitNone
 	if err = cmp.Or(err, gaveUp("log in", portal, outcomes)); err != nil {
-		return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
+		return s.notAdmitted(ctx, err)
 	}
 	s.Login = time.Since(start)
 	if portal {
@@ -126,6 +126,15 @@ func (s *Side) logIn(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// notAdmitted adds to an error the programs that ended by themselves: clients of a portal that has
+// ended say no more than that nothing listens.
+func (s *Side) notAdmitted(ctx context.Context, err error) error {
+	if ended, unknown := s.Ended(ctx); unknown == nil && ended.Err() != nil {
+		err = fmt.Errorf("%w; %w", err, ended.Err())
+	}
+	return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
 }
 
 // Leased enters the clients that have an address by now into Clients, and into the router's

@@ -22,6 +22,9 @@ func bundleCommand() *cobra.Command {
 		Example: "  gateweigh bundle runs/20260101T120000Z-quick -o quick.tar.gz\n  gateweigh report quick.tar.gz",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneRun(args[0]); err != nil {
+				return err
+			}
 			if out == "" {
 				run := filepath.Clean(args[0])
 				if base := filepath.Base(run); base == "." || base == ".." {

@@ -60,6 +60,9 @@ func compareRuns(ctx context.Context, args []string, flags compareFlags) error {
 	}
 	var inputs []compare.Input
 	for _, name := range args {
+		if err := oneRun(name); err != nil {
+			return err
+		}
 		run, forget, err := measure.Open(ctx, name)
 		defer forget()
 		if err != nil {

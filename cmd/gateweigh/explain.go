@@ -51,6 +51,9 @@ func explainCommand() *cobra.Command {
 }
 
 func explain(ctx context.Context, name, dut string, flags explainFlags) error {
+	if err := oneRun(name); err != nil {
+		return err
+	}
 	run, forget, err := measure.Open(ctx, name)
 	defer forget()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/kernel"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -62,8 +63,8 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	}
 	defer unlock()
 	k, err := findKernel(ctx, flags.guest.kernel)
-	if err != nil && flags.resuming {
-		return fmt.Errorf("the run was begun under kernel %s, which is not here any more (gateweigh kernel list; gateweigh kernel fetch): %w", flags.guest.kernel, err)
+	if errors.Is(err, kernel.ErrUnknown) && flags.resuming {
+		return fmt.Errorf("%s was begun under kernel %s, which is not here any more: %w: put it there again (gateweigh kernel list names the others), or begin a run of its own under one of those", dir, flags.guest.kernel, kernel.ErrUnknown)
 	}
 	if err != nil {
 		return err
@@ -93,18 +94,26 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	}
 	cfg.Shares = []string{folder}
 	code, err := flags.guest.start(ctx, cfg)
-	_, none := os.Stat(filepath.Join(dir, result.TrialsFile))
-	if err == nil {
+	kept, _ := os.Stat(filepath.Join(dir, result.TrialsFile))
+	none := kept == nil || kept.Size() == 0
+	switch {
+	case err != nil:
+		err = goesOn(ctx, err, dir, none)
+	case code != 0 && none:
+		err = &exitError{code, fmt.Errorf("the guest, with %d MiB of memory (--vm-memory), refused the run: nothing was measured, and %s can be removed",
+			cmp.Or(flags.guest.memoryMiB, vm.DefaultMemoryMiB), dir)}
+	default:
 		err = sameCode(code, nil)
-	} else {
-		err = goesOn(ctx, err, dir, none != nil)
 	}
-	if none != nil {
-		return err // refused before anything was measured
+	if none {
+		return err
 	}
 	summary, failed := report.Write(dir)
 	if failed == nil && !(flags.part && flags.json) {
 		failed = printSummary(os.Stdout, dir, summary, flags.json)
+	}
+	if coded := (*exitError)(nil); failed != nil && errors.As(err, &coded) && coded.err == errSaid {
+		return failed
 	}
 	if failed != nil {
 		return errors.Join(failed, err)
@@ -136,5 +145,6 @@ func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
 
 // patience is how long a run is waited for at this machine's speed, with room for trials that are made again.
 func patience(exp *experiment.Experiment) time.Duration {
-	return 2*exp.EstimatedDuration() + time.Minute
+	_, most := exp.DurationBounds()
+	return max(most, 2*exp.EstimatedDuration()) + time.Minute
 }

@@ -3,44 +3,22 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/kernel"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// needsGuest skips where no guest can start, and returns the kernel to be had.
-func needsGuest(t *testing.T) kernel.Kernel {
-	t.Helper()
-	places, err := kernel.Usual()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if k, err := places.Find(kernel.Debian); err == nil {
-		return k
-	}
-	e := finish(t, command(t, t.TempDir(), "kernel", "fetch"))
-	if strings.Contains(e.stderr, kernel.ErrNetwork.Error()) {
-		t.Skip(e.stderr)
-	}
-	k, err := places.Find(kernel.Debian)
-	if err != nil {
-		t.Fatalf("%v: %s", err, e.stderr)
-	}
-	return k
-}
-
 // TestKernelRun measures under Debian's kernel. QEMU is killed after the first trial, which a resume keeps.
 func TestKernelRun(t *testing.T) {
-	k, dir := needsGuest(t), t.TempDir()
+	k, dir := labtest.Guests(t), t.TempDir()
 	write(t, dir, "tiny.toml", `duts = ["allowlist"]
 clients = [2]
 offered_mbps = [40]
@@ -66,15 +44,12 @@ redo = 0
 		kept, _ = os.ReadFile(trials)
 		return bytes.Contains(kept, []byte(`"kind":"trial"`))
 	})
-	for _, pid := range qemus(cmd.Process.Pid) {
+	for _, pid := range labtest.QEMUs(cmd.Process.Pid) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
 	<-ended
-	if text := said.String(); strings.Contains(text, "CGO_ENABLED") {
-		t.Skip(text)
-	}
 	if code, text := cmd.ProcessState.ExitCode(), said.String(); code != exitFailed || !strings.Contains(text, "run --resume r\n") || !strings.Contains(text, "before its command") {
 		t.Errorf("with QEMU killed: exit %d: %s", code, text)
 	}
@@ -153,20 +128,6 @@ func checkGuestRun(t *testing.T, dir string, k kernel.Kernel, kept []byte) {
 	}
 }
 
-// qemus are the QEMU processes that a process has started.
-func qemus(parent int) (list []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/status")
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		if strings.HasPrefix(string(text), "Name:\tqemu-system") && strings.Contains(string(text), fmt.Sprintf("\nPPid:\t%d\n", parent)) {
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-				list = append(list, pid)
-			}
-		}
-	}
-	return list
-}
-
 // TestKernelUsage: wrong names of kernels are usage errors that say what is right.
 func TestKernelUsage(t *testing.T) {
 	dir := t.TempDir()
@@ -184,7 +145,7 @@ func TestKernelUsage(t *testing.T) {
 
 // TestRefusedGuest: a guest that cannot start here leaves no folder, which a later run could be taken to go on in.
 func TestRefusedGuest(t *testing.T) {
-	needsGuest(t)
+	labtest.Guests(t)
 	dir := t.TempDir()
 	for _, mib := range []string{"99999999", "100", "-5"} {
 		if e := finish(t, command(t, dir, "run", "--kernel", "debian", "--vm-memory", mib, "-o", "r")); e.code == 0 || !strings.Contains(e.stderr, "--vm-memory") {

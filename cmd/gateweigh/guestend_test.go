@@ -45,21 +45,14 @@ func (s *launched) end(t *testing.T, what string, state func() bool, by syscall.
 	awaitGuest(t, what, s.ended, state)
 	var machines []int
 	awaitGuest(t, "QEMU", s.ended, func() bool { // where KVM fails another one is started
-		machines = qemus(s.Process.Pid)
+		machines = labtest.QEMUs(s.Process.Pid)
 		return len(machines) > 0
 	})
 	if err := s.Process.Signal(by); err != nil {
 		t.Fatal(err)
 	}
 	<-s.ended
-	labtest.Await(t, "the end of QEMU", func() bool {
-		for _, pid := range machines {
-			if text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status"); err == nil && !bytes.Contains(text, []byte("zombie")) {
-				return false
-			}
-		}
-		return true
-	})
+	labtest.AwaitEnd(t, "QEMU", machines)
 	if left, err := os.ReadDir(filepath.Join(s.Dir, "tmp")); err != nil || len(left) > 0 {
 		t.Errorf("%s: left in TMPDIR: %v, %v", what, left, err)
 	}
@@ -79,7 +72,7 @@ func (s *launched) interrupted(t *testing.T) {
 // TestKernelRunsEnd ends runs in guests in several ways, and continues them. Two of them are on the machine at a time,
 // each in a network of its own, because in one network the second is refused.
 func TestKernelRunsEnd(t *testing.T) {
-	k := needsGuest(t)
+	k := labtest.Guests(t)
 	const text = "duts = [\"allowlist\"]\noffered_mbps = [2]\nblocks = 3\naa_blocks = 0\nwindows = 1\nwindow = \"500ms\"\nwarmup = \"200ms\"\nredo = 0\n"
 	run := []string{"run", "tiny.toml", "--kernel", k.Image, "--vm-memory", "768", "-o", "r"}
 	t.Run("at once", func(t *testing.T) {
@@ -89,7 +82,7 @@ func TestKernelRunsEnd(t *testing.T) {
 			write(t, dir, "tiny.toml", text+"clients = [2]\n")
 			s := launch(t, space, dir, run...)
 			s.end(t, "the guest boots", func() bool {
-				if len(qemus(s.Process.Pid)) == 0 {
+				if len(labtest.QEMUs(s.Process.Pid)) == 0 {
 					return false
 				}
 				second := launch(t, space, dir, append(run[:len(run)-1:len(run)-1], "r2")...)

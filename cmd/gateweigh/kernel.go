@@ -184,18 +184,24 @@ func inGuest(ctx context.Context, flags guestFlags, cfg vm.Config, args ...strin
 
 // start runs a command under another kernel, in this folder and with this program's environment and output.
 func (f guestFlags) start(ctx context.Context, cfg vm.Config) (int, error) {
+	ended, err := f.boot(ctx, cfg)
+	return ended.Code, err
+}
+
+// boot is start, and says more of how that ended.
+func (f guestFlags) boot(ctx context.Context, cfg vm.Config) (vm.Ended, error) {
 	k, err := findKernel(ctx, f.kernel)
 	if err != nil {
-		return 0, err
+		return vm.Ended{}, err
 	}
 	if cfg.Dir, err = filepath.Abs("."); err != nil {
-		return 0, err
+		return vm.Ended{}, err
 	}
 	line := newStatusLine(os.Stderr)
 	cfg.Kernel, cfg.MemoryMiB, cfg.Env = k, f.memoryMiB, os.Environ()
 	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
 	cfg.Status = func(text string) {
-		if f.verbose {
+		if f.verbose || ctx.Err() != nil { // after Ctrl-C the user waits
 			line.clear()
 			fmt.Fprintln(os.Stderr, text)
 			return
@@ -204,7 +210,7 @@ func (f guestFlags) start(ctx context.Context, cfg vm.Config) (int, error) {
 	}
 	ended, err := vm.Run(ctx, cfg)
 	line.clear()
-	return ended.Code, err
+	return ended, err
 }
 
 // errSaid is the error of a command whose guest has printed the reason.

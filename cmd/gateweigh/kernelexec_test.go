@@ -7,12 +7,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // TestKernelExec: a command in a guest has this folder, writes to a shared one, gets signals, and its output and exit
 // code are gateweigh's.
 func TestKernelExec(t *testing.T) {
-	k, dir := needsGuest(t), t.TempDir()
+	k, dir := labtest.Guests(t), t.TempDir()
 	write(t, dir, "input", "from the machine\n")
 	if err := os.Mkdir(filepath.Join(dir, "kept"), 0o755); err != nil {
 		t.Fatal(err)
@@ -34,9 +36,38 @@ func TestKernelExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	if code, want := cmd.ProcessState.ExitCode(), k.Release+"\nfrom the machine\n"; code != 3 || stdout.String() != want || !strings.Contains(stderr.String(), "to standard error\n") {
+	if code, want := cmd.ProcessState.ExitCode(), k.Release+"\nfrom the machine\n"; code != 3 || stdout.String() != want || !strings.Contains(stderr.String(), "to standard error\n") || !strings.Contains(stderr.String(), "second Ctrl-C") {
 		t.Errorf("exit %d, printed %q, want 3 and %q; and %s", code, stdout.String(), want, stderr.String())
 	}
+}
+
+// TestKernelExecStubborn: a second signal ends a guest whose command ignores the first.
+func TestKernelExecStubborn(t *testing.T) {
+	k, dir := labtest.Guests(t), t.TempDir()
+	cmd := command(t, dir, "kernel", "exec", k.Release, "--vm-memory", "600", "--share", ".", "--",
+		"sh", "-c", `trap 'echo again >> signals' INT; echo ready > signals; while :; do sleep 0.1; done`)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended }) // an error: it has ended
+	var machines []int
+	for _, want := range []string{"ready\n", "ready\nagain\n"} {
+		awaitGuest(t, "what the command writes", ended, func() bool {
+			text, _ := os.ReadFile(filepath.Join(dir, "signals"))
+			return string(text) == want
+		})
+		machines = labtest.QEMUs(cmd.Process.Pid)
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-ended
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || len(machines) != 1 {
+		t.Errorf("%s, with virtual machines %v", cmd.ProcessState, machines)
+	}
+	labtest.AwaitEnd(t, "QEMU", machines)
 }
 
 func TestKernelExecUsage(t *testing.T) {

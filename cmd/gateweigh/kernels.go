@@ -20,6 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
 // native is the name of this machine's own kernel beside others.
@@ -88,6 +89,9 @@ func beginKernels(ctx context.Context, exp *experiment.Experiment, dir string, f
 	if err != nil {
 		return err
 	}
+	if err := equalLoads(ctx, exp, order, flags.guest); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder of the comparison: %w", err)
 	}
@@ -95,6 +99,38 @@ func beginKernels(ctx context.Context, exp *experiment.Experiment, dir string, f
 		return err
 	}
 	return runKernels(ctx, exp, dir, order, flags)
+}
+
+// equalLoads boots each kernel where KVM may start some of them and not others, and divides the loads of all then: each
+// guest would decide for itself. Where all are emulated, all decide the same, and native has the loads of the first.
+func equalLoads(ctx context.Context, exp *experiment.Experiment, order kernelsOrder, flags guestFlags) error {
+	several := len(order.Kernels) > 2 || !slices.ContainsFunc(order.Kernels, func(k orderedKernel) bool { return k.Kernel == native })
+	if _, err := os.Stat("/dev/kvm"); err != nil || !several {
+		return nil // all are emulated, or there is one guest
+	}
+	var guests []*result.VM
+	for _, k := range order.Kernels {
+		if k.Kernel == native {
+			continue
+		}
+		flags.kernel, flags.memoryMiB = k.Kernel, order.MemoryMiB
+		ended, err := flags.boot(ctx, vm.Config{Command: []string{"/bin/true"}})
+		if err != nil {
+			return fmt.Errorf("kernel %s: %w", k.Folder, err)
+		}
+		guests = append(guests, &ended.VM)
+	}
+	return likeEmulated(exp, guests, flags.given)
+}
+
+// likeEmulated gives an experiment the loads of an emulated CPU where some of the guests have one, and others have not.
+func likeEmulated(exp *experiment.Experiment, guests []*result.VM, given []string) error {
+	emulated := func(g *result.VM) bool { return g.Mark() != "" }
+	all := !slices.ContainsFunc(guests, func(g *result.VM) bool { return !emulated(g) })
+	if all || !slices.ContainsFunc(guests, emulated) {
+		return nil
+	}
+	return forEmulatedCPU(exp, given)
 }
 
 // recallKernels reads a comparison that is to be continued; false: the folder holds none.
@@ -107,9 +143,32 @@ func recallKernels(dir string) (order kernelsOrder, is bool, err error) {
 		err = json.Unmarshal(data, &order)
 	}
 	if err != nil {
-		return order, true, fmt.Errorf("--resume: which kernels are compared: %w", err)
+		return order, true, fmt.Errorf("which kernels %s compares: %w", dir, err)
 	}
 	return order, true, nil
+}
+
+// oneRun refuses a comparison of kernels where a command wants a run, and names the runs that it has.
+func oneRun(name string) error {
+	order, several, err := recallKernels(name)
+	if err != nil || !several {
+		return err
+	}
+	var runs []string
+	for _, k := range order.Kernels {
+		runs = append(runs, filepath.Join(name, k.Folder))
+	}
+	return &exitError{exitUsage, fmt.Errorf("%s compares kernels, and has a run for each: give one of %s", name, strings.Join(runs, ", "))}
+}
+
+// reportKernels rebuilds the reports of each kernel's run and of all of them.
+func reportKernels(dir string, order kernelsOrder, asJSON bool) error {
+	for _, k := range order.Kernels {
+		if _, err := report.Write(filepath.Join(dir, k.Folder)); err != nil {
+			return fmt.Errorf("kernel %s: %w\nto measure what is missing: gateweigh run --resume %s", k.Folder, err, dir)
+		}
+	}
+	return compareKernels(dir, order, asJSON)
 }
 
 // resumeKernels continues a comparison of kernels.

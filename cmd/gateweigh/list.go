@@ -53,6 +53,8 @@ type listedExperiment struct {
 	Windows          int        `json:"windows"`
 	WindowSeconds    float64    `json:"window_seconds"`
 	EstimatedSeconds float64    `json:"estimated_seconds"`
+	LeastSeconds     float64    `json:"least_seconds"` // and MostSeconds: see experiment.Experiment.DurationBounds
+	MostSeconds      float64    `json:"most_seconds"`
 	Needs            []dut.Need `json:"needs"` // programs of the lab; root as well
 
 	file  []byte // the resolved experiment
@@ -199,6 +201,8 @@ func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Mac
 		}
 	}
 	l.EstimatedSeconds = possible.EstimatedDuration().Seconds()
+	least, most := possible.DurationBounds()
+	l.LeastSeconds, l.MostSeconds = least.Seconds(), most.Seconds()
 	return l, nil
 }
 
@@ -253,7 +257,7 @@ func (e listedExperiment) text() []string {
 	if len(e.Here) == 0 {
 		return append(lines, "none of its devices can run here: "+strings.Join(e.Devices, ", "))
 	}
-	takes := "takes about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))) + ": " + words.Counted(e.Cells, "cell") + " in "
+	takes := "takes " + e.duration() + ": " + words.Counted(e.Cells, "cell") + " in "
 	takes += words.Counted(e.Blocks, e.words.Block) + e.words.Of
 	who := e.words.Doing
 	if len(e.Clients) > 0 {
@@ -285,7 +289,7 @@ func (d listedDevice) text(details bool) []string {
 	case d.Here:
 		admission = "runs here; " + admission
 	case d.Kernel != "":
-		lines = append(lines, "not here: "+d.Reason, "runs with --kernel "+d.Kernel+": "+d.Command)
+		lines = append(lines, "not here: "+d.Reason, "runs with --kernel "+d.Kernel+": `"+d.Command+"`")
 	default:
 		lines = append(lines, "not here: "+d.Reason)
 	}
@@ -326,6 +330,14 @@ func parts(needs []dut.Need) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// duration is how long the experiment takes: about one time, or from one to another.
+func (e listedExperiment) duration() string {
+	if e.MostSeconds > e.LeastSeconds {
+		return minutes(time.Duration(e.LeastSeconds*float64(time.Second))) + " to " + minutes(time.Duration(e.MostSeconds*float64(time.Second)))
+	}
+	return "about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second)))
 }
 
 // minutes is a duration as people say it: "2 min 20 s" below ten minutes, whole

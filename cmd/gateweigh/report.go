@@ -25,16 +25,26 @@ func reportCommand() *cobra.Command {
 		Use:   "report RUN | BUNDLE",
 		Short: "Rebuild summary, CSV and report of a run from its trials",
 		Long: "Rebuild summary, CSV and report of a run from its trials. A bundle is verified and\n" +
-			"unpacked into a run folder of the same name beside it.",
+			"unpacked into a run folder of the same name beside it. Of a run under several kernels\n" +
+			"the reports of all are rebuilt, without -o and --with.",
 		Example: "  gateweigh report runs/20260101T120000Z-quick\n  gateweigh report quick.tar.gz -o quick",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "-" || strings.HasSuffix(out, ".html") || strings.HasSuffix(out, result.BundleSuffix) {
 				return &exitError{exitUsage, fmt.Errorf("-o %s: report writes several files and wants a folder", out)}
 			}
+			order, several, err := recallKernels(args[0])
+			if err == nil && several && (out != "" || len(with) > 0) {
+				err = oneRun(args[0])
+			}
+			if err != nil {
+				return err
+			}
+			if several {
+				return reportKernels(filepath.Clean(args[0]), order, asJSON)
+			}
 			opts := report.Options{Dir: out}
 			if len(with) > 0 {
-				var err error
 				if opts.With, err = completing(cmd.Context(), append(args, with...)); err != nil {
 					return err
 				}
@@ -53,6 +63,9 @@ func completing(ctx context.Context, names []string) (all []analysis.Summary, er
 	for i, name := range names {
 		if i > 0 && sameFile(name, names[0]) {
 			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: that is the run itself", name)}
+		}
+		if err := oneRun(name); err != nil {
+			return nil, err
 		}
 		run, forget, err := measure.Open(ctx, name)
 		forget()

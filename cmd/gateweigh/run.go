@@ -300,8 +300,8 @@ func printTable(w io.Writer, s analysis.Summary, asJSON bool) error {
 	return report.Terminal(w, s, terminalWidth(os.Stdout))
 }
 
-// override applies --set KEY=VALUE flags and checks the experiment again. Its description
-// then says what was changed: it heads the report, and speaks of the experiment as shipped.
+// override applies --set KEY=VALUE flags and checks the experiment again. Its description heads the report, and may
+// contradict what was changed ("20 clients"): it then begins with the changes, and says of the rest that it is without them.
 func override(exp *experiment.Experiment, sets []string) error {
 	var errs []error
 	described := exp.Description
@@ -319,7 +319,7 @@ func override(exp *experiment.Experiment, sets []string) error {
 		return errors.Join(errs...)
 	}
 	if len(sets) > 0 && exp.Description == described && described != "" {
-		exp.Description += fmt.Sprintf(" (changed: %s)", strings.Join(sets, ", "))
+		exp.Description = fmt.Sprintf("%s with %s (without that: %s)", exp.Name, strings.Join(sets, ", "), described)
 	}
 	return exp.Check()
 }

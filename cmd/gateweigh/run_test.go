@@ -14,7 +14,7 @@ func TestDescriptionAfterSet(t *testing.T) {
 		want string
 	}{
 		{nil, shipped.Description},
-		{[]string{"clients=20", "blocks=1"}, shipped.Description + " (changed: clients=20, blocks=1)"},
+		{[]string{"clients=20", "blocks=1"}, "churn with clients=20, blocks=1 (without that: " + shipped.Description + ")"},
 		{[]string{"clients=20", "description=few clients"}, "few clients"},
 	} {
 		exp, err := loadExperiment("churn")

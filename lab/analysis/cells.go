@@ -172,6 +172,7 @@ func Summarise(in Input, opts Options) Summary {
 	}
 	var aa []Trial
 	cells := map[result.Cell][]Trial{}
+	in.Trials, s.Trials.LeftOut = in.kept()
 	for _, t := range in.Trials {
 		s.Trials.add(t)
 		if t.AA {
@@ -204,6 +205,23 @@ func (in Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Trial,
 		judgeCells(s.Cells, list, s.AA, in.primary, opts)
 		s.Multiplicity = Multiplicity{MethodHolm, testable(list)}
 	}
+}
+
+// kept are the trials without those that were rejected in cells which the machine cannot measure, and the number of these.
+func (in Input) kept() (trials []Trial, left int) {
+	type place struct {
+		cell  result.Cell
+		aa    bool
+		block int
+	}
+	out := map[place]bool{}
+	for _, b := range in.Run.Blocks {
+		for _, cell := range b.LeftOut {
+			out[place{cell, b.AA, b.Block}] = true
+		}
+	}
+	trials = without(in.Trials, func(t Trial) bool { return !t.Accepted && out[place{t.Cell, t.AA, t.Block}] })
+	return trials, len(in.Trials) - len(trials)
 }
 
 func (c *Counts) add(t Trial) {

@@ -94,6 +94,9 @@ type Counts struct {
 	Accepted int `json:"accepted"`
 	Rejected int `json:"rejected"`
 	Redone   int `json:"redone"` // trials that repeat a rejected one
+	// LeftOut are rejected trials of cells that the machine cannot measure (result.Block.LeftOut). They are in no other
+	// count: they say nothing of how quiet the machine was.
+	LeftOut int `json:"left_out,omitempty"`
 }
 
 // Multiplicity is the correction for judging many cells at once: with it, the

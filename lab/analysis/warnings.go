@@ -31,18 +31,22 @@ func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string
 		for _, r := range s.Rejects[:min(1, len(s.Rejects))] {
 			say(true, "The most frequent reason of %d rejected %s, %d times: %s.", t.Rejected, words.Plural(in.Noun), r.Count, r.Text)
 		}
-		return out
+		return append(out, in.further(s)...)
 	}
 	say(t.Rejected*4 > t.Accepted+t.Rejected, "%d of %d %s were rejected by self-tests: the machine or the set-up is not quiet enough.",
 		t.Rejected, t.Accepted+t.Rejected, words.Plural(in.Noun))
 	if s.Primary != "" {
 		out = append(out, in.noiseWarnings(s.AA)...)
 	}
-	out = append(out, in.cellWarnings(s, cells)...)
-	if in.Warn != nil {
-		out = append(out, in.Warn(s)...)
+	return slices.Concat(out, in.cellWarnings(s, cells), in.further(s))
+}
+
+// further is what the measure says itself.
+func (in Input) further(s Summary) []string {
+	if in.Warn == nil {
+		return nil
 	}
-	return out
+	return in.Warn(s)
 }
 
 // missing says what follows when a file of a run is missing.

@@ -261,6 +261,12 @@ func TestDevicesFollowTheKernel(t *testing.T) {
 			check(t, l, Missing, "the kernel lacks nftables", "see nftables", "gateweigh run quick --kernel debian --set duts=allowlist")
 		}
 	}
+	for state, lacks := range map[State]string{OK: "", Missing: "the kernel lacks nft queue or NFQUEUE"} {
+		text, do := here(t).lacking("gateway-nfqueue", dut.NewGateway("nfqueue", 1).Traits().Needs, []Line{{State: Missing, What: "NFQUEUE"}, {State: state, What: "nft queue"}})
+		if text != lacks || (do == "") != (lacks == "") {
+			t.Errorf("nft queue %s: %q, %q", state, text, do)
+		}
+	}
 }
 
 func TestReportsVerdict(t *testing.T) {

@@ -126,12 +126,17 @@ func (x examination) lacking(name string, needs []dut.Need, kernel []Line) (text
 	var names, steps []string
 	for _, n := range needs {
 		f := n.KernelFeature()
-		i := slices.IndexFunc(kernel, func(k Line) bool { return k.What == string(f) })
-		if f == "" || slices.Contains(features, f) || i >= 0 && kernel[i].State == OK || i < 0 && f.Unset() == "" {
+		var tried, works bool
+		for _, k := range kernel {
+			if slices.Contains(f.Either(), machine.Feature(k.What)) {
+				tried, works = true, works || k.State == OK
+			}
+		}
+		if f == "" || slices.Contains(features, f) || works || !tried && f.Unset() == "" {
 			continue
 		}
 		features, names = append(features, f), append(names, string(f))
-		if i >= 0 {
+		if tried {
 			steps = append(steps, "see "+string(f)+" above")
 		} else {
 			steps = append(steps, "a kernel with it: "+f.Unset())
@@ -141,7 +146,7 @@ func (x examination) lacking(name string, needs []dut.Need, kernel []Line) (text
 		return "", ""
 	}
 	if other := dut.OtherKernel(features...); other != "" {
-		steps = append(steps, "or runs with --kernel "+other+": "+dut.Command(other, "gateweigh run "+measure.All().For(name).Name, name))
+		steps = append(steps, "or runs with --kernel "+other+": `"+dut.Command(other, "gateweigh run "+measure.All().For(name).Name, name)+"`")
 	}
 	return "the kernel lacks " + strings.Join(names, ", "), strings.Join(steps, "; ")
 }

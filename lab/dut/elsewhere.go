@@ -46,6 +46,8 @@ func OtherKernel(features ...machine.Feature) string {
 
 // InKernel reports whether a kernel's files say that it has a feature.
 func InKernel(k kernel.Kernel, f machine.Feature) bool {
-	parts := f.Parts()
-	return len(parts) > 0 && !slices.ContainsFunc(parts, func(p machine.Part) bool { return !k.Has(p.Option, p.Module) })
+	return slices.ContainsFunc(f.Either(), func(f machine.Feature) bool {
+		parts := f.Parts()
+		return len(parts) > 0 && !slices.ContainsFunc(parts, func(p machine.Part) bool { return !k.Has(p.Option, p.Module) })
+	})
 }

@@ -10,29 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// debian is Debian's kernel, fetched once.
-func debian(t *testing.T) kernel.Kernel {
-	t.Helper()
-	places, err := kernel.Usual()
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := places.Find(kernel.Debian)
-	if errors.Is(err, kernel.ErrUnknown) {
-		k, err = places.Fetch(t.Context(), kernel.Debian, func(string) {})
-	}
-	if errors.Is(err, kernel.ErrNetwork) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
 // TestDebianHasWhatIsDeclared: what is said of Debian's kernel where it is not fetched is what its files say.
 func TestDebianHasWhatIsDeclared(t *testing.T) {
-	k := debian(t)
+	k := labtest.Debian(t)
 	for _, f := range machine.Features() {
 		if has := InKernel(k, f); has != f.InDebian() {
 			t.Errorf("%s: kernel %s has %v: %v, declared is %v", f, k.Release, f.Parts(), has, f.InDebian())

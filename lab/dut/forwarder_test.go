@@ -42,9 +42,7 @@ func TestForwarders(t *testing.T) {
 			if err != nil || d != c.Forwarder {
 				t.Fatalf("%+v, %v", d, err)
 			}
-			if err := supported(t, d); err != nil {
-				t.Skip(err)
-			}
+			skipUnsupported(t, d)
 			l, _ := customLab(t)
 			if err := d.Start(t.Context(), l.env); err != nil {
 				t.Fatal(err)

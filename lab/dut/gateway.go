@@ -80,7 +80,7 @@ func (g *Gateway) External() bool { return g.Datapath == "nfqueue" }
 var gatewaydNeed = Need{Program: "gatewayd", Beside: true, Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}
 
 // dataPathNeeds are the kernel's features that data paths are of no use without.
-var dataPathNeeds = map[string]machine.Feature{"ebpf": machine.BPFAtTC, "nfqueue": machine.NFQUEUE, "tun": machine.TUN}
+var dataPathNeeds = map[string]machine.Feature{"ebpf": machine.BPFAtTC, "nfqueue": machine.PacketQueue, "tun": machine.TUN}
 
 // Traits: gatewayd, or its dnsmasq, leases addresses, and needs nothing of its links.
 func (g *Gateway) Traits() Traits {

@@ -140,14 +140,6 @@ func checkStop(t *testing.T, d DUT, l *testLab) {
 	}
 }
 
-// skipUnsupported skips when the portal's own Check says that it cannot run here.
-func skipUnsupported(t *testing.T, d DUT) {
-	t.Helper()
-	if err := supported(t, d); err != nil {
-		t.Skip(err)
-	}
-}
-
 // checkAsksRADIUS has one client try a wrong password, of which the error says so and
 // names the user, and then the right one.
 func checkAsksRADIUS(t *testing.T, d DUT, user string) {

@@ -2,6 +2,7 @@ package dut
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -45,6 +46,18 @@ func (here) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) 
 func supported(t testing.TB, d DUT) error {
 	t.Helper()
 	return Check(t.Context(), here{}, "device", d)
+}
+
+// skipUnsupported skips where Check says what the machine lacks for a device.
+func skipUnsupported(t testing.TB, d DUT) {
+	t.Helper()
+	err := supported(t, d)
+	if errors.Is(err, ErrNotSupported) {
+		t.Skipf("not here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // testHost is a host of a real lab.

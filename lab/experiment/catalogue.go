@@ -52,6 +52,9 @@ type Measure struct {
 	CPUs func(*Experiment) int
 	// Duration estimates how long all blocks of a group take.
 	Duration func(*Experiment, Group) time.Duration
+	// Bounds are what all blocks of a group take at least and at most, where that depends on what is measured. Nil: it
+	// does not.
+	Bounds func(*Experiment, Group) (least, most time.Duration)
 	// Describe names in words what a plan consists of.
 	Describe func(*Experiment) Description
 }

@@ -182,3 +182,18 @@ func (e *Experiment) EstimatedDuration() (total time.Duration) {
 	}
 	return total.Round(time.Second)
 }
+
+// DurationBounds are the least and the most that the plan takes; both are EstimatedDuration where what is measured makes no
+// difference.
+func (e *Experiment) DurationBounds() (least, most time.Duration) {
+	bounds := e.measure().Bounds
+	if bounds == nil {
+		d := e.EstimatedDuration()
+		return d, d
+	}
+	for _, g := range slices.Concat(e.groups(false), e.groups(true)) {
+		shortest, longest := bounds(e, g)
+		least, most = least+shortest, most+longest
+	}
+	return least.Round(time.Second), most.Round(time.Second)
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -28,11 +29,17 @@ var (
 	ErrProgram = errors.New("a program is missing")
 )
 
+// suiteForm is the form of suites' names. A slash would change what apt is asked for.
+var suiteForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~+-]*$`)
+
 // Fetch gets the kernel "debian" or "debian:SUITE" with apt from the machine's own sources, or returns the one that
 // was got before if that is the newest and whole. Only a whole kernel comes into the cache, in one step. status hears what is done.
 func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Kernel, error) {
 	if !IsDebian(name) {
 		return Kernel{}, fmt.Errorf("kernel %q cannot be fetched: want debian or debian:SUITE: %w", name, ErrUnknown)
+	}
+	if _, suite, given := strings.Cut(name, ":"); given && !suiteForm.MatchString(suite) {
+		return Kernel{}, fmt.Errorf("kernel %q: %w: %q: want a name such as bookworm-backports (gateweigh kernel list has those that apt knows)", name, ErrSuite, suite)
 	}
 	if err := os.MkdirAll(p.Cache, 0o755); err != nil {
 		return Kernel{}, fmt.Errorf("making the folder of fetched kernels: %w", explained(err, ""))

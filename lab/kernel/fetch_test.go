@@ -256,6 +256,8 @@ func TestFetchFails(t *testing.T) {
 	check("debian", kernel.ErrNetwork, "linux-image-amd64")
 	a.half(t)
 	check("debian", kernel.ErrNetwork, "linux-image")
+	check("debian:../../x", kernel.ErrSuite, `"../../x"`)
+	check("debian:", kernel.ErrSuite, `""`)
 	if _, err := p.Fetch(t.Context(), "fedora", quiet); !errors.Is(err, kernel.ErrUnknown) {
 		t.Errorf("another distribution: %v", err)
 	}

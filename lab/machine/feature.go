@@ -24,6 +24,7 @@ const (
 	TUN         Feature = "TUN"
 	NFQUEUE     Feature = "NFQUEUE"
 	NFTQueue    Feature = "nft queue"
+	PacketQueue Feature = "nft queue or NFQUEUE" // what rules of nftables that queue packets use, with or without nft
 	Flowtables  Feature = "flowtables"
 	BPFAtTC     Feature = "BPF at tc"
 	AFXDP       Feature = "AF_XDP"
@@ -48,6 +49,9 @@ type feature struct {
 	program, script string
 	parts           []Part
 }
+
+// either has the features of which one is enough, by the name of both.
+var either = map[Feature][]Feature{PacketQueue: {NFTQueue, NFQUEUE}}
 
 var features = map[Feature]feature{
 	Nftables: {"nft", `nft -f - <<EOF
@@ -75,6 +79,7 @@ case $(iptables --version) in *nf_tables*) ;; *) echo "$(iptables --version) is 
 	NFTQueue: {"nft", `nft 'table ip doctor { chain forward { type filter hook forward priority 0; queue num 1; }; }'
 nft delete table ip doctor`,
 		[]Part{{"CONFIG_NFT_QUEUE", "nft_queue"}, {"CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue"}}},
+	PacketQueue: {},
 	// The list of connections shows which ones are in the flowtable.
 	Flowtables: {"nft", `nft "table ip doctor { flowtable ft { hook ingress priority 0; devices = { $1 }; }
 chain forward { type filter hook forward priority 0; meta l4proto tcp flow add @ft; }; }"
@@ -102,12 +107,33 @@ func Features() []Feature { return slices.Sorted(maps.Keys(features)) }
 // Script tries the feature; $1 is a network interface. It prints what it found, if anything.
 func (f Feature) Script() string { return features[f].script }
 
-// Parts are the kernel's parts that the feature consists of.
+// Parts are the kernel's parts that the feature consists of; none of one that is either of several.
 func (f Feature) Parts() []Part {
 	if f.isOption() {
 		return []Part{{Option: string(f)}}
 	}
 	return features[f].parts
+}
+
+// Either are the features of which one is enough: the feature itself where it stands alone.
+func (f Feature) Either() []Feature {
+	if list := either[f]; list != nil {
+		return list
+	}
+	return []Feature{f}
+}
+
+// noneOf names what each of several features lacks, "" when one of them lacks nothing.
+func noneOf(list []Feature, lacks func(Feature) string) string {
+	var texts []string
+	for _, f := range list {
+		text := lacks(f)
+		if text == "" {
+			return ""
+		}
+		texts = append(texts, fmt.Sprintf("%s: %s", f, text))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // InDebian reports whether Debian's kernels have the feature, from Debian 12 on: all that have a name here.
@@ -121,6 +147,9 @@ const featureTimeout = time.Minute
 // missing is why the kernel's feature does not work, "" when it does. A feature is tried. Where that does not go,
 // because it takes root and the feature's program, the kernel's configuration says.
 func (f Feature) missing(ctx context.Context) string {
+	if list := either[f]; list != nil {
+		return noneOf(list, func(f Feature) string { return f.missing(ctx) })
+	}
 	unset := f.Unset()
 	trial, known := features[f]
 	if _, err := exec.LookPath(trial.program); err != nil || !known || os.Geteuid() != 0 {
@@ -146,6 +175,9 @@ func (f Feature) missing(ctx context.Context) string {
 // Unset names the options of the feature that this machine's kernel was built without, "" when there are none or
 // the kernel does not show its configuration.
 func (f Feature) Unset() string {
+	if list := either[f]; list != nil {
+		return noneOf(list, Feature.Unset)
+	}
 	s := files{os.DirFS("/")}
 	config := s.options(s.text("/proc/sys/kernel/osrelease"))
 	if config == nil {

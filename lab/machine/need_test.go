@@ -71,6 +71,15 @@ func TestFeaturesAreTriedWithoutATrace(t *testing.T) {
 	if after := state(t); after != before {
 		t.Errorf("it was\n%s\nand is\n%s", before, after)
 	}
+	labtest.Program(t, "iptables", "echo 'no such target' >&2; exit 1\n")
+	labtest.Program(t, "nft", "exit 0\n")
+	if lacks := PacketQueue.missing(t.Context()); lacks != "" {
+		t.Errorf("nftables queues, and is said to lack %s", lacks)
+	}
+	labtest.Program(t, "nft", "echo 'no such statement' >&2; exit 1\n")
+	if lacks := PacketQueue.missing(t.Context()); !strings.Contains(lacks, "nft queue: ") || !strings.Contains(lacks, "NFQUEUE: no such target") {
+		t.Errorf("without either way to queue: %q", lacks)
+	}
 	labtest.Program(t, "ip", "echo 'no such device' >&2; exit 1\n")
 	if lacks := TUN.missing(t.Context()); lacks != "no such device" {
 		t.Errorf("a failing trial says %q", lacks)

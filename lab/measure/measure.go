@@ -110,27 +110,26 @@ func (t Table) kinds() (list []result.Kind) {
 	return list
 }
 
-// read completes a run that was read from a folder or a bundle: it counts the planned windows
-// without a record. A run that no measure of the table measured is an error.
+// read completes a run that was read from a folder or a bundle by what its experiment says: the planned windows
+// without a record, and the order of frame sizes. A run that no measure of the table measured is an error.
 func (t Table) read(run result.Run, from string, err error) (result.Run, error) {
 	if err == nil && t.measured(run) < 0 {
 		err = fmt.Errorf("%s measured %q, which this program does not know (known: %s): use a newer gateweigh",
 			from, run.Environment.Measure, strings.Join(t.Catalogue().MeasureNames(), ", "))
 	}
-	if err == nil {
-		run.Unrecorded = t.unrecorded(run)
+	if err != nil {
+		return run, err
 	}
-	return run, err
+	if e, err := t.Catalogue().Load(filepath.Join(run.Dir, result.ExperimentFile)); err == nil { // else what was planned is not known
+		run.Unrecorded, run.FrameSizes = unrecorded(e, run), e.FrameSizes
+	}
+	return run, nil
 }
 
 // unrecorded counts the planned windows of a run without a record. Windows of interrupted runs and
 // of devices that failed or were skipped, and cells that were left out, do not count: other records explain them.
-func (t Table) unrecorded(run result.Run) (n int) {
+func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 	if run.Environment.End.IsZero() || run.Environment.Interrupted {
-		return 0
-	}
-	e, err := t.Catalogue().Load(filepath.Join(run.Dir, result.ExperimentFile))
-	if err != nil { // what was planned is not known
 		return 0
 	}
 	excused := map[string]bool{}

@@ -239,3 +239,15 @@ func TestUnknownMeasureIsAnError(t *testing.T) {
 		t.Errorf("with the measure in the table: %v", err)
 	}
 }
+
+// TestSizesAreInTheExperimentsOrder: a run that is read knows the order of its frame sizes.
+func TestSizesAreInTheExperimentsOrder(t *testing.T) {
+	dir, text := t.TempDir(), "measure = \"throughput\"\nduts = [\"clean\"]\nclients = [1]\nframe_sizes = [1514, \"imix\", 60]\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, result.ExperimentFile), []byte(text), 0o600), result.WriteEnvironment(dir, result.Environment{})); err != nil {
+		t.Fatal(err)
+	}
+	run, err := measure.ReadRun(dir)
+	if want := []string{"1514", "imix", "60"}; err != nil || !slices.Equal(run.FrameSizes, want) {
+		t.Errorf("%q (%v), want %q", run.FrameSizes, err, want)
+	}
+}

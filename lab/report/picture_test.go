@@ -38,7 +38,7 @@ func sevenGateways() result.Run {
 		},
 		Clients: []int{100}, Offered: []float64{400, 1000}, Blocks: 6, Windows: 3, AABlocks: 6, BlockSD: 0.02, WindowSD: 0.02,
 	})
-	run.Environment.Title = "Study 1: CPU against bandwidth, 100 clients, 100 to 1000 Mbit/s (changed: duts=opennds,coovachilli,gateway-ebpf, window=1s, warmup=1s, blocks=3)"
+	run.Environment.Title = "portal-bandwidth with duts=opennds,coovachilli,gateway-ebpf, window=1s, warmup=1s, blocks=3 (without that: Study 1: CPU against bandwidth, 100 clients, 100 to 1000 Mbit/s)"
 	return run
 }
 

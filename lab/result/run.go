@@ -103,6 +103,8 @@ type Run struct {
 	Torn        int    // bytes of a last line cut short by a crash, left out
 	Repeated    int    // records that stood in the file before, left out
 	Unrecorded  int    // planned windows without a record, although the run came to its end
+	// FrameSizes are the experiment's, in its order; none where the run's folder has lost its experiment.
+	FrameSizes []string
 
 	// Missing are the names of files that a run's folder holds from its begin, and this one does not.
 	Missing []string

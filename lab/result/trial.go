@@ -192,7 +192,7 @@ type Block struct {
 	Error          string    `json:"error,omitempty"`     // what went wrong; trials before it stand
 	// Broke is how the DUT failed at this many clients although it took fewer: a result.
 	Broke string `json:"broke,omitempty"`
-	// LeftOut are cells that the machine cannot measure; the environment's notes say why.
+	// LeftOut are cells that the machine cannot measure; the summary's warnings say why.
 	LeftOut []Cell `json:"left_out,omitempty"`
 
 	LoginRate float64 `json:"login_rate,omitempty"` // of a storm that failed

@@ -57,6 +57,7 @@ type Sweep struct {
 	Free    bool
 	Systems []string
 	Run     string // the shipped experiment that repeats the sweep
+	On      string // the machine that this takes: "on a machine with three CPUs"; empty: any
 	Place   string // "bandwidth limit, 100 clients", in captions
 	Forms   string // its tables and figures, in the sentence that says they are missing; empty: another sweep has it
 }

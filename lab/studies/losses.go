@@ -115,9 +115,9 @@ func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 		j.x, j.r = x, a
 		switch {
 		case !a.measured() || !b.measured() || a.cell == b.cell: // the same figures: it lacks what the sweeps differ in
-			j.Here, j.Expect = "not measured both "+names[0]+" and "+names[1], x.command()+" measures both."
+			j.Here, j.Expect = "not measured both "+names[0]+" and "+names[1], y.command()+" measures both."
 		case a.Run != b.Run:
-			j.Here, j.Expect = "not measured in one run "+names[0]+" and "+names[1], x.command()+" measures both."
+			j.Here, j.Expect = "not measured in one run "+names[0]+" and "+names[1], y.command()+" measures both."
 		default:
 			judge(j, a, b, names)
 			j.Here += "; run " + a.Run
@@ -162,7 +162,7 @@ func multiplies(least, most float64, shares ...Metric) criterion {
 			return quotient(b.estimate(j.metric, at), a.estimate(j.metric, at)).Mean.Known()
 		})
 		if len(common) == 0 {
-			j.Here, j.Expect = "no rate with both", j.x.command()+" measures both."
+			j.Here, j.Expect = "no rate with both", j.sweeps[len(j.sweeps)-1].study().command()+" measures both."
 			return
 		}
 		at := common[len(common)-1]

@@ -54,6 +54,9 @@ const tenMB = 10240
 func systemsSweep(file, place string, cpus, bufferKiB int, forms string) *Sweep {
 	s := &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "study5", result.BufferKiB, bufferKiB, result.CPUs, cpus), Metrics: capture, Free: true,
 		File: file, Run: "capture-systems", Place: place, Forms: forms}
+	if cpus > 1 {
+		s.On = "on a machine with three CPUs or more"
+	}
 	if file != "" {
 		s.Systems = []string{"Linux on AMD", "Linux on Intel", "FreeBSD on AMD", "FreeBSD on Intel"}
 	}

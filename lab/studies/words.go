@@ -60,9 +60,9 @@ func (s Sweep) atAll(levels ...float64) string {
 	return s.along().By + " " + words.ListOf(levels, s.at)
 }
 
-// command is the command that repeats the sweep, with keys set.
+// command is the command that repeats the sweep, with keys set, and where that works.
 func (s Sweep) command(sets ...string) string {
-	return "`" + strings.Join(append([]string{"gateweigh run " + s.Run}, sets...), " --set ") + "`"
+	return words.Joined(" ", "`"+strings.Join(append([]string{"gateweigh run " + s.Run}, sets...), " --set ")+"`", s.On)
 }
 
 const (

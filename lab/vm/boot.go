@@ -48,7 +48,9 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 		Command: cfg.Command, Env: append(slices.Clone(cfg.Env), EnvVM+"="+string(description)), Shares: cfg.Shares, Dir: cfg.Dir, Modules: cfg.Kernel.Modules, Release: cfg.Kernel.Release,
 		Now: time.Now().UnixNano(), Hostname: host, Own: own,
 	}
-	if err := w.sendJSON(run, o); err != nil {
+	if err := w.sendJSON(run, o); errors.Is(err, errFrame) {
+		return out, fmt.Errorf("command and environment for the guest: %w: pass large values in a file below a shared folder", err)
+	} else if err != nil {
 		return out, p.silence(err, m)
 	}
 	out.Booted = time.Since(start)
@@ -86,7 +88,9 @@ func (p *process) converse(ctx context.Context, w *wire, cfg Config, m machine) 
 		return 0, err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		p.port.SetDeadline(time.Now().Add(endWithin * time.Duration(m.slower)))
+		patience := endWithin * time.Duration(m.slower)
+		cfg.Status(fmt.Sprintf("ending the command in the guest, which has %s for that; a second Ctrl-C ends the guest at once", patience))
+		p.port.SetDeadline(time.Now().Add(patience))
 		_ = w.send(signal, []byte{byte(syscall.SIGINT)}) // an error: the read below sees it too
 	})
 	defer stop()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/kernel"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
@@ -38,7 +40,7 @@ type killer struct {
 
 func (k *killer) Write(p []byte) (int, error) {
 	k.once.Do(func() {
-		for _, pid := range qemus(os.Getpid()) {
+		for _, pid := range labtest.QEMUs(os.Getpid()) {
 			if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(args, []byte(k.folder)) {
 				_ = syscall.Kill(pid, syscall.SIGKILL) // an error: none is counted
 				k.killed++
@@ -116,7 +118,7 @@ func idleKernel(t *testing.T) []byte {
 
 // TestRefused: what cannot work is said before a guest is started, or by QEMU itself.
 func TestRefused(t *testing.T) {
-	k := debian(t)
+	k := labtest.Guests(t)
 	check := func(cfg vm.Config, want error, texts ...string) {
 		t.Helper()
 		cfg.Command, cfg.Logs = []string{"/bin/true"}, t.TempDir()
@@ -137,10 +139,15 @@ func TestRefused(t *testing.T) {
 	check(vm.Config{Kernel: other}, kernel.ErrNoModule, "6.1.0-1-amd64", "is of "+k.Release)
 	check(vm.Config{Kernel: k, MemoryMiB: 1 << 30}, vm.ErrMemory, "--vm-memory", "available")
 	check(vm.Config{Kernel: k, MemoryMiB: 1}, vm.ErrMemory, "--vm-memory")
+	real, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := func(script string) { labtest.Program(t, filepath.Base(real), fmt.Sprintf(script, real)) }
 	// QEMU itself, below a limit of memory, and of a version that does not know an option.
-	qemuAs(t, "ulimit -v 1500000; exec \"$qemu\" \"$@\"")
+	as(`ulimit -v 1500000; exec "%s" "$@"`)
 	check(vm.Config{Kernel: k, MemoryMiB: 2048}, vm.ErrMemory, "annot allocate", "--vm-memory")
-	qemuAs(t, "exec \"$qemu\" -of-another-version \"$@\"")
+	as(`exec "%s" -of-another-version "$@"`)
 	check(vm.Config{Kernel: k, MemoryMiB: 512}, vm.ErrEnded, "-of-another-version", "invalid option")
 	t.Setenv("PATH", t.TempDir())
 	check(vm.Config{Kernel: k}, vm.ErrNoQEMU, "qemu-system-x86")
@@ -160,18 +167,4 @@ func lacking(t *testing.T, k kernel.Kernel, file string) kernel.Kernel {
 		}
 	}
 	return k
-}
-
-// qemuAs puts a script in QEMU's place, which has the real one's path in $qemu.
-func qemuAs(t *testing.T, script string) {
-	t.Helper()
-	path := "/usr/bin/qemu-system-x86_64"
-	if _, err := os.Stat(path); err != nil {
-		t.Skip(err)
-	}
-	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, filepath.Base(path)), []byte("#!/bin/sh\nqemu="+path+"\n"+script+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,11 +108,30 @@ func assemble(o order) error {
 	return mountAll(list)
 }
 
-// hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide.
+// hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide: those of the command, and
+// those of its PATH that there are.
 func (o order) hidden() (list []string) {
-	for _, folder := range []string{filepath.Dir(o.Command[0]), o.Dir, o.Modules} {
-		if under(folder, "/tmp") || under(folder, "/run") {
+	add := func(folder string) {
+		if (under(folder, "/tmp") || under(folder, "/run")) && !slices.Contains(list, folder) {
 			list = append(list, folder)
+		}
+	}
+	for _, folder := range []string{filepath.Dir(o.Command[0]), o.Dir, o.Modules} {
+		add(folder)
+	}
+	for _, folder := range o.path() {
+		if info, err := os.Stat("/" + lowerFolder + folder); err == nil && info.IsDir() {
+			add(filepath.Clean(folder))
+		}
+	}
+	return list
+}
+
+// path are the folders in which the command finds programs.
+func (o order) path() (list []string) {
+	for _, variable := range o.Env {
+		if text, is := strings.CutPrefix(variable, "PATH="); is { // the last counts
+			list = filepath.SplitList(text)
 		}
 	}
 	return list

@@ -39,8 +39,9 @@ type Config struct {
 	Timeout     time.Duration // of the command on a machine of this speed; 0: none
 	BootTimeout time.Duration // until the guest answers, at the speed of KVM; 0: 20 s
 
-	Stdout, Stderr io.Writer    // of the command; nil: discarded
-	Status         func(string) // hears what is done; may be nil
+	Stdout, Stderr io.Writer // of the command; nil: discarded
+	// Status hears what is done, after the end of ctx in another goroutine; may be nil.
+	Status func(string)
 }
 
 // DefaultMemoryMiB is enough for labs with some hundred clients.

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"debug/elf"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,34 +41,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// debian is Debian's kernel, fetched once. Where neither the cache nor apt has it, the test is skipped with the reason.
-func debian(t *testing.T) kernel.Kernel {
-	t.Helper()
-	own, err := elf.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Close()
-	if own.Section(".interp") != nil {
-		t.Skip(vm.ErrStatic)
-	}
-	places, err := kernel.Usual()
-	if err != nil {
-		t.Skip(err)
-	}
-	k, err := places.Find(kernel.Debian)
-	if errors.Is(err, kernel.ErrUnknown) {
-		k, err = places.Fetch(t.Context(), kernel.Debian, func(string) {})
-	}
-	if errors.Is(err, kernel.ErrNetwork) {
-		t.Skip("no kernel in the cache, and: ", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
 // guest runs a shell command in a guest.
 type guest struct {
 	vm.Ended
@@ -90,7 +59,7 @@ func boot(t *testing.T, cfg vm.Config, script string) guest {
 		cfg.Shares = []string{t.TempDir()}
 	}
 	cfg.Command, cfg.Dir, cfg.Stderr = []string{"/bin/sh", "-c", script}, cfg.Shares[0], &stderr
-	cfg.Env = append(os.Environ(), "NAME=value")
+	cfg.Env = append(append(os.Environ(), "NAME=value"), cfg.Env...)
 	cfg.Logs, cfg.MemoryMiB = cmp.Or(cfg.Logs, filepath.Join(t.TempDir(), "logs, of a guest")), cmp.Or(cfg.MemoryMiB, 768)
 	g := guest{share: cfg.Shares[0], logs: cfg.Logs}
 	g.Ended, g.err = vm.Run(t.Context(), cfg)
@@ -109,7 +78,7 @@ func (g guest) console(t *testing.T, text string) {
 
 // TestGuests runs guests, two at once, of which one ends well.
 func TestGuests(t *testing.T) {
-	k, temporary := debian(t), t.TempDir()
+	k, temporary := labtest.Guests(t), t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	t.Run("at once", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, kernel.Kernel){
@@ -128,7 +97,12 @@ func TestGuests(t *testing.T) {
 
 // commandEnds: the command has the machine's programs and the kernel's parts. A disk that it fills is full for it.
 func commandEnds(t *testing.T, k kernel.Kernel) {
-	g := boot(t, vm.Config{Kernel: k, Shares: []string{t.TempDir(), smallDisk(t)}}, `
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "greet"), []byte("#!/bin/sh\necho greeted\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := "PATH=" + os.Getenv("PATH") + ":" + programs + ":" + filepath.Join(programs, "none")
+	g := boot(t, vm.Config{Kernel: k, Shares: []string{t.TempDir(), smallDisk(t)}, Env: []string{path}}, `
 uname -r; echo "$NAME" >&2
 touch /etc/gateweigh-test-was-here && echo changed
 echo kept > kept.new && mv kept.new kept
@@ -139,8 +113,9 @@ echo link | cat /dev/stdin > /dev/stdout
 test -d /sys/fs/cgroup/init.scope -o -f /sys/fs/cgroup/cgroup.procs && echo cgroup
 small=$(mount | sed -n 's/^share1 on \([^ ]*\) .*/\1/p')
 LC_ALL=C dd if=/dev/zero of="$small/large" bs=64k count=100 2>&1 | grep -o 'No space left on device'
+greet
 sleep 1000 & exit 7`)
-	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\nlink\ncgroup\nNo space left on device\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
+	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\nlink\ncgroup\nNo space left on device\ngreeted\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
 		t.Errorf("exit code %d, %v, printed %q, %q; want 7, %q", g.Code, g.err, g.stdout, g.stderr, want)
 	}
 	if g.VM.Release != k.Release || g.VM.CPU == "" || g.VM.Accelerator != result.KVM && g.VM.Accelerator != result.TCG {
@@ -173,7 +148,7 @@ func smallDisk(t *testing.T) string {
 
 // TestKilled: kill -9 of the process that started a guest ends QEMU too, and leaves no files.
 func TestKilled(t *testing.T) {
-	k := debian(t)
+	k := labtest.Guests(t)
 	temporary := t.TempDir()
 	runtime.LockOSThread() // its death is the signal, also where the test's time is over
 	defer runtime.UnlockOSThread()
@@ -187,39 +162,15 @@ func TestKilled(t *testing.T) {
 	}
 	var children []int
 	labtest.Await(t, "QEMU", func() bool {
-		children = qemus(cmd.Process.Pid)
+		children = labtest.QEMUs(cmd.Process.Pid)
 		return len(children) > 0
 	})
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	labtest.Await(t, "the end of QEMU", func() bool {
-		for _, pid := range children {
-			if syscall.Kill(pid, 0) == nil && !strings.Contains(status(pid), "zombie") {
-				return false
-			}
-		}
-		return true
-	})
+	labtest.AwaitEnd(t, "QEMU", children)
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
 		t.Errorf("left in TMPDIR: %v, %v", left, err)
 	}
-}
-
-// qemus are the QEMU processes that a process has started.
-func qemus(parent int) (list []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/status")
-	for _, file := range files {
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if text := status(pid); strings.Contains(text, fmt.Sprintf("\nPPid:\t%d\n", parent)) && strings.HasPrefix(text, "Name:\tqemu-system") {
-			list = append(list, pid)
-		}
-	}
-	return list
-}
-
-func status(pid int) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	return string(text)
 }

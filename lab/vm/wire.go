@@ -3,6 +3,7 @@ package vm
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -56,7 +57,13 @@ type wire struct {
 	mu   sync.Mutex // of writing
 }
 
+// errFrame is the error of a frame that the other side would refuse. Nothing of such a frame is sent.
+var errFrame = errors.New("more than a frame between the machine and its guest holds")
+
 func (w *wire) send(k kind, content []byte) error {
+	if len(content) > maxFrame {
+		return fmt.Errorf("%w: %d bytes, and %d are the limit", errFrame, len(content), maxFrame)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	frame := append([]byte{byte(k)}, binary.LittleEndian.AppendUint32(nil, uint32(len(content)))...)

@@ -31,6 +31,22 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
+// TestFrameLimit: of content that the other side would refuse nothing is sent, so the conversation goes on.
+func TestFrameLimit(t *testing.T) {
+	p := &port{}
+	w := &wire{port: p}
+	if err := w.sendJSON(run, order{Env: []string{string(make([]byte, maxFrame))}}); !errors.Is(err, errFrame) || p.out.Len() > 0 {
+		t.Errorf("beyond the limit: %v, %d bytes sent", err, p.out.Len())
+	}
+	if err := w.send(run, make([]byte, maxFrame)); err != nil {
+		t.Errorf("at the limit: %v", err)
+	}
+	p.in = p.out
+	if said, content, err := w.receive(); said != run || len(content) != maxFrame || err != nil {
+		t.Errorf("received %q, %d bytes, %v", said, len(content), err)
+	}
+}
+
 // TestStatic: a guest has no libraries before it has its root.
 func TestStatic(t *testing.T) {
 	program, err := os.ReadFile("/bin/sh")

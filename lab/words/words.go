@@ -70,10 +70,11 @@ func Joined(between string, parts ...string) string {
 }
 
 // Wrapped breaks a text at spaces into lines of at most width characters, all but the first of them
-// shorter by hang; with a width of 0 it is one line. A word that is longer has a line of its own.
+// shorter by hang; with a width of 0 it is one line. A longer word has a line of its own; so has `a command`,
+// which is whole for copying.
 func Wrapped(text string, width, hang int) (lines []string) {
 	used, most := 0, width
-	for _, word := range strings.Fields(text) {
+	for _, word := range unbroken(text) {
 		n := utf8.RuneCountInString(word)
 		if len(lines) > 0 && (width == 0 || used+1+n <= most) {
 			lines[len(lines)-1] += " " + word
@@ -86,6 +87,20 @@ func Wrapped(text string, width, hang int) (lines []string) {
 		lines, used = append(lines, word), n
 	}
 	return lines
+}
+
+// unbroken splits a text into words; what stands between backticks is one.
+func unbroken(text string) (all []string) {
+	open := false
+	for _, word := range strings.Fields(text) {
+		if open {
+			all[len(all)-1] += " " + word
+		} else {
+			all = append(all, word)
+		}
+		open = open != (strings.Count(word, "`")%2 == 1)
+	}
+	return all
 }
 
 // When is the text where something is so, and empty otherwise.

@@ -46,6 +46,7 @@ type block struct {
 	*runner.Session
 	experiment.Block
 	*lab
+	second bool // at the present load, programs waited for a second CPU that is also the generator's
 }
 
 // Block measures all loads with one device, or with all of them together, in one lab: that of the block's first cells,
@@ -59,20 +60,21 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 	if err != nil {
 		return nil, err
 	}
-	b := &block{s, eb, l}
+	b := &block{Session: s, Block: eb, lab: l}
 	crowded, left := math.Inf(1), []result.Cell(nil)
 	for _, cells := range loads {
 		if cells[0].Number(result.OfferedMbps) >= crowded {
 			left = append(left, cells...)
 			continue
 		}
+		b.second = false
 		for _, w := range b.todo(cells) {
 			if err == nil {
 				err = b.window(ctx, cells, w)
 			}
 		}
 		if err == nil && b.crowded(cells) {
-			crowded, left = r.stop(b, cells), append(left, cells...)
+			crowded, left = b.stop(cells), append(left, cells...)
 		}
 	}
 	for _, c := range left {
@@ -115,16 +117,14 @@ func (r run) say(s *runner.Session, text string) {
 	}
 }
 
-// crowded reports whether a load had no accepted trial where the generator has the second CPU of the programs.
-func (b *block) crowded(cells []result.Cell) bool {
-	return slices.ContainsFunc(b.stations, b.sharesSecond) && b.Refused(b.Block, cells[0])
-}
+// crowded reports whether a load had no accepted trial, and the generator left the programs too little of their second CPU.
+// What else rejects trials may be gone at the next load.
+func (b *block) crowded(cells []result.Cell) bool { return b.second && b.Refused(b.Block, cells[0]) }
 
-// stop ends the block's loads at one that was crowded, and returns that.
-func (r run) stop(b *block, cells []result.Cell) float64 {
+// stop ends the block's loads at one that was crowded, and returns that. The summary says it of all blocks together.
+func (b *block) stop(cells []result.Cell) float64 {
 	load := cells[0].Number(result.OfferedMbps)
-	r.say(b.Session, fmt.Sprintf("%s, block %d: not measured from %g Mbit/s on: there the generator needs too much of the second CPU. Measure that where labs may use three CPUs.",
-		analysis.Label(cells[0].Without(result.OfferedMbps)), b.Index+1, load))
+	b.Notice("%s: not measured from %g Mbit/s on: there the generator needs too much of the second CPU.", b.Name(b.Block), load)
 	return load
 }
 
@@ -170,6 +170,7 @@ func (b *block) window(ctx context.Context, cells []result.Cell, w int) error {
 			return nil, nil, fmt.Errorf("at %g Mbit/s: window %d: %w", mbps, w+1, err)
 		}
 		rejects := o.judge(b.Experiment.Router.Speed, b.Session.CPUs)
+		b.second = b.second || o.crowded()
 		trials := make([]*Trial, len(cells))
 		for i, c := range cells {
 			t := o.trial(i)

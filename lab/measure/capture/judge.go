@@ -31,7 +31,7 @@ func (o *observation) judge(speed float64, cpus int) side.Rejects {
 		r.If(wait > limit, "%s on %s: polling threads and programs waited %.0f %% of the time for a CPU, limit %.0f %%: another program had it", s.dut, s.Host.Name, 100*wait, 100*limit)
 		if o.lab.sharesSecond(s) {
 			wait, limit = w.second[i], w.ofSecond()
-			r.If(wait > limit, "%s on %s: the programs waited %.0f %% of the time for their second CPU, limit %.0f %%: the generator, which shares it, left them too little: offer less, or measure where labs may use three CPUs", s.dut, s.Host.Name, 100*wait, 100*limit)
+			r.If(w.crowded(i), "%s on %s: the programs waited %.0f %% of the time for their second CPU, limit %.0f %%: the generator, which shares it, left them too little: offer less, or measure where labs may use three CPUs", s.dut, s.Host.Name, 100*wait, 100*limit)
 		}
 	}
 	return r
@@ -86,6 +86,20 @@ func (w waiting) ofSecond() float64 {
 		limit += n
 	}
 	return limit
+}
+
+// crowded reports whether the programs of a station waited too long for the second CPU.
+func (w waiting) crowded(i int) bool { return w.second[i] > w.ofSecond() }
+
+// crowded reports whether the generator left any station's programs too little of the CPU that it shares with them.
+func (o *observation) crowded() bool {
+	w := o.waiting()
+	for i, s := range o.lab.stations {
+		if o.lab.sharesSecond(s) && w.crowded(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // switched is what came into the splitter; nil without one.

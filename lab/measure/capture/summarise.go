@@ -4,12 +4,16 @@ package capture
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Flags of a trial that stands.
@@ -30,9 +34,10 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	trials := result.Of[Trial](run.Own)
 	in := analysis.Input{
 		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Trials: trialsOf(trials), Load: []result.Dimension{result.OfferedMbps},
-		Compare: compareCells,
+		Compare: compareCells(run),
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(
+				leftOut(run, s.Trials.LeftOut),
 				s.Remark("What a program says it lost is not what it did not take", func(c analysis.Cell) bool { return c.Flagged(FlagDisagree) }),
 				s.Remark("Frames waited for a program when it was ended, which it neither took nor lost", func(c analysis.Cell) bool { return c.Flagged(FlagWaiting) }),
 				s.Remark("A program had to be killed", func(c analysis.Cell) bool { return c.Flagged(FlagKilled) }))
@@ -41,8 +46,40 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-// compareCells orders cells for reading: frame size, parameters, device, load.
-func compareCells(a, b result.Cell) int {
+// leftOut says once what blocks left out, and why: see block.stop.
+func leftOut(run result.Run, rejected int) []string {
+	least, in := map[result.Cell]float64{}, map[result.Cell]int{} // by setting: the lowest load, and the number of blocks
+	for _, b := range run.Blocks {
+		lowest := map[result.Cell]float64{}
+		for _, c := range b.LeftOut {
+			setting, load := c.Without(result.OfferedMbps), c.Number(result.OfferedMbps)
+			if known, there := lowest[setting]; !there || load < known {
+				lowest[setting] = load
+			}
+		}
+		for setting, load := range lowest {
+			if known, there := least[setting]; !there || load < known {
+				least[setting] = load
+			}
+			in[setting]++
+		}
+	}
+	if len(least) == 0 {
+		return nil
+	}
+	var said []string
+	for _, setting := range slices.SortedFunc(maps.Keys(least), compareCells(run)) {
+		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on (%s)", analysis.Label(setting), least[setting], words.Counted(in[setting], "block")))
+	}
+	text := "Not measured, because the generator needs too much of the second CPU there: " + strings.Join(said, "; ") + "."
+	if rejected > 0 {
+		text += " " + words.Counted(rejected, "rejected trial") + " of these loads count for nothing."
+	}
+	return []string{text + " Measure them where labs may use three CPUs."}
+}
+
+// compareCells orders the cells of a run for reading: frame size, parameters, device, load.
+func compareCells(run result.Run) func(a, b result.Cell) int {
 	by := make([]result.Dimension, len(parameters))
 	for i, p := range parameters {
 		by[i] = p.dimension
@@ -55,12 +92,14 @@ func compareCells(a, b result.Cell) int {
 		}
 		return n
 	}
-	return cmp.Or(
-		cost.CompareSizes(a.Text(result.FrameSize), b.Text(result.FrameSize)),
-		cmp.Compare(plain(a), plain(b)),
-		result.CompareCells(a, b, by...),
-		result.CompareCells(a, b, result.DUT, result.OfferedMbps),
-	)
+	return func(a, b result.Cell) int {
+		return cmp.Or(
+			cost.CompareSizes(run, a, b),
+			cmp.Compare(plain(a), plain(b)),
+			result.CompareCells(a, b, by...),
+			result.CompareCells(a, b, result.DUT, result.OfferedMbps),
+		)
+	}
 }
 
 // trialsOf are the records with the figures that are not numbers of their own.

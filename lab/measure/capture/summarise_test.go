@@ -2,6 +2,8 @@ package capture
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +48,53 @@ func TestFigures(t *testing.T) {
 	}
 	if !c.Flagged(FlagDisagree) || c.Flagged(FlagKilled) {
 		t.Errorf("flags %v: 8 %% of the frames are unexplained, and nothing was killed", c.Flags)
+	}
+}
+
+// TestLeftOut: loads that the machine cannot measure are said once, for all blocks. Their rejected trials are in no count,
+// and no reason to call the machine unquiet. Trials of the same load that count do, and so do rejects of other loads.
+func TestLeftOut(t *testing.T) {
+	at := func(block int, mbps float64, accepted bool) result.Line {
+		return line(block, func(r *Trial) {
+			r.Cell = result.NewCell(result.DUT, "tcpdump", result.OfferedMbps, mbps, result.FrameSize, "imix", result.CPUs, 2)
+			if r.Accepted = accepted; !accepted {
+				r.Rejects = []string{"waited for the second CPU"}
+			}
+		})
+	}
+	const loads = 4
+	run := result.Run{Own: []result.Line{at(0, 100, true), at(1, 100, false), at(1, 100, true), at(1, 400, true)}}
+	for block, from := range []int{400, 500} {
+		b := result.Block{Block: block}
+		for i := range loads {
+			l := at(block, float64(from+100*i), false)
+			b.LeftOut = append(b.LeftOut, l.Cell)
+			run.Own = append(run.Own, l)
+		}
+		run.Blocks = append(run.Blocks, b)
+	}
+	s := Measure{}.Summarise(run, analysis.Options{})
+	if want := (analysis.Counts{Accepted: 3, Rejected: 1, LeftOut: 2 * loads}); s.Trials != want || len(s.Cells) != 2 {
+		t.Errorf("counted %+v in %d cells, want %+v in two", s.Trials, len(s.Cells), want)
+	}
+	said := 0
+	for _, w := range s.Warnings {
+		if strings.Contains(w, "quiet") || strings.Contains(w, "were rejected") {
+			t.Errorf("warned: %s", w)
+		}
+		if strings.Contains(w, "second CPU") {
+			said++
+			if !strings.Contains(w, "from 400 Mbit/s on (2 blocks)") {
+				t.Errorf("said: %s", w)
+			}
+		}
+	}
+	if said != 1 {
+		t.Errorf("said %d times what was left out: %q", said, s.Warnings)
+	}
+	run.Own = slices.DeleteFunc(run.Own, func(l result.Line) bool { return l.Accepted })
+	if s = (Measure{}).Summarise(run, analysis.Options{}); !strings.Contains(strings.Join(s.Warnings, " "), "second CPU") {
+		t.Errorf("without an accepted trial: %q", s.Warnings)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
@@ -92,9 +93,20 @@ func checkFrames(t *testing.T, got agent.TrafficStats, size int64, receives, sen
 }
 
 func TestFrameSizesAreInOrder(t *testing.T) {
-	sizes := []string{"imix", "1514", "caida", "64"}
-	slices.SortFunc(sizes, CompareSizes)
-	if !slices.Equal(sizes, []string{"64", "1514", "caida", "imix"}) {
-		t.Errorf("sizes are shown as %v", sizes)
+	for name, c := range map[string]struct{ listed, want []string }{
+		"as the experiment lists them":      {[]string{"64", "imix", "1514", "caida"}, []string{"64", "imix", "1514", "caida"}},
+		"without it, bytes, and then names": {nil, []string{"64", "1514", "caida", "imix"}},
+	} {
+		var trials []result.Trial
+		for _, size := range []string{"imix", "1514", "caida", "64"} {
+			trials = append(trials, result.Trial{Cell: result.NewCell(result.DUT, "gate", result.Clients, 1, result.FrameSize, size)})
+		}
+		var sizes []string
+		for _, cell := range (Measure{}).Summarise(result.Run{Trials: trials, FrameSizes: c.listed}, analysis.Options{}).Cells {
+			sizes = append(sizes, cell.Text(result.FrameSize))
+		}
+		if !slices.Equal(sizes, c.want) {
+			t.Errorf("%s: %v, want %v", name, sizes, c.want)
+		}
 	}
 }

@@ -24,7 +24,7 @@ const FlagShortfall = "bandwidth-shortfall"
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
 		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Primary: PerBit, Trials: levelDaemons(trialsOf(run), run.Blocks),
-		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: CompareCells, Laws: &laws,
+		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: CompareCells(run), Laws: &laws,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(
@@ -38,26 +38,36 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-// CompareCells orders cells for reading: profile, direction (upload first), device, clients,
+// CompareCells orders the cells of a run for reading: profile, direction (upload first), size of frames, device, clients,
 // load.
-func CompareCells(a, b result.Cell) int {
-	return cmp.Or(
-		result.CompareCells(a, b, result.Profile),
-		-result.CompareCells(a, b, result.Direction),
-		CompareSizes(a.Text(result.FrameSize), b.Text(result.FrameSize)),
-		result.CompareCells(a, b, result.DUT, result.Clients, result.OfferedMbps),
-	)
+func CompareCells(run result.Run) func(a, b result.Cell) int {
+	return func(a, b result.Cell) int {
+		return cmp.Or(
+			result.CompareCells(a, b, result.Profile),
+			-result.CompareCells(a, b, result.Direction),
+			CompareSizes(run, a, b),
+			result.CompareCells(a, b, result.DUT, result.Clients, result.OfferedMbps),
+		)
+	}
 }
 
-// CompareSizes orders sizes of frames: numbers of bytes, and then names.
-func CompareSizes(a, b string) int {
-	place := func(size string) int {
-		if bytes, err := strconv.Atoi(size); err == nil {
-			return bytes
+// CompareSizes orders cells of a run by their frames' size: as the experiment lists them, and then, where the run's folder has
+// lost its experiment, numbers of bytes before names.
+func CompareSizes(run result.Run, a, b result.Cell) int {
+	place := func(size string) (listed, bytes int) {
+		if listed = slices.Index(run.FrameSizes, size); listed < 0 {
+			listed = len(run.FrameSizes)
 		}
-		return math.MaxInt
+		bytes, err := strconv.Atoi(size)
+		if err != nil {
+			bytes = math.MaxInt
+		}
+		return listed, bytes
 	}
-	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
+	x, y := a.Text(result.FrameSize), b.Text(result.FrameSize)
+	listedX, bytesX := place(x)
+	listedY, bytesY := place(y)
+	return cmp.Or(cmp.Compare(listedX, listedY), cmp.Compare(bytesX, bytesY), cmp.Compare(x, y))
 }
 
 func trialsOf(run result.Run) []analysis.Trial {

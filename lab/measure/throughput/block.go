@@ -171,10 +171,13 @@ func (b *openBlock) goal(r mlrsearch.Result) Goal {
 	return g
 }
 
+// looks is how often the generator is asked what it can send.
+const looks = 2
+
 // limit finds the highest load of the search: what is asked for, or else a little less than the
 // generator sends when it is asked for that. What it could not send must not look like loss.
 func (b *openBlock) limit(ctx context.Context) error {
-	const spare, looks = 0.8, 2
+	const spare = 0.8
 	asked := most.Of(b.Experiment)
 	b.record.MaxKpps = 0
 	for range looks {

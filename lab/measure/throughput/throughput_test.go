@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -45,11 +46,39 @@ func TestRefusals(t *testing.T) {
 		"streams":       {"traffic = { kind = \"streams\" }\n", `x.toml:4: traffic.kind: "streams"`},
 		"short trials":  {"window = \"100ms\"\n", "x.toml:4: window: "},
 		"a loss of all": {"loss_ratios = [1]\n", "x.toml:4: loss_ratios"},
+		"macvlan":       {"blocks = 1\n", `x.toml:3: clients: 251: clients of kind "macvlan" go up to 250 with measure = "throughput"`},
+		"veth":          {"client = { kind = \"veth\" }\n", `x.toml:3: clients: 251: clients of kind "veth" go up to 250`},
 		"its own loads": {"offered_mbps = [1]\n", "x.toml:4: offered_mbps"},
 	} {
-		_, err := catalogue().Parse("x.toml", []byte(plain+c.text+"[dut.gate]\nstart = \"true\"\n"))
+		text := plain
+		if strings.Contains(c.want, "clients:") {
+			text = strings.Replace(plain, "[4]", "[4, 251]", 1)
+		}
+		_, err := catalogue().Parse("x.toml", []byte(text+c.text+"[dut.gate]\nstart = \"true\"\n"))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// TestDurationBounds holds the bounds to what single searches took on two cores, with trials that lost nothing and with
+// trials that were made again.
+func TestDurationBounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		keys string
+		took time.Duration
+	}{
+		"12 trials, 9 of them void":         {"window = \"300ms\"\n", 11 * time.Second},
+		"51 trials, 44 of them void":        {"window = \"1s\"\n", 80 * time.Second},
+		"23 trials of up to 2 s, none void": {"window = \"2s\"\n", 41 * time.Second},
+	} {
+		e, err := catalogue().Parse("x.toml", []byte("measure = \"throughput\"\nduts = [\"clean\"]\nclients = [4]\nframe_sizes = [60]\nblocks = 1\n"+c.keys))
+		if err != nil {
+			t.Fatal(err)
+		}
+		least, most := e.DurationBounds()
+		if expected := e.EstimatedDuration(); c.took < least || c.took > most || expected < least || expected > most {
+			t.Errorf("%s: %v is expected, between %v and %v, and it took %v", name, expected, least, most, c.took)
 		}
 	}
 }

@@ -1,0 +1,79 @@
+package labtest
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/kernel"
+)
+
+// Debian is Debian's kernel, fetched once. Where neither the cache nor apt has it, the test is skipped.
+func Debian(t testing.TB) kernel.Kernel {
+	t.Helper()
+	places, err := kernel.Usual()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := places.Find(kernel.Debian)
+	if errors.Is(err, kernel.ErrUnknown) {
+		k, err = places.Fetch(t.Context(), kernel.Debian, func(string) {})
+	}
+	if errors.Is(err, kernel.ErrNetwork) {
+		t.Skipf("no Debian kernel is fetched, and apt reaches no server: gateweigh kernel fetch debian: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// Guests skips where this test binary starts no guests, and returns Debian's kernel for them.
+func Guests(t testing.TB) kernel.Kernel {
+	t.Helper()
+	own, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	if own.Section(".interp") != nil {
+		t.Skip("the test binary is linked dynamically, and starts guests only as a static one: CGO_ENABLED=0 go test")
+	}
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Skip("qemu-system-x86_64 is not installed: install the package qemu-system-x86")
+	}
+	return Debian(t)
+}
+
+// QEMUs are the virtual machines that a process has started.
+func QEMUs(parent int) (list []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // an error: it has ended
+		if strings.HasPrefix(string(text), "Name:\tqemu-system") && strings.Contains(string(text), fmt.Sprintf("\nPPid:\t%d\n", parent)) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+				list = append(list, pid)
+			}
+		}
+	}
+	return list
+}
+
+// AwaitEnd waits until none of the processes runs. One that nobody has waited for has ended too.
+func AwaitEnd(t testing.TB, what string, pids []int) {
+	t.Helper()
+	Await(t, "the end of "+what, func() bool {
+		for _, pid := range pids {
+			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil && !strings.Contains(string(text), "zombie") {
+				return false
+			}
+		}
+		return true
+	})
+}

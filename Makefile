@@ -68,9 +68,10 @@ test: deps build ## every test, as root, with real daemons, some under another k
 # apt when it is not here; gateweigh kernel list names others.
 KERNEL ?= debian
 SET ?= all
+LIMIT ?= 7200
 
-test-kernel: deps build ## gatewayd's data paths under another kernel, KERNEL=debian: SET=core the least, or all of an hour and more
-	ROOT='$(ROOT)' .ci/guest '$(KERNEL)' '$(SET)' | go run ./.ci/tally
+test-kernel: deps build ## gatewayd's data paths under another kernel, KERNEL=debian: SET=core the least, or all of an hour and more; LIMIT=7200 seconds a package
+	ROOT='$(ROOT)' LIMIT='$(LIMIT)' .ci/guest '$(KERNEL)' '$(SET)' | go run ./.ci/tally
 
 run: deps build ## measure: the quick experiment, about three minutes
 	$(ROOT) bin/gateweigh run

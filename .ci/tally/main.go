@@ -4,6 +4,9 @@
 // environment a skipped test is a failure too, unless it says that the kernel
 // lacks something: in CI everything else can be installed from a package.
 //
+// A test that began and never ended is a failure as well, and so is a package: something stopped it,
+// such as its time limit. Tests behind it that never began are not known here.
+//
 // A test of something that no package has says so with the attribute "not-run" and ends. It
 // is not counted as passed: it is named before the counts.
 package main
@@ -46,6 +49,7 @@ type tally struct {
 	output        map[[2]string]*strings.Builder // of tests that still run, by package and name
 	lacks         map[[2]string]string           // what tests that still run say they lack
 	failedPackage map[string]bool                // packages with a failed test
+	begun         map[string]map[string]bool     // tests that still run, by package; packages that still run
 }
 
 func main() {
@@ -68,6 +72,7 @@ func (t *tally) read(r io.Reader) error {
 	t.lacks = map[[2]string]string{}
 	t.notRun = map[string]int{}
 	t.failedPackage = map[string]bool{}
+	t.begun = map[string]map[string]bool{}
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -78,6 +83,9 @@ func (t *tally) read(r io.Reader) error {
 			fmt.Fprintf(t.w, "%s", line)
 		}
 		if err == io.EOF {
+			for _, pkg := range slices.Sorted(maps.Keys(t.begun)) {
+				t.endPackage(event{Action: "fail", Package: pkg}, "")
+			}
 			return nil
 		}
 		if err != nil {
@@ -89,6 +97,13 @@ func (t *tally) read(r io.Reader) error {
 func (t *tally) take(e event) {
 	key := [2]string{e.Package, e.Test}
 	switch e.Action {
+	case "start":
+		t.begun[e.Package] = map[string]bool{}
+	case "run":
+		if t.begun[e.Package] == nil {
+			t.begun[e.Package] = map[string]bool{}
+		}
+		t.begun[e.Package][e.Test] = true
 	case "output":
 		if t.output[key] == nil {
 			t.output[key] = &strings.Builder{}
@@ -115,6 +130,7 @@ func (t *tally) take(e event) {
 }
 
 func (t *tally) endTest(e event, said string) {
+	delete(t.begun[e.Package], e.Test)
 	if !strings.Contains(e.Test, "/") { // a subtest's time is part of its test's
 		t.ended = append(t.ended, e)
 	}
@@ -142,21 +158,27 @@ func (t *tally) fail(pkg string) {
 }
 
 func (t *tally) endPackage(e event, said string) {
+	stopped := slices.Sorted(maps.Keys(t.begun[e.Package]))
+	delete(t.begun, e.Package)
 	if e.Action != "fail" {
 		if e.Action == "pass" {
 			fmt.Fprintf(t.w, "ok    %s  %.1f s\n", e.Package, e.Elapsed)
 		}
 		return
 	}
+	for _, test := range stopped {
+		t.fail(e.Package)
+		// What it printed is all that tells why it did not end.
+		if b := t.output[[2]string{e.Package, test}]; b != nil {
+			fmt.Fprint(t.w, b.String())
+		}
+		fmt.Fprintf(t.w, "did not end, which counts as failed: %s %s\n", e.Package, test)
+	}
+	if len(stopped) > 0 || !t.failedPackage[e.Package] {
+		fmt.Fprint(t.w, said)
+	}
 	if !t.failedPackage[e.Package] {
 		t.fail(e.Package)
-		// What its unfinished tests printed is all that tells why it died.
-		for key, b := range t.output {
-			if key[0] == e.Package {
-				fmt.Fprint(t.w, b.String())
-			}
-		}
-		fmt.Fprint(t.w, said)
 	}
 	fmt.Fprintf(t.w, "FAIL  %s  %.1f s\n", e.Package, e.Elapsed)
 }

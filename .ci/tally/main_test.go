@@ -103,6 +103,39 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
+// TestStopped: what began and did not end has failed, and is named, whether its package said that it failed or said nothing.
+func TestStopped(t *testing.T) {
+	const lines = `{"Action":"start","Package":"a"}
+{"Action":"run","Package":"a","Test":"TestGood"}
+{"Action":"pass","Package":"a","Test":"TestGood"}
+{"Action":"run","Package":"a","Test":"TestBad"}
+{"Action":"fail","Package":"a","Test":"TestBad"}
+{"Action":"run","Package":"a","Test":"TestLong"}
+{"Action":"run","Package":"a","Test":"TestLong/sub"}
+{"Action":"output","Package":"a","Test":"TestLong/sub","Output":"last words\n"}
+{"Action":"output","Package":"a","Output":"all stacks\n"}
+{"Action":"fail","Package":"a"}
+{"Action":"start","Package":"b"}
+{"Action":"run","Package":"b","Test":"TestCut"}
+{"Action":"start","Package":"c"}
+`
+	var printed strings.Builder
+	ta := tally{w: &printed}
+	if err := ta.read(strings.NewReader(lines)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ta.summary(); got != "1 passed, 5 failed, 0 skipped" || ta.ok() {
+		t.Errorf("%s, ok %v", got, ta.ok())
+	}
+	for _, want := range []string{
+		"last words\n", "all stacks\n", "did not end, which counts as failed: a TestLong\n", ": a TestLong/sub\n", ": b TestCut\n", "FAIL  a ", "FAIL  b ", "FAIL  c ",
+	} {
+		if !strings.Contains(printed.String(), want) {
+			t.Errorf("no %q in:\n%s", want, &printed)
+		}
+	}
+}
+
 func TestCounts(t *testing.T) {
 	tests := []struct {
 		name   string

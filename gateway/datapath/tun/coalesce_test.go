@@ -106,7 +106,8 @@ func TestCoalesce(t *testing.T) {
 	}{
 		"a burst":             {stream(1, repeat(1448, 44)...), 1},
 		"more than 64 KiB":    {stream(1, repeat(1448, 60)...), 2},
-		"many small ones":     {stream(1, repeat(10, 130)...), 3},
+		"many small ones":     {stream(1, repeat(76, 130)...), 3},
+		"too small":           {stream(1, repeat(75, 130)...), 130},
 		"a short end":         {stream(1, 1448, 1448, 100), 1},
 		"short in between":    {stream(1, 1448, 100, 1448), 2},
 		"longer ones later":   {stream(1, 100, 1448, 1448), 2},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -86,30 +85,10 @@ func numbered(n int) []byte {
 	return datapathtest.UDP(443, datapathtest.Carrying(fmt.Appendf(nil, "frame %07d.", n)))
 }
 
-// keepCPU has the test send from one CPU. Each CPU has a queue of its own in the kernel, so frames of a thread that
-// is moved to another can overtake those it sent before.
-func keepCPU(t *testing.T) {
-	t.Helper()
-	runtime.LockOSThread()
-	var all, one unix.CPUSet
-	must(t, unix.SchedGetaffinity(0, &all))
-	cpu := 0
-	for !all.IsSet(cpu) {
-		cpu++
-	}
-	one.Set(cpu)
-	must(t, unix.SchedSetaffinity(0, &one))
-	t.Cleanup(func() {
-		must(t, unix.SchedSetaffinity(0, &all))
-		runtime.UnlockOSThread()
-	})
-}
-
 // TestRing sends more frames than a ring has slots, also after the ring was replaced: each
 // arrives once, complete and in order.
 func TestRing(t *testing.T) {
 	w := newWire(t)
-	keepCPU(t)
 	n := 0
 	round := func(batch int) {
 		t.Helper()

@@ -153,36 +153,17 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int) erro
 	return errors.Join(err, b.pair.end(ctx))
 }
 
-// again starts a cell's traffic anew. A stream that has lost a packet sends its bursts in parts, and where it sends one every
-// few seconds its window does not grow again: every further window would be rejected.
-func (b *openBlock) again(ctx context.Context, cell result.Cell) error {
-	if b.pair.solo() {
-		return nil // each window has traffic of its own
-	}
-	if err := b.pair.end(ctx); err != nil {
-		return err
-	}
-	return b.pair.begin(ctx, cell)
-}
-
 // trial measures window w, again when it is rejected, and records every attempt.
 func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
-	short := false // the last attempt's bursts
 	return b.Settle(b.Block, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
 		t := result.Trial{
 			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start,
 		}
 		var err error
-		if short {
-			if err := b.again(ctx, cell); err != nil {
-				return nil, nil, err
-			}
-		}
 		if t.DUT, t.Clean, err = b.pair.measure(ctx, cell, w+a.Number); err == nil {
 			err = b.pair.ended(ctx)
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
-		short = splits(t.Clean, b.pair.clean.Has.Traffic)
 		judge(&t, b.Experiment.Window, b.pair.clean.Has.Traffic, b.pair.device.Traits.Gathers, b.CPUs, b.Experiment.Router.Speed)
 		if unlike := b.pair.device.unlike; unlike != "" {
 			t.Rejects, t.Accepted = append(t.Rejects, "device: "+unlike), false

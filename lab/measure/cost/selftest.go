@@ -141,13 +141,9 @@ func (j judged) control(profile string, sent experiment.Traffic, saturated bool)
 	j.flow(least)
 	j.If(j.AggregationFactor < minBulk && profile == result.Bulk,
 		"%s: %.2f frames per packet, profile bulk wants %.2f or more", j.who, j.AggregationFactor, minBulk)
-	j.If(splits(j.Measurement, sent),
-		"%s: %.1f segments a burst, %d were to be sent: its streams have lost too many", j.who, j.SegmentsPerBurst, sent.BurstSegments)
-}
-
-// splits reports whether streams send their bursts in parts, as they do after losses.
-func splits(m result.Measurement, sent experiment.Traffic) bool {
-	return traffic.KindOf(sent.Kind).Bursts && m.SegmentsPerBurst > 0 && m.SegmentsPerBurst < minBurst*float64(sent.BurstSegments)
+	want := float64(sent.BurstSegments)
+	j.If(traffic.KindOf(sent.Kind).Bursts && j.SegmentsPerBurst > 0 && j.SegmentsPerBurst < minBurst*want,
+		"%s: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", j.who, j.SegmentsPerBurst, want)
 }
 
 // packets tests that profile per-packet does not aggregate.

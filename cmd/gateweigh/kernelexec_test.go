@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,7 +73,15 @@ func TestKernelExecStubborn(t *testing.T) {
 
 func TestKernelExecUsage(t *testing.T) {
 	dir := t.TempDir()
-	for _, args := range [][]string{{"debian"}, {"debian", "true"}, {"debian", "--"}, {"debian", "--", "no-such-program"}, {"--share", "none", "debian", "--", "true"}} {
+	program, err := os.CreateTemp("/tmp", "gateweigh-test-") // which the guest's own /tmp would hide
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(program.Name()) })
+	if err := errors.Join(program.Chmod(0o755), program.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"debian"}, {"debian", "true"}, {"debian", "--"}, {"debian", "--", "no-such-program"}, {"debian", "--", program.Name()}, {"--share", "none", "debian", "--", "true"}} {
 		if e := finish(t, command(t, dir, append([]string{"kernel", "exec"}, args...)...)); e.code != exitUsage || e.stderr == "" {
 			t.Errorf("%q: exit %d: %s", args, e.code, e.stderr)
 		}

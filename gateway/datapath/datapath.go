@@ -22,6 +22,7 @@ type MAC [6]byte
 type Client struct {
 	Addr     netip.Addr // IPv4 address in the LAN
 	MAC      MAC        // the only one that may use Addr
+	Session  uint16     // PPPoE session, the only one in which Addr is used; 0: Addr is used without PPPoE
 	Admitted bool       // false: DHCP, DNS, the portal and the walled garden only
 	Until    time.Time  // end of admission, enforced also without a daemon; zero: none
 	Limits   Limits     // while admitted

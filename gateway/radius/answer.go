@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 	"unicode"
@@ -132,6 +133,10 @@ func (c *Client) decide(user string, p *radius.Packet) (session.Login, error) {
 	if name := p.Get(rfc2865.UserName_Type); len(name) > 0 {
 		login.User = string(name)
 	}
+	login.Framed = framedAddress(p)
+	if proof := vendorBytes(p, vendorMicrosoft, msCHAP2Success); len(proof) > 1 {
+		login.Proof = string(proof[1:]) // after the identifier
+	}
 	size := 0
 	for _, a := range p.Attributes {
 		if a.Type == rfc2865.Class_Type {
@@ -199,6 +204,14 @@ func number(p *radius.Packet, t radius.Type) (uint32, bool) {
 // vendorNumber returns a vendor's numeric attribute, 0 when it is missing. One
 // Vendor-Specific attribute may contain several (RFC 2865, 5.26).
 func vendorNumber(p *radius.Packet, vendor uint32, kind byte) uint32 {
+	if v := vendorBytes(p, vendor, kind); len(v) == 4 {
+		return binary.BigEndian.Uint32(v)
+	}
+	return 0
+}
+
+// vendorBytes returns the value of a vendor's attribute, nil when it is missing.
+func vendorBytes(p *radius.Packet, vendor uint32, kind byte) []byte {
 	for _, a := range p.Attributes {
 		if a.Type != rfc2865.VendorSpecific_Type || len(a.Attribute) < 4 || binary.BigEndian.Uint32(a.Attribute) != vendor {
 			continue
@@ -208,13 +221,23 @@ func vendorNumber(p *radius.Packet, vendor uint32, kind byte) uint32 {
 			if size < 2 || size > len(rest) {
 				break
 			}
-			if rest[0] == kind && size == 2+4 {
-				return binary.BigEndian.Uint32(rest[2:size])
+			if rest[0] == kind {
+				return rest[2:size]
 			}
 			rest = rest[size:]
 		}
 	}
-	return 0
+	return nil
+}
+
+// framedAddress is the address that the server gives the client; invalid: the gateway chooses
+// (RFC 2865, 5.8).
+func framedAddress(p *radius.Packet) netip.Addr {
+	v, there := number(p, rfc2865.FramedIPAddress_Type)
+	if !there || v >= 0xfffffffe {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
 }
 
 // replyMessage returns the server's message to the user, its lines in order (RFC 2865,

@@ -27,9 +27,12 @@
 //
 //	both          User-Name, NAS-Identifier, NAS-IP-Address, NAS-Port-Type, NAS-Port-Id,
 //	              Calling-Station-Id (02-00-00-00-00-01), Called-Station-Id, Framed-IP-Address
-//	access        Message-Authenticator, Service-Type (Login), User-Password or
-//	              CHAP-Password with CHAP-Challenge, Acct-Session-Id of the session to
-//	              come (RFC 2866, 5.5)
+//	access        Message-Authenticator, User-Password or CHAP-Password with
+//	              CHAP-Challenge or MS-CHAP2-Response with MS-CHAP-Challenge (RFC 2548),
+//	              Acct-Session-Id of the session to come (RFC 2866, 5.5)
+//	portal        Service-Type (Login)
+//	PPPoE         Service-Type (Framed), Framed-Protocol (PPP), NAS-Port (the session),
+//	              in an Access-Request ADSL-Agent-Circuit-Id and -Remote-Id (RFC 4679)
 //	accounting    Acct-Status-Type, Acct-Session-Id, Acct-Authentic, Class (all, in order),
 //	              Event-Timestamp, Acct-Delay-Time
 //	interim, stop Acct-Session-Time, Acct-Input- and -Output-Octets, -Gigawords and -Packets
@@ -42,6 +45,8 @@
 //
 //	Session-Timeout, Idle-Timeout      seconds; 0 does not limit
 //	Acct-Interim-Interval              seconds, 60 at least (RFC 2869, 5.16)
+//	Framed-IP-Address                  the address of a PPPoE client
+//	MS-CHAP2-Success                   passed on to it
 //	Class                              returned in accounting
 //	User-Name                          of an Access-Accept: replaces the one sent (RFC 2865, 5.1)
 //	Reply-Message                      of an Access-Reject: shown to the user

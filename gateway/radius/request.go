@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/md5"
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -103,12 +104,17 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 	p.Identifier = id
 	p.Add(rfc2869.MessageAuthenticator_Type, make(radius.Attribute, md5.Size))
 	p.text(rfc2865.UserName_Type, r.who.User)
-	if err := p.password(r.cfg.Method, r.who.Password); err != nil {
+	if err := p.proof(r.cfg.Method, r.who); err != nil {
 		return nil, err
 	}
-	p.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_LoginUser))
+	if r.who.Port == 0 {
+		p.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_LoginUser))
+	}
 	p.gateway(r.cfg)
 	p.client(r.cfg, r.who.Key)
+	p.line(r.who.Port)
+	p.vendor(vendorADSL, adslCircuit, []byte(r.who.Circuit))
+	p.vendor(vendorADSL, adslRemote, []byte(r.who.Remote))
 	p.text(rfc2866.AcctSessionID_Type, r.who.SessionID)
 	data, err := p.Encode()
 	if err != nil {
@@ -119,6 +125,59 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 	mac.Sum(data[signatureAt:signatureAt])
 	return data, nil
 }
+
+// line adds what describes a PPPoE session; 0: the client has none.
+func (b builder) line(port uint16) {
+	if port != 0 {
+		b.number(rfc2865.NASPort_Type, uint32(port))
+		b.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_FramedUser))
+		b.number(rfc2865.FramedProtocol_Type, uint32(rfc2865.FramedProtocol_Value_PPP))
+	}
+}
+
+// vendor adds a vendor's attribute unless it is empty (RFC 2865, 5.26).
+func (b builder) vendor(id uint32, kind byte, value []byte) {
+	const header = 2 + 4 // of ours; the attribute around it has 2 more
+	if len(value) == 0 {
+		return
+	}
+	value = value[:min(len(value), maxValue-header)]
+	a := append(binary.BigEndian.AppendUint32(nil, id), kind, byte(2+len(value)))
+	b.Add(rfc2865.VendorSpecific_Type, append(a, value...))
+}
+
+// proof adds the password in the method's form, or the client's answer to a challenge.
+func (b builder) proof(m Method, who session.Credentials) error {
+	c := who.CHAP
+	switch {
+	case c == nil:
+		return b.password(m, who.Password)
+	case c.Microsoft:
+		if len(c.Response) != msResponse {
+			return fmt.Errorf("an MS-CHAPv2 response of %d bytes, instead of %d", len(c.Response), msResponse)
+		}
+		b.vendor(vendorMicrosoft, msChallenge, c.Challenge)
+		// The flags come first here (RFC 2548, 2.3.2), and last in the client's packet.
+		value := append([]byte{c.ID, c.Response[msResponse-1]}, c.Response[:msResponse-1]...)
+		b.vendor(vendorMicrosoft, msCHAP2Response, value)
+		return nil
+	}
+	b.Add(rfc2865.CHAPPassword_Type, append([]byte{c.ID}, c.Response...))
+	b.Add(rfc2865.CHAPChallenge_Type, c.Challenge)
+	return nil
+}
+
+// Vendors' attributes for clients on lines (RFC 2548, 2.3; RFC 4679, 3.3), and the bytes of an
+// MS-CHAPv2 response.
+const (
+	vendorMicrosoft = 311
+	vendorADSL      = 3561
+
+	msChallenge, msCHAP2Response, msCHAP2Success = 11, 25, 26
+	adslCircuit, adslRemote                      = 1, 2
+
+	msResponse = 49
+)
 
 // password adds the password in the method's form.
 func (b builder) password(m Method, password string) error {

@@ -6,13 +6,27 @@ import "errors"
 // may have chosen every byte.
 type Credentials struct {
 	User, Password string
-	Key            Key // of the client that logs in
+	// CHAP is an answer to a challenge, instead of Password; nil: there is none.
+	CHAP *CHAP
+	Key  Key // of the client that logs in; over PPPoE it has no address yet
+	// Port is the PPPoE session in which the client logs in; Circuit and Remote are what an access
+	// node says of its line. Zero: it is on Ethernet.
+	Port            uint16
+	Circuit, Remote string
 	// SessionID is the Acct-Session-Id of the session if the login succeeds, so that
 	// servers can match logins with accounting (RFC 2866, 5.5); empty: not known.
 	SessionID string
 	// Failures are the wrong passwords that were sent lately, by the client and for the
 	// name. Where logins have to wait, those without failures go first.
 	Failures int
+}
+
+// CHAP is what a client answered to a challenge.
+type CHAP struct {
+	Microsoft bool // MS-CHAPv2 (RFC 2759): Response is its 49 bytes; otherwise MD5's 16 (RFC 1994)
+	ID        uint8
+	Challenge []byte
+	Response  []byte
 }
 
 // Reasons for a failed login. Any other error says nothing about the credentials:

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -180,8 +179,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
 	now := t.clock.now()
 	next := c.lapsed()
 	next.state = Authenticated
-	next.user, next.class, next.limits = login.User, cloneClass(login.Class), login.Limits
-	next.id, next.began, next.seen = cmp.Or(login.SessionID, NewID()), now, now
+	next.begin(login, now)
 	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
 		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path failed
 			lapsed := c.lapsed()
@@ -226,6 +224,9 @@ func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
 // closed. op must be held.
 func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
 	was := c.entry
+	if was.line.Session != 0 && next != nil && next.state != Authenticated {
+		next = nil // without its line a client has no address
+	}
 	written := change{addr: was.key.Addr}
 	if next == nil || was.state == Authenticated {
 		if err := t.shut(c, &was, next == nil); err != nil {
@@ -253,6 +254,9 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 			err = errors.Join(err, t.tell(c, &was))
 		}
 		return Session{}, err
+	}
+	if was.line.Session != 0 && t.hungUp != nil {
+		t.hungUp(was.key, was.line)
 	}
 	if next == nil {
 		t.remove(c)

@@ -14,21 +14,25 @@ import (
 //
 //	client  = session reading
 //	event   = kind cause at session
-//	session = mac[6] address state hostname leasedAt leaseEnd [granted]
+//	session = mac[6] address state hostname leasedAt leaseEnd [granted [line]]
 //	granted = user classes class… limits[7] id began seen counts[5]
+//	line    = pppoeSession state
 //	reading = epoch upBytes upPackets downBytes downPackets dropped
 //
-// granted is present when the state is authenticated. kind, cause and state are one
+// granted is present when the state is authenticated, line when it is "on a line". kind, cause and state are one
 // byte each.
 
 // The bytes that stand for a name; 0 stands for none. New names are only added at the
 // end.
 var (
-	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated)}
+	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated), onLine}
 	kindNames  = []string{"", string(Started), string(Updated), string(Ended)}
 	causeNames = []string{"", string(UserRequest), string(LostCarrier), string(IdleTimeout), string(SessionTimeout),
 		string(Quota), string(AdminReset), string(NASReboot), string(NASRequest), string(NASError)}
 )
+
+// onLine is Authenticated with a line, in the file.
+const onLine = "on a line"
 
 func encodeClient(s *Session, read datapath.Counters) []byte {
 	b := appendSession(make([]byte, 0, 256), s)
@@ -60,7 +64,11 @@ func decodeEvent(b []byte) (Event, error) {
 func appendSession(b []byte, s *Session) []byte {
 	b = append(b, s.MAC[:]...)
 	b = appendText(b, s.Addr.AsSlice())
-	b = appendName(b, stateNames, string(s.State))
+	state := string(s.State)
+	if s.Line.Session != 0 {
+		state = onLine
+	}
+	b = appendName(b, stateNames, state)
 	b = appendText(b, s.Hostname)
 	b = appendTime(appendTime(b, s.LeasedAt), s.LeaseEnd)
 	if s.State != Authenticated {
@@ -76,7 +84,11 @@ func appendSession(b []byte, s *Session) []byte {
 		l.UpBytes, l.DownBytes, l.TotalBytes, l.UpBps, l.DownBps)
 	b = appendText(b, s.ID)
 	b = appendTime(appendTime(b, s.Began), s.Seen)
-	return appendNumbers(b, s.UpBytes, s.UpPackets, s.DownBytes, s.DownPackets, s.DroppedPackets)
+	b = appendNumbers(b, s.UpBytes, s.UpPackets, s.DownBytes, s.DownPackets, s.DroppedPackets)
+	if s.Line.Session != 0 {
+		b = appendText(appendNumbers(b, uint64(s.Line.Session)), s.Line.State)
+	}
+	return b
 }
 
 func (d *decoder) session() (s Session) {
@@ -85,6 +97,10 @@ func (d *decoder) session() (s Session) {
 	d.damaged = d.damaged || !known
 	s.Addr = addr
 	s.State = State(d.name(stateNames))
+	linked := s.State == onLine
+	if linked {
+		s.State = Authenticated
+	}
 	d.damaged = d.damaged || s.State == ""
 	s.Hostname = string(d.text())
 	s.LeasedAt, s.LeaseEnd = d.time(), d.time()
@@ -101,6 +117,11 @@ func (d *decoder) session() (s Session) {
 	s.ID = string(d.text())
 	s.Began, s.Seen = d.time(), d.time()
 	d.numbers(&s.UpBytes, &s.UpPackets, &s.DownBytes, &s.DownPackets, &s.DroppedPackets)
+	if linked {
+		id := d.number()
+		s.Line = Line{uint16(id), append([]byte(nil), d.text()...)}
+		d.damaged = d.damaged || s.Line.Session == 0 || id > 1<<16-1
+	}
 	return s
 }
 

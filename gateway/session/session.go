@@ -7,7 +7,8 @@
 //	   └──── Forget ──────┴────────────────────┘ └─────── End ───────┘
 //
 // A client whose session has ended still has its lease: it is PreAuth again, and
-// the ended session is reported once with its cause.
+// the ended session is reported once with its cause. A client on a PPPoE line has no lease: it
+// comes with Connect, and is gone with its session.
 package session
 
 import (
@@ -83,9 +84,22 @@ type Login struct {
 	// have gone to another client, which Admit then refuses. Zero: whichever client has
 	// the address. It is not stored in the table.
 	For Key
+	// Line is how the client is connected. Logins at the portal have none.
+	Line Line
+	// Framed is the address that the server gives the user; invalid: none. It is not stored in the
+	// table, where Key has it, and neither is Proof: that the server knows the password, as
+	// MS-CHAPv2 has it.
+	Framed netip.Addr
+	Proof  string
 	// SessionID is the session's ID if it was chosen before the login was decided; empty:
 	// Admit chooses one. In the table it is Session.ID.
 	SessionID string
+}
+
+// Line is a client's PPPoE session. The zero value is none: the client is on Ethernet.
+type Line struct {
+	Session uint16 // PPPoE's, from 1 on
+	State   []byte // of the link, for the concentrator only, to take it up after a restart
 }
 
 // Session is a copy of a client's entry; later changes do not affect it.

@@ -66,8 +66,9 @@ type Table struct {
 	states  map[State]int  // clients by state
 	users   map[string]int // sessions by user, those about to begin included
 	macs    map[datapath.MAC]int
-	dues    dues          // clients by the next time a timer of theirs is due
-	sooner  chan struct{} // signals that the first of dues has changed
+	dues    dues            // clients by the next time a timer of theirs is due
+	hungUp  func(Key, Line) // see Follow
+	sooner  chan struct{}   // signals that the first of dues has changed
 
 	saving struct {
 		sync.Mutex
@@ -120,6 +121,7 @@ type entry struct {
 	user        string
 	class       [][]byte
 	limits      Limits
+	line        Line
 	id          string
 	began, seen moment
 	counts      Counts
@@ -155,7 +157,11 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 			}
 			ended, err := t.restore(&s, read, resume)
 			if ended != nil {
-				lost = append(lost, change{addr: s.Addr, record: t.record(&t.clients[s.Addr].entry), events: [][]byte{encodeEvent(ended)}})
+				end := change{addr: s.Addr, events: [][]byte{encodeEvent(ended)}}
+				if c := t.clients[s.Addr]; c != nil {
+					end.record = t.record(&c.entry)
+				}
+				lost = append(lost, end)
 			}
 			return err
 		})
@@ -190,7 +196,7 @@ func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended 
 		leasedAt: t.clock.moment(s.LeasedAt), leaseEnd: t.clock.moment(s.LeaseEnd),
 	}}
 	if s.State == Authenticated {
-		c.user, c.class, c.limits, c.id = s.User, s.Class, s.Limits, s.ID
+		c.user, c.class, c.limits, c.line, c.id = s.User, s.Class, s.Limits, s.Line, s.ID
 		c.began, c.seen = t.clock.moment(s.Began), t.clock.moment(s.Seen)
 		c.counts, c.read = s.Counts, read
 		now, err := t.dp.Counters(s.Addr)
@@ -202,6 +208,9 @@ func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended 
 		} else {
 			was := t.snapshot(&c.entry)
 			ended = &Event{Kind: Ended, Session: was, Cause: NASReboot, At: was.Seen}
+			if s.Line.Session != 0 {
+				return ended, t.dp.Remove(s.Addr)
+			}
 			c.entry = c.lapsed()
 		}
 	}
@@ -301,7 +310,7 @@ func (t *Table) view(e *entry) Session {
 		LeasedAt: t.clock.time(e.leasedAt), LeaseEnd: t.clock.time(e.leaseEnd),
 	}
 	if e.state == Authenticated {
-		s.Login = Login{User: e.user, Class: e.class, Limits: e.limits}
+		s.Login = Login{User: e.user, Class: e.class, Limits: e.limits, Line: e.line}
 		s.ID, s.Counts = e.id, e.counts
 		s.Began, s.Seen = t.clock.time(e.began), t.clock.time(e.seen)
 	}

@@ -1,0 +1,292 @@
+package pppoe
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/ppp"
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
+)
+
+// cookies are AC-Cookies: keyed hashes of a client's address and the time, so that an offer
+// leaves nothing to remember, and who answers has received it.
+type cookies struct{ key [32]byte }
+
+const (
+	cookieLen  = 16
+	cookieTime = 30 * time.Second // a cookie is right for one to two of these
+)
+
+func (c *cookies) at(mac pppoe.MAC, slot int64) []byte {
+	h := hmac.New(sha256.New, c.key[:])
+	h.Write(mac[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(slot)))
+	return h.Sum(nil)[:cookieLen]
+}
+
+func (c *cookies) of(mac pppoe.MAC, now time.Time) []byte {
+	return c.at(mac, now.UnixNano()/int64(cookieTime))
+}
+
+func (c *cookies) right(mac pppoe.MAC, cookie []byte, now time.Time) bool {
+	slot := now.UnixNano() / int64(cookieTime)
+	return hmac.Equal(cookie, c.at(mac, slot)) || hmac.Equal(cookie, c.at(mac, slot-1))
+}
+
+// receive handles a frame of either stage.
+func (s *Server) receive(b []byte) {
+	f, err := pppoe.Parse(b)
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+	case err != nil || f.From[0]&1 != 0 || f.From == (pppoe.MAC{}) || f.From == s.mac:
+		s.counts.Malformed++
+	case f.Code == pppoe.PADI && (f.To == pppoe.Broadcast || f.To == s.mac):
+		s.counts.PADI++
+		if s.affords(f.From) {
+			s.offer(&f, now)
+		}
+	case f.To != s.mac:
+	case f.Code == pppoe.PADR:
+		s.counts.PADR++
+		s.begin(&f, now)
+	case f.Code == pppoe.PADT:
+		if n := s.sessions[f.Session]; n != nil && n.mac == f.From {
+			n.told = true
+			n.link.Abort(ppp.ErrPeerClosed)
+			s.schedule(n)
+		}
+	case f.PPP != nil:
+		s.control(&f, now)
+	}
+}
+
+// affords reports whether a sender may ask once more. Senders with a session are known.
+func (s *Server) affords(mac pppoe.MAC) bool {
+	if s.senders.Spend(mac, len(s.byMAC[mac]) > 0, budget.Now()) {
+		return true
+	}
+	s.counts.Throttled++
+	return false
+}
+
+// control hands a session's frame to its link. A frame for a session that is none comes from a
+// client that missed the end: it is told.
+func (s *Server) control(f *pppoe.Frame, now time.Time) {
+	n := s.sessions[f.Session]
+	if n == nil || n.mac != f.From {
+		s.counts.Strays++
+		if s.strays.Spend(strays, budget.Now()) {
+			s.send(&pppoe.Frame{To: f.From, Code: pppoe.PADT, Session: f.Session})
+		}
+		return
+	}
+	n.link.Receive(now, f.PPP)
+	s.schedule(n)
+}
+
+// offer answers a PADI.
+func (s *Server) offer(f *pppoe.Frame, now time.Time) {
+	wanted, there := f.Tag(pppoe.ServiceName)
+	if !there || !s.serves(wanted) {
+		return
+	}
+	answer := &pppoe.Frame{To: f.From, Code: pppoe.PADO}
+	answer.Tags = append(answer.Tags, pppoe.Tag{Type: pppoe.ACName, Value: []byte(s.cfg.Name)})
+	answer.Tags = append(answer.Tags, s.services(wanted)...)
+	answer.Tags = append(answer.Tags, pppoe.Tag{Type: pppoe.ACCookie, Value: s.cookie.of(f.From, now)})
+	answer.Tags = append(answer.Tags, s.returned(f)...)
+	if s.cfg.Delay == 0 {
+		s.counts.Offered++
+		s.send(answer)
+		return
+	}
+	b := answer.Append(nil)
+	select {
+	case s.delayed <- offer{now.Add(s.cfg.Delay), slices.Clone(b)}:
+		s.counts.Offered++
+	default:
+		s.counts.Throttled++
+	}
+}
+
+// offer is a PADO that waits.
+type offer struct {
+	at    time.Time
+	frame []byte
+}
+
+// offerLater sends the offers that wait, until Close.
+func (s *Server) offerLater() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case o := <-s.delayed:
+			wait, stop := context.WithDeadline(s.ctx, o.at)
+			<-wait.Done()
+			stop()
+			if s.ctx.Err() == nil && o.frame != nil {
+				s.wire.send(o.frame)
+			}
+		}
+	}
+}
+
+// serves reports whether a service is offered; the empty name asks for any.
+func (s *Server) serves(name []byte) bool {
+	return len(name) == 0 || s.cfg.Services == nil || slices.Contains(s.cfg.Services, string(name))
+}
+
+// services lists what is offered: the service that was asked for, and all that there are.
+func (s *Server) services(wanted []byte) []pppoe.Tag {
+	tags := []pppoe.Tag{{Type: pppoe.ServiceName, Value: wanted}}
+	for _, name := range s.cfg.Services {
+		if name != string(wanted) {
+			tags = append(tags, pppoe.Tag{Type: pppoe.ServiceName, Value: []byte(name)})
+		}
+	}
+	return tags
+}
+
+// returned are the tags that an answer repeats unchanged, and the payload that is granted.
+func (s *Server) returned(f *pppoe.Frame) (tags []pppoe.Tag) {
+	for _, t := range []pppoe.TagType{pppoe.HostUniq, pppoe.RelaySessionID} {
+		if v, there := f.Tag(t); there {
+			tags = append(tags, pppoe.Tag{Type: t, Value: v})
+		}
+	}
+	if payload := s.payload(f); payload > pppoe.MTU {
+		tags = append(tags, pppoe.Tag{Type: pppoe.PPPMaxPayload, Value: binary.BigEndian.AppendUint16(nil, uint16(payload))})
+	}
+	return tags
+}
+
+// payload is the largest payload for a client: RFC 2516's, unless it asks for more and gets it
+// (RFC 4638).
+func (s *Server) payload(f *pppoe.Frame) int {
+	v, there := f.Tag(pppoe.PPPMaxPayload)
+	if !there || len(v) != 2 {
+		return pppoe.MTU
+	}
+	return max(pppoe.MTU, min(int(binary.BigEndian.Uint16(v)), s.cfg.MaxPayload))
+}
+
+// begin answers a PADR.
+func (s *Server) begin(f *pppoe.Frame, now time.Time) {
+	cookie, _ := f.Tag(pppoe.ACCookie)
+	if !s.cookie.right(f.From, cookie, now) {
+		s.counts.Refused++
+		return
+	}
+	uniq, _ := f.Tag(pppoe.HostUniq)
+	for _, n := range s.byMAC[f.From] {
+		if !n.admitted.IsValid() && string(n.uniq) == string(uniq) { // the PADS was lost
+			s.confirm(f, n)
+			return
+		}
+	}
+	if !s.affords(f.From) {
+		return
+	}
+	wanted, there := f.Tag(pppoe.ServiceName)
+	switch {
+	case !there || !s.serves(wanted):
+		s.refuse(f, pppoe.ServiceNameError, "no such service")
+		return
+	case s.pending(f.From) >= s.cfg.PerMAC || len(s.sessions) >= s.cfg.Most:
+		s.refuse(f, pppoe.ACSystemError, "too many sessions")
+		return
+	}
+	n := s.add(f.From, s.free())
+	n.uniq, n.began, n.payload = slices.Clone(uniq), now, s.payload(f)
+	n.circuit, n.remote = line(f)
+	n.link = ppp.New(s.linkConfig(n.payload), n)
+	s.counts.Begun++
+	s.confirm(f, n)
+	n.link.Open(now)
+	s.schedule(n)
+}
+
+// pending is the number of an address's sessions that have not logged in. One that logs in takes
+// the place of the oldest where there are too many.
+func (s *Server) pending(mac pppoe.MAC) (count int) {
+	for _, n := range s.byMAC[mac] {
+		if !n.admitted.IsValid() {
+			count++
+		}
+	}
+	return count
+}
+
+// confirm sends the PADS.
+func (s *Server) confirm(f *pppoe.Frame, n *session) {
+	wanted, _ := f.Tag(pppoe.ServiceName)
+	tags := append([]pppoe.Tag{{Type: pppoe.ServiceName, Value: wanted}}, s.returned(f)...)
+	s.send(&pppoe.Frame{To: f.From, Code: pppoe.PADS, Session: n.id, Tags: tags})
+}
+
+// refuse sends a PADS without a session.
+func (s *Server) refuse(f *pppoe.Frame, why pppoe.TagType, text string) {
+	s.counts.Refused++
+	tags := append([]pppoe.Tag{{Type: why, Value: []byte(text)}}, s.returned(f)...)
+	s.send(&pppoe.Frame{To: f.From, Code: pppoe.PADS, Tags: tags})
+}
+
+// free is a session ID that is not in use: the next one, so that one that ended is not soon that
+// of another client. The caller has made sure that there is one.
+func (s *Server) free() uint16 {
+	for {
+		s.last++
+		if s.last != 0 && s.sessions[s.last] == nil {
+			return s.last
+		}
+	}
+}
+
+// send sends a frame of this concentrator.
+func (s *Server) send(f *pppoe.Frame) {
+	f.From = s.mac
+	if b := f.Append(nil); b != nil { // nil: the client's own tags are too long
+		s.wire.send(b)
+	}
+}
+
+// Sub-tags of the access node's tag (TR-101, R-124), and the Broadband Forum's number.
+const (
+	adsl      = 3561
+	circuitID = 1
+	remoteID  = 2
+)
+
+// line is what an access node says of a client's line.
+func line(f *pppoe.Frame) (circuit, remote string) {
+	for _, t := range f.Tags {
+		if t.Type != pppoe.VendorSpecific || len(t.Value) < 4 || binary.BigEndian.Uint32(t.Value) != adsl {
+			continue
+		}
+		options, err := ppp.ParseLabels(t.Value[4:])
+		if err != nil {
+			continue
+		}
+		for _, o := range options {
+			switch o.Type {
+			case circuitID:
+				circuit = string(o.Data)
+			case remoteID:
+				remote = string(o.Data)
+			}
+		}
+	}
+	return circuit, remote
+}
+
+var errMoved = errors.New("the subscriber has logged in again")

@@ -1,0 +1,118 @@
+package pppoe
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/ppp"
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
+)
+
+// session is one subscriber's. The server's mu guards it.
+type session struct {
+	*Server
+	mac             pppoe.MAC
+	id              uint16
+	uniq            []byte    // the client's Host-Uniq
+	began           time.Time // zero once it has logged in
+	payload         int
+	circuit, remote string
+	link            *ppp.Link
+
+	due      time.Time
+	place    int        // in dues; -1: nowhere
+	admitted netip.Addr // by Access.Login; invalid: not, or no longer
+	told     bool       // the client has sent a PADT
+	ended    bool
+}
+
+var _ ppp.Handler = (*session)(nil)
+
+// add makes a session. The caller holds mu.
+func (s *Server) add(mac pppoe.MAC, id uint16) *session {
+	n := &session{Server: s, mac: mac, id: id, place: -1}
+	s.sessions[id] = n
+	s.byMAC[mac] = append(s.byMAC[mac], n)
+	return n
+}
+
+// Send implements ppp.Handler.
+func (n *session) Send(frame []byte) {
+	n.send(&pppoe.Frame{To: n.mac, Session: n.id, PPP: frame})
+}
+
+// Authenticate implements ppp.Handler: Access decides in a goroutine of its own.
+func (n *session) Authenticate(c ppp.Credentials) {
+	if n.logins >= loginsAtOnce || n.closed {
+		n.link.Decide(time.Now(), false, ppp.Grant{Message: "busy: try again"})
+		return
+	}
+	state, _ := n.link.State()
+	n.logins++
+	r := Request{MAC: n.mac, Session: n.id, Credentials: c, Circuit: n.circuit, Remote: n.remote, State: state}
+	n.running.Go(func() {
+		grant, err := n.access.Login(n.ctx, r)
+		n.decided(grant, err)
+	})
+}
+
+// decided ends a login.
+func (n *session) decided(grant ppp.Grant, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.logins--
+	if err == nil && n.ended { // the client has gone meanwhile
+		n.logout(grant.Addr, ppp.ErrPeerClosed)
+		return
+	}
+	if err == nil {
+		n.admitted, n.began = grant.Addr, time.Time{}
+	} else {
+		n.cfg.Log.Info("pppoe: login refused", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id, "err", err)
+	}
+	n.link.Decide(time.Now(), err == nil, grant)
+	n.schedule(n)
+	if err == nil {
+		n.makeRoom()
+	}
+}
+
+// makeRoom ends the oldest sessions of the subscriber's address where it has too many: those of
+// a client that lost its link without a word and has logged in again.
+func (n *session) makeRoom() {
+	up := slices.DeleteFunc(slices.Clone(n.byMAC[n.mac]), func(o *session) bool { return !o.admitted.IsValid() })
+	for len(up) > n.cfg.PerMAC {
+		oldest := up[0]
+		up = up[1:]
+		oldest.link.Abort(errMoved)
+		n.schedule(oldest)
+	}
+}
+
+// Opened implements ppp.Handler.
+func (n *session) Opened(t ppp.Terms) {
+	n.cfg.Log.Info("pppoe: session up", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id, "address", t.Peer.String(), "mtu", t.MTU)
+}
+
+// Closed implements ppp.Handler.
+func (n *session) Closed(why error) {
+	n.ended = true
+	delete(n.sessions, n.id)
+	n.byMAC[n.mac] = slices.DeleteFunc(n.byMAC[n.mac], func(o *session) bool { return o == n })
+	if len(n.byMAC[n.mac]) == 0 {
+		delete(n.byMAC, n.mac)
+	}
+	if !n.told {
+		n.send(&pppoe.Frame{To: n.mac, Code: pppoe.PADT, Session: n.id})
+	}
+	if n.admitted.IsValid() {
+		n.logout(n.admitted, why)
+	}
+}
+
+// logout tells Access, which may take its time and may call End.
+func (n *session) logout(addr netip.Addr, why error) {
+	n.running.Go(func() { n.access.Logout(n.mac, n.id, addr, why) })
+}

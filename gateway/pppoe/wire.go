@@ -1,0 +1,83 @@
+package pppoe
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/ppp"
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
+)
+
+// wire is the concentrator's sockets: one for discovery, one for the control protocols of
+// sessions. Packets of subscribers never reach it, whatever their data path is.
+type wire struct {
+	found, sessions *packet.Conn
+}
+
+// frameMax is the largest frame that is read, bytes.
+const frameMax = 2048
+
+// onlyControl passes frames of sessions that are neither IPv4 nor IPv6. Offsets are from the
+// Ethernet header on.
+var onlyControl = []bpf.Instruction{
+	bpf.LoadAbsolute{Off: 20, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(ppp.IPv4), SkipTrue: 2},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(ppp.IPv6), SkipTrue: 1},
+	bpf.RetConstant{Val: frameMax},
+	bpf.RetConstant{},
+}
+
+func openWire(dev *net.Interface) (*wire, error) {
+	filter, err := bpf.Assemble(onlyControl)
+	if err != nil {
+		return nil, fmt.Errorf("assembling the filter: %w", err)
+	}
+	w := &wire{}
+	if w.found, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil {
+		w.sessions, err = packet.Listen(dev, packet.Raw, pppoe.Session, &packet.Config{Filter: filter})
+	}
+	if err != nil {
+		w.close()
+		return nil, fmt.Errorf("opening a packet socket on %s: %w (it needs CAP_NET_RAW)", dev.Name, err)
+	}
+	return w, nil
+}
+
+// discovery reads frames of discovery until close.
+func (w *wire) discovery(f func([]byte)) error { return read(w.found, f) }
+
+// control reads frames of sessions until close.
+func (w *wire) control(f func([]byte)) error { return read(w.sessions, f) }
+
+// read fails after close, and when the interface is gone.
+func read(c *packet.Conn, f func([]byte)) error {
+	b := make([]byte, frameMax)
+	for {
+		n, _, err := c.ReadFrom(b)
+		switch {
+		case errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO):
+			return err
+		case err == nil: // other errors: the interface was down for a moment
+			f(b[:n])
+		}
+	}
+}
+
+// send sends a whole frame. What a full queue drops is sent again by who waits for an answer.
+func (w *wire) send(b []byte) {
+	_, _ = w.found.WriteTo(b, &packet.Addr{HardwareAddr: net.HardwareAddr(b[:6])})
+}
+
+func (w *wire) close() {
+	for _, c := range []*packet.Conn{w.found, w.sessions} {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}

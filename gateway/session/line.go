@@ -1,0 +1,100 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Connect is Admit for a client on a PPPoE line, which gets its address with its login: login.For
+// has both, and login.Line the line. A former client of the same subscriber's at the address,
+// with the same MAC address, is replaced; another's is left alone, and Connect fails with
+// ErrTaken. When the session ends, for whatever reason, the client is gone from the table.
+func (t *Table) Connect(login Login) (Session, error) {
+	s, err := t.connect(login)
+	if err != nil {
+		return Session{}, fmt.Errorf("connect %s: %w", login.For, err)
+	}
+	return s, nil
+}
+
+func (t *Table) connect(login Login) (Session, error) {
+	key := login.For
+	key.Addr = key.Addr.Unmap()
+	if err := login.check(); err != nil {
+		return Session{}, err
+	}
+	if !key.Addr.Is4() || login.Line.Session == 0 {
+		return Session{}, errors.New("a client on a line has an IPv4 address and a PPPoE session")
+	}
+	if err := t.enter(); err != nil {
+		return Session{}, err
+	}
+	defer t.life.RUnlock()
+	if t.store.behind() >= t.bounds.events {
+		return Session{}, ErrBehind
+	}
+	c, err := t.holdOrAdd(key.Addr)
+	if err != nil {
+		return Session{}, err
+	}
+	defer t.release(c)
+	switch {
+	case c.state != "" && (c.key.MAC != key.MAC || c.line.Session == 0):
+		return Session{}, ErrTaken
+	case !t.reserve(c, login):
+		return Session{}, ErrSessions
+	}
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.unreserve(c)
+	}()
+	if _, err := t.dp.Counters(key.Addr); errors.Is(err, datapath.ErrForeign) {
+		return Session{}, err // before it is on the disk
+	}
+	now := t.clock.now()
+	next := entry{key: key, state: Authenticated, leasedAt: now, leaseEnd: never}
+	next.begin(login, now)
+	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
+		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path failed
+			_, undo := t.replace(c, nil, NASError, t.clock.now())
+			err = errors.Join(err, undo)
+		}
+		return Session{}, err
+	}
+	return t.snapshot(&c.entry), nil
+}
+
+// Disconnect ends the session of a client on a line, because the line has ended. A line that the
+// address no longer has is no error.
+func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
+	if err := t.enter(); err != nil {
+		return fmt.Errorf("disconnect %s: %w", key, err)
+	}
+	defer t.life.RUnlock()
+	c := t.hold(key.Addr.Unmap())
+	if c == nil {
+		return nil
+	}
+	defer t.release(c)
+	if c.key != key || c.line.Session != pppoe || pppoe == 0 {
+		return nil
+	}
+	if _, err := t.replace(c, nil, cause, t.clock.now()); err != nil {
+		return fmt.Errorf("disconnect %s: %w", key, err)
+	}
+	return nil
+}
+
+// Follow has f called with each line whose session has ended, for whatever reason. f must not
+// call the table. It must be called before the table is used.
+func (t *Table) Follow(f func(Key, Line)) { t.hungUp = f }
+
+// begin sets an entry to a session that begins now.
+func (e *entry) begin(login Login, now moment) {
+	e.user, e.class, e.limits, e.line = login.User, cloneClass(login.Class), login.Limits, login.Line
+	e.id, e.began, e.seen = cmp.Or(login.SessionID, NewID()), now, now
+}

@@ -24,13 +24,15 @@ var allowedImports = map[string][]string{
 	".":         {},
 	".ci/tally": {},
 	"mlrsearch": {}, // RFC 9971 for any program
+	"ppp":       {}, // one end of PPP links, and PPPoE's frames, for gatewayd and for clients of the lab
+	"ppp/pppoe": {},
 	"tomlline":  {}, // mistakes in TOML, for gatewayd's configuration and the lab's experiments
 
 	"cmd/gateweigh":       {"lab/..."},
 	"cmd/gateweigh-agent": {"lab/agent"},
 	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
-	"gateway":                    {"gateway/..."},
+	"gateway":                    {"gateway/...", "ppp"},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
 	"gateway/config":             {"tomlline"},
 	"gateway/control":            {"gateway/session"},
@@ -54,6 +56,7 @@ var allowedImports = map[string][]string{
 	"gateway/dhcp":    {"gateway/budget", "gateway/statefile"},
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/portal":  {"gateway/session"},
+	"gateway/pppoe":   {"gateway/budget", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/session"},
 	"gateway/session": {"gateway/datapath", "gateway/statefile"},
 	"gateway/users":   {"gateway/session"},

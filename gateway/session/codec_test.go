@@ -30,7 +30,7 @@ var (
 	reading = datapath.Counters{Epoch: 7, UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPackets: 3, DroppedPackets: 2}
 )
 
-var sameEvent = cmp.Options{cmpopts.IgnoreUnexported(session.Event{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(session.Key{})}
+var sameEvent = cmp.Options{cmpopts.IgnoreUnexported(session.Event{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(session.Key{}, netip.Addr{})}
 
 func TestClientsSurviveTheFile(t *testing.T) {
 	for _, want := range []session.Session{leased, authenticated} {

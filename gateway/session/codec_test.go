@@ -3,6 +3,7 @@ package session_test
 import (
 	"encoding/hex"
 	"math"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"

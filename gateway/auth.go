@@ -46,9 +46,10 @@ func (g *gateway) authenticator() (a authenticator, err error) {
 	return a, nil
 }
 
-// sources returns the sources in the order in which they are asked about a user.
-func (a authenticator) sources(user string) (list []source) {
-	if a.accounts != nil {
+// sources returns the sources in the order in which they are asked about a user. Local accounts
+// are hashes, which answer no challenge.
+func (a authenticator) sources(user string, challenged bool) (list []source) {
+	if a.accounts != nil && !challenged {
 		list = append(list, a.accounts)
 	}
 	if a.radius != nil {
@@ -68,7 +69,7 @@ func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) 
 	var unsure error
 	c.SessionID = session.NewID()
 	var err error
-	for _, s := range a.sources(c.User) {
+	for _, s := range a.sources(c.User, c.CHAP != nil) {
 		login, e := ask(ctx, s, c)
 		if e == nil {
 			login.For = c.Key // only for this client, not for a later owner of the address
@@ -110,6 +111,17 @@ type granting struct {
 
 // Admit fills in the configuration's limits.
 func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
+	t.fill(&login)
+	s, err := t.Table.Admit(addr, login)
+	if err == nil {
+		t.g.admitted(s)
+		t.g.log.Info("admitted", "client", s.Key.String(), "user", s.User, "session", s.ID)
+	}
+	return s, err
+}
+
+// fill gives a login the limits that it lacks.
+func (t granting) fill(login *session.Login) {
 	l, d := &login.Limits, t.g.cfg.Limits
 	l.SessionTimeout = cmp.Or(l.SessionTimeout, d.SessionTimeout)
 	if !t.operator || d.IdleTimeout != config.DefaultIdle { // a printer may be idle for days
@@ -124,12 +136,6 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 	if t.g.accounts() {
 		l.Interim = cmp.Or(l.Interim, t.g.cfg.RADIUS.Interim)
 	}
-	s, err := t.Table.Admit(addr, login)
-	if err == nil {
-		t.g.admitted(s)
-		t.g.log.Info("admitted", "client", s.Key.String(), "user", s.User, "session", s.ID)
-	}
-	return s, err
 }
 
 // Lease gives an address to a client that an operator logs in, if clients can have it.

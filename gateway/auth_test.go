@@ -54,10 +54,10 @@ func TestSourcesAreAskedWhereTheNameIs(t *testing.T) {
 			t.Errorf("%s: %v, want the server's message", tt.user, err)
 		}
 	}
-	if got := a.sources("ben")[0]; got != source(server) {
+	if got := a.sources("ben", false)[0]; got != source(server) {
 		t.Errorf("for a name without an account %T is asked first", got)
 	}
-	if got := a.sources("ann")[0]; got != source(accounts) {
+	if got := a.sources("ann", false)[0]; got != source(accounts) {
 		t.Errorf("for a name with an account %T is asked first", got)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/portal"
+	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
@@ -57,6 +58,7 @@ type gateway struct {
 	users  *users.Accounts
 	dhcp   *dhcp.Server
 	dns    *dns.Server
+	pppoe  *pppoe.Server
 
 	// known is closed once the table is open. Clients that the data path reports earlier
 	// are reported again with their next packet.
@@ -123,6 +125,9 @@ func (g *gateway) open() (err error) {
 		}
 	}
 	if err := g.openPortal(); err != nil {
+		return err
+	}
+	if err := g.openLines(); err != nil {
 		return err
 	}
 	if cfg.DHCP.Mode == config.Server {
@@ -280,6 +285,9 @@ func (g *gateway) serve(ctx context.Context) error {
 	if g.dns != nil {
 		run("dns", g.dns.Run)
 	}
+	if g.pppoe != nil {
+		run("pppoe", g.pppoe.Serve)
+	}
 	if g.cfg.Metrics.Listen.IsValid() {
 		run("metrics", func(ctx context.Context) error {
 			return control.ServeMetrics(ctx, g.cfg.Metrics.Listen, g.status, func(net.Addr) {})
@@ -296,6 +304,9 @@ func (g *gateway) close() error {
 	var errs []error
 	if g.dp != nil && g.cfg.Datapath.Kind != config.EBPF {
 		errs = append(errs, forwardingSwitch(g.cfg).Off())
+	}
+	if g.pppoe != nil { // before the table: a link that ends by then is taken up by the next daemon
+		g.pppoe.Close()
 	}
 	if g.dns != nil {
 		errs = append(errs, g.dns.Close())

@@ -155,7 +155,7 @@ func (s *seldom) warn(log *slog.Logger, text string, args ...any) {
 
 // admitted lengthens the claim of a client that has logged in to a lease.
 func (g *gateway) admitted(s session.Session) {
-	if g.dhcp != nil || s.LeaseEnd.IsZero() {
+	if g.dhcp != nil || s.LeaseEnd.IsZero() || s.Line.Session != 0 {
 		return
 	}
 	if err := g.table.Keep(s.Key, time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
@@ -175,7 +175,7 @@ func (g *gateway) renew(ctx context.Context) error {
 		}
 		var active []session.Session
 		g.table.Each(func(s session.Session) bool {
-			if s.State == session.Authenticated && time.Since(s.Seen) < 2*every {
+			if s.State == session.Authenticated && s.Line.Session == 0 && time.Since(s.Seen) < 2*every {
 				active = append(active, s)
 			}
 			return true

@@ -103,10 +103,16 @@ func addressRange(v any) (Range, error) {
 // contains reports whether a is in the range.
 func (r Range) contains(a netip.Addr) bool { return !a.Less(r.First) && !r.Last.Less(a) }
 
-// size is the number of addresses in the range.
-func (r Range) size() int {
+// Size is the number of addresses in the range.
+func (r Range) Size() int {
 	first, last := r.First.As4(), r.Last.As4()
 	return int(binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:])) + 1
+}
+
+// At is the range's address with a number, from 0 on.
+func (r Range) At(i int) netip.Addr {
+	first := r.First.As4()
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(first[:])+uint32(i))))
 }
 
 // String returns the form in the file.

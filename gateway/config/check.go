@@ -34,6 +34,7 @@ func (c *Config) check() []*Error {
 	k.checkDHCP()
 	k.checkDNS()
 	k.checkPortal()
+	k.checkPPPoE()
 	k.checkLogin()
 	k.checkDatapath()
 	k.checkMetrics()
@@ -75,7 +76,7 @@ func (k *checker) checkDHCP() {
 		return
 	}
 	for i, pool := range k.DHCP.Pools {
-		k.checkPool(pool, k.DHCP.Pools[:i])
+		k.checkPool("dhcp.pools", pool, k.DHCP.Pools[:i])
 	}
 	for _, r := range k.DHCP.Static {
 		if problem := k.LAN.Unleasable(r.Addr); problem != "" {
@@ -89,19 +90,20 @@ func (k *checker) checkDHCP() {
 	}
 }
 
-func (k *checker) checkPool(pool Range, earlier []Range) {
+// checkPool checks a pool of a key, and that none of the earlier ones overlaps it.
+func (k *checker) checkPool(key string, pool Range, earlier []Range) {
 	own := k.LAN.Address.Addr()
 	for _, end := range []netip.Addr{pool.First, pool.Last} {
 		if problem := k.LAN.Unleasable(end); problem != "" && end != own {
-			k.report("dhcp.pools", "%s: %s %s", pool, end, problem)
+			k.report(key, "%s: %s %s", pool, end, problem)
 		}
 	}
 	if pool.contains(own) {
-		k.report("dhcp.pools", "%s has the gateway's own address %s in it: let it end before, and another begin after", pool, own)
+		k.report(key, "%s has the gateway's own address %s in it: let it end before, and another begin after", pool, own)
 	}
 	for _, other := range earlier {
 		if other.contains(pool.First) || pool.contains(other.First) {
-			k.report("dhcp.pools", "%s and %s overlap", other, pool)
+			k.report(key, "%s and %s overlap", other, pool)
 		}
 	}
 }
@@ -159,6 +161,62 @@ func (k *checker) checkPortal() {
 	}
 }
 
+// checkPPPoE checks the access concentrator's keys.
+func (k *checker) checkPPPoE() {
+	p := k.PPPoE
+	if !p.Enabled {
+		for _, key := range Keys() {
+			if strings.HasPrefix(key, "pppoe.") && key != "pppoe.enabled" {
+				k.without("pppoe.enabled is not true", key)
+			}
+		}
+		return
+	}
+	radius := k.Auth.Has(MethodRADIUS)
+	if !radius && !k.Auth.Has(MethodUsers) {
+		k.report("auth.methods", `PPPoE clients log in with a name and a password: add "radius" or "users"`)
+	}
+	for _, m := range p.Methods {
+		if m != PAP && !radius {
+			k.report("pppoe.methods", `%q needs "radius" in auth.methods: the users' file has hashes, which answer no challenge`, m)
+		}
+	}
+	if k.Datapath.Kind == NFQueue {
+		k.report("datapath.kind", `"nfqueue" cannot take PPPoE's header off: use "ebpf" or "tun", or pppoe.enabled = false`)
+	}
+	if len(p.Resolvers) > 2 {
+		k.report("pppoe.resolvers", "%d addresses: PPP has room for two", len(p.Resolvers))
+	}
+	if !k.LAN.Address.IsValid() {
+		return
+	}
+	if len(p.Pools) == 0 && !radius {
+		k.report("pppoe.pools", `missing: addresses for PPPoE clients, such as ["%s"]`, k.examplePool())
+	}
+	for i, pool := range p.Pools {
+		k.checkPool("pppoe.pools", pool, p.Pools[:i])
+		for _, leased := range k.DHCP.Pools {
+			if leased.contains(pool.First) || pool.contains(leased.First) {
+				k.report("pppoe.pools", "%s overlaps %s of dhcp.pools: an address has one client", pool, leased)
+			}
+		}
+		for _, r := range k.DHCP.Static {
+			if pool.contains(r.Addr) {
+				k.report("pppoe.pools", "%s has %s in it, which dhcp.static reserves for %s", pool, r.Addr, r.MAC)
+			}
+		}
+	}
+	if len(p.Pools) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
+		k.report("dhcp.pools", "missing: without it DHCP leases all of the LAN, pppoe.pools included")
+	}
+}
+
+// examplePool is the LAN's upper half.
+func (k *checker) examplePool() Range {
+	last := lastOf(k.LAN.Network()).Prev()
+	return Range{First: k.LAN.Address.Addr().Next(), Last: last}
+}
+
 // checkPort compares one of the portal's ports with others on the same address.
 func (k *checker) checkPort(key string, port uint16) {
 	if port == 53 {
@@ -170,8 +228,8 @@ func (k *checker) checkPort(key string, port uint16) {
 func (k *checker) checkLogin() {
 	methods := "auth.methods"
 	switch {
-	case !k.Portal.Enabled && len(k.Auth.Methods) > 0:
-		k.report(methods, "need the portal, where clients log in, and portal.enabled is false")
+	case !k.Portal.Enabled && !k.PPPoE.Enabled && len(k.Auth.Methods) > 0:
+		k.report(methods, "need the portal or PPPoE, where clients log in: portal.enabled is false, and pppoe.enabled is not true")
 	case k.Portal.Enabled && len(k.Auth.Methods) == 0:
 		k.report(methods, `missing: how clients log in, such as ["users"], or portal.enabled = false`)
 	}

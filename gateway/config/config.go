@@ -28,8 +28,9 @@ const (
 	MethodUsers        = "users"
 	MethodClickThrough = "click-through"
 
-	PAP  = "pap"
-	CHAP = "chap"
+	PAP      = "pap"
+	CHAP     = "chap"
+	MSCHAPv2 = "mschapv2" // over PPPoE only
 
 	PortWireless = "wireless"
 	PortEthernet = "ethernet"
@@ -57,6 +58,7 @@ type Config struct {
 	DNS      DNS
 	Garden   Garden
 	Portal   Portal
+	PPPoE    PPPoE
 	Auth     Auth
 	RADIUS   RADIUS
 	Users    Users
@@ -144,6 +146,23 @@ type Portal struct {
 	Terms      string // shown to click-through clients
 }
 
+// PPPoE is the configuration of the access concentrator.
+type PPPoE struct {
+	Enabled      bool
+	Name         string   // of the concentrator, in offers
+	Services     []string // offered; none: any that a client asks for
+	Pools        []Range  // of addresses for clients whose login has none
+	Resolvers    []netip.Addr
+	Methods      []string      // PAP, CHAP, MSCHAPv2, in the order in which clients are asked for them
+	MTU          int           // largest that a client can have (RFC 4638)
+	IPv6         bool          // also negotiate interface identifiers
+	PerMAC       int           // sessions of a MAC address at once
+	Most         int           // sessions at once
+	Delay        time.Duration // before an offer
+	Echo         time.Duration // between requests that find out whether a client is there
+	EchoFailures int           // requests without a reply after which a session ends
+}
+
 // Auth is how clients log in.
 type Auth struct {
 	Methods []string // MethodRADIUS, MethodUsers, MethodClickThrough
@@ -222,6 +241,7 @@ func defaults() *Config {
 		StateDir: "/var/lib/gatewayd", RunDir: "/run/gatewayd", LogFormat: LogText,
 		DHCP:     DHCP{Mode: Server, Lease: time.Hour},
 		DNS:      DNS{Mode: Server},
+		PPPoE:    PPPoE{Name: "gatewayd", MTU: 1492, PerMAC: 1, Most: 65535, Echo: 20 * time.Second, EchoFailures: 3},
 		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits:   Limits{IdleTimeout: DefaultIdle},
 		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
@@ -246,7 +266,7 @@ func (c *Config) Addresses() int {
 	}
 	n := 0
 	for _, r := range c.DHCP.Pools {
-		n += r.size()
+		n += r.Size()
 	}
 	for _, r := range c.DHCP.Static {
 		if !slices.ContainsFunc(c.DHCP.Pools, func(pool Range) bool { return pool.contains(r.Addr) }) {

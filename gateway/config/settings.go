@@ -43,7 +43,7 @@ func (c *Config) settings() []setting {
 		at("lan.interface", &c.LAN.Interface, link),
 		at("lan.address", &c.LAN.Address, ownAddress),
 		at("wan.interface", &c.WAN.Interface, link),
-	}, c.serviceSettings(), c.portalSettings(), c.radiusSettings(), []setting{
+	}, c.serviceSettings(), c.portalSettings(), c.pppoeSettings(), c.radiusSettings(), []setting{
 		at("users.file", &c.Users.File, file),
 		at("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
 		at("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
@@ -94,6 +94,25 @@ func (c *Config) portalSettings() []setting {
 		at("portal.success_url", &c.Portal.SuccessURL, webAddress),
 		at("portal.terms", &c.Portal.Terms, prose(20_000)),
 		at("auth.methods", &c.Auth.Methods, list(word(MethodRADIUS, MethodUsers, MethodClickThrough))),
+	}
+}
+
+func (c *Config) pppoeSettings() []setting {
+	p := &c.PPPoE
+	return []setting{
+		at("pppoe.enabled", &p.Enabled, boolean),
+		at("pppoe.name", &p.Name, line(64)),
+		at("pppoe.services", &p.Services, list(line(64))),
+		at("pppoe.pools", &p.Pools, list(addressRange)),
+		at("pppoe.resolvers", &p.Resolvers, list(address)),
+		at("pppoe.methods", &p.Methods, list(word(MSCHAPv2, CHAP, PAP))),
+		at("pppoe.mtu", &p.MTU, integer(1492, 1500)),
+		at("pppoe.ipv6", &p.IPv6, boolean),
+		at("pppoe.sessions_per_mac", &p.PerMAC, integer(1, 64)),
+		at("pppoe.sessions", &p.Most, integer(1, 65535)),
+		at("pppoe.delay", &p.Delay, duration(time.Millisecond, 5*time.Second)),
+		at("pppoe.echo", &p.Echo, duration(time.Second, 10*minute)),
+		at("pppoe.echo_failures", &p.EchoFailures, integer(1, 100)),
 	}
 }
 

@@ -1,0 +1,227 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/pppoe"
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/ppp"
+)
+
+// lines decides about PPPoE clients: a login is an authentication, an address, and a session in
+// the table.
+type lines struct {
+	auth  authenticator
+	table granting
+	pool  *pool
+	dns   [2]netip.Addr
+	// server is the concentrator, which is told of sessions that end.
+	server *pppoe.Server
+}
+
+var _ pppoe.Access = (*lines)(nil)
+
+// openLines creates the concentrator if it is enabled, and has it take up the sessions that the
+// table has.
+func (g *gateway) openLines() (err error) {
+	if !g.cfg.PPPoE.Enabled {
+		return nil
+	}
+	auth, err := g.authenticator()
+	if err != nil {
+		return err
+	}
+	if g.users == nil {
+		g.users = auth.accounts
+	}
+	l := &lines{auth: auth, table: granting{g.table, g, false}, pool: newPool(g.cfg)}
+	copy(l.dns[:], resolvers(g.cfg))
+	if l.server, err = pppoe.New(g.pppoeConfig(), l); err != nil {
+		return err
+	}
+	g.pppoe = l.server
+	g.table.Follow(func(k session.Key, line session.Line) { l.server.End(k.MAC, line.Session) })
+	return l.takeUp()
+}
+
+func (g *gateway) pppoeConfig() pppoe.Config {
+	p := g.cfg.PPPoE
+	cfg := pppoe.Config{
+		Interface: g.cfg.LAN.Interface, Name: p.Name, Services: p.Services, Address: g.cfg.LAN.Address.Addr(),
+		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Delay: p.Delay, Echo: p.Echo, EchoFailures: p.EchoFailures, Log: g.log,
+	}
+	for _, m := range pppMethods(g.cfg) {
+		cfg.Methods = append(cfg.Methods, ppp.Method(m))
+	}
+	return cfg
+}
+
+// pppMethods are the methods that clients are asked for.
+func pppMethods(cfg *config.Config) []string {
+	switch {
+	case len(cfg.PPPoE.Methods) > 0:
+		return cfg.PPPoE.Methods
+	case !cfg.Auth.Has(config.MethodUsers):
+		return []string{config.MSCHAPv2, config.CHAP, config.PAP}
+	}
+	return []string{config.PAP} // the users' file answers no challenge
+}
+
+// resolvers are those of PPPoE clients.
+func resolvers(cfg *config.Config) []netip.Addr {
+	for _, set := range [][]netip.Addr{cfg.PPPoE.Resolvers, cfg.DHCP.DNS} {
+		if len(set) > 0 {
+			return set
+		}
+	}
+	return []netip.Addr{cfg.LAN.Address.Addr()}
+}
+
+// takeUp restores the links of sessions that a former process began.
+func (l *lines) takeUp() (err error) {
+	l.table.Each(func(s session.Session) bool {
+		if s.Line.Session == 0 {
+			return true
+		}
+		var state ppp.State
+		if bad := json.Unmarshal(s.Line.State, &state); bad != nil {
+			err = fmt.Errorf("reading the PPPoE link of %s: %w", s.Key, bad)
+			return false
+		}
+		state.Grant.Addr = s.Addr
+		err = l.server.Restore(s.MAC, s.Line.Session, state)
+		return err == nil
+	})
+	return err
+}
+
+// Login implements pppoe.Access.
+func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
+	c := r.Credentials
+	who := session.Credentials{
+		User: c.User, Password: c.Password, Key: session.Key{MAC: r.MAC}, Port: r.Session, Circuit: r.Circuit, Remote: r.Remote,
+	}
+	if c.Method != ppp.MethodPAP {
+		who.CHAP = &session.CHAP{Microsoft: c.Method == ppp.MethodMSCHAPv2, ID: c.ID, Challenge: c.Challenge, Response: c.Response}
+	}
+	login, err := l.auth.Authenticate(ctx, who)
+	if err != nil {
+		return ppp.Grant{Message: rejection(err)}, err
+	}
+	r.State.Grant.DNS = l.dns
+	state, err := json.Marshal(r.State)
+	if err != nil {
+		return ppp.Grant{}, fmt.Errorf("keeping the PPPoE link: %w", err)
+	}
+	login.Line = session.Line{Session: r.Session, State: state}
+	grant := ppp.Grant{DNS: l.dns, Proof: login.Proof}
+	grant.Addr, err = l.connect(r.MAC, login)
+	return grant, err
+}
+
+// rejection is what a client is told of a login that failed.
+func rejection(err error) string {
+	var no *session.Rejection
+	if errors.As(err, &no) {
+		return no.Message
+	}
+	return ""
+}
+
+// connect admits a client with the address that its login has, or else one of the pool.
+func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
+	if addr := login.Framed; addr.IsValid() {
+		login.For = session.Key{MAC: mac, Addr: addr}
+		_, err := l.table.Connect(login)
+		if errors.Is(err, session.ErrTaken) { // the server gives the address anew: its former user has gone
+			if s, there := l.table.Get(addr); !there || s.Line.Session == 0 {
+				return addr, err
+			} else if err = l.table.Disconnect(s.Key, s.Line.Session, session.NASRequest); err == nil {
+				_, err = l.table.Connect(login)
+			}
+		}
+		return addr, err
+	}
+	for range l.pool.size() {
+		addr := l.pool.next()
+		if _, taken := l.table.Get(addr); taken {
+			continue
+		}
+		login.For = session.Key{MAC: mac, Addr: addr}
+		if _, err := l.table.Connect(login); !errors.Is(err, session.ErrTaken) {
+			return addr, err
+		}
+	}
+	return netip.Addr{}, errNoAddress
+}
+
+var errNoAddress = errors.New("no address is free: pppoe.pools are used up, and the login has none (Framed-IP-Address)")
+
+// Logout implements pppoe.Access.
+func (l *lines) Logout(mac [6]byte, id uint16, addr netip.Addr, why error) {
+	cause := session.LostCarrier
+	if errors.Is(why, ppp.ErrPeerClosed) {
+		cause = session.UserRequest
+	}
+	if err := l.table.Disconnect(session.Key{MAC: mac, Addr: addr}, id, cause); err != nil && !errors.Is(err, session.ErrClosed) {
+		l.table.g.log.Warn("ending a PPPoE session; its client has no link, and its traffic is still let through", "err", err)
+	}
+}
+
+// Connect fills in the configuration's limits.
+func (t granting) Connect(login session.Login) (session.Session, error) {
+	if lan := t.g.cfg.LAN; lan.Unleasable(login.For.Addr) != "" {
+		return session.Session{}, fmt.Errorf("%w: %s %s", datapath.ErrForeign, login.For.Addr, lan.Unleasable(login.For.Addr))
+	}
+	t.fill(&login)
+	s, err := t.Table.Connect(login)
+	if err == nil {
+		t.g.admitted(s)
+		t.g.log.Info("connected", "client", s.Key.String(), "user", s.User, "session", s.ID, "pppoe", s.Line.Session)
+	}
+	return s, err
+}
+
+// pool hands out addresses one after the other, so that one that became free is not soon that of
+// another client.
+type pool struct {
+	ranges []config.Range
+	total  int
+
+	mu sync.Mutex
+	at int // guarded by mu
+}
+
+func newPool(cfg *config.Config) *pool {
+	p := &pool{ranges: slices.Clone(cfg.PPPoE.Pools)}
+	for _, r := range p.ranges {
+		p.total += r.Size()
+	}
+	return p
+}
+
+func (p *pool) size() int { return p.total }
+
+// next is the next address; the pool must not be empty.
+func (p *pool) next() netip.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.at
+	p.at = (p.at + 1) % p.total
+	for _, r := range p.ranges {
+		if n := r.Size(); i >= n {
+			i -= n
+			continue
+		}
+		return r.At(i)
+	}
+	panic("gateway: an address beyond the pool") // cannot be
+}

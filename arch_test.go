@@ -122,8 +122,8 @@ var allowedImports = map[string][]string{
 
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
-	"cmd/gateweigh-agent": {"lab/agent"},                            // the lab's side of the protocol
-	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session"}, // serves a table of its own to the verbs
+	"cmd/gateweigh-agent": {"lab/agent"},                                                // the lab's side of the protocol
+	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs
 
 	"gateway/arp":                       {"gateway/netnstest"},
 	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
@@ -136,6 +136,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/dhcp":                      {"gateway/netnstest"},
 	"gateway/dns":                       {"gateway/netnstest"},
+	"gateway/pppoe":                     {"gateway/netnstest"},
 	"gateway/forwarding":                {"gateway/netnstest"},
 	"gateway/portal":                    {"gateway/netnstest"},
 

@@ -54,6 +54,7 @@ type world struct {
 	Pins   string // of its data path
 	Secret string // of RADIUS
 	Path   string // lines of [datapath] in place of pin_dir
+	Lines  string // more of [pppoe]; "": there is none
 	Others bool   // another program leases addresses and answers DNS
 	auth   *radiusServer
 	acct   *radiusServer

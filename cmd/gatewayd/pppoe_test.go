@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/ppp"
+)
+
+// session returns a user's session as the daemon has it.
+func (w *world) session(user string) (control.Session, error) {
+	c, err := w.control()
+	if err != nil {
+		return control.Session{}, err
+	}
+	var found []control.Session
+	err = c.Sessions(w.t.Context(), control.Filter{User: user}, func(s control.Session) error {
+		found = append(found, s)
+		return nil
+	})
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d sessions of %s", len(found), user)
+	}
+	if err != nil {
+		return control.Session{}, err
+	}
+	return found[0], nil
+}
+
+// newLines is a world with a daemon that takes PPPoE clients.
+func newLines(t *testing.T, settings string) *world {
+	w := newNetwork(t)
+	w.Lines = settings
+	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
+	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
+	w.start()
+	return w
+}
+
+// TestSubscribers: clients log in over PPPoE by each method, through FreeRADIUS. A session is
+// listed, accounted with its address, and ended by either side.
+func TestSubscribers(t *testing.T) {
+	for _, method := range ppp.Methods {
+		t.Run(string(method), func(t *testing.T) {
+			w := newLines(t, fmt.Sprintf("methods = [%q]\necho = \"1s\"", method))
+			s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right", AskDNS: true})
+			terms, err := s.dial()
+			must(t, err)
+			if terms.Local != netip.MustParseAddr("10.1.0.100") || terms.Peer != netip.MustParseAddr("10.1.0.1") || terms.DNS[0] != terms.Peer || terms.MTU != 1492 {
+				t.Errorf("agreed on %+v", terms)
+			}
+			one, err := w.session("ann")
+			must(t, err)
+			if one.Addr != terms.Local || one.MAC != s.dev.HardwareAddr.String() || one.PPPoE != s.id {
+				t.Errorf("listed as %+v, session %d", one, s.id)
+			}
+			asked := w.auth.records("asked", one.ID)
+			if len(asked) != 1 || asked[0].one("Framed-Protocol") != "PPP" || asked[0].one("NAS-Port") != fmt.Sprint(s.id) {
+				t.Errorf("the server was asked %v", asked)
+			}
+			if r := w.acct.told("Start", one.ID); r.one("Framed-IP-Address") != "10.1.0.100" {
+				t.Errorf("accounted as %v", r)
+			}
+			out := w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
+			if !strings.Contains(out, "1") {
+				t.Errorf("gatewayd logout says %q", out)
+			}
+			if err := s.over(); err == nil {
+				t.Error("the link ended without a reason")
+			}
+			eventually(t, "a PADT", func() error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if !s.told {
+					return errors.New("none")
+				}
+				return nil
+			})
+			if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {
+				t.Errorf("accounted as %v", r)
+			}
+		})
+	}
+}
+
+// TestSubscriberRefused: a wrong password gets no session, whatever the method is.
+func TestSubscriberRefused(t *testing.T) {
+	w := newLines(t, `name = "tests"`)
+	for _, method := range ppp.Methods {
+		s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "wrong", Methods: []ppp.Method{method}})
+		if _, err := s.dial(); !errors.Is(err, ppp.ErrRefused) {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	if _, err := w.session("ann"); err == nil {
+		t.Error("ann has a session")
+	}
+}
+
+// TestFramedAddress: the server's address is used, also when the user comes back on another
+// device while its former session is not over.
+func TestFramedAddress(t *testing.T) {
+	w := newLines(t, `name = "tests"`)
+	first := w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})
+	terms, err := first.dial()
+	must(t, err)
+	if terms.Local != netip.MustParseAddr("10.1.0.77") {
+		t.Fatalf("agreed on %+v", terms)
+	}
+	second := w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})
+	terms, err = second.dial()
+	must(t, err)
+	if terms.Local != netip.MustParseAddr("10.1.0.77") {
+		t.Errorf("agreed on %+v", terms)
+	}
+	first.over()
+	one, err := w.session("fixed")
+	must(t, err)
+	if one.MAC != second.dev.HardwareAddr.String() {
+		t.Errorf("the session is of %s", one.MAC)
+	}
+}
+
+// TestSubscribersOutliveTheDaemon: links are taken up by the next daemon, and those that vanish
+// are ended by echo requests.
+func TestSubscribersOutliveTheDaemon(t *testing.T) {
+	w := newLines(t, "echo = \"1s\"\necho_failures = 2")
+	s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right", EchoInterval: time.Second, EchoFailures: 30})
+	_, err := s.dial()
+	must(t, err)
+	one, err := w.session("ann")
+	must(t, err)
+	w.kill()
+	w.start()
+	again, err := w.session("ann")
+	must(t, err)
+	if again.ID != one.ID || again.PPPoE != s.id {
+		t.Errorf("was %+v, is %+v", one, again)
+	}
+	s.mu.Lock()
+	s.link = nil // it vanishes
+	s.mu.Unlock()
+	if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Lost-Carrier" {
+		t.Errorf("accounted as %v", r)
+	}
+	if _, err := w.session("ann"); err == nil {
+		t.Error("the session is still there")
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mdlayher/packet"
+
+	"github.com/gateweigh/gateweigh/ppp"
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
+)
+
+// subscriber is a PPPoE client: discovery and PPP in this process, over packet sockets in a
+// client's namespace.
+type subscriber struct {
+	t       *testing.T
+	dev     *net.Interface
+	sockets [2]*packet.Conn // discovery, session
+	cfg     ppp.Config
+	uniq    []byte
+
+	mu     sync.Mutex // guards what follows
+	server pppoe.MAC
+	id     uint16
+	link   *ppp.Link
+	cookie []byte
+	terms  ppp.Terms
+	opened int
+	why    error
+	ended  bool
+	told   bool // a PADT came
+	packet chan []byte
+}
+
+var _ ppp.Handler = (*subscriber)(nil)
+
+// subscriber opens the sockets of a subscriber at a client's interface. They end with the test.
+func (c *client) subscriber(cfg ppp.Config) *subscriber {
+	c.w.t.Helper()
+	s := &subscriber{t: c.w.t, cfg: cfg, uniq: []byte(c.host), packet: make(chan []byte, 64)}
+	c.w.in(c.host, func() (err error) {
+		if s.dev, err = net.InterfaceByName("c0"); err != nil {
+			return err
+		}
+		for i, kind := range []int{pppoe.Discovery, pppoe.Session} {
+			if s.sockets[i], err = packet.Listen(s.dev, packet.Raw, kind, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var reading sync.WaitGroup
+	for _, conn := range s.sockets {
+		reading.Go(func() { s.read(conn) })
+	}
+	end := make(chan struct{})
+	reading.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(50 * time.Millisecond):
+				s.mu.Lock()
+				if s.link != nil {
+					s.link.Tick(time.Now())
+				}
+				s.mu.Unlock()
+			}
+		}
+	})
+	c.w.t.Cleanup(func() {
+		close(end)
+		for _, conn := range s.sockets {
+			conn.Close()
+		}
+		reading.Wait()
+	})
+	return s
+}
+
+func (s *subscriber) read(conn *packet.Conn) {
+	b := make([]byte, 2048)
+	for {
+		n, _, err := conn.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		f, err := pppoe.Parse(b[:n])
+		if err != nil || f.To != pppoe.MAC(s.dev.HardwareAddr) {
+			continue
+		}
+		s.mu.Lock()
+		s.receive(&f)
+		s.mu.Unlock()
+	}
+}
+
+func (s *subscriber) receive(f *pppoe.Frame) {
+	cookie, _ := f.Tag(pppoe.ACCookie)
+	switch {
+	case f.Code == pppoe.PADO && s.id == 0:
+		s.server, s.cookie = f.From, append([]byte(nil), cookie...)
+		s.write(&pppoe.Frame{Code: pppoe.PADR, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: s.uniq}, {Type: pppoe.ACCookie, Value: s.cookie}}})
+	case f.Code == pppoe.PADS && s.id == 0 && f.Session != 0:
+		s.id = f.Session
+		s.link = ppp.New(s.cfg, s)
+		s.link.Open(time.Now())
+	case f.Code == pppoe.PADT && f.Session == s.id:
+		s.told = true
+		if s.link != nil {
+			s.link.Abort(ppp.ErrPeerClosed)
+		}
+	case f.PPP != nil && f.Session == s.id && s.link != nil:
+		if proto, ip, err := ppp.SplitFrame(f.PPP); err == nil && proto == ppp.IPv4 {
+			select {
+			case s.packet <- append([]byte(nil), ip...):
+			default:
+			}
+			return
+		}
+		s.link.Receive(time.Now(), f.PPP)
+	}
+}
+
+// write sends a frame to the concentrator.
+func (s *subscriber) write(f *pppoe.Frame) {
+	f.From = pppoe.MAC(s.dev.HardwareAddr)
+	if f.To == (pppoe.MAC{}) {
+		f.To = s.server
+	}
+	_, _ = s.sockets[0].WriteTo(f.Append(nil), &packet.Addr{HardwareAddr: f.To[:]})
+}
+
+// Send implements ppp.Handler.
+func (s *subscriber) Send(frame []byte) { s.write(&pppoe.Frame{Session: s.id, PPP: frame}) }
+
+// Authenticate implements ppp.Handler; a client is not asked.
+func (s *subscriber) Authenticate(ppp.Credentials) {}
+
+// Opened implements ppp.Handler.
+func (s *subscriber) Opened(t ppp.Terms) { s.terms = t; s.opened++ }
+
+// Closed implements ppp.Handler.
+func (s *subscriber) Closed(why error) { s.why, s.ended = why, true }
+
+// dial asks for a session until the link is up, or has ended, and returns why it has.
+func (s *subscriber) dial() (ppp.Terms, error) {
+	s.t.Helper()
+	var asked time.Time
+	var terms ppp.Terms
+	var why error
+	eventually(s.t, "a PPPoE session", func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.id == 0 && time.Since(asked) > time.Second { // frames may be lost
+			asked = time.Now()
+			s.write(&pppoe.Frame{To: pppoe.Broadcast, Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: s.uniq}}})
+		}
+		terms, why = s.terms, s.why
+		if s.opened == 0 && !s.ended {
+			return fmt.Errorf("session %d, not open", s.id)
+		}
+		return nil
+	})
+	return terms, why
+}
+
+// over waits for the link's end and returns why.
+func (s *subscriber) over() (why error) {
+	s.t.Helper()
+	eventually(s.t, "the link's end", func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.ended {
+			return errors.New("the link is up")
+		}
+		why = s.why
+		return nil
+	})
+	return why
+}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf16"
 
+	//lint:ignore SA1019 MS-CHAPv2 is defined with MD4
 	"golang.org/x/crypto/md4"
 )
 

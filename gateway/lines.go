@@ -121,7 +121,7 @@ func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	if err != nil {
 		return ppp.Grant{}, fmt.Errorf("keeping the PPPoE link: %w", err)
 	}
-	login.Line = session.Line{Session: r.Session, State: state}
+	login.Line = session.Line{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state}
 	grant := ppp.Grant{DNS: l.dns, Proof: login.Proof}
 	grant.Addr, err = l.connect(r.MAC, login)
 	return grant, err

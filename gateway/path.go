@@ -222,6 +222,7 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	} else {
 		c.DHCP = true
 	}
+	c.Lines = cfg.PPPoE.Enabled
 	return c
 }
 

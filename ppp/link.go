@@ -277,7 +277,7 @@ func (l *Link) networkUp() {
 // State is an open link's, for Restore in another process.
 type State struct {
 	Magic, PeerMagic uint32
-	PeerMRU          int
+	PeerMRU          int // and no more than MaxMRU
 	Grant            Grant
 	LocalID, PeerID  [8]byte // zero: no IPv6
 }
@@ -285,7 +285,7 @@ type State struct {
 // State returns what Restore needs; false: the link is not open.
 func (l *Link) State() (State, bool) {
 	t := l.terms()
-	s := State{Magic: l.link.magic, PeerMagic: l.link.peer.magic, PeerMRU: l.link.peer.mru, Grant: l.grant, LocalID: t.LocalID, PeerID: t.PeerID}
+	s := State{Magic: l.link.magic, PeerMagic: l.link.peer.magic, PeerMRU: t.MTU, Grant: l.grant, LocalID: t.LocalID, PeerID: t.PeerID}
 	return s, !l.ended && l.net4.state == opened
 }
 

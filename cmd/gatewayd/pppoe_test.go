@@ -66,6 +66,11 @@ func TestSubscribers(t *testing.T) {
 			if r := w.acct.told("Start", one.ID); r.one("Framed-IP-Address") != "10.1.0.100" {
 				t.Errorf("accounted as %v", r)
 			}
+			for _, to := range []netip.Addr{terms.Peer, serverAddr} {
+				for _, bytes := range []int{28, 1492} {
+					s.ping(terms.Local, to, bytes)
+				}
+			}
 			out := w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
 			if !strings.Contains(out, "1") {
 				t.Errorf("gatewayd logout says %q", out)

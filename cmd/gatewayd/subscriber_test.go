@@ -1,14 +1,18 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/mdlayher/packet"
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
 
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
@@ -167,6 +171,44 @@ func (s *subscriber) dial() (ppp.Terms, error) {
 		return nil
 	})
 	return terms, why
+}
+
+// ping sends an echo request of some bytes of IP to an address until it is answered.
+func (s *subscriber) ping(from, to netip.Addr, bytes int) {
+	s.t.Helper()
+	const headers = ipv4.HeaderLen + 8
+	for i := range 30 {
+		m := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: 7, Seq: i, Data: make([]byte, bytes-headers)}}
+		body, err := m.Marshal(nil)
+		must(s.t, err)
+		h := ipv4.Header{Version: 4, Len: ipv4.HeaderLen, TotalLen: bytes, TTL: 64, Protocol: 1, Src: from.AsSlice(), Dst: to.AsSlice()}
+		ip, err := h.Marshal()
+		must(s.t, err)
+		binary.BigEndian.PutUint16(ip[2:], uint16(bytes)) // the package has the byte order of raw sockets
+		binary.BigEndian.PutUint16(ip[10:], headerSum(ip))
+		s.write(&pppoe.Frame{Session: s.id, PPP: append(binary.BigEndian.AppendUint16(nil, uint16(ppp.IPv4)), append(ip, body...)...)})
+		select {
+		case got := <-s.packet:
+			if len(got) >= headers && got[ipv4.HeaderLen] == 0 && netip.AddrFrom4([4]byte(got[12:16])) == to {
+				if len(got) != bytes {
+					s.t.Errorf("the echo of %d bytes has %d", bytes, len(got))
+				}
+				return
+			}
+		case <-time.After(time.Second):
+		}
+	}
+	s.t.Fatalf("%s does not answer echo requests of %d bytes", to, bytes)
+}
+
+// headerSum is the checksum of an IPv4 header whose field is zero.
+func headerSum(b []byte) uint16 {
+	var sum uint32
+	for ; len(b) > 1; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	sum = sum&0xffff + sum>>16
+	return ^uint16(sum&0xffff + sum>>16)
 }
 
 // over waits for the link's end and returns why.

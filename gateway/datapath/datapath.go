@@ -11,6 +11,9 @@ import (
 // entry for each address in their tables, and all kinds support the same sizes.
 const LargestLAN = 14
 
+// LineMTU is the MTU of a PPPoE session on an Ethernet of 1500 bytes (RFC 2516, 7).
+const LineMTU = 1492
+
 // Greeters is how many newcomers a data path reports at once: each waits for the disk, and
 // those that wait together are written together.
 const Greeters = 64
@@ -23,6 +26,7 @@ type Client struct {
 	Addr     netip.Addr // IPv4 address in the LAN
 	MAC      MAC        // the only one that may use Addr
 	Session  uint16     // PPPoE session, the only one in which Addr is used; 0: Addr is used without PPPoE
+	MTU      uint16     // of the PPPoE session, bytes of an IP packet; 0: LineMTU
 	Admitted bool       // false: DHCP, DNS, the portal and the walled garden only
 	Until    time.Time  // end of admission, enforced also without a daemon; zero: none
 	Limits   Limits     // while admitted

@@ -197,7 +197,7 @@ func (s *Server) Restore(mac [6]byte, id uint16, state ppp.State) error {
 	}
 	n := s.add(mac, id)
 	n.admitted = state.Grant.Addr
-	n.link = ppp.Restore(s.linkConfig(pppoe.MTU), n, state, time.Now())
+	n.link = ppp.Restore(s.linkConfig(max(pppoe.MTU, state.PeerMRU)), n, state, time.Now())
 	s.schedule(n)
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 //	event   = kind cause at session
 //	session = mac[6] address state hostname leasedAt leaseEnd [granted [line]]
 //	granted = user classes class… limits[7] id began seen counts[5]
-//	line    = pppoeSession state
+//	line    = pppoeSession mtu state
 //	reading = epoch upBytes upPackets downBytes downPackets dropped
 //
 // granted is present when the state is authenticated, line when it is "on a line". kind, cause and state are one
@@ -86,7 +86,7 @@ func appendSession(b []byte, s *Session) []byte {
 	b = appendTime(appendTime(b, s.Began), s.Seen)
 	b = appendNumbers(b, s.UpBytes, s.UpPackets, s.DownBytes, s.DownPackets, s.DroppedPackets)
 	if s.Line.Session != 0 {
-		b = appendText(appendNumbers(b, uint64(s.Line.Session)), s.Line.State)
+		b = appendText(appendNumbers(b, uint64(s.Line.Session), uint64(s.Line.MTU)), s.Line.State)
 	}
 	return b
 }
@@ -118,9 +118,9 @@ func (d *decoder) session() (s Session) {
 	s.Began, s.Seen = d.time(), d.time()
 	d.numbers(&s.UpBytes, &s.UpPackets, &s.DownBytes, &s.DownPackets, &s.DroppedPackets)
 	if linked {
-		id := d.number()
-		s.Line = Line{uint16(id), append([]byte(nil), d.text()...)}
-		d.damaged = d.damaged || s.Line.Session == 0 || id > 1<<16-1
+		id, mtu := d.number(), d.number()
+		s.Line = Line{uint16(id), uint16(mtu), append([]byte(nil), d.text()...)}
+		d.damaged = d.damaged || s.Line.Session == 0 || max(id, mtu) > 1<<16-1
 	}
 	return s
 }

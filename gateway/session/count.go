@@ -44,7 +44,7 @@ func (t *Table) permit(e *entry) datapath.Client {
 	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // expired, though not ended yet
 		return c
 	}
-	c.Admitted, c.Until, c.Session = true, t.clock.time(end), e.line.Session
+	c.Admitted, c.Until, c.Session, c.MTU = true, t.clock.time(end), e.line.Session, e.line.MTU
 	l, n, read := &e.limits, &e.counts, &e.read
 	c.Limits = datapath.Limits{
 		UpBps: l.UpBps, DownBps: l.DownBps,

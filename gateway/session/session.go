@@ -99,6 +99,7 @@ type Login struct {
 // Line is a client's PPPoE session. The zero value is none: the client is on Ethernet.
 type Line struct {
 	Session uint16 // PPPoE's, from 1 on
+	MTU     uint16 // bytes of an IP packet; 0: datapath.LineMTU
 	State   []byte // of the link, for the concentrator only, to take it up after a restart
 }
 

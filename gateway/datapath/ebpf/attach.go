@@ -245,7 +245,7 @@ func (h hook) restore(dir string) error {
 // created for them, the clients' neighbour entries, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked,
 // because Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
-	err := resign(cfg.PinDir)
+	err := errors.Join(resign(cfg.PinDir), unlink(filepath.Join(cfg.PinDir, "link_cut_in")))
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {
@@ -257,7 +257,7 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	if err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN)); err != nil {
+	if err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
 		return err
 	}
 	return guard.Remove(cfg.LAN)

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -43,6 +44,12 @@ func (d *Datapath) Set(c datapath.Client) error {
 		return err
 	}
 	entry := gatewayClient{Mac: c.MAC, State: uint8(gatewayStateSTATE_PREAUTH)}
+	if c.Session != 0 {
+		if !d.cfg.Lines {
+			return fmt.Errorf("setting the client %s: %w: the data path takes no PPPoE headers off", c.Addr, datapath.ErrNotSupported)
+		}
+		entry.Session, entry.Mtu = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, c.Session)), cmp.Or(c.MTU, datapath.LineMTU)
+	}
 	if c.Admitted {
 		entry.State = uint8(gatewayStateSTATE_ADMITTED)
 		if c.Limits != (datapath.Limits{}) {

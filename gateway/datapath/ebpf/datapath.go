@@ -55,6 +55,7 @@ type Config struct {
 	// Newcomer is called for clients with an address that was not leased; nil: their
 	// packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
+	Lines    bool // clients may be on PPPoE lines
 	DHCP     bool // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
 	Log      *slog.Logger
 	clsact   bool // as on kernels before 6.6
@@ -66,6 +67,7 @@ type Datapath struct {
 	objs  gatewayObjects
 	lan   *net.Interface
 	wan   *net.Interface
+	cut   cutter // with Lines
 	locks datapath.Locks
 	epoch uint64
 	// counters is client_counters, mapped into memory.
@@ -122,6 +124,14 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
+	if cfg.Lines {
+		d.cut, err = openCutter(cfg.LAN)
+	} else {
+		err = removeCutter(cfg.LAN)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if err := d.load(lan, wan); err != nil {
 		return nil, err
 	}
@@ -147,7 +157,11 @@ func (d *Datapath) enter() error {
 	if err := d.guardian().Shut(); err != nil {
 		return fmt.Errorf("keeping the machine from forwarding without the programs: %w", err)
 	}
-	for _, h := range append(d.hooks(d.lan, d.wan), hook{name: lookup, prog: d.objs.PortalLookup}) {
+	hooks := append(d.hooks(d.lan, d.wan), hook{name: lookup, prog: d.objs.PortalLookup})
+	if d.cfg.Lines {
+		hooks = append([]hook{{"cut_in", d.cut.in, d.objs.CutIn, false}}, hooks...)
+	}
+	for _, h := range hooks {
 		p := &place{hook: h}
 		d.places = append(d.places, p)
 		if err := d.take(p); err != nil {
@@ -314,10 +328,15 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		ports[i] = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p))
 	}
 	flag := map[bool]uint8{true: 1}
+	var cut uint32
+	if d.cut.out != nil {
+		cut = uint32(d.cut.out.Index)
+	}
 	for name, value := range map[string]any{
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
 		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
 		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil], "hear_dhcp": flag[d.cfg.DHCP],
+		"lines": flag[d.cfg.Lines], "cutter_ifindex": cut,
 		"budgets": budgets(), "sender_budget": budgetOf(datapath.Senders), "new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

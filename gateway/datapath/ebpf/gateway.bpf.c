@@ -10,6 +10,7 @@
  * A packet's cost does not depend on the number of clients: a client's entry is at the
  * index of its address in the LAN. */
 #include "forward.h"
+#include "line.h"
 #include "preauth.h"
 
 /* An ARP packet for IPv4 on Ethernet. */
@@ -72,7 +73,7 @@ static __always_inline int arp_in(struct __sk_buff *skb, const void *data, const
 		tell(skb, a->sender, eth->h_source);
 		return TC_ACT_SHOT;
 	}
-	if (mac_at(c->mac) != mac_at(eth->h_source))
+	if (mac_at(c->mac) != mac_at(eth->h_source) || c->session)
 		return drop(REASON_ARP_SPOOF);
 	if (a->operation == ARP_REQUEST && !affords(a->sender, WORK_QUESTION))
 		return drop(REASON_THROTTLED);
@@ -141,7 +142,8 @@ static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip,
 	return TC_ACT_UNSPEC;
 }
 
-static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, const void *end)
+/* ip_in handles a packet from a client: line is the PPPoE session it came in, network order, or 0. */
+static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, const void *end, __u16 line)
 {
 	struct iphdr *ip = (void *)(eth + 1);
 	const struct client *c;
@@ -152,7 +154,7 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		return drop(REASON_MALFORMED);
 	if (skb->pkt_type == PACKET_OTHERHOST) /* not for this gateway */
 		return TC_ACT_SHOT;
-	if (ip->protocol == IPPROTO_UDP) {
+	if (!line && ip->protocol == IPPROTO_UDP) {
 		struct ports p = ports_of(ip, end);
 
 		if (p.source == DHCP_SERVER && p.dest == DHCP_CLIENT)
@@ -165,12 +167,12 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 	if (!c)
 		return drop(REASON_FOREIGN_SOURCE);
 	if (c->state == STATE_NONE)
-		return unleased(skb, eth, ip, end);
-	if (mac_at(c->mac) != mac_at(eth->h_source))
+		return line ? drop(REASON_NOT_LEASED) : unleased(skb, eth, ip, end);
+	if (mac_at(c->mac) != mac_at(eth->h_source) || c->session != line)
 		return drop(REASON_WRONG_MAC);
 	now = bpf_ktime_get_coarse_ns();
 	if (c->state != STATE_ADMITTED || expired(c, now))
-		return preauth(skb, ip, end);
+		return line ? drop(REASON_BLOCKED) : preauth(skb, ip, end);
 	/* The stack does not forward frames sent to a broadcast address (RFC 1812, 5.3.4). */
 	if (ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST)
 		return local(skb, ip, end);
@@ -179,6 +181,43 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 	if (place(ip->daddr) < lan_size)
 		return across(skb, ip, place(ip->daddr), end, now);
 	return forward(skb, eth, ip, end, now);
+}
+
+/* clamp_up is clamp for a packet from a client on a line. */
+static __noinline int clamp_up(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+	const struct client *c;
+	__u32 at;
+
+	if ((void *)(ip + 1) > end)
+		return 0;
+	at = place(ip->saddr);
+	c = bpf_map_lookup_elem(&clients, &at);
+	return c && c->session ? clamp(skb, c->mtu) : 0;
+}
+
+/* session_in handles a frame of a PPPoE session. Those of control protocols go to the concentrator's
+ * socket. */
+static __always_inline int session_in(struct __sk_buff *skb)
+{
+	void *data, *end;
+	__u16 session = 0;
+
+	switch (off_line(skb, &session)) {
+	case NOT_DATA:
+		return is_ipv6_line(skb) ? drop(REASON_IPV6) : TC_ACT_OK;
+	case BAD_LINE:
+		return drop(REASON_MALFORMED);
+	case ON_LINE:
+		break;
+	}
+	clamp_up(skb);
+	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
+	if (data + ETH_HLEN + sizeof(struct iphdr) > end || !session)
+		return drop(REASON_MALFORMED);
+	return ip_in(skb, data, end, session);
 }
 
 static __always_inline int from_client(struct __sk_buff *skb)
@@ -206,7 +245,7 @@ static __always_inline int from_client(struct __sk_buff *skb)
 			if ((void *)(eth + 1) > end)
 				return drop(REASON_MALFORMED);
 		}
-		return ip_in(skb, eth, end);
+		return ip_in(skb, eth, end, 0);
 	case bpf_htons(ETH_P_ARP):
 		if (bpf_skb_pull_data(skb, ETH_HLEN + sizeof(struct arp)))
 			return drop(REASON_MALFORMED);
@@ -214,6 +253,8 @@ static __always_inline int from_client(struct __sk_buff *skb)
 		if (data + ETH_HLEN > end)
 			return drop(REASON_MALFORMED);
 		return arp_in(skb, data, end);
+	case bpf_htons(ETH_P_PPP_DATA):
+		return lines ? session_in(skb) : TC_ACT_OK;
 	case bpf_htons(ETH_P_IPV6):
 		return drop(REASON_IPV6);
 	case bpf_htons(ETH_P_8021Q): /* a second tag */
@@ -283,7 +324,7 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	set_judged(skb);
 	if (c->state != STATE_ADMITTED || expired(c, now)) /* of the garden */
 		return TC_ACT_UNSPEC;
-	if (!simple(skb, ip, s->lan_mtu, end)) {
+	if (!simple(skb, ip, c->session ? c->mtu : s->lan_mtu, end)) {
 		count(REASON_STACK);
 		return TC_ACT_UNSPEC;
 	}
@@ -364,6 +405,8 @@ int lan_out(struct __sk_buff *skb)
 {
 	int verdict = towards_client(skb);
 
+	if (lines && verdict == TC_ACT_OK)
+		verdict = onto_line(skb, verdict);
 	return verdict == TC_ACT_OK ? TC_ACT_UNSPEC : verdict;
 }
 

@@ -27,11 +27,14 @@ type gatewayCaller struct {
 }
 
 type gatewayClient struct {
-	_     structs.HostLayout
-	Mac   [6]uint8
-	State uint8
-	Flags uint8
-	Until uint64
+	_       structs.HostLayout
+	Mac     [6]uint8
+	State   uint8
+	Flags   uint8
+	Until   uint64
+	Session uint16
+	Mtu     uint16
+	Pad     uint32
 }
 
 type gatewayCounters struct {
@@ -188,11 +191,13 @@ const (
 	gatewayMapSenders          = "senders"
 	gatewayMapStats            = "stats"
 	gatewayMapStrangers        = "strangers"
+	gatewayProgCutIn           = "cut_in"
 	gatewayProgLanIn           = "lan_in"
 	gatewayProgLanOut          = "lan_out"
 	gatewayProgPortalLookup    = "portal_lookup"
 	gatewayProgWanIn           = "wan_in"
 	gatewayVarBudgets          = "budgets"
+	gatewayVarCutterIfindex    = "cutter_ifindex"
 	gatewayVarGatewayAddr      = "gateway_addr"
 	gatewayVarHearDhcp         = "hear_dhcp"
 	gatewayVarLanBase          = "lan_base"
@@ -200,6 +205,7 @@ const (
 	gatewayVarLanMac           = "lan_mac"
 	gatewayVarLanSize          = "lan_size"
 	gatewayVarLearn            = "learn"
+	gatewayVarLines            = "lines"
 	gatewayVarNewSendersBudget = "new_senders_budget"
 	gatewayVarPortalPorts      = "portal_ports"
 	gatewayVarSenderBudget     = "sender_budget"
@@ -251,6 +257,7 @@ type gatewaySpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayProgramSpecs struct {
+	CutIn        *ebpf.ProgramSpec `ebpf:"cut_in"`
 	LanIn        *ebpf.ProgramSpec `ebpf:"lan_in"`
 	LanOut       *ebpf.ProgramSpec `ebpf:"lan_out"`
 	PortalLookup *ebpf.ProgramSpec `ebpf:"portal_lookup"`
@@ -285,6 +292,7 @@ type gatewayMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayVariableSpecs struct {
 	Budgets          *ebpf.VariableSpec `ebpf:"budgets"`
+	CutterIfindex    *ebpf.VariableSpec `ebpf:"cutter_ifindex"`
 	GatewayAddr      *ebpf.VariableSpec `ebpf:"gateway_addr"`
 	HearDhcp         *ebpf.VariableSpec `ebpf:"hear_dhcp"`
 	LanBase          *ebpf.VariableSpec `ebpf:"lan_base"`
@@ -292,6 +300,7 @@ type gatewayVariableSpecs struct {
 	LanMac           *ebpf.VariableSpec `ebpf:"lan_mac"`
 	LanSize          *ebpf.VariableSpec `ebpf:"lan_size"`
 	Learn            *ebpf.VariableSpec `ebpf:"learn"`
+	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	NewSendersBudget *ebpf.VariableSpec `ebpf:"new_senders_budget"`
 	PortalPorts      *ebpf.VariableSpec `ebpf:"portal_ports"`
 	SenderBudget     *ebpf.VariableSpec `ebpf:"sender_budget"`
@@ -367,6 +376,7 @@ func (m *gatewayMaps) Close() error {
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayVariables struct {
 	Budgets          *ebpf.Variable `ebpf:"budgets"`
+	CutterIfindex    *ebpf.Variable `ebpf:"cutter_ifindex"`
 	GatewayAddr      *ebpf.Variable `ebpf:"gateway_addr"`
 	HearDhcp         *ebpf.Variable `ebpf:"hear_dhcp"`
 	LanBase          *ebpf.Variable `ebpf:"lan_base"`
@@ -374,6 +384,7 @@ type gatewayVariables struct {
 	LanMac           *ebpf.Variable `ebpf:"lan_mac"`
 	LanSize          *ebpf.Variable `ebpf:"lan_size"`
 	Learn            *ebpf.Variable `ebpf:"learn"`
+	Lines            *ebpf.Variable `ebpf:"lines"`
 	NewSendersBudget *ebpf.Variable `ebpf:"new_senders_budget"`
 	PortalPorts      *ebpf.Variable `ebpf:"portal_ports"`
 	SenderBudget     *ebpf.Variable `ebpf:"sender_budget"`
@@ -387,6 +398,7 @@ type gatewayVariables struct {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayPrograms struct {
+	CutIn        *ebpf.Program `ebpf:"cut_in"`
 	LanIn        *ebpf.Program `ebpf:"lan_in"`
 	LanOut       *ebpf.Program `ebpf:"lan_out"`
 	PortalLookup *ebpf.Program `ebpf:"portal_lookup"`
@@ -395,6 +407,7 @@ type gatewayPrograms struct {
 
 func (p *gatewayPrograms) Close() error {
 	return _GatewayClose(
+		p.CutIn,
 		p.LanIn,
 		p.LanOut,
 		p.PortalLookup,

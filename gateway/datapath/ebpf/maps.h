@@ -26,7 +26,7 @@ enum reason {
 	REASON_REJECTED,       /* before login: answered with RST or ICMP */
 	REASON_BLOCKED,        /* before login: dropped without an answer */
 	REASON_NOT_LEASED,     /* from or to an address of the LAN nobody leased */
-	REASON_WRONG_MAC,      /* from a leased address, by another MAC */
+	REASON_WRONG_MAC,      /* from a leased address, by another MAC or not on its line */
 	REASON_FOREIGN_SOURCE, /* from the LAN with a source outside it, or the reverse */
 	REASON_ROGUE_DHCP,     /* a DHCP server's reply from the LAN */
 	REASON_ARP_SPOOF,      /* ARP for an address its sender did not lease */
@@ -47,6 +47,9 @@ struct client {
 	__u8 state;
 	__u8 flags;
 	__u64 until; /* nanoseconds of CLOCK_MONOTONIC at which admission ends; 0: never */
+	__u16 session; /* PPPoE's, network order, in which alone the address is used; 0: on Ethernet */
+	__u16 mtu;     /* of the line */
+	__u32 pad;
 };
 
 /* What a client sent and received through the gateway: bytes of IP packets as on the
@@ -322,4 +325,6 @@ volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none
 volatile const __u8 lan_mac[6];
 volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack does not see them */
 volatile const struct budget budgets[WORKS], sender_budget, new_senders_budget;
+volatile const __u8 lines;        /* there are clients on PPPoE lines */
+volatile const __u32 cutter_ifindex; /* of the link that cuts aggregated packets */
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */

@@ -48,7 +48,10 @@ func (d *Datapath) reroute() {
 		d.cfg.Log.Error("following the routing", "err", err)
 	}
 	d.choose(d.judgeRouting, d.judgePrograms)
-	for _, dev := range []*net.Interface{d.lan, d.wan} {
+	for _, dev := range []*net.Interface{d.lan, d.wan, d.cut.out} {
+		if dev == nil {
+			continue
+		}
 		if _, err := net.InterfaceByIndex(dev.Index); err != nil {
 			select {
 			case d.lost <- dev.Name:

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* PPP over Ethernet (RFC 2516): the header of clients on a line comes off behind lan_in's first
+ * look, and goes on in lan_out. Between the two their packets are like all others.
+ *
+ *	client ── PPPoE ──▶ lan_in: off_line ──▶ ip_in ──▶ redirect, stack
+ *	client ◀── PPPoE ── lan_out: onto_line ◀── redirect, stack
+ *	               ▲        │ aggregated packets
+ *	               └─ cut_in ◀── veth without offloads, which cuts them
+ */
+#pragma once
+
+#include "packet.h"
+
+#define ETH_P_PPP_DATA 0x8864
+#define PPP_IPV4 bpf_htons(0x0021)
+#define PPP_IPV6 bpf_htons(0x0057)
+#define PPPOE_DATA bpf_htons(0x1100) /* version 1, type 1, code 0 */
+#define LINE_LEN 8                   /* bytes of both headers */
+
+struct line_header {
+	__be16 kind; /* version, type, code */
+	__be16 session;
+	__be16 length; /* of what follows, PPP's protocol included */
+	__be16 protocol;
+} __attribute__((packed));
+
+/* What off_line found. */
+enum line_verdict { ON_LINE, NOT_DATA, BAD_LINE };
+
+/* off_line takes the header off an IPv4 packet and returns the session. bpf_skb_adjust_room takes
+ * bytes only from packets that the kernel knows to be IP, and no helper says so of others. Those for
+ * VLAN tags do: what is below a tag that is removed becomes the packet's protocol. The first tag
+ * goes into the packet when the second one is added. */
+static __always_inline enum line_verdict off_line(struct __sk_buff *skb, __u16 *session)
+{
+	void *data, *end;
+	struct line_header *h;
+	__be16 ip = bpf_htons(ETH_P_IP);
+	__u32 length;
+
+	if (bpf_skb_pull_data(skb, skb->len < ETH_HLEN + LINE_LEN + 40 ? skb->len : ETH_HLEN + LINE_LEN + 40))
+		return BAD_LINE;
+	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
+	h = data + ETH_HLEN;
+	if ((void *)(h + 1) > end)
+		return BAD_LINE;
+	if (h->kind != PPPOE_DATA || h->protocol != PPP_IPV4)
+		return NOT_DATA;
+	length = bpf_ntohs(h->length);
+	if (length < sizeof(h->protocol) + sizeof(struct iphdr) || ETH_HLEN + LINE_LEN - sizeof(h->protocol) + length > skb->len)
+		return BAD_LINE;
+	*session = h->session;
+	if (bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) || bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) ||
+	    bpf_skb_store_bytes(skb, ETH_HLEN + 2, &ip, sizeof(ip), 0) ||
+	    bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb) ||
+	    bpf_skb_adjust_room(skb, -LINE_LEN, BPF_ADJ_ROOM_MAC, 0))
+		return BAD_LINE;
+	return ON_LINE;
+}
+
+/* is_ipv6_line reports whether a frame of a session has an IPv6 packet. */
+static __always_inline int is_ipv6_line(struct __sk_buff *skb)
+{
+	struct line_header h;
+
+	return !bpf_skb_load_bytes(skb, ETH_HLEN, &h, sizeof(h)) && h.kind == PPPOE_DATA && h.protocol == PPP_IPV6;
+}
+
+#define MSS_KIND 2
+#define MSS_LEN 4
+
+#define OPTIONS_READ 6
+
+/* clamp lowers the MSS that a SYN offers to what fits into the line (RFC 9293, 3.7.1), for
+ * senders that do not learn of ICMP's "too big". It looks at the first options: systems send the
+ * MSS as the first or second. A function that is not static is verified once, not for each caller. */
+__noinline int clamp(struct __sk_buff *skb, __u32 mtu)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+	__u32 at, last;
+	__be16 most = bpf_htons(mtu - sizeof(struct iphdr) - sizeof(struct tcphdr));
+	struct tcphdr *tcp;
+
+	if (data + ETH_HLEN + sizeof(*ip) + sizeof(*tcp) > end || ip->ihl != 5 || ip->protocol != IPPROTO_TCP || is_fragment(ip))
+		return 0;
+	tcp = (void *)(ip + 1);
+	if (!tcp->syn)
+		return 0;
+	at = ETH_HLEN + sizeof(*ip) + sizeof(*tcp);
+	last = ETH_HLEN + sizeof(*ip) + tcp->doff * 4;
+	for (int i = 0; i < OPTIONS_READ; i++) {
+		__u8 option[MSS_LEN];
+		__be16 offered;
+
+		if (at + 1 >= last || bpf_skb_load_bytes(skb, at, option, 2) || !option[0])
+			return 0;
+		if (option[0] == 1) { /* no operation */
+			at++;
+			continue;
+		}
+		if (option[1] < 2)
+			return 0;
+		if (option[0] != MSS_KIND || option[1] != MSS_LEN) {
+			at += option[1];
+			continue;
+		}
+		if (at + MSS_LEN > last || bpf_skb_load_bytes(skb, at + 2, &offered, sizeof(offered)))
+			return 0;
+		if (bpf_ntohs(offered) <= bpf_ntohs(most))
+			return 0;
+		/* The checksum's sum is of words: at an odd place the two bytes are swapped in it. */
+		if (at & 1)
+			bpf_l4_csum_replace(skb, ETH_HLEN + sizeof(*ip) + offsetof(struct tcphdr, check), bpf_htons(bpf_ntohs(offered) << 8 | bpf_ntohs(offered) >> 8),
+					    bpf_htons(bpf_ntohs(most) << 8 | bpf_ntohs(most) >> 8), 2);
+		else
+			bpf_l4_csum_replace(skb, ETH_HLEN + sizeof(*ip) + offsetof(struct tcphdr, check), offered, most, 2);
+		return bpf_skb_store_bytes(skb, at + 2, &most, sizeof(most), 0);
+	}
+	return 0;
+}
+
+/* put_on puts the header on a packet that is no longer than the line's MTU. */
+static __always_inline int put_on(struct __sk_buff *skb, const struct client *c, __u32 bytes)
+{
+	struct {
+		__u8 to[ETH_ALEN], from[ETH_ALEN];
+		__be16 type;
+		struct line_header h;
+	} __attribute__((packed)) head = {
+		.type = bpf_htons(ETH_P_PPP_DATA),
+		.h = { .kind = PPPOE_DATA, .session = c->session, .protocol = PPP_IPV4 },
+	};
+
+	head.h.length = bpf_htons(bytes + sizeof(head.h.protocol));
+	__builtin_memcpy(head.to, c->mac, ETH_ALEN);
+	from_lan(head.from);
+	if (bpf_skb_adjust_room(skb, LINE_LEN, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0))
+		return drop(REASON_MALFORMED);
+	return TC_ACT_OK;
+}
+
+/* client_of_line is the client that a packet to the LAN is for, if it is on a line; NULL: it is
+ * not. bytes are the packet's, without Ethernet's padding. */
+static __always_inline const struct client *client_of_line(struct __sk_buff *skb, __u32 *bytes)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+	struct iphdr *ip = data + ETH_HLEN;
+	const struct client *c;
+	__u32 at;
+
+	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
+		return 0;
+	at = place(ip->daddr);
+	*bytes = bpf_ntohs(ip->tot_len);
+	c = bpf_map_lookup_elem(&clients, &at);
+	return c && c->session ? c : 0;
+}
+
+/* onto_line sends a packet that lan_out let pass to a client's line. The length in the header is
+ * that of one packet, so aggregated ones are cut first, by a link that can send no others. */
+static __always_inline int onto_line(struct __sk_buff *skb, int verdict)
+{
+	__u32 bytes = 0;
+	const struct client *c = client_of_line(skb, &bytes);
+
+	if (!c)
+		return verdict;
+	clamp(skb, c->mtu);
+	if (skb->gso_size)
+		return bpf_redirect(cutter_ifindex, 0);
+	if (bytes > c->mtu)
+		return drop(REASON_MALFORMED);
+	return put_on(skb, c, bytes);
+}
+
+/* cut_in receives what the cutter has cut. */
+SEC("tc")
+int cut_in(struct __sk_buff *skb)
+{
+	__u32 bytes = 0;
+	const struct client *c = client_of_line(skb, &bytes);
+
+	if (!c || skb->gso_size || bytes > c->mtu || put_on(skb, c, bytes) != TC_ACT_OK)
+		return TC_ACT_SHOT;
+	return bpf_redirect(lan_ifindex, 0);
+}

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +96,108 @@ func TestSubscribers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSubscribersTraffic: a subscriber's TCP arrives whole both ways, although the kernel
+// aggregates it at the gateway, and is billed to the byte; it goes on while the daemon is killed.
+func TestSubscribersTraffic(t *testing.T) {
+	w := newLines(t, "echo = \"1s\"\necho_failures = 60")
+	// A subscriber in user space cannot finish checksums that a virtual link leaves open. The
+	// gateway aggregates what it receives.
+	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on")
+	c := w.stranger()
+	s := c.subscriber(ppp.Config{User: "ann", Password: "right"})
+	terms, err := s.dial()
+	must(t, err)
+	s.route(c, terms)
+	w.transfer(c, 20_000_000)
+	counted := func() (up, down uint64) {
+		var links []struct {
+			Stats64 struct{ RX, TX struct{ Bytes uint64 } }
+		}
+		out := c.sh("ip -j -s link show ppp0")
+		if err := json.Unmarshal([]byte(out), &links); err != nil || len(links) != 1 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return links[0].Stats64.TX.Bytes, links[0].Stats64.RX.Bytes
+	}
+	eventually(t, "the session's bytes", func() error {
+		one, err := w.session("ann")
+		up, down := counted()
+		if err == nil && (one.UpBytes != up || one.DownBytes != down) {
+			err = fmt.Errorf("billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
+		}
+		return err
+	})
+	if out := w.sh("ip -n $ID-router -j -s link show type veth"); !aggregated(t, out) {
+		t.Error("no aggregated packet came to the link that cuts them: nothing shows that they are cut")
+	}
+	w.kill()
+	w.transfer(c, 1_000_000)
+	w.start()
+	one, err := w.session("ann")
+	must(t, err)
+	if up, down := counted(); one.UpBytes != up || one.DownBytes != down {
+		t.Errorf("after the daemon was killed, billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
+	}
+}
+
+// aggregated reports whether the link that cuts aggregated packets has sent any, among links as ip
+// lists them.
+func aggregated(t *testing.T, list string) bool {
+	t.Helper()
+	var links []struct {
+		Ifname  string
+		Stats64 struct{ TX struct{ Packets uint64 } }
+	}
+	must(t, json.Unmarshal([]byte(list), &links))
+	for _, l := range links {
+		if strings.HasPrefix(l.Ifname, "cut") && l.Stats64.TX.Packets > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// transfer sends bytes over TCP from the server to a client and back, and compares them.
+func (w *world) transfer(c *client, bytes int) {
+	w.t.Helper()
+	want := make([]byte, bytes)
+	rand.Read(want)
+	var l net.Listener
+	w.in("server", func() (err error) {
+		l, err = net.Listen("tcp", netip.AddrPortFrom(serverAddr, 0).String())
+		return err
+	})
+	defer l.Close()
+	failed := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			failed <- err
+			return
+		}
+		defer conn.Close()
+		sent := make(chan error, 1)
+		go func() { _, err := conn.Write(want); sent <- err }()
+		got := make([]byte, bytes)
+		_, err = io.ReadFull(conn, got)
+		if err = errors.Join(err, <-sent); err == nil && !slices.Equal(got, want) {
+			err = errors.New("what the client sent back differs")
+		}
+		failed <- err
+	}()
+	var conn net.Conn
+	w.in(c.host, func() (err error) {
+		conn, err = net.DialTimeout("tcp", l.Addr().String(), 30*time.Second)
+		return err
+	})
+	defer conn.Close()
+	must(w.t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+	if _, err := io.Copy(conn, io.LimitReader(conn, int64(bytes))); err != nil {
+		w.t.Fatal(err)
+	}
+	must(w.t, <-failed)
 }
 
 // TestSubscriberRefused: a wrong password gets no session, whatever the method is.

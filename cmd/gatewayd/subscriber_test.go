@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
@@ -38,6 +40,7 @@ type subscriber struct {
 	ended  bool
 	told   bool // a PADT came
 	packet chan []byte
+	tun    *os.File // of the host, once it has one
 }
 
 var _ ppp.Handler = (*subscriber)(nil)
@@ -54,6 +57,11 @@ func (c *client) subscriber(cfg ppp.Config) *subscriber {
 			if s.sockets[i], err = packet.Listen(s.dev, packet.Raw, kind, nil); err != nil {
 				return err
 			}
+			raw, err := s.sockets[i].SyscallConn()
+			if err != nil {
+				return err
+			}
+			must(c.w.t, raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBytes) }))
 		}
 		return nil
 	})
@@ -120,6 +128,10 @@ func (s *subscriber) receive(f *pppoe.Frame) {
 		}
 	case f.PPP != nil && f.Session == s.id && s.link != nil:
 		if proto, ip, err := ppp.SplitFrame(f.PPP); err == nil && proto == ppp.IPv4 {
+			if s.tun != nil {
+				_, _ = s.tun.Write(ip)
+				return
+			}
 			select {
 			case s.packet <- append([]byte(nil), ip...):
 			default:
@@ -171,6 +183,47 @@ func (s *subscriber) dial() (ppp.Terms, error) {
 		return nil
 	})
 	return terms, why
+}
+
+// route gives the client's host a TUN device with the session's address, and all routes by it: the
+// host's own TCP then uses the session.
+func (s *subscriber) route(c *client, terms ppp.Terms) {
+	s.t.Helper()
+	var tun *os.File
+	c.w.in(c.host, func() error {
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		req, err := unix.NewIfreq("ppp0")
+		must(s.t, err)
+		req.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
+			return err
+		}
+		must(s.t, unix.SetNonblock(fd, true))
+		tun = os.NewFile(uintptr(fd), "ppp0")
+		return nil
+	})
+	c.sh(fmt.Sprintf("sh -ec 'ip addr add %s peer %s dev ppp0; ip link set ppp0 up mtu %d; ip route add default dev ppp0'", terms.Local, terms.Peer, terms.MTU))
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		b := make([]byte, 2+2048)
+		binary.BigEndian.PutUint16(b, uint16(ppp.IPv4))
+		for {
+			n, err := tun.Read(b[2:])
+			if err != nil {
+				return
+			}
+			if b[2]>>4 == 4 {
+				s.write(&pppoe.Frame{Session: s.id, PPP: b[:2+n]})
+			}
+		}
+	})
+	s.t.Cleanup(func() { tun.Close(); sending.Wait() })
+	s.mu.Lock()
+	s.tun = tun
+	s.mu.Unlock()
 }
 
 // ping sends an echo request of some bytes of IP to an address until it is answered.

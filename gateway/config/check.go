@@ -181,8 +181,8 @@ func (k *checker) checkPPPoE() {
 			k.report("pppoe.methods", `%q needs "radius" in auth.methods: the users' file has hashes, which answer no challenge`, m)
 		}
 	}
-	if k.Datapath.Kind == NFQueue {
-		k.report("datapath.kind", `"nfqueue" cannot take PPPoE's header off: use "ebpf" or "tun", or pppoe.enabled = false`)
+	if k.Datapath.Kind != EBPF {
+		k.report("datapath.kind", "%q does not take PPPoE's header off: use %q, or pppoe.enabled = false", k.Datapath.Kind, EBPF)
 	}
 	if len(p.Resolvers) > 2 {
 		k.report("pppoe.resolvers", "%d addresses: PPP has room for two", len(p.Resolvers))

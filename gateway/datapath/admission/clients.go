@@ -83,6 +83,9 @@ func (t *Table) Set(c datapath.Client) error {
 	if err != nil {
 		return err
 	}
+	if c.Session != 0 {
+		return fmt.Errorf("setting the client %s: %w: this data path takes no PPPoE headers off", c.Addr, datapath.ErrNotSupported)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {

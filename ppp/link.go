@@ -146,8 +146,10 @@ func (l *Link) Receive(now time.Time, frame []byte) {
 	}
 	switch {
 	case proto == LCP:
+		was := l.control.state
 		l.control.receive(now, p)
-		if p.Code == TerminateRequest && l.control.state == stopping {
+		// A client that negotiates the link anew must log in anew, in another session.
+		if is := l.control.state; was == opened && is != opened && is != closing && (l.cfg.Server || is == stopping) {
 			l.finish(ErrPeerClosed)
 		}
 	case (proto == PAP || proto == CHAP) && l.cfg.Server:
@@ -241,13 +243,8 @@ func (l *Link) established() {
 	}
 }
 
-// lowered ends what stood on LCP. A client that negotiates the link anew must log in anew, in
-// another session: its server ends this one.
+// lowered ends what stood on LCP.
 func (l *Link) lowered() {
-	if l.cfg.Server && l.why == nil {
-		l.why = ErrPeerClosed
-		defer l.finish(ErrPeerClosed)
-	}
 	l.started = false
 	l.link.echoNext = time.Time{}
 	l.server.end()

@@ -89,8 +89,8 @@ func newNetwork(t *testing.T) *world {
 	w.sh(`for n in router hub server; do
 	ip netns add $ID-$n; nsenter --net=/run/netns/$ID-$n sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip -n $ID-$n link set lo up
 done
-ip link add lan0 netns $ID-router type veth peer name lan netns $ID-hub
-ip link add wan0 netns $ID-router type veth peer name s0 netns $ID-server
+ip -n $ID-router link add lan0 type veth peer name lan netns $ID-hub
+ip -n $ID-router link add wan0 type veth peer name s0 netns $ID-server
 ip -n $ID-router addr add 10.1.0.1/24 dev lan0; ip -n $ID-router link set lan0 up
 ip -n $ID-router addr add 192.0.2.1/24 dev wan0; ip -n $ID-router link set wan0 up
 ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `hub; plug lan'

@@ -35,6 +35,7 @@ static __always_inline enum line_verdict off_line(struct __sk_buff *skb, __u16 *
 {
 	void *data, *end;
 	struct line_header *h;
+	struct iphdr *packet;
 	__be16 ip = bpf_htons(ETH_P_IP);
 	__u32 length;
 
@@ -42,18 +43,19 @@ static __always_inline enum line_verdict off_line(struct __sk_buff *skb, __u16 *
 		return BAD_LINE;
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 	h = data + ETH_HLEN;
+	packet = (void *)(h + 1);
 	if ((void *)(h + 1) > end)
 		return BAD_LINE;
 	if (h->kind != PPPOE_DATA || h->protocol != PPP_IPV4)
 		return NOT_DATA;
 	length = bpf_ntohs(h->length);
-	if (length < sizeof(h->protocol) + sizeof(struct iphdr) || ETH_HLEN + LINE_LEN - sizeof(h->protocol) + length > skb->len)
+	if ((void *)(packet + 1) > end || length < sizeof(h->protocol) + bpf_ntohs(packet->tot_len) || ETH_HLEN + LINE_LEN - sizeof(h->protocol) + length > skb->len)
 		return BAD_LINE;
 	*session = h->session;
 	if (bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) || bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) ||
 	    bpf_skb_store_bytes(skb, ETH_HLEN + 2, &ip, sizeof(ip), 0) ||
 	    bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb) ||
-	    bpf_skb_adjust_room(skb, -LINE_LEN, BPF_ADJ_ROOM_MAC, 0))
+	    bpf_skb_adjust_room(skb, -LINE_LEN, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return BAD_LINE;
 	return ON_LINE;
 }

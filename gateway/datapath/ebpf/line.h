@@ -122,6 +122,15 @@ __noinline int clamp(struct __sk_buff *skb, __u32 mtu)
 	return 0;
 }
 
+/* retype has the kernel take the type in the frame for the packet's protocol, as off_line does. An
+ * interface that computes checksums of IP only would otherwise look for IP's header where PPPoE's is,
+ * and queues would not find the flow. */
+static __always_inline int retype(struct __sk_buff *skb)
+{
+	return bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) || bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) ||
+	       bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb);
+}
+
 /* put_on puts the header on a packet that is no longer than the line's MTU. */
 static __always_inline int put_on(struct __sk_buff *skb, const struct client *c, __u32 bytes)
 {
@@ -137,7 +146,7 @@ static __always_inline int put_on(struct __sk_buff *skb, const struct client *c,
 	head.h.length = bpf_htons(bytes + sizeof(head.h.protocol));
 	__builtin_memcpy(head.to, c->mac, ETH_ALEN);
 	from_lan(head.from);
-	if (bpf_skb_adjust_room(skb, LINE_LEN, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0))
+	if (bpf_skb_adjust_room(skb, LINE_LEN, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0) || retype(skb))
 		return drop(REASON_MALFORMED);
 	return TC_ACT_OK;
 }

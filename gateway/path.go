@@ -206,7 +206,7 @@ func portalPorts(p config.Portal) []uint16 {
 func tunConfig(cfg *config.Config, log *slog.Logger) tun.Config {
 	return tun.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Device: cfg.Datapath.Device, Address: cfg.LAN.Address,
-		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Log: log,
+		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Lines: cfg.PPPoE.Enabled, Log: log,
 	}
 }
 

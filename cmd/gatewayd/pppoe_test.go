@@ -159,6 +159,27 @@ func aggregated(t *testing.T, list string) bool {
 	return false
 }
 
+// TestSubscribersInUserSpace: the data path tun carries a subscriber's TCP in both modes.
+func TestSubscribersInUserSpace(t *testing.T) {
+	for _, fast := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fast=%v", fast), func(t *testing.T) {
+			w := newNetwork(t)
+			w.Lines, w.Path = "echo = \"1s\"", fmt.Sprintf("kind = \"tun\"\nfast = %v", fast)
+			w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
+			w.write("radius/gatewayd.toml", "gatewayd.toml", w)
+			w.sh("ip -n $ID-router addr flush dev lan0") // the TUN device has the gateway's address
+			w.start()
+			w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on")
+			c := w.stranger()
+			s := c.subscriber(ppp.Config{User: "ann", Password: "right"})
+			terms, err := s.dial()
+			must(t, err)
+			s.route(c, terms)
+			w.transfer(c, 5_000_000)
+		})
+	}
+}
+
 // transfer sends bytes over TCP from the server to a client and back, and compares them.
 func (w *world) transfer(c *client, bytes int) {
 	w.t.Helper()

@@ -181,8 +181,8 @@ func (k *checker) checkPPPoE() {
 			k.report("pppoe.methods", `%q needs "radius" in auth.methods: the users' file has hashes, which answer no challenge`, m)
 		}
 	}
-	if k.Datapath.Kind != EBPF {
-		k.report("datapath.kind", "%q does not take PPPoE's header off: use %q, or pppoe.enabled = false", k.Datapath.Kind, EBPF)
+	if k.Datapath.Kind == NFQueue {
+		k.report("datapath.kind", "%q does not take PPPoE's header off: use %q or %q, or pppoe.enabled = false", NFQueue, EBPF, TUN)
 	}
 	if len(p.Resolvers) > 2 {
 		k.report("pppoe.resolvers", "%d addresses: PPP has room for two", len(p.Resolvers))

@@ -191,7 +191,7 @@ var contradictions = []problem{
 			`x.toml:6: portal.terms: has no effect: "click-through" … auth.methods`}},
 	{"a file without users", minimal + "users.file = \"u\"\n",
 		[]string{`x.toml:6: users.file: has no effect: "users" … auth.methods`}},
-	{"PPPoE with what it cannot have", minimal + "dhcp.pools = [\"10.1.1.0-10.1.2.255\"]\n[pppoe]\nenabled = true\npools = [\"10.1.2.0-10.1.3.255\", \"10.2.0.1-10.2.0.9\"]\nmethods = [\"chap\"]\nmtu = 1600\nresolvers = [\"192.0.2.1\", \"192.0.2.2\", \"192.0.2.3\"]\n[datapath]\nkind = \"tun\"\n",
+	{"PPPoE with what it cannot have", minimal + "dhcp.pools = [\"10.1.1.0-10.1.2.255\"]\n[pppoe]\nenabled = true\npools = [\"10.1.2.0-10.1.3.255\", \"10.2.0.1-10.2.0.9\"]\nmethods = [\"chap\"]\nmtu = 1600\nresolvers = [\"192.0.2.1\", \"192.0.2.2\", \"192.0.2.3\"]\n[datapath]\nkind = \"nfqueue\"\n",
 		[]string{
 			`x.toml:5: auth.methods: PPPoE clients … "radius" … "users"`,
 			`x.toml:9: pppoe.pools: 10.1.2.0-10.1.3.255 overlaps 10.1.1.0-10.1.2.255 of dhcp.pools …`,
@@ -200,7 +200,7 @@ var contradictions = []problem{
 			`x.toml:10: pppoe.methods: "chap" needs "radius" …`,
 			`x.toml:11: pppoe.mtu: must be … 1492 … 1500 … 1600`,
 			`x.toml:12: pppoe.resolvers: 3 addresses …`,
-			`x.toml:14: datapath.kind: "tun" does not take … "ebpf" … pppoe.enabled …`}},
+			`x.toml:14: datapath.kind: "nfqueue" does not take … "ebpf" or "tun" … pppoe.enabled …`}},
 	{"PPPoE without a pool", strings.Replace(minimal, "click-through", "users", 1) + "users.file = \"u\"\npppoe.enabled = true\n",
 		[]string{`x.toml:7: pppoe.pools: missing: addresses …`}},
 	{"PPPoE's pool is DHCP's too", strings.Replace(minimal, "click-through", "users", 1) + "users.file = \"u\"\npppoe.enabled = true\npppoe.pools = [\"10.1.2.0-10.1.3.255\"]\n",

@@ -30,6 +30,7 @@ type Config struct {
 	// PortalPorts are the portal's TCP ports on Gateway, at most 4; none: HTTP of
 	// unauthenticated clients is rejected.
 	PortalPorts []uint16
+	Lines       bool // clients may be on PPPoE lines
 	// Newcomer is called, datapath.Greeters calls at a time, for clients with an address that was not
 	// leased; nil: their packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -29,14 +30,15 @@ const (
 	macBits  = 1<<48 - 1
 	known    = 1 << 48
 	admitted = 1 << 49
-	bounded  = 1 << 50 // there are bounds: end of admission, rates, quotas
+	bounded  = 1 << 50 // there are bounds: end of admission, rates, quotas, a line
 )
 
-// bounds are the limits of an admitted client's packets. They never change, except the
-// meters.
+// bounds are the limits of an admitted client's packets, and any client's line. They never change,
+// except the meters.
 type bounds struct {
 	word                       uint64
-	until                      int64 // time of Now; 0: without end
+	session, mtu               uint16 // PPPoE's; 0: none
+	until                      int64  // time of Now; 0: without end
 	upBytes, downBytes, total  uint64
 	upPsPerByte, downPsPerByte uint64 // picoseconds; 0: any rate
 	upBurst, downBurst         int64  // nanoseconds at the full rate that may arrive at once
@@ -83,7 +85,7 @@ func (t *Table) Set(c datapath.Client) error {
 	if err != nil {
 		return err
 	}
-	if c.Session != 0 {
+	if c.Session != 0 && !t.cfg.Lines {
 		return fmt.Errorf("setting the client %s: %w: this data path takes no PPPoE headers off", c.Addr, datapath.ErrNotSupported)
 	}
 	t.mu.Lock()
@@ -95,7 +97,7 @@ func (t *Table) Set(c datapath.Client) error {
 	if c.Admitted {
 		word |= admitted
 	}
-	if c.Admitted && (c.Limits != (datapath.Limits{}) || !c.Until.IsZero()) {
+	if c.Session != 0 || c.Admitted && (c.Limits != (datapath.Limits{}) || !c.Until.IsZero()) {
 		word |= bounded
 		e.bounds.Store(newBounds(word, c, e.bounds.Load()))
 	}
@@ -105,6 +107,9 @@ func (t *Table) Set(c datapath.Client) error {
 
 func newBounds(word uint64, c datapath.Client, old *bounds) *bounds {
 	b := &bounds{word: word, upBytes: c.Limits.UpBytes, downBytes: c.Limits.DownBytes, total: c.Limits.TotalBytes}
+	if c.Session != 0 {
+		b.session, b.mtu = c.Session, cmp.Or(c.MTU, datapath.LineMTU)
+	}
 	b.upPsPerByte, b.upBurst = rate(c.Limits.UpBps)
 	b.downPsPerByte, b.downBurst = rate(c.Limits.DownBps)
 	if !c.Until.IsZero() {

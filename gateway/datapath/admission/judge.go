@@ -49,7 +49,7 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 		return Drop
 	}
 	t := j.table
-	if h.protocol == protocolUDP {
+	if h.protocol == protocolUDP && h.session == 0 {
 		if h.from == portDHCPServer && h.to == portDHCPClient {
 			return j.end(&h, RogueDHCP, Drop)
 		}
@@ -67,10 +67,14 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	e := &t.entries[place]
 	word, b := e.state()
 	switch {
+	case word&known == 0 && h.session != 0:
+		return j.end(&h, NotLeased, Drop)
 	case word&known == 0:
 		return j.unleased(mac, &h, now)
-	case word&macBits != macOf(mac):
+	case word&macBits != macOf(mac) || b.line() != h.session:
 		return j.end(&h, WrongMAC, Drop)
+	case h.session != 0 && (word&admitted == 0 || b.over(now)):
+		return j.end(&h, Blocked, Drop)
 	case word&admitted == 0 || b.over(now):
 		return j.preauth(mac, &h, p.Bytes, now)
 	case h.dest == t.gateway || isMulticast(h.dest) || h.toMany:
@@ -230,6 +234,26 @@ func (j *Judge) toClient(e *entry, h *header, now int64) (Verdict, datapath.MAC)
 	return j.end(h, Forwarded, Forward), mac
 }
 
+// line returns a client's PPPoE session; 0: it has none.
+func (b *bounds) line() uint16 {
+	if b == nil {
+		return 0
+	}
+	return b.session
+}
+
+// Line returns the PPPoE session and its MTU of the client that has an address, as a number; 0: it has none.
+func (j *Judge) Line(addr uint32) (session, mtu uint16) {
+	place := addr - j.table.base
+	if place >= uint32(len(j.table.entries)) {
+		return 0, 0
+	}
+	if _, b := j.table.entries[place].state(); b != nil {
+		return b.session, b.mtu
+	}
+	return 0, 0
+}
+
 // over reports whether the client's admission has expired.
 func (b *bounds) over(now int64) bool { return b != nil && b.until != 0 && now >= b.until }
 
@@ -293,12 +317,12 @@ func (j *Judge) ARP(from datapath.MAC, b []byte, now int64) Verdict {
 		j.counts[ARPSpoof].Add(1)
 		return Drop
 	}
-	word, _ := t.entries[place].state()
+	word, line := t.entries[place].state()
 	switch {
 	case word&known == 0 && t.newcomers != nil:
 		t.Greet(address(sender), mac, nil)
 		return Local
-	case word&known == 0 || word&macBits != macOf(mac):
+	case word&known == 0 || word&macBits != macOf(mac) || line.line() != 0:
 		j.counts[ARPSpoof].Add(1)
 		return Drop
 	}

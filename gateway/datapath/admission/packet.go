@@ -12,6 +12,8 @@ type Packet struct {
 	// Segments is the number of packets on the wire that were aggregated, each with its own
 	// headers; 0 and 1: not aggregated.
 	Segments int
+	// Session is the PPPoE session in which it came from the LAN; 0: none.
+	Session uint16
 	// ToMany means that the frame's destination was broadcast or multicast: the stack does
 	// not forward such packets (RFC 1812, 5.3.4).
 	ToMany bool
@@ -45,6 +47,7 @@ type header struct {
 	length       int    // of the IP header
 	protocol     uint8
 	fragment     bool
+	session      uint16 // PPPoE's
 	toMany       bool   // only the gateway itself may receive it
 	packets      uint64 // on the wire
 	bytes        uint64 // on the wire, headers included
@@ -88,7 +91,7 @@ func (p Packet) parse(h *header) bool {
 		return false
 	}
 	b := p.Bytes
-	h.length, h.toMany = int(b[0]&15)*4, p.ToMany
+	h.length, h.session, h.toMany = int(b[0]&15)*4, p.Session, p.ToMany
 	h.source, h.dest = binary.BigEndian.Uint32(b[12:]), binary.BigEndian.Uint32(b[16:])
 	h.protocol = b[9]
 	fragment := binary.BigEndian.Uint16(b[6:])

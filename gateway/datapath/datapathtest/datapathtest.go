@@ -38,6 +38,7 @@ type Config struct {
 	Prefix      netip.Prefix // the LAN's network
 	Gateway     netip.Addr   // the gateway's address in it
 	PortalPorts []uint16
+	Lines       bool                           // clients may be on PPPoE lines
 	Newcomer    func(netip.Addr, datapath.MAC) // nil: addresses are leased by the gateway
 	PinDir      string                         // on a bpffs, of this network alone
 	Log         *slog.Logger
@@ -86,6 +87,8 @@ type Promises struct {
 	// Newcomers: the data path reports unknown clients, so that other programs can lease
 	// addresses.
 	Newcomers bool
+	// Lines: it takes PPPoE's header off and puts it on. False: clients on lines are refused.
+	Lines bool
 	// Greets: the packet that makes a newcomer known is forwarded once the newcomer is
 	// admitted. False: the packet is lost.
 	Greets bool
@@ -132,10 +135,11 @@ type Shape struct {
 	Bare    bool         // interfaces without offloads: every packet on its own, with its checksum
 	Learn   bool         // the data path reports newcomers
 	Welcome bool         // and they are admitted, as by a lease
+	Line    bool         // Alice is on a PPPoE line
 	Without bool         // no data path is opened yet
 }
 
-var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, decisions, lifetimes)
+var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, decisions, lifetimes, lines)
 
 // Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.

@@ -50,7 +50,7 @@ func connectionFlood(t *testing.T, w *World) {
 	lan := NewWire(t, w.Bob.Space, clientLink)
 	bobs := []Station{w.Bob}
 	for n := range byte(3) {
-		bobs = append(bobs, Station{w.Bob.Space, netip.AddrFrom4([4]byte{10, 1, 0, 200 + n}), w.Bob.MAC})
+		bobs = append(bobs, Station{w.Bob.Space, netip.AddrFrom4([4]byte{10, 1, 0, 200 + n}), w.Bob.MAC, 0})
 	}
 	w.lease(t, bobs...)
 	t.Cleanup(func() {
@@ -169,7 +169,7 @@ func arpFlood(t *testing.T, w *World) {
 		most       func(time.Duration) int
 	}{
 		"a client": {w.Bob, w.Alice, func(took time.Duration) int { return allowed(took, datapath.Question) }},
-		"a device": {Station{w.Intruder.Space, none, w.Intruder.MAC}, Station{w.Alice.Space, none, w.Alice.MAC}, func(took time.Duration) int {
+		"a device": {Station{w.Intruder.Space, none, w.Intruder.MAC, 0}, Station{w.Alice.Space, none, w.Alice.MAC, 0}, func(took time.Duration) int {
 			return 60 + datapath.Senders.AtOnce + int(datapath.Senders.EachSecond*took.Seconds())
 		}},
 	} {

@@ -38,6 +38,7 @@ type Orders struct {
 	Learn  bool // with a Newcomer
 	// Welcome has Newcomer admit every client, as by a lease.
 	Welcome bool
+	Lines   bool // clients may be on PPPoE lines
 }
 
 // Door is a prefix of the walled garden, with its end.
@@ -129,7 +130,7 @@ func ownSys() error {
 // Begin configures the process.
 func (s *Service) Begin(o Orders, out *Outcome) error {
 	s.config = Config{
-		LAN: lanLink, WAN: wanLink, Prefix: o.Prefix, Gateway: Gateway, PortalPorts: []uint16{portalPort}, PinDir: o.PinDir,
+		LAN: lanLink, WAN: wanLink, Prefix: o.Prefix, Gateway: Gateway, PortalPorts: []uint16{portalPort}, PinDir: o.PinDir, Lines: o.Lines,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if o.Learn {

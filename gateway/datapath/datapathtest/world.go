@@ -39,6 +39,8 @@ type Station struct {
 	*netnstest.Space
 	Addr netip.Addr
 	MAC  datapath.MAC
+	// Session is the PPPoE session in which Addr is used; 0: none.
+	Session uint16
 }
 
 // World is a gateway with clients on one side and a server on the other. The clients are
@@ -52,7 +54,8 @@ type World struct {
 	Alice, Bob, Intruder Station
 	Server               *netnstest.Space
 	hub                  *netnstest.Space
-	*Process             // the gateway's
+	line                 *line // Alice's; nil: she is on none
+	*Process                   // the gateway's
 }
 
 // NewWorld creates a network and opens the data path in it; both end with the test.
@@ -77,7 +80,11 @@ func NewWorld(t *testing.T, p Path, s Shape) *World {
 			space.Run(t, `for l in $links; do ethtool -K $l tx off tso off gso off gro off; done`, "links="+links)
 		}
 	}
-	w.Process = &Process{router: w.Router, path: p, orders: Orders{w.prefix, pinDir(w.Router), s.Learn, s.Welcome}}
+	w.Process = &Process{router: w.Router, path: p, orders: Orders{w.prefix, pinDir(w.Router), s.Learn, s.Welcome, s.Line}}
+	if s.Line {
+		w.Alice.Session = aliceSession
+		w.line = newLine(t, w.Alice)
+	}
 	w.Start(t)
 	t.Cleanup(func() { w.end(t) })
 	if !s.Without {
@@ -122,7 +129,7 @@ func (w *World) bits() string { return fmt.Sprintf("bits=%d", w.prefix.Bits()) }
 // station plugs a client into the hub: 10.1.0.N with the MAC address 02:…:N.
 func (w *World) station(t *testing.T, hub *netnstest.Space, n byte) Station {
 	t.Helper()
-	s := Station{netnstest.NewSpace(t), netip.AddrFrom4([4]byte{10, 1, 0, n}), datapath.MAC{2, 0, 0, 0, 0, n}}
+	s := Station{netnstest.NewSpace(t), netip.AddrFrom4([4]byte{10, 1, 0, n}), datapath.MAC{2, 0, 0, 0, 0, n}, 0}
 	s.Run(t, quiet+`ip link add c0 address $mac type veth peer name c$n netns $hub
 ip addr add $addr/$bits dev c0; ip link set c0 up`, "mac="+hw(s.MAC).String(), fmt.Sprintf("n=%d", n), "hub="+tid(hub), "addr="+s.Addr.String(), w.bits())
 	hub.Run(t, fmt.Sprintf("%splug c%d", netnstest.Hub, n))
@@ -135,7 +142,7 @@ func hw(m datapath.MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }
 
 // client returns the station's entry, unauthenticated unless changed.
 func (s Station) client(how ...func(*datapath.Client)) datapath.Client {
-	c := datapath.Client{Addr: s.Addr, MAC: s.MAC}
+	c := datapath.Client{Addr: s.Addr, MAC: s.MAC, Session: s.Session}
 	for _, h := range how {
 		h(&c)
 	}

@@ -317,6 +317,12 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		return to_nobody(skb);
 	s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	now = bpf_ktime_get_coarse_ns();
+	if (is_too_long(skb, ip, c, end) && c->state == STATE_ADMITTED && !expired(c, now)) {
+		if (unreachable(skb, ICMP_FRAG_NEEDED, c->mtu))
+			return drop(REASON_MALFORMED);
+		count(REASON_REJECTED);
+		return bpf_redirect(wan_ifindex, 0);
+	}
 	if (!s || !redirects(s, now) || is_martian(ip->saddr)) /* lan_out will see it */
 		return TC_ACT_OK;
 	if (!allowed(skb, ip, at, c, end, now))

@@ -4,12 +4,12 @@
  *
  *	client ── PPPoE ──▶ lan_in: off_line ──▶ ip_in ──▶ redirect, stack
  *	client ◀── PPPoE ── lan_out: onto_line ◀── redirect, stack
- *	               ▲        │ aggregated packets
- *	               └─ cut_in ◀── veth without offloads, which cuts them
+ *	               ▲        │ aggregated packets, and those longer than the line's MTU
+ *	               └─ cut_in ◀── veth without offloads, which cuts aggregated ones
  */
 #pragma once
 
-#include "packet.h"
+#include "icmp.h"
 
 #define ETH_P_PPP_DATA 0x8864
 #define PPP_IPV4 bpf_htons(0x0021)
@@ -35,6 +35,7 @@ static __always_inline enum line_verdict off_line(struct __sk_buff *skb, __u16 *
 {
 	void *data, *end;
 	struct line_header *h;
+	struct iphdr *packet;
 	__be16 ip = bpf_htons(ETH_P_IP);
 	__u32 length;
 
@@ -42,18 +43,19 @@ static __always_inline enum line_verdict off_line(struct __sk_buff *skb, __u16 *
 		return BAD_LINE;
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 	h = data + ETH_HLEN;
+	packet = (void *)(h + 1);
 	if ((void *)(h + 1) > end)
 		return BAD_LINE;
 	if (h->kind != PPPOE_DATA || h->protocol != PPP_IPV4)
 		return NOT_DATA;
 	length = bpf_ntohs(h->length);
-	if (length < sizeof(h->protocol) + sizeof(struct iphdr) || ETH_HLEN + LINE_LEN - sizeof(h->protocol) + length > skb->len)
+	if ((void *)(packet + 1) > end || length < sizeof(h->protocol) + bpf_ntohs(packet->tot_len) || ETH_HLEN + LINE_LEN - sizeof(h->protocol) + length > skb->len)
 		return BAD_LINE;
 	*session = h->session;
 	if (bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) || bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) ||
 	    bpf_skb_store_bytes(skb, ETH_HLEN + 2, &ip, sizeof(ip), 0) ||
 	    bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb) ||
-	    bpf_skb_adjust_room(skb, -LINE_LEN, BPF_ADJ_ROOM_MAC, 0))
+	    bpf_skb_adjust_room(skb, -LINE_LEN, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return BAD_LINE;
 	return ON_LINE;
 }
@@ -120,6 +122,15 @@ __noinline int clamp(struct __sk_buff *skb, __u32 mtu)
 	return 0;
 }
 
+/* retype has the kernel take the type in the frame for the packet's protocol, as off_line does. An
+ * interface that computes checksums of IP only would otherwise look for IP's header where PPPoE's is,
+ * and queues would not find the flow. */
+static __always_inline int retype(struct __sk_buff *skb)
+{
+	return bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) || bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) ||
+	       bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb);
+}
+
 /* put_on puts the header on a packet that is no longer than the line's MTU. */
 static __always_inline int put_on(struct __sk_buff *skb, const struct client *c, __u32 bytes)
 {
@@ -135,7 +146,7 @@ static __always_inline int put_on(struct __sk_buff *skb, const struct client *c,
 	head.h.length = bpf_htons(bytes + sizeof(head.h.protocol));
 	__builtin_memcpy(head.to, c->mac, ETH_ALEN);
 	from_lan(head.from);
-	if (bpf_skb_adjust_room(skb, LINE_LEN, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0))
+	if (bpf_skb_adjust_room(skb, LINE_LEN, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0) || retype(skb))
 		return drop(REASON_MALFORMED);
 	return TC_ACT_OK;
 }
@@ -158,6 +169,25 @@ static __always_inline const struct client *client_of_line(struct __sk_buff *skb
 	return c && c->session ? c : 0;
 }
 
+/* may_split reports whether a packet that is too long for a line may go there in two fragments. */
+static __always_inline int may_split(struct __sk_buff *skb, __u32 mtu, __u32 bytes)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+
+	return (void *)(ip + 1) <= end && ip->ihl == 5 && !(ip->frag_off & bpf_htons(IP_DF)) && bytes - ((mtu - sizeof(*ip)) & ~7u) <= mtu;
+}
+
+/* is_too_long reports whether a packet to a line is longer than that allows, and may not be fragmented,
+ * so that its sender has to be told (RFC 1191, 4). No error is sent about an error. */
+static __always_inline int is_too_long(struct __sk_buff *skb, const struct iphdr *ip, const struct client *c, const void *end)
+{
+	__u32 bytes = bpf_ntohs(ip->tot_len);
+
+	return c->session && bytes > c->mtu && (ip->frag_off & bpf_htons(IP_DF)) && !skb->gso_size &&
+	       (ip->protocol != IPPROTO_ICMP || is_echo(ip, end));
+}
+
 /* onto_line sends a packet that lan_out let pass to a client's line. The length in the header is
  * that of one packet, so aggregated ones are cut first, by a link that can send no others. */
 static __always_inline int onto_line(struct __sk_buff *skb, int verdict)
@@ -170,19 +200,75 @@ static __always_inline int onto_line(struct __sk_buff *skb, int verdict)
 	clamp(skb, c->mtu);
 	if (skb->gso_size)
 		return bpf_redirect(cutter_ifindex, 0);
-	if (bytes > c->mtu)
-		return drop(REASON_MALFORMED);
+	if (bytes > c->mtu) /* by way of the cutter, which completes the checksum of the whole */
+		return may_split(skb, c->mtu, bytes) ? bpf_redirect(cutter_ifindex, 0) : drop(REASON_MALFORMED);
 	return put_on(skb, c, bytes);
 }
 
-/* cut_in receives what the cutter has cut. */
+/* rewrite changes the length and the fragment's place in a packet's header. */
+static __always_inline int rewrite(struct __sk_buff *skb, __be16 was_len, __be16 len, __be16 was_place, __be16 place)
+{
+	return bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), was_len, len, sizeof(len)) ||
+	       bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), was_place, place, sizeof(place)) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, tot_len), &len, sizeof(len), 0) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, frag_off), &place, sizeof(place), 0);
+}
+
+#define TAIL 0x6a780000 /* skb->mark of a packet of which cut_in is to send the second fragment */
+
+/* split makes a packet one of its two fragments (RFC 791, 3.2), and returns its new length; 0 on errors. */
+static __noinline int split(struct __sk_buff *skb, __u32 mtu, int tail)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+	__u32 first = (mtu - sizeof(*ip)) & ~7u, bytes;
+	__be16 len, place, part;
+
+	if ((void *)(ip + 1) > end)
+		return 0;
+	len = ip->tot_len, place = ip->frag_off, bytes = bpf_ntohs(len);
+	if (first > 1480 || bytes <= sizeof(*ip) + first)
+		return 0;
+	if (tail) {
+		bytes -= first;
+		part = bpf_htons(bpf_ntohs(place) + first / 8);
+		if (bpf_skb_adjust_room(skb, -(__s32)first, BPF_ADJ_ROOM_NET, 0))
+			return 0;
+	} else {
+		bytes = sizeof(*ip) + first;
+		part = place | bpf_htons(IP_MF);
+		if (bpf_skb_change_tail(skb, ETH_HLEN + bytes, 0))
+			return 0;
+	}
+	return rewrite(skb, len, bpf_htons(bytes), place, part) ? 0 : bytes;
+}
+
+/* cut_in receives what the cutter has cut, and cuts in two what is longer than the line's MTU. */
 SEC("tc")
 int cut_in(struct __sk_buff *skb)
 {
 	__u32 bytes = 0;
 	const struct client *c = client_of_line(skb, &bytes);
 
-	if (!c || skb->gso_size || bytes > c->mtu || put_on(skb, c, bytes) != TC_ACT_OK)
+	if (!c || skb->gso_size)
+		return TC_ACT_SHOT;
+	if (bytes > c->mtu) {
+		int tail = skb->mark == TAIL;
+
+		if (!may_split(skb, c->mtu, bytes))
+			return TC_ACT_SHOT;
+		if (!tail) {
+			__u32 was = skb->mark;
+
+			skb->mark = TAIL;
+			bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
+			skb->mark = was;
+		}
+		bytes = split(skb, c->mtu, tail);
+		if (!bytes)
+			return TC_ACT_SHOT;
+	}
+	if (put_on(skb, c, bytes) != TC_ACT_OK)
 		return TC_ACT_SHOT;
 	return bpf_redirect(lan_ifindex, 0);
 }

@@ -17,6 +17,7 @@
 #define TC_ACT_UNSPEC (-1) /* on to the programs of others behind ours, and then to the stack */
 
 #define AF_INET 2
+#define IP_DF 0x4000
 #define IP_MF 0x2000
 #define IP_OFFSET 0x1fff
 #define VLAN_ID 0xfff
@@ -28,7 +29,9 @@ struct icmphdr {
 	__u32 unused;
 };
 
+#define ICMP_ECHOREPLY 0
 #define ICMP_DEST_UNREACH 3
+#define ICMP_FRAG_NEEDED 4
 #define ICMP_PKT_FILTERED 13
 #define ICMP_ECHO 8
 
@@ -170,6 +173,14 @@ static __always_inline int is_sound(const struct __sk_buff *skb, const struct ip
 	if (header == sizeof(*ip) && !skb->gso_size && !is_summed(ip))
 		return 0;
 	return header <= total && total <= skb->len - ETH_HLEN;
+}
+
+/* is_echo reports whether an ICMP packet is an echo request or reply, about which errors are sent. */
+static __always_inline int is_echo(const struct iphdr *ip, const void *end)
+{
+	const struct icmphdr *icmp = (const void *)(ip + 1);
+
+	return (const void *)(icmp + 1) <= end && (icmp->type == ICMP_ECHO || icmp->type == ICMP_ECHOREPLY);
 }
 
 /* The size of a packet on the wire. */

@@ -2,6 +2,7 @@
 /* The policy for clients before login, and the answers to rejected packets. */
 #pragma once
 
+#include "icmp.h"
 #include "local.h"
 
 #define RST_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr))
@@ -93,47 +94,13 @@ static __always_inline int reset(struct __sk_buff *skb)
 	return refuse(skb);
 }
 
-#define QUOTED (sizeof(struct iphdr) + 8) /* of the packet an ICMP error is about (RFC 792) */
-#define ERROR_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct icmphdr) + QUOTED)
-
 /* prohibit turns a packet into the ICMP error that answers it, "communication
- * administratively prohibited" (RFC 1812, 5.2.7.1), and sends it back. The stack is not
- * used for this, because it would first check whether the address is local. */
-static __always_inline int prohibit(struct __sk_buff *skb)
+ * administratively prohibited" (RFC 1812, 5.2.7.1), and sends it back. */
+static __always_inline int prohibit(struct __sk_buff *skb, const struct iphdr *ip)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ethhdr *eth = data;
-	struct iphdr *ip = data + ETH_HLEN;
-	struct icmphdr *icmp = (void *)(ip + 1);
-	__u8 quoted[QUOTED], mac[ETH_ALEN];
-	__be32 saddr;
-
-	if ((void *)ip + QUOTED > end || ip->ihl != 5)
-		return drop(REASON_BLOCKED);
 	if (!affords(ip->saddr, WORK_REFUSAL))
 		return drop(REASON_THROTTLED);
-	saddr = ip->saddr;
-	__builtin_memcpy(quoted, ip, QUOTED);
-	__builtin_memcpy(mac, eth->h_source, ETH_ALEN);
-
-	if (bpf_skb_change_tail(skb, ERROR_LEN, 0))
-		return drop(REASON_BLOCKED);
-	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
-	if (data + ERROR_LEN > end)
-		return drop(REASON_BLOCKED);
-	eth = data, ip = data + ETH_HLEN, icmp = (void *)(ip + 1);
-
-	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
-	from_lan(eth->h_source);
-	*ip = (struct iphdr){
-		.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_ICMP,
-		.tot_len = bpf_htons(ERROR_LEN - ETH_HLEN), .saddr = gateway_addr, .daddr = saddr,
-	};
-	ip->check = ~fold(bpf_csum_diff(0, 0, (__be32 *)ip, sizeof(*ip), 0));
-	*icmp = (struct icmphdr){ .type = ICMP_DEST_UNREACH, .code = ICMP_PKT_FILTERED };
-	__builtin_memcpy(icmp + 1, quoted, QUOTED);
-	icmp->checksum = ~fold(bpf_csum_diff(0, 0, (__be32 *)icmp, sizeof(*icmp) + QUOTED, 0));
-	return refuse(skb);
+	return unreachable(skb, ICMP_PKT_FILTERED, 0) ? drop(REASON_BLOCKED) : refuse(skb);
 }
 
 /* reject answers a packet that may not pass. Of ICMP it answers echo requests only, so
@@ -148,7 +115,7 @@ static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip,
 		return drop(REASON_BLOCKED);
 	if (ip->protocol == IPPROTO_ICMP && ((const void *)(icmp + 1) > end || icmp->type != ICMP_ECHO))
 		return drop(REASON_BLOCKED);
-	return prohibit(skb);
+	return prohibit(skb, ip);
 }
 
 #define IP_SADDR (ETH_HLEN + offsetof(struct iphdr, saddr))

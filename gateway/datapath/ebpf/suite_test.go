@@ -26,7 +26,7 @@ func paths() (all []datapathtest.Path) {
 		config := func(in datapathtest.Config) Config {
 			return Config{
 				LAN: in.LAN, WAN: in.WAN, Prefix: in.Prefix, Gateway: in.Gateway, PortalPorts: in.PortalPorts, Forward: c.forward,
-				PinDir: in.PinDir, Newcomer: in.Newcomer, DHCP: c.dhcp, Log: in.Log, clsact: c.clsact,
+				PinDir: in.PinDir, Newcomer: in.Newcomer, DHCP: c.dhcp, Log: in.Log, Lines: in.Lines, clsact: c.clsact,
 			}
 		}
 		all = append(all, datapathtest.Path{
@@ -34,7 +34,7 @@ func paths() (all []datapathtest.Path) {
 			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 			Remove: func(in datapathtest.Config) error { return Remove(config(in)) },
 			Promises: datapathtest.Promises{
-				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: !c.dhcp, Requests: requests, Neighbours: true, Newcomers: true, Moves: true, Burst: burst,
+				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: !c.dhcp, Requests: requests, Neighbours: true, Newcomers: true, Moves: true, Lines: true, Burst: burst,
 			},
 		})
 	}

@@ -125,6 +125,7 @@ table netdev %[1]s {
 	chain lan {
 		type filter hook ingress device %[2]s priority -500; policy drop;
 		udp dport 67 ip daddr { 255.255.255.255, %[3]s } accept
+		ether type { 0x8863, 0x8864 } accept
 	}
 }
 `, tableName(lan), device, gateway), "shutting "+lan+" off from the kernel's stack")

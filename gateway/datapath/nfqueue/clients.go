@@ -23,6 +23,9 @@ func (d *Datapath) Set(c datapath.Client) error {
 }
 
 func (d *Datapath) set(c datapath.Client) error {
+	if c.Session != 0 {
+		return fmt.Errorf("%w: the kernel forwards its packets, and knows no PPPoE", datapath.ErrNotSupported)
+	}
 	passes := d.fast != nil && c.Admitted && c.Limits == (datapath.Limits{})
 	if !passes {
 		if err := d.ask(c.Addr); err != nil {

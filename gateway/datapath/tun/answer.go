@@ -33,20 +33,35 @@ func reset(out, ip []byte) []byte {
 	return out
 }
 
+// Codes of the ICMP error "destination unreachable".
+const (
+	codeTooLong    = 4
+	codeProhibited = 13
+)
+
 // prohibited writes the ICMP error "communication administratively prohibited"
 // (RFC 1812, 5.2.7.1) that answers a packet into out and returns it.
 func prohibited(out, ip []byte, gateway uint32) []byte {
+	return unreachable(out, ip, gateway, codeProhibited, 0)
+}
+
+// tooLong writes the ICMP error "fragmentation needed" with an MTU (RFC 1191, 4) that answers a packet.
+func tooLong(out, ip []byte, from uint32, mtu uint16) []byte {
+	return unreachable(out, ip, from, codeTooLong, mtu)
+}
+
+func unreachable(out, ip []byte, from uint32, code byte, mtu uint16) []byte {
 	const (
 		icmpLen = 8
 		// RFC 1812, 4.3.2.3: as much of the packet as fits into 576 bytes.
-		quoted          = 576 - ipLen - icmpLen
-		unreachable     = 3
-		byAdministrator = 13
+		quoted = 576 - ipLen - icmpLen
+		kind   = 3
 	)
 	ip = ip[:min(len(ip), quoted)]
-	out = answer(out[:ipLen+icmpLen+len(ip)], ip, gateway, protocolICMP)
+	out = answer(out[:ipLen+icmpLen+len(ip)], ip, from, protocolICMP)
 	o := out[ipLen:]
-	o[0], o[1] = unreachable, byAdministrator
+	o[0], o[1] = kind, code
+	binary.BigEndian.PutUint16(o[6:], mtu)
 	copy(o[icmpLen:], ip)
 	finish(o, 2)
 	return out

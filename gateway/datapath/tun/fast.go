@@ -207,7 +207,7 @@ func (f *fast) long(now int64) {
 // frame takes a frame from the LAN with a virtio header before it.
 func (f *fast) frame(frame []byte, now int64) {
 	if len(frame) < packetStart+ipLen || frame[frameStart+12] != 8 || frame[frameStart+13] != 0 {
-		f.frameIn(frame[frameStart:], virtio{}, now)
+		f.frameIn(frame[frameStart:], readVirtio(frame), now)
 		return
 	}
 	ip, ok := ipv4(frame[packetStart:])
@@ -319,16 +319,33 @@ func (f *fast) packet(ip []byte, v virtio, now int64) {
 	switch {
 	case verdict == admission.Drop:
 	case verdict == admission.Local && f.redirects.sends(ip):
-		whole := f.queue[:copy(f.queue, ip)]
-		settle(whole, v, f.scratch, func(ip []byte) {
+		f.alone(ip, v, func(ip []byte) {
 			f.redirects.fromPortal(ip, now)
-			frame := f.out[:packetStart+len(ip)]
-			copy(frame[packetStart:], ip)
-			f.send(mac, frame)
+			f.frameOut(mac, ip, now)
 		})
+	case f.cfg.Lines && f.onLine(ip): // the length in PPPoE's header is that of one packet
+		f.alone(ip, v, func(ip []byte) { f.frameOut(mac, ip, now) })
 	default:
 		f.down.add(ip, v, mac)
 	}
+}
+
+// alone calls each with the whole packets in one from the kernel.
+func (f *fast) alone(ip []byte, v virtio, each func([]byte)) {
+	settle(f.queue[:copy(f.queue, ip)], v, f.scratch, each)
+}
+
+// frameOut sends a whole packet to a client.
+func (f *fast) frameOut(mac datapath.MAC, ip []byte, now int64) {
+	frame := f.out[:packetStart+len(ip)]
+	copy(frame[packetStart:], ip)
+	f.send(mac, frame, now)
+}
+
+// onLine reports whether a packet is for a client on a PPPoE line.
+func (f *fast) onLine(ip []byte) bool {
+	session, _ := f.judge.Line(destOf(ip))
+	return session != 0
 }
 
 // report counts packets that found a full queue on their way out.

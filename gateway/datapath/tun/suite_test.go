@@ -18,14 +18,14 @@ func paths() (all []datapathtest.Path) {
 		config := func(in datapathtest.Config) Config {
 			return Config{
 				LAN: in.LAN, WAN: in.WAN, Device: "tun0", Address: netip.PrefixFrom(in.Gateway, in.Prefix.Bits()),
-				PortalPorts: in.PortalPorts, Fast: name == "fast", Log: in.Log,
+				PortalPorts: in.PortalPorts, Fast: name == "fast", Lines: in.Lines, Log: in.Log,
 			}
 		}
 		all = append(all, datapathtest.Path{
 			Name:     name,
 			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 			Remove:   func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
-			Promises: datapathtest.Promises{Restores: true, Moves: true, OwnAddress: true, Netfilter: true, Burst: admission.Burst, LosesJoined: !joinsUDP()},
+			Promises: datapathtest.Promises{Lines: true, Restores: true, Moves: true, OwnAddress: true, Netfilter: true, Burst: admission.Burst, LosesJoined: !joinsUDP()},
 		})
 	}
 	return all

@@ -38,6 +38,7 @@ type Config struct {
 	Address     netip.Prefix // the gateway's, with the LAN's length, /14 or longer; the device gets it
 	PortalPorts []uint16     // TCP ports of the portal; clients' HTTP goes to the first
 	Fast        bool
+	Lines       bool // clients may be on PPPoE lines
 	// Former removes what a data path of another kind left. It is called once nothing from
 	// the LAN reaches the kernel's stack; nil: nothing to do.
 	Former func() error
@@ -76,7 +77,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 			err = errors.Join(fmt.Errorf("opening the TUN data path: %w", err), d.Close())
 		}
 	}()
-	d.Table, err = admission.New(admission.Config{Prefix: cfg.Address.Masked(), Gateway: cfg.Address.Addr(), PortalPorts: cfg.PortalPorts})
+	d.Table, err = admission.New(admission.Config{Prefix: cfg.Address.Masked(), Gateway: cfg.Address.Addr(), PortalPorts: cfg.PortalPorts, Lines: cfg.Lines})
 	if err != nil {
 		return nil, err
 	}

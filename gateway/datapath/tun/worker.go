@@ -37,13 +37,18 @@ type worker struct {
 
 	out     []byte // a frame under construction
 	scratch []byte // segments
+	framed  []byte // a frame of a PPPoE session under construction; nil: there are no lines
 }
 
 func (s *shared) worker(judge *admission.Judge, socket, device int, linked bool) *worker {
-	return &worker{
+	w := &worker{
 		shared: s, judge: judge, socket: socket, device: device, linked: linked,
 		out: make([]byte, bufferLen), scratch: make([]byte, bufferLen),
 	}
+	if s.cfg.Lines {
+		w.framed = make([]byte, bufferLen+lineLen)
+	}
+	return w
 }
 
 // close closes the worker's descriptors.
@@ -70,13 +75,13 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 			w.judge.Count(admission.Malformed, 1)
 			return
 		}
-		mac, toMany := datapath.MAC(frame[6:12]), frame[0]&1 != 0
+		from := sender{datapath.MAC(frame[6:12]), 0, frame[0]&1 != 0}
 		if v.whole() {
-			w.packetIn(mac, ip, toMany, now)
+			w.packetIn(from, ip, now)
 			return
 		}
 		v.sumStart -= min(v.sumStart, ethernetLen)
-		if !settle(ip, v, w.scratch, func(ip []byte) { w.packetIn(mac, ip, toMany, now) }) {
+		if !settle(ip, v, w.scratch, func(ip []byte) { w.packetIn(from, ip, now) }) {
 			w.judge.Count(admission.Malformed, 1)
 		}
 	case unix.ETH_P_ARP:
@@ -86,6 +91,8 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 		if a := arp.Reply(frame, w.cfg.Address.Addr(), w.mac); a != nil {
 			w.sendFrame(w.out[:frameStart+copy(w.out[frameStart:], a)])
 		}
+	case etherSession:
+		w.lineIn(frame, v, now)
 	case unix.ETH_P_IPV6:
 		w.judge.Count(admission.IPv6, 1)
 	case unix.ETH_P_8021Q, unix.ETH_P_8021AD: // a second tag
@@ -93,14 +100,20 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 	}
 }
 
-// packetIn handles a whole packet from the LAN; toMany means that its frame's destination
-// was broadcast or multicast.
-func (w *worker) packetIn(mac datapath.MAC, ip []byte, toMany bool, now int64) {
-	verdict := w.judge.Up(mac, admission.Packet{Bytes: ip, ToMany: toMany}, now)
-	if verdict == admission.Local && toMany && w.isElsewhere(destOf(ip)) {
+// sender is what a frame from the LAN says beside its packet.
+type sender struct {
+	mac     datapath.MAC
+	session uint16 // PPPoE's; 0: none
+	toMany  bool   // the frame's destination was broadcast or multicast
+}
+
+// packetIn handles a whole packet from the LAN.
+func (w *worker) packetIn(from sender, ip []byte, now int64) {
+	verdict := w.judge.Up(from.mac, admission.Packet{Bytes: ip, Session: from.session, ToMany: from.toMany}, now)
+	if verdict == admission.Local && from.toMany && w.isElsewhere(destOf(ip)) {
 		return // the kernel would forward it, because it does not know the frame's destination
 	}
-	w.obey(verdict, mac, ip, now)
+	w.obey(verdict, from.mac, ip, now)
 }
 
 // isElsewhere reports whether an address is a single host's, and not the gateway's.
@@ -156,7 +169,7 @@ func (w *worker) packetOut(frame []byte, now int64) {
 	} else if verdict != admission.Forward {
 		return
 	}
-	w.send(mac, frame[:packetStart+len(ip)])
+	w.send(mac, frame[:packetStart+len(ip)], now)
 }
 
 // across passes a packet from one client to another.
@@ -172,7 +185,7 @@ func (w *worker) across(ip []byte, now int64) {
 	replace(ip[10:12], uint32(ip[8]+1)<<8, uint32(ip[8])<<8)
 	frame := w.out[:packetStart+len(ip)]
 	copy(frame[packetStart:], ip)
-	w.send(mac, frame)
+	w.send(mac, frame, now)
 }
 
 // answer tells a client that its packet was rejected.
@@ -186,11 +199,17 @@ func (w *worker) answer(mac datapath.MAC, ip []byte, now int64) {
 	default:
 		return
 	}
-	w.send(mac, w.out[:packetStart+len(a)])
+	w.send(mac, w.out[:packetStart+len(a)], now)
 }
 
 // send writes the headers before a whole packet and sends it to the LAN.
-func (w *worker) send(mac datapath.MAC, frame []byte) {
+func (w *worker) send(mac datapath.MAC, frame []byte, now int64) {
+	if w.cfg.Lines {
+		if session, mtu := w.judge.Line(destOf(frame[packetStart:])); session != 0 {
+			w.toLine(mac, session, mtu, frame[packetStart:], now)
+			return
+		}
+	}
 	w.header(mac, frame)
 	w.sendFrame(frame)
 }

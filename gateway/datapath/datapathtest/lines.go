@@ -1,0 +1,282 @@
+package datapathtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// lines: clients on PPPoE lines are treated like others. Alice is on one.
+var lines = []behaviour{
+	{"LinesAreBilled", onLine(packetsAreBilled), Shape{Line: true}},
+	{"LinesAreBilledBare", onLine(packetsAreBilled), Shape{Line: true, Bare: true}},
+	{"StreamsOnLinesAreBilled", onLine(streamsAreBilled), Shape{Line: true}},
+	{"StreamsOnLinesAreBilledBare", onLine(streamsAreBilled), Shape{Line: true, Bare: true}},
+	{"LinesOfTheStack", onLine(linesOfTheStack), Shape{Line: true}},
+	{"ForgedLines", onLine(forgedLines), Shape{Line: true}},
+	{"LinesThroughTheGateway", onLine(acrossLines), Shape{Line: true}},
+	{"LinesOfOtherInterfaces", onLine(otherInterfaces), Shape{Line: true}},
+	{"KilledWithLines", onLine(func(t *testing.T, w *World) {
+		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
+	}), Shape{Line: true}},
+}
+
+// onLine is a behaviour of paths that take PPPoE's header off.
+func onLine(check func(*testing.T, *World)) func(*testing.T, *World) {
+	return func(t *testing.T, w *World) {
+		if !w.path.Lines {
+			if err := w.Set(w.Alice.client(admitted)); err == nil {
+				t.Error("a client on a line is set by a data path that takes no header off")
+			}
+			return
+		}
+		check(t, w)
+		w.line.check(t)
+	}
+}
+
+const (
+	lineMTU       = datapath.LineMTU
+	sessionFrame  = 0x8864 // EtherType (RFC 2516, 4)
+	sessionHeader = 14 + 6 + 2
+	aliceSession  = 0x1234
+	virtioHeader  = 10 // struct virtio_net_hdr: [0] flags, [1] aggregation, [6:8] where a checksum starts
+)
+
+// line carries a station's packets in frames of a PPPoE session, from and to a TUN device. Both ends
+// have a virtio header, because links of a test leave checksums for later.
+type line struct {
+	session uint16
+	mac     datapath.MAC
+	tun     *os.File
+	socket  int
+	ended   atomic.Bool
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	came int     // guarded by mu
+	odd  []error // guarded by mu: what was wrong with frames that came
+}
+
+// newLine moves a station's address to a line; it ends with the test.
+func newLine(t *testing.T, s Station) *line {
+	t.Helper()
+	l := &line{session: s.Session, mac: s.MAC, socket: -1}
+	var err error
+	s.Do(func() { err = l.open() })
+	must(t, err)
+	s.Run(t, `ip addr flush dev c0; ip addr add $addr/32 dev line0; ip link set line0 up mtu $mtu; ip route add default dev line0 mtu $mtu`,
+		"addr="+s.Addr.String(), fmt.Sprintf("mtu=%d", lineMTU))
+	l.running.Go(l.send)
+	l.running.Go(l.receive)
+	t.Cleanup(func() {
+		l.ended.Store(true)
+		l.tun.Close()
+		l.running.Wait()
+		unix.Close(l.socket)
+	})
+	return l
+}
+
+func (l *line) open() error {
+	dev, err := net.InterfaceByName(clientLink)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	req, err := unix.NewIfreq("line0")
+	if err != nil {
+		return err
+	}
+	req.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	if err := errors.Join(unix.IoctlIfreq(fd, unix.TUNSETIFF, req), unix.SetNonblock(fd, true)); err != nil {
+		return err
+	}
+	l.tun = os.NewFile(uintptr(fd), "line0")
+	const kind = sessionFrame>>8 | sessionFrame&0xff<<8
+	if l.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, kind); err != nil {
+		return err
+	}
+	patience := unix.NsecToTimeval((20 * time.Millisecond).Nanoseconds())
+	return errors.Join(
+		unix.SetsockoptInt(l.socket, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
+		unix.SetsockoptInt(l.socket, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20),
+		unix.SetsockoptTimeval(l.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience),
+		unix.Bind(l.socket, &unix.SockaddrLinklayer{Protocol: kind, Ifindex: dev.Index}),
+	)
+}
+
+// send puts the header on what the station's kernel sends.
+func (l *line) send() {
+	for b := make([]byte, 4096); ; {
+		n, err := l.tun.Read(b)
+		if err != nil {
+			return
+		}
+		if n > virtioHeader && b[virtioHeader]>>4 == 4 {
+			unix.Send(l.socket, append(make([]byte, virtioHeader), inSession(b[virtioHeader:n], l.mac, l.session)...), 0)
+		}
+	}
+}
+
+// inSession returns the frame of a session with an IP packet.
+func inSession(ip []byte, from datapath.MAC, session uint16) []byte {
+	f := append(append(LANMAC[:len(LANMAC):len(LANMAC)], from[:]...), sessionFrame>>8, sessionFrame&0xff, 0x11, 0)
+	f = binary.BigEndian.AppendUint16(f, session)
+	f = binary.BigEndian.AppendUint16(f, uint16(2+len(ip)))
+	return append(append(f, 0, 0x21), ip...)
+}
+
+// onSession puts a plain frame's packet into a session's frame.
+func onSession(frame []byte, session uint16) []byte {
+	return inSession(frame[14:], datapath.MAC(frame[6:12]), session)
+}
+
+// receive takes the header off what comes, and checks it.
+func (l *line) receive() {
+	b := make([]byte, 1<<17)
+	for !l.ended.Load() {
+		n, _, err := unix.Recvfrom(l.socket, b, 0)
+		if err != nil || n < virtioHeader+sessionHeader || datapath.MAC(b[virtioHeader:virtioHeader+6]) != l.mac {
+			continue
+		}
+		ip, err := l.packet(b[virtioHeader:n])
+		if b[1] != unix.VIRTIO_NET_HDR_GSO_NONE {
+			err = errors.New("aggregated")
+		}
+		l.mu.Lock()
+		l.came++
+		if err != nil {
+			l.odd = append(l.odd, fmt.Errorf("%w: %x", err, b[:min(n, 64)]))
+		}
+		l.mu.Unlock()
+		if err == nil {
+			sums := bytes.Clone(b[:virtioHeader])
+			if start := binary.NativeEndian.Uint16(sums[6:]); start != 0 {
+				binary.NativeEndian.PutUint16(sums[6:], start-sessionHeader)
+			}
+			l.tun.Write(append(sums, ip...))
+		}
+	}
+}
+
+// packet returns the packet in a frame to the line.
+func (l *line) packet(b []byte) ([]byte, error) {
+	if len(b) < sessionHeader+20 {
+		return nil, errors.New("short")
+	}
+	length, total := int(binary.BigEndian.Uint16(b[18:])), int(binary.BigEndian.Uint16(b[24:]))
+	switch {
+	case datapath.MAC(b[6:12]) != LANMAC:
+		return nil, errors.New("not from the gateway")
+	case b[14] != 0x11 || b[15] != 0 || b[20] != 0 || b[21] != 0x21:
+		return nil, errors.New("no data of IPv4")
+	case binary.BigEndian.Uint16(b[16:]) != l.session:
+		return nil, errors.New("of another session")
+	case length != total+2 || total > lineMTU:
+		return nil, fmt.Errorf("a length of %d for a packet of %d bytes", length, total)
+	case len(b) != sessionHeader+total && len(b) > 60 || len(b) < sessionHeader+total:
+		return nil, fmt.Errorf("%d bytes with a packet of %d", len(b), total)
+	}
+	return b[sessionHeader : sessionHeader+total], nil
+}
+
+// check fails the test if a frame that came was wrong, or none came.
+func (l *line) check(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.odd) > 0 || l.came == 0 {
+		t.Errorf("%d frames came, of which %d are wrong: %v", l.came, len(l.odd), errors.Join(l.odd[:min(5, len(l.odd))]...))
+	}
+}
+
+// linesOfTheStack: what the stack sends gets the header too: the gateway's own packets, and
+// fragments, also of packets that are longer than the line allows.
+func linesOfTheStack(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	says(t, w.Alice.Space, "ping -c 1 -W 5 10.1.0.1", "1 received")
+	w.bills(t, w.Alice, tally{}, tally{})
+	says(t, w.Alice.Space, "ping -c 1 -W 5 -s 4000 192.0.2.2", "1 received")
+	says(t, w.Server, "ping -c 1 -W 5 -M dont -s 1472 "+w.Alice.Addr.String(), "1 received")
+	says(t, w.Server, "ping -c 2 -W 2 -M do -s 1472 "+w.Alice.Addr.String(), "mtu")
+}
+
+// forgedLines: an address is used in its session and by its MAC address, and in no other way,
+// and frames whose lengths are wrong go nowhere.
+func forgedLines(t *testing.T, w *World) {
+	w.admit(t, w.Alice, w.Bob)
+	up := w.Up(t, w.Alice)
+	up.Begin()
+	up.Passes(t, "on the line")
+	server := NewWire(t, w.Server, serverLink)
+	lan := NewWire(t, w.Intruder.Space, clientLink)
+	packet := func() []byte { return Silent("forged", By(w.Alice)) }
+	changed := func(at int, to ...byte) []byte {
+		b := onSession(packet(), aliceSession)
+		copy(b[at:], to)
+		return b
+	}
+	before := w.Packets(t)
+	wrong := [][]byte{
+		packet(), // without a line
+		onSession(packet(), aliceSession+1),
+		onSession(packet(), 0),
+		onSession(Silent("forged", From(w.Alice.Addr, w.Intruder.MAC)), aliceSession),
+		onSession(Silent("forged", By(w.Bob)), aliceSession), // is on no line
+	}
+	malformed := [][]byte{
+		changed(18, 0xff, 0xff), changed(18, 0, 40), changed(18, 0, 0), changed(18, 0, 21),
+		onSession(packet(), aliceSession)[:sessionHeader+30],
+	}
+	lan.Send(t, wrong...)
+	lan.Send(t, malformed...)
+	lan.Send(t, changed(14, 0x21), changed(15, 0xa7), changed(20, 0xc0, 0x21), changed(20, 0, 0x57), onSession(packet(), aliceSession)[:16])
+	netnstest.Await(t, "counts of what was forged", func() error {
+		now := w.Packets(t)
+		if n, m := now["wrong-mac"]-before["wrong-mac"], now["malformed"]-before["malformed"]; n < uint64(len(wrong)-1) || m < uint64(len(malformed)) {
+			return fmt.Errorf("%d of %d, %d of %d malformed", n, len(wrong), m, len(malformed))
+		}
+		return nil
+	})
+	lan.Send(t, onSession(Silent("honest", By(w.Alice)), aliceSession), append(onSession(Silent("padded", By(w.Alice)), aliceSession), 0, 0, 0))
+	server.await(t, 0, "honest")
+	server.await(t, 0, "padded")
+	if n := holding(server.Frames(), "forged"); n > 0 {
+		t.Errorf("%d forged packets passed", n)
+	}
+	up.Passes(t, "after what was forged")
+	says(t, w.Alice.Space, "ping -c 1 -W 5 192.0.2.2", "1 received")
+}
+
+// acrossLines: clients on a line and others reach each other through the gateway.
+func acrossLines(t *testing.T, w *World) {
+	w.Bob.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+w.Alice.Addr.String()+" via 10.1.0.1")
+	w.admit(t, w.Alice, w.Bob)
+	for _, s := range []struct{ from, to Station }{{w.Alice, w.Bob}, {w.Bob, w.Alice}} {
+		flow := NewFlow(t, s.from.Space, s.from.Addr, s.to.Space, s.to.Addr)
+		flow.Begin()
+		flow.Passes(t, "from "+s.from.Addr.String())
+		flow.Halt()
+	}
+	l := listen(t, w.Bob.Space, netip.AddrPortFrom(w.Bob.Addr, 0))
+	c, err := dial(w.Alice.Space, w.Alice.Addr, netip.MustParseAddrPort(l.Addr().String()))
+	must(t, err)
+	c.Close()
+}

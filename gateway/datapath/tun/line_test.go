@@ -1,0 +1,139 @@
+package tun
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+const session = 0x1234
+
+// newLineBench is a bench whose client is on a PPPoE line.
+func newLineBench(t testing.TB) *bench {
+	t.Helper()
+	b := newBench(t, func(c *Config) { c.Lines = true })
+	must(t, b.table.Set(datapath.Client{Addr: client, MAC: clientMAC, Session: session, Admitted: true}))
+	return b
+}
+
+// lined is frame with a packet in a session.
+func lined(ip []byte) []byte {
+	h := binary.BigEndian.AppendUint16([]byte{0x11, 0}, session)
+	h = append(binary.BigEndian.AppendUint16(h, uint16(2+len(ip))), 0, 0x21)
+	f := frame(clientMAC, virtio{}, append(h, ip...))
+	f[frameStart+12], f[frameStart+13] = 0x88, 0x64
+	return f
+}
+
+// option is a SYN's MSS, after some bytes without meaning.
+func option(mss uint16, before int) func(*packet) {
+	return func(p *packet) {
+		l := p.l4.(*layers.TCP)
+		for range before {
+			l.Options = append(l.Options, layers.TCPOption{OptionType: 1, OptionLength: 1})
+		}
+		l.Options = append(l.Options, layers.TCPOption{OptionType: 2, OptionLength: 4, OptionData: binary.BigEndian.AppendUint16(nil, mss)})
+	}
+}
+
+// TestLineIn: both modes take the header off what is right, and drop the rest.
+func TestLineIn(t *testing.T) {
+	put := func(at int, to ...byte) []byte {
+		f := lined(udp())
+		copy(f[packetStart+at:], to)
+		return f
+	}
+	for name, c := range map[string]struct {
+		frame  []byte
+		kernel []byte
+		reason string
+	}{
+		"TCP":                 {lined(tcp()), tcp(), "forwarded"},
+		"padded":              {append(lined(udp()), make([]byte, 8)...), udp(), "forwarded"},
+		"a SYN":               {lined(tcp(syn, option(1400, 0))), tcp(syn, option(1400, 0)), "forwarded"},
+		"a SYN, clamped":      {lined(tcp(syn, option(1460, 0))), tcp(syn, option(1452, 0)), "forwarded"},
+		"a SYN, clamped, odd": {lined(tcp(syn, option(1460, 1))), tcp(syn, option(1452, 1)), "forwarded"},
+		"without a line":      {frame(clientMAC, virtio{}, udp()), nil, "wrong-mac"},
+		"another session":     {put(2, 0x12, 0x35), nil, "wrong-mac"},
+		"another MAC":         {inFrameOf(strangerMAC, lined(udp())), nil, "wrong-mac"},
+		"no session":          {put(2, 0, 0), nil, "malformed"},
+		"too long":            {put(4, 0xff, 0), nil, "malformed"},
+		"too short":           {put(4, 0, 20), nil, "malformed"},
+		"IPv6":                {put(6, 0, 0x57), nil, "ipv6"},
+		"LCP":                 {put(6, 0xc0, 0x21), nil, ""},
+		"a code":              {put(1, 0xa7), nil, ""},
+		"version 2":           {put(0, 0x21), nil, ""},
+		"cut":                 {lined(udp())[:packetStart+5], nil, ""},
+	} {
+		for _, fast := range []bool{false, true} {
+			b := newLineBench(t)
+			kernel, lan := b.in(t, fast, c.frame)
+			if got := bytes.Join(kernel, nil); !bytes.Equal(got, c.kernel) || len(lan) > 0 {
+				t.Errorf("%s, fast %v: the kernel got\n%x, want\n%x, and the LAN %x", name, fast, got, c.kernel, lan)
+			}
+			n, err := b.table.Packets()
+			must(t, err)
+			for reason, k := range n {
+				if (reason == c.reason) != (k == 1) {
+					t.Errorf("%s, fast %v: %d packets %s, want one %s", name, fast, k, reason, c.reason)
+				}
+			}
+		}
+	}
+}
+
+func inFrameOf(m datapath.MAC, f []byte) []byte {
+	copy(f[frameStart+6:], m[:])
+	return f
+}
+
+// TestFragments: fragments hold the whole packet, and are no longer than the MTU.
+func TestFragments(t *testing.T) {
+	whole := udp(carrying(bytes.Repeat([]byte("0123456"), 500)), func(p *packet) { p.ip.Flags = 0 })
+	var got []byte
+	fragments(whole, 1492, make([]byte, 2000), func(part []byte) {
+		place := binary.BigEndian.Uint16(part[6:])
+		if len(part) > 1492 || int(binary.BigEndian.Uint16(part[2:])) != len(part) || fold(sum(part[:ipLen], 0)) != 0xffff {
+			t.Errorf("a fragment of %d bytes: %x", len(part), part[:ipLen])
+		}
+		if int(place&0x1fff)*8 != len(got) || (place&0x2000 == 0) != (len(got)+len(part)-ipLen == len(whole)-ipLen) {
+			t.Errorf("after %d bytes at %x", len(got), place)
+		}
+		got = append(got, part[ipLen:]...)
+	})
+	if !bytes.Equal(got, whole[ipLen:]) {
+		t.Errorf("%d bytes of %d, or others", len(got), len(whole)-ipLen)
+	}
+}
+
+// FuzzClamp: options of any kind are no longer or shorter, and no other byte changes than an MSS and
+// the checksum.
+func FuzzClamp(f *testing.F) {
+	for _, o := range [][]byte{{2, 4, 5, 180}, {1, 2, 4, 5, 180}, {3, 0}, {2, 4}, {0, 2, 4, 5, 180}} {
+		f.Add(o)
+	}
+	f.Fuzz(func(t *testing.T, options []byte) {
+		options = options[:min(len(options), 40)&^3]
+		ip := append(tcp(syn), options...)
+		binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
+		ip[ipLen+12] = byte(5+len(options)/4) << 4
+		was := bytes.Clone(ip)
+		clamp(ip, 1492)
+		differ := 0
+		for i := range ip {
+			if ip[i] != was[i] && (i < ipLen+tcpChecksum || i > ipLen+tcpChecksum+1) {
+				differ++
+			}
+		}
+		if differ > 2 {
+			t.Errorf("%x became %x", was, ip)
+		}
+		if fold(sum(ip[ipLen:], pseudo(ip, len(ip)-ipLen))) != fold(sum(was[ipLen:], pseudo(was, len(was)-ipLen))) {
+			t.Errorf("the checksum does not follow: %x became %x", was, ip)
+		}
+	})
+}

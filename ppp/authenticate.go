@@ -32,6 +32,7 @@ type authServer struct {
 	tries     int
 	due       time.Time // of the next challenge, or the end of patience; zero: neither
 	pending   bool      // the handler decides
+	presented bool      // it was asked: a second login in this link could get the first one's answer
 	reply     []byte    // the frame that ended it, for a peer that did not get it
 }
 
@@ -98,7 +99,7 @@ func (a *authServer) receive(proto Protocol, p Packet) {
 	if a.due.IsZero() || a.pending {
 		return
 	}
-	a.id, a.pending, a.due = p.ID, true, time.Time{}
+	a.id, a.pending, a.presented, a.due = p.ID, true, true, time.Time{}
 	a.handler.Authenticate(c)
 }
 

@@ -118,6 +118,8 @@ type layer interface {
 	refused(code Code, options []Option) bool
 	// changed is told that the layer is up, or no longer, or finished.
 	changed(to layerState)
+	// room is the largest data of a packet that the peer takes, bytes.
+	room() int
 	// extra handles codes beyond CodeReject; false: an unknown code.
 	extra(p Packet) bool
 }
@@ -139,7 +141,9 @@ type automaton struct {
 	state    state
 	restarts int       // left
 	deadline time.Time // of the restart timer; zero: it does not run
-	id       uint8     // of the last request of ours
+	id       uint8     // of the last packet of ours that is no answer
+	asked    uint8     // of the last Configure-Request; Code-Rejects do not change it
+	answered bool      // it has an answer: what a wire repeats is no second one
 	sent     []byte    // options of the last Configure-Request
 	naks     int       // sent since the last agreement
 }
@@ -186,7 +190,8 @@ func (a *automaton) do(now time.Time, e event, in Packet, reply []byte) {
 	}
 	if has(scj) {
 		a.id++
-		a.answer(CodeReject, a.id, in.Append(nil))
+		rejected := in.Append(nil)
+		a.answer(CodeReject, a.id, rejected[:min(len(rejected), a.layer.room())])
 	}
 	if has(ser) {
 		a.answer(EchoReply, in.ID, reply)
@@ -207,6 +212,7 @@ func (a *automaton) do(now time.Time, e event, in Packet, reply []byte) {
 // configure sends a Configure-Request.
 func (a *automaton) configure(now time.Time) {
 	a.id++
+	a.asked, a.answered = a.id, false
 	a.restarts--
 	a.deadline = now.Add(restartTime)
 	a.sent = AppendOptions(nil, a.layer.request())
@@ -243,14 +249,16 @@ func (a *automaton) receive(now time.Time, p Packet) {
 			a.do(now, rcrMinus, p, AppendOptions([]byte{byte(code)}, reply))
 		}
 	case ConfigureAck:
-		if p.ID == a.id && string(p.Data) == string(a.sent) {
+		if p.ID == a.asked && !a.answered && string(p.Data) == string(a.sent) {
+			a.answered = true
 			a.do(now, rca, p, nil)
 		}
 	case ConfigureNak, ConfigureReject:
 		options, err := ParseOptions(p.Data)
-		if err != nil || p.ID != a.id {
+		if err != nil || p.ID != a.asked || a.answered {
 			return
 		}
+		a.answered = true
 		if a.state < reqSent { // there is no negotiation to take it into account
 			a.do(now, rcn, p, nil)
 		} else if a.layer.refused(p.Code, options) {

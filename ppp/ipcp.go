@@ -127,6 +127,9 @@ func (v *ipv6cp) refused(code Code, options []Option) bool {
 			return false
 		}
 		v.id = [8]byte(o.Data)
+		if v.id == ([8]byte{}) || v.id == v.peer {
+			v.id = [8]byte(differing(v.peer))
+		}
 	}
 	return true
 }

@@ -135,9 +135,7 @@ func (l *Link) Receive(now time.Time, frame []byte) {
 		return // not for the control plane
 	case LCP, PAP, CHAP, IPCP, IPV6CP:
 	default:
-		l.unknown++
-		data := append(binary.BigEndian.AppendUint16(nil, uint16(proto)), rest...)
-		l.send(Frame(LCP, Packet{ProtocolReject, l.unknown, data[:min(len(data), l.link.peer.mru-headerLen)]}))
+		l.reject(proto, rest)
 		return
 	}
 	p, err := ParsePacket(rest)
@@ -148,8 +146,10 @@ func (l *Link) Receive(now time.Time, frame []byte) {
 	case proto == LCP:
 		was := l.control.state
 		l.control.receive(now, p)
-		// A client that negotiates the link anew must log in anew, in another session.
-		if is := l.control.state; was == opened && is != opened && is != closing && (l.cfg.Server || is == stopping) {
+		// A client that negotiates the link anew must log in anew, in another session; unless it
+		// has not begun to: then it has missed the acknowledgement of its request.
+		again := l.cfg.Server && (l.started || l.server.presented)
+		if is := l.control.state; was == opened && is != opened && is != closing && (again || is == stopping) {
 			l.finish(ErrPeerClosed)
 		}
 	case (proto == PAP || proto == CHAP) && l.cfg.Server:
@@ -160,11 +160,22 @@ func (l *Link) Receive(now time.Time, frame []byte) {
 	case proto == IPCP:
 		l.net4.receive(now, p)
 	case !l.cfg.IPv6:
-		l.unknown++
-		l.send(Frame(LCP, Packet{ProtocolReject, l.unknown, append(binary.BigEndian.AppendUint16(nil, uint16(proto)), rest...)}))
+		l.reject(proto, rest)
 	default:
 		l.net6.receive(now, p)
 	}
+}
+
+// reject tells the peer that a protocol is not spoken.
+func (l *Link) reject(proto Protocol, info []byte) {
+	l.unknown++
+	data := append(binary.BigEndian.AppendUint16(nil, uint16(proto)), info...)
+	l.send(Frame(LCP, Packet{ProtocolReject, l.unknown, data[:min(len(data), l.room())]}))
+}
+
+// room is layer's: no frame is longer than the peer and the Ethernet below take.
+func (l *Link) room() int {
+	return max(leastMRU, min(l.link.peer.mru, l.cfg.MaxMRU)) - headerLen
 }
 
 // Tick does what is due. It must be called at Next, or at any time.
@@ -293,6 +304,10 @@ func Restore(cfg Config, h Handler, s State, now time.Time) *Link {
 	l.link.magic, l.link.peer = s.Magic, lcpPeer{mru: s.PeerMRU, magic: s.PeerMagic}
 	l.grant, l.v4.peer, l.started = s.Grant, s.Grant.Addr, true
 	l.control.state, l.net4.state = opened, opened
+	l.net4.restarts, l.net6.restarts = maxConfigure, maxConfigure
+	if cfg.IPv6 {
+		l.net6.state = stopped // until the client asks
+	}
 	if cfg.IPv6 && s.PeerID != ([8]byte{}) {
 		l.v6.id, l.v6.peer, l.net6.state = s.LocalID, s.PeerID, opened
 	}

@@ -289,4 +289,7 @@ func line(f *pppoe.Frame) (circuit, remote string) {
 	return circuit, remote
 }
 
-var errMoved = errors.New("the subscriber has logged in again")
+var (
+	errMoved   = errors.New("the subscriber has logged in again")
+	errStopped = errors.New("the gateway stopped during the login")
+)

@@ -120,7 +120,7 @@ type Server struct {
 func New(cfg Config, access Access) (*Server, error) {
 	cfg.Name = cmp.Or(cfg.Name, "gatewayd")
 	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, pppoe.MTU)
-	cfg.PerMAC, cfg.Most = cmp.Or(cfg.PerMAC, 1), cmp.Or(cfg.Most, freeSessions)
+	cfg.PerMAC, cfg.Most = cmp.Or(cfg.PerMAC, 1), min(cmp.Or(cfg.Most, freeSessions), freeSessions)
 	cfg.Echo, cfg.EchoFailures = cmp.Or(cfg.Echo, 20*time.Second), cmp.Or(cfg.EchoFailures, 3)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

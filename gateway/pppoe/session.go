@@ -1,6 +1,7 @@
 package pppoe
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"slices"
@@ -52,8 +53,10 @@ func (n *session) Authenticate(c ppp.Credentials) {
 	state, _ := n.link.State()
 	n.logins++
 	r := Request{MAC: n.mac, Session: n.id, Credentials: c, Circuit: n.circuit, Remote: n.remote, State: state}
+	ctx, stop := context.WithDeadline(n.ctx, n.began.Add(loginTime))
 	n.running.Go(func() {
-		grant, err := n.access.Login(n.ctx, r)
+		defer stop()
+		grant, err := n.access.Login(ctx, r)
 		n.decided(grant, err)
 	})
 }
@@ -67,6 +70,10 @@ func (n *session) decided(grant ppp.Grant, err error) {
 		n.logout(grant.Addr, ppp.ErrPeerClosed)
 		return
 	}
+	if err == nil && n.closed { // nobody can tell the client: it would wait for an answer
+		n.logout(grant.Addr, errStopped)
+		return
+	}
 	if err == nil {
 		n.admitted, n.began = grant.Addr, time.Time{}
 	} else {
@@ -74,7 +81,7 @@ func (n *session) decided(grant ppp.Grant, err error) {
 	}
 	n.link.Decide(time.Now(), err == nil, grant)
 	n.schedule(n)
-	if err == nil {
+	if err == nil && !n.ended {
 		n.makeRoom()
 	}
 }
@@ -82,6 +89,8 @@ func (n *session) decided(grant ppp.Grant, err error) {
 // makeRoom ends the oldest sessions of the subscriber's address where it has too many: those of
 // a client that lost its link without a word and has logged in again.
 func (n *session) makeRoom() {
+	others := slices.DeleteFunc(n.byMAC[n.mac], func(o *session) bool { return o == n })
+	n.byMAC[n.mac] = append(others, n) // in the order of logins
 	up := slices.DeleteFunc(slices.Clone(n.byMAC[n.mac]), func(o *session) bool { return !o.admitted.IsValid() })
 	for len(up) > n.cfg.PerMAC {
 		oldest := up[0]

@@ -100,7 +100,7 @@ var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 // Errors of Parse.
 var (
 	ErrShort   = errors.New("ends before its length")
-	ErrVersion = errors.New("not of PPPoE's version 1 and type 1")
+	ErrVersion = errors.New("not of PPPoE's version 1 and type 1, or a code of the other stage")
 	ErrTags    = errors.New("a tag is longer than the frame")
 )
 
@@ -130,6 +130,9 @@ func Parse(b []byte) (Frame, error) {
 	}
 	payload := h[headerLen : headerLen+n]
 	if binary.BigEndian.Uint16(b[12:]) == Session {
+		if f.Code != data {
+			return f, fmt.Errorf("a frame of a session with %s: %w", f.Code, ErrVersion)
+		}
 		f.PPP = payload
 		return f, nil
 	}

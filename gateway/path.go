@@ -222,7 +222,7 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	} else {
 		c.DHCP = true
 	}
-	c.Lines = cfg.PPPoE.Enabled
+	c.Lines, c.Flows = cfg.PPPoE.Enabled, cfg.FlowLog.Enabled
 	return c
 }
 

@@ -30,7 +30,7 @@ var allowedImports = map[string][]string{
 
 	"cmd/gateweigh":       {"lab/..."},
 	"cmd/gateweigh-agent": {"lab/agent"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/users"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/users"},
 
 	"gateway":                    {"gateway/...", "ppp"},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
@@ -51,7 +51,8 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
 
-	"gateway/forwarding": {}, // the kernel's switch
+	"gateway/flowlog":    {"gateway/datapath/nfqueue/nftables", "gateway/datapath/stack"}, // what clients' connections were
+	"gateway/forwarding": {},                                                              // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/budget", "gateway/statefile"},
 	"gateway/dns":     {"gateway/budget"},
@@ -137,6 +138,7 @@ var testImports = map[string][]string{
 	"gateway/dhcp":                      {"gateway/netnstest"},
 	"gateway/dns":                       {"gateway/netnstest"},
 	"gateway/pppoe":                     {"gateway/netnstest"},
+	"gateway/flowlog":                   {"gateway/netnstest"},
 	"gateway/forwarding":                {"gateway/netnstest"},
 	"gateway/portal":                    {"gateway/netnstest"},
 

@@ -26,6 +26,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
+	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
@@ -59,6 +60,7 @@ type gateway struct {
 	dhcp   *dhcp.Server
 	dns    *dns.Server
 	pppoe  *pppoe.Server
+	flows  *flowlog.Log
 
 	// known is closed once the table is open. Clients that the data path reports earlier
 	// are reported again with their next packet.
@@ -114,6 +116,9 @@ func (g *gateway) open() (err error) {
 		return err
 	}
 	close(g.known)
+	if err := g.openFlows(); err != nil {
+		return err
+	}
 	for _, p := range cfg.Garden.Prefixes {
 		if err := g.dp.Open(p, time.Time{}); err != nil {
 			return err
@@ -285,6 +290,9 @@ func (g *gateway) serve(ctx context.Context) error {
 	if g.dns != nil {
 		run("dns", g.dns.Run)
 	}
+	if g.flows != nil {
+		run("flow log", g.flows.Run)
+	}
 	if g.pppoe != nil {
 		run("pppoe", g.pppoe.Serve)
 	}
@@ -316,6 +324,9 @@ func (g *gateway) close() error {
 	}
 	if g.radius != nil {
 		errs = append(errs, g.radius.Close())
+	}
+	if g.flows != nil { // before the table, which it asks
+		errs = append(errs, g.flows.Close())
 	}
 	if g.table != nil {
 		errs = append(errs, g.table.Close())

@@ -19,6 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
+	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
 )
 
@@ -125,7 +126,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface))
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface))
 	if err != nil {
 		return err
 	}
@@ -222,7 +223,7 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	} else {
 		c.DHCP = true
 	}
-	c.Lines = cfg.PPPoE.Enabled
+	c.Lines, c.Flows = cfg.PPPoE.Enabled, cfg.FlowLog.Enabled
 	return c
 }
 

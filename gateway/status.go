@@ -54,6 +54,9 @@ func (g *gateway) served(st *control.Status) {
 			st.Users.Problem = s.Problem.Error()
 		}
 	}
+	if g.flows != nil {
+		st.Flows = flowCounts(g.flows.Stats())
+	}
 	if g.portal != nil {
 		st.Portal = portalCounts(g.portal.Stats())
 	}

@@ -37,6 +37,7 @@ func (c *Config) check() []*Error {
 	k.checkPPPoE()
 	k.checkLogin()
 	k.checkDatapath()
+	k.checkFlowLog()
 	k.checkMetrics()
 	k.checkServer("radius.primary", c.RADIUS.Primary)
 	k.checkServer("radius.secondary", c.RADIUS.Secondary)
@@ -208,6 +209,19 @@ func (k *checker) checkPPPoE() {
 	}
 	if len(p.Pools) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
 		k.report("dhcp.pools", "missing: without it DHCP leases all of the LAN, pppoe.pools included")
+	}
+}
+
+// checkFlowLog checks that the kernel tracks the connections that are to be logged.
+func (k *checker) checkFlowLog() {
+	const enabled = "flowlog.enabled"
+	switch {
+	case !k.FlowLog.Enabled:
+		k.without(enabled+" is not true", "flowlog.ipfix")
+	case k.Datapath.Kind == EBPF && k.Datapath.Forward == ForwardRedirect:
+		k.report(enabled, `redirected packets pass the kernel's table of connections by: use datapath.forward = "auto", with which the stack forwards while the log is enabled`)
+	case k.Datapath.Kind == NFQueue && k.Datapath.Fast:
+		k.report(enabled, "datapath.fast redirects packets past the kernel's table of connections: use datapath.fast = false")
 	}
 }
 

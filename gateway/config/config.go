@@ -64,6 +64,7 @@ type Config struct {
 	Users    Users
 	Limits   Limits
 	Datapath Datapath
+	FlowLog  FlowLog
 	Metrics  Metrics
 
 	lines map[string]int // where each key was set, from 1
@@ -216,6 +217,15 @@ type Limits struct {
 	SessionsPerUser                int    // at once
 }
 
+// FlowLog is the configuration of the log of clients' connections.
+type FlowLog struct {
+	Enabled bool
+	Folder  string         // empty: flows in StateDir
+	Keep    time.Duration  // of files
+	Most    uint64         // bytes of all files
+	IPFIX   netip.AddrPort // of a collector; zero: none
+}
+
 // Datapath is the configuration of the data path.
 type Datapath struct {
 	Kind    string // EBPF, TUN or NFQueue
@@ -245,6 +255,7 @@ func defaults() *Config {
 		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits:   Limits{IdleTimeout: DefaultIdle},
 		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		FlowLog:  FlowLog{Keep: 90 * day, Most: 10_000_000_000},
 		lines:    map[string]int{},
 	}
 	c.RADIUS = RADIUS{

@@ -34,6 +34,7 @@ func TestDefaults(t *testing.T) {
 	want.Auth.Methods = []string{MethodClickThrough}
 	want.DHCP.DNS = []netip.Addr{netip.MustParseAddr("10.1.0.1")}
 	want.DHCP.Pools = []Range{{netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("10.1.255.254")}}
+	want.FlowLog.Folder = "/var/lib/gatewayd/flows"
 	if diff := cmp.Diff(want, c, cmpopts.IgnoreUnexported(Config{}), plainAddresses); diff != "" {
 		t.Error(diff)
 	}

@@ -175,6 +175,9 @@ func (c *Config) complete() {
 			s.AcctAddress = netip.AddrPortFrom(s.Address.Addr(), s.Address.Port()+1)
 		}
 	}
+	if c.FlowLog.Folder == "" {
+		c.FlowLog.Folder = filepath.Join(c.StateDir, "flows")
+	}
 	for _, path := range []*string{
 		&c.RADIUS.Primary.SecretFile, &c.RADIUS.Secondary.SecretFile, &c.Users.File,
 		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates,

@@ -43,7 +43,7 @@ func (c *Config) settings() []setting {
 		at("lan.interface", &c.LAN.Interface, link),
 		at("lan.address", &c.LAN.Address, ownAddress),
 		at("wan.interface", &c.WAN.Interface, link),
-	}, c.serviceSettings(), c.portalSettings(), c.pppoeSettings(), c.radiusSettings(), []setting{
+	}, c.serviceSettings(), c.portalSettings(), c.pppoeSettings(), c.radiusSettings(), c.flowSettings(), []setting{
 		at("users.file", &c.Users.File, file),
 		at("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
 		at("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
@@ -113,6 +113,17 @@ func (c *Config) pppoeSettings() []setting {
 		at("pppoe.delay", &p.Delay, duration(time.Millisecond, 5*time.Second)),
 		at("pppoe.echo", &p.Echo, duration(time.Second, 10*minute)),
 		at("pppoe.echo_failures", &p.EchoFailures, integer(1, 100)),
+	}
+}
+
+func (c *Config) flowSettings() []setting {
+	f := &c.FlowLog
+	return []setting{
+		at("flowlog.enabled", &f.Enabled, boolean),
+		at("flowlog.folder", &f.Folder, absolute),
+		at("flowlog.keep", &f.Keep, days(day, 10*365*day)),
+		at("flowlog.most", &f.Most, size),
+		at("flowlog.ipfix", &f.IPFIX, addressPort(4739)), // RFC 7011, 10.3.4
 	}
 }
 

@@ -63,6 +63,23 @@ func durationOrNone(lo, hi time.Duration) reader[time.Duration] {
 	}
 }
 
+// days also reads whole days: "90d".
+func days(lo, hi time.Duration) reader[time.Duration] {
+	return func(v any) (time.Duration, error) {
+		s, _ := v.(string)
+		var d time.Duration
+		number, isDays := strings.CutSuffix(s, "d")
+		n, err := strconv.ParseUint(number, 10, 16)
+		if d = time.Duration(n) * day; !isDays {
+			d, err = time.ParseDuration(s)
+		}
+		if err != nil || d < lo || d > hi {
+			return 0, fmt.Errorf(`must be a time such as "90d" or "36h", from %dd to %dd, not %s`, lo/day, hi/day, show(v))
+		}
+		return d, nil
+	}
+}
+
 // shortDuration writes "1h" where Go writes "1h0m0s".
 func shortDuration(d time.Duration) string {
 	s := d.String()

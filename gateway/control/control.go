@@ -67,6 +67,7 @@ type Status struct {
 	DNS     map[string]uint64 `json:"dns,omitempty"`
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`
 	Portal  map[string]uint64 `json:"portal,omitempty"`
+	Flows   map[string]uint64 `json:"flows,omitempty"` // of the flow log; nil: there is none
 }
 
 // Users is what the users' file holds.

@@ -39,6 +39,7 @@ var (
 	dnsDesc       = desc("dns_total", "What the DNS forwarder did.", "event")
 	radiusDesc    = desc("radius_total", "What the RADIUS client did.", "event")
 	portalDesc    = desc("portal_total", "What the portal answered.", "outcome")
+	flowsDesc     = desc("flowlog_total", "What the flow log recorded.", "event")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -49,7 +50,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, bytesDesc, forwardDesc,
-		packetsDesc, repairsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc,
+		packetsDesc, repairsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc, flowsDesc,
 	} {
 		ch <- d
 	}
@@ -81,7 +82,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, family := range []struct {
 		desc   *prometheus.Desc
 		counts map[string]uint64
-	}{{packetsDesc, s.Packets}, {repairsDesc, s.Repairs}, {dhcpDesc, s.DHCP}, {dnsDesc, s.DNS}, {radiusDesc, s.RADIUS}, {portalDesc, s.Portal}} {
+	}{{packetsDesc, s.Packets}, {repairsDesc, s.Repairs}, {dhcpDesc, s.DHCP}, {dnsDesc, s.DNS}, {radiusDesc, s.RADIUS}, {portalDesc, s.Portal}, {flowsDesc, s.Flows}} {
 		for _, word := range slices.Sorted(maps.Keys(family.counts)) {
 			send(family.desc, prometheus.CounterValue, float64(family.counts[word]), word)
 		}

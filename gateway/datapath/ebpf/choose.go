@@ -64,6 +64,8 @@ func (d *Datapath) choose(judge ...func(*reasons)) {
 func (d *Datapath) judgeRules(r *reasons) {
 	names, err := stack.Rules(guarding, d.lan.Name, d.wan.Name)
 	switch {
+	case d.cfg.Flows:
+		r.rules = "clients' connections are logged (flowlog.enabled)"
 	case err != nil:
 		r.rules = "netfilter's rules cannot be read: " + err.Error()
 	case len(names) > 0:

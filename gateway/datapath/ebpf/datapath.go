@@ -56,6 +56,7 @@ type Config struct {
 	// packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
 	Lines    bool // clients may be on PPPoE lines
+	Flows    bool // connections are logged, so the stack forwards, which knows them
 	DHCP     bool // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
 	Log      *slog.Logger
 	clsact   bool // as on kernels before 6.6

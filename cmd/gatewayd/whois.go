@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/flowlog"
+)
+
+func whoisCommand() *cobra.Command {
+	var file, folder, at string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "whois ADDRESS:PORT",
+		Short: "Show who used an address and port at a time, from the flow log",
+		Long: "Searches the flow log for the connections that had an address and port in the second of a time:\n" +
+			"a client's own, or the one that others saw. It reads the log's files and needs no daemon. A connection\n" +
+			"is found a second after it began. With --json, one object a line.",
+		Example: "  gatewayd whois 203.0.113.5:40321 --at 2026-03-01T14:05:06+01:00",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			who, err := netip.ParseAddrPort(args[0])
+			if err != nil || !who.Addr().Is4() {
+				return &exitError{exitUsage, fmt.Errorf("%q is no IPv4 address with a port, such as 203.0.113.5:40321", args[0])}
+			}
+			when := time.Now()
+			if at != "" {
+				if when, err = parseTime(at); err != nil {
+					return &exitError{exitUsage, err}
+				}
+			}
+			if when.After(time.Now()) {
+				return &exitError{exitUsage, fmt.Errorf("--at %s is in the future", at)}
+			}
+			if folder == "" {
+				cfg, err := config.Load(file)
+				if err != nil {
+					return &exitError{exitUsage, fmt.Errorf("%w (--folder names the flow log's folder without a configuration)", err)}
+				}
+				folder = cfg.FlowLog.Folder
+			}
+			found, err := flowlog.Find(folder, who, when)
+			if err != nil {
+				return err
+			}
+			return showFlows(os.Stdout, os.Stderr, found, who, when, asJSON)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "the configuration that names the flow log")
+	cmd.Flags().StringVar(&folder, "folder", "", "the flow log's folder, instead of the configuration's")
+	cmd.Flags().StringVar(&at, "at", "", "the time, with its time zone: 2026-03-01T14:05:06Z (default now)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
+	return cmd
+}
+
+// parseTime reads a time of RFC 3339. A space may stand for the T.
+func parseTime(s string) (time.Time, error) {
+	s = strings.Replace(s, " ", "T", 1)
+	t, err := time.Parse(time.RFC3339, s)
+	if err == nil {
+		return t, nil
+	}
+	if _, local := time.Parse("2006-01-02T15:04:05", s); local == nil {
+		return t, fmt.Errorf("--at %q has no time zone: append Z for UTC, or an offset such as +02:00", s)
+	}
+	return t, fmt.Errorf("--at %q is no time such as 2026-03-01T14:05:06Z", s)
+}
+
+// showFlows writes what was found to out, and what is uncertain of it to notes.
+func showFlows(out, notes io.Writer, found flowlog.Found, who netip.AddrPort, at time.Time, asJSON bool) error {
+	if found.Damaged > 0 {
+		fmt.Fprintf(notes, "gatewayd: %d damaged lines of the flow log were skipped, which may have been of this address: a line is torn when the machine or the daemon dies\n", found.Damaged)
+	}
+	if found.Slow > 0 {
+		fmt.Fprintf(notes, "gatewayd: %d files of the flow log have no usable index and were read whole\n", found.Slow)
+	}
+	if len(found.Flows) == 0 {
+		return fmt.Errorf("the flow log has no connection of %s at %s", who, at.Format(time.RFC3339))
+	}
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		var errs []error
+		for _, f := range found.Flows {
+			errs = append(errs, enc.Encode(f))
+		}
+		return errors.Join(errs...)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "START\tEND\tPROTOCOL\tCLIENT\tOUTSIDE\tPEER\tMAC\tUP\tDOWN\tSESSION\tUSER")
+	for _, f := range found.Flows {
+		end, up, down, outside := "-", "-", "-", "-"
+		if f.Event == flowlog.Ends {
+			end, up, down = f.End.Format(time.RFC3339), humanBytes(f.UpBytes), humanBytes(f.DownBytes)
+		}
+		if f.Outside.IsValid() {
+			outside = f.Outside.String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Start.Format(time.RFC3339), end, protocolName(f.Protocol),
+			f.Client, outside, f.Peer, orDash(f.MAC), up, down, orDash(plain(f.Session, 64)), orDash(plain(f.User, 253)))
+	}
+	return w.Flush()
+}
+
+func protocolName(number uint8) string {
+	if name, known := map[uint8]string{1: "icmp", 6: "tcp", 17: "udp", 132: "sctp"}[number]; known {
+		return name
+	}
+	return strconv.Itoa(int(number))
+}

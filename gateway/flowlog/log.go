@@ -1,0 +1,397 @@
+package flowlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Who is who had an address.
+type Who struct {
+	MAC           string
+	User, Session string
+}
+
+// Config is the configuration of a log.
+type Config struct {
+	Folder string
+	Keep   time.Duration  // of closed files, since their last line
+	Most   uint64         // bytes of all files; 0: any number
+	IPFIX  netip.AddrPort // of a collector; zero: none
+
+	LAN     netip.Prefix // of the clients
+	Gateway netip.Addr   // its address there
+	// Who returns who has had an address at least since a time; what is unknown is empty. A zero
+	// time is unknown too.
+	Who func(addr netip.Addr, since time.Time) Who
+	Log *slog.Logger
+}
+
+// Note is the path of the note for Undo.
+func (c Config) Note() string { return NoteIn(c.Folder) }
+
+// NoteIn is the path of the note for Undo of a log in a folder.
+func NoteIn(folder string) string { return filepath.Join(folder, "kernel-settings") }
+
+// Sizes and times, changed by tests.
+var (
+	batchTime  = time.Second
+	rotateSize = int64(64 << 20)
+	rotateTime = time.Hour
+	sayTime    = time.Minute
+)
+
+// pendingBytes bounds lines that wait for the disk.
+const pendingBytes = 32 << 20
+
+// Stats counts since the log was opened.
+type Stats struct {
+	Started, Ended uint64 // flows
+	Lost           uint64 // lines that could not be written
+	Missed         uint64 // overflows of the kernel's reports, each repaired by a listing
+	Unsent         uint64 // messages that could not be sent to the collector
+	Restored       uint64 // times that the kernel's rule was missing
+}
+
+// id identifies a connection that exists: its first direction and zone.
+type id struct {
+	orig tuple
+	zone uint16
+}
+
+// live is what the start line of an open flow said.
+type live struct {
+	start time.Time
+	who   Who
+}
+
+// Log is a running log.
+type Log struct {
+	cfg     Config
+	source  *source
+	collect *exporter // nil: none
+
+	open map[id]live // of Run's goroutine
+
+	mu      sync.Mutex
+	lines   []byte // that wait for the disk
+	waiting uint64 // number of lines
+	ended   []Flow // that wait for the collector
+	stats   Stats
+
+	out    *file // of the writer
+	said   time.Time
+	closed chan struct{} // a file waits for being packed
+}
+
+// Open begins a log: the kernel tracks connections, and those that there are already begin now.
+func Open(cfg Config) (*Log, error) {
+	if err := os.MkdirAll(cfg.Folder, 0o700); err != nil {
+		return nil, fmt.Errorf("making the flow log's folder: %w", err)
+	}
+	l := &Log{cfg: cfg, open: map[id]live{}, closed: make(chan struct{}, 1)}
+	var err error
+	if l.out, err = create(cfg.Folder, time.Now()); err != nil {
+		return nil, err
+	}
+	l.pack() // what a former daemon left
+	if cfg.IPFIX.IsValid() {
+		l.collect, err = dialCollector(cfg.IPFIX)
+	}
+	if err == nil {
+		l.source, err = openSource()
+	}
+	if err == nil {
+		err = track(cfg.Note())
+	}
+	if err == nil {
+		err = dump(l.listed)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Close ends the log and has the kernel track connections as before. Flows that are open
+// have their end recorded by the next log, if they exist by then.
+func (l *Log) Close() error {
+	errs := []error{Undo(l.cfg.Note()), l.out.Close()}
+	if l.source != nil {
+		errs = append(errs, l.source.c.Close())
+	}
+	if l.collect != nil {
+		errs = append(errs, l.collect.conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Stats returns the counts.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats
+}
+
+// Run records until ctx ends.
+func (l *Log) Run(ctx context.Context) error {
+	writing, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { l.write(writing) })
+	running.Go(func() { l.tidy(writing) })
+	err := l.source.follow(ctx, l.began, l.finished, l.missed)
+	stop()
+	running.Wait()
+	l.flush(time.Now())
+	return err
+}
+
+// began records the start of a flow that was reported; listed that of one found in a listing, which
+// may have begun at any time.
+func (l *Log) began(c connection)  { l.begin(c, time.Now().UTC()) }
+func (l *Log) listed(c connection) { l.begin(c, time.Time{}) }
+
+// begin records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
+func (l *Log) begin(c connection, at time.Time) {
+	f, ours := c.flow(l.cfg.LAN, l.cfg.Gateway)
+	key := id{c.orig, c.zone}
+	if _, known := l.open[key]; known || !ours {
+		return
+	}
+	f = l.start(f, at)
+	l.open[key] = live{f.Start, Who{f.MAC, f.User, f.Session}}
+	l.add(f, true, false)
+}
+
+// start returns a flow as its start line has it.
+func (l *Log) start(f Flow, at time.Time) Flow {
+	if f.Start.IsZero() {
+		f.Start = at
+	}
+	who := l.cfg.Who(f.Client.Addr(), f.Start)
+	if f.Start.IsZero() {
+		f.Start = time.Now().UTC()
+	}
+	f.Event, f.End, f.MAC, f.User, f.Session = Begins, time.Time{}, who.MAC, who.User, who.Session
+	f.UpBytes, f.UpPkts, f.DownBytes, f.DownPkts = 0, 0, 0, 0
+	return f
+}
+
+// finished records the end of a flow, also of one whose start was missed.
+func (l *Log) finished(c connection) {
+	f, ours := c.flow(l.cfg.LAN, l.cfg.Gateway)
+	if !ours {
+		return
+	}
+	key := id{c.orig, c.zone}
+	was, known := l.open[key]
+	if !known {
+		s := l.start(f, time.Time{})
+		was = live{s.Start, Who{s.MAC, s.User, s.Session}}
+	}
+	delete(l.open, key)
+	if f.Event = Ends; f.Start.IsZero() {
+		f.Start = was.start
+	}
+	if f.End.IsZero() {
+		f.End = time.Now().UTC()
+	}
+	f.MAC, f.User, f.Session = was.who.MAC, was.who.User, was.who.Session
+	l.add(f, !known, true)
+}
+
+// missed finds the beginnings of which the report was lost.
+func (l *Log) missed() error {
+	l.mu.Lock()
+	l.stats.Missed++
+	l.mu.Unlock()
+	return dump(l.listed)
+}
+
+// add has a line written, and the end of a flow sent.
+func (l *Log) add(f Flow, started, ended bool) {
+	line := f.line()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if started {
+		l.stats.Started++
+	}
+	if ended {
+		l.stats.Ended++
+		if l.collect != nil {
+			l.ended = append(l.ended, f)
+		}
+	}
+	if len(l.lines)+len(line) > pendingBytes {
+		l.stats.Lost++
+		return
+	}
+	l.lines, l.waiting = append(l.lines, line...), l.waiting+1
+}
+
+// write writes lines once in a while.
+func (l *Log) write(ctx context.Context) {
+	tick := time.NewTicker(batchTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			l.flush(now)
+			l.keepTracking()
+		}
+	}
+}
+
+// keepTracking restores the kernel's rule where others have flushed it.
+func (l *Log) keepTracking() {
+	there, err := tracked()
+	if err == nil && !there {
+		if err = track(l.cfg.Note()); err == nil {
+			l.cfg.Log.Warn("the flow log's rule was removed by others and is there again; flows that began meanwhile may be missing", "table", table.Name)
+			l.mu.Lock()
+			l.stats.Restored++
+			l.mu.Unlock()
+		}
+	}
+	if err != nil && l.silent() {
+		l.cfg.Log.Error("keeping the kernel tracking connections for the flow log", "err", err)
+	}
+}
+
+// flush writes what waits, and begins another file where the present one is large or old. Lines that
+// cannot be written wait on while there is room, and are lost then.
+func (l *Log) flush(now time.Time) {
+	l.mu.Lock()
+	lines, n, ended := l.lines, l.waiting, l.ended
+	l.lines, l.waiting, l.ended = nil, 0, nil
+	l.mu.Unlock()
+	if len(ended) > 0 {
+		if err := l.collect.export(ended, now); err != nil {
+			l.mu.Lock()
+			l.stats.Unsent++
+			l.mu.Unlock()
+		}
+	}
+	if len(lines) > 0 {
+		if err := l.out.put(lines); err != nil {
+			l.unwritten(lines, n, err)
+			return
+		}
+	}
+	if l.out.good >= rotateSize || l.out.good > 0 && now.Sub(l.out.began) >= rotateTime {
+		if err := l.rotate(now); err != nil && l.silent() {
+			l.cfg.Log.Error("beginning another file of the flow log; the present one grows", "err", err)
+		}
+	}
+}
+
+// unwritten puts lines back, or counts them as lost where too many wait.
+func (l *Log) unwritten(lines []byte, n uint64, err error) {
+	l.mu.Lock()
+	if len(lines)+len(l.lines) <= pendingBytes {
+		l.lines, l.waiting = append(lines, l.lines...), n+l.waiting
+	} else {
+		l.stats.Lost += n
+	}
+	lost, waiting := l.stats.Lost, l.waiting
+	l.mu.Unlock()
+	l.pack() // retention may make room
+	if l.silent() {
+		l.cfg.Log.Error("the flow log cannot be written: make room on its disk, or lower flowlog.most", "folder", l.cfg.Folder, "lines lost", lost, "waiting", waiting, "err", err)
+	}
+}
+
+// silent reports whether nothing was said for a minute, and has it said now.
+func (l *Log) silent() bool {
+	if time.Since(l.said) < sayTime {
+		return false
+	}
+	l.said = time.Now()
+	return true
+}
+
+func (l *Log) rotate(now time.Time) error {
+	next, err := create(l.cfg.Folder, now)
+	if err != nil {
+		return err
+	}
+	err = l.out.Close()
+	l.mu.Lock()
+	l.out = next
+	l.mu.Unlock()
+	l.pack()
+	return err
+}
+
+// pack has closed files packed, and old ones removed.
+func (l *Log) pack() {
+	select {
+	case l.closed <- struct{}{}:
+	default:
+	}
+}
+
+// tidy packs and removes files when told, and once a minute.
+func (l *Log) tidy(ctx context.Context) {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.closed:
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		current := l.out.base
+		l.mu.Unlock()
+		if err := tidy(ctx, l.cfg, current, time.Now()); err != nil {
+			l.cfg.Log.Error("keeping the flow log's files in order; trying again within a minute", "err", err)
+		}
+	}
+}
+
+// tidy packs every file but the current one, and removes the oldest beyond age and size. Removal
+// comes first, because packing needs room.
+func tidy(ctx context.Context, cfg Config, current string, now time.Time) error {
+	all, err := segments(cfg.Folder)
+	if err != nil {
+		return err
+	}
+	var total uint64
+	for _, s := range all {
+		total += uint64(s.bytes)
+	}
+	var errs []error
+	for _, s := range all {
+		if s.base == current || ctx.Err() != nil {
+			continue
+		}
+		if now.Sub(s.last) > cfg.Keep || cfg.Most > 0 && total > cfg.Most {
+			total -= uint64(s.bytes)
+			errs = append(errs, s.remove())
+		} else if !s.packed {
+			errs = append(errs, pack(s.base))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remove removes a file in all its forms.
+func (s segment) remove() error {
+	var errs []error
+	for _, end := range []string{plainEnd, packedEnd, indexEnd} {
+		if err := os.Remove(s.base + end); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("removing what is old of the flow log: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

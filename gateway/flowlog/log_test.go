@@ -1,0 +1,263 @@
+package flowlog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv("FLOWLOG_TEST_DAEMON"); folder != "" {
+		daemon(folder)
+	}
+	netnstest.Main(m, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// world is a masquerading router, this namespace, with a client and a server.
+type world struct{ client, server *netnstest.Space }
+
+func newWorld(t testing.TB) world {
+	t.Helper()
+	w := world{netnstest.NewSpace(t), netnstest.NewSpace(t)}
+	run(t, netnstest.Up+fmt.Sprintf(`ip link add lan0 type veth peer name c0 netns %d; ip link add wan0 type veth peer name s0 netns %d
+ip addr add 10.1.0.1/24 dev lan0; ip addr add 203.0.113.5/24 dev wan0; ip link set lan0 up; ip link set wan0 up
+nft 'table ip nat { chain out { type nat hook postrouting priority 100; oifname wan0 masquerade; }; chain in { type nat hook prerouting priority -100; iifname wan0 tcp dport 2222 dnat to 10.1.0.9:22; }; }'`, w.client.TID(), w.server.TID()))
+	t.Cleanup(func() { run(t, "ip link del lan0; ip link del wan0; nft flush ruleset") })
+	w.client.Run(t, netnstest.Up+"ip addr add 10.1.0.9/24 dev c0; ip link set c0 up; ip route add default via 10.1.0.1; up c0")
+	w.server.Run(t, netnstest.Up+"ip addr add 203.0.113.9/24 dev s0; ip link set s0 up; up s0; nft 'table ip t { chain i { type filter hook input priority 0; udp dport 1000-60000 drop; }; }'")
+	run(t, netnstest.Up+"up lan0 wan0")
+	return w
+}
+
+func run(t testing.TB, script string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, script, out)
+	}
+	return string(out)
+}
+
+// people is who has addresses, as the table of sessions says it.
+type people struct {
+	mu    sync.Mutex
+	who   Who
+	since time.Time
+}
+
+func (p *people) set(user string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.who, p.since = Who{"02:00:00:00:00:09", user, "s-" + user}, time.Now()
+}
+
+func (p *people) get(addr netip.Addr, since time.Time) Who {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if addr != netip.MustParseAddr("10.1.0.9") || since.Before(p.since) {
+		return Who{}
+	}
+	return p.who
+}
+
+func config(folder string, p *people) Config {
+	return Config{
+		Folder: folder, Keep: 24 * time.Hour, LAN: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1"),
+		Who: p.get, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+}
+
+// start runs a log until the test ends, or stop is called.
+func start(t testing.TB, cfg Config) (l *Log, stop func()) {
+	t.Helper()
+	l, err := Open(cfg)
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		must(t, <-ended)
+		must(t, l.Close())
+	})
+	t.Cleanup(stop)
+	return l, stop
+}
+
+// whois asks a log until there is what is expected of it.
+func whois(t testing.TB, folder, who string, at time.Time, ok func(Flow) bool) Flow {
+	t.Helper()
+	var flow Flow
+	netnstest.Await(t, "the flow of "+who, func() error {
+		found, err := Find(folder, netip.MustParseAddrPort(who), at)
+		if err != nil {
+			return err
+		}
+		for _, f := range found.Flows {
+			if flow = f; ok(f) {
+				return nil
+			}
+		}
+		return fmt.Errorf("found %+v", found)
+	})
+	return flow
+}
+
+// ended has the kernel forget every connection.
+func flushConnections(t testing.TB) {
+	t.Helper()
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	must(t, err)
+	defer c.Close()
+	_, err = c.Execute(netlink.Message{Header: netlink.Header{Type: ctDelete, Flags: netlink.Request | netlink.Acknowledge}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
+	must(t, err)
+}
+
+// udp opens a socket of the client's, and send sends from it.
+func (w world) udp(t testing.TB) *net.UDPConn {
+	t.Helper()
+	var c *net.UDPConn
+	var err error
+	w.client.Do(func() { c, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(10, 1, 0, 9)}) })
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func send(t testing.TB, c *net.UDPConn, port int) {
+	t.Helper()
+	_, err := c.WriteToUDP([]byte("hello"), &net.UDPAddr{IP: net.IPv4(203, 0, 113, 9), Port: port})
+	must(t, err)
+}
+
+// TestConnections: real connections are found by both of their addresses, with bytes and user,
+// while they are open and afterwards, and what was changed in the kernel is restored.
+func TestConnections(t *testing.T) {
+	w, p, folder := newWorld(t), &people{}, t.TempDir()
+	settings := "sysctl net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp; nft list ruleset"
+	before := run(t, settings)
+	p.set("ann")
+	_, stop := start(t, config(folder, p))
+	inside := w.udp(t)
+	send(t, inside, 5000)
+	client := inside.LocalAddr().String()
+	open := whois(t, folder, client, time.Now(), func(f Flow) bool { return f.Event == Begins })
+	if open.User != "ann" || open.Session != "s-ann" || open.MAC != "02:00:00:00:00:09" || open.Outside.Addr() != netip.MustParseAddr("203.0.113.5") ||
+		open.Peer != netip.MustParseAddrPort("203.0.113.9:5000") || open.Protocol != 17 || open.Inbound {
+		t.Errorf("found %+v", open)
+	}
+	p.set("bob") // the flow stays ann's
+	send(t, inside, 5000)
+	send(t, inside, 5001)
+	whois(t, folder, client, time.Now(), func(f Flow) bool { return f.User == "bob" && f.Peer.Port() == 5001 })
+	flushConnections(t)
+	closed := whois(t, folder, open.Outside.String(), open.Start, func(f Flow) bool { return f.Event == Ends && f.Peer.Port() == 5000 })
+	if closed.User != "ann" || closed.UpPkts != 2 || closed.UpBytes != 2*33 || closed.DownPkts != 0 || closed.Client != open.Client || closed.End.Before(closed.Start) {
+		t.Errorf("found %+v", closed)
+	}
+	if apart := closed.Start.Sub(open.Start).Abs(); apart > clockSlack {
+		t.Errorf("the starts of the two lines are %v apart", apart)
+	}
+
+	// TCP that the server begins, by the forwarded port, and ICMP.
+	w.client.Run(t, "busybox nc -l -p 22 >/dev/null 2>&1 </dev/null & until ss -ltn | grep -q :22; do sleep 0.01; done")
+	w.server.Run(t, "echo hello | timeout 5 busybox nc 203.0.113.5 2222 || :")
+	in := whois(t, folder, "203.0.113.5:2222", time.Now(), func(f Flow) bool { return f.Inbound })
+	if in.Client != netip.MustParseAddrPort("10.1.0.9:22") || in.Protocol != 6 || in.User != "bob" || in.Peer.Addr() != netip.MustParseAddr("203.0.113.9") {
+		t.Errorf("found %+v", in)
+	}
+	run(t, "nft delete table ip gatewayd-flows") // as another program might
+	netnstest.Await(t, "the rule", func() error {
+		if there, err := tracked(); err != nil || !there {
+			return fmt.Errorf("there: %v, %v", there, err)
+		}
+		return nil
+	})
+	stop()
+	if after := run(t, settings); after != before {
+		t.Errorf("before\n%safter\n%s", before, after)
+	}
+	files, err := filepath.Glob(folder + "/*")
+	must(t, err)
+	if len(files) != 1 {
+		t.Errorf("left: %v", files)
+	}
+	info, err := os.Stat(files[0])
+	must(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v", info.Mode())
+	}
+}
+
+// TestNothingIsLost begins 100,000 flows, 10,000 a second, and has the kernel's own count of them agree.
+func TestNothingIsLost(t *testing.T) {
+	const rate, seconds = 10_000, 10
+	w, p, folder := newWorld(t), &people{}, t.TempDir()
+	p.set("ann")
+	run(t, "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600")
+	l, stop := start(t, config(folder, p))
+	sockets := make([]*net.UDPConn, 10)
+	for i := range sockets {
+		sockets[i] = w.udp(t)
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	began := time.Now()
+	for n := range rate * seconds {
+		if n%(rate/100) == 0 {
+			<-tick.C
+		}
+		send(t, sockets[n%len(sockets)], 1000+n/len(sockets))
+	}
+	took := time.Since(began)
+	kernels := func() uint64 {
+		n, err := strconv.ParseUint(strings.TrimSpace(run(t, "cat /proc/sys/net/netfilter/nf_conntrack_count")), 10, 64)
+		must(t, err)
+		return n
+	}
+	had := kernels()
+	netnstest.Await(t, "all beginnings", func() error {
+		if s := l.Stats(); s.Started < had {
+			return fmt.Errorf("%+v of %d", s, had)
+		}
+		return nil
+	})
+	flushConnections(t)
+	netnstest.Await(t, "all ends", func() error {
+		if s := l.Stats(); s.Ended < had {
+			return fmt.Errorf("%+v of %d", s, had)
+		}
+		return nil
+	})
+	stop()
+	s := l.Stats()
+	t.Logf("%d flows in %v: %+v", had, took, s)
+	if had < rate*seconds || s.Started != had || s.Ended != had || s.Lost != 0 {
+		t.Errorf("the kernel had %d connections; %+v", had, s)
+	}
+	if got := run(t, "cat "+folder+"/*.ndjson | grep -c '\"event\":\"end\"'; "); strings.TrimSpace(got) != fmt.Sprint(had) {
+		t.Errorf("%s ends are in the files, of %d", got, had)
+	}
+}

@@ -1,0 +1,118 @@
+package flowlog
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestMillion writes 1,000,000 flows, of which 16 share each port, and finds every second one by its
+// client's address, and the others by the outer one. FLOWLOG_EVERY=1 asks for every one of them; the usual test for each 499th.
+func TestMillion(t *testing.T) {
+	const flows = 1_000_000
+	step := 499
+	if os.Getenv("FLOWLOG_EVERY") != "" {
+		step = 1
+	}
+	folder := t.TempDir()
+	l := writer(t, folder)
+	for i := range flows {
+		f := numbered(i)
+		f.Event, f.End = Begins, time.Time{}
+		l.add(f, true, false)
+		f = numbered(i)
+		l.add(f, false, true)
+		if i%10_000 == 9_999 {
+			l.flush(time.Now())
+		}
+	}
+	if s := l.Stats(); s.Started != flows || s.Ended != flows || s.Lost != 0 {
+		t.Fatalf("%+v", s)
+	}
+	must(t, l.out.Close())
+	must(t, tidy(context.Background(), l.cfg, "", time.Now()))
+	files, err := segments(folder)
+	must(t, err)
+	var size int64
+	for _, s := range files {
+		if size += s.bytes; !s.packed {
+			t.Errorf("%s is not packed", s.base)
+		}
+	}
+	t.Logf("%d files, %.1f bytes a flow", len(files), float64(size)/flows)
+	began, asked := time.Now(), 0
+	for i := 0; i < flows; i += step {
+		want := numbered(i)
+		key := want.keys()[i%2]
+		found, err := Find(folder, key, want.Start.Add(time.Second))
+		must(t, err)
+		if len(found.Flows) != 1 || found.Flows[0] != want || found.Damaged+found.Slow > 0 {
+			t.Fatalf("flow %d by %s: %+v, not %+v", i, key, found, want)
+		}
+		asked++
+	}
+	t.Logf("%d questions, %v each", asked, time.Since(began)/time.Duration(asked))
+}
+
+// numbered is one of 1,000,000 flows.
+func numbered(i int) Flow {
+	start := time.Date(2026, 3, 1, 0, 0, 0, i, time.UTC).Add(time.Duration(i) * 100 * time.Microsecond)
+	port := uint16(1024 + i%62_500)
+	return Flow{
+		Event: Ends, Start: start, End: start.Add(2 * time.Second), Protocol: 17,
+		Client:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 62_500), byte(2 + i%200)}), port),
+		Outside: netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(i / 62_500)}), port),
+		Peer:    netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 443),
+		MAC:     "02:00:00:00:00:09", User: "user" + string(rune('a'+i%26)), Session: "5f3c2a7e00000001", UpBytes: uint64(i), UpPkts: 3, DownBytes: 1 << 20, DownPkts: 700,
+	}
+}
+
+// writer is a log without a source.
+func writer(t testing.TB, folder string) *Log {
+	t.Helper()
+	cfg := config(folder, &people{})
+	l := &Log{cfg: cfg, open: map[id]live{}, closed: make(chan struct{}, 1)}
+	var err error
+	l.out, err = create(folder, time.Now())
+	must(t, err)
+	t.Cleanup(func() { l.out.Close() })
+	return l
+}
+
+// TestRetention: the oldest files go by age, and by size; the current one stays.
+func TestRetention(t *testing.T) {
+	folder := t.TempDir()
+	l := writer(t, folder)
+	for i := range 4 {
+		l.add(numbered(i), false, true)
+		l.flush(time.Now())
+		must(t, l.rotate(time.Now()))
+	}
+	names := func() []segment {
+		all, err := segments(folder)
+		must(t, err)
+		return all
+	}
+	must(t, tidy(context.Background(), l.cfg, l.out.base, time.Now()))
+	all := names()
+	if len(all) != 5 || !all[0].packed || all[4].packed {
+		t.Fatalf("%+v", all)
+	}
+	old := time.Now().Add(-48 * time.Hour)
+	must(t, os.Chtimes(all[0].path(), old, old))
+	must(t, tidy(context.Background(), l.cfg, l.out.base, time.Now()))
+	if now := names(); len(now) != 4 || now[0].base != all[1].base {
+		t.Errorf("after a day: %+v", now)
+	}
+	l.cfg.Most = uint64(all[1].bytes * 2)
+	must(t, tidy(context.Background(), l.cfg, l.out.base, time.Now()))
+	if now := names(); len(now) != 3 || now[0].base != all[2].base {
+		t.Errorf("beyond the size: %+v", now)
+	}
+	if left, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || len(left) != 5 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}

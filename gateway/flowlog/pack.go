@@ -1,0 +1,257 @@
+package flowlog
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"sort"
+)
+
+// A closed file is a gzip file of one member for each block of lines, which zcat reads as any other,
+// and an index beside it:
+//
+//	magic, 8 bytes │ blocks, 4 │ entries, 4 │ offsets of members and of the end, 8 each │ entries, 8 each
+//
+// in big-endian order. An entry is the hash of an address and port and the number of a block
+// with a line of it; entries are sorted, so a search reads about 20 of them and unpacks few blocks.
+const (
+	magic      = "gwflows1"
+	headBytes  = len(magic) + 8
+	entryBytes = 8
+	blockLines = 512
+	maxLine    = 1 << 16 // bytes; longer ones are damage
+)
+
+// hash is an entry's key.
+func hash(a netip.AddrPort) uint32 {
+	h := fnv.New32a()
+	ip := a.Addr().As4()
+	h.Write(binary.BigEndian.AppendUint16(ip[:], a.Port()))
+	return h.Sum32()
+}
+
+// pack closes a file: compresses and indexes it, and removes the plain one last, so that every
+// line is in a complete file at every moment. Damaged lines are kept and not indexed.
+func pack(base string) error {
+	in, err := os.Open(base + plainEnd)
+	if err != nil {
+		return fmt.Errorf("closing a file of the flow log: %w", err)
+	}
+	defer in.Close()
+	var x indexer
+	err = replace(base+packedEnd, func(w io.Writer) error { return x.compress(w, in) })
+	if err == nil {
+		err = replace(base+indexEnd, x.write)
+	}
+	if err == nil {
+		err = os.Remove(base + plainEnd)
+	}
+	if err != nil {
+		return fmt.Errorf("closing %s of the flow log: %w", base+plainEnd, err)
+	}
+	return nil
+}
+
+// replace writes a file beside the path, synchronises it and renames it.
+func replace(path string, fill func(io.Writer) error) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<18)
+	err = fill(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// indexer collects an index while lines are compressed.
+type indexer struct {
+	offsets []uint64
+	entries []entry
+}
+
+type entry struct{ hash, block uint32 }
+
+func (x *indexer) compress(w io.Writer, lines io.Reader) error {
+	counting := &counter{w: w}
+	z, err := gzip.NewWriterLevel(counting, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	r := bufio.NewReaderSize(lines, maxLine)
+	inBlock := 0
+	x.offsets = []uint64{0}
+	end := func() error {
+		err := z.Close()
+		z.Reset(counting)
+		x.offsets, inBlock = append(x.offsets, counting.n), 0
+		return err
+	}
+	for {
+		line, err := r.ReadSlice('\n')
+		if len(line) > 0 {
+			if _, err := z.Write(line); err != nil {
+				return err
+			}
+			inBlock++
+			if f, ok := parseLine(line); ok {
+				for _, k := range f.keys() {
+					x.entries = append(x.entries, entry{hash(k), uint32(len(x.offsets) - 1)})
+				}
+			}
+		}
+		switch {
+		case err == io.EOF && inBlock > 0:
+			return end()
+		case err == io.EOF:
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return err
+		}
+		if inBlock >= blockLines {
+			if err := end(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (x *indexer) write(w io.Writer) error {
+	slices.SortFunc(x.entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.block, b.block)) })
+	x.entries = slices.Compact(x.entries)
+	b := append([]byte(nil), magic...)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(x.offsets)-1))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(x.entries)))
+	for _, o := range x.offsets {
+		b = binary.BigEndian.AppendUint64(b, o)
+	}
+	for _, e := range x.entries {
+		b = binary.BigEndian.AppendUint32(b, e.hash)
+		b = binary.BigEndian.AppendUint32(b, e.block)
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+type counter struct {
+	w io.Writer
+	n uint64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += uint64(n)
+	return n, err
+}
+
+var errIndex = errors.New("the index is damaged")
+
+// index is an open index. It reads what it needs.
+type index struct {
+	r               io.ReaderAt
+	blocks, entries int
+}
+
+// openIndex checks an index of size bytes against the packed file's size.
+func openIndex(r io.ReaderAt, size, packed int64) (*index, error) {
+	head := make([]byte, headBytes)
+	if _, err := r.ReadAt(head, 0); err != nil || string(head[:len(magic)]) != magic {
+		return nil, errIndex
+	}
+	x := &index{r: r, blocks: int(binary.BigEndian.Uint32(head[8:])), entries: int(binary.BigEndian.Uint32(head[12:]))}
+	if int64(headBytes)+int64(x.blocks+1)*8+int64(x.entries)*entryBytes != size {
+		return nil, errIndex
+	}
+	if end, err := x.number(int64(headBytes + 8*x.blocks)); err != nil || int64(end) != packed {
+		return nil, errIndex
+	}
+	return x, nil
+}
+
+func (x *index) number(at int64) (uint64, error) {
+	var b [8]byte
+	_, err := x.r.ReadAt(b[:], at)
+	return binary.BigEndian.Uint64(b[:]), err
+}
+
+// search calls visit with the offsets of each block that may have a line of an address and port.
+func (x *index) search(a netip.AddrPort, visit func(from, to int64) error) error {
+	var failed error
+	first := int64(headBytes + 8*(x.blocks+1))
+	read := func(i int) entry {
+		n, err := x.number(first + int64(i)*entryBytes)
+		failed = errors.Join(failed, err)
+		return entry{uint32(n >> 32), uint32(n)}
+	}
+	key := hash(a)
+	for i := sort.Search(x.entries, func(i int) bool { return failed != nil || read(i).hash >= key }); i < x.entries; i++ {
+		e := read(i)
+		if failed != nil || e.hash != key {
+			break
+		}
+		if int(e.block) >= x.blocks {
+			return errIndex
+		}
+		from, err := x.number(int64(headBytes) + 8*int64(e.block))
+		to, err2 := x.number(int64(headBytes) + 8*int64(e.block+1))
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		if to < from || to-from > 64<<20 {
+			return errIndex
+		}
+		if err := visit(int64(from), int64(to)); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// scan calls visit with each line that has one of the words in it and is a flow, and returns how many such
+// lines are damaged: torn by a crash, or overwritten. Without words it visits all.
+func scan(r io.Reader, visit func(Flow), words ...[]byte) (damaged int, err error) {
+	in := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		if whole := err == nil; len(line) > 0 && (!whole || wanted(line, words)) {
+			if f, ok := parseLine(line); ok && whole {
+				visit(f)
+			} else {
+				damaged++
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return damaged, nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return damaged + 1, err
+		}
+	}
+}
+
+func wanted(line []byte, words [][]byte) bool {
+	// What is no object is visited too: it may have been the wanted line.
+	return len(words) == 0 || line[0] != '{' || !bytes.HasSuffix(line, []byte("}\n")) ||
+		slices.ContainsFunc(words, func(w []byte) bool { return bytes.Contains(line, w) })
+}

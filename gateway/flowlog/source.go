@@ -1,0 +1,92 @@
+package flowlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// bufferBytes holds what the kernel reports while the log is not read: about 100,000 events.
+const bufferBytes = 128 << 20
+
+// drain is for how long events are still read when the log ends.
+const drain = 100 * time.Millisecond
+
+// source is the kernel's report of connections that begin and end, in this network namespace.
+//
+// The socket asks for errors of delivery: the kernel then keeps a connection that ended until its end
+// is delivered, instead of forgetting it (nf_conntrack_ecache.c). So an overflow delays ends and
+// loses beginnings, which a dump finds.
+type source struct{ c *netlink.Conn }
+
+func openSource() (*source, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("following connections: %w", err)
+	}
+	err = errors.Join(c.SetReadBuffer(bufferBytes), c.SetOption(netlink.BroadcastError, true), c.JoinGroup(groupNew), c.JoinGroup(groupDestroy))
+	if err != nil {
+		return nil, fmt.Errorf("following connections (the kernel needs CONFIG_NF_CT_NETLINK and CONFIG_NF_CONNTRACK_EVENTS): %w", errors.Join(err, c.Close()))
+	}
+	return &source{c}, nil
+}
+
+// follow calls began and ended for each connection, and missed after events were lost, until ctx
+// ends.
+func (s *source) follow(ctx context.Context, began, ended func(connection), missed func() error) error {
+	stop := context.AfterFunc(ctx, func() { s.c.SetReadDeadline(time.Now().Add(drain)) })
+	defer stop()
+	for {
+		messages, err := s.c.Receive()
+		switch {
+		case errors.Is(err, unix.ENOBUFS):
+			if err := missed(); err != nil {
+				return err
+			}
+			continue
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil
+		case err != nil:
+			return fmt.Errorf("following connections: %w", err)
+		}
+		for _, m := range messages {
+			c, err := parseConnection(m.Data)
+			if err != nil {
+				continue // of another family
+			}
+			switch m.Header.Type {
+			case ctNew:
+				began(c)
+			case ctDelete:
+				ended(c)
+			}
+		}
+	}
+}
+
+// dump calls visit for each connection there is.
+func dump(visit func(connection)) error {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return fmt.Errorf("listing connections: %w", err)
+	}
+	defer c.Close()
+	messages, err := c.Execute(netlink.Message{
+		Header: netlink.Header{Type: ctGet, Flags: netlink.Request | netlink.Dump},
+		Data:   []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0},
+	})
+	if err != nil {
+		return fmt.Errorf("listing connections: %w", err)
+	}
+	for _, m := range messages {
+		if c, err := parseConnection(m.Data); err == nil {
+			visit(c)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package flowlog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+)
+
+// table has the rule by which the kernel tracks connections, which it does only for rules that ask about
+// them. It changes no packet.
+var table = nftables.Table{Family: nftables.IPv4, Name: "gatewayd-flows"}
+
+// wanted are the settings that the log needs: counters and times of connections, and events,
+// which 2 has sent to whoever listens.
+var wantedSettings = map[string]string{"nf_conntrack_acct": "1", "nf_conntrack_timestamp": "1", "nf_conntrack_events": "2"}
+
+// settings is the folder of the present thread's network namespace.
+const settings = "/proc/sys/net/netfilter"
+
+// former is what the note holds: settings as they were. They mean nothing after a reboot or in
+// another network namespace.
+type former struct {
+	Boot, Space string
+	Settings    map[string]string
+}
+
+// track has the kernel track and count connections, and records former settings in the note first.
+// Calling it again has no effect.
+func track(note string) error {
+	if err := addTable(); err != nil {
+		return err
+	}
+	was, err := recall(note)
+	if err != nil {
+		return err
+	}
+	due := map[string]string{}
+	for key, value := range wantedSettings {
+		now, err := read(key)
+		if err != nil {
+			return err
+		}
+		if now == value || key == "nf_conntrack_events" && now != "0" {
+			continue
+		}
+		due[key] = value
+		if _, noted := was.Settings[key]; !noted {
+			was.Settings[key] = now
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(was)
+	if err == nil {
+		err = os.WriteFile(note, b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("noting the kernel's settings for connections: %w", err)
+	}
+	for key, value := range due {
+		if err := write(key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Undo has the kernel track connections as before the log, also after a crash. note is Config.Note.
+// What is not there is no error.
+func Undo(note string) error {
+	if there, err := tracked(); err != nil {
+		return err
+	} else if there {
+		if err := change(func(b *nftables.Batch) { b.DeleteTable(table) }); err != nil {
+			return err
+		}
+	}
+	was, err := recall(note)
+	if err != nil {
+		return err
+	}
+	for key, value := range was.Settings {
+		if now, err := read(key); err != nil || now != wantedSettings[key] {
+			continue // gone, or changed by others since
+		}
+		if err := write(key, value); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(note); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forgetting the kernel's settings for connections: %w", err)
+	}
+	return nil
+}
+
+// tracked reports whether the table is there. Others may flush the rules.
+func tracked() (bool, error) { return stack.HasTable(uint8(table.Family), table.Name) }
+
+func addTable() error {
+	return change(func(b *nftables.Batch) {
+		b.DeleteTable(table)
+		b.AddTable(table)
+		b.AddChain(table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: 0})
+		b.AddRule(table, "forward", nftables.State(0))
+	})
+}
+
+func change(fill func(*nftables.Batch)) error {
+	c, err := nftables.Dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var b nftables.Batch
+	fill(&b)
+	return c.Commit(&b)
+}
+
+// recall reads the note. One of another boot or namespace is none.
+func recall(note string) (former, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	space, err2 := os.Readlink("/proc/thread-self/ns/net")
+	if err := errors.Join(err, err2); err != nil {
+		return former{}, fmt.Errorf("identifying the network namespace: %w", err)
+	}
+	here := former{Boot: strings.TrimSpace(string(boot)), Space: space}
+	b, err := os.ReadFile(note)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return former{}, fmt.Errorf("reading the kernel's former settings for connections: %w", err)
+	}
+	var was former
+	if json.Unmarshal(b, &was) == nil && was.Boot == here.Boot && was.Space == here.Space {
+		here.Settings = was.Settings
+	}
+	if here.Settings == nil {
+		here.Settings = map[string]string{}
+	}
+	return here, nil
+}
+
+func read(key string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(settings, key))
+	if err != nil {
+		return "", fmt.Errorf("reading a setting for connections (the kernel needs CONFIG_NF_CONNTRACK with EVENTS and TIMESTAMP): %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+func write(key, value string) error {
+	if err := os.WriteFile(filepath.Join(settings, key), []byte(value), 0); err != nil {
+		return fmt.Errorf("setting net.netfilter.%s to %s: %w", key, value, err)
+	}
+	return nil
+}

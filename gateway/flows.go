@@ -1,0 +1,45 @@
+package gateway
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/flowlog"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// openFlows begins the log of clients' connections if it is enabled. It asks the table, which must be open.
+func (g *gateway) openFlows() (err error) {
+	f := g.cfg.FlowLog
+	if !f.Enabled {
+		return flowlog.Undo(flowlog.NoteIn(f.Folder)) // a daemon that was killed had it enabled
+	}
+	g.flows, err = flowlog.Open(flowlog.Config{
+		Folder: f.Folder, Keep: f.Keep, Most: f.Most, IPFIX: f.IPFIX,
+		LAN: g.cfg.LAN.Network(), Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Log: g.log,
+	})
+	return err
+}
+
+// who returns who has had an address at least since a time. A session that began later belongs to somebody
+// else, or to the same client before it logged in.
+func (g *gateway) who(addr netip.Addr, since time.Time) (w flowlog.Who) {
+	s, known := g.table.Get(addr)
+	if !known {
+		return w
+	}
+	if !s.LeasedAt.After(since) {
+		w.MAC = net.HardwareAddr(s.MAC[:]).String()
+	}
+	if s.State == session.Authenticated && !s.Began.After(since) {
+		w.MAC, w.User, w.Session = net.HardwareAddr(s.MAC[:]).String(), s.User, s.ID
+	}
+	return w
+}
+
+func flowCounts(f flowlog.Stats) map[string]uint64 {
+	return map[string]uint64{
+		"begun": f.Started, "ended": f.Ended, "lost": f.Lost, "overflow": f.Missed, "unsent": f.Unsent, "rule-again": f.Restored,
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -269,6 +270,8 @@ func TestSubscribersOutliveTheDaemon(t *testing.T) {
 	one, err := w.session("ann")
 	must(t, err)
 	w.kill()
+	w.start()
+	w.daemon.end(syscall.SIGTERM)
 	w.start()
 	again, err := w.session("ann")
 	must(t, err)

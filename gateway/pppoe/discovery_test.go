@@ -2,6 +2,7 @@ package pppoe
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"testing"
@@ -128,7 +129,7 @@ func TestLateLogin(t *testing.T) {
 
 // FuzzReceive: no frame ends the concentrator, or gets a session without a cookie.
 func FuzzReceive(f *testing.F) {
-	s := newServer(f, "fuzz0")
+	s := newServer(f, fmt.Sprint("fuzz", os.Getpid()%100_000)) // workers are processes of their own
 	f.Add(padi(pppoe.MAC{2, 0, 0, 0, 0, 1}).Append(nil))
 	f.Add((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2}, Code: pppoe.PADR, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.VendorSpecific, Value: []byte{0, 0, 13, 233, 1, 2, 'a', 'b'}}}}).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -143,4 +144,27 @@ func FuzzReceive(f *testing.F) {
 			line(&frame)
 		}
 	})
+}
+
+// TestServeEnds: Serve ends with its context, with sessions that are there and logins under way.
+func TestServeEnds(t *testing.T) {
+	s := newServer(t, "ends0")
+	if err := s.Restore(pppoe.MAC{2, 0, 0, 0, 0, 1}, 7, ppp.State{PeerMRU: 1492}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	for range 10 {
+		s.receive(padi(pppoe.MAC{2, 0, 0, 0, 0, 2}).Append(nil))
+	}
+	cancel()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("Serve goes on")
+	}
 }

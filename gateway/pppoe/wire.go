@@ -61,7 +61,7 @@ func read(c *packet.Conn, f func([]byte)) error {
 	for {
 		n, _, err := c.ReadFrom(b)
 		switch {
-		case errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO):
+		case errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO):
 			return err
 		case err == nil: // other errors: the interface was down for a moment
 			f(b[:n])

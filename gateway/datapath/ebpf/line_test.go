@@ -6,10 +6,14 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 const session = 0x1234
@@ -167,5 +171,41 @@ func TestTooLongForLine(t *testing.T) {
 	}
 	if now := counters(t, d, alice); now.DownPackets != was.DownPackets {
 		t.Errorf("counted %+v after %+v", now, was)
+	}
+}
+
+// TestLinesAreKnown: to what comes behind lan_out, such as queues and the interface, frames of a line are
+// of PPPoE's type.
+func TestLinesAreKnown(t *testing.T) {
+	netnstest.NeedTCX(t)
+	n := newNetwork(t)
+	n.withLine(t)
+	types, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1 << 16})
+	must(t, err)
+	defer types.Close()
+	const protocol = 16 // of struct __sk_buff, network order
+	see, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.LoadMem(asm.R1, asm.R1, protocol, asm.Word),
+		asm.StoreMem(asm.RFP, -4, asm.R1, asm.Word),
+		asm.StoreImm(asm.RFP, -8, 1, asm.Word),
+		asm.LoadMapPtr(asm.R1, types.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
+		asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, -8),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnMapUpdateElem.Call(),
+		asm.Mov.Imm(asm.R0, -1), asm.Return(),
+	}})
+	must(t, err)
+	defer see.Close()
+	l, err := link.AttachTCX(link.TCXOptions{Program: see, Interface: int(index(t, n.lan)), Attach: ebpf.AttachTCXEgress, Anchor: link.Tail()})
+	must(t, err)
+	defer l.Close()
+	try("ping -c 1 -W 1 10.1.0.10") // which nobody answers
+	for kind, want := range map[uint16]uint32{0x8864: 1, 0x0800: 0} {
+		var seen uint32
+		must(t, types.Lookup(uint32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, kind))), &seen))
+		if seen != want {
+			t.Errorf("type %#x was seen: %d, want %d", kind, seen, want)
+		}
 	}
 }

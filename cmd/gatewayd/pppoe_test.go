@@ -181,8 +181,9 @@ func TestSubscribersInUserSpace(t *testing.T) {
 	}
 }
 
-// transfer sends bytes over TCP from the server to a client and back, and compares them.
-func (w *world) transfer(c *client, bytes int) {
+// transfer sends bytes over TCP from the server to a client and back, and compares them. It
+// returns the client's end.
+func (w *world) transfer(c *client, bytes int) netip.AddrPort {
 	w.t.Helper()
 	want := make([]byte, bytes)
 	rand.Read(want)
@@ -220,6 +221,7 @@ func (w *world) transfer(c *client, bytes int) {
 		w.t.Fatal(err)
 	}
 	must(w.t, <-failed)
+	return netip.MustParseAddrPort(conn.LocalAddr().String())
 }
 
 // TestSubscriberRefused: a wrong password gets no session, whatever the method is.

@@ -29,7 +29,7 @@ const (
 
 // Kinds of messages.
 const (
-	ctNew    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 0
+	ctNew    = unix.NFNL_SUBSYS_CTNETLINK << 8
 	ctGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
 	ctDelete = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
 

@@ -87,7 +87,13 @@ func TestCollector(t *testing.T) {
 		many = append(many, numbered(i))
 	}
 	must(t, x.export(many, time.Now()))
-	must(t, cmd.Process.Signal(syscall.SIGTERM)) // it reads what has arrived, and writes the file
+	netnstest.Await(t, "nfcapd to read all", func() error { // it leaves what has not been read
+		if queue := strings.TrimSpace(run(t, fmt.Sprintf("ss -lunH sport = :%d | awk '{print $2}'", to.Port()))); queue != "0" {
+			return fmt.Errorf("%s bytes wait", queue)
+		}
+		return nil
+	})
+	must(t, cmd.Process.Signal(syscall.SIGTERM)) // it writes the file
 	must(t, cmd.Wait())
 	files, err := filepath.Glob(filepath.Join(folder, "nfcapd.2*"))
 	must(t, err)

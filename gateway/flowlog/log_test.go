@@ -22,9 +22,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if folder := os.Getenv("FLOWLOG_TEST_DAEMON"); folder != "" {
-		daemon(folder)
-	}
 	netnstest.Main(m, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1")
 }
 
@@ -125,7 +122,7 @@ func whois(t testing.TB, folder, who string, at time.Time, ok func(Flow) bool) F
 	return flow
 }
 
-// ended has the kernel forget every connection.
+// flushConnections has the kernel forget every connection.
 func flushConnections(t testing.TB) {
 	t.Helper()
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)

@@ -1,6 +1,6 @@
 // Command tally reads the output of go test -json, prints what a person wants to
-// see of it, names the slowest tests, and ends with one line of counts. It exits 1 when a test or a
-// package failed, or when there was no test at all. With CI=true in the
+// see of it, names the slowest tests and those that failed, and ends with one line of counts. It exits 1
+// when a test or a package failed, or when there was no test at all. With CI=true in the
 // environment a skipped test is a failure too, unless it says that the kernel
 // lacks something: in CI everything else can be installed from a package.
 //
@@ -43,6 +43,7 @@ type tally struct {
 	passed, failed, skipped int
 	notRun                  map[string]int // tests by what they say they lack
 	ended                   []event        // of tests that are no subtests
+	failures                []string       // tests and packages that failed, in order
 
 	strict        bool // skipping is failing
 	w             io.Writer
@@ -58,7 +59,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "reading test results:", err)
 		os.Exit(1)
 	}
-	fmt.Print(t.absent(), t.slowest())
+	fmt.Print(t.absent(), t.slowest(), t.broken())
 	fmt.Println(t.summary())
 	if !t.ok() {
 		os.Exit(1)
@@ -144,17 +145,19 @@ func (t *tally) endTest(e event, said string) {
 		t.skipped++
 		fmt.Fprint(t.w, said)
 	case e.Action == "skip":
-		t.fail(e.Package)
+		t.fail(e, "skipped")
 		fmt.Fprintf(t.w, "%sskipped, which counts as failed here: %s %s\n", said, e.Package, e.Test)
 	default:
-		t.fail(e.Package)
+		t.fail(e, "failed")
 		fmt.Fprint(t.w, said)
 	}
 }
 
-func (t *tally) fail(pkg string) {
+// fail counts a test, or a package where the event names no test.
+func (t *tally) fail(e event, how string) {
 	t.failed++
-	t.failedPackage[pkg] = true
+	t.failedPackage[e.Package] = true
+	t.failures = append(t.failures, strings.ReplaceAll(how+"  "+e.Test+"  "+e.Package, "    ", "  "))
 }
 
 func (t *tally) endPackage(e event, said string) {
@@ -167,7 +170,7 @@ func (t *tally) endPackage(e event, said string) {
 		return
 	}
 	for _, test := range stopped {
-		t.fail(e.Package)
+		t.fail(event{Package: e.Package, Test: test}, "did not end")
 		// What it printed is all that tells why it did not end.
 		if b := t.output[[2]string{e.Package, test}]; b != nil {
 			fmt.Fprint(t.w, b.String())
@@ -178,7 +181,7 @@ func (t *tally) endPackage(e event, said string) {
 		fmt.Fprint(t.w, said)
 	}
 	if !t.failedPackage[e.Package] {
-		t.fail(e.Package)
+		t.fail(event{Package: e.Package}, "failed")
 	}
 	fmt.Fprintf(t.w, "FAIL  %s  %.1f s\n", e.Package, e.Elapsed)
 }
@@ -201,6 +204,21 @@ func (t *tally) slowest() string {
 	var lines strings.Builder
 	for _, e := range t.ended[:min(namedSlow, len(t.ended))] {
 		fmt.Fprintf(&lines, "slow  %s  %s  %.1f s\n", e.Test, e.Package, e.Elapsed)
+	}
+	return lines.String()
+}
+
+// namedBroken is how many failures are named.
+const namedBroken = 40
+
+// broken has a line for each failure: the last lines of a long output are what is kept of it.
+func (t *tally) broken() string {
+	var lines strings.Builder
+	for _, f := range t.failures[:min(namedBroken, len(t.failures))] {
+		fmt.Fprintln(&lines, f)
+	}
+	if more := len(t.failures) - namedBroken; more > 0 {
+		fmt.Fprintf(&lines, "failed  %d more\n", more)
 	}
 	return lines.String()
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -103,6 +104,26 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
+// TestBroken: failures are named again behind everything else, whatever kind they are of, and of very many the first ones.
+func TestBroken(t *testing.T) {
+	got, _ := goTest(t, true, map[string]string{
+		"a/a_test.go": mixed,
+		"b/b_test.go": "package b\nimport \"testing\"\nfunc TestBad(t *testing.T) { t.Error(\"it broke\") }\n",
+		"c/c_test.go": "package c\nvar x int = \"\"\n",
+	})
+	lines := strings.Split(strings.TrimSpace(got.broken()), "\n")
+	slices.Sort(lines)
+	if want := []string{"failed  TestBad  example/b", "failed  example/c", "skipped  TestSkipped  example/a"}; !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+	for i := range namedBroken {
+		got.fail(event{Package: "d", Test: fmt.Sprint("Test", i)}, "failed")
+	}
+	if n := strings.Count(got.broken(), "\n"); n != namedBroken+1 || !strings.HasSuffix(got.broken(), "failed  3 more\n") {
+		t.Errorf("%d lines:\n%s", n, got.broken())
+	}
+}
+
 // TestStopped: what began and did not end has failed, and is named, whether its package said that it failed or said nothing.
 func TestStopped(t *testing.T) {
 	const lines = `{"Action":"start","Package":"a"}
@@ -164,6 +185,9 @@ func TestCounts(t *testing.T) {
 			}
 			if !strings.Contains(printed, tt.prints) {
 				t.Errorf("no %q in:\n%s", tt.prints, printed)
+			}
+			if lines := strings.Count(got.broken(), "\n"); lines != got.failed {
+				t.Errorf("%d failures, %d named:\n%s", got.failed, lines, got.broken())
 			}
 		})
 	}

@@ -24,7 +24,7 @@ func pppd(t *testing.T) {
 		_, err = os.Stat("/dev/ppp")
 	}
 	if err != nil {
-		t.Skip("the kernel has no PPPoE (CONFIG_PPPOE): stock pppd does not run")
+		t.Skip("the kernel lacks PPPoE (CONFIG_PPPOE): stock pppd does not run")
 	}
 	if _, err := exec.LookPath("pppd"); err != nil {
 		t.Fatalf("%v: apt-get install ppp", err)

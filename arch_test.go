@@ -51,7 +51,8 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
 
-	"gateway/forwarding": {}, // the kernel's switch
+	"gateway/ident":      {"gateway/budget"}, // who a client is, for servers that ask
+	"gateway/forwarding": {},                 // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/budget", "gateway/statefile"},
 	"gateway/dns":     {"gateway/budget"},

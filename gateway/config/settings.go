@@ -43,7 +43,7 @@ func (c *Config) settings() []setting {
 		at("lan.interface", &c.LAN.Interface, link),
 		at("lan.address", &c.LAN.Address, ownAddress),
 		at("wan.interface", &c.WAN.Interface, link),
-	}, c.serviceSettings(), c.portalSettings(), c.pppoeSettings(), c.radiusSettings(), []setting{
+	}, c.serviceSettings(), c.portalSettings(), c.pppoeSettings(), c.identSettings(), c.radiusSettings(), []setting{
 		at("users.file", &c.Users.File, file),
 		at("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
 		at("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
@@ -113,6 +113,16 @@ func (c *Config) pppoeSettings() []setting {
 		at("pppoe.delay", &p.Delay, duration(time.Millisecond, 5*time.Second)),
 		at("pppoe.echo", &p.Echo, duration(time.Second, 10*minute)),
 		at("pppoe.echo_failures", &p.EchoFailures, integer(1, 100)),
+	}
+}
+
+func (c *Config) identSettings() []setting {
+	i := &c.Ident
+	return []setting{
+		at("ident.enabled", &i.Enabled, boolean),
+		at("ident.method", &i.Method, word(NAT, Masquerade)),
+		at("ident.answer", &i.Answer, word(AnswerName, AnswerToken, AnswerHidden)),
+		at("ident.rate", &i.Rate, integer(1, 10_000)),
 	}
 }
 

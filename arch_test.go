@@ -52,6 +52,7 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue/queue":    {},
 
 	"gateway/flowlog":    {"gateway/datapath/nfqueue/nftables", "gateway/datapath/stack"}, // what clients' connections were
+	"gateway/ident":      {"gateway/budget"},                                              // who a client is, for servers that ask
 	"gateway/forwarding": {},                                                              // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/budget", "gateway/statefile"},

@@ -27,6 +27,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
+	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
@@ -61,6 +62,8 @@ type gateway struct {
 	dns    *dns.Server
 	pppoe  *pppoe.Server
 	flows  *flowlog.Log
+	ident  *ident.Server
+	watch  *ident.Watch // of ident
 
 	// known is closed once the table is open. Clients that the data path reports earlier
 	// are reported again with their next packet.
@@ -133,6 +136,9 @@ func (g *gateway) open() (err error) {
 		return err
 	}
 	if err := g.openLines(); err != nil {
+		return err
+	}
+	if err := g.openIdent(); err != nil {
 		return err
 	}
 	if cfg.DHCP.Mode == config.Server {
@@ -246,6 +252,13 @@ func (g *gateway) serve(ctx context.Context) error {
 			return fmt.Errorf("portal: %w", err)
 		}
 	}
+	var asked net.Listener
+	if g.ident != nil {
+		var err error
+		if asked, err = ident.Listen(ctx, g.cfg.WAN.Interface); err != nil {
+			return err
+		}
+	}
 	// Everything that decides about packets is in place.
 	if err := forwardingSwitch(g.cfg).On(crossings(g.cfg)...); err != nil {
 		return err
@@ -296,6 +309,9 @@ func (g *gateway) serve(ctx context.Context) error {
 	if g.pppoe != nil {
 		run("pppoe", g.pppoe.Serve)
 	}
+	if g.ident != nil {
+		run("ident", func(ctx context.Context) error { return g.ident.Serve(ctx, asked) })
+	}
 	if g.cfg.Metrics.Listen.IsValid() {
 		run("metrics", func(ctx context.Context) error {
 			return control.ServeMetrics(ctx, g.cfg.Metrics.Listen, g.status, func(net.Addr) {})
@@ -315,6 +331,9 @@ func (g *gateway) close() error {
 	}
 	if g.pppoe != nil { // before the table: a link that ends by then is taken up by the next daemon
 		g.pppoe.Close()
+	}
+	if g.watch != nil {
+		errs = append(errs, g.watch.Close())
 	}
 	if g.dns != nil {
 		errs = append(errs, g.dns.Close())

@@ -134,7 +134,7 @@ func (g *gateway) openPortal() (err error) {
 	if err != nil {
 		return err
 	}
-	key, err := keptKey(filepath.Join(g.cfg.StateDir, "portal.key"))
+	key, err := keptKey(filepath.Join(g.cfg.StateDir, "portal.key"), keySize)
 	if err != nil {
 		return err
 	}
@@ -185,19 +185,19 @@ func (g *gateway) listenPortal(ctx context.Context) (plain, secure net.Listener,
 
 const keySize = 32 // bytes
 
-// keptKey reads a secret key, or creates and stores one.
-func keptKey(path string) ([]byte, error) {
+// keptKey reads a secret key of size bytes, or creates and stores one.
+func keptKey(path string, size int) ([]byte, error) {
 	key, err := os.ReadFile(path)
-	if err == nil && len(key) == keySize {
+	if err == nil && len(key) == size {
 		return key, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the portal's key: %w", err)
+		return nil, fmt.Errorf("reading the key %s: %w", path, err)
 	}
-	key = make([]byte, keySize)
+	key = make([]byte, size)
 	rand.Read(key)
 	if err := os.WriteFile(path, key, 0o600); err != nil {
-		return nil, fmt.Errorf("keeping the portal's key: %w", err)
+		return nil, fmt.Errorf("keeping the key %s: %w", path, err)
 	}
 	return key, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
+	"github.com/gateweigh/gateweigh/gateway/ident"
 )
 
 // path is a data path with what the daemon needs of it.
@@ -126,7 +127,8 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface))
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface),
+		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err
 	}

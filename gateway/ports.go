@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/ident"
 )
 
 // port is one that the gateway listens on.
@@ -43,6 +44,9 @@ func ports(cfg *config.Config) []port {
 	}
 	for i, n := range portalPorts(cfg.Portal) {
 		all = append(all, port{"tcp4", netip.AddrPortFrom(own, n), "", "the portal", "choose another " + []string{"portal.port", "portal.tls_port"}[i]})
+	}
+	if cfg.Ident.Enabled {
+		all = append(all, port{"tcp4", netip.AddrPortFrom(netip.IPv4Unspecified(), ident.Port), cfg.WAN.Interface, "ident", "set ident.enabled = false"})
 	}
 	if l := cfg.Metrics.Listen; l.IsValid() {
 		all = append(all, port{"tcp", l, "", "metrics", "choose another metrics.listen"})

@@ -35,6 +35,7 @@ func (c *Config) check() []*Error {
 	k.checkDNS()
 	k.checkPortal()
 	k.checkPPPoE()
+	k.checkIdent()
 	k.checkLogin()
 	k.checkDatapath()
 	k.checkFlowLog()
@@ -224,6 +225,20 @@ func (k *checker) checkFlowLog() {
 		k.report(enabled, "datapath.fast redirects packets past the kernel's table of connections: use datapath.fast = false")
 	}
 }
+
+// checkIdent checks the keys of answers in the clients' place.
+func (k *checker) checkIdent() {
+	if !k.Ident.Enabled {
+		k.without("ident.enabled is not true", "ident.method", "ident.answer", "ident.rate")
+		return
+	}
+	if p := k.Portal; p.Enabled && (p.Port == identPort || p.TLSCert != "" && p.TLSPort == identPort) {
+		k.report("ident.enabled", "the portal has port %d: choose another portal.port or portal.tls_port", identPort)
+	}
+}
+
+// identPort is the port of queries by RFC 1413.
+const identPort = 113
 
 // examplePool is the LAN's upper half.
 func (k *checker) examplePool() Range {

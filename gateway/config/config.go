@@ -35,6 +35,13 @@ const (
 	PortWireless = "wireless"
 	PortEthernet = "ethernet"
 
+	NAT        = "nat"        // ident.method: peers ask for the client's address
+	Masquerade = "masquerade" // and for the gateway's, which clients have outside
+
+	AnswerName   = "name" // ident.answer
+	AnswerToken  = "token"
+	AnswerHidden = "hidden"
+
 	EBPF    = "ebpf"    // programs in the kernel
 	TUN     = "tun"     // a packet socket and a TUN device, all packets in user space
 	NFQueue = "nfqueue" // the kernel forwards, and user space decides about each packet
@@ -59,6 +66,7 @@ type Config struct {
 	Garden   Garden
 	Portal   Portal
 	PPPoE    PPPoE
+	Ident    Ident
 	Auth     Auth
 	RADIUS   RADIUS
 	Users    Users
@@ -164,6 +172,14 @@ type PPPoE struct {
 	EchoFailures int           // requests without a reply after which a session ends
 }
 
+// Ident is the configuration of answers by RFC 1413 in the clients' place.
+type Ident struct {
+	Enabled bool
+	Method  string // NAT or Masquerade
+	Answer  string // AnswerName, AnswerToken or AnswerHidden
+	Rate    int    // queries a second of each asking host
+}
+
 // Auth is how clients log in.
 type Auth struct {
 	Methods []string // MethodRADIUS, MethodUsers, MethodClickThrough
@@ -252,6 +268,7 @@ func defaults() *Config {
 		DHCP:     DHCP{Mode: Server, Lease: time.Hour},
 		DNS:      DNS{Mode: Server},
 		PPPoE:    PPPoE{Name: "gatewayd", MTU: 1492, PerMAC: 1, Most: 65535, Echo: 20 * time.Second, EchoFailures: 3},
+		Ident:    Ident{Method: NAT, Answer: AnswerName, Rate: 20},
 		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits:   Limits{IdleTimeout: DefaultIdle},
 		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},

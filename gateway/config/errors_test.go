@@ -213,6 +213,8 @@ var contradictions = []problem{
 		[]string{`x.toml:6: flowlog.ipfix: has no effect: flowlog.enabled is not true`}},
 	{"keys of PPPoE without it", minimal + "pppoe.mtu = 1500\n",
 		[]string{`x.toml:6: pppoe.mtu: has no effect: pppoe.enabled is not true`}},
+	{"keys of ident without it", minimal + "ident.rate = 5\n",
+		[]string{`x.toml:6: ident.rate: has no effect: ident.enabled is not true`}},
 	{"a way to log in twice", strings.Replace(minimal, `"click-through"`, `"users", "users", "user"`, 1),
 		[]string{`x.toml:5: auth.methods: "users" is listed … "radius" … "users" … "click-through" … "user" … "users" …`}},
 }

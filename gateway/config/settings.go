@@ -43,7 +43,7 @@ func (c *Config) settings() []setting {
 		at("lan.interface", &c.LAN.Interface, link),
 		at("lan.address", &c.LAN.Address, ownAddress),
 		at("wan.interface", &c.WAN.Interface, link),
-	}, c.serviceSettings(), c.portalSettings(), c.pppoeSettings(), c.radiusSettings(), c.flowSettings(), []setting{
+	}, c.serviceSettings(), c.portalSettings(), c.pppoeSettings(), c.identSettings(), c.radiusSettings(), c.flowSettings(), []setting{
 		at("users.file", &c.Users.File, file),
 		at("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
 		at("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
@@ -124,6 +124,16 @@ func (c *Config) flowSettings() []setting {
 		at("flowlog.keep", &f.Keep, days(day, 10*365*day)),
 		at("flowlog.most", &f.Most, size),
 		at("flowlog.ipfix", &f.IPFIX, addressPort(4739)), // RFC 7011, 10.3.4
+	}
+}
+
+func (c *Config) identSettings() []setting {
+	i := &c.Ident
+	return []setting{
+		at("ident.enabled", &i.Enabled, boolean),
+		at("ident.method", &i.Method, word(NAT, Masquerade)),
+		at("ident.answer", &i.Answer, word(AnswerName, AnswerToken, AnswerHidden)),
+		at("ident.rate", &i.Rate, integer(1, 10_000)),
 	}
 }
 

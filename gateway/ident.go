@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/ident"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// identPins is the folder of ident's programs, beside the data path's, which is not the same for
+// every kind.
+func identPins(cfg *config.Config) string { return cfg.Datapath.PinDir + "-ident" }
+
+// identKey is the file of the key of tokens.
+func identKey(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "ident.key") }
+
+// identBurst is how many seconds' queries an asking host may send at once.
+const identBurst = 5
+
+// openIdent begins to follow connections and to take queries, after the data path's programs, so
+// that ident's see packets first. If ident is not enabled it removes what a former daemon left.
+func (g *gateway) openIdent() (err error) {
+	cfg := g.cfg
+	if !cfg.Ident.Enabled {
+		return ident.RemoveWatch(identPins(cfg))
+	}
+	key, err := keptKey(identKey(cfg), ident.KeySize)
+	if err != nil {
+		return err
+	}
+	sealer, err := ident.NewSealer(key)
+	if err != nil {
+		return err
+	}
+	wc := ident.WatchConfig{WAN: cfg.WAN.Interface, Gateway: cfg.LAN.Address.Addr(), Dir: identPins(cfg)}
+	if cfg.Ident.Method == config.NAT {
+		wc.LAN = cfg.LAN.Network()
+	}
+	if g.watch, err = ident.OpenWatch(wc); err != nil {
+		return err
+	}
+	g.ident = ident.New(ident.Config{
+		Masquerade: cfg.Ident.Method == config.Masquerade, Policy: identPolicy[cfg.Ident.Answer], Sealer: sealer,
+		Rate: budget.Rate{AtOnce: identBurst * cfg.Ident.Rate, EachSecond: float64(cfg.Ident.Rate)},
+		Who:  g.identified, Log: g.log,
+	}, g.watch)
+	return nil
+}
+
+var identPolicy = map[string]ident.Policy{
+	config.AnswerName: ident.Name, config.AnswerToken: ident.Token, config.AnswerHidden: ident.Hidden,
+}
+
+// identified returns who is logged in at an address. A name that many people share is nobody's.
+func (g *gateway) identified(client netip.Addr) (u ident.User, ok bool) {
+	s, known := g.table.Get(client)
+	if !known || s.State != session.Authenticated || s.Shared {
+		return u, false
+	}
+	return ident.User{Name: s.User, Since: s.Began}, true
+}
+
+// IdentToken says what a token of ident.answer = "token" stands for.
+func IdentToken(cfg *config.Config, token string) (ident.Answer, error) {
+	key, err := os.ReadFile(identKey(cfg))
+	if err != nil {
+		return ident.Answer{}, fmt.Errorf("reading the key of tokens: %w", err)
+	}
+	sealer, err := ident.NewSealer(key)
+	if err != nil {
+		return ident.Answer{}, fmt.Errorf("%s: %w", identKey(cfg), err)
+	}
+	return sealer.Open(token)
+}

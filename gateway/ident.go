@@ -45,11 +45,22 @@ func (g *gateway) openIdent() (err error) {
 		return err
 	}
 	g.ident = ident.New(ident.Config{
-		Masquerade: cfg.Ident.Method == config.Masquerade, Policy: identPolicy[cfg.Ident.Answer], Sealer: sealer,
+		Masquerade: cfg.Ident.Method == config.Masquerade, Policy: identPolicy[cfg.Ident.Answer], Except: identExcept(cfg.Ident), Sealer: sealer,
 		Rate: budget.Rate{AtOnce: identBurst * cfg.Ident.Rate, EachSecond: float64(cfg.Ident.Rate)},
 		Who:  g.identified, Log: g.log,
 	}, g.watch)
 	return nil
+}
+
+// identExcept returns the users of whom replies do not say what ident.answer tells.
+func identExcept(c config.Ident) map[string]ident.Policy {
+	except := map[string]ident.Policy{}
+	for answer, users := range c.Users() {
+		for _, user := range users {
+			except[user] = identPolicy[answer]
+		}
+	}
+	return except
 }
 
 var identPolicy = map[string]ident.Policy{

@@ -153,7 +153,7 @@ func Guard(lan string) error {
 // Left reports whether anything of a gateway is in the kernel: programs, a device,
 // rules, or the guard.
 func Left(cfg *config.Config) bool {
-	return Pinned(cfg) || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface)
+	return Pinned(cfg) || ident.Left(identPins(cfg)) || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface)
 }
 
 // Pinned reports whether programs and maps are pinned. Pins belong to the machine and
@@ -224,6 +224,9 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 		c.Newcomer = g.newcomer
 	} else {
 		c.DHCP = true
+	}
+	if cfg.Ident.Enabled {
+		c.Beside = ident.Pins(identPins(cfg))
 	}
 	c.Lines, c.Flows = cfg.PPPoE.Enabled, cfg.FlowLog.Enabled
 	return c

@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
+	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 )
@@ -54,6 +55,9 @@ func (g *gateway) served(st *control.Status) {
 			st.Users.Problem = s.Problem.Error()
 		}
 	}
+	if g.ident != nil {
+		st.Ident = identCounts(g.ident.Stats())
+	}
 	if g.flows != nil {
 		st.Flows = flowCounts(g.flows.Stats())
 	}
@@ -98,6 +102,10 @@ func portalCounts(p portal.Stats) map[string]uint64 {
 		"redirect": p.Redirects, "probe": p.Probes, "login": p.Logins, "rejected": p.Rejected, "unavailable": p.Unavailable,
 		"backed-off": p.BackedOff, "forged": p.Forged, "logout": p.Logouts, "turned-away": p.Turned,
 	}
+}
+
+func identCounts(i ident.Stats) map[string]uint64 {
+	return map[string]uint64{"answer": i.Named, "no-user": i.NoUser, "invalid": i.Invalid, "throttled": i.Throttled, "failed": i.Failed}
 }
 
 func radiusCounts(r radius.Stats) map[string]uint64 {

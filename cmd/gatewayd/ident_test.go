@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // proftpd asks for the user of each connection, and logs what it is told.
@@ -26,17 +30,23 @@ ExtendedLog %[1]s/asked.log AUTH ident
 SystemLog %[1]s/proftpd.log
 `
 
+// identify has the gateway answer queries.
+func (w *world) identify(more string) {
+	path := filepath.Join(w.Dir, "gatewayd.toml")
+	text, err := os.ReadFile(path)
+	must(w.t, err)
+	must(w.t, os.WriteFile(path, append(text, "\n[ident]\nenabled = true\n"+more+"\n"...), 0o600))
+}
+
 // TestIdent: proftpd's log names the users of two clients, by both methods, although one of them
 // runs a server of its own that lies.
 func TestIdent(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"nat", "masquerade"} {
 		t.Run(method, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
-			path := filepath.Join(w.Dir, "gatewayd.toml")
-			text, err := os.ReadFile(path)
-			must(t, err)
-			must(t, os.WriteFile(path, append(text, "\n[ident]\nenabled = true\nmethod = \""+method+"\"\n"...), 0o600))
+			w.identify(`method = "` + method + `"`)
 			if method == "masquerade" {
 				w.sh(`nsenter --net=/run/netns/$ID-router nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }; add rule ip nat post oifname wan0 ip saddr 10.1.0.0/24 masquerade'`)
 			}
@@ -48,22 +58,178 @@ func TestIdent(t *testing.T) {
 			ann.logIn("ann")
 			fixed.logIn("frugal")
 			w.spawnAt(ann.host, "liar.log", "busybox", "nc", "-lk", "-p", "113", "-e", "/bin/echo", "1 , 1 : USERID : UNIX : liar")
-			for _, user := range []struct {
-				c    *client
-				name string
-			}{{ann, "ann"}, {fixed, "frugal"}} {
-				eventually(t, user.name+" is named", func() error {
-					user.c.try("curl -s --max-time 30 ftp://nobody:wrong@192.0.2.2/")
-					said, err := os.ReadFile(filepath.Join(w.Dir, "asked.log"))
-					if err == nil && !strings.Contains(string(said), " "+user.name+"\n") {
-						err = fmt.Errorf("proftpd was told:\n%s", said)
-					}
-					if strings.Contains(string(said), "liar") {
-						t.Fatal("the client's own answer reached proftpd")
-					}
-					return err
-				})
+			users := map[string]*client{"ann": ann, "frugal": fixed}
+			var asked sync.WaitGroup
+			for _, c := range users { // both at once
+				asked.Go(func() { c.try("curl -s --max-time 60 ftp://nobody:wrong@192.0.2.2/") })
+			}
+			asked.Wait()
+			said, err := os.ReadFile(filepath.Join(w.Dir, "asked.log"))
+			must(t, err)
+			for user, c := range users {
+				// With masquerade all come from one address.
+				if line := " " + user + "\n"; strings.Count(string(said), line) != 1 || method == "nat" && !strings.Contains(string(said), c.addr.String()+line) {
+					t.Errorf("%s has %s; proftpd was told:\n%s", user, c.addr, said)
+				}
 			}
 		})
+	}
+}
+
+// asker is a host on the WAN that clients are connected to, and that asks who they are.
+type asker struct {
+	w        *world
+	addr     string
+	listener net.Listener
+}
+
+func (w *world) asker(addr string) *asker {
+	w.t.Helper()
+	a := &asker{w: w, addr: addr}
+	w.in("server", func() (err error) {
+		a.listener, err = net.Listen("tcp4", net.JoinHostPort(addr, "5000"))
+		return err
+	})
+	w.t.Cleanup(func() { a.listener.Close() })
+	return a
+}
+
+// connect connects a client to an asker. The asker has its end when connect returns.
+func (c *client) connect(to *asker) *net.TCPConn {
+	c.w.t.Helper()
+	var near net.Conn
+	c.w.in(c.host, func() (err error) {
+		near, err = net.DialTimeout("tcp4", to.listener.Addr().String(), 20*time.Second)
+		return err
+	})
+	far, err := to.listener.Accept()
+	must(c.w.t, err)
+	c.w.t.Cleanup(func() { near.Close(); far.Close() })
+	return near.(*net.TCPConn)
+}
+
+// dial connects to a client's port 113.
+func (a *asker) dial(c *client) (conn net.Conn, err error) {
+	a.w.in("server", func() error {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.addr)}, Timeout: 20 * time.Second}
+		conn, err = d.Dial("tcp4", net.JoinHostPort(c.addr.String(), "113"))
+		return nil
+	})
+	if err == nil {
+		a.w.t.Cleanup(func() { conn.Close() })
+	}
+	return conn, err
+}
+
+// ask sends a line and returns the reply.
+func (a *asker) ask(c *client, line string) (string, error) {
+	conn, err := a.dial(c)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(conn, line); err != nil {
+		return "", err
+	}
+	reply, err := io.ReadAll(conn)
+	return string(reply), err
+}
+
+// pair is a query about a connection.
+func pair(c *net.TCPConn) string {
+	return fmt.Sprintf("%d,%d\r\n", c.LocalAddr().(*net.TCPAddr).Port, c.RemoteAddr().(*net.TCPAddr).Port)
+}
+
+// wants asks until the reply ends with an answer.
+func (a *asker) wants(c *client, line, answer string) {
+	a.w.t.Helper()
+	eventually(a.w.t, "the reply to "+strings.TrimSpace(line)+" is "+answer, func() error {
+		reply, err := a.ask(c, line)
+		if err == nil && !strings.HasSuffix(reply, " : "+answer+"\r\n") {
+			err = fmt.Errorf("%q", reply)
+		}
+		return err
+	})
+}
+
+// TestIdentAnswers: answered are connections that exist, to who is their other end, with the user of
+// the session that they began in, also after the daemon was killed.
+func TestIdentAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.identify("rate = 10000\nhidden_of = [\"frugal\"]")
+	w.sh(`ip -n $ID-server addr add 192.0.2.3/24 dev s0`)
+	w.start()
+	c := w.client()
+	c.logIn("ann")
+	w.spawnAt(c.host, "liar.log", "busybox", "nc", "-lk", "-p", "113", "-e", "/bin/echo", "1 , 1 : USERID : UNIX : liar")
+	server, other := w.asker("192.0.2.2"), w.asker("192.0.2.3")
+	conn := c.connect(server)
+	const none = "ERROR : NO-USER"
+	server.wants(c, pair(conn), "USERID : UNIX : ann")
+	other.wants(c, pair(conn), none)
+	for _, line := range []string{"\r\n", "who\r\n", "0,23\r\n", "70000 , 5000\r\n", strings.Repeat("1", 2000)} {
+		server.wants(c, line, "ERROR : INVALID-PORT")
+	}
+	server.wants(c, "1,5000\r\n", none)
+
+	closed := c.connect(server)
+	server.wants(c, pair(closed), "USERID : UNIX : ann")
+	closed.SetLinger(0) // RST
+	closed.Close()
+	server.wants(c, pair(closed), none)
+
+	w.kill()
+	if conn, err := server.dial(c); err == nil {
+		t.Errorf("port 113 of the client is open without a daemon: %v", conn.RemoteAddr())
+	}
+	w.start()
+	server.wants(c, pair(conn), "USERID : UNIX : ann")
+
+	c.logOut()
+	server.wants(c, pair(conn), none)
+	c.logIn("frugal")
+	server.wants(c, pair(conn), none)
+	server.wants(c, pair(c.connect(server)), "ERROR : HIDDEN-USER")
+}
+
+// TestIdentFlood: a host that opens many connections and a scan of all ports leave others' queries
+// answered.
+func TestIdentFlood(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.identify("rate = 10000\nanswer = \"token\"")
+	w.sh(`ip -n $ID-server addr add 192.0.2.3/24 dev s0`)
+	w.start()
+	c := w.client()
+	c.logIn("ann")
+	server, flooder := w.asker("192.0.2.2"), w.asker("192.0.2.3")
+	conn := c.connect(server)
+	for range 100 { // silent
+		_, err := flooder.dial(c)
+		must(t, err)
+	}
+	for port := 1; port <= 65535; port += 131 {
+		if reply, err := server.ask(c, fmt.Sprintf("%d,%d\r\n", port, 5000)); err != nil || strings.Contains(reply, "USERID") && fmt.Sprint(port) != strings.Split(pair(conn), ",")[0] {
+			t.Fatalf("port %d: %q, %v", port, reply, err)
+		}
+	}
+	reply, err := server.ask(c, pair(conn))
+	must(t, err)
+	_, token, found := strings.Cut(strings.TrimSpace(reply), "USERID : OTHER : ")
+	if !found || strings.Contains(reply, "ann") {
+		t.Fatalf("%q", reply)
+	}
+	if out := w.sh("gatewayd ident-token --config $DIR/gatewayd.toml " + token); !strings.Contains(out, "ann") || !strings.Contains(out, c.addr.String()) {
+		t.Errorf("the token is of %q", out)
+	}
+	st, err := w.status()
+	must(t, err)
+	if st.Ident["throttled"] < 50 || st.Ident["answer"] == 0 || st.Ident["no-user"] < 400 {
+		t.Errorf("counted: %v", st.Ident)
+	}
+	if !strings.Contains(st.Datapath, "redirect") {
+		t.Errorf("ident keeps the data path from redirecting: %s: %s", st.Datapath, st.Why)
 	}
 }

@@ -229,11 +229,28 @@ func (k *checker) checkFlowLog() {
 // checkIdent checks the keys of answers in the clients' place.
 func (k *checker) checkIdent() {
 	if !k.Ident.Enabled {
-		k.without("ident.enabled is not true", "ident.method", "ident.answer", "ident.rate")
+		k.without("ident.enabled is not true", "ident.method", "ident.answer", "ident.name_of", "ident.token_of", "ident.hidden_of", "ident.rate")
 		return
 	}
 	if p := k.Portal; p.Enabled && (p.Port == identPort || p.TLSCert != "" && p.TLSPort == identPort) {
 		k.report("ident.enabled", "the portal has port %d: choose another portal.port or portal.tls_port", identPort)
+	}
+	k.checkIdentUsers()
+}
+
+// checkIdentUsers checks that each user has one answer.
+func (k *checker) checkIdentUsers() {
+	listed := map[string]string{}
+	for _, l := range []struct {
+		key   string
+		users []string
+	}{{"ident.name_of", k.Ident.NameOf}, {"ident.token_of", k.Ident.TokenOf}, {"ident.hidden_of", k.Ident.HiddenOf}} {
+		for _, user := range l.users {
+			if other := listed[user]; other != "" {
+				k.report(l.key, "%q is in %s already: a user has one answer", user, other)
+			}
+			listed[user] = l.key
+		}
 	}
 }
 

@@ -178,6 +178,13 @@ type Ident struct {
 	Method  string // NAT or Masquerade
 	Answer  string // AnswerName, AnswerToken or AnswerHidden
 	Rate    int    // queries a second of each asking host
+
+	NameOf, TokenOf, HiddenOf []string // users of whom replies say this, whatever Answer is
+}
+
+// Users returns NameOf, TokenOf and HiddenOf by answer.
+func (i Ident) Users() map[string][]string {
+	return map[string][]string{AnswerName: i.NameOf, AnswerToken: i.TokenOf, AnswerHidden: i.HiddenOf}
 }
 
 // Auth is how clients log in.

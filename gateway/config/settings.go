@@ -133,6 +133,9 @@ func (c *Config) identSettings() []setting {
 		at("ident.enabled", &i.Enabled, boolean),
 		at("ident.method", &i.Method, word(NAT, Masquerade)),
 		at("ident.answer", &i.Answer, word(AnswerName, AnswerToken, AnswerHidden)),
+		at("ident.name_of", &i.NameOf, list(userName)),
+		at("ident.token_of", &i.TokenOf, list(userName)),
+		at("ident.hidden_of", &i.HiddenOf, list(userName)),
 		at("ident.rate", &i.Rate, integer(1, 10_000)),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // reader checks and converts a value that the toml package decoded into any. Its errors
@@ -104,6 +105,15 @@ func word(known ...string) reader[string] {
 		}
 		return s, nil
 	}
+}
+
+// userName reads a user's name as people log in with it.
+func userName(v any) (string, error) {
+	s, ok := v.(string)
+	if !ok || s == "" || len(s) > 253 || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return "", fmt.Errorf("must be a user's name, such as \"ann\", not %s", show(v))
+	}
+	return s, nil
 }
 
 func level(v any) (slog.Level, error) {

@@ -39,6 +39,7 @@ var (
 	dnsDesc       = desc("dns_total", "What the DNS forwarder did.", "event")
 	radiusDesc    = desc("radius_total", "What the RADIUS client did.", "event")
 	portalDesc    = desc("portal_total", "What the portal answered.", "outcome")
+	identDesc     = desc("ident_total", "What became of RFC 1413 queries.", "outcome")
 	flowsDesc     = desc("flowlog_total", "What the flow log recorded.", "event")
 )
 
@@ -50,7 +51,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, bytesDesc, forwardDesc,
-		packetsDesc, repairsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc, flowsDesc,
+		packetsDesc, repairsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc, identDesc, flowsDesc,
 	} {
 		ch <- d
 	}
@@ -82,7 +83,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, family := range []struct {
 		desc   *prometheus.Desc
 		counts map[string]uint64
-	}{{packetsDesc, s.Packets}, {repairsDesc, s.Repairs}, {dhcpDesc, s.DHCP}, {dnsDesc, s.DNS}, {radiusDesc, s.RADIUS}, {portalDesc, s.Portal}, {flowsDesc, s.Flows}} {
+	}{{packetsDesc, s.Packets}, {repairsDesc, s.Repairs}, {dhcpDesc, s.DHCP}, {dnsDesc, s.DNS}, {radiusDesc, s.RADIUS}, {portalDesc, s.Portal}, {identDesc, s.Ident}, {flowsDesc, s.Flows}} {
 		for _, word := range slices.Sorted(maps.Keys(family.counts)) {
 			send(family.desc, prometheus.CounterValue, float64(family.counts[word]), word)
 		}

@@ -7,12 +7,14 @@ import (
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
 // Numbers of ctnetlink (linux, include/uapi/linux/netfilter/nfnetlink_conntrack.h).
 const (
-	ctGet = 1<<8 | 1 // NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET
+	ctNew = 1 << 8    // NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_NEW: of entries in answers
+	ctGet = ctNew | 1 // IPCTNL_MSG_CT_GET
 
 	ctaTupleOrig  = 1
 	ctaTupleReply = 2
@@ -32,11 +34,6 @@ const (
 // gateway's end, far the peer. It looks up one entry by its reply, whatever the table's size.
 // ok is false if there is none.
 func original(near, far netip.AddrPort) (client netip.AddrPort, ok bool, err error) {
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return client, false, fmt.Errorf("asking connection tracking: %w", err)
-	}
-	defer c.Close()
 	e := netlink.NewAttributeEncoder()
 	e.Nested(ctaTupleReply, func(t *netlink.AttributeEncoder) error {
 		t.Nested(ctaTupleIP, func(ip *netlink.AttributeEncoder) error {
@@ -57,11 +54,11 @@ func original(near, far netip.AddrPort) (client netip.AddrPort, ok bool, err err
 	if err != nil {
 		return client, false, fmt.Errorf("asking connection tracking: %w", err)
 	}
-	// struct nfgenmsg: the family, a version of 0, a resource of 0.
-	answers, err := c.Execute(netlink.Message{
-		Header: netlink.Header{Type: ctGet, Flags: netlink.Request | netlink.Acknowledge},
-		Data:   append([]byte{unix.AF_INET, 0, 0, 0}, attrs...),
-	})
+	// The answer is marked as one of several parts, of which there is no end but the acknowledgement.
+	// nl stops there, while mdlayher's netlink waits for ever.
+	r := nl.NewNetlinkRequest(ctGet, unix.NLM_F_ACK)
+	r.AddRawData(append([]byte{unix.AF_INET, 0, 0, 0}, attrs...)) // struct nfgenmsg: the family, version 0, resource 0
+	answers, err := r.Execute(unix.NETLINK_NETFILTER, ctNew)
 	if errors.Is(err, unix.ENOENT) {
 		return client, false, nil
 	}
@@ -69,7 +66,7 @@ func original(near, far netip.AddrPort) (client netip.AddrPort, ok bool, err err
 		return client, false, fmt.Errorf("asking connection tracking: %w", err)
 	}
 	for _, a := range answers {
-		if client, err = source(a.Data); err != nil || client.IsValid() {
+		if client, err = source(a); err != nil || client.IsValid() {
 			return client, err == nil, err
 		}
 	}

@@ -50,18 +50,23 @@ type User struct {
 type Config struct {
 	Masquerade bool // clients have the gateway's address outside
 	Policy     Policy
-	Sealer     *Sealer     // of Token
-	Rate       budget.Rate // of each asking host's queries
+	Except     map[string]Policy // by user's name, in place of Policy
+	Sealer     *Sealer           // of Token
+	Rate       budget.Rate       // of each asking host's queries
 	// Who returns who is logged in at a client's address. ok is false if nobody is.
 	Who func(client netip.Addr) (u User, ok bool)
 	Log *slog.Logger
 }
 
 const (
-	patience = 5 * time.Second // for a query and its reply
-	most     = 256             // connections at once; further ones are closed
-	askers   = 4096            // that have a budget of their own
+	patience = 30 * time.Second // for a query and its reply: proftpd sends the query 5 s after it connects
+	most     = 1024             // connections at once; further ones are closed
+	each     = 32               // of them of one asking host
+	askers   = 4096             // that have a budget of their own
 )
+
+// drained bounds what is read behind a line that is too long, bytes.
+const drained = 64 << 10
 
 // Stats counts queries since the start.
 type Stats struct {
@@ -77,8 +82,11 @@ type Server struct {
 	cfg    Config
 	watch  *Watch
 	budget budget.Senders[netip.Addr]
-	slots  chan struct{}
 	said   budget.Seldom
+
+	mu   sync.Mutex         // guards what follows
+	open map[netip.Addr]int // connections at once of each asking host
+	all  int                // and of all
 
 	named, noUser, invalid, throttled, failed atomic.Uint64
 }
@@ -86,7 +94,7 @@ type Server struct {
 // New returns a Server that knows connections from a Watch, which stays the caller's.
 func New(cfg Config, w *Watch) *Server {
 	return &Server{
-		cfg: cfg, watch: w, slots: make(chan struct{}, most),
+		cfg: cfg, watch: w, open: map[netip.Addr]int{},
 		budget: budget.Senders[netip.Addr]{Rate: cfg.Rate, Size: askers},
 	}
 }
@@ -134,14 +142,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			}
 			continue
 		}
-		peer := c.RemoteAddr().(*net.TCPAddr).AddrPort()
-		if !s.budget.Spend(peer.Addr(), false, budget.Now()) || !s.take() {
+		peer := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		if !s.budget.Spend(peer, false, budget.Now()) || !s.enter(peer) {
 			s.throttled.Add(1)
 			c.Close()
 			continue
 		}
 		running.Go(func() {
-			defer func() { <-s.slots }()
+			defer s.leave(peer)
 			s.converse(ctx, c)
 		})
 	}
@@ -154,13 +162,24 @@ func closed(c net.Conn) error {
 	return c.Close()
 }
 
-// take takes a place among the connections at once.
-func (s *Server) take() bool {
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	default:
+// enter takes a place among the connections at once.
+func (s *Server) enter(peer netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == most || s.open[peer] == each {
 		return false
+	}
+	s.all++
+	s.open[peer]++
+	return true
+}
+
+func (s *Server) leave(peer netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.open[peer]--; s.open[peer] == 0 {
+		delete(s.open, peer)
 	}
 }
 
@@ -177,6 +196,10 @@ func (s *Server) converse(ctx context.Context, c net.Conn) {
 	}
 	near, far := c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
 	io.WriteString(c, s.reply(strings.TrimRight(line, "\r\n"), near.Addr().Unmap(), netip.AddrPortFrom(far.Addr().Unmap(), far.Port())))
+	if err != nil { // the line goes on: what closing leaves unread would reset the reply
+		c.(*net.TCPConn).CloseWrite()
+		io.CopyN(io.Discard, c, drained)
+	}
 }
 
 // reply returns the reply to a query of a peer that connected to the address near.
@@ -197,7 +220,11 @@ func (s *Server) reply(line string, near netip.Addr, peer netip.AddrPort) string
 		return refusal(q, noUser)
 	}
 	s.named.Add(1)
-	switch s.cfg.Policy {
+	policy, excepted := s.cfg.Except[user]
+	if !excepted {
+		policy = s.cfg.Policy
+	}
+	switch policy {
 	case Hidden:
 		return refusal(q, hiddenUser)
 	case Token:

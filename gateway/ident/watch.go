@@ -93,13 +93,12 @@ func (w *Watch) load(cfg WatchConfig) error {
 	return err
 }
 
-// attach attaches a program with a pinned link. A pinned one of the same interface gets the
-// program in one step.
+// attach attaches a program with a pinned link. A pinned one at the head of the same interface gets the
+// program in one step; one behind others, which may redirect packets past it, is replaced.
 func attach(pin string, ifindex int, prog *ebpf.Program, at ebpf.AttachType) (link.Link, error) {
 	old, err := link.LoadPinnedLink(pin, nil)
 	if err == nil {
-		info, e := old.Info()
-		if e == nil && info.TCX() != nil && info.TCX().Ifindex == uint32(ifindex) {
+		if heads(old, ifindex, at) {
 			return old, old.Update(prog)
 		}
 		err = errors.Join(old.Unpin(), old.Close())
@@ -117,11 +116,32 @@ func attach(pin string, ifindex int, prog *ebpf.Program, at ebpf.AttachType) (li
 	return l, nil
 }
 
+// heads reports whether a link is the first at an interface.
+func heads(l link.Link, ifindex int, at ebpf.AttachType) bool {
+	info, err := l.Info()
+	if err != nil || info.TCX() == nil || info.TCX().Ifindex != uint32(ifindex) {
+		return false
+	}
+	there, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
+	return err == nil && len(there.Programs) > 0 && there.Programs[0].ID == info.Program
+}
+
+// Pins returns the pins of a Watch's links in a folder.
+func Pins(dir string) []string {
+	return []string{filepath.Join(dir, "link_ident_in"), filepath.Join(dir, "link_ident_out")}
+}
+
+// Left reports whether anything of a Watch is in a folder.
+func Left(dir string) bool {
+	_, err := os.Stat(dir)
+	return err == nil
+}
+
 // RemoveWatch detaches what a Watch left in a folder. What does not exist is no error.
 func RemoveWatch(dir string) error {
 	var all error
-	for _, name := range []string{"link_ident_in", "link_ident_out"} {
-		l, err := link.LoadPinnedLink(filepath.Join(dir, name), nil)
+	for _, pin := range Pins(dir) {
+		l, err := link.LoadPinnedLink(pin, nil)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -74,7 +74,7 @@ func (h hook) detach(dir string) error {
 	if e := netlink.FilterDel(h.filter()); e != nil && !gone(e) {
 		err = errors.Join(err, e)
 	}
-	c, e := look(h)
+	c, e := look(h, nil)
 	if _, e2 := dismiss(c.ours); e != nil || e2 != nil {
 		err = errors.Join(err, e, e2)
 	}

@@ -25,7 +25,7 @@ func Attached(cfg Config) bool {
 	if err != nil {
 		return false
 	}
-	at, _ := look(hook{name: "lan_in", dev: lan})
+	at, _ := look(hook{name: "lan_in", dev: lan}, nil)
 	return holdsLAN(cfg.PinDir, lan) || len(at.ours) > 0
 }
 
@@ -77,8 +77,9 @@ type company struct {
 	behind []string  // and after it
 }
 
-// look returns a hook's company; an empty one for a hook without a program.
-func look(h hook) (company, error) {
+// look returns a hook's company without the programs of the pinned links in beside; an empty one for a hook
+// without a program.
+func look(h hook, beside []string) (company, error) {
 	var c company
 	there, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, ebpf.ErrNotSupported) {
@@ -94,12 +95,13 @@ func look(h hook) (company, error) {
 			own, _ = info.ID()
 		}
 	}
+	trusted := programs(beside)
 	first := slices.IndexFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == own })
 	for i, p := range there.Programs {
 		name, ours := identify(p.ID)
 		at, linked := p.LinkID()
 		switch {
-		case p.ID == own:
+		case p.ID == own, slices.Contains(trusted, p.ID):
 		case ours && name == h.name && linked:
 			c.ours = append(c.ours, at)
 		case i < first:
@@ -109,6 +111,22 @@ func look(h hook) (company, error) {
 		}
 	}
 	return c, nil
+}
+
+// programs returns the programs of pinned links. CAP_BPF is enough to ask links, while it takes CAP_SYS_ADMIN
+// to look at programs by their IDs.
+func programs(pins []string) (ids []ebpf.ProgramID) {
+	for _, pin := range pins {
+		l, err := link.LoadPinnedLink(pin, nil)
+		if err != nil {
+			continue // not attached
+		}
+		if info, err := l.Info(); err == nil {
+			ids = append(ids, info.Program)
+		}
+		l.Close()
+	}
+	return ids
 }
 
 // identify returns a program's name, and whether it is gatewayd's: other programs may have
@@ -158,7 +176,7 @@ func dismiss(links []link.ID) (n int, err error) {
 
 // alone makes a hook's program the only one of gatewayd's there.
 func (d *Datapath) alone(h hook) error {
-	c, err := look(h)
+	c, err := look(h, nil)
 	if err != nil {
 		return err
 	}

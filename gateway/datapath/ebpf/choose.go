@@ -91,7 +91,7 @@ func (d *Datapath) judgeRouting(r *reasons) {
 func (d *Datapath) judgePrograms(r *reasons) {
 	var others []string
 	for _, h := range d.hooks(d.lan, d.wan) {
-		c, err := look(h)
+		c, err := look(h, d.cfg.Beside)
 		d.judged[h.name] = c.all // nil with an error: judged again at the next look
 		if err == nil {
 			d.warn(h, c)

@@ -58,8 +58,11 @@ type Config struct {
 	Lines    bool // clients may be on PPPoE lines
 	Flows    bool // connections are logged, so the stack forwards, which knows them
 	DHCP     bool // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
-	Log      *slog.Logger
-	clsact   bool // as on kernels before 6.6
+	// Beside are pins of links of gatewayd's other programs at the interfaces. They pass on what they do not
+	// handle, so they are no reason not to redirect.
+	Beside []string
+	Log    *slog.Logger
+	clsact bool // as on kernels before 6.6
 }
 
 // Datapath is the running data path.

@@ -128,6 +128,7 @@ var testImports = map[string][]string{
 	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs
 
 	"gateway/arp":                       {"gateway/netnstest"},
+	"gateway/ident":                     {"gateway/netnstest"},
 	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/datapath/guard":            {"gateway/netnstest"},
 	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},

@@ -69,7 +69,7 @@ var allowedImports = map[string][]string{
 	"gateway/netnstest":             {}, // namespaces for tests
 
 	"lab/result":     {},
-	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
+	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
 	"lab/meter":      {},
 	"lab/burn":       {"lab/realtime"},             // a share of CPUs' time
@@ -101,7 +101,7 @@ var allowedImports = map[string][]string{
 	"lab/measure/capture":    {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
 	"lab/measure/side":       {"lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
 
-	"lab/client/persona": {"lab/layout"}, // many clients behind one interface
+	"lab/client/persona": {"lab/layout", "ppp", "ppp/pppoe"}, // many clients behind one interface
 
 	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
 

@@ -10,7 +10,7 @@ import (
 )
 
 // kinds is the table of kinds of client. The first is the default of an experiment.
-var kinds = []Kind{macvlanKind, vethKind, personaKind}
+var kinds = []Kind{macvlanKind, vethKind, personaKind, pppoeKind}
 
 // Kind is one kind of simulated client: its traits, which the rest of the lab asks
 // for, and how its clients are made.
@@ -21,7 +21,7 @@ type Kind struct {
 	// traffic is measured.
 	Most, MostSending int
 
-	Leases bool // over DHCP
+	Leases bool // over DHCP, or in a PPPoE session
 	Static bool // can have addresses without DHCP
 	Guests bool // more clients can come and go while the others send
 	// Programs is that each client can run a traffic program of its own.
@@ -33,7 +33,11 @@ type Kind struct {
 	// LearnMost is up to how many clients the router learns their hardware addresses from what
 	// they send; those of more are entered into its neighbour table. Zero: of any number.
 	LearnMost int
-	MTU       int // bytes of IP in a packet of a client
+	// Line is that clients log in over PPPoE, for which the router must be a concentrator. Beside is the kind of
+	// client behind a router that is none.
+	Line   bool
+	Beside string
+	MTU    int // bytes of IP in a packet of a client
 
 	Times Times
 

@@ -39,7 +39,7 @@ var personaKind = Kind{
 		Stay: time.Millisecond, Storm: 500 * time.Microsecond,
 		Login: 50 * time.Millisecond, FastLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
 	},
-	open: func(cfg Config) (host, error) { return newPersonaHost(cfg) },
+	open: func(cfg Config) (host, error) { return newPersonaHost(cfg, 0) },
 }
 
 // personaHost is what the personas of one host share.
@@ -53,9 +53,9 @@ type personaHost struct {
 	owners map[netip.Addr]int // number of the client that has the address
 }
 
-// newPersonaHost prepares the host's link.
-func newPersonaHost(cfg Config) (*personaHost, error) {
-	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests, Window: InitialWindow})
+// newPersonaHost prepares the host's link, and a route with an MTU of so many bytes; 0: the link's.
+func newPersonaHost(cfg Config, mtu int) (*personaHost, error) {
+	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests, Window: InitialWindow, MTU: mtu})
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,14 @@ type Config struct {
 	// kind that both leases and takes static addresses. The zero Addr: its clients lease.
 	// Guests always lease.
 	FirstStatic netip.Addr `json:"first_static"`
-	Lab         byte       `json:"lab"` // makes MAC addresses of two labs differ
+	Account     Account    `json:"account"` // for a kind that logs in to have an address
+	Lab         byte       `json:"lab"`     // makes MAC addresses of two labs differ
+}
+
+// Account is what clients log in with; "%d" in User becomes the client's number.
+type Account struct {
+	User     string `json:"user,omitempty"`
+	Password string `json:"password,omitempty"`
 }
 
 // Client is one simulated client. It implements Network.

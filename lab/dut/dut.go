@@ -53,6 +53,8 @@ type Traits struct {
 	// DHCP is true when the DUT itself leases addresses. Otherwise the lab runs
 	// a DHCP server for clients that want leases, and does not count it.
 	DHCP bool
+	// Lines is true when its clients log in over PPPoE, with the user and the password of Admission.
+	Lines bool
 	// Neighbours is true when the DUT enters its clients into the router's neighbour table
 	// itself, beyond the limit of entries that the kernel learns. The lab then enters none.
 	Neighbours bool

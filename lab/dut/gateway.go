@@ -24,6 +24,7 @@ type Gateway struct {
 	portal
 	Datapath string // "ebpf", "tun" or "nfqueue"
 	Fast     bool   // the data path optimised, instead of as studied
+	Lines    bool   // clients log in over PPPoE instead of the portal
 	sessions int    // admitted in all, clients among them; 0: clients only
 	program  string // gatewayd on the router
 }
@@ -92,6 +93,9 @@ func (g *Gateway) Traits() Traits {
 	if g.sessions > 0 {
 		about += fmt.Sprintf(", %d sessions", g.sessions)
 	}
+	if g.Lines {
+		about = "gatewayd, PPPoE concentrator, data path " + name + ", RADIUS accounts (CHAP)"
+	}
 	gatewayd := gatewaydNeed
 	gatewayd.Feature = dataPathNeeds[g.Datapath]
 	needs := []Need{gatewayd}
@@ -104,6 +108,7 @@ func (g *Gateway) Traits() Traits {
 	return Traits{
 		LAN:        g.lan(),
 		DHCP:       true,
+		Lines:      g.Lines,
 		Neighbours: true, // with "tun" there are none: clients are behind a device without
 		Gathers:    g.Datapath == "tun" && g.Fast,
 		Admission:  g.Admission,
@@ -124,6 +129,24 @@ func (g *Gateway) lan() netip.Prefix {
 	return netip.MustParsePrefix("10.1.0.0/24")
 }
 
+// NewConcentrator makes a gatewayd whose clients log in over PPPoE.
+func NewConcentrator(datapath string, clients int) *Gateway {
+	g := NewGateway(datapath, clients)
+	g.Lines, g.Admission.Kind = true, client.AdmitNone
+	return g
+}
+
+// LinePool are the addresses of PPPoE clients; the last ones of the network are leased by DHCP to nobody.
+func (g *Gateway) LinePool() string {
+	return fmt.Sprintf("%s-%s", g.Gateway.Next(), hostOf(g.LAN, 1<<(32-g.LAN.Bits())-8))
+}
+
+// LeasePool are the addresses that LinePool leaves.
+func (g *Gateway) LeasePool() string {
+	last := 1<<(32-g.LAN.Bits()) - 2
+	return fmt.Sprintf("%s-%s", hostOf(g.LAN, last-5), hostOf(g.LAN, last))
+}
+
 // Pool are the addresses that gatewayd leases; empty: all.
 func (g *Gateway) Pool() string {
 	if g.sessions == 0 {
@@ -142,14 +165,20 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	if err := g.configure(ctx); err != nil {
 		return fmt.Errorf("configuring gatewayd: %w", err)
 	}
+	signs := []probe{{"its control socket does not answer", g.program + " status --socket " + path.Join(g.Dir, "control.sock")}}
+	if !g.Lines {
+		signs = append(signs, listens("its portal does not listen", "t", g.WebPort))
+	}
 	err := g.run(ctx, daemon{host: g.Host("router"), name: "gatewayd"}, []string{g.program, "run", "-c", path.Join(g.Dir, "gatewayd.toml")},
-		probe{"its control socket does not answer", g.program + " status --socket " + path.Join(g.Dir, "control.sock")},
-		listens("its portal does not listen", "t", g.WebPort))
+		signs...)
 	if err != nil {
 		return err
 	}
 	if err := g.fill(ctx); err != nil {
 		return err
+	}
+	if g.Lines {
+		return nil
 	}
 	g.admits(32)
 	g.Admission.API = "http://" + g.Admission.Portal + "/api/captive-portal"

@@ -23,6 +23,8 @@ var builtin = map[string]func(clients int) DUT{
 
 	"nft-queue":            func(n int) DUT { return NewNFTQueue(n) },
 	"gateway-ebpf":         func(n int) DUT { return NewGateway("ebpf", n) },
+	"gateway-pppoe-ebpf":   func(n int) DUT { return NewConcentrator("ebpf", n) },
+	"gateway-pppoe-user":   func(n int) DUT { return NewConcentrator("tun", n) },
 	"gateway-nfqueue":      func(n int) DUT { return NewGateway("nfqueue", n) },
 	"gateway-nfqueue-fast": func(n int) DUT { return NewGateway("nfqueue-fast", n) },
 	"gateway-tun":          func(n int) DUT { return NewGateway("tun", n) },

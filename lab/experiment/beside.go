@@ -48,6 +48,9 @@ func (e *Experiment) Labs(b Block) []Side {
 	case e.measure().Alone:
 		return []Side{device}
 	case b.AA:
+		if client.KindOf(device.Client).Line { // both labs have clean routers
+			device = clean
+		}
 		return []Side{device, device}
 	}
 	return []Side{device, clean}
@@ -61,7 +64,7 @@ func (e *Experiment) Largest() []Side {
 // besideOf is the clean router's lab in a pair with the device's lab.
 func (e *Experiment) besideOf(device Side) Side {
 	clean := device
-	clean.Client = cmp.Or(e.Beside.Client, device.Client)
+	clean.Client = cmp.Or(e.Beside.Client, client.KindOf(device.Client).Beside, device.Client)
 	clean.Clients = cmp.Or(e.Beside.Clients, device.Clients)
 	clean.Traffic.Kind = cmp.Or(e.Beside.Traffic, device.Traffic.Kind)
 	return clean

@@ -21,7 +21,7 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		if err != nil {
 			return out, err
 		}
-		unfit := cmp.Or(s.cfg.Measure.Fits(s.Experiment, name, d.Traits()), fits(s.Experiment, d.Traits()))
+		unfit := cmp.Or(s.cfg.Measure.Fits(s.Experiment, name, d.Traits()), fits(s.Experiment, name, d.Traits()))
 		err = cmp.Or(dut.Check(ctx, s.Machine, name, d), unfit)
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):

@@ -81,7 +81,7 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 }
 
 // fits reports whether a device works with the experiment's topology and its kind of client.
-func fits(e *experiment.Experiment, t dut.Traits) error {
+func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 	if build, err := testbed.Named(e.Topology); err == nil && t.TakesFrames && !slices.Contains(build(testbed.Spec{}).Roles(), string(testbed.RoleSplitter)) {
 		remedy := "`gateweigh run capture-systems` measures it on a host behind a splitter"
 		if !e.Means("clients") { // the measure has a topology for it
@@ -91,6 +91,13 @@ func fits(e *experiment.Experiment, t dut.Traits) error {
 	}
 	if !e.Means("client.kind") {
 		return nil
+	}
+	if line := client.KindOf(e.Client.Kind).Line; line != t.Lines && (!line || name != experiment.Clean) {
+		if line {
+			return fmt.Errorf("it is no PPPoE concentrator, and clients of kind %s log in at one: %w", e.Client.Kind, dut.ErrNotSupported)
+		}
+		lines := client.Kinds(func(k client.Kind) bool { return k.Line })[0]
+		return fmt.Errorf("it takes PPPoE clients only: use client.kind = %q: %w", lines, dut.ErrNotSupported)
 	}
 	ownLAN := t.LAN.IsValid() && t.LAN != testbed.DefaultLAN
 	if ownLAN && !t.DHCP {

@@ -38,7 +38,7 @@ func TestFits(t *testing.T) {
 		"study's network, lab's leases": {client.KindMacvlan, dut.Traits{}, ""},
 		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "gateweigh run capture-systems"},
 	} {
-		err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: c.kind}}, c.traits)
+		err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: c.kind}}, "", c.traits)
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

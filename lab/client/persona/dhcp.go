@@ -184,6 +184,11 @@ func (d *DHCP) send(frame []byte) error {
 	if conn == nil {
 		return errors.New("the socket is not held open")
 	}
+	return push(conn, frame)
+}
+
+// push sends a frame, again while the link's queue is full.
+func push(conn *packet.Conn, frame []byte) error {
 	for n := 1; ; n++ {
 		_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
 		if err == nil {

@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Many clients behind one interface, at tc:
  *
- *	kernel's sockets -> to_lan   -> LAN	the source's own hardware address goes in
+ *	kernel's sockets -> to_lan   -> LAN	the source's own hardware address goes in, of those with
+ *						a PPPoE session its header too
  *	kernel's sockets <- from_lan <- LAN	only what names a client by both its addresses;
  *						questions for clients' addresses are answered here
  *
@@ -18,6 +19,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "../../../ppp/pppoe/header.h"
+
 #define TC_ACT_OK 0
 #define TC_ACT_SHOT 2
 #define PACKET_HOST 0
@@ -31,6 +34,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* A client that has an address. */
 struct persona {
 	__u8 mac[ETH_ALEN];
+	__be16 session;	   /* its PPPoE session; 0: none */
+	__u8 ac[ETH_ALEN]; /* the concentrator's hardware address */
 	__u8 pad[2];
 	__u64 tx_packets, tx_bytes; /* packets as on the wire; bytes of IP, an aggregate with one header */
 	__u64 rx_packets, rx_bytes;
@@ -51,6 +56,7 @@ enum refusal {
 	REFUSED_UNLEASED_DESTINATION, /* from_lan: for one */
 	REFUSED_UNLEASED_QUESTION,    /* from_lan: an ARP packet for one */
 	REFUSED_MALFORMED,
+	REFUSED_AGGREGATED, /* to_lan: several packets in one, on a PPPoE session; no sender is to make any */
 	REFUSALS,
 };
 
@@ -124,6 +130,27 @@ static __always_inline int arp_out(struct __sk_buff *skb, const void *data, cons
 	return TC_ACT_OK;
 }
 
+/* onto_line puts a session's header on a packet: its length is of one packet. */
+static __always_inline int onto_line(struct __sk_buff *skb, const struct persona *p, __u32 bytes)
+{
+	struct {
+		__u8 to[ETH_ALEN], from[ETH_ALEN];
+		__be16 type;
+		struct line_header h;
+	} __attribute__((packed)) head = {
+		.type = bpf_htons(ETH_P_PPP_DATA),
+		.h = { .kind = PPPOE_DATA, .session = p->session, .length = bpf_htons(bytes + sizeof(head.h.protocol)), .protocol = PPP_IPV4 },
+	};
+
+	if (skb->gso_size)
+		return refuse(REFUSED_AGGREGATED);
+	__builtin_memcpy(head.to, p->ac, ETH_ALEN);
+	__builtin_memcpy(head.from, p->mac, ETH_ALEN);
+	if (bpf_skb_adjust_room(skb, LINE_LEN, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0) || retype(skb))
+		return refuse(REFUSED_MALFORMED);
+	return TC_ACT_OK;
+}
+
 static __always_inline int ip_out(struct __sk_buff *skb, const void *data, const void *end)
 {
 	const struct iphdr *ip = data + ETH_HLEN;
@@ -138,6 +165,8 @@ static __always_inline int ip_out(struct __sk_buff *skb, const void *data, const
 		return vacant(source) ? refuse(REFUSED_UNLEASED_SOURCE) : TC_ACT_OK;
 	__sync_fetch_and_add(&p->tx_packets, wire_packets(skb));
 	__sync_fetch_and_add(&p->tx_bytes, skb->len - ETH_HLEN);
+	if (p->session)
+		return onto_line(skb, p, bpf_ntohs(ip->tot_len));
 	bpf_skb_store_bytes(skb, ETH_ALEN, p->mac, ETH_ALEN, 0);
 	return TC_ACT_OK;
 }
@@ -214,12 +243,40 @@ static __always_inline int ip_in(struct __sk_buff *skb, const void *data, const 
 	p = bpf_map_lookup_elem(&personas, &dest);
 	if (!p)
 		return vacant(dest) ? refuse(REFUSED_UNLEASED_DESTINATION) : TC_ACT_OK;
-	if (!same_mac(eth->h_dest, p->mac)) {
+	if (p->session || !same_mac(eth->h_dest, p->mac)) {
 		__sync_fetch_and_add(&p->misdirected, 1);
 		return TC_ACT_SHOT;
 	}
 	__sync_fetch_and_add(&p->rx_packets, wire_packets(skb));
 	__sync_fetch_and_add(&p->rx_bytes, skb->len - ETH_HLEN);
+	bpf_skb_change_type(skb, PACKET_HOST);
+	return TC_ACT_OK;
+}
+
+/* line_in takes a packet of a session out of it. What else sessions carry is for the packet socket. */
+static __always_inline int line_in(struct __sk_buff *skb)
+{
+	struct {
+		struct ethhdr eth;
+		struct line_header h;
+		struct iphdr ip;
+	} __attribute__((packed)) head;
+	struct persona *p;
+	__u16 session = 0;
+
+	if (bpf_skb_load_bytes(skb, 0, &head, sizeof(head)) || head.h.kind != PPPOE_DATA || head.h.protocol != PPP_IPV4)
+		return TC_ACT_OK;
+	p = bpf_map_lookup_elem(&personas, &head.ip.daddr);
+	if (!p)
+		return refuse(REFUSED_UNLEASED_DESTINATION);
+	if (head.h.session != p->session || !same_mac(head.eth.h_dest, p->mac) || !same_mac(head.eth.h_source, p->ac)) {
+		__sync_fetch_and_add(&p->misdirected, 1);
+		return TC_ACT_SHOT;
+	}
+	if (off_line(skb, &session) != ON_LINE)
+		return refuse(REFUSED_MALFORMED);
+	__sync_fetch_and_add(&p->rx_packets, 1);
+	__sync_fetch_and_add(&p->rx_bytes, bpf_ntohs(head.ip.tot_len));
 	bpf_skb_change_type(skb, PACKET_HOST);
 	return TC_ACT_OK;
 }
@@ -235,6 +292,8 @@ int from_lan(struct __sk_buff *skb)
 		return ip_in(skb, data, end);
 	case bpf_htons(ETH_P_ARP):
 		return arp_in(skb, data, end);
+	case bpf_htons(ETH_P_PPP_DATA):
+		return line_in(skb);
 	}
 	return TC_ACT_OK;
 }

@@ -39,6 +39,8 @@ type Config struct {
 	// Window is the initial congestion window of the clients' route, segments;
 	// zero: the kernel's.
 	Window int
+	// MTU is of the clients' route, bytes of IP; zero: the interface's.
+	MTU int
 }
 
 // Link is an interface that personas share. Its methods may be called from many
@@ -115,12 +117,21 @@ func key(a netip.Addr) uint32 {
 
 // Put makes ip the address of the client with the hardware address mac. Its
 // counters begin at zero.
-func (l *Link) Put(ip netip.Addr, mac MAC) error {
+func (l *Link) Put(ip netip.Addr, mac MAC) error { return l.put(ip, &programsPersona{Mac: mac}) }
+
+// PutOnLine is Put for a client whose packets a PPPoE session carries.
+func (l *Link) PutOnLine(ip netip.Addr, mac MAC, at Session) error {
+	var id [2]byte
+	binary.BigEndian.PutUint16(id[:], at.ID)
+	return l.put(ip, &programsPersona{Mac: mac, Session: binary.NativeEndian.Uint16(id[:]), Ac: at.Concentrator})
+}
+
+func (l *Link) put(ip netip.Addr, p *programsPersona) error {
 	if !l.cfg.LAN.Contains(ip) {
 		return fmt.Errorf("the address %s is not of the clients' network %s", ip, l.cfg.LAN)
 	}
-	if err := l.objs.Personas.Put(key(ip), &programsPersona{Mac: mac}); err != nil {
-		return fmt.Errorf("giving %s the address %s: %w", mac, ip, err)
+	if err := l.objs.Personas.Put(key(ip), p); err != nil {
+		return fmt.Errorf("giving %s the address %s: %w", MAC(p.Mac), ip, err)
 	}
 	return nil
 }
@@ -206,13 +217,35 @@ func (l *Link) SetRouter(router netip.Addr) error {
 		Dst: IPNet(netip.PrefixFrom(router, router.BitLen())),
 	})
 	if err == nil {
-		out := &netlink.Route{LinkIndex: l.ifi.Index, Gw: router.AsSlice(), Flags: int(netlink.FLAG_ONLINK), InitCwnd: l.cfg.Window}
+		out := &netlink.Route{LinkIndex: l.ifi.Index, Gw: router.AsSlice(), Flags: int(netlink.FLAG_ONLINK), InitCwnd: l.cfg.Window, MTU: l.cfg.MTU}
 		err = l.addRoute(out)
 	}
 	if err == nil {
 		l.router = router
 	}
 	return err
+}
+
+// SendSingly has the kernel give the interface no aggregated packets: a session's header tells the length of one
+// packet, and the link segments only behind the program that puts the header on.
+func (l *Link) SendSingly() error {
+	dev, err := netlink.LinkByIndex(l.ifi.Index)
+	if err == nil {
+		err = netlink.LinkSetGSOMaxSegs(dev, 1)
+	}
+	if err != nil {
+		return fmt.Errorf("having %s take single packets only: %w", l.cfg.Interface, err)
+	}
+	return nil
+}
+
+// Meet enters the router's hardware address, for clients that do not ask for it: those of sessions.
+func (l *Link) Meet(router netip.Addr, mac MAC) error {
+	n := &netlink.Neigh{LinkIndex: l.ifi.Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: router.AsSlice(), HardwareAddr: mac[:]}
+	if err := netlink.NeighSet(n); err != nil {
+		return fmt.Errorf("entering %s as the hardware address of %s: %w", mac, router, err)
+	}
+	return nil
 }
 
 // addRoute adds a route, or replaces it. The caller holds mu.

@@ -16,6 +16,8 @@ import (
 type programsPersona struct {
 	_           structs.HostLayout
 	Mac         [6]uint8
+	Session     uint16
+	Ac          [6]uint8
 	Pad         [2]uint8
 	TxPackets   uint64
 	TxBytes     uint64

@@ -74,7 +74,8 @@ func (s *Side) CreateClients(ctx context.Context) error {
 		guest, guests := s.guestsOf(i)
 		cfg := client.Config{
 			Kind: s.Has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
-			Lab: s.Lab.Name[0],
+			Account: client.Account{User: s.Traits.Admission.User, Password: s.Traits.Admission.Password},
+			Lab:     s.Lab.Name[0],
 		}
 		if s.static {
 			cfg.FirstStatic = s.Lab.FirstLease

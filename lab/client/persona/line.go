@@ -1,0 +1,245 @@
+package persona
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/gateweigh/gateweigh/ppp"
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
+)
+
+// Line is a client's PPPoE session.
+type Line struct {
+	of      *Lines
+	mac     MAC
+	account Account
+
+	// Each is closed once: a PADO came; a PADS; IPCP is open; the session is over.
+	offered, confirmed, opened, closed chan struct{}
+
+	mu    sync.Mutex // guards what follows, and link's methods
+	at    Session
+	tags  []pppoe.Tag // of the PADR
+	link  *ppp.Link   // nil before the PADS
+	timer *time.Timer // calls tick; nil before link
+	terms ppp.Terms
+	why   error // the session is over
+}
+
+var errNoSession = errors.New("the concentrator gives no session")
+
+// dial carries discovery out and opens the link.
+func (l *Line) dial(ctx context.Context, tries *Tries) error {
+	uniq := pppoe.Tag{Type: pppoe.HostUniq, Value: l.mac[:]}
+	padi := &pppoe.Frame{To: pppoe.Broadcast, From: l.mac, Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, uniq}}
+	if err := l.ask(ctx, padi, l.offered, tries); err != nil {
+		return fmt.Errorf("looking for a concentrator (PADI): %w", err)
+	}
+	l.mu.Lock()
+	padr := &pppoe.Frame{To: l.at.Concentrator, From: l.mac, Code: pppoe.PADR, Tags: append([]pppoe.Tag{{Type: pppoe.ServiceName}, uniq}, l.tags...)}
+	l.mu.Unlock()
+	if err := l.ask(ctx, padr, l.confirmed, tries); err != nil {
+		return fmt.Errorf("asking for a session (PADR): %w", err)
+	}
+	select {
+	case <-l.opened:
+		return nil
+	case <-l.closed:
+		return fmt.Errorf("session %d: %w", l.at.ID, l.why)
+	case <-ctx.Done():
+		l.mu.Lock()
+		l.link.Abort(context.Cause(ctx))
+		l.mu.Unlock()
+		_ = l.goodbye()
+		return fmt.Errorf("session %d: logging in: %w", l.at.ID, context.Cause(ctx))
+	}
+}
+
+// ask sends a frame of discovery, again and again, until there is an answer.
+func (l *Line) ask(ctx context.Context, f *pppoe.Frame, answered <-chan struct{}, tries *Tries) error {
+	wait := firstWait
+	for n := 1; ; n++ {
+		if err := l.of.send(f); err != nil {
+			return err
+		}
+		select {
+		case <-answered:
+			return nil
+		case <-l.closed:
+			return l.why
+		case <-time.After(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64()))):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		err := fmt.Errorf("no answer within %s", wait)
+		if n == most {
+			return fmt.Errorf("sent %d times: %w", n, err)
+		}
+		tries.Add(Tries{1, err})
+		wait = min(2*wait, lastWait)
+	}
+}
+
+// done reports whether a channel that signals once has signalled.
+func done(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// receive handles a frame of the concentrator.
+func (l *Line) receive(f *pppoe.Frame) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	switch {
+	case f.Code == pppoe.PADO && !done(l.offered):
+		l.at.Concentrator = f.From
+		for _, kind := range []pppoe.TagType{pppoe.ACCookie, pppoe.RelaySessionID} {
+			if v, there := f.Tag(kind); there {
+				l.tags = append(l.tags, pppoe.Tag{Type: kind, Value: append([]byte(nil), v...)})
+			}
+		}
+		close(l.offered)
+	case f.Code == pppoe.PADS && f.From == l.at.Concentrator && !done(l.confirmed) && !done(l.closed):
+		if f.Session == 0 {
+			l.over(errNoSession)
+			return
+		}
+		l.at.ID = f.Session
+		l.link = ppp.New(ppp.Config{User: l.account.User, Password: l.account.Password}, (*lineHandler)(l))
+		l.timer = time.AfterFunc(time.Hour, l.tick)
+		l.link.Open(now)
+		l.rearm(now)
+		close(l.confirmed)
+	case l.link == nil || f.Session != l.at.ID || f.From != l.at.Concentrator:
+	case f.Code == pppoe.PADT:
+		l.link.Abort(ppp.ErrPeerClosed)
+	case f.PPP != nil:
+		l.link.Receive(now, f.PPP)
+		l.rearm(now)
+	}
+}
+
+// tick does what is due.
+func (l *Line) tick() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.link.Tick(now)
+	l.rearm(now)
+}
+
+// rearm sets the timer to when something is due. The caller holds mu.
+func (l *Line) rearm(now time.Time) {
+	switch next := l.link.Next(); {
+	case done(l.closed), next.IsZero():
+		l.timer.Stop()
+	default:
+		l.timer.Reset(next.Sub(now))
+	}
+}
+
+// over ends the session on this side. The caller holds mu.
+func (l *Line) over(why error) {
+	if done(l.closed) {
+		return
+	}
+	l.why = why
+	close(l.closed)
+}
+
+// lineHandler is what a Line is to its link, which is called with the line's mu held.
+type lineHandler Line
+
+// Send implements ppp.Handler.
+func (h *lineHandler) Send(frame []byte) {
+	l := (*Line)(h)
+	_ = l.of.send(&pppoe.Frame{To: l.at.Concentrator, From: l.mac, Session: l.at.ID, PPP: frame}) // the link sends again what is lost
+}
+
+// Authenticate implements ppp.Handler; clients are not asked.
+func (h *lineHandler) Authenticate(ppp.Credentials) {}
+
+// Opened implements ppp.Handler.
+func (h *lineHandler) Opened(t ppp.Terms) {
+	h.terms = t
+	if !done(h.opened) {
+		close(h.opened)
+	}
+}
+
+// Closed implements ppp.Handler.
+func (h *lineHandler) Closed(why error) { (*Line)(h).over(why) }
+
+// Terms are what client and concentrator agreed on.
+func (l *Line) Terms() ppp.Terms {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.terms
+}
+
+// Session is where the session is.
+func (l *Line) Session() Session { return l.at }
+
+// Err is why the session is over; nil while it is not.
+func (l *Line) Err() error {
+	if !done(l.closed) {
+		return nil
+	}
+	return l.why
+}
+
+// Hang ends the session in order: Terminate-Request and its answer, then a PADT. A session that is over already is no
+// error.
+func (l *Line) Hang(ctx context.Context) error {
+	l.mu.Lock()
+	now := time.Now()
+	ended := done(l.closed)
+	if !ended {
+		l.link.Close(now, errHungUp)
+		l.rearm(now)
+	}
+	l.mu.Unlock()
+	defer l.forget()
+	if ended {
+		return nil
+	}
+	select {
+	case <-l.closed:
+	case <-ctx.Done():
+	}
+	return l.goodbye()
+}
+
+var errHungUp = errors.New("the client hung up")
+
+func (l *Line) goodbye() error {
+	return l.of.send(&pppoe.Frame{To: l.at.Concentrator, From: l.mac, Code: pppoe.PADT, Session: l.at.ID})
+}
+
+// stop ends the timer.
+func (l *Line) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// forget gives the client's address free for another session.
+func (l *Line) forget() {
+	l.stop()
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	if l.of.lines[l.mac] == l {
+		delete(l.of.lines, l.mac)
+	}
+}

@@ -55,7 +55,7 @@ type personaHost struct {
 
 // newPersonaHost prepares the host's link, and a route with an MTU of so many bytes; 0: the link's.
 func newPersonaHost(cfg Config, mtu int) (*personaHost, error) {
-	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests, Window: InitialWindow, MTU: mtu})
+	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests, Window: InitialWindow, MTU: mtu, Singly: cfg.Singly})
 	if err != nil {
 		return nil, err
 	}

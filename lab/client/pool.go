@@ -38,7 +38,9 @@ type Config struct {
 	// Guests always lease.
 	FirstStatic netip.Addr `json:"first_static"`
 	Account     Account    `json:"account"` // for a kind that logs in to have an address
-	Lab         byte       `json:"lab"`     // makes MAC addresses of two labs differ
+	// Singly is that the packets that personas send are made one by one.
+	Singly bool `json:"singly"`
+	Lab    byte `json:"lab"` // makes MAC addresses of two labs differ
 }
 
 // Account is what clients log in with; "%d" in User becomes the client's number.

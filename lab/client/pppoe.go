@@ -35,14 +35,12 @@ type lineHost struct {
 }
 
 func newLineHost(cfg Config) (*lineHost, error) {
+	cfg.Singly = true // a session's header tells the length of one packet
 	h, err := newPersonaHost(cfg, lineMTU)
 	if err != nil {
 		return nil, err
 	}
 	lines, err := persona.NewLines(cfg.Parent)
-	if err == nil {
-		err = h.link.SendSingly()
-	}
 	if err != nil {
 		return nil, errors.Join(err, h.close())
 	}

@@ -44,8 +44,12 @@ func sidesSentence(s analysis.Summary) string {
 	if s.Sides == nil {
 		return ""
 	}
+	alike := " In A/A pairs both have what is where the device is."
+	if s.Sides.OfClean {
+		alike = " In A/A pairs both have what is at the clean router."
+	}
 	return fmt.Sprintf("the labs of a pair differ in more than the device: %s where the device is, %s at the clean router. A ratio is of all that together, "+
-		"and no device's overhead. In A/A pairs both have what is where the device is.", s.Sides.Device, s.Sides.Clean)
+		"and no device's overhead.%s", s.Sides.Device, s.Sides.Clean, alike)
 }
 
 // sidesColumns show why two kinds of traffic cost a router differently, the device's

@@ -67,6 +67,8 @@ type Environment struct {
 type Sides struct {
 	Device string `json:"device"` // "clients of kind persona, traffic of kind streams"
 	Clean  string `json:"clean"`
+	// OfClean is that A/A pairs have what is at the clean router, not what is where the device is.
+	OfClean bool `json:"of_clean,omitempty"`
 }
 
 // WriteEnvironment replaces DIR/environment.json. Version is filled in.

@@ -132,7 +132,7 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		env.Clients += fmt.Sprintf(", on %d hosts behind a switch", hosts)
 	}
 	if device, clean := cfg.Experiment.SidesText(); clean != "" {
-		env.Sides = &result.Sides{Device: device, Clean: clean}
+		env.Sides = &result.Sides{Device: device, Clean: clean, OfClean: client.KindOf(cfg.Experiment.Client.Kind).Line}
 	}
 	old, err := result.ReadEnvironment(filepath.Join(cfg.Dir, result.EnvironmentFile))
 	switch {

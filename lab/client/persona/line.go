@@ -1,6 +1,7 @@
 package persona
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,10 +26,14 @@ type Line struct {
 	at    Session
 	tags  []pppoe.Tag // of the PADR
 	link  *ppp.Link   // nil before the PADS
+	early [][]byte    // frames of the link that overtook the PADS, which has another socket
 	timer *time.Timer // calls tick; nil before link
 	terms ppp.Terms
 	why   error // the session is over
 }
+
+// mostEarly bounds the frames kept of a link whose PADS has not been read.
+const mostEarly = 4
 
 var errNoSession = errors.New("the concentrator gives no session")
 
@@ -117,8 +122,14 @@ func (l *Line) receive(f *pppoe.Frame) {
 		l.link = ppp.New(ppp.Config{User: l.account.User, Password: l.account.Password}, (*lineHandler)(l))
 		l.timer = time.AfterFunc(time.Hour, l.tick)
 		l.link.Open(now)
+		for _, frame := range l.early {
+			l.link.Receive(now, frame)
+		}
+		l.early = nil
 		l.rearm(now)
 		close(l.confirmed)
+	case l.link == nil && f.PPP != nil && f.From == l.at.Concentrator && len(l.early) < mostEarly:
+		l.early = append(l.early, bytes.Clone(f.PPP))
 	case l.link == nil || f.Session != l.at.ID || f.From != l.at.Concentrator:
 	case f.Code == pppoe.PADT:
 		l.link.Abort(ppp.ErrPeerClosed)

@@ -41,6 +41,8 @@ type Config struct {
 	Window int
 	// MTU is of the clients' route, bytes of IP; zero: the interface's.
 	MTU int
+	// Singly is that the kernel's TCP makes no aggregated packets for the interface to cut.
+	Singly bool
 }
 
 // Link is an interface that personas share. Its methods may be called from many
@@ -74,7 +76,7 @@ func Open(cfg Config) (_ *Link, err error) {
 	}
 	// The programs come before the addresses: without them the kernel would answer ARP
 	// for all of the LAN.
-	for _, step := range []func() error{l.load, l.attach, l.addLAN} {
+	for _, step := range []func() error{l.load, l.attach, l.addLAN, l.single} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
@@ -226,15 +228,17 @@ func (l *Link) SetRouter(router netip.Addr) error {
 	return err
 }
 
-// SendSingly has the kernel give the interface no aggregated packets: a session's header tells the length of one
-// packet, and the link segments only behind the program that puts the header on.
-func (l *Link) SendSingly() error {
+// single has the kernel give the interface no aggregated packets.
+func (l *Link) single() error {
+	if !l.cfg.Singly {
+		return nil
+	}
 	dev, err := netlink.LinkByIndex(l.ifi.Index)
 	if err == nil {
 		err = netlink.LinkSetGSOMaxSegs(dev, 1)
 	}
 	if err != nil {
-		return fmt.Errorf("having %s take single packets only: %w", l.cfg.Interface, err)
+		return fmt.Errorf("asking for single packets: %w", err)
 	}
 	return nil
 }

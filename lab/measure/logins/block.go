@@ -44,7 +44,7 @@ func (run) Fits(e *experiment.Experiment, _ string, t dut.Traits) error {
 
 // fits reports whether n clients can log in at a device.
 func fits(n int, t dut.Traits) error {
-	if t.Admission.Kind == client.AdmitNone {
+	if t.Admission.Kind == client.AdmitNone && !t.Lines {
 		return fmt.Errorf("its clients do not log in themselves: there is no storm to measure: %w", dut.ErrNotSupported)
 	}
 	lan := t.LAN
@@ -125,7 +125,7 @@ func (b *openBlock) watch(ctx context.Context) {
 func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 	s = Storm{
 		Head: b.head, DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block), SetupSeconds: b.Setup.Seconds(),
-		DeviceLeases: b.Traits.DHCP, TailSeconds: phaseTail.Seconds(),
+		DeviceLeases: b.Traits.DHCP && !b.Traits.Lines, TailSeconds: phaseTail.Seconds(),
 	}
 	if err := b.create(ctx, &s); err != nil {
 		return s, err
@@ -135,21 +135,18 @@ func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 		return s, err
 	}
 	pace := func(i int) client.Pace { return paceOf(b.Block, i, len(b.Hosts)) }
-	b.say(fmt.Sprintf("%d clients lease", s.Clients))
-	s.Lease, err = b.phase(ctx, func(i int, h side.ClientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) })
-	if err == nil {
-		s.LeasedPSSMiB, err = b.Router.PSSMiB(ctx)
+	lease := func(i int, h side.ClientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) }
+	login := func(i int, h side.ClientHost) ([]client.Outcome, error) {
+		return h.Login(ctx, b.Traits.Admission, pace(i))
 	}
-	if err != nil {
+	if b.Traits.Lines { // clients that log in over PPPoE have their addresses by that
+		login = lease
+		s.LeasedPSSMiB = s.IdlePSSMiB
+	} else if err := b.lease(ctx, &s, lease); err != nil {
 		return s, fmt.Errorf("leasing: %w", err)
 	}
-	if err := b.Leased(ctx); err != nil {
-		return s, err
-	}
 	b.say(fmt.Sprintf("%d clients log in", s.Clients))
-	s.Login, err = b.phase(ctx, func(i int, h side.ClientHost) ([]client.Outcome, error) {
-		return h.Login(ctx, b.Traits.Admission, pace(i))
-	})
+	s.Login, err = b.phase(ctx, login)
 	if err == nil {
 		s.LoggedPSSMiB, err = b.Router.PSSMiB(ctx)
 	}
@@ -161,6 +158,18 @@ func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 		judge(&s, e)
 	}
 	return s, err
+}
+
+// lease has all clients ask for addresses.
+func (b *openBlock) lease(ctx context.Context, s *Storm, ask func(int, side.ClientHost) ([]client.Outcome, error)) (err error) {
+	b.say(fmt.Sprintf("%d clients lease", s.Clients))
+	if s.Lease, err = b.phase(ctx, ask); err != nil {
+		return err
+	}
+	if s.LeasedPSSMiB, err = b.Router.PSSMiB(ctx); err != nil {
+		return err
+	}
+	return b.Leased(ctx)
 }
 
 // create opens the meters and creates the clients. The meters come first: counters of the clients'

@@ -75,6 +75,7 @@ func (s *Side) CreateClients(ctx context.Context) error {
 		cfg := client.Config{
 			Kind: s.Has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
 			Account: client.Account{User: s.Traits.Admission.User, Password: s.Traits.Admission.Password},
+			Singly:  s.singly,
 			Lab:     s.Lab.Name[0],
 		}
 		if s.static {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -78,7 +79,7 @@ func (l Labs) device() (dut.DUT, error) {
 
 // open builds one lab; shared is of the device whose link settings hold in all of them.
 func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Traits, has experiment.Side) (*Side, error) {
-	s := &Side{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...)}
+	s := &Side{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...), singly: client.KindOf(l.Experiment.Client.Kind).Line}
 	for _, of := range l.Sides {
 		s.most = max(s.most, of.Clients)
 	}

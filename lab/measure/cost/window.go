@@ -107,9 +107,10 @@ func (s *lab) aggregation(frames, packets int64) float64 {
 
 // segmentsPerBurst is segments per buffer of the senders; 0: not known. Their counters hold
 // all TCP of a host: where both ends send, acknowledgements of the other's data are among
-// the segments, and elsewhere short connections and the logins of guests.
+// the segments, and elsewhere short connections and the logins of guests. A buffer of clients that send
+// singly is a segment.
 func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
-	if s.Load.Direction == result.Both || s.Load.ShortPerSecond > 0 || s.Guests > 0 {
+	if s.Load.Direction == result.Both || s.Load.ShortPerSecond > 0 || s.Guests > 0 || s.Singly() {
 		return 0
 	}
 	return ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)

@@ -200,3 +200,6 @@ func (s *Side) GuestVisits(i int, perSecond float64) client.Churn {
 		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(turn, perSecond), Stay: experiment.GuestStays, Admission: s.Traits.Admission,
 	}
 }
+
+// Singly reports whether clients make packets one by one.
+func (s *Side) Singly() bool { return s.singly }

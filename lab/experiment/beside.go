@@ -73,6 +73,9 @@ func (e *Experiment) besideOf(device Side) Side {
 // SidesText says in what the two labs of a pair differ besides the device; both texts are
 // empty when they do not.
 func (e *Experiment) SidesText() (device, clean string) {
+	if e.measure().Alone {
+		return "", ""
+	}
 	var with, without []string
 	differ := func(there bool, a, b string) {
 		if there {

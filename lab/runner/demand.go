@@ -80,7 +80,8 @@ func (d Demand) Files() (n int64) {
 func (d Demand) Neighbours() int64 {
 	entered, alone := side.EntersNeighbours(d.Sides...), len(d.Sides) == 1
 	return d.sum(d.Lab.Neighbours, func(s experiment.Side) int {
-		if entered && client.KindOf(s.Client).LearnMost > 0 || alone && d.Enters {
+		k := client.KindOf(s.Client)
+		if k.Line || entered && k.LearnMost > 0 || alone && d.Enters { // a PPPoE session takes the place of an entry
 			return 0
 		}
 		return NeighboursPerClient * s.Clients

@@ -112,7 +112,7 @@ const mostWorkers = 8
 func filesNeeded(d Demand) (n int64) {
 	for _, s := range d.Sides {
 		need := Demand{Sides: []experiment.Side{s}}.Files()
-		if s.Client == client.KindPersona {
+		if client.KindOf(s.Client).Shared {
 			need = int64(agent.LeastFiles((s.Clients + mostWorkers - 1) / mostWorkers))
 		}
 		n = max(n, need)

@@ -55,6 +55,7 @@ type world struct {
 	Secret string // of RADIUS
 	Path   string // lines of [datapath] in place of pin_dir
 	Lines  string // more of [pppoe]; "": there is none
+	Wide   bool   // the LAN is 10.1.0.0/16 instead of /24
 	Others bool   // another program leases addresses and answers DNS
 	auth   *radiusServer
 	acct   *radiusServer

@@ -125,7 +125,7 @@ var allowedImports = map[string][]string{
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
 	"cmd/gateweigh-agent": {"lab/agent"},                                                // the lab's side of the protocol
-	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "lab/client/persona", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs; a thousand subscribers
+	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs
 
 	"gateway/arp":                       {"gateway/netnstest"},
 	"gateway/ident":                     {"gateway/netnstest"},

@@ -280,9 +280,7 @@ func TestSubscribersOutliveTheDaemon(t *testing.T) {
 	if again.ID != one.ID || again.PPPoE != s.id {
 		t.Errorf("was %+v, is %+v", one, again)
 	}
-	s.mu.Lock()
-	s.link = nil // it vanishes
-	s.mu.Unlock()
+	s.vanish()
 	if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Lost-Carrier" {
 		t.Errorf("accounted as %v", r)
 	}

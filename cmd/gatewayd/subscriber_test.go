@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,14 +22,22 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// subscriber is a PPPoE client: discovery and PPP in this process, over packet sockets in a
-// client's namespace.
-type subscriber struct {
-	t       *testing.T
+// access is where PPPoE clients are connected: a client's interface, with packet sockets of discovery and of sessions.
+type access struct {
 	dev     *net.Interface
-	sockets [2]*packet.Conn // discovery, session
-	cfg     ppp.Config
-	uniq    []byte
+	sockets [2]*packet.Conn
+
+	mu      sync.Mutex // guards clients
+	clients map[pppoe.MAC]*subscriber
+}
+
+// subscriber is a PPPoE client: discovery and PPP in this process.
+type subscriber struct {
+	t *testing.T
+	*access
+	mac  pppoe.MAC
+	cfg  ppp.Config
+	uniq []byte
 
 	mu     sync.Mutex // guards what follows
 	server pppoe.MAC
@@ -45,19 +55,35 @@ type subscriber struct {
 
 var _ ppp.Handler = (*subscriber)(nil)
 
-// subscriber opens the sockets of a subscriber at a client's interface. They end with the test.
+// subscriber makes a client with its interface's hardware address. It ends with the test.
 func (c *client) subscriber(cfg ppp.Config) *subscriber {
 	c.w.t.Helper()
-	s := &subscriber{t: c.w.t, cfg: cfg, uniq: []byte(c.host), packet: make(chan []byte, 64)}
+	a := c.access()
+	return a.subscriber(c.w.t, pppoe.MAC(a.dev.HardwareAddr), cfg)
+}
+
+// subscriber adds a client with a hardware address of its own.
+func (a *access) subscriber(t *testing.T, mac pppoe.MAC, cfg ppp.Config) *subscriber {
+	s := &subscriber{t: t, access: a, mac: mac, cfg: cfg, uniq: mac[:], packet: make(chan []byte, 64)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.clients[mac] = s
+	return s
+}
+
+// access opens the sockets. They end with the test.
+func (c *client) access() *access {
+	c.w.t.Helper()
+	a := &access{clients: map[pppoe.MAC]*subscriber{}}
 	c.w.in(c.host, func() (err error) {
-		if s.dev, err = net.InterfaceByName("c0"); err != nil {
+		if a.dev, err = net.InterfaceByName("c0"); err != nil {
 			return err
 		}
 		for i, kind := range []int{pppoe.Discovery, pppoe.Session} {
-			if s.sockets[i], err = packet.Listen(s.dev, packet.Raw, kind, nil); err != nil {
+			if a.sockets[i], err = packet.Listen(a.dev, packet.Raw, kind, nil); err != nil {
 				return err
 			}
-			raw, err := s.sockets[i].SyscallConn()
+			raw, err := a.sockets[i].SyscallConn()
 			if err != nil {
 				return err
 			}
@@ -65,36 +91,45 @@ func (c *client) subscriber(cfg ppp.Config) *subscriber {
 		}
 		return nil
 	})
-	var reading sync.WaitGroup
-	for _, conn := range s.sockets {
-		reading.Go(func() { s.read(conn) })
+	var working sync.WaitGroup
+	for _, conn := range a.sockets {
+		working.Go(func() { a.read(conn) })
 	}
 	end := make(chan struct{})
-	reading.Go(func() {
+	working.Go(func() {
 		for {
 			select {
 			case <-end:
 				return
 			case <-time.After(50 * time.Millisecond):
-				s.mu.Lock()
-				if s.link != nil {
-					s.link.Tick(time.Now())
+				for _, s := range a.all() {
+					s.mu.Lock()
+					if s.link != nil {
+						s.link.Tick(time.Now())
+					}
+					s.mu.Unlock()
 				}
-				s.mu.Unlock()
 			}
 		}
 	})
 	c.w.t.Cleanup(func() {
 		close(end)
-		for _, conn := range s.sockets {
+		for _, conn := range a.sockets {
 			conn.Close()
 		}
-		reading.Wait()
+		working.Wait()
 	})
-	return s
+	return a
 }
 
-func (s *subscriber) read(conn *packet.Conn) {
+// all returns the clients there are.
+func (a *access) all() []*subscriber {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.clients))
+}
+
+func (a *access) read(conn *packet.Conn) {
 	b := make([]byte, 2048)
 	for {
 		n, _, err := conn.ReadFrom(b)
@@ -102,12 +137,17 @@ func (s *subscriber) read(conn *packet.Conn) {
 			return
 		}
 		f, err := pppoe.Parse(b[:n])
-		if err != nil || f.To != pppoe.MAC(s.dev.HardwareAddr) {
+		if err != nil {
 			continue
 		}
-		s.mu.Lock()
-		s.receive(&f)
-		s.mu.Unlock()
+		a.mu.Lock()
+		s := a.clients[f.To]
+		a.mu.Unlock()
+		if s != nil {
+			s.mu.Lock()
+			s.receive(&f)
+			s.mu.Unlock()
+		}
 	}
 }
 
@@ -144,7 +184,7 @@ func (s *subscriber) receive(f *pppoe.Frame) {
 
 // write sends a frame to the concentrator.
 func (s *subscriber) write(f *pppoe.Frame) {
-	f.From = pppoe.MAC(s.dev.HardwareAddr)
+	f.From = s.mac
 	if f.To == (pppoe.MAC{}) {
 		f.To = s.server
 	}
@@ -226,8 +266,8 @@ func (s *subscriber) route(c *client, terms ppp.Terms) {
 	s.mu.Unlock()
 }
 
-// ping sends an echo request of some bytes of IP to an address until it is answered.
-func (s *subscriber) ping(from, to netip.Addr, bytes int) {
+// ping sends an echo request of some bytes of IP to an address until it is answered, and returns how many it sent.
+func (s *subscriber) ping(from, to netip.Addr, bytes int) (sent int) {
 	s.t.Helper()
 	const headers = ipv4.HeaderLen + 8
 	for i := range 30 {
@@ -246,12 +286,20 @@ func (s *subscriber) ping(from, to netip.Addr, bytes int) {
 				if len(got) != bytes {
 					s.t.Errorf("the echo of %d bytes has %d", bytes, len(got))
 				}
-				return
+				return i + 1
 			}
 		case <-time.After(time.Second):
 		}
 	}
-	s.t.Fatalf("%s does not answer echo requests of %d bytes", to, bytes)
+	s.t.Errorf("%s does not answer echo requests of %d bytes", to, bytes)
+	return 30
+}
+
+// vanish has the client neither send nor answer any more.
+func (s *subscriber) vanish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link = nil
 }
 
 // headerSum is the checksum of an IPv4 header whose field is zero.

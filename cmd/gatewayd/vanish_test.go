@@ -1,27 +1,23 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
-	"sync"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/session"
-	"github.com/gateweigh/gateweigh/lab/client/persona"
+	"github.com/gateweigh/gateweigh/ppp"
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
-
-// vanished are the subscribers of TestSubscribersVanish.
-const vanished = 1000
 
 // TestSubscribersVanish: a thousand subscribers send and receive, and vanish without a word. Echo requests find them
 // gone; each is accounted as lost, with the bytes that it has sent and received.
 func TestSubscribersVanish(t *testing.T) {
+	const n = 1000
 	w := newNetwork(t)
 	w.Wide, w.Lines = true, "methods = [\"chap\"]\necho = \"1s\"\necho_failures = 10"
 	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
@@ -29,40 +25,34 @@ func TestSubscribersVanish(t *testing.T) {
 	w.sh(`ip -n $ID-router addr flush dev lan0; ip -n $ID-router addr add 10.1.0.1/16 dev lan0; ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
 	w.start()
 
-	var server net.PacketConn
-	w.in("server", func() (err error) {
-		server, err = net.ListenPacket("udp4", serverAddr.String()+":7")
-		return err
-	})
-	defer server.Close()
-	go func() { // RFC 862
-		buf := make([]byte, 2048)
-		for n, from, err := server.ReadFrom(buf); err == nil; n, from, err = server.ReadFrom(buf) {
-			_, _ = server.WriteTo(buf[:n], from)
-		}
-	}()
-
-	var link *persona.Link
-	var lines *persona.Lines
-	host := w.stranger().host
-	w.in(host, func() (err error) {
-		if link, err = persona.Open(persona.Config{Interface: "c0", LAN: netip.MustParsePrefix("10.1.0.0/16"), Clients: vanished, MTU: 1492, Singly: true}); err == nil {
-			lines, err = persona.NewLines("c0")
-		}
-		return err
-	})
-	defer func() { must(t, errors.Join(lines.Close(), link.Close())) }()
-	addrs := subscribe(t, link, lines, func(terms netip.Addr, mac persona.MAC) {
-		w.in(host, func() error { return errors.Join(link.SetRouter(terms), link.Meet(terms, mac)) })
-	})
-	w.in(host, func() error { return echoes(addrs) })
-
-	counted := map[netip.Addr]control.Traffic{}
-	for i, addr := range addrs {
-		bytes := uint64(echoBytes(i) + 28)
-		counted[addr] = control.Traffic{UpBytes: bytes, UpPackets: 1, DownBytes: bytes, DownPackets: 1}
+	a := w.stranger().access()
+	var sent [n]struct {
+		addr  netip.Addr
+		bytes uint64
 	}
-	must(t, lines.Close())
+	var all errgroup.Group
+	all.SetLimit(50)
+	for i := range sent {
+		all.Go(func() error {
+			s := a.subscriber(t, pppoe.MAC{2, 0x67, 0x77, 'v', byte(i >> 8), byte(i)}, ppp.Config{User: "ann", Password: "right"})
+			terms, err := s.dial()
+			if err != nil {
+				return fmt.Errorf("subscriber %d: %w", i, err)
+			}
+			bytes := 28 + i
+			sent[i].addr, sent[i].bytes = terms.Local, uint64(bytes*s.ping(terms.Local, serverAddr, bytes))
+			return nil
+		})
+	}
+	must(t, all.Wait())
+	want := map[netip.Addr]uint64{}
+	for _, s := range sent {
+		want[s.addr] = s.bytes
+	}
+	for _, s := range a.all() {
+		s.vanish()
+	}
+
 	eventually(t, "the end of all sessions", func() error {
 		s, err := w.status()
 		if err == nil && (s.Sessions[session.Authenticated] > 0 || s.Outbox > 0) {
@@ -70,7 +60,7 @@ func TestSubscribersVanish(t *testing.T) {
 		}
 		return err
 	})
-	billed := map[netip.Addr]control.Traffic{}
+	billed := map[netip.Addr]uint64{}
 	for _, r := range w.acct.records("told", "") {
 		if r.one("Acct-Status-Type") != "Stop" {
 			continue
@@ -78,63 +68,18 @@ func TestSubscribersVanish(t *testing.T) {
 		if cause := r.one("Acct-Terminate-Cause"); cause != "Lost-Carrier" {
 			t.Errorf("a session ended by %s", cause)
 		}
-		billed[netip.MustParseAddr(r.one("Framed-IP-Address"))] = r.counts()
+		counts := r.counts()
+		billed[netip.MustParseAddr(r.one("Framed-IP-Address"))] = counts.UpBytes
+		if counts != (control.Traffic{UpBytes: counts.UpBytes, UpPackets: counts.UpPackets, DownBytes: counts.UpBytes, DownPackets: counts.UpPackets}) {
+			t.Errorf("%s sent echo requests and is billed %+v", r.one("Framed-IP-Address"), counts)
+		}
 	}
-	if !maps.Equal(billed, counted) {
-		for addr, want := range counted {
-			if got := billed[addr]; got != want {
-				t.Fatalf("%s is billed %+v, it has %+v", addr, got, want)
+	if !maps.Equal(billed, want) {
+		for addr, bytes := range want {
+			if billed[addr] != bytes {
+				t.Errorf("%s is billed %d bytes, it has sent %d", addr, billed[addr], bytes)
 			}
 		}
-		t.Errorf("%d are billed, of %d", len(billed), len(counted))
+		t.Errorf("%d sessions are billed, of %d", len(billed), n)
 	}
-}
-
-// subscribe brings all subscribers up, each with an address of its own, which it returns. first is called once, with
-// the concentrator's addresses.
-func subscribe(t *testing.T, link *persona.Link, lines *persona.Lines, first func(netip.Addr, persona.MAC)) (addrs []netip.Addr) {
-	t.Helper()
-	var once sync.Once
-	var all errgroup.Group
-	all.SetLimit(64)
-	addrs = make([]netip.Addr, vanished)
-	for i := range addrs {
-		all.Go(func() error {
-			mac := persona.MAC{2, 0x67, 0x77, 'v', byte(i >> 8), byte(i)}
-			line, tries, err := lines.Dial(t.Context(), mac, persona.Account{User: "ann", Password: "right"})
-			if err != nil {
-				return fmt.Errorf("subscriber %d: %w (tries: %+v)", i, err, tries)
-			}
-			terms := line.Terms()
-			once.Do(func() { first(terms.Peer, line.Session().Concentrator) })
-			addrs[i] = terms.Local
-			return link.PutOnLine(terms.Local, mac, line.Session())
-		})
-	}
-	must(t, all.Wait())
-	return addrs
-}
-
-// echoBytes are the payload of subscriber i's datagram.
-func echoBytes(i int) int { return 100 + i }
-
-// echoes sends a datagram from each address to the server and waits for its return; few at once, so that none is lost.
-func echoes(addrs []netip.Addr) error {
-	var all errgroup.Group
-	all.SetLimit(32)
-	for i, addr := range addrs {
-		conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: addr.AsSlice()}, net.UDPAddrFromAddrPort(netip.AddrPortFrom(serverAddr, 7)))
-		if err != nil {
-			return err
-		}
-		all.Go(func() error {
-			defer conn.Close()
-			_, err := conn.Write(make([]byte, echoBytes(i)))
-			if err == nil {
-				_, err = conn.Read(make([]byte, 2048))
-			}
-			return err
-		})
-	}
-	return all.Wait()
 }

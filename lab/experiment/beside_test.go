@@ -48,6 +48,24 @@ func TestSides(t *testing.T) {
 	}
 }
 
+// TestSidesOfLines: beside PPPoE clients the clean router has clients without sessions, and A/A pairs are of clean routers.
+func TestSidesOfLines(t *testing.T) {
+	e, err := known.Parse("x.toml", []byte(strings.Replace(pair, "persona", "pppoe", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, clean := e.Sides(100)
+	if device.Client != "pppoe" || clean.Client != "persona" {
+		t.Errorf("clients of kind %s and %s", device.Client, clean.Client)
+	}
+	if labs := e.Labs(Block{Cell: result.NewCell(result.Clients, 100), AA: true}); labs[0] != clean || labs[1] != clean {
+		t.Errorf("an A/A block has %+v", labs)
+	}
+	if of, beside := e.SidesText(); of != "clients of kind pppoe" || beside != "clients of kind persona" {
+		t.Errorf("%q beside %q", of, beside)
+	}
+}
+
 func TestImpossibleSidesNameFileLineAndKey(t *testing.T) {
 	const apart = `"iperf3" needs clients with a namespace each: not those of kind "persona"`
 	for name, tt := range map[string]struct {

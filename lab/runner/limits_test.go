@@ -204,3 +204,15 @@ func TestWhoEntersNeighbours(t *testing.T) {
 		}
 	}
 }
+
+// TestLinesAreNoNeighbours: clients behind PPPoE sessions have no entries in the neighbour table, and the lab enters
+// those of the clean router beside them.
+func TestLinesAreNoNeighbours(t *testing.T) {
+	e, err := shipped.Parse("x.toml", []byte("duts = [\"gateway-pppoe-ebpf\"]\nclients = [10000]\noffered_mbps = [100]\n[client]\nkind = \"pppoe\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := DemandOf(e); d.Neighbours() > 1000 {
+		t.Errorf("the kernel learns %d", d.Neighbours())
+	}
+}

@@ -36,12 +36,18 @@ func TestFits(t *testing.T) {
 		"own network without leases":    {client.KindMacvlan, dut.Traits{LAN: own}, "dhcp = true"},
 		"own network with leases":       {client.KindMacvlan, dut.Traits{LAN: own, DHCP: true}, ""},
 		"study's network, lab's leases": {client.KindMacvlan, dut.Traits{}, ""},
+		"no concentrator":               {client.KindPPPoE, dut.Traits{DHCP: true}, "no PPPoE concentrator"},
+		"a concentrator":                {client.KindPPPoE, dut.Traits{DHCP: true, Lines: true}, ""},
+		"a concentrator, no PPPoE":      {client.KindPersona, dut.Traits{DHCP: true, Lines: true}, "client.kind = \"pppoe\""},
 		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "gateweigh run capture-systems"},
 	} {
 		err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: c.kind}}, "", c.traits)
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+	if err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: client.KindPPPoE}}, experiment.Clean, dut.Traits{}); err != nil {
+		t.Errorf("the clean router beside a concentrator: %v", err)
 	}
 }
 

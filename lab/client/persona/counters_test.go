@@ -32,11 +32,12 @@ type Refusals struct {
 	Destination uint64 // came for one
 	Question    uint64 // were ARP packets for one
 	Malformed   uint64
+	Aggregated  uint64 // left on a PPPoE session, several in one
 }
 
 // Refusals reads them.
 func (l *Link) Refusals() (Refusals, error) {
-	var sums [4]uint64
+	var sums [5]uint64
 	for i := range sums {
 		var each []uint64 // one a CPU
 		if err := l.objs.Refusals.Lookup(uint32(i), &each); err != nil {
@@ -46,5 +47,5 @@ func (l *Link) Refusals() (Refusals, error) {
 			sums[i] += n
 		}
 	}
-	return Refusals{sums[0], sums[1], sums[2], sums[3]}, nil
+	return Refusals{sums[0], sums[1], sums[2], sums[3], sums[4]}, nil
 }

@@ -1,0 +1,72 @@
+package dut
+
+import (
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// subscribers gives a lab n clients with PPPoE sessions at the device.
+func (l *testLab) subscribers(t *testing.T, d DUT, n int) []client.Address {
+	t.Helper()
+	adm, host := d.Traits().Admission, l.clientHost
+	err := host.CreateClients(t.Context(), client.Config{
+		Kind: client.KindPPPoE, Count: n, Parent: host.Ifs[0], LAN: l.env.LAN, Gateway: l.env.Gateway, Lab: 'a',
+		Account: client.Account{User: adm.User, Password: adm.Password},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leased, err := host.Lease(t.Context(), client.Pace{Parallel: 32})
+	if err != nil || client.GaveUp(leased) != nil {
+		t.Fatal(err, client.GaveUp(leased))
+	}
+	addrs, err := host.Clients(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addrs
+}
+
+// TestSubscribersAtTheConcentrator: clients log in over PPPoE, each with a session of its own, send, and take their
+// sessions along when they leave.
+func TestSubscribersAtTheConcentrator(t *testing.T) {
+	t.Parallel()
+	withGatewayd(t)
+	for datapath, n := range map[string]int{"ebpf": 300, "tun": 10, "tun-fast": 10} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			d := NewConcentrator(datapath, n)
+			l := newTestLab(t, d, n)
+			l.start(t, d)
+			if _, err := l.server.End(t.Context(), agent.Ending{Name: "traffic"}); err != nil { // streams want its port
+				t.Fatal(err)
+			}
+			sessions := func() int {
+				counts, err := d.Counts(t.Context(), l.env)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return counts["sessions"]
+			}
+			addrs := l.subscribers(t, d, n)
+			if got := sessions(); got != n {
+				t.Errorf("%d clients have %d sessions", n, got)
+			}
+			ips := map[string]bool{}
+			for _, a := range addrs {
+				ips[a.IP.String()] = true
+			}
+			if len(ips) != n {
+				t.Errorf("%d clients share %d addresses", n, len(ips))
+			}
+			l.sending(t, n)
+			if err := l.clientHost.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			labtest.Await(t, "the end of all sessions", func() bool { return sessions() == 0 })
+		})
+	}
+}

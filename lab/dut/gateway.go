@@ -3,6 +3,7 @@ package dut
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -25,8 +26,11 @@ type Gateway struct {
 	Datapath string // "ebpf", "tun" or "nfqueue"
 	Fast     bool   // the data path optimised, instead of as studied
 	Lines    bool   // clients log in over PPPoE instead of the portal
-	sessions int    // admitted in all, clients among them; 0: clients only
-	program  string // gatewayd on the router
+	Ident    string // method by which gatewayd answers RFC 1413 queries; "": none
+	// Masquerade is that the router gives clients its own address towards the server.
+	Masquerade bool
+	sessions   int    // admitted in all, clients among them; 0: clients only
+	program    string // gatewayd on the router
 }
 
 var _ Counted = (*Gateway)(nil)
@@ -94,11 +98,14 @@ func (g *Gateway) Traits() Traits {
 		about += fmt.Sprintf(", %d sessions", g.sessions)
 	}
 	if g.Lines {
-		about = "gatewayd, PPPoE concentrator, data path " + name + ", RADIUS accounts (CHAP)"
+		about = g.aboutLines(name)
 	}
 	gatewayd := gatewaydNeed
 	gatewayd.Feature = dataPathNeeds[g.Datapath]
 	needs := []Need{gatewayd}
+	if g.Masquerade {
+		needs = append(needs, Forwarder{Masquerade: true}.Traits().Needs...)
+	}
 	if !g.External() {
 		needs = append(needs, Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
 	}
@@ -129,24 +136,6 @@ func (g *Gateway) lan() netip.Prefix {
 	return netip.MustParsePrefix("10.1.0.0/24")
 }
 
-// NewConcentrator makes a gatewayd whose clients log in over PPPoE.
-func NewConcentrator(datapath string, clients int) *Gateway {
-	g := NewGateway(datapath, clients)
-	g.Lines, g.Admission.Kind = true, client.AdmitNone
-	return g
-}
-
-// LinePool are the addresses of PPPoE clients; the last ones of the network are leased by DHCP to nobody.
-func (g *Gateway) LinePool() string {
-	return fmt.Sprintf("%s-%s", g.Gateway.Next(), hostOf(g.LAN, 1<<(32-g.LAN.Bits())-8))
-}
-
-// LeasePool are the addresses that LinePool leaves.
-func (g *Gateway) LeasePool() string {
-	last := 1<<(32-g.LAN.Bits()) - 2
-	return fmt.Sprintf("%s-%s", hostOf(g.LAN, last-5), hostOf(g.LAN, last))
-}
-
 // Pool are the addresses that gatewayd leases; empty: all.
 func (g *Gateway) Pool() string {
 	if g.sessions == 0 {
@@ -164,6 +153,11 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	}
 	if err := g.configure(ctx); err != nil {
 		return fmt.Errorf("configuring gatewayd: %w", err)
+	}
+	if g.Masquerade {
+		if err := (Forwarder{Masquerade: true}).Start(ctx, env); err != nil {
+			return err
+		}
 	}
 	signs := []probe{{"its control socket does not answer", g.program + " status --socket " + path.Join(g.Dir, "control.sock")}}
 	if !g.Lines {
@@ -214,9 +208,14 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 
 // Stop ends gatewayd and its RADIUS server, and takes the programs out of the kernel.
 func (g *Gateway) Stop(ctx context.Context, env Env) error {
-	return g.stop(ctx, `[ ! -e "$1/gatewayd.toml" ] || "$3" detach -c "$1/gatewayd.toml"
+	var rules error
+	if g.Masquerade {
+		rules = Forwarder{}.Stop(ctx, env)
+	}
+	stopped := g.stop(ctx, `[ ! -e "$1/gatewayd.toml" ] || "$3" detach -c "$1/gatewayd.toml"
 umount "$1/bpf" 2>/dev/null || :
 ip addr del "$4" dev "$2" 2>/dev/null || :`, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String())
+	return errors.Join(stopped, rules)
 }
 
 // silentFrom is the place in the LAN of the first client that never sends. The clients

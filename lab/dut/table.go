@@ -21,10 +21,15 @@ var builtin = map[string]func(clients int) DUT{
 	"nftables-flowtable":   func(int) DUT { return Forwarder{Flowtable: true} },
 	"flowtable-masquerade": func(int) DUT { return Forwarder{Flowtable: true, Masquerade: true} },
 
-	"nft-queue":            func(n int) DUT { return NewNFTQueue(n) },
-	"gateway-ebpf":         func(n int) DUT { return NewGateway("ebpf", n) },
-	"gateway-pppoe-ebpf":   func(n int) DUT { return NewConcentrator("ebpf", n) },
-	"gateway-pppoe-user":   func(n int) DUT { return NewConcentrator("tun", n) },
+	"nft-queue":          func(n int) DUT { return NewNFTQueue(n) },
+	"gateway-ebpf":       func(n int) DUT { return NewGateway("ebpf", n) },
+	"gateway-pppoe-ebpf": func(n int) DUT { return NewConcentrator("ebpf", n) },
+	"gateway-pppoe-user": func(n int) DUT { return NewConcentrator("tun", n) },
+
+	"gateway-pppoe-masquerade":       func(n int) DUT { return newMasquerading("", n) },
+	"gateway-pppoe-ident-nat":        func(n int) DUT { return newIdentNAT(n) },
+	"gateway-pppoe-ident-masquerade": func(n int) DUT { return newMasquerading(IdentMasquerade, n) },
+
 	"gateway-nfqueue":      func(n int) DUT { return NewGateway("nfqueue", n) },
 	"gateway-nfqueue-fast": func(n int) DUT { return NewGateway("nfqueue-fast", n) },
 	"gateway-tun":          func(n int) DUT { return NewGateway("tun", n) },

@@ -41,15 +41,19 @@ func (l *testLab) personas(t testing.TB, n int) []client.Address {
 	return addrs
 }
 
-// packets is what gatewayd says became of packets.
-func (l *testLab) packets(t testing.TB, g *Gateway) map[string]uint64 {
+// gatewayStatus is what gatewayd says of itself.
+type gatewayStatus struct {
+	Packets map[string]uint64 // and what became of them
+	Ident   map[string]uint64 // nil: it answers no queries
+}
+
+func (l *testLab) status(t testing.TB, g *Gateway) (status gatewayStatus) {
 	t.Helper()
 	out := l.router.must(t, `"$1" status --json --socket "$2"`, g.program, path.Join(l.env.Scratch, "gatewayd/control.sock"))
-	var status struct{ Packets map[string]uint64 }
 	if err := json.Unmarshal([]byte(out), &status); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return status.Packets
+	return status
 }
 
 // TestPersonasAtTheGateway: more than the kernel's neighbour table may learn, 1024 on a machine
@@ -123,7 +127,7 @@ func (l *testLab) sending(t *testing.T, n int) {
 func (l *testLab) posing(t *testing.T, d *Gateway, one, two client.Address) {
 	t.Helper()
 	const packets = 20
-	before := l.packets(t, d)["wrong-mac"]
+	before := l.status(t, d).Packets["wrong-mac"]
 	router := strings.TrimSpace(l.router.must(t, `cat "/sys/class/net/$1/address"`, l.env.Port("lan")))
 	hello, err := l.clientHost.Hello(t.Context())
 	if err != nil {
@@ -140,7 +144,7 @@ func (l *testLab) posing(t *testing.T, d *Gateway, one, two client.Address) {
 		}
 	}
 	labtest.Await(t, "the gateway to drop the forged packets", func() bool {
-		return l.packets(t, d)["wrong-mac"] >= before+2*packets
+		return l.status(t, d).Packets["wrong-mac"] >= before+2*packets
 	})
 }
 

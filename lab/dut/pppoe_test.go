@@ -1,6 +1,7 @@
 package dut
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -35,10 +36,16 @@ func (l *testLab) subscribers(t *testing.T, d DUT, n int) []client.Address {
 func TestSubscribersAtTheConcentrator(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
-	for datapath, n := range map[string]int{"ebpf": 300, "tun": 10, "tun-fast": 10} {
-		t.Run(datapath, func(t *testing.T) {
+	for name, n := range map[string]int{
+		"gateway-pppoe-ebpf": 300, "gateway-pppoe-user": 10, "gateway-pppoe-masquerade": 3, "gateway-pppoe-ident-nat": 3, "gateway-pppoe-ident-masquerade": 3,
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := NewConcentrator(datapath, n)
+			made, err := New(name, n, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := made.(*Gateway)
 			l := newTestLab(t, d, n)
 			l.start(t, d)
 			if _, err := l.server.End(t.Context(), agent.Ending{Name: "traffic"}); err != nil { // streams want its port
@@ -63,6 +70,12 @@ func TestSubscribersAtTheConcentrator(t *testing.T) {
 				t.Errorf("%d clients share %d addresses", n, len(ips))
 			}
 			l.sending(t, n)
+			if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "masquerade") != d.Masquerade {
+				t.Errorf("its rules are:\n%s", rules)
+			}
+			if ident := l.status(t, d).Ident != nil; ident != (d.Ident != "") {
+				t.Errorf("answers to ident queries: %v, method %q", ident, d.Ident)
+			}
 			if err := l.clientHost.Release(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -70,7 +70,7 @@ var allowedImports = map[string][]string{
 
 	"lab/result":     {},
 	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"}, // opens the counters of each client's namespace
-	"lab/traffic":    {"lab/result", "lab/traffic/socket"},               // result names the directions
+	"lab/traffic":    {"lab/result", "lab/traffic/socket"},                            // result names the directions
 	"lab/meter":      {},
 	"lab/burn":       {"lab/realtime"},             // a share of CPUs' time
 	"lab/realtime":   {},                           // priority of threads

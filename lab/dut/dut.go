@@ -61,6 +61,9 @@ type Traits struct {
 	// Processes are the command names (comm) whose CPU and memory count; empty
 	// counts every process the DUT started on the router.
 	Processes []string
+	// KernelThreads are threads of the kernel that work for the DUT and count, by their names up to a slash: "kworker". All
+	// of the machine count, whoever they work for.
+	KernelThreads []string
 	// NoAggregation asks for links towards the clients without GRO, whatever the profile.
 	NoAggregation bool
 	// NoTxChecksum asks for links with transmit checksum offload off; the clean
@@ -113,6 +116,8 @@ type Env struct {
 	Gateway netip.Addr        // router's address in LAN
 	// RouterWAN is the router's address towards the server, study 1: 192.168.89.99.
 	RouterWAN netip.Addr
+	// Outer are the addresses of the two gateways towards each other, where the topology has two.
+	Outer [2]netip.Addr
 	// ServerIP is where traffic goes, study 1: 192.168.89.1.
 	ServerIP netip.Addr
 	// ServiceIP is a second address of the server for RADIUS and portal pages,

@@ -118,8 +118,6 @@ type Env struct {
 	Gateway netip.Addr        // router's address in LAN
 	// RouterWAN is the router's address towards the server, study 1: 192.168.89.99.
 	RouterWAN netip.Addr
-	// Outer are the addresses of the two gateways towards each other, where the topology has two.
-	Outer [2]netip.Addr
 	// ServerIP is where traffic goes, study 1: 192.168.89.1.
 	ServerIP netip.Addr
 	// ServiceIP is a second address of the server for RADIUS and portal pages,

@@ -155,7 +155,7 @@ func (s *Side) OpenMeters(ctx context.Context) error {
 	err := testbed.Each(append(s.ends(), s.Router), func(_ int, h *testbed.Host) error {
 		meter := agent.Meter{IfNames: h.Ifs, Support: true}
 		if h == s.Router {
-			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true}
+			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true, Kernel: s.Traits.KernelThreads}
 		}
 		return h.OpenMeter(ctx, meter)
 	})

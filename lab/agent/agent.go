@@ -139,9 +139,10 @@ func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string
 // Meter says what the sampler of a host reads.
 type Meter struct {
 	IfNames []string `json:"if_names"`
-	Counted []string `json:"counted"` // command names; empty counts all of the host's programs
-	Support bool     `json:"support"` // count support programs too: on hosts that are no router
-	Follow  bool     `json:"follow"`  // count by task clocks, see meter.Sampler.Follow: on routers
+	Counted []string `json:"counted"`          // command names; empty counts all of the host's programs
+	Support bool     `json:"support"`          // count support programs too: on hosts that are no router
+	Follow  bool     `json:"follow"`           // count by task clocks, see meter.Sampler.Follow: on routers
+	Kernel  []string `json:"kernel,omitempty"` // threads of the kernel that count as well, see meter.Sampler.Kernel
 }
 
 // OpenMeter opens the host's meter anew.
@@ -162,7 +163,7 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 		a.sampler.Close()
 		a.sampler = nil
 	}
-	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow}
+	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow, Kernel: m.Kernel}
 	if err := s.Open(); err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ var builtin = map[string]func(clients int) DUT{
 	"gateway-pppoe-ident-nat":        func(n int) DUT { return newIdentNAT(n) },
 	"gateway-pppoe-ident-masquerade": func(n int) DUT { return newMasquerading(IdentMasquerade, n) },
 
+	"rp-pppoe-kernel": func(n int) DUT { return NewRPPPPoE(true, n) },
+	"rp-pppoe-user":   func(n int) DUT { return NewRPPPPoE(false, n) },
+
 	"gateway-nfqueue":      func(n int) DUT { return NewGateway("nfqueue", n) },
 	"gateway-nfqueue-fast": func(n int) DUT { return NewGateway("nfqueue-fast", n) },
 	"gateway-tun":          func(n int) DUT { return NewGateway("tun", n) },

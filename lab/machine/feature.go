@@ -28,6 +28,8 @@ const (
 	Flowtables  Feature = "flowtables"
 	BPFAtTC     Feature = "BPF at tc"
 	AFXDP       Feature = "AF_XDP"
+	TokenBucket Feature = "token bucket" // limits a link's rate
+	Netem       Feature = "netem"        // delays and loses frames
 
 	Namespaces Feature = "namespaces"
 	OverlayFS  Feature = "overlayfs"
@@ -90,6 +92,8 @@ cat /proc/net/nf_conntrack >/dev/null`,
 			{"CONFIG_NFT_FLOW_OFFLOAD", "nft_flow_offload"}, {"CONFIG_NF_CONNTRACK_PROCFS", ""},
 		}},
 	AFXDP: {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_XDP_SOCKETS", ""}}},
+	TokenBucket: {"tc", `tc qdisc replace dev "$1" root tbf rate 100mbit burst 16000 limit 100000`, []Part{{"CONFIG_NET_SCH_TBF", "sch_tbf"}}},
+	Netem:       {"tc", `tc qdisc replace dev "$1" root netem delay 1ms`, []Part{{"CONFIG_NET_SCH_NETEM", "sch_netem"}}},
 	// A program of one instruction: return 0.
 	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`,
 		[]Part{{"CONFIG_BPF_SYSCALL", ""}, {"CONFIG_NET_SCH_INGRESS", "sch_ingress"}, {"CONFIG_NET_CLS_BPF", "cls_bpf"}}},

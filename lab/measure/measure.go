@@ -62,7 +62,8 @@ func (t Table) For(device string) *experiment.Experiment {
 // topologies are those that ship with the lab.
 func topologies() (list []experiment.Topology) {
 	for _, name := range testbed.Names() {
-		list = append(list, experiment.Topology{Name: name, Roles: testbed.Topologies[name](testbed.Spec{}).Roles()})
+		t := testbed.Topologies[name](testbed.Spec{})
+		list = append(list, experiment.Topology{Name: name, Roles: t.Roles(), Gateways: t.Gateways()})
 	}
 	return list
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -19,6 +20,7 @@ type Labs struct {
 	DUTLab     string            // "a" or "b"
 	Sides      []experiment.Side // the device's lab, and the clean router's where there is one
 	Aggregate  bool              // the routers' links aggregate packets
+	Between    agent.Shape       // of the link between two gateways
 	// UrgentRouters has the routers' links polled with real-time priority: see testbed.Topology.
 	UrgentRouters bool
 	Spins         bool          // senders of frames never rest, and use the faster engine: see agent.Frames
@@ -92,7 +94,7 @@ func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Trai
 	topology := build(testbed.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
-		UrgentRouters: l.UrgentRouters,
+		UrgentRouters: l.UrgentRouters, Between: l.Between,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 	})
 	return s, s.open(ctx, l.Backend, topology, lab)

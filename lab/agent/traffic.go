@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -280,6 +282,21 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 		return probes.dial(ctx, i)
 	})
 	return err
+}
+
+// PathMTU looks for the largest packet that the first client can send to the server, which has served traffic.
+func (a *Agent) PathMTU(ctx context.Context, server netip.Addr) (m rtt.MTU, err error) {
+	pool, err := a.clients()
+	if err != nil {
+		return m, err
+	}
+	probe := bundle{Config: traffic.Config{UDP: true}, To: netip.AddrPortFrom(server, echoPort), clients: pool.Clients[:1], From: []netip.Addr{pool.Clients[0].LocalIP()}}
+	fd, err := probe.dial(ctx, 0)
+	if err != nil {
+		return m, err
+	}
+	defer unix.Close(fd)
+	return rtt.PathMTU(ctx, fd, pool.Kind().MTU)
 }
 
 // TakeRTT returns round-trip times since the last call and starts anew.

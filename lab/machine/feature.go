@@ -91,7 +91,7 @@ cat /proc/net/nf_conntrack >/dev/null`,
 			{"CONFIG_NF_FLOW_TABLE", "nf_flow_table"}, {"CONFIG_NF_FLOW_TABLE_INET", "nf_flow_table_inet"},
 			{"CONFIG_NFT_FLOW_OFFLOAD", "nft_flow_offload"}, {"CONFIG_NF_CONNTRACK_PROCFS", ""},
 		}},
-	AFXDP: {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_XDP_SOCKETS", ""}}},
+	AFXDP:       {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_XDP_SOCKETS", ""}}},
 	TokenBucket: {"tc", `tc qdisc replace dev "$1" root tbf rate 100mbit burst 16000 limit 100000`, []Part{{"CONFIG_NET_SCH_TBF", "sch_tbf"}}},
 	Netem:       {"tc", `tc qdisc replace dev "$1" root netem delay 1ms`, []Part{{"CONFIG_NET_SCH_NETEM", "sch_netem"}}},
 	// A program of one instruction: return 0.

@@ -63,6 +63,9 @@ type Traits struct {
 	// Processes are the command names (comm) whose CPU and memory count; empty
 	// counts every process the DUT started on the router.
 	Processes []string
+	// KernelThreads are threads of the kernel that work for the DUT and count, by their names up to a slash: "kworker". All
+	// of the machine count, whoever they work for.
+	KernelThreads []string
 	// NoAggregation asks for links towards the clients without GRO, whatever the profile.
 	NoAggregation bool
 	// NoTxChecksum asks for links with transmit checksum offload off; the clean

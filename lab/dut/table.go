@@ -39,7 +39,7 @@ var builtin = map[string]func(clients int) DUT{
 // Builtin lists the devices written in Go, by name: what experiment.Load takes
 // as known.
 func Builtin() []string {
-	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(builtin)), capturing())))
+	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(builtin)), capturing(), tunnels())))
 }
 
 // Names lists every device an experiment may name without describing it, by
@@ -64,6 +64,9 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 	}
 	if i := slices.Index(capturing(), name); i >= 0 {
 		return captures[i].construct(Capture{}), nil
+	}
+	if tunnelTable[name] != nil {
+		return newTunnel(name, 0), nil
 	}
 	if spec, ok := experiment.ShippedDUT(name); ok {
 		return &Custom{name: name, spec: spec}, nil

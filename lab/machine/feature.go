@@ -31,6 +31,17 @@ const (
 	TokenBucket Feature = "token bucket" // limits a link's rate
 	Netem       Feature = "netem"        // delays and loses frames
 
+	IPIP        Feature = "IP in IP"
+	GRE         Feature = "GRE"
+	VXLAN       Feature = "VXLAN"
+	WireGuard   Feature = "WireGuard"
+	OpenVPNDCO  Feature = "ovpn-dco"
+	ESPNull     Feature = "ESP without encryption"
+	ESPCBC      Feature = "ESP with AES-CBC"
+	ESPGCM      Feature = "ESP with AES-GCM"
+	ESPChaCha   Feature = "ESP with ChaCha20-Poly1305"
+	ESPBlowfish Feature = "ESP with Blowfish"
+
 	Namespaces Feature = "namespaces"
 	OverlayFS  Feature = "overlayfs"
 	Veth       Feature = "veth"
@@ -54,6 +65,9 @@ type feature struct {
 
 // either has the features of which one is enough, by the name of both.
 var either = map[Feature][]Feature{PacketQueue: {NFTQueue, NFQUEUE}}
+
+// foreign are no parts of Linux: whoever wants them builds them.
+var foreign = map[Feature]bool{OpenVPNDCO: true}
 
 var features = map[Feature]feature{
 	Nftables: {"nft", `nft -f - <<EOF
@@ -97,6 +111,17 @@ cat /proc/net/nf_conntrack >/dev/null`,
 	// A program of one instruction: return 0.
 	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`,
 		[]Part{{"CONFIG_BPF_SYSCALL", ""}, {"CONFIG_NET_SCH_INGRESS", "sch_ingress"}, {"CONFIG_NET_CLS_BPF", "cls_bpf"}}},
+	IPIP:      {"ip", link("ipip local 192.0.2.1 remote 192.0.2.2"), []Part{{"CONFIG_NET_IPIP", "ipip"}}},
+	GRE:       {"ip", link("gre local 192.0.2.1 remote 192.0.2.2"), []Part{{"CONFIG_NET_IPGRE", "ip_gre"}}},
+	VXLAN:     {"ip", link("vxlan id 1 local 192.0.2.1 remote 192.0.2.2 dstport 4789"), []Part{{"CONFIG_VXLAN", "vxlan"}}},
+	WireGuard: {"ip", link("wireguard"), []Part{{"CONFIG_WIREGUARD", "wireguard"}}},
+	// Not the kernel's own ovpn (6.16), which OpenVPN 2.6 does not know.
+	OpenVPNDCO:  {"ip", link("ovpn-dco-v2"), []Part{{"", "ovpn-dco-v2"}}},
+	ESPNull:     esp("auth digest_null '' enc cipher_null ''", Part{"CONFIG_CRYPTO_NULL", "crypto_null"}),
+	ESPCBC:      esp("auth 'hmac(sha1)' "+key(20)+" enc 'cbc(aes)' "+key(32), Part{"CONFIG_CRYPTO_CBC", "cbc"}, Part{"CONFIG_CRYPTO_AUTHENC", "authenc"}, Part{"CONFIG_CRYPTO_HMAC", "hmac"}),
+	ESPGCM:      esp("aead 'rfc4106(gcm(aes))' "+key(36)+" 128", Part{"CONFIG_CRYPTO_GCM", "gcm"}, Part{"CONFIG_CRYPTO_SEQIV", "seqiv"}),
+	ESPChaCha:   esp("aead 'rfc7539esp(chacha20,poly1305)' "+key(36)+" 128", Part{"CONFIG_CRYPTO_CHACHA20POLY1305", "chacha20poly1305"}),
+	ESPBlowfish: esp("auth 'hmac(sha1)' "+key(20)+" enc 'cbc(blowfish)' "+key(16), Part{"CONFIG_CRYPTO_BLOWFISH", "blowfish_generic"}, Part{"CONFIG_CRYPTO_CBC", "cbc"}, Part{"CONFIG_CRYPTO_AUTHENC", "authenc"}),
 	// The doctor tries these with the lab's own hosts.
 	Namespaces: {parts: []Part{{"CONFIG_NET_NS", ""}, {"CONFIG_PID_NS", ""}, {"CONFIG_UTS_NS", ""}}},
 	OverlayFS:  {parts: []Part{{"CONFIG_OVERLAY_FS", "overlay"}}},
@@ -104,6 +129,18 @@ cat /proc/net/nf_conntrack >/dev/null`,
 	Macvlan:    {parts: []Part{{"CONFIG_MACVLAN", "macvlan"}}},
 	Bridge:     {parts: []Part{{"CONFIG_BRIDGE", "bridge"}}},
 }
+
+// link is a script that makes an interface of a type.
+func link(kind string) string { return "ip link add gwdoc-tun type " + kind }
+
+// esp is ESP in tunnel mode with algorithms as ip-xfrm(8) names them.
+func esp(algorithms string, parts ...Part) feature {
+	const state = `ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x1001 mode tunnel `
+	return feature{"ip", state + algorithms, append([]Part{{"CONFIG_XFRM_USER", "xfrm_user"}, {"CONFIG_INET_ESP", "esp4"}}, parts...)}
+}
+
+// key is a key of so many bytes.
+func key(bytes int) string { return "0x" + strings.Repeat("11", bytes) }
 
 // Features lists all features, by name.
 func Features() []Feature { return slices.Sorted(maps.Keys(features)) }
@@ -140,8 +177,8 @@ func noneOf(list []Feature, lacks func(Feature) string) string {
 	return strings.Join(texts, "; ")
 }
 
-// InDebian reports whether Debian's kernels have the feature, from Debian 12 on: all that have a name here.
-func (f Feature) InDebian() bool { _, known := features[f]; return known }
+// InDebian reports whether Debian's kernels have the feature, from Debian 12 on: all of Linux that have a name here.
+func (f Feature) InDebian() bool { _, known := features[f]; return known && !foreign[f] }
 
 func (f Feature) isOption() bool { return strings.HasPrefix(string(f), "CONFIG_") }
 
@@ -189,7 +226,7 @@ func (f Feature) Unset() string {
 	}
 	var list []string
 	for _, p := range f.Parts() {
-		if config[p.Option] == "" {
+		if p.Option != "" && config[p.Option] == "" {
 			list = append(list, p.Option)
 		}
 	}

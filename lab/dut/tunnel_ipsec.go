@@ -1,0 +1,99 @@
+package dut
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gateweigh/gateweigh/lab/machine"
+)
+
+// ESP's headers (RFC 4303).
+var (
+	esp        = Header{Name: "ESP: SPI and sequence number", Bytes: 8}
+	espTrailer = Header{Name: "ESP trailer: length of the padding and next header", Bytes: 2, Padded: true}
+)
+
+// espCipher is one way for ESP to encrypt.
+type espCipher struct {
+	about    string
+	proposal string // strongSwan's name of it
+	feature  machine.Feature
+	kernel   string // the kernel's name of it
+	iv, icv  int    // bytes
+	block    int    // the padding's multiple
+}
+
+var (
+	espCBC      = espCipher{"AES-256-CBC with HMAC-SHA1-96", "aes256-sha1", machine.ESPCBC, "cbc(aes)", 16, 12, 16}
+	espGCM      = espCipher{"AES-256-GCM", "aes256gcm128", machine.ESPGCM, "rfc4106(gcm(aes))", 8, 16, 4}
+	espChaCha   = espCipher{"ChaCha20-Poly1305", "chacha20poly1305", machine.ESPChaCha, "rfc7539esp(chacha20,poly1305)", 8, 16, 4}
+	espBlowfish = espCipher{"Blowfish-128-CBC with HMAC-SHA1-96", "blowfish128-sha1", machine.ESPBlowfish, "cbc(blowfish)", 8, 12, 8}
+)
+
+// encapsulation is ESP in tunnel mode, behind some headers.
+func (c espCipher) encapsulation(headers ...Header) Encapsulation {
+	headers = append(headers, esp)
+	if c.iv > 0 {
+		headers = append(headers, Header{Name: "initialization vector", Bytes: c.iv})
+	}
+	headers = append(headers, espTrailer)
+	if c.icv > 0 {
+		headers = append(headers, Header{Name: "integrity check value", Bytes: c.icv})
+	}
+	return Encapsulation{Headers: headers, Pad: Pad{To: c.block}}
+}
+
+// ipsecTunnels are ESP tunnels of the kernel.
+var ipsecTunnels = map[string]func() tunnelKind{
+	"ipsec-null":         ipsecNull,
+	"ipsec-aes-cbc-sha1": func() tunnelKind { return ipsec(espCBC) },
+	"ipsec-aes-gcm":      func() tunnelKind { return ipsec(espGCM) },
+	"ipsec-chacha20":     func() tunnelKind { return ipsec(espChaCha) },
+	"ipsec-blowfish":     func() tunnelKind { return ipsec(espBlowfish) },
+}
+
+// ipsec is a tunnel of the kernel whose keys strongSwan agrees on. The kernel's list of associations says whether it is there.
+func ipsec(c espCipher) tunnelKind {
+	return tunnelKind{
+		about:         "IPsec (ESP) in the kernel, " + c.about + ", strongSwan 5 (IKEv2)",
+		needs:         append([]Need{{Program: "ip", Package: "iproute2", Why: "looking at the tunnel", Feature: c.feature}}, charonNeeds...),
+		kernelThreads: softirqThreads,
+		encapsulation: c.encapsulation(ipv4),
+		up:            func(ctx context.Context, t *Tunnel) error { return (charon{cipher: c}).up(ctx, t) },
+		undo:          charonUndo + flushIPsec,
+		intact:        espIntact(c.kernel),
+	}
+}
+
+// flushIPsec removes associations and policies, which outlive the program that made them.
+const flushIPsec = `
+ip xfrm policy flush; ip xfrm state flush`
+
+// espIntact looks for associations both ways.
+func espIntact(cipher string) string {
+	return fmt.Sprintf(`[ "$(ip xfrm state | grep -cF '%s')" -ge 2 ] || { echo 'it has not two associations of %[1]s'; exit 1; }`, cipher)
+}
+
+// ipsecNull is a tunnel of two fixed associations that neither encrypt nor authenticate (RFC 2410): ESP's form alone.
+// strongSwan agrees on no such thing.
+func ipsecNull() tunnelKind {
+	c := espCipher{kernel: "cipher_null", block: 4}
+	const associations = `
+sa() { ip xfrm state add src "$1" dst "$2" proto esp spi "$3" reqid 1 mode tunnel auth digest_null '' enc cipher_null ''; }
+policy() { ip xfrm policy add src "$2" dst "$3" dir "$1" tmpl src "$4" dst "$5" proto esp reqid 1 mode tunnel; }
+sa "$OUTER" "$PEER" "$OUT"; sa "$PEER" "$OUTER" "$IN"
+policy out "$NEAR" "$NET" "$OUTER" "$PEER"; policy in "$NET" "$NEAR" "$PEER" "$OUTER"; policy fwd "$NET" "$NEAR" "$PEER" "$OUTER"`
+	return tunnelKind{
+		about:         "IPsec (ESP) in the kernel, no encryption, no authentication, fixed associations",
+		needs:         []Need{{Program: "ip", Package: "iproute2", Why: "making the tunnel", Feature: machine.ESPNull}},
+		kernelThreads: softirqThreads,
+		encapsulation: c.encapsulation(ipv4),
+		up: func(ctx context.Context, t *Tunnel) error {
+			return t.both(func(e *end) error {
+				return e.run(ctx, associations, fmt.Sprintf("OUT=0x100%d", e.number), fmt.Sprintf("IN=0x100%d", e.peer.number))
+			})
+		},
+		undo:   flushIPsec,
+		intact: espIntact(c.kernel),
+	}
+}

@@ -31,7 +31,8 @@ type Traffic struct {
 	Workers       int        `json:"workers"`      // processes that share the streams of each host: see Workers
 	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
 	BurstSegments int        `json:"burst_segments"`
-	MaxSeconds    int        `json:"max_seconds"` // the load ends by itself after this
+	MTU           int        `json:"mtu,omitempty"` // of the path, where it is less than the clients'; 0: it is not
+	MaxSeconds    int        `json:"max_seconds"`   // the load ends by itself after this
 	Server        netip.Addr `json:"server"`
 	// ShortPerSecond connections a second of ShortBytes each are opened beside, from
 	// all clients in turn; zero: none.

@@ -34,7 +34,7 @@ func (l Labs) OpenDevice(ctx context.Context) (*Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.open(ctx, l.DUTLab, d, d.Traits(), l.Sides[0])
+	return l.open(ctx, l.DUTLab, d, d, l.Sides[0])
 }
 
 // OpenAdmitted is OpenDevice with clients that are admitted.
@@ -58,7 +58,7 @@ func (l Labs) OpenPair(ctx context.Context) (device, clean *Side, err error) {
 	}
 	labs := [2]string{l.DUTLab, map[string]string{"a": "b", "b": "a"}[l.DUTLab]}
 	sides, err := Each([]dut.DUT{d, dut.Clean{}}, func(i int, own dut.DUT) (*Side, error) {
-		s, err := l.open(ctx, labs[i], own, d.Traits(), l.Sides[i])
+		s, err := l.open(ctx, labs[i], own, d, l.Sides[i])
 		if err != nil {
 			return nil, err
 		}
@@ -79,9 +79,13 @@ func (l Labs) device() (dut.DUT, error) {
 	return dut.New(l.DUT, l.Sides[0].Clients+l.Experiment.Client.Guests(), l.Experiment)
 }
 
-// open builds one lab; shared is of the device whose link settings hold in all of them.
-func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Traits, has experiment.Side) (*Side, error) {
+// open builds one lab; the device's link settings and the length of its packets hold in all of them.
+func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has experiment.Side) (*Side, error) {
+	shared := device.Traits()
 	s := &Side{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...), singly: client.KindOf(l.Experiment.Client.Kind).Line}
+	if d, ok := device.(dut.Encapsulating); ok {
+		s.mtu = d.MTU()
+	}
 	for _, of := range l.Sides {
 		s.most = max(s.most, of.Clients)
 	}

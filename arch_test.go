@@ -87,6 +87,7 @@ var allowedImports = map[string][]string{
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink"},
 	"lab/runner":     {"lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic"},
+	"lab/tunnel":     {}, // what headers leave of a link
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/result", "lab/analysis"},
@@ -95,11 +96,12 @@ var allowedImports = map[string][]string{
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
-	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/throughput", "lab/measure/capture"},
+	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/capture"},
 	"lab/measure/cost":       {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short", "lab/words"},
 	"lab/measure/logins":     {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
 	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost", "lab/measure/side", "lab/client", "lab/dut", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/words"},
 	"lab/measure/capture":    {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
+	"lab/measure/rate":       {"lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/rtt", "lab/tunnel", "lab/words"},
 	"lab/measure/side":       {"lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
 
 	"lab/client/persona": {"lab/layout", "ppp", "ppp/pppoe"}, // many clients behind one interface

@@ -66,6 +66,7 @@ var hostVerbs = verbs{
 	"StopTraffic":  (*Agent).StopTraffic,
 	"StartRTT":     (*Agent).StartRTT,
 	"TakeRTT":      (*Agent).TakeRTT,
+	"PathMTU":      (*Agent).PathMTU,
 
 	"CreateClients": (*Agent).CreateClients,
 	"Addresses":     (*client.Pool).Addresses,

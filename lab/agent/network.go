@@ -43,6 +43,8 @@ type Link struct {
 	Aggregate bool `json:"aggregate"`
 	// QueueLen is the length of the transmit queue (pfifo), packets.
 	QueueLen int `json:"queue_len"`
+	// Shape is what the link does to the frames that leave here; the zero value sends them at once.
+	Shape Shape `json:"shape,omitzero"`
 	// CPUs the polling thread may run on.
 	CPUs []int `json:"cpus"`
 	// Priority gives the polling thread real-time priority where that is permitted: whoever runs on its CPU, the link's
@@ -224,7 +226,11 @@ func (l Link) apply() error {
 	// drops bursts of SYNs. pfifo takes its limit from the queue length.
 	root := netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
 	err = netlink.LinkSetTxQLen(link, l.QueueLen)
-	if err == nil {
+	switch {
+	case err != nil:
+	case l.Shape != Shape{}:
+		err = l.Shape.apply(l.Name)
+	default:
 		err = netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "pfifo"})
 	}
 	if err != nil {

@@ -182,6 +182,9 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 // configs are the generators of a load, one a direction; mtu is the clients'.
 func (t Traffic) configs(mtu int) (list []traffic.Config) {
 	directions := t.directions()
+	if t.MTU > 0 {
+		mtu = min(mtu, t.MTU)
+	}
 	for _, direction := range directions {
 		list = append(list, traffic.Config{
 			Streams: t.Clients, UDP: t.UDP, RateBps: t.OfferedMbps * 1e6 / float64(len(directions)), Direction: direction,

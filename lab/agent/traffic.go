@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -29,7 +31,8 @@ type Traffic struct {
 	Workers       int        `json:"workers"`      // processes that share the streams of each host: see Workers
 	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
 	BurstSegments int        `json:"burst_segments"`
-	MaxSeconds    int        `json:"max_seconds"` // the load ends by itself after this
+	MTU           int        `json:"mtu,omitempty"` // of the path, where it is less than the clients'; 0: it is not
+	MaxSeconds    int        `json:"max_seconds"`   // the load ends by itself after this
 	Server        netip.Addr `json:"server"`
 	// ShortPerSecond connections a second of ShortBytes each are opened beside, from
 	// all clients in turn; zero: none.
@@ -280,6 +283,21 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 		return probes.dial(ctx, i)
 	})
 	return err
+}
+
+// PathMTU looks for the largest packet that the first client can send to the server, which has served traffic.
+func (a *Agent) PathMTU(ctx context.Context, server netip.Addr) (m rtt.MTU, err error) {
+	pool, err := a.clients()
+	if err != nil {
+		return m, err
+	}
+	probe := bundle{Config: traffic.Config{UDP: true}, To: netip.AddrPortFrom(server, echoPort), clients: pool.Clients[:1], From: []netip.Addr{pool.Clients[0].LocalIP()}}
+	fd, err := probe.dial(ctx, 0)
+	if err != nil {
+		return m, err
+	}
+	defer unix.Close(fd)
+	return rtt.PathMTU(ctx, fd, pool.Kind().MTU)
 }
 
 // TakeRTT returns round-trip times since the last call and starts anew.

@@ -222,6 +222,11 @@ func (c *Conn) StartRTT(ctx context.Context, server netip.Addr) error {
 	return c.do(ctx, "StartRTT", server)
 }
 
+// PathMTU looks for the largest packet that comes back from the server.
+func (c *Conn) PathMTU(ctx context.Context, server netip.Addr) (rtt.MTU, error) {
+	return ask[rtt.MTU](ctx, c, "PathMTU", server)
+}
+
 // TakeRTT returns the round-trip times since the last call.
 func (c *Conn) TakeRTT(ctx context.Context) (rtt.Times, error) {
 	return ask[rtt.Times](ctx, c, "TakeRTT")

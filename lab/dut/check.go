@@ -31,9 +31,9 @@ func (*lack) Unwrap() error   { return ErrNotSupported }
 
 // Check reports whether a DUT can run on a machine; a wrapped ErrNotSupported says what
 // is missing and what to install. Any other error means that the machine does not answer.
-// It changes nothing.
-func Check(ctx context.Context, m Machine, name string, d DUT) error {
-	needs := d.Traits().Needs
+// It changes nothing. Others are what an experiment needs beside the device.
+func Check(ctx context.Context, m Machine, name string, d DUT, others ...Need) error {
+	needs := slices.Concat(d.Traits().Needs, others)
 	found, err := m.Find(ctx, machine.Query{Needs: needs, Features: true})
 	if err != nil {
 		return fmt.Errorf("%s: looking for what it needs: %w", name, err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -39,10 +40,16 @@ type Custom struct {
 	name string
 	spec experiment.CustomDUT
 
-	vars    []string // "KEY=value" of the lab it was started in
-	daemon  daemon   // without a host where there is none
+	places  []*place // it was started at: the router, or of a tunnel both gateways
 	started bool     // Start was called and Stop has not succeeded since
 	ready   bool     // Start succeeded
+}
+
+// place is a host that the device is installed on.
+type place struct {
+	Host
+	vars   []string // "KEY=value" of the lab, as the host sees it
+	daemon daemon   // without a host where there is none
 }
 
 var _ Admitter = (*Custom)(nil)
@@ -67,6 +74,7 @@ func (c *Custom) Traits() Traits {
 		Processes:     c.spec.Processes,
 		NoAggregation: c.spec.NoAggregation,
 		NoTxChecksum:  c.spec.NoTxChecksum,
+		Tunnel:        c.spec.Tunnel,
 		Needs:         c.needs(),
 		About:         cmp.Or(c.spec.Description, c.name),
 	}
@@ -84,55 +92,74 @@ func (c *Custom) Traits() Traits {
 // withVars prefixes a client's command with the lab's variables: its argument
 // vector is all that reaches the client host.
 func (c *Custom) withVars(cmd experiment.Command) []string {
-	if len(cmd) == 0 || len(c.vars) == 0 {
+	if len(cmd) == 0 || len(c.places) == 0 {
 		return cmd
 	}
-	return slices.Concat([]string{"env"}, c.vars, cmd)
+	return slices.Concat([]string{"env"}, c.places[0].vars, cmd)
 }
 
 // Start writes the files, relative paths into the scratch directory, runs start, spawns
-// daemon and waits for ready.
+// daemon and waits for ready: of a tunnel on both gateways at the same time.
 func (c *Custom) Start(ctx context.Context, env Env) error {
-	c.started, c.ready, c.vars = true, false, variables(env)
-	router := env.Host("router")
+	c.started, c.ready, c.places = true, false, []*place{{vars: variables(env)}}
+	if c.spec.Tunnel {
+		c.places = ends(env, c.mtu())
+	} else {
+		c.places[0].Host = env.Host("router")
+	}
+	err := c.each(func(p *place) error { return c.install(ctx, env, p) })
+	c.ready = err == nil
+	return err
+}
+
+// each works on all places at once.
+func (c *Custom) each(do func(*place) error) error {
+	errs := make([]error, len(c.places))
+	var wg sync.WaitGroup
+	for i, p := range c.places {
+		wg.Go(func() { errs[i] = do(p) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *Custom) install(ctx context.Context, env Env, p *place) error {
 	for _, file := range slices.Sorted(maps.Keys(c.spec.Files)) {
 		target, content := file, c.spec.Files[file]
 		if !filepath.IsAbs(file) {
 			target = filepath.Join(env.Scratch, file)
 		}
-		for _, v := range c.vars {
+		for _, v := range p.vars {
 			key, value, _ := strings.Cut(v, "=")
 			content = strings.ReplaceAll(content, "${"+key+"}", value)
 		}
-		if err := router.WriteFile(ctx, target, []byte(content), 0o644); err != nil {
+		if err := p.WriteFile(ctx, target, []byte(content), 0o644); err != nil {
 			return fmt.Errorf("%s: files: writing %s: %w", c.name, file, err)
 		}
 	}
-	if err := c.run(ctx, env, "start", c.spec.Start, ""); err != nil {
+	if err := c.run(ctx, p, "start", c.spec.Start, ""); err != nil {
 		return err
 	}
 	if len(c.spec.Daemon) > 0 {
-		c.daemon = daemon{host: router, name: "dut-" + c.name}
-		if err := router.Spawn(ctx, agent.Command{Name: c.daemon.name, Argv: c.spec.Daemon, Env: c.vars}); err != nil {
+		p.daemon = daemon{host: p.Host, name: "dut-" + c.name}
+		if err := p.Spawn(ctx, agent.Command{Name: p.daemon.name, Argv: c.spec.Daemon, Env: p.vars}); err != nil {
 			return c.failed("daemon", c.spec.Daemon, err)
 		}
 	}
-	err := c.awaitReady(ctx, env)
-	c.ready = err == nil
-	return err
+	return c.awaitReady(ctx, p)
 }
 
 // awaitReady repeats the ready command until it exits 0, the daemon has ended or
 // time is up.
-func (c *Custom) awaitReady(ctx context.Context, env Env) error {
+func (c *Custom) awaitReady(ctx context.Context, p *place) error {
 	if len(c.spec.Ready) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.spec.ReadyTimeout)
 	defer cancel()
 	var last error
-	_, err := c.daemon.until(ctx, func() error {
-		err := c.run(ctx, env, "ready", c.spec.Ready, "")
+	_, err := p.daemon.until(ctx, func() error {
+		err := c.run(ctx, p, "ready", c.spec.Ready, "")
 		if last == nil || ctx.Err() == nil {
 			last = err // once time is up, the error before says more than "killed"
 		}
@@ -149,13 +176,13 @@ func (c *Custom) awaitReady(ctx context.Context, env Env) error {
 
 // Admit runs the admit command with one line a client on its standard input.
 // Without such a command it does nothing.
-func (c *Custom) Admit(ctx context.Context, env Env, clients []ClientAddr) error {
-	return c.run(ctx, env, "admit", c.spec.Admit, clientLines(clients))
+func (c *Custom) Admit(ctx context.Context, _ Env, clients []ClientAddr) error {
+	return c.run(ctx, c.places[0], "admit", c.spec.Admit, clientLines(clients))
 }
 
 // Revoke is Admit's undoing, by the revoke command.
-func (c *Custom) Revoke(ctx context.Context, env Env, clients []ClientAddr) error {
-	return c.run(ctx, env, "revoke", c.spec.Revoke, clientLines(clients))
+func (c *Custom) Revoke(ctx context.Context, _ Env, clients []ClientAddr) error {
+	return c.run(ctx, c.places[0], "revoke", c.spec.Revoke, clientLines(clients))
 }
 
 // clientLines writes clients as commands read them: "1 192.168.137.2 02:…".
@@ -169,23 +196,26 @@ func clientLines(clients []ClientAddr) string {
 
 // Stop runs stop and ends the daemon. After a Start that failed it is no error
 // when stop finds nothing to undo.
-func (c *Custom) Stop(ctx context.Context, env Env) error {
+func (c *Custom) Stop(ctx context.Context, _ Env) error {
 	if !c.started {
 		return nil
 	}
-	err := c.run(ctx, env, "stop", c.spec.Stop, "")
-	if !c.ready {
-		err = nil
-	}
-	if c.daemon.host != nil {
-		err = errors.Join(err, c.daemon.kill(ctx))
-	}
+	err := c.each(func(p *place) error {
+		err := c.run(ctx, p, "stop", c.spec.Stop, "")
+		if !c.ready {
+			err = nil
+		}
+		if p.daemon.host != nil {
+			err = errors.Join(err, p.daemon.kill(ctx))
+		}
+		return err
+	})
 	c.started = err != nil
 	return err
 }
 
-// run executes the command of one key on the router, if there is one.
-func (c *Custom) run(ctx context.Context, env Env, key string, argv experiment.Command, stdin string) error {
+// run executes the command of one key on a host, if there is one.
+func (c *Custom) run(ctx context.Context, p *place, key string, argv experiment.Command, stdin string) error {
 	if len(argv) == 0 {
 		return nil
 	}
@@ -193,7 +223,7 @@ func (c *Custom) run(ctx context.Context, env Env, key string, argv experiment.C
 	if key == "ready" {
 		timeout = c.spec.ReadyTimeout
 	}
-	_, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Env: c.vars, Stdin: stdin, Timeout: timeout})
+	_, err := p.Run(ctx, agent.Command{Argv: argv, Env: p.vars, Stdin: stdin, Timeout: timeout})
 	if err != nil {
 		return c.failed(key, argv, err)
 	}

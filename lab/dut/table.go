@@ -62,7 +62,7 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 		if spec, ok := exp.Custom[name]; ok && spec.Like != "" {
 			return newVariant(name, clients, spec, exp)
 		} else if ok {
-			return &Custom{name: name, spec: spec}, nil
+			return newCustom(name, spec), nil
 		}
 	}
 	if construct, ok := builtin[name]; ok {
@@ -75,7 +75,7 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 		return newTunnel(name, 0), nil
 	}
 	if spec, ok := experiment.ShippedDUT(name); ok {
-		return &Custom{name: name, spec: spec}, nil
+		return newCustom(name, spec), nil
 	}
 	return nil, fmt.Errorf("unknown device %q: known are %s", name, strings.Join(Names(), ", "))
 }

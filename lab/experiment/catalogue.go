@@ -19,8 +19,9 @@ type Catalogue struct {
 
 // Topology is what an experiment has to know of one.
 type Topology struct {
-	Name  string
-	Roles []string // of its hosts
+	Name     string
+	Roles    []string // of its hosts
+	Gateways bool     // traffic crosses two, with a link between them
 }
 
 // Measure is what an experiment has to know of what it measures.

@@ -46,6 +46,7 @@ func (e *Experiment) check() []*Error {
 	}
 	e.checkMeaning(report)
 	e.checkTopology(report)
+	e.checkLink(report)
 	if check := e.measure().Check; check != nil {
 		check(e, report)
 	}

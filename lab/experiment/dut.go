@@ -51,6 +51,13 @@ type CustomDUT struct {
 	LAN           netip.Prefix `toml:"lan,omitempty"`            // clients' network; zero: the lab's
 	NoAggregation bool         `toml:"no_aggregation,omitempty"` // links to the clients without GRO
 	NoTxChecksum  bool         `toml:"no_tx_checksum,omitempty"` // links with checksum offload off
+
+	// Tunnel: it makes a tunnel between the two gateways of such a topology. Its commands run on both at the same time, and its
+	// files are on both. Overhead is what it puts around each packet, bytes, and MTU the largest packet that it takes; default the
+	// one whose outer packet fills the link.
+	Tunnel   bool `toml:"tunnel,omitempty"`
+	Overhead int  `toml:"overhead,omitzero"`
+	MTU      int  `toml:"mtu,omitzero"`
 }
 
 // What every command finds in its environment.
@@ -64,12 +71,24 @@ const (
 	VarClients = "GATEWEIGH_CLIENTS" // number of clients
 	VarScratch = "GATEWEIGH_SCRATCH" // private directory on the router
 
+	// Of a tunnel, each as one of the gateways sees it.
+	VarSide    = "GATEWEIGH_SIDE"     // 1 at the clients, 2 at the server
+	VarOuterIf = "GATEWEIGH_OUTER_IF" // interface towards the other gateway
+	VarOuter   = "GATEWEIGH_OUTER"    // its address there
+	VarPeer    = "GATEWEIGH_PEER"     // the other gateway's
+	VarFar     = "GATEWEIGH_FAR"      // network behind the other gateway
+	VarMTU     = "GATEWEIGH_MTU"      // of the tunnel
+	VarSecret  = "GATEWEIGH_SECRET"   // 32 random bytes in base64, another in each lab
+
 	varPrefix = "GATEWEIGH_"
 )
 
 // Vars are the environment variables of every command; "${NAME}" is replaced by
 // their values in the content of files.
-var Vars = []string{VarLANIf, VarWANIf, VarLAN, VarGateway, VarServer, VarService, VarClients, VarScratch}
+var Vars = []string{
+	VarLANIf, VarWANIf, VarLAN, VarGateway, VarServer, VarService, VarClients, VarScratch,
+	VarSide, VarOuterIf, VarOuter, VarPeer, VarFar, VarMTU, VarSecret,
+}
 
 // Command is an argument vector. In TOML it is a list, or a string for sh -c.
 type Command []string
@@ -140,7 +159,16 @@ var dutFields = []fieldOf[CustomDUT]{
 	field("lan", network, func(d *CustomDUT) *netip.Prefix { return &d.LAN }),
 	field("no_aggregation", Boolean, func(d *CustomDUT) *bool { return &d.NoAggregation }),
 	field("no_tx_checksum", Boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum }),
+	field("tunnel", Boolean, func(d *CustomDUT) *bool { return &d.Tunnel }),
+	field("overhead", Integer(0, maxOverhead), func(d *CustomDUT) *int { return &d.Overhead }),
+	field("mtu", Integer(minMTU, maxMTU), func(d *CustomDUT) *int { return &d.MTU }),
 }
+
+// Bounds of a tunnel: what every path takes (RFC 791), and Ethernet's.
+const (
+	minMTU, maxMTU = 576, 1500
+	maxOverhead    = maxMTU - minMTU
+)
 
 // DUTKeys lists the keys of [dut.NAME], in the order of the documentation.
 func DUTKeys() []string { return keysOf(dutFields) }
@@ -244,6 +272,10 @@ func (d CustomDUT) check(report Report) {
 		{len(d.Revoke) > 0 && len(d.Admit) == 0, "revoke", "needs admit"},
 		{len(d.Status) > 0 && len(d.Login) == 0, "status", "needs login"},
 		{len(d.Logout) > 0 && len(d.Login) == 0, "logout", "needs login"},
+		{d.Tunnel && len(d.Login)+len(d.Admit) > 0, "tunnel", "admits nobody: leave out login and admit"},
+		{d.Tunnel && (d.DHCP || d.LAN.IsValid()), "tunnel", "leases no addresses: leave out dhcp and lan"},
+		{!d.Tunnel && d.Overhead != 0, "overhead", "needs tunnel = true"},
+		{!d.Tunnel && d.MTU != 0, "mtu", "needs tunnel = true"},
 	} {
 		if c.bad {
 			report(c.key, "%s", c.problem)

@@ -22,7 +22,7 @@ type load struct {
 }
 
 var loads = []load{
-	{"offered_mbps", MinOfferedMbps}, {"mbps_per_client", 0}, {"offered_kpps", minKpps}, {"max_kpps", 1}, {"traffic.short_per_second", minPerSecond},
+	{"offered_mbps", MinOfferedMbps}, {"mbps_per_client", 0}, {"offered_kpps", minKpps}, {"max_kpps", 1}, {"link.mbps", minLinkMbps}, {"traffic.short_per_second", minPerSecond},
 }
 
 // ForEmulatedCPU makes the experiment one for an emulated CPU: it divides the loads by EmulatedDivisor and makes windows longer,
@@ -66,6 +66,9 @@ func (e *Experiment) ForEmulatedCPU(given []string) (string, error) {
 // divided divides a load or a list of them; false: there is none.
 func (l load) divided(value any) (any, bool) {
 	one := func(x float64) float64 {
+		if x == 0 { // a link without a limit
+			return 0
+		}
 		x /= EmulatedDivisor
 		digits := math.Pow(10, 2-math.Floor(math.Log10(x)))
 		return max(l.least, math.Round(x*digits)/digits)

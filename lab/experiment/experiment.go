@@ -75,6 +75,7 @@ type Experiment struct {
 	Client  Client
 	Traffic Traffic
 	Router  Router
+	Link    Link
 	Beside  Beside
 	Custom  map[string]CustomDUT // devices described in the file itself
 

@@ -55,7 +55,9 @@ type fieldOf[E any] struct {
 
 // shared is every key outside [dut.NAME] that is no measure's own. With these it is the only list
 // of keys: the file, the command line and the suggestions for unknown keys all read it.
-var shared = []Field{
+var shared = slices.Concat(general, linkFields)
+
+var general = []Field{
 	field("name", name, func(e *Experiment) *string { return &e.Name }),
 	field("description", text, func(e *Experiment) *string { return &e.Description }),
 	listed("measure", Catalogue.MeasureNames, func(e *Experiment) *string { return &e.Measure }),
@@ -98,7 +100,7 @@ var shared = []Field{
 var ClientKeys = []string{"clients", "client.kind", "client.churn", "client.hosts"}
 
 // tables are the keys that hold other keys.
-var tables = []string{"client", "traffic", "router", "beside", "dut"}
+var tables = []string{"client", "traffic", "router", "link", "beside", "dut"}
 
 // Keys lists every key outside [dut.NAME], in the order of the documentation: those that measures
 // share, and then their own.

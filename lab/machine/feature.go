@@ -30,6 +30,8 @@ const (
 	AFXDP       Feature = "AF_XDP"
 	PPP         Feature = "PPP"
 	PPPoE       Feature = "PPPoE"
+	TokenBucket Feature = "token bucket" // limits a link's rate
+	Netem       Feature = "netem"        // delays and loses frames
 
 	IPIP        Feature = "IP in IP"
 	GRE         Feature = "GRE"
@@ -112,6 +114,8 @@ cat /proc/net/nf_conntrack >/dev/null`,
 exec 3<>/dev/ppp`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPP_ASYNC", "ppp_async"}}},
 	PPPoE: {"modprobe", `modprobe -q pppoe || :
 grep -q '^PPPOE ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPPOE", "pppoe"}}},
+	TokenBucket: {"tc", `tc qdisc replace dev "$1" root tbf rate 100mbit burst 16000 limit 100000`, []Part{{"CONFIG_NET_SCH_TBF", "sch_tbf"}}},
+	Netem:       {"tc", `tc qdisc replace dev "$1" root netem delay 1ms`, []Part{{"CONFIG_NET_SCH_NETEM", "sch_netem"}}},
 	// A program of one instruction: return 0.
 	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`,
 		[]Part{{"CONFIG_BPF_SYSCALL", ""}, {"CONFIG_NET_SCH_INGRESS", "sch_ingress"}, {"CONFIG_NET_CLS_BPF", "cls_bpf"}}},

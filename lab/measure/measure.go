@@ -15,6 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
+	"github.com/gateweigh/gateweigh/lab/measure/rate"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -40,7 +41,7 @@ type Table []Measure
 
 // All are the measures that ship with the lab.
 func All() Table {
-	return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}, capture.Measure{}}
+	return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}, capture.Measure{}, rate.Measure{}}
 }
 
 // Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.
@@ -62,7 +63,8 @@ func (t Table) For(device string) *experiment.Experiment {
 // topologies are those that ship with the lab.
 func topologies() (list []experiment.Topology) {
 	for _, name := range testbed.Names() {
-		list = append(list, experiment.Topology{Name: name, Roles: testbed.Topologies[name](testbed.Spec{}).Roles()})
+		t := testbed.Topologies[name](testbed.Spec{})
+		list = append(list, experiment.Topology{Name: name, Roles: t.Roles(), Gateways: t.Gateways()})
 	}
 	return list
 }

@@ -84,17 +84,25 @@ type SNMP struct {
 	TCPOutSegs    int64 `json:"tcp_out"`     // segments sent
 	TCPRetrans    int64 `json:"tcp_retrans"` // segments sent again
 	UDPOut        int64 `json:"udp_out"`     // datagrams sent
+
+	// Fragments that the host made and received, and the packets it gave up: for want of a fragment, and because they were too
+	// long and not to be cut.
+	FragCreates int64 `json:"frag_creates,omitzero"`
+	ReasmReqds  int64 `json:"reasm_reqds,omitzero"`
+	ReasmFails  int64 `json:"reasm_fails,omitzero"`
+	FragFails   int64 `json:"frag_fails,omitzero"`
 }
 
 // Add returns the sum of two namespaces' counters.
 func (s SNMP) Add(t SNMP) SNMP {
 	return SNMP{s.IPInReceives + t.IPInReceives, s.IPOutRequests + t.IPOutRequests,
-		s.TCPOutSegs + t.TCPOutSegs, s.TCPRetrans + t.TCPRetrans, s.UDPOut + t.UDPOut}
+		s.TCPOutSegs + t.TCPOutSegs, s.TCPRetrans + t.TCPRetrans, s.UDPOut + t.UDPOut,
+		s.FragCreates + t.FragCreates, s.ReasmReqds + t.ReasmReqds, s.ReasmFails + t.ReasmFails, s.FragFails + t.FragFails}
 }
 
 // Sub returns what was counted between two readings.
 func (s SNMP) Sub(t SNMP) SNMP {
-	return s.Add(SNMP{-t.IPInReceives, -t.IPOutRequests, -t.TCPOutSegs, -t.TCPRetrans, -t.UDPOut})
+	return s.Add(SNMP{-t.IPInReceives, -t.IPOutRequests, -t.TCPOutSegs, -t.TCPRetrans, -t.UDPOut, -t.FragCreates, -t.ReasmReqds, -t.ReasmFails, -t.FragFails})
 }
 
 // parseSNMP reads the text of /proc/net/snmp: pairs of lines, names above values.
@@ -120,7 +128,8 @@ func parseSNMP(text string) (SNMP, error) {
 		names = nil
 	}
 	return SNMP{values["Ip:InReceives"], values["Ip:OutRequests"], values["Tcp:OutSegs"],
-		values["Tcp:RetransSegs"], values["Udp:OutDatagrams"]}, nil
+		values["Tcp:RetransSegs"], values["Udp:OutDatagrams"],
+		values["Ip:FragCreates"], values["Ip:ReasmReqds"], values["Ip:ReasmFails"], values["Ip:FragFails"]}, nil
 }
 
 // SNMPFile is the open /proc/net/snmp of one network namespace. It stays with

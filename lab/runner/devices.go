@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -22,7 +23,7 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 			return out, err
 		}
 		unfit := cmp.Or(s.cfg.Measure.Fits(s.Experiment, name, d.Traits()), fits(s.Experiment, name, d.Traits()))
-		err = cmp.Or(dut.Check(ctx, s.Machine, name, d), unfit)
+		err = cmp.Or(dut.Check(ctx, s.Machine, name, d, linkNeeds(s.Experiment.Link)...), unfit)
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
 			skip[name] = true
@@ -43,6 +44,17 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		return out, ErrNothingRan
 	}
 	return out, nil
+}
+
+// linkNeeds are what a link between two gateways takes of the kernel.
+func linkNeeds(l experiment.Link) (needs []dut.Need) {
+	if slices.ContainsFunc(l.Mbps, func(mbps float64) bool { return mbps > 0 }) {
+		needs = append(needs, dut.Need{Program: "tc", Package: "iproute2", Feature: machine.TokenBucket, Why: "link.mbps"})
+	}
+	if l.Impaired() {
+		needs = append(needs, dut.Need{Program: "tc", Package: "iproute2", Feature: machine.Netem, Why: "link.delay and link.loss_pct"})
+	}
+	return needs
 }
 
 // without is a plan less the cells of some devices, and less blocks that have no other.

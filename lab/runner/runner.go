@@ -345,7 +345,7 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	rec.DUT, rec.AA, rec.Clients, rec.LoginRate = b.DUT(), b.AA, b.Clients(), b.Cell.Number(result.LoginRate)
 	rec.Direction, rec.Profile = b.Cell.Text(result.Direction), b.Cell.Text(result.Profile)
 	rec.FrameSize = b.Cell.Text(result.FrameSize)
-	if !b.Cell.Has(result.Clients) {
+	if !b.Cell.Has(result.Clients) || b.Cell.Has(result.LinkMbps) {
 		rec.Dimensions = b.Cell
 	}
 	rec.Block, rec.Sitting, rec.DUTLab = b.Index, s.sitting, b.DUTLab

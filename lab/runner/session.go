@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
@@ -41,6 +42,7 @@ type Session struct {
 func (s *Session) Labs(b experiment.Block) side.Labs {
 	labs := side.Labs{
 		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b), Aggregate: b.Cell.Text(result.Profile) == result.Bulk,
+		Between: agent.Shape{RateMbps: b.Cell.Number(result.LinkMbps), Delay: s.Experiment.Link.Delay, LossPct: s.Experiment.Link.LossPct},
 	}
 	if s.Experiment.Router.Speed > 0 {
 		labs.Slowed = s.Machine

@@ -24,8 +24,8 @@ func GatewayCapture(p Spec) Topology {
 			{Name: "sink", Role: RoleSink, Sysctls: client.Sysctls, Routes: []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}},
 		},
 		Links: []Link{
-			{lan, p.port("generator", "g0", true, generatorAddr)},
-			{wan, p.port("sink", "k0", true, serverAddr)},
+			{A: lan, B: p.port("generator", "g0", true, generatorAddr)},
+			{A: wan, B: p.port("sink", "k0", true, serverAddr)},
 		},
 		Addressing: Addressing{LAN: DefaultLAN, Gateway: routerLAN.Addr(), RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr()},
 		Urgent:     p.Urgent,

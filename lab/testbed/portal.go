@@ -50,7 +50,7 @@ func Portal(p Spec) Topology {
 	lan, wan := p.port("router", "r0", p.Aggregate && !p.NoAggregation, onLAN...), p.port("router", "r1", p.Aggregate, routerWAN)
 	lan.Name, wan.Name = PortLAN, PortWAN
 	p.addClientHosts(&t, lan)
-	t.Links = append(t.Links, Link{wan, p.port("server", "s0", true, serverAddr, serviceAddr)})
+	t.Links = append(t.Links, Link{A: wan, B: p.port("server", "s0", true, serverAddr, serviceAddr)})
 	return t
 }
 
@@ -95,7 +95,7 @@ func (p Spec) addClientHosts(t *Topology, router Port) {
 	sockets := []Port{router} // one a client host
 	if p.ClientHosts > 1 {
 		t.Nodes = append(t.Nodes, Node{Name: "switch", Sysctls: client.Sysctls, Switch: true})
-		t.Links = append(t.Links, Link{router, p.port("switch", "x0", false)})
+		t.Links = append(t.Links, Link{A: router, B: p.port("switch", "x0", false)})
 		sockets = nil
 		for i := range p.ClientHosts {
 			sockets = append(sockets, p.port("switch", fmt.Sprintf("x%d", i+1), false))
@@ -108,7 +108,7 @@ func (p Spec) addClientHosts(t *Topology, router Port) {
 			name = fmt.Sprintf("client%d", i+1)
 		}
 		t.Nodes = append(t.Nodes, Node{Name: name, Role: RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}})
-		t.Links = append(t.Links, Link{socket, p.port(name, fmt.Sprintf("c%d", i), true, addr)})
+		t.Links = append(t.Links, Link{A: socket, B: p.port(name, fmt.Sprintf("c%d", i), true, addr)})
 		addr = netip.PrefixFrom(addr.Addr().Prev(), addr.Bits())
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
 // Spec is what a topology is built from. The zero value is a lab with one client host
@@ -20,6 +22,7 @@ type Spec struct {
 	UrgentRouters bool         // see Topology.UrgentRouters
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
 	CaptureHosts  int          // behind a splitter, 1 (default) to MaxCaptureHosts
+	Between       agent.Shape  // of the link between two gateways
 }
 
 // Topologies is every topology by its name in experiments. Adding one is a file and a line here.

@@ -28,7 +28,7 @@ func Tap(p Spec) Topology {
 			{Name: "generator", Role: RoleGenerator, Sysctls: client.Sysctls},
 			{Name: "splitter", Role: RoleSplitter, Sysctls: client.Sysctls, Switch: true, Floods: true},
 		},
-		Links:      []Link{{p.port("generator", "g0", true, generatorAddr), in}},
+		Links:      []Link{{A: p.port("generator", "g0", true, generatorAddr), B: in}},
 		Addressing: Addressing{LAN: DefaultLAN},
 		Urgent:     p.Urgent,
 	}
@@ -38,7 +38,7 @@ func Tap(p Spec) Topology {
 			name = fmt.Sprintf("capture%d", i+1)
 		}
 		t.Nodes = append(t.Nodes, Node{Name: name, Metered: true, Sysctls: routerSysctls})
-		t.Links = append(t.Links, Link{p.port("splitter", fmt.Sprintf("t%d", i+1), false), p.port(name, fmt.Sprintf("m%d", i), p.Aggregate)})
+		t.Links = append(t.Links, Link{A: p.port("splitter", fmt.Sprintf("t%d", i+1), false), B: p.port(name, fmt.Sprintf("m%d", i), p.Aggregate)})
 	}
 	return t
 }

@@ -36,9 +36,9 @@ func Tunnel(p Spec) Topology {
 		{Name: "pc2", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: routerWAN.Addr()}}},
 	}
 	t.Links = []Link{
-		{lan, p.port("pc1", "c0", true, clientHost)},
-		{near, far},
-		{wan, p.port("pc2", "s0", true, serverAddr, serviceAddr)},
+		{A: lan, B: p.port("pc1", "c0", true, clientHost)},
+		{A: near, B: far, Shape: p.Between},
+		{A: wan, B: p.port("pc2", "s0", true, serverAddr, serviceAddr)},
 	}
 	return t
 }

@@ -46,7 +46,7 @@ func badHeaders(t testing.TB) map[string][]byte {
 		"magic": put32(0, 0x47455420), "version": func(b []byte) { b[4] = 1 }, "direction": func(b []byte) { b[5] = 2 },
 		"flags": func(b []byte) { b[7] = 1 }, "index": put32(16, 3), "no streams": put32(20, 0),
 		"streams": put32(20, MaxStreams+1), "NaN": rate(math.NaN()), "infinite": rate(math.Inf(1)), "negative": rate(-1),
-		"no rate": rate(0), "no burst": put32(32, 0), "burst": put32(32, 1<<31), "no mss": put32(36, 0),
+		"no burst": put32(32, 0), "burst": put32(32, 1<<31), "no mss": put32(36, 0),
 		"burst bytes": put32(36, 1<<20), "overflow": put32(36, math.MaxUint32), "for ever": put32(40, MaxSecondsLimit+1),
 		"no end": put32(40, 0), "protocol": func(b []byte) { b[6] = 2 },
 		"datagrams without room for a head": func(b []byte) { b[6] = 1; put32(36, headSize-1)(b) },

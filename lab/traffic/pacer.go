@@ -63,7 +63,11 @@ func startPacer(r *run, write writeFunc) (*pacer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Start(context.Background(), "gw-send", p.loop)
+	work := p.loop
+	if r.cfg.Unpaced() {
+		work = p.fill
+	}
+	p.Start(context.Background(), "gw-send", work)
 	return p, nil
 }
 

@@ -47,15 +47,14 @@ const (
 	MaxBurstSegments = 1024
 )
 
-// Config is one run of the paced generator. It needs a rate; all else has a
-// default.
+// Config is one run of the generator. All has a default but the rate of UDP.
 type Config struct {
 	// Streams is the number of TCP streams, default 1, at most MaxStreams; of UDP of
 	// sockets, each of which is one stream of datagrams.
 	Streams int
 	// UDP sends datagrams instead of TCP segments.
 	UDP bool
-	// RateBps is payload bits per second of all streams together, shared evenly.
+	// RateBps is payload bits per second of all streams together, shared evenly; 0: as fast as TCP takes it.
 	RateBps float64
 	// Direction is result.Up (default) or result.Down.
 	Direction string
@@ -176,8 +175,10 @@ func (c Config) check() error {
 	switch {
 	case c.Streams < 1 || c.Streams > MaxStreams:
 		return fmt.Errorf("%d streams, want 1 to %d", c.Streams, MaxStreams)
-	case !(c.RateBps > 0 && c.RateBps <= 1e13): // also refuses NaN
-		return fmt.Errorf("rate of %g bit/s, want more than 0 and at most 1e13", c.RateBps)
+	case !(c.RateBps >= 0 && c.RateBps <= 1e13): // also refuses NaN
+		return fmt.Errorf("rate of %g bit/s, want at most 1e13, or 0 for what TCP takes", c.RateBps)
+	case c.UDP && c.Unpaced():
+		return errors.New("datagrams need a rate: nothing says how many the path takes")
 	case c.Direction != result.Up && c.Direction != result.Down:
 		return fmt.Errorf("direction %q, want %q or %q", c.Direction, result.Up, result.Down)
 	case c.BurstSegments < 1 || c.BurstSegments > MaxBurstSegments:
@@ -203,6 +204,9 @@ func (c Config) burstInterval() float64 {
 // stream's share when that is more, so that a long path is not cut short.
 func (c Config) bufferBytes() int {
 	share := int(c.RateBps / 8 / float64(c.Streams) / 10)
+	if c.Unpaced() {
+		share = unpacedBytes / c.Streams
+	}
 	return max(4*c.burstBytes(), min(share, 64<<20))
 }
 

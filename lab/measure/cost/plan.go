@@ -3,6 +3,7 @@ package cost
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ func (Measure) Rules() experiment.Measure {
 			"offered_mbps", "offered_kpps", "mbps_per_client", "frame_sizes", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
 			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.gaps", "traffic.seed", "traffic.short_per_second", "traffic.short_bytes",
 			"beside.client", "beside.traffic", "beside.clients",
-		}, experiment.ClientKeys...),
+		}, slices.Concat(experiment.ClientKeys, experiment.LinkKeys)...),
 		Check: check, Settings: settings, Duration: duration, Describe: inWords,
 	}
 }
@@ -71,11 +72,14 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 		for _, direction := range e.Directions {
 			for _, profile := range e.Profiles {
 				e.EachLoad(clients, func(size string, loads []float64) {
-					s := experiment.Setting{Cell: result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)}
-					for _, mbps := range loads {
-						s.Cells = append(s.Cells, s.Cell.With(result.OfferedMbps, mbps))
-					}
-					list = append(list, s)
+					cell := result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)
+					e.EachLink(cell, func(cell result.Cell) {
+						s := experiment.Setting{Cell: cell}
+						for _, mbps := range loads {
+							s.Cells = append(s.Cells, cell.With(result.OfferedMbps, mbps))
+						}
+						list = append(list, s)
+					})
 				})
 			}
 		}

@@ -46,7 +46,7 @@ func CompareCells(run result.Run) func(a, b result.Cell) int {
 			result.CompareCells(a, b, result.Profile),
 			-result.CompareCells(a, b, result.Direction),
 			CompareSizes(run, a, b),
-			result.CompareCells(a, b, result.DUT, result.Clients, result.OfferedMbps),
+			result.CompareCells(a, b, result.LinkMbps, result.DUT, result.Clients, result.OfferedMbps),
 		)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -19,6 +20,7 @@ type Labs struct {
 	DUTLab     string            // "a" or "b"
 	Sides      []experiment.Side // the device's lab, and the clean router's where there is one
 	Aggregate  bool              // the routers' links aggregate packets
+	Between    agent.Shape       // of the link between two gateways
 	// UrgentRouters has the routers' links polled with real-time priority: see testbed.Topology.
 	UrgentRouters bool
 	Spins         bool          // senders of frames never rest, and use the faster engine: see agent.Frames
@@ -32,7 +34,7 @@ func (l Labs) OpenDevice(ctx context.Context) (*Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.open(ctx, l.DUTLab, d, d.Traits(), l.Sides[0])
+	return l.open(ctx, l.DUTLab, d, d, l.Sides[0])
 }
 
 // OpenAdmitted is OpenDevice with clients that are admitted.
@@ -56,7 +58,7 @@ func (l Labs) OpenPair(ctx context.Context) (device, clean *Side, err error) {
 	}
 	labs := [2]string{l.DUTLab, map[string]string{"a": "b", "b": "a"}[l.DUTLab]}
 	sides, err := Each([]dut.DUT{d, dut.Clean{}}, func(i int, own dut.DUT) (*Side, error) {
-		s, err := l.open(ctx, labs[i], own, d.Traits(), l.Sides[i])
+		s, err := l.open(ctx, labs[i], own, d, l.Sides[i])
 		if err != nil {
 			return nil, err
 		}
@@ -77,9 +79,13 @@ func (l Labs) device() (dut.DUT, error) {
 	return dut.New(l.DUT, l.Sides[0].Clients+l.Experiment.Client.Guests(), l.Experiment)
 }
 
-// open builds one lab; shared is of the device whose link settings hold in all of them.
-func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Traits, has experiment.Side) (*Side, error) {
+// open builds one lab; the device's link settings and the length of its packets hold in all of them.
+func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has experiment.Side) (*Side, error) {
+	shared := device.Traits()
 	s := &Side{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...), singly: client.KindOf(l.Experiment.Client.Kind).Line}
+	if d, ok := device.(dut.Encapsulating); ok {
+		s.mtu = d.MTU()
+	}
 	for _, of := range l.Sides {
 		s.most = max(s.most, of.Clients)
 	}
@@ -92,7 +98,7 @@ func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Trai
 	topology := build(testbed.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
-		UrgentRouters: l.UrgentRouters,
+		UrgentRouters: l.UrgentRouters, Between: l.Between,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 	})
 	return s, s.open(ctx, l.Backend, topology, lab)

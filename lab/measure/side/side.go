@@ -42,6 +42,7 @@ type Side struct {
 	spins  bool          // senders of frames never rest
 	slowed *testbed.Host // the machine of the routers where their CPUs are slowed down
 	most   int           // clients of the larger lab of a pair
+	mtu    int           // of the tunnel, which both labs of a pair send packets for; 0: there is none
 	singly bool          // the clients make packets one by one: those of PPPoE, and their peers
 	enter  bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours
 	static bool          // the clients have addresses without asking for them: see hasStatic

@@ -10,22 +10,41 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// StartTraffic starts a load of mbps Mbit/s that ends by itself, frames after exactly that time. It returns
-// when all streams are connected and the round-trip probes run.
-func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, most time.Duration) error {
-	t, clients := s.Has.Traffic, s.Has.Clients
+// plan makes a load of mbps Mbit/s that of the side.
+func (s *Side) plan(direction string, mbps float64, most time.Duration) {
+	t := s.Has.Traffic
 	s.Load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction,
-		Clients: clients, MostClients: s.most, ClientHosts: len(s.Hosts), Server: s.Env.ServerIP, OfferedMbps: mbps,
+		Clients: s.Has.Clients, MostClients: s.most, ClientHosts: len(s.Hosts), Server: s.Env.ServerIP, OfferedMbps: mbps, MTU: s.mtu,
 		BurstSegments: t.BurstSegments, MaxSeconds: int(math.Ceil(most.Seconds())), ShortPerSecond: t.ShortPerSecond, ShortBytes: t.ShortBytes,
 	}
 	for _, h := range s.Lab.Hosts { // both ends have as many
 		s.Load.Workers = max(s.Load.Workers, agent.Workers(s.Load.Streams(), h.Files))
 	}
+}
+
+// StartProbes starts the far end of the traffic and the round-trip probes, without a load.
+func (s *Side) StartProbes(ctx context.Context) error {
+	s.plan(result.Up, 0, time.Second)
+	if err := s.Server.ServeTraffic(ctx, s.Load); err != nil {
+		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.Lab.Name, err)
+	}
+	if err := s.Hosts[0].StartRTT(ctx, s.Env.ServerIP); err != nil {
+		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.Lab.Name, err)
+	}
+	return nil
+}
+
+// StartTraffic starts a load of mbps Mbit/s that ends by itself, frames after exactly that time; 0 has TCP send as fast as it
+// can. It returns when all streams are connected and the round-trip probes run.
+func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, most time.Duration) error {
+	t, clients := s.Has.Traffic, s.Has.Clients
+	s.plan(direction, mbps, most)
 	patience := trafficTimeout(s.Load.Streams())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
 	defer cancel()

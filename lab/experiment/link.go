@@ -1,0 +1,65 @@
+package experiment
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Link says what the link between two gateways does to the frames of each direction.
+type Link struct {
+	Mbps    []float64     // rates to measure at, Mbit/s of frames with the Ethernet header of 14 bytes; 0: no limit; none (default): as 0
+	Delay   time.Duration // of each frame, each way; default 0
+	LossPct float64       // of the frames, each way; default 0
+}
+
+// Bounds of a link.
+const (
+	minLinkMbps, maxLinkMbps = 1, 10_000
+	maxLinkDelay             = time.Second
+	maxLinkLoss              = 50
+)
+
+// LinkKeys are keys for the Uses of measures whose traffic crosses the link between two gateways.
+var LinkKeys = []string{"link.mbps", "link.delay", "link.loss_pct"}
+
+var linkFields = []Field{
+	optional("link.mbps", List(linkRate), func(e *Experiment) *[]float64 { return &e.Link.Mbps }),
+	optional("link.delay", duration(0, maxLinkDelay), func(e *Experiment) *time.Duration { return &e.Link.Delay }),
+	optional("link.loss_pct", Within(0, maxLinkLoss, "per cent of the frames,"), func(e *Experiment) *float64 { return &e.Link.LossPct }),
+}
+
+// linkRate accepts a rate of a link, and 0 for none.
+var linkRate = number(fmt.Sprintf("0 for no limit, or Mbit/s from %d to %d", minLinkMbps, maxLinkMbps),
+	func(n float64) bool { return n == 0 || n >= minLinkMbps && n <= maxLinkMbps })
+
+// EachLink calls fn with a setting's cell at each rate of the link; with the cell alone where the experiment names no rate.
+func (e *Experiment) EachLink(cell result.Cell, fn func(result.Cell)) {
+	if len(e.Link.Mbps) == 0 {
+		fn(cell)
+	}
+	for _, mbps := range e.Link.Mbps {
+		fn(cell.With(result.LinkMbps, mbps))
+	}
+}
+
+// Impaired reports whether the link delays or loses frames, which takes more of the kernel than a rate.
+func (l Link) Impaired() bool { return l.Delay > 0 || l.LossPct > 0 }
+
+// checkLink refuses a link in a topology that has none between two gateways.
+func (e *Experiment) checkLink(report Report) {
+	var fit []string
+	lacks := false
+	for _, t := range e.catalogue.Topologies {
+		if t.Gateways {
+			fit = append(fit, t.Name)
+		}
+		lacks = lacks || t.Name == e.Topology && !t.Gateways
+	}
+	for _, key := range LinkKeys {
+		if lacks && e.IsSet(key) && e.Means(key) {
+			report(key, "needs topology = %s: %q has no link between two gateways", quoted(fit), e.Topology)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+// Package rate measures how fast TCP is through a pair of gateways, beside what the headers of their tunnel leave of the link:
+// the payload that arrives, what both gateways spend on it, and what limits it. Packets that vanish because they are too long are
+// an outcome of their own.
+package rate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
+)
+
+type run struct{}
+
+var _ runner.Measure = run{}
+
+// Run returns what measures the blocks of one run.
+func (Measure) Run() runner.Measure { return run{} }
+
+// Lacks is false: a cell has nothing besides its windows.
+func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
+
+// Fits is nil: every device that runs carries something.
+func (run) Fits(*experiment.Experiment, string, dut.Traits) error { return nil }
+
+// idle is how long round-trip times are measured before the load.
+const idle = time.Second
+
+// block is a block whose lab stands.
+type block struct {
+	*runner.Session
+	experiment.Block
+	*side.Side
+	mtu  rtt.MTU
+	idle result.RTT
+}
+
+// Block measures all windows of a device in one lab. What goes wrong when the lab is left costs no trial.
+func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
+	s.Status("%s: building the lab", s.Name(eb))
+	lab, err := s.Labs(eb).OpenAdmitted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := &block{Session: s, Block: eb, Side: lab}
+	err = b.measure(ctx)
+	if err != nil {
+		err = side.CauseOf(err, lab)
+	}
+	if ctx.Err() == nil {
+		if left := b.Leave(ctx); left != nil && err == nil { // noted; the windows count
+			s.Notice("%s: %v", s.Name(eb), left)
+		}
+	}
+	return nil, errors.Join(err, b.Close())
+}
+
+// measure looks at the path without a load, and then measures the windows of one.
+func (b *block) measure(ctx context.Context) (err error) {
+	cell, e := b.Cells[0], b.Experiment
+	b.Status("%s: looking at the path", b.Name(b.Block))
+	if err := b.look(ctx); err != nil {
+		return err
+	}
+	todo := b.Todo(b.Block, cell)
+	most := e.Warmup + time.Duration(len(todo)*(e.Redo+1))*(e.Window+time.Second) + time.Minute
+	defer func() { err = errors.Join(err, b.StopTraffic(context.WithoutCancel(ctx))) }()
+	if err := b.StartTraffic(ctx, cell.Text(result.Direction), 0, most); err != nil {
+		return err
+	}
+	if err := side.Sleep(ctx, e.Warmup); err != nil {
+		return err
+	}
+	for _, w := range todo {
+		if err := b.window(ctx, cell, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look measures round-trip times while nothing else is sent, and the largest packet that comes through.
+func (b *block) look(ctx context.Context) (err error) {
+	if err := b.StartProbes(ctx); err != nil {
+		return err
+	}
+	if b.mtu, err = b.Hosts[0].PathMTU(ctx, b.Env.ServerIP); err != nil {
+		return fmt.Errorf("looking for the largest packet of the path: %w", err)
+	}
+	if _, err = b.Hosts[0].TakeRTT(ctx); err != nil { // what was before counts for nothing
+		return err
+	}
+	if err := side.Sleep(ctx, idle); err != nil {
+		return err
+	}
+	times, err := b.Hosts[0].TakeRTT(ctx)
+	b.idle = rttOf(times)
+	return err
+}
+
+func rttOf(t rtt.Times) result.RTT {
+	return result.RTT{P50: t.P50, P99: t.P99, Probes: t.Probes, Lost: t.Lost}
+}
+
+// window measures a window until it is accepted, or was tried often enough.
+func (b *block) window(ctx context.Context, cell result.Cell, w int) error {
+	b.Status("%s: window %d", b.Name(b.Block), w+1)
+	return b.Settle(b.Block, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
+		before, after, err := side.ReadTwice(ctx, b.Experiment.Window, b.Side)
+		if err != nil {
+			return nil, nil, err
+		}
+		ended, err := b.Ended(ctx)
+		if err = errors.Join(err, ended.Err()); err != nil {
+			return nil, nil, err
+		}
+		t := b.trial(cell, before[0], after[0])
+		t.Head, t.Window = a.Head(b.Block), w
+		if err := b.judge(ctx, t, before[0], after[0]); err != nil {
+			return nil, nil, err
+		}
+		t.Seconds = time.Since(a.Start).Seconds()
+		return func(w *result.Writer) error { return w.Append(KindRate, t) }, t.Rejects, nil
+	})
+}

@@ -1,0 +1,98 @@
+package rate
+
+import (
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Names of metrics that other code asks for.
+const (
+	Goodput    = "goodput_mbps"
+	Theory     = "theory_mbps"
+	OfTheory   = "of_theory_pct"
+	PerCore    = "mbps_per_core"
+	EnterCPU   = "enter_core_pct"
+	LeaveCPU   = "leave_core_pct"
+	IdleRTT    = "rtt_idle_p50_us"
+	LoadRTT    = "rtt_p50_us"
+	PathMTU    = "path_mtu"
+	TunnelMTU  = "tunnel_mtu"
+	Efficiency = "payload_share_pct"
+)
+
+// gateway is whose figures those of CPU are.
+const gateway = "gateway"
+
+type figures = analysis.Reading
+
+// Metrics is every figure of a cell, of windows.
+var Metrics = perWindow(
+	analysis.Metric{Name: Goodput, Short: "goodput", Unit: "Mbit/s", Text: "TCP payload that arrived", Better: analysis.More, Range: analysis.Amounts,
+		Of: func(r figures) float64 { return rateOf(r, "delivered_bytes", "load_seconds") }},
+	analysis.Metric{Name: Theory, Short: "theory", Unit: "Mbit/s", Text: "payload that the tunnel's headers leave of the link's rate", Range: analysis.Amounts, Of: theory},
+	analysis.Metric{Name: OfTheory, Unit: "%", Text: "payload that arrived, of what the headers leave", Better: analysis.More, Range: analysis.Amounts,
+		Of: func(r figures) float64 {
+			return 100 * analysis.Over(rateOf(r, "delivered_bytes", "load_seconds"), theory(r))
+		}},
+	analysis.Metric{Name: Efficiency, Unit: "%", Text: "payload that arrived, of the bytes on the link between the gateways", Better: analysis.More, Range: analysis.Amounts,
+		Of: func(r figures) float64 {
+			return 100 * analysis.Over(rateOf(r, "delivered_bytes", "load_seconds"), rateOf(r, "link_bytes", "link_seconds"))
+		}},
+	analysis.Metric{Name: "theory_share_pct", Unit: "%", Text: "the same by the headers alone", Range: analysis.Percents, Of: func(r figures) float64 { return 100 * r.Get("theory_share") }},
+	analysis.Metric{Name: "link_mbps", Unit: "Mbit/s", Text: "on the link between the gateways, frames with Ethernet headers", Range: analysis.Amounts, Of: func(r figures) float64 { return rateOf(r, "link_bytes", "link_seconds") }},
+	analysis.Metric{Name: EnterCPU, Short: "enter", Unit: "% of a core", Text: "CPU of the gateway where the load enters the tunnel", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: corePct("enter_ns")},
+	analysis.Metric{Name: LeaveCPU, Short: "leave", Unit: "% of a core", Text: "CPU of the gateway where the load leaves the tunnel", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: corePct("leave_ns")},
+	analysis.Metric{Name: PerCore, Short: "per core", Unit: "Mbit/s", Text: "payload per core of the gateway that has more to do", Better: analysis.More, Host: gateway, Range: analysis.Amounts, Of: perCore},
+	analysis.Metric{Name: "ns_per_packet", Unit: "ns", Text: "CPU of both gateways per packet that left for the other one", Better: analysis.Less, Host: gateway, Range: analysis.Amounts,
+		Of: func(r figures) float64 {
+			return analysis.Over(r.Get("enter_ns")+r.Get("leave_ns"), r.Get("link_packets"))
+		}},
+	analysis.Metric{Name: IdleRTT, Short: "idle RTT", Unit: "µs", Text: "round-trip time before the load, median", Better: analysis.Less, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("idle_rtt_us.p50")},
+	analysis.Metric{Name: LoadRTT, Short: "RTT", Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p50")},
+	analysis.Metric{Name: "rtt_p99_us", Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p99")},
+	analysis.Metric{Name: TunnelMTU, Short: "MTU", Unit: "bytes", Text: "largest packet that the tunnel takes by its own word", Range: analysis.Amounts, Of: analysis.Field("tunnel_mtu")},
+	analysis.Metric{Name: PathMTU, Unit: "bytes", Text: "largest packet that came through to the server and back", Range: analysis.Amounts, Of: analysis.Field("path_mtu.passes")},
+	analysis.Metric{Name: "known_mtu", Unit: "bytes", Text: "largest packet that the sender's kernel takes the path to carry", Range: analysis.Amounts, Of: analysis.Field("path_mtu.known")},
+	analysis.Metric{Name: "retransmit_ratio", Text: "TCP segments sent again / sent", Better: analysis.Less, Range: analysis.Shares, Of: func(r figures) float64 { return ratio(r, "retransmits", "segments") }},
+	analysis.Metric{Name: "fragments_ratio", Text: "fragments that the gateways made / packets that left for the other one", Better: analysis.Less, Range: analysis.Amounts, Of: func(r figures) float64 { return ratio(r, "frag_creates", "link_packets") }},
+	analysis.Metric{Name: "reassembly_failures", Unit: "packets", Text: "given up by the gateways for want of a fragment, a window", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("reasm_fails")},
+	analysis.Metric{Name: "too_long", Unit: "packets", Text: "that the gateways refused as too long, a window", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("frag_fails")},
+	analysis.SlowedMetric("router", result.RouterShare),
+)
+
+// perWindow has all metrics taken from each window by itself.
+func perWindow(list ...analysis.Metric) []analysis.Metric {
+	for i := range list {
+		list[i].Per = analysis.PerWindow
+	}
+	return list
+}
+
+// rateOf is a number of bytes over a time, Mbit/s.
+func rateOf(r figures, bytes, seconds string) float64 {
+	return analysis.Over(r.Get(bytes)*8/1e6, r.Get(seconds))
+}
+
+// theory is absent of a link without a limit.
+func theory(r figures) float64 {
+	return analysis.Positive(r.Get("link_mbps") * r.Get("theory_share"))
+}
+
+func corePct(name string) func(figures) float64 {
+	return func(r figures) float64 { return analysis.Over(r.Get(name)/1e7, r.Get("link_seconds")) }
+}
+
+func perCore(r figures) float64 {
+	busier := max(corePct("enter_ns")(r), corePct("leave_ns")(r))
+	return analysis.Over(100*rateOf(r, "delivered_bytes", "load_seconds"), busier)
+}
+
+// ratio is 0 where there is nothing to divide by: nothing was sent.
+func ratio(r figures, a, b string) float64 {
+	if x := analysis.Over(r.Get(a), r.Get(b)); !math.IsNaN(x) {
+		return x
+	}
+	return 0
+}

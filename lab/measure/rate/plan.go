@@ -1,0 +1,113 @@
+package rate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// Name is the measure's in experiments and records.
+const Name = "rate"
+
+// defaultTopology has the link that the measure is of.
+const defaultTopology = "tunnel"
+
+// defaultWarmup is how long TCP takes to find a path's rate.
+const defaultWarmup = 2 * time.Second
+
+// Measure is the measure of that name.
+type Measure struct{}
+
+// Records are windows.
+func (Measure) Records() []result.Kind {
+	return []result.Kind{{Name: KindRate, New: func() any { return new(Trial) }}}
+}
+
+// Rules are the rules of experiments that measure rates.
+func (Measure) Rules() experiment.Measure {
+	return experiment.Measure{
+		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
+		Uses: slices.Concat([]string{"directions", "profiles", "windows", "window", "warmup", "traffic.kind", "traffic.protocol"},
+			experiment.ClientKeys, experiment.LinkKeys),
+		Why:    "TCP sends as fast as it can, and no clean router stands beside the device",
+		Settle: settle, Check: check, Settings: settings, Duration: duration, Describe: inWords,
+	}
+}
+
+func settle(e *experiment.Experiment) {
+	if !e.IsSet("topology") {
+		e.Topology = defaultTopology
+	}
+	if !e.IsSet("warmup") {
+		e.Warmup = defaultWarmup
+	}
+}
+
+func check(e *experiment.Experiment, report experiment.Report) {
+	only := fmt.Sprintf("measure = %q", e.Measure)
+	if build, err := testbed.Named(e.Topology); err == nil && !build(testbed.Spec{}).Gateways() {
+		report("topology", "%q does not go with %s: it needs %q, whose gateways have a link between them", e.Topology, only, defaultTopology)
+	}
+	if e.Traffic.Kind != traffic.KindStreams || e.Traffic.Protocol != experiment.ProtocolTCP {
+		report("traffic.kind", "%q over %s does not go with %s: it needs %q over %s, which send as fast as they can",
+			e.Traffic.Kind, e.Traffic.Protocol, only, traffic.KindStreams, experiment.ProtocolTCP)
+	}
+	if slices.Contains(e.Directions, result.Both) {
+		report("directions", "%q does not go with %s: the load enters the tunnel at one gateway", result.Both, only)
+	}
+	if e.Client.Churn > 0 {
+		report("client.churn", "does not go with %s", only)
+	}
+}
+
+// settings lists clients, each with a connection, directions, profiles and rates of the link. A block has one of them.
+func settings(e *experiment.Experiment) (list []experiment.Setting) {
+	for _, clients := range e.Clients {
+		for _, direction := range e.Directions {
+			for _, profile := range e.Profiles {
+				e.EachLink(result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile), func(cell result.Cell) {
+					list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
+				})
+			}
+		}
+	}
+	return list
+}
+
+// Time beside warm-up and windows, for the estimate before a run.
+const (
+	labOverhead    = 1500 * time.Millisecond // up and down
+	deviceOverhead = 2 * time.Second         // a tunnel that agrees on keys, and its end
+)
+
+func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
+	block := labOverhead + time.Duration(g.Cell.Int(result.Clients))*client.KindOf(e.Client.Kind).Times.Stay/2 +
+		idle + e.Warmup + time.Duration(e.Windows)*e.Window
+	if g.Cell.Text(result.DUT) != experiment.Clean {
+		block += deviceOverhead
+	}
+	return time.Duration(g.Blocks) * block
+}
+
+func inWords(e *experiment.Experiment) experiment.Description {
+	var links []string
+	for _, mbps := range e.Link.Mbps {
+		if mbps == 0 {
+			links = append(links, "no limit")
+		} else {
+			links = append(links, fmt.Sprintf("%g Mbit/s", mbps))
+		}
+	}
+	doing := "TCP as fast as it can"
+	if len(links) > 0 {
+		doing += ", the gateways' link at " + words.Listed(links)
+	}
+	return experiment.Description{Block: "block", Of: fmt.Sprintf(" of %d windows of %g s", e.Windows, e.Window.Seconds()), Doing: doing}
+}

@@ -1,0 +1,66 @@
+package rate
+
+import (
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Names of texts of a cell.
+const (
+	// TextFormula is how the useful share of the link follows from headers, TextHeaders what these are.
+	TextFormula = "formula"
+	TextHeaders = "headers"
+)
+
+// Summarise computes the summary of a run that measured rates. It needs the run's records alone.
+func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	trials := result.Of[Trial](run.Own)
+	in := analysis.Input{
+		Run: run, Measure: Name, Noun: "window", Metrics: Metrics, Trials: trialsOf(trials), Compare: cost.CompareCells(run),
+		Describe: func(c *analysis.Cell) { describe(c, trials) },
+		Warn: func(s analysis.Summary) []string {
+			return slices.Concat(
+				s.Remark("MTU black hole: packets that the sender takes for short enough vanish, and no ICMP message says so",
+					func(c analysis.Cell) bool { return c.Flagged(BlackHole) }),
+				s.Remark("TCP stalled: nothing arrived in a window, although short packets went both ways",
+					func(c analysis.Cell) bool { return c.Flagged(Stalled) }),
+				s.Remark("The gateways cut packets into fragments",
+					func(c analysis.Cell) bool { return c.Device("fragments_ratio").Mean > fragmented }))
+		},
+	}
+	return analysis.Summarise(in, opts)
+}
+
+// fragmented is the number of fragments a packet beyond which it is worth a remark.
+const fragmented = 0.01
+
+// trialsOf are the records, flagged by what limited them or is wrong with the path.
+func trialsOf(trials []*Trial) []analysis.Trial {
+	out := make([]analysis.Trial, 0, len(trials))
+	for _, t := range trials {
+		a := analysis.Trial{Device: result.ValuesOf(t)}
+		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Accepted, a.Rejects = t.Cell, t.Block, t.Window, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects
+		flag := t.Outcome
+		if flag == "" {
+			flag = LimitFlag(t.LimitedBy)
+		}
+		a.Flags = []string{flag}
+		out = append(out, a)
+	}
+	return out
+}
+
+// LimitFlag marks a cell with windows that were limited by something.
+func LimitFlag(by string) string { return "limit-" + by }
+
+// describe adds the formula of the cell's device.
+func describe(c *analysis.Cell, trials []*Trial) {
+	for _, t := range trials {
+		if t.Cell == c.Cell && c.Texts == nil {
+			c.Texts = map[string]string{TextFormula: t.Formula, TextHeaders: t.Headers}
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package rate
+
+import (
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
+)
+
+// KindRate is the kind of the records of windows.
+const KindRate = "rate"
+
+// Outcomes of a window other than a rate: what is wrong with the path.
+const (
+	// BlackHole: packets that the sender takes for short enough vanish, and nobody tells it (RFC 2923).
+	BlackHole = "mtu-black-hole"
+	// Stalled: nothing arrived, although short packets go both ways.
+	Stalled = "stalled"
+)
+
+// What kept a window's rate from being higher.
+const (
+	ByLink    = "link"     // what left for the other gateway filled the link's rate
+	ByGateway = "gateways" // the gateways' CPU was full
+	ByEnds    = "ends"     // the CPU of clients, server and generator was
+	ByUnknown = "other"    // none of these: TCP's window, a lock, a queue
+)
+
+// Trial is one window of TCP without a rate of its own. Bytes of frames are with the Ethernet header of 14 bytes.
+type Trial struct {
+	result.Head
+	Cell   result.Cell `json:"cell"`
+	Window int         `json:"window"` // counts from 0 within (block, cell)
+
+	SetupSeconds float64 `json:"setup_seconds"` // of the block's lab with its device
+	Outcome      string  `json:"outcome,omitempty"`
+	LimitedBy    string  `json:"limited_by,omitempty"`
+
+	LoadSeconds    float64 `json:"load_seconds"` // between the receiver's two readings
+	DeliveredBytes int64   `json:"delivered_bytes"`
+	LinkSeconds    float64 `json:"link_seconds"` // between the gateways' two readings
+	LinkBytes      int64   `json:"link_bytes"`   // that left the gateway where the load enters for the other one
+	LinkPackets    int64   `json:"link_packets"`
+	Dropped        int64   `json:"dropped"` // by links of the gateways
+	Segments       int64   `json:"segments"`
+	Retransmits    int64   `json:"retransmits"`
+	// Of both gateways: fragments made, fragments received, packets given up for want of one, and packets that were too long.
+	FragCreates int64 `json:"frag_creates"`
+	ReasmReqds  int64 `json:"reasm_reqds"`
+	ReasmFails  int64 `json:"reasm_fails"`
+	FragFails   int64 `json:"frag_fails"`
+
+	// The device's own MTU, what the path turned out to take, and the useful share of the link that follows (see lab/tunnel).
+	TunnelMTU   int     `json:"tunnel_mtu"`
+	PathMTU     rtt.MTU `json:"path_mtu"`
+	LinkMbps    float64 `json:"link_mbps"` // rate of the link; 0: no limit
+	TheoryShare float64 `json:"theory_share"`
+	Formula     string  `json:"formula"`
+	Headers     string  `json:"headers"` // around each packet, in words
+
+	IdleRTT result.RTT `json:"idle_rtt_us"` // before the load
+	RTT     result.RTT `json:"rtt_us"`      // under it
+
+	// CPU of the gateway where the load enters the tunnel, and of the one where it leaves, exact ns; both have ThreadNs.
+	EnterNs      int64            `json:"enter_ns"`
+	LeaveNs      int64            `json:"leave_ns"`
+	WaitNs       int64            `json:"wait_ns"`
+	ThreadNs     map[string]int64 `json:"thread_ns"`
+	EndsNs       int64            `json:"ends_ns"`                // of clients, server and generator
+	GatewayCPUs  int              `json:"gateway_cpus"`           // that both gateways share
+	GeneratorCPU float64          `json:"generator_cpu"`          // of the busiest traffic thread, CPUs
+	RouterShare  float64          `json:"router_share,omitempty"` // see result.RouterShare
+	Machine      result.Machine   `json:"machine"`
+}
+
+// Mbps is the payload that arrived.
+func (t Trial) Mbps() float64 { return mbps(t.DeliveredBytes, t.LoadSeconds) }
+
+func mbps(bytes int64, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(bytes) * 8 / 1e6 / seconds
+}
+
+// share is what slowed gateways had of their CPUs, 1 where they were not slowed.
+func (t Trial) share() float64 {
+	if t.RouterShare > 0 {
+		return t.RouterShare
+	}
+	return 1
+}

@@ -1,0 +1,176 @@
+package rate
+
+import (
+	"context"
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/tunnel"
+)
+
+// trial turns two readings into the record of a window.
+func (b *block) trial(cell result.Cell, before, after side.Reading) *Trial {
+	t := &Trial{
+		Cell: cell, SetupSeconds: b.Setup.Seconds(), PathMTU: b.mtu, IdleRTT: b.idle, RTT: rttOf(after.RTT), LinkMbps: cell.Number(result.LinkMbps),
+		GatewayCPUs: len(b.Placement.Router), Machine: side.Machine(after.Router.Stat.Sub(before.Router.Stat)),
+	}
+	if after.Slow != nil {
+		t.RouterShare = side.RouterShare(before, after)
+	}
+	b.addTheory(t)
+	up := cell.Text(result.Direction) == result.Up
+	b.addEnds(t, up, before, after)
+	b.addGateways(t, up, before, after)
+	if t.PathMTU.BlackHole() {
+		t.Outcome = BlackHole
+	} else if t.DeliveredBytes == 0 {
+		t.Outcome = Stalled
+	}
+	return t
+}
+
+// addTheory adds what the device's own headers leave of the link.
+func (b *block) addTheory(t *Trial) {
+	p := fullPacket(b.Side.DUT, client.KindOf(b.Has.Client).MTU)
+	t.TunnelMTU, t.TheoryShare, t.Formula = p.Inner, p.Share(), p.Formula()
+	if d, ok := b.Side.DUT.(dut.Encapsulating); ok {
+		t.Headers = d.Encapsulation().String()
+	}
+}
+
+// fullPacket is a full TCP segment of a client whose own link has an MTU, as it leaves the gateway. A device that says nothing of
+// its headers has none.
+func fullPacket(d dut.DUT, mtu int) tunnel.Packet {
+	p := tunnel.Packet{Inner: mtu, Outer: float64(mtu), Options: tunnel.TimeStamps, Link: tunnel.LinkHeader}
+	of, ok := d.(dut.Encapsulating)
+	if !ok {
+		return p
+	}
+	e := of.Encapsulation()
+	p.Inner = min(mtu, of.MTU())
+	p.Outer = float64(e.Outer(p.Inner, of.MTU()))
+	if !e.Stream {
+		return p
+	}
+	own, head := 0, 0
+	for i, h := range e.Headers {
+		if i < e.Inner {
+			head += h.Bytes
+		} else {
+			own += h.Bytes
+		}
+	}
+	p.Outer = math.Round(tunnel.Shared(p.Inner, own, head, dut.OuterLink, p.Link))
+	return p
+}
+
+// addEnds adds what clients and server say.
+func (b *block) addEnds(t *Trial, up bool, before, after side.Reading) {
+	senders, receivers := [2][]side.Endpoint{before.Clients, after.Clients}, [2][]side.Endpoint{{before.Server}, {after.Server}}
+	if !up {
+		senders, receivers = receivers, senders
+	}
+	for i, now := range receivers[1] {
+		was := receivers[0][i].Load
+		t.DeliveredBytes += now.Load.ReceivedBytes - was.ReceivedBytes
+		t.LoadSeconds = max(t.LoadSeconds, float64(now.Load.MonotonicNs-was.MonotonicNs)/1e9)
+	}
+	for i, now := range senders[1] {
+		sent := now.Meter.SNMP.Sub(senders[0][i].Meter.SNMP)
+		t.Segments, t.Retransmits = t.Segments+sent.TCPOutSegs, t.Retransmits+sent.TCPRetrans
+	}
+	roles := side.Roles(before, after)
+	t.EndsNs = roles[result.RoleClient] + roles[result.RoleServer]
+	for _, pair := range [][2][]side.Endpoint{senders, receivers} {
+		for i, now := range pair[1] {
+			for name, ns := range now.Load.ThreadNs {
+				t.GeneratorCPU = max(t.GeneratorCPU, float64(ns-pair[0][i].Load.ThreadNs[name])/1e9/max(t.LoadSeconds, 1e-9))
+			}
+		}
+	}
+}
+
+// addGateways adds what both gateways spent, and what left for the link between them.
+func (b *block) addGateways(t *Trial, up bool, before, after side.Reading) {
+	enter, leave, port := 0, 1, testbed.PortOuter1
+	if !up {
+		enter, leave, port = 1, 0, testbed.PortOuter2
+	}
+	used := func(i int) side.Usage { return side.UsageOf(before.Routers[i], after.Routers[i]) }
+	t.EnterNs, t.LeaveNs = used(enter).NAPINs+used(enter).ProcessNs, used(leave).NAPINs+used(leave).ProcessNs
+	all := side.UsageOf(before.Router, after.Router)
+	t.WaitNs, t.ThreadNs = all.WaitNs, all.ThreadNs
+	t.LinkSeconds = float64(after.Routers[enter].MonotonicNs-before.Routers[enter].MonotonicNs) / 1e9
+	out := linkOf(before.Routers[enter], after.Routers[enter], b.Lab.Port(port))
+	t.LinkBytes, t.LinkPackets = out.TxBytes, out.TxPackets
+	for name := range after.Router.Links {
+		l := linkOf(before.Router, after.Router, name)
+		t.Dropped += l.RxDropped + l.TxDropped
+	}
+	ip := after.Router.SNMP.Sub(before.Router.SNMP)
+	t.FragCreates, t.ReasmReqds, t.ReasmFails, t.FragFails = ip.FragCreates, ip.ReasmReqds, ip.ReasmFails, ip.FragFails
+}
+
+func linkOf(before, after meter.Sample, name string) meter.Link {
+	return after.Links[name].Sub(before.Links[name])
+}
+
+// Limits of a window, as shares of what there is.
+const (
+	fullLink = 0.97 // of the link's rate
+	fullCPU  = 0.90 // of the CPUs that the gateways, or the ends, have
+	maxWait  = 0.50 // run-queue wait of the gateways' threads, of the window, where their CPU is not full
+	// waitPerCPU is the same, of the CPU time that the gateways used: several threads wait for one that runs.
+	waitPerCPU = 1.50
+	maxAstray  = 0.10 // of the window's length, which it may be off
+)
+
+// limit says what kept the rate from being higher.
+func (b *block) limit(t *Trial) string {
+	cpus := func(ns int64, of int) float64 {
+		return float64(ns) / 1e9 / max(t.LinkSeconds, 1e-9) / float64(max(1, of))
+	}
+	switch {
+	case t.LinkMbps > 0 && mbps(t.LinkBytes, t.LinkSeconds) >= fullLink*t.LinkMbps:
+		return ByLink
+	case cpus(t.EnterNs+t.LeaveNs, t.GatewayCPUs) >= fullCPU*t.share():
+		return ByGateway
+	case cpus(t.EndsNs, len(b.Placement.Endpoints)) >= fullCPU, t.GeneratorCPU >= fullCPU:
+		return ByEnds
+	}
+	return ByUnknown
+}
+
+// judge says what limited a window, and why it does not count, if it does not: the lab failed, and not the path.
+func (b *block) judge(ctx context.Context, t *Trial, before, after side.Reading) error {
+	t.LimitedBy = b.limit(t)
+	var r side.Rejects
+	window := b.Experiment.Window.Seconds()
+	r.If(math.Abs(t.LoadSeconds/window-1) > maxAstray, "the window lasted %.2f s instead of %.2f s: the lab was held up", t.LoadSeconds, window)
+	broken, first := 0, ""
+	for _, e := range append(after.Clients, after.Server) {
+		if e.Load.Broken > broken {
+			broken, first = e.Load.Broken, e.Load.FirstError
+		}
+	}
+	r.If(broken > 0, "%d streams had ended: %s", broken, first)
+	used, wait := float64(t.EnterNs+t.LeaveNs)/1e9/t.LinkSeconds, float64(t.WaitNs)/1e9/t.LinkSeconds
+	limit := max(maxWait, waitPerCPU*used) + 1 - t.share()
+	r.If(t.LimitedBy != ByGateway && wait > limit, "the gateways' threads waited %.0f %% of the window for a CPU that they did not fill, limit %.0f %%: another program had it", 100*wait, 100*limit)
+	if d, ok := b.Side.DUT.(dut.Proven); ok && t.Outcome == "" {
+		unlike, err := d.Unlike(ctx, b.Env)
+		if err != nil {
+			return err
+		}
+		r.If(unlike != "", "%s", unlike)
+	}
+	r.Speed(t.RouterShare, b.Experiment.Router.Speed, "")
+	r.Steal(t.Machine, t.LinkSeconds, b.CPUs, "")
+	t.Rejects, t.Accepted = r, len(r) == 0
+	return nil
+}

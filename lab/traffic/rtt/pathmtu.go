@@ -1,0 +1,101 @@
+package rtt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
+)
+
+// MTU is what is known of the largest packets that a path to an echo takes, bytes with their IPv4 headers.
+type MTU struct {
+	Passes int `json:"passes"` // the longest that went to the echo and back, not in fragments that a sender made; 0: none did
+	// Known is what the kernel takes for the path's MTU after ICMP has said what it says (RFC 1191): the length of TCP's packets.
+	Known int `json:"known"`
+}
+
+// BlackHole reports whether packets that the kernel takes for short enough vanish without a word (RFC 2923).
+func (m MTU) BlackHole() bool { return m.Passes < m.Known }
+
+// Limits of looking for the largest packet. What is lost on a busy machine is sent again.
+const (
+	sizeTries   = 4
+	sizeTimeout = 300 * time.Millisecond
+	leastSize   = 68 // that every link takes (RFC 791)
+	udpHeaders  = 20 + 8
+)
+
+// PathMTU looks for the largest packet of at most so many bytes that comes back from an echo. The socket is connected to it and
+// does not block; the caller owns it.
+func PathMTU(ctx context.Context, fd, most int) (m MTU, err error) {
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE); err != nil {
+		return m, fmt.Errorf("sending packets of any length: %w", err)
+	}
+	// Packets that are longer than what ICMP has named are not worth trying.
+	passes := func(size int) bool {
+		if err == nil && comesBack(ctx, fd, size) {
+			m.Passes = max(m.Passes, size)
+			return true
+		}
+		return false
+	}
+	known := func() int {
+		if m.Known, err = unix.GetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU); err != nil {
+			err = fmt.Errorf("asking for the path's MTU: %w", err)
+		}
+		m.Known = min(m.Known, most)
+		return m.Known
+	}
+	for size := most; !passes(size); size = m.Known {
+		if known() >= size || err != nil { // nobody has named a smaller one
+			break
+		}
+	}
+	known()
+	lo, hi := leastSize-1, m.Known // hi does not pass
+	for m.Passes == 0 && hi-lo > 1 && err == nil && ctx.Err() == nil {
+		middle := (lo + hi) / 2
+		if comesBack(ctx, fd, middle) {
+			lo = middle
+		} else {
+			hi = middle
+		}
+	}
+	if m.Passes == 0 && lo >= leastSize {
+		m.Passes = lo
+	}
+	return m, errors.Join(err, context.Cause(ctx))
+}
+
+// comesBack reports whether one of a few packets of so many bytes returns.
+func comesBack(ctx context.Context, fd, size int) bool {
+	packet, answer := make([]byte, size-udpHeaders), make([]byte, 1<<16)
+	copy(packet, magic[:])
+	for range sizeTries {
+		if _, err := socket.SendSome(fd, packet); err != nil { // an error of the packet before, or one too long for the link
+			_, _ = socket.SendSome(fd, packet)
+		}
+		for end := time.Now().Add(sizeTimeout); ; {
+			left := time.Until(end)
+			if left <= 0 || ctx.Err() != nil {
+				break
+			}
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			if n, err := unix.Poll(fds, int(left.Milliseconds())+1); n == 0 || err != nil {
+				continue
+			}
+			n, _, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT)
+			if errors.Is(err, unix.EMSGSIZE) {
+				return false
+			}
+			if err == nil && n == len(packet) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+package traffic
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
+)
+
+// unpacedBytes is what the sockets of an unpaced run hold together: what is on its way at 1 Gbit/s and 60 ms.
+const unpacedBytes = 8 << 20
+
+// Unpaced reports whether a run has no schedule: TCP alone says how fast it sends.
+func (c Config) Unpaced() bool { return c.RateBps == 0 }
+
+// fill sends on every stream what its socket takes, until Close, MaxSeconds are over, or no stream is left.
+func (p *pacer) fill() {
+	open := 0
+	for i := range p.run.streams {
+		if err := p.Add(p.run.streams[i].fd, int32(i+1), unix.EPOLLOUT); err != nil {
+			p.run.end(&p.run.streams[i], err)
+			continue
+		}
+		open++
+	}
+	p.run.open.Store(true)
+	end := time.Now().Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
+	events := make([]unix.EpollEvent, 512)
+	for open > 0 && !p.Stopping() {
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		ready, err := p.Wait(events, int(left.Milliseconds())+1)
+		if err != nil {
+			return
+		}
+		for _, ev := range ready {
+			if ev.Fd == socket.BellID {
+				return
+			}
+			st := &p.run.streams[ev.Fd-1]
+			n, err := p.write(st, p.payload)
+			st.bytes.Add(int64(n))
+			p.run.bursts.Add(1)
+			if err != nil || st.over.Load() {
+				p.Remove(st.fd)
+				p.run.end(st, err)
+				open--
+			}
+		}
+	}
+}

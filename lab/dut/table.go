@@ -94,8 +94,14 @@ func CheckVariants(exp *experiment.Experiment) error {
 }
 
 // newVariant makes a device written in Go in the circumstances an experiment describes:
-// with sessions of clients that never send, on a router that does something else too.
+// with sessions of clients that never send, on a router that does something else too, with another MTU.
 func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
+	if spec.MTU > 0 {
+		if tunnelTable[spec.Like] == nil {
+			return nil, exp.Blame("dut."+name+".like", fmt.Sprintf("no tunnel is named %q: there is %s", spec.Like, strings.Join(tunnels(), ", ")))
+		}
+		return newTunnel(spec.Like, spec.MTU), nil
+	}
 	var able []string
 	for _, known := range Builtin() {
 		construct, portal := builtin[known]

@@ -3,13 +3,16 @@ package dut
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
@@ -133,6 +136,47 @@ func TestTunnelWhoseProgramEnds(t *testing.T) {
 			})
 			l.ends(t, d)
 		})
+	}
+}
+
+// TestTunnelOfAnotherMTU: a smaller one is what both ends are told of, and with a larger one packets are cut up on the
+// link between the gateways.
+func TestTunnelOfAnotherMTU(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		mtu    int
+		pieces []int // of a packet of that length
+	}{
+		{"openvpn-aes-gcm", 1000, []int{1052}},
+		{"vxlan", 1500, []int{1500, 70}}, // the second one has an IP header of its own
+		{"wireguard-go", 1500, []int{1500, 80}},
+	} {
+		t.Run(fmt.Sprintf("%s %d", c.name, c.mtu), func(t *testing.T) {
+			t.Parallel()
+			made, err := newVariant("other", 1, experiment.CustomDUT{Like: c.name, MTU: c.mtu}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := made.(*Tunnel)
+			skipUnsupported(t, d)
+			l := newTunnelLab(t, d)
+			startTunnel(t, d, l)
+			if d.MTU() != c.mtu || !strings.Contains(d.Traits().About, fmt.Sprint(c.mtu)) {
+				t.Errorf("its MTU is %d: %s", d.MTU(), d.Traits().About)
+			}
+			if said, err := l.ping(t, c.mtu+1); err == nil || !strings.Contains(said, fmt.Sprint(c.mtu)) {
+				t.Errorf("a packet of %d bytes: %v: %s", c.mtu+1, err, said)
+			}
+			if got := l.outer(t, len(c.pieces), c.mtu); !slices.Equal(got, c.pieces) {
+				t.Errorf("a packet of %d bytes takes packets of %v, want %v", c.mtu, got, c.pieces)
+			}
+			l.carries(t)
+		})
+	}
+	exp := &experiment.Experiment{Custom: map[string]experiment.CustomDUT{"x": {Like: "opennds", MTU: 1400}}}
+	if err := CheckVariants(exp); err == nil || !strings.Contains(err.Error(), "no tunnel") || !strings.Contains(err.Error(), "vxlan") {
+		t.Errorf("a portal with an MTU: %v", err)
 	}
 }
 

@@ -166,6 +166,7 @@ var testImports = map[string][]string{
 	"lab/measure/throughput": {"lab/agent"},                                                                                // a whole search
 	"lab/measure/cost":       {"lab/labtest", "lab/traffic/frames"},
 	"lab/measure/logins":     {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},
+	"lab/measure/rate":       {"lab/agent"}, // whole windows
 	"lab/traffic/iperf3":     {"lab/labtest"},
 
 	"lab/traffic/frames":         {"lab/labtest", "lab/traffic/frames/receive", "lab/traffic/frames/send"}, // from one end to the other

@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/floor"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/sink"
 	"github.com/gateweigh/gateweigh/lab/watch"
@@ -138,9 +139,10 @@ func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string
 // Meter says what the sampler of a host reads.
 type Meter struct {
 	IfNames []string `json:"if_names"`
-	Counted []string `json:"counted"` // command names; empty counts all of the host's programs
-	Support bool     `json:"support"` // count support programs too: on hosts that are no router
-	Follow  bool     `json:"follow"`  // count by task clocks, see meter.Sampler.Follow: on routers
+	Counted []string `json:"counted"`          // command names; empty counts all of the host's programs
+	Support bool     `json:"support"`          // count support programs too: on hosts that are no router
+	Follow  bool     `json:"follow"`           // count by task clocks, see meter.Sampler.Follow: on routers
+	Kernel  []string `json:"kernel,omitempty"` // threads of the kernel that count as well, see meter.Sampler.Kernel
 }
 
 // OpenMeter opens the host's meter anew.
@@ -161,7 +163,7 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 		a.sampler.Close()
 		a.sampler = nil
 	}
-	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow}
+	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow, Kernel: m.Kernel}
 	if err := s.Open(); err != nil {
 		return err
 	}
@@ -220,6 +222,7 @@ const (
 	BurnerCommand = "agent-burner" // slows CPUs down
 	SizesCommand  = "agent-sizes"  // counts the frames of a capture on its standard input, and prints a frames.Count
 	SinkCommand   = "agent-sink"   // captures frames: see sink.Main
+	FloorCommand  = "agent-floor"  // redirects packets: see floor.Main
 )
 
 // Self is the file of the program that an agent is part of, for programs of its host: that of the jail's first process,
@@ -256,6 +259,8 @@ func RunAs(args []string) {
 		err = countSizes(os.Stdin, os.Stdout)
 	case SinkCommand:
 		err = sink.Main(args[2:])
+	case FloorCommand:
+		err = floor.Main(args[2:])
 	default:
 		return
 	}

@@ -14,7 +14,7 @@ func TestEncapsulationFillsTheOuterLink(t *testing.T) {
 		"ipsec-user-aes-gcm": 1438, "ipsec-user-chacha20": 1438, "ipsec-user-aes-cbc-sha1": 1422,
 		"openvpn-none": 1464, "openvpn-blowfish": 1435, "openvpn-aes-gcm": 1448, "openvpn-chacha20": 1448, "openvpn-dco": 1448,
 		"wireguard": 1440, "wireguard-go": 1440,
-		"ssh-w": 1410, "openconnect-tls": 1418, "openconnect-dtls": 1434,
+		"ssh-w": 1406, "openconnect-tls": 1418, "openconnect-dtls": 1434,
 	}
 	for _, name := range tunnels() {
 		d, err := New(name, 1, nil)
@@ -23,6 +23,9 @@ func TestEncapsulationFillsTheOuterLink(t *testing.T) {
 		}
 		e := d.(Encapsulating).Encapsulation()
 		mtu := e.MTU(OuterLink)
+		if most := d.(*Tunnel).mostMTU; d.(Encapsulating).MTU() != mtu && (most == 0 || d.(Encapsulating).MTU() != most) {
+			t.Errorf("%s takes packets of %d bytes, of the %d that fit", name, d.(Encapsulating).MTU(), mtu)
+		}
 		if mtu != want[name] {
 			t.Errorf("%s has an MTU of %d, want %d: %s", name, mtu, want[name], e)
 		}

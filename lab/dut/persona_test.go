@@ -102,7 +102,17 @@ func TestPersonasAtTheGateway(t *testing.T) {
 // sending has all n clients send for a while.
 func (l *testLab) sending(t *testing.T, n int) {
 	t.Helper()
-	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 50, MaxSeconds: 60, Server: l.env.ServerIP}
+	l.sends(t, agent.Traffic{Direction: "up", Clients: n, OfferedMbps: 50}, 10e6)
+}
+
+// sends has a load on until so many bytes of its payload have come to their end.
+func (l *testLab) sends(t *testing.T, load agent.Traffic, bytes int64) {
+	t.Helper()
+	load.Kind, load.MaxSeconds, load.Server = traffic.KindStreams, 60, l.env.ServerIP
+	to := l.server
+	if load.Direction == "down" {
+		to = l.clientHost
+	}
 	if err := l.server.ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
@@ -110,12 +120,12 @@ func (l *testLab) sending(t *testing.T, n int) {
 		t.Fatal(err)
 	}
 	var got agent.TrafficStats
-	labtest.Await(t, "a second's payload at the server", func() bool {
+	labtest.Await(t, "the payload", func() bool {
 		var err error
-		if got, err = l.server.TrafficStats(t.Context()); err != nil {
+		if got, err = to.TrafficStats(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return got.ReceivedBytes > 10e6
+		return got.ReceivedBytes > bytes
 	})
 	if err := l.clientHost.StopTraffic(t.Context()); err != nil || got.Broken > 0 {
 		t.Errorf("stopping the traffic: %v; %d streams broke: %s", err, got.Broken, got.FirstError)

@@ -17,6 +17,9 @@ var builtin = map[string]func(clients int) DUT{
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
 	"coovachilli": func(n int) DUT { return NewCoovaChilli(n) },
 
+	"floor":     func(int) DUT { return &Floor{} },
+	"floor-nat": func(int) DUT { return &Floor{NAT: true} },
+
 	"masquerade":           func(int) DUT { return Forwarder{Masquerade: true} },
 	"nftables-flowtable":   func(int) DUT { return Forwarder{Flowtable: true} },
 	"flowtable-masquerade": func(int) DUT { return Forwarder{Flowtable: true, Masquerade: true} },
@@ -29,6 +32,9 @@ var builtin = map[string]func(clients int) DUT{
 	"gateway-pppoe-masquerade":       func(n int) DUT { return newMasquerading("", n) },
 	"gateway-pppoe-ident-nat":        func(n int) DUT { return newIdentNAT(n) },
 	"gateway-pppoe-ident-masquerade": func(n int) DUT { return newMasquerading(IdentMasquerade, n) },
+
+	"rp-pppoe-kernel": func(n int) DUT { return NewRPPPPoE(true, n) },
+	"rp-pppoe-user":   func(n int) DUT { return NewRPPPPoE(false, n) },
 
 	"gateway-nfqueue":      func(n int) DUT { return NewGateway("nfqueue", n) },
 	"gateway-nfqueue-fast": func(n int) DUT { return NewGateway("nfqueue-fast", n) },
@@ -88,8 +94,14 @@ func CheckVariants(exp *experiment.Experiment) error {
 }
 
 // newVariant makes a device written in Go in the circumstances an experiment describes:
-// with sessions of clients that never send, on a router that does something else too.
+// with sessions of clients that never send, on a router that does something else too, with another MTU.
 func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
+	if spec.MTU > 0 {
+		if tunnelTable[spec.Like] == nil {
+			return nil, exp.Blame("dut."+name+".like", fmt.Sprintf("no tunnel is named %q: there is %s", spec.Like, strings.Join(tunnels(), ", ")))
+		}
+		return newTunnel(spec.Like, spec.MTU), nil
+	}
 	var able []string
 	for _, known := range Builtin() {
 		construct, portal := builtin[known]

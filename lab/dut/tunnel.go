@@ -50,6 +50,7 @@ type tunnelKind struct {
 	kernelThreads []string // see Traits.KernelThreads
 	housekeeping  time.Duration
 	encapsulation Encapsulation
+	mostMTU       int // that its programs take; 0: any
 	// up makes the tunnel, and returns once both ends have agreed on it. Each end's dev is its interface then, or empty
 	// where policies lead packets into it.
 	up func(ctx context.Context, t *Tunnel) error
@@ -78,8 +79,9 @@ type end struct {
 const (
 	// tunnelDev is the name of the tunnel's interface on both gateways, where a program does not choose it.
 	tunnelDev = "tunnel"
-	// tunnelPatience bounds the start of a tunnel: 3 s on a real CPU, 20 on an emulated one.
-	tunnelPatience = time.Minute
+	// tunnelPatience bounds the start of a tunnel, which takes 3 s on a real CPU, and up to 45 on an emulated one that is
+	// busy, and each script on the way.
+	tunnelPatience = 2 * time.Minute
 )
 
 // innerAddrs are the gateways' addresses in the tunnel.
@@ -105,8 +107,11 @@ func newTunnel(name string, mtu int) *Tunnel {
 // Encapsulation is what the tunnel puts around each packet.
 func (t *Tunnel) Encapsulation() Encapsulation { return t.encapsulation }
 
-// MTU is the largest packet that the tunnel takes.
-func (t *Tunnel) MTU() int { return cmp.Or(t.mtu, t.encapsulation.MTU(OuterLink)) }
+// MTU is the largest packet that the tunnel takes: where none was chosen, the largest whose outer packet fits the link.
+func (t *Tunnel) MTU() int {
+	fits := t.encapsulation.MTU(OuterLink)
+	return cmp.Or(t.mtu, min(fits, cmp.Or(t.mostMTU, fits)))
+}
 
 // Traits: nothing is admitted, and every program of the tunnel counts, on both gateways.
 //
@@ -128,12 +133,14 @@ func (t *Tunnel) Start(ctx context.Context, env Env) error {
 	t.open(env)
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(t.patience, tunnelPatience), errors.New("time is up"))
 	defer cancel()
-	err := t.both(func(e *end) error { return e.run(ctx, `mkdir -p -m 700 "$DIR"`) })
+	err := t.both(ctx, func(ctx context.Context, e *end) error {
+		return e.run(ctx, `mkdir -p -m 700 "$DIR"; ip -o route show exact "$NET" | sed 's/ linkdown//; s/ dead//' >"$DIR/route"`)
+	})
 	if err == nil {
 		err = t.up(ctx, t)
 	}
 	if err == nil {
-		err = t.both(func(e *end) error { return e.connect(ctx, t.mtu) })
+		err = t.both(ctx, func(ctx context.Context, e *end) error { return e.connect(ctx, t.mtu) })
 	}
 	if err == nil {
 		err = t.proves(ctx)
@@ -158,12 +165,18 @@ func (t *Tunnel) open(env Env) {
 	}
 }
 
-// both works on both gateways at once, and returns once it has ended on both.
-func (t *Tunnel) both(do func(e *end) error) error {
+// both works on both gateways at once, and returns once it has ended on both. An error on one ends the context of the other.
+func (t *Tunnel) both(ctx context.Context, do func(ctx context.Context, e *end) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	errs := make([]error, len(t.ends))
 	var wg sync.WaitGroup
 	for i, e := range t.ends {
-		wg.Go(func() { errs[i] = do(e) })
+		wg.Go(func() {
+			if errs[i] = do(ctx, e); errs[i] != nil {
+				cancel(fmt.Errorf("%s has given up", e.name))
+			}
+		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -185,7 +198,7 @@ func (e *end) said(ctx context.Context, script string, env ...string) (string, e
 }
 
 func (e *end) command(script string, env ...string) agent.Command {
-	return agent.Command{Argv: []string{"sh", "-ec", script}, Env: append([]string{
+	return agent.Command{Argv: []string{"sh", "-ec", script}, Timeout: tunnelPatience, Env: append([]string{
 		"DIR=" + e.dir, "DEV=" + cmp.Or(e.dev, tunnelDev), "PORT=" + e.port, "MTU=" + fmt.Sprint(e.mtu),
 		"OUTER=" + e.outer.String(), "PEER=" + e.peer.outer.String(), "INNER=" + e.inner.String(), "FAR=" + e.peer.inner.String(),
 		"NEAR=" + e.near.String(), "NET=" + e.peer.near.String(),
@@ -313,14 +326,14 @@ func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
 
 // Stop ends the programs, the last ones first, and gives the gateways the direct routes back.
 func (t *Tunnel) Stop(ctx context.Context, _ Env) error {
-	err := t.both(func(e *end) error {
+	err := t.both(ctx, func(_ context.Context, e *end) error {
 		var errs []error
 		for _, d := range slices.Backward(e.daemons) {
 			errs = append(errs, d.kill(ctx))
 		}
 		errs = append(errs, e.run(ctx, t.undo+`
 ip link del "$DEV" 2>/dev/null || :
-ip route replace "$NET" via "$PEER"
+[ ! -s "$DIR/route" ] || ip route replace $(cat "$DIR/route")
 rm -rf "$DIR"`))
 		return errors.Join(errs...)
 	})

@@ -33,6 +33,7 @@ func ipsecUser(c espCipher) tunnelKind {
 		about:         "IPsec (ESP in UDP) in user space, " + c.about + ", strongSwan 5 (kernel-libipsec, IKEv2)",
 		needs:         append([]Need{{Program: charonProgram, Package: "libcharon-extra-plugins", Why: "encrypting (its plugin kernel-libipsec)", Feature: tunFeature}}, charonNeeds...),
 		encapsulation: c.encapsulation(ipv4, udp),
+		mostMTU:       1400, // of its buffers (libstrongswan, tun_device.c); it drops larger packets
 		up:            func(ctx context.Context, t *Tunnel) error { return (charon{c, true}).up(ctx, t) },
 		undo:          charonUndo,
 	}
@@ -50,7 +51,7 @@ ip link del ` + charonDev + ` 2>/dev/null || :`
 // up starts strongSwan on both gateways and has the first agree with the second.
 func (c charon) up(ctx context.Context, t *Tunnel) error {
 	secret := rand.Text()
-	err := t.both(func(e *end) error { return c.start(ctx, e, secret) })
+	err := t.both(ctx, func(ctx context.Context, e *end) error { return c.start(ctx, e, secret) })
 	if err != nil {
 		return err
 	}

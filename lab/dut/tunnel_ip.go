@@ -19,7 +19,7 @@ var ipTunnels = map[string]func() tunnelKind{
 		return ipTunnel("GRE (RFC 2784)", machine.GRE, `ip link add "$DEV" type gre local "$OUTER" remote "$PEER"`, ipv4, Header{Name: "GRE", Bytes: 4})
 	},
 	"vxlan": func() tunnelKind {
-		return ipTunnel("VXLAN (RFC 7348)", machine.VXLAN, `ip link add "$DEV" type vxlan id 42 dev "$PORT" local "$OUTER" remote "$PEER" dstport 4789`,
+		return ipTunnel("VXLAN (RFC 7348)", machine.VXLAN, `ip link add "$DEV" type vxlan id 42 local "$OUTER" remote "$PEER" dstport 4789`,
 			ipv4, udp, Header{Name: "VXLAN", Bytes: 8}, Header{Name: "Ethernet", Bytes: 14})
 	},
 }
@@ -32,7 +32,7 @@ func ipTunnel(about string, feature machine.Feature, script string, headers ...H
 		kernelThreads: softirqThreads,
 		encapsulation: Encapsulation{Headers: headers},
 		up: func(ctx context.Context, t *Tunnel) error {
-			return t.both(func(e *end) error { e.dev = tunnelDev; return e.run(ctx, script) })
+			return t.both(ctx, func(ctx context.Context, e *end) error { e.dev = tunnelDev; return e.run(ctx, script) })
 		},
 	}
 }

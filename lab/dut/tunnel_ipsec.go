@@ -89,7 +89,7 @@ policy out "$NEAR" "$NET" "$OUTER" "$PEER"; policy in "$NET" "$NEAR" "$PEER" "$O
 		kernelThreads: softirqThreads,
 		encapsulation: c.encapsulation(ipv4),
 		up: func(ctx context.Context, t *Tunnel) error {
-			return t.both(func(e *end) error {
+			return t.both(ctx, func(ctx context.Context, e *end) error {
 				return e.run(ctx, associations, fmt.Sprintf("OUT=0x100%d", e.number), fmt.Sprintf("IN=0x100%d", e.peer.number))
 			})
 		},

@@ -61,7 +61,7 @@ func openvpnDCO() tunnelKind {
 				return err
 			}
 			// Without the module, or with an option that it does not know, OpenVPN goes on in user space.
-			return t.both(func(e *end) error { return e.run(ctx, dcoIntact) })
+			return t.both(ctx, func(ctx context.Context, e *end) error { return e.run(ctx, dcoIntact) })
 		},
 		intact: dcoIntact,
 	}
@@ -79,7 +79,7 @@ func startOpenVPN(ctx context.Context, t *Tunnel, options []string) error {
 		}
 		ids[e] = id
 	}
-	return t.both(func(e *end) error {
+	return t.both(ctx, func(ctx context.Context, e *end) error {
 		e.dev = tunnelDev
 		if err := e.write(ctx, "openvpn.conf", openvpnConfig(e, ids[e], ids[e.peer], options)); err != nil {
 			return err

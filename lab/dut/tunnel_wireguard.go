@@ -56,13 +56,13 @@ func startWireGuard(ctx context.Context, t *Tunnel, script string) error {
 		}
 		keys[e] = key
 	}
-	return t.both(func(e *end) error {
+	return t.both(ctx, func(ctx context.Context, e *end) error {
 		e.dev = tunnelDev
 		if err := e.write(ctx, "wireguard.conf", wireguardConfig(e, keys[e], keys[e.peer].PublicKey())); err != nil {
 			return err
 		}
 		if script == "" {
-			d, err := e.start(ctx, "wireguard-go", "wireguard-go", "--foreground", tunnelDev)
+			d, err := e.start(ctx, "wireguard-go", "env", "LOG_LEVEL=verbose", "wireguard-go", "--foreground", tunnelDev) // of handshakes, not of packets
 			if err != nil {
 				return err
 			}

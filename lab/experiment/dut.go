@@ -21,7 +21,7 @@ type CustomDUT struct {
 	Description string `toml:"description,omitempty"` // one line for reports
 
 	// Like names a device written in Go that is measured with Sessions clients admitted, or
-	// on a router that Start has changed. Only Description, Requires, Kernel, Files, Stop and Timeout
+	// on a router that Start has changed, or a tunnel with another MTU. Only Description, Requires, Kernel, Files, Stop and Timeout
 	// go with it.
 	Like     string `toml:"like,omitempty"`
 	Sessions int    `toml:"sessions,omitzero"`
@@ -275,7 +275,7 @@ func (d CustomDUT) check(report Report) {
 		{d.Tunnel && len(d.Login)+len(d.Admit) > 0, "tunnel", "admits nobody: leave out login and admit"},
 		{d.Tunnel && (d.DHCP || d.LAN.IsValid()), "tunnel", "leases no addresses: leave out dhcp and lan"},
 		{!d.Tunnel && d.Overhead != 0, "overhead", "needs tunnel = true"},
-		{!d.Tunnel && d.MTU != 0, "mtu", "needs tunnel = true"},
+		{!d.Tunnel && d.MTU != 0, "mtu", "needs tunnel = true, or like: the tunnel that is to have it"},
 	} {
 		if c.bad {
 			report(c.key, "%s", c.problem)
@@ -285,16 +285,19 @@ func (d CustomDUT) check(report Report) {
 
 // checkLike refuses what a device that is like another cannot have.
 func (d CustomDUT) checkLike(report Report) {
-	if d.Sessions == 0 && len(d.Start) == 0 {
-		report("like", "needs sessions or start: without them the device is %q itself", d.Like)
+	if d.MTU > 0 && (d.Sessions > 0 || len(d.Start) > 0) {
+		report("mtu", "goes neither with sessions nor with start: a tunnel has no clients, and two gateways")
+	}
+	if d.Sessions == 0 && d.MTU == 0 && len(d.Start) == 0 {
+		report("like", "needs sessions, start or mtu: without them the device is %q itself", d.Like)
 	}
 	if len(d.Start) == 0 && len(d.Stop)+len(d.Files)+len(d.Requires)+len(d.Kernel) > 0 {
 		report("like", "stop, files, requires and kernel go with start: what the router has beside the device")
 	}
-	d.Description, d.Like, d.Sessions = "", "", 0
+	d.Description, d.Like, d.Sessions, d.MTU = "", "", 0, 0
 	d.Start, d.Stop, d.Files, d.Requires, d.Kernel, d.Timeout = nil, nil, nil, nil, nil, describedDUT.Timeout
 	if !reflect.DeepEqual(d, describedDUT) {
-		report("like", "contradicts keys that describe a device: only description, sessions, start, stop, files, requires, kernel and timeout go with it")
+		report("like", "contradicts keys that describe a device: only description, sessions, mtu, start, stop, files, requires, kernel and timeout go with it")
 	}
 }
 

@@ -28,6 +28,8 @@ const (
 	Flowtables  Feature = "flowtables"
 	BPFAtTC     Feature = "BPF at tc"
 	AFXDP       Feature = "AF_XDP"
+	PPP         Feature = "PPP"
+	PPPoE       Feature = "PPPoE"
 	TokenBucket Feature = "token bucket" // limits a link's rate
 	Netem       Feature = "netem"        // delays and loses frames
 
@@ -105,7 +107,13 @@ cat /proc/net/nf_conntrack >/dev/null`,
 			{"CONFIG_NF_FLOW_TABLE", "nf_flow_table"}, {"CONFIG_NF_FLOW_TABLE_INET", "nf_flow_table_inet"},
 			{"CONFIG_NFT_FLOW_OFFLOAD", "nft_flow_offload"}, {"CONFIG_NF_CONNTRACK_PROCFS", ""},
 		}},
-	AFXDP:       {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_XDP_SOCKETS", ""}}},
+	AFXDP: {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_XDP_SOCKETS", ""}}},
+	// Nothing but pppd opens the device, and nothing loads its module for it.
+	PPP: {"modprobe", `modprobe -q -a ppp_generic ppp_async || :
+[ -c /dev/ppp ] || { echo "there is no /dev/ppp" >&2; exit 1; }
+exec 3<>/dev/ppp`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPP_ASYNC", "ppp_async"}}},
+	PPPoE: {"modprobe", `modprobe -q pppoe || :
+grep -q '^PPPOE ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPPOE", "pppoe"}}},
 	TokenBucket: {"tc", `tc qdisc replace dev "$1" root tbf rate 100mbit burst 16000 limit 100000`, []Part{{"CONFIG_NET_SCH_TBF", "sch_tbf"}}},
 	Netem:       {"tc", `tc qdisc replace dev "$1" root netem delay 1ms`, []Part{{"CONFIG_NET_SCH_NETEM", "sch_netem"}}},
 	// A program of one instruction: return 0.

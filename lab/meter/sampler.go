@@ -42,10 +42,13 @@ type Sampler struct {
 	// what a program starts in the very milliseconds in which its clocks are opened.
 	// A program that is not Counted but starts one that is must go on running.
 	Follow bool
+	// Kernel are threads of the kernel that count as well, by their names up to a slash: "kworker", "ksoftirqd".
+	Kernel []string
 
 	napi    map[string]pollingThread
 	veths   []string              // of IfNames
 	roots   map[Process]*followed // by Process.id
+	kernel  map[Process]Process   // threads of the kernel as they were last read, by Process.id
 	snmp    []*SNMPFile           // the host's, and those of clients with namespaces of their own
 	meterNs int64
 }
@@ -108,7 +111,7 @@ func (s *Sampler) Close() {
 	for _, f := range s.snmp {
 		f.Close()
 	}
-	s.napi, s.veths, s.roots, s.snmp = nil, nil, nil, nil
+	s.napi, s.veths, s.roots, s.kernel, s.snmp = nil, nil, nil, nil, nil
 }
 
 // Sample reads all meters. A failing meter is part of the returned error; what
@@ -135,6 +138,7 @@ func (s *Sampler) Sample() (Sample, error) {
 		}
 		errs = append(errs, err)
 	}
+	errs = append(errs, s.readKernel(&out))
 	slices.SortFunc(out.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), a.PID-b.PID) })
 	errs = append(errs, s.readNet(&out))
 	stat, err := os.ReadFile("/proc/stat")

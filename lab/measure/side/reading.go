@@ -95,6 +95,7 @@ func RouterShare(a, b Reading) float64 {
 // Usage is the CPU time a router took between two samples, exact ns.
 type Usage struct {
 	NAPINs, ProcessNs int64            // of its polling threads; of the device's processes and all they started
+	KernelNs          int64            // of ProcessNs, that of the kernel's threads
 	WaitNs            int64            // run-queue wait of both
 	ThreadNs          map[string]int64 // by name
 	Wakeups           int64            // times the polling threads were given a CPU
@@ -123,6 +124,9 @@ func UsageOf(a, b meter.Sample) Usage {
 	for _, p := range b.Processes {
 		was := before[key{p.PID, p.Start}]
 		u.ProcessNs += p.RunNs - was.RunNs
+		if p.OfKernel() {
+			u.KernelNs += p.RunNs - was.RunNs
+		}
 		u.WaitNs += p.WaitNs - was.WaitNs
 		u.ThreadNs[p.Name] += p.RunNs - was.RunNs
 	}

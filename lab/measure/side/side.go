@@ -164,6 +164,9 @@ func (s *Side) OpenMeters(ctx context.Context) error {
 		if h.Metered {
 			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true}
 		}
+		if h == s.Router { // once: they are the machine's
+			meter.Kernel = s.Traits.KernelThreads
+		}
 		return h.OpenMeter(ctx, meter)
 	})
 	if err != nil {

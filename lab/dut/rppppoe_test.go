@@ -1,0 +1,108 @@
+package dut
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/meter"
+)
+
+// TestPPPoEServers: the lab's clients log in at servers of others, send and receive, and are metered with all that works
+// for them; nothing of the server is left when it stops. It takes PPP in the kernel.
+func TestPPPoEServers(t *testing.T) {
+	for name, works := range map[string][]string{
+		"rp-pppoe-user": {"pppoe", "pppd", "kworker"}, "rp-pppoe-kernel": {"pppd", "ksoftirqd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const n = 3
+			d, err := New(name, n, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			skipUnsupported(t, d)
+			l := newTestLab(t, d, n)
+			l.start(t, d)
+			if _, err := l.server.End(t.Context(), agent.Ending{Name: "traffic"}); err != nil { // streams want its port
+				t.Fatal(err)
+			}
+			addrs := l.subscribers(t, d, n)
+			ips := map[string]bool{}
+			for _, a := range addrs {
+				ips[a.IP.String()] = l.env.LAN.Contains(a.IP)
+			}
+			if len(ips) != n || ips[l.env.Gateway.String()] {
+				t.Errorf("clients have the addresses %v", ips)
+			}
+			l.awaitSessions(t, d.(Counted), n)
+			traits := d.Traits()
+			err = l.router.OpenMeter(t.Context(), agent.Meter{IfNames: l.router.Ifs, Counted: traits.Processes, Follow: true, Kernel: traits.KernelThreads})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := l.router.Sample(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.sends(t, agent.Traffic{Direction: "up", Clients: n, OfferedMbps: 5}, 500e3)
+			l.sends(t, agent.Traffic{Direction: "down", Clients: n, OfferedMbps: 5}, 500e3)
+			after, err := l.router.Sample(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			used := usedBy(before, after)
+			t.Logf("CPU, ms: %v", used)
+			for _, program := range works {
+				if _, there := used[program]; !there {
+					t.Errorf("%s is not among what is metered: %v", program, used)
+				}
+			}
+			if err := l.clientHost.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			l.awaitSessions(t, d.(Counted), 0)
+			leased, err := l.clientHost.Lease(t.Context(), client.Pace{Parallel: n}) // the server ends under its sessions
+			if err != nil || client.GaveUp(leased) != nil {
+				t.Fatal(err, client.GaveUp(leased))
+			}
+			for range 2 {
+				if err := d.Stop(t.Context(), l.env); err != nil {
+					t.Error(err)
+				}
+			}
+			if left := l.router.processes(t); len(left) > 0 || strings.Contains(l.router.must(t, "ip -o link"), "ppp") {
+				t.Errorf("left behind: %v, %s", left, l.router.must(t, "ip -o link"))
+			}
+		})
+	}
+}
+
+// usedBy is the CPU time of programs between two samples, ms by name.
+func usedBy(a, b meter.Sample) map[string]string {
+	was, used := map[int]int64{}, map[string]int64{}
+	for _, p := range a.Processes {
+		was[p.PID] = p.RunNs
+	}
+	for _, p := range b.Processes {
+		used[p.Name] += p.RunNs - was[p.PID]
+	}
+	out := map[string]string{}
+	for name, ns := range used {
+		out[name] = fmt.Sprintf("%.1f", float64(ns)/1e6)
+	}
+	return out
+}
+
+func (l *testLab) awaitSessions(t *testing.T, d Counted, n int) {
+	t.Helper()
+	labtest.Await(t, fmt.Sprintf("%d sessions", n), func() bool {
+		counts, err := d.Counts(t.Context(), l.env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return counts["sessions"] == n
+	})
+}

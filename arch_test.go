@@ -91,8 +91,8 @@ var allowedImports = map[string][]string{
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/result", "lab/analysis"},
-	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/result", "lab/words"},
-	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/throughput", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
+	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/measure/rate", "lab/result", "lab/words"},
+	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
@@ -157,7 +157,7 @@ var testImports = map[string][]string{
 	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send"}, // devices are tested in real labs
 	"lab/machine":  {"lab/labtest"},
 	"lab/profile":  {"lab/labtest"},
-	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic"},
+	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic", "lab/tunnel"},
 	"lab/traffic":  {"lab/labtest"},
 	"lab/vm":       {"lab/labtest"},
 
@@ -167,6 +167,7 @@ var testImports = map[string][]string{
 	"lab/measure/throughput": {"lab/agent"},                                                                                // a whole search
 	"lab/measure/cost":       {"lab/labtest", "lab/traffic/frames"},
 	"lab/measure/logins":     {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},
+	"lab/measure/rate":       {"lab/agent"}, // whole windows
 	"lab/traffic/iperf3":     {"lab/labtest"},
 
 	"lab/traffic/frames":         {"lab/labtest", "lab/traffic/frames/receive", "lab/traffic/frames/send"}, // from one end to the other

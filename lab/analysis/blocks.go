@@ -18,6 +18,8 @@ type Laws struct {
 	Delivered  string // payload, Mbit/s
 	// Packets a second, in millions.
 	Packets func(Reading) float64
+	// Lines are metrics whose straight lines over the payload carried sweeps have, see Line.
+	Lines []string
 }
 
 // law is one figure of a router under one load.
@@ -50,6 +52,7 @@ type blockMean struct {
 	// first, NaN with one window.
 	later      float64
 	dut, clean routerMean
+	lines      lined
 }
 
 // fillLaws computes sweeps, quotients, cost models and stability from block means, and
@@ -126,6 +129,7 @@ func (in Input) meanOf(windows []Trial) blockMean {
 		saturated: slices.ContainsFunc(windows, func(t Trial) bool { return slices.Contains(t.Flags, result.FlagSaturated) }),
 		logRatio:  mean(logRatios), later: mean(logRatios[1:]) - logRatios[0],
 	}
+	b.lines = in.linesOf(windows)
 	for l, of := range figures {
 		b.dut[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).device) }))
 		b.clean[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).clean) }))

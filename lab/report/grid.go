@@ -234,6 +234,7 @@ var dimensionHeads = map[result.Dimension]struct {
 }{
 	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s"},
+	result.LinkMbps:    {name: "Link", unit: "Mbit/s", text: zeroAs("no limit")},
 	result.LoginRate:   {name: "They come", text: arrival},
 
 	result.CPUs:          {name: "CPUs"},

@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
+	rates "github.com/gateweigh/gateweigh/lab/measure/rate"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -34,6 +35,7 @@ var views = map[string]view{
 	logins.Name:     loginsView,
 	capture.Name:    captureView,
 	throughput.Name: searchView,
+	rates.Name:      ratesView,
 }
 
 func viewOf(s analysis.Summary) view {

@@ -22,7 +22,8 @@ type course struct {
 	// rises of normalised CPU are computed block by block; nil: they follow from the figures,
 	// as those of other metrics do.
 	rises map[step]increase
-	fits  string // results of fits over all levels, for the end of a sentence
+	fits  string                   // results of fits over all levels, for the end of a sentence
+	lines map[string]analysis.Line // by metric
 }
 
 // point is a metric at a level.
@@ -164,7 +165,7 @@ func (r run) courses(s Sweep) []course {
 		}
 	}
 	for _, cell := range r.Cells {
-		if cell.Has(s.Along) {
+		if cell.Has(s.Along) && (s.Along != result.LinkMbps || cell.Number(s.Along) > 0) { // no limit is no level
 			s.addCell(cell, of(cell.Cell, cell.DUT()), of(cell.Cell, analysis.Clean))
 		}
 	}
@@ -192,7 +193,7 @@ func (s Sweep) holds(cell result.Cell, less ...result.Dimension) bool {
 	for _, v := range own.Values() {
 		dimensions = append(dimensions, v.Dimension)
 	}
-	return own == s.At.Only(dimensions...) && own.Has(result.FrameSize) && (s.Held == "" || own.Has(s.Held))
+	return own == s.At.Only(dimensions...) && own.Has(result.FrameSize) == s.At.Has(result.FrameSize) && (s.Held == "" || own.Has(s.Held))
 }
 
 // addCell adds the sweep's metrics of a cell to the courses of its device and of the
@@ -232,6 +233,10 @@ func (c *course) addSweep(sweep analysis.Sweep) {
 	}
 	for _, s := range sweep.Spans {
 		c.rises[step{float64(s.From), float64(s.To)}] = increase{analysis.Unknown(), s.RelativePct, s.RatioPct}
+	}
+	c.lines = map[string]analysis.Line{}
+	for _, l := range sweep.Lines {
+		c.lines[l.Metric] = l
 	}
 	if l := sweep.Linearity; l != nil {
 		bend := fmt.Sprintf("; at %g Mbit/s it departs from the line below by %s %%",

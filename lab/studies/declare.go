@@ -12,6 +12,7 @@ type Study struct {
 	Claims        []Claim // in the order in which a reader asks
 	Tables        []TableForm
 	Limits        []LimitForm
+	Points        []PointForm
 	Figures       []FigureForm
 	Questions     []Question // columns of the table of answers, which has one row a device
 	QuestionsNote string
@@ -71,6 +72,7 @@ type Metric struct {
 	Short               string // in a sentence: its name without figures, or the unit of a difference ("points")
 	Unit, PublishedUnit string
 	Least, Most         float64 // of a share of frames: the range in which nothing is lost
+	Heading             string  // of a column of a PointForm
 }
 
 // Claim is one claim of a study, judged for each subject by the points of its sweeps.
@@ -157,9 +159,10 @@ type FigureForm struct {
 	Fold                    string // see Table
 
 	Stack  []PanelForm
-	XLabel string // of Stack, without the unit; so are the following
-	LogX   bool   // the axis of the levels is logarithmic
-	Of     string // the device that is drawn; empty: all
+	XLabel string   // of Stack, without the unit; so are the following
+	LogX   bool     // the axis of the levels is logarithmic
+	Of     string   // the device that is drawn; empty: all
+	Only   []string // the devices that are drawn; nil: all
 	Note   string
 }
 

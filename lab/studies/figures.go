@@ -55,6 +55,9 @@ func (x repetition) stack(f FigureForm, units string) Figure {
 	if f.Of != "" {
 		drawn.Routers = []router{x.router(f.Of)}
 	}
+	if f.Only != nil {
+		drawn.Routers = slices.DeleteFunc(slices.Clone(x.Routers), func(r router) bool { return !slices.Contains(f.Only, r.DUT) })
+	}
 	fig := Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, Fold: f.Fold, Stacked: true, LogX: f.LogX,
 		XLabel: words.Joined(", ", f.XLabel, x.along().Unit), Note: words.Joined(" ", units, f.Note)}
 	for _, p := range f.Stack {

@@ -113,7 +113,7 @@ type Outcome struct {
 }
 
 // all are the published studies, in the order of their numbers.
-var all = []Study{study1, study2, study5}
+var all = []Study{study1, study2, study4, study5}
 
 // Beside compares runs with every study. A ratio of labs that differ in more than the device says
 // nothing of a study: the first run must not be such a one, and others of the kind are left out, as
@@ -130,7 +130,7 @@ func Beside(runs ...analysis.Summary) []Outcome {
 	}
 	for _, st := range all {
 		b := hold(st, runs)
-		out = append(out, Outcome{st.Number, b.findings(), append(b.tables(), b.limits()...), b.figures(), b.missing(), b.answers()})
+		out = append(out, Outcome{st.Number, b.findings(), slices.Concat(b.tables(), b.limits(), b.points()), b.figures(), b.missing(), b.answers()})
 	}
 	return out
 }

@@ -134,6 +134,7 @@ var Metrics = []analysis.Metric{
 var laws = analysis.Laws{
 	CPU: CPU, Normalised: Normalised, Link: Link, Delivered: Delivered,
 	Packets: func(r reading) float64 { return analysis.Over(r.Get("packets"), r.Get("seconds")) / 1e6 },
+	Lines:   []string{EnterCPU, LeaveCPU},
 }
 
 func routerNs(r reading) float64 { return r.Get("napi_ns") + r.Get("process_ns") }

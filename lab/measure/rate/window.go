@@ -148,7 +148,9 @@ func (b *block) limit(t *Trial) string {
 
 // judge says what limited a window, and why it does not count, if it does not: the lab failed, and not the path.
 func (b *block) judge(ctx context.Context, t *Trial, before, after side.Reading) error {
-	t.LimitedBy = b.limit(t)
+	if t.Outcome == "" {
+		t.LimitedBy = b.limit(t)
+	}
 	var r side.Rejects
 	window := b.Experiment.Window.Seconds()
 	r.If(math.Abs(t.LoadSeconds/window-1) > maxAstray, "the window lasted %.2f s instead of %.2f s: the lab was held up", t.LoadSeconds, window)

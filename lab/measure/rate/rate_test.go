@@ -1,0 +1,155 @@
+package rate
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// TestMain lets the test binary serve as the agent of its labs' hosts.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
+}
+
+func parse(t *testing.T, text string) (*experiment.Experiment, error) {
+	t.Helper()
+	c := experiment.Catalogue{DUTs: dut.Names(), Measures: []experiment.Measure{Measure{}.Rules()}}
+	for _, name := range testbed.Names() {
+		top := testbed.Topologies[name](testbed.Spec{})
+		c.Topologies = append(c.Topologies, experiment.Topology{Name: name, Roles: top.Roles(), Gateways: top.Gateways()})
+	}
+	return c.Parse("x.toml", []byte(text))
+}
+
+// withoutICMP is a tunnel that takes packets of 1400 bytes, says so to nobody, and keeps others from saying it. extra is what a
+// second device of it has more.
+const withoutICMP = `
+[dut.hole]
+tunnel = true
+start = '''
+ip link set "$GATEWEIGH_OUTER_IF" mtu 1400
+nft 'table ip mute { chain out { type filter hook output priority 0; icmp type destination-unreachable drop; }; }'
+'''
+stop = '''
+nft delete table ip mute
+ip link set "$GATEWEIGH_OUTER_IF" mtu 1500
+'''
+
+[dut.narrow]
+tunnel = true
+mtu = 1400
+start = 'ip link set "$GATEWEIGH_OUTER_IF" mtu "$GATEWEIGH_MTU"'
+stop = 'ip link set "$GATEWEIGH_OUTER_IF" mtu 1500'
+`
+
+// TestPaths: of a path that says how long packets may be, one that says nothing, and one that takes all, the measure tells which
+// is which, and how much each carries. On a busy machine windows are rejected; what they count is exact all the same.
+func TestPaths(t *testing.T) {
+	e, err := parse(t, `measure = "rate"
+duts = ["clean", "narrow", "hole"]
+clients = [2]
+link.mbps = [200]
+blocks = 1
+windows = 1
+window = "300ms"
+warmup = "300ms"
+redo = 0
+`+withoutICMP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	if _, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: e, Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadRun(dir, Measure{}.Records()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range run.Blocks {
+		t.Errorf("%v failed: %s", b.Cell(), b.Error)
+	}
+	trials := map[string]*Trial{}
+	for _, r := range result.Of[Trial](run.Own) {
+		trials[r.Cell.Text(result.DUT)] = r
+	}
+	for device, want := range map[string]struct {
+		outcome               string
+		passes, known, tunnel int
+		formula               string
+	}{
+		"clean":  {"", 1500, 1500, 1500, "(1500 − 20 − 20 − 12) / (1500 + 14)"},
+		"narrow": {"", 1400, 1400, 1400, "(1400 − 20 − 20 − 12) / (1400 + 14)"},
+		"hole":   {BlackHole, 1400, 1500, 1500, "(1500 − 20 − 20 − 12) / (1500 + 14)"},
+	} {
+		r := trials[device]
+		if r == nil {
+			t.Errorf("%s was not measured", device)
+			continue
+		}
+		if r.Outcome != want.outcome || r.PathMTU.Passes != want.passes || r.PathMTU.Known != want.known || r.TunnelMTU != want.tunnel || r.Formula != want.formula {
+			t.Errorf("%s: outcome %q, path %+v, tunnel %d, %s", device, r.Outcome, r.PathMTU, r.TunnelMTU, r.Formula)
+		}
+		if r.IdleRTT.Probes == 0 || r.EnterNs == 0 || r.LeaveNs == 0 || r.LinkBytes == 0 || r.LinkMbps != 200 {
+			t.Errorf("%s: %+v", device, r)
+		}
+		if stalls := want.outcome != ""; stalls != (r.DeliveredBytes == 0) || stalls == (r.LimitedBy != "") {
+			t.Errorf("%s: delivered %d bytes, limited by %q", device, r.DeliveredBytes, r.LimitedBy)
+		}
+	}
+	s := Measure{}.Summarise(run, analysis.Options{})
+	if hole := trials["hole"]; hole != nil && hole.Accepted && !strings.Contains(strings.Join(s.Warnings, "\n"), "black hole") {
+		t.Errorf("no warning of the black hole: %q", s.Warnings)
+	}
+}
+
+// TestLimits names what kept a rate from being higher.
+func TestLimits(t *testing.T) {
+	b := &block{Session: &runner.Session{Placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}}}}
+	for want, r := range map[string]Trial{
+		ByLink:    {LinkMbps: 100, LinkBytes: 12_400_000},
+		ByGateway: {EnterNs: 500e6, LeaveNs: 450e6},
+		ByEnds:    {EnterNs: 100e6, EndsNs: 950e6},
+		ByUnknown: {LinkMbps: 100, LinkBytes: 6_000_000, EnterNs: 100e6},
+	} {
+		r.LinkSeconds, r.LoadSeconds, r.GatewayCPUs = 1, 1, 1
+		if got := b.limit(&r); got != want {
+			t.Errorf("%s, want %s of %+v", got, want, r)
+		}
+	}
+}
+
+// TestWhatCannotBe is refused with the key at fault.
+func TestWhatCannotBe(t *testing.T) {
+	for key, line := range map[string]string{
+		"topology": `topology = "portal"`, "directions": `directions = ["both"]`, "traffic.kind": `traffic.kind = "iperf3"`, "link.mbps": `link.mbps = [0.5]`,
+		"link.loss_pct": `link.loss_pct = 90`, "link.delay": `link.delay = "2s"`,
+	} {
+		_, err := parse(t, "measure = \"rate\"\nduts = [\"clean\"]\nclients = [1]\n"+line+"\n")
+		if err == nil || !strings.Contains(err.Error(), "x.toml:4: "+key) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	e, err := parse(t, "measure = \"rate\"\nduts = [\"clean\", \"openvpn-none\"]\nclients = [1]\nlink.mbps = [0, 100]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links []float64
+	for _, b := range e.Plan() {
+		links = append(links, b.Cells[0].Number(result.LinkMbps))
+	}
+	if slices.Sort(links); e.Topology != "tunnel" || len(slices.Compact(links)) != 2 {
+		t.Errorf("topology %s, links %v", e.Topology, links)
+	}
+}

@@ -1,0 +1,197 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	rates "github.com/gateweigh/gateweigh/lab/measure/rate"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// ratesView shows how fast TCP is through a tunnel, and what one would choose it by.
+var ratesView = view{
+	how:     func(s analysis.Summary) string { return s.Measure },
+	columns: rateColumns,
+	remarks: formulas,
+	reading: func(analysis.Summary) string { return ratesReading },
+	first:   ratesScreen,
+	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
+		data.Question = "What each tunnel carries"
+		data.Empty = "No window was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
+		data.ModeNote = "Each block has a lab of its own, and no other lab stands beside it: clean is the direct path between the gateways."
+		data.Results = build("What to choose a tunnel by: means over blocks, their intervals in brackets", s, s.Cells,
+			device(rates.Goodput, "Carries", "*"), device(rates.PerCore, "Per core", "*"), device(rates.EnterCPU, "Entering", "*"), device(rates.LeaveCPU, "Leaving", "*"),
+			device(rates.IdleRTT, "Idle RTT", "*"), device(rates.LoadRTT, "RTT under load", "*"), device(rates.TunnelMTU, "MTU", "*"), textColumn("Limit", limitedBy))
+		data.Further = append(tables(s, rateTables), formulaGrid(s))
+	},
+}
+
+const ratesReading = "Carried is TCP payload that arrived; per core of the gateway that has more to do; theory is what the headers leave of the link's rate, where it has one, by bytes of frames " +
+	"with the Ethernet header (14) and without preamble, checksum and gap; MTU is the largest packet that the tunnel takes; the limit is what kept the rate from being higher: the link, " +
+	"the CPU of both gateways, which they share in this lab, that of the ends, or another thing (TCP, a queue, a lock). mtu-black-hole: packets of a length that the sender takes for " +
+	"short enough vanish, and no ICMP message says so."
+
+// rateTables are the page's further tables.
+var rateTables = []cellTable{
+	{"The rate beside what the headers leave of the link" + intervals, rates.Theory, []cellColumn{
+		device(rates.Goodput, "Carries", "*"), device(rates.Theory, "Theory", "*"), device(rates.OfTheory, "Of it", "*"),
+	}},
+	{"The link between the gateways" + intervals, "", []cellColumn{
+		device("link_mbps", "On the link", "*, frames"), device(rates.Efficiency, "Payload of it", "*"), device("theory_share_pct", "By the headers", "*"),
+		device("retransmit_ratio", "Sent again", "%"), device("fragments_ratio", "Fragments", "a packet"), device("reassembly_failures", "Not put together", "*"), device("too_long", "Too long", "*"),
+		device(rates.PathMTU, "Comes through", "*"), device("known_mtu", "The sender takes", "*"),
+	}},
+	{"Cost and delay" + intervals, "", []cellColumn{
+		device("ns_per_packet", "CPU a packet", "*, both gateways"), device("rtt_p99_us", "RTT p99 under load", "*"),
+		pairsColumn("Windows"), blocksColumn("Blocks"), rejectedColumn("Rejected"),
+	}},
+}
+
+// limitedBy is what kept the rate from being higher, or what is wrong with the path.
+func limitedBy(c analysis.Cell) string {
+	var list []string
+	for _, f := range c.Flags {
+		list = append(list, strings.TrimPrefix(f.Text, rates.LimitFlag("")))
+	}
+	return words.Or(strings.Join(list, ", "), none)
+}
+
+// linkText is the rate of a cell's link.
+func linkText(c analysis.Cell) string {
+	if mbps := c.Number(result.LinkMbps); mbps > 0 {
+		return carried(analysis.Number(mbps))
+	}
+	return "no limit"
+}
+
+// rateColumns are the terminal's table.
+func rateColumns(s analysis.Summary) []cellColumn {
+	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT)}
+	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Has(result.LinkMbps) }) {
+		cols = append(cols, textColumn("link", linkText).ifDiffers())
+	}
+	for _, d := range []result.Dimension{result.Clients, result.Direction, result.Profile} {
+		cols = append(cols, textColumn(string(d), func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
+	}
+	mean := func(metric, name string) cellColumn { return meanColumn(s.Metrics, metric, name, analysis.Cell.Device) }
+	cols = append(cols, estimateColumn("carries", "", carried, func(c analysis.Cell) analysis.Estimate { return c.Device(rates.Goodput) }).left())
+	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Device(rates.Theory).Mean.Known() }) {
+		cols = append(cols, mean(rates.Theory, "theory").dropped(3), mean(rates.OfTheory, "of it").dropped(2))
+	}
+	return append(cols, mean(rates.PerCore, "per core"), mean(rates.EnterCPU, "enter").dropped(5), mean(rates.LeaveCPU, "leave").dropped(4),
+		mean(rates.IdleRTT, "idle RTT"), mean(rates.LoadRTT, "RTT").dropped(1),
+		numberColumn("MTU", "", "", digits4, func(c analysis.Cell) analysis.Number { return c.Device(rates.TunnelMTU).Mean }), textColumn("limit", limitedBy))
+}
+
+// carried prints a rate with four digits: tunnels differ by a few per cent.
+func carried(n analysis.Number) string {
+	switch {
+	case !n.Known():
+		return none
+	case n >= 1000:
+		return trimmed(n/1000, 4) + " Gbit/s"
+	}
+	return trimmed(n, 4) + " Mbit/s"
+}
+
+// formulas say once a device how its useful share of the link follows from headers.
+func formulas(s analysis.Summary) (lines []string) {
+	for _, row := range formulaRows(s) {
+		lines = append(lines, fmt.Sprintf("%s: useful share of the link %s = %s", row.DUT(), row.Texts[rates.TextFormula], percent(row.Device("theory_share_pct").Mean))+
+			words.When(row.Texts[rates.TextHeaders] != "", "; around each packet: "+row.Texts[rates.TextHeaders]))
+	}
+	return lines
+}
+
+// formulaRows are the first cell of each device.
+func formulaRows(s analysis.Summary) (rows []analysis.Cell) {
+	for _, c := range s.Cells {
+		if c.Texts[rates.TextFormula] != "" && !slices.ContainsFunc(rows, func(r analysis.Cell) bool { return r.DUT() == c.DUT() }) {
+			rows = append(rows, c)
+		}
+	}
+	return rows
+}
+
+// formulaGrid is one row a device.
+func formulaGrid(s analysis.Summary) grid {
+	g := newGrid("What the headers leave of the link, for full TCP segments with time stamps", "<DUT", "<Around each packet, bytes", "<Useful share", "Share|%")
+	for _, c := range formulaRows(s) {
+		g.add(c.DUT(), nameCell(c.DUT(), c.DUT()), textCell(words.Or(c.Texts[rates.TextHeaders], "nothing")), textCell(c.Texts[rates.TextFormula]), numberCell(c.Device("theory_share_pct").Mean, digits4))
+	}
+	return g
+}
+
+// ratesScreen ranks the devices by what they carry at the setting whose link limits least.
+func ratesScreen(d *drawing) (lead string, r ranking) {
+	s := d.summary
+	if len(s.Cells) == 0 {
+		return "", ranking{}
+	}
+	setting := s.Cells[0].Without(result.DUT)
+	for _, c := range s.Cells {
+		if at := c.Without(result.DUT); widest(at) > widest(setting) {
+			setting = at
+		}
+	}
+	cells := slices.DeleteFunc(slices.Clone(s.Cells), func(c analysis.Cell) bool { return c.Without(result.DUT) != setting })
+	rank(cells, func(c analysis.Cell) analysis.Number { return -c.Device(rates.Goodput).Mean })
+	r = ranking{
+		Title: "TCP payload carried, Mbit/s", Order: "the most first", ReachText: intervalText(s),
+		Load: fmt.Sprintf("%s, %s, link: %s", words.Counted(setting.Int(result.Clients), "client"), words.Direction(setting.Text(result.Direction)), linkText(cells[0])),
+	}
+	for _, c := range cells {
+		row, e := d.ranked(c), c.Device(rates.Goodput)
+		row.At, row.Value, row.Interval, row.Facts = e, carried(e.Mean), bounds(e, digits4), rateFacts(c)
+		if row.Note = limitedBy(c); c.Pairs == 0 {
+			row.Note = notAccepted(c, "window")
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	return ratesLead(cells), r
+}
+
+// widest orders settings by the rate of their link, the one without a limit last.
+func widest(c result.Cell) float64 {
+	if mbps := c.Number(result.LinkMbps); mbps > 0 {
+		return mbps
+	}
+	return 1e9
+}
+
+// ratesLead says what carries most, and most per core.
+func ratesLead(cells []analysis.Cell) string {
+	tunnels := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool {
+		return c.DUT() == analysis.Clean || !c.Device(rates.Goodput).Mean.Known()
+	})
+	if len(tunnels) == 0 {
+		return ""
+	}
+	most := tunnels[0]
+	lead := fmt.Sprintf("Of the tunnels, %s carries most: %s", most.DUT(), carried(most.Device(rates.Goodput).Mean))
+	thrifty := slices.MaxFunc(tunnels, func(a, b analysis.Cell) int {
+		return cmp.Compare(a.Device(rates.PerCore).Mean, b.Device(rates.PerCore).Mean)
+	})
+	if thrifty.DUT() != most.DUT() && thrifty.Device(rates.PerCore).Mean.Known() {
+		lead += fmt.Sprintf("; %s carries most per core, %s", thrifty.DUT(), carried(thrifty.Device(rates.PerCore).Mean))
+	}
+	return unbroken(lead + ".")
+}
+
+// rateFacts are a device's other figures.
+func rateFacts(c analysis.Cell) (facts factList) {
+	if c.Pairs == 0 {
+		return nil
+	}
+	of := func(metric string) analysis.Number { return c.Device(metric).Mean }
+	facts.add(of(rates.Theory).Known(), "By its headers", "%s Mbit/s, of which %s arrive", digits4(of(rates.Theory)), percent(of(rates.OfTheory)))
+	facts.add(of(rates.PerCore).Known(), "Per core", "%s", carried(of(rates.PerCore)))
+	facts.add(of(rates.EnterCPU).Known(), "CPU", "%s of a core entering, %s leaving", percent(of(rates.EnterCPU)), percent(of(rates.LeaveCPU)))
+	facts.add(of(rates.IdleRTT).Known(), "RTT", "%s idle, %s under load", micros(of(rates.IdleRTT)), micros(of(rates.LoadRTT)))
+	facts.add(of(rates.TunnelMTU).Known(), "MTU", "%s bytes", digits4(of(rates.TunnelMTU)))
+	return facts
+}

@@ -1,0 +1,97 @@
+package studies
+
+import (
+	"fmt"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+)
+
+// besideFirst judges whether a metric over the first scenario's lies in a range, at the highest level that both have.
+func besideFirst(least, most float64) criterion {
+	return func(j *judgement) {
+		x := j.sweeps[0].study()
+		r, first := x.router(j.subject.id), x.Routers[0]
+		if !r.measured() || !first.measured() {
+			j.unmeasured(x, r)
+			return
+		}
+		both, _ := split(r.levels, first.has)
+		if len(both) == 0 {
+			j.Here, j.Expect = "no level that "+first.Name+" has too", x.command("duts="+first.DUT+","+r.DUT)+" measures both."
+			return
+		}
+		at := both[len(both)-1]
+		e := quotient(r.estimate(j.metric, at), first.estimate(j.metric, at))
+		j.study = means("", quotient(r.published.estimate(j.metric, at), first.published.estimate(j.metric, at)))
+		j.Here = fmt.Sprintf("%s is × %s of %s's %s; %s; run %s", j.metric.Noun, bracketed(e), first.Name, x.atAll(at), blocks(e), r.Run)
+		j.figure, j.detail = "× "+bracketed(e), fmt.Sprintf("%s; %s", blocks(e), x.at(at))
+		j.settle(place(e, least, most))
+	}
+}
+
+// straight judges whether a metric follows a straight line over the payload that is carried, by the line's R² alone.
+func straight(leastR2 float64) criterion {
+	return func(j *judgement) {
+		x := j.sweeps[0].study()
+		r := x.router(j.subject.id)
+		l, fitted := r.lines[j.metric.Name]
+		switch {
+		case !r.measured():
+			j.unmeasured(x, r)
+			return
+		case !fitted || !l.R2.Known():
+			j.Here, j.Expect = "no line: fewer than three loads that it carries", x.command("duts="+r.DUT)+" has the study's."
+			return
+		}
+		j.Here = fmt.Sprintf("R² of %.4f over %d loads; %s = %s + %s %% of a core a Gbit/s%s; run %s", float64(l.R2), l.LevelsUsed, j.metric.Noun,
+			bracketed(l.Intercept), bracketed(l.Slope), overDirect(l), r.Run)
+		j.figure = fmt.Sprintf("R² %.3f", float64(l.R2))
+		if float64(l.R2) >= leastR2 {
+			j.settle(inside)
+		} else {
+			j.settle(outside)
+		}
+	}
+}
+
+func overDirect(l analysis.Line) string {
+	if !l.OverClean.Mean.Known() {
+		return ""
+	}
+	return ", × " + bracketed(l.OverClean) + " the direct path's slope beside it"
+}
+
+// slopes judges the slope of the first of two devices over that of the second: each over the direct path's in the same block, in
+// which the machine's drift cancels. The bounds are the widest that both intervals allow.
+func slopes(least, most float64, study string) criterion {
+	return func(j *judgement) {
+		x, p := j.sweeps[0].study(), j.subject.pair
+		j.study = study
+		over := map[string]analysis.Estimate{}
+		for _, dut := range []string{p.Second, p.First} {
+			r := x.router(dut)
+			l, fitted := r.lines[j.metric.Name]
+			switch {
+			case !r.measured():
+				j.unmeasured(x, r)
+				j.Here, j.Expect = dut+" "+j.Here, x.command("duts="+p.First+","+p.Second)+" measures it."
+				return
+			case dut == analysis.Clean:
+				over[dut] = unit
+			case !fitted:
+				j.Here, j.Expect = dut+" carries fewer than three loads, so that it has no slope", x.command("duts="+p.First+","+p.Second)+" has the study's."
+				return
+			default:
+				over[dut] = l.OverClean
+			}
+		}
+		e, second := quotient(over[p.First], over[p.Second]), p.Second
+		if second == analysis.Clean {
+			e, second = over[p.First], "the direct path"
+		}
+		r := x.router(p.First)
+		j.Here = fmt.Sprintf("a further Gbit/s takes × %s of what it takes %s (%s); %s; run %s", bracketed(e), second, j.metric.Noun, blocks(e), r.Run)
+		j.figure, j.detail, j.why.Fails = "× "+bracketed(e), blocks(e), p.Why
+		j.settle(place(e, least, most))
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -43,6 +44,8 @@ type Link struct {
 	Aggregate bool `json:"aggregate"`
 	// QueueLen is the length of the transmit queue (pfifo), packets.
 	QueueLen int `json:"queue_len"`
+	// RateMbps is how fast it sends (tbf), by whole frames without FCS; 0: as fast as the machine is. QueueLen has no meaning then.
+	RateMbps float64 `json:"rate_mbps,omitempty"`
 	// CPUs the polling thread may run on.
 	CPUs []int `json:"cpus"`
 	// Priority gives the polling thread real-time priority where that is permitted: whoever runs on its CPU, the link's
@@ -222,13 +225,12 @@ func (l Link) apply() error {
 	}
 	// The queue must exist before the link is up: a veth has none by itself and
 	// drops bursts of SYNs. pfifo takes its limit from the queue length.
-	root := netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
 	err = netlink.LinkSetTxQLen(link, l.QueueLen)
 	if err == nil {
-		err = netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "pfifo"})
+		err = netlink.QdiscReplace(l.queue(link))
 	}
 	if err != nil {
-		return fmt.Errorf("setting its queue: %w", err)
+		return fmt.Errorf("setting its queue (a rate needs CONFIG_NET_SCH_TBF): %w", err)
 	}
 	for _, a := range l.Addrs {
 		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: persona.IPNet(a)}); err != nil {
@@ -247,6 +249,29 @@ func (l Link) apply() error {
 		return fmt.Errorf("asking for a polling thread (threaded NAPI, Linux 5.12): %w", err)
 	}
 	return nil
+}
+
+const (
+	// leastBurst is what a link with a rate sends at once, bytes: a few frames. At high rates it is what is due in burstFor, for
+	// timers that come late.
+	leastBurst = 8 << 10
+	burstFor   = 500 * time.Microsecond
+	// queueFor is how long frames wait at most on such a link.
+	queueFor = 100 * time.Millisecond
+)
+
+// queue is the link's transmit queue.
+func (l Link) queue(link netlink.Link) netlink.Qdisc {
+	root := netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
+	if l.RateMbps == 0 {
+		return &netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "pfifo"}
+	}
+	perSecond := l.RateMbps * 1e6 / 8
+	burst := max(leastBurst, perSecond*burstFor.Seconds())
+	return &netlink.Tbf{
+		QdiscAttrs: root, Rate: uint64(perSecond), Limit: uint32(burst + perSecond*queueFor.Seconds()),
+		Buffer: netlink.Xmittime(uint64(perSecond), uint32(burst)),
+	}
 }
 
 // offloads sets where work is done: segmentation at the sender's end of every link, so that

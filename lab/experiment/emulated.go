@@ -23,6 +23,7 @@ type load struct {
 
 var loads = []load{
 	{"offered_mbps", MinOfferedMbps}, {"mbps_per_client", 0}, {"offered_kpps", minKpps}, {"max_kpps", 1}, {"traffic.short_per_second", minPerSecond},
+	{"link_mbps", MinOfferedMbps}, {"file_mb", 0.01},
 }
 
 // ForEmulatedCPU makes the experiment one for an emulated CPU: it divides the loads by EmulatedDivisor and makes windows longer,

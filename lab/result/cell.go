@@ -20,6 +20,7 @@ const (
 	Direction   Dimension = "direction"    // of the payload: Up, Down or Both
 	Profile     Dimension = "profile"      // how packets look to the router: PerPacket or Bulk
 	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
+	RouterSpeed Dimension = "router_speed" // share of its CPU that the router has; 1: all
 	LoginRate   Dimension = "login_rate"   // clients a second that lease and log in; 0: all at once
 
 	SnapLength    Dimension = "snap_length"    // of a capture, bytes kept of each frame; 0: all
@@ -33,7 +34,7 @@ const (
 
 // dimensions lists the known dimensions in the order in which records and
 // summaries write them. Others follow by name.
-var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LoginRate, SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct}
+var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, RouterSpeed, LoginRate, SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct}
 
 // compareDimensions orders dimensions as they are written.
 func compareDimensions(a, b Dimension) int {

@@ -19,6 +19,7 @@ type Spec struct {
 	Urgent        bool         // see Topology.Urgent
 	UrgentRouters bool         // see Topology.UrgentRouters
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
+	RateMbps      float64      // how fast clients' hosts and servers send, see agent.Link; 0: as fast as the machine is
 	CaptureHosts  int          // behind a splitter, 1 (default) to MaxCaptureHosts
 }
 

@@ -99,6 +99,7 @@ type Port struct {
 	Addrs      []netip.Prefix
 	Aggregate  bool // see agent.Link
 	TxChecksum bool
+	RateMbps   float64 // see agent.Link
 }
 
 // Lab is a standing topology.
@@ -212,7 +213,7 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 			h.Ifs = append(h.Ifs, names[i][end])
 			net.Links = append(net.Links, agent.Link{
 				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queue, CPUs: h.CPUs,
-				Priority: t.priority(h),
+				Priority: t.priority(h), RateMbps: p.RateMbps,
 			})
 		}
 	}

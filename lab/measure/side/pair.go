@@ -22,6 +22,7 @@ type Labs struct {
 	// UrgentRouters has the routers' links polled with real-time priority: see testbed.Topology.
 	UrgentRouters bool
 	Spins         bool          // senders of frames never rest, and use the faster engine: see agent.Frames
+	RateMbps      float64       // how fast the ends of the traffic send: see testbed.Spec
 	Slowed        *testbed.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
 }
 
@@ -92,7 +93,7 @@ func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Trai
 	topology := build(testbed.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
-		UrgentRouters: l.UrgentRouters,
+		UrgentRouters: l.UrgentRouters, RateMbps: l.RateMbps,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 	})
 	return s, s.open(ctx, l.Backend, topology, lab)

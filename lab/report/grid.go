@@ -235,6 +235,7 @@ var dimensionHeads = map[result.Dimension]struct {
 	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s"},
 	result.LoginRate:   {name: "They come", text: arrival},
+	result.RouterSpeed: {name: "Router speed", unit: "of its CPU"},
 
 	result.CPUs:          {name: "CPUs"},
 	result.BufferKiB:     {name: "Buffer", unit: "KiB", text: zeroAs("own")},

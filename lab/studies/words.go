@@ -26,6 +26,8 @@ type dimension struct {
 var dimensions = map[result.Dimension]dimension{
 	result.OfferedMbps: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
 		One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"},
+	result.RouterSpeed: {Heading: "Router's CPU", Noun: "speed of the router", Count: "speed", By: "at",
+		One: "of the CPU", Many: "of the CPU", Unit: "of this machine's"},
 	result.Clients: {Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
 }
 

@@ -90,21 +90,23 @@ func serve(ctx context.Context, server *testbed.Host, bytes int64) error {
 	}
 }
 
-// fetchScript fetches the file again and again, from a client's address: $1 URL, $2 how often, $3 the longest that a
-// transfer may take, seconds. It prints for each transfer its bytes and its seconds without the login.
-const fetchScript = `i=0
-while [ "$i" -lt "$2" ]; do
-	curl -sS --interface "$4" --connect-timeout 30 --max-time "$3" -o /dev/null -w '%{size_download} %{time_total} %{time_pretransfer}\n' "$1" || exit
-	i=$((i + 1))
-done`
+// fetchArgs has one client fetch the file again and again over one login, from its address. A transfer that takes longer than
+// most fails, and ends all. curl prints for each its bytes, and its seconds in all and before the first byte.
+func fetchArgs(from, server netip.Addr, times int, most time.Duration) []string {
+	args := []string{
+		"curl", "-sS", "--fail-early", "--interface", from.String(), "--connect-timeout", "60", "--max-time", fmt.Sprint(int(most.Seconds()) + 1),
+		"-w", `%{size_download} %{time_total} %{time_pretransfer}\n`,
+	}
+	for range times {
+		args = append(args, "-o", "/dev/null", fmt.Sprintf("ftp://%s/%s", server, theFile))
+	}
+	return args
+}
 
 // fetch has a client fetch the file. num is its number among its host's clients, from 1; those that share the host's
 // namespace are told apart by their address alone.
 func fetch(ctx context.Context, h *testbed.Host, num int, shared bool, from, server netip.Addr, times int, bytes int64, most time.Duration) (Fetched, error) {
-	cmd := agent.Command{
-		Argv:    []string{"sh", "-c", fetchScript, "sh", fmt.Sprintf("ftp://%s/%s", server, theFile), fmt.Sprint(times), fmt.Sprint(int(most.Seconds()) + 1), from.String()},
-		Timeout: time.Duration(times)*most + time.Minute, Support: true,
-	}
+	cmd := agent.Command{Argv: fetchArgs(from, server, times, most), Timeout: time.Duration(times)*most + time.Minute, Support: true}
 	if !shared {
 		cmd.Client = num
 	}
@@ -123,7 +125,7 @@ func fetch(ctx context.Context, h *testbed.Host, num int, shared bool, from, ser
 	return f, f.read(out.Stdout, bytes)
 }
 
-// read reads what the script printed.
+// read reads what curl printed.
 func (f *Fetched) read(text string, bytes int64) error {
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {

@@ -41,7 +41,7 @@ func (t Transfer) Cell() result.Cell {
 
 // Fetched is one client's transfers.
 type Fetched struct {
-	Seconds  float64   `json:"seconds"` // until the last was over, logins between them included
+	Seconds  float64   `json:"seconds"` // until the last was over, with the login
 	Each     []float64 `json:"each"`    // seconds of each transfer
 	Bytes    int64     `json:"bytes"`   // of all
 	Problem  string    `json:"problem,omitempty"`
@@ -62,7 +62,8 @@ type Sample struct {
 }
 
 // Figures are what study 3 makes of samples. The maximum-load interval are the intervals between samples in which the rate
-// lies above the threshold.
+// lies above the threshold. No link sends faster than its rate: where frames waited for a router without a CPU and came
+// together then, the link's rate counts.
 type Figures struct {
 	PeakKBps float64 `json:"peak_kb_s"` // the highest rate of an interval, thousand bytes a second
 	MaxKBps  float64 `json:"max_kb_s"`  // the mean of rates above 90 % of it
@@ -70,12 +71,13 @@ type Figures struct {
 	// DTR is the same mean of the study's printed formula, bytes over the router's CPU time: thousand bytes a second of CPU.
 	DTRKBps float64 `json:"dtr_kb_s"`
 
-	MaxSeconds float64 `json:"max_seconds"` // length of the maximum-load interval
-	Intervals  int     `json:"intervals"`   // that it consists of
-	AllSeconds float64 `json:"all_seconds"` // of the transfers
-	MaxCore    float64 `json:"max_core"`    // router's exact CPU in it, cores
-	MaxStat    float64 `json:"max_stat"`    // the machine's busy share in it by /proc/stat, mean of its intervals
-	MaxWakeups float64 `json:"max_wakeups"` // of polling threads in it, a second
+	MaxSeconds float64 `json:"max_seconds"`    // length of the maximum-load interval
+	Intervals  int     `json:"intervals"`      // that it consists of
+	Over       int     `json:"over,omitempty"` // of these, those with clearly more than the link's rate
+	AllSeconds float64 `json:"all_seconds"`    // of the transfers
+	MaxCore    float64 `json:"max_core"`       // router's exact CPU in it, cores
+	MaxStat    float64 `json:"max_stat"`       // the machine's busy share in it by /proc/stat, mean of its intervals
+	MaxWakeups float64 `json:"max_wakeups"`    // of polling threads in it, a second
 }
 
 // Threshold is the share of the highest rate above which a rate counts for the maximum.
@@ -108,15 +110,18 @@ func stepsOf(samples []Sample) (list []step) {
 	return list
 }
 
-// figuresOf is the study's arithmetic. It is zero without two samples.
-func figuresOf(samples []Sample) (f Figures) {
+// overLink is the share of the link's rate beyond which frames must have waited.
+const overLink = 1.05
+
+// figuresOf is the study's arithmetic, over a link of a rate in thousand bytes a second. It is zero without two samples.
+func figuresOf(samples []Sample, link float64) (f Figures) {
 	steps := stepsOf(samples)
 	if len(steps) == 0 {
 		return f
 	}
 	var dtrs []float64
 	for _, s := range steps {
-		f.PeakKBps = max(f.PeakKBps, s.kbps())
+		f.PeakKBps = max(f.PeakKBps, min(link, s.kbps()))
 		if s.routerSeconds > 0 {
 			dtrs = append(dtrs, s.dtr())
 		}
@@ -125,11 +130,14 @@ func figuresOf(samples []Sample) (f Figures) {
 	var rates, stats []float64
 	var cpu, routed float64
 	for _, s := range steps {
-		rates = append(rates, s.kbps())
+		rates = append(rates, min(link, s.kbps()))
 		if s.kbps() <= Threshold*f.PeakKBps {
 			continue
 		}
 		f.Intervals++
+		if s.kbps() > overLink*link {
+			f.Over++
+		}
 		f.MaxSeconds += s.seconds
 		cpu, routed = cpu+s.cpuSeconds, routed+s.routerSeconds
 		f.MaxWakeups += s.wakeups

@@ -23,7 +23,7 @@ var transferView = view{
 		data.Question = "How fast files come, and what it costs"
 		data.Empty = "No transfer was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
 		data.ModeNote = "Each device has a lab of its own, in which one client after the other joins; no clean router stands beside it: clean is the router without a device."
-		data.Groups = grouped(s.Cells, d.transferGroup, result.RouterSpeed)
+		data.Groups = d.transferGroups(s.Cells)
 		data.Results = build("Transfers: means over blocks, their intervals in brackets", s, s.Cells,
 			device(transfer.MaxRate, "Maximum rate", "*"), device("mean_rate_kb_s", "Mean rate", "*"), device(transfer.Busy, "Router CPU", "*"),
 			device("ns_per_byte", "A byte", "*"), device("machine_busy_pct", "/proc/stat", "*"), device("dtr_kb_cpu_s", "As printed", "*"),
@@ -46,7 +46,7 @@ func speedText(c result.Cell) string {
 	if c.Number(result.RouterSpeed) == 1 {
 		return "whole CPU"
 	}
-	return percent(analysis.Number(100*c.Number(result.RouterSpeed))) + " of its CPU"
+	return fmt.Sprintf("%.3g %% of its CPU", 100*c.Number(result.RouterSpeed))
 }
 
 // transferColumns are the terminal's table.
@@ -63,7 +63,7 @@ func transferColumns(s analysis.Summary) []cellColumn {
 	}
 }
 
-// most are the cells with the most clients at the first speed, the fastest.
+// mostFetching are the cells with the most clients at the first speed, the fastest.
 func mostFetching(cells []analysis.Cell) (out []analysis.Cell) {
 	if len(cells) == 0 {
 		return nil
@@ -117,40 +117,61 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 	return unbroken(lead + "."), r
 }
 
-// transferGroup draws one speed of routers: the rates over time with the most clients, and rate and CPU by clients.
+// transferGroups draw each speed of routers: the rates over time with the most clients, and rate and CPU by clients. Where
+// there are several speeds, rate and CPU by them come first.
+func (d *drawing) transferGroups(cells []analysis.Cell) (out []figureGroup) {
+	speeds := distinct(named(cells, func(c analysis.Cell) string { return c.Text(result.RouterSpeed) }))
+	if len(speeds) > 1 {
+		clients := mostFetching(cells)[0].Text(result.Clients)
+		all := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Text(result.Clients) != clients })
+		out = append(out, figureGroup{Heading: "By the router's CPU, " + clientsOf(all[0].Cell), Stacked: true, Figures: d.against(all, result.RouterSpeed, "Router's CPU, share of this machine's")})
+	}
+	return append(out, grouped(cells, d.transferGroup, result.RouterSpeed)...)
+}
+
 func (d *drawing) transferGroup(cells []analysis.Cell) figureGroup {
-	g := figureGroup{Heading: "Router with " + speedText(cells[0].Cell), Stacked: true}
-	g.Figures = append(g.Figures, d.courses(mostFetching(cells)))
-	for _, p := range []struct{ metric, title, label string }{
-		{transfer.MaxRate, "Maximum transfer rate", "Maximum transfer rate, kByte/s"}, {transfer.Busy, "Router CPU at the maximum", "Router CPU, % of what it has"},
+	g := figureGroup{Heading: "Router with " + speedText(cells[0].Cell), Stacked: true, Figures: []figure{d.courses(mostFetching(cells))}}
+	if len(distinct(named(cells, func(c analysis.Cell) string { return c.Text(result.Clients) }))) > 1 {
+		g.Figures = append(g.Figures, d.against(cells, result.Clients, "Clients")...)
+	}
+	return g
+}
+
+// against draws rate and CPU of all devices against a dimension.
+func (d *drawing) against(cells []analysis.Cell, along result.Dimension, xLabel string) (out []figure) {
+	for _, p := range []struct {
+		metric, title, label string
+		print                format
+	}{
+		{transfer.MaxRate, "Maximum transfer rate", "Maximum transfer rate, kByte/s", rateText}, {transfer.Busy, "Router CPU at the maximum", "Router CPU, % of what it has", bare},
 	} {
-		ch := chart.XY{Title: p.title, XLabel: "Clients", YLabel: p.label, Reference: math.NaN(), Height: stackedHeight}
-		data := newGrid("", "<DUT", "Clients", p.label)
+		ch := chart.XY{Title: p.title, XLabel: xLabel, YLabel: p.label, Reference: math.NaN(), Height: stackedHeight, LogX: along == result.RouterSpeed}
+		data := newGrid("", "<DUT", xLabel, p.label)
 		var tips []string
 		for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
 			line := chart.Series{Name: dut, Style: d.style(dut)}
 			for _, c := range cells {
-				e := c.Device(p.metric)
+				e, x := c.Device(p.metric), c.Number(along)
 				if c.DUT() != dut || !e.Mean.Known() {
 					continue
 				}
-				tip := fmt.Sprintf("%s, %s: %s", dut, clientsOf(c.Cell), withBounds(e, rateText))
-				line.Points = append(line.Points, mark(c.Cell.String(), c.Number(result.Clients), e, tip))
-				data.add(c.Cell.String(), nameCell(dut, dut), numberCell(analysis.Number(c.Number(result.Clients)), digits4), estimateCell(e, rateText))
+				tip := fmt.Sprintf("%s, %s, router with %s: %s", dut, clientsOf(c.Cell), speedText(c.Cell), withBounds(e, p.print))
+				line.Points = append(line.Points, mark(c.Cell.String(), x, e, tip))
+				data.add(c.Cell.String(), nameCell(dut, dut), numberCell(analysis.Number(x), digits4), estimateCell(e, p.print))
 				tips = append(tips, tip)
 			}
 			ch.Series = append(ch.Series, line)
 		}
 		ch.Desc = sentences(tips)
-		g.Figures = append(g.Figures, d.finish(p.title, "", ch.Draw, data))
+		out = append(out, d.finish(p.title, "", ch.Draw, data))
 	}
-	return g
+	return out
 }
 
 // courses draws the rates of cells over time, as study 3's figure 4 does.
 func (d *drawing) courses(cells []analysis.Cell) figure {
 	title := "Transfer rate with " + clientsOf(cells[0].Cell)
-	ch := chart.XY{Title: title, XLabel: "Since the first transfer began, seconds", YLabel: "Transfer rate, kByte/s", Reference: math.NaN()}
+	ch := chart.XY{Title: title, XLabel: "Since the first transfer began, seconds", YLabel: "Transfer rate, kByte/s", Reference: math.NaN(), OverTime: true}
 	data := newGrid("", "<DUT", "After|s", "Rate|kByte/s")
 	var tips []string
 	for _, c := range cells {

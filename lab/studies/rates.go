@@ -110,5 +110,5 @@ func (x repetition) course(f FigureForm, units string) Figure {
 			p.Series = append(p.Series, s)
 		}
 	}
-	return Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, XLabel: f.XLabel, Panels: []Panel{p}, Note: words.Joined(" ", units, f.Note), Stacked: true}
+	return Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, XLabel: f.XLabel, Panels: []Panel{p}, Note: words.Joined(" ", units, f.Note), Stacked: true, Course: true}
 }

@@ -67,6 +67,7 @@ type Figure struct {
 	Fold    string // see Table
 	Stacked bool   `json:",omitempty"` // one below the other
 	LogX    bool   `json:",omitempty"`
+	Course  bool   `json:",omitempty"` // over time: of many points that are not single results
 }
 
 // Panel is one chart. All its series have the same unit.

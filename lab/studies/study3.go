@@ -71,11 +71,11 @@ const pppoeNote = "Published are bounds that the study's text gives: it prints b
 	"CPU here is the exact time of the router's threads and programs, of what the router has, and in the study that of the whole PC."
 
 func serversFigure(number, caption string, m Metric, label string) FigureForm {
-	return FigureForm{Sweep: servers, Number: number, Caption: caption, LogX: true, XLabel: "Router's CPU", Note: pppoeNote, Stack: []PanelForm{{Metric: m, Title: m.Noun, YLabel: label}}}
+	return FigureForm{Sweep: servers, Number: number, Caption: caption, LogX: true, XLabel: "Router's CPU", Note: pppoeNote, Stack: []PanelForm{{Metric: m, Title: label, YLabel: label}}}
 }
 
 func identFigure(number, caption string, m Metric, label string) FigureForm {
-	return FigureForm{Sweep: idents, Number: number, Caption: caption, XLabel: "Offered load", Stack: []PanelForm{{Metric: m, Title: m.Noun, YLabel: label}},
+	return FigureForm{Sweep: idents, Number: number, Caption: caption, XLabel: "Offered load", Stack: []PanelForm{{Metric: m, Title: label, YLabel: label}},
 		Note: "Beside a steady load with 200 connections a second, at each of which a server may ask; the study has one value for each method."}
 }
 

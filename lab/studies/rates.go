@@ -10,8 +10,8 @@ import (
 
 // Criteria on the rates and the CPU of routers of several speeds, over the levels that a run has.
 
-// overFirst judges whether the metric of a device over that of the first scenario, in the same run, lies between two bounds:
-// at every level, or at the lowest, the slowest router, alone.
+// overFirst judges whether the metric of a device over that of the first scenario, in the same run, lies between two bounds, as
+// what is missing to 1 says: at every level, or at the lowest, the slowest router, alone.
 func overFirst(least, most float64, lowest bool) criterion {
 	return ofDevice(func(j *judgement) {
 		first := j.x.Routers[0]
@@ -23,16 +23,23 @@ func overFirst(least, most float64, lowest bool) criterion {
 			return quotient(j.r.estimate(j.metric, at), base.estimate(j.metric, at))
 		}
 		levels, _ := split(j.r.levels, func(at float64) bool { return of(at).Mean.Known() })
-		if j.says, j.none = j.metric.Noun+" over that of "+first.Name+" is %s", "no level with "+first.Name; j.r.Run != "" && j.r.Run != first.Run {
+		j.says, j.none, j.unit = j.metric.Noun+" is below that of "+first.Name+" by %s", "no level with "+first.Name, " % below it"
+		if j.r.Run != "" && j.r.Run != first.Run {
 			levels = nil
 		}
 		j.judgeAt(levels, lowest, func(at float64) {
-			j.add(of(at), place(of(at), least, most), bracketed(of(at))+" "+j.x.atAll(at))
+			j.add(below(of(at)), place(of(at), least, most), bracketed(below(of(at)))+" % "+j.x.atAll(at))
 		})
 		if len(levels) == 0 {
 			j.lacking = j.x.command("duts="+first.DUT+","+j.subject.id) + " measures both in one run."
 		}
 	})
+}
+
+// below is a ratio as what is missing to 1, in per cent.
+func below(e analysis.Estimate) analysis.Estimate {
+	of := func(n analysis.Number) analysis.Number { return 100 * (1 - n) }
+	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Hi), Hi: of(e.Lo), N: e.N}
 }
 
 // onServers judges whether the metric lies between two bounds at every level from one on, or at the lowest alone.
@@ -65,7 +72,7 @@ func (j *judgement) judgeAt(levels []float64, lowest bool, add func(at float64))
 func fasterBrings(most float64) criterion {
 	return ofDevice(func(j *judgement) {
 		levels, _ := split(j.r.levels, func(at float64) bool { return j.r.estimate(j.metric, at).Mean.Known() })
-		j.says, j.none, j.needed = j.metric.Noun+" is multiplied by %s", "no two speeds", 1
+		j.says, j.none, j.needed, j.unit = j.metric.Noun+" rises by %s", "no two speeds", 1, " %"
 		if len(levels) < 2 {
 			j.lacking = j.x.command() + " has several speeds."
 			return
@@ -73,7 +80,7 @@ func fasterBrings(most float64) criterion {
 		slices.Sort(levels)
 		a, b := levels[len(levels)-2], levels[len(levels)-1]
 		factor := quotient(j.r.estimate(j.metric, b), j.r.estimate(j.metric, a))
-		j.add(factor, place(factor, 0, most), fmt.Sprintf("%s from %g to %s", bracketed(factor), a, j.x.at(b)))
+		j.add(percentOf(factor), place(factor, 0, most), fmt.Sprintf("%s %% from %g to %s", bracketed(percentOf(factor)), a, j.x.at(b)))
 	})
 }
 
@@ -90,7 +97,7 @@ func besideOther(least, most float64) criterion {
 			return
 		}
 		at := common[len(common)-1]
-		j.Here = fmt.Sprintf("the %s of %s is × %s that of %s, %s; %s", j.metric.Noun, names[1], bracketed(of(at)), names[0], j.x.atAll(at), blocks(of(at)))
+		j.Here = fmt.Sprintf("the %s of %s is %s %% above that of %s, %s; %s", j.metric.Noun, names[1], bracketed(percentOf(of(at))), names[0], j.x.atAll(at), blocks(of(at)))
 		j.settle(place(of(at), least, most))
 	})
 }

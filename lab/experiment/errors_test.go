@@ -55,7 +55,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"nothing set", "",
 			[]string{`x.toml:1: duts: missing: an experiment needs it`, `x.toml:1: clients: missing: an experiment needs it`, `x.toml:1: offered_mbps: missing: an experiment needs it`}},
 		{"unknown device", "clients = [1]\nduts = [\"clean\", \"openDNS\"]\noffered_mbps = [1]\n",
-			[]string{`x.toml:2: duts: unknown device "openDNS": known are allowlist, clean, coovachilli, gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-pppoe-ebpf, gateway-pppoe-ident-masquerade, gateway-pppoe-ident-nat, gateway-pppoe-masquerade, gateway-tun, gateway-tun-fast, masquerade, no-capture, opennds, sink-ebpf, sink-mmap, sink-recv, sink-xdp, softflowd, tcpdump, tcpdump-1500, tcpdump-68, tcpdump-disk, or describe it in [dut.openDNS]; did you mean "opennds"?`}},
+			[]string{`x.toml:2: duts: unknown device "openDNS": known are allowlist, clean, coovachilli, gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-pppoe-ebpf, gateway-pppoe-ident-masquerade, gateway-pppoe-ident-nat, gateway-pppoe-masquerade, gateway-pppoe-user, gateway-tun, gateway-tun-fast, masquerade, no-capture, opennds, rp-pppoe-kernel, rp-pppoe-user, sink-ebpf, sink-mmap, sink-recv, sink-xdp, softflowd, tcpdump, tcpdump-1500, tcpdump-68, tcpdump-disk, or describe it in [dut.openDNS]; did you mean "opennds"?`}},
 		{"nothing to measure", "duts = [\"clean\"]\nclients = [1]\noffered_mbps = [1]\naa_blocks = 0\n",
 			[]string{`x.toml:1: duts: nothing to measure: "clean" alone means A/A blocks, and aa_blocks is 0`}},
 		{"more macvlan clients than a /24 has", "duts = [\"opennds\"]\noffered_mbps = [1]\nclients = [1, 251]\n",

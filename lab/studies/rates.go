@@ -24,7 +24,7 @@ func overFirst(least, most float64, lowest bool) criterion {
 		}
 		levels, _ := split(j.r.levels, func(at float64) bool { return of(at).Mean.Known() })
 		j.says, j.none, j.unit = j.metric.Noun+" is below that of "+first.Name+" by %s", "no level with "+first.Name, " % below it"
-		if j.r.Run != "" && j.r.Run != first.Run {
+		if j.r.Run != first.Run && j.r.Run != "" || j.r.Run == "" && sameBound(of, levels) {
 			levels = nil
 		}
 		j.judgeAt(levels, lowest, func(at float64) {
@@ -34,6 +34,11 @@ func overFirst(least, most float64, lowest bool) criterion {
 			j.lacking = j.x.command("duts="+first.DUT+","+j.subject.id) + " measures both in one run."
 		}
 	})
+}
+
+// sameBound reports whether all ratios are 1: the study gives one bound for both rates then, and no ratio.
+func sameBound(of func(at float64) analysis.Estimate, levels []float64) bool {
+	return !slices.ContainsFunc(levels, func(at float64) bool { return of(at).Mean != 1 })
 }
 
 // below is a ratio as what is missing to 1, in per cent.
@@ -73,7 +78,7 @@ func fasterBrings(most float64) criterion {
 	return ofDevice(func(j *judgement) {
 		levels, _ := split(j.r.levels, func(at float64) bool { return j.r.estimate(j.metric, at).Mean.Known() })
 		j.says, j.none, j.needed, j.unit = j.metric.Noun+" rises by %s", "no two speeds", 1, " %"
-		if len(levels) < 2 {
+		if len(levels) < 2 || j.r.Run == "" { // the study gives bounds of rates alone
 			j.lacking = j.x.command() + " has several speeds."
 			return
 		}

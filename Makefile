@@ -50,7 +50,7 @@ check: ## formatting, go vet, staticcheck
 # measure labs, and each has the machine to itself.
 TOGETHER := ./cmd/gateweigh ./gateway/datapath/ebpf ./gateway ./lab/report ./cmd/gatewayd ./lab/studies ./gateway/datapath/tun ./gateway/datapath/nfqueue \
 	./lab/analysis ./lab/compare ./gateway/... ./cmd/gateweigh-agent ./lab/analysis/... ./lab/measure ./lab/measure/cost \
-	./lab/measure/logins ./lab/experiment ./lab/layout ./lab/report/... ./lab/result ./lab/studies/... ./mlrsearch ./tomlline ./.ci/tally .
+	./lab/measure/logins ./lab/measure/transfer ./lab/experiment ./lab/layout ./lab/report/... ./lab/result ./lab/studies/... ./mlrsearch ./tomlline ./.ci/tally .
 
 # Tests among them that read the memory of the whole machine, or look closer where nothing disturbs the lab.
 QUIET := ^(TestDoctorsManual|TestManyClientsAtOnce|TestSlowRoutersAreMarked)$$

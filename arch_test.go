@@ -91,17 +91,18 @@ var allowedImports = map[string][]string{
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/result", "lab/analysis"},
-	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/measure/rate", "lab/result", "lab/words"},
-	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
+	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/measure/rate", "lab/measure/transfer", "lab/result", "lab/words"},
+	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
-	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/capture"},
+	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/capture"},
 	"lab/measure/cost":       {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short", "lab/words"},
 	"lab/measure/logins":     {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
 	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost", "lab/measure/side", "lab/client", "lab/dut", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/words"},
 	"lab/measure/capture":    {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
 	"lab/measure/rate":       {"lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/rtt", "lab/tunnel", "lab/words"},
+	"lab/measure/transfer":   {"lab/agent", "lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed"},
 	"lab/measure/side":       {"lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
 
 	"lab/client/persona": {"lab/layout", "ppp", "ppp/pppoe"}, // many clients behind one interface
@@ -154,7 +155,7 @@ var testImports = map[string][]string{
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
-	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send"}, // devices are tested in real labs
+	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/meter", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send"}, // devices are tested in real labs
 	"lab/machine":  {"lab/labtest"},
 	"lab/profile":  {"lab/labtest"},
 	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic", "lab/tunnel"},

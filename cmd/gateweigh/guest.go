@@ -139,7 +139,7 @@ func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
 		return err
 	}
 	exp.Description = strings.TrimSpace(exp.Description + " (" + said + ")")
-	fmt.Fprintf(os.Stderr, "%s. For other loads: --set offered_mbps=...\n", words.Capitalised(said))
+	fmt.Fprintf(os.Stderr, "%s. For other loads: --set %s=...\n", words.Capitalised(said), exp.LoadKey())
 	return nil
 }
 

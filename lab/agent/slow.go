@@ -17,7 +17,7 @@ import (
 // Slow says how CPUs of a machine are to be slowed down.
 type Slow struct {
 	CPUs  []int   `json:"cpus"`
-	Speed float64 `json:"speed"` // share of their time that is left to all else
+	Speed float64 `json:"speed"` // share of their time that is left to all else; 1 gives back what an earlier call took
 	Own   []int   `json:"own"`   // CPUs of whatever else the slowing takes
 	// Ordinary has what takes the rest compete for it as a program does, instead of going before all others.
 	Ordinary bool `json:"ordinary,omitempty"`
@@ -34,10 +34,14 @@ type slowed struct {
 	gone   <-chan struct{}
 }
 
-// Slow slows CPUs down until the agent ends. It returns once they are slow.
+// Slow slows CPUs down until the agent ends, or is asked to give them back. It returns once they are slow.
 func (m *machineAgent) Slow(ctx context.Context, s Slow) error {
 	m.slowed.mu.Lock()
 	defer m.slowed.mu.Unlock()
+	if s.Speed == 1 {
+		m.slowed.end()
+		return nil
+	}
 	if m.slowed.burner != nil {
 		return errors.New("CPUs of this machine are slowed down already")
 	}
@@ -70,9 +74,15 @@ func (m *machineAgent) ReadSlow(ctx context.Context) ([]burn.Reading, error) {
 func (s *slowed) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.end()
+}
+
+// end is close for who has the lock.
+func (s *slowed) end() {
 	if s.burner != nil {
 		s.burner.Close()
 		<-s.gone
+		s.burner = nil
 	}
 }
 

@@ -76,10 +76,11 @@ type Cell struct {
 	Curves  map[string][]CurvePoint
 }
 
-// CurvePoint is one point of a distribution.
+// CurvePoint is one point of a distribution, or of a course over time.
 type CurvePoint struct {
 	Ms       Number `json:"ms"`
-	SharePct Number `json:"share_pct"` // of the clients that asked
+	SharePct Number `json:"share_pct,omitempty"` // of a distribution: of the clients that asked
+	Value    Number `json:"value,omitempty"`     // of a course
 }
 
 // cellJSON is a cell of summary.json, version 2.

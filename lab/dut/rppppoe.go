@@ -101,15 +101,14 @@ func (r *RPPPPoE) configure(ctx context.Context) error {
 	return r.shell(ctx, `: >/etc/ppp/options; rm -f /etc/ppp/ip-up /etc/ppp/ip-pre-up /etc/ppp/ip-down; cp "$1/pppd-secrets" /etc/ppp/chap-secrets; chmod 600 /etc/ppp/chap-secrets`)
 }
 
-// endPPP is the part of a script that ends what a PPPoE server started, in the host's own process namespace, and waits
-// until the links are gone.
-const endPPP = `pkill -9 -x pppd || :; pkill -9 -x pppoe || :
-while ls -d /sys/class/net/ppp* >/dev/null 2>&1; do sleep 0.02; done
+// awaitNoLinks is the part of a script that waits until the links of processes that have ended are gone.
+const awaitNoLinks = `while ls -d /sys/class/net/ppp* >/dev/null 2>&1; do sleep 0.02; done
 `
 
-// Stop ends pppoe-server and all sessions.
+// Stop ends pppoe-server and what it started, in the host's own process namespace.
 func (r *RPPPPoE) Stop(ctx context.Context, _ Env) error {
-	return r.stop(ctx, endPPP+`rm -f /etc/ppp/chap-secrets`)
+	return r.stop(ctx, `pkill -9 -x pppd || :; pkill -9 -x pppoe || :
+`+awaitNoLinks+`rm -f /etc/ppp/chap-secrets`)
 }
 
 // Counts are the links that have an address: their clients have logged in.

@@ -15,7 +15,7 @@ import (
 // for them; nothing of the server is left when it stops. It takes PPP in the kernel.
 func TestPPPoEServers(t *testing.T) {
 	for name, works := range map[string][]string{
-		"rp-pppoe-user": {"pppoe", "pppd", "kworker"}, "rp-pppoe-kernel": {"pppd", "ksoftirqd"},
+		"rp-pppoe-user": {"pppoe", "pppd", "kworker"}, "rp-pppoe-kernel": {"pppd", "ksoftirqd"}, "accel-ppp": {"accel-pppd", "ksoftirqd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const n = 3

@@ -33,6 +33,7 @@ var builtin = map[string]func(clients int) DUT{
 	"gateway-pppoe-ident-nat":        func(n int) DUT { return newIdentNAT(n) },
 	"gateway-pppoe-ident-masquerade": func(n int) DUT { return newMasquerading(IdentMasquerade, n) },
 
+	"accel-ppp":       func(n int) DUT { return NewAccelPPP(n) },
 	"rp-pppoe-kernel": func(n int) DUT { return NewRPPPPoE(true, n) },
 	"rp-pppoe-user":   func(n int) DUT { return NewRPPPPoE(false, n) },
 

@@ -39,12 +39,14 @@ func (e *Experiment) Sides(clients int) (device, clean Side) {
 }
 
 // Labs are the labs of a block that exist at the same time: the device's, and the clean router's
-// unless the device is measured alone. Traffic has no kind where nothing is sent. In an A/A block both
+// unless the device is measured alone; the clean router as such a device has clients that it can serve. Traffic has no kind where nothing is sent. In an A/A block both
 // labs are like the device's lab of other blocks: the noise of each number of clients is needed.
 func (e *Experiment) Labs(b Block) []Side {
 	device, clean := e.Sides(b.Clients())
 	device, clean = e.sized(device, b.Cell), e.sized(clean, b.Cell)
 	switch {
+	case e.measure().Alone && b.DUT() == Clean:
+		return []Side{clean}
 	case e.measure().Alone:
 		return []Side{device}
 	case b.AA:

@@ -4,16 +4,21 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 )
 
-// An emulated CPU carries some tens of Mbit/s where the real one below it carries a thousand.
-const (
-	// EmulatedDivisor is what loads are divided by there.
-	EmulatedDivisor = 20
-	// emulatedWindow is how many times as long windows are: at a twentieth of the load they have so few bursts that each of
-	// them counts, and the emulator holds a lab up for some tens of milliseconds.
-	emulatedWindow = 2
-)
+// EmulatedDivisor is what loads are divided by for an emulated CPU, which carries some tens of Mbit/s where the real one below
+// it carries a thousand.
+const EmulatedDivisor = 20
+
+// lengthened is a key of a time that is longer there by a factor: at a twentieth of the load it has so few bursts that each of
+// them counts, and the emulator holds a lab up for some tens of milliseconds.
+type lengthened struct {
+	key, what string
+	by        time.Duration
+}
+
+var lengths = []lengthened{{"window", "windows", 2}, {"interval", "samples", 4}}
 
 // load is a key that says how much is sent in a second, with the least it may say.
 type load struct {
@@ -23,6 +28,7 @@ type load struct {
 
 var loads = []load{
 	{"offered_mbps", MinOfferedMbps}, {"mbps_per_client", 0}, {"offered_kpps", minKpps}, {"max_kpps", 1}, {"link.mbps", minLinkMbps}, {"traffic.short_per_second", minPerSecond},
+	{"link_mbps", MinOfferedMbps}, {"file_mb", 0.01},
 }
 
 // ForEmulatedCPU makes the experiment one for an emulated CPU: it divides the loads by EmulatedDivisor and makes windows longer,
@@ -54,9 +60,19 @@ func (e *Experiment) ForEmulatedCPU(given []string) (string, error) {
 	}
 	e.LoadsDividedBy = EmulatedDivisor
 	said := fmt.Sprintf("loads ÷ %d", EmulatedDivisor)
-	if e.Means("window") && !isGiven("window") && e.Window < maxWindow/emulatedWindow {
-		e.Window *= emulatedWindow
-		said += ", windows of " + e.Window.String()
+	for _, f := range e.fields() {
+		i := slices.IndexFunc(lengths, func(l lengthened) bool { return l.key == f.key })
+		if i < 0 || !e.Means(f.key) || isGiven(f.key) {
+			continue
+		}
+		length := f.get(e).(time.Duration) * lengths[i].by
+		if length > maxWindow {
+			continue
+		}
+		if err := f.set(e, length.String()); err != nil {
+			return "", fmt.Errorf("%s for an emulated CPU: %w", f.key, err)
+		}
+		said += fmt.Sprintf(", %s of %s", lengths[i].what, length)
 	}
 	said += ": emulated CPU"
 	e.settle()
@@ -86,4 +102,14 @@ func (l load) divided(value any) (any, bool) {
 		return list, len(list) > 0
 	}
 	return nil, false
+}
+
+// LoadKey is the first key of the experiment that says how much is sent in a second; empty: none does.
+func (e *Experiment) LoadKey() string {
+	for _, l := range loads {
+		if _, has := l.divided(e.Value(l.key)); has {
+			return l.key
+		}
+	}
+	return ""
 }

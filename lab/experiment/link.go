@@ -26,7 +26,7 @@ var LinkKeys = []string{"link.mbps", "link.delay", "link.loss_pct"}
 
 var linkFields = []Field{
 	optional("link.mbps", List(linkRate), func(e *Experiment) *[]float64 { return &e.Link.Mbps }),
-	optional("link.delay", duration(0, maxLinkDelay), func(e *Experiment) *time.Duration { return &e.Link.Delay }),
+	optional("link.delay", Duration(0, maxLinkDelay), func(e *Experiment) *time.Duration { return &e.Link.Delay }),
 	optional("link.loss_pct", Within(0, maxLinkLoss, "per cent of the frames,"), func(e *Experiment) *float64 { return &e.Link.LossPct }),
 }
 

@@ -86,8 +86,8 @@ func PerSecond(most float64, zero, what string) Parser[float64] {
 		func(n float64) bool { return n == 0 || n >= minPerSecond && n <= most })
 }
 
-// duration accepts Go's notation, "500ms", from lo to hi.
-func duration(lo, hi time.Duration) Parser[time.Duration] {
+// Duration accepts Go's notation, "500ms", from lo to hi.
+func Duration(lo, hi time.Duration) Parser[time.Duration] {
 	return accept(fmt.Sprintf(`a duration such as "1s", from %v to %v`, lo, hi), func(v any) (time.Duration, bool) {
 		s, _ := asText(v)
 		d, err := time.ParseDuration(s)

@@ -15,6 +15,7 @@ import (
 // Sample is one reading of all of a host's meters.
 type Sample struct {
 	MonotonicNs int64             `json:"monotonic_ns"` // the host's clock when the CPU counters were read
+	LinksNs     int64             `json:"links_ns"`     // and when those of the links were
 	NAPI        map[string]Thread `json:"napi"`         // by interface name
 	Processes   []Process         `json:"processes"`    // the host's programs, see Sampler.Counted
 	Links       map[string]Link   `json:"links"`        // by interface name
@@ -216,6 +217,7 @@ func (s *Sampler) rootOf(p Process, alive map[int]Process) (root *followed, cove
 }
 
 func (s *Sampler) readNet(out *Sample) error {
+	out.LinksNs = MonotonicNs()
 	dev, err := os.ReadFile("/proc/thread-self/net/dev")
 	if err != nil {
 		return err

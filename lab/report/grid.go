@@ -236,6 +236,7 @@ var dimensionHeads = map[result.Dimension]struct {
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s"},
 	result.LinkMbps:    {name: "Link", unit: "Mbit/s", text: zeroAs("no limit")},
 	result.LoginRate:   {name: "They come", text: arrival},
+	result.RouterSpeed: {name: "Router speed", unit: "of its CPU"},
 
 	result.CPUs:          {name: "CPUs"},
 	result.BufferKiB:     {name: "Buffer", unit: "KiB", text: zeroAs("own")},

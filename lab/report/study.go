@@ -257,8 +257,8 @@ type studyFigure struct {
 }
 
 func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
-	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, Reference: float64(p.Reference), LogX: f.LogX}
-	if f.Stacked {
+	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, Reference: float64(p.Reference), LogX: f.LogX, OverTime: f.Course}
+	if f.Stacked && !f.Course {
 		ch.Height = stackedHeight
 	}
 	if p.LogY {
@@ -287,8 +287,11 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 			// Beside published series a hollow mark would be taken for one of theirs.
 			at.Hollow = !mixed && slices.Contains(pt.Flags, cost.FlagShortfall)
 			shortfall = shortfall || at.Hollow
+			if f.Course {
+				at.Tip, at.Key, at.Value = "", "", ""
+			}
 			line.Points = append(line.Points, at)
-			if !s.Guide {
+			if !s.Guide && !f.Course {
 				tips = append(tips, tip)
 				data.add(at.Key, nameCell(s.Name, ""), numberCell(pt.X, digits4), estimateCell(pt.Y, digits3))
 			}

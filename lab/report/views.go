@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	rates "github.com/gateweigh/gateweigh/lab/measure/rate"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
+	"github.com/gateweigh/gateweigh/lab/measure/transfer"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -36,6 +37,7 @@ var views = map[string]view{
 	capture.Name:    captureView,
 	throughput.Name: searchView,
 	rates.Name:      ratesView,
+	transfer.Name:   transferView,
 }
 
 func viewOf(s analysis.Summary) view {

@@ -21,6 +21,7 @@ const (
 	Profile     Dimension = "profile"      // how packets look to the router: PerPacket or Bulk
 	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
 	LinkMbps    Dimension = "link_mbps"    // of the link between two gateways, frames with their Ethernet headers; 0: no limit
+	RouterSpeed Dimension = "router_speed" // share of its CPU that the router has; 1: all
 	LoginRate   Dimension = "login_rate"   // clients a second that lease and log in; 0: all at once
 
 	SnapLength    Dimension = "snap_length"    // of a capture, bytes kept of each frame; 0: all
@@ -34,7 +35,7 @@ const (
 
 // dimensions lists the known dimensions in the order in which records and
 // summaries write them. Others follow by name.
-var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, LoginRate, SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct}
+var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, RouterSpeed, LoginRate, SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct}
 
 // compareDimensions orders dimensions as they are written.
 func compareDimensions(a, b Dimension) int {

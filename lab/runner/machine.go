@@ -31,6 +31,10 @@ func Needs(e *experiment.Experiment) []dut.Need {
 	if on, _ := e.Value("masquerade").(bool); on {
 		list = append(list, dut.Need{Program: "nft", Package: "nftables", Why: "the router's address for frames (masquerade)"})
 	}
+	if e.Means("transfers") {
+		list = append(list, dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server"},
+			dut.Need{Program: "curl", Package: "curl", Why: "the files' clients"}, dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen"})
+	}
 	labs := e.Largest()
 	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})

@@ -151,17 +151,22 @@ func slow(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *ex
 	if e.Router.Speed == 0 {
 		return nil
 	}
+	return slowTo(ctx, machine, p, e, e.Router.Speed, "router.speed")
+}
+
+// slowTo slows the routers' CPUs down to a speed that a key asks for.
+func slowTo(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *experiment.Experiment, speed float64, key string) error {
 	for _, cpu := range p.Router {
 		if slices.Contains(p.Endpoints, cpu) {
-			return e.Blame("router.speed", "needs a CPU for the routers alone, and labs may use only one here")
+			return e.Blame(key, "needs a CPU for the routers alone, and labs may use only one here")
 		}
 	}
 	cpus := p.Router
 	if !p.SecondShared() {
 		cpus = slices.Concat(cpus, p.Second)
 	}
-	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: e.Router.Speed, Own: p.Endpoints}); err != nil {
-		return e.Blame("router.speed", err.Error())
+	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: speed, Own: p.Endpoints}); err != nil {
+		return e.Blame(key, err.Error())
 	}
 	return nil
 }

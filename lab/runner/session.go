@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -48,6 +49,18 @@ func (s *Session) Labs(b experiment.Block) side.Labs {
 		labs.Slowed = s.Machine
 	}
 	return labs
+}
+
+// Slow slows the routers' CPUs down to a share of their time, for measures that have a key for it, until restore. 1 is all
+// of it: nothing is slowed.
+func (s *Session) Slow(ctx context.Context, speed float64, key string) (restore func() error, err error) {
+	if speed == 1 {
+		return func() error { return nil }, nil
+	}
+	if err := slowTo(ctx, s.Machine, s.Placement, s.Experiment, speed, key); err != nil {
+		return nil, err
+	}
+	return func() error { return s.Machine.Slow(context.WithoutCancel(ctx), agent.Slow{Speed: 1}) }, nil
 }
 
 // Name is a block in messages.

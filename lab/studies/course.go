@@ -21,9 +21,10 @@ type course struct {
 	flags   map[float64][]string // what weakens the figures of a level; see Value
 	// rises of normalised CPU are computed block by block; nil: they follow from the figures,
 	// as those of other metrics do.
-	rises map[step]increase
-	fits  string                   // results of fits over all levels, for the end of a sentence
-	lines map[string]analysis.Line // by metric
+	rises  map[step]increase
+	curves map[float64][]analysis.CurvePoint // Sweep.Course, by level
+	fits   string                            // results of fits over all levels, for the end of a sentence
+	lines  map[string]analysis.Line          // by metric
 }
 
 // point is a metric at a level.
@@ -48,7 +49,7 @@ type increase struct {
 }
 
 func newCourse(cell result.Cell) *course {
-	return &course{cell: cell, figures: map[point]analysis.Estimate{}, flags: map[float64][]string{}}
+	return &course{cell: cell, figures: map[point]analysis.Estimate{}, flags: map[float64][]string{}, curves: map[float64][]analysis.CurvePoint{}}
 }
 
 func (c course) profile() string { return c.cell.Text(result.Profile) }
@@ -193,7 +194,8 @@ func (s Sweep) holds(cell result.Cell, less ...result.Dimension) bool {
 	for _, v := range own.Values() {
 		dimensions = append(dimensions, v.Dimension)
 	}
-	return own == s.At.Only(dimensions...) && own.Has(result.FrameSize) == s.At.Has(result.FrameSize) && (s.Held == "" || own.Has(s.Held))
+	return own == s.At.Only(dimensions...) && own.Has(result.FrameSize) == s.At.Has(result.FrameSize) &&
+		(s.Needs == "" || own.Has(s.Needs)) && (s.Held == "" || own.Has(s.Held))
 }
 
 // addCell adds the sweep's metrics of a cell to the courses of its device and of the
@@ -207,6 +209,9 @@ func (s Sweep) addCell(cell analysis.Cell, device, clean *course) {
 			device.put(m.Name, at, cell.Device(m.Name))
 			clean.put(m.Name, at, cell.Clean(m.Name))
 		}
+	}
+	if s.Course != "" {
+		device.curves[at] = cell.Curves[s.Course]
 	}
 	for _, flag := range cell.Flags {
 		if flag.Text == result.FlagSaturated && cost.AtLimit(cell) || flag.Text == cost.FlagShortfall ||

@@ -6,6 +6,7 @@ import "github.com/gateweigh/gateweigh/lab/result"
 // in which it prints its figures. The rest of the package knows no study by name.
 type Study struct {
 	Number        int
+	Lines         bool       // of PPPoE: clients of another kind at the clean router are no difference, see result.Sides.OfClean
 	Scenarios     []Scenario // in the order of its columns; the first has no device, the others are compared with it
 	Pairs         []Pair
 	Sweeps        []*Sweep
@@ -57,10 +58,13 @@ type Sweep struct {
 	// in the column system; they may be 0, and a cell is empty where the study gives no figure.
 	Free    bool
 	Systems []string
-	Run     string // the shipped experiment that repeats the sweep
-	On      string // the machine that this takes: "on a machine with three CPUs"; empty: any
-	Place   string // "bandwidth limit, 100 clients", in captions
-	Forms   string // its tables and figures, in the sentence that says they are missing; empty: another sweep has it
+	Needs   result.Dimension // that a course of a free sweep must have besides; empty: none
+	Of      []string         // the devices that it is of; empty: all
+	Course  string           // name of a cell's curve over time that it has as well; empty: none
+	Run     string           // the shipped experiment that repeats the sweep
+	On      string           // the machine that this takes: "on a machine with three CPUs"; empty: any
+	Place   string           // "bandwidth limit, 100 clients", in captions
+	Forms   string           // its tables and figures, in the sentence that says they are missing; empty: another sweep has it
 }
 
 // Metric is a figure that runs and the study have at each level of a sweep.
@@ -79,6 +83,7 @@ type Metric struct {
 type Claim struct {
 	ID, Text string // the text is in our own words and names the section
 	Of       subjects
+	Only     []string // of these, the devices that it is about; empty: all
 	Sweeps   []*Sweep
 	Metric   Metric
 	Judge    criterion
@@ -157,6 +162,8 @@ type FigureForm struct {
 	OverYLabel, OverNote    string
 	Proportional            string // name of the line proportional to the level; empty: no line
 	Fold                    string // see Table
+
+	Course string // set: the figure has one panel, that curve of each router at the highest level over time
 
 	Stack  []PanelForm
 	XLabel string   // of Stack, without the unit; so are the following

@@ -20,6 +20,10 @@ func (b beside) figures() []Figure {
 		if !x.measured() {
 			continue
 		}
+		if f.Course != "" {
+			out = append(out, x.course(f, b.Units(x.CPUs)))
+			continue
+		}
 		if f.Stack != nil {
 			out = append(out, x.stack(f, b.Units(x.CPUs)))
 			continue
@@ -67,6 +71,9 @@ func (x repetition) stack(f FigureForm, units string) Figure {
 		}
 		series := fitting.series(p.Metric, false)
 		for _, r := range fitting.Routers {
+			if line := seriesOf(Series{Name: r.Name + ", published", DUT: r.DUT, Published: true}, r.published, r.published.levels, p.Metric); line.Points != nil {
+				series = append(series, line)
+			}
 			for _, s := range r.systems {
 				if line := seriesOf(Series{Name: s.name + ", published", DUT: s.name, Published: true}, s.course, s.levels, p.Metric); line.Points != nil {
 					series = append(series, line)

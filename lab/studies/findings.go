@@ -115,6 +115,9 @@ func (b beside) subjects(c Claim) []subject {
 	}
 	slices.Sort(others)
 	for i, dut := range append(own, slices.Compact(others)...) {
+		if c.Only != nil && !slices.Contains(c.Only, dut) {
+			continue
+		}
 		if measured(dut) && (i > 0 || c.Of == routers) {
 			out = append(out, subject{id: dut, name: dut})
 		}

@@ -67,6 +67,7 @@ type Figure struct {
 	Fold    string // see Table
 	Stacked bool   `json:",omitempty"` // one below the other
 	LogX    bool   `json:",omitempty"`
+	Course  bool   `json:",omitempty"` // over time: of many points that are not single results
 }
 
 // Panel is one chart. All its series have the same unit.
@@ -113,24 +114,34 @@ type Outcome struct {
 }
 
 // all are the published studies, in the order of their numbers.
-var all = []Study{study1, study2, study4, study5}
+var all = []Study{study1, study2, study3, study4, study5}
 
 // Beside compares runs with every study. A ratio of labs that differ in more than the device says
 // nothing of a study: the first run must not be such a one, and others of the kind are left out, as
 // are runs whose routers had another speed than those of the first, and all others where a CPU was emulated.
 func Beside(runs ...analysis.Summary) []Outcome {
 	var out []Outcome
-	if len(runs) > 0 && runs[0].Sides != nil {
-		return nil
-	}
-	if len(runs) > 1 {
-		runs = append(runs[:1:1], slices.DeleteFunc(slices.Clone(runs[1:]), func(s analysis.Summary) bool {
-			return s.Sides != nil || s.Speed() != runs[0].Speed() || s.Mark != "" || runs[0].Mark != ""
-		})...)
-	}
 	for _, st := range all {
-		b := hold(st, runs)
+		if len(runs) > 0 && st.differs(runs[0]) {
+			continue
+		}
+		b := hold(st, st.comparable(runs))
 		out = append(out, Outcome{st.Number, b.findings(), slices.Concat(b.tables(), b.limits(), b.points()), b.figures(), b.missing(), b.answers()})
 	}
 	return out
+}
+
+// differs reports whether the labs of a run differ in more than the device, for this study.
+func (st Study) differs(s analysis.Summary) bool {
+	return s.Sides != nil && !(st.Lines && s.Sides.OfClean)
+}
+
+// comparable are the runs that the first may be completed by.
+func (st Study) comparable(runs []analysis.Summary) []analysis.Summary {
+	if len(runs) < 2 {
+		return runs
+	}
+	return append(runs[:1:1], slices.DeleteFunc(slices.Clone(runs[1:]), func(s analysis.Summary) bool {
+		return st.differs(s) || s.Speed() != runs[0].Speed() || s.Mark != "" || runs[0].Mark != ""
+	})...)
 }

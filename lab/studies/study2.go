@@ -53,9 +53,9 @@ var (
 )
 
 var (
-	gatewaySweep = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: capture, Free: true, Systems: homeGateways,
+	gatewaySweep = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: capture, Free: true, Needs: result.FrameSize, Systems: homeGateways,
 		File: "published/capture-gateway.csv", Run: "capture-gateway", Place: "offered load", Forms: "Table 2 and figures 2 to 4"}
-	gatewayLimits = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: capture, Free: true, Systems: homeGateways,
+	gatewayLimits = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: capture, Free: true, Needs: result.FrameSize, Systems: homeGateways,
 		File: "published/capture-limits.csv", Run: "capture-gateway"}
 )
 
@@ -84,7 +84,7 @@ func beyondRun(place string, held result.Dimension, value string) *Sweep {
 	if held != "" {
 		at = at.With(held, value)
 	}
-	return &Sweep{Along: result.OfferedMbps, At: at, Held: held, Metrics: capture, Free: true, Run: "capture-beyond", Place: place}
+	return &Sweep{Along: result.OfferedMbps, At: at, Held: held, Metrics: capture, Free: true, Needs: result.FrameSize, Run: "capture-beyond", Place: place}
 }
 
 var (

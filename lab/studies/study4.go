@@ -93,7 +93,6 @@ const (
 	nearly5    = 0.05
 	straightR2 = 0.98
 	farAbove   = 2.
-	slightly   = 1.25
 	about      = 1.25 // a factor either way
 )
 

@@ -50,7 +50,7 @@ func Portal(p Spec) Topology {
 	lan, wan := p.port("router", "r0", p.Aggregate && !p.NoAggregation, onLAN...), p.port("router", "r1", p.Aggregate, routerWAN)
 	lan.Name, wan.Name = PortLAN, PortWAN
 	p.addClientHosts(&t, lan)
-	t.Links = append(t.Links, Link{A: wan, B: p.port("server", "s0", true, serverAddr, serviceAddr)})
+	t.Links = append(t.Links, Link{A: wan, B: p.limited("server", "s0", serverAddr, serviceAddr)})
 	return t
 }
 
@@ -108,13 +108,21 @@ func (p Spec) addClientHosts(t *Topology, router Port) {
 			name = fmt.Sprintf("client%d", i+1)
 		}
 		t.Nodes = append(t.Nodes, Node{Name: name, Role: RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}})
-		t.Links = append(t.Links, Link{A: socket, B: p.port(name, fmt.Sprintf("c%d", i), true, addr)})
+		t.Links = append(t.Links, Link{A: socket, B: p.limited(name, fmt.Sprintf("c%d", i), addr)})
 		addr = netip.PrefixFrom(addr.Addr().Prev(), addr.Bits())
 	}
 }
 
 func (p Spec) port(node, name string, aggregate bool, addrs ...netip.Prefix) Port {
 	return Port{Node: node, If: name, Addrs: addrs, Aggregate: aggregate, TxChecksum: !p.NoTxChecksum}
+}
+
+// limited is a port at an end of the traffic. The router's own have no rate: the timers of its queues would take CPU that no
+// thread of the router has.
+func (p Spec) limited(node, name string, addrs ...netip.Prefix) Port {
+	port := p.port(node, name, true, addrs...)
+	port.Shape = p.Ends
+	return port
 }
 
 // leases reports whether the lab has addresses to lease, and not the device alone.

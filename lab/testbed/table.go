@@ -23,6 +23,7 @@ type Spec struct {
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
 	CaptureHosts  int          // behind a splitter, 1 (default) to MaxCaptureHosts
 	Between       agent.Shape  // of the link between two gateways
+	Ends          agent.Shape  // of what clients' hosts and servers send
 }
 
 // Topologies is every topology by its name in experiments. Adding one is a file and a line here.

@@ -91,11 +91,8 @@ type Node struct {
 	Floods  bool              // and the switch learns no addresses: each frame leaves by all ports but its own
 }
 
-// Link is a cable between two nodes. Shape is what it does to the frames of each direction.
-type Link struct {
-	A, B  Port
-	Shape agent.Shape
-}
+// Link is a cable between two nodes.
+type Link struct{ A, B Port }
 
 // Port is a node's end of a link.
 type Port struct {
@@ -107,6 +104,7 @@ type Port struct {
 	Addrs      []netip.Prefix
 	Aggregate  bool // see agent.Link
 	TxChecksum bool
+	Shape      agent.Shape // of the frames that leave here
 }
 
 // Lab is a standing topology.
@@ -219,7 +217,7 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 			}
 			h.Ifs = append(h.Ifs, names[i][end])
 			net.Links = append(net.Links, agent.Link{
-				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queue, Shape: l.Shape, CPUs: h.CPUs,
+				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queue, Shape: p.Shape, CPUs: h.CPUs,
 				Priority: t.priority(h),
 			})
 		}

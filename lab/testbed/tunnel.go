@@ -24,6 +24,7 @@ func Tunnel(p Spec) Topology {
 	t := Topology{Addressing: p.addressing(), Urgent: p.Urgent, UrgentRouters: p.UrgentRouters}
 	lan, wan := p.port("gw1", "r0", p.Aggregate && !p.NoAggregation, routerLAN), p.port("gw2", "r1", p.Aggregate, routerWAN)
 	near, far := p.port("gw1", "o1", p.Aggregate, outer1), p.port("gw2", "o2", p.Aggregate, outer2)
+	near.Shape, far.Shape = p.Between, p.Between
 	lan.Name, near.Name, far.Name, wan.Name = PortLAN, PortOuter1, PortOuter2, PortWAN
 	if p.leases() && t.LAN != DefaultLAN {
 		lan.Addrs = append(lan.Addrs, netip.PrefixFrom(t.Gateway, t.LAN.Bits()))
@@ -37,7 +38,7 @@ func Tunnel(p Spec) Topology {
 	}
 	t.Links = []Link{
 		{A: lan, B: p.port("pc1", "c0", true, clientHost)},
-		{A: near, B: far, Shape: p.Between},
+		{A: near, B: far},
 		{A: wan, B: p.port("pc2", "s0", true, serverAddr, serviceAddr)},
 	}
 	return t

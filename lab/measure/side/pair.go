@@ -24,6 +24,7 @@ type Labs struct {
 	// UrgentRouters has the routers' links polled with real-time priority: see testbed.Topology.
 	UrgentRouters bool
 	Spins         bool          // senders of frames never rest, and use the faster engine: see agent.Frames
+	Ends          agent.Shape   // of what the ends of the traffic send: see testbed.Spec
 	Slowed        *testbed.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
 }
 
@@ -98,7 +99,7 @@ func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has exp
 	topology := build(testbed.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
-		UrgentRouters: l.UrgentRouters, Between: l.Between,
+		UrgentRouters: l.UrgentRouters, Between: l.Between, Ends: l.Ends,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 	})
 	return s, s.open(ctx, l.Backend, topology, lab)

@@ -30,6 +30,8 @@ type XY struct {
 	LogX bool
 	// Curve draws distributions: X is Logarithmic, and only points with a Tip are marked.
 	Curve bool
+	// OverTime draws courses: X is linear, and only points with a Tip are marked.
+	OverTime bool
 }
 
 // Draw makes the chart an SVG; id must be its own on the page. It never fails:
@@ -55,7 +57,7 @@ func (ch XY) Draw(id string) string {
 	}
 	for i, s := range ch.Series {
 		for _, p := range s.Points {
-			if !s.Guide && (!ch.Curve || p.Tip != "") {
+			if !s.Guide && (!ch.Curve && !ch.OverTime || p.Tip != "") {
 				c.point(s.Style, p, xs.at(p.X)+ch.dodge(i), ys.at(p.Y), ys, true)
 			}
 		}
@@ -65,7 +67,7 @@ func (ch XY) Draw(id string) string {
 
 // dodge sets series apart that have points at the same X.
 func (ch XY) dodge(i int) float64 {
-	if ch.Curve || ch.Series[i].Apart || ch.Series[i].Guide {
+	if ch.Curve || ch.OverTime || ch.Series[i].Apart || ch.Series[i].Guide {
 		return 0
 	}
 	return (float64(i) - float64(len(ch.Series)-1)/2) * math.Min(6, 24/float64(len(ch.Series)))
@@ -88,7 +90,7 @@ func (ch XY) xScale() scale {
 		xs = []float64{0, 1}
 	}
 	s.include(xs...)
-	if ch.Curve || apart {
+	if ch.Curve || ch.OverTime || apart {
 		s.settle(6)
 		return s
 	}

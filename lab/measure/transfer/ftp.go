@@ -1,0 +1,151 @@
+package transfer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// The FTP server's place on its host, and the file in it.
+var (
+	ftpDir  = path.Join(agent.Scratch, "ftp")
+	ftpRoot = path.Join(ftpDir, "files")
+)
+
+const (
+	ftpName = "proftpd"
+	theFile = "file"
+)
+
+// ftpConfig lets everybody in and looks nobody up, neither names nor users.
+const ftpConfig = `ServerType standalone
+Port 21
+UseIPv6 off
+User root
+Group root
+UseReverseDNS off
+UseFtpUsers off
+RequireValidShell off
+AuthOrder mod_auth_unix.c
+ScoreboardFile none
+PidFile %[1]s/proftpd.pid
+SystemLog %[1]s/proftpd.log
+DelayEngine off
+WtmpLog off
+TransferLog none
+MaxInstances none
+<Anonymous %[1]s/files>
+  User nobody
+  Group nogroup
+  UserAlias anonymous nobody
+  RequireValidShell off
+</Anonymous>
+`
+
+// serve starts a real FTP server with a file of so many bytes, and returns once it listens. It ends with the host.
+func serve(ctx context.Context, server *testbed.Host, bytes int64) error {
+	prepare := agent.Command{
+		Argv: []string{"sh", "-ec", `mkdir -p "$1"; chmod 755 "$1"; head -c "$2" /dev/zero >"$1/$3"; chmod 644 "$1/$3"`, "sh", ftpRoot, fmt.Sprint(bytes), theFile}, Support: true,
+	}
+	conf := path.Join(ftpDir, "proftpd.conf")
+	_, err := server.Run(ctx, prepare)
+	if err == nil {
+		err = server.WriteFile(ctx, conf, fmt.Appendf(nil, ftpConfig, ftpDir), 0o644)
+	}
+	if err == nil {
+		err = server.Spawn(ctx, agent.Command{Name: ftpName, Argv: []string{"proftpd", "-n", "-c", conf}, Support: true, Abrupt: true})
+	}
+	if err != nil {
+		return fmt.Errorf("preparing the FTP server: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("it does not listen after a minute"))
+	defer cancel()
+	for {
+		if _, err = server.Run(ctx, agent.Command{Argv: []string{"sh", "-c", "ss -Hlnt 'sport = :21' | grep -q ."}, Support: true}); err == nil {
+			return nil
+		}
+		list, err := server.Programs(ctx)
+		if err != nil {
+			return fmt.Errorf("starting the FTP server: %w", err)
+		}
+		for _, p := range list {
+			if p.Name == ftpName && p.Ended {
+				return fmt.Errorf("the FTP server ended while starting, %s: %s", p.How, p.Output)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("starting the FTP server: %w", context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// fetchArgs has one client fetch the file again and again over one login, from its address. A transfer that takes longer than
+// most fails, and ends all. curl prints for each its bytes, and its seconds in all and before the first byte.
+func fetchArgs(from, server netip.Addr, times int, most time.Duration) []string {
+	args := []string{
+		"curl", "-sS", "--fail-early", "--interface", from.String(), "--connect-timeout", "60", "--max-time", fmt.Sprint(int(most.Seconds()) + 1),
+		"-w", `%{size_download} %{time_total} %{time_pretransfer}\n`,
+	}
+	for range times {
+		args = append(args, "-o", "/dev/null", fmt.Sprintf("ftp://%s/%s", server, theFile))
+	}
+	return args
+}
+
+// fetch has a client fetch the file. num is its number among its host's clients, from 1; those that share the host's
+// namespace are told apart by their address alone.
+func fetch(ctx context.Context, h *testbed.Host, num int, shared bool, from, server netip.Addr, times int, bytes int64, most time.Duration) (Fetched, error) {
+	cmd := agent.Command{Argv: fetchArgs(from, server, times, most), Timeout: time.Duration(times)*most + time.Minute, Support: true}
+	if !shared {
+		cmd.Client = num
+	}
+	start := time.Now()
+	out, err := h.Run(ctx, cmd)
+	f := Fetched{Seconds: time.Since(start).Seconds()}
+	if ctx.Err() != nil {
+		return f, context.Cause(ctx)
+	}
+	if err != nil {
+		f.Problem = agent.LastLines(out.Stderr)
+		if f.Problem == "" {
+			f.Problem = err.Error()
+		}
+	}
+	return f, f.read(out.Stdout, bytes)
+}
+
+// read reads what curl printed.
+func (f *Fetched) read(text string, bytes int64) error {
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		var values [3]float64
+		fields := strings.Fields(lines.Text())
+		if len(fields) != len(values) {
+			return fmt.Errorf("curl printed %q, not bytes and seconds", lines.Text())
+		}
+		for i, field := range fields {
+			v, err := strconv.ParseFloat(field, 64)
+			if err != nil {
+				return fmt.Errorf("curl printed %q: %w", lines.Text(), err)
+			}
+			values[i] = v
+		}
+		f.Attempts++
+		f.Bytes += int64(values[0])
+		if int64(values[0]) == bytes {
+			f.Each = append(f.Each, values[1]-values[2])
+		}
+	}
+	return nil
+}

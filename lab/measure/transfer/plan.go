@@ -1,0 +1,132 @@
+package transfer
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// Bounds of what an experiment may ask for.
+const (
+	maxClients   = 250
+	maxFileMB    = 10_000
+	maxTransfers = 1000
+	minInterval  = 50 * time.Millisecond
+	maxInterval  = time.Minute
+	// longest bounds the transfers of one cell.
+	longest = 2 * time.Hour
+)
+
+// Keys of the measure. The defaults of the first three are study 3's; it sampled once a second, while transfers took five to
+// twenty: here one takes less than a second.
+var (
+	linkMbps = experiment.Key[float64]{
+		Name: "link_mbps", Parse: experiment.Within(experiment.MinOfferedMbps, experiment.MaxOfferedMbps, "a number of Mbit/s"), Default: 100,
+	}
+	fileMB = experiment.Key[float64]{
+		Name: "file_mb", Parse: experiment.Within(0.01, maxFileMB, "a number of MB"), Default: 10,
+	}
+	transfers = experiment.Key[int]{
+		Name: "transfers", Parse: experiment.Integer(1, maxTransfers), Default: 5,
+	}
+	interval = experiment.Key[time.Duration]{
+		Name: "interval", Parse: experiment.Duration(minInterval, maxInterval), Default: 250 * time.Millisecond,
+	}
+	speeds = experiment.Key[[]float64]{
+		Name: keySpeeds, Parse: experiment.List(experiment.Within(experiment.MinSpeed, 1, "a share of the router's CPU")), Default: []float64{1},
+	}
+)
+
+const keySpeeds = "router_speeds"
+
+// fileBytes is the size of the file.
+func fileBytes(e *experiment.Experiment) int64 { return int64(fileMB.Of(e) * 1e6) }
+
+// Measure is the measure of that name.
+type Measure struct{}
+
+// Records are transfers of all clients at once.
+func (Measure) Records() []result.Kind {
+	return []result.Kind{{Name: KindTransfer, New: func() any { return new(Transfer) }}}
+}
+
+// Rules are the rules of experiments that measure transfers.
+func (Measure) Rules() experiment.Measure {
+	return experiment.Measure{
+		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
+		Keys:   []experiment.Field{linkMbps.Field(), fileMB.Field(), transfers.Field(), interval.Field(), speeds.Field()},
+		Uses:   experiment.ClientKeys,
+		Why:    "clients fetch files as fast as link and router let them, and no clean router stands beside the device",
+		Settle: func(e *experiment.Experiment) { e.Windows = 1 },
+		Check:  check, Settings: settings, Duration: duration, Describe: inWords,
+	}
+}
+
+// check refuses what the transfers cannot be.
+func check(e *experiment.Experiment, report experiment.Report) {
+	only := fmt.Sprintf("measure = %q", Name)
+	if e.Client.Churn > 0 {
+		report("client.churn", "does not go with %s", only)
+	}
+	if e.Router.Speed > 0 {
+		report("router.speed", "does not go with %s: list it in %s, which has several", only, keySpeeds)
+	}
+	for _, n := range e.Clients {
+		if n > maxClients {
+			report("clients", "%d: at most %d with %s, each with a program of its own", n, maxClients, only)
+			return
+		}
+		if took := ideal(e, n); took > longest {
+			report("file_mb", "%d clients take %s for their files at %g Mbit/s, more than %s", n, took.Round(time.Second), linkMbps.Of(e), longest)
+			return
+		}
+	}
+}
+
+// ideal is how long n clients take when the link is always full.
+func ideal(e *experiment.Experiment, n int) time.Duration {
+	return time.Duration(float64(n) * float64(transfers.Of(e)) * float64(fileBytes(e)) * 8 / (linkMbps.Of(e) * 1e6) * float64(time.Second))
+}
+
+// settings lists the routers' speeds. A block measures all numbers of clients, in one lab that has the most of them.
+func settings(e *experiment.Experiment) (list []experiment.Setting) {
+	if len(e.Clients) == 0 {
+		return nil
+	}
+	for _, speed := range speeds.Of(e) {
+		s := experiment.Setting{Cell: result.NewCell(result.Clients, slices.Max(e.Clients), result.RouterSpeed, speed)}
+		for _, n := range e.Clients {
+			s.Cells = append(s.Cells, result.NewCell(result.Clients, n, result.RouterSpeed, speed))
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// Time beside the transfers, for the estimate before a run.
+const (
+	labOverhead  = 3 * time.Second
+	cellOverhead = 500 * time.Millisecond
+	slower       = 1.12 // than a full link: headers, and what passes between two transfers
+)
+
+func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
+	block := labOverhead + time.Duration(g.Cell.Int(result.Clients))*client.KindOf(e.Client.Kind).Times.Stay/2
+	for _, c := range g.Cells {
+		block += cellOverhead + time.Duration(slower*float64(ideal(e, c.Int(result.Clients))))
+	}
+	return time.Duration(g.Blocks) * block
+}
+
+func inWords(e *experiment.Experiment) experiment.Description {
+	text := fmt.Sprintf("fetch a file of %g MB %d times over links of %g Mbit/s", fileMB.Of(e), transfers.Of(e), linkMbps.Of(e))
+	if list := speeds.Of(e); len(list) > 1 || list[0] != 1 {
+		text += ", routers with " + experiment.Series(list) + " of their CPU"
+	}
+	return experiment.Description{Block: "block", Doing: text}
+}

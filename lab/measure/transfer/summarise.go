@@ -1,0 +1,107 @@
+// Package transfer measures what study 3 did: clients fetch a file from a real FTP server over a link of a set rate, one, two
+// and more of them at once, while the router's bytes and CPU are sampled. Each device has a lab of its own.
+package transfer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Names of metrics that others read.
+const (
+	MaxRate = "max_rate_kb_s"
+	Busy    = "busy_pct"
+)
+
+// Summarise computes the summary of a run that measured transfers.
+func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	list := result.Of[Transfer](run.Own)
+	in := analysis.Input{
+		Run: run, Measure: Name, Noun: "transfer", Metrics: Metrics, Trials: trialsOf(list), Alone: true,
+		Compare: func(a, b result.Cell) int { // the fastest router first
+			return cmp.Or(result.CompareCells(b, a, result.RouterSpeed), result.CompareCells(a, b, result.Clients, result.DUT))
+		},
+	}
+	in.Describe = func(c *analysis.Cell) { describe(c, list) }
+	return analysis.Summarise(in, opts)
+}
+
+type figures = analysis.Reading
+
+// Metrics is every figure of a cell. CPU is that of the maximum-load interval.
+var Metrics = []analysis.Metric{
+	{Name: MaxRate, Short: "max rate", Unit: "kByte/s", Text: "maximum transfer rate: mean of the rates above 90 % of the highest", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("max_kb_s")},
+	{Name: "mean_rate_kb_s", Unit: "kByte/s", Text: "from the first transfer's begin to the last one's end", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("mean_kb_s")},
+	{Name: "dtr_kb_cpu_s", Unit: "kByte/s of CPU", Text: "the study's printed formula: bytes over the router's CPU time", Better: analysis.More, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("dtr_kb_s")},
+	{Name: Busy, Short: "CPU", Unit: "% of its CPU", Text: "router CPU at the maximum, of what the router has", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: busy},
+	{Name: "cpu_core_pct", Unit: "% of a core", Text: "router CPU at the maximum", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("max_core")) }},
+	{Name: "ns_per_byte", Unit: "ns", Text: "router CPU at the maximum for a byte of IP", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: func(r figures) float64 {
+		return analysis.Positive(analysis.Over(1e6*r.Get("max_core"), r.Get("max_kb_s")))
+	}},
+	{Name: "machine_busy_pct", Unit: "% of the machine", Text: "/proc/stat at the maximum, as study 3 took it, clients and server among it", Host: "machine", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("max_stat")) }},
+	{Name: "max_seconds", Unit: "s", Text: "length of the maximum-load interval", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("max_seconds")},
+	{Name: "seconds", Unit: "s", Text: "until all clients had their files", Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("all_seconds")},
+	{Name: "file_p50_seconds", Unit: "s", Text: "transfer of one file, median", Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("file_p50")},
+	{Name: "wakeups_per_second", Unit: "1/s", Text: "times the router's polling threads were given a CPU at the maximum", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("max_wakeups")},
+	{Name: "router_share_pct", Unit: "% of its CPU", Text: "CPU that slowed routers had, by the clock of what took the rest", Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("share")) }},
+}
+
+// busy is the router's CPU of what it has: measured, where it was slowed.
+func busy(r figures) float64 {
+	share := r.Get("share")
+	if !(share > 0) {
+		share = 1
+	}
+	return min(100, analysis.Positive(100*r.Get("max_core")/share))
+}
+
+func trialsOf(list []*Transfer) []analysis.Trial {
+	out := make([]analysis.Trial, 0, len(list))
+	for _, t := range list {
+		a := analysis.Trial{Device: result.ValuesOf(t)}
+		a.Cell, a.Block, a.Attempt, a.Sitting, a.Start, a.Accepted, a.Rejects = t.Cell(), t.Block, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects
+		var each []float64
+		for _, f := range t.Fetched {
+			each = append(each, f.Each...)
+		}
+		slices.Sort(each)
+		if len(each) > 0 {
+			a.Device["file_p50"] = result.Quantile(each, 0.5)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// RateCurve names the curve of a cell: the rate over time of its first accepted transfers, kByte/s, and EndsCurve when
+// each client was through.
+const (
+	RateCurve = "rate"
+	EndsCurve = "ends"
+)
+
+// describe adds the curves of study 3's figure 4.
+func describe(c *analysis.Cell, list []*Transfer) {
+	for _, t := range list {
+		if !t.Accepted || t.Cell() != c.Cell {
+			continue
+		}
+		var rate, ends []analysis.CurvePoint
+		at := 0.0
+		for _, s := range stepsOf(t.Samples) {
+			at += 1e3 * s.seconds
+			if k := s.kbps(); !math.IsNaN(k) {
+				rate = append(rate, analysis.CurvePoint{Ms: analysis.Number(at), Value: analysis.Number(k)})
+			}
+		}
+		for i, f := range t.Fetched {
+			ends = append(ends, analysis.CurvePoint{Ms: analysis.Number(1e3 * f.Seconds), Value: analysis.Number(i + 1)})
+		}
+		c.Curves = map[string][]analysis.CurvePoint{RateCurve: rate, EndsCurve: ends}
+		return
+	}
+}

@@ -1,0 +1,195 @@
+package transfer
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+)
+
+// TestMain is also the labs' agents: each host's agent is this very program.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
+}
+
+func catalogue() experiment.Catalogue {
+	return experiment.Catalogue{Measures: []experiment.Measure{Measure{}.Rules()}, Topologies: []experiment.Topology{{Name: "portal", Roles: Measure{}.Rules().Roles}}}
+}
+
+func near(got, want float64) bool { return math.Abs(got-want) <= 1e-9*math.Abs(want) }
+
+// TestFiguresOfTheStudy: intervals of one second at 5, 9.5, 10, 9.2 and 2 thousand kByte, of which three lie above 90 % of the
+// highest.
+func TestFiguresOfTheStudy(t *testing.T) {
+	kb := []float64{5000, 9500, 10000, 9200, 2000}
+	cpuMs := []float64{100, 250, 200, 230, 50}
+	samples := []Sample{{Bytes: 7, RouterNs: 3}}
+	for i, k := range kb {
+		last := samples[i]
+		samples = append(samples, Sample{
+			LinksMs: last.LinksMs + 1000, CPUMs: last.CPUMs + 1000, Bytes: last.Bytes + int64(1000*k), RouterNs: last.RouterNs + int64(1e6*cpuMs[i]),
+			Wakeups: last.Wakeups + 10, BusyTicks: last.BusyTicks + int64(10*i), AllTicks: last.AllTicks + 200,
+		})
+	}
+	f := figuresOf(samples, 12500)
+	if f.PeakKBps != 10000 || !near(f.MaxKBps, (9500+10000+9200)/3.) || f.Intervals != 3 || f.MaxSeconds != 3 || f.Over != 0 {
+		t.Errorf("%+v", f)
+	}
+	if !near(f.MeanKBps, 35700./5) || f.AllSeconds != 5 {
+		t.Errorf("over all: %+v", f)
+	}
+	// Bytes over CPU time: 50, 38, 50, 40 and 40 thousand; above 45 are the first and the third.
+	if !near(f.DTRKBps, 50000) {
+		t.Errorf("the printed formula makes %v", f.DTRKBps)
+	}
+	if !near(f.MaxCore, 0.68/3) || !near(f.MaxStat, (10+20+30)/3./200) || !near(f.MaxWakeups, 10) {
+		t.Errorf("in the maximum-load interval: %+v", f)
+	}
+	// Frames that had waited come faster than the link: that counts as the link's rate.
+	if f := figuresOf(samples, 9400); f.PeakKBps != 9400 || !near(f.MaxKBps, (9400+9400+9200)/3.) || f.Over != 1 {
+		t.Errorf("over a slower link: %+v", f)
+	}
+	// The last interval was cut short.
+	short := samples[5]
+	short.LinksMs, short.CPUMs, short.Bytes = short.LinksMs+100, short.CPUMs+100, short.Bytes+2_000_000
+	if f := figuresOf(append(samples, short), 12500); f.PeakKBps != 10000 {
+		t.Errorf("a tenth of an interval counts: %+v", f)
+	}
+	if f := figuresOf(samples[:1], 12500); f != (Figures{}) {
+		t.Errorf("without an interval: %+v", f)
+	}
+}
+
+func TestReadCurl(t *testing.T) {
+	var f Fetched
+	if err := f.read("1000 0.75 0.25\n1000 0.6 0.1\n400 9.5 0.5\n", 1000); err != nil || f.Bytes != 2400 || f.Attempts != 3 || !slices.Equal(f.Each, []float64{0.5, 0.5}) {
+		t.Errorf("%+v, %v", f, err)
+	}
+	for _, text := range []string{"1000 0.5\n", "curl: (7) Failed\n", "x 1 2\n"} {
+		if err := new(Fetched).read(text, 1000); err == nil {
+			t.Errorf("%q is read", text)
+		}
+	}
+}
+
+const plain = "measure = \"transfer\"\nduts = [\"clean\", \"gate\"]\nclients = [1, 3]\nclient = { kind = \"persona\" }\n"
+
+func TestPlan(t *testing.T) {
+	e, err := catalogue().Parse("x.toml", []byte(plain+"router_speeds = [1, 0.5]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := e.Plan()
+	if len(blocks) != 2*2*2 {
+		t.Fatalf("%d blocks, want two devices, the clean router among them, at two speeds, twice", len(blocks))
+	}
+	for _, b := range blocks {
+		if b.Clients() != 3 || len(b.Cells) != 2 || b.Cells[0].Int(result.Clients)+b.Cells[1].Int(result.Clients) != 4 {
+			t.Errorf("%v: want one and three of three clients, not %v", b.Cell, b.Cells)
+		}
+	}
+	if d := e.EstimatedDuration(); d < time.Minute || d > 10*time.Minute { // 8 blocks of 4 × 4.5 s and their labs
+		t.Errorf("it is to take %v", d)
+	}
+}
+
+// TestClientsOfTheCleanRouter: PPPoE clients' device stands alone, and so does the clean router, with clients of its own.
+func TestClientsOfTheCleanRouter(t *testing.T) {
+	e, err := catalogue().Parse("x.toml", []byte(strings.Replace(plain, "persona", "pppoe", 1)+"[dut.gate]\nstart = \"true\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range e.Plan() {
+		want := map[string]string{"clean": client.KindPersona, "gate": client.KindPPPoE}[b.DUT()]
+		if labs := e.Labs(b); len(labs) != 1 || labs[0].Client != want || labs[0].Clients != 3 {
+			t.Errorf("%s has %+v, want clients of kind %s", b.DUT(), labs, want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"too many":     {"", `x.toml:3: clients: 251: at most 250`},
+		"router.speed": {"router = { speed = 0.5 }\n", "x.toml:5: router.speed: does not go with measure = \"transfer\": list it in router_speeds"},
+		"too slow":     {"router_speeds = [0.01]\n", "x.toml:5: router_speeds"},
+		"for days":     {"file_mb = 9000\n", "x.toml:5: file_mb: 3 clients take"},
+	} {
+		text := plain
+		if name == "too many" {
+			text = strings.Replace(text, "[1, 3]", "[251]", 1)
+		}
+		_, err := catalogue().Parse("x.toml", []byte(text+c.text+"[dut.gate]\nstart = \"true\"\n"))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// TestTransfersInALab: clients fetch whole files from the FTP server, one and then two at once; the router's bytes are those
+// of the files, and more by the headers of IP and TCP alone. The link sets the rate, however busy the machine is.
+func TestTransfersInALab(t *testing.T) {
+	const files, bytes = 2, 200_000
+	e, err := catalogue().Parse("x.toml", []byte(`measure = "transfer"
+duts = ["clean"]
+clients = [1, 2]
+client = { kind = "persona" }
+link_mbps = 8
+file_mb = 0.2
+transfers = 2
+interval = "100ms"
+blocks = 1
+redo = 0
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	if _, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: e, Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadRun(dir, Measure{}.Records()...)
+	if err != nil || len(run.Own) != 2 {
+		t.Fatalf("%d records, %v, blocks %+v: want transfers of one and of two clients", len(run.Own), err, run.Blocks)
+	}
+	for _, r := range result.Of[Transfer](run.Own) {
+		payload := int64(r.Clients * files * bytes)
+		if len(r.Fetched) != r.Clients {
+			t.Fatalf("%d clients fetched, want %d", len(r.Fetched), r.Clients)
+		}
+		for _, f := range r.Fetched {
+			if f.Problem != "" || len(f.Each) != files || f.Bytes != files*bytes {
+				t.Errorf("%d clients: %+v", r.Clients, f)
+			}
+		}
+		first, last := r.Samples[0], r.Samples[len(r.Samples)-1]
+		if got := last.Bytes - first.Bytes; got < payload || float64(got) > 1.1*float64(payload) {
+			t.Errorf("%d clients: the router sent them %d bytes, the files have %d", r.Clients, got, payload)
+		}
+		if used := last.RouterNs - first.RouterNs; used <= 0 || r.MaxCore <= 0 || len(r.ThreadNs) == 0 {
+			t.Errorf("%d clients: CPU %d ns, %v cores, %v", r.Clients, used, r.MaxCore, r.ThreadNs)
+		}
+		if r.MeanKBps > 1000*overLink || r.PeakKBps > 1000 || r.MaxKBps > 1000 || r.MaxKBps < Threshold*r.PeakKBps {
+			t.Errorf("%d clients: %+v over a link of 1000 kByte/s", r.Clients, r.Figures)
+		}
+	}
+	s := Measure{}.Summarise(run, analysis.Options{Confidence: 0.95})
+	if len(s.Cells) != 2 || s.Cells[0].Int(result.Clients) != 1 {
+		t.Fatalf("cells %+v", s.Cells)
+	}
+	for _, c := range s.Cells {
+		if c.Pairs > 0 && (!c.Device(MaxRate).Mean.Known() || len(c.Curves[RateCurve]) == 0 || len(c.Curves[EndsCurve]) != c.Int(result.Clients)) {
+			t.Errorf("%v: %v, curves %v", c.Cell, c.Device(MaxRate), c.Curves)
+		}
+	}
+}

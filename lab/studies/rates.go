@@ -1,0 +1,126 @@
+package studies
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// Criteria on the rates and the CPU of routers of several speeds, over the levels that a run has.
+
+// overFirst judges whether the metric of a device over that of the first scenario, in the same run, lies between two bounds, as
+// what is missing to 1 says: at every level, or at the lowest, the slowest router, alone.
+func overFirst(least, most float64, lowest bool) criterion {
+	return ofDevice(func(j *judgement) {
+		first := j.x.Routers[0]
+		base := first.course
+		if j.r.Run == "" { // the published figures
+			base = first.published
+		}
+		of := func(at float64) analysis.Estimate {
+			return quotient(j.r.estimate(j.metric, at), base.estimate(j.metric, at))
+		}
+		levels, _ := split(j.r.levels, func(at float64) bool { return of(at).Mean.Known() })
+		j.says, j.none, j.unit = j.metric.Noun+" is below that of "+first.Name+" by %s", "no level with "+first.Name, " % below it"
+		if j.r.Run != first.Run && j.r.Run != "" || j.r.Run == "" && sameBound(of, levels) {
+			levels = nil
+		}
+		j.judgeAt(levels, lowest, func(at float64) {
+			j.add(below(of(at)), place(of(at), least, most), bracketed(below(of(at)))+" % "+j.x.atAll(at))
+		})
+		if len(levels) == 0 {
+			j.lacking = j.x.command("duts="+first.DUT+","+j.subject.id) + " measures both in one run."
+		}
+	})
+}
+
+// sameBound reports whether all ratios are 1: the study gives one bound for both rates then, and no ratio.
+func sameBound(of func(at float64) analysis.Estimate, levels []float64) bool {
+	return !slices.ContainsFunc(levels, func(at float64) bool { return of(at).Mean != 1 })
+}
+
+// below is a ratio as what is missing to 1, in per cent.
+func below(e analysis.Estimate) analysis.Estimate {
+	of := func(n analysis.Number) analysis.Number { return 100 * (1 - n) }
+	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Hi), Hi: of(e.Lo), N: e.N}
+}
+
+// onServers judges whether the metric lies between two bounds at every level from one on, or at the lowest alone.
+func onServers(least, most, from float64, lowest bool) criterion {
+	return ofDevice(func(j *judgement) {
+		levels, _ := split(j.r.levels, func(at float64) bool { return at >= from && j.r.estimate(j.metric, at).Mean.Known() })
+		j.says, j.none = j.metric.Noun+" is %s", "no level that counts"
+		j.judgeAt(levels, lowest, func(at float64) {
+			e := j.r.estimate(j.metric, at)
+			j.add(e, place(e, least, most), bracketed(e)+" "+j.metric.Unit+" "+j.x.atAll(at))
+		})
+		if len(levels) == 0 {
+			j.lacking = j.x.command() + " measures it."
+		}
+	})
+}
+
+// judgeAt adds the figures of levels, or of the lowest alone.
+func (j *judgement) judgeAt(levels []float64, lowest bool, add func(at float64)) {
+	if lowest && len(levels) > 0 {
+		levels = levels[:1]
+	}
+	for _, at := range levels {
+		add(at)
+	}
+	j.needed = len(levels)
+}
+
+// fasterBrings judges whether the metric at the highest level over that at the next one stays below a factor.
+func fasterBrings(most float64) criterion {
+	return ofDevice(func(j *judgement) {
+		levels, _ := split(j.r.levels, func(at float64) bool { return j.r.estimate(j.metric, at).Mean.Known() })
+		j.says, j.none, j.needed, j.unit = j.metric.Noun+" rises by %s", "no two speeds", 1, " %"
+		if len(levels) < 2 || j.r.Run == "" { // the study gives bounds of rates alone
+			j.lacking = j.x.command() + " has several speeds."
+			return
+		}
+		slices.Sort(levels)
+		a, b := levels[len(levels)-2], levels[len(levels)-1]
+		factor := quotient(j.r.estimate(j.metric, b), j.r.estimate(j.metric, a))
+		j.add(percentOf(factor), place(factor, 0, most), fmt.Sprintf("%s %% from %g to %s", bracketed(percentOf(factor)), a, j.x.at(b)))
+	})
+}
+
+// besideOther judges whether the metric of the second of a pair over that of the first lies between two bounds, at the
+// highest level that both have.
+func besideOther(least, most float64) criterion {
+	return ofTwo(func(j *judgement, a, b router, names [2]string) {
+		of := func(at float64) analysis.Estimate {
+			return quotient(b.estimate(j.metric, at), a.estimate(j.metric, at))
+		}
+		common, _ := split(a.levels, func(at float64) bool { return of(at).Mean.Known() })
+		if len(common) == 0 {
+			j.Here, j.Expect = "no load with both", j.x.command()+" measures both."
+			return
+		}
+		at := common[len(common)-1]
+		j.Here = fmt.Sprintf("the %s of %s is %s %% above that of %s, %s; %s", j.metric.Noun, names[1], bracketed(percentOf(of(at))), names[0], j.x.atAll(at), blocks(of(at)))
+		j.settle(place(of(at), least, most))
+	})
+}
+
+// course draws the curves of the highest level of a sweep over time.
+func (x repetition) course(f FigureForm, units string) Figure {
+	p := Panel{YLabel: f.YLabel + ", " + f.Metric.Unit, Reference: analysis.Absent()}
+	for _, r := range x.Routers {
+		if len(r.levels) == 0 {
+			continue
+		}
+		s := Series{Name: r.Name, DUT: r.DUT, Run: r.Run}
+		for _, pt := range r.curves[r.levels[len(r.levels)-1]] {
+			s.Points = append(s.Points, Point{X: pt.Ms / 1000, Y: exact(pt.Value)})
+		}
+		if s.Points != nil {
+			p.Series = append(p.Series, s)
+		}
+	}
+	return Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, XLabel: f.XLabel, Panels: []Panel{p}, Note: words.Joined(" ", units, f.Note), Stacked: true, Course: true}
+}

@@ -34,7 +34,7 @@ var (
 	openvpnAEAD = Encapsulation{Headers: []Header{ipv4, udp, openvpnOpcode, openvpnPacketID, {Name: "tag", Bytes: 16}}}
 	// PKCS #7 fills up by at least one byte.
 	openvpnBlowfish = Encapsulation{
-		Headers: []Header{ipv4, udp, openvpnOpcode, {Name: "HMAC-SHA1", Bytes: 20}, {Name: "initialization vector", Bytes: 8}, {Name: "packet number", Bytes: 4, Padded: true}},
+		Headers: []Header{ipv4, udp, openvpnOpcode, {Name: "HMAC-SHA1", Bytes: 20}, {Name: "IV", Bytes: 8}, {Name: "packet number", Bytes: 4, Padded: true}},
 		Pad:     Pad{To: 8, Least: 1},
 	}
 )

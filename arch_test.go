@@ -179,7 +179,7 @@ var testImports = map[string][]string{
 	"lab/traffic/short": {"lab/labtest"},
 
 	"lab/report":  {"lab/analysis/analysistest"},
-	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure"},
+	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure"}, // from records to findings
 }
 
 const maxLines = 450

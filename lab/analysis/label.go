@@ -32,6 +32,8 @@ func WordsOf(v result.Value) string {
 		return words.Counted(int(v.Number), "client")
 	case result.OfferedMbps:
 		return v.Text + " Mbit/s"
+	case result.LinkMbps:
+		return "link of " + v.Text + " Mbit/s"
 	case result.LoginRate:
 		return v.Text + " clients a second"
 	case result.FrameSize:
@@ -59,7 +61,7 @@ func WordsOf(v result.Value) string {
 // zeroWords say dimensions whose value is 0 or none.
 var zeroWords = map[result.Dimension]string{
 	result.LoginRate: "all at once", result.BufferKiB: "buffers as they are", result.SnapLength: "whole frames", result.Filter: "no filter",
-	result.Work: "no work", result.BackgroundPct: "no other work",
+	result.LinkMbps: "link without a limit", result.Work: "no work", result.BackgroundPct: "no other work",
 }
 
 // oneOr counts: "one CPU", "2 CPUs".

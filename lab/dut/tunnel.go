@@ -116,10 +116,19 @@ func (t *Tunnel) MTU() int {
 // Traits: nothing is admitted, and every program of the tunnel counts, on both gateways.
 //
 // Checksums are complete when packets come to the gateways, as they are from a network card: a tunnel would have to
-// complete them itself, and be charged for what the sender left undone.
+// complete them itself, and be charged for what the sender left undone. The kernel makes one packet of several that it has
+// unpacked, whatever the links' setting, and a TCP connection one segment.
 func (t *Tunnel) Traits() Traits {
-	about := fmt.Sprintf("%s, MTU %d", t.about, t.MTU())
-	return Traits{Tunnel: true, NoTxChecksum: true, KernelThreads: t.kernelThreads, Housekeeping: t.housekeeping, Needs: slices.Concat(tunnelNeeds, t.needs), About: about}
+	about, needs := fmt.Sprintf("%s, MTU %d", t.about, t.MTU()), slices.Clone(t.needs)
+	for _, n := range tunnelNeeds {
+		if !slices.ContainsFunc(needs, func(own Need) bool { return own.Program == n.Program }) {
+			needs = append(needs, n)
+		}
+	}
+	return Traits{
+		Tunnel: true, NoTxChecksum: true, Gathers: t.kernelThreads != nil || t.encapsulation.Stream,
+		KernelThreads: t.kernelThreads, Housekeeping: t.housekeeping, Needs: needs, About: about,
+	}
 }
 
 // tunnelNeeds are what all tunnels use.

@@ -9,8 +9,8 @@ import (
 
 // ESP's headers (RFC 4303).
 var (
-	esp        = Header{Name: "ESP: SPI and sequence number", Bytes: 8}
-	espTrailer = Header{Name: "ESP trailer: length of the padding and next header", Bytes: 2, Padded: true}
+	esp        = Header{Name: "SPI and sequence number", Bytes: 8}
+	espTrailer = Header{Name: "trailer", Bytes: 2, Padded: true} // length of the padding and next header
 )
 
 // espCipher is one way for ESP to encrypt.
@@ -34,11 +34,11 @@ var (
 func (c espCipher) encapsulation(headers ...Header) Encapsulation {
 	headers = append(headers, esp)
 	if c.iv > 0 {
-		headers = append(headers, Header{Name: "initialization vector", Bytes: c.iv})
+		headers = append(headers, Header{Name: "IV", Bytes: c.iv})
 	}
 	headers = append(headers, espTrailer)
 	if c.icv > 0 {
-		headers = append(headers, Header{Name: "integrity check value", Bytes: c.icv})
+		headers = append(headers, Header{Name: "ICV", Bytes: c.icv})
 	}
 	return Encapsulation{Headers: headers, Pad: Pad{To: c.block}}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/machine"
@@ -34,7 +35,7 @@ var (
 	openvpnAEAD = Encapsulation{Headers: []Header{ipv4, udp, openvpnOpcode, openvpnPacketID, {Name: "tag", Bytes: 16}}}
 	// PKCS #7 fills up by at least one byte.
 	openvpnBlowfish = Encapsulation{
-		Headers: []Header{ipv4, udp, openvpnOpcode, {Name: "HMAC-SHA1", Bytes: 20}, {Name: "initialization vector", Bytes: 8}, {Name: "packet number", Bytes: 4, Padded: true}},
+		Headers: []Header{ipv4, udp, openvpnOpcode, {Name: "HMAC-SHA1", Bytes: 20}, {Name: "IV", Bytes: 8}, {Name: "packet number", Bytes: 4, Padded: true}},
 		Pad:     Pad{To: 8, Least: 1},
 	}
 )
@@ -88,7 +89,7 @@ func startOpenVPN(ctx context.Context, t *Tunnel, options []string) error {
 		if err != nil {
 			return err
 		}
-		if err := d.agrees(ctx, "Initialization Sequence Completed", "TLS Error: ", "AUTH_FAILED", "Exiting due to fatal error"); err != nil {
+		if err := d.agrees(ctx, []string{"Initialization Sequence Completed"}, "TLS Error: ", "AUTH_FAILED", "Exiting due to fatal error"); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 		return nil
@@ -124,8 +125,9 @@ peer-fingerprint %s
 `, tunnelDev, e.outer, e.peer.outer, e.inner, e.peer.inner, e.mtu, role, strings.Join(options, "\n"), peer.fingerprint, own.certificate, own.key)
 }
 
-// agrees returns once the daemon has printed that it agrees with its peer, and ends at the first text of refusals.
-func (d daemon) agrees(ctx context.Context, text string, refusals ...string) error {
+// agrees returns once the daemon has printed one of the texts that say that it agrees with its peer, and ends at the first
+// text of refusals.
+func (d daemon) agrees(ctx context.Context, texts []string, refusals ...string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	said, err := d.until(ctx, func() error {
@@ -138,7 +140,7 @@ func (d daemon) agrees(ctx context.Context, text string, refusals ...string) err
 				cancel(errors.New("it refuses the other gateway, or is refused by it"))
 			}
 		}
-		if p.Ended || !strings.Contains(p.Output, text) {
+		if p.Ended || !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(p.Output, text) }) {
 			return errors.New("not yet")
 		}
 		return nil

@@ -141,6 +141,8 @@ func openconnect(dtls bool) tunnelKind {
 		k.encapsulation = Encapsulation{Headers: []Header{
 			ipv4, udp, {Name: "DTLS record", Bytes: 13}, {Name: "explicit nonce", Bytes: 8}, {Name: "type", Bytes: 1}, {Name: "tag", Bytes: 16},
 		}}
+		// Without DTLS packets take the TCP connection.
+		k.intact = fmt.Sprintf(`ss -Hun '( sport = :%d or dport = :%[1]d )' | grep -q . || { echo 'it has no DTLS connection'; exit 1; }`, ocservPort)
 	}
 	k.up = func(ctx context.Context, t *Tunnel) error { return startOpenConnect(ctx, t, dtls) }
 	return k
@@ -184,9 +186,10 @@ func startOpenConnect(ctx context.Context, t *Tunnel, dtls bool) error {
 
 // connectOpenConnect starts the client. Its script is run once the server has given it an address; what the lab's own address is the lab says.
 func connectOpenConnect(ctx context.Context, gw1, gw2 *end, pin string, dtls bool) error {
-	option, sign := "--no-dtls", "SSL connected"
+	option, signs := "--no-dtls", []string{"SSL connected"}
 	if dtls {
-		option, sign = "--dtls-local-port=0", "DTLS connected"
+		// Where it has not agreed on DTLS yet when it has an address, it says so later.
+		option, signs = "--dtls-local-port=0", []string{"DTLS connected", "DTLS established", "Established DTLS"}
 	}
 	const command = `exec openconnect -v --interface "$DEV" --script true --user gw1 --passwd-on-stdin --non-inter --reconnect-timeout 5 --servercert "$1" "$2" "$3" <"$DIR/password"`
 	gw1.dev, gw2.dev = tunnelDev, "vpns0"
@@ -195,7 +198,7 @@ func connectOpenConnect(ctx context.Context, gw1, gw2 *end, pin string, dtls boo
 	if err != nil {
 		return err
 	}
-	if err := d.agrees(ctx, sign); err != nil {
+	if err := d.agrees(ctx, signs); err != nil {
 		return fmt.Errorf("%s: %w", gw1.name, err)
 	}
 	_, err = d.until(ctx, func() error { return gw2.run(ctx, `ip link show dev "$DEV"`) })

@@ -163,7 +163,7 @@ func furtherGrids(s analysis.Summary) []grid {
 		build("Trials: pairs are those accepted; flags with the number of pairs they were seen in", s, s.Cells,
 			pairsColumn("Pairs"), blocksColumn("Blocks"), rejectedColumn("Rejected"), redoneColumn("Redone"),
 			textColumn("Flags", func(c analysis.Cell) string { return words.Or(tallied(c.Flags), none) })))
-	for _, g := range []grid{incrementsGrid(s), linearityGrid(s)} {
+	for _, g := range []grid{incrementsGrid(s), linearityGrid(s), linesGrid(s)} {
 		if len(g.Rows) > 0 {
 			grids = append(grids, g)
 		}

@@ -32,7 +32,7 @@ var ratesView = view{
 
 const ratesReading = "Carried is TCP payload that arrived; per core of the gateway that has more to do; theory is what the headers leave of the link's rate, where it has one, by bytes of frames " +
 	"with the Ethernet header (14) and without preamble, checksum and gap; MTU is the largest packet that the tunnel takes; the limit is what kept the rate from being higher: the link, " +
-	"the CPU of both gateways, which they share in this lab, that of the ends, or another thing (TCP, a queue, a lock). mtu-black-hole: packets of a length that the sender takes for " +
+	"the CPU of both gateways, which they share in this lab, that of the ends (clients, server, generator), or neither (TCP, a queue, a lock). mtu-black-hole: packets of a length that the sender takes for " +
 	"short enough vanish, and no ICMP message says so."
 
 // rateTables are the page's further tables.
@@ -51,11 +51,17 @@ var rateTables = []cellTable{
 	}},
 }
 
+// rateLimits say what limited windows.
+var rateLimits = map[string]string{
+	rates.LimitFlag(rates.ByLink): "link full", rates.LimitFlag(rates.ByGateway): "gateways' CPU", rates.LimitFlag(rates.ByEnds): "ends' CPU",
+	rates.LimitFlag(rates.ByUnknown): "neither",
+}
+
 // limitedBy is what kept the rate from being higher, or what is wrong with the path.
 func limitedBy(c analysis.Cell) string {
 	var list []string
 	for _, f := range c.Flags {
-		list = append(list, strings.TrimPrefix(f.Text, rates.LimitFlag("")))
+		list = append(list, words.Or(rateLimits[f.Text], f.Text))
 	}
 	return words.Or(strings.Join(list, ", "), none)
 }
@@ -80,10 +86,10 @@ func rateColumns(s analysis.Summary) []cellColumn {
 	mean := func(metric, name string) cellColumn { return meanColumn(s.Metrics, metric, name, analysis.Cell.Device) }
 	cols = append(cols, estimateColumn("carries", "", carried, func(c analysis.Cell) analysis.Estimate { return c.Device(rates.Goodput) }).left())
 	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Device(rates.Theory).Mean.Known() }) {
-		cols = append(cols, mean(rates.Theory, "theory").dropped(3), mean(rates.OfTheory, "of it").dropped(2))
+		cols = append(cols, mean(rates.Theory, "theory").dropped(5), mean(rates.OfTheory, "of it").dropped(4))
 	}
-	return append(cols, mean(rates.PerCore, "per core"), mean(rates.EnterCPU, "enter").dropped(5), mean(rates.LeaveCPU, "leave").dropped(4),
-		mean(rates.IdleRTT, "idle RTT"), mean(rates.LoadRTT, "RTT").dropped(1),
+	return append(cols, mean(rates.PerCore, "per core"), mean(rates.EnterCPU, "enter").dropped(1), mean(rates.LeaveCPU, "leave").dropped(2),
+		mean(rates.IdleRTT, "idle RTT"), mean(rates.LoadRTT, "RTT").dropped(3),
 		numberColumn("MTU", "", "", digits4, func(c analysis.Cell) analysis.Number { return c.Device(rates.TunnelMTU).Mean }), textColumn("limit", limitedBy))
 }
 

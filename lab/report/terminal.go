@@ -256,7 +256,7 @@ func noiseSentence(aa analysis.AA) string {
 
 // costRemarks are the lines below the table of costs.
 func costRemarks(s analysis.Summary) []string {
-	out := append(append(totalsSentences(s.Cells), churnSentences(s.Cells)...), "Noise floor: "+noiseSentence(s.AA))
+	out := append(slices.Concat(lineRemarks(s), totalsSentences(s.Cells), churnSentences(s.Cells)), "Noise floor: "+noiseSentence(s.AA))
 	if text := sidesSentence(s); text != "" {
 		out = append([]string{"What is compared: " + text}, out...)
 	}

@@ -74,10 +74,10 @@ var (
 var oneFlow = result.NewCell(result.Clients, 1, result.Direction, result.Up)
 
 var (
-	tunnelRates = &Sweep{Along: result.LinkMbps, At: oneFlow, Metrics: []Metric{theoretical, carried}, Free: true,
+	tunnelRates = &Sweep{Along: result.LinkMbps, At: oneFlow, Metrics: []Metric{theoretical, carried}, Free: true, Prefer: result.PerPacket,
 		File: "published/tunnel-rates.csv", Run: "tunnel-rate", Place: "link of 100 Mbit/s", Forms: "The rates of section 2"}
 	// The study's curves are pictures, and its text has no figure of them.
-	tunnelCPU = &Sweep{Along: result.OfferedMbps, At: oneFlow, Metrics: []Metric{entering, leaving}, Free: true,
+	tunnelCPU = &Sweep{Along: result.OfferedMbps, At: oneFlow, Metrics: []Metric{entering, leaving}, Free: true, Prefer: result.PerPacket,
 		Run: "tunnel-cpu", Place: "UDP, one flow", Forms: "Figures 8 to 11"}
 )
 

@@ -152,7 +152,7 @@ var testImports = map[string][]string{
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
-	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send"}, // devices are tested in real labs
+	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/meter", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send"}, // devices are tested in real labs
 	"lab/machine":  {"lab/labtest"},
 	"lab/profile":  {"lab/labtest"},
 	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic"},

@@ -40,32 +40,32 @@ var pppNeeds = []Need{
 	{Program: "modprobe", Package: "kmod", Why: "loading the kernel's PPP"},
 }
 
-// Traits: packets that a process reads from a packet socket have to have their checksums. The kernel carries what a terminal
-// holds on in workers, and what comes out of PPP in softirqs.
+// Traits: packets that a process reads from a packet socket have to have their checksums.
 func (r *RPPPPoE) Traits() Traits {
-	mode := "user mode, a process for each client takes every packet"
+	mode, threads := "user mode, a process for each client takes every packet", append([]string{"kworker"}, kernelOfPPP...)
 	needs := append([]Need{
 		{Program: "pppoe-server", Package: "pppoe", Why: "the PPPoE server"},
 		{Program: "ip", Package: "iproute2", Why: "setting the router up"},
 		{Program: "pkill", Package: "procps", Why: "ending the clients' processes"},
 	}, pppNeeds...)
 	if r.Kernel {
-		mode = "kernel mode"
+		mode, threads = "kernel mode", kernelOfPPP
 		needs = append(needs, Need{Program: "pppd", Package: "ppp", Feature: machine.PPPoE, Why: "the sessions"})
 	} else {
 		needs = append(needs, Need{Program: "pppoe", Package: "pppoe", Why: "the clients' packets"})
 	}
 	return Traits{
 		LAN: lineNetwork(r.clients), DHCP: true, Lines: true, Neighbours: true,
-		KernelThreads: kernelOfPPP,
+		KernelThreads: threads,
 		NoTxChecksum:  !r.Kernel,
 		Admission:     r.Admission, Needs: needs,
 		About: "rp-pppoe's pppoe-server and pppd, " + mode + ", CHAP from pppd's file",
 	}
 }
 
-// kernelOfPPP are the kernel's threads in which packets of PPP are carried on.
-var kernelOfPPP = []string{"kworker", "ksoftirqd"}
+// kernelOfPPP are the kernel's threads in which packets that come out of PPP are carried on. What a terminal holds is carried on in
+// workers.
+var kernelOfPPP = []string{"ksoftirqd"}
 
 // First is the first client's address, Sessions how many can follow.
 func (r *RPPPPoE) First() netip.Addr { return r.Gateway.Next() }

@@ -44,6 +44,9 @@ var (
 
 const keySpeeds = "router_speeds"
 
+// onlyTopology has one router between clients and server.
+const onlyTopology = "portal"
+
 // fileBytes is the size of the file.
 func fileBytes(e *experiment.Experiment) int64 { return int64(fileMB.Of(e) * 1e6) }
 
@@ -75,6 +78,9 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	}
 	if e.Router.Speed > 0 {
 		report("router.speed", "does not go with %s: list it in %s, which has several", only, keySpeeds)
+	}
+	if e.Topology != onlyTopology {
+		report("topology", "%q does not go with %s: one router is sampled, in %q", e.Topology, only, onlyTopology)
 	}
 	for _, n := range e.Clients {
 		if n > maxClients {

@@ -193,3 +193,18 @@ redo = 0
 		}
 	}
 }
+
+// TestForAnEmulatedCPU: link and file are divided alike, so that a transfer takes as long, and samples are fewer.
+func TestForAnEmulatedCPU(t *testing.T) {
+	e, err := catalogue().Parse("x.toml", []byte(plain+"[dut.gate]\nstart = \"true\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := e.ForEmulatedCPU(nil)
+	if err != nil || linkMbps.Of(e) != 5 || fileMB.Of(e) != 0.5 || interval.Of(e) != time.Second || ideal(e, 4) != 16*time.Second {
+		t.Errorf("%q, %v: %g Mbit/s, %g MB, every %s", said, err, linkMbps.Of(e), fileMB.Of(e), interval.Of(e))
+	}
+	if e.LoadKey() != "link_mbps" || !strings.Contains(said, "samples of 1s") {
+		t.Errorf("%q, first load %q", said, e.LoadKey())
+	}
+}

@@ -82,7 +82,7 @@ var allowedImports = map[string][]string{
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                                 // what a machine is, read on it
-	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/kernel", "lab/machine", "lab/sink"},
 	"lab/runner":     {"lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic"},
@@ -111,9 +111,10 @@ var allowedImports = map[string][]string{
 	"lab/traffic/frames/scale":   {}, // distributions of times
 	"lab/traffic/frames/send":    {"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/frames/scale", "lab/traffic/socket"},
 
-	"lab/traffic/rtt":    {"lab/traffic/socket"},
-	"lab/traffic/short":  {},
-	"lab/traffic/socket": {}, // threads and sockets of generators and probes
+	"lab/traffic/rtt":        {"lab/traffic/socket"},
+	"lab/traffic/short":      {},
+	"lab/traffic/transition": {"lab/hook", "lab/layout", "lab/traffic/frames/scale", "lab/traffic/socket"},
+	"lab/traffic/socket":     {}, // threads and sockets of generators and probes
 
 	"lab/analysis/inference":    {},
 	"lab/analysis/analysistest": {"lab/dut", "lab/measure/capture", "lab/measure/logins", "lab/result", "lab/traffic/frames"},
@@ -170,8 +171,9 @@ var testImports = map[string][]string{
 	"lab/traffic/frames/receive": {"lab/labtest"},
 	"lab/traffic/frames/send":    {"lab/labtest", "lab/traffic/frames/receive"},
 
-	"lab/traffic/rtt":   {"lab/labtest", "lab/traffic/socket"},
-	"lab/traffic/short": {"lab/labtest"},
+	"lab/traffic/rtt":        {"lab/labtest", "lab/traffic/socket"},
+	"lab/traffic/short":      {"lab/labtest"},
+	"lab/traffic/transition": {"lab/labtest"},
 
 	"lab/report":  {"lab/analysis/analysistest"},
 	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure"},

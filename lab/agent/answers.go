@@ -67,6 +67,13 @@ var hostVerbs = verbs{
 	"StartRTT":     (*Agent).StartRTT,
 	"TakeRTT":      (*Agent).TakeRTT,
 
+	"OpenTap":     (*Agent).OpenTap,
+	"TapLengths":  (*Agent).TapLengths,
+	"ReadTap":     (*Agent).ReadTap,
+	"ServeProbes": (*Agent).ServeProbes,
+	"SendProbes":  (*Agent).SendProbes,
+	"TakeProbes":  (*Agent).TakeProbes,
+
 	"CreateClients": (*Agent).CreateClients,
 	"Addresses":     (*client.Pool).Addresses,
 	"Lease":         (*client.Pool).Lease,

@@ -90,15 +90,16 @@ var allowedImports = map[string][]string{
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/result", "lab/analysis"},
 	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/result", "lab/words"},
-	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/throughput", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
+	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/throughput", "lab/measure/transition", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
-	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/throughput", "lab/measure/capture"},
+	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/throughput", "lab/measure/capture", "lab/measure/transition"},
 	"lab/measure/cost":       {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short", "lab/words"},
 	"lab/measure/logins":     {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
 	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost", "lab/measure/side", "lab/client", "lab/dut", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/words"},
 	"lab/measure/capture":    {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
+	"lab/measure/transition": {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/transition", "lab/words"},
 	"lab/measure/side":       {"lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
 
 	"lab/client/persona": {"lab/layout", "ppp", "ppp/pppoe"}, // many clients behind one interface

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
@@ -160,7 +161,7 @@ func slow(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *ex
 	if !p.SecondShared() {
 		cpus = slices.Concat(cpus, p.Second)
 	}
-	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: e.Router.Speed, Own: p.Endpoints}); err != nil {
+	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: e.Router.Speed, Own: p.Endpoints, How: burn.RealTime}); err != nil {
 		return e.Blame("router.speed", err.Error())
 	}
 	return nil

@@ -35,15 +35,14 @@ type Passages struct {
 	Counts Counts
 }
 
-// Counts says what became of the probes of a run. Resent, Lost and Merged ones have no times that mean anything and are
-// left out; each probe counts once.
+// Counts says what became of the probes of a run. Resent and Lost ones have no times that mean anything and are left out;
+// each probe counts once.
 //
-//	Sent = len(List) + Resent + Lost + Merged
+//	Sent = len(List) + Resent + Lost
 type Counts struct {
 	Sent   int `json:"sent"`
 	Resent int `json:"resent"` // the connection sent segments again
 	Lost   int `json:"lost"`   // never read
-	Merged int `json:"merged"` // read together with others
 	// Unstamped probes have no stamp of the kernel's; Unmatched were not found at one of the taps, or not for certain. Their other
 	// parts count.
 	Unstamped int `json:"unstamped"`
@@ -71,9 +70,6 @@ func Match(w Way, s []Sent, r []Received, events []Event) Passages {
 			continue
 		case !came:
 			out.Counts.Lost++
-			continue
-		case p.Merged:
-			out.Counts.Merged++
 			continue
 		}
 		m.pass(n, &p)

@@ -50,7 +50,6 @@ func TestMatch(t *testing.T) {
 			*e = append(*e, Event{AtNs: 1011, Tap: "in", Number: 1, Run: 3, Bytes: 266})
 		}, Counts{Sent: 2, Resent: 1}, nil},
 		{"never read", func(_ []Sent, r *[]Received, _ *[]Event) { *r = (*r)[1:] }, Counts{Sent: 2, Lost: 1}, nil},
-		{"read with another", func(_ []Sent, r *[]Received, _ *[]Event) { (*r)[0].Merged = true }, Counts{Sent: 2, Merged: 1}, nil},
 		{"without a stamp", func(s []Sent, _ *[]Received, _ *[]Event) { s[0].LeftNs = 0 }, Counts{Sent: 2, Unstamped: 1}, []int64{10, 20, 30, 40}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -120,9 +119,9 @@ func TestTake(t *testing.T) {
 		want []Received
 	}{
 		{probe(1), []Received{{Number: 1, ReadNs: 5}}},
-		{append(probe(2), probe(3)...), []Received{{2, 5, true}, {3, 5, true}}},
+		{append(probe(2), probe(3)...), []Received{{2, 5}, {3, 5}}},
 		{probe(4)[:40], nil},
-		{probe(4)[40:], []Received{{4, 5, true}}},
+		{probe(4)[40:], []Received{{4, 5}}},
 		{probe(5), []Received{{Number: 5, ReadNs: 5}}},
 		{[]byte("GET / HTTP/1.0\r\n\r\n"), nil},
 	} {

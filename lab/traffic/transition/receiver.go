@@ -130,9 +130,8 @@ type connection struct {
 // head is what each probe begins with: magic, run, number, bytes.
 const head = 16
 
-// take returns the probes that a read has completed. Only one that came whole and alone has times of its own.
+// take returns the probes that a read has completed.
 func (c *connection) take(data []byte, readNs int64) (run uint32, list []Received) {
-	alone := len(c.pending) == 0
 	c.pending = append(c.pending, data...)
 	for len(c.pending) >= head {
 		if binary.BigEndian.Uint32(c.pending) != magic {
@@ -143,8 +142,7 @@ func (c *connection) take(data []byte, readNs int64) (run uint32, list []Receive
 		if c.bytes < head || len(c.pending) < c.bytes {
 			break
 		}
-		p := Received{Number: binary.BigEndian.Uint32(c.pending[8:]), ReadNs: readNs, Merged: !alone || len(data) != c.bytes}
-		list = append(list, p)
+		list = append(list, Received{Number: binary.BigEndian.Uint32(c.pending[8:]), ReadNs: readNs})
 		c.pending = c.pending[c.bytes:]
 	}
 	return c.run, list

@@ -17,8 +17,8 @@ import (
 // magic begins each probe's payload: see tap.bpf.c.
 const magic = 0x47575452
 
-// stampWait bounds the wait for a probe's stamps: one whose packet never leaves has none.
-const stampWait = 20 * time.Millisecond
+// stampWait bounds the wait for a probe's stamps before the next is due.
+const stampWait = 2 * time.Millisecond
 
 // Sending is what a sender has to say of a run.
 type Sending struct {
@@ -111,7 +111,7 @@ func dial(ctx context.Context, fd int, to unix.Sockaddr) error {
 	return fmt.Errorf("no connection within %s", connectWait)
 }
 
-// send sends probe by probe, and takes each one's stamps before the next is due.
+// send sends probe by probe.
 func (s *sender) send(ctx context.Context) error {
 	payload := make([]byte, s.Bytes)
 	binary.BigEndian.PutUint32(payload, magic)
@@ -139,10 +139,10 @@ func (s *sender) send(ctx context.Context) error {
 		if sent != len(payload) {
 			return fmt.Errorf("probe %d did not fit into the socket: the receiver has stopped, or nothing reaches it", n)
 		}
-		if err := s.stamp(&p, uint32(n*s.Bytes-1)); err != nil {
+		s.probes = append(s.probes, p)
+		if err := s.stamp(stampWait); err != nil {
 			return err
 		}
-		s.probes = append(s.probes, p)
 		now, err := s.resent()
 		if err != nil {
 			return err
@@ -181,7 +181,7 @@ func (s *sender) settle(ctx context.Context, resent int) error {
 	if now != resent {
 		s.charge(now - resent)
 	}
-	return err
+	return errors.Join(err, s.stamp(stampWait))
 }
 
 // resent is how many segments the connection has sent again so far.
@@ -193,15 +193,17 @@ func (s *sender) resent() (int, error) {
 	return int(info.Total_retrans), nil
 }
 
-// stamp reads the stamps of the byte that ends a probe from the socket's error queue.
-func (s *sender) stamp(p *Sent, id uint32) error {
+// stamp reads the kernel's stamps until the last probe has all of its own, or some time is over: what is held up
+// gets them later.
+func (s *sender) stamp(wait time.Duration) error {
 	var buf [512]byte
-	for end := monotonic() + int64(stampWait); p.LeftNs == 0; {
+	last := &s.probes[len(s.probes)-1]
+	for end := monotonic() + int64(wait); last.LeftNs == 0; {
 		control, err := receiveError(s.fd, buf[:])
 		if errors.Is(err, unix.EAGAIN) {
 			left := end - monotonic()
 			if left <= 0 {
-				return nil // it has not left, or gets no stamps
+				return nil
 			}
 			socket.Sleep(&unix.PollFd{Fd: int32(s.fd)}, time.Duration(left)) // for POLLERR, which needs no asking
 			continue
@@ -209,18 +211,23 @@ func (s *sender) stamp(p *Sent, id uint32) error {
 		if err != nil {
 			return fmt.Errorf("reading the kernel's stamps: %w", err)
 		}
-		stamp, kind, of := parseStamp(control)
-		if of != id {
-			continue
-		}
-		switch kind {
-		case unix.SCM_TSTAMP_SCHED:
-			p.QueuedNs = s.clocks.of(stamp)
-		case unix.SCM_TSTAMP_SND:
-			p.LeftNs = s.clocks.of(stamp)
-		}
+		s.note(parseStamp(control))
 	}
 	return nil
+}
+
+// note enters a stamp at its probe, whose last byte has that number in the stream.
+func (s *sender) note(stamp unix.Timespec, kind int, id uint32) {
+	i := int(id) / s.Bytes
+	if i >= len(s.probes) || int(id)%s.Bytes != s.Bytes-1 {
+		return
+	}
+	switch p := &s.probes[i]; {
+	case kind == unix.SCM_TSTAMP_SCHED && p.QueuedNs == 0:
+		p.QueuedNs = s.clocks.of(stamp)
+	case kind == unix.SCM_TSTAMP_SND && p.LeftNs == 0:
+		p.LeftNs = s.clocks.of(stamp)
+	}
 }
 
 // rest sleeps for some ns, or less. As in socket.Sleep the call is not told to Go's scheduler, so it is short.

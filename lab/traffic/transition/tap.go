@@ -20,8 +20,8 @@ type Point struct {
 	Egress    bool   `json:"egress,omitempty"` // frames that leave; else those that come
 }
 
-// Lengths of frames that a tap can tell apart, with the Ethernet header.
-const maxLength = 2048 // LENGTHS in tap.bpf.c
+// MaxFrame is the longest frame that taps know, with the Ethernet header.
+const MaxFrame = 2047 // LENGTHS in tap.bpf.c, less one
 
 // Tap notes frames at some points of one host until Close. Its methods are called one at a time.
 type Tap struct {
@@ -68,12 +68,12 @@ func (t *Tap) open(points []Point) (err error) {
 	return nil
 }
 
-// Want has frames of the given lengths noted, and no others. A length of two numbers apart is a range.
+// Want has frames of the given lengths noted, and no others.
 func (t *Tap) Want(lengths []int) error {
-	var wanted [maxLength]uint8
+	var wanted [MaxFrame + 1]uint8
 	for _, n := range lengths {
-		if n <= 0 || n >= maxLength {
-			return fmt.Errorf("frames of %d bytes: taps know those of 1 to %d", n, maxLength-1)
+		if n <= 0 || n > MaxFrame {
+			return fmt.Errorf("frames of %d bytes: taps know those of 1 to %d", n, MaxFrame)
 		}
 		wanted[n] = 1
 	}

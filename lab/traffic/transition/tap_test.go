@@ -67,7 +67,7 @@ func TestTapProgram(t *testing.T) {
 
 func TestTapRefuses(t *testing.T) {
 	tap := openLoose(t)
-	if tap.Want([]int{maxLength}) == nil {
+	if tap.Want([]int{MaxFrame + 1}) == nil {
 		t.Error("a length that no tap can tell is wanted")
 	}
 	if _, err := OpenTap([]Point{{Name: "in", Interface: "nothing0"}}); err == nil {

@@ -72,9 +72,7 @@ type Sent struct {
 // Received is a probe at its receiver. Times are ns.
 type Received struct {
 	Number uint32 `json:"number"`
-	ReadNs int64  `json:"read_ns"` // the call has returned
-	// Merged probes came with others or in parts.
-	Merged bool `json:"merged,omitempty"`
+	ReadNs int64  `json:"read_ns"` // the call that completed it has returned; one that comes late reads several
 }
 
 // Event is a frame that passed a tap.

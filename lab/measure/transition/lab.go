@@ -98,7 +98,7 @@ func (l *lab) calibrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		outer, err := transition.Outer(short.Way, o.sent.Probes, o.received.Probes, o.events)
+		outer, err := transition.Outer(short.Way, o.sent.Probes, o.events)
 		if err != nil {
 			c.unknown = err.Error()
 		}

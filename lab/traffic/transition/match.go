@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 )
 
 // Stop is a tap on the way of a run, in the order in which probes pass them.
@@ -49,21 +51,21 @@ type Counts struct {
 	Unmatched int `json:"unmatched"`
 }
 
-// Match puts the times of each probe together. A frame in a tunnel is a probe's when it has the right length, and is the only
-// such frame at its tap between the moments at which the probe was certainly before and behind it. Where there are two,
-// the time stays unknown: nothing is guessed.
+// Match puts the times of each probe together. Frames in a tunnel are known by their length and their order: at moments
+// at which no probe is in the tunnel, what has entered it must have left it. Where between two such moments a tap saw as many
+// frames of that length as probes went in, they are these, in their order; where it saw more or fewer, all of their times
+// there stay unknown. Nothing is guessed.
 func Match(w Way, s []Sent, r []Received, events []Event) Passages {
-	m := matcher{Way: w, clear: map[string]map[uint32][]int64{}, outer: map[string][]int64{}}
+	m := matcher{Way: w, clear: map[string]map[uint32][]int64{}, outer: map[string][]int64{}, got: map[uint32]int64{}}
 	m.sort(events)
-	got := map[uint32]Received{}
 	for _, p := range r {
-		got[p.Number] = p
+		m.got[p.Number] = p.ReadNs
 	}
+	hidden := m.hidden(s)
 	out := Passages{Counts: Counts{Sent: len(s)}}
 	for i, sent := range s {
-		p := Passage{Sent: sent, StopNs: make([]int64, len(w.Stops))}
-		n, came := uint32(i+1), false
-		p.Received, came = got[n]
+		n := uint32(i + 1)
+		read, came := m.got[n]
 		switch {
 		case sent.Resent > 0 || m.twice(n):
 			out.Counts.Resent++
@@ -72,7 +74,14 @@ func Match(w Way, s []Sent, r []Received, events []Event) Passages {
 			out.Counts.Lost++
 			continue
 		}
-		m.pass(n, &p)
+		p := Passage{Sent: sent, Received: Received{n, read}, StopNs: make([]int64, len(w.Stops))}
+		for k, stop := range w.Stops {
+			if m.hides(stop) {
+				p.StopNs[k] = hidden[stop.Tap][n]
+			} else if at := m.clear[stop.Tap][n]; len(at) == 1 {
+				p.StopNs[k] = at[0]
+			}
+		}
 		if slices.Contains(p.StopNs, 0) {
 			out.Counts.Unmatched++
 		}
@@ -89,6 +98,7 @@ type matcher struct {
 	Way
 	clear map[string]map[uint32][]int64
 	outer map[string][]int64
+	got   map[uint32]int64 // when each probe was read
 }
 
 func (m *matcher) sort(events []Event) {
@@ -114,83 +124,151 @@ func (m *matcher) twice(n uint32) bool {
 	return slices.ContainsFunc(m.Stops, func(s Stop) bool { return len(m.clear[s.Tap][n]) > 1 })
 }
 
-// hidden reports whether probes pass a stop in a tunnel's packets. The same tap may see them in the clear as well, when
+// hides reports whether probes pass a stop in a tunnel's packets. The same tap may see them in the clear as well, when
 // the kernel has unwrapped them: that is later.
-func (m *matcher) hidden(s Stop) bool { return s.Inside && m.Outer > 0 }
+func (m *matcher) hides(s Stop) bool { return s.Inside && m.Outer > 0 }
 
-// pass finds a probe's times at the stops: in the clear first, as these bound the others.
-func (m *matcher) pass(n uint32, p *Passage) {
-	for i, s := range m.Stops {
-		if at := m.clear[s.Tap][n]; !m.hidden(s) && len(at) == 1 {
-			p.StopNs[i] = at[0]
+// stay is a probe's time in the tunnel.
+type stay struct {
+	number   uint32
+	from, to int64
+}
+
+// stays are those of all probes, in the order in which they went in. One that was sent again has several, and one that never
+// came out stays to the end.
+func (m *matcher) stays(s []Sent) (list []stay) {
+	var in, out string // the last tap before the tunnel, and the first behind it
+	first := slices.IndexFunc(m.Stops, m.hides)
+	for i, stop := range m.Stops {
+		switch {
+		case m.hides(stop):
+		case i < first:
+			in = stop.Tap
+		case out == "":
+			out = stop.Tap
 		}
 	}
-	for i, s := range m.Stops {
-		if !m.hidden(s) {
-			continue
+	for i, sent := range s {
+		n, to := uint32(i+1), int64(math.MaxInt64)
+		if read, came := m.got[n]; came {
+			to = read
 		}
-		from, to := p.WriteNs, p.ReadNs
-		for _, at := range p.StopNs[:i] {
-			from = max(from, at)
+		if at := m.clear[out][n]; len(at) > 0 {
+			to = slices.Max(at)
 		}
-		for _, at := range p.StopNs[i+1:] {
-			if at > 0 {
-				to = min(to, at)
-			}
+		if in == "" {
+			list = append(list, stay{n, sent.WriteNs, to})
 		}
-		if list := between(m.outer[s.Tap], from, to); len(list) == 1 {
-			p.StopNs[i] = list[0]
+		for _, from := range m.clear[in][n] {
+			list = append(list, stay{n, from, to})
 		}
+	}
+	slices.SortStableFunc(list, func(a, b stay) int { return cmp.Compare(a.from, b.from) })
+	return list
+}
+
+// hidden are the times of probes at the stops inside the tunnel, by tap and number.
+func (m *matcher) hidden(s []Sent) map[string]map[uint32]int64 {
+	times := map[string]map[uint32]int64{}
+	if m.Outer == 0 {
+		return times
+	}
+	list := m.stays(s)
+	for _, stop := range m.Stops {
+		if m.hides(stop) {
+			times[stop.Tap] = map[uint32]int64{}
+		}
+	}
+	for len(list) > 0 {
+		n, end := 1, list[0].to
+		for n < len(list) && list[n].from <= end {
+			end = max(end, list[n].to)
+			n++
+		}
+		for tap, at := range times {
+			assign(at, list[:n], between(m.outer[tap], list[0].from, end))
+		}
+		list = list[n:]
+	}
+	return times
+}
+
+// assign gives frames to probes in their order, where there are as many and each passed while its probe was in the tunnel.
+func assign(times map[uint32]int64, probes []stay, frames []int64) {
+	if len(frames) != len(probes) {
+		return
+	}
+	for i, p := range probes {
+		if frames[i] < p.from || frames[i] > p.to {
+			return
+		}
+	}
+	for i, p := range probes {
+		times[p.number] = frames[i]
 	}
 }
 
 // between are the moments of a sorted list from one on up to another.
 func between(list []int64, from, to int64) []int64 {
 	first, _ := slices.BinarySearch(list, from)
-	last, _ := slices.BinarySearch(list, to+1)
+	last := len(list)
+	if to < math.MaxInt64 {
+		last, _ = slices.BinarySearch(list, to+1)
+	}
 	return list[first:max(first, last)]
 }
 
-// least is the share of the probes of which a length must be found for it to be that of their packets.
-const least = 0.8
+// Shares of a run's probes: so many frames of a length there must be at least, and may be at most, for it to be that of the
+// packets with probes. Some probes are sent again.
+const leastShare, mostShare = 0.8, 1.5
 
 // Outer finds the length of a tunnel's packets with probes, from a run at a time when hardly anything else passes: the one
-// length, with the Ethernet header, of which exactly one frame passes each stop inside the tunnel on each probe's way. It is 0
-// where probes are in the clear there. That there is no such length, or several, is an error: the tunnel cuts
-// probes up, or puts them together.
-func Outer(w Way, s []Sent, r []Received, events []Event) (int, error) {
-	lengths := map[int]bool{}
-	inside := map[string]bool{}
+// length, with the Ethernet header, of which about as many frames as probes passed each stop inside the tunnel. It is 0 where
+// probes are in the clear there. That there is no such length, or several, is an error: the tunnel cuts probes up, or puts
+// them together.
+func Outer(w Way, s []Sent, events []Event) (int, error) {
+	count := map[string]map[int]int{} // by tap and length; 0 is probes in the clear
 	for _, stop := range w.Stops {
-		inside[stop.Tap] = stop.Inside
+		if stop.Inside {
+			count[stop.Tap] = map[int]int{}
+		}
 	}
+	lengths := map[int]bool{}
 	for _, e := range events {
-		if inside[e.Tap] && e.Number == 0 {
+		if at := count[e.Tap]; at != nil {
+			if e.Number > 0 {
+				e.Bytes = 0
+			}
+			at[e.Bytes]++
 			lengths[e.Bytes] = true
 		}
 	}
-	best := map[int]int{} // probes that were found, by length
+	var found []int
 	for _, n := range slices.Sorted(maps.Keys(lengths)) {
-		w.Outer = n
-		best[n] = complete(w, s, r, events)
-	}
-	w.Outer = 0
-	best[0] = complete(w, s, r, events)
-	enough := int(least * float64(len(s)))
-	found := slices.DeleteFunc(slices.Sorted(maps.Keys(best)), func(n int) bool { return best[n] < max(enough, 1) })
-	if len(found) == 1 {
-		return found[0], nil
-	}
-	most := slices.MaxFunc(slices.Sorted(maps.Keys(best)), func(a, b int) int { return cmp.Compare(best[a], best[b]) })
-	return 0, fmt.Errorf("the tunnel's packets with probes have no length of their own: %d lengths fit; %d of %d probes were alone in a packet of %d bytes", len(found), best[most], len(s), most)
-}
-
-// complete counts the probes whose times are all known.
-func complete(w Way, s []Sent, r []Received, events []Event) (n int) {
-	for _, p := range Match(w, s, r, events).List {
-		if !slices.Contains(p.StopNs, 0) {
-			n++
+		fits := true
+		for _, at := range count {
+			share := float64(at[n]) / float64(max(len(s), 1))
+			fits = fits && share >= leastShare && share <= mostShare
+		}
+		if fits {
+			found = append(found, n)
 		}
 	}
-	return n
+	if len(found) == 1 || len(found) > 1 && found[0] == 0 {
+		return found[0], nil
+	}
+	return 0, fmt.Errorf("the tunnel's packets with probes have no length of their own: %d probes made %s", len(s), told(count))
+}
+
+// told lists what passed each tap.
+func told(count map[string]map[int]int) string {
+	var parts []string
+	for _, tap := range slices.Sorted(maps.Keys(count)) {
+		var lengths []string
+		for _, n := range slices.Sorted(maps.Keys(count[tap])) {
+			lengths = append(lengths, fmt.Sprintf("%d of %d bytes", count[tap][n], n))
+		}
+		parts = append(parts, fmt.Sprintf("at %q %s", tap, cmp.Or(strings.Join(lengths, ", "), "nothing")))
+	}
+	return strings.Join(parts, "; ")
 }

@@ -218,14 +218,17 @@ func between(list []int64, from, to int64) []int64 {
 	return list[first:max(first, last)]
 }
 
-// Shares of a run's probes: so many frames of a length there must be at least, and may be at most, for it to be that of the
-// packets with probes. Some probes are sent again.
-const leastShare, mostShare = 0.8, 1.5
+const (
+	// leastShare is how many of the probes a length must be of, to be that of their packets: some are put together while a busy
+	// CPU keeps the tunnel's program waiting.
+	leastShare = 0.5
+	// ahead is how many times the frames of any other length there must be.
+	ahead = 3
+)
 
-// Outer finds the length of a tunnel's packets with probes, from a run at a time when hardly anything else passes: the one
-// length, with the Ethernet header, of which about as many frames as probes passed each stop inside the tunnel. It is 0 where
-// probes are in the clear there. That there is no such length, or several, is an error: the tunnel cuts probes up, or puts
-// them together.
+// Outer finds the length of a tunnel's packets with probes, from a run at a time when hardly anything else passes: the
+// one length, with the Ethernet header, that most frames have at each stop inside the tunnel. It is 0 where probes are in the clear
+// there. That there is no such length, or several, is an error: the tunnel cuts probes up, or puts them together.
 func Outer(w Way, s []Sent, events []Event) (int, error) {
 	count := map[string]map[int]int{} // by tap and length; 0 is probes in the clear
 	for _, stop := range w.Stops {
@@ -233,31 +236,41 @@ func Outer(w Way, s []Sent, events []Event) (int, error) {
 			count[stop.Tap] = map[int]int{}
 		}
 	}
-	lengths := map[int]bool{}
 	for _, e := range events {
 		if at := count[e.Tap]; at != nil {
 			if e.Number > 0 {
 				e.Bytes = 0
 			}
 			at[e.Bytes]++
-			lengths[e.Bytes] = true
 		}
 	}
-	var found []int
-	for _, n := range slices.Sorted(maps.Keys(lengths)) {
-		fits := true
-		for _, at := range count {
-			share := float64(at[n]) / float64(max(len(s), 1))
-			fits = fits && share >= leastShare && share <= mostShare
-		}
-		if fits {
-			found = append(found, n)
-		}
-	}
-	if len(found) == 1 || len(found) > 1 && found[0] == 0 {
-		return found[0], nil
+	outer, most, next := leading(count)
+	if most > int(leastShare*float64(len(s))) && most >= ahead*next {
+		return outer, nil
 	}
 	return 0, fmt.Errorf("the tunnel's packets with probes have no length of their own: %d probes made %s", len(s), told(count))
+}
+
+// leading is the length that most frames have at all taps, and how many; and how many have the next.
+func leading(count map[string]map[int]int) (length, most, next int) {
+	everywhere := map[int]int{}
+	for _, at := range count {
+		for n := range at {
+			everywhere[n] = math.MaxInt
+			for _, other := range count {
+				everywhere[n] = min(everywhere[n], other[n])
+			}
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(everywhere)) {
+		switch {
+		case everywhere[n] > most:
+			length, most, next = n, everywhere[n], most
+		case everywhere[n] > next:
+			next = everywhere[n]
+		}
+	}
+	return length, most, next
 }
 
 // told lists what passed each tap.

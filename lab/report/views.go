@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
+	"github.com/gateweigh/gateweigh/lab/measure/transition"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -34,6 +35,7 @@ var views = map[string]view{
 	logins.Name:     loginsView,
 	capture.Name:    captureView,
 	throughput.Name: searchView,
+	transition.Name: transitionView,
 }
 
 func viewOf(s analysis.Summary) view {

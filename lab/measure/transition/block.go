@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -37,6 +38,8 @@ type openBlock struct {
 	*lab
 	setup time.Duration
 	busy  bool // the gateways have other work
+	lossy bool // the last step lost too many probes
+	left  []result.Cell
 }
 
 // Block measures all loads in one lab.
@@ -64,10 +67,10 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 			s.Notice("%s: %v", s.Name(eb), left)
 		}
 	}
-	if err = errors.Join(err, opened.Close()); err == nil {
+	if err = errors.Join(err, opened.Close()); err == nil && b.left == nil {
 		return nil, nil
 	}
-	return &result.Block{SetupSeconds: b.setup.Seconds()}, err
+	return &result.Block{SetupSeconds: b.setup.Seconds(), LeftOut: b.left}, err
 }
 
 // measure keeps the gateways busy where that is asked for, and measures all cells.
@@ -83,9 +86,19 @@ func (b *openBlock) measure(ctx context.Context) error {
 		}
 		b.busy = true
 	}
+	limit := math.Inf(1) // the load at which too many probes were lost
 	for _, cell := range b.Cells {
+		mbps := cell.Number(result.OfferedMbps)
+		if mbps > limit {
+			b.left = append(b.left, cell)
+			b.LeaveOut(b.Block, cell)
+			continue
+		}
 		if err := b.cell(ctx, cell); err != nil {
-			return fmt.Errorf("at %g Mbit/s: %w", cell.Number(result.OfferedMbps), err)
+			return fmt.Errorf("at %g Mbit/s: %w", mbps, err)
+		}
+		if b.lossy && b.Refused(b.Block, cell) {
+			limit = mbps
 		}
 	}
 	return nil
@@ -168,6 +181,7 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 	if err != nil {
 		return nil, err
 	}
+	b.lossy = false
 	for _, at := range []struct {
 		course *course
 		ends   *Ends
@@ -176,13 +190,14 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 		switch {
 		case errors.Is(err, errProbes):
 			rejects.Add("%v", err)
+			b.lossy = true
 			continue
 		case err != nil:
 			return nil, err
 		}
 		rejects.If(o.sent.ClockStepNs != 0, "machine: its clock was set by %s meanwhile", time.Duration(o.sent.ClockStepNs))
 		*at.ends = at.course.ends(o, at.course == b.gateways)
-		few(&rejects, at.ends.Counts)
+		b.lossy = few(&rejects, at.ends.Counts) || b.lossy
 	}
 	after, err := b.read(ctx, loaded)
 	if err != nil {
@@ -208,10 +223,12 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 const leastKept = 0.5
 
 // few rejects runs of which too little is known.
-func few(r *side.Rejects, n transition.Counts) {
+func few(r *side.Rejects, n transition.Counts) bool {
 	kept := n.Sent - n.Resent - n.Lost
-	r.If(float64(kept) < leastKept*float64(n.Sent), "%d of %d probes have times: %d were sent again, %d lost: packets get lost at this load",
+	lossy := float64(kept) < leastKept*float64(n.Sent)
+	r.If(lossy, "%d of %d probes have times: %d were sent again, %d lost: packets get lost at this load",
 		kept, n.Sent, n.Resent, n.Lost)
+	return lossy
 }
 
 // fill adds what the meters say.

@@ -40,7 +40,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 			return slices.Concat(
 				s.Remark("The device carried less than was offered, so these times are those of its full queues", func(c analysis.Cell) bool { return c.Flagged(FlagShort) }),
 				s.Remark("Probes were not found for certain at the taps inside the tunnel, so these parts are of the others", func(c analysis.Cell) bool { return c.Flagged(FlagUnmatched) }),
-				unknown(steps))
+				unknown(steps), leftOut(run))
 		},
 	}
 	return analysis.Summarise(in, opts)
@@ -58,6 +58,27 @@ func unknown(steps []*Step) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("Times at the taps inside the tunnel are not known, because its packets with probes have no length of their own: %s.", strings.Join(list, ", "))}
+}
+
+// leftOut says from which load on devices were not measured in some block.
+func leftOut(run result.Run) []string {
+	least := map[string]float64{} // by device and what else the block had
+	for _, b := range run.Blocks {
+		for _, c := range b.LeftOut {
+			name := analysis.Label(c.Without(result.OfferedMbps))
+			if mbps, there := least[name]; !there || c.Number(result.OfferedMbps) < mbps {
+				least[name] = c.Number(result.OfferedMbps)
+			}
+		}
+	}
+	var said []string
+	for _, name := range slices.Sorted(maps.Keys(least)) {
+		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on", name, least[name]))
+	}
+	if said == nil {
+		return nil
+	}
+	return []string{"Not measured in some block, because too many probes got lost at a lower load: " + strings.Join(said, "; ") + "."}
 }
 
 // compareCells orders cells for reading: other work, device, load. The direct path comes first.

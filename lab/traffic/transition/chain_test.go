@@ -77,7 +77,7 @@ func (c chain) run(t *testing.T) (o observed) {
 		}
 		o.events = append(o.events, list...)
 	}
-	o.receiving = r.Take(c.way.Run.Number)
+	labtest.Await(t, "the last probe", func() bool { o.receiving = r.Take(c.way.Run.Number); return o.receiving.Over })
 	return o
 }
 

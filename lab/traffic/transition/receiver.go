@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -21,15 +22,14 @@ type Receiver struct {
 	stop     context.CancelFunc
 	ended    chan struct{}
 
-	mu    sync.Mutex // guards what follows
-	got   map[uint32][]Received
-	waits map[uint32]int64
+	mu  sync.Mutex // guards what follows
+	got map[uint32]*Receiving
 }
 
 // Receive listens in the calling thread's network namespace. The thread that reads runs setup first, which may
 // bind it to CPUs.
 func Receive(ctx context.Context, at netip.AddrPort, setup func() error) (*Receiver, error) {
-	r := &Receiver{ended: make(chan struct{}), got: map[uint32][]Received{}, waits: map[uint32]int64{}}
+	r := &Receiver{ended: make(chan struct{}), got: map[uint32]*Receiving{}}
 	fd, err := socket.New(unix.SOCK_STREAM, at.Addr())
 	if err == nil {
 		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, socket.Addr(at)), unix.Listen(fd, 16))
@@ -61,15 +61,33 @@ func (r *Receiver) Close() {
 type Receiving struct {
 	Probes []Received `json:"probes"`
 	WaitNs int64      `json:"wait_ns"` // run-queue wait of the receiver's thread
+	Over   bool       `json:"over"`    // the connection has ended: no further probes come
 }
 
-// Take returns the probes of a run that have come, and forgets them.
+// Take returns what has come of a run so far, and forgets it when the run is over.
 func (r *Receiver) Take(run uint32) Receiving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer delete(r.got, run)
-	defer delete(r.waits, run)
-	return Receiving{r.got[run], r.waits[run]}
+	at := r.got[run]
+	if at == nil {
+		return Receiving{}
+	}
+	if at.Over {
+		delete(r.got, run)
+	}
+	return Receiving{slices.Clone(at.Probes), at.WaitNs, at.Over}
+}
+
+// note adds what a read has brought.
+func (r *Receiver) note(run uint32, list []Received, waitNs int64, over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.got[run]
+	if at == nil {
+		at = &Receiving{}
+		r.got[run] = at
+	}
+	at.Probes, at.WaitNs, at.Over = append(at.Probes, list...), waitNs, over
 }
 
 // loop takes one connection after the other.
@@ -110,13 +128,11 @@ func (r *Receiver) read(ctx context.Context, fd int) {
 		case errno == unix.EAGAIN, errno == unix.EINTR:
 			continue
 		case errno != 0 || n == 0:
+			r.note(c.run, nil, waited()-was, true)
 			return
 		}
 		run, list := c.take(data[:n], now)
-		r.mu.Lock()
-		r.got[run] = append(r.got[run], list...)
-		r.waits[run] = waited() - was
-		r.mu.Unlock()
+		r.note(run, list, waited()-was, false)
 	}
 }
 

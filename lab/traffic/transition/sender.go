@@ -164,7 +164,7 @@ func (s *sender) charge(n int) {
 }
 
 // settleWait is how long the last probe may take to be acknowledged.
-const settleWait = 200 * time.Millisecond
+const settleWait = time.Second
 
 // settle waits until all is acknowledged, and notes what was sent again meanwhile.
 func (s *sender) settle(ctx context.Context, resent int) error {

@@ -176,7 +176,7 @@ var testImports = map[string][]string{
 	"lab/traffic/short":      {"lab/labtest"},
 	"lab/traffic/transition": {"lab/labtest"},
 
-	"lab/report":  {"lab/analysis/analysistest"},
+	"lab/report":  {"lab/analysis/analysistest", "lab/traffic/transition"},
 	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure"},
 }
 

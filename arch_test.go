@@ -83,7 +83,7 @@ var allowedImports = map[string][]string{
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                                 // what a machine is, read on it
-	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink"},
 	"lab/runner":     {"lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic"},
@@ -91,18 +91,19 @@ var allowedImports = map[string][]string{
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/result", "lab/analysis"},
-	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/measure/rate", "lab/measure/transfer", "lab/result", "lab/words"},
-	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
+	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/measure/rate", "lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
+	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
-	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/capture"},
+	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/measure/capture"},
 	"lab/measure/cost":       {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short", "lab/words"},
 	"lab/measure/logins":     {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
 	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost", "lab/measure/side", "lab/client", "lab/dut", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/words"},
 	"lab/measure/capture":    {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
 	"lab/measure/rate":       {"lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/rtt", "lab/tunnel", "lab/words"},
 	"lab/measure/transfer":   {"lab/agent", "lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed"},
+	"lab/measure/transition": {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/transition", "lab/words"},
 	"lab/measure/side":       {"lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
 
 	"lab/client/persona": {"lab/layout", "ppp", "ppp/pppoe"}, // many clients behind one interface
@@ -115,9 +116,10 @@ var allowedImports = map[string][]string{
 	"lab/traffic/frames/scale":   {}, // distributions of times
 	"lab/traffic/frames/send":    {"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/frames/scale", "lab/traffic/socket"},
 
-	"lab/traffic/rtt":    {"lab/traffic/socket"},
-	"lab/traffic/short":  {},
-	"lab/traffic/socket": {}, // threads and sockets of generators and probes
+	"lab/traffic/rtt":        {"lab/traffic/socket"},
+	"lab/traffic/short":      {},
+	"lab/traffic/transition": {"lab/hook", "lab/layout", "lab/traffic/frames/scale", "lab/traffic/socket"},
+	"lab/traffic/socket":     {}, // threads and sockets of generators and probes
 
 	"lab/analysis/inference":    {},
 	"lab/analysis/analysistest": {"lab/dut", "lab/measure/capture", "lab/measure/logins", "lab/result", "lab/traffic/frames"},
@@ -175,11 +177,12 @@ var testImports = map[string][]string{
 	"lab/traffic/frames/receive": {"lab/labtest"},
 	"lab/traffic/frames/send":    {"lab/labtest", "lab/traffic/frames/receive"},
 
-	"lab/traffic/rtt":   {"lab/labtest", "lab/traffic/socket"},
-	"lab/traffic/short": {"lab/labtest"},
+	"lab/traffic/rtt":        {"lab/labtest", "lab/traffic/socket"},
+	"lab/traffic/short":      {"lab/labtest"},
+	"lab/traffic/transition": {"lab/labtest"},
 
-	"lab/report":  {"lab/analysis/analysistest"},
-	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure"}, // from records to findings
+	"lab/report":  {"lab/analysis/analysistest", "lab/traffic/transition"},
+	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure", "lab/traffic/transition"},
 }
 
 const maxLines = 450

@@ -87,10 +87,10 @@ func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, length 
 		return err
 	}
 	defer lock.Close()
-	burner, err := burn.Start(loads, true)
+	burner, err := burn.Start(loads, burn.RealTime)
 	if errors.Is(err, realtime.ErrDenied) {
 		fmt.Fprintf(say, "gateweigh: %v: burning with ordinary priority, so other programs may leave less than was asked for\n", err)
-		burner, err = burn.Start(loads, false)
+		burner, err = burn.Start(loads, burn.Eager)
 	}
 	if err != nil {
 		return err

@@ -49,6 +49,7 @@ type Agent struct {
 	opts    Options
 	jail    *jail
 	traffic trafficState
+	probes  probes
 	pool    atomic.Pointer[client.Pool] // nil before there are clients
 
 	mu       sync.Mutex // guards what follows
@@ -93,6 +94,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 // close ends all that runs on the host. There is nobody left to report errors to.
 func (a *Agent) close() {
 	a.traffic.close()
+	a.probes.close()
 	if pool := a.pool.Load(); pool != nil {
 		pool.Close()
 	}

@@ -68,6 +68,13 @@ var hostVerbs = verbs{
 	"TakeRTT":      (*Agent).TakeRTT,
 	"PathMTU":      (*Agent).PathMTU,
 
+	"OpenTap":     (*Agent).OpenTap,
+	"TapLengths":  (*Agent).TapLengths,
+	"ReadTap":     (*Agent).ReadTap,
+	"ServeProbes": (*Agent).ServeProbes,
+	"SendProbes":  (*Agent).SendProbes,
+	"TakeProbes":  (*Agent).TakeProbes,
+
 	"CreateClients": (*Agent).CreateClients,
 	"Addresses":     (*client.Pool).Addresses,
 	"Lease":         (*client.Pool).Lease,

@@ -14,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/sink"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/receive"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
+	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 	"github.com/gateweigh/gateweigh/lab/watch"
 )
 
@@ -112,12 +113,14 @@ func tryFind(ctx context.Context, s *selfTest) (string, error) {
 
 // tryObjects decodes the programs for the kernel that this program carries.
 func tryObjects(context.Context, *selfTest) (string, error) {
-	for name, check := range map[string]func() error{
+	objects := map[string]func() error{
 		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject, "of sinks": sink.CheckObject, "of the floor": floor.CheckObject, "of the watch": watch.CheckObject,
-	} {
+		"of taps": transition.CheckObject,
+	}
+	for name, check := range objects {
 		if err := check(); err != nil {
 			return "", fmt.Errorf("programs %s: %w", name, err)
 		}
 	}
-	return "4 decoded, in this machine's byte order; maps and Go types have the same layout", nil
+	return fmt.Sprintf("%d decoded, in this machine's byte order; maps and Go types have the same layout", len(objects)), nil
 }

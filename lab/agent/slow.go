@@ -16,11 +16,10 @@ import (
 
 // Slow says how CPUs of a machine are to be slowed down.
 type Slow struct {
-	CPUs  []int   `json:"cpus"`
-	Speed float64 `json:"speed"` // share of their time that is left to all else; 1 gives back what an earlier call took
-	Own   []int   `json:"own"`   // CPUs of whatever else the slowing takes
-	// Ordinary has what takes the rest compete for it as a program does, instead of going before all others.
-	Ordinary bool `json:"ordinary,omitempty"`
+	CPUs  []int    `json:"cpus"`
+	Speed float64  `json:"speed"` // share of their time that is left to all else; 1 gives back what an earlier call took
+	Own   []int    `json:"own"`   // CPUs of whatever else the slowing takes
+	How   burn.How `json:"how"`   // what takes the rest competes for it
 }
 
 // slowed is a process of an agent that keeps CPUs from all others for a part of the time. A
@@ -107,7 +106,7 @@ func (r *burner) Burn(_ context.Context, s Slow) error {
 	for _, cpu := range s.CPUs {
 		loads = append(loads, burn.Load{CPU: cpu, Share: 1 - s.Speed})
 	}
-	r.b, err = burn.Start(loads, !s.Ordinary)
+	r.b, err = burn.Start(loads, s.How)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
+	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 )
 
 // The lab's verbs on a host. Each is one request, carried out by the method of the same
@@ -230,4 +231,34 @@ func (c *Conn) PathMTU(ctx context.Context, server netip.Addr) (rtt.MTU, error) 
 // TakeRTT returns the round-trip times since the last call.
 func (c *Conn) TakeRTT(ctx context.Context) (rtt.Times, error) {
 	return ask[rtt.Times](ctx, c, "TakeRTT")
+}
+
+// OpenTap taps interfaces of the host until the agent ends: see transition.OpenTap.
+func (c *Conn) OpenTap(ctx context.Context, points []transition.Point) error {
+	return c.do(ctx, "OpenTap", points)
+}
+
+// TapLengths has the taps note frames of these lengths, with the Ethernet header, and no others.
+func (c *Conn) TapLengths(ctx context.Context, lengths []int) error {
+	return c.do(ctx, "TapLengths", lengths)
+}
+
+// ReadTap returns the frames that the taps have noted since the call before.
+func (c *Conn) ReadTap(ctx context.Context) ([]transition.Event, error) {
+	return ask[[]transition.Event](ctx, c, "ReadTap")
+}
+
+// ServeProbes has the host receive probes until the agent ends.
+func (c *Conn) ServeProbes(ctx context.Context, at netip.AddrPort) error {
+	return c.do(ctx, "ServeProbes", at)
+}
+
+// SendProbes sends a run of probes from the host, to its end.
+func (c *Conn) SendProbes(ctx context.Context, run transition.Run) (transition.Sending, error) {
+	return ask[transition.Sending](ctx, c, "SendProbes", run)
+}
+
+// TakeProbes returns the probes of a run that the host has received.
+func (c *Conn) TakeProbes(ctx context.Context, run uint32) (transition.Receiving, error) {
+	return ask[transition.Receiving](ctx, c, "TakeProbes", run)
 }

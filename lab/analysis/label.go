@@ -54,6 +54,8 @@ func WordsOf(v result.Value) string {
 		return v.Text + " for each frame"
 	case result.BackgroundPct:
 		return v.Text + " % other work"
+	case result.BackgroundKind:
+		return "by " + v.Text
 	}
 	return fmt.Sprintf("%s %s", strings.ReplaceAll(string(v.Dimension), "_", " "), v.Text)
 }

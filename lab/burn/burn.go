@@ -1,5 +1,5 @@
 // Package burn takes a given share of the time of CPUs, so that all else that runs on them has
-// the rest. Each CPU gets a thread of its own that works in slices of 100 µs and sleeps between
+// the rest. Each CPU gets a thread of its own that works in slices, mostly of 100 µs, and sleeps between
 // them. The thread reads its own task clock after each slice and sleeps until that is the
 // share it was asked for: what it took too little or too much in one slice, the next sleep
 // makes up for (a closed loop).
@@ -8,8 +8,7 @@
 //	CPU  ───┤ burner 100 µs ├─ 33 µs ─┤ burner 100 µs ├─ 33 µs ─┤   share 0.75
 //	                         all others                all others
 //
-// A thread of real-time priority (SCHED_FIFO) is given its CPU as soon as it wakes, before any
-// program or kernel thread of ordinary priority.
+// How says how a thread competes for its CPU.
 package burn
 
 import (
@@ -29,22 +28,42 @@ import (
 )
 
 // Bounds of a share. The kernel stops real-time programs that take more than 95 % of a CPU
-// (kernel.sched_rt_runtime_us) for the rest of a second: close to that, slices come and go by
-// tens of milliseconds.
+// (kernel.sched_rt_runtime_us) for the rest of a second.
 const (
 	Least = 0.01
-	Most  = 0.9
+	Most  = 0.95
 )
 
-// Slice is how long a burner works at a time.
+// Slice is how long a burner works at a time; one that is Program works longer.
 const Slice = 100 * time.Microsecond
 
+// How is how a burner competes for its CPU.
+type How string
+
 const (
-	// What a burner was kept from for longer it never catches up with: with real-time priority
-	// only the hypervisor and higher priorities do, and a burst as long as that would be no slow CPU.
-	debtRealTime = 20 * time.Millisecond
-	debtOrdinary = time.Second // other programs have their turns of some milliseconds
+	// RealTime has the CPU as soon as it wakes, before any program or kernel thread of ordinary priority (SCHED_FIFO).
+	RealTime How = "real-time"
+	// Eager goes before most ordinary programs (nice -20).
+	Eager How = "eager"
+	// Program is a program like any other that works for 10 ms at a time, as study 4's CPUkiller.
+	Program How = "program"
 )
+
+// manner is what a How consists of.
+type manner struct {
+	slice time.Duration
+	// What a burner was kept from for longer it never catches up with.
+	debt time.Duration
+	nice int
+}
+
+var manners = map[How]manner{
+	// With real-time priority only the hypervisor and higher priorities keep it, and a burst as long as that would be no slow CPU.
+	RealTime: {slice: Slice, debt: 20 * time.Millisecond},
+	// Other programs have their turns of some milliseconds.
+	Eager:   {slice: Slice, debt: time.Second, nice: -20},
+	Program: {slice: 10 * time.Millisecond, debt: time.Second},
+}
 
 // Load is the share of a CPU's time to take.
 type Load struct {
@@ -75,21 +94,24 @@ type Burner struct {
 	ended sync.WaitGroup
 }
 
-// Start starts a thread for each load. With realTime an error wraps realtime.ErrDenied where that is
+// Start starts a thread for each load. Of RealTime an error wraps realtime.ErrDenied where that is
 // not permitted. On error nothing burns.
-func Start(loads []Load, realTime bool) (*Burner, error) {
+func Start(loads []Load, how How) (*Burner, error) {
+	if _, known := manners[how]; !known {
+		return nil, fmt.Errorf("unknown way %q to burn", how)
+	}
 	for _, l := range loads {
 		if !(l.Share >= Least && l.Share <= Most) {
 			return nil, fmt.Errorf("a burner takes %g to %g of a CPU, not %g", Least, Most, l.Share)
 		}
-		if most := realTimeShare(); realTime && l.Share > most {
+		if most := realTimeShare(); how == RealTime && l.Share > most {
 			return nil, fmt.Errorf("the kernel gives real-time programs %g of a CPU (kernel.sched_rt_runtime_us), which is less than %g", most, l.Share)
 		}
 	}
 	b := &Burner{loads: loads, tids: make([]int, len(loads))}
 	started := make(chan error)
 	for i := range loads {
-		b.ended.Go(func() { b.thread(i, realTime, started) })
+		b.ended.Go(func() { b.thread(i, how, started) })
 	}
 	var errs []error
 	for range loads {
@@ -127,25 +149,25 @@ func (b *Burner) Read() ([]Reading, error) {
 
 // thread is the life of one thread. The thread is never unlocked from its goroutine, so it ends with it
 // and nothing else runs with its priority.
-func (b *Burner) thread(i int, realTime bool, started chan<- error) {
+func (b *Burner) thread(i int, how How, started chan<- error) {
 	runtime.LockOSThread()
 	b.tids[i] = unix.Gettid()
-	err := prepare(b.loads[i].CPU, realTime)
+	err := prepare(b.loads[i].CPU, how)
 	started <- err
 	if err == nil {
-		b.burn(b.loads[i].Share, realTime)
+		b.burn(b.loads[i].Share, manners[how])
 	}
 }
 
 // prepare binds this thread to its CPU and gives it its priority.
-func prepare(cpu int, realTime bool) error {
+func prepare(cpu int, how How) error {
 	var set unix.CPUSet
 	set.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
 		return fmt.Errorf("binding a burner to CPU %d, which this process may not use: %w", cpu, err)
 	}
-	if !realTime {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // as far as it is permitted: the loop makes up for the rest
+	if how != RealTime {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, manners[how].nice) // as far as it is permitted: the loop makes up for the rest
 		return nil
 	}
 	if err := realtime.Give(0, realtime.Burner); err != nil {
@@ -155,22 +177,18 @@ func prepare(cpu int, realTime bool) error {
 }
 
 // burn is the loop. Its clocks cannot fail: a thread reads its own.
-func (b *Burner) burn(share float64, realTime bool) {
-	debt := debtOrdinary
-	if realTime {
-		debt = debtRealTime
-	}
+func (b *Burner) burn(share float64, m manner) {
 	own := int32(unix.CLOCK_THREAD_CPUTIME_ID)
 	used, _ := clock(own)
 	start, _ := clock(unix.CLOCK_MONOTONIC)
 	start -= int64(float64(used) / share) // as if it had burned its share ever since
 	for !b.stop.Load() {
-		for target := used + int64(Slice); used < target; used, _ = clock(own) {
+		for target := used + int64(m.slice); used < target; used, _ = clock(own) {
 			work()
 		}
 		wake := start + int64(float64(used)/share)
-		if now, _ := clock(unix.CLOCK_MONOTONIC); now-wake > int64(debt) {
-			start += now - wake - int64(debt)
+		if now, _ := clock(unix.CLOCK_MONOTONIC); now-wake > int64(m.debt) {
+			start += now - wake - int64(m.debt)
 		} else if wake > now {
 			sleepUntil(wake)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/rate"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/measure/transfer"
+	"github.com/gateweigh/gateweigh/lab/measure/transition"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -42,7 +43,7 @@ type Table []Measure
 
 // All are the measures that ship with the lab.
 func All() Table {
-	return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}, capture.Measure{}, rate.Measure{}, transfer.Measure{}}
+	return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}, capture.Measure{}, rate.Measure{}, transfer.Measure{}, transition.Measure{}}
 }
 
 // Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.

@@ -31,7 +31,7 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 			if p.metric == "busy_pct" && s.Int(result.CPUs) > 1 { // the host without a program has one CPU
 				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.Has(result.CPUs) })
 			}
-			if f, ok := d.overRate(shown, p.metric, p.title, p.label); ok {
+			if f, ok := d.over(shown, overRate(p.metric, p.title, p.label)); ok {
 				g.Figures = append(g.Figures, f)
 			}
 		}
@@ -43,21 +43,36 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 	return out
 }
 
-// overRate draws one metric of all devices against the rate; ok is false where no cell has it.
-func (d *drawing) overRate(cells []analysis.Cell, metric, title, label string) (f figure, ok bool) {
-	ch := chart.XY{Title: title + " against the rate", XLabel: "Offered load, Mbit/s", YLabel: label, Reference: math.NaN(), Height: stackedHeight}
-	data := newGrid("", "<DUT", "Offered|Mbit/s", label)
+// overDimension is a metric of all devices against a dimension.
+type overDimension struct {
+	metric, title, label string // the label of the axis of the metric, with its unit
+	along                result.Dimension
+	name, unit           string // of the dimension: "Offered load", "Mbit/s"
+	value                format // a value of the dimension with its unit
+	full, bare           format // a figure with its unit, and without
+}
+
+// overRate is a share of frames against the rate.
+func overRate(metric, title, label string) overDimension {
+	return overDimension{metric, title, label, result.OfferedMbps, "Offered load", "Mbit/s", rate, frameShare, frameShareBare}
+}
+
+// over draws a metric of all devices; ok is false where no cell has it.
+func (d *drawing) over(cells []analysis.Cell, o overDimension) (f figure, ok bool) {
+	against := " against the " + map[bool]string{true: "rate", false: strings.ToLower(o.name)}[o.along == result.OfferedMbps]
+	ch := chart.XY{Title: o.title + against, XLabel: o.name + ", " + o.unit, YLabel: o.label, Reference: math.NaN(), Height: stackedHeight}
+	data := newGrid("", "<DUT", strings.TrimSuffix(o.name, " load")+"|"+o.unit, o.label)
 	var tips []string
 	for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
 		line := chart.Series{Name: dut, Style: d.style(dut)}
 		for _, c := range cells {
-			e := c.Device(metric)
+			e, at := c.Device(o.metric), analysis.Number(c.Number(o.along))
 			if c.DUT() != dut || !e.Mean.Known() {
 				continue
 			}
-			tip := fmt.Sprintf("%s at %s: %s", dut, rate(offered(c.Cell)), words.Joined(" ", frameShare(e.Mean), bounds(e, frameShareBare)))
-			line.Points = append(line.Points, mark(c.Cell.String(), float64(offered(c.Cell)), e, tip))
-			data.add(c.Cell.String(), nameCell(dut, dut), numberCell(offered(c.Cell), digits4), estimateCell(e, frameShareBare))
+			tip := fmt.Sprintf("%s at %s: %s", dut, o.value(at), words.Joined(" ", o.full(e.Mean), bounds(e, o.bare)))
+			line.Points = append(line.Points, mark(c.Cell.String(), float64(at), e, tip))
+			data.add(c.Cell.String(), nameCell(dut, dut), numberCell(at, digits4), estimateCell(e, o.bare))
 			tips = append(tips, tip)
 		}
 		if line.Points != nil {
@@ -68,7 +83,7 @@ func (d *drawing) overRate(cells []analysis.Cell, metric, title, label string) (
 		return figure{}, false
 	}
 	ch.Desc = sentences(tips)
-	return d.finish(title, "", ch.Draw, data), true
+	return d.finish(o.title, "", ch.Draw, data), true
 }
 
 // rowsDrawn bounds the rows of a chart; the table has all.

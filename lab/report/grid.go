@@ -242,6 +242,8 @@ var dimensionHeads = map[result.Dimension]struct {
 	result.BufferKiB:     {name: "Buffer", unit: "KiB", text: zeroAs("own")},
 	result.SnapLength:    {name: "Snap length", unit: "bytes", text: zeroAs("all")},
 	result.BackgroundPct: {name: "Other work", unit: "% of a CPU"},
+
+	result.BackgroundKind: {name: "Its kind"},
 }
 
 // zeroAs writes a number, and 0, which leaves it to the program, as a word.

@@ -12,6 +12,7 @@ import (
 	rates "github.com/gateweigh/gateweigh/lab/measure/rate"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/measure/transfer"
+	"github.com/gateweigh/gateweigh/lab/measure/transition"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -38,6 +39,7 @@ var views = map[string]view{
 	throughput.Name: searchView,
 	rates.Name:      ratesView,
 	transfer.Name:   transferView,
+	transition.Name: transitionView,
 }
 
 func viewOf(s analysis.Summary) view {

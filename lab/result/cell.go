@@ -30,12 +30,14 @@ const (
 	Work          Dimension = "work"           // done for each captured frame: dut.WorkCopy, dut.WorkGzip
 	Programs      Dimension = "programs"       // that capture at the same time
 	CPUs          Dimension = "cpus"           // that frames and capture programs have: 1, or 2 with one for each
-	BackgroundPct Dimension = "background_pct" // of the capturing host's CPU, used by other work
+	BackgroundPct Dimension = "background_pct" // of the metered hosts' CPU, used by other work
+
+	BackgroundKind Dimension = "background_kind" // of that other work: how it competes for the CPU, of burn.How
 )
 
 // dimensions lists the known dimensions in the order in which records and
 // summaries write them. Others follow by name.
-var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, RouterSpeed, LoginRate, SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct}
+var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, RouterSpeed, LoginRate, SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct, BackgroundKind}
 
 // compareDimensions orders dimensions as they are written.
 func compareDimensions(a, b Dimension) int {

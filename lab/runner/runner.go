@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
@@ -165,7 +166,7 @@ func slowTo(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *
 	if !p.SecondShared() {
 		cpus = slices.Concat(cpus, p.Second)
 	}
-	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: speed, Own: p.Endpoints}); err != nil {
+	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: speed, Own: p.Endpoints, How: burn.RealTime}); err != nil {
 		return e.Blame(key, err.Error())
 	}
 	return nil

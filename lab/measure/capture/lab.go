@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
@@ -130,7 +131,7 @@ func (l *lab) station(ctx context.Context, h *testbed.Host, cell result.Cell, e 
 	if e.Router.Speed > 0 {
 		share *= e.Router.Speed
 	}
-	return h.Slow(ctx, agent.Slow{CPUs: h.CPUs, Speed: 1 - share, Own: l.placement.Endpoints, Ordinary: true})
+	return h.Slow(ctx, agent.Slow{CPUs: h.CPUs, Speed: 1 - share, Own: l.placement.Endpoints, How: burn.Eager})
 }
 
 // sharesSecond reports whether a station's programs have the generator's CPU as their second one.

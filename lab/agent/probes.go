@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"runtime"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/transition"
+)
+
+// probes are a host's part in measuring transition times: see package transition.
+type probes struct {
+	mu       sync.Mutex           // guards what follows
+	receiver *transition.Receiver // nil before ServeProbes
+	tap      *transition.Tap      // nil before OpenTap
+}
+
+func (p *probes) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.receiver != nil {
+		p.receiver.Close()
+	}
+	if p.tap != nil {
+		_ = p.tap.Close() // its programs end with this process all the same
+	}
+}
+
+var errNoTap = errors.New("no interface of this host is tapped")
+
+// OpenTap taps interfaces, until the agent ends.
+func (a *Agent) OpenTap(_ context.Context, points []transition.Point) (err error) {
+	p := &a.probes
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tap != nil {
+		return errors.New("interfaces of this host are tapped already")
+	}
+	p.tap, err = transition.OpenTap(points)
+	if err != nil {
+		p.tap = nil
+	}
+	return err
+}
+
+// TapLengths has the taps note frames of these lengths, and no others.
+func (a *Agent) TapLengths(_ context.Context, lengths []int) error {
+	a.probes.mu.Lock()
+	defer a.probes.mu.Unlock()
+	if a.probes.tap == nil {
+		return errNoTap
+	}
+	return a.probes.tap.Want(lengths)
+}
+
+// ReadTap returns the frames that were noted since the request before.
+func (a *Agent) ReadTap(context.Context) ([]transition.Event, error) {
+	a.probes.mu.Lock()
+	defer a.probes.mu.Unlock()
+	if a.probes.tap == nil {
+		return nil, errNoTap
+	}
+	return a.probes.tap.Read()
+}
+
+// ServeProbes begins to receive, until the agent ends. The thread that reads is one of the host's programs: on a gateway it has the
+// gateway's CPUs.
+func (a *Agent) ServeProbes(ctx context.Context, at netip.AddrPort) (err error) {
+	a.probes.mu.Lock()
+	defer a.probes.mu.Unlock()
+	if a.probes.receiver != nil {
+		return errors.New("this host receives probes already")
+	}
+	a.probes.receiver, err = transition.Receive(context.WithoutCancel(ctx), at, a.asProgram)
+	return err
+}
+
+// TakeProbes returns the probes of a run that have come.
+func (a *Agent) TakeProbes(_ context.Context, run uint32) (transition.Receiving, error) {
+	a.probes.mu.Lock()
+	defer a.probes.mu.Unlock()
+	if a.probes.receiver == nil {
+		return transition.Receiving{}, errors.New("this host receives no probes")
+	}
+	return a.probes.receiver.Take(run), nil
+}
+
+// SendProbes sends a run, from a thread that is one of the host's programs.
+func (a *Agent) SendProbes(ctx context.Context, run transition.Run) (s transition.Sending, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread is bound to CPUs, and ends with its goroutine
+		if err = a.asProgram(); err == nil {
+			s, err = transition.Send(ctx, run)
+		}
+	}()
+	<-done
+	return s, err
+}
+
+// asProgram binds the calling thread to the CPUs of the host's programs.
+func (a *Agent) asProgram() error { return setAffinity(0, a.opts.ProgramCPUs) }

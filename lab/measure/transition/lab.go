@@ -1,0 +1,193 @@
+package transition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic/transition"
+)
+
+// Names of taps.
+const (
+	tapIn     = "in"     // of the gateway where probes enter the tunnel, on its LAN
+	tapEnter  = "enter"  // its link to the other gateway
+	tapLeave  = "leave"  // of that other gateway
+	tapOut    = "out"    // its link to the server
+	tapArrive = "arrive" // the server's
+)
+
+// probePort is where hosts receive probes: study 4's port.
+const probePort = 4242
+
+// course is one way of probes through the lab.
+type course struct {
+	transition.Way
+	from, to *testbed.Host
+	unknown  string // why the length of the tunnel's packets is not known
+}
+
+// lab is a standing lab with its taps and receivers.
+type lab struct {
+	*side.Side
+	taps            []*testbed.Host // hosts with taps
+	hosts, gateways *course
+	next            uint32 // number of the last run
+}
+
+// prepare opens taps and receivers in a lab whose device runs, and finds out how long the tunnel's packets with
+// probes are.
+func prepare(ctx context.Context, s *side.Side, e *experiment.Experiment) (*lab, error) {
+	enter, leave := s.Routers[0], s.Routers[1]
+	l := &lab{Side: s, taps: []*testbed.Host{enter, leave, s.Server}}
+	l.hosts = &course{from: s.Hosts[0].Host, to: s.Server, Way: transition.Way{Run: hostRun(e), Stops: []transition.Stop{
+		{Tap: tapIn}, {Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true}, {Tap: tapOut}, {Tap: tapArrive},
+	}}}
+	l.hosts.Run.To = netip.AddrPortFrom(s.Lab.ServerIP, probePort)
+	// Of the gateways the addresses in the networks behind them: between these, packets take the tunnel.
+	l.gateways = &course{from: enter, to: leave, Way: transition.Way{Run: gatewayRun(e), Stops: []transition.Stop{
+		{Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true},
+	}}}
+	l.gateways.Run.From, l.gateways.Run.To = s.Lab.Gateway, netip.AddrPortFrom(s.Lab.RouterWAN, probePort)
+	port := s.Lab.Port
+	points := [][]transition.Point{
+		{{Name: tapIn, Interface: port(testbed.PortLAN)}, {Name: tapEnter, Interface: port(testbed.PortOuter1), Egress: true}},
+		{{Name: tapLeave, Interface: port(testbed.PortOuter2)}, {Name: tapOut, Interface: port(testbed.PortWAN), Egress: true}},
+		{{Name: tapArrive, Interface: s.Server.Ifs[0]}},
+	}
+	err := testbed.Each(l.taps, func(i int, h *testbed.Host) error { return h.OpenTap(ctx, points[i]) })
+	for _, c := range l.courses() {
+		if err == nil {
+			err = c.to.ServeProbes(ctx, c.Run.To)
+		}
+	}
+	if err == nil {
+		err = l.calibrate(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("preparing probes in lab %s: %w", s.Lab.Name, err)
+	}
+	return l, nil
+}
+
+func (l *lab) courses() []*course { return []*course{l.hosts, l.gateways} }
+
+// calibrated is how many probes find out the length of the tunnel's packets.
+const calibrated = 20
+
+// mostGap is the longest between two of these.
+const mostGap = 100 * time.Millisecond
+
+// calibrate finds the length of the tunnel's packets with probes, while nothing else is sent, and has taps note only these and
+// probes in the clear.
+func (l *lab) calibrate(ctx context.Context) error {
+	var wanted []int
+	for _, c := range l.courses() {
+		clear := c.Run.FrameBytes()
+		all := make([]int, 0, transition.MaxFrame-clear)
+		for n := clear; n <= transition.MaxFrame; n++ {
+			all = append(all, n)
+		}
+		if err := l.want(ctx, all); err != nil {
+			return err
+		}
+		if err := l.measureOuter(ctx, c); err != nil {
+			return err
+		}
+		wanted = append(wanted, clear)
+		if c.Outer > 0 {
+			wanted = append(wanted, c.Outer)
+		}
+	}
+	return l.want(ctx, wanted)
+}
+
+// measureOuter finds the length of a tunnel's packets with the probes of a course. On a busy machine probes meet in the
+// tunnel, and are put together: they are tried again with longer gaps.
+func (l *lab) measureOuter(ctx context.Context, c *course) error {
+	for _, gap := range []time.Duration{c.Run.Gap, 5 * c.Run.Gap, 20 * c.Run.Gap} {
+		short := *c
+		short.Run.Count, short.Run.Gap = calibrated, min(gap, mostGap)
+		o, err := l.run(ctx, &short)
+		if err != nil {
+			return err
+		}
+		if c.Outer, err = transition.Outer(short.Way, o.sent.Probes, o.events); err == nil {
+			c.unknown = ""
+			return nil
+		}
+		c.unknown = err.Error()
+	}
+	return nil
+}
+
+// want has all taps note frames of some lengths.
+func (l *lab) want(ctx context.Context, lengths []int) error {
+	return testbed.Each(l.taps, func(_ int, h *testbed.Host) error { return h.TapLengths(ctx, lengths) })
+}
+
+// observed is what all ends and taps say of a run.
+type observed struct {
+	sent     transition.Sending
+	received transition.Receiving
+	events   []transition.Event
+}
+
+// errProbes is wrapped when probes cannot be sent, although all hosts are there: of an overloaded tunnel that is a result.
+var errProbes = errors.New("the probes found no way")
+
+// run sends a run of probes, and collects what all say of it.
+func (l *lab) run(ctx context.Context, c *course) (o observed, err error) {
+	l.next++
+	r := c.Run
+	r.Number, r.Seed = l.next, uint64(l.next)
+	c.Run.Number = l.next
+	sent, err := c.from.SendProbes(ctx, r)
+	if err != nil {
+		if ctx.Err() == nil && c.from.Err() == nil {
+			err = fmt.Errorf("%w: %w", errProbes, err)
+		}
+		return o, err
+	}
+	o.sent = sent
+	if o.received, err = l.lastOf(ctx, c, r.Number); err != nil {
+		return o, err
+	}
+	events, err := side.Each(l.taps, func(_ int, h *testbed.Host) ([]transition.Event, error) { return h.ReadTap(ctx) })
+	for _, list := range events {
+		o.events = append(o.events, list...)
+	}
+	return o, err
+}
+
+// lastOf returns what the receiver has of a run when the connection has ended.
+func (l *lab) lastOf(ctx context.Context, c *course, run uint32) (r transition.Receiving, err error) {
+	for end := time.Now().Add(lastWait); ; {
+		if r, err = c.to.TakeProbes(ctx, run); err != nil || r.Over || time.Now().After(end) {
+			return r, err
+		}
+		if err := side.Sleep(ctx, pollEvery); err != nil {
+			return r, err
+		}
+	}
+}
+
+// The receiver is asked so often, and for so long, whether it has the last probe: one whose CPU is busy reads late.
+const (
+	pollEvery = 5 * time.Millisecond
+	lastWait  = 2 * time.Second
+)
+
+// ends is the record of a run.
+func (c *course) ends(o observed, gateways bool) Ends {
+	m := transition.Match(c.Way, o.sent.Probes, o.received.Probes, o.events)
+	return Ends{
+		Counts: m.Counts, Parts: partsOf(m.List, gateways), OuterBytes: c.Outer, Unknown: c.unknown,
+		ClockErrorNs: o.sent.ClockErrorNs, SenderWaitNs: o.sent.WaitNs, ReceiverWaitNs: o.received.WaitNs,
+	}
+}

@@ -1,0 +1,115 @@
+package transition
+
+import (
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// gateway and hosts are whose figures those of parts are.
+const (
+	gateway = "gateway"
+	hosts   = "client"
+)
+
+// Part is a part of the way of probes, as its figures are named and described.
+type Part struct {
+	Name string // Send or its like
+	Text string
+	Host string
+	// Judged parts are compared with the direct path.
+	Judged bool
+}
+
+// Parts are all parts: study 4's figures, then the way from host to host.
+var Parts = []Part{
+	{Down, "a gateway's program writes → the packet leaves by the outer interface (study 4, figure 6)", gateway, true},
+	{Link, "between the gateways: queue, link, and the wait for polling", "", false},
+	{Up, "a packet arrives at a gateway's outer interface → its program has read (study 4, figure 7)", gateway, true},
+	{Send, "the client's program writes → the packet leaves", hosts, false},
+	{ToEnter, "from the client to the gateway: link, and the wait for polling", "", false},
+	{Enter, "through the gateway where packets enter the tunnel", gateway, true},
+	{Cross, "between the gateways: queue, link, and the wait for polling", "", false},
+	{Leave, "through the gateway where packets leave the tunnel", gateway, true},
+	{ToHost, "from the gateway to the server: link, and the wait for polling", "", false},
+	{Receive, "the packet arrives → the server's program has read", hosts, false},
+	{Way, "the client's program writes → the server's has read", "", true},
+}
+
+// Stats are the figures of each part, the one that is shown first at first.
+var Stats = []string{"p50", "mean", "min", "max", "p99"}
+
+var statTexts = map[string]string{"p50": "median", "mean": "mean", "min": "least", "max": "most", "p99": "99th percentile"}
+
+// MetricOf is the name of a figure of a part: "ethernet_to_tcp_p50_us".
+func MetricOf(part, stat string) string { return part + "_" + stat + "_us" }
+
+// RatioOf is the name of a judged part's median over that of the direct path.
+func RatioOf(part string) string { return part + "_ratio" }
+
+// Metrics is every figure of a cell.
+var Metrics = metrics()
+
+func metrics() (list []analysis.Metric) {
+	for _, p := range Parts {
+		for _, stat := range Stats {
+			m := analysis.Metric{Name: MetricOf(p.Name, stat), Unit: "µs", Text: p.Text + ": " + statTexts[stat], Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("part." + p.Name + "." + stat)}
+			if stat == Stats[0] && p.Judged {
+				m.Short = p.Name
+			}
+			list = append(list, m)
+		}
+		if p.Judged {
+			list = append(list, analysis.Metric{Name: RatioOf(p.Name), Text: p.Text + ": median over the direct path's of the same block", Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("ratio." + p.Name)})
+		}
+	}
+	list = append(list,
+		analysis.Metric{Name: "delivered_mbps", Short: "delivered", Unit: "Mbit/s", Text: "background that arrived", Better: analysis.More, Range: analysis.Amounts, Of: known("delivered_mbps")},
+		analysis.Metric{Name: "kept_pct", Unit: "%", Text: "probes that were neither lost nor sent again", Better: analysis.More, Range: analysis.Percents, Of: known("kept_pct")},
+		analysis.Metric{Name: "resent_pct", Unit: "%", Text: "probes left out because their connection sent again", Better: analysis.Less, Range: analysis.Percents, Of: known("resent_pct")},
+		analysis.Metric{Name: "unmatched_pct", Unit: "%", Text: "probes that were not found for certain at a tap", Better: analysis.Less, Range: analysis.Percents, Of: known("unmatched_pct")},
+	)
+	for _, at := range [][2]string{{"enter", "enters"}, {"leave", "leaves"}} {
+		where := " of the gateway where the load " + at[1] + " the tunnel"
+		list = append(list,
+			analysis.Metric{Name: at[0] + "_core_pct", Unit: "% of a core", Text: "CPU" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0]+"_cpu.napi_ns", at[0]+"_cpu.process_ns")},
+			analysis.Metric{Name: at[0] + "_napi_wait_pct", Unit: "% of the time", Text: "polling threads wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.napi_wait_ns")},
+			analysis.Metric{Name: at[0] + "_process_wait_pct", Unit: "% of the time", Text: "daemons wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.process_wait_ns")})
+	}
+	list = append(list,
+		analysis.Metric{Name: "sender_wait_us", Unit: "µs", Text: "run-queue wait of the gateway's writing thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.sender_wait_ns")},
+		analysis.Metric{Name: "receiver_wait_us", Unit: "µs", Text: "run-queue wait of the gateway's reading thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.receiver_wait_ns")},
+		analysis.Metric{Name: "background_core_pct", Unit: "% of a core", Text: "what other work had of the gateways' CPU", Host: gateway, Range: analysis.Amounts, Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get("background")) }},
+		analysis.SlowedMetric(gateway, result.RouterShare))
+	for i := range list {
+		list[i].Per = analysis.PerWindow
+	}
+	return list
+}
+
+// known is a value of a reading, NaN where there is none.
+func known(name string) func(analysis.Reading) float64 {
+	return func(r analysis.Reading) float64 {
+		if v, there := r.Values[name]; there {
+			return v
+		}
+		return math.NaN()
+	}
+}
+
+// ofTime is a sum of times, ns, in percent of the step.
+func ofTime(names ...string) func(analysis.Reading) float64 {
+	return func(r analysis.Reading) float64 {
+		var ns float64
+		for _, name := range names {
+			ns += r.Get(name)
+		}
+		return analysis.Over(ns/1e7, r.Get("load_seconds"))
+	}
+}
+
+// perProbe is a time of the gateways' run, ns, in µs a probe.
+func perProbe(name string) func(analysis.Reading) float64 {
+	return func(r analysis.Reading) float64 { return analysis.Over(r.Get(name)/1e3, r.Get("gateways.counts.sent")) }
+}

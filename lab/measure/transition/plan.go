@@ -1,0 +1,173 @@
+package transition
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/burn"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/transition"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// Topology is the one that probes can cross.
+const Topology = "tunnel"
+
+// Keys of the measure.
+var (
+	probes   = experiment.Key[int]{Name: "probes", Parse: experiment.Integer(10, 10_000), Default: 200} // as many as in study 4
+	probeGap = experiment.Key[int]{Name: "probe_gap_us", Parse: experiment.Integer(500, 1_000_000), Default: 5000}
+	probe    = experiment.Key[int]{Name: "probe_bytes", Parse: experiment.Integer(transition.MinBytes, transition.MaxBytes-Apart), Default: 200}
+	idle     = experiment.Key[bool]{Name: "without_background", Parse: experiment.Boolean, Default: true}
+
+	busy      = experiment.Key[[]int]{Name: "gateways_busy_pct", Parse: experiment.List(experiment.Integer(0, 100*burn.Most))}
+	busyKinds = experiment.Key[[]string]{Name: "gateways_busy_by", Parse: experiment.List(experiment.Word(BusyProgram, BusyRealTime)), Default: []string{BusyProgram}}
+)
+
+// What keeps the gateways' CPUs busy: burn.Program, as study 4's tool, or burn.RealTime.
+const (
+	BusyProgram  = "program"
+	BusyRealTime = "real-time"
+)
+
+// Apart is by how much the probes of the gateways are longer than those of the hosts, bytes: no tunnel's padding makes them
+// alike.
+const Apart = 64
+
+// Measure is the measure of that name.
+type Measure struct{}
+
+// Records are steps.
+func (Measure) Records() []result.Kind {
+	return []result.Kind{{Name: KindStep, New: func() any { return new(Step) }}}
+}
+
+// Rules are the rules of experiments that measure transition times.
+func (Measure) Rules() experiment.Measure {
+	return experiment.Measure{
+		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
+		Keys: []experiment.Field{probes.Field(), probeGap.Field(), probe.Field(), idle.Field(), busy.Optional(), busyKinds.Field()},
+		Uses: append([]string{"offered_mbps", "profiles", "windows", "warmup", "traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing"}, experiment.ClientKeys...),
+		Why:  "its figures are times of single packets, and no second lab stands beside the device's",
+
+		Settle: settle, Check: check, Settings: settings, Duration: duration, Describe: inWords,
+	}
+}
+
+// settle has clients of the simplest kind send datagrams, as study 4's program did.
+func settle(e *experiment.Experiment) {
+	if !e.IsSet("topology") {
+		e.Topology = Topology
+	}
+	if !e.IsSet("client.kind") {
+		e.Client.Kind = client.KindVeth
+	}
+	if !e.IsSet("windows") {
+		e.Windows = 1
+	}
+	if !e.IsSet("traffic.protocol") {
+		e.Traffic.Protocol = experiment.ProtocolUDP
+	}
+}
+
+func check(e *experiment.Experiment, report experiment.Report) {
+	if build, err := testbed.Named(e.Topology); err == nil && !build(testbed.Spec{}).Gateways() {
+		report("topology", "%q has one router: measure = %q needs two gateways, topology = %q", e.Topology, Name, Topology)
+	}
+	if !traffic.KindOf(e.Traffic.Kind).Counts || traffic.KindOf(e.Traffic.Kind).Frames {
+		report("traffic.kind", "%q does not go with measure = %q: it needs %q", e.Traffic.Kind, Name, traffic.KindStreams)
+	}
+	if e.Client.Churn > 0 {
+		report("client.churn", "does not go with measure = %q", Name)
+	}
+	if len(e.OfferedMbps) == 0 && !idle.Of(e) {
+		report("without_background", "false, and offered_mbps is missing: there is nothing to measure")
+	}
+	for _, pct := range busy.Of(e) {
+		if pct > 0 && e.Router.Speed > 0 {
+			report("gateways_busy_pct", "does not go with router.speed: both take of the gateways' CPUs")
+			break
+		}
+	}
+}
+
+// settings lists clients, profiles, and how busy the gateways are. A block measures all loads.
+func settings(e *experiment.Experiment) (list []experiment.Setting) {
+	for _, clients := range e.Clients {
+		for _, profile := range e.Profiles {
+			for _, cell := range busyCells(e, result.NewCell(result.Clients, clients, result.Profile, profile)) {
+				s := experiment.Setting{Cell: cell}
+				for _, mbps := range loads(e, clients) {
+					s.Cells = append(s.Cells, cell.With(result.OfferedMbps, mbps))
+				}
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// busyCells are a cell with each kind and share of other work; without any it is one.
+func busyCells(e *experiment.Experiment, cell result.Cell) (list []result.Cell) {
+	seen := false // without other work its kind means nothing
+	for _, kind := range busyKinds.Of(e) {
+		for _, pct := range busy.Of(e) {
+			switch with := cell.With(result.BackgroundPct, pct); {
+			case pct > 0:
+				list = append(list, with.With(result.BackgroundKind, kind))
+			case !seen:
+				seen, list = true, append(list, with)
+			}
+		}
+	}
+	if len(list) == 0 {
+		list = []result.Cell{cell}
+	}
+	return list
+}
+
+// loads are those of the background, Mbit/s; 0 is none.
+func loads(e *experiment.Experiment, clients int) []float64 {
+	if idle.Of(e) {
+		return append([]float64{0}, e.Loads(clients)...)
+	}
+	return e.Loads(clients)
+}
+
+// hostRun and gatewayRun are the probes of a step, without their numbers and ends.
+func hostRun(e *experiment.Experiment) transition.Run {
+	return transition.Run{Count: probes.Of(e), Bytes: probe.Of(e), Gap: time.Duration(probeGap.Of(e)) * time.Microsecond}
+}
+
+func gatewayRun(e *experiment.Experiment) transition.Run {
+	r := hostRun(e)
+	r.Bytes += Apart
+	return r
+}
+
+// Time beside the probes, for the estimate before a run.
+const (
+	labOverhead  = 3 * time.Second        // lab, device, and the probes that find the length of the tunnel's packets
+	stepOverhead = 400 * time.Millisecond // traffic started and ended, and all read
+)
+
+func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
+	step := 2*time.Duration(probes.Of(e)*probeGap.Of(e))*time.Microsecond + stepOverhead
+	block := labOverhead + time.Duration(len(g.Cells))*(time.Duration(e.Windows)*step+e.Warmup)
+	return time.Duration(g.Blocks) * block
+}
+
+func inWords(e *experiment.Experiment) experiment.Description {
+	var under []string
+	if idle.Of(e) {
+		under = append(under, "without background")
+	}
+	if len(e.OfferedMbps) > 0 {
+		under = append(under, "under "+experiment.Series(e.OfferedMbps)+" Mbit/s")
+	}
+	return experiment.Description{Block: "block", Of: fmt.Sprintf(" with %d probes a step and end", probes.Of(e)), Doing: words.Listed(under)}
+}

@@ -1,0 +1,112 @@
+package transition
+
+import (
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic/transition"
+)
+
+// Name is the measure's in experiments and records.
+const Name = "transition"
+
+// KindStep is the kind of the records of steps.
+const KindStep = "transition-step"
+
+// Parts of the way of probes. Those between hosts add up to Way; there, Enter and Leave are the gateways'.
+//
+//	pc1                   gw1                     gw2                     pc2
+//	write ─Send─ leaves ─ToEnter─ in ─Enter─ out ─Cross─ in ─Leave─ out ─ToHost─ arrives ─Receive─ read
+//	                      write ─Down─ out ─Link─ in ─Up─ read
+//
+// Down and Up are study 4's figures 6 and 7, where the gateway itself sends and receives through the tunnel.
+const (
+	Send    = "send"
+	ToEnter = "to_enter"
+	Enter   = "enter"
+	Cross   = "cross"
+	Leave   = "leave"
+	ToHost  = "to_host"
+	Receive = "receive"
+	Way     = "way"
+
+	Down = "tcp_to_ethernet"
+	Link = "link"
+	Up   = "ethernet_to_tcp"
+)
+
+// Step is one window: a run of probes from host to host, and one from gateway to gateway, under one load.
+type Step struct {
+	result.Head
+	Cell   result.Cell `json:"cell"`
+	Window int         `json:"window"` // counts from 0 within (block, cell)
+
+	SetupSeconds  float64 `json:"setup_seconds"` // of the block's lab
+	LoadSeconds   float64 `json:"load_seconds"`  // between the readings around the probes
+	DeliveredMbps float64 `json:"delivered_mbps"`
+
+	Hosts    Ends `json:"hosts"`
+	Gateways Ends `json:"gateways"`
+
+	// CPU time and run-queue wait where the probes enter and leave the tunnel.
+	EnterCPU CPU `json:"enter_cpu"`
+	LeaveCPU CPU `json:"leave_cpu"`
+	// Background is how many CPUs the gateways' other work had.
+	Background  float64        `json:"background,omitempty"`
+	RouterShare float64        `json:"router_share,omitempty"` // see result.RouterShare
+	Machine     result.Machine `json:"machine"`
+}
+
+// Ends is a run of probes.
+type Ends struct {
+	Counts transition.Counts `json:"counts"`
+	// Parts are µs, by name; one of which nothing is known is not there.
+	Parts map[string]transition.Distribution `json:"parts"`
+	// OuterBytes is the length of the tunnel's packets with probes, with their Ethernet header; 0: probes are in the clear,
+	// or, with a text in Unknown, that length is not known.
+	OuterBytes int    `json:"outer_bytes"`
+	Unknown    string `json:"unknown,omitempty"`
+	// ClockErrorNs is by how much kernel stamps may be off the other times.
+	ClockErrorNs int64 `json:"clock_error_ns"`
+	// Run-queue wait of the threads that write and read, over the run.
+	SenderWaitNs   int64 `json:"sender_wait_ns"`
+	ReceiverWaitNs int64 `json:"receiver_wait_ns"`
+}
+
+// CPU is what a gateway's threads had of their CPU, and how long they waited for it, ns.
+type CPU struct {
+	NAPINs        int64 `json:"napi_ns"`
+	ProcessNs     int64 `json:"process_ns"`
+	NAPIWaitNs    int64 `json:"napi_wait_ns"`
+	ProcessWaitNs int64 `json:"process_wait_ns"`
+}
+
+// partsOf are the times of each part of a run.
+func partsOf(list []transition.Passage, gateways bool) map[string]transition.Distribution {
+	times := map[string][]int64{}
+	add := func(part string, from, to int64) {
+		if from > 0 && to > 0 {
+			times[part] = append(times[part], to-from)
+		}
+	}
+	for _, p := range list {
+		s := p.StopNs
+		if gateways {
+			add(Down, p.WriteNs, s[0])
+			add(Link, s[0], s[1])
+			add(Up, s[1], p.ReadNs)
+			continue
+		}
+		add(Send, p.WriteNs, p.LeftNs)
+		add(ToEnter, p.LeftNs, s[0])
+		add(Enter, s[0], s[1])
+		add(Cross, s[1], s[2])
+		add(Leave, s[2], s[3])
+		add(ToHost, s[3], s[4])
+		add(Receive, s[4], p.ReadNs)
+		add(Way, p.WriteNs, p.ReadNs)
+	}
+	parts := map[string]transition.Distribution{}
+	for part, ns := range times {
+		parts[part] = transition.Distribute(ns)
+	}
+	return parts
+}

@@ -1,0 +1,204 @@
+// Package transition measures how long packets take between TCP and Ethernet, at hosts and at gateways with a tunnel between
+// them, and through each gateway: study 4's transition time. The probes are package lab/traffic/transition's.
+package transition
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic/transition"
+)
+
+// Flags of a trial that stands.
+const (
+	// FlagShort: less of the background arrived than was offered, so the device was at its limit, and probes waited in its
+	// queues.
+	FlagShort = "overloaded"
+	// FlagUnmatched: many probes were not found for certain at a tap.
+	FlagUnmatched = "unmatched"
+)
+
+const (
+	leastDelivered = 0.95
+	mostUnmatched  = 0.1
+)
+
+// Summarise computes the summary of a run that measured transition times, from its records alone.
+func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	steps := result.Of[Step](run.Own)
+	in := analysis.Input{
+		Run: run, Measure: Name, Noun: "step", Metrics: Metrics, Trials: trialsOf(steps), Load: []result.Dimension{result.OfferedMbps},
+		Compare:  compareCells,
+		Describe: func(c *analysis.Cell) { c.Curves = curvesOf(steps, c.Cell) },
+		Warn: func(s analysis.Summary) []string {
+			return slices.Concat(
+				s.Remark("The device carried less than was offered, so these times are those of its full queues", func(c analysis.Cell) bool { return c.Flagged(FlagShort) }),
+				s.Remark("Probes were not found for certain at the taps inside the tunnel, so these parts are of the others", func(c analysis.Cell) bool { return c.Flagged(FlagUnmatched) }),
+				unknown(steps), leftOut(run))
+		},
+	}
+	return analysis.Summarise(in, opts)
+}
+
+// unknown says of which devices the length of the tunnel's packets is not known.
+func unknown(steps []*Step) []string {
+	var list []string
+	for _, s := range steps {
+		if device := s.Cell.Text(result.DUT); (s.Hosts.Unknown != "" || s.Gateways.Unknown != "") && !slices.Contains(list, device) {
+			list = append(list, device)
+		}
+	}
+	if list == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("Times at the taps inside the tunnel are not known, because its packets with probes have no length of their own: %s.", strings.Join(list, ", "))}
+}
+
+// leftOut says from which load on devices were not measured in some block.
+func leftOut(run result.Run) []string {
+	least := map[string]float64{} // by device and what else the block had
+	for _, b := range run.Blocks {
+		for _, c := range b.LeftOut {
+			name := analysis.Label(c.Without(result.OfferedMbps))
+			if mbps, there := least[name]; !there || c.Number(result.OfferedMbps) < mbps {
+				least[name] = c.Number(result.OfferedMbps)
+			}
+		}
+	}
+	var said []string
+	for _, name := range slices.Sorted(maps.Keys(least)) {
+		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on", name, least[name]))
+	}
+	if said == nil {
+		return nil
+	}
+	return []string{"Not measured in some block, because too many probes got lost at a lower load: " + strings.Join(said, "; ") + "."}
+}
+
+// compareCells orders cells for reading: other work, device, load. The direct path comes first.
+func compareCells(a, b result.Cell) int {
+	direct := func(c result.Cell) int {
+		if c.Text(result.DUT) == experiment.Clean {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		result.CompareCells(a, b, result.Clients, result.Profile, result.BackgroundKind, result.BackgroundPct),
+		cmp.Compare(direct(a), direct(b)),
+		result.CompareCells(a, b, result.DUT, result.OfferedMbps))
+}
+
+// trialsOf are the records with the figures that are not numbers of their own.
+func trialsOf(steps []*Step) []analysis.Trial {
+	direct := directMedians(steps)
+	out := make([]analysis.Trial, 0, len(steps))
+	for _, s := range steps {
+		a := analysis.Trial{Device: result.ValuesOf(s)}
+		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Accepted, a.Rejects = s.Cell, s.Block, s.Window, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
+		s.describe(&a, direct)
+		out = append(out, a)
+	}
+	return out
+}
+
+// describe adds the parts under the names of metrics, their quotients with the direct path's, and flags.
+func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
+	for _, e := range []Ends{s.Hosts, s.Gateways} {
+		for name, d := range e.Parts {
+			at := "part." + name + "."
+			a.Device[at+"min"], a.Device[at+"mean"], a.Device[at+"max"], a.Device[at+"p50"], a.Device[at+"p99"] = d.Min, d.Mean, d.Max, d.P50, d.P99
+			if base := direct[blockPart{s.Block, s.Cell.Without(result.DUT), name}]; base > 0 && s.Cell.Text(result.DUT) != experiment.Clean {
+				a.Device["ratio."+name] = d.P50 / base
+			}
+		}
+	}
+	n := add(s.Hosts.Counts, s.Gateways.Counts)
+	if n.Sent > 0 {
+		share := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
+		a.Device["kept_pct"], a.Device["resent_pct"], a.Device["unmatched_pct"] = share(n.Sent-n.Resent-n.Lost, n.Sent), share(n.Resent, n.Sent), share(n.Unmatched, n.Sent)
+		if float64(n.Unmatched) > mostUnmatched*float64(n.Sent) {
+			a.Flags = append(a.Flags, FlagUnmatched)
+		}
+	}
+	mbps := s.Cell.Number(result.OfferedMbps)
+	if mbps == 0 {
+		delete(a.Device, "delivered_mbps")
+	} else if s.DeliveredMbps < leastDelivered*mbps {
+		a.Flags = append(a.Flags, FlagShort)
+	}
+}
+
+func add(a, b transition.Counts) transition.Counts {
+	return transition.Counts{
+		Sent: a.Sent + b.Sent, Resent: a.Resent + b.Resent, Lost: a.Lost + b.Lost,
+		Unstamped: a.Unstamped + b.Unstamped, Unmatched: a.Unmatched + b.Unmatched,
+	}
+}
+
+// blockPart is a part in one block, under one load.
+type blockPart struct {
+	block int
+	cell  result.Cell // without the device
+	part  string
+}
+
+// directMedians are the medians of the direct path: the means of its windows.
+func directMedians(steps []*Step) map[blockPart]float64 {
+	sum, n := map[blockPart]float64{}, map[blockPart]float64{}
+	for _, s := range steps {
+		if s.Cell.Text(result.DUT) != experiment.Clean || !s.Accepted {
+			continue
+		}
+		for _, e := range []Ends{s.Hosts, s.Gateways} {
+			for name, d := range e.Parts {
+				key := blockPart{s.Block, s.Cell.Without(result.DUT), name}
+				sum[key], n[key] = sum[key]+d.P50, n[key]+1
+			}
+		}
+	}
+	for key := range sum {
+		sum[key] /= n[key]
+	}
+	return sum
+}
+
+// curvesOf are the distributions of the judged parts over all accepted steps of a cell: the share of the probes that took no
+// longer. Times are the upper ends of buckets.
+func curvesOf(steps []*Step, cell result.Cell) map[string][]analysis.CurvePoint {
+	buckets, total := map[string]map[int64]int64{}, map[string]int64{}
+	for _, s := range steps {
+		if s.Cell != cell || !s.Accepted {
+			continue
+		}
+		for _, p := range Parts {
+			for _, e := range []Ends{s.Hosts, s.Gateways} {
+				for _, b := range e.Parts[p.Name].Histogram {
+					if p.Judged && buckets[p.Name] == nil {
+						buckets[p.Name] = map[int64]int64{}
+					}
+					if p.Judged {
+						buckets[p.Name][b[0]] += b[1]
+						total[p.Name] += b[1]
+					}
+				}
+			}
+		}
+	}
+	curves := map[string][]analysis.CurvePoint{}
+	for name, counts := range buckets {
+		var passed int64
+		for _, from := range slices.Sorted(maps.Keys(counts)) {
+			passed += counts[from]
+			_, to := transition.Buckets.Range(transition.Buckets.Place(uint64(from)))
+			curves[name] = append(curves[name], analysis.CurvePoint{Ms: analysis.Number(float64(to) / 1e6), SharePct: analysis.Number(100 * float64(passed) / float64(total[name]))})
+		}
+	}
+	return curves
+}

@@ -1,0 +1,176 @@
+package transition
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/traffic/transition"
+)
+
+// TestMain lets the test binary serve as the agent of its labs' hosts.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
+}
+
+func catalogue() experiment.Catalogue {
+	rules := Measure{}.Rules()
+	return experiment.Catalogue{
+		Measures:   []experiment.Measure{cost.Measure{}.Rules(), rules},
+		Topologies: []experiment.Topology{{Name: "portal", Roles: rules.Roles}, {Name: Topology, Roles: rules.Roles}},
+	}
+}
+
+const plain = "measure = \"transition\"\nduts = [\"clean\"]\nclients = [1]\nblocks = 1\n"
+
+func parse(t *testing.T, text string) *experiment.Experiment {
+	t.Helper()
+	e, err := catalogue().Parse("x.toml", []byte(plain+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestPlan: other work makes blocks of their own, the kinds of which do not matter where there is none.
+func TestPlan(t *testing.T) {
+	e := parse(t, "offered_mbps = [10, 90]\ngateways_busy_pct = [0, 70]\ngateways_busy_by = [\"program\", \"real-time\"]\n")
+	var got []string
+	for _, b := range e.Plan() {
+		got = append(got, strings.TrimSpace(b.Cell.Text(result.BackgroundPct)+" "+b.Cell.Text(result.BackgroundKind)))
+		if len(b.Cells) != 3 || b.AA || e.Topology != Topology {
+			t.Errorf("%v in topology %q: want no background and two loads of a lab that stands alone", b.Cells, e.Topology)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"0", "70 program", "70 real-time"}; !slices.Equal(got, want) {
+		t.Errorf("blocks: %q, want %q", got, want)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"one router":     {"topology = \"portal\"\n", `x.toml:5: topology: "portal" has one router`},
+		"iperf3":         {"[traffic]\nkind = \"iperf3\"\n", "x.toml:6: traffic.kind"},
+		"nothing":        {"without_background = false\n", "x.toml:5: without_background"},
+		"slow and busy":  {"gateways_busy_pct = [50]\n[router]\nspeed = 0.5\n", "x.toml:5: gateways_busy_pct"},
+		"all of the CPU": {"gateways_busy_pct = [100]\n", "x.toml:5: gateways_busy_pct"},
+		"few probes":     {"probes = 1\n", "x.toml:5: probes"},
+	} {
+		if _, err := catalogue().Parse("x.toml", []byte(plain+c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// steps runs an experiment, and returns its records. On a busy machine some are rejected: they have their figures all the same.
+func steps(t *testing.T, text string) []*Step {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for network namespaces")
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	_, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: parse(t, text), Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadRun(dir, Measure{}.Records()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range run.Blocks {
+		if b.Error != "" {
+			t.Errorf("%v failed: %s", b.Cell(), b.Error)
+		}
+	}
+	return result.Of[Step](run.Own)
+}
+
+// TestDirectPath: probes cross both gateways, and what is known of them adds up.
+func TestDirectPath(t *testing.T) {
+	list := steps(t, "probes = 40\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwarmup = \"100ms\"\n")
+	if len(list) != 2 {
+		t.Fatalf("%d steps, want one without background and one with", len(list))
+	}
+	for _, s := range list {
+		for name, e := range map[string]Ends{"hosts": s.Hosts, "gateways": s.Gateways} {
+			if e.Counts.Sent != 40 || e.OuterBytes != 0 || e.ClockErrorNs <= 0 {
+				t.Errorf("%v, %s: %+v, packets of %d bytes, clock error %d ns", s.Cell, name, e.Counts, e.OuterBytes, e.ClockErrorNs)
+			}
+		}
+		var sum float64
+		for _, part := range []string{Send, ToEnter, Enter, Cross, Leave, ToHost, Receive} {
+			sum += s.Hosts.Parts[part].Mean
+		}
+		if way := s.Hosts.Parts[Way]; s.Hosts.Counts.Unmatched+s.Hosts.Counts.Unstamped == 0 && way.Count > 0 && math.Abs(sum-way.Mean) > 0.1 {
+			t.Errorf("%v: the parts add up to %.2f µs, the way takes %.2f µs", s.Cell, sum, way.Mean)
+		}
+		for _, part := range []string{Down, Link, Up} {
+			if d := s.Gateways.Parts[part]; s.Gateways.Counts.Lost == 0 && (d.Count == 0 || d.Min <= 0 || d.Min > d.P50 || d.P50 > d.P99 || d.P99 > d.Max) {
+				t.Errorf("%v: %s is %+v", s.Cell, part, d)
+			}
+		}
+		if loaded := s.Cell.Number(result.OfferedMbps) > 0; loaded != (s.DeliveredMbps > 0) || s.EnterCPU.NAPINs == 0 || s.LeaveCPU.NAPINs == 0 {
+			t.Errorf("%v: %.1f Mbit/s delivered, polling took %d and %d ns", s.Cell, s.DeliveredMbps, s.EnterCPU.NAPINs, s.LeaveCPU.NAPINs)
+		}
+	}
+}
+
+// TestBusyGateways: the record has what the other work had of the gateways' CPU.
+func TestBusyGateways(t *testing.T) {
+	list := steps(t, "probes = 20\nprobe_gap_us = 2000\nredo = 0\ngateways_busy_pct = [30]\n")
+	if len(list) != 1 || list[0].Background <= 0 || list[0].Background > 0.5 {
+		t.Errorf("%+v: want one step with about 0.3 CPUs of other work", list)
+	}
+}
+
+// step is a record whose parts all take the same, µs.
+func step(dut string, block int, mbps, us, delivered float64, n transition.Counts) result.Line {
+	parts := func(names ...string) map[string]transition.Distribution {
+		out := map[string]transition.Distribution{}
+		for _, name := range names {
+			out[name] = transition.Distribute([]int64{int64(us * 900), int64(us * 1000), int64(us * 1100)})
+		}
+		return out
+	}
+	s := &Step{Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.OfferedMbps, mbps), LoadSeconds: 1, DeliveredMbps: delivered,
+		Hosts:    Ends{Counts: n, Parts: parts(Send, ToEnter, Enter, Cross, Leave, ToHost, Receive, Way)},
+		Gateways: Ends{Counts: n, Parts: parts(Down, Link, Up)}}
+	s.Block, s.Accepted = block, true
+	return result.Line{Head: s.Head, Cell: s.Cell, Record: s}
+}
+
+// TestSummary: quotients are of blocks, and what weakens a cell is flagged.
+func TestSummary(t *testing.T) {
+	all, some := transition.Counts{Sent: 100}, transition.Counts{Sent: 100, Unmatched: 40, Resent: 10}
+	s := Measure{}.Summarise(result.Run{Own: []result.Line{
+		step(experiment.Clean, 0, 90, 10, 90, all), step("vpn", 0, 90, 20, 50, some),
+		step(experiment.Clean, 1, 90, 20, 90, all), step("vpn", 1, 90, 60, 50, some),
+	}}, analysis.Options{Confidence: 0.95})
+	if len(s.Cells) != 2 || s.Cells[0].DUT() != experiment.Clean {
+		t.Fatalf("%v, want the direct path and then the device", s.Cells)
+	}
+	c := s.Cells[1]
+	for name, want := range map[string]float64{RatioOf(Up): 2.5, MetricOf(Up, "p50"): 40, MetricOf(Enter, "max"): 44, "kept_pct": 90, "resent_pct": 10, "unmatched_pct": 40} {
+		if got := float64(c.Device(name).Mean); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if !c.Flagged(FlagShort) || !c.Flagged(FlagUnmatched) || s.Cells[0].Flagged(FlagShort) || s.Cells[0].Device(RatioOf(Up)).Mean.Known() {
+		t.Errorf("flags: %v and %v", s.Cells[0].Flags, c.Flags)
+	}
+	curve := c.Curves[Up]
+	if len(curve) == 0 || curve[len(curve)-1].SharePct != 100 {
+		t.Errorf("the distribution ends at %v", curve)
+	}
+}

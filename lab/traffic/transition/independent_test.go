@@ -1,0 +1,233 @@
+package transition
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// agreeUs is how far the times of two meters may be apart, median of a run, µs. Study 4's authors had found 4 µs for theirs.
+const agreeUs = 5.0
+
+// compared is one of a probe's times, and the same by another meter.
+type compared struct {
+	what  string
+	other []int64
+	ours  func(Passage) int64
+}
+
+func stopAt(i int) func(Passage) int64 { return func(p Passage) int64 { return p.StopNs[i] } }
+func written(p Passage) int64          { return p.WriteNs }
+func queued(p Passage) int64           { return p.QueuedNs }
+func left(p Passage) int64             { return p.LeftNs }
+func read(p Passage) int64             { return p.ReadNs }
+
+// TestTracepoints holds each time of a probe against tracepoints, which perf records.
+func TestTracepoints(t *testing.T) {
+	c := newChain(t)
+	perf := startPerf(t, c.way.Run)
+	m := c.match(c.run(t))
+	points := perf.stop(t)
+	agree(t, m,
+		compared{"write against sys_enter_sendto", points["sys_enter_sendto"], written},
+		compared{"queued against net_dev_queue", points["net_dev_queue gwtc"], queued},
+		compared{"left against net_dev_start_xmit", points["net_dev_start_xmit gwtc"], left},
+		compared{"the router's arrival against netif_receive_skb", points["netif_receive_skb gwtr"], stopAt(0)},
+		compared{"the router's departure against net_dev_queue", points["net_dev_queue gwtq"], stopAt(1)},
+		compared{"the server's arrival against netif_receive_skb", points["netif_receive_skb gwts"], stopAt(2)},
+		compared{"read against sys_exit_read", points["sys_exit_read"], read})
+}
+
+// TestTcpdump holds the times of frames against those of tcpdump. Its own work lies between its stamp of a frame that leaves
+// and the driver.
+func TestTcpdump(t *testing.T) {
+	c := newChain(t)
+	dumps := []*tcpdump{startTcpdump(t, c.client, "gwtc"), startTcpdump(t, c.router, "gwtr"), startTcpdump(t, c.router, "gwtq"), startTcpdump(t, c.server, "gwts")}
+	m := c.match(c.run(t))
+	var times [][]int64
+	for _, d := range dumps {
+		times = append(times, d.stop(c.way.Run, relate()))
+	}
+	agree(t, m,
+		compared{"queued", times[0], queued}, compared{"the router's arrival", times[1], stopAt(0)},
+		compared{"the router's departure", times[2], stopAt(1)}, compared{"the server's arrival", times[3], stopAt(2)})
+}
+
+// agree reports times that are too far apart.
+func agree(t *testing.T, m Passages, list ...compared) {
+	t.Helper()
+	if len(m.List) < m.Counts.Sent/2 {
+		t.Fatalf("%d probes have all times: %+v", len(m.List), m.Counts)
+	}
+	for _, of := range list {
+		ours := make([]int64, len(m.List))
+		for i, p := range m.List {
+			ours[i] = of.ours(p)
+		}
+		apart := nearest(ours, of.other)
+		if len(apart) == 0 {
+			t.Errorf("%s: nothing to compare", of.what)
+			continue
+		}
+		median, p90 := float64(apart[len(apart)/2])/1e3, float64(apart[len(apart)*9/10])/1e3
+		t.Logf("%s: median %.2f µs apart, 90th percentile %.2f µs, %d probes", of.what, median, p90, len(apart))
+		if median > agreeUs {
+			t.Errorf("%s: the median of %d probes is %.1f µs apart, more than %g µs", of.what, len(apart), median, agreeUs)
+		}
+	}
+}
+
+// nearest is how far each time is from the nearest of others, sorted; empty where there are none.
+func nearest(times, others []int64) (apart []int64) {
+	slices.Sort(others)
+	for _, at := range times {
+		i, _ := slices.BinarySearch(others, at)
+		best := int64(-1)
+		for _, j := range []int{i - 1, i} {
+			if j >= 0 && j < len(others) && (best < 0 || abs(others[j]-at) < best) {
+				best = abs(others[j] - at)
+			}
+		}
+		if best >= 0 {
+			apart = append(apart, best)
+		}
+	}
+	slices.Sort(apart)
+	return apart
+}
+
+// perfRecord is a running perf record.
+type perfRecord struct {
+	cmd  *exec.Cmd
+	file string
+}
+
+// startPerf records the system calls and the frames of probes, on the clock of the probes' times. It records when
+// startPerf returns.
+func startPerf(t *testing.T, r Run) perfRecord {
+	t.Helper()
+	dir := t.TempDir()
+	p := perfRecord{file: filepath.Join(dir, "perf.data")}
+	control, answer := filepath.Join(dir, "control"), filepath.Join(dir, "answer")
+	for _, fifo := range []string{control, answer} {
+		if err := unix.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	frame, data := fmt.Sprintf("len == %d", r.FrameBytes()), strconv.Itoa(r.Bytes)
+	arrived := fmt.Sprintf("len == %d", r.FrameBytes()-14) // without the Ethernet header
+	args := []string{"record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-o", p.file, "-D", "-1", "--control", "fifo:" + control + "," + answer}
+	for _, e := range [][2]string{
+		{"net:net_dev_queue", frame}, {"net:net_dev_start_xmit", frame}, {"net:netif_receive_skb", arrived},
+		{"syscalls:sys_enter_sendto", "len == " + data}, {"syscalls:sys_exit_sendto", "ret == " + data}, {"syscalls:sys_exit_read", "ret == " + data},
+	} {
+		args = append(args, "-e", e[0], "--filter", e[1])
+	}
+	p.cmd = exec.Command("perf", args...)
+	p.cmd.Stderr = os.Stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // it mounts tracefs, and leaves it there
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill() })
+	to, err := os.OpenFile(control, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	from, err := os.OpenFile(answer, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	fmt.Fprintln(to, "enable")
+	from.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if said, err := bufio.NewReader(from).ReadString('\n'); err != nil {
+		t.Fatalf("perf does not record: %q, %v", said, err)
+	}
+	return p
+}
+
+// line is what perf script prints of an event.
+var line = regexp.MustCompile(`\s(\d+)\.(\d{9}): +\w+:(\w+): (?:dev=(\S+))?`)
+
+// stop ends the recording, and returns the times of events by their names, with those of devices.
+func (p perfRecord) stop(t *testing.T) map[string][]int64 {
+	t.Helper()
+	p.cmd.Process.Signal(syscall.SIGINT)
+	p.cmd.Wait()
+	out, err := exec.Command("perf", "script", "--ns", "-i", p.file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := map[string][]int64{}
+	for _, m := range line.FindAllStringSubmatch(string(out), -1) {
+		name := strings.TrimSpace(m[3] + " " + m[4])
+		events[name] = append(events[name], nanos(m[1], m[2]))
+	}
+	return events
+}
+
+// nanos is a time that is printed in seconds with nine decimals.
+func nanos(seconds, decimals string) int64 {
+	s, _ := strconv.ParseInt(seconds, 10, 64)
+	ns, _ := strconv.ParseInt(decimals, 10, 64)
+	return s*1e9 + ns
+}
+
+// tcpdump is a running tcpdump.
+type tcpdump struct {
+	cmd *exec.Cmd
+	out strings.Builder
+}
+
+// startTcpdump captures on an interface; it does when startTcpdump returns.
+func startTcpdump(t *testing.T, s *labtest.Space, ifname string) *tcpdump {
+	t.Helper()
+	d := &tcpdump{cmd: exec.Command("tcpdump", "-n", "-tt", "--immediate-mode", "--time-stamp-precision", "nano", "-j", "host", "-i", ifname, "tcp")}
+	d.cmd.Stdout = &d.out
+	said, err := d.cmd.StderrPipe()
+	if err == nil {
+		s.Do(func() { err = d.cmd.Start() })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.cmd.Process.Kill() })
+	lines := bufio.NewReader(said)
+	for text := ""; !strings.Contains(text, "listening on"); {
+		if text, err = lines.ReadString('\n'); err != nil {
+			t.Fatalf("tcpdump does not capture: %v", err)
+		}
+	}
+	go io.Copy(io.Discard, lines)
+	return d
+}
+
+var captured = regexp.MustCompile(`(?m)^(\d+)\.(\d{9}) .* length (\d+)$`)
+
+// stop returns the times of frames with probes.
+func (d *tcpdump) stop(r Run, c clocks) (times []int64) {
+	d.cmd.Process.Signal(syscall.SIGINT)
+	d.cmd.Wait()
+	for _, m := range captured.FindAllStringSubmatch(d.out.String(), -1) {
+		if m[3] == strconv.Itoa(r.Bytes) {
+			times = append(times, nanos(m[1], m[2])+c.offsetNs)
+		}
+	}
+	return times
+}

@@ -1,0 +1,122 @@
+package transition
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/lab/hook"
+)
+
+// Point is an interface at which frames are noted that pass it one way.
+type Point struct {
+	Name      string `json:"name"` // of the tap
+	Interface string `json:"interface"`
+	Egress    bool   `json:"egress,omitempty"` // frames that leave; else those that come
+}
+
+// MaxFrame is the longest frame that taps know, with the Ethernet header.
+const MaxFrame = 2047 // LENGTHS in tap.bpf.c, less one
+
+// Tap notes frames at some points of one host until Close. Its methods are called one at a time.
+type Tap struct {
+	objs   programsObjects
+	at     []hook.Attachment
+	names  map[uint32]string // by interface
+	reader *ringbuf.Reader
+	lost   uint64 // at the reading before
+}
+
+// OpenTap puts taps at interfaces of the calling thread's network namespace, each at another one. They note nothing until Want
+// says what.
+func OpenTap(points []Point) (*Tap, error) {
+	t := &Tap{names: map[uint32]string{}}
+	if err := t.open(points); err != nil {
+		return nil, errors.Join(fmt.Errorf("tapping frames: %w", err), t.Close())
+	}
+	return t, nil
+}
+
+func (t *Tap) open(points []Point) (err error) {
+	if err := loadProgramsObjects(&t.objs, nil); err != nil {
+		return fmt.Errorf("loading the program, which needs root and kernel 5.8: %w", err)
+	}
+	if t.reader, err = ringbuf.NewReader(t.objs.Events); err != nil {
+		return err
+	}
+	t.reader.SetDeadline(time.Unix(1, 0)) // reads return what is there
+	for _, p := range points {
+		link, err := netlink.LinkByName(p.Interface)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.Interface, err)
+		}
+		index := uint32(link.Attrs().Index)
+		if _, twice := t.names[index]; twice {
+			return fmt.Errorf("%s: two taps at one interface", p.Interface)
+		}
+		at, err := hook.Attach(hook.Config{Interface: int(index), Egress: p.Egress, Name: "gateweigh_tap", Handle: 2}, t.objs.Tap)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.Interface, err)
+		}
+		t.at, t.names[index] = append(t.at, at), p.Name
+	}
+	return nil
+}
+
+// Want has frames of the given lengths noted, and no others.
+func (t *Tap) Want(lengths []int) error {
+	var wanted [MaxFrame + 1]uint8
+	for _, n := range lengths {
+		if n <= 0 || n > MaxFrame {
+			return fmt.Errorf("frames of %d bytes: taps know those of 1 to %d", n, MaxFrame)
+		}
+		wanted[n] = 1
+	}
+	return t.objs.Wanted.Set(wanted)
+}
+
+// Read returns what was noted since the reading before. That some found no room is an error.
+func (t *Tap) Read() (list []Event, err error) {
+	var record ringbuf.Record
+	for {
+		if err := t.reader.ReadInto(&record); errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("reading the taps: %w", err)
+		}
+		var e programsEvent
+		if _, err := binary.Decode(record.RawSample, binary.NativeEndian, &e); err != nil {
+			return nil, fmt.Errorf("reading the taps: %w", err)
+		}
+		list = append(list, Event{AtNs: int64(e.AtNs), Tap: t.names[e.Interface], Number: e.Number, Run: e.Run, Bytes: int(e.Bytes)})
+	}
+	was := t.lost
+	if err := t.objs.Lost.Get(&t.lost); err != nil {
+		return nil, err
+	}
+	if n := t.lost - was; n > 0 {
+		return nil, fmt.Errorf("%d frames found no room with the taps", n)
+	}
+	return list, nil
+}
+
+// Close takes the taps away. Twice is harmless.
+func (t *Tap) Close() error {
+	var errs []error
+	for _, at := range t.at {
+		errs = append(errs, at.Close())
+	}
+	t.at = nil
+	if t.reader != nil {
+		errs = append(errs, t.reader.Close())
+		t.reader = nil
+	}
+	errs = append(errs, t.objs.Close())
+	t.objs = programsObjects{}
+	return errors.Join(errs...)
+}

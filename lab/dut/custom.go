@@ -176,13 +176,21 @@ func (c *Custom) awaitReady(ctx context.Context, p *place) error {
 
 // Admit runs the admit command with one line a client on its standard input.
 // Without such a command it does nothing.
-func (c *Custom) Admit(ctx context.Context, _ Env, clients []ClientAddr) error {
-	return c.run(ctx, c.places[0], "admit", c.spec.Admit, clientLines(clients))
+func (c *Custom) Admit(ctx context.Context, env Env, clients []ClientAddr) error {
+	return c.run(ctx, c.first(env), "admit", c.spec.Admit, clientLines(clients))
 }
 
 // Revoke is Admit's undoing, by the revoke command.
-func (c *Custom) Revoke(ctx context.Context, _ Env, clients []ClientAddr) error {
-	return c.run(ctx, c.places[0], "revoke", c.spec.Revoke, clientLines(clients))
+func (c *Custom) Revoke(ctx context.Context, env Env, clients []ClientAddr) error {
+	return c.run(ctx, c.first(env), "revoke", c.spec.Revoke, clientLines(clients))
+}
+
+// first is where commands about clients run: the router, or of a tunnel the clients' gateway. It may not have started yet.
+func (c *Custom) first(env Env) *place {
+	if len(c.places) > 0 {
+		return c.places[0]
+	}
+	return &place{Host: env.Host("router"), vars: variables(env)}
 }
 
 // clientLines writes clients as commands read them: "1 192.168.137.2 02:…".

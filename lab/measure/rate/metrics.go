@@ -47,7 +47,7 @@ var Metrics = perWindow(
 	analysis.Metric{Name: PerCore, Short: "per core", Unit: "Mbit/s", Text: "payload per core of the gateway that has more to do", Better: analysis.More, Host: gateway, Range: analysis.Amounts, Of: perCore},
 	analysis.Metric{Name: "ns_per_packet", Unit: "ns", Text: "CPU of both gateways per packet that left for the other one", Better: analysis.Less, Host: gateway, Range: analysis.Amounts,
 		Of: func(r figures) float64 {
-			return analysis.Over(r.Get("enter_ns")+r.Get("leave_ns"), r.Get("link_packets"))
+			return analysis.Over((corePct("enter_ns")(r)+corePct("leave_ns")(r))*1e7*r.Get("link_seconds"), r.Get("link_packets"))
 		}},
 	analysis.Metric{Name: IdleRTT, Short: "idle RTT", Unit: "µs", Text: "round-trip time before the load, median", Better: analysis.Less, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("idle_rtt_us.p50")},
 	analysis.Metric{Name: LoadRTT, Short: "RTT", Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p50")},
@@ -80,8 +80,15 @@ func theory(r figures) float64 {
 	return analysis.Positive(r.Get("link_mbps") * r.Get("theory_share"))
 }
 
+// corePct is a gateway's CPU. It is absent where the link has a rate: frames that wait for it are sent by a timer's interrupt, in no
+// thread of the gateway.
 func corePct(name string) func(figures) float64 {
-	return func(r figures) float64 { return analysis.Over(r.Get(name)/1e7, r.Get("link_seconds")) }
+	return func(r figures) float64 {
+		if r.Get("link_mbps") > 0 {
+			return math.NaN()
+		}
+		return analysis.Over(r.Get(name)/1e7, r.Get("link_seconds"))
+	}
 }
 
 func perCore(r figures) float64 {

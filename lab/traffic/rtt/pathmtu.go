@@ -21,10 +21,12 @@ type MTU struct {
 // BlackHole reports whether packets that the kernel takes for short enough vanish without a word (RFC 2923).
 func (m MTU) BlackHole() bool { return m.Passes < m.Known }
 
-// Limits of looking for the largest packet. What is lost on a busy machine is sent again.
+// Limits of looking for the largest packet. What is lost on a busy machine is sent again, and answers are waited for several times
+// as long as the slowest has taken.
 const (
 	sizeTries   = 4
 	sizeTimeout = 300 * time.Millisecond
+	slower      = 4
 	leastSize   = 68 // that every link takes (RFC 791)
 	udpHeaders  = 20 + 8
 )
@@ -35,9 +37,10 @@ func PathMTU(ctx context.Context, fd, most int) (m MTU, err error) {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE); err != nil {
 		return m, fmt.Errorf("sending packets of any length: %w", err)
 	}
-	// Packets that are longer than what ICMP has named are not worth trying.
+	p := sizeProber{fd: fd}
+	p.comesBack(ctx, leastSize) // and how long that takes
 	passes := func(size int) bool {
-		if err == nil && comesBack(ctx, fd, size) {
+		if err == nil && p.comesBack(ctx, size) {
 			m.Passes = max(m.Passes, size)
 			return true
 		}
@@ -59,7 +62,7 @@ func PathMTU(ctx context.Context, fd, most int) (m MTU, err error) {
 	lo, hi := leastSize-1, m.Known // hi does not pass
 	for m.Passes == 0 && hi-lo > 1 && err == nil && ctx.Err() == nil {
 		middle := (lo + hi) / 2
-		if comesBack(ctx, fd, middle) {
+		if p.comesBack(ctx, middle) {
 			lo = middle
 		} else {
 			hi = middle
@@ -71,15 +74,22 @@ func PathMTU(ctx context.Context, fd, most int) (m MTU, err error) {
 	return m, errors.Join(err, context.Cause(ctx))
 }
 
+// sizeProber sends packets of chosen lengths over a socket.
+type sizeProber struct {
+	fd      int
+	slowest time.Duration // of the answers so far
+}
+
 // comesBack reports whether one of a few packets of so many bytes returns.
-func comesBack(ctx context.Context, fd, size int) bool {
+func (p *sizeProber) comesBack(ctx context.Context, size int) bool {
+	fd, start := p.fd, time.Now()
 	packet, answer := make([]byte, size-udpHeaders), make([]byte, 1<<16)
 	copy(packet, magic[:])
 	for range sizeTries {
 		if _, err := socket.SendSome(fd, packet); err != nil { // an error of the packet before, or one too long for the link
 			_, _ = socket.SendSome(fd, packet)
 		}
-		for end := time.Now().Add(sizeTimeout); ; {
+		for end := time.Now().Add(max(sizeTimeout, slower*p.slowest)); ; {
 			left := time.Until(end)
 			if left <= 0 || ctx.Err() != nil {
 				break
@@ -93,6 +103,7 @@ func comesBack(ctx context.Context, fd, size int) bool {
 				return false
 			}
 			if err == nil && n == len(packet) {
+				p.slowest = max(p.slowest, time.Since(start))
 				return true
 			}
 		}

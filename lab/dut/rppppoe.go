@@ -50,7 +50,7 @@ func (r *RPPPPoE) Traits() Traits {
 	}, pppNeeds...)
 	if r.Kernel {
 		mode, threads = "kernel mode", kernelOfPPP
-		needs = append(needs, Need{Program: "pppd", Package: "ppp", Feature: machine.PPPoE, Why: "the sessions"})
+		needs[0].Feature = machine.PPPoE
 	} else {
 		needs = append(needs, Need{Program: "pppoe", Package: "pppoe", Why: "the clients' packets"})
 	}

@@ -43,14 +43,17 @@ var pppNeeds = []Need{
 // Traits: packets that a process reads from a packet socket have to have their checksums.
 func (r *RPPPPoE) Traits() Traits {
 	mode, threads := "user mode, a process for each client takes every packet", append([]string{"kworker"}, kernelOfPPP...)
+	server := Need{Program: "pppoe-server", Package: "pppoe", Why: "the PPPoE server"}
+	if r.Kernel {
+		server.Feature = machine.PPPoE
+	}
 	needs := append([]Need{
-		{Program: "pppoe-server", Package: "pppoe", Why: "the PPPoE server"},
 		{Program: "ip", Package: "iproute2", Why: "setting the router up"},
+		server,
 		{Program: "pkill", Package: "procps", Why: "ending the clients' processes"},
 	}, pppNeeds...)
 	if r.Kernel {
 		mode, threads = "kernel mode", kernelOfPPP
-		needs = append(needs, Need{Program: "pppd", Package: "ppp", Feature: machine.PPPoE, Why: "the sessions"})
 	} else {
 		needs = append(needs, Need{Program: "pppoe", Package: "pppoe", Why: "the clients' packets"})
 	}

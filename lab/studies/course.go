@@ -192,7 +192,7 @@ func (s Sweep) holds(cell result.Cell, less ...result.Dimension) bool {
 	for _, v := range own.Values() {
 		dimensions = append(dimensions, v.Dimension)
 	}
-	return own == s.At.Only(dimensions...) && own.Has(result.FrameSize) && (s.Held == "" || own.Has(s.Held))
+	return own == s.At.Only(dimensions...) && own.Has(result.FrameSize) == s.At.Has(result.FrameSize) && (s.Held == "" || own.Has(s.Held))
 }
 
 // addCell adds the sweep's metrics of a cell to the courses of its device and of the

@@ -211,12 +211,24 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 		return nil, err
 	}
 	s.fill(before, after)
+	s.judgeBusy(&rejects)
 	rejects.Steal(s.Machine, s.LoadSeconds, b.CPUs, "")
 	if speed := b.Experiment.Router.Speed; speed > 0 {
 		s.RouterShare = side.RouterShare(side.Reading{Slow: before.slow}, side.Reading{Slow: after.slow})
 		rejects.Speed(s.RouterShare, speed, "")
 	}
 	return rejects, nil
+}
+
+// leastBusy is the share of what other work is to have of the gateways' CPU, which it and the gateways must have together:
+// else a program that is not of the lab had the CPU.
+const leastBusy = 0.9
+
+func (s *Step) judgeBusy(r *side.Rejects) {
+	asked := s.Cell.Number(result.BackgroundPct) / 100
+	own := float64(s.EnterCPU.NAPINs+s.EnterCPU.ProcessNs+s.LeaveCPU.NAPINs+s.LeaveCPU.ProcessNs) / 1e9 / max(s.LoadSeconds, 1e-9)
+	r.If(s.Background+own < leastBusy*asked, "machine: other work had %.0f %% of the gateways' CPU and the gateways %.0f %%, of %.0f %% that it asks for: another program had the rest",
+		100*s.Background, 100*own, 100*asked)
 }
 
 // leastKept is the share of the probes that must have times.

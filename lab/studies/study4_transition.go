@@ -1,0 +1,101 @@
+package studies
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/transition"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// Study 4's transition times (3.3.1): of a program's packets between TCP and Ethernet, at gateways with a tunnel between them, under
+// background of 0 to 90 Mbit/s. The study prints its curves as pictures; its text says about 100 µs.
+var (
+	tcpToEthernet = Metric{Name: transition.MetricOf(transition.Down, "mean"), Noun: "the time from TCP to Ethernet", Unit: "µs", PublishedUnit: "µs"}
+	ethernetToTCP = Metric{Name: transition.MetricOf(transition.Up, "mean"), Noun: "the time from Ethernet to TCP", Unit: "µs", PublishedUnit: "µs"}
+	// Medians over the direct path's of the same block.
+	tcpToEthernetOver = Metric{Name: transition.RatioOf(transition.Down), Noun: "the time from TCP to Ethernet", Short: "quotient"}
+	ethernetToTCPOver = Metric{Name: transition.RatioOf(transition.Up), Noun: "the time from Ethernet to TCP", Short: "quotient"}
+
+	tunnelTimes = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.Clients, 1), Metrics: []Metric{tcpToEthernet, ethernetToTCP, tcpToEthernetOver, ethernetToTCPOver}, Free: true,
+		Run: "tunnel-transition", Place: "UDP in the background, one flow", Forms: "Figures 6 and 7"}
+)
+
+// transitionFigures are figures 6 and 7.
+var transitionFigures = []FigureForm{
+	transitionFigure("6", tcpToEthernet, "Transition time from TCP to Ethernet"),
+	transitionFigure("7", ethernetToTCP, "Transition time from Ethernet to TCP"),
+}
+
+func transitionFigure(number string, m Metric, caption string) FigureForm {
+	return FigureForm{Sweep: tunnelTimes, Number: number, XLabel: "Background", Caption: caption,
+		Note:  "The study prints its curves as pictures. Times are those of programs on the gateways themselves, means of the probes of a step.",
+		Stack: []PanelForm{{Metric: m, Title: "Mean", YLabel: "Time"}}}
+}
+
+// What the study's words are held to be.
+const (
+	mostBackground = 90 // Mbit/s, in the study
+	doubledLeast   = 1.5
+	doubledMost    = 3.
+	similar        = 1.25            // a factor either way
+	negligibleUs   = 7000. * 5 / 100 // of 7 ms from Paris to Lyon
+)
+
+// claimsTransition are the study's claims of transition times.
+var claimsTransition = []Claim{
+	{ID: "openvpn-doubles-ethernet-to-tcp", Of: devices, Sweeps: []*Sweep{tunnelTimes}, Metric: ethernetToTCPOver, Judge: atEach(doubledLeast, doubledMost, "× "),
+		Text: "OpenVPN, which copies packets to user space and back, doubles the time from Ethernet to TCP (3.3.1; here: × 1.5 to 3 of the direct path's, at each load up to 90 Mbit/s).",
+		Why:  Why{New: "The study says so of OpenVPN; of another tunnel it is no claim."}},
+	{ID: "ipsec-similar-to-direct", Of: devices, Sweeps: []*Sweep{tunnelTimes}, Metric: ethernetToTCPOver, Judge: atEach(1/similar, similar, "× "),
+		Text: "With IPsec the transition times are similar to those of a direct connection (3.3.1; here: within a quarter, at each load up to 90 Mbit/s).",
+		Why:  Why{New: "The study says so of IPsec; of another tunnel it is no claim."}},
+	{ID: "transition-negligible", Of: routers, Sweeps: []*Sweep{tunnelTimes}, Metric: ethernetToTCP, Judge: atEach(0, negligibleUs, ""),
+		Text: "Transition times of about 100 µs are negligible beside propagation, 7 ms from Paris to Lyon (3.3.1; here: less than 5 % of it, at each load up to 90 Mbit/s)."},
+}
+
+// atEach judges whether a metric lies in a range at each load of the study's.
+func atEach(least, most float64, sign string) criterion {
+	return func(j *judgement) {
+		x := j.sweeps[0].study()
+		r := x.router(j.subject.id)
+		if !r.measured() {
+			j.unmeasured(x, r)
+			return
+		}
+		of := func(at float64) analysis.Estimate { return r.estimate(j.metric, at) }
+		known, _ := split(r.levels, func(at float64) bool { return at <= mostBackground && of(at).Mean.Known() })
+		if len(known) == 0 {
+			j.Here, j.Expect = "no figure at any load of the study's", x.command("duts="+r.DUT)+" measures them."
+			return
+		}
+		var sides [3]int
+		low, high := known[0], known[0] // loads of the least and the greatest mean
+		for _, at := range known {
+			sides[place(of(at), least, most)]++
+			if of(at).Mean < of(low).Mean {
+				low = at
+			}
+			if of(at).Mean > of(high).Mean {
+				high = at
+			}
+		}
+		unit := words.When(j.metric.Unit != "", " "+j.metric.Unit)
+		j.Here = fmt.Sprintf("%s is %s%s%s %s to %s%s%s %s; %s; run %s", j.metric.Noun, sign, bracketed(of(low)), unit, x.atAll(low), sign, bracketed(of(high)), unit, x.atAll(high), blocks(of(high)), r.Run)
+		j.figure, j.detail = sign+bracketed(of(high))+unit, fmt.Sprintf("most; %s; %s", blocks(of(high)), x.at(high))
+		j.least = analysis.Number(math.Min(float64(of(low).Mean), float64(of(high).Mean)))
+		if r.Published == "" && j.why.New != "" {
+			j.why.Fails = j.why.New
+		}
+		switch {
+		case sides[outside] > 0:
+			j.settle(outside)
+		case sides[inside] == len(known):
+			j.settle(inside)
+		default:
+			j.settle(across)
+		}
+	}
+}

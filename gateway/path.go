@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
@@ -72,7 +73,7 @@ func (g *gateway) openPath() (path, error) {
 		c := tunConfig(g.cfg, g.log)
 		// The neighbours by themselves: programs or rules that were removed by others left them.
 		c.Former = func() error {
-			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface))
+			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface), routes.Remove(g.cfg.LAN.Interface))
 		}
 		return opened(tun.Open(c))
 	case config.NFQueue:
@@ -127,7 +128,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface),
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err

@@ -101,6 +101,8 @@ type Line struct {
 	Session uint16 // PPPoE's, from 1 on
 	MTU     uint16 // bytes of an IP packet; 0: datapath.LineMTU
 	State   []byte // of the link, for the concentrator only, to take it up after a restart
+	// Routes are the networks behind the client, whose packets come and go by the line.
+	Routes []netip.Prefix
 }
 
 // Session is a copy of a client's entry; later changes do not affect it.

@@ -29,6 +29,7 @@ var lines = []behaviour{
 	{"ForgedLines", onLine(forgedLines), Shape{Line: true}},
 	{"LinesThroughTheGateway", onLine(acrossLines), Shape{Line: true}},
 	{"LinesOfOtherInterfaces", onLine(otherInterfaces), Shape{Line: true}},
+	{"NetworksBehindLines", onLine(networksBehind), Shape{Line: true}},
 	{"KilledWithLines", onLine(func(t *testing.T, w *World) {
 		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
 	}), Shape{Line: true}},

@@ -106,7 +106,7 @@ static __always_inline const struct client *client_of_line(struct __sk_buff *skb
 
 	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return 0;
-	at = place(ip->daddr);
+	at = owner(ip->daddr);
 	*bytes = bpf_ntohs(ip->tot_len);
 	c = bpf_map_lookup_elem(&clients, &at);
 	return c && c->session ? c : 0;

@@ -69,6 +69,7 @@ type gateway struct {
 	// are reported again with their next packet.
 	known    chan struct{}
 	claims   claims
+	behind   networks // behind clients on lines
 	switched switched
 	living   context.Context // ends before the table is closed
 }

@@ -69,7 +69,7 @@ var identPolicy = map[string]ident.Policy{
 
 // identified returns who is logged in at an address. A name that many people share is nobody's.
 func (g *gateway) identified(client netip.Addr) (u ident.User, ok bool) {
-	s, known := g.table.Get(client)
+	s, known := g.table.Get(g.client(client))
 	if !known || s.State != session.Authenticated || s.Shared {
 		return u, false
 	}

@@ -21,7 +21,7 @@ import (
 type lines struct {
 	auth  authenticator
 	table granting
-	pool  *pool
+	pools map[string]*pool // by name; "": of clients whose login names none
 	dns   [2]netip.Addr
 	// server is the concentrator, which is told of sessions that end.
 	server *pppoe.Server
@@ -42,13 +42,16 @@ func (g *gateway) openLines() (err error) {
 	if g.users == nil {
 		g.users = auth.accounts
 	}
-	l := &lines{auth: auth, table: granting{g.table, g, false}, pool: newPool(g.cfg)}
+	l := &lines{auth: auth, table: granting{g.table, g, false}, pools: pools(g.cfg)}
 	copy(l.dns[:], resolvers(g.cfg))
 	if l.server, err = pppoe.New(g.pppoeConfig(), l); err != nil {
 		return err
 	}
 	g.pppoe = l.server
-	g.table.Follow(func(k session.Key, line session.Line) { l.server.End(k.MAC, line.Session) })
+	g.table.Follow(func(k session.Key, line session.Line) {
+		g.behind.remove(k, line)
+		l.server.End(k.MAC, line.Session)
+	})
 	return l.takeUp()
 }
 
@@ -96,6 +99,7 @@ func (l *lines) takeUp() (err error) {
 			err = fmt.Errorf("reading the PPPoE link of %s: %w", s.Key, bad)
 			return false
 		}
+		l.table.g.behind.set(s)
 		state.Grant.Addr = s.Addr
 		err = l.server.Restore(s.MAC, s.Line.Session, state)
 		return err == nil
@@ -121,7 +125,10 @@ func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	if err != nil {
 		return ppp.Grant{}, fmt.Errorf("keeping the PPPoE link: %w", err)
 	}
-	login.Line = session.Line{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state}
+	if err := l.makeRoom(login); err != nil {
+		return ppp.Grant{}, err
+	}
+	login.Line = session.Line{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state, Routes: login.Routes}
 	grant := ppp.Grant{DNS: l.dns, Proof: login.Proof}
 	grant.Addr, err = l.connect(r.MAC, login)
 	return grant, err
@@ -150,8 +157,12 @@ func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
 		}
 		return addr, err
 	}
-	for range l.pool.size() {
-		addr := l.pool.next()
+	pool := l.pools[login.Pool]
+	if pool == nil {
+		return netip.Addr{}, fmt.Errorf("the login names the pool %.60q (Framed-Pool), which pppoe.pool does not have", login.Pool)
+	}
+	for range pool.size() {
+		addr := pool.next()
 		if _, taken := l.table.Get(addr); taken {
 			continue
 		}
@@ -163,7 +174,7 @@ func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
 	return netip.Addr{}, errNoAddress
 }
 
-var errNoAddress = errors.New("no address is free: pppoe.pools are used up, and the login has none (Framed-IP-Address)")
+var errNoAddress = errors.New("no address is free: the login's pool (pppoe.pools, or by Framed-Pool one of pppoe.pool) is used up, and the login has none (Framed-IP-Address)")
 
 // Logout implements pppoe.Access.
 func (l *lines) Logout(mac [6]byte, id uint16, addr netip.Addr, why error) {
@@ -184,6 +195,7 @@ func (t granting) Connect(login session.Login) (session.Session, error) {
 	t.fill(&login)
 	s, err := t.Table.Connect(login)
 	if err == nil {
+		t.g.behind.set(s)
 		t.g.admitted(s)
 		t.g.log.Info("connected", "client", s.Key.String(), "user", s.User, "session", s.ID, "pppoe", s.Line.Session)
 	}
@@ -200,8 +212,16 @@ type pool struct {
 	at int // guarded by mu
 }
 
-func newPool(cfg *config.Config) *pool {
-	p := &pool{ranges: slices.Clone(cfg.PPPoE.Pools)}
+func pools(cfg *config.Config) map[string]*pool {
+	all := map[string]*pool{"": newPool(cfg.PPPoE.Pools)}
+	for _, p := range cfg.PPPoE.Named {
+		all[p.Name] = newPool(p.Ranges)
+	}
+	return all
+}
+
+func newPool(ranges []config.Range) *pool {
+	p := &pool{ranges: slices.Clone(ranges)}
 	for _, r := range p.ranges {
 		p.total += r.Size()
 	}

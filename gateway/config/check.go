@@ -168,7 +168,7 @@ func (k *checker) checkPPPoE() {
 	p := k.PPPoE
 	if !p.Enabled {
 		for _, key := range Keys() {
-			if strings.HasPrefix(key, "pppoe.") && key != "pppoe.enabled" {
+			if strings.HasPrefix(key, "pppoe.") && key != "pppoe.enabled" && (key != "pppoe.pool" || len(p.Named) > 0) {
 				k.without("pppoe.enabled is not true", key)
 			}
 		}
@@ -195,21 +195,37 @@ func (k *checker) checkPPPoE() {
 	if len(p.Pools) == 0 && !radius {
 		k.report("pppoe.pools", `missing: addresses for PPPoE clients, such as ["%s"]`, k.examplePool())
 	}
-	for i, pool := range p.Pools {
-		k.checkPool("pppoe.pools", pool, p.Pools[:i])
-		for _, leased := range k.DHCP.Pools {
-			if leased.contains(pool.First) || pool.contains(leased.First) {
-				k.report("pppoe.pools", "%s overlaps %s of dhcp.pools: an address has one client", pool, leased)
+	if len(p.Named) > 0 && !radius {
+		k.report("pppoe.pool", `has no effect: RADIUS names a client's pool (Framed-Pool), and "radius" is not in auth.methods`)
+	}
+	k.checkLinePools()
+	if len(p.Pools)+len(p.Named) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
+		k.report("dhcp.pools", "missing: without it DHCP leases all of the LAN, pppoe.pools included")
+	}
+}
+
+// checkLinePools checks the pools of PPPoE clients: an address has one client.
+func (k *checker) checkLinePools() {
+	var earlier []Range
+	check := func(key string, ranges []Range) {
+		for _, pool := range ranges {
+			k.checkPool(key, pool, earlier)
+			earlier = append(earlier, pool)
+			for _, leased := range k.DHCP.Pools {
+				if leased.contains(pool.First) || pool.contains(leased.First) {
+					k.report(key, "%s overlaps %s of dhcp.pools: an address has one client", pool, leased)
+				}
 			}
-		}
-		for _, r := range k.DHCP.Static {
-			if pool.contains(r.Addr) {
-				k.report("pppoe.pools", "%s has %s in it, which dhcp.static reserves for %s", pool, r.Addr, r.MAC)
+			for _, r := range k.DHCP.Static {
+				if pool.contains(r.Addr) {
+					k.report(key, "%s has %s in it, which dhcp.static reserves for %s", pool, r.Addr, r.MAC)
+				}
 			}
 		}
 	}
-	if len(p.Pools) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
-		k.report("dhcp.pools", "missing: without it DHCP leases all of the LAN, pppoe.pools included")
+	check("pppoe.pools", k.PPPoE.Pools)
+	for _, named := range k.PPPoE.Named {
+		check(fmt.Sprintf("pppoe.pool.%q", named.Name), named.Ranges)
 	}
 }
 

@@ -161,6 +161,7 @@ type PPPoE struct {
 	Name         string   // of the concentrator, in offers
 	Services     []string // offered; none: any that a client asks for
 	Pools        []Range  // of addresses for clients whose login has none
+	Named        []Pool   // in the file's order, for clients whose login names one
 	Resolvers    []netip.Addr
 	Methods      []string      // PAP, CHAP, MSCHAPv2, in the order in which clients are asked for them
 	MTU          int           // largest that a client can have (RFC 4638)
@@ -170,6 +171,12 @@ type PPPoE struct {
 	Delay        time.Duration // before an offer
 	Echo         time.Duration // between requests that find out whether a client is there
 	EchoFailures int           // requests without a reply after which a session ends
+}
+
+// Pool is addresses with a name, by which logins choose them.
+type Pool struct {
+	Name   string
+	Ranges []Range
 }
 
 // Ident is the configuration of answers by RFC 1413 in the clients' place.

@@ -104,6 +104,7 @@ func (c *Config) pppoeSettings() []setting {
 		at("pppoe.name", &p.Name, line(64)),
 		at("pppoe.services", &p.Services, list(line(64))),
 		at("pppoe.pools", &p.Pools, list(addressRange)),
+		{key: "pppoe.pool", place: &p.Named, each: p.addPool},
 		at("pppoe.resolvers", &p.Resolvers, list(address)),
 		at("pppoe.methods", &p.Methods, list(word(MSCHAPv2, CHAP, PAP))),
 		at("pppoe.mtu", &p.MTU, integer(1492, 1500)),

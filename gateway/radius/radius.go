@@ -257,7 +257,7 @@ func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (ses
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}
-	login, err := c.decide(who.User, answer)
+	login, err := c.decide(who, answer)
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}

@@ -1,0 +1,132 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// networks are those behind clients on lines (Framed-Route), by whom they are behind. The zero value has
+// none.
+type networks struct {
+	mu sync.Mutex
+	of map[netip.Prefix]owned // guarded by mu
+}
+
+// owned is whose a network is.
+type owned struct {
+	key  session.Key
+	line uint16
+	user string
+}
+
+// set enters the networks of a session.
+func (n *networks) set(s session.Session) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range s.Line.Routes {
+		if n.of == nil {
+			n.of = map[netip.Prefix]owned{}
+		}
+		n.of[p] = owned{s.Key, s.Line.Session, s.User}
+	}
+}
+
+// remove removes the networks of a session that has ended.
+func (n *networks) remove(k session.Key, line session.Line) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range line.Routes {
+		if o := n.of[p]; o.key == k && o.line == line.Session {
+			delete(n.of, p)
+		}
+	}
+}
+
+// owners returns whose networks are, without repetition.
+func (n *networks) owners(all []netip.Prefix) (owners []owned) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range all {
+		if o, there := n.of[p]; there && !slices.Contains(owners, o) {
+			owners = append(owners, o)
+		}
+	}
+	return owners
+}
+
+// client returns the address of the client behind which an address is.
+func (n *networks) client(addr netip.Addr) (client netip.Addr, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.of) == 0 || !addr.Is4() {
+		return client, false
+	}
+	for bits := 32; bits > 0; bits-- {
+		p, err := addr.Prefix(bits)
+		if err != nil {
+			return client, false
+		}
+		if o, there := n.of[p]; there {
+			return o.key.Addr, true
+		}
+	}
+	return client, false
+}
+
+// client returns the client that an address is of: the address itself in the LAN, otherwise that of the
+// client behind which it is.
+func (g *gateway) client(addr netip.Addr) netip.Addr {
+	if client, behind := g.behind.client(addr); behind {
+		return client
+	}
+	return addr
+}
+
+// makeRoom ends sessions of the same user that have a login's networks: the server gives them anew. It
+// fails where another user has one, and where the gateway needs one itself.
+func (l *lines) makeRoom(login session.Login) error {
+	if err := routable(login.Routes, l.table.g.cfg.LAN.Network()); err != nil {
+		return err
+	}
+	for _, o := range l.table.g.behind.owners(login.Routes) {
+		if o.user != login.User {
+			return fmt.Errorf("the login has a network (Framed-Route) that is behind %s of %q", o.key, o.user)
+		}
+		if err := l.table.Disconnect(o.key, o.line, session.NASRequest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// routable checks the networks of a login.
+func routable(all []netip.Prefix, lan netip.Prefix) error {
+	if len(all) == 0 {
+		return nil
+	}
+	own, err := stack.Own()
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		why := ""
+		switch {
+		case n.Overlaps(lan):
+			why = "overlaps the LAN, " + lan.String()
+		case n.Overlaps(stack.Multicast) || n.Addr().IsLoopback() || n.Addr().As4()[0] == 0:
+			why = "has addresses that no host has"
+		case slices.ContainsFunc(own, n.Contains):
+			why = "has addresses of this machine"
+		default:
+			continue
+		}
+		err = errors.Join(err, fmt.Errorf("the login has the network %s (Framed-Route), which %s", n, why))
+	}
+	return err
+}

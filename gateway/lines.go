@@ -59,7 +59,7 @@ func (g *gateway) pppoeConfig() pppoe.Config {
 	p := g.cfg.PPPoE
 	cfg := pppoe.Config{
 		Interface: g.cfg.LAN.Interface, Name: p.Name, Services: p.Services, Address: g.cfg.LAN.Address.Addr(),
-		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Delay: p.Delay, Echo: p.Echo, EchoFailures: p.EchoFailures, Log: g.log,
+		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Waiting: p.Waiting, Delay: p.Delay, Echo: p.Echo, EchoFailures: p.EchoFailures, Log: g.log,
 	}
 	for _, m := range pppMethods(g.cfg) {
 		cfg.Methods = append(cfg.Methods, ppp.Method(m))

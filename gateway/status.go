@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/portal"
+	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 )
 
@@ -54,6 +55,9 @@ func (g *gateway) served(st *control.Status) {
 		if s.Problem != nil {
 			st.Users.Problem = s.Problem.Error()
 		}
+	}
+	if g.pppoe != nil {
+		st.PPPoE = pppoeCounts(g.pppoe.Counts())
 	}
 	if g.ident != nil {
 		st.Ident = identCounts(g.ident.Stats())
@@ -101,6 +105,13 @@ func portalCounts(p portal.Stats) map[string]uint64 {
 	return map[string]uint64{
 		"redirect": p.Redirects, "probe": p.Probes, "login": p.Logins, "rejected": p.Rejected, "unavailable": p.Unavailable,
 		"backed-off": p.BackedOff, "forged": p.Forged, "logout": p.Logouts, "turned-away": p.Turned,
+	}
+}
+
+func pppoeCounts(n pppoe.Counts) map[string]uint64 {
+	return map[string]uint64{
+		"padi": n.PADI, "padr": n.PADR, "offer": n.Offered, "begun": n.Begun, "refused": n.Refused, "displaced": n.Displaced,
+		"throttled": n.Throttled, "malformed": n.Malformed, "stray": n.Strays,
 	}
 }
 

@@ -168,6 +168,7 @@ type PPPoE struct {
 	IPv6         bool          // also negotiate interface identifiers
 	PerMAC       int           // sessions of a MAC address at once
 	Most         int           // sessions at once
+	Waiting      int           // of them, those that have not logged in
 	Delay        time.Duration // before an offer
 	Echo         time.Duration // between requests that find out whether a client is there
 	EchoFailures int           // requests without a reply after which a session ends

@@ -111,6 +111,7 @@ func (c *Config) pppoeSettings() []setting {
 		at("pppoe.ipv6", &p.IPv6, boolean),
 		at("pppoe.sessions_per_mac", &p.PerMAC, integer(1, 64)),
 		at("pppoe.sessions", &p.Most, integer(1, 65535)),
+		at("pppoe.sessions_waiting", &p.Waiting, integer(1, 65535)),
 		at("pppoe.delay", &p.Delay, duration(time.Millisecond, 5*time.Second)),
 		at("pppoe.echo", &p.Echo, duration(time.Second, 10*minute)),
 		at("pppoe.echo_failures", &p.EchoFailures, integer(1, 100)),

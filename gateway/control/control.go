@@ -67,6 +67,7 @@ type Status struct {
 	DNS     map[string]uint64 `json:"dns,omitempty"`
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`
 	Portal  map[string]uint64 `json:"portal,omitempty"`
+	PPPoE   map[string]uint64 `json:"pppoe,omitempty"` // nil: there is none
 	Ident   map[string]uint64 `json:"ident,omitempty"` // of ident; nil: there is none
 	Flows   map[string]uint64 `json:"flows,omitempty"` // of the flow log; nil: there is none
 }

@@ -169,7 +169,7 @@ func (g *gateway) open() (err error) {
 // daemon, those of one in the kernel end with detach or a change of kind. Sessions
 // continue in either case, until the machine restarts.
 func (g *gateway) openTable() error {
-	file, kept := filepath.Join(g.cfg.StateDir, "sessions.db"), bootFile(g.cfg)
+	file, kept := sessionsFile(g.cfg), bootFile(g.cfg)
 	boot, err := os.ReadFile(bootID)
 	if err != nil {
 		return fmt.Errorf("reading which boot of the machine this is: %w", err)

@@ -103,7 +103,7 @@ var ErrNotHere = errors.New("nothing of a gateway is to be found in this network
 var ErrBusy = datapath.ErrBusy
 
 // Detach removes everything of a gateway from the kernel, whatever its data path was, and
-// switches forwarding off where the gateway switched it on.
+// switches forwarding off where the gateway switched it on. PPPoE clients are told that their sessions have ended.
 // What does not exist is no error. While a daemon runs, Detach fails with
 // datapath.ErrBusy unless forced; the daemon then continues without anything in the
 // kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
@@ -120,6 +120,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if err := ebpf.InSight(ebpfLeft(cfg)); err != nil {
 		return err
 	}
+	told := farewell(cfg) // the kernel is left clean all the same
 	var shut error
 	if guard.There(cfg.LAN.Interface) { // the LAN stays closed until the guard is removed last, or where that fails
 		shut = guard.Guard{LAN: cfg.LAN.Interface}.Know()
@@ -136,7 +137,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if err = programs(cfg); err != nil { // after what else can fail, because the programs take the guard with them
 		return err
 	}
-	return guard.Remove(cfg.LAN.Interface)
+	return errors.Join(guard.Remove(cfg.LAN.Interface), told)
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its

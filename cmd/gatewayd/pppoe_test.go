@@ -288,3 +288,34 @@ func TestSubscribersOutliveTheDaemon(t *testing.T) {
 		t.Error("the session is still there")
 	}
 }
+
+// TestDetachTellsSubscribers: detach tells clients that their sessions have ended, whether a daemon runs or not.
+func TestDetachTellsSubscribers(t *testing.T) {
+	for _, force := range []string{"", "--force"} {
+		t.Run(force, func(t *testing.T) {
+			w := newLines(t, `echo = "10m"`)
+			subscribers := []*subscriber{w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"}), w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})}
+			for _, s := range subscribers {
+				_, err := s.dial()
+				must(t, err)
+			}
+			if force == "" {
+				w.kill()
+			}
+			w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml ` + force)
+			for _, s := range subscribers {
+				if why := s.over(); !errors.Is(why, ppp.ErrPeerClosed) {
+					t.Errorf("ended by %v", why)
+				}
+				eventually(t, "a PADT", func() error {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					if !s.told {
+						return errors.New("none")
+					}
+					return nil
+				})
+			}
+		})
+	}
+}

@@ -268,6 +268,10 @@ static __always_inline int from_client(struct __sk_buff *skb)
 SEC("tc")
 int lan_in(struct __sk_buff *skb)
 {
+	if (lines && skb->mark == TOO_LONG) { /* cut_in's */
+		skb->mark = 0;
+		return onward(skb, pass(REASON_REJECTED));
+	}
 	return onward(skb, from_client(skb));
 }
 
@@ -318,7 +322,7 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	now = bpf_ktime_get_coarse_ns();
 	if (is_too_long(skb, ip, c, end) && c->state == STATE_ADMITTED && !expired(c, now)) {
-		if (unreachable(skb, ICMP_FRAG_NEEDED, c->mtu))
+		if (unreachable(skb, gateway_addr, ICMP_FRAG_NEEDED, c->mtu))
 			return drop(REASON_MALFORMED);
 		count(REASON_REJECTED);
 		return bpf_redirect(wan_ifindex, 0);

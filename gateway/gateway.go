@@ -56,6 +56,7 @@ type gateway struct {
 	arp    arp.Prober // asks clients whether they are there
 	table  *session.Table
 	radius *radius.Client
+	asks   *radius.Dynamic // what servers ask of sessions
 	portal *portal.Portal
 	users  *users.Accounts
 	dhcp   *dhcp.Server
@@ -130,6 +131,11 @@ func (g *gateway) open() (err error) {
 	}
 	if len(cfg.RADIUS.Servers()) > 0 {
 		if g.radius, err = radius.New(g.radiusConfig()); err != nil {
+			return err
+		}
+	}
+	if at := cfg.RADIUS.Dynamic; at.IsValid() {
+		if g.asks, err = radius.ListenDynamic(g.radiusConfig(), at, g.table, g.log); err != nil {
 			return err
 		}
 	}
@@ -290,6 +296,9 @@ func (g *gateway) serve(ctx context.Context) error {
 	run("sessions", g.table.Run)
 	run("accounting", g.account)
 	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g, true}, g.status) })
+	if g.asks != nil {
+		run("requests of RADIUS servers", g.asks.Serve)
+	}
 	if g.portal != nil {
 		run("portal", func(ctx context.Context) error { return g.portal.Serve(ctx, plain, secure) })
 	}
@@ -341,6 +350,9 @@ func (g *gateway) close() error {
 	}
 	if g.dhcp != nil {
 		errs = append(errs, g.dhcp.Close())
+	}
+	if g.asks != nil {
+		errs = append(errs, g.asks.Close())
 	}
 	if g.radius != nil {
 		errs = append(errs, g.radius.Close())

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"maps"
 	"os"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
@@ -76,6 +77,9 @@ func (g *gateway) served(st *control.Status) {
 			}
 		}
 	}
+	if g.asks != nil {
+		maps.Copy(st.RADIUS, askedCounts(g.asks.Stats()))
+	}
 }
 
 func repairCounts(r ebpf.Repairs) map[string]uint64 {
@@ -117,6 +121,13 @@ func pppoeCounts(n pppoe.Counts) map[string]uint64 {
 
 func identCounts(i ident.Stats) map[string]uint64 {
 	return map[string]uint64{"answer": i.Named, "no-user": i.NoUser, "invalid": i.Invalid, "throttled": i.Throttled, "failed": i.Failed}
+}
+
+func askedCounts(d radius.DynamicStats) map[string]uint64 {
+	return map[string]uint64{
+		"disconnect": d.Disconnects, "coa": d.Changes, "dynamic-refused": d.Refused, "dynamic-forged": d.Forged,
+		"dynamic-malformed": d.Malformed, "dynamic-repeated": d.Repeated,
+	}
 }
 
 func radiusCounts(r radius.Stats) map[string]uint64 {

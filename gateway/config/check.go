@@ -40,6 +40,7 @@ func (c *Config) check() []*Error {
 	k.checkDatapath()
 	k.checkFlowLog()
 	k.checkMetrics()
+	k.checkDynamic()
 	k.checkServer("radius.primary", c.RADIUS.Primary)
 	k.checkServer("radius.secondary", c.RADIUS.Secondary)
 	return k.problems
@@ -320,6 +321,13 @@ func (k *checker) checkLogin() {
 func (k *checker) checkMetrics() {
 	if a := k.Metrics.Listen.Addr(); k.LAN.Address.IsValid() && k.LAN.Address.Masked().Contains(a) {
 		k.report("metrics.listen", "%s is in the LAN, where clients would read it: take 127.0.0.1", a)
+	}
+}
+
+// checkDynamic keeps the port for servers' requests out of the clients' network.
+func (k *checker) checkDynamic() {
+	if a := k.RADIUS.Dynamic.Addr(); k.LAN.Address.IsValid() && k.LAN.Address.Masked().Contains(a) {
+		k.report("radius.dynamic", "%s is in the LAN, where clients could send requests in a server's name: take the address towards the servers", a)
 	}
 }
 

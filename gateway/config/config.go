@@ -213,8 +213,9 @@ type RADIUS struct {
 	NASAddress         netip.Addr // zero: not sent
 	PortType           string     // PortWireless or PortEthernet
 	Timeout            time.Duration
-	Retries            int           // after the first attempt, to each server
-	Interim            time.Duration // between updates, unless the server says
+	Retries            int            // after the first attempt, to each server
+	Interim            time.Duration  // between updates, unless the server says
+	Dynamic            netip.AddrPort // where servers' requests about sessions come to (RFC 5176); zero: nowhere
 }
 
 // Servers lists the configured servers, in order of preference.

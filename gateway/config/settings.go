@@ -163,6 +163,7 @@ func (c *Config) radiusSettings() []setting {
 		at("radius.retries", &r.Retries, integer(0, 10)),
 		// RFC 2869, 2.1: not below a minute.
 		at("radius.interim", &r.Interim, duration(minute, day)),
+		at("radius.dynamic", &r.Dynamic, listenAddress),
 	}
 }
 

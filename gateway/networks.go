@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,8 +15,17 @@ import (
 // networks are those behind clients on lines (Framed-Route), by whom they are behind. The zero value has
 // none.
 type networks struct {
-	mu sync.Mutex
-	of map[netip.Prefix]owned // guarded by mu
+	mu      sync.Mutex
+	of      map[netip.Prefix]owned           // guarded by mu
+	changed func(n netip.Prefix, there bool) // guarded by mu; nil: nobody follows
+}
+
+// follow has changed called with mu held for each network that comes or goes, and returns those there are.
+func (n *networks) follow(changed func(netip.Prefix, bool)) []netip.Prefix {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.changed = changed
+	return slices.Collect(maps.Keys(n.of))
 }
 
 // owned is whose a network is.
@@ -34,6 +44,9 @@ func (n *networks) set(s session.Session) {
 			n.of = map[netip.Prefix]owned{}
 		}
 		n.of[p] = owned{s.Key, s.Line.Session, s.User}
+		if n.changed != nil {
+			n.changed(p, true)
+		}
 	}
 }
 
@@ -44,6 +57,9 @@ func (n *networks) remove(k session.Key, line session.Line) {
 	for _, p := range line.Routes {
 		if o := n.of[p]; o.key == k && o.line == line.Session {
 			delete(n.of, p)
+			if n.changed != nil {
+				n.changed(p, false)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -304,4 +305,32 @@ func TestIdentOfSubscribers(t *testing.T) {
 	c.addr = terms.Local
 	server := w.asker("192.0.2.2")
 	server.wants(c, pair(c.connect(server)), "USERID : UNIX : ann")
+}
+
+// TestIdentBehindSubscribers: so is the user of a network behind a session, whatever a host of it says.
+func TestIdentBehindSubscribers(t *testing.T) {
+	t.Parallel()
+	w := newLines(t, "echo = \"1s\"\necho_failures = 60\n[ident]\nenabled = true")
+	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; ip -n $ID-server route replace default via 192.0.2.1")
+	c := w.stranger()
+	s := c.subscriber(ppp.Config{User: "routed", Password: "right"})
+	terms, err := s.dial()
+	must(t, err)
+	s.route(c, terms)
+	c.sh("ip addr add 203.0.113.9/32 dev ppp0")
+	c.sh("ip route replace default dev ppp0 src 203.0.113.9")
+	w.spawnAt(c.host, "liar.log", "busybox", "nc", "-lk", "-p", "113", "-e", "/bin/echo", "1 , 1 : USERID : UNIX : liar")
+	c.addr = netip.MustParseAddr("203.0.113.9")
+	server := w.asker("192.0.2.2")
+	conn := c.connect(server)
+	if conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr() != c.addr {
+		t.Fatalf("connected from %s", conn.LocalAddr())
+	}
+	server.wants(c, pair(conn), "USERID : UNIX : routed")
+	w.kill()
+	if conn, err := server.dial(c); err == nil {
+		t.Errorf("port 113 of the network is open without a daemon: %v", conn.RemoteAddr())
+	}
+	w.start()
+	server.wants(c, pair(conn), "USERID : UNIX : routed")
 }

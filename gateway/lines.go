@@ -99,8 +99,10 @@ func (l *lines) takeUp() (err error) {
 			err = fmt.Errorf("reading the PPPoE link of %s: %w", s.Key, bad)
 			return false
 		}
-		l.table.g.behind.set(s)
 		state.Grant.Addr = s.Addr
+		if taken := l.table.g.behind.claim(s.Key, s.Line, s.User); taken != nil {
+			l.table.g.log.Error("taking up the networks behind a PPPoE client", "client", s.Key.String(), "err", taken)
+		}
 		err = l.server.Restore(s.MAC, s.Line.Session, state)
 		return err == nil
 	})
@@ -193,9 +195,13 @@ func (t granting) Connect(login session.Login) (session.Session, error) {
 		return session.Session{}, fmt.Errorf("%w: %s %s", datapath.ErrForeign, login.For.Addr, lan.Unleasable(login.For.Addr))
 	}
 	t.fill(&login)
+	if err := t.g.behind.claim(login.For, login.Line, login.User); err != nil {
+		return session.Session{}, err
+	}
 	s, err := t.Table.Connect(login)
-	if err == nil {
-		t.g.behind.set(s)
+	if err != nil {
+		t.g.behind.remove(login.For, login.Line)
+	} else {
 		t.g.admitted(s)
 		t.g.log.Info("connected", "client", s.Key.String(), "user", s.User, "session", s.ID, "pppoe", s.Line.Session)
 	}

@@ -35,19 +35,27 @@ type owned struct {
 	user string
 }
 
-// set enters the networks of a session.
-func (n *networks) set(s session.Session) {
+// claim enters the networks of a session that is about to begin; it enters none where one is another
+// session's.
+func (n *networks) claim(key session.Key, line session.Line, user string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, p := range s.Line.Routes {
+	own := owned{key, line.Session, user}
+	for _, p := range line.Routes {
+		if o, there := n.of[p]; there && o != own {
+			return fmt.Errorf("the network %s (Framed-Route) is behind %s of %q", p, o.key, o.user)
+		}
+	}
+	for _, p := range line.Routes {
 		if n.of == nil {
 			n.of = map[netip.Prefix]owned{}
 		}
-		n.of[p] = owned{s.Key, s.Line.Session, s.User}
+		n.of[p] = own
 		if n.changed != nil {
 			n.changed(p, true)
 		}
 	}
+	return nil
 }
 
 // remove removes the networks of a session that has ended.

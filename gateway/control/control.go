@@ -99,6 +99,8 @@ type Session struct {
 	User   string    `json:"user,omitempty"`
 	ID     string    `json:"id,omitempty"`    // Acct-Session-Id
 	PPPoE  uint16    `json:"pppoe,omitempty"` // session of the client's line; 0: it has none
+	// Routes are the networks behind the client (Framed-Route).
+	Routes []netip.Prefix `json:"routes,omitempty"`
 	Began  time.Time `json:"began,omitzero"`
 	Seen   time.Time `json:"seen,omitzero"`
 	Limits Limits    `json:"limits,omitzero"`
@@ -159,7 +161,7 @@ type failure struct {
 func shown(s session.Session) Session {
 	return Session{
 		Addr: s.Addr, MAC: net.HardwareAddr(s.MAC[:]).String(), State: s.State, Hostname: s.Hostname,
-		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, PPPoE: s.Line.Session, Began: s.Began, Seen: s.Seen,
+		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, PPPoE: s.Line.Session, Routes: s.Line.Routes, Began: s.Began, Seen: s.Seen,
 		Limits: Limits{
 			SessionTimeoutSeconds: s.Limits.SessionTimeout.Seconds(), IdleTimeoutSeconds: s.Limits.IdleTimeout.Seconds(),
 			UpBytes: s.Limits.UpBytes, DownBytes: s.Limits.DownBytes, TotalBytes: s.Limits.TotalBytes,

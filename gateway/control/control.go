@@ -96,14 +96,14 @@ type Session struct {
 	LeasedAt time.Time  `json:"leased_at,omitzero"`
 	LeaseEnd time.Time  `json:"lease_end,omitzero"`
 
-	User   string    `json:"user,omitempty"`
-	ID     string    `json:"id,omitempty"`    // Acct-Session-Id
-	PPPoE  uint16    `json:"pppoe,omitempty"` // session of the client's line; 0: it has none
+	User  string `json:"user,omitempty"`
+	ID    string `json:"id,omitempty"`    // Acct-Session-Id
+	PPPoE uint16 `json:"pppoe,omitempty"` // session of the client's line; 0: it has none
 	// Routes are the networks behind the client (Framed-Route).
 	Routes []netip.Prefix `json:"routes,omitempty"`
-	Began  time.Time `json:"began,omitzero"`
-	Seen   time.Time `json:"seen,omitzero"`
-	Limits Limits    `json:"limits,omitzero"`
+	Began  time.Time      `json:"began,omitzero"`
+	Seen   time.Time      `json:"seen,omitzero"`
+	Limits Limits         `json:"limits,omitzero"`
 	Traffic
 	DroppedPackets uint64 `json:"dropped_packets"`
 }

@@ -43,7 +43,7 @@ type Config struct {
 	MaxPayload int
 	PerMAC     int           // sessions of a MAC address at once; 0: 1
 	Most       int           // sessions at once; 0: 65,535
-	Waiting    int           // of them, those that have not logged in; 0: 4096
+	Waiting    int           // of them, those that have not logged in; 0: 16,384
 	Delay      time.Duration // before a PADO, for a second concentrator behind the first
 	// Echo is the time between LCP Echo-Requests, 0: 20 s; a link ends after EchoFailures, 0: 3,
 	// without a reply.
@@ -82,7 +82,7 @@ const (
 	sendersKept  = 8192
 	loginTime    = 60 * time.Second // from PADR to Access.Login
 	loginsAtOnce = 4096
-	waitingUsual = 4096
+	waitingUsual = 16384
 	freeSessions = 65535 // session IDs; 0 is none
 )
 

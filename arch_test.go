@@ -38,14 +38,15 @@ var allowedImports = map[string][]string{
 	"gateway/control":            {"gateway/session"},
 	"gateway/budget":             {}, // how often something may be done for each of many senders
 	"gateway/datapath":           {"gateway/budget"},
-	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack"},
+	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/routes", "gateway/datapath/stack"},
 	"gateway/datapath/guard":     {"gateway/datapath"},
 	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/stack"}, // clients in the kernel's neighbour table
+	"gateway/datapath/routes":    {"gateway/datapath", "gateway/datapath/stack"},                   // networks behind clients in the kernel's routing table
 	"gateway/datapath/stack":     {},                                                               // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
-	"gateway/datapath/tun":       {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack"},
+	"gateway/datapath/tun":       {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/routes", "gateway/datapath/stack"},
 	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
 	"gateway/datapath/nfqueue/nftables": {},

@@ -17,15 +17,21 @@ func (g *gateway) openFlows() (err error) {
 	}
 	g.flows, err = flowlog.Open(flowlog.Config{
 		Folder: f.Folder, Keep: f.Keep, Most: f.Most, IPFIX: f.IPFIX,
-		LAN: g.cfg.LAN.Network(), Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Log: g.log,
+		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Log: g.log,
 	})
 	return err
+}
+
+// isBehind reports whether an address is in a network behind a client.
+func (g *gateway) isBehind(addr netip.Addr) bool {
+	_, behind := g.behind.client(addr)
+	return behind
 }
 
 // who returns who has had an address at least since a time. A session that began later belongs to somebody
 // else, or to the same client before it logged in.
 func (g *gateway) who(addr netip.Addr, since time.Time) (w flowlog.Who) {
-	s, known := g.table.Get(addr)
+	s, known := g.table.Get(g.client(addr))
 	if !known {
 		return w
 	}

@@ -56,6 +56,7 @@ type gateway struct {
 	arp    arp.Prober // asks clients whether they are there
 	table  *session.Table
 	radius *radius.Client
+	asks   *radius.Dynamic // what servers ask of sessions
 	portal *portal.Portal
 	users  *users.Accounts
 	dhcp   *dhcp.Server
@@ -69,6 +70,7 @@ type gateway struct {
 	// are reported again with their next packet.
 	known    chan struct{}
 	claims   claims
+	behind   networks // behind clients on lines
 	switched switched
 	living   context.Context // ends before the table is closed
 }
@@ -132,6 +134,11 @@ func (g *gateway) open() (err error) {
 			return err
 		}
 	}
+	if at := cfg.RADIUS.Dynamic; at.IsValid() {
+		if g.asks, err = radius.ListenDynamic(g.radiusConfig(), at, g.table, g.log); err != nil {
+			return err
+		}
+	}
 	if err := g.openPortal(); err != nil {
 		return err
 	}
@@ -168,7 +175,7 @@ func (g *gateway) open() (err error) {
 // daemon, those of one in the kernel end with detach or a change of kind. Sessions
 // continue in either case, until the machine restarts.
 func (g *gateway) openTable() error {
-	file, kept := filepath.Join(g.cfg.StateDir, "sessions.db"), bootFile(g.cfg)
+	file, kept := sessionsFile(g.cfg), bootFile(g.cfg)
 	boot, err := os.ReadFile(bootID)
 	if err != nil {
 		return fmt.Errorf("reading which boot of the machine this is: %w", err)
@@ -289,6 +296,9 @@ func (g *gateway) serve(ctx context.Context) error {
 	run("sessions", g.table.Run)
 	run("accounting", g.account)
 	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g, true}, g.status) })
+	if g.asks != nil {
+		run("requests of RADIUS servers", g.asks.Serve)
+	}
 	if g.portal != nil {
 		run("portal", func(ctx context.Context) error { return g.portal.Serve(ctx, plain, secure) })
 	}
@@ -340,6 +350,9 @@ func (g *gateway) close() error {
 	}
 	if g.dhcp != nil {
 		errs = append(errs, g.dhcp.Close())
+	}
+	if g.asks != nil {
+		errs = append(errs, g.asks.Close())
 	}
 	if g.radius != nil {
 		errs = append(errs, g.radius.Close())

@@ -44,12 +44,26 @@ func (g *gateway) openIdent() (err error) {
 	if g.watch, err = ident.OpenWatch(wc); err != nil {
 		return err
 	}
+	if err := g.watch.Keep(g.behind.follow(g.watchNetwork)); err != nil {
+		return err
+	}
 	g.ident = ident.New(ident.Config{
 		Masquerade: cfg.Ident.Method == config.Masquerade, Policy: identPolicy[cfg.Ident.Answer], Except: identExcept(cfg.Ident), Sealer: sealer,
 		Rate: budget.Rate{AtOnce: identBurst * cfg.Ident.Rate, EachSecond: float64(cfg.Ident.Rate)},
 		Who:  g.identified, Log: g.log,
 	}, g.watch)
 	return nil
+}
+
+// watchNetwork has queries for a network behind a client taken, or no longer.
+func (g *gateway) watchNetwork(n netip.Prefix, there bool) {
+	change := g.watch.Leave
+	if there {
+		change = g.watch.Take
+	}
+	if err := change(n); err != nil {
+		g.log.Error("ident: following the networks behind clients", "network", n, "err", err)
+	}
 }
 
 // identExcept returns the users of whom replies do not say what ident.answer tells.
@@ -69,7 +83,7 @@ var identPolicy = map[string]ident.Policy{
 
 // identified returns who is logged in at an address. A name that many people share is nobody's.
 func (g *gateway) identified(client netip.Addr) (u ident.User, ok bool) {
-	s, known := g.table.Get(client)
+	s, known := g.table.Get(g.client(client))
 	if !known || s.State != session.Authenticated || s.Shared {
 		return u, false
 	}

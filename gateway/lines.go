@@ -21,7 +21,7 @@ import (
 type lines struct {
 	auth  authenticator
 	table granting
-	pool  *pool
+	pools map[string]*pool // by name; "": of clients whose login names none
 	dns   [2]netip.Addr
 	// server is the concentrator, which is told of sessions that end.
 	server *pppoe.Server
@@ -42,13 +42,16 @@ func (g *gateway) openLines() (err error) {
 	if g.users == nil {
 		g.users = auth.accounts
 	}
-	l := &lines{auth: auth, table: granting{g.table, g, false}, pool: newPool(g.cfg)}
+	l := &lines{auth: auth, table: granting{g.table, g, false}, pools: pools(g.cfg)}
 	copy(l.dns[:], resolvers(g.cfg))
 	if l.server, err = pppoe.New(g.pppoeConfig(), l); err != nil {
 		return err
 	}
 	g.pppoe = l.server
-	g.table.Follow(func(k session.Key, line session.Line) { l.server.End(k.MAC, line.Session) })
+	g.table.Follow(func(k session.Key, line session.Line) {
+		g.behind.remove(k, line)
+		l.server.End(k.MAC, line.Session)
+	})
 	return l.takeUp()
 }
 
@@ -56,7 +59,7 @@ func (g *gateway) pppoeConfig() pppoe.Config {
 	p := g.cfg.PPPoE
 	cfg := pppoe.Config{
 		Interface: g.cfg.LAN.Interface, Name: p.Name, Services: p.Services, Address: g.cfg.LAN.Address.Addr(),
-		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Delay: p.Delay, Echo: p.Echo, EchoFailures: p.EchoFailures, Log: g.log,
+		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Waiting: p.Waiting, Delay: p.Delay, Echo: p.Echo, EchoFailures: p.EchoFailures, Log: g.log,
 	}
 	for _, m := range pppMethods(g.cfg) {
 		cfg.Methods = append(cfg.Methods, ppp.Method(m))
@@ -97,6 +100,9 @@ func (l *lines) takeUp() (err error) {
 			return false
 		}
 		state.Grant.Addr = s.Addr
+		if taken := l.table.g.behind.claim(s.Key, s.Line, s.User); taken != nil {
+			l.table.g.log.Error("taking up the networks behind a PPPoE client", "client", s.Key.String(), "err", taken)
+		}
 		err = l.server.Restore(s.MAC, s.Line.Session, state)
 		return err == nil
 	})
@@ -121,7 +127,10 @@ func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	if err != nil {
 		return ppp.Grant{}, fmt.Errorf("keeping the PPPoE link: %w", err)
 	}
-	login.Line = session.Line{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state}
+	if err := l.makeRoom(login); err != nil {
+		return ppp.Grant{}, err
+	}
+	login.Line = session.Line{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state, Routes: login.Routes}
 	grant := ppp.Grant{DNS: l.dns, Proof: login.Proof}
 	grant.Addr, err = l.connect(r.MAC, login)
 	return grant, err
@@ -150,8 +159,12 @@ func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
 		}
 		return addr, err
 	}
-	for range l.pool.size() {
-		addr := l.pool.next()
+	pool := l.pools[login.Pool]
+	if pool == nil {
+		return netip.Addr{}, fmt.Errorf("the login names the pool %.60q (Framed-Pool), which pppoe.pool does not have", login.Pool)
+	}
+	for range pool.size() {
+		addr := pool.next()
 		if _, taken := l.table.Get(addr); taken {
 			continue
 		}
@@ -163,7 +176,7 @@ func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
 	return netip.Addr{}, errNoAddress
 }
 
-var errNoAddress = errors.New("no address is free: pppoe.pools are used up, and the login has none (Framed-IP-Address)")
+var errNoAddress = errors.New("no address is free: the login's pool (pppoe.pools, or by Framed-Pool one of pppoe.pool) is used up, and the login has none (Framed-IP-Address)")
 
 // Logout implements pppoe.Access.
 func (l *lines) Logout(mac [6]byte, id uint16, addr netip.Addr, why error) {
@@ -182,8 +195,13 @@ func (t granting) Connect(login session.Login) (session.Session, error) {
 		return session.Session{}, fmt.Errorf("%w: %s %s", datapath.ErrForeign, login.For.Addr, lan.Unleasable(login.For.Addr))
 	}
 	t.fill(&login)
+	if err := t.g.behind.claim(login.For, login.Line, login.User); err != nil {
+		return session.Session{}, err
+	}
 	s, err := t.Table.Connect(login)
-	if err == nil {
+	if err != nil {
+		t.g.behind.remove(login.For, login.Line)
+	} else {
 		t.g.admitted(s)
 		t.g.log.Info("connected", "client", s.Key.String(), "user", s.User, "session", s.ID, "pppoe", s.Line.Session)
 	}
@@ -200,8 +218,16 @@ type pool struct {
 	at int // guarded by mu
 }
 
-func newPool(cfg *config.Config) *pool {
-	p := &pool{ranges: slices.Clone(cfg.PPPoE.Pools)}
+func pools(cfg *config.Config) map[string]*pool {
+	all := map[string]*pool{"": newPool(cfg.PPPoE.Pools)}
+	for _, p := range cfg.PPPoE.Named {
+		all[p.Name] = newPool(p.Ranges)
+	}
+	return all
+}
+
+func newPool(ranges []config.Range) *pool {
+	p := &pool{ranges: slices.Clone(ranges)}
 	for _, r := range p.ranges {
 		p.total += r.Size()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
@@ -72,7 +73,7 @@ func (g *gateway) openPath() (path, error) {
 		c := tunConfig(g.cfg, g.log)
 		// The neighbours by themselves: programs or rules that were removed by others left them.
 		c.Former = func() error {
-			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface))
+			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface), routes.Remove(g.cfg.LAN.Interface))
 		}
 		return opened(tun.Open(c))
 	case config.NFQueue:
@@ -102,7 +103,7 @@ var ErrNotHere = errors.New("nothing of a gateway is to be found in this network
 var ErrBusy = datapath.ErrBusy
 
 // Detach removes everything of a gateway from the kernel, whatever its data path was, and
-// switches forwarding off where the gateway switched it on.
+// switches forwarding off where the gateway switched it on. PPPoE clients are told that their sessions have ended.
 // What does not exist is no error. While a daemon runs, Detach fails with
 // datapath.ErrBusy unless forced; the daemon then continues without anything in the
 // kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
@@ -119,6 +120,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if err := ebpf.InSight(ebpfLeft(cfg)); err != nil {
 		return err
 	}
+	told := farewell(cfg) // the kernel is left clean all the same
 	var shut error
 	if guard.There(cfg.LAN.Interface) { // the LAN stays closed until the guard is removed last, or where that fails
 		shut = guard.Guard{LAN: cfg.LAN.Interface}.Know()
@@ -127,7 +129,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface),
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err
@@ -135,7 +137,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if err = programs(cfg); err != nil { // after what else can fail, because the programs take the guard with them
 		return err
 	}
-	return guard.Remove(cfg.LAN.Interface)
+	return errors.Join(guard.Remove(cfg.LAN.Interface), told)
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"maps"
 	"os"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
@@ -9,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/portal"
+	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 )
 
@@ -55,6 +57,9 @@ func (g *gateway) served(st *control.Status) {
 			st.Users.Problem = s.Problem.Error()
 		}
 	}
+	if g.pppoe != nil {
+		st.PPPoE = pppoeCounts(g.pppoe.Counts())
+	}
 	if g.ident != nil {
 		st.Ident = identCounts(g.ident.Stats())
 	}
@@ -71,6 +76,9 @@ func (g *gateway) served(st *control.Status) {
 				st.RADIUS[what] += n
 			}
 		}
+	}
+	if g.asks != nil {
+		maps.Copy(st.RADIUS, askedCounts(g.asks.Stats()))
 	}
 }
 
@@ -104,8 +112,22 @@ func portalCounts(p portal.Stats) map[string]uint64 {
 	}
 }
 
+func pppoeCounts(n pppoe.Counts) map[string]uint64 {
+	return map[string]uint64{
+		"padi": n.PADI, "padr": n.PADR, "offer": n.Offered, "begun": n.Begun, "refused": n.Refused, "displaced": n.Displaced,
+		"throttled": n.Throttled, "malformed": n.Malformed, "stray": n.Strays,
+	}
+}
+
 func identCounts(i ident.Stats) map[string]uint64 {
 	return map[string]uint64{"answer": i.Named, "no-user": i.NoUser, "invalid": i.Invalid, "throttled": i.Throttled, "failed": i.Failed}
+}
+
+func askedCounts(d radius.DynamicStats) map[string]uint64 {
+	return map[string]uint64{
+		"disconnect": d.Disconnects, "coa": d.Changes, "dynamic-refused": d.Refused, "dynamic-forged": d.Forged,
+		"dynamic-malformed": d.Malformed, "dynamic-repeated": d.Repeated,
+	}
 }
 
 func radiusCounts(r radius.Stats) map[string]uint64 {

@@ -255,37 +255,6 @@ func TestLossyWire(t *testing.T) {
 	})
 }
 
-// FuzzLink: whatever a client sends, a server gives no address to one that has not logged in,
-// and answers each frame with a few at most.
-func FuzzLink(f *testing.F) {
-	f.Add([]byte{0xc0, 0x21, 1, 1, 0, 10, 5, 6, 1, 2, 3, 4})
-	f.Add([]byte{0xc0, 0x23, 1, 1, 0, 8, 1, 'a', 1, 'b'})
-	f.Add([]byte{0x80, 0x21, 1, 1, 0, 10, 3, 6, 0, 0, 0, 0})
-	f.Add([]byte{0xc0, 0x21, 9, 1, 0, 8, 0, 0, 0, 0})
-	f.Add([]byte{0xc2, 0x23, 2, 1, 0, 5, 0})
-	f.Fuzz(func(t *testing.T, frames []byte) {
-		for _, method := range Methods {
-			p := join(Config{Methods: []Method{method}, IPv6: true}, Config{}, "right")
-			p.server.decide = func(Credentials) (Grant, bool) { return Grant{Message: "no"}, false }
-			p.server.link.Open(p.now)
-			for b := frames; len(b) > 0; {
-				n := min(len(b), 64)
-				before := len(p.server.out)
-				p.server.link.Receive(p.now, b[:n])
-				if sent := len(p.server.out) - before; sent > 4 {
-					t.Fatalf("%d frames answer one", sent)
-				}
-				p.now = p.now.Add(time.Second)
-				p.server.link.Tick(p.now)
-				b = b[n:]
-			}
-			if len(p.server.opened) > 0 {
-				t.Fatal("open without a login")
-			}
-		}
-	})
-}
-
 // TestMSCHAPv2Vectors are those of RFC 2759, 9.2.
 func TestMSCHAPv2Vectors(t *testing.T) {
 	bytes := func(s string) []byte {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,7 +56,7 @@ func TestIdent(t *testing.T) {
 			w := newWorld(t)
 			w.identify(`method = "` + method + `"`)
 			if method == "masquerade" {
-				w.sh(`nsenter --net=/run/netns/$ID-router nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }; add rule ip nat post oifname wan0 ip saddr 10.1.0.0/24 masquerade'`)
+				w.masquerade()
 			}
 			conf := filepath.Join(w.Dir, "proftpd.conf")
 			must(t, os.WriteFile(conf, fmt.Appendf(nil, proftpd, w.Dir), 0o600))
@@ -94,7 +96,10 @@ func TestIdent(t *testing.T) {
 type asker struct {
 	w        *world
 	addr     string
+	at       string // where it asks; "": at the client's address
 	listener net.Listener
+
+	last net.Conn // its end of the last connection
 }
 
 func (w *world) asker(addr string) *asker {
@@ -119,6 +124,7 @@ func (c *client) connect(to *asker) *net.TCPConn {
 	far, err := to.listener.Accept()
 	must(c.w.t, err)
 	c.w.t.Cleanup(func() { near.Close(); far.Close() })
+	to.last = far
 	return near.(*net.TCPConn)
 }
 
@@ -126,7 +132,7 @@ func (c *client) connect(to *asker) *net.TCPConn {
 func (a *asker) dial(c *client) (conn net.Conn, err error) {
 	a.w.in("server", func() error {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.addr)}, Timeout: 20 * time.Second}
-		conn, err = d.Dial("tcp4", net.JoinHostPort(c.addr.String(), "113"))
+		conn, err = d.Dial("tcp4", net.JoinHostPort(cmp.Or(a.at, c.addr.String()), "113"))
 		return nil
 	})
 	if err == nil {
@@ -153,6 +159,11 @@ func (a *asker) ask(c *client, line string) (string, error) {
 // pair is a query about a connection.
 func pair(c *net.TCPConn) string {
 	return fmt.Sprintf("%d,%d\r\n", c.LocalAddr().(*net.TCPAddr).Port, c.RemoteAddr().(*net.TCPAddr).Port)
+}
+
+// seen is a query about the last connection, as the asker sees it.
+func (a *asker) seen() string {
+	return fmt.Sprintf("%d,%d\r\n", a.last.RemoteAddr().(*net.TCPAddr).Port, a.last.LocalAddr().(*net.TCPAddr).Port)
 }
 
 // wants asks until the reply ends with an answer.
@@ -218,28 +229,51 @@ func TestIdentAnswers(t *testing.T) {
 	server.wants(c, pair(c.connect(server)), "ERROR : HIDDEN-USER")
 }
 
+// masquerade has clients leave with the gateway's address.
+func (w *world) masquerade() {
+	w.sh(`nsenter --net=/run/netns/$ID-router nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }; add rule ip nat post oifname wan0 ip saddr 10.1.0.0/24 masquerade'`)
+}
+
 // TestIdentFlood: a host that opens many connections and a scan of all ports leave others' queries
-// answered.
+// answered, by both methods.
 func TestIdentFlood(t *testing.T) {
 	t.Parallel()
+	for _, method := range []string{"nat", "masquerade"} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			identFlood(t, method)
+		})
+	}
+}
+
+func identFlood(t *testing.T, method string) {
 	w := newWorld(t)
-	w.identify("rate = 10000\nanswer = \"token\"")
+	w.identify("rate = 10000\nanswer = \"token\"\nmethod = \"" + method + "\"")
 	w.sh(`ip -n $ID-server addr add 192.0.2.3/24 dev s0`)
+	if method == "masquerade" {
+		w.masquerade()
+	}
 	w.start()
 	c := w.client()
 	c.logIn("ann")
 	server, flooder := w.asker("192.0.2.2"), w.asker("192.0.2.3")
 	conn := c.connect(server)
+	about := pair(conn)
+	if method == "masquerade" {
+		server.at, flooder.at = "192.0.2.1", "192.0.2.1"
+		about = server.seen()
+	}
+	near, _, _ := strings.Cut(about, ",")
 	for range 100 { // silent
 		_, err := flooder.dial(c)
 		must(t, err)
 	}
 	for port := 1; port <= 65535; port += 131 {
-		if reply, err := server.ask(c, fmt.Sprintf("%d,%d\r\n", port, 5000)); err != nil || strings.Contains(reply, "USERID") && fmt.Sprint(port) != strings.Split(pair(conn), ",")[0] {
+		if reply, err := server.ask(c, fmt.Sprintf("%d,%d\r\n", port, 5000)); err != nil || strings.Contains(reply, "USERID") && fmt.Sprint(port) != near {
 			t.Fatalf("port %d: %q, %v", port, reply, err)
 		}
 	}
-	reply, err := server.ask(c, pair(conn))
+	reply, err := server.ask(c, about)
 	must(t, err)
 	_, token, found := strings.Cut(strings.TrimSpace(reply), "USERID : OTHER : ")
 	if !found || strings.Contains(reply, "ann") {
@@ -253,7 +287,7 @@ func TestIdentFlood(t *testing.T) {
 	if st.Ident["throttled"] < 50 || st.Ident["answer"] == 0 || st.Ident["no-user"] < 400 {
 		t.Errorf("counted: %v", st.Ident)
 	}
-	if !strings.Contains(st.Datapath, "redirect") {
+	if method == "nat" && !strings.Contains(st.Datapath, "redirect") {
 		t.Errorf("ident keeps the data path from redirecting: %s: %s", st.Datapath, st.Why)
 	}
 }
@@ -271,4 +305,32 @@ func TestIdentOfSubscribers(t *testing.T) {
 	c.addr = terms.Local
 	server := w.asker("192.0.2.2")
 	server.wants(c, pair(c.connect(server)), "USERID : UNIX : ann")
+}
+
+// TestIdentBehindSubscribers: so is the user of a network behind a session, whatever a host of it says.
+func TestIdentBehindSubscribers(t *testing.T) {
+	t.Parallel()
+	w := newLines(t, "echo = \"1s\"\necho_failures = 60\n[ident]\nenabled = true")
+	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; ip -n $ID-server route replace default via 192.0.2.1")
+	c := w.stranger()
+	s := c.subscriber(ppp.Config{User: "routed", Password: "right"})
+	terms, err := s.dial()
+	must(t, err)
+	s.route(c, terms)
+	c.sh("ip addr add 203.0.113.9/32 dev ppp0")
+	c.sh("ip route replace default dev ppp0 src 203.0.113.9")
+	w.spawnAt(c.host, "liar.log", "busybox", "nc", "-lk", "-p", "113", "-e", "/bin/echo", "1 , 1 : USERID : UNIX : liar")
+	c.addr = netip.MustParseAddr("203.0.113.9")
+	server := w.asker("192.0.2.2")
+	conn := c.connect(server)
+	if conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr() != c.addr {
+		t.Fatalf("connected from %s", conn.LocalAddr())
+	}
+	server.wants(c, pair(conn), "USERID : UNIX : routed")
+	w.kill()
+	if conn, err := server.dial(c); err == nil {
+		t.Errorf("port 113 of the network is open without a daemon: %v", conn.RemoteAddr())
+	}
+	w.start()
+	server.wants(c, pair(conn), "USERID : UNIX : routed")
 }

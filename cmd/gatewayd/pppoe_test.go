@@ -16,6 +16,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/ppp"
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
 // session returns a user's session as the daemon has it.
@@ -55,6 +56,7 @@ func TestSubscribers(t *testing.T) {
 		t.Run(string(method), func(t *testing.T) {
 			w := newLines(t, fmt.Sprintf("methods = [%q]\necho = \"1s\"", method))
 			s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right", AskDNS: true})
+			s.tags = []pppoe.Tag{{Type: pppoe.VendorSpecific, Value: []byte("\x00\x00\x0d\xe9\x01\x06eth 7\x2f\x02\x05line9")}}
 			terms, err := s.dial()
 			must(t, err)
 			if terms.Local != netip.MustParseAddr("10.1.0.100") || terms.Peer != netip.MustParseAddr("10.1.0.1") || terms.DNS[0] != terms.Peer || terms.MTU != 1492 {
@@ -68,6 +70,9 @@ func TestSubscribers(t *testing.T) {
 			asked := w.auth.records("asked", one.ID)
 			if len(asked) != 1 || asked[0].one("Framed-Protocol") != "PPP" || asked[0].one("NAS-Port") != fmt.Sprint(s.id) {
 				t.Errorf("the server was asked %v", asked)
+			}
+			if asked[0].one("ADSL-Agent-Circuit-Id") == "" || asked[0].one("ADSL-Agent-Remote-Id") == "" {
+				t.Errorf("the server was not told of the line: %v", asked)
 			}
 			if r := w.acct.told("Start", one.ID); r.one("Framed-IP-Address") != "10.1.0.100" {
 				t.Errorf("accounted as %v", r)
@@ -286,5 +291,36 @@ func TestSubscribersOutliveTheDaemon(t *testing.T) {
 	}
 	if _, err := w.session("ann"); err == nil {
 		t.Error("the session is still there")
+	}
+}
+
+// TestDetachTellsSubscribers: detach tells clients that their sessions have ended, whether a daemon runs or not.
+func TestDetachTellsSubscribers(t *testing.T) {
+	for _, force := range []string{"", "--force"} {
+		t.Run(force, func(t *testing.T) {
+			w := newLines(t, `echo = "10m"`)
+			subscribers := []*subscriber{w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"}), w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})}
+			for _, s := range subscribers {
+				_, err := s.dial()
+				must(t, err)
+			}
+			if force == "" {
+				w.kill()
+			}
+			w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml ` + force)
+			for _, s := range subscribers {
+				if why := s.over(); !errors.Is(why, ppp.ErrPeerClosed) {
+					t.Errorf("ended by %v", why)
+				}
+				eventually(t, "a PADT", func() error {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					if !s.told {
+						return errors.New("none")
+					}
+					return nil
+				})
+			}
+		})
 	}
 }

@@ -76,6 +76,7 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	writeCounts(w, "dns", s.DNS)
 	writeCounts(w, "radius", s.RADIUS)
 	writeCounts(w, "portal", s.Portal)
+	writeCounts(w, "pppoe", s.PPPoE)
 	writeCounts(w, "ident", s.Ident)
 	writeCounts(w, "flow log", s.Flows)
 }

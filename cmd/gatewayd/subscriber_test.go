@@ -38,6 +38,7 @@ type subscriber struct {
 	mac  pppoe.MAC
 	cfg  ppp.Config
 	uniq []byte
+	tags []pppoe.Tag // of its access node
 
 	mu     sync.Mutex // guards what follows
 	server pppoe.MAC
@@ -156,7 +157,7 @@ func (s *subscriber) receive(f *pppoe.Frame) {
 	switch {
 	case f.Code == pppoe.PADO && s.id == 0:
 		s.server, s.cookie = f.From, append([]byte(nil), cookie...)
-		s.write(&pppoe.Frame{Code: pppoe.PADR, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: s.uniq}, {Type: pppoe.ACCookie, Value: s.cookie}}})
+		s.write(&pppoe.Frame{Code: pppoe.PADR, Tags: append([]pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: s.uniq}, {Type: pppoe.ACCookie, Value: s.cookie}}, s.tags...)})
 	case f.Code == pppoe.PADS && s.id == 0 && f.Session != 0:
 		s.id = f.Session
 		s.link = ppp.New(s.cfg, s)

@@ -191,6 +191,22 @@ func (d *DHCP) reserve(name string, v any) error {
 	return nil
 }
 
+// addPool reads an entry of pppoe.pool.
+func (p *PPPoE) addPool(name string, v any) error {
+	if len(name) == 0 || len(name) > 253 {
+		return errors.New("a pool's name has 1 to 253 bytes, as Framed-Pool has it")
+	}
+	ranges, err := list(addressRange)(v)
+	if err != nil {
+		return err
+	}
+	if len(ranges) == 0 {
+		return errors.New(`must be a list of ranges such as ["10.1.200.0-10.1.201.255"]`)
+	}
+	p.Named = append(p.Named, Pool{Name: name, Ranges: ranges})
+	return nil
+}
+
 // ownOptions are the options that gatewayd sets itself, and their keys.
 var ownOptions = map[uint8]string{
 	1: "lan.address", 3: "lan.address", 6: "dhcp.dns", 15: "dhcp.domain", 26: "dhcp.mtu", 28: "lan.address",

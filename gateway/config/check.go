@@ -40,6 +40,7 @@ func (c *Config) check() []*Error {
 	k.checkDatapath()
 	k.checkFlowLog()
 	k.checkMetrics()
+	k.checkDynamic()
 	k.checkServer("radius.primary", c.RADIUS.Primary)
 	k.checkServer("radius.secondary", c.RADIUS.Secondary)
 	return k.problems
@@ -168,7 +169,7 @@ func (k *checker) checkPPPoE() {
 	p := k.PPPoE
 	if !p.Enabled {
 		for _, key := range Keys() {
-			if strings.HasPrefix(key, "pppoe.") && key != "pppoe.enabled" {
+			if strings.HasPrefix(key, "pppoe.") && key != "pppoe.enabled" && (key != "pppoe.pool" || len(p.Named) > 0) {
 				k.without("pppoe.enabled is not true", key)
 			}
 		}
@@ -195,21 +196,37 @@ func (k *checker) checkPPPoE() {
 	if len(p.Pools) == 0 && !radius {
 		k.report("pppoe.pools", `missing: addresses for PPPoE clients, such as ["%s"]`, k.examplePool())
 	}
-	for i, pool := range p.Pools {
-		k.checkPool("pppoe.pools", pool, p.Pools[:i])
-		for _, leased := range k.DHCP.Pools {
-			if leased.contains(pool.First) || pool.contains(leased.First) {
-				k.report("pppoe.pools", "%s overlaps %s of dhcp.pools: an address has one client", pool, leased)
+	if len(p.Named) > 0 && !radius {
+		k.report("pppoe.pool", `has no effect: RADIUS names a client's pool (Framed-Pool), and "radius" is not in auth.methods`)
+	}
+	k.checkLinePools()
+	if len(p.Pools)+len(p.Named) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
+		k.report("dhcp.pools", "missing: without it DHCP leases all of the LAN, pppoe.pools included")
+	}
+}
+
+// checkLinePools checks the pools of PPPoE clients: an address has one client.
+func (k *checker) checkLinePools() {
+	var earlier []Range
+	check := func(key string, ranges []Range) {
+		for _, pool := range ranges {
+			k.checkPool(key, pool, earlier)
+			earlier = append(earlier, pool)
+			for _, leased := range k.DHCP.Pools {
+				if leased.contains(pool.First) || pool.contains(leased.First) {
+					k.report(key, "%s overlaps %s of dhcp.pools: an address has one client", pool, leased)
+				}
 			}
-		}
-		for _, r := range k.DHCP.Static {
-			if pool.contains(r.Addr) {
-				k.report("pppoe.pools", "%s has %s in it, which dhcp.static reserves for %s", pool, r.Addr, r.MAC)
+			for _, r := range k.DHCP.Static {
+				if pool.contains(r.Addr) {
+					k.report(key, "%s has %s in it, which dhcp.static reserves for %s", pool, r.Addr, r.MAC)
+				}
 			}
 		}
 	}
-	if len(p.Pools) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
-		k.report("dhcp.pools", "missing: without it DHCP leases all of the LAN, pppoe.pools included")
+	check("pppoe.pools", k.PPPoE.Pools)
+	for _, named := range k.PPPoE.Named {
+		check(fmt.Sprintf("pppoe.pool.%q", named.Name), named.Ranges)
 	}
 }
 
@@ -304,6 +321,13 @@ func (k *checker) checkLogin() {
 func (k *checker) checkMetrics() {
 	if a := k.Metrics.Listen.Addr(); k.LAN.Address.IsValid() && k.LAN.Address.Masked().Contains(a) {
 		k.report("metrics.listen", "%s is in the LAN, where clients would read it: take 127.0.0.1", a)
+	}
+}
+
+// checkDynamic keeps the port for servers' requests out of the clients' network.
+func (k *checker) checkDynamic() {
+	if a := k.RADIUS.Dynamic.Addr(); k.LAN.Address.IsValid() && k.LAN.Address.Masked().Contains(a) {
+		k.report("radius.dynamic", "%s is in the LAN, where clients could send requests in a server's name: take the address towards the servers", a)
 	}
 }
 

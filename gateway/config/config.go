@@ -161,15 +161,23 @@ type PPPoE struct {
 	Name         string   // of the concentrator, in offers
 	Services     []string // offered; none: any that a client asks for
 	Pools        []Range  // of addresses for clients whose login has none
+	Named        []Pool   // in the file's order, for clients whose login names one
 	Resolvers    []netip.Addr
 	Methods      []string      // PAP, CHAP, MSCHAPv2, in the order in which clients are asked for them
 	MTU          int           // largest that a client can have (RFC 4638)
 	IPv6         bool          // also negotiate interface identifiers
 	PerMAC       int           // sessions of a MAC address at once
 	Most         int           // sessions at once
+	Waiting      int           // of them, those that have not logged in
 	Delay        time.Duration // before an offer
 	Echo         time.Duration // between requests that find out whether a client is there
 	EchoFailures int           // requests without a reply after which a session ends
+}
+
+// Pool is addresses with a name, by which logins choose them.
+type Pool struct {
+	Name   string
+	Ranges []Range
 }
 
 // Ident is the configuration of answers by RFC 1413 in the clients' place.
@@ -205,8 +213,9 @@ type RADIUS struct {
 	NASAddress         netip.Addr // zero: not sent
 	PortType           string     // PortWireless or PortEthernet
 	Timeout            time.Duration
-	Retries            int           // after the first attempt, to each server
-	Interim            time.Duration // between updates, unless the server says
+	Retries            int            // after the first attempt, to each server
+	Interim            time.Duration  // between updates, unless the server says
+	Dynamic            netip.AddrPort // where servers' requests about sessions come to (RFC 5176); zero: nowhere
 }
 
 // Servers lists the configured servers, in order of preference.

@@ -43,7 +43,7 @@ func TestExampleIsComplete(t *testing.T) {
 			continue
 		}
 		text := line + "\n"
-		if table == "dhcp.static" || table == "dhcp.options" {
+		if table == "dhcp.static" || table == "dhcp.options" || table == "pppoe.pool" {
 			key = ""
 		}
 		if table != "" {

@@ -104,12 +104,14 @@ func (c *Config) pppoeSettings() []setting {
 		at("pppoe.name", &p.Name, line(64)),
 		at("pppoe.services", &p.Services, list(line(64))),
 		at("pppoe.pools", &p.Pools, list(addressRange)),
+		{key: "pppoe.pool", place: &p.Named, each: p.addPool},
 		at("pppoe.resolvers", &p.Resolvers, list(address)),
 		at("pppoe.methods", &p.Methods, list(word(MSCHAPv2, CHAP, PAP))),
 		at("pppoe.mtu", &p.MTU, integer(1492, 1500)),
 		at("pppoe.ipv6", &p.IPv6, boolean),
 		at("pppoe.sessions_per_mac", &p.PerMAC, integer(1, 64)),
 		at("pppoe.sessions", &p.Most, integer(1, 65535)),
+		at("pppoe.sessions_waiting", &p.Waiting, integer(1, 65535)),
 		at("pppoe.delay", &p.Delay, duration(time.Millisecond, 5*time.Second)),
 		at("pppoe.echo", &p.Echo, duration(time.Second, 10*minute)),
 		at("pppoe.echo_failures", &p.EchoFailures, integer(1, 100)),
@@ -161,6 +163,7 @@ func (c *Config) radiusSettings() []setting {
 		at("radius.retries", &r.Retries, integer(0, 10)),
 		// RFC 2869, 2.1: not below a minute.
 		at("radius.interim", &r.Interim, duration(minute, day)),
+		at("radius.dynamic", &r.Dynamic, listenAddress),
 	}
 }
 

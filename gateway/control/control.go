@@ -67,6 +67,7 @@ type Status struct {
 	DNS     map[string]uint64 `json:"dns,omitempty"`
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`
 	Portal  map[string]uint64 `json:"portal,omitempty"`
+	PPPoE   map[string]uint64 `json:"pppoe,omitempty"` // nil: there is none
 	Ident   map[string]uint64 `json:"ident,omitempty"` // of ident; nil: there is none
 	Flows   map[string]uint64 `json:"flows,omitempty"` // of the flow log; nil: there is none
 }
@@ -95,12 +96,14 @@ type Session struct {
 	LeasedAt time.Time  `json:"leased_at,omitzero"`
 	LeaseEnd time.Time  `json:"lease_end,omitzero"`
 
-	User   string    `json:"user,omitempty"`
-	ID     string    `json:"id,omitempty"`    // Acct-Session-Id
-	PPPoE  uint16    `json:"pppoe,omitempty"` // session of the client's line; 0: it has none
-	Began  time.Time `json:"began,omitzero"`
-	Seen   time.Time `json:"seen,omitzero"`
-	Limits Limits    `json:"limits,omitzero"`
+	User  string `json:"user,omitempty"`
+	ID    string `json:"id,omitempty"`    // Acct-Session-Id
+	PPPoE uint16 `json:"pppoe,omitempty"` // session of the client's line; 0: it has none
+	// Routes are the networks behind the client (Framed-Route).
+	Routes []netip.Prefix `json:"routes,omitempty"`
+	Began  time.Time      `json:"began,omitzero"`
+	Seen   time.Time      `json:"seen,omitzero"`
+	Limits Limits         `json:"limits,omitzero"`
 	Traffic
 	DroppedPackets uint64 `json:"dropped_packets"`
 }
@@ -158,7 +161,7 @@ type failure struct {
 func shown(s session.Session) Session {
 	return Session{
 		Addr: s.Addr, MAC: net.HardwareAddr(s.MAC[:]).String(), State: s.State, Hostname: s.Hostname,
-		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, PPPoE: s.Line.Session, Began: s.Began, Seen: s.Seen,
+		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, PPPoE: s.Line.Session, Routes: s.Line.Routes, Began: s.Began, Seen: s.Seen,
 		Limits: Limits{
 			SessionTimeoutSeconds: s.Limits.SessionTimeout.Seconds(), IdleTimeoutSeconds: s.Limits.IdleTimeout.Seconds(),
 			UpBytes: s.Limits.UpBytes, DownBytes: s.Limits.DownBytes, TotalBytes: s.Limits.TotalBytes,

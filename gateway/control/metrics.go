@@ -39,6 +39,7 @@ var (
 	dnsDesc       = desc("dns_total", "What the DNS forwarder did.", "event")
 	radiusDesc    = desc("radius_total", "What the RADIUS client did.", "event")
 	portalDesc    = desc("portal_total", "What the portal answered.", "outcome")
+	pppoeDesc     = desc("pppoe_total", "What the PPPoE concentrator received and did.", "event")
 	identDesc     = desc("ident_total", "What became of RFC 1413 queries.", "outcome")
 	flowsDesc     = desc("flowlog_total", "What the flow log recorded.", "event")
 )
@@ -51,7 +52,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, bytesDesc, forwardDesc,
-		packetsDesc, repairsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc, identDesc, flowsDesc,
+		packetsDesc, repairsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc, pppoeDesc, identDesc, flowsDesc,
 	} {
 		ch <- d
 	}
@@ -83,7 +84,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, family := range []struct {
 		desc   *prometheus.Desc
 		counts map[string]uint64
-	}{{packetsDesc, s.Packets}, {repairsDesc, s.Repairs}, {dhcpDesc, s.DHCP}, {dnsDesc, s.DNS}, {radiusDesc, s.RADIUS}, {portalDesc, s.Portal}, {identDesc, s.Ident}, {flowsDesc, s.Flows}} {
+	}{{packetsDesc, s.Packets}, {repairsDesc, s.Repairs}, {dhcpDesc, s.DHCP}, {dnsDesc, s.DNS}, {radiusDesc, s.RADIUS}, {portalDesc, s.Portal}, {pppoeDesc, s.PPPoE}, {identDesc, s.Ident}, {flowsDesc, s.Flows}} {
 		for _, word := range slices.Sorted(maps.Keys(family.counts)) {
 			send(family.desc, prometheus.CounterValue, float64(family.counts[word]), word)
 		}

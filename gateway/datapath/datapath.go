@@ -23,13 +23,16 @@ type MAC [6]byte
 
 // Client is a client as a data path knows it: who has the address, and what is allowed.
 type Client struct {
-	Addr     netip.Addr // IPv4 address in the LAN
-	MAC      MAC        // the only one that may use Addr
-	Session  uint16     // PPPoE session, the only one in which Addr is used; 0: Addr is used without PPPoE
-	MTU      uint16     // of the PPPoE session, bytes of an IP packet; 0: LineMTU
-	Admitted bool       // false: DHCP, DNS, the portal and the walled garden only
-	Until    time.Time  // end of admission, enforced also without a daemon; zero: none
-	Limits   Limits     // while admitted
+	Addr    netip.Addr // IPv4 address in the LAN
+	MAC     MAC        // the only one that may use Addr
+	Session uint16     // PPPoE session, the only one in which Addr is used; 0: Addr is used without PPPoE
+	MTU     uint16     // of the PPPoE session, bytes of an IP packet; 0: LineMTU
+	// Routes are IPv4 networks outside the LAN that are behind the client on a line: their packets are
+	// treated as those of Addr. No other client has the same one. While not Admitted there are none.
+	Routes   []netip.Prefix
+	Admitted bool      // false: DHCP, DNS, the portal and the walled garden only
+	Until    time.Time // end of admission, enforced also without a daemon; zero: none
+	Limits   Limits    // while admitted
 }
 
 // Limits bound what an admitted client sends and receives. Zero values do not limit.

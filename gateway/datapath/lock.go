@@ -15,6 +15,8 @@ var (
 	ErrNotSupported = errors.New("not supported by this machine")
 	// ErrForeign is wrapped for an address that no client of the LAN can have.
 	ErrForeign = errors.New("no client's address")
+	// ErrTaken is wrapped for a network that another client or another route has.
+	ErrTaken = errors.New("the network is another's")
 	// ErrBusy is wrapped when another gateway has one of the interfaces.
 	ErrBusy = errors.New("another gateway has the interface")
 	// ErrInUse is wrapped when another gateway has one of the folders.

@@ -177,10 +177,8 @@ func (c *connection) times(d *netlink.AttributeDecoder) error {
 	return nil
 }
 
-// flow returns a connection as a flow of a client: an address of the LAN other than the
-// gateway's. Connections of and to the gateway itself are none.
-func (c *connection) flow(lan netip.Prefix, gateway netip.Addr) (f Flow, ok bool) {
-	client := func(a netip.Addr) bool { return lan.Contains(a) && a != gateway }
+// flow returns a connection as a flow of a client. Connections of and to the gateway itself are none.
+func (c *connection) flow(client func(netip.Addr) bool, gateway netip.Addr) (f Flow, ok bool) {
 	f = Flow{Protocol: c.orig.protocol, Start: c.start, End: c.stop}
 	switch {
 	case client(c.orig.src.Addr()):

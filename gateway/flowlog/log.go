@@ -27,6 +27,8 @@ type Config struct {
 
 	LAN     netip.Prefix // of the clients
 	Gateway netip.Addr   // its address there
+	// Behind reports whether an address outside the LAN is a client's, of a network behind one; nil: none is.
+	Behind func(netip.Addr) bool
 	// Who returns who has had an address at least since a time; what is unknown is empty. A zero
 	// time is unknown too.
 	Who func(addr netip.Addr, since time.Time) Who
@@ -67,8 +69,9 @@ type id struct {
 
 // live is what the start line of an open flow said.
 type live struct {
-	start time.Time
-	who   Who
+	client netip.Addr
+	start  time.Time
+	who    Who
 }
 
 // Log is a running log.
@@ -159,14 +162,29 @@ func (l *Log) listed(c connection) { l.begin(c, time.Time{}) }
 
 // begin records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
 func (l *Log) begin(c connection, at time.Time) {
-	f, ours := c.flow(l.cfg.LAN, l.cfg.Gateway)
+	f, ours := l.flow(c)
 	key := id{c.orig, c.zone}
 	if _, known := l.open[key]; known || !ours {
 		return
 	}
 	f = l.start(f, at)
-	l.open[key] = live{f.Start, Who{f.MAC, f.User, f.Session}}
+	l.open[key] = live{f.Client.Addr(), f.Start, Who{f.MAC, f.User, f.Session}}
 	l.add(f, true, false)
+}
+
+// flow returns a connection as a flow. The client of one that is known stays the same, whatever networks
+// are behind clients by now.
+func (l *Log) flow(c connection) (Flow, bool) {
+	was, known := l.open[id{c.orig, c.zone}]
+	return c.flow(func(a netip.Addr) bool {
+		switch {
+		case known:
+			return a == was.client
+		case l.cfg.LAN.Contains(a):
+			return a != l.cfg.Gateway
+		}
+		return l.cfg.Behind != nil && l.cfg.Behind(a)
+	}, l.cfg.Gateway)
 }
 
 // start returns a flow as its start line has it.
@@ -185,7 +203,7 @@ func (l *Log) start(f Flow, at time.Time) Flow {
 
 // finished records the end of a flow, also of one whose start was missed.
 func (l *Log) finished(c connection) {
-	f, ours := c.flow(l.cfg.LAN, l.cfg.Gateway)
+	f, ours := l.flow(c)
 	if !ours {
 		return
 	}
@@ -193,7 +211,7 @@ func (l *Log) finished(c connection) {
 	was, known := l.open[key]
 	if !known {
 		s := l.start(f, time.Time{})
-		was = live{s.Start, Who{s.MAC, s.User, s.Session}}
+		was = live{s.Client.Addr(), s.Start, Who{s.MAC, s.User, s.Session}}
 	}
 	delete(l.open, key)
 	if f.Event = Ends; f.Start.IsZero() {

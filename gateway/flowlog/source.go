@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bufferBytes holds what the kernel reports while the log is not read: about 100,000 events.
-const bufferBytes = 128 << 20
+// bufferBytes holds what the kernel reports while the log is not read: about 100,000 events. Tests change it.
+var bufferBytes = 128 << 20
 
 // drain is for how long events are still read when the log ends.
 const drain = 100 * time.Millisecond

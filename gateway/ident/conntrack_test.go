@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-func TestMain(m *testing.M) { netnstest.Main(m, "") }
+func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
 // TestOriginal: connection tracking names the source of a connection by its reply, and knows no others.
 func TestOriginal(t *testing.T) {

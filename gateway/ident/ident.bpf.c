@@ -62,11 +62,34 @@ struct {
 	__type(value, __u32);
 } ident_askers SEC(".maps");
 
+/* A network behind a client, as a key of an LPM trie. */
+struct network {
+	__u32 bits;
+	__u32 addr; /* network order */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct network);
+	__type(value, __u8);
+} ident_networks SEC(".maps");
+
 /* Constants, set when the programs are loaded. */
 volatile const __u32 lan_base, lan_size; /* host order; lan_size 0: queries for clients are not taken */
 volatile const __u32 gateway_addr;       /* network order */
 
 static __always_inline int in_lan(__be32 addr) { return bpf_ntohl(addr) - lan_base < lan_size; }
+
+/* is_clients reports whether an address is one of the LAN, or in a network behind a client. */
+static __always_inline int is_clients(__be32 addr)
+{
+	struct network key = { .bits = 32, .addr = addr };
+
+	return in_lan(addr) || (lan_size && bpf_map_lookup_elem(&ident_networks, &key));
+}
 
 #define IP_SADDR (ETH_HLEN + offsetof(struct iphdr, saddr))
 #define IP_DADDR (ETH_HLEN + offsetof(struct iphdr, daddr))
@@ -144,7 +167,7 @@ int ident_in(struct __sk_buff *skb)
 	if (skb->pkt_type != PACKET_HOST || look(skb, &s))
 		return TC_ACT_UNSPEC;
 	/* The data path drops a client's address that comes from the WAN. */
-	if (s.dest == IDENT && in_lan(s.daddr) && s.daddr != gateway_addr && !in_lan(s.saddr))
+	if (s.dest == IDENT && is_clients(s.daddr) && s.daddr != gateway_addr && !is_clients(s.saddr))
 		return query(skb, &s);
 	if (!(s.syn | s.fin | s.rst))
 		return TC_ACT_UNSPEC;

@@ -59,11 +59,13 @@ type Config struct {
 }
 
 const (
-	patience = 30 * time.Second // for a query and its reply: proftpd sends the query 5 s after it connects
-	most     = 1024             // connections at once; further ones are closed
-	each     = 32               // of them of one asking host
-	askers   = 4096             // that have a budget of their own
+	most   = 1024 // connections at once; further ones are closed
+	each   = 32   // of them of one asking host
+	askers = 4096 // that have a budget of their own
 )
+
+// patience is for a query and its reply: proftpd sends the query 5 s after it connects. Tests change it.
+var patience = 30 * time.Second
 
 // drained bounds what is read behind a line that is too long, bytes.
 const drained = 64 << 10

@@ -37,17 +37,24 @@ type identLife struct {
 	Pad      [5]uint8
 }
 
+type identNetwork struct {
+	_    structs.HostLayout
+	Bits uint32
+	Addr uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	identMapIdentAskers = "ident_askers"
-	identMapIdentConns  = "ident_conns"
-	identProgIdentIn    = "ident_in"
-	identProgIdentOut   = "ident_out"
-	identVarGatewayAddr = "gateway_addr"
-	identVarLanBase     = "lan_base"
-	identVarLanSize     = "lan_size"
+	identMapIdentAskers   = "ident_askers"
+	identMapIdentConns    = "ident_conns"
+	identMapIdentNetworks = "ident_networks"
+	identProgIdentIn      = "ident_in"
+	identProgIdentOut     = "ident_out"
+	identVarGatewayAddr   = "gateway_addr"
+	identVarLanBase       = "lan_base"
+	identVarLanSize       = "lan_size"
 )
 
 // loadIdent returns the embedded CollectionSpec for ident.
@@ -100,8 +107,9 @@ type identProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type identMapSpecs struct {
-	IdentAskers *ebpf.MapSpec `ebpf:"ident_askers"`
-	IdentConns  *ebpf.MapSpec `ebpf:"ident_conns"`
+	IdentAskers   *ebpf.MapSpec `ebpf:"ident_askers"`
+	IdentConns    *ebpf.MapSpec `ebpf:"ident_conns"`
+	IdentNetworks *ebpf.MapSpec `ebpf:"ident_networks"`
 }
 
 // identVariableSpecs contains global variables before they are loaded into the kernel.
@@ -133,14 +141,16 @@ func (o *identObjects) Close() error {
 //
 // It can be passed to loadIdentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type identMaps struct {
-	IdentAskers *ebpf.Map `ebpf:"ident_askers"`
-	IdentConns  *ebpf.Map `ebpf:"ident_conns"`
+	IdentAskers   *ebpf.Map `ebpf:"ident_askers"`
+	IdentConns    *ebpf.Map `ebpf:"ident_conns"`
+	IdentNetworks *ebpf.Map `ebpf:"ident_networks"`
 }
 
 func (m *identMaps) Close() error {
 	return _IdentClose(
 		m.IdentAskers,
 		m.IdentConns,
+		m.IdentNetworks,
 	)
 }
 

@@ -44,6 +44,11 @@ func TestToken(t *testing.T) {
 	if got, err := s.Open(token); err != nil || got != a {
 		t.Errorf("%+v, %v", got, err)
 	}
+	for range 1000 {
+		if token := s.Seal(a); token[0] == '-' {
+			t.Fatalf("%s is an option", token)
+		}
+	}
 	if token == s.Seal(a) {
 		t.Error("two tokens of one user are the same")
 	}

@@ -40,12 +40,16 @@ func NewSealer(key []byte) (*Sealer, error) {
 
 const sealedHead = 8 + 4 // seconds, address
 
-// Seal returns an answer's token.
+// Seal returns an answer's token. It does not begin with "-", so that it is no option of a command.
 func (s *Sealer) Seal(a Answer) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(a.At.Unix()))
 	addr := a.Client.As4()
 	plain = append(append(plain, addr[:]...), a.User...)
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, nil))
+	for { // the nonce is in front, and random
+		if token := base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, nil)); token[0] != '-' {
+			return token
+		}
+	}
 }
 
 // Open reads a token.

@@ -165,6 +165,50 @@ func (w *Watch) Close() error {
 	return err
 }
 
+// Keep makes the networks behind clients those given: their port 113 is the gateway's too.
+func (w *Watch) Keep(networks []netip.Prefix) error {
+	var old []identNetwork
+	var key identNetwork
+	var there uint8
+	all := w.objs.IdentNetworks.Iterate()
+	for all.Next(&key, &there) {
+		old = append(old, key)
+	}
+	err := all.Err()
+	wanted := map[identNetwork]bool{}
+	for _, n := range networks {
+		wanted[networkKey(n)] = true
+		err = errors.Join(err, w.Take(n))
+	}
+	for _, k := range old {
+		if !wanted[k] {
+			err = errors.Join(err, w.objs.IdentNetworks.Delete(k))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ident: keeping the networks behind clients: %w", err)
+	}
+	return nil
+}
+
+// Take adds a network behind a client, and Leave removes one.
+func (w *Watch) Take(n netip.Prefix) error {
+	return w.objs.IdentNetworks.Put(networkKey(n), uint8(1))
+}
+
+// Leave removes a network behind a client. One that is not there is no error.
+func (w *Watch) Leave(n netip.Prefix) error {
+	if err := w.objs.IdentNetworks.Delete(networkKey(n)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return err
+	}
+	return nil
+}
+
+func networkKey(n netip.Prefix) identNetwork {
+	addr, _ := raw(netip.AddrPortFrom(n.Addr(), 0))
+	return identNetwork{Bits: uint32(n.Bits()), Addr: addr}
+}
+
 // raw returns an address and a port as the maps have them.
 func raw(p netip.AddrPort) (addr uint32, port uint16) {
 	a := p.Addr().Unmap().As4()

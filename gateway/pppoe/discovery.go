@@ -89,6 +89,9 @@ func (s *Server) control(f *pppoe.Frame, now time.Time) {
 		}
 		return
 	}
+	if n.waits != nil {
+		n.to(heard)
+	}
 	n.link.Receive(now, f.PPP)
 	s.schedule(n)
 }
@@ -202,11 +205,12 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 	case !there || !s.serves(wanted):
 		s.refuse(f, pppoe.ServiceNameError, "no such service")
 		return
-	case s.pending(f.From) >= s.cfg.PerMAC || len(s.sessions) >= s.cfg.Most:
+	case s.pending(f.From) >= s.cfg.PerMAC || !s.makePlace():
 		s.refuse(f, pppoe.ACSystemError, "too many sessions")
 		return
 	}
 	n := s.add(f.From, s.free())
+	n.to(begun)
 	n.uniq, n.began, n.payload = slices.Clone(uniq), now, s.payload(f)
 	n.circuit, n.remote = line(f)
 	n.link = ppp.New(s.linkConfig(n.payload), n)

@@ -8,8 +8,8 @@
 //	   └─ PADT ◀─ Terminate-Request, no answer, rejected, Access.Logout ◀───┴───────────┘
 //
 // What a stranger can have done without a login is bounded: a PADI costs no memory, because the
-// cookie in the offer is a keyed hash; a PADR needs the cookie of its sender's address, and a
-// session that is not logged in after some seconds ends.
+// cookie in the offer is a keyed hash; a PADR needs the cookie of its sender's address, sessions that
+// have not logged in have a bound of their own, and one that is not logged in after some seconds ends.
 package pppoe
 
 import (
@@ -43,6 +43,7 @@ type Config struct {
 	MaxPayload int
 	PerMAC     int           // sessions of a MAC address at once; 0: 1
 	Most       int           // sessions at once; 0: 65,535
+	Waiting    int           // of them, those that have not logged in; 0: 16,384
 	Delay      time.Duration // before a PADO, for a second concentrator behind the first
 	// Echo is the time between LCP Echo-Requests, 0: 20 s; a link ends after EchoFailures, 0: 3,
 	// without a reply.
@@ -81,12 +82,13 @@ const (
 	sendersKept  = 8192
 	loginTime    = 60 * time.Second // from PADR to Access.Login
 	loginsAtOnce = 4096
+	waitingUsual = 16384
 	freeSessions = 65535 // session IDs; 0 is none
 )
 
 // Counts are what the concentrator has seen.
 type Counts struct {
-	PADI, PADR, Offered, Begun, Refused, Throttled, Malformed, Strays uint64
+	PADI, PADR, Offered, Begun, Refused, Displaced, Throttled, Malformed, Strays uint64
 }
 
 // Server is a running concentrator.
@@ -102,6 +104,7 @@ type Server struct {
 	sessions map[uint16]*session
 	byMAC    map[pppoe.MAC][]*session
 	dues     dues
+	waiting  waiting
 	last     uint16 // session ID
 	senders  budget.Senders[pppoe.MAC]
 	strays   budget.Clock
@@ -121,6 +124,7 @@ func New(cfg Config, access Access) (*Server, error) {
 	cfg.Name = cmp.Or(cfg.Name, "gatewayd")
 	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, pppoe.MTU)
 	cfg.PerMAC, cfg.Most = cmp.Or(cfg.PerMAC, 1), min(cmp.Or(cfg.Most, freeSessions), freeSessions)
+	cfg.Waiting = cmp.Or(cfg.Waiting, waitingUsual)
 	cfg.Echo, cfg.EchoFailures = cmp.Or(cfg.Echo, 20*time.Second), cmp.Or(cfg.EchoFailures, 3)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

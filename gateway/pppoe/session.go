@@ -1,6 +1,7 @@
 package pppoe
 
 import (
+	"container/list"
 	"context"
 	"net"
 	"net/netip"
@@ -23,9 +24,11 @@ type session struct {
 	link            *ppp.Link
 
 	due      time.Time
-	place    int        // in dues; -1: nowhere
-	admitted netip.Addr // by Access.Login; invalid: not, or no longer
-	told     bool       // the client has sent a PADT
+	place    int // in dues; -1: nowhere
+	stage    stage
+	waits    *list.Element // in waiting; nil: it has logged in
+	admitted netip.Addr    // by Access.Login; invalid: not, or no longer
+	told     bool          // the client has sent a PADT
 	ended    bool
 }
 
@@ -51,6 +54,7 @@ func (n *session) Authenticate(c ppp.Credentials) {
 		return
 	}
 	state, _ := n.link.State()
+	n.to(asked)
 	n.logins++
 	r := Request{MAC: n.mac, Session: n.id, Credentials: c, Circuit: n.circuit, Remote: n.remote, State: state}
 	ctx, stop := context.WithDeadline(n.ctx, n.began.Add(loginTime))
@@ -76,6 +80,7 @@ func (n *session) decided(grant ppp.Grant, err error) {
 	}
 	if err == nil {
 		n.admitted, n.began = grant.Addr, time.Time{}
+		n.to(loggedIn)
 	} else {
 		n.cfg.Log.Info("pppoe: login refused", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id, "err", err)
 	}
@@ -109,6 +114,7 @@ func (n *session) Opened(t ppp.Terms) {
 func (n *session) Closed(why error) {
 	n.ended = true
 	delete(n.sessions, n.id)
+	n.to(loggedIn) // it waits no longer
 	n.byMAC[n.mac] = slices.DeleteFunc(n.byMAC[n.mac], func(o *session) bool { return o == n })
 	if len(n.byMAC[n.mac]) == 0 {
 		delete(n.byMAC, n.mac)

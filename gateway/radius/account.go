@@ -47,6 +47,8 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 		p.text(rfc2865.UserName_Type, e.User)
 		p.number(rfc2866.AcctAuthentic_Type, uint32(c.authentic()))
 		p.client(&c.cfg, e.Key)
+		p.line(e.Line.Session)
+		p.routes(e.Line.Routes)
 		for _, class := range e.Class {
 			p.Add(rfc2865.Class_Type, class)
 		}
@@ -97,4 +99,4 @@ func (c *Client) restart(on bool) *accountingRequest {
 
 // maxClass is how many bytes of Class attributes, with their headers, fit into an
 // accounting packet beside the longest values of all other attributes.
-const maxClass = radius.MaxPacketLength - headerSize - 4*(maxValue+2) - 256
+const maxClass = radius.MaxPacketLength - headerSize - 4*(maxValue+2) - maxRoutes*32 - 256

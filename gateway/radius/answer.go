@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 	"unicode"
@@ -112,7 +111,7 @@ func signatureHolds(data []byte, at int, secret []byte, request [16]byte) bool {
 }
 
 // decide converts an authentic answer to a login or an error.
-func (c *Client) decide(user string, p *radius.Packet) (session.Login, error) {
+func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Login, error) {
 	switch p.Code {
 	case radius.CodeAccessReject:
 		return session.Login{}, session.Reject(replyMessage(p))
@@ -126,14 +125,18 @@ func (c *Client) decide(user string, p *radius.Packet) (session.Login, error) {
 			return session.Login{}, fmt.Errorf("the server grants service type %d, which is not network access: %w", v, session.Reject(""))
 		}
 	}
-	login := session.Login{User: user, Limits: c.limits(p)}
+	login := session.Login{User: who.User, Limits: c.limits(p)}
 	if most, ok := number(p, rfc2865.PortLimit_Type); ok { // RFC 2865, 5.42
 		login.Sessions = int(most)
 	}
 	if name := p.Get(rfc2865.UserName_Type); len(name) > 0 {
 		login.User = string(name)
 	}
-	login.Framed = framedAddress(p)
+	if who.Port != 0 {
+		if err := framed(&login, p); err != nil {
+			return session.Login{}, err
+		}
+	}
 	if proof := vendorBytes(p, vendorMicrosoft, msCHAP2Success); len(proof) > 1 {
 		login.Proof = string(proof[1:]) // after the identifier
 	}
@@ -228,16 +231,6 @@ func vendorBytes(p *radius.Packet, vendor uint32, kind byte) []byte {
 		}
 	}
 	return nil
-}
-
-// framedAddress is the address that the server gives the client; invalid: the gateway chooses
-// (RFC 2865, 5.8).
-func framedAddress(p *radius.Packet) netip.Addr {
-	v, there := number(p, rfc2865.FramedIPAddress_Type)
-	if !there || v >= 0xfffffffe {
-		return netip.Addr{}
-	}
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
 }
 
 // replyMessage returns the server's message to the user, its lines in order (RFC 2865,

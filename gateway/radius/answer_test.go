@@ -58,7 +58,7 @@ func TestTooMuchClassIsAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		login, err := c.decide("alice", p)
+		login, err := c.decide(session.Credentials{User: "alice", Port: 1}, p)
 		if (err == nil) != ok || errors.Is(err, session.ErrRejected) || ok && len(login.Class) != n {
 			t.Errorf("%d of Class: %v", n, err)
 		}
@@ -112,13 +112,14 @@ func FuzzDecide(f *testing.F) {
 	f.Add(byte(radius.CodeAccessAccept), attribute(rfc2865.SessionTimeout_Type, []byte{0, 0, 14, 16}))
 	f.Add(byte(radius.CodeAccessAccept), vendor(14559, 1, 6, 0, 0, 1, 2, 21, 6, 255, 255, 255, 255))
 	f.Add(byte(radius.CodeAccessAccept), vendor(14122, 7, 0))
+	f.Add(byte(radius.CodeAccessAccept), attribute(rfc2865.FramedRoute_Type, []byte("192.0.2.0/28 0.0.0.0 1")))
 	f.Add(byte(radius.CodeAccessReject), attribute(rfc2865.ReplyMessage_Type, []byte("no\x00\x1b")))
 	f.Fuzz(func(t *testing.T, code byte, attributes []byte) {
 		attrs, err := radius.ParseAttributes(attributes[:min(len(attributes), radius.MaxPacketLength-headerSize)])
 		if err != nil || !expected(radius.Code(code), true) {
 			return
 		}
-		login, err := c.decide("alice", &radius.Packet{Code: radius.Code(code), Attributes: attrs})
+		login, err := c.decide(session.Credentials{User: "alice", Port: 1}, &radius.Packet{Code: radius.Code(code), Attributes: attrs})
 		var r *session.Rejection
 		if errors.As(err, &r) && (!utf8.ValidString(r.Message) ||
 			strings.ContainsFunc(r.Message, func(c rune) bool { return unicode.IsControl(c) && c != '\n' })) {

@@ -32,7 +32,7 @@
 //	              Acct-Session-Id of the session to come (RFC 2866, 5.5)
 //	portal        Service-Type (Login)
 //	PPPoE         Service-Type (Framed), Framed-Protocol (PPP), NAS-Port (the session),
-//	              in an Access-Request ADSL-Agent-Circuit-Id and -Remote-Id (RFC 4679)
+//	              in accounting Framed-Route, in an Access-Request ADSL-Agent-Circuit-Id and -Remote-Id (RFC 4679)
 //	accounting    Acct-Status-Type, Acct-Session-Id, Acct-Authentic, Class (all, in order),
 //	              Event-Timestamp, Acct-Delay-Time
 //	interim, stop Acct-Session-Time, Acct-Input- and -Output-Octets, -Gigawords and -Packets
@@ -45,7 +45,9 @@
 //
 //	Session-Timeout, Idle-Timeout      seconds; 0 does not limit
 //	Acct-Interim-Interval              seconds, 60 at least (RFC 2869, 5.16)
-//	Framed-IP-Address                  the address of a PPPoE client
+//	Framed-IP-Address                  the address of a PPPoE client; or else
+//	Framed-Pool                        the name of the pool that it is to be of (RFC 2869, 5.18)
+//	Framed-Route                       networks behind it, 16 at most (RFC 2865, 5.22)
 //	MS-CHAP2-Success                   passed on to it
 //	Class                              returned in accounting
 //	User-Name                          of an Access-Accept: replaces the one sent (RFC 2865, 5.1)
@@ -56,6 +58,13 @@
 //	WISPr-Bandwidth-Max-Up, -Down      bits a second; 0 does not limit
 //	ChilliSpot-Max-Input-, -Output- and -Total-Octets and -Gigawords
 //	                                   bytes of the session; 0 does not limit
+//
+// # Requests of servers
+//
+// Dynamic carries out Disconnect- and CoA-Requests (RFC 5176) of the configured servers, signed with their
+// secrets. Sessions are named by Acct-Session-Id, User-Name, Framed-IP-Address, Calling-Station-Id and
+// NAS-Port, of which all that are there must be right. A CoA-Request changes the limits that it names, by the
+// attributes above; anything else is refused.
 //
 // An Access-Challenge is a rejection: neither PAP nor CHAP at a portal can answer
 // one (RFC 2865, 4.4). Other attributes are ignored.
@@ -257,7 +266,7 @@ func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (ses
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}
-	login, err := c.decide(who.User, answer)
+	login, err := c.decide(who, answer)
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}

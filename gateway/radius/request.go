@@ -74,11 +74,14 @@ func (b builder) client(c *Config, k session.Key) {
 	}
 	b.number(rfc2865.NASPortType_Type, uint32(kind))
 	b.text(rfc2869.NASPortID_Type, c.NASPortID)
-	// The format of RFC 3580, 3.21.
-	mac := strings.ToUpper(fmt.Sprintf("% x", k.MAC[:]))
-	b.text(rfc2865.CallingStationID_Type, strings.ReplaceAll(mac, " ", "-"))
+	b.text(rfc2865.CallingStationID_Type, stationID(k))
 	b.text(rfc2865.CalledStationID_Type, c.CalledStationID)
 	b.address(rfc2865.FramedIPAddress_Type, k.Addr)
+}
+
+// stationID is a client's MAC address in the form of RFC 3580, 3.21.
+func stationID(k session.Key) string {
+	return strings.ReplaceAll(strings.ToUpper(fmt.Sprintf("% x", k.MAC[:])), " ", "-")
 }
 
 // sendable reports whether credentials can be valid. Others are never sent, because they

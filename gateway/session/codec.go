@@ -16,23 +16,26 @@ import (
 //	event   = kind cause at session
 //	session = mac[6] address state hostname leasedAt leaseEnd [granted [line]]
 //	granted = user classes class… limits[7] id began seen counts[5]
-//	line    = pppoeSession mtu state
+//	line    = pppoeSession mtu state [routes (bits address)…]
 //	reading = epoch upBytes upPackets downBytes downPackets dropped
 //
-// granted is present when the state is authenticated, line when it is "on a line". kind, cause and state are one
-// byte each.
+// granted is present when the state is authenticated, line when it is "on a line", routes when it is "on a line
+// with routes". kind, cause and state are one byte each.
 
 // The bytes that stand for a name; 0 stands for none. New names are only added at the
 // end.
 var (
-	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated), onLine}
+	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated), onLine, withRoutes}
 	kindNames  = []string{"", string(Started), string(Updated), string(Ended)}
 	causeNames = []string{"", string(UserRequest), string(LostCarrier), string(IdleTimeout), string(SessionTimeout),
 		string(Quota), string(AdminReset), string(NASReboot), string(NASRequest), string(NASError)}
 )
 
-// onLine is Authenticated with a line, in the file.
-const onLine = "on a line"
+// onLine is Authenticated with a line, in the file, and withRoutes with networks behind it.
+const (
+	onLine     = "on a line"
+	withRoutes = "on a line with routes"
+)
 
 func encodeClient(s *Session, read datapath.Counters) []byte {
 	b := appendSession(make([]byte, 0, 256), s)
@@ -68,6 +71,9 @@ func appendSession(b []byte, s *Session) []byte {
 	if s.Line.Session != 0 {
 		state = onLine
 	}
+	if s.Line.Session != 0 && len(s.Line.Routes) > 0 {
+		state = withRoutes
+	}
 	b = appendName(b, stateNames, state)
 	b = appendText(b, s.Hostname)
 	b = appendTime(appendTime(b, s.LeasedAt), s.LeaseEnd)
@@ -88,6 +94,12 @@ func appendSession(b []byte, s *Session) []byte {
 	if s.Line.Session != 0 {
 		b = appendText(appendNumbers(b, uint64(s.Line.Session), uint64(s.Line.MTU)), s.Line.State)
 	}
+	if state == withRoutes {
+		b = binary.AppendUvarint(b, uint64(len(s.Line.Routes)))
+		for _, r := range s.Line.Routes {
+			b = append(append(b, byte(r.Bits())), r.Addr().AsSlice()...)
+		}
+	}
 	return b
 }
 
@@ -97,7 +109,8 @@ func (d *decoder) session() (s Session) {
 	d.damaged = d.damaged || !known
 	s.Addr = addr
 	s.State = State(d.name(stateNames))
-	linked := s.State == onLine
+	routed := s.State == withRoutes
+	linked := s.State == onLine || routed
 	if linked {
 		s.State = Authenticated
 	}
@@ -119,10 +132,27 @@ func (d *decoder) session() (s Session) {
 	d.numbers(&s.UpBytes, &s.UpPackets, &s.DownBytes, &s.DownPackets, &s.DroppedPackets)
 	if linked {
 		id, mtu := d.number(), d.number()
-		s.Line = Line{uint16(id), uint16(mtu), append([]byte(nil), d.text()...)}
+		s.Line = Line{uint16(id), uint16(mtu), append([]byte(nil), d.text()...), nil}
 		d.damaged = d.damaged || s.Line.Session == 0 || max(id, mtu) > 1<<16-1
 	}
+	if routed {
+		s.Line.Routes = d.routes()
+	}
 	return s
+}
+
+// routes decodes networks of IPv4, of which there is one at least.
+func (d *decoder) routes() (all []netip.Prefix) {
+	n := d.number()
+	d.damaged = d.damaged || n == 0
+	for ; n > 0 && !d.damaged; n-- {
+		if b := d.take(1 + 4); !d.damaged {
+			r := netip.PrefixFrom(netip.AddrFrom4([4]byte(b[1:])), int(b[0]))
+			d.damaged = !r.IsValid()
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 func appendNumbers(b []byte, numbers ...uint64) []byte {

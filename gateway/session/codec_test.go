@@ -28,13 +28,18 @@ var (
 		ID: "0123456789abcdef", Began: time.Unix(1700000001, 0), Seen: time.Unix(1700000002, 0),
 		Counts: session.Counts{UpBytes: 1 << 40, UpPackets: 2, DownBytes: math.MaxUint64, DownPackets: 4, DroppedPackets: 5},
 	}
+	online = func(routes ...netip.Prefix) session.Session {
+		s := authenticated
+		s.Line = session.Line{Session: 7, MTU: 1492, State: []byte("{}"), Routes: routes}
+		return s
+	}
 	reading = datapath.Counters{Epoch: 7, UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPackets: 3, DroppedPackets: 2}
 )
 
-var sameEvent = cmp.Options{cmpopts.IgnoreUnexported(session.Event{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(session.Key{}, netip.Addr{})}
+var sameEvent = cmp.Options{cmpopts.IgnoreUnexported(session.Event{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(session.Key{}, netip.Addr{}, netip.Prefix{})}
 
 func TestClientsSurviveTheFile(t *testing.T) {
-	for _, want := range []session.Session{leased, authenticated} {
+	for _, want := range []session.Session{leased, authenticated, online(), online(netip.MustParsePrefix("203.0.113.0/28"), netip.MustParsePrefix("10.9.0.0/16"))} {
 		got, read, err := session.DecodeClient(session.EncodeClient(&want, reading))
 		if err != nil {
 			t.Errorf("%s: %v", want.State, err)
@@ -119,6 +124,8 @@ func TestDamagedRecordsAreErrors(t *testing.T) {
 func FuzzDecodeClient(f *testing.F) {
 	f.Add(session.EncodeClient(&leased, reading))
 	f.Add(session.EncodeClient(&authenticated, reading))
+	routed := online(netip.MustParsePrefix("203.0.113.0/28"))
+	f.Add(session.EncodeClient(&routed, reading))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, read, err := session.DecodeClient(b)
 		if err != nil {

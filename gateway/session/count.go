@@ -45,6 +45,7 @@ func (t *Table) permit(e *entry) datapath.Client {
 		return c
 	}
 	c.Admitted, c.Until, c.Session, c.MTU = true, t.clock.time(end), e.line.Session, e.line.MTU
+	c.Routes = e.line.Routes
 	l, n, read := &e.limits, &e.counts, &e.read
 	c.Limits = datapath.Limits{
 		UpBps: l.UpBps, DownBps: l.DownBps,

@@ -42,6 +42,21 @@ func openFile(path string) (*bbolt.DB, error) {
 	return db, nil
 }
 
+// Stored calls visit for each client in the file at path, without a table. It fails with ErrInUse while
+// a table has the file, and with fs.ErrNotExist where there is none.
+func Stored(path string, visit func(Session)) error {
+	err := statefile.Read(path, func(tx *bbolt.Tx) error {
+		if err := checkFormat(tx); err != nil || tx.Bucket(aboutBucket) == nil {
+			return err
+		}
+		return eachClient(tx, func(s Session, _ datapath.Counters) error { visit(s); return nil })
+	})
+	if err != nil {
+		return fmt.Errorf("read the session store: %w", advise(err))
+	}
+	return nil
+}
+
 func readThrough(tx *bbolt.Tx) error {
 	if err := checkFormat(tx); err != nil || tx.Bucket(aboutBucket) == nil {
 		return err

@@ -86,10 +86,13 @@ type Login struct {
 	For Key
 	// Line is how the client is connected. Logins at the portal have none.
 	Line Line
-	// Framed is the address that the server gives the user; invalid: none. It is not stored in the
-	// table, where Key has it, and neither is Proof: that the server knows the password, as
+	// Framed is the address that the server gives a user on a line; invalid: none. Pool is the name
+	// of the pool that it is to be of, and Routes are the networks behind the client. They are not stored in the
+	// table, where Key and Line have them, and neither is Proof: that the server knows the password, as
 	// MS-CHAPv2 has it.
 	Framed netip.Addr
+	Pool   string
+	Routes []netip.Prefix
 	Proof  string
 	// SessionID is the session's ID if it was chosen before the login was decided; empty:
 	// Admit chooses one. In the table it is Session.ID.
@@ -101,6 +104,8 @@ type Line struct {
 	Session uint16 // PPPoE's, from 1 on
 	MTU     uint16 // bytes of an IP packet; 0: datapath.LineMTU
 	State   []byte // of the link, for the concentrator only, to take it up after a restart
+	// Routes are the networks behind the client, whose packets come and go by the line.
+	Routes []netip.Prefix
 }
 
 // Session is a copy of a client's entry; later changes do not affect it.

@@ -83,6 +83,19 @@ func open(path string, readOnly bool) (db *bbolt.DB, err error) {
 	return db, err
 }
 
+// Read reads the file at path in a transaction in which read may panic. An empty file is not read. It
+// fails with ErrInUse while another process has the file open for writing.
+func Read(path string, read func(*bbolt.Tx) error) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > 0 {
+		err = inspect(path, info.Size(), read)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
 // inspect opens the file read-only, because bbolt then reads only the head until the
 // needed length is known: access to a mapping beyond the end of the file is a fatal
 // signal.

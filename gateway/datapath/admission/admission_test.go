@@ -2,6 +2,7 @@ package admission
 
 import (
 	"net/netip"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -270,7 +271,7 @@ func TestNewcomer(t *testing.T) {
 		got = append(got, c)
 	}
 	want := []datapath.Client{{Addr: nobody, MAC: bobMAC}, {Addr: nobody, MAC: aliceMAC}}
-	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("met %v, want %v", got, want)
 	}
 }

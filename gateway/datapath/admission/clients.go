@@ -93,6 +93,12 @@ func (t *Table) Set(c datapath.Client) error {
 	if t.closed {
 		return fmt.Errorf("setting the client %s: %w", c.Addr, errClosed)
 	}
+	if len(c.Routes) > 0 && c.Session == 0 {
+		return fmt.Errorf("setting the client %s: %w", c.Addr, errNoLine)
+	}
+	if err := t.nets.replace(number(c.Addr)-t.base, c.Routes); err != nil {
+		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+	}
 	word := macOf(c.MAC) | known
 	if c.Admitted {
 		word |= admitted
@@ -141,7 +147,7 @@ func (t *Table) Remove(addr netip.Addr) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.word.Store(0)
-	return nil
+	return t.nets.replace(number(addr)-t.base, nil)
 }
 
 // Counters returns what an address has sent and received since the epoch.

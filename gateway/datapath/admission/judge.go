@@ -60,8 +60,8 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 			return j.end(&h, NotLeased, Drop)
 		}
 	}
-	place := h.source - t.base
-	if place >= uint32(len(t.entries)) {
+	place, routed, ok := t.owner(h.source)
+	if !ok || routed && h.session == 0 {
 		return j.end(&h, ForeignSource, Drop)
 	}
 	e := &t.entries[place]
@@ -84,7 +84,7 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 		return j.end(&h, ForGateway, Local)
 	case j.admit(e, b, &h, true, now) == Drop:
 		return Drop
-	case h.dest-t.base < uint32(len(t.entries)):
+	case j.Inside(h.dest):
 		return Forward // counted by Across
 	}
 	return j.end(&h, Forwarded, Forward)
@@ -196,8 +196,8 @@ func (j *Judge) Down(p Packet, now int64) (Verdict, datapath.MAC) {
 		return Drop, datapath.MAC{}
 	}
 	t := j.table
-	place := h.dest - t.base
-	if place >= uint32(len(t.entries)) || h.source != t.gateway && h.source-t.base < uint32(len(t.entries)) {
+	place, _, ok := t.owner(h.dest)
+	if _, _, inside := t.owner(h.source); !ok || inside && h.source != t.gateway {
 		return j.end(&h, ForeignSource, Drop), datapath.MAC{}
 	}
 	return j.toClient(&t.entries[place], &h, now)
@@ -207,11 +207,16 @@ func (j *Judge) Down(p Packet, now int64) (Verdict, datapath.MAC) {
 // packet from elsewhere.
 func (j *Judge) Across(p Packet, now int64) (Verdict, datapath.MAC) {
 	var h header
-	if !p.parse(&h) || h.dest-j.table.base >= uint32(len(j.table.entries)) {
+	if !p.parse(&h) {
 		j.counts[Malformed].Add(1)
 		return Drop, datapath.MAC{}
 	}
-	return j.toClient(&j.table.entries[h.dest-j.table.base], &h, now)
+	place, _, ok := j.table.owner(h.dest)
+	if !ok {
+		j.counts[Malformed].Add(1)
+		return Drop, datapath.MAC{}
+	}
+	return j.toClient(&j.table.entries[place], &h, now)
 }
 
 func (j *Judge) toClient(e *entry, h *header, now int64) (Verdict, datapath.MAC) {
@@ -242,10 +247,16 @@ func (b *bounds) line() uint16 {
 	return b.session
 }
 
+// Inside reports whether an address, as a number, is one of the LAN or in a network behind a client.
+func (j *Judge) Inside(addr uint32) bool {
+	_, _, ok := j.table.owner(addr)
+	return ok
+}
+
 // Line returns the PPPoE session and its MTU of the client that has an address, as a number; 0: it has none.
 func (j *Judge) Line(addr uint32) (session, mtu uint16) {
-	place := addr - j.table.base
-	if place >= uint32(len(j.table.entries)) {
+	place, _, ok := j.table.owner(addr)
+	if !ok {
 		return 0, 0
 	}
 	if _, b := j.table.entries[place].state(); b != nil {

@@ -29,6 +29,9 @@ var lines = []behaviour{
 	{"ForgedLines", onLine(forgedLines), Shape{Line: true}},
 	{"LinesThroughTheGateway", onLine(acrossLines), Shape{Line: true}},
 	{"LinesOfOtherInterfaces", onLine(otherInterfaces), Shape{Line: true}},
+	{"LinesBehindNAT", onLine(linesBehindNAT), Shape{Line: true}},
+	{"LinesBehindNATBare", onLine(linesBehindNAT), Shape{Line: true, Bare: true}},
+	{"NetworksBehindLines", onLine(networksBehind), Shape{Line: true}},
 	{"KilledWithLines", onLine(func(t *testing.T, w *World) {
 		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
 	}), Shape{Line: true}},

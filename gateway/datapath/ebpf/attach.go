@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
@@ -257,7 +258,7 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	if err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
+	if err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), routes.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
 		return err
 	}
 	return guard.Remove(cfg.LAN)

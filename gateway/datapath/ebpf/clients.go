@@ -62,7 +62,14 @@ func (d *Datapath) Set(c datapath.Client) error {
 			entry.Until = monotonic(c.Until)
 		}
 	}
+	fresh, err := d.enterNetworks(at, c)
+	if err != nil {
+		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+	}
 	if err := d.put(at, entry); err != nil {
+		return fmt.Errorf("setting the client %s: %w", c.Addr, errors.Join(err, d.dropNetworks(c.Addr, fresh)))
+	}
+	if err := d.leaveNetworks(c.Addr, c.Routes); err != nil {
 		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
 	}
 	d.neighbours.Set(c.Addr, c.MAC)
@@ -113,7 +120,11 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if err := d.put(at, gatewayClient{}); err != nil {
+	err = d.put(at, gatewayClient{})
+	if err == nil {
+		err = d.leaveNetworks(addr, nil)
+	}
+	if err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
 	d.neighbours.Remove(addr)
@@ -234,13 +245,10 @@ func (d *Datapath) Moved(f func(netip.Addr)) error {
 	if d.marks == nil {
 		d.marks = make([]uint64, d.cfg.size())
 	}
-	first := hostOrder(d.cfg.Prefix.Addr())
 	return d.eachCounters(func(at uint32, c *gatewayCounters) {
 		if n := c.UpPackets + c.DownPackets + c.Dropped; n != d.marks[at] {
 			d.marks[at] = n
-			var b [4]byte
-			binary.BigEndian.PutUint32(b[:], first+at)
-			f(netip.AddrFrom4(b))
+			f(d.addr(at))
 		}
 	})
 }
@@ -311,9 +319,7 @@ func (d *Datapath) eachClient(f func(netip.Addr, gatewayClient)) error {
 		n, err := d.objs.Clients.BatchLookup(cursor, keys, values, nil)
 		for i, c := range values[:n] {
 			if c.State != uint8(gatewayStateSTATE_NONE) {
-				var b [4]byte
-				binary.BigEndian.PutUint32(b[:], hostOrder(d.cfg.Prefix.Addr())+keys[i])
-				f(netip.AddrFrom4(b), c)
+				f(d.addr(keys[i]), c)
 			}
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {

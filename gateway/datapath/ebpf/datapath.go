@@ -31,6 +31,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
 )
 
 // Forward is the way in which packets of admitted clients are forwarded.
@@ -79,6 +80,7 @@ type Datapath struct {
 	marks    []uint64 // Moved's: packets by place at its last call
 	// neighbours are the kernel's entries of the clients.
 	neighbours *neighbour.Table
+	networks   *routes.Table // behind clients
 	stop       func()        // ends the watchers and waits for them
 	lost       chan string   // the name of an interface that has gone
 	wake       chan struct{} // has the watcher look at once
@@ -147,6 +149,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	}
 	d.lan, d.wan = lan, wan
 	if err := d.openNeighbours(); err != nil {
+		return nil, err
+	}
+	if err := d.openNetworks(); err != nil {
 		return nil, err
 	}
 	if err := d.enter(); err != nil {
@@ -316,7 +321,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		case "senders":
 			m.MaxEntries = datapath.MostSenders
 			continue
-		case "hops", "gateway_settings", "stats", "garden", "newcomers", "called", "portal":
+		case "hops", "gateway_settings", "stats", "garden", "networks", "newcomers", "called", "portal":
 		default:
 			continue // only constant within one load
 		}

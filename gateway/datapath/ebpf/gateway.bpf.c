@@ -162,7 +162,7 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		if (!ip->saddr)
 			return is_request(ip, p) ? local(skb, ip, end) : drop(REASON_NOT_LEASED);
 	}
-	at = place(ip->saddr);
+	at = line ? owner(ip->saddr) : place(ip->saddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c)
 		return drop(REASON_FOREIGN_SOURCE);
@@ -193,7 +193,7 @@ static __noinline int clamp_up(struct __sk_buff *skb)
 
 	if ((void *)(ip + 1) > end)
 		return 0;
-	at = place(ip->saddr);
+	at = owner(ip->saddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	return c && c->session ? clamp(skb, c->mtu) : 0;
 }
@@ -268,6 +268,10 @@ static __always_inline int from_client(struct __sk_buff *skb)
 SEC("tc")
 int lan_in(struct __sk_buff *skb)
 {
+	if (lines && skb->mark == TOO_LONG) { /* cut_in's */
+		skb->mark = 0;
+		return onward(skb, pass(REASON_REJECTED));
+	}
 	return onward(skb, from_client(skb));
 }
 
@@ -307,18 +311,18 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		return TC_ACT_OK; /* the stack knows what to do with it */
 	if (skb->pkt_type != PACKET_HOST)
 		return TC_ACT_OK;
-	if (place(ip->saddr) < lan_size)
+	if (owner(ip->saddr) < lan_size)
 		return drop(REASON_FOREIGN_SOURCE);
-	at = place(ip->daddr);
+	at = owner(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || ip->daddr == gateway_addr)
 		return TC_ACT_OK;
-	if (c->state == STATE_NONE)
+	if (c->state == STATE_NONE || (place(ip->daddr) >= lan_size && !c->session))
 		return to_nobody(skb);
 	s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	now = bpf_ktime_get_coarse_ns();
 	if (is_too_long(skb, ip, c, end) && c->state == STATE_ADMITTED && !expired(c, now)) {
-		if (unreachable(skb, ICMP_FRAG_NEEDED, c->mtu))
+		if (unreachable(skb, gateway_addr, ICMP_FRAG_NEEDED, c->mtu))
 			return drop(REASON_MALFORMED);
 		count(REASON_REJECTED);
 		return bpf_redirect(wan_ifindex, 0);
@@ -382,7 +386,7 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 		return TC_ACT_OK;
 	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return TC_ACT_OK;
-	at = place(ip->daddr);
+	at = owner(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c)
 		return TC_ACT_OK;

@@ -184,6 +184,7 @@ const (
 	gatewayMapGarden           = "garden"
 	gatewayMapGatewaySettings  = "gateway_settings"
 	gatewayMapHops             = "hops"
+	gatewayMapNetworks         = "networks"
 	gatewayMapNewSenders       = "new_senders"
 	gatewayMapNewcomers        = "newcomers"
 	gatewayMapPortal           = "portal"
@@ -208,6 +209,7 @@ const (
 	gatewayVarLines            = "lines"
 	gatewayVarNewSendersBudget = "new_senders_budget"
 	gatewayVarPortalPorts      = "portal_ports"
+	gatewayVarRouted           = "routed"
 	gatewayVarSenderBudget     = "sender_budget"
 	gatewayVarUnusedReason     = "unused_reason"
 	gatewayVarUnusedState      = "unused_state"
@@ -278,6 +280,7 @@ type gatewayMapSpecs struct {
 	Garden          *ebpf.MapSpec `ebpf:"garden"`
 	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
 	Hops            *ebpf.MapSpec `ebpf:"hops"`
+	Networks        *ebpf.MapSpec `ebpf:"networks"`
 	NewSenders      *ebpf.MapSpec `ebpf:"new_senders"`
 	Newcomers       *ebpf.MapSpec `ebpf:"newcomers"`
 	Portal          *ebpf.MapSpec `ebpf:"portal"`
@@ -303,6 +306,7 @@ type gatewayVariableSpecs struct {
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	NewSendersBudget *ebpf.VariableSpec `ebpf:"new_senders_budget"`
 	PortalPorts      *ebpf.VariableSpec `ebpf:"portal_ports"`
+	Routed           *ebpf.VariableSpec `ebpf:"routed"`
 	SenderBudget     *ebpf.VariableSpec `ebpf:"sender_budget"`
 	UnusedReason     *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState      *ebpf.VariableSpec `ebpf:"unused_state"`
@@ -340,6 +344,7 @@ type gatewayMaps struct {
 	Garden          *ebpf.Map `ebpf:"garden"`
 	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
 	Hops            *ebpf.Map `ebpf:"hops"`
+	Networks        *ebpf.Map `ebpf:"networks"`
 	NewSenders      *ebpf.Map `ebpf:"new_senders"`
 	Newcomers       *ebpf.Map `ebpf:"newcomers"`
 	Portal          *ebpf.Map `ebpf:"portal"`
@@ -361,6 +366,7 @@ func (m *gatewayMaps) Close() error {
 		m.Garden,
 		m.GatewaySettings,
 		m.Hops,
+		m.Networks,
 		m.NewSenders,
 		m.Newcomers,
 		m.Portal,
@@ -387,6 +393,7 @@ type gatewayVariables struct {
 	Lines            *ebpf.Variable `ebpf:"lines"`
 	NewSendersBudget *ebpf.Variable `ebpf:"new_senders_budget"`
 	PortalPorts      *ebpf.Variable `ebpf:"portal_ports"`
+	Routed           *ebpf.Variable `ebpf:"routed"`
 	SenderBudget     *ebpf.Variable `ebpf:"sender_budget"`
 	UnusedReason     *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState      *ebpf.Variable `ebpf:"unused_state"`

@@ -8,9 +8,9 @@
 #define ERROR_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct icmphdr) + QUOTED)
 
 /* unreachable turns a packet without IP options into the ICMP error "destination unreachable" that
- * answers it, with a code and an MTU (RFC 1191, 4), for the way back. The stack is not used for this,
+ * answers it, with a code and an MTU (RFC 1191, 4), for the way back. source is the error's. The stack is not used for this,
  * because it would first check whether the address is local. It returns -1 on errors. */
-static __noinline int unreachable(struct __sk_buff *skb, __u8 code, __u32 mtu)
+static __noinline int unreachable(struct __sk_buff *skb, __be32 source, __u8 code, __u32 mtu)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct ethhdr *eth = data;
@@ -39,7 +39,7 @@ static __noinline int unreachable(struct __sk_buff *skb, __u8 code, __u32 mtu)
 	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
 	*ip = (struct iphdr){
 		.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_ICMP,
-		.tot_len = bpf_htons(ERROR_LEN - ETH_HLEN), .saddr = gateway_addr, .daddr = saddr,
+		.tot_len = bpf_htons(ERROR_LEN - ETH_HLEN), .saddr = source, .daddr = saddr,
 	};
 	ip->check = ~fold(bpf_csum_diff(0, 0, (__be32 *)ip, sizeof(*ip), 0));
 	*icmp = (struct icmphdr){ .type = ICMP_DEST_UNREACH, .code = code, .unused = bpf_htonl(mtu) };

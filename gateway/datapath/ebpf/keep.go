@@ -296,7 +296,7 @@ func (d *Datapath) pin(name string) error {
 	o := &d.objs
 	of := map[string]pinnable{
 		"clients": o.Clients, "client_counters": o.ClientCounters, "client_limits": o.ClientLimits, "client_meters": o.ClientMeters, "hops": o.Hops,
-		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
+		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "networks": o.Networks, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
 	}[name]
 	for _, p := range d.places {
 		if name == "link_"+p.name && p.link != nil {

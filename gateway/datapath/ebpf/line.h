@@ -106,7 +106,7 @@ static __always_inline const struct client *client_of_line(struct __sk_buff *skb
 
 	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return 0;
-	at = place(ip->daddr);
+	at = owner(ip->daddr);
 	*bytes = bpf_ntohs(ip->tot_len);
 	c = bpf_map_lookup_elem(&clients, &at);
 	return c && c->session ? c : 0;
@@ -144,7 +144,7 @@ static __always_inline int onto_line(struct __sk_buff *skb, int verdict)
 	if (skb->gso_size)
 		return bpf_redirect(cutter_ifindex, 0);
 	if (bytes > c->mtu) /* by way of the cutter, which completes the checksum of the whole */
-		return may_split(skb, c->mtu, bytes) ? bpf_redirect(cutter_ifindex, 0) : drop(REASON_MALFORMED);
+		return bpf_redirect(cutter_ifindex, 0);
 	return put_on(skb, c, bytes);
 }
 
@@ -186,6 +186,23 @@ static __noinline int split(struct __sk_buff *skb, __u32 mtu, int tail)
 	return rewrite(skb, len, bpf_htons(bytes), place, part) ? 0 : bytes;
 }
 
+#define TOO_LONG 0x6a780001 /* skb->mark of an ICMP error that lan_in is to leave to the stack */
+
+/* refuse_long tells the sender of a packet that is longer than its line's MTU and may not be fragmented.
+ * The error comes from the LAN in the client's name, because the stack takes none from an own address: netfilter then
+ * translates it, and what it quotes, as it does with errors of routers behind the client. A mark does
+ * not cross from other namespaces, so nobody's packets are taken for it. */
+static __always_inline int refuse_long(struct __sk_buff *skb, const struct client *c)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+
+	if ((void *)(ip + 1) > end || !is_too_long(skb, ip, c, end) || unreachable(skb, ip->daddr, ICMP_FRAG_NEEDED, c->mtu))
+		return drop(REASON_MALFORMED);
+	skb->mark = TOO_LONG;
+	return bpf_redirect(lan_ifindex, BPF_F_INGRESS);
+}
+
 /* cut_in receives what the cutter has cut, and cuts in two what is longer than the line's MTU. */
 SEC("tc")
 int cut_in(struct __sk_buff *skb)
@@ -199,7 +216,7 @@ int cut_in(struct __sk_buff *skb)
 		int tail = skb->mark == TAIL;
 
 		if (!may_split(skb, c->mtu, bytes))
-			return TC_ACT_SHOT;
+			return refuse_long(skb, c);
 		if (!tail) {
 			__u32 was = skb->mark;
 

@@ -137,7 +137,7 @@ func TestLanOutOnLine(t *testing.T) {
 		"padded":                  {append(udp(443, own, payload(2)), make([]byte, 16)...), ok, append(onLine(udp(443, own, payload(2))), make([]byte, 16)...), nil},
 		"as long as can be":       {udp(443, own, payload(1464)), ok, onLine(udp(443, own, payload(1464))), nil},
 		"to be fragmented":        {long(0), redirect, long(0), nil},
-		"must not be fragmented":  {long(layers.IPv4DontFragment), shot, nil, nil},
+		"must not be fragmented":  {long(layers.IPv4DontFragment), redirect, long(layers.IPv4DontFragment), nil},
 		"aggregated":              {tcp(443, own, payload(3000)), redirect, tcp(443, own, payload(3000)), []uint32{3, 1000}},
 		"to one without a line":   {udp(443, toBob), ok, udp(443, toBob), nil},
 		"control, from a socket":  {lcp, ok, lcp, nil},

@@ -172,7 +172,7 @@ struct caller {
 	__u16 pad;
 };
 
-/* A prefix of the walled garden, as a key of an LPM trie. */
+/* A prefix of the walled garden, or behind a client, as a key of an LPM trie. */
 struct prefix {
 	__u32 bits;
 	__u32 addr; /* network order */
@@ -236,6 +236,15 @@ struct {
 	__type(key, struct prefix);
 	__type(value, __u64); /* ns of CLOCK_MONOTONIC at which it ends; 0: never */
 } garden SEC(".maps");
+
+/* Networks behind clients on lines: the client's position in the LAN. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct prefix);
+	__type(value, __u32);
+} networks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -327,4 +336,5 @@ volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack d
 volatile const struct budget budgets[WORKS], sender_budget, new_senders_budget;
 volatile const __u8 lines;        /* there are clients on PPPoE lines */
 volatile const __u32 cutter_ifindex; /* of the link that cuts aggregated packets */
+volatile __u32 routed;            /* there are networks behind clients: user space changes it while the programs run */
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */

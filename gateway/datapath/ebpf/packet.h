@@ -91,6 +91,19 @@ static __always_inline __u32 place(__be32 addr)
 	return bpf_ntohl(addr) - lan_base;
 }
 
+/* owner is the place of the client that an address is of: its own, or one in a network behind it, which
+ * only addresses outside the LAN are looked up in. lan_size or more: it is nobody's. */
+static __always_inline __u32 owner(__be32 addr)
+{
+	struct prefix key = { .bits = 32, .addr = addr };
+	__u32 at = place(addr), *behind;
+
+	if (at < lan_size || !routed)
+		return at;
+	behind = bpf_map_lookup_elem(&networks, &key);
+	return behind ? *behind : at;
+}
+
 static __always_inline int is_fragment(const struct iphdr *ip)
 {
 	return (ip->frag_off & bpf_htons(IP_MF | IP_OFFSET)) != 0;

@@ -100,7 +100,7 @@ static __always_inline int prohibit(struct __sk_buff *skb, const struct iphdr *i
 {
 	if (!affords(ip->saddr, WORK_REFUSAL))
 		return drop(REASON_THROTTLED);
-	return unreachable(skb, ICMP_PKT_FILTERED, 0) ? drop(REASON_BLOCKED) : refuse(skb);
+	return unreachable(skb, gateway_addr, ICMP_PKT_FILTERED, 0) ? drop(REASON_BLOCKED) : refuse(skb);
 }
 
 /* reject answers a packet that may not pass. Of ICMP it answers echo requests only, so

@@ -34,6 +34,9 @@ func (d *Datapath) watch() error {
 // may have removed programs, or added some; one of links or addresses the clients' neighbour entries.
 func (d *Datapath) reroute() {
 	d.neighbours.Check()
+	if err := d.networks.Check(); err != nil {
+		d.cfg.Log.Error("keeping the routes to the networks behind clients", "err", err)
+	}
 	select {
 	case d.wake <- struct{}{}:
 	default: // the watcher is about to look

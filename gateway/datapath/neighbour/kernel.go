@@ -14,10 +14,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// protocol marks the entries as gatewayd's ("ip neigh" shows "proto 103"). No program that is
-// listed in iproute2's rt_protos has the number.
-const protocol = 103
-
 const ndaProtocol = 12 // NDA_PROTOCOL
 
 // atOnce is how many entries one system call changes, at most. Answers come for refused ones
@@ -122,7 +118,7 @@ func change(index int, e entry) netlink.Message {
 		m.Header.Type, m.Header.Flags = unix.RTM_DELNEIGH, netlink.Request
 	} else {
 		attrs.Bytes(unix.NDA_LLADDR, e.mac[:])
-		attrs.Uint8(ndaProtocol, protocol)
+		attrs.Uint8(ndaProtocol, stack.OwnProtocol)
 	}
 	m.Data = append(about(index, unix.NUD_PERMANENT), encoded(attrs)...)
 	m.Header.Length = uint32(unix.SizeofNlMsghdr + len(m.Data)) // a multiple of 4, as attributes are
@@ -235,7 +231,7 @@ func parse(b []byte, index int) (f found, ok bool) {
 		case attrs.Type() == unix.NDA_LLADDR && len(v) == len(f.mac):
 			f.mac = datapath.MAC(v)
 		case attrs.Type() == ndaProtocol && len(v) == 1:
-			f.own = f.static && v[0] == protocol
+			f.own = f.static && v[0] == stack.OwnProtocol
 		}
 	}
 	if attrs.Err() != nil || !f.addr.Is4() {

@@ -91,6 +91,7 @@ func byDestination(all []netlink.Route, lan, wan int, network netip.Prefix, chec
 			near = true
 		case to.Bits() >= network.Bits() && network.Contains(to.Addr()):
 			return "there are routes within the LAN"
+		case r.LinkIndex == lan && r.Protocol == OwnProtocol: // behind a client: the WAN brings nothing from there
 		case checks != 0 && r.Type != unix.RTN_UNICAST:
 			return "the WAN checks sources (rp_filter), and a route leads nowhere"
 		case checks == strict && r.LinkIndex != wan:

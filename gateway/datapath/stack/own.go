@@ -8,6 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// OwnProtocol marks entries of the kernel's tables as gatewayd's ("ip neigh" and "ip route" show "proto
+// 103"). No program that is listed in iproute2's rt_protos has the number.
+const OwnProtocol = 103
+
 // Own returns the IPv4 addresses of this machine, on all interfaces.
 func Own() ([]netip.Addr, error) {
 	all, err := Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, unix.AF_INET) })

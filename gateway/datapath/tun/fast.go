@@ -221,7 +221,7 @@ func (f *fast) frame(frame []byte, now int64) {
 	mac, toMany := datapath.MAC(frame[frameStart+6:frameStart+12]), frame[frameStart]&1 != 0
 	verdict := f.judge.Up(mac, admission.Packet{Bytes: ip, Segments: v.segments(ip), ToMany: toMany}, now)
 	switch {
-	case verdict == admission.Forward && !f.isLAN(destOf(ip)):
+	case verdict == admission.Forward && !f.judge.Inside(destOf(ip)):
 		f.up.add(ip, v, datapath.MAC{})
 	case verdict == admission.Local && toMany && f.isElsewhere(destOf(ip)):
 	case verdict != admission.Drop:

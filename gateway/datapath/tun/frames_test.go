@@ -45,7 +45,7 @@ func newBench(t testing.TB, change ...func(*Config)) *bench {
 	mac := [6]byte{2, 0, 0, 0, 1, 1}
 	s := &shared{
 		cfg: cfg, lan: &net.Interface{Name: "lan0", MTU: 1500}, mac: mac, gateway: number(portal),
-		base: number(network.Addr()), end: number(network.Addr()) + 256, redirects: newTestRedirects(), errors: new(budget.Clock),
+		redirects: newTestRedirects(), errors: new(budget.Clock),
 	}
 	b := &bench{lan: newTap(t), kernel: newTap(t), table: table}
 	b.studied = &studied{worker: s.worker(table.Judge(), b.lan.in, b.kernel.in, false), buf: make([]byte, bufferLen)}

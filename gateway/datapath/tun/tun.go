@@ -29,6 +29,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
 )
 
 // Config is the configuration of the data path.
@@ -54,6 +55,7 @@ type Datapath struct {
 	lan     *net.Interface
 	stop    *waker
 	workers []thread
+	routes  *routes.Table // to networks behind clients
 	watcher *watcher
 	failed  *failure
 	running sync.WaitGroup
@@ -97,6 +99,13 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	if err := d.guard(); err != nil { // the guard now knows the device
+		return nil, err
+	}
+	dev, err := net.InterfaceByName(cfg.Device)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", cfg.Device, err)
+	}
+	if d.routes, err = routes.Open(dev.Index, false, nil); err != nil {
 		return nil, err
 	}
 	d.watcher, err = d.watch()
@@ -145,10 +154,9 @@ func (d *Datapath) guard() error {
 
 // start opens sockets and device queues, and starts the threads.
 func (d *Datapath) start() error {
-	network := d.cfg.Address.Masked()
-	gateway, base := number(d.cfg.Address.Addr()), number(network.Addr())
+	gateway := number(d.cfg.Address.Addr())
 	s := &shared{
-		cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway, base: base, end: base + 1<<(32-network.Bits()),
+		cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway,
 		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(budget.Clock), stop: d.stop, failed: d.failed,
 	}
 	if d.cfg.Fast {
@@ -197,6 +205,28 @@ func ethernet(name string, own netip.Prefix) (*net.Interface, error) {
 		}
 	}
 	return lan, nil
+}
+
+// Set replaces a client's entry, and the routes to the networks behind it.
+func (d *Datapath) Set(c datapath.Client) error {
+	fresh, err := d.routes.Take(c.Addr, c.Routes)
+	if err != nil {
+		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+	}
+	if err := d.Table.Set(c); err != nil {
+		return errors.Join(err, d.routes.Drop(c.Addr, fresh))
+	}
+	_, err = d.routes.Leave(c.Addr, c.Routes)
+	return err
+}
+
+// Remove removes an address's entry, and the routes to the networks behind it.
+func (d *Datapath) Remove(addr netip.Addr) error {
+	if err := d.Table.Remove(addr); err != nil {
+		return err
+	}
+	_, err := d.routes.Leave(addr, nil)
+	return err
 }
 
 // Forwarding names the present way of forwarding.

@@ -19,7 +19,6 @@ type shared struct {
 	lan       *net.Interface
 	mac       [6]byte // the gateway's MAC address in the LAN
 	gateway   uint32
-	base, end uint32 // the LAN's first address and the one after its last
 	redirects *redirects
 	errors    *budget.Clock
 	stop      *waker
@@ -125,7 +124,7 @@ func (s *shared) isElsewhere(addr uint32) bool {
 func (w *worker) obey(verdict admission.Verdict, mac datapath.MAC, ip []byte, now int64) {
 	switch verdict {
 	case admission.Forward:
-		if w.isLAN(destOf(ip)) {
+		if w.judge.Inside(destOf(ip)) {
 			w.across(ip, now)
 			return
 		}
@@ -146,9 +145,6 @@ func (w *worker) obey(verdict admission.Verdict, mac datapath.MAC, ip []byte, no
 		w.answer(mac, ip, now)
 	}
 }
-
-// isLAN reports whether an address is in the LAN.
-func (s *shared) isLAN(addr uint32) bool { return addr >= s.base && addr < s.end }
 
 // isDHCP reports whether a packet is for a DHCP server.
 func isDHCP(ip []byte) bool {

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/ppp"
+)
+
+// asks has FreeRADIUS's radclient send a request about sessions, and returns what it prints.
+func (w *world) asks(kind, secret, attributes string) string {
+	w.t.Helper()
+	out, _ := w.try(fmt.Sprintf("printf '%%s\\n' %q | nsenter --net=/run/netns/$ID-router radclient -x -r 2 -t 3 127.0.0.1:3799 %s %q 2>&1", attributes, kind, secret))
+	return out
+}
+
+// TestServersChangeSessions: RADIUS servers end sessions of clients at the portal and on PPPoE lines alike, and change
+// their limits; requests about sessions that are none, of other gateways, or signed by nobody do nothing.
+func TestServersChangeSessions(t *testing.T) {
+	w := newLines(t, `echo = "1s"`)
+	ann := w.client()
+	ann.logIn("ann")
+	s := w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})
+	_, err := s.dial()
+	must(t, err)
+	for _, user := range []string{"ann", "fixed"} {
+		one, err := w.session(user)
+		must(t, err)
+		id := "Acct-Session-Id = " + one.ID
+		for _, c := range []struct{ kind, secret, attributes, answer string }{
+			{"coa", w.Secret, id + ", WISPr-Bandwidth-Max-Down = 300000, Session-Timeout = 3600, Message-Authenticator = 0x00", "CoA-ACK"},
+			{"coa", w.Secret, id + ", ChilliSpot-Max-Total-Octets = 1000000000", "CoA-ACK"},
+			{"coa", w.Secret, "User-Name = nobody, Session-Timeout = 3600", "Session-Context-Not-Found"},
+			{"coa", w.Secret, id + ", Framed-IP-Address = 10.1.0.66, Session-Timeout = 3600", "Session-Context-Not-Found"},
+			{"coa", w.Secret, "Session-Timeout = 3600", "Missing-Attribute"},
+			{"coa", w.Secret, id, "Missing-Attribute"},
+			{"coa", w.Secret, id + ", NAS-Identifier = another, Session-Timeout = 3600", "NAS-Identification-Mismatch"},
+			{"coa", w.Secret, id + ", Framed-MTU = 1400", "Unsupported-Attribute"},
+			{"coa", w.Secret, id + ", Service-Type = Authorize-Only", "Unsupported-Service"},
+			{"disconnect", w.Secret, "User-Name = nobody", "Session-Context-Not-Found"},
+			{"disconnect", w.Secret, id + ", Session-Timeout = 3600", "Unsupported-Attribute"},
+		} {
+			if out := w.asks(c.kind, c.secret, c.attributes); !strings.Contains(out, c.answer) {
+				t.Errorf("%s: %s with %s is answered:\n%s", user, c.kind, c.attributes, out)
+			}
+		}
+		if out := w.asks("disconnect", "a wrong secret of 24 chars", id); strings.Contains(out, "ACK") || strings.Contains(out, "NAK") {
+			t.Errorf("a forged request is answered:\n%s", out)
+		}
+		changed, err := w.session(user)
+		must(t, err)
+		if l := changed.Limits; changed.ID != one.ID || l.DownBps != 300000 || l.SessionTimeoutSeconds != 3600 || l.TotalBytes != 1_000_000_000 || l.UpBps != one.Limits.UpBps {
+			t.Errorf("%s: was %+v, is %+v", user, one, changed)
+		}
+		w.kill()
+		w.start()
+		if again, err := w.session(user); err != nil || again.Limits != changed.Limits {
+			t.Errorf("%s: was %+v, is %+v, %v after a restart", user, changed, again, err)
+		}
+		if out := w.asks("disconnect", w.Secret, id+", User-Name = "+user); !strings.Contains(out, "Disconnect-ACK") {
+			t.Errorf("%s: answered:\n%s", user, out)
+		}
+		if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {
+			t.Errorf("accounted as %v", r)
+		}
+		if _, err := w.session(user); err == nil {
+			t.Errorf("%s still has a session", user)
+		}
+	}
+	s.over()
+	short := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"})
+	terms, err := short.dial()
+	must(t, err)
+	short.ping(terms.Local, serverAddr, 1000)
+	one, err := w.session("ann")
+	must(t, err)
+	if out := w.asks("coa", w.Secret, "Framed-IP-Address = "+terms.Local.String()+", ChilliSpot-Max-Total-Octets = 1000"); !strings.Contains(out, "CoA-ACK") {
+		t.Errorf("answered:\n%s", out)
+	}
+	if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Session-Timeout" {
+		t.Errorf("with less than it has used, accounted as %v", r)
+	}
+	st, err := w.status()
+	must(t, err)
+	if st.RADIUS["disconnect"] != 1 || st.RADIUS["dynamic-forged"] != 0 { // the last daemon's
+		t.Errorf("counted: %v", st.RADIUS)
+	}
+}

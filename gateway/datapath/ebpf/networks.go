@@ -1,0 +1,102 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
+)
+
+// openNetworks takes over the networks behind a former daemon's clients. Routes that cannot be
+// entered, because the LAN is down, are entered when that changes.
+func (d *Datapath) openNetworks() error {
+	owners := map[netip.Prefix]netip.Addr{}
+	var key gatewayPrefix
+	var at uint32
+	all := d.objs.Networks.Iterate()
+	for all.Next(&key, &at) {
+		owners[prefixOf(key)] = d.addr(at)
+	}
+	if err := all.Err(); err != nil {
+		return fmt.Errorf("listing the networks behind clients: %w", err)
+	}
+	var err error
+	if d.networks, err = routes.Open(d.lan.Index, true, owners); err != nil {
+		d.cfg.Log.Error("entering routes to the networks behind clients; trying again when links change", "err", err)
+	}
+	return d.tellRouted()
+}
+
+// tellRouted has the programs look up networks behind clients while there are some.
+func (d *Datapath) tellRouted() error {
+	if err := d.objs.Routed.Set(uint32(d.networks.Count())); err != nil {
+		return fmt.Errorf("having the programs look up networks behind clients: %w", err)
+	}
+	return nil
+}
+
+// enterNetworks lets a client's networks in, as far as its entry allows, and returns those that are new.
+func (d *Datapath) enterNetworks(at uint32, c datapath.Client) (fresh []netip.Prefix, err error) {
+	if len(c.Routes) == 0 {
+		return nil, nil
+	}
+	if c.Session == 0 {
+		return nil, errors.New("only clients on PPPoE lines have networks behind them")
+	}
+	if fresh, err = d.networks.Take(c.Addr, c.Routes); err != nil {
+		return nil, err
+	}
+	for _, network := range fresh {
+		if err := d.objs.Networks.Put(keyOf(network), at); err != nil {
+			return nil, errors.Join(fmt.Errorf("entering the network %s: %w", network, err), d.dropNetworks(c.Addr, fresh))
+		}
+	}
+	return fresh, d.tellRouted()
+}
+
+// dropNetworks takes networks of a client out again.
+func (d *Datapath) dropNetworks(client netip.Addr, networks []netip.Prefix) error {
+	if len(networks) == 0 {
+		return nil
+	}
+	return errors.Join(d.forgetNetworks(networks), d.networks.Drop(client, networks), d.tellRouted())
+}
+
+// leaveNetworks takes the networks of a client out, except those to keep.
+func (d *Datapath) leaveNetworks(client netip.Addr, keep []netip.Prefix) error {
+	if d.networks.Count() == 0 {
+		return nil
+	}
+	old, err := d.networks.Leave(client, keep)
+	if len(old) == 0 {
+		return err
+	}
+	return errors.Join(err, d.forgetNetworks(old), d.tellRouted())
+}
+
+func (d *Datapath) forgetNetworks(networks []netip.Prefix) (err error) {
+	for _, network := range networks {
+		if e := d.objs.Networks.Delete(keyOf(network)); e != nil && !errors.Is(e, ebpf.ErrKeyNotExist) {
+			err = errors.Join(err, fmt.Errorf("removing the network %s: %w", network, e))
+		}
+	}
+	return err
+}
+
+func keyOf(p netip.Prefix) gatewayPrefix {
+	return gatewayPrefix{Bits: uint32(p.Bits()), Addr: networkOrder(p.Addr())}
+}
+
+func prefixOf(k gatewayPrefix) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, k.Addr))), int(k.Bits))
+}
+
+// addr is the address at a place of the LAN.
+func (d *Datapath) addr(at uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(d.cfg.Prefix.Addr())+at)))
+}

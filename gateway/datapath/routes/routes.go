@@ -1,0 +1,211 @@
+// Package routes enters the networks behind clients into the kernel's routing table, so that what the
+// stack sends there goes to the client's data path, and the stack's checks of sources find the way
+// back. Routes stay when the daemon ends; the next one takes them over, and Remove removes them.
+package routes
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+)
+
+// Table is the networks behind clients, and their routes. Its methods may be called at any time
+// from several goroutines.
+type Table struct {
+	index int  // of the interface
+	via   bool // a client is the next hop; false: the interface has none
+
+	mu     sync.Mutex // guards what follows
+	owners map[netip.Prefix]netip.Addr
+	of     map[netip.Addr][]netip.Prefix
+}
+
+// Open makes the routes of an interface those of owners, the clients' addresses by their networks.
+// via means that clients are next hops.
+func Open(index int, via bool, owners map[netip.Prefix]netip.Addr) (*Table, error) {
+	t := &Table{index: index, via: via, owners: map[netip.Prefix]netip.Addr{}, of: map[netip.Addr][]netip.Prefix{}}
+	for network, client := range owners {
+		t.owners[network] = client
+		t.of[client] = append(t.of[client], network)
+	}
+	return t, t.compare()
+}
+
+// Take enters networks of a client, and returns those that are new. It fails with
+// datapath.ErrTaken, and enters none, where another client or another route of the machine has one.
+func (t *Table) Take(client netip.Addr, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, network := range networks {
+		owner, there := t.owners[network]
+		switch {
+		case there && owner != client:
+			err = fmt.Errorf("%w: %s is behind the client %s", datapath.ErrTaken, network, owner)
+		case there:
+			continue
+		default:
+			err = t.enter(network, client)
+		}
+		if err != nil {
+			return nil, errors.Join(err, t.leave(client, fresh))
+		}
+		fresh = append(fresh, network)
+		t.owners[network] = client
+		t.of[client] = append(t.of[client], network)
+	}
+	return fresh, nil
+}
+
+// Leave removes the networks of a client other than keep, and returns them.
+func (t *Table) Leave(client netip.Addr, keep []netip.Prefix) (old []netip.Prefix, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, network := range t.of[client] {
+		if !slices.Contains(keep, network) {
+			old = append(old, network)
+		}
+	}
+	return old, t.leave(client, old)
+}
+
+// Drop removes networks of a client.
+func (t *Table) Drop(client netip.Addr, networks []netip.Prefix) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.leave(client, networks)
+}
+
+// leave removes networks of a client. mu is held.
+func (t *Table) leave(client netip.Addr, old []netip.Prefix) (err error) {
+	for _, network := range old {
+		delete(t.owners, network)
+		if e := netlink.RouteDel(t.route(network, client)); e != nil && !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("removing the route to %s: %w", network, e))
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(t.of[client]), func(p netip.Prefix) bool { return slices.Contains(old, p) })
+	if t.of[client] = left; len(left) == 0 {
+		delete(t.of, client)
+	}
+	return err
+}
+
+// Count is the number of networks.
+func (t *Table) Count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.owners)
+}
+
+// Check enters routes again that the kernel has removed, as all of an interface that was down for a
+// moment. Where nothing was removed it is cheap: all go together, so that Check looks at one.
+func (t *Table) Check() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for network := range t.owners {
+		found, err := netlink.RouteGet(network.Addr().AsSlice())
+		if err == nil && len(found) > 0 && found[0].LinkIndex == t.index {
+			return nil
+		}
+		return t.compareLocked()
+	}
+	return nil
+}
+
+func (t *Table) compare() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.compareLocked()
+}
+
+// compareLocked makes the kernel's routes those of the table.
+func (t *Table) compareLocked() error {
+	have, err := list(t.index)
+	if err != nil {
+		return err
+	}
+	there := map[netip.Prefix]bool{}
+	for _, r := range have {
+		network := prefixOf(r)
+		client, wanted := t.owners[network]
+		if wanted && (!t.via || r.Gw.Equal(client.AsSlice())) {
+			there[network] = true
+		} else if e := netlink.RouteDel(&r); e != nil && !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("removing the route to %s of a former client: %w", network, e))
+		}
+	}
+	for network, client := range t.owners {
+		if !there[network] {
+			err = errors.Join(err, t.enter(network, client))
+		}
+	}
+	return err
+}
+
+// enter adds a route unless there is one to the same network.
+func (t *Table) enter(network netip.Prefix, client netip.Addr) error {
+	err := netlink.RouteAdd(t.route(network, client))
+	if errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%w: the machine has a route to %s already", datapath.ErrTaken, network)
+	}
+	if err != nil {
+		return fmt.Errorf("entering the route to %s behind %s: %w", network, client, err)
+	}
+	return nil
+}
+
+func (t *Table) route(network netip.Prefix, client netip.Addr) *netlink.Route {
+	r := &netlink.Route{
+		LinkIndex: t.index, Protocol: stack.OwnProtocol, Scope: netlink.SCOPE_LINK,
+		Dst: &net.IPNet{IP: network.Addr().AsSlice(), Mask: net.CIDRMask(network.Bits(), 32)},
+	}
+	if t.via {
+		r.Gw, r.Scope = client.AsSlice(), netlink.SCOPE_UNIVERSE
+	}
+	return r
+}
+
+// prefixOf is a route's destination.
+func prefixOf(r netlink.Route) netip.Prefix {
+	if r.Dst == nil {
+		return netip.Prefix{}
+	}
+	addr, _ := netip.AddrFromSlice(r.Dst.IP.To4())
+	bits, _ := r.Dst.Mask.Size()
+	return netip.PrefixFrom(addr, bits)
+}
+
+// list returns gatewayd's routes of an interface.
+func list(index int) ([]netlink.Route, error) {
+	all, err := stack.Whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{LinkIndex: index, Protocol: stack.OwnProtocol}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_PROTOCOL)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the routes behind clients: %w", err)
+	}
+	return all, nil
+}
+
+// Remove removes all routes that gatewayd has entered at an interface. One that does not exist has none.
+func Remove(name string) error {
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil // its routes went with it
+	}
+	have, err := list(dev.Index)
+	for _, r := range have {
+		if e := netlink.RouteDel(&r); e != nil && !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("removing the route to %s: %w", prefixOf(r), e))
+		}
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"path/filepath"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/pppoe"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// sessionsFile is the session table's file.
+func sessionsFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "sessions.db") }
+
+// farewell tells PPPoE clients that their sessions carry nothing any more: nobody answers their echo
+// requests after detach. A daemon that runs all the same knows its clients.
+func farewell(cfg *config.Config) error {
+	var peers []pppoe.Peer
+	err := session.Stored(sessionsFile(cfg), func(s session.Session) {
+		if s.Line.Session != 0 {
+			peers = append(peers, pppoe.Peer{MAC: s.MAC, Session: s.Line.Session})
+		}
+	})
+	if errors.Is(err, session.ErrInUse) {
+		peers, err = linesOf(cfg)
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, session.ErrDamaged) { // nobody is known
+		err = nil
+	}
+	return errors.Join(err, pppoe.Farewell(cfg.LAN.Interface, peers))
+}
+
+// linesOf asks a daemon for its PPPoE sessions.
+func linesOf(cfg *config.Config) (peers []pppoe.Peer, err error) {
+	c, err := control.Dial(cfg.ControlSocket())
+	if err != nil {
+		return nil, err
+	}
+	err = c.Sessions(context.Background(), control.Filter{State: session.Authenticated}, func(s control.Session) error {
+		mac, err := net.ParseMAC(s.MAC)
+		if s.PPPoE != 0 && err == nil && len(mac) == 6 {
+			peers = append(peers, pppoe.Peer{MAC: [6]byte(mac), Session: s.PPPoE})
+		}
+		return nil
+	})
+	return peers, err
+}

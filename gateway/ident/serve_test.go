@@ -1,0 +1,77 @@
+package ident
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestSilence: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and lose them in
+// the end; then there is place for others.
+func TestSilence(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = time.Second
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{
+		Masquerade: true, Rate: budget.Rate{AtOnce: 1000, EachSecond: 1000}, Log: slog.New(slog.DiscardHandler),
+		Who: func(netip.Addr) (User, bool) { return User{}, false },
+	}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	defer func() { cancel(); <-served }()
+	var all []net.Conn
+	for range each + 10 {
+		c, err := net.Dial("tcp4", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		all = append(all, c)
+	}
+	go func() { // one that keeps sending
+		for _, b := range "1 , 2" + strings.Repeat(" ", 1000) {
+			if _, err := all[0].Write([]byte{byte(b)}); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	for i, c := range all {
+		c.SetReadDeadline(time.Now().Add(time.Minute))
+		if b, err := io.ReadAll(c); len(b) > 0 || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("connection %d is answered by %q, %v", i, b, err)
+		}
+	}
+	if n := s.Stats(); n.Throttled != 10 || n.Invalid != each {
+		t.Errorf("%+v", n)
+	}
+	netnstest.Await(t, "an answer", func() error {
+		c, err := net.Dial("tcp4", l.Addr().String())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := io.WriteString(c, "0 , 0\r\n"); err != nil {
+			return err
+		}
+		b, err := io.ReadAll(c)
+		if err == nil && !strings.Contains(string(b), invalidPort) {
+			err = errors.New(string(b))
+		}
+		return err
+	})
+}

@@ -1,0 +1,264 @@
+package radius
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/md5"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"layeh.com/radius"
+	"layeh.com/radius/rfc2865"
+	"layeh.com/radius/rfc2869"
+	"layeh.com/radius/rfc3576"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Sessions are those that a server may change. An error of a session that has ended is session.ErrNoSession.
+type Sessions interface {
+	// Get returns the client that has an address, and Each all of them.
+	Get(netip.Addr) (session.Session, bool)
+	Each(func(session.Session) bool)
+	// Kick ends the session of an address with an ID, and Alter changes its limits.
+	Kick(addr netip.Addr, id string, cause session.Cause) error
+	Alter(addr netip.Addr, id string, how func(*session.Limits)) error
+}
+
+// DynamicStats count requests since the start.
+type DynamicStats struct {
+	Disconnects, Changes, Refused uint64 // carried out; answered with a NAK
+	Forged, Malformed, Repeated   uint64 // dropped, dropped, answered once more
+}
+
+// Dynamic carries out what servers ask of sessions (RFC 5176): Disconnect-Requests end them, and
+// CoA-Requests change their limits. It listens to the configured servers alone.
+type Dynamic struct {
+	cfg      Config
+	sessions Sessions
+	log      *slog.Logger
+	conn     *net.UDPConn
+	secrets  map[netip.Addr][]byte
+
+	answers map[question]answered // of Serve's goroutine
+
+	stats struct{ disconnects, changes, refused, forged, malformed, repeated atomic.Uint64 }
+	once  sync.Once
+}
+
+// question is a request as its repetitions have it, too.
+type question struct {
+	from          netip.AddrPort
+	id            byte
+	authenticator [16]byte
+}
+
+type answered struct {
+	at     time.Time
+	packet []byte
+}
+
+// Times and bounds of requests.
+const (
+	rememberFor = 30 * time.Second // a repeated request gets the same answer for so long
+	rememberN   = 4096
+	clockWindow = 300 * time.Second // RFC 5176, 6.3
+)
+
+// ListenDynamic opens the port. Nothing is answered before Serve.
+func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, log *slog.Logger) (*Dynamic, error) {
+	cfg = cfg.withDefaults()
+	d := &Dynamic{cfg: cfg, sessions: sessions, log: log, secrets: map[netip.Addr][]byte{}, answers: map[question]answered{}}
+	for _, s := range cfg.Servers {
+		d.secrets[s.Address.Addr().Unmap()] = []byte(s.Secret)
+		if a := s.AcctAddress.Addr().Unmap(); d.secrets[a] == nil {
+			d.secrets[a] = []byte(s.Secret)
+		}
+	}
+	var err error
+	if d.conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr)); err != nil {
+		return nil, fmt.Errorf("radius: listening for requests of servers (radius.dynamic): %w", err)
+	}
+	return d, nil
+}
+
+// Close ends Serve. Twice is no error.
+func (d *Dynamic) Close() (err error) {
+	d.once.Do(func() { err = d.conn.Close() })
+	return err
+}
+
+// Stats returns the counts.
+func (d *Dynamic) Stats() DynamicStats {
+	s := &d.stats
+	return DynamicStats{
+		Disconnects: s.disconnects.Load(), Changes: s.changes.Load(), Refused: s.refused.Load(),
+		Forged: s.forged.Load(), Malformed: s.malformed.Load(), Repeated: s.repeated.Load(),
+	}
+}
+
+// Serve answers until ctx ends.
+func (d *Dynamic) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = d.Close() })
+	defer stop()
+	for b := make([]byte, radius.MaxPacketLength+1); ; {
+		n, from, err := d.conn.ReadFromUDPAddrPort(b)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // an ICMP error about an answer
+			continue
+		}
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		if answer := d.receive(from, b[:n], time.Now()); answer != nil {
+			_, _ = d.conn.WriteToUDPAddrPort(answer, from)
+		}
+	}
+}
+
+// receive returns the answer to a packet; nil: it gets none.
+func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byte {
+	secret := d.secrets[from.Addr()]
+	if secret == nil {
+		d.stats.forged.Add(1)
+		return nil
+	}
+	p, err := openRequest(data, secret)
+	if err != nil || !current(p, now) {
+		if errors.Is(err, errMalformed) {
+			d.stats.malformed.Add(1)
+		} else {
+			d.stats.forged.Add(1)
+		}
+		return nil
+	}
+	q := question{from, p.Identifier, p.Authenticator}
+	if was, there := d.answers[q]; there && now.Sub(was.at) < rememberFor {
+		d.stats.repeated.Add(1)
+		return was.packet
+	}
+	answer := d.answer(p)
+	d.remember(q, answered{now, answer})
+	return answer
+}
+
+// remember keeps an answer for repetitions of its request.
+func (d *Dynamic) remember(q question, a answered) {
+	if len(d.answers) >= rememberN {
+		for q, was := range d.answers {
+			if a.at.Sub(was.at) >= rememberFor {
+				delete(d.answers, q)
+			}
+		}
+		if len(d.answers) >= rememberN {
+			clear(d.answers)
+		}
+	}
+	d.answers[q] = a
+}
+
+// openRequest decodes an authentic request: signed as in accounting (RFC 5176, 2.3), and its
+// Message-Authenticator, if it has one, is right.
+func openRequest(data, secret []byte) (*radius.Packet, error) {
+	if len(data) < headerSize {
+		return nil, errMalformed
+	}
+	size := int(binary.BigEndian.Uint16(data[2:4]))
+	if size < headerSize || size > len(data) || size > radius.MaxPacketLength {
+		return nil, errMalformed
+	}
+	data = data[:size]
+	code := radius.Code(data[0])
+	signature, err := findSignature(data)
+	if err != nil || code != radius.CodeDisconnectRequest && code != radius.CodeCoARequest {
+		return nil, errMalformed
+	}
+	if !radius.IsAuthenticRequest(data, secret) || signature != 0 && !signatureHolds(data, signature, secret, [16]byte{}) {
+		return nil, errForged
+	}
+	p, err := radius.Parse(data, secret)
+	if err != nil {
+		return nil, errMalformed
+	}
+	return p, nil
+}
+
+// current reports whether a request is of now, if it says when it is of: it could be an old one that
+// somebody sends again.
+func current(p *radius.Packet, now time.Time) bool {
+	at, there := number(p, rfc2869.EventTimestamp_Type)
+	return !there || now.Sub(time.Unix(int64(at), 0)).Abs() <= clockWindow
+}
+
+// answer carries out an authentic request.
+func (d *Dynamic) answer(p *radius.Packet) []byte {
+	ack, nak, count := radius.CodeDisconnectACK, radius.CodeDisconnectNAK, &d.stats.disconnects
+	if p.Code == radius.CodeCoARequest {
+		ack, nak, count = radius.CodeCoAACK, radius.CodeCoANAK, &d.stats.changes
+	}
+	cause := d.carryOut(p)
+	reply := builder{p.Response(ack)}
+	if cause != 0 {
+		reply.Code, count = nak, &d.stats.refused
+		reply.number(rfc3576.ErrorCause_Type, uint32(cause))
+	}
+	count.Add(1)
+	_, signed := p.Lookup(rfc2869.MessageAuthenticator_Type)
+	if signed {
+		reply.Attributes = append(radius.Attributes{{Type: rfc2869.MessageAuthenticator_Type, Attribute: make([]byte, md5.Size)}}, reply.Attributes...)
+	}
+	for _, a := range p.Attributes {
+		if a.Type == rfc2865.ProxyState_Type {
+			reply.Add(a.Type, a.Attribute)
+		}
+	}
+	if signed {
+		plain, err := reply.MarshalBinary() // with the request's authenticator
+		if err != nil {
+			return nil
+		}
+		mac := hmac.New(md5.New, p.Secret)
+		mac.Write(plain)
+		copy(reply.Attributes[0].Attribute, mac.Sum(nil))
+	}
+	b, err := reply.Encode()
+	if err != nil {
+		return nil
+	}
+	d.log.Info("radius: a server's request", "code", p.Code.String(), "answer", reply.Code.String(), "error-cause", uint32(cause))
+	return b
+}
+
+// carryOut carries out a request, and returns why not; 0: it did.
+func (d *Dynamic) carryOut(p *radius.Packet) rfc3576.ErrorCause {
+	change, cause := d.wanted(p)
+	if cause != 0 {
+		return cause
+	}
+	found, cause := d.identified(p)
+	if cause != 0 {
+		return cause
+	}
+	for _, s := range found {
+		var err error
+		if p.Code == radius.CodeDisconnectRequest {
+			err = d.sessions.Kick(s.Addr, s.ID, session.AdminReset)
+		} else {
+			err = d.sessions.Alter(s.Addr, s.ID, change)
+		}
+		if err != nil && !errors.Is(err, session.ErrNoSession) {
+			d.log.Warn("radius: carrying out a server's request", "client", s.Key.String(), "session", s.ID, "err", err)
+			return rfc3576.ErrorCause_Value_ResourcesUnavailable
+		}
+	}
+	return 0
+}

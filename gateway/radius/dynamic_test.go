@@ -1,0 +1,175 @@
+package radius
+
+import (
+	"crypto/hmac"
+	"crypto/md5"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"layeh.com/radius"
+	"layeh.com/radius/rfc2865"
+	"layeh.com/radius/rfc2866"
+	"layeh.com/radius/rfc2869"
+	"layeh.com/radius/rfc3576"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// one is a table with one session, which counts what is done to it.
+type one struct {
+	s               session.Session
+	kicked, changed int
+}
+
+func (o *one) Get(a netip.Addr) (session.Session, bool)     { return o.s, a == o.s.Addr }
+func (o *one) Each(f func(session.Session) bool)            { f(o.s) }
+func (o *one) Kick(netip.Addr, string, session.Cause) error { o.kicked++; return nil }
+func (o *one) Alter(_ netip.Addr, _ string, how func(*session.Limits)) error {
+	o.changed++
+	how(&o.s.Limits)
+	return nil
+}
+
+func newDynamic(t testing.TB) (*Dynamic, *one) {
+	t.Helper()
+	o := &one{s: session.Session{
+		Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, 1}, Addr: netip.MustParseAddr("10.1.0.9")}, State: session.Authenticated, ID: "5f3c", Login: session.Login{User: "ann"},
+	}}
+	cfg := Config{NASIdentifier: "here", Servers: []Server{{Address: netip.MustParseAddrPort("127.0.0.1:1812"), Secret: testSecret}}}
+	d, err := ListenDynamic(cfg, netip.MustParseAddrPort("127.0.0.1:0"), o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d, o
+}
+
+var dynamicServer = netip.MustParseAddrPort("127.0.0.1:40000")
+
+// ask encodes a request with an identifier.
+func (d *Dynamic) request(t testing.TB, code radius.Code, id byte, secret string, fill func(builder)) []byte {
+	t.Helper()
+	p := builder{radius.New(code, []byte(secret))}
+	p.Identifier = id
+	fill(p)
+	b, err := p.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestDynamicOnlyOnce: a repeated request gets the same answer and does nothing; an old one, one of a stranger and
+// one with a wrong signature get none.
+func TestDynamicOnlyOnce(t *testing.T) {
+	d, o := newDynamic(t)
+	now := time.Now()
+	who := func(p builder) { p.text(rfc2866.AcctSessionID_Type, "5f3c") }
+	request := d.request(t, radius.CodeDisconnectRequest, 1, testSecret, who)
+	first, again := d.receive(dynamicServer, request, now), d.receive(dynamicServer, request, now)
+	if o.kicked != 1 || string(first) != string(again) || !radius.IsAuthenticResponse(first, request, []byte(testSecret)) || radius.Code(first[0]) != radius.CodeDisconnectACK {
+		t.Errorf("%d sessions ended by one request, answered %x and %x", o.kicked, first, again)
+	}
+	old := d.request(t, radius.CodeDisconnectRequest, 2, testSecret, func(p builder) {
+		who(p)
+		p.number(rfc2869.EventTimestamp_Type, uint32(now.Add(-time.Hour).Unix()))
+	})
+	forged := d.request(t, radius.CodeDisconnectRequest, 3, "another secret", who)
+	unsigned := d.request(t, radius.CodeDisconnectRequest, 4, testSecret, func(p builder) {
+		p.Add(rfc2869.MessageAuthenticator_Type, make(radius.Attribute, md5.Size))
+		who(p)
+	})
+	for name, b := range map[string][]byte{"old": old, "forged": forged, "with a wrong signature": unsigned, "an Access-Request": {1, 1, 0, 20, 19: 0}, "short": {40, 1}} {
+		if a := d.receive(dynamicServer, b, now); a != nil {
+			t.Errorf("what is %s is answered: %x", name, a)
+		}
+	}
+	if a := d.receive(netip.MustParseAddrPort("127.0.0.9:40000"), request, now); a != nil || o.kicked != 1 {
+		t.Errorf("a stranger is answered: %x", a)
+	}
+	if n := d.Stats(); n.Disconnects != 1 || n.Repeated != 1 || n.Forged != 4 || n.Malformed != 2 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestDynamicSigned: a signed request gets a signed answer with its Proxy-State, and a reason.
+func TestDynamicSigned(t *testing.T) {
+	d, o := newDynamic(t)
+	p := builder{radius.New(radius.CodeCoARequest, []byte(testSecret))}
+	p.Add(rfc2869.MessageAuthenticator_Type, make(radius.Attribute, md5.Size))
+	p.text(rfc2865.UserName_Type, "bob")
+	p.number(rfc2865.SessionTimeout_Type, 60)
+	p.text(rfc2865.ProxyState_Type, "state")
+	p.Authenticator = [16]byte{}
+	plain, err := p.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(md5.New, []byte(testSecret))
+	mac.Write(plain)
+	copy(p.Attributes[0].Attribute, mac.Sum(nil))
+	request, err := p.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := d.receive(dynamicServer, request, time.Now())
+	signature, err := findSignature(b)
+	if err != nil || signature == 0 || !signatureHolds(b, signature, []byte(testSecret), [16]byte(request[4:])) {
+		t.Fatalf("the answer is not signed: %x, %v", b, err)
+	}
+	answer, err := radius.Parse(b, []byte(testSecret))
+	if err != nil || o.changed != 0 {
+		t.Fatalf("%v, %d changes", err, o.changed)
+	}
+	cause, _ := number(answer, rfc3576.ErrorCause_Type)
+	if answer.Code != radius.CodeCoANAK || rfc3576.ErrorCause(cause) != rfc3576.ErrorCause_Value_SessionContextNotFound || string(answer.Get(rfc2865.ProxyState_Type)) != "state" {
+		t.Errorf("answered by %v", answer)
+	}
+}
+
+// FuzzDynamic: only authentic requests that name the session do anything to it.
+func FuzzDynamic(f *testing.F) {
+	d, o := newDynamic(f)
+	f.Add(d.request(f, radius.CodeDisconnectRequest, 1, testSecret, func(p builder) { p.text(rfc2865.UserName_Type, "ann") })[headerSize:], false)
+	f.Add(d.request(f, radius.CodeCoARequest, 2, testSecret, func(p builder) {
+		p.text(rfc2866.AcctSessionID_Type, "5f3c")
+		p.number(rfc2865.SessionTimeout_Type, 60)
+		p.vendor(vendorWISPr, wisprMaxUp, []byte{0, 0, 1, 0})
+	})[headerSize:], true)
+	var id byte
+	f.Fuzz(func(t *testing.T, attributes []byte, coa bool) {
+		attributes = attributes[:min(len(attributes), radius.MaxPacketLength-headerSize)]
+		code := radius.CodeDisconnectRequest
+		if coa {
+			code = radius.CodeCoARequest
+		}
+		attrs, err := radius.ParseAttributes(attributes)
+		if err != nil {
+			return
+		}
+		id++
+		was := *o
+		request := d.request(t, code, id, testSecret, func(p builder) { p.Attributes = attrs })
+		now := time.Now()
+		b := d.receive(dynamicServer, request, now)
+		if b != nil && !radius.IsAuthenticResponse(b, request, []byte(testSecret)) {
+			t.Fatalf("answered by %x", b)
+		}
+		done := o.kicked + o.changed - was.kicked - was.changed
+		if acked := b != nil && (radius.Code(b[0]) == radius.CodeDisconnectACK || radius.Code(b[0]) == radius.CodeCoAACK); acked != (done == 1) && done != 0 {
+			t.Fatalf("%d done, answered by %x", done, b)
+		}
+		p := &radius.Packet{Attributes: attrs}
+		named := string(p.Get(rfc2866.AcctSessionID_Type)) == o.s.ID || string(p.Get(rfc2865.UserName_Type)) == o.s.User ||
+			framedAddress(p) == o.s.Addr || p.Get(rfc2865.CallingStationID_Type) != nil
+		if done > 0 && !named {
+			t.Fatalf("done by %x", attributes)
+		}
+		request[4]++
+		if d.receive(dynamicServer, request, now) != nil {
+			t.Fatal("a forged request is answered")
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package radius
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strings"
+	"time"
+
+	"layeh.com/radius"
+	"layeh.com/radius/rfc2865"
+	"layeh.com/radius/rfc2866"
+	"layeh.com/radius/rfc2869"
+	"layeh.com/radius/rfc3576"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// identified returns the sessions that a request names: all of its attributes must be a session's
+// (RFC 5176, 3).
+func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause rfc3576.ErrorCause) {
+	named := false
+	for _, a := range p.Attributes {
+		switch a.Type {
+		case rfc2865.NASIPAddress_Type:
+			if d.cfg.NASAddress.IsValid() && string(a.Attribute) != string(d.cfg.NASAddress.Unmap().AsSlice()) {
+				return nil, rfc3576.ErrorCause_Value_NASIdentificationMismatch
+			}
+		case rfc2865.NASIdentifier_Type:
+			if string(a.Attribute) != d.cfg.NASIdentifier {
+				return nil, rfc3576.ErrorCause_Value_NASIdentificationMismatch
+			}
+		case rfc2865.UserName_Type, rfc2866.AcctSessionID_Type, rfc2865.FramedIPAddress_Type, rfc2865.CallingStationID_Type, rfc2865.NASPort_Type:
+			named = true
+		}
+	}
+	if !named {
+		return nil, rfc3576.ErrorCause_Value_MissingAttribute
+	}
+	visit := func(s session.Session) bool {
+		if s.State == session.Authenticated && is(s, p) {
+			found = append(found, s)
+		}
+		return true
+	}
+	if addr := framedAddress(p); addr.IsValid() {
+		if s, there := d.sessions.Get(addr); there {
+			visit(s)
+		}
+	} else {
+		d.sessions.Each(visit)
+	}
+	if len(found) == 0 {
+		return nil, rfc3576.ErrorCause_Value_SessionContextNotFound
+	}
+	return found, 0
+}
+
+// is reports whether a request's attributes are a session's.
+func is(s session.Session, p *radius.Packet) bool {
+	for _, a := range p.Attributes {
+		same := true
+		switch a.Type {
+		case rfc2865.UserName_Type:
+			same = string(a.Attribute) == s.User
+		case rfc2866.AcctSessionID_Type:
+			same = string(a.Attribute) == s.ID
+		case rfc2865.FramedIPAddress_Type:
+			addr, ok := netip.AddrFromSlice(a.Attribute)
+			same = ok && addr == s.Addr
+		case rfc2865.CallingStationID_Type:
+			same = strings.EqualFold(string(a.Attribute), stationID(s.Key))
+		case rfc2865.NASPort_Type:
+			same = len(a.Attribute) == 4 && s.Line.Session != 0 && binary.BigEndian.Uint32(a.Attribute) == uint32(s.Line.Session)
+		}
+		if !same {
+			return false
+		}
+	}
+	return true
+}
+
+// identifying are attributes that say of what a request is, and signed ones.
+var identifying = map[radius.Type]bool{
+	rfc2865.NASIPAddress_Type: true, rfc2865.NASIdentifier_Type: true, rfc2865.NASPort_Type: true, rfc2865.NASPortType_Type: true, rfc2869.NASPortID_Type: true,
+	rfc2865.UserName_Type: true, rfc2866.AcctSessionID_Type: true, rfc2865.FramedIPAddress_Type: true, rfc2865.CallingStationID_Type: true,
+	rfc2865.CalledStationID_Type: true, rfc2869.EventTimestamp_Type: true, rfc2869.MessageAuthenticator_Type: true, rfc2865.ProxyState_Type: true,
+	rfc2865.ReplyMessage_Type: true, rfc2866.AcctTerminateCause_Type: true, rfc2865.Class_Type: true,
+}
+
+// wanted returns how a CoA-Request changes limits: what it does not name stays. A request with an
+// attribute that is not understood is refused (RFC 5176, 3).
+func (d *Dynamic) wanted(p *radius.Packet) (change func(*session.Limits), cause rfc3576.ErrorCause) {
+	var changes []func(*session.Limits)
+	coa := p.Code == radius.CodeCoARequest
+	for _, a := range p.Attributes {
+		if identifying[a.Type] {
+			continue
+		}
+		if a.Type == rfc2865.ServiceType_Type { // "Authorize Only" asks for an Access-Request
+			return nil, rfc3576.ErrorCause_Value_UnsupportedService
+		}
+		some, ok := d.changes(a)
+		if !coa || !ok {
+			return nil, rfc3576.ErrorCause_Value_UnsupportedAttribute
+		}
+		changes = append(changes, some...)
+	}
+	if coa && len(changes) == 0 {
+		return nil, rfc3576.ErrorCause_Value_MissingAttribute
+	}
+	return func(l *session.Limits) {
+		for _, c := range changes {
+			c(l)
+		}
+	}, 0
+}
+
+// changes returns what an attribute changes; false: it is not understood.
+func (d *Dynamic) changes(a *radius.AVP) (all []func(*session.Limits), ok bool) {
+	seconds := func(set func(*session.Limits, time.Duration)) ([]func(*session.Limits), bool) {
+		if len(a.Attribute) != 4 {
+			return nil, false
+		}
+		v := time.Duration(binary.BigEndian.Uint32(a.Attribute)) * time.Second
+		return []func(*session.Limits){func(l *session.Limits) { set(l, v) }}, true
+	}
+	switch a.Type {
+	case rfc2865.SessionTimeout_Type:
+		return seconds(func(l *session.Limits, v time.Duration) { l.SessionTimeout = v })
+	case rfc2865.IdleTimeout_Type:
+		return seconds(func(l *session.Limits, v time.Duration) { l.IdleTimeout = v })
+	case rfc2869.AcctInterimInterval_Type:
+		return seconds(func(l *session.Limits, v time.Duration) { l.Interim = max(v, minInterim) })
+	case rfc2865.VendorSpecific_Type:
+		return d.vendorChanges(a.Attribute)
+	}
+	return nil, false
+}
+
+// vendorChanges returns what the attributes in one of a vendor change. Halves of a quota are changed one by one.
+
+func (d *Dynamic) vendorChanges(b []byte) (all []func(*session.Limits), ok bool) {
+	if len(b) < 4+2 {
+		return nil, false
+	}
+	vendor := binary.BigEndian.Uint32(b)
+	for rest := b[4:]; len(rest) > 0; {
+		if len(rest) < 2 || int(rest[1]) != 2+4 || len(rest) < 2+4 {
+			return nil, false
+		}
+		v, kind := uint64(binary.BigEndian.Uint32(rest[2:])), rest[0]
+		rest = rest[6:]
+		set := d.vendorChange(vendor, kind, v)
+		if set == nil {
+			return nil, false
+		}
+		all = append(all, set)
+	}
+	return all, true
+}
+
+func (d *Dynamic) vendorChange(vendor uint32, kind byte, v uint64) func(*session.Limits) {
+	low := func(n *uint64) { *n = *n>>32<<32 | v }
+	high := func(n *uint64) { *n = v<<32 | *n&0xffffffff }
+	up := func(l *session.Limits) *uint64 { return &l.UpBytes }
+	down := func(l *session.Limits) *uint64 { return &l.DownBytes }
+	if d.cfg.SwapOctets {
+		up, down = down, up
+	}
+	switch {
+	case vendor == vendorWISPr && kind == wisprMaxUp:
+		return func(l *session.Limits) { l.UpBps = v }
+	case vendor == vendorWISPr && kind == wisprMaxDown:
+		return func(l *session.Limits) { l.DownBps = v }
+	case vendor != vendorChilliSpot:
+		return nil
+	}
+	switch kind {
+	case chilliMaxInput:
+		return func(l *session.Limits) { low(up(l)) }
+	case chilliMaxInputHigh:
+		return func(l *session.Limits) { high(up(l)) }
+	case chilliMaxOutput:
+		return func(l *session.Limits) { low(down(l)) }
+	case chilliMaxOutputHigh:
+		return func(l *session.Limits) { high(down(l)) }
+	case chilliMaxTotal:
+		return func(l *session.Limits) { low(&l.TotalBytes) }
+	case chilliMaxTotalHigh:
+		return func(l *session.Limits) { high(&l.TotalBytes) }
+	}
+	return nil
+}

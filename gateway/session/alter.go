@@ -1,0 +1,65 @@
+package session
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Alter changes the limits of the session with an ID, which an address must have: how is given those of now
+// and changes them. Times go on to be counted from the session's start, and bytes too. It fails with
+// ErrNoSession where the address has another session or none.
+func (t *Table) Alter(addr netip.Addr, id string, how func(*Limits)) error {
+	err := t.ofSession(addr, id, func(c *client) error {
+		next := c.entry
+		how(&next.limits)
+		login := Login{Limits: next.limits}
+		if err := login.check(); err != nil {
+			return err
+		}
+		now, err := t.dp.Counters(next.key.Addr)
+		if err != nil {
+			return err
+		}
+		t.count(&next, now)
+		if err := t.store.commit(change{addr: next.key.Addr, record: t.record(&next)}); err != nil {
+			return err
+		}
+		t.arm(c, &next, t.clock.now())
+		t.publish(c, next)
+		return t.tell(c, &next)
+	})
+	if err != nil {
+		return fmt.Errorf("change the session %s of %s: %w", id, addr, err)
+	}
+	return nil
+}
+
+// Kick is End for the session with an ID alone.
+func (t *Table) Kick(addr netip.Addr, id string, cause Cause) error {
+	err := t.ofSession(addr, id, func(c *client) error {
+		next := c.lapsed()
+		_, err := t.replace(c, &next, cause, t.clock.now())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end the session %s of %s: %w", id, addr, err)
+	}
+	return nil
+}
+
+// ofSession calls f with op held, if the address has the session.
+func (t *Table) ofSession(addr netip.Addr, id string, f func(*client) error) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.life.RUnlock()
+	c := t.hold(addr.Unmap())
+	if c == nil {
+		return ErrNoSession
+	}
+	defer t.release(c)
+	if c.state != Authenticated || c.id != id {
+		return ErrNoSession
+	}
+	return f(c)
+}

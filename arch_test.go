@@ -48,6 +48,9 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/tun":       {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack"},
 	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
+	// PPPoE as the kernel has it.
+	"gateway/datapath/kernel": {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/datapath/nfqueue/nftables"},
+
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
 

@@ -39,9 +39,12 @@ func (w *world) session(user string) (control.Session, error) {
 }
 
 // newLines is a world with a daemon that takes PPPoE clients.
-func newLines(t *testing.T, settings string) *world {
+func newLines(t *testing.T, settings string) *world { return newLinesAt(t, "", settings) }
+
+// newLinesAt is newLines with lines of [datapath].
+func newLinesAt(t *testing.T, path, settings string) *world {
 	w := newNetwork(t)
-	w.Lines = settings
+	w.Path, w.Lines = path, settings
 	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
 	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
 	w.start()

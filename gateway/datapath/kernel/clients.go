@@ -1,0 +1,215 @@
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+)
+
+// client is an address that has, or had, an entry.
+type client struct {
+	mu sync.Mutex // guards what follows, but Addr
+	datapath.Client
+	known bool
+	line  *line       // nil: its packets have no way
+	end   *time.Timer // of the admission; nil: none
+
+	base tally // of former units
+	unit tally // of the present unit, as last read
+	mark tally // Moved's
+	seen time.Time
+}
+
+var errClosed = errors.New("the data path is closed")
+
+// ours fails for an address that no client can have.
+func (d *Datapath) ours(addr netip.Addr) error {
+	switch lan := d.cfg.Address.Masked(); {
+	case !lan.Contains(addr):
+		return fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, lan)
+	case addr == d.cfg.Address.Addr():
+		return fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
+	}
+	return nil
+}
+
+func (d *Datapath) find(addr netip.Addr) *client {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.clients[addr]
+}
+
+// all returns all clients that there have been.
+func (d *Datapath) all() (all []*client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.clients {
+		all = append(all, c)
+	}
+	return all
+}
+
+// Set makes a unit for a client that is admitted and ends that of one that is not.
+func (d *Datapath) Set(to datapath.Client) error {
+	if err := d.set(to); err != nil {
+		return fmt.Errorf("setting the client %s: %w", to.Addr, err)
+	}
+	return nil
+}
+
+func (d *Datapath) set(to datapath.Client) error {
+	if err := d.ours(to.Addr); err != nil {
+		return err
+	}
+	if to.Admitted && to.Session == 0 {
+		return fmt.Errorf("%w: this data path is for clients with PPPoE", datapath.ErrNotSupported)
+	}
+	d.mu.Lock()
+	c := d.clients[to.Addr]
+	if c == nil && !d.closed {
+		c = &client{Client: datapath.Client{Addr: to.Addr}}
+		d.clients[to.Addr] = c
+	}
+	closed := d.closed
+	d.mu.Unlock()
+	if closed {
+		return errClosed
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	same := c.line != nil && c.MAC == to.MAC && c.Session == to.Session && c.MTU == to.MTU
+	if !same || !to.Admitted {
+		if err := d.bar(c); err != nil {
+			return err
+		}
+	}
+	if to.Admitted && !same {
+		if err := d.admit(c, to); err != nil {
+			return err
+		}
+	}
+	c.Client, c.known = to, true
+	d.until(c)
+	return nil
+}
+
+// admit makes a client's unit. c.mu is held.
+func (d *Datapath) admit(c *client, to datapath.Client) (err error) {
+	l, err := openLine(d.cfg.LAN, to.MAC, to.Session)
+	if err != nil {
+		return err
+	}
+	var b nftables.Batch
+	name := fmt.Sprintf("gw%dp%d", d.lan.Index, to.Session)
+	if err = l.connect(name, int(cmp.Or(to.MTU, datapath.LineMTU)), int(d.group)); err == nil {
+		enter(&b, d.table, l.index, to.Addr)
+		err = d.rules.Commit(&b)
+	}
+	if err != nil {
+		l.close()
+		return err
+	}
+	c.line, c.unit = l, tally{}
+	if err = raise(l.index); err == nil {
+		err = lead(to.Addr, l.index, d.cfg.Address.Addr())
+	}
+	if err != nil {
+		err = fmt.Errorf("setting up the interface %s: %w", name, err)
+		return errors.Join(err, d.bar(c))
+	}
+	return nil
+}
+
+// bar ends a client's unit and reads its last counts. c.mu is held.
+func (d *Datapath) bar(c *client) error {
+	if c.line == nil {
+		return nil
+	}
+	var b nftables.Batch
+	bar(&b, d.table, c.line.index, c.Addr)
+	if err := d.rules.Commit(&b); err != nil {
+		return err
+	}
+	_ = lower(c.line.index) // an error: it is gone
+	settle()
+	_ = d.look(c) // an error: it is gone, and what was read last stands
+	var rest nftables.Batch
+	strike(&rest, d.table, c.line.index, c.Addr)
+	c.drop()
+	return d.rules.Commit(&rest)
+}
+
+// drop ends a client's unit at once. c.mu is held.
+func (c *client) drop() {
+	if c.end != nil {
+		c.end.Stop()
+		c.end = nil
+	}
+	if c.line == nil {
+		return
+	}
+	c.line.close()
+	c.line = nil
+	c.base, c.unit = c.base.plus(c.unit), tally{}
+}
+
+// until ends a client's unit at the end of its admission. c.mu is held.
+func (d *Datapath) until(c *client) {
+	if c.end != nil {
+		c.end.Stop()
+		c.end = nil
+	}
+	if c.line == nil || c.Until.IsZero() {
+		return
+	}
+	l := c.line
+	c.end = time.AfterFunc(time.Until(c.Until), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.line != l || time.Now().Before(c.Until) {
+			return
+		}
+		if err := d.bar(c); err != nil {
+			d.cfg.Log.Error("ending a client's time", "client", c.Addr, "err", err)
+		}
+	})
+}
+
+// Remove removes an address's entry.
+func (d *Datapath) Remove(addr netip.Addr) error {
+	if err := d.ours(addr); err != nil {
+		return err
+	}
+	c := d.find(addr)
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := d.bar(c); err != nil {
+		return fmt.Errorf("removing the client %s: %w", addr, err)
+	}
+	c.known = false
+	return nil
+}
+
+// Open has nothing to open: nobody reaches the walled garden without PPPoE.
+func (d *Datapath) Open(netip.Prefix, time.Time) error { return nil }
+
+// Clients lists the addresses that have an entry.
+func (d *Datapath) Clients() (addrs []netip.Addr, err error) {
+	for _, c := range d.all() {
+		c.mu.Lock()
+		if c.known {
+			addrs = append(addrs, c.Addr)
+		}
+		c.mu.Unlock()
+	}
+	return addrs, nil
+}

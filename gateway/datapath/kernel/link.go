@@ -1,0 +1,123 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+)
+
+const (
+	pppIPv6  = 0x0057
+	modeDrop = 1 // NPMODE_DROP (linux/ppp_defs.h)
+
+	pppDevice = 1 // IFLA_PPP_DEV_FD (linux/if_link.h)
+
+	inetConf       = 1 // IFLA_INET_CONF
+	confForwarding = 1 // IPV4_DEVCONF_FORWARDING (linux/ip.h)
+
+	// unitQueue is how many packets wait for an interface; an aggregated one is one.
+	unitQueue = 1000
+)
+
+// passNot has a unit drop the packets of a protocol, both ways.
+func passNot(unit, protocol int) error {
+	mode := struct{ protocol, mode int32 }{int32(protocol), modeDrop} // struct npioctl
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(unit), unix.PPPIOCSNPMODE, uintptr(unsafe.Pointer(&mode))); errno != 0 {
+		return fmt.Errorf("ioctl PPPIOCSNPMODE: %w", errno)
+	}
+	return nil
+}
+
+// createUnit makes a unit's interface, in one step with its group, by which the rules know it.
+// While other units are made the kernel refuses: it is asked again.
+func createUnit(unit int, name string, mtu, group int) (index int, err error) {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	for _, a := range []struct{ kind, value int }{{unix.IFLA_MTU, mtu}, {unix.IFLA_GROUP, group}, {unix.IFLA_TXQLEN, unitQueue}} {
+		req.AddData(nl.NewRtAttr(a.kind, nl.Uint32Attr(uint32(a.value))))
+	}
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("ppp"))
+	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(pppDevice, nl.Uint32Attr(uint32(unit)))
+	req.AddData(info)
+	for range 1000 {
+		if _, err = req.Execute(unix.NETLINK_ROUTE, 0); !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		return 0, err
+	}
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		return 0, err
+	}
+	return dev.Index, nil
+}
+
+// raise sets an interface up and has the kernel forward what comes from it; lower sets it down.
+func raise(index int) error { return setLink(index, unix.IFF_UP, true) }
+func lower(index int) error { return setLink(index, 0, false) }
+
+func setLink(index int, flags uint32, forward bool) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+	link := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	link.Index, link.Flags, link.Change = int32(index), flags, unix.IFF_UP
+	req.AddData(link)
+	if forward {
+		family := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
+		conf := family.AddRtAttr(unix.AF_INET, nil).AddRtAttr(inetConf, nil)
+		conf.AddRtAttr(confForwarding, nl.Uint32Attr(1))
+		req.AddData(family)
+	}
+	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// lead routes an address to an interface.
+func lead(to netip.Addr, index int, from netip.Addr) error {
+	return netlink.RouteReplace(&netlink.Route{
+		LinkIndex: index, Scope: netlink.SCOPE_LINK, Src: from.AsSlice(),
+		Dst: &net.IPNet{IP: to.AsSlice(), Mask: net.CIDRMask(32, 32)},
+	})
+}
+
+// sent reads what an interface has sent: packets as the line carries them, aggregated ones cut up,
+// and their bytes without PPP's header.
+func sent(index int) (out counted, err error) {
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return out, fmt.Errorf("reading what the interface %d has sent: %w", index, err)
+	}
+	s := link.Attrs().Statistics
+	return counted{s.TxPackets, s.TxBytes}, nil
+}
+
+// units lists the interfaces of a group.
+func units(group uint32) ([]netlink.Link, error) {
+	all, err := stack.Whole(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing interfaces: %w", err)
+	}
+	var own []netlink.Link
+	for _, l := range all {
+		if l.Type() == "ppp" && l.Attrs().Group == group {
+			own = append(own, l)
+		}
+	}
+	return own, nil
+}
+
+func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }

@@ -58,6 +58,7 @@ func (g *gateway) pppoeConfig() pppoe.Config {
 		Interface: g.cfg.LAN.Interface, Name: p.Name, Services: p.Services, Address: g.cfg.LAN.Address.Addr(),
 		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Delay: p.Delay, Echo: p.Echo, EchoFailures: p.EchoFailures, Log: g.log,
 	}
+	cfg.Carrier, _ = g.dp.(pppoe.Carrier)
 	for _, m := range pppMethods(g.cfg) {
 		cfg.Methods = append(cfg.Methods, ppp.Method(m))
 	}

@@ -100,22 +100,35 @@ func (d *Datapath) set(to datapath.Client) error {
 }
 
 // admit makes a client's unit. c.mu is held.
-func (d *Datapath) admit(c *client, to datapath.Client) (err error) {
-	l, err := openLine(d.cfg.LAN, to.MAC, to.Session)
+func (d *Datapath) admit(c *client, to datapath.Client) error {
+	d.mu.Lock()
+	l, err := d.take(session{to.MAC, to.Session})
+	if err == nil && l.used {
+		err = errors.New("another client has its PPPoE session")
+	}
 	if err != nil {
+		d.mu.Unlock()
 		return err
 	}
-	var b nftables.Batch
+	l.used = true
+	d.mu.Unlock()
+
 	name := fmt.Sprintf("gw%dp%d", d.lan.Index, to.Session)
 	if err = l.connect(name, int(cmp.Or(to.MTU, datapath.LineMTU)), int(d.group)); err == nil {
+		d.mu.Lock()
+		err = d.carrier.watch(l.unit, l)
+		d.mu.Unlock()
+	}
+	if err == nil {
+		var b nftables.Batch
 		enter(&b, d.table, l.index, to.Addr)
 		err = d.rules.Commit(&b)
 	}
+	c.line, c.unit = l, tally{}
 	if err != nil {
-		l.close()
+		d.drop(c)
 		return err
 	}
-	c.line, c.unit = l, tally{}
 	if err = raise(l.index); err == nil {
 		err = lead(to.Addr, l.index, d.cfg.Address.Addr())
 	}
@@ -141,20 +154,28 @@ func (d *Datapath) bar(c *client) error {
 	_ = d.look(c) // an error: it is gone, and what was read last stands
 	var rest nftables.Batch
 	strike(&rest, d.table, c.line.index, c.Addr)
-	c.drop()
+	d.drop(c)
 	return d.rules.Commit(&rest)
 }
 
 // drop ends a client's unit at once. c.mu is held.
-func (c *client) drop() {
+func (d *Datapath) drop(c *client) {
 	if c.end != nil {
 		c.end.Stop()
 		c.end = nil
 	}
-	if c.line == nil {
+	l := c.line
+	if l == nil {
 		return
 	}
-	c.line.close()
+	d.mu.Lock()
+	d.carrier.ignore(l.unit)
+	d.mu.Unlock()
+	l.disconnect() // takes its time
+	d.mu.Lock()
+	l.used = false
+	d.leave(l)
+	d.mu.Unlock()
 	c.line = nil
 	c.base, c.unit = c.base.plus(c.unit), tally{}
 }

@@ -49,8 +49,9 @@ type Datapath struct {
 	table   nftables.Table
 	epoch   uint64
 	watcher *watcher
+	carrier *carrier
 
-	mu      sync.Mutex // guards clients; taken after a client's own
+	mu      sync.Mutex // guards clients, closed and the carrier's lines; taken after a client's own
 	clients map[netip.Addr]*client
 	closed  bool
 }
@@ -87,6 +88,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	d.group = groupOf(d.lan.Index)
+	if d.carrier, err = newCarrier(cfg.LAN); err != nil {
+		return nil, err
+	}
 	if d.rules, err = nftables.Dial(); err != nil {
 		return nil, err
 	}
@@ -165,9 +169,18 @@ func (d *Datapath) Close() error {
 	}
 	for _, c := range d.all() {
 		c.mu.Lock()
-		c.drop()
+		d.drop(c)
 		c.mu.Unlock()
 	}
+	d.mu.Lock()
+	if d.carrier != nil {
+		for _, l := range d.carrier.lines {
+			l.carried = false
+			d.leave(l)
+		}
+		errs = append(errs, d.carrier.epoll.Close())
+	}
+	d.mu.Unlock()
 	if d.rules != nil {
 		errs = append(errs, d.rules.Close())
 	}

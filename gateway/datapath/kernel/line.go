@@ -20,6 +20,9 @@ import (
 //
 // The socket's end is the channel's, and the unit's end is the interface's.
 type line struct {
+	session       session
+	carried, used bool // by the concentrator, by a client; the data path's mu guards them
+
 	socket  int // AF_PPPOX, connected to the session
 	channel int // /dev/ppp
 	unit    int // /dev/ppp; -1: the session has no interface

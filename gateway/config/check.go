@@ -310,14 +310,14 @@ func (k *checker) checkMetrics() {
 // checkDatapath compares the data path's keys with its kind.
 func (k *checker) checkDatapath() {
 	kind := k.Datapath.Kind
+	if kind == Kernel {
+		k.checkKernel()
+	}
 	reason := fmt.Sprintf("datapath.kind is %q", kind)
 	if kind == EBPF {
 		k.without(reason, "datapath.fast")
 	} else {
 		k.without(reason, "datapath.forward") // pins are used: a former data path may have left some
-	}
-	if kind == Kernel {
-		k.checkKernel(reason)
 	}
 	if kind != TUN {
 		k.without(reason, "datapath.device")
@@ -332,7 +332,7 @@ func (k *checker) checkDatapath() {
 }
 
 // checkKernel checks what the kernel's PPPoE has no part in.
-func (k *checker) checkKernel(reason string) {
+func (k *checker) checkKernel() {
 	const only = "%q carries PPPoE clients alone: "
 	if !k.PPPoE.Enabled {
 		k.report("datapath.kind", only+"set pppoe.enabled = true, or use %q", Kernel, EBPF)
@@ -340,7 +340,7 @@ func (k *checker) checkKernel(reason string) {
 	if k.Portal.Enabled {
 		k.report("portal.enabled", "no client reaches the portal, because datapath.kind = "+only+"set portal.enabled = false, or use %q", Kernel, EBPF)
 	}
-	k.without(reason, "datapath.fast", "garden.domains", "garden.prefixes")
+	k.without(fmt.Sprintf("datapath.kind is %q", Kernel), "datapath.fast", "garden.domains", "garden.prefixes")
 }
 
 // checkServer checks a RADIUS server's keys together.

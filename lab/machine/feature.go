@@ -28,6 +28,8 @@ const (
 	Flowtables  Feature = "flowtables"
 	BPFAtTC     Feature = "BPF at tc"
 	AFXDP       Feature = "AF_XDP"
+	PPP         Feature = "PPP"
+	PPPoE       Feature = "PPPoE"
 
 	Namespaces Feature = "namespaces"
 	OverlayFS  Feature = "overlayfs"
@@ -90,6 +92,12 @@ cat /proc/net/nf_conntrack >/dev/null`,
 			{"CONFIG_NFT_FLOW_OFFLOAD", "nft_flow_offload"}, {"CONFIG_NF_CONNTRACK_PROCFS", ""},
 		}},
 	AFXDP: {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_XDP_SOCKETS", ""}}},
+	// Nothing but pppd opens the device, and nothing loads its module for it.
+	PPP: {"modprobe", `modprobe -q -a ppp_generic ppp_async || :
+[ -c /dev/ppp ] || { echo "there is no /dev/ppp" >&2; exit 1; }
+exec 3<>/dev/ppp`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPP_ASYNC", "ppp_async"}}},
+	PPPoE: {"modprobe", `modprobe -q pppoe || :
+grep -q '^PPPOE ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPPOE", "pppoe"}}},
 	// A program of one instruction: return 0.
 	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`,
 		[]Part{{"CONFIG_BPF_SYSCALL", ""}, {"CONFIG_NET_SCH_INGRESS", "sch_ingress"}, {"CONFIG_NET_CLS_BPF", "cls_bpf"}}},

@@ -1,12 +1,13 @@
 package kernel
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
@@ -14,16 +15,19 @@ import (
 
 // client is an address that has, or had, an entry.
 type client struct {
-	mu sync.Mutex // guards what follows, but Addr
+	addr netip.Addr
+
+	mu sync.Mutex // guards what follows
 	datapath.Client
 	known bool
 	line  *line       // nil: its packets have no way
 	end   *time.Timer // of the admission; nil: none
 
-	base tally // of former units
-	unit tally // of the present unit, as last read
-	mark tally // Moved's
-	seen time.Time
+	base, unit       tally   // of former units; of the present one, as last read
+	read, lost       reading // of the present unit; of counters that went with the rules
+	forgone, dropped uint64  // packets beyond rates, of former units and of the present one
+	mark             tally   // Moved's
+	seen             time.Time
 }
 
 var errClosed = errors.New("the data path is closed")
@@ -73,7 +77,7 @@ func (d *Datapath) set(to datapath.Client) error {
 	d.mu.Lock()
 	c := d.clients[to.Addr]
 	if c == nil && !d.closed {
-		c = &client{Client: datapath.Client{Addr: to.Addr}}
+		c = &client{addr: to.Addr, Client: datapath.Client{Addr: to.Addr}}
 		d.clients[to.Addr] = c
 	}
 	closed := d.closed
@@ -89,14 +93,24 @@ func (d *Datapath) set(to datapath.Client) error {
 			return err
 		}
 	}
-	if to.Admitted && !same {
+	switch {
+	case !to.Admitted:
+	case same:
+		if err := c.line.police(c.Limits, to.Limits); err != nil {
+			return err
+		}
+	default:
 		if err := d.admit(c, to); err != nil {
 			return err
 		}
 	}
 	c.Client, c.known = to, true
 	d.until(c)
-	return nil
+	if !to.Admitted {
+		to.Limits = datapath.Limits{}
+	}
+	d.bound(c, to.Limits)
+	return d.exhaust(c) // one that is used up already
 }
 
 // admit makes a client's unit. c.mu is held.
@@ -114,7 +128,7 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 	d.mu.Unlock()
 
 	name := fmt.Sprintf("gw%dp%d", d.lan.Index, to.Session)
-	if err = l.connect(name, int(cmp.Or(to.MTU, datapath.LineMTU)), int(d.group)); err == nil {
+	if err = l.connect(name, mtuOf(to), int(d.group)); err == nil {
 		d.mu.Lock()
 		err = d.carrier.watch(l.unit, l)
 		d.mu.Unlock()
@@ -124,7 +138,10 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 		enter(&b, d.table, l.index, to.Addr)
 		err = d.rules.Commit(&b)
 	}
-	c.line, c.unit = l, tally{}
+	c.line = l
+	if err == nil {
+		err = l.police(datapath.Limits{}, to.Limits)
+	}
 	if err != nil {
 		d.drop(c)
 		return err
@@ -145,17 +162,20 @@ func (d *Datapath) bar(c *client) error {
 		return nil
 	}
 	var b nftables.Batch
-	bar(&b, d.table, c.line.index, c.Addr)
-	if err := d.rules.Commit(&b); err != nil {
+	bar(&b, d.table, c.line.index, c.addr)
+	if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) { // which is: the rules are gone
 		return err
 	}
 	_ = lower(c.line.index) // an error: it is gone
 	settle()
 	_ = d.look(c) // an error: it is gone, and what was read last stands
 	var rest nftables.Batch
-	strike(&rest, d.table, c.line.index, c.Addr)
+	strike(&rest, d.table, c.line.index, c.addr)
 	d.drop(c)
-	return d.rules.Commit(&rest)
+	if err := d.rules.Commit(&rest); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
 }
 
 // drop ends a client's unit at once. c.mu is held.
@@ -178,6 +198,8 @@ func (d *Datapath) drop(c *client) {
 	d.mu.Unlock()
 	c.line = nil
 	c.base, c.unit = c.base.plus(c.unit), tally{}
+	c.read, c.lost = reading{}, reading{}
+	c.forgone, c.dropped = c.forgone+c.dropped, 0
 }
 
 // until ends a client's unit at the end of its admission. c.mu is held.
@@ -197,7 +219,7 @@ func (d *Datapath) until(c *client) {
 			return
 		}
 		if err := d.bar(c); err != nil {
-			d.cfg.Log.Error("ending a client's time", "client", c.Addr, "err", err)
+			d.cfg.Log.Error("ending a client's time", "client", c.addr, "err", err)
 		}
 	})
 }
@@ -216,7 +238,8 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	if err := d.bar(c); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
-	c.known = false
+	c.known, c.Limits = false, datapath.Limits{}
+	d.bound(c, c.Limits)
 	return nil
 }
 
@@ -228,7 +251,7 @@ func (d *Datapath) Clients() (addrs []netip.Addr, err error) {
 	for _, c := range d.all() {
 		c.mu.Lock()
 		if c.known {
-			addrs = append(addrs, c.Addr)
+			addrs = append(addrs, c.addr)
 		}
 		c.mu.Unlock()
 	}

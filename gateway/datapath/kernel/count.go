@@ -9,64 +9,98 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
-// counted is traffic of one direction.
-type counted struct{ packets, bytes uint64 }
-
-func (c counted) plus(o counted) counted { return counted{c.packets + o.packets, c.bytes + o.bytes} }
-
-// less is what remains of c without o, and nothing where o is larger.
-func (c counted) less(o counted) counted {
-	return counted{c.packets - min(c.packets, o.packets), c.bytes - min(c.bytes, o.bytes)}
-}
-
-// atLeast is the larger of two readings of one counter.
-func (c counted) atLeast(o counted) counted {
-	return counted{max(c.packets, o.packets), max(c.bytes, o.bytes)}
+// reading is what a unit's interface and its rules have counted.
+type reading struct {
+	sent nftables.Counted // by the interface
+	from nftables.Counted // forwarded from the client
+	own  nftables.Counted // sent by the gateway itself
 }
 
 // tally is a client's traffic.
-type tally struct{ up, down counted }
+type tally struct{ up, down nftables.Counted }
 
-func (t tally) plus(o tally) tally { return tally{t.up.plus(o.up), t.down.plus(o.down)} }
+func (t tally) plus(o tally) tally { return tally{t.up.Plus(o.up), t.down.Plus(o.down)} }
 
-// read reads what a client's unit has carried. What the gateway itself sends is counted before the
-// interface counts it, so the interface is read first: the difference is never too large, and only
-// while such a packet is on its way too small.
-func (d *Datapath) read(c *client) (n tally, err error) {
-	all, err := sent(c.line.index)
-	if err != nil {
-		return n, err
-	}
-	from, err := d.rules.Counter(d.table, fromCounter(c.Addr))
-	if err != nil {
-		return n, err
-	}
-	own, err := d.rules.Counter(d.table, ownCounter(c.Addr))
-	if err != nil {
-		return n, err
-	}
-	return tally{counted{from.Packets, from.Bytes}, all.less(counted{own.Packets, own.Bytes})}, nil
+// atLeast is the larger of two readings of one counter.
+func (t tally) atLeast(o tally) tally { return tally{larger(t.up, o.up), larger(t.down, o.down)} }
+
+func larger(a, b nftables.Counted) nftables.Counted {
+	return nftables.Counted{Packets: max(a.Packets, b.Packets), Bytes: max(a.Bytes, b.Bytes)}
+}
+
+// tally is what was forwarded. The gateway's own packets are counted before the interface counts
+// them, and the interface is read first: the difference is never too large, and too small only while
+// such a packet is on its way.
+func (r reading) tally() tally {
+	own := nftables.Counted{Packets: min(r.own.Packets, r.sent.Packets), Bytes: min(r.own.Bytes, r.sent.Bytes)}
+	return tally{r.from, nftables.Counted{Packets: r.sent.Packets - own.Packets, Bytes: r.sent.Bytes - own.Bytes}}
 }
 
 // look reads a client's traffic since the epoch. c.mu is held.
 func (d *Datapath) look(c *client) error {
-	if c.line == nil || c.line.unit < 0 {
+	if c.line == nil {
 		return nil
 	}
-	n, err := d.read(c)
+	r, err := d.read(c)
 	if err != nil {
 		return fmt.Errorf("reading the counters of %s: %w", c.Addr, err)
 	}
-	c.note(n, time.Now())
+	c.note(r, time.Now())
 	return nil
 }
 
+func (d *Datapath) read(c *client) (r reading, err error) {
+	err = sent(c.line.index, func(_ int, n nftables.Counted) { r.sent = n })
+	if err == nil {
+		r.from, err = d.rules.Counter(d.table, fromCounter(c.Addr))
+	}
+	if err == nil {
+		r.own, err = d.rules.Counter(d.table, ownCounter(c.Addr))
+	}
+	if err == nil && c.line.policed {
+		c.dropped, err = beyond(c.line.index)
+	}
+	return r, err
+}
+
+// lookAtAll reads all clients' traffic in two requests.
+func (d *Datapath) lookAtAll() error {
+	interfaces, counters := map[int]nftables.Counted{}, map[string]nftables.Counted{}
+	if err := sent(0, func(index int, n nftables.Counted) { interfaces[index] = n }); err != nil {
+		return err
+	}
+	if err := d.rules.Counters(d.table, func(name string, n nftables.Counted) { counters[name] = n }); err != nil {
+		return err
+	}
+	now := time.Now()
+	var errs []error
+	for _, c := range d.all() {
+		c.mu.Lock()
+		if c.line != nil {
+			n, there := interfaces[c.line.index]
+			from, counted := counters[fromCounter(c.Addr)]
+			if there && counted { // else the unit is newer than the readings
+				c.note(reading{n, from, counters[ownCounter(c.Addr)]}, now)
+			}
+			if c.line.policed {
+				var err error
+				c.dropped, err = beyond(c.line.index)
+				errs = append(errs, err)
+			}
+		}
+		c.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
 // note takes a reading of the present unit.
-func (c *client) note(n tally, now time.Time) {
-	n = tally{n.up.atLeast(c.unit.up), n.down.atLeast(c.unit.down)}
-	if n != c.unit {
+func (c *client) note(r reading, now time.Time) {
+	c.read = r
+	r.from, r.own = r.from.Plus(c.lost.from), r.own.Plus(c.lost.own)
+	if n := r.tally().atLeast(c.unit); n != c.unit {
 		c.unit, c.seen = n, now
 	}
 }
@@ -92,66 +126,56 @@ func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
 	if err := d.look(c); err != nil {
 		return datapath.Counters{}, err
 	}
-	return d.countersOf(c), nil
+	n := c.traffic()
+	return datapath.Counters{
+		Epoch: d.epoch, UpBytes: n.up.Bytes, UpPackets: n.up.Packets, DownBytes: n.down.Bytes, DownPackets: n.down.Packets,
+		DroppedPackets: c.forgone + c.dropped, Seen: c.seen,
+	}, nil
 }
 
-// countersOf returns a client's counters as last read. c.mu is held.
-func (d *Datapath) countersOf(c *client) datapath.Counters {
-	n := c.base.plus(c.unit)
-	return datapath.Counters{
-		Epoch: d.epoch, UpBytes: n.up.bytes, UpPackets: n.up.packets, DownBytes: n.down.bytes, DownPackets: n.down.packets, Seen: c.seen,
-	}
-}
+// traffic is a client's, as last read. c.mu is held.
+func (c *client) traffic() tally { return c.base.plus(c.unit) }
 
 // Total sums the counters of all addresses.
 func (d *Datapath) Total() (datapath.Counters, error) {
 	sum := datapath.Counters{Epoch: d.epoch}
-	err := d.each(func(c *client) {
-		n := d.countersOf(c)
-		sum.UpBytes, sum.UpPackets = sum.UpBytes+n.UpBytes, sum.UpPackets+n.UpPackets
-		sum.DownBytes, sum.DownPackets = sum.DownBytes+n.DownBytes, sum.DownPackets+n.DownPackets
-	})
+	err := d.lookAtAll()
+	for _, c := range d.all() {
+		c.mu.Lock()
+		n := c.traffic()
+		sum.UpBytes, sum.UpPackets = sum.UpBytes+n.up.Bytes, sum.UpPackets+n.up.Packets
+		sum.DownBytes, sum.DownPackets = sum.DownBytes+n.down.Bytes, sum.DownPackets+n.down.Packets
+		sum.DroppedPackets += c.forgone + c.dropped
+		c.mu.Unlock()
+	}
 	return sum, err
 }
 
 // Moved calls f for each address that has counted packets since the last call.
 func (d *Datapath) Moved(f func(netip.Addr)) error {
-	var moved []netip.Addr
-	err := d.each(func(c *client) {
-		if n := c.base.plus(c.unit); n != c.mark {
-			c.mark = n
-			moved = append(moved, c.Addr)
-		}
-	})
-	if err == nil {
-		for _, a := range moved {
-			f(a)
+	if err := d.lookAtAll(); err != nil {
+		return err
+	}
+	for _, c := range d.all() {
+		c.mu.Lock()
+		n := c.traffic()
+		moved := n != c.mark
+		c.mark = n
+		c.mu.Unlock()
+		if moved {
+			f(c.addr)
 		}
 	}
-	return err
+	return nil
 }
 
 var _ datapath.Mover = (*Datapath)(nil)
-
-// each calls f for all clients there have been, with counters that are new.
-func (d *Datapath) each(f func(*client)) error {
-	var errs []error
-	for _, c := range d.all() {
-		c.mu.Lock()
-		if err := d.look(c); err != nil {
-			errs = append(errs, err)
-		}
-		f(c)
-		c.mu.Unlock()
-	}
-	return errors.Join(errs...)
-}
 
 // Packets counts packets by outcome.
 func (d *Datapath) Packets() (map[string]uint64, error) {
 	sum, err := d.Total()
 	errs := []error{err}
-	out := map[string]uint64{"forwarded": sum.UpPackets + sum.DownPackets}
+	out := map[string]uint64{"forwarded": sum.UpPackets + sum.DownPackets, "rate": sum.DroppedPackets}
 	for counter, reason := range map[string]string{spoofed: "wrong-mac", foreign: "foreign-source"} {
 		n, err := d.rules.Counter(d.table, counter)
 		errs = append(errs, err)

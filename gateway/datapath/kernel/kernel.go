@@ -50,9 +50,12 @@ type Datapath struct {
 	epoch   uint64
 	watcher *watcher
 	carrier *carrier
+	ended   chan struct{} // closed by Close
+	running sync.WaitGroup
 
-	mu      sync.Mutex // guards clients, closed and the carrier's lines; taken after a client's own
+	mu      sync.Mutex // guards what follows and the carrier's lines; taken after a client's own
 	clients map[netip.Addr]*client
+	bounded map[*client]bool // have quotas
 	closed  bool
 }
 
@@ -64,7 +67,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Datapath{cfg: cfg, table: tableOf(cfg.LAN), clients: map[netip.Addr]*client{}}
+	d := &Datapath{cfg: cfg, table: tableOf(cfg.LAN), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the kernel's PPPoE: %w", err), d.Close())
@@ -100,8 +103,11 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := removeUnits(d.group); err != nil {
 		return nil, err
 	}
-	d.watcher, err = d.watch()
-	return d, err
+	if d.watcher, err = d.watch(); err != nil {
+		return nil, err
+	}
+	d.running.Go(d.follow)
+	return d, nil
 }
 
 // shut has the kernel drop frames of the LAN but PPPoE's and, should its interface be created
@@ -163,6 +169,8 @@ func (d *Datapath) Close() error {
 	if again {
 		return nil
 	}
+	close(d.ended)
+	d.running.Wait()
 	var errs []error
 	if d.watcher != nil {
 		errs = append(errs, d.watcher.close())

@@ -23,10 +23,11 @@ type line struct {
 	session       session
 	carried, used bool // by the concentrator, by a client; the data path's mu guards them
 
-	socket  int // AF_PPPOX, connected to the session
-	channel int // /dev/ppp
-	unit    int // /dev/ppp; -1: the session has no interface
-	index   int // of the interface
+	socket  int  // AF_PPPOX, connected to the session
+	channel int  // /dev/ppp
+	unit    int  // /dev/ppp; -1: the session has no interface
+	index   int  // of the interface
+	policed bool // it has limits of rates, or had
 }
 
 // devicePath is the file of channels and units.
@@ -111,7 +112,7 @@ func (l *line) connect(name string, mtu, group int) (err error) {
 func (l *line) disconnect() {
 	if l.unit >= 0 {
 		unix.Close(l.unit)
-		l.unit, l.index = -1, 0
+		l.unit, l.index, l.policed = -1, 0, false
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
@@ -94,15 +95,57 @@ func lead(to netip.Addr, index int, from netip.Addr) error {
 	})
 }
 
-// sent reads what an interface has sent: packets as the line carries them, aggregated ones cut up,
-// and their bytes without PPP's header.
-func sent(index int) (out counted, err error) {
-	link, err := netlink.LinkByIndex(index)
-	if err != nil {
-		return out, fmt.Errorf("reading what the interface %d has sent: %w", index, err)
+// Messages about statistics (linux/rtnetlink.h, linux/if_link.h).
+const (
+	getStats, newStats = unix.RTM_GETSTATS, unix.RTM_NEWSTATS
+	statsHeader        = 12 // struct if_stats_msg: family, padding, index at 4, mask of attributes at 8
+	statsLink          = 1  // IFLA_STATS_LINK_64
+	sentPackets        = 8  // in struct rtnl_link_stats64
+	sentBytes          = 24
+)
+
+// stats is struct if_stats_msg.
+type stats [statsHeader]byte
+
+// Len and Serialize are nl.NetlinkRequestData's.
+func (s *stats) Len() int          { return len(s) }
+func (s *stats) Serialize() []byte { return s[:] }
+
+// sent reads what an interface, or with index 0 each one, has sent: packets as the line carries
+// them, aggregated ones cut up, and their bytes without PPP's header.
+func sent(index int, each func(index int, n nftables.Counted)) error {
+	flags := 0
+	if index == 0 {
+		flags = unix.NLM_F_DUMP
 	}
-	s := link.Attrs().Statistics
-	return counted{s.TxPackets, s.TxBytes}, nil
+	var header stats
+	binary.NativeEndian.PutUint32(header[4:], uint32(index))
+	binary.NativeEndian.PutUint32(header[8:], 1<<(statsLink-1))
+	answers, err := stack.Whole(func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(getStats, flags)
+		req.AddData(&header)
+		return req.Execute(unix.NETLINK_ROUTE, newStats)
+	})
+	if err != nil {
+		return fmt.Errorf("reading what interfaces have sent: %w", err)
+	}
+	for _, a := range answers {
+		if len(a) < statsHeader {
+			continue
+		}
+		attrs, err := nl.ParseRouteAttr(a[statsHeader:])
+		if err != nil {
+			return fmt.Errorf("reading what interfaces have sent: %w", err)
+		}
+		for _, attr := range attrs {
+			if v := attr.Value; attr.Attr.Type == statsLink && len(v) >= sentBytes+8 {
+				each(int(binary.NativeEndian.Uint32(a[4:])), nftables.Counted{
+					Packets: binary.NativeEndian.Uint64(v[sentPackets:]), Bytes: binary.NativeEndian.Uint64(v[sentBytes:]),
+				})
+			}
+		}
+	}
+	return nil
 }
 
 // units lists the interfaces of a group.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
@@ -64,9 +65,26 @@ func (d *Datapath) keepRules() {
 	}
 }
 
+// restore replaces the rules and adds the clients to them. What was counted since the last reading is
+// lost.
 func (d *Datapath) restore() error {
 	if err := d.shut(nil); err != nil {
 		return fmt.Errorf("restoring the rules: %w", err)
+	}
+	for _, c := range d.all() {
+		c.mu.Lock()
+		var err error
+		if c.line != nil {
+			var b nftables.Batch
+			enter(&b, d.table, c.line.index, c.addr)
+			c.lost.from, c.lost.own = c.lost.from.Plus(c.read.from), c.lost.own.Plus(c.read.own)
+			c.read.from, c.read.own = nftables.Counted{}, nftables.Counted{}
+			err = d.rules.Commit(&b)
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return fmt.Errorf("restoring the rules of %s: %w", c.addr, err)
+		}
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// pppd needs PPP in the kernel.
-func pppd(t *testing.T) {
+// kernelPPPoE skips where the kernel has no PPPoE.
+func kernelPPPoE(t *testing.T) {
 	t.Helper()
 	_ = exec.Command("modprobe", "-a", "ppp_generic", "pppoe").Run() // where they are modules
 	fd, err := syscall.Socket(24, syscall.SOCK_STREAM, 0)            // AF_PPPOX, PX_PROTO_OE
@@ -24,8 +24,14 @@ func pppd(t *testing.T) {
 		_, err = os.Stat("/dev/ppp")
 	}
 	if err != nil {
-		t.Skip("the kernel lacks PPPoE (CONFIG_PPPOE): stock pppd does not run")
+		t.Skip("the kernel lacks PPPoE (CONFIG_PPPOE)")
 	}
+}
+
+// pppd needs PPP in the kernel.
+func pppd(t *testing.T) {
+	t.Helper()
+	kernelPPPoE(t)
 	if _, err := exec.LookPath("pppd"); err != nil {
 		t.Fatalf("%v: apt-get install ppp", err)
 	}

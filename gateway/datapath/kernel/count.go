@@ -45,6 +45,9 @@ func (d *Datapath) look(c *client) error {
 		return nil
 	}
 	r, err := d.read(c)
+	if errors.Is(err, unix.ENODEV) { // others have removed the interface: what was read last stands
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("reading the counters of %s: %w", c.Addr, err)
 	}

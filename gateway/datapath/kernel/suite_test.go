@@ -18,7 +18,7 @@ var path = datapathtest.Path{
 	Name:     "kernel",
 	Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 	Remove:   func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
-	Promises: datapathtest.Promises{Lines: true, LinesOnly: true, Restores: true, Moves: true, Netfilter: true},
+	Promises: datapathtest.Promises{Lines: true, LinesOnly: true, Restores: true, Moves: true, Netfilter: true, Burst: burst},
 }
 
 func TestMain(m *testing.M) { datapathtest.Main(m, path) }
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { datapathtest.Main(m, path) }
 // TestSuite is what every data path with PPPoE must show.
 func TestSuite(t *testing.T) {
 	if err := hasPPPoE(); errors.Is(err, datapath.ErrNotSupported) {
-		t.Skip(err)
+		t.Skip("the kernel lacks PPPoE (CONFIG_PPPOE)")
 	} else if err != nil {
 		t.Fatal(err)
 	}

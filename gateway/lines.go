@@ -88,6 +88,12 @@ func resolvers(cfg *config.Config) []netip.Addr {
 
 // takeUp restores the links of sessions that a former process began.
 func (l *lines) takeUp() (err error) {
+	var ended []session.Session
+	defer func() {
+		for _, s := range ended {
+			l.Logout(s.MAC, s.Line.Session, s.Addr, pppoe.ErrNoLine)
+		}
+	}()
 	l.table.Each(func(s session.Session) bool {
 		if s.Line.Session == 0 {
 			return true
@@ -99,6 +105,9 @@ func (l *lines) takeUp() (err error) {
 		}
 		state.Grant.Addr = s.Addr
 		err = l.server.Restore(s.MAC, s.Line.Session, state)
+		if errors.Is(err, pppoe.ErrNoLine) {
+			ended, err = append(ended, s), nil
+		}
 		return err == nil
 	})
 	return err

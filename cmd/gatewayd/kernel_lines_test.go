@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
 // TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the
-// kernel aggregates it at the gateway, and is billed to the byte. When the daemon is killed nothing passes; its
-// successor takes the session up. A client that vanishes is found. Nothing is left in the end.
+// kernel aggregates it at the gateway, and is billed to the byte. When the daemon ends, or is killed, nothing
+// passes; its successor takes the session up. A client that vanishes is found. Nothing is left in the end.
 func TestSubscribersOfTheKernel(t *testing.T) {
 	kernelPPPoE(t)
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 60")
@@ -34,7 +35,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	one, err := w.session("ann")
 	must(t, err)
 
-	w.kill()
+	w.daemon.end(syscall.SIGTERM)
 	if out := w.sh("ip -n $ID-router -o link show type ppp"); out != "" {
 		t.Errorf("without a daemon there are\n%s", out)
 	}
@@ -42,9 +43,17 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	w.transfer(c, 200_000)
 	again, err := w.session("ann")
 	must(t, err)
+	if up, down := c.counted(); again.UpBytes != up || again.DownBytes != down {
+		t.Errorf("after a restart billed %d and %d, its host has sent %d and received %d", again.UpBytes, again.DownBytes, up, down)
+	}
 	if again.ID != one.ID || again.UpBytes < one.UpBytes {
 		t.Errorf("the session was %+v and is %+v", one, again)
 	}
+	w.kill()
+	w.start()
+	w.transfer(c, 100_000)
+	again, err = w.session("ann")
+	must(t, err)
 	w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
 	s.over()
 	if r := w.acct.told("Stop", one.ID); r.number("Acct-Output-Octets") < again.DownBytes {

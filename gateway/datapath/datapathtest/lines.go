@@ -26,6 +26,7 @@ var lines = []behaviour{
 	{"StreamsOnLinesAreBilled", onLine(streamsAreBilled), Shape{Line: true}},
 	{"StreamsOnLinesAreBilledBare", onLine(streamsAreBilled), Shape{Line: true, Bare: true}},
 	{"LinesOfTheStack", onLine(linesOfTheStack), Shape{Line: true}},
+	{"LinesLowerMSS", onLine(linesLowerMSS), Shape{Line: true}},
 	{"ForgedLines", onLine(forgedLines), Shape{Line: true}},
 	{"LinesThroughTheGateway", onLine(acrossLines), Shape{Line: true}},
 	{"LinesOfOtherInterfaces", onLine(otherInterfaces), Shape{Line: true}},
@@ -217,6 +218,21 @@ func linesOfTheStack(t *testing.T, w *World) {
 	says(t, w.Alice.Space, "ping -c 1 -W 5 -s 4000 192.0.2.2", "1 received")
 	says(t, w.Server, "ping -c 1 -W 5 -M dont -s 1472 "+w.Alice.Addr.String(), "1 received")
 	says(t, w.Server, "ping -c 2 -W 2 -M do -s 1472 "+w.Alice.Addr.String(), "mtu")
+}
+
+// linesLowerMSS: ends that know nothing of the line's MTU send segments that fit into it.
+func linesLowerMSS(t *testing.T, w *World) {
+	w.Alice.Run(t, plainTCP+"; ip link set line0 mtu 1500; ip route replace default dev line0")
+	w.Server.Run(t, plainTCP)
+	w.admit(t, w.Alice)
+	x := w.NewStream(t, w.Alice, Server)
+	x.Carry(t, x.Client, 10_000)
+	x.Carry(t, x.Server, 10_000)
+	for end, c := range map[string]*net.TCPConn{"client": x.Client, "server": x.Server} {
+		if got := info(t, c).Snd_mss; got != lineMTU-40 {
+			t.Errorf("the %s sends segments of %d bytes", end, got)
+		}
+	}
 }
 
 // forgedLines: an address is used in its session and by its MAC address, and in no other way,

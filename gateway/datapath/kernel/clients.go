@@ -122,6 +122,10 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 	}
 	if err != nil {
 		d.mu.Unlock()
+		if errors.Is(err, unix.ENETDOWN) { // the concentrator is told too, and ends the session
+			d.cfg.Log.Warn("the LAN's interface is down: a client has no way", "client", to.Addr, "err", err)
+			return nil
+		}
 		return err
 	}
 	l.used = true

@@ -85,32 +85,33 @@ func (d *Datapath) set(to datapath.Client) error {
 	if closed {
 		return errClosed
 	}
+	d.replacing.RLock()
+	defer d.replacing.RUnlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	same := c.line != nil && c.MAC == to.MAC && c.Session == to.Session && c.MTU == to.MTU
-	if !same || !to.Admitted {
-		if err := d.bar(c); err != nil {
-			return err
-		}
-	}
-	switch {
-	case !to.Admitted:
-	case same:
-		if err := c.line.police(c.Limits, to.Limits); err != nil {
-			return err
-		}
-	default:
-		if err := d.admit(c, to); err != nil {
-			return err
-		}
+	if err := d.change(c, to); err != nil {
+		return err
 	}
 	c.Client, c.known = to, true
 	d.until(c)
-	if !to.Admitted {
-		to.Limits = datapath.Limits{}
+	d.bound(c)
+	return nil
+}
+
+// change makes, limits or ends a client's unit. c.mu is held.
+func (d *Datapath) change(c *client, to datapath.Client) error {
+	if err := d.look(c); err != nil {
+		return err
 	}
-	d.bound(c, to.Limits)
-	return d.exhaust(c) // one that is used up already
+	passes := to.Admitted && (to.Until.IsZero() || time.Now().Before(to.Until)) && !c.usedUp(to.Limits)
+	same := c.line != nil && c.MAC == to.MAC && c.Session == to.Session && c.MTU == to.MTU
+	if same && passes {
+		return c.line.police(c.Limits, to.Limits)
+	}
+	if err := d.bar(c); err != nil || !passes {
+		return err
+	}
+	return d.admit(c, to)
 }
 
 // admit makes a client's unit. c.mu is held.
@@ -138,14 +139,14 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 		d.mu.Unlock()
 	}
 	if err == nil {
+		err = l.police(datapath.Limits{}, to.Limits)
+	}
+	if err == nil {
 		var b nftables.Batch
 		enter(&b, d.table, l.index, to.Addr)
 		err = d.rules.Commit(&b)
 	}
 	c.line = l
-	if err == nil {
-		err = l.police(datapath.Limits{}, to.Limits)
-	}
 	if err != nil {
 		d.drop(c)
 		return err
@@ -217,6 +218,8 @@ func (d *Datapath) until(c *client) {
 	}
 	l := c.line
 	c.end = time.AfterFunc(time.Until(c.Until), func() {
+		d.replacing.RLock()
+		defer d.replacing.RUnlock()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.line != l || time.Now().Before(c.Until) {
@@ -237,13 +240,15 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	if c == nil {
 		return nil
 	}
+	d.replacing.RLock()
+	defer d.replacing.RUnlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := d.bar(c); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
-	c.known, c.Limits = false, datapath.Limits{}
-	d.bound(c, c.Limits)
+	c.known, c.Admitted = false, false
+	d.bound(c)
 	return nil
 }
 

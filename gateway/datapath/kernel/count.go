@@ -45,7 +45,7 @@ func (d *Datapath) look(c *client) error {
 		return nil
 	}
 	r, err := d.read(c)
-	if errors.Is(err, unix.ENODEV) { // others have removed the interface: what was read last stands
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) { // others have removed interface or rules: what was read last stands
 		return nil
 	}
 	if err != nil {

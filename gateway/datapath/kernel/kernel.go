@@ -20,9 +20,13 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
@@ -52,6 +56,8 @@ type Datapath struct {
 	carrier *carrier
 	ended   chan struct{} // closed by Close
 	running sync.WaitGroup
+
+	replacing sync.RWMutex // held for writing while rules are replaced, for reading while units change; taken first
 
 	mu      sync.Mutex // guards what follows and the carrier's lines; taken after a client's own
 	clients map[netip.Addr]*client
@@ -100,7 +106,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.shut(cfg.Former); err != nil {
 		return nil, err
 	}
-	if err := removeUnits(d.group); err != nil {
+	if err := errors.Join(removeUnits(d.group), awaitFormer(cfg.LAN)); err != nil {
 		return nil, err
 	}
 	if d.watcher, err = d.watch(); err != nil {
@@ -214,10 +220,42 @@ func Clear(lan string) (err error) {
 	return errors.Join(err, rules.Commit(b), rules.Close())
 }
 
+// sessionsFile lists the kernel's PPPoE sessions with their interfaces.
+const sessionsFile = "/proc/thread-self/net/pppoe"
+
+// formerTime bounds how long the kernel takes a process that was killed apart: some 10 ms for each
+// of its units.
+const formerTime = time.Minute
+
+// awaitFormer waits until no session of a former process is left: the kernel gives back its locks
+// earlier.
+func awaitFormer(lan string) error {
+	for deadline := time.Now().Add(formerTime); ; time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile(sessionsFile)
+		if err != nil {
+			return fmt.Errorf("reading which PPPoE sessions there are: %w", err)
+		}
+		left := 0
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) == 3 && f[2] == lan {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d PPPoE sessions on %s are another program's (%s): stop it", left, lan, sessionsFile)
+		}
+	}
+}
+
 func removeUnits(group uint32) error {
 	left, err := units(group)
 	for _, l := range left {
-		err = errors.Join(err, netlink.LinkDel(l))
+		if e := netlink.LinkDel(l); !errors.Is(e, unix.ENODEV) {
+			err = errors.Join(err, e)
+		}
 	}
 	return err
 }

@@ -115,11 +115,9 @@ func (d *Datapath) follow() {
 			}
 		}
 		for _, c := range d.quotas() {
-			c.mu.Lock()
 			if err := d.exhaust(c); err != nil {
 				d.cfg.Log.Error("ending a client's quota", "client", c.addr, "err", err)
 			}
-			c.mu.Unlock()
 		}
 	}
 }
@@ -134,32 +132,35 @@ func (d *Datapath) quotas() (all []*client) {
 	return all
 }
 
-// bound notes whether a client has quotas.
-func (d *Datapath) bound(c *client, l datapath.Limits) {
+// bound notes whether a client has quotas. c.mu is held.
+func (d *Datapath) bound(c *client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l == (datapath.Limits{UpBps: l.UpBps, DownBps: l.DownBps}) {
-		delete(d.bounded, c)
-	} else {
+	l := c.Limits
+	if c.Admitted && (l.UpBytes != 0 || l.DownBytes != 0 || l.TotalBytes != 0) {
 		d.bounded[c] = true
+	} else {
+		delete(d.bounded, c)
 	}
 }
 
-// exhaust ends the unit of a client whose quota is used up. c.mu is held.
-func (d *Datapath) exhaust(c *client) error {
-	l := c.Limits
-	if c.line == nil || l == (datapath.Limits{UpBps: l.UpBps, DownBps: l.DownBps}) {
-		return nil
-	}
-	if err := d.look(c); err != nil {
-		return err
-	}
+// usedUp reports whether a client's traffic, as last read, has reached a quota. c.mu is held.
+func (c *client) usedUp(l datapath.Limits) bool {
 	n := c.traffic()
 	over := func(quota, used uint64) bool { return quota != 0 && used >= quota }
-	if over(l.UpBytes, n.up.Bytes) || over(l.DownBytes, n.down.Bytes) || over(l.TotalBytes, n.up.Bytes+n.down.Bytes) {
-		return d.bar(c)
+	return over(l.UpBytes, n.up.Bytes) || over(l.DownBytes, n.down.Bytes) || over(l.TotalBytes, n.up.Bytes+n.down.Bytes)
+}
+
+// exhaust ends the unit of a client whose quota is used up.
+func (d *Datapath) exhaust(c *client) error {
+	d.replacing.RLock()
+	defer d.replacing.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := d.look(c); err != nil || !c.usedUp(c.Limits) {
+		return err
 	}
-	return nil
+	return d.bar(c)
 }
 
 // mtuOf is the MTU of a client's line.

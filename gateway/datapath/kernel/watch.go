@@ -68,23 +68,24 @@ func (d *Datapath) keepRules() {
 // restore replaces the rules and adds the clients to them. What was counted since the last reading is
 // lost.
 func (d *Datapath) restore() error {
+	d.replacing.Lock()
+	defer d.replacing.Unlock()
 	if err := d.shut(nil); err != nil {
 		return fmt.Errorf("restoring the rules: %w", err)
 	}
+	var errs []error
 	for _, c := range d.all() {
 		c.mu.Lock()
-		var err error
 		if c.line != nil {
 			var b nftables.Batch
 			enter(&b, d.table, c.line.index, c.addr)
 			c.lost.from, c.lost.own = c.lost.from.Plus(c.read.from), c.lost.own.Plus(c.read.own)
 			c.read.from, c.read.own = nftables.Counted{}, nftables.Counted{}
-			err = d.rules.Commit(&b)
+			if err := d.rules.Commit(&b); err != nil {
+				errs = append(errs, fmt.Errorf("restoring the rules of %s: %w", c.addr, err))
+			}
 		}
 		c.mu.Unlock()
-		if err != nil {
-			return fmt.Errorf("restoring the rules of %s: %w", c.addr, err)
-		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -23,8 +23,9 @@ const (
 
 	pppDevice = 1 // IFLA_PPP_DEV_FD (linux/if_link.h)
 
-	inetConf       = 1 // IFLA_INET_CONF
-	confForwarding = 1 // IPV4_DEVCONF_FORWARDING (linux/ip.h)
+	inetConf        = 1 // IFLA_INET_CONF
+	confForwarding  = 1 // IPV4_DEVCONF_FORWARDING (linux/ip.h)
+	acceptRedirects = 4 // IPV4_DEVCONF_ACCEPT_REDIRECTS
 
 	// unitQueue is how many packets wait for an interface; an aggregated one is one.
 	unitQueue = 1000
@@ -68,7 +69,7 @@ func createUnit(unit int, name string, mtu, group int) (index int, err error) {
 	return dev.Index, nil
 }
 
-// raise sets an interface up and has the kernel forward what comes from it; lower sets it down.
+// raise sets an interface up, and has the kernel forward what comes from it and ignore its ICMP redirects; lower sets it down.
 func raise(index int) error { return setLink(index, unix.IFF_UP, true) }
 func lower(index int) error { return setLink(index, 0, false) }
 
@@ -81,6 +82,7 @@ func setLink(index int, flags uint32, forward bool) error {
 		family := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 		conf := family.AddRtAttr(unix.AF_INET, nil).AddRtAttr(inetConf, nil)
 		conf.AddRtAttr(confForwarding, nl.Uint32Attr(1))
+		conf.AddRtAttr(acceptRedirects, nl.Uint32Attr(0))
 		req.AddData(family)
 	}
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)

@@ -6,8 +6,8 @@ import (
 )
 
 // LowerMSS returns expressions that lower the MSS which a TCP segment offers to what fits into the
-// MTU of its route and of the route back to its sender (RFC 9293, 3.7.1). A rule ends with them
-// where a segment has no MSS. They use the register.
+// MTU of its route and of the route back to its sender (RFC 9293, 3.7.1), in chains of forwarded and
+// sent packets. A rule ends with them where a segment has no MSS. They use the register.
 func LowerMSS(r Register) []Expr {
 	const (
 		mss, place, length = 2, 2, 2 // TCP's option, and where its value is, bytes

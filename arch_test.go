@@ -49,6 +49,9 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/tun":       {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/routes", "gateway/datapath/stack"},
 	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
+	// PPPoE as the kernel has it.
+	"gateway/datapath/kernel": {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/datapath/nfqueue/nftables"},
+
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
 
@@ -138,6 +141,7 @@ var testImports = map[string][]string{
 	"gateway/ident":                     {"gateway/netnstest"},
 	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/datapath/guard":            {"gateway/netnstest"},
+	"gateway/datapath/kernel":           {"gateway/datapath/datapathtest"},
 	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/datapath/nfqueue/nftables": {"gateway/netnstest"},
 	"gateway/datapath/nfqueue/queue":    {"gateway/netnstest"},

@@ -19,6 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kernel"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
@@ -179,6 +180,8 @@ func (s *survey) path() {
 		s.refuse(ebpf.Check(ebpfLeft(s.Config)))
 	case config.TUN:
 		s.refuse(tun.Check(tunConfig(s.Config, nil)))
+	case config.Kernel:
+		s.refuse(kernel.Check(kernelConfig(s.Config, nil)))
 	case config.NFQueue:
 		s.refuse(nfqueue.Check(s.LAN.Interface))
 	}

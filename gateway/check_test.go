@@ -11,9 +11,27 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
+
+// TestCheckKernelPPPoE: the kernel's PPPoE is refused exactly where the kernel has none, with what to load.
+func TestCheckKernelPPPoE(t *testing.T) {
+	network(t)
+	cfg := *start(t, t.TempDir()).cfg
+	cfg.Datapath.Kind = config.Kernel
+	fd, err := unix.Socket(unix.AF_PPPOX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.Close(fd)
+		if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "PPPoE") {
+			t.Errorf("found %s", all)
+		}
+		return
+	}
+	finds(t, cfg, Refusal, "the kernel has no PPPoE", "modprobe pppoe", "CONFIG_PPPOE")
+}
 
 // TestCheck: everything that Run refuses on this machine is found without running it, with what
 // to do. A machine without faults has no refusals, also while the gateway runs.

@@ -61,6 +61,7 @@ func (g *gateway) pppoeConfig() pppoe.Config {
 		Interface: g.cfg.LAN.Interface, Name: p.Name, Services: p.Services, Address: g.cfg.LAN.Address.Addr(),
 		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Waiting: p.Waiting, Delay: p.Delay, Echo: p.Echo, EchoFailures: p.EchoFailures, Log: g.log,
 	}
+	cfg.Carrier, _ = g.dp.(pppoe.Carrier)
 	for _, m := range pppMethods(g.cfg) {
 		cfg.Methods = append(cfg.Methods, ppp.Method(m))
 	}
@@ -90,6 +91,12 @@ func resolvers(cfg *config.Config) []netip.Addr {
 
 // takeUp restores the links of sessions that a former process began.
 func (l *lines) takeUp() (err error) {
+	var ended []session.Session
+	defer func() {
+		for _, s := range ended {
+			l.Logout(s.MAC, s.Line.Session, s.Addr, pppoe.ErrNoLine)
+		}
+	}()
 	l.table.Each(func(s session.Session) bool {
 		if s.Line.Session == 0 {
 			return true
@@ -104,6 +111,9 @@ func (l *lines) takeUp() (err error) {
 			l.table.g.log.Error("taking up the networks behind a PPPoE client", "client", s.Key.String(), "err", taken)
 		}
 		err = l.server.Restore(s.MAC, s.Line.Session, state)
+		if errors.Is(err, pppoe.ErrNoLine) {
+			ended, err = append(ended, s), nil
+		}
 		return err == nil
 	})
 	return err

@@ -93,10 +93,13 @@ func (g *gateway) dnsConfig() dns.Config {
 }
 
 // clientInterface is the interface on which the kernel receives clients' packets for the
-// gateway.
+// gateway; "": each client has one.
 func clientInterface(cfg *config.Config) string {
-	if cfg.Datapath.Kind == config.TUN {
+	switch cfg.Datapath.Kind {
+	case config.TUN:
 		return cfg.Datapath.Device
+	case config.Kernel:
+		return ""
 	}
 	return cfg.LAN.Interface
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kernel"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
@@ -66,20 +67,26 @@ func (g *gateway) openPath() (path, error) {
 	case config.EBPF:
 		dp, err := opened(ebpf.Open(g.ebpfConfig()))
 		if err == nil {
-			err = errors.Join(tun.Remove(g.cfg.LAN.Interface), nfqueue.Clear(g.cfg.LAN.Interface))
+			err = errors.Join(kernel.Remove(g.cfg.LAN.Interface), tun.Remove(g.cfg.LAN.Interface), nfqueue.Clear(g.cfg.LAN.Interface))
 		}
 		return dp, err
 	case config.TUN:
 		c := tunConfig(g.cfg, g.log)
 		// The neighbours by themselves: programs or rules that were removed by others left them.
 		c.Former = func() error {
-			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface), routes.Remove(g.cfg.LAN.Interface))
+			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface), routes.Remove(g.cfg.LAN.Interface), kernel.Clear(g.cfg.LAN.Interface))
 		}
 		return opened(tun.Open(c))
+	case config.Kernel:
+		c := kernelConfig(g.cfg, g.log)
+		c.Former = func() error {
+			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface), routes.Remove(g.cfg.LAN.Interface), tun.RemoveDevice(g.cfg.LAN.Interface))
+		}
+		return opened(kernel.Open(c))
 	case config.NFQueue:
 		dp, err := opened(nfqueue.Open(g.nfqueueConfig()))
 		if err == nil {
-			err = errors.Join(removePrograms(g.cfg), tun.Remove(g.cfg.LAN.Interface), guard.Remove(g.cfg.LAN.Interface))
+			err = errors.Join(removePrograms(g.cfg), kernel.Remove(g.cfg.LAN.Interface), tun.Remove(g.cfg.LAN.Interface), guard.Remove(g.cfg.LAN.Interface))
 		}
 		return dp, err
 	}
@@ -129,7 +136,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), kernel.Remove(cfg.LAN.Interface), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err
@@ -187,6 +194,9 @@ func ebpfLeft(cfg *config.Config) ebpf.Config {
 // crossings are the interfaces at which the kernel receives packets that it forwards to and
 // for clients.
 func crossings(cfg *config.Config) []string {
+	if cfg.Datapath.Kind == config.Kernel { // which has its own interfaces forward
+		return []string{cfg.WAN.Interface}
+	}
 	return []string{clientInterface(cfg), cfg.WAN.Interface}
 }
 
@@ -213,6 +223,11 @@ func tunConfig(cfg *config.Config, log *slog.Logger) tun.Config {
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Device: cfg.Datapath.Device, Address: cfg.LAN.Address,
 		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Lines: cfg.PPPoE.Enabled, Log: log,
 	}
+}
+
+// kernelConfig returns the configuration of the kernel's PPPoE.
+func kernelConfig(cfg *config.Config, log *slog.Logger) kernel.Config {
+	return kernel.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Address: cfg.LAN.Address, Log: log}
 }
 
 // ebpfConfig returns the configuration of the eBPF programs.

@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// pppd needs PPP in the kernel.
-func pppd(t *testing.T) {
+// kernelPPPoE skips where the kernel has no PPPoE.
+func kernelPPPoE(t *testing.T) {
 	t.Helper()
 	_ = exec.Command("modprobe", "-a", "ppp_generic", "pppoe").Run() // where they are modules
 	fd, err := syscall.Socket(24, syscall.SOCK_STREAM, 0)            // AF_PPPOX, PX_PROTO_OE
@@ -24,8 +24,14 @@ func pppd(t *testing.T) {
 		_, err = os.Stat("/dev/ppp")
 	}
 	if err != nil {
-		t.Skip("the kernel lacks PPPoE (CONFIG_PPPOE): stock pppd does not run")
+		t.Skip("the kernel lacks PPPoE (CONFIG_PPPOE)")
 	}
+}
+
+// pppd needs PPP in the kernel.
+func pppd(t *testing.T) {
+	t.Helper()
+	kernelPPPoE(t)
 	if _, err := exec.LookPath("pppd"); err != nil {
 		t.Fatalf("%v: apt-get install ppp", err)
 	}
@@ -75,44 +81,53 @@ func (c *client) up(p *process) (addr netip.Addr) {
 func TestStockClient(t *testing.T) {
 	pppd(t)
 	for _, method := range ppp.Methods {
-		t.Run(string(method), func(t *testing.T) {
-			w := newLines(t, fmt.Sprintf("methods = [%q]\nmtu = 1500\nipv6 = true", method))
-			c := w.stranger()
-			c.sh("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0")
-			refused := c.dialUp(method, "wrong")
-			<-refused.ended
-			if _, err := w.session("ann"); err == nil {
-				t.Fatal("a session with a wrong password")
-			}
-			p := c.dialUp(method, "right", "+ipv6", "mtu", "1492", "mru", "1492")
-			addr := c.up(p)
-			one, err := w.session("ann")
-			must(t, err)
-			if one.Addr != addr {
-				t.Errorf("pppd has %s, the session %s", addr, one.Addr)
-			}
-			c.sh("ip route add " + serverAddr.String() + " dev ppp0")
-			c.sh("ping -q -c 20 -i 0.05 -s 1464 -M do " + serverAddr.String())
-			eventually(t, "the session's bytes", func() error {
-				one, err := w.session("ann")
-				if err == nil && (one.UpBytes != 20*1492 || one.DownBytes != 20*1492) {
-					err = fmt.Errorf("billed %d and %d bytes, want %d each", one.UpBytes, one.DownBytes, 20*1492)
-				}
-				return err
-			})
-			eventually(t, "link-local addresses", func() error {
-				out, err := c.try("ip -o -6 addr show dev ppp0")
-				if err == nil && !strings.Contains(out, "fe80::") {
-					err = errors.New("none")
-				}
-				return err
-			})
-			w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
-			<-p.ended
-			if r := w.acct.told("Stop", one.ID); r.number("Acct-Input-Octets") != 20*1492 {
-				t.Errorf("accounted as %v", r)
-			}
-		})
+		t.Run(string(method), func(t *testing.T) { stockClient(t, method, "") })
+	}
+	t.Run("kernel", func(t *testing.T) { stockClient(t, ppp.MethodMSCHAPv2, kernelPath) })
+}
+
+// kernelPath are lines of [datapath] for the kernel's PPPoE.
+const kernelPath = `kind = "kernel"
+
+[portal]
+enabled = false`
+
+func stockClient(t *testing.T, method ppp.Method, path string) {
+	w := newLinesAt(t, path, fmt.Sprintf("methods = [%q]\nmtu = 1500\nipv6 = true", method))
+	c := w.stranger()
+	c.sh("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0")
+	refused := c.dialUp(method, "wrong")
+	<-refused.ended
+	if _, err := w.session("ann"); err == nil {
+		t.Fatal("a session with a wrong password")
+	}
+	p := c.dialUp(method, "right", "+ipv6", "mtu", "1492", "mru", "1492")
+	addr := c.up(p)
+	one, err := w.session("ann")
+	must(t, err)
+	if one.Addr != addr {
+		t.Errorf("pppd has %s, the session %s", addr, one.Addr)
+	}
+	c.sh("ip route add " + serverAddr.String() + " dev ppp0")
+	c.sh("ping -q -c 20 -i 0.05 -s 1464 -M do " + serverAddr.String())
+	eventually(t, "the session's bytes", func() error {
+		one, err := w.session("ann")
+		if err == nil && (one.UpBytes != 20*1492 || one.DownBytes != 20*1492) {
+			err = fmt.Errorf("billed %d and %d bytes, want %d each", one.UpBytes, one.DownBytes, 20*1492)
+		}
+		return err
+	})
+	eventually(t, "link-local addresses", func() error {
+		out, err := c.try("ip -o -6 addr show dev ppp0")
+		if err == nil && !strings.Contains(out, "fe80::") {
+			err = errors.New("none")
+		}
+		return err
+	})
+	w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
+	<-p.ended
+	if r := w.acct.told("Stop", one.ID); r.number("Acct-Input-Octets") != 20*1492 {
+		t.Errorf("accounted as %v", r)
 	}
 }
 

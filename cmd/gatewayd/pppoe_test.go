@@ -40,9 +40,12 @@ func (w *world) session(user string) (control.Session, error) {
 }
 
 // newLines is a world with a daemon that takes PPPoE clients.
-func newLines(t *testing.T, settings string) *world {
+func newLines(t *testing.T, settings string) *world { return newLinesAt(t, "", settings) }
+
+// newLinesAt is newLines with lines of [datapath].
+func newLinesAt(t *testing.T, path, settings string) *world {
 	w := newNetwork(t)
-	w.Lines = settings
+	w.Path, w.Lines = path, settings
 	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
 	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
 	w.start()
@@ -117,19 +120,9 @@ func TestSubscribersTraffic(t *testing.T) {
 	must(t, err)
 	s.route(c, terms)
 	w.transfer(c, 20_000_000)
-	counted := func() (up, down uint64) {
-		var links []struct {
-			Stats64 struct{ RX, TX struct{ Bytes uint64 } }
-		}
-		out := c.sh("ip -j -s link show ppp0")
-		if err := json.Unmarshal([]byte(out), &links); err != nil || len(links) != 1 {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return links[0].Stats64.TX.Bytes, links[0].Stats64.RX.Bytes
-	}
 	eventually(t, "the session's bytes", func() error {
 		one, err := w.session("ann")
-		up, down := counted()
+		up, down := c.counted()
 		if err == nil && (one.UpBytes != up || one.DownBytes != down) {
 			err = fmt.Errorf("billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
 		}
@@ -143,9 +136,22 @@ func TestSubscribersTraffic(t *testing.T) {
 	w.start()
 	one, err := w.session("ann")
 	must(t, err)
-	if up, down := counted(); one.UpBytes != up || one.DownBytes != down {
+	if up, down := c.counted(); one.UpBytes != up || one.DownBytes != down {
 		t.Errorf("after the daemon was killed, billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
 	}
+}
+
+// counted is what the host of a client with a PPPoE session has sent and received over it, bytes of IP packets.
+func (c *client) counted() (up, down uint64) {
+	c.w.t.Helper()
+	var links []struct {
+		Stats64 struct{ RX, TX struct{ Bytes uint64 } }
+	}
+	out := c.sh("ip -j -s link show ppp0")
+	if err := json.Unmarshal([]byte(out), &links); err != nil || len(links) != 1 {
+		c.w.t.Fatalf("%v: %s", err, out)
+	}
+	return links[0].Stats64.TX.Bytes, links[0].Stats64.RX.Bytes
 }
 
 // aggregated reports whether the link that cuts aggregated packets has sent any, among links as ip

@@ -303,6 +303,22 @@ func (s *subscriber) vanish() {
 	s.link = nil
 }
 
+// hangUp ends the link in order.
+func (s *subscriber) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link.Close(time.Now(), errHungUp)
+}
+
+var errHungUp = errors.New("the client hung up")
+
+// padt ends the session without a word of PPP.
+func (s *subscriber) padt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.write(&pppoe.Frame{Code: pppoe.PADT, Session: s.id})
+}
+
 // headerSum is the checksum of an IPv4 header whose field is zero.
 func headerSum(b []byte) uint16 {
 	var sum uint32

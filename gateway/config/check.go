@@ -185,7 +185,7 @@ func (k *checker) checkPPPoE() {
 		}
 	}
 	if k.Datapath.Kind == NFQueue {
-		k.report("datapath.kind", "%q does not take PPPoE's header off: use %q or %q, or pppoe.enabled = false", NFQueue, EBPF, TUN)
+		k.report("datapath.kind", "%q does not take PPPoE's header off: use %q, %q or %q, or pppoe.enabled = false", NFQueue, EBPF, TUN, Kernel)
 	}
 	if len(p.Resolvers) > 2 {
 		k.report("pppoe.resolvers", "%d addresses: PPP has room for two", len(p.Resolvers))
@@ -334,6 +334,9 @@ func (k *checker) checkDynamic() {
 // checkDatapath compares the data path's keys with its kind.
 func (k *checker) checkDatapath() {
 	kind := k.Datapath.Kind
+	if kind == Kernel {
+		k.checkKernel()
+	}
 	reason := fmt.Sprintf("datapath.kind is %q", kind)
 	if kind == EBPF {
 		k.without(reason, "datapath.fast")
@@ -350,6 +353,18 @@ func (k *checker) checkDatapath() {
 	if d := k.Datapath.Device; d == k.LAN.Interface || d == k.WAN.Interface || d == "lo" {
 		k.report("datapath.device", "%q is an interface that is there already: gatewayd makes its own", d)
 	}
+}
+
+// checkKernel checks what the kernel's PPPoE has no part in.
+func (k *checker) checkKernel() {
+	const only = "%q carries PPPoE clients alone: "
+	if !k.PPPoE.Enabled {
+		k.report("datapath.kind", only+"set pppoe.enabled = true, or use %q", Kernel, EBPF)
+	}
+	if k.Portal.Enabled {
+		k.report("portal.enabled", "no client reaches the portal, because datapath.kind = "+only+"set portal.enabled = false, or use %q", Kernel, EBPF)
+	}
+	k.without(fmt.Sprintf("datapath.kind is %q", Kernel), "datapath.fast", "garden.domains", "garden.prefixes")
 }
 
 // checkServer checks a RADIUS server's keys together.

@@ -45,6 +45,7 @@ const (
 	EBPF    = "ebpf"    // programs in the kernel
 	TUN     = "tun"     // a packet socket and a TUN device, all packets in user space
 	NFQueue = "nfqueue" // the kernel forwards, and user space decides about each packet
+	Kernel  = "kernel"  // the kernel's PPPoE, an interface for each subscriber
 
 	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for forwarded packets
 	ForwardRedirect = "redirect" // past netfilter, whatever its rules are

@@ -151,9 +151,16 @@ var contradictions = []problem{
 		[]string{
 			`x.toml:10: datapath.device: has no effect: datapath.kind is "nfqueue"`,
 			`x.toml:11: datapath.forward: has no effect: datapath.kind is "nfqueue"`}},
+	{"the kernel's PPPoE with what it has no part in", minimal + "garden.domains = [\"example.org\"]\n[datapath]\nkind = \"kernel\"\nfast = true\ndevice = \"tun1\"\n",
+		[]string{
+			`x.toml:1: portal.enabled: no client reaches the portal … portal.enabled = false … "ebpf"`,
+			`x.toml:6: garden.domains: has no effect: datapath.kind is "kernel"`,
+			`x.toml:8: datapath.kind: "kernel" carries PPPoE clients alone: set pppoe.enabled = true …`,
+			`x.toml:9: datapath.fast: has no effect: datapath.kind is "kernel"`,
+			`x.toml:10: datapath.device: has no effect: datapath.kind is "kernel"`}},
 	{"unknown data path", minimal + "datapath.kind = \"xdp\"\ndatapath.device = \"a/b\"\n",
 		[]string{
-			`x.toml:6: datapath.kind: must be "ebpf" … "tun" … "nfqueue" … "xdp"`,
+			`x.toml:6: datapath.kind: must be "ebpf" … "tun" … "nfqueue" … "kernel" … "xdp"`,
 			`x.toml:7: datapath.device: must be an … "eth1" … 15 … "a/b"`}},
 	{"resolver out of reach", minimal + "dhcp.dns = [\"10.1.0.1\", \"192.0.2.53\", \"198.51.100.7\"]\ngarden.prefixes = [\"198.51.100.0/24\"]\n",
 		[]string{`x.toml:6: dhcp.dns: clients could not … 192.0.2.53 … 10.1.0.1 … garden.prefixes`}},
@@ -200,7 +207,7 @@ var contradictions = []problem{
 			`x.toml:10: pppoe.methods: "chap" needs "radius" …`,
 			`x.toml:11: pppoe.mtu: must be … 1492 … 1500 … 1600`,
 			`x.toml:12: pppoe.resolvers: 3 addresses …`,
-			`x.toml:14: datapath.kind: "nfqueue" does not take … "ebpf" or "tun" … pppoe.enabled …`}},
+			`x.toml:14: datapath.kind: "nfqueue" does not take … "ebpf" … "tun" or "kernel" … pppoe.enabled …`}},
 	{"PPPoE without a pool", strings.Replace(minimal, "click-through", "users", 1) + "users.file = \"u\"\npppoe.enabled = true\n",
 		[]string{`x.toml:7: pppoe.pools: missing: addresses …`}},
 	{"PPPoE's pool is DHCP's too", strings.Replace(minimal, "click-through", "users", 1) + "users.file = \"u\"\npppoe.enabled = true\npppoe.pools = [\"10.1.2.0-10.1.3.255\"]\n",

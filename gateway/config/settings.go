@@ -53,7 +53,7 @@ func (c *Config) settings() []setting {
 		at("limits.down_quota", &c.Limits.DownQuota, size),
 		at("limits.total_quota", &c.Limits.TotalQuota, size),
 		at("limits.sessions_per_user", &c.Limits.SessionsPerUser, integer(1, 1_000_000)),
-		at("datapath.kind", &c.Datapath.Kind, word(EBPF, TUN, NFQueue)),
+		at("datapath.kind", &c.Datapath.Kind, word(EBPF, TUN, NFQueue, Kernel)),
 		at("datapath.fast", &c.Datapath.Fast, boolean),
 		at("datapath.device", &c.Datapath.Device, link),
 		at("datapath.forward", &c.Datapath.Forward, word(ForwardAuto, ForwardRedirect, ForwardStack)),

@@ -209,7 +209,12 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 		s.refuse(f, pppoe.ACSystemError, "too many sessions")
 		return
 	}
-	n := s.add(f.From, s.free())
+	n, err := s.add(f.From, s.free())
+	if err != nil {
+		s.cfg.Log.Error("pppoe: beginning a session", "err", err)
+		s.refuse(f, pppoe.ACSystemError, "out of order")
+		return
+	}
 	n.to(begun)
 	n.uniq, n.began, n.payload = slices.Clone(uniq), now, s.payload(f)
 	n.circuit, n.remote = line(f)

@@ -49,6 +49,7 @@ type Config struct {
 	// without a reply.
 	Echo         time.Duration
 	EchoFailures int
+	Carrier      Carrier // nil: none, the concentrator receives all frames itself
 	Log          *slog.Logger
 }
 
@@ -70,6 +71,18 @@ type Access interface {
 	Login(context.Context, Request) (ppp.Grant, error)
 	// Logout ends a session that Login admitted, because the link has ended.
 	Logout(mac [6]byte, session uint16, addr netip.Addr, why error)
+}
+
+// Carrier receives the frames of sessions in the concentrator's place, as a data path does that has
+// the kernel take PPPoE's header off.
+type Carrier interface {
+	// Carry begins to receive a session's frames. Repeating it has no effect.
+	Carry(mac [6]byte, session uint16) error
+	// Release ends that. A session that is not carried is no error.
+	Release(mac [6]byte, session uint16)
+	// Frames calls f with frames of control protocols, from PPP's protocol on, one after the other
+	// until ctx ends; nil tells that no more frames of a session will come.
+	Frames(ctx context.Context, f func(mac [6]byte, session uint16, frame []byte)) error
 }
 
 // Limits of what strangers can have done.
@@ -144,7 +157,7 @@ func New(cfg Config, access Access) (*Server, error) {
 		return nil, fmt.Errorf("pppoe: %s is no Ethernet interface", cfg.Interface)
 	}
 	s.mac = pppoe.MAC(s.dev.HardwareAddr)
-	if s.wire, err = openWire(s.dev); err != nil {
+	if s.wire, err = openWire(s.dev, cfg.Carrier == nil); err != nil {
 		return nil, fmt.Errorf("pppoe: %w", err)
 	}
 	return s, nil
@@ -155,8 +168,11 @@ func New(cfg Config, access Access) (*Server, error) {
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.Close()
 	errs := make(chan error, 2)
-	for _, read := range []func(func([]byte)) error{s.wire.discovery, s.wire.control} {
-		s.running.Go(func() { errs <- read(s.receive) })
+	s.running.Go(func() { errs <- s.wire.discovery(s.receive) })
+	if s.cfg.Carrier != nil {
+		s.running.Go(func() { errs <- s.cfg.Carrier.Frames(s.ctx, s.carried) })
+	} else {
+		s.running.Go(func() { errs <- s.wire.control(s.receive) })
 	}
 	s.running.Go(s.tick)
 	s.running.Go(s.offerLater)
@@ -192,6 +208,9 @@ func (s *Server) Sessions() int {
 	return len(s.sessions)
 }
 
+// ErrNoLine is wrapped for a session whose frames the Carrier cannot receive.
+var ErrNoLine = errors.New("its line has ended")
+
 // Restore takes up a session of a former process. An ID that is in use is an error.
 func (s *Server) Restore(mac [6]byte, id uint16, state ppp.State) error {
 	s.mu.Lock()
@@ -199,7 +218,10 @@ func (s *Server) Restore(mac [6]byte, id uint16, state ppp.State) error {
 	if id == 0 || s.sessions[id] != nil {
 		return fmt.Errorf("pppoe: restoring the session %d of %s: the number is in use", id, net.HardwareAddr(mac[:]))
 	}
-	n := s.add(mac, id)
+	n, err := s.add(mac, id)
+	if err != nil {
+		return fmt.Errorf("pppoe: restoring the session %d of %s: %w: %w", id, net.HardwareAddr(mac[:]), ErrNoLine, err)
+	}
 	n.admitted = state.Grant.Addr
 	n.link = ppp.Restore(s.linkConfig(max(pppoe.MTU, state.PeerMRU)), n, state, time.Now())
 	s.schedule(n)

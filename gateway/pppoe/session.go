@@ -3,6 +3,7 @@ package pppoe
 import (
 	"container/list"
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -35,12 +36,45 @@ type session struct {
 var _ ppp.Handler = (*session)(nil)
 
 // add makes a session. The caller holds mu.
-func (s *Server) add(mac pppoe.MAC, id uint16) *session {
+func (s *Server) add(mac pppoe.MAC, id uint16) (*session, error) {
+	if s.cfg.Carrier != nil {
+		if err := s.cfg.Carrier.Carry(mac, id); err != nil {
+			return nil, err
+		}
+	}
 	n := &session{Server: s, mac: mac, id: id, place: -1}
 	s.sessions[id] = n
 	s.byMAC[mac] = append(s.byMAC[mac], n)
-	return n
+	return n, nil
 }
+
+// carried handles a frame that the carrier has received. Where the line has ended a PADT may be on
+// its way, which says more.
+func (s *Server) carried(mac [6]byte, id uint16, frame []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.sessions[id]
+	switch {
+	case n == nil || n.mac != mac || s.closed:
+	case frame == nil:
+		time.AfterFunc(lineEnds, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if !s.closed && !n.ended {
+				n.link.Abort(errLine)
+				s.schedule(n)
+			}
+		})
+	default:
+		n.link.Receive(time.Now(), frame)
+		s.schedule(n)
+	}
+}
+
+// lineEnds is how long a session outlives its line.
+const lineEnds = time.Second
+
+var errLine = errors.New("the line has ended: was the interface down?")
 
 // Send implements ppp.Handler.
 func (n *session) Send(frame []byte) {
@@ -118,6 +152,9 @@ func (n *session) Closed(why error) {
 	n.byMAC[n.mac] = slices.DeleteFunc(n.byMAC[n.mac], func(o *session) bool { return o == n })
 	if len(n.byMAC[n.mac]) == 0 {
 		delete(n.byMAC, n.mac)
+	}
+	if n.cfg.Carrier != nil {
+		n.cfg.Carrier.Release(n.mac, n.id)
 	}
 	if !n.told {
 		n.send(&pppoe.Frame{To: n.mac, Code: pppoe.PADT, Session: n.id})

@@ -17,7 +17,7 @@ import (
 // wire is the concentrator's sockets: one for discovery, one for the control protocols of
 // sessions. Packets of subscribers never reach it, whatever their data path is.
 type wire struct {
-	found, sessions *packet.Conn
+	found, sessions *packet.Conn // sessions: nil where a Carrier has their frames
 }
 
 // frameMax is the largest frame that is read, bytes.
@@ -33,13 +33,14 @@ var onlyControl = []bpf.Instruction{
 	bpf.RetConstant{},
 }
 
-func openWire(dev *net.Interface) (*wire, error) {
+// openWire opens the socket of discovery, and that of sessions if it is asked for.
+func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 	filter, err := bpf.Assemble(onlyControl)
 	if err != nil {
 		return nil, fmt.Errorf("assembling the filter: %w", err)
 	}
 	w := &wire{}
-	if w.found, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil {
+	if w.found, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil && sessions {
 		w.sessions, err = packet.Listen(dev, packet.Raw, pppoe.Session, &packet.Config{Filter: filter})
 	}
 	if err != nil {

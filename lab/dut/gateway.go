@@ -23,7 +23,7 @@ import (
 // FreeRADIUS. To the lab it is a program like any other.
 type Gateway struct {
 	portal
-	Datapath string // "ebpf", "tun" or "nfqueue"
+	Datapath string // "ebpf", "tun", "nfqueue" or "kernel"
 	Fast     bool   // the data path optimised, instead of as studied
 	Lines    bool   // clients log in over PPPoE instead of the portal
 	Ident    string // method by which gatewayd answers RFC 1413 queries; "": none
@@ -85,7 +85,7 @@ func (g *Gateway) External() bool { return g.Datapath == "nfqueue" }
 var gatewaydNeed = Need{Program: "gatewayd", Beside: true, Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}
 
 // dataPathNeeds are the kernel's features that data paths are of no use without.
-var dataPathNeeds = map[string]machine.Feature{"ebpf": machine.BPFAtTC, "nfqueue": machine.PacketQueue, "tun": machine.TUN}
+var dataPathNeeds = map[string]machine.Feature{"ebpf": machine.BPFAtTC, "nfqueue": machine.PacketQueue, "tun": machine.TUN, "kernel": machine.PPPoE}
 
 // Traits: gatewayd, or its dnsmasq, leases addresses, and needs nothing of its links.
 func (g *Gateway) Traits() Traits {

@@ -38,6 +38,7 @@ func TestSubscribersAtTheConcentrator(t *testing.T) {
 	withGatewayd(t)
 	for name, n := range map[string]int{
 		"gateway-pppoe-ebpf": 300, "gateway-pppoe-user": 10, "gateway-pppoe-masquerade": 3, "gateway-pppoe-ident-nat": 3, "gateway-pppoe-ident-masquerade": 3,
+		"gateway-pppoe-kernel": 3,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,6 +46,7 @@ func TestSubscribersAtTheConcentrator(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			skipUnsupported(t, made)
 			d := made.(*Gateway)
 			l := newTestLab(t, d, n)
 			l.start(t, d)

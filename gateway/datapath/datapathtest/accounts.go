@@ -102,7 +102,7 @@ func packetsAreBilled(t *testing.T, w *World) {
 	for _, f := range flows {
 		before := f.Came()
 		err := f.together(12, 1200)
-		if w.bare && errors.Is(err, unix.EIO) {
+		if (w.bare || w.line != nil) && errors.Is(err, unix.EIO) {
 			return // before Linux 6.11 only interfaces that compute checksums cut packets
 		}
 		must(t, err)
@@ -220,6 +220,10 @@ func oddPackets(t *testing.T, w *World) {
 func booksAgree(t *testing.T, w *World) {
 	const packets = 50
 	began := time.Now().Add(-50 * time.Millisecond)
+	if w.path.LinesOnly {
+		w.Bob.Session = bobSession
+		newLine(t, w.Bob)
+	}
 	w.admit(t, w.Alice, w.Bob)
 	w.lease(t, w.Intruder)
 	for _, s := range []Station{w.Alice, w.Bob} {

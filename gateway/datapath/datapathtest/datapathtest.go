@@ -89,6 +89,9 @@ type Promises struct {
 	Newcomers bool
 	// Lines: it takes PPPoE's header off and puts it on. False: clients on lines are refused.
 	Lines bool
+	// LinesOnly: it has no other clients. The kernel drops frames that belong to no line without a
+	// count, and ignores PPPoE's version and code.
+	LinesOnly bool
 	// Greets: the packet that makes a newcomer known is forwarded once the newcomer is
 	// admitted. False: the packet is lost.
 	Greets bool
@@ -143,7 +146,22 @@ var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, b
 
 // Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.
-func Run(t *testing.T, p Path) {
+func Run(t *testing.T, p Path) { run(t, p, behaviours) }
+
+// RunLines is Run for a path of LinesOnly: the behaviours of clients on lines, and those of others
+// with Alice on one.
+func RunLines(t *testing.T, p Path) {
+	all := slices.Clone(lines)
+	for _, b := range behaviours {
+		if slices.Contains([]string{"AdmissionEndsInTime", "RatesHoldUp", "RatesHoldDown", "StreamsKeepTheirRate", "RulesFlushed", "SecondGatewayIsRefused", "BooksAgree", "DetachLeavesNothing", "InterfacesMadeAgain"}, b.name) {
+			b.shape.Line = true
+			all = append(all, b)
+		}
+	}
+	run(t, p, all)
+}
+
+func run(t *testing.T, p Path, behaviours []behaviour) {
 	for _, b := range behaviours {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()

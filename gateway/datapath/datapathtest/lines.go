@@ -26,6 +26,7 @@ var lines = []behaviour{
 	{"StreamsOnLinesAreBilled", onLine(streamsAreBilled), Shape{Line: true}},
 	{"StreamsOnLinesAreBilledBare", onLine(streamsAreBilled), Shape{Line: true, Bare: true}},
 	{"LinesOfTheStack", onLine(linesOfTheStack), Shape{Line: true}},
+	{"LinesLowerMSS", onLine(linesLowerMSS), Shape{Line: true}},
 	{"ForgedLines", onLine(forgedLines), Shape{Line: true}},
 	{"LinesThroughTheGateway", onLine(acrossLines), Shape{Line: true}},
 	{"LinesOfOtherInterfaces", onLine(otherInterfaces), Shape{Line: true}},
@@ -56,6 +57,7 @@ const (
 	sessionFrame  = 0x8864 // EtherType (RFC 2516, 4)
 	sessionHeader = 14 + 6 + 2
 	aliceSession  = 0x1234
+	bobSession    = 0x2345
 	virtioHeader  = 10 // struct virtio_net_hdr: [0] flags, [1] aggregation, [6:8] where a checksum starts
 )
 
@@ -221,6 +223,21 @@ func linesOfTheStack(t *testing.T, w *World) {
 	says(t, w.Server, "ping -c 2 -W 2 -M do -s 1472 "+w.Alice.Addr.String(), "mtu")
 }
 
+// linesLowerMSS: ends that know nothing of the line's MTU send segments that fit into it.
+func linesLowerMSS(t *testing.T, w *World) {
+	w.Alice.Run(t, plainTCP+"; ip link set line0 mtu 1500; ip route replace default dev line0")
+	w.Server.Run(t, plainTCP)
+	w.admit(t, w.Alice)
+	x := w.NewStream(t, w.Alice, Server)
+	x.Carry(t, x.Client, 10_000)
+	x.Carry(t, x.Server, 10_000)
+	for end, c := range map[string]*net.TCPConn{"client": x.Client, "server": x.Server} {
+		if got := info(t, c).Snd_mss; got != lineMTU-40 {
+			t.Errorf("the %s sends segments of %d bytes", end, got)
+		}
+	}
+}
+
 // forgedLines: an address is used in its session and by its MAC address, and in no other way,
 // and frames whose lengths are wrong go nowhere.
 func forgedLines(t *testing.T, w *World) {
@@ -243,6 +260,7 @@ func forgedLines(t *testing.T, w *World) {
 		onSession(packet(), 0),
 		onSession(Silent("forged", From(w.Alice.Addr, w.Intruder.MAC)), aliceSession),
 		onSession(Silent("forged", By(w.Bob)), aliceSession), // is on no line
+		onSession(Silent("forged", From(w.Bob.Addr, w.Alice.MAC)), aliceSession),
 	}
 	malformed := [][]byte{
 		changed(18, 0xff, 0xff), changed(18, 0, 40), changed(18, 0, 0), changed(18, 0, 21),
@@ -250,9 +268,19 @@ func forgedLines(t *testing.T, w *World) {
 	}
 	lan.Send(t, wrong...)
 	lan.Send(t, malformed...)
-	lan.Send(t, changed(14, 0x21), changed(15, 0xa7), changed(20, 0xc0, 0x21), changed(20, 0, 0x57), onSession(packet(), aliceSession)[:16])
+	lan.Send(t, onSession(Silent("forged", From(netip.MustParseAddr("203.0.113.9"), w.Alice.MAC)), aliceSession))
+	if !w.path.LinesOnly {
+		lan.Send(t, changed(14, 0x21), changed(15, 0xa7))
+	}
+	lan.Send(t, changed(20, 0xc0, 0x21), changed(20, 0, 0x57), onSession(packet(), aliceSession)[:16])
 	netnstest.Await(t, "counts of what was forged", func() error {
 		now := w.Packets(t)
+		if w.path.LinesOnly { // only what comes by a line is counted
+			if n := now["wrong-mac"] - before["wrong-mac"]; n < 2 {
+				return fmt.Errorf("%d of 2", n)
+			}
+			return nil
+		}
 		if n, m := now["wrong-mac"]-before["wrong-mac"], now["malformed"]-before["malformed"]; n < uint64(len(wrong)-1) || m < uint64(len(malformed)) {
 			return fmt.Errorf("%d of %d, %d of %d malformed", n, len(wrong), m, len(malformed))
 		}
@@ -270,7 +298,12 @@ func forgedLines(t *testing.T, w *World) {
 
 // acrossLines: clients on a line and others reach each other through the gateway.
 func acrossLines(t *testing.T, w *World) {
-	w.Bob.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+w.Alice.Addr.String()+" via 10.1.0.1")
+	if w.path.LinesOnly {
+		w.Bob.Session = bobSession
+		newLine(t, w.Bob)
+	} else {
+		w.Bob.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+w.Alice.Addr.String()+" via 10.1.0.1")
+	}
 	w.admit(t, w.Alice, w.Bob)
 	for _, s := range []struct{ from, to Station }{{w.Alice, w.Bob}, {w.Bob, w.Alice}} {
 		flow := NewFlow(t, s.from.Space, s.from.Addr, s.to.Space, s.to.Addr)

@@ -25,6 +25,13 @@ func networksBehind(t *testing.T, w *World) {
 	routed := func(networks ...netip.Prefix) func(*datapath.Client) {
 		return func(c *datapath.Client) { admitted(c); c.Routes = networks }
 	}
+	if w.path.LinesOnly { // the kernel's PPPoE
+		if err := w.Set(w.Alice.client(routed(wide))); err == nil {
+			t.Error("networks behind a client are set by a data path that has none")
+		}
+		must(t, w.Set(w.Alice.client(admitted)))
+		return
+	}
 	w.Alice.Run(t, "ip addr add "+wideHost.String()+"/32 dev line0; ip addr add "+narrowHost.String()+"/32 dev line0")
 	w.Intruder.Run(t, "ip addr add "+wideHost.String()+"/32 dev c0")
 	must(t, w.Set(w.Alice.client(routed(wide, narrow)), w.Bob.client(admitted)))

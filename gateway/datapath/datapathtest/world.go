@@ -160,9 +160,14 @@ func (w *World) lease(t *testing.T, stations ...Station) {
 	}
 }
 
+// Clients that a path cannot admit, because they are on no line, are known only.
 func (w *World) admit(t *testing.T, stations ...Station) {
 	t.Helper()
 	for _, s := range stations {
+		if w.path.LinesOnly && s.Session == 0 {
+			w.lease(t, s)
+			continue
+		}
 		must(t, w.Set(s.client(admitted)))
 	}
 }

@@ -47,7 +47,7 @@ func openDevice(cfg Config, mtu, queues int, flags uint16) (fds []int, err error
 		fd, err := attach(cfg.Device, flags|unix.IFF_TUN|unix.IFF_NO_PI)
 		if errors.Is(err, unix.EINVAL) && len(fds) == 0 {
 			// A former daemon's device with another kind of queues.
-			if err := removeDevice(cfg.LAN); err != nil {
+			if err := RemoveDevice(cfg.LAN); err != nil {
 				return nil, err
 			}
 			fd, err = attach(cfg.Device, flags|unix.IFF_TUN|unix.IFF_NO_PI)
@@ -176,8 +176,9 @@ func devices(lan string) ([]netlink.Link, error) {
 	}), err
 }
 
-// removeDevice removes the device of a LAN, whatever its name, if there is one.
-func removeDevice(lan string) error {
+// RemoveDevice removes the device of a LAN, whatever its name, if there is one. The LAN's
+// interface must be locked.
+func RemoveDevice(lan string) error {
 	left, err := devices(lan)
 	if err != nil {
 		return fmt.Errorf("looking for the TUN device of %s: %w", lan, err)

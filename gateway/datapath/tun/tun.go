@@ -268,4 +268,4 @@ func (d *Datapath) Close() error {
 // Remove removes the rule on frames and the device that a data path left for a LAN. The
 // LAN's interface must be locked, because Remove does not check whether a data path runs.
 // The guard against forwarding stays, because a data path of another kind may need it.
-func Remove(lan string) error { return errors.Join(removeDevice(lan), guard.RemoveFrames(lan)) }
+func Remove(lan string) error { return errors.Join(RemoveDevice(lan), guard.RemoveFrames(lan)) }

@@ -24,6 +24,11 @@ func (b *Batch) AddCounter(t Table, name string) {
 	})
 }
 
+// DeleteCounter deletes a counter that nothing uses any more.
+func (b *Batch) DeleteCounter(t Table, name string) {
+	b.add(unix.NFT_MSG_DELOBJ, 0, t.Family, func(e *netlink.AttributeEncoder) { nameCounter(e, t, name) })
+}
+
 func nameCounter(e *netlink.AttributeEncoder, t Table, name string) {
 	e.String(unix.NFTA_OBJ_TABLE, t.Name)
 	if name != "" {

@@ -95,6 +95,8 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		} {
 			b.AddRule(table, "in", exprs...)
 		}
+		b.AddChain(table, "through", &Hook{Type: "filter", Number: unix.NF_INET_FORWARD})
+		b.AddRule(table, "through", append([]Expr{Meta(0, unix.NFT_META_L4PROTO), Equal(0, []byte{unix.IPPROTO_TCP})}, LowerMSS(0)...)...)
 		b.AddRule(table, "nat", toNine(Load(0, loopback), Load(1, nine), Destination(0, 1))...)
 	})
 	listed := s.Run(t, "nft list table ip test")
@@ -106,7 +108,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		"update @kept { ip saddr . udp sport timeout 1m : ip daddr }", "delete @kept { ip saddr . udp sport",
 		"ip daddr set ip saddr . udp sport map @kept", "udp sport set 9", "meta mark set 0x00000007", "meta mark 0x00000007 reject with icmp admin-prohibited",
 		"ct state invalid,untracked drop", "ct original zone set 5", "ct original zone 5 accept",
-		"reject with tcp reset", "10-11", "fanout", "dnat to 127.0.0.1:9",
+		"reject with tcp reset", "10-11", "fanout", "tcp option maxseg size set rt mtu", "dnat to 127.0.0.1:9",
 	} {
 		if !strings.Contains(listed, want) {
 			t.Errorf("nft does not read %q in\n%s", want, listed)

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/ppp"
+)
+
+// TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the
+// kernel aggregates it at the gateway, and is billed to the byte. When the daemon ends, or is killed, nothing
+// passes; its successor takes the session up. A client that vanishes is found. Nothing is left in the end.
+func TestSubscribersOfTheKernel(t *testing.T) {
+	kernelPPPoE(t)
+	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 60")
+	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on")
+	c := w.stranger()
+	s := c.subscriber(ppp.Config{User: "ann", Password: "right", AskDNS: true})
+	terms, err := s.dial()
+	must(t, err)
+	s.ping(terms.Local, terms.Peer, 1492) // the gateway answers: this is not billed
+	s.route(c, terms)
+	w.transfer(c, 1_000_000)
+	eventually(t, "the session's bytes", func() error {
+		one, err := w.session("ann")
+		up, down := c.counted()
+		if err == nil && (one.UpBytes != up || one.DownBytes != down) {
+			err = fmt.Errorf("billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
+		}
+		return err
+	})
+	one, err := w.session("ann")
+	must(t, err)
+
+	w.daemon.end(syscall.SIGTERM)
+	if out := w.sh("ip -n $ID-router -o link show type ppp"); out != "" {
+		t.Errorf("without a daemon there are\n%s", out)
+	}
+	w.start()
+	w.transfer(c, 200_000)
+	again, err := w.session("ann")
+	must(t, err)
+	if up, down := c.counted(); again.UpBytes != up || again.DownBytes != down {
+		t.Errorf("after a restart billed %d and %d, its host has sent %d and received %d", again.UpBytes, again.DownBytes, up, down)
+	}
+	if again.ID != one.ID || again.UpBytes < one.UpBytes {
+		t.Errorf("the session was %+v and is %+v", one, again)
+	}
+	w.kill()
+	w.start()
+	w.transfer(c, 100_000)
+	again, err = w.session("ann")
+	must(t, err)
+	w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
+	s.over()
+	if r := w.acct.told("Stop", one.ID); r.number("Acct-Output-Octets") < again.DownBytes {
+		t.Errorf("accounted as %v", r)
+	}
+	w.kill()
+	w.sh("nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml")
+	if out := w.sh("ip -n $ID-router -o link show type ppp; nsenter --net=/run/netns/$ID-router nft list ruleset"); strings.TrimSpace(out) != "" {
+		t.Errorf("after detach there is\n%s", out)
+	}
+}
+
+// TestSubscribersOfTheKernelLeave: a session ends by the client's word, by its silence, and when the LAN's
+// interface is set down, and no interface of it is left.
+func TestSubscribersOfTheKernelLeave(t *testing.T) {
+	kernelPPPoE(t)
+	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 3")
+	for how, end := range map[string]struct {
+		do    func(*subscriber)
+		cause string
+	}{
+		"terminates": {(*subscriber).hangUp, "User-Request"},
+		"PADT":       {(*subscriber).padt, "User-Request"},
+		"vanishes":   {(*subscriber).vanish, "Lost-Carrier"},
+		"LAN down":   {func(*subscriber) { w.sh("ip -n $ID-router link set lan0 down; ip -n $ID-router link set lan0 up") }, "Lost-Carrier"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"})
+			s.t = t
+			terms, err := s.dial()
+			must(t, err)
+			s.ping(terms.Local, serverAddr, 100)
+			one, err := w.session("ann")
+			must(t, err)
+			end.do(s)
+			if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != end.cause || r.number("Acct-Input-Octets") != one.UpBytes {
+				t.Errorf("accounted as %v", r)
+			}
+			eventually(t, "the end of its interface", func() error {
+				if out := w.sh("ip -n $ID-router -o link show type ppp"); out != "" {
+					return errors.New(out)
+				}
+				return nil
+			})
+		})
+	}
+}

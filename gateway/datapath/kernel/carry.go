@@ -1,0 +1,175 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// session names a line: its client's address, and PPPoE's number.
+type session struct {
+	mac datapath.MAC
+	id  uint16
+}
+
+// carrier has the lines of all sessions and receives their frames of control protocols. A line is
+// there as long as the concentrator or a client needs it.
+type carrier struct {
+	lan   string
+	epoll *os.File
+
+	lines map[session]*line // guarded by the data path's mu
+	files map[int]*line     // by channel and unit; guarded by it too
+}
+
+func newCarrier(lan string) (*carrier, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // so that Go waits for it
+		unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return &carrier{lan: lan, epoll: os.NewFile(uintptr(fd), "epoll"), lines: map[session]*line{}, files: map[int]*line{}}, nil
+}
+
+// watch has frames that come to a channel or a unit reported.
+func (c *carrier) watch(fd int, l *line) error {
+	if err := c.control(unix.EPOLL_CTL_ADD, fd); err != nil {
+		return err
+	}
+	c.files[fd] = l
+	return nil
+}
+
+// ignore ends that, before the file is closed.
+func (c *carrier) ignore(fd int) {
+	if _, there := c.files[fd]; there {
+		_ = c.control(unix.EPOLL_CTL_DEL, fd)
+		delete(c.files, fd)
+	}
+}
+
+func (c *carrier) control(op, fd int) (err error) {
+	raw, err := c.epoll.SyscallConn()
+	if err == nil {
+		e := raw.Control(func(own uintptr) {
+			err = unix.EpollCtl(int(own), op, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+		})
+		err = errors.Join(e, err)
+	}
+	if err != nil {
+		return fmt.Errorf("waiting for frames of a session: %w", err)
+	}
+	return nil
+}
+
+// take returns a session's line, which it opens if there is none. d.mu is held.
+func (d *Datapath) take(s session) (*line, error) {
+	c := d.carrier
+	if l := c.lines[s]; l != nil {
+		return l, nil
+	}
+	if d.closed {
+		return nil, errClosed
+	}
+	l, err := openLine(c.lan, s.mac, s.id)
+	if err != nil {
+		return nil, err
+	}
+	l.session = s
+	if err := c.watch(l.channel, l); err != nil {
+		l.close()
+		return nil, err
+	}
+	c.lines[s] = l
+	return l, nil
+}
+
+// leave closes a line that nobody needs. d.mu is held.
+func (d *Datapath) leave(l *line) {
+	if l.carried || l.used {
+		return
+	}
+	d.carrier.ignore(l.channel)
+	delete(d.carrier.lines, l.session)
+	l.close()
+}
+
+// Carry implements the concentrator's Carrier.
+func (d *Datapath) Carry(mac [6]byte, id uint16) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, err := d.take(session{mac, id})
+	if err == nil {
+		l.carried = true
+	}
+	return err
+}
+
+// Release implements the concentrator's Carrier. The session's client keeps its interface until it
+// is removed.
+func (d *Datapath) Release(mac [6]byte, id uint16) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.carrier.lines[session{mac, id}]; l != nil {
+		l.carried = false
+		d.leave(l)
+	}
+}
+
+// frameMax is the largest frame that is read, bytes.
+const frameMax = 2048
+
+// Frames implements the concentrator's Carrier.
+func (d *Datapath) Frames(ctx context.Context, f func(mac [6]byte, id uint16, frame []byte)) error {
+	stop := context.AfterFunc(ctx, func() { _ = d.carrier.epoll.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	raw, err := d.carrier.epoll.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("waiting for frames of sessions: %w", err)
+	}
+	events, b := make([]unix.EpollEvent, 64), make([]byte, frameMax)
+	for {
+		var n int
+		e := raw.Read(func(fd uintptr) bool {
+			n, err = unix.EpollWait(int(fd), events, 0)
+			return n != 0
+		})
+		switch {
+		case ctx.Err() != nil || errors.Is(e, os.ErrClosed):
+			return ctx.Err()
+		case e != nil || err != nil && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("waiting for frames of sessions: %w", errors.Join(e, err))
+		}
+		for _, event := range events[:max(n, 0)] {
+			if s, frame, ok := d.next(event, b); ok {
+				f(s.mac, s.id, frame)
+			}
+		}
+	}
+}
+
+// next reads a frame, or the line's end: nil.
+func (d *Datapath) next(event unix.EpollEvent, b []byte) (s session, frame []byte, ok bool) {
+	d.mu.Lock() // nobody closes the file meanwhile
+	defer d.mu.Unlock()
+	fd := int(event.Fd)
+	l := d.carrier.files[fd]
+	if l == nil {
+		return s, nil, false
+	}
+	if event.Events&unix.EPOLLIN != 0 {
+		n, err := unix.Read(fd, b)
+		return l.session, b[:max(n, 0)], err == nil && n > 0
+	}
+	d.carrier.ignore(fd) // its end would be told again and again
+	return l.session, nil, fd == l.channel
+}

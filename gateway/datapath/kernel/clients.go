@@ -1,0 +1,271 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+)
+
+// client is an address that has, or had, an entry.
+type client struct {
+	addr netip.Addr
+
+	mu sync.Mutex // guards what follows
+	datapath.Client
+	known bool
+	line  *line       // nil: its packets have no way
+	end   *time.Timer // of the admission; nil: none
+
+	base, unit       tally   // of former units; of the present one, as last read
+	read, lost       reading // of the present unit; of counters that went with the rules
+	forgone, dropped uint64  // packets beyond rates, of former units and of the present one
+	mark             tally   // Moved's
+	seen             time.Time
+}
+
+var errClosed = errors.New("the data path is closed")
+
+// ours fails for an address that no client can have.
+func (d *Datapath) ours(addr netip.Addr) error {
+	switch lan := d.cfg.Address.Masked(); {
+	case !lan.Contains(addr):
+		return fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, lan)
+	case addr == d.cfg.Address.Addr():
+		return fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
+	}
+	return nil
+}
+
+func (d *Datapath) find(addr netip.Addr) *client {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.clients[addr]
+}
+
+// all returns all clients that there have been.
+func (d *Datapath) all() (all []*client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.clients {
+		all = append(all, c)
+	}
+	return all
+}
+
+// Set makes a unit for a client that is admitted and ends that of one that is not.
+func (d *Datapath) Set(to datapath.Client) error {
+	if err := d.set(to); err != nil {
+		return fmt.Errorf("setting the client %s: %w", to.Addr, err)
+	}
+	return nil
+}
+
+func (d *Datapath) set(to datapath.Client) error {
+	if err := d.ours(to.Addr); err != nil {
+		return err
+	}
+	if to.Admitted && to.Session == 0 {
+		return fmt.Errorf("%w: this data path is for clients with PPPoE", datapath.ErrNotSupported)
+	}
+	if len(to.Routes) > 0 {
+		return fmt.Errorf("%w: this data path takes no networks behind a client (Framed-Route): use datapath.kind ebpf or tun", datapath.ErrNotSupported)
+	}
+	d.mu.Lock()
+	c := d.clients[to.Addr]
+	if c == nil && !d.closed {
+		c = &client{addr: to.Addr, Client: datapath.Client{Addr: to.Addr}}
+		d.clients[to.Addr] = c
+	}
+	closed := d.closed
+	d.mu.Unlock()
+	if closed {
+		return errClosed
+	}
+	d.replacing.RLock()
+	defer d.replacing.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := d.change(c, to); err != nil {
+		return err
+	}
+	c.Client, c.known = to, true
+	d.until(c)
+	d.bound(c)
+	return nil
+}
+
+// change makes, limits or ends a client's unit. c.mu is held.
+func (d *Datapath) change(c *client, to datapath.Client) error {
+	if err := d.look(c); err != nil {
+		return err
+	}
+	passes := to.Admitted && (to.Until.IsZero() || time.Now().Before(to.Until)) && !c.usedUp(to.Limits)
+	same := c.line != nil && c.MAC == to.MAC && c.Session == to.Session && c.MTU == to.MTU
+	if same && passes {
+		return c.line.police(c.Limits, to.Limits)
+	}
+	if err := d.bar(c); err != nil || !passes {
+		return err
+	}
+	return d.admit(c, to)
+}
+
+// admit makes a client's unit. c.mu is held.
+func (d *Datapath) admit(c *client, to datapath.Client) error {
+	d.mu.Lock()
+	l, err := d.take(session{to.MAC, to.Session})
+	if err == nil && l.used {
+		err = errors.New("another client has its PPPoE session")
+	}
+	if err != nil {
+		d.mu.Unlock()
+		if errors.Is(err, unix.ENETDOWN) { // the concentrator is told too, and ends the session
+			d.cfg.Log.Warn("the LAN's interface is down: a client has no way", "client", to.Addr, "err", err)
+			return nil
+		}
+		return err
+	}
+	l.used = true
+	d.mu.Unlock()
+
+	name := fmt.Sprintf("gw%dp%d", d.lan.Index, to.Session)
+	if err = l.connect(name, mtuOf(to), int(d.group)); err == nil {
+		d.mu.Lock()
+		err = d.carrier.watch(l.unit, l)
+		d.mu.Unlock()
+	}
+	if err == nil {
+		err = l.police(datapath.Limits{}, to.Limits)
+	}
+	if err == nil {
+		var b nftables.Batch
+		enter(&b, d.table, l.index, to.Addr)
+		err = d.rules.Commit(&b)
+	}
+	c.line = l
+	if err != nil {
+		d.drop(c)
+		return err
+	}
+	if err = raise(l.index); err == nil {
+		err = lead(to.Addr, l.index, d.cfg.Address.Addr())
+	}
+	if err != nil {
+		err = fmt.Errorf("setting up the interface %s: %w", name, err)
+		return errors.Join(err, d.bar(c))
+	}
+	return nil
+}
+
+// bar ends a client's unit and reads its last counts. c.mu is held.
+func (d *Datapath) bar(c *client) error {
+	if c.line == nil {
+		return nil
+	}
+	var b nftables.Batch
+	bar(&b, d.table, c.line.index, c.addr)
+	if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) { // which is: the rules are gone
+		return err
+	}
+	_ = lower(c.line.index) // an error: it is gone
+	settle()
+	_ = d.look(c) // an error: it is gone, and what was read last stands
+	var rest nftables.Batch
+	strike(&rest, d.table, c.line.index, c.addr)
+	d.drop(c)
+	if err := d.rules.Commit(&rest); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+// drop ends a client's unit at once. c.mu is held.
+func (d *Datapath) drop(c *client) {
+	if c.end != nil {
+		c.end.Stop()
+		c.end = nil
+	}
+	l := c.line
+	if l == nil {
+		return
+	}
+	d.mu.Lock()
+	d.carrier.ignore(l.unit)
+	d.mu.Unlock()
+	l.disconnect() // takes its time
+	d.mu.Lock()
+	l.used = false
+	d.leave(l)
+	d.mu.Unlock()
+	c.line = nil
+	c.base, c.unit = c.base.plus(c.unit), tally{}
+	c.read, c.lost = reading{}, reading{}
+	c.forgone, c.dropped = c.forgone+c.dropped, 0
+}
+
+// until ends a client's unit at the end of its admission. c.mu is held.
+func (d *Datapath) until(c *client) {
+	if c.end != nil {
+		c.end.Stop()
+		c.end = nil
+	}
+	if c.line == nil || c.Until.IsZero() {
+		return
+	}
+	l := c.line
+	c.end = time.AfterFunc(time.Until(c.Until), func() {
+		d.replacing.RLock()
+		defer d.replacing.RUnlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.line != l || time.Now().Before(c.Until) {
+			return
+		}
+		if err := d.bar(c); err != nil {
+			d.cfg.Log.Error("ending a client's time", "client", c.addr, "err", err)
+		}
+	})
+}
+
+// Remove removes an address's entry.
+func (d *Datapath) Remove(addr netip.Addr) error {
+	if err := d.ours(addr); err != nil {
+		return err
+	}
+	c := d.find(addr)
+	if c == nil {
+		return nil
+	}
+	d.replacing.RLock()
+	defer d.replacing.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := d.bar(c); err != nil {
+		return fmt.Errorf("removing the client %s: %w", addr, err)
+	}
+	c.known, c.Admitted = false, false
+	d.bound(c)
+	return nil
+}
+
+// Open has nothing to open: nobody reaches the walled garden without PPPoE.
+func (d *Datapath) Open(netip.Prefix, time.Time) error { return nil }
+
+// Clients lists the addresses that have an entry.
+func (d *Datapath) Clients() (addrs []netip.Addr, err error) {
+	for _, c := range d.all() {
+		c.mu.Lock()
+		if c.known {
+			addrs = append(addrs, c.addr)
+		}
+		c.mu.Unlock()
+	}
+	return addrs, nil
+}

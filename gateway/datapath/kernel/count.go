@@ -1,0 +1,188 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+)
+
+// reading is what a unit's interface and its rules have counted.
+type reading struct {
+	sent nftables.Counted // by the interface
+	from nftables.Counted // forwarded from the client
+	own  nftables.Counted // sent by the gateway itself
+}
+
+// tally is a client's traffic.
+type tally struct{ up, down nftables.Counted }
+
+func (t tally) plus(o tally) tally { return tally{t.up.Plus(o.up), t.down.Plus(o.down)} }
+
+// atLeast is the larger of two readings of one counter.
+func (t tally) atLeast(o tally) tally { return tally{larger(t.up, o.up), larger(t.down, o.down)} }
+
+func larger(a, b nftables.Counted) nftables.Counted {
+	return nftables.Counted{Packets: max(a.Packets, b.Packets), Bytes: max(a.Bytes, b.Bytes)}
+}
+
+// tally is what was forwarded. The gateway's own packets are counted before the interface counts
+// them, and the interface is read first: the difference is never too large, and too small only while
+// such a packet is on its way.
+func (r reading) tally() tally {
+	own := nftables.Counted{Packets: min(r.own.Packets, r.sent.Packets), Bytes: min(r.own.Bytes, r.sent.Bytes)}
+	return tally{r.from, nftables.Counted{Packets: r.sent.Packets - own.Packets, Bytes: r.sent.Bytes - own.Bytes}}
+}
+
+// look reads a client's traffic since the epoch. c.mu is held.
+func (d *Datapath) look(c *client) error {
+	if c.line == nil {
+		return nil
+	}
+	r, err := d.read(c)
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) { // others have removed interface or rules: what was read last stands
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the counters of %s: %w", c.Addr, err)
+	}
+	c.note(r, time.Now())
+	return nil
+}
+
+func (d *Datapath) read(c *client) (r reading, err error) {
+	err = sent(c.line.index, func(_ int, n nftables.Counted) { r.sent = n })
+	if err == nil {
+		r.from, err = d.rules.Counter(d.table, fromCounter(c.Addr))
+	}
+	if err == nil {
+		r.own, err = d.rules.Counter(d.table, ownCounter(c.Addr))
+	}
+	if err == nil && c.line.policed {
+		c.dropped, err = beyond(c.line.index)
+	}
+	return r, err
+}
+
+// lookAtAll reads all clients' traffic in two requests.
+func (d *Datapath) lookAtAll() error {
+	interfaces, counters := map[int]nftables.Counted{}, map[string]nftables.Counted{}
+	if err := sent(0, func(index int, n nftables.Counted) { interfaces[index] = n }); err != nil {
+		return err
+	}
+	if err := d.rules.Counters(d.table, func(name string, n nftables.Counted) { counters[name] = n }); err != nil {
+		return err
+	}
+	now := time.Now()
+	var errs []error
+	for _, c := range d.all() {
+		c.mu.Lock()
+		if c.line != nil {
+			n, there := interfaces[c.line.index]
+			from, counted := counters[fromCounter(c.Addr)]
+			if there && counted { // else the unit is newer than the readings
+				c.note(reading{n, from, counters[ownCounter(c.Addr)]}, now)
+			}
+			if c.line.policed {
+				var err error
+				c.dropped, err = beyond(c.line.index)
+				errs = append(errs, err)
+			}
+		}
+		c.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// note takes a reading of the present unit.
+func (c *client) note(r reading, now time.Time) {
+	c.read = r
+	r.from, r.own = r.from.Plus(c.lost.from), r.own.Plus(c.lost.own)
+	if n := r.tally().atLeast(c.unit); n != c.unit {
+		c.unit, c.seen = n, now
+	}
+}
+
+// settle waits until packets that passed the rules are counted: each CPU has passed a quiescent
+// state (RCU), which takes some 10 ms.
+func settle() {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
+	unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
+}
+
+// Counters returns what was forwarded from and to an address since the epoch.
+func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
+	if err := d.ours(addr); err != nil {
+		return datapath.Counters{}, err
+	}
+	c := d.find(addr)
+	if c == nil {
+		return datapath.Counters{Epoch: d.epoch}, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := d.look(c); err != nil {
+		return datapath.Counters{}, err
+	}
+	n := c.traffic()
+	return datapath.Counters{
+		Epoch: d.epoch, UpBytes: n.up.Bytes, UpPackets: n.up.Packets, DownBytes: n.down.Bytes, DownPackets: n.down.Packets,
+		DroppedPackets: c.forgone + c.dropped, Seen: c.seen,
+	}, nil
+}
+
+// traffic is a client's, as last read. c.mu is held.
+func (c *client) traffic() tally { return c.base.plus(c.unit) }
+
+// Total sums the counters of all addresses.
+func (d *Datapath) Total() (datapath.Counters, error) {
+	sum := datapath.Counters{Epoch: d.epoch}
+	err := d.lookAtAll()
+	for _, c := range d.all() {
+		c.mu.Lock()
+		n := c.traffic()
+		sum.UpBytes, sum.UpPackets = sum.UpBytes+n.up.Bytes, sum.UpPackets+n.up.Packets
+		sum.DownBytes, sum.DownPackets = sum.DownBytes+n.down.Bytes, sum.DownPackets+n.down.Packets
+		sum.DroppedPackets += c.forgone + c.dropped
+		c.mu.Unlock()
+	}
+	return sum, err
+}
+
+// Moved calls f for each address that has counted packets since the last call.
+func (d *Datapath) Moved(f func(netip.Addr)) error {
+	if err := d.lookAtAll(); err != nil {
+		return err
+	}
+	for _, c := range d.all() {
+		c.mu.Lock()
+		n := c.traffic()
+		moved := n != c.mark
+		c.mark = n
+		c.mu.Unlock()
+		if moved {
+			f(c.addr)
+		}
+	}
+	return nil
+}
+
+var _ datapath.Mover = (*Datapath)(nil)
+
+// Packets counts packets by outcome.
+func (d *Datapath) Packets() (map[string]uint64, error) {
+	sum, err := d.Total()
+	errs := []error{err}
+	out := map[string]uint64{"forwarded": sum.UpPackets + sum.DownPackets, "rate": sum.DroppedPackets}
+	for counter, reason := range map[string]string{spoofed: "wrong-mac", foreign: "foreign-source"} {
+		n, err := d.rules.Counter(d.table, counter)
+		errs = append(errs, err)
+		out[reason] = n.Packets
+	}
+	return out, errors.Join(errs...)
+}

@@ -1,0 +1,261 @@
+// Package kernel leaves PPPoE to the kernel, as pppd, rp-pppoe's kernel mode and accel-ppp do
+// (study 3): a socket, a channel and a PPP unit for each subscriber, with an interface of its own,
+// between which the kernel's stack forwards.
+//
+//	client ──▶ LAN ──▶ PPPoE ──▶ unit gw…p… ──▶ rules ──▶ stack ──▶ WAN
+//	             ╳ all other frames are dropped ahead of the stack
+//	client ◀── LAN ◀── PPPoE ◀── unit gw…p… ◀── rules ◀── stack ◀── WAN
+//
+// An admitted client is one whose unit exists: nobody else has a way through. Rules of nftables
+// compare senders' addresses and count. Units belong to the process: when it ends, however it ends,
+// they are gone and no packet passes.
+package kernel
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+)
+
+// Config is the configuration of the data path.
+type Config struct {
+	LAN, WAN string       // interfaces; LAN is Ethernet and has Address
+	Address  netip.Prefix // the gateway's, with the LAN's length, /14 or longer
+	// Former removes what a data path of another kind left. It is called once nothing from
+	// the LAN reaches the kernel's stack; nil: nothing to do.
+	Former func() error
+	Log    *slog.Logger
+}
+
+// Datapath is the running data path. Counters and epoch end with it.
+type Datapath struct {
+	cfg     Config
+	locks   datapath.Locks
+	lan     *net.Interface
+	group   uint32
+	rules   *nftables.Conn
+	table   nftables.Table
+	epoch   uint64
+	watcher *watcher
+	carrier *carrier
+	ended   chan struct{} // closed by Close
+	running sync.WaitGroup
+
+	replacing sync.RWMutex // held for writing while rules are replaced, for reading while units change; taken first
+
+	mu      sync.Mutex // guards what follows and the carrier's lines; taken after a client's own
+	clients map[netip.Addr]*client
+	bounded map[*client]bool // have quotas
+	closed  bool
+}
+
+var _ datapath.Datapath = (*Datapath)(nil)
+
+// Open blocks the LAN from the kernel's stack and admits sessions until Close. It fails with
+// datapath.ErrBusy if another gateway has an interface.
+func Open(cfg Config) (_ *Datapath, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &Datapath{cfg: cfg, table: tableOf(cfg.LAN), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, ended: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("opening the kernel's PPPoE: %w", err), d.Close())
+		}
+	}()
+	for d.epoch == 0 {
+		var b [8]byte
+		rand.Read(b[:])
+		d.epoch = binary.NativeEndian.Uint64(b[:])
+	}
+	if cfg.Address.Bits() < datapath.LargestLAN {
+		return nil, fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", datapath.LargestLAN, cfg.Address)
+	}
+	if err := Check(cfg); err != nil {
+		return nil, err
+	}
+	if d.locks, err = datapath.Lock(cfg.LAN, cfg.WAN); err != nil {
+		return nil, err
+	}
+	if d.lan, err = ethernet(cfg.LAN); err != nil {
+		return nil, err
+	}
+	d.group = groupOf(d.lan.Index)
+	if d.carrier, err = newCarrier(cfg.LAN); err != nil {
+		return nil, err
+	}
+	if d.rules, err = nftables.Dial(); err != nil {
+		return nil, err
+	}
+	if err := d.shut(cfg.Former); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(removeUnits(d.group), awaitFormer(cfg.LAN)); err != nil {
+		return nil, err
+	}
+	if d.watcher, err = d.watch(); err != nil {
+		return nil, err
+	}
+	d.running.Go(d.follow)
+	return d, nil
+}
+
+// shut has the kernel drop frames of the LAN but PPPoE's and, should its interface be created
+// again, forward nothing for the new one; between is called after the first step.
+func (d *Datapath) shut(between func() error) error {
+	if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
+		return err
+	}
+	if between != nil {
+		if err := between(); err != nil {
+			return err
+		}
+	}
+	g := guard.Guard{LAN: d.cfg.LAN}
+	if err := errors.Join(g.Shut(), g.Know()); err != nil {
+		return err
+	}
+	return d.install()
+}
+
+// ethernet returns the LAN's interface.
+func ethernet(name string) (*net.Interface, error) {
+	lan, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", name, err)
+	}
+	if len(lan.HardwareAddr) != 6 {
+		return nil, fmt.Errorf("%w: %s is no Ethernet interface", datapath.ErrNotSupported, name)
+	}
+	return lan, nil
+}
+
+// Check reports what keeps Open from working on this machine. It loads the kernel's modules.
+func Check(cfg Config) error {
+	_, err := ethernet(cfg.LAN)
+	return errors.Join(err, hasPPPoE())
+}
+
+// Forwarding names the present way of forwarding.
+func (d *Datapath) Forwarding() (word, why string) { return "stack", "" }
+
+// Wait returns when ctx ends, or with an error when the LAN's interface is gone.
+func (d *Datapath) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-d.watcher.gone:
+		return fmt.Errorf("the kernel's PPPoE: the LAN's interface %s is gone", d.cfg.LAN)
+	}
+}
+
+// Close ends all units: no packet passes from then on. The rules that block the LAN stay until
+// Remove.
+func (d *Datapath) Close() error {
+	d.mu.Lock()
+	again := d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if again {
+		return nil
+	}
+	close(d.ended)
+	d.running.Wait()
+	var errs []error
+	if d.watcher != nil {
+		errs = append(errs, d.watcher.close())
+	}
+	for _, c := range d.all() {
+		c.mu.Lock()
+		d.drop(c)
+		c.mu.Unlock()
+	}
+	d.mu.Lock()
+	if d.carrier != nil {
+		for _, l := range d.carrier.lines {
+			l.carried = false
+			d.leave(l)
+		}
+		errs = append(errs, d.carrier.epoll.Close())
+	}
+	d.mu.Unlock()
+	if d.rules != nil {
+		errs = append(errs, d.rules.Close())
+	}
+	return errors.Join(append(errs, d.locks.Close())...)
+}
+
+// Remove removes everything that a data path left for a LAN but the guard against forwarding, which
+// a data path of another kind may need. The LAN's interface must be locked, because Remove does not
+// check whether a data path runs.
+func Remove(lan string) error { return errors.Join(Clear(lan), guard.RemoveFrames(lan)) }
+
+// Clear is Remove that leaves the LAN blocked, as a data path needs it that also blocks it.
+func Clear(lan string) (err error) {
+	if dev, e := net.InterfaceByName(lan); e == nil {
+		err = removeUnits(groupOf(dev.Index))
+	}
+	rules, e := nftables.Dial()
+	if e != nil {
+		return err // a kernel without nftables has no rules
+	}
+	b, t := new(nftables.Batch), tableOf(lan)
+	b.DeleteTable(t)
+	return errors.Join(err, rules.Commit(b), rules.Close())
+}
+
+// sessionsFile lists the kernel's PPPoE sessions with their interfaces.
+const sessionsFile = "/proc/thread-self/net/pppoe"
+
+// formerTime bounds how long the kernel takes a process that was killed apart: some 10 ms for each
+// of its units.
+const formerTime = time.Minute
+
+// awaitFormer waits until no session of a former process is left: the kernel gives back its locks
+// earlier.
+func awaitFormer(lan string) error {
+	for deadline := time.Now().Add(formerTime); ; time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile(sessionsFile)
+		if err != nil {
+			return fmt.Errorf("reading which PPPoE sessions there are: %w", err)
+		}
+		left := 0
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) == 3 && f[2] == lan {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d PPPoE sessions on %s are another program's (%s): stop it", left, lan, sessionsFile)
+		}
+	}
+}
+
+func removeUnits(group uint32) error {
+	left, err := units(group)
+	for _, l := range left {
+		if e := netlink.LinkDel(l); !errors.Is(e, unix.ENODEV) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package kernel
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// burst is the traffic that a silent client may send at once, as the time in which its rate would
+// allow it, and burstBytes the least of it: an aggregated packet.
+const (
+	burst      = time.Second
+	burstBytes = 2 * 65536
+)
+
+// directions are the hooks of tc at an interface where a client's rates are enforced.
+var directions = [...]struct {
+	hook uint32
+	rate func(datapath.Limits) uint64 // bits of IP packets a second
+}{
+	{netlink.HANDLE_MIN_INGRESS, func(l datapath.Limits) uint64 { return l.UpBps }},
+	{netlink.HANDLE_MIN_EGRESS, func(l datapath.Limits) uint64 { return l.DownBps }},
+}
+
+// police has the kernel drop what a client sends and is sent beyond its rates. Where these are as
+// before, what is left of the burst stays.
+func (l *line) police(was, limits datapath.Limits) error {
+	if limits.UpBps == 0 && limits.DownBps == 0 && !l.policed {
+		return nil
+	}
+	if !l.policed {
+		q := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.index, Parent: netlink.HANDLE_CLSACT, Handle: netlink.MakeHandle(0xffff, 0)}}
+		if err := netlink.QdiscAdd(q); err != nil {
+			return fmt.Errorf("limiting rates: %w (the kernel needs sch_ingress, cls_matchall and act_police)", err)
+		}
+	}
+	for _, d := range directions {
+		bps := d.rate(limits)
+		if l.policed && bps == d.rate(was) {
+			continue
+		}
+		if err := limit(l.index, d.hook, bps); err != nil {
+			return fmt.Errorf("limiting rates: %w (the kernel needs cls_matchall and act_police)", err)
+		}
+	}
+	l.policed = true
+	return nil
+}
+
+// limit sets the rate of one direction; 0: none.
+func limit(index int, hook uint32, bps uint64) error {
+	f := &netlink.MatchAll{FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: hook, Priority: 1, Handle: 1, Protocol: unix.ETH_P_ALL}}
+	if bps > 0 {
+		p := netlink.NewPoliceAction()
+		p.Rate = uint32(min(max(bps/8, 1), math.MaxUint32))
+		p.Burst = uint32(min(max(bps/8*uint64(burst/time.Second), burstBytes), math.MaxUint32))
+		p.Mtu, p.ExceedAction = burstBytes, netlink.TC_POLICE_SHOT
+		f.Actions = []netlink.Action{p}
+		return netlink.FilterReplace(f)
+	}
+	present, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, hook)
+	if err != nil || len(present) == 0 {
+		return err
+	}
+	return netlink.FilterDel(f)
+}
+
+// beyond reads how many packets an interface's limits have dropped.
+func beyond(index int) (dropped uint64, err error) {
+	for _, d := range directions {
+		present, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, d.hook)
+		if err != nil {
+			return 0, fmt.Errorf("reading what the interface %d has dropped: %w", index, err)
+		}
+		for _, f := range present {
+			m, ok := f.(*netlink.MatchAll)
+			if !ok || len(m.Actions) == 0 {
+				continue
+			}
+			if s := m.Actions[0].Attrs().Statistics; s != nil && s.Queue != nil {
+				dropped += uint64(s.Queue.Drops)
+			}
+		}
+	}
+	return dropped, nil
+}
+
+// quotaEvery is how often clients' counters are compared with their quotas, and seenEvery how often
+// they are read at all: then it is known when a client was last seen, and what is lost with the
+// rules is not more.
+const (
+	quotaEvery = 100 * time.Millisecond
+	seenEvery  = 5 * time.Second
+)
+
+// follow does both until the data path is closed.
+func (d *Datapath) follow() {
+	every := time.NewTicker(quotaEvery)
+	defer every.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-d.ended:
+			return
+		case <-every.C:
+		}
+		if n%int(seenEvery/quotaEvery) == 0 {
+			if err := d.lookAtAll(); err != nil {
+				d.cfg.Log.Error("reading clients' counters", "err", err)
+			}
+		}
+		for _, c := range d.quotas() {
+			if err := d.exhaust(c); err != nil {
+				d.cfg.Log.Error("ending a client's quota", "client", c.addr, "err", err)
+			}
+		}
+	}
+}
+
+// quotas lists the clients that have any.
+func (d *Datapath) quotas() (all []*client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.bounded {
+		all = append(all, c)
+	}
+	return all
+}
+
+// bound notes whether a client has quotas. c.mu is held.
+func (d *Datapath) bound(c *client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := c.Limits
+	if c.Admitted && (l.UpBytes != 0 || l.DownBytes != 0 || l.TotalBytes != 0) {
+		d.bounded[c] = true
+	} else {
+		delete(d.bounded, c)
+	}
+}
+
+// usedUp reports whether a client's traffic, as last read, has reached a quota. c.mu is held.
+func (c *client) usedUp(l datapath.Limits) bool {
+	n := c.traffic()
+	over := func(quota, used uint64) bool { return quota != 0 && used >= quota }
+	return over(l.UpBytes, n.up.Bytes) || over(l.DownBytes, n.down.Bytes) || over(l.TotalBytes, n.up.Bytes+n.down.Bytes)
+}
+
+// exhaust ends the unit of a client whose quota is used up.
+func (d *Datapath) exhaust(c *client) error {
+	d.replacing.RLock()
+	defer d.replacing.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := d.look(c); err != nil || !c.usedUp(c.Limits) {
+		return err
+	}
+	return d.bar(c)
+}
+
+// mtuOf is the MTU of a client's line.
+func mtuOf(c datapath.Client) int { return int(cmp.Or(c.MTU, datapath.LineMTU)) }

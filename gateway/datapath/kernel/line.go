@@ -1,0 +1,128 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// A subscriber's session in the kernel:
+//
+//	frames of the session ──▶ PPPoX socket = channel ──┬─▶ unit ──▶ interface ──▶ stack
+//	                             │ LCP, PAP, CHAP      │ NCPs
+//	                             ▼                     ▼
+//	                          channel.Read          unit.Read
+//
+// The socket's end is the channel's, and the unit's end is the interface's.
+type line struct {
+	session       session
+	carried, used bool // by the concentrator, by a client; the data path's mu guards them
+
+	socket  int  // AF_PPPOX, connected to the session
+	channel int  // /dev/ppp
+	unit    int  // /dev/ppp; -1: the session has no interface
+	index   int  // of the interface
+	policed bool // it has limits of rates, or had
+}
+
+// devicePath is the file of channels and units.
+const devicePath = "/dev/ppp"
+
+// family and protocol of PPPoX sockets (linux/if_pppox.h).
+const protocolPPPoE = 0
+
+// openLine takes over the frames of a session. Until enter, packets in them go nowhere.
+func openLine(lan string, mac datapath.MAC, session uint16) (l *line, err error) {
+	l = &line{socket: -1, channel: -1, unit: -1}
+	defer func() {
+		if err != nil {
+			l.close()
+			l = nil
+		}
+	}()
+	if l.socket, err = pppox(); err != nil {
+		return l, err
+	}
+	if err = unix.Connect(l.socket, &unix.SockaddrPPPoE{SID: session, Remote: mac[:], Dev: lan}); err != nil {
+		return l, fmt.Errorf("taking the PPPoE session %d of %s: %w", session, net.HardwareAddr(mac[:]), err)
+	}
+	number, err := unix.IoctlGetInt(l.socket, unix.PPPIOCGCHAN)
+	if err != nil {
+		return l, os.NewSyscallError("ioctl PPPIOCGCHAN", err)
+	}
+	if l.channel, err = openDevice(); err != nil {
+		return l, err
+	}
+	if err = unix.IoctlSetPointerInt(l.channel, unix.PPPIOCATTCHAN, number); err != nil {
+		return l, os.NewSyscallError("ioctl PPPIOCATTCHAN", err)
+	}
+	return l, nil
+}
+
+// pppox makes a socket, which loads the kernel's module of PPPoE.
+func pppox() (int, error) {
+	fd, err := unix.Socket(unix.AF_PPPOX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocolPPPoE)
+	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return -1, errMissing
+	}
+	if err != nil {
+		return -1, fmt.Errorf("opening a PPPoE socket: %w", err)
+	}
+	return fd, nil
+}
+
+var errMissing = fmt.Errorf("%w: the kernel has no PPPoE (modprobe pppoe; CONFIG_PPP, CONFIG_PPPOE)", datapath.ErrNotSupported)
+
+// openDevice opens what becomes a channel or a unit.
+func openDevice() (int, error) {
+	fd, err := unix.Open(devicePath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
+		return -1, fmt.Errorf("%w: %s is missing (modprobe ppp_generic)", datapath.ErrNotSupported, devicePath)
+	case err != nil:
+		return -1, fmt.Errorf("opening %s: %w", devicePath, err)
+	}
+	return fd, nil
+}
+
+// connect makes the session's interface, which is down.
+func (l *line) connect(name string, mtu, group int) (err error) {
+	if l.unit, err = openDevice(); err != nil {
+		return err
+	}
+	if l.index, err = createUnit(l.unit, name, mtu, group); err != nil {
+		return fmt.Errorf("making the interface %s: %w", name, err)
+	}
+	number, err := unix.IoctlGetInt(l.unit, unix.PPPIOCGUNIT)
+	if err != nil {
+		return os.NewSyscallError("ioctl PPPIOCGUNIT", err)
+	}
+	if err := unix.IoctlSetPointerInt(l.channel, unix.PPPIOCCONNECT, number); err != nil {
+		return os.NewSyscallError("ioctl PPPIOCCONNECT", err)
+	}
+	return passNot(l.unit, pppIPv6)
+}
+
+// disconnect ends the interface. Frames of control protocols go on.
+func (l *line) disconnect() {
+	if l.unit >= 0 {
+		unix.Close(l.unit)
+		l.unit, l.index, l.policed = -1, 0, false
+	}
+}
+
+// close ends the interface and gives the session's frames back.
+func (l *line) close() {
+	l.disconnect()
+	for _, fd := range []*int{&l.channel, &l.socket} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package kernel
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+)
+
+func config(in datapathtest.Config) Config {
+	return Config{LAN: in.LAN, WAN: in.WAN, Address: netip.PrefixFrom(in.Gateway, in.Prefix.Bits()), Log: in.Log}
+}
+
+var path = datapathtest.Path{
+	Name:     "kernel",
+	Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
+	Remove:   func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
+	Promises: datapathtest.Promises{Lines: true, LinesOnly: true, Restores: true, Moves: true, Netfilter: true, Burst: burst},
+}
+
+func TestMain(m *testing.M) { datapathtest.Main(m, path) }
+
+// needPPPoE skips where the kernel has none.
+func needPPPoE(t *testing.T) {
+	t.Helper()
+	if err := hasPPPoE(); errors.Is(err, datapath.ErrNotSupported) {
+		t.Skip("the kernel lacks PPPoE (CONFIG_PPPOE)")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSuite is what every data path with PPPoE must show.
+func TestSuite(t *testing.T) {
+	needPPPoE(t)
+	datapathtest.RunLines(t, path)
+}
+
+// TestQuotasEnd: soon after a quota is reached nothing passes, until there is a larger one.
+func TestQuotasEnd(t *testing.T) {
+	needPPPoE(t)
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	set := func(l datapath.Limits) {
+		t.Helper()
+		c := datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Session: w.Alice.Session, Admitted: true, Limits: l}
+		if err := w.Set(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	up.Begin()
+	down.Begin()
+	for name, of := range map[string]func(up, down uint64) datapath.Limits{
+		"up":    func(up, _ uint64) datapath.Limits { return datapath.Limits{UpBytes: up + 50_000} },
+		"down":  func(_, down uint64) datapath.Limits { return datapath.Limits{DownBytes: down + 50_000} },
+		"total": func(up, down uint64) datapath.Limits { return datapath.Limits{TotalBytes: up + down + 100_000} },
+	} {
+		set(datapath.Limits{})
+		up.Passes(t, name+", up without a quota")
+		down.Passes(t, name+", down without a quota")
+		was := w.Counters(t, w.Alice.Addr)
+		set(of(was.UpBytes, was.DownBytes))
+		up.Ends(t, name+", up beyond the quota")
+		down.Ends(t, name+", down beyond the quota")
+		is := w.Counters(t, w.Alice.Addr)
+		if is.UpBytes-was.UpBytes < 50_000 && is.DownBytes-was.DownBytes < 50_000 {
+			t.Errorf("%s: it was %+v and ended with %+v", name, was, is)
+		}
+		set(of(was.UpBytes, was.DownBytes))
+		up.Stops(t, name+", up, set again")
+	}
+}

@@ -1,5 +1,5 @@
 // Package nftables creates tables, chains, rules and sets of the kernel's nftables, as far
-// as a data path needs them, and reads counters (linux,
+// as gatewayd needs them, and reads counters (linux,
 // include/uapi/linux/netfilter/nf_tables.h).
 //
 // Changes are transactions: a Batch takes effect as a whole, between two packets,

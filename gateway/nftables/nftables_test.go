@@ -95,7 +95,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		} {
 			b.AddRule(table, "in", exprs...)
 		}
-		b.AddRule(table, "nat", toNine(Load(0, loopback), Load(1, nine), Destination(0, 1))...)
+		b.AddRule(table, "nat", toNine(Load(0, loopback), Load(1, nine), Destination(Span{Addr: At(0), Port: At(1)}))...)
 	})
 	listed := s.Run(t, "nft list table ip test")
 	for _, want := range []string{

@@ -51,6 +51,7 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue/queue": {},
 
 	"gateway/nftables": {}, // the kernel's rules
+	"gateway/nat":      {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
 
 	"gateway/flowlog":    {"gateway/datapath/stack", "gateway/nftables"}, // what clients' connections were
 	"gateway/ident":      {"gateway/budget"},                             // who a client is, for servers that ask

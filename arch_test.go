@@ -136,6 +136,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/guard":         {"gateway/netnstest"},
 	"gateway/datapath/nfqueue":       {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/nftables":               {"gateway/netnstest"},
+	"gateway/nat":                    {"gateway/netnstest"},
 	"gateway/datapath/nfqueue/queue": {"gateway/netnstest"},
 	"gateway/datapath/stack":         {"gateway/netnstest"},
 	"gateway/datapath/neighbour":     {"gateway/netnstest"},

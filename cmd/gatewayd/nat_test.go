@@ -138,6 +138,7 @@ to = "BOB"`)
 			if got, err := w.reaches("server", netip.AddrPortFrom(outside, 8080), l); err != nil || got.Addr() != serverAddr {
 				t.Errorf("forwarded from %v, %v", got, err)
 			}
+			datagrams := w.forwardsDatagrams(bob) // while bob has no connection that others add packets to
 			before := ann.session()
 			if got, err := w.reaches(bob.host, netip.AddrPortFrom(outside, 8080), l); err != nil || got.Addr() != outside {
 				t.Errorf("forwarded from a client by %v, %v", got, err)
@@ -145,7 +146,7 @@ to = "BOB"`)
 			if after := ann.session(); after.DownPackets < before.DownPackets+3 {
 				t.Errorf("another client's connection is not counted: %+v, then %+v", before.Traffic, after.Traffic)
 			}
-			w.forwardsDatagrams(bob)
+			datagrams.exhaust(bob)
 			ann.logOut()
 			if got, err := w.try("nsenter --net=/run/netns/$ID-server curl -s --max-time 1 http://192.0.2.1:8080/"); err == nil {
 				t.Errorf("a client that is not logged in gets what is forwarded: %s", got)
@@ -155,9 +156,8 @@ to = "BOB"`)
 	}
 }
 
-// forwardsDatagrams sends UDP to a client's forwarded port: all of it is counted, and what is beyond a million bytes is
-// dropped.
-func (w *world) forwardsDatagrams(bob *client) {
+// forwardsDatagrams sends UDP to a client's forwarded port: all of it is counted.
+func (w *world) forwardsDatagrams(bob *client) *flow {
 	w.t.Helper()
 	_, u := bob.serving(7005)
 	before := bob.session()
@@ -166,9 +166,9 @@ func (w *world) forwardsDatagrams(bob *client) {
 		out, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: outside.AsSlice(), Port: 7005})
 		return err
 	})
-	defer out.Close()
 	f := &flow{out: out, in: u}
 	f.running.Go(f.receive)
+	w.t.Cleanup(func() { out.Close(); u.Close(); f.running.Wait() })
 	f.some(100)
 	f.whole(w.t, "forwarded datagrams")
 	eventually(w.t, "they are counted", func() error {
@@ -178,8 +178,15 @@ func (w *world) forwardsDatagrams(bob *client) {
 		}
 		return nil
 	})
+	return f
+}
+
+// exhaust sends more than a client's million bytes: what is beyond is dropped.
+func (f *flow) exhaust(bob *client) {
+	t := bob.w.t
+	t.Helper()
 	f.some(800)
-	eventually(w.t, "the quota ends the session", func() error {
+	eventually(t, "the quota ends the session", func() error {
 		if s := bob.session(); s.State == session.Authenticated {
 			return fmt.Errorf("%+v", s)
 		}
@@ -187,10 +194,8 @@ func (w *world) forwardsDatagrams(bob *client) {
 	})
 	const packet = datagramBytes + udpHeaders // the last one may go beyond
 	if got := f.received.Load() * packet; got >= 1_000_000+packet {
-		w.t.Errorf("%d bytes arrived, of 1,000,000 that are allowed", got)
+		t.Errorf("%d bytes arrived, of 1,000,000 that are allowed", got)
 	}
-	u.Close()
-	f.running.Wait()
 }
 
 // undone ends the daemon and detaches: no rule is left.
@@ -389,5 +394,44 @@ func TestNATBesideOthers(t *testing.T) {
 	w.start()
 	if said := w.daemon.said(); !strings.Contains(said, "ip isp out") {
 		t.Errorf("the log has no warning:\n%s", said)
+	}
+}
+
+// TestManualTranslates: with the manual's configuration of the quick start, its commands of NAT and its input rules a
+// client that logs in reaches a server that has no route to it.
+func TestManualTranslates(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/gateway.md")
+	must(t, err)
+	between := func(from, begin, end string) string {
+		t.Helper()
+		_, rest, found := strings.Cut(string(text), from)
+		_, rest, found2 := strings.Cut(rest, begin)
+		block, _, found3 := strings.Cut(rest, end)
+		if !found || !found2 || !found3 {
+			t.Fatalf("the manual has no %q after %q", begin, from)
+		}
+		return block
+	}
+	w := newNetwork(t)
+	w.sh(`for i in lan0:eth1 wan0:eth0; do ip -n $ID-router link set ${i%:*} down; ip -n $ID-router link set ${i%:*} name ${i#*:}; ip -n $ID-router link set ${i#*:} up; done
+ip -n $ID-router addr flush dev eth1; ip -n $ID-server route del 10.1.0.0/24`)
+	here := func(text string) string { return strings.ReplaceAll(text, "/etc/gatewayd", w.Dir) }
+	folders := fmt.Sprintf("state_dir = \"%s/state\"\nrun_dir = \"%[1]s/run\"\ndatapath.pin_dir = \"%[2]s\"\n", w.Dir, w.Pins)
+	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(folders+between("`/etc/gatewayd/gatewayd.toml`:", "```toml\n", "```")), 0o600))
+	must(t, os.WriteFile(filepath.Join(w.Dir, "users"), []byte("ann:"+w.sh("printf right | gatewayd hash-password")+"\n"), 0o600))
+	rules := strings.ReplaceAll(between("**Input rules**", "\n\n    #!", "\n\n"), "\n    ", "\n")
+	must(t, os.WriteFile(filepath.Join(w.Dir, "nftables.conf"), []byte("#!"+rules), 0o600))
+	commands := strings.ReplaceAll(between("so set them first", "    sudo", "\n\n"), "sudo ", "") + "\n" + here(between("## NAT and firewalls", "```sh\n", "```"))
+	must(t, os.WriteFile(filepath.Join(w.Dir, "commands.sh"), []byte(commands), 0o600))
+	if said := w.sh("nsenter --net=/run/netns/$ID-router sh -ex $DIR/commands.sh 2>&1"); !strings.Contains(said, "gatewayd.toml is good") {
+		t.Errorf("the commands say\n%s", said)
+	}
+	w.start()
+	w.sh("nsenter --net=/run/netns/$ID-router nft -f $DIR/nftables.conf")
+	c := w.client()
+	c.logIn("ann")
+	if got := c.seen(w.asker("192.0.2.2")); got.Addr() != outside {
+		t.Errorf("the server sees %v", got)
 	}
 }

@@ -28,6 +28,10 @@ func TestAssignment(t *testing.T) {
 	if _, _, _, ok := (Assignment{Each: 64512}).Of(1); ok {
 		t.Error("there is room for a second one")
 	}
+	manual := Assignment{Sources: []netip.Addr{a, netip.MustParseAddr("203.0.113.16")}, Each: 256}
+	if source, first, last, ok := manual.Of(268); !ok || source != manual.Sources[1] || first > 5200 || last < 5200 {
+		t.Errorf("the manual's client 268 has %v %d-%d", source, first, last)
+	}
 	taken := map[netip.AddrPort]int{}
 	dense := Assignment{Sources: []netip.Addr{a, b}, Each: 63}
 	for client := 0; ; client++ {

@@ -331,6 +331,13 @@ func TestNATLives(t *testing.T) {
 	w.sh("nsenter --net=/run/netns/$ID-router nft flush ruleset")
 	moves("flush ruleset")
 	rules()
+	eventually(t, "the guard is back, which no other daemon opens", func() error {
+		st, err := w.status()
+		if err == nil && st.Repairs["guarded-again"] == 0 {
+			err = fmt.Errorf("%v", st.Repairs)
+		}
+		return err
+	})
 	w.kill()
 	moves("kill -9")
 	rules()

@@ -145,7 +145,7 @@ func TestPutBack(t *testing.T) {
 			n.follow(t, func() bool { return false })
 			for i, script := range []string{"nft flush ruleset", "nft delete table ip gatewayd-nat-lan0", "nft flush table ip gatewayd-nat-lan0", "nft flush chain ip gatewayd-nat-lan0 postrouting"} {
 				out, err := s.Try(script)
-				if unheld != (err == nil) && i > 0 {
+				if n.held == (err == nil) && i > 0 {
 					t.Errorf("%s: %v %s", script, err, out)
 				}
 				netnstest.Await(t, "the rules to be back", func() error {
@@ -154,7 +154,7 @@ func TestPutBack(t *testing.T) {
 					}
 					return nil
 				})
-				if unheld {
+				if !n.held {
 					netnstest.Await(t, "the count", func() error {
 						if n.Restored() != uint64(i+1) {
 							return fmt.Errorf("%d", n.Restored())
@@ -163,7 +163,7 @@ func TestPutBack(t *testing.T) {
 					})
 				}
 			}
-			if !unheld && n.held && n.Restored() != 0 {
+			if n.held && n.Restored() != 0 {
 				t.Errorf("restored %d times what was never away", n.Restored())
 			}
 		})

@@ -111,10 +111,10 @@ func (g *gateway) open() (err error) {
 	if g.state, err = datapath.LockFolder(cfg.StateDir); err != nil {
 		return err
 	}
-	if g.dp, err = g.openPath(); err != nil {
+	if err := g.openNAT(); err != nil { // before the data path, which redirects where nothing translates
 		return err
 	}
-	if err := g.openNAT(); err != nil { // before clients are admitted
+	if g.dp, err = g.openPath(); err != nil {
 		return err
 	}
 	if err := g.openTable(); err != nil {

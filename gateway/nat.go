@@ -11,11 +11,18 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/nat"
 )
 
-// openNAT puts the rules of address translation in place, or removes those of a former configuration.
+// openNAT puts the rules of address translation in place, or removes those of a former configuration, unless another
+// gateway has the interfaces.
 func (g *gateway) openNAT() (err error) {
+	locks, err := datapath.Lock(g.cfg.LAN.Interface, g.cfg.WAN.Interface)
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
 	if !g.cfg.NAT.Enabled() {
 		return nat.Remove(nat.Table(g.cfg.LAN.Interface))
 	}

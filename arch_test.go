@@ -47,17 +47,19 @@ var allowedImports = map[string][]string{
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
 	"gateway/datapath/tun":       {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/routes", "gateway/datapath/stack"},
-	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
+	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/queue", "gateway/nftables"},
 
 	// PPPoE as the kernel has it.
-	"gateway/datapath/kernel": {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/datapath/nfqueue/nftables"},
+	"gateway/datapath/kernel": {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
 
-	"gateway/datapath/nfqueue/nftables": {},
-	"gateway/datapath/nfqueue/queue":    {},
+	"gateway/datapath/nfqueue/queue": {},
 
-	"gateway/flowlog":    {"gateway/datapath/nfqueue/nftables", "gateway/datapath/stack"}, // what clients' connections were
-	"gateway/ident":      {"gateway/budget"},                                              // who a client is, for servers that ask
-	"gateway/forwarding": {},                                                              // the kernel's switch
+	"gateway/nftables": {}, // the kernel's rules
+	"gateway/nat":      {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
+
+	"gateway/flowlog":    {"gateway/datapath/stack", "gateway/nftables"}, // what clients' connections were
+	"gateway/ident":      {"gateway/budget"},                             // who a client is, for servers that ask
+	"gateway/forwarding": {},                                             // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/budget", "gateway/statefile"},
 	"gateway/dns":     {"gateway/budget"},
@@ -137,23 +139,24 @@ var testImports = map[string][]string{
 	"cmd/gateweigh-agent": {"lab/agent"},                                                // the lab's side of the protocol
 	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs
 
-	"gateway/arp":                       {"gateway/netnstest"},
-	"gateway/ident":                     {"gateway/netnstest"},
-	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/datapath/guard":            {"gateway/netnstest"},
-	"gateway/datapath/kernel":           {"gateway/datapath/datapathtest"},
-	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/datapath/nfqueue/nftables": {"gateway/netnstest"},
-	"gateway/datapath/nfqueue/queue":    {"gateway/netnstest"},
-	"gateway/datapath/stack":            {"gateway/netnstest"},
-	"gateway/datapath/neighbour":        {"gateway/netnstest"},
-	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/dhcp":                      {"gateway/netnstest"},
-	"gateway/dns":                       {"gateway/netnstest"},
-	"gateway/pppoe":                     {"gateway/netnstest"},
-	"gateway/flowlog":                   {"gateway/netnstest"},
-	"gateway/forwarding":                {"gateway/netnstest"},
-	"gateway/portal":                    {"gateway/netnstest"},
+	"gateway/arp":                    {"gateway/netnstest"},
+	"gateway/ident":                  {"gateway/netnstest"},
+	"gateway/datapath/ebpf":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/guard":         {"gateway/netnstest"},
+	"gateway/datapath/kernel":        {"gateway/datapath/datapathtest"},
+	"gateway/datapath/nfqueue":       {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/nftables":               {"gateway/netnstest"},
+	"gateway/nat":                    {"gateway/netnstest"},
+	"gateway/datapath/nfqueue/queue": {"gateway/netnstest"},
+	"gateway/datapath/stack":         {"gateway/netnstest"},
+	"gateway/datapath/neighbour":     {"gateway/netnstest"},
+	"gateway/datapath/tun":           {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/dhcp":                   {"gateway/netnstest"},
+	"gateway/dns":                    {"gateway/netnstest"},
+	"gateway/pppoe":                  {"gateway/netnstest"},
+	"gateway/flowlog":                {"gateway/netnstest"},
+	"gateway/forwarding":             {"gateway/netnstest"},
+	"gateway/portal":                 {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/burn":     {"lab/labtest", "lab/realtime"},

@@ -28,6 +28,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/ident"
+	"github.com/gateweigh/gateweigh/gateway/nat"
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
@@ -65,6 +66,7 @@ type gateway struct {
 	flows  *flowlog.Log
 	ident  *ident.Server
 	watch  *ident.Watch // of ident
+	nat    *nat.NAT
 
 	// known is closed once the table is open. Clients that the data path reports earlier
 	// are reported again with their next packet.
@@ -109,6 +111,9 @@ func (g *gateway) open() (err error) {
 		return fmt.Errorf("making state_dir: %w", err)
 	}
 	if g.state, err = datapath.LockFolder(cfg.StateDir); err != nil {
+		return err
+	}
+	if err := g.openNAT(); err != nil { // before the data path, which redirects where nothing translates
 		return err
 	}
 	if g.dp, err = g.openPath(); err != nil {
@@ -293,6 +298,9 @@ func (g *gateway) serve(ctx context.Context) error {
 		run("data path", dp.Wait)
 	}
 	run("forwarding", g.keepForwarding)
+	if g.nat != nil {
+		run("address translation", func(ctx context.Context) error { return g.nat.Run(ctx, g.detached) })
+	}
 	run("sessions", g.table.Run)
 	run("accounting", g.account)
 	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g, true}, g.status) })
@@ -367,6 +375,9 @@ func (g *gateway) close() error {
 		// After the table, which reads the last counts from it. Clients that it reports meanwhile
 		// find the table closed, and are reported to the next daemon.
 		errs = append(errs, g.dp.Close())
+	}
+	if g.nat != nil {
+		errs = append(errs, g.nat.Close())
 	}
 	if g.state != nil {
 		errs = append(errs, g.state.Close())

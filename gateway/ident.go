@@ -38,7 +38,7 @@ func (g *gateway) openIdent() (err error) {
 		return err
 	}
 	wc := ident.WatchConfig{WAN: cfg.WAN.Interface, Gateway: cfg.LAN.Address.Addr(), Dir: identPins(cfg)}
-	if cfg.Ident.Method == config.NAT {
+	if cfg.Ident.Method == config.IdentNAT {
 		wc.LAN = cfg.LAN.Network()
 	}
 	if g.watch, err = ident.OpenWatch(wc); err != nil {
@@ -48,7 +48,7 @@ func (g *gateway) openIdent() (err error) {
 		return err
 	}
 	g.ident = ident.New(ident.Config{
-		Masquerade: cfg.Ident.Method == config.Masquerade, Policy: identPolicy[cfg.Ident.Answer], Except: identExcept(cfg.Ident), Sealer: sealer,
+		Masquerade: cfg.Ident.Method == config.IdentMasquerade, Policy: identPolicy[cfg.Ident.Answer], Except: identExcept(cfg.Ident), Sealer: sealer,
 		Rate: budget.Rate{AtOnce: identBurst * cfg.Ident.Rate, EachSecond: float64(cfg.Ident.Rate)},
 		Who:  g.identified, Log: g.log,
 	}, g.watch)

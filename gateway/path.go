@@ -24,6 +24,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
 	"github.com/gateweigh/gateweigh/gateway/ident"
+	"github.com/gateweigh/gateweigh/gateway/nat"
 )
 
 // path is a data path with what the daemon needs of it.
@@ -144,6 +145,10 @@ func Detach(cfg *config.Config, force bool) error {
 	if err = programs(cfg); err != nil { // after what else can fail, because the programs take the guard with them
 		return err
 	}
+	// A daemon that holds the table lets go of it once it notices that the rest is gone.
+	if err = nat.Remove(nat.Table(cfg.LAN.Interface)); err != nil {
+		return err
+	}
 	return errors.Join(guard.Remove(cfg.LAN.Interface), told)
 }
 
@@ -162,7 +167,8 @@ func Guard(lan string) error {
 // Left reports whether anything of a gateway is in the kernel: programs, a device,
 // rules, or the guard.
 func Left(cfg *config.Config) bool {
-	return Pinned(cfg) || ident.Left(identPins(cfg)) || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface)
+	return Pinned(cfg) || ident.Left(identPins(cfg)) || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface) ||
+		nat.Left(nat.Table(cfg.LAN.Interface))
 }
 
 // Pinned reports whether programs and maps are pinned. Pins belong to the machine and

@@ -32,6 +32,7 @@ func (g *gateway) status() control.Status {
 		st.Repairs = repairCounts(dp.Repairs())
 	}
 	g.switched.show(&st)
+	g.showNAT(&st)
 	total, err := g.dp.Total()
 	if err != nil {
 		g.log.Warn("reading the clients' counters", "err", err)

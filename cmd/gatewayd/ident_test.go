@@ -40,10 +40,7 @@ SystemLog %[1]s/proftpd.log
 
 // identify has the gateway answer queries.
 func (w *world) identify(more string) {
-	path := filepath.Join(w.Dir, "gatewayd.toml")
-	text, err := os.ReadFile(path)
-	must(w.t, err)
-	must(w.t, os.WriteFile(path, append(text, "\n[ident]\nenabled = true\n"+more+"\n"...), 0o600))
+	w.configure("[ident]\nenabled = true\n" + more)
 }
 
 // TestIdent: proftpd's log names the users of two clients, by both methods, although one of them
@@ -56,7 +53,7 @@ func TestIdent(t *testing.T) {
 			w := newWorld(t)
 			w.identify(`method = "` + method + `"`)
 			if method == "masquerade" {
-				w.masquerade()
+				w.configure("[nat]\nmasquerade = true")
 			}
 			conf := filepath.Join(w.Dir, "proftpd.conf")
 			must(t, os.WriteFile(conf, fmt.Appendf(nil, proftpd, w.Dir), 0o600))
@@ -229,11 +226,6 @@ func TestIdentAnswers(t *testing.T) {
 	server.wants(c, pair(c.connect(server)), "ERROR : HIDDEN-USER")
 }
 
-// masquerade has clients leave with the gateway's address.
-func (w *world) masquerade() {
-	w.sh(`nsenter --net=/run/netns/$ID-router nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }; add rule ip nat post oifname wan0 ip saddr 10.1.0.0/24 masquerade'`)
-}
-
 // TestIdentFlood: a host that opens many connections and a scan of all ports leave others' queries
 // answered, by both methods.
 func TestIdentFlood(t *testing.T) {
@@ -251,7 +243,7 @@ func identFlood(t *testing.T, method string) {
 	w.identify("rate = 10000\nanswer = \"token\"\nmethod = \"" + method + "\"")
 	w.sh(`ip -n $ID-server addr add 192.0.2.3/24 dev s0`)
 	if method == "masquerade" {
-		w.masquerade()
+		w.configure("[nat]\nmasquerade = true")
 	}
 	w.start()
 	c := w.client()

@@ -54,6 +54,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		why = " (" + s.Why + ")"
 	}
 	line("data path", "%s%s, from %s to %s", s.Datapath, why, s.LAN, s.WAN)
+	if s.NAT != "" {
+		line("nat", "%s", s.NAT)
+	}
 	clients := []string{}
 	total := 0
 	for _, state := range control.States {

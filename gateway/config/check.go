@@ -33,6 +33,7 @@ func (c *Config) check() []*Error {
 	}
 	k.checkDHCP()
 	k.checkDNS()
+	k.checkNAT()
 	k.checkPortal()
 	k.checkPPPoE()
 	k.checkIdent()
@@ -48,12 +49,22 @@ func (c *Config) check() []*Error {
 
 // report adds a problem of a key: on its line, or its table's, or the file's first.
 func (k *checker) report(key, format string, args ...any) {
+	k.reportAt(k.lineOf(key), key, format, args...)
+}
+
+// reportAt adds a problem of a key on a line.
+func (k *checker) reportAt(line int, key, format string, args ...any) {
+	k.problems = append(k.problems, &Error{File: k.File, Line: max(1, line), Key: key, Problem: fmt.Sprintf(format, args...)})
+}
+
+// lineOf is the line of a key, of its table, or the file's first.
+func (c *Config) lineOf(key string) int {
 	line := 0
 	for at := key; line == 0 && at != ""; {
-		line = k.lines[at]
+		line = c.lines[at]
 		at = at[:max(0, strings.LastIndexByte(at, '.'))]
 	}
-	k.problems = append(k.problems, &Error{File: k.File, Line: max(1, line), Key: key, Problem: fmt.Sprintf(format, args...)})
+	return max(1, line)
 }
 
 func (k *checker) isSet(key string) bool { return k.lines[key] > 0 }

@@ -35,8 +35,8 @@ const (
 	PortWireless = "wireless"
 	PortEthernet = "ethernet"
 
-	NAT        = "nat"        // ident.method: peers ask for the client's address
-	Masquerade = "masquerade" // and for the gateway's, which clients have outside
+	IdentNAT        = "nat"        // ident.method: peers ask for the client's address
+	IdentMasquerade = "masquerade" // and for the gateway's, which clients have outside
 
 	AnswerName   = "name" // ident.answer
 	AnswerToken  = "token"
@@ -64,6 +64,7 @@ type Config struct {
 	WAN      WAN
 	DHCP     DHCP
 	DNS      DNS
+	NAT      NAT
 	Garden   Garden
 	Portal   Portal
 	PPPoE    PPPoE
@@ -76,7 +77,8 @@ type Config struct {
 	FlowLog  FlowLog
 	Metrics  Metrics
 
-	lines map[string]int // where each key was set, from 1
+	lines map[string]int // where each key was set, from 1; see rowKey
+	rows  map[string]int // of arrays of tables: how many there are
 }
 
 // LAN is the interface towards the clients.
@@ -184,7 +186,7 @@ type Pool struct {
 // Ident is the configuration of answers by RFC 1413 in the clients' place.
 type Ident struct {
 	Enabled bool
-	Method  string // NAT or Masquerade
+	Method  string // IdentNAT or IdentMasquerade
 	Answer  string // AnswerName, AnswerToken or AnswerHidden
 	Rate    int    // queries a second of each asking host
 
@@ -285,12 +287,14 @@ func defaults() *Config {
 		DHCP:     DHCP{Mode: Server, Lease: time.Hour},
 		DNS:      DNS{Mode: Server},
 		PPPoE:    PPPoE{Name: "gatewayd", MTU: 1492, PerMAC: 1, Most: 65535, Echo: 20 * time.Second, EchoFailures: 3},
-		Ident:    Ident{Method: NAT, Answer: AnswerName, Rate: 20},
+		Ident:    Ident{Method: IdentNAT, Answer: AnswerName, Rate: 20},
 		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits:   Limits{IdleTimeout: DefaultIdle},
 		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
 		FlowLog:  FlowLog{Keep: 90 * day, Most: 10_000_000_000},
+		NAT:      NAT{Hairpin: true},
 		lines:    map[string]int{},
+		rows:     map[string]int{},
 	}
 	c.RADIUS = RADIUS{
 		Method: PAP, Accounting: true, NASIdentifier: "gatewayd", PortType: PortWireless,

@@ -233,7 +233,7 @@ func TestLinesOfKeys(t *testing.T) {
 	}
 	want := map[string]int{
 		"portal": 1, "portal.terms": 1, "garden": 4, "garden.prefixes": 5, "a": 9, "a.b": 9, "a.b.c": 9,
-		`a.b.c."d.e"`: 10, `a.b.c."d.e".f`: 10, `a.b.c."d.e".g`: 11, "w": 15,
+		`a.b.c."d.e"`: 10, `a.b.c."d.e".f`: 10, `a.b.c."d.e".g`: 11, "w": 15, "w.x": 16,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -28,12 +28,12 @@ func TestExampleIsGood(t *testing.T) {
 // TestExampleIsComplete checks that the example shows exactly the existing keys, with
 // valid values and the real defaults.
 func TestExampleIsComplete(t *testing.T) {
-	table := ""
+	table, head := "", ""
 	var shown []string
 	for line := range strings.Lines(Example) {
 		line = strings.TrimSuffix(line, "\n")
-		if name, ok := strings.CutPrefix(line, "["); ok {
-			table = strings.TrimSuffix(name, "]")
+		if name := strings.TrimPrefix(line, "#"); strings.HasPrefix(name, "[") {
+			table, head = strings.Trim(name, "[]"), name+"\n"
 		}
 		if commented.MatchString(line) {
 			line = line[1:]
@@ -47,7 +47,7 @@ func TestExampleIsComplete(t *testing.T) {
 			key = ""
 		}
 		if table != "" {
-			text = "[" + table + "]\n" + text
+			text = head + text
 			key = strings.TrimSuffix(table+"."+key, ".")
 		}
 		shown = append(shown, key)

@@ -104,6 +104,74 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 	}
 }
 
+// translations are mistakes of [nat].
+var translations = []problem{
+	{"nothing to translate with", minimal + "[nat]\nports_per_client = 64\nhairpin = false\n[[nat.forward]]\nproto = \"tcp\"\n",
+		[]string{
+			`x.toml:7: nat.ports_per_client: has no effect: … nat.masquerade … nat.source …`,
+			`x.toml:8: nat.hairpin: has no effect: …`,
+			`x.toml:9: nat.forward: has no effect: …`}},
+	{"both ways", minimal + "nat.masquerade = true\nnat.source = [\"203.0.113.7\"]\n",
+		[]string{`x.toml:7: nat.source: contradicts nat.masquerade …`}},
+	{"sources", minimal + "[nat]\nsource = [\"203.0.113.7-203.0.113.9\", \"10.1.0.7\",\n\"203.0.113.9\", \"203.0.113.20\"]\n",
+		[]string{
+			`x.toml:7: nat.source: 10.1.0.7 is in the LAN, 10.1.0.0/16: give addresses of wan0`,
+			`x.toml:7: nat.source: 203.0.113.7 does not follow 10.1.0.7: …`,
+			`x.toml:7: nat.source: 203.0.113.7-203.0.113.9 and 203.0.113.9 overlap`,
+			`x.toml:7: nat.source: 203.0.113.20 does not follow 203.0.113.9: without nat.ports_per_client …`}},
+	{"no address", minimal + "nat.source = [\"203.0.113.9-203.0.113.7\", \"224.0.0.1\"]\n",
+		[]string{`x.toml:6: nat.source: each value must be … "203.0.113.7" … each value must be … "224.0.0.1"`}},
+	{"too few ports", minimal + "nat.masquerade = true\nnat.ports_per_client = 64\ndhcp.pools = [\"10.1.1.0-10.1.7.255\"]\n",
+		[]string{`x.toml:7: nat.ports_per_client: 1792 clients with 64 ports each … 64512 ports from 1024 on of 1 outside … 1008 clients: at most 36 fit, … (dhcp.pools), or nat.source …`}},
+	{"too few ports of several addresses", minimal + "nat.source = [\"203.0.113.7\", \"203.0.113.9\"]\nnat.ports_per_client = 1000\ndhcp.pools = [\"10.1.1.0-10.1.1.128\"]\n",
+		[]string{`x.toml:7: nat.ports_per_client: 129 clients … 2 outside … 128 clients: at most 992 fit, … more addresses`}},
+	{"no room for exceptions", minimal + "nat.masquerade = true\nnat.except = [\"10.0.0.0/8\"]\n",
+		[]string{`x.toml:7: nat.except: 10.0.0.0/8 overlaps the LAN, …`}},
+	{"forwards", minimal + `[nat]
+masquerade = true
+[[nat.forward]]
+proto = "tcp"
+ports = 80
+to = "10.2.0.5:8080"
+[[nat.forward]]
+proto = "tcp"
+ports = "70-90"
+to = "10.1.0.5:80"
+
+[[nat.forward]]
+proto = "udp"
+ports = 80
+to = "10.1.0.1"
+[[nat.forward]]
+ports = 81
+[[nat.forward]]
+proto = "icmp"
+port = 8
+to = "10.1.0.6"
+`, []string{
+		`x.toml:11: nat.forward.to: 10.2.0.5 is not in the LAN, 10.1.0.0/16: forward to a client`,
+		`x.toml:14: nat.forward.ports: 70-90 overlaps tcp/80 of line 10: …`,
+		`x.toml:15: nat.forward.to: several ports keep … use "10.1.0.5" …`,
+		`x.toml:20: nat.forward.to: 10.1.0.1 is the gateway's own address: …`,
+		`x.toml:21: nat.forward.to: missing: …`,
+		`x.toml:23: nat.forward.ports: missing: …`,
+		`x.toml:24: nat.forward.proto: must be "tcp" or "udp", not "icmp" …`,
+		`x.toml:25: nat.forward.port: unknown key; did you mean "nat.forward.ports"?`}},
+	{"one forward in single brackets", minimal + "[nat]\nmasquerade = true\n[nat.forward]\nproto = \"tcp\"\n",
+		[]string{`x.toml:9: nat.forward.proto: must be in … [[nat.forward]]`}},
+	{"a table twice", minimal + "[[nat]]\nmasquerade = true\n",
+		[]string{`x.toml:6: nat: must be a table: [nat]`}},
+	{"ports", minimal + "[nat]\nmasquerade = true\n[[nat.forward]]\nproto = \"tcp\"\nports = \"90-80\"\nto = \"a\"\n",
+		[]string{
+			`x.toml:10: nat.forward.ports: must be a port … 8080, … "8000-8010", not "90-80"`,
+			`x.toml:11: nat.forward.to: must be a client's address, … not "a"`}},
+	{"past the translation", minimal + "nat.masquerade = true\ndatapath.forward = \"redirect\"\nident.enabled = true\n[[nat.forward]]\nproto = \"tcp\"\nports = \"100-200\"\nto = \"10.1.0.5\"\n",
+		[]string{
+			`x.toml:7: datapath.forward: redirected … "auto"`,
+			`x.toml:8: ident.method: is "nat" unless set, … "masquerade"`,
+			`x.toml:11: nat.forward.ports: 113 is where gatewayd answers (ident.enabled)`}},
+}
+
 // contradictions are wrong combinations.
 var contradictions = []problem{
 	{"pools", minimal + "dhcp.pools = [\"10.2.0.5-10.2.0.9\", \"10.1.0.1-10.1.0.20\",\n\"10.1.0.10-10.1.0.30\", \"10.1.255.0-10.1.255.255\"]\n",
@@ -231,7 +299,7 @@ var contradictions = []problem{
 }
 
 func TestImpossibleCombinations(t *testing.T) {
-	for _, tt := range contradictions {
+	for _, tt := range slices.Concat(contradictions, translations) {
 		t.Run(tt.name, func(t *testing.T) { wantProblems(t, tt.text, tt.want) })
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -83,6 +84,8 @@ type entry struct {
 	path  toml.Key
 	value any // as the toml package decodes into any
 	line  int
+	row   int    // of several tables of one name ([[name]]), from 1; 0: not in one
+	table string // that name
 }
 
 // readEntries lists a text's keys by line, tables before their keys.
@@ -147,6 +150,10 @@ func (t text) entries(parent toml.Key, table map[string]toml.Primitive) []entry 
 		head := entry{path: append(slices.Clone(parent), name), line: t.line(value)}
 		// Whatever the parser accepted decodes into any.
 		_ = t.md.PrimitiveDecode(value, &head.value)
+		if _, several := head.value.([]map[string]any); several {
+			groups = append(groups, t.rows(head.path, value)...)
+			continue
+		}
 		var below []entry
 		var sub map[string]toml.Primitive
 		if _, isTable := head.value.(map[string]any); isTable && t.md.PrimitiveDecode(value, &sub) == nil {
@@ -162,6 +169,72 @@ func (t text) entries(parent toml.Key, table map[string]toml.Primitive) []entry 
 		return cmp.Or(cmp.Compare(a[0].line, b[0].line), cmp.Compare(a[0].path.String(), b[0].path.String()))
 	})
 	return slices.Concat(groups...)
+}
+
+// rows lists what is in tables of one name and below, a group for each.
+func (t text) rows(name toml.Key, value toml.Primitive) (groups [][]entry) {
+	var tables []toml.Primitive
+	if t.md.PrimitiveDecode(value, &tables) != nil {
+		return nil
+	}
+	headers := t.headers(name)
+	for i, table := range tables {
+		head := entry{path: name, value: map[string]any{}, line: max(1, t.line(table))}
+		var sub map[string]toml.Primitive
+		_ = t.md.PrimitiveDecode(table, &sub)
+		group := append([]entry{head}, t.entries(name, sub)...)
+		if len(tables) > 1 && len(headers) == len(tables) {
+			if alone := t.alone(name, headers[i]); len(alone) == len(group) {
+				group = alone
+			}
+		}
+		for j := range group {
+			group[j].row, group[j].table = i+1, name.String()
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// headers lists the lines that begin tables of a name, from 1.
+func (t text) headers(name toml.Key) (lines []int) {
+	head := regexp.MustCompile(`^\s*\[\[\s*` + regexp.QuoteMeta(name.String()) + `\s*\]\]`)
+	n := 0
+	for line := range bytes.Lines(t.data) {
+		if n++; head.Match(line) {
+			lines = append(lines, n)
+		}
+	}
+	return lines
+}
+
+// alone reads the table that begins in a line without the rest of the text. The toml package knows the
+// positions of the last one of several tables only.
+func (t text) alone(name toml.Key, first int) (table []entry) {
+	lines := bytes.SplitAfter(t.data, []byte("\n"))
+	end := first
+	for end < len(lines) && !bytes.HasPrefix(bytes.TrimSpace(lines[end]), []byte("[")) {
+		end++
+	}
+	entries, bad := readEntries("", append(bytes.Repeat([]byte("\n"), first-1), bytes.Join(lines[first-1:end], nil)...))
+	if bad != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.row == 1 && e.table == name.String() {
+			table = append(table, e)
+		}
+	}
+	return table
+}
+
+// rowKey is the name of a line in Config.lines: the key, in one of several tables of a name with the
+// table's number.
+func rowKey(path toml.Key, row int) string {
+	if row == 0 {
+		return path.String()
+	}
+	return fmt.Sprintf("%s#%d", path, row)
 }
 
 // refuser rejects every value, because the toml package reports the position of a value

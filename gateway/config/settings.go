@@ -14,6 +14,8 @@ type setting struct {
 	set   func(v any) error
 	// each reads one entry of a table with the user's own keys; set is nil then.
 	each func(name string, v any) error
+	// column reads the key in one of several tables of the same name, from 0 on; set is nil then.
+	column func(row int, v any) error
 }
 
 // at connects a key with a destination and a reader of its values.
@@ -43,7 +45,7 @@ func (c *Config) settings() []setting {
 		at("lan.interface", &c.LAN.Interface, link),
 		at("lan.address", &c.LAN.Address, ownAddress),
 		at("wan.interface", &c.WAN.Interface, link),
-	}, c.serviceSettings(), c.portalSettings(), c.pppoeSettings(), c.identSettings(), c.radiusSettings(), c.flowSettings(), []setting{
+	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.pppoeSettings(), c.identSettings(), c.radiusSettings(), c.flowSettings(), []setting{
 		at("users.file", &c.Users.File, file),
 		at("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
 		at("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
@@ -133,7 +135,7 @@ func (c *Config) identSettings() []setting {
 	i := &c.Ident
 	return []setting{
 		at("ident.enabled", &i.Enabled, boolean),
-		at("ident.method", &i.Method, word(NAT, Masquerade)),
+		at("ident.method", &i.Method, word(IdentNAT, IdentMasquerade)),
 		at("ident.answer", &i.Answer, word(AnswerName, AnswerToken, AnswerHidden)),
 		at("ident.name_of", &i.NameOf, list(userName)),
 		at("ident.token_of", &i.TokenOf, list(userName)),
@@ -202,7 +204,10 @@ func (c *Config) apply(entries []entry) []*Error {
 		if done != "" && strings.HasPrefix(key, done+".") {
 			continue
 		}
-		c.lines[key] = e.line
+		c.lines[rowKey(e.path, e.row)] = e.line
+		if e.row > 0 {
+			c.rows[e.table] = max(e.row, c.rows[e.table])
+		}
 		descend, err := a.assign(e)
 		if err != nil {
 			problems = append(problems, &Error{File: c.File, Line: e.line, Key: key, Problem: err.Error()})
@@ -228,8 +233,14 @@ func (a assigner) assign(e entry) (descend bool, err error) {
 	switch {
 	case known && s.set != nil:
 		return false, s.set(e.value)
+	case known && s.column != nil:
+		if e.row == 0 {
+			table := key[:strings.LastIndexByte(key, '.')]
+			return false, fmt.Errorf("must be in a table in double brackets: [[%s]]", table)
+		}
+		return false, s.column(e.row-1, e.value)
 	case known || slices.Contains(a.tables, key):
-		if !isTable {
+		if !isTable || e.row > 0 && !a.isList(key) {
 			return false, fmt.Errorf("must be a table: [%s]", key)
 		}
 		return true, nil
@@ -239,4 +250,14 @@ func (a assigner) assign(e entry) (descend bool, err error) {
 		return false, parent.each(e.path[last], e.value)
 	}
 	return false, fmt.Errorf("unknown key%s", suggestion(key, slices.Concat(Keys(), a.tables)))
+}
+
+// isList reports whether there may be several tables of a name.
+func (a assigner) isList(table string) bool {
+	for key, s := range a.settings {
+		if s.column != nil && key[:strings.LastIndexByte(key, '.')] == table {
+			return true
+		}
+	}
+	return false
 }

@@ -49,11 +49,12 @@ type Status struct {
 	Version   string    `json:"version"`
 	PID       int       `json:"pid"`
 	Since     time.Time `json:"since"`
-	Datapath  string    `json:"datapath"`  // kind and present way of forwarding: "ebpf, redirect"
-	Why       string    `json:"why"`       // the reason, where it is not the usual way; may be empty
-	LAN       string    `json:"lan"`       // interface
-	WAN       string    `json:"wan"`       // interface
-	Addresses int       `json:"addresses"` // that clients can have: in the pools or reserved, or all of the LAN
+	Datapath  string    `json:"datapath"`      // kind and present way of forwarding: "ebpf, redirect"
+	Why       string    `json:"why"`           // the reason, where it is not the usual way; may be empty
+	LAN       string    `json:"lan"`           // interface
+	WAN       string    `json:"wan"`           // interface
+	NAT       string    `json:"nat,omitempty"` // what clients' addresses are translated to; empty: they are not
+	Addresses int       `json:"addresses"`     // that clients can have: in the pools or reserved, or all of the LAN
 
 	Sessions map[State]int `json:"sessions"` // clients by state
 	Leases   int           `json:"leases"`

@@ -20,7 +20,7 @@ func NewConcentrator(datapath string, clients int) *Gateway {
 	return g
 }
 
-// newMasquerading makes a concentrator on a router that masquerades, with an ident method or none.
+// newMasquerading makes a concentrator that masquerades, with an ident method or none.
 func newMasquerading(ident string, clients int) *Gateway {
 	g := NewConcentrator("ebpf", clients)
 	g.Masquerade, g.Ident = true, ident

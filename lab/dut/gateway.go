@@ -3,7 +3,6 @@ package dut
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -27,7 +26,7 @@ type Gateway struct {
 	Fast     bool   // the data path optimised, instead of as studied
 	Lines    bool   // clients log in over PPPoE instead of the portal
 	Ident    string // method by which gatewayd answers RFC 1413 queries; "": none
-	// Masquerade is that the router gives clients its own address towards the server.
+	// Masquerade is that gatewayd gives clients the router's address towards the server ([nat]).
 	Masquerade bool
 	sessions   int    // admitted in all, clients among them; 0: clients only
 	program    string // gatewayd on the router
@@ -40,6 +39,13 @@ var _ Counted = (*Gateway)(nil)
 func NewGateway(datapath string, clients int) *Gateway {
 	g := &Gateway{portal: portal{clients: clients, WebPort: 8080, Admission: client.Admission{Kind: client.AdmitForm}}}
 	g.Datapath, g.Fast = strings.CutSuffix(datapath, "-fast")
+	return g
+}
+
+// newTranslating makes a gatewayd that masquerades.
+func newTranslating(datapath string, clients int) *Gateway {
+	g := NewGateway(datapath, clients)
+	g.Masquerade = true
 	return g
 }
 
@@ -99,13 +105,12 @@ func (g *Gateway) Traits() Traits {
 	}
 	if g.Lines {
 		about = g.aboutLines(name)
+	} else if g.Masquerade {
+		about += ", masquerade"
 	}
 	gatewayd := gatewaydNeed
 	gatewayd.Feature = dataPathNeeds[g.Datapath]
 	needs := []Need{gatewayd}
-	if g.Masquerade {
-		needs = append(needs, Forwarder{Masquerade: true}.Traits().Needs...)
-	}
 	if !g.External() {
 		needs = append(needs, Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
 	}
@@ -153,11 +158,6 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	}
 	if err := g.configure(ctx); err != nil {
 		return fmt.Errorf("configuring gatewayd: %w", err)
-	}
-	if g.Masquerade {
-		if err := (Forwarder{Masquerade: true}).Start(ctx, env); err != nil {
-			return err
-		}
 	}
 	signs := []probe{{"its control socket does not answer", g.program + " status --socket " + path.Join(g.Dir, "control.sock")}}
 	if !g.Lines {
@@ -208,14 +208,9 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 
 // Stop ends gatewayd and its RADIUS server, and takes the programs out of the kernel.
 func (g *Gateway) Stop(ctx context.Context, env Env) error {
-	var rules error
-	if g.Masquerade {
-		rules = Forwarder{}.Stop(ctx, env)
-	}
-	stopped := g.stop(ctx, `[ ! -e "$1/gatewayd.toml" ] || "$3" detach -c "$1/gatewayd.toml"
+	return g.stop(ctx, `[ ! -e "$1/gatewayd.toml" ] || "$3" detach -c "$1/gatewayd.toml"
 umount "$1/bpf" 2>/dev/null || :
 ip addr del "$4" dev "$2" 2>/dev/null || :`, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String())
-	return errors.Join(stopped, rules)
 }
 
 // silentFrom is the place in the LAN of the first client that never sends. The clients

@@ -138,6 +138,35 @@ func TestSilentSessionsHaveAddressesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestTranslating: gatewayd masquerades by itself, which the lab sees, and leaves no rule.
+func TestTranslating(t *testing.T) {
+	t.Parallel()
+	withGatewayd(t)
+	d := newTranslating("ebpf", 1)
+	l := newTestLab(t, d, 1)
+	l.start(t, d)
+	clients := l.addClients(t, 1)
+	loginAll(t, clients, d.Traits().Admission)
+	if said, err := d.Unlike(t.Context(), l.env); err != nil || said == "" {
+		t.Errorf("before there is a connection it is as it should be: %v", err)
+	}
+	conn, err := clients[0].DialContext(t.Context(), "udp", trafficPort) // the kernel tracks datagrams too
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	awaitUnlike(t, l, d, "")
+	if err := d.Stop(t.Context(), l.env); err != nil {
+		t.Error(err)
+	}
+	if got := l.router.must(t, "nft list ruleset"); got != "" {
+		t.Errorf("left on the router:\n%s", got)
+	}
+}
+
 // TestCombined: what a router has beside its gateway is there before it and gone after it,
 // and clients get in.
 func TestCombined(t *testing.T) {

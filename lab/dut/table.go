@@ -26,6 +26,7 @@ var builtin = map[string]func(clients int) DUT{
 
 	"nft-queue":          func(n int) DUT { return NewNFTQueue(n) },
 	"gateway-ebpf":       func(n int) DUT { return NewGateway("ebpf", n) },
+	"gateway-ebpf-nat":   func(n int) DUT { return newTranslating("ebpf", n) },
 	"gateway-pppoe-ebpf": func(n int) DUT { return NewConcentrator("ebpf", n) },
 	"gateway-pppoe-user": func(n int) DUT { return NewConcentrator("tun", n) },
 	// On Debian's kernel, where there is none here: see docs/kernels.md.

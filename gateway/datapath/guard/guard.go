@@ -100,7 +100,7 @@ func (g Guard) Know(indexes ...int) error {
 }
 
 // Is reports whether a table of nftables, of the inet family, is a Guard's.
-func Is(table string) bool { return strings.HasPrefix(table, prefix) }
+func Is(table string) bool { return strings.HasPrefix(table, Prefix) }
 
 // Table is the name of a LAN's tables: Shut's in the inet family, ShutFrames' in the
 // netdev family.
@@ -176,12 +176,13 @@ func nft(script, doing string) error {
 	return nil
 }
 
-const prefix = "gatewayd-"
+// Prefix begins the names of all tables.
+const Prefix = "gatewayd-"
 
 // tableName returns the name of the LAN's tables in nftables' syntax, another one for each LAN: bytes that are
 // neither letters nor digits become _ and two hexadecimal digits.
 func tableName(lan string) string {
-	name := []byte(prefix)
+	name := []byte(Prefix)
 	for _, b := range []byte(lan) {
 		if b < '0' || b > '9' && b < 'A' || b > 'Z' && b < 'a' || b > 'z' {
 			name = fmt.Appendf(name, "_%02x", b)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // client is an address that has, or had, an entry.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // reading is what a unit's interface and its rules have counted.

@@ -30,7 +30,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // Config is the configuration of the data path.

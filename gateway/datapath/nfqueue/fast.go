@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // Sets of the rules that pass packets without the daemon.

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // Where the way is certain (package stack), rules at the devices send clients' packets to

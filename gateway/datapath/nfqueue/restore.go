@@ -3,8 +3,8 @@ package nfqueue
 import (
 	"net/netip"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // keepRules restores the rules after nftables was flushed: until then the machine forwards

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // studiedRules queue what clients send before it is routed, and what is forwarded to them
@@ -47,5 +47,5 @@ func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "tracked", append(marked(markPortal), nftables.State(0), nftables.And(0, none), nftables.Differs(0, make([]byte, len(none))), nftables.Goto("reject"))...)
 	b.AddChain(t, "nat", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityNAT})
 	b.AddRule(t, "nat", nftables.Zone(0), nftables.Equal(0, zonePortal),
-		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])), nftables.Destination(0, 1))
+		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])), nftables.Destination(nftables.Span{Addr: nftables.At(0), Port: nftables.At(1)}))
 }

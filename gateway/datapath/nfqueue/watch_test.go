@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // TestWatch: exactly the watched interfaces are reported when they disappear, also when

@@ -265,17 +265,6 @@ func Prohibited() Expr {
 	}}
 }
 
-// Destination changes the destination of the packet's connection to an IPv4 address and
-// port, each in a register in network order. It is valid in chains of type "nat".
-func Destination(addr, port Register) Expr {
-	return Expr{"nat", func(e *netlink.AttributeEncoder) {
-		e.Uint32(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT)
-		e.Uint32(unix.NFTA_NAT_FAMILY, unix.NFPROTO_IPV4)
-		e.Uint32(unix.NFTA_NAT_REG_ADDR_MIN, addr.number())
-		e.Uint32(unix.NFTA_NAT_REG_PROTO_MIN, port.number())
-	}}
-}
-
 // State loads the packet's connection state: bits in host byte order, two of which are
 // Invalid and Untracked.
 func State(to Register) Expr {

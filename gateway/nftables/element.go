@@ -13,6 +13,7 @@ type Element struct {
 	Key     []byte
 	Jump    string        // of a verdict map: the chain to continue in
 	Counter string        // of a map of counters: the counter
+	Data    []byte        // of a map to data
 	Timeout time.Duration // 0: none
 }
 
@@ -59,6 +60,9 @@ func (x Element) encode(e *netlink.AttributeEncoder) error {
 	value(e, unix.NFTA_SET_ELEM_KEY, x.Key)
 	if x.Jump != "" {
 		e.Nested(unix.NFTA_SET_ELEM_DATA, verdictData(verdictJump, x.Jump))
+	}
+	if x.Data != nil {
+		value(e, unix.NFTA_SET_ELEM_DATA, x.Data)
 	}
 	if x.Counter != "" {
 		e.String(unix.NFTA_SET_ELEM_OBJREF, x.Counter)

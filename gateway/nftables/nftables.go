@@ -1,5 +1,5 @@
 // Package nftables creates tables, chains, rules and sets of the kernel's nftables, as far
-// as a data path needs them, and reads counters (linux,
+// as gatewayd needs them, and reads counters (linux,
 // include/uapi/linux/netfilter/nf_tables.h).
 //
 // Changes are transactions: a Batch takes effect as a whole, between two packets,
@@ -7,6 +7,7 @@
 package nftables
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -48,7 +49,9 @@ type Set struct {
 	KeyBytes int
 	Size     uint32 // elements at most; 0: any number
 	Verdicts bool   // a map to chains
-	DataType uint32 // a map to four bytes of this type; 0: none
+	DataType uint32 // a map to data of this type; 0: none
+	Data     int    // bytes of it; 0: four
+	Ranges   bool   // data are a first and a last value
 	Dynamic  bool   // rules change it too
 	Timeouts bool   // elements may have timeouts
 	Counters bool   // a map to counters
@@ -188,7 +191,10 @@ func (b *Batch) AddSet(t Table, s Set) {
 		if s.DataType != 0 {
 			flags |= unix.NFT_SET_MAP
 			e.Uint32(unix.NFTA_SET_DATA_TYPE, s.DataType)
-			e.Uint32(unix.NFTA_SET_DATA_LEN, 4)
+			e.Uint32(unix.NFTA_SET_DATA_LEN, uint32(cmp.Or(s.Data, 4)))
+		}
+		if s.Ranges {
+			e.Bytes(unix.NFTA_SET_USERDATA, rangesForNft)
 		}
 		if s.Dynamic {
 			flags |= unix.NFT_SET_EVAL
@@ -210,6 +216,16 @@ func (b *Batch) AddSet(t Table, s Set) {
 		}
 	})
 }
+
+// rangesForNft has nft show data as ranges: types and lengths of a byte, then values (nftables,
+// enum nftnl_udata_set_types): keys and data are in network order, data are intervals.
+var rangesForNft = func() (b []byte) {
+	const keyOrder, dataOrder, dataInterval, network, yes = 0, 1, 6, 2, 1
+	for _, v := range [][2]byte{{keyOrder, network}, {dataOrder, network}, {dataInterval, yes}} {
+		b = binary.NativeEndian.AppendUint32(append(b, v[0], 4), uint32(v[1]))
+	}
+	return b
+}()
 
 // Conn is a connection to the kernel's nftables. Its methods may be called from
 // several goroutines.

@@ -97,7 +97,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		}
 		b.AddChain(table, "through", &Hook{Type: "filter", Number: unix.NF_INET_FORWARD})
 		b.AddRule(table, "through", append([]Expr{Meta(0, unix.NFT_META_L4PROTO), Equal(0, []byte{unix.IPPROTO_TCP})}, LowerMSS(0)...)...)
-		b.AddRule(table, "nat", toNine(Load(0, loopback), Load(1, nine), Destination(0, 1))...)
+		b.AddRule(table, "nat", toNine(Load(0, loopback), Load(1, nine), Destination(Span{Addr: At(0), Port: At(1)}))...)
 	})
 	listed := s.Run(t, "nft list table ip test")
 	for _, want := range []string{

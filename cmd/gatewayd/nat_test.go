@@ -1,0 +1,444 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/ppp"
+)
+
+// outside is the router's address towards the server.
+var outside = netip.MustParseAddr("192.0.2.1")
+
+// configure appends to the daemon's configuration.
+func (w *world) configure(more string) {
+	w.t.Helper()
+	path := filepath.Join(w.Dir, "gatewayd.toml")
+	text, err := os.ReadFile(path)
+	must(w.t, err)
+	must(w.t, os.WriteFile(path, append(text, "\n"+more+"\n"...), 0o600))
+}
+
+// translating makes a world with the lines of [datapath] and two clients that are logged in, before its configuration
+// translates: more may name the clients' addresses by %[1]s and %[2]s.
+func translating(t *testing.T, path, more string) (w *world, ann, bob *client) {
+	t.Helper()
+	w = newWorld(t)
+	w.Path = path
+	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
+	if strings.Contains(path, "tun") {
+		w.sh("ip -n $ID-router addr flush dev lan0")
+	}
+	w.sh(`ip -n $ID-server addr add 192.0.2.3/24 dev s0`)
+	w.start()
+	ann, bob = w.client(), w.client()
+	ann.logIn("ann")
+	bob.logIn("frugal")
+	w.daemon.end(syscall.SIGTERM)
+	w.configure(strings.NewReplacer("ANN", ann.addr.String(), "BOB", bob.addr.String()).Replace(more))
+	w.start()
+	return w, ann, bob
+}
+
+// seen connects a client to an asker and returns the address and port that the asker sees.
+func (c *client) seen(to *asker) netip.AddrPort {
+	c.w.t.Helper()
+	var near net.Conn
+	c.w.in(c.host, func() (err error) {
+		near, err = net.DialTimeout("tcp4", to.listener.Addr().String(), 20*time.Second)
+		return err
+	})
+	far, err := to.listener.Accept()
+	must(c.w.t, err)
+	c.w.t.Cleanup(func() { near.Close(); far.Close() })
+	return far.RemoteAddr().(*net.TCPAddr).AddrPort()
+}
+
+// serving listens with TCP and UDP at a client's port.
+func (c *client) serving(port uint16) (l *net.TCPListener, u *net.UDPConn) {
+	c.w.t.Helper()
+	at := net.IP(c.addr.AsSlice())
+	c.w.in(c.host, func() (err error) {
+		if l, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: at, Port: int(port)}); err == nil {
+			u, err = net.ListenUDP("udp4", &net.UDPAddr{IP: at, Port: int(port)})
+		}
+		return err
+	})
+	c.w.t.Cleanup(func() { l.Close(); u.Close() })
+	return l, u
+}
+
+// reaches connects a host to an address, and returns whom the listener sees.
+func (w *world) reaches(host string, to netip.AddrPort, l *net.TCPListener) (netip.AddrPort, error) {
+	w.t.Helper()
+	var near net.Conn
+	var err error
+	w.in(host, func() error {
+		near, err = net.DialTimeout("tcp4", to.String(), 20*time.Second)
+		return nil
+	})
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	defer near.Close()
+	l.SetDeadline(time.Now().Add(20 * time.Second))
+	far, err := l.Accept()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	defer far.Close()
+	if _, err = near.Write([]byte("x")); err == nil {
+		_, err = far.Read(make([]byte, 1))
+	}
+	return far.RemoteAddr().(*net.TCPAddr).AddrPort(), err
+}
+
+// TestNAT: on every data path clients have the router's address outside, but for exceptions; forwarded ports lead to a
+// client that is logged in, by TCP and UDP, from outside and from another client, and are counted and limited as all of
+// its traffic is.
+func TestNAT(t *testing.T) {
+	for name, path := range map[string]string{"ebpf": "", "nfqueue": `kind = "nfqueue"`, "nfqueue-fast": "kind = \"nfqueue\"\nfast = true", "tun": `kind = "tun"`, "tun-fast": "kind = \"tun\"\nfast = true"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, ann, bob := translating(t, path, `[nat]
+masquerade = true
+except = ["192.0.2.3"]
+[[nat.forward]]
+proto = "tcp"
+ports = 8080
+to = "ANN:7000"
+[[nat.forward]]
+proto = "udp"
+ports = "7000-7009"
+to = "BOB"`)
+			server, except := w.asker("192.0.2.2"), w.asker("192.0.2.3")
+			if got := ann.seen(server); got.Addr() != outside {
+				t.Errorf("the server sees %v", got)
+			}
+			if got := ann.seen(except); got.Addr() != ann.addr {
+				t.Errorf("the exception sees %v, not %v", got, ann.addr)
+			}
+			st, err := w.status()
+			must(t, err)
+			if st.NAT != "masquerade at wan0, 2 forwards" || !strings.Contains(w.sh("gatewayd status --socket $DIR/run/control.sock"), "nat         masquerade at wan0") {
+				t.Errorf("the status says %q", st.NAT)
+			}
+
+			l, _ := ann.serving(7000)
+			if got, err := w.reaches("server", netip.AddrPortFrom(outside, 8080), l); err != nil || got.Addr() != serverAddr {
+				t.Errorf("forwarded from %v, %v", got, err)
+			}
+			datagrams := w.forwardsDatagrams(bob) // while bob has no connection that others add packets to
+			before := ann.session()
+			if got, err := w.reaches(bob.host, netip.AddrPortFrom(outside, 8080), l); err != nil || got.Addr() != outside {
+				t.Errorf("forwarded from a client by %v, %v", got, err)
+			}
+			if after := ann.session(); after.DownPackets < before.DownPackets+3 {
+				t.Errorf("another client's connection is not counted: %+v, then %+v", before.Traffic, after.Traffic)
+			}
+			datagrams.exhaust(bob)
+			ann.logOut()
+			if got, err := w.try("nsenter --net=/run/netns/$ID-server curl -s --max-time 1 http://192.0.2.1:8080/"); err == nil {
+				t.Errorf("a client that is not logged in gets what is forwarded: %s", got)
+			}
+			w.undone(t)
+		})
+	}
+}
+
+// forwardsDatagrams sends UDP to a client's forwarded port: all of it is counted.
+func (w *world) forwardsDatagrams(bob *client) *flow {
+	w.t.Helper()
+	_, u := bob.serving(7005)
+	before := bob.session()
+	var out *net.UDPConn
+	w.in("server", func() (err error) {
+		out, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: outside.AsSlice(), Port: 7005})
+		return err
+	})
+	f := &flow{out: out, in: u}
+	f.running.Go(f.receive)
+	w.t.Cleanup(func() { out.Close(); u.Close(); f.running.Wait() })
+	f.some(100)
+	f.whole(w.t, "forwarded datagrams")
+	eventually(w.t, "they are counted", func() error {
+		after := bob.session()
+		if got, want := after.DownBytes-before.DownBytes, f.traffic(false).DownBytes; got != want || after.DownPackets-before.DownPackets != 100 {
+			return fmt.Errorf("%d bytes in %d packets, want %d in 100", got, after.DownPackets-before.DownPackets, want)
+		}
+		return nil
+	})
+	return f
+}
+
+// exhaust sends more than a client's million bytes: what is beyond is dropped.
+func (f *flow) exhaust(bob *client) {
+	t := bob.w.t
+	t.Helper()
+	f.some(800)
+	eventually(t, "the quota ends the session", func() error {
+		if s := bob.session(); s.State == session.Authenticated {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	const packet = datagramBytes + udpHeaders // the last one may go beyond
+	if got := f.received.Load() * packet; got >= 1_000_000+packet {
+		t.Errorf("%d bytes arrived, of 1,000,000 that are allowed", got)
+	}
+}
+
+// undone ends the daemon and detaches: no rule is left.
+func (w *world) undone(t *testing.T) {
+	t.Helper()
+	w.daemon.end(syscall.SIGTERM)
+	if rules := w.sh("nsenter --net=/run/netns/$ID-router nft list ruleset"); !strings.Contains(rules, "gatewayd-nat-lan0") {
+		t.Errorf("without the daemon nothing translates:\n%s", rules)
+	}
+	w.sh("nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml")
+	if rules := w.sh("nsenter --net=/run/netns/$ID-router nft list ruleset"); rules != "" {
+		t.Errorf("after detach:\n%s", rules)
+	}
+}
+
+// TestNATPorts: each client has exactly the ports that the formula of RFC 7422 gives it, and no more; whois finds it by
+// them.
+func TestNATPorts(t *testing.T) {
+	t.Parallel()
+	w, ann, bob := translating(t, "", "")
+	low, high := ann, bob // by address
+	if high.addr.Less(low.addr) {
+		low, high = high, low
+	}
+	w.daemon.end(syscall.SIGTERM)
+	// One client an address: 64512 div 40000.
+	w.configure(fmt.Sprintf(`[dhcp]
+pools = ["%s-%[1]s", "%s-%[2]s"]
+[flowlog]
+enabled = true
+[nat]
+source = ["192.0.2.7", "192.0.2.9"]
+ports_per_client = 40000`, high.addr, low.addr))
+	if out, err := w.try("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml"); err == nil || !strings.Contains(out, "nat.source: 192.0.2.7 is in a network of wan0, which does not have it") || !strings.Contains(out, "ip addr add 192.0.2.7/32 dev wan0") {
+		t.Errorf("check-config says %s, %v", out, err)
+	}
+	w.sh(`ip -n $ID-router addr add 192.0.2.7/32 dev wan0; ip -n $ID-router addr add 192.0.2.9/32 dev wan0`)
+	w.start()
+	server := w.asker("192.0.2.2")
+	for c, want := range map[*client]string{low: "192.0.2.7", high: "192.0.2.9"} {
+		for range 5 {
+			got := c.seen(server)
+			if got.Addr().String() != want || got.Port() < 1024 || got.Port() > 41023 {
+				t.Errorf("%v has %v, want %s and a port up to 41023", c.addr, got, want)
+			}
+			eventually(t, "whois finds the client", func() error {
+				out, err := w.try(fmt.Sprintf("gatewayd whois --config $DIR/gatewayd.toml %v", got))
+				if err == nil && !strings.Contains(out, c.addr.String()) {
+					err = errors.New(out)
+				}
+				return err
+			})
+		}
+	}
+
+	w.daemon.end(syscall.SIGTERM)
+	text, err := os.ReadFile(filepath.Join(w.Dir, "gatewayd.toml"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(strings.Replace(string(text), "40000", "7", 1)), 0o600))
+	w.start()
+	for i, c := range []*client{low, high} {
+		ports := map[uint16]bool{}
+		first := uint16(1024 + 7*i)
+		var in *net.UDPConn
+		w.in("server", func() (err error) {
+			in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: serverAddr.AsSlice(), Port: 9000 + i})
+			return err
+		})
+		defer in.Close()
+		for range 12 { // five too many
+			w.in(c.host, func() error {
+				out, err := net.DialUDP("udp4", nil, in.LocalAddr().(*net.UDPAddr))
+				if err == nil {
+					t.Cleanup(func() { out.Close() })
+					_, err = out.Write([]byte("x"))
+				}
+				return err
+			})
+		}
+		for len(ports) < 7 {
+			in.SetReadDeadline(time.Now().Add(20 * time.Second))
+			_, from, err := in.ReadFromUDPAddrPort(make([]byte, 1))
+			must(t, err)
+			if from.Addr().String() != "192.0.2.7" || from.Port() < first || from.Port() > first+6 {
+				t.Fatalf("%v has %v, want 192.0.2.7 and a port from %d to %d", c.addr, from, first, first+6)
+			}
+			ports[from.Port()] = true
+		}
+		in.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if _, from, err := in.ReadFromUDPAddrPort(make([]byte, 1)); err == nil {
+			t.Errorf("%v has an eighth port: %v", c.addr, from)
+		}
+	}
+}
+
+// TestNATSource: without ports of its own each client keeps one of the addresses, which are routed to the gateway.
+func TestNATSource(t *testing.T) {
+	t.Parallel()
+	w, ann, bob := translating(t, "", "[nat]\nsource = [\"198.51.100.16-198.51.100.23\"]")
+	w.sh(`ip -n $ID-server route add 198.51.100.0/24 via 192.0.2.1`)
+	server, other := w.asker("192.0.2.2"), w.asker("192.0.2.3")
+	for _, c := range []*client{ann, bob} {
+		first := c.seen(server).Addr()
+		if first.Less(netip.MustParseAddr("198.51.100.16")) || netip.MustParseAddr("198.51.100.23").Less(first) {
+			t.Errorf("%v has %v", c.addr, first)
+		}
+		for _, a := range []*asker{server, other, server, other} {
+			if got := c.seen(a).Addr(); got != first {
+				t.Errorf("%v has %v and %v", c.addr, first, got)
+			}
+		}
+	}
+}
+
+// TestNATLives: connections go on while others flush the rules, while the daemon is killed and restarted, and while a
+// successor takes over.
+func TestNATLives(t *testing.T) {
+	t.Parallel()
+	w, ann, _ := translating(t, "", "[nat]\nmasquerade = true")
+	up, down := w.stream(ann, true, cmp.Or(min(*tcpMbps, 20), 1)), w.stream(ann, false, cmp.Or(min(*tcpMbps, 20), 1))
+	moves := func(after string) {
+		t.Helper()
+		u, d := up.received.Load(), down.received.Load()
+		eventually(t, "data both ways after "+after, func() error {
+			if up.received.Load() < u+100_000 || down.received.Load() < d+100_000 {
+				return fmt.Errorf("%d and %d bytes", up.received.Load()-u, down.received.Load()-d)
+			}
+			return nil
+		})
+	}
+	rules := func() string { return w.sh("nsenter --net=/run/netns/$ID-router nft list table ip gatewayd-nat-lan0") }
+	moves("the start")
+	w.sh("nsenter --net=/run/netns/$ID-router nft flush ruleset")
+	moves("flush ruleset")
+	rules()
+	eventually(t, "the guard is back, which no other daemon opens", func() error {
+		st, err := w.status()
+		if err == nil && st.Repairs["guarded-again"] == 0 {
+			err = fmt.Errorf("%v", st.Repairs)
+		}
+		return err
+	})
+	w.kill()
+	moves("kill -9")
+	rules()
+	w.start()
+	moves("the successor")
+	w.replace()
+	moves("another")
+	if err := errors.Join(ended(up.client), ended(down.client)); err != nil {
+		t.Error(err)
+	}
+	server := w.asker("192.0.2.2")
+	if got := ann.seen(server); got.Addr() != outside {
+		t.Errorf("the server sees %v", got)
+	}
+	up.halt()
+	down.halt()
+}
+
+// ended reports a connection that is no longer established.
+func ended(c *net.TCPConn) error {
+	const established = 1
+	i, err := info(c)
+	if err == nil && i.State != established {
+		err = fmt.Errorf("a connection is in state %d", i.State)
+	}
+	return err
+}
+
+// TestNATOfSubscribers: PPPoE clients are translated as others are.
+func TestNATOfSubscribers(t *testing.T) {
+	t.Parallel()
+	w := newLines(t, "echo = \"1s\"\necho_failures = 60\n[nat]\nmasquerade = true\n[[nat.forward]]\nproto = \"tcp\"\nports = 8080\nto = \"10.1.0.100:7000\"")
+	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off") // the subscriber finishes no checksums
+	c := w.stranger()
+	s := c.subscriber(ppp.Config{User: "ann", Password: "right"})
+	terms, err := s.dial()
+	must(t, err)
+	s.route(c, terms)
+	c.addr = terms.Local
+	if got := c.seen(w.asker("192.0.2.2")); got.Addr() != outside {
+		t.Errorf("the server sees %v", got)
+	}
+	l, _ := c.serving(7000)
+	if got, err := w.reaches("server", netip.AddrPortFrom(outside, 8080), l); err != nil || got.Addr() != serverAddr {
+		t.Errorf("forwarded from %v, %v", got, err)
+	}
+}
+
+// TestNATBesideOthers: rules that masquerade already are named, with the line that has gatewayd do so too.
+func TestNATBesideOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.configure("[nat]\nmasquerade = true\n[[nat.forward]]\nproto = \"tcp\"\nports = 80\nto = \"10.1.0.9\"")
+	w.sh(`nsenter --net=/run/netns/$ID-router nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; }; }'`)
+	out := w.sh("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml 2>&1")
+	for _, want := range []string{"nat.masquerade: rules in ip isp out translate addresses too", "nat.forward.to: whichever client leases 10.1.0.9 gets"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("check-config does not say %q:\n%s", want, out)
+		}
+	}
+	w.start()
+	if said := w.daemon.said(); !strings.Contains(said, "ip isp out") {
+		t.Errorf("the log has no warning:\n%s", said)
+	}
+}
+
+// TestManualTranslates: with the manual's configuration of the quick start, its commands of NAT and its input rules a
+// client that logs in reaches a server that has no route to it.
+func TestManualTranslates(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/gateway.md")
+	must(t, err)
+	between := func(from, begin, end string) string {
+		t.Helper()
+		_, rest, found := strings.Cut(string(text), from)
+		_, rest, found2 := strings.Cut(rest, begin)
+		block, _, found3 := strings.Cut(rest, end)
+		if !found || !found2 || !found3 {
+			t.Fatalf("the manual has no %q after %q", begin, from)
+		}
+		return block
+	}
+	w := newNetwork(t)
+	w.sh(`for i in lan0:eth1 wan0:eth0; do ip -n $ID-router link set ${i%:*} down; ip -n $ID-router link set ${i%:*} name ${i#*:}; ip -n $ID-router link set ${i#*:} up; done
+ip -n $ID-router addr flush dev eth1; ip -n $ID-server route del 10.1.0.0/24`)
+	here := func(text string) string { return strings.ReplaceAll(text, "/etc/gatewayd", w.Dir) }
+	folders := fmt.Sprintf("state_dir = \"%s/state\"\nrun_dir = \"%[1]s/run\"\ndatapath.pin_dir = \"%[2]s\"\n", w.Dir, w.Pins)
+	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(folders+between("`/etc/gatewayd/gatewayd.toml`:", "```toml\n", "```")), 0o600))
+	must(t, os.WriteFile(filepath.Join(w.Dir, "users"), []byte("ann:"+w.sh("printf right | gatewayd hash-password")+"\n"), 0o600))
+	rules := strings.ReplaceAll(between("**Input rules**", "\n\n    #!", "\n\n"), "\n    ", "\n")
+	must(t, os.WriteFile(filepath.Join(w.Dir, "nftables.conf"), []byte("#!"+rules), 0o600))
+	commands := strings.ReplaceAll(between("so set them first", "    sudo", "\n\n"), "sudo ", "") + "\n" + here(between("## NAT and firewalls", "```sh\n", "```"))
+	must(t, os.WriteFile(filepath.Join(w.Dir, "commands.sh"), []byte(commands), 0o600))
+	if said := w.sh("nsenter --net=/run/netns/$ID-router sh -ex $DIR/commands.sh 2>&1"); !strings.Contains(said, "gatewayd.toml is good") {
+		t.Errorf("the commands say\n%s", said)
+	}
+	w.start()
+	w.sh("nsenter --net=/run/netns/$ID-router nft -f $DIR/nftables.conf")
+	c := w.client()
+	c.logIn("ann")
+	if got := c.seen(w.asker("192.0.2.2")); got.Addr() != outside {
+		t.Errorf("the server sees %v", got)
+	}
+}

@@ -1,0 +1,299 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// NAT is the configuration of address translation. Without Masquerade and Source there is none.
+type NAT struct {
+	Masquerade     bool    // clients have the WAN's address outside
+	Source         []Range // or these
+	PortsPerClient int     // 0: clients share all ports
+	Hairpin        bool    // clients reach forwarded ports by the outside address
+	Except         []netip.Prefix
+	Forwards       []Forward
+}
+
+// Enabled reports whether addresses are translated.
+func (n NAT) Enabled() bool { return n.Masquerade || len(n.Source) > 0 }
+
+// Forward is ports of the outside address that lead to a client.
+type Forward struct {
+	Proto string // TCP or UDP
+	Ports PortRange
+	To    netip.Addr
+	Port  uint16 // there; 0: the same
+}
+
+// Values of nat.forward.proto.
+const (
+	TCP = "tcp"
+	UDP = "udp"
+)
+
+// PortRange is the ports from First to Last.
+type PortRange struct{ First, Last uint16 }
+
+// String returns the form in the file.
+func (p PortRange) String() string {
+	if p.First == p.Last {
+		return strconv.Itoa(int(p.First))
+	}
+	return fmt.Sprintf("%d-%d", p.First, p.Last)
+}
+
+// Ports that clients' connections have outside with nat.ports_per_client: all but the well-known ones.
+const (
+	FirstNATPort = 1024
+	natPorts     = 65536 - FirstNATPort
+)
+
+// maxSources bounds the addresses of nat.source.
+const maxSources = 1 << 16
+
+func (c *Config) natSettings() []setting {
+	n := &c.NAT
+	return []setting{
+		at("nat.masquerade", &n.Masquerade, boolean),
+		at("nat.source", &n.Source, list(hostRange)),
+		at("nat.ports_per_client", &n.PortsPerClient, integer(1, natPorts)),
+		at("nat.hairpin", &n.Hairpin, boolean),
+		at("nat.except", &n.Except, list(gardenPrefix)),
+		column("nat.forward.proto", n, word(TCP, UDP), func(f *Forward, v string) { f.Proto = v }),
+		column("nat.forward.ports", n, portRange, func(f *Forward, v PortRange) { f.Ports = v }),
+		column("nat.forward.to", n, hostPort, func(f *Forward, v netip.AddrPort) { f.To, f.Port = v.Addr(), v.Port() }),
+	}
+}
+
+// column connects a key of [[nat.forward]] with a field.
+func column[T any](key string, n *NAT, read reader[T], put func(*Forward, T)) setting {
+	return setting{key: key, place: &n.Forwards, column: func(row int, v any) error {
+		for len(n.Forwards) <= row {
+			n.Forwards = append(n.Forwards, Forward{})
+		}
+		value, err := read(v)
+		if err == nil {
+			put(&n.Forwards[row], value)
+		}
+		return err
+	}}
+}
+
+// hostRange reads an address, or the first and the last one.
+func hostRange(v any) (Range, error) {
+	if a, err := address(v); err == nil {
+		return Range{a, a}, nil
+	}
+	r, err := addressRange(v)
+	if err != nil || !isHost(r.First) || !isHost(r.Last) {
+		return Range{}, fmt.Errorf(`must be an IPv4 address such as "203.0.113.7", or the first and the last one, "203.0.113.7-203.0.113.10", not %s`, show(v))
+	}
+	return r, nil
+}
+
+// portRange reads a port, or "8000-8010".
+func portRange(v any) (PortRange, error) {
+	if n, err := port(v); err == nil {
+		return PortRange{n, n}, nil
+	}
+	s, _ := v.(string)
+	first, last, isRange := strings.Cut(s, "-")
+	if !isRange {
+		last = first
+	}
+	a, err1 := strconv.ParseUint(first, 10, 16)
+	b, err2 := strconv.ParseUint(last, 10, 16)
+	if errors.Join(err1, err2) != nil || a == 0 || b < a {
+		return PortRange{}, fmt.Errorf(`must be a port such as 8080, or the first and the last one, "8000-8010", not %s`, show(v))
+	}
+	return PortRange{uint16(a), uint16(b)}, nil
+}
+
+// hostPort reads an address with a port, or without.
+func hostPort(v any) (netip.AddrPort, error) {
+	if a, err := address(v); err == nil {
+		return netip.AddrPortFrom(a, 0), nil
+	}
+	ap, err := addressPort(1)(v)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf(`must be a client's address, such as "10.1.0.5:80", or "10.1.0.5" for the same port, not %s`, show(v))
+	}
+	return ap, nil
+}
+
+// Clients are the addresses that clients can have, in ascending order: those of the pools and the reserved ones.
+// Where another DHCP server leases them, or RADIUS alone gives PPPoE clients theirs, they are all of the LAN.
+func (c *Config) Clients() []Range {
+	var all []Range
+	switch {
+	case c.DHCP.Mode == External, c.PPPoE.Enabled && len(c.PPPoE.Pools) == 0, len(c.DHCP.Pools) == 0:
+		return around(c.LAN.Address)
+	default:
+		all = slices.Concat(c.DHCP.Pools, c.PPPoE.Pools)
+		for _, r := range c.DHCP.Static {
+			if !slices.ContainsFunc(all, func(pool Range) bool { return pool.contains(r.Addr) }) {
+				all = append(all, Range{r.Addr, r.Addr})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Range) int { return a.First.Compare(b.First) })
+	return all
+}
+
+// Where names the line of a key, for messages about it.
+func (c *Config) Where(key string) string {
+	return fmt.Sprintf("%s:%d: %s", c.File, c.lineOf(key), key)
+}
+
+// WhereForward names the line of a key of [[nat.forward]], by its place in NAT.Forwards.
+func (c *Config) WhereForward(i int, key string) string {
+	return fmt.Sprintf("%s:%d: nat.forward.%s", c.File, c.lineOf(forwardKey(i, key)), key)
+}
+
+func forwardKey(i int, key string) string { return fmt.Sprintf("nat.forward.%s#%d", key, i+1) }
+
+// checkNAT checks the keys of address translation.
+func (k *checker) checkNAT() {
+	n := k.NAT
+	if n.Masquerade && len(n.Source) > 0 {
+		k.report("nat.source", "contradicts nat.masquerade, which takes the addresses of wan.interface: give one of them")
+	}
+	if !n.Enabled() {
+		const reason = "addresses are translated with nat.masquerade = true or nat.source only"
+		k.without(reason, "nat.ports_per_client", "nat.hairpin", "nat.except")
+		if k.rows["nat.forward"] > 0 {
+			k.reportAt(k.lines["nat.forward#1"], "nat.forward", "has no effect: %s", reason)
+		}
+		return
+	}
+	if k.Datapath.Kind == EBPF && k.Datapath.Forward == ForwardRedirect {
+		k.report("datapath.forward", `redirected packets pass address translation by: use "auto"`)
+	}
+	if k.Ident.Enabled && k.Ident.Method == IdentNAT {
+		k.report("ident.method", `is "nat" unless set, where clients keep their addresses, and [nat] translates them: use %q`, IdentMasquerade)
+	}
+	for i := range max(len(n.Forwards), k.rows["nat.forward"]) {
+		k.checkForward(i)
+	}
+	if !k.LAN.Address.IsValid() {
+		return
+	}
+	for _, p := range n.Except {
+		if p.Overlaps(k.LAN.Network()) {
+			k.report("nat.except", "%s overlaps the LAN, %s, which nothing is translated to", p, k.LAN.Network())
+		}
+	}
+	k.checkSource()
+	k.checkPortsPerClient()
+}
+
+// checkSource checks the outside addresses.
+func (k *checker) checkSource() {
+	sorted := slices.SortedFunc(slices.Values(k.NAT.Source), func(a, b Range) int { return a.First.Compare(b.First) })
+	for i, r := range sorted {
+		if lan := k.LAN.Network(); lan.Contains(r.First) || lan.Contains(r.Last) || r.contains(lan.Addr()) {
+			k.report("nat.source", "%s is in the LAN, %s: give addresses of %s", r.Short(), lan, cmp.Or(k.WAN.Interface, "the WAN"))
+		}
+		if i == 0 {
+			continue
+		}
+		before := sorted[i-1]
+		switch {
+		case before.contains(r.First):
+			k.report("nat.source", "%s and %s overlap", before.Short(), r.Short())
+		case k.NAT.PortsPerClient == 0 && before.Last.Next() != r.First:
+			k.report("nat.source", "%s does not follow %s: without nat.ports_per_client the addresses must be consecutive", r.First, before.Last)
+		}
+	}
+	if k.sources() > maxSources {
+		k.report("nat.source", "has %d addresses: at most %d", k.sources(), maxSources)
+	}
+}
+
+// sources is the number of outside addresses.
+func (k *checker) sources() int {
+	if k.NAT.Masquerade {
+		return 1
+	}
+	n := 0
+	for _, r := range k.NAT.Source {
+		n += r.Size()
+	}
+	return n
+}
+
+// checkPortsPerClient checks that there are ports for all clients.
+func (k *checker) checkPortsPerClient() {
+	each := k.NAT.PortsPerClient
+	if each == 0 {
+		return
+	}
+	clients := 0
+	for _, r := range k.Clients() {
+		clients += r.Size()
+	}
+	sources := k.sources()
+	if room := sources * (natPorts / each); clients > room {
+		advice := "or fewer clients (dhcp.pools)"
+		if fit := (clients + sources - 1) / sources; fit <= natPorts {
+			advice = fmt.Sprintf("at most %d fit, ", natPorts/fit) + advice
+		}
+		where := "give more addresses"
+		if k.NAT.Masquerade {
+			where = "nat.source with more addresses"
+		}
+		k.report("nat.ports_per_client", "%d clients with %d ports each do not fit into the %d ports from %d on of %d outside addresses, which are enough for %d clients: %s, or %s",
+			clients, each, natPorts, FirstNATPort, sources, room, advice, where)
+	}
+}
+
+// checkForward checks one [[nat.forward]].
+func (k *checker) checkForward(i int) {
+	report := func(key, format string, args ...any) {
+		k.reportAt(cmp.Or(k.lines[forwardKey(i, key)], k.lines[fmt.Sprintf("nat.forward#%d", i+1)]), "nat.forward."+key, format, args...)
+	}
+	missing := false
+	for _, needed := range [][2]string{{"proto", `"tcp" or "udp"`}, {"ports", "the outside ports"}, {"to", "the client's address and port"}} {
+		if k.lines[forwardKey(i, needed[0])] == 0 {
+			report(needed[0], "missing: %s", needed[1])
+			missing = true
+		}
+	}
+	if missing || i >= len(k.NAT.Forwards) {
+		return
+	}
+	f := k.NAT.Forwards[i]
+	if f.Proto == "" || f.Ports.First == 0 || !f.To.IsValid() {
+		return // refused already
+	}
+	if k.LAN.Address.IsValid() {
+		if problem := k.LAN.Unleasable(f.To); problem != "" {
+			report("to", "%s %s: forward to a client", f.To, problem)
+		}
+	}
+	if f.Port != 0 && f.Ports.First != f.Ports.Last {
+		report("to", "several ports keep their numbers: use %q, or a [[nat.forward]] for each port", f.To)
+	}
+	if k.Ident.Enabled && f.Proto == TCP && f.Ports.First <= identPort && identPort <= f.Ports.Last {
+		report("ports", "%d is where gatewayd answers (ident.enabled)", identPort)
+	}
+	for j, other := range k.NAT.Forwards[:i] {
+		if other.Proto == f.Proto && other.Ports.First <= f.Ports.Last && f.Ports.First <= other.Ports.Last {
+			report("ports", "%s overlaps %s/%s of line %d: a port leads to one client", f.Ports, other.Proto, other.Ports, k.lines[forwardKey(j, "ports")])
+		}
+	}
+}
+
+// Short is the range as people write it: one address alone.
+func (r Range) Short() string {
+	if r.First == r.Last {
+		return r.First.String()
+	}
+	return r.String()
+}

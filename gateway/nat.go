@@ -1,0 +1,174 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/nat"
+)
+
+// openNAT puts the rules of address translation in place, or removes those of a former configuration, unless another
+// gateway has the interfaces.
+func (g *gateway) openNAT() (err error) {
+	locks, err := datapath.Lock(g.cfg.LAN.Interface, g.cfg.WAN.Interface)
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	if !g.cfg.NAT.Enabled() {
+		return nat.Remove(nat.Table(g.cfg.LAN.Interface))
+	}
+	c := natConfig(g.cfg)
+	c.Log = g.log
+	g.nat, err = nat.Open(c)
+	return err
+}
+
+// natConfig returns the configuration of the rules.
+func natConfig(cfg *config.Config) nat.Config {
+	c := nat.Config{
+		LAN: clientInterface(cfg), WAN: cfg.WAN.Interface, Name: nat.Table(cfg.LAN.Interface), Network: cfg.LAN.Network(),
+		Sources: natRanges(cfg.NAT.Source), Ports: cfg.NAT.PortsPerClient, Clients: natRanges(cfg.Clients()),
+		Hairpin: cfg.NAT.Hairpin, Except: cfg.NAT.Except,
+	}
+	protocols := map[string]uint8{config.TCP: unix.IPPROTO_TCP, config.UDP: unix.IPPROTO_UDP}
+	for _, f := range cfg.NAT.Forwards {
+		c.Forwards = append(c.Forwards, nat.Forward{Protocol: protocols[f.Proto], First: f.Ports.First, Last: f.Ports.Last, To: f.To, Port: f.Port})
+	}
+	return c
+}
+
+func natRanges(all []config.Range) (out []nat.Range) {
+	for _, r := range all {
+		out = append(out, nat.Range{First: r.First, Last: r.Last})
+	}
+	return out
+}
+
+// detached reports whether the data path was taken out of the kernel under the daemon, by a forced Detach.
+func (g *gateway) detached() bool {
+	word, _ := g.dp.Forwarding()
+	return word == "detached"
+}
+
+// showNAT adds address translation to a status.
+func (g *gateway) showNAT(st *control.Status) {
+	if g.nat == nil {
+		return
+	}
+	n := g.cfg.NAT
+	parts := []string{"masquerade at " + g.cfg.WAN.Interface}
+	if !n.Masquerade {
+		parts[0] = "to"
+		for _, r := range n.Source {
+			parts[0] += " " + r.Short()
+		}
+	}
+	if n.PortsPerClient > 0 {
+		parts = append(parts, fmt.Sprintf("%d ports for each client", n.PortsPerClient))
+	}
+	switch k := len(n.Forwards); {
+	case k == 1:
+		parts = append(parts, "1 forward")
+	case k > 1:
+		parts = append(parts, fmt.Sprintf("%d forwards", k))
+	}
+	if why := g.nat.Trouble(); why != "" {
+		parts = append(parts, "not in place: "+why)
+	}
+	st.NAT = strings.Join(parts, ", ")
+	st.Repairs["nat-again"] = g.nat.Restored()
+}
+
+// translation checks what address translation needs: its outside addresses, the clients that ports are forwarded to,
+// and no rules of others that translate as well.
+func (s *survey) translation() {
+	if !s.NAT.Enabled() {
+		return
+	}
+	s.refuse(nat.Check(natConfig(s.Config)))
+	s.outside()
+	for i, f := range s.NAT.Forwards {
+		reserved := func(r config.Reservation) bool { return r.Addr == f.To }
+		if s.DHCP.Mode == config.Server && !s.PPPoE.Enabled && !slices.ContainsFunc(s.DHCP.Static, reserved) {
+			s.find(Warning, "%s: whichever client leases %s gets what is forwarded: reserve it in dhcp.static", s.WhereForward(i, "to"), f.To)
+		}
+	}
+	others, err := nat.Others()
+	if err != nil {
+		s.find(Warning, "looking for other rules that translate addresses: %v", err)
+	}
+	for _, chain := range others {
+		s.find(Warning, "%s: rules in %s translate addresses too (nft list chain %s): whichever comes first decides; remove them where they are for packets from %s",
+			s.Where(s.natKey()), chain, chain, s.LAN.Network())
+	}
+}
+
+// natKey is the key that switches translation on.
+func (s *survey) natKey() string {
+	if s.NAT.Masquerade {
+		return "nat.masquerade"
+	}
+	return "nat.source"
+}
+
+// outside checks that the WAN's interface has the addresses that clients are to have, or can get what is sent to them.
+// In a network of the interface, its neighbours ask for the address by ARP, which only an owner answers. Other
+// addresses may be routed to this machine.
+func (s *survey) outside() {
+	if s.wan == nil {
+		return
+	}
+	addrs, err := s.wan.Addrs()
+	if err != nil {
+		s.find(Warning, "reading the addresses of %s: %v", s.WAN.Interface, err)
+		return
+	}
+	var own []netip.Prefix
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil {
+			ones, _ := n.Mask.Size()
+			addr, _ := netip.AddrFromSlice(n.IP.To4())
+			own = append(own, netip.PrefixFrom(addr, ones))
+		}
+	}
+	if s.NAT.Masquerade && len(own) == 0 {
+		s.find(Warning, "%s: %s has no IPv4 address yet, so clients' packets are dropped until it has one", s.Where("nat.masquerade"), s.WAN.Interface)
+	}
+	for _, r := range s.NAT.Source {
+		for i := range r.Size() {
+			weight, ok := missing(r.At(i), own)
+			if ok {
+				continue
+			}
+			if weight == Refusal {
+				s.find(weight, "%s: %s is in a network of %s, which does not have it, so no answer arrives: ip addr add %s/32 dev %s", s.Where("nat.source"), r.At(i), s.WAN.Interface, r.At(i), s.WAN.Interface)
+			} else {
+				s.find(weight, "%s: %s does not have %s: answers arrive only if the provider routes it to this machine; otherwise use one of its own", s.Where("nat.source"), s.WAN.Interface, r.At(i))
+			}
+			break // one of a range
+		}
+	}
+}
+
+// missing reports whether an interface has an address, and how much it matters where it has not.
+func missing(addr netip.Addr, own []netip.Prefix) (w Weight, ok bool) {
+	w = Warning
+	for _, p := range own {
+		if p.Addr() == addr {
+			return Note, true
+		}
+		if p.Masked().Contains(addr) {
+			w = Refusal
+		}
+	}
+	return w, false
+}

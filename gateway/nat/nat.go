@@ -1,0 +1,264 @@
+// Package nat translates clients' addresses by a table of nftables of its own.
+//
+//	client ──▶ prerouting: forwards ──▶ routing ──▶ postrouting: hairpin, exceptions, sources ──▶ WAN
+//
+// The rules see the first packet of each connection; the kernel's connection tracking translates all others, also
+// while no daemon runs. From Linux 6.9 on the table is held: no other program can change it while the daemon lives,
+// and "flush ruleset" leaves it alone. On older kernels it is put back after it was removed.
+package nat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
+)
+
+// Config describes the translation.
+type Config struct {
+	LAN, WAN string       // interfaces: the one by which the kernel sends to clients, and the one towards the world
+	Name     string       // of the table, apart from others' (see Table)
+	Network  netip.Prefix // the clients'
+	// Sources are the addresses that clients have outside, in this order; none: the WAN's.
+	Sources []Range
+	// Ports are of each client, by Assignment over Clients; 0: all are shared. Clients that are not listed are then
+	// not let out.
+	Ports    int
+	Clients  []Range // in ascending order
+	Hairpin  bool    // clients reach Forwards by outside addresses
+	Except   []netip.Prefix
+	Forwards []Forward
+	Log      *slog.Logger
+
+	unheld bool // tests: as on kernels before 6.9
+}
+
+// Range is the addresses from First to Last.
+type Range struct{ First, Last netip.Addr }
+
+// Forward sends ports of this machine's addresses outside of the LAN to a client.
+type Forward struct {
+	Protocol    uint8 // IPPROTO_TCP or IPPROTO_UDP
+	First, Last uint16
+	To          netip.Addr
+	Port        uint16 // 0: the same
+}
+
+// NAT is a translation that is in place.
+type NAT struct {
+	cfg      Config
+	conn     *nftables.Conn
+	follower *stack.Follower
+	held     bool // by conn: see nftables.Batch
+	rules    int  // of the table
+	restored atomic.Uint64
+
+	mu       sync.Mutex
+	resigned bool   // the data path was detached: nothing is put back
+	trouble  string // see Trouble
+}
+
+// Table is the name of the table of a LAN, in the family of IPv4.
+func Table(lan string) string { return prefix + strings.TrimPrefix(guard.Table(lan), guard.Prefix) }
+
+// prefix begins the names of all tables. No guard's does: its tables have no - after the first.
+const prefix = guard.Prefix + "nat-"
+
+// Is reports whether a table of nftables translates a gateway's clients. All of its chains are of type nat: they see
+// the first packet of a connection only.
+func Is(family uint8, table string) bool {
+	return family == uint8(nftables.IPv4) && strings.HasPrefix(table, prefix)
+}
+
+func tableOf(name string) nftables.Table { return nftables.Table{Family: nftables.IPv4, Name: name} }
+
+// Open puts the table in place, in one step, instead of one that a former daemon left: connections continue. It fails
+// with datapath.ErrNotSupported where the kernel lacks a part of nftables.
+func Open(cfg Config) (*NAT, error) {
+	n := &NAT{cfg: cfg}
+	var err error
+	if n.conn, err = nftables.Dial(); err != nil {
+		return nil, err
+	}
+	if n.follower, err = stack.Follow(); err != nil {
+		return nil, errors.Join(err, n.conn.Close())
+	}
+	for _, n.held = range []bool{!cfg.unheld, false} {
+		if err = n.apply(); err == nil {
+			return n, nil
+		}
+	}
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
+		err = fmt.Errorf("%w: %w (nftables with NAT, masquerade, fib and conntrack are needed)", datapath.ErrNotSupported, err)
+	}
+	return nil, errors.Join(fmt.Errorf("address translation: %w", err), n.Close())
+}
+
+// apply replaces the table.
+func (n *NAT) apply() error {
+	b := &nftables.Batch{Held: n.held}
+	n.rules = n.cfg.ruleset(b)
+	return n.conn.Commit(b)
+}
+
+// Close leaves the table in the kernel: connections go on.
+func (n *NAT) Close() error { return errors.Join(n.follower.Close(), n.conn.Close()) }
+
+// Restored counts how often the table was put back.
+func (n *NAT) Restored() uint64 { return n.restored.Load() }
+
+// Trouble says why nothing is translated; "": everything is.
+func (n *NAT) Trouble() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.trouble
+}
+
+// again is how often the table is looked at without a message of the kernel's.
+const again = time.Second
+
+// Run puts the table back where others remove it or rules of it, until ctx ends. gone is asked at each look whether the
+// data path was detached: the table is then removed, too.
+func (n *NAT) Run(ctx context.Context, gone func() bool) error {
+	port, err := n.conn.Port()
+	if err != nil {
+		return err
+	}
+	look := func() { n.keep(gone) }
+	if err := n.follower.Run(stack.Changes{Routing: func() {}, Rules: look, Own: port}); err != nil {
+		return err
+	}
+	look() // what happened before
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			look()
+		}
+	}
+}
+
+// keep looks at the table.
+func (n *NAT) keep(gone func() bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.resigned {
+		return
+	}
+	if gone() {
+		if err := remove(n.conn, n.cfg.Name); err != nil {
+			n.cfg.Log.Error("removing address translation", "err", err)
+			return
+		}
+		n.resigned, n.trouble = true, ""
+		return
+	}
+	there, err := n.there()
+	if err == nil && there {
+		n.trouble = ""
+		return
+	}
+	if err == nil {
+		if err = n.apply(); err == nil {
+			n.restored.Add(1)
+			n.trouble = ""
+			n.cfg.Log.Warn("the rules of address translation were taken out of nftables, and are back: connections of the time in between may be broken; use \"nft destroy table\" on your own tables instead of \"nft flush ruleset\"", "table", n.cfg.Name)
+			return
+		}
+	}
+	if why := err.Error(); n.trouble != why {
+		n.trouble = why
+		n.cfg.Log.Error("the rules of address translation are not as they should be, and cannot be put back: trying every second", "table", n.cfg.Name, "err", err)
+	}
+}
+
+// there reports whether all rules are.
+func (n *NAT) there() (bool, error) {
+	rules, err := n.conn.Rules()
+	count := 0
+	for _, r := range rules {
+		if r.Table == tableOf(n.cfg.Name) {
+			count++
+		}
+	}
+	return count == n.rules, err
+}
+
+// Left reports whether a table exists. A kernel without nftables has none.
+func Left(name string) bool {
+	there, err := stack.HasTable(uint8(nftables.IPv4), name)
+	return err == nil && there
+}
+
+// patience is how long Remove waits for a daemon that holds the table to let go of it.
+const patience = 5 * time.Second
+
+// Remove removes a table, if it exists. Where a daemon holds it, that has to end or to notice that its data path was
+// detached first, which Remove waits for.
+func Remove(name string) error {
+	if !Left(name) {
+		return nil
+	}
+	conn, err := nftables.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if err = remove(conn, name); err == nil || !Left(name) {
+			return nil
+		}
+		if !errors.Is(err, unix.EPERM) || time.Now().After(deadline) {
+			return fmt.Errorf("removing address translation (table ip %s), which a running daemon may hold: %w", name, err)
+		}
+	}
+}
+
+// remove deletes a table, if it exists: one that was held, which old kernels know nothing of, or another.
+func remove(conn *nftables.Conn, name string) (err error) {
+	for _, held := range []bool{true, false} {
+		b := &nftables.Batch{Held: held}
+		b.DeleteTable(tableOf(name))
+		if err = conn.Commit(b); err == nil || errors.Is(err, unix.EPERM) {
+			return err
+		}
+	}
+	return err
+}
+
+// Others names the chains of other programs' tables that translate the sources of packets.
+func Others() ([]string, error) {
+	conn, err := nftables.Dial()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	rules, err := conn.Rules()
+	if errors.Is(err, unix.EINVAL) {
+		return nil, nil // a kernel without nftables
+	}
+	var chains []string
+	for _, r := range rules {
+		family := map[nftables.Family]string{nftables.IPv4: "ip", unix.NFPROTO_INET: "inet"}[r.Table.Family]
+		said := fmt.Sprintf("%s %s %s", family, r.Table.Name, r.Chain)
+		if r.Sources && family != "" && !Is(uint8(r.Table.Family), r.Table.Name) && (len(chains) == 0 || chains[len(chains)-1] != said) {
+			chains = append(chains, said)
+		}
+	}
+	return chains, err
+}

@@ -1,0 +1,205 @@
+package nat
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ranges(texts ...string) (out []Range) {
+	for _, text := range texts {
+		first, last, several := strings.Cut(text, "-")
+		if !several {
+			last = first
+		}
+		out = append(out, Range{netip.MustParseAddr(first), netip.MustParseAddr(last)})
+	}
+	return out
+}
+
+// config is of a LAN with two forwards and an exception.
+func config(change func(*Config)) Config {
+	c := Config{
+		LAN: "lan0", WAN: "wan0", Name: Table("lan0"), Network: netip.MustParsePrefix("10.1.0.0/24"), Hairpin: true,
+		Except: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("198.51.100.9/32")},
+		Forwards: []Forward{
+			{unix.IPPROTO_TCP, 8080, 8080, netip.MustParseAddr("10.1.0.5"), 80}, {unix.IPPROTO_UDP, 5000, 5010, netip.MustParseAddr("10.1.0.6"), 0},
+		},
+		Log: slog.New(slog.DiscardHandler),
+	}
+	change(&c)
+	return c
+}
+
+// open puts a table in place, in a namespace of the test.
+func open(t *testing.T, c Config) (*NAT, *netnstest.Space) {
+	t.Helper()
+	s := netnstest.NewSpace(t)
+	var n *NAT
+	var err error
+	s.Do(func() { n, err = Open(c) })
+	must(t, err)
+	t.Cleanup(func() { n.Close() })
+	return n, s
+}
+
+// TestRulesAreWhatNftReads compares the rules with nft's output.
+func TestRulesAreWhatNftReads(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*Config)
+		want   []string
+	}{
+		"masquerade": {func(*Config) {}, []string{
+			"type nat hook prerouting priority dstnat; policy accept;", "tcp dport 8080 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.5:80",
+			"udp dport 5000-5010 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.6\n", "type nat hook postrouting priority srcnat; policy accept;",
+			`oifname "lan0" ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr`, `oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 192.168.0.0/16 accept`,
+			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 198.51.100.9 accept`, `oifname "wan0" ip saddr 10.1.0.0/24 masquerade`}},
+		"no hairpin": {func(c *Config) { c.Hairpin = false }, []string{`iifname "wan0" tcp dport 8080 ip daddr !=`, `iifname "wan0" udp dport 5000-5010`}},
+		"sources": {func(c *Config) { c.Sources = ranges("203.0.113.7", "203.0.113.8-203.0.113.9") }, []string{
+			`ip saddr 10.1.0.0/24 snat to 203.0.113.7-203.0.113.9 persistent`}},
+		"ports": {func(c *Config) { c.Ports, c.Clients = 1000, ranges("10.1.0.10-10.1.0.11") }, []string{
+			"type ipv4_addr : inet_service\n", "10.1.0.10 : 1024, 10.1.0.11 : 2024", "10.1.0.10 : 2023, 10.1.0.11 : 3023",
+			"masquerade to :ip saddr map @first-ports-ip saddr map @last-ports", `ip saddr 10.1.0.0/24 drop`}},
+		"ports of sources": {func(c *Config) {
+			c.Ports, c.Clients, c.Sources = 40000, ranges("10.1.0.10-10.1.0.11"), ranges("203.0.113.7", "203.0.113.30")
+		}, []string{
+			"type ipv4_addr : interval ipv4_addr . inet_service", "10.1.0.10 : 203.0.113.7 . 1024-41023", "10.1.0.11 : 203.0.113.30 . 1024-41023", `ip saddr map @clients`, `ip saddr 10.1.0.0/24 drop`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config(tt.change)
+			must(t, Check(c))
+			_, s := open(t, c)
+			listed := s.Run(t, "nft list ruleset ip")
+			for _, want := range append(tt.want, "table ip gatewayd-nat-lan0 {") {
+				if !strings.Contains(listed+"\n", want) {
+					t.Errorf("nft does not read %q in\n%s", want, listed)
+				}
+			}
+			if strings.Contains(listed, "ct original") != c.Hairpin {
+				t.Errorf("hairpin %v:\n%s", c.Hairpin, listed)
+			}
+		})
+	}
+}
+
+// TestSuccessor takes over what a daemon left, also with another configuration, and leaves nothing at the end.
+func TestSuccessor(t *testing.T) {
+	s := netnstest.NewSpace(t)
+	var n *NAT
+	var err error
+	s.Do(func() { n, err = Open(config(func(*Config) {})) })
+	must(t, err)
+	must(t, n.Close())
+	if !strings.Contains(s.Run(t, "nft list ruleset"), "masquerade") {
+		t.Fatal("nothing is left without the daemon")
+	}
+	s.Do(func() { n, err = Open(config(func(c *Config) { c.Forwards, c.Sources = nil, ranges("203.0.113.7") })) })
+	must(t, err)
+	if listed := s.Run(t, "nft list ruleset"); strings.Contains(listed, "masquerade") || strings.Contains(listed, "prerouting") || strings.Count(listed, "snat") != 1 {
+		t.Errorf("after the successor:\n%s", listed)
+	}
+	must(t, n.Close())
+	for range 2 {
+		s.Do(func() { err = Remove(Table("lan0")) })
+		must(t, err)
+	}
+	if listed := s.Run(t, "nft list ruleset"); listed != "" {
+		t.Errorf("left behind:\n%s", listed)
+	}
+}
+
+// follow has the table followed until the test ends.
+func (n *NAT) follow(t *testing.T, gone func() bool) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); n.Run(ctx, gone) }()
+	t.Cleanup(func() { stop(); <-ended })
+}
+
+// TestPutBack: whatever others remove is there again, and counted. Where the kernel holds the table, nothing can be
+// removed from it.
+func TestPutBack(t *testing.T) {
+	for _, unheld := range []bool{true, false} {
+		t.Run(fmt.Sprint("unheld ", unheld), func(t *testing.T) {
+			n, s := open(t, config(func(c *Config) { c.unheld = unheld }))
+			before := s.Run(t, "nft list ruleset")
+			n.follow(t, func() bool { return false })
+			for i, script := range []string{"nft flush ruleset", "nft delete table ip gatewayd-nat-lan0", "nft flush table ip gatewayd-nat-lan0", "nft flush chain ip gatewayd-nat-lan0 postrouting"} {
+				out, err := s.Try(script)
+				if n.held == (err == nil) && i > 0 {
+					t.Errorf("%s: %v %s", script, err, out)
+				}
+				netnstest.Await(t, "the rules to be back", func() error {
+					if now := s.Run(t, "nft list ruleset"); now != before {
+						return fmt.Errorf("%s", now)
+					}
+					return nil
+				})
+				if !n.held {
+					netnstest.Await(t, "the count", func() error {
+						if n.Restored() != uint64(i+1) {
+							return fmt.Errorf("%d", n.Restored())
+						}
+						return nil
+					})
+				}
+			}
+			if n.held && n.Restored() != 0 {
+				t.Errorf("restored %d times what was never away", n.Restored())
+			}
+		})
+	}
+}
+
+// TestGivenUp: once the data path was detached the daemon lets go of its table, for good, and Remove from elsewhere
+// waits for that.
+func TestGivenUp(t *testing.T) {
+	n, s := open(t, config(func(*Config) {}))
+	var detached atomic.Bool
+	n.follow(t, detached.Load)
+	detached.Store(true)
+	var err error
+	s.Do(func() { err = Remove(Table("lan0")) })
+	must(t, err)
+	s.Run(t, "nft add table ip other; nft delete table ip other") // has it look
+	if listed := s.Run(t, "nft list ruleset"); listed != "" {
+		t.Errorf("after detach:\n%s", listed)
+	}
+}
+
+// TestOthers names chains that translate sources, by nftables and by iptables.
+func TestOthers(t *testing.T) {
+	_, s := open(t, config(func(*Config) {}))
+	s.Run(t, `nft -f - <<EOF
+table ip isp { chain post { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; oifname "wan0" snat to 203.0.113.7; }; chain pre { type nat hook prerouting priority dstnat; tcp dport 80 dnat to 10.1.0.5; }; }
+table inet every { chain post { type nat hook postrouting priority srcnat; oifname "wan0" meta nfproto ipv4 masquerade; }; chain f { type filter hook forward priority filter; accept; }; }
+table ip6 nat { chain post { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; }; }
+EOF
+iptables -t nat -N docker; iptables -t nat -A docker -s 172.17.0.0/16 -j MASQUERADE`)
+	var got []string
+	var err error
+	s.Do(func() { got, err = Others() })
+	must(t, err)
+	if want := []string{"inet every post", "ip isp post", "ip nat docker"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,55 @@
+package nat
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Ports that clients' connections have outside where each client has its own: all but the well-known ones.
+const (
+	firstPort = 1024
+	ports     = 65536 - firstPort // of an address
+)
+
+// Assignment gives each client an outside address and ports of it, by the sequential algorithm of RFC 7422 (2.1): the
+// client with the number i, from 0 on in ascending order of all clients' addresses, has the outside address with the
+// number i div B, and Each ports from 1024 + (i mod B) × Each on, where B = 64512 div Each is how many clients an
+// address is enough for. Ports at the end of an address that are fewer than Each belong to nobody.
+type Assignment struct {
+	Sources []netip.Addr // in the configuration's order; none: the WAN's only address
+	Each    int          // ports of a client, from 1 on
+}
+
+// Of returns what a client has; ok is false where there is no room for it. The address is zero without Sources.
+func (a Assignment) Of(client int) (source netip.Addr, first, last uint16, ok bool) {
+	room := ports / a.Each
+	switch at := client / room; {
+	case at < len(a.Sources):
+		source = a.Sources[at]
+	case at > 0 || len(a.Sources) > 0:
+		return source, 0, 0, false
+	}
+	begin := firstPort + client%room*a.Each
+	return source, uint16(begin), uint16(begin + a.Each - 1), true
+}
+
+// each calls fn with the addresses of ranges, in order.
+func each(ranges []Range, fn func(netip.Addr)) {
+	for _, r := range ranges {
+		for a := r.First; ; a = a.Next() {
+			fn(a)
+			if a == r.Last {
+				break
+			}
+		}
+	}
+}
+
+// size is the number of addresses of ranges.
+func size(ranges []Range) (n int) {
+	for _, r := range ranges {
+		first, last := r.First.As4(), r.Last.As4()
+		n += int(binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:])) + 1
+	}
+	return n
+}

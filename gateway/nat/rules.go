@@ -1,0 +1,204 @@
+package nat
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/nftables"
+)
+
+// Priorities of the chains: as nft's words dstnat and srcnat.
+const (
+	priorityDestinations = -100
+	prioritySources      = 100
+)
+
+// Maps of clients to what each has outside: with sources an address and ports, and otherwise ports, in two maps,
+// because nft shows no ranges of ports alone.
+const (
+	assigned   = "clients"
+	firstPorts = "first-ports"
+	lastPorts  = "last-ports"
+)
+
+// Offsets in the IPv4 header and in that of TCP and UDP, bytes.
+const (
+	sourceAt      = 12
+	destinationAt = 16
+	toPortAt      = 2
+)
+
+// writer adds rules to a batch.
+type writer struct {
+	*nftables.Batch
+	table nftables.Table
+	rules int
+}
+
+func (w *writer) rule(chain string, parts ...[]nftables.Expr) {
+	var all []nftables.Expr
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	w.AddRule(w.table, chain, all...)
+	w.rules++
+}
+
+// ruleset adds the whole table in place of a former one, and returns how many rules it has.
+func (c Config) ruleset(b *nftables.Batch) int {
+	w := &writer{Batch: b, table: tableOf(c.Name)}
+	w.DeleteTable(w.table)
+	w.AddTable(w.table)
+	if len(c.Forwards) > 0 {
+		w.AddChain(w.table, "prerouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
+		for _, f := range c.Forwards {
+			w.rule("prerouting", c.forwarded(f), f.target())
+		}
+	}
+	w.AddChain(w.table, "postrouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_POST_ROUTING, Priority: prioritySources})
+	if c.Hairpin && len(c.Forwards) > 0 {
+		w.rule("postrouting", to(c.LAN), in(c.Network, sourceAt), redirected(), []nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0)})})
+	}
+	outward := append(to(c.WAN), in(c.Network, sourceAt)...)
+	for _, p := range c.Except {
+		w.rule("postrouting", outward, in(p, destinationAt), []nftables.Expr{nftables.Accept()})
+	}
+	if c.Ports > 0 {
+		c.assign(w)
+		w.rule("postrouting", outward, c.own())
+		w.rule("postrouting", outward, []nftables.Expr{nftables.Drop()}) // whoever has no ports
+	} else {
+		w.rule("postrouting", outward, c.shared())
+	}
+	return w.rules
+}
+
+// forwarded matches what a forward is for: packets to this machine's addresses outside of the LAN, from the WAN, or with
+// hairpin also from clients.
+func (c Config) forwarded(f Forward) []nftables.Expr {
+	var exprs []nftables.Expr
+	if !c.Hairpin {
+		exprs = append(exprs, nftables.Meta(0, unix.NFT_META_IIFNAME), nftables.Equal(0, name(c.WAN)))
+	}
+	exprs = append(exprs, nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{f.Protocol}), nftables.Payload(0, nftables.TransportHeader, toPortAt, 2))
+	if f.First == f.Last {
+		exprs = append(exprs, nftables.Equal(0, port(f.First)))
+	} else {
+		exprs = append(exprs, nftables.AtLeast(0, port(f.First)), nftables.AtMost(0, port(f.Last)))
+	}
+	exprs = append(exprs, nftables.Payload(0, nftables.NetworkHeader, destinationAt, 4), nftables.And(0, mask(c.Network)), nftables.Differs(0, c.Network.Masked().Addr().AsSlice()))
+	return append(exprs, nftables.KindOf(0), nftables.Equal(0, nftables.Local))
+}
+
+// target sends a connection to the client.
+func (f Forward) target() []nftables.Expr {
+	span := nftables.Span{Addr: nftables.At(0)}
+	exprs := []nftables.Expr{nftables.Load(0, f.To.AsSlice())}
+	if f.Port != 0 {
+		span.Port = nftables.At(1)
+		exprs = append(exprs, nftables.Load(1, port(f.Port)))
+	}
+	return append(exprs, nftables.Destination(span))
+}
+
+// shared gives all clients the same ports.
+func (c Config) shared() []nftables.Expr {
+	if len(c.Sources) == 0 {
+		return []nftables.Expr{nftables.Masquerade(nftables.Span{})}
+	}
+	first, last := c.Sources[0].First, c.Sources[0].Last
+	for _, r := range c.Sources { // they are consecutive
+		if r.First.Less(first) {
+			first = r.First
+		}
+		if last.Less(r.Last) {
+			last = r.Last
+		}
+	}
+	return []nftables.Expr{
+		nftables.Load(0, first.AsSlice()), nftables.Load(1, last.AsSlice()),
+		nftables.Source(nftables.Span{Addr: nftables.At(0), LastAddr: nftables.At(1), Persistent: true}),
+	}
+}
+
+// own gives each client its own ports, from the maps.
+func (c Config) own() []nftables.Expr {
+	client := nftables.Payload(0, nftables.NetworkHeader, sourceAt, 4)
+	if len(c.Sources) > 0 { // registers for first address and port, last address and port
+		span := nftables.Span{Addr: nftables.At(0), Port: nftables.At(1), LastAddr: nftables.At(2), LastPort: nftables.At(3)}
+		return []nftables.Expr{client, nftables.Find(assigned, 0, 0), nftables.Source(span)}
+	}
+	return []nftables.Expr{
+		client, nftables.Find(firstPorts, 0, 4), nftables.Payload(0, nftables.NetworkHeader, sourceAt, 4), nftables.Find(lastPorts, 0, 5),
+		nftables.Masquerade(nftables.Span{Port: nftables.At(4), LastPort: nftables.At(5)}),
+	}
+}
+
+// assign adds the maps of clients.
+func (c Config) assign(w *writer) {
+	a := Assignment{Each: c.Ports}
+	each(c.Sources, func(addr netip.Addr) { a.Sources = append(a.Sources, addr) })
+	var whole, first, last []nftables.Element
+	i := 0
+	each(c.Clients, func(client netip.Addr) {
+		source, from, to, ok := a.Of(i)
+		if i++; !ok {
+			return // config refuses that
+		}
+		key := client.AsSlice()
+		if source.IsValid() {
+			var data []byte
+			for _, p := range []uint16{from, to} {
+				data = append(append(append(data, source.AsSlice()...), port(p)...), 0, 0)
+			}
+			whole = append(whole, nftables.Element{Key: key, Data: data})
+			return
+		}
+		first, last = append(first, nftables.Element{Key: key, Data: port(from)}), append(last, nftables.Element{Key: key, Data: port(to)})
+	})
+	set := nftables.Set{KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: uint32(max(1, size(c.Clients)))}
+	add := func(name string, elements []nftables.Element) {
+		set.Name = name
+		w.AddSet(w.table, set)
+		w.AddElements(w.table, name, elements...)
+	}
+	if len(c.Sources) > 0 {
+		set.DataType, set.Data, set.Ranges = nftables.Concat(nftables.TypeIPv4, nftables.TypePort), 16, true
+		add(assigned, whole)
+		return
+	}
+	set.DataType, set.Data = nftables.TypePort, 2
+	add(firstPorts, first)
+	add(lastPorts, last)
+}
+
+// to matches packets that leave by an interface.
+func to(dev string) []nftables.Expr {
+	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_OIFNAME), nftables.Equal(0, name(dev))}
+}
+
+// in matches an address of the header in a network.
+func in(p netip.Prefix, offset uint32) []nftables.Expr {
+	exprs := []nftables.Expr{nftables.Payload(0, nftables.NetworkHeader, offset, 4)}
+	if p.Bits() < 32 {
+		exprs = append(exprs, nftables.And(0, mask(p)))
+	}
+	return append(exprs, nftables.Equal(0, p.Masked().Addr().AsSlice()))
+}
+
+// redirected matches connections whose destination was changed, by a forward or by anybody's rule.
+func redirected() []nftables.Expr {
+	bit := binary.NativeEndian.AppendUint32(nil, nftables.Redirected)
+	return []nftables.Expr{nftables.Status(0), nftables.And(0, bit), nftables.Differs(0, make([]byte, 4))}
+}
+
+func mask(p netip.Prefix) []byte {
+	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-p.Bits()))
+}
+
+func port(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
+
+// name is an interface's name as rules compare it.
+func name(dev string) []byte { return append([]byte(dev), make([]byte, unix.IFNAMSIZ-len(dev))...) }

@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/nat"
+)
+
+// TestDetachTranslation: a running daemon, which holds its table of address translation, lets go of it after a forced
+// detach; a successor without [nat] removes what a former one left; and detach leaves nothing.
+func TestDetachTranslation(t *testing.T) {
+	network(t)
+	table := nat.Table("lan0")
+	translating := func() daemon {
+		cfg := configured(t, t.TempDir(), onEBPF)
+		cfg.NAT = config.NAT{Masquerade: true, Hairpin: true}
+		return serve(t, cfg)
+	}
+	before := sh(t, "nft list ruleset")
+	d := translating()
+	if !nat.Left(table) {
+		t.Fatal("nothing translates")
+	}
+	must(t, Detach(d.cfg, true))
+	if nat.Left(table) {
+		t.Error("after a forced detach something translates")
+	}
+	sh(t, "nft add table inet other; nft delete table inet other") // has it look
+	must(t, d.stop())
+	if Left(d.cfg) {
+		t.Error("something is left")
+	}
+
+	d = translating()
+	must(t, d.stop())
+	if !nat.Left(table) || !Left(d.cfg) {
+		t.Error("nothing is left for connections to go on")
+	}
+	plain := start(t, t.TempDir())
+	if nat.Left(table) {
+		t.Error("without [nat] something translates")
+	}
+	must(t, plain.stop())
+	d = translating()
+	must(t, d.stop())
+	must(t, Detach(d.cfg, false))
+	if after := sh(t, "nft list ruleset"); after != before || strings.Contains(after, table) {
+		t.Errorf("before:\n%s\nafter detach:\n%s", before, after)
+	}
+}

@@ -1,0 +1,110 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Rule is a rule as the kernel has it.
+type Rule struct {
+	Table Table
+	Chain string
+	// Sources reports that it translates the sources of packets, by nftables' own statements or by iptables'.
+	Sources bool
+}
+
+// Rules lists the rules of all tables, in the kernel's order.
+func (c *Conn) Rules() ([]Rule, error) {
+	question := netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE), Flags: netlink.Request | netlink.Dump},
+		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const attempts = 10 // while others change rules
+	for range attempts {
+		messages, err := c.c.Execute(question)
+		interrupted := func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
+		if errors.Is(err, unix.EINTR) || err == nil && slices.ContainsFunc(messages, interrupted) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing rules: %w", c.failed(err))
+		}
+		var rules []Rule
+		for _, m := range messages {
+			r, err := readRule(m.Data)
+			if err != nil {
+				return nil, fmt.Errorf("reading a rule: %w", err)
+			}
+			rules = append(rules, r)
+		}
+		return rules, nil
+	}
+	return nil, fmt.Errorf("listing rules: they changed %d times meanwhile", attempts)
+}
+
+// readRule decodes a message about a rule.
+func readRule(data []byte) (r Rule, err error) {
+	if len(data) < 4 {
+		return r, errors.New("a message is cut short")
+	}
+	d, err := netlink.NewAttributeDecoder(data[4:])
+	if err != nil {
+		return r, err
+	}
+	r.Table.Family = Family(data[0])
+	for d.Next() {
+		switch d.Type() {
+		case unix.NFTA_RULE_TABLE:
+			r.Table.Name = d.String()
+		case unix.NFTA_RULE_CHAIN:
+			r.Chain = d.String()
+		case unix.NFTA_RULE_EXPRESSIONS:
+			d.Nested(func(list *netlink.AttributeDecoder) error {
+				for list.Next() {
+					list.Nested(func(x *netlink.AttributeDecoder) error { return r.readExpr(x) })
+				}
+				return nil
+			})
+		}
+	}
+	return r, d.Err()
+}
+
+// readExpr decodes one expression: its name, then its own attributes.
+func (r *Rule) readExpr(x *netlink.AttributeDecoder) error {
+	name := ""
+	for x.Next() {
+		switch x.Type() {
+		case unix.NFTA_EXPR_NAME:
+			if name = x.String(); name == "masq" {
+				r.Sources = true
+			}
+		case unix.NFTA_EXPR_DATA:
+			if name == "nat" || name == "target" {
+				x.Nested(func(in *netlink.AttributeDecoder) error { return r.readNAT(name, in) })
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Rule) readNAT(name string, in *netlink.AttributeDecoder) error {
+	in.ByteOrder = binary.BigEndian
+	for in.Next() {
+		switch {
+		case name == "nat" && in.Type() == unix.NFTA_NAT_TYPE:
+			r.Sources = r.Sources || in.Uint32() == unix.NFT_NAT_SNAT
+		case name == "target" && in.Type() == unix.NFTA_TARGET_NAME:
+			target := in.String()
+			r.Sources = r.Sources || target == "MASQUERADE" || target == "SNAT" || target == "NETMAP"
+		}
+	}
+	return nil
+}

@@ -101,15 +101,26 @@ func (c *Custom) withVars(cmd experiment.Command) []string {
 // Start writes the files, relative paths into the scratch directory, runs start, spawns
 // daemon and waits for ready: of a tunnel on both gateways at the same time.
 func (c *Custom) Start(ctx context.Context, env Env) error {
-	c.started, c.ready, c.places = true, false, []*place{{vars: variables(env)}}
+	c.started, c.ready, c.places = true, false, nil
 	if c.spec.Tunnel {
 		c.places = ends(env, c.mtu())
 	} else {
-		c.places[0].Host = env.Host("router")
+		c.places = []*place{c.first(env)}
 	}
 	err := c.each(func(p *place) error { return c.install(ctx, env, p) })
 	c.ready = err == nil
 	return err
+}
+
+// first is the place whose commands admit clients, also before Start: the first host that clients' packets pass.
+func (c *Custom) first(env Env) *place {
+	switch {
+	case len(c.places) > 0:
+		return c.places[0]
+	case c.spec.Tunnel: // it admits nobody
+		return &place{}
+	}
+	return &place{Host: env.Host("router"), vars: variables(env)}
 }
 
 // each works on all places at once.
@@ -183,14 +194,6 @@ func (c *Custom) Admit(ctx context.Context, env Env, clients []ClientAddr) error
 // Revoke is Admit's undoing, by the revoke command.
 func (c *Custom) Revoke(ctx context.Context, env Env, clients []ClientAddr) error {
 	return c.run(ctx, c.first(env), "revoke", c.spec.Revoke, clientLines(clients))
-}
-
-// first is where commands about clients run: the router, or of a tunnel the clients' gateway. It may not have started yet.
-func (c *Custom) first(env Env) *place {
-	if len(c.places) > 0 {
-		return c.places[0]
-	}
-	return &place{Host: env.Host("router"), vars: variables(env)}
 }
 
 // clientLines writes clients as commands read them: "1 192.168.137.2 02:…".

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/client/persona"
+	"github.com/gateweigh/gateweigh/lab/floor"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/sink"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/receive"
@@ -114,7 +115,7 @@ func tryFind(ctx context.Context, s *selfTest) (string, error) {
 func tryObjects(context.Context, *selfTest) (string, error) {
 	objects := map[string]func() error{
 		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject, "of sinks": sink.CheckObject, "of the watch": watch.CheckObject,
-		"of taps": transition.CheckObject,
+		"of the floor": floor.CheckObject, "of taps": transition.CheckObject,
 	}
 	for name, check := range objects {
 		if err := check(); err != nil {

@@ -60,7 +60,7 @@ func TestTcpdump(t *testing.T) {
 	m := c.match(c.run(t))
 	var times [][]int64
 	for _, d := range dumps {
-		times = append(times, d.stop(c.way.Run, relate()))
+		times = append(times, d.stop(t, c.way.Run, relate()))
 	}
 	agree(t, m,
 		compared{"queued", times[0], queued}, compared{"the router's arrival", times[1], stopAt(0)},
@@ -191,15 +191,22 @@ func nanos(seconds, decimals string) int64 {
 
 // tcpdump is a running tcpdump.
 type tcpdump struct {
-	cmd *exec.Cmd
-	out strings.Builder
+	cmd  *exec.Cmd
+	file string // of what it prints
 }
 
 // startTcpdump captures on an interface; it does when startTcpdump returns.
 func startTcpdump(t *testing.T, s *labtest.Space, ifname string) *tcpdump {
 	t.Helper()
-	d := &tcpdump{cmd: exec.Command("tcpdump", "-n", "-tt", "--immediate-mode", "--time-stamp-precision", "nano", "-j", "host", "-i", ifname, "tcp")}
-	d.cmd.Stdout = &d.out
+	d := &tcpdump{file: filepath.Join(t.TempDir(), "out")}
+	out, err := os.Create(d.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	// It takes frames in blocks: woken for each, it would have the CPU between its stamp and the tap's.
+	d.cmd = exec.Command("tcpdump", "-n", "-tt", "-l", "--time-stamp-precision", "nano", "-j", "host", "-i", ifname, "tcp")
+	d.cmd.Stdout = out
 	said, err := d.cmd.StderrPipe()
 	if err == nil {
 		s.Do(func() { err = d.cmd.Start() })
@@ -220,14 +227,23 @@ func startTcpdump(t *testing.T, s *labtest.Space, ifname string) *tcpdump {
 
 var captured = regexp.MustCompile(`(?m)^(\d+)\.(\d{9}) .* length (\d+)$`)
 
-// stop returns the times of frames with probes.
-func (d *tcpdump) stop(r Run, c clocks) (times []int64) {
+// stop returns the times of frames with probes, once it has all.
+func (d *tcpdump) stop(t *testing.T, r Run, c clocks) (times []int64) {
+	t.Helper()
+	labtest.Await(t, "tcpdump to print the probes", func() bool {
+		text, err := os.ReadFile(d.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		times = nil
+		for _, m := range captured.FindAllStringSubmatch(string(text), -1) {
+			if m[3] == strconv.Itoa(r.Bytes) {
+				times = append(times, nanos(m[1], m[2])+c.offsetNs)
+			}
+		}
+		return len(times) >= r.Count
+	})
 	d.cmd.Process.Signal(syscall.SIGINT)
 	d.cmd.Wait()
-	for _, m := range captured.FindAllStringSubmatch(d.out.String(), -1) {
-		if m[3] == strconv.Itoa(r.Bytes) {
-			times = append(times, nanos(m[1], m[2])+c.offsetNs)
-		}
-	}
 	return times
 }

@@ -54,10 +54,11 @@ type Config struct {
 	PinDir      string       // on a bpffs
 	// Newcomer is called for clients with an address that was not leased; nil: their
 	// packets are dropped silently.
-	Newcomer func(netip.Addr, datapath.MAC)
-	Lines    bool // clients may be on PPPoE lines
-	Flows    bool // connections are logged, so the stack forwards, which knows them
-	DHCP     bool // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
+	Newcomer  func(netip.Addr, datapath.MAC)
+	Lines     bool      // clients may be on PPPoE lines
+	Flows     bool      // connections are logged, so the stack forwards, which knows them
+	DHCP      bool      // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
+	FlowCache FlowCache // "" is FlowCacheNever
 	// Beside are pins of links of gatewayd's other programs at the interfaces. They pass on what they do not
 	// handle, so they are no reason not to redirect.
 	Beside []string
@@ -87,6 +88,8 @@ type Datapath struct {
 	reasons  reasons
 	judged   map[string][]link.AttachedProgram // all programs at tcx, by hook, as last judged
 	ahead    map[string]string                 // programs of others ahead of ours, by hook, as last logged
+	flows    flows
+	unloaded string // why the cache's programs are not loaded
 
 	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
 	places  []*place   // the programs
@@ -101,6 +104,10 @@ type Datapath struct {
 	shut     bool   // programs are missing, so the guard lets nothing pass
 	retired  bool   // detached while it runs
 	repairs  Repairs
+
+	uncachedWhy  string // the reason why no flows are cached; "" while they are, if the stack forwards
+	flowSettings gatewayFlowSettings
+	paused       int // goroutines that judge anew whether flows may be cached
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)
@@ -146,6 +153,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	d.lan, d.wan = lan, wan
+	d.openFlows()
 	if err := d.openNeighbours(); err != nil {
 		return nil, err
 	}
@@ -178,6 +186,9 @@ func (d *Datapath) enter() error {
 func (c *Config) check() error {
 	if c.Forward == "" {
 		c.Forward = ForwardAuto
+	}
+	if c.FlowCache == "" {
+		c.FlowCache = FlowCacheNever
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -316,6 +327,11 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		case "senders":
 			m.MaxEntries = datapath.MostSenders
 			continue
+		case "flow_paths":
+			if d.cfg.FlowCache == FlowCacheNever {
+				m.MaxEntries = unusedEntries
+			}
+			continue
 		case "hops", "gateway_settings", "stats", "garden", "newcomers", "called", "portal":
 		default:
 			continue // only constant within one load
@@ -350,6 +366,8 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
+const starting = "gatewayd is starting"
+
 // begin reads a former daemon's settings, or creates the first.
 func (d *Datapath) begin(mtu int) error {
 	if err := d.objs.GatewaySettings.Lookup(uint32(0), &d.settings); err != nil {
@@ -360,7 +378,7 @@ func (d *Datapath) begin(mtu int) error {
 		rand.Read(b[:])
 		d.settings.Epoch = binary.NativeEndian.Uint64(b[:])
 	}
-	d.epoch, d.why = d.settings.Epoch, "gatewayd is starting"
+	d.epoch, d.why, d.uncachedWhy = d.settings.Epoch, starting, starting
 	return d.change(func(s *gatewaySettings) { s.LanMtu = uint32(mtu) })
 }
 
@@ -419,7 +437,8 @@ func (d *Datapath) Close() error {
 	if d.neighbours != nil {
 		err = errors.Join(err, d.neighbours.Close())
 	}
-	err = errors.Join(err, d.objs.Close(), d.locks.Close())
+	d.endFlows()
+	err = errors.Join(err, d.flows.objs.Close(), d.objs.Close(), d.locks.Close())
 	d.locks = nil
 	return err
 }

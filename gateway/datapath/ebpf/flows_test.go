@@ -1,0 +1,41 @@
+package ebpf
+
+import (
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+)
+
+const masquerading = `nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; }; }'`
+
+// cachePath is the path that caches flows.
+func cachePath(t *testing.T) datapathtest.Path {
+	t.Helper()
+	for _, p := range paths() {
+		if p.Name == "cache" {
+			return p
+		}
+	}
+	t.Fatal("there is no such path")
+	return datapathtest.Path{}
+}
+
+// TestFlowsAreCached: a translated connection passes mostly by the cache.
+func TestFlowsAreCached(t *testing.T) {
+	p := cachePath(t)
+	w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
+	w.Router.Run(t, masquerading)
+	becomes(t, w, "flow cache", "netfilter has rules")
+	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+	x := w.NewStream(t, w.Alice, datapathtest.Server)
+	x.Carry(t, x.Client, 20_000_000)
+	x.Carry(t, x.Server, 20_000_000)
+	n := w.Packets(t)
+	if n["forwarded"] < 4*n["stack"] {
+		t.Errorf("most packets are the stack's: %v", n)
+	}
+	if at := x.Server.RemoteAddr().String(); at[:len("192.0.2.1:")] != "192.0.2.1:" {
+		t.Errorf("the server sees %s", at)
+	}
+}

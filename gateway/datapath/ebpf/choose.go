@@ -73,7 +73,13 @@ const redirecting = "packets are redirected"
 // judgeRules reads netfilter's rules and IPsec's policies.
 func (d *Datapath) judgeRules(r *reasons) {
 	names, err := stack.Rules(guarding, d.lan.Name, d.wan.Name)
-	r.ruled = err == nil && len(names) > 0 && !d.cfg.Flows
+	r.ruled, r.varying = err == nil && len(names) > 0 && !d.cfg.Flows, ""
+	if r.ruled && d.cfg.FlowCache == FlowCacheAuto {
+		var e error
+		if r.varying, e = stack.Varying(guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
+			r.varying = "netfilter's rules cannot be read: " + e.Error()
+		}
+	}
 	switch {
 	case d.cfg.Flows:
 		r.rules = "clients' connections are logged (flowlog.enabled)"

@@ -155,6 +155,9 @@ func (d *Datapath) setFlows() error {
 
 // putFlows writes the cache's settings. mu is held.
 func (d *Datapath) putFlows() error {
+	if !d.flows.loaded {
+		return nil
+	}
 	d.flowSettings.Until = 0
 	if d.caching() && d.paused == 0 {
 		d.flowSettings.Until = stamp("")

@@ -320,7 +320,7 @@ func (p packet) octet(base, at uint32) octet {
 	case base == network && at >= 12 && at < 20:
 		return octet{fixed: 0xff, of: "address"}
 	case base == network:
-		return octet{of: map[uint32]string{2: "length (ip length)", 3: "length (ip length)", 8: "TTL (ip ttl)"}[at]}
+		return octet{of: map[uint32]string{2: "length (ip length)", 3: "length (ip length)", 8: "TTL (ip ttl)", 4: "identification (ip id)", 5: "identification (ip id)"}[at]}
 	case base == transport && at < 4:
 		return octet{fixed: 0xff, of: "port"}
 	case base == transport && at == tcpFlags && p.protocol == unix.IPPROTO_TCP:

@@ -44,7 +44,7 @@ func TestCacheIsTheStack(t *testing.T) {
 			hot := d.flows[d.IntN(len(d.flows))]
 			for range 1 + d.IntN(12) {
 				f := hot
-				if d.IntN(4) == 0 {
+				if d.IntN(4) == 0 && len(d.flows) > 0 {
 					f = d.flows[d.IntN(len(d.flows))]
 				}
 				batch = append(batch, d.packet(f))
@@ -75,8 +75,12 @@ func TestCacheIsTheStack(t *testing.T) {
 type drawing struct {
 	*rand.Rand
 	flows []*flow
-	ports uint16
+	ports uint16 // drawn so far
+
+	mapped uint16
 }
+
+const mappedPorts = 100
 
 // end is an address and port.
 type end = netip.AddrPort
@@ -122,6 +126,10 @@ func (d *drawing) rules(round int) (name, rules string) {
 	}
 	policy := []string{"accept", "accept", "drop"}[d.IntN(3)]
 	const mark = "meta l4proto 253 accept\n"
+	var mapped []string
+	for i := range mappedPorts {
+		mapped = append(mapped, fmt.Sprintf("%d : 192.0.2.77 . %d", 50000+i, 5000+i))
+	}
 	return name, fmt.Sprintf(`table ip %[1]s {
 chain early { type filter hook prerouting priority -300; %[5]s%[4]s
 }
@@ -136,7 +144,7 @@ iifname lan0 ip daddr 203.0.113.9 dnat to 192.0.2.2
 }
 chain from { type nat hook postrouting priority 100
 meta l4proto 253 accept
-oifname wan0 ip daddr 198.51.100.200 meta l4proto { tcp, udp } ip saddr 10.1.0.10 th sport 40100 snat to 192.0.2.77:5000
+oifname wan0 ip daddr 198.51.100.200 ip saddr 10.1.0.10 meta l4proto { tcp, udp } snat to th sport map { %[6]s }
 oifname wan0 ip daddr 198.51.100.200 snat to 192.0.2.78
 oifname wan0 ip daddr 192.0.2.3 accept
 oifname wan0 masquerade
@@ -144,7 +152,7 @@ oifname wan0 masquerade
 }
 table netdev %[1]s {
 chain out { type filter hook egress device wan0 priority 0; meta mark 7 ip dscp set cs5; }
-}`, name, policy, strings.Join(forward, "\n"), strings.Join(early, "\n"), mark)
+}`, name, policy, strings.Join(forward, "\n"), strings.Join(early, "\n"), mark, strings.Join(mapped, ", "))
 }
 
 // open begins a flow of a kind that is drawn.
@@ -155,14 +163,15 @@ func (d *drawing) open(t *testing.T, tw *twins) {
 	peers := []string{"192.0.2.2", "192.0.2.3", "198.51.100.9", "198.51.100.200", "203.0.113.9"}
 	ports := []uint16{80, 443, 53, 5353, 2000, 60000}
 	if f.up {
-		f.client = netip.AddrPortFrom([]netip.Addr{alice, bob}[d.IntN(2)], 40000+d.ports%200)
+		f.client = netip.AddrPortFrom([]netip.Addr{alice, bob}[d.IntN(2)], 40000+d.ports%8000)
 		f.wanted = netip.AddrPortFrom(netip.MustParseAddr(peers[d.IntN(len(peers))]), ports[d.IntN(len(ports))])
-		if d.IntN(3) == 0 {
-			f.client, f.wanted = netip.MustParseAddrPort("10.1.0.10:40100"), netip.MustParseAddrPort("198.51.100.200:80")
+		if d.IntN(4) == 0 && d.mapped < mappedPorts { // its port is translated to one that is not drawn
+			f.client, f.wanted = netip.AddrPortFrom(alice, 50000+d.mapped), netip.MustParseAddrPort("198.51.100.200:80")
+			d.mapped++
 		}
 		f.seen, f.answered = f.client, f.wanted
 	} else {
-		f.answered = netip.AddrPortFrom(netip.MustParseAddr(peers[d.IntN(3)]), 30000+d.ports%200)
+		f.answered = netip.AddrPortFrom(netip.MustParseAddr(peers[d.IntN(3)]), 30000+d.ports%8000)
 		f.seen = netip.AddrPortFrom(routerWAN, []uint16{8000 + d.ports%100, 9000}[d.IntN(2)])
 		if d.IntN(3) == 0 {
 			f.seen = netip.AddrPortFrom(alice, 7000+d.ports%100) // without translation
@@ -277,6 +286,9 @@ func (d *drawing) packet(f *flow) []byte {
 func (d *drawing) odd(of *flow) func(*datapathtest.Frame) {
 	kind, n := d.IntN(16), d.IntN(256)
 	of.ends = of.ends || kind >= 10 && kind <= 13 && n%4 == 0
+	if kind == 12 && n%4 == 0 {
+		d.flows = slices.DeleteFunc(d.flows, func(f *flow) bool { return f == of })
+	}
 	return func(f *datapathtest.Frame) {
 		l, isTCP := f.L4.(*layers.TCP)
 		switch kind {

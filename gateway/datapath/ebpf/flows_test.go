@@ -13,7 +13,7 @@ const masquerading = `nft 'table ip isp { chain out { type nat hook postrouting 
 func cachePath(t *testing.T) datapathtest.Path {
 	t.Helper()
 	for _, p := range paths() {
-		if p.Name == "cache" {
+		if p.Name == "auto" {
 			return p
 		}
 	}

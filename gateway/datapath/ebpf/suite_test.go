@@ -18,8 +18,8 @@ func paths() (all []datapathtest.Path) {
 		dhcp    bool
 		cache   FlowCache
 	}{
-		{"auto", ForwardAuto, false, true, FlowCacheNever}, {"redirect", ForwardRedirect, false, false, FlowCacheNever}, {"stack", ForwardStack, false, false, FlowCacheNever},
-		{"clsact", ForwardAuto, true, true, FlowCacheNever}, {"cache", ForwardAuto, false, true, FlowCacheAuto},
+		{"auto", ForwardAuto, false, true, FlowCacheAuto}, {"redirect", ForwardRedirect, false, false, FlowCacheNever}, {"stack", ForwardStack, false, false, FlowCacheNever},
+		{"clsact", ForwardAuto, true, true, FlowCacheNever},
 	} {
 		var requests func(datapathtest.Datapath) (io.ReadCloser, error)
 		if c.dhcp {

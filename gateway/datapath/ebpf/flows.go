@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -34,6 +35,7 @@ type flows struct {
 	objs   learnObjects
 	loaded bool
 	links  []link.Link
+	gone   *netlink.Conn // hears of connections that are gone; its filter does the work
 }
 
 // entries is how many entries a cache has that is never used.
@@ -125,6 +127,10 @@ func (d *Datapath) beginFlows() error {
 	if err := d.liberal().on(); err != nil {
 		return err
 	}
+	var err error
+	if d.flows.gone, err = d.hearOfEnds(); err != nil {
+		return err
+	}
 	for _, h := range []hook{{"learn_up", d.wan, d.flows.objs.LearnUp, true}, {"learn_down", d.lan, d.flows.objs.LearnDown, true}} {
 		l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Tail()})
 		if errors.Is(err, ebpf.ErrNotSupported) {
@@ -138,7 +144,34 @@ func (d *Datapath) beginFlows() error {
 	return nil
 }
 
+// hearOfEnds has a program hear which connections the kernel deletes.
+func (d *Datapath) hearOfEnds() (*netlink.Conn, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("hearing of deleted connections: %w", err)
+	}
+	raw, err := c.SyscallConn()
+	if err == nil {
+		e := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_BPF, d.flows.objs.Forget.FD())
+		})
+		err = errors.Join(err, e)
+	}
+	const destroyed = 3 // NFNLGRP_CONNTRACK_DESTROY
+	if err == nil {
+		err = c.JoinGroup(destroyed)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("hearing of deleted connections: %w", err), c.Close())
+	}
+	return c, nil
+}
+
 func (d *Datapath) endFlows() {
+	if d.flows.gone != nil {
+		d.flows.gone.Close()
+		d.flows.gone = nil
+	}
 	for _, l := range d.flows.links {
 		l.Close()
 	}

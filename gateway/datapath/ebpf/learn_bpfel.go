@@ -64,6 +64,7 @@ const (
 	learnMapFlowCounts   = "flow_counts"
 	learnMapFlowPaths    = "flow_paths"
 	learnMapFlowSettings = "flow_settings"
+	learnProgForget      = "forget"
 	learnProgLearnDown   = "learn_down"
 	learnProgLearnUp     = "learn_up"
 	learnVarLanBase      = "lan_base"
@@ -114,6 +115,7 @@ type learnSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type learnProgramSpecs struct {
+	Forget    *ebpf.ProgramSpec `ebpf:"forget"`
 	LearnDown *ebpf.ProgramSpec `ebpf:"learn_down"`
 	LearnUp   *ebpf.ProgramSpec `ebpf:"learn_up"`
 }
@@ -184,12 +186,14 @@ type learnVariables struct {
 //
 // It can be passed to loadLearnObjects or ebpf.CollectionSpec.LoadAndAssign.
 type learnPrograms struct {
+	Forget    *ebpf.Program `ebpf:"forget"`
 	LearnDown *ebpf.Program `ebpf:"learn_down"`
 	LearnUp   *ebpf.Program `ebpf:"learn_up"`
 }
 
 func (p *learnPrograms) Close() error {
 	return _LearnClose(
+		p.Forget,
 		p.LearnDown,
 		p.LearnUp,
 	)

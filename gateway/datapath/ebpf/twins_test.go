@@ -32,6 +32,7 @@ type twin struct {
 type twins struct {
 	cached, plain *twin
 	markers       uint64
+	begun         uint16 // connections
 }
 
 // marking is the protocol of packets that every rule set lets pass: when one arrives, what was sent before
@@ -144,7 +145,7 @@ func awaitMarker(t *testing.T, w *datapathtest.Wire, since int, marker []byte) {
 			}
 		}
 		if time.Now().After(late) {
-			t.Fatalf("no marker of %d frames since %d", len(all), since)
+			t.Fatalf("%s did not arrive; %d frames did\n%s", describe([][]byte{marker}), len(all)-since, describe(all[since:]))
 		}
 		time.Sleep(20 * time.Microsecond)
 	}
@@ -173,30 +174,41 @@ func own(f []byte) []byte {
 	return f
 }
 
-// compare sends frames, and reports what arrived in one world and not, or otherwise, in the other. It
-// returns what arrived at the client and at the server in the plain one.
-func (tw *twins) compare(t *testing.T, frames ...[]byte) (atClient, atServer [][]byte) {
+// arrival is what arrived at the client and at the server.
+type arrival struct{ client, server [][]byte }
+
+// arrivals sends frames, and returns what arrived with the cache and without.
+func (tw *twins) arrivals(t *testing.T, frames ...[]byte) (cached, plain arrival) {
 	t.Helper()
 	tw.send(t, frames...)
-	for _, end := range []string{"client", "server"} {
-		var got [2][][]byte
-		for i, w := range []*twin{tw.cached, tw.plain} {
-			if end == "client" {
-				got[i] = fresh(w.client, &w.clientSeen, lanMAC)
-			} else {
-				got[i] = fresh(w.server, &w.serverSeen, wanMAC)
-			}
-		}
-		if !slices.EqualFunc(got[0], got[1], func(a, b []byte) bool { return bytes.Equal(own(a), own(b)) }) {
-			t.Errorf("at the %s, of\n%swith the cache\n%sarrived, without\n%s", end, describe(frames), describe(got[0]), describe(got[1]))
-		}
-		if end == "client" {
-			atClient = got[1]
-		} else {
-			atServer = got[1]
-		}
+	take := func(w *twin) arrival {
+		return arrival{fresh(w.client, &w.clientSeen, lanMAC), fresh(w.server, &w.serverSeen, wanMAC)}
 	}
-	return atClient, atServer
+	return take(tw.cached), take(tw.plain)
+}
+
+// equal reports whether the same arrived.
+func (a arrival) equal(b arrival) bool {
+	return equalFrames(a.client, b.client) && equalFrames(a.server, b.server)
+}
+
+func equalFrames(a, b [][]byte) bool {
+	return slices.EqualFunc(a, b, func(a, b []byte) bool { return bytes.Equal(own(a), own(b)) })
+}
+
+func (a arrival) String() string {
+	return "at the client\n" + describe(a.client) + "at the server\n" + describe(a.server)
+}
+
+// compare sends frames, and reports what arrived in one world and not, or otherwise, in the other. It
+// returns what arrived in the plain one.
+func (tw *twins) compare(t *testing.T, frames ...[]byte) arrival {
+	t.Helper()
+	cached, plain := tw.arrivals(t, frames...)
+	if !cached.equal(plain) {
+		t.Errorf("of\n%swith the cache arrived\n%swithout\n%s", describe(frames), cached, plain)
+	}
+	return plain
 }
 
 // describe lists frames.

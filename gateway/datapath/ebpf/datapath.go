@@ -180,7 +180,7 @@ func (c *Config) check() error {
 	if c.Forward == "" {
 		c.Forward = ForwardAuto
 	}
-	if c.FlowCache == "" {
+	if c.FlowCache == "" || c.Forward != ForwardAuto {
 		c.FlowCache = FlowCacheNever
 	}
 	if c.Log == nil {

@@ -15,8 +15,8 @@ import (
 
 const flush = "conntrack -F" // by netlink
 
-// TestCacheFollows changes what the stack decides by. A cached flow's packets have the stack's fate from the
-// very next one on, or from the moment on that the daemon has heard of it.
+// TestCacheFollows changes what the stack decides by. A cached flow's packets have the stack's fate once the
+// daemon has heard of it.
 func TestCacheFollows(t *testing.T) {
 	tw := newTwins(t)
 	const rules = `table ip round1 { chain to { type nat hook prerouting priority -100
@@ -27,22 +27,19 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 }
 }`
 	tw.rules(t, "round1", rules)
-	for _, c := range []struct {
-		name, do, undo string
-		now            bool // the kernel tells the programs itself
-	}{
-		{"a rule that drops", "nft insert rule ip round1 forward tcp dport 2000 drop", "nft flush chain ip round1 forward", false},
-		{"a rule that varies", "nft insert rule ip round1 forward meta length 140 drop", "nft flush chain ip round1 forward", false},
-		{"a policy", "nft 'flush chain ip round1 forward; add chain ip round1 forward { policy drop; }; add rule ip round1 forward meta l4proto 253 accept'", "nft 'add chain ip round1 forward { policy accept; }'", false},
-		{"no rules", "nft delete table ip round1", "nft '" + rules + "'", false},
-		{"a neighbour", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:99:99 dev wan0 nud permanent", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev wan0 nud permanent", false},
-		{"a route", "ip neigh replace 192.0.2.5 lladdr 02:00:00:00:99:05 dev wan0 nud permanent; ip route add 198.51.100.9 via 192.0.2.5", "ip route del 198.51.100.9", false},
-		{"no route", "ip route add unreachable 198.51.100.9", "ip route del unreachable 198.51.100.9", false},
-		{"a rule of routing", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit", false},
-		{"an address", "ip addr del 192.0.2.1/24 dev wan0; ip addr add 192.0.2.99/24 dev wan0; ip route replace default via 192.0.2.2", "ip addr del 192.0.2.99/24 dev wan0; ip addr add 192.0.2.1/24 dev wan0; ip route replace default via 192.0.2.2", false},
-		{"an MTU", "ip link set wan0 mtu 137", "ip link set wan0 mtu 1400", false},
-		{"IPsec", "ip xfrm policy add src 10.1.0.10/32 dst 198.51.100.9/32 proto tcp dir fwd action block", "ip xfrm policy flush", false},
-		{"connections flushed", flush, "true", true},
+	for _, c := range []struct{ name, do, undo string }{
+		{"a rule that drops", "nft insert rule ip round1 forward tcp dport 2000 drop", "nft flush chain ip round1 forward"},
+		{"a rule that varies", "nft insert rule ip round1 forward meta length 140 drop", "nft flush chain ip round1 forward"},
+		{"a policy", "nft 'flush chain ip round1 forward; add chain ip round1 forward { policy drop; }; add rule ip round1 forward meta l4proto 253 accept'", "nft 'add chain ip round1 forward { policy accept; }'"},
+		{"no rules", "nft delete table ip round1", "nft '" + rules + "'"},
+		{"a neighbour", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:99:99 dev wan0 nud permanent", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev wan0 nud permanent"},
+		{"a route", "ip neigh replace 192.0.2.5 lladdr 02:00:00:00:99:05 dev wan0 nud permanent; ip route add 198.51.100.9 via 192.0.2.5", "ip route del 198.51.100.9"},
+		{"no route", "ip route add unreachable 198.51.100.9", "ip route del unreachable 198.51.100.9"},
+		{"a rule of routing", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit"},
+		{"an address", "ip addr del 192.0.2.1/24 dev wan0; ip addr add 192.0.2.99/24 dev wan0; ip route replace default via 192.0.2.2", "ip addr del 192.0.2.99/24 dev wan0; ip addr add 192.0.2.1/24 dev wan0; ip route replace default via 192.0.2.2"},
+		{"an MTU", "ip link set wan0 mtu 137", "ip link set wan0 mtu 1400"},
+		{"IPsec", "ip xfrm policy add src 10.1.0.10/32 dst 198.51.100.9/32 proto tcp dir fwd action block", "ip xfrm policy flush"},
+		{"connections flushed", flush, "true"},
 	} {
 		f := begin(t, tw, alice)
 		up, down := f.fromClient(), f.fromPeer()
@@ -57,14 +54,12 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 			w.Router.Do(func() { err = netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 			must(t, err)
 		})
-		if !c.now {
-			netnstest.Await(t, c.name+" to count", func() error {
-				if a, b := tw.arrivals(t, down, up); !a.equal(b) {
-					return errors.New("with the cache arrived " + a.String() + "without " + b.String())
-				}
-				return nil
-			})
-		}
+		netnstest.Await(t, c.name+" to count", func() error {
+			if a, b := tw.arrivals(t, down, up); !a.equal(b) {
+				return errors.New("with the cache arrived " + a.String() + "without " + b.String())
+			}
+			return nil
+		})
 		if now := tw.compare(t, down, up); now.equal(was) {
 			t.Errorf("%s changes nothing", c.name)
 		}

@@ -76,7 +76,8 @@ sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv4.icmp_msgs_per_sec=1000000 net.ipv4
 		}
 	}
 	tw := &twins{cached: open(p), plain: open(stack)}
-	tw.plain.Router.Run(t, "sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=1")
+	// As the cache has it, also while the first rules keep it from beginning.
+	tw.each(func(w *twin) { w.Router.Run(t, "sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=1") })
 	return tw
 }
 

@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/floor"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/sink"
 	"github.com/gateweigh/gateweigh/lab/watch"
@@ -220,6 +221,7 @@ const (
 	BurnerCommand = "agent-burner" // slows CPUs down
 	SizesCommand  = "agent-sizes"  // counts the frames of a capture on its standard input, and prints a frames.Count
 	SinkCommand   = "agent-sink"   // captures frames: see sink.Main
+	FloorCommand  = "agent-floor"  // redirects every packet: see floor.Main
 )
 
 // Self is the file of the program that an agent is part of, for programs of its host: that of the jail's first process,
@@ -256,6 +258,8 @@ func RunAs(args []string) {
 		err = countSizes(os.Stdin, os.Stdout)
 	case SinkCommand:
 		err = sink.Main(args[2:])
+	case FloorCommand:
+		err = floor.Main(args[2:])
 	default:
 		return
 	}

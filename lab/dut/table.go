@@ -21,6 +21,9 @@ var builtin = map[string]func(clients int) DUT{
 	"nftables-flowtable":   func(int) DUT { return Forwarder{Flowtable: true} },
 	"flowtable-masquerade": func(int) DUT { return Forwarder{Flowtable: true, Masquerade: true} },
 
+	"floor":     func(int) DUT { return Floor{} },
+	"floor-nat": func(int) DUT { return Floor{Translate: true} },
+
 	"nft-queue":          func(n int) DUT { return NewNFTQueue(n) },
 	"gateway-ebpf":       func(n int) DUT { return NewGateway("ebpf", n) },
 	"gateway-pppoe-ebpf": func(n int) DUT { return NewConcentrator("ebpf", n) },

@@ -38,7 +38,7 @@ type flows struct {
 	gone   *netlink.Conn // hears of connections that are gone; its filter does the work
 }
 
-// entries is how many entries a cache has that is never used.
+// unusedEntries is how many entries a cache has that is never used.
 const unusedEntries = 1
 
 // openFlows loads the programs of the cache. A kernel that cannot run them forwards as without.
@@ -59,7 +59,20 @@ func firstLine(err error) string {
 	return line
 }
 
+// findTracking has the kernel load its module for connections, whose functions the programs call, by asking it
+// something: the answer is not read. A kernel without it is found out when they are loaded.
+func findTracking() {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	const stats = 1<<8 | 5 // NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS
+	c.Send(netlink.Message{Header: netlink.Header{Type: stats, Flags: netlink.Request}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
+}
+
 func (d *Datapath) loadFlows() error {
+	findTracking()
 	spec, err := loadLearn()
 	if err != nil {
 		return fmt.Errorf("reading the programs: %w", err)

@@ -25,6 +25,7 @@ func cachePath(t *testing.T) datapathtest.Path {
 
 // TestFlowsAreCached: a translated connection passes mostly by the cache.
 func TestFlowsAreCached(t *testing.T) {
+	netnstest.NeedTCX(t)
 	p := cachePath(t)
 	w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
 	w.Router.Run(t, masquerading)
@@ -43,5 +44,10 @@ func TestFlowsAreCached(t *testing.T) {
 	})
 	if at := x.Server.RemoteAddr().String(); at[:len("192.0.2.1:")] != "192.0.2.1:" {
 		t.Errorf("the server sees %s", at)
+	}
+	must(t, w.Close())
+	must(t, w.Detach())
+	if liberal := w.Router.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); liberal != "0" {
+		t.Errorf("detached, and connection tracking is still liberal: %s", liberal)
 	}
 }

@@ -41,6 +41,7 @@ const marking = 253
 
 func newTwins(t *testing.T) *twins {
 	t.Helper()
+	netnstest.NeedTCX(t)
 	// Frames of one thread stay in order, also where the kernel handles them later.
 	runtime.LockOSThread()
 	var all, one unix.CPUSet
@@ -167,7 +168,8 @@ func fresh(w *datapathtest.Wire, seen *int, gateway datapath.MAC) (frames [][]by
 // own zeroes what two gateways choose by themselves in ICMP errors: the identification.
 func own(f []byte) []byte {
 	const unreachable, exceeded = 3, 11
-	if f[23] != unix.IPPROTO_ICMP || f[34] != unreachable && f[34] != exceeded {
+	icmp := 14 + int(f[14]&0xf)*4
+	if f[23] != unix.IPPROTO_ICMP || len(f) <= icmp || f[icmp] != unreachable && f[icmp] != exceeded {
 		return f
 	}
 	f = bytes.Clone(f)

@@ -19,7 +19,7 @@ type flow struct {
 	udp, up                        bool // up: the client began
 	client, wanted, seen, answered end  // at the client: its own and the peer's; at the peer: the client's and its own
 	seq, ack                       uint32
-	ends                           bool // it may have ended
+	ends, gone                     bool // it may have ended; no more packets are sent
 }
 
 // shake opens a flow: TCP's handshake, datagrams both ways. A flow that the rules did not let begin is

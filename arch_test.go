@@ -79,13 +79,13 @@ var allowedImports = map[string][]string{
 	"lab/vm":         {"lab/kernel", "lab/result"}, // runs a program under another kernel
 	"lab/hook":       {},                           // eBPF programs at tc
 	"lab/sink":       {"lab/layout", "lab/hook"},   // ways to capture
-	"lab/floor":      {"lab/hook"},                 // the least that a router at tc can do
+	"lab/floor":      {"lab/layout", "lab/hook"},   // forwarding with nothing decided
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                                 // what a machine is, read on it
-	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/sink", "lab/floor", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
-	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/kernel", "lab/machine", "lab/sink", "lab/floor"},
+	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink"},
 	"lab/runner":     {"lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic"},
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},

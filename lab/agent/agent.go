@@ -221,7 +221,7 @@ const (
 	BurnerCommand = "agent-burner" // slows CPUs down
 	SizesCommand  = "agent-sizes"  // counts the frames of a capture on its standard input, and prints a frames.Count
 	SinkCommand   = "agent-sink"   // captures frames: see sink.Main
-	FloorCommand  = "agent-floor"  // redirects every packet: see floor.Main
+	FloorCommand  = "agent-floor"  // redirects packets: see floor.Main
 )
 
 // Self is the file of the program that an agent is part of, for programs of its host: that of the jail's first process,

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/client/persona"
+	"github.com/gateweigh/gateweigh/lab/floor"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/sink"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/receive"
@@ -112,7 +113,7 @@ func tryFind(ctx context.Context, s *selfTest) (string, error) {
 // tryObjects decodes the programs for the kernel that this program carries.
 func tryObjects(context.Context, *selfTest) (string, error) {
 	for name, check := range map[string]func() error{
-		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject, "of sinks": sink.CheckObject, "of the watch": watch.CheckObject,
+		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject, "of sinks": sink.CheckObject, "of the floor": floor.CheckObject, "of the watch": watch.CheckObject,
 	} {
 		if err := check(); err != nil {
 			return "", fmt.Errorf("programs %s: %w", name, err)

@@ -12,16 +12,18 @@ import (
 // with which every other device is compared.
 type Clean struct{}
 
-// Start verifies that the router forwards at all. It changes nothing, so that
+// Start verifies that the routers forward at all. It changes nothing, so that
 // an idle clean router is measured and no set-up of ours.
 func (Clean) Start(ctx context.Context, env Env) error {
 	const forwarding = "/proc/sys/net/ipv4/ip_forward"
-	out, err := env.Host("router").Run(ctx, agent.Command{Argv: []string{"cat", forwarding}})
-	if err != nil {
-		return fmt.Errorf("reading whether the router forwards: %w", err)
-	}
-	if value := strings.TrimSpace(out.Stdout); value != "1" {
-		return fmt.Errorf("the clean router does not forward: %s is %q", forwarding, value)
+	for _, name := range env.Routers {
+		out, err := env.Host(name).Run(ctx, agent.Command{Argv: []string{"cat", forwarding}})
+		if err != nil {
+			return fmt.Errorf("reading whether the router forwards: %w", err)
+		}
+		if value := strings.TrimSpace(out.Stdout); value != "1" {
+			return fmt.Errorf("the clean router does not forward: %s is %q", forwarding, value)
+		}
 	}
 	return nil
 }

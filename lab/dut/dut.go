@@ -58,6 +58,8 @@ type Traits struct {
 	// Neighbours is true when the DUT enters its clients into the router's neighbour table
 	// itself, beyond the limit of entries that the kernel learns. The lab then enters none.
 	Neighbours bool
+	// Tunnel is true when the DUT makes a tunnel between two gateways, and is installed on both.
+	Tunnel bool
 	// Processes are the command names (comm) whose CPU and memory count; empty
 	// counts every process the DUT started on the router.
 	Processes []string
@@ -118,6 +120,11 @@ type Env struct {
 	// ServiceIP is a second address of the server for RADIUS and portal pages,
 	// so that opening it to unauthenticated clients does not open ServerIP.
 	ServiceIP netip.Addr
+	// Outer are the addresses of two gateways on the link between them, first that of the clients' gateway: invalid
+	// where there is one router.
+	Outer [2]netip.Addr
+	// Routers are the names of the metered hosts, in the order in which clients' packets pass them.
+	Routers []string
 	// On is the host that the device is installed on, by its name in the topology, and Capture that host's
 	// interface where the frames pass: a router's towards the server, or the one that a splitter leads to.
 	On, Capture string

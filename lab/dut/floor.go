@@ -2,52 +2,65 @@ package dut
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"path"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/floor"
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// Floor is the least that a router at tc can do: each packet is redirected with the addresses of one look-up, and nothing
-// is decided. Translate gives clients other addresses towards the server, by a fixed rule: NAT's least.
-type Floor struct{ Translate bool }
+// Floor is a router that redirects packets at tc with nothing decided: how far another device is from it is what that
+// device's decisions cost. Until its clients are known the kernel forwards.
+type Floor struct {
+	NAT bool // addresses and ports are translated, with their checksums
+}
 
-var _ DUT = Floor{}
+var (
+	_ DUT      = &Floor{}
+	_ Admitter = &Floor{}
+)
 
 // Traits: nothing is admitted, and the lab leases the addresses.
-func (f Floor) Traits() Traits {
-	about := "the least at tc: redirects with the addresses of one look-up"
-	if f.Translate {
-		about += ", and a fixed translation"
+func (f *Floor) Traits() Traits {
+	about := "the least at tc: one look into an array, hardware addresses, redirect; nothing is decided"
+	if f.NAT {
+		about = "the least with NAT at tc: the floor with a fixed translation of addresses and ports, and checksums"
 	}
-	return Traits{About: about, Needs: []Need{{Program: "ip", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that redirect"}}}
+	return Traits{About: about, Needs: []Need{{Program: "tc", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that redirect"}}}
 }
 
-func (Floor) daemon(env Env) daemon { return daemon{host: env.Host("router"), name: "floor"} }
+// Start changes nothing: the router forwards, and redirects from Admit on.
+func (f *Floor) Start(ctx context.Context, env Env) error { return Clean{}.Start(ctx, env) }
 
-// Start starts the agent's program as a floor.
-func (f Floor) Start(ctx context.Context, env Env) error {
-	d := f.daemon(env)
-	cfg := floor.Config{LAN: env.Port("lan"), WAN: env.Port("wan"), Prefix: env.LAN, Translate: f.Translate}
-	if err := d.spawn(ctx, agent.Self, agent.FloorCommand, cfg.Arg()); err != nil {
+func (f *Floor) daemon(env Env) daemon { return daemon{host: env.Host("router"), name: "floor"} }
+
+// Admit starts the program with the clients' addresses.
+func (f *Floor) Admit(ctx context.Context, env Env, clients []ClientAddr) error {
+	cfg := floor.Config{LAN: env.Port("lan"), WAN: env.Port("wan"), Net: env.LAN, Server: env.ServerIP, NAT: f.NAT}
+	for _, c := range clients {
+		cfg.Clients = append(cfg.Clients, floor.Client{Addr: c.IP, MAC: c.MAC})
+	}
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		return fmt.Errorf("writing the settings of the floor: %w", err)
+	}
+	d, file := f.daemon(env), path.Join(env.Scratch, "floor.json")
+	if err := d.host.WriteFile(ctx, file, text, 0o600); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	said, err := d.until(ctx, func() error {
-		if p, err := d.state(ctx); err != nil || !strings.Contains(p.Output, "ready") {
-			return errors.New("it is not ready")
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w; %s", err, said)
+	if err := d.spawn(ctx, agent.Self, agent.FloorCommand, file); err != nil {
+		return err
 	}
-	return nil
+	return d.prints(ctx, "ready")
 }
 
-// Stop ends it; its programs end with it.
-func (f Floor) Stop(ctx context.Context, env Env) error { return f.daemon(env).kill(ctx) }
+// Revoke leaves the packets to the kernel again.
+func (f *Floor) Revoke(ctx context.Context, env Env, _ []ClientAddr) error { return f.Stop(ctx, env) }
+
+// Stop ends the program, and the kernel takes its programs at tc away.
+func (f *Floor) Stop(ctx context.Context, env Env) error {
+	return errors.Join(f.daemon(env).kill(ctx), shell(ctx, env.Host("router"), `rm -f "$1"`, path.Join(env.Scratch, "floor.json")))
+}

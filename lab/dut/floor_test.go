@@ -4,12 +4,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// TestFloors carries a connection past the router's stack, and shows the server the address that it is to see.
-func TestFloors(t *testing.T) {
-	for name, translates := range map[string]bool{"floor": false, "floor-nat": true} {
+// TestFloor carries TCP and UDP both ways past the router's stack: its time to live does not change. With NAT the server
+// talks to another address and port, and the checksums are right.
+func TestFloor(t *testing.T) {
+	for name, peer := range map[string]string{"floor": "192.168.137.1", "floor-nat": "192.168.137.0"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, err := New(name, 1, nil)
@@ -17,38 +21,92 @@ func TestFloors(t *testing.T) {
 				t.Fatal(err)
 			}
 			skipUnsupported(t, d)
-			l, _ := customLab(t)
+			l := newTestLab(t, d, 1)
+			ttl := func() string {
+				return l.clientHost.must(t, `ping -n -c 5 -i 0.2 -W 5 192.168.89.1 | sed -n 's/.*\(ttl=[0-9]*\).*/\1/p' | tail -n 1`)
+			}
 			if err := d.Start(t.Context(), l.env); err != nil {
 				t.Fatal(err)
 			}
-			l.talk(t, "7001")
-			var peer string
-			labtest.Await(t, "the connection", func() bool {
-				peer = l.server.must(t, "ss -Htn state established 'sport = :7001' | awk '{print $4}'")
-				return peer != ""
+			if got := ttl(); got != "ttl=63\n" {
+				t.Errorf("before its clients are known: %s", got)
+			}
+			list := l.floorClients(t)
+			if err := d.(Admitter).Admit(t.Context(), l.env, list); err != nil {
+				t.Fatal(err)
+			}
+			if got := ttl(); name == "floor" && got != "ttl=64\n" { // what has no ports is not translated
+				t.Errorf("with its clients: %s", got)
+			}
+			l.bothWays(t)
+			var own, seen []string
+			labtest.Await(t, "the server to see the client's connection", func() bool {
+				own = strings.Fields(l.clientHost.must(t, "ss -Hnto state established dst 192.168.89.1 | head -n 1"))
+				seen = strings.Fields(l.server.must(t, "ss -Hnto state established src 192.168.89.1 | sort | head -n 1"))
+				return len(own) > 3 && len(seen) > 3
 			})
-			own := l.clientHost.must(t, "ss -Htn state established 'dport = :7001' | awk '{print $3}'")
-			plain := strings.NewReplacer("[::ffff:", "", "]", "", "\n", "")
-			if own, peer = plain.Replace(own), plain.Replace(peer); (peer == own) == translates {
-				t.Errorf("the client has %s, and the server sees %s", own, peer)
-			}
-			forwarded := func() string {
-				return l.router.must(t, "awk '/^Ip: [0-9]/ {print $7}' /proc/net/snmp")
-			}
-			sent := func() string { return l.router.must(t, `cat "/sys/class/net/$1/statistics/tx_packets"`, l.env.Port("wan")) }
-			was, before := forwarded(), sent()
-			labtest.Await(t, "more packets to leave", func() bool { return sent() != before })
-			if now := forwarded(); now != was {
-				t.Errorf("the stack forwarded %s packets and then %s", was, now)
+			if !strings.HasPrefix(seen[3], peer+":") {
+				t.Errorf("the client has %v, the server sees %v, want a peer %s", own, seen, peer)
 			}
 			for range 2 {
 				if err := d.Stop(t.Context(), l.env); err != nil {
-					t.Error(err)
+					t.Errorf("stopping: %v", err)
 				}
 			}
-			if programs := l.router.must(t, "ps -e -o comm,args | grep -F agent-floor | grep -v grep || :"); strings.Contains(programs, "agent-floor") {
-				t.Errorf("left behind: %s", programs)
+			if got := ttl(); got != "ttl=63\n" {
+				t.Errorf("when it has ended: %s", got)
 			}
 		})
 	}
+}
+
+// floorClients makes a client with study 1's first address, and adds the client host, from which the test asks.
+func (l *testLab) floorClients(t *testing.T) []ClientAddr {
+	t.Helper()
+	cfg := client.Config{Kind: client.KindVeth, Count: 1, Parent: l.clientHost.Ifs[0], LAN: l.env.LAN, Gateway: l.env.Gateway, Lab: 'a'}
+	if err := l.clientHost.CreateClients(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	outcomes, err := l.clientHost.Lease(t.Context(), client.Pace{})
+	if err != nil || client.GaveUp(outcomes) != nil {
+		t.Fatal(err, client.GaveUp(outcomes))
+	}
+	addrs, err := l.clientHost.Clients(t.Context())
+	if err != nil || len(addrs) != 1 {
+		t.Fatal(addrs, err)
+	}
+	own := ClientAddr{N: 1, IP: addrs[0].IP, MAC: addrs[0].MAC}
+	host := own
+	host.N, host.IP = 2, l.env.Gateway.Prev()
+	return []ClientAddr{own, host}
+}
+
+// bothWays returns when streams of both directions have carried data and UDP probes have come back.
+func (l *testLab) bothWays(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "both", Clients: 1, OfferedMbps: 20, BurstSegments: 8, Server: l.env.ServerIP, MaxSeconds: 100}
+	if err := l.server.ServeTraffic(ctx, load); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.clientHost.StartTraffic(ctx, load); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.clientHost.StartRTT(ctx, l.env.ServerIP); err != nil {
+		t.Fatal(err)
+	}
+	probes := 0
+	labtest.Await(t, "data both ways, and probes", func() bool {
+		for _, h := range []testHost{l.clientHost, l.server} {
+			if s, err := h.TrafficStats(ctx); err != nil || s.ReceivedBytes < 1e6 {
+				return false
+			}
+		}
+		times, err := l.clientHost.TakeRTT(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		probes += times.Probes - times.Lost
+		return probes >= 3
+	})
 }

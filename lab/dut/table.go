@@ -17,12 +17,12 @@ var builtin = map[string]func(clients int) DUT{
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
 	"coovachilli": func(n int) DUT { return NewCoovaChilli(n) },
 
+	"floor":     func(int) DUT { return &Floor{} },
+	"floor-nat": func(int) DUT { return &Floor{NAT: true} },
+
 	"masquerade":           func(int) DUT { return Forwarder{Masquerade: true} },
 	"nftables-flowtable":   func(int) DUT { return Forwarder{Flowtable: true} },
 	"flowtable-masquerade": func(int) DUT { return Forwarder{Flowtable: true, Masquerade: true} },
-
-	"floor":     func(int) DUT { return Floor{} },
-	"floor-nat": func(int) DUT { return Floor{Translate: true} },
 
 	"nft-queue":          func(n int) DUT { return NewNFTQueue(n) },
 	"gateway-ebpf":       func(n int) DUT { return NewGateway("ebpf", n) },

@@ -114,7 +114,7 @@ func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 		env: Env{
 			Hosts: map[string]Host{"router": lab.Host("router"), "server": lab.Host("server")}, Ports: lab.Ports, LAN: lab.LAN, Gateway: lab.Gateway,
 			RouterWAN: lab.RouterWAN, ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP,
-			Clients: clients, Scratch: agent.Scratch, Install: lab.Host("router").Install,
+			Clients: clients, Scratch: agent.Scratch, Install: lab.Host("router").Install, Routers: []string{"router"},
 		},
 	}
 }

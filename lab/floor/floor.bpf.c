@@ -1,124 +1,148 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The least that a router at tc can do: every packet is sent to the other side, with the addresses of one
- * look-up in an array, and nothing is decided. */
+/* The least that forwarding costs at tc: one look into an array, both hardware addresses, a
+ * redirect. Nothing is decided: no client is judged, no time to live, no length, no route.
+ *
+ *	LAN -> up   -> WAN	the next hop is the only one there is
+ *	LAN <- down <- WAN	the client's hardware address is found by its place in the LAN
+ *
+ * The programs for NAT also translate, one to one and without a table of connections: the
+ * lowest bits of a client's address and port are turned over, and turned back. A server sees
+ * another client's address, which leads to the same router, and no two connections become
+ * one. What is rewritten is what masquerading rewrites. */
+#include <stddef.h>
+
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
-#include <linux/tcp.h>
-#include <linux/udp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #define TC_ACT_OK 0
+#define TC_ACT_SHOT 2
 
-/* Ethernet addresses of the clients, by their address's place in the LAN, and of the next hop at the WAN
- * behind them: as senders last had them. */
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct hop {
+	__u8 to[ETH_ALEN];   /* the next host's hardware address; all zeros: there is none */
+	__u8 from[ETH_ALEN]; /* the sending interface's */
+	__u32 ifindex;	     /* of that interface */
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* user space: the size of the LAN and one */
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64);
-} neighbours SEC(".maps");
+	__type(value, struct hop);
+} server SEC(".maps");
 
-volatile const __u32 lan_base, lan_size; /* host order */
-volatile const __u32 lan_ifindex, wan_ifindex;
-volatile const __u64 lan_mac, wan_mac; /* as mac_at reads them */
-volatile const __u32 translation; /* network order: bits of clients' addresses that are others towards the WAN; 0: none */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* user space knows how many */
+	__type(key, __u32);
+	__type(value, struct hop);
+} clients SEC(".maps");
 
-static __always_inline __u64 mac_at(const void *p)
+const volatile __u32 places; /* of the LAN: the host part's ones */
+
+static __always_inline int redirect(struct __sk_buff *skb, void *map, __u32 place)
 {
-	const __u16 *half = p;
+	struct ethhdr *eth = (void *)(long)skb->data;
+	struct hop *hop = bpf_map_lookup_elem(map, &place);
 
-	return (__u64)half[0] | (__u64)half[1] << 16 | (__u64)half[2] << 32;
+	if (!hop || (void *)(eth + 1) > (void *)(long)skb->data_end)
+		return TC_ACT_OK;
+	__builtin_memcpy(eth->h_dest, hop->to, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, hop->from, ETH_ALEN);
+	return bpf_redirect(hop->ifindex, 0);
 }
 
-static __always_inline void set_mac(void *p, __u64 mac)
+/* packet is an IPv4 packet, taken to have no options; NULL: another one, for the stack. */
+static __always_inline struct iphdr *packet(struct __sk_buff *skb)
 {
-	__u16 *half = p;
+	struct iphdr *ip = (void *)(long)skb->data + sizeof(struct ethhdr);
 
-	half[0] = mac, half[1] = mac >> 16, half[2] = mac >> 32;
+	if (skb->protocol != bpf_htons(ETH_P_IP) || (void *)(ip + 1) > (void *)(long)skb->data_end)
+		return NULL;
+	return ip;
 }
 
-/* translate changes an address of the packet, of which at is the place. */
-static __always_inline int translate(struct __sk_buff *skb, __u32 at)
+/* ported is packet of a protocol with ports, which alone are translated. */
+static __always_inline struct iphdr *ported(struct __sk_buff *skb)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct iphdr *ip = data + ETH_HLEN;
+	struct iphdr *ip = packet(skb);
+
+	return ip && (ip->protocol == IPPROTO_TCP || ip->protocol == IPPROTO_UDP) ? ip : NULL;
+}
+
+/* translate turns the lowest bit of an address and of a port over, with the checksums. */
+static __always_inline int translate(struct __sk_buff *skb, struct iphdr *ip, int address, int port)
+{
+	const int l4 = sizeof(struct ethhdr) + sizeof(struct iphdr);
+	__u64 pseudo = BPF_F_PSEUDO_HDR | 4;
+	int sum = l4 + 16;
 	__be32 was, now;
-	__u32 check = ETH_HLEN + sizeof(*ip) + __builtin_offsetof(struct tcphdr, check);
-	__u64 flags = BPF_F_PSEUDO_HDR | sizeof(was), sum;
+	__be16 old, new;
+	__u32 check;
 
-	if ((void *)(ip + 1) > end)
-		return -1;
-	was = at == __builtin_offsetof(struct iphdr, saddr) ? ip->saddr : ip->daddr;
-	now = was ^ translation;
 	if (ip->protocol == IPPROTO_UDP) {
-		check = ETH_HLEN + sizeof(*ip) + __builtin_offsetof(struct udphdr, check);
-		flags |= BPF_F_MARK_MANGLED_0;
+		sum = l4 + 6;
+		pseudo |= BPF_F_MARK_MANGLED_0;
 	}
-	if ((ip->protocol == IPPROTO_TCP || ip->protocol == IPPROTO_UDP) && bpf_l4_csum_replace(skb, check, was, now, flags))
+	was = *(__be32 *)((void *)ip + address);
+	now = was ^ bpf_htonl(1);
+	*(__be32 *)((void *)ip + address) = now;
+	/* RFC 1624, equation 3; the halves that do not change cancel out */
+	check = (__u16)~ip->check + (__u16)~(was >> 16) + (now >> 16) + (__u16)~(was & 0xffff) + (now & 0xffff);
+	check = (check & 0xffff) + (check >> 16);
+	check = (check & 0xffff) + (check >> 16);
+	ip->check = ~check;
+	if (bpf_l4_csum_replace(skb, sum, was, now, pseudo) < 0 || bpf_skb_load_bytes(skb, l4 + port, &old, sizeof(old)) < 0)
 		return -1;
-	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end, ip = data + ETH_HLEN;
-	if ((void *)(ip + 1) > end)
+	new = old ^ bpf_htons(1);
+	if (bpf_l4_csum_replace(skb, sum, old, new, (pseudo & BPF_F_MARK_MANGLED_0) | 2) < 0)
 		return -1;
-	sum = (__u64)(__u16)~ip->check + (__u32)~was + now;
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	ip->check = ~sum;
-	if (at == __builtin_offsetof(struct iphdr, saddr))
-		ip->saddr = now;
-	else
-		ip->daddr = now;
-	return 0;
+	return bpf_skb_store_bytes(skb, l4 + port, &new, sizeof(new), 0);
 }
 
-/* pass sends a packet on, or leaves it to the stack where the next hop is not known yet, or the packet
- * is the router's. */
-static __always_inline int pass(struct __sk_buff *skb, int up)
+SEC("tc")
+int up(struct __sk_buff *skb)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ethhdr *eth = data;
-	struct iphdr *ip = data + ETH_HLEN;
-	__u32 wan = lan_size, at, sum;
-	__u64 *from, *to;
-
-	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || skb->pkt_type != 0 || ip->ihl != 5 || ip->ttl <= 1)
-		return TC_ACT_OK;
-	at = bpf_ntohl((up ? ip->saddr : ip->daddr ^ translation)) - lan_base;
-	if (at >= lan_size || (up && bpf_ntohl(ip->daddr) - lan_base < lan_size))
-		return TC_ACT_OK;
-	from = bpf_map_lookup_elem(&neighbours, up ? &at : &wan);
-	to = bpf_map_lookup_elem(&neighbours, up ? &wan : &at);
-	if (!from || !to)
-		return TC_ACT_OK;
-	if (*from != mac_at(eth->h_source))
-		*from = mac_at(eth->h_source);
-	if (translation) {
-		if (translate(skb, up ? __builtin_offsetof(struct iphdr, saddr) : __builtin_offsetof(struct iphdr, daddr)))
-			return TC_ACT_OK;
-		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end, eth = data, ip = data + ETH_HLEN;
-		if ((void *)(ip + 1) > end)
-			return TC_ACT_OK;
-	}
-	if (!*to)
-		return TC_ACT_OK;
-	set_mac(eth->h_dest, *to);
-	set_mac(eth->h_source, up ? wan_mac : lan_mac);
-	sum = ip->check + bpf_htons(0x0100);
-	ip->check = sum + (sum >= 0xffff);
-	ip->ttl--;
-	return bpf_redirect(up ? wan_ifindex : lan_ifindex, 0);
+	return packet(skb) ? redirect(skb, &server, 0) : TC_ACT_OK;
 }
 
 SEC("tc")
-int up(struct __sk_buff *skb) { return pass(skb, 1); }
+int down(struct __sk_buff *skb)
+{
+	struct iphdr *ip = packet(skb);
+
+	return ip ? redirect(skb, &clients, bpf_ntohl(ip->daddr) & places) : TC_ACT_OK;
+}
 
 SEC("tc")
-int down(struct __sk_buff *skb) { return pass(skb, 0); }
+int up_nat(struct __sk_buff *skb)
+{
+	struct iphdr *ip = ported(skb);
 
-char _license[] SEC("license") = "Dual BSD/GPL";
+	if (!ip)
+		return TC_ACT_OK;
+	if (translate(skb, ip, offsetof(struct iphdr, saddr), 0) < 0)
+		return TC_ACT_SHOT;
+	return redirect(skb, &server, 0);
+}
+
+SEC("tc")
+int down_nat(struct __sk_buff *skb)
+{
+	struct iphdr *ip = ported(skb);
+	__u32 place;
+
+	if (!ip)
+		return TC_ACT_OK;
+	place = bpf_ntohl(ip->daddr ^ bpf_htonl(1)) & places;
+	if (translate(skb, ip, offsetof(struct iphdr, daddr), 2) < 0)
+		return TC_ACT_SHOT;
+	return redirect(skb, &clients, place);
+}

@@ -92,6 +92,12 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 	if !e.Means("client.kind") {
 		return nil
 	}
+	if build, err := testbed.Named(e.Topology); err == nil && build(testbed.Spec{}).Gateways() != t.Tunnel && name != experiment.Clean {
+		if t.Tunnel {
+			return fmt.Errorf("it makes a tunnel between two gateways: use topology = \"tunnel\": %w", dut.ErrNotSupported)
+		}
+		return fmt.Errorf("it makes no tunnel, and topology %q has two gateways: %w", e.Topology, dut.ErrNotSupported)
+	}
 	if line := client.KindOf(e.Client.Kind).Line; line != t.Lines && (!line || name != experiment.Clean) {
 		if line {
 			return fmt.Errorf("it is no PPPoE concentrator, and clients of kind %s log in at one: %w", e.Client.Kind, dut.ErrNotSupported)

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,12 +40,20 @@ func TestFits(t *testing.T) {
 		"no concentrator":               {client.KindPPPoE, dut.Traits{DHCP: true}, "no PPPoE concentrator"},
 		"a concentrator":                {client.KindPPPoE, dut.Traits{DHCP: true, Lines: true}, ""},
 		"a concentrator, no PPPoE":      {client.KindPersona, dut.Traits{DHCP: true, Lines: true}, "client.kind = \"pppoe\""},
+		"a tunnel, one router":          {client.KindMacvlan, dut.Traits{Tunnel: true}, "topology = \"tunnel\""},
 		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "gateweigh run capture-systems"},
 	} {
 		err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: c.kind}}, "", c.traits)
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+	gateways := &experiment.Experiment{Topology: "tunnel", Client: experiment.Client{Kind: client.KindMacvlan}}
+	if err := fits(gateways, "", dut.Traits{}); !errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), "no tunnel") {
+		t.Errorf("no tunnel between gateways: %v", err)
+	}
+	if err := cmp.Or(fits(gateways, "", dut.Traits{Tunnel: true}), fits(gateways, experiment.Clean, dut.Traits{})); err != nil {
+		t.Errorf("a tunnel and the direct path: %v", err)
 	}
 	if err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: client.KindPPPoE}}, experiment.Clean, dut.Traits{}); err != nil {
 		t.Errorf("the clean router beside a concentrator: %v", err)

@@ -25,6 +25,7 @@ type Spec struct {
 // Topologies is every topology by its name in experiments. Adding one is a file and a line here.
 var Topologies = map[string]func(Spec) Topology{
 	"portal": Portal, // clients – router with the device – server, study 1's network
+	"tunnel": Tunnel, // clients – gateway – gateway – server, the device on both gateways, study 4's platform
 
 	"gateway-capture": GatewayCapture, // generator – router that captures – sink
 	"tap":             Tap,            // generator – splitter – hosts that capture

@@ -61,6 +61,9 @@ type Topology struct {
 const (
 	PortLAN = "lan" // of the metered host, towards the clients
 	PortWAN = "wan" // of the metered host, towards the server
+
+	PortOuter1 = "outer1" // of the gateway at the clients, towards the other gateway
+	PortOuter2 = "outer2" // of the gateway at the server, towards the other gateway
 )
 
 // Addressing is what devices, clients and traffic must know of the networks.
@@ -70,6 +73,8 @@ type Addressing struct {
 	RouterWAN netip.Addr   // the router's address towards the server
 	ServerIP  netip.Addr   // where traffic goes
 	ServiceIP netip.Addr   // a second address of the server: RADIUS and portal pages
+	// Outer are the addresses of two gateways on the link between them, the clients' gateway first; invalid where there is one router.
+	Outer [2]netip.Addr
 	// FirstLease and LastLease are what the lab's own DHCP server gives; invalid
 	// when LAN is the device's to lease.
 	FirstLease, LastLease netip.Addr
@@ -278,6 +283,9 @@ func (t Topology) Roles() (roles []string) {
 	}
 	return roles
 }
+
+// Gateways reports whether traffic crosses two metered hosts, between which a device makes a tunnel.
+func (t Topology) Gateways() bool { return t.Outer[0].IsValid() }
 
 // Size is what a lab takes of its machine before it has clients.
 type Size struct {

@@ -65,13 +65,13 @@ func TestBuildRefusesWhatIsNoLab(t *testing.T) {
 	}{
 		"no server":           {func(t *testbed.Topology) { t.Nodes[3].Role = "" }, "a server"},
 		"unknown host":        {func(t *testbed.Topology) { t.Links[0].B.Node = "pc9" }, `"pc9", which is no host`},
-		"nothing metered":     {func(t *testbed.Topology) { t.Nodes[1].Metered, t.Nodes[2].Metered = false, false }, "a metered host"},
+		"nothing metered":     {func(t *testbed.Topology) { t.Nodes[0].Metered, t.Nodes[1].Metered = false, false }, "a metered host"},
 		"two ports of a name": {func(t *testbed.Topology) { t.Links[1].A.Name = testbed.PortLAN }, `"lan"`},
 		"host on its own":     {func(t *testbed.Topology) { t.Links = t.Links[:2] }, "pc2 has no link"},
 		"too many client hosts": {func(t *testbed.Topology) { *t = testbed.Portal(testbed.Spec{ClientHosts: 4}) },
 			"192.168.137.250 of client4 is one of the leases"},
 	} {
-		topology := row(testbed.Spec{})
+		topology := testbed.Tunnel(testbed.Spec{})
 		c.change(&topology)
 		if _, err := topology.Build(t.Context(), backend(t), "a"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

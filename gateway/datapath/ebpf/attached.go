@@ -190,12 +190,19 @@ func (d *Datapath) alone(h hook) error {
 // observe has the programs of others judged, which the kernel reports to nobody, when those at a hook are
 // not those that were judged last.
 func (d *Datapath) observe() {
-	d.choosing.Lock()
-	other := slices.ContainsFunc(d.places, func(p *place) bool { return p.link != nil && !slices.Equal(p.at, d.judged[p.name]) })
-	d.choosing.Unlock()
-	if other {
+	if d.joined() {
 		d.choose(d.judgePrograms)
 	}
+}
+
+// joined reports whether the programs at a hook of LAN or WAN are not those that were judged last. Other places, as between
+// the interfaces that cut packets, are judged by nobody.
+func (d *Datapath) joined() bool {
+	d.choosing.Lock()
+	defer d.choosing.Unlock()
+	return slices.ContainsFunc(d.places, func(p *place) bool {
+		return p.link != nil && (p.dev == d.lan || p.dev == d.wan) && !slices.Equal(p.at, d.judged[p.name])
+	})
 }
 
 // warn logs the programs of others that see a hook's packets first, once while they stay the same.

@@ -108,6 +108,29 @@ func TestOthersBetweenLooks(t *testing.T) {
 	is("there again", "stack")
 }
 
+// TestAloneIsJudgedOnce: where nothing joins gatewayd's programs, looks judge nothing anew, with the programs for PPPoE neither.
+func TestAloneIsJudgedOnce(t *testing.T) {
+	if !netnstest.HasTCX() {
+		t.Skip("the kernel lacks tcx: Linux 6.6")
+	}
+	for name, lines := range map[string]bool{"without lines": false, "with lines": true} {
+		n := newNetwork(t)
+		d := n.open(t, func(c *Config) { c.Lines = lines })
+		d.stop()
+		d.keep()
+		if d.joined() {
+			t.Errorf("%s: the next look would judge again", name)
+		}
+		other, _ := counting(t)
+		remove, err := atTail(int(index(t, n.wan)), other)
+		must(t, err)
+		if _, err := d.missing(); err != nil || !d.joined() {
+			t.Errorf("%s: a program that joins is not seen: %v", name, err)
+		}
+		must(t, remove())
+	}
+}
+
 // becomes waits for a way of forwarding and its reason.
 func becomes(t *testing.T, w *datapathtest.World, word, why string) {
 	t.Helper()

@@ -109,17 +109,18 @@ func (b *openBlock) cells(ctx context.Context) error {
 // stretch measures a cell and what the device's processes used meanwhile.
 func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (s result.Stretch, err error) {
 	device, clean := b.pair.device, b.pair.clean
-	first, err := device.Router.Sample(ctx)
+	before, err := device.SampleRouters(ctx)
 	if err != nil {
 		return s, err
 	}
 	if err := b.cell(ctx, cell, todo); err != nil {
 		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.Number(result.OfferedMbps), err)
 	}
-	last, err := device.Router.Sample(ctx)
+	after, err := device.SampleRouters(ctx)
 	if err != nil {
 		return s, err
 	}
+	first, last := side.Sum(before), side.Sum(after)
 	return result.Stretch{
 		OfferedMbps: cell.Number(result.OfferedMbps), ProcessNs: side.UsageOf(first, last).ProcessNs,
 		Seconds:       float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
@@ -140,7 +141,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int) erro
 	device.shorts, clean.shorts = nil, nil
 	err := b.pair.begin(ctx, cell)
 	if err == nil {
-		device.pssMiB, err = device.Router.PSSMiB(ctx)
+		device.pssMiB, err = device.PSSMiB(ctx)
 	}
 	for _, w := range todo {
 		if err != nil {

@@ -47,7 +47,7 @@ func (s *lab) endVisits(ctx context.Context) (c result.Churn, err error) {
 
 // state reads the device's counts, memory and rules at the moment.
 func (s *lab) state(ctx context.Context) (st result.DeviceState, err error) {
-	if st.PSSMiB, err = s.Router.PSSMiB(ctx); err != nil {
+	if st.PSSMiB, err = s.PSSMiB(ctx); err != nil {
 		return st, err
 	}
 	if d, ok := s.DUT.(dut.Counted); ok {

@@ -26,6 +26,15 @@ const (
 	LateP99      = "frame_late_p99_us"
 )
 
+// CPU time of the gateway where the load enters a tunnel, and of the one where it leaves, as records name them, ns; and what
+// is made of them.
+const (
+	EnterNs  = "enter_ns"
+	LeaveNs  = "leave_ns"
+	EnterCPU = "enter_core_pct"
+	LeaveCPU = "leave_core_pct"
+)
+
 // Kinds of sample besides windows and loads.
 const (
 	perClients analysis.Per = "clients" // of a load, in blocks that recorded how far their clients came
@@ -41,6 +50,8 @@ var Metrics = []analysis.Metric{
 	{Name: "ns_per_packet", Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
 	{Name: CPU, Short: "CPU", Unit: "% of a core", Text: "router CPU", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: cpuCorePct},
 	{Name: Normalised, Unit: "% of a core", Text: "router CPU × offered load / bandwidth on the link", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: normalisedPct},
+	{Name: EnterCPU, Short: "enter", Unit: "% of a core", Text: "CPU of the gateway where the load enters the tunnel", Better: analysis.Less, Against: analysis.AsRatio, Host: "gateway", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: gatewayPct(EnterNs)},
+	{Name: LeaveCPU, Short: "leave", Unit: "% of a core", Text: "CPU of the gateway where the load leaves the tunnel", Better: analysis.Less, Against: analysis.AsRatio, Host: "gateway", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: gatewayPct(LeaveNs)},
 	{Name: "increase_pct", Unit: "%", Text: "normalised CPU above the clean router's, as study 1 tabulates it", Better: analysis.Less, Host: "router", Per: analysis.PerCell, From: increasePct},
 	{Name: "cpu_machine_pct", Unit: "% of the machine", Text: "router CPU over all CPUs of the machine", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
 	analysis.SlowedMetric("router", "metrics."+result.RouterShare),
@@ -140,6 +151,11 @@ func corePct(name string) func(reading) float64 {
 // roleCorePct is the CPU of a role, absent where it was not recorded.
 func roleCorePct(role string) func(reading) float64 {
 	return func(r reading) float64 { return analysis.Positive(corePct("role_ns." + role)(r)) }
+}
+
+// gatewayPct is the CPU of one of two gateways, absent where there is one router.
+func gatewayPct(name string) func(reading) float64 {
+	return func(r reading) float64 { return analysis.Positive(corePct("metrics." + name)(r)) }
 }
 
 func nsPerBit(r reading) float64 {

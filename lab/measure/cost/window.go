@@ -147,7 +147,11 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 	if b.Slow != nil {
 		m.Metrics[result.RouterShare] = side.RouterShare(a, b)
 	}
-	frames := lan.RxPackets + wan.RxPackets
+	s.addGateways(&m, a, b)
+	var frames int64
+	for name, link := range b.Router.Links {
+		frames += link.Sub(a.Router.Links[name]).RxPackets
+	}
 	m.AggregationFactor = s.aggregation(frames, b.Router.IPIn-a.Router.IPIn)
 	m.SegmentsPerBurst = s.segmentsPerBurst(senders)
 	m.RetransmitRatio = resent
@@ -168,6 +172,22 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / seconds
 	}
 	return m
+}
+
+// addGateways adds the CPU time of each of two gateways: of the one where the load enters the tunnel, and of the one where it
+// leaves. A load both ways does both at each.
+func (s *lab) addGateways(m *result.Measurement, a, b side.Reading) {
+	if len(b.Routers) != 2 || s.Load.Direction == result.Both {
+		return
+	}
+	names := [2]string{EnterNs, LeaveNs}
+	if s.Load.Direction == result.Down {
+		names = [2]string{LeaveNs, EnterNs}
+	}
+	for i, name := range names {
+		used := side.UsageOf(a.Routers[i], b.Routers[i])
+		m.Metrics[name] = float64(used.NAPINs + used.ProcessNs)
+	}
 }
 
 // addBroken counts the streams that had ended early.

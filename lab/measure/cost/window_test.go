@@ -48,6 +48,24 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	}
 }
 
+// TestGatewaysByDirection: the load enters the tunnel at the first gateway on the way up, and leaves there on the way down.
+func TestGatewaysByDirection(t *testing.T) {
+	for direction, want := range map[string]map[string]float64{
+		result.Up: {EnterNs: 3e6, LeaveNs: 7e6}, result.Down: {EnterNs: 7e6, LeaveNs: 3e6}, result.Both: {},
+	} {
+		s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Kind: traffic.KindStreams, Direction: direction, OfferedMbps: 10}}}
+		a, b := side.Reading{Clients: make([]side.Endpoint, 1)}, side.Reading{Clients: make([]side.Endpoint, 1)}
+		first := meter.Sample{MonotonicNs: 1e9, NAPI: map[string]meter.Thread{"r0": {RunNs: 2e6}, "o1": {RunNs: 1e6}}, IPIn: 10}
+		second := meter.Sample{MonotonicNs: 2e9, NAPI: map[string]meter.Thread{"r1": {RunNs: 2e6}}, Processes: []meter.Process{{PID: 7, RunNs: 5e6}}, IPIn: 20}
+		a.Routers, b.Routers = make([]meter.Sample, 2), []meter.Sample{first, second}
+		a.Router, b.Router = side.Sum(a.Routers), side.Sum(b.Routers)
+		got := s.measurement(a, b)
+		if diff := cmp.Diff(want, got.Metrics); diff != "" || got.NAPINs != 5e6 || got.ProcessNs != 5e6 || b.Router.IPIn != 30 {
+			t.Errorf("%s: %d and %d ns, %d packets (-want +got):\n%s", direction, got.NAPINs, got.ProcessNs, b.Router.IPIn, diff)
+		}
+	}
+}
+
 // TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
 // beside them none.
 func TestMeasurementOfDatagrams(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 
 // Reading is everything a side's meters say at one moment.
 type Reading struct {
-	Router  meter.Sample
-	Clients []Endpoint // by client host
+	Router  meter.Sample   // of all metered hosts together: see Sum
+	Routers []meter.Sample // of each, in the order of Side.Routers
+	Clients []Endpoint     // by client host
 	Server  Endpoint
 	RTT     rtt.Times      // since the reading before; under traffic only
 	Slow    []burn.Reading // of the routers' CPUs where these are slowed down
@@ -39,7 +40,7 @@ func (s *Side) Read(ctx context.Context) (Reading, error) { return s.read(ctx, t
 
 func (s *Side) read(ctx context.Context, underTraffic bool) (r Reading, err error) {
 	r.Clients = make([]Endpoint, len(s.Hosts))
-	meters := []func() error{func() (err error) { r.Router, err = s.Router.Sample(ctx); return err }}
+	meters := []func() error{func() (err error) { r.Routers, err = s.SampleRouters(ctx); return err }}
 	if s.slowed != nil {
 		meters = append(meters, func() (err error) { r.Slow, err = s.slowed.ReadSlow(ctx); return err })
 	}
@@ -59,6 +60,7 @@ func (s *Side) read(ctx context.Context, underTraffic bool) (r Reading, err erro
 	if err := testbed.Together(meters...); err != nil {
 		return r, fmt.Errorf("reading the meters of lab %s: %w", s.Lab.Name, err)
 	}
+	r.Router = Sum(r.Routers)
 	return r, nil
 }
 

@@ -23,8 +23,9 @@ import (
 // Side is one lab of a block.
 type Side struct {
 	Lab     *testbed.Lab
-	Router  *testbed.Host // the first metered host, with the device
-	Server  *testbed.Host // the far end of the traffic
+	Router  *testbed.Host   // the first metered host, with the device
+	Routers []*testbed.Host // all metered hosts: of a tunnel both gateways
+	Server  *testbed.Host   // the far end of the traffic
 	Hosts   []ClientHost
 	DUT     dut.DUT
 	Traits  dut.Traits
@@ -107,17 +108,22 @@ func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testb
 	if s.Lab, err = topology.Build(ctx, backend, name); err != nil {
 		return err
 	}
-	s.Router, s.Server = s.Lab.Metered()[0], s.Lab.Of(testbed.RoleServer)[0]
+	s.Routers, s.Server = s.Lab.Metered(), s.Lab.Of(testbed.RoleServer)[0]
+	s.Router = s.Routers[0]
 	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
 	s.Env = dut.Env{
 		Hosts: map[string]dut.Host{}, Ports: s.Lab.Ports, Install: s.Router.Install,
 		On: strings.TrimPrefix(s.Router.Name, s.Lab.Name+"/"), Capture: s.Lab.Port(testbed.PortWAN),
 		LAN: s.Lab.LAN, Gateway: s.Lab.Gateway, RouterWAN: s.Lab.RouterWAN,
-		ServerIP: s.Lab.ServerIP, ServiceIP: s.Lab.ServiceIP,
+		ServerIP: s.Lab.ServerIP, ServiceIP: s.Lab.ServiceIP, Outer: s.Lab.Outer,
 		Clients: s.Has.Clients + s.Guests, Scratch: agent.Scratch,
 	}
 	for _, h := range s.Lab.Hosts {
-		s.Env.Hosts[strings.TrimPrefix(h.Name, s.Lab.Name+"/")] = h
+		name := strings.TrimPrefix(h.Name, s.Lab.Name+"/")
+		s.Env.Hosts[name] = h
+		if h.Metered {
+			s.Env.Routers = append(s.Env.Routers, name)
+		}
 	}
 	if err := s.startDevice(ctx); err != nil {
 		return errors.Join(err, s.Close())
@@ -152,9 +158,9 @@ func (s *Side) ends() []*testbed.Host {
 
 // OpenMeters opens the meters of all hosts.
 func (s *Side) OpenMeters(ctx context.Context) error {
-	err := testbed.Each(append(s.ends(), s.Router), func(_ int, h *testbed.Host) error {
+	err := testbed.Each(slices.Concat(s.ends(), s.Routers), func(_ int, h *testbed.Host) error {
 		meter := agent.Meter{IfNames: h.Ifs, Support: true}
-		if h == s.Router {
+		if h.Metered {
 			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true}
 		}
 		return h.OpenMeter(ctx, meter)

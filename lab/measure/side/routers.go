@@ -1,0 +1,40 @@
+package side
+
+import (
+	"context"
+	"maps"
+
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// SampleRouters reads the meters of all metered hosts at the same moment, in the order of the topology's nodes.
+func (s *Side) SampleRouters(ctx context.Context) ([]meter.Sample, error) {
+	return Each(s.Routers, func(_ int, h *testbed.Host) (meter.Sample, error) { return h.Sample(ctx) })
+}
+
+// PSSMiB is the memory of the device's processes on all metered hosts, MiB.
+func (s *Side) PSSMiB(ctx context.Context) (sum float64, err error) {
+	each, err := Each(s.Routers, func(_ int, h *testbed.Host) (float64, error) { return h.PSSMiB(ctx) })
+	for _, mib := range each {
+		sum += mib
+	}
+	return sum, err
+}
+
+// Sum is several metered hosts of one machine as one: counters are added, and interfaces and processes, whose names and
+// numbers are the machine's, stand side by side. Clock, machine and CPUs are the first host's.
+func Sum(hosts []meter.Sample) meter.Sample {
+	out := hosts[0]
+	out.NAPI, out.Links = maps.Clone(out.NAPI), maps.Clone(out.Links)
+	for _, h := range hosts[1:] {
+		maps.Copy(out.NAPI, h.NAPI)
+		maps.Copy(out.Links, h.Links)
+		out.Processes = append(out.Processes[:len(out.Processes):len(out.Processes)], h.Processes...)
+		out.SNMP = out.SNMP.Add(h.SNMP)
+		out.IPIn += h.IPIn
+		out.AgentNs += h.AgentNs
+		out.MeterNs += h.MeterNs
+	}
+	return out
+}

@@ -273,6 +273,9 @@ func (d *Datapath) Close() error {
 		err = errors.Join(err, d.neighbours.Close())
 	}
 	d.endFlows()
+	if d.flows.gone != nil {
+		err = errors.Join(err, d.flows.gone.Close())
+	}
 	err = errors.Join(err, d.flows.objs.Close(), d.objs.Close(), d.locks.Close())
 	d.locks = nil
 	return err

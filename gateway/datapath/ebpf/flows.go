@@ -140,9 +140,11 @@ func (d *Datapath) beginFlows() error {
 	if err := d.liberal().on(); err != nil {
 		return err
 	}
-	var err error
-	if d.flows.gone, err = d.hearOfEnds(); err != nil {
-		return err
+	if d.flows.gone == nil {
+		var err error
+		if d.flows.gone, err = d.hearOfEnds(); err != nil {
+			return err
+		}
 	}
 	for _, h := range []hook{{"learn_up", d.wan, d.flows.objs.LearnUp, true}, {"learn_down", d.lan, d.flows.objs.LearnDown, true}} {
 		l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Tail()})
@@ -180,11 +182,9 @@ func (d *Datapath) hearOfEnds() (*netlink.Conn, error) {
 	return c, nil
 }
 
+// endFlows takes the programs that learn away. What hears of deleted connections stays: the kernel reports only
+// those that began while somebody listened.
 func (d *Datapath) endFlows() {
-	if d.flows.gone != nil {
-		d.flows.gone.Close()
-		d.flows.gone = nil
-	}
 	for _, l := range d.flows.links {
 		l.Close()
 	}

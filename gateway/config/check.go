@@ -351,8 +351,11 @@ func (k *checker) checkDatapath() {
 	reason := fmt.Sprintf("datapath.kind is %q", kind)
 	if kind == EBPF {
 		k.without(reason, "datapath.fast")
+		if f := k.Datapath.Forward; f != ForwardAuto {
+			k.without(fmt.Sprintf("datapath.forward is %q", f), "datapath.flow_cache")
+		}
 	} else {
-		k.without(reason, "datapath.forward") // pins are used: a former data path may have left some
+		k.without(reason, "datapath.forward", "datapath.flow_cache") // pins are used: a former data path may have left some
 	}
 	if kind != TUN {
 		k.without(reason, "datapath.device")

@@ -50,6 +50,11 @@ const (
 	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for forwarded packets
 	ForwardRedirect = "redirect" // past netfilter, whatever its rules are
 	ForwardStack    = "stack"    // admit only: the kernel's stack forwards
+
+	// Whether EBPF caches flows where netfilter has rules for forwarded packets.
+	FlowCacheAuto   = "auto"   // while the rules decide by what is the same for all packets of a flow
+	FlowCacheAlways = "always" // whatever the rules look at
+	FlowCacheNever  = "never"  // the kernel's stack forwards every packet
 )
 
 // Config is a checked gatewayd.toml with defaults filled in.
@@ -263,11 +268,12 @@ type FlowLog struct {
 
 // Datapath is the configuration of the data path.
 type Datapath struct {
-	Kind    string // EBPF, TUN or NFQueue
-	Fast    bool   // TUN and NFQueue: the optimised mode, instead of the mechanism as studied
-	Device  string // TUN: the device's name
-	Forward string // EBPF: ForwardAuto, ForwardRedirect or ForwardStack
-	PinDir  string // EBPF: where programs and maps outlive the daemon
+	Kind      string // EBPF, TUN or NFQueue
+	Fast      bool   // TUN and NFQueue: the optimised mode, instead of the mechanism as studied
+	Device    string // TUN: the device's name
+	Forward   string // EBPF: ForwardAuto, ForwardRedirect or ForwardStack
+	FlowCache string // EBPF with ForwardAuto: FlowCacheAuto, FlowCacheAlways or FlowCacheNever
+	PinDir    string // EBPF: where programs and maps outlive the daemon
 }
 
 // Metrics is where Prometheus reads; without Listen there are no metrics.
@@ -290,7 +296,7 @@ func defaults() *Config {
 		Ident:    Ident{Method: IdentNAT, Answer: AnswerName, Rate: 20},
 		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits:   Limits{IdleTimeout: DefaultIdle},
-		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, PinDir: "/sys/fs/bpf/gatewayd"},
 		FlowLog:  FlowLog{Keep: 90 * day, Most: 10_000_000_000},
 		NAT:      NAT{Hairpin: true},
 		lines:    map[string]int{},

@@ -258,7 +258,8 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	if err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), routes.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
+	d := Datapath{cfg: cfg}
+	if err = errors.Join(err, d.liberal().off(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), routes.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
 		return err
 	}
 	return guard.Remove(cfg.LAN)

@@ -25,6 +25,9 @@ type reasons struct {
 	policies string // IPsec
 	routing  string
 	programs string // of others behind ours, which redirected packets never meet
+
+	ruled   bool   // netfilter has rules, which can be read
+	varying string // which of them decide packet by packet
 }
 
 // first returns the reason to name.
@@ -58,11 +61,25 @@ func (d *Datapath) choose(judge ...func(*reasons)) {
 	if err := d.forward(why); err != nil {
 		d.cfg.Log.Error("choosing who forwards", "redirect", why == "", "why", why, "err", err)
 	}
+	if why != "" {
+		d.cache(d.uncached(d.reasons))
+	} else {
+		d.cache(redirecting)
+	}
 }
+
+const redirecting = "packets are redirected"
 
 // judgeRules reads netfilter's rules and IPsec's policies.
 func (d *Datapath) judgeRules(r *reasons) {
 	names, err := stack.Rules(guarding, d.lan.Name, d.wan.Name)
+	r.ruled, r.varying = err == nil && len(names) > 0 && !d.cfg.Flows, ""
+	if r.ruled && d.cfg.FlowCache == FlowCacheAuto {
+		var e error
+		if r.varying, e = stack.Varying(guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
+			r.varying = "netfilter's rules cannot be read: " + e.Error()
+		}
+	}
 	switch {
 	case d.cfg.Flows:
 		r.rules = "clients' connections are logged (flowlog.enabled)"
@@ -168,7 +185,9 @@ func (d *Datapath) renew() {
 		d.cfg.Log.Warn("nothing was redirected for a while, because the daemon did not run: the stack forwarded", "longer than", redirectLife)
 		d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
 	}
-	err := d.set(func(s *gatewaySettings) { s.RedirectUntil = stamp(d.why) })
+	var flows error
+	err := d.set(func(s *gatewaySettings) { s.RedirectUntil, flows = stamp(d.why), d.putFlows() })
+	err = errors.Join(err, flows)
 	if d.news("the redirect", err) {
 		d.cfg.Log.Error("renewing the redirect; trying again, and after 3 s the stack forwards", "err", err)
 	}
@@ -178,5 +197,5 @@ func (d *Datapath) renew() {
 func (d *Datapath) lapsed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.why == "" && d.settings.RedirectUntil <= now()
+	return d.why == "" && d.settings.RedirectUntil <= now() || d.flowSettings.Until != 0 && d.flowSettings.Until <= now()
 }

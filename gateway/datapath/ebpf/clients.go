@@ -88,10 +88,7 @@ func (d *Datapath) put(at uint32, entry gatewayClient) error {
 		return err
 	}
 	if was.State == uint8(gatewayStateSTATE_ADMITTED) && entry.State != was.State {
-		// The kernel waits until each CPU has passed a quiescent state (RCU). If that is not
-		// supported, at most one packet of each CPU is missing from the counts.
-		const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
-		unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
+		settle() // without it, at most one packet of each CPU would be missing from the counts
 	}
 	return nil
 }
@@ -289,6 +286,10 @@ func (d *Datapath) Forwarding() (word, why string) {
 		return "detached", "gatewayd detach was run: nothing is put back until gatewayd is started again"
 	case d.shut:
 		return "closed", "programs are missing"
+	case d.caching():
+		return "flow cache", d.why
+	case d.why != "" && d.cfg.FlowCache != FlowCacheNever && d.uncachedWhy != d.why:
+		return string(ForwardStack), d.why + "; no flows are cached: " + d.uncachedWhy
 	case d.why != "":
 		return string(ForwardStack), d.why
 	}

@@ -16,19 +16,12 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
-	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
@@ -55,10 +48,11 @@ type Config struct {
 	PinDir      string       // on a bpffs
 	// Newcomer is called for clients with an address that was not leased; nil: their
 	// packets are dropped silently.
-	Newcomer func(netip.Addr, datapath.MAC)
-	Lines    bool // clients may be on PPPoE lines
-	Flows    bool // connections are logged, so the stack forwards, which knows them
-	DHCP     bool // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
+	Newcomer  func(netip.Addr, datapath.MAC)
+	Lines     bool      // clients may be on PPPoE lines
+	Flows     bool      // connections are logged, so the stack forwards, which knows them
+	DHCP      bool      // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
+	FlowCache FlowCache // "" is FlowCacheNever
 	// Beside are pins of links of gatewayd's other programs at the interfaces. They pass on what they do not
 	// handle, so they are no reason not to redirect.
 	Beside []string
@@ -89,6 +83,8 @@ type Datapath struct {
 	reasons  reasons
 	judged   map[string][]link.AttachedProgram // all programs at tcx, by hook, as last judged
 	ahead    map[string]string                 // programs of others ahead of ours, by hook, as last logged
+	flows    flows
+	unloaded string // why the cache's programs are not loaded
 
 	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
 	places  []*place   // the programs
@@ -103,6 +99,10 @@ type Datapath struct {
 	shut     bool   // programs are missing, so the guard lets nothing pass
 	retired  bool   // detached while it runs
 	repairs  Repairs
+
+	uncachedWhy  string // the reason why no flows are cached; "" while they are, if the stack forwards
+	flowSettings gatewayFlowSettings
+	paused       int // goroutines that judge anew whether flows may be cached
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)
@@ -148,6 +148,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	d.lan, d.wan = lan, wan
+	d.openFlows()
 	if err := d.openNeighbours(); err != nil {
 		return nil, err
 	}
@@ -184,6 +185,9 @@ func (c *Config) check() error {
 	if c.Forward == "" {
 		c.Forward = ForwardAuto
 	}
+	if c.FlowCache == "" || c.Forward != ForwardAuto {
+		c.FlowCache = FlowCacheNever
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -202,158 +206,7 @@ func (c *Config) check() error {
 // size is the number of addresses in the LAN.
 func (c *Config) size() uint32 { return 1 << (32 - c.Prefix.Bits()) }
 
-// load loads programs and maps, and takes over maps that a former daemon pinned.
-func (d *Datapath) load(lan, wan *net.Interface) error {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return fmt.Errorf("lifting the limit of locked memory: %w", err)
-	}
-	if err := onBPFFS(d.cfg.PinDir); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(d.cfg.PinDir, 0o700); err != nil {
-		return fmt.Errorf("making the folder of pins: %w", err)
-	}
-	pins, err := datapath.LockFolder(d.cfg.PinDir)
-	if err != nil {
-		return err
-	}
-	d.locks = append(d.locks, pins)
-	spec, err := d.spec(lan, wan)
-	if err != nil {
-		return err
-	}
-	if err := d.outgrow(spec); err != nil {
-		return err
-	}
-	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.cfg.PinDir}}
-	err = spec.LoadAndAssign(&d.objs, opts)
-	var refused *ebpf.VerifierError
-	if errors.Is(err, ebpf.ErrNotSupported) || errors.As(err, &refused) {
-		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
-	}
-	if err != nil {
-		return fmt.Errorf("loading the programs (pins in %s): %w", d.cfg.PinDir, err)
-	}
-	return nil
-}
-
-// onBPFFS checks that the folder of pins, or its nearest existing parent, is on a bpffs.
-func onBPFFS(dir string) error {
-	there := dir
-	for {
-		if _, err := os.Stat(there); err == nil || there == filepath.Dir(there) {
-			break
-		}
-		there = filepath.Dir(there)
-	}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(there, &fs); err != nil {
-		return fmt.Errorf("looking at the folder of pins %s: %w", there, err)
-	}
-	if fs.Type == unix.BPF_FS_MAGIC {
-		return nil
-	}
-	known, _ := os.ReadFile("/proc/filesystems")
-	if !strings.Contains(string(known), "\tbpf\n") {
-		return fmt.Errorf("%w: it has no bpffs to pin programs to (CONFIG_BPF_SYSCALL)", datapath.ErrNotSupported)
-	}
-	return fmt.Errorf("%s is not on a bpffs, which programs are pinned to: mount -t bpf bpf /sys/fs/bpf, or set datapath.pin_dir to a folder on one", dir)
-}
-
-// sessions are the maps without which admitted clients are cut off or their counts are
-// lost.
-var sessions = []string{"clients", "client_counters", "client_limits", "gateway_settings"}
-
-// outgrow removes the pins of maps that do not fit this version or this LAN, so that new
-// ones are created: of sessions all, because they belong together; of the others, which
-// are caches, each separately. The former daemon's programs use the old maps until they
-// are replaced.
-func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
-	var all, old []string // names of pinned maps; a bpffs refuses the names of some others
-	for name, m := range spec.Maps {
-		if m.Pinning != ebpf.PinByName {
-			continue
-		}
-		all = append(all, name)
-		pinned, err := ebpf.LoadPinnedMap(filepath.Join(d.cfg.PinDir, name), nil)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("reading the pin of %s: %w", name, err)
-		}
-		if m.Compatible(pinned) != nil || frozen(pinned) {
-			old = append(old, name)
-		}
-		pinned.Close()
-	}
-	if slices.ContainsFunc(old, func(name string) bool { return slices.Contains(sessions, name) }) {
-		d.cfg.Log.Warn("the data path's tables were made for another LAN or version, or detached halfway; making new ones", "pins", d.cfg.PinDir)
-		old = all
-	}
-	for _, name := range old {
-		if err := os.Remove(filepath.Join(d.cfg.PinDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("removing the pin of %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// spec returns what to load, with constants and map sizes filled in.
-func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
-	spec, err := loadGateway()
-	if err != nil {
-		return nil, fmt.Errorf("reading the programs: %w", err)
-	}
-	for name, m := range spec.Maps {
-		switch name {
-		case "clients", "client_counters", "client_limits", "client_meters":
-			m.MaxEntries = d.cfg.size()
-			if name == "client_counters" {
-				m.Flags |= unix.BPF_F_MMAPABLE
-			}
-		case "strangers":
-			m.MaxEntries = d.cfg.size()
-			continue
-		case "devices":
-			m.MaxEntries = datapath.MostStrangers
-			continue
-		case "senders":
-			m.MaxEntries = datapath.MostSenders
-			continue
-		case "hops", "gateway_settings", "stats", "garden", "networks", "newcomers", "called", "portal":
-		default:
-			continue // only constant within one load
-		}
-		m.Pinning = ebpf.PinByName
-	}
-	for _, dev := range []*net.Interface{lan, wan} {
-		if err := ethernet(dev); err != nil {
-			return nil, err
-		}
-	}
-	var ports [4]uint16
-	for i, p := range d.cfg.PortalPorts {
-		ports[i] = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p))
-	}
-	flag := map[bool]uint8{true: 1}
-	var cut uint32
-	if d.cut.out != nil {
-		cut = uint32(d.cut.out.Index)
-	}
-	for name, value := range map[string]any{
-		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
-		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
-		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil], "hear_dhcp": flag[d.cfg.DHCP],
-		"lines": flag[d.cfg.Lines], "cutter_ifindex": cut,
-		"budgets": budgets(), "sender_budget": budgetOf(datapath.Senders), "new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),
-	} {
-		if err := spec.Variables[name].Set(value); err != nil {
-			return nil, fmt.Errorf("setting %s: %w", name, err)
-		}
-	}
-	return spec, nil
-}
+const starting = "gatewayd is starting"
 
 // begin reads a former daemon's settings, or creates the first.
 func (d *Datapath) begin(mtu int) error {
@@ -365,7 +218,7 @@ func (d *Datapath) begin(mtu int) error {
 		rand.Read(b[:])
 		d.settings.Epoch = binary.NativeEndian.Uint64(b[:])
 	}
-	d.epoch, d.why = d.settings.Epoch, "gatewayd is starting"
+	d.epoch, d.why, d.uncachedWhy = d.settings.Epoch, starting, starting
 	return d.change(func(s *gatewaySettings) { s.LanMtu = uint32(mtu) })
 }
 
@@ -424,7 +277,11 @@ func (d *Datapath) Close() error {
 	if d.neighbours != nil {
 		err = errors.Join(err, d.neighbours.Close())
 	}
-	err = errors.Join(err, d.objs.Close(), d.locks.Close())
+	d.endFlows()
+	if d.flows.gone != nil {
+		err = errors.Join(err, d.flows.gone.Close())
+	}
+	err = errors.Join(err, d.flows.objs.Close(), d.objs.Close(), d.locks.Close())
 	d.locks = nil
 	return err
 }

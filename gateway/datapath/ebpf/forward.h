@@ -146,28 +146,3 @@ static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, s
 
 /* redirects reports whether packets may be redirected. */
 static __always_inline int redirects(const struct settings *s, __u64 now) { return now < s->redirect_until; }
-
-/* forward forwards an admitted packet of a client. The settings have the stack forward where the
- * destination alone does not determine the hop. */
-static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *end, __u64 now)
-{
-	__u32 zero = 0, slot;
-	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
-	struct hop *h;
-
-	if (!s || !redirects(s, now))
-		return pass(REASON_STACK);
-	slot = (ip->daddr ^ ip->daddr >> 12 ^ ip->daddr >> 24) & (HOPS - 1);
-	h = bpf_map_lookup_elem(&hops, &slot);
-	if (!h)
-		return pass(REASON_STACK);
-	if (h->dst != ip->daddr || h->generation != s->generation || now >= h->until) {
-		/* This packet goes through the stack, so that the stack keeps the
-		 * neighbour entry up to date. */
-		ask(skb, ip, h, s->generation, now);
-		return pass(REASON_STACK);
-	}
-	if (!h->ifindex || !simple(skb, ip, h->mtu, end))
-		return pass(REASON_STACK);
-	return readdress(skb, eth, ip, h->dmac, h->smac, h->ifindex);
-}

@@ -9,7 +9,7 @@
  *
  * A packet's cost does not depend on the number of clients: a client's entry is at the
  * index of its address in the LAN. */
-#include "forward.h"
+#include "cache.h"
 #include "line.h"
 #include "preauth.h"
 
@@ -284,6 +284,19 @@ static __always_inline int is_martian(__be32 source)
 	return (__u8)(first - 1) >= 223 || first == 127;
 }
 
+/* shortcut_down finds the way of a packet that is of an admitted client's flow; NULL: it is not. */
+static __always_inline const struct client *shortcut_down(struct __sk_buff *skb, const struct iphdr *ip, const void *end, __u64 now, struct flow_path *p)
+{
+	const struct client *c;
+	__u32 at;
+
+	if (!known(skb, ip, end, FROM_WAN, now, p))
+		return 0;
+	at = p->at;
+	c = bpf_map_lookup_elem(&clients, &at);
+	return c && c->state == STATE_ADMITTED && !c->session && !expired(c, now) ? c : 0;
+}
+
 static __always_inline int to_client(struct __sk_buff *skb)
 {
 	const struct settings *s;
@@ -293,6 +306,7 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	struct iphdr *ip;
 	__u8 mac[ETH_ALEN];
 	__u32 at, zero = 0;
+	struct flow_path flow;
 	__u64 now;
 
 	if (skb->vlan_present && ((skb->vlan_tci & VLAN_ID) || untag(skb)))
@@ -313,6 +327,10 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		return TC_ACT_OK;
 	if (owner(ip->saddr) < lan_size)
 		return drop(REASON_FOREIGN_SOURCE);
+	now = bpf_ktime_get_coarse_ns();
+	c = shortcut_down(skb, ip, end, now, &flow);
+	if (c)
+		return admit(flow.at, c, on_wire(skb, ip, end), 0, now) ? follow(skb, &flow, c->mac, lan_ifindex) : TC_ACT_SHOT;
 	at = owner(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || ip->daddr == gateway_addr)
@@ -320,7 +338,6 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	if (c->state == STATE_NONE || (place(ip->daddr) >= lan_size && !c->session))
 		return to_nobody(skb);
 	s = bpf_map_lookup_elem(&gateway_settings, &zero);
-	now = bpf_ktime_get_coarse_ns();
 	if (is_too_long(skb, ip, c, end) && c->state == STATE_ADMITTED && !expired(c, now)) {
 		if (unreachable(skb, gateway_addr, ICMP_FRAG_NEEDED, c->mtu))
 			return drop(REASON_MALFORMED);

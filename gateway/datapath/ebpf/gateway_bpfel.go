@@ -61,6 +61,44 @@ type gatewayFlow struct {
 	Protocol uint32
 }
 
+type gatewayFlowKey struct {
+	_        structs.HostLayout
+	Saddr    uint32
+	Daddr    uint32
+	Sport    uint16
+	Dport    uint16
+	Protocol uint16
+	Side     uint16
+}
+
+type gatewayFlowPath struct {
+	_           structs.HostLayout
+	Until       uint64
+	Generation  uint32
+	At          uint32
+	Saddr       uint32
+	Daddr       uint32
+	Sport       uint16
+	Dport       uint16
+	AddressDiff uint32
+	PortDiff    uint32
+	Mark        uint32
+	Priority    uint32
+	Most        uint16
+	Tos         uint8
+	Pad         [5]uint8
+	Dmac        [6]uint8
+	Smac        [6]uint8
+	Sum         uint64
+}
+
+type gatewayFlowSettings struct {
+	_          structs.HostLayout
+	Until      uint64
+	Generation uint32
+	Pad        uint32
+}
+
 type gatewayHop struct {
 	_          structs.HostLayout
 	Dst        uint32
@@ -180,6 +218,8 @@ const (
 	gatewayMapClientMeters     = "client_meters"
 	gatewayMapClients          = "clients"
 	gatewayMapDevices          = "devices"
+	gatewayMapFlowPaths        = "flow_paths"
+	gatewayMapFlowSettings     = "flow_settings"
 	gatewayMapFlows            = "flows"
 	gatewayMapGarden           = "garden"
 	gatewayMapGatewaySettings  = "gateway_settings"
@@ -276,6 +316,8 @@ type gatewayMapSpecs struct {
 	ClientMeters    *ebpf.MapSpec `ebpf:"client_meters"`
 	Clients         *ebpf.MapSpec `ebpf:"clients"`
 	Devices         *ebpf.MapSpec `ebpf:"devices"`
+	FlowPaths       *ebpf.MapSpec `ebpf:"flow_paths"`
+	FlowSettings    *ebpf.MapSpec `ebpf:"flow_settings"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	Garden          *ebpf.MapSpec `ebpf:"garden"`
 	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
@@ -340,6 +382,8 @@ type gatewayMaps struct {
 	ClientMeters    *ebpf.Map `ebpf:"client_meters"`
 	Clients         *ebpf.Map `ebpf:"clients"`
 	Devices         *ebpf.Map `ebpf:"devices"`
+	FlowPaths       *ebpf.Map `ebpf:"flow_paths"`
+	FlowSettings    *ebpf.Map `ebpf:"flow_settings"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	Garden          *ebpf.Map `ebpf:"garden"`
 	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
@@ -362,6 +406,8 @@ func (m *gatewayMaps) Close() error {
 		m.ClientMeters,
 		m.Clients,
 		m.Devices,
+		m.FlowPaths,
+		m.FlowSettings,
 		m.Flows,
 		m.Garden,
 		m.GatewaySettings,

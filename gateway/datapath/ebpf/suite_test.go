@@ -16,8 +16,10 @@ func paths() (all []datapathtest.Path) {
 		forward Forward
 		clsact  bool
 		dhcp    bool
+		cache   FlowCache
 	}{
-		{"auto", ForwardAuto, false, true}, {"redirect", ForwardRedirect, false, false}, {"stack", ForwardStack, false, false}, {"clsact", ForwardAuto, true, true},
+		{"auto", ForwardAuto, false, true, FlowCacheAuto}, {"redirect", ForwardRedirect, false, false, FlowCacheNever}, {"stack", ForwardStack, false, false, FlowCacheNever},
+		{"clsact", ForwardAuto, true, true, FlowCacheNever},
 	} {
 		var requests func(datapathtest.Datapath) (io.ReadCloser, error)
 		if c.dhcp {
@@ -26,7 +28,7 @@ func paths() (all []datapathtest.Path) {
 		config := func(in datapathtest.Config) Config {
 			return Config{
 				LAN: in.LAN, WAN: in.WAN, Prefix: in.Prefix, Gateway: in.Gateway, PortalPorts: in.PortalPorts, Forward: c.forward,
-				PinDir: in.PinDir, Newcomer: in.Newcomer, DHCP: c.dhcp, Log: in.Log, Lines: in.Lines, clsact: c.clsact,
+				PinDir: in.PinDir, Newcomer: in.Newcomer, DHCP: c.dhcp, Log: in.Log, Lines: in.Lines, clsact: c.clsact, FlowCache: c.cache,
 			}
 		}
 		all = append(all, datapathtest.Path{

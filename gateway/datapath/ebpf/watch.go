@@ -50,6 +50,7 @@ func (d *Datapath) reroute() {
 	if err != nil {
 		d.cfg.Log.Error("following the routing", "err", err)
 	}
+	d.voidFlows()
 	d.choose(d.judgeRouting, d.judgePrograms)
 	for _, dev := range []*net.Interface{d.lan, d.wan, d.cut.out} {
 		if dev == nil {
@@ -66,6 +67,6 @@ func (d *Datapath) reroute() {
 
 // obey reads netfilter's rules and IPsec's policies again.
 func (d *Datapath) obey() {
-	d.choose(d.judgeRules)
+	d.withoutFlows(func() { d.choose(d.judgeRules) })
 	d.keepGuard()
 }

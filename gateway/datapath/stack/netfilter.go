@@ -19,12 +19,14 @@ import (
 
 // chain is a base chain of nftables.
 type chain struct {
-	family  uint8
-	table   string
-	name    string
-	drops   bool // by its policy
-	hook    uint32
-	devices []string // of a hook at devices; a name that ends in * is a pattern
+	family   uint8
+	table    string
+	name     string
+	drops    bool // by its policy
+	priority int32
+	hook     uint32
+	kind     string   // filter, nat, route
+	devices  []string // of a hook at devices; a name that ends in * is a pattern
 }
 
 var families = map[uint8]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_NETDEV: "netdev"}
@@ -59,14 +61,19 @@ func (c chain) at(name string) bool {
 // packets. Whether they have rules cannot be seen, so an existing table counts.
 const legacyTables = "/proc/thread-self/net/ip_tables_names"
 
+func legacyNames() ([]string, error) {
+	names, err := os.ReadFile(legacyTables)
+	return strings.Fields(string(names)), err
+}
+
 // Rules names the chains that affect packets forwarded between interfaces: base chains at prerouting,
 // forward and postrouting, at the interfaces' ingress and at any egress, that hold a rule or drop by
 // policy. Tables for which own returns true do not count; family is unix.NFPROTO_INET,
 // NFPROTO_IPV4 or NFPROTO_NETDEV.
 func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]string, error) {
-	if names, err := os.ReadFile(legacyTables); err == nil && len(names) > 0 {
+	if names, err := legacyNames(); err == nil && len(names) > 0 {
 		var old []string
-		for _, n := range strings.Fields(string(names)) {
+		for _, n := range names {
 			old = append(old, "iptables table "+n)
 		}
 		return old, nil
@@ -133,10 +140,15 @@ func HasTable(family uint8, name string) (bool, error) {
 }
 
 func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
+	return dumpOf(c, kind, unix.AF_UNSPEC, nil)
+}
+
+// dumpOf lists what attributes select.
+func dumpOf(c *netlink.Conn, kind uint16, family uint8, which []byte) ([]netlink.Message, error) {
 	return Whole(func() ([]netlink.Message, error) {
 		messages, err := c.Execute(netlink.Message{
 			Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
-			Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+			Data:   append([]byte{family, unix.NFNETLINK_V0, 0, 0}, which...),
 		})
 		interrupted := func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
 		if errors.Is(err, syscall.EINTR) || slices.ContainsFunc(messages, interrupted) {
@@ -162,6 +174,8 @@ func baseChain(data []byte) (chain, bool) {
 			ch.name = attrs.String()
 		case unix.NFTA_CHAIN_POLICY:
 			ch.drops = attrs.Uint32() == 0 // NF_DROP
+		case unix.NFTA_CHAIN_TYPE:
+			ch.kind = attrs.String()
 		case unix.NFTA_CHAIN_HOOK:
 			based = true
 			attrs.Nested(ch.decodeHook)
@@ -184,6 +198,8 @@ func (c *chain) decodeHook(in *netlink.AttributeDecoder) error {
 		switch in.Type() {
 		case unix.NFTA_HOOK_HOOKNUM:
 			c.hook = in.Uint32()
+		case unix.NFTA_HOOK_PRIORITY:
+			c.priority = int32(in.Uint32())
 		case unix.NFTA_HOOK_DEV:
 			c.devices = append(c.devices, in.String())
 		case hookDevices:

@@ -1,0 +1,98 @@
+package ebpf
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+)
+
+// end is an address and port.
+type end = netip.AddrPort
+
+// flow is a connection as each side sees it.
+type flow struct {
+	udp, up                        bool // up: the client began
+	client, wanted, seen, answered end  // at the client: its own and the peer's; at the peer: the client's and its own
+	seq, ack                       uint32
+	ends, gone                     bool // it may have ended; no more packets are sent
+}
+
+// shake opens a flow: TCP's handshake, datagrams both ways. A flow that the rules did not let begin is
+// of no use: packets of its peer would have the kernel draw ports, for each gateway others.
+func (f *flow) shake(t *testing.T, tw *twins) bool {
+	t.Helper()
+	flags := func(set string) func(*datapathtest.Frame) {
+		return func(fr *datapathtest.Frame) {
+			if l, is := fr.L4.(*layers.TCP); is {
+				l.SYN, l.ACK, l.PSH = strings.Contains(set, "S"), strings.Contains(set, "A"), false
+				fr.Payload = nil
+			}
+		}
+	}
+	first, second := f.fromPeer, f.fromClient
+	if f.up {
+		first, second = f.fromClient, f.fromPeer
+	}
+	all := tw.compare(t, first(flags("S")))
+	arrived := all.client
+	if f.up {
+		arrived = all.server
+	}
+	if len(arrived) == 0 {
+		return false
+	}
+	from, to := ends(arrived[len(arrived)-1])
+	if f.up {
+		f.seen, f.answered = from, to
+	} else {
+		f.wanted, f.client = from, to
+	}
+	tw.compare(t, second(flags("SA")))
+	tw.compare(t, first(flags("A")))
+	tw.compare(t, second(flags("A")))
+	return true
+}
+
+// ends reads a frame's addresses and ports.
+func ends(frame []byte) (from, to end) {
+	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
+	ip := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
+	src, _ := netip.AddrFromSlice(ip.SrcIP)
+	dst, _ := netip.AddrFromSlice(ip.DstIP)
+	switch l := p.TransportLayer().(type) {
+	case *layers.TCP:
+		return netip.AddrPortFrom(src, uint16(l.SrcPort)), netip.AddrPortFrom(dst, uint16(l.DstPort))
+	case *layers.UDP:
+		return netip.AddrPortFrom(src, uint16(l.SrcPort)), netip.AddrPortFrom(dst, uint16(l.DstPort))
+	}
+	return netip.AddrPortFrom(src, 0), netip.AddrPortFrom(dst, 0)
+}
+
+// fromClient and fromPeer make a packet of the flow.
+func (f *flow) fromClient(how ...func(*datapathtest.Frame)) []byte {
+	mac := aliceMAC
+	if f.client.Addr() == bob {
+		mac = bobMAC
+	}
+	return f.make(f.client, f.wanted, f.seq, f.ack, append([]func(*datapathtest.Frame){from(f.client.Addr(), mac), to(f.wanted.Addr())}, how...))
+}
+
+func (f *flow) fromPeer(how ...func(*datapathtest.Frame)) []byte {
+	return f.make(f.answered, f.seen, f.ack, f.seq, append([]func(*datapathtest.Frame){down, func(fr *datapathtest.Frame) { fr.IP.SrcIP = f.answered.Addr().AsSlice() }, to(f.seen.Addr())}, how...))
+}
+
+func (f *flow) make(from, to end, seq, ack uint32, how []func(*datapathtest.Frame)) []byte {
+	how = append([]func(*datapathtest.Frame){source(from.Port())}, how...)
+	if f.udp {
+		return udp(to.Port(), how...)
+	}
+	return tcp(to.Port(), append([]func(*datapathtest.Frame){func(fr *datapathtest.Frame) {
+		l := fr.L4.(*layers.TCP)
+		l.Seq, l.Ack = seq, ack
+	}}, how...)...)
+}

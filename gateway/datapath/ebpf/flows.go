@@ -1,0 +1,299 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// FlowCache is when flows are cached where netfilter's rules keep packets from being redirected.
+type FlowCache string
+
+const (
+	// FlowCacheNever has the stack forward every packet.
+	FlowCacheNever FlowCache = "never"
+	// FlowCacheAuto caches flows while the rules decide by what is the same for all packets of a flow.
+	FlowCacheAuto FlowCache = "auto"
+	// FlowCacheAlways caches flows whatever the rules look at.
+	FlowCacheAlways FlowCache = "always"
+)
+
+// flows is the cache of flows: lan_in and wan_in forward the packets of flows about which the stack has
+// decided. Its programs are attached while the daemon runs and the cache is in use, and end with the
+// daemon. Guarded by choosing, but for what mu guards.
+type flows struct {
+	objs   learnObjects
+	loaded bool
+	links  []link.Link
+	gone   *netlink.Conn // hears of connections that are gone; its filter does the work
+}
+
+// unusedEntries is how many entries a cache has that is never used.
+const unusedEntries = 1
+
+// openFlows loads the programs of the cache. A kernel that cannot run them forwards as without.
+func (d *Datapath) openFlows() {
+	if d.cfg.FlowCache == FlowCacheNever {
+		return
+	}
+	if err := d.loadFlows(); err != nil {
+		d.unloaded = "this kernel cannot run the cache's programs: " + firstLine(err)
+		d.cfg.Log.Warn("no flows are cached: where netfilter has rules, the stack forwards", "err", err)
+		return
+	}
+	d.flows.loaded = true
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// findTracking has the kernel load its module for connections, whose functions the programs call, by asking it
+// something: the answer is not read. A kernel without it is found out when they are loaded.
+func findTracking() {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	const stats = 1<<8 | 5 // NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS
+	c.Send(netlink.Message{Header: netlink.Header{Type: stats, Flags: netlink.Request}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
+}
+
+func (d *Datapath) loadFlows() error {
+	findTracking()
+	spec, err := loadLearn()
+	if err != nil {
+		return fmt.Errorf("reading the programs: %w", err)
+	}
+	for name, value := range map[string]uint32{
+		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(), "lan_ifindex": uint32(d.lan.Index), "wan_ifindex": uint32(d.wan.Index),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("setting %s: %w", name, err)
+		}
+	}
+	spec.Maps["flow_counts"].MaxEntries = d.cfg.size()
+	spec.Maps["flow_paths"].MaxEntries = d.objs.FlowPaths.MaxEntries()
+	return spec.LoadAndAssign(&d.flows.objs, &ebpf.CollectionOptions{
+		MapReplacements: map[string]*ebpf.Map{"flow_paths": d.objs.FlowPaths, "flow_settings": d.objs.FlowSettings},
+	})
+}
+
+// uncached returns why flows are not cached while the stack forwards; "": they are.
+func (d *Datapath) uncached(r reasons) string {
+	switch {
+	case d.cfg.FlowCache == FlowCacheNever:
+		return "as configured (datapath.flow_cache)"
+	case !d.flows.loaded:
+		return d.unloaded
+	case !r.ruled:
+		return "there are no rules, and so no connections"
+	}
+	for _, why := range []string{r.policies, r.programs} {
+		if why != "" {
+			return why
+		}
+	}
+	if d.cfg.FlowCache == FlowCacheAuto {
+		return r.varying
+	}
+	return ""
+}
+
+// cache begins to cache flows, or ends it for a reason.
+func (d *Datapath) cache(why string) {
+	if why == "" && len(d.flows.links) == 0 {
+		if err := d.beginFlows(); err != nil {
+			why = err.Error()
+			d.endFlows()
+			d.cfg.Log.Error("caching flows", "err", err)
+		}
+	} else if why != "" {
+		d.endFlows()
+	}
+	d.mu.Lock()
+	same := d.uncachedWhy == why
+	d.uncachedWhy = why
+	d.mu.Unlock()
+	if err := d.setFlows(); err != nil {
+		d.cfg.Log.Error("caching flows", "err", err)
+	}
+	if !same && d.cfg.FlowCache != FlowCacheNever {
+		d.cfg.Log.Info("caching flows", "cache", why == "", "why", why)
+	}
+}
+
+// beginFlows attaches the programs that learn.
+func (d *Datapath) beginFlows() error {
+	if err := d.liberal().on(); err != nil {
+		return err
+	}
+	if d.flows.gone == nil {
+		var err error
+		if d.flows.gone, err = d.hearOfEnds(); err != nil {
+			return err
+		}
+	}
+	for _, h := range []hook{{"learn_up", d.wan, d.flows.objs.LearnUp, true}, {"learn_down", d.lan, d.flows.objs.LearnDown, true}} {
+		l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Tail()})
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			return fmt.Errorf("%w: attaching programs behind others needs Linux 6.6", datapath.ErrNotSupported)
+		}
+		if err != nil {
+			return fmt.Errorf("attaching %s to %s: %w", h.name, h.dev.Name, err)
+		}
+		d.flows.links = append(d.flows.links, l)
+	}
+	return nil
+}
+
+// hearOfEnds has a program hear which connections the kernel deletes.
+func (d *Datapath) hearOfEnds() (*netlink.Conn, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("hearing of deleted connections: %w", err)
+	}
+	raw, err := c.SyscallConn()
+	if err == nil {
+		e := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_BPF, d.flows.objs.Forget.FD())
+		})
+		err = errors.Join(err, e)
+	}
+	const destroyed = 3 // NFNLGRP_CONNTRACK_DESTROY
+	if err == nil {
+		err = c.JoinGroup(destroyed)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("hearing of deleted connections: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// endFlows takes the programs that learn away. What hears of deleted connections stays: the kernel reports only
+// those that began while somebody listened.
+func (d *Datapath) endFlows() {
+	for _, l := range d.flows.links {
+		l.Close()
+	}
+	d.flows.links = nil
+}
+
+// setFlows writes the cache's settings with another generation, which voids all entries.
+func (d *Datapath) setFlows() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.flowSettings.Generation++
+	return d.putFlows()
+}
+
+// putFlows writes the cache's settings. mu is held.
+func (d *Datapath) putFlows() error {
+	if !d.flows.loaded {
+		return nil
+	}
+	d.flowSettings.Until = 0
+	if d.caching() && d.paused == 0 {
+		d.flowSettings.Until = stamp("")
+	}
+	if err := d.objs.FlowSettings.Put(uint32(0), d.flowSettings); err != nil {
+		return fmt.Errorf("changing the settings of the cache of flows: %w", err)
+	}
+	return nil
+}
+
+// caching reports whether flows are cached. mu is held.
+func (d *Datapath) caching() bool { return d.why != "" && d.uncachedWhy == "" }
+
+// voidFlows has the stack decide about every flow again. A packet may be on its way through the stack, by
+// what was before: what it teaches is voided too.
+func (d *Datapath) voidFlows() {
+	d.mu.Lock()
+	caching := d.caching()
+	d.mu.Unlock()
+	if !caching {
+		return
+	}
+	err := d.setFlows()
+	settle()
+	if err = errors.Join(err, d.setFlows()); err != nil {
+		d.cfg.Log.Error("voiding the cached flows", "err", err)
+	}
+}
+
+// withoutFlows has the stack forward every packet while f judges what might keep flows from being cached.
+func (d *Datapath) withoutFlows(f func()) {
+	pause := func(n int) {
+		d.mu.Lock()
+		caching := d.caching()
+		d.paused += n
+		d.mu.Unlock()
+		if err := d.setFlows(); err != nil {
+			d.cfg.Log.Error("voiding the cached flows", "err", err)
+		}
+		if caching && n > 0 {
+			settle()
+		}
+	}
+	pause(1)
+	f()
+	pause(-1)
+}
+
+// settle waits some 10 ms, until each CPU has finished with packets that it was handling. If that is not
+// supported, it returns at once.
+func settle() {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h: waits for RCU's quiescent states
+	unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
+}
+
+// liberal is connection tracking's leniency about TCP's windows, of which it sees little where flows are
+// cached: without it, it would take the packets that it sees for invalid.
+type liberal struct {
+	note string // a folder on the bpffs: gatewayd switched it on
+}
+
+const liberalSetting = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
+
+func (d *Datapath) liberal() liberal { return liberal{filepath.Join(d.cfg.PinDir, "liberal")} }
+
+// on switches it on, and notes that first where it was off.
+func (l liberal) on() error {
+	was, err := os.ReadFile(liberalSetting)
+	if err != nil {
+		return fmt.Errorf("reading whether connection tracking is liberal: %w", err)
+	}
+	if strings.TrimSpace(string(was)) != "0" {
+		return nil
+	}
+	if err := os.Mkdir(l.note, 0o700); err != nil && !errors.Is(err, syscall.EEXIST) {
+		return fmt.Errorf("noting that connection tracking was strict: %w", err)
+	}
+	if err := os.WriteFile(liberalSetting, []byte("1"), 0); err != nil {
+		return fmt.Errorf("making connection tracking liberal (net.netfilter.nf_conntrack_tcp_be_liberal): %w", err)
+	}
+	return nil
+}
+
+// off makes it strict again, where gatewayd made it liberal.
+func (l liberal) off() error {
+	if _, err := os.Stat(l.note); err != nil {
+		return nil
+	}
+	if err := os.WriteFile(liberalSetting, []byte("0"), 0); err != nil {
+		return fmt.Errorf("making connection tracking strict again (net.netfilter.nf_conntrack_tcp_be_liberal): %w", err)
+	}
+	return nil
+}

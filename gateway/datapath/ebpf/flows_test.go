@@ -1,0 +1,59 @@
+package ebpf
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// cachePath is the path that caches flows.
+func cachePath(t *testing.T) datapathtest.Path {
+	t.Helper()
+	for _, p := range paths() {
+		if p.Name == "auto" {
+			return p
+		}
+	}
+	t.Fatal("there is no such path")
+	return datapathtest.Path{}
+}
+
+// TestFlowsAreCached: a translated connection passes mostly by the cache, with checksums that are left to the
+// interface and packets that are aggregated.
+func TestFlowsAreCached(t *testing.T) {
+	netnstest.NeedTCX(t)
+	t.Run("address", func(t *testing.T) { areCached(t, "masquerade", "192.0.2.1:") })
+	t.Run("address and port", func(t *testing.T) { areCached(t, "meta l4proto tcp snat to 192.0.2.1:7000", "192.0.2.1:7000") })
+}
+
+func areCached(t *testing.T, rule, seen string) {
+	t.Helper()
+	p := cachePath(t)
+	w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
+	w.Router.Run(t, fmt.Sprintf(`nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" %s; }; }'`, rule))
+	becomes(t, w, "flow cache", "netfilter has rules")
+	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+	x := w.NewStream(t, w.Alice, datapathtest.Server)
+	netnstest.Await(t, "the cache to forward nearly all", func() error {
+		was := w.Packets(t)
+		x.Carry(t, x.Client, 3_000_000)
+		x.Carry(t, x.Server, 3_000_000)
+		n := w.Packets(t)
+		if n["forwarded"]-was["forwarded"] < 10*(n["stack"]-was["stack"]) {
+			return fmt.Errorf("%v became %v", was, n)
+		}
+		return nil
+	})
+	if at := x.Server.RemoteAddr().String(); !strings.HasPrefix(at, seen) {
+		t.Errorf("the server sees %s", at)
+	}
+	must(t, w.Close())
+	must(t, w.Detach())
+	if liberal := w.Router.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); liberal != "0" {
+		t.Errorf("detached, and connection tracking is still liberal: %s", liberal)
+	}
+}

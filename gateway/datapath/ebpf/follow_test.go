@@ -1,0 +1,157 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+const flush = "conntrack -F" // by netlink
+
+// TestCacheFollows changes what the stack decides by. A cached flow's packets have the stack's fate once the
+// daemon has heard of it.
+func TestCacheFollows(t *testing.T) {
+	tw := newTwins(t)
+	const rules = `table ip round1 { chain to { type nat hook prerouting priority -100
+}
+chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto { tcp, udp } masquerade
+}
+chain forward { type filter hook forward priority 0; ct state established,related accept
+}
+}`
+	tw.rules(t, "round1", rules)
+	for _, c := range []struct{ name, do, undo string }{
+		{"a rule that drops", "nft insert rule ip round1 forward tcp dport 2000 drop", "nft flush chain ip round1 forward"},
+		{"a rule that varies", "nft insert rule ip round1 forward meta length 140 drop", "nft flush chain ip round1 forward"},
+		{"a policy", "nft 'flush chain ip round1 forward; add chain ip round1 forward { policy drop; }; add rule ip round1 forward meta l4proto 253 accept'", "nft 'add chain ip round1 forward { policy accept; }'"},
+		{"no rules", "nft delete table ip round1", "nft '" + rules + "'"},
+		{"a neighbour", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:99:99 dev wan0 nud permanent", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev wan0 nud permanent"},
+		{"a route", "ip neigh replace 192.0.2.5 lladdr 02:00:00:00:99:05 dev wan0 nud permanent; ip route add 198.51.100.9 via 192.0.2.5", "ip route del 198.51.100.9"},
+		{"no route", "ip route add unreachable 198.51.100.9", "ip route del unreachable 198.51.100.9"},
+		{"a rule of routing", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit"},
+		{"an address", "ip addr del 192.0.2.1/24 dev wan0; ip addr add 192.0.2.99/24 dev wan0; ip route replace default via 192.0.2.2", "ip addr del 192.0.2.99/24 dev wan0; ip addr add 192.0.2.1/24 dev wan0; ip route replace default via 192.0.2.2"},
+		{"an MTU", "ip link set wan0 mtu 137", "ip link set wan0 mtu 1400"},
+		{"IPsec", "ip xfrm policy add src 10.1.0.10/32 dst 198.51.100.9/32 proto tcp dir fwd action block", "ip xfrm policy flush"},
+		{"connections flushed", flush, "true"},
+	} {
+		f := begin(t, tw, alice)
+		up, down := f.fromClient(), f.fromPeer()
+		tw.makeCached(t, down, up)
+		was := tw.compare(t, down, up)
+		tw.each(func(w *twin) {
+			if c.do != flush {
+				w.Router.Run(t, c.do)
+				return
+			}
+			var err error
+			w.Router.Do(func() { err = netlink.ConntrackTableFlush(netlink.ConntrackTable) })
+			must(t, err)
+		})
+		netnstest.Await(t, c.name+" to count", func() error {
+			if a, b := tw.arrivals(t, down, up); !a.equal(b) {
+				return errors.New("with the cache arrived " + a.String() + "without " + b.String())
+			}
+			return nil
+		})
+		if now := tw.compare(t, down, up); now.equal(was) {
+			t.Errorf("%s changes nothing", c.name)
+		}
+		tw.each(func(w *twin) { w.Router.Run(t, c.undo) })
+		becomes(t, tw.cached.World, "flow cache", "round1")
+		t.Log(c.name, "counts")
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestCacheKnowsClients: a client that is logged out receives nothing more of a cached flow, and the rest again
+// when it is back.
+func TestCacheKnowsClients(t *testing.T) {
+	tw := newTwins(t)
+	tw.rules(t, "round1", "table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; }; }")
+	f := begin(t, tw, bob)
+	tw.makeCached(t, f.fromClient(), f.fromPeer())
+	for _, admitted := range []bool{false, true} {
+		tw.each(func(w *twin) { must(t, w.Set(datapath.Client{Addr: bob, MAC: bobMAC, Admitted: admitted})) })
+		if all := tw.compare(t, f.fromPeer()); (len(all.client) > 0) != admitted {
+			t.Errorf("admitted: %v, and arrived%s", admitted, all)
+		}
+	}
+}
+
+// TestCacheEndsWithItsDaemon: without a daemon, which would hear of changes, the stack forwards again soon; a
+// restarted one goes on. No packet is lost or changed by that.
+func TestCacheEndsWithItsDaemon(t *testing.T) {
+	tw := newTwins(t)
+	tw.rules(t, "round1", "table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; }; }")
+	f := begin(t, tw, alice)
+	tw.makeCached(t, f.fromClient(), f.fromPeer())
+	tw.cached.Kill(t)
+	var was uint64
+	netnstest.Await(t, "the end of what the cache forwards", func() error {
+		for range 20 {
+			tw.compare(t, f.fromClient(), f.fromPeer())
+		}
+		n := tw.passedUnseen(t)
+		if n != was {
+			was = n
+			return errors.New("it still forwards")
+		}
+		return nil
+	})
+	tw.cached.Start(t)
+	must(t, tw.cached.Open())
+	must(t, tw.cached.Set(datapath.Client{Addr: tw.cached.Alice.Addr, MAC: tw.cached.Alice.MAC, Admitted: true}))
+	tw.makeCached(t, f.fromClient(), f.fromPeer())
+}
+
+// begin opens a connection of a client's to port 2000 of a server behind the WAN's link.
+func begin(t *testing.T, tw *twins, client netip.Addr) *flow {
+	t.Helper()
+	tw.begun++
+	f := &flow{up: true, client: netip.AddrPortFrom(client, 41000+tw.begun), wanted: netip.MustParseAddrPort("198.51.100.9:2000"), seq: 1000 * uint32(tw.begun), ack: 7}
+	f.seen, f.answered = f.client, f.wanted
+	netnstest.Await(t, "a connection", func() error {
+		if !f.shake(t, tw) {
+			return errors.New("refused")
+		}
+		return nil
+	})
+	return f
+}
+
+// makeCached sends frames until all of them are forwarded by the cache.
+func (tw *twins) makeCached(t *testing.T, frames ...[]byte) {
+	t.Helper()
+	netnstest.Await(t, "the flow in the cache", func() error {
+		was := tw.cached.Packets(t)["forwarded"]
+		tw.compare(t, frames...)
+		if n := tw.cached.Packets(t)["forwarded"] - was; n < uint64(len(frames)) {
+			word, why := tw.cached.ForwardingWhy(t)
+			return errors.New(word + ": " + why)
+		}
+		return nil
+	})
+}
+
+// passedUnseen counts the packets that the cached twin has redirected, without its daemon.
+func (tw *twins) passedUnseen(t *testing.T) (n uint64) {
+	t.Helper()
+	m, err := ebpf.LoadPinnedMap(fmt.Sprintf("/sys/fs/bpf/%d/stats", tw.cached.Router.TID()), nil)
+	must(t, err)
+	defer m.Close()
+	var each []uint64
+	must(t, m.Lookup(uint32(gatewayReasonREASON_FORWARDED), &each))
+	for _, of := range each {
+		n += of
+	}
+	return n
+}

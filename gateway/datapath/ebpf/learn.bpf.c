@@ -1,0 +1,307 @@
+//go:build ignore
+
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Learning flows, at tc where packets leave, behind all of netfilter: the packet shows what the stack
+ * made of it, and connection tracking what it was. These programs need kernel functions that not all
+ * kernels have, so they are apart from the gateway's. */
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_core_read.h>
+
+#include "flow.h"
+
+#define TC_ACT_UNSPEC (-1)
+#define JUDGED 0x6a77 /* as in packet.h: sent here by the cache, or by lan_in */
+#define IP_MF_OFFSET 0x3fff
+
+/* Of connection tracking, as far as it is read (linux, include/net/netfilter). */
+union nf_inet_addr {
+	__be32 ip;
+} __attribute__((preserve_access_index));
+
+union nf_conntrack_man_proto {
+	__be16 all;
+} __attribute__((preserve_access_index));
+
+struct nf_conntrack_man {
+	union nf_inet_addr u3;
+	union nf_conntrack_man_proto u;
+} __attribute__((preserve_access_index));
+
+struct nf_conntrack_tuple {
+	struct nf_conntrack_man src;
+	struct {
+		union nf_inet_addr u3;
+		union {
+			__be16 all;
+		} u;
+	} dst;
+} __attribute__((preserve_access_index));
+
+struct nf_conntrack_tuple_hash {
+	struct nf_conntrack_tuple tuple;
+} __attribute__((preserve_access_index));
+
+struct nf_ct_ext {
+	__u8 offset[1];
+} __attribute__((preserve_access_index));
+
+struct ip_ct_tcp {
+	__u8 state;
+} __attribute__((preserve_access_index));
+
+union nf_conntrack_proto {
+	struct ip_ct_tcp tcp;
+} __attribute__((preserve_access_index));
+
+struct nf_conn {
+	struct nf_conntrack_tuple_hash tuplehash[2];
+	unsigned long status;
+	struct nf_ct_ext *ext;
+	union nf_conntrack_proto proto;
+} __attribute__((preserve_access_index));
+
+struct bpf_ct_opts {
+	__s32 netns_id;
+	__s32 error;
+	__u8 l4proto;
+	__u8 dir;
+	__u8 reserved[2];
+};
+
+extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 tuple_bytes, struct bpf_ct_opts *opts, __u32 opts_bytes) __ksym;
+extern void bpf_ct_release(struct nf_conn *ct) __ksym;
+extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 ms) __ksym;
+
+/* Bits of a connection's status (nf_conntrack_common.h). */
+#define SEEN_REPLY (1 << 1)
+#define ASSURED (1 << 2)
+#define SEQ_ADJUST (1 << 6)
+#define DYING (1 << 9)
+#define HELPER (1 << 13)
+#define OFFLOAD (1 << 14)
+#define HW_OFFLOAD (1 << 15)
+
+#define TCP_ESTABLISHED 3
+#define CLOSE_MS 10000 /* the kernel's nf_conntrack_tcp_timeout_close */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* user space: the size of the LAN */
+	__type(key, __u32);
+	__type(value, struct flow_count);
+} flow_counts SEC(".maps");
+
+volatile const __u32 lan_base, lan_size, lan_ifindex, wan_ifindex;
+
+static __always_inline __u32 place(__be32 addr) { return bpf_ntohl(addr) - lan_base; }
+
+/* within reports whether a client may have another entry, and counts it. */
+static __always_inline int within(__u32 at, __u64 now)
+{
+	struct flow_count *c = bpf_map_lookup_elem(&flow_counts, &at);
+
+	if (!c)
+		return 0;
+	if (now - c->since >= FLOW_NS) {
+		c->since = now;
+		c->n = 0;
+	}
+	return c->n++ < FLOWS_OF_CLIENT;
+}
+
+/* A packet that leaves. */
+struct leaving {
+	__be32 saddr, daddr;
+	__be16 sport, dport;
+	__u16 most; /* bytes, of one segment */
+	__u8 protocol, tos, reset;
+	__u8 dmac[ETH_ALEN], smac[ETH_ALEN];
+};
+
+/* read_leaving reads a packet; 0: not one that is learned of. */
+static __always_inline int read_leaving(struct __sk_buff *skb, struct leaving *l)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+	struct iphdr *ip = data + ETH_HLEN;
+	struct udphdr *udp = (void *)(ip + 1);
+	struct tcphdr *tcp = (void *)(ip + 1);
+	__u32 headers = sizeof(*ip), bytes = skb->len - ETH_HLEN;
+
+	if ((void *)(udp + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || skb->vlan_present)
+		return 0;
+	if (ip->version != 4 || ip->ihl != 5 || (ip->frag_off & bpf_htons(IP_MF_OFFSET)))
+		return 0;
+	*l = (struct leaving){
+		.saddr = ip->saddr, .daddr = ip->daddr, .sport = udp->source, .dport = udp->dest, .protocol = ip->protocol, .tos = ip->tos,
+	};
+	__builtin_memcpy(l->dmac, eth->h_dest, ETH_ALEN);
+	__builtin_memcpy(l->smac, eth->h_source, ETH_ALEN);
+	if (ip->protocol == IPPROTO_TCP) {
+		if ((void *)(tcp + 1) > end)
+			return 0;
+		l->reset = tcp->rst;
+		if (!tcp->rst && (!tcp->ack || tcp->syn || tcp->fin))
+			return 0;
+		headers += tcp->doff * 4;
+	} else if (ip->protocol != IPPROTO_UDP || skb->gso_size) {
+		return 0;
+	}
+	l->most = skb->gso_size ? headers + skb->gso_size : bytes;
+	return 1;
+}
+
+/* enter makes an entry for packets of one direction, given as they come in. */
+static __always_inline void enter(struct __sk_buff *skb, const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
+{
+	struct flow_path p = {
+		.until = now + FLOW_NS, .generation = s->generation, .at = at,
+		.saddr = l->saddr, .daddr = l->daddr, .sport = l->sport, .dport = l->dport,
+		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos,
+	};
+	struct flow_path *was;
+	__be32 from[2] = { k->saddr, k->daddr }, to[2] = { l->saddr, l->daddr };
+	__be32 from_ports = k->sport | (__u32)k->dport << 16, to_ports = l->sport | (__u32)l->dport << 16;
+
+	if (!within(at, now))
+		return;
+	if (from[0] != to[0] || from[1] != to[1])
+		p.address_diff = bpf_csum_diff(from, sizeof(from), to, sizeof(to), 0);
+	if (from_ports != to_ports)
+		p.port_diff = bpf_csum_diff(&from_ports, sizeof(from_ports), &to_ports, sizeof(to_ports), 0);
+	__builtin_memcpy(p.dmac, l->dmac, ETH_ALEN);
+	__builtin_memcpy(p.smac, l->smac, ETH_ALEN);
+	was = bpf_map_lookup_elem(&flow_paths, k);
+	if (was && was->until > now && was->generation == s->generation && was->most > p.most)
+		p.most = was->most;
+	p.sum = sum_of(k, &p);
+	bpf_map_update_elem(&flow_paths, k, &p, BPF_ANY);
+}
+
+/* is_lasting reports whether the stack treats all further packets of a connection alike, but for TCP's
+ * SYN, FIN and RST: established in both directions, and nobody reads or changes the contents. */
+static __always_inline int is_lasting(struct nf_conn *ct, const struct leaving *l)
+{
+	struct nf_ct_ext *ext = ct->ext;
+	__u64 status = ct->status;
+
+	if ((status & (SEEN_REPLY | ASSURED)) != (SEEN_REPLY | ASSURED) || (status & (SEQ_ADJUST | DYING | HELPER | OFFLOAD | HW_OFFLOAD)))
+		return 0;
+	if (ext && ext->offset[0]) /* NF_CT_EXT_HELPER */
+		return 0;
+	return l->protocol == IPPROTO_UDP || ct->proto.tcp.state == TCP_ESTABLISHED;
+}
+
+/* came reads a direction of a connection: its packets as they come in. */
+static __always_inline void came(const struct nf_conntrack_tuple *t, struct flow_key *k)
+{
+	k->saddr = t->src.u3.ip;
+	k->daddr = t->dst.u3.ip;
+	k->sport = t->src.u.all;
+	k->dport = t->dst.u.all;
+}
+
+/* learn looks a packet's connection up, by the packet that would answer it. */
+static __always_inline int learn(struct __sk_buff *skb, enum side side)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	__u32 zero = 0, at;
+	const struct flow_settings *s = bpf_map_lookup_elem(&flow_settings, &zero);
+	struct bpf_ct_opts opts = { .netns_id = -1 };
+	struct bpf_sock_tuple answer = {};
+	struct flow_key k = { .side = side };
+	struct nf_conn *ct;
+	struct leaving l;
+
+	if (skb->tc_index == JUDGED || skb->ingress_ifindex != (side == FROM_LAN ? lan_ifindex : wan_ifindex))
+		return TC_ACT_UNSPEC;
+	if (!s || now >= s->until || !read_leaving(skb, &l))
+		return TC_ACT_UNSPEC;
+	answer.ipv4.saddr = l.daddr, answer.ipv4.daddr = l.saddr;
+	answer.ipv4.sport = l.dport, answer.ipv4.dport = l.sport;
+	opts.l4proto = k.protocol = l.protocol;
+	ct = bpf_skb_ct_lookup(skb, &answer, sizeof(answer.ipv4), &opts, sizeof(opts));
+	if (!ct)
+		return TC_ACT_UNSPEC;
+	if (opts.dir) /* the answer's */
+		came(&ct->tuplehash[0].tuple, &k);
+	else
+		came(&ct->tuplehash[1].tuple, &k);
+	at = place(side == FROM_LAN ? k.saddr : l.daddr);
+	if (at < lan_size && is_lasting(ct, &l)) {
+		/* Connection tracking has not seen the whole flow, and takes no reset that does not
+		 * follow what it saw: its entry would stay for days. */
+		if (!l.reset)
+			enter(skb, s, &k, &l, at, now);
+		else if (bpf_map_lookup_elem(&flow_paths, &k))
+			bpf_ct_change_timeout(ct, CLOSE_MS);
+	}
+	bpf_ct_release(ct);
+	return TC_ACT_UNSPEC;
+}
+
+/* learn_up handles packets that leave for the WAN. */
+SEC("tc")
+int learn_up(struct __sk_buff *skb) { return learn(skb, FROM_LAN); }
+
+/* learn_down handles packets that leave for the LAN, behind lan_out. */
+SEC("tc")
+int learn_down(struct __sk_buff *skb) { return learn(skb, FROM_WAN); }
+
+/* The message that connection tracking sends when a connection is gone: struct nlmsghdr, struct nfgenmsg,
+ * and attributes, of which the kernel writes the first two in this order. Numbers in network order. */
+struct gone_tuple {
+	__u16 bytes, type;
+	__u32 ip_attr, src_attr;
+	__u32 src;
+	__u32 dst_attr;
+	__u32 dst;
+	__u32 proto_attr, number_attr;
+	__u8 protocol, pad[3];
+	__u32 sport_attr;
+	__u16 sport, pad2;
+	__u32 dport_attr;
+	__u16 dport, pad3;
+};
+
+struct gone {
+	__u32 bytes;
+	__u16 type, flags;
+	__u32 sequence, port;
+	__u8 family, version;
+	__u16 resource;
+	struct gone_tuple tuples[2];
+};
+
+#define CT_DELETE (1 << 8 | 2) /* NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE */
+#define NESTED 0x8000
+
+/* forget removes the entries of a connection that the kernel has deleted, before whoever deleted it goes
+ * on. It is the filter of a netlink socket, which receives nothing. */
+SEC("socket")
+int forget(struct __sk_buff *skb)
+{
+	struct gone g;
+
+	if (bpf_skb_load_bytes(skb, 0, &g, sizeof(g)) || g.type != CT_DELETE || g.family != 2)
+		return 0;
+	for (int i = 0; i < 2; i++) {
+		const struct gone_tuple *t = &g.tuples[i];
+		struct flow_key k = { .saddr = t->src, .daddr = t->dst, .sport = t->sport, .dport = t->dport, .protocol = t->protocol };
+
+		if (t->type != (NESTED | (i + 1)) || t->bytes != sizeof(*t)) /* CTA_TUPLE_ORIG, CTA_TUPLE_REPLY */
+			return 0;
+		k.side = FROM_LAN;
+		bpf_map_delete_elem(&flow_paths, &k);
+		k.side = FROM_WAN;
+		bpf_map_delete_elem(&flow_paths, &k);
+	}
+	return 0;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,177 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// load loads programs and maps, and takes over maps that a former daemon pinned.
+func (d *Datapath) load(lan, wan *net.Interface) error {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("lifting the limit of locked memory: %w", err)
+	}
+	if err := onBPFFS(d.cfg.PinDir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.cfg.PinDir, 0o700); err != nil {
+		return fmt.Errorf("making the folder of pins: %w", err)
+	}
+	pins, err := datapath.LockFolder(d.cfg.PinDir)
+	if err != nil {
+		return err
+	}
+	d.locks = append(d.locks, pins)
+	spec, err := d.spec(lan, wan)
+	if err != nil {
+		return err
+	}
+	if err := d.outgrow(spec); err != nil {
+		return err
+	}
+	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.cfg.PinDir}}
+	err = spec.LoadAndAssign(&d.objs, opts)
+	var refused *ebpf.VerifierError
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.As(err, &refused) {
+		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
+	}
+	if err != nil {
+		return fmt.Errorf("loading the programs (pins in %s): %w", d.cfg.PinDir, err)
+	}
+	return nil
+}
+
+// onBPFFS checks that the folder of pins, or its nearest existing parent, is on a bpffs.
+func onBPFFS(dir string) error {
+	there := dir
+	for {
+		if _, err := os.Stat(there); err == nil || there == filepath.Dir(there) {
+			break
+		}
+		there = filepath.Dir(there)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(there, &fs); err != nil {
+		return fmt.Errorf("looking at the folder of pins %s: %w", there, err)
+	}
+	if fs.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	known, _ := os.ReadFile("/proc/filesystems")
+	if !strings.Contains(string(known), "\tbpf\n") {
+		return fmt.Errorf("%w: it has no bpffs to pin programs to (CONFIG_BPF_SYSCALL)", datapath.ErrNotSupported)
+	}
+	return fmt.Errorf("%s is not on a bpffs, which programs are pinned to: mount -t bpf bpf /sys/fs/bpf, or set datapath.pin_dir to a folder on one", dir)
+}
+
+// sessions are the maps without which admitted clients are cut off or their counts are
+// lost.
+var sessions = []string{"clients", "client_counters", "client_limits", "gateway_settings"}
+
+// outgrow removes the pins of maps that do not fit this version or this LAN, so that new
+// ones are created: of sessions all, because they belong together; of the others, which
+// are caches, each separately. The former daemon's programs use the old maps until they
+// are replaced.
+func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
+	var all, old []string // names of pinned maps; a bpffs refuses the names of some others
+	for name, m := range spec.Maps {
+		if m.Pinning != ebpf.PinByName {
+			continue
+		}
+		all = append(all, name)
+		pinned, err := ebpf.LoadPinnedMap(filepath.Join(d.cfg.PinDir, name), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading the pin of %s: %w", name, err)
+		}
+		if m.Compatible(pinned) != nil || frozen(pinned) {
+			old = append(old, name)
+		}
+		pinned.Close()
+	}
+	if slices.ContainsFunc(old, func(name string) bool { return slices.Contains(sessions, name) }) {
+		d.cfg.Log.Warn("the data path's tables were made for another LAN or version, or detached halfway; making new ones", "pins", d.cfg.PinDir)
+		old = all
+	}
+	for _, name := range old {
+		if err := os.Remove(filepath.Join(d.cfg.PinDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing the pin of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// spec returns what to load, with constants and map sizes filled in.
+func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
+	spec, err := loadGateway()
+	if err != nil {
+		return nil, fmt.Errorf("reading the programs: %w", err)
+	}
+	for name, m := range spec.Maps {
+		switch name {
+		case "clients", "client_counters", "client_limits", "client_meters":
+			m.MaxEntries = d.cfg.size()
+			if name == "client_counters" {
+				m.Flags |= unix.BPF_F_MMAPABLE
+			}
+		case "strangers":
+			m.MaxEntries = d.cfg.size()
+			continue
+		case "devices":
+			m.MaxEntries = datapath.MostStrangers
+			continue
+		case "senders":
+			m.MaxEntries = datapath.MostSenders
+			continue
+		case "flow_paths":
+			if d.cfg.FlowCache == FlowCacheNever {
+				m.MaxEntries = unusedEntries
+			}
+			continue
+		case "hops", "gateway_settings", "stats", "garden", "networks", "newcomers", "called", "portal":
+		default:
+			continue // only constant within one load
+		}
+		m.Pinning = ebpf.PinByName
+	}
+	for _, dev := range []*net.Interface{lan, wan} {
+		if err := ethernet(dev); err != nil {
+			return nil, err
+		}
+	}
+	var ports [4]uint16
+	for i, p := range d.cfg.PortalPorts {
+		ports[i] = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p))
+	}
+	flag := map[bool]uint8{true: 1}
+	var cut uint32
+	if d.cut.out != nil {
+		cut = uint32(d.cut.out.Index)
+	}
+	for name, value := range map[string]any{
+		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
+		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
+		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil], "hear_dhcp": flag[d.cfg.DHCP],
+		"lines": flag[d.cfg.Lines], "cutter_ifindex": cut,
+		"budgets": budgets(), "sender_budget": budgetOf(datapath.Senders), "new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("setting %s: %w", name, err)
+		}
+	}
+	return spec, nil
+}

@@ -1,0 +1,54 @@
+package stack
+
+import (
+	"encoding/binary"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// attributes are those of an expression, undecoded.
+type attributes map[uint16][]byte
+
+func fields(data []byte) attributes {
+	all := attributes{}
+	d, err := netlink.NewAttributeDecoder(data)
+	if err != nil {
+		return all
+	}
+	for d.Next() {
+		all[d.Type()] = d.Bytes()
+	}
+	return all
+}
+
+func (a attributes) has(kind uint16) bool { _, has := a[kind]; return has }
+
+// number is a number in network order; 0: none.
+func (a attributes) number(kind uint16) uint32 {
+	switch b := a[kind]; len(b) {
+	case 1:
+		return uint32(b[0])
+	case 4:
+		return binary.BigEndian.Uint32(b)
+	}
+	return 0
+}
+
+// text is a string without its end.
+func (a attributes) text(kind uint16) string {
+	b := a[kind]
+	if len(b) > 0 && b[len(b)-1] == 0 {
+		b = b[:len(b)-1]
+	}
+	return string(b)
+}
+
+// value is a nested value.
+func (a attributes) value(kind uint16) []byte { return fields(a[kind])[unix.NFTA_DATA_VALUE] }
+
+// verdict is a nested verdict.
+func (a attributes) verdict(kind uint16) verdict {
+	in := fields(fields(a[kind])[unix.NFTA_DATA_VERDICT])
+	return verdict{code: int32(in.number(unix.NFTA_VERDICT_CODE)), chain: in.text(unix.NFTA_VERDICT_CHAIN)}
+}

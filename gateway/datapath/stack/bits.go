@@ -1,0 +1,134 @@
+package stack
+
+import "encoding/binary"
+
+// octet is what is known of a byte of a register: known bits have a value, fixed ones are the same for all
+// packets of a flow's direction, all others vary.
+type octet struct {
+	known, value, fixed byte
+	of                  string // what was loaded
+}
+
+// registers are those of nftables, as bytes.
+type registers [64]octet
+
+// registerAt returns where a register begins: 1 to 4 have 16 bytes, 8 and further 4 (linux/netfilter/nf_tables.h).
+func registerAt(n uint32) int {
+	switch {
+	case n >= 1 && n <= 4:
+		return int(n-1) * 16
+	case n >= 8 && n < 24:
+		return int(n-8) * 4
+	}
+	return -1
+}
+
+// at returns the bytes of a register; nil: there are no such.
+func (r *registers) at(n, bytes uint32) []octet {
+	from := registerAt(n)
+	if from < 0 || bytes > 64 || from+int(bytes) > len(r) {
+		return nil
+	}
+	return r[from : from+int(bytes)]
+}
+
+// varying returns what of some bytes varies; "": nothing.
+func varying(o []octet) string {
+	for _, b := range o {
+		if b.known|b.fixed != 0xff {
+			return b.name()
+		}
+	}
+	return ""
+}
+
+// name is what was loaded, also where that is not known.
+func (b octet) name() string {
+	if b.of == "" {
+		return "properties"
+	}
+	return b.of
+}
+
+// certain returns the bytes' value if all is known.
+func certain(o []octet) ([]byte, bool) {
+	out := make([]byte, len(o))
+	for i, b := range o {
+		if b.known != 0xff {
+			return nil, false
+		}
+		out[i] = b.value
+	}
+	return out, true
+}
+
+// Values to load.
+
+func value(of string, bytes ...byte) []octet {
+	out := make([]octet, len(bytes))
+	for i, b := range bytes {
+		out[i] = octet{known: 0xff, value: b, of: of}
+	}
+	return out
+}
+
+func number(of string, n uint32) []octet {
+	return value(of, binary.NativeEndian.AppendUint32(nil, n)...)
+}
+
+func fixed(of string, bytes int) []octet {
+	out := make([]octet, bytes)
+	for i := range out {
+		out[i] = octet{fixed: 0xff, of: of}
+	}
+	return out
+}
+
+func varies(of string, bytes int) []octet {
+	out := make([]octet, bytes)
+	for i := range out {
+		out[i] = octet{of: of}
+	}
+	return out
+}
+
+// mask computes (b & mask) ^ xor.
+func (b octet) mask(mask, xor byte) octet {
+	b.known |= ^mask
+	b.value = b.value & mask & b.known
+	b.fixed &= mask
+	b.value ^= xor & b.known
+	return b
+}
+
+// truth is what a comparison is for a flow's packets.
+type truth int
+
+const (
+	unknown truth = iota // the same for all of a direction
+	always
+	never
+)
+
+func (t truth) not() truth { return [...]truth{unknown: unknown, always: never, never: always}[t] }
+
+// equals compares bytes with a value; of is what would have to be known and varies.
+func equals(o []octet, want []byte) (t truth, of string) {
+	t = always
+	for i, w := range want {
+		if i >= len(o) {
+			return unknown, ""
+		}
+		b := o[i]
+		if (b.value^w)&b.known != 0 {
+			return never, ""
+		}
+		if b.known != 0xff {
+			t = unknown
+		}
+		if b.known|b.fixed != 0xff && of == "" {
+			of = b.name()
+		}
+	}
+	return t, of
+}

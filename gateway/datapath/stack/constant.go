@@ -1,0 +1,200 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Crossing is where the packets of a flow cross the machine.
+type Crossing struct {
+	LAN, WAN           string
+	LANIndex, WANIndex int
+}
+
+// Varying names a rule that decides packet by packet about packets of an established connection between
+// LAN and WAN, or changes or records each, and what it looks at; "": all rules that such packets meet
+// decide by what is the same for all packets of one direction: interfaces, addresses, ports, marks, DSCP, the
+// connection's state. TCP's packets with SYN, FIN or RST, fragments and packets with IP options are left
+// out. Tables for which own returns true do not count, as in Rules.
+//
+// Chains of type nat see the first packet of a connection only. Counters of rules do not count as recording.
+func Varying(own func(family uint8, table string) bool, at Crossing) (why string, err error) {
+	if names, err := legacyNames(); err == nil && len(names) > 0 {
+		return "the rules of the old iptables cannot be read (table " + names[0] + ")", nil
+	}
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if errors.Is(err, syscall.EPROTONOSUPPORT) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	r := ruleset{conn: c, chains: map[chainID]*body{}, sets: map[setID]*set{}}
+	if err := r.read(); err != nil {
+		return "", err
+	}
+	for _, ch := range r.bases {
+		if own(ch.family, ch.table) || ch.kind == "nat" || !ch.sees([]string{at.LAN, at.WAN}) {
+			continue
+		}
+		if why, err := r.judge(ch, at); why != "" || err != nil {
+			return why, err
+		}
+	}
+	return "", nil
+}
+
+type (
+	chainID struct {
+		family      uint8
+		table, name string
+	}
+	setID struct {
+		family      uint8
+		table, name string
+	}
+)
+
+// body is a chain with its rules, in order.
+type body struct {
+	rules []rule
+}
+
+// rule is a rule's expressions, and its handle.
+type rule struct {
+	handle uint64
+	exprs  []expression
+}
+
+// expression is an expression, not decoded further.
+type expression struct {
+	name string
+	data []byte
+}
+
+// ruleset is what netfilter's rules are.
+type ruleset struct {
+	conn   *netlink.Conn
+	bases  []chain
+	chains map[chainID]*body
+	sets   map[setID]*set
+}
+
+// read reads chains, rules and sets, without the sets' elements.
+func (r *ruleset) read() error {
+	messages, err := dump(r.conn, unix.NFT_MSG_GETCHAIN)
+	if errors.Is(err, syscall.EINVAL) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing chains: %w", err)
+	}
+	for _, m := range messages {
+		if ch, ok := baseChain(m.Data); ok {
+			r.bases = append(r.bases, ch)
+		}
+	}
+	if messages, err = dump(r.conn, unix.NFT_MSG_GETRULE); err != nil {
+		return fmt.Errorf("listing rules: %w", err)
+	}
+	for _, m := range messages {
+		if err := r.addRule(m.Data); err != nil {
+			return fmt.Errorf("reading a rule: %w", err)
+		}
+	}
+	if messages, err = dump(r.conn, unix.NFT_MSG_GETSET); err != nil {
+		return fmt.Errorf("listing sets: %w", err)
+	}
+	for _, m := range messages {
+		if id, s, ok := decodeSet(m.Data); ok {
+			r.sets[id] = s
+		}
+	}
+	return nil
+}
+
+func (r *ruleset) addRule(data []byte) error {
+	attrs, family, ok := decoder(data)
+	if !ok {
+		return errors.New("it is cut short")
+	}
+	id, in := chainID{family: family}, rule{}
+	for attrs.Next() {
+		switch attrs.Type() {
+		case unix.NFTA_RULE_TABLE:
+			id.table = attrs.String()
+		case unix.NFTA_RULE_CHAIN:
+			id.name = attrs.String()
+		case unix.NFTA_RULE_HANDLE:
+			in.handle = attrs.Uint64()
+		case unix.NFTA_RULE_EXPRESSIONS:
+			attrs.Nested(in.decode)
+		}
+	}
+	if r.chains[id] == nil {
+		r.chains[id] = &body{}
+	}
+	r.chains[id].rules = append(r.chains[id].rules, in)
+	return attrs.Err()
+}
+
+// decode reads the list of expressions.
+func (r *rule) decode(list *netlink.AttributeDecoder) error {
+	for list.Next() {
+		var e expression
+		list.Nested(func(in *netlink.AttributeDecoder) error {
+			for in.Next() {
+				switch in.Type() {
+				case unix.NFTA_EXPR_NAME:
+					e.name = in.String()
+				case unix.NFTA_EXPR_DATA:
+					e.data = slices.Clone(in.Bytes())
+				}
+			}
+			return nil
+		})
+		r.exprs = append(r.exprs, e)
+	}
+	return nil
+}
+
+// judge evaluates a base chain for every kind of packet.
+func (r *ruleset) judge(ch chain, at Crossing) (why string, err error) {
+	if ch.family == unix.NFPROTO_NETDEV && ch.hook == unix.NF_NETDEV_EGRESS {
+		return "", nil // redirected packets come by there
+	}
+	for _, protocol := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+		for _, up := range []bool{true, false} {
+			e := evaluation{ruleset: r, base: ch, packet: packet{Crossing: at, protocol: protocol, up: up, tracked: ch.tracks(), hook: ch.hook}}
+			if ch.atDevice() {
+				if in, _ := e.packet.in(); !ch.at(in) {
+					continue
+				}
+			}
+			e.chain(ch.name, 0)
+			if e.why != "" || e.err != nil {
+				return e.why, e.err
+			}
+		}
+	}
+	return "", nil
+}
+
+// trackingPriority is that at which connection tracking looks at packets (NF_IP_PRI_CONNTRACK).
+const trackingPriority = -200
+
+// atDevice reports whether a chain is at interfaces.
+func (c chain) atDevice() bool {
+	return c.family == unix.NFPROTO_NETDEV || c.family == unix.NFPROTO_INET && c.hook == inetIngress
+}
+
+// tracks reports whether packets have their connection when they come to the chain.
+func (c chain) tracks() bool {
+	return !c.atDevice() && (c.hook != unix.NF_INET_PRE_ROUTING || c.priority > trackingPriority)
+}

@@ -1,0 +1,82 @@
+package stack
+
+import (
+	"net"
+	"strings"
+	"testing"
+)
+
+// TestVarying: rules that decide packet by packet are named where packets of established connections meet
+// them, and no others.
+func TestVarying(t *testing.T) {
+	index := func(name string) int {
+		dev, err := net.InterfaceByName(name)
+		must(t, err)
+		return dev.Index
+	}
+	at := Crossing{LAN: "lan0", WAN: "wan0", LANIndex: index("lan0"), WANIndex: index("wan0")}
+	const forward = "chain forward { type filter hook forward priority 0; policy drop; %; }"
+	for _, c := range []struct{ chains, says string }{
+		{"chain out { type nat hook postrouting priority 100; oifname wan0 masquerade random; limit rate 1/second accept; }", ""},
+		{"chain in { type filter hook input priority 0; limit rate 1/second accept; }", ""},
+		{forward + "ct state established,related accept; limit rate 1/second accept", ""},
+		{forward + "ct state vmap { established : accept, related : accept, invalid : drop }; log", ""},
+		{forward + "ct state vmap { invalid : drop, new : jump fresh }; accept; }|chain fresh { limit rate 1/second accept", ""},
+		{forward + "ct state vmap { invalid : drop, established : jump old }; accept; }|chain old { limit rate 1/second accept", "limit"},
+		{forward + "ct state new limit rate 1/second accept; accept", ""},
+		{forward + "meta l4proto icmp limit rate 1/second accept; accept", ""},
+		{forward + "ip protocol { icmp, igmp } limit rate 1/second accept; accept", ""},
+		{forward + "ip protocol { icmp, udp } limit rate 1/second accept; accept", "limit"},
+		{forward + "iifname other limit rate 1/second accept; accept", ""},
+		{forward + "iifname wan0 oifname lan0 limit rate 1/second accept; accept", "limit"},
+		{forward + "iif lan0 oif lan0 limit rate 1/second accept; accept", ""},
+		{forward + "tcp flags syn / syn,rst limit rate 1/second accept; accept", ""},
+		{forward + "tcp flags syn tcp option maxseg size set rt mtu; accept", ""},
+		{forward + "tcp flags & psh == psh accept", "tcp flags"},
+		{forward + "tcp dport { 22, 80 } ip saddr 10.1.0.0/24 counter accept", ""},
+		{forward + "tcp dport 80-90 ct mark 7 meta mark set ct mark accept", ""},
+		{forward + "tcp dport vmap { 22 : accept, 80 : jump web }; }|chain web { quota 1000 bytes accept", "quota"},
+		{forward + "accept; limit rate 1/second accept", ""},
+		{forward + "jump sub; }|chain sub { ct state established accept; log", ""},
+		{forward + "tcp dport 80 jump sub; log; }|chain sub { ct state established accept", "logs"},
+		{forward + "goto sub; log; }|chain sub { return", ""},
+		{forward + "meta length > 1000 drop; accept", "meta length"},
+		{forward + "ip length > 1000 drop; accept", "ip length"},
+		{forward + "ip ttl < 5 drop; accept", "ip ttl"},
+		{forward + "ip dscp cs1 drop; accept", ""},
+		{forward + "ip ecn ce drop; accept", "ecn"},
+		{forward + "ip frag-off & 0x1fff != 0 drop; accept", ""},
+		{forward + "ip dscp set cs1 accept", "changes packets"},
+		{forward + "meta mark set numgen inc mod 2; accept", "numgen"},
+		{forward + "meta mark set jhash ip saddr mod 2; accept", ""},
+		{forward + "@th,64,8 7 accept", "transport header"},
+		{forward + "ct bytes > 1000 drop; accept", "ct bytes"},
+		{forward + "ct count over 5 drop; accept", "ct count"},
+		{forward + "meta hour 08:00-17:00 accept", "meta hour"},
+		{"set s { type ipv4_addr; timeout 1m; }|" + forward + "ip saddr @s accept", "come and go"},
+		{"set s { type ipv4_addr; }|" + forward + "ip saddr @s accept", ""},
+		{"set s { type ipv4_addr; flags dynamic; }|" + forward + "add @s { ip saddr }; accept", "adds to a set"},
+		{"chain raw { type filter hook prerouting priority -300; ct state established limit rate 1/second drop; }", ""},
+		{"chain raw { type filter hook prerouting priority -300; oifname lan0 limit rate 1/second drop; }", ""},
+		{"chain raw { type filter hook prerouting priority -150; ct state established limit rate 1/second drop; }", "limit"},
+		{"chain e { type filter hook egress device wan0 priority 0; limit rate 1/second accept; }", ""},
+		{"chain i { type filter hook ingress device wan0 priority 0; tcp dport 22 drop; }", ""},
+		{"chain i { type filter hook ingress device wan0 priority 0; udp dport 53 limit rate 1/second accept; }", "limit"},
+		{"chain i { type filter hook ingress device other priority 0; limit rate 1/second accept; }", ""},
+	} {
+		family, script := "inet", c.chains
+		if strings.HasPrefix(script, "chain e ") {
+			family = "netdev"
+		}
+		if head, rules, found := strings.Cut(script, "%; }"); found {
+			script = head + rules + "; }"
+		}
+		script = strings.NewReplacer("; }|", "\n}\n", "; }", "\n}", "|", "\n").Replace(script)
+		sh(t, "nft 'table "+family+" v { "+script+"\n}'")
+		nobodys := func(uint8, string) bool { return false }
+		if why, err := Varying(nobodys, at); err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
+			t.Errorf("%s\n%q, %v; want %q", c.chains, why, err, c.says)
+		}
+		sh(t, "nft flush ruleset")
+	}
+}

@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestMasqueradeIsCached: with the key the server sees the gateway's address, flows are cached, and
+// detach leaves neither rules nor settings. Rules of a daemon that had the key go with the start of one that has not.
+func TestMasqueradeIsCached(t *testing.T) {
+	netnstest.NeedTCX(t)
+	dir := t.TempDir()
+	d := startWithAnn(t, dir)
+	must(t, d.stop())
+	const key = onEBPF + "\n[nat]\nmasquerade = true"
+	d = startOn(t, dir, key)
+	sh(t, "ip -n server route del default 2>/dev/null || :") // packets to clients' own addresses would not come back
+	if !passes() {
+		t.Error("the client does not pass")
+	}
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	netnstest.Await(t, "the cache", func() error {
+		st, err := c.Status(t.Context())
+		if err != nil || st.Datapath != "ebpf, flow cache" || !strings.Contains(st.Why, "gatewayd-nat-lan0") {
+			return fmt.Errorf("%q, %q, %v", st.Datapath, st.Why, err)
+		}
+		return nil
+	})
+	must(t, d.stop())
+	if !Left(d.cfg) {
+		t.Error("nothing is seen of a gateway that has ended")
+	}
+	d = start(t, dir)
+	if passes() {
+		t.Error("without the key the server answers still")
+	}
+	must(t, d.stop())
+	d = startOn(t, dir, key)
+	must(t, d.stop())
+	must(t, Detach(d.cfg, false))
+	if out, err := try("nft list ruleset; sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); err != nil || strings.TrimSpace(out) != "0" {
+		t.Errorf("detach leaves %s, %v", out, err)
+	}
+}

@@ -20,7 +20,7 @@ import (
 // known has the measures that ship with the lab, and what stands for the devices written in Go.
 var known = Catalogue{Measures: measure.Catalogue().Measures, DUTs: []string{
 	"clean", "coovachilli", "gateway-ebpf", "gateway-nfqueue", "gateway-nfqueue-fast",
-	"gateway-pppoe-ebpf", "gateway-pppoe-ident-masquerade", "gateway-pppoe-ident-nat", "gateway-pppoe-masquerade", "gateway-pppoe-user", "rp-pppoe-user", "rp-pppoe-kernel", "gateway-tun", "gateway-tun-fast", "masquerade", "no-capture", "opennds",
+	"gateway-pppoe-ebpf", "gateway-pppoe-ident-masquerade", "gateway-pppoe-ident-nat", "gateway-pppoe-kernel", "gateway-pppoe-masquerade", "floor", "floor-nat", "gateway-pppoe-user", "rp-pppoe-user", "rp-pppoe-kernel", "gateway-tun", "gateway-tun-fast", "masquerade", "no-capture", "opennds",
 	"sink-ebpf", "sink-mmap", "sink-recv", "sink-xdp", "softflowd", "tcpdump", "tcpdump-1500", "tcpdump-68", "tcpdump-disk",
 	"gre", "ipip", "ipsec-aes-cbc-sha1", "ipsec-aes-gcm", "ipsec-blowfish", "ipsec-chacha20", "ipsec-null", "ipsec-user-aes-gcm", "ipsec-user-chacha20",
 	"openconnect-dtls", "openconnect-tls", "openvpn-aes-gcm", "openvpn-blowfish", "openvpn-chacha20", "openvpn-dco", "openvpn-none", "ssh-w", "vxlan", "wireguard", "wireguard-go",

@@ -2,6 +2,7 @@ package studies
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
@@ -15,19 +16,19 @@ var study4 = Study{
 	Number:    4,
 	Scenarios: tunnelled,
 	Pairs:     tunnelPairs,
-	Sweeps:    []*Sweep{tunnelRates, tunnelCPU},
-	Claims:    claims4,
+	Sweeps:    []*Sweep{tunnelRates, tunnelTimes, tunnelCPU},
+	Claims:    slices.Concat(claimsTransition, claims4),
 	Points: []PointForm{{
 		ID: "rates-4", Title: "Section 2", RowHeading: "Path", Sweep: tunnelRates, Level: 100, Metrics: []Metric{theoretical, carried},
 		Caption: "Useful TCP rate on a link of 100 Mbit/s, by headers and measured",
 		Said: "Here the link counts frames with the Ethernet header (14 bytes), segments have time stamps (12 bytes), and each tunnel its own headers; the study counts frames of 1518 bytes without time stamps. " +
 			"Its formulas for OpenVPN leave out the outer IP header (20 bytes), which their results contain.",
 	}},
-	Figures: []FigureForm{
+	Figures: slices.Concat(transitionFigures, []FigureForm{
 		tunnelFigure("8", entering, "CPU where the flow enters the tunnel", nil), tunnelFigure("9", leaving, "CPU where the flow leaves the tunnel", nil),
 		tunnelFigure("10", entering, "CPU where the flow enters, OpenVPN without and with encryption", encrypted),
 		tunnelFigure("11", leaving, "CPU where the flow leaves, OpenVPN without and with encryption", encrypted),
-	},
+	}),
 	Units: func(int) string { return "" },
 }
 

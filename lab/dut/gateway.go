@@ -121,8 +121,8 @@ func (g *Gateway) Traits() Traits {
 		LAN:        g.lan(),
 		DHCP:       true,
 		Lines:      g.Lines,
-		Neighbours: true, // with "tun" there are none: clients are behind a device without
-		Gathers:    g.Datapath == "tun" && g.Fast,
+		Neighbours: true,                                                  // with "tun" there are none: clients are behind a device without
+		Gathers:    g.Datapath == "tun" && g.Fast || g.Datapath == "ebpf", // whose cached flows pass the IP layer by
 		Admission:  g.Admission,
 		Needs:      append(needs, radiusNeeds...),
 		About:      about,

@@ -111,7 +111,7 @@ func TestBurn(t *testing.T) {
 		t.Errorf("after Ctrl-C: %v, %s", err, out)
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"170", "from 1 to 90"}, {"-1", "unknown shorthand"}, {"ten", `"ten"`}, {"0", "nothing to burn"}, {"", "burn PERCENT"},
+		{"170", "from 1 to 95"}, {"-1", "unknown shorthand"}, {"ten", `"ten"`}, {"0", "nothing to burn"}, {"", "burn PERCENT"},
 		{strings.TrimSpace(strings.Repeat("1 ", 2000)), "2000 percentages"}, {"5 --for 0s", "--for 0s"},
 	} {
 		e := finish(t, command(t, dir, append([]string{"burn"}, strings.Fields(tt.args)...)...))

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
@@ -234,7 +235,7 @@ func tryRealTime(ctx context.Context, s *selfTest) (string, error) {
 		return "", err
 	}
 	cpu := m.Usable[len(m.Usable)-1]
-	if err := conn.Slow(ctx, Slow{CPUs: []int{cpu}, Speed: 0.9}); err != nil {
+	if err := conn.Slow(ctx, Slow{CPUs: []int{cpu}, Speed: 0.9, How: burn.RealTime}); err != nil {
 		return "", err
 	}
 	for {

@@ -12,6 +12,7 @@
 package burn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -38,7 +39,7 @@ const (
 const Slice = 100 * time.Microsecond
 
 // How is how a burner competes for its CPU.
-type How string
+type How string // default RealTime
 
 const (
 	// RealTime has the CPU as soon as it wakes, before any program or kernel thread of ordinary priority (SCHED_FIFO).
@@ -97,6 +98,7 @@ type Burner struct {
 // Start starts a thread for each load. Of RealTime an error wraps realtime.ErrDenied where that is
 // not permitted. On error nothing burns.
 func Start(loads []Load, how How) (*Burner, error) {
+	how = cmp.Or(how, RealTime)
 	if _, known := manners[how]; !known {
 		return nil, fmt.Errorf("unknown way %q to burn", how)
 	}

@@ -184,10 +184,8 @@ func (s *lab) addGateways(m *result.Measurement, a, b side.Reading) {
 	if s.Load.Direction == result.Down {
 		names = [2]string{LeaveNs, EnterNs}
 	}
-	kernel := side.UsageOf(a.Router, b.Router).KernelNs
-	for i, name := range names {
-		used := side.UsageOf(a.Routers[i], b.Routers[i])
-		m.Metrics[name] = float64(used.NAPINs+used.ProcessNs-used.KernelNs) + float64(kernel)/2
+	for i, used := range side.UsageOfEach(a.Routers, b.Routers) {
+		m.Metrics[names[i]] = float64(used.NAPINs + used.ProcessNs)
 	}
 }
 

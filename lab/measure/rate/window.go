@@ -101,8 +101,8 @@ func (b *block) addGateways(t *Trial, up bool, before, after side.Reading) {
 	if !up {
 		enter, leave, port = 1, 0, testbed.PortOuter2
 	}
-	used := func(i int) side.Usage { return side.UsageOf(before.Routers[i], after.Routers[i]) }
-	t.EnterNs, t.LeaveNs = used(enter).NAPINs+used(enter).ProcessNs, used(leave).NAPINs+used(leave).ProcessNs
+	used := side.UsageOfEach(before.Routers, after.Routers)
+	t.EnterNs, t.LeaveNs = used[enter].NAPINs+used[enter].ProcessNs, used[leave].NAPINs+used[leave].ProcessNs
 	all := side.UsageOf(before.Router, after.Router)
 	t.WaitNs, t.ThreadNs = all.WaitNs, all.ThreadNs
 	t.LinkSeconds = float64(after.Routers[enter].MonotonicNs-before.Routers[enter].MonotonicNs) / 1e9

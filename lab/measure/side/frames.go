@@ -18,7 +18,11 @@ import (
 // addressFrames gives each end of a load its streams of frames, one a client, between the same two
 // ports either way: a gateway that tracks connections takes both ways for one.
 func (s *Side) addressFrames(ctx context.Context) error {
-	router, err := s.Router.LinkAddresses(ctx)
+	near, err := s.Router.LinkAddresses(ctx)
+	if err != nil {
+		return err
+	}
+	far, err := s.Routers[len(s.Routers)-1].LinkAddresses(ctx) // of a tunnel the other gateway
 	if err != nil {
 		return err
 	}
@@ -26,7 +30,7 @@ func (s *Side) addressFrames(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, lan, wan := server[s.Server.Ifs[0]], router[s.Lab.Port(testbed.PortLAN)], router[s.Lab.Port(testbed.PortWAN)]
+	own, lan, wan := server[s.Server.Ifs[0]], near[s.Lab.Port(testbed.PortLAN)], far[s.Lab.Port(testbed.PortWAN)]
 	s.toServer, s.toClients = nil, nil
 	for _, c := range s.Clients {
 		up, err := streamOf(c, lan, s.Env.ServerIP)

@@ -102,3 +102,17 @@ func TestNotAdmittedCountsTheClientsThatCameThrough(t *testing.T) {
 		t.Errorf("got %v, want %s", err, text)
 	}
 }
+
+// TestKernelThreadsAreShared: what the machine's threads work for two gateways counts half for each, at whichever they were metered.
+func TestKernelThreadsAreShared(t *testing.T) {
+	const kthreadd = 2
+	before := []meter.Sample{{}, {}}
+	after := []meter.Sample{
+		{NAPI: map[string]meter.Thread{"r0": {RunNs: 5}}, Processes: []meter.Process{{PID: 9, Name: "kworker", Parent: kthreadd, RunNs: 8}}},
+		{NAPI: map[string]meter.Thread{"r1": {RunNs: 7}}, Processes: []meter.Process{{PID: 10, Name: "openvpn", RunNs: 3}}},
+	}
+	got := UsageOfEach(before, after)
+	if got[0].NAPINs+got[0].ProcessNs != 5+4 || got[1].NAPINs+got[1].ProcessNs != 7+3+4 || got[0].KernelNs != 4 || got[1].KernelNs != 4 {
+		t.Errorf("%+v", got)
+	}
+}

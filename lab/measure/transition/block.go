@@ -248,9 +248,9 @@ func (s *Step) fill(before, after reading) {
 	s.LoadSeconds = float64(after.gateways[0].MonotonicNs-before.gateways[0].MonotonicNs) / 1e9
 	s.Machine = side.Machine(after.gateways[0].Stat.Sub(before.gateways[0].Stat))
 	s.DeliveredMbps = side.Mbps(after.received.ReceivedBytes-before.received.ReceivedBytes, float64(after.received.MonotonicNs-before.received.MonotonicNs)/1e9)
+	used := side.UsageOfEach(before.gateways[:], after.gateways[:])
 	for i, cpu := range []*CPU{&s.EnterCPU, &s.LeaveCPU} {
-		a, b := before.gateways[i], after.gateways[i]
-		u := side.UsageOf(a, b)
+		a, b, u := before.gateways[i], after.gateways[i], used[i]
 		cpu.NAPINs, cpu.ProcessNs = u.NAPINs, u.ProcessNs
 		for name, now := range b.NAPI {
 			cpu.NAPIWaitNs += now.WaitNs - a.NAPI[name].WaitNs

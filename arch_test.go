@@ -92,7 +92,7 @@ var allowedImports = map[string][]string{
 	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink"},
-	"lab/runner":     {"lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic"},
+	"lab/runner":     {"lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},
 	"lab/tunnel":     {}, // what headers leave of a link
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},

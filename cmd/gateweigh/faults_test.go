@@ -146,6 +146,9 @@ func TestDeviceWithoutItsToolsIsSkipped(t *testing.T) {
 	if e.code != exitNothingRan || !strings.Contains(e.stderr, "no-such-gateway") || !strings.Contains(e.stderr, "mygateway") {
 		t.Errorf("exit %d: %s", e.code, e.stderr)
 	}
+	if said := e.stdout + e.stderr; strings.Contains(said, "have no record") {
+		t.Errorf("windows of a run that had nothing to measure are missed: %s", said)
+	}
 }
 
 func TestRunWithoutRootSaysSo(t *testing.T) {

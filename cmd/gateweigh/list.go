@@ -260,7 +260,10 @@ func (e listedExperiment) text() []string {
 	takes := "takes " + e.duration() + ": " + words.Counted(e.Cells, "cell") + " in "
 	takes += words.Counted(e.Blocks, e.words.Block) + e.words.Of
 	who := e.words.Doing
-	if len(e.Clients) > 0 {
+	switch {
+	case len(e.Clients) == 1:
+		who = words.Counted(e.Clients[0], "client") + " " + who
+	case len(e.Clients) > 0:
 		who = experiment.Series(e.Clients) + " clients " + who
 	}
 	lines = append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent())

@@ -48,8 +48,9 @@ type Custom struct {
 // place is a host that the device is installed on.
 type place struct {
 	Host
-	vars   []string // "KEY=value" of the lab, as the host sees it
-	daemon daemon   // without a host where there is none
+	gateway string   // its name, of a tunnel
+	vars    []string // "KEY=value" of the lab, as the host sees it
+	daemon  daemon   // without a host where there is none
 }
 
 var _ Admitter = (*Custom)(nil)
@@ -123,7 +124,7 @@ func (c *Custom) first(env Env) *place {
 	return &place{Host: env.Host("router"), vars: variables(env)}
 }
 
-// each works on all places at once.
+// each works on all places at once. Errors of a tunnel name the gateways that they are of; a text of both stands there once.
 func (c *Custom) each(do func(*place) error) error {
 	errs := make([]error, len(c.places))
 	var wg sync.WaitGroup
@@ -131,7 +132,24 @@ func (c *Custom) each(do func(*place) error) error {
 		wg.Go(func() { errs[i] = do(p) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	if !c.spec.Tunnel {
+		return errors.Join(errs...)
+	}
+	var said []error
+	for i, err := range errs {
+		alike := func(other error) bool { return err != nil && other != nil && other.Error() == err.Error() }
+		if err == nil || slices.ContainsFunc(errs[:i], alike) {
+			continue
+		}
+		var names []string
+		for j, other := range errs {
+			if alike(other) {
+				names = append(names, c.places[j].gateway)
+			}
+		}
+		said = append(said, fmt.Errorf("%s: %w", strings.Join(names, " and "), err))
+	}
+	return errors.Join(said...)
 }
 
 func (c *Custom) install(ctx context.Context, env Env, p *place) error {

@@ -2,6 +2,7 @@ package dut
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -235,6 +236,28 @@ func TestCustomErrorsNameDeviceKeyAndOutput(t *testing.T) {
 			t.Errorf("Stop = %v", err)
 		}
 	})
+}
+
+// TestCustomTunnelErrorsNameGateways: an error of one gateway names it, and one of both stands there once.
+func TestCustomTunnelErrorsNameGateways(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ start, want string }{
+		"both":  {"echo no licence >&2; exit 3", "gw1 and gw2: x: start command"},
+		"one":   {"test $GATEWEIGH_SIDE = 1 || { echo no licence >&2; exit 3; }", "gw2: x: start command"},
+		"other": {"test $GATEWEIGH_SIDE = 2 || { echo no licence >&2; exit 3; }", "gw1: x: start command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := custom(t, fmt.Sprintf("tunnel = true\nstart = '%s'\n", tt.start))
+			l := newTunnelLab(t, d)
+			err := d.Start(t.Context(), l.env)
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Count(err.Error(), "start command") != 1 {
+				t.Errorf("Start = %v, want one %q", err, tt.want)
+			}
+			if err := d.Stop(t.Context(), l.env); err != nil {
+				t.Errorf("Stop after a failed Start: %v", err)
+			}
+		})
+	}
 }
 
 // TestCustomAdmissionCarriesTheLab: a client's commands get the lab's addresses

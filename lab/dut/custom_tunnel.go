@@ -43,7 +43,7 @@ func ends(env Env, mtu int) (list []*place) {
 	_, _ = rand.Read(secret) // never fails
 	far := netip.PrefixFrom(env.ServerIP, 24).Masked()
 	for i, name := range env.Routers {
-		p := &place{Host: env.Host(name), vars: variables(env)}
+		p := &place{Host: env.Host(name), gateway: name, vars: variables(env)}
 		for key, value := range map[string]any{
 			experiment.VarSide:    i + 1,
 			experiment.VarOuterIf: env.Port([]string{"outer1", "outer2"}[i]),

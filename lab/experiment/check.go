@@ -62,7 +62,11 @@ func (e *Experiment) check() []*Error {
 	e.checkDUTs(report)
 	e.checkSize(report)
 	for _, name := range e.CustomNames() {
-		e.Custom[name].check(func(key, format string, args ...any) { report(dutKey(name, key), format, args...) })
+		of := func(key, format string, args ...any) { report(dutKey(name, key), format, args...) }
+		e.Custom[name].checkFiles(of)
+		if !e.badDUTs[name] { // else what was refused would be missed as well
+			e.Custom[name].check(of)
+		}
 	}
 	if len(problems) == 0 && e.Means("offered_mbps") { // it follows from most other keys
 		e.checkTurns(report)

@@ -198,9 +198,13 @@ func (e *Experiment) assignDUT(key toml.Key, value any) (descend bool, err error
 		if f.key == rest {
 			err := f.set(&d, value)
 			e.Custom[dutName] = d
+			if err != nil {
+				e.badDUTs[dutName] = true
+			}
 			return false, err
 		}
 	}
+	e.badDUTs[dutName] = true
 	return false, fmt.Errorf("unknown key of a device%s", hint(rest, DUTKeys()))
 }
 
@@ -250,13 +254,17 @@ func stringTable(v any) (map[string]string, error) {
 // copies: a file elsewhere would land on the machine itself.
 var privateDirs = []string{"/etc", "/run", "/tmp", "/var/lib"}
 
-// check verifies what several keys of a device say together.
-func (d CustomDUT) check(report Report) {
+// checkFiles refuses files that cannot be.
+func (d CustomDUT) checkFiles(report Report) {
 	for _, p := range slices.Sorted(maps.Keys(d.Files)) {
 		if problem := checkFile(p, d.Files[p]); problem != "" {
 			report("files", "%s", problem)
 		}
 	}
+}
+
+// check verifies what several keys of a device say together.
+func (d CustomDUT) check(report Report) {
 	if d.Like != "" {
 		d.checkLike(report)
 		return

@@ -104,14 +104,15 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 				`x.toml:5: dut.a.like: needs sessions, start or mtu: without them the device is "opennds" itself`,
 				`x.toml:7: dut.b.like: stop, files, requires and kernel go with start: what the router has beside the device`,
 				`x.toml:12: dut.c.sessions: needs like: the device that is to have them`,
-				`x.toml:14: dut.d.like: needs sessions, start or mtu: without them the device is "opennds" itself`,
 				`x.toml:15: dut.d.sessions: must be a whole number from 1 to 200000, not 200001`,
 				`x.toml:18: dut.e.mtu: goes neither with sessions nor with start: a tunnel has no clients, and two gateways`,
-				`x.toml:20: dut.f: needs start or daemon: a command that installs it on the router`,
 				`x.toml:21: dut.f.mtu: must be a whole number from 576 to 1500, not 575`}},
+		{"device like a tunnel with a bad key", minimal + "[dut.a]\nlike = \"vxlan\"\nmtu = 90000\n[dut.b]\nlike = \"vxlan\"\nmtuu = 1400\n",
+			[]string{
+				`x.toml:6: dut.a.mtu: must be a whole number from 576 to 1500, not 90000`,
+				`x.toml:9: dut.b.mtuu: unknown key of a device; did you mean "mtu"?`}},
 		{"device values", minimal + "[dut.a]\nstart = []\nstop = \" \"\nlan = \"10.1.0.1/16\"\nprocesses = [\"/bin/gw\"]\ndhcp = \"yes\"\nrequires = [\"nft\"]\nready = [1]\nkernel = [\"nft_queue\"]\n",
 			[]string{
-				`x.toml:4: dut.a: needs start or daemon: a command that installs it on the router`,
 				`x.toml:5: dut.a.start: must be a shell command or a list ["program", "argument"], not a list`,
 				`x.toml:6: dut.a.stop: must not be empty: leave the key out`,
 				`x.toml:7: dut.a.lan: must be an IPv4 network such as "10.1.0.0/16", /8 to /29, not "10.1.0.1/16"`,

@@ -81,6 +81,7 @@ type Experiment struct {
 
 	own       map[string]any       // values of the measure's own keys
 	files     map[string]sizesFile // of FrameSizes, by name
+	badDUTs   map[string]bool      // devices of which a key was refused
 	badSizes  []string             // what is wrong with others
 	catalogue Catalogue
 	origins   map[string]origin // where each key was set, for error messages
@@ -246,6 +247,7 @@ func newExperiment(c Catalogue, file string) *Experiment {
 		Client:     Client{Kind: client.Kinds(nil)[0], Hosts: 1},
 		Traffic:    Traffic{Kind: traffic.Kinds(nil)[0], Protocol: ProtocolTCP, BurstSegments: traffic.DefaultBurst, Pacing: PacingPaced},
 		Custom:     map[string]CustomDUT{},
+		badDUTs:    map[string]bool{},
 		own:        map[string]any{},
 		files:      map[string]sizesFile{},
 		catalogue:  c,

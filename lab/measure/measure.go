@@ -131,7 +131,8 @@ func (t Table) read(run result.Run, from string, err error) (result.Run, error) 
 }
 
 // unrecorded counts the planned windows of a run without a record. Windows of interrupted runs and
-// of devices that failed or were skipped, and cells that were left out, do not count: other records explain them.
+// of devices that failed or were skipped, and cells that were left out, do not count: other records explain them. Where all
+// devices were skipped nothing ran, not even clean routers against each other.
 func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 	if run.Environment.End.IsZero() || run.Environment.Interrupted {
 		return 0
@@ -139,6 +140,10 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 	excused := map[string]bool{}
 	for _, s := range run.Skipped {
 		excused[s.DUT] = true
+	}
+	plan := e.Plan()
+	if len(run.Skipped) > 0 && !slices.ContainsFunc(plan, func(b experiment.Block) bool { return !b.AA && !excused[b.DUT()] }) {
+		return 0
 	}
 	type window struct {
 		cell          result.Cell
@@ -157,7 +162,7 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 	for _, l := range result.Attempts(run.Trials, run.Own) {
 		recorded[window{l.Cell, l.AA, l.Block, l.Window}] = true
 	}
-	for _, b := range e.Plan() {
+	for _, b := range plan {
 		for _, cell := range b.Cells {
 			for number := range e.Windows {
 				if !excused[b.DUT()] && !recorded[window{cell, b.AA, b.Index, number}] {

@@ -104,9 +104,12 @@ func carried(n analysis.Number) string {
 	return trimmed(n, 4) + " Mbit/s"
 }
 
-// formulas say once a device how its useful share of the link follows from headers.
+// formulas say once a device how its useful share of the link follows from headers, where a window of it was accepted.
 func formulas(s analysis.Summary) (lines []string) {
 	for _, row := range formulaRows(s) {
+		if !row.Device("theory_share_pct").Mean.Known() {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("%s: useful share of the link %s = %s", row.DUT(), row.Texts[rates.TextFormula], percent(row.Device("theory_share_pct").Mean))+
 			words.When(row.Texts[rates.TextHeaders] != "", "; around each packet: "+row.Texts[rates.TextHeaders]))
 	}

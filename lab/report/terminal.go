@@ -190,6 +190,9 @@ func remarks(s analysis.Summary) []string {
 	if len(s.Ceilings) > 0 {
 		out = append(out, ceilingsReading)
 	}
+	if s.Trials.Accepted == 0 { // there is nothing to read
+		return out
+	}
 	return append(out, "How to read it: "+viewOf(s).reading(s))
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Measure is what a run asks of the measure that its experiment names.
@@ -361,7 +362,7 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	case isLimit:
 		rec.Broke, err = broke, nil
 		s.broke[b.DUT()] = b.Clients()
-		s.Notice("%s, %d clients: it takes fewer: %s", b.DUT(), b.Clients(), broke)
+		s.Notice("%s, %s: it takes fewer: %s", b.DUT(), words.Counted(b.Clients(), "client"), broke)
 	case err != nil:
 		rec.Error = err.Error()
 	default:

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Session is one call of Run. To its measure it says where to build labs, what is still to be measured,
@@ -70,7 +71,7 @@ func (s *Session) Name(b experiment.Block) string {
 		name = "clean against clean"
 	}
 	if !b.Cell.Has(result.Direction) && b.Cell.Has(result.Clients) { // its clients alone tell it from others of the plan
-		name += fmt.Sprintf(", %d clients", b.Clients())
+		name += ", " + words.Counted(b.Clients(), "client")
 	}
 	return fmt.Sprintf("%s, block %d", name, b.Index+1)
 }

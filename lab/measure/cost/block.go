@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // run measures the blocks of one run.
@@ -41,7 +42,7 @@ type openBlock struct {
 func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{}}
 	profileOnly := s.Settled(eb) // otherwise there are windows to measure
-	s.Status("%s: building the labs, %d clients", s.Name(eb), eb.Clients())
+	s.Status("%s: building the labs, %s", s.Name(eb), words.Counted(eb.Clients(), "client"))
 	empty, err := s.Machine.Load(ctx)
 	if err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func inWords(e *experiment.Experiment) experiment.Description {
 			links = append(links, fmt.Sprintf("%g Mbit/s", mbps))
 		}
 	}
-	doing := "TCP as fast as it can"
+	doing := "with TCP as fast as it goes"
 	if len(links) > 0 {
 		doing += ", the gateways' link at " + words.Listed(links)
 	}

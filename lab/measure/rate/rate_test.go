@@ -14,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
 // TestMain lets the test binary serve as the agent of its labs' hosts.
@@ -113,6 +114,24 @@ redo = 0
 	s := Measure{}.Summarise(run, analysis.Options{})
 	if hole := trials["hole"]; hole != nil && hole.Accepted && !strings.Contains(strings.Join(s.Warnings, "\n"), "black hole") {
 		t.Errorf("no warning of the black hole: %q", s.Warnings)
+	}
+}
+
+// TestOutcomeOfLossyLinks: a long packet that a link has lost on purpose is no black hole.
+func TestOutcomeOfLossyLinks(t *testing.T) {
+	short := rtt.MTU{Passes: 1400, Known: 1500}
+	for _, c := range []struct {
+		mtu       rtt.MTU
+		lossPct   float64
+		delivered int64
+		want      string
+	}{
+		{short, 0, 1e6, BlackHole}, {short, 0, 0, BlackHole}, {short, 50, 1e6, ""}, {short, 50, 0, Stalled},
+		{rtt.MTU{Passes: 1500, Known: 1500}, 0, 1e6, ""}, {rtt.MTU{Passes: 1500, Known: 1500}, 0, 0, Stalled},
+	} {
+		if got := outcome(&Trial{PathMTU: c.mtu, DeliveredBytes: c.delivered}, c.lossPct); got != c.want {
+			t.Errorf("%+v, a loss of %g %%, %d bytes delivered: %q, want %q", c.mtu, c.lossPct, c.delivered, got, c.want)
+		}
 	}
 }
 

@@ -26,12 +26,20 @@ func (b *block) trial(cell result.Cell, before, after side.Reading) *Trial {
 	up := cell.Text(result.Direction) == result.Up
 	b.addEnds(t, up, before, after)
 	b.addGateways(t, up, before, after)
-	if t.PathMTU.BlackHole() {
-		t.Outcome = BlackHole
-	} else if t.DeliveredBytes == 0 {
-		t.Outcome = Stalled
-	}
+	t.Outcome = outcome(t, b.Experiment.Link.LossPct)
 	return t
+}
+
+// outcome is what is wrong with the path, "" for nothing. A link that loses frames on purpose loses those that look for the
+// largest packet as well, so that nothing follows from the ones that do not come back.
+func outcome(t *Trial, lossPct float64) string {
+	switch {
+	case t.PathMTU.BlackHole() && lossPct == 0:
+		return BlackHole
+	case t.DeliveredBytes == 0:
+		return Stalled
+	}
+	return ""
 }
 
 // addTheory adds what the device's own headers leave of the link.

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/words"
 	"github.com/gateweigh/gateweigh/mlrsearch"
 )
 
@@ -62,7 +63,7 @@ func (b *openBlock) search(ctx context.Context) error {
 	}
 	b.bytes = sizes.MeanBytes()
 	b.record.FrameBytes = b.bytes
-	b.Status("%s: building the lab, %d clients", b.Name(b.Block), b.record.Clients)
+	b.Status("%s: building the lab, %s", b.Name(b.Block), words.Counted(b.record.Clients, "client"))
 	start := time.Now()
 	labs := b.Labs(b.Block)
 	// A millisecond in which another program had the router's CPU overflows the ring of a link, and would be taken for what

@@ -1,0 +1,36 @@
+package report_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	rates "github.com/gateweigh/gateweigh/lab/measure/rate"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestRatesWithoutAnAcceptedWindow: where there is nothing to read, the terminal does not say how to read it.
+func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
+	for _, accepted := range []bool{true, false} {
+		trial := &rates.Trial{
+			Head: result.Head{Version: result.Version, Kind: rates.KindRate, Accepted: accepted}, Cell: result.Cell{}.With(result.DUT, "vxlan").With(result.Clients, 1),
+			LoadSeconds: 1, LinkSeconds: 1, DeliveredBytes: 1e6, LinkBytes: 11e5, TheoryShare: 0.9, Formula: "90 / 100",
+		}
+		if !accepted {
+			trial.Rejects = []string{"the lab was held up"}
+		}
+		run := result.Run{Environment: result.Environment{Measure: rates.Name}, Own: []result.Line{{Head: trial.Head, Cell: trial.Cell, Record: trial}}}
+		var text bytes.Buffer
+		if err := report.Terminal(&text, measure.Summarise(run, analysis.Options{}), 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"How to read it", "useful share of the link 90 / 100 = 90"} {
+			if strings.Contains(text.String(), part) != accepted {
+				t.Errorf("accepted %v: %q is there: %v\n%s", accepted, part, !accepted, &text)
+			}
+		}
+	}
+}

@@ -212,6 +212,29 @@ func TestLoadReadsSecrets(t *testing.T) {
 	}
 }
 
+// TestServersOfOneAddress: with requests of servers, servers of one address have one secret.
+func TestServersOfOneAddress(t *testing.T) {
+	for _, tt := range []struct {
+		address, secret, dynamic string
+		refused                  bool
+	}{
+		{"192.0.2.10:1645", "other", "192.0.2.1:3799", true},
+		{"192.0.2.10:1645", "s3cret", "192.0.2.1:3799", false},
+		{"192.0.2.11:1645", "other", "192.0.2.1:3799", false},
+		{"192.0.2.10:1645", "other", "", false},
+	} {
+		text := withRADIUS + "[radius.secondary]\naddress = \"" + tt.address + "\"\nsecret = \"" + tt.secret + "\"\n"
+		if tt.dynamic != "" {
+			text = "radius.dynamic = \"" + tt.dynamic + "\"\n" + text
+		}
+		path := write(t, t.TempDir(), "gatewayd.toml", text, 0o600)
+		_, err := Load(path)
+		if refused := err != nil && says(err.Error(), path+":1: radius.dynamic: … 192.0.2.10 …"); refused != tt.refused || err != nil && !refused {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}
+
 func TestLoadLooksAtFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, "gatewayd.toml", strings.Replace(withRADIUS, `["radius"]`, `["radius", "users"]`, 1)+

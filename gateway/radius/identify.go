@@ -130,7 +130,7 @@ func (d *Dynamic) changes(a *radius.AVP) (all []func(*session.Limits), ok bool) 
 	case rfc2865.IdleTimeout_Type:
 		return seconds(func(l *session.Limits, v time.Duration) { l.IdleTimeout = v })
 	case rfc2869.AcctInterimInterval_Type:
-		return seconds(func(l *session.Limits, v time.Duration) { l.Interim = max(v, minInterim) })
+		return seconds(func(l *session.Limits, v time.Duration) { l.Interim = d.cfg.interim(v) })
 	case rfc2865.VendorSpecific_Type:
 		return d.vendorChanges(a.Attribute)
 	}

@@ -111,6 +111,25 @@ func TestDatapath(t *testing.T) {
 	}
 }
 
+// TestClients: all addresses that clients can have, in ascending order.
+func TestClients(t *testing.T) {
+	const lines = "[dhcp]\npools = [\"10.1.1.0-10.1.1.255\"]\n[pppoe]\nenabled = true\n"
+	withRADIUS := strings.Replace(minimal, "click-through", "radius", 1) + "[radius.primary]\naddress = \"192.0.2.10\"\nsecret_file = \"/s\"\n[radius]\nnas_identifier = \"x\"\n" + lines
+	for text, want := range map[string]string{
+		minimal: "10.1.0.2-10.1.255.254",
+		withRADIUS + "pools = [\"10.1.4.0-10.1.4.255\"]\n[pppoe.pool]\nb = [\"10.1.3.0-10.1.3.9\", \"10.1.0.9-10.1.0.9\"]\na = [\"10.1.5.0-10.1.5.9\"]\n": "10.1.0.9-10.1.0.9 10.1.1.0-10.1.1.255 10.1.3.0-10.1.3.9 10.1.4.0-10.1.4.255 10.1.5.0-10.1.5.9",
+		withRADIUS + "[pppoe.pool]\nb = [\"10.1.3.0-10.1.3.9\"]\n":                                                                                        "10.1.0.2-10.1.255.254", // others than the pool's come from RADIUS
+	} {
+		var got []string
+		for _, r := range parse(t, text).Clients() {
+			got = append(got, r.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%v of\n%s", got, text)
+		}
+	}
+}
+
 func TestRatesAndSizes(t *testing.T) {
 	for text, want := range map[string]uint64{"8000": 8000, "64k": 64_000, "64K": 64_000, "2.5M": 2_500_000, "1Gbps": 1e9, "1000G": 1e12, "1 M": 1e6} {
 		if got, err := ParseRate(text); got != want || err != nil {
@@ -189,6 +208,29 @@ func TestLoadReadsSecrets(t *testing.T) {
 		write(t, dir, "sub", bad.text, bad.mode)
 		if _, err := Load(path); err == nil || !says(err.Error(), path+":7: radius.primary.secret_file: "+bad.want) {
 			t.Errorf("%.20q, mode %o: %v", bad.text, bad.mode, err)
+		}
+	}
+}
+
+// TestServersOfOneAddress: with requests of servers, servers of one address have one secret.
+func TestServersOfOneAddress(t *testing.T) {
+	for _, tt := range []struct {
+		address, secret, dynamic string
+		refused                  bool
+	}{
+		{"192.0.2.10:1645", "other", "192.0.2.1:3799", true},
+		{"192.0.2.10:1645", "s3cret", "192.0.2.1:3799", false},
+		{"192.0.2.11:1645", "other", "192.0.2.1:3799", false},
+		{"192.0.2.10:1645", "other", "", false},
+	} {
+		text := withRADIUS + "[radius.secondary]\naddress = \"" + tt.address + "\"\nsecret = \"" + tt.secret + "\"\n"
+		if tt.dynamic != "" {
+			text = "radius.dynamic = \"" + tt.dynamic + "\"\n" + text
+		}
+		path := write(t, t.TempDir(), "gatewayd.toml", text, 0o600)
+		_, err := Load(path)
+		if refused := err != nil && says(err.Error(), path+":1: radius.dynamic: … 192.0.2.10 …"); refused != tt.refused || err != nil && !refused {
+			t.Errorf("%+v: %v", tt, err)
 		}
 	}
 }

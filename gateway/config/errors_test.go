@@ -157,6 +157,8 @@ to = "10.1.0.6"
 		`x.toml:23: nat.forward.ports: missing: …`,
 		`x.toml:24: nat.forward.proto: must be "tcp" or "udp", not "icmp" …`,
 		`x.toml:25: nat.forward.port: unknown key; did you mean "nat.forward.ports"?`}},
+	{"a forward that is no table", minimal + "[nat]\nmasquerade = true\nforward = 3\n",
+		[]string{`x.toml:8: nat.forward: must be … [[nat.forward]]`}},
 	{"one forward in single brackets", minimal + "[nat]\nmasquerade = true\n[nat.forward]\nproto = \"tcp\"\n",
 		[]string{`x.toml:9: nat.forward.proto: must be in … [[nat.forward]]`}},
 	{"a table twice", minimal + "[[nat]]\nmasquerade = true\n",

@@ -108,6 +108,7 @@ func (k *checker) openFiles() {
 			k.report(s.table+".secret", "everyone can read this file: chmod o-r %s, or use secret_file", k.File)
 		}
 	}
+	k.checkSecrets()
 	if f := k.Users.File; f != "" {
 		if info, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
 			k.report("users.file", `%s does not exist: make it with mode 640 and a line NAME:HASH for each account; gatewayd hash-password prints the hash`, f)
@@ -127,6 +128,22 @@ func (k *checker) openFiles() {
 			k.report("portal.templates", "%v", err)
 		} else if !info.IsDir() {
 			k.report("portal.templates", "%s is no folder", dir)
+		}
+	}
+}
+
+// checkSecrets checks that the address of a request says which secret it is signed with.
+func (k *checker) checkSecrets() {
+	one, other := k.RADIUS.Primary, k.RADIUS.Secondary
+	if !k.RADIUS.Dynamic.IsValid() || one.Secret == "" || other.Secret == "" || one.Secret == other.Secret {
+		return
+	}
+	for _, a := range []netip.AddrPort{one.Address, one.AcctAddress} {
+		for _, b := range []netip.AddrPort{other.Address, other.AcctAddress} {
+			if a.IsValid() && a.Addr().Unmap() == b.Addr().Unmap() {
+				k.report("radius.dynamic", "both servers have the address %s and different secrets, so that its requests cannot be told apart: give both the same secret", a.Addr())
+				return
+			}
 		}
 	}
 }

@@ -136,6 +136,9 @@ func (c *Config) Clients() []Range {
 		return around(c.LAN.Address)
 	default:
 		all = slices.Concat(c.DHCP.Pools, c.PPPoE.Pools)
+		for _, pool := range c.PPPoE.Named {
+			all = append(all, pool.Ranges...)
+		}
 		for _, r := range c.DHCP.Static {
 			if !slices.ContainsFunc(all, func(pool Range) bool { return pool.contains(r.Addr) }) {
 				all = append(all, Range{r.Addr, r.Addr})

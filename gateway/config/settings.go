@@ -241,7 +241,9 @@ func (a assigner) assign(e entry) (descend bool, err error) {
 		}
 		return false, s.column(e.row-1, e.value)
 	case known || slices.Contains(a.tables, key):
-		if !isTable || e.row > 0 && !a.isList(key) {
+		if several := a.isList(key); !isTable && several {
+			return false, fmt.Errorf("must be tables in double brackets: [[%s]]", key)
+		} else if !isTable || e.row > 0 && !several {
 			return false, fmt.Errorf("must be a table: [%s]", key)
 		}
 		return true, nil

@@ -68,11 +68,12 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		want   []string
 	}{
 		"masquerade": {func(*Config) {}, []string{
-			"type nat hook prerouting priority dstnat; policy accept;", "tcp dport 8080 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.5:80",
-			"udp dport 5000-5010 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.6\n", "type nat hook postrouting priority srcnat; policy accept;",
+			"type nat hook prerouting priority dstnat; policy accept;", `iifname "wan0" tcp dport 8080 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.5:80`, `iifname "lan0" tcp dport 8080 ip daddr != 10.1.0.0/24`,
+			`iifname "lan0" udp dport 5000`, "udp dport 5000-5010 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.6\n", "type nat hook postrouting priority srcnat; policy accept;",
 			`oifname "lan0" ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr`, `oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 192.168.0.0/16 accept`,
 			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 198.51.100.9 accept`, `oifname "wan0" ip saddr 10.1.0.0/24 masquerade`}},
-		"no hairpin": {func(c *Config) { c.Hairpin = false }, []string{`iifname "wan0" tcp dport 8080 ip daddr !=`, `iifname "wan0" udp dport 5000-5010`}},
+		"no hairpin":                   {func(c *Config) { c.Hairpin = false }, []string{`iifname "wan0" tcp dport 8080 ip daddr !=`, `iifname "wan0" udp dport 5000-5010`}},
+		"an interface for each client": {func(c *Config) { c.LAN = "" }, []string{"ip saddr 10.1.0.0/24 tcp dport 8080 ip daddr !="}},
 		"sources": {func(c *Config) { c.Sources = ranges("203.0.113.7", "203.0.113.8-203.0.113.9") }, []string{
 			`ip saddr 10.1.0.0/24 snat to 203.0.113.7-203.0.113.9 persistent`}},
 		"ports": {func(c *Config) { c.Ports, c.Clients = 1000, ranges("10.1.0.10-10.1.0.11") }, []string{
@@ -91,6 +92,11 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 			for _, want := range append(tt.want, "table ip gatewayd-nat-lan0 {") {
 				if !strings.Contains(listed+"\n", want) {
 					t.Errorf("nft does not read %q in\n%s", want, listed)
+				}
+			}
+			for line := range strings.Lines(listed) {
+				if strings.Contains(line, "dnat") && !strings.Contains(line, "status") && !strings.Contains(line, "iifname") && !strings.Contains(line, "saddr") {
+					t.Errorf("takes connections by any interface: %s", line)
 				}
 			}
 			if strings.Contains(listed, "ct original") != c.Hairpin {

@@ -54,7 +54,10 @@ func (c Config) ruleset(b *nftables.Batch) int {
 	if len(c.Forwards) > 0 {
 		w.AddChain(w.table, "prerouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
 		for _, f := range c.Forwards {
-			w.rule("prerouting", c.forwarded(f), f.target())
+			w.rule("prerouting", from(c.WAN), c.forwarded(f), f.target())
+			if c.Hairpin {
+				w.rule("prerouting", c.fromClients(), c.forwarded(f), f.target())
+			}
 		}
 	}
 	w.AddChain(w.table, "postrouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_POST_ROUTING, Priority: prioritySources})
@@ -75,14 +78,9 @@ func (c Config) ruleset(b *nftables.Batch) int {
 	return w.rules
 }
 
-// forwarded matches what a forward is for: packets to this machine's addresses outside of the LAN, from the WAN, or with
-// hairpin also from clients.
+// forwarded matches what a forward is for: packets to this machine's addresses outside of the LAN.
 func (c Config) forwarded(f Forward) []nftables.Expr {
-	var exprs []nftables.Expr
-	if !c.Hairpin {
-		exprs = append(exprs, nftables.Meta(0, unix.NFT_META_IIFNAME), nftables.Equal(0, name(c.WAN)))
-	}
-	exprs = append(exprs, nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{f.Protocol}), nftables.Payload(0, nftables.TransportHeader, toPortAt, 2))
+	exprs := []nftables.Expr{nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{f.Protocol}), nftables.Payload(0, nftables.TransportHeader, toPortAt, 2)}
 	if f.First == f.Last {
 		exprs = append(exprs, nftables.Equal(0, port(f.First)))
 	} else {
@@ -172,6 +170,19 @@ func (c Config) assign(w *writer) {
 	set.DataType, set.Data = nftables.TypePort, 2
 	add(firstPorts, first)
 	add(lastPorts, last)
+}
+
+// from matches packets that came by an interface.
+func from(dev string) []nftables.Expr {
+	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIFNAME), nftables.Equal(0, name(dev))}
+}
+
+// fromClients matches clients' packets: where each client has an interface, they are known by their addresses alone.
+func (c Config) fromClients() []nftables.Expr {
+	if c.LAN == "" {
+		return in(c.Network, sourceAt)
+	}
+	return from(c.LAN)
 }
 
 // to matches packets that leave by an interface.

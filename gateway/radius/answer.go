@@ -183,15 +183,20 @@ func (c *Client) limits(p *radius.Packet) session.Limits {
 		UpBytes:        quota(chilliMaxInput, chilliMaxInputHigh),
 		DownBytes:      quota(chilliMaxOutput, chilliMaxOutputHigh),
 		TotalBytes:     quota(chilliMaxTotal, chilliMaxTotalHigh),
-		Interim:        c.cfg.InterimDefault,
+		Interim:        c.cfg.interim(numberOr0(rfc2869.AcctInterimInterval_Type)),
 	}
 	if c.cfg.SwapOctets {
 		l.UpBytes, l.DownBytes = l.DownBytes, l.UpBytes
 	}
-	if every := numberOr0(rfc2869.AcctInterimInterval_Type); every > 0 {
-		l.Interim = max(every, minInterim)
-	}
 	return l
+}
+
+// interim is the time between updates where a server asks for every; 0: it does not ask.
+func (c *Config) interim(every time.Duration) time.Duration {
+	if every == 0 {
+		return c.InterimDefault
+	}
+	return max(every, minInterim)
 }
 
 // number returns a numeric attribute; false when it is missing or has another size.

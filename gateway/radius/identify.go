@@ -1,8 +1,10 @@
 package radius
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +39,7 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 		return nil, rfc3576.ErrorCause_Value_MissingAttribute
 	}
 	visit := func(s session.Session) bool {
-		if s.State == session.Authenticated && is(s, p) {
+		if s.State == session.Authenticated && d.is(s, p) {
 			found = append(found, s)
 		}
 		return true
@@ -56,7 +58,7 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 }
 
 // is reports whether a request's attributes are a session's.
-func is(s session.Session, p *radius.Packet) bool {
+func (d *Dynamic) is(s session.Session, p *radius.Packet) bool {
 	for _, a := range p.Attributes {
 		same := true
 		switch a.Type {
@@ -71,6 +73,14 @@ func is(s session.Session, p *radius.Packet) bool {
 			same = strings.EqualFold(string(a.Attribute), stationID(s.Key))
 		case rfc2865.NASPort_Type:
 			same = len(a.Attribute) == 4 && s.Line.Session != 0 && binary.BigEndian.Uint32(a.Attribute) == uint32(s.Line.Session)
+		case rfc2865.NASPortType_Type:
+			same = len(a.Attribute) == 4 && binary.BigEndian.Uint32(a.Attribute) == uint32(d.cfg.portType())
+		case rfc2869.NASPortID_Type:
+			same = string(a.Attribute) == d.cfg.NASPortID
+		case rfc2865.CalledStationID_Type:
+			same = string(a.Attribute) == d.cfg.CalledStationID
+		case rfc2865.Class_Type:
+			same = slices.ContainsFunc(s.Class, func(c []byte) bool { return bytes.Equal(c, a.Attribute) })
 		}
 		if !same {
 			return false
@@ -130,7 +140,7 @@ func (d *Dynamic) changes(a *radius.AVP) (all []func(*session.Limits), ok bool) 
 	case rfc2865.IdleTimeout_Type:
 		return seconds(func(l *session.Limits, v time.Duration) { l.IdleTimeout = v })
 	case rfc2869.AcctInterimInterval_Type:
-		return seconds(func(l *session.Limits, v time.Duration) { l.Interim = max(v, minInterim) })
+		return seconds(func(l *session.Limits, v time.Duration) { l.Interim = d.cfg.interim(v) })
 	case rfc2865.VendorSpecific_Type:
 		return d.vendorChanges(a.Attribute)
 	}
@@ -138,7 +148,6 @@ func (d *Dynamic) changes(a *radius.AVP) (all []func(*session.Limits), ok bool) 
 }
 
 // vendorChanges returns what the attributes in one of a vendor change. Halves of a quota are changed one by one.
-
 func (d *Dynamic) vendorChanges(b []byte) (all []func(*session.Limits), ok bool) {
 	if len(b) < 4+2 {
 		return nil, false

@@ -66,13 +66,17 @@ func (b builder) gateway(c *Config) {
 	b.address(rfc2865.NASIPAddress_Type, c.NASAddress)
 }
 
+// portType is NAS-Port-Type of all clients.
+func (c *Config) portType() rfc2865.NASPortType {
+	if c.NASPortType == Ethernet {
+		return rfc2865.NASPortType_Value_Ethernet
+	}
+	return rfc2865.NASPortType_Value_Wireless80211
+}
+
 // client adds the attributes that identify the client.
 func (b builder) client(c *Config, k session.Key) {
-	kind := rfc2865.NASPortType_Value_Wireless80211
-	if c.NASPortType == Ethernet {
-		kind = rfc2865.NASPortType_Value_Ethernet
-	}
-	b.number(rfc2865.NASPortType_Type, uint32(kind))
+	b.number(rfc2865.NASPortType_Type, uint32(c.portType()))
 	b.text(rfc2869.NASPortID_Type, c.NASPortID)
 	b.text(rfc2865.CallingStationID_Type, stationID(k))
 	b.text(rfc2865.CalledStationID_Type, c.CalledStationID)

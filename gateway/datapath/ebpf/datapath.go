@@ -85,6 +85,7 @@ type Datapath struct {
 	ahead    map[string]string                 // programs of others ahead of ours, by hook, as last logged
 	flows    flows
 	unloaded string // why the cache's programs are not loaded
+	strict   bool   // connection tracking cannot be made liberal (see keepLiberal)
 
 	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
 	places  []*place   // the programs

@@ -3,10 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -137,7 +134,7 @@ func (d *Datapath) cache(why string) {
 
 // beginFlows attaches the programs that learn.
 func (d *Datapath) beginFlows() error {
-	if err := d.liberal().on(); err != nil {
+	if _, err := d.liberal().on(); err != nil {
 		return err
 	}
 	if d.flows.gone == nil {
@@ -257,43 +254,4 @@ func (d *Datapath) withoutFlows(f func()) {
 func settle() {
 	const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h: waits for RCU's quiescent states
 	unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
-}
-
-// liberal is connection tracking's leniency about TCP's windows, of which it sees little where flows are
-// cached: without it, it would take the packets that it sees for invalid.
-type liberal struct {
-	note string // a folder on the bpffs: gatewayd switched it on
-}
-
-const liberalSetting = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
-
-func (d *Datapath) liberal() liberal { return liberal{filepath.Join(d.cfg.PinDir, "liberal")} }
-
-// on switches it on, and notes that first where it was off.
-func (l liberal) on() error {
-	was, err := os.ReadFile(liberalSetting)
-	if err != nil {
-		return fmt.Errorf("reading whether connection tracking is liberal: %w", err)
-	}
-	if strings.TrimSpace(string(was)) != "0" {
-		return nil
-	}
-	if err := os.Mkdir(l.note, 0o700); err != nil && !errors.Is(err, syscall.EEXIST) {
-		return fmt.Errorf("noting that connection tracking was strict: %w", err)
-	}
-	if err := os.WriteFile(liberalSetting, []byte("1"), 0); err != nil {
-		return fmt.Errorf("making connection tracking liberal (net.netfilter.nf_conntrack_tcp_be_liberal): %w", err)
-	}
-	return nil
-}
-
-// off makes it strict again, where gatewayd made it liberal.
-func (l liberal) off() error {
-	if _, err := os.Stat(l.note); err != nil {
-		return nil
-	}
-	if err := os.WriteFile(liberalSetting, []byte("0"), 0); err != nil {
-		return fmt.Errorf("making connection tracking strict again (net.netfilter.nf_conntrack_tcp_be_liberal): %w", err)
-	}
-	return nil
 }

@@ -1,0 +1,105 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// liberal is connection tracking's leniency about TCP's windows, of which it sees little where flows are
+// cached: without it, it would take the packets that it sees for invalid. It is of a network namespace, which
+// several gateways may share: each notes that it needs it, and the last one makes tracking strict again.
+type liberal struct {
+	note   string // a folder on the bpffs: a gateway switched it on
+	others string // a pattern of the notes of all gateways of this namespace
+}
+
+const liberalSetting = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
+
+func (d *Datapath) liberal() liberal {
+	name := "liberal"
+	var space syscall.Stat_t
+	if syscall.Stat("/proc/thread-self/ns/net", &space) == nil {
+		name = fmt.Sprintf("liberal-%d", space.Ino)
+	}
+	return liberal{filepath.Join(d.cfg.PinDir, name), filepath.Join(filepath.Dir(d.cfg.PinDir), "*", name)}
+}
+
+// strict reports whether connection tracking judges windows.
+func (l liberal) strict() (bool, error) {
+	is, err := os.ReadFile(liberalSetting)
+	if err != nil {
+		return false, fmt.Errorf("reading whether connection tracking is liberal: %w", err)
+	}
+	return strings.TrimSpace(string(is)) == "0", nil
+}
+
+// shared reports whether another gateway of this namespace has a note.
+func (l liberal) shared() bool {
+	notes, _ := filepath.Glob(l.others) // the pattern is well-formed but for a strange folder, which has no notes
+	return slices.ContainsFunc(notes, func(n string) bool { return n != l.note })
+}
+
+// on switches it on where it is off, and reports that. It notes it first, also where another gateway did.
+func (l liberal) on() (was bool, err error) {
+	strict, err := l.strict()
+	if err != nil || !strict && !l.shared() {
+		return false, err
+	}
+	if err := os.Mkdir(l.note, 0o700); err != nil && !errors.Is(err, syscall.EEXIST) {
+		return false, fmt.Errorf("noting that connection tracking was strict: %w", err)
+	}
+	if !strict {
+		return false, nil
+	}
+	if err := os.WriteFile(liberalSetting, []byte("1"), 0); err != nil {
+		return false, fmt.Errorf("making connection tracking liberal (net.netfilter.nf_conntrack_tcp_be_liberal): %w", err)
+	}
+	return true, nil
+}
+
+// off makes it strict again, where gateways made it liberal and no other one needs it.
+func (l liberal) off() error {
+	if _, err := os.Stat(l.note); err != nil || l.shared() {
+		return nil
+	}
+	if err := os.WriteFile(liberalSetting, []byte("0"), 0); err != nil {
+		return fmt.Errorf("making connection tracking strict again (net.netfilter.nf_conntrack_tcp_be_liberal): %w", err)
+	}
+	return nil
+}
+
+// keepLiberal makes connection tracking liberal again where somebody made it strict under cached flows, and ends
+// the cache while that fails. It is called by keepAll alone.
+func (d *Datapath) keepLiberal() {
+	d.mu.Lock()
+	caching := d.caching()
+	d.mu.Unlock()
+	if !caching && !d.strict {
+		return
+	}
+	l := d.liberal()
+	strict, err := l.strict()
+	if err == nil && strict {
+		if d.resigned() { // detach made it strict
+			return
+		}
+		if _, err = l.on(); err == nil {
+			d.cfg.Log.Warn("connection tracking was made strict under cached flows: made it liberal again", "setting", "net.netfilter.nf_conntrack_tcp_be_liberal")
+		}
+	}
+	switch {
+	case err != nil && caching:
+		d.choosing.Lock()
+		d.cache(err.Error())
+		d.choosing.Unlock()
+		d.strict = true
+	case err == nil && d.strict:
+		d.strict = false
+		d.choose()
+	}
+}

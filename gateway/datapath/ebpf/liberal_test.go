@@ -1,0 +1,79 @@
+package ebpf
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestStrictAgain: who makes connection tracking strict under cached flows finds it liberal again.
+func TestStrictAgain(t *testing.T) {
+	netnstest.NeedTCX(t)
+	w := datapathtest.NewWorld(t, cachePath(t), datapathtest.Shape{})
+	w.Router.Run(t, `nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; }; }'`)
+	becomes(t, w, "flow cache", "netfilter has rules")
+	for range 2 {
+		w.Router.Run(t, "sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0")
+		netnstest.Await(t, "connection tracking to be liberal", func() error {
+			if is := w.Router.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); is != "1" {
+				return fmt.Errorf("it is %s", is)
+			}
+			return nil
+		})
+	}
+	becomes(t, w, "flow cache", "netfilter has rules")
+	must(t, w.Close())
+	must(t, w.Detach())
+	if is := w.Router.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); is != "0" {
+		t.Errorf("detached, and connection tracking is still liberal: %s", is)
+	}
+}
+
+// TestLiberalForSeveral: the last gateway of a namespace makes connection tracking strict again, unless it was
+// liberal before.
+func TestLiberalForSeveral(t *testing.T) {
+	for _, liberalBefore := range []bool{false, true} {
+		t.Run(fmt.Sprintf("liberal before %v", liberalBefore), func(t *testing.T) {
+			s := netnstest.NewSpace(t)
+			var all []*Datapath
+			for range 2 {
+				dir, err := os.MkdirTemp("/sys/fs/bpf", "liberal")
+				must(t, err)
+				t.Cleanup(func() { os.RemoveAll(dir) })
+				all = append(all, &Datapath{cfg: Config{PinDir: dir}})
+			}
+			is := func(want bool) {
+				t.Helper()
+				if got := s.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal") != "0"; got != want {
+					t.Errorf("liberal: %v", got)
+				}
+			}
+			s.Do(findTracking)
+			if liberalBefore {
+				s.Run(t, "sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=1")
+			}
+			s.Do(func() {
+				for _, d := range all {
+					if _, err := d.liberal().on(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			for i, d := range all {
+				is(true)
+				s.Do(func() {
+					if err := d.liberal().off(); err != nil {
+						t.Error(err)
+					}
+				})
+				must(t, os.RemoveAll(d.cfg.PinDir))
+				if i == len(all)-1 {
+					is(liberalBefore)
+				}
+			}
+		})
+	}
+}

@@ -77,7 +77,7 @@ func (l liberal) off() error {
 // the cache while that fails. It is called by keepAll alone.
 func (d *Datapath) keepLiberal() {
 	d.mu.Lock()
-	caching := d.caching()
+	caching := d.flows.loaded && d.caching()
 	d.mu.Unlock()
 	if !caching && !d.strict {
 		return

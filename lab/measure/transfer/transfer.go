@@ -20,7 +20,7 @@ type Transfer struct {
 	Clients     int     `json:"clients"`
 	RouterSpeed float64 `json:"router_speed"` // share of its CPU that the router was to have
 
-	LinkMbps  float64 `json:"link_mbps"`
+	LinkMbps  float64 `json:"rate_mbps"` // of the links; "link_mbps" is a dimension
 	FileBytes int64   `json:"file_bytes"`
 	Transfers int     `json:"transfers"` // of each client
 

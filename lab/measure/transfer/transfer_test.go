@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -206,5 +207,19 @@ func TestForAnEmulatedCPU(t *testing.T) {
 	}
 	if e.LoadKey() != "link_mbps" || !strings.Contains(said, "samples of 1s") {
 		t.Errorf("%q, first load %q", said, e.LoadKey())
+	}
+}
+
+// TestRecordsHaveTheirCells: what is read back is of the cell that was planned, so that a resume knows it.
+func TestRecordsHaveTheirCells(t *testing.T) {
+	want := Transfer{DUT: "clean", Clients: 3, RouterSpeed: 0.24, LinkMbps: 100, FileBytes: 1e7, Transfers: 5}
+	want.Head = result.Head{Version: 1, Kind: KindTransfer, Start: time.Now().UTC(), Seconds: 1, Accepted: true}
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := result.ReadRecords(strings.NewReader(string(text)+"\n"), "trials.jsonl", Measure{}.Records()...)
+	if err != nil || len(got.Own) != 1 || got.Own[0].Cell != want.Cell() {
+		t.Errorf("%+v, %v; want the cell %v", got.Own, err, want.Cell())
 	}
 }

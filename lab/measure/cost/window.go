@@ -148,10 +148,7 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 		m.Metrics[result.RouterShare] = side.RouterShare(a, b)
 	}
 	s.addGateways(&m, a, b)
-	var frames int64
-	for name, link := range b.Router.Links {
-		frames += link.Sub(a.Router.Links[name]).RxPackets
-	}
+	frames := framesIn(a, b)
 	m.AggregationFactor = s.aggregation(frames, b.Router.IPIn-a.Router.IPIn)
 	m.SegmentsPerBurst = s.segmentsPerBurst(senders)
 	m.RetransmitRatio = resent
@@ -172,6 +169,19 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / seconds
 	}
 	return m
+}
+
+// framesIn is the frames that came to the IP layer. One gateway takes each packet there once: from a port, or, past the port's
+// frame, from a device of user space, which is why that device's own are not counted. Between two gateways a packet is taken
+// twice, out of the outer packet and out of the tunnel: there the tunnels' devices count too.
+func framesIn(a, b side.Reading) (frames int64) {
+	for name, link := range b.Router.Links {
+		_, port := b.Router.NAPI[name]
+		if port || len(b.Routers) == 2 {
+			frames += link.Sub(a.Router.Links[name]).RxPackets
+		}
+	}
+	return frames
 }
 
 // addGateways adds the CPU time of each of two gateways: of the one where the load enters the tunnel, and of the one where it

@@ -23,8 +23,9 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	a.Router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
 	b.Router.MonotonicNs = 2e9
 	b.Router.Links = map[string]meter.Link{
-		"r0": {RxPackets: 1000, TxPackets: 100, TxBytes: 6600, RxDropped: 3},
-		"r1": {RxPackets: 100, TxPackets: 1000, TxBytes: 1514000, TxDropped: 4},
+		"r0":   {RxPackets: 1000, TxPackets: 100, TxBytes: 6600, RxDropped: 3},
+		"r1":   {RxPackets: 100, TxPackets: 1000, TxBytes: 1514000, TxDropped: 4},
+		"tun0": {RxPackets: 1000}, // what user space gives back counts once
 	}
 	b.Router.IPIn = 1100
 	b.Router.NAPI = map[string]meter.Thread{"r0": {RunNs: 3e6, WaitNs: 1e6, Slices: 100}, "r1": {RunNs: 1e6, Slices: 10}}

@@ -4,6 +4,7 @@
 
 #include "flow.h"
 #include "forward.h"
+#include "tally.h"
 
 #define TCP_FLAGS 13 /* offset of the byte in TCP's header */
 #define TCP_FIN 0x01
@@ -120,6 +121,21 @@ static __always_inline int follow(struct __sk_buff *skb, const struct flow_path 
 	return readdress(skb, eth, ip, to, p->smac, ifindex);
 }
 
+/* tally counts a packet that takes its flow's way. */
+static __always_inline void tally(const struct flow_path *p, struct wire w, enum side side)
+{
+	__u32 at = p->tally;
+	struct tally *t;
+
+	if (!tallying)
+		return;
+	t = bpf_map_lookup_elem(&flow_tallies, &at);
+	if (!t)
+		return;
+	__sync_fetch_and_add(side == FROM_LAN ? &t->up_bytes : &t->down_bytes, w.bytes);
+	__sync_fetch_and_add(side == FROM_LAN ? &t->up_packets : &t->down_packets, w.packets);
+}
+
 /* shortcut_up forwards an admitted client's packet by the cache, or leaves it to the stack. */
 static __always_inline int shortcut_up(struct __sk_buff *skb, const struct iphdr *ip, const void *end, __u64 now)
 {
@@ -127,6 +143,7 @@ static __always_inline int shortcut_up(struct __sk_buff *skb, const struct iphdr
 
 	if (!known(skb, ip, end, FROM_LAN, now, &p))
 		return pass(REASON_STACK);
+	tally(&p, on_wire(skb, ip, end), FROM_LAN);
 	return follow(skb, &p, p.dmac, wan_ifindex);
 }
 

@@ -34,7 +34,8 @@ struct flow_path {
 	__u32 mark, priority;          /* of the packet, for what comes behind */
 	__u16 most; /* bytes of the longest packet that the stack forwarded whole */
 	__u8 tos;   /* by which routes and rules may decide */
-	__u8 pad[5];
+	__u8 pad;
+	__u32 tally; /* the place in flow_tallies, while connections are logged */
 	__u8 dmac[6], smac[6];
 	__u64 sum;  /* over the key and what is above: another CPU may be writing this entry, or reuse it */
 };

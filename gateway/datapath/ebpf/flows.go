@@ -74,18 +74,32 @@ func (d *Datapath) loadFlows() error {
 	if err != nil {
 		return fmt.Errorf("reading the programs: %w", err)
 	}
-	for name, value := range map[string]uint32{
+	fresh, err := d.openTallies()
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]any{
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(), "lan_ifindex": uint32(d.lan.Index), "wan_ifindex": uint32(d.wan.Index),
+		"tallying": map[bool]uint8{true: 1}[d.cfg.tallying()], "fresh_tallies": uint64(fresh),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("setting %s: %w", name, err)
 		}
 	}
 	spec.Maps["flow_counts"].MaxEntries = d.cfg.size()
-	spec.Maps["flow_paths"].MaxEntries = d.objs.FlowPaths.MaxEntries()
-	return spec.LoadAndAssign(&d.flows.objs, &ebpf.CollectionOptions{
-		MapReplacements: map[string]*ebpf.Map{"flow_paths": d.objs.FlowPaths, "flow_settings": d.objs.FlowSettings},
-	})
+	here := map[string]*ebpf.Map{
+		"flow_paths": d.objs.FlowPaths, "flow_settings": d.objs.FlowSettings, "flow_tallies": d.objs.FlowTallies, "flow_tallied": d.objs.FlowTallied,
+	}
+	for name, m := range here {
+		spec.Maps[name].MaxEntries, spec.Maps[name].Flags = m.MaxEntries(), m.Flags()
+	}
+	if !d.cfg.tallying() {
+		spec.Maps["free_tallies"].MaxEntries = unusedEntries
+	}
+	if err := spec.LoadAndAssign(&d.flows.objs, &ebpf.CollectionOptions{MapReplacements: here}); err != nil {
+		return err
+	}
+	return d.freeTallies(fresh)
 }
 
 // uncached returns why flows are not cached while the stack forwards; "": they are.

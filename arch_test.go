@@ -141,7 +141,7 @@ var testImports = map[string][]string{
 
 	"gateway/arp":                    {"gateway/netnstest"},
 	"gateway/ident":                  {"gateway/netnstest"},
-	"gateway/datapath/ebpf":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/ebpf":          {"gateway/datapath/datapathtest", "gateway/flowlog", "gateway/netnstest"},
 	"gateway/datapath/guard":         {"gateway/netnstest"},
 	"gateway/datapath/kernel":        {"gateway/datapath/datapathtest"},
 	"gateway/datapath/nfqueue":       {"gateway/datapath/datapathtest", "gateway/netnstest"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +15,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/gopacket/gopacket/layers"
-	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -158,8 +159,7 @@ func (l *logged) arrive(t *testing.T) {
 	t.Helper()
 	var want datapath.Traffic
 	for _, n := range l.sent {
-		want.UpBytes, want.UpPackets = want.UpBytes+n.UpBytes, want.UpPackets+n.UpPackets
-		want.DownBytes, want.DownPackets = want.DownBytes+n.DownBytes, want.DownPackets+n.DownPackets
+		want = sumOf(want, *n)
 	}
 	netnstest.Await(t, "the packets", func() error {
 		c, err := l.d.Total()
@@ -181,8 +181,7 @@ func (l *logged) record(t *testing.T, f tcpFlow) {
 		var got datapath.Traffic
 		ends, err := l.ends()
 		for _, end := range ends[f.client] {
-			got.UpBytes, got.UpPackets = got.UpBytes+end.UpBytes, got.UpPackets+end.UpPkts
-			got.DownBytes, got.DownPackets = got.DownBytes+end.DownBytes, got.DownPackets+end.DownPkts
+			got = sumOf(got, trafficOf(end))
 			outside := end.Outside
 			if !outside.IsValid() {
 				outside = end.Client
@@ -214,12 +213,7 @@ func (l *logged) ends() (map[netip.AddrPort][]flowlog.Flow, error) {
 // flushConnections has the kernel forget all connections, as conntrack -F does.
 func flushConnections(t *testing.T) {
 	t.Helper()
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	must(t, err)
-	defer c.Close()
-	const deleted = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2 // IPCTNL_MSG_CT_DELETE
-	_, err = c.Execute(netlink.Message{Header: netlink.Header{Type: deleted, Flags: netlink.Request | netlink.Acknowledge}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
-	must(t, err)
+	must(t, netlink.ConntrackTableFlush(netlink.ConntrackTable))
 }
 
 const masquerading = `nft "table ip isp { chain out { type nat hook postrouting priority srcnat; oifname $wan masquerade; }; }"`
@@ -317,4 +311,98 @@ func (l *logged) tallied(t *testing.T) (n int) {
 	}
 	must(t, all.Err())
 	return n
+}
+
+// TestConnectionCountersAreShort: connection tracking's own counters lack exactly what passed by the cache.
+func TestConnectionCountersAreShort(t *testing.T) {
+	l, f := newLogged(t, masquerading), translatedFlow(40000)
+	l.shake(t, f)
+	before := l.cached(t)
+	l.carry(t, f, 10)
+	all, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(unix.AF_INET))
+	must(t, err)
+	at := slices.IndexFunc(all, func(c *netlink.ConntrackFlow) bool { return c.Forward.SrcPort == 40000 })
+	if at < 0 {
+		t.Fatalf("the connection is not in %v", all)
+	}
+	c, sent := all[at], l.sent[f.client]
+	if has, aside := c.Forward.Packets+c.Reverse.Packets, l.cached(t)-before; has+aside != sent.UpPackets+sent.DownPackets || aside < 10 {
+		t.Errorf("it counts %d packets, %d passed by, of %+v", has, aside, sent)
+	}
+	if c.Forward.Bytes >= sent.UpBytes || c.Reverse.Bytes >= sent.DownBytes {
+		t.Errorf("it counts %d bytes up and %d down, of %+v", c.Forward.Bytes, c.Reverse.Bytes, sent)
+	}
+}
+
+// TestRedirectedFlowsAreLogged: while connections are logged they are cached, where they would be redirected
+// whatever the rules are.
+func TestRedirectedFlowsAreLogged(t *testing.T) {
+	l, f := newLogged(t, "", func(c *Config) { c.Forward, c.FlowCache = ForwardRedirect, FlowCacheNever }), plainFlow(40000)
+	l.shake(t, f)
+	l.carry(t, f, 10)
+	if n := l.cached(t); n < 10 {
+		t.Errorf("%d packets passed by the cache", n)
+	}
+	flushConnections(t)
+	l.record(t, f)
+}
+
+// TestNothingIsLostOfCachedFlows begins 20,000 connections, 10,000 a second, whose last packets pass by the cache, and
+// has each recorded to the byte.
+func TestNothingIsLostOfCachedFlows(t *testing.T) {
+	const rate, flows, clients = 10_000, 20_000, 16
+	l := newLogged(t, masquerading)
+	onOneCPU(t)
+	all := make([]tcpFlow, flows)
+	frames := make([][][]byte, flows)
+	for i := range all {
+		addr := netip.AddrFrom4([4]byte{10, 1, 0, byte(100 + i%clients)})
+		f := tcpFlow{netip.AddrPortFrom(addr, uint16(10_000+i)), netip.AddrPortFrom(routerWAN, uint16(10_000+i))}
+		all[i], frames[i] = f, [][]byte{
+			f.up(0, "S"), f.down(0, "SA"), f.up(0, "A"), f.up(200, "A"), f.down(100+i%100, "A"), f.up(i%200, "A"), f.down(i%100, "A"),
+		}
+		if i < clients {
+			must(t, l.d.Set(datapath.Client{Addr: addr, MAC: macOf(addr), Admitted: true}))
+		}
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	began := time.Now()
+	for i, f := range all {
+		if i%(rate/100) == 0 {
+			<-tick.C
+		}
+		l.send(t, f, frames[i]...)
+	}
+	took := time.Since(began)
+	l.arrive(t)
+	flushConnections(t)
+	netnstest.Await(t, "all ends", func() error {
+		if s := l.log.Stats(); s.Ended < flows {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	t.Logf("%d flows in %v, %d of %d packets by the cache: %+v", flows, took, l.cached(t), 7*flows, l.log.Stats())
+	if n := l.cached(t); n < flows {
+		t.Errorf("%d packets passed by the cache", n)
+	}
+	l.close()
+	ends, err := l.ends()
+	must(t, err)
+	for _, f := range all {
+		if got := ends[f.client]; len(got) != 1 || trafficOf(got[0]) != *l.sent[f.client] {
+			t.Fatalf("%v: %+v, of %+v", f, got, l.sent[f.client])
+		}
+	}
+}
+
+func sumOf(a, b datapath.Traffic) datapath.Traffic {
+	return datapath.Traffic{
+		UpBytes: a.UpBytes + b.UpBytes, UpPackets: a.UpPackets + b.UpPackets, DownBytes: a.DownBytes + b.DownBytes, DownPackets: a.DownPackets + b.DownPackets,
+	}
+}
+
+func trafficOf(f flowlog.Flow) datapath.Traffic {
+	return datapath.Traffic{UpBytes: f.UpBytes, UpPackets: f.UpPkts, DownBytes: f.DownBytes, DownPackets: f.DownPkts}
 }

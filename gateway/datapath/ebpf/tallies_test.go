@@ -60,17 +60,27 @@ func loggedToTheByte(t *testing.T, rules string, flow func(uint16) tcpFlow) {
 		c.do()
 		l.carry(t, f, 10)
 	}
-	l.fill(t)
-	f = flow(port + 1)
-	l.shake(t, f)
-	before := l.cached(t)
-	l.carry(t, f, 10)
-	if n := l.cached(t) - before; n != 0 {
-		t.Errorf("without room for a tally %d packets passed by the cache", n)
+	for _, c := range []struct {
+		name         string
+		before, then func()
+	}{
+		{"a connection without a time", func() { run(t, "sysctl -qw net.netfilter.nf_conntrack_timestamp=0") }, func() { run(t, "sysctl -qw net.netfilter.nf_conntrack_timestamp=1") }},
+		{"one without room for a tally", func() { l.fill(t) }, func() {}},
+	} {
+		port++
+		f = flow(port)
+		c.before()
+		l.shake(t, f)
+		c.then()
+		before := l.cached(t)
+		l.carry(t, f, 10)
+		if n := l.cached(t) - before; n != 0 {
+			t.Errorf("of %s %d packets passed by the cache", c.name, n)
+		}
 	}
 	flushConnections(t)
-	for ; port >= 40000; port-- {
-		l.record(t, flow(port+1))
+	for ; port > 40000; port-- {
+		l.record(t, flow(port))
 	}
 	if n := l.tallied(t); n != 0 {
 		t.Errorf("%d connections are tallied still", n)

@@ -62,13 +62,14 @@ type sender struct {
 	clocks clocks
 }
 
-// connect opens the connection. Its congestion control has no pacing of its own, which would hold probes back.
+// connect opens the connection. Its congestion control has no pacing of its own, which would hold probes back. Stamps are numbered
+// by bytes from the first not acknowledged when they are switched on, which is the first sent: nothing has been sent by then.
 func (s *sender) connect(ctx context.Context) (err error) {
 	if s.fd, err = socket.New(unix.SOCK_STREAM, s.To.Addr()); err != nil {
 		return err
 	}
 	const stamps = unix.SOF_TIMESTAMPING_TX_SCHED | unix.SOF_TIMESTAMPING_TX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE |
-		unix.SOF_TIMESTAMPING_OPT_ID | unix.SOF_TIMESTAMPING_OPT_ID_TCP | unix.SOF_TIMESTAMPING_OPT_TSONLY
+		unix.SOF_TIMESTAMPING_OPT_ID | unix.SOF_TIMESTAMPING_OPT_TSONLY
 	err = errors.Join(
 		unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 		unix.SetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno"),

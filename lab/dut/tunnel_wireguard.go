@@ -66,7 +66,8 @@ func startWireGuard(ctx context.Context, t *Tunnel, script string) error {
 			if err != nil {
 				return err
 			}
-			if err := d.await(ctx, probe{"it has no control socket", "wg show " + tunnelDev}); err != nil {
+			// Not by asking it: wg removes a socket that does not listen yet, and then the program ends.
+			if err := d.prints(ctx, "UAPI listener started"); err != nil {
 				return fmt.Errorf("%s: %w", e.name, err)
 			}
 		}

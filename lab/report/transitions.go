@@ -32,7 +32,7 @@ const overBlocks = ": means over blocks, their intervals in brackets"
 
 const transitionReading = "TCP→Ethernet is from a program's write on the gateway until its packet leaves by the outer interface, through the tunnel; Ethernet→TCP from the packet's arrival there until the other " +
 	"gateway's program has read it (study 4's figures 6 and 7); enter and leave are the time of forwarded packets in each gateway; way is from the client's write to the server's read. " +
-	"Figures are medians of the probes of a step, means of blocks; × is the direct path's. Probes whose connection sent again are left out."
+	"Figures are medians of the probes of a step, means of blocks; × is the direct path's. Probes whose connection sent again are left out; of a background over TCP the share of its segments that was sent again stands beside them."
 
 // gatewayParts are the parts that the tables and charts have at first.
 var gatewayParts = []struct{ part, name string }{
@@ -50,12 +50,18 @@ func transitionColumns(s analysis.Summary) []cellColumn {
 			func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
 	}
 	for i, p := range gatewayParts {
-		cols = append(cols, meanColumn(s.Metrics, median(p.part), p.name, analysis.Cell.Device).dropped(2*(len(gatewayParts)-i)))
-		if p.part == transition.Down || p.part == transition.Up {
-			cols = append(cols, numberColumn("×", "", "", ratio, func(c analysis.Cell) analysis.Number { return c.Device(transition.RatioOf(p.part)).Mean }).dropped(5))
+		col := meanColumn(s.Metrics, median(p.part), p.name, analysis.Cell.Device)
+		if p.part != transition.Down && p.part != transition.Up {
+			cols = append(cols, col.dropped(len(gatewayParts)-i))
+		} else {
+			cols = append(cols, col, numberColumn("×", "", "", ratio, func(c analysis.Cell) analysis.Number { return c.Device(transition.RatioOf(p.part)).Mean }).dropped(6))
 		}
 	}
-	return append(cols, meanColumn(s.Metrics, transition.MetricOf(transition.Up, "p99"), "p99", analysis.Cell.Device).dropped(3), textColumn("flags", flagsOf))
+	cols = append(cols, meanColumn(s.Metrics, transition.MetricOf(transition.Up, "p99"), "p99", analysis.Cell.Device).dropped(4))
+	if anyKnown(s, transition.ResentBackground) {
+		cols = append(cols, numberColumn("sent again", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(transition.ResentBackground).Mean }).dropped(5))
+	}
+	return append(cols, textColumn("flags", flagsOf))
 }
 
 // background prints a load that may be none.
@@ -97,7 +103,7 @@ func transitionTables() (list []cellTable) {
 			device("leave_core_pct", "CPU, leaving", "*"), device("leave_napi_wait_pct", "Polling waits", "*"), device("leave_process_wait_pct", "Daemons wait", "*"), device("receiver_wait_us", "The reader waits", "*"),
 			device("background_core_pct", "Other work", "*"),
 		}},
-		cellTable{"Probes" + overBlocks, "kept_pct", []cellColumn{device("kept_pct", "Kept", "*"), device("resent_pct", "Sent again", "*"), device("unmatched_pct", "Not found for certain", "*")}})
+		cellTable{"Probes" + overBlocks, "kept_pct", []cellColumn{device("kept_pct", "Kept", "*"), device("resent_pct", "Sent again", "*"), device("unmatched_pct", "Not found for certain", "*"), device(transition.ResentBackground, "Background sent again", "*")}})
 }
 
 // transitionSettings are what cells have besides device and load, and, where the gateways are busy, besides that.

@@ -189,6 +189,12 @@ const (
 	gatewayStateSTATE_ADMITTED gatewayState = 2
 )
 
+type gatewayTick struct {
+	_       structs.HostLayout
+	Jiffies uint64
+	Ns      uint64
+}
+
 type gatewayUsed struct {
 	_     structs.HostLayout
 	Until [8]uint64
@@ -232,6 +238,7 @@ const (
 	gatewayMapSenders          = "senders"
 	gatewayMapStats            = "stats"
 	gatewayMapStrangers        = "strangers"
+	gatewayMapTicks            = "ticks"
 	gatewayProgCutIn           = "cut_in"
 	gatewayProgLanIn           = "lan_in"
 	gatewayProgLanOut          = "lan_out"
@@ -330,6 +337,7 @@ type gatewayMapSpecs struct {
 	Senders         *ebpf.MapSpec `ebpf:"senders"`
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
 	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
+	Ticks           *ebpf.MapSpec `ebpf:"ticks"`
 }
 
 // gatewayVariableSpecs contains global variables before they are loaded into the kernel.
@@ -396,6 +404,7 @@ type gatewayMaps struct {
 	Senders         *ebpf.Map `ebpf:"senders"`
 	Stats           *ebpf.Map `ebpf:"stats"`
 	Strangers       *ebpf.Map `ebpf:"strangers"`
+	Ticks           *ebpf.Map `ebpf:"ticks"`
 }
 
 func (m *gatewayMaps) Close() error {
@@ -420,6 +429,7 @@ func (m *gatewayMaps) Close() error {
 		m.Senders,
 		m.Stats,
 		m.Strangers,
+		m.Ticks,
 	)
 }
 

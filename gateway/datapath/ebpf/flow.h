@@ -67,11 +67,18 @@ struct {
 	__type(value, struct flow_settings);
 } flow_settings SEC(".maps");
 
+static __always_inline __u64 sum_of_key(const struct flow_key *k)
+{
+	const __u64 *a = (const void *)k;
+
+	return 0x9e3779b97f4a7c15ULL ^ a[0] ^ a[1];
+}
+
 /* sum_of is what a whole entry has in sum. */
 static __always_inline __u64 sum_of(const struct flow_key *k, const struct flow_path *p)
 {
-	const __u64 *a = (const void *)k, *b = (const void *)p;
-	__u64 sum = 0x9e3779b97f4a7c15ULL ^ a[0] ^ a[1];
+	const __u64 *b = (const void *)p;
+	__u64 sum = sum_of_key(k);
 
 #pragma unroll
 	for (unsigned i = 0; i < offsetof(struct flow_path, sum) / 8; i++)

@@ -209,6 +209,12 @@ type gatewayTallyKey struct {
 	Pad      uint16
 }
 
+type gatewayTick struct {
+	_       structs.HostLayout
+	Jiffies uint64
+	Ns      uint64
+}
+
 type gatewayUsed struct {
 	_     structs.HostLayout
 	Until [8]uint64
@@ -254,6 +260,7 @@ const (
 	gatewayMapSenders          = "senders"
 	gatewayMapStats            = "stats"
 	gatewayMapStrangers        = "strangers"
+	gatewayMapTicks            = "ticks"
 	gatewayProgCutIn           = "cut_in"
 	gatewayProgLanIn           = "lan_in"
 	gatewayProgLanOut          = "lan_out"
@@ -355,6 +362,7 @@ type gatewayMapSpecs struct {
 	Senders         *ebpf.MapSpec `ebpf:"senders"`
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
 	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
+	Ticks           *ebpf.MapSpec `ebpf:"ticks"`
 }
 
 // gatewayVariableSpecs contains global variables before they are loaded into the kernel.
@@ -424,6 +432,7 @@ type gatewayMaps struct {
 	Senders         *ebpf.Map `ebpf:"senders"`
 	Stats           *ebpf.Map `ebpf:"stats"`
 	Strangers       *ebpf.Map `ebpf:"strangers"`
+	Ticks           *ebpf.Map `ebpf:"ticks"`
 }
 
 func (m *gatewayMaps) Close() error {
@@ -450,6 +459,7 @@ func (m *gatewayMaps) Close() error {
 		m.Senders,
 		m.Stats,
 		m.Strangers,
+		m.Ticks,
 	)
 }
 

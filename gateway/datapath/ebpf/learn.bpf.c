@@ -291,17 +291,17 @@ static __always_inline void came(const struct nf_conntrack_tuple *t, struct flow
 /* learn looks a packet's connection up, by the packet that would answer it. */
 static __always_inline int learn(struct __sk_buff *skb, enum side side)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
-	__u32 zero = 0, at;
-	const struct flow_settings *s = bpf_map_lookup_elem(&flow_settings, &zero);
+	const struct flow_settings *s;
 	struct bpf_ct_opts opts = { .netns_id = -1 };
 	struct bpf_sock_tuple answer = {};
 	struct flow_key k = { .side = side };
+	__u32 zero = 0, at;
 	struct nf_conn *ct;
 	struct leaving l;
+	__u64 now;
 
-	if (skb->tc_index == JUDGED || skb->ingress_ifindex != (side == FROM_LAN ? lan_ifindex : wan_ifindex))
-		return TC_ACT_UNSPEC;
+	s = bpf_map_lookup_elem(&flow_settings, &zero);
+	now = bpf_ktime_get_coarse_ns();
 	if (!s || now >= s->until || !read_leaving(skb, &l))
 		return TC_ACT_UNSPEC;
 	answer.ipv4.saddr = l.daddr, answer.ipv4.daddr = l.saddr;
@@ -327,13 +327,20 @@ static __always_inline int learn(struct __sk_buff *skb, enum side side)
 	return TC_ACT_UNSPEC;
 }
 
+/* forwarded reports whether the stack has forwarded a packet that came in at an interface. Almost all packets are
+ * redirected ones, so the programs look at this before anything else. */
+static __always_inline int forwarded(const struct __sk_buff *skb, __u32 from)
+{
+	return skb->tc_index != JUDGED && skb->ingress_ifindex == from;
+}
+
 /* learn_up handles packets that leave for the WAN. */
 SEC("tc")
-int learn_up(struct __sk_buff *skb) { return learn(skb, FROM_LAN); }
+int learn_up(struct __sk_buff *skb) { return forwarded(skb, lan_ifindex) ? learn(skb, FROM_LAN) : TC_ACT_UNSPEC; }
 
 /* learn_down handles packets that leave for the LAN, behind lan_out. */
 SEC("tc")
-int learn_down(struct __sk_buff *skb) { return learn(skb, FROM_WAN); }
+int learn_down(struct __sk_buff *skb) { return forwarded(skb, wan_ifindex) ? learn(skb, FROM_WAN) : TC_ACT_UNSPEC; }
 
 /* The message that connection tracking sends when a connection is gone: struct nlmsghdr, struct nfgenmsg,
  * and attributes, of which the kernel writes the first two in this order. Numbers in network order. */

@@ -66,6 +66,23 @@ static __always_inline int key_of(const struct iphdr *ip, const void *end, enum 
 	return tcp->doff >= 5 && (!ip->tot_len || sizeof(*ip) + tcp->doff * 4 <= bpf_ntohs(ip->tot_len));
 }
 
+/* waits reports whether an entry of a flow is as it was while nothing was answered; an answer ends its flow's entries. */
+static __always_inline int waits(struct flow_key *k, const struct flow_path *p)
+{
+	struct flow_key back = {
+		.saddr = p->daddr, .daddr = p->saddr, .sport = p->dport, .dport = p->sport,
+		.protocol = k->protocol, .side = FROM_LAN + FROM_WAN - k->side,
+	};
+	const struct flow_path *answer;
+
+	if (p->answers == ANSWER) {
+		forget(k);
+		return 0;
+	}
+	answer = bpf_map_lookup_elem(&flow_paths, &back);
+	return answer && answer->answers == ANSWER;
+}
+
 /* known finds the way of a packet's flow, if the packet may take it; 0: the stack's. */
 static __always_inline int known(struct __sk_buff *skb, const struct iphdr *ip, const void *end, enum side side, __u64 now, struct flow_path *p)
 {
@@ -80,6 +97,8 @@ static __always_inline int known(struct __sk_buff *skb, const struct iphdr *ip, 
 		return 0;
 	*p = *there;
 	asm volatile("" ::: "memory");
+	if (p->answers != ANSWERED && !waits(&k, p))
+		return 0;
 	return p->generation == generation && now < p->until && same_class(p->tos, ip->tos) && sum_of(&k, p) == p->sum && simple(skb, ip, p->most, end);
 }
 

@@ -123,6 +123,10 @@ func (d *Datapath) cache(why string) {
 	d.mu.Lock()
 	same := d.uncachedWhy == why
 	d.uncachedWhy = why
+	d.flowSettings.Unanswered = 0
+	if d.reasons.unanswered == "" {
+		d.flowSettings.Unanswered = 1
+	}
 	d.mu.Unlock()
 	if err := d.setFlows(); err != nil {
 		d.cfg.Log.Error("caching flows", "err", err)

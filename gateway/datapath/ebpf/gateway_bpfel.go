@@ -86,7 +86,8 @@ type gatewayFlowPath struct {
 	Priority    uint32
 	Most        uint16
 	Tos         uint8
-	Pad         [5]uint8
+	Answers     uint8
+	Pad         [4]uint8
 	Dmac        [6]uint8
 	Smac        [6]uint8
 	Sum         uint64
@@ -96,7 +97,7 @@ type gatewayFlowSettings struct {
 	_          structs.HostLayout
 	Until      uint64
 	Generation uint32
-	Pad        uint32
+	Unanswered uint32
 }
 
 type gatewayHop struct {

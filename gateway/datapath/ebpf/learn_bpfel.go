@@ -44,7 +44,8 @@ type learnFlowPath struct {
 	Priority    uint32
 	Most        uint16
 	Tos         uint8
-	Pad         [5]uint8
+	Answers     uint8
+	Pad         [4]uint8
 	Dmac        [6]uint8
 	Smac        [6]uint8
 	Sum         uint64
@@ -54,7 +55,7 @@ type learnFlowSettings struct {
 	_          structs.HostLayout
 	Until      uint64
 	Generation uint32
-	Pad        uint32
+	Unanswered uint32
 }
 
 // Names of all BPF objects in the ELF.

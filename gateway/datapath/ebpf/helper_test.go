@@ -114,7 +114,7 @@ func TestSIP(t *testing.T) {
 		s.Do(func() { c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, port))) })
 		must(t, err)
 		t.Cleanup(func() { c.Close() })
-		must(t, c.SetDeadline(time.Now().Add(20 * time.Second)))
+		must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 		return c
 	}
 	phone, sound := at(w.Alice.Space, w.Alice.Addr, 5060), at(w.Alice.Space, w.Alice.Addr, 4000)

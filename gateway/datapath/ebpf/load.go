@@ -141,6 +141,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 			if d.cfg.FlowCache == FlowCacheNever {
 				m.MaxEntries = unusedEntries
 			}
+			if d.cfg.flowEntries > 0 {
+				m.MaxEntries = d.cfg.flowEntries
+			}
 			continue
 		case "hops", "gateway_settings", "stats", "garden", "networks", "newcomers", "called", "portal":
 		default:

@@ -80,45 +80,47 @@ chain forward { type filter hook forward priority 0; policy drop; meta l4proto 2
 }`)
 	f := begin(t, tw, alice)
 	tw.makeCached(t, f.fromClient(), f.fromPeer())
-	tw.each(func(w *twin) { w.Router.Run(t, short(4)) })
+	tw.each(func(w *twin) { w.Router.Run(t, short(60)) })
 	tw.untilStack(t, f)
-	left := func(least, most uint32) {
-		t.Helper()
-		netnstest.Await(t, "the flow to be idle", func() error {
-			for _, w := range []*twin{tw.cached, tw.plain} {
-				for _, c := range tracked(t, w.Router) {
-					if c.Forward.Protocol == 6 && (c.TimeOut < least || c.TimeOut > most) {
-						return fmt.Errorf("it is remembered for %d s", c.TimeOut)
-					}
-				}
-			}
-			return nil
-		})
-	}
-	left(2, 2)
+	tw.left(t, f.client.Port(), 57)
 	if all := tw.compare(t, f.fromClient(), f.fromPeer()); len(all.client) != 1 || len(all.server) != 1 {
 		t.Errorf("after some seconds arrived %v", all)
 	}
 	tw.makeCached(t, f.fromClient(), f.fromPeer())
-	left(1, 0) // it is gone
+	tw.each(func(w *twin) { w.Router.Run(t, short(3)) })
+	tw.untilStack(t, f)
+	tw.left(t, f.client.Port(), 0)
 	if all := tw.compare(t, f.fromClient(), f.fromPeer()); len(all.client) != 0 {
 		t.Errorf("after the connection was forgotten arrived %v", all)
 	}
 }
 
-// untilStack sends packets of a flow until the stack has forwarded one of each direction.
+// left waits until both gateways remember the connections from a port for at most so many more seconds; 0: no longer.
+func (tw *twins) left(t *testing.T, port uint16, seconds uint32) {
+	t.Helper()
+	netnstest.Await(t, "connections to be idle", func() error {
+		for _, w := range []*twin{tw.cached, tw.plain} {
+			for _, c := range tracked(t, w.Router) {
+				if c.Forward.SrcPort == port && (c.TimeOut > seconds || seconds == 0) {
+					return fmt.Errorf("one is remembered for %d s", c.TimeOut)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// untilStack sends packets of a flow until the stack has forwarded one.
 func (tw *twins) untilStack(t *testing.T, f *flow) {
 	t.Helper()
-	for _, frame := range [][]byte{f.fromClient(), f.fromPeer()} {
-		netnstest.Await(t, "a packet by the stack", func() error {
-			was := tw.cached.Packets(t)["forwarded"]
-			tw.compare(t, frame)
-			if tw.cached.Packets(t)["forwarded"] != was {
-				return errors.New("the cache forwards it")
-			}
-			return nil
-		})
-	}
+	netnstest.Await(t, "a packet by the stack", func() error {
+		was := tw.cached.Packets(t)["forwarded"]
+		tw.compare(t, f.fromClient())
+		if tw.cached.Packets(t)["forwarded"] != was {
+			return errors.New("the cache forwards it")
+		}
+		return nil
+	})
 }
 
 // TestPathMTU: the way of a cached flow becomes too narrow for its packets. The client is told, and its shorter packets
@@ -174,25 +176,16 @@ oifname wan0 udp sport 6001 snat to 192.0.2.78
 		frames = append(frames, f.fromClient(), f.fromPeer())
 	}
 	hers, his := datagrams(alice, 6000, "192.0.2.2:53", "192.0.2.1:5000"), datagrams(bob, 6000, "192.0.2.2:53", "192.0.2.1:5000")
-	tw.each(func(w *twin) { w.Router.Run(t, short(3)) })
 	tw.makeCached(t, append(frames, hers.fromClient(), hers.fromPeer())...)
 	if all := tw.compare(t, his.fromClient(), hers.fromPeer()); len(all.server) != 0 || !isTo(all.client, alice) {
 		t.Errorf("the port is taken, and arrived %v", all)
 	}
-	netnstest.Await(t, "the connections to be forgotten", func() error {
-		for _, w := range []*twin{tw.cached, tw.plain} {
-			for _, c := range tracked(t, w.Router) {
-				if c.Forward.SrcPort == 6000 {
-					return errors.New("one is there")
-				}
-			}
-		}
-		return nil
-	})
+	tw.each(func(w *twin) { w.Router.Run(t, short(3)) })
+	tw.untilStack(t, hers)
+	tw.left(t, 6000, 0)
 	if all := tw.compare(t, his.fromClient(), his.fromPeer(), hers.fromClient(), his.fromPeer()); len(all.server) != 1 || !isTo(all.client, bob) {
 		t.Errorf("the port is another client's, and arrived %v", all)
 	}
-	tw.makeCached(t, his.fromClient(), his.fromPeer())
 }
 
 // isTo reports whether there are frames, all for one client.

@@ -232,7 +232,8 @@ static __always_inline int is_unanswered(struct nf_conn *ct, const struct leavin
 {
 	if (l->protocol != IPPROTO_UDP || (ct->status & (EXPECTED | SEEN_REPLY | NAT_CLASH)) || !is_untouched(ct))
 		return 0;
-	return (long)(bpf_jiffies64() - ct->proto.udp.stream_ts) > 0;
+	/* Before Linux 6.16 the verifier takes a direct read for one of DCCP's state, which begins at the same place. */
+	return (long)(bpf_jiffies64() - BPF_CORE_READ(ct, proto.udp.stream_ts)) > 0;
 }
 
 /* came reads a direction of a connection: its packets as they come in. */

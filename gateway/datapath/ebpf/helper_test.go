@@ -23,7 +23,8 @@ func newHelped(t *testing.T) *datapathtest.World {
 	t.Helper()
 	netnstest.NeedTCX(t)
 	w := datapathtest.NewWorld(t, cachePath(t), datapathtest.Shape{})
-	out, err := w.Router.Try(`nft -f - <<END
+	out, err := w.Router.Try(`modprobe -qa nf_nat_ftp nf_nat_sip || : # where they are modules
+nft -f - <<END
 table ip isp {
 	ct helper ftp { type "ftp" protocol tcp; l3proto ip; }
 	ct helper sip { type "sip" protocol udp; l3proto ip; }
@@ -91,7 +92,7 @@ func TestActiveFTP(t *testing.T) {
 		return nil
 	})
 	was := w.Packets(t)
-	out, err := w.Alice.Try(`curl -sS --max-time 60 -P - -o $dir/got ftp://192.0.2.2/file`, "dir="+dir)
+	out, err := w.Alice.Try(`curl -sS --max-time 60 -P 10.1.0.10 -o $dir/got ftp://192.0.2.2/file`, "dir="+dir)
 	if err != nil {
 		t.Fatalf("curl: %v\n%s\n%s", err, out, said.String())
 	}

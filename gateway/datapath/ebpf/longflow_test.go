@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-var longFor = flag.Duration("long.for", 8*time.Second, "how long TestLongDownload downloads")
+var longFor = flag.Duration("long.for", 9*time.Second, "how long TestLongDownload downloads")
 
 // tracked lists the connections of TCP and UDP of a namespace.
 func tracked(t *testing.T, s *netnstest.Space) (all []*netlink.ConntrackFlow) {
@@ -41,7 +41,7 @@ func TestLongDownload(t *testing.T) {
 	w.Router.Run(t, `nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" masquerade random; }
 chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 7000 dnat to 10.1.0.10; }; }'`)
 	becomes(t, w, "flow cache", "netfilter has rules")
-	w.Router.Run(t, short(3))
+	w.Router.Run(t, short(4))
 	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
 	x := w.NewStream(t, w.Alice, datapathtest.Server)
 	sound := w.Up(t, w.Alice) // nothing is answered
@@ -52,6 +52,7 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 		x.Carry(t, x.Server, 200_000)
 		time.Sleep(20 * time.Millisecond) // some 80 Mbit/s
 	}
+	known := tracked(t, w.Router) // it is forgotten soon
 	sound.Halt()
 	sound.Whole(t, "one way")
 	n := w.Packets(t)
@@ -59,10 +60,10 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 	if n["forwarded"]-was["forwarded"] < 2*(n["stack"]-was["stack"]) {
 		t.Errorf("%v became %v", was, n)
 	}
-	if all := tracked(t, w.Router); len(all) != 2 {
-		t.Errorf("%d connections are known: %v", len(all), all)
+	if len(known) != 2 {
+		t.Errorf("%d connections are known: %v", len(known), known)
 	}
-	for _, f := range tracked(t, w.Router) {
+	for _, f := range known {
 		if port := netip.MustParseAddrPort(at.String()).Port(); f.Forward.Protocol == 6 && f.Reverse.DstPort != port {
 			t.Errorf("the connection from port %d is known with %d", port, f.Reverse.DstPort)
 		}

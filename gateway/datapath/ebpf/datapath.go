@@ -57,7 +57,9 @@ type Config struct {
 	// handle, so they are no reason not to redirect.
 	Beside []string
 	Log    *slog.Logger
-	clsact bool // as on kernels before 6.6
+
+	clsact      bool   // tests: as on kernels before 6.6
+	flowEntries uint32 // tests: of the cache of flows; 0: as many as it has
 }
 
 // Datapath is the running data path.

@@ -137,6 +137,10 @@ func (d *Datapath) cache(why string) {
 	d.mu.Lock()
 	same := d.uncachedWhy == why
 	d.uncachedWhy = why
+	d.flowSettings.Unanswered = 0
+	if d.reasons.unanswered == "" {
+		d.flowSettings.Unanswered = 1
+	}
 	d.mu.Unlock()
 	if err := d.setFlows(); err != nil {
 		d.cfg.Log.Error("caching flows", "err", err)
@@ -146,11 +150,8 @@ func (d *Datapath) cache(why string) {
 	}
 }
 
-// beginFlows attaches the programs that learn.
+// beginFlows attaches the programs that learn, which do so once the settings allow it.
 func (d *Datapath) beginFlows() error {
-	if _, err := d.liberal().on(); err != nil {
-		return err
-	}
 	if d.flows.gone == nil {
 		var err error
 		if d.flows.gone, err = d.hearOfEnds(); err != nil {
@@ -159,6 +160,9 @@ func (d *Datapath) beginFlows() error {
 	}
 	for _, h := range []hook{{"learn_up", d.wan, d.flows.objs.LearnUp, true}, {"learn_down", d.lan, d.flows.objs.LearnDown, true}} {
 		l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Tail()})
+		if d.cfg.clsact && err == nil {
+			err = errors.Join(ebpf.ErrNotSupported, l.Close())
+		}
 		if errors.Is(err, ebpf.ErrNotSupported) {
 			return fmt.Errorf("%w: attaching programs behind others needs Linux 6.6", datapath.ErrNotSupported)
 		}
@@ -167,7 +171,8 @@ func (d *Datapath) beginFlows() error {
 		}
 		d.flows.links = append(d.flows.links, l)
 	}
-	return nil
+	_, err := d.liberal().on()
+	return err
 }
 
 // hearOfEnds has a program hear which connections the kernel deletes.

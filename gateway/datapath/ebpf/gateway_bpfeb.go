@@ -86,7 +86,7 @@ type gatewayFlowPath struct {
 	Priority    uint32
 	Most        uint16
 	Tos         uint8
-	Pad         uint8
+	Answers     uint8
 	Tally       uint32
 	Dmac        [6]uint8
 	Smac        [6]uint8
@@ -97,7 +97,7 @@ type gatewayFlowSettings struct {
 	_          structs.HostLayout
 	Until      uint64
 	Generation uint32
-	Pad        uint32
+	Unanswered uint32
 }
 
 type gatewayHop struct {

@@ -62,8 +62,13 @@ struct nf_conn_tstamp {
 	__u64 start;
 } __attribute__((preserve_access_index));
 
+struct nf_ct_udp {
+	unsigned long stream_ts; /* jiffies: two seconds after the first packet */
+} __attribute__((preserve_access_index));
+
 union nf_conntrack_proto {
 	struct ip_ct_tcp tcp;
+	struct nf_ct_udp udp;
 } __attribute__((preserve_access_index));
 
 struct nf_conn {
@@ -86,13 +91,17 @@ extern void bpf_ct_release(struct nf_conn *ct) __ksym;
 extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 ms) __ksym;
 
 /* Bits of a connection's status (nf_conntrack_common.h). */
+#define EXPECTED (1 << 0)
 #define SEEN_REPLY (1 << 1)
 #define ASSURED (1 << 2)
 #define SEQ_ADJUST (1 << 6)
 #define DYING (1 << 9)
+#define NAT_CLASH (1 << 12)
 #define HELPER (1 << 13)
 #define OFFLOAD (1 << 14)
 #define HW_OFFLOAD (1 << 15)
+
+#define OTHERS (SEQ_ADJUST | DYING | HELPER | OFFLOAD | HW_OFFLOAD) /* somebody else reads or changes packets */
 
 #define TCP_ESTABLISHED 3
 #define CLOSE_MS 10000 /* the kernel's nf_conntrack_tcp_timeout_close */
@@ -136,7 +145,7 @@ struct leaving {
 	__be32 saddr, daddr;
 	__be16 sport, dport;
 	__u16 most; /* bytes, of one segment */
-	__u8 protocol, tos, reset;
+	__u8 protocol, tos, reset, answers;
 	__u8 dmac[ETH_ALEN], smac[ETH_ALEN];
 };
 
@@ -236,7 +245,7 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 	struct flow_path p = {
 		.until = now + FLOW_NS, .generation = s->generation, .at = at,
 		.saddr = l->saddr, .daddr = l->daddr, .sport = l->sport, .dport = l->dport,
-		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos,
+		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos, .answers = l->answers,
 	};
 	struct flow_path *was;
 	__be32 from[2] = { k->saddr, k->daddr }, to[2] = { l->saddr, l->daddr };
@@ -265,18 +274,48 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 		bpf_map_delete_elem(&flow_paths, k);
 }
 
+/* expect makes the entry for the answer to an unanswered flow. */
+static __always_inline void expect(const struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
+{
+	struct flow_key back = {
+		.saddr = l->daddr, .daddr = l->saddr, .sport = l->dport, .dport = l->sport,
+		.protocol = k->protocol, .side = FROM_LAN + FROM_WAN - k->side,
+	};
+	struct flow_path p = { .answers = ANSWER, .at = at, .saddr = k->daddr, .daddr = k->saddr, .sport = k->dport, .dport = k->sport };
+
+	if (!within(at, now))
+		return;
+	p.sum = sum_of(&back, &p);
+	bpf_map_update_elem(&flow_paths, &back, &p, BPF_ANY);
+}
+
+/* is_untouched reports whether nobody but netfilter's rules reads or changes a connection's packets. */
+static __always_inline int is_untouched(struct nf_conn *ct)
+{
+	struct nf_ct_ext *ext = ct->ext;
+
+	if (ct->status & OTHERS)
+		return 0;
+	return !ext || !ext->offset[0]; /* NF_CT_EXT_HELPER */
+}
+
 /* is_lasting reports whether the stack treats all further packets of a connection alike, but for TCP's
  * SYN, FIN and RST: established in both directions, and nobody reads or changes the contents. */
 static __always_inline int is_lasting(struct nf_conn *ct, const struct leaving *l)
 {
-	struct nf_ct_ext *ext = ct->ext;
-	__u64 status = ct->status;
-
-	if ((status & (SEEN_REPLY | ASSURED)) != (SEEN_REPLY | ASSURED) || (status & (SEQ_ADJUST | DYING | HELPER | OFFLOAD | HW_OFFLOAD)))
-		return 0;
-	if (ext && ext->offset[0]) /* NF_CT_EXT_HELPER */
+	if ((ct->status & (SEEN_REPLY | ASSURED)) != (SEEN_REPLY | ASSURED) || !is_untouched(ct))
 		return 0;
 	return l->protocol == IPPROTO_UDP || ct->proto.tcp.state == TCP_ESTABLISHED;
+}
+
+/* is_unanswered reports whether a connection is UDP's from one side only, and as old as those of both have to be: a
+ * port scan fills no cache. */
+static __always_inline int is_unanswered(struct nf_conn *ct, const struct leaving *l)
+{
+	if (l->protocol != IPPROTO_UDP || (ct->status & (EXPECTED | SEEN_REPLY | NAT_CLASH)) || !is_untouched(ct))
+		return 0;
+	/* Before Linux 6.16 the verifier takes a direct read for one of DCCP's state, which begins at the same place. */
+	return (long)(bpf_jiffies64() - BPF_CORE_READ(ct, proto.udp.stream_ts)) > 0;
 }
 
 /* came reads a direction of a connection: its packets as they come in. */
@@ -322,6 +361,10 @@ static __always_inline int learn(struct __sk_buff *skb, enum side side)
 			enter(skb, ct, s, &k, &l, at, now);
 		else if (bpf_map_lookup_elem(&flow_paths, &k))
 			bpf_ct_change_timeout(ct, CLOSE_MS);
+	} else if (at < lan_size && s->unanswered && is_unanswered(ct, &l)) {
+		expect(&k, &l, at, now);
+		l.answers = UNANSWERED;
+		enter(skb, ct, s, &k, &l, at, now);
 	}
 	bpf_ct_release(ct);
 	return TC_ACT_UNSPEC;

@@ -44,7 +44,7 @@ type learnFlowPath struct {
 	Priority    uint32
 	Most        uint16
 	Tos         uint8
-	Pad         uint8
+	Answers     uint8
 	Tally       uint32
 	Dmac        [6]uint8
 	Smac        [6]uint8
@@ -55,7 +55,7 @@ type learnFlowSettings struct {
 	_          structs.HostLayout
 	Until      uint64
 	Generation uint32
-	Pad        uint32
+	Unanswered uint32
 }
 
 type learnTally struct {

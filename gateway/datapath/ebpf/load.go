@@ -140,6 +140,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 			if d.cfg.FlowCache == FlowCacheNever {
 				m.MaxEntries = unusedEntries
 			}
+			if d.cfg.flowEntries > 0 {
+				m.MaxEntries = d.cfg.flowEntries
+			}
 			continue
 		case "flow_tallies":
 			m.Flags |= unix.BPF_F_MMAPABLE

@@ -19,7 +19,9 @@ var wireguardTunnels = map[string]func() tunnelKind{
 		return k
 	},
 	"wireguard-go": func() tunnelKind {
-		return wireguard("WireGuard in user space, wireguard-go", "", Need{Program: "wireguard-go", Package: "wireguard-go", Why: "the tunnel", Feature: tunFeature})
+		k := wireguard("WireGuard in user space, wireguard-go", "", Need{Program: "wireguard-go", Package: "wireguard-go", Why: "the tunnel", Feature: tunFeature})
+		k.needs = append(k.needs, Need{Program: "ss", Package: "iproute2", Why: "seeing it listen"})
+		return k
 	},
 }
 
@@ -67,7 +69,7 @@ func startWireGuard(ctx context.Context, t *Tunnel, script string) error {
 				return err
 			}
 			// Not by asking it: wg removes a socket that does not listen yet, and then the program ends.
-			if err := d.prints(ctx, "UAPI listener started"); err != nil {
+			if err := d.await(ctx, probe{"it has no control socket", "ss -Hlx | grep -q /wireguard/" + tunnelDev}); err != nil {
 				return fmt.Errorf("%s: %w", e.name, err)
 			}
 		}

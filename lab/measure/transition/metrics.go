@@ -49,6 +49,9 @@ func MetricOf(part, stat string) string { return part + "_" + stat + "_us" }
 // RatioOf is the name of a judged part's median over that of the direct path.
 func RatioOf(part string) string { return part + "_ratio" }
 
+// Waits is the name of the run-queue wait of all threads of the gateways.
+const Waits = "gateways_wait_pct"
+
 // ResentBackground is the name of the share of a TCP background that was sent again.
 const ResentBackground = "background_resent_pct"
 
@@ -83,6 +86,7 @@ func metrics() (list []analysis.Metric) {
 			analysis.Metric{Name: at[0] + "_process_wait_pct", Unit: "% of the time", Text: "daemons wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.process_wait_ns")})
 	}
 	list = append(list,
+		analysis.Metric{Name: Waits, Unit: "% of the time", Text: "polling threads and daemons of both gateways wait for a CPU", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns", "leave_cpu.process_wait_ns")},
 		analysis.Metric{Name: "sender_wait_us", Unit: "µs", Text: "run-queue wait of the gateway's writing thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.sender_wait_ns")},
 		analysis.Metric{Name: "receiver_wait_us", Unit: "µs", Text: "run-queue wait of the gateway's reading thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.receiver_wait_ns")},
 		analysis.Metric{Name: "background_core_pct", Unit: "% of a core", Text: "what other work had of the gateways' CPU", Host: gateway, Range: analysis.Amounts, Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get("background")) }},

@@ -242,7 +242,7 @@ func flushConnections(t *testing.T) {
 	must(t, netlink.ConntrackTableFlush(netlink.ConntrackTable))
 }
 
-const masquerading = `nft "table ip isp { chain out { type nat hook postrouting priority srcnat; oifname $wan masquerade; }; }"`
+const translates = `nft "table ip isp { chain out { type nat hook postrouting priority srcnat; oifname $wan masquerade; }; }"`
 
 func plainFlow(port uint16) tcpFlow {
 	return tcpFlow{netip.AddrPortFrom(alice, port), netip.AddrPortFrom(alice, port)}

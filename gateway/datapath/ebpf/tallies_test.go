@@ -20,7 +20,7 @@ import (
 
 // TestLoggedToTheByte: the log has all packets of a cached flow, whatever becomes of the flow's entries in the cache.
 func TestLoggedToTheByte(t *testing.T) {
-	t.Run("translated", func(t *testing.T) { loggedToTheByte(t, masquerading, translatedFlow) })
+	t.Run("translated", func(t *testing.T) { loggedToTheByte(t, translates, translatedFlow) })
 	t.Run("without rules", func(t *testing.T) { loggedToTheByte(t, "", plainFlow) })
 }
 
@@ -114,7 +114,7 @@ func (l *logged) tallied(t *testing.T) (n int) {
 
 // TestConnectionCountersAreShort: connection tracking's own counters lack exactly what passed by the cache.
 func TestConnectionCountersAreShort(t *testing.T) {
-	l, f := newLogged(t, masquerading), translatedFlow(40000)
+	l, f := newLogged(t, translates), translatedFlow(40000)
 	l.shake(t, f)
 	before := l.cached(t)
 	l.pass(t, f)
@@ -147,7 +147,7 @@ func TestRedirectedFlowsAreLogged(t *testing.T) {
 // has each recorded to the byte.
 func TestNothingIsLostOfCachedFlows(t *testing.T) {
 	const rate, flows, clients = 10_000, 20_000, 16
-	l := newLogged(t, masquerading)
+	l := newLogged(t, translates)
 	onOneCPU(t)
 	all := make([]tcpFlow, flows)
 	frames := make([][][]byte, flows)

@@ -108,7 +108,9 @@ static __always_inline int known(struct __sk_buff *skb, const struct iphdr *ip, 
 	there = bpf_map_lookup_elem(&flow_paths, &k);
 	if (unlikely(!there))
 		return 0;
-	return copy_path(&k, there, p) && p->generation == generation && now < p->until && same_class(p->tos, ip->tos) && simple(skb, ip, p->most, end);
+	if (unlikely(!copy_path(&k, there, p)))
+		return 0;
+	return p->generation == generation && now < p->until && same_class(p->tos, ip->tos) && simple(skb, ip, p->most, end);
 }
 
 /* lacks_ports reports whether a checksum to which bpf_l4_csum_replace added the difference of addresses lacks that of

@@ -20,13 +20,30 @@ type Rule struct {
 
 // Rules lists the rules of all tables, in the kernel's order.
 func (c *Conn) Rules() ([]Rule, error) {
+	messages, err := c.dump(unix.NFT_MSG_GETRULE, unix.AF_UNSPEC, nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing rules: %w", err)
+	}
+	var rules []Rule
+	for _, m := range messages {
+		r, err := readRule(m.Data)
+		if err != nil {
+			return nil, fmt.Errorf("reading a rule: %w", err)
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// dump lists what attributes select, and again where others change it meanwhile.
+func (c *Conn) dump(kind uint16, family Family, which []byte) ([]netlink.Message, error) {
 	question := netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE), Flags: netlink.Request | netlink.Dump},
-		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
+		Data:   append([]byte{byte(family), unix.NFNETLINK_V0, 0, 0}, which...),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	const attempts = 10 // while others change rules
+	const attempts = 10
 	for range attempts {
 		messages, err := c.c.Execute(question)
 		interrupted := func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
@@ -34,19 +51,11 @@ func (c *Conn) Rules() ([]Rule, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("listing rules: %w", c.failed(err))
+			return nil, c.failed(err)
 		}
-		var rules []Rule
-		for _, m := range messages {
-			r, err := readRule(m.Data)
-			if err != nil {
-				return nil, fmt.Errorf("reading a rule: %w", err)
-			}
-			rules = append(rules, r)
-		}
-		return rules, nil
+		return messages, nil
 	}
-	return nil, fmt.Errorf("listing rules: they changed %d times meanwhile", attempts)
+	return nil, fmt.Errorf("they changed %d times meanwhile", attempts)
 }
 
 // readRule decodes a message about a rule.

@@ -30,7 +30,7 @@ var allowedImports = map[string][]string{
 
 	"cmd/gateweigh":       {"lab/..."},
 	"cmd/gateweigh-agent": {"lab/agent"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/users"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users"},
 
 	"gateway":                    {"gateway/...", "ppp"},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones

@@ -70,14 +70,19 @@ func address(name string) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unixpacket", Name: "@gatewayd/keeper/" + name}
 }
 
-// Open finds the keeper of a name, or starts one, and takes over what it holds: the caller owns the files and drops
-// the items that it does not want. Where no keeper can be had, which err says, Keeper goes on trying.
-func Open(cfg Config) (_ *Keeper, held []Item, err error) {
+// New returns an owner's end, whose Open is called next.
+func New(cfg Config) *Keeper {
 	k := &Keeper{cfg: cfg}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
+	return k
+}
+
+// Open finds the keeper, or starts one, and takes over what it holds: the caller owns the files and drops the items
+// that it does not want. Where no keeper can be had, which err says, Keeper goes on trying until Close.
+func (k *Keeper) Open() (held []Item, err error) {
 	k.conn, held, err = k.reach()
 	k.running.Go(k.stay)
-	return k, held, err
+	return held, err
 }
 
 // reach connects to a keeper, which it starts where there is none.

@@ -43,7 +43,7 @@ type owner struct {
 func ownerOf(t *testing.T, alone time.Duration) *owner {
 	t.Helper()
 	o := &owner{}
-	k, held, err := Open(Config{
+	o.Keeper = New(Config{
 		Name: t.Name(), Refill: func() { o.refills.Add(1) }, Log: slog.New(slog.DiscardHandler),
 		Command: func() *exec.Cmd {
 			cmd := exec.Command("/proc/self/exe")
@@ -51,10 +51,9 @@ func ownerOf(t *testing.T, alone time.Duration) *owner {
 			return cmd
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Keeper, o.held = k, held
+	var err error
+	o.held, err = o.Open()
+	must(t, err)
 	t.Cleanup(func() { End(t.Name()) })
 	return o
 }
@@ -212,8 +211,8 @@ func TestStrangers(t *testing.T) {
 	var err error
 	asNobody(t, func() { squat, err = net.ListenUnix("unixpacket", address(t.Name())) })
 	must(t, err)
-	k, _, err := Open(Config{Name: t.Name(), Command: func() *exec.Cmd { return exec.Command("false") }, Refill: func() {}, Log: slog.New(slog.DiscardHandler)})
-	if !errors.Is(err, ErrForeign) {
+	k := New(Config{Name: t.Name(), Command: func() *exec.Cmd { return exec.Command("false") }, Refill: func() {}, Log: slog.New(slog.DiscardHandler)})
+	if _, err := k.Open(); !errors.Is(err, ErrForeign) {
 		t.Errorf("where another user has the name: %v", err)
 	}
 	k.Put(Item{Key: "a"}) // goes nowhere

@@ -95,15 +95,16 @@ func TestKeeperKilled(t *testing.T) {
 
 	w.Kill(t)
 	killKeeper(t, w)
-	up.Begin()
-	up.Stops(t, "up, both killed")
+	alone := w.Up(t, w.Alice)
+	alone.Begin()
+	alone.Stops(t, "up, both killed")
 	w.Start(t)
 	must(t, w.Open())
 	if all := w.Clients(t); len(all) > 0 {
 		t.Errorf("a daemon without a former one's keeper has the clients %v", all)
 	}
 	admit(t, w, w.Alice, datapath.Limits{})
-	up.Passes(t, "up, admitted anew")
+	alone.Passes(t, "up, admitted anew")
 	must(t, w.Close())
 	if all := keepers(w.Router); len(all) > 0 {
 		t.Errorf("after an end in order there are the keepers %v", all)

@@ -191,10 +191,37 @@ func (d *Datapath) sortOut(items []keeper.Item, intact bool) (anew []datapath.Cl
 			anew = append(anew, r.Client)
 		}
 	}
+	if err := d.sweep(left); err != nil {
+		d.cfg.Log.Error("removing what is left of a former daemon's clients", "err", err)
+	}
 	if len(items) > 0 {
 		d.cfg.Log.Info("took up the sessions of a former daemon", "as they are", adopted, "with new interfaces", len(anew))
 	}
 	return anew
+}
+
+// sweep removes what the rules have of clients that were not adopted.
+func (d *Datapath) sweep(left former) error {
+	var b nftables.Batch
+	counters := map[string]bool{spoofed: true, foreign: true}
+	for _, c := range d.all() {
+		counters[fromCounter(c.addr)], counters[ownCounter(c.addr)] = true, true
+	}
+	ours := d.keys()
+	for set, keys := range map[string]map[string]bool{setFrom: left.from, setOwn: left.own} {
+		for _, key := range ours[set] {
+			delete(keys, string(key))
+		}
+		for key := range keys {
+			b.DeleteElements(d.table, set, nftables.Element{Key: []byte(key)})
+		}
+	}
+	for name := range left.counters {
+		if !counters[name] {
+			b.DeleteCounter(d.table, name)
+		}
+	}
+	return d.rules.Commit(&b)
 }
 
 // discard ends a session whose files a keeper may have too; its interface is removed with all others.

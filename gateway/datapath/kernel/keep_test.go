@@ -97,7 +97,7 @@ func TestKeeperKilled(t *testing.T) {
 	killKeeper(t, w)
 	alone := w.Up(t, w.Alice)
 	alone.Begin()
-	alone.Stops(t, "up, both killed")
+	alone.Ends(t, "up, both killed")
 	w.Start(t)
 	must(t, w.Open())
 	if all := w.Clients(t); len(all) > 0 {

@@ -30,7 +30,7 @@ var allowedImports = map[string][]string{
 
 	"cmd/gateweigh":       {"lab/..."},
 	"cmd/gateweigh-agent": {"lab/agent"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/users"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users"},
 
 	"gateway":                    {"gateway/...", "ppp"},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
@@ -50,7 +50,8 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/queue", "gateway/nftables"},
 
 	// PPPoE as the kernel has it.
-	"gateway/datapath/kernel": {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
+	"gateway/datapath/kernel": {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/keeper", "gateway/nftables"},
+	"gateway/keeper":          {}, // open files outlive the daemon
 
 	"gateway/datapath/nfqueue/queue": {},
 
@@ -143,7 +144,8 @@ var testImports = map[string][]string{
 	"gateway/ident":                  {"gateway/netnstest"},
 	"gateway/datapath/ebpf":          {"gateway/datapath/datapathtest", "gateway/flowlog", "gateway/netnstest"},
 	"gateway/datapath/guard":         {"gateway/netnstest"},
-	"gateway/datapath/kernel":        {"gateway/datapath/datapathtest"},
+	"gateway/datapath/kernel":        {"gateway/datapath/datapathtest", "gateway/keeper", "gateway/netnstest"},
+	"gateway/keeper":                 {"gateway/netnstest"},
 	"gateway/datapath/nfqueue":       {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/nftables":               {"gateway/netnstest"},
 	"gateway/nat":                    {"gateway/netnstest"},

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 
@@ -236,7 +237,17 @@ func tunConfig(cfg *config.Config, log *slog.Logger) tun.Config {
 
 // kernelConfig returns the configuration of the kernel's PPPoE.
 func kernelConfig(cfg *config.Config, log *slog.Logger) kernel.Config {
-	return kernel.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Address: cfg.LAN.Address, Log: log}
+	return kernel.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Address: cfg.LAN.Address, Keeper: keeperCommand, Log: log}
+}
+
+// KeepVerb is the command of gatewayd that calls keeper.Serve.
+const KeepVerb = "keep"
+
+// keeperCommand is this program as the keeper of what ends with open files.
+func keeperCommand() *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", KeepVerb)
+	cmd.Args[0] = "gatewayd"
+	return cmd
 }
 
 // ebpfConfig returns the configuration of the eBPF programs.

@@ -7,12 +7,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
 // TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the
-// kernel aggregates it at the gateway, and is billed to the byte. When the daemon ends, or is killed, nothing
-// passes; its successor takes the session up. A client that vanishes is found. Nothing is left in the end.
+// kernel aggregates it at the gateway, and is billed to the byte. When the daemon ends nothing passes, and its
+// successor takes the session up; when it is killed traffic goes on, and the successor has the same interface and the whole bill. A client that vanishes is found. Nothing is left in the end.
 func TestSubscribersOfTheKernel(t *testing.T) {
 	kernelPPPoE(t)
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 60")
@@ -41,19 +42,34 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	}
 	w.start()
 	w.transfer(c, 200_000)
-	again, err := w.session("ann")
-	must(t, err)
-	if up, down := c.counted(); again.UpBytes != up || again.DownBytes != down {
-		t.Errorf("after a restart billed %d and %d, its host has sent %d and received %d", again.UpBytes, again.DownBytes, up, down)
-	}
+	var again control.Session
+	eventually(t, "the session's bytes after a restart", func() (err error) {
+		again, err = w.session("ann")
+		up, down := c.counted()
+		if err == nil && (again.UpBytes != up || again.DownBytes != down) {
+			err = fmt.Errorf("billed %d and %d, its host has sent %d and received %d", again.UpBytes, again.DownBytes, up, down)
+		}
+		return err
+	})
 	if again.ID != one.ID || again.UpBytes < one.UpBytes {
 		t.Errorf("the session was %+v and is %+v", one, again)
 	}
+	unit := w.sh("ip -n $ID-router -o link show type ppp")
 	w.kill()
+	w.transfer(c, 50_000) // with nobody there
 	w.start()
 	w.transfer(c, 100_000)
-	again, err = w.session("ann")
-	must(t, err)
+	if now := w.sh("ip -n $ID-router -o link show type ppp"); now != unit {
+		t.Errorf("the interface was\n%s\nand is\n%s", unit, now)
+	}
+	eventually(t, "the bytes that came while nobody was there", func() error {
+		again, err = w.session("ann")
+		up, down := c.counted()
+		if err == nil && (again.UpBytes != up || again.DownBytes != down || again.ID != one.ID) {
+			err = fmt.Errorf("billed %+v, its host has sent %d and received %d", again, up, down)
+		}
+		return err
+	})
 	w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
 	s.over()
 	if r := w.acct.told("Stop", one.ID); r.number("Acct-Output-Octets") < again.DownBytes {

@@ -83,7 +83,7 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	}
 	w.AddChain(w.table, "postrouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_POST_ROUTING, Priority: prioritySources})
 	if c.Hairpin && len(c.Forwards) > 0 {
-		w.rule("postrouting", to(c.LAN), in(c.Network, sourceAt), redirected(), []nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0)})})
+		w.rule("postrouting", c.toClients(), in(c.Network, sourceAt), redirected(), []nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0)})})
 	}
 	outward := append(to(c.WAN), in(c.Network, sourceAt)...)
 	for _, p := range c.Except {
@@ -209,6 +209,14 @@ func (c Config) fromClients() []nftables.Expr {
 		return in(c.Network, sourceAt)
 	}
 	return from(c.LAN)
+}
+
+// toClients matches packets to clients, in the same way.
+func (c Config) toClients() []nftables.Expr {
+	if c.LAN == "" {
+		return in(c.Network, destinationAt)
+	}
+	return to(c.LAN)
 }
 
 // to matches packets that leave by an interface.

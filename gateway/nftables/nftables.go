@@ -22,6 +22,7 @@ type Family uint8
 
 // The families.
 const (
+	Inet   Family = unix.NFPROTO_INET
 	IPv4   Family = unix.NFPROTO_IPV4
 	ARP    Family = unix.NFPROTO_ARP
 	IPv6   Family = unix.NFPROTO_IPV6

@@ -20,11 +20,7 @@ type Rule struct {
 
 // Rules lists the rules of all tables, in the kernel's order.
 func (c *Conn) Rules() ([]Rule, error) {
-	question := netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE), Flags: netlink.Request | netlink.Dump},
-		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
-	}
-	messages, err := c.dump(question)
+	messages, err := c.dump(question(unix.NFT_MSG_GETRULE, unix.AF_UNSPEC))
 	if err != nil {
 		return nil, fmt.Errorf("listing rules: %w", err)
 	}
@@ -37,6 +33,14 @@ func (c *Conn) Rules() ([]Rule, error) {
 		rules = append(rules, r)
 	}
 	return rules, nil
+}
+
+// question asks for all that there is of a kind.
+func question(kind uint16, family Family) netlink.Message {
+	return netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
+		Data:   []byte{byte(family), unix.NFNETLINK_V0, 0, 0},
+	}
 }
 
 // dump asks for a list, again while others change what is listed.

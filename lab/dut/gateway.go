@@ -117,16 +117,21 @@ func (g *Gateway) Traits() Traits {
 	if g.External() {
 		needs = append(needs, Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases and names"})
 	}
+	var threads []string
+	if g.Datapath == "kernel" {
+		threads = kernelOfPPP
+	}
 	return Traits{
-		LAN:        g.lan(),
-		DHCP:       true,
-		Lines:      g.Lines,
-		Neighbours: true, // with "tun" there are none: clients are behind a device without
-		Gathers:    g.Datapath == "tun" && g.Fast || g.cachesFlows(g.Masquerade),
-		Admission:  g.Admission,
-		Needs:      append(needs, radiusNeeds...),
-		About:      about,
-		Login:      3 * time.Millisecond, PersonaLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
+		LAN:           g.lan(),
+		DHCP:          true,
+		Lines:         g.Lines,
+		Neighbours:    true, // with "tun" there are none: clients are behind a device without
+		KernelThreads: threads,
+		Gathers:       g.Datapath == "tun" && g.Fast || g.cachesFlows(g.Masquerade),
+		Admission:     g.Admission,
+		Needs:         append(needs, radiusNeeds...),
+		About:         about,
+		Login:         3 * time.Millisecond, PersonaLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
 	}
 }
 

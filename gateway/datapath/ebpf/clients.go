@@ -14,6 +14,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // Rate limits are token buckets: a silent client may send this much at once. One half lets
@@ -88,7 +89,7 @@ func (d *Datapath) put(at uint32, entry gatewayClient) error {
 		return err
 	}
 	if was.State == uint8(gatewayStateSTATE_ADMITTED) && entry.State != was.State {
-		settle() // without it, at most one packet of each CPU would be missing from the counts
+		stack.Settle() // without it, at most one packet of each CPU would be missing from the counts
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // FlowCache is when flows are cached where netfilter's rules keep packets from being redirected.
@@ -243,7 +244,7 @@ func (d *Datapath) voidFlows() {
 		return
 	}
 	err := d.setFlows()
-	settle()
+	stack.Settle()
 	if err = errors.Join(err, d.setFlows()); err != nil {
 		d.cfg.Log.Error("voiding the cached flows", "err", err)
 	}
@@ -260,17 +261,10 @@ func (d *Datapath) withoutFlows(f func()) {
 			d.cfg.Log.Error("voiding the cached flows", "err", err)
 		}
 		if caching && n > 0 {
-			settle()
+			stack.Settle()
 		}
 	}
 	pause(1)
 	f()
 	pause(-1)
-}
-
-// settle waits some 10 ms, until each CPU has finished with packets that it was handling. If that is not
-// supported, it returns at once.
-func settle() {
-	const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h: waits for RCU's quiescent states
-	unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 }

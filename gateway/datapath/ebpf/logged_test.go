@@ -17,6 +17,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
@@ -194,7 +195,7 @@ func (l *logged) arrive(t *testing.T) {
 		}
 		return nil
 	})
-	settle()
+	stack.Settle()
 }
 
 // cached is how many packets passed by the cache.

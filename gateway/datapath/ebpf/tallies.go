@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // tallies are the counts of connections' packets that pass by the cache. They are pinned: a connection that a
@@ -108,7 +109,7 @@ func (d *Datapath) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
 	if d.tallies.memory == nil {
 		return out, nil
 	}
-	settle()
+	stack.Settle()
 	var errs error
 	for i, c := range ended {
 		k, ok := tallyKey(c)
@@ -135,7 +136,7 @@ func (d *Datapath) Keep(there []datapath.Tracked) error {
 			is[k] = true
 		}
 	}
-	settle()
+	stack.Settle()
 	var errs error
 	for _, k := range d.tallies.inherited {
 		if !is[k] {

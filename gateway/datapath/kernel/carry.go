@@ -25,7 +25,15 @@ type carrier struct {
 	epoll *os.File
 
 	lines map[session]*line // guarded by the data path's mu
-	files map[int]*line     // by channel and unit; guarded by it too
+	files map[int]watched   // by channel and unit; guarded by it too
+	last  int32             // generation; guarded by it too
+}
+
+// watched is a file whose frames are waited for. Another file may get the number of one that was closed: its
+// generation tells events of the two apart.
+type watched struct {
+	line       *line
+	generation int32
 }
 
 func newCarrier(lan string) (*carrier, error) {
@@ -37,31 +45,32 @@ func newCarrier(lan string) (*carrier, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	return &carrier{lan: lan, epoll: os.NewFile(uintptr(fd), "epoll"), lines: map[session]*line{}, files: map[int]*line{}}, nil
+	return &carrier{lan: lan, epoll: os.NewFile(uintptr(fd), "epoll"), lines: map[session]*line{}, files: map[int]watched{}}, nil
 }
 
 // watch has frames that come to a channel or a unit reported.
 func (c *carrier) watch(fd int, l *line) error {
-	if err := c.control(unix.EPOLL_CTL_ADD, fd); err != nil {
+	c.last++
+	if err := c.control(unix.EPOLL_CTL_ADD, fd, c.last); err != nil {
 		return err
 	}
-	c.files[fd] = l
+	c.files[fd] = watched{l, c.last}
 	return nil
 }
 
 // ignore ends that, before the file is closed.
 func (c *carrier) ignore(fd int) {
 	if _, there := c.files[fd]; there {
-		_ = c.control(unix.EPOLL_CTL_DEL, fd)
+		_ = c.control(unix.EPOLL_CTL_DEL, fd, 0)
 		delete(c.files, fd)
 	}
 }
 
-func (c *carrier) control(op, fd int) (err error) {
+func (c *carrier) control(op, fd int, generation int32) (err error) {
 	raw, err := c.epoll.SyscallConn()
 	if err == nil {
 		e := raw.Control(func(own uintptr) {
-			err = unix.EpollCtl(int(own), op, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+			err = unix.EpollCtl(int(own), op, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd), Pad: generation})
 		})
 		err = errors.Join(e, err)
 	}
@@ -80,17 +89,21 @@ func (d *Datapath) take(s session) (*line, error) {
 	if d.closed {
 		return nil, errClosed
 	}
-	l, err := openLine(c.lan, s.mac, s.id)
+	l, err := openLine(c.lan, s)
 	if err != nil {
 		return nil, err
 	}
-	l.session = s
+	return l, c.add(l)
+}
+
+// add has a line's frames received, or closes it.
+func (c *carrier) add(l *line) error {
 	if err := c.watch(l.channel, l); err != nil {
 		l.close()
-		return nil, err
+		return err
 	}
-	c.lines[s] = l
-	return l, nil
+	c.lines[l.session] = l
+	return nil
 }
 
 // leave closes a line that nobody needs. d.mu is held.
@@ -162,10 +175,11 @@ func (d *Datapath) next(event unix.EpollEvent, b []byte) (s session, frame []byt
 	d.mu.Lock() // nobody closes the file meanwhile
 	defer d.mu.Unlock()
 	fd := int(event.Fd)
-	l := d.carrier.files[fd]
-	if l == nil {
+	w := d.carrier.files[fd]
+	if w.line == nil || w.generation != event.Pad { // of a file that is closed
 		return s, nil, false
 	}
+	l := w.line
 	if event.Events&unix.EPOLLIN != 0 {
 		n, err := unix.Read(fd, b)
 		return l.session, b[:max(n, 0)], err == nil && n > 0

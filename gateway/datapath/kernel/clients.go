@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
@@ -23,6 +24,7 @@ type client struct {
 	line  *line       // nil: its packets have no way
 	end   *time.Timer // of the admission; nil: none
 
+	epoch            uint64  // of its counters: a former daemon's, if it had the unit
 	base, unit       tally   // of former units; of the present one, as last read
 	read, lost       reading // of the present unit; of counters that went with the rules
 	forgone, dropped uint64  // packets beyond rates, of former units and of the present one
@@ -80,7 +82,7 @@ func (d *Datapath) set(to datapath.Client) error {
 	d.mu.Lock()
 	c := d.clients[to.Addr]
 	if c == nil && !d.closed {
-		c = &client{addr: to.Addr, Client: datapath.Client{Addr: to.Addr}}
+		c = &client{addr: to.Addr, epoch: d.epoch, Client: datapath.Client{Addr: to.Addr}}
 		d.clients[to.Addr] = c
 	}
 	closed := d.closed
@@ -98,6 +100,7 @@ func (d *Datapath) set(to datapath.Client) error {
 	c.Client, c.known = to, true
 	d.until(c)
 	d.bound(c)
+	d.keep(c)
 	return nil
 }
 
@@ -175,7 +178,7 @@ func (d *Datapath) bar(c *client) error {
 		return err
 	}
 	_ = lower(c.line.index) // an error: it is gone
-	settle()
+	stack.Settle()
 	_ = d.look(c) // an error: it is gone, and what was read last stands
 	var rest nftables.Batch
 	strike(&rest, d.table, c.line.index, c.addr)
@@ -199,6 +202,7 @@ func (d *Datapath) drop(c *client) {
 	d.mu.Lock()
 	d.carrier.ignore(l.unit)
 	d.mu.Unlock()
+	d.forget(c)
 	l.disconnect() // takes its time
 	d.mu.Lock()
 	l.used = false

@@ -69,7 +69,7 @@ func (d *Datapath) read(c *client) (r reading, err error) {
 	return r, err
 }
 
-// lookAtAll reads all clients' traffic in two requests.
+// lookAtAll reads all clients' traffic in two requests, and not what was dropped, which takes more.
 func (d *Datapath) lookAtAll() error {
 	interfaces, counters := map[int]nftables.Counted{}, map[string]nftables.Counted{}
 	if err := sent(0, func(index int, n nftables.Counted) { interfaces[index] = n }); err != nil {
@@ -79,7 +79,6 @@ func (d *Datapath) lookAtAll() error {
 		return err
 	}
 	now := time.Now()
-	var errs []error
 	for _, c := range d.all() {
 		c.mu.Lock()
 		if c.line != nil {
@@ -88,15 +87,10 @@ func (d *Datapath) lookAtAll() error {
 			if there && counted { // else the unit is newer than the readings
 				c.note(reading{n, from, counters[ownCounter(c.Addr)]}, now)
 			}
-			if c.line.policed {
-				var err error
-				c.dropped, err = beyond(c.line.index)
-				errs = append(errs, err)
-			}
 		}
 		c.mu.Unlock()
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // note takes a reading of the present unit.
@@ -106,13 +100,6 @@ func (c *client) note(r reading, now time.Time) {
 	if n := r.tally().atLeast(c.unit); n != c.unit {
 		c.unit, c.seen = n, now
 	}
-}
-
-// settle waits until packets that passed the rules are counted: each CPU has passed a quiescent
-// state (RCU), which takes some 10 ms.
-func settle() {
-	const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
-	unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 }
 
 // Counters returns what was forwarded from and to an address since the epoch.
@@ -131,7 +118,7 @@ func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
 	}
 	n := c.traffic()
 	return datapath.Counters{
-		Epoch: d.epoch, UpBytes: n.up.Bytes, UpPackets: n.up.Packets, DownBytes: n.down.Bytes, DownPackets: n.down.Packets,
+		Epoch: c.epoch, UpBytes: n.up.Bytes, UpPackets: n.up.Packets, DownBytes: n.down.Bytes, DownPackets: n.down.Packets,
 		DroppedPackets: c.forgone + c.dropped, Seen: c.seen,
 	}, nil
 }
@@ -142,16 +129,21 @@ func (c *client) traffic() tally { return c.base.plus(c.unit) }
 // Total sums the counters of all addresses.
 func (d *Datapath) Total() (datapath.Counters, error) {
 	sum := datapath.Counters{Epoch: d.epoch}
-	err := d.lookAtAll()
+	errs := []error{d.lookAtAll()}
 	for _, c := range d.all() {
 		c.mu.Lock()
+		if c.line != nil && c.line.policed {
+			var err error
+			c.dropped, err = beyond(c.line.index)
+			errs = append(errs, err)
+		}
 		n := c.traffic()
 		sum.UpBytes, sum.UpPackets = sum.UpBytes+n.up.Bytes, sum.UpPackets+n.up.Packets
 		sum.DownBytes, sum.DownPackets = sum.DownBytes+n.down.Bytes, sum.DownPackets+n.down.Packets
 		sum.DroppedPackets += c.forgone + c.dropped
 		c.mu.Unlock()
 	}
-	return sum, err
+	return sum, errors.Join(errs...)
 }
 
 // Moved calls f for each address that has counted packets since the last call.

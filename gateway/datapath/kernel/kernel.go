@@ -7,8 +7,8 @@
 //	client ◀── LAN ◀── PPPoE ◀── unit gw…p… ◀── rules ◀── stack ◀── WAN
 //
 // An admitted client is one whose unit exists: nobody else has a way through. Rules of nftables
-// compare senders' addresses and count. Units belong to the process: when it ends, however it ends,
-// they are gone and no packet passes.
+// compare senders' addresses and count. Units are open files: they end with Close, and go on when the process is killed
+// while a keeper has them too, until another process takes them up (keep.go).
 package kernel
 
 import (
@@ -21,6 +21,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +32,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/keeper"
 	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
@@ -40,10 +43,13 @@ type Config struct {
 	// Former removes what a data path of another kind left. It is called once nothing from
 	// the LAN reaches the kernel's stack; nil: nothing to do.
 	Former func() error
+	// Keeper returns the command of a process that is to keep the units of a killed one (keeper.Serve); nil: they end
+	// with the process.
+	Keeper func() *exec.Cmd
 	Log    *slog.Logger
 }
 
-// Datapath is the running data path. Counters and epoch end with it.
+// Datapath is the running data path. Its epoch ends with it, but for clients that a successor adopts.
 type Datapath struct {
 	cfg     Config
 	locks   datapath.Locks
@@ -54,14 +60,19 @@ type Datapath struct {
 	epoch   uint64
 	watcher *watcher
 	carrier *carrier
-	ended   chan struct{} // closed by Close
+	keeper  *keeper.Keeper // nil: none
+	ended   chan struct{}  // closed by Close
 	running sync.WaitGroup
 
+	fastestBps float64 // what the LAN can carry one way
+
 	replacing sync.RWMutex // held for writing while rules are replaced, for reading while units change; taken first
+	digests   [3][32]byte  // of tables, as this process made them; guarded by replacing
 
 	mu      sync.Mutex // guards what follows and the carrier's lines; taken after a client's own
 	clients map[netip.Addr]*client
 	bounded map[*client]bool // have quotas
+	due     time.Time        // when one of them may be used up; zero: none
 	closed  bool
 }
 
@@ -96,17 +107,14 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.lan, err = ethernet(cfg.LAN); err != nil {
 		return nil, err
 	}
-	d.group = groupOf(d.lan.Index)
+	d.group, d.fastestBps = groupOf(d.lan.Index), fastest(cfg.LAN)
 	if d.carrier, err = newCarrier(cfg.LAN); err != nil {
 		return nil, err
 	}
 	if d.rules, err = nftables.Dial(); err != nil {
 		return nil, err
 	}
-	if err := d.shut(cfg.Former); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(removeUnits(d.group), awaitFormer(cfg.LAN)); err != nil {
+	if err := d.begin(); err != nil {
 		return nil, err
 	}
 	if d.watcher, err = d.watch(); err != nil {
@@ -116,9 +124,32 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	return d, nil
 }
 
+// begin blocks the LAN and takes up what a former process left.
+func (d *Datapath) begin() error {
+	items := d.openKeeper()
+	intact := d.intact(items)
+	anew := d.sortOut(items, intact)
+	d.replacing.Lock()
+	err := d.shut(d.cfg.Former, !intact)
+	if err == nil {
+		err = d.note()
+	}
+	d.replacing.Unlock()
+	if err != nil {
+		return err
+	}
+	adopted := d.adoptedUnits()
+	if err := errors.Join(removeUnits(d.group, adopted...), awaitFormer(d.cfg.LAN, len(adopted))); err != nil {
+		return err
+	}
+	d.remake(anew)
+	return nil
+}
+
 // shut has the kernel drop frames of the LAN but PPPoE's and, should its interface be created
-// again, forward nothing for the new one; between is called after the first step.
-func (d *Datapath) shut(between func() error) error {
+// again, forward nothing for the new one; between is called after the first step. install: it replaces the clients'
+// rules too.
+func (d *Datapath) shut(between func() error, install bool) error {
 	if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
 		return err
 	}
@@ -128,7 +159,7 @@ func (d *Datapath) shut(between func() error) error {
 		}
 	}
 	g := guard.Guard{LAN: d.cfg.LAN}
-	if err := errors.Join(g.Shut(), g.Know()); err != nil {
+	if err := errors.Join(g.Shut(), g.Know()); err != nil || !install {
 		return err
 	}
 	return d.install()
@@ -195,6 +226,9 @@ func (d *Datapath) Close() error {
 		errs = append(errs, d.carrier.epoll.Close())
 	}
 	d.mu.Unlock()
+	if d.keeper != nil {
+		errs = append(errs, d.keeper.Close())
+	}
 	if d.rules != nil {
 		errs = append(errs, d.rules.Close())
 	}
@@ -208,9 +242,11 @@ func Remove(lan string) error { return errors.Join(Clear(lan), guard.RemoveFrame
 
 // Clear is Remove that leaves the LAN blocked, as a data path needs it that also blocks it.
 func Clear(lan string) (err error) {
+	ended := keeper.End(lan)
 	if dev, e := net.InterfaceByName(lan); e == nil {
 		err = removeUnits(groupOf(dev.Index))
 	}
+	err = errors.Join(ended, err)
 	rules, e := nftables.Dial()
 	if e != nil {
 		return err // a kernel without nftables has no rules
@@ -227,9 +263,9 @@ const sessionsFile = "/proc/thread-self/net/pppoe"
 // of its units.
 const formerTime = time.Minute
 
-// awaitFormer waits until no session of a former process is left: the kernel gives back its locks
-// earlier.
-func awaitFormer(lan string) error {
+// awaitFormer waits until no session of a former process is left but so many that were adopted: the kernel gives back
+// its locks earlier.
+func awaitFormer(lan string, adopted int) error {
 	for deadline := time.Now().Add(formerTime); ; time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile(sessionsFile)
 		if err != nil {
@@ -241,18 +277,22 @@ func awaitFormer(lan string) error {
 				left++
 			}
 		}
-		if left == 0 {
+		if left <= adopted {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d PPPoE sessions on %s are another program's (%s): stop it", left, lan, sessionsFile)
+			return fmt.Errorf("%d PPPoE sessions on %s are another program's (%s): stop it", left-adopted, lan, sessionsFile)
 		}
 	}
 }
 
-func removeUnits(group uint32) error {
+// removeUnits removes the interfaces of a group but some.
+func removeUnits(group uint32, but ...int) error {
 	left, err := units(group)
 	for _, l := range left {
+		if slices.Contains(but, l.Attrs().Index) {
+			continue
+		}
 		if e := netlink.LinkDel(l); !errors.Is(e, unix.ENODEV) {
 			err = errors.Join(err, e)
 		}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -18,7 +19,8 @@ import (
 //	                             ▼                     ▼
 //	                          channel.Read          unit.Read
 //
-// The socket's end is the channel's, and the unit's end is the interface's.
+// The socket's end is the channel's, and the unit's end is the interface's. Where a keeper has the same files, closing
+// them ends nothing, and both are ended by other means.
 type line struct {
 	session       session
 	carried, used bool // by the concentrator, by a client; the data path's mu guards them
@@ -28,6 +30,8 @@ type line struct {
 	unit    int  // /dev/ppp; -1: the session has no interface
 	index   int  // of the interface
 	policed bool // it has limits of rates, or had
+	kept    bool // by a keeper too
+	lan     string
 }
 
 // devicePath is the file of channels and units.
@@ -37,8 +41,8 @@ const devicePath = "/dev/ppp"
 const protocolPPPoE = 0
 
 // openLine takes over the frames of a session. Until enter, packets in them go nowhere.
-func openLine(lan string, mac datapath.MAC, session uint16) (l *line, err error) {
-	l = &line{socket: -1, channel: -1, unit: -1}
+func openLine(lan string, s session) (l *line, err error) {
+	l = &line{session: s, socket: -1, channel: -1, unit: -1, lan: lan}
 	defer func() {
 		if err != nil {
 			l.close()
@@ -48,8 +52,8 @@ func openLine(lan string, mac datapath.MAC, session uint16) (l *line, err error)
 	if l.socket, err = pppox(); err != nil {
 		return l, err
 	}
-	if err = unix.Connect(l.socket, &unix.SockaddrPPPoE{SID: session, Remote: mac[:], Dev: lan}); err != nil {
-		return l, fmt.Errorf("taking the PPPoE session %d of %s: %w", session, net.HardwareAddr(mac[:]), err)
+	if err = unix.Connect(l.socket, &unix.SockaddrPPPoE{SID: s.id, Remote: s.mac[:], Dev: lan}); err != nil {
+		return l, fmt.Errorf("taking the PPPoE session %d of %s: %w", s.id, net.HardwareAddr(s.mac[:]), err)
 	}
 	number, err := unix.IoctlGetInt(l.socket, unix.PPPIOCGCHAN)
 	if err != nil {
@@ -111,6 +115,9 @@ func (l *line) connect(name string, mtu, group int) (err error) {
 // disconnect ends the interface. Frames of control protocols go on.
 func (l *line) disconnect() {
 	if l.unit >= 0 {
+		if l.kept && l.index > 0 {
+			_ = netlink.LinkDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: l.index}}) // an error: it is gone
+		}
 		unix.Close(l.unit)
 		l.unit, l.index, l.policed = -1, 0, false
 	}
@@ -119,6 +126,10 @@ func (l *line) disconnect() {
 // close ends the interface and gives the session's frames back.
 func (l *line) close() {
 	l.disconnect()
+	if l.kept && l.socket >= 0 {
+		const none = 0                                                                                   // a session's number that ends the socket's connection
+		_ = unix.Connect(l.socket, &unix.SockaddrPPPoE{SID: none, Remote: l.session.mac[:], Dev: l.lan}) // an error: it has ended
+	}
 	for _, fd := range []*int{&l.channel, &l.socket} {
 		if *fd >= 0 {
 			unix.Close(*fd)

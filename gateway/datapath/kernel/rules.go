@@ -60,9 +60,9 @@ func join(parts ...[]nftables.Expr) (all []nftables.Expr) {
 	return all
 }
 
-// install replaces the rules in one step, without clients.
-func (d *Datapath) install() error {
-	b, t := new(nftables.Batch), tableOf(d.cfg.LAN)
+// wanted are the rules without clients, in the place of others.
+func (d *Datapath) wanted() *nftables.Batch {
+	b, t := new(nftables.Batch), d.table
 	b.DeleteTable(t)
 	b.AddTable(t)
 	b.AddCounter(t, spoofed)
@@ -71,7 +71,12 @@ func (d *Datapath) install() error {
 	b.AddSet(t, nftables.Set{Name: setOwn, KeyType: nftables.TypeInterface, KeyBytes: 4, Counters: true})
 	d.forwardRules(b, t)
 	d.localRules(b, t)
-	err := d.rules.Commit(b)
+	return b
+}
+
+// install replaces the rules in one step, without clients.
+func (d *Datapath) install() error {
+	err := d.rules.Commit(d.wanted())
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w: %w (nftables with rt and exthdr are needed)", datapath.ErrNotSupported, err)
 	}

@@ -3,25 +3,46 @@ package kernel
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/keeper"
 )
 
+// keeperEnv makes the tests' program a keeper.
+const keeperEnv = "GATEWAY_TEST_KEEPER"
+
 func config(in datapathtest.Config) Config {
-	return Config{LAN: in.LAN, WAN: in.WAN, Address: netip.PrefixFrom(in.Gateway, in.Prefix.Bits()), Log: in.Log}
+	return Config{
+		LAN: in.LAN, WAN: in.WAN, Address: netip.PrefixFrom(in.Gateway, in.Prefix.Bits()), Log: in.Log,
+		Keeper: func() *exec.Cmd {
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), keeperEnv+"=1")
+			return cmd
+		},
+	}
 }
 
 var path = datapathtest.Path{
 	Name:     "kernel",
 	Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 	Remove:   func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
-	Promises: datapathtest.Promises{Lines: true, LinesOnly: true, Restores: true, Moves: true, Netfilter: true, Burst: burst},
+	Promises: datapathtest.Promises{Unattended: true, Keeps: true, Lines: true, LinesOnly: true, Restores: true, Moves: true, Netfilter: true, Burst: burst},
 }
 
-func TestMain(m *testing.M) { datapathtest.Main(m, path) }
+func TestMain(m *testing.M) {
+	if os.Getenv(keeperEnv) != "" {
+		if err := keeper.Serve(os.NewFile(3, "listener"), keeper.Alone); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	datapathtest.Main(m, path)
+}
 
 // needPPPoE skips where the kernel has none.
 func needPPPoE(t *testing.T) {

@@ -1,9 +1,11 @@
 package kernel
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -45,19 +47,15 @@ func (d *Datapath) checkLAN(w *watcher) {
 
 func (w *watcher) close() error { return w.follower.Close() }
 
-// keepRules restores the rules after nftables was flushed: until then the machine forwards what the
-// LAN sends, and clients may use any address.
+// keepRules restores the rules after they were changed or nftables was flushed: until then the machine may forward what
+// the LAN sends, and clients may use any address.
 func (d *Datapath) keepRules() {
-	there := true
-	var errs []error
-	for _, family := range []uint8{unix.NFPROTO_NETDEV, unix.NFPROTO_INET, unix.NFPROTO_IPV4} {
-		has, err := stack.HasTable(family, guard.Table(d.cfg.LAN))
-		there, errs = there && has, append(errs, err)
-	}
-	err := errors.Join(errs...)
-	if err == nil && !there {
+	d.replacing.Lock()
+	defer d.replacing.Unlock()
+	why, err := d.changed()
+	if err == nil && why != "" {
 		if err = d.restore(); err == nil {
-			d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded what the LAN sends", "lan", d.cfg.LAN)
+			d.cfg.Log.Warn("others changed the rules in nftables, and they are back; in between the machine may have forwarded what the LAN sends", "lan", d.cfg.LAN, "what", why)
 		}
 	}
 	if err != nil {
@@ -65,12 +63,63 @@ func (d *Datapath) keepRules() {
 	}
 }
 
+// tables are those that keep the LAN's packets from passing: the clients' own first.
+func (d *Datapath) tables() [3]nftables.Table {
+	name := guard.Table(d.cfg.LAN)
+	return [...]nftables.Table{d.table, {Family: nftables.NetDev, Name: name}, {Family: nftables.Inet, Name: name}}
+}
+
+// note remembers the rules as they are, and tells the keeper. replacing is held.
+func (d *Datapath) note() error {
+	for i, t := range d.tables() {
+		var err error
+		if d.digests[i], err = d.rules.Digest(t); err != nil {
+			return err
+		}
+	}
+	d.keepDigest()
+	return nil
+}
+
+// changed names what differs from the rules as they were noted; "": nothing. replacing is held.
+func (d *Datapath) changed() (string, error) {
+	for i, t := range d.tables() {
+		if now, err := d.rules.Digest(t); err != nil || now != d.digests[i] {
+			return "rules", err
+		}
+	}
+	for set, want := range d.keys() {
+		is, err := d.rules.Keys(d.table, set)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return "", err
+		}
+		slices.SortFunc(is, bytes.Compare)
+		slices.SortFunc(want, bytes.Compare)
+		if err != nil || !slices.EqualFunc(is, want, bytes.Equal) {
+			return "clients", nil
+		}
+	}
+	return "", nil
+}
+
+// keys returns the elements that the rules must have. replacing is held.
+func (d *Datapath) keys() map[string][][]byte {
+	all := map[string][][]byte{setFrom: nil, setOwn: nil}
+	for _, c := range d.all() {
+		c.mu.Lock()
+		if c.line != nil {
+			all[setFrom] = append(all[setFrom], fromKey(c.line.index, c.addr))
+			all[setOwn] = append(all[setOwn], ownKey(c.line.index))
+		}
+		c.mu.Unlock()
+	}
+	return all
+}
+
 // restore replaces the rules and adds the clients to them. What was counted since the last reading is
-// lost.
+// lost. replacing is held.
 func (d *Datapath) restore() error {
-	d.replacing.Lock()
-	defer d.replacing.Unlock()
-	if err := d.shut(nil); err != nil {
+	if err := d.shut(nil, true); err != nil {
 		return fmt.Errorf("restoring the rules: %w", err)
 	}
 	var errs []error
@@ -84,8 +133,9 @@ func (d *Datapath) restore() error {
 			if err := d.rules.Commit(&b); err != nil {
 				errs = append(errs, fmt.Errorf("restoring the rules of %s: %w", c.addr, err))
 			}
+			d.keep(c)
 		}
 		c.mu.Unlock()
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.note())...)
 }

@@ -68,6 +68,9 @@ func (d *Datapath) reroute(w *watcher) {
 	} else {
 		d.cfg.Log.Error("following this machine's addresses", "err", err)
 	}
+	if err := d.routes.Check(); err != nil {
+		d.cfg.Log.Error("keeping the routes to the networks behind clients", "err", err)
+	}
 	w.check()
 }
 

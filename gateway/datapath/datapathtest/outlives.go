@@ -1,0 +1,108 @@
+package datapathtest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// outlives ends the gateway repeatedly under traffic: unauthenticated clients' packets
+// never pass, and admitted clients' pass as promised.
+func (w *World) outlives(t *testing.T, how string, end func()) {
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	strange := w.strangers(t)
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	for _, f := range append(strange, up, down) {
+		f.Begin()
+	}
+	up.Passes(t, "before "+how)
+	down.Passes(t, "before "+how)
+	epoch := w.Counters(t, w.Alice.Addr).Epoch
+	for range 3 {
+		end()
+		if w.path.Unattended {
+			up.Passes(t, "up after "+how)
+			down.Passes(t, "down after "+how)
+		} else {
+			up.Stops(t, "up after "+how)
+			down.Stops(t, "down after "+how)
+		}
+		must(t, w.Open())
+		switch {
+		case w.path.Keeps:
+			w.lists(t, w.Alice.Addr)
+			w.lease(t, w.Bob)
+		case w.path.Unattended:
+			w.lists(t, w.Alice.Addr, w.Bob.Addr)
+		default:
+			w.lists(t)
+			up.Stops(t, "up before the successor is told")
+			w.admit(t, w.Alice)
+			w.lease(t, w.Bob)
+		}
+		up.Passes(t, "up with a successor")
+		down.Passes(t, "down with a successor")
+	}
+	for _, f := range append(strange, up, down) {
+		f.Halt()
+	}
+	noneCame(t, strange)
+	w.successorsBooks(t, up, down, epoch)
+	if w.path.Unattended {
+		w.endsUnattended(t, end)
+	}
+}
+
+// successorsBooks compares counters with flows over several processes.
+func (w *World) successorsBooks(t *testing.T, up, down *Flow, epoch uint64) {
+	t.Helper()
+	now := w.Counters(t, w.Alice.Addr).Epoch
+	if !w.path.Unattended {
+		if now == epoch {
+			t.Error("counting began anew, but the epoch is the same")
+		}
+		return
+	}
+	if now != epoch {
+		t.Error("another epoch, though counting went on")
+	}
+	up.Whole(t, "up")
+	down.Whole(t, "down")
+	w.bills(t, w.Alice, tally{}, tally{up.Sent() * (headers + FlowBytes), up.Sent(), down.Sent() * (headers + FlowBytes), down.Sent()})
+}
+
+// endsUnattended: time limits apply without a process, and quotas too, or else with the next one.
+func (w *World) endsUnattended(t *testing.T, end func()) {
+	flow := w.Up(t, w.Alice)
+	flow.Begin()
+	until := time.Now().Add(time.Second)
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Until = until })))
+	end()
+	time.Sleep(time.Until(until) + 20*time.Millisecond)
+	flow.Stops(t, "after its time, with nobody there")
+	must(t, w.Open())
+	quota := w.tally(t, w.Alice).upBytes + 50*(headers+FlowBytes)
+	from := flow.Came()
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits.UpBytes = quota })))
+	end()
+	netnstest.Await(t, "the rest of a quota", func() error {
+		if flow.Came()-from < 50 {
+			return errors.New("not used up")
+		}
+		return nil
+	})
+	if w.path.Keeps {
+		must(t, w.Open())
+		flow.Stops(t, "after its quota, with a successor")
+		return
+	}
+	flow.Stops(t, "after its quota, with nobody there")
+	must(t, w.Open())
+	if n := flow.Came() - from; n != 50 {
+		t.Errorf("%d packets of a quota of 50 came", n)
+	}
+}

@@ -1,0 +1,292 @@
+package kernel
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/keeper"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
+)
+
+// What a keeper has of each admitted client, so that the daemon's successor goes on with its unit:
+//
+//	socket, channel, unit + record ──▶ keeper ──▶ adopt: same unit, counters, limits
+//	digest of the rules            ──▶        ──▶ are they still those that count for these units?
+//
+// A record is there as long as the client's packets pass: it is dropped before the client's entry is changed on the
+// disk. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted client as ever.
+
+// record is a client with a unit.
+type record struct {
+	LAN     int // index
+	Client  datapath.Client
+	Unit    int // index of its interface
+	Policed bool
+	Epoch   uint64
+	// Counted is the traffic of former units, Lost what counters had that went with the rules.
+	Counted, Lost struct{ Up, Down nftables.Counted }
+	Dropped       uint64
+}
+
+// rulesKey is the key of the rules' record; clients' are their addresses.
+const rulesKey = "rules"
+
+// ruled is the rules' record: those that this program makes of its configuration, and what the kernel has of them.
+type ruled struct {
+	LAN           int // index
+	Meant, Digest [32]byte
+}
+
+// filesKept is how many files of a client a keeper has: socket, channel, unit. The socket comes first, because the
+// first one that is closed ends the traffic.
+const filesKept = 3
+
+// openKeeper finds or starts the keeper and returns what it has.
+func (d *Datapath) openKeeper() []keeper.Item {
+	if d.cfg.Keeper == nil {
+		return nil
+	}
+	d.keeper = keeper.New(keeper.Config{Name: d.cfg.LAN, Command: d.cfg.Keeper, Refill: d.refill, Log: d.cfg.Log})
+	items, err := d.keeper.Open()
+	if err != nil {
+		d.cfg.Log.Error("no process keeps the sessions: they end with the daemon", "err", err)
+	}
+	return items
+}
+
+// keep has the keeper keep a client's unit as it is now. c.mu is held.
+func (d *Datapath) keep(c *client) {
+	if d.keeper == nil || c.line == nil {
+		return
+	}
+	r := record{LAN: d.lan.Index, Client: c.Client, Unit: c.line.index, Policed: c.line.policed, Epoch: c.epoch, Dropped: c.forgone}
+	r.Counted.Up, r.Counted.Down = c.base.up, c.base.down
+	r.Lost.Up, r.Lost.Down = c.lost.from, c.lost.own
+	item := keeper.Item{Key: c.addr.String(), Until: c.Until}
+	item.Data, _ = json.Marshal(r) // an error: cannot be
+	if !c.line.kept {
+		item.Files = []int{c.line.socket, c.line.channel, c.line.unit}
+	}
+	c.line.kept = true
+	d.keeper.Put(item)
+}
+
+// forget has the keeper close a client's files. c.mu is held.
+func (d *Datapath) forget(c *client) {
+	if d.keeper != nil {
+		d.keeper.Drop(c.addr.String())
+	}
+}
+
+// refill gives a new keeper everything.
+func (d *Datapath) refill() {
+	d.replacing.RLock()
+	defer d.replacing.RUnlock()
+	d.keepDigest()
+	for _, c := range d.all() {
+		c.mu.Lock()
+		if c.line != nil {
+			c.line.kept = false
+			d.keep(c)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// keepDigest has the keeper keep what the rules are. replacing is held.
+func (d *Datapath) keepDigest() {
+	if d.keeper == nil {
+		return
+	}
+	meant, err := d.wanted().Digest()
+	if err != nil {
+		return // without it the successor makes all units anew
+	}
+	item := keeper.Item{Key: rulesKey}
+	item.Data, _ = json.Marshal(ruled{d.lan.Index, meant, d.digests[0]})
+	d.keeper.Put(item)
+}
+
+// intact reports whether the rules are there as a former daemon left them, and as this one would make them.
+func (d *Datapath) intact(items []keeper.Item) bool {
+	at := slices.IndexFunc(items, func(i keeper.Item) bool { return i.Key == rulesKey })
+	var was ruled
+	if at < 0 || json.Unmarshal(items[at].Data, &was) != nil || was.LAN != d.lan.Index {
+		return false
+	}
+	meant, err := d.wanted().Digest()
+	if err != nil || meant != was.Meant {
+		return false
+	}
+	is, err := d.rules.Digest(d.table)
+	return err == nil && is == was.Digest
+}
+
+// former is what a former daemon left in the kernel for its clients.
+type former struct {
+	units     map[int]bool // interfaces
+	counters  map[string]bool
+	from, own map[string]bool // keys
+}
+
+// findFormer reads it.
+func (d *Datapath) findFormer() (f former, err error) {
+	f = former{map[int]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	links, err := units(d.group)
+	for _, l := range links {
+		f.units[l.Attrs().Index] = true
+	}
+	err = errors.Join(err, d.rules.Counters(d.table, func(name string, _ nftables.Counted) { f.counters[name] = true }))
+	for set, keys := range map[string]map[string]bool{setFrom: f.from, setOwn: f.own} {
+		all, e := d.rules.Keys(d.table, set)
+		for _, k := range all {
+			keys[string(k)] = true
+		}
+		err = errors.Join(err, e)
+	}
+	return f, err
+}
+
+// has reports whether all of a client is there.
+func (f former) has(r record) bool {
+	a := r.Client.Addr
+	return f.units[r.Unit] && f.counters[fromCounter(a)] && f.counters[ownCounter(a)] && f.from[string(fromKey(r.Unit, a))] && f.own[string(ownKey(r.Unit))]
+}
+
+// sortOut adopts the clients of a former daemon whose units are whole, and returns the others, whose files it closes.
+// Nothing is lost of what is adopted; the others are to get new units, and count anew.
+func (d *Datapath) sortOut(items []keeper.Item, intact bool) (anew []datapath.Client) {
+	var left former
+	if intact {
+		var err error
+		if left, err = d.findFormer(); err != nil {
+			d.cfg.Log.Error("reading what the former daemon left: all sessions get new interfaces", "err", err)
+			left = former{}
+		}
+	}
+	adopted := 0
+	for _, i := range items {
+		if i.Key == rulesKey {
+			continue
+		}
+		var r record
+		err := json.Unmarshal(i.Data, &r)
+		if err == nil && d.ours(r.Client.Addr) == nil && r.LAN == d.lan.Index && len(i.Files) == filesKept && left.has(r) {
+			if err = d.adopt(r, i.Files); err == nil {
+				adopted++
+				continue
+			}
+		}
+		d.keeper.Drop(i.Key)
+		d.discard(r, i.Files)
+		if err != nil {
+			d.cfg.Log.Warn("a session of the former daemon cannot be taken up as it is", "client", i.Key, "err", err)
+		}
+		if r.Client.Addr.IsValid() && d.ours(r.Client.Addr) == nil {
+			anew = append(anew, r.Client)
+		}
+	}
+	if err := d.sweep(left); err != nil {
+		d.cfg.Log.Error("removing what is left of a former daemon's clients", "err", err)
+	}
+	if len(items) > 0 {
+		d.cfg.Log.Info("took up the sessions of a former daemon", "as they are", adopted, "with new interfaces", len(anew))
+	}
+	return anew
+}
+
+// sweep removes what the rules have of clients that were not adopted.
+func (d *Datapath) sweep(left former) error {
+	var b nftables.Batch
+	counters := map[string]bool{spoofed: true, foreign: true}
+	for _, c := range d.all() {
+		counters[fromCounter(c.addr)], counters[ownCounter(c.addr)] = true, true
+	}
+	ours := d.keys()
+	for set, keys := range map[string]map[string]bool{setFrom: left.from, setOwn: left.own} {
+		for _, key := range ours[set] {
+			delete(keys, string(key))
+		}
+		for key := range keys {
+			b.DeleteElements(d.table, set, nftables.Element{Key: []byte(key)})
+		}
+	}
+	for name := range left.counters {
+		if !counters[name] {
+			b.DeleteCounter(d.table, name)
+		}
+	}
+	return d.rules.Commit(&b)
+}
+
+// discard ends a session whose files a keeper may have too; its interface is removed with all others.
+func (d *Datapath) discard(r record, files []int) {
+	if len(files) == filesKept {
+		l := &line{session: session{r.Client.MAC, r.Client.Session}, socket: files[0], channel: files[1], unit: files[2], kept: true, lan: d.cfg.LAN}
+		l.close()
+		return
+	}
+	for _, fd := range files {
+		unix.Close(fd)
+	}
+}
+
+// adopt goes on with a client's unit.
+func (d *Datapath) adopt(r record, files []int) error {
+	l := &line{session: session{r.Client.MAC, r.Client.Session}, used: true, socket: files[0], channel: files[1], unit: files[2], index: r.Unit, policed: r.Policed, kept: true, lan: d.cfg.LAN}
+	c := &client{addr: r.Client.Addr, Client: r.Client, epoch: r.Epoch, known: true, line: l, forgone: r.Dropped}
+	c.base = tally{r.Counted.Up, r.Counted.Down}
+	c.lost.from, c.lost.own = r.Lost.Up, r.Lost.Down
+	if err := errors.Join(raise(l.index), lead(c.addr, l.index, d.cfg.Address.Addr())); err != nil {
+		return fmt.Errorf("setting up its interface: %w", err)
+	}
+	d.mu.Lock()
+	if d.carrier.lines[l.session] != nil {
+		d.mu.Unlock()
+		return errors.New("another client has its PPPoE session")
+	}
+	err := d.carrier.watch(l.channel, l)
+	if err == nil {
+		if err = d.carrier.watch(l.unit, l); err != nil {
+			d.carrier.ignore(l.channel)
+		}
+	}
+	if err == nil {
+		d.carrier.lines[l.session], d.clients[c.addr] = l, c
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d.until(c)
+	d.bound(c)
+	return d.look(c)
+}
+
+// remake admits clients again whose units could not be adopted.
+func (d *Datapath) remake(anew []datapath.Client) {
+	for _, c := range anew {
+		if err := d.Set(c); err != nil {
+			d.cfg.Log.Warn("a session of the former daemon cannot go on before it is set up again", "client", c.Addr, "err", err)
+		}
+	}
+}
+
+// adoptedUnits are the interfaces of clients.
+func (d *Datapath) adoptedUnits() (all []int) {
+	for _, c := range d.all() {
+		c.mu.Lock()
+		if c.line != nil {
+			all = append(all, c.line.index)
+		}
+		c.mu.Unlock()
+	}
+	return all
+}

@@ -1,0 +1,192 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// keepers finds the keepers in a network namespace.
+func keepers(router *netnstest.Space) (pids []int) {
+	space, err := os.Readlink(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), router.TID()))
+	dirs, e := os.ReadDir("/proc")
+	if errors.Join(err, e) != nil {
+		return nil
+	}
+	for _, d := range dirs {
+		env, _ := os.ReadFile("/proc/" + d.Name() + "/environ")
+		if is, _ := os.Readlink("/proc/" + d.Name() + "/ns/net"); is != space || !strings.Contains(string(env), keeperEnv+"=") {
+			continue
+		}
+		if pid, err := strconv.Atoi(d.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// killKeeper kills the one keeper.
+func killKeeper(t *testing.T, w *datapathtest.World) (pid int) {
+	t.Helper()
+	netnstest.Await(t, "a keeper", func() error {
+		all := keepers(w.Router)
+		if len(all) != 1 {
+			return fmt.Errorf("there are %v", all)
+		}
+		pid = all[0]
+		return syscall.Kill(pid, syscall.SIGKILL)
+	})
+	return pid
+}
+
+func admit(t *testing.T, w *datapathtest.World, s datapathtest.Station, l datapath.Limits) {
+	t.Helper()
+	must(t, w.Set(datapath.Client{Addr: s.Addr, MAC: s.MAC, Session: s.Session, Admitted: true, Limits: l}))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKeeperKilled: without its keeper the daemon loses nothing and has another one, which keeps the sessions as well.
+// With both killed nothing passes, and a daemon begins anew.
+func TestKeeperKilled(t *testing.T) {
+	needPPPoE(t)
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	admit(t, w, w.Alice, datapath.Limits{})
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	up.Begin()
+	down.Begin()
+	up.Passes(t, "up")
+	unit := w.Router.Run(t, "ip -o link show type ppp")
+	first := killKeeper(t, w)
+	netnstest.Await(t, "another keeper", func() error {
+		if all := keepers(w.Router); len(all) != 1 || all[0] == first {
+			return fmt.Errorf("there are %v", all)
+		}
+		return nil
+	})
+	netnstest.Await(t, "that it keeps the session", func() error { return holds(keepers(w.Router), "/dev/ppp", 2) })
+	w.Kill(t)
+	up.Passes(t, "up, with a second keeper alone")
+	down.Passes(t, "down, with a second keeper alone")
+	w.Start(t)
+	must(t, w.Open())
+	up.Passes(t, "up, with a successor")
+	if now := w.Router.Run(t, "ip -o link show type ppp"); now != unit {
+		t.Errorf("the unit was\n%s\nand is\n%s", unit, now)
+	}
+	up.Halt()
+	down.Halt()
+	up.Whole(t, "up")
+	down.Whole(t, "down")
+
+	w.Kill(t)
+	killKeeper(t, w)
+	alone := w.Up(t, w.Alice)
+	alone.Begin()
+	alone.Ends(t, "up, both killed")
+	w.Start(t)
+	must(t, w.Open())
+	if all := w.Clients(t); len(all) > 0 {
+		t.Errorf("a daemon without a former one's keeper has the clients %v", all)
+	}
+	admit(t, w, w.Alice, datapath.Limits{})
+	alone.Passes(t, "up, admitted anew")
+	must(t, w.Close())
+	if all := keepers(w.Router); len(all) > 0 {
+		t.Errorf("after an end in order there are the keepers %v", all)
+	}
+}
+
+// holds fails unless a process holds so many files of a name.
+func holds(pids []int, name string, want int) error {
+	n := 0
+	for _, pid := range pids {
+		fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		for _, fd := range fds {
+			if is, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name())); is == name {
+				n++
+			}
+		}
+	}
+	if n != want {
+		return fmt.Errorf("%d files, want %d", n, want)
+	}
+	return nil
+}
+
+// TestTorn: a daemon that finds rules or interfaces changed since the former one was killed, or has another
+// configuration, lets its clients in no further than before: with units made anew, or not at all.
+func TestTorn(t *testing.T) {
+	needPPPoE(t)
+	for name, c := range map[string]struct {
+		tear  string
+		kept  bool // Alice is a client afterwards
+		whole bool // with the unit that she had
+	}{
+		"rules flushed":          {"nft flush ruleset", true, false},
+		"rule added":             {"nft insert rule ip gatewayd-lan0 upwards accept", true, false},
+		"client's rule gone":     {"nft flush map ip gatewayd-lan0 from", true, false},
+		"interface gone":         {"ip link del dev $(ip -o link show type ppp | cut -d: -f2)", true, false},
+		"its route gone":         {"ip route flush dev $(ip -o link show type ppp | cut -d: -f2)", true, true},
+		"another gateway's rule": {"nft add table ip other", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+			admit(t, w, w.Alice, datapath.Limits{UpBps: 100_000_000})
+			up, down, strange := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob)
+			up.Begin()
+			down.Begin()
+			up.Passes(t, "up")
+			unit := w.Router.Run(t, "ip -o link show type ppp | cut -d: -f1")
+			w.Kill(t)
+			w.Router.Run(t, c.tear)
+			w.Start(t)
+			must(t, w.Open())
+			strange.Begin()
+			if all := w.Clients(t); len(all) != 1 || all[0] != w.Alice.Addr {
+				t.Errorf("the clients are %v", all)
+			}
+			up.Passes(t, "up, with a successor")
+			down.Passes(t, "down, with a successor")
+			if now := w.Router.Run(t, "ip -o link show type ppp | cut -d: -f1"); (now == unit) != c.whole {
+				t.Errorf("the unit was %s and is %s", unit, now)
+			}
+			strange.Stops(t, "a stranger's")
+			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Session: w.Alice.Session}))
+			up.Stops(t, "up, after logout")
+			down.Stops(t, "down, after logout")
+			netnstest.Await(t, "that the keeper has nothing", func() error { return holds(keepers(w.Router), "/dev/ppp", 0) })
+		})
+	}
+}
+
+// TestUntilAlone: a keeper ends a client's time by itself.
+func TestUntilAlone(t *testing.T) {
+	needPPPoE(t)
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Session: w.Alice.Session, Admitted: true, Until: time.Now().Add(2 * time.Second)}))
+	w.Kill(t)
+	netnstest.Await(t, "the end of the keeper and of all units", func() error {
+		if out := w.Router.Run(t, "ip -o link show type ppp"); out != "" || len(keepers(w.Router)) > 0 {
+			return errors.New("there is still something: " + out)
+		}
+		return nil
+	})
+	w.Start(t)
+	must(t, w.Open())
+}

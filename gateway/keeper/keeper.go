@@ -1,0 +1,304 @@
+// Package keeper has a process of its own hold open files for another one, the owner, which may be killed: what the
+// kernel ends with the last reference to a file lives on, and the owner's successor takes the files over.
+//
+//	owner ── put, drop ─▶ keeper          the owner is killed: the keeper waits for
+//	      ◀── held, done ─ take           another one, as long as Serve is told
+//
+// Both ends talk over a socket of type SOCK_SEQPACKET whose name is abstract, so it belongs to the network namespace
+// and is gone with the keeper. Each accepts only processes of its own user (SO_PEERCRED): anybody can take such a name.
+// The keeper ends when it holds nothing and has no owner. A keeper that is killed loses nothing while there is an
+// owner, who has the files too: another one is started and given them again.
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Item is what a keeper holds under a key.
+type Item struct {
+	Key   string
+	Data  json.RawMessage // for the successor; some KiB at most
+	Until time.Time       // the keeper closes the files then; zero: never
+	Files []int           // descriptors, which the keeper closes in this order
+}
+
+// Config is the configuration of an owner's Keeper.
+type Config struct {
+	Name string // of the LAN, or whatever else there is one owner of in a network namespace
+	// Command returns a command whose process calls Serve for file descriptor 3.
+	Command func() *exec.Cmd
+	// Refill puts all items again: a keeper has been started that has none.
+	Refill func()
+	Log    *slog.Logger
+}
+
+// Keeper is an owner's end. Its methods may be called from several goroutines.
+type Keeper struct {
+	cfg     Config
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	conn *net.UnixConn // guarded by mu; nil: no keeper is there
+}
+
+// patience is how long an end waits for the other's next message, and busy how long for room for a message of its own.
+const (
+	patience = 10 * time.Second
+	busy     = 2 * time.Second
+)
+
+var (
+	// ErrForeign is wrapped where a process of another user has the keeper's name.
+	ErrForeign = errors.New("another user's process has the keeper's name")
+	errAbsent  = errors.New("there is no keeper")
+)
+
+// address is the name of a keeper's socket.
+func address(name string) *net.UnixAddr {
+	return &net.UnixAddr{Net: "unixpacket", Name: "@gatewayd/keeper/" + name}
+}
+
+// New returns an owner's end, whose Open is called next.
+func New(cfg Config) *Keeper {
+	k := &Keeper{cfg: cfg}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	return k
+}
+
+// Open finds the keeper, or starts one, and takes over what it holds: the caller owns the files and drops the items
+// that it does not want. Where no keeper can be had, which err says, Keeper goes on trying until Close.
+func (k *Keeper) Open() (held []Item, err error) {
+	k.conn, held, err = k.reach()
+	k.running.Go(k.stay)
+	return held, err
+}
+
+// reach connects to a keeper, which it starts where there is none.
+func (k *Keeper) reach() (conn *net.UnixConn, held []Item, err error) {
+	for range 3 { // it may end, or be of another version
+		conn, err = dial(k.cfg.Name)
+		if errors.Is(err, errAbsent) {
+			if err = k.start(); err == nil {
+				conn, err = dial(k.cfg.Name)
+			}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if held, err = take(conn); err == nil {
+			return conn, held, nil
+		}
+		conn.Close()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, nil, fmt.Errorf("the keeper of %s does not answer (%s): %w", k.cfg.Name, address(k.cfg.Name).Name, err)
+		}
+	}
+	return nil, nil, err
+}
+
+// start starts a keeper. Its socket is there before it runs.
+func (k *Keeper) start() error {
+	l, err := net.ListenUnix("unixpacket", address(k.cfg.Name))
+	if errors.Is(err, syscall.EADDRINUSE) { // another process of this owner was faster
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("making the keeper's socket: %w", err)
+	}
+	defer l.Close()
+	f, err := l.File()
+	if err != nil {
+		return fmt.Errorf("making the keeper's socket: %w", err)
+	}
+	defer f.Close()
+	cmd := k.cfg.Command()
+	cmd.ExtraFiles = []*os.File{f}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals of a terminal are the owner's
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the keeper: %w", err)
+	}
+	go cmd.Wait() // it may outlive this process, and ends by itself
+	return nil
+}
+
+// dial connects to a keeper.
+func dial(name string) (*net.UnixConn, error) {
+	conn, err := net.DialUnix("unixpacket", nil, address(name))
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
+		return nil, errAbsent
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the keeper of %s: %w", name, err)
+	}
+	if err := own(conn); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connecting to the keeper of %s: %w", name, err)
+	}
+	return conn, nil
+}
+
+// take takes over what a keeper holds. One of another version is told to end.
+func take(conn *net.UnixConn) (held []Item, err error) {
+	defer func() {
+		if err != nil {
+			for _, i := range held {
+				closeAll(i.Files)
+			}
+			held = nil
+		}
+	}()
+	if err := send(conn, message{Verb: taking}); err != nil {
+		return nil, err
+	}
+	for {
+		m, files, err := receive(conn, patience)
+		switch {
+		case err != nil:
+			return held, err
+		case m.Version != version:
+			closeAll(files)
+			if err := send(conn, message{Verb: end}); err == nil {
+				ended(conn)
+			}
+			return held, fmt.Errorf("the keeper is of version %d, not %d", m.Version, version)
+		case m.Verb == done:
+			return held, nil
+		}
+		held = append(held, Item{m.Key, m.Data, m.Until, files})
+	}
+}
+
+// ended waits until the other end is gone.
+func ended(conn *net.UnixConn) {
+	for {
+		_, files, err := receive(conn, time.Minute)
+		closeAll(files)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Put has the keeper hold an item, in the place of one with the same key; without files, other data for the files
+// that it has. Once Put has returned, the owner may be killed. Without a keeper it has no effect: Refill follows.
+func (k *Keeper) Put(i Item) {
+	k.say(message{Verb: put, Key: i.Key, Data: i.Data, Until: i.Until}, i.Files...)
+}
+
+// Drop has the keeper close an item's files, soon. An unknown key is no error.
+func (k *Keeper) Drop(key string) { k.say(message{Verb: drop, Key: key}) }
+
+func (k *Keeper) say(m message, files ...int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.conn == nil {
+		return
+	}
+	if err := send(k.conn, m, files...); err != nil {
+		k.cfg.Log.Warn("telling the keeper of sessions", "err", err)
+		k.conn.Close()
+		k.conn = nil
+	}
+}
+
+// stay has another keeper started when the present one has ended, until Close.
+func (k *Keeper) stay() {
+	for pause := time.Duration(0); ; {
+		k.mu.Lock()
+		conn := k.conn
+		k.mu.Unlock()
+		if began := time.Now(); conn != nil {
+			stop := context.AfterFunc(k.ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
+			_, files, err := receive(conn, 0) // a keeper says nothing more: this is its end
+			stop()
+			closeAll(files)
+			if k.ctx.Err() != nil {
+				return
+			}
+			k.mu.Lock()
+			k.conn = nil
+			k.mu.Unlock()
+			conn.Close()
+			if time.Since(began) > patience {
+				pause = 0
+			}
+			k.cfg.Log.Warn("the keeper of sessions has ended: another one is started", "err", err)
+		}
+		select {
+		case <-k.ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(pause+time.Second, patience)
+		if err := k.renew(); err != nil {
+			k.cfg.Log.Error("no process keeps the sessions: they end with the daemon", "err", err)
+		}
+	}
+}
+
+// renew has a keeper again, and gives it everything.
+func (k *Keeper) renew() error {
+	conn, held, err := k.reach()
+	if err != nil {
+		return err
+	}
+	for _, i := range held { // of this owner, who has the files
+		closeAll(i.Files)
+	}
+	k.mu.Lock()
+	k.conn = conn
+	k.mu.Unlock()
+	for _, i := range held {
+		k.Drop(i.Key)
+	}
+	k.cfg.Refill()
+	return nil
+}
+
+// Close ends the keeper, and with it what it holds.
+func (k *Keeper) Close() error {
+	k.cancel()
+	k.running.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.conn == nil {
+		return nil
+	}
+	err := send(k.conn, message{Verb: end})
+	if err == nil {
+		ended(k.conn)
+	}
+	err = errors.Join(err, k.conn.Close())
+	k.conn = nil
+	return err
+}
+
+// End ends the keeper of a name, where there is one, and with it what it holds.
+func End(name string) error {
+	conn, err := dial(name)
+	if errors.Is(err, errAbsent) || errors.Is(err, ErrForeign) { // which holds nothing of ours
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := send(conn, message{Verb: end}); err != nil {
+		return fmt.Errorf("ending the keeper of %s: %w", name, err)
+	}
+	ended(conn)
+	return nil
+}

@@ -1,0 +1,83 @@
+package nftables
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestDigests: a table's digest changes with its chains and rules, and with nothing else.
+func TestDigests(t *testing.T) {
+	c, s := dial(t)
+	digest := func() [32]byte {
+		t.Helper()
+		d, err := c.Digest(table)
+		must(t, err)
+		return d
+	}
+	none := digest()
+	if none != ([32]byte{}) {
+		t.Errorf("of no table: %x", none)
+	}
+	commit(t, c, func(b *Batch) {
+		b.AddTable(table)
+		b.AddSet(table, Set{Name: "addrs", KeyType: TypeIPv4, KeyBytes: 4})
+		b.AddCounter(table, "n")
+		b.AddChain(table, "c", nil)
+		b.AddRule(table, "c", toNine(Count("n"), Drop())...)
+	})
+	was := digest()
+	if was == none {
+		t.Error("of a table with rules there is none")
+	}
+	commit(t, c, func(b *Batch) { b.AddElements(table, "addrs", Element{Key: loopback}) })
+	s.Run(t, "nft add table ip other; nft add chain ip other c; nft add rule ip other c drop; nft add counter ip test m")
+	if now := digest(); now != was {
+		t.Error("it changed with elements, counters and another table")
+	}
+	handle := `$(nft -a list chain ip test c | sed -n 's/.*drop # handle //p')`
+	for _, change := range []string{
+		"nft replace rule ip test c handle " + handle + " accept", "nft add rule ip test c drop", "nft add chain ip test d", "nft flush chain ip test c", "nft flush ruleset",
+	} {
+		s.Run(t, change)
+		if now := digest(); now == was {
+			t.Errorf("%s: it is the same", change)
+		} else {
+			was = now
+		}
+	}
+}
+
+// TestKeys: the keys of a set are listed, however many there are.
+func TestKeys(t *testing.T) {
+	c, s := dial(t)
+	if _, err := c.Keys(table, "addrs"); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("of no table: %v", err)
+	}
+	var want [][]byte
+	var all []Element
+	commit(t, c, func(b *Batch) {
+		b.AddTable(table)
+		b.AddCounter(table, "n")
+		b.AddSet(table, Set{Name: "addrs", KeyType: TypeIPv4, KeyBytes: 4, Counters: true})
+		for i := range 3000 {
+			key := []byte{10, 0, byte(i >> 8), byte(i)}
+			want = append(want, key)
+			all = append(all, Element{Key: key, Counter: "n"})
+		}
+		b.AddElements(table, "addrs", all...)
+	})
+	keys, err := c.Keys(table, "addrs")
+	must(t, err)
+	slices.SortFunc(keys, bytes.Compare)
+	if !slices.EqualFunc(keys, want, bytes.Equal) {
+		t.Errorf("%d keys, want %d", len(keys), len(want))
+	}
+	s.Run(t, "nft flush map ip test addrs")
+	if keys, err := c.Keys(table, "addrs"); len(keys) != 0 || err != nil {
+		t.Errorf("of an empty set: %x, %v", keys, err)
+	}
+}

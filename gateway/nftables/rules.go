@@ -24,9 +24,26 @@ func (c *Conn) Rules() ([]Rule, error) {
 		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE), Flags: netlink.Request | netlink.Dump},
 		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
 	}
+	messages, err := c.dump(question)
+	if err != nil {
+		return nil, fmt.Errorf("listing rules: %w", err)
+	}
+	var rules []Rule
+	for _, m := range messages {
+		r, err := readRule(m.Data)
+		if err != nil {
+			return nil, fmt.Errorf("reading a rule: %w", err)
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// dump asks for a list, again while others change what is listed.
+func (c *Conn) dump(question netlink.Message) ([]netlink.Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	const attempts = 10 // while others change rules
+	const attempts = 10
 	for range attempts {
 		messages, err := c.c.Execute(question)
 		interrupted := func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
@@ -34,19 +51,44 @@ func (c *Conn) Rules() ([]Rule, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("listing rules: %w", c.failed(err))
+			return nil, c.failed(err)
 		}
-		var rules []Rule
-		for _, m := range messages {
-			r, err := readRule(m.Data)
-			if err != nil {
-				return nil, fmt.Errorf("reading a rule: %w", err)
-			}
-			rules = append(rules, r)
-		}
-		return rules, nil
+		return messages, nil
 	}
-	return nil, fmt.Errorf("listing rules: they changed %d times meanwhile", attempts)
+	return nil, fmt.Errorf("it changed %d times meanwhile", attempts)
+}
+
+// Generation returns the number of the present state of all tables: each transaction makes another. What rules
+// themselves add to sets does not.
+func (c *Conn) Generation() (id uint32, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got, err := c.c.Execute(netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN), Flags: netlink.Request},
+		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reading the generation of rules: %w", c.failed(err))
+	}
+	for _, m := range got {
+		if len(m.Data) < 4 {
+			return 0, errors.New("reading the generation of rules: a message is cut short")
+		}
+		d, err := netlink.NewAttributeDecoder(m.Data[4:])
+		if err != nil {
+			return 0, err
+		}
+		d.ByteOrder = binary.BigEndian
+		for d.Next() {
+			if d.Type() == unix.NFTA_GEN_ID {
+				id = d.Uint32()
+			}
+		}
+		if err := d.Err(); err != nil {
+			return 0, err
+		}
+	}
+	return id, nil
 }
 
 // readRule decodes a message about a rule.

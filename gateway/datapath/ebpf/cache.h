@@ -4,6 +4,7 @@
 
 #include "flow.h"
 #include "forward.h"
+#include "tally.h"
 
 #define TCP_FLAGS 13 /* offset of the byte in TCP's header */
 #define TCP_FIN 0x01
@@ -96,21 +97,40 @@ static __always_inline int copy_path(const struct flow_key *k, const struct flow
 	return sum == *(const volatile __u64 *)&from->sum;
 }
 
+/* waits reports whether an entry of a flow is as it was while nothing was answered; an answer ends its flow's entries. */
+static __always_inline int waits(struct flow_key *k, const struct flow_path *p)
+{
+	struct flow_key back = {
+		.saddr = p->daddr, .daddr = p->saddr, .sport = p->dport, .dport = p->sport,
+		.protocol = k->protocol, .side = FROM_LAN + FROM_WAN - k->side,
+	};
+	const struct flow_path *answer;
+
+	if (p->answers == ANSWER) {
+		forget(k);
+		return 0;
+	}
+	answer = bpf_map_lookup_elem(&flow_paths, &back);
+	return answer && answer->answers == ANSWER;
+}
+
 /* known finds the way of a packet's flow, if the packet may take it; 0: the stack's. */
 static __always_inline int known(struct __sk_buff *skb, const struct iphdr *ip, const void *end, enum side side, __u64 now, struct flow_path *p)
 {
 	const struct flow_path *there;
 	struct flow_key k;
 	__u32 generation;
+	int whole;
 
 	if (unlikely(!caches(now, &generation) || !key_of(ip, end, side, &k)))
 		return 0;
 	there = bpf_map_lookup_elem(&flow_paths, &k);
 	if (unlikely(!there))
 		return 0;
-	if (unlikely(!copy_path(&k, there, p)))
+	whole = copy_path(&k, there, p);
+	if (unlikely(p->answers != ANSWERED && !waits(&k, p)))
 		return 0;
-	return p->generation == generation && now < p->until && same_class(p->tos, ip->tos) && simple(skb, ip, p->most, end);
+	return whole && p->generation == generation && now < p->until && same_class(p->tos, ip->tos) && simple(skb, ip, p->most, end);
 }
 
 /* lacks_ports reports whether a checksum to which bpf_l4_csum_replace added the difference of addresses lacks that of
@@ -169,6 +189,21 @@ static __always_inline int follow(struct __sk_buff *skb, const struct flow_path 
 	return readdress(skb, eth, ip, to, p->smac, ifindex);
 }
 
+/* tally counts a packet that takes its flow's way. */
+static __always_inline void tally(const struct flow_path *p, struct wire w, enum side side)
+{
+	__u32 at = p->tally;
+	struct tally *t;
+
+	if (!tallying)
+		return;
+	t = bpf_map_lookup_elem(&flow_tallies, &at);
+	if (!t)
+		return;
+	__sync_fetch_and_add(side == FROM_LAN ? &t->up_bytes : &t->down_bytes, w.bytes);
+	__sync_fetch_and_add(side == FROM_LAN ? &t->up_packets : &t->down_packets, w.packets);
+}
+
 /* shortcut_up forwards an admitted client's packet by the cache, or leaves it to the stack. */
 static __always_inline int shortcut_up(struct __sk_buff *skb, const struct iphdr *ip, const void *end, __u64 now)
 {
@@ -176,6 +211,7 @@ static __always_inline int shortcut_up(struct __sk_buff *skb, const struct iphdr
 
 	if (!known(skb, ip, end, FROM_LAN, now, &p))
 		return pass(REASON_STACK);
+	tally(&p, on_wire(skb, ip, end), FROM_LAN);
 	return follow(skb, &p, p.dmac, wan_ifindex);
 }
 

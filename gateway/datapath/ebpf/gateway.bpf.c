@@ -269,8 +269,14 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		return drop(REASON_FOREIGN_SOURCE);
 	now = clock_ns();
 	c = shortcut_down(skb, ip, end, now, &flow);
-	if (c)
-		return admit(flow.at, c, on_wire(skb, ip, end), 0, now) ? follow(skb, &flow, c->mac, lan_ifindex) : TC_ACT_SHOT;
+	if (c) {
+		struct wire w = on_wire(skb, ip, end);
+
+		if (!admit(flow.at, c, w, 0, now))
+			return TC_ACT_SHOT;
+		tally(&flow, w, FROM_WAN);
+		return follow(skb, &flow, c->mac, lan_ifindex);
+	}
 	at = owner(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || ip->daddr == gateway_addr)

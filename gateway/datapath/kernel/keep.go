@@ -267,7 +267,13 @@ func (d *Datapath) adopt(r record, files []int) error {
 	defer c.mu.Unlock()
 	d.until(c)
 	d.bound(c)
-	return d.look(c)
+	if err := d.look(c); err != nil {
+		return err
+	}
+	if c.usedUp(c.Limits) { // while nobody was there
+		return d.bar(c)
+	}
+	return nil
 }
 
 // remake admits clients again whose units could not be adopted.

@@ -221,6 +221,7 @@ func (k *Keeper) stay() {
 		conn := k.conn
 		k.mu.Unlock()
 		if began := time.Now(); conn != nil {
+			conn.SetReadDeadline(time.Time{}) // an error: it is closed
 			stop := context.AfterFunc(k.ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
 			_, files, err := receive(conn, 0) // a keeper says nothing more: this is its end
 			stop()

@@ -236,7 +236,7 @@ func (d *Datapath) discard(r record, files []int) {
 	}
 }
 
-// adopt goes on with a client's unit.
+// adopt goes on with a client's unit. On error it has taken nothing.
 func (d *Datapath) adopt(r record, files []int) error {
 	l := &line{session: session{r.Client.MAC, r.Client.Session}, used: true, socket: files[0], channel: files[1], unit: files[2], index: r.Unit, policed: r.Policed, kept: true, lan: d.cfg.LAN}
 	c := &client{addr: r.Client.Addr, Client: r.Client, epoch: r.Epoch, known: true, line: l, forgone: r.Dropped}
@@ -267,7 +267,14 @@ func (d *Datapath) adopt(r record, files []int) error {
 	defer c.mu.Unlock()
 	d.until(c)
 	d.bound(c)
-	return d.look(c)
+	err = d.look(c)
+	if err == nil && c.usedUp(c.Limits) { // while nobody was there
+		err = d.bar(c)
+	}
+	if err != nil {
+		d.cfg.Log.Error("comparing a client's quota", "client", c.addr, "err", err)
+	}
+	return nil
 }
 
 // remake admits clients again whose units could not be adopted.

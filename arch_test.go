@@ -58,9 +58,9 @@ var allowedImports = map[string][]string{
 	"gateway/nftables": {}, // the kernel's rules
 	"gateway/nat":      {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
 
-	"gateway/flowlog":    {"gateway/datapath/stack", "gateway/nftables"}, // what clients' connections were
-	"gateway/ident":      {"gateway/budget"},                             // who a client is, for servers that ask
-	"gateway/forwarding": {},                                             // the kernel's switch
+	"gateway/flowlog":    {"gateway/datapath", "gateway/datapath/stack", "gateway/nftables"}, // what clients' connections were
+	"gateway/ident":      {"gateway/budget"},                                                 // who a client is, for servers that ask
+	"gateway/forwarding": {},                                                                 // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/budget", "gateway/statefile"},
 	"gateway/dns":     {"gateway/budget"},
@@ -142,7 +142,7 @@ var testImports = map[string][]string{
 
 	"gateway/arp":                    {"gateway/netnstest"},
 	"gateway/ident":                  {"gateway/netnstest"},
-	"gateway/datapath/ebpf":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/ebpf":          {"gateway/datapath/datapathtest", "gateway/flowlog", "gateway/netnstest"},
 	"gateway/datapath/guard":         {"gateway/netnstest"},
 	"gateway/datapath/kernel":        {"gateway/datapath/datapathtest", "gateway/keeper", "gateway/netnstest"},
 	"gateway/keeper":                 {"gateway/netnstest"},

@@ -15,9 +15,10 @@ func (g *gateway) openFlows() (err error) {
 	if !f.Enabled {
 		return flowlog.Undo(flowlog.NoteIn(f.Folder)) // a daemon that was killed had it enabled
 	}
+	aside, _ := g.dp.(flowlog.Aside)
 	g.flows, err = flowlog.Open(flowlog.Config{
 		Folder: f.Folder, Keep: f.Keep, Most: f.Most, IPFIX: f.IPFIX,
-		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Log: g.log,
+		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Aside: aside, Log: g.log,
 	})
 	return err
 }

@@ -53,7 +53,10 @@ type hearer interface {
 	Requests() (io.ReadCloser, error)
 }
 
-var _ hearer = (*ebpf.Datapath)(nil)
+var (
+	_ hearer        = (*ebpf.Datapath)(nil)
+	_ flowlog.Aside = (*ebpf.Datapath)(nil)
+)
 
 // mortal is a data path that can fail while it runs.
 type mortal interface {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -9,6 +12,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/gateway/flowlog"
 )
 
 // hold connects a client to the server, until the test closes it.
@@ -73,4 +80,71 @@ func TestWhois(t *testing.T) {
 	if out := w.sh("nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml >/dev/null; nsenter --net=/run/netns/$ID-router nft list ruleset"); strings.Contains(out, "gatewayd-flows") {
 		t.Errorf("after detach there is still\n%s", out)
 	}
+}
+
+// TestLoggedOverKill: the record of a cached flow has what passed before the daemon was killed, while there was none, and
+// under its successor.
+func TestLoggedOverKill(t *testing.T) {
+	w := newWorld(t)
+	w.configure("[flowlog]\nenabled = true")
+	w.start()
+	ann := w.client()
+	ann.logIn("ann")
+	conn := w.echo(ann)
+	const bytes = 1_000_000
+	carry := func() {
+		t.Helper()
+		must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		sent := make(chan error, 1)
+		go func() { _, err := conn.Write(make([]byte, bytes)); sent <- err }()
+		_, err := io.CopyN(io.Discard, conn, bytes)
+		must(t, errors.Join(err, <-sent))
+	}
+	carry()
+	s, err := w.status()
+	must(t, err)
+	if s.Datapath != "ebpf, flow cache" {
+		t.Errorf("forwarded by %s: %s", s.Datapath, s.Why)
+	}
+	w.kill()
+	carry()
+	w.start()
+	carry()
+	at := time.Now().UTC().Format(time.RFC3339Nano)
+	w.in("router", func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
+	eventually(t, "the whole record", func() error {
+		out, err := w.try(fmt.Sprintf("gatewayd whois --json --folder $DIR/state/flows %s --at %s", conn.LocalAddr(), at))
+		var f flowlog.Flow // what comes behind is of a late acknowledgement, which began another connection
+		if err = errors.Join(err, json.NewDecoder(strings.NewReader(out)).Decode(&f)); err != nil {
+			return fmt.Errorf("%w in %s", err, out)
+		}
+		const least, most = 3 * bytes, 3*bytes + bytes/2 // with headers, and what was sent again
+		if f.User != "ann" || f.UpBytes < least || f.UpBytes > most || f.DownBytes < least || f.DownBytes > most {
+			return fmt.Errorf("whois says %s", out)
+		}
+		return nil
+	})
+}
+
+// echo connects a client to a server that sends back what it receives, until the test ends.
+func (w *world) echo(c *client) (conn net.Conn) {
+	w.t.Helper()
+	var l net.Listener
+	w.in("server", func() (err error) {
+		l, err = net.Listen("tcp4", netip.AddrPortFrom(serverAddr, 0).String())
+		return err
+	})
+	w.t.Cleanup(func() { l.Close() })
+	go func() {
+		if peer, err := l.Accept(); err == nil {
+			io.Copy(peer, peer)
+			peer.Close()
+		}
+	}()
+	w.in(c.host, func() (err error) {
+		conn, err = net.DialTimeout("tcp4", l.Addr().String(), 30*time.Second)
+		return err
+	})
+	w.t.Cleanup(func() { conn.Close() })
+	return conn
 }

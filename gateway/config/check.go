@@ -247,8 +247,6 @@ func (k *checker) checkFlowLog() {
 	switch {
 	case !k.FlowLog.Enabled:
 		k.without(enabled+" is not true", "flowlog.ipfix")
-	case k.Datapath.Kind == EBPF && k.Datapath.Forward == ForwardRedirect:
-		k.report(enabled, `redirected packets pass the kernel's table of connections by: use datapath.forward = "auto", with which the stack forwards while the log is enabled`)
 	case k.Datapath.Kind == NFQueue && k.Datapath.Fast:
 		k.report(enabled, "datapath.fast redirects packets past the kernel's table of connections: use datapath.fast = false")
 	}

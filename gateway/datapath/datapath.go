@@ -81,3 +81,13 @@ type Mover interface {
 	// come to follow with the next call.
 	Moved(f func(netip.Addr)) error
 }
+
+// Tracked is a connection of the kernel's connection tracking.
+type Tracked struct {
+	From, To netip.AddrPort // of its first packet, IPv4
+	Protocol uint8
+	Start    time.Time // by the kernel; zero: it has no times
+}
+
+// Traffic are IP packets of a client, without its link's headers.
+type Traffic struct{ UpBytes, UpPackets, DownBytes, DownPackets uint64 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
 // Attributes of connections (linux, include/uapi/linux/netfilter/nfnetlink_conntrack.h).
@@ -175,6 +177,11 @@ func (c *connection) times(d *netlink.AttributeDecoder) error {
 		}
 	}
 	return nil
+}
+
+// named returns the connection as data paths know it.
+func (c *connection) named() datapath.Tracked {
+	return datapath.Tracked{From: c.orig.src, To: c.orig.dst, Protocol: c.orig.protocol, Start: c.start}
 }
 
 // flow returns a connection as a flow of a client. Connections of and to the gateway itself are none.

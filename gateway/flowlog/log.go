@@ -32,7 +32,9 @@ type Config struct {
 	// Who returns who has had an address at least since a time; what is unknown is empty. A zero
 	// time is unknown too.
 	Who func(addr netip.Addr, since time.Time) Who
-	Log *slog.Logger
+	// Aside has the traffic that connection tracking does not see; nil: it sees all.
+	Aside Aside
+	Log   *slog.Logger
 }
 
 // Note is the path of the note for Undo.
@@ -85,6 +87,7 @@ type Log struct {
 	mu      sync.Mutex
 	lines   []byte // that wait for the disk
 	waiting uint64 // number of lines
+	ending  []ending
 	ended   []Flow // that wait for the collector
 	stats   Stats
 
@@ -106,6 +109,9 @@ func Open(cfg Config) (*Log, error) {
 	l.pack() // what a former daemon left
 	if cfg.IPFIX.IsValid() {
 		l.collect, err = dialCollector(cfg.IPFIX)
+	}
+	if err == nil && cfg.Aside != nil { // before ends are reported, which take what was counted
+		err = keep(cfg.Aside)
 	}
 	if err == nil {
 		l.source, err = openSource()
@@ -221,7 +227,11 @@ func (l *Log) finished(c connection) {
 		f.End = time.Now().UTC()
 	}
 	f.MAC, f.User, f.Session = was.who.MAC, was.who.User, was.who.Session
-	l.add(f, !known, true)
+	if l.cfg.Aside == nil {
+		l.add(f, !known, true)
+		return
+	}
+	l.await(ending{f, c.named(), !known})
 }
 
 // missed finds the beginnings of which the report was lost.
@@ -287,6 +297,7 @@ func (l *Log) keepTracking() {
 // flush writes what waits, and begins another file where the present one is large or old. Lines that
 // cannot be written wait on while there is room, and are lost then.
 func (l *Log) flush(now time.Time) {
+	l.complete()
 	l.mu.Lock()
 	lines, n, ended := l.lines, l.waiting, l.ended
 	l.lines, l.waiting, l.ended = nil, 0, nil

@@ -62,7 +62,8 @@ type NAT struct {
 	conn     *nftables.Conn
 	follower *stack.Follower
 	held     bool // by conn: see nftables.Batch
-	rules    int  // of the table
+	wanted   contents
+	whole    uint32 // generation of nftables' tables in which nothing was missing; guarded by mu
 	restored atomic.Uint64
 
 	mu       sync.Mutex
@@ -109,7 +110,7 @@ func Open(cfg Config) (*NAT, error) {
 // apply replaces the table.
 func (n *NAT) apply() error {
 	b := &nftables.Batch{Held: n.held}
-	n.rules = n.cfg.ruleset(b)
+	n.wanted = n.cfg.ruleset(b)
 	return n.conn.Commit(b)
 }
 
@@ -187,8 +188,12 @@ func (n *NAT) keep(gone func() bool) {
 	}
 }
 
-// there reports whether all rules are.
+// there reports whether all rules are, and all that maps hold. mu is held.
 func (n *NAT) there() (bool, error) {
+	generation, err := n.conn.Generation()
+	if err != nil || generation == n.whole {
+		return err == nil, err
+	}
 	rules, err := n.conn.Rules()
 	count := 0
 	for _, r := range rules {
@@ -196,7 +201,21 @@ func (n *NAT) there() (bool, error) {
 			count++
 		}
 	}
-	return count == n.rules, err
+	if err != nil || count != n.wanted.rules {
+		return false, err
+	}
+	for name, want := range n.wanted.maps {
+		var is digest
+		err := n.conn.Elements(tableOf(n.cfg.Name), name, is.add)
+		if errors.Is(err, unix.ENOENT) || err == nil && is != want {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	n.whole = generation
+	return true, nil
 }
 
 // Left reports whether a table exists. A kernel without nftables has none.

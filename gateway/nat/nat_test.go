@@ -147,10 +147,12 @@ func (n *NAT) follow(t *testing.T, gone func() bool) {
 func TestPutBack(t *testing.T) {
 	for _, unheld := range []bool{true, false} {
 		t.Run(fmt.Sprint("unheld ", unheld), func(t *testing.T) {
-			n, s := open(t, config(func(c *Config) { c.unheld = unheld }))
+			n, s := open(t, config(func(c *Config) { c.unheld, c.Ports, c.Clients = unheld, 7, ranges("10.1.0.2-10.1.0.200") }))
 			before := s.Run(t, "nft list ruleset")
 			n.follow(t, func() bool { return false })
-			for i, script := range []string{"nft flush ruleset", "nft delete table ip gatewayd-nat-lan0", "nft flush table ip gatewayd-nat-lan0", "nft flush chain ip gatewayd-nat-lan0 postrouting"} {
+			for i, script := range []string{"nft flush ruleset", "nft delete table ip gatewayd-nat-lan0", "nft flush table ip gatewayd-nat-lan0", "nft flush chain ip gatewayd-nat-lan0 postrouting",
+				"nft delete element ip gatewayd-nat-lan0 first-ports { 10.1.0.7 }", "nft flush map ip gatewayd-nat-lan0 last-ports",
+				"nft 'delete element ip gatewayd-nat-lan0 last-ports { 10.1.0.7 }; add element ip gatewayd-nat-lan0 last-ports { 10.1.0.7 : 9 }'"} {
 				out, err := s.Try(script)
 				if n.held == (err == nil) && i > 0 {
 					t.Errorf("%s: %v %s", script, err, out)

@@ -2,7 +2,9 @@ package nat
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +36,26 @@ const (
 type writer struct {
 	*nftables.Batch
 	table nftables.Table
+	contents
+}
+
+// contents is what a table holds.
+type contents struct {
 	rules int
+	maps  map[string]digest
+}
+
+// digest is of the elements of a map, in any order.
+type digest struct {
+	elements int
+	sum      uint64
+}
+
+var digestSeed = maphash.MakeSeed()
+
+func (d *digest) add(key, data []byte) {
+	d.elements++
+	d.sum += maphash.Bytes(digestSeed, slices.Concat(key, data))
 }
 
 func (w *writer) rule(chain string, parts ...[]nftables.Expr) {
@@ -46,9 +67,9 @@ func (w *writer) rule(chain string, parts ...[]nftables.Expr) {
 	w.rules++
 }
 
-// ruleset adds the whole table in place of a former one, and returns how many rules it has.
-func (c Config) ruleset(b *nftables.Batch) int {
-	w := &writer{Batch: b, table: tableOf(c.Name)}
+// ruleset adds the whole table in place of a former one, and returns what it holds.
+func (c Config) ruleset(b *nftables.Batch) contents {
+	w := &writer{Batch: b, table: tableOf(c.Name), contents: contents{maps: map[string]digest{}}}
 	w.DeleteTable(w.table)
 	w.AddTable(w.table)
 	if len(c.Forwards) > 0 {
@@ -75,7 +96,7 @@ func (c Config) ruleset(b *nftables.Batch) int {
 	} else {
 		w.rule("postrouting", outward, c.shared())
 	}
-	return w.rules
+	return w.contents
 }
 
 // forwarded matches what a forward is for: packets to this machine's addresses outside of the LAN.
@@ -161,6 +182,11 @@ func (c Config) assign(w *writer) {
 		set.Name = name
 		w.AddSet(w.table, set)
 		w.AddElements(w.table, name, elements...)
+		var d digest
+		for _, x := range elements {
+			d.add(x.Key, x.Data)
+		}
+		w.maps[name] = d
 	}
 	if len(c.Sources) > 0 {
 		set.DataType, set.Data, set.Ranges = nftables.Concat(nftables.TypeIPv4, nftables.TypePort), 16, true

@@ -17,7 +17,10 @@ func (c *Conn) Digest(t Table) (sum [sha256.Size]byte, err error) {
 	d := sha256.New()
 	n := 0
 	for _, kind := range []uint16{unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE} {
-		messages, err := c.dump(kind, t.Family, nil)
+		messages, err := c.dump(netlink.Message{
+			Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
+			Data:   []byte{byte(t.Family), unix.NFNETLINK_V0, 0, 0},
+		})
 		if err != nil {
 			return sum, fmt.Errorf("reading the table %s: %w", t.Name, err)
 		}
@@ -59,63 +62,4 @@ func addTo(d hash.Hash, data []byte, table string) (bool, error) {
 func (b *Batch) Digest() ([sha256.Size]byte, error) {
 	out, err := b.encode()
 	return sha256.Sum256(out), err
-}
-
-// Keys lists the keys of a set. A set that does not exist is an error, unix.ENOENT.
-func (c *Conn) Keys(t Table, set string) (keys [][]byte, err error) {
-	e := netlink.NewAttributeEncoder()
-	e.String(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
-	e.String(unix.NFTA_SET_ELEM_LIST_SET, set)
-	which, err := e.Encode()
-	if err != nil {
-		return nil, fmt.Errorf("listing the set %s: %w", set, err)
-	}
-	messages, err := c.dump(unix.NFT_MSG_GETSETELEM, t.Family, which)
-	for _, m := range messages {
-		if err == nil {
-			keys, err = readKeys(keys, m.Data)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing the set %s: %w", set, err)
-	}
-	return keys, nil
-}
-
-// readKeys appends the keys in a message about elements.
-func readKeys(keys [][]byte, data []byte) ([][]byte, error) {
-	if len(data) < 4 {
-		return keys, errors.New("a message is cut short")
-	}
-	d, err := netlink.NewAttributeDecoder(data[4:])
-	if err != nil {
-		return keys, err
-	}
-	value := func(in *netlink.AttributeDecoder) error {
-		for in.Next() {
-			if in.Type() == unix.NFTA_DATA_VALUE {
-				keys = append(keys, in.Bytes())
-			}
-		}
-		return nil
-	}
-	each := func(x *netlink.AttributeDecoder) error {
-		for x.Next() {
-			if x.Type() == unix.NFTA_SET_ELEM_KEY {
-				x.Nested(value)
-			}
-		}
-		return nil
-	}
-	for d.Next() {
-		if d.Type() == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-			d.Nested(func(list *netlink.AttributeDecoder) error {
-				for list.Next() {
-					list.Nested(each)
-				}
-				return nil
-			})
-		}
-	}
-	return keys, d.Err()
 }

@@ -2,6 +2,8 @@ package nftables
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -71,4 +73,54 @@ func (x Element) encode(e *netlink.AttributeEncoder) error {
 		e.Uint64(unix.NFTA_SET_ELEM_TIMEOUT, uint64(x.Timeout.Milliseconds()))
 	}
 	return nil
+}
+
+// Elements lists the keys of a set, with the data that a map has for them. A missing set is an error.
+func (c *Conn) Elements(t Table, set string, each func(key, data []byte)) error {
+	var b Batch
+	b.add(unix.NFT_MSG_GETSETELEM, netlink.Dump, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
+		e.String(unix.NFTA_SET_ELEM_LIST_SET, set)
+	})
+	messages, err := c.dump(b.messages[0])
+	for _, m := range messages {
+		if len(m.Data) < 4 {
+			return errors.New("reading elements: a message is cut short")
+		}
+		err = errors.Join(err, attributes(m.Data[4:], func(d *netlink.AttributeDecoder) {
+			if d.Type() == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+				err = errors.Join(err, attributes(d.Bytes(), func(d *netlink.AttributeDecoder) { err = errors.Join(err, readElement(d.Bytes(), each)) }))
+			}
+		}))
+	}
+	if err != nil {
+		return fmt.Errorf("listing the elements of %s %s: %w", t.Name, set, err)
+	}
+	return nil
+}
+
+func readElement(element []byte, each func(key, data []byte)) error {
+	values := map[uint16][]byte{}
+	err := attributes(element, func(d *netlink.AttributeDecoder) {
+		if kind := d.Type(); kind == unix.NFTA_SET_ELEM_KEY || kind == unix.NFTA_SET_ELEM_DATA {
+			attributes(d.Bytes(), func(d *netlink.AttributeDecoder) {
+				if d.Type() == unix.NFTA_DATA_VALUE {
+					values[kind] = d.Bytes()
+				}
+			})
+		}
+	})
+	each(values[unix.NFTA_SET_ELEM_KEY], values[unix.NFTA_SET_ELEM_DATA])
+	return err
+}
+
+func attributes(b []byte, each func(*netlink.AttributeDecoder)) error {
+	d, err := netlink.NewAttributeDecoder(b)
+	if err != nil {
+		return err
+	}
+	for d.Next() {
+		each(d)
+	}
+	return d.Err()
 }

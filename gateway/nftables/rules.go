@@ -20,7 +20,11 @@ type Rule struct {
 
 // Rules lists the rules of all tables, in the kernel's order.
 func (c *Conn) Rules() ([]Rule, error) {
-	messages, err := c.dump(unix.NFT_MSG_GETRULE, unix.AF_UNSPEC, nil)
+	question := netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE), Flags: netlink.Request | netlink.Dump},
+		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+	}
+	messages, err := c.dump(question)
 	if err != nil {
 		return nil, fmt.Errorf("listing rules: %w", err)
 	}
@@ -35,12 +39,8 @@ func (c *Conn) Rules() ([]Rule, error) {
 	return rules, nil
 }
 
-// dump lists what attributes select, and again where others change it meanwhile.
-func (c *Conn) dump(kind uint16, family Family, which []byte) ([]netlink.Message, error) {
-	question := netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
-		Data:   append([]byte{byte(family), unix.NFNETLINK_V0, 0, 0}, which...),
-	}
+// dump asks for a list, again while others change what is listed.
+func (c *Conn) dump(question netlink.Message) ([]netlink.Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	const attempts = 10
@@ -55,7 +55,40 @@ func (c *Conn) dump(kind uint16, family Family, which []byte) ([]netlink.Message
 		}
 		return messages, nil
 	}
-	return nil, fmt.Errorf("they changed %d times meanwhile", attempts)
+	return nil, fmt.Errorf("it changed %d times meanwhile", attempts)
+}
+
+// Generation returns the number of the present state of all tables: each transaction makes another. What rules
+// themselves add to sets does not.
+func (c *Conn) Generation() (id uint32, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got, err := c.c.Execute(netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN), Flags: netlink.Request},
+		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reading the generation of rules: %w", c.failed(err))
+	}
+	for _, m := range got {
+		if len(m.Data) < 4 {
+			return 0, errors.New("reading the generation of rules: a message is cut short")
+		}
+		d, err := netlink.NewAttributeDecoder(m.Data[4:])
+		if err != nil {
+			return 0, err
+		}
+		d.ByteOrder = binary.BigEndian
+		for d.Next() {
+			if d.Type() == unix.NFTA_GEN_ID {
+				id = d.Uint32()
+			}
+		}
+		if err := d.Err(); err != nil {
+			return 0, err
+		}
+	}
+	return id, nil
 }
 
 // readRule decodes a message about a rule.

@@ -64,6 +64,34 @@ var attempts = []attempt{
 		"only gateway-ebpf and sink-ebpf need it (modules sch_ingress and cls_bpf)", script(machine.BPFAtTC.Script())},
 	{"kernel.af-xdp", string(machine.AFXDP), keyNamespaces, "frames can be captured before the network stack", Warn, false,
 		"a kernel with CONFIG_XDP_SOCKETS; only sink-xdp needs it", script(machine.AFXDP.Script())},
+	optional("kernel.nat", machine.NAT, "clients can share the router's address", "a kernel with CONFIG_NFT_NAT and CONFIG_NFT_MASQ; only devices with NAT need it"),
+	optional("kernel.flow-cache", machine.FlowCache, "gatewayd can redirect flows that netfilter has decided on", ""),
+	optional("kernel.ppp", machine.PPP, "pppd can carry sessions", "modprobe ppp_generic ppp_async; only rp-pppoe-… needs it"),
+	optional("kernel.pppoe", machine.PPPoE, "the kernel can carry PPPoE sessions", "modprobe pppoe; only accel-ppp, rp-pppoe-kernel and gateway-pppoe-kernel need it"),
+	optional("kernel.token-bucket", machine.TokenBucket, "the link between gateways can have a rate", "modprobe sch_tbf; only link.mbps needs it"),
+	optional("kernel.netem", machine.Netem, "that link can delay and lose frames", "modprobe sch_netem; only link.delay and link.loss_pct need it"),
+	optional("kernel.ipip", machine.IPIP, tunnels, "modprobe ipip; only ipip needs it"),
+	optional("kernel.gre", machine.GRE, tunnels, "modprobe ip_gre; only gre needs it"),
+	optional("kernel.vxlan", machine.VXLAN, tunnels, "modprobe vxlan; only vxlan needs it"),
+	optional("kernel.wireguard", machine.WireGuard, tunnels, "modprobe wireguard; only wireguard needs it, not wireguard-go"),
+	optional("kernel.ovpn-dco", machine.OpenVPNDCO, "OpenVPN can have the kernel encrypt", "only openvpn-dco needs it"),
+	optional("kernel.esp-null", machine.ESPNull, tunnels, "modprobe esp4 crypto_null; only ipsec-null needs it"),
+	optional("kernel.esp-aes-cbc", machine.ESPCBC, tunnels, "modprobe esp4 cbc authenc; only ipsec-aes-cbc-sha1 needs it"),
+	optional("kernel.esp-aes-gcm", machine.ESPGCM, tunnels, "modprobe esp4 gcm seqiv; only ipsec-aes-gcm needs it"),
+	optional("kernel.esp-chacha20", machine.ESPChaCha, tunnels, "modprobe esp4 chacha20poly1305; only ipsec-chacha20 needs it"),
+	optional("kernel.esp-blowfish", machine.ESPBlowfish, tunnels, "modprobe esp4 blowfish_generic; only ipsec-blowfish needs it"),
+}
+
+// tunnels is what a kind of tunnel in the kernel means.
+const tunnels = "gateways can have such a tunnel in the kernel"
+
+// optional is a feature that single devices need, which is tried in a network namespace of its own. What distributions lack says itself
+// how to get it.
+func optional(key string, f machine.Feature, means, do string) attempt {
+	if f.Advice() != "" {
+		do = strings.TrimPrefix(do+": "+f.Advice(), ": ")
+	}
+	return attempt{key, string(f), keyNamespaces, means, Warn, false, do, shell("unshare", "--net", "sh", "-ec", f.Script(), "sh", "lo")}
 }
 
 // bench is two linked hosts to try things on.
@@ -150,7 +178,14 @@ func (b *bench) stop() {
 // script tries a feature by a shell script on the router; the error carries what the script said.
 func script(text string) func(*bench, context.Context) (string, error) {
 	return func(b *bench, ctx context.Context) (string, error) {
-		out, err := b.router.Run(ctx, agent.Command{Argv: []string{"sh", "-ec", text, "sh", b.routerIf}})
+		return shell("sh", "-ec", text, "sh", b.routerIf)(b, ctx)
+	}
+}
+
+// shell tries a feature by a command on the router.
+func shell(argv ...string) func(*bench, context.Context) (string, error) {
+	return func(b *bench, ctx context.Context) (string, error) {
+		out, err := b.router.Run(ctx, agent.Command{Argv: argv})
 		if err != nil {
 			said, _, _ := strings.Cut(strings.TrimSpace(out.Stderr), "\n")
 			return "", errors.New(cmp.Or(said, err.Error()))

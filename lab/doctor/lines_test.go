@@ -137,6 +137,38 @@ func TestKernelLinesWithoutNamespaces(t *testing.T) {
 	check(t, on(map[string]string{"/proc/sys/kernel/osrelease": "6.1.0\n", "/boot/config-6.1.0": "CONFIG_TICK_CPU_ACCOUNTING=y\n"}).accounting(), OK, "CONFIG_TICK_CPU_ACCOUNTING")
 }
 
+// TestWhatDevicesNeedOfTheKernelIsTried, and what the kernel lacks is said with how to get it or where the device runs.
+func TestWhatDevicesNeedOfTheKernelIsTried(t *testing.T) {
+	var kernel []Line // of a kernel that has nothing
+	tried := map[machine.Feature]bool{}
+	for _, a := range attempts {
+		tried[machine.Feature(a.what)] = true
+		kernel = append(kernel, Line{Key: a.key, What: a.what, State: Missing})
+	}
+	for _, name := range dut.Names() {
+		d, err := dut.New(name, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range d.Traits().Needs {
+			f := n.KernelFeature()
+			for _, one := range f.Either() {
+				if f != "" && !tried[one] {
+					t.Errorf("%s needs %s, which is not tried", name, one)
+				}
+			}
+			text, do := on(nil).lacking(name, d.Traits().Needs, kernel)
+			if f != "" && (!strings.Contains(text, string(f)) || !strings.Contains(do, "above")) {
+				t.Errorf("%s without %s: %q, to do: %q", name, f, text, do)
+			}
+		}
+	}
+	dco := attempts[slices.IndexFunc(attempts, func(a attempt) bool { return a.what == string(machine.OpenVPNDCO) })]
+	if !strings.Contains(dco.do, "openvpn-dco-dkms") {
+		t.Errorf("%s: %s", dco.what, dco.do)
+	}
+}
+
 func TestLimitLines(t *testing.T) {
 	need := on(nil).largest
 	check(t, withFiles(4096, 20000).nofile(), OK, "hard limit 20000, soft 4096", "needs 4128 in an agent, 1128 in a daemon", "enough for 4968 clients")

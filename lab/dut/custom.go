@@ -320,6 +320,9 @@ func (c combined) Stop(ctx context.Context, env Env) error {
 func (c combined) Traits() Traits {
 	t := c.Counted.Traits()
 	t.Needs = slices.Concat(t.Needs, c.rest.needs())
+	if g, ok := c.Counted.(*Gateway); ok && g.cachesFlows(true) {
+		t.Gathers = true
+	}
 	if about := c.rest.spec.Description; about != "" {
 		t.About = fmt.Sprintf("%s (%s, and its table's start beside it)", about, c.rest.spec.Like)
 	}

@@ -35,6 +35,9 @@ func (f Forwarder) Traits() Traits {
 		nft.Feature, t.Gathers = machine.Flowtables, true
 	}
 	t.Needs = []Need{nft}
+	if f.Masquerade {
+		t.Needs = append(t.Needs, Need{Feature: machine.NAT, Why: "clients that share an address"})
+	}
 	return t
 }
 

@@ -71,6 +71,23 @@ func TestForwarders(t *testing.T) {
 	}
 }
 
+// TestGatewayBehindFlowtable: clients of gatewayd pass by the flowtable, are counted all the same, and nothing stays.
+func TestGatewayBehindFlowtable(t *testing.T) {
+	t.Parallel()
+	withGatewayd(t)
+	n := testClients(t)
+	d, err := New("flowtable-masquerade-gateway", n, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	skipUnsupported(t, d)
+	l := newTestLab(t, d, n)
+	checkPortal(t, d, l, n)
+	if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, forwarderTable) {
+		t.Errorf("left behind: %s", rules)
+	}
+}
+
 // awaitUnlike waits until a device says something of its router, or nothing.
 func awaitUnlike(t *testing.T, l *testLab, d Proven, says string) {
 	t.Helper()

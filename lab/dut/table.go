@@ -24,11 +24,13 @@ var builtin = map[string]func(clients int) DUT{
 	"nftables-flowtable":   func(int) DUT { return Forwarder{Flowtable: true} },
 	"flowtable-masquerade": func(int) DUT { return Forwarder{Flowtable: true, Masquerade: true} },
 
-	"nft-queue":          func(n int) DUT { return NewNFTQueue(n) },
-	"gateway-ebpf":       func(n int) DUT { return NewGateway("ebpf", n) },
-	"gateway-ebpf-nat":   func(n int) DUT { return newTranslating("ebpf", n) },
-	"gateway-pppoe-ebpf": func(n int) DUT { return NewConcentrator("ebpf", n) },
-	"gateway-pppoe-user": func(n int) DUT { return NewConcentrator("tun", n) },
+	"nft-queue":        func(n int) DUT { return NewNFTQueue(n) },
+	"gateway-ebpf":     func(n int) DUT { return NewGateway("ebpf", n) },
+	"gateway-ebpf-nat": func(n int) DUT { return newTranslating("ebpf", n) },
+	// Behind a flowtable that masquerades.
+	"flowtable-masquerade-gateway": func(n int) DUT { return newBehindFlowtable(n) },
+	"gateway-pppoe-ebpf":           func(n int) DUT { return NewConcentrator("ebpf", n) },
+	"gateway-pppoe-user":           func(n int) DUT { return NewConcentrator("tun", n) },
 	// On Debian's kernel, where there is none here: see docs/kernels.md.
 	"gateway-pppoe-kernel": func(n int) DUT { return NewConcentrator("kernel", n) },
 
@@ -44,6 +46,9 @@ var builtin = map[string]func(clients int) DUT{
 	"gateway-nfqueue-fast": func(n int) DUT { return NewGateway("nfqueue-fast", n) },
 	"gateway-tun":          func(n int) DUT { return NewGateway("tun", n) },
 	"gateway-tun-fast":     func(n int) DUT { return NewGateway("tun-fast", n) },
+
+	"gateway-nfqueue-fast-nat": func(n int) DUT { return newTranslating("nfqueue-fast", n) },
+	"gateway-tun-fast-nat":     func(n int) DUT { return newTranslating("tun-fast", n) },
 }
 
 // Builtin lists the devices written in Go, by name: what experiment.Load takes

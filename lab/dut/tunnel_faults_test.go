@@ -180,6 +180,16 @@ func TestTunnelOfAnotherMTU(t *testing.T) {
 	}
 }
 
+const (
+	forgetPeer  = `wg setconf ` + tunnelDev + ` ` + agent.Scratch + `/tunnel/wireguard.conf; wg show ` + tunnelDev + ` latest-handshakes | grep -q '	0$'`
+	shakenHands = `wg show ` + tunnelDev + ` latest-handshakes | grep -qv '	0$'`
+)
+
+// rekeyed has ocserv ask its client for new keys every few seconds.
+func rekeyed() forger {
+	return forger{file: "ocserv.conf", key: regexp.MustCompile(`predictable-ips = true`), instead: "predictable-ips = true\nrekey-time = 2\nrekey-method = ssl"}
+}
+
 // TestTunnelThatRenewsItsKeys: connections go on while the ends agree on new keys.
 func TestTunnelThatRenewsItsKeys(t *testing.T) {
 	t.Parallel()
@@ -187,12 +197,18 @@ func TestTunnelThatRenewsItsKeys(t *testing.T) {
 		settings forger // have it renew them
 		ask      string // has the first gateway ask for it, between packets
 		on       int    // the gateway
+		shown    string // succeeds there once there are new keys; or:
 		program  string // that says so
 		says     string
 	}{
 		"openvpn-aes-gcm": {settings: forger{file: "openvpn.conf", key: regexp.MustCompile(`verb 3`), instead: "verb 3\nreneg-pkts 40"},
 			program: "openvpn", says: "TLS: soft reset"},
 		"ipsec-user-aes-gcm": {ask: `swanctl --rekey --child tunnel --uri unix://` + agent.Scratch + `/tunnel/vici`, program: "charon", says: "closing CHILD_SA tunnel"},
+		// The end that forgets its peer has no keys until both have shaken hands again.
+		"wireguard-go":     {ask: forgetPeer, shown: shakenHands},
+		"wireguard":        {ask: forgetPeer, shown: shakenHands},
+		"openconnect-tls":  {settings: rekeyed(), program: "openconnect", says: "rekey due"},
+		"openconnect-dtls": {settings: rekeyed(), program: "openconnect", says: "rekey due"},
 		"ssh-w": {settings: forger{file: "sshd.conf", key: regexp.MustCompile(`PidFile none`), instead: "PidFile none\nRekeyLimit 100K\nLogLevel DEBUG1"},
 			on: 1, program: "sshd", says: "rekey"},
 	} {
@@ -212,8 +228,12 @@ func TestTunnelThatRenewsItsKeys(t *testing.T) {
 			labtest.Await(t, "new keys", func() bool {
 				l.gw1.must(t, c.ask)
 				l.carries(t)
-				log := []testHost{l.gw1, l.gw2}[c.on].must(t, `cat "$1"`, path.Join(agent.Disk, c.program+".log"))
-				return strings.Contains(log, c.says)
+				gateway := []testHost{l.gw1, l.gw2}[c.on]
+				if c.shown != "" {
+					_, err := gateway.Run(t.Context(), agent.Command{Argv: []string{"sh", "-ec", c.shown}})
+					return err == nil
+				}
+				return strings.Contains(gateway.must(t, `cat "$1"`, path.Join(agent.Disk, c.program+".log")), c.says)
 			})
 			if unlike, err := d.Unlike(t.Context(), l.env); unlike != "" || err != nil {
 				t.Errorf("it is said to be %q: %v", unlike, err)
@@ -221,4 +241,20 @@ func TestTunnelThatRenewsItsKeys(t *testing.T) {
 			l.ends(t, d)
 		})
 	}
+}
+
+// TestTunnelThatIsMadeAnew: a client that connects once more, as for new keys where ocserv asks for a new tunnel, has another
+// interface at the server, without the lab's routes: the lab is told, and nothing is left behind.
+func TestTunnelThatIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	d := newTunnel("openconnect-dtls", 0)
+	skipUnsupported(t, d)
+	l := newTunnelLab(t, d)
+	startTunnel(t, d, l)
+	l.gw1.must(t, `kill -USR2 $(pgrep -x openconnect)`)
+	labtest.Await(t, "the device to say so", func() bool {
+		said, err := d.Unlike(t.Context(), l.env)
+		return err == nil && strings.Contains(said, "gw2")
+	})
+	l.ends(t, d)
 }

@@ -19,7 +19,9 @@ var wireguardTunnels = map[string]func() tunnelKind{
 		return k
 	},
 	"wireguard-go": func() tunnelKind {
-		return wireguard("WireGuard in user space, wireguard-go", "", Need{Program: "wireguard-go", Package: "wireguard-go", Why: "the tunnel", Feature: tunFeature})
+		k := wireguard("WireGuard in user space, wireguard-go", "", Need{Program: "wireguard-go", Package: "wireguard-go", Why: "the tunnel", Feature: tunFeature})
+		k.needs = append(k.needs, Need{Program: "ss", Package: "iproute2", Why: "seeing it listen"})
+		return k
 	},
 }
 
@@ -66,7 +68,8 @@ func startWireGuard(ctx context.Context, t *Tunnel, script string) error {
 			if err != nil {
 				return err
 			}
-			if err := d.await(ctx, probe{"it has no control socket", "wg show " + tunnelDev}); err != nil {
+			// Not by asking it: wg removes a socket that does not listen yet, and then the program ends.
+			if err := d.await(ctx, probe{"it has no control socket", "ss -Hlx | grep -q /wireguard/" + tunnelDev}); err != nil {
 				return fmt.Errorf("%s: %w", e.name, err)
 			}
 		}

@@ -32,6 +32,8 @@ const (
 	PPPoE       Feature = "PPPoE"
 	TokenBucket Feature = "token bucket" // limits a link's rate
 	Netem       Feature = "netem"        // delays and loses frames
+	NAT         Feature = "NAT"
+	FlowCache   Feature = "flow cache" // what gatewayd repeats the kernel's decisions with
 
 	IPIP        Feature = "IP in IP"
 	GRE         Feature = "GRE"
@@ -68,8 +70,14 @@ type feature struct {
 // either has the features of which one is enough, by the name of both.
 var either = map[Feature][]Feature{PacketQueue: {NFTQueue, NFQUEUE}}
 
-// foreign are no parts of Linux: whoever wants them builds them.
-var foreign = map[Feature]bool{OpenVPNDCO: true}
+// elsewhere are features that Debian 12's kernel lacks, with how one gets them.
+var elsewhere = map[Feature]string{
+	OpenVPNDCO: "a module that is built on the machine: sudo apt-get install openvpn-dco-dkms linux-headers-amd64",
+	FlowCache:  "Linux 6.6 or later with CONFIG_NF_CONNTRACK and CONFIG_DEBUG_INFO_BTF",
+}
+
+// Advice is how to get a feature that distributions' kernels may lack, "" for those that they have.
+func (f Feature) Advice() string { return elsewhere[f] }
 
 var features = map[Feature]feature{
 	Nftables: {"nft", `nft -f - <<EOF
@@ -116,6 +124,15 @@ exec 3<>/dev/ppp`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPP_ASYNC", "p
 grep -q '^PPPOE ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPPOE", "pppoe"}}},
 	TokenBucket: {"tc", `tc qdisc replace dev "$1" root tbf rate 100mbit burst 16000 limit 100000`, []Part{{"CONFIG_NET_SCH_TBF", "sch_tbf"}}},
 	Netem:       {"tc", `tc qdisc replace dev "$1" root netem delay 1ms`, []Part{{"CONFIG_NET_SCH_NETEM", "sch_netem"}}},
+	NAT: {"nft", `nft 'table ip doctor { chain out { type nat hook postrouting priority srcnat; oifname "none" masquerade; }; }'
+nft delete table ip doctor`,
+		[]Part{{"CONFIG_NFT_NAT", "nft_chain_nat"}, {"CONFIG_NFT_MASQ", "nft_masq"}}},
+	// The functions are those of connection tracking; the hooks of programs (tcx) are Linux 6.6's.
+	FlowCache: {"modprobe", `modprobe -q nf_conntrack || :
+for f in bpf_skb_ct_lookup bpf_ct_release bpf_ct_change_timeout tcx_prog_attach; do
+  grep -q " $f\b" /proc/kallsyms || { echo "the kernel has no $f" >&2; exit 1; }
+done
+[ -e /sys/kernel/btf/vmlinux ] || { echo "the kernel does not describe its types (BTF)" >&2; exit 1; }`, nil},
 	// A program of one instruction: return 0.
 	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`,
 		[]Part{{"CONFIG_BPF_SYSCALL", ""}, {"CONFIG_NET_SCH_INGRESS", "sch_ingress"}, {"CONFIG_NET_CLS_BPF", "cls_bpf"}}},
@@ -123,8 +140,8 @@ grep -q '^PPPOE ' /proc/net/protocols || { echo "there are no such sockets" >&2;
 	GRE:       {"ip", link("gre local 192.0.2.1 remote 192.0.2.2"), []Part{{"CONFIG_NET_IPGRE", "ip_gre"}}},
 	VXLAN:     {"ip", link("vxlan id 1 local 192.0.2.1 remote 192.0.2.2 dstport 4789"), []Part{{"CONFIG_VXLAN", "vxlan"}}},
 	WireGuard: {"ip", link("wireguard"), []Part{{"CONFIG_WIREGUARD", "wireguard"}}},
-	// Not the kernel's own ovpn (6.16), which OpenVPN 2.6 does not know.
-	OpenVPNDCO:  {"ip", link("ovpn-dco-v2"), []Part{{"", "ovpn-dco-v2"}}},
+	// Not the kernel's own ovpn (6.16), which takes OpenVPN 2.7.
+	OpenVPNDCO:  {"ip", link("ovpn-dco"), []Part{{"", "ovpn-dco-v2"}}},
 	ESPNull:     esp("auth digest_null '' enc cipher_null ''", Part{"CONFIG_CRYPTO_NULL", "crypto_null"}),
 	ESPCBC:      esp("auth 'hmac(sha1)' "+key(20)+" enc 'cbc(aes)' "+key(32), Part{"CONFIG_CRYPTO_CBC", "cbc"}, Part{"CONFIG_CRYPTO_AUTHENC", "authenc"}, Part{"CONFIG_CRYPTO_HMAC", "hmac"}),
 	ESPGCM:      esp("aead 'rfc4106(gcm(aes))' "+key(36)+" 128", Part{"CONFIG_CRYPTO_GCM", "gcm"}, Part{"CONFIG_CRYPTO_SEQIV", "seqiv"}),
@@ -185,8 +202,8 @@ func noneOf(list []Feature, lacks func(Feature) string) string {
 	return strings.Join(texts, "; ")
 }
 
-// InDebian reports whether Debian's kernels have the feature, from Debian 12 on: all of Linux that have a name here.
-func (f Feature) InDebian() bool { _, known := features[f]; return known && !foreign[f] }
+// InDebian reports whether Debian's kernels have the feature, from Debian 12 on.
+func (f Feature) InDebian() bool { _, known := features[f]; return known && f.Advice() == "" }
 
 func (f Feature) isOption() bool { return strings.HasPrefix(string(f), "CONFIG_") }
 
@@ -216,7 +233,11 @@ func (f Feature) missing(ctx context.Context) string {
 	case ctx.Err() != nil:
 		return fmt.Sprintf("trying it takes longer than %v: the machine is busy", featureTimeout)
 	case errors.As(err, &exit):
-		return cmp.Or(firstLine(string(exit.Stderr)), err.Error())
+		said := cmp.Or(firstLine(string(exit.Stderr)), err.Error())
+		if f.Advice() != "" {
+			said += " (" + f.Advice() + ")"
+		}
+		return said
 	}
 	return err.Error()
 }

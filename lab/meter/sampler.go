@@ -22,6 +22,7 @@ type Sample struct {
 	SNMP        SNMP              `json:"snmp"`         // host and clients together
 	IPIn        int64             `json:"ip_in"`        // buffers received by the host's own IP layer
 	Stat        Stat              `json:"stat"`         // the whole machine
+	Unused      map[int]int64     `json:"unused"`       // ticks in which each CPU idled, or another guest had it
 	CPUs        int               `json:"cpus"`         // of the machine, online
 	AgentNs     int64             `json:"agent_ns"`     // CPU time of the agent itself
 	MeterNs     int64             `json:"meter_ns"`     // CPU time all samples so far have cost
@@ -146,7 +147,10 @@ func (s *Sampler) Sample() (Sample, error) {
 	if err == nil {
 		var cpus map[int]Stat
 		out.Stat, cpus, err = ParseProcStat(string(stat))
-		out.CPUs = len(cpus)
+		out.CPUs, out.Unused = len(cpus), map[int]int64{}
+		for n, st := range cpus {
+			out.Unused[n] = st.Idle + st.IOWait + st.Steal
+		}
 	}
 	errs = append(errs, err)
 	s.meterNs += ThreadNs() - before

@@ -95,8 +95,31 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	data.addTrust(run, s)
 	data.mark(s.Mark)
+	if why := nothingMeasured(s); why != "" { // there is nothing to read
+		data.Lead, data.Reading, data.ModeNote, data.Empty = why, "", "", "The sections below say what was skipped, rejected or went wrong."
+	}
 	data.Contents = data.contents()
 	return data
+}
+
+// nothingMeasured says why a run has no accepted trial, "" for one that has some, or of which nothing is known.
+func nothingMeasured(s analysis.Summary) string {
+	failed := failedSentences(s.FailedBlocks)
+	var more string
+	if n := len(failed) - 1; n > 0 {
+		more = fmt.Sprintf(" %s failed as well.", words.Counted(n, "other"))
+	}
+	switch {
+	case s.Trials.Accepted > 0:
+		return ""
+	case s.Trials.Rejected > 0 && len(s.Rejects) > 0:
+		return fmt.Sprintf("There is nothing to conclude from: of %s none was accepted, mostly because %s.", words.Counted(s.Trials.Rejected, s.Noun), strings.TrimSuffix(s.Rejects[0].Text, "."))
+	case len(failed) > 0:
+		return "Nothing was measured. " + strings.TrimSuffix(failed[0], ".") + "." + more
+	case len(s.Skipped) > 0:
+		return fmt.Sprintf("Nothing was measured: no device could run here. %s: %s.", s.Skipped[0].DUT, strings.TrimSuffix(s.Skipped[0].Reason, "."))
+	}
+	return ""
 }
 
 // contents lists the sections the page has.

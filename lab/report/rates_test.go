@@ -12,7 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestRatesWithoutAnAcceptedWindow: where there is nothing to read, the terminal does not say how to read it.
+// TestRatesWithoutAnAcceptedWindow: where there is nothing to read, terminal and page do not say how to read it, and the page begins
+// with what happened.
 func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
 	for _, accepted := range []bool{true, false} {
 		trial := &rates.Trial{
@@ -32,5 +33,26 @@ func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
 				t.Errorf("accepted %v: %q is there: %v\n%s", accepted, part, !accepted, &text)
 			}
 		}
+		var page bytes.Buffer
+		if err := report.HTML(&page, run, measure.Summarise(run, analysis.Options{})); err != nil {
+			t.Fatal(err)
+		}
+		for part, there := range map[string]bool{"Carried is": accepted, `<p class="lead">There is nothing to conclude from`: !accepted} {
+			if strings.Contains(page.String(), part) != there {
+				t.Errorf("accepted %v: the page has %q: %v", accepted, part, !there)
+			}
+		}
+	}
+}
+
+// TestPageOfAFailedRun begins with the error that ended its blocks.
+func TestPageOfAFailedRun(t *testing.T) {
+	run := result.Run{Environment: result.Environment{Measure: rates.Name}, Blocks: []result.Block{{DUT: "vxlan", Error: "there is no way"}}}
+	var page bytes.Buffer
+	if err := report.HTML(&page, run, measure.Summarise(run, analysis.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	if first := `<p class="lead">Nothing was measured. Block failed: vxlan, block 1: there is no way.`; !strings.Contains(page.String(), first) {
+		t.Errorf("the page does not begin with %q", first)
 	}
 }

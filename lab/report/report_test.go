@@ -332,7 +332,7 @@ func TestHTML(t *testing.T) {
 		{"ceilings", simulate(turns), []string{"What each carries without loss, alone on the machine", "≥ 1000", "shortfall"}},
 		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "this run leaves open"}},
 		{"only rejected", simulate(rejected), []string{"No trial was accepted", "nothing to draw", "generator at"}},
-		{"no trials", simulate(analysistest.Spec{}), []string{"there is nothing to compare", "CONFIG_PPPOE", "No trial was accepted"}},
+		{"no trials", simulate(analysistest.Spec{}), []string{"no device could run here", "CONFIG_PPPOE", "No trial was accepted"}},
 		{"storms", stormy(), []string{
 			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "300 of 400 clients", "ended by itself", "Logged in: 100 clients, all at once",
 			"no answer from 10.1.0.1:2050", "RADIUS", "KiB a client",

@@ -52,7 +52,7 @@ func verdictText(c analysis.Cell) string {
 
 // Terminal writes the result as a compact table with the noise floor, rejected
 // trials, skipped DUTs and how to read it. Width is the terminal's in columns:
-// less important columns are left out until the table fits; 0 has no limit.
+// less important columns are left out until the table fits, and named below it; 0 has no limit.
 // Whatever the names in the run, only printable characters come out.
 func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	var b strings.Builder
@@ -108,7 +108,8 @@ func (c column[T]) texts(list []T) (out []string) {
 
 const gap = "  "
 
-// table writes a blank line and the columns that differ and fit; nothing without rows.
+// table writes a blank line and the columns that differ and fit; nothing without rows. Columns of the same order of leaving go
+// together.
 func table[T any](b *strings.Builder, columns []column[T], list []T, width int) {
 	if len(list) == 0 {
 		return
@@ -132,11 +133,14 @@ func table[T any](b *strings.Builder, columns []column[T], list []T, width int) 
 		}
 		shown, total = append(shown, p), total+p.width+len(gap)
 	}
+	var left []string
 	for drop := 1; width > 0 && drop <= len(columns) && total > width; drop++ {
-		if i := slices.IndexFunc(shown, func(p printed) bool { return p.drop == drop }); i >= 0 {
-			total -= shown[i].width + len(gap)
-			shown = slices.Delete(shown, i, i+1)
-		}
+		shown = slices.DeleteFunc(shown, func(p printed) bool {
+			if p.drop == drop {
+				total, left = total-p.width-len(gap), append(left, p.Name)
+			}
+			return p.drop == drop
+		})
 	}
 	for row := range 1 + len(list) {
 		line := ""
@@ -149,6 +153,9 @@ func table[T any](b *strings.Builder, columns []column[T], list []T, width int) 
 			}
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	if len(left) > 0 {
+		wrap(b, "Left out for want of width: "+words.Listed(distinct(left))+". The page and summary.csv have all.", width)
 	}
 }
 

@@ -31,8 +31,8 @@ var transitionView = view{
 const overBlocks = ": means over blocks, their intervals in brackets"
 
 const transitionReading = "TCP→Ethernet is from a program's write on the gateway until its packet leaves by the outer interface, through the tunnel; Ethernet→TCP from the packet's arrival there until the other " +
-	"gateway's program has read it (study 4's figures 6 and 7); enter and leave are the time of forwarded packets in each gateway; way is from the client's write to the server's read. " +
-	"Figures are medians of the probes of a step, means of blocks; × is the direct path's. Probes whose connection sent again are left out."
+	"gateway's program has read it (study 4's figures 6 and 7); enter and leave are the time of forwarded packets in each gateway; way is from the client's write to the server's read. Threads wait: polling threads and daemons of both gateways together, in the run queue; writes late: how late the gateway's program got its CPU for a probe. " +
+	"Figures are medians of the probes of a step, means of blocks; × is the direct path's. Probes whose connection sent again are left out; of a background over TCP the share of its segments that was sent again stands beside them."
 
 // gatewayParts are the parts that the tables and charts have at first.
 var gatewayParts = []struct{ part, name string }{
@@ -50,12 +50,21 @@ func transitionColumns(s analysis.Summary) []cellColumn {
 			func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
 	}
 	for i, p := range gatewayParts {
-		cols = append(cols, meanColumn(s.Metrics, median(p.part), p.name, analysis.Cell.Device).dropped(2*(len(gatewayParts)-i)))
-		if p.part == transition.Down || p.part == transition.Up {
-			cols = append(cols, numberColumn("×", "", "", ratio, func(c analysis.Cell) analysis.Number { return c.Device(transition.RatioOf(p.part)).Mean }).dropped(5))
+		col := meanColumn(s.Metrics, median(p.part), p.name, analysis.Cell.Device)
+		if p.part != transition.Down && p.part != transition.Up {
+			cols = append(cols, col.dropped(len(gatewayParts)-i))
+		} else {
+			cols = append(cols, col, numberColumn("×", "", "", ratio, func(c analysis.Cell) analysis.Number { return c.Device(transition.RatioOf(p.part)).Mean }).dropped(6))
 		}
 	}
-	return append(cols, meanColumn(s.Metrics, transition.MetricOf(transition.Up, "p99"), "p99", analysis.Cell.Device).dropped(3), textColumn("flags", flagsOf))
+	if slices.ContainsFunc(s.Cells, hasOther) { // what explains the times there
+		cols = append(cols, numberColumn("threads wait", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(transition.Waits).Mean }), meanColumn(s.Metrics, transition.MetricOf(transition.Late, "mean"), "writes late", analysis.Cell.Device).dropped(7))
+	}
+	cols = append(cols, meanColumn(s.Metrics, transition.MetricOf(transition.Up, "p99"), "p99", analysis.Cell.Device).dropped(4))
+	if anyKnown(s, transition.ResentBackground) {
+		cols = append(cols, numberColumn("sent again", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(transition.ResentBackground).Mean }).dropped(5))
+	}
+	return append(cols, textColumn("flags", flagsOf))
 }
 
 // background prints a load that may be none.
@@ -95,9 +104,9 @@ func transitionTables() (list []cellTable) {
 		cellTable{"What waited for a CPU at the gateways" + overBlocks, "enter_core_pct", []cellColumn{
 			device("enter_core_pct", "CPU, entering", "*"), device("enter_napi_wait_pct", "Polling waits", "*"), device("enter_process_wait_pct", "Daemons wait", "*"), device("sender_wait_us", "The writer waits", "*"),
 			device("leave_core_pct", "CPU, leaving", "*"), device("leave_napi_wait_pct", "Polling waits", "*"), device("leave_process_wait_pct", "Daemons wait", "*"), device("receiver_wait_us", "The reader waits", "*"),
-			device("background_core_pct", "Other work", "*"),
+			device(transition.Waits, "All threads wait", "*"), device(transition.MetricOf(transition.Late, "mean"), "Written late by", "*"), device("background_core_pct", "Other work", "*"),
 		}},
-		cellTable{"Probes" + overBlocks, "kept_pct", []cellColumn{device("kept_pct", "Kept", "*"), device("resent_pct", "Sent again", "*"), device("unmatched_pct", "Not found for certain", "*")}})
+		cellTable{"Probes" + overBlocks, "kept_pct", []cellColumn{device("kept_pct", "Kept", "*"), device("resent_pct", "Sent again", "*"), device("unmatched_pct", "Not found for certain", "*"), device(transition.ResentBackground, "Background sent again", "*")}})
 }
 
 // transitionSettings are what cells have besides device and load, and, where the gateways are busy, besides that.

@@ -17,8 +17,9 @@ type networks struct {
 	lengths atomic.Uint64 // bit n: there are networks of n bits
 
 	mu     sync.RWMutex
-	places map[uint64]uint32 // guarded by mu: by slot, the client's position in the LAN
-	count  [33]int           // guarded by mu: networks of each length
+	places map[uint64]uint32   // guarded by mu: by slot, the client's position in the LAN
+	of     map[uint32][]uint64 // guarded by mu: the slots of a position
+	count  [33]int             // guarded by mu: networks of each length
 }
 
 // holder returns the position of the client behind which an address is: that of the longest network.
@@ -55,23 +56,24 @@ func (n *networks) replace(place uint32, to []netip.Prefix) error {
 		return nil
 	}
 	if n.places == nil {
-		n.places = map[uint64]uint32{}
+		n.places, n.of = map[uint64]uint32{}, map[uint32][]uint64{}
 	}
 	lengths := n.lengths.Load()
-	for key, has := range n.places {
-		if has == place {
-			delete(n.places, key)
-			if n.count[key>>32]--; n.count[key>>32] == 0 {
-				lengths &^= 1 << (key >> 32)
-			}
+	for _, key := range n.of[place] {
+		delete(n.places, key)
+		if n.count[key>>32]--; n.count[key>>32] == 0 {
+			lengths &^= 1 << (key >> 32)
 		}
 	}
+	delete(n.of, place)
 	for _, p := range to {
 		key := slot(p.Bits(), number(p.Addr()))
-		if _, twice := n.places[key]; !twice {
-			n.count[p.Bits()]++
+		if _, twice := n.places[key]; twice {
+			continue
 		}
+		n.count[p.Bits()]++
 		n.places[key] = place
+		n.of[place] = append(n.of[place], key)
 		lengths |= 1 << p.Bits()
 	}
 	n.lengths.Store(lengths)

@@ -4,6 +4,7 @@
 
 #include "flow.h"
 #include "forward.h"
+#include "tally.h"
 
 #define TCP_FLAGS 13 /* offset of the byte in TCP's header */
 #define TCP_FIN 0x01
@@ -17,7 +18,7 @@ static __always_inline int caches(__u64 now, __u32 *generation)
 	__u32 zero = 0;
 	const struct flow_settings *s = bpf_map_lookup_elem(&flow_settings, &zero);
 
-	if (!s || now >= s->until)
+	if (unlikely(!s || now >= s->until))
 		return 0;
 	*generation = s->generation;
 	return 1;
@@ -42,6 +43,22 @@ static __noinline int forget(struct flow_key *k)
 	return 0;
 }
 
+/* write_key writes a key in words of the size in which hashing reads it: a read of what two writes have just
+ * written waits for both. */
+static __always_inline void write_key(struct flow_key *k, const struct iphdr *ip, const void *ports, __u32 side)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	__u32 kind = ip->protocol | side << 16;
+#else
+	__u32 kind = (__u32)ip->protocol << 16 | side;
+#endif
+
+	__builtin_memcpy(&k->saddr, &ip->saddr, sizeof(k->saddr));
+	__builtin_memcpy(&k->daddr, &ip->daddr, sizeof(k->daddr));
+	__builtin_memcpy(&k->sport, ports, sizeof(k->sport) + sizeof(k->dport));
+	__builtin_memcpy(&k->protocol, &kind, sizeof(kind));
+}
+
 /* key_of describes a packet that the cache may have; it returns 0 for what is the stack's. Connection
  * tracking follows TCP's SYN, FIN and RST: with these a flow's entries end. */
 static __always_inline int key_of(const struct iphdr *ip, const void *end, enum side side, struct flow_key *k)
@@ -50,20 +67,51 @@ static __always_inline int key_of(const struct iphdr *ip, const void *end, enum 
 	const struct tcphdr *tcp = (const void *)(ip + 1);
 	const __u8 *flags = (const void *)(ip + 1) + TCP_FLAGS;
 
-	if (ip->ihl != 5 || is_fragment(ip) || (const void *)(udp + 1) > end)
+	if (unlikely(ip->ihl != 5 || is_fragment(ip) || (const void *)(udp + 1) > end))
 		return 0;
-	*k = (struct flow_key){
-		.saddr = ip->saddr, .daddr = ip->daddr, .sport = udp->source, .dport = udp->dest, .protocol = ip->protocol, .side = side,
-	};
-	if (ip->protocol == IPPROTO_UDP)
+	write_key(k, ip, udp, side);
+	if (unlikely(ip->protocol == IPPROTO_UDP))
 		return bpf_ntohs(udp->len) == bpf_ntohs(ip->tot_len) - sizeof(*ip);
-	if (ip->protocol != IPPROTO_TCP || (const void *)(tcp + 1) > end)
+	if (unlikely(ip->protocol != IPPROTO_TCP || (const void *)(tcp + 1) > end))
 		return 0;
-	if ((*flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK) {
+	if (unlikely((*flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)) {
 		forget(k);
 		return 0;
 	}
 	return tcp->doff >= 5 && (!ip->tot_len || sizeof(*ip) + tcp->doff * 4 <= bpf_ntohs(ip->tot_len));
+}
+
+/* copy_path copies an entry, each word read once; 0: it is not whole. */
+static __always_inline int copy_path(const struct flow_key *k, const struct flow_path *from, struct flow_path *to)
+{
+	const volatile __u64 *in = (const void *)from;
+	__u64 *out = (void *)to, sum = sum_of_key(k);
+
+#pragma unroll
+	for (unsigned i = 0; i < offsetof(struct flow_path, sum) / 8; i++) {
+		__u64 word = in[i];
+
+		out[i] = word;
+		sum ^= word;
+	}
+	return sum == *(const volatile __u64 *)&from->sum;
+}
+
+/* waits reports whether an entry of a flow is as it was while nothing was answered; an answer ends its flow's entries. */
+static __always_inline int waits(struct flow_key *k, const struct flow_path *p)
+{
+	struct flow_key back = {
+		.saddr = p->daddr, .daddr = p->saddr, .sport = p->dport, .dport = p->sport,
+		.protocol = k->protocol, .side = FROM_LAN + FROM_WAN - k->side,
+	};
+	const struct flow_path *answer;
+
+	if (p->answers == ANSWER) {
+		forget(k);
+		return 0;
+	}
+	answer = bpf_map_lookup_elem(&flow_paths, &back);
+	return answer && answer->answers == ANSWER;
 }
 
 /* known finds the way of a packet's flow, if the packet may take it; 0: the stack's. */
@@ -72,15 +120,26 @@ static __always_inline int known(struct __sk_buff *skb, const struct iphdr *ip, 
 	const struct flow_path *there;
 	struct flow_key k;
 	__u32 generation;
+	int whole;
 
-	if (!caches(now, &generation) || !key_of(ip, end, side, &k))
+	if (unlikely(!caches(now, &generation) || !key_of(ip, end, side, &k)))
 		return 0;
 	there = bpf_map_lookup_elem(&flow_paths, &k);
-	if (!there)
+	if (unlikely(!there))
 		return 0;
-	*p = *there;
-	asm volatile("" ::: "memory");
-	return p->generation == generation && now < p->until && same_class(p->tos, ip->tos) && sum_of(&k, p) == p->sum && simple(skb, ip, p->most, end);
+	whole = copy_path(&k, there, p);
+	if (unlikely(p->answers != ANSWERED && !waits(&k, p)))
+		return 0;
+	return whole && p->generation == generation && now < p->until && same_class(p->tos, ip->tos) && simple(skb, ip, p->most, end);
+}
+
+/* lacks_ports reports whether a checksum to which bpf_l4_csum_replace added the difference of addresses lacks that of
+ * ports. A packet from a virtual link may have the sum of the pseudo-header only, which has no ports: such a
+ * field grew by the difference, while a whole sum, which is stored inverted, shrank. So one call does for both,
+ * unless the addresses make no difference. */
+static __always_inline int lacks_ports(__u16 was, __u16 is, __u16 addresses)
+{
+	return fold((__u64)is + (__u16)~was) != addresses;
 }
 
 /* follow sends a packet its flow's way, to a MAC address. */
@@ -90,26 +149,36 @@ static __always_inline int follow(struct __sk_buff *skb, const struct flow_path 
 	struct ethhdr *eth = data;
 	struct iphdr *ip = data + ETH_HLEN;
 	struct ports *ports = (void *)(ip + 1);
+	__u16 was, addresses = fold(p->address_diff), *sum;
 	__u64 flags = 0;
-	__u32 check;
+	__u32 at;
+	int tells = addresses && addresses != 0xffff;
 
 	if ((void *)(ports + 1) > end)
 		return drop(REASON_MALFORMED);
-	check = ETH_HLEN + sizeof(*ip) + offsetof(struct tcphdr, check);
-	if (ip->protocol == IPPROTO_UDP) {
-		check = ETH_HLEN + sizeof(*ip) + offsetof(struct udphdr, check);
-		flags = BPF_F_MARK_MANGLED_0;
-	}
-	/* A packet from a virtual link may have the sum of the pseudo-header only, which has no ports. */
-	if (p->address_diff && bpf_l4_csum_replace(skb, check, 0, p->address_diff, flags | BPF_F_PSEUDO_HDR))
-		return drop(REASON_MALFORMED);
-	if (p->port_diff && bpf_l4_csum_replace(skb, check, 0, p->port_diff, flags))
-		return drop(REASON_MALFORMED);
 	if (p->address_diff || p->port_diff) {
-		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
-		eth = data, ip = data + ETH_HLEN, ports = (void *)(ip + 1);
-		if ((void *)(ports + 1) > end)
+		at = ETH_HLEN + sizeof(*ip) + offsetof(struct tcphdr, check);
+		if (ip->protocol == IPPROTO_UDP) {
+			at = ETH_HLEN + sizeof(*ip) + offsetof(struct udphdr, check);
+			flags = BPF_F_MARK_MANGLED_0;
+		}
+		sum = data + at;
+		if ((void *)(sum + 1) > end)
 			return drop(REASON_MALFORMED);
+		was = *sum;
+		if (p->address_diff && bpf_l4_csum_replace(skb, at, 0, p->address_diff, flags | BPF_F_PSEUDO_HDR))
+			return drop(REASON_MALFORMED);
+		if (p->port_diff && !tells && bpf_l4_csum_replace(skb, at, 0, p->port_diff, flags))
+			return drop(REASON_MALFORMED);
+		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
+		eth = data, ip = data + ETH_HLEN, ports = (void *)(ip + 1), sum = data + at;
+		if ((void *)(ports + 1) > end || (void *)(sum + 1) > end)
+			return drop(REASON_MALFORMED);
+		if (p->port_diff && tells && (was || !flags) && lacks_ports(was, *sum, addresses)) {
+			*sum = ~fold((__u64)(__u16)~*sum + p->port_diff);
+			if (!*sum && flags) /* UDP's 0 is no sum */
+				*sum = 0xffff;
+		}
 		ip->check = ~fold((__u64)(__u16)~ip->check + p->address_diff);
 		ip->saddr = p->saddr, ip->daddr = p->daddr;
 		ports->source = p->sport, ports->dest = p->dport;
@@ -120,6 +189,21 @@ static __always_inline int follow(struct __sk_buff *skb, const struct flow_path 
 	return readdress(skb, eth, ip, to, p->smac, ifindex);
 }
 
+/* tally counts a packet that takes its flow's way. */
+static __always_inline void tally(const struct flow_path *p, struct wire w, enum side side)
+{
+	__u32 at = p->tally;
+	struct tally *t;
+
+	if (!tallying)
+		return;
+	t = bpf_map_lookup_elem(&flow_tallies, &at);
+	if (!t)
+		return;
+	__sync_fetch_and_add(side == FROM_LAN ? &t->up_bytes : &t->down_bytes, w.bytes);
+	__sync_fetch_and_add(side == FROM_LAN ? &t->up_packets : &t->down_packets, w.packets);
+}
+
 /* shortcut_up forwards an admitted client's packet by the cache, or leaves it to the stack. */
 static __always_inline int shortcut_up(struct __sk_buff *skb, const struct iphdr *ip, const void *end, __u64 now)
 {
@@ -127,6 +211,7 @@ static __always_inline int shortcut_up(struct __sk_buff *skb, const struct iphdr
 
 	if (!known(skb, ip, end, FROM_LAN, now, &p))
 		return pass(REASON_STACK);
+	tally(&p, on_wire(skb, ip, end), FROM_LAN);
 	return follow(skb, &p, p.dmac, wan_ifindex);
 }
 

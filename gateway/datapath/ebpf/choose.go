@@ -26,8 +26,9 @@ type reasons struct {
 	routing  string
 	programs string // of others behind ours, which redirected packets never meet
 
-	ruled   bool   // netfilter has rules, which can be read
-	varying string // which of them decide packet by packet
+	ruled      bool   // connections are tracked: netfilter has rules, which can be read, or the log has one
+	varying    string // which of them decide packet by packet
+	unanswered string // the same for UDP's packets of flows to which nothing is answered
 }
 
 // first returns the reason to name.
@@ -73,10 +74,11 @@ const redirecting = "packets are redirected"
 // judgeRules reads netfilter's rules and IPsec's policies.
 func (d *Datapath) judgeRules(r *reasons) {
 	names, err := stack.Rules(guarding, d.lan.Name, d.wan.Name)
-	r.ruled, r.varying = err == nil && len(names) > 0 && !d.cfg.Flows, ""
+	r.ruled, r.varying = err == nil && (len(names) > 0 || d.cfg.Flows), ""
+	r.unanswered = ""
 	if r.ruled && d.cfg.FlowCache == FlowCacheAuto {
 		var e error
-		if r.varying, e = stack.Varying(guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
+		if r.varying, r.unanswered, e = stack.Varying(guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
 			r.varying = "netfilter's rules cannot be read: " + e.Error()
 		}
 	}

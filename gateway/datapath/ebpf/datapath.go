@@ -50,14 +50,16 @@ type Config struct {
 	// packets are dropped silently.
 	Newcomer  func(netip.Addr, datapath.MAC)
 	Lines     bool      // clients may be on PPPoE lines
-	Flows     bool      // connections are logged, so the stack forwards, which knows them
+	Flows     bool      // connections are logged: the stack forwards, which knows them, or the cache of flows
 	DHCP      bool      // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
 	FlowCache FlowCache // "" is FlowCacheNever
 	// Beside are pins of links of gatewayd's other programs at the interfaces. They pass on what they do not
 	// handle, so they are no reason not to redirect.
 	Beside []string
 	Log    *slog.Logger
-	clsact bool // as on kernels before 6.6
+
+	clsact      bool   // tests: as on kernels before 6.6
+	flowEntries uint32 // tests: of the cache of flows; 0: as many as it has
 }
 
 // Datapath is the running data path.
@@ -72,6 +74,7 @@ type Datapath struct {
 	// counters is client_counters, mapped into memory.
 	counters *ebpf.Memory
 	marks    []uint64 // Moved's: packets by place at its last call
+	tallies  tallies
 	// neighbours are the kernel's entries of the clients.
 	neighbours *neighbour.Table
 	networks   *routes.Table // behind clients
@@ -186,6 +189,9 @@ func (c *Config) check() error {
 	if c.Forward == "" {
 		c.Forward = ForwardAuto
 	}
+	if c.Flows && c.Forward == ForwardRedirect { // which has no connections; what is cached skips the rules too
+		c.Forward, c.FlowCache = ForwardAuto, FlowCacheAlways
+	}
 	if c.FlowCache == "" || c.Forward != ForwardAuto {
 		c.FlowCache = FlowCacheNever
 	}
@@ -297,4 +303,9 @@ func hostOrder(a netip.Addr) uint32 {
 func networkOrder(a netip.Addr) uint32 {
 	b := a.As4()
 	return binary.NativeEndian.Uint32(b[:])
+}
+
+// networkPort returns a port in network byte order.
+func networkPort(p uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p))
 }

@@ -151,6 +151,7 @@ func (d *drawing) open(t *testing.T, tw *twins) {
 	t.Helper()
 	d.ports++
 	f := &flow{udp: d.IntN(3) == 0, up: d.IntN(4) > 0, seq: d.Uint32(), ack: d.Uint32()}
+	f.oneWay = f.udp && d.IntN(2) == 0
 	peers := []string{"192.0.2.2", "192.0.2.3", "198.51.100.9", "198.51.100.200", "203.0.113.9"}
 	ports := []uint16{80, 443, 53, 5353, 2000, 60000}
 	if f.up {
@@ -190,6 +191,12 @@ func (d *drawing) packet(f *flow) []byte {
 		how = append(how, d.odd(f))
 	}
 	up := d.IntN(2) == 0
+	if f.oneWay {
+		up = f.up
+		if d.IntN(200) == 0 {
+			f.oneWay, up = false, !up
+		}
+	}
 	if up {
 		f.seq += uint32(n)
 		return f.fromClient(how...)
@@ -254,11 +261,17 @@ func (d *drawing) odd(of *flow) func(*datapathtest.Frame) {
 	}
 }
 
-// forget ends to send packets of some flows.
+// forget ends to send packets of some flows. UDP's live on for some seconds mostly, before which they are not cached.
 func (d *drawing) forget() {
 	d.flows = slices.DeleteFunc(d.flows, func(f *flow) bool { return f.ends })
 	for len(d.flows) > 10 || len(d.flows) > 0 && d.IntN(8) == 0 {
 		at := d.IntN(len(d.flows))
+		if old := slices.IndexFunc(d.flows, func(f *flow) bool { return !f.udp || f.rounds > 60 }); old >= 0 {
+			at = old
+		}
 		d.flows = append(d.flows[:at], d.flows[at+1:]...)
+	}
+	for _, f := range d.flows {
+		f.rounds++
 	}
 }

@@ -15,6 +15,10 @@
 
 enum side { FROM_LAN = 1, FROM_WAN };
 
+/* A UDP flow whose other side sends nothing is new to netfilter's rules with every packet, until an answer comes: so the
+ * answer has an entry too, which is no way to forward. Without it the flow's packets are the stack's. */
+enum answers { ANSWERED, UNANSWERED, ANSWER };
+
 /* A packet as it comes in. Network order. */
 struct flow_key {
 	__u32 saddr, daddr;
@@ -34,7 +38,8 @@ struct flow_path {
 	__u32 mark, priority;          /* of the packet, for what comes behind */
 	__u16 most; /* bytes of the longest packet that the stack forwarded whole */
 	__u8 tos;   /* by which routes and rules may decide */
-	__u8 pad[5];
+	__u8 answers; /* enum answers */
+	__u32 tally;  /* the place in flow_tallies, while connections are logged */
 	__u8 dmac[6], smac[6];
 	__u64 sum;  /* over the key and what is above: another CPU may be writing this entry, or reuse it */
 };
@@ -43,7 +48,7 @@ struct flow_path {
 struct flow_settings {
 	__u64 until;      /* ns of CLOCK_MONOTONIC until which entries are made and used; 0: never */
 	__u32 generation; /* entries of another one are void */
-	__u32 pad;
+	__u32 unanswered; /* flows to which nothing is answered are cached too */
 };
 
 /* How many entries a client's packets made since a time. */
@@ -66,11 +71,18 @@ struct {
 	__type(value, struct flow_settings);
 } flow_settings SEC(".maps");
 
+static __always_inline __u64 sum_of_key(const struct flow_key *k)
+{
+	const __u64 *a = (const void *)k;
+
+	return 0x9e3779b97f4a7c15ULL ^ a[0] ^ a[1];
+}
+
 /* sum_of is what a whole entry has in sum. */
 static __always_inline __u64 sum_of(const struct flow_key *k, const struct flow_path *p)
 {
-	const __u64 *a = (const void *)k, *b = (const void *)p;
-	__u64 sum = 0x9e3779b97f4a7c15ULL ^ a[0] ^ a[1];
+	const __u64 *b = (const void *)p;
+	__u64 sum = sum_of_key(k);
 
 #pragma unroll
 	for (unsigned i = 0; i < offsetof(struct flow_path, sum) / 8; i++)

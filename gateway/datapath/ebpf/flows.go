@@ -75,18 +75,32 @@ func (d *Datapath) loadFlows() error {
 	if err != nil {
 		return fmt.Errorf("reading the programs: %w", err)
 	}
-	for name, value := range map[string]uint32{
+	fresh, err := d.openTallies()
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]any{
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(), "lan_ifindex": uint32(d.lan.Index), "wan_ifindex": uint32(d.wan.Index),
+		"tallying": map[bool]uint8{true: 1}[d.cfg.tallying()], "fresh_tallies": uint64(fresh),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("setting %s: %w", name, err)
 		}
 	}
 	spec.Maps["flow_counts"].MaxEntries = d.cfg.size()
-	spec.Maps["flow_paths"].MaxEntries = d.objs.FlowPaths.MaxEntries()
-	return spec.LoadAndAssign(&d.flows.objs, &ebpf.CollectionOptions{
-		MapReplacements: map[string]*ebpf.Map{"flow_paths": d.objs.FlowPaths, "flow_settings": d.objs.FlowSettings},
-	})
+	here := map[string]*ebpf.Map{
+		"flow_paths": d.objs.FlowPaths, "flow_settings": d.objs.FlowSettings, "flow_tallies": d.objs.FlowTallies, "flow_tallied": d.objs.FlowTallied,
+	}
+	for name, m := range here {
+		spec.Maps[name].MaxEntries, spec.Maps[name].Flags = m.MaxEntries(), m.Flags()
+	}
+	if !d.cfg.tallying() {
+		spec.Maps["free_tallies"].MaxEntries = unusedEntries
+	}
+	if err := spec.LoadAndAssign(&d.flows.objs, &ebpf.CollectionOptions{MapReplacements: here}); err != nil {
+		return err
+	}
+	return d.freeTallies(fresh)
 }
 
 // uncached returns why flows are not cached while the stack forwards; "": they are.
@@ -124,6 +138,10 @@ func (d *Datapath) cache(why string) {
 	d.mu.Lock()
 	same := d.uncachedWhy == why
 	d.uncachedWhy = why
+	d.flowSettings.Unanswered = 0
+	if d.reasons.unanswered == "" {
+		d.flowSettings.Unanswered = 1
+	}
 	d.mu.Unlock()
 	if err := d.setFlows(); err != nil {
 		d.cfg.Log.Error("caching flows", "err", err)
@@ -133,11 +151,8 @@ func (d *Datapath) cache(why string) {
 	}
 }
 
-// beginFlows attaches the programs that learn.
+// beginFlows attaches the programs that learn, which do so once the settings allow it.
 func (d *Datapath) beginFlows() error {
-	if _, err := d.liberal().on(); err != nil {
-		return err
-	}
 	if d.flows.gone == nil {
 		var err error
 		if d.flows.gone, err = d.hearOfEnds(); err != nil {
@@ -146,6 +161,9 @@ func (d *Datapath) beginFlows() error {
 	}
 	for _, h := range []hook{{"learn_up", d.wan, d.flows.objs.LearnUp, true}, {"learn_down", d.lan, d.flows.objs.LearnDown, true}} {
 		l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Tail()})
+		if d.cfg.clsact && err == nil {
+			err = errors.Join(ebpf.ErrNotSupported, l.Close())
+		}
 		if errors.Is(err, ebpf.ErrNotSupported) {
 			return fmt.Errorf("%w: attaching programs behind others needs Linux 6.6", datapath.ErrNotSupported)
 		}
@@ -154,7 +172,8 @@ func (d *Datapath) beginFlows() error {
 		}
 		d.flows.links = append(d.flows.links, l)
 	}
-	return nil
+	_, err := d.liberal().on()
+	return err
 }
 
 // hearOfEnds has a program hear which connections the kernel deletes.

@@ -59,6 +59,29 @@ static __always_inline int meter(struct meter *m, __u64 ps_per_byte, __u64 burst
 	return 0;
 }
 
+/* limit applies a client's limits to a packet; 0: the packet must be dropped. */
+static __noinline int limit(__u32 at, struct counters *n, __u64 bytes, __u32 packets, int up)
+{
+	const struct limits *l = bpf_map_lookup_elem(&client_limits, &at);
+	struct meters *m = bpf_map_lookup_elem(&client_meters, &at);
+	__u64 ps;
+
+	if (!l || !m || !n)
+		return 0;
+	if (!within(l, n, up)) {
+		__sync_fetch_and_add(&n->dropped, packets);
+		count(REASON_QUOTA);
+		return 0;
+	}
+	ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
+	if (ps && !meter(up ? &m->up : &m->down, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes)) {
+		__sync_fetch_and_add(&n->dropped, packets);
+		count(REASON_RATE);
+		return 0;
+	}
+	return 1;
+}
+
 /* admit applies an admitted client's limits to a packet and counts it; it returns 0 if
  * the packet must be dropped. */
 static __always_inline int admit(__u32 at, const struct client *c, struct wire w, int up, __u64 now)
@@ -68,24 +91,8 @@ static __always_inline int admit(__u32 at, const struct client *c, struct wire w
 	if (!n)
 		return 0;
 	n->seen = now;
-	if (c->flags & LIMITED) {
-		const struct limits *l = bpf_map_lookup_elem(&client_limits, &at);
-		struct meters *m = bpf_map_lookup_elem(&client_meters, &at);
-
-		if (!l || !m)
-			return 0;
-		if (!within(l, n, up)) {
-			__sync_fetch_and_add(&n->dropped, w.packets);
-			count(REASON_QUOTA);
-			return 0;
-		}
-		__u64 ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
-		if (ps && !meter(up ? &m->up : &m->down, ps, up ? l->up_burst_ns : l->down_burst_ns, w.bytes)) {
-			__sync_fetch_and_add(&n->dropped, w.packets);
-			count(REASON_RATE);
-			return 0;
-		}
-	}
+	if (unlikely(c->flags & LIMITED) && !limit(at, n, w.bytes, w.packets, up))
+		return 0;
 	__sync_fetch_and_add(up ? &n->up_bytes : &n->down_bytes, w.bytes);
 	__sync_fetch_and_add(up ? &n->up_packets : &n->down_packets, w.packets);
 	return 1;
@@ -99,7 +106,7 @@ static __always_inline int simple(const struct __sk_buff *skb, const struct iphd
 {
 	const struct tcphdr *tcp = (const void *)(ip + 1);
 
-	if (ip->ihl != 5 || is_fragment(ip) || ip->ttl <= 1)
+	if (unlikely(ip->ihl != 5 || is_fragment(ip) || ip->ttl <= 1))
 		return 0;
 	if (!skb->gso_size) {
 		__u32 all = skb->len - ETH_HLEN;

@@ -90,11 +90,11 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 	__u64 now;
 	__u32 at;
 
-	if ((void *)(ip + 1) > end || !is_sound(skb, ip))
+	if (unlikely((void *)(ip + 1) > end || !is_sound(skb, ip)))
 		return drop(REASON_MALFORMED);
-	if (skb->pkt_type == PACKET_OTHERHOST) /* not for this gateway */
+	if (unlikely(skb->pkt_type == PACKET_OTHERHOST)) /* not for this gateway */
 		return TC_ACT_SHOT;
-	if (!line && ip->protocol == IPPROTO_UDP) {
+	if (!line && unlikely(ip->protocol == IPPROTO_UDP)) {
 		struct ports p = ports_of(ip, end);
 
 		if (p.source == DHCP_SERVER && p.dest == DHCP_CLIENT)
@@ -104,21 +104,21 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 	}
 	at = line ? owner(ip->saddr) : place(ip->saddr);
 	c = bpf_map_lookup_elem(&clients, &at);
-	if (!c)
+	if (unlikely(!c))
 		return drop(REASON_FOREIGN_SOURCE);
-	if (c->state == STATE_NONE)
+	if (unlikely(c->state == STATE_NONE))
 		return line ? drop(REASON_NOT_LEASED) : unleased(skb, eth, ip, end);
-	if (mac_at(c->mac) != mac_at(eth->h_source) || c->session != line)
+	if (unlikely(mac_at(c->mac) != mac_at(eth->h_source) || c->session != line))
 		return drop(REASON_WRONG_MAC);
-	now = bpf_ktime_get_coarse_ns();
-	if (c->state != STATE_ADMITTED || expired(c, now))
+	now = clock_ns();
+	if (unlikely(c->state != STATE_ADMITTED || expired(c, now)))
 		return line ? drop(REASON_BLOCKED) : preauth(skb, ip, end);
 	/* The stack does not forward frames sent to a broadcast address (RFC 1812, 5.3.4). */
-	if (ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST)
+	if (unlikely(ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST))
 		return local(skb, ip, end);
-	if (!admit(at, c, on_wire(skb, ip, end), 1, now))
+	if (unlikely(!admit(at, c, on_wire(skb, ip, end), 1, now)))
 		return TC_ACT_SHOT;
-	if (place(ip->daddr) < lan_size)
+	if (unlikely(place(ip->daddr) < lan_size))
 		return across(skb, ip, place(ip->daddr), end, now);
 	return forward(skb, eth, ip, end, now);
 }
@@ -165,18 +165,18 @@ static __always_inline int from_client(struct __sk_buff *skb)
 	void *data, *end;
 	struct ethhdr *eth;
 
-	if (skb->vlan_present) {
+	if (unlikely(skb->vlan_present)) {
 		if (skb->vlan_tci & VLAN_ID)
 			return pass(REASON_TAGGED);
 		if (untag(skb))
 			return drop(REASON_MALFORMED);
 	}
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end, eth = data;
-	if ((void *)(eth + 1) > end)
+	if (unlikely((void *)(eth + 1) > end))
 		return drop(REASON_MALFORMED);
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_IP):
-		if (data + ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) > end) {
+		if (unlikely(data + ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) > end)) {
 			__u32 want = skb->len < 14 + 20 + 20 ? skb->len : 14 + 20 + 20;
 
 			if (bpf_skb_pull_data(skb, want))
@@ -249,11 +249,11 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	struct flow_path flow;
 	__u64 now;
 
-	if (skb->vlan_present && ((skb->vlan_tci & VLAN_ID) || untag(skb)))
+	if (unlikely(skb->vlan_present) && ((skb->vlan_tci & VLAN_ID) || untag(skb)))
 		return TC_ACT_OK;
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 	eth = data, ip = data + ETH_HLEN;
-	if (data + ETH_HLEN + sizeof(*ip) + sizeof(struct tcphdr) > end) {
+	if (unlikely(data + ETH_HLEN + sizeof(*ip) + sizeof(struct tcphdr) > end)) {
 		__u32 want = skb->len < 14 + 20 + 20 ? skb->len : 14 + 20 + 20;
 
 		if (bpf_skb_pull_data(skb, want))
@@ -261,16 +261,22 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 		eth = data, ip = data + ETH_HLEN;
 	}
-	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || !is_sound(skb, ip))
+	if (unlikely((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || !is_sound(skb, ip)))
 		return TC_ACT_OK; /* the stack knows what to do with it */
-	if (skb->pkt_type != PACKET_HOST)
+	if (unlikely(skb->pkt_type != PACKET_HOST))
 		return TC_ACT_OK;
-	if (owner(ip->saddr) < lan_size)
+	if (unlikely(owner(ip->saddr) < lan_size))
 		return drop(REASON_FOREIGN_SOURCE);
-	now = bpf_ktime_get_coarse_ns();
+	now = clock_ns();
 	c = shortcut_down(skb, ip, end, now, &flow);
-	if (c)
-		return admit(flow.at, c, on_wire(skb, ip, end), 0, now) ? follow(skb, &flow, c->mac, lan_ifindex) : TC_ACT_SHOT;
+	if (c) {
+		struct wire w = on_wire(skb, ip, end);
+
+		if (!admit(flow.at, c, w, 0, now))
+			return TC_ACT_SHOT;
+		tally(&flow, w, FROM_WAN);
+		return follow(skb, &flow, c->mac, lan_ifindex);
+	}
 	at = owner(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || ip->daddr == gateway_addr)
@@ -347,7 +353,7 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c)
 		return TC_ACT_OK;
-	now = bpf_ktime_get_coarse_ns();
+	now = clock_ns();
 	admitted = c->state == STATE_ADMITTED && !expired(c, now);
 	if (is_own(skb, ip)) {
 		if (ip->saddr == gateway_addr && !admitted)

@@ -86,7 +86,8 @@ type gatewayFlowPath struct {
 	Priority    uint32
 	Most        uint16
 	Tos         uint8
-	Pad         [5]uint8
+	Answers     uint8
+	Tally       uint32
 	Dmac        [6]uint8
 	Smac        [6]uint8
 	Sum         uint64
@@ -96,7 +97,7 @@ type gatewayFlowSettings struct {
 	_          structs.HostLayout
 	Until      uint64
 	Generation uint32
-	Pad        uint32
+	Unanswered uint32
 }
 
 type gatewayHop struct {
@@ -189,6 +190,31 @@ const (
 	gatewayStateSTATE_ADMITTED gatewayState = 2
 )
 
+type gatewayTally struct {
+	_           structs.HostLayout
+	UpBytes     uint64
+	UpPackets   uint64
+	DownBytes   uint64
+	DownPackets uint64
+}
+
+type gatewayTallyKey struct {
+	_        structs.HostLayout
+	Start    uint64
+	Saddr    uint32
+	Daddr    uint32
+	Sport    uint16
+	Dport    uint16
+	Protocol uint16
+	Pad      uint16
+}
+
+type gatewayTick struct {
+	_       structs.HostLayout
+	Jiffies uint64
+	Ns      uint64
+}
+
 type gatewayUsed struct {
 	_     structs.HostLayout
 	Until [8]uint64
@@ -220,6 +246,8 @@ const (
 	gatewayMapDevices          = "devices"
 	gatewayMapFlowPaths        = "flow_paths"
 	gatewayMapFlowSettings     = "flow_settings"
+	gatewayMapFlowTallied      = "flow_tallied"
+	gatewayMapFlowTallies      = "flow_tallies"
 	gatewayMapFlows            = "flows"
 	gatewayMapGarden           = "garden"
 	gatewayMapGatewaySettings  = "gateway_settings"
@@ -232,6 +260,7 @@ const (
 	gatewayMapSenders          = "senders"
 	gatewayMapStats            = "stats"
 	gatewayMapStrangers        = "strangers"
+	gatewayMapTicks            = "ticks"
 	gatewayProgCutIn           = "cut_in"
 	gatewayProgLanIn           = "lan_in"
 	gatewayProgLanOut          = "lan_out"
@@ -251,6 +280,7 @@ const (
 	gatewayVarPortalPorts      = "portal_ports"
 	gatewayVarRouted           = "routed"
 	gatewayVarSenderBudget     = "sender_budget"
+	gatewayVarTallying         = "tallying"
 	gatewayVarUnusedReason     = "unused_reason"
 	gatewayVarUnusedState      = "unused_state"
 	gatewayVarUnusedWork       = "unused_work"
@@ -318,6 +348,8 @@ type gatewayMapSpecs struct {
 	Devices         *ebpf.MapSpec `ebpf:"devices"`
 	FlowPaths       *ebpf.MapSpec `ebpf:"flow_paths"`
 	FlowSettings    *ebpf.MapSpec `ebpf:"flow_settings"`
+	FlowTallied     *ebpf.MapSpec `ebpf:"flow_tallied"`
+	FlowTallies     *ebpf.MapSpec `ebpf:"flow_tallies"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	Garden          *ebpf.MapSpec `ebpf:"garden"`
 	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
@@ -330,6 +362,7 @@ type gatewayMapSpecs struct {
 	Senders         *ebpf.MapSpec `ebpf:"senders"`
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
 	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
+	Ticks           *ebpf.MapSpec `ebpf:"ticks"`
 }
 
 // gatewayVariableSpecs contains global variables before they are loaded into the kernel.
@@ -350,6 +383,7 @@ type gatewayVariableSpecs struct {
 	PortalPorts      *ebpf.VariableSpec `ebpf:"portal_ports"`
 	Routed           *ebpf.VariableSpec `ebpf:"routed"`
 	SenderBudget     *ebpf.VariableSpec `ebpf:"sender_budget"`
+	Tallying         *ebpf.VariableSpec `ebpf:"tallying"`
 	UnusedReason     *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState      *ebpf.VariableSpec `ebpf:"unused_state"`
 	UnusedWork       *ebpf.VariableSpec `ebpf:"unused_work"`
@@ -384,6 +418,8 @@ type gatewayMaps struct {
 	Devices         *ebpf.Map `ebpf:"devices"`
 	FlowPaths       *ebpf.Map `ebpf:"flow_paths"`
 	FlowSettings    *ebpf.Map `ebpf:"flow_settings"`
+	FlowTallied     *ebpf.Map `ebpf:"flow_tallied"`
+	FlowTallies     *ebpf.Map `ebpf:"flow_tallies"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	Garden          *ebpf.Map `ebpf:"garden"`
 	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
@@ -396,6 +432,7 @@ type gatewayMaps struct {
 	Senders         *ebpf.Map `ebpf:"senders"`
 	Stats           *ebpf.Map `ebpf:"stats"`
 	Strangers       *ebpf.Map `ebpf:"strangers"`
+	Ticks           *ebpf.Map `ebpf:"ticks"`
 }
 
 func (m *gatewayMaps) Close() error {
@@ -408,6 +445,8 @@ func (m *gatewayMaps) Close() error {
 		m.Devices,
 		m.FlowPaths,
 		m.FlowSettings,
+		m.FlowTallied,
+		m.FlowTallies,
 		m.Flows,
 		m.Garden,
 		m.GatewaySettings,
@@ -420,6 +459,7 @@ func (m *gatewayMaps) Close() error {
 		m.Senders,
 		m.Stats,
 		m.Strangers,
+		m.Ticks,
 	)
 }
 
@@ -441,6 +481,7 @@ type gatewayVariables struct {
 	PortalPorts      *ebpf.Variable `ebpf:"portal_ports"`
 	Routed           *ebpf.Variable `ebpf:"routed"`
 	SenderBudget     *ebpf.Variable `ebpf:"sender_budget"`
+	Tallying         *ebpf.Variable `ebpf:"tallying"`
 	UnusedReason     *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState      *ebpf.Variable `ebpf:"unused_state"`
 	UnusedWork       *ebpf.Variable `ebpf:"unused_work"`

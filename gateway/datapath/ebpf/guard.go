@@ -23,8 +23,10 @@ func (d *Datapath) keepGuard() {
 		if d.resigned() {
 			return
 		}
-		if err = d.guardian().Shut(); err == nil && !d.closed() {
-			err = d.open()
+		if d.closed() {
+			err = d.guardian().Shut()
+		} else {
+			err = d.guardian().Renew(d.lan.Index, d.wan.Index)
 		}
 		if err == nil {
 			d.cfg.Log.Warn("the guard was taken out of netfilter and is back", "lan", d.cfg.LAN)

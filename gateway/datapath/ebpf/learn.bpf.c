@@ -13,6 +13,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "flow.h"
+#include "tally.h"
 
 #define TC_ACT_UNSPEC (-1)
 #define JUDGED 0x6a77 /* as in packet.h: sent here by the cache, or by lan_in */
@@ -54,8 +55,20 @@ struct ip_ct_tcp {
 	__u8 state;
 } __attribute__((preserve_access_index));
 
+/* Places in nf_ct_ext.offset, which depend on the kernel's configuration. */
+enum nf_ct_ext_id { NF_CT_EXT_TSTAMP = 5 };
+
+struct nf_conn_tstamp {
+	__u64 start;
+} __attribute__((preserve_access_index));
+
+struct nf_ct_udp {
+	unsigned long stream_ts; /* jiffies: two seconds after the first packet */
+} __attribute__((preserve_access_index));
+
 union nf_conntrack_proto {
 	struct ip_ct_tcp tcp;
+	struct nf_ct_udp udp;
 } __attribute__((preserve_access_index));
 
 struct nf_conn {
@@ -78,13 +91,17 @@ extern void bpf_ct_release(struct nf_conn *ct) __ksym;
 extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 ms) __ksym;
 
 /* Bits of a connection's status (nf_conntrack_common.h). */
+#define EXPECTED (1 << 0)
 #define SEEN_REPLY (1 << 1)
 #define ASSURED (1 << 2)
 #define SEQ_ADJUST (1 << 6)
 #define DYING (1 << 9)
+#define NAT_CLASH (1 << 12)
 #define HELPER (1 << 13)
 #define OFFLOAD (1 << 14)
 #define HW_OFFLOAD (1 << 15)
+
+#define OTHERS (SEQ_ADJUST | DYING | HELPER | OFFLOAD | HW_OFFLOAD) /* somebody else reads or changes packets */
 
 #define TCP_ESTABLISHED 3
 #define CLOSE_MS 10000 /* the kernel's nf_conntrack_tcp_timeout_close */
@@ -95,6 +112,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow_count);
 } flow_counts SEC(".maps");
+
+/* Places of flow_tallies that were given back, and the first of those never used. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, TALLIES);
+	__type(value, __u32);
+} free_tallies SEC(".maps");
+
+__u64 fresh_tallies = 1;
 
 volatile const __u32 lan_base, lan_size, lan_ifindex, wan_ifindex;
 
@@ -119,7 +145,7 @@ struct leaving {
 	__be32 saddr, daddr;
 	__be16 sport, dport;
 	__u16 most; /* bytes, of one segment */
-	__u8 protocol, tos, reset;
+	__u8 protocol, tos, reset, answers;
 	__u8 dmac[ETH_ALEN], smac[ETH_ALEN];
 };
 
@@ -156,13 +182,70 @@ static __always_inline int read_leaving(struct __sk_buff *skb, struct leaving *l
 	return 1;
 }
 
+/* begun_at returns when a connection began, in ns since 1970; 0: unknown. */
+static __always_inline __u64 begun_at(struct nf_conn *ct)
+{
+	const void *ext = ct->ext;
+	__u64 start = 0;
+	__u8 offset = 0;
+
+	if (!ext || !bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_TSTAMP))
+		return 0;
+	bpf_probe_read_kernel(&offset, sizeof(offset), ext + bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_TSTAMP));
+	if (offset)
+		bpf_probe_read_kernel(&start, sizeof(start), ext + offset);
+	return start;
+}
+
+/* take_tally takes a free place; 0: there is none. */
+static __always_inline __u32 take_tally(void)
+{
+	__u32 at;
+
+	if (!bpf_map_pop_elem(&free_tallies, &at))
+		return at;
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__u64 was = *(volatile __u64 *)&fresh_tallies;
+
+		if (was >= TALLIES)
+			return 0;
+		if (__sync_val_compare_and_swap(&fresh_tallies, was, was + 1) == was)
+			return was;
+	}
+	return 0;
+}
+
+/* tally_of returns where a connection's packets are tallied; 0: there is no room, or the end of this
+ * connection could not be told from that of another. */
+static __always_inline __u32 tally_of(struct nf_conn *ct, __u8 protocol)
+{
+	const struct nf_conntrack_tuple *t = &ct->tuplehash[0].tuple;
+	struct tally_key k = {
+		.start = begun_at(ct), .saddr = t->src.u3.ip, .daddr = t->dst.u3.ip, .sport = t->src.u.all, .dport = t->dst.u.all, .protocol = protocol,
+	};
+	__u32 at, *known;
+
+	if (!k.start)
+		return 0;
+	known = bpf_map_lookup_elem(&flow_tallied, &k);
+	if (known)
+		return *known;
+	at = take_tally();
+	if (!at || !bpf_map_update_elem(&flow_tallied, &k, &at, BPF_NOEXIST))
+		return at;
+	bpf_map_push_elem(&free_tallies, &at, BPF_ANY);
+	known = bpf_map_lookup_elem(&flow_tallied, &k); /* another CPU's, which has a packet of the other direction */
+	return known ? *known : 0;
+}
+
 /* enter makes an entry for packets of one direction, given as they come in. */
-static __always_inline void enter(struct __sk_buff *skb, const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
+static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
 {
 	struct flow_path p = {
 		.until = now + FLOW_NS, .generation = s->generation, .at = at,
 		.saddr = l->saddr, .daddr = l->daddr, .sport = l->sport, .dport = l->dport,
-		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos,
+		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos, .answers = l->answers,
 	};
 	struct flow_path *was;
 	__be32 from[2] = { k->saddr, k->daddr }, to[2] = { l->saddr, l->daddr };
@@ -170,6 +253,11 @@ static __always_inline void enter(struct __sk_buff *skb, const struct flow_setti
 
 	if (!within(at, now))
 		return;
+	if (tallying) {
+		p.tally = tally_of(ct, k->protocol);
+		if (!p.tally)
+			return;
+	}
 	if (from[0] != to[0] || from[1] != to[1])
 		p.address_diff = bpf_csum_diff(from, sizeof(from), to, sizeof(to), 0);
 	if (from_ports != to_ports)
@@ -181,20 +269,53 @@ static __always_inline void enter(struct __sk_buff *skb, const struct flow_setti
 		p.most = was->most;
 	p.sum = sum_of(k, &p);
 	bpf_map_update_elem(&flow_paths, k, &p, BPF_ANY);
+	/* It may have been deleted meanwhile, and forget have run before this entry was made. */
+	if (*(volatile unsigned long *)&ct->status & DYING)
+		bpf_map_delete_elem(&flow_paths, k);
+}
+
+/* expect makes the entry for the answer to an unanswered flow. */
+static __always_inline void expect(const struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
+{
+	struct flow_key back = {
+		.saddr = l->daddr, .daddr = l->saddr, .sport = l->dport, .dport = l->sport,
+		.protocol = k->protocol, .side = FROM_LAN + FROM_WAN - k->side,
+	};
+	struct flow_path p = { .answers = ANSWER, .at = at, .saddr = k->daddr, .daddr = k->saddr, .sport = k->dport, .dport = k->sport };
+
+	if (!within(at, now))
+		return;
+	p.sum = sum_of(&back, &p);
+	bpf_map_update_elem(&flow_paths, &back, &p, BPF_ANY);
+}
+
+/* is_untouched reports whether nobody but netfilter's rules reads or changes a connection's packets. */
+static __always_inline int is_untouched(struct nf_conn *ct)
+{
+	struct nf_ct_ext *ext = ct->ext;
+
+	if (ct->status & OTHERS)
+		return 0;
+	return !ext || !ext->offset[0]; /* NF_CT_EXT_HELPER */
 }
 
 /* is_lasting reports whether the stack treats all further packets of a connection alike, but for TCP's
  * SYN, FIN and RST: established in both directions, and nobody reads or changes the contents. */
 static __always_inline int is_lasting(struct nf_conn *ct, const struct leaving *l)
 {
-	struct nf_ct_ext *ext = ct->ext;
-	__u64 status = ct->status;
-
-	if ((status & (SEEN_REPLY | ASSURED)) != (SEEN_REPLY | ASSURED) || (status & (SEQ_ADJUST | DYING | HELPER | OFFLOAD | HW_OFFLOAD)))
-		return 0;
-	if (ext && ext->offset[0]) /* NF_CT_EXT_HELPER */
+	if ((ct->status & (SEEN_REPLY | ASSURED)) != (SEEN_REPLY | ASSURED) || !is_untouched(ct))
 		return 0;
 	return l->protocol == IPPROTO_UDP || ct->proto.tcp.state == TCP_ESTABLISHED;
+}
+
+/* is_unanswered reports whether a connection is UDP's from one side only, and as old as those of both have to be: a
+ * port scan fills no cache. */
+static __always_inline int is_unanswered(struct nf_conn *ct, const struct leaving *l)
+{
+	if (l->protocol != IPPROTO_UDP || (ct->status & (EXPECTED | SEEN_REPLY | NAT_CLASH)) || !is_untouched(ct))
+		return 0;
+	/* Before Linux 6.16 the verifier takes a direct read for one of DCCP's state, which begins at the same place. */
+	return (long)(bpf_jiffies64() - BPF_CORE_READ(ct, proto.udp.stream_ts)) > 0;
 }
 
 /* came reads a direction of a connection: its packets as they come in. */
@@ -209,17 +330,17 @@ static __always_inline void came(const struct nf_conntrack_tuple *t, struct flow
 /* learn looks a packet's connection up, by the packet that would answer it. */
 static __always_inline int learn(struct __sk_buff *skb, enum side side)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
-	__u32 zero = 0, at;
-	const struct flow_settings *s = bpf_map_lookup_elem(&flow_settings, &zero);
+	const struct flow_settings *s;
 	struct bpf_ct_opts opts = { .netns_id = -1 };
 	struct bpf_sock_tuple answer = {};
 	struct flow_key k = { .side = side };
+	__u32 zero = 0, at;
 	struct nf_conn *ct;
 	struct leaving l;
+	__u64 now;
 
-	if (skb->tc_index == JUDGED || skb->ingress_ifindex != (side == FROM_LAN ? lan_ifindex : wan_ifindex))
-		return TC_ACT_UNSPEC;
+	s = bpf_map_lookup_elem(&flow_settings, &zero);
+	now = bpf_ktime_get_coarse_ns();
 	if (!s || now >= s->until || !read_leaving(skb, &l))
 		return TC_ACT_UNSPEC;
 	answer.ipv4.saddr = l.daddr, answer.ipv4.daddr = l.saddr;
@@ -237,21 +358,32 @@ static __always_inline int learn(struct __sk_buff *skb, enum side side)
 		/* Connection tracking has not seen the whole flow, and takes no reset that does not
 		 * follow what it saw: its entry would stay for days. */
 		if (!l.reset)
-			enter(skb, s, &k, &l, at, now);
+			enter(skb, ct, s, &k, &l, at, now);
 		else if (bpf_map_lookup_elem(&flow_paths, &k))
 			bpf_ct_change_timeout(ct, CLOSE_MS);
+	} else if (at < lan_size && s->unanswered && is_unanswered(ct, &l)) {
+		expect(&k, &l, at, now);
+		l.answers = UNANSWERED;
+		enter(skb, ct, s, &k, &l, at, now);
 	}
 	bpf_ct_release(ct);
 	return TC_ACT_UNSPEC;
 }
 
+/* forwarded reports whether the stack has forwarded a packet that came in at an interface. Almost all packets are
+ * redirected ones, so the programs look at this before anything else. */
+static __always_inline int forwarded(const struct __sk_buff *skb, __u32 from)
+{
+	return skb->tc_index != JUDGED && skb->ingress_ifindex == from;
+}
+
 /* learn_up handles packets that leave for the WAN. */
 SEC("tc")
-int learn_up(struct __sk_buff *skb) { return learn(skb, FROM_LAN); }
+int learn_up(struct __sk_buff *skb) { return forwarded(skb, lan_ifindex) ? learn(skb, FROM_LAN) : TC_ACT_UNSPEC; }
 
 /* learn_down handles packets that leave for the LAN, behind lan_out. */
 SEC("tc")
-int learn_down(struct __sk_buff *skb) { return learn(skb, FROM_WAN); }
+int learn_down(struct __sk_buff *skb) { return forwarded(skb, wan_ifindex) ? learn(skb, FROM_WAN) : TC_ACT_UNSPEC; }
 
 /* The message that connection tracking sends when a connection is gone: struct nlmsghdr, struct nfgenmsg,
  * and attributes, of which the kernel writes the first two in this order. Numbers in network order. */

@@ -44,7 +44,8 @@ type learnFlowPath struct {
 	Priority    uint32
 	Most        uint16
 	Tos         uint8
-	Pad         [5]uint8
+	Answers     uint8
+	Tally       uint32
 	Dmac        [6]uint8
 	Smac        [6]uint8
 	Sum         uint64
@@ -54,7 +55,26 @@ type learnFlowSettings struct {
 	_          structs.HostLayout
 	Until      uint64
 	Generation uint32
-	Pad        uint32
+	Unanswered uint32
+}
+
+type learnTally struct {
+	_           structs.HostLayout
+	UpBytes     uint64
+	UpPackets   uint64
+	DownBytes   uint64
+	DownPackets uint64
+}
+
+type learnTallyKey struct {
+	_        structs.HostLayout
+	Start    uint64
+	Saddr    uint32
+	Daddr    uint32
+	Sport    uint16
+	Dport    uint16
+	Protocol uint16
+	Pad      uint16
 }
 
 // Names of all BPF objects in the ELF.
@@ -64,12 +84,17 @@ const (
 	learnMapFlowCounts   = "flow_counts"
 	learnMapFlowPaths    = "flow_paths"
 	learnMapFlowSettings = "flow_settings"
+	learnMapFlowTallied  = "flow_tallied"
+	learnMapFlowTallies  = "flow_tallies"
+	learnMapFreeTallies  = "free_tallies"
 	learnProgForget      = "forget"
 	learnProgLearnDown   = "learn_down"
 	learnProgLearnUp     = "learn_up"
+	learnVarFreshTallies = "fresh_tallies"
 	learnVarLanBase      = "lan_base"
 	learnVarLanIfindex   = "lan_ifindex"
 	learnVarLanSize      = "lan_size"
+	learnVarTallying     = "tallying"
 	learnVarWanIfindex   = "wan_ifindex"
 )
 
@@ -127,16 +152,21 @@ type learnMapSpecs struct {
 	FlowCounts   *ebpf.MapSpec `ebpf:"flow_counts"`
 	FlowPaths    *ebpf.MapSpec `ebpf:"flow_paths"`
 	FlowSettings *ebpf.MapSpec `ebpf:"flow_settings"`
+	FlowTallied  *ebpf.MapSpec `ebpf:"flow_tallied"`
+	FlowTallies  *ebpf.MapSpec `ebpf:"flow_tallies"`
+	FreeTallies  *ebpf.MapSpec `ebpf:"free_tallies"`
 }
 
 // learnVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type learnVariableSpecs struct {
-	LanBase    *ebpf.VariableSpec `ebpf:"lan_base"`
-	LanIfindex *ebpf.VariableSpec `ebpf:"lan_ifindex"`
-	LanSize    *ebpf.VariableSpec `ebpf:"lan_size"`
-	WanIfindex *ebpf.VariableSpec `ebpf:"wan_ifindex"`
+	FreshTallies *ebpf.VariableSpec `ebpf:"fresh_tallies"`
+	LanBase      *ebpf.VariableSpec `ebpf:"lan_base"`
+	LanIfindex   *ebpf.VariableSpec `ebpf:"lan_ifindex"`
+	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
+	Tallying     *ebpf.VariableSpec `ebpf:"tallying"`
+	WanIfindex   *ebpf.VariableSpec `ebpf:"wan_ifindex"`
 }
 
 // learnObjects contains all objects after they have been loaded into the kernel.
@@ -162,6 +192,9 @@ type learnMaps struct {
 	FlowCounts   *ebpf.Map `ebpf:"flow_counts"`
 	FlowPaths    *ebpf.Map `ebpf:"flow_paths"`
 	FlowSettings *ebpf.Map `ebpf:"flow_settings"`
+	FlowTallied  *ebpf.Map `ebpf:"flow_tallied"`
+	FlowTallies  *ebpf.Map `ebpf:"flow_tallies"`
+	FreeTallies  *ebpf.Map `ebpf:"free_tallies"`
 }
 
 func (m *learnMaps) Close() error {
@@ -169,6 +202,9 @@ func (m *learnMaps) Close() error {
 		m.FlowCounts,
 		m.FlowPaths,
 		m.FlowSettings,
+		m.FlowTallied,
+		m.FlowTallies,
+		m.FreeTallies,
 	)
 }
 
@@ -176,10 +212,12 @@ func (m *learnMaps) Close() error {
 //
 // It can be passed to loadLearnObjects or ebpf.CollectionSpec.LoadAndAssign.
 type learnVariables struct {
-	LanBase    *ebpf.Variable `ebpf:"lan_base"`
-	LanIfindex *ebpf.Variable `ebpf:"lan_ifindex"`
-	LanSize    *ebpf.Variable `ebpf:"lan_size"`
-	WanIfindex *ebpf.Variable `ebpf:"wan_ifindex"`
+	FreshTallies *ebpf.Variable `ebpf:"fresh_tallies"`
+	LanBase      *ebpf.Variable `ebpf:"lan_base"`
+	LanIfindex   *ebpf.Variable `ebpf:"lan_ifindex"`
+	LanSize      *ebpf.Variable `ebpf:"lan_size"`
+	Tallying     *ebpf.Variable `ebpf:"tallying"`
+	WanIfindex   *ebpf.Variable `ebpf:"wan_ifindex"`
 }
 
 // learnPrograms contains all programs after they have been loaded into the kernel.

@@ -1,7 +1,6 @@
 package ebpf
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -141,7 +140,17 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 			if d.cfg.FlowCache == FlowCacheNever {
 				m.MaxEntries = unusedEntries
 			}
+			if d.cfg.flowEntries > 0 {
+				m.MaxEntries = d.cfg.flowEntries
+			}
 			continue
+		case "flow_tallies":
+			m.Flags |= unix.BPF_F_MMAPABLE
+			fallthrough
+		case "flow_tallied":
+			if !d.cfg.tallying() {
+				m.MaxEntries = unusedEntries // instead of those of a former daemon
+			}
 		case "hops", "gateway_settings", "stats", "garden", "networks", "newcomers", "called", "portal":
 		default:
 			continue // only constant within one load
@@ -155,7 +164,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	}
 	var ports [4]uint16
 	for i, p := range d.cfg.PortalPorts {
-		ports[i] = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p))
+		ports[i] = networkPort(p)
 	}
 	flag := map[bool]uint8{true: 1}
 	var cut uint32
@@ -166,7 +175,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
 		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
 		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil], "hear_dhcp": flag[d.cfg.DHCP],
-		"lines": flag[d.cfg.Lines], "cutter_ifindex": cut,
+		"lines": flag[d.cfg.Lines], "tallying": flag[d.cfg.tallying()], "cutter_ifindex": cut,
 		"budgets": budgets(), "sender_budget": budgetOf(datapath.Senders), "new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

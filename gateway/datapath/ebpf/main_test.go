@@ -44,7 +44,7 @@ type network struct {
 
 // newNetwork creates lan (10.1.0.1) and wan (192.0.2.1) here, with alice and bob behind
 // a hub at lan and the server behind wan.
-func newNetwork(t *testing.T) network {
+func newNetwork(t testing.TB) network {
 	t.Helper()
 	id := fmt.Sprintf("%x", os.Getpid()%0xfff) + randomName()
 	n := network{lan: "l" + id, wan: "w" + id, client: "c" + id, hub: "h" + id, server: "s" + id}
@@ -72,7 +72,7 @@ func (n network) env() []string {
 }
 
 // run runs a shell script and fails the test with what it printed.
-func run(t *testing.T, script string, env ...string) string {
+func run(t testing.TB, script string, env ...string) string {
 	t.Helper()
 	out, err := try(script, env...)
 	if err != nil {
@@ -93,7 +93,7 @@ var names int
 func randomName() string { names++; return fmt.Sprintf("n%d", names) }
 
 // open opens a data path on the network, closed and detached with the test.
-func (n network) open(t *testing.T, change ...func(*Config)) *Datapath {
+func (n network) open(t testing.TB, change ...func(*Config)) *Datapath {
 	t.Helper()
 	cfg := n.config(t)
 	for _, c := range change {
@@ -112,14 +112,14 @@ func (n network) open(t *testing.T, change ...func(*Config)) *Datapath {
 	return d
 }
 
-func (n network) config(t *testing.T) Config {
+func (n network) config(t testing.TB) Config {
 	return Config{
 		LAN: n.lan, WAN: n.wan, Prefix: lanPrefix, Gateway: gateway, PortalPorts: []uint16{8080},
 		PinDir: "/sys/fs/bpf/" + n.lan,
 	}
 }
 
-func index(t *testing.T, name string) uint32 {
+func index(t testing.TB, name string) uint32 {
 	t.Helper()
 	dev, err := net.InterfaceByName(name)
 	if err != nil {

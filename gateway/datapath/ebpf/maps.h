@@ -229,6 +229,18 @@ struct {
 	__type(value, __u64);
 } stats SEC(".maps");
 
+/* The clock, as it was when a CPU last asked for it: see clock_ns. */
+struct tick {
+	__u64 jiffies, ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tick);
+} ticks SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 65536);

@@ -101,7 +101,7 @@ func change(before, after map[string]uint64) map[string]uint64 {
 	return out
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

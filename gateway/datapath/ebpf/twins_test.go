@@ -39,10 +39,9 @@ type twins struct {
 // has been forwarded or not.
 const marking = 253
 
-func newTwins(t *testing.T) *twins {
+// onOneCPU has frames that the test sends stay in order, also where the kernel handles them later.
+func onOneCPU(t *testing.T) {
 	t.Helper()
-	netnstest.NeedTCX(t)
-	// Frames of one thread stay in order, also where the kernel handles them later.
 	runtime.LockOSThread()
 	var all, one unix.CPUSet
 	must(t, unix.SchedGetaffinity(0, &all))
@@ -57,6 +56,12 @@ func newTwins(t *testing.T) *twins {
 		must(t, unix.SchedSetaffinity(0, &all))
 		runtime.UnlockOSThread()
 	})
+}
+
+func newTwins(t *testing.T) *twins {
+	t.Helper()
+	netnstest.NeedTCX(t)
+	onOneCPU(t)
 	open := func(p datapathtest.Path) *twin {
 		w := &twin{World: datapathtest.NewWorld(t, p, datapathtest.Shape{})}
 		w.Router.Run(t, `ip addr add 192.0.2.77/32 dev wan0; ip addr add 192.0.2.78/32 dev wan0; ip link set wan0 mtu 1400

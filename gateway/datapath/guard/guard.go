@@ -36,13 +36,21 @@ type Guard struct {
 // packets with source addresses of the LAN or the gateway are dropped. Calling it again
 // has no effect and leaves no gap, and known interfaces stay known.
 func (g Guard) Shut() error {
-	forward, postrouting, err := g.rules()
+	script, err := g.shut()
 	if err != nil {
 		return err
 	}
+	return nft(script, "guarding "+g.LAN)
+}
+
+func (g Guard) shut() (script string, err error) {
+	forward, postrouting, err := g.rules()
+	if err != nil {
+		return "", err
+	}
 	table := tableName(g.LAN)
-	return nft(fmt.Sprintf("table inet %s { set known { type iface_index; }; }\n", table)+
-		chain(table, "forward", -500, forward)+chain(table, "postrouting", 500, postrouting), "guarding "+g.LAN)
+	return fmt.Sprintf("table inet %s { set known { type iface_index; }; }\n", table) +
+		chain(table, "forward", -500, forward) + chain(table, "postrouting", 500, postrouting), nil
 }
 
 // rules returns the rules at two netfilter hooks. They compare names, and come after the
@@ -87,16 +95,37 @@ func chain(table, hook string, priority int, rules string) string {
 // them, or they do not belong to the LAN and need no comparison of names. Interfaces of
 // earlier calls are no longer known.
 func (g Guard) Know(indexes ...int) error {
-	forward, _, err := g.rules(indexes...)
+	script, err := g.know(indexes)
 	if err != nil {
 		return err
 	}
+	return nft(script, "letting what "+g.LAN+" forwards through")
+}
+
+func (g Guard) know(indexes []int) (script string, err error) {
+	forward, _, err := g.rules(indexes...)
+	if err != nil {
+		return "", err
+	}
 	table := tableName(g.LAN)
-	script := fmt.Sprintf("flush set inet %s known\n", table)
+	script = fmt.Sprintf("flush set inet %s known\n", table)
 	for _, i := range indexes {
 		script += fmt.Sprintf("add element inet %s known { %d }\n", table, i)
 	}
-	return nft(script+chain(table, "forward", -500, forward), "letting what "+g.LAN+" forwards through")
+	return script + chain(table, "forward", -500, forward), nil
+}
+
+// Renew is Shut and Know in one step, between which no packet is dropped.
+func (g Guard) Renew(indexes ...int) error {
+	shut, err := g.shut()
+	if err != nil {
+		return err
+	}
+	know, err := g.know(indexes)
+	if err != nil {
+		return err
+	}
+	return nft(shut+know, "guarding "+g.LAN+" again")
 }
 
 // Is reports whether a table of nftables, of the inet family, is a Guard's.

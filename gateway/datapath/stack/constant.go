@@ -22,32 +22,51 @@ type Crossing struct {
 // connection's state. TCP's packets with SYN, FIN or RST, fragments and packets with IP options are left
 // out. Tables for which own returns true do not count, as in Rules.
 //
+// unanswered is the same for UDP's packets of a connection to which nothing was answered, all of which are new to
+// netfilter (ct state new).
+//
 // Chains of type nat see the first packet of a connection only. Counters of rules do not count as recording.
-func Varying(own func(family uint8, table string) bool, at Crossing) (why string, err error) {
+func Varying(own func(family uint8, table string) bool, at Crossing) (established, unanswered string, err error) {
 	if names, err := legacyNames(); err == nil && len(names) > 0 {
-		return "the rules of the old iptables cannot be read (table " + names[0] + ")", nil
+		why := "the rules of the old iptables cannot be read (table " + names[0] + ")"
+		return why, why, nil
 	}
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if errors.Is(err, syscall.EPROTONOSUPPORT) {
-		return "", nil
+		return "", "", nil
 	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer c.Close()
 	r := ruleset{conn: c, chains: map[chainID]*body{}, sets: map[setID]*set{}}
 	if err := r.read(); err != nil {
-		return "", err
+		return "", "", err
 	}
-	for _, ch := range r.bases {
-		if own(ch.family, ch.table) || ch.kind == "nat" || !ch.sees([]string{at.LAN, at.WAN}) {
-			continue
+	of := func(protocol byte, unanswered bool) string {
+		for _, ch := range r.bases {
+			if own(ch.family, ch.table) || ch.kind == "nat" || !ch.sees([]string{at.LAN, at.WAN}) {
+				continue
+			}
+			for _, up := range []bool{true, false} {
+				p := packet{Crossing: at, protocol: protocol, up: up, unanswered: unanswered, tracked: ch.tracks(), hook: ch.hook}
+				var why string
+				if why, err = r.judge(ch, p); why != "" || err != nil {
+					return why
+				}
+			}
 		}
-		if why, err := r.judge(ch, at); why != "" || err != nil {
-			return why, err
+		return ""
+	}
+	for _, protocol := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+		if established == "" && err == nil {
+			established = of(protocol, false)
 		}
 	}
-	return "", nil
+	if err == nil {
+		unanswered = of(unix.IPPROTO_UDP, true)
+	}
+	return established, unanswered, err
 }
 
 type (
@@ -164,26 +183,19 @@ func (r *rule) decode(list *netlink.AttributeDecoder) error {
 	return nil
 }
 
-// judge evaluates a base chain for every kind of packet.
-func (r *ruleset) judge(ch chain, at Crossing) (why string, err error) {
+// judge evaluates a base chain for a kind of packet.
+func (r *ruleset) judge(ch chain, p packet) (why string, err error) {
 	if ch.family == unix.NFPROTO_NETDEV && ch.hook == unix.NF_NETDEV_EGRESS {
 		return "", nil // redirected packets come by there
 	}
-	for _, protocol := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
-		for _, up := range []bool{true, false} {
-			e := evaluation{ruleset: r, base: ch, packet: packet{Crossing: at, protocol: protocol, up: up, tracked: ch.tracks(), hook: ch.hook}}
-			if ch.atDevice() {
-				if in, _ := e.packet.in(); !ch.at(in) {
-					continue
-				}
-			}
-			e.chain(ch.name, 0)
-			if e.why != "" || e.err != nil {
-				return e.why, e.err
-			}
+	e := evaluation{ruleset: r, base: ch, packet: p}
+	if ch.atDevice() {
+		if in, _ := p.in(); !ch.at(in) {
+			return "", nil
 		}
 	}
-	return "", nil
+	e.chain(ch.name, 0)
+	return e.why, e.err
 }
 
 // trackingPriority is that at which connection tracking looks at packets (NF_IP_PRI_CONNTRACK).

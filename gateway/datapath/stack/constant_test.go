@@ -9,12 +9,7 @@ import (
 // TestVarying: rules that decide packet by packet are named where packets of established connections meet
 // them, and no others.
 func TestVarying(t *testing.T) {
-	index := func(name string) int {
-		dev, err := net.InterfaceByName(name)
-		must(t, err)
-		return dev.Index
-	}
-	at := Crossing{LAN: "lan0", WAN: "wan0", LANIndex: index("lan0"), WANIndex: index("wan0")}
+	at := crossing(t)
 	const forward = "chain forward { type filter hook forward priority 0; policy drop; %; }"
 	for _, c := range []struct{ chains, says string }{
 		{"chain out { type nat hook postrouting priority 100; oifname wan0 masquerade random; limit rate 1/second accept; }", ""},
@@ -64,19 +59,68 @@ func TestVarying(t *testing.T) {
 		{"chain i { type filter hook ingress device wan0 priority 0; udp dport 53 limit rate 1/second accept; }", "limit"},
 		{"chain i { type filter hook ingress device other priority 0; limit rate 1/second accept; }", ""},
 	} {
-		family, script := "inet", c.chains
-		if strings.HasPrefix(script, "chain e ") {
-			family = "netdev"
-		}
-		if head, rules, found := strings.Cut(script, "%; }"); found {
-			script = head + rules + "; }"
-		}
-		script = strings.NewReplacer("; }|", "\n}\n", "; }", "\n}", "|", "\n").Replace(script)
-		sh(t, "nft 'table "+family+" v { "+script+"\n}'")
-		nobodys := func(uint8, string) bool { return false }
-		if why, err := Varying(nobodys, at); err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
+		apply(t, c.chains)
+		if why, _, err := Varying(nobodys, at); err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%s\n%q, %v; want %q", c.chains, why, err, c.says)
 		}
 		sh(t, "nft flush ruleset")
 	}
+}
+
+// TestVaryingUnanswered: packets of UDP flows to which nothing is answered meet the rules for new connections.
+func TestVaryingUnanswered(t *testing.T) {
+	at := crossing(t)
+	const forward = "chain forward { type filter hook forward priority 0; policy drop; %; }"
+	for _, c := range []struct{ chains, says string }{
+		{forward + "ct state established,related accept; limit rate 1/second accept", "limit"},
+		{forward + "ct state established,related accept; iifname lan0 accept; ct status dnat accept", ""},
+		{forward + "ct state new log prefix new; accept", "logs"},
+		{forward + "ct state new tcp dport 22 log; accept", ""},
+		{forward + "ct state established limit rate 1/second accept; accept", ""},
+		{forward + "ct state vmap { established : accept, new : jump fresh }; }|chain fresh { quota 1000 bytes accept", "quota"},
+		{"chain raw { type filter hook prerouting priority -300; ct state new limit rate 1/second drop; }", ""},
+		{"chain out { type nat hook postrouting priority 100; limit rate 1/second accept; }", ""},
+	} {
+		apply(t, c.chains)
+		if _, why, err := Varying(nobodys, at); err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
+			t.Errorf("%s\n%q, %v; want %q", c.chains, why, err, c.says)
+		}
+		sh(t, "nft flush ruleset")
+	}
+	for script, says := range map[string]string{
+		"iptables -A FORWARD -m conntrack --ctstate NEW -m limit --limit 1/s -j ACCEPT": "limit",
+		"iptables -A FORWARD -m state --state ESTABLISHED -m limit -j ACCEPT":           "",
+	} {
+		sh(t, script)
+		if _, why, err := Varying(nobodys, at); err != nil || (says == "") != (why == "") || !strings.Contains(why, says) {
+			t.Errorf("%s\n%q, %v; want %q", script, why, err, says)
+		}
+		sh(t, "nft flush ruleset")
+	}
+}
+
+func nobodys(uint8, string) bool { return false }
+
+func crossing(t *testing.T) Crossing {
+	t.Helper()
+	index := func(name string) int {
+		dev, err := net.InterfaceByName(name)
+		must(t, err)
+		return dev.Index
+	}
+	return Crossing{LAN: "lan0", WAN: "wan0", LANIndex: index("lan0"), WANIndex: index("wan0")}
+}
+
+// apply makes a table with chains, which are written as one line: "%" takes the rules behind it, and "|" begins another.
+func apply(t *testing.T, chains string) {
+	t.Helper()
+	family, script := "inet", chains
+	if strings.HasPrefix(script, "chain e ") {
+		family = "netdev"
+	}
+	if head, rules, found := strings.Cut(script, "%; }"); found {
+		script = head + rules + "; }"
+	}
+	script = strings.NewReplacer("; }|", "\n}\n", "; }", "\n}", "|", "\n").Replace(script)
+	sh(t, "nft 'table "+family+" v { "+script+"\n}'")
 }

@@ -7,13 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packet is what is known of a packet of an established connection that crosses.
+// packet is what is known of a packet of a connection that crosses.
 type packet struct {
 	Crossing
 	protocol byte
 	up       bool
 	tracked  bool // the chain is behind connection tracking
-	hook     uint32
+	// unanswered: the connection is UDP's, and its other side has sent nothing.
+	unanswered bool
+	hook       uint32
 }
 
 // in and out are the interfaces of the packet's direction.
@@ -255,7 +257,19 @@ var metaNames = map[uint32]string{
 const (
 	stateInvalid     = 1
 	stateEstablished = 2
+	stateNew         = 8
 )
+
+// state is the packet's.
+func (p packet) state() uint32 {
+	switch {
+	case !p.tracked:
+		return stateInvalid
+	case p.unanswered:
+		return stateNew
+	}
+	return stateEstablished
+}
 
 // ct is what is known of the packet's connection.
 func (e *evaluation) ct(a attributes) (t truth, v []verdict, of string) {
@@ -269,10 +283,7 @@ func (e *evaluation) ct(a attributes) (t truth, v []verdict, of string) {
 	var o []octet
 	switch key {
 	case unix.NFT_CT_STATE:
-		o = number("state", stateEstablished)
-		if !e.packet.tracked {
-			o = number("state", stateInvalid)
-		}
+		o = number("state", e.packet.state())
 	case unix.NFT_CT_EXPIRATION:
 		o = varies("connection's expiry (ct expiration)", 16)
 	case unix.NFT_CT_PKTS, unix.NFT_CT_BYTES, unix.NFT_CT_AVGPKT:

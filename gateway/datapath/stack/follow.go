@@ -130,6 +130,8 @@ func (f *Follower) follow(c *netlink.Conn, changed func()) {
 		pause := time.Duration(0)
 		if err != nil && !errors.Is(err, syscall.ENOBUFS) {
 			pause = unheard
+		} else {
+			discard(c)
 		}
 		select {
 		case <-f.ended:
@@ -141,6 +143,22 @@ func (f *Follower) follow(c *netlink.Conn, changed func()) {
 		changed()
 		time.Sleep(settle)
 	}
+}
+
+// discard drops the messages that have arrived: a transaction of nftables has one for every few kilobytes of it, and
+// whoever is called reads the present state.
+func discard(c *netlink.Conn) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return
+	}
+	rc.Control(func(fd uintptr) {
+		for {
+			if _, _, err := unix.Recvfrom(int(fd), nil, unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	})
 }
 
 // Offsets in a message, bytes: struct nlmsghdr, followed by struct ndmsg.

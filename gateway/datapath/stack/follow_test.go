@@ -1,6 +1,9 @@
 package stack
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -37,4 +40,39 @@ func TestErrorsEndNoFollowing(t *testing.T) {
 	if failed.Load() < 2 {
 		t.Errorf("received %d times", failed.Load())
 	}
+}
+
+// TestOneLookForATransaction: a large change of rules, of which the kernel sends many messages, is looked at once more
+// when it is complete, and not once for each message.
+func TestOneLookForATransaction(t *testing.T) {
+	f, err := Follow()
+	must(t, err)
+	left, complete, peeked := 0, make(chan struct{}), make(chan error)
+	must(t, f.Run(Changes{Routing: func() {}, Rules: func() {
+		if left++; left == 1 {
+			<-complete
+			return
+		}
+		rc, err := f.rules.SyscallConn()
+		must(t, err)
+		var queued error
+		rc.Control(func(fd uintptr) {
+			_, _, queued = unix.Recvfrom(int(fd), nil, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		})
+		select {
+		case peeked <- queued:
+		case <-f.ended:
+		}
+	}}))
+	var elements strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&elements, "10.9.%d.%d, ", i/256, i%256)
+	}
+	sh(t, "nft -f - <<END\ntable ip big { set s { type ipv4_addr; elements = { "+elements.String()+"}; }; }\nEND")
+	defer sh(t, "nft delete table ip big")
+	close(complete)
+	if queued := <-peeked; !errors.Is(queued, unix.EAGAIN) {
+		t.Errorf("at the second look messages of the same change are left: %v", queued)
+	}
+	must(t, f.Close())
 }

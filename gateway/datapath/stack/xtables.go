@@ -77,13 +77,9 @@ func (e *evaluation) conntrack(info []byte) (t truth, v []verdict, of string) {
 	return t, nil, ""
 }
 
-// inState reports whether an established connection is in a mask of states.
+// inState reports whether the packet's state is in a mask of states.
 func (e *evaluation) inState(mask uint16) truth {
-	state := uint16(stateEstablished)
-	if !e.packet.tracked {
-		state = stateInvalid
-	}
-	if mask&state != 0 {
+	if mask&uint16(e.packet.state()) != 0 {
 		return always
 	}
 	return never

@@ -35,6 +35,9 @@ const (
 	LeaveCPU = "leave_core_pct"
 )
 
+// WaitedForOthers is, in records, what side.WaitedForOthers says.
+const WaitedForOthers = "waited_for_others"
+
 // Kinds of sample besides windows and loads.
 const (
 	perClients analysis.Per = "clients" // of a load, in blocks that recorded how far their clients came

@@ -94,10 +94,17 @@ func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, cle
 	got := map[*lab]result.Measurement{}
 	err = p.loaded(ctx, cell, n, func(labs ...*lab) error {
 		before, after, err := side.ReadTwice(ctx, p.e.Window, sides(labs)...)
+		var used int64 // by the routers of all labs that are measured
 		for i, l := range labs {
 			if err == nil {
 				got[l] = l.measurement(before[i], after[i])
+				used += got[l].NAPINs + got[l].ProcessNs
 				err = l.prove(ctx)
+			}
+		}
+		for i, l := range labs {
+			if err == nil {
+				got[l].Metrics[WaitedForOthers] = l.WaitedForOthers(before[i], after[i], got[l].WaitNs, used)
 			}
 		}
 		return err

@@ -23,9 +23,6 @@ const (
 	minOffered      = 0.99 // of the frames that were due: what was not sent must not look like loss
 	maxRetransmits  = 0.01 // of the segments sent; of UDP's datagrams a device loses no more, or is lossy
 	minBurst        = 0.80 // of the burst length asked for, clean router
-	maxWait         = 0.50 // run-queue wait of the device's threads, of the window
-	waitPerCPU      = 1.50 // the same, of the routers' CPU time: several threads wait for one that runs
-	filledCPU       = 0.90 // of the CPU that both routers share: their threads wait for each other, however long
 	maxPerPacket    = 1.05 // frames per packet in profile per-packet
 	minBulk         = 1.50 // frames per packet in profile bulk
 	maxWindowError  = 0.10 // length of the window against the one asked for
@@ -82,13 +79,8 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	default:
 		device.load(minDelivered)
 	}
-	// Where both routers fill their CPU they wait for each other, and no other program need
-	// have been there.
-	// On a slowed CPU they also wait for what slows it, and fill what that leaves.
+	rejects.Waited(t.DUT.Metrics[WaitedForOthers], "device: its threads")
 	share := routerShare(t.DUT)
-	used := (t.DUT.CPUCorePct() + t.Clean.CPUCorePct()) / 100 / share
-	wait, limit := float64(t.DUT.WaitNs)/1e9/t.DUT.Seconds, max(maxWait, waitPerCPU*used)+1-share
-	device.If(wait > limit && used < filledCPU, "device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*limit)
 	worse := t.DUT.Machine
 	worse.Steal = max(worse.Steal, t.Clean.Machine.Steal)
 	if other := routerShare(t.Clean); math.Abs(other-speed) > math.Abs(share-speed) { // they differ in solo mode

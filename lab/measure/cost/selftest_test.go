@@ -17,13 +17,8 @@ func good() result.Measurement {
 		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, LinkMbps: 104, AggregationFactor: 1, GeneratorCPU: 0.1, SegmentsPerBurst: 9, Packets: 9000,
 		ThreadNs: map[string]int64{"napi/r0": 1e7, "napi/r1": 1e7, "daemon": 0},
 		NAPINs:   2e7,
+		Metrics:  map[string]float64{},
 	}
-}
-
-// slowed leaves the routers of a trial a quarter of their CPU.
-func slowed(t *result.Trial) {
-	t.DUT.Metrics = map[string]float64{result.RouterShare: 0.25}
-	t.Clean.Metrics = t.DUT.Metrics
 }
 
 func TestJudge(t *testing.T) {
@@ -52,19 +47,14 @@ func TestJudge(t *testing.T) {
 		"clients cut off":          {func(t *result.Trial) { t.DUT.RTT = result.RTT{Probes: 100, Lost: 30} }, []string{"device: 30 of 100 round-trip probes"}, nil},
 		"two bursts short":         {func(t *result.Trial) { t.Clean.DeliveredMbps = 97.9 }, nil, nil},
 		"steal":                    {func(t *result.Trial) { t.Clean.Machine.Steal = 3 }, []string{"machine: 3.0 % steal"}, nil},
-		"device waits":             {func(t *result.Trial) { t.DUT.WaitNs = 6e8 }, []string{"device: its threads waited 60 %"}, nil},
-		"routers fill their CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 6e8, 7e8 }, nil, nil},
-		"many threads, full CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 9e8 }, nil, nil},
-		"many threads, room left":  {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 7e8 }, []string{"device: its threads waited 190 %"}, nil},
-		"waits for what slows it":  {func(t *result.Trial) { slowed(t); t.DUT.WaitNs = 12e8 }, nil, nil},
-		"waits for others too":     {func(t *result.Trial) { slowed(t); t.DUT.WaitNs = 13e8 }, []string{"device: its threads waited 130 %"}, nil},
-		"fill their slowed CPU":    {func(t *result.Trial) { slowed(t); t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 2e8 }, nil, nil},
+		"waits for its own":        {func(t *result.Trial) { t.DUT.WaitNs = 19e8 }, nil, nil},
+		"waits for others":         {func(t *result.Trial) { t.DUT.Metrics[WaitedForOthers] = 0.6 }, []string{"device: its threads waited 60 %"}, nil},
 		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
 		"bursts are not known":     {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 0 }, nil, nil},
 		"device shortens bursts":   {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},
-		"device at its limit":      {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs, t.DUT.ProcessNs = 9e8, 8e8 }, nil, []string{result.FlagSaturated}},
+		"device at its limit":      {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.ProcessNs = 8e8 }, nil, []string{result.FlagSaturated}},
 		"at its limit ahead of IP": {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.AggregationFactor = 60, 1.4 }, nil, []string{result.FlagSaturated}},
-		"device is starved":        {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs = 9e8 }, []string{"device: its threads waited 90 %"}, []string{result.FlagSaturated}},
+		"device is starved":        {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.Metrics[WaitedForOthers] = 0.9 }, []string{"device: its threads waited 90 %"}, []string{result.FlagSaturated}},
 		"what waited arrives":      {func(t *result.Trial) { t.Clean.LinkMbps = 16 }, []string{"clean router: 99.5 Mbit/s arrived, 16.0 left the router"}, nil},
 		"clean beside full CPU":    {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 92 }, nil, []string{result.FlagSaturated}},
 		"clean short beside it":    {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 80 }, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},

@@ -60,15 +60,16 @@ type Trial struct {
 	RTT     result.RTT `json:"rtt_us"`      // under it
 
 	// CPU of the gateway where the load enters the tunnel, and of the one where it leaves, exact ns; both have ThreadNs.
-	EnterNs      int64            `json:"enter_ns"`
-	LeaveNs      int64            `json:"leave_ns"`
-	WaitNs       int64            `json:"wait_ns"`
-	ThreadNs     map[string]int64 `json:"thread_ns"`
-	EndsNs       int64            `json:"ends_ns"`                // of clients, server and generator
-	GatewayCPUs  int              `json:"gateway_cpus"`           // that both gateways share
-	GeneratorCPU float64          `json:"generator_cpu"`          // of the busiest traffic thread, CPUs
-	RouterShare  float64          `json:"router_share,omitempty"` // see result.RouterShare
-	Machine      result.Machine   `json:"machine"`
+	EnterNs         int64            `json:"enter_ns"`
+	LeaveNs         int64            `json:"leave_ns"`
+	WaitNs          int64            `json:"wait_ns"`
+	WaitedForOthers float64          `json:"waited_for_others"` // see side.WaitedForOthers
+	ThreadNs        map[string]int64 `json:"thread_ns"`
+	EndsNs          int64            `json:"ends_ns"`                // of clients, server and generator
+	GatewayCPUs     int              `json:"gateway_cpus"`           // that both gateways share
+	GeneratorCPU    float64          `json:"generator_cpu"`          // of the busiest traffic thread, CPUs
+	RouterShare     float64          `json:"router_share,omitempty"` // see result.RouterShare
+	Machine         result.Machine   `json:"machine"`
 }
 
 // Mbps is the payload that arrived.

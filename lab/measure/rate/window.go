@@ -130,12 +130,9 @@ func linkOf(before, after meter.Sample, name string) meter.Link {
 
 // Limits of a window, as shares of what there is.
 const (
-	fullLink = 0.97 // of the link's rate
-	fullCPU  = 0.90 // of the CPUs that the gateways, or the ends, have
-	maxWait  = 0.50 // run-queue wait of the gateways' threads, of the window, where their CPU is not full
-	// waitPerCPU is the same, of the CPU time that the gateways used: several threads wait for one that runs.
-	waitPerCPU = 1.50
-	maxAstray  = 0.10 // of the window's length, which it may be off
+	fullLink  = 0.97 // of the link's rate
+	fullCPU   = 0.90 // of the CPUs that the gateways, or the ends, have
+	maxAstray = 0.10 // of the window's length, which it may be off
 )
 
 // limit says what kept the rate from being higher.
@@ -169,9 +166,8 @@ func (b *block) judge(ctx context.Context, t *Trial, before, after side.Reading)
 		}
 	}
 	r.If(broken > 0, "%d streams had ended: %s", broken, first)
-	used, wait := float64(t.EnterNs+t.LeaveNs)/1e9/t.LinkSeconds, float64(t.WaitNs)/1e9/t.LinkSeconds
-	limit := max(maxWait, waitPerCPU*used) + 1 - t.share()
-	r.If(t.LimitedBy != ByGateway && wait > limit, "the gateways' threads waited %.0f %% of the window for a CPU that they did not fill, limit %.0f %%: another program had it", 100*wait, 100*limit)
+	t.WaitedForOthers = b.WaitedForOthers(before, after, t.WaitNs, t.EnterNs+t.LeaveNs)
+	r.Waited(t.WaitedForOthers, "the gateways' threads")
 	if d, ok := b.Side.DUT.(dut.Proven); ok && t.Outcome == "" {
 		unlike, err := d.Unlike(ctx, b.Env)
 		if err != nil {

@@ -153,6 +153,7 @@ func (b *openBlock) window(ctx context.Context, cell result.Cell, w int) error {
 // reading is what the meters say at one moment.
 type reading struct {
 	gateways []meter.Sample
+	senders  meter.SNMP         // of the hosts that send the background, under traffic
 	received agent.TrafficStats // of the server, under traffic
 	burned   []burn.Reading     // of the gateways' other work
 	slow     []burn.Reading     // where the gateways' CPUs are slowed down
@@ -163,7 +164,9 @@ func (b *openBlock) read(ctx context.Context, traffic bool) (r reading, err erro
 		return r, fmt.Errorf("reading the gateways' meters: %w", err)
 	}
 	if traffic {
-		r.received, err = b.Server.TrafficStats(ctx)
+		if r.senders, err = b.sent(ctx); err == nil {
+			r.received, err = b.Server.TrafficStats(ctx)
+		}
 	}
 	if err == nil && b.busy {
 		r.burned, err = b.Router.ReadSlow(ctx)
@@ -172,6 +175,15 @@ func (b *openBlock) read(ctx context.Context, traffic bool) (r reading, err erro
 		r.slow, err = b.Machine.ReadSlow(ctx)
 	}
 	return r, err
+}
+
+// sent sums what TCP has sent on the hosts that send the background.
+func (b *openBlock) sent(ctx context.Context) (sum meter.SNMP, err error) {
+	each, err := side.Each(b.Hosts, func(_ int, h side.ClientHost) (meter.Sample, error) { return h.Sample(ctx) })
+	for _, s := range each {
+		sum = sum.Add(s.SNMP)
+	}
+	return sum, err
 }
 
 // step sends both runs of probes, one after the other, and reads the meters around them.
@@ -211,6 +223,9 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 		return nil, err
 	}
 	s.fill(before, after)
+	if loaded && b.Experiment.Traffic.Protocol == experiment.ProtocolTCP {
+		s.addBackground(after.senders.Sub(before.senders))
+	}
 	s.judgeBusy(&rejects)
 	rejects.Steal(s.Machine, s.LoadSeconds, b.CPUs, "")
 	if speed := b.Experiment.Router.Speed; speed > 0 {
@@ -241,6 +256,12 @@ func few(r *side.Rejects, n transition.Counts) bool {
 	r.If(lossy, "%d of %d probes have times: %d were sent again, %d lost: packets get lost at this load",
 		kept, n.Sent, n.Resent, n.Lost)
 	return lossy
+}
+
+// addBackground adds what TCP has sent on the background's hosts, without the probes that leave from there.
+func (s *Step) addBackground(sent meter.SNMP) {
+	s.Segments = max(0, sent.TCPOutSegs-int64(s.Hosts.Counts.Sent+s.Hosts.Resent))
+	s.Retransmits = max(0, sent.TCPRetrans-int64(s.Hosts.Resent))
 }
 
 // fill adds what the meters say.

@@ -188,6 +188,6 @@ func (c *course) ends(o observed, gateways bool) Ends {
 	m := transition.Match(c.Way, o.sent.Probes, o.received.Probes, o.events)
 	return Ends{
 		Counts: m.Counts, Parts: partsOf(m.List, gateways), OuterBytes: c.Outer, Unknown: c.unknown,
-		ClockErrorNs: o.sent.ClockErrorNs, SenderWaitNs: o.sent.WaitNs, ReceiverWaitNs: o.received.WaitNs,
+		ClockErrorNs: o.sent.ClockErrorNs, Resent: o.sent.Resent, SenderWaitNs: o.sent.WaitNs, ReceiverWaitNs: o.received.WaitNs,
 	}
 }

@@ -24,6 +24,7 @@ type Part struct {
 
 // Parts are all parts: study 4's figures, then the way from host to host.
 var Parts = []Part{
+	{Late, "a probe is due → the gateway's program writes: how late that gets the CPU", gateway, false},
 	{Down, "a gateway's program writes → the packet leaves by the outer interface (study 4, figure 6)", gateway, true},
 	{Link, "between the gateways: queue, link, and the wait for polling", "", false},
 	{Up, "a packet arrives at a gateway's outer interface → its program has read (study 4, figure 7)", gateway, true},
@@ -48,6 +49,12 @@ func MetricOf(part, stat string) string { return part + "_" + stat + "_us" }
 // RatioOf is the name of a judged part's median over that of the direct path.
 func RatioOf(part string) string { return part + "_ratio" }
 
+// Waits is the name of the run-queue wait of all threads of the gateways.
+const Waits = "gateways_wait_pct"
+
+// ResentBackground is the name of the share of a TCP background that was sent again.
+const ResentBackground = "background_resent_pct"
+
 // Metrics is every figure of a cell.
 var Metrics = metrics()
 
@@ -66,6 +73,7 @@ func metrics() (list []analysis.Metric) {
 	}
 	list = append(list,
 		analysis.Metric{Name: "delivered_mbps", Short: "delivered", Unit: "Mbit/s", Text: "background that arrived", Better: analysis.More, Range: analysis.Amounts, Of: known("delivered_mbps")},
+		analysis.Metric{Name: ResentBackground, Unit: "%", Text: "the background's TCP segments that were sent again", Better: analysis.Less, Range: analysis.Percents, Of: resentBackground},
 		analysis.Metric{Name: "kept_pct", Unit: "%", Text: "probes that were neither lost nor sent again", Better: analysis.More, Range: analysis.Percents, Of: known("kept_pct")},
 		analysis.Metric{Name: "resent_pct", Unit: "%", Text: "probes left out because their connection sent again", Better: analysis.Less, Range: analysis.Percents, Of: known("resent_pct")},
 		analysis.Metric{Name: "unmatched_pct", Unit: "%", Text: "probes that were not found for certain at a tap", Better: analysis.Less, Range: analysis.Percents, Of: known("unmatched_pct")},
@@ -78,6 +86,7 @@ func metrics() (list []analysis.Metric) {
 			analysis.Metric{Name: at[0] + "_process_wait_pct", Unit: "% of the time", Text: "daemons wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.process_wait_ns")})
 	}
 	list = append(list,
+		analysis.Metric{Name: Waits, Unit: "% of the time", Text: "polling threads and daemons of both gateways wait for a CPU", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns", "leave_cpu.process_wait_ns")},
 		analysis.Metric{Name: "sender_wait_us", Unit: "µs", Text: "run-queue wait of the gateway's writing thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.sender_wait_ns")},
 		analysis.Metric{Name: "receiver_wait_us", Unit: "µs", Text: "run-queue wait of the gateway's reading thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.receiver_wait_ns")},
 		analysis.Metric{Name: "background_core_pct", Unit: "% of a core", Text: "what other work had of the gateways' CPU", Host: gateway, Range: analysis.Amounts, Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get("background")) }},
@@ -96,6 +105,13 @@ func known(name string) func(analysis.Reading) float64 {
 		}
 		return math.NaN()
 	}
+}
+
+func resentBackground(r analysis.Reading) float64 {
+	if r.Get("segments") == 0 {
+		return math.NaN()
+	}
+	return 100 * r.Get("retransmits") / r.Get("segments")
 }
 
 // ofTime is a sum of times, ns, in percent of the step.

@@ -15,7 +15,7 @@ const KindStep = "transition-step"
 //
 //	pc1                   gw1                     gw2                     pc2
 //	write ─Send─ leaves ─ToEnter─ in ─Enter─ out ─Cross─ in ─Leave─ out ─ToHost─ arrives ─Receive─ read
-//	                      write ─Down─ out ─Link─ in ─Up─ read
+//	            due ─Late─ write ─Down─ out ─Link─ in ─Up─ read
 //
 // Down and Up are study 4's figures 6 and 7, where the gateway itself sends and receives through the tunnel.
 const (
@@ -28,6 +28,7 @@ const (
 	Receive = "receive"
 	Way     = "way"
 
+	Late = "late"
 	Down = "tcp_to_ethernet"
 	Link = "link"
 	Up   = "ethernet_to_tcp"
@@ -42,6 +43,9 @@ type Step struct {
 	SetupSeconds  float64 `json:"setup_seconds"` // of the block's lab
 	LoadSeconds   float64 `json:"load_seconds"`  // between the readings around the probes
 	DeliveredMbps float64 `json:"delivered_mbps"`
+	// Of a background over TCP: segments that its senders have sent, and of those that were sent again. Probes do not count.
+	Segments    int64 `json:"segments,omitempty"`
+	Retransmits int64 `json:"retransmits,omitempty"`
 
 	Hosts    Ends `json:"hosts"`
 	Gateways Ends `json:"gateways"`
@@ -66,6 +70,8 @@ type Ends struct {
 	Unknown    string `json:"unknown,omitempty"`
 	// ClockErrorNs is by how much kernel stamps may be off the other times.
 	ClockErrorNs int64 `json:"clock_error_ns"`
+	// Resent is how many segments of the probes' connection were sent again.
+	Resent int `json:"resent,omitempty"`
 	// Run-queue wait of the threads that write and read, over the run.
 	SenderWaitNs   int64 `json:"sender_wait_ns"`
 	ReceiverWaitNs int64 `json:"receiver_wait_ns"`
@@ -90,6 +96,7 @@ func partsOf(list []transition.Passage, gateways bool) map[string]transition.Dis
 	for _, p := range list {
 		s := p.StopNs
 		if gateways {
+			add(Late, p.DueNs, p.WriteNs)
 			add(Down, p.WriteNs, s[0])
 			add(Link, s[0], s[1])
 			add(Up, s[1], p.ReadNs)

@@ -22,11 +22,14 @@ const (
 	FlagShort = "overloaded"
 	// FlagUnmatched: many probes were not found for certain at a tap.
 	FlagUnmatched = "unmatched"
+	// FlagLate: the gateway's program got its CPU late, so its probes met moments at which the CPU was to be had.
+	FlagLate = "late"
 )
 
 const (
 	leastDelivered = 0.95
 	mostUnmatched  = 0.1
+	mostLateUs     = 1000 // on average
 )
 
 // Summarise computes the summary of a run that measured transition times, from its records alone.
@@ -40,6 +43,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 			return slices.Concat(
 				s.Remark("The device carried less than was offered, so these times are those of its full queues", func(c analysis.Cell) bool { return c.Flagged(FlagShort) }),
 				s.Remark("Probes were not found for certain at the taps inside the tunnel, so these parts are of the others", func(c analysis.Cell) bool { return c.Flagged(FlagUnmatched) }),
+				s.Remark("The gateways' program got its CPU late, so TCP→Ethernet and Ethernet→TCP are of the moments at which the CPU was to be had", func(c analysis.Cell) bool { return c.Flagged(FlagLate) }),
 				unknown(steps), leftOut(run))
 		},
 	}
@@ -126,6 +130,9 @@ func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 		if float64(n.Unmatched) > mostUnmatched*float64(n.Sent) {
 			a.Flags = append(a.Flags, FlagUnmatched)
 		}
+	}
+	if s.Gateways.Parts[Late].Mean > mostLateUs {
+		a.Flags = append(a.Flags, FlagLate)
 	}
 	mbps := s.Cell.Number(result.OfferedMbps)
 	if mbps == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
@@ -126,6 +127,21 @@ func TestDirectPath(t *testing.T) {
 	}
 }
 
+// TestTCPBackground: what a background over TCP has sent is counted, and apart from the probes.
+func TestTCPBackground(t *testing.T) {
+	list := steps(t, "probes = 20\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwithout_background = false\nwarmup = \"100ms\"\ntraffic.protocol = \"tcp\"\n")
+	if len(list) != 1 {
+		t.Fatalf("%d steps, want one", len(list))
+	}
+	s := list[0]
+	if s.DeliveredMbps <= 0 || s.Segments <= 0 || s.Retransmits > s.Segments || s.Hosts.Counts.Sent != 20 {
+		t.Errorf("%.1f Mbit/s came, of %d segments %d were sent again; probes: %+v", s.DeliveredMbps, s.Segments, s.Retransmits, s.Hosts.Counts)
+	}
+	if s.addBackground(meter.SNMP{TCPOutSegs: 130, TCPRetrans: 7}); s.Segments != int64(110-s.Hosts.Resent) || s.Retransmits != int64(7-s.Hosts.Resent) {
+		t.Errorf("of 130 segments with 20 probes, of which %d were sent again: %d and %d", s.Hosts.Resent, s.Segments, s.Retransmits)
+	}
+}
+
 // TestBusyGateways: the record has what the other work had of the gateways' CPU.
 func TestBusyGateways(t *testing.T) {
 	list := steps(t, "probes = 20\nprobe_gap_us = 2000\nredo = 0\ngateways_busy_pct = [30]\n")
@@ -145,7 +161,7 @@ func step(dut string, block int, mbps, us, delivered float64, n transition.Count
 	}
 	s := &Step{Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.OfferedMbps, mbps), LoadSeconds: 1, DeliveredMbps: delivered,
 		Hosts:    Ends{Counts: n, Parts: parts(Send, ToEnter, Enter, Cross, Leave, ToHost, Receive, Way)},
-		Gateways: Ends{Counts: n, Parts: parts(Down, Link, Up)}}
+		Gateways: Ends{Counts: n, Parts: parts(Late, Down, Link, Up)}, Segments: 200, Retransmits: 3}
 	s.Block, s.Accepted = block, true
 	return result.Line{Head: s.Head, Cell: s.Cell, Record: s}
 }
@@ -161,7 +177,7 @@ func TestSummary(t *testing.T) {
 		t.Fatalf("%v, want the direct path and then the device", s.Cells)
 	}
 	c := s.Cells[1]
-	for name, want := range map[string]float64{RatioOf(Up): 2.5, MetricOf(Up, "p50"): 40, MetricOf(Enter, "max"): 44, "kept_pct": 90, "resent_pct": 10, "unmatched_pct": 40} {
+	for name, want := range map[string]float64{RatioOf(Up): 2.5, MetricOf(Up, "p50"): 40, MetricOf(Enter, "max"): 44, "kept_pct": 90, "resent_pct": 10, "unmatched_pct": 40, MetricOf(Late, "p50"): 40, ResentBackground: 1.5} {
 		if got := float64(c.Device(name).Mean); math.Abs(got-want) > 1e-9 {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}

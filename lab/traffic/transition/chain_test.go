@@ -62,9 +62,12 @@ func (c chain) run(t *testing.T) (o observed) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	taps := []*Tap{
+	taps := []*Tap{ // closed at the end: a chain may run again
 		c.tap(t, c.router, Point{Name: "in", Interface: "gwtr"}, Point{Name: "out", Interface: "gwtq", Egress: true}),
 		c.tap(t, c.server, Point{Name: "arrive", Interface: "gwts"}),
+	}
+	for _, tap := range taps {
+		defer tap.Close()
 	}
 	c.client.Do(func() { o.sending, err = Send(t.Context(), c.way.Run) })
 	if err != nil {
@@ -86,7 +89,6 @@ func (c chain) tap(t *testing.T, s *labtest.Space, points ...Point) (tap *Tap) {
 	var err error
 	s.Do(func() { tap, err = OpenTap(points) })
 	if err == nil {
-		t.Cleanup(func() { tap.Close() })
 		err = tap.Want([]int{c.way.Run.FrameBytes()})
 	}
 	if err != nil {

@@ -23,6 +23,7 @@ const stampWait = 2 * time.Millisecond
 // Sending is what a sender has to say of a run.
 type Sending struct {
 	Probes []Sent `json:"probes"` // by number, from 1
+	Resent int    `json:"resent"` // segments of the connection that were sent again
 	// ClockErrorNs is by how much the kernel's stamps may be off the other times; ClockStepNs by how much they were
 	// displaced during the run, because somebody set the machine's clock.
 	ClockErrorNs int64 `json:"clock_error_ns"`
@@ -47,7 +48,7 @@ func Send(ctx context.Context, r Run) (Sending, error) {
 	if err := s.send(ctx); err != nil {
 		return Sending{}, fmt.Errorf("sending probes to %s: %w", r.To, err)
 	}
-	out := Sending{Probes: s.probes, ClockErrorNs: s.clocks.errorNs, WaitNs: waited() - was}
+	out := Sending{Probes: s.probes, Resent: s.again, ClockErrorNs: s.clocks.errorNs, WaitNs: waited() - was}
 	if now := relate(); abs(now.offsetNs-s.clocks.offsetNs) > now.errorNs+s.clocks.errorNs {
 		out.ClockStepNs = now.offsetNs - s.clocks.offsetNs
 	}
@@ -58,17 +59,19 @@ type sender struct {
 	Run
 	fd     int
 	probes []Sent
+	again  int // segments sent again
 	random *rand.Rand
 	clocks clocks
 }
 
-// connect opens the connection. Its congestion control has no pacing of its own, which would hold probes back.
+// connect opens the connection. Its congestion control has no pacing of its own, which would hold probes back. Stamps are numbered
+// by bytes from the first not acknowledged when they are switched on, which is the first sent: nothing has been sent by then.
 func (s *sender) connect(ctx context.Context) (err error) {
 	if s.fd, err = socket.New(unix.SOCK_STREAM, s.To.Addr()); err != nil {
 		return err
 	}
 	const stamps = unix.SOF_TIMESTAMPING_TX_SCHED | unix.SOF_TIMESTAMPING_TX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE |
-		unix.SOF_TIMESTAMPING_OPT_ID | unix.SOF_TIMESTAMPING_OPT_ID_TCP | unix.SOF_TIMESTAMPING_OPT_TSONLY
+		unix.SOF_TIMESTAMPING_OPT_ID | unix.SOF_TIMESTAMPING_OPT_TSONLY
 	err = errors.Join(
 		unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 		unix.SetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno"),
@@ -131,7 +134,7 @@ func (s *sender) send(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		binary.BigEndian.PutUint32(payload[8:], uint32(n))
-		p := Sent{WriteNs: monotonic()}
+		p := Sent{DueNs: due, WriteNs: monotonic()}
 		sent, err := socket.SendSome(s.fd, payload)
 		if err != nil {
 			return err
@@ -158,6 +161,7 @@ func (s *sender) send(ctx context.Context) error {
 // charge notes segments that were sent again at all probes that may not have been acknowledged: the last few.
 func (s *sender) charge(n int) {
 	const unsure = 3
+	s.again += n
 	for i := max(0, len(s.probes)-unsure); i < len(s.probes); i++ {
 		s.probes[i].Resent += n
 	}

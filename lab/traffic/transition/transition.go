@@ -62,6 +62,7 @@ func (r Run) FrameBytes() int { return 14 + 20 + 20 + 12 + r.Bytes }
 
 // Sent is a probe at its sender. Times are ns; 0 where the kernel gave no stamp.
 type Sent struct {
+	DueNs    int64 `json:"due_ns"`    // when its program was to write it
 	WriteNs  int64 `json:"write_ns"`  // before the call
 	QueuedNs int64 `json:"queued_ns"` // the packet comes to the interface's queue
 	LeftNs   int64 `json:"left_ns"`   // its driver takes it

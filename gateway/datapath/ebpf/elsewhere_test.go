@@ -1,0 +1,36 @@
+package ebpf
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestWithoutCache: on a kernel that cannot cache flows, the status says why, connection tracking stays as it was, and
+// the stack translates every packet.
+func TestWithoutCache(t *testing.T) {
+	n := newNetwork(t)
+	run(t, `ip -n $server route del default
+nft "table ip isp { chain out { type nat hook postrouting priority srcnat; oifname $wan masquerade; }; }"`, n.env()...)
+	t.Cleanup(func() { run(t, "nft delete table ip isp") })
+	d := n.open(t, func(c *Config) { c.FlowCache, c.clsact = FlowCacheAuto, true })
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	netnstest.Await(t, "the reason", func() error {
+		if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "no flows are cached: ") || !strings.Contains(why, "6.6") && !strings.Contains(why, "kernel") {
+			return fmt.Errorf("%s: %s", word, why)
+		}
+		return nil
+	})
+	_, why := d.Forwarding()
+	t.Log(why)
+	run(t, "ip netns exec $client ping -c 3 -i 0.1 -W 5 -I 10.1.0.10 192.0.2.2", n.env()...)
+	if c := d.packets(t); c["stack"] < 6 || c["forwarded"] > 0 {
+		t.Errorf("%v", c)
+	}
+	if is := run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); is != "0" {
+		t.Errorf("connection tracking is liberal: %s", is)
+	}
+}

@@ -1,0 +1,175 @@
+package ebpf
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+var loadFor = flag.Duration("load.for", 500*time.Millisecond, "how long TestTriggersUnderLoad sends after each trigger")
+
+// pressure sends frames of cached flows as fast as the machine handles them, to a gateway with a cache and to one without.
+type pressure struct {
+	*rand.Rand
+	tw     *twins
+	flows  []*flow
+	frames int
+}
+
+const trackedMasquerade = `table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto { tcp, udp } masquerade
+}
+chain forward { type filter hook forward priority 0; ct state established accept
+}
+}`
+
+// newPressure begins flows and has them cached.
+func newPressure(t *testing.T) *pressure {
+	l := &pressure{Rand: rand.New(rand.NewPCG(1, 0)), tw: newTwins(t)}
+	l.tw.rules(t, "round1", trackedMasquerade)
+	l.begin(t)
+	return l
+}
+
+func (l *pressure) begin(t *testing.T) {
+	t.Helper()
+	l.flows = nil
+	for _, client := range []netip.Addr{alice, bob, alice, bob} {
+		l.flows = append(l.flows, begin(t, l.tw, client))
+	}
+	var all [][]byte
+	for _, f := range l.flows {
+		all = append(all, f.fromClient(datapathtest.Carrying(make([]byte, 1300))), f.fromPeer(datapathtest.Carrying(make([]byte, 1300))))
+	}
+	l.tw.makeCached(t, all...)
+}
+
+// batch draws frames, each with a number.
+func (l *pressure) batch() (frames [][]byte) {
+	for range 200 {
+		l.frames++
+		payload := fmt.Appendf(make([]byte, l.IntN(1200)), "%08d", l.frames)
+		f := l.flows[l.IntN(len(l.flows))]
+		if l.IntN(2) == 0 {
+			f.seq += uint32(len(payload))
+			frames = append(frames, f.fromClient(datapathtest.Carrying(payload)))
+		} else {
+			f.ack += uint32(len(payload))
+			frames = append(frames, f.fromPeer(datapathtest.Carrying(payload)))
+		}
+	}
+	return frames
+}
+
+// send sends until something has ended: every frame has the same fate with the cache and without.
+func (l *pressure) send(t *testing.T, ended <-chan struct{}) {
+	t.Helper()
+	for !t.Failed() {
+		if cached, plain := l.tw.arrivals(t, l.batch()...); !cached.equal(plain) {
+			t.Error(cached.differs(plain))
+		}
+		select {
+		case <-ended:
+			return
+		default:
+		}
+	}
+}
+
+func (l *pressure) sendFor(t *testing.T, d time.Duration) {
+	t.Helper()
+	ended := make(chan struct{})
+	time.AfterFunc(d, func() { close(ended) })
+	l.send(t, ended)
+}
+
+// TestTriggersUnderLoad: what changes nothing for the flows loses and changes none of their packets: a killed and a
+// restarted daemon, other flows' rules and routes. What ends connections counts for the next packet, and what changes
+// rules or routes once the daemon has heard of it.
+func TestTriggersUnderLoad(t *testing.T) {
+	l := newPressure(t)
+	tw := l.tw
+	began, was := time.Now(), tw.cached.Packets(t)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		admit := func() {
+			must(t, tw.cached.Open())
+			for _, s := range []datapathtest.Station{tw.cached.Alice, tw.cached.Bob} {
+				must(t, tw.cached.Set(datapath.Client{Addr: s.Addr, MAC: s.MAC, Admitted: true}))
+			}
+		}
+		for range 3 {
+			tw.cached.Kill(t)
+			tw.cached.Start(t)
+			admit()
+			becomes(t, tw.cached.World, "flow cache", "round1")
+			must(t, tw.cached.Close())
+			admit()
+			becomes(t, tw.cached.World, "flow cache", "round1")
+			tw.each(func(w *twin) {
+				w.Router.Run(t, `ip rule add from 10.9.9.9 prohibit; ip rule del from 10.9.9.9 prohibit; ip route add 203.0.113.0/24 via 192.0.2.2; ip route del 203.0.113.0/24
+nft add table ip other; nft add chain ip other f '{ type filter hook forward priority 5; }'; nft add rule ip other f ip saddr 10.9.9.9 drop; nft delete table ip other`)
+			})
+		}
+	}()
+	l.send(t, ended)
+	<-ended
+	n := tw.cached.Packets(t)
+	t.Logf("%d frames, %.0f a second each way through two gateways; with the cache %d by it, %d by the stack", l.frames, float64(l.frames)/time.Since(began).Seconds(), n["forwarded"]-was["forwarded"], n["stack"]-was["stack"])
+	if n["forwarded"]-was["forwarded"] < uint64(l.frames)/4 {
+		t.Errorf("of %d frames the cache forwarded %d", l.frames, n["forwarded"]-was["forwarded"])
+	}
+	for range 5 {
+		tw.each(func(w *twin) {
+			var err error
+			w.Router.Do(func() { err = netlink.ConntrackTableFlush(netlink.ConntrackTable) })
+			must(t, err)
+		})
+		l.sendFor(t, *loadFor/5)
+	}
+	for _, c := range []struct{ name, do, undo string }{
+		{"nft flush ruleset", "nft flush ruleset", "nft '" + trackedMasquerade + "'"},
+		{"ip rule add", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit"},
+		{"nft insert rule", "nft insert rule ip round1 forward ip saddr 10.1.0.11 drop", "nft flush chain ip round1 forward"},
+	} {
+		tw.each(func(w *twin) { w.Router.Run(t, c.do) })
+		began, late := time.Now(), 0
+		netnstest.Await(t, c.name+" to count", func() error {
+			batch := l.batch()
+			if cached, plain := tw.arrivals(t, batch...); !cached.equal(plain) {
+				late += len(batch)
+				return errors.New(cached.differs(plain))
+			}
+			return nil
+		})
+		t.Logf("%s counted after at most %d frames and %.1f ms", c.name, late, float64(time.Since(began).Microseconds())/1e3)
+		l.sendFor(t, *loadFor)
+		tw.each(func(w *twin) { w.Router.Run(t, c.undo) })
+		becomes(t, tw.cached.World, "flow cache", "round1")
+		l.begin(t)
+		l.sendFor(t, *loadFor)
+	}
+}
+
+// differs tells where two arrivals begin to differ.
+func (a arrival) differs(b arrival) string {
+	for i, side := range [][2][][]byte{{a.client, b.client}, {a.server, b.server}} {
+		for at := range max(len(side[0]), len(side[1])) {
+			of := func(frames [][]byte) [][]byte { return frames[min(at, len(frames)):min(at+1, len(frames))] }
+			if !equalFrames(of(side[0]), of(side[1])) {
+				return fmt.Sprintf("at the %s frame %d of %d is with the cache\n%sand of %d without\n%s", []string{"client", "server"}[i], at, len(side[0]), describe(of(side[0])), len(side[1]), describe(of(side[1])))
+			}
+		}
+	}
+	return "nothing"
+}

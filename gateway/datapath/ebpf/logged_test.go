@@ -1,0 +1,254 @@
+package ebpf
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/layers"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/flowlog"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// logged is a gateway with a flow log, which machines at its wires send frames through.
+type logged struct {
+	network
+	w      *wire
+	change func(*Config)
+	folder string
+	d      *Datapath
+	log    *flowlog.Log
+	close  func()
+
+	sent map[netip.AddrPort]*datapath.Traffic // by the client's end
+
+	mu    sync.Mutex
+	taken datapath.Traffic // by the log
+}
+
+// Keep and Take are the data path's.
+func (l *logged) Keep(there []datapath.Tracked) error { return l.d.Keep(there) }
+
+func (l *logged) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
+	all, err := l.d.Take(ended)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range all {
+		l.taken = sumOf(l.taken, t)
+	}
+	return all, err
+}
+
+func newLogged(t *testing.T, rules string, change ...func(*Config)) *logged {
+	t.Helper()
+	netnstest.NeedTCX(t)
+	l := &logged{network: newNetwork(t), folder: t.TempDir(), sent: map[netip.AddrPort]*datapath.Traffic{}}
+	l.w = l.wire(t)
+	l.change = func(c *Config) {
+		c.FlowCache, c.Flows, c.Log = FlowCacheAuto, true, slog.New(slog.NewTextHandler(t.Output(), nil))
+		for _, how := range change {
+			how(c)
+		}
+	}
+	run(t, `for n in $client $server; do ip netns exec $n `+mute+`; done; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev $wan`, l.env()...)
+	if rules != "" {
+		run(t, rules, l.env()...)
+		t.Cleanup(func() { run(t, "nft delete table ip isp") })
+	}
+	t.Cleanup(func() { l.close(); must(t, detach(l.d.cfg)) })
+	l.start(t)
+	return l
+}
+
+// start begins as a daemon does.
+func (l *logged) start(t *testing.T) {
+	t.Helper()
+	cfg := l.config(t)
+	l.change(&cfg)
+	var err error
+	l.d, err = Open(cfg)
+	must(t, err)
+	must(t, l.d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	l.log, err = flowlog.Open(flowlog.Config{
+		Folder: l.folder, Keep: time.Hour, LAN: lanPrefix, Gateway: gateway, Aside: l, Log: cfg.Log,
+		Who: func(a netip.Addr, _ time.Time) flowlog.Who { return flowlog.Who{User: a.String()} },
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.log.Run(ctx) }()
+	l.close = sync.OnceFunc(func() {
+		cancel()
+		must(t, <-ended)
+		must(t, l.log.Close())
+		must(t, l.d.Close())
+	})
+	netnstest.Await(t, "the cache", func() error {
+		if word, why := l.d.Forwarding(); word != "flow cache" && cfg.FlowCache != FlowCacheNever {
+			return fmt.Errorf("%s: %s", word, why)
+		}
+		return nil
+	})
+}
+
+// tcpFlow is a client's connection with port 443 of the server, which sees it as outside.
+type tcpFlow struct{ client, outside netip.AddrPort }
+
+func flags(set string) func(*datapathtest.Frame) {
+	return func(f *datapathtest.Frame) {
+		l := f.L4.(*layers.TCP)
+		l.SYN, l.ACK, l.PSH, l.FIN, l.RST = strings.Contains(set, "S"), strings.Contains(set, "A"), false, strings.Contains(set, "F"), strings.Contains(set, "R")
+		if set != "A" {
+			f.Payload = nil
+		}
+	}
+}
+
+func macOf(a netip.Addr) datapath.MAC { return datapath.MAC{2, 0, 0, 0, 0, a.As4()[3]} }
+
+func (f tcpFlow) up(bytes int, set string) []byte {
+	return tcp(443, from(f.client.Addr(), macOf(f.client.Addr())), source(f.client.Port()), datapathtest.Carrying(make([]byte, bytes)), flags(set))
+}
+
+func (f tcpFlow) down(bytes int, set string) []byte {
+	return tcp(f.outside.Port(), down, source(443), to(f.outside.Addr()), datapathtest.Carrying(make([]byte, bytes)), flags(set))
+}
+
+// send sends frames of a flow, and remembers them.
+func (l *logged) send(t *testing.T, f tcpFlow, frames ...[]byte) {
+	t.Helper()
+	n := l.sent[f.client]
+	if n == nil {
+		n = &datapath.Traffic{}
+		l.sent[f.client] = n
+	}
+	for _, b := range frames {
+		fd := l.w.server
+		if isUp(b) {
+			fd = l.w.client
+			n.UpBytes, n.UpPackets = n.UpBytes+uint64(len(b)-14), n.UpPackets+1
+		} else {
+			n.DownBytes, n.DownPackets = n.DownBytes+uint64(len(b)-14), n.DownPackets+1
+		}
+		if err := unix.Send(fd, b, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shake opens a connection.
+func (l *logged) shake(t *testing.T, f tcpFlow) {
+	t.Helper()
+	l.send(t, f, f.up(0, "S"))
+	l.arrive(t)
+	l.send(t, f, f.down(0, "SA"))
+	l.arrive(t)
+	l.send(t, f, f.up(0, "A"))
+	l.arrive(t)
+}
+
+// carry sends packets both ways.
+func (l *logged) carry(t *testing.T, f tcpFlow, n int) {
+	t.Helper()
+	for i := range n {
+		l.send(t, f, f.up(200-i, "A"), f.down(300-i, "A"))
+	}
+	l.arrive(t)
+}
+
+// pass sends packets until some have passed by the cache: it rests while rules are read, as the log's own.
+func (l *logged) pass(t *testing.T, f tcpFlow) {
+	t.Helper()
+	netnstest.Await(t, "packets that pass by the cache", func() error {
+		before := l.cached(t)
+		l.carry(t, f, 10)
+		if n := l.cached(t) - before; n < 10 {
+			return fmt.Errorf("%d did", n)
+		}
+		return nil
+	})
+}
+
+// arrive waits until the gateway has forwarded what was sent.
+func (l *logged) arrive(t *testing.T) {
+	t.Helper()
+	var want datapath.Traffic
+	for _, n := range l.sent {
+		want = sumOf(want, *n)
+	}
+	netnstest.Await(t, "the packets", func() error {
+		c, err := l.d.Total()
+		if got := (datapath.Traffic{UpBytes: c.UpBytes, UpPackets: c.UpPackets, DownBytes: c.DownBytes, DownPackets: c.DownPackets}); err != nil || got != want {
+			return fmt.Errorf("forwarded %+v of %+v, %v", got, want, err)
+		}
+		return nil
+	})
+	stack.Settle()
+}
+
+// cached is how many packets passed by the cache.
+func (l *logged) cached(t *testing.T) uint64 { t.Helper(); return l.d.packets(t)["forwarded"] }
+
+// record awaits that the log has the ends of all that was sent in a flow.
+func (l *logged) record(t *testing.T, f tcpFlow) {
+	t.Helper()
+	netnstest.Await(t, "the end of "+f.client.String(), func() error {
+		var got datapath.Traffic
+		ends, err := l.ends()
+		for _, end := range ends[f.client] {
+			got = sumOf(got, trafficOf(end))
+			outside := end.Outside
+			if !outside.IsValid() {
+				outside = end.Client
+			}
+			if end.User != f.client.Addr().String() || outside != f.outside || end.Peer != netip.AddrPortFrom(server, 443) {
+				return fmt.Errorf("%+v, of %+v", end, f)
+			}
+		}
+		if want := *l.sent[f.client]; err != nil || got != want {
+			return fmt.Errorf("%+v of %+v, %v", got, want, err)
+		}
+		return nil
+	})
+}
+
+// ends reads from the log which flows have ended, by the client's end.
+func (l *logged) ends() (map[netip.AddrPort][]flowlog.Flow, error) {
+	ends := map[netip.AddrPort][]flowlog.Flow{}
+	text, err := try("cat " + l.folder + "/*.ndjson; zcat " + l.folder + "/*.gz 2>/dev/null || :") // a former daemon's
+	for line := range strings.Lines(text) {
+		var f flowlog.Flow
+		if json.Unmarshal([]byte(line), &f) == nil && f.Event == flowlog.Ends { // the last line may be half written
+			ends[f.Client] = append(ends[f.Client], f)
+		}
+	}
+	return ends, err
+}
+
+// flushConnections has the kernel forget all connections, as conntrack -F does.
+func flushConnections(t *testing.T) {
+	t.Helper()
+	must(t, netlink.ConntrackTableFlush(netlink.ConntrackTable))
+}
+
+const masquerading = `nft "table ip isp { chain out { type nat hook postrouting priority srcnat; oifname $wan masquerade; }; }"`
+
+func plainFlow(port uint16) tcpFlow {
+	return tcpFlow{netip.AddrPortFrom(alice, port), netip.AddrPortFrom(alice, port)}
+}
+
+func translatedFlow(port uint16) tcpFlow {
+	return tcpFlow{netip.AddrPortFrom(alice, port), netip.AddrPortFrom(routerWAN, port)}
+}

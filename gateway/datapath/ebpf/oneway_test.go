@@ -1,0 +1,54 @@
+package ebpf
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestOneWay: a UDP flow to which nothing is answered is cached, from clients and to them, while no rule decides
+// packet by packet about new connections. From the first answer on it is established, and decided about anew.
+func TestOneWay(t *testing.T) {
+	tw := newTwins(t)
+	rules := func(name, rule string) {
+		tw.rules(t, name, fmt.Sprintf(`table ip %s { chain to { type nat hook prerouting priority -100; iifname wan0 udp dport 8000 dnat to 10.1.0.10
+}
+chain from { type nat hook postrouting priority 100; oifname wan0 udp sport 43000 snat to 192.0.2.77:5000
+}
+chain forward { type filter hook forward priority 0; %s
+}
+}`, name, rule))
+	}
+	rules("round1", "ct state new counter")
+	up := &flow{udp: true, up: true, client: netip.AddrPortFrom(alice, 43000), wanted: netip.MustParseAddrPort("198.51.100.9:514")}
+	up.seen, up.answered = netip.MustParseAddrPort("192.0.2.77:5000"), up.wanted
+	down := &flow{udp: true, seen: netip.AddrPortFrom(routerWAN, 8000), answered: netip.MustParseAddrPort("198.51.100.9:30000")}
+	down.client, down.wanted = netip.AddrPortFrom(alice, 8000), down.answered
+	tw.makeCached(t, up.fromClient(), down.fromPeer())
+
+	rules("round2", "ct state new limit rate 1000/second burst 1000 packets accept")
+	netnstest.Await(t, "a limit to keep it from being cached", func() error {
+		was := tw.cached.Packets(t)["forwarded"]
+		for range 10 {
+			tw.compare(t, up.fromClient(), down.fromPeer())
+		}
+		if n := tw.cached.Packets(t)["forwarded"] - was; n > 0 {
+			return fmt.Errorf("the cache forwards %d packets", n)
+		}
+		return nil
+	})
+
+	rules("round3", "ct state established ip saddr 10.1.0.10 udp dport 514 drop")
+	tw.makeCached(t, up.fromClient(), down.fromPeer())
+	if all := tw.compare(t, up.fromPeer(), up.fromClient()); len(all.server) != 0 || len(all.client) != 1 {
+		t.Errorf("an answer and what follows it became %v", all)
+	}
+	if all := tw.compare(t, down.fromClient(), down.fromPeer()); len(all.server) != 1 || len(all.client) != 1 {
+		t.Errorf("a client's answer and what follows it became %v", all)
+	}
+	if word, why := tw.cached.ForwardingWhy(t); word != "flow cache" {
+		t.Errorf("%s: %s", word, why)
+	}
+}

@@ -1,0 +1,175 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// scanned is a gateway in this process that masquerades and caches, for clients whose frames the test makes.
+type scanned struct {
+	*Datapath
+	network
+	wire *wire
+}
+
+func newScanned(t *testing.T, entries uint32) *scanned {
+	t.Helper()
+	netnstest.NeedTCX(t)
+	n := newNetwork(t)
+	d := n.open(t, func(c *Config) { c.FlowCache, c.flowEntries = FlowCacheAuto, entries })
+	run(t, `nft "table ip scan { chain out { type nat hook postrouting priority srcnat; oifname $wan masquerade; }; }"`, n.env()...)
+	t.Cleanup(func() { run(t, "nft delete table ip scan") })
+	netnstest.Await(t, "the cache", func() error {
+		if word, why := d.Forwarding(); word != "flow cache" {
+			return errors.New(word + ": " + why)
+		}
+		return nil
+	})
+	s := &scanned{d, n, n.wire(t)}
+	run(t, "ip netns exec $server "+mute, n.env()...)
+	for addr, mac := range map[netip.Addr]datapath.MAC{alice: aliceMAC, bob: bobMAC} {
+		must(t, d.Set(datapath.Client{Addr: addr, MAC: mac, Admitted: true}))
+	}
+	return s
+}
+
+func (s *scanned) send(t *testing.T, frame []byte) {
+	t.Helper()
+	if _, err := unix.Write(s.wire.client, frame); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deliver sends a client's frame, and waits until it has been handled.
+func (s *scanned) deliver(t *testing.T, client netip.Addr, frame []byte) {
+	t.Helper()
+	was := counters(t, s.Datapath, client).UpPackets
+	s.send(t, frame)
+	for late := time.Now().Add(20 * time.Second); counters(t, s.Datapath, client).UpPackets == was; {
+		if time.Now().After(late) {
+			t.Fatal("a frame is not handled")
+		}
+	}
+}
+
+// entries counts a client's.
+func (s *scanned) entries(t *testing.T, client netip.Addr) (n int) {
+	t.Helper()
+	at, err := s.place(client)
+	must(t, err)
+	var k gatewayFlowKey
+	var p gatewayFlowPath
+	all := s.objs.FlowPaths.Iterate()
+	for all.Next(&k, &p) {
+		if p.At == at {
+			n++
+		}
+	}
+	must(t, all.Err())
+	return n
+}
+
+// onlyForwarded reports packets that were neither forwarded by the cache nor left to the stack.
+func onlyForwarded(t *testing.T, was, is map[string]uint64) {
+	t.Helper()
+	for why, n := range change(was, is) {
+		if n > 0 && why != "forwarded" && why != "stack" {
+			t.Errorf("%d packets count as %s", n, why)
+		}
+	}
+}
+
+// TestScan: a client that sends to every port, again and again, gets few entries of the cache a second, and another
+// client's flow stays there.
+func TestScan(t *testing.T) {
+	s := newScanned(t, 0)
+	his := udp(9, from(bob, bobMAC), source(5000))
+	s.deliver(t, bob, his)
+	began := s.packets(t)
+	var scan [][]byte
+	for port := range 65535 {
+		scan = append(scan, udp(uint16(port+1)))
+	}
+	for i, f := range scan {
+		if s.send(t, f); i%64 == 0 {
+			s.deliver(t, bob, his) // no queue on the way overflows
+		}
+	}
+	for _, f := range [][]byte{udp(10, from(bob, bobMAC), source(5000)), his} { // the first is younger than all of the scan's
+		netnstest.Await(t, "the other client's flow in the cache", func() error {
+			was := s.packets(t)["forwarded"]
+			if s.deliver(t, bob, f); s.packets(t)["forwarded"] == was {
+				return errors.New("the stack forwards it")
+			}
+			return nil
+		})
+	}
+	if n := s.entries(t, alice); n > 0 {
+		t.Errorf("a first scan has %d entries", n)
+	}
+	was, since, sent := s.packets(t), time.Now(), 0
+	for i, f := range scan { // all of these flows are old enough by now
+		if s.send(t, f); i%64 == 0 {
+			s.deliver(t, bob, his)
+			sent++
+		}
+	}
+	seconds := int(time.Since(since).Seconds()) + 2 // parts of two
+	cached := s.packets(t)["forwarded"] - was["forwarded"]
+	entries := s.entries(t, alice)
+	t.Logf("the scanner has %d entries; of the other client's %d packets the cache forwarded %d", entries, sent, cached)
+	if entries == 0 || entries > seconds*2048 {
+		t.Errorf("the scanner has %d entries after %d s", entries, seconds)
+	}
+	if cached+uint64(seconds) < uint64(sent) {
+		t.Errorf("of the other client's %d packets the cache forwarded %d", sent, cached)
+	}
+	onlyForwarded(t, began, s.packets(t))
+}
+
+// TestFullCache: of flows for which the cache has no room every packet arrives, by the stack.
+func TestFullCache(t *testing.T) {
+	s := newScanned(t, 128)
+	arrived := func() uint64 {
+		n, err := strconv.ParseUint(run(t, "ip netns exec $server cat /sys/class/net/s0/statistics/rx_packets", s.env()...), 10, 64)
+		must(t, err)
+		return n
+	}
+	was, before, sent := s.packets(t), arrived(), uint64(0)
+	round := func() {
+		for port := range uint16(400) {
+			s.deliver(t, alice, udp(1000+port))
+			sent++
+		}
+	}
+	netnstest.Await(t, "flows in the cache", func() error {
+		if round(); s.packets(t)["forwarded"] == was["forwarded"] {
+			return errors.New("there are none")
+		}
+		return nil
+	})
+	round()
+	n := change(was, s.packets(t))
+	if n["forwarded"]+n["stack"] != sent {
+		t.Errorf("of %d packets were %v", sent, n)
+	}
+	onlyForwarded(t, was, s.packets(t))
+	netnstest.Await(t, "all packets", func() error {
+		if n := arrived() - before; n < sent {
+			return fmt.Errorf("%d of %d", n, sent)
+		}
+		return nil
+	})
+	if n := s.entries(t, alice); n == 0 || n > 128 {
+		t.Errorf("there are %d entries", n)
+	}
+}

@@ -1,0 +1,170 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+)
+
+// tallies are the counts of connections' packets that pass by the cache. They are pinned: a connection that a
+// former daemon cached keeps its count.
+type tallies struct {
+	memory    *ebpf.Memory        // flow_tallies, mapped into memory; nil: nothing is tallied
+	inherited []gatewayTallyKey   // of a former daemon, until Keep
+	places    map[uint32]struct{} // of inherited
+}
+
+// tallying reports whether packets that pass by the cache are counted by connection.
+func (c *Config) tallying() bool { return c.Flows && c.FlowCache != FlowCacheNever }
+
+// openTallies reads what a former daemon has tallied, and returns the first place behind. Places without a
+// connection, as of a daemon that was killed while it took some, are cleared.
+func (d *Datapath) openTallies() (fresh uint32, err error) {
+	fresh = 1
+	if !d.cfg.tallying() {
+		return fresh, nil
+	}
+	if d.tallies.memory, err = d.objs.FlowTallies.Memory(); err != nil {
+		return fresh, fmt.Errorf("mapping the connections' tallies: %w", err)
+	}
+	d.tallies.places = map[uint32]struct{}{}
+	all := d.objs.FlowTallied.Iterate()
+	var k gatewayTallyKey
+	for at := uint32(0); all.Next(&k, &at); {
+		if at >= d.objs.FlowTallies.MaxEntries() {
+			continue
+		}
+		d.tallies.inherited = append(d.tallies.inherited, k)
+		d.tallies.places[at] = struct{}{}
+		fresh = max(fresh, at+1)
+	}
+	if err := all.Err(); err != nil {
+		return fresh, fmt.Errorf("reading the tallied connections: %w", err)
+	}
+	for at := range d.objs.FlowTallies.MaxEntries() {
+		if _, used := d.tallies.places[at]; used {
+			continue
+		}
+		if t, err := d.tally(at); err != nil {
+			return fresh, err
+		} else if t != (gatewayTally{}) {
+			if err := d.setTally(at, gatewayTally{}); err != nil {
+				return fresh, err
+			}
+		}
+	}
+	return fresh, nil
+}
+
+// freeTallies has the places below fresh that no connection has used again.
+func (d *Datapath) freeTallies(fresh uint32) error {
+	for at := uint32(1); at < fresh; at++ {
+		if _, used := d.tallies.places[at]; used {
+			continue
+		}
+		if err := d.flows.objs.FreeTallies.Put(nil, at); err != nil {
+			return fmt.Errorf("listing the free tallies: %w", err)
+		}
+	}
+	d.tallies.places = nil
+	return nil
+}
+
+const tallySize = int64(unsafe.Sizeof(gatewayTally{}))
+
+func bytesOf(t *gatewayTally) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(t)), tallySize) }
+
+func (d *Datapath) tally(at uint32) (t gatewayTally, err error) {
+	_, err = d.tallies.memory.ReadAt(bytesOf(&t), tallySize*int64(at))
+	return t, err
+}
+
+func (d *Datapath) setTally(at uint32, t gatewayTally) error {
+	_, err := d.tallies.memory.WriteAt(bytesOf(&t), tallySize*int64(at))
+	return err
+}
+
+// tallyKey is a connection's; false: such connections are not tallied.
+func tallyKey(c datapath.Tracked) (k gatewayTallyKey, ok bool) {
+	if c.Start.IsZero() || c.Protocol != unix.IPPROTO_TCP && c.Protocol != unix.IPPROTO_UDP {
+		return k, false
+	}
+	return gatewayTallyKey{
+		Start: uint64(c.Start.UnixNano()), Saddr: networkOrder(c.From.Addr()), Daddr: networkOrder(c.To.Addr()),
+		Sport: networkPort(c.From.Port()), Dport: networkPort(c.To.Port()), Protocol: uint16(c.Protocol),
+	}, true
+}
+
+// Take returns what the kernel did not count of connections that have ended, because it passed by the cache, in
+// their order, and forgets it. It waits until each packet on its way is counted. With an error
+// it returns what it could read.
+func (d *Datapath) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
+	out := make([]datapath.Traffic, len(ended))
+	if d.tallies.memory == nil {
+		return out, nil
+	}
+	stack.Settle()
+	var errs error
+	for i, c := range ended {
+		k, ok := tallyKey(c)
+		if !ok {
+			continue
+		}
+		t, err := d.takeTally(k)
+		if err != nil && errs == nil {
+			errs = err
+		}
+		out[i] = t
+	}
+	return out, errs
+}
+
+// Keep forgets the connections of a former daemon that are not there any more.
+func (d *Datapath) Keep(there []datapath.Tracked) error {
+	if len(d.tallies.inherited) == 0 {
+		return nil
+	}
+	is := map[gatewayTallyKey]bool{}
+	for _, c := range there {
+		if k, ok := tallyKey(c); ok {
+			is[k] = true
+		}
+	}
+	stack.Settle()
+	var errs error
+	for _, k := range d.tallies.inherited {
+		if !is[k] {
+			_, err := d.takeTally(k)
+			errs = errors.Join(errs, err)
+		}
+	}
+	d.tallies.inherited = nil
+	return errs
+}
+
+// takeTally reads a connection's tally and gives its place back. A connection without one is no error.
+func (d *Datapath) takeTally(k gatewayTallyKey) (t datapath.Traffic, err error) {
+	var at uint32
+	if err := d.objs.FlowTallied.LookupAndDelete(k, &at); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return t, nil
+	} else if err != nil {
+		return t, fmt.Errorf("taking a connection's tally: %w", err)
+	}
+	n, err := d.tally(at)
+	if err == nil {
+		err = d.setTally(at, gatewayTally{})
+	}
+	if err == nil && d.flows.loaded {
+		err = d.flows.objs.FreeTallies.Put(nil, at)
+	}
+	if err != nil {
+		err = fmt.Errorf("taking a connection's tally: %w", err)
+	}
+	return datapath.Traffic{UpBytes: n.UpBytes, UpPackets: n.UpPackets, DownBytes: n.DownBytes, DownPackets: n.DownPackets}, err
+}

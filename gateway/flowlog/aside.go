@@ -1,0 +1,69 @@
+package flowlog
+
+import "github.com/gateweigh/gateweigh/gateway/datapath"
+
+// Aside counts packets of connections that pass connection tracking by.
+type Aside interface {
+	// Keep forgets all connections but those that are there. It is called once, first.
+	Keep(there []datapath.Tracked) error
+	// Take returns the traffic of connections that have ended, in their order, and forgets it. With an error
+	// some of it may be missing.
+	Take(ended []datapath.Tracked) ([]datapath.Traffic, error)
+}
+
+// ending is a flow that has ended, and waits for what was counted aside.
+type ending struct {
+	flow    Flow
+	as      datapath.Tracked
+	unknown bool // before it ended
+}
+
+// mostEnding bounds the flows that wait for what was counted aside.
+const mostEnding = 50_000
+
+// keep has only the traffic of connections kept that are there.
+func keep(a Aside) error {
+	var there []datapath.Tracked
+	err := dump(func(c connection) { there = append(there, c.named()) })
+	if err != nil {
+		return err
+	}
+	return a.Keep(there)
+}
+
+// await has the end of a flow written with what was counted aside, at the next flush: packets may still be on
+// their way.
+func (l *Log) await(e ending) {
+	l.mu.Lock()
+	l.ending = append(l.ending, e)
+	n := len(l.ending)
+	l.mu.Unlock()
+	if n >= mostEnding {
+		l.complete()
+	}
+}
+
+// complete adds to flows that have ended what was counted aside, and has them written.
+func (l *Log) complete() {
+	l.mu.Lock()
+	all := l.ending
+	l.ending = nil
+	l.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	names := make([]datapath.Tracked, len(all))
+	for i := range all {
+		names[i] = all[i].as
+	}
+	aside, err := l.cfg.Aside.Take(names)
+	if err != nil {
+		l.cfg.Log.Error("counting the flow log's connections: bytes of some that have ended may be missing", "connections", len(all), "err", err)
+	}
+	for i, e := range all {
+		f, t := e.flow, aside[i]
+		f.UpBytes, f.UpPkts = f.UpBytes+t.UpBytes, f.UpPkts+t.UpPackets
+		f.DownBytes, f.DownPkts = f.DownBytes+t.DownBytes, f.DownPkts+t.DownPackets
+		l.add(f, e.unknown, true)
+	}
+}

@@ -1,0 +1,38 @@
+package side
+
+import "github.com/gateweigh/gateweigh/lab/burn"
+
+const (
+	// leastOthers is how many CPUs interrupts and the kernel's own work take, and clocks are off.
+	leastOthers = 0.1
+	// maxWaited is the share of a window for which threads may wait for a CPU that other programs have.
+	maxWaited = 0.5
+)
+
+// WaitedForOthers is for how long, of the time between two readings, threads of a router waited for a CPU that programs had which
+// are not of a lab. A device with many threads waits for its own, which is no disturbance: of the wait counts the part that other
+// programs had of all that ran there. usedNs is the time of all routers; what slows them down is the lab's too.
+func (s *Side) WaitedForOthers(a, b Reading, waitNs, usedNs int64) float64 {
+	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
+	if seconds <= 0 {
+		return 0
+	}
+	busy := float64(len(s.Router.CPUs))
+	for _, cpu := range s.Router.CPUs {
+		busy -= Ticks(float64(b.Router.Unused[cpu]-a.Router.Unused[cpu]), seconds, 1)
+	}
+	var burned float64
+	for i := range b.Slow {
+		burned += burn.Share(a.Slow[i], b.Slow[i])
+	}
+	others := busy - burned - float64(usedNs)/1e9/seconds
+	if others < leastOthers {
+		return 0
+	}
+	return float64(waitNs) / 1e9 / seconds * others / busy
+}
+
+// Waited rejects a window in which that was too long.
+func (r *Rejects) Waited(share float64, who string) {
+	r.If(share > maxWaited, "%s waited %.0f %% of the window for a CPU that other programs had, limit %.0f %%", who, 100*share, 100*maxWaited)
+}

@@ -143,11 +143,7 @@ func (d *Datapath) findFormer() (f former, err error) {
 	}
 	err = errors.Join(err, d.rules.Counters(d.table, func(name string, _ nftables.Counted) { f.counters[name] = true }))
 	for set, keys := range map[string]map[string]bool{setFrom: f.from, setOwn: f.own} {
-		all, e := d.rules.Keys(d.table, set)
-		for _, k := range all {
-			keys[string(k)] = true
-		}
-		err = errors.Join(err, e)
+		err = errors.Join(err, d.rules.Elements(d.table, set, func(key, _ []byte) { keys[string(key)] = true }))
 	}
 	return f, err
 }

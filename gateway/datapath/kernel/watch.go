@@ -89,7 +89,8 @@ func (d *Datapath) changed() (string, error) {
 		}
 	}
 	for set, want := range d.keys() {
-		is, err := d.rules.Keys(d.table, set)
+		var is [][]byte
+		err := d.rules.Elements(d.table, set, func(key, _ []byte) { is = append(is, key) })
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return "", err
 		}

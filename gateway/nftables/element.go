@@ -99,12 +99,6 @@ func (c *Conn) Elements(t Table, set string, each func(key, data []byte)) error 
 	return nil
 }
 
-// Keys lists the keys of a set. A missing set is an error, unix.ENOENT.
-func (c *Conn) Keys(t Table, set string) (keys [][]byte, err error) {
-	err = c.Elements(t, set, func(key, _ []byte) { keys = append(keys, key) })
-	return keys, err
-}
-
 func readElement(element []byte, each func(key, data []byte)) error {
 	values := map[uint16][]byte{}
 	err := attributes(element, func(d *netlink.AttributeDecoder) {

@@ -408,8 +408,12 @@ func TestNATBesideOthers(t *testing.T) {
 // client that logs in reaches a server that has no route to it.
 func TestManualTranslates(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/gateway.md")
-	must(t, err)
+	var text []byte
+	for _, page := range []string{"gateway.md", "nat.md"} {
+		part, err := os.ReadFile("../../docs/" + page)
+		must(t, err)
+		text = append(text, part...)
+	}
 	between := func(from, begin, end string) string {
 		t.Helper()
 		_, rest, found := strings.Cut(string(text), from)
@@ -429,7 +433,7 @@ ip -n $ID-router addr flush dev eth1; ip -n $ID-server route del 10.1.0.0/24`)
 	must(t, os.WriteFile(filepath.Join(w.Dir, "users"), []byte("ann:"+w.sh("printf right | gatewayd hash-password")+"\n"), 0o600))
 	rules := strings.ReplaceAll(between("**Input rules**", "\n\n    #!", "\n\n"), "\n    ", "\n")
 	must(t, os.WriteFile(filepath.Join(w.Dir, "nftables.conf"), []byte("#!"+rules), 0o600))
-	commands := strings.ReplaceAll(between("so set them first", "    sudo", "\n\n"), "sudo ", "") + "\n" + here(between("## NAT and firewalls", "```sh\n", "```"))
+	commands := strings.ReplaceAll(between("so set them first", "    sudo", "\n\n"), "sudo ", "") + "\n" + here(between("# NAT and firewalls", "```sh\n", "```"))
 	must(t, os.WriteFile(filepath.Join(w.Dir, "commands.sh"), []byte(commands), 0o600))
 	if said := w.sh("nsenter --net=/run/netns/$ID-router sh -ex $DIR/commands.sh 2>&1"); !strings.Contains(said, "gatewayd.toml is good") {
 		t.Errorf("the commands say\n%s", said)

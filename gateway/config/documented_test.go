@@ -11,6 +11,7 @@ import (
 // The documentation: setup, every key, and the comparison of data paths.
 const (
 	manual    = "../../docs/gateway.md"
+	nat       = "../../docs/nat.md"
 	reference = "../../docs/gateway-reference.md"
 	dataPaths = "../../docs/data-paths.md"
 )
@@ -116,13 +117,17 @@ func TestReferenceIsComplete(t *testing.T) {
 
 // TestManualBlocksLoad loads the manual's configurations.
 func TestManualBlocksLoad(t *testing.T) {
-	text, err := os.ReadFile(manual)
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := strings.Split(string(text), "```toml\n")[1:]
-	if len(blocks) == 0 {
-		t.Error("the manual shows no configuration")
+	var blocks []string
+	for _, page := range []string{manual, nat} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := strings.Split(string(text), "```toml\n")[1:]
+		if len(shown) == 0 {
+			t.Errorf("%s shows no configuration", page)
+		}
+		blocks = append(blocks, shown...)
 	}
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```")

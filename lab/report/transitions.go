@@ -126,12 +126,23 @@ func (d *drawing) transitionGroups(cells []analysis.Cell) (out []figureGroup) {
 	}) {
 		along, name, unit, value = result.BackgroundPct, "Other work", "% of the gateways' CPU", percent
 	}
-	for i, setting := range transitionSettings(cells, along) {
+	// Cells without other work are of no kind of it, and begin the lines of each kind.
+	kinds := cells
+	idle := func(c analysis.Cell) bool { return along == result.BackgroundPct && !(c.Number(along) > 0) }
+	if busy := slices.DeleteFunc(slices.Clone(cells), idle); len(busy) > 0 {
+		kinds = busy
+	}
+	for i, setting := range transitionSettings(kinds, along) {
 		if i >= panelsDrawn {
 			break
 		}
-		shown := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Without(result.DUT, along) != setting })
-		g := figureGroup{Heading: words.Capitalised(analysis.Label(setting.Without(result.Profile, result.Direction))), Stacked: true}
+		shown := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool {
+			if idle(c) {
+				return c.Without(result.DUT, along, result.BackgroundKind) != setting.Without(result.BackgroundKind)
+			}
+			return c.Without(result.DUT, along) != setting
+		})
+		g := figureGroup{Heading: words.Capitalised(analysis.Label(setting.Without(result.Profile, result.Direction)))}
 		for _, p := range gatewayParts {
 			o := overDimension{median(p.part), p.name, p.name + ", median, µs", along, name, unit, value, micros, digits3}
 			if f, ok := d.over(shown, o); ok {

@@ -45,6 +45,15 @@ func loggedToTheByte(t *testing.T, rules string, flow func(uint16) tcpFlow) {
 			l.arrive(t)
 		}},
 		{"another daemon", func() { l.close(); l.start(t) }},
+		{"another daemon, while it ends", func() {
+			l.close()
+			l.ending = func() { flushConnections(t) }
+			l.start(t)
+			l.ending = nil
+			l.record(t, f)
+			l.send(t, f, f.up(50, "A")) // begins another connection
+			l.arrive(t)
+		}},
 		{"finished", func() {
 			l.send(t, f, f.up(0, "FA"))
 			l.arrive(t)

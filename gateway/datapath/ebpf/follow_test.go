@@ -18,6 +18,7 @@ const flush = "conntrack -F" // by netlink
 // TestCacheFollows changes what the stack decides by. A cached flow's packets have the stack's fate once the
 // daemon has heard of it.
 func TestCacheFollows(t *testing.T) {
+	t.Parallel()
 	tw := newTwins(t)
 	const rules = `table ip round1 { chain to { type nat hook prerouting priority -100
 }
@@ -78,6 +79,7 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 // TestCacheKnowsClients: a client that is logged out receives nothing more of a cached flow, and the rest again
 // when it is back.
 func TestCacheKnowsClients(t *testing.T) {
+	t.Parallel()
 	tw := newTwins(t)
 	tw.rules(t, "round1", "table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; }; }")
 	f := begin(t, tw, bob)
@@ -93,6 +95,7 @@ func TestCacheKnowsClients(t *testing.T) {
 // TestCacheEndsWithItsDaemon: without a daemon, which would hear of changes, the stack forwards again soon; a
 // restarted one goes on. No packet is lost or changed by that.
 func TestCacheEndsWithItsDaemon(t *testing.T) {
+	t.Parallel()
 	tw := newTwins(t)
 	tw.rules(t, "round1", "table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; }; }")
 	f := begin(t, tw, alice)

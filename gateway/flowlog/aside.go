@@ -4,7 +4,7 @@ import "github.com/gateweigh/gateweigh/gateway/datapath"
 
 // Aside counts packets of connections that pass connection tracking by.
 type Aside interface {
-	// Keep forgets all connections but those that are there. It is called once, first.
+	// Keep forgets all connections but those that are there. It is called once, when the log is opened.
 	Keep(there []datapath.Tracked) error
 	// Take returns the traffic of connections that have ended, in their order, and forgets it. With an error
 	// some of it may be missing.
@@ -21,14 +21,19 @@ type ending struct {
 // mostEnding bounds the flows that wait for what was counted aside.
 const mostEnding = 50_000
 
-// keep has only the traffic of connections kept that are there.
-func keep(a Aside) error {
+// inherit begins with the connections that there are, and has only their traffic kept. Ends are reported by now: a
+// connection that is not listed, and whose end is not reported, had ended before.
+func (l *Log) inherit() error {
 	var there []datapath.Tracked
-	err := dump(func(c connection) { there = append(there, c.named()) })
-	if err != nil {
+	name := func(c connection) { there = append(there, c.named()) }
+	err := dump(func(c connection) { name(c); l.listed(c) })
+	if err != nil || l.cfg.Aside == nil {
 		return err
 	}
-	return a.Keep(there)
+	if err := l.source.reported(l.began, func(c connection) { name(c); l.finished(c) }, l.missed); err != nil {
+		return err
+	}
+	return l.cfg.Aside.Keep(there)
 }
 
 // await has the end of a flow written with what was counted aside, at the next flush: packets may still be on

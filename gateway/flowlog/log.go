@@ -110,9 +110,6 @@ func Open(cfg Config) (*Log, error) {
 	if cfg.IPFIX.IsValid() {
 		l.collect, err = dialCollector(cfg.IPFIX)
 	}
-	if err == nil && cfg.Aside != nil { // before ends are reported, which take what was counted
-		err = keep(cfg.Aside)
-	}
 	if err == nil {
 		l.source, err = openSource()
 	}
@@ -120,7 +117,7 @@ func Open(cfg Config) (*Log, error) {
 		err = track(cfg.Note())
 	}
 	if err == nil {
-		err = dump(l.listed)
+		err = l.inherit()
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

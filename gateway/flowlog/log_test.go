@@ -153,7 +153,7 @@ func send(t testing.TB, c *net.UDPConn, port int) {
 // while they are open and afterwards, and what was changed in the kernel is restored.
 func TestConnections(t *testing.T) {
 	w, p, folder := newWorld(t), &people{}, t.TempDir()
-	settings := "sysctl net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp; nft list ruleset"
+	settings := "sysctl net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp net.netfilter.nf_conntrack_events; nft list ruleset"
 	before := run(t, settings)
 	p.set("ann")
 	_, stop := start(t, config(folder, p))

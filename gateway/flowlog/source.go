@@ -54,18 +54,46 @@ func (s *source) follow(ctx context.Context, began, ended func(connection), miss
 		case err != nil:
 			return fmt.Errorf("following connections: %w", err)
 		}
-		for _, m := range messages {
-			c, err := parseConnection(m.Data)
-			if err != nil {
-				continue // of another family
-			}
-			switch m.Header.Type {
-			case ctNew:
-				began(c)
-			case ctDelete:
-				ended(c)
-			}
+		tell(messages, began, ended)
+	}
+}
+
+// tell calls began and ended for what messages report.
+func tell(messages []netlink.Message, began, ended func(connection)) {
+	for _, m := range messages {
+		c, err := parseConnection(m.Data)
+		if err != nil {
+			continue // of another family
 		}
+		switch m.Header.Type {
+		case ctNew:
+			began(c)
+		case ctDelete:
+			ended(c)
+		}
+	}
+}
+
+// reported is follow for what the kernel has reported already, without waiting.
+func (s *source) reported(began, ended func(connection), missed func() error) error {
+	rc, err := s.c.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("following connections: %w", err)
+	}
+	for {
+		var none error
+		err := rc.Control(func(fd uintptr) { _, _, none = unix.Recvfrom(int(fd), nil, unix.MSG_PEEK|unix.MSG_DONTWAIT) })
+		if errors.Is(none, unix.ENOBUFS) {
+			return missed()
+		}
+		if err != nil || none != nil {
+			return err
+		}
+		messages, err := s.c.Receive()
+		if err != nil {
+			return fmt.Errorf("following connections: %w", err)
+		}
+		tell(messages, began, ended)
 	}
 }
 

@@ -19,9 +19,9 @@ import (
 // them. It changes no packet.
 var table = nftables.Table{Family: nftables.IPv4, Name: "gatewayd-flows"}
 
-// wanted are the settings that the log needs: counters and times of connections, and events,
-// which 2 has sent to whoever listens.
-var wantedSettings = map[string]string{"nf_conntrack_acct": "1", "nf_conntrack_timestamp": "1", "nf_conntrack_events": "2"}
+// wantedSettings are what the log needs: counters and times of connections, and events also of those that begin while
+// nobody listens, as after a crash: with 2 the kernel never reports their ends.
+var wantedSettings = map[string]string{"nf_conntrack_acct": "1", "nf_conntrack_timestamp": "1", "nf_conntrack_events": "1"}
 
 // settings is the folder of the present thread's network namespace.
 const settings = "/proc/sys/net/netfilter"
@@ -49,7 +49,7 @@ func track(note string) error {
 		if err != nil {
 			return err
 		}
-		if now == value || key == "nf_conntrack_events" && now != "0" {
+		if now == value {
 			continue
 		}
 		due[key] = value

@@ -9,6 +9,7 @@ package nat
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,7 +64,8 @@ type NAT struct {
 	follower *stack.Follower
 	held     bool // by conn: see nftables.Batch
 	wanted   contents
-	whole    uint32 // generation of nftables' tables in which nothing was missing; guarded by mu
+	digest   [sha256.Size]byte // of the chains and rules as the kernel has them; guarded by mu
+	whole    uint32            // generation of nftables' tables in which all was as it should be; guarded by mu
 	restored atomic.Uint64
 
 	mu       sync.Mutex
@@ -107,11 +109,30 @@ func Open(cfg Config) (*NAT, error) {
 	return nil, errors.Join(fmt.Errorf("address translation: %w", err), n.Close())
 }
 
-// apply replaces the table.
+// noting is how often the table is put in place to note what it is, while others change tables of nftables.
+const noting = 5
+
+// apply replaces the table, and notes what it is then: again where something was changed in between, as that may be of
+// the table.
 func (n *NAT) apply() error {
 	b := &nftables.Batch{Held: n.held}
 	n.wanted = n.cfg.ruleset(b)
-	return n.conn.Commit(b)
+	for range noting {
+		before, err := n.conn.Generation()
+		if err == nil {
+			err = n.conn.Commit(b)
+		}
+		if err == nil {
+			n.digest, err = n.conn.Digest(tableOf(n.cfg.Name))
+		}
+		if err != nil {
+			return err
+		}
+		if after, err := n.conn.Generation(); err != nil || after == before+1 {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close leaves the table in the kernel: connections go on.
@@ -130,7 +151,7 @@ func (n *NAT) Trouble() string {
 // again is how often the table is looked at without a message of the kernel's.
 const again = time.Second
 
-// Run puts the table back where others remove it or rules of it, until ctx ends. gone is asked at each look whether the
+// Run puts the table back where others remove it, or change its chains, its rules or what its maps hold, until ctx ends. gone is asked at each look whether the
 // data path was detached: the table is then removed, too.
 func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 	port, err := n.conn.Port()
@@ -178,7 +199,7 @@ func (n *NAT) keep(gone func() bool) {
 		if err = n.apply(); err == nil {
 			n.restored.Add(1)
 			n.trouble = ""
-			n.cfg.Log.Warn("the rules of address translation were taken out of nftables, and are back: connections of the time in between may be broken; use \"nft destroy table\" on your own tables instead of \"nft flush ruleset\"", "table", n.cfg.Name)
+			n.cfg.Log.Warn("the rules of address translation were changed or removed by others, and are as they were: connections of the time in between may be broken; use \"nft destroy table\" on your own tables instead of \"nft flush ruleset\"", "table", n.cfg.Name)
 			return
 		}
 	}
@@ -188,23 +209,17 @@ func (n *NAT) keep(gone func() bool) {
 	}
 }
 
-// there reports whether all rules are, and all that maps hold. mu is held.
+// there reports whether chains and rules are those that were put in place, and maps hold what they should. mu is held.
 func (n *NAT) there() (bool, error) {
 	generation, err := n.conn.Generation()
 	if err != nil || generation == n.whole {
 		return err == nil, err
 	}
-	rules, err := n.conn.Rules()
-	count := 0
-	for _, r := range rules {
-		if r.Table == tableOf(n.cfg.Name) {
-			count++
-		}
-	}
-	if err != nil || count != n.wanted.rules {
+	is, err := n.conn.Digest(tableOf(n.cfg.Name))
+	if err != nil || is != n.digest {
 		return false, err
 	}
-	for name, want := range n.wanted.maps {
+	for name, want := range n.wanted {
 		var is digest
 		err := n.conn.Elements(tableOf(n.cfg.Name), name, is.add)
 		if errors.Is(err, unix.ENOENT) || err == nil && is != want {

@@ -142,7 +142,7 @@ func (n *NAT) follow(t *testing.T, gone func() bool) {
 	t.Cleanup(func() { stop(); <-ended })
 }
 
-// TestPutBack: whatever others remove is there again, and counted. Where the kernel holds the table, nothing can be
+// TestPutBack: whatever others remove or change is as it was again, and counted. Where the kernel holds the table, nothing can be
 // removed from it.
 func TestPutBack(t *testing.T) {
 	for _, unheld := range []bool{true, false} {
@@ -151,6 +151,7 @@ func TestPutBack(t *testing.T) {
 			before := s.Run(t, "nft list ruleset")
 			n.follow(t, func() bool { return false })
 			for i, script := range []string{"nft flush ruleset", "nft delete table ip gatewayd-nat-lan0", "nft flush table ip gatewayd-nat-lan0", "nft flush chain ip gatewayd-nat-lan0 postrouting",
+				`nft replace rule ip gatewayd-nat-lan0 postrouting handle $(nft -a list table ip gatewayd-nat-lan0 | sed -n 's/.*masquerade.*# handle //p') oifname wan0 accept`,
 				"nft delete element ip gatewayd-nat-lan0 first-ports { 10.1.0.7 }", "nft flush map ip gatewayd-nat-lan0 last-ports",
 				"nft 'delete element ip gatewayd-nat-lan0 last-ports { 10.1.0.7 }; add element ip gatewayd-nat-lan0 last-ports { 10.1.0.7 : 9 }'"} {
 				out, err := s.Try(script)

@@ -36,14 +36,11 @@ const (
 type writer struct {
 	*nftables.Batch
 	table nftables.Table
-	contents
+	maps  contents
 }
 
-// contents is what a table holds.
-type contents struct {
-	rules int
-	maps  map[string]digest
-}
+// contents is what the maps of a table hold, by their names.
+type contents map[string]digest
 
 // digest is of the elements of a map, in any order.
 type digest struct {
@@ -64,12 +61,11 @@ func (w *writer) rule(chain string, parts ...[]nftables.Expr) {
 		all = append(all, p...)
 	}
 	w.AddRule(w.table, chain, all...)
-	w.rules++
 }
 
-// ruleset adds the whole table in place of a former one, and returns what it holds.
+// ruleset adds the whole table in place of a former one, and returns what its maps hold.
 func (c Config) ruleset(b *nftables.Batch) contents {
-	w := &writer{Batch: b, table: tableOf(c.Name), contents: contents{maps: map[string]digest{}}}
+	w := &writer{Batch: b, table: tableOf(c.Name), maps: contents{}}
 	w.DeleteTable(w.table)
 	w.AddTable(w.table)
 	if len(c.Forwards) > 0 {
@@ -96,7 +92,7 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	} else {
 		w.rule("postrouting", outward, c.shared())
 	}
-	return w.contents
+	return w.maps
 }
 
 // forwarded matches what a forward is for: packets to this machine's addresses outside of the LAN.

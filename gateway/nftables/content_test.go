@@ -2,10 +2,12 @@ package nftables
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -83,5 +85,30 @@ func TestKeys(t *testing.T) {
 	s.Run(t, "nft flush map ip test addrs")
 	if keys, err := list(); len(keys) != 0 || err != nil {
 		t.Errorf("of an empty set: %x, %v", keys, err)
+	}
+}
+
+// TestCutElements: an attribute that is longer than its message, at whatever depth, is an error, and no key.
+func TestCutElements(t *testing.T) {
+	message := loopback
+	for _, kind := range []uint16{unix.NFTA_DATA_VALUE, unix.NFTA_SET_ELEM_KEY, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_LIST_ELEMENTS} {
+		var err error
+		message, err = netlink.MarshalAttributes([]netlink.Attribute{{Type: kind, Data: message}})
+		must(t, err)
+	}
+	message = append(make([]byte, 4), message...)
+	var keys [][]byte
+	each := func(key, _ []byte) { keys = append(keys, key) }
+	must(t, readElements(message, each))
+	if len(keys) != 1 || !bytes.Equal(keys[0], loopback) {
+		t.Errorf("read %x", keys)
+	}
+	for _, at := range []int{4, 8, 12, 16} { // where the length of each attribute is
+		cut := bytes.Clone(message)
+		binary.NativeEndian.PutUint16(cut[at:], 60)
+		keys = nil
+		if err := readElements(cut, each); err == nil || len(keys) != 0 {
+			t.Errorf("with a wrong length at %d: read %x, %v", at, keys, err)
+		}
 	}
 }

@@ -84,14 +84,9 @@ func (c *Conn) Elements(t Table, set string, each func(key, data []byte)) error 
 	})
 	messages, err := c.dump(b.messages[0])
 	for _, m := range messages {
-		if len(m.Data) < 4 {
-			return errors.New("reading elements: a message is cut short")
+		if err == nil {
+			err = readElements(m.Data, each)
 		}
-		err = errors.Join(err, attributes(m.Data[4:], func(d *netlink.AttributeDecoder) {
-			if d.Type() == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				err = errors.Join(err, attributes(d.Bytes(), func(d *netlink.AttributeDecoder) { err = errors.Join(err, readElement(d.Bytes(), each)) }))
-			}
-		}))
 	}
 	if err != nil {
 		return fmt.Errorf("listing the elements of %s %s: %w", t.Name, set, err)
@@ -99,28 +94,49 @@ func (c *Conn) Elements(t Table, set string, each func(key, data []byte)) error 
 	return nil
 }
 
+// readElements reads a message with elements.
+func readElements(message []byte, each func(key, data []byte)) error {
+	if len(message) < 4 {
+		return errors.New("a message is cut short")
+	}
+	return attributes(message[4:], func(d *netlink.AttributeDecoder) error {
+		if d.Type() != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+			return nil
+		}
+		return attributes(d.Bytes(), func(d *netlink.AttributeDecoder) error { return readElement(d.Bytes(), each) })
+	})
+}
+
 func readElement(element []byte, each func(key, data []byte)) error {
 	values := map[uint16][]byte{}
-	err := attributes(element, func(d *netlink.AttributeDecoder) {
-		if kind := d.Type(); kind == unix.NFTA_SET_ELEM_KEY || kind == unix.NFTA_SET_ELEM_DATA {
-			attributes(d.Bytes(), func(d *netlink.AttributeDecoder) {
-				if d.Type() == unix.NFTA_DATA_VALUE {
-					values[kind] = d.Bytes()
-				}
-			})
+	err := attributes(element, func(d *netlink.AttributeDecoder) error {
+		kind := d.Type()
+		if kind != unix.NFTA_SET_ELEM_KEY && kind != unix.NFTA_SET_ELEM_DATA {
+			return nil
 		}
+		return attributes(d.Bytes(), func(d *netlink.AttributeDecoder) error {
+			if d.Type() == unix.NFTA_DATA_VALUE {
+				values[kind] = d.Bytes()
+			}
+			return nil
+		})
 	})
-	each(values[unix.NFTA_SET_ELEM_KEY], values[unix.NFTA_SET_ELEM_DATA])
+	if err == nil {
+		each(values[unix.NFTA_SET_ELEM_KEY], values[unix.NFTA_SET_ELEM_DATA])
+	}
 	return err
 }
 
-func attributes(b []byte, each func(*netlink.AttributeDecoder)) error {
+// attributes reads attributes until one is in error.
+func attributes(b []byte, each func(*netlink.AttributeDecoder) error) error {
 	d, err := netlink.NewAttributeDecoder(b)
 	if err != nil {
 		return err
 	}
 	for d.Next() {
-		each(d)
+		if err := each(d); err != nil {
+			return err
+		}
 	}
 	return d.Err()
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -72,8 +73,19 @@ var either = map[Feature][]Feature{PacketQueue: {NFTQueue, NFQUEUE}}
 
 // elsewhere are features that Debian 12's kernel lacks, with how one gets them.
 var elsewhere = map[Feature]string{
-	OpenVPNDCO: "a module that is built on the machine: sudo apt-get install openvpn-dco-dkms linux-headers-amd64",
+	OpenVPNDCO: "a module that is built on the machine: sudo apt-get install openvpn-dco-dkms linux-headers-" + debianArch(),
 	FlowCache:  "Linux 6.6 or later with CONFIG_NF_CONNTRACK and CONFIG_DEBUG_INFO_BTF",
+}
+
+// debianArch is Debian's name of this machine's architecture, with which its packages of kernels end.
+func debianArch() string {
+	switch runtime.GOARCH {
+	case "386":
+		return "686"
+	case "arm":
+		return "armmp"
+	}
+	return runtime.GOARCH
 }
 
 // Advice is how to get a feature that distributions' kernels may lack, "" for those that they have.

@@ -81,7 +81,7 @@ func Listening(text string) (ports []uint16, err error) {
 type SNMP struct {
 	IPInReceives  int64 `json:"ip_in"`       // buffers the IP layer received, after aggregation
 	IPOutRequests int64 `json:"ip_out"`      // buffers the IP layer sent, before segmentation
-	TCPOutSegs    int64 `json:"tcp_out"`     // segments sent
+	TCPOutSegs    int64 `json:"tcp_out"`     // segments sent, without those sent again
 	TCPRetrans    int64 `json:"tcp_retrans"` // segments sent again
 	UDPOut        int64 `json:"udp_out"`     // datagrams sent
 

@@ -77,7 +77,7 @@ type line struct {
 }
 
 // newLine moves a station's address to a line; it ends with the test.
-func newLine(t *testing.T, s Station) *line {
+func newLine(t testing.TB, s Station) *line {
 	t.Helper()
 	l := &line{session: s.Session, mac: s.MAC, socket: -1}
 	var err error

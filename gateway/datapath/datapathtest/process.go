@@ -55,36 +55,61 @@ func (p *Process) Said() string {
 }
 
 // Start starts a process; the data path is not opened yet.
-func (p *Process) Start(t *testing.T) {
+func (p *Process) Start(t testing.TB) {
 	t.Helper()
+	must(t, p.start())
+}
+
+func (p *Process) start() error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	if err != nil {
+		return err
+	}
 	near, far := os.NewFile(uintptr(pair[0]), "near"), os.NewFile(uintptr(pair[1]), "far")
 	defer near.Close()
 	defer far.Close()
 	conn, err := net.FileConn(near)
-	must(t, err)
+	if err != nil {
+		return err
+	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), pathEnv+"="+p.path.Name)
 	cmd.Stdout, cmd.Stderr = &p.logs, &p.logs
 	cmd.ExtraFiles = []*os.File{far}
 	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS} // where /sys shows this namespace's interfaces
-	must(t, p.router.Start(cmd))
+	if err := p.router.Start(cmd); err != nil {
+		return errors.Join(err, conn.Close())
+	}
 	p.cmd, p.rpc = cmd, rpc.NewClient(conn)
-	must(t, p.call("Begin", p.orders, new(Outcome)))
+	return p.call("Begin", p.orders, new(Outcome))
 }
 
 // Kill kills the process without notice.
-func (p *Process) Kill(t *testing.T) {
+func (p *Process) Kill(t testing.TB) {
 	t.Helper()
-	must(t, p.cmd.Process.Kill())
+	must(t, p.kill())
+}
+
+func (p *Process) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return err
+	}
 	p.cmd.Wait()
 	p.rpc.Close()
 	p.cmd = nil
+	return nil
+}
+
+// Restart is Kill and Start, for other goroutines than the test's.
+func (p *Process) Restart() error {
+	if err := p.kill(); err != nil {
+		return err
+	}
+	return p.start()
 }
 
 // end closes and detaches the path and ends the process.
-func (p *Process) end(t *testing.T) {
+func (p *Process) end(t testing.TB) {
 	if p.cmd == nil {
 		p.Start(t)
 	}
@@ -141,49 +166,49 @@ func (p *Process) OpenGarden(prefix string, until time.Time) error {
 }
 
 // Counters reads an address's counters.
-func (p *Process) Counters(t *testing.T, a netip.Addr) (c datapath.Counters) {
+func (p *Process) Counters(t testing.TB, a netip.Addr) (c datapath.Counters) {
 	t.Helper()
 	must(t, p.call("Counters", a, &c))
 	return c
 }
 
 // Total reads the sum of all counters.
-func (p *Process) Total(t *testing.T) (c datapath.Counters) {
+func (p *Process) Total(t testing.TB) (c datapath.Counters) {
 	t.Helper()
 	must(t, p.call("Total", Nothing{}, &c))
 	return c
 }
 
 // Moved lists the addresses that have counted packets since the last call.
-func (p *Process) Moved(t *testing.T) (a []netip.Addr) {
+func (p *Process) Moved(t testing.TB) (a []netip.Addr) {
 	t.Helper()
 	must(t, p.call("Moved", Nothing{}, &a))
 	return a
 }
 
 // Clients lists the addresses that have an entry.
-func (p *Process) Clients(t *testing.T) (a []netip.Addr) {
+func (p *Process) Clients(t testing.TB) (a []netip.Addr) {
 	t.Helper()
 	must(t, p.call("Clients", Nothing{}, &a))
 	return a
 }
 
 // Packets counts packets by outcome.
-func (p *Process) Packets(t *testing.T) (n map[string]uint64) {
+func (p *Process) Packets(t testing.TB) (n map[string]uint64) {
 	t.Helper()
 	must(t, p.call("Packets", Nothing{}, &n))
 	return n
 }
 
 // Forwarding names the present way of forwarding, in one word.
-func (p *Process) Forwarding(t *testing.T) string {
+func (p *Process) Forwarding(t testing.TB) string {
 	t.Helper()
 	word, _ := p.ForwardingWhy(t)
 	return word
 }
 
 // ForwardingWhy names the present way of forwarding, and the reason.
-func (p *Process) ForwardingWhy(t *testing.T) (word, why string) {
+func (p *Process) ForwardingWhy(t testing.TB) (word, why string) {
 	t.Helper()
 	var f Forwarding
 	must(t, p.call("Forwarding", Nothing{}, &f))
@@ -191,7 +216,7 @@ func (p *Process) ForwardingWhy(t *testing.T) (word, why string) {
 }
 
 // Seen returns what the gateway's other parts saw.
-func (p *Process) Seen(t *testing.T) (s Sightings) {
+func (p *Process) Seen(t testing.TB) (s Sightings) {
 	t.Helper()
 	must(t, p.call("Seen", Nothing{}, &s))
 	return s

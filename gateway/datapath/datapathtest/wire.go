@@ -27,7 +27,7 @@ type Wire struct {
 }
 
 // NewWire listens on an interface until the test ends.
-func NewWire(t *testing.T, s *netnstest.Space, link string) *Wire {
+func NewWire(t testing.TB, s *netnstest.Space, link string) *Wire {
 	t.Helper()
 	w := &Wire{fd: -1}
 	var err error
@@ -81,7 +81,7 @@ func (w *Wire) read() {
 }
 
 // Send sends frames unchanged.
-func (w *Wire) Send(t *testing.T, frames ...[]byte) {
+func (w *Wire) Send(t testing.TB, frames ...[]byte) {
 	t.Helper()
 	for _, f := range frames {
 		if err := unix.Send(w.fd, f, 0); err != nil {
@@ -108,7 +108,7 @@ func holding(frames [][]byte, text string) (n int) {
 }
 
 // await waits for a frame with a text after the first n frames.
-func (w *Wire) await(t *testing.T, after int, text string) {
+func (w *Wire) await(t testing.TB, after int, text string) {
 	t.Helper()
 	netnstest.Await(t, "a frame with "+text, func() error {
 		if holding(w.Frames()[after:], text) == 0 {

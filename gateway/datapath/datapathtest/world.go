@@ -59,7 +59,7 @@ type World struct {
 }
 
 // NewWorld creates a network and opens the data path in it; both end with the test.
-func NewWorld(t *testing.T, p Path, s Shape) *World {
+func NewWorld(t testing.TB, p Path, s Shape) *World {
 	t.Helper()
 	w := &World{path: p, prefix: s.Prefix, bare: s.Bare, Router: netnstest.NewSpace(t), Server: netnstest.NewSpace(t)}
 	if !w.prefix.IsValid() {
@@ -95,7 +95,7 @@ func NewWorld(t *testing.T, p Path, s Shape) *World {
 
 // linkLAN links the gateway to the hub, and linkWAN to the server, always with the same
 // names and addresses.
-func (w *World) linkLAN(t *testing.T) {
+func (w *World) linkLAN(t testing.TB) {
 	t.Helper()
 	w.Router.Run(t, `ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
 if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
@@ -104,7 +104,7 @@ ip link set lan0 up`, "hub="+tid(w.hub), fmt.Sprintf("own=%v", w.path.OwnAddress
 	w.Router.Run(t, netnstest.Up+"up lan0")
 }
 
-func (w *World) linkWAN(t *testing.T) {
+func (w *World) linkWAN(t testing.TB) {
 	t.Helper()
 	w.Router.Run(t, `ip link add wan0 address 02:00:00:00:01:02 type veth peer name s0 netns $server
 ip addr add 192.0.2.1/24 dev wan0; ip link set wan0 up`, "server="+tid(w.Server))
@@ -127,7 +127,7 @@ func pinDir(router *netnstest.Space) string { return "/sys/fs/bpf/" + tid(router
 func (w *World) bits() string { return fmt.Sprintf("bits=%d", w.prefix.Bits()) }
 
 // station plugs a client into the hub: 10.1.0.N with the MAC address 02:…:N.
-func (w *World) station(t *testing.T, hub *netnstest.Space, n byte) Station {
+func (w *World) station(t testing.TB, hub *netnstest.Space, n byte) Station {
 	t.Helper()
 	s := Station{netnstest.NewSpace(t), netip.AddrFrom4([4]byte{10, 1, 0, n}), datapath.MAC{2, 0, 0, 0, 0, n}, 0}
 	s.Run(t, quiet+`ip link add c0 address $mac type veth peer name c$n netns $hub
@@ -153,7 +153,7 @@ func (s Station) client(how ...func(*datapath.Client)) datapath.Client {
 func admitted(c *datapath.Client) { c.Admitted = true }
 
 // lease sets stations as known clients; admit also admits them.
-func (w *World) lease(t *testing.T, stations ...Station) {
+func (w *World) lease(t testing.TB, stations ...Station) {
 	t.Helper()
 	for _, s := range stations {
 		must(t, w.Set(s.client()))
@@ -161,7 +161,7 @@ func (w *World) lease(t *testing.T, stations ...Station) {
 }
 
 // Clients that a path cannot admit, because they are on no line, are known only.
-func (w *World) admit(t *testing.T, stations ...Station) {
+func (w *World) admit(t testing.TB, stations ...Station) {
 	t.Helper()
 	for _, s := range stations {
 		if w.path.LinesOnly && s.Session == 0 {
@@ -173,7 +173,7 @@ func (w *World) admit(t *testing.T, stations ...Station) {
 }
 
 // must ends a test on an error.
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func must(t *testing.T, err error) {
 }
 
 // says fails the test unless a script, which may fail, prints the text.
-func says(t *testing.T, s *netnstest.Space, script, text string) {
+func says(t testing.TB, s *netnstest.Space, script, text string) {
 	t.Helper()
 	if out, _ := s.Try(script); !strings.Contains(out, text) {
 		t.Errorf("%s\nsays\n%s\nwant %q", script, out, text)

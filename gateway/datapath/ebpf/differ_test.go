@@ -16,13 +16,14 @@ import (
 )
 
 var (
-	differFor  = flag.Duration("differ.for", 20*time.Second, "how long TestCacheIsTheStack compares")
+	differFor  = flag.Duration("differ.for", 10*time.Second, "how long TestCacheIsTheStack compares")
 	differSeed = flag.Uint64("differ.seed", 1, "what TestCacheIsTheStack draws its rules and packets from")
 )
 
 // TestCacheIsTheStack draws rules, flows and packets, and has them forwarded by a gateway that caches
 // flows and by one that does not: every packet must have the same fate, and the same bytes.
 func TestCacheIsTheStack(t *testing.T) {
+	t.Parallel()
 	tw := newTwins(t)
 	d := &drawing{Rand: rand.New(rand.NewPCG(*differSeed, 0))}
 	began, rounds, frames := time.Now(), 0, 0

@@ -11,7 +11,7 @@ import (
 )
 
 // cachePath is the path that caches flows.
-func cachePath(t *testing.T) datapathtest.Path {
+func cachePath(t testing.TB) datapathtest.Path {
 	t.Helper()
 	for _, p := range paths() {
 		if p.Name == "auto" {

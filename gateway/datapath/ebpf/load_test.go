@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,15 +71,26 @@ func (l *pressure) batch() (frames [][]byte) {
 	return frames
 }
 
-// send sends until something has ended: every frame has the same fate with the cache and without.
-func (l *pressure) send(t *testing.T, ended <-chan struct{}) {
+// compare sends a batch: every frame has the same fate with the cache and without.
+func (l *pressure) compare(t *testing.T) {
 	t.Helper()
-	for !t.Failed() {
-		if cached, plain := l.tw.arrivals(t, l.batch()...); !cached.equal(plain) {
-			t.Error(cached.differs(plain))
-		}
+	if cached, plain := l.tw.arrivals(t, l.batch()...); !cached.equal(plain) {
+		t.Fatal(cached.differs(plain))
+	}
+}
+
+// during sends while something is done.
+func (l *pressure) during(t *testing.T, do func() error) {
+	t.Helper()
+	ended := make(chan error, 1)
+	var running sync.WaitGroup
+	running.Go(func() { ended <- do() })
+	defer running.Wait()
+	for {
+		l.compare(t)
 		select {
-		case <-ended:
+		case err := <-ended:
+			must(t, err)
 			return
 		default:
 		}
@@ -87,56 +99,76 @@ func (l *pressure) send(t *testing.T, ended <-chan struct{}) {
 
 func (l *pressure) sendFor(t *testing.T, d time.Duration) {
 	t.Helper()
-	ended := make(chan struct{})
-	time.AfterFunc(d, func() { close(ended) })
-	l.send(t, ended)
+	l.during(t, func() error { time.Sleep(d); return nil })
+}
+
+// untilCached sends until flows are cached.
+func (l *pressure) untilCached(t *testing.T) {
+	t.Helper()
+	netnstest.Await(t, "flow cache", func() error {
+		l.compare(t)
+		if word, why := l.tw.cached.ForwardingWhy(t); word != "flow cache" {
+			return errors.New(word + ": " + why)
+		}
+		return nil
+	})
 }
 
 // TestTriggersUnderLoad: what changes nothing for the flows loses and changes none of their packets: a killed and a
 // restarted daemon, other flows' rules and routes. What ends connections counts for the next packet, and what changes
 // rules or routes once the daemon has heard of it.
 func TestTriggersUnderLoad(t *testing.T) {
+	t.Parallel()
 	l := newPressure(t)
-	tw := l.tw
-	began, was := time.Now(), tw.cached.Packets(t)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		admit := func() {
-			must(t, tw.cached.Open())
-			for _, s := range []datapathtest.Station{tw.cached.Alice, tw.cached.Bob} {
-				must(t, tw.cached.Set(datapath.Client{Addr: s.Addr, MAC: s.MAC, Admitted: true}))
-			}
-		}
-		for range 3 {
-			tw.cached.Kill(t)
-			tw.cached.Start(t)
-			admit()
-			becomes(t, tw.cached.World, "flow cache", "round1")
-			must(t, tw.cached.Close())
-			admit()
-			becomes(t, tw.cached.World, "flow cache", "round1")
-			tw.each(func(w *twin) {
-				w.Router.Run(t, `ip rule add from 10.9.9.9 prohibit; ip rule del from 10.9.9.9 prohibit; ip route add 203.0.113.0/24 via 192.0.2.2; ip route del 203.0.113.0/24
-nft add table ip other; nft add chain ip other f '{ type filter hook forward priority 5; }'; nft add rule ip other f ip saddr 10.9.9.9 drop; nft delete table ip other`)
-			})
-		}
-	}()
-	l.send(t, ended)
-	<-ended
-	n := tw.cached.Packets(t)
+	began, was := time.Now(), l.tw.cached.Packets(t)
+	l.othersChange(t)
+	n := l.tw.cached.Packets(t)
 	t.Logf("%d frames, %.0f a second each way through two gateways; with the cache %d by it, %d by the stack", l.frames, float64(l.frames)/time.Since(began).Seconds(), n["forwarded"]-was["forwarded"], n["stack"]-was["stack"])
 	if n["forwarded"]-was["forwarded"] < uint64(l.frames)/4 {
 		t.Errorf("of %d frames the cache forwarded %d", l.frames, n["forwarded"]-was["forwarded"])
 	}
 	for range 5 {
-		tw.each(func(w *twin) {
+		l.tw.each(func(w *twin) {
 			var err error
 			w.Router.Do(func() { err = netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 			must(t, err)
 		})
 		l.sendFor(t, *loadFor/5)
 	}
+	l.rulesChange(t)
+}
+
+// othersChange kills and restarts the daemon, and changes what concerns other flows.
+func (l *pressure) othersChange(t *testing.T) {
+	cached := l.tw.cached
+	admit := func() error {
+		err := cached.Open()
+		for _, s := range []datapathtest.Station{cached.Alice, cached.Bob} {
+			err = errors.Join(err, cached.Set(datapath.Client{Addr: s.Addr, MAC: s.MAC, Admitted: true}))
+		}
+		return err
+	}
+	for range 3 {
+		l.during(t, func() error { return errors.Join(cached.Restart(), admit()) })
+		l.untilCached(t)
+		l.during(t, func() error { return errors.Join(cached.Close(), admit()) })
+		l.untilCached(t)
+		l.during(t, func() (errs error) {
+			l.tw.each(func(w *twin) {
+				out, err := w.Router.Try(`ip rule add from 10.9.9.9 prohibit; ip rule del from 10.9.9.9 prohibit; ip route add 203.0.113.0/24 via 192.0.2.2; ip route del 203.0.113.0/24
+nft add table ip other; nft add chain ip other f '{ type filter hook forward priority 5; }'; nft add rule ip other f ip saddr 10.9.9.9 drop; nft delete table ip other`)
+				if err != nil {
+					errs = errors.Join(errs, fmt.Errorf("%w: %s", err, out))
+				}
+			})
+			return errs
+		})
+	}
+}
+
+// rulesChange changes what concerns the flows.
+func (l *pressure) rulesChange(t *testing.T) {
+	tw := l.tw
 	for _, c := range []struct{ name, do, undo string }{
 		{"nft flush ruleset", "nft flush ruleset", "nft '" + trackedMasquerade + "'"},
 		{"ip rule add", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit"},

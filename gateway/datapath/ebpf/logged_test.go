@@ -31,6 +31,7 @@ type logged struct {
 	d      *Datapath
 	log    *flowlog.Log
 	close  func()
+	ending func() // unless nil: called while the log begins
 
 	sent map[netip.AddrPort]*datapath.Traffic // by the client's end
 
@@ -39,7 +40,12 @@ type logged struct {
 }
 
 // Keep and Take are the data path's.
-func (l *logged) Keep(there []datapath.Tracked) error { return l.d.Keep(there) }
+func (l *logged) Keep(there []datapath.Tracked) error {
+	if l.ending != nil {
+		l.ending()
+	}
+	return l.d.Keep(there)
+}
 
 func (l *logged) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
 	all, err := l.d.Take(ended)

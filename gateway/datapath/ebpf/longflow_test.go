@@ -73,6 +73,7 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 // TestIdleFlow: a cached flow is silent, for nearly as long as connection tracking remembers it and for longer. Its
 // next packets have the fate that they have without a cache.
 func TestIdleFlow(t *testing.T) {
+	t.Parallel()
 	tw := newTwins(t)
 	tw.rules(t, "round1", `table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade
 }
@@ -127,6 +128,7 @@ func (tw *twins) untilStack(t *testing.T, f *flow) {
 // TestPathMTU: the way of a cached flow becomes too narrow for its packets. The client is told, and its shorter packets
 // pass, by the cache again.
 func TestPathMTU(t *testing.T) {
+	t.Parallel()
 	tw := newTwins(t)
 	tw.rules(t, "round1", "table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; }; }")
 	f := begin(t, tw, alice)
@@ -158,6 +160,7 @@ func TestPathMTU(t *testing.T) {
 // TestPortsReused: a client uses a port towards another server, and two clients use the same one; behind NAT an outside
 // port becomes another client's once its connection is forgotten. Every packet goes where it goes without a cache.
 func TestPortsReused(t *testing.T) {
+	t.Parallel()
 	tw := newTwins(t)
 	tw.rules(t, "round1", `table ip round1 { chain from { type nat hook postrouting priority 100
 oifname wan0 udp sport 6000 snat to 192.0.2.1:5000

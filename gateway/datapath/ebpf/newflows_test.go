@@ -1,7 +1,6 @@
 package ebpf
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -13,39 +12,38 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-var newFlows = flag.Int("new.flows", 4000, "flows that TestNewFlows begins through each gateway")
-
-// TestNewFlows begins flows through a gateway with a cache and through one without, by turns, and logs how many each
-// takes in a second: one packet a flow, which the cache's programs see and which nobody can cache.
-func TestNewFlows(t *testing.T) {
-	tw := newTwins(t)
-	tw.rules(t, "round1", trackedMasquerade)
+// BenchmarkNewFlows begins 500 flows through a gateway with a cache and as many through one without, by turns, and
+// reports how many each takes in a second: one packet a flow, which the cache's programs see and which nobody can cache.
+func BenchmarkNewFlows(b *testing.B) {
+	tw := newTwins(b)
+	tw.rules(b, "round1", trackedMasquerade)
 	const turn = 500
 	var cached, plain time.Duration
-	for i := range *newFlows / turn {
+	turns := 0
+	for ; b.Loop(); turns++ {
 		frames := make([][]byte, turn)
 		for j := range frames {
-			n := i*turn + j
+			n := turns*turn + j
 			frames[j] = udp(uint16(1000+n%50000), source(uint16(1000+n/50000)))
 		}
 		marker := tw.marker(func(*datapathtest.Frame) {})
 		for k := range 2 {
 			w, took := tw.cached, &cached
-			if (i+k)%2 == 1 {
+			if (turns+k)%2 == 1 {
 				w, took = tw.plain, &plain
 			}
 			began := time.Now()
-			w.client.Send(t, frames...)
-			w.client.Send(t, marker)
-			awaitMarker(t, w.server, w.serverSeen, marker)
+			w.client.Send(b, frames...)
+			w.client.Send(b, marker)
+			awaitMarker(b, w.server, w.serverSeen, marker)
 			*took += time.Since(began)
 			if all := fresh(w.server, &w.serverSeen, wanMAC); len(all) != turn {
-				t.Errorf("of %d flows %d arrived", turn, len(all))
+				b.Errorf("of %d flows %d arrived", turn, len(all))
 			}
 		}
 	}
-	persecond := func(d time.Duration) float64 { return float64(*newFlows) / d.Seconds() }
-	t.Logf("%.0f new flows a second with the cache, %.0f without: %.2f times", persecond(cached), persecond(plain), persecond(cached)/persecond(plain))
+	b.ReportMetric(float64(turns*turn)/cached.Seconds(), "cached-flows/s")
+	b.ReportMetric(float64(turns*turn)/plain.Seconds(), "plain-flows/s")
 }
 
 // BenchmarkMillionFlows makes a cache for 1,000,000 flows, two entries each, and reports its memory as the kernel

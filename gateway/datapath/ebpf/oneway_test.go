@@ -11,6 +11,7 @@ import (
 // TestOneWay: a UDP flow to which nothing is answered is cached, from clients and to them, while no rule decides
 // packet by packet about new connections. From the first answer on it is established, and decided about anew.
 func TestOneWay(t *testing.T) {
+	t.Parallel()
 	tw := newTwins(t)
 	rules := func(name, rule string) {
 		tw.rules(t, name, fmt.Sprintf(`table ip %s { chain to { type nat hook prerouting priority -100; iifname wan0 udp dport 8000 dnat to 10.1.0.10

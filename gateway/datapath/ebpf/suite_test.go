@@ -63,6 +63,7 @@ func TestPacketsAreRedirected(t *testing.T) {
 			continue
 		}
 		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
 			w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
 			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
 			up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)

@@ -25,9 +25,21 @@ func TestLoggedToTheByte(t *testing.T) {
 }
 
 func loggedToTheByte(t *testing.T, rules string, flow func(uint16) tcpFlow) {
-	l, port := newLogged(t, rules), uint16(40000)
+	l := newLogged(t, rules)
+	flows := append(l.changing(t, flow), l.untallied(t, flow)...)
+	flushConnections(t)
+	for _, f := range flows {
+		l.record(t, f)
+	}
+	if n := l.tallied(t); n != 0 {
+		t.Errorf("%d connections are tallied still", n)
+	}
+}
+
+// changing sends packets of flows, and changes what becomes of them in between.
+func (l *logged) changing(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpFlow) {
 	var f tcpFlow
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name string
 		do   func()
 	}{
@@ -39,12 +51,16 @@ func loggedToTheByte(t *testing.T, rules string, flow func(uint16) tcpFlow) {
 			}
 		}},
 		{"decided anew", l.d.voidFlows},
-		{"deleted", func() {
-			flushConnections(t)
-			l.send(t, f, f.up(50, "A")) // begins another connection
-			l.arrive(t)
-		}},
+		{"deleted", func() { flushConnections(t); l.again(t, f) }},
 		{"another daemon", func() { l.close(); l.start(t) }},
+		{"another daemon, while it ends", func() {
+			l.close()
+			l.ending = func() { flushConnections(t) }
+			l.start(t)
+			l.ending = nil
+			l.record(t, f)
+			l.again(t, f)
+		}},
 		{"finished", func() {
 			l.send(t, f, f.up(0, "FA"))
 			l.arrive(t)
@@ -52,23 +68,34 @@ func loggedToTheByte(t *testing.T, rules string, flow func(uint16) tcpFlow) {
 			l.arrive(t)
 		}},
 	} {
-		port++
-		f = flow(port)
+		f = flow(uint16(40000 + i))
 		l.shake(t, f)
 		l.pass(t, f)
 		t.Log(c.name)
 		c.do()
 		l.carry(t, f, 10)
+		flows = append(flows, f)
 	}
-	for _, c := range []struct {
+	return flows
+}
+
+// again has a flow whose connection is gone begin another.
+func (l *logged) again(t *testing.T, f tcpFlow) {
+	t.Helper()
+	l.send(t, f, f.up(50, "A"))
+	l.arrive(t)
+}
+
+// untallied sends packets of flows that have no tally, and are not cached therefore. The last takes all tallies.
+func (l *logged) untallied(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpFlow) {
+	for i, c := range []struct {
 		name         string
 		before, then func()
 	}{
 		{"a connection without a time", func() { run(t, "sysctl -qw net.netfilter.nf_conntrack_timestamp=0") }, func() { run(t, "sysctl -qw net.netfilter.nf_conntrack_timestamp=1") }},
 		{"one without room for a tally", func() { l.fill(t) }, func() {}},
 	} {
-		port++
-		f = flow(port)
+		f := flow(uint16(41000 + i))
 		c.before()
 		l.shake(t, f)
 		c.then()
@@ -77,14 +104,9 @@ func loggedToTheByte(t *testing.T, rules string, flow func(uint16) tcpFlow) {
 		if n := l.cached(t) - before; n != 0 {
 			t.Errorf("of %s %d packets passed by the cache", c.name, n)
 		}
+		flows = append(flows, f)
 	}
-	flushConnections(t)
-	for ; port > 40000; port-- {
-		l.record(t, flow(port))
-	}
-	if n := l.tallied(t); n != 0 {
-		t.Errorf("%d connections are tallied still", n)
-	}
+	return flows
 }
 
 // fill has no tally left for further connections.
@@ -143,10 +165,10 @@ func TestRedirectedFlowsAreLogged(t *testing.T) {
 	l.record(t, f)
 }
 
-// TestNothingIsLostOfCachedFlows begins 20,000 connections, 10,000 a second, whose last packets pass by the cache, and
+// TestNothingIsLostOfCachedFlows begins 10,000 connections in a second, whose last packets pass by the cache, and
 // has each recorded to the byte.
 func TestNothingIsLostOfCachedFlows(t *testing.T) {
-	const rate, flows, clients = 10_000, 20_000, 16
+	const rate, flows, clients = 10_000, 10_000, 16
 	l := newLogged(t, translates)
 	onOneCPU(t)
 	all := make([]tcpFlow, flows)
@@ -232,7 +254,7 @@ func TestDeletedUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for range 50 {
+	for range 25 {
 		before := l.cached(t)
 		flushConnections(t)
 		netnstest.Await(t, "packets that pass by the cache", func() error {

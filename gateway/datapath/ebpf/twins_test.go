@@ -40,7 +40,7 @@ type twins struct {
 const marking = 253
 
 // onOneCPU has frames that the test sends stay in order, also where the kernel handles them later.
-func onOneCPU(t *testing.T) {
+func onOneCPU(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()
 	var all, one unix.CPUSet
@@ -58,7 +58,7 @@ func onOneCPU(t *testing.T) {
 	})
 }
 
-func newTwins(t *testing.T) *twins {
+func newTwins(t testing.TB) *twins {
 	t.Helper()
 	netnstest.NeedTCX(t)
 	onOneCPU(t)
@@ -93,7 +93,7 @@ const mute = `nft 'table ip mute { chain in { type filter hook prerouting priori
 func (tw *twins) each(f func(*twin)) { f(tw.cached); f(tw.plain) }
 
 // rules replaces the rules of both, and waits until the cache has heard of it.
-func (tw *twins) rules(t *testing.T, name, rules string) {
+func (tw *twins) rules(t testing.TB, name, rules string) {
 	t.Helper()
 	script := fmt.Sprintf("for t in $(nft list tables | grep ' round' | cut -d' ' -f2,3 | tr ' ' ,); do echo delete table $(echo $t | tr , ' '); done >/tmp/nat-$$; cat >>/tmp/nat-$$ <<'END'\n%s\nEND\nnft -f /tmp/nat-$$; rm /tmp/nat-$$", rules)
 	tw.each(func(w *twin) { w.Router.Run(t, script) })
@@ -113,7 +113,7 @@ func (tw *twins) marker(from func(*datapathtest.Frame)) []byte {
 
 // send sends frames in both worlds, those of clients from the client's wire, and waits until they have
 // been handled.
-func (tw *twins) send(t *testing.T, frames ...[]byte) {
+func (tw *twins) send(t testing.TB, frames ...[]byte) {
 	t.Helper()
 	up := tw.marker(func(*datapathtest.Frame) {})
 	down := tw.marker(func(f *datapathtest.Frame) {
@@ -140,7 +140,7 @@ func (tw *twins) send(t *testing.T, frames ...[]byte) {
 // isUp reports whether a frame is for the gateway's LAN.
 func isUp(frame []byte) bool { return bytes.HasPrefix(frame, lanMAC[:]) }
 
-func awaitMarker(t *testing.T, w *datapathtest.Wire, since int, marker []byte) {
+func awaitMarker(t testing.TB, w *datapathtest.Wire, since int, marker []byte) {
 	t.Helper()
 	text := marker[len(marker)-14:]
 	late := time.Now().Add(20 * time.Second)
@@ -186,7 +186,7 @@ func own(f []byte) []byte {
 type arrival struct{ client, server [][]byte }
 
 // arrivals sends frames, and returns what arrived with the cache and without.
-func (tw *twins) arrivals(t *testing.T, frames ...[]byte) (cached, plain arrival) {
+func (tw *twins) arrivals(t testing.TB, frames ...[]byte) (cached, plain arrival) {
 	t.Helper()
 	tw.send(t, frames...)
 	take := func(w *twin) arrival {
@@ -210,7 +210,7 @@ func (a arrival) String() string {
 
 // compare sends frames, and reports what arrived in one world and not, or otherwise, in the other. It
 // returns what arrived in the plain one.
-func (tw *twins) compare(t *testing.T, frames ...[]byte) arrival {
+func (tw *twins) compare(t testing.TB, frames ...[]byte) arrival {
 	t.Helper()
 	cached, plain := tw.arrivals(t, frames...)
 	if !cached.equal(plain) {

@@ -145,6 +145,9 @@ func (f *Follower) follow(c *netlink.Conn, changed func()) {
 	}
 }
 
+// mostDiscarded is how many messages are dropped at once: while they keep arriving, changes are reported all the same.
+const mostDiscarded = 10_000
+
 // discard drops the messages that have arrived: a transaction of nftables has one for every few kilobytes of it, and
 // whoever is called reads the present state.
 func discard(c *netlink.Conn) {
@@ -153,7 +156,7 @@ func discard(c *netlink.Conn) {
 		return
 	}
 	rc.Control(func(fd uintptr) {
-		for {
+		for range mostDiscarded {
 			if _, _, err := unix.Recvfrom(int(fd), nil, unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
 				return
 			}

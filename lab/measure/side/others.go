@@ -12,6 +12,10 @@ const (
 // WaitedForOthers is for how long, of the time between two readings, threads of a router waited for a CPU that programs had which
 // are not of a lab. A device with many threads waits for its own, which is no disturbance: of the wait counts the part that other
 // programs had of all that ran there. usedNs is the time of all routers; what slows them down is the lab's too.
+//
+// usedNs has the kernel's threads that work for devices (dut.Traits.KernelThreads) on whatever CPU: nobody knows which part of
+// it was the routers'. With such devices others can therefore have had more than is found, by up to what those threads used on
+// other CPUs.
 func (s *Side) WaitedForOthers(a, b Reading, waitNs, usedNs int64) float64 {
 	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
 	if seconds <= 0 {

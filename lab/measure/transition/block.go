@@ -258,9 +258,10 @@ func few(r *side.Rejects, n transition.Counts) bool {
 	return lossy
 }
 
-// addBackground adds what TCP has sent on the background's hosts, without the probes that leave from there.
+// addBackground adds what TCP has sent on the background's hosts, without the probes that leave from there. The kernel does not
+// count what it sends again as segments (tcp_output.c, __tcp_transmit_skb).
 func (s *Step) addBackground(sent meter.SNMP) {
-	s.Segments = max(0, sent.TCPOutSegs-int64(s.Hosts.Counts.Sent+s.Hosts.Resent))
+	s.Segments = max(0, sent.TCPOutSegs-int64(s.Hosts.Counts.Sent))
 	s.Retransmits = max(0, sent.TCPRetrans-int64(s.Hosts.Resent))
 }
 

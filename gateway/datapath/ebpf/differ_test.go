@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	differFor  = flag.Duration("differ.for", 10*time.Second, "how long TestCacheIsTheStack compares")
+	differFor  = flag.Duration("differ.for", 20*time.Second, "how long TestCacheIsTheStack compares")
 	differSeed = flag.Uint64("differ.seed", 1, "what TestCacheIsTheStack draws its rules and packets from")
 )
 

@@ -155,14 +155,15 @@ func (f former) has(r record) bool {
 }
 
 // sortOut adopts the clients of a former daemon whose units are whole, and returns the others, whose files it closes.
-// Nothing is lost of what is adopted; the others are to get new units, and count anew.
-func (d *Datapath) sortOut(items []keeper.Item, intact bool) (anew []datapath.Client) {
+// Nothing is lost of what is adopted; the others are to get new units, and count anew. intact: the rules are the former
+// daemon's; it returns whether they can stay.
+func (d *Datapath) sortOut(items []keeper.Item, intact bool) (anew []datapath.Client, stay bool) {
 	var left former
 	if intact {
 		var err error
 		if left, err = d.findFormer(); err != nil {
-			d.cfg.Log.Error("reading what the former daemon left: all sessions get new interfaces", "err", err)
-			left = former{}
+			d.cfg.Log.Error("reading what the former daemon left: all sessions get new interfaces", "lan", d.cfg.LAN, "err", err)
+			left, intact = former{}, false
 		}
 	}
 	adopted := 0
@@ -187,17 +188,26 @@ func (d *Datapath) sortOut(items []keeper.Item, intact bool) (anew []datapath.Cl
 			anew = append(anew, r.Client)
 		}
 	}
-	if err := d.sweep(left); err != nil {
-		d.cfg.Log.Error("removing what is left of a former daemon's clients", "err", err)
+	if intact {
+		if err := d.sweep(); err != nil {
+			d.cfg.Log.Error("removing what is left of a former daemon's clients", "lan", d.cfg.LAN, "err", err)
+		}
 	}
 	if len(items) > 0 {
 		d.cfg.Log.Info("took up the sessions of a former daemon", "as they are", adopted, "with new interfaces", len(anew))
 	}
-	return anew
+	return anew, intact
 }
 
-// sweep removes what the rules have of clients that were not adopted.
-func (d *Datapath) sweep(left former) error {
+// sweep removes what the rules have of clients that were not adopted. It reads them again, because adopted clients may
+// have ended: by their quota, or by their time.
+func (d *Datapath) sweep() error {
+	d.replacing.Lock()
+	defer d.replacing.Unlock()
+	left, err := d.findFormer()
+	if err != nil {
+		return err
+	}
 	var b nftables.Batch
 	counters := map[string]bool{spoofed: true, foreign: true}
 	for _, c := range d.all() {

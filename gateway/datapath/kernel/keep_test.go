@@ -175,6 +175,43 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// TestQuotaBesideTorn: while no daemon is there one client uses up its quota and another one's interface goes. What the rules
+// have of both is removed, and the second one's new counters begin at 0.
+func TestQuotaBesideTorn(t *testing.T) {
+	needPPPoE(t)
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	bob := w.Bob
+	bob.Session = 99
+	admit(t, w, bob, datapath.Limits{})
+	admit(t, w, w.Alice, datapath.Limits{})
+	up := w.Up(t, w.Alice)
+	up.Begin()
+	up.Passes(t, "up")
+	admit(t, w, w.Alice, datapath.Limits{UpBytes: w.Counters(t, w.Alice.Addr).UpBytes + 1_000_000})
+	w.Kill(t)
+	const used = "nft list counter ip gatewayd-lan0 %s | grep -o 'bytes [0-9]*' | cut -d' ' -f2"
+	netnstest.Await(t, "the use of the quota", func() error {
+		n, err := strconv.Atoi(strings.TrimSpace(w.Router.Run(t, fmt.Sprintf(used, fromCounter(w.Alice.Addr)))))
+		if err == nil && n < 2_000_000 {
+			err = fmt.Errorf("%d bytes were counted", n)
+		}
+		return err
+	})
+	w.Router.Run(t, "ping -c 1 -W 0.1 $addr || true; ip link del dev $(ip -o link show type ppp | grep -o 'gw[0-9]*p99')", "addr="+bob.Addr.String())
+	w.Start(t)
+	must(t, w.Open())
+	up.Stops(t, "up, beyond the quota")
+	if out := w.Router.Run(t, "nft list map ip gatewayd-lan0 from"); strings.Contains(out, w.Alice.Addr.String()) || strings.Count(out, " . "+bob.Addr.String()) != 1 {
+		t.Errorf("the rules have\n%s", out)
+	}
+	if n := strings.TrimSpace(w.Router.Run(t, fmt.Sprintf(used, ownCounter(bob.Addr)))); n != "0" {
+		t.Errorf("a new interface's counter has %s bytes", n)
+	}
+	if said := w.Said(); strings.Contains(said, "level=ERROR") {
+		t.Error("the daemon logged an error")
+	}
+}
+
 // TestUntilAlone: a keeper ends a client's time by itself.
 func TestUntilAlone(t *testing.T) {
 	needPPPoE(t)

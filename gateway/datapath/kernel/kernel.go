@@ -127,8 +127,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 // begin blocks the LAN and takes up what a former process left.
 func (d *Datapath) begin() error {
 	items := d.openKeeper()
-	intact := d.intact(items)
-	anew := d.sortOut(items, intact)
+	anew, intact := d.sortOut(items, d.intact(items))
 	d.replacing.Lock()
 	err := d.shut(d.cfg.Former, !intact)
 	if err == nil {

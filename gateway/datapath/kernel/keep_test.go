@@ -214,6 +214,20 @@ func TestQuotaBesideTorn(t *testing.T) {
 	}
 }
 
+// TestLimitedBefore: a client's rates are limited also where its interface has the queueing for it already.
+func TestLimitedBefore(t *testing.T) {
+	needPPPoE(t)
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	admit(t, w, w.Alice, datapath.Limits{})
+	w.Router.Run(t, "tc qdisc add dev $(ip -o link show type ppp | cut -d: -f2) clsact")
+	admit(t, w, w.Alice, datapath.Limits{UpBps: 1_000_000, DownBps: 1_000_000})
+	for _, way := range []string{"ingress", "egress"} {
+		if out := w.Router.Run(t, "tc filter show dev $(ip -o link show type ppp | cut -d: -f2) "+way); !strings.Contains(out, "police") {
+			t.Errorf("%s has no limit:\n%s", way, out)
+		}
+	}
+}
+
 // TestUntilAlone: a keeper ends a client's time by itself.
 func TestUntilAlone(t *testing.T) {
 	needPPPoE(t)

@@ -170,10 +170,11 @@ func take(conn *net.UnixConn) (held []Item, err error) {
 			return held, err
 		case m.Version != version:
 			closeAll(files)
-			if err := send(conn, message{Verb: end}); err == nil {
-				ended(conn)
+			err := send(conn, message{Verb: end})
+			if err == nil {
+				err = awaitEnd(conn, endTime)
 			}
-			return held, fmt.Errorf("the keeper is of version %d, not %d", m.Version, version)
+			return held, errors.Join(fmt.Errorf("the keeper is of version %d, not %d", m.Version, version), err)
 		case m.Verb == done:
 			return held, nil
 		}
@@ -181,13 +182,20 @@ func take(conn *net.UnixConn) (held []Item, err error) {
 	}
 }
 
-// ended waits until the other end is gone.
-func ended(conn *net.UnixConn) {
+// endTime is how long a keeper may take to close all files: some 10 ms for each unit of PPP.
+const endTime = time.Minute
+
+// awaitEnd waits until a keeper that was told to end is gone. It fails with os.ErrDeadlineExceeded where the keeper is there
+// after that time, and may hold everything.
+func awaitEnd(conn *net.UnixConn, wait time.Duration) error {
 	for {
-		_, files, err := receive(conn, time.Minute)
+		_, files, err := receive(conn, wait)
 		closeAll(files)
-		if err != nil {
-			return
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("a keeper does not end, and what it holds goes on (its process: ss -xlp | grep gatewayd/keeper): %w", err)
+		}
+		if err != nil && !errors.Is(err, errCut) { // the connection's end
+			return nil
 		}
 	}
 }
@@ -208,9 +216,23 @@ func (k *Keeper) say(m message, files ...int) {
 		return
 	}
 	if err := send(k.conn, m, files...); err != nil {
-		k.cfg.Log.Warn("telling the keeper of sessions", "err", err)
+		k.cfg.Log.Warn("the keeper of sessions does not take messages: sessions end with the daemon until a keeper has them again", "lan", k.cfg.Name, "err", err)
 		k.conn.Close()
 		k.conn = nil
+	}
+}
+
+// listen returns at the connection's end.
+func (k *Keeper) listen(conn *net.UnixConn) error {
+	for {
+		m, files, err := receive(conn, 0)
+		closeAll(files)
+		if err != nil {
+			return err
+		}
+		if m.Verb == refused {
+			k.cfg.Log.Error("the keeper of sessions has no room for a session's files: it ends with the daemon, and others may too; raise the limit of open files (LimitNOFILE)", "lan", k.cfg.Name, "session", m.Key)
+		}
 	}
 }
 
@@ -223,9 +245,8 @@ func (k *Keeper) stay() {
 		if began := time.Now(); conn != nil {
 			conn.SetReadDeadline(time.Time{}) // an error: it is closed
 			stop := context.AfterFunc(k.ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
-			_, files, err := receive(conn, 0) // a keeper says nothing more: this is its end
+			err := k.listen(conn)
 			stop()
-			closeAll(files)
 			if k.ctx.Err() != nil {
 				return
 			}
@@ -236,7 +257,7 @@ func (k *Keeper) stay() {
 			if time.Since(began) > patience {
 				pause = 0
 			}
-			k.cfg.Log.Warn("the keeper of sessions has ended: another one is started", "err", err)
+			k.cfg.Log.Warn("the connection with the keeper of sessions has ended: sessions end with the daemon until a keeper has them again", "lan", k.cfg.Name, "err", err)
 		}
 		select {
 		case <-k.ctx.Done():
@@ -245,7 +266,7 @@ func (k *Keeper) stay() {
 		}
 		pause = min(pause+time.Second, patience)
 		if err := k.renew(); err != nil {
-			k.cfg.Log.Error("no process keeps the sessions: they end with the daemon", "err", err)
+			k.cfg.Log.Error("no process keeps the sessions: they end with the daemon", "lan", k.cfg.Name, "err", err)
 		}
 	}
 }
@@ -269,26 +290,26 @@ func (k *Keeper) renew() error {
 	return nil
 }
 
-// Close ends the keeper, and with it what it holds.
+// Close ends the keeper, also one that has not answered before, and with it what it holds.
 func (k *Keeper) Close() error {
 	k.cancel()
 	k.running.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.conn == nil {
-		return nil
+	if conn := k.conn; conn != nil {
+		k.conn = nil
+		defer conn.Close()
+		if send(conn, message{Verb: end}) == nil {
+			return awaitEnd(conn, endTime)
+		}
 	}
-	err := send(k.conn, message{Verb: end})
-	if err == nil {
-		ended(k.conn)
-	}
-	err = errors.Join(err, k.conn.Close())
-	k.conn = nil
-	return err
+	return End(k.cfg.Name) // over another connection
 }
 
-// End ends the keeper of a name, where there is one, and with it what it holds.
-func End(name string) error {
+// End ends the keeper of a name, where there is one, and with it what it holds. It fails where the keeper does not end.
+func End(name string) error { return endWithin(name, endTime) }
+
+func endWithin(name string, wait time.Duration) error {
 	conn, err := dial(name)
 	if errors.Is(err, errAbsent) || errors.Is(err, ErrForeign) { // which holds nothing of ours
 		return nil
@@ -297,9 +318,15 @@ func End(name string) error {
 		return err
 	}
 	defer conn.Close()
-	if err := send(conn, message{Verb: end}); err != nil {
+	err = send(conn, message{Verb: end})
+	switch {
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET): // it has just ended
+		return nil
+	case err == nil:
+		err = awaitEnd(conn, wait)
+	}
+	if err != nil {
 		return fmt.Errorf("ending the keeper of %s: %w", name, err)
 	}
-	ended(conn)
 	return nil
 }

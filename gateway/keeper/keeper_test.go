@@ -3,6 +3,7 @@ package keeper
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,11 +22,17 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// aloneEnv makes the test's program a keeper that waits so long.
-const aloneEnv = "KEEPER_TEST_ALONE"
+// aloneEnv makes the test's program a keeper that waits so long, and filesEnv limits its open files.
+const (
+	aloneEnv = "KEEPER_TEST_ALONE"
+	filesEnv = "KEEPER_TEST_FILES"
+)
 
 func TestMain(m *testing.M) {
 	if alone, err := time.ParseDuration(os.Getenv(aloneEnv)); err == nil {
+		if files, err := strconv.ParseUint(os.Getenv(filesEnv), 10, 64); err == nil {
+			unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: files})
+		}
 		if err := Serve(os.NewFile(3, "listener"), alone); err != nil {
 			os.Exit(1)
 		}
@@ -42,9 +50,14 @@ type owner struct {
 
 func ownerOf(t *testing.T, alone time.Duration) *owner {
 	t.Helper()
+	return ownerWith(t, alone, slog.New(slog.DiscardHandler))
+}
+
+func ownerWith(t *testing.T, alone time.Duration, log *slog.Logger) *owner {
+	t.Helper()
 	o := &owner{}
 	o.Keeper = New(Config{
-		Name: t.Name(), Refill: func() { o.refills.Add(1) }, Log: slog.New(slog.DiscardHandler),
+		Name: t.Name(), Refill: func() { o.refills.Add(1) }, Log: log,
 		Command: func() *exec.Cmd {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), aloneEnv+"="+alone.String())
@@ -116,7 +129,7 @@ func TestSuccessor(t *testing.T) {
 func TestTimes(t *testing.T) {
 	for name, c := range map[string]struct{ until, alone time.Duration }{
 		"of files":  {50 * time.Millisecond, time.Minute},
-		"of nobody": {time.Minute, 50 * time.Millisecond},
+		"of nobody": {time.Minute, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ownerOf(t, c.alone)
@@ -220,7 +233,6 @@ func TestStrangers(t *testing.T) {
 
 	o := ownerOf(t, time.Minute)
 	o.Put(Item{Key: "secret"})
-	o.die()
 	var conn *net.UnixConn
 	asNobody(t, func() { conn, err = net.DialUnix("unixpacket", nil, address(t.Name())) })
 	must(t, err)
@@ -228,6 +240,7 @@ func TestStrangers(t *testing.T) {
 	if held, err := take(conn); err == nil || len(held) > 0 {
 		t.Errorf("another user took %+v", held)
 	}
+	must(t, o.Close())
 }
 
 // TestVersions: a keeper of another version is ended, and one of this version is started.
@@ -253,6 +266,115 @@ func TestVersions(t *testing.T) {
 		t.Errorf("took %+v of another version", o.held)
 	}
 	must(t, o.Close())
+}
+
+// TestNoRoom: a keeper whose descriptors are all in use refuses files, says so, and holds what it has, whoever connects;
+// its owner's successor gets in.
+func TestNoRoom(t *testing.T) {
+	t.Setenv(filesEnv, "24")
+	var said lockedBuffer
+	o := ownerWith(t, time.Minute, slog.New(slog.NewTextHandler(&said, nil)))
+	first, gone := pipe(t)
+	o.Put(Item{Key: "first", Files: []int{first}})
+	unix.Close(first)
+	for i := range 30 {
+		file, _ := pipe(t)
+		o.Put(Item{Key: strconv.Itoa(i), Files: []int{file}})
+		unix.Close(file)
+	}
+	netnstest.Await(t, "that the keeper refuses one", func() error {
+		if !strings.Contains(said.String(), "session=") {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	var strangers []*net.UnixConn
+	asNobody(t, func() {
+		for range 20 {
+			if conn, err := net.DialUnix("unixpacket", nil, address(t.Name())); err == nil {
+				strangers = append(strangers, conn)
+			}
+		}
+	})
+	for _, conn := range strangers {
+		if _, _, err := receive(conn, patience); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a stranger's connection stays")
+		}
+		conn.Close()
+	}
+	successor, err := dial(t.Name()) // before the owner is gone
+	must(t, err)
+	must(t, send(successor, message{Verb: taking}))
+	o.die()
+	m, files, err := receive(successor, patience)
+	must(t, err)
+	closeAll(files)
+	if m.Verb != holding || len(files) != 1 {
+		t.Errorf("the successor got %+v with %d files", m, len(files))
+	}
+	successor.Close()
+	if gone() == nil {
+		t.Error("what was held is closed")
+	}
+	must(t, End(t.Name()))
+	netnstest.Await(t, "the end of what was held", gone)
+}
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// TestHungKeeper: nobody takes a keeper for ended that does not answer, and an owner without a connection ends it too.
+func TestHungKeeper(t *testing.T) {
+	o := ownerOf(t, time.Minute)
+	file, gone := pipe(t)
+	o.Put(Item{Key: "a", Files: []int{file}})
+	unix.Close(file)
+	all := keepers(t)
+	if len(all) != 1 {
+		t.Fatalf("there are the keepers %v", all)
+	}
+	must(t, syscall.Kill(all[0], syscall.SIGSTOP))
+	netnstest.Await(t, "its halt", func() error {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", all[0]))
+		if err == nil && !strings.Contains(string(stat), ") T ") {
+			err = errors.New("it runs")
+		}
+		return err
+	})
+	err := endWithin(t.Name(), time.Millisecond)
+	must(t, syscall.Kill(all[0], syscall.SIGCONT))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("ending a stopped keeper: %v", err)
+	}
+	netnstest.Await(t, "its end once it goes on", gone)
+	must(t, o.Close())
+}
+
+// TestCloseWithoutConnection: an owner that has lost its connection ends the keeper nevertheless.
+func TestCloseWithoutConnection(t *testing.T) {
+	o := ownerOf(t, time.Minute)
+	file, gone := pipe(t)
+	o.Put(Item{Key: "a", Files: []int{file}})
+	unix.Close(file)
+	o.die()
+	o.conn = nil
+	must(t, o.Close())
+	netnstest.Await(t, "the end of the file", gone)
 }
 
 func must(t *testing.T, err error) {

@@ -13,9 +13,9 @@ import (
 )
 
 // version is that of the messages. A keeper of another one is ended; verb end is the same in all.
-const version = 1
+const version = 2
 
-// Verbs: those of owners, and a keeper's answers to take.
+// Verbs: those of owners, a keeper's answers to take, and its answer to what it has no room for.
 const (
 	taking  = "take" // begin to be the owner
 	put     = "put"
@@ -23,6 +23,7 @@ const (
 	end     = "end"
 	holding = "held"
 	done    = "done"
+	refused = "refused"
 )
 
 // message is one packet of the socket; descriptors are beside it (SCM_RIGHTS).
@@ -57,7 +58,8 @@ func send(conn *net.UnixConn, m message, files ...int) error {
 	return err
 }
 
-// receive receives a message with its descriptors; wait 0: however long it takes.
+// receive receives a message with its descriptors; wait 0: however long it takes. With errCut it returns a message without
+// descriptors.
 func receive(conn *net.UnixConn, wait time.Duration) (m message, files []int, err error) {
 	if wait > 0 {
 		if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
@@ -77,15 +79,15 @@ func receive(conn *net.UnixConn, wait time.Duration) (m message, files []int, er
 		some, e := unix.ParseUnixRights(&c)
 		files, err = append(files, some...), errors.Join(err, e)
 	}
-	if err == nil && flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
-		err = errCut
-	}
 	if err == nil {
 		err = json.Unmarshal(b[:n], &m)
 	}
+	if flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
+		err = errCut
+	}
 	if err != nil {
 		closeAll(files)
-		return message{}, nil, fmt.Errorf("reading a message: %w", err)
+		return m, nil, fmt.Errorf("reading a message: %w", err)
 	}
 	return m, files, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -26,10 +27,10 @@ type server struct {
 	once  sync.Once
 	owner chan struct{} // holds a value while there is an owner
 
-	mu      sync.Mutex
-	items   map[string]*held // guarded by mu
-	nobody  *time.Timer      // guarded by mu
-	pending int              // owners present or waiting, guarded by mu
+	mu         sync.Mutex
+	items      map[string]*held // guarded by mu
+	ownerTimer *time.Timer      // ends a keeper that has no owner; guarded by mu
+	pending    int              // owners present or waiting, guarded by mu
 }
 
 // Serve is the keeper: it returns, and the process is to end, when it is told so, when it holds nothing and its owner
@@ -41,23 +42,41 @@ func Serve(listener *os.File, alone time.Duration) error {
 	}
 	listener.Close()
 	s := &server{alone: alone, over: make(chan struct{}), owner: make(chan struct{}, 1), items: map[string]*held{}}
-	s.nobody = time.AfterFunc(alone, s.finish)
-	failed := make(chan error, 1)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				failed <- err
-				return
-			}
-			go s.serve(conn.(*net.UnixConn))
+	s.ownerTimer = time.AfterFunc(alone, s.finish)
+	go s.accept(l)
+	<-s.over
+	return l.Close() // before the process closes connections: who sees the end finds no keeper
+}
+
+// acceptAgain is how long a keeper waits after it could not accept a connection.
+const acceptAgain = 100 * time.Millisecond
+
+// accept serves connections until the listener is closed: no error ends what is held. Where all descriptors are in
+// use, one in reserve lets the next owner in, who takes files over.
+func (s *server) accept(l net.Listener) {
+	var reserve *os.File
+	for {
+		if reserve == nil {
+			reserve, _ = os.Open(os.DevNull) // an error: there is none at present
 		}
-	}()
-	select {
-	case <-s.over:
-		return nil
-	case err := <-failed:
-		return fmt.Errorf("keeping files for another process: %w", err)
+		conn, err := l.Accept()
+		if reserve != nil && (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) {
+			reserve.Close()
+			reserve = nil
+			conn, err = l.Accept()
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(acceptAgain)
+			continue
+		}
+		if c := conn.(*net.UnixConn); own(c) == nil {
+			go s.serve(c)
+		} else {
+			c.Close()
+		}
 	}
 }
 
@@ -78,9 +97,6 @@ func (s *server) finish() {
 // serve serves one process: an owner, or one that has the keeper end.
 func (s *server) serve(conn *net.UnixConn) {
 	defer conn.Close()
-	if own(conn) != nil {
-		return
-	}
 	m, files, err := receive(conn, patience)
 	closeAll(files)
 	switch {
@@ -102,7 +118,7 @@ func (s *server) serve(conn *net.UnixConn) {
 func (s *server) begin() {
 	s.mu.Lock()
 	s.pending++
-	s.nobody.Stop()
+	s.ownerTimer.Stop()
 	s.mu.Unlock()
 	s.owner <- struct{}{}
 }
@@ -114,12 +130,12 @@ func (s *server) leave() {
 	if s.pending--; s.pending > 0 {
 		return
 	}
-	s.nobody = time.AfterFunc(s.alone, s.finish)
-	s.bored()
+	s.ownerTimer = time.AfterFunc(s.alone, s.finish)
+	s.endIfEmpty()
 }
 
-// bored ends a keeper that has no owner and no files. mu is held.
-func (s *server) bored() {
+// endIfEmpty ends a keeper that has no owner and no files. mu is held.
+func (s *server) endIfEmpty() {
 	for _, h := range s.items {
 		if len(h.files) > 0 {
 			return
@@ -158,10 +174,16 @@ func (s *server) obey(conn *net.UnixConn) {
 	if conn.SetReadDeadline(time.Time{}) != nil {
 		return
 	}
+	full := false // the owner knows; told again after a drop, so that answers never fill the socket
 	for {
 		m, files, err := receive(conn, 0)
-		if errors.Is(err, errCut) {
-			continue // too many files: what they are of ends with the owner
+		if errors.Is(err, errCut) { // what they are of ends with the owner
+			s.drop(m.Key, nil)
+			if !full {
+				_ = send(conn, message{Verb: refused, Key: m.Key}) // an error: the owner is gone
+			}
+			full = true
+			continue
 		}
 		if err != nil {
 			return
@@ -172,6 +194,7 @@ func (s *server) obey(conn *net.UnixConn) {
 		case drop:
 			closeAll(files)
 			s.drop(m.Key, nil)
+			full = false
 		case end:
 			s.finish()
 			select {}
@@ -180,19 +203,22 @@ func (s *server) obey(conn *net.UnixConn) {
 }
 
 func (s *server) put(m message, files []int) {
+	closeAll(s.replace(m, files)) // which may take its time
+}
+
+// replace holds an item in the place of a former one, and returns the files that are not held any more.
+func (s *server) replace(m message, files []int) (former []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.items[m.Key]
 	switch {
 	case s.items == nil: // it is over
-		closeAll(files)
-		return
+		return files
 	case h == nil:
 		h = &held{files: files}
 		s.items[m.Key] = h
 	case len(files) > 0:
-		defer closeAll(h.files)
-		h.files = files
+		former, h.files = h.files, files
 	}
 	h.message = m
 	if h.end != nil {
@@ -202,13 +228,21 @@ func (s *server) put(m message, files []int) {
 	if !m.Until.IsZero() {
 		h.end = time.AfterFunc(time.Until(m.Until), func() { s.drop(m.Key, h) })
 	}
+	return former
 }
 
 // drop closes an item's files; which: only if it is this item, and its time is over.
 func (s *server) drop(key string, which *held) {
 	s.mu.Lock()
 	h := s.items[key]
-	if h == nil || which != nil && (h != which || time.Now().Before(h.Until)) {
+	if h == nil || which != nil && h != which {
+		s.mu.Unlock()
+		return
+	}
+	if left := time.Until(h.Until); which != nil && left > 0 { // the clock was set back, or Until is another one by now
+		if h.end != nil {
+			h.end.Reset(left)
+		}
 		s.mu.Unlock()
 		return
 	}
@@ -220,5 +254,5 @@ func (s *server) drop(key string, which *held) {
 	closeAll(h.files) // which may take its time
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bored()
+	s.endIfEmpty()
 }

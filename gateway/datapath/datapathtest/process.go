@@ -117,6 +117,9 @@ func (p *Process) end(t testing.TB) {
 		t.Errorf("in the end: %v", err)
 	}
 	p.Kill(t)
+	if p.path.Keeps && strings.Contains(p.Said(), "level=ERROR") {
+		t.Error("a gateway's process has logged an error")
+	}
 	if t.Failed() {
 		t.Logf("the gateway's processes said:\n%s", p.Said())
 	}

@@ -93,17 +93,20 @@ func (d *Datapath) take(s session) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l, c.add(l)
+	if err := c.add(l); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
 }
 
-// add has a line's frames received, or closes it.
+// add has a line's frames received.
 func (c *carrier) add(l *line) error {
-	if err := c.watch(l.channel, l); err != nil {
-		l.close()
-		return err
+	err := c.watch(l.channel, l)
+	if err == nil {
+		c.lines[l.session] = l
 	}
-	c.lines[l.session] = l
-	return nil
+	return err
 }
 
 // leave closes a line that nobody needs. d.mu is held.

@@ -229,7 +229,11 @@ func (d *Datapath) until(c *client) {
 		defer d.replacing.RUnlock()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.line != l || time.Now().Before(c.Until) {
+		if c.line != l {
+			return
+		}
+		if time.Now().Before(c.Until) { // the clock was set back, or Until is another one by now
+			d.until(c)
 			return
 		}
 		if err := d.bar(c); err != nil {

@@ -69,8 +69,11 @@ func (d *Datapath) read(c *client) (r reading, err error) {
 	return r, err
 }
 
-// lookAtAll reads all clients' traffic in two requests, and not what was dropped, which takes more.
+// lookAtAll reads all clients' traffic in two requests, and not what was dropped, which takes more. Rules are not replaced
+// meanwhile: the readings of former rules would be taken for the new ones'.
 func (d *Datapath) lookAtAll() error {
+	d.replacing.RLock()
+	defer d.replacing.RUnlock()
 	interfaces, counters := map[int]nftables.Counted{}, map[string]nftables.Counted{}
 	if err := sent(0, func(index int, n nftables.Counted) { interfaces[index] = n }); err != nil {
 		return err

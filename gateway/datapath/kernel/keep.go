@@ -18,11 +18,15 @@ import (
 //	socket, channel, unit + record ──▶ keeper ──▶ adopt: same unit, counters, limits
 //	digest of the rules            ──▶        ──▶ are they still those that count for these units?
 //
-// A record is there as long as the client's packets pass: it is dropped before the client's entry is changed on the
-// disk. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted client as ever.
+// A client is adopted only if its unit is there: at logout the daemon ends the unit itself, also where the keeper does not
+// take the message. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted client as ever.
+
+// recordVersion is that of record and ruled, which a daemon of another version does not read: what they mean has changed.
+const recordVersion = 1
 
 // record is a client with a unit.
 type record struct {
+	Version int
 	LAN     int // index
 	Client  datapath.Client
 	Unit    int // index of its interface
@@ -38,6 +42,7 @@ const rulesKey = "rules"
 
 // ruled is the rules' record: those that this program makes of its configuration, and what the kernel has of them.
 type ruled struct {
+	Version       int
 	LAN           int // index
 	Meant, Digest [32]byte
 }
@@ -54,7 +59,7 @@ func (d *Datapath) openKeeper() []keeper.Item {
 	d.keeper = keeper.New(keeper.Config{Name: d.cfg.LAN, Command: d.cfg.Keeper, Refill: d.refill, Log: d.cfg.Log})
 	items, err := d.keeper.Open()
 	if err != nil {
-		d.cfg.Log.Error("no process keeps the sessions: they end with the daemon", "err", err)
+		d.cfg.Log.Error("no process keeps the sessions: they end with the daemon", "lan", d.cfg.LAN, "err", err)
 	}
 	return items
 }
@@ -64,7 +69,7 @@ func (d *Datapath) keep(c *client) {
 	if d.keeper == nil || c.line == nil {
 		return
 	}
-	r := record{LAN: d.lan.Index, Client: c.Client, Unit: c.line.index, Policed: c.line.policed, Epoch: c.epoch, Dropped: c.forgone}
+	r := record{Version: recordVersion, LAN: d.lan.Index, Client: c.Client, Unit: c.line.index, Policed: c.line.policed, Epoch: c.epoch, Dropped: c.forgone}
 	r.Counted.Up, r.Counted.Down = c.base.up, c.base.down
 	r.Lost.Up, r.Lost.Down = c.lost.from, c.lost.own
 	item := keeper.Item{Key: c.addr.String(), Until: c.Until}
@@ -108,7 +113,7 @@ func (d *Datapath) keepDigest() {
 		return // without it the successor makes all units anew
 	}
 	item := keeper.Item{Key: rulesKey}
-	item.Data, _ = json.Marshal(ruled{d.lan.Index, meant, d.digests[0]})
+	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests[0]})
 	d.keeper.Put(item)
 }
 
@@ -116,7 +121,7 @@ func (d *Datapath) keepDigest() {
 func (d *Datapath) intact(items []keeper.Item) bool {
 	at := slices.IndexFunc(items, func(i keeper.Item) bool { return i.Key == rulesKey })
 	var was ruled
-	if at < 0 || json.Unmarshal(items[at].Data, &was) != nil || was.LAN != d.lan.Index {
+	if at < 0 || json.Unmarshal(items[at].Data, &was) != nil || was.Version != recordVersion || was.LAN != d.lan.Index {
 		return false
 	}
 	meant, err := d.wanted().Digest()
@@ -154,25 +159,26 @@ func (f former) has(r record) bool {
 	return f.units[r.Unit] && f.counters[fromCounter(a)] && f.counters[ownCounter(a)] && f.from[string(fromKey(r.Unit, a))] && f.own[string(ownKey(r.Unit))]
 }
 
-// sortOut adopts the clients of a former daemon whose units are whole, and returns the others, whose files it closes.
-// Nothing is lost of what is adopted; the others are to get new units, and count anew.
-func (d *Datapath) sortOut(items []keeper.Item, intact bool) (anew []datapath.Client) {
+// adoptAll adopts the clients of a former daemon whose units are whole, and ends the others: the sessions' table sets them
+// again, if they have not logged out. Nothing is lost of what is adopted; the others count anew. intact: the rules are the
+// former daemon's; it returns whether they can stay.
+func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 	var left former
 	if intact {
 		var err error
 		if left, err = d.findFormer(); err != nil {
-			d.cfg.Log.Error("reading what the former daemon left: all sessions get new interfaces", "err", err)
-			left = former{}
+			d.cfg.Log.Error("reading what the former daemon left: all sessions get new interfaces", "lan", d.cfg.LAN, "err", err)
+			left, intact = former{}, false
 		}
 	}
-	adopted := 0
+	adopted, ended := 0, 0
 	for _, i := range items {
 		if i.Key == rulesKey {
 			continue
 		}
 		var r record
 		err := json.Unmarshal(i.Data, &r)
-		if err == nil && d.ours(r.Client.Addr) == nil && r.LAN == d.lan.Index && len(i.Files) == filesKept && left.has(r) {
+		if err == nil && r.Version == recordVersion && d.ours(r.Client.Addr) == nil && r.LAN == d.lan.Index && len(i.Files) == filesKept && left.has(r) {
 			if err = d.adopt(r, i.Files); err == nil {
 				adopted++
 				continue
@@ -183,21 +189,28 @@ func (d *Datapath) sortOut(items []keeper.Item, intact bool) (anew []datapath.Cl
 		if err != nil {
 			d.cfg.Log.Warn("a session of the former daemon cannot be taken up as it is", "client", i.Key, "err", err)
 		}
-		if r.Client.Addr.IsValid() && d.ours(r.Client.Addr) == nil {
-			anew = append(anew, r.Client)
+		ended++
+	}
+	if intact {
+		if err := d.sweep(); err != nil {
+			d.cfg.Log.Error("removing what is left of a former daemon's clients", "lan", d.cfg.LAN, "err", err)
 		}
 	}
-	if err := d.sweep(left); err != nil {
-		d.cfg.Log.Error("removing what is left of a former daemon's clients", "err", err)
-	}
 	if len(items) > 0 {
-		d.cfg.Log.Info("took up the sessions of a former daemon", "as they are", adopted, "with new interfaces", len(anew))
+		d.cfg.Log.Info("took up the sessions of a former daemon", "lan", d.cfg.LAN, "as they are", adopted, "to be set up again", ended)
 	}
-	return anew
+	return intact
 }
 
-// sweep removes what the rules have of clients that were not adopted.
-func (d *Datapath) sweep(left former) error {
+// sweep removes what the rules have of clients that were not adopted. It reads them again, because adopted clients may
+// have ended: by their quota, or by their time.
+func (d *Datapath) sweep() error {
+	d.replacing.Lock()
+	defer d.replacing.Unlock()
+	left, err := d.findFormer()
+	if err != nil {
+		return err
+	}
 	var b nftables.Batch
 	counters := map[string]bool{spoofed: true, foreign: true}
 	for _, c := range d.all() {
@@ -246,14 +259,14 @@ func (d *Datapath) adopt(r record, files []int) error {
 		d.mu.Unlock()
 		return errors.New("another client has its PPPoE session")
 	}
-	err := d.carrier.watch(l.channel, l)
+	err := d.carrier.watch(l.unit, l)
 	if err == nil {
-		if err = d.carrier.watch(l.unit, l); err != nil {
-			d.carrier.ignore(l.channel)
+		if err = d.carrier.add(l); err != nil {
+			d.carrier.ignore(l.unit)
 		}
 	}
 	if err == nil {
-		d.carrier.lines[l.session], d.clients[c.addr] = l, c
+		d.clients[c.addr] = c
 	}
 	d.mu.Unlock()
 	if err != nil {
@@ -271,15 +284,6 @@ func (d *Datapath) adopt(r record, files []int) error {
 		d.cfg.Log.Error("comparing a client's quota", "client", c.addr, "err", err)
 	}
 	return nil
-}
-
-// remake admits clients again whose units could not be adopted.
-func (d *Datapath) remake(anew []datapath.Client) {
-	for _, c := range anew {
-		if err := d.Set(c); err != nil {
-			d.cfg.Log.Warn("a session of the former daemon cannot go on before it is set up again", "client", c.Addr, "err", err)
-		}
-	}
 }
 
 // adoptedUnits are the interfaces of clients.

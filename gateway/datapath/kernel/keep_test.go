@@ -129,20 +129,19 @@ func holds(pids []int, name string, want int) error {
 }
 
 // TestTorn: a daemon that finds rules or interfaces changed since the former one was killed, or has another
-// configuration, lets its clients in no further than before: with units made anew, or not at all.
+// configuration, adopts its clients whole or not at all: then the sessions' table is to admit them again.
 func TestTorn(t *testing.T) {
 	needPPPoE(t)
 	for name, c := range map[string]struct {
 		tear  string
-		kept  bool // Alice is a client afterwards
-		whole bool // with the unit that she had
+		whole bool // Alice has the unit that she had
 	}{
-		"rules flushed":          {"nft flush ruleset", true, false},
-		"rule added":             {"nft insert rule ip gatewayd-lan0 upwards accept", true, false},
-		"client's rule gone":     {"nft flush map ip gatewayd-lan0 from", true, false},
-		"interface gone":         {"ip link del dev $(ip -o link show type ppp | cut -d: -f2)", true, false},
-		"its route gone":         {"ip route flush dev $(ip -o link show type ppp | cut -d: -f2)", true, true},
-		"another gateway's rule": {"nft add table ip other", true, true},
+		"rules flushed":          {"nft flush ruleset", false},
+		"rule added":             {"nft insert rule ip gatewayd-lan0 upwards accept", false},
+		"client's rule gone":     {"nft flush map ip gatewayd-lan0 from", false},
+		"interface gone":         {"ip link del dev $(ip -o link show type ppp | cut -d: -f2)", false},
+		"its route gone":         {"ip route flush dev $(ip -o link show type ppp | cut -d: -f2)", true},
+		"another gateway's rule": {"nft add table ip other", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,8 +157,12 @@ func TestTorn(t *testing.T) {
 			w.Start(t)
 			must(t, w.Open())
 			strange.Begin()
-			if all := w.Clients(t); len(all) != 1 || all[0] != w.Alice.Addr {
+			if all := w.Clients(t); (len(all) == 1) != c.whole {
 				t.Errorf("the clients are %v", all)
+			}
+			if !c.whole {
+				up.Stops(t, "up, before the sessions' table has set the client")
+				admit(t, w, w.Alice, datapath.Limits{UpBps: 100_000_000})
 			}
 			up.Passes(t, "up, with a successor")
 			down.Passes(t, "down, with a successor")
@@ -172,6 +175,56 @@ func TestTorn(t *testing.T) {
 			down.Stops(t, "down, after logout")
 			netnstest.Await(t, "that the keeper has nothing", func() error { return holds(keepers(w.Router), "/dev/ppp", 0) })
 		})
+	}
+}
+
+// TestQuotaBesideTorn: while no daemon is there one client uses up its quota and another one's interface goes. What the rules
+// have of both is removed, and the second one's new counters begin at 0.
+func TestQuotaBesideTorn(t *testing.T) {
+	needPPPoE(t)
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	bob := w.Bob
+	bob.Session = 99
+	admit(t, w, bob, datapath.Limits{})
+	admit(t, w, w.Alice, datapath.Limits{})
+	up := w.Up(t, w.Alice)
+	up.Begin()
+	up.Passes(t, "up")
+	was := w.Counters(t, w.Alice.Addr).UpBytes
+	admit(t, w, w.Alice, datapath.Limits{UpBytes: was + 200_000})
+	w.Kill(t)
+	const used = "nft list counter ip gatewayd-lan0 %s | grep -o 'bytes [0-9]*' | cut -d' ' -f2"
+	netnstest.Await(t, "the use of the quota", func() error {
+		n, err := strconv.ParseUint(strings.TrimSpace(w.Router.Run(t, fmt.Sprintf(used, fromCounter(w.Alice.Addr)))), 10, 64)
+		if err == nil && n < was+300_000 {
+			err = fmt.Errorf("%d bytes were counted", n)
+		}
+		return err
+	})
+	w.Router.Run(t, "ping -c 1 -W 0.1 $addr || true; ip link del dev $(ip -o link show type ppp | grep -o 'gw[0-9]*p99')", "addr="+bob.Addr.String())
+	w.Start(t)
+	must(t, w.Open())
+	admit(t, w, bob, datapath.Limits{})
+	up.Stops(t, "up, beyond the quota")
+	if out := w.Router.Run(t, "nft list map ip gatewayd-lan0 from"); strings.Contains(out, w.Alice.Addr.String()) || strings.Count(out, " . "+bob.Addr.String()) != 1 {
+		t.Errorf("the rules have\n%s", out)
+	}
+	if n := strings.TrimSpace(w.Router.Run(t, fmt.Sprintf(used, ownCounter(bob.Addr)))); n != "0" {
+		t.Errorf("a new interface's counter has %s bytes", n)
+	}
+}
+
+// TestLimitedBefore: a client's rates are limited also where its interface has the queueing for it already.
+func TestLimitedBefore(t *testing.T) {
+	needPPPoE(t)
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	admit(t, w, w.Alice, datapath.Limits{})
+	w.Router.Run(t, "tc qdisc add dev $(ip -o link show type ppp | cut -d: -f2) clsact")
+	admit(t, w, w.Alice, datapath.Limits{UpBps: 1_000_000, DownBps: 1_000_000})
+	for _, way := range []string{"ingress", "egress"} {
+		if out := w.Router.Run(t, "tc filter show dev $(ip -o link show type ppp | cut -d: -f2) "+way); !strings.Contains(out, "police") {
+			t.Errorf("%s has no limit:\n%s", way, out)
+		}
 	}
 }
 

@@ -127,8 +127,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 // begin blocks the LAN and takes up what a former process left.
 func (d *Datapath) begin() error {
 	items := d.openKeeper()
-	intact := d.intact(items)
-	anew := d.sortOut(items, intact)
+	intact := d.adoptAll(items, d.intact(items))
 	d.replacing.Lock()
 	err := d.shut(d.cfg.Former, !intact)
 	if err == nil {
@@ -139,11 +138,7 @@ func (d *Datapath) begin() error {
 		return err
 	}
 	adopted := d.adoptedUnits()
-	if err := errors.Join(removeUnits(d.group, adopted...), awaitFormer(d.cfg.LAN, len(adopted))); err != nil {
-		return err
-	}
-	d.remake(anew)
-	return nil
+	return errors.Join(removeUnits(d.group, adopted...), awaitFormer(d.cfg.LAN, len(adopted)))
 }
 
 // shut has the kernel drop frames of the LAN but PPPoE's and, should its interface be created
@@ -281,7 +276,7 @@ func awaitFormer(lan string, adopted int) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d PPPoE sessions on %s are another program's (%s): stop it", left-adopted, lan, sessionsFile)
+			return fmt.Errorf("%d PPPoE sessions on %s (%s) are another program's: stop it; or those of a keeper that does not answer: end its process (ss -xlp | grep gatewayd/keeper), or wait %s", left-adopted, lan, sessionsFile, keeper.Alone)
 		}
 	}
 }

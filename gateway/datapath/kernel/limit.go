@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -41,7 +42,7 @@ func (l *line) police(was, limits datapath.Limits) error {
 	}
 	if !l.policed {
 		q := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.index, Parent: netlink.HANDLE_CLSACT, Handle: netlink.MakeHandle(0xffff, 0)}}
-		if err := netlink.QdiscAdd(q); err != nil {
+		if err := netlink.QdiscAdd(q); err != nil && !errors.Is(err, unix.EEXIST) { // which another program added, or a former daemon right before its end
 			return fmt.Errorf("limiting rates: %w (the kernel needs sch_ingress, cls_matchall and act_police)", err)
 		}
 	}
@@ -123,7 +124,10 @@ func (d *Datapath) follow() {
 // those that have used theirs up.
 func (d *Datapath) compare() {
 	if err := d.lookAtAll(); err != nil {
-		d.cfg.Log.Error("reading clients' counters", "err", err)
+		d.cfg.Log.Error("reading clients' counters: quotas are compared later", "lan", d.cfg.LAN, "err", err)
+		d.mu.Lock()
+		d.due = time.Now().Add(seenEvery)
+		d.mu.Unlock()
 		return
 	}
 	now := time.Now()

@@ -166,7 +166,13 @@ func (l *Log) Run(ctx context.Context) error {
 
 // began records the start of a flow that was reported; listed that of one found in a listing, which
 // may have begun at any time.
-func (l *Log) began(c connection)  { l.begin(c, time.Now().UTC()) }
+func (l *Log) began(c connection) {
+	at := c.event
+	if at.IsZero() {
+		at = time.Now().UTC()
+	}
+	l.begin(c, at)
+}
 func (l *Log) listed(c connection) { l.begin(c, time.Time{}) }
 
 // begin records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
@@ -223,9 +229,8 @@ func (l *Log) finished(c connection) {
 		was = live{s.Client.Addr(), s.Start, Who{s.MAC, s.User, s.Session}}
 	}
 	delete(l.open, key)
-	if f.Event = Ends; f.Start.IsZero() {
-		f.Start = was.start
-	}
+	// As in the line of the start, where the kernel's report of it has the event's time, or none.
+	f.Event, f.Start = Ends, was.start
 	if f.End.IsZero() {
 		f.End = time.Now().UTC()
 	}

@@ -98,13 +98,21 @@ func Refused(all []Finding) (err error) {
 
 // folders checks that the daemon can write to its folders, or make them.
 func (s *survey) folders() {
-	for _, f := range []struct{ key, dir string }{{"state_dir", s.StateDir}, {"run_dir", s.RunDir}} {
+	folders := []struct{ key, dir string }{{"state_dir", s.StateDir}, {"run_dir", s.RunDir}}
+	if s.FlowLog.Enabled {
+		folders = append(folders, struct{ key, dir string }{"flowlog.folder", s.FlowLog.Folder})
+	}
+	for _, f := range folders {
 		there := f.dir
-		for _, err := os.Stat(there); errors.Is(err, os.ErrNotExist) && there != filepath.Dir(there); _, err = os.Stat(there) {
+		info, err := os.Stat(there)
+		for errors.Is(err, os.ErrNotExist) && there != filepath.Dir(there) {
 			there = filepath.Dir(there)
+			info, err = os.Stat(there)
 		}
-		if err := unix.Faccessat(unix.AT_FDCWD, there, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-			s.find(Refusal, "%s: %s cannot be written to: %v", f.key, there, err)
+		if errors.Is(err, unix.ENOTDIR) || err == nil && !info.IsDir() {
+			s.find(Refusal, "%s: %s cannot be made or written to, because a file is in its place: name another folder, or move the file away", s.Where(f.key), f.dir)
+		} else if err := unix.Faccessat(unix.AT_FDCWD, there, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+			s.find(Refusal, "%s: %s cannot be written to: %v", s.Where(f.key), there, err)
 		}
 	}
 }

@@ -68,6 +68,7 @@ func TestCheck(t *testing.T) {
 		"nfqueue":      {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) { c.LAN.Interface, c.Datapath.Kind = "ppp0", config.NFQueue }, says: []string{`ppp0 is no Ethernet interface`}},
 		"no bpffs":     {cfg: func(c *config.Config) { c.Datapath.PinDir = "/run/pins" }, says: []string{"/run/pins is not on a bpffs", "mount -t bpf"}},
 		"state_dir":    {change: "mkdir -p /run/ro; mount -t tmpfs -o ro none /run/ro", undo: "umount /run/ro", cfg: func(c *config.Config) { c.StateDir = "/run/ro/state" }, says: []string{"state_dir: /run/ro cannot be written to"}},
+		"flow log":     {change: "touch /run/file", undo: "rm /run/file", cfg: func(c *config.Config) { c.FlowLog.Enabled, c.FlowLog.Folder = true, "/run/file" }, says: []string{"flowlog.folder: /run/file", "a file is in its place"}},
 		"settings": {change: "sysctl -qw net.ipv4.conf.lan0.forwarding=0; mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys", undo: "umount /proc/sys; sysctl -qw net.ipv4.conf.lan0.forwarding=1",
 			says: []string{"switching forwarding on at lan0: read-only", "echo 1 >/proc/sys/net/ipv4/conf/lan0/forwarding"}},
 		"forwarding": {change: "sysctl -qw net.ipv4.ip_forward=0", undo: "sysctl -qw net.ipv4.ip_forward=1", says: []string{"switches forwarding on at lan0 and wan0"}, mild: true, weight: Note},

@@ -228,3 +228,43 @@ func TestWithoutNFT(t *testing.T) {
 		must(t, Detach(&cfg, true))
 	}
 }
+
+// TestDetachOfALog: detach with a folder of the flow log that cannot be read removes all else, and says what it cannot
+// restore; forced, it has a daemon's log put nothing back.
+func TestDetachOfALog(t *testing.T) {
+	const settings = "sysctl -n net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp"
+	network(t)
+	cfg := configured(t, t.TempDir(), onEBPF)
+	cfg.FlowLog.Enabled = true
+	before := sh(t, settings)
+	logs := func(on bool) func() bool {
+		return func() bool {
+			_, err := try("nft list table ip gatewayd-flows")
+			return (err == nil) == on && (sh(t, settings) == before) == !on
+		}
+	}
+	d := serve(t, cfg)
+	eventually(t, "the log to begin", logs(true))
+	must(t, Detach(cfg, true))
+	eventually(t, "the daemon to notice", func() bool {
+		c, err := control.Dial(cfg.ControlSocket())
+		must(t, err)
+		s, err := c.Status(t.Context())
+		must(t, err)
+		return strings.HasSuffix(s.Datapath, "detached")
+	})
+	eventually(t, "nothing to be left", logs(false))
+	must(t, d.stop())
+	must(t, serve(t, cfg).stop())
+	sh(t, "sysctl -qw net.netfilter.nf_conntrack_acct=1 net.netfilter.nf_conntrack_timestamp=1")
+	t.Cleanup(func() { sh(t, "sysctl -qw net.netfilter.nf_conntrack_acct=0 net.netfilter.nf_conntrack_timestamp=0") })
+	bad := *cfg
+	bad.FlowLog.Folder = filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(bad.FlowLog.Folder, nil, 0o600))
+	if err := Detach(&bad, false); err == nil || !strings.Contains(err.Error(), "nf_conntrack_timestamp=0") {
+		t.Errorf("detach says %v", err)
+	}
+	if Left(&bad) {
+		t.Error("something is left")
+	}
+}

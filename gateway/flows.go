@@ -13,12 +13,15 @@ import (
 func (g *gateway) openFlows() (err error) {
 	f := g.cfg.FlowLog
 	if !f.Enabled {
-		return flowlog.Undo(flowlog.NoteIn(f.Folder)) // a daemon that was killed had it enabled
+		if err := flowlog.Undo(flowlog.NoteIn(f.Folder)); err != nil { // a daemon that was killed had it enabled
+			g.log.Warn("of a former flow log something is left in the kernel", "err", err)
+		}
+		return nil
 	}
 	aside, _ := g.dp.(flowlog.Aside)
 	g.flows, err = flowlog.Open(flowlog.Config{
 		Folder: f.Folder, Keep: f.Keep, Most: f.Most, IPFIX: f.IPFIX,
-		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Aside: aside, Log: g.log,
+		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Aside: aside, Gone: g.detached, Log: g.log,
 	})
 	return err
 }

@@ -141,7 +141,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), kernel.Remove(cfg.LAN.Interface), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), kernel.Remove(cfg.LAN.Interface), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err
@@ -153,7 +153,8 @@ func Detach(cfg *config.Config, force bool) error {
 	if err = nat.Remove(nat.Table(cfg.LAN.Interface)); err != nil {
 		return err
 	}
-	return errors.Join(guard.Remove(cfg.LAN.Interface), told)
+	// The flow log's last: a daemon puts its rule back until it notices that the rest is gone, and its folder may be bad.
+	return errors.Join(guard.Remove(cfg.LAN.Interface), told, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)))
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its

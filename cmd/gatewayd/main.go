@@ -79,7 +79,11 @@ func asRoot(err error) error {
 // usage makes wrong arguments a usage error.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
+		err := check(cmd, args)
+		if err != nil && cmd.HasParent() {
+			err = fmt.Errorf("want %s: %w", strings.TrimSuffix(cmd.UseLine(), " [flags]"), err)
+		}
+		if err != nil {
 			return &exitError{exitUsage, err}
 		}
 		return nil

@@ -291,25 +291,6 @@ ports_per_client = 40000`, high.addr, low.addr))
 	}
 }
 
-// TestNATSource: without ports of its own each client keeps one of the addresses, which are routed to the gateway.
-func TestNATSource(t *testing.T) {
-	t.Parallel()
-	w, ann, bob := translating(t, "", "[nat]\nsource = [\"198.51.100.16-198.51.100.23\"]")
-	w.sh(`ip -n $ID-server route add 198.51.100.0/24 via 192.0.2.1`)
-	server, other := w.asker("192.0.2.2"), w.asker("192.0.2.3")
-	for _, c := range []*client{ann, bob} {
-		first := c.seen(server).Addr()
-		if first.Less(netip.MustParseAddr("198.51.100.16")) || netip.MustParseAddr("198.51.100.23").Less(first) {
-			t.Errorf("%v has %v", c.addr, first)
-		}
-		for _, a := range []*asker{server, other, server, other} {
-			if got := c.seen(a).Addr(); got != first {
-				t.Errorf("%v has %v and %v", c.addr, first, got)
-			}
-		}
-	}
-}
-
 // TestNATLives: connections go on while others flush the rules, while the daemon is killed and restarted, and while a
 // successor takes over.
 func TestNATLives(t *testing.T) {

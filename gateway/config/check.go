@@ -190,6 +190,9 @@ func (k *checker) checkPPPoE() {
 	if !radius && !k.Auth.Has(MethodUsers) {
 		k.report("auth.methods", `PPPoE clients log in with a name and a password: add "radius" or "users"`)
 	}
+	if p.Waiting > p.Most && k.isSet("pppoe.sessions_waiting") {
+		k.report("pppoe.sessions_waiting", "%d is more than pppoe.sessions, %d, of which they are: give at most as many", p.Waiting, p.Most)
+	}
 	for _, m := range p.Methods {
 		if m != PAP && !radius {
 			k.report("pppoe.methods", `%q needs "radius" in auth.methods: the users' file has hashes, which answer no challenge`, m)
@@ -246,7 +249,7 @@ func (k *checker) checkFlowLog() {
 	const enabled = "flowlog.enabled"
 	switch {
 	case !k.FlowLog.Enabled:
-		k.without(enabled+" is not true", "flowlog.ipfix")
+		k.without(enabled+" is not true", "flowlog.keep", "flowlog.most", "flowlog.ipfix") // folder is used: a former log may have left a note there
 	case k.Datapath.Kind == NFQueue && k.Datapath.Fast:
 		k.report(enabled, "datapath.fast redirects packets past the kernel's table of connections: use datapath.fast = false")
 	}

@@ -257,6 +257,9 @@ type Limits struct {
 	SessionsPerUser                int    // at once
 }
 
+// leastFlows is the least of flowlog.most: more than the file that is being written, which stays.
+const leastFlows = 100_000_000
+
 // FlowLog is the configuration of the log of clients' connections.
 type FlowLog struct {
 	Enabled bool

@@ -286,6 +286,18 @@ var contradictions = []problem{
 		[]string{`x.toml:8: flowlog.keep: must be a time such as "90d" …`}},
 	{"a flow log with fast queues", minimal + "[flowlog]\nenabled = true\n[datapath]\nkind = \"nfqueue\"\nfast = true\n",
 		[]string{`x.toml:7: flowlog.enabled: datapath.fast redirects …`}},
+	{"a flow log with no room", minimal + "[flowlog]\nenabled = true\nmost = \"1B\"\n",
+		[]string{`x.toml:8: flowlog.most: must be at least "100MB", not "1B"`}},
+	{"keys of a flow log without it", minimal + "flowlog.keep = \"2d\"\nflowlog.most = \"1GB\"\nflowlog.folder = \"/x\"\n",
+		[]string{
+			`x.toml:6: flowlog.keep: has no effect: flowlog.enabled is not true`,
+			`x.toml:7: flowlog.most: has no effect: flowlog.enabled is not true`}},
+	{"empty lists", minimal + "nat.source = []\npppoe.methods = []\n",
+		[]string{
+			`x.toml:6: nat.source: is empty: …`,
+			`x.toml:7: pppoe.methods: is empty: …`}},
+	{"more lines that wait than there are", strings.Replace(minimal, "click-through", "users", 1) + "users.file = \"u\"\n[pppoe]\nenabled = true\npools = [\"10.1.2.0-10.1.3.255\"]\nsessions = 100\nsessions_waiting = 101\n[dhcp]\npools = [\"10.1.1.0-10.1.1.255\"]\n",
+		[]string{`x.toml:11: pppoe.sessions_waiting: 101 is more than pppoe.sessions, 100, …`}},
 	{"a collector without a flow log", minimal + "flowlog.ipfix = \"192.0.2.30\"\n",
 		[]string{`x.toml:6: flowlog.ipfix: has no effect: flowlog.enabled is not true`}},
 	{"keys of PPPoE without it", minimal + "pppoe.mtu = 1500\n",

@@ -61,7 +61,7 @@ func (c *Config) natSettings() []setting {
 	n := &c.NAT
 	return []setting{
 		at("nat.masquerade", &n.Masquerade, boolean),
-		at("nat.source", &n.Source, list(hostRange)),
+		at("nat.source", &n.Source, some(list(hostRange))),
 		at("nat.ports_per_client", &n.PortsPerClient, integer(1, natPorts)),
 		at("nat.hairpin", &n.Hairpin, boolean),
 		at("nat.except", &n.Except, list(gardenPrefix)),

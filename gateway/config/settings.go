@@ -109,7 +109,7 @@ func (c *Config) pppoeSettings() []setting {
 		at("pppoe.pools", &p.Pools, list(addressRange)),
 		{key: "pppoe.pool", place: &p.Named, each: p.addPool},
 		at("pppoe.resolvers", &p.Resolvers, list(address)),
-		at("pppoe.methods", &p.Methods, list(word(MSCHAPv2, CHAP, PAP))),
+		at("pppoe.methods", &p.Methods, some(list(word(MSCHAPv2, CHAP, PAP)))),
 		at("pppoe.mtu", &p.MTU, integer(1492, 1500)),
 		at("pppoe.ipv6", &p.IPv6, boolean),
 		at("pppoe.sessions_per_mac", &p.PerMAC, integer(1, 64)),
@@ -127,7 +127,7 @@ func (c *Config) flowSettings() []setting {
 		at("flowlog.enabled", &f.Enabled, boolean),
 		at("flowlog.folder", &f.Folder, absolute),
 		at("flowlog.keep", &f.Keep, days(day, 10*365*day)),
-		at("flowlog.most", &f.Most, size),
+		at("flowlog.most", &f.Most, sizeFrom(leastFlows, "100MB")),
 		at("flowlog.ipfix", &f.IPFIX, addressPort(4739)), // RFC 7011, 10.3.4
 	}
 }

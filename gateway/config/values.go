@@ -213,6 +213,17 @@ func size(v any) (uint64, error) {
 	return n, nil
 }
 
+// sizeFrom reads bytes, at least least, which is written as text.
+func sizeFrom(least uint64, text string) reader[uint64] {
+	return func(v any) (uint64, error) {
+		n, err := size(v)
+		if err == nil && n < least {
+			err = fmt.Errorf("must be at least %q, not %s", text, show(v))
+		}
+		return n, err
+	}
+}
+
 const (
 	minRate = 8_000 // bit/s; less than a packet a second is useless
 	maxRate = 1e12
@@ -252,6 +263,17 @@ func scaled(s string, units map[string]float64) (float64, bool) {
 	factor, known := units[strings.TrimPrefix(s[digits:], " ")]
 	n, err := strconv.ParseFloat(s[:digits], 64)
 	return n * factor, known && err == nil
+}
+
+// some reads a list that is not empty.
+func some[T any](read reader[[]T]) reader[[]T] {
+	return func(v any) ([]T, error) {
+		values, err := read(v)
+		if err == nil && len(values) == 0 {
+			err = errors.New("is empty: give a value, or leave the key out")
+		}
+		return values, err
+	}
 }
 
 // list reads up to 1,000 different values.

@@ -17,7 +17,7 @@ import (
 const (
 	ctaTupleOrig, ctaTupleReply       = 1, 2
 	ctaCountersOrig, ctaCountersReply = 9, 10
-	ctaZone, ctaTimestamp             = 18, 20
+	ctaZone, ctaTimestamp, ctaEvent   = 18, 20, 27
 
 	ctaTupleIP, ctaTupleProto = 1, 2
 	ctaIPv4Src, ctaIPv4Dst    = 1, 2
@@ -48,12 +48,13 @@ type tuple struct {
 type counted struct{ packets, bytes uint64 }
 
 // connection is what a message says of one. Of one that begins there are no counters. start
-// and stop are zero where the kernel keeps no times.
+// and stop are zero where the kernel keeps no times. event is when it was reported, from Linux 6.14 on.
 type connection struct {
 	orig, reply tuple
 	sent, got   counted // in the direction of orig, and of reply
 	zone        uint16
 	start, stop time.Time
+	event       time.Time
 }
 
 var errNoIPv4 = errors.New("no IPv4 connection")
@@ -81,6 +82,8 @@ func parseConnection(data []byte) (c connection, err error) {
 			c.zone = d.Uint16()
 		case ctaTimestamp:
 			d.Nested(c.times)
+		case ctaEvent:
+			c.event = moment(d.Uint64())
 		}
 	}
 	if err := d.Err(); err != nil {
@@ -172,11 +175,17 @@ func (c *connection) times(d *netlink.AttributeDecoder) error {
 		default:
 			continue
 		}
-		if ns := int64(d.Uint64()); ns > 0 {
-			*at = time.Unix(0, ns).UTC()
-		}
+		*at = moment(d.Uint64())
 	}
 	return nil
+}
+
+// moment is a number of nanoseconds since 1970; 0: none.
+func moment(ns uint64) time.Time {
+	if int64(ns) <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(ns)).UTC()
 }
 
 // named returns the connection as data paths know it.

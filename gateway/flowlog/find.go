@@ -21,8 +21,8 @@ var (
 	ErrTooOld = errors.New("the flow log does not go back that far")
 )
 
-// clockSlack is how far the start in a flow's two lines may differ: kernels before 6.14 report a start
-// without its time.
+// clockSlack is how far the start in a flow's lines may differ: of one that began under a former daemon the
+// kernel says when, and reported its begin without that time.
 const clockSlack = 2 * time.Second
 
 // Found is what a log knows of an address and port at a time.

@@ -34,7 +34,10 @@ type Config struct {
 	Who func(addr netip.Addr, since time.Time) Who
 	// Aside has the traffic that connection tracking does not see; nil: it sees all.
 	Aside Aside
-	Log   *slog.Logger
+	// Gone reports whether the gateway was detached under the daemon: the kernel then no longer tracks for the
+	// log. nil: it never is.
+	Gone func() bool
+	Log  *slog.Logger
 }
 
 // Note is the path of the note for Undo.
@@ -114,7 +117,7 @@ func Open(cfg Config) (*Log, error) {
 		l.source, err = openSource()
 	}
 	if err == nil {
-		err = track(cfg.Note())
+		err = track(cfg.Note(), cfg.Log)
 	}
 	if err == nil {
 		err = l.inherit()
@@ -160,7 +163,13 @@ func (l *Log) Run(ctx context.Context) error {
 
 // began records the start of a flow that was reported; listed that of one found in a listing, which
 // may have begun at any time.
-func (l *Log) began(c connection)  { l.begin(c, time.Now().UTC()) }
+func (l *Log) began(c connection) {
+	at := c.event
+	if at.IsZero() {
+		at = time.Now().UTC()
+	}
+	l.begin(c, at)
+}
 func (l *Log) listed(c connection) { l.begin(c, time.Time{}) }
 
 // begin records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
@@ -217,9 +226,8 @@ func (l *Log) finished(c connection) {
 		was = live{s.Client.Addr(), s.Start, Who{s.MAC, s.User, s.Session}}
 	}
 	delete(l.open, key)
-	if f.Event = Ends; f.Start.IsZero() {
-		f.Start = was.start
-	}
+	// As in the line of the start, where the kernel's report of it has the event's time, or none.
+	f.Event, f.Start = Ends, was.start
 	if f.End.IsZero() {
 		f.End = time.Now().UTC()
 	}
@@ -275,11 +283,18 @@ func (l *Log) write(ctx context.Context) {
 	}
 }
 
-// keepTracking restores the kernel's rule where others have flushed it.
+// keepTracking restores the kernel's rule where others have flushed it. Once the gateway was detached it takes out
+// what it put back before that was known.
 func (l *Log) keepTracking() {
+	if l.cfg.Gone != nil && l.cfg.Gone() {
+		if err := Undo(l.cfg.Note()); err != nil && l.silent() {
+			l.cfg.Log.Error("restoring the kernel's settings for connections after detach", "err", err)
+		}
+		return
+	}
 	there, err := tracked()
 	if err == nil && !there {
-		if err = track(l.cfg.Note()); err == nil {
+		if err = track(l.cfg.Note(), l.cfg.Log); err == nil {
 			l.cfg.Log.Warn("the flow log's rule was removed by others and is there again; flows that began meanwhile may be missing", "table", table.Name)
 			l.mu.Lock()
 			l.stats.Restored++

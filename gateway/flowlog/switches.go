@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,12 +36,18 @@ type former struct {
 }
 
 // track has the kernel track and count connections, and records former settings in the note first.
-// Calling it again has no effect.
-func track(note string) error {
+// Calling it again has no effect. Of a damaged note it tells log what will not be restored.
+func track(note string, log *slog.Logger) error {
 	if err := addTable(); err != nil {
 		return err
 	}
 	was, err := recall(note)
+	if errors.Is(err, errDamaged) {
+		if err = forget(note, err); err != nil {
+			log.Warn("the kernel's settings for connections cannot be restored when the flow log ends", "err", err)
+			err = nil
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -60,10 +68,7 @@ func track(note string) error {
 	if len(due) == 0 {
 		return nil
 	}
-	b, err := json.Marshal(was)
-	if err == nil {
-		err = os.WriteFile(note, b, 0o600)
-	}
+	err = replace(note, func(w io.Writer) error { return json.NewEncoder(w).Encode(was) })
 	if err != nil {
 		return fmt.Errorf("noting the kernel's settings for connections: %w", err)
 	}
@@ -87,7 +92,7 @@ func Undo(note string) error {
 	}
 	was, err := recall(note)
 	if err != nil {
-		return err
+		return forget(note, err)
 	}
 	for key, value := range was.Settings {
 		if now, err := read(key); err != nil || now != wantedSettings[key] {
@@ -97,10 +102,36 @@ func Undo(note string) error {
 			return err
 		}
 	}
+	return removeNote(note)
+}
+
+func removeNote(note string) error {
 	if err := os.Remove(note); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forgetting the kernel's settings for connections: %w", err)
 	}
 	return nil
+}
+
+// errDamaged is returned of a note that is not what the log writes.
+var errDamaged = errors.New("not what gatewayd writes")
+
+// forget removes a note that cannot be read, for a reason, and returns which settings stay as the log needs them.
+// There is no error where none does. Events are left out: 2 is the kernel's own value too.
+func forget(note string, why error) error {
+	var stay []string
+	for _, key := range []string{"nf_conntrack_acct", "nf_conntrack_timestamp"} {
+		if now, err := read(key); err == nil && now == wantedSettings[key] {
+			stay = append(stay, "net.netfilter."+key)
+		}
+	}
+	var err error
+	if errors.Is(why, errDamaged) {
+		err = removeNote(note)
+	}
+	if len(stay) > 0 {
+		err = errors.Join(fmt.Errorf("%w: %s stay 1, whatever they were before: if nothing else needs them, sysctl -w %s=0", why, strings.Join(stay, " and "), strings.Join(stay, "=0 ")), err)
+	}
+	return err
 }
 
 // tracked reports whether the table is there. Others may flush the rules.
@@ -126,7 +157,7 @@ func change(fill func(*nftables.Batch)) error {
 	return c.Commit(&b)
 }
 
-// recall reads the note. One of another boot or namespace is none.
+// recall reads the note. One of another boot or namespace is none, and so is a damaged one, with errDamaged.
 func recall(note string) (former, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	space, err2 := os.Readlink("/proc/thread-self/ns/net")
@@ -139,11 +170,15 @@ func recall(note string) (former, error) {
 		return former{}, fmt.Errorf("reading the kernel's former settings for connections: %w", err)
 	}
 	var was former
-	if json.Unmarshal(b, &was) == nil && was.Boot == here.Boot && was.Space == here.Space {
+	damage := json.Unmarshal(b, &was)
+	if damage == nil && was.Boot == here.Boot && was.Space == here.Space {
 		here.Settings = was.Settings
 	}
 	if here.Settings == nil {
 		here.Settings = map[string]string{}
+	}
+	if err == nil && damage != nil {
+		return here, fmt.Errorf("reading the kernel's former settings for connections in %s: %w", note, errDamaged)
 	}
 	return here, nil
 }

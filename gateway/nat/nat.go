@@ -3,7 +3,7 @@
 //	client ──▶ prerouting: forwards ──▶ routing ──▶ postrouting: hairpin, exceptions, sources ──▶ WAN
 //
 // The rules see the first packet of each connection; the kernel's connection tracking translates all others, also
-// while no daemon runs. From Linux 6.9 on the table is held: no other program can change it while the daemon lives,
+// while no daemon runs. With sources a rule for forwarded packets drops what arrives for an address that nobody uses. From Linux 6.9 on the table is held: no other program can change it while the daemon lives,
 // and "flush ruleset" leaves it alone. On older kernels it is put back after it was removed.
 package nat
 
@@ -79,8 +79,7 @@ func Table(lan string) string { return prefix + strings.TrimPrefix(guard.Table(l
 // prefix begins the names of all tables. No guard's does: its tables have no - after the first.
 const prefix = guard.Prefix + "nat-"
 
-// Is reports whether a table of nftables translates a gateway's clients. All of its chains are of type nat: they see
-// the first packet of a connection only.
+// Is reports whether a table of nftables translates a gateway's clients.
 func Is(family uint8, table string) bool {
 	return family == uint8(nftables.IPv4) && strings.HasPrefix(table, prefix)
 }

@@ -76,7 +76,9 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		"an interface for each client": {func(c *Config) { c.LAN = "" }, []string{
 			"ip saddr 10.1.0.0/24 tcp dport 8080 ip daddr !=", "\t\tip daddr 10.1.0.0/24 ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr"}},
 		"sources": {func(c *Config) { c.Sources = ranges("203.0.113.7", "203.0.113.8-203.0.113.9") }, []string{
-			`ip saddr 10.1.0.0/24 snat to 203.0.113.7-203.0.113.9 persistent`}},
+			`ip saddr 10.1.0.0/24 snat to 203.0.113.7-203.0.113.9 persistent`, "elements = { 203.0.113.7, 203.0.113.8,",
+			`iifname "wan0" oifname "wan0" ip daddr @outside drop`, `iifname "wan0" tcp dport 8080 ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.5:80`,
+			`iifname "lan0" udp dport 5000-5010 ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.6`}},
 		"ports": {func(c *Config) { c.Ports, c.Clients = 1000, ranges("10.1.0.10-10.1.0.11") }, []string{
 			"type ipv4_addr : inet_service\n", "10.1.0.10 : 1024, 10.1.0.11 : 2024", "10.1.0.10 : 2023, 10.1.0.11 : 3023",
 			"masquerade to :ip saddr map @first-ports-ip saddr map @last-ports", `ip saddr 10.1.0.0/24 drop`}},

@@ -11,9 +11,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
-// Priorities of the chains: as nft's words dstnat and srcnat.
+// Priorities of the chains: as nft's words dstnat, filter and srcnat.
 const (
 	priorityDestinations = -100
+	priorityFilter       = 0
 	prioritySources      = 100
 )
 
@@ -24,6 +25,9 @@ const (
 	firstPorts = "first-ports"
 	lastPorts  = "last-ports"
 )
+
+// outsides is the set of Config.Sources, which may be routed to this machine without being on an interface.
+const outsides = "outside"
 
 // Offsets in the IPv4 header and in that of TCP and UDP, bytes.
 const (
@@ -68,12 +72,17 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	w := &writer{Batch: b, table: tableOf(c.Name), maps: contents{}}
 	w.DeleteTable(w.table)
 	w.AddTable(w.table)
+	if len(c.Sources) > 0 {
+		c.keepUnused(w)
+	}
 	if len(c.Forwards) > 0 {
 		w.AddChain(w.table, "prerouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
 		for _, f := range c.Forwards {
-			w.rule("prerouting", from(c.WAN), c.forwarded(f), f.target())
-			if c.Hairpin {
-				w.rule("prerouting", c.fromClients(), c.forwarded(f), f.target())
+			for _, ours := range c.ours() {
+				w.rule("prerouting", from(c.WAN), c.forwarded(f), ours, f.target())
+				if c.Hairpin {
+					w.rule("prerouting", c.fromClients(), c.forwarded(f), ours, f.target())
+				}
 			}
 		}
 	}
@@ -95,7 +104,41 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	return w.maps
 }
 
-// forwarded matches what a forward is for: packets to this machine's addresses outside of the LAN.
+// keepUnused adds the set of sources, and drops what comes by the WAN for one of them and would leave by the WAN again:
+// it belongs to no connection and no forward, and whoever routes the address here would send it back until its TTL ends.
+func (c Config) keepUnused(w *writer) {
+	var all []nftables.Element
+	each(c.Sources, func(a netip.Addr) { all = append(all, nftables.Element{Key: a.AsSlice()}) })
+	w.set(nftables.Set{Name: outsides, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: uint32(len(all))}, all)
+	w.AddChain(w.table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityFilter})
+	w.rule("forward", from(c.WAN), to(c.WAN), toSources(), []nftables.Expr{nftables.Drop()})
+}
+
+// set adds a set or map with its elements.
+func (w *writer) set(s nftables.Set, elements []nftables.Element) {
+	w.AddSet(w.table, s)
+	w.AddElements(w.table, s.Name, elements...)
+	var d digest
+	for _, x := range elements {
+		d.add(x.Key, x.Data)
+	}
+	w.maps[s.Name] = d
+}
+
+// ours match packets to an address of this machine: one that it has, and one of the sources.
+func (c Config) ours() [][]nftables.Expr {
+	all := [][]nftables.Expr{{nftables.KindOf(0), nftables.Equal(0, nftables.Local)}}
+	if len(c.Sources) > 0 {
+		all = append(all, toSources())
+	}
+	return all
+}
+
+func toSources() []nftables.Expr {
+	return []nftables.Expr{nftables.Payload(0, nftables.NetworkHeader, destinationAt, 4), nftables.In(outsides, 0)}
+}
+
+// forwarded matches the protocol and port of a forward, outside of the LAN.
 func (c Config) forwarded(f Forward) []nftables.Expr {
 	exprs := []nftables.Expr{nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{f.Protocol}), nftables.Payload(0, nftables.TransportHeader, toPortAt, 2)}
 	if f.First == f.Last {
@@ -103,8 +146,7 @@ func (c Config) forwarded(f Forward) []nftables.Expr {
 	} else {
 		exprs = append(exprs, nftables.AtLeast(0, port(f.First)), nftables.AtMost(0, port(f.Last)))
 	}
-	exprs = append(exprs, nftables.Payload(0, nftables.NetworkHeader, destinationAt, 4), nftables.And(0, mask(c.Network)), nftables.Differs(0, c.Network.Masked().Addr().AsSlice()))
-	return append(exprs, nftables.KindOf(0), nftables.Equal(0, nftables.Local))
+	return append(exprs, nftables.Payload(0, nftables.NetworkHeader, destinationAt, 4), nftables.And(0, mask(c.Network)), nftables.Differs(0, c.Network.Masked().Addr().AsSlice()))
 }
 
 // target sends a connection to the client.
@@ -174,24 +216,16 @@ func (c Config) assign(w *writer) {
 		first, last = append(first, nftables.Element{Key: key, Data: port(from)}), append(last, nftables.Element{Key: key, Data: port(to)})
 	})
 	set := nftables.Set{KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: uint32(max(1, size(c.Clients)))}
-	add := func(name string, elements []nftables.Element) {
-		set.Name = name
-		w.AddSet(w.table, set)
-		w.AddElements(w.table, name, elements...)
-		var d digest
-		for _, x := range elements {
-			d.add(x.Key, x.Data)
-		}
-		w.maps[name] = d
-	}
 	if len(c.Sources) > 0 {
-		set.DataType, set.Data, set.Ranges = nftables.Concat(nftables.TypeIPv4, nftables.TypePort), 16, true
-		add(assigned, whole)
+		set.Name, set.DataType, set.Data, set.Ranges = assigned, nftables.Concat(nftables.TypeIPv4, nftables.TypePort), 16, true
+		w.set(set, whole)
 		return
 	}
 	set.DataType, set.Data = nftables.TypePort, 2
-	add(firstPorts, first)
-	add(lastPorts, last)
+	for name, elements := range map[string][]nftables.Element{firstPorts: first, lastPorts: last} {
+		set.Name = name
+		w.set(set, elements)
+	}
 }
 
 // from matches packets that came by an interface.

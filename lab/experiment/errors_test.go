@@ -18,7 +18,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"unknown key", minimal + "\nwindws = 3\n",
 			[]string{`x.toml:5: windws: unknown key; did you mean "windows"?`}},
 		{"unknown key without neighbour", minimal + "colour = 3\n",
-			[]string{`x.toml:4: colour: unknown key`}},
+			[]string{`x.toml:4: colour: unknown key: docs/experiments.md lists all`}},
 		{"keys are case sensitive", minimal + "Blocks = 3\n",
 			[]string{`x.toml:4: Blocks: unknown key; did you mean "blocks"?`}},
 		{"unknown table once", minimal + "[trafic]\nkind = \"streams\"\nx = 1\n",
@@ -177,7 +177,7 @@ func TestSetProblems(t *testing.T) {
 		{"blocks", "1.5", `--set: blocks: must be a whole number from 1 to 1000, not "1.5"`},
 		{"dut.none.stop", "x", `--set: dut.none.stop: no device "none" is described in [dut.none]`},
 		{"dut.allowlist.files", "x", `--set: dut.allowlist.files: must be a table of strings, not "x"`},
-		{"", "x", `--set: unknown key`},
+		{"", "x", `--set: unknown key: docs/experiments.md lists all`},
 	} {
 		e, err := known.Builtin("quick")
 		if err != nil {

@@ -189,7 +189,11 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	case key[0] == "dut":
 		return e.assignDUT(key[1:], value)
 	}
-	return false, fmt.Errorf("unknown key%s", hint(dotted, append(e.catalogue.Keys(), tables...)))
+	meant := hint(dotted, append(e.catalogue.Keys(), tables...))
+	if meant == "" {
+		meant = ": docs/experiments.md lists all"
+	}
+	return false, fmt.Errorf("unknown key%s", meant)
 }
 
 // Set overrides one key from the command line: Set("clients", "1,10"). Lists are

@@ -36,7 +36,8 @@ func (f Forwarder) Traits() Traits {
 	}
 	t.Needs = []Need{nft}
 	if f.Masquerade {
-		t.Needs = append(t.Needs, Need{Feature: machine.NAT, Why: "clients that share an address"})
+		nft.Feature, nft.Why = machine.NAT, "clients that share an address"
+		t.Needs = append(t.Needs, nft)
 	}
 	return t
 }

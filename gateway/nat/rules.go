@@ -222,9 +222,12 @@ func (c Config) assign(w *writer) {
 		return
 	}
 	set.DataType, set.Data = nftables.TypePort, 2
-	for name, elements := range map[string][]nftables.Element{firstPorts: first, lastPorts: last} {
-		set.Name = name
-		w.set(set, elements)
+	for _, m := range []struct {
+		name     string
+		elements []nftables.Element
+	}{{firstPorts, first}, {lastPorts, last}} {
+		set.Name = m.name
+		w.set(set, m.elements)
 	}
 }
 

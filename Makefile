@@ -46,7 +46,7 @@ check: ## formatting, go vet, staticcheck
 	go tool staticcheck $(PACKAGES)
 
 # Packages whose tests judge no figure that other programs disturb: three at a time, because most of what
-# they do is wait, those that take longest first, and each in a network of its own; the guest runs beside them. All others
+# they do is wait, those that take longest first, and each in a network of its own. All others
 # measure labs, and each has the machine to itself.
 TOGETHER := ./cmd/gateweigh ./gateway/datapath/ebpf ./gateway ./lab/report ./cmd/gatewayd ./lab/studies ./gateway/datapath/tun ./gateway/datapath/nfqueue \
 	./lab/analysis ./lab/compare ./gateway/... ./cmd/gateweigh-agent ./lab/analysis/... ./lab/measure ./lab/measure/cost \
@@ -57,12 +57,11 @@ QUIET := ^(TestDoctorsManual|TestManyClientsAtOnce|TestSlowRoutersAreMarked)$$
 
 test: deps build ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
 	@together=$$(go list $(TOGETHER)); alone=$$(go list $(PACKAGES) | grep -vxF "$$together"); \
-	{ status=0; results=$$(mktemp); ROOT='$(ROOT)' .ci/guest debian core >$$results & guest=$$!; \
-	trap 'kill %1 2>/dev/null || :; rm -f $$results' EXIT; \
+	{ status=0; \
 	go test -json -count=1 -ldflags=-w -p 3 -timeout 20m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -skip '$(QUIET)' $$together || status=$$?; \
-	wait $$guest || status=$$?; cat $$results; \
 	go test -json -count=1 -ldflags=-w -p 1 -timeout 20m $(EXEC) $$alone || status=$$?; \
 	go test -json -count=1 -ldflags=-w -timeout 20m $(EXEC) -run '$(QUIET)' ./cmd/gateweigh || status=$$?; \
+	ROOT='$(ROOT)' .ci/guest debian core || status=$$?; \
 	exit $$status; } | go run ./.ci/tally
 
 # What of this is run in a guest, on Debian's kernel, is the least; this is the rest, and other kernels. Debian's is fetched by

@@ -50,19 +50,23 @@ func oddFrames(t *testing.T, w *World) {
 		}
 		w.mark(t, marks, 1)
 	}
+	var answers uint64 // of Alice's own kernel to a stranger's forged ping, which reached her past the gateway
 	nothing := func() {
 		t.Helper()
 		w.drained(t, lan, server)
 		w.mark(t, marks, 20)
 		for _, f := range server.Frames() {
-			if !isMark(f) && !isARP(f) {
+			switch {
+			case isEchoReply(f, w.Alice):
+				answers++
+			case !isMark(f) && !isARP(f):
 				t.Errorf("-odd-seed %d: this came through:\n%s", seed, anatomy(f))
 			}
 		}
 	}
 	nothing()
 	netnstest.Await(t, "the count of what was forwarded", func() error {
-		if n, sent := forwarded(w.Packets(t))-began, marks.Sent()-1; n != sent {
+		if n, sent := forwarded(w.Packets(t))-began, marks.Sent()-1+answers; n != sent {
 			return fmt.Errorf("-odd-seed %d: %d packets, %d were", seed, n, sent)
 		}
 		return nil

@@ -79,8 +79,12 @@ func (d *Datapath) loadFlows() error {
 	if err != nil {
 		return err
 	}
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return fmt.Errorf("reading the length of the kernel's tick: %w", err)
+	}
 	for name, value := range map[string]any{
-		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(), "lan_ifindex": uint32(d.lan.Index), "wan_ifindex": uint32(d.wan.Index),
+		"tick_ns": uint64(tick.Nano()), "lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(), "lan_ifindex": uint32(d.lan.Index), "wan_ifindex": uint32(d.wan.Index),
 		"tallying": map[bool]uint8{true: 1}[d.cfg.tallying()], "fresh_tallies": uint64(fresh),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

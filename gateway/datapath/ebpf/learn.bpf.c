@@ -56,11 +56,7 @@ struct ip_ct_tcp {
 } __attribute__((preserve_access_index));
 
 /* Places in nf_ct_ext.offset, which depend on the kernel's configuration. */
-enum nf_ct_ext_id { NF_CT_EXT_TSTAMP = 5 };
-
-struct nf_conn_tstamp {
-	__u64 start;
-} __attribute__((preserve_access_index));
+enum nf_ct_ext_id { NF_CT_EXT_ECACHE = 4, NF_CT_EXT_TSTAMP = 5 };
 
 struct nf_ct_udp {
 	unsigned long stream_ts; /* jiffies: two seconds after the first packet */
@@ -72,6 +68,7 @@ union nf_conntrack_proto {
 } __attribute__((preserve_access_index));
 
 struct nf_conn {
+	__u32 timeout; /* jiffies */
 	struct nf_conntrack_tuple_hash tuplehash[2];
 	unsigned long status;
 	struct nf_ct_ext *ext;
@@ -123,6 +120,7 @@ struct {
 __u64 fresh_tallies = 1;
 
 volatile const __u32 lan_base, lan_size, lan_ifindex, wan_ifindex;
+volatile const __u64 tick_ns; /* of a jiffy */
 
 static __always_inline __u32 place(__be32 addr) { return bpf_ntohl(addr) - lan_base; }
 
@@ -133,7 +131,7 @@ static __always_inline int within(__u32 at, __u64 now)
 
 	if (!c)
 		return 0;
-	if (now - c->since >= FLOW_NS) {
+	if (now - c->since >= COUNT_NS) {
 		c->since = now;
 		c->n = 0;
 	}
@@ -182,18 +180,27 @@ static __always_inline int read_leaving(struct __sk_buff *skb, struct leaving *l
 	return 1;
 }
 
+/* extension finds an extension of a connection; 0: it has none. */
+#define extension(ct, id) (bpf_core_enum_value_exists(enum nf_ct_ext_id, id) ? extension_at(ct, bpf_core_enum_value(enum nf_ct_ext_id, id)) : 0)
+
+static __always_inline const void *extension_at(struct nf_conn *ct, __u32 id)
+{
+	const void *ext = ct->ext;
+	__u8 offset = 0;
+
+	if (ext)
+		bpf_probe_read_kernel(&offset, sizeof(offset), ext + id);
+	return offset ? ext + offset : 0;
+}
+
 /* begun_at returns when a connection began, in ns since 1970; 0: unknown. */
 static __always_inline __u64 begun_at(struct nf_conn *ct)
 {
-	const void *ext = ct->ext;
+	const void *stamp = extension(ct, NF_CT_EXT_TSTAMP);
 	__u64 start = 0;
-	__u8 offset = 0;
 
-	if (!ext || !bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_TSTAMP))
-		return 0;
-	bpf_probe_read_kernel(&offset, sizeof(offset), ext + bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_TSTAMP));
-	if (offset)
-		bpf_probe_read_kernel(&start, sizeof(start), ext + offset);
+	if (stamp)
+		bpf_probe_read_kernel(&start, sizeof(start), stamp);
 	return start;
 }
 
@@ -239,11 +246,21 @@ static __always_inline __u32 tally_of(struct nf_conn *ct, __u8 protocol)
 	return known ? *known : 0;
 }
 
+/* lasts returns for how long a connection's packets need not be seen, in ns: a quarter of the time for which connection
+ * tracking remembers it, within bounds. The kernel reports the end of those with NF_CT_EXT_ECACHE. */
+static __always_inline __u64 lasts(struct nf_conn *ct)
+{
+	__s32 left = *(volatile __u32 *)&ct->timeout - (__u32)bpf_jiffies64();
+	__u64 ns = left > 0 ? left * tick_ns / 4 : 0, most = extension(ct, NF_CT_EXT_ECACHE) ? FLOW_NS : UNHEARD_NS;
+
+	return ns < most ? ns : most;
+}
+
 /* enter makes an entry for packets of one direction, given as they come in. */
 static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
 {
 	struct flow_path p = {
-		.until = now + FLOW_NS, .generation = s->generation, .at = at,
+		.until = now + lasts(ct), .generation = s->generation, .at = at,
 		.saddr = l->saddr, .daddr = l->daddr, .sport = l->sport, .dport = l->dport,
 		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos, .answers = l->answers,
 	};

@@ -95,6 +95,7 @@ const (
 	learnVarLanIfindex   = "lan_ifindex"
 	learnVarLanSize      = "lan_size"
 	learnVarTallying     = "tallying"
+	learnVarTickNs       = "tick_ns"
 	learnVarWanIfindex   = "wan_ifindex"
 )
 
@@ -166,6 +167,7 @@ type learnVariableSpecs struct {
 	LanIfindex   *ebpf.VariableSpec `ebpf:"lan_ifindex"`
 	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
 	Tallying     *ebpf.VariableSpec `ebpf:"tallying"`
+	TickNs       *ebpf.VariableSpec `ebpf:"tick_ns"`
 	WanIfindex   *ebpf.VariableSpec `ebpf:"wan_ifindex"`
 }
 
@@ -217,6 +219,7 @@ type learnVariables struct {
 	LanIfindex   *ebpf.Variable `ebpf:"lan_ifindex"`
 	LanSize      *ebpf.Variable `ebpf:"lan_size"`
 	Tallying     *ebpf.Variable `ebpf:"tallying"`
+	TickNs       *ebpf.Variable `ebpf:"tick_ns"`
 	WanIfindex   *ebpf.Variable `ebpf:"wan_ifindex"`
 }
 

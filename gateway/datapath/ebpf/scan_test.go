@@ -174,3 +174,40 @@ func TestFullCache(t *testing.T) {
 		t.Errorf("there are %d entries", n)
 	}
 }
+
+// TestEntriesEnd: packets take an entry for a quarter of the time for which connection tracking remembers their connection,
+// for 8 s at most, and for a second where the kernel does not report its end.
+func TestEntriesEnd(t *testing.T) {
+	s := newScanned(t, 0)
+	t.Cleanup(func() { run(t, short(30)+"; sysctl -qw net.netfilter.nf_conntrack_events=2") })
+	at, err := s.place(bob)
+	must(t, err)
+	for i, c := range []struct {
+		setting     string
+		above, most time.Duration
+	}{
+		{short(100), 3 * time.Second, 8 * time.Second},
+		{short(12), time.Second, 3 * time.Second},
+		{short(100) + "; sysctl -qw net.netfilter.nf_conntrack_events=0", 0, time.Second},
+	} {
+		run(t, c.setting)
+		netnstest.Await(t, "an entry", func() error {
+			s.deliver(t, bob, udp(9, from(bob, bobMAC), source(uint16(6000+i))))
+			var k gatewayFlowKey
+			var p gatewayFlowPath
+			left := time.Duration(-1)
+			for all := s.objs.FlowPaths.Iterate(); all.Next(&k, &p); {
+				if p.At == at && k.Sport == port(uint16(6000+i)) && p.Until > 0 {
+					left = time.Duration(p.Until - now())
+				}
+			}
+			if left > c.most {
+				t.Errorf("%s: an entry is valid for %v", c.setting, left)
+			}
+			if left <= c.above {
+				return fmt.Errorf("%s: it is valid for %v", c.setting, left)
+			}
+			return nil
+		})
+	}
+}

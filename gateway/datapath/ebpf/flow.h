@@ -45,6 +45,7 @@ struct flow_path {
 	__u32 tally;  /* the place in flow_tallies, while connections are logged */
 	__u8 dmac[6], smac[6];
 	__u64 sum;  /* over the key and what is above: another CPU may be writing this entry, or reuse it */
+	__u32 ct_mark, pad; /* the connection's mark, as the packet left it; learning alone reads it */
 };
 
 /* Settings of user space. */

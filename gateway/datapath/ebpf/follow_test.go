@@ -161,3 +161,39 @@ func (tw *twins) passedUnseen(t *testing.T) (n uint64) {
 	}
 	return n
 }
+
+// TestMarksSettle: rules mark a flow's connection, and decide by the mark that the packet before has left. No packet
+// takes another's place in that.
+func TestMarksSettle(t *testing.T) {
+	t.Parallel()
+	tw := newTwins(t)
+	rules := func(name, rules string) {
+		tw.rules(t, name, fmt.Sprintf(`table ip %s { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade
+}
+chain forward { type filter hook forward priority 0; meta l4proto 253 accept
+%s
+}
+}`, name, rules))
+	}
+	rules("round1", "ct state invalid drop")
+	f, other := begin(t, tw, alice), begin(t, tw, bob)
+	tw.makeCached(t, f.fromClient(), f.fromPeer(), other.fromClient(), other.fromPeer())
+
+	rules("round2", "ip saddr 10.1.0.10 ct mark 5 drop\nct mark set 5")
+	for range 3 {
+		if all := tw.compare(t, f.fromClient(), f.fromClient(), other.fromClient(), f.fromPeer()); len(all.client) != 1 {
+			t.Errorf("arrived %v", all)
+		}
+	}
+	tw.makeCached(t, other.fromClient(), other.fromPeer())
+
+	rules("round3", "ip saddr 10.1.0.11 ct mark 6 drop\nct direction original ct mark set 6\nct direction reply ct mark set 7")
+	for range 20 {
+		tw.compare(t, other.fromPeer(), other.fromClient(), other.fromClient(), other.fromPeer(), other.fromPeer(), other.fromClient())
+	}
+	if word, why := tw.cached.ForwardingWhy(t); word != "flow cache" {
+		t.Errorf("%s: %s", word, why)
+	}
+	rules("round4", "ct direction reply ct mark set 8")
+	tw.makeCached(t, other.fromClient(), other.fromPeer())
+}

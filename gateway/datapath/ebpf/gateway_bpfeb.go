@@ -91,6 +91,8 @@ type gatewayFlowPath struct {
 	Dmac        [6]uint8
 	Smac        [6]uint8
 	Sum         uint64
+	CtMark      uint32
+	Pad         uint32
 }
 
 type gatewayFlowSettings struct {

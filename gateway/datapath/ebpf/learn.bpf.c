@@ -71,6 +71,7 @@ struct nf_conn {
 	__u32 timeout; /* jiffies */
 	struct nf_conntrack_tuple_hash tuplehash[2];
 	unsigned long status;
+	__u32 mark;
 	struct nf_ct_ext *ext;
 	union nf_conntrack_proto proto;
 } __attribute__((preserve_access_index));
@@ -256,14 +257,37 @@ static __always_inline __u64 lasts(struct nf_conn *ct)
 	return ns < most ? ns : most;
 }
 
+/* answer_to returns the key of packets that answer one. */
+static __always_inline struct flow_key answer_to(const struct flow_key *k, const struct leaving *l)
+{
+	return (struct flow_key){
+		.saddr = l->daddr, .daddr = l->saddr, .sport = l->dport, .dport = l->sport,
+		.protocol = k->protocol, .side = FROM_LAN + FROM_WAN - k->side,
+	};
+}
+
+/* is_settled reports whether the packet before this one left the connection with the same mark, and with the same
+ * settings, so that this one met what further ones will meet: rules may set a mark that decides about the next packet. Where
+ * the two directions set different marks neither settles. */
+static __always_inline int is_settled(const struct flow_path *was, struct flow_path *back, const struct flow_path *is)
+{
+	if (back && back->generation == is->generation && back->ct_mark != is->ct_mark) {
+		back->until = 0;
+		back->generation = 0;
+		return 0;
+	}
+	return was && was->generation == is->generation && was->ct_mark == is->ct_mark;
+}
+
 /* enter makes an entry for packets of one direction, given as they come in. */
 static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
 {
 	struct flow_path p = {
-		.until = now + lasts(ct), .generation = s->generation, .at = at,
+		.generation = s->generation, .at = at,
 		.saddr = l->saddr, .daddr = l->daddr, .sport = l->sport, .dport = l->dport,
 		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos, .answers = l->answers,
 	};
+	struct flow_key against = answer_to(k, l);
 	struct flow_path *was;
 	__be32 from[2] = { k->saddr, k->daddr }, to[2] = { l->saddr, l->daddr };
 	__be32 from_ports = k->sport | (__u32)k->dport << 16, to_ports = l->sport | (__u32)l->dport << 16;
@@ -281,7 +305,11 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 		p.port_diff = bpf_csum_diff(&from_ports, sizeof(from_ports), &to_ports, sizeof(to_ports), 0);
 	__builtin_memcpy(p.dmac, l->dmac, ETH_ALEN);
 	__builtin_memcpy(p.smac, l->smac, ETH_ALEN);
+	if (bpf_core_field_exists(ct->mark))
+		p.ct_mark = ct->mark;
 	was = bpf_map_lookup_elem(&flow_paths, k);
+	if (is_settled(was, bpf_map_lookup_elem(&flow_paths, &against), &p))
+		p.until = now + lasts(ct);
 	if (was && was->until > now && was->generation == s->generation && was->most > p.most)
 		p.most = was->most;
 	p.sum = sum_of(k, &p);
@@ -294,10 +322,7 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 /* expect makes the entry for the answer to an unanswered flow. */
 static __always_inline void expect(const struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
 {
-	struct flow_key back = {
-		.saddr = l->daddr, .daddr = l->saddr, .sport = l->dport, .dport = l->sport,
-		.protocol = k->protocol, .side = FROM_LAN + FROM_WAN - k->side,
-	};
+	struct flow_key back = answer_to(k, l);
 	struct flow_path p = { .answers = ANSWER, .at = at, .saddr = k->daddr, .daddr = k->saddr, .sport = k->dport, .dport = k->sport };
 
 	if (!within(at, now))

@@ -49,6 +49,8 @@ type learnFlowPath struct {
 	Dmac        [6]uint8
 	Smac        [6]uint8
 	Sum         uint64
+	CtMark      uint32
+	Pad         uint32
 }
 
 type learnFlowSettings struct {

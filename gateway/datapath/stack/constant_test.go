@@ -30,6 +30,8 @@ func TestVarying(t *testing.T) {
 		{forward + "tcp flags & psh == psh accept", "tcp flags"},
 		{forward + "tcp dport { 22, 80 } ip saddr 10.1.0.0/24 counter accept", ""},
 		{forward + "tcp dport 80-90 ct mark 7 meta mark set ct mark accept", ""},
+		{forward + "ct mark set 5 ct mark 7 accept", ""},
+		{forward + "ct label set 5 accept", "changes connections"},
 		{forward + "tcp dport vmap { 22 : accept, 80 : jump web }; }|chain web { quota 1000 bytes accept", "quota"},
 		{forward + "accept; limit rate 1/second accept", ""},
 		{forward + "jump sub; }|chain sub { ct state established accept; log", ""},

@@ -275,6 +275,9 @@ func (p packet) state() uint32 {
 func (e *evaluation) ct(a attributes) (t truth, v []verdict, of string) {
 	key := a.number(unix.NFTA_CT_KEY)
 	if a.has(unix.NFTA_CT_SREG) {
+		if key == unix.NFT_CT_LABELS || key == unix.NFT_CT_SECMARK {
+			return always, nil, "changes connections (ct label, ct secmark)"
+		}
 		return always, nil, looks(varying(e.r.at(a.number(unix.NFTA_CT_SREG), 4)))
 	}
 	if !e.packet.tracked && key != unix.NFT_CT_STATE {

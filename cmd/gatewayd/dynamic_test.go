@@ -18,6 +18,7 @@ func (w *world) asks(kind, secret, attributes string) string {
 // TestServersChangeSessions: RADIUS servers end sessions of clients at the portal and on PPPoE lines alike, and change
 // their limits; requests about sessions that are none, of other gateways, or signed by nobody do nothing.
 func TestServersChangeSessions(t *testing.T) {
+	t.Parallel()
 	w := newLines(t, `echo = "1s"`)
 	ann := w.client()
 	ann.logIn("ann")

@@ -15,6 +15,7 @@ import (
 // sends and receives from the networks over its line, in the kernel and in user space. They are accounted, go
 // with the session to another device, and end with it.
 func TestFramedRoutes(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{"", "kind = \"tun\"", "kind = \"tun\"\nfast = true"} {
 		t.Run(strings.ReplaceAll(path, "\n", " "), func(t *testing.T) {
 			w := newNetwork(t)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 	if _, isCommand := commands[filepath.Base(os.Args[0])]; !isCommand && os.Getenv(namespaced) == "" {
 		os.Exit(runNamespaced())
 	}
+	flag.Set("test.parallel", "3") // they mostly wait
 	testscript.Main(m, commands)
 }
 

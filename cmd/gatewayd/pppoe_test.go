@@ -55,6 +55,7 @@ func newLinesAt(t *testing.T, path, settings string) *world {
 // TestSubscribers: clients log in over PPPoE by each method, through FreeRADIUS. A session is
 // listed, accounted with its address, and ended by either side.
 func TestSubscribers(t *testing.T) {
+	t.Parallel()
 	for _, method := range ppp.Methods {
 		t.Run(string(method), func(t *testing.T) {
 			w := newLines(t, fmt.Sprintf("methods = [%q]\necho = \"1s\"", method))
@@ -110,6 +111,7 @@ func TestSubscribers(t *testing.T) {
 // TestSubscribersTraffic: a subscriber's TCP arrives whole both ways, although the kernel
 // aggregates it at the gateway, and is billed to the byte; it goes on while the daemon is killed.
 func TestSubscribersTraffic(t *testing.T) {
+	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60")
 	// A subscriber in user space cannot finish checksums that a virtual link leaves open. The
 	// gateway aggregates what it receives.
@@ -173,6 +175,7 @@ func aggregated(t *testing.T, list string) bool {
 
 // TestSubscribersInUserSpace: the data path tun carries a subscriber's TCP in both modes.
 func TestSubscribersInUserSpace(t *testing.T) {
+	t.Parallel()
 	for _, fast := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fast=%v", fast), func(t *testing.T) {
 			w := newNetwork(t)
@@ -237,6 +240,7 @@ func (w *world) transfer(c *client, bytes int) netip.AddrPort {
 
 // TestSubscriberRefused: a wrong password gets no session, whatever the method is.
 func TestSubscriberRefused(t *testing.T) {
+	t.Parallel()
 	w := newLines(t, `name = "tests"`)
 	for _, method := range ppp.Methods {
 		s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "wrong", Methods: []ppp.Method{method}})
@@ -252,6 +256,7 @@ func TestSubscriberRefused(t *testing.T) {
 // TestFramedAddress: the server's address is used, also when the user comes back on another
 // device while its former session is not over.
 func TestFramedAddress(t *testing.T) {
+	t.Parallel()
 	w := newLines(t, `name = "tests"`)
 	first := w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})
 	terms, err := first.dial()
@@ -276,6 +281,7 @@ func TestFramedAddress(t *testing.T) {
 // TestSubscribersOutliveTheDaemon: links are taken up by the next daemon, and those that vanish
 // are ended by echo requests.
 func TestSubscribersOutliveTheDaemon(t *testing.T) {
+	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 2")
 	s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right", EchoInterval: time.Second, EchoFailures: 30})
 	_, err := s.dial()
@@ -302,6 +308,7 @@ func TestSubscribersOutliveTheDaemon(t *testing.T) {
 
 // TestDetachTellsSubscribers: detach tells clients that their sessions have ended, whether a daemon runs or not.
 func TestDetachTellsSubscribers(t *testing.T) {
+	t.Parallel()
 	for _, force := range []string{"", "--force"} {
 		t.Run(force, func(t *testing.T) {
 			w := newLines(t, `echo = "10m"`)

@@ -17,6 +17,7 @@ import (
 // TestSubscribersVanish: a thousand subscribers send and receive, and vanish without a word. Echo requests find them
 // gone; each is accounted as lost, with the bytes that it has sent and received.
 func TestSubscribersVanish(t *testing.T) {
+	t.Parallel()
 	const n = 1000
 	w := newNetwork(t)
 	w.Wide, w.Lines = true, "methods = [\"chap\"]\necho = \"1s\"\necho_failures = 10"

@@ -37,6 +37,7 @@ func (w *world) hold(c *client) (conn net.Conn, err error) {
 // TestWhois: with the flow log enabled, the command names the user of a connection through the
 // gateway, while it runs and after it was killed. Connections that go on then are found after the next start.
 func TestWhois(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := filepath.Join(w.Dir, "gatewayd.toml")
 	text, err := os.ReadFile(path)
@@ -85,6 +86,7 @@ func TestWhois(t *testing.T) {
 // TestLoggedOverKill: the record of a cached flow has what passed before the daemon was killed, while there was none, and
 // under its successor.
 func TestLoggedOverKill(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.configure("[flowlog]\nenabled = true")
 	w.start()

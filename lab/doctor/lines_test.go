@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -18,6 +19,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
+
+// builtins are read once: on is called hundreds of times.
+var builtins = sync.OnceValue(measure.Catalogue().Builtins)
 
 // on is an examination of a machine with the given files and two CPUs.
 func on(files map[string]string) examination {
@@ -32,7 +36,7 @@ func on(files map[string]string) examination {
 	m.Root = true
 	return examination{
 		opts: Options{Status: func(string) {}}, machine: m, placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
-		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
+		largest: largestExperiment(builtins()), personas: mostPersonas(builtins()),
 	}
 }
 
@@ -215,7 +219,7 @@ func TestLargestExperimentCountsItsPrograms(t *testing.T) {
 	if many.Tasks()-few.Tasks() != 40 {
 		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.Tasks()-few.Tasks())
 	}
-	if got := largestExperiment(measure.Catalogue().Builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
+	if got := largestExperiment(builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
 		t.Errorf("largest is %s", got)
 	}
 }

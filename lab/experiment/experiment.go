@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -202,6 +203,14 @@ func builtinNames() []string {
 // ShippedDUT returns a device described in an embedded experiment of the same name,
 // so that any experiment may list it in its duts without repeating the table.
 func ShippedDUT(name string) (CustomDUT, bool) {
+	if !slices.Contains(shipped(), name) {
+		return CustomDUT{}, false
+	}
+	return described(name)
+}
+
+// described reads the embedded experiment of a name for the device that it may describe.
+func described(name string) (CustomDUT, bool) {
 	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
 	if err != nil {
 		return CustomDUT{}, false
@@ -218,15 +227,17 @@ func ShippedDUT(name string) (CustomDUT, bool) {
 
 // ShippedDUTs names the devices that are described in TOML but ship with the
 // lab: usable in any experiment without a table of their own.
-func ShippedDUTs() []string {
-	var names []string
+func ShippedDUTs() []string { return slices.Clone(shipped()) }
+
+// shipped reads all embedded experiments once: each check of an experiment asks for these names.
+var shipped = sync.OnceValue(func() (names []string) {
 	for _, name := range builtinNames() {
-		if _, ok := ShippedDUT(name); ok {
+		if _, ok := described(name); ok {
 			names = append(names, name)
 		}
 	}
 	return names
-}
+})
 
 // defaultTopology is study 1's network: clients, a router, a server.
 const defaultTopology = "portal"

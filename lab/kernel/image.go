@@ -37,12 +37,19 @@ const (
 	kernel64         = 1      // of xloadflags
 )
 
-// maxImage bounds what is read of a file that is said to be a kernel.
-const maxImage = 512 << 20
+// maxImage bounds what is read of a file that is said to be a kernel, and maxHeader what of a bzImage names its release: the place of
+// that text has 16 bits.
+const (
+	maxImage  = 512 << 20
+	maxHeader = 0x200 + 1<<16 + 256
+)
 
 // releaseOf reads the release from a bzImage's header, or from an ELF file's banner.
 func releaseOf(path string) (string, error) {
-	image, err := readImage(path)
+	image, err := readImage(path, maxHeader)
+	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
+		image, err = readImage(path, maxImage)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +86,8 @@ func banner(image []byte) ([]byte, error) {
 	return text, nil
 }
 
-func readImage(path string) ([]byte, error) {
+// readImage reads a file up to a number of bytes.
+func readImage(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() { // opening others may block
 		err = fmt.Errorf("%s is not a file: %w", path, ErrForm)
@@ -92,7 +100,7 @@ func readImage(path string) ([]byte, error) {
 		return nil, fmt.Errorf("kernel: %w", err)
 	}
 	defer f.Close()
-	image, err := io.ReadAll(io.LimitReader(f, maxImage))
+	image, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
 		return nil, fmt.Errorf("kernel: %w", err)
 	}
@@ -117,7 +125,7 @@ func checkHeader(image []byte) error {
 // Bootable is the image that QEMU boots fastest: the ELF file inside a bzImage where that can be entered directly (PVH)
 // and the program that decompresses it is here, otherwise the kernel's own file.
 func (k Kernel) Bootable() ([]byte, error) {
-	image, err := readImage(k.Image)
+	image, err := readImage(k.Image, maxImage)
 	if err != nil {
 		return nil, err
 	}

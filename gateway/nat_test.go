@@ -18,6 +18,7 @@ func TestDetachTranslation(t *testing.T) {
 		cfg.NAT = config.NAT{Masquerade: true, Hairpin: true}
 		return serve(t, cfg)
 	}
+	must(t, Detach(configured(t, t.TempDir(), onEBPF), true)) // what another test's gateway left
 	before := sh(t, "nft list ruleset")
 	d := translating()
 	if !nat.Left(table) {

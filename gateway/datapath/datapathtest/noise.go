@@ -40,7 +40,7 @@ func oddFrames(t *testing.T, w *World) {
 	server, marks := NewWire(t, w.Server, serverLink), w.Up(t, w.Alice)
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	w.mark(t, marks, 1)
-	began, whole := forwarded(w.Packets(t)), w.ordinary()
+	began, replied, whole := forwarded(w.Packets(t)), echoReplies(t, w.Alice), w.ordinary()
 	const burst = 100 // between two marks, so that no queue overflows
 	for range *oddCount / burst {
 		for range burst {
@@ -50,23 +50,30 @@ func oddFrames(t *testing.T, w *World) {
 		}
 		w.mark(t, marks, 1)
 	}
-	var answers uint64 // of Alice's own kernel to a stranger's forged ping, which reached her past the gateway
+	answers := func() (all [][]byte) { // of Alice's own kernel to strangers' forged pings, which reached her past the gateway
+		for _, f := range server.Frames() {
+			if isEchoReply(f, w.Alice) {
+				all = append(all, f)
+			}
+		}
+		return all
+	}
 	nothing := func() {
 		t.Helper()
 		w.drained(t, lan, server)
 		w.mark(t, marks, 20)
 		for _, f := range server.Frames() {
-			switch {
-			case isEchoReply(f, w.Alice):
-				answers++
-			case !isMark(f) && !isARP(f):
+			if !isMark(f) && !isARP(f) && !isEchoReply(f, w.Alice) {
 				t.Errorf("-odd-seed %d: this came through:\n%s", seed, anatomy(f))
 			}
+		}
+		if all, n := answers(), echoReplies(t, w.Alice)-replied; len(all) > n {
+			t.Errorf("-odd-seed %d: Alice answered %d pings, and %d answers came through. The last:\n%s", seed, n, len(all), anatomy(all[len(all)-1]))
 		}
 	}
 	nothing()
 	netnstest.Await(t, "the count of what was forwarded", func() error {
-		if n, sent := forwarded(w.Packets(t))-began, marks.Sent()-1+answers; n != sent {
+		if n, sent := forwarded(w.Packets(t))-began, marks.Sent()-1+uint64(len(answers())); n != sent {
 			return fmt.Errorf("-odd-seed %d: %d packets, %d were", seed, n, sent)
 		}
 		return nil
@@ -78,6 +85,14 @@ func oddFrames(t *testing.T, w *World) {
 		}
 	}
 	nothing()
+}
+
+// echoReplies counts the pings that a station's kernel has answered.
+func echoReplies(t *testing.T, s Station) (n int) {
+	t.Helper()
+	_, err := fmt.Sscan(s.Run(t, `awk '$1 == "Icmp:" && at {print $at} $1 == "Icmp:" && !at {for (i = 2; i <= NF; i++) if ($i == "OutEchoReps") at = i}' /proc/net/snmp`), &n)
+	must(t, err)
+	return n
 }
 
 // drained waits until all frames that were sent before it was called are judged: each queue of a data path judges in

@@ -19,7 +19,7 @@ import (
 var longFor = flag.Duration("long.for", 9*time.Second, "how long TestLongDownload downloads")
 
 // tracked lists the connections of TCP and UDP of a namespace.
-func tracked(t *testing.T, s *netnstest.Space) (all []*netlink.ConntrackFlow) {
+func tracked(t testing.TB, s *netnstest.Space) (all []*netlink.ConntrackFlow) {
 	t.Helper()
 	var err error
 	s.Do(func() { all, err = netlink.ConntrackTableList(netlink.ConntrackTable, netlink.FAMILY_V4) })

@@ -1,0 +1,181 @@
+package ebpf
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// tuple is one direction of a connection: its packets as they come in.
+type tuple struct {
+	from, to end
+	protocol uint8
+}
+
+func (t tuple) String() string { return fmt.Sprintf("%v to %v (%d)", t.from, t.to, t.protocol) }
+
+// connections lists those that a namespace tracks: the answers' tuple by that of the packets that began.
+func connections(t testing.TB, s *netnstest.Space) map[tuple]tuple {
+	t.Helper()
+	at := func(ip net.IP, port uint16) end {
+		addr, _ := netip.AddrFromSlice(ip)
+		return netip.AddrPortFrom(addr.Unmap(), port)
+	}
+	all := map[tuple]tuple{}
+	for _, c := range tracked(t, s) {
+		f, r := c.Forward, c.Reverse
+		all[tuple{at(f.SrcIP, f.SrcPort), at(f.DstIP, f.DstPort), f.Protocol}] = tuple{at(r.SrcIP, r.SrcPort), at(r.DstIP, r.DstPort), r.Protocol}
+	}
+	return all
+}
+
+// clashing is a connection whose source port the kernel drew.
+type clashing struct {
+	began tuple
+	port  uint16 // drawn
+	other tuple  // how the connection began whose tuple its answers would have had with its own port
+}
+
+// clash finds the connection of a frame that left, and with which other one it would clash. The kernel draws the
+// source port of a new connection, in each gateway another, where answers could not be told from packets of another
+// connection: from 1 to 511 for ports below 512, 600 to 1023 below 1024, and from 1024 on (Linux, net/netfilter/nf_nat_core.c).
+func clash(all map[tuple]tuple, frame []byte) (c clashing, found bool) {
+	from, to := ends(frame)
+	for began, answer := range all {
+		if answer == (tuple{to, from, frame[23]}) {
+			c, found = clashing{began: began, port: from.Port()}, true
+		}
+	}
+	if !found || c.port == c.began.from.Port() {
+		return c, false
+	}
+	want := tuple{to, netip.AddrPortFrom(from.Addr(), c.began.from.Port()), frame[23]}
+	for began, answer := range all {
+		if began != c.began && (began == want || answer == want) {
+			c.other = began
+			return c, true
+		}
+	}
+	return c, false
+}
+
+// drewPorts reports whether frames of the gateways differ in nothing but source ports that their kernels drew. A
+// clash is looked for when a flow's ports first differ: the other connection may end before it.
+func (tw *twins) drewPorts(t testing.TB, cached, plain [][]byte) bool {
+	t.Helper()
+	if len(cached) != len(plain) {
+		return false
+	}
+	var known [2]map[tuple]tuple
+	for i, a := range cached {
+		b := plain[i]
+		if bytes.Equal(own(a), own(b)) {
+			continue
+		}
+		if !equalButForSource(a, b) {
+			return false
+		}
+		if known[0] == nil {
+			known = [2]map[tuple]tuple{connections(t, tw.cached.Router), connections(t, tw.plain.Router)}
+		}
+		x, clashesHere := clash(known[0], a)
+		y, clashesThere := clash(known[1], b)
+		if x.began != y.began {
+			return false
+		}
+		ports := [2]uint16{x.port, y.port}
+		if clashesHere && clashesThere && x.other == y.other && tw.drawn[x.began] != ports {
+			t.Logf("%v clashes with %v, which is answered as %v: its source port is %d with the cache and %d without", x.began, x.other, known[0][x.other], x.port, y.port)
+			tw.drawn[x.began] = ports
+		}
+		if tw.drawn[x.began] != ports {
+			return false
+		}
+	}
+	return true
+}
+
+// equalButForSource reports whether two packets of TCP or UDP are equal but for their source ports, with sums that
+// fit.
+func equalButForSource(a, b []byte) bool {
+	x := withoutSource(a)
+	return x != nil && bytes.Equal(x, withoutSource(b))
+}
+
+// withoutSource is a whole packet of TCP or UDP without its source port and its checksum, which fits; otherwise nil.
+func withoutSource(frame []byte) []byte {
+	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
+	ip, sum := p.NetworkLayer(), 0
+	switch l := p.TransportLayer().(type) {
+	case *layers.TCP:
+		sum = 16
+		l.SetNetworkLayerForChecksum(ip)
+	case *layers.UDP:
+		sum = 6
+		l.SetNetworkLayerForChecksum(ip)
+	default:
+		return nil
+	}
+	if err, wrong := p.VerifyChecksums(); err != nil || len(wrong) > 0 {
+		return nil
+	}
+	frame = bytes.Clone(frame)
+	l4 := 14 + len(ip.LayerContents())
+	clear(frame[l4 : l4+2])
+	clear(frame[l4+sum : l4+sum+2])
+	return frame
+}
+
+// TestDrawnPorts has the kernels draw ports: of a flow that began without connection tracking the peer knows the
+// client's own address, and its packets clash with the connection that the client's packets begin when they are tracked.
+func TestDrawnPorts(t *testing.T) {
+	t.Parallel()
+	tw := newTwins(t)
+	rules := func(name, early string) {
+		tw.rules(t, name, fmt.Sprintf(`table ip %s { chain early { type filter hook prerouting priority -300; %s
+}
+chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto udp masquerade; }; }`, name, early))
+	}
+	rules("round1", "udp dport 53 notrack")
+	var flows []*flow
+	for n := range uint16(4) { // all of them draw the same in one of 511 to the fourth
+		f := &flow{udp: true, up: true, oneWay: true, client: netip.AddrPortFrom(alice, 45000+n), wanted: netip.MustParseAddrPort("198.51.100.9:53")}
+		if !f.shake(t, tw) || f.seen != f.client {
+			t.Fatalf("%v is seen as %v", f.client, f.seen)
+		}
+		flows = append(flows, f)
+	}
+	rules("round2", "")
+	for _, f := range flows {
+		tw.compare(t, f.fromClient(), f.fromPeer())
+	}
+	for began, ports := range tw.drawn {
+		f := flows[slices.IndexFunc(flows, func(f *flow) bool { return f.seen == began.to })]
+		tw.makeCached(t, f.fromPeer())
+		cached, plain := tw.arrivals(t, f.fromPeer())
+		if !tw.drewPorts(t, cached.client, plain.client) {
+			t.Fatalf("not the ports %v that were drawn:\n%s%s", ports, cached, plain)
+		}
+		port, sum := 34, 40
+		for name, change := range map[string]func([]byte){
+			"a wrong sum":           func(b []byte) { b[sum]++ },
+			"a port of nobody":      func(b []byte) { b[port]++; b[sum]-- },
+			"a payload and its sum": func(b []byte) { b[50]++; b[sum]-- },
+		} {
+			other := bytes.Clone(cached.client[0])
+			if change(other); tw.drewPorts(t, [][]byte{other}, plain.client) {
+				t.Errorf("%s is taken for the kernel's choice", name)
+			}
+		}
+		return
+	}
+	t.Error("no ports were drawn")
+}

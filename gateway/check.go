@@ -190,9 +190,35 @@ func (s *survey) path() {
 		s.refuse(tun.Check(tunConfig(s.Config, nil)))
 	case config.Kernel:
 		s.refuse(kernel.Check(kernelConfig(s.Config, nil)))
+		s.files()
 	case config.NFQueue:
 		s.refuse(nfqueue.Check(s.LAN.Interface))
 	}
+}
+
+// files warns of fewer open files than the sessions of the kernel's PPPoE may need.
+func (s *survey) files() {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return
+	}
+	sessions := s.lineSessions()
+	if need, room := kernel.FilesFor(sessions), kernel.SessionsWith(limit.Cur); need > limit.Cur { // which Go has raised to the hard limit
+		s.find(Warning, "this process may open %d files, enough for %d PPPoE sessions in the kernel, and the configuration allows %d: a session beyond is refused, or ends with the daemon; give the daemon LimitNOFILE=%d (ulimit -n), or set pppoe.sessions = %d",
+			limit.Cur, room, sessions, need, max(room, 1))
+	}
+}
+
+// lineSessions is how many PPPoE sessions there can be at once, by pppoe.sessions and by the addresses for them.
+func (s *survey) lineSessions() int {
+	addresses := 0
+	for _, r := range s.PPPoE.Pools {
+		addresses += r.Size()
+	}
+	if s.Auth.Has(config.MethodRADIUS) { // which may give any address of the LAN
+		addresses = 1<<(32-s.LAN.Address.Bits()) - 3 // but the network's, the gateway's and the broadcast address
+	}
+	return min(s.PPPoE.Most, addresses)
 }
 
 // locks looks for another gateway on the interfaces and in the folders, see datapath.Lock.

@@ -33,6 +33,30 @@ func TestCheckKernelPPPoE(t *testing.T) {
 	finds(t, cfg, Refusal, "the kernel has no PPPoE", "modprobe pppoe", "CONFIG_PPPOE")
 }
 
+// TestCheckFiles: a process that may open too few files for its sessions in the kernel says how many it needs.
+func TestCheckFiles(t *testing.T) {
+	network(t)
+	cfg := *start(t, t.TempDir()).cfg
+	cfg.Datapath.Kind, cfg.PPPoE.Enabled, cfg.PPPoE.Most, cfg.Auth.Methods = config.Kernel, true, 65535, []string{"users"}
+	cfg.PPPoE.Pools = []config.Range{{First: netip.MustParseAddr("10.1.8.0"), Last: netip.MustParseAddr("10.1.15.255")}} // 2048
+	var limit unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) })
+	for _, c := range []struct {
+		files   uint64
+		most    int
+		missing bool
+	}{{6000, 65535, true}, {6400, 65535, false}, {6000, 1900, false}} {
+		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: c.files, Max: limit.Max}))
+		cfg.PPPoE.Most = c.most
+		if c.missing {
+			finds(t, cfg, Warning, "LimitNOFILE=6400", "2048", "pppoe.sessions = 1914")
+		} else if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "LimitNOFILE") {
+			t.Errorf("with %d files and %d sessions: %s", c.files, c.most, all)
+		}
+	}
+}
+
 // TestCheck: everything that Run refuses on this machine is found without running it, with what
 // to do. A machine without faults has no refusals, also while the gateway runs.
 func TestCheck(t *testing.T) {

@@ -344,7 +344,7 @@ func (g *gateway) serve(ctx context.Context) error {
 // passes nothing without the daemon, forwarding is switched off again.
 func (g *gateway) close() error {
 	var errs []error
-	if g.dp != nil && g.cfg.Datapath.Kind != config.EBPF {
+	if g.dp != nil && g.cfg.Datapath.Kind != config.EBPF && g.cfg.Datapath.Kind != config.Kernel {
 		errs = append(errs, forwardingSwitch(g.cfg).Off())
 	}
 	if g.pppoe != nil { // before the table: a link that ends by then is taken up by the next daemon

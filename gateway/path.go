@@ -238,18 +238,23 @@ func tunConfig(cfg *config.Config, log *slog.Logger) tun.Config {
 
 // kernelConfig returns the configuration of the kernel's PPPoE.
 func kernelConfig(cfg *config.Config, log *slog.Logger) kernel.Config {
-	return kernel.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Address: cfg.LAN.Address, Keeper: keeperCommand, Log: log}
+	return kernel.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Address: cfg.LAN.Address, Keeper: func() *exec.Cmd { return keeperCommand(cfg) }, Log: log}
 }
 
-// KeepVerb is the command of gatewayd that calls keeper.Serve.
+// KeepVerb is the command of gatewayd that calls Keep. The form of its log is its argument.
 const KeepVerb = "keep"
 
-// keeperCommand is this program as the keeper of what ends with open files.
-func keeperCommand() *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", KeepVerb)
+// keeperCommand is this program as the keeper of what ends with open files. Its messages go where the daemon's go, also when
+// the daemon is gone.
+func keeperCommand(cfg *config.Config) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", KeepVerb, cfg.LogFormat)
 	cmd.Args[0] = "gatewayd"
+	cmd.Stderr = os.Stderr
 	return cmd
 }
+
+// Keep is the keeper's process: it serves on the socket that the daemon has given it.
+func Keep(listener *os.File, log *slog.Logger) error { return kernel.Keep(listener, log) }
 
 // ebpfConfig returns the configuration of the eBPF programs.
 func (g *gateway) ebpfConfig() ebpf.Config {

@@ -1,6 +1,7 @@
 package ppp
 
 import (
+	"bytes"
 	"crypto/rand"
 	"fmt"
 	"net/netip"
@@ -154,10 +155,13 @@ type authClient struct {
 	due    time.Time
 	expect string // MS-CHAPv2: what the server must prove
 	done   bool
+
+	challenge Packet // the last one, and the answer to it
+	answer    []byte // nil: none
 }
 
 func (a *authClient) begin(m Method) {
-	a.method, a.tries, a.done, a.expect = m, 0, false, ""
+	a.method, a.tries, a.done, a.expect, a.answer = m, 0, false, "", nil
 	if m == MethodPAP {
 		a.ask()
 	} else {
@@ -208,8 +212,13 @@ func (a *authClient) receive(proto Protocol, p Packet) {
 	}
 }
 
-// respond answers a challenge.
+// respond answers a challenge. One that is sent again gets the same answer: the server may check the first one still, and
+// prove the password by it.
 func (a *authClient) respond(p Packet) {
+	if a.answer != nil && p.ID == a.challenge.ID && bytes.Equal(p.Data, a.challenge.Data) {
+		a.send(a.answer)
+		return
+	}
 	challenge, _, ok := counted(p.Data)
 	if !ok {
 		return
@@ -226,7 +235,9 @@ func (a *authClient) respond(p Packet) {
 	if !a.done {
 		a.due = a.now.Add(authTries * authResend)
 	}
-	a.send(Frame(CHAP, Packet{Response, p.ID, append(append([]byte{byte(len(value))}, value...), a.cfg.User...)}))
+	a.challenge = Packet{Challenge, p.ID, bytes.Clone(p.Data)}
+	a.answer = Frame(CHAP, Packet{Response, p.ID, append(append([]byte{byte(len(value))}, value...), a.cfg.User...)})
+	a.send(a.answer)
 }
 
 func (a *authClient) accepted() {

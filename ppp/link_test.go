@@ -140,6 +140,18 @@ func TestLinkRefused(t *testing.T) {
 	}
 }
 
+// TestSlowServer: a challenge that is sent again, as while a server takes its time, does not change the answer that the
+// server checks.
+func TestSlowServer(t *testing.T) {
+	for _, method := range Methods {
+		p := join(Config{Methods: []Method{method}}, Config{User: "ann", Password: "right"}, "right")
+		p.run(time.Minute, func() int { return 2 })
+		if p.client.closed != nil || len(p.client.opened) == 0 {
+			t.Errorf("%s: %v", method, p.client.closed)
+		}
+	}
+}
+
 // TestImpostor: a client of MS-CHAPv2 does not take a server that accepts it without knowing its
 // password.
 func TestImpostor(t *testing.T) {

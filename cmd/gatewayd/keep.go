@@ -1,26 +1,30 @@
 package main
 
 import (
+	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway"
-	"github.com/gateweigh/gateweigh/gateway/keeper"
 )
 
-// keepCommand is what the daemon starts as its keeper. It needs no capabilities.
+// keepCommand is what the daemon starts as its keeper. It needs one capability, to read counters and to set interfaces down.
 func keepCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    gateway.KeepVerb,
+		Use:    gateway.KeepVerb + " LOG-FORMAT",
 		Short:  "Keep the files of sessions while the daemon is away (started by the daemon)",
 		Hidden: true,
-		Args:   usage(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			if err := confine(nil); err != nil {
+		Args:   usage(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			signal.Ignore(syscall.SIGPIPE) // whoever reads the log may be gone
+			if err := confine([]int{unix.CAP_NET_ADMIN}); err != nil {
 				return err
 			}
-			return keeper.Serve(os.NewFile(3, "listener"), keeper.Alone)
+			return gateway.Keep(os.NewFile(3, "listener"), newLog(args[0], slog.LevelInfo))
 		},
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the
-// kernel aggregates it at the gateway, and is billed to the byte. When the daemon ends nothing passes, and its
-// successor takes the session up; when it is killed traffic goes on, and the successor has the same interface and the whole bill. A client that vanishes is found. Nothing is left in the end.
+// kernel aggregates it at the gateway, and is billed to the byte. When the daemon ends, or is killed, traffic goes on, and its
+// successor has the same interface and the whole bill. Its keeper writes to the daemon's log. Nothing is left in the end.
 func TestSubscribersOfTheKernel(t *testing.T) {
 	kernelPPPoE(t)
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 60")
@@ -36,9 +36,15 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	one, err := w.session("ann")
 	must(t, err)
 
+	unit := w.sh("ip -n $ID-router -o link show type ppp")
 	w.daemon.end(syscall.SIGTERM)
-	if out := w.sh("ip -n $ID-router -o link show type ppp"); out != "" {
-		t.Errorf("without a daemon there are\n%s", out)
+	w.transfer(c, 50_000) // with nobody there
+	if said := w.daemon.said(); !strings.Contains(said, "no daemon is there") || !strings.Contains(said, "sessions=1") {
+		t.Errorf("the keeper does not say that it has a session:\n%s", said)
+	}
+	const netAdmin = "0000000000001000"
+	if is := w.sh("for p in $(ip netns pids $ID-router); do tr '\\0' ' ' < /proc/$p/cmdline | grep -q '^gatewayd keep ' && grep CapEff /proc/$p/status; done; true"); strings.Join(strings.Fields(is), " ") != "CapEff: "+netAdmin {
+		t.Errorf("the keeper has the capabilities %q", is)
 	}
 	w.start()
 	w.transfer(c, 200_000)
@@ -54,7 +60,6 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	if again.ID != one.ID || again.UpBytes < one.UpBytes {
 		t.Errorf("the session was %+v and is %+v", one, again)
 	}
-	unit := w.sh("ip -n $ID-router -o link show type ppp")
 	w.kill()
 	w.transfer(c, 50_000) // with nobody there
 	w.start()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway"
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/keeper"
 )
 
 func runCommand() *cobra.Command {
@@ -21,7 +23,7 @@ func runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the daemon in the foreground",
 		Long: "Runs the daemon until SIGTERM or SIGINT. With datapath.kind = \"ebpf\" traffic of logged-in clients\n" +
-			"continues while the daemon is down or restarts; with the other kinds it stops. `gatewayd detach`\n" +
+			"continues while the daemon is down or restarts, with \"kernel\" for 5 minutes; with the other kinds it stops. `gatewayd detach`\n" +
 			"removes what stays in the kernel. SIGHUP rereads the configuration and names changes that need a restart.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), file) },
@@ -38,7 +40,7 @@ func run(ctx context.Context, file string) error {
 	}
 	var level slog.LevelVar
 	level.Set(cfg.LogLevel)
-	log := newLog(cfg, &level)
+	log := newLog(cfg.LogFormat, &level)
 	slog.SetDefault(log)
 
 	hangup := make(chan os.Signal, 1)
@@ -73,15 +75,18 @@ func load(file string) (*config.Config, error) {
 
 // meanwhile describes what happens to logged-in clients while no daemon runs.
 func meanwhile(cfg *config.Config) string {
-	if cfg.Datapath.Kind == config.EBPF {
+	switch cfg.Datapath.Kind {
+	case config.EBPF:
 		return "clients that are logged in go on"
+	case config.Kernel:
+		return fmt.Sprintf("clients that are logged in go on for %s at most (gatewayd detach ends them)", keeper.Alone)
 	}
 	return "nothing of the clients' passes until it is started again"
 }
 
-func newLog(cfg *config.Config, level slog.Leveler) *slog.Logger {
+func newLog(format string, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
-	if cfg.LogFormat == config.LogJSON {
+	if format == config.LogJSON {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, options))

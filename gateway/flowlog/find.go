@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -121,9 +122,14 @@ func (s segment) searchIndex(packed *os.File, who netip.AddrPort, visit func(fro
 	return x.search(who, visit)
 }
 
+// unpackers are gzip.Readers that are used again.
+var unpackers = sync.Pool{New: func() any { return new(gzip.Reader) }}
+
 // unpack scans gzip members. Damaged ones count as one line.
 func unpack(r io.Reader, visit func(Flow), word []byte) (damaged int, err error) {
-	z, err := gzip.NewReader(r)
+	z := unpackers.Get().(*gzip.Reader)
+	defer unpackers.Put(z)
+	err = z.Reset(r)
 	if err == nil {
 		damaged, err = scan(z, visit, word)
 	} else {

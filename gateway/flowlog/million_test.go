@@ -1,10 +1,14 @@
 package flowlog
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -43,18 +47,79 @@ func TestMillion(t *testing.T) {
 		}
 	}
 	t.Logf("%d files, %.1f bytes a flow", len(files), float64(size)/flows)
-	began, asked := time.Now(), 0
-	for i := 0; i < flows; i += step {
-		want := numbered(i)
-		key := want.keys()[i%2]
-		found, err := Find(folder, key, want.Start.Add(time.Second))
-		must(t, err)
-		if len(found.Flows) != 1 || found.Flows[0] != want || found.Damaged+found.Slow > 0 {
-			t.Fatalf("flow %d by %s: %+v, not %+v", i, key, found, want)
-		}
-		asked++
+	began := time.Now()
+	var next, found atomic.Int64
+	var asking sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		asking.Go(func() {
+			for i := int(next.Add(int64(step))) - step; i < flows && !t.Failed(); i = int(next.Add(int64(step))) - step {
+				want := numbered(i)
+				key := want.keys()[i%2]
+				is, err := Find(folder, key, want.Start.Add(time.Second))
+				if err != nil || len(is.Flows) != 1 || is.Flows[0] != want || is.Damaged+is.Slow > 0 {
+					t.Errorf("flow %d by %s: %+v, %v, not %+v", i, key, is, err, want)
+					return
+				}
+				if n := found.Add(1); n%50_000 == 0 {
+					t.Logf("found %d of %d, %.0f a second", n, flows/step, float64(n)/time.Since(began).Seconds())
+				}
+			}
+		})
 	}
-	t.Logf("%d questions, %v each", asked, time.Since(began)/time.Duration(asked))
+	asking.Wait()
+	if n, asked := found.Load(), int64((flows-1)/step+1); n != asked {
+		t.Errorf("found %d of %d", n, asked)
+	} else {
+		t.Logf("found %d of %d in %v, %.0f a second", n, asked, time.Since(began).Round(time.Second), float64(n)/time.Since(began).Seconds())
+	}
+}
+
+// TestLittleRead: a search in an index of many entries reads a few runs of them, wherever they are and also where hashes
+// are spread unevenly, and finds the same as one that reads all.
+func TestLittleRead(t *testing.T) {
+	const entries, flows = 300_000, 1000
+	for name, spread := range map[string]func(i int) uint32{
+		"evenly":     func(i int) uint32 { return uint32(i) * 2_654_435_761 },
+		"at one end": func(i int) uint32 { return uint32(i) * 7 },
+	} {
+		var x indexer
+		var file bytes.Buffer
+		x.offsets = make([]uint64, flows+1)
+		for i := range x.offsets {
+			x.offsets[i] = uint64(i)
+		}
+		for i := range entries {
+			x.entries = append(x.entries, entry{spread(i), uint32(i % flows)})
+		}
+		for i := range flows {
+			x.entries = append(x.entries, entry{hash(numbered(i).Client), uint32(i)})
+		}
+		must(t, x.write(&file))
+		for i := range flows {
+			reads := &readings{Reader: bytes.NewReader(file.Bytes())}
+			opened, err := openIndex(reads, int64(file.Len()), flows)
+			must(t, err)
+			there := false
+			must(t, opened.search(numbered(i).Client, func(from, _ int64) error {
+				there = there || from == int64(i)
+				return nil
+			}))
+			if limit := map[string]int{"evenly": 10, "at one end": 40}[name]; !there || reads.n > limit {
+				t.Fatalf("%s: flow %d: found %v, by %d reads of %d bytes", name, i, there, reads.n, reads.bytes)
+			}
+		}
+	}
+}
+
+// readings counts what is read.
+type readings struct {
+	*bytes.Reader
+	n, bytes int
+}
+
+func (r *readings) ReadAt(b []byte, at int64) (int, error) {
+	r.n, r.bytes = r.n+1, r.bytes+len(b)
+	return r.Reader.ReadAt(b, at)
 }
 
 // numbered is one of 1,000,000 flows.

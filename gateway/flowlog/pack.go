@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"sort"
+	"sync"
 )
 
 // A closed file is a gzip file of one member for each block of lines, which zcat reads as any other,
@@ -22,12 +23,14 @@ import (
 //	magic, 8 bytes │ blocks, 4 │ entries, 4 │ offsets of members and of the end, 8 each │ entries, 8 each
 //
 // in big-endian order. An entry is the hash of an address and port and the number of a block
-// with a line of it; entries are sorted, so a search reads about 20 of them and unpacks few blocks.
+// with a line of it; entries are sorted. Hashes are spread evenly, so a search knows nearly where its entries
+// are: it reads a few runs of them and unpacks few blocks, however large the file is.
 const (
 	magic      = "gwflows1"
 	headBytes  = len(magic) + 8
 	entryBytes = 8
-	blockLines = 512
+	runEntries = 512 // that are read at once
+	blockLines = 128
 	maxLine    = 1 << 16 // bytes; longer ones are damage
 )
 
@@ -171,6 +174,9 @@ var errIndex = errors.New("the index is damaged")
 type index struct {
 	r               io.ReaderAt
 	blocks, entries int
+
+	run   []byte // the entries that were read last
+	first int    // number of its first entry
 }
 
 // openIndex checks an index of size bytes against the packed file's size.
@@ -195,19 +201,51 @@ func (x *index) number(at int64) (uint64, error) {
 	return binary.BigEndian.Uint64(b[:]), err
 }
 
+// entry returns an entry, and reads those around it.
+func (x *index) entry(i int) (entry, error) {
+	if i < x.first || i >= x.first+len(x.run)/entryBytes {
+		first := i - i%runEntries
+		run := make([]byte, min(runEntries, x.entries-first)*entryBytes)
+		if _, err := x.r.ReadAt(run, int64(headBytes+8*(x.blocks+1))+int64(first)*entryBytes); err != nil {
+			return entry{}, err
+		}
+		x.run, x.first = run, first
+	}
+	n := binary.BigEndian.Uint64(x.run[(i-x.first)*entryBytes:])
+	return entry{uint32(n >> 32), uint32(n)}, nil
+}
+
+// find returns the number of the first entry with a hash, or of the one that would follow it.
+func (x *index) find(hash uint32) (at int, err error) {
+	before := func(i int) bool {
+		e, failed := x.entry(i)
+		err = errors.Join(err, failed)
+		return err == nil && e.hash < hash
+	}
+	// Where it is if hashes are spread as evenly as chance has them, give or take a run.
+	low := int(uint64(hash) * uint64(x.entries) >> 32)
+	low -= low % runEntries
+	high := min(low+runEntries, x.entries)
+	for step := runEntries; low > 0 && !before(low-1) && err == nil; step *= 2 {
+		low, high = max(low-step, 0), low
+	}
+	for step := runEntries; high < x.entries && before(high-1); step *= 2 {
+		low, high = high, min(high+step, x.entries)
+	}
+	at = low + sort.Search(high-low, func(i int) bool { return !before(low + i) })
+	return at, err
+}
+
 // search calls visit with the offsets of each block that may have a line of an address and port.
 func (x *index) search(a netip.AddrPort, visit func(from, to int64) error) error {
-	var failed error
-	first := int64(headBytes + 8*(x.blocks+1))
-	read := func(i int) entry {
-		n, err := x.number(first + int64(i)*entryBytes)
-		failed = errors.Join(failed, err)
-		return entry{uint32(n >> 32), uint32(n)}
-	}
 	key := hash(a)
-	for i := sort.Search(x.entries, func(i int) bool { return failed != nil || read(i).hash >= key }); i < x.entries; i++ {
-		e := read(i)
-		if failed != nil || e.hash != key {
+	i, err := x.find(key)
+	for ; err == nil && i < x.entries; i++ {
+		e, err := x.entry(i)
+		if err != nil {
+			return err
+		}
+		if e.hash != key {
 			break
 		}
 		if int(e.block) >= x.blocks {
@@ -225,13 +263,18 @@ func (x *index) search(a netip.AddrPort, visit func(from, to int64) error) error
 			return err
 		}
 	}
-	return failed
+	return err
 }
+
+// lineReaders are bufio.Readers that are used again: a search has one for each block.
+var lineReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, maxLine) }}
 
 // scan calls visit with each line that has one of the words in it and is a flow, and returns how many such
 // lines are damaged: torn by a crash, or overwritten. Without words it visits all.
 func scan(r io.Reader, visit func(Flow), words ...[]byte) (damaged int, err error) {
-	in := bufio.NewReaderSize(r, maxLine)
+	in := lineReaders.Get().(*bufio.Reader)
+	defer lineReaders.Put(in)
+	in.Reset(r)
 	for {
 		line, err := in.ReadSlice('\n')
 		if whole := err == nil; len(line) > 0 && (!whole || wanted(line, words)) {

@@ -2,7 +2,8 @@
 // kernel ends with the last reference to a file lives on, and the owner's successor takes the files over.
 //
 //	owner ── put, drop ─▶ keeper          the owner is killed: the keeper waits for
-//	      ◀── held, done ─ take           another one, as long as Serve is told
+//	      ◀── held, done ─ take           another one, as long as Serve is told, and so when
+//	                                      the owner leaves
 //
 // Both ends talk over a socket of type SOCK_SEQPACKET whose name is abstract, so it belongs to the network namespace
 // and is gone with the keeper. Each accepts only processes of its own user (SO_PEERCRED): anybody can take such a name.
@@ -288,6 +289,21 @@ func (k *Keeper) renew() error {
 	}
 	k.cfg.Refill()
 	return nil
+}
+
+// Leave ends this end alone: the keeper goes on with what it holds, as after the owner's death. It returns false where no
+// keeper is connected.
+func (k *Keeper) Leave() bool {
+	k.cancel()
+	k.running.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.conn == nil {
+		return false
+	}
+	k.conn.Close()
+	k.conn = nil
+	return true
 }
 
 // Close ends the keeper, also one that has not answered before, and with it what it holds.

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,10 +23,12 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// aloneEnv makes the test's program a keeper that waits so long, and filesEnv limits its open files.
+// aloneEnv makes the test's program a keeper that waits so long, filesEnv limits its open files, and saidEnv is the file
+// of its messages.
 const (
 	aloneEnv = "KEEPER_TEST_ALONE"
 	filesEnv = "KEEPER_TEST_FILES"
+	saidEnv  = "KEEPER_TEST_SAID"
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +36,13 @@ func TestMain(m *testing.M) {
 		if files, err := strconv.ParseUint(os.Getenv(filesEnv), 10, 64); err == nil {
 			unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: files})
 		}
-		if err := Serve(os.NewFile(3, "listener"), alone); err != nil {
+		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+		held := func(ctx context.Context, held []Item) {
+			log.Info("without an owner", "items", len(held))
+			<-ctx.Done()
+			log.Info("with an owner")
+		}
+		if err := Serve(os.NewFile(3, "listener"), Serving{Alone: alone, Unowned: held, Log: log}); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -61,6 +70,9 @@ func ownerWith(t *testing.T, alone time.Duration, log *slog.Logger) *owner {
 		Command: func() *exec.Cmd {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), aloneEnv+"="+alone.String())
+			if said := os.Getenv(saidEnv); said != "" {
+				cmd.Stderr, _ = os.OpenFile(said, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // an error: the test misses what is said
+			}
 			return cmd
 		},
 	})
@@ -272,6 +284,7 @@ func TestVersions(t *testing.T) {
 // its owner's successor gets in.
 func TestNoRoom(t *testing.T) {
 	t.Setenv(filesEnv, "24")
+	own := says(t)
 	var said lockedBuffer
 	o := ownerWith(t, time.Minute, slog.New(slog.NewTextHandler(&said, nil)))
 	first, gone := pipe(t)
@@ -288,6 +301,7 @@ func TestNoRoom(t *testing.T) {
 		}
 		return nil
 	})
+	own("ERROR", "LimitNOFILE", "session=")
 	var strangers []*net.UnixConn
 	asNobody(t, func() {
 		for range 20 {

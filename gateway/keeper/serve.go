@@ -1,8 +1,10 @@
 package keeper
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -22,27 +24,41 @@ type held struct {
 
 // server is a keeper's end.
 type server struct {
-	alone time.Duration
+	Serving
 	over  chan struct{} // closed by finish
 	once  sync.Once
 	owner chan struct{} // holds a value while there is an owner
+
+	reserve reserve
 
 	mu         sync.Mutex
 	items      map[string]*held // guarded by mu
 	ownerTimer *time.Timer      // ends a keeper that has no owner; guarded by mu
 	pending    int              // owners present or waiting, guarded by mu
+	unattend   func()           // ends Unowned and waits for its end; nil: it does not run; guarded by mu
+}
+
+// Serving is how a keeper serves.
+type Serving struct {
+	Alone time.Duration // how long it waits for another owner
+	// Unowned is called when there is no owner any more, with what is held but the files, and returns when ctx ends: the
+	// next owner waits for that. nil: nothing is to be done.
+	Unowned func(ctx context.Context, held []Item)
+	Log     *slog.Logger
 }
 
 // Serve is the keeper: it returns, and the process is to end, when it is told so, when it holds nothing and its owner
-// is gone, or when it had none for the time alone. listener is the socket on which Keeper listened.
-func Serve(listener *os.File, alone time.Duration) error {
+// is gone, or when it had none for the time Alone. listener is the socket on which Keeper listened.
+func Serve(listener *os.File, how Serving) error {
 	l, err := net.FileListener(listener)
 	if err != nil {
 		return fmt.Errorf("keeping files for another process: this command is for gatewayd itself: %w", err)
 	}
 	listener.Close()
-	s := &server{alone: alone, over: make(chan struct{}), owner: make(chan struct{}, 1), items: map[string]*held{}}
-	s.ownerTimer = time.AfterFunc(alone, s.finish)
+	s := &server{Serving: how, over: make(chan struct{}), owner: make(chan struct{}, 1), items: map[string]*held{}}
+	s.mu.Lock()
+	s.ownerTimer = time.AfterFunc(s.Alone, s.abandon)
+	s.mu.Unlock()
 	go s.accept(l)
 	<-s.over
 	return l.Close() // before the process closes connections: who sees the end finds no keeper
@@ -54,15 +70,11 @@ const acceptAgain = 100 * time.Millisecond
 // accept serves connections until the listener is closed: no error ends what is held. Where all descriptors are in
 // use, one in reserve lets the next owner in, who takes files over.
 func (s *server) accept(l net.Listener) {
-	var reserve *os.File
 	for {
-		if reserve == nil {
-			reserve, _ = os.Open(os.DevNull) // an error: there is none at present
-		}
+		s.reserve.have()
 		conn, err := l.Accept()
-		if reserve != nil && (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) {
-			reserve.Close()
-			reserve = nil
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			s.reserve.use()
 			conn, err = l.Accept()
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -78,6 +90,50 @@ func (s *server) accept(l net.Listener) {
 			c.Close()
 		}
 	}
+}
+
+// reserve is a descriptor that makes room for another one.
+type reserve struct {
+	mu   sync.Mutex
+	file *os.File // guarded by mu; nil: none is free
+}
+
+// have reports whether there is one, which it takes if one is free.
+func (r *reserve) have() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		r.file, _ = os.Open(os.DevNull) // an error: none is free
+	}
+	return r.file != nil
+}
+
+// use makes room. Somebody else may take it.
+func (r *reserve) use() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file != nil {
+		r.file.Close()
+		r.file = nil
+	}
+}
+
+// abandon ends a keeper to which no owner has come.
+func (s *server) abandon() {
+	s.Log.Error("no daemon has come: the sessions that its keeper has end", "after", s.Alone, "sessions", len(s.snapshot()))
+	s.finish()
+}
+
+// snapshot returns the items that have files.
+func (s *server) snapshot() (all []Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.items {
+		if len(h.files) > 0 {
+			all = append(all, Item{Key: h.Key, Data: h.Data, Until: h.Until})
+		}
+	}
+	return all
 }
 
 // finish closes everything, which takes its time, and then has Serve return. Connections end with the process: who
@@ -121,17 +177,35 @@ func (s *server) begin() {
 	s.ownerTimer.Stop()
 	s.mu.Unlock()
 	s.owner <- struct{}{}
+	s.mu.Lock()
+	stop := s.unattend
+	s.unattend = nil
+	s.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
 }
 
 func (s *server) leave() {
-	<-s.owner
+	held := s.snapshot()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	<-s.owner // never waits
 	if s.pending--; s.pending > 0 {
 		return
 	}
-	s.ownerTimer = time.AfterFunc(s.alone, s.finish)
+	s.ownerTimer = time.AfterFunc(s.Alone, s.abandon)
 	s.endIfEmpty()
+	if len(held) == 0 {
+		return
+	}
+	s.Log.Warn("no daemon is there: its keeper has the sessions go on until one comes", "sessions", len(held), "at most", s.Alone)
+	if s.Unowned != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { s.Unowned(ctx, held) })
+		s.unattend = func() { cancel(); running.Wait() }
+	}
 }
 
 // endIfEmpty ends a keeper that has no owner and no files. mu is held.
@@ -177,9 +251,14 @@ func (s *server) obey(conn *net.UnixConn) {
 	full := false // the owner knows; told again after a drop, so that answers never fill the socket
 	for {
 		m, files, err := receive(conn, 0)
+		if len(files) > 0 && !s.reserve.have() { // they have taken the reserve's place
+			closeAll(files)
+			err = errCut
+		}
 		if errors.Is(err, errCut) { // what they are of ends with the owner
 			s.drop(m.Key, nil)
 			if !full {
+				s.Log.Error("no room for a session's files: it ends with the daemon, and others may too; raise the limit of open files (LimitNOFILE)", "session", m.Key)
 				_ = send(conn, message{Verb: refused, Key: m.Key}) // an error: the owner is gone
 			}
 			full = true
@@ -250,7 +329,11 @@ func (s *server) drop(key string, which *held) {
 	if h.end != nil {
 		h.end.Stop()
 	}
+	alone := s.pending == 0
 	s.mu.Unlock()
+	if which != nil && alone {
+		s.Log.Info("a session's time is over, and no daemon is there: its keeper ends it", "session", key)
+	}
 	closeAll(h.files) // which may take its time
 	s.mu.Lock()
 	defer s.mu.Unlock()

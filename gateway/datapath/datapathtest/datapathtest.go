@@ -62,8 +62,8 @@ type Promises struct {
 	// counted and limited, and a successor finds entries and counters. False: no packets
 	// pass then, and a successor begins without clients and with a new epoch.
 	Unattended bool
-	// Keeps, with Unattended: after kill -9 the successor finds the admitted clients, and no others; each has an epoch of
-	// its own. Quotas wait for the successor, and Close ends all.
+	// Keeps, with Unattended: the successor finds the admitted clients, and no others; each has an epoch of
+	// its own. Quotas end traffic soon after they are reached.
 	Keeps bool
 	// Lingers is how long admitted clients' packets may still pass after the process was
 	// killed, if not Unattended.

@@ -33,6 +33,9 @@ var lines = []behaviour{
 	{"LinesBehindNAT", onLine(linesBehindNAT), Shape{Line: true}},
 	{"LinesBehindNATBare", onLine(linesBehindNAT), Shape{Line: true, Bare: true}},
 	{"NetworksBehindLines", onLine(networksBehind), Shape{Line: true}},
+	{"ClosedWithLines", onLine(func(t *testing.T, w *World) {
+		w.outlives(t, "Close", func() { must(t, w.Close()) })
+	}), Shape{Line: true}},
 	{"KilledWithLines", onLine(func(t *testing.T, w *World) {
 		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
 	}), Shape{Line: true}},

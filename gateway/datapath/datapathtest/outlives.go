@@ -75,7 +75,7 @@ func (w *World) successorsBooks(t *testing.T, up, down *Flow, epoch uint64) {
 	w.bills(t, w.Alice, tally{}, tally{up.Sent() * (headers + FlowBytes), up.Sent(), down.Sent() * (headers + FlowBytes), down.Sent()})
 }
 
-// endsUnattended: time limits apply without a process, and quotas too, or else with the next one.
+// endsUnattended: time limits apply without a process, and quotas too, exactly or soon.
 func (w *World) endsUnattended(t *testing.T, end func()) {
 	flow := w.Up(t, w.Alice)
 	flow.Begin()
@@ -96,8 +96,13 @@ func (w *World) endsUnattended(t *testing.T, end func()) {
 		return nil
 	})
 	if w.path.Keeps {
+		flow.Ends(t, "after its quota, with nobody there")
+		came := flow.Came()
 		must(t, w.Open())
 		flow.Stops(t, "after its quota, with a successor")
+		if n := w.tally(t, w.Alice).upBytes; n < quota || flow.Came() != came {
+			t.Errorf("%d bytes of a quota of %d are counted, and %d packets came to a successor", n, quota, flow.Came()-came)
+		}
 		return
 	}
 	flow.Stops(t, "after its quota, with nobody there")

@@ -18,6 +18,8 @@ import (
 //	socket, channel, unit + record ──▶ keeper ──▶ adopt: same unit, counters, limits
 //	digest of the rules            ──▶        ──▶ are they still those that count for these units?
 //
+// While there is no daemon the keeper compares clients' counters with their quotas (Keep).
+//
 // A client is adopted only if its unit is there: at logout the daemon ends the unit itself, also where the keeper does not
 // take the message. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted client as ever.
 
@@ -245,14 +247,33 @@ func (d *Datapath) discard(r record, files []int) {
 	}
 }
 
-// adopt goes on with a client's unit. On error it has taken nothing.
-func (d *Datapath) adopt(r record, files []int) error {
-	l := &line{session: session{r.Client.MAC, r.Client.Session}, used: true, socket: files[0], channel: files[1], unit: files[2], index: r.Unit, policed: r.Policed, kept: true, lan: d.cfg.LAN}
+// client returns the client of a record, with files of its session or without.
+func (r record) client(files ...int) *client {
+	l := &line{session: session{r.Client.MAC, r.Client.Session}, used: true, socket: -1, channel: -1, unit: -1, index: r.Unit, policed: r.Policed}
+	if len(files) == filesKept {
+		l.socket, l.channel, l.unit, l.kept = files[0], files[1], files[2], true
+	}
 	c := &client{addr: r.Client.Addr, Client: r.Client, epoch: r.Epoch, known: true, line: l, forgone: r.Dropped}
 	c.base = tally{r.Counted.Up, r.Counted.Down}
 	c.lost.from, c.lost.own = r.Lost.Up, r.Lost.Down
-	if err := errors.Join(raise(l.index), lead(c.addr, l.index, d.cfg.Address.Addr())); err != nil {
-		return fmt.Errorf("setting up its interface: %w", err)
+	return c
+}
+
+// adopt goes on with a client's unit. On error it has taken nothing.
+func (d *Datapath) adopt(r record, files []int) error {
+	c := r.client(files...)
+	l := c.line
+	l.lan = d.cfg.LAN
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := d.look(c); err != nil {
+		return err
+	}
+	spent := c.usedUp(c.Limits) // while nobody was there: its interface is, or gets, down
+	if !spent {
+		if err := errors.Join(raise(l.index), lead(c.addr, l.index, d.cfg.Address.Addr())); err != nil {
+			return fmt.Errorf("setting up its interface: %w", err)
+		}
 	}
 	d.mu.Lock()
 	if d.carrier.lines[l.session] != nil {
@@ -272,16 +293,12 @@ func (d *Datapath) adopt(r record, files []int) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	d.until(c)
 	d.bound(c)
-	err = d.look(c)
-	if err == nil && c.usedUp(c.Limits) { // while nobody was there
-		err = d.bar(c)
-	}
-	if err != nil {
-		d.cfg.Log.Error("comparing a client's quota", "client", c.addr, "err", err)
+	if spent {
+		if err := d.bar(c); err != nil {
+			d.cfg.Log.Error("ending a client's quota", "client", c.addr, "err", err)
+		}
 	}
 	return nil
 }

@@ -7,7 +7,7 @@
 //	client ◀── LAN ◀── PPPoE ◀── unit gw…p… ◀── rules ◀── stack ◀── WAN
 //
 // An admitted client is one whose unit exists: nobody else has a way through. Rules of nftables
-// compare senders' addresses and count. Units are open files: they end with Close, and go on when the process is killed
+// compare senders' addresses and count. Units are open files: they go on after Close, and when the process is killed,
 // while a keeper has them too, until another process takes them up (keep.go).
 package kernel
 
@@ -87,7 +87,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	d := &Datapath{cfg: cfg, table: tableOf(cfg.LAN), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("opening the kernel's PPPoE: %w", err), d.Close())
+			err = errors.Join(fmt.Errorf("opening the kernel's PPPoE: %w", err), d.close(false))
 		}
 	}()
 	for d.epoch == 0 {
@@ -191,9 +191,12 @@ func (d *Datapath) Wait(ctx context.Context) error {
 	}
 }
 
-// Close ends all units: no packet passes from then on. The rules that block the LAN stay until
-// Remove.
-func (d *Datapath) Close() error {
+// Close leaves the units to the keeper, which ends them unless another process takes them up. Where there is no keeper they
+// end, and no packet passes from then on. The rules that block the LAN stay until Remove.
+func (d *Datapath) Close() error { return d.close(true) }
+
+// close is Close; leave false: it ends units and keeper.
+func (d *Datapath) close(leave bool) error {
 	d.mu.Lock()
 	again := d.closed
 	d.closed = true
@@ -207,8 +210,12 @@ func (d *Datapath) Close() error {
 	if d.watcher != nil {
 		errs = append(errs, d.watcher.close())
 	}
+	left := leave && d.keeper != nil && d.keeper.Leave()
 	for _, c := range d.all() {
 		c.mu.Lock()
+		if left && c.line != nil {
+			c.line.kept = false // closing the files here ends nothing: the keeper has them
+		}
 		d.drop(c)
 		c.mu.Unlock()
 	}
@@ -221,7 +228,7 @@ func (d *Datapath) Close() error {
 		errs = append(errs, d.carrier.epoll.Close())
 	}
 	d.mu.Unlock()
-	if d.keeper != nil {
+	if d.keeper != nil && !left {
 		errs = append(errs, d.keeper.Close())
 	}
 	if d.rules != nil {

@@ -115,14 +115,14 @@ func (d *Datapath) follow() {
 		case <-every.C:
 		}
 		if n%int(seenEvery/quotaEvery) == 0 || d.someDue(time.Now()) {
-			d.compare()
+			d.compare(d.bar)
 		}
 	}
 }
 
-// compare reads all clients' counters, which costs two requests however many clients have quotas, and ends the units of
+// compare reads all clients' counters, which costs two requests however many clients have quotas, and ends the traffic of
 // those that have used theirs up.
-func (d *Datapath) compare() {
+func (d *Datapath) compare(end func(*client) error) {
 	if err := d.lookAtAll(); err != nil {
 		d.cfg.Log.Error("reading clients' counters: quotas are compared later", "lan", d.cfg.LAN, "err", err)
 		d.mu.Lock()
@@ -136,7 +136,7 @@ func (d *Datapath) compare() {
 	d.due = time.Time{}
 	d.mu.Unlock()
 	for _, c := range all {
-		if err := d.exhaust(c, now); err != nil {
+		if err := d.exhaust(c, now, end); err != nil {
 			d.cfg.Log.Error("ending a client's quota", "client", c.addr, "err", err)
 		}
 	}
@@ -196,14 +196,14 @@ func (c *client) usedUp(l datapath.Limits) bool {
 	return over(l.UpBytes, n.up.Bytes) || over(l.DownBytes, n.down.Bytes) || over(l.TotalBytes, n.up.Bytes+n.down.Bytes)
 }
 
-// exhaust ends the unit of a client whose quota, as last read, is used up.
-func (d *Datapath) exhaust(c *client, now time.Time) error {
+// exhaust ends the traffic of a client whose quota, as last read, is used up.
+func (d *Datapath) exhaust(c *client, now time.Time, end func(*client) error) error {
 	d.replacing.RLock()
 	defer d.replacing.RUnlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.usedUp(c.Limits) {
-		return d.bar(c)
+		return end(c)
 	}
 	if c.line != nil {
 		d.mu.Lock()

@@ -30,7 +30,7 @@ type line struct {
 	unit    int  // /dev/ppp; -1: the session has no interface
 	index   int  // of the interface
 	policed bool // it has limits of rates, or had
-	kept    bool // by a keeper too
+	kept    bool // by a keeper too: the session ends by other means than closing files
 	lan     string
 }
 

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -10,7 +11,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
-	"github.com/gateweigh/gateweigh/gateway/keeper"
 )
 
 // keeperEnv makes the tests' program a keeper.
@@ -36,7 +36,7 @@ var path = datapathtest.Path{
 
 func TestMain(m *testing.M) {
 	if os.Getenv(keeperEnv) != "" {
-		if err := keeper.Serve(os.NewFile(3, "listener"), keeper.Alone); err != nil {
+		if err := Keep(os.NewFile(3, "listener"), slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)

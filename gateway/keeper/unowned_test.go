@@ -1,0 +1,66 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// says has keepers write to a file, and returns a check that awaits a message with some words.
+func says(t *testing.T) (awaits func(words ...string)) {
+	file := filepath.Join(t.TempDir(), "said")
+	t.Setenv(saidEnv, file)
+	return func(words ...string) {
+		t.Helper()
+		netnstest.Await(t, "a message of the keeper", func() error {
+			text, err := os.ReadFile(file)
+			for line := range strings.Lines(string(text)) {
+				if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+					return nil
+				}
+			}
+			return errors.Join(err, fmt.Errorf("none has %q: %s", words, text))
+		})
+	}
+}
+
+// TestUnowned: a keeper says that its owner is gone, looks after what it has until another one comes, which waits for that,
+// and says what ends meanwhile.
+func TestUnowned(t *testing.T) {
+	said := says(t)
+	o := ownerOf(t, 3*time.Second)
+	a, aGone := pipe(t)
+	b, bGone := pipe(t)
+	o.Put(Item{Key: "rules"})
+	o.Put(Item{Key: "a", Files: []int{a}})
+	o.Put(Item{Key: "b", Files: []int{b}, Until: time.Now().Add(time.Second)})
+	unix.Close(a)
+	unix.Close(b)
+	if !o.Leave() || o.Leave() {
+		t.Error("an owner leaves twice, or not at all")
+	}
+	said("without an owner", "items=2")
+	said("sessions=2")
+	netnstest.Await(t, "the end of b", bGone)
+	said("session=b")
+	next := ownerOf(t, 3*time.Second)
+	said("with an owner")
+	if len(next.held) != 2 || aGone() == nil {
+		t.Fatalf("the successor has %+v", next.held)
+	}
+	for _, i := range next.held {
+		closeAll(i.Files)
+	}
+	next.die()
+	netnstest.Await(t, "the end of a, for which nobody has come", aGone)
+	said("ERROR", "sessions=1", "after=3s")
+}

@@ -139,6 +139,7 @@ func newTorrents(t *testing.T) *torrents {
 // begin begins two flows, and counts what arrives of them from 0 on.
 func (x *torrents) begin(t *testing.T) {
 	t.Helper()
+	x.tw.each(func(w *twin) { w.clientSeen, w.serverSeen = len(w.client.Frames()), len(w.server.Frames()) }) // answers of what ran before
 	hers, his := begin(t, x.tw, alice), begin(t, x.tw, bob)
 	x.tw.makeCached(t, hers.fromClient(), hers.fromPeer(), his.fromClient(), his.fromPeer())
 	data, none := datapathtest.Carrying(make([]byte, segments*segment)), datapathtest.Carrying(nil)
@@ -205,7 +206,7 @@ func (x *torrents) sent() (n uint64) {
 	return n
 }
 
-// stop ends what start began, and waits until all frames have arrived that no link has dropped.
+// stop ends what start began.
 func (x *torrents) stop(t *testing.T) {
 	t.Helper()
 	close(x.end)
@@ -214,25 +215,26 @@ func (x *torrents) stop(t *testing.T) {
 	if err := x.failed.Load(); err != nil {
 		t.Fatal(*err)
 	}
-	x.tw.send(t) // behind the markers nothing is under way
-	x.tw.each(func(w *twin) { w.clientSeen, w.serverSeen = len(w.client.Frames()), len(w.server.Frames()) })
 }
 
-// whole stops, and reports frames that the gateways lost: those that arrived nowhere and that no link dropped, because its queue
-// was full.
+// whole stops, and waits until no frame is missing: each has arrived, or a link has dropped it because its queue was full.
 func (x *torrents) whole(t *testing.T, during string, was [2]uint64) {
 	t.Helper()
 	x.stop(t)
 	for i, o := range x.of {
-		up, down := o.arrived(t)
-		sentUp, sentDown, dropped := o.up.sent.Load(), o.down.sent.Load(), o.LinkDrops(t)-was[i]
-		if dropped > 0 {
-			t.Logf("%s: links dropped %d of %d frames", during, dropped, sentUp+sentDown)
-		}
-		if up > sentUp || down > sentDown || up+down+dropped < sentUp+sentDown {
-			t.Errorf("%s, %s: of %d frames up and %d down %d and %d arrived, and links dropped %d",
-				[]string{"with the cache", "without"}[i], during, sentUp, sentDown, up, down, dropped)
-		}
+		sentUp, sentDown := o.up.sent.Load(), o.down.sent.Load()
+		netnstest.Await(t, "all frames", func() error {
+			up, down := o.arrived(t)
+			dropped := o.LinkDrops(t) - was[i]
+			if up > sentUp || down > sentDown || up+down+dropped < sentUp+sentDown {
+				return fmt.Errorf("%s, %s: of %d frames up and %d down %d and %d arrived, and links dropped %d",
+					[]string{"with the cache", "without"}[i], during, sentUp, sentDown, up, down, dropped)
+			}
+			if dropped > 0 {
+				t.Logf("%s: links dropped %d of %d frames", during, dropped, sentUp+sentDown)
+			}
+			return nil
+		})
 	}
 }
 

@@ -257,21 +257,15 @@ func (t text) line(value toml.Primitive) int {
 	return min(at.Position.Line, 1+bytes.Count(t.data[:begin], []byte("\n")))
 }
 
-// suggestion returns `; did you mean "…"?` when a known word is similar, else nothing.
+// suggestion returns `; did you mean "…"?` when a known word is similar, or the same in another table, else nothing.
 func suggestion(given string, known []string) string {
-	near, least := "", max(2, len(given)/3)+1
-	for _, word := range known {
-		if d := distance(strings.ToLower(given), strings.ToLower(word)); d < least {
-			near, least = word, d
-		}
+	if meant := tomlline.Meant(given, known); meant != "" {
+		return meant
 	}
-	if near == "" {
-		near = elsewhere(given, known)
+	if word := elsewhere(given, known); word != "" {
+		return tomlline.Mean(word)
 	}
-	if near == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", near)
+	return ""
 }
 
 // elsewhere returns the only known key with the same last part, if there is exactly one:
@@ -289,26 +283,4 @@ func elsewhere(given string, known []string) string {
 		found = key
 	}
 	return found
-}
-
-// distance counts the insertions, deletions and substitutions of bytes that
-// turn a into b (Levenshtein).
-func distance(a, b string) int {
-	previous := make([]int, len(b)+1)
-	for j := range previous {
-		previous[j] = j
-	}
-	current := make([]int, len(b)+1)
-	for i := range len(a) {
-		current[0] = i + 1
-		for j := range len(b) {
-			change := previous[j]
-			if a[i] != b[j] {
-				change++
-			}
-			current[j+1] = min(change, previous[j+1]+1, current[j]+1)
-		}
-		previous, current = current, previous
-	}
-	return previous[len(b)]
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Report takes one problem with a key's value.
@@ -212,7 +213,7 @@ func (e *Experiment) checkDUTs(report Report) {
 	names = slices.Compact(names)
 	for _, name := range e.DUTs {
 		if !slices.Contains(names, name) {
-			report("duts", "unknown device %q: known are %s, or describe it in [dut.%s]%s", name, strings.Join(names, ", "), name, hint(name, names))
+			report("duts", "unknown device %q: known are %s, or describe it in [dut.%s]%s", name, strings.Join(names, ", "), name, tomlline.Meant(name, names))
 		}
 	}
 }

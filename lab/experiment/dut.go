@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // CustomDUT is a device under test described in TOML, [dut.NAME]: the commands
@@ -205,7 +207,7 @@ func (e *Experiment) assignDUT(key toml.Key, value any) (descend bool, err error
 		}
 	}
 	e.badDUTs[dutName] = true
-	return false, fmt.Errorf("unknown key of a device%s", hint(rest, DUTKeys()))
+	return false, fmt.Errorf("unknown key of a device%s", tomlline.Meant(rest, DUTKeys()))
 }
 
 // dutKey is the dotted key of a device's key, as errors name it.
@@ -321,7 +323,7 @@ func checkFile(p, content string) string {
 	for _, part := range strings.Split(content, "${"+varPrefix)[1:] {
 		v, _, _ := strings.Cut(part, "}")
 		if v = varPrefix + v; !slices.Contains(Vars, v) {
-			return fmt.Sprintf("%q: unknown variable %s%s", p, show(v), hint(v, Vars))
+			return fmt.Sprintf("%q: unknown variable %s%s", p, show(v), tomlline.Meant(v, Vars))
 		}
 	}
 	return ""

@@ -26,6 +26,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Kinds of pacing, and protocols. Kinds of client and of traffic are those of packages
@@ -167,7 +168,7 @@ func (c Catalogue) Builtin(name string) (*Experiment, error) {
 	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
 	if err != nil {
 		known := builtinNames()
-		return nil, fmt.Errorf("unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), hint(name, known))
+		return nil, fmt.Errorf("unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), tomlline.Meant(name, known))
 	}
 	return c.Parse(name+".toml", data)
 }

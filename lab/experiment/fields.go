@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
@@ -189,7 +190,7 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	case key[0] == "dut":
 		return e.assignDUT(key[1:], value)
 	}
-	meant := hint(dotted, append(e.catalogue.Keys(), tables...))
+	meant := tomlline.Meant(dotted, append(e.catalogue.Keys(), tables...))
 	if meant == "" {
 		meant = ": docs/experiments.md lists all"
 	}

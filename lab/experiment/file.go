@@ -109,38 +109,3 @@ func lineOf(md *toml.MetaData, p toml.Primitive, data []byte) int {
 	start := min(at.Position.Start, len(data))
 	return min(at.Position.Line, 1+bytes.Count(data[:start], []byte("\n")))
 }
-
-// hint is ", did you mean …?" when a known word is close to the given one.
-func hint(Word string, known []string) string {
-	best, distance := "", max(2, len(Word)/3)+1
-	for _, k := range known {
-		if d := editDistance(strings.ToLower(Word), strings.ToLower(k)); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// editDistance is Levenshtein's: insertions, deletions and substitutions that
-// turn a into b, counted in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/gateweigh/gateweigh/lab/words"
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Parser checks a decoded value and converts it. The value is what the toml
@@ -100,7 +101,7 @@ func Word(known ...string) Parser[string] {
 	return func(v any) (string, error) {
 		s, ok := asText(v)
 		if !ok || !slices.Contains(known, s) {
-			return "", fmt.Errorf("must be %s, not %s%s", quoted(known), show(v), hint(s, known))
+			return "", fmt.Errorf("must be %s, not %s%s", quoted(known), show(v), tomlline.Meant(s, known))
 		}
 		return s, nil
 	}

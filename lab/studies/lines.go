@@ -29,7 +29,8 @@ func besideFirst(least, most float64) criterion {
 	}
 }
 
-// straight judges whether a metric follows a straight line over the payload that is carried, by the line's R² alone.
+// straight judges whether a metric follows a straight line over the payload that is carried, by the line's R². That has no interval:
+// it counts once there are blocks enough for the slope to have one.
 func straight(leastR2 float64) criterion {
 	return func(j *judgement) {
 		x := j.sweeps[0].study()
@@ -43,12 +44,15 @@ func straight(leastR2 float64) criterion {
 			j.Here, j.Expect = "no line: fewer than three loads that it carries", x.command("duts="+r.DUT)+" has the study's."
 			return
 		}
-		j.Here = fmt.Sprintf("R² of %.4f over %d loads; %s = %s + %s %% of a core a Gbit/s%s; run %s", float64(l.R2), l.LevelsUsed, j.metric.Noun,
-			bracketed(l.Intercept), bracketed(l.Slope), overDirect(l), r.Run)
-		j.figure = fmt.Sprintf("R² %.3f", float64(l.R2))
-		if float64(l.R2) >= leastR2 {
+		j.Here = fmt.Sprintf("R² of %.4f over %d loads; %s = %s + %s %% of a core a Gbit/s%s; %s; run %s", float64(l.R2), l.LevelsUsed, j.metric.Noun,
+			bracketed(l.Intercept), bracketed(l.Slope), overDirect(l), blocks(l.Slope), r.Run)
+		j.figure, j.detail = fmt.Sprintf("R² %.3f", float64(l.R2)), blocks(l.Slope)
+		switch {
+		case !l.Slope.HasInterval():
+			j.settle(across)
+		case float64(l.R2) >= leastR2:
 			j.settle(inside)
-		} else {
+		default:
 			j.settle(outside)
 		}
 	}

@@ -2,6 +2,7 @@ package studies_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -23,8 +24,8 @@ func tunnelLoads() (list []float64) {
 
 // tunnels is a run of gateways whose CPU is 0.3 % of a core and a slope, % of a core per Gbit/s: where the flow enters, and where it
 // leaves. The direct path's is 12.
-func tunnels(slopes map[string][2]float64) analysis.Summary {
-	spec := analysistest.Spec{Seed: 4, Clients: []int{1}, Offered: tunnelLoads(), Blocks: 4, Windows: 1, AABlocks: 1, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.01}
+func tunnels(blocks int, slopes map[string][2]float64) analysis.Summary {
+	spec := analysistest.Spec{Seed: 4, Clients: []int{1}, Offered: tunnelLoads(), Blocks: blocks, Windows: 1, AABlocks: 1, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.01}
 	for _, dut := range []string{"ipip", "openvpn-none", "openvpn-blowfish"} {
 		spec.DUTs = append(spec.DUTs, portal(dut, 2))
 	}
@@ -69,7 +70,7 @@ func TestSlopesOfTunnels(t *testing.T) {
 		{"as the study has it", [2]float64{13, 13}, [2]float64{60, 60}, [2]float64{60 * 1.45, 60 * 1.24}, true, true, true, true},
 		{"dear encryption, cheap OpenVPN", [2]float64{20, 20}, [2]float64{30, 30}, [2]float64{120, 120}, false, false, false, false},
 	} {
-		o := study4(t, tunnels(map[string][2]float64{"ipip": c.ipip, "openvpn-none": c.openvpn, "openvpn-blowfish": c.blowfish}))
+		o := study4(t, tunnels(4, map[string][2]float64{"ipip": c.ipip, "openvpn-none": c.openvpn, "openvpn-blowfish": c.blowfish}))
 		for id, want := range map[string]bool{
 			"cpu-linear-entering/clean": true, "cpu-linear-leaving/openvpn-none": true, "cpu-linear-entering/ipip": true,
 			"openvpn-far-above-ipsec/openvpn-none-ipip": c.far, "ipsec-slightly-above-direct/ipip-clean": c.little,
@@ -82,6 +83,23 @@ func TestSlopesOfTunnels(t *testing.T) {
 		if len(o.Figures) != 4 || len(o.Figures[0].Panels[0].Series) != 4 || len(o.Figures[2].Panels[0].Series) != 2 {
 			t.Errorf("%s: %d figures", c.what, len(o.Figures))
 		}
+	}
+}
+
+// TestOneBlockOfTunnels: without an interval nothing is judged of a tunnel. The direct path stands beside each, so it has one.
+func TestOneBlockOfTunnels(t *testing.T) {
+	o := study4(t, tunnels(1, map[string][2]float64{"ipip": {13, 13}, "openvpn-none": {60, 60}, "openvpn-blowfish": {60 * 1.45, 60 * 1.24}}))
+	open := 0
+	for _, f := range o.Findings {
+		if f.Holds != nil && !strings.HasSuffix(f.ID, "/clean") {
+			t.Errorf("%s comes to %v: %s", f.ID, *f.Holds, f.Here)
+		}
+		if f.Open {
+			open++
+		}
+	}
+	if open < 7 {
+		t.Errorf("%d findings are left open: %+v", open, o.Findings)
 	}
 }
 

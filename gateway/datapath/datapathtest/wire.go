@@ -3,6 +3,7 @@ package datapathtest
 import (
 	"bytes"
 	"errors"
+	"math"
 	"net"
 	"sync"
 	"testing"
@@ -61,6 +62,18 @@ func (w *Wire) open(link string) error {
 		unix.SetsockoptTimeval(w.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience),
 		unix.Bind(w.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Index}),
 	)
+}
+
+// Ignore has frames of more bytes than that not recorded from now on.
+func (w *Wire) Ignore(t testing.TB, bytes uint32) {
+	t.Helper()
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_LEN},
+		{Code: unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K, Jf: 1, K: bytes},
+		{Code: unix.BPF_RET | unix.BPF_K},
+		{Code: unix.BPF_RET | unix.BPF_K, K: math.MaxUint32},
+	}
+	must(t, unix.SetsockoptSockFprog(w.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}))
 }
 
 // read records every arriving frame until the socket is closed.

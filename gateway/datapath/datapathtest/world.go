@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
@@ -122,6 +124,21 @@ func tid(s *netnstest.Space) string { return fmt.Sprint(s.TID()) }
 
 // pinDir is a folder for this network alone.
 func pinDir(router *netnstest.Space) string { return "/sys/fs/bpf/" + tid(router) }
+
+// LinkDrops counts the frames that the network's links dropped, because a CPU's queue was full.
+func (w *World) LinkDrops(t testing.TB) (n uint64) {
+	t.Helper()
+	for _, s := range []*netnstest.Space{w.hub, w.Router, w.Server, w.Alice.Space, w.Bob.Space, w.Intruder.Space} {
+		var links []netlink.Link
+		var err error
+		s.Do(func() { links, err = netlink.LinkList() })
+		must(t, err)
+		for _, l := range links {
+			n += l.Attrs().Statistics.TxDropped
+		}
+	}
+	return n
+}
 
 // bits is the LAN's prefix length for a script's environment.
 func (w *World) bits() string { return fmt.Sprintf("bits=%d", w.prefix.Bits()) }

@@ -126,12 +126,20 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return total
 }
 
-// login is how long a client takes to log in at a device: by the device's own figure
+// login is how long a client takes to log in at a device, if it does: by the device's own figure
 // for kinds of client that are quick, else by the kind's.
 func login(e *experiment.Experiment, s experiment.Side, name string) time.Duration {
 	times := client.KindOf(s.Client).Times
-	if d, err := dut.New(name, s.Clients, e); err == nil && times.FastLogin > 0 {
-		return cmp.Or(d.Traits().PersonaLogin, times.Login)
+	d, err := dut.New(name, s.Clients, e)
+	if err != nil {
+		return times.Login
+	}
+	traits := d.Traits()
+	if _, custom := e.Custom[name]; !custom && traits.Admission.Kind == client.AdmitNone && !traits.Lines {
+		return 0
+	}
+	if times.FastLogin > 0 {
+		return cmp.Or(traits.PersonaLogin, times.Login)
 	}
 	return times.Login
 }

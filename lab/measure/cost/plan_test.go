@@ -2,7 +2,9 @@ package cost
 
 import (
 	"testing"
+	"time"
 
+	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
@@ -20,5 +22,20 @@ func TestPlanInWords(t *testing.T) {
 		if got := e.Describe(); got != want {
 			t.Errorf("%s: %+v, want %+v", keys, got, want)
 		}
+	}
+}
+
+// TestNobodyLogsIn: clients of a router without a portal take no time to log in.
+func TestNobodyLogsIn(t *testing.T) {
+	known := experiment.Catalogue{DUTs: dut.Names(), Measures: []experiment.Measure{Measure{}.Rules()}}
+	took := func(name string) time.Duration {
+		e, err := known.Parse("x.toml", []byte("duts = [\""+name+"\"]\nclients = [10000]\noffered_mbps = [1000]\nblocks = 1\naa_blocks = 0\n[client]\nkind = \"persona\"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.EstimatedDuration()
+	}
+	if free, portal := took("masquerade"), took("gateway-ebpf-nat"); free >= portal || portal-free > time.Minute {
+		t.Errorf("%v without a portal, %v with one", free, portal)
 	}
 }

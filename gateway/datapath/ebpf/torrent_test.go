@@ -1,0 +1,389 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+var triggerMbps = flag.Float64("trigger.mbps", 50, "Mbit/s that TestTriggersAtRate sends through each of two gateways, if the machine can")
+
+const (
+	segment     = 1460 // bytes of payload: packets of 1500
+	segments    = 40   // of one system call
+	frameBits   = (segment + 54) * 8
+	longestWait = 8 // bursts that a sender behind its rate sends at once: the queue of a CPU holds 1000 frames
+)
+
+// volley is what a sender writes: the kernel makes segments of it at the sender's own link. Each crosses the network alone.
+type volley struct {
+	fd     int
+	frame  []byte // behind struct virtio_net_hdr
+	answer int    // the packet socket of the other side
+	ack    []byte // so that connection tracking sees both directions
+	sent   atomic.Uint64
+}
+
+const vnetHeader = 10
+
+// newVolley makes bursts of a flow from one side, whose answers come from the other.
+func newVolley(fd, answer int, frame, ack []byte) *volley {
+	pseudo := uint32(unix.IPPROTO_TCP + len(frame) - 34) // the kernel completes the checksum of each segment
+	for i := 26; i < 34; i += 2 {
+		pseudo += uint32(binary.BigEndian.Uint16(frame[i:]))
+	}
+	pseudo = pseudo&0xffff + pseudo>>16
+	binary.BigEndian.PutUint16(frame[50:], uint16(pseudo&0xffff+pseudo>>16))
+	h := make([]byte, vnetHeader, vnetHeader+len(frame))
+	h[0], h[1] = unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, unix.VIRTIO_NET_HDR_GSO_TCPV4
+	for i, v := range []uint16{54, segment, 34, 16} { // header, segment, where the checksum's range and where it begins
+		binary.NativeEndian.PutUint16(h[2+2*i:], v)
+	}
+	return &volley{fd: fd, frame: append(h, frame...), answer: answer, ack: append(make([]byte, vnetHeader), ack...)}
+}
+
+func (b *volley) send() error {
+	if err := write(b.fd, b.frame); err != nil {
+		return err
+	}
+	b.sent.Add(segments)
+	seq := b.frame[vnetHeader+38:]
+	binary.BigEndian.PutUint32(seq, binary.BigEndian.Uint32(seq)+segments*segment)
+	return write(b.answer, b.ack)
+}
+
+// write sends a frame, or has its link drop it, which counts that, because a CPU's queue is full.
+func write(fd int, frame []byte) error {
+	if _, err := unix.Write(fd, frame); err != nil && !errors.Is(err, unix.ENOBUFS) {
+		return fmt.Errorf("sending %d bytes: %w", len(frame), err)
+	}
+	return nil
+}
+
+// torrent is what crosses one of the twins: a client's flow up, translated, and another's down, which is not. Who
+// receives only counts, in the kernel: the test loses no frame itself.
+type torrent struct {
+	*twin
+	alice, bob, server int // packet sockets
+	up, down           *volley
+}
+
+// sendSocket opens a packet socket that sends with struct virtio_net_hdr and receives nothing.
+func sendSocket(t *testing.T, s *netnstest.Space, link string) (fd int) {
+	t.Helper()
+	s.Run(t, "ethtool -K "+link+" tso off")
+	var err error
+	s.Do(func() {
+		var dev *net.Interface
+		if dev, err = net.InterfaceByName(link); err != nil {
+			return
+		}
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return
+		}
+		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1), unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: dev.Index}))
+	})
+	must(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+// torrents are those of both twins.
+type torrents struct {
+	tw      *twins
+	of      [2]*torrent
+	active  time.Duration // for which they ran
+	end     chan struct{}
+	running sync.WaitGroup
+	failed  atomic.Pointer[error]
+	began   time.Time
+}
+
+// The rule at input keeps the gateway's own stack from entering a forgotten connection that a server continues as its own:
+// with it in the way the client's would get another port.
+const torrentRules = `table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 ip saddr 10.1.0.10 meta l4proto tcp masquerade
+}
+chain forward { type filter hook forward priority 0; ct state established accept
+}
+chain own { type filter hook input priority 0; meta l4proto tcp drop
+}
+}`
+
+func newTorrents(t *testing.T) *torrents {
+	x := &torrents{tw: newTwins(t)}
+	for i, w := range []*twin{x.tw.cached, x.tw.plain} {
+		w.Router.Run(t, "ip link set wan0 mtu 1500")
+		w.Intruder.Run(t, "ip link set c0 down") // the hub has a copy less to make
+		w.client.Ignore(t, 600)
+		w.server.Ignore(t, 600)
+		x.of[i] = &torrent{twin: w, alice: sendSocket(t, w.Alice.Space, "c0"), bob: sendSocket(t, w.Bob.Space, "c0"), server: sendSocket(t, w.Server, "s0")}
+	}
+	x.tw.rules(t, "round1", torrentRules)
+	x.begin(t)
+	return x
+}
+
+// begin begins two flows, and counts what arrives of them from 0 on.
+func (x *torrents) begin(t *testing.T) {
+	t.Helper()
+	x.tw.each(func(w *twin) { w.clientSeen, w.serverSeen = len(w.client.Frames()), len(w.server.Frames()) }) // answers of what ran before
+	hers, his := begin(t, x.tw, alice), begin(t, x.tw, bob)
+	x.tw.makeCached(t, hers.fromClient(), hers.fromPeer(), his.fromClient(), his.fromPeer())
+	data, none := datapathtest.Carrying(make([]byte, segments*segment)), datapathtest.Carrying(nil)
+	for _, o := range x.of {
+		o.up = newVolley(o.alice, o.server, hers.fromClient(data), hers.fromPeer(none))
+		o.down = newVolley(o.server, o.bob, his.fromPeer(data), his.fromClient(none))
+		tell := `nft 'table ip tell; delete table ip tell; table ip tell { counter data { }; chain in { type filter hook prerouting priority -450; ip length 1500 %s counter name data; }; }'`
+		o.Server.Run(t, fmt.Sprintf(tell, fmt.Sprintf("ip saddr %v tcp sport %d", hers.seen.Addr(), hers.seen.Port())))
+		o.Bob.Run(t, fmt.Sprintf(tell, fmt.Sprintf("ip daddr %v tcp dport %d", his.client.Addr(), his.client.Port())))
+	}
+}
+
+// arrived counts whole segments of the flows, with the addresses and ports that they should have.
+func (o *torrent) arrived(t *testing.T) (up, down uint64) {
+	t.Helper()
+	for s, n := range map[*netnstest.Space]*uint64{o.Server: &up, o.Bob.Space: &down} {
+		_, err := fmt.Sscan(s.Run(t, `nft list counter ip tell data | sed -n 's/.*packets \([0-9]*\) .*/\1/p'`), n)
+		must(t, err)
+	}
+	return up, down
+}
+
+// start sends through both gateways until stop.
+func (x *torrents) start() {
+	x.end, x.began = make(chan struct{}), time.Now()
+	for _, o := range x.of {
+		x.running.Go(func() {
+			if err := o.run(x.end); err != nil {
+				x.failed.Store(&err)
+			}
+		})
+	}
+}
+
+// run sends at the rate, or as fast as it can.
+func (o *torrent) run(end <-chan struct{}) error {
+	began, sent, each := time.Now(), 0, time.Duration(segments*frameBits / *triggerMbps * float64(time.Microsecond))
+	for {
+		select {
+		case <-end:
+			return nil
+		default:
+		}
+		due := int(time.Since(began)/each) - sent
+		sent += max(0, due-longestWait) // given up
+		for range min(due, longestWait) {
+			b := o.up
+			if sent%2 == 1 {
+				b = o.down
+			}
+			if err := b.send(); err != nil {
+				return err
+			}
+			sent++
+		}
+		time.Sleep(each / 2)
+	}
+}
+
+func (x *torrents) sent() (n uint64) {
+	for _, o := range x.of {
+		n += o.up.sent.Load() + o.down.sent.Load()
+	}
+	return n
+}
+
+// stop ends what start began.
+func (x *torrents) stop(t *testing.T) {
+	t.Helper()
+	close(x.end)
+	x.running.Wait()
+	x.active += time.Since(x.began)
+	if err := x.failed.Load(); err != nil {
+		t.Fatal(*err)
+	}
+}
+
+// whole stops, and waits until no frame is missing: each has arrived, or a link has dropped it because its queue was full.
+func (x *torrents) whole(t *testing.T, during string, was [2]uint64) {
+	t.Helper()
+	x.stop(t)
+	for i, o := range x.of {
+		sentUp, sentDown := o.up.sent.Load(), o.down.sent.Load()
+		netnstest.Await(t, "all frames", func() error {
+			up, down := o.arrived(t)
+			dropped := o.LinkDrops(t) - was[i]
+			if up > sentUp || down > sentDown || up+down+dropped < sentUp+sentDown {
+				return fmt.Errorf("%s, %s: of %d frames up and %d down %d and %d arrived, and links dropped %d",
+					[]string{"with the cache", "without"}[i], during, sentUp, sentDown, up, down, dropped)
+			}
+			if dropped > 0 {
+				t.Logf("%s: links dropped %d of %d frames", during, dropped, sentUp+sentDown)
+			}
+			return nil
+		})
+	}
+}
+
+func (x *torrents) drops(t *testing.T) (n [2]uint64) {
+	for i, o := range x.of {
+		n[i] = o.LinkDrops(t)
+	}
+	return n
+}
+
+// more waits until so many further frames have been sent through each gateway.
+func (x *torrents) more(t *testing.T, frames uint64) {
+	t.Helper()
+	for _, o := range x.of {
+		for _, b := range []*volley{o.up, o.down} {
+			from := b.sent.Load()
+			netnstest.Await(t, "frames", func() error {
+				if b.sent.Load()-from < frames && x.failed.Load() == nil {
+					return errors.New("the senders wait")
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// untilCached waits until the cache forwards.
+func (x *torrents) untilCached(t *testing.T) {
+	t.Helper()
+	netnstest.Await(t, "flow cache", func() error {
+		was := x.tw.cached.Packets(t)
+		x.more(t, segments)
+		n := x.tw.cached.Packets(t)
+		if cached, stack := n["forwarded"]-was["forwarded"], n["stack"]-was["stack"]; cached <= stack {
+			word, why := x.tw.cached.ForwardingWhy(t)
+			return fmt.Errorf("%d packets by it, %d by the stack; %s: %s", cached, stack, word, why)
+		}
+		return nil
+	})
+}
+
+// TestTriggersAtRate: at a rate, whatever a gateway with the cache goes through, no frame is lost that the stack would have
+// forwarded, and none passes any more that it would drop. The rate that the machine reached is logged; 1 Gbit/s is -args
+// -trigger.mbps 1000.
+func TestTriggersAtRate(t *testing.T) {
+	t.Parallel()
+	x := newTorrents(t)
+	x.nothingLost(t)
+	x.nothingPasses(t)
+}
+
+// nothingLost does what loses no packet of the flows.
+func (x *torrents) nothingLost(t *testing.T) {
+	cached := x.tw.cached
+	admit := func() {
+		must(t, cached.Open())
+		for _, s := range []datapathtest.Station{cached.Alice, cached.Bob} {
+			must(t, cached.Set(datapath.Client{Addr: s.Addr, MAC: s.MAC, Admitted: true}))
+		}
+	}
+	was, counts, sent := x.drops(t), cached.Packets(t), x.sent()
+	for _, c := range []struct {
+		name string
+		do   func()
+	}{
+		{"nothing", func() {}},
+		{"others' rules", func() {
+			x.tw.each(func(w *twin) {
+				w.Router.Run(t, `nft add table ip other; nft add chain ip other f '{ type filter hook forward priority 5; }'; nft add rule ip other f ip saddr 10.9.9.9 drop; nft delete table ip other`)
+			})
+		}},
+		{"ip rule add", func() {
+			x.tw.each(func(w *twin) {
+				w.Router.Run(t, `ip rule add from 10.9.9.9 prohibit; ip rule del from 10.9.9.9 prohibit; ip route add 203.0.113.0/24 via 192.0.2.2; ip route del 203.0.113.0/24`)
+			})
+		}},
+		{"conntrack -F", func() {
+			for range 3 {
+				x.tw.each(func(w *twin) {
+					var err error
+					w.Router.Do(func() { err = netlink.ConntrackTableFlush(netlink.ConntrackTable) })
+					must(t, err)
+				})
+				x.untilCached(t)
+			}
+		}},
+		{"kill -9", func() { must(t, cached.Restart()); admit() }},
+		{"a restart", func() { must(t, cached.Close()); admit() }},
+	} {
+		x.start()
+		x.untilCached(t)
+		c.do()
+		time.Sleep(*loadFor / 5)
+		x.untilCached(t)
+		x.whole(t, c.name, was)
+	}
+	n := cached.Packets(t)
+	frames := x.sent() - sent
+	t.Logf("%d frames of 1500 bytes in %.1f s: %.0f Mbit/s through each of two gateways; of the cached one's %d by the cache, %d by the stack",
+		frames, x.active.Seconds(), float64(frames)*frameBits/2/x.active.Seconds()/1e6, n["forwarded"]-counts["forwarded"], n["stack"]-counts["stack"])
+}
+
+// nothingPasses does what ends a flow.
+func (x *torrents) nothingPasses(t *testing.T) {
+	for _, c := range []struct {
+		name, do, undo string
+		down           bool // ends the flow down
+	}{
+		{"ip rule add", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit", false},
+		{"nft insert rule", "nft insert rule ip round1 forward ip daddr 10.1.0.11 drop", "nft flush chain ip round1 forward", true},
+		{"nft flush ruleset", "nft flush ruleset", "nft '" + torrentRules + "'", false},
+	} {
+		arrived := func(o *torrent) uint64 {
+			up, down := o.arrived(t)
+			if c.down {
+				return down
+			}
+			return up
+		}
+		x.start()
+		x.untilCached(t)
+		var ended, sent [2]uint64
+		for i, o := range x.of {
+			o.Router.Run(t, c.do)
+			if sent[i] = o.up.sent.Load(); c.down {
+				sent[i] = o.down.sent.Load()
+			}
+		}
+		for i, o := range x.of {
+			netnstest.Await(t, c.name+" to count", func() error {
+				was := arrived(o)
+				x.more(t, segments)
+				if ended[i] = arrived(o); ended[i] != was {
+					return fmt.Errorf("%d frames passed", ended[i]-was)
+				}
+				return nil
+			})
+			t.Logf("%s, %s: %d frames passed since it was done", []string{"with the cache", "without"}[i], c.name, max(ended[i], sent[i])-sent[i])
+		}
+		time.Sleep(*loadFor / 5)
+		x.more(t, segments)
+		for i, o := range x.of {
+			if n := arrived(o) - ended[i]; n > 0 {
+				t.Errorf("%s, %s: %d frames passed that rules do not let pass", []string{"with the cache", "without"}[i], c.name, n)
+			}
+		}
+		x.stop(t)
+		x.tw.each(func(w *twin) { w.Router.Run(t, c.undo) })
+		becomes(t, x.tw.cached.World, "flow cache", "round1")
+		x.begin(t)
+	}
+}

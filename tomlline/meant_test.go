@@ -1,0 +1,22 @@
+package tomlline_test
+
+import (
+	"testing"
+
+	"github.com/gateweigh/gateweigh/tomlline"
+)
+
+func TestMeant(t *testing.T) {
+	known := []string{"pap", "chap", "mschapv2", "stop", "streams", "client.kind", "windows"}
+	for given, want := range map[string]string{
+		"eap": "", "tls": "", "frames": "", "client.speed": "", "": "", "w": "", // other words
+		"stp": "stop", "sotp": "stop", "STREAMS": "streams", "stream": "streams", "mschap2": "mschapv2", "client.knd": "client.kind", "wnidwos": "windows",
+	} {
+		if want != "" {
+			want = tomlline.Mean(want)
+		}
+		if got := tomlline.Meant(given, known); got != want {
+			t.Errorf("%q: %q, want %q", given, got, want)
+		}
+	}
+}

@@ -135,14 +135,14 @@ func TestGatewayBehindFlowtable(t *testing.T) {
 // billedUp is how many bytes gatewayd has counted of what its only client sent.
 func (l *testLab) billedUp(t *testing.T, d behindFlowtable) uint64 {
 	t.Helper()
-	var sessions []struct {
+	var session struct {
 		UpBytes uint64 `json:"up_bytes"`
 	}
 	text := l.router.must(t, `"$1" sessions --json --socket "$2"/gatewayd/control.sock`, d.program, l.env.Scratch)
-	if err := json.Unmarshal([]byte(text), &sessions); err != nil || len(sessions) != 1 {
+	if err := json.Unmarshal([]byte(text), &session); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	return sessions[0].UpBytes
+	return session.UpBytes
 }
 
 // awaitUnlike waits until a device says something of its router, or nothing.

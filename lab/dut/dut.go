@@ -158,9 +158,13 @@ func (e Env) Port(name string) string {
 	return port
 }
 
+// askPatience is how long the router may take to answer under load: milliseconds, but an emulated CPU that the load fills
+// leaves little for a question.
+const askPatience = 3 * time.Minute
+
 // ask runs a program on the router that does not count as the DUT's.
 func ask(ctx context.Context, env Env, argv ...string) (string, error) {
-	out, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Support: true})
+	out, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Support: true, Timeout: askPatience})
 	if err != nil {
 		return "", fmt.Errorf("asking the device what it knows: %w", err)
 	}

@@ -2,26 +2,37 @@ package dut
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // talk opens a connection through the router and sends a line on it again and again; what comes back are acknowledgements.
 func (l *testLab) talk(t *testing.T, port string) {
 	t.Helper()
+	l.listen(t, port)
+	send := []string{"bash", "-c", "exec 3<>/dev/tcp/192.168.89.1/" + port + "; while echo line >&3; do sleep 0.05; done"}
+	if err := l.clientHost.Spawn(t.Context(), agent.Command{Name: "send-" + port, Argv: send}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listen has the server take one connection, and returns once it listens.
+func (l *testLab) listen(t *testing.T, port string) {
+	t.Helper()
 	listen := []string{"sh", "-c", "sleep 1000 | busybox nc -l -p " + port}
 	if err := l.server.Spawn(t.Context(), agent.Command{Name: "listen-" + port, Argv: listen}); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "the server to listen", func() bool { return l.server.must(t, "ss -Hlnt 'sport = :"+port+"'") != "" })
-	send := []string{"bash", "-c", "exec 3<>/dev/tcp/192.168.89.1/" + port + "; while echo line >&3; do sleep 0.05; done"}
-	if err := l.clientHost.Spawn(t.Context(), agent.Command{Name: "send-" + port, Argv: send}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestForwarders carries a connection through each router, whose kernel is to say where that is, and takes the rules away
@@ -71,21 +82,67 @@ func TestForwarders(t *testing.T) {
 	}
 }
 
-// TestGatewayBehindFlowtable: clients of gatewayd pass by the flowtable, are counted all the same, and nothing stays.
+// TestGatewayBehindFlowtable: a client of gatewayd passes by the flowtable with the router's address, is counted all the
+// same, is cut off by its log-out, and nothing stays.
 func TestGatewayBehindFlowtable(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
-	n := testClients(t)
-	d, err := New("flowtable-masquerade-gateway", n, nil)
+	made, err := New("flowtable-masquerade-gateway", 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	d := made.(behindFlowtable)
 	skipUnsupported(t, d)
-	l := newTestLab(t, d, n)
-	checkPortal(t, d, l, n)
+	l := newTestLab(t, d, 1)
+	l.start(t, d)
+	clients, adm := l.addClients(t, 1), d.Traits().Admission
+	c := clients[0]
+	if c.reaches(t.Context(), trafficPort) {
+		t.Error("the client reaches the server before it logged in")
+	}
+	loginAll(t, clients, adm)
+	l.listen(t, "7001")
+	conn, err := c.DialContext(t.Context(), "tcp", "192.168.89.1:7001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var talker sync.WaitGroup
+	talker.Go(func() {
+		for err := error(nil); err == nil; time.Sleep(50 * time.Millisecond) {
+			_, err = fmt.Fprintln(conn, "line")
+		}
+	})
+	defer talker.Wait()
+	defer conn.Close()
+	awaitUnlike(t, l, d, "")
+	was := l.billedUp(t, d)
+	labtest.Await(t, "what passes by the flowtable to be counted", func() bool { return l.billedUp(t, d) > was+500 })
+	if text, err := d.Unlike(t.Context(), l.env); text != "" || err != nil {
+		t.Errorf("while it was counted: %q, %v", text, err)
+	}
+	if err := client.Logout(t.Context(), c, adm, 1); err != nil {
+		t.Error(err)
+	}
+	if c.reaches(t.Context(), trafficPort) {
+		t.Error("the client reaches the server after it logged out")
+	}
+	checkStop(t, d, l)
 	if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, forwarderTable) {
 		t.Errorf("left behind: %s", rules)
 	}
+}
+
+// billedUp is how many bytes gatewayd has counted of what its only client sent.
+func (l *testLab) billedUp(t *testing.T, d behindFlowtable) uint64 {
+	t.Helper()
+	var session struct {
+		UpBytes uint64 `json:"up_bytes"`
+	}
+	text := l.router.must(t, `"$1" sessions --json --socket "$2"/gatewayd/control.sock`, d.program, l.env.Scratch)
+	if err := json.Unmarshal([]byte(text), &session); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return session.UpBytes
 }
 
 // awaitUnlike waits until a device says something of its router, or nothing.

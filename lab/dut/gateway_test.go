@@ -1,6 +1,7 @@
 package dut
 
 import (
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,11 +14,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
+// builtGatewayd is for guests: an emulated CPU compiles gatewayd for longer than a test may last.
+var builtGatewayd = flag.String("gatewayd", "", "test this gatewayd instead of one built from the sources")
+
 // gatewaydDir is where withGatewayd puts gatewayd; TestMain removes it.
 var gatewaydDir string
 
 // buildGatewayd builds gatewayd and puts it on PATH, once for all tests.
 var buildGatewayd = sync.OnceValue(func() (err error) {
+	if *builtGatewayd != "" {
+		return os.Setenv("PATH", filepath.Dir(*builtGatewayd)+":"+os.Getenv("PATH"))
+	}
 	gatewaydDir, err = os.MkdirTemp("/var/tmp", "gatewayd") // hosts have a /tmp of their own
 	if err != nil {
 		return err
@@ -29,7 +36,7 @@ var buildGatewayd = sync.OnceValue(func() (err error) {
 	return os.Setenv("PATH", gatewaydDir+":"+os.Getenv("PATH"))
 })
 
-// withGatewayd puts gatewayd, as its sources are now, on PATH.
+// withGatewayd puts gatewayd on PATH: as its sources are now, or the one that -gatewayd names.
 func withGatewayd(t testing.TB) {
 	t.Helper()
 	if err := buildGatewayd(); err != nil {

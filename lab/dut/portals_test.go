@@ -68,7 +68,7 @@ func (l *testLab) start(t testing.TB, d DUT) {
 	t.Helper()
 	l.serveTraffic(t)
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	t.Cleanup(func() {
 		if err := d.Stop(context.Background(), l.env); err != nil {

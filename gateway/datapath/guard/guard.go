@@ -117,15 +117,33 @@ func (g Guard) know(indexes []int) (script string, err error) {
 
 // Renew is Shut and Know in one step, between which no packet is dropped.
 func (g Guard) Renew(indexes ...int) error {
+	script, err := g.renew(indexes)
+	if err != nil {
+		return err
+	}
+	return nft(script, "guarding "+g.LAN+" again")
+}
+
+func (g Guard) renew(indexes []int) (script string, err error) {
 	shut, err := g.shut()
 	if err != nil {
-		return err
+		return "", err
 	}
 	know, err := g.know(indexes)
+	return shut + know, err
+}
+
+// RenewWithFrames is ShutFrames and Renew in one step: what the LAN sends and what is sent to it are shut off at the same moment.
+func (g Guard) RenewWithFrames(gateway netip.Addr, indexes ...int) error {
+	frames, err := shutFrames(g.LAN, gateway)
 	if err != nil {
 		return err
 	}
-	return nft(shut+know, "guarding "+g.LAN+" again")
+	script, err := g.renew(indexes)
+	if err != nil {
+		return err
+	}
+	return nft(frames+script, "shutting "+g.LAN+" off and guarding it")
 }
 
 // Is reports whether a table of nftables, of the inet family, is a Guard's.
@@ -144,11 +162,19 @@ func Remove(lan string) error { return remove("inet", lan, "giving up guarding "
 // server's packet socket only, because their destination is the gateway. Calling it again
 // has no effect and leaves no gap. The rule disappears with the interface.
 func ShutFrames(lan string, gateway netip.Addr) error {
-	device, err := quote(lan)
+	script, err := shutFrames(lan, gateway)
 	if err != nil {
 		return err
 	}
-	return nft(fmt.Sprintf(`table netdev %[1]s
+	return nft(script, "shutting "+lan+" off from the kernel's stack")
+}
+
+func shutFrames(lan string, gateway netip.Addr) (script string, err error) {
+	device, err := quote(lan)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`table netdev %[1]s
 delete table netdev %[1]s
 table netdev %[1]s {
 	chain lan {
@@ -157,7 +183,7 @@ table netdev %[1]s {
 		ether type { 0x8863, 0x8864 } accept
 	}
 }
-`, tableName(lan), device, gateway), "shutting "+lan+" off from the kernel's stack")
+`, tableName(lan), device, gateway), nil
 }
 
 // RemoveFrames removes ShutFrames' table, if it exists.

@@ -142,19 +142,19 @@ func (d *Datapath) begin() error {
 }
 
 // shut has the kernel drop frames of the LAN but PPPoE's and, should its interface be created
-// again, forward nothing for the new one; between is called after the first step. install: it replaces the clients'
-// rules too.
-func (d *Datapath) shut(between func() error, install bool) error {
-	if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
-		return err
-	}
-	if between != nil {
-		if err := between(); err != nil {
+// again, forward nothing for the new one; former is called once frames are dropped. Without it both begin at the same moment.
+// install: it replaces the clients' rules too.
+func (d *Datapath) shut(former func() error, install bool) error {
+	if former != nil {
+		if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
+			return err
+		}
+		if err := former(); err != nil {
 			return err
 		}
 	}
 	g := guard.Guard{LAN: d.cfg.LAN}
-	if err := errors.Join(g.Shut(), g.Know()); err != nil || !install {
+	if err := g.RenewWithFrames(d.cfg.Address.Addr()); err != nil || !install {
 		return err
 	}
 	return d.install()

@@ -115,7 +115,9 @@ func (tw *twins) left(t *testing.T, port uint16, seconds uint32) {
 // untilStack voids the cache's entries, and sends packets of a flow until the stack has forwarded one.
 func (tw *twins) untilStack(t *testing.T, f *flow) {
 	t.Helper()
-	tw.each(func(w *twin) { w.Router.Run(t, "ip route add blackhole 233.252.0.1; ip route del blackhole 233.252.0.1") })
+	tw.each(func(w *twin) {
+		w.Router.Run(t, "ip route add blackhole 233.252.0.1; ip route del blackhole 233.252.0.1")
+	})
 	netnstest.Await(t, "a packet by the stack", func() error {
 		was := tw.cached.Packets(t)["forwarded"]
 		tw.compare(t, f.fromClient())

@@ -36,9 +36,10 @@ var allowedImports = map[string][]string{
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
 	"gateway/config":             {"tomlline"},
 	"gateway/control":            {"gateway/session"},
+	"gateway/beat":               {}, // when those that look from time to time do so
 	"gateway/budget":             {}, // how often something may be done for each of many senders
 	"gateway/datapath":           {"gateway/budget"},
-	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/routes", "gateway/datapath/stack"},
+	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/beat", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/routes", "gateway/datapath/stack", "gateway/nftables"},
 	"gateway/datapath/guard":     {"gateway/datapath"},
 	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/stack"}, // clients in the kernel's neighbour table
 	"gateway/datapath/routes":    {"gateway/datapath", "gateway/datapath/stack"},                   // networks behind clients in the kernel's routing table
@@ -56,19 +57,19 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue/queue": {},
 
 	"gateway/nftables": {}, // the kernel's rules
-	"gateway/nat":      {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
+	"gateway/nat":      {"gateway/beat", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
 
 	"gateway/flowlog":    {"gateway/datapath", "gateway/datapath/stack", "gateway/nftables"}, // what clients' connections were
 	"gateway/ident":      {"gateway/budget"},                                                 // who a client is, for servers that ask
 	"gateway/forwarding": {},                                                                 // the kernel's switch
 
-	"gateway/dhcp":    {"gateway/budget", "gateway/statefile"},
+	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/statefile"},
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/portal":  {"gateway/session"},
 	"gateway/pppoe":   {"gateway/budget", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/session"},
 	"gateway/session": {"gateway/datapath", "gateway/statefile"},
-	"gateway/users":   {"gateway/session"},
+	"gateway/users":   {"gateway/beat", "gateway/session"},
 
 	"gateway/statefile": {}, // bbolt files that may be damaged
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
@@ -183,7 +184,7 @@ func (s *Server) Leases() []Lease {
 
 // expireAll ends leases and offers when they expire, until ctx ends.
 func (s *Server) expireAll(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
+	tick := beat.Every(time.Second)
 	defer tick.Stop()
 	for {
 		for s.expire(time.Now()) { // in parts, so that requests are answered in between

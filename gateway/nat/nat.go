@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
@@ -162,7 +163,7 @@ func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 		return err
 	}
 	look() // what happened before
-	tick := time.NewTicker(again)
+	tick := beat.Every(again)
 	defer tick.Stop()
 	for {
 		select {

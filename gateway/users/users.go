@@ -44,6 +44,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -127,7 +128,7 @@ const look = time.Second
 // Follow reads the file when it has changed, until ctx ends, so that the log names a mistake in it
 // before somebody cannot log in.
 func (a *Accounts) Follow(ctx context.Context) error {
-	again := time.NewTicker(look)
+	again := beat.Every(look)
 	defer again.Stop()
 	for {
 		select {

@@ -25,6 +25,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // Forward is the way in which packets of admitted clients are forwarded.
@@ -90,10 +91,12 @@ type Datapath struct {
 	unloaded string // why the cache's programs are not loaded
 	strict   bool   // connection tracking cannot be made liberal (see keepLiberal)
 
-	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
-	places  []*place   // the programs
-	pins    []string   // names in the folder of pins
-	gone    []string   // programs that are not attached, as last logged
+	keeping   sync.Mutex // held while programs, pins or guard are put back; guards what follows
+	places    []*place   // the programs
+	pins      []string   // names in the folder of pins
+	gone      []string   // programs that are not attached, as last logged
+	rules     *nftables.Conn
+	guardedAt uint32 // the generation of netfilter's rules in which the guard was last seen; 0: none
 
 	trouble map[string]string // errors of the watcher, as last logged; of its goroutine
 
@@ -101,6 +104,7 @@ type Datapath struct {
 	settings gatewaySettings
 	why      string // the reason why the stack forwards; "" while packets are redirected
 	shut     bool   // programs are missing, so the guard lets nothing pass
+	refused  bool   // the settings could not be written: detached, perhaps
 	retired  bool   // detached while it runs
 	repairs  Repairs
 
@@ -238,7 +242,9 @@ func (d *Datapath) set(how func(*gatewaySettings)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	how(&d.settings)
-	if err := d.objs.GatewaySettings.Put(uint32(0), &d.settings); err != nil && !d.resigned() {
+	err := d.objs.GatewaySettings.Put(uint32(0), &d.settings)
+	d.refused = err != nil
+	if d.refused && !d.resigned() {
 		return fmt.Errorf("changing the data path's settings: %w", err)
 	}
 	return nil
@@ -287,6 +293,9 @@ func (d *Datapath) Close() error {
 	d.endFlows()
 	if d.flows.gone != nil {
 		err = errors.Join(err, d.flows.gone.Close())
+	}
+	if d.rules != nil {
+		err = errors.Join(err, d.rules.Close())
 	}
 	err = errors.Join(err, d.flows.objs.Close(), d.objs.Close(), d.locks.Close())
 	d.locks = nil

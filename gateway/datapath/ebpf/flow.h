@@ -9,7 +9,7 @@
 #include <bpf/bpf_helpers.h>
 
 #define FLOWS 262144       /* entries, two for each flow */
-#define FLOW_NS 8000000000ULL /* a packet of each direction goes through the stack at least this often, which keeps
+#define FLOW_NS 16000000000ULL /* a packet of each direction goes through the stack at least this often, which keeps
                                * its entries of connection and neighbour alive. The stack then gets all packets of the flow
                                * in the driver's current poll: Linux hands them on together. */
 #define UNHEARD_NS 1000000000ULL /* the same for a connection whose deletion the kernel does not report */

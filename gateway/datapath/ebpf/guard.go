@@ -5,6 +5,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // guardian returns the guard that replaces the programs' protection where they are gone.
@@ -18,7 +19,14 @@ func (d *Datapath) guardian() guard.Guard {
 func (d *Datapath) keepGuard() {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
+	generation, known := d.rulesGeneration()
+	if known && generation == d.guardedAt {
+		return
+	}
 	there, err := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.cfg.LAN))
+	if err == nil && there && known {
+		d.guardedAt = generation
+	}
 	if err == nil && !there {
 		if d.resigned() {
 			return
@@ -34,6 +42,19 @@ func (d *Datapath) keepGuard() {
 		}
 	}
 	d.report("the guard's rules", err)
+}
+
+// rulesGeneration returns the number of the present state of netfilter's rules, if the kernel tells it. keeping is held.
+func (d *Datapath) rulesGeneration() (n uint32, known bool) {
+	if d.rules == nil {
+		c, err := nftables.Dial()
+		if err != nil {
+			return 0, false
+		}
+		d.rules = c
+	}
+	n, err := d.rules.Generation()
+	return n, err == nil
 }
 
 // open has the guard let packets between the LAN and the WAN pass, because the programs

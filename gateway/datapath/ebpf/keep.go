@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
+	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
@@ -117,7 +118,7 @@ func (p *place) filtered() (bool, error) {
 
 // keepAll keeps programs and pins in place until end is closed.
 func (d *Datapath) keepAll(end <-chan struct{}) {
-	tick := time.NewTicker(lookEvery)
+	tick := beat.Every(lookEvery)
 	defer tick.Stop()
 	for looks := 1; ; {
 		select {
@@ -134,7 +135,7 @@ func (d *Datapath) keepAll(end <-chan struct{}) {
 		}
 		if looks%pinsLooks == 0 {
 			d.keeping.Lock()
-			if !d.retire() {
+			if !d.isRefused() || !d.retire() {
 				d.report("pins", d.keepPins())
 			}
 			d.keeping.Unlock()
@@ -362,6 +363,13 @@ func (d *Datapath) count(how func(*Repairs)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	how(&d.repairs)
+}
+
+// isRefused reports whether the kernel did not take the settings, as after detach.
+func (d *Datapath) isRefused() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused
 }
 
 // closed reports whether the guard lets nothing pass, because programs are missing.

@@ -6,8 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // liberal is connection tracking's leniency about TCP's windows, of which it sees little where flows are
@@ -31,11 +32,16 @@ func (d *Datapath) liberal() liberal {
 
 // strict reports whether connection tracking judges windows.
 func (l liberal) strict() (bool, error) {
-	is, err := os.ReadFile(liberalSetting)
-	if err != nil {
-		return false, fmt.Errorf("reading whether connection tracking is liberal: %w", err)
+	var is [1]byte
+	fd, err := unix.Open(liberalSetting, unix.O_RDONLY|unix.O_CLOEXEC, 0) // os.ReadFile wakes threads: it polls such files
+	if err == nil {
+		_, err = unix.Read(fd, is[:])
+		unix.Close(fd)
 	}
-	return strings.TrimSpace(string(is)) == "0", nil
+	if err != nil {
+		return false, fmt.Errorf("reading whether connection tracking is liberal (%s): %w", liberalSetting, err)
+	}
+	return is[0] == '0', nil
 }
 
 // shared reports whether another gateway of this namespace has a note.

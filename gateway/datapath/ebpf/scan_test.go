@@ -216,7 +216,7 @@ func TestFullCache(t *testing.T) {
 }
 
 // TestEntriesEnd: packets take an entry for a quarter of the time for which connection tracking remembers their connection,
-// for 8 s at most, and for a second where the kernel does not report its end.
+// for 16 s at most, and for a second where the kernel does not report its end.
 func TestEntriesEnd(t *testing.T) {
 	s := newScanned(t, 0)
 	t.Cleanup(func() { run(t, short(30)+"; sysctl -qw net.netfilter.nf_conntrack_events=2") })
@@ -226,7 +226,7 @@ func TestEntriesEnd(t *testing.T) {
 		setting     string
 		above, most time.Duration
 	}{
-		{short(100), 3 * time.Second, 8 * time.Second},
+		{short(100), 3 * time.Second, 16 * time.Second},
 		{short(12), time.Second, 3 * time.Second},
 		{short(100) + "; sysctl -qw net.netfilter.nf_conntrack_events=0", 0, time.Second},
 	} {

@@ -4,10 +4,22 @@ package beat
 
 import "time"
 
+// Ticker is a time.Ticker of which all of a period tick at the same moments.
+type Ticker struct {
+	C     <-chan time.Time
+	tick  *time.Ticker
+	begin *time.Timer
+}
+
 // Every returns a ticker for multiples of d.
-func Every(d time.Duration) *time.Ticker {
+func Every(d time.Duration) *Ticker {
 	first := d - time.Duration(time.Now().UnixNano())%d
-	t := time.NewTicker(first)
-	time.AfterFunc(first, func() { t.Reset(d) })
-	return t
+	tick := time.NewTicker(first)
+	return &Ticker{tick.C, tick, time.AfterFunc(first, func() { tick.Reset(d) })}
+}
+
+// Stop ends it, as a time.Ticker's.
+func (t *Ticker) Stop() {
+	t.begin.Stop()
+	t.tick.Stop()
 }

@@ -280,7 +280,7 @@ func (d *Datapath) Wait(ctx context.Context) error {
 // admitted clients continue to pass until Remove.
 func (d *Datapath) Close() error {
 	d.stop()
-	var err error
+	err := d.restFlows()
 	for _, p := range d.places {
 		if p.link != nil {
 			err = errors.Join(err, p.link.Close())

@@ -10,9 +10,10 @@
 
 #define FLOWS 262144       /* entries, two for each flow */
 #define FLOW_NS 16000000000ULL /* a packet of each direction goes through the stack at least this often, which keeps
-                               * its entries of connection and neighbour alive. The stack then gets all packets of the flow
-                               * in the driver's current poll: Linux hands them on together. */
-#define UNHEARD_NS 1000000000ULL /* the same for a connection whose deletion the kernel does not report */
+                               * its entries of connection and neighbour alive. With it goes the rest of the driver's poll:
+                               * Linux hands a poll's packets from layer to layer together. */
+#define UNHEARD_NS 1000000000ULL /* the same for a connection whose deletion the kernel does not report, or to which
+                                  * nothing is answered: the answer may come where no program sees it */
 #define COUNT_NS 1000000000ULL
 #define FLOWS_OF_CLIENT 2048  /* entries that a client's packets may make in COUNT_NS */
 

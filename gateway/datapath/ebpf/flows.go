@@ -235,6 +235,17 @@ func (d *Datapath) putFlows() error {
 	return nil
 }
 
+// restFlows has the stack forward until another process takes over: nobody hears of changes.
+func (d *Datapath) restFlows() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.flows.loaded {
+		return nil
+	}
+	d.flowSettings.Until = 0
+	return d.objs.FlowSettings.Put(uint32(0), d.flowSettings)
+}
+
 // caching reports whether flows are cached. mu is held.
 func (d *Datapath) caching() bool { return d.why != "" && d.uncachedWhy == "" }
 

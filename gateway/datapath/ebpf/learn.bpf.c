@@ -58,6 +58,14 @@ struct ip_ct_tcp {
 /* Places in nf_ct_ext.offset, which depend on the kernel's configuration. */
 enum nf_ct_ext_id { NF_CT_EXT_ECACHE = 4, NF_CT_EXT_TSTAMP = 5 };
 
+struct nf_conntrack_ecache {
+	__u16 ctmask; /* of the events that are reported */
+} __attribute__((preserve_access_index));
+
+struct nf_conntrack_zone {
+	__u16 id;
+} __attribute__((preserve_access_index));
+
 struct nf_ct_udp {
 	unsigned long stream_ts; /* jiffies: two seconds after the first packet */
 } __attribute__((preserve_access_index));
@@ -69,6 +77,7 @@ union nf_conntrack_proto {
 
 struct nf_conn {
 	__u32 timeout; /* jiffies */
+	struct nf_conntrack_zone zone;
 	struct nf_conntrack_tuple_hash tuplehash[2];
 	unsigned long status;
 	__u32 mark;
@@ -98,6 +107,8 @@ extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 ms) __ksym;
 #define HELPER (1 << 13)
 #define OFFLOAD (1 << 14)
 #define HW_OFFLOAD (1 << 15)
+
+#define DESTROYED (1 << 2) /* IPCT_DESTROY, of ctmask */
 
 #define OTHERS (SEQ_ADJUST | DYING | HELPER | OFFLOAD | HW_OFFLOAD) /* somebody else reads or changes packets */
 
@@ -247,12 +258,22 @@ static __always_inline __u32 tally_of(struct nf_conn *ct, __u8 protocol)
 	return known ? *known : 0;
 }
 
+/* is_reported reports whether forget hears of a connection's deletion: the message of one in a zone has more than forget reads. */
+static __always_inline int is_reported(struct nf_conn *ct)
+{
+	const struct nf_conntrack_ecache *e = extension(ct, NF_CT_EXT_ECACHE);
+
+	if (!e || (bpf_core_field_exists(ct->zone) && ct->zone.id))
+		return 0;
+	return BPF_CORE_READ(e, ctmask) & DESTROYED;
+}
+
 /* lasts returns for how long a connection's packets need not be seen, in ns: a quarter of the time for which connection
- * tracking remembers it, within bounds. The kernel reports the end of those with NF_CT_EXT_ECACHE. */
-static __always_inline __u64 lasts(struct nf_conn *ct)
+ * tracking remembers it, within bounds. */
+static __always_inline __u64 lasts(struct nf_conn *ct, __u8 answers)
 {
 	__s32 left = *(volatile __u32 *)&ct->timeout - (__u32)bpf_jiffies64();
-	__u64 ns = left > 0 ? left * tick_ns / 4 : 0, most = extension(ct, NF_CT_EXT_ECACHE) ? FLOW_NS : UNHEARD_NS;
+	__u64 ns = left > 0 ? left * tick_ns / 4 : 0, most = answers == ANSWERED && is_reported(ct) ? FLOW_NS : UNHEARD_NS;
 
 	if (ns > most)
 		ns = most;
@@ -269,8 +290,8 @@ static __always_inline struct flow_key answer_to(const struct flow_key *k, const
 }
 
 /* is_settled reports whether the packet before this one left the connection with the same mark, and with the same
- * settings, so that this one met what further ones will meet: rules may set a mark that decides about the next packet. Where
- * the two directions set different marks neither settles. */
+ * settings, so that this one met what further ones will meet: rules may set a mark that decides about the next packet. It voids
+ * the other direction's entry where that has another mark. */
 static __always_inline int is_settled(const struct flow_path *was, struct flow_path *back, const struct flow_path *is)
 {
 	if (back && back->generation == is->generation && back->ct_mark != is->ct_mark) {
@@ -290,11 +311,11 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos, .answers = l->answers,
 	};
 	struct flow_key against = answer_to(k, l);
-	struct flow_path *was;
+	struct flow_path *was = bpf_map_lookup_elem(&flow_paths, k);
 	__be32 from[2] = { k->saddr, k->daddr }, to[2] = { l->saddr, l->daddr };
 	__be32 from_ports = k->sport | (__u32)k->dport << 16, to_ports = l->sport | (__u32)l->dport << 16;
 
-	if (!within(at, now))
+	if ((!was || was->generation != s->generation) && !within(at, now))
 		return;
 	if (tallying) {
 		p.tally = tally_of(ct, k->protocol);
@@ -309,9 +330,8 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 	__builtin_memcpy(p.smac, l->smac, ETH_ALEN);
 	if (bpf_core_field_exists(ct->mark))
 		p.ct_mark = ct->mark;
-	was = bpf_map_lookup_elem(&flow_paths, k);
 	if (is_settled(was, bpf_map_lookup_elem(&flow_paths, &against), &p))
-		p.until = now + lasts(ct);
+		p.until = now + lasts(ct, l->answers);
 	if (was && was->until > now && was->generation == s->generation && was->most > p.most)
 		p.most = was->most;
 	p.sum = sum_of(k, &p);

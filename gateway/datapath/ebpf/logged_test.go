@@ -236,7 +236,7 @@ func (l *logged) ends() (map[netip.AddrPort][]flowlog.Flow, error) {
 	text, err := try("cat " + l.folder + "/*.ndjson; zcat " + l.folder + "/*.gz 2>/dev/null || :") // a former daemon's
 	for line := range strings.Lines(text) {
 		var f flowlog.Flow
-		if json.Unmarshal([]byte(line), &f) == nil && f.Event == flowlog.Ends { // the last line may be half written
+		if json.Unmarshal([]byte(line), &f) == nil && f.Event == flowlog.Ends && f.Peer.Port() != sentinelPort { // the last line may be half written
 			ends[f.Client] = append(ends[f.Client], f)
 		}
 	}

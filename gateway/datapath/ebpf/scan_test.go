@@ -110,6 +110,7 @@ func TestScan(t *testing.T) {
 	t.Cleanup(func() { run(t, "sysctl -qw "+forget+"="+was) })
 	s := newScanned(t, 0)
 	his := udp(9, from(bob, bobMAC), source(5000))
+	flushConnections(t) // the wire's own packet went to a port of the scan, too
 	s.deliver(t, bob, his)
 	began := s.packets(t)
 	var scan [][]byte
@@ -233,14 +234,19 @@ func TestEntriesEnd(t *testing.T) {
 		run(t, c.setting)
 		netnstest.Await(t, "an entry", func() error {
 			s.deliver(t, bob, udp(9, from(bob, bobMAC), source(uint16(6000+i))))
+			if _, err := unix.Write(s.wire.server, udp(uint16(6000+i), source(9), down, to(routerWAN))); err != nil {
+				return err
+			}
 			var k gatewayFlowKey
 			var p gatewayFlowPath
 			left := time.Duration(-1)
-			for all := s.objs.FlowPaths.Iterate(); all.Next(&k, &p); {
+			all := s.objs.FlowPaths.Iterate()
+			for all.Next(&k, &p) {
 				if p.At == at && k.Sport == port(uint16(6000+i)) && p.Until > 0 {
 					left = time.Duration(p.Until - now())
 				}
 			}
+			must(t, all.Err())
 			if left > c.most {
 				t.Errorf("%s: an entry is valid for %v", c.setting, left)
 			}

@@ -9,7 +9,7 @@ import (
 
 // watch follows the kernel's routing, the LAN's link, netfilter's rules and the data path's
 // own programs until Close.
-// Without a daemon, cached next hops expire within a second, and redirecting ends within redirectLife.
+// Without a daemon, cached next hops expire within a second, and redirecting and the cache of flows end within redirectLife.
 func (d *Datapath) watch() error {
 	follower, err := stack.Follow()
 	if err != nil {

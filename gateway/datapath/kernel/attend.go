@@ -3,11 +3,14 @@ package kernel
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/keeper"
 	"github.com/gateweigh/gateweigh/gateway/nftables"
@@ -38,11 +41,14 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 	}
 	defer d.rules.Close()
 	down := func(c *client) error {
+		if err := lower(c.line.index); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err // and again at the next look
+		}
 		d.mu.Lock()
 		delete(d.bounded, c)
 		d.mu.Unlock()
-		log.Info("a client's quota is used up, and no daemon is there: its keeper sets the interface down", "client", c.addr)
-		return lower(c.line.index)
+		log.Info("a client's quota is used up, and no daemon is there: its keeper has set the interface down", "client", c.addr)
+		return nil
 	}
 	every := time.NewTicker(quotaEvery)
 	defer every.Stop()

@@ -99,6 +99,7 @@ func (tw *twins) drewPorts(t testing.TB, cached, plain [][]byte) bool {
 		if tw.drawn[x.began] != ports {
 			return false
 		}
+		tw.apart = true
 	}
 	return true
 }

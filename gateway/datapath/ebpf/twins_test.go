@@ -34,6 +34,7 @@ type twins struct {
 	markers       uint64
 	begun         uint16 // connections
 	drawn         map[tuple][2]uint16
+	apart         bool   // the ports of a frame that shake compared were drawn
 	drops         uint64 // of links, seen by dropped
 }
 

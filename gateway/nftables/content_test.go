@@ -53,7 +53,8 @@ func TestDigests(t *testing.T) {
 	}
 }
 
-// TestKeys: the keys of a set are listed, however many there are.
+// TestKeys: the keys of a set are listed, however many there are, also while the kernel resizes the set's hash table,
+// which it does after so many were added.
 func TestKeys(t *testing.T) {
 	c, s := dial(t)
 	list := func() (keys [][]byte, err error) {
@@ -63,28 +64,30 @@ func TestKeys(t *testing.T) {
 	if _, err := list(); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("of no table: %v", err)
 	}
-	var want [][]byte
-	var all []Element
 	commit(t, c, func(b *Batch) {
 		b.AddTable(table)
 		b.AddCounter(table, "n")
 		b.AddSet(table, Set{Name: "addrs", KeyType: TypeIPv4, KeyBytes: 4, Counters: true})
-		for i := range 3000 {
-			key := []byte{10, 0, byte(i >> 8), byte(i)}
-			want = append(want, key)
-			all = append(all, Element{Key: key, Counter: "n"})
-		}
-		b.AddElements(table, "addrs", all...)
 	})
-	keys, err := list()
-	must(t, err)
-	slices.SortFunc(keys, bytes.Compare)
-	if !slices.EqualFunc(keys, want, bytes.Equal) {
-		t.Errorf("%d keys, want %d", len(keys), len(want))
+	var want [][]byte
+	var all []Element
+	for i := range 3000 {
+		key := []byte{10, 0, byte(i >> 8), byte(i)}
+		want = append(want, key)
+		all = append(all, Element{Key: key, Counter: "n"})
 	}
-	s.Run(t, "nft flush map ip test addrs")
-	if keys, err := list(); len(keys) != 0 || err != nil {
-		t.Errorf("of an empty set: %x, %v", keys, err)
+	for range 20 {
+		commit(t, c, func(b *Batch) { b.AddElements(table, "addrs", all...) })
+		keys, err := list()
+		must(t, err)
+		slices.SortFunc(keys, bytes.Compare)
+		if !slices.EqualFunc(keys, want, bytes.Equal) {
+			t.Errorf("%d keys, %d different ones, want %d", len(keys), len(slices.CompactFunc(keys, bytes.Equal)), len(want))
+		}
+		s.Run(t, "nft flush map ip test addrs")
+		if keys, err := list(); len(keys) != 0 || err != nil {
+			t.Errorf("of an empty set: %x, %v", keys, err)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package nftables
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -75,23 +77,51 @@ func (x Element) encode(e *netlink.AttributeEncoder) error {
 	return nil
 }
 
-// Elements lists the keys of a set, with the data that a map has for them. A missing set is an error.
+// Elements lists the keys of a set, with the data that a map has for them, each once. A missing set is an error.
+//
+// The kernel resumes a listing of several messages after so many elements, and does not say when the hash table was
+// resized in between, which it does in the background after a transaction that adds many: then some elements are
+// listed twice, others not at all (nft_rhash_walk). So a listing counts once a second one is the same.
 func (c *Conn) Elements(t Table, set string, each func(key, data []byte)) error {
+	const attempts = 20
+	var last map[string][]byte
+	for range attempts {
+		is, err := c.listElements(t, set)
+		if err != nil {
+			return fmt.Errorf("listing the elements of %s %s: %w", t.Name, set, err)
+		}
+		if is != nil && last != nil && maps.EqualFunc(is, last, bytes.Equal) {
+			for key, data := range is {
+				each([]byte(key), data)
+			}
+			return nil
+		}
+		last = is
+	}
+	return fmt.Errorf("listing the elements of %s %s: no two of %d listings are the same", t.Name, set, attempts)
+}
+
+// listElements lists them once: key to data, nil if one is listed twice.
+func (c *Conn) listElements(t Table, set string) (map[string][]byte, error) {
 	var b Batch
 	b.add(unix.NFT_MSG_GETSETELEM, netlink.Dump, t.Family, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
 		e.String(unix.NFTA_SET_ELEM_LIST_SET, set)
 	})
 	messages, err := c.dump(b.messages[0])
+	all, listed := map[string][]byte{}, 0
 	for _, m := range messages {
 		if err == nil {
-			err = readElements(m.Data, each)
+			err = readElements(m.Data, func(key, data []byte) {
+				all[string(key)] = data
+				listed++
+			})
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("listing the elements of %s %s: %w", t.Name, set, err)
+	if err == nil && len(all) != listed {
+		all = nil
 	}
-	return nil
+	return all, err
 }
 
 // readElements reads a message with elements.

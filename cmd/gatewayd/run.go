@@ -79,7 +79,7 @@ func meanwhile(cfg *config.Config) string {
 	case config.EBPF:
 		return "clients that are logged in go on"
 	case config.Kernel:
-		return fmt.Sprintf("clients that are logged in go on for %s at most (gatewayd detach ends them)", keeper.Alone)
+		return fmt.Sprintf("clients that are logged in go on while their keeper runs, for %s at most (gatewayd detach ends them)", keeper.Alone)
 	}
 	return "nothing of the clients' passes until it is started again"
 }

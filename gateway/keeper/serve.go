@@ -41,8 +41,8 @@ type server struct {
 // Serving is how a keeper serves.
 type Serving struct {
 	Alone time.Duration // how long it waits for another owner
-	// Unowned is called when there is no owner any more, with what is held but the files, and returns when ctx ends: the
-	// next owner waits for that. nil: nothing is to be done.
+	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and returns
+	// when ctx ends: the next owner waits for that, but not for long. nil: nothing is to be done.
 	Unowned func(ctx context.Context, held []Item)
 	Log     *slog.Logger
 }
@@ -120,18 +120,26 @@ func (r *reserve) use() {
 
 // abandon ends a keeper to which no owner has come.
 func (s *server) abandon() {
-	s.Log.Error("no daemon has come: the sessions that its keeper has end", "after", s.Alone, "sessions", len(s.snapshot()))
+	s.Log.Error("no daemon has come: the sessions that its keeper has end", "after", s.Alone, "sessions", s.withFiles())
 	s.finish()
 }
 
-// snapshot returns the items that have files.
-func (s *server) snapshot() (all []Item) {
+// withFiles counts the items that have files.
+func (s *server) withFiles() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.items {
 		if len(h.files) > 0 {
-			all = append(all, Item{Key: h.Key, Data: h.Data, Until: h.Until})
+			n++
 		}
+	}
+	return n
+}
+
+// snapshot returns all items without their files. mu is held.
+func (s *server) snapshot() (all []Item) {
+	for _, h := range s.items {
+		all = append(all, Item{Key: h.Key, Data: h.Data, Until: h.Until})
 	}
 	return all
 }
@@ -187,24 +195,40 @@ func (s *server) begin() {
 }
 
 func (s *server) leave() {
-	held := s.snapshot()
+	n := s.withFiles()
+	if !s.alone(n) {
+		return
+	}
+	s.Log.Warn("no daemon is there: its keeper has the sessions go on until one comes", "sessions", n, "at most", s.Alone)
+}
+
+// alone has Unowned run if no other owner waits and there are n files, and reports whether that is so.
+func (s *server) alone(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	<-s.owner // never waits
 	if s.pending--; s.pending > 0 {
-		return
+		return false
 	}
 	s.ownerTimer = time.AfterFunc(s.Alone, s.abandon)
 	s.endIfEmpty()
-	if len(held) == 0 {
-		return
-	}
-	s.Log.Warn("no daemon is there: its keeper has the sessions go on until one comes", "sessions", len(held), "at most", s.Alone)
-	if s.Unowned != nil {
+	if n > 0 && s.Unowned != nil {
+		held := s.snapshot()
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { s.Unowned(ctx, held) })
-		s.unattend = func() { cancel(); running.Wait() }
+		s.unattend = func() { cancel(); wait(&running, patience/2) }
+	}
+	return n > 0
+}
+
+// wait waits so long at most: whoever runs may be held up by a log that nobody reads.
+func wait(running *sync.WaitGroup, most time.Duration) {
+	over := make(chan struct{})
+	go func() { running.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-time.After(most):
 	}
 }
 

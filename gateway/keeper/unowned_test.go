@@ -48,7 +48,7 @@ func TestUnowned(t *testing.T) {
 	if !o.Leave() || o.Leave() {
 		t.Error("an owner leaves twice, or not at all")
 	}
-	said("without an owner", "items=2")
+	said("without an owner", "items=3")
 	said("sessions=2")
 	netnstest.Await(t, "the end of b", bGone)
 	said("session=b")

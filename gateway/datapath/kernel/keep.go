@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -18,13 +19,13 @@ import (
 //	socket, channel, unit + record ──▶ keeper ──▶ adopt: same unit, counters, limits
 //	digest of the rules            ──▶        ──▶ are they still those that count for these units?
 //
-// While there is no daemon the keeper compares clients' counters with their quotas (Keep).
+// While there is no daemon the keeper compares clients' counters with their quotas, and the rules with the digest (Keep).
 //
 // A client is adopted only if its unit is there: at logout the daemon ends the unit itself, also where the keeper does not
 // take the message. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted client as ever.
 
 // recordVersion is that of record and ruled, which a daemon of another version does not read: what they mean has changed.
-const recordVersion = 1
+const recordVersion = 2
 
 // record is a client with a unit.
 type record struct {
@@ -47,6 +48,7 @@ type ruled struct {
 	Version       int
 	LAN           int // index
 	Meant, Digest [32]byte
+	Gateway       netip.Addr // whose DHCP the guard lets through
 }
 
 // filesKept is how many files of a client a keeper has: socket, channel, unit. The socket comes first, because the
@@ -115,7 +117,7 @@ func (d *Datapath) keepDigest() {
 		return // without it the successor makes all units anew
 	}
 	item := keeper.Item{Key: rulesKey}
-	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests[0]})
+	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests[0], d.cfg.Address.Addr()})
 	d.keeper.Put(item)
 }
 

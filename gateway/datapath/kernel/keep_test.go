@@ -221,6 +221,36 @@ func TestQuotaBesideTorn(t *testing.T) {
 	}
 }
 
+// TestFlushedAlone: once the rules are changed while no daemon is there, nothing of a client passes, nor of a stranger without a
+// line, until a daemon is there again.
+func TestFlushedAlone(t *testing.T) {
+	needPPPoE(t)
+	for name, change := range map[string]string{"flushed": "nft flush ruleset", "rule added": "nft insert rule ip gatewayd-lan0 upwards accept"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+			admit(t, w, w.Alice, datapath.Limits{})
+			up, down, strange := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob)
+			for _, f := range []*datapathtest.Flow{up, down, strange} {
+				f.Begin()
+			}
+			up.Passes(t, "up")
+			w.Kill(t)
+			up.Passes(t, "up, with nobody but the keeper")
+			w.Router.Run(t, change)
+			up.Ends(t, "up, without rules")
+			down.Ends(t, "down, without rules")
+			strange.Ends(t, "a stranger's, without rules")
+			w.Start(t)
+			must(t, w.Open())
+			admit(t, w, w.Alice, datapath.Limits{})
+			up.Passes(t, "up, with a successor")
+			down.Passes(t, "down, with a successor")
+			strange.Stops(t, "a stranger's, with a successor")
+		})
+	}
+}
+
 // TestLimitedBefore: a client's rates are limited also where its interface has the queueing for it already.
 func TestLimitedBefore(t *testing.T) {
 	needPPPoE(t)

@@ -23,6 +23,8 @@ import (
 // Keep is the process of Config.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no daemon it
 // attends the clients, which needs CAP_NET_ADMIN; without, quotas wait for the next daemon.
 func Keep(listener *os.File, log *slog.Logger) error {
+	log, flush := keeper.Aside(log)
+	defer flush(time.Second)
 	return keeper.Serve(listener, keeper.Serving{
 		Alone: keeper.Alone, Log: log,
 		Unowned: func(ctx context.Context, held []keeper.Item) { attend(ctx, held, log) },

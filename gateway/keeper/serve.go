@@ -42,7 +42,7 @@ type server struct {
 type Serving struct {
 	Alone time.Duration // how long it waits for another owner
 	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and returns
-	// when ctx ends: the next owner waits for that, but not for long. nil: nothing is to be done.
+	// when ctx ends: the next owner, or who ends the keeper, waits for that, but not for long. nil: nothing is to be done.
 	Unowned func(ctx context.Context, held []Item)
 	Log     *slog.Logger
 }
@@ -166,6 +166,7 @@ func (s *server) serve(conn *net.UnixConn) {
 	switch {
 	case err != nil:
 	case m.Verb == end:
+		s.endUnowned() // whoever waits for the end finds nothing of it later
 		s.finish()
 		select {}
 	case m.Verb == taking:
@@ -185,6 +186,11 @@ func (s *server) begin() {
 	s.ownerTimer.Stop()
 	s.mu.Unlock()
 	s.owner <- struct{}{}
+	s.endUnowned()
+}
+
+// endUnowned has Unowned return.
+func (s *server) endUnowned() {
 	s.mu.Lock()
 	stop := s.unattend
 	s.unattend = nil

@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,14 +36,14 @@ func Keep(listener *os.File, log *slog.Logger) error {
 // them, until ctx ends. It sets interfaces down and changes nothing else of the clients, so that the next daemon finds what they
 // have used.
 func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
-	a := attended(held)
-	if a == nil {
+	a, err := attended(held)
+	if err != nil {
+		log.Error("quotas and rules wait for the next daemon", "err", err)
 		return
 	}
-	a.cfg.Log = log
-	var err error
+	a.ctx, a.cfg.Log = ctx, log
 	if a.rules, err = nftables.Dial(); err != nil {
-		log.Error("quotas wait for the next daemon", "lan", a.cfg.LAN, "err", err)
+		log.Error("quotas and rules wait for the next daemon", "lan", a.cfg.LAN, "err", err)
 		return
 	}
 	defer a.rules.Close()
@@ -52,14 +53,17 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 		err = follower.Run(stack.Changes{LAN: a.was.LAN, Routing: func() {}, Rules: a.checkRules})
 	}
 	if err != nil {
-		log.Error("nobody looks after the rules until the next daemon", "lan", a.cfg.LAN, "err", err)
+		log.Error("changes of rules are not heard of, and found some seconds later", "lan", a.cfg.LAN, "err", err)
 	}
-	a.checkRules() // which may have changed before
 	every := time.NewTicker(quotaEvery)
 	defer every.Stop()
 	for n := 0; ; n++ {
-		if n%int(seenEvery/quotaEvery) == 0 || a.someDue(time.Now()) {
-			a.compareQuotas(ctx)
+		seldom := n%int(seenEvery/quotaEvery) == 0
+		if seldom { // they may have changed before, or what was to be done failed
+			a.checkRules()
+		}
+		if seldom || a.someDue(time.Now()) {
+			a.compareQuotas()
 		}
 		select {
 		case <-ctx.Done():
@@ -72,21 +76,27 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 // attendance is a data path that only knows, and reads, what a keeper has: its clients with quotas, and all interfaces.
 type attendance struct {
 	*Datapath
+	ctx   context.Context // ends when the next daemon is there
 	was   ruled
 	units []int
-	shut  atomic.Bool // all interfaces are down
+
+	checking sync.Mutex
+	shut     bool // all interfaces are down; guarded by checking
 }
 
-// attended makes one; nil: no client is left.
-func attended(held []keeper.Item) *attendance {
+// attended makes one.
+func attended(held []keeper.Item) (*attendance, error) {
 	a := &attendance{}
 	at := slices.IndexFunc(held, func(i keeper.Item) bool { return i.Key == rulesKey })
-	if at < 0 || json.Unmarshal(held[at].Data, &a.was) != nil || a.was.Version != recordVersion {
-		return nil
+	if at < 0 {
+		return nil, errors.New("the daemon has not said what its rules are")
+	}
+	if err := json.Unmarshal(held[at].Data, &a.was); err != nil || a.was.Version != recordVersion {
+		return nil, errors.Join(fmt.Errorf("the daemon's records are of version %d, not %d", a.was.Version, recordVersion), err)
 	}
 	lan, err := net.InterfaceByIndex(a.was.LAN)
-	if err != nil { // all units have gone with it
-		return nil
+	if err != nil {
+		return nil, fmt.Errorf("the LAN's interface, which has the index %d: %w", a.was.LAN, err)
 	}
 	a.Datapath = &Datapath{cfg: Config{LAN: lan.Name}, table: tableOf(lan.Name), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, fastestBps: fastest(lan.Name)}
 	for _, i := range held {
@@ -100,19 +110,19 @@ func attended(held []keeper.Item) *attendance {
 			a.clients[c.addr] = c
 		}
 	}
-	if len(a.units) == 0 {
-		return nil
-	}
-	return a
+	return a, nil
 }
 
 // compareQuotas ends the traffic of clients whose quota is used up.
-func (a *attendance) compareQuotas(ctx context.Context) {
-	if a.shut.Load() || len(a.clients) == 0 {
+func (a *attendance) compareQuotas() {
+	a.checking.Lock()
+	none := a.shut || len(a.clients) == 0
+	a.checking.Unlock()
+	if none {
 		return
 	}
 	a.compare(func(c *client) error {
-		if ctx.Err() != nil {
+		if a.ctx.Err() != nil {
 			return nil // the next daemon's limits apply
 		}
 		if err := lower(c.line.index); err != nil && !errors.Is(err, unix.ENODEV) {
@@ -127,23 +137,51 @@ func (a *attendance) compareQuotas(ctx context.Context) {
 }
 
 // checkRules sets all interfaces down if the clients' rules are not the daemon's any more: packets would pass unjudged and
-// uncounted. Where the guard's are gone it blocks the LAN again.
+// uncounted. Where a table of the guard is gone it blocks the LAN again. A guard that differs may be that of a data path of
+// another kind, which ends the keeper next.
 func (a *attendance) checkRules() {
-	for n, t := range a.tables() {
-		is, err := a.rules.Digest(t)
-		switch {
-		case err != nil:
-		case n == 0 && is != a.was.Digest && !a.shut.Load():
-			err = a.shutAll()
-		case n > 0 && is == [32]byte{}:
-			err = guard.Guard{LAN: a.cfg.LAN}.RenewWithFrames(a.was.Gateway)
-		}
-		if err != nil {
-			a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there", "lan", a.cfg.LAN, "err", err)
-		}
+	a.checking.Lock()
+	defer a.checking.Unlock()
+	if err := a.restore(); err != nil {
+		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there", "lan", a.cfg.LAN, "err", err)
 	}
 }
 
+// restore does it. checking is held.
+func (a *attendance) restore() error {
+	var is [3][32]byte
+	for n, t := range a.tables() {
+		var err error
+		if is[n], err = a.rules.Digest(t); err != nil {
+			return err
+		}
+	}
+	if a.ctx.Err() != nil {
+		return nil // the next daemon looks after them
+	}
+	var errs []error
+	if none := [32]byte{}; is[1] == none || is[2] == none { // first, because all interfaces take their time
+		errs = append(errs, a.block())
+	}
+	if is[0] != a.was.Digest && !a.shut {
+		errs = append(errs, a.shutAll())
+	}
+	return errors.Join(errs...)
+}
+
+// block has the guard's rules back.
+func (a *attendance) block() error {
+	if _, err := net.InterfaceByIndex(a.was.LAN); err != nil {
+		return nil // it is gone, and all that came from it
+	}
+	if err := (guard.Guard{LAN: a.cfg.LAN}).RenewWithFrames(a.was.Gateway); err != nil {
+		return err
+	}
+	a.cfg.Log.Warn("others removed the rules in nftables that block the LAN, and no daemon is there: its keeper has put them back; in between the machine may have forwarded what the LAN sends", "lan", a.cfg.LAN)
+	return nil
+}
+
+// shutAll sets all interfaces down. checking is held.
 func (a *attendance) shutAll() (err error) {
 	for _, unit := range a.units {
 		if e := lower(unit); !errors.Is(e, unix.ENODEV) {
@@ -151,7 +189,7 @@ func (a *attendance) shutAll() (err error) {
 		}
 	}
 	if err == nil {
-		a.shut.Store(true)
+		a.shut = true
 		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there to put them back: its keeper has set all sessions' interfaces down", "lan", a.cfg.LAN)
 	}
 	return err

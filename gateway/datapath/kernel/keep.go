@@ -24,7 +24,8 @@ import (
 // A client is adopted only if its unit is there: at logout the daemon ends the unit itself, also where the keeper does not
 // take the message. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted client as ever.
 
-// recordVersion is that of record and ruled, which a daemon of another version does not read: what they mean has changed.
+// recordVersion is that of record and ruled, which a daemon of another version does not read: what they mean has changed. The
+// keeper's version changes with it, or a keeper of the former program would not attend these clients.
 const recordVersion = 2
 
 // record is a client with a unit.

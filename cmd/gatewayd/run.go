@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -40,7 +41,7 @@ func run(ctx context.Context, file string) error {
 	}
 	var level slog.LevelVar
 	level.Set(cfg.LogLevel)
-	log := newLog(cfg.LogFormat, &level)
+	log := newLog(os.Stderr, cfg.LogFormat, &level)
 	slog.SetDefault(log)
 
 	hangup := make(chan os.Signal, 1)
@@ -84,12 +85,12 @@ func meanwhile(cfg *config.Config) string {
 	return "nothing of the clients' passes until it is started again"
 }
 
-func newLog(format string, level slog.Leveler) *slog.Logger {
+func newLog(to io.Writer, format string, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == config.LogJSON {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+		return slog.New(slog.NewJSONHandler(to, options))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
+	return slog.New(slog.NewTextHandler(to, options))
 }
 
 // watch reports the daemon's state to the service manager, and rereads the

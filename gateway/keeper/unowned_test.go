@@ -64,3 +64,27 @@ func TestUnowned(t *testing.T) {
 	netnstest.Await(t, "the end of a, for which nobody has come", aGone)
 	said("ERROR", "sessions=1", "after=3s")
 }
+
+// TestUnreadLog: a keeper whose messages nobody reads ends sessions all the same.
+func TestUnreadLog(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	must(t, unix.Mkfifo(fifo, 0o600))
+	full, err := unix.Open(fifo, unix.O_RDWR|unix.O_NONBLOCK, 0)
+	must(t, err)
+	defer unix.Close(full)
+	for _, bytes := range []int{4096, 1} {
+		for err = nil; err == nil; _, err = unix.Write(full, make([]byte, bytes)) {
+		}
+	}
+	t.Setenv(saidEnv, fifo)
+	o := ownerOf(t, 3*time.Second)
+	a, aGone := pipe(t)
+	b, bGone := pipe(t)
+	o.Put(Item{Key: "a", Files: []int{a}})
+	o.Put(Item{Key: "b", Files: []int{b}, Until: time.Now().Add(time.Second)})
+	unix.Close(a)
+	unix.Close(b)
+	o.die()
+	netnstest.Await(t, "the end of b", bGone)
+	netnstest.Await(t, "the end of a, for which nobody has come", aGone)
+}

@@ -9,7 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,7 +40,7 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 	a.cfg.Log = log
 	var err error
 	if a.rules, err = nftables.Dial(); err != nil {
-		log.Error("quotas wait for the next daemon", "lan", a.cfg.LAN, "err", err)
+		log.Error("quotas wait for the next daemon, and nobody looks after the rules", "lan", a.cfg.LAN, "err", err)
 		return
 	}
 	defer a.rules.Close()
@@ -56,6 +56,9 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 	every := time.NewTicker(quotaEvery)
 	defer every.Stop()
 	for n := 0; ; n++ {
+		if a.again() {
+			a.checkRules()
+		}
 		if n%int(seenEvery/quotaEvery) == 0 || a.someDue(time.Now()) {
 			a.compareQuotas(ctx)
 		}
@@ -70,9 +73,12 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 // attendance is a data path that only knows, and reads, what a keeper has: its clients with quotas, and all interfaces.
 type attendance struct {
 	*Datapath
-	was   ruled
 	units []int
-	shut  atomic.Bool // all interfaces are down
+
+	checking sync.Mutex // guards what follows
+	was      ruled
+	shut     bool // all interfaces are down
+	failed   bool // the rules are to be checked again
 }
 
 // attended makes one; nil: no client is left.
@@ -104,9 +110,16 @@ func attended(held []keeper.Item) *attendance {
 	return a
 }
 
+// again reports whether the last check of the rules failed.
+func (a *attendance) again() bool {
+	a.checking.Lock()
+	defer a.checking.Unlock()
+	return a.failed
+}
+
 // compareQuotas ends the traffic of clients whose quota is used up.
 func (a *attendance) compareQuotas(ctx context.Context) {
-	if a.shut.Load() || len(a.clients) == 0 {
+	if len(a.clients) == 0 {
 		return
 	}
 	a.compare(func(c *client) error {
@@ -125,32 +138,53 @@ func (a *attendance) compareQuotas(ctx context.Context) {
 }
 
 // checkRules sets all interfaces down if the clients' rules are not the daemon's any more: packets would pass unjudged and
-// uncounted. Where the guard's are gone it blocks the LAN again.
+// uncounted. Where others changed the guard's it blocks the LAN again.
 func (a *attendance) checkRules() {
+	a.checking.Lock()
+	defer a.checking.Unlock()
 	for n, t := range a.tables() {
 		is, err := a.rules.Digest(t)
-		switch {
-		case err != nil:
-		case n == 0 && is != a.was.Digest && !a.shut.Load():
-			err = a.shutAll()
-		case n > 0 && is == [32]byte{}:
-			err = guard.Guard{LAN: a.cfg.LAN}.RenewWithFrames(a.was.Gateway)
+		if err == nil && is != a.was.Digests[n] {
+			if n == 0 {
+				err = a.shutAll()
+			} else {
+				err = a.blockAgain()
+			}
 		}
-		if err != nil {
-			a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there", "lan", a.cfg.LAN, "err", err)
+		if a.failed = err != nil; a.failed {
+			a.cfg.Log.Error("keeping the rules in nftables while no daemon is there; trying again", "lan", a.cfg.LAN, "table", t.Name, "err", err)
+			return
 		}
 	}
 }
 
 func (a *attendance) shutAll() (err error) {
+	if a.shut {
+		return nil
+	}
 	for _, unit := range a.units {
 		if e := lower(unit); !errors.Is(e, unix.ENODEV) {
 			err = errors.Join(err, e)
 		}
 	}
 	if err == nil {
-		a.shut.Store(true)
+		a.shut = true
 		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there to put them back: its keeper has set all sessions' interfaces down", "lan", a.cfg.LAN)
+	}
+	return err
+}
+
+func (a *attendance) blockAgain() (err error) {
+	if err = (guard.Guard{LAN: a.cfg.LAN}).RenewWithFrames(a.was.Gateway); err != nil {
+		return err
+	}
+	for n, t := range a.tables() {
+		if n > 0 && err == nil {
+			a.was.Digests[n], err = a.rules.Digest(t)
+		}
+	}
+	if err == nil {
+		a.cfg.Log.Error("others changed the rules in nftables that block the LAN, and no daemon is there: its keeper has put them back", "lan", a.cfg.LAN)
 	}
 	return err
 }

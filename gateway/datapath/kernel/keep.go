@@ -45,10 +45,11 @@ const rulesKey = "rules"
 
 // ruled is the rules' record: those that this program makes of its configuration, and what the kernel has of them.
 type ruled struct {
-	Version       int
-	LAN           int // index
-	Meant, Digest [32]byte
-	Gateway       netip.Addr // whose DHCP the guard lets through
+	Version int
+	LAN     int // index
+	Meant   [32]byte
+	Digests [3][32]byte // as Datapath's
+	Gateway netip.Addr  // whose DHCP the guard lets through
 }
 
 // filesKept is how many files of a client a keeper has: socket, channel, unit. The socket comes first, because the
@@ -117,7 +118,7 @@ func (d *Datapath) keepDigest() {
 		return // without it the successor makes all units anew
 	}
 	item := keeper.Item{Key: rulesKey}
-	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests[0], d.cfg.Address.Addr()})
+	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests, d.cfg.Address.Addr()})
 	d.keeper.Put(item)
 }
 
@@ -133,7 +134,7 @@ func (d *Datapath) intact(items []keeper.Item) bool {
 		return false
 	}
 	is, err := d.rules.Digest(d.table)
-	return err == nil && is == was.Digest
+	return err == nil && is == was.Digests[0]
 }
 
 // former is what a former daemon left in the kernel for its clients.

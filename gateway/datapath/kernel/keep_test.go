@@ -221,11 +221,19 @@ func TestQuotaBesideTorn(t *testing.T) {
 	}
 }
 
-// TestFlushedAlone: once the rules are changed while no daemon is there, nothing of a client passes, nor of a stranger without a
-// line, until a daemon is there again.
+// TestFlushedAlone: once others change the rules while no daemon is there, nothing of a stranger without a line passes, and where
+// they are the clients' rules, nothing of a client either, until a daemon is there again.
 func TestFlushedAlone(t *testing.T) {
 	needPPPoE(t)
-	for name, change := range map[string]string{"flushed": "nft flush ruleset", "rule added": "nft insert rule ip gatewayd-lan0 upwards accept"} {
+	for name, c := range map[string]struct {
+		change  string
+		clients bool // their traffic goes on
+	}{
+		"flushed":        {"nft flush ruleset", false},
+		"rule added":     {"nft insert rule ip gatewayd-lan0 upwards accept", false},
+		"guard bypassed": {"nft insert rule netdev gatewayd-lan0 lan accept; nft insert rule inet gatewayd-lan0 forward accept", true},
+		"guard emptied":  {"nft flush table netdev gatewayd-lan0; nft flush table inet gatewayd-lan0", true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
@@ -237,10 +245,15 @@ func TestFlushedAlone(t *testing.T) {
 			up.Passes(t, "up")
 			w.Kill(t)
 			up.Passes(t, "up, with nobody but the keeper")
-			w.Router.Run(t, change)
-			up.Ends(t, "up, without rules")
-			down.Ends(t, "down, without rules")
-			strange.Ends(t, "a stranger's, without rules")
+			w.Router.Run(t, c.change)
+			strange.Ends(t, "a stranger's, after the change")
+			if c.clients {
+				up.Passes(t, "up, after the change")
+				down.Passes(t, "down, after the change")
+			} else {
+				up.Ends(t, "up, after the change")
+				down.Ends(t, "down, after the change")
+			}
 			w.Start(t)
 			must(t, w.Open())
 			admit(t, w, w.Alice, datapath.Limits{})

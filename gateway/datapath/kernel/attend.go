@@ -33,14 +33,16 @@ func Keep(listener *os.File, log *slog.Logger) error {
 // them, until ctx ends. It sets interfaces down and changes nothing else of the clients, so that the next daemon finds what they
 // have used.
 func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
-	a := attended(held)
+	a, err := attended(held)
+	if err != nil {
+		log.Error("nobody looks after quotas and rules until the next daemon", "err", err)
+	}
 	if a == nil {
 		return
 	}
 	a.cfg.Log = log
-	var err error
 	if a.rules, err = nftables.Dial(); err != nil {
-		log.Error("quotas wait for the next daemon, and nobody looks after the rules", "lan", a.cfg.LAN, "err", err)
+		log.Error("nobody looks after quotas and rules until the next daemon", "lan", a.cfg.LAN, "err", err)
 		return
 	}
 	defer a.rules.Close()
@@ -82,15 +84,15 @@ type attendance struct {
 }
 
 // attended makes one; nil: no client is left.
-func attended(held []keeper.Item) *attendance {
+func attended(held []keeper.Item) (*attendance, error) {
 	a := &attendance{}
 	at := slices.IndexFunc(held, func(i keeper.Item) bool { return i.Key == rulesKey })
 	if at < 0 || json.Unmarshal(held[at].Data, &a.was) != nil || a.was.Version != recordVersion {
-		return nil
+		return nil, errors.New("the records are those of another version")
 	}
 	lan, err := net.InterfaceByIndex(a.was.LAN)
 	if err != nil { // all units have gone with it
-		return nil
+		return nil, nil
 	}
 	a.Datapath = &Datapath{cfg: Config{LAN: lan.Name}, table: tableOf(lan.Name), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, fastestBps: fastest(lan.Name)}
 	for _, i := range held {
@@ -105,9 +107,9 @@ func attended(held []keeper.Item) *attendance {
 		}
 	}
 	if len(a.units) == 0 {
-		return nil
+		return nil, nil
 	}
-	return a
+	return a, nil
 }
 
 // again reports whether the last check of the rules failed.

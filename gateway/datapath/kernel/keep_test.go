@@ -221,14 +221,23 @@ func TestQuotaBesideTorn(t *testing.T) {
 	}
 }
 
-// TestFlushedAlone: once the rules are changed while no daemon is there, nothing of a client passes, nor of a stranger without a
-// line, until a daemon is there again.
+// TestFlushedAlone: once the clients' rules are changed while no daemon is there, nothing of a client passes until a daemon is
+// there again. Nor does what a stranger without a line sends, whichever rules are changed.
 func TestFlushedAlone(t *testing.T) {
 	needPPPoE(t)
-	for name, change := range map[string]string{"flushed": "nft flush ruleset", "rule added": "nft insert rule ip gatewayd-lan0 upwards accept"} {
+	for name, c := range map[string]struct {
+		change string
+		goOn   bool // clients
+	}{
+		"flushed":          {"nft flush ruleset", false},
+		"rule added":       {"nft insert rule ip gatewayd-lan0 upwards accept", false},
+		"LAN let through":  {"nft 'insert rule netdev gatewayd-lan0 lan accept; flush chain inet gatewayd-lan0 forward'", true},
+		"LAN's table gone": {"nft 'delete table netdev gatewayd-lan0; delete table inet gatewayd-lan0'", true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+			w.Bob.Run(t, "ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0") // nothing but the rules stops him
 			admit(t, w, w.Alice, datapath.Limits{})
 			up, down, strange := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob)
 			for _, f := range []*datapathtest.Flow{up, down, strange} {
@@ -237,10 +246,15 @@ func TestFlushedAlone(t *testing.T) {
 			up.Passes(t, "up")
 			w.Kill(t)
 			up.Passes(t, "up, with nobody but the keeper")
-			w.Router.Run(t, change)
-			up.Ends(t, "up, without rules")
-			down.Ends(t, "down, without rules")
-			strange.Ends(t, "a stranger's, without rules")
+			w.Router.Run(t, c.change)
+			strange.Ends(t, "a stranger's, with other rules")
+			if c.goOn {
+				up.Passes(t, "up, with the clients' rules")
+				down.Passes(t, "down, with the clients' rules")
+			} else {
+				up.Ends(t, "up, without rules")
+				down.Ends(t, "down, without rules")
+			}
 			w.Start(t)
 			must(t, w.Open())
 			admit(t, w, w.Alice, datapath.Limits{})

@@ -36,8 +36,7 @@ func TestMain(m *testing.M) {
 		if files, err := strconv.ParseUint(os.Getenv(filesEnv), 10, 64); err == nil {
 			unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: files})
 		}
-		said := NewUnread(os.Stderr)
-		log := slog.New(slog.NewTextHandler(said, nil))
+		log, flush := Aside(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		held := func(ctx context.Context, held []Item) {
 			log.Info("without an owner", "items", len(held))
 			<-ctx.Done()
@@ -46,7 +45,7 @@ func TestMain(m *testing.M) {
 		if err := Serve(os.NewFile(3, "listener"), Serving{Alone: alone, Unowned: held, Log: log}); err != nil {
 			os.Exit(1)
 		}
-		said.Flush()
+		flush(time.Second)
 		os.Exit(0)
 	}
 	netnstest.Main(m, "ip link set lo up")

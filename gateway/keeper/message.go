@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version is that of the messages. A keeper of another one is ended; verb end is the same in all.
-const version = 2
+// version is that of the messages, and of what owners have keepers do (Serving.Unowned). A keeper of another one is ended; verb
+// end is the same in all.
+const version = 3
 
 // Verbs: those of owners, a keeper's answers to take, and its answer to what it has no room for.
 const (

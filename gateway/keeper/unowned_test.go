@@ -65,19 +65,19 @@ func TestUnowned(t *testing.T) {
 	said("ERROR", "sessions=1", "after=3s")
 }
 
-// TestUnreadLog: a keeper whose messages nobody reads ends sessions all the same.
-func TestUnreadLog(t *testing.T) {
-	fifo := filepath.Join(t.TempDir(), "fifo")
-	must(t, unix.Mkfifo(fifo, 0o600))
-	full, err := unix.Open(fifo, unix.O_RDWR|unix.O_NONBLOCK, 0)
+// TestStuckLog: where nobody reads what a keeper says, sessions end all the same, by their time and when nobody comes, and an
+// owner that does come is not held up.
+func TestStuckLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "said")
+	must(t, unix.Mkfifo(file, 0o600))
+	full, err := unix.Open(file, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	must(t, err)
-	defer unix.Close(full)
-	for _, bytes := range []int{4096, 1} {
-		for err = nil; err == nil; _, err = unix.Write(full, make([]byte, bytes)) {
-		}
+	t.Cleanup(func() { unix.Close(full) })
+	for err == nil {
+		_, err = unix.Write(full, make([]byte, 4096))
 	}
-	t.Setenv(saidEnv, fifo)
-	o := ownerOf(t, 3*time.Second)
+	t.Setenv(saidEnv, file)
+	o := ownerOf(t, 2*time.Second)
 	a, aGone := pipe(t)
 	b, bGone := pipe(t)
 	o.Put(Item{Key: "a", Files: []int{a}})
@@ -86,5 +86,11 @@ func TestUnreadLog(t *testing.T) {
 	unix.Close(b)
 	o.die()
 	netnstest.Await(t, "the end of b", bGone)
+	next := ownerOf(t, 2*time.Second)
+	if len(next.held) != 1 || aGone() == nil {
+		t.Fatalf("the successor has %+v", next.held)
+	}
+	closeAll(next.held[0].Files)
+	next.die()
 	netnstest.Await(t, "the end of a, for which nobody has come", aGone)
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +25,8 @@ import (
 // Keep is the process of Config.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no daemon it
 // attends the clients, which needs CAP_NET_ADMIN; without, quotas wait for the next daemon.
 func Keep(listener *os.File, log *slog.Logger) error {
+	log, flush := keeper.Aside(log)
+	defer flush(time.Second)
 	return keeper.Serve(listener, keeper.Serving{
 		Alone: keeper.Alone, Log: log,
 		Unowned: func(ctx context.Context, held []keeper.Item) { attend(ctx, held, log) },
@@ -35,14 +39,12 @@ func Keep(listener *os.File, log *slog.Logger) error {
 func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 	a, err := attended(held)
 	if err != nil {
-		log.Error("nobody looks after quotas and rules until the next daemon", "err", err)
-	}
-	if a == nil {
+		log.Error("quotas and rules wait for the next daemon", "err", err)
 		return
 	}
-	a.cfg.Log = log
+	a.ctx, a.cfg.Log = ctx, log
 	if a.rules, err = nftables.Dial(); err != nil {
-		log.Error("nobody looks after quotas and rules until the next daemon", "lan", a.cfg.LAN, "err", err)
+		log.Error("quotas and rules wait for the next daemon", "lan", a.cfg.LAN, "err", err)
 		return
 	}
 	defer a.rules.Close()
@@ -52,17 +54,17 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 		err = follower.Run(stack.Changes{LAN: a.was.LAN, Routing: func() {}, Rules: a.checkRules})
 	}
 	if err != nil {
-		log.Error("nobody looks after the rules until the next daemon", "lan", a.cfg.LAN, "err", err)
+		log.Error("changes of rules are not heard of, and found some seconds later", "lan", a.cfg.LAN, "err", err)
 	}
-	a.checkRules() // which may have changed before
 	every := time.NewTicker(quotaEvery)
 	defer every.Stop()
 	for n := 0; ; n++ {
-		if a.again() {
+		seldom := n%int(seenEvery/quotaEvery) == 0
+		if seldom { // they may have changed before, or what was to be done failed
 			a.checkRules()
 		}
-		if n%int(seenEvery/quotaEvery) == 0 || a.someDue(time.Now()) {
-			a.compareQuotas(ctx)
+		if seldom || a.someDue(time.Now()) {
+			a.compareQuotas()
 		}
 		select {
 		case <-ctx.Done():
@@ -75,24 +77,27 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 // attendance is a data path that only knows, and reads, what a keeper has: its clients with quotas, and all interfaces.
 type attendance struct {
 	*Datapath
+	ctx   context.Context // ends when the next daemon is there
 	units []int
+	shut  atomic.Bool // all interfaces are down
 
-	checking sync.Mutex // guards what follows
-	was      ruled
-	shut     bool // all interfaces are down
-	failed   bool // the rules are to be checked again
+	checking sync.Mutex
+	was      ruled // guarded by checking
 }
 
-// attended makes one; nil: no client is left.
+// attended makes one.
 func attended(held []keeper.Item) (*attendance, error) {
 	a := &attendance{}
 	at := slices.IndexFunc(held, func(i keeper.Item) bool { return i.Key == rulesKey })
-	if at < 0 || json.Unmarshal(held[at].Data, &a.was) != nil || a.was.Version != recordVersion {
-		return nil, errors.New("the records are those of another version")
+	if at < 0 {
+		return nil, errors.New("the daemon has not said what its rules are")
+	}
+	if err := json.Unmarshal(held[at].Data, &a.was); err != nil || a.was.Version != recordVersion {
+		return nil, errors.Join(fmt.Errorf("the daemon's records are of version %d, not %d", a.was.Version, recordVersion), err)
 	}
 	lan, err := net.InterfaceByIndex(a.was.LAN)
-	if err != nil { // all units have gone with it
-		return nil, nil
+	if err != nil {
+		return nil, fmt.Errorf("the LAN's interface, which has the index %d: %w", a.was.LAN, err)
 	}
 	a.Datapath = &Datapath{cfg: Config{LAN: lan.Name}, table: tableOf(lan.Name), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, fastestBps: fastest(lan.Name)}
 	for _, i := range held {
@@ -106,26 +111,16 @@ func attended(held []keeper.Item) (*attendance, error) {
 			a.clients[c.addr] = c
 		}
 	}
-	if len(a.units) == 0 {
-		return nil, nil
-	}
 	return a, nil
 }
 
-// again reports whether the last check of the rules failed.
-func (a *attendance) again() bool {
-	a.checking.Lock()
-	defer a.checking.Unlock()
-	return a.failed
-}
-
 // compareQuotas ends the traffic of clients whose quota is used up.
-func (a *attendance) compareQuotas(ctx context.Context) {
-	if len(a.clients) == 0 {
+func (a *attendance) compareQuotas() {
+	if a.shut.Load() || len(a.clients) == 0 {
 		return
 	}
 	a.compare(func(c *client) error {
-		if ctx.Err() != nil {
+		if a.ctx.Err() != nil {
 			return nil // the next daemon's limits apply
 		}
 		if err := lower(c.line.index); err != nil && !errors.Is(err, unix.ENODEV) {
@@ -140,24 +135,55 @@ func (a *attendance) compareQuotas(ctx context.Context) {
 }
 
 // checkRules sets all interfaces down if the clients' rules are not the daemon's any more: packets would pass unjudged and
-// uncounted. Where others changed the guard's it blocks the LAN again.
+// uncounted. Where the guard's are not, it blocks the LAN again.
 func (a *attendance) checkRules() {
 	a.checking.Lock()
 	defer a.checking.Unlock()
+	if err := a.restore(); err != nil {
+		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there", "lan", a.cfg.LAN, "err", err)
+	}
+}
+
+// restore does it. checking is held.
+func (a *attendance) restore() error {
+	var errs []error
+	blocked := true
 	for n, t := range a.tables() {
-		is, err := a.rules.Digest(t)
-		if err == nil && is != a.was.Digests[n] {
-			if n == 0 {
-				err = a.shutAll()
-			} else {
-				err = a.blockAgain()
-			}
-		}
-		if a.failed = err != nil; a.failed {
-			a.cfg.Log.Error("keeping the rules in nftables while no daemon is there; trying again", "lan", a.cfg.LAN, "table", t.Name, "err", err)
-			return
+		switch is, err := a.rules.Digest(t); {
+		case err != nil:
+			errs = append(errs, err)
+		case is == a.was.Digests[n] || a.ctx.Err() != nil: // then the next daemon looks after them
+		case n > 0:
+			blocked = false
+		case !a.shut.Load():
+			errs = append(errs, a.shutAll())
 		}
 	}
+	if !blocked {
+		errs = append(errs, a.block())
+	}
+	return errors.Join(errs...)
+}
+
+// block has the guard's rules back. checking is held.
+func (a *attendance) block() error {
+	if _, err := net.InterfaceByIndex(a.was.LAN); err != nil {
+		return nil // it is gone, and all that came from it
+	}
+	if err := (guard.Guard{LAN: a.cfg.LAN}).RenewWithFrames(a.was.Gateway); err != nil {
+		return err
+	}
+	for n, t := range a.tables() {
+		if n == 0 {
+			continue
+		}
+		var err error
+		if a.was.Digests[n], err = a.rules.Digest(t); err != nil {
+			return err
+		}
+	}
+	a.cfg.Log.Warn("others changed the rules in nftables that block the LAN, and no daemon is there: its keeper has put them back; in between the machine may have forwarded what the LAN sends", "lan", a.cfg.LAN)
+	return nil
 }
 
 func (a *attendance) shutAll() (err error) {

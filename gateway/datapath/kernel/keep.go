@@ -19,12 +19,13 @@ import (
 //	socket, channel, unit + record ──▶ keeper ──▶ adopt: same unit, counters, limits
 //	digest of the rules            ──▶        ──▶ are they still those that count for these units?
 //
-// While there is no daemon the keeper compares clients' counters with their quotas, and the rules with the digest (Keep).
+// While there is no daemon the keeper compares clients' counters with their quotas, and the rules with the digests (Keep).
 //
 // A client is adopted only if its unit is there: at logout the daemon ends the unit itself, also where the keeper does not
 // take the message. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted client as ever.
 
-// recordVersion is that of record and ruled, which a daemon of another version does not read: what they mean has changed.
+// recordVersion is that of record and ruled, which a daemon of another version does not read: what they mean has changed. The
+// keeper's version changes with it, or a keeper of the former program would not attend these clients.
 const recordVersion = 2
 
 // record is a client with a unit.
@@ -48,7 +49,7 @@ type ruled struct {
 	Version int
 	LAN     int // index
 	Meant   [32]byte
-	Digests [3][32]byte // as Datapath's
+	Digests [3][32]byte // of tables
 	Gateway netip.Addr  // whose DHCP the guard lets through
 }
 

@@ -221,22 +221,23 @@ func TestQuotaBesideTorn(t *testing.T) {
 	}
 }
 
-// TestFlushedAlone: once others change the rules while no daemon is there, nothing of a stranger without a line passes, and where
-// they are the clients' rules, nothing of a client either, until a daemon is there again.
+// TestFlushedAlone: once the clients' rules are changed while no daemon is there, nothing of a client passes until a daemon is
+// there again. Nor does what a stranger without a line sends, whichever rules are changed.
 func TestFlushedAlone(t *testing.T) {
 	needPPPoE(t)
 	for name, c := range map[string]struct {
-		change  string
-		clients bool // their traffic goes on
+		change string
+		goOn   bool // clients
 	}{
-		"flushed":        {"nft flush ruleset", false},
-		"rule added":     {"nft insert rule ip gatewayd-lan0 upwards accept", false},
-		"guard bypassed": {"nft insert rule netdev gatewayd-lan0 lan accept; nft insert rule inet gatewayd-lan0 forward accept", true},
-		"guard emptied":  {"nft flush table netdev gatewayd-lan0; nft flush table inet gatewayd-lan0", true},
+		"flushed":          {"nft flush ruleset", false},
+		"rule added":       {"nft insert rule ip gatewayd-lan0 upwards accept", false},
+		"LAN let through":  {"nft 'insert rule netdev gatewayd-lan0 lan accept; flush chain inet gatewayd-lan0 forward'", true},
+		"LAN's table gone": {"nft 'delete table netdev gatewayd-lan0; delete table inet gatewayd-lan0'", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+			w.Bob.Run(t, "ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0") // nothing but the rules stops him
 			admit(t, w, w.Alice, datapath.Limits{})
 			up, down, strange := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob)
 			for _, f := range []*datapathtest.Flow{up, down, strange} {
@@ -246,13 +247,13 @@ func TestFlushedAlone(t *testing.T) {
 			w.Kill(t)
 			up.Passes(t, "up, with nobody but the keeper")
 			w.Router.Run(t, c.change)
-			strange.Ends(t, "a stranger's, after the change")
-			if c.clients {
-				up.Passes(t, "up, after the change")
-				down.Passes(t, "down, after the change")
+			strange.Ends(t, "a stranger's, with other rules")
+			if c.goOn {
+				up.Passes(t, "up, with the clients' rules")
+				down.Passes(t, "down, with the clients' rules")
 			} else {
-				up.Ends(t, "up, after the change")
-				down.Ends(t, "down, after the change")
+				up.Ends(t, "up, without rules")
+				down.Ends(t, "down, without rules")
 			}
 			w.Start(t)
 			must(t, w.Open())

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway"
-	"github.com/gateweigh/gateweigh/gateway/keeper"
 )
 
 // keepCommand is what the daemon starts as its keeper. It needs one capability, to read counters and rules, to set interfaces down and to block the LAN.
@@ -25,9 +24,7 @@ func keepCommand() *cobra.Command {
 			if err := confine([]int{unix.CAP_NET_ADMIN}); err != nil {
 				return err
 			}
-			said := keeper.NewUnread(os.Stderr)
-			defer said.Flush()
-			return gateway.Keep(os.NewFile(3, "listener"), newLog(said, args[0], slog.LevelInfo))
+			return gateway.Keep(os.NewFile(3, "listener"), newLog(args[0], slog.LevelInfo))
 		},
 	}
 }

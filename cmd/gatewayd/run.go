@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -41,7 +40,7 @@ func run(ctx context.Context, file string) error {
 	}
 	var level slog.LevelVar
 	level.Set(cfg.LogLevel)
-	log := newLog(os.Stderr, cfg.LogFormat, &level)
+	log := newLog(cfg.LogFormat, &level)
 	slog.SetDefault(log)
 
 	hangup := make(chan os.Signal, 1)
@@ -85,12 +84,12 @@ func meanwhile(cfg *config.Config) string {
 	return "nothing of the clients' passes until it is started again"
 }
 
-func newLog(to io.Writer, format string, level slog.Leveler) *slog.Logger {
+func newLog(format string, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == config.LogJSON {
-		return slog.New(slog.NewJSONHandler(to, options))
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
-	return slog.New(slog.NewTextHandler(to, options))
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
 // watch reports the daemon's state to the service manager, and rereads the

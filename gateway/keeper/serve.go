@@ -44,7 +44,7 @@ type Serving struct {
 	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and returns
 	// when ctx ends: the next owner waits for that. nil: nothing is to be done.
 	Unowned func(ctx context.Context, held []Item)
-	Log     *slog.Logger // which must not wait for its reader: see Unread
+	Log     *slog.Logger // which must not wait for its reader: see Aside
 }
 
 // Serve is the keeper: it returns, and the process is to end, when it is told so, when it holds nothing and its owner

@@ -187,32 +187,14 @@ func (a *attendance) block() error {
 }
 
 func (a *attendance) shutAll() (err error) {
-	if a.shut {
-		return nil
-	}
 	for _, unit := range a.units {
 		if e := lower(unit); !errors.Is(e, unix.ENODEV) {
 			err = errors.Join(err, e)
 		}
 	}
 	if err == nil {
-		a.shut = true
+		a.shut.Store(true)
 		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there to put them back: its keeper has set all sessions' interfaces down", "lan", a.cfg.LAN)
-	}
-	return err
-}
-
-func (a *attendance) blockAgain() (err error) {
-	if err = (guard.Guard{LAN: a.cfg.LAN}).RenewWithFrames(a.was.Gateway); err != nil {
-		return err
-	}
-	for n, t := range a.tables() {
-		if n > 0 && err == nil {
-			a.was.Digests[n], err = a.rules.Digest(t)
-		}
-	}
-	if err == nil {
-		a.cfg.Log.Error("others changed the rules in nftables that block the LAN, and no daemon is there: its keeper has put them back", "lan", a.cfg.LAN)
 	}
 	return err
 }

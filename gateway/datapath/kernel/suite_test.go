@@ -11,7 +11,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
-	"github.com/gateweigh/gateweigh/gateway/keeper"
 )
 
 // keeperEnv makes the tests' program a keeper.
@@ -37,7 +36,7 @@ var path = datapathtest.Path{
 
 func TestMain(m *testing.M) {
 	if os.Getenv(keeperEnv) != "" {
-		if err := Keep(os.NewFile(3, "listener"), slog.New(slog.NewTextHandler(keeper.NewUnread(os.Stderr), nil))); err != nil {
+		if err := Keep(os.NewFile(3, "listener"), slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)

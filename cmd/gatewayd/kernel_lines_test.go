@@ -13,7 +13,7 @@ import (
 
 // TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the
 // kernel aggregates it at the gateway, and is billed to the byte. When the daemon ends, or is killed, traffic goes on, and its
-// successor has the same interface and the whole bill. Its keeper writes to the daemon's log. Nothing is left in the end.
+// successor has the same interface and the whole bill. Its keeper writes to the daemon's log, and keeps the LAN blocked. Nothing is left in the end.
 func TestSubscribersOfTheKernel(t *testing.T) {
 	kernelPPPoE(t)
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 60")
@@ -62,6 +62,11 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	}
 	w.kill()
 	w.transfer(c, 50_000) // with nobody there
+	w.sh("nsenter --net=/run/netns/$ID-router nft 'delete table netdev gatewayd-lan0; delete table inet gatewayd-lan0'")
+	eventually(t, "the keeper's rules that block the LAN", func() error { // which it makes with one capability
+		_, err := w.try("nsenter --net=/run/netns/$ID-router nft 'list table netdev gatewayd-lan0; list table inet gatewayd-lan0'")
+		return err
+	})
 	w.start()
 	w.transfer(c, 100_000)
 	if now := w.sh("ip -n $ID-router -o link show type ppp"); now != unit {

@@ -160,6 +160,7 @@ func (s *server) serve(conn *net.UnixConn) {
 	switch {
 	case err != nil:
 	case m.Verb == end:
+		s.endUnowned() // whoever waits for the end finds nothing of it later
 		s.finish()
 		select {}
 	case m.Verb == taking:
@@ -179,6 +180,11 @@ func (s *server) begin() {
 	s.ownerTimer.Stop()
 	s.mu.Unlock()
 	s.owner <- struct{}{}
+	s.endUnowned()
+}
+
+// endUnowned has Unowned return.
+func (s *server) endUnowned() {
 	s.mu.Lock()
 	stop := s.unattend
 	s.unattend = nil

@@ -186,6 +186,41 @@ func (a *attendance) block() error {
 	return nil
 }
 
+// restore does it. checking is held.
+func (a *attendance) restore() error {
+	var is [3][32]byte
+	for n, t := range a.tables() {
+		var err error
+		if is[n], err = a.rules.Digest(t); err != nil {
+			return err
+		}
+	}
+	if a.ctx.Err() != nil {
+		return nil // the next daemon looks after them
+	}
+	var errs []error
+	if none := [32]byte{}; is[1] == none || is[2] == none { // first, because all interfaces take their time
+		errs = append(errs, a.block())
+	}
+	if is[0] != a.was.Digest && !a.shut {
+		errs = append(errs, a.shutAll())
+	}
+	return errors.Join(errs...)
+}
+
+// block has the guard's rules back.
+func (a *attendance) block() error {
+	if _, err := net.InterfaceByIndex(a.was.LAN); err != nil {
+		return nil // it is gone, and all that came from it
+	}
+	if err := (guard.Guard{LAN: a.cfg.LAN}).RenewWithFrames(a.was.Gateway); err != nil {
+		return err
+	}
+	a.cfg.Log.Warn("others removed the rules in nftables that block the LAN, and no daemon is there: its keeper has put them back; in between the machine may have forwarded what the LAN sends", "lan", a.cfg.LAN)
+	return nil
+}
+
+// shutAll sets all interfaces down. checking is held.
 func (a *attendance) shutAll() (err error) {
 	for _, unit := range a.units {
 		if e := lower(unit); !errors.Is(e, unix.ENODEV) {
@@ -193,7 +228,7 @@ func (a *attendance) shutAll() (err error) {
 		}
 	}
 	if err == nil {
-		a.shut.Store(true)
+		a.shut = true
 		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there to put them back: its keeper has set all sessions' interfaces down", "lan", a.cfg.LAN)
 	}
 	return err

@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,11 +77,11 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 type attendance struct {
 	*Datapath
 	ctx   context.Context // ends when the next daemon is there
+	was   ruled
 	units []int
-	shut  atomic.Bool // all interfaces are down
 
 	checking sync.Mutex
-	was      ruled // guarded by checking
+	shut     bool // all interfaces are down; guarded by checking
 }
 
 // attended makes one.
@@ -116,7 +115,10 @@ func attended(held []keeper.Item) (*attendance, error) {
 
 // compareQuotas ends the traffic of clients whose quota is used up.
 func (a *attendance) compareQuotas() {
-	if a.shut.Load() || len(a.clients) == 0 {
+	a.checking.Lock()
+	none := a.shut || len(a.clients) == 0
+	a.checking.Unlock()
+	if none {
 		return
 	}
 	a.compare(func(c *client) error {
@@ -135,55 +137,14 @@ func (a *attendance) compareQuotas() {
 }
 
 // checkRules sets all interfaces down if the clients' rules are not the daemon's any more: packets would pass unjudged and
-// uncounted. Where the guard's are not, it blocks the LAN again.
+// uncounted. Where a table of the guard is gone it blocks the LAN again. A guard that differs may be that of a data path of
+// another kind, which ends the keeper next.
 func (a *attendance) checkRules() {
 	a.checking.Lock()
 	defer a.checking.Unlock()
 	if err := a.restore(); err != nil {
 		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there", "lan", a.cfg.LAN, "err", err)
 	}
-}
-
-// restore does it. checking is held.
-func (a *attendance) restore() error {
-	var errs []error
-	blocked := true
-	for n, t := range a.tables() {
-		switch is, err := a.rules.Digest(t); {
-		case err != nil:
-			errs = append(errs, err)
-		case is == a.was.Digests[n] || a.ctx.Err() != nil: // then the next daemon looks after them
-		case n > 0:
-			blocked = false
-		case !a.shut.Load():
-			errs = append(errs, a.shutAll())
-		}
-	}
-	if !blocked {
-		errs = append(errs, a.block())
-	}
-	return errors.Join(errs...)
-}
-
-// block has the guard's rules back. checking is held.
-func (a *attendance) block() error {
-	if _, err := net.InterfaceByIndex(a.was.LAN); err != nil {
-		return nil // it is gone, and all that came from it
-	}
-	if err := (guard.Guard{LAN: a.cfg.LAN}).RenewWithFrames(a.was.Gateway); err != nil {
-		return err
-	}
-	for n, t := range a.tables() {
-		if n == 0 {
-			continue
-		}
-		var err error
-		if a.was.Digests[n], err = a.rules.Digest(t); err != nil {
-			return err
-		}
-	}
-	a.cfg.Log.Warn("others changed the rules in nftables that block the LAN, and no daemon is there: its keeper has put them back; in between the machine may have forwarded what the LAN sends", "lan", a.cfg.LAN)
-	return nil
 }
 
 // restore does it. checking is held.

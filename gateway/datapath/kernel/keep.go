@@ -19,7 +19,7 @@ import (
 //	socket, channel, unit + record ──▶ keeper ──▶ adopt: same unit, counters, limits
 //	digest of the rules            ──▶        ──▶ are they still those that count for these units?
 //
-// While there is no daemon the keeper compares clients' counters with their quotas, and the rules with the digests (Keep).
+// While there is no daemon the keeper compares clients' counters with their quotas, and the rules with the digest (Keep).
 //
 // A client is adopted only if its unit is there: at logout the daemon ends the unit itself, also where the keeper does not
 // take the message. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted client as ever.
@@ -46,11 +46,10 @@ const rulesKey = "rules"
 
 // ruled is the rules' record: those that this program makes of its configuration, and what the kernel has of them.
 type ruled struct {
-	Version int
-	LAN     int // index
-	Meant   [32]byte
-	Digests [3][32]byte // of tables
-	Gateway netip.Addr  // whose DHCP the guard lets through
+	Version       int
+	LAN           int // index
+	Meant, Digest [32]byte
+	Gateway       netip.Addr // whose DHCP the guard lets through
 }
 
 // filesKept is how many files of a client a keeper has: socket, channel, unit. The socket comes first, because the
@@ -119,7 +118,7 @@ func (d *Datapath) keepDigest() {
 		return // without it the successor makes all units anew
 	}
 	item := keeper.Item{Key: rulesKey}
-	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests, d.cfg.Address.Addr()})
+	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests[0], d.cfg.Address.Addr()})
 	d.keeper.Put(item)
 }
 
@@ -135,7 +134,7 @@ func (d *Datapath) intact(items []keeper.Item) bool {
 		return false
 	}
 	is, err := d.rules.Digest(d.table)
-	return err == nil && is == was.Digests[0]
+	return err == nil && is == was.Digest
 }
 
 // former is what a former daemon left in the kernel for its clients.

@@ -2,11 +2,12 @@ package tomlline
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// Meant is `; did you mean "…"?` with the known word nearest to a given one, and nothing where none is near: where a third or
-// more of the two words' mean length was mistyped.
+// Meant is `; did you mean "…"?` with the known word nearest to a given one, else with the words of which it is the first part
+// ("openvpn" of "openvpn-none"), and nothing where none is near: where a third or more of the two words' mean length was mistyped.
 func Meant(given string, known []string) string {
 	best, least := "", 0
 	for _, word := range known {
@@ -16,6 +17,15 @@ func Meant(given string, known []string) string {
 		}
 	}
 	if best == "" {
+		var longer []string
+		for _, word := range known {
+			if strings.HasPrefix(word, strings.ToLower(given)+"-") {
+				longer = append(longer, strconv.Quote(word))
+			}
+		}
+		if len(longer) > 0 {
+			return "; did you mean " + strings.Join(longer, " or ") + "?"
+		}
 		return ""
 	}
 	return Mean(best)

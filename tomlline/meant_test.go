@@ -7,7 +7,7 @@ import (
 )
 
 func TestMeant(t *testing.T) {
-	known := []string{"pap", "chap", "mschapv2", "stop", "streams", "client.kind", "windows"}
+	known := []string{"ssh-w", "ssh-l", "pap", "chap", "mschapv2", "stop", "streams", "client.kind", "windows"}
 	for given, want := range map[string]string{
 		"eap": "", "tls": "", "frames": "", "client.speed": "", "": "", "w": "", // other words
 		"stp": "stop", "sotp": "stop", "STREAMS": "streams", "stream": "streams", "mschap2": "mschapv2", "client.knd": "client.kind", "wnidwos": "windows",
@@ -18,5 +18,8 @@ func TestMeant(t *testing.T) {
 		if got := tomlline.Meant(given, known); got != want {
 			t.Errorf("%q: %q, want %q", given, got, want)
 		}
+	}
+	if got := tomlline.Meant("ssh", known); got != `; did you mean "ssh-w" or "ssh-l"?` {
+		t.Errorf("a first part: %q", got)
 	}
 }

@@ -129,10 +129,19 @@ func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest,
 	return list, errors.Join(append(problems, lines.Err())...)
 }
 
+// clientAddress reads the address of a client.
+func clientAddress(s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		return a, fmt.Errorf("%q is no IP address: give a client's, such as 10.1.0.9 (gatewayd sessions lists them)", s)
+	}
+	return a, nil
+}
+
 func loginRequest(addr, user, mac string, g grants) (control.LoginRequest, error) {
 	req := control.LoginRequest{User: user, MAC: mac}
 	var err error
-	if req.Addr, err = netip.ParseAddr(addr); err != nil {
+	if req.Addr, err = clientAddress(addr); err != nil {
 		return req, err
 	}
 	if user == "" {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +55,7 @@ func chooseSessions(req *control.LogoutRequest, args []string, user bool) error 
 	}
 	var err error
 	if len(args) == 1 {
-		req.Addr, err = netip.ParseAddr(args[0])
+		req.Addr, err = clientAddress(args[0])
 	}
 	return err
 }

@@ -63,7 +63,7 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		clients = append(clients, fmt.Sprintf("%d %s", s.Sessions[state], state))
 		total += s.Sessions[state]
 	}
-	line("clients", "%d of %d addresses: %s", total, s.Addresses, strings.Join(clients, ", "))
+	line("clients", "%d, with %d addresses to give: %s", total, s.Addresses, strings.Join(clients, ", "))
 	line("leases", "%d", s.Leases)
 	if s.Users != nil {
 		line("users", "%s", users(*s.Users))

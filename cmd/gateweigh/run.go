@@ -187,6 +187,9 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 	if dir == "" {
 		dir = filepath.Join("runs", time.Now().UTC().Format("20060102T150405Z")+"-"+exp.Name)
 	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, "", fmt.Errorf("%s is a file: choose a folder that does not exist yet as --out", dir)
+	}
 	if held(dir) {
 		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, dir)
 	}

@@ -2,24 +2,44 @@
 // serves all. Waking costs an idle daemon more than what it then does.
 package beat
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Ticker is a time.Ticker of which all of a period tick at the same moments.
 type Ticker struct {
 	C     <-chan time.Time
 	tick  *time.Ticker
 	begin *time.Timer
+
+	mu      sync.Mutex // guards stopped, and tick against begin
+	stopped bool
 }
 
-// Every returns a ticker for multiples of d.
+// Every returns a ticker for multiples of d; the first comes after a tenth of d at least.
 func Every(d time.Duration) *Ticker {
 	first := d - time.Duration(time.Now().UnixNano())%d
+	if first < d/10 { // it would come again before the period is set
+		first += d
+	}
 	tick := time.NewTicker(first)
-	return &Ticker{tick.C, tick, time.AfterFunc(first, func() { tick.Reset(d) })}
+	t := &Ticker{C: tick.C, tick: tick}
+	t.begin = time.AfterFunc(first, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.stopped {
+			tick.Reset(d)
+		}
+	})
+	return t
 }
 
 // Stop ends it, as a time.Ticker's.
 func (t *Ticker) Stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
 	t.begin.Stop()
 	t.tick.Stop()
 }

@@ -125,7 +125,10 @@ func gardenPrefix(v any) (netip.Prefix, error) {
 		return netip.PrefixFrom(a, 32), nil
 	}
 	p, err := netip.ParsePrefix(s)
-	if err != nil || !p.Addr().Is4() || p.Bits() < 8 || p != p.Masked() {
+	if err == nil && p.Addr().Is4() && p != p.Masked() {
+		return netip.Prefix{}, fmt.Errorf(`must be a network or an address, and %s is an address with a length: use "%s" or "%s"`, show(v), p.Masked(), p.Addr())
+	}
+	if err != nil || !p.Addr().Is4() || p.Bits() < 8 {
 		return netip.Prefix{}, fmt.Errorf(`must be an IPv4 network such as "192.0.2.0/24", /8 or longer, or an address, not %s`, show(v))
 	}
 	return p, nil

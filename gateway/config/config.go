@@ -316,14 +316,14 @@ func defaults() *Config {
 // which interrupts no admitted client with the data path EBPF.
 var Live = []string{"log_level"}
 
-// Addresses is the number of addresses that clients can have: those of the pools and the
+// Addresses is the number of addresses that clients can be given: those of the pools, PPPoE's too, and the
 // reserved ones. Another DHCP server may lease any address of the LAN.
 func (c *Config) Addresses() int {
 	if c.DHCP.Mode == External || len(c.DHCP.Pools) == 0 {
 		return 1<<(32-c.LAN.Network().Bits()) - 3 // network, broadcast and gateway
 	}
 	n := 0
-	for _, r := range c.DHCP.Pools {
+	for _, r := range slices.Concat(c.DHCP.Pools, c.PPPoE.Pools) {
 		n += r.Size()
 	}
 	for _, r := range c.DHCP.Static {

@@ -54,7 +54,7 @@ type Status struct {
 	LAN       string    `json:"lan"`           // interface
 	WAN       string    `json:"wan"`           // interface
 	NAT       string    `json:"nat,omitempty"` // what clients' addresses are translated to; empty: they are not
-	Addresses int       `json:"addresses"`     // that clients can have: in the pools or reserved, or all of the LAN
+	Addresses int       `json:"addresses"`     // that clients can be given: in the pools or reserved, or all of the LAN
 
 	Sessions map[State]int `json:"sessions"` // clients by state
 	Leases   int           `json:"leases"`

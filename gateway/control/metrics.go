@@ -28,7 +28,7 @@ var (
 	infoDesc      = desc("info", "Always 1; what runs, and between which interfaces.", "version", "datapath", "lan", "wan")
 	sinceDesc     = desc("start_time_seconds", "When the daemon started, in Unix time.")
 	clientsDesc   = desc("clients", "Clients by state.", "state")
-	addressesDesc = desc("addresses", "Addresses clients can have: in the pools or reserved, or all of the LAN.")
+	addressesDesc = desc("addresses", "Addresses clients can be given: in the pools or reserved, or all of the LAN.")
 	leasesDesc    = desc("dhcp_leases", "Leases in use.")
 	outboxDesc    = desc("accounting_outbox", "Accounting events no server has confirmed yet.")
 	bytesDesc     = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")

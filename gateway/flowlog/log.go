@@ -63,7 +63,7 @@ type Stats struct {
 	Lost           uint64 // lines that could not be written
 	Missed         uint64 // overflows of the kernel's reports, each repaired by a listing
 	Unsent         uint64 // messages that could not be sent to the collector
-	Restored       uint64 // times that the kernel's rule was missing
+	Restored       uint64 // times that the kernel's rule was missing or changed
 }
 
 // id identifies a connection that exists: its first direction and zone.
@@ -86,6 +86,7 @@ type Log struct {
 	collect *exporter // nil: none
 
 	open map[id]live // of Run's goroutine
+	rule [32]byte    // digest of the kernel's rule, as this process made it; of Run's goroutine
 
 	mu      sync.Mutex
 	lines   []byte // that wait for the disk
@@ -117,7 +118,7 @@ func Open(cfg Config) (*Log, error) {
 		l.source, err = openSource()
 	}
 	if err == nil {
-		err = track(cfg.Note(), cfg.Log)
+		err = l.track()
 	}
 	if err == nil {
 		err = l.inherit()
@@ -283,6 +284,15 @@ func (l *Log) write(ctx context.Context) {
 	}
 }
 
+// track has the kernel track connections, and notes the rule that does.
+func (l *Log) track() error {
+	err := track(l.cfg.Note(), l.cfg.Log)
+	if err == nil {
+		l.rule, err = rule()
+	}
+	return err
+}
+
 // keepTracking restores the kernel's rule where others have flushed it. Once the gateway was detached it takes out
 // what it put back before that was known.
 func (l *Log) keepTracking() {
@@ -292,10 +302,10 @@ func (l *Log) keepTracking() {
 		}
 		return
 	}
-	there, err := tracked()
-	if err == nil && !there {
-		if err = track(l.cfg.Note(), l.cfg.Log); err == nil {
-			l.cfg.Log.Warn("the flow log's rule was removed by others and is there again; flows that began meanwhile may be missing", "table", table.Name)
+	is, err := rule()
+	if err == nil && is != l.rule {
+		if err = l.track(); err == nil {
+			l.cfg.Log.Warn("others removed the flow log's rule or changed it, and it is there again; flows that began meanwhile may be missing", "table", table.Name)
 			l.mu.Lock()
 			l.stats.Restored++
 			l.mu.Unlock()

@@ -156,7 +156,7 @@ func TestConnections(t *testing.T) {
 	settings := "sysctl net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp net.netfilter.nf_conntrack_events; nft list ruleset"
 	before := run(t, settings)
 	p.set("ann")
-	_, stop := start(t, config(folder, p))
+	l, stop := start(t, config(folder, p))
 	inside := w.udp(t)
 	send(t, inside, 5000)
 	client := inside.LocalAddr().String()
@@ -185,13 +185,15 @@ func TestConnections(t *testing.T) {
 	if in.Client != netip.MustParseAddrPort("10.1.0.9:22") || in.Protocol != 6 || in.User != "bob" || in.Peer.Addr() != netip.MustParseAddr("203.0.113.9") {
 		t.Errorf("found %+v", in)
 	}
-	run(t, "nft delete table ip gatewayd-flows") // as another program might
-	netnstest.Await(t, "the rule", func() error {
-		if there, err := tracked(); err != nil || !there {
-			return fmt.Errorf("there: %v, %v", there, err)
-		}
-		return nil
-	})
+	for i, change := range []string{"delete", "flush"} { // as another program might
+		run(t, "nft "+change+" table ip gatewayd-flows")
+		netnstest.Await(t, "the rule after "+change, func() error {
+			if n := l.Stats().Restored; n != uint64(i+1) {
+				return fmt.Errorf("put back %d times", n)
+			}
+			return nil
+		})
+	}
 	stop()
 	if after := run(t, settings); after != before {
 		t.Errorf("before\n%safter\n%s", before, after)

@@ -137,6 +137,16 @@ func forget(note string, why error) error {
 // tracked reports whether the table is there. Others may flush the rules.
 func tracked() (bool, error) { return stack.HasTable(uint8(table.Family), table.Name) }
 
+// rule sums the table's rules up, as they are.
+func rule() ([32]byte, error) {
+	c, err := nftables.Dial()
+	if err != nil {
+		return [32]byte{}, err
+	}
+	defer c.Close()
+	return c.Digest(table)
+}
+
 func addTable() error {
 	return change(func(b *nftables.Batch) {
 		b.DeleteTable(table)

@@ -42,9 +42,9 @@ type server struct {
 type Serving struct {
 	Alone time.Duration // how long it waits for another owner
 	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and returns
-	// when ctx ends: the next owner, or who ends the keeper, waits for that, but not for long. nil: nothing is to be done.
+	// when ctx ends: the next owner waits for that. nil: nothing is to be done.
 	Unowned func(ctx context.Context, held []Item)
-	Log     *slog.Logger
+	Log     *slog.Logger // which must not wait for its reader: see Aside
 }
 
 // Serve is the keeper: it returns, and the process is to end, when it is told so, when it holds nothing and its owner
@@ -120,28 +120,22 @@ func (r *reserve) use() {
 
 // abandon ends a keeper to which no owner has come.
 func (s *server) abandon() {
-	s.Log.Error("no daemon has come: the sessions that its keeper has end", "after", s.Alone, "sessions", s.withFiles())
+	s.mu.Lock()
+	n, _ := s.snapshot()
+	s.mu.Unlock()
+	s.Log.Error("no daemon has come: the sessions that its keeper has end", "after", s.Alone, "sessions", n)
 	s.finish()
 }
 
-// withFiles counts the items that have files.
-func (s *server) withFiles() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range s.items {
-		if len(h.files) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// snapshot returns all items without their files. mu is held.
-func (s *server) snapshot() (all []Item) {
+// snapshot returns all items without their files, and how many have files. mu is held.
+func (s *server) snapshot() (sessions int, all []Item) {
 	for _, h := range s.items {
 		all = append(all, Item{Key: h.Key, Data: h.Data, Until: h.Until})
+		if len(h.files) > 0 {
+			sessions++
+		}
 	}
-	return all
+	return sessions, all
 }
 
 // finish closes everything, which takes its time, and then has Serve return. Connections end with the process: who
@@ -201,40 +195,24 @@ func (s *server) endUnowned() {
 }
 
 func (s *server) leave() {
-	n := s.withFiles()
-	if !s.alone(n) {
-		return
-	}
-	s.Log.Warn("no daemon is there: its keeper has the sessions go on until one comes", "sessions", n, "at most", s.Alone)
-}
-
-// alone has Unowned run if no other owner waits and there are n files, and reports whether that is so.
-func (s *server) alone(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	<-s.owner // never waits
 	if s.pending--; s.pending > 0 {
-		return false
+		return
 	}
 	s.ownerTimer = time.AfterFunc(s.Alone, s.abandon)
-	s.endIfEmpty()
-	if n > 0 && s.Unowned != nil {
-		held := s.snapshot()
+	n, held := s.snapshot()
+	if n == 0 {
+		s.endIfEmpty()
+		return
+	}
+	s.Log.Warn("no daemon is there: its keeper has the sessions go on until one comes", "sessions", n, "at most", s.Alone)
+	if s.Unowned != nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { s.Unowned(ctx, held) })
-		s.unattend = func() { cancel(); wait(&running, patience/2) }
-	}
-	return n > 0
-}
-
-// wait waits so long at most: whoever runs may be held up by a log that nobody reads.
-func wait(running *sync.WaitGroup, most time.Duration) {
-	over := make(chan struct{})
-	go func() { running.Wait(); close(over) }()
-	select {
-	case <-over:
-	case <-time.After(most):
+		s.unattend = func() { cancel(); running.Wait() }
 	}
 }
 
@@ -361,10 +339,10 @@ func (s *server) drop(key string, which *held) {
 	}
 	alone := s.pending == 0
 	s.mu.Unlock()
-	if which != nil && alone {
-		s.Log.Info("a session's time is over, and no daemon is there: its keeper ends it", "session", key)
-	}
 	closeAll(h.files) // which may take its time
+	if which != nil && alone {
+		s.Log.Info("a session's time is over, and no daemon is there: its keeper has ended it", "session", key)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endIfEmpty()

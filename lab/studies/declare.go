@@ -87,6 +87,7 @@ type Claim struct {
 	Sweeps   []*Sweep
 	Metric   Metric
 	Judge    criterion
+	Absolute bool // of times, not of ratios: nothing that an emulated CPU can tell
 	Why      Why
 }
 

@@ -50,6 +50,9 @@ func (b beside) judge(c Claim, s subject) judgement {
 		j.sweeps = append(j.sweeps, b.sweeps[sweep])
 	}
 	c.Judge(&j)
+	if b.emulated && c.Absolute {
+		j.Holds, j.Open, j.Expect = nil, false, "Everything takes an emulated CPU longer: only a kernel that has the device itself, without --kernel, can tell."
+	}
 	if p := s.pair; p.First != "" {
 		j.Pair = p.First + " against " + p.Second
 	}

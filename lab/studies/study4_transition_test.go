@@ -3,6 +3,7 @@ package studies
 import (
 	"io/fs"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -53,6 +54,13 @@ func TestTransitionClaims(t *testing.T) {
 	} {
 		if got[id] != want {
 			t.Errorf("%s: %q, want %q; all: %v", id, got[id], want, got)
+		}
+	}
+	s.Mark = "emulated"
+	for _, f := range Beside(s)[0].Findings {
+		ratio := !strings.HasPrefix(f.ID, "transition-negligible/")
+		if judged := f.Holds != nil; judged != (ratio && got[f.ID] == "holds") {
+			t.Errorf("%s of an emulated CPU: judged %t", f.ID, judged)
 		}
 	}
 }

@@ -18,6 +18,8 @@ type beside struct {
 	Study
 	sweeps map[*Sweep]repeated
 	judged []judgement // claims whose sweeps the runs have, in the order of the claims
+	// emulated: the figures are of an emulated CPU.
+	emulated bool
 }
 
 // repeated is a sweep with its repetitions in the runs, the preferred first. Repetition 0
@@ -57,7 +59,7 @@ type system struct {
 
 // hold finds a study's sweeps in runs and judges its claims.
 func hold(st Study, summaries []analysis.Summary) beside {
-	out := beside{Study: st, sweeps: map[*Sweep]repeated{}}
+	out := beside{Study: st, sweeps: map[*Sweep]repeated{}, emulated: len(summaries) > 0 && summaries[0].Mark != ""}
 	for _, s := range st.Sweeps {
 		runs := labelled(summaries)
 		for i := range runs {

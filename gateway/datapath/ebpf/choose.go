@@ -26,9 +26,8 @@ type reasons struct {
 	routing  string
 	programs string // of others behind ours, which redirected packets never meet
 
-	ruled      bool   // connections are tracked: netfilter has rules, which can be read, or the log has one
-	varying    string // which of them decide packet by packet
-	unanswered string // the same for UDP's packets of flows to which nothing is answered
+	ruled  bool           // connections are tracked: netfilter has rules, which can be read, or the log has one
+	varies stack.Variance // how they decide about packets one by one
 }
 
 // first returns the reason to name.
@@ -74,12 +73,11 @@ const redirecting = "packets are redirected"
 // judgeRules reads netfilter's rules and IPsec's policies.
 func (d *Datapath) judgeRules(r *reasons) {
 	names, err := stack.Rules(guarding, d.lan.Name, d.wan.Name)
-	r.ruled, r.varying = err == nil && (len(names) > 0 || d.cfg.Flows), ""
-	r.unanswered = ""
+	r.ruled, r.varies = err == nil && (len(names) > 0 || d.cfg.Flows), stack.Variance{Marks: true}
 	if r.ruled && d.cfg.FlowCache == FlowCacheAuto {
 		var e error
-		if r.varying, r.unanswered, e = stack.Varying(guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
-			r.varying = "netfilter's rules cannot be read: " + e.Error()
+		if r.varies, e = stack.Varying(guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
+			r.varies.Established = "netfilter's rules cannot be read: " + e.Error()
 		}
 	}
 	switch {

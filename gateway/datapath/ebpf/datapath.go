@@ -96,7 +96,8 @@ type Datapath struct {
 	pins      []string   // names in the folder of pins
 	gone      []string   // programs that are not attached, as last logged
 	rules     *nftables.Conn
-	guardedAt uint32 // the generation of netfilter's rules in which the guard was last seen; 0: none
+	guard     [32]byte // digest of the guard's rules, as this process made them
+	guardedAt uint32   // the generation of netfilter's rules in which they were last seen so; 0: none
 
 	trouble map[string]string // errors of the watcher, as last logged; of its goroutine
 
@@ -186,7 +187,7 @@ func (d *Datapath) enter() error {
 			return err
 		}
 	}
-	return errors.Join(d.open(), d.listPins())
+	return errors.Join(d.open(), d.noteGuard(), d.listPins())
 }
 
 func (c *Config) check() error {

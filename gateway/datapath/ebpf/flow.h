@@ -54,6 +54,8 @@ struct flow_settings {
 	__u64 until;      /* ns of CLOCK_MONOTONIC until which entries are made and used; 0: never */
 	__u32 generation; /* entries of another one are void */
 	__u32 unanswered; /* flows to which nothing is answered are cached too */
+	__u32 marks;      /* rules set connections' marks, by which they may decide about the next packet */
+	__u32 pad;
 };
 
 /* How many entries a client's packets made since a time. */

@@ -123,7 +123,7 @@ func (d *Datapath) uncached(r reasons) string {
 		}
 	}
 	if d.cfg.FlowCache == FlowCacheAuto {
-		return r.varying
+		return r.varies.Established
 	}
 	return ""
 }
@@ -142,10 +142,7 @@ func (d *Datapath) cache(why string) {
 	d.mu.Lock()
 	same := d.uncachedWhy == why
 	d.uncachedWhy = why
-	d.flowSettings.Unanswered = 0
-	if d.reasons.unanswered == "" {
-		d.flowSettings.Unanswered = 1
-	}
+	d.flowSettings.Unanswered, d.flowSettings.Marks = toggle(d.reasons.varies.Unanswered == ""), toggle(d.reasons.varies.Marks)
 	d.mu.Unlock()
 	if err := d.setFlows(); err != nil {
 		d.cfg.Log.Error("caching flows", "err", err)
@@ -153,6 +150,14 @@ func (d *Datapath) cache(why string) {
 	if !same && d.cfg.FlowCache != FlowCacheNever {
 		d.cfg.Log.Info("caching flows", "cache", why == "", "why", why)
 	}
+}
+
+// toggle is a switch as the programs read it.
+func toggle(on bool) uint32 {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 // beginFlows attaches the programs that learn, which do so once the settings allow it.

@@ -100,6 +100,8 @@ type gatewayFlowSettings struct {
 	Until      uint64
 	Generation uint32
 	Unanswered uint32
+	Marks      uint32
+	Pad        uint32
 }
 
 type gatewayHop struct {

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,27 +18,30 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// TestGuardComesBack: the guard is restored after a flush of all rules, but not after
+// TestGuardComesBack: the guard is restored after others flushed or changed its rules, but not after
 // detach.
 func TestGuardComesBack(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	table := "nft list table inet gatewayd-" + n.lan
 	before := run(t, table)
-	run(t, "nft delete table inet gatewayd-$lan", n.env()...)
-	netnstest.Await(t, "the guard", func() error {
-		if after, err := try(table); err != nil || after != before {
-			return errors.New(after)
-		}
-		return nil
-	})
+	changes := []string{"nft delete table inet gatewayd-$lan", "nft flush table inet gatewayd-$lan", "nft insert rule inet gatewayd-$lan forward accept", "nft flush ruleset"}
+	for i, change := range changes {
+		run(t, change, n.env()...)
+		netnstest.Await(t, "the guard after "+change, func() error {
+			if after, err := try(table); err != nil || after != before || d.Repairs().Guarded != uint64(i+1) {
+				return fmt.Errorf("%+v: %s", d.Repairs(), after)
+			}
+			return nil
+		})
+	}
 	must(t, Remove(d.cfg)) // as detach --force does
 	run(t, "nft add table inet gd_test; nft delete table inet gd_test")
 	d.obey()
 	d.wake <- struct{}{} // has the watcher look, which takes the word before the next
 	d.wake <- struct{}{}
 	d.wake <- struct{}{}
-	if Attached(d.cfg) || d.Repairs() != (Repairs{Guarded: 1}) {
+	if Attached(d.cfg) || d.Repairs() != (Repairs{Guarded: uint64(len(changes))}) {
 		t.Errorf("after detach, programs are put back: %+v", d.Repairs())
 	}
 	if left, err := try(table); err == nil {

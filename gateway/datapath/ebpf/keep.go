@@ -214,12 +214,12 @@ func (d *Datapath) putBack(missing []*place) error {
 	if shut == nil {
 		d.setShut(true) // otherwise the next look shuts the guard again
 	}
-	return errors.Join(err, shut)
+	return errors.Join(err, shut, d.noteGuard())
 }
 
 // reopen opens the guard after all programs are back.
 func (d *Datapath) reopen() error {
-	if err := d.open(); err != nil {
+	if err := errors.Join(d.open(), d.noteGuard()); err != nil {
 		return err
 	}
 	d.setShut(false)

@@ -197,17 +197,42 @@ static __always_inline struct flow_key answer_to(const struct flow_key *k, const
 	};
 }
 
-/* is_settled reports whether the packet before this one left the connection with the same mark, and with the same
- * settings, so that this one met what further ones will meet: rules may set a mark that decides about the next packet. It voids
- * the other direction's entry where that has another mark. */
-static __always_inline int is_settled(const struct flow_path *was, struct flow_path *back, const struct flow_path *is)
+/* is_settled reports whether further packets meet what this one met. Where rules set marks, which may decide about the next
+ * packet, the one before must have left the connection with the same mark, by the same settings; the other
+ * direction's entry is voided where that has another mark. */
+static __always_inline int is_settled(const struct flow_settings *s, const struct flow_path *was, const struct flow_key *against, const struct flow_path *is)
 {
+	struct flow_path *back;
+
+	if (!s->marks)
+		return 1;
+	back = bpf_map_lookup_elem(&flow_paths, against);
 	if (back && back->generation == is->generation && back->ct_mark != is->ct_mark) {
 		back->until = 0;
 		back->generation = 0;
 		return 0;
 	}
 	return was && was->generation == is->generation && was->ct_mark == is->ct_mark;
+}
+
+static __always_inline int same_address(const void *a, const void *b)
+{
+	const __u16 *x = a, *y = b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
+}
+
+/* says_same reports whether an entry is valid and says what a packet shows: most packets of a poll that began before the
+ * entry was there. */
+static __always_inline int says_same(const struct flow_key *k, const struct flow_path *was, const struct flow_path *is, __u64 now)
+{
+	if (was->until <= now || was->generation != is->generation || was->most < is->most || was->answers != is->answers)
+		return 0;
+	if (was->saddr != is->saddr || was->daddr != is->daddr || was->sport != is->sport || was->dport != is->dport || was->at != is->at)
+		return 0;
+	if (was->mark != is->mark || was->priority != is->priority || was->ct_mark != is->ct_mark || !same_class(was->tos, is->tos))
+		return 0;
+	return same_address(was->dmac, is->dmac) && same_address(was->smac, is->smac) && was->sum == sum_of(k, was);
 }
 
 /* enter makes an entry for packets of one direction, given as they come in. */
@@ -223,6 +248,12 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 	__be32 from[2] = { k->saddr, k->daddr }, to[2] = { l->saddr, l->daddr };
 	__be32 from_ports = k->sport | (__u32)k->dport << 16, to_ports = l->sport | (__u32)l->dport << 16;
 
+	__builtin_memcpy(p.dmac, l->dmac, ETH_ALEN);
+	__builtin_memcpy(p.smac, l->smac, ETH_ALEN);
+	if (bpf_core_field_exists(ct->mark))
+		p.ct_mark = ct->mark;
+	if (was && says_same(k, was, &p, now))
+		return;
 	if ((!was || was->generation != s->generation) && !within(at, now))
 		return;
 	if (tallying) {
@@ -234,16 +265,15 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 		p.address_diff = bpf_csum_diff(from, sizeof(from), to, sizeof(to), 0);
 	if (from_ports != to_ports)
 		p.port_diff = bpf_csum_diff(&from_ports, sizeof(from_ports), &to_ports, sizeof(to_ports), 0);
-	__builtin_memcpy(p.dmac, l->dmac, ETH_ALEN);
-	__builtin_memcpy(p.smac, l->smac, ETH_ALEN);
-	if (bpf_core_field_exists(ct->mark))
-		p.ct_mark = ct->mark;
-	if (is_settled(was, bpf_map_lookup_elem(&flow_paths, &against), &p))
+	if (is_settled(s, was, &against, &p))
 		p.until = now + lasts(ct, l->answers);
 	if (was && was->until > now && was->generation == s->generation && was->most > p.most)
 		p.most = was->most;
 	p.sum = sum_of(k, &p);
-	bpf_map_update_elem(&flow_paths, k, &p, BPF_ANY);
+	if (was) /* in place, which is quicker; whoever reads half of it, or has got its memory for another flow, sees by the sum */
+		*was = p;
+	else
+		bpf_map_update_elem(&flow_paths, k, &p, BPF_ANY);
 	/* It may have been deleted meanwhile, and forget have run before this entry was made. */
 	if (*(volatile unsigned long *)&ct->status & DYING)
 		bpf_map_delete_elem(&flow_paths, k);

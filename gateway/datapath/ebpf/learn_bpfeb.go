@@ -58,6 +58,8 @@ type learnFlowSettings struct {
 	Until      uint64
 	Generation uint32
 	Unanswered uint32
+	Marks      uint32
+	Pad        uint32
 }
 
 type learnTally struct {

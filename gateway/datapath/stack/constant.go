@@ -16,32 +16,38 @@ type Crossing struct {
 	LANIndex, WANIndex int
 }
 
-// Varying names a rule that decides packet by packet about packets of an established connection between
-// LAN and WAN, or changes or records each, and what it looks at; "": all rules that such packets meet
-// decide by what is the same for all packets of one direction: interfaces, addresses, ports, marks, DSCP, the
-// connection's state. TCP's packets with SYN, FIN or RST, fragments and packets with IP options are left
-// out. Tables for which own returns true do not count, as in Rules.
-//
-// unanswered is the same for UDP's packets of a connection to which nothing was answered, all of which are new to
-// netfilter (ct state new).
-//
-// Chains of type nat see the first packet of a connection only. Counters of rules do not count as recording.
-func Varying(own func(family uint8, table string) bool, at Crossing) (established, unanswered string, err error) {
+// Variance is how rules decide about packets of a flow between LAN and WAN one by one.
+type Variance struct {
+	// Established names a rule that decides packet by packet about packets of an established connection, or changes or records
+	// each, and what it looks at; "": all rules that such packets meet decide by what is the same for all packets of one
+	// direction: interfaces, addresses, ports, marks, DSCP, the connection's state. TCP's packets with SYN, FIN or RST, fragments
+	// and packets with IP options are left out.
+	Established string
+	// Unanswered is the same for UDP's packets of a connection to which nothing was answered, all of which are new to
+	// netfilter (ct state new).
+	Unanswered string
+	// Marks: such packets change their connection's mark, by which rules may decide about the next packet.
+	Marks bool
+}
+
+// Varying reads the rules. Tables for which own returns true do not count, as in Rules, and chains of type nat neither, which see
+// the first packet of a connection only. Counters of rules do not count as recording.
+func Varying(own func(family uint8, table string) bool, at Crossing) (v Variance, err error) {
 	if names, err := legacyNames(); err == nil && len(names) > 0 {
 		why := "the rules of the old iptables cannot be read (table " + names[0] + ")"
-		return why, why, nil
+		return Variance{why, why, true}, nil
 	}
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if errors.Is(err, syscall.EPROTONOSUPPORT) {
-		return "", "", nil
+		return v, nil
 	}
 	if err != nil {
-		return "", "", err
+		return v, err
 	}
 	defer c.Close()
 	r := ruleset{conn: c, chains: map[chainID]*body{}, sets: map[setID]*set{}}
 	if err := r.read(); err != nil {
-		return "", "", err
+		return v, err
 	}
 	of := func(protocol byte, unanswered bool) string {
 		for _, ch := range r.bases {
@@ -59,14 +65,15 @@ func Varying(own func(family uint8, table string) bool, at Crossing) (establishe
 		return ""
 	}
 	for _, protocol := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
-		if established == "" && err == nil {
-			established = of(protocol, false)
+		if v.Established == "" && err == nil {
+			v.Established = of(protocol, false)
 		}
 	}
 	if err == nil {
-		unanswered = of(unix.IPPROTO_UDP, true)
+		v.Unanswered = of(unix.IPPROTO_UDP, true)
 	}
-	return established, unanswered, err
+	v.Marks = r.marks
+	return v, err
 }
 
 type (
@@ -103,6 +110,7 @@ type ruleset struct {
 	bases  []chain
 	chains map[chainID]*body
 	sets   map[setID]*set
+	marks  bool // a rule that was evaluated sets its packet's connection's mark
 }
 
 // read reads chains, rules and sets, without the sets' elements.

@@ -62,8 +62,31 @@ func TestVarying(t *testing.T) {
 		{"chain i { type filter hook ingress device other priority 0; limit rate 1/second accept; }", ""},
 	} {
 		apply(t, c.chains)
-		if why, _, err := Varying(nobodys, at); err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
+		v, err := Varying(nobodys, at)
+		if why := v.Established; err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%s\n%q, %v; want %q", c.chains, why, err, c.says)
+		}
+		sh(t, "nft flush ruleset")
+	}
+}
+
+// TestMarks: rules that set the mark of an established connection are told from those that only read marks, and from
+// chains that see a connection's first packet only.
+func TestMarks(t *testing.T) {
+	at := crossing(t)
+	for script, marks := range map[string]bool{
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct mark 5 meta mark set ct mark":                           false,
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct state new ct mark set 5":                                true, // of unanswered flows all packets are new
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f oifname other0 ct mark set 5":                              false,
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct mark set 5":                                             true,
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add chain t s; nft add rule t f jump s; nft add rule t s ct mark set 5": true,
+		"nft add table t; nft add chain t n '{ type nat hook postrouting priority 100; }'; nft add rule t n ct mark set 5":                                          false,
+		"iptables -t mangle -A FORWARD -j CONNMARK --set-mark 5":                                                                                                    true,
+		"iptables -t mangle -A FORWARD -j MARK --set-mark 5":                                                                                                        false,
+	} {
+		sh(t, script)
+		if v, err := Varying(nobodys, at); err != nil || v.Established != "" || v.Marks != marks {
+			t.Errorf("%s\n%+v, %v; want marks %v", script, v, err, marks)
 		}
 		sh(t, "nft flush ruleset")
 	}
@@ -84,7 +107,8 @@ func TestVaryingUnanswered(t *testing.T) {
 		{"chain out { type nat hook postrouting priority 100; limit rate 1/second accept; }", ""},
 	} {
 		apply(t, c.chains)
-		if _, why, err := Varying(nobodys, at); err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
+		v, err := Varying(nobodys, at)
+		if why := v.Unanswered; err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%s\n%q, %v; want %q", c.chains, why, err, c.says)
 		}
 		sh(t, "nft flush ruleset")
@@ -94,7 +118,8 @@ func TestVaryingUnanswered(t *testing.T) {
 		"iptables -A FORWARD -m state --state ESTABLISHED -m limit -j ACCEPT":           "",
 	} {
 		sh(t, script)
-		if _, why, err := Varying(nobodys, at); err != nil || (says == "") != (why == "") || !strings.Contains(why, says) {
+		v, err := Varying(nobodys, at)
+		if why := v.Unanswered; err != nil || (says == "") != (why == "") || !strings.Contains(why, says) {
 			t.Errorf("%s\n%q, %v; want %q", script, why, err, says)
 		}
 		sh(t, "nft flush ruleset")

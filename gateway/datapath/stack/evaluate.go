@@ -171,7 +171,7 @@ func (e *evaluation) expression(x expression) (t truth, verdicts []verdict, of s
 	case "match":
 		return e.match(a)
 	case "target":
-		return target(a)
+		return e.target(a)
 	}
 	return always, nil, does(x.name)
 }
@@ -278,6 +278,7 @@ func (e *evaluation) ct(a attributes) (t truth, v []verdict, of string) {
 		if key == unix.NFT_CT_LABELS || key == unix.NFT_CT_SECMARK {
 			return always, nil, "changes connections (ct label, ct secmark)"
 		}
+		e.marks = true
 		return always, nil, looks(varying(e.r.at(a.number(unix.NFTA_CT_SREG), 4)))
 	}
 	if !e.packet.tracked && key != unix.NFT_CT_STATE {

@@ -86,9 +86,12 @@ func (e *evaluation) inState(mask uint16) truth {
 }
 
 // target evaluates a target of xtables.
-func target(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) target(a attributes) (t truth, v []verdict, of string) {
 	switch name := a.text(xtName); name {
-	case "MARK", "CONNMARK", "CT", "NOTRACK", "CLASSIFY":
+	case "CONNMARK":
+		e.marks = true
+		return always, nil, ""
+	case "MARK", "CT", "NOTRACK", "CLASSIFY":
 		return always, nil, ""
 	case "REJECT":
 		return always, []verdict{{code: nfDrop}}, ""

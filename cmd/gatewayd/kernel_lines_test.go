@@ -64,8 +64,10 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	w.transfer(c, 50_000) // with nobody there
 	w.sh("nsenter --net=/run/netns/$ID-router nft 'delete table netdev gatewayd-lan0; delete table inet gatewayd-lan0'")
 	eventually(t, "the keeper's rules that block the LAN", func() error { // which it makes with one capability
-		_, err := w.try("nsenter --net=/run/netns/$ID-router nft 'list table netdev gatewayd-lan0; list table inet gatewayd-lan0'")
-		return err
+		if out, err := w.try("nsenter --net=/run/netns/$ID-router sh -ec 'nft list table netdev gatewayd-lan0; nft list table inet gatewayd-lan0'"); err != nil {
+			return fmt.Errorf("%w: %s\n%s", err, out, w.daemon.said())
+		}
+		return nil
 	})
 	w.start()
 	w.transfer(c, 100_000)

@@ -42,7 +42,7 @@ type server struct {
 type Serving struct {
 	Alone time.Duration // how long it waits for another owner
 	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and returns
-	// when ctx ends: the next owner waits for that. nil: nothing is to be done.
+	// when ctx ends, soon: the next owner, and who ends the keeper, waits for that. nil: nothing is to be done.
 	Unowned func(ctx context.Context, held []Item)
 	Log     *slog.Logger // which must not wait for its reader: see Aside
 }

@@ -184,6 +184,9 @@ func (a *attendance) block() error {
 // shutAll sets all interfaces down. checking is held.
 func (a *attendance) shutAll() (err error) {
 	for _, unit := range a.units {
+		if a.ctx.Err() != nil { // the next daemon, which waits for this, ends them all
+			return err
+		}
 		if e := lower(unit); !errors.Is(e, unix.ENODEV) {
 			err = errors.Join(err, e)
 		}

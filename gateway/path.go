@@ -134,7 +134,7 @@ func Detach(cfg *config.Config, force bool) error {
 	}
 	told := farewell(cfg) // the kernel is left clean all the same
 	var shut error
-	if guard.There(cfg.LAN.Interface) { // the LAN stays closed until the guard is removed last, or where that fails
+	if cfg.Datapath.Kind != config.EBPF && guard.There(cfg.LAN.Interface) { // the LAN stays closed until the guard is removed last, or where that fails; ebpf.Remove does it itself
 		shut = guard.Guard{LAN: cfg.LAN.Interface}.Know()
 	}
 	programs := removePrograms

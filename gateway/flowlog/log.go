@@ -86,7 +86,10 @@ type Log struct {
 	collect *exporter // nil: none
 
 	open map[id]live // of Run's goroutine
-	rule [32]byte    // digest of the kernel's rule, as this process made it; of Run's goroutine
+	// rule is the digest of the kernel's rule, as this process made it, and ruleAt the generation of all rules in which it was
+	// last so; after Open, of the writer.
+	rule   [32]byte
+	ruleAt uint32
 
 	mu      sync.Mutex
 	lines   []byte // that wait for the disk
@@ -288,7 +291,7 @@ func (l *Log) write(ctx context.Context) {
 func (l *Log) track() error {
 	err := track(l.cfg.Note(), l.cfg.Log)
 	if err == nil {
-		l.rule, err = rule()
+		_, l.rule, err = rule(0)
 	}
 	return err
 }
@@ -302,8 +305,12 @@ func (l *Log) keepTracking() {
 		}
 		return
 	}
-	is, err := rule()
-	if err == nil && is != l.rule {
+	generation, is, err := rule(l.ruleAt)
+	if err == nil && (generation == l.ruleAt || is == l.rule) {
+		l.ruleAt = generation
+		return
+	}
+	if err == nil {
 		if err = l.track(); err == nil {
 			l.cfg.Log.Warn("others removed the flow log's rule or changed it, and it is there again; flows that began meanwhile may be missing", "table", table.Name)
 			l.mu.Lock()

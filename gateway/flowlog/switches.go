@@ -137,14 +137,17 @@ func forget(note string, why error) error {
 // tracked reports whether the table is there. Others may flush the rules.
 func tracked() (bool, error) { return stack.HasTable(uint8(table.Family), table.Name) }
 
-// rule sums the table's rules up, as they are.
-func rule() ([32]byte, error) {
+// rule sums the table's rules up, as they are in a generation of all rules, unless that is one which is known.
+func rule(known uint32) (generation uint32, sum [32]byte, err error) {
 	c, err := nftables.Dial()
 	if err != nil {
-		return [32]byte{}, err
+		return 0, sum, err
 	}
 	defer c.Close()
-	return c.Digest(table)
+	if generation, err = c.Generation(); err == nil && generation != known {
+		sum, err = c.Digest(table)
+	}
+	return generation, sum, err
 }
 
 func addTable() error {

@@ -77,7 +77,7 @@ func (x Element) encode(e *netlink.AttributeEncoder) error {
 	return nil
 }
 
-// Elements lists the keys of a set, with the data that a map has for them, each once. A missing set is an error.
+// Elements lists the keys of a set, with the data that a map has for them, each once, in any order. A missing set is an error.
 //
 // The kernel resumes a listing of several messages after so many elements, and does not say when the hash table was
 // resized in between, which it does in the background after a transaction that adds many: then some elements are

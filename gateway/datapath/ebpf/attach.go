@@ -246,7 +246,7 @@ func (h hook) restore(dir string) error {
 // created for them, the clients' neighbour entries, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked,
 // because Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
-	err := errors.Join(resign(cfg.PinDir), unlink(filepath.Join(cfg.PinDir, "link_cut_in")))
+	err := errors.Join(resign(cfg.PinDir), shut(cfg.LAN), unlink(filepath.Join(cfg.PinDir, "link_cut_in")))
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {
@@ -263,6 +263,14 @@ func Remove(cfg Config) error {
 		return err
 	}
 	return guard.Remove(cfg.LAN)
+}
+
+// shut has the guard let nothing pass until it is removed last, or where that fails.
+func shut(lan string) error {
+	if !guard.There(lan) {
+		return nil
+	}
+	return guard.Guard{LAN: lan}.Know()
 }
 
 // gone reports whether an error means that there is nothing to remove.

@@ -15,8 +15,10 @@ import (
 
 // sum is sum_of in flow.h.
 func sum(k gatewayFlowKey, p gatewayFlowPath) uint64 {
-	out := uint64(0x9e3779b97f4a7c15)
-	for _, w := range append(unsafe.Slice((*uint64)(unsafe.Pointer(&k)), 2), unsafe.Slice((*uint64)(unsafe.Pointer(&p)), unsafe.Offsetof(p.Sum)/8)...) {
+	const odd = 0x9e3779b97f4a7c15
+	halves := unsafe.Slice((*uint64)(unsafe.Pointer(&k)), 2)
+	out := odd ^ halves[0] ^ halves[1]*odd
+	for _, w := range unsafe.Slice((*uint64)(unsafe.Pointer(&p)), unsafe.Offsetof(p.Sum)/8) {
 		out ^= w
 	}
 	return out

@@ -71,6 +71,15 @@ struct nf_conn {
 	union nf_conntrack_proto proto;
 } __attribute__((preserve_access_index));
 
+struct sk_buff {
+	unsigned long _nfct; /* the connection, and the packet's state in the lowest bits */
+} __attribute__((preserve_access_index));
+
+#define IP_CT_MASK 7
+#define IP_CT_NEW 2
+
+extern void *bpf_cast_to_kern_ctx(void *skb) __ksym;
+
 struct bpf_ct_opts {
 	__s32 netns_id;
 	__s32 error;

@@ -187,7 +187,7 @@ func (d *Datapath) enter() error {
 			return err
 		}
 	}
-	return errors.Join(d.open(), d.noteGuard(), d.listPins())
+	return errors.Join(d.setGuard(d.lets), d.listPins())
 }
 
 func (c *Config) check() error {

@@ -17,32 +17,47 @@ func (d *Datapath) keepGuard() {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
 	generation, is, err := d.guardIs()
-	if err == nil && is != d.guard {
+	if err == nil && is == d.guard && is != noGuard {
+		d.guardedAt = generation
+	} else if err == nil {
 		if d.resigned() {
 			return
 		}
 		if d.closed() {
-			err = d.guardian().Shut()
+			err = d.setGuard(guard.Guard.Shut)
 		} else {
-			err = d.guardian().Renew(d.lan.Index, d.wan.Index)
+			err = d.setGuard(d.lets)
 		}
 		if err == nil {
-			d.cfg.Log.Warn("others took the guard out of netfilter, or changed it, and it is back", "lan", d.cfg.LAN)
+			d.cfg.Log.Warn("the guard in netfilter was gone, or not as this daemon made it, and is back", "lan", d.cfg.LAN)
 			d.count(func(r *Repairs) { r.Guarded++ })
-			err = d.noteGuard()
 		}
-	} else if err == nil {
-		d.guardedAt = generation
 	}
 	d.report("the guard's rules", err)
 }
 
-// noteGuard notes the guard's rules as they are, after this process has changed them. keeping is held.
-func (d *Datapath) noteGuard() (err error) {
+// noGuard is the digest of a table that is not there, or has no rules.
+var noGuard [32]byte
+
+// setGuard changes the guard, and notes its rules. keeping is held.
+func (d *Datapath) setGuard(change func(guard.Guard) error) error {
+	if err := change(d.guardian()); err != nil {
+		return err
+	}
 	d.guardedAt = 0
-	_, d.guard, err = d.guardIs()
-	return err
+	_, is, err := d.guardIs()
+	if err != nil {
+		is = noGuard // the next look restores the guard
+	}
+	d.guard = is
+	return nil
 }
+
+// lets has a guard, whether it is there or not, let packets between the LAN and the WAN pass, because the programs judge them.
+func (d *Datapath) lets(g guard.Guard) error { return g.Renew(d.lan.Index, d.wan.Index) }
+
+// letsNothing has it let nothing pass.
+func letsNothing(g guard.Guard) error { return g.Renew() }
 
 // guardIs reads the guard's rules, if any rules have changed since they were last as noted. keeping is held.
 func (d *Datapath) guardIs() (generation uint32, is [32]byte, err error) {
@@ -60,7 +75,3 @@ func (d *Datapath) guardIs() (generation uint32, is [32]byte, err error) {
 	is, err = d.rules.Digest(nftables.Table{Family: nftables.Inet, Name: guard.Table(d.cfg.LAN)})
 	return generation, is, err
 }
-
-// open has the guard let packets between the LAN and the WAN pass, because the programs
-// judge them.
-func (d *Datapath) open() error { return d.guardian().Know(d.lan.Index, d.wan.Index) }

@@ -36,7 +36,7 @@ const lookup = "portal_lookup"
 type Repairs struct {
 	Removed, Attached uint64 // programs found removed or replaced, and attached again
 	Pinned            uint64 // pins found removed, and made again
-	Guarded           uint64 // times that the guard was found removed, and put back
+	Guarded           uint64 // times that the guard was found removed or changed, and put back
 	Errors            uint64 // attempts that failed
 }
 
@@ -198,7 +198,7 @@ func (d *Datapath) putBack(missing []*place) error {
 	if d.closed() {
 		closing <- nil
 	} else {
-		go func() { closing <- d.guardian().Know() }()
+		go func() { closing <- d.setGuard(letsNothing) }()
 	}
 	err := os.MkdirAll(d.cfg.PinDir, 0o700)
 	for _, p := range missing {
@@ -214,12 +214,12 @@ func (d *Datapath) putBack(missing []*place) error {
 	if shut == nil {
 		d.setShut(true) // otherwise the next look shuts the guard again
 	}
-	return errors.Join(err, shut, d.noteGuard())
+	return errors.Join(err, shut)
 }
 
 // reopen opens the guard after all programs are back.
 func (d *Datapath) reopen() error {
-	if err := errors.Join(d.open(), d.noteGuard()); err != nil {
+	if err := d.setGuard(d.lets); err != nil {
 		return err
 	}
 	d.setShut(false)
@@ -235,7 +235,7 @@ func (d *Datapath) report(what string, err error) {
 	}
 	d.count(func(r *Repairs) { r.Errors++ })
 	if d.news(what, err) {
-		d.cfg.Log.Error("putting back "+what+" that were removed; trying again", "closed", d.closed(), "err", err)
+		d.cfg.Log.Error("putting back "+what+" that others removed or changed; trying again", "closed", d.closed(), "err", err)
 	}
 }
 

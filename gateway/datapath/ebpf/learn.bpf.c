@@ -4,21 +4,15 @@
 /* Learning flows, at tc where packets leave, behind all of netfilter: the packet shows what the stack
  * made of it, and connection tracking what it was. These programs need kernel functions that not all
  * kernels have, so they are apart from the gateway's. */
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/tcp.h>
-#include <linux/udp.h>
-#include <bpf/bpf_endian.h>
 #include <bpf/bpf_core_read.h>
 
 #include "conntrack.h"
 #include "flow.h"
+#include "leaving.h"
 #include "tally.h"
 
 #define TC_ACT_UNSPEC (-1)
 #define JUDGED 0x6a77 /* as in packet.h: sent here by the cache, or by lan_in */
-#define IP_MF_OFFSET 0x3fff
 
 #define TCP_ESTABLISHED 3
 #define CLOSE_MS 10000 /* the kernel's nf_conntrack_tcp_timeout_close */
@@ -56,48 +50,6 @@ static __always_inline int within(__u32 at, __u64 now)
 		c->n = 0;
 	}
 	return c->n++ < FLOWS_OF_CLIENT;
-}
-
-/* A packet that leaves. */
-struct leaving {
-	__be32 saddr, daddr;
-	__be16 sport, dport;
-	__u16 most; /* bytes, of one segment */
-	__u8 protocol, tos, reset, answers;
-	__u8 dmac[ETH_ALEN], smac[ETH_ALEN];
-};
-
-/* read_leaving reads a packet; 0: not one that is learned of. */
-static __always_inline int read_leaving(struct __sk_buff *skb, struct leaving *l)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ethhdr *eth = data;
-	struct iphdr *ip = data + ETH_HLEN;
-	struct udphdr *udp = (void *)(ip + 1);
-	struct tcphdr *tcp = (void *)(ip + 1);
-	__u32 headers = sizeof(*ip), bytes = skb->len - ETH_HLEN;
-
-	if ((void *)(udp + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || skb->vlan_present)
-		return 0;
-	if (ip->version != 4 || ip->ihl != 5 || (ip->frag_off & bpf_htons(IP_MF_OFFSET)))
-		return 0;
-	*l = (struct leaving){
-		.saddr = ip->saddr, .daddr = ip->daddr, .sport = udp->source, .dport = udp->dest, .protocol = ip->protocol, .tos = ip->tos,
-	};
-	__builtin_memcpy(l->dmac, eth->h_dest, ETH_ALEN);
-	__builtin_memcpy(l->smac, eth->h_source, ETH_ALEN);
-	if (ip->protocol == IPPROTO_TCP) {
-		if ((void *)(tcp + 1) > end)
-			return 0;
-		l->reset = tcp->rst;
-		if (!tcp->rst && (!tcp->ack || tcp->syn || tcp->fin))
-			return 0;
-		headers += tcp->doff * 4;
-	} else if (ip->protocol != IPPROTO_UDP || skb->gso_size) {
-		return 0;
-	}
-	l->most = skb->gso_size ? headers + skb->gso_size : bytes;
-	return 1;
 }
 
 /* extension finds an extension of a connection; 0: it has none. */
@@ -252,7 +204,7 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 	__builtin_memcpy(p.smac, l->smac, ETH_ALEN);
 	if (bpf_core_field_exists(ct->mark))
 		p.ct_mark = ct->mark;
-	if (was && says_same(k, was, &p, now))
+	if (was && !s->marks && says_same(k, was, &p, now))
 		return;
 	if ((!was || was->generation != s->generation) && !within(at, now))
 		return;
@@ -305,7 +257,7 @@ static __always_inline int is_untouched(struct nf_conn *ct)
  * SYN, FIN and RST: established in both directions, and nobody reads or changes the contents. */
 static __always_inline int is_lasting(struct nf_conn *ct, const struct leaving *l)
 {
-	if ((ct->status & (SEEN_REPLY | ASSURED)) != (SEEN_REPLY | ASSURED) || !is_untouched(ct))
+	if (l->state == IP_CT_NEW || (ct->status & (SEEN_REPLY | ASSURED)) != (SEEN_REPLY | ASSURED) || !is_untouched(ct))
 		return 0;
 	return l->protocol == IPPROTO_UDP || ct->proto.tcp.state == TCP_ESTABLISHED;
 }

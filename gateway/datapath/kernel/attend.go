@@ -22,7 +22,7 @@ import (
 )
 
 // Keep is the process of Config.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no daemon it
-// attends the clients, which needs CAP_NET_ADMIN; without, quotas wait for the next daemon.
+// attends the clients, which needs CAP_NET_ADMIN; without, quotas and rules wait for the next daemon.
 func Keep(listener *os.File, log *slog.Logger) error {
 	log, flush := keeper.Aside(log)
 	defer flush(time.Second)
@@ -184,8 +184,8 @@ func (a *attendance) block() error {
 // shutAll sets all interfaces down. checking is held.
 func (a *attendance) shutAll() (err error) {
 	for _, unit := range a.units {
-		if a.ctx.Err() != nil { // the next daemon, which waits for this, ends them all
-			return err
+		if a.ctx.Err() != nil {
+			return nil // the next daemon makes all units anew
 		}
 		if e := lower(unit); !errors.Is(e, unix.ENODEV) {
 			err = errors.Join(err, e)

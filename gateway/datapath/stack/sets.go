@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -117,11 +118,28 @@ func (s *set) find(key []octet) (found []element, of string) {
 	return append(found, rest...), of
 }
 
-// fill reads a set's elements.
+// fill reads a set's elements, until two listings agree: while the kernel resizes a set's hash table, a listing may lack some
+// and have others twice.
 func (s *set) fill(c *netlink.Conn, id setID) error {
-	if s.read {
-		return nil
+	const attempts = 20
+	var last []element
+	for range attempts {
+		if s.read {
+			return nil
+		}
+		s.elements = nil
+		if err := s.list(c, id); err != nil {
+			return err
+		}
+		slices.SortFunc(s.elements, func(a, b element) int { return bytes.Compare(a.key, b.key) })
+		s.read = last != nil && slices.EqualFunc(s.elements, last, func(a, b element) bool { return bytes.Equal(a.key, b.key) }) || len(s.elements) == 0
+		last = s.elements
 	}
+	return fmt.Errorf("listing the elements of the set %s: no two of %d listings are the same", id.name, attempts)
+}
+
+// list reads a set's elements once.
+func (s *set) list(c *netlink.Conn, id setID) error {
 	e := netlink.NewAttributeEncoder()
 	e.String(unix.NFTA_SET_ELEM_LIST_TABLE, id.table)
 	e.String(unix.NFTA_SET_ELEM_LIST_SET, id.name)
@@ -141,7 +159,6 @@ func (s *set) fill(c *netlink.Conn, id setID) error {
 			}
 		}
 	}
-	s.read = true
 	return nil
 }
 

@@ -287,42 +287,6 @@ func (l *Log) write(ctx context.Context) {
 	}
 }
 
-// track has the kernel track connections, and notes the rule that does.
-func (l *Log) track() error {
-	err := track(l.cfg.Note(), l.cfg.Log)
-	if err == nil {
-		_, l.rule, err = rule(0)
-	}
-	return err
-}
-
-// keepTracking restores the kernel's rule where others have flushed it. Once the gateway was detached it takes out
-// what it put back before that was known.
-func (l *Log) keepTracking() {
-	if l.cfg.Gone != nil && l.cfg.Gone() {
-		if err := Undo(l.cfg.Note()); err != nil && l.silent() {
-			l.cfg.Log.Error("restoring the kernel's settings for connections after detach", "err", err)
-		}
-		return
-	}
-	generation, is, err := rule(l.ruleAt)
-	if err == nil && (generation == l.ruleAt || is == l.rule) {
-		l.ruleAt = generation
-		return
-	}
-	if err == nil {
-		if err = l.track(); err == nil {
-			l.cfg.Log.Warn("others removed the flow log's rule or changed it, and it is there again; flows that began meanwhile may be missing", "table", table.Name)
-			l.mu.Lock()
-			l.stats.Restored++
-			l.mu.Unlock()
-		}
-	}
-	if err != nil && l.silent() {
-		l.cfg.Log.Error("keeping the kernel tracking connections for the flow log", "err", err)
-	}
-}
-
 // flush writes what waits, and begins another file where the present one is large or old. Lines that
 // cannot be written wait on while there is room, and are lost then.
 func (l *Log) flush(now time.Time) {

@@ -137,6 +137,42 @@ func forget(note string, why error) error {
 // tracked reports whether the table is there. Others may flush the rules.
 func tracked() (bool, error) { return stack.HasTable(uint8(table.Family), table.Name) }
 
+// track has the kernel track connections, and notes the rule that does.
+func (l *Log) track() error {
+	err := track(l.cfg.Note(), l.cfg.Log)
+	if err == nil {
+		_, l.rule, err = rule(0)
+	}
+	return err
+}
+
+// keepTracking restores the kernel's rule where others have flushed it. Once the gateway was detached it takes out
+// what it put back before that was known.
+func (l *Log) keepTracking() {
+	if l.cfg.Gone != nil && l.cfg.Gone() {
+		if err := Undo(l.cfg.Note()); err != nil && l.silent() {
+			l.cfg.Log.Error("restoring the kernel's settings for connections after detach", "err", err)
+		}
+		return
+	}
+	generation, is, err := rule(l.ruleAt)
+	if err == nil && (generation == l.ruleAt || is == l.rule) {
+		l.ruleAt = generation
+		return
+	}
+	if err == nil {
+		if err = l.track(); err == nil {
+			l.cfg.Log.Warn("others removed the flow log's rule or changed it, and it is there again; flows that began meanwhile may be missing", "table", table.Name)
+			l.mu.Lock()
+			l.stats.Restored++
+			l.mu.Unlock()
+		}
+	}
+	if err != nil && l.silent() {
+		l.cfg.Log.Error("keeping the kernel tracking connections for the flow log", "err", err)
+	}
+}
+
 // rule sums the table's rules up, as they are in a generation of all rules, unless that is one which is known.
 func rule(known uint32) (generation uint32, sum [32]byte, err error) {
 	c, err := nftables.Dial()

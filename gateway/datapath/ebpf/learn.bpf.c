@@ -31,6 +31,21 @@ struct {
 	__type(value, __u32);
 } free_tallies SEC(".maps");
 
+/* The packet by which a CPU last made or found an entry. */
+#define LATELY_NS 10000000ULL
+struct learned {
+	struct leaving of;
+	__u32 mark, priority, generation;
+	__u64 until; /* ns of CLOCK_MONOTONIC, coarse */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct learned);
+} last_learned SEC(".maps");
+
 __u64 fresh_tallies = 1;
 
 volatile const __u32 lan_base, lan_size, lan_ifindex, wan_ifindex;
@@ -187,8 +202,8 @@ static __always_inline int says_same(const struct flow_key *k, const struct flow
 	return same_address(was->dmac, is->dmac) && same_address(was->smac, is->smac) && was->sum == sum_of(k, was);
 }
 
-/* enter makes an entry for packets of one direction, given as they come in. */
-static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
+/* enter makes an entry for packets of one direction, given as they come in; 0: there is none. */
+static __always_inline int enter(struct __sk_buff *skb, struct nf_conn *ct, const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
 {
 	struct flow_path p = {
 		.generation = s->generation, .at = at,
@@ -205,13 +220,13 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 	if (bpf_core_field_exists(ct->mark))
 		p.ct_mark = ct->mark;
 	if (was && !s->marks && says_same(k, was, &p, now))
-		return;
+		return 1;
 	if ((!was || was->generation != s->generation) && !within(at, now))
-		return;
+		return 0;
 	if (tallying) {
 		p.tally = tally_of(ct, k->protocol);
 		if (!p.tally)
-			return;
+			return 0;
 	}
 	if (from[0] != to[0] || from[1] != to[1])
 		p.address_diff = bpf_csum_diff(from, sizeof(from), to, sizeof(to), 0);
@@ -227,8 +242,10 @@ static __always_inline void enter(struct __sk_buff *skb, struct nf_conn *ct, con
 	else
 		bpf_map_update_elem(&flow_paths, k, &p, BPF_ANY);
 	/* It may have been deleted meanwhile, and forget have run before this entry was made. */
-	if (*(volatile unsigned long *)&ct->status & DYING)
-		bpf_map_delete_elem(&flow_paths, k);
+	if (!(*(volatile unsigned long *)&ct->status & DYING))
+		return 1;
+	bpf_map_delete_elem(&flow_paths, k);
+	return 0;
 }
 
 /* expect makes the entry for the answer to an unanswered flow. */
@@ -281,6 +298,31 @@ static __always_inline void came(const struct nf_conntrack_tuple *t, struct flow
 	k->dport = t->dst.u.all;
 }
 
+/* is_known reports whether a packet would teach what the last one taught: the rest of a burst, whose packets all came before
+ * there was an entry. */
+static __always_inline int is_known(struct __sk_buff *skb, const struct learned *last, const struct leaving *l, const struct flow_settings *s, __u64 now)
+{
+	const struct leaving *of = &last->of;
+
+	if (now >= last->until || last->generation != s->generation || of->sport != l->sport || of->dport != l->dport || of->saddr != l->saddr || of->daddr != l->daddr)
+		return 0;
+	if (of->protocol != l->protocol || of->most < l->most || l->reset || l->state == IP_CT_NEW || !same_class(of->tos, l->tos))
+		return 0;
+	return last->mark == skb->mark && last->priority == skb->priority && same_address(of->dmac, l->dmac) && same_address(of->smac, l->smac);
+}
+
+/* remember notes a packet for is_known. Where rules set marks each packet counts. */
+static __always_inline void remember(struct __sk_buff *skb, struct learned *last, const struct leaving *l, const struct flow_settings *s, __u64 now)
+{
+	if (s->marks)
+		return;
+	last->of = *l;
+	last->mark = skb->mark;
+	last->priority = skb->priority;
+	last->generation = s->generation;
+	last->until = now + LATELY_NS;
+}
+
 /* learn looks a packet's connection up, by the packet that would answer it. */
 static __always_inline int learn(struct __sk_buff *skb, enum side side)
 {
@@ -288,14 +330,16 @@ static __always_inline int learn(struct __sk_buff *skb, enum side side)
 	struct bpf_ct_opts opts = { .netns_id = -1 };
 	struct bpf_sock_tuple answer = {};
 	struct flow_key k = { .side = side };
+	struct learned *last;
 	__u32 zero = 0, at;
 	struct nf_conn *ct;
 	struct leaving l;
 	__u64 now;
 
 	s = bpf_map_lookup_elem(&flow_settings, &zero);
+	last = bpf_map_lookup_elem(&last_learned, &zero);
 	now = bpf_ktime_get_coarse_ns();
-	if (!s || now >= s->until || !read_leaving(skb, &l))
+	if (!s || !last || now >= s->until || !read_leaving(skb, &l) || is_known(skb, last, &l, s, now))
 		return TC_ACT_UNSPEC;
 	answer.ipv4.saddr = l.daddr, answer.ipv4.daddr = l.saddr;
 	answer.ipv4.sport = l.dport, answer.ipv4.dport = l.sport;
@@ -311,9 +355,9 @@ static __always_inline int learn(struct __sk_buff *skb, enum side side)
 	if (at < lan_size && is_lasting(ct, &l)) {
 		/* Connection tracking has not seen the whole flow, and takes no reset that does not
 		 * follow what it saw: its entry would stay for days. */
-		if (!l.reset)
-			enter(skb, ct, s, &k, &l, at, now);
-		else if (bpf_map_lookup_elem(&flow_paths, &k))
+		if (!l.reset && enter(skb, ct, s, &k, &l, at, now))
+			remember(skb, last, &l, s, now);
+		else if (l.reset && bpf_map_lookup_elem(&flow_paths, &k))
 			bpf_ct_change_timeout(ct, CLOSE_MS);
 	} else if (at < lan_size && s->unanswered && is_unanswered(ct, &l)) {
 		expect(&k, &l, at, now);

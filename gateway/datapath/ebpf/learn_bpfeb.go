@@ -62,6 +62,31 @@ type learnFlowSettings struct {
 	Pad        uint32
 }
 
+type learnLearned struct {
+	_  structs.HostLayout
+	Of struct {
+		_        structs.HostLayout
+		Saddr    uint32
+		Daddr    uint32
+		Sport    uint16
+		Dport    uint16
+		Most     uint16
+		Protocol uint8
+		Tos      uint8
+		Reset    uint8
+		Answers  uint8
+		Dmac     [6]uint8
+		Smac     [6]uint8
+		State    uint8
+		_        [1]byte
+	}
+	Mark       uint32
+	Priority   uint32
+	Generation uint32
+	_          [4]byte
+	Until      uint64
+}
+
 type learnTally struct {
 	_           structs.HostLayout
 	UpBytes     uint64
@@ -91,6 +116,7 @@ const (
 	learnMapFlowTallied  = "flow_tallied"
 	learnMapFlowTallies  = "flow_tallies"
 	learnMapFreeTallies  = "free_tallies"
+	learnMapLastLearned  = "last_learned"
 	learnProgForget      = "forget"
 	learnProgLearnDown   = "learn_down"
 	learnProgLearnUp     = "learn_up"
@@ -160,6 +186,7 @@ type learnMapSpecs struct {
 	FlowTallied  *ebpf.MapSpec `ebpf:"flow_tallied"`
 	FlowTallies  *ebpf.MapSpec `ebpf:"flow_tallies"`
 	FreeTallies  *ebpf.MapSpec `ebpf:"free_tallies"`
+	LastLearned  *ebpf.MapSpec `ebpf:"last_learned"`
 }
 
 // learnVariableSpecs contains global variables before they are loaded into the kernel.
@@ -201,6 +228,7 @@ type learnMaps struct {
 	FlowTallied  *ebpf.Map `ebpf:"flow_tallied"`
 	FlowTallies  *ebpf.Map `ebpf:"flow_tallies"`
 	FreeTallies  *ebpf.Map `ebpf:"free_tallies"`
+	LastLearned  *ebpf.Map `ebpf:"last_learned"`
 }
 
 func (m *learnMaps) Close() error {
@@ -211,6 +239,7 @@ func (m *learnMaps) Close() error {
 		m.FlowTallied,
 		m.FlowTallies,
 		m.FreeTallies,
+		m.LastLearned,
 	)
 }
 

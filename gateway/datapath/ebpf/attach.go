@@ -246,7 +246,11 @@ func (h hook) restore(dir string) error {
 // created for them, the clients' neighbour entries, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked,
 // because Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
-	err := errors.Join(resign(cfg.PinDir), shut(cfg.LAN), unlink(filepath.Join(cfg.PinDir, "link_cut_in")))
+	err := resign(cfg.PinDir)
+	if e := shut(cfg.LAN); e != nil { // without programs and guard the machine would forward for everybody
+		return errors.Join(err, e)
+	}
+	err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_cut_in")))
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -171,4 +172,28 @@ func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// TestDetachCannotShut: where the guard cannot be shut, detach takes no program off.
+func TestDetachCannotShut(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t)
+	must(t, d.Close())
+	nft, err := exec.LookPath("nft")
+	must(t, err)
+	folder := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(folder, "nft"), []byte("#!/bin/sh\n[ \"$1\" = list ] && exec "+nft+" \"$@\"\necho broken >&2\nexit 1\n"), 0o700))
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", folder+":"+path)
+	if err := Remove(d.cfg); err == nil || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("with an nft that fails: %v", err)
+	}
+	if !Attached(d.cfg) {
+		t.Error("programs were taken off")
+	}
+	t.Setenv("PATH", path)
+	must(t, Remove(d.cfg))
+	if Attached(d.cfg) {
+		t.Error("something is left after detach")
+	}
 }

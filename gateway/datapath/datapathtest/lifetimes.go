@@ -245,7 +245,8 @@ func interfacesMadeAgain(t *testing.T, w *World) {
 		}
 		w.Start(t)
 		must(t, w.Open())
-		if !w.path.Unattended {
+		if !w.path.Unattended || w.path.Keeps && c.lan { // clients' own interfaces went with the LAN's
+			w.lists(t)
 			w.admit(t, w.Alice)
 			w.lease(t, w.Bob)
 		}

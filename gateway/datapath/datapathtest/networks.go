@@ -30,6 +30,7 @@ func networksBehind(t *testing.T, w *World) {
 			t.Error("networks behind a client are set by a data path that has none")
 		}
 		must(t, w.Set(w.Alice.client(admitted)))
+		says(t, w.Alice.Space, "ping -c 1 -W 5 10.1.0.1", "1 received") // on its line
 		return
 	}
 	w.Alice.Run(t, "ip addr add "+wideHost.String()+"/32 dev line0; ip addr add "+narrowHost.String()+"/32 dev line0")

@@ -149,7 +149,7 @@ func (n *NAT) Trouble() string {
 }
 
 // again is how often the table is looked at without a message of the kernel's.
-const again = time.Second
+const again = 2 * time.Second
 
 // Run puts the table back where others remove it, or change its chains, its rules or what its maps hold, until ctx ends. gone is asked at each look whether the
 // data path was detached: the table is then removed, too.
@@ -205,7 +205,7 @@ func (n *NAT) keep(gone func() bool) {
 	}
 	if why := err.Error(); n.trouble != why {
 		n.trouble = why
-		n.cfg.Log.Error("the rules of address translation are not as they should be, and cannot be put back: trying every second", "table", n.cfg.Name, "err", err)
+		n.cfg.Log.Error("the rules of address translation are not as they should be, and cannot be put back: trying every two seconds", "table", n.cfg.Name, "err", err)
 	}
 }
 

@@ -185,7 +185,6 @@ func (d *Datapath) renew() {
 		d.cfg.Log.Warn("nothing was redirected for a while, because the daemon did not run: the stack forwarded", "longer than", redirectLife)
 		d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
 	}
-	d.keepLiberal()
 	var flows error
 	err := d.set(func(s *gatewaySettings) { s.RedirectUntil, flows = stamp(d.why), d.putFlows() })
 	err = errors.Join(err, flows)

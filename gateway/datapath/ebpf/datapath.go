@@ -21,6 +21,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
@@ -91,10 +92,11 @@ type Datapath struct {
 	unloaded string // why the cache's programs are not loaded
 	strict   bool   // connection tracking cannot be made liberal (see keepLiberal)
 
-	keeping   sync.Mutex // held while programs, pins or guard are put back; guards what follows
-	places    []*place   // the programs
-	pins      []string   // names in the folder of pins
-	gone      []string   // programs that are not attached, as last logged
+	keeping   sync.Mutex    // held while programs, pins or guard are put back; guards what follows
+	places    []*place      // the programs
+	pins      []string      // names in the folder of pins
+	pinned    unix.Timespec // when the folder last changed before all were seen in it; zero: they were not
+	gone      []string      // programs that are not attached, as last logged
 	rules     *nftables.Conn
 	guard     [32]byte // digest of the guard's rules, as this process made them
 	guardedAt uint32   // the generation of netfilter's rules in which they were last seen so; 0: none

@@ -234,7 +234,7 @@ func (d *Datapath) putFlows() error {
 	if d.caching() && d.paused == 0 {
 		d.flowSettings.Until = stamp("")
 	}
-	if err := d.objs.FlowSettings.Put(uint32(0), d.flowSettings); err != nil {
+	if err := d.objs.FlowSettings.Put(uint32(0), &d.flowSettings); err != nil {
 		return fmt.Errorf("changing the settings of the cache of flows: %w", err)
 	}
 	return nil
@@ -248,7 +248,7 @@ func (d *Datapath) restFlows() error {
 		return nil
 	}
 	d.flowSettings.Until = 0
-	return d.objs.FlowSettings.Put(uint32(0), d.flowSettings)
+	return d.objs.FlowSettings.Put(uint32(0), &d.flowSettings)
 }
 
 // caching reports whether flows are cached. mu is held.

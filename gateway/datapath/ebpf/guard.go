@@ -11,7 +11,7 @@ func (d *Datapath) guardian() guard.Guard {
 }
 
 // keepGuard restores the guard after others flushed or changed its rules, unless the data path
-// was detached. It is called when rules change and once a second, so that a failure is
+// was detached. It is called when rules change and every two seconds, so that a failure is
 // tried again.
 func (d *Datapath) keepGuard() {
 	d.keeping.Lock()

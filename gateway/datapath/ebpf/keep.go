@@ -14,19 +14,18 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// lookEvery is how often the daemon looks at its programs: the kernel does not report a link that is
-// detached. Waking up costs more than looking, so one ticker paces everything: at every second look the
-// redirect is renewed, and at every fourth come the pins, which need no haste, because programs outlive
-// them while the daemon runs.
+// lookEvery is how often the daemon looks at its programs, because the kernel does not report a link that is
+// detached, and renews the redirect. Waking up costs more than looking, so one ticker paces everything: at
+// every fourth look come pins, guard and conntrack's setting, which need no haste.
 const (
-	lookEvery  = 250 * time.Millisecond
-	renewLooks = 2
-	pinsLooks  = 4
+	lookEvery = 500 * time.Millisecond
+	restLooks = 4
 )
 
 // lookup is the program at the namespace's socket lookup.
@@ -130,10 +129,9 @@ func (d *Datapath) keepAll(end <-chan struct{}) {
 		case <-tick.C:
 			d.keep()
 		}
-		if looks%renewLooks == 0 {
-			d.renew()
-		}
-		if looks%pinsLooks == 0 {
+		d.renew()
+		if looks%restLooks == 0 {
+			d.keepLiberal()
 			d.keeping.Lock()
 			if !d.isRefused() || !d.retire() {
 				d.report("pins", d.keepPins())
@@ -261,13 +259,24 @@ func (d *Datapath) listPins() error {
 
 // keepPins makes removed pins again, which a successor needs to find programs and tables.
 func (d *Datapath) keepPins() error {
+	var folder unix.Stat_t
+	if err := unix.Lstat(d.cfg.PinDir, &folder); err == nil && folder.Mtim == d.pinned {
+		return nil
+	}
+	d.pinned = unix.Timespec{}
 	var removed []string
 	for _, name := range d.pins {
 		if _, err := os.Lstat(filepath.Join(d.cfg.PinDir, name)); errors.Is(err, os.ErrNotExist) {
 			removed = append(removed, name)
 		}
 	}
-	if len(removed) == 0 || d.resigned() { // as it may be by now
+	if len(removed) == 0 {
+		if time.Since(time.Unix(folder.Mtim.Unix())) > time.Second { // a later change has another stamp
+			d.pinned = folder.Mtim
+		}
+		return nil
+	}
+	if d.resigned() { // as it may be by now
 		return nil
 	}
 	err := os.MkdirAll(d.cfg.PinDir, 0o700)

@@ -30,8 +30,8 @@ func (d *Datapath) liberal() liberal {
 	return liberal{filepath.Join(d.cfg.PinDir, name), filepath.Join(filepath.Dir(d.cfg.PinDir), "*", name)}
 }
 
-// strict reports whether connection tracking judges windows.
-func (l liberal) strict() (bool, error) {
+// strict reports whether the namespace's connection tracking judges windows.
+func strict() (bool, error) {
 	var is [1]byte
 	fd, err := unix.Open(liberalSetting, unix.O_RDONLY|unix.O_CLOEXEC, 0) // os.ReadFile wakes threads: it polls such files
 	if err == nil {
@@ -52,7 +52,7 @@ func (l liberal) shared() bool {
 
 // on switches it on where it is off, and reports that. It notes it first, also where another gateway did.
 func (l liberal) on() (was bool, err error) {
-	strict, err := l.strict()
+	strict, err := strict()
 	if err != nil || !strict && !l.shared() {
 		return false, err
 	}
@@ -88,13 +88,12 @@ func (d *Datapath) keepLiberal() {
 	if !caching && !d.strict {
 		return
 	}
-	l := d.liberal()
-	strict, err := l.strict()
+	strict, err := strict()
 	if err == nil && strict {
 		if d.resigned() { // detach made it strict
 			return
 		}
-		if _, err = l.on(); err == nil {
+		if _, err = d.liberal().on(); err == nil {
 			d.cfg.Log.Warn("connection tracking was made strict under cached flows: made it liberal again", "setting", "net.netfilter.nf_conntrack_tcp_be_liberal")
 		}
 	}

@@ -78,7 +78,7 @@ func (b *openBlock) admitted() {
 }
 
 // measured measures every cell of the block that still lacks windows, with guests where the
-// experiment has them. The device's processes are metered over each cell's whole stretch as well:
+// experiment has them. The device's processes are metered between the windows as well:
 // daemons that wake rarely are seen there and not in the windows.
 func (b *openBlock) measured(ctx context.Context) error {
 	if rate := b.Experiment.Client.Churn; rate > 0 {
@@ -107,14 +107,21 @@ func (b *openBlock) cells(ctx context.Context) error {
 	return nil
 }
 
-// stretch measures a cell and what the device's processes used meanwhile.
+// stretch measures a cell and what the device's processes used meanwhile: in the block's first load not
+// before the first window, because they still write down and account for the logins in the warm-up.
 func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (s result.Stretch, err error) {
 	device, clean := b.pair.device, b.pair.clean
 	before, err := device.SampleRouters(ctx)
 	if err != nil {
 		return s, err
 	}
-	if err := b.cell(ctx, cell, todo); err != nil {
+	warm := func() (err error) {
+		if len(b.rec.Stretches) == 0 {
+			before, err = device.SampleRouters(ctx)
+		}
+		return err
+	}
+	if err := b.cell(ctx, cell, todo, warm); err != nil {
 		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.Number(result.OfferedMbps), err)
 	}
 	after, err := device.SampleRouters(ctx)
@@ -131,8 +138,8 @@ func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (
 	}, nil
 }
 
-// cell starts the cell's traffic, warms up and measures the windows in todo.
-func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int) error {
+// cell starts the cell's traffic, warms up, calls warm and measures the windows in todo.
+func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm func() error) error {
 	device, clean := b.pair.device, b.pair.clean
 	text := fmt.Sprintf("%s: %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
 	if warmup := b.pair.warmup(cell); warmup > b.Experiment.Warmup {
@@ -143,6 +150,9 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int) erro
 	err := b.pair.begin(ctx, cell)
 	if err == nil {
 		device.pssMiB, err = device.PSSMiB(ctx)
+	}
+	if err == nil {
+		err = warm()
 	}
 	for _, w := range todo {
 		if err != nil {

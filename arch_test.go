@@ -43,7 +43,7 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/guard":     {"gateway/datapath"},
 	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/stack"}, // clients in the kernel's neighbour table
 	"gateway/datapath/routes":    {"gateway/datapath", "gateway/datapath/stack"},                   // networks behind clients in the kernel's routing table
-	"gateway/datapath/stack":     {},                                                               // what the kernel's stack would do
+	"gateway/datapath/stack":     {"gateway/nftables"},                                             // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},

@@ -78,27 +78,36 @@ func (x Element) encode(e *netlink.AttributeEncoder) error {
 }
 
 // Elements lists the keys of a set, with the data that a map has for them, each once, in any order. A missing set is an error.
-//
-// The kernel resumes a listing of several messages after so many elements, and does not say when the hash table was
-// resized in between, which it does in the background after a transaction that adds many: then some elements are
-// listed twice, others not at all (nft_rhash_walk). So a listing counts once a second one is the same.
 func (c *Conn) Elements(t Table, set string, each func(key, data []byte)) error {
+	all, err := Listed(set,
+		func() (map[string][]byte, error) { return c.listElements(t, set) },
+		func(a, b map[string][]byte) bool { return a != nil && b != nil && maps.EqualFunc(a, b, bytes.Equal) })
+	if err != nil {
+		return fmt.Errorf("table %s: %w", t.Name, err)
+	}
+	for key, data := range all {
+		each([]byte(key), data)
+	}
+	return nil
+}
+
+// Listed lists the elements of a set until two listings in a row are the same. The kernel resumes a listing of several
+// messages after so many elements, and does not say when the hash table was resized in between, which it does in the
+// background after a transaction that adds many: then some elements are listed twice, others not at all (nft_rhash_walk).
+func Listed[Elements any](set string, list func() (Elements, error), same func(a, b Elements) bool) (Elements, error) {
 	const attempts = 20
-	var last map[string][]byte
-	for range attempts {
-		is, err := c.listElements(t, set)
+	var last Elements
+	for n := range attempts {
+		is, err := list()
 		if err != nil {
-			return fmt.Errorf("listing the elements of %s %s: %w", t.Name, set, err)
+			return is, fmt.Errorf("listing the elements of the set %s: %w", set, err)
 		}
-		if is != nil && last != nil && maps.EqualFunc(is, last, bytes.Equal) {
-			for key, data := range is {
-				each([]byte(key), data)
-			}
-			return nil
+		if n > 0 && same(is, last) {
+			return is, nil
 		}
 		last = is
 	}
-	return fmt.Errorf("listing the elements of %s %s: no two of %d listings are the same", t.Name, set, attempts)
+	return last, fmt.Errorf("listing the elements of the set %s: no two of %d listings are the same", set, attempts)
 }
 
 // listElements lists them once: key to data, nil if one is listed twice.

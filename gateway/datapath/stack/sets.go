@@ -2,11 +2,12 @@ package stack
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
 // set is a set or map of nftables.
@@ -118,51 +119,49 @@ func (s *set) find(key []octet) (found []element, of string) {
 	return append(found, rest...), of
 }
 
-// fill reads a set's elements, until two listings agree: while the kernel resizes a set's hash table, a listing may lack some
-// and have others twice.
-func (s *set) fill(c *netlink.Conn, id setID) error {
-	const attempts = 20
-	var last []element
-	for range attempts {
-		if s.read {
-			return nil
-		}
-		s.elements = nil
-		if err := s.list(c, id); err != nil {
-			return err
-		}
-		slices.SortFunc(s.elements, func(a, b element) int { return bytes.Compare(a.key, b.key) })
-		s.read = last != nil && slices.EqualFunc(s.elements, last, func(a, b element) bool { return bytes.Equal(a.key, b.key) }) || len(s.elements) == 0
-		last = s.elements
+// fill reads a set's elements.
+func (s *set) fill(c *netlink.Conn, id setID) (err error) {
+	if s.read {
+		return nil
 	}
-	return fmt.Errorf("listing the elements of the set %s: no two of %d listings are the same", id.name, attempts)
+	s.elements, err = nftables.Listed(id.name,
+		func() ([]element, error) { return listElements(c, id) },
+		func(a, b []element) bool {
+			return slices.EqualFunc(a, b, func(a, b element) bool { return bytes.Equal(a.key, b.key) })
+		})
+	s.read = err == nil
+	return err
 }
 
-// list reads a set's elements once.
-func (s *set) list(c *netlink.Conn, id setID) error {
+// listElements reads a set's elements once, in the order of their keys.
+func listElements(c *netlink.Conn, id setID) (all []element, err error) {
 	e := netlink.NewAttributeEncoder()
 	e.String(unix.NFTA_SET_ELEM_LIST_TABLE, id.table)
 	e.String(unix.NFTA_SET_ELEM_LIST_SET, id.name)
 	which, err := e.Encode()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	messages, err := dumpOf(c, unix.NFT_MSG_GETSETELEM, id.family, which)
 	if err != nil {
-		return fmt.Errorf("listing the elements of the set %s: %w", id.name, err)
+		return nil, err
 	}
 	for _, m := range messages {
 		attrs, _, ok := decoder(m.Data)
 		for ok && attrs.Next() {
 			if attrs.Type() == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				attrs.Nested(s.decodeElements)
+				attrs.Nested(func(list *netlink.AttributeDecoder) error {
+					all = append(all, decodeElements(list)...)
+					return nil
+				})
 			}
 		}
 	}
-	return nil
+	slices.SortFunc(all, func(a, b element) int { return bytes.Compare(a.key, b.key) })
+	return all, nil
 }
 
-func (s *set) decodeElements(list *netlink.AttributeDecoder) error {
+func decodeElements(list *netlink.AttributeDecoder) (all []element) {
 	const catchall, intervalEnd = 2, 1 // NFT_SET_ELEM_CATCHALL, NFT_SET_ELEM_INTERVAL_END
 	for list.Next() {
 		a := fields(list.Bytes())
@@ -170,9 +169,9 @@ func (s *set) decodeElements(list *netlink.AttributeDecoder) error {
 		if flags&intervalEnd != 0 {
 			continue
 		}
-		s.elements = append(s.elements, element{
+		all = append(all, element{
 			key: bytes.Clone(a.value(unix.NFTA_SET_ELEM_KEY)), catchall: flags&catchall != 0, verdict: a.verdict(unix.NFTA_SET_ELEM_DATA),
 		})
 	}
-	return nil
+	return all
 }

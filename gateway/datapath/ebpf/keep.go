@@ -260,7 +260,7 @@ func (d *Datapath) listPins() error {
 // keepPins makes removed pins again, which a successor needs to find programs and tables.
 func (d *Datapath) keepPins() error {
 	var folder unix.Stat_t
-	if err := unix.Lstat(d.cfg.PinDir, &folder); err == nil && folder.Mtim == d.pinned {
+	if err := unix.Stat(d.cfg.PinDir, &folder); err == nil && folder.Mtim == d.pinned {
 		return nil
 	}
 	d.pinned = unix.Timespec{}

@@ -187,7 +187,7 @@ type Block struct {
 	CleanAddresses string    `json:"clean_addresses,omitempty"`
 	Leased         int       `json:"leased,omitempty"`    // clients of the DUT's lab with an address
 	LoggedIn       int       `json:"logged_in,omitempty"` // those the DUT's portal let in; 0 where none has to log in
-	DaemonCore     float64   `json:"daemon_core"`         // DUT processes' CPU over the whole block, cores
+	DaemonCore     float64   `json:"daemon_core"`         // DUT processes' CPU over the stretches, cores
 	Stretches      []Stretch `json:"stretches"`           // the same, cell by cell
 	Error          string    `json:"error,omitempty"`     // what went wrong; trials before it stand
 	// Broke is how the DUT failed at this many clients although it took fewer: a result.
@@ -210,7 +210,7 @@ const (
 	Static     = "static" // the plan gives each client its own address
 )
 
-// Stretch is the time a block spent under one load: warm-up, all windows, and
+// Stretch is the time a block spent under one load: warm-up (but the first load's), all windows, and
 // what lay between them.
 type Stretch struct {
 	OfferedMbps float64 `json:"offered_mbps"`

@@ -6,8 +6,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
 
-// besideFirst judges whether a metric over the first scenario's lies in a range, at the highest level that both have.
-func besideFirst(least, most float64) criterion {
+// besideFirst judges whether a metric over the first scenario's lies in a range, at one level.
+func besideFirst(at, least, most float64) criterion {
 	return func(j *judgement) {
 		x := j.sweeps[0].study()
 		r, first := x.router(j.subject.id), x.Routers[0]
@@ -15,12 +15,11 @@ func besideFirst(least, most float64) criterion {
 			j.unmeasured(x, r)
 			return
 		}
-		both, _ := split(r.levels, first.has)
-		if len(both) == 0 {
-			j.Here, j.Expect = "no level that "+first.Name+" has too", x.command("duts="+first.DUT+","+r.DUT)+" measures both."
+		if !r.has(at) || !first.has(at) {
+			j.Here = fmt.Sprintf("nothing of %s and %s %s", first.Name, r.Name, x.at(at))
+			j.Expect = x.command("duts="+first.DUT+","+r.DUT) + " measures both."
 			return
 		}
-		at := both[len(both)-1]
 		e := quotient(r.estimate(j.metric, at), first.estimate(j.metric, at))
 		j.study = means("", quotient(r.published.estimate(j.metric, at), first.published.estimate(j.metric, at)))
 		j.Here = fmt.Sprintf("%s is × %s of %s's %s; %s; run %s", j.metric.Noun, bracketed(e), first.Name, x.atAll(at), blocks(e), r.Run)

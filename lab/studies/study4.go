@@ -98,7 +98,7 @@ const (
 )
 
 var claims4 = []Claim{
-	{ID: "rates-close", Of: devices, Sweeps: []*Sweep{tunnelRates}, Metric: carried, Judge: besideFirst(1-nearly5, 1+nearly5),
+	{ID: "rates-close", Of: devices, Sweeps: []*Sweep{tunnelRates}, Metric: carried, Judge: besideFirst(100, 1-nearly5, 1+nearly5),
 		Text: "A tunnel's useful rate is within 5 % of the direct path's: 94.1, 92.9 and 92 of 100 Mbit/s (2.4)."},
 	{ID: "cpu-linear-entering", Sweeps: []*Sweep{tunnelCPU}, Metric: entering, Judge: straight(straightR2),
 		Text: "Where the flow enters the tunnel CPU is linear in the rate (3.3.2; R² of 0.98 or more)."},

@@ -138,7 +138,7 @@ func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
 	if err != nil || said == "" {
 		return err
 	}
-	exp.Description = strings.TrimSpace(exp.Description + " (" + said + ")")
+	exp.SetDescription(strings.TrimSpace(exp.Description + " (" + said + ")"))
 	fmt.Fprintf(os.Stderr, "%s. For other loads: --set %s=...\n", words.Capitalised(said), exp.LoadKey())
 	return nil
 }

@@ -322,7 +322,7 @@ func override(exp *experiment.Experiment, sets []string) error {
 		return errors.Join(errs...)
 	}
 	if len(sets) > 0 && exp.Description == described && described != "" {
-		exp.Description = fmt.Sprintf("%s with %s (without that: %s)", exp.Name, strings.Join(sets, ", "), described)
+		exp.SetDescription(fmt.Sprintf("%s with %s (without that: %s)", exp.Name, strings.Join(sets, ", "), described))
 	}
 	return exp.Check()
 }

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
 
 // TestDescriptionAfterSet: what heads the report does not claim clients or loads that
 // --set has changed.
@@ -27,5 +31,26 @@ func TestDescriptionAfterSet(t *testing.T) {
 		if exp.Description != tt.want {
 			t.Errorf("--set %q: %q, want %q", tt.sets, exp.Description, tt.want)
 		}
+	}
+}
+
+// TestLongDescription: what is said of many changed keys can be read again from the run's experiment.toml.
+func TestLongDescription(t *testing.T) {
+	exp, err := loadExperiment("tunnel-cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loads := "offered_mbps=100"
+	for mbps := 101; mbps < 200; mbps++ {
+		loads += fmt.Sprintf(",%d", mbps)
+	}
+	if err := override(exp, []string{loads}); err != nil {
+		t.Fatal(err)
+	}
+	if said := exp.Description; !strings.HasPrefix(said, "tunnel-cpu with offered_mbps=100,101") || !strings.HasSuffix(said, "…") {
+		t.Errorf("the description is %q", said)
+	}
+	if err := exp.Set("description", exp.Description); err != nil {
+		t.Error(err)
 	}
 }

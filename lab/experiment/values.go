@@ -107,11 +107,23 @@ func Word(known ...string) Parser[string] {
 	}
 }
 
-// text accepts any one-line string of up to 300 bytes.
-var text = accept("one line of text, at most 300 bytes", func(v any) (string, bool) {
+// longestText is the most bytes of a description.
+const longestText = 300
+
+// text accepts any one-line string of up to longestText bytes.
+var text = accept(fmt.Sprintf("one line of text, at most %d bytes", longestText), func(v any) (string, bool) {
 	s, ok := asText(v)
-	return s, ok && len(s) <= 300 && !strings.ContainsFunc(s, unicode.IsControl)
+	return s, ok && len(s) <= longestText && !strings.ContainsFunc(s, unicode.IsControl)
 })
+
+// SetDescription sets the description, the end of which is left out where it is too long for a file.
+func (e *Experiment) SetDescription(said string) {
+	const more = "…"
+	if len(said) > longestText {
+		said = strings.ToValidUTF8(said[:longestText-len(more)], "") + more
+	}
+	e.Description = said
+}
 
 // nameForm is what can be part of a file name and of a namespace's name.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$`)

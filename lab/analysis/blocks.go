@@ -20,6 +20,8 @@ type Laws struct {
 	Packets func(Reading) float64
 	// Lines are metrics whose straight lines over the payload carried sweeps have, see Line.
 	Lines []string
+	// LinesTo is the highest offered load that a line contains, Mbit/s, where enough loads for one are below.
+	LinesTo float64
 }
 
 // law is one figure of a router under one load.

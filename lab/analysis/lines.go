@@ -7,10 +7,11 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Line says how a metric of a router follows the payload it carried: straight lines by least squares of relative errors, one a
-// block, saturated levels left out.
+// block, without saturated levels and those above Laws.LinesTo.
 type Line struct {
 	Metric    string   `json:"metric"`
 	Slope     Estimate `json:"slope"`     // the metric's unit per Gbit/s of payload
@@ -45,8 +46,14 @@ func (in Input) linesOf(windows []Trial) (l lined) {
 }
 
 // lines fits each metric of Laws.Lines over the row's usable levels; a metric that the row does not have is left out.
-func (r row) lines(metrics []string, opts Options) (out []Line) {
+func (r row) lines(laws Laws, opts Options) (out []Line) {
 	usable := slices.DeleteFunc(slices.Clone(r.levels), r.saturated)
+	low := slices.DeleteFunc(slices.Clone(usable), func(level []blockMean) bool {
+		return level[0].cell.Number(result.OfferedMbps) > laws.LinesTo
+	})
+	if len(low) >= fewestLevels {
+		usable = low
+	}
 	if len(usable) < fewestLevels {
 		return nil
 	}
@@ -56,7 +63,7 @@ func (r row) lines(metrics []string, opts Options) (out []Line) {
 		}
 		return b.lines.dut, b.dut[delivered] / 1000
 	}
-	for i, metric := range metrics {
+	for i, metric := range laws.Lines {
 		line := func(clean bool, blocks []blockMean) (intercept, slope float64) {
 			var gbits, values, weights []float64
 			for _, b := range blocks {

@@ -78,7 +78,7 @@ func (in Input) sweeps(routers []router, opts Options) []Sweep {
 		for _, row := range append(rows(r, result.OfferedMbps), rows(r, result.Clients)...) {
 			sweep, steps := row.sweep(opts)
 			if row.along == result.OfferedMbps {
-				sweep.Lines = row.lines(in.Laws.Lines, opts)
+				sweep.Lines = row.lines(*in.Laws, opts)
 			}
 			out, all = append(out, sweep), append(all, steps...)
 		}

@@ -139,6 +139,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err := s.open(ctx, raised); err != nil {
 		return Outcome{}, err
 	}
+	s.recorded = time.Now()
 	out, err := s.all(ctx)
 	out.Started = true
 	s.env.End = time.Now().UTC()

@@ -38,6 +38,7 @@ type Session struct {
 	burned      bool           // noteBurner has spoken
 	broke       map[string]int // clients at which the device broke; blocks with as many or more are left out
 	clock       *clock
+	recorded    time.Time // when the last attempt was recorded, or the sitting began
 }
 
 // Labs are the labs of a block.
@@ -166,7 +167,11 @@ type Attempt struct {
 	Number  int // counts from 0 over all sittings: redos are counted per window
 	Sitting int
 	Start   time.Time // UTC
+	since   time.Time
 }
+
+// Took is how long the attempt has taken so far, with what was built and warmed up for it since the attempt before.
+func (a Attempt) Took() time.Duration { return time.Since(a.since) }
 
 // Head begins the record of an attempt at a window of a block; Seconds, Accepted and Rejects are
 // the measure's to fill in.
@@ -191,13 +196,14 @@ func (s *Session) SettleAll(b experiment.Block, cells []result.Cell, window int,
 		first = max(first, s.windows[keyOf(b, cell, window)].tried)
 	}
 	for n := first; ; n++ {
-		write, rejects, err := measure(Attempt{Number: n, Sitting: s.sitting, Start: time.Now().UTC()})
+		write, rejects, err := measure(Attempt{Number: n, Sitting: s.sitting, Start: time.Now().UTC(), since: s.recorded})
 		if err != nil {
 			return err
 		}
 		if err := write(s.writer); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}
+		s.recorded = time.Now()
 		settled := true
 		for _, cell := range cells {
 			key := keyOf(b, cell, window)

@@ -126,7 +126,7 @@ func (b *block) window(ctx context.Context, cell result.Cell, w int) error {
 		if err := b.judge(ctx, t, before[0], after[0]); err != nil {
 			return nil, nil, err
 		}
-		t.Seconds = time.Since(a.Start).Seconds()
+		t.Seconds = a.Took().Seconds()
 		return func(w *result.Writer) error { return w.Append(KindRate, t) }, t.Rejects, nil
 	})
 }

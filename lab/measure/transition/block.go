@@ -144,7 +144,7 @@ func (b *openBlock) window(ctx context.Context, cell result.Cell, w int) error {
 	return b.Settle(b.Block, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
 		s := &Step{Head: a.Head(b.Block), Cell: cell, Window: w, SetupSeconds: b.setup.Seconds()}
 		rejects, err := b.step(ctx, s)
-		s.Seconds = time.Since(a.Start).Seconds()
+		s.Seconds = a.Took().Seconds()
 		s.Rejects, s.Accepted = rejects, len(rejects) == 0
 		return func(w *result.Writer) error { return w.Append(KindStep, s) }, rejects, err
 	})

@@ -34,7 +34,7 @@ func TestDescriptionAfterSet(t *testing.T) {
 	}
 }
 
-// TestLongDescription: what is said of many changed keys can be read again from the run's experiment.toml.
+// TestLongDescription: what is said of many changed keys, and of values of several lines, can be read again from the run's experiment.toml.
 func TestLongDescription(t *testing.T) {
 	exp, err := loadExperiment("tunnel-cpu")
 	if err != nil {
@@ -50,7 +50,10 @@ func TestLongDescription(t *testing.T) {
 	if said := exp.Description; !strings.HasPrefix(said, "tunnel-cpu with offered_mbps=100,101") || !strings.HasSuffix(said, "…") {
 		t.Errorf("the description is %q", said)
 	}
-	if err := exp.Set("description", exp.Description); err != nil {
-		t.Error(err)
+	for _, said := range []string{exp.Description, "lines\tof\na command"} {
+		exp.SetDescription(said)
+		if err := exp.Set("description", exp.Description); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -116,9 +116,15 @@ var text = accept(fmt.Sprintf("one line of text, at most %d bytes", longestText)
 	return s, ok && len(s) <= longestText && !strings.ContainsFunc(s, unicode.IsControl)
 })
 
-// SetDescription sets the description, the end of which is left out where it is too long for a file.
+// SetDescription sets the description as one line, the end of which is left out where it is too long for a file.
 func (e *Experiment) SetDescription(said string) {
 	const more = "…"
+	said = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, said)
 	if len(said) > longestText {
 		said = strings.ToValidUTF8(said[:longestText-len(more)], "") + more
 	}

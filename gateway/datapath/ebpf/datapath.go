@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/cilium/ebpf"
@@ -92,11 +93,13 @@ type Datapath struct {
 	unloaded string // why the cache's programs are not loaded
 	strict   bool   // connection tracking cannot be made liberal (see keepLiberal)
 
-	keeping   sync.Mutex    // held while programs, pins or guard are put back; guards what follows
-	places    []*place      // the programs
-	pins      []string      // names in the folder of pins
-	pinned    unix.Timespec // when the folder last changed before all were seen in it; zero: they were not
-	gone      []string      // programs that are not attached, as last logged
+	liberalNote atomic.Pointer[string] // the note in the folder of pins that this process made it liberal; nil: none
+
+	keeping   sync.Mutex      // held while programs, pins or guard are put back; guards what follows
+	places    []*place        // the programs
+	pins      map[string]bool // names in the folder of pins; true: a folder that notes something
+	pinned    unix.Timespec   // when the folder last changed before all were seen in it; zero: they were not
+	gone      []string        // programs that are not attached, as last logged
 	rules     *nftables.Conn
 	guard     [32]byte // digest of the guard's rules, as this process made them
 	guardedAt uint32   // the generation of netfilter's rules in which they were last seen so; 0: none

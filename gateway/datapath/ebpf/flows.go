@@ -181,7 +181,7 @@ func (d *Datapath) beginFlows() error {
 		}
 		d.flows.links = append(d.flows.links, l)
 	}
-	_, err := d.liberal().on()
+	_, err := d.makeLiberal()
 	return err
 }
 

@@ -251,45 +251,51 @@ func (d *Datapath) news(what string, err error) bool {
 // listPins notes what the folder of pins must hold.
 func (d *Datapath) listPins() error {
 	all, err := os.ReadDir(d.cfg.PinDir)
+	d.pins = map[string]bool{}
 	for _, e := range all {
-		d.pins = append(d.pins, e.Name())
+		d.pins[e.Name()] = e.IsDir()
 	}
 	return err
 }
 
-// keepPins makes removed pins again, which a successor needs to find programs and tables.
+// keepPins makes removed pins again, which a successor needs to find programs and tables. A pin is also gone where something of
+// another kind has its name.
 func (d *Datapath) keepPins() error {
+	if note := d.liberalNote.Load(); note != nil {
+		d.pins[*note] = true
+	}
 	var folder unix.Stat_t
-	if err := unix.Stat(d.cfg.PinDir, &folder); err == nil && folder.Mtim == d.pinned {
+	if err := unix.Stat(d.cfg.PinDir, &folder); err == nil && folder.Ctim == d.pinned {
 		return nil
 	}
 	d.pinned = unix.Timespec{}
 	var removed []string
-	for _, name := range d.pins {
-		if _, err := os.Lstat(filepath.Join(d.cfg.PinDir, name)); errors.Is(err, os.ErrNotExist) {
+	for name, note := range d.pins {
+		if is, err := os.Lstat(filepath.Join(d.cfg.PinDir, name)); err != nil || is.IsDir() != note {
 			removed = append(removed, name)
 		}
 	}
 	if len(removed) == 0 {
-		if time.Since(time.Unix(folder.Mtim.Unix())) > time.Second { // a later change has another stamp
-			d.pinned = folder.Mtim
+		if time.Since(time.Unix(folder.Ctim.Unix())) > time.Second { // a later change has another stamp
+			d.pinned = folder.Ctim
 		}
 		return nil
 	}
 	if d.resigned() { // as it may be by now
 		return nil
 	}
+	slices.Sort(removed)
 	err := os.MkdirAll(d.cfg.PinDir, 0o700)
-	var made []string
-	for _, name := range removed {
-		e := d.pin(name)
-		if err = errors.Join(err, e); e == nil {
-			made = append(made, name)
+	made := 0
+	for ; err == nil && made < len(removed); made++ {
+		if err = d.pin(removed[made]); err != nil {
+			err = fmt.Errorf("pinning %s in %s: %w", removed[made], d.cfg.PinDir, err)
+			break
 		}
 	}
-	d.count(func(r *Repairs) { r.Pinned += uint64(len(made)) })
-	if len(made) > 0 {
-		d.cfg.Log.Error("pins were removed, and are pinned again: without them programs and tables end with the daemon", "folder", d.cfg.PinDir, "pins", strings.Join(made, " "))
+	d.count(func(r *Repairs) { r.Pinned += uint64(made) })
+	if made > 0 {
+		d.cfg.Log.Error("pins were removed, and are pinned again: without them programs and tables end with the daemon", "folder", d.cfg.PinDir, "pins", strings.Join(removed[:made], " "))
 	}
 	return err
 }
@@ -314,7 +320,8 @@ func (d *Datapath) pin(name string) error {
 			of = p.link
 		}
 	}
-	if of == nil { // a note about a qdisc
+	if of == nil { // a note about a qdisc or a setting
+		os.Remove(path)
 		return os.Mkdir(path, 0o700)
 	}
 	return errors.Join(of.Unpin(), of.Pin(path))

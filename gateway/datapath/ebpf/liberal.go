@@ -79,6 +79,19 @@ func (l liberal) off() error {
 	return nil
 }
 
+// makeLiberal makes connection tracking liberal where it is strict, and reports that. The note of that is kept as pins are.
+func (d *Datapath) makeLiberal() (was bool, err error) {
+	l := d.liberal()
+	if was, err = l.on(); err != nil {
+		return was, err
+	}
+	if _, e := os.Stat(l.note); e == nil {
+		name := filepath.Base(l.note)
+		d.liberalNote.Store(&name)
+	}
+	return was, nil
+}
+
 // keepLiberal makes connection tracking liberal again where somebody made it strict under cached flows, and ends
 // the cache while that fails. It is called by keepAll alone.
 func (d *Datapath) keepLiberal() {
@@ -93,7 +106,7 @@ func (d *Datapath) keepLiberal() {
 		if d.resigned() { // detach made it strict
 			return
 		}
-		if _, err = d.liberal().on(); err == nil {
+		if _, err = d.makeLiberal(); err == nil {
 			d.cfg.Log.Warn("connection tracking was made strict under cached flows: made it liberal again", "setting", "net.netfilter.nf_conntrack_tcp_be_liberal")
 		}
 	}

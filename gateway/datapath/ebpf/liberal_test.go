@@ -3,6 +3,8 @@ package ebpf
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
@@ -25,6 +27,16 @@ func TestStrictAgain(t *testing.T) {
 		})
 	}
 	becomes(t, w, "flow cache", "netfilter has rules")
+	// The note of it is a pin like others: without it detach would leave tracking liberal.
+	var space syscall.Stat_t
+	w.Router.Do(func() { must(t, syscall.Stat("/proc/thread-self/ns/net", &space)) })
+	notes := fmt.Sprintf("/sys/fs/bpf/*/liberal-%d", space.Ino)
+	found, err := filepath.Glob(notes)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v: %q, %v", notes, found, err)
+	}
+	must(t, os.RemoveAll(filepath.Dir(found[0])))
+	netnstest.Await(t, "the note that tracking was made liberal", func() error { _, err := os.Stat(found[0]); return err })
 	must(t, w.Close())
 	must(t, w.Detach())
 	if is := w.Router.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); is != "0" {

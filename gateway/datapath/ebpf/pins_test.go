@@ -1,12 +1,15 @@
 package ebpf
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // TestPinsAgain: a pin that is removed long after the folder was last changed is made again, also where pin_dir is a link to
@@ -21,17 +24,45 @@ func TestPinsAgain(t *testing.T) {
 			})
 			d.stop() // the daemon's own looks
 			pin := filepath.Join(d.cfg.PinDir, "hops")
-			for range 2 {
-				long := time.Now().Add(-time.Hour)
-				must(t, os.Chtimes(d.cfg.PinDir, long, long))
+			for how, remove := range map[string]func(){
+				"removed":  func() { must(t, os.Remove(pin)) },
+				"replaced": func() { must(t, os.Remove(pin)); must(t, os.Mkdir(pin, 0o700)) },
+				"removed, with the folder's time put back": func() {
+					was, err := os.Stat(d.cfg.PinDir)
+					must(t, err)
+					must(t, os.Remove(pin))
+					must(t, os.Chtimes(d.cfg.PinDir, was.ModTime(), was.ModTime()))
+				},
+			} {
+				netnstest.Await(t, "the look that finds the folder as it was", func() error {
+					if must(t, d.keepPins()); d.pinned == (unix.Timespec{}) {
+						return errors.New("it has just changed")
+					}
+					return nil
+				})
+				remove()
 				must(t, d.keepPins())
-				must(t, os.Remove(pin))
-				must(t, d.keepPins())
-				if _, err := os.Stat(pin); err != nil {
-					t.Error(err)
+				if is, err := os.Stat(pin); err != nil || is.IsDir() {
+					t.Errorf("%s: %v", how, err)
 				}
 			}
 		})
+	}
+}
+
+// TestPinDirIsNoFolder: where the folder of pins is replaced by what no pin can be in, that is an error and not silence.
+func TestPinDirIsNoFolder(t *testing.T) {
+	d := newNetwork(t).open(t, func(*Config) {})
+	d.stop()
+	must(t, os.RemoveAll(d.cfg.PinDir))
+	must(t, os.Symlink(filepath.Base(d.cfg.PinDir), d.cfg.PinDir)) // to itself
+	if err := d.keepPins(); err == nil || !strings.Contains(err.Error(), d.cfg.PinDir) {
+		t.Errorf("%v, want what is wrong with %s", err, d.cfg.PinDir)
+	}
+	must(t, os.Remove(d.cfg.PinDir))
+	must(t, d.keepPins())
+	if _, err := os.Stat(filepath.Join(d.cfg.PinDir, "clients")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -126,12 +126,15 @@ func (s *set) fill(c *netlink.Conn, id setID) (err error) {
 	}
 	s.elements, err = nftables.Listed(id.name,
 		func() ([]element, error) { return listElements(c, id) },
-		func(a, b []element) bool {
-			return slices.EqualFunc(a, b, func(a, b element) bool { return bytes.Equal(a.key, b.key) })
-		})
+		func(a, b []element) bool { return slices.EqualFunc(a, b, sameKey) && !twice(a) })
 	s.read = err == nil
 	return err
 }
+
+func sameKey(a, b element) bool { return bytes.Equal(a.key, b.key) }
+
+// twice reports whether a sorted list has an element twice.
+func twice(all []element) bool { return len(slices.CompactFunc(slices.Clone(all), sameKey)) < len(all) }
 
 // listElements reads a set's elements once, in the order of their keys.
 func listElements(c *netlink.Conn, id setID) (all []element, err error) {

@@ -104,12 +104,6 @@ var (
 	}
 )
 
-// Rules of the first hook. A quota counts the packets of clients and those from the WAN apart.
-var atFirst = []string{
-	"udp dport 53 notrack", "meta mark set 7", "ip saddr 192.0.2.3 tcp sport 80 drop", "ip ttl set 77", "iifname wan0 quota over 9000 bytes drop",
-	"ether saddr . ip saddr { 02:00:00:00:00:0a . 10.1.0.10, 02:00:00:00:00:0b . 10.1.0.11 } quota over 9000 bytes drop",
-}
-
 // rules draws a rule set for a round: one table with NAT, a firewall, and at the WAN a rule that makes
 // marks visible.
 func (d *drawing) rules(round int) (name, rules string) {
@@ -123,7 +117,7 @@ func (d *drawing) rules(round int) (name, rules string) {
 		forward = append(forward[:at:at], append([]string{changing[d.IntN(len(changing))]}, forward[at:]...)...)
 	}
 	if d.IntN(6) == 0 {
-		early = append(early, atFirst[d.IntN(len(atFirst))])
+		early = append(early, []string{"udp dport 53 notrack", "meta mark set 7", "ip saddr 192.0.2.3 tcp sport 80 drop", "ip ttl set 77", "quota over 9000 bytes drop"}[d.IntN(5)])
 	}
 	policy := []string{"accept", "accept", "drop"}[d.IntN(3)]
 	const mark = "meta l4proto 253 accept\n"

@@ -141,7 +141,8 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), kernel.Remove(cfg.LAN.Interface), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
+	// The TUN device before the rule on frames: a daemon restores the rule while it has the device.
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), kernel.Clear(cfg.LAN.Interface), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err

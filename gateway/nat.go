@@ -64,6 +64,11 @@ func (g *gateway) showNAT(st *control.Status) {
 	if g.nat == nil {
 		return
 	}
+	st.Repairs["nat-again"] = g.nat.Restored()
+	if g.detached() {
+		st.NAT = "detached"
+		return
+	}
 	n := g.cfg.NAT
 	parts := []string{"masquerade at " + g.cfg.WAN.Interface}
 	if !n.Masquerade {
@@ -85,7 +90,6 @@ func (g *gateway) showNAT(st *control.Status) {
 		parts = append(parts, "not in place: "+why)
 	}
 	st.NAT = strings.Join(parts, ", ")
-	st.Repairs["nat-again"] = g.nat.Restored()
 }
 
 // translation checks what address translation needs: its outside addresses, the clients that ports are forwarded to,

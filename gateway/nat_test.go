@@ -1,11 +1,14 @@
 package gateway
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/nat"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // TestDetachTranslation: a running daemon, which holds its table of address translation, lets go of it after a forced
@@ -28,6 +31,14 @@ func TestDetachTranslation(t *testing.T) {
 	if nat.Left(table) {
 		t.Error("after a forced detach something translates")
 	}
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	netnstest.Await(t, "the status of a daemon that was detached", func() error {
+		if st, err := c.Status(t.Context()); err != nil || st.NAT != "detached" {
+			return fmt.Errorf("NAT %q, %w", st.NAT, err)
+		}
+		return nil
+	})
 	sh(t, "nft add table inet other; nft delete table inet other") // has it look
 	must(t, d.stop())
 	if Left(d.cfg) {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
@@ -24,13 +25,7 @@ func TestMasqueradeIsCached(t *testing.T) {
 	}
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
-	netnstest.Await(t, "the cache", func() error {
-		st, err := c.Status(t.Context())
-		if err != nil || st.Datapath != "ebpf, flow cache" || !strings.Contains(st.Why, "gatewayd-nat-lan0") {
-			return fmt.Errorf("%q, %q, %v", st.Datapath, st.Why, err)
-		}
-		return nil
-	})
+	awaitCache(t, c, "ebpf, flow cache", "gatewayd-nat-lan0")
 	must(t, d.stop())
 	if !Left(d.cfg) {
 		t.Error("nothing is seen of a gateway that has ended")
@@ -46,4 +41,35 @@ func TestMasqueradeIsCached(t *testing.T) {
 	if out, err := try("nft list ruleset; sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); err != nil || strings.TrimSpace(out) != "0" {
 		t.Errorf("detach leaves %s, %v", out, err)
 	}
+}
+
+// TestCacheOnceLiberal: where connection tracking cannot be made liberal, as with a read-only /proc/sys, no flows are cached,
+// and the cache begins once it can.
+func TestCacheOnceLiberal(t *testing.T) {
+	netnstest.NeedTCX(t)
+	network(t)
+	const setting = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
+	sh(t, "mount --bind "+setting+" "+setting+"; mount -o remount,ro,bind "+setting)
+	open := sync.OnceFunc(func() { sh(t, "umount "+setting) })
+	t.Cleanup(open)
+	d := startOn(t, t.TempDir(), onEBPF+"\n[nat]\nmasquerade = true")
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	awaitCache(t, c, "ebpf, stack", "be_liberal")
+	open()
+	awaitCache(t, c, "ebpf, flow cache", "gatewayd-nat-lan0")
+	must(t, d.stop())
+	must(t, Detach(d.cfg, false))
+}
+
+// awaitCache waits for a status of a data path.
+func awaitCache(t *testing.T, c *control.Client, datapath, why string) {
+	t.Helper()
+	netnstest.Await(t, datapath, func() error {
+		st, err := c.Status(t.Context())
+		if err != nil || st.Datapath != datapath || !strings.Contains(st.Why, why) {
+			return fmt.Errorf("%q, %q, %w", st.Datapath, st.Why, err)
+		}
+		return nil
+	})
 }

@@ -178,10 +178,15 @@ func stamp(why string) uint64 {
 	return now() + uint64(redirectLife)
 }
 
-// renew moves the stamp on. Cached hops stay valid. Where the stamp has run out, because the daemon
+// renew moves the stamp on. Cached hops stay valid. Where the stamp had run out, because the daemon
 // was stopped or got no CPU, nobody noticed what changed meanwhile: everything is judged again first.
 func (d *Datapath) renew() {
-	if d.lapsed() {
+	d.mu.Lock()
+	d.noteLapse()
+	lapsed := d.lapsed
+	d.lapsed = false
+	d.mu.Unlock()
+	if lapsed {
 		d.cfg.Log.Warn("nothing was redirected for a while, because the daemon did not run: the stack forwarded", "longer than", redirectLife)
 		d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
 	}
@@ -193,9 +198,10 @@ func (d *Datapath) renew() {
 	}
 }
 
-// lapsed reports whether the stamp has run out although packets are to be redirected.
-func (d *Datapath) lapsed() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.why == "" && d.settings.RedirectUntil <= now() || d.flowSettings.Until != 0 && d.flowSettings.Until <= now()
+// noteLapse notes for renew that the stamp has run out although packets are to be redirected, or flows to be
+// cached. It is called before a stamp is replaced. mu is held.
+func (d *Datapath) noteLapse() {
+	if d.why == "" && d.settings.RedirectUntil <= now() || d.flowSettings.Until != 0 && d.flowSettings.Until <= now() {
+		d.lapsed = true
+	}
 }

@@ -207,23 +207,33 @@ func TestStamp(t *testing.T) {
 }
 
 // TestStampAfterAPause: a daemon that did not run for longer than the stamp lasts, and missed the
-// messages about a rule meanwhile or has not read them yet, redirects nothing past the rule.
+// messages about a rule meanwhile, or reads them first, redirects nothing past the rule, and says that it did not run.
 func TestStampAfterAPause(t *testing.T) {
 	n := newNetwork(t)
-	d := n.open(t)
-	d.stop() // no message is read
-	d.renew()
-	if word, why := d.Forwarding(); word != "redirect" || d.settings.RedirectUntil <= now() {
-		t.Fatalf("before the rule: %s (%s)", word, why)
-	}
-	rule := netlink.NewRule()
-	rule.Table, rule.Priority, rule.Mark = unix.RT_TABLE_MAIN, 100, 7
-	must(t, netlink.RuleAdd(rule))
-	t.Cleanup(func() { must(t, netlink.RuleDel(rule)) })
-	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() - 1 }))
-	d.renew()
-	if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "rules of routing") || d.settings.RedirectUntil != 0 {
-		t.Errorf("after the rule: %s (%s), redirecting until %d", word, why, d.settings.RedirectUntil)
+	for _, heard := range []bool{false, true} {
+		var said log
+		d := n.open(t, said.of)
+		d.stop() // no message is read
+		d.renew()
+		if word, why := d.Forwarding(); word != "redirect" || d.settings.RedirectUntil <= now() {
+			t.Fatalf("before the rule: %s (%s)", word, why)
+		}
+		rule := netlink.NewRule()
+		rule.Table, rule.Priority, rule.Mark = unix.RT_TABLE_MAIN, 100, 7
+		must(t, netlink.RuleAdd(rule))
+		must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() - 1 }))
+		if heard {
+			d.reroute()
+		}
+		d.renew()
+		if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "rules of routing") || d.settings.RedirectUntil != 0 {
+			t.Errorf("after the rule: %s (%s), redirecting until %d", word, why, d.settings.RedirectUntil)
+		}
+		if strings.Count(said.String(), "did not run") != 1 {
+			t.Errorf("heard of the rule %v, not said once that the daemon did not run:\n%s", heard, said.String())
+		}
+		must(t, netlink.RuleDel(rule))
+		must(t, d.Close())
 	}
 }
 

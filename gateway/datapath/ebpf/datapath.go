@@ -91,8 +91,8 @@ type Datapath struct {
 	ahead    map[string]string                 // programs of others ahead of ours, by hook, as last logged
 	flows    flows
 	unloaded string // why the cache's programs are not loaded
-	strict   bool   // connection tracking cannot be made liberal (see keepLiberal)
 
+	strict      atomic.Bool            // connection tracking could not be made liberal (see keepLiberal)
 	liberalNote atomic.Pointer[string] // the note in the folder of pins that this process made it liberal; nil: none
 
 	keeping   sync.Mutex      // held while programs, pins or guard are put back; guards what follows
@@ -112,6 +112,7 @@ type Datapath struct {
 	shut     bool   // programs are missing, so the guard lets nothing pass
 	refused  bool   // the settings could not be written: detached, perhaps
 	retired  bool   // detached while it runs
+	lapsed   bool   // a stamp had run out when it was replaced (see renew)
 	repairs  Repairs
 
 	uncachedWhy  string // the reason why no flows are cached; "" while they are, if the stack forwards
@@ -247,6 +248,7 @@ func (d *Datapath) change(how func(*gatewaySettings)) error {
 func (d *Datapath) set(how func(*gatewaySettings)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.noteLapse()
 	how(&d.settings)
 	err := d.objs.GatewaySettings.Put(uint32(0), &d.settings)
 	d.refused = err != nil

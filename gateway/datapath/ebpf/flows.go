@@ -182,6 +182,7 @@ func (d *Datapath) beginFlows() error {
 		d.flows.links = append(d.flows.links, l)
 	}
 	_, err := d.makeLiberal()
+	d.strict.Store(err != nil)
 	return err
 }
 
@@ -230,6 +231,7 @@ func (d *Datapath) putFlows() error {
 	if !d.flows.loaded {
 		return nil
 	}
+	d.noteLapse()
 	d.flowSettings.Until = 0
 	if d.caching() && d.paused == 0 {
 		d.flowSettings.Until = stamp("")

@@ -93,12 +93,12 @@ func (d *Datapath) makeLiberal() (was bool, err error) {
 }
 
 // keepLiberal makes connection tracking liberal again where somebody made it strict under cached flows, and ends
-// the cache while that fails. It is called by keepAll alone.
+// the cache while that fails; where it failed, the cache begins once it succeeds. It is called every two seconds.
 func (d *Datapath) keepLiberal() {
 	d.mu.Lock()
 	caching := d.flows.loaded && d.caching()
 	d.mu.Unlock()
-	if !caching && !d.strict {
+	if !caching && !d.strict.Load() {
 		return
 	}
 	strict, err := strict()
@@ -106,7 +106,7 @@ func (d *Datapath) keepLiberal() {
 		if d.resigned() { // detach made it strict
 			return
 		}
-		if _, err = d.makeLiberal(); err == nil {
+		if _, err = d.makeLiberal(); err == nil && caching {
 			d.cfg.Log.Warn("connection tracking was made strict under cached flows: made it liberal again", "setting", "net.netfilter.nf_conntrack_tcp_be_liberal")
 		}
 	}
@@ -115,9 +115,9 @@ func (d *Datapath) keepLiberal() {
 		d.choosing.Lock()
 		d.cache(err.Error())
 		d.choosing.Unlock()
-		d.strict = true
-	case err == nil && d.strict:
-		d.strict = false
+		d.strict.Store(true)
+	case err == nil && !caching:
+		d.strict.Store(false)
 		d.choose()
 	}
 }

@@ -47,7 +47,7 @@ func bundleCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write (default RUN"+result.BundleSuffix+")")
+	cmd.Flags().VarP((*place)(&out), "out", "o", "file to write (default RUN"+result.BundleSuffix+")")
 	cmd.Flags().BoolVar(&logs, "logs", false, "include the logs of agents and devices")
 	return cmd
 }

@@ -52,7 +52,7 @@ func reportCommand() *cobra.Command {
 			return reportRun(cmd.Context(), args[0], opts, asJSON)
 		},
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to write into (default the run's; for a bundle, its name without "+result.BundleSuffix+")")
+	cmd.Flags().VarP((*place)(&out), "out", "o", "folder to write into (default the run's; for a bundle, its name without "+result.BundleSuffix+")")
 	cmd.Flags().StringArrayVar(&with, "with", nil, "another `RUN` for the comparison with published studies; may be repeated")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print summary.json instead of the table")
 	return cmd

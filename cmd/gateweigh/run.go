@@ -68,7 +68,7 @@ func runCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&flags.out, "out", "o", "", "folder of the run (default runs/<UTC>-<experiment>)")
+	f.VarP((*place)(&flags.out), "out", "o", "folder of the run (default runs/<UTC>-<experiment>)")
 	f.StringVar(&flags.resume, "resume", "", "continue the interrupted run in this folder")
 	f.StringArrayVar(&flags.set, "set", nil, "change a key of the experiment, `KEY=VALUE`; lists with commas")
 	f.BoolVar(&flags.profile, "profile", false, "also record a CPU profile of each cell with perf, in separate windows: flame graphs, gateweigh explain")

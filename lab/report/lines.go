@@ -13,7 +13,7 @@ var lineNames = map[string]string{cost.EnterCPU: "where the load enters", cost.L
 
 // linesGrid has the straight lines of each router's CPU over the payload.
 func linesGrid(s analysis.Summary) grid {
-	g := newGrid("Each gateway's CPU over the payload: straight lines, one a block, loads up to 100 Mbit/s where there are three", "<Router", "<Direction", "Clients", "<Gateway",
+	g := newGrid(fmt.Sprintf("Each gateway's CPU over the payload: straight lines, one a block, loads up to %d Mbit/s where there are three", cost.LinesTo), "<Router", "<Direction", "Clients", "<Gateway",
 		"Slope|% of a core per Gbit/s", "At no load|% of a core", "R²", "Slope over the direct path's|×")
 	for _, sweep := range s.Sweeps {
 		for _, l := range sweep.Lines {

@@ -330,18 +330,19 @@ func (d *Datapath) pin(name string) error {
 // resign has a daemon that runs on these pins put nothing back: it freezes the settings, which
 // are then like that for every process that has them.
 func resign(dir string) error {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "gateway_settings"), nil)
+	pin := filepath.Join(dir, "gateway_settings")
+	m, err := ebpf.LoadPinnedMap(pin, nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		defer m.Close()
+		err = m.Freeze()
 	}
-	defer m.Close()
-	if err = m.Freeze(); err != nil && frozen(m) {
-		err = nil
+	if err != nil && (m == nil || !frozen(m)) {
+		return fmt.Errorf("telling a running daemon by the map %s: %w", pin, err)
 	}
-	return err
+	return nil
 }
 
 // retire reports whether the data path was detached while it runs, also where that failed halfway, and

@@ -410,14 +410,20 @@ func TestManualTranslates(t *testing.T) {
 ip -n $ID-router addr flush dev eth1; ip -n $ID-server route del 10.1.0.0/24`)
 	here := func(text string) string { return strings.ReplaceAll(text, "/etc/gatewayd", w.Dir) }
 	folders := fmt.Sprintf("state_dir = \"%s/state\"\nrun_dir = \"%[1]s/run\"\ndatapath.pin_dir = \"%[2]s\"\n", w.Dir, w.Pins)
-	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(folders+between("`/etc/gatewayd/gatewayd.toml`:", "```toml\n", "```")), 0o600))
+	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(folders+between("All that `/etc/gatewayd/gatewayd.toml` needs", "```toml\n", "```")), 0o600))
 	must(t, os.WriteFile(filepath.Join(w.Dir, "users"), []byte("ann:"+w.sh("printf right | gatewayd hash-password")+"\n"), 0o600))
 	rules := strings.ReplaceAll(between("**Input rules**", "\n\n    #!", "\n\n"), "\n    ", "\n")
 	must(t, os.WriteFile(filepath.Join(w.Dir, "nftables.conf"), []byte("#!"+rules), 0o600))
-	commands := strings.ReplaceAll(between("so set them first", "    sudo", "\n\n"), "sudo ", "") + "\n" + here(between("# NAT and firewalls", "```sh\n", "```"))
+	translate := here(between("# NAT and firewalls", "```sh\n", "```"))
+	commands := strings.ReplaceAll(between("so set them first", "    sudo", "\n\n"), "sudo ", "") + "\n" + translate
 	must(t, os.WriteFile(filepath.Join(w.Dir, "commands.sh"), []byte(commands), 0o600))
 	if said := w.sh("nsenter --net=/run/netns/$ID-router sh -ex $DIR/commands.sh 2>&1"); !strings.Contains(said, "gatewayd.toml is good") {
 		t.Errorf("the commands say\n%s", said)
+	}
+	// The same commands on the example with every key, which has the section already.
+	must(t, os.WriteFile(filepath.Join(w.Dir, "example.sh"), []byte(strings.ReplaceAll(strings.ReplaceAll(translate, "gatewayd.toml", "example.toml"), "check-config", "check-config --file-only")), 0o600))
+	if said := w.sh("gatewayd example-config >$DIR/example.toml; sh -ex $DIR/example.sh 2>&1; grep -c '^masquerade = true' $DIR/example.toml"); !strings.HasSuffix(said, "\n1") {
+		t.Errorf("on the example the commands say\n%s", said)
 	}
 	w.start()
 	w.sh("nsenter --net=/run/netns/$ID-router nft -f $DIR/nftables.conf")

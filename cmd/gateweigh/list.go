@@ -314,9 +314,11 @@ func (d listedDevice) text(details bool) []string {
 }
 
 func programs(needs []dut.Need) string {
-	names := make([]string, len(needs))
-	for i, n := range needs {
-		names[i] = cmp.Or(n.Program, string(n.Feature))
+	var names []string
+	for _, n := range needs {
+		if name := cmp.Or(n.Program, string(n.Feature)); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	return strings.Join(names, ", ")
 }

@@ -155,12 +155,20 @@ func (c Cell) Flagged(flag string) bool {
 // nothing, or the clean router's CPU was not seen.
 const FlagNoRatio = "no-ratio"
 
+// unit is what intervals are over.
+func (in Input) unit() string {
+	if in.Alone {
+		return in.Noun
+	}
+	return "block"
+}
+
 // Summarise computes the summary of a run from its measure's input.
 func Summarise(in Input, opts Options) Summary {
 	opts = opts.withDefaults()
 	env := in.Run.Environment
 	s := Summary{
-		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Mode: env.Mode, Sides: env.Sides, Slowed: slowedOf(env, in.Trials),
+		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Unit: in.unit(), Mode: env.Mode, Sides: env.Sides, Slowed: slowedOf(env, in.Trials),
 		VM: env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
 		Confidence: opts.Confidence, Delta: opts.Delta, Metrics: in.Metrics, Cells: []Cell{},
 		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},

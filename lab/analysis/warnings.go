@@ -82,10 +82,6 @@ func clockWarning(back time.Duration) []string {
 
 // cellWarnings give each remark once, with its cells.
 func (in Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []string {
-	unit := "block"
-	if in.Alone {
-		unit = in.Noun
-	}
 	// The crossover is missing: several blocks, all with the device in the same lab.
 	oneSided := func(c Cell) bool {
 		labs := grouped(accepted(cells[c.Cell]), func(t Trial) string { return t.DUTLab }, nil)
@@ -93,7 +89,7 @@ func (in Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []string 
 	}
 	return slices.Concat(
 		s.Remark(fmt.Sprintf("All %s were rejected", words.Plural(in.Noun)), func(c Cell) bool { return c.Pairs == 0 }),
-		s.Remark(fmt.Sprintf("One %s only, so no interval", unit), func(c Cell) bool { return c.Blocks == 1 }),
+		s.Remark(fmt.Sprintf("One %s only, so no interval", s.Unit), func(c Cell) bool { return c.Blocks == 1 }),
 		s.Remark("The DUT was in the same lab in every block, so a difference between the labs is not cancelled", oneSided),
 		s.Remark("Some pairs have no ratio because a side delivered nothing or cost nothing", func(c Cell) bool { return c.Flagged(FlagNoRatio) }),
 	)

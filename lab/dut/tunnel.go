@@ -56,7 +56,7 @@ type tunnelKind struct {
 	up func(ctx context.Context, t *Tunnel) error
 	// undo is a script that takes from a gateway what is not gone with the programs of the tunnel and its interface.
 	undo string
-	// intact is a script that fails on a gateway that does not have its end as up made it. May be empty.
+	// intact is a script that fails on a gateway whose end is not as up made it, or does not carry what it should. May be empty.
 	intact string
 }
 
@@ -325,7 +325,7 @@ func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
 		out, err := e.Run(ctx, look)
 		switch {
 		case err != nil && out.ExitCode > 0:
-			return fmt.Sprintf("%s does not have its end of the tunnel any more: %s", e.name, agent.LastLines(out.Stdout+out.Stderr)), nil
+			return fmt.Sprintf("the tunnel of %s is not as it was made: %s", e.name, agent.LastLines(out.Stdout+out.Stderr)), nil
 		case err != nil:
 			return "", fmt.Errorf("looking at the tunnel of %s: %w", e.name, err)
 		}

@@ -72,10 +72,7 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 
 // heading is the experiment and whatever is the same in all cells.
 func heading(s analysis.Summary) []string {
-	v, unit := viewOf(s), "blocks"
-	if s.Primary == "" {
-		unit = words.Plural(s.Noun)
-	}
+	v := viewOf(s)
 	out := []string{words.Or(s.Experiment, "run"), v.how(s)}
 	for _, col := range v.columns(s) {
 		texts := slices.Compact(col.texts(s.Cells))
@@ -90,7 +87,7 @@ func heading(s analysis.Summary) []string {
 		out = append(out, texts[0])
 	}
 	out = append(out, s.Badges()...)
-	return append(out, fmt.Sprintf("%g %% intervals over %s", 100*s.Confidence, unit))
+	return append(out, fmt.Sprintf("%g %% intervals over %s", 100*s.Confidence, words.Plural(s.Unit)))
 }
 
 // texts are the column's cells as the terminal shows them.

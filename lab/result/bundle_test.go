@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -217,6 +218,47 @@ func TestOpen(t *testing.T) {
 	}
 	if _, _, err := result.Open(t.Context(), "/no/such/run"); err == nil || !strings.Contains(err.Error(), "is not a run folder, nor a bundle") {
 		t.Errorf("nothing there: %v", err)
+	}
+}
+
+// TestOpenSweeps: opening a bundle removes the temporary folders of processes that were killed, and no others.
+func TestOpenSweeps(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	_, forget, err := result.Open(t.Context(), bundle(t, makeRun(t, runFiles), false))
+	must(err)
+	old := time.Now().Add(-time.Hour)
+	left := filepath.Join(tmp, "gateweigh-bundle-1")
+	must(os.MkdirAll(filepath.Join(left, "run"), 0o700))
+	must(os.MkdirAll(filepath.Join(tmp, "gateweigh-bundle-2"), 0o700)) // perhaps about to be locked
+	must(os.Mkdir(filepath.Join(tmp, "other"), 0o700))
+	names := func() (names []string) {
+		all, err := os.ReadDir(tmp)
+		must(err)
+		for _, e := range all {
+			names = append(names, e.Name())
+			if e.Name() != "gateweigh-bundle-2" {
+				must(os.Chtimes(filepath.Join(tmp, e.Name()), old, old))
+			}
+		}
+		return names
+	}
+	before := names()
+	_, again, err := result.Open(t.Context(), bundle(t, makeRun(t, runFiles), false))
+	must(err)
+	again()
+	if after := names(); len(after) != len(before)-1 || slices.Contains(after, "gateweigh-bundle-1") {
+		t.Errorf("of %q are left %q", before, after)
+	}
+	forget()
+	if after := names(); !slices.Equal(after, []string{"gateweigh-bundle-2", "other"}) {
+		t.Errorf("in the end are left %q", after)
 	}
 }
 

@@ -227,6 +227,13 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 		s.addBackground(after.senders.Sub(before.senders))
 	}
 	s.judgeBusy(&rejects)
+	if d, ok := b.Side.DUT.(dut.Proven); ok {
+		unlike, err := d.Unlike(ctx, b.Env)
+		if err != nil {
+			return nil, err
+		}
+		rejects.If(unlike != "", "%s", unlike)
+	}
 	rejects.Steal(s.Machine, s.LoadSeconds, b.CPUs, "")
 	if speed := b.Experiment.Router.Speed; speed > 0 {
 		s.RouterShare = side.RouterShare(side.Reading{Slow: before.slow}, side.Reading{Slow: after.slow})

@@ -2,6 +2,7 @@ package transition
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/burn"
@@ -86,6 +87,9 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	}
 	if len(e.OfferedMbps) == 0 && !idle.Of(e) {
 		report("without_background", "false, and offered_mbps is missing: there is nothing to measure")
+	}
+	if !slices.Equal(busyKinds.Of(e), busyKinds.Default) && len(busy.Of(e)) == 0 {
+		report(busyKinds.Name, "needs %s: without it the gateways have no other work", busy.Name)
 	}
 	for _, pct := range busy.Of(e) {
 		if pct > 0 && e.Router.Speed > 0 {

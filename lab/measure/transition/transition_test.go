@@ -61,12 +61,13 @@ func TestPlan(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"one router":     {"topology = \"portal\"\n", `x.toml:5: topology: "portal" has one router`},
-		"iperf3":         {"[traffic]\nkind = \"iperf3\"\n", "x.toml:6: traffic.kind"},
-		"nothing":        {"without_background = false\n", "x.toml:5: without_background"},
-		"slow and busy":  {"gateways_busy_pct = [50]\n[router]\nspeed = 0.5\n", "x.toml:5: gateways_busy_pct"},
-		"all of the CPU": {"gateways_busy_pct = [100]\n", "x.toml:5: gateways_busy_pct"},
-		"few probes":     {"probes = 1\n", "x.toml:5: probes"},
+		"one router":      {"topology = \"portal\"\n", `x.toml:5: topology: "portal" has one router`},
+		"iperf3":          {"[traffic]\nkind = \"iperf3\"\n", "x.toml:6: traffic.kind"},
+		"nothing":         {"without_background = false\n", "x.toml:5: without_background"},
+		"slow and busy":   {"gateways_busy_pct = [50]\n[router]\nspeed = 0.5\n", "x.toml:5: gateways_busy_pct"},
+		"busy by nothing": {"gateways_busy_by = [\"real-time\"]\n", "x.toml:5: gateways_busy_by"},
+		"all of the CPU":  {"gateways_busy_pct = [100]\n", "x.toml:5: gateways_busy_pct"},
+		"few probes":      {"probes = 1\n", "x.toml:5: probes"},
 	} {
 		if _, err := catalogue().Parse("x.toml", []byte(plain+c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

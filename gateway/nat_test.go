@@ -35,7 +35,7 @@ func TestDetachTranslation(t *testing.T) {
 	must(t, err)
 	netnstest.Await(t, "the status of a daemon that was detached", func() error {
 		if st, err := c.Status(t.Context()); err != nil || st.NAT != "detached" {
-			return fmt.Errorf("NAT %q, %w", st.NAT, err)
+			return fmt.Errorf("NAT %q, %v", st.NAT, err)
 		}
 		return nil
 	})

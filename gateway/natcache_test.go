@@ -68,7 +68,7 @@ func awaitCache(t *testing.T, c *control.Client, datapath, why string) {
 	netnstest.Await(t, datapath, func() error {
 		st, err := c.Status(t.Context())
 		if err != nil || st.Datapath != datapath || !strings.Contains(st.Why, why) {
-			return fmt.Errorf("%q, %q, %w", st.Datapath, st.Why, err)
+			return fmt.Errorf("%q, %q, %v", st.Datapath, st.Why, err)
 		}
 		return nil
 	})

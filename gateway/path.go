@@ -141,7 +141,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	// The TUN device before the rule on frames: a daemon restores the rule while it has the device.
+	// Not kernel.Remove, which takes the rule on frames: tun.Remove does after its device, with which a daemon restores the rule.
 	err = errors.Join(shut, forwardingSwitch(cfg).Off(), kernel.Clear(cfg.LAN.Interface), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {

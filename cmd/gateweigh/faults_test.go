@@ -29,7 +29,7 @@ func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	for _, args := range [][]string{{"run", "quik"}, {"run", "--set", "blocks=0"}, {"run", "--set", "blocks"}, {"run", "--set", "=3"}, {"run", "missing.toml"}, {"run", "--no-such-flag"}, {"run", "--resume", "nowhere"}, {"run", "--resume", ""}, {"run", "-o", ""}, {"run", "a", "b"}, {"report"}, {"wiegh"}} {
+	for _, args := range [][]string{{"run", "quik"}, {"run", "--set", "blocks=0"}, {"run", "--set", "blocks"}, {"run", "--set", "=3"}, {"run", "missing.toml"}, {"run", "--no-such-flag"}, {"run", "--resume", "nowhere"}, {"run", "--resume", ""}, {"run", "-o", ""}, {"report", "x", "-o", ""}, {"bundle", "x", "-o", ""}, {"run", "a", "b"}, {"report"}, {"wiegh"}} {
 		if e := finish(t, command(t, dir, args...)); e.code != exitUsage {
 			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
 		}

@@ -5,6 +5,7 @@ import "errors"
 // place is a flag's file or folder. An empty one, as of a variable that is not set, is an error.
 type place string
 
+// Set takes a value that names something.
 func (p *place) Set(to string) error {
 	if to == "" {
 		return errors.New("it is empty: name a place, or leave the flag out")

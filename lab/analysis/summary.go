@@ -46,7 +46,7 @@ type Summary struct {
 	Experiment string `json:"experiment"`
 	Measure    string `json:"measure"` // what was measured: "cost", "logins"
 	Noun       string `json:"-"`       // what a trial is called
-	Unit       string `json:"-"`       // what intervals are over: blocks, or trials that are whole blocks
+	Unit       string `json:"-"`       // what intervals are over: "block", or Noun where a trial is a whole block
 	Mode       string `json:"mode"`
 	// Sides is set when the labs of a pair differed in more than the device; ratios then
 	// compare these sides.

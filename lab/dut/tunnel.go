@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Encapsulating is a device that puts packets into others.
@@ -313,8 +314,9 @@ type explained struct {
 func (e explained) Error() string { return e.text }
 func (e explained) Unwrap() error { return e.error }
 
-// Unlike looks whether each gateway still leads the other's network into the tunnel.
-func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
+// Unlike looks whether each gateway still leads the other's network into the tunnel, and whether the tunnel has carried what
+// it should since the last look. Both are looked at, so that the next look counts from this one.
+func (t *Tunnel) Unlike(ctx context.Context, _ Env) (unlike string, err error) {
 	for _, e := range t.ends {
 		script := t.intact
 		if e.dev != "" {
@@ -325,12 +327,13 @@ func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
 		out, err := e.Run(ctx, look)
 		switch {
 		case err != nil && out.ExitCode > 0:
-			return fmt.Sprintf("the tunnel of %s is not as it was made: %s", e.name, agent.LastLines(out.Stdout+out.Stderr)), nil
+			said := fmt.Sprintf("the tunnel of %s is not as it was made: %s", e.name, agent.LastLines(out.Stdout+out.Stderr))
+			unlike = words.Joined("; ", unlike, said)
 		case err != nil:
 			return "", fmt.Errorf("looking at the tunnel of %s: %w", e.name, err)
 		}
 	}
-	return "", nil
+	return unlike, nil
 }
 
 // Stop ends the programs, the last ones first, and gives the gateways the direct routes back.

@@ -258,3 +258,42 @@ func TestTunnelThatIsMadeAnew(t *testing.T) {
 	})
 	l.ends(t, d)
 }
+
+// shortQueue is a gateway whose openconnect has room for one packet.
+type shortQueue struct{ Host }
+
+func (h shortQueue) Spawn(ctx context.Context, cmd agent.Command) error {
+	cmd.Argv = slices.Clone(cmd.Argv)
+	for i := range cmd.Argv {
+		cmd.Argv[i] = strings.ReplaceAll(cmd.Argv[i], "--queue-len=100", "--queue-len=1")
+	}
+	return h.Host.Spawn(ctx, cmd)
+}
+
+// TestTunnelBesideDTLS: packets that take the TCP connection of a tunnel with DTLS, because the UDP socket is full, are told of at
+// the next look, and not again.
+func TestTunnelBesideDTLS(t *testing.T) {
+	t.Parallel()
+	d := newTunnel("openconnect-dtls", 0)
+	skipUnsupported(t, d)
+	l := newTunnelLab(t, d)
+	l.env.Hosts["gw1"] = shortQueue{l.env.Hosts["gw1"]}
+	startTunnel(t, d, l)
+	look := func() string {
+		t.Helper()
+		said, err := d.Unlike(t.Context(), l.env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said
+	}
+	if said := look(); said != "" {
+		t.Errorf("nothing has been sent, and it says %q", said)
+	}
+	labtest.Await(t, "a look that tells of it", func() bool {
+		l.gw1.must(t, `ping -q -f -l 300 -c 1000 -s 1300 -w 5 -I "$1" "$2" || :`, l.env.Gateway.String(), l.env.ServerIP.String())
+		return strings.Contains(look(), "took its TCP connection")
+	})
+	labtest.Await(t, "a look that counts from the last one", func() bool { return look() == "" })
+	l.ends(t, d)
+}

@@ -141,13 +141,16 @@ func openconnect(dtls bool) tunnelKind {
 		k.encapsulation = Encapsulation{Headers: []Header{
 			ipv4, udp, {Name: "DTLS record", Bytes: 13}, {Name: "explicit nonce", Bytes: 8}, {Name: "type", Bytes: 1}, {Name: "tag", Bytes: 16},
 		}}
-		// Without DTLS, or where its socket is full, packets take the TCP connection.
-		k.intact = fmt.Sprintf(`ss -Hun '( sport = :%d or dport = :%[1]d )' | grep -q . || { echo 'it has no DTLS connection'; exit 1; }
-sent=$(ss -Htni '( sport = :%[1]d or dport = :%[1]d )' | grep -o 'bytes_sent:[0-9]*' | sort -t: -k2n | tail -n 1 | cut -d: -f2)
-was=$(cat "$DIR/tcp" 2>/dev/null || echo 0)
-echo "${sent:-0}" >"$DIR/tcp"
-more=$((${sent:-0} - was))
-[ "$more" -lt %[2]d ] || { echo "$more bytes took its TCP connection: DTLS did not carry all"; exit 1; }`, ocservPort, mostByTCP)
+		// Without DTLS, or where its socket is full, packets take the TCP connection. What did since the last look is
+		// compared with all that went into the tunnel.
+		k.intact = fmt.Sprintf(`tcp=$(ss -Htni '( sport = :%d or dport = :%[1]d )' | grep -o 'bytes_sent:[0-9]*' | sort -t: -k2n | tail -n 1 | cut -d: -f2)
+tcp=${tcp:-0} all=$(awk -v dev="$DEV:" '$1 == dev {print $10}' /proc/net/dev) was=0 before=0
+[ -r "$DIR/sent" ] && read -r was before <"$DIR/sent"
+echo "$tcp $all" >"$DIR/sent"
+[ "$tcp" -ge "$was" ] || was=0 # it is a new connection
+tcp=$((tcp - was)) all=$((all - before))
+[ "$tcp" -lt %[2]d ] || [ $((100 * tcp)) -lt "$all" ] || { echo "of $all bytes $tcp took its TCP connection: DTLS did not carry all"; exit 1; }
+ss -Hun '( sport = :%[1]d or dport = :%[1]d )' | grep -q . || { echo 'it has no DTLS connection'; exit 1; }`, ocservPort, leastByTCP)
 	}
 	k.up = func(ctx context.Context, t *Tunnel) error { return startOpenConnect(ctx, t, dtls) }
 	return k
@@ -156,8 +159,9 @@ more=$((${sent:-0} - was))
 // ocservPort is one for TCP and UDP.
 const ocservPort = 4443
 
-// mostByTCP is how many bytes a connection with DTLS may send by TCP between two looks: far more than a login takes.
-const mostByTCP = 1 << 20
+// leastByTCP is how many bytes between two looks are more than what belongs to the TCP connection of a tunnel with DTLS: a
+// login, and messages that keep it alive.
+const leastByTCP = 64 << 10
 
 // startOpenConnect starts ocserv on the second gateway and connects the first.
 func startOpenConnect(ctx context.Context, t *Tunnel, dtls bool) error {

@@ -47,13 +47,10 @@ func temporaryFolder() (dir string, remove func(), err error) {
 		return "", nil, err
 	}
 	lock, err := os.Open(dir)
-	if err == nil {
-		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	}
 	if err != nil {
-		lock.Close()
 		return "", nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) // a file system without locks has no sweep either
 	return dir, func() { os.RemoveAll(dir); lock.Close() }, nil
 }
 
@@ -67,12 +64,12 @@ func sweep() {
 		return // the folder for temporary files has a name that is no pattern
 	}
 	for _, dir := range all {
-		f, err := os.Open(dir)
+		f, err := os.OpenFile(dir, syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // anybody may have made anything of that name
 		if err != nil {
 			continue
 		}
 		info, err := f.Stat()
-		if err == nil && info.IsDir() && time.Since(info.ModTime()) > youngest && syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		if err == nil && time.Since(info.ModTime()) > youngest && syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			os.RemoveAll(dir)
 		}
 		f.Close()

@@ -187,7 +187,7 @@ func (d *Datapath) renew() {
 	d.lapsed = false
 	d.mu.Unlock()
 	if lapsed {
-		d.cfg.Log.Warn("nothing was redirected for a while, because the daemon did not run: the stack forwarded", "longer than", redirectLife)
+		d.cfg.Log.Warn("no packets were redirected and no flows cached for a while, because the daemon did not run: the stack forwarded", "longer than", redirectLife)
 		d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
 	}
 	var flows error

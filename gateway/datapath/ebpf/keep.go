@@ -340,7 +340,7 @@ func resign(dir string) error {
 		err = m.Freeze()
 	}
 	if err != nil && (m == nil || !frozen(m)) {
-		return fmt.Errorf("telling a running daemon by the map %s: %w", pin, err)
+		return fmt.Errorf("freezing the map %s, which has a running daemon put nothing back: %w", pin, err)
 	}
 	return nil
 }

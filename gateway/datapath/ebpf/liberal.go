@@ -96,9 +96,9 @@ func (d *Datapath) makeLiberal() (was bool, err error) {
 // the cache while that fails; where it failed, the cache begins once it succeeds. It is called every two seconds.
 func (d *Datapath) keepLiberal() {
 	d.mu.Lock()
-	caching := d.flows.loaded && d.caching()
+	caching, wanted := d.flows.loaded && d.caching(), d.why != "" && d.strict.Load()
 	d.mu.Unlock()
-	if !caching && !d.strict.Load() {
+	if !caching && !wanted {
 		return
 	}
 	strict, err := strict()

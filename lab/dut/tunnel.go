@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
-	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Encapsulating is a device that puts packets into others.
@@ -316,7 +315,8 @@ func (e explained) Unwrap() error { return e.error }
 
 // Unlike looks whether each gateway still leads the other's network into the tunnel, and whether the tunnel has carried what
 // it should since the last look. Both are looked at, so that the next look counts from this one.
-func (t *Tunnel) Unlike(ctx context.Context, _ Env) (unlike string, err error) {
+func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
+	var said []string
 	for _, e := range t.ends {
 		script := t.intact
 		if e.dev != "" {
@@ -327,13 +327,12 @@ func (t *Tunnel) Unlike(ctx context.Context, _ Env) (unlike string, err error) {
 		out, err := e.Run(ctx, look)
 		switch {
 		case err != nil && out.ExitCode > 0:
-			said := fmt.Sprintf("the tunnel of %s is not as it was made: %s", e.name, agent.LastLines(out.Stdout+out.Stderr))
-			unlike = words.Joined("; ", unlike, said)
+			said = append(said, fmt.Sprintf("the tunnel of %s is not as it was made: %s", e.name, agent.LastLines(out.Stdout+out.Stderr)))
 		case err != nil:
 			return "", fmt.Errorf("looking at the tunnel of %s: %w", e.name, err)
 		}
 	}
-	return unlike, nil
+	return strings.Join(said, "; "), nil
 }
 
 // Stop ends the programs, the last ones first, and gives the gateways the direct routes back.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -199,5 +200,20 @@ func TestOwnKind(t *testing.T) {
 	l := records.Own[0]
 	if want := result.NewCell(result.DUT, "x", result.Clients, 3); l.Cell != want || l.Block != 2 || l.Attempt != 1 || l.Seconds != 1.5 || !l.Accepted || l.Record != nil {
 		t.Errorf("%+v", l)
+	}
+}
+
+// TestMeasuredFor: the windows of a block that failed count with the block, not twice.
+func TestMeasuredFor(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(seconds, took float64) result.Line {
+		return result.Line{Head: result.Head{Start: began.Add(time.Duration(seconds * float64(time.Second))), Seconds: took}}
+	}
+	run := result.Run{
+		Blocks: []result.Block{{Start: began.Add(10 * time.Second), Seconds: 20}},
+		Own:    []result.Line{at(2, 10), at(11, 5), at(16, 5), at(30, 7)},
+	}
+	if got := run.MeasuredFor(); got != 37*time.Second {
+		t.Errorf("%v", got)
 	}
 }

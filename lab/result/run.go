@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -114,13 +115,17 @@ type Run struct {
 
 // MeasuredFor is how long the run's blocks and own records took together, by the monotonic clock:
 // the time between Start and End is wrong after a resume, or when the clock was set.
+// An own record that began within a recorded block, as one that failed later, is part of the block's time.
 func (r Run) MeasuredFor() time.Duration {
 	var seconds float64
 	for _, b := range r.Blocks {
 		seconds += b.Seconds
 	}
 	for _, l := range r.Own {
-		seconds += l.Seconds
+		within := func(b Block) bool { return !l.Start.Before(b.Start) && l.Start.Sub(b.Start).Seconds() < b.Seconds }
+		if !slices.ContainsFunc(r.Blocks, within) {
+			seconds += l.Seconds
+		}
 	}
 	return time.Duration(seconds * float64(time.Second))
 }

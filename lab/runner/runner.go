@@ -372,6 +372,7 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	if failed := s.writer.AppendBlock(*rec); failed != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", errStorage, failed))
 	}
+	s.recorded = time.Now() // what the block took is not the next attempt's
 	return err
 }
 

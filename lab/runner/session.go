@@ -38,7 +38,7 @@ type Session struct {
 	burned      bool           // noteBurner has spoken
 	broke       map[string]int // clients at which the device broke; blocks with as many or more are left out
 	clock       *clock
-	recorded    time.Time // when the last attempt was recorded, or the sitting began
+	recorded    time.Time // when the last attempt or block was recorded, or the sitting began
 }
 
 // Labs are the labs of a block.

@@ -141,8 +141,8 @@ func openconnect(dtls bool) tunnelKind {
 		k.encapsulation = Encapsulation{Headers: []Header{
 			ipv4, udp, {Name: "DTLS record", Bytes: 13}, {Name: "explicit nonce", Bytes: 8}, {Name: "type", Bytes: 1}, {Name: "tag", Bytes: 16},
 		}}
-		// Without DTLS, or where its socket is full, packets take the TCP connection. What did since the last look is
-		// compared with all that went into the tunnel.
+		// Without DTLS, where its socket is full, and while it renews its keys, packets take the TCP connection. What did
+		// since the last look is compared with all that went into the tunnel.
 		k.intact = fmt.Sprintf(`tcp=$(ss -Htni '( sport = :%d or dport = :%[1]d )' | grep -o 'bytes_sent:[0-9]*' | sort -t: -k2n | tail -n 1 | cut -d: -f2)
 tcp=${tcp:-0} all=$(awk -v dev="$DEV:" '$1 == dev {print $10}' /proc/net/dev) was=0 before=0
 [ -r "$DIR/sent" ] && read -r was before <"$DIR/sent"

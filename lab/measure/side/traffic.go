@@ -46,7 +46,7 @@ func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64,
 	t, clients := s.Has.Traffic, s.Has.Clients
 	s.plan(direction, mbps, most)
 	patience := trafficTimeout(s.Load.Streams())
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s: does the device forward what its clients send, once they are admitted?", patience.Round(time.Second)))
 	defer cancel()
 	frames := traffic.KindOf(t.Kind).Frames
 	if frames {

@@ -44,6 +44,7 @@ type Config struct {
 	PerMAC     int           // sessions of a MAC address at once; 0: 1
 	Most       int           // sessions at once; 0: 65,535
 	Waiting    int           // of them, those that have not logged in; 0: 16,384
+	Logins     int           // calls of Access.Login at once; 0: 4096
 	Delay      time.Duration // before a PADO, for a second concentrator behind the first
 	// Echo is the time between LCP Echo-Requests, 0: 20 s; a link ends after EchoFailures, 0: 3,
 	// without a reply.
@@ -92,9 +93,9 @@ var (
 )
 
 const (
-	sendersKept  = 8192
+	sendersKept  = 2 * waitingUsual // half of them may come at once: see budget.Newcomers
 	loginTime    = 60 * time.Second // from PADR to Access.Login
-	loginsAtOnce = 4096
+	loginsUsual  = 4096
 	waitingUsual = 16384
 	freeSessions = 65535 // session IDs; 0 is none
 )
@@ -137,7 +138,7 @@ func New(cfg Config, access Access) (*Server, error) {
 	cfg.Name = cmp.Or(cfg.Name, "gatewayd")
 	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, pppoe.MTU)
 	cfg.PerMAC, cfg.Most = cmp.Or(cfg.PerMAC, 1), min(cmp.Or(cfg.Most, freeSessions), freeSessions)
-	cfg.Waiting = cmp.Or(cfg.Waiting, waitingUsual)
+	cfg.Waiting, cfg.Logins = cmp.Or(cfg.Waiting, waitingUsual), cmp.Or(cfg.Logins, loginsUsual)
 	cfg.Echo, cfg.EchoFailures = cmp.Or(cfg.Echo, 20*time.Second), cmp.Or(cfg.EchoFailures, 3)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -22,6 +22,7 @@ type session struct {
 	began           time.Time // zero once it has logged in
 	payload         int
 	circuit, remote string
+	asks            Request // of Access.Login, while it waits for its turn
 	link            *ppp.Link
 
 	due      time.Time
@@ -81,22 +82,37 @@ func (n *session) Send(frame []byte) {
 	n.send(&pppoe.Frame{To: n.mac, Session: n.id, PPP: frame})
 }
 
-// Authenticate implements ppp.Handler: Access decides in a goroutine of its own.
+// Authenticate implements ppp.Handler: Access decides in a goroutine of its own, when it is the session's turn.
 func (n *session) Authenticate(c ppp.Credentials) {
-	if n.logins >= loginsAtOnce || n.closed {
+	if n.closed {
 		n.link.Decide(time.Now(), false, ppp.Grant{Message: "busy: try again"})
 		return
 	}
 	state, _ := n.link.State()
-	n.to(asked)
-	n.logins++
-	r := Request{MAC: n.mac, Session: n.id, Credentials: c, Circuit: n.circuit, Remote: n.remote, State: state}
-	ctx, stop := context.WithDeadline(n.ctx, n.began.Add(loginTime))
-	n.running.Go(func() {
-		defer stop()
-		grant, err := n.access.Login(ctx, r)
-		n.decided(grant, err)
-	})
+	n.asks = Request{MAC: n.mac, Session: n.id, Credentials: c, Circuit: n.circuit, Remote: n.remote, State: state}
+	n.to(queued)
+	n.logIn()
+}
+
+// logIn asks for those whose turn it is.
+func (s *Server) logIn() {
+	for s.logins < s.cfg.Logins && !s.closed {
+		first := s.waiting[queued].Front()
+		if first == nil {
+			return
+		}
+		n := first.Value.(*session)
+		n.to(asked)
+		s.logins++
+		ctx, stop := context.WithDeadline(s.ctx, n.began.Add(loginTime))
+		r := n.asks
+		n.asks = Request{}
+		s.running.Go(func() {
+			defer stop()
+			grant, err := s.access.Login(ctx, r)
+			n.decided(grant, err)
+		})
+	}
 }
 
 // decided ends a login.
@@ -104,6 +120,7 @@ func (n *session) decided(grant ppp.Grant, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.logins--
+	defer n.logIn()
 	if err == nil && n.ended { // the client has gone meanwhile
 		n.logout(grant.Addr, ppp.ErrPeerClosed)
 		return

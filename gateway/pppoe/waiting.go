@@ -7,10 +7,13 @@ import (
 
 // waiting is the sessions that have not logged in, by how far they have come. Whoever invents MAC addresses
 // can have many begun, so that they have a bound of their own, and one that is new takes the place of one
-// that is likeliest dead: the oldest of which nothing was heard, otherwise the oldest whose login is not being checked.
+// that is likeliest dead: the oldest of which nothing was heard, otherwise the oldest that has not sent a password.
 //
-//	PADR ─▶ begun ── a frame of the session ─▶ heard ── password ─▶ asked ─▶ logged in
+//	PADR ─▶ begun ── a frame of the session ─▶ heard ── password ─▶ queued ─▶ asked ─▶ logged in
 //	          └────────── displaced ─────────────┘
+//
+// As many as Config.Logins are asked for at once. The others wait in the order of their passwords, and are not refused:
+// a client that is refused may keep its distance for minutes, and after an outage all come at once.
 type waiting [stages]list.List
 
 // stage is how far a session has come.
@@ -19,7 +22,8 @@ type stage int
 const (
 	begun stage = iota
 	heard
-	asked // Access.Login decides
+	queued // Access.Login is to decide
+	asked  // it does
 	stages
 	loggedIn = stages
 )

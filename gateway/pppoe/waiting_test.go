@@ -2,10 +2,15 @@ package pppoe
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/mdlayher/packet"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
@@ -102,4 +107,93 @@ func TestLoginsUnderWayStay(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	close(a.decide)
+}
+
+// turns says which session's login it was asked for, and accepts when it is told.
+type turns struct {
+	asked  chan uint16
+	decide chan struct{}
+}
+
+func (a turns) Login(ctx context.Context, r Request) (ppp.Grant, error) {
+	a.asked <- r.Session
+	<-a.decide
+	return ppp.Grant{Addr: netip.AddrFrom4([4]byte{10, 1, 1, byte(r.Session)})}, nil
+}
+func (turns) Logout([6]byte, uint16, netip.Addr, error) {}
+
+// TestLoginsTakeTurns: no more logins than allowed are checked at once, the others in the order of their passwords, and a
+// session that has ended is passed over.
+func TestLoginsTakeTurns(t *testing.T) {
+	s := newServer(t, "turns0")
+	a := turns{make(chan uint16, 10), make(chan struct{})}
+	s.access, s.cfg.Logins = a, 1
+	for i := range 4 {
+		mac := pppoe.MAC{2, 0, 0, 0, 0, byte(i)}
+		s.request(mac)
+		s.mu.Lock()
+		s.byMAC[mac][0].Authenticate(ppp.Credentials{Method: ppp.MethodPAP, User: "ann"})
+		s.mu.Unlock()
+	}
+	s.receive((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2, 0, 0, 0, 0, 1}, Code: pppoe.PADT, Session: 2}).Append(nil))
+	for _, want := range []uint16{1, 3, 4} {
+		if got := <-a.asked; got != want {
+			t.Errorf("session %d is asked for, want %d", got, want)
+		}
+		if n := len(a.asked); n != 0 {
+			t.Errorf("%d more are asked for at once", n)
+		}
+		a.decide <- struct{}{}
+	}
+	netnstest.Await(t, "all to be logged in", func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if left := s.logins + s.waiting.count(); left > 0 {
+			return fmt.Errorf("%d wait", left)
+		}
+		return nil
+	})
+	if s.Sessions() != 3 {
+		t.Errorf("%d sessions", s.Sessions())
+	}
+}
+
+// TestBurstIsHeld: what comes before the concentrator reads waits for it.
+func TestBurstIsHeld(t *testing.T) {
+	s := newServer(t, "burst0")
+	peer, err := net.InterfaceByName("burst0p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := packet.Listen(peer, packet.Raw, pppoe.Discovery, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const sent, few = 4000, 200 // few: the kernel's backlog of a CPU has room for them
+	var came packet.Stats
+	for i := range sent {
+		frame := padi(pppoe.MAC{2, 1, 0, 0, byte(i >> 8), byte(i)})
+		if _, err := c.WriteTo(frame.Append(nil), &packet.Addr{HardwareAddr: frame.To[:]}); err != nil {
+			t.Fatal(err)
+		}
+		if i%few < few-1 {
+			continue
+		}
+		netnstest.Await(t, "the frames to arrive", func() error {
+			now, err := s.wire.found.Stats() // since the last call
+			if err != nil {
+				return err
+			}
+			came.Packets += now.Packets
+			came.Drops += now.Drops
+			if int(came.Packets) <= i {
+				return fmt.Errorf("%d have", came.Packets)
+			}
+			return nil
+		})
+	}
+	if came.Drops != 0 {
+		t.Errorf("%d of %d were dropped", came.Drops, came.Packets)
+	}
 }

@@ -20,8 +20,10 @@ type wire struct {
 	found, sessions *packet.Conn // sessions: nil where a Carrier has their frames
 }
 
-// frameMax is the largest frame that is read, bytes.
-const frameMax = 2048
+const (
+	frameMax      = 2048    // the largest frame that is read, bytes
+	receiveBuffer = 8 << 20 // bytes; the kernel holds twice as much, some 20,000 frames: of 10,000 subscribers that come at once after an outage
+)
 
 // onlyControl passes frames of sessions that are neither IPv4 nor IPv6. Offsets are from the
 // Ethernet header on.
@@ -43,11 +45,31 @@ func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 	if w.found, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil && sessions {
 		w.sessions, err = packet.Listen(dev, packet.Raw, pppoe.Session, &packet.Config{Filter: filter})
 	}
+	for _, c := range []*packet.Conn{w.found, w.sessions} {
+		if err == nil && c != nil {
+			err = enlarge(c)
+		}
+	}
 	if err != nil {
 		w.close()
 		return nil, fmt.Errorf("opening a packet socket on %s: %w (it needs CAP_NET_RAW)", dev.Name, err)
 	}
 	return w, nil
+}
+
+// enlarge has a socket hold receiveBuffer, or as much as net.core allows.
+func enlarge(c *packet.Conn) error {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = rc.Control(func(fd uintptr) {
+		if set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); set != nil {
+			set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
+		}
+	})
+	return errors.Join(err, set)
 }
 
 // discovery reads frames of discovery until close.

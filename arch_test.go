@@ -37,6 +37,7 @@ var allowedImports = map[string][]string{
 	"gateway/config":             {"tomlline"},
 	"gateway/control":            {"gateway/session"},
 	"gateway/beat":               {}, // when those that look from time to time do so
+	"gateway/sockbuf":            {}, // how much a socket holds
 	"gateway/budget":             {}, // how often something may be done for each of many senders
 	"gateway/datapath":           {"gateway/budget"},
 	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/beat", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/routes", "gateway/datapath/stack", "gateway/nftables"},
@@ -63,10 +64,10 @@ var allowedImports = map[string][]string{
 	"gateway/ident":      {"gateway/budget"},                                                 // who a client is, for servers that ask
 	"gateway/forwarding": {},                                                                 // the kernel's switch
 
-	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/statefile"},
+	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile"},
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/portal":  {"gateway/session"},
-	"gateway/pppoe":   {"gateway/budget", "ppp", "ppp/pppoe"},
+	"gateway/pppoe":   {"gateway/budget", "gateway/sockbuf", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/session"},
 	"gateway/session": {"gateway/datapath", "gateway/statefile"},
 	"gateway/users":   {"gateway/beat", "gateway/session"},

@@ -13,6 +13,8 @@ import (
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/sockbuf"
 )
 
 // link is the server's access to its interface. Requests arrive as frames, which show
@@ -82,7 +84,7 @@ func openSocket(ifi *net.Interface, bound bool) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a packet socket: %w (it needs CAP_NET_RAW)", err)
 	}
-	if err := enlargeBuffer(conn); err != nil {
+	if err := sockbuf.Receive(conn, receiveBuffer); err != nil {
 		return nil, errors.Join(fmt.Errorf("enlarging the receive buffer: %w", err), conn.Close())
 	}
 	return socket{conn}, nil
@@ -135,20 +137,6 @@ func holdPort(name string) (net.PacketConn, error) {
 		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)
 	}
 	return conn, nil
-}
-
-func enlargeBuffer(c *packet.Conn) error {
-	rc, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var set error
-	err = rc.Control(func(fd uintptr) {
-		if set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); set != nil {
-			set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // as large as allowed
-		}
-	})
-	return errors.Join(err, set)
 }
 
 // receive calls f with each frame until reading fails, the interface goes down or

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/sockbuf"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
@@ -47,7 +48,7 @@ func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 	}
 	for _, c := range []*packet.Conn{w.found, w.sessions} {
 		if err == nil && c != nil {
-			err = enlarge(c)
+			err = sockbuf.Receive(c, receiveBuffer)
 		}
 	}
 	if err != nil {
@@ -55,21 +56,6 @@ func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 		return nil, fmt.Errorf("opening a packet socket on %s: %w (it needs CAP_NET_RAW)", dev.Name, err)
 	}
 	return w, nil
-}
-
-// enlarge has a socket hold receiveBuffer, or as much as net.core allows.
-func enlarge(c *packet.Conn) error {
-	rc, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var set error
-	err = rc.Control(func(fd uintptr) {
-		if set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); set != nil {
-			set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
-		}
-	})
-	return errors.Join(err, set)
 }
 
 // discovery reads frames of discovery until close.

@@ -116,7 +116,7 @@ func portalCounts(p portal.Stats) map[string]uint64 {
 func pppoeCounts(n pppoe.Counts) map[string]uint64 {
 	return map[string]uint64{
 		"padi": n.PADI, "padr": n.PADR, "offer": n.Offered, "begun": n.Begun, "refused": n.Refused, "displaced": n.Displaced,
-		"throttled": n.Throttled, "malformed": n.Malformed, "stray": n.Strays,
+		"throttled": n.Throttled, "malformed": n.Malformed, "stray": n.Strays, "lost": n.Lost,
 	}
 }
 

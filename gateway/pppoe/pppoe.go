@@ -103,6 +103,7 @@ const (
 // Counts are what the concentrator has seen.
 type Counts struct {
 	PADI, PADR, Offered, Begun, Refused, Displaced, Throttled, Malformed, Strays uint64
+	Lost                                                                         uint64 // frames that came while receiveBuffer was full
 }
 
 // Server is a running concentrator.
@@ -199,6 +200,7 @@ func (s *Server) Close() {
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.counts.Lost += s.wire.lost()
 	return s.counts
 }
 

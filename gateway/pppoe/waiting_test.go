@@ -11,6 +11,7 @@ import (
 	"github.com/mdlayher/packet"
 
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/gateway/sockbuf"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
@@ -158,10 +159,9 @@ func TestLoginsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestBurstIsHeld: what comes before the concentrator reads waits for it.
-func TestBurstIsHeld(t *testing.T) {
-	s := newServer(t, "burst0")
-	peer, err := net.InterfaceByName("burst0p")
+// broadcast returns a function that has as many clients more send a PADI.
+func broadcast(t *testing.T, s *Server) func(n int) {
+	peer, err := net.InterfaceByName(s.cfg.Interface + "p")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,31 +169,59 @@ func TestBurstIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	const sent, few = 4000, 200 // few: the kernel's backlog of a CPU has room for them
+	t.Cleanup(func() { c.Close() })
+	sent := 0
+	return func(n int) {
+		for range n {
+			sent++
+			frame := padi(pppoe.MAC{2, 1, 0, 0, byte(sent >> 8), byte(sent)})
+			if _, err := c.WriteTo(frame.Append(nil), &packet.Addr{HardwareAddr: frame.To[:]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestBurstIsHeld: what comes before the concentrator reads waits for it.
+func TestBurstIsHeld(t *testing.T) {
+	s := newServer(t, "burst0")
+	send := broadcast(t, s)
+	const few = 200 // the kernel's backlog of a CPU has room for them
 	var came packet.Stats
-	for i := range sent {
-		frame := padi(pppoe.MAC{2, 1, 0, 0, byte(i >> 8), byte(i)})
-		if _, err := c.WriteTo(frame.Append(nil), &packet.Addr{HardwareAddr: frame.To[:]}); err != nil {
-			t.Fatal(err)
-		}
-		if i%few < few-1 {
-			continue
-		}
+	for want := few; want <= 4000; want += few {
+		send(few)
 		netnstest.Await(t, "the frames to arrive", func() error {
 			now, err := s.wire.found.Stats() // since the last call
 			if err != nil {
 				return err
 			}
-			came.Packets += now.Packets
-			came.Drops += now.Drops
-			if int(came.Packets) <= i {
-				return fmt.Errorf("%d have", came.Packets)
+			came.Packets, came.Drops = came.Packets+now.Packets, came.Drops+now.Drops
+			if int(came.Packets) < want {
+				return fmt.Errorf("%d of %d have", came.Packets, want)
 			}
 			return nil
 		})
 	}
 	if came.Drops != 0 {
-		t.Errorf("%d of %d were dropped", came.Drops, came.Packets)
+		t.Errorf("%d of %d frames were dropped", came.Drops, came.Packets)
+	}
+}
+
+// TestLostFramesAreCounted: what the socket has no room for is told of, and stays told of.
+func TestLostFramesAreCounted(t *testing.T) {
+	s := newServer(t, "lost0")
+	if err := sockbuf.Receive(s.wire.found, 1); err != nil { // as little as there can be
+		t.Fatal(err)
+	}
+	broadcast(t, s)(100)
+	var lost uint64
+	netnstest.Await(t, "lost frames", func() error {
+		if lost = s.Counts().Lost; lost < 50 {
+			return fmt.Errorf("%d are", lost)
+		}
+		return nil
+	})
+	if again := s.Counts().Lost; again < lost || again > 100 {
+		t.Errorf("%d are lost, and then %d of 100", lost, again)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
@@ -46,8 +47,8 @@ func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 	if w.found, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil && sessions {
 		w.sessions, err = packet.Listen(dev, packet.Raw, pppoe.Session, &packet.Config{Filter: filter})
 	}
-	for _, c := range []*packet.Conn{w.found, w.sessions} {
-		if err == nil && c != nil {
+	for _, c := range w.open() {
+		if err == nil {
 			err = sockbuf.Receive(c, receiveBuffer)
 		}
 	}
@@ -83,10 +84,22 @@ func (w *wire) send(b []byte) {
 	_, _ = w.found.WriteTo(b, &packet.Addr{HardwareAddr: net.HardwareAddr(b[:6])})
 }
 
-func (w *wire) close() {
-	for _, c := range []*packet.Conn{w.found, w.sessions} {
-		if c != nil {
-			_ = c.Close()
+// lost is how many frames the kernel has dropped since the last call because a socket held as much as it may.
+func (w *wire) lost() (n uint64) {
+	for _, c := range w.open() {
+		if since, err := c.Stats(); err == nil { // closed: nothing more is known
+			n += uint64(since.Drops)
 		}
 	}
+	return n
+}
+
+func (w *wire) close() {
+	for _, c := range w.open() {
+		_ = c.Close()
+	}
+}
+
+func (w *wire) open() []*packet.Conn {
+	return slices.DeleteFunc([]*packet.Conn{w.found, w.sessions}, func(c *packet.Conn) bool { return c == nil })
 }

@@ -163,6 +163,19 @@ func TestTunnelsOfTheKernel(t *testing.T) {
 	}
 }
 
+// isAsMade has a device say that it is as it was made. Packets of a tunnel with DTLS may take its TCP connection, which one look
+// tells of: while DTLS shakes hands anew, and on a busy machine, where its UDP socket is full.
+func (l *tunnelLab) isAsMade(t *testing.T, d *Tunnel) {
+	t.Helper()
+	unlike, err := d.Unlike(t.Context(), l.env)
+	if strings.Contains(unlike, "took its TCP connection") {
+		unlike, err = d.Unlike(t.Context(), l.env)
+	}
+	if unlike != "" || err != nil {
+		t.Errorf("it is said to be %q: %v", unlike, err)
+	}
+}
+
 // proves has a tunnel carry packets of some lengths, whose outer ones are to be those of its formula, and a connection, and
 // takes it away.
 func (l *tunnelLab) proves(t *testing.T, d *Tunnel, inner ...int) {
@@ -181,9 +194,7 @@ func (l *tunnelLab) proves(t *testing.T, d *Tunnel, inner ...int) {
 		t.Errorf("a packet of %d bytes, with an MTU of %d: %v: %s", mtu+1, mtu, err, said)
 	}
 	l.carries(t)
-	if unlike, err := d.Unlike(t.Context(), l.env); unlike != "" || err != nil {
-		t.Errorf("it is said to be %q: %v", unlike, err)
-	}
+	l.isAsMade(t, d)
 	start := time.Now()
 	if err := errors.Join(d.Stop(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
 		t.Error(err)

@@ -48,7 +48,7 @@ var allowedImports = map[string][]string{
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
-	"gateway/datapath/tun":       {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/routes", "gateway/datapath/stack"},
+	"gateway/datapath/tun":       {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/routes", "gateway/datapath/stack", "gateway/sockbuf"},
 	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/queue", "gateway/nftables"},
 
 	// PPPoE as the kernel has it.

@@ -124,6 +124,10 @@ func (s *survey) interfaces() {
 		dev       **net.Interface
 	}{{"wan.interface", s.WAN.Interface, &s.wan}, {"lan.interface", s.LAN.Interface, &s.lan}} {
 		dev, err := net.InterfaceByName(i.name)
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err // without "route ip+net"
+		}
 		if err != nil {
 			s.find(Refusal, "looking for %s %q: %v (ip link lists the interfaces)", i.key, i.name, err)
 			continue

@@ -89,6 +89,31 @@ func TestDevicesThatFailDoNotTakeTheOthersAlong(t *testing.T) {
 	}
 }
 
+// TestDevicesThatForwardNothing: where no client connects, a program that has ended is the reason, and otherwise the message
+// asks after admission.
+func TestDevicesThatForwardNothing(t *testing.T) {
+	dir := t.TempDir()
+	const shut = "start = \"nft 'add table ip shut; add chain ip shut forward { type filter hook forward priority 0; policy drop; }'\"\n"
+	text, _, _ := strings.Cut(gateways, "[dut.sleepy]")
+	write(t, dir, "g.toml", strings.Replace(text, `"allowlist", "sleepy", "dying"`, `"mute", "dying"`, 1)+
+		"[dut.mute]\n"+shut+"[dut.dying]\n"+shut+`daemon = "sleep 4; echo out of memory; exit 9"`)
+	e := finish(t, command(t, dir, "run", "g.toml", "--out", "r"))
+	if e.code != exitFailed {
+		t.Errorf("exit code %d, want %d", e.code, exitFailed)
+	}
+	for _, line := range strings.Split(e.stderr, "\n") {
+		mute, dying := strings.Contains(line, "mute"), strings.Contains(line, "dying")
+		if mute && strings.Contains(line, "failed") && !strings.Contains(line, "admitted") || dying && strings.Contains(line, "failed") && !strings.Contains(line, "out of memory") {
+			t.Errorf("no reason in %q", line)
+		}
+	}
+	for _, want := range []string{"admitted", "out of memory"} {
+		if !strings.Contains(e.stderr, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, e.stderr)
+		}
+	}
+}
+
 func leftoversSoon(t *testing.T) string {
 	t.Helper()
 	var left string

@@ -108,7 +108,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	case flags.guest.kernel != "":
 		return runInGuest(ctx, exp, dir, flags)
 	}
-	if err := os.Remove(filepath.Join(dir, result.GuestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(dir, result.GuestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("a guest that did not start has left a file in the run's folder: %w", err)
 	}
 	return measureHere(ctx, exp, dir, flags, nil)

@@ -84,7 +84,7 @@ func openSocket(ifi *net.Interface, bound bool) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a packet socket: %w (it needs CAP_NET_RAW)", err)
 	}
-	if err := sockbuf.Receive(conn, receiveBuffer); err != nil {
+	if err := sockbuf.ReceiveOn(conn, receiveBuffer); err != nil {
 		return nil, errors.Join(fmt.Errorf("enlarging the receive buffer: %w", err), conn.Close())
 	}
 	return socket{conn}, nil

@@ -89,11 +89,7 @@ func (s *Server) control(f *pppoe.Frame, now time.Time) {
 		}
 		return
 	}
-	if n.waits != nil {
-		n.to(heard)
-	}
-	n.link.Receive(now, f.PPP)
-	s.schedule(n)
+	n.hear(now, f.PPP)
 }
 
 // offer answers a PADI.
@@ -205,7 +201,12 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 	case !there || !s.serves(wanted):
 		s.refuse(f, pppoe.ServiceNameError, "no such service")
 		return
-	case s.pending(f.From) >= s.cfg.PerMAC || !s.makePlace():
+	}
+	// A client that asks with another Host-Uniq has forgotten what it began: it has rebooted.
+	for pending := s.pending(f.From); len(pending) >= s.cfg.PerMAC; pending = pending[1:] {
+		s.displace(pending[0], errAnew)
+	}
+	if !s.makePlace() {
 		s.refuse(f, pppoe.ACSystemError, "too many sessions")
 		return
 	}
@@ -225,15 +226,10 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 	s.schedule(n)
 }
 
-// pending is the number of an address's sessions that have not logged in. One that logs in takes
+// pending is an address's sessions that have not logged in, the oldest first. One that logs in takes
 // the place of the oldest where there are too many.
-func (s *Server) pending(mac pppoe.MAC) (count int) {
-	for _, n := range s.byMAC[mac] {
-		if !n.admitted.IsValid() {
-			count++
-		}
-	}
-	return count
+func (s *Server) pending(mac pppoe.MAC) []*session {
+	return slices.DeleteFunc(slices.Clone(s.byMAC[mac]), func(n *session) bool { return n.admitted.IsValid() })
 }
 
 // confirm sends the PADS.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
@@ -22,8 +23,10 @@ func (nobody) Login(context.Context, Request) (ppp.Grant, error) {
 }
 func (nobody) Logout([6]byte, uint16, netip.Addr, error) {}
 
+func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
+
 // newServer makes a concentrator on a virtual link of the test's own.
-func newServer(t testing.TB, name string) *Server {
+func newServer(t testing.TB, name string, change ...func(*Config)) *Server {
 	t.Helper()
 	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "p"}
 	if err := netlink.LinkAdd(link); err != nil {
@@ -43,7 +46,11 @@ func newServer(t testing.TB, name string) *Server {
 			t.Fatal(err)
 		}
 	}
-	s, err := New(Config{Interface: name, Address: netip.MustParseAddr("10.1.0.1")}, nobody{})
+	cfg := Config{Interface: name, Address: netip.MustParseAddr("10.1.0.1")}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := New(cfg, nobody{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +104,10 @@ func TestRequests(t *testing.T) {
 	if s.Sessions() != 1 {
 		t.Fatalf("%d sessions after a repeated request", s.Sessions())
 	}
+	first := s.last
 	request(mac, cookie, []byte("b"))
-	if s.Sessions() != 1 {
-		t.Errorf("%d sessions that have not logged in, of one device", s.Sessions())
+	if s.Sessions() != 1 || s.sessions[first] != nil {
+		t.Errorf("%d sessions that have not logged in, of one device that has begun anew", s.Sessions())
 	}
 	s.receive((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2, 0, 0, 0, 0, 2}, Code: pppoe.PADT, Session: s.last}).Append(nil))
 	if s.Sessions() != 1 {
@@ -146,18 +154,25 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// TestServeEnds: Serve ends with its context, with sessions that are there and logins under way.
+// TestServeEnds: Serve ends with its context, with sessions that are there, a login under way, which is cancelled, and one
+// that waits for its turn, which is not begun. No client is told that it was refused.
 func TestServeEnds(t *testing.T) {
-	s := newServer(t, "ends0")
+	s := newServer(t, "ends0", func(c *Config) { c.Logins = 1 })
 	if err := s.Restore(pppoe.MAC{2, 0, 0, 0, 0, 1}, 7, ppp.State{PeerMRU: 1492}); err != nil {
 		t.Fatal(err)
 	}
+	a := newTurns()
+	s.access = a
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
 	for range 10 {
 		s.receive(padi(pppoe.MAC{2, 0, 0, 0, 0, 2}).Append(nil))
 	}
+	for i := range 2 {
+		s.presents(pppoe.MAC{2, 0, 0, 0, 1, byte(i)})
+	}
+	a.asks(t)
 	cancel()
 	select {
 	case err := <-served:
@@ -166,5 +181,8 @@ func TestServeEnds(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("Serve goes on")
+	}
+	if n, wait := len(a.asked), s.waiting.count(); n != 0 || wait != 2 {
+		t.Errorf("%d more logins were asked for, %d sessions have not logged in", n, wait)
 	}
 }

@@ -2,10 +2,10 @@
 // subscribers log in, and keeps their links. A subscriber has no interface of its own; data paths
 // take the header off and put it on.
 //
-//	          PADR with a right cookie        LCP           Access.Login          IPCP
-//	(none) ───────────────────────────▶ begun ───▶ asked ──────────────▶ admitted ────▶ up
-//	   ▲                                  │          │                      │           │
-//	   └─ PADT ◀─ Terminate-Request, no answer, rejected, Access.Logout ◀───┴───────────┘
+//	          PADR with a right cookie        LCP            its turn       Access.Login          IPCP
+//	(none) ───────────────────────────▶ begun ───▶ queued ────────▶ asked ──────────────▶ admitted ────▶ up
+//	   ▲                                  │          │                │                      │           │
+//	   └─ PADT ◀─ Terminate-Request, no answer, rejected, Access.Logout ◀────────────────────┴───────────┘
 //
 // What a stranger can have done without a login is bounded: a PADI costs no memory, because the
 // cookie in the offer is a keyed hash; a PADR needs the cookie of its sender's address, sessions that
@@ -241,6 +241,9 @@ func (s *Server) End(mac [6]byte, id uint16) {
 		return
 	}
 	n.admitted = netip.Addr{}
+	if n.waits != nil {
+		n.to(ending)
+	}
 	n.link.Close(time.Now(), errEnded)
 	s.schedule(n)
 }

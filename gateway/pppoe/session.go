@@ -23,6 +23,7 @@ type session struct {
 	payload         int
 	circuit, remote string
 	asks            Request // of Access.Login, while it waits for its turn
+	stop            func()  // cancels Access.Login; nil: it is not asked
 	link            *ppp.Link
 
 	due      time.Time
@@ -67,9 +68,17 @@ func (s *Server) carried(mac [6]byte, id uint16, frame []byte) {
 			}
 		})
 	default:
-		n.link.Receive(time.Now(), frame)
-		s.schedule(n)
+		n.hear(time.Now(), frame)
 	}
+}
+
+// hear handles a frame of the session's client. The caller holds mu.
+func (n *session) hear(now time.Time, frame []byte) {
+	if n.waits != nil {
+		n.to(heard)
+	}
+	n.link.Receive(now, frame)
+	n.schedule(n)
 }
 
 // lineEnds is how long a session outlives its line.
@@ -84,17 +93,13 @@ func (n *session) Send(frame []byte) {
 
 // Authenticate implements ppp.Handler: Access decides in a goroutine of its own, when it is the session's turn.
 func (n *session) Authenticate(c ppp.Credentials) {
-	if n.closed {
-		n.link.Decide(time.Now(), false, ppp.Grant{Message: "busy: try again"})
-		return
-	}
 	state, _ := n.link.State()
 	n.asks = Request{MAC: n.mac, Session: n.id, Credentials: c, Circuit: n.circuit, Remote: n.remote, State: state}
 	n.to(queued)
 	n.logIn()
 }
 
-// logIn asks for those whose turn it is.
+// logIn asks for those whose turn it is. The caller holds mu.
 func (s *Server) logIn() {
 	for s.logins < s.cfg.Logins && !s.closed {
 		first := s.waiting[queued].Front()
@@ -105,6 +110,7 @@ func (s *Server) logIn() {
 		n.to(asked)
 		s.logins++
 		ctx, stop := context.WithDeadline(s.ctx, n.began.Add(loginTime))
+		n.stop = stop
 		r := n.asks
 		n.asks = Request{}
 		s.running.Go(func() {
@@ -121,19 +127,21 @@ func (n *session) decided(grant ppp.Grant, err error) {
 	defer n.mu.Unlock()
 	n.logins--
 	defer n.logIn()
-	if err == nil && n.ended { // the client has gone meanwhile
+	switch gone := n.ended || n.stage == ending; {
+	case gone && err == nil:
 		n.logout(grant.Addr, ppp.ErrPeerClosed)
 		return
-	}
-	if err == nil && n.closed { // nobody can tell the client: it would wait for an answer
+	case n.closed && err == nil: // nobody can tell the client: it would wait for an answer
 		n.logout(grant.Addr, errStopped)
 		return
-	}
-	if err == nil {
+	case gone, n.closed: // a login that was cancelled says nothing of the password
+		return
+	case err == nil:
 		n.admitted, n.began = grant.Addr, time.Time{}
 		n.to(loggedIn)
-	} else {
+	default:
 		n.cfg.Log.Info("pppoe: login refused", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id, "err", err)
+		n.to(ending)
 	}
 	n.link.Decide(time.Now(), err == nil, grant)
 	n.schedule(n)

@@ -1,19 +1,21 @@
 package pppoe
 
 import (
+	"cmp"
 	"container/list"
 	"errors"
 )
 
 // waiting is the sessions that have not logged in, by how far they have come. Whoever invents MAC addresses
-// can have many begun, so that they have a bound of their own, and one that is new takes the place of one
-// that is likeliest dead: the oldest of which nothing was heard, otherwise the oldest that has not sent a password.
+// can have many begun, so that they have a bound of their own, and one that is new takes the place of one that is
+// over or likeliest dead: the oldest that is ending, otherwise of which nothing was heard, otherwise that has sent no password.
 //
 //	PADR ─▶ begun ── a frame of the session ─▶ heard ── password ─▶ queued ─▶ asked ─▶ logged in
-//	          └────────── displaced ─────────────┘
+//	          │                                  │                               └─▶ ending
+//	          └────────── displaced ─────────────┴─────────────────────────────────────┘
 //
-// As many as Config.Logins are asked for at once. The others wait in the order of their passwords, and are not refused:
-// a client that is refused may keep its distance for minutes, and after an outage all come at once.
+// Config.Logins are asked for at once. The others wait in the order of their passwords, and are not refused: a client
+// that is refused may keep its distance for minutes, and after an outage all come at once.
 type waiting [stages]list.List
 
 // stage is how far a session has come.
@@ -24,11 +26,15 @@ const (
 	heard
 	queued // Access.Login is to decide
 	asked  // it does
+	ending // refused, or ended by its owner: the client is being told
 	stages
 	loggedIn = stages
 )
 
-var errDisplaced = errors.New("other sessions that have not logged in needed the place")
+var (
+	errDisplaced = errors.New("other sessions that have not logged in needed the place")
+	errAnew      = errors.New("the client has begun another session")
+)
 
 // count is the number of sessions that have not logged in.
 func (w *waiting) count() (n int) {
@@ -38,7 +44,7 @@ func (w *waiting) count() (n int) {
 	return n
 }
 
-// to moves a session to a stage, as its newest. A session does not go back.
+// to moves a session to a stage, as its newest. A session does not go back. A login that is of no use any more is cancelled.
 func (n *session) to(next stage) {
 	if n.waits != nil {
 		if next <= n.stage {
@@ -46,6 +52,10 @@ func (n *session) to(next stage) {
 		}
 		n.waiting[n.stage].Remove(n.waits)
 		n.waits = nil
+	}
+	if n.stop != nil {
+		n.stop()
+		n.stop = nil
 	}
 	if n.stage = next; next < stages {
 		n.waits = n.waiting[next].PushBack(n)
@@ -55,17 +65,18 @@ func (n *session) to(next stage) {
 // makePlace reports whether one more session can begin, and ends another for it where that is needed.
 func (s *Server) makePlace() bool {
 	for s.waiting.count() >= s.cfg.Waiting || len(s.sessions) >= s.cfg.Most {
-		oldest := s.waiting[begun].Front()
-		if oldest == nil {
-			oldest = s.waiting[heard].Front()
-		}
+		oldest := cmp.Or(s.waiting[ending].Front(), s.waiting[begun].Front(), s.waiting[heard].Front())
 		if oldest == nil {
 			return false
 		}
-		n := oldest.Value.(*session)
-		s.counts.Displaced++
-		n.link.Abort(errDisplaced)
-		s.schedule(n)
+		s.displace(oldest.Value.(*session), errDisplaced)
 	}
 	return true
+}
+
+// displace ends a session that has not logged in.
+func (s *Server) displace(n *session, why error) {
+	s.counts.Displaced++
+	n.link.Abort(why)
+	s.schedule(n)
 }

@@ -82,69 +82,106 @@ func TestForgedRequestsOfAll(t *testing.T) {
 	}
 }
 
-// slow decides about no login until it is told.
-type slow struct{ decide chan struct{} }
-
-func (a slow) Login(ctx context.Context, _ Request) (ppp.Grant, error) {
-	<-a.decide
-	return ppp.Grant{}, context.Canceled
-}
-func (slow) Logout([6]byte, uint16, netip.Addr, error) {}
-
-// TestLoginsUnderWayStay: a session whose login is being checked is not displaced.
-func TestLoginsUnderWayStay(t *testing.T) {
-	s := newServer(t, "forge2")
-	a := slow{make(chan struct{})}
-	s.access, s.cfg.Waiting = a, 3
-	for i := range 3 {
-		mac := pppoe.MAC{2, 0, 0, 0, 0, byte(i)}
-		s.request(mac)
-		s.mu.Lock()
-		s.byMAC[mac][0].Authenticate(ppp.Credentials{Method: ppp.MethodPAP, User: "ann"})
-		s.mu.Unlock()
-	}
-	s.forge(10)
-	if n := s.Counts(); n.Begun != 3 || n.Refused != 10 || n.Displaced != 0 {
-		t.Errorf("%+v", n)
-	}
-	close(a.decide)
+// presents has a client begin a session and send its password.
+func (s *Server) presents(mac pppoe.MAC) {
+	s.request(mac)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byMAC[mac][0].Authenticate(ppp.Credentials{Method: ppp.MethodPAP, User: "ann"})
 }
 
-// turns says which session's login it was asked for, and accepts when it is told.
+// turns says whose login it is asked for, and accepts it when it is told.
 type turns struct {
 	asked  chan uint16
 	decide chan struct{}
 }
 
+func newTurns() turns { return turns{make(chan uint16, 10), make(chan struct{})} }
+
 func (a turns) Login(ctx context.Context, r Request) (ppp.Grant, error) {
 	a.asked <- r.Session
-	<-a.decide
-	return ppp.Grant{Addr: netip.AddrFrom4([4]byte{10, 1, 1, byte(r.Session)})}, nil
+	select {
+	case <-a.decide:
+		return ppp.Grant{Addr: netip.AddrFrom4([4]byte{10, 1, 1, byte(r.Session)})}, nil
+	case <-ctx.Done():
+		return ppp.Grant{}, ctx.Err()
+	}
 }
 func (turns) Logout([6]byte, uint16, netip.Addr, error) {}
 
-// TestLoginsTakeTurns: no more logins than allowed are checked at once, the others in the order of their passwords, and a
-// session that has ended is passed over.
-func TestLoginsTakeTurns(t *testing.T) {
-	s := newServer(t, "turns0")
-	a := turns{make(chan uint16, 10), make(chan struct{})}
-	s.access, s.cfg.Logins = a, 1
-	for i := range 4 {
-		mac := pppoe.MAC{2, 0, 0, 0, 0, byte(i)}
-		s.request(mac)
-		s.mu.Lock()
-		s.byMAC[mac][0].Authenticate(ppp.Credentials{Method: ppp.MethodPAP, User: "ann"})
-		s.mu.Unlock()
+// asks waits until a login is asked for.
+func (a turns) asks(t *testing.T) uint16 {
+	t.Helper()
+	select {
+	case session := <-a.asked:
+		return session
+	case <-time.After(time.Minute):
+		t.Fatal("no login is asked for")
+		return 0
 	}
-	s.receive((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2, 0, 0, 0, 0, 1}, Code: pppoe.PADT, Session: 2}).Append(nil))
-	for _, want := range []uint16{1, 3, 4} {
-		if got := <-a.asked; got != want {
+}
+
+// TestLoginsKeepTheirPlace: a session whose login is being checked, or waits for that, is not displaced.
+func TestLoginsKeepTheirPlace(t *testing.T) {
+	s := newServer(t, "forge2", func(c *Config) { c.Logins, c.Waiting = 1, 3 })
+	s.access = newTurns()
+	for i := range 3 {
+		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
+	}
+	s.forge(10)
+	if n := s.Counts(); n.Begun != 3 || n.Refused != 10 || n.Displaced != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestRefusedGiveTheirPlace: clients that were refused, and do not answer that, are displaced.
+func TestRefusedGiveTheirPlace(t *testing.T) {
+	s := newServer(t, "forge3", func(c *Config) { c.Waiting = 3 })
+	for i := range 3 {
+		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
+	}
+	netnstest.Await(t, "all to be refused", func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n := s.waiting[ending].Len(); n < 3 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	honest := pppoe.MAC{2, 0, 0, 0, 0, 9}
+	if s.request(honest); !s.has(honest) {
+		t.Errorf("a new client has no place: %+v", s.Counts())
+	}
+}
+
+// TestLoginsTakeTurns: no more logins than allowed are checked at once, the others in the order of their passwords. A
+// session that ends gives its turn up, and one that has ended gets none.
+func TestLoginsTakeTurns(t *testing.T) {
+	s := newServer(t, "turns0", func(c *Config) { c.Logins = 1 })
+	a := newTurns()
+	s.access = a
+	for i := range 5 {
+		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
+	}
+	leaves := func(session byte) {
+		s.receive((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2, 0, 0, 0, 0, session - 1}, Code: pppoe.PADT, Session: uint16(session)}).Append(nil))
+	}
+	for _, want := range []uint16{1, 3, 4, 5} {
+		if got := a.asks(t); got != want {
 			t.Errorf("session %d is asked for, want %d", got, want)
 		}
 		if n := len(a.asked); n != 0 {
 			t.Errorf("%d more are asked for at once", n)
 		}
-		a.decide <- struct{}{}
+		switch want {
+		case 1:
+			leaves(2) // which waits
+			a.decide <- struct{}{}
+		case 3:
+			leaves(3) // whose login is being checked
+		default:
+			a.decide <- struct{}{}
+		}
 	}
 	netnstest.Await(t, "all to be logged in", func() error {
 		s.mu.Lock()
@@ -159,13 +196,78 @@ func TestLoginsTakeTurns(t *testing.T) {
 	}
 }
 
-// broadcast returns a function that has as many clients more send a PADI.
-func broadcast(t *testing.T, s *Server) func(n int) {
+// TestEndedBeforeItsLogin: a session that its owner ends before it has logged in is not admitted.
+func TestEndedBeforeItsLogin(t *testing.T) {
+	s := newServer(t, "turns1", func(c *Config) { c.Logins = 1 })
+	a := newTurns()
+	s.access = a
+	for i := range 2 {
+		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
+	}
+	a.asks(t)
+	s.End(pppoe.MAC{2, 0, 0, 0, 0, 1}, 2)
+	s.End(pppoe.MAC{2, 0, 0, 0, 0, 0}, 1)
+	netnstest.Await(t, "the login to be cancelled", func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.logins > 0 {
+			return fmt.Errorf("%d are under way", s.logins)
+		}
+		return nil
+	})
+	for _, n := range s.sessions {
+		if n.admitted.IsValid() {
+			t.Errorf("session %d is admitted", n.id)
+		}
+	}
+	if n := len(a.asked); n != 0 {
+		t.Errorf("%d more were asked for", n)
+	}
+}
+
+// silent is a carrier that has no frames by itself.
+type silent struct{}
+
+func (silent) Carry([6]byte, uint16) error { return nil }
+func (silent) Release([6]byte, uint16)     {}
+func (silent) Frames(ctx context.Context, _ func([6]byte, uint16, []byte)) error {
+	<-ctx.Done()
+	return nil
+}
+
+// TestCarriedAreHeard: a client whose frames a carrier has goes on while others displace each other.
+func TestCarriedAreHeard(t *testing.T) {
+	s := newServer(t, "forge4", func(c *Config) { c.Waiting, c.Carrier = 50, silent{} })
+	honest := pppoe.MAC{2, 0, 0, 0, 0, 2}
+	s.request(honest)
+	s.carried(honest, s.byMAC[honest][0].id, []byte{0xc0, 0x21, 1, 1, 0, 4}) // a Configure-Request
+	s.forge(60)
+	if !s.has(honest) {
+		t.Error("a client that is there lost its session")
+	}
+}
+
+// TestAfterAnOutage: 10,000 clients that come at once need not ask twice.
+func TestAfterAnOutage(t *testing.T) {
+	s := newServer(t, "outage0")
+	const all = 10_000
+	for i := range all {
+		mac := pppoe.MAC{2, 2, 0, 0, byte(i >> 8), byte(i)}
+		s.receive(padi(mac).Append(nil))
+		s.request(mac)
+	}
+	if n := s.Counts(); n.Offered != all || n.Begun != all || n.Throttled+n.Refused+n.Displaced != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// sending returns a function that has as many clients more send a frame to a concentrator that does not read.
+func sending(t *testing.T, s *Server, kind int, frame func(pppoe.MAC) *pppoe.Frame) func(n int) {
 	peer, err := net.InterfaceByName(s.cfg.Interface + "p")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := packet.Listen(peer, packet.Raw, pppoe.Discovery, nil)
+	c, err := packet.Listen(peer, packet.Raw, kind, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,8 +276,8 @@ func broadcast(t *testing.T, s *Server) func(n int) {
 	return func(n int) {
 		for range n {
 			sent++
-			frame := padi(pppoe.MAC{2, 1, 0, 0, byte(sent >> 8), byte(sent)})
-			if _, err := c.WriteTo(frame.Append(nil), &packet.Addr{HardwareAddr: frame.To[:]}); err != nil {
+			f := frame(pppoe.MAC{2, 1, 0, 0, byte(sent >> 8), byte(sent)})
+			if _, err := c.WriteTo(f.Append(nil), &packet.Addr{HardwareAddr: f.To[:]}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -185,35 +287,48 @@ func broadcast(t *testing.T, s *Server) func(n int) {
 // TestBurstIsHeld: what comes before the concentrator reads waits for it.
 func TestBurstIsHeld(t *testing.T) {
 	s := newServer(t, "burst0")
-	send := broadcast(t, s)
-	const few = 200 // the kernel's backlog of a CPU has room for them
-	var came packet.Stats
-	for want := few; want <= 4000; want += few {
-		send(few)
-		netnstest.Await(t, "the frames to arrive", func() error {
-			now, err := s.wire.found.Stats() // since the last call
-			if err != nil {
-				return err
+	for name, c := range map[string]struct {
+		kind   int
+		socket *packet.Conn
+		frame  func(pppoe.MAC) *pppoe.Frame
+	}{
+		"discovery": {pppoe.Discovery, s.wire.found, padi},
+		"sessions": {pppoe.Session, s.wire.sessions, func(mac pppoe.MAC) *pppoe.Frame {
+			return &pppoe.Frame{To: s.mac, From: mac, Session: 1, PPP: []byte{0xc0, 0x21, 1, 1, 0, 4}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			send := sending(t, s, c.kind, c.frame)
+			const few = 200 // the kernel's backlog of a CPU has room for them
+			var came packet.Stats
+			for want := few; want <= 10_000; want += few {
+				send(few)
+				netnstest.Await(t, "the frames to arrive", func() error {
+					now, err := c.socket.Stats() // since the last call
+					if err != nil {
+						return err
+					}
+					came.Packets, came.Drops = came.Packets+now.Packets, came.Drops+now.Drops
+					if int(came.Packets) < want {
+						return fmt.Errorf("%d of %d have", came.Packets, want)
+					}
+					return nil
+				})
 			}
-			came.Packets, came.Drops = came.Packets+now.Packets, came.Drops+now.Drops
-			if int(came.Packets) < want {
-				return fmt.Errorf("%d of %d have", came.Packets, want)
+			if came.Drops != 0 {
+				t.Errorf("%d of %d frames were dropped", came.Drops, came.Packets)
 			}
-			return nil
 		})
-	}
-	if came.Drops != 0 {
-		t.Errorf("%d of %d frames were dropped", came.Drops, came.Packets)
 	}
 }
 
 // TestLostFramesAreCounted: what the socket has no room for is told of, and stays told of.
 func TestLostFramesAreCounted(t *testing.T) {
 	s := newServer(t, "lost0")
-	if err := sockbuf.Receive(s.wire.found, 1); err != nil { // as little as there can be
+	if err := sockbuf.ReceiveOn(s.wire.found, 1); err != nil { // as little as there can be
 		t.Fatal(err)
 	}
-	broadcast(t, s)(100)
+	sending(t, s, pppoe.Discovery, padi)(100)
 	var lost uint64
 	netnstest.Await(t, "lost frames", func() error {
 		if lost = s.Counts().Lost; lost < 50 {

@@ -47,14 +47,15 @@ func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 	if w.found, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil && sessions {
 		w.sessions, err = packet.Listen(dev, packet.Raw, pppoe.Session, &packet.Config{Filter: filter})
 	}
-	for _, c := range w.open() {
-		if err == nil {
-			err = sockbuf.Receive(c, receiveBuffer)
-		}
-	}
 	if err != nil {
 		w.close()
 		return nil, fmt.Errorf("opening a packet socket on %s: %w (it needs CAP_NET_RAW)", dev.Name, err)
+	}
+	for _, c := range w.open() {
+		if err := sockbuf.ReceiveOn(c, receiveBuffer); err != nil {
+			w.close()
+			return nil, fmt.Errorf("making room for frames of %s: %w", dev.Name, err)
+		}
 	}
 	return w, nil
 }

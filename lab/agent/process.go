@@ -68,6 +68,14 @@ type spawned struct {
 	alone  bool            // nothing of its group was left when it ended; valid once life has ended
 }
 
+// environ is the environment of the host's programs. TMPDIR names a folder of the machine: a jail, which has a /tmp of its own, lacks it.
+func (a *Agent) environ() []string {
+	if a.jail.init == nil {
+		return os.Environ()
+	}
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") })
+}
+
 // start starts c in the jail, in the network namespace ns (nil: the host's); its output
 // goes to stdout and stderr.
 func (a *Agent) start(ctx context.Context, c Command, ns *os.File, stdout, stderr io.Writer) (*exec.Cmd, error) {
@@ -75,7 +83,7 @@ func (a *Agent) start(ctx context.Context, c Command, ns *os.File, stdout, stder
 		return nil, errors.New("empty command")
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Env = append(a.environ(), c.Env...)
 	cmd.Dir = a.jail.scratch
 	if c.Stdin != "" {
 		cmd.Stdin = strings.NewReader(c.Stdin)

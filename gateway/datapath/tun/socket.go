@@ -2,12 +2,15 @@ package tun
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/sockbuf"
 )
 
 // receiveBuffer is what a packet socket holds while its thread is busy, bytes of kernel
@@ -60,7 +63,7 @@ func listen(fd int, lan *net.Interface) error {
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
 		return os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)
 	}
-	if err := buffers(fd); err != nil {
+	if err := errors.Join(sockbuf.Receive(fd, receiveBuffer), sockbuf.Send(fd, sendBuffer)); err != nil {
 		return err
 	}
 	// Frames sent by this host do not come from clients.
@@ -73,23 +76,6 @@ func listen(fd int, lan *net.Interface) error {
 	}
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: lan.Index}); err != nil {
 		return fmt.Errorf("binding the packet socket to %s: %w", lan.Name, err)
-	}
-	return nil
-}
-
-// buffers sets a socket's buffer sizes or, without CAP_NET_ADMIN, the largest that
-// net.core allows.
-func buffers(fd int) error {
-	for _, b := range []struct{ force, ask, size int }{
-		{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, receiveBuffer},
-		{unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sendBuffer},
-	} {
-		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.force, b.size) == nil {
-			continue
-		}
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.ask, b.size); err != nil {
-			return fmt.Errorf("setting the packet socket's buffers: %w", err)
-		}
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func TestDevicesThatForwardNothing(t *testing.T) {
 	const shut = "start = \"nft 'add table ip shut; add chain ip shut forward { type filter hook forward priority 0; policy drop; }'\"\n"
 	text, _, _ := strings.Cut(gateways, "[dut.sleepy]")
 	write(t, dir, "g.toml", strings.Replace(text, `"allowlist", "sleepy", "dying"`, `"mute", "dying"`, 1)+
-		"[dut.mute]\n"+shut+"[dut.dying]\n"+shut+`daemon = "sleep 4; echo out of memory; exit 9"`)
+		"[dut.mute]\n"+shut+"[dut.dying]\n"+shut+"ready = \"true\"\ndaemon = \"sleep 4; echo out of memory; exit 9\"")
 	e := finish(t, command(t, dir, "run", "g.toml", "--out", "r"))
 	if e.code != exitFailed {
 		t.Errorf("exit code %d, want %d", e.code, exitFailed)

@@ -116,6 +116,14 @@ func TestHostKeepsItsChangesToItself(t *testing.T) {
 	}
 }
 
+// TestProgramsHaveTheHostsTmp: a TMPDIR of the machine's, as libpam-tmpdir sets it, is a folder that a host lacks.
+func TestProgramsHaveTheHostsTmp(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	if out, err := startHost(t).Run(t.Context(), agent.Command{Argv: []string{"mktemp"}}); err != nil || !strings.HasPrefix(out.Stdout, "/tmp/tmp.") {
+		t.Errorf("a temporary file is %q, %v", out.Stdout, err)
+	}
+}
+
 func lineDiff(a, b string) string {
 	var out []string
 	al, bl := strings.Split(a, "\n"), strings.Split(b, "\n")

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -101,12 +102,19 @@ func compareCells(a, b result.Cell) int {
 
 // trialsOf are the records with the figures that are not numbers of their own.
 func trialsOf(steps []*Step) []analysis.Trial {
-	direct := directMedians(steps)
+	direct, overall := directMedians(steps), overallRatios(steps)
 	out := make([]analysis.Trial, 0, len(steps))
 	for _, s := range steps {
 		a := analysis.Trial{Device: result.ValuesOf(s)}
 		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Accepted, a.Rejects = s.Cell, s.Block, s.Window, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
 		s.describe(&a, direct)
+		if s.Cell.Number(result.OfferedMbps) <= OverallMost {
+			for name := range s.Gateways.Parts {
+				if r, ok := overall[blockPart{s.Block, s.Cell.Without(result.OfferedMbps), name}]; ok {
+					a.Device["overall."+name] = r
+				}
+			}
+		}
 		out = append(out, a)
 	}
 	return out
@@ -154,6 +162,44 @@ type blockPart struct {
 	block int
 	cell  result.Cell // without the device
 	part  string
+}
+
+// overallRatios are, by block and device, the geometric means of what OverallOf names. A block that lacks a load of another
+// block has none.
+func overallRatios(steps []*Step) map[blockPart]float64 {
+	sums, counts := map[blockPart]float64{}, map[blockPart]float64{} // of windows
+	var order []blockPart
+	for _, s := range steps {
+		if !s.Accepted || s.Cell.Number(result.OfferedMbps) > OverallMost {
+			continue
+		}
+		for name, d := range s.Gateways.Parts {
+			key := blockPart{s.Block, s.Cell, name}
+			if counts[key] == 0 {
+				order = append(order, key)
+			}
+			sums[key], counts[key] = sums[key]+d.Mean, counts[key]+1
+		}
+	}
+	mean := func(key blockPart) float64 { return sums[key] / counts[key] }
+	logs, loads, most := map[blockPart]float64{}, map[blockPart]int{}, map[blockPart]int{}
+	for _, key := range order {
+		direct := blockPart{key.block, key.cell.With(result.DUT, experiment.Clean), key.part}
+		if key == direct || !(mean(key) > 0 && mean(direct) > 0) {
+			continue
+		}
+		device := blockPart{key.block, key.cell.Without(result.OfferedMbps), key.part}
+		all := blockPart{part: key.part, cell: device.cell}
+		logs[device], loads[device] = logs[device]+math.Log(mean(key)/mean(direct)), loads[device]+1
+		most[all] = max(most[all], loads[device])
+	}
+	out := map[blockPart]float64{}
+	for key, n := range loads {
+		if n == most[blockPart{part: key.part, cell: key.cell}] {
+			out[key] = math.Exp(logs[key] / float64(n))
+		}
+	}
+	return out
 }
 
 // directMedians are the medians of the direct path: the means of its windows.

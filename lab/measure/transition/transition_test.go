@@ -192,3 +192,20 @@ func TestSummary(t *testing.T) {
 		t.Errorf("the distribution ends at %v", curve)
 	}
 }
+
+// TestOverall: the quotients of a block's loads are taken together, but for loads beyond the study's, and not where one is missing.
+func TestOverall(t *testing.T) {
+	n := transition.Counts{Sent: 100}
+	s := Measure{}.Summarise(result.Run{Own: []result.Line{
+		step(experiment.Clean, 0, 10, 10, 10, n), step("vpn", 0, 10, 20, 10, n),
+		step(experiment.Clean, 0, 90, 20, 90, n), step("vpn", 0, 90, 160, 90, n),
+		step(experiment.Clean, 0, 500, 10, 500, n), step("vpn", 0, 500, 9000, 500, n),
+		step(experiment.Clean, 1, 10, 10, 10, n), step("vpn", 1, 10, 990, 10, n),
+	}}, analysis.Options{Confidence: 0.95})
+	for _, c := range s.Cells {
+		e, known := c.Device(OverallOf(Up)), c.DUT() == "vpn" && c.Number(result.OfferedMbps) <= OverallMost
+		if e.Mean.Known() != known || known && (math.Abs(float64(e.Mean)-4) > 1e-9 || e.N != 1) {
+			t.Errorf("%v: %+v, want √(2 × 8) of one block: %t", c.Cell, e, known)
+		}
+	}
+}

@@ -188,7 +188,7 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 	}
 	uniq, _ := f.Tag(pppoe.HostUniq)
 	for _, n := range s.byMAC[f.From] {
-		if !n.admitted.IsValid() && string(n.uniq) == string(uniq) { // the PADS was lost
+		if n.waits != nil && n.stage != ending && string(n.uniq) == string(uniq) { // the PADS was lost
 			s.confirm(f, n)
 			return
 		}
@@ -197,8 +197,7 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 		return
 	}
 	wanted, there := f.Tag(pppoe.ServiceName)
-	switch {
-	case !there || !s.serves(wanted):
+	if !there || !s.serves(wanted) {
 		s.refuse(f, pppoe.ServiceNameError, "no such service")
 		return
 	}
@@ -229,7 +228,7 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 // pending is an address's sessions that have not logged in, the oldest first. One that logs in takes
 // the place of the oldest where there are too many.
 func (s *Server) pending(mac pppoe.MAC) []*session {
-	return slices.DeleteFunc(slices.Clone(s.byMAC[mac]), func(n *session) bool { return n.admitted.IsValid() })
+	return slices.DeleteFunc(slices.Clone(s.byMAC[mac]), func(n *session) bool { return n.waits == nil })
 }
 
 // confirm sends the PADS.

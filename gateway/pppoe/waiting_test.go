@@ -134,7 +134,7 @@ func TestLoginsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedGiveTheirPlace: clients that were refused, and do not answer that, are displaced.
+// TestRefusedGiveTheirPlace: clients that were refused, and do not answer that, are displaced, by others and by themselves.
 func TestRefusedGiveTheirPlace(t *testing.T) {
 	s := newServer(t, "forge3", func(c *Config) { c.Waiting = 3 })
 	for i := range 3 {
@@ -151,6 +151,14 @@ func TestRefusedGiveTheirPlace(t *testing.T) {
 	honest := pppoe.MAC{2, 0, 0, 0, 0, 9}
 	if s.request(honest); !s.has(honest) {
 		t.Errorf("a new client has no place: %+v", s.Counts())
+	}
+	again := pppoe.MAC{2, 0, 0, 0, 0, 2}
+	if !s.has(again) { // it was the oldest
+		again = pppoe.MAC{2, 0, 0, 0, 0, 1}
+	}
+	was := s.byMAC[again][0].id
+	if s.request(again); len(s.byMAC[again]) != 1 || s.byMAC[again][0].id == was {
+		t.Errorf("one that has rebooted is told of its old session: %+v", s.Counts())
 	}
 }
 

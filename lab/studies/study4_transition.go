@@ -71,7 +71,7 @@ func overall(least, most float64) criterion {
 			return
 		}
 		e := r.estimate(j.metric, known[0])
-		j.Here = fmt.Sprintf("%s is × %s over all loads up to %d Mbit/s; %s; run %s", j.metric.Noun, bracketed(e), mostBackground, blocks(e), r.Run)
+		j.Here = fmt.Sprintf("%s is × %s over %s together, %g to %g Mbit/s; %s; run %s", j.metric.Noun, bracketed(e), words.Counted(len(known), "load"), known[0], known[len(known)-1], blocks(e), r.Run)
 		j.figure, j.detail, j.least = "× "+bracketed(e), blocks(e), e.Mean
 		if r.Published == "" && j.why.New != "" {
 			j.why.Fails = j.why.New

@@ -130,13 +130,9 @@ func (s *Side) logIn(ctx context.Context) error {
 	return nil
 }
 
-// notAdmitted adds to an error the programs that ended by themselves: clients of a portal that has
-// ended say no more than that nothing listens.
+// notAdmitted says what the clients were to be.
 func (s *Side) notAdmitted(ctx context.Context, err error) error {
-	if ended, unknown := s.Ended(ctx); unknown == nil && ended.Err() != nil {
-		err = fmt.Errorf("%w; %w", err, ended.Err())
-	}
-	return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
+	return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, s.withEnded(ctx, err))
 }
 
 // Leased enters the clients that have an address by now into Clients, and into the router's

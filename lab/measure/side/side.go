@@ -214,6 +214,20 @@ func (s *Side) Ended(ctx context.Context) (e Ended, err error) {
 	return e, nil
 }
 
+// withEnded adds to an error the programs that ended by themselves: clients of a gateway that has ended say no more than that
+// nothing listens. The hosts are asked also when ctx has ended.
+func (s *Side) withEnded(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	if ended, unknown := s.Ended(ctx); unknown == nil && ended.Err() != nil {
+		return fmt.Errorf("%w; %w", err, ended.Err())
+	}
+	return err
+}
+
+// answerTimeout is how long the hosts may take to say how their programs are.
+const answerTimeout = 10 * time.Second
+
 // CauseOf is why something went wrong in labs: the hosts whose agents have ended, or else err. A
 // lost host takes its links along, and a request that needs one of them then fails too.
 func CauseOf(err error, sides ...*Side) error {

@@ -1,7 +1,6 @@
 package side
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,24 +74,11 @@ func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64,
 		{"round-trip probes", func() error { return s.Hosts[0].StartRTT(ctx, s.Env.ServerIP) }},
 	} {
 		if err := step.do(); err != nil {
-			return fmt.Errorf("starting %s in lab %s: %w", step.what, s.Lab.Name, s.why(ctx, err))
+			return fmt.Errorf("starting %s in lab %s: %w", step.what, s.Lab.Name, s.withEnded(ctx, err))
 		}
 	}
 	return nil
 }
-
-// why is why traffic has not begun: programs that ended by themselves, or else err.
-func (s *Side) why(ctx context.Context, err error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
-	defer cancel()
-	if ended, askErr := s.Ended(ctx); askErr == nil {
-		return cmp.Or(ended.Err(), err)
-	}
-	return err
-}
-
-// answerTimeout is how long the hosts may take to say how their programs are.
-const answerTimeout = 10 * time.Second
 
 // shareOf is host i's part of the load that is to run.
 func (s *Side) shareOf(i int) agent.Traffic {

@@ -50,10 +50,10 @@ func MetricOf(part, stat string) string { return part + "_" + stat + "_us" }
 // RatioOf is the name of a judged part's median over that of the direct path.
 func RatioOf(part string) string { return part + "_ratio" }
 
-// OverallOf is the name of a judged part's mean over that of the direct path, of all loads up to OverallMost together.
+// OverallOf is the name of Down's or Up's mean over that of the direct path, of all loads up to OverallMost together.
 func OverallOf(part string) string { return part + "_overall_ratio" }
 
-// OverallMost is the greatest of these loads, Mbit/s: study 4's. No program's queue adds to the times there.
+// OverallMost is the greatest of these loads, Mbit/s: study 4's.
 const OverallMost = 90
 
 // Waits is the name of the run-queue wait of all threads of the gateways.
@@ -75,9 +75,10 @@ func metrics() (list []analysis.Metric) {
 			list = append(list, m)
 		}
 		if p.Judged {
-			list = append(list,
-				analysis.Metric{Name: RatioOf(p.Name), Text: p.Text + ": median over the direct path's of the same block", Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("ratio." + p.Name)},
-				analysis.Metric{Name: OverallOf(p.Name), Text: fmt.Sprintf("%s: mean over the direct path's of the same block, geometric mean of the block's loads up to %d Mbit/s", p.Text, OverallMost), Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("overall." + p.Name)})
+			list = append(list, analysis.Metric{Name: RatioOf(p.Name), Text: p.Text + ": median over the direct path's of the same block", Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("ratio." + p.Name)})
+		}
+		if p.Name == Down || p.Name == Up {
+			list = append(list, analysis.Metric{Name: OverallOf(p.Name), Text: fmt.Sprintf("%s: mean over the direct path's of the same block, geometric mean of the block's loads up to %d Mbit/s", p.Text, OverallMost), Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("overall." + p.Name)})
 		}
 	}
 	list = append(list,

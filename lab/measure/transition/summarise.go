@@ -110,7 +110,7 @@ func trialsOf(steps []*Step) []analysis.Trial {
 		s.describe(&a, direct)
 		if s.Cell.Number(result.OfferedMbps) <= OverallMost {
 			for name := range s.Gateways.Parts {
-				if r, ok := overall[blockPart{s.Block, s.Cell.Without(result.OfferedMbps), name}]; ok {
+				if r, ok := overall[blockPart{s.Block, s.Sitting, s.Cell.Without(result.OfferedMbps), name}]; ok {
 					a.Device["overall."+name] = r
 				}
 			}
@@ -126,7 +126,7 @@ func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 		for name, d := range e.Parts {
 			at := "part." + name + "."
 			a.Device[at+"min"], a.Device[at+"mean"], a.Device[at+"max"], a.Device[at+"p50"], a.Device[at+"p99"] = d.Min, d.Mean, d.Max, d.P50, d.P99
-			if base := direct[blockPart{s.Block, s.Cell.Without(result.DUT), name}]; base > 0 && s.Cell.Text(result.DUT) != experiment.Clean {
+			if base := direct[blockPart{s.Block, 0, s.Cell.Without(result.DUT), name}]; base > 0 && s.Cell.Text(result.DUT) != experiment.Clean {
 				a.Device["ratio."+name] = d.P50 / base
 			}
 		}
@@ -157,46 +157,56 @@ func add(a, b transition.Counts) transition.Counts {
 	}
 }
 
-// blockPart is a part in one block, under one load.
+// blockPart is a part in one block.
 type blockPart struct {
-	block int
-	cell  result.Cell // without the device
-	part  string
+	block, sitting int         // sitting: of devices in overallRatios, otherwise 0
+	cell           result.Cell // of directMedians without the device, of overallRatios' results without the load
+	part           string
 }
 
-// overallRatios are, by block and device, the geometric means of what OverallOf names. A block that lacks a load of another
-// block has none.
+// overallRatios are, by block and device, the geometric means of what OverallOf names. A block, or what a resume added to one,
+// that lacks a load of another block has none.
 func overallRatios(steps []*Step) map[blockPart]float64 {
 	sums, counts := map[blockPart]float64{}, map[blockPart]float64{} // of windows
-	var order []blockPart
+	var devices []blockPart
+	loads := map[blockPart]map[float64]bool{} // of a device, in any block
 	for _, s := range steps {
-		if !s.Accepted || s.Cell.Number(result.OfferedMbps) > OverallMost {
+		load := s.Cell.Number(result.OfferedMbps)
+		if !s.Accepted || load > OverallMost {
 			continue
 		}
+		clean := s.Cell.Text(result.DUT) == experiment.Clean
 		for name, d := range s.Gateways.Parts {
-			key := blockPart{s.Block, s.Cell, name}
-			if counts[key] == 0 {
-				order = append(order, key)
+			key := blockPart{s.Block, s.Sitting, s.Cell, name}
+			if clean {
+				key.sitting = 0
+			} else if all := (blockPart{cell: s.Cell.Without(result.OfferedMbps), part: name}); loads[all] == nil {
+				loads[all] = map[float64]bool{load: true}
+			} else {
+				loads[all][load] = true
+			}
+			if counts[key] == 0 && !clean {
+				devices = append(devices, key)
 			}
 			sums[key], counts[key] = sums[key]+d.Mean, counts[key]+1
 		}
 	}
-	mean := func(key blockPart) float64 { return sums[key] / counts[key] }
-	logs, loads, most := map[blockPart]float64{}, map[blockPart]int{}, map[blockPart]int{}
-	for _, key := range order {
-		direct := blockPart{key.block, key.cell.With(result.DUT, experiment.Clean), key.part}
-		if key == direct || !(mean(key) > 0 && mean(direct) > 0) {
-			continue
+	logs := map[blockPart][]float64{}
+	for _, key := range devices {
+		direct := blockPart{key.block, 0, key.cell.With(result.DUT, experiment.Clean), key.part}
+		if ratio := sums[key] / counts[key] / (sums[direct] / counts[direct]); ratio > 0 && !math.IsInf(ratio, 0) {
+			key.cell = key.cell.Without(result.OfferedMbps)
+			logs[key] = append(logs[key], math.Log(ratio))
 		}
-		device := blockPart{key.block, key.cell.Without(result.OfferedMbps), key.part}
-		all := blockPart{part: key.part, cell: device.cell}
-		logs[device], loads[device] = logs[device]+math.Log(mean(key)/mean(direct)), loads[device]+1
-		most[all] = max(most[all], loads[device])
 	}
 	out := map[blockPart]float64{}
-	for key, n := range loads {
-		if n == most[blockPart{part: key.part, cell: key.cell}] {
-			out[key] = math.Exp(logs[key] / float64(n))
+	for key, list := range logs {
+		if len(list) == len(loads[blockPart{cell: key.cell, part: key.part}]) {
+			sum := 0.
+			for _, l := range list {
+				sum += l
+			}
+			out[key] = math.Exp(sum / float64(len(list)))
 		}
 	}
 	return out
@@ -211,7 +221,7 @@ func directMedians(steps []*Step) map[blockPart]float64 {
 		}
 		for _, e := range []Ends{s.Hosts, s.Gateways} {
 			for name, d := range e.Parts {
-				key := blockPart{s.Block, s.Cell.Without(result.DUT), name}
+				key := blockPart{s.Block, 0, s.Cell.Without(result.DUT), name}
 				sum[key], n[key] = sum[key]+d.P50, n[key]+1
 			}
 		}

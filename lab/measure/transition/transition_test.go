@@ -209,3 +209,23 @@ func TestOverall(t *testing.T) {
 		}
 	}
 }
+
+// TestOverallOfWholeBlocks: blocks with other loads are not taken for the same, nor is what a resume added to a block.
+func TestOverallOfWholeBlocks(t *testing.T) {
+	n := transition.Counts{Sent: 100}
+	lines := []result.Line{
+		step(experiment.Clean, 0, 10, 10, 10, n), step(experiment.Clean, 0, 50, 10, 50, n), step(experiment.Clean, 1, 10, 10, 10, n), step(experiment.Clean, 1, 50, 10, 50, n),
+		step("some", 0, 10, 20, 10, n), step("some", 1, 50, 30, 50, n),
+		step("resumed", 0, 10, 20, 10, n), step("resumed", 0, 50, 20, 50, n), step("resumed", 1, 10, 30, 10, n), step("resumed", 1, 50, 40, 50, n),
+	}
+	later := lines[len(lines)-1].Record.(*Step)
+	later.Sitting = 1
+	lines[len(lines)-1].Head.Sitting = 1
+	s := Measure{}.Summarise(result.Run{Own: lines}, analysis.Options{Confidence: 0.95})
+	for _, c := range s.Cells {
+		e, whole := c.Device(OverallOf(Up)), c.DUT() == "resumed"
+		if e.Mean.Known() != whole || whole && (math.Abs(float64(e.Mean)-2) > 1e-9 || e.N != 1) {
+			t.Errorf("%v: %+v, want 2 of one block: %t", c.Cell, e, whole)
+		}
+	}
+}

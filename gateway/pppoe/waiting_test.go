@@ -109,6 +109,16 @@ func (a turns) Login(ctx context.Context, r Request) (ppp.Grant, error) {
 }
 func (turns) Logout([6]byte, uint16, netip.Addr, error) {}
 
+// waitingFor is a concentrator that checks one login at once, for so many clients that have sent their passwords.
+func waitingFor(t *testing.T, name string, clients int) (*Server, turns) {
+	s, a := newServer(t, name, func(c *Config) { c.Logins = 1 }), newTurns()
+	s.access = a
+	for i := range clients {
+		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
+	}
+	return s, a
+}
+
 // asks waits until a login is asked for.
 func (a turns) asks(t *testing.T) uint16 {
 	t.Helper()
@@ -165,12 +175,7 @@ func TestRefusedGiveTheirPlace(t *testing.T) {
 // TestLoginsTakeTurns: no more logins than allowed are checked at once, the others in the order of their passwords. A
 // session that ends gives its turn up, and one that has ended gets none.
 func TestLoginsTakeTurns(t *testing.T) {
-	s := newServer(t, "turns0", func(c *Config) { c.Logins = 1 })
-	a := newTurns()
-	s.access = a
-	for i := range 5 {
-		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
-	}
+	s, a := waitingFor(t, "turns0", 5)
 	leaves := func(session byte) {
 		s.receive((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2, 0, 0, 0, 0, session - 1}, Code: pppoe.PADT, Session: uint16(session)}).Append(nil))
 	}
@@ -206,12 +211,7 @@ func TestLoginsTakeTurns(t *testing.T) {
 
 // TestEndedBeforeItsLogin: a session that its owner ends before it has logged in is not admitted.
 func TestEndedBeforeItsLogin(t *testing.T) {
-	s := newServer(t, "turns1", func(c *Config) { c.Logins = 1 })
-	a := newTurns()
-	s.access = a
-	for i := range 2 {
-		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
-	}
+	s, a := waitingFor(t, "turns1", 2)
 	a.asks(t)
 	s.End(pppoe.MAC{2, 0, 0, 0, 0, 1}, 2)
 	s.End(pppoe.MAC{2, 0, 0, 0, 0, 0}, 1)

@@ -3,6 +3,8 @@ package studies
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/transition"
@@ -56,8 +58,8 @@ var claimsTransition = []Claim{
 		Text: "Transition times of about 100 µs are negligible beside propagation, 7 ms from Paris to Lyon (3.3.1; here: less than 5 % of it, at each load up to 90 Mbit/s)."},
 }
 
-// overall judges whether a metric that is of all loads together lies in a range.
-func overall(least, most float64) criterion {
+// atStudysLoads is a criterion that looks at the loads of the study's at which a device has a figure: one or more, ascending.
+func atStudysLoads(judge func(j *judgement, x repetition, r router, known []float64)) criterion {
 	return func(j *judgement) {
 		x := j.sweeps[0].study()
 		r := x.router(j.subject.id)
@@ -65,36 +67,32 @@ func overall(least, most float64) criterion {
 			j.unmeasured(x, r)
 			return
 		}
-		known, _ := split(r.levels, func(at float64) bool { return r.estimate(j.metric, at).Mean.Known() })
+		known, _ := split(r.levels, func(at float64) bool { return at <= mostBackground && r.estimate(j.metric, at).Mean.Known() })
 		if len(known) == 0 {
-			j.Here, j.Expect = "no figure at any load of the study's", x.command("duts="+analysis.Clean+","+r.DUT)+" measures them."
+			j.Here, j.Expect = "no figure at any load of the study's", x.command("duts="+strings.Join(slices.Compact([]string{analysis.Clean, r.DUT}), ","))+" measures them."
 			return
 		}
-		e := r.estimate(j.metric, known[0])
-		j.Here = fmt.Sprintf("%s is × %s over %s together, %g to %g Mbit/s; %s; run %s", j.metric.Noun, bracketed(e), words.Counted(len(known), "load"), known[0], known[len(known)-1], blocks(e), r.Run)
-		j.figure, j.detail, j.least = "× "+bracketed(e), blocks(e), e.Mean
 		if r.Published == "" && j.why.New != "" {
 			j.why.Fails = j.why.New
 		}
-		j.settle(place(e, least, most))
+		judge(j, x, r, known)
 	}
+}
+
+// overall judges whether a metric that is of all loads together lies in a range.
+func overall(least, most float64) criterion {
+	return atStudysLoads(func(j *judgement, x repetition, r router, known []float64) {
+		e := r.estimate(j.metric, known[0])
+		j.Here = fmt.Sprintf("%s is × %s over %s together, %g to %g Mbit/s; %s; run %s", j.metric.Noun, bracketed(e), words.Counted(len(known), "load"), known[0], known[len(known)-1], blocks(e), r.Run)
+		j.figure, j.detail, j.least = "× "+bracketed(e), blocks(e), e.Mean
+		j.settle(place(e, least, most))
+	})
 }
 
 // atEach judges whether a metric lies in a range at each load of the study's.
 func atEach(least, most float64) criterion {
-	return func(j *judgement) {
-		x := j.sweeps[0].study()
-		r := x.router(j.subject.id)
-		if !r.measured() {
-			j.unmeasured(x, r)
-			return
-		}
+	return atStudysLoads(func(j *judgement, x repetition, r router, known []float64) {
 		of := func(at float64) analysis.Estimate { return r.estimate(j.metric, at) }
-		known, _ := split(r.levels, func(at float64) bool { return at <= mostBackground && of(at).Mean.Known() })
-		if len(known) == 0 {
-			j.Here, j.Expect = "no figure at any load of the study's", x.command("duts="+r.DUT)+" measures them."
-			return
-		}
 		var sides [3]int
 		low, high := known[0], known[0] // loads of the least and the greatest mean
 		for _, at := range known {
@@ -110,9 +108,6 @@ func atEach(least, most float64) criterion {
 		j.Here = fmt.Sprintf("%s is %s%s %s to %s%s %s; %s; run %s", j.metric.Noun, bracketed(of(low)), unit, x.atAll(low), bracketed(of(high)), unit, x.atAll(high), blocks(of(high)), r.Run)
 		j.figure, j.detail = bracketed(of(high))+unit, fmt.Sprintf("most; %s; %s", blocks(of(high)), x.at(high))
 		j.least = analysis.Number(math.Min(float64(of(low).Mean), float64(of(high).Mean)))
-		if r.Published == "" && j.why.New != "" {
-			j.why.Fails = j.why.New
-		}
 		switch {
 		case sides[outside] > 0:
 			j.settle(outside)
@@ -121,5 +116,5 @@ func atEach(least, most float64) criterion {
 		default:
 			j.settle(across)
 		}
-	}
+	})
 }

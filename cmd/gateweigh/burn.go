@@ -20,29 +20,33 @@ import (
 )
 
 func burnCommand() *cobra.Command {
-	var length time.Duration
+	var length, slice time.Duration
 	cmd := &cobra.Command{
 		Use:   "burn PERCENT…",
 		Short: "Load this machine's cores, each by a given percentage",
 		Long: fmt.Sprintf("Works on the first core for the first percentage of its time, on the second core for the second, and so on\n"+
-			"(%g to %g, or 0 for none), in slices of %s, until Ctrl-C. Each thread reads its own task clock and corrects its\n"+
+			"(%g to %g, or 0 for none), in slices of %s or --slice, until Ctrl-C. Each thread reads its own task clock and corrects its\n"+
 			"sleeps. Its real-time priority precedes ordinary programs; other real-time programs, a hypervisor and limits of\n"+
 			"a control group take from its share all the same. Without permission for that priority any program may. At the end the\n"+
 			"shares that the cores really had are printed. Runs with router.speed slow routers down by the same means:\n"+
 			"one such run or command at a time works on a machine.", 100*burn.Least, 100*burn.Most, burn.Slice),
-		Example: "  gateweigh burn 70 50\n  gateweigh burn 0 30 --for 10s",
+		Example: "  gateweigh burn 70 50\n  gateweigh burn 0 30 --for 10s\n  gateweigh burn 20 20 --slice 10ms",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("for") && length <= 0 {
 				return &exitError{exitUsage, fmt.Errorf("--for %s: want a time to burn, such as 10s", length)}
 			}
+			if slice < burn.Slice || slice > burn.LongestSlice {
+				return &exitError{exitUsage, fmt.Errorf("--slice %s: want %s to %s", slice, burn.Slice, burn.LongestSlice)}
+			}
 			loads, err := loadsOf(args)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return burnFor(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), loads, length)
+			return burnFor(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), loads, slice, length)
 		},
 	}
+	cmd.Flags().DurationVar(&slice, "slice", burn.Slice, fmt.Sprintf("how long each core works at a time, %s to %s; a neighbour on the same host takes 1ms to 10ms", burn.Slice, burn.LongestSlice))
 	cmd.Flags().DurationVar(&length, "for", 0, "how long; without it until Ctrl-C")
 	return cmd
 }
@@ -79,7 +83,7 @@ func loadsOf(args []string) (loads []burn.Load, err error) {
 }
 
 // burnFor burns until ctx ends or length, if any, is over, and says what each core had.
-func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, length time.Duration) error {
+func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, slice, length time.Duration) error {
 	debug.SetGCPercent(-1) // a collection would stop the threads
 	runtime.GOMAXPROCS(runtime.NumCPU() + len(loads))
 	lock, err := burn.Lock(0)
@@ -87,10 +91,10 @@ func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, length 
 		return err
 	}
 	defer lock.Close()
-	burner, err := burn.Start(loads, burn.RealTime)
+	burner, err := burn.Start(loads, burn.RealTime, slice)
 	if errors.Is(err, realtime.ErrDenied) {
 		fmt.Fprintf(say, "gateweigh: %v: burning with ordinary priority, so other programs may leave less than was asked for\n", err)
-		burner, err = burn.Start(loads, burn.Eager)
+		burner, err = burn.Start(loads, burn.Eager, slice)
 	}
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/floor"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/sink"
 	"github.com/gateweigh/gateweigh/lab/watch"
 )
@@ -78,6 +79,10 @@ func Main(ctx context.Context, opts Options) (err error) {
 	defer a.slowed.close()
 	if !opts.Isolated {
 		return a.answer(ctx, os.Stdin, os.Stdout)
+	}
+	// The host's work goes before the machine's other programs, as far as that is permitted: the runner says where it is not.
+	if err := realtime.Precede(os.Getpid()); err != nil && !errors.Is(err, realtime.ErrDenied) {
+		return fmt.Errorf("priority of the host %s: %w", opts.Host, err)
 	}
 	// What the new namespaces lack: /sys has to show the host's own interfaces.
 	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""})
@@ -154,6 +159,9 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	// The memory that admitting thousands of clients took is returned now: in the
 	// background it would be returned while the host is measured.
 	debug.FreeOSMemory()
+	if err := a.precedeDaemons(); err != nil {
+		return err
+	}
 	skip := map[int]bool{}
 	if a.jail.init != nil {
 		skip[a.jail.init.Process.Pid] = true
@@ -179,6 +187,21 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	}
 	a.sampler = s
 	return nil
+}
+
+// precedeDaemons gives the host's programs its priority again: one that has made itself a daemon is in a session of its own,
+// which does not go before others.
+func (a *Agent) precedeDaemons() error {
+	if a.jail.init == nil {
+		return nil
+	}
+	pids, err := meter.PIDsIn(a.jail.pidLink)
+	for _, pid := range pids {
+		if err := realtime.Precede(pid); err != nil && !errors.Is(err, realtime.ErrDenied) {
+			return fmt.Errorf("priority of the host's process %d: %w", pid, err)
+		}
+	}
+	return err
 }
 
 var errNoMeter = errors.New("the host's meter is not open")

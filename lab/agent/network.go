@@ -48,8 +48,8 @@ type Link struct {
 	// CPUs the polling thread may run on.
 	CPUs []int `json:"cpus"`
 	// Priority gives the polling thread real-time priority where that is permitted: whoever runs on its CPU, the link's
-	// ring of 256 frames does not overflow meanwhile.
-	Priority uint32 `json:"priority,omitempty"` // one of package realtime; 0: none
+	// ring of 256 frames does not overflow meanwhile. Without, it goes before other ordinary programs, as all of the lab does.
+	Priority uint32 `json:"priority,omitempty"` // one of package realtime; 0: nice -20
 }
 
 // Route sends To (zero: everything) through Via.
@@ -192,7 +192,7 @@ func join(names []string, floods bool) error {
 	return netlink.LinkSetUp(bridge)
 }
 
-// pin binds the links' polling threads to their CPUs.
+// pin binds the links' polling threads to their CPUs and gives them their priority.
 func (n Network) pin(names []string) error {
 	threads, err := meter.NAPIThreads(names)
 	if err != nil {
@@ -206,10 +206,11 @@ func (n Network) pin(names []string) error {
 			if err := setAffinity(pid, l.CPUs); err != nil {
 				return fmt.Errorf("polling thread of %s: %w", l.Name, err)
 			}
-			if l.Priority == 0 {
-				continue
+			give := realtime.PrecedeThread
+			if l.Priority != 0 {
+				give = func(tid int) error { return realtime.Give(tid, l.Priority) }
 			}
-			if err := realtime.Give(pid, l.Priority); err != nil && !errors.Is(err, realtime.ErrDenied) {
+			if err := give(pid); err != nil && !errors.Is(err, realtime.ErrDenied) {
 				return fmt.Errorf("priority of the polling thread of %s: %w", l.Name, err)
 			}
 		}

@@ -106,7 +106,7 @@ func (r *burner) Burn(_ context.Context, s Slow) error {
 	for _, cpu := range s.CPUs {
 		loads = append(loads, burn.Load{CPU: cpu, Share: 1 - s.Speed})
 	}
-	r.b, err = burn.Start(loads, s.How)
+	r.b, err = burn.Start(loads, s.How, 0)
 	return err
 }
 

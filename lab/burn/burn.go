@@ -38,6 +38,9 @@ const (
 // Slice is how long a burner works at a time; one that is Program works longer.
 const Slice = 100 * time.Microsecond
 
+// LongestSlice is the longest that a burner works at a time: with real-time priority nothing else runs on its CPU meanwhile.
+const LongestSlice = 50 * time.Millisecond
+
 // How is how a burner competes for its CPU.
 type How string // default RealTime
 
@@ -46,7 +49,8 @@ const (
 	RealTime How = "real-time"
 	// Eager goes before most ordinary programs (nice -20).
 	Eager How = "eager"
-	// Program is a program like any other that works for 10 ms at a time, as study 4's CPUkiller.
+	// Program is a program of the router's own that works for 10 ms at a time, as study 4's CPUkiller: with the niceness that all
+	// programs of the lab have.
 	Program How = "program"
 )
 
@@ -63,7 +67,7 @@ var manners = map[How]manner{
 	RealTime: {slice: Slice, debt: 20 * time.Millisecond},
 	// Other programs have their turns of some milliseconds.
 	Eager:   {slice: Slice, debt: time.Second, nice: -20},
-	Program: {slice: 10 * time.Millisecond, debt: time.Second},
+	Program: {slice: 10 * time.Millisecond, debt: time.Second, nice: -20},
 }
 
 // Load is the share of a CPU's time to take.
@@ -97,11 +101,19 @@ type Burner struct {
 
 // Start starts a thread for each load. Of RealTime an error wraps realtime.ErrDenied where that is
 // not permitted. On error nothing burns.
-func Start(loads []Load, how How) (*Burner, error) {
+//
+// slice is how long a thread works at a time; 0: as its way does.
+func Start(loads []Load, how How, slice time.Duration) (*Burner, error) {
 	how = cmp.Or(how, RealTime)
-	if _, known := manners[how]; !known {
+	m, known := manners[how]
+	if !known {
 		return nil, fmt.Errorf("unknown way %q to burn", how)
 	}
+	if slice != 0 && (slice < Slice || slice > LongestSlice) {
+		return nil, fmt.Errorf("a burner works for %s to %s at a time, not %s", Slice, LongestSlice, slice)
+	}
+	m.slice = cmp.Or(slice, m.slice)
+	m.debt = max(m.debt, 2*m.slice)
 	for _, l := range loads {
 		if !(l.Share >= Least && l.Share <= Most) {
 			return nil, fmt.Errorf("a burner takes %g to %g of a CPU, not %g", Least, Most, l.Share)
@@ -113,7 +125,7 @@ func Start(loads []Load, how How) (*Burner, error) {
 	b := &Burner{loads: loads, tids: make([]int, len(loads))}
 	started := make(chan error)
 	for i := range loads {
-		b.ended.Go(func() { b.thread(i, how, started) })
+		b.ended.Go(func() { b.thread(i, how, m, started) })
 	}
 	var errs []error
 	for range loads {
@@ -151,13 +163,13 @@ func (b *Burner) Read() ([]Reading, error) {
 
 // thread is the life of one thread. The thread is never unlocked from its goroutine, so it ends with it
 // and nothing else runs with its priority.
-func (b *Burner) thread(i int, how How, started chan<- error) {
+func (b *Burner) thread(i int, how How, m manner, started chan<- error) {
 	runtime.LockOSThread()
 	b.tids[i] = unix.Gettid()
 	err := prepare(b.loads[i].CPU, how)
 	started <- err
 	if err == nil {
-		b.burn(b.loads[i].Share, manners[how])
+		b.burn(b.loads[i].Share, m)
 	}
 }
 

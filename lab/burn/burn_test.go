@@ -63,7 +63,7 @@ func TestBusyProgramsHaveTheRest(t *testing.T) {
 	}
 	defer func() { busy.Process.Kill(); busy.Wait() }()
 	labtest.Await(t, "the busy program", func() bool { return taken(t, busy.Process.Pid) > 1e7 })
-	b, err := burn.Start([]burn.Load{{CPU: cpu, Share: share}}, burn.RealTime)
+	b, err := burn.Start([]burn.Load{{CPU: cpu, Share: share}}, burn.RealTime, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,10 +108,10 @@ func TestWithoutPermission(t *testing.T) {
 		return
 	}
 	loads := []burn.Load{{CPU: lastCPU(t), Share: 0.05}}
-	if _, err := burn.Start(loads, burn.RealTime); !errors.Is(err, realtime.ErrDenied) {
+	if _, err := burn.Start(loads, burn.RealTime, 0); !errors.Is(err, realtime.ErrDenied) {
 		t.Fatalf("real-time: %v", err)
 	}
-	b, err := burn.Start(loads, burn.Eager)
+	b, err := burn.Start(loads, burn.Eager, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestWithoutPermission(t *testing.T) {
 
 func TestImpossibleLoads(t *testing.T) {
 	for _, l := range []burn.Load{{CPU: 0, Share: 0}, {CPU: 0, Share: 1}, {CPU: 0, Share: math.NaN()}, {CPU: 1023, Share: 0.5}} {
-		if b, err := burn.Start([]burn.Load{l}, burn.Program); err == nil {
+		if b, err := burn.Start([]burn.Load{l}, burn.Program, 0); err == nil {
 			b.Stop()
 			t.Errorf("%+v burns", l)
 		}

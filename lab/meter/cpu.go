@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,6 +64,15 @@ func ReadThread(tid int) (Thread, error) {
 
 // PIDs lists all processes.
 func PIDs() ([]int, error) { return ids("/proc") }
+
+// PIDsIn lists the processes of a process namespace, named by its /proc/PID/ns/pid link.
+func PIDsIn(pidLink string) ([]int, error) {
+	pids, err := PIDs()
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+		return err != nil || link != pidLink
+	}), err
+}
 
 // threads lists the threads of a process.
 func threads(pid int) ([]int, error) { return ids(fmt.Sprintf("/proc/%d/task", pid)) }
@@ -128,13 +138,9 @@ type Process struct {
 // /proc/PID/ns/pid link, except those in skip, by process id.
 func processesIn(pidLink string, skip map[int]bool) (map[int]Process, error) {
 	found := map[int]Process{}
-	pids, err := PIDs()
+	pids, err := PIDsIn(pidLink)
 	for _, pid := range pids {
 		if skip[pid] {
-			continue
-		}
-		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
-		if err != nil || link != pidLink {
 			continue
 		}
 		if p, err := ReadProcess(pid); err == nil { // otherwise it has ended meanwhile

@@ -49,11 +49,18 @@ func Favour(tid int) error {
 }
 
 // Permitted reports whether this process may give priorities, by trying it on a thread of its own.
-func Permitted() bool {
+func Permitted() bool { return tried(func() error { return Give(0, Burner) }) }
+
+// MayPrecede reports whether this process may have programs go before all ordinary ones. It may where Permitted, and where only
+// real-time priority is refused.
+func MayPrecede() bool { return tried(func() error { return PrecedeThread(0) }) }
+
+// tried reports whether the calling thread may do something to itself, on a thread that ends with it.
+func tried(do func() error) bool {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
-		done <- Give(0, Burner)
+		done <- do()
 	}()
 	return <-done == nil
 }

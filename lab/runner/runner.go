@@ -22,7 +22,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
-	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -109,6 +108,12 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer unlock()
+	// Whoever keeps this process from running holds up readings of the meters. The hosts have priorities of their own.
+	restore, denied := realtime.PrecedeSelf()
+	defer restore()
+	if denied != nil && !errors.Is(denied, realtime.ErrDenied) {
+		return Outcome{}, fmt.Errorf("priority of this program: %w", denied)
+	}
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
@@ -223,11 +228,7 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 		s.Notice("%s", raised)
 		s.env.Notes = append(s.env.Notes, raised)
 	}
-	if traffic.KindOf(s.Experiment.Traffic.Kind).Frames && !realtime.Permitted() {
-		const note = "Threads that send frames and poll links do not go before other programs, which is not permitted here (CAP_SYS_NICE): frames may leave late or get lost, and trials be rejected for it."
-		s.Notice("%s", note)
-		s.env.Notes = append(s.env.Notes, note)
-	}
+	s.noteDenied()
 	s.noteEmulated()
 	s.interrupted = s.env.Interrupted
 	s.env.Interrupted = true // until it has ended in order

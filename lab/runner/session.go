@@ -11,8 +11,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -105,6 +107,19 @@ func (s *Session) noteEmulated() {
 	if !slices.Contains(s.env.Notes, text) {
 		s.Note(text)
 	}
+}
+
+// noteDenied says that the lab may not go before the machine's other programs. Frames ask for more than TCP: real-time priority.
+func (s *Session) noteDenied() {
+	note, may := "Routers, clients and servers do not go before the machine's other programs, which is not permitted here (it takes root or CAP_SYS_NICE): beside busy programs trials are rejected.", realtime.MayPrecede()
+	if traffic.KindOf(s.Experiment.Traffic.Kind).Frames {
+		note, may = "Threads that send frames and poll links do not go before other programs, which is not permitted here (it takes root or CAP_SYS_NICE): frames may leave late or get lost, and trials be rejected for it.", realtime.Permitted()
+	}
+	if may || slices.Contains(s.env.Notes, note) {
+		return
+	}
+	s.Notice("%s", note)
+	s.Note(note)
 }
 
 // noteBurner says, once a sitting, that another program loads the machine's CPUs while a run without router.speed

@@ -81,8 +81,9 @@ func (b Netns) Machine(ctx context.Context) (*Host, error) {
 
 // launch starts an agent in new namespaces and returns once it answers.
 func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os.File) (*Host, error) {
-	// In a group of its own: Ctrl-C reaches the lab, which then ends its agents in order.
-	child, err := agent.StartChild(opts.Args(), &syscall.SysProcAttr{Cloneflags: namespaces, Setpgid: true}, log)
+	// In a session of its own: Ctrl-C reaches the lab, which then ends its agents in order, and the agent's priority is not that
+	// of the user's shell.
+	child, err := agent.StartChild(opts.Args(), &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true}, log)
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("%w: making network namespaces needs root", err)

@@ -1,0 +1,82 @@
+package realtime
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// first is the niceness of whatever goes before other ordinary programs.
+const first = -20
+
+// PrecedeThread has one thread, also one of the kernel's, go before all ordinary programs of the machine: nice -20. What it
+// starts inherits that. Where it is not permitted, the error wraps ErrDenied.
+func PrecedeThread(tid int) error {
+	err := unix.Setpriority(unix.PRIO_PROCESS, tid, first)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w (nice %d: %w)", ErrDenied, first, err)
+	}
+	return err
+}
+
+// Precede has all threads of a process go before all ordinary programs of the machine, and whatever they start from now on.
+// Between programs of different sessions the kernel weighs the sessions, not the programs (sched(7), autogroup): so the session
+// of the process goes first too. That is for processes in a session of their own. A process that has ended is no error.
+func Precede(pid int) error {
+	if err := precedeThreads(pid); err != nil {
+		return err
+	}
+	err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(first)), 0)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w (autogroup: %w)", ErrDenied, err)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // a kernel without sessions' groups, or the process has ended
+		return nil
+	}
+	return err
+}
+
+// PrecedeSelf has this process go first, without the session that it shares with the user's shell, until restore.
+func PrecedeSelf() (restore func(), err error) {
+	was, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		return func() {}, err
+	}
+	nice := 20 - was // the system call tells 20 less the niceness
+	return func() {
+			_ = eachThread(os.Getpid(), func(tid int) error { return unix.Setpriority(unix.PRIO_PROCESS, tid, nice) })
+		},
+		precedeThreads(os.Getpid())
+}
+
+func precedeThreads(pid int) error { return eachThread(pid, PrecedeThread) }
+
+// eachThread calls fn for every thread of a process, also for those that a thread starts which was not yet called for.
+func eachThread(pid int, fn func(tid int) error) error {
+	var done []string
+	for {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			return nil // it has ended
+		}
+		before := len(done)
+		for _, t := range tasks {
+			tid, err := strconv.Atoi(t.Name())
+			if err != nil || slices.Contains(done, t.Name()) {
+				continue
+			}
+			if err := fn(tid); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+			done = append(done, t.Name())
+		}
+		if len(done) == before {
+			return nil
+		}
+	}
+}

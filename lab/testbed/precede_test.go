@@ -1,0 +1,83 @@
+package testbed_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// TestLabsPrecede: the polling threads, agents and programs of all hosts go before the machine's other programs, also those that
+// have made themselves daemons in sessions of their own.
+func TestLabsPrecede(t *testing.T) {
+	lab := build(t, testbed.Spec{})
+	router := lab.Host("router")
+	first, second := fmt.Sprint(100_000+os.Getpid()), fmt.Sprint(200_000+os.Getpid()) // seconds that no other test sleeps
+	for _, c := range []agent.Command{
+		{Name: "plain", Argv: []string{"sleep", first}},
+		{Name: "daemon", Argv: []string{"setsid", "sleep", second}},
+	} {
+		if err := router.Spawn(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sample(t, lab) // opens the meter, which finds the daemon
+	for _, h := range lab.Hosts {
+		hello, err := h.Hello(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantFirst(t, h.Name, hello.PID)
+		threads, err := meter.NAPIThreads(h.Ifs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for link, tids := range threads {
+			if nice := niceOf(t, tids[0]); nice != -20 {
+				t.Errorf("%s of %s is polled at nice %d, want -20", link, h.Name, nice)
+			}
+		}
+	}
+	found := 0
+	pids, err := meter.PIDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // an error: it has ended
+		if text := strings.ReplaceAll(string(line), "\x00", " "); text == "sleep "+first+" " || text == "sleep "+second+" " {
+			wantFirst(t, text, pid)
+			found++
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d of 2 programs found", found)
+	}
+}
+
+// wantFirst holds a process and the group of its session against nice -20.
+func wantFirst(t *testing.T, what string, pid int) {
+	t.Helper()
+	if nice := niceOf(t, pid); nice != -20 {
+		t.Errorf("%s runs at nice %d, want -20", what, nice)
+	}
+	group, err := os.ReadFile(fmt.Sprintf("/proc/%d/autogroup", pid))
+	if err == nil && !strings.HasSuffix(strings.TrimSpace(string(group)), "nice -20") {
+		t.Errorf("the session of %s is %q, want nice -20", what, group)
+	}
+}
+
+func niceOf(t *testing.T, tid int) int32 {
+	t.Helper()
+	attr, err := unix.SchedGetAttr(tid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return attr.Nice
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 func doctorCommand() *cobra.Command {
@@ -57,6 +58,10 @@ func writeReport(w io.Writer, r doctor.Report, width int) {
 			subject = max(subject, utf8.RuneCountInString(l.What))
 		}
 	}
+	if r.CanRun {
+		writeWrapped(w, "", 0, width, words.Joined(" ", r.Verdict, r.Outlook))
+		fmt.Fprintln(w)
+	}
 	column := len("  missing  ") + subject + 2
 	for _, g := range r.Groups {
 		fmt.Fprintln(w, g.Name)
@@ -71,8 +76,5 @@ func writeReport(w io.Writer, r doctor.Report, width int) {
 			writeWrapped(w, fmt.Sprintf("  %-7s  %s", l.State, l.What), column, width, text...)
 		}
 		fmt.Fprintln(w)
-	}
-	if r.CanRun {
-		fmt.Fprintln(w, r.Verdict)
 	}
 }

@@ -23,7 +23,7 @@ const (
 	exitFailed     = 1 // something did not work, or a gate of compare failed
 	exitUsage      = 2 // bad command line or experiment file
 	exitNothingRan = 3 // no device under test could run here
-	exitRejected   = 4 // too many trials were rejected
+	exitRejected   = 4 // a cell has no figure, or a run under --strict was noisy
 )
 
 // exitError carries an exit code with its message.

@@ -27,8 +27,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// maxMissing is the share of windows without an accepted trial beyond which a
-// run counts as failed (exit code 4).
+// maxMissing is the share of windows without an accepted trial beyond which a run under --strict counts as failed (exit code 4).
 const maxMissing = 0.2
 
 // defaultName is the experiment of a run that names none.
@@ -42,6 +41,7 @@ type runFlags struct {
 	// profile asks for a profile of each cell, also of a run that is resumed.
 	profile bool
 	json    bool
+	strict  bool // a noisy run fails, and one that lacks much
 	guest   guestFlags
 	kernels []string // of --kernel
 	part    bool     // the run is one of several under different kernels
@@ -76,6 +76,7 @@ func runCommand() *cobra.Command {
 		"may be repeated, also with native (this machine's): one report compares them")
 	flags.guest.add(cmd)
 	f.BoolVar(&flags.json, "json", false, "print summary.json instead of the table")
+	f.BoolVar(&flags.strict, "strict", false, fmt.Sprintf("exit with code %d also for a noisy run, and where %.0f %% of the windows are missing: for CI", exitRejected, 100*maxMissing))
 	return cmd
 }
 
@@ -131,19 +132,27 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 		Begin: flags.begin, VM: guest,
 	})
 	line.clear()
-	if !outcome.Started || inside { // nothing of the folder is ours, or the machine makes the report
-		return codeOf(runErr, outcome, dir)
+	end := runEnd{outcome, exp, dir, flags.strict}
+	if !outcome.Started { // nothing of the folder is ours
+		return end.code(runErr, analysis.Summary{})
+	}
+	if inside { // the machine makes the report
+		run, err := measure.ReadRun(dir)
+		if err != nil {
+			return errors.Join(runErr, err)
+		}
+		return end.code(runErr, measure.Summarise(run, analysis.Options{}))
 	}
 	summary, err := report.Write(dir)
 	if err != nil {
-		return errors.Join(codeOf(runErr, outcome, dir), withoutFiles(summary, err, flags.json))
+		return errors.Join(end.code(runErr, summary), withoutFiles(summary, err, flags.json))
 	}
 	if !(flags.part && flags.json) {
 		if err := printSummary(os.Stdout, dir, summary, flags.json); err != nil {
 			return err
 		}
 	}
-	err = codeOf(runErr, outcome, dir)
+	err = end.code(runErr, summary)
 	if err == nil && outcome.Open > 0 { // too few for a run that failed
 		fmt.Fprintln(os.Stderr, "gateweigh:", again(errors.New("some blocks failed"), outcome, dir))
 	}
@@ -245,8 +254,18 @@ func loadExperiment(name string) (*experiment.Experiment, error) {
 	return measure.Catalogue().Builtin(name)
 }
 
-// codeOf turns how a run ended into the program's exit code.
-func codeOf(err error, o runner.Outcome, dir string) error {
+// runEnd says how a run ended.
+type runEnd struct {
+	runner.Outcome
+	exp    *experiment.Experiment
+	dir    string
+	strict bool
+}
+
+// code turns how a run ended, and what its summary says, into the program's exit code.
+func (e runEnd) code(err error, s analysis.Summary) error {
+	o, dir := e.Outcome, e.dir
+	page := filepath.Join(dir, report.HTMLFile)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted; finished trials are kept: continue with gateweigh run --resume %s", dir)
@@ -258,13 +277,46 @@ func codeOf(err error, o runner.Outcome, dir string) error {
 		return err
 	case len(o.Failed) > 0:
 		return again(skipText(errors.New("not everything could be measured"), o), o, dir)
-	case float64(o.Missing) > maxMissing*float64(o.Planned):
-		missing := fmt.Errorf("%d of %d windows have no accepted trial: see what was rejected or failed in %s", o.Missing, o.Planned, filepath.Join(dir, "report.html"))
-		return &exitError{exitRejected, again(missing, o, dir)}
-	case o.Accepted == 0: // all was left out
-		return &exitError{exitRejected, again(fmt.Errorf("no trial was accepted: see why in %s", filepath.Join(dir, "report.html")), o, dir)}
+	case o.Accepted == 0:
+		return &exitError{exitRejected, again(fmt.Errorf("no trial was accepted%s: see %s", mostly(s.Rejects), page), o, dir)}
+	}
+	if empty := e.withoutFigure(s); len(empty) > 0 {
+		var rejects analysis.Tallies
+		var names []string
+		for _, c := range empty {
+			names = append(names, analysis.Label(c.Cell))
+			for _, r := range c.Rejects {
+				rejects.Add(r.Text, r.Count)
+			}
+		}
+		return &exitError{exitRejected, again(fmt.Errorf("%d of %d cells have no figure (%s)%s: see %s",
+			len(empty), len(s.Cells), words.Listed(names), mostly(rejects.Sorted()), page), o, dir)}
+	}
+	if e.strict && float64(o.Missing) > maxMissing*float64(o.Planned) {
+		return &exitError{exitRejected, again(fmt.Errorf("--strict: %d of %d windows have no accepted trial%s: see %s", o.Missing, o.Planned, mostly(s.Rejects), page), o, dir)}
+	}
+	if e.strict && s.Noise != nil {
+		return &exitError{exitRejected, fmt.Errorf("--strict: %s", s.Noise)}
 	}
 	return nil
+}
+
+// withoutFigure are the cells that lack what was asked for: an accepted trial, and with several blocks an interval.
+func (e runEnd) withoutFigure(s analysis.Summary) (list []analysis.Cell) {
+	for _, c := range s.Cells {
+		if c.Pairs == 0 || e.exp.Blocks > 1 && s.Primary != "" && c.Blocks < 2 {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// mostly is the most frequent reason of rejected trials, as a clause.
+func mostly(rejects []analysis.Tally) string {
+	if len(rejects) == 0 {
+		return ""
+	}
+	return ", mostly because: " + rejects[0].Text
 }
 
 // again adds to an error how to measure what was not.

@@ -39,6 +39,9 @@ type Input struct {
 	Compare func(a, b result.Cell) int
 	// Laws name the metrics for sweeps, cost models, ceilings and stability; nil: none.
 	Laws *Laws
+	// Bias is the most by which noise may have moved the logarithm of a ratio of two routers' CPU; cores is what the clean router
+	// used. nil: the measure does not know.
+	Bias func(n Noise, log, cores float64) float64
 	// Describe adds the measure's counts, texts, tallies and curves to a cell; nil: none.
 	Describe func(*Cell)
 	// Warn says what else weakens the result, a sentence each.
@@ -56,6 +59,7 @@ type Cell struct {
 	Redone   int
 
 	Metrics Figures
+	Noise   *Noise // nil: quiet, or of a measure that does not tell
 
 	// Of the primary metric. PDifferent and PEquivalent are adjusted for multiplicity:
 	// the chance of such blocks if the ratio were 1, or if it lay outside [1/(1+δ), 1+δ].
@@ -98,6 +102,7 @@ type cellJSON struct {
 	Texts      map[string]string       `json:"texts,omitempty"`
 	Tallies    map[string][]Tally      `json:"tallies,omitempty"`
 	Curves     map[string][]CurvePoint `json:"curves,omitempty"`
+	Noise      *Noise                  `json:"noise,omitempty"`
 }
 
 type verdictJSON struct {
@@ -111,7 +116,7 @@ type verdictJSON struct {
 
 // MarshalJSON writes the cell of summary.json.
 func (c Cell) MarshalJSON() ([]byte, error) {
-	out := cellJSON{c.Cell, c.Pairs, c.Blocks, c.Rejected, c.Redone, c.Metrics, nil, c.Flags, c.Rejects, c.Counts, c.Texts, c.Tallies, c.Curves}
+	out := cellJSON{c.Cell, c.Pairs, c.Blocks, c.Rejected, c.Redone, c.Metrics, nil, c.Flags, c.Rejects, c.Counts, c.Texts, c.Tallies, c.Curves, c.Noise}
 	if c.Verdict != "" {
 		out.Verdict = &verdictJSON{c.Verdict, c.VerdictNote, c.PDifferent, c.PEquivalent, c.BlocksNeeded, c.SDLog}
 	}
@@ -132,7 +137,7 @@ func (c *Cell) UnmarshalJSON(data []byte) error {
 		Cell: in.Dimensions, Pairs: in.Pairs, Blocks: in.Blocks, Rejected: in.Rejected, Redone: in.Redone, Metrics: in.Metrics,
 		Verdict: in.Verdict.Word, VerdictNote: in.Verdict.Note, PDifferent: in.Verdict.PDifferent, PEquivalent: in.Verdict.PEquivalent,
 		BlocksNeeded: in.Verdict.BlocksNeeded, SDLog: in.Verdict.SDLog,
-		Flags: in.Flags, Rejects: in.Rejects, Counts: in.Counts, Texts: in.Texts, Tallies: in.Tallies, Curves: in.Curves,
+		Flags: in.Flags, Rejects: in.Rejects, Counts: in.Counts, Texts: in.Texts, Tallies: in.Tallies, Curves: in.Curves, Noise: in.Noise,
 	}
 	return nil
 }
@@ -182,6 +187,7 @@ func Summarise(in Input, opts Options) Summary {
 	var aa []Trial
 	cells := map[result.Cell][]Trial{}
 	in.Trials, s.Trials.LeftOut = in.kept()
+	in.Trials, s.Trials.Aside = quietest(in.Trials)
 	for _, t := range in.Trials {
 		s.Trials.add(t)
 		if t.AA {
@@ -191,6 +197,7 @@ func Summarise(in Input, opts Options) Summary {
 		}
 	}
 	in.fillCells(&s, cells, aa, opts)
+	s.Noise = noiseOfRun(s, in.Trials)
 	hours, clockBack := elapsed(in.Trials)
 	var unstable []string
 	if in.Laws != nil && s.Primary != "" {
@@ -279,10 +286,11 @@ func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contr
 		units := in.units(m, blocks, samples)
 		c.Metrics[m.Name] = m.figure(units, opts)
 		if m.Name == in.primary.Name {
-			primary = contrast{inference.Of(m.changes(units)), m.limit(units, opts)}
+			primary = contrast{Sample: inference.Of(m.changes(units)), limit: m.limit(units, opts)}
 			c.SDLog = spread(m.changes(units))
 		}
 	}
+	primary.bias = in.widen(&c, kept)
 	if in.Describe != nil {
 		in.Describe(&c)
 	}

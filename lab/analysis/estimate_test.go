@@ -94,7 +94,7 @@ func TestFurtherBlocks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		opts := Options{}.withDefaults()
-		got := contrast{inference.Sample{Mean: tt.m, N: tt.n}, opts.limit()}.furtherBlocks(tt.sd, 1, opts)
+		got := contrast{Sample: inference.Sample{Mean: tt.m, N: tt.n}, limit: opts.limit()}.furtherBlocks(tt.sd, 1, opts)
 		switch {
 		case tt.want == 0 && got != nil:
 			t.Errorf("%+v: got %d", tt, *got)

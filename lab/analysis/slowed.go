@@ -79,5 +79,8 @@ func (s Summary) Badges() (list []string) {
 	if s.Slowed != nil {
 		list = append(list, s.Slowed.String())
 	}
+	if s.Noise != nil {
+		list = append(list, s.Noise.String())
+	}
 	return list
 }

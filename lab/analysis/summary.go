@@ -54,6 +54,8 @@ type Summary struct {
 	// Slowed is set when the routers had a share of their CPU only; no figure then stands beside
 	// one at full speed without saying so.
 	Slowed *Slowed `json:"slowed,omitempty"`
+	// Noise is what others had of the machine; nil where that was nothing to speak of.
+	Noise *Noise `json:"noise,omitempty"`
 	// VM is the virtual machine that the lab ran in, and Mark what then goes with every figure (result.VM.Mark).
 	VM   *result.VM `json:"vm,omitempty"`
 	Mark string     `json:"mark,omitempty"`
@@ -98,6 +100,8 @@ type Counts struct {
 	// LeftOut are rejected trials of cells that the machine cannot measure (result.Block.LeftOut). They are in no other
 	// count: they say nothing of how quiet the machine was.
 	LeftOut int `json:"left_out,omitempty"`
+	// Aside are accepted trials of windows of which a quieter attempt counts.
+	Aside int `json:"aside,omitempty"`
 }
 
 // Multiplicity is the correction for judging many cells at once: with it, the

@@ -34,21 +34,22 @@ type Verdict struct {
 type contrast struct {
 	inference.Sample
 	limit float64
+	bias  float64 // by which noise may have moved the mean
 }
 
 // ratios are the contrasts of log ratios.
 func ratios(logs []inference.Sample, opts Options) []contrast {
 	out := make([]contrast, len(logs))
 	for i, s := range logs {
-		out[i] = contrast{s, opts.limit()}
+		out[i] = contrast{Sample: s, limit: opts.limit()}
 	}
 	return out
 }
 
 // judgeAll gives every contrast a verdict, adjusted for their number.
 func judgeAll(list []contrast, opts Options) []Verdict {
-	different, equivalent := inference.Adjust(each(list, func(c contrast) float64 { return c.PDifferent() }),
-		each(list, func(c contrast) float64 { return c.PEquivalent(c.limit) }))
+	different, equivalent := inference.Adjust(each(list, func(c contrast) float64 { return c.pDifferent() }),
+		each(list, func(c contrast) float64 { return c.pEquivalent() }))
 	verdicts := make([]Verdict, len(list))
 	for i, c := range list {
 		verdicts[i] = c.judge(different[i], equivalent[i], testable(list), opts)
@@ -67,7 +68,7 @@ func testable(list []contrast) int {
 func (c contrast) judge(different, equivalent float64, family int, opts Options) Verdict {
 	v := Verdict{Word: Inconclusive, PDifferent: Number(different), PEquivalent: Number(equivalent)}
 	alpha := 1 - opts.Confidence
-	inside, outside := c.Lies(c.limit, opts.Confidence)
+	inside, outside := c.lies(opts)
 	switch {
 	case c.N == 0:
 		v.Note = "no accepted pair with a ratio"

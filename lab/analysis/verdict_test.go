@@ -106,7 +106,7 @@ func TestMultiplicity(t *testing.T) {
 	}
 	between("p alone", alone.PDifferent, 0.03, 0.05)
 	between("p in the crowd", v.PDifferent/alone.PDifferent, 11.999, 12.001)
-	change := contrast{inference.Sample{Mean: 0.05, N: 6}, opts.limit()}
+	change := contrast{Sample: inference.Sample{Mean: 0.05, N: 6}, limit: opts.limit()}
 	single, many := change.furtherBlocks(0.1, 1, opts), change.furtherBlocks(0.1, 12, opts)
 	if *many <= *single {
 		t.Errorf("%d further blocks for one verdict, %d for twelve", *single, *many)

@@ -15,8 +15,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // State is what a line says of its subject.
@@ -68,6 +70,7 @@ type Report struct {
 	// CanRun: the default experiment would measure at least one device.
 	CanRun  bool    `json:"can_run"`
 	Verdict string  `json:"verdict"` // CanRun in a sentence
+	Outlook string  `json:"outlook"` // what a run would have beside it now, and what to expect of that, in a sentence
 	Groups  []Group `json:"groups"`
 }
 
@@ -107,11 +110,17 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: scratch,
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
+	outlook, err := runner.Look(ctx, asked, realtime.MayPrecede())
+	if err != nil {
+		return Report{}, err
+	}
 	groups, err := x.all(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	return newReport(groups), nil
+	found := newReport(groups)
+	found.Outlook = words.Capitalised(outlook.String()) + "."
+	return found, nil
 }
 
 // examination is one call of Examine.

@@ -66,8 +66,8 @@ func (x examination) frequency() Line {
 	return judge("machine.frequency", "CPU frequency", found, means, do)
 }
 
-// maxStealPct is the limit of a trial's self-test, of the machine.
-const maxStealPct = 1.0
+// quietStealPct is what a quiet machine shows as well, of the machine.
+const quietStealPct = 1.0
 
 // virtual tells a virtual machine by the CPU's flags, and what its host has
 // taken away since it was started.
@@ -81,8 +81,8 @@ func (x examination) virtual() Line {
 		steal := 100 * float64(all.Steal) / float64(all.Total())
 		found += fmt.Sprintf(", %.2f %% steal since it was started", steal)
 		figures = map[string]analysis.Number{"steal_pct": analysis.Number(steal)}
-		if steal > maxStealPct {
-			do = "use a quieter host or dedicated CPUs; trials with more than 1 % steal are rejected and measured again"
+		if steal > quietStealPct {
+			do = "a quieter host or dedicated CPUs give narrower intervals: beside a neighbour ratios at light loads move towards 1, and their intervals are widened to contain that"
 		}
 	}
 	l := judge("machine.virtualisation", "virtualisation", found, means, do)

@@ -69,7 +69,7 @@ type Experiment struct {
 	Windows  int           // measured per cell and block; default 3
 	Window   time.Duration // length of one; default 1s
 	Warmup   time.Duration // load before a cell's first window, at least: see WarmupOf; default 500ms
-	Redo     int           // how often a rejected trial is repeated; default 2
+	Redo     int           // how often a rejected trial is repeated at least; default 2. See MostAttempts
 	// ProfileWindow is the length of one more window of each cell, in which perf
 	// samples stacks; default 0: none.
 	ProfileWindow time.Duration

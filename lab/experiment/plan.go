@@ -63,6 +63,15 @@ func (e *Experiment) Plan() []Block {
 	return blocks
 }
 
+// MostAttempts bounds the attempts at one window: those that Redo promises, and as many again twice while the run is not much
+// longer than planned.
+func (e *Experiment) MostAttempts() int {
+	if e.Redo == 0 {
+		return 1
+	}
+	return 3 * (e.Redo + 1)
+}
+
 func (e *Experiment) settings() []Setting {
 	if m := e.measure(); m.Settings != nil {
 		return m.Settings(e)

@@ -45,6 +45,19 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 	if s.Slowed != nil {
 		text("router_slowed", func(analysis.Cell) string { return s.Slowed.String() })
 	}
+	if s.Noise != nil {
+		noise := func(of func(analysis.Noise) analysis.Number) func(analysis.Cell) analysis.Number {
+			return func(c analysis.Cell) analysis.Number {
+				if c.Noise == nil {
+					return 0
+				}
+				return of(*c.Noise)
+			}
+		}
+		number("noise_steal_pct", noise(func(n analysis.Noise) analysis.Number { return n.StealPct }))
+		number("noise_others_pct", noise(func(n analysis.Noise) analysis.Number { return n.OthersPct }))
+		number("noise_widened_pct", noise(func(n analysis.Noise) analysis.Number { return n.WidenedPct }))
+	}
 	if s.Mark != "" {
 		text("mark", func(analysis.Cell) string { return s.Mark })
 	}

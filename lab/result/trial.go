@@ -59,6 +59,9 @@ const FullLoad = 0.98
 // by the task clock of what took the rest.
 const RouterShare = "router_share"
 
+// OthersShare is the figure of records with the share of the routers' CPUs, 0 to 1, that programs had which are not of a lab.
+const OthersShare = "others_share"
+
 // Flags of a trial that stands.
 const (
 	// FlagSaturated: the DUT itself could not carry the offered load although

@@ -137,12 +137,18 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, err
 	}
 	s := &Session{
-		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: machine,
+		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: machine, Precedes: denied == nil,
 		cfg: cfg, backend: backend, found: m, plan: cfg.Experiment.Plan(),
-		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
+		budget: cfg.Experiment.EstimatedDuration(), windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}
 	if err := s.open(ctx, raised); err != nil {
 		return Outcome{}, err
+	}
+	if outlook, err := Look(ctx, machine, s.Precedes); err != nil {
+		return Outcome{}, errors.Join(err, s.writer.Close())
+	} else if !outlook.Quiet() {
+		s.Notice("%s", words.Capitalised(outlook.String())+".")
+		s.Note("When it began: " + outlook.String() + ".")
 	}
 	s.recorded = time.Now()
 	out, err := s.all(ctx)
@@ -264,7 +270,7 @@ func (s *Session) recall() error {
 func (s *Session) count(key windowKey, attempt int, accepted bool) {
 	w := s.windows[key]
 	w.tried, w.accepted = max(w.tried, attempt+1), w.accepted || accepted
-	w.settled = w.settled || accepted || attempt >= s.Experiment.Redo
+	w.settled = w.settled || accepted || attempt >= s.Experiment.Redo && (!s.spare() || attempt+1 >= s.Experiment.MostAttempts())
 	s.windows[key] = w
 	if s.clock != nil {
 		s.clock.done = s.share()

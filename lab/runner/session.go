@@ -26,6 +26,7 @@ type Session struct {
 	Placement  testbed.Placement
 	CPUs       int           // of the routers' machine
 	Machine    *testbed.Host // answers for the machine that carries the routers
+	Precedes   bool          // the lab goes before the machine's other programs
 
 	cfg         Config
 	backend     testbed.Backend
@@ -40,7 +41,9 @@ type Session struct {
 	burned      bool           // noteBurner has spoken
 	broke       map[string]int // clients at which the device broke; blocks with as many or more are left out
 	clock       *clock
-	recorded    time.Time // when the last attempt or block was recorded, or the sitting began
+	again       time.Duration // that windows were measured again for, in this sitting
+	budget      time.Duration // for that, see spare
+	recorded    time.Time     // when the last attempt or block was recorded, or the sitting began
 }
 
 // Labs are the labs of a block.
@@ -194,6 +197,14 @@ func (a Attempt) Head(b experiment.Block) result.Head {
 	return result.Head{Block: b.Index, Attempt: a.Number, Sitting: a.Sitting, Start: a.Start}
 }
 
+// Measured is what came of an attempt at a window.
+type Measured struct {
+	Write   func(*result.Writer) error // of its records
+	Rejects []string                   // why it does not count; none: it is accepted
+	// Noise is the share of CPU that others had meanwhile, 0 to 1; 0 where that was next to nothing.
+	Noise float64
+}
+
 // Settle calls measure for a window, again while the attempt is rejected, and counts every
 // attempt. measure returns a function that writes the record, and the reasons for rejection;
 // none: accepted. The record is on the disk before the next attempt begins.
@@ -206,28 +217,58 @@ func (s *Session) Settle(b experiment.Block, cell result.Cell, window int,
 // and all of them are accepted or rejected.
 func (s *Session) SettleAll(b experiment.Block, cells []result.Cell, window int,
 	measure func(Attempt) (write func(*result.Writer) error, rejects []string, err error)) error {
+	return s.settle(b, cells, window, func(a Attempt) (m Measured, err error) {
+		m.Write, m.Rejects, err = measure(a)
+		return m, err
+	})
+}
+
+// SettleQuiet is Settle that also measures a window again which was accepted but not quiet, as often as a rejected one, while
+// there is time for it. Every accepted attempt stands in the records; the analysis takes the quietest.
+func (s *Session) SettleQuiet(b experiment.Block, cell result.Cell, window int, measure func(Attempt) (Measured, error)) error {
+	return s.settle(b, []result.Cell{cell}, window, measure)
+}
+
+func (s *Session) settle(b experiment.Block, cells []result.Cell, window int, measure func(Attempt) (Measured, error)) error {
 	first := 0
 	for _, cell := range cells {
 		first = max(first, s.windows[keyOf(b, cell, window)].tried)
 	}
 	for n := first; ; n++ {
-		write, rejects, err := measure(Attempt{Number: n, Sitting: s.sitting, Start: time.Now().UTC(), since: s.recorded})
+		start := time.Now()
+		m, err := measure(Attempt{Number: n, Sitting: s.sitting, Start: start.UTC(), since: s.recorded})
 		if err != nil {
 			return err
 		}
-		if err := write(s.writer); err != nil {
+		if err := m.Write(s.writer); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}
 		s.recorded = time.Now()
+		if n > first {
+			s.again += s.recorded.Sub(start)
+		}
 		settled := true
 		for _, cell := range cells {
 			key := keyOf(b, cell, window)
-			s.count(key, n, len(rejects) == 0)
+			s.count(key, n, len(m.Rejects) == 0)
 			settled = settled && s.windows[key].settled
 		}
-		if settled {
+		switch {
+		case !settled:
+			s.Status("%s: measuring again: %s", s.Name(b), m.Rejects[0])
+		case len(m.Rejects) == 0 && m.Noise > 0 && n < s.Experiment.Redo && s.spare():
+			s.Status("%s: measuring again: others had %.0f %% of the CPU", s.Name(b), 100*m.Noise)
+		default:
 			return nil
 		}
-		s.Status("%s: measuring again: %s", s.Name(b), rejects[0])
 	}
 }
+
+// spare reports whether there is time to measure windows again for the noise's sake: a run may take about twice as long as
+// planned, and no part of it may use up what belongs to the rest.
+func (s *Session) spare() bool {
+	return s.again < time.Duration((s.share()+spareAhead)*float64(s.budget))
+}
+
+// spareAhead is the share of the time for repetitions that the beginning of a run may use ahead of its turn.
+const spareAhead = 0.1

@@ -98,6 +98,9 @@ func (s Sample) PDifferent() float64 {
 	return 2 * s.tail(math.Abs(s.Mean))
 }
 
+// PBeyond is PDifferent of a mean that may be off by margin: the p-value of a mean within [-margin, margin]. At most 1.
+func (s Sample) PBeyond(margin float64) float64 { return min(1, 2*s.tail(math.Abs(s.Mean)-margin)) }
+
 // PEquivalent is the p-value of the two one-sided tests of a mean that lies
 // outside [-limit, limit] (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15,
 // 1987): the larger of both. NaN without a spread.

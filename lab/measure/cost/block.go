@@ -165,21 +165,31 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm
 	return errors.Join(err, b.pair.end(ctx))
 }
 
+// conditions are those of the block's windows.
+func (b *openBlock) conditions() conditions {
+	e := b.Experiment
+	return conditions{
+		window: e.Window, sent: b.pair.clean.Has.Traffic, gathers: b.pair.device.Traits.Gathers, routers: len(b.pair.device.Router.CPUs),
+		speed: e.Router.Speed, solo: b.pair.solo(), precedes: b.Precedes,
+	}
+}
+
 // trial measures window w, again when it is rejected, and records every attempt.
 func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
-	return b.Settle(b.Block, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
+	return b.SettleQuiet(b.Block, cell, w, func(a runner.Attempt) (m runner.Measured, err error) {
 		t := result.Trial{
 			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start,
 		}
-		var err error
 		if t.DUT, t.Clean, err = b.pair.measure(ctx, cell, w+a.Number); err == nil {
 			err = b.pair.ended(ctx)
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
-		judge(&t, b.Experiment.Window, b.pair.clean.Has.Traffic, b.pair.device.Traits.Gathers, b.CPUs, b.Experiment.Router.Speed)
+		judge(&t, b.conditions())
 		if unlike := b.pair.device.unlike; unlike != "" {
 			t.Rejects, t.Accepted = append(t.Rejects, "device: "+unlike), false
 		}
-		return func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects, err
+		m.Write, m.Rejects = func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects
+		m.Noise = noiseOf(t).BeyondQuiet(t.DUT.Seconds, b.CPUs)
+		return m, err
 	})
 }

@@ -40,7 +40,7 @@ func (p pair) ended(ctx context.Context) error {
 // load starts the cell's load, bounded in time: all its windows with redos or the window of its
 // profile, whichever is longer, and some.
 func (p pair) load(ctx context.Context, l *lab, cell result.Cell) error {
-	windows := time.Duration(p.e.Windows*(p.e.Redo+1)) * (p.e.Window + time.Second)
+	windows := time.Duration(p.e.Windows*p.e.MostAttempts()) * (p.e.Window + time.Second)
 	return l.load(ctx, cell, int((p.warmup(cell)+max(windows, p.e.ProfileWindow))/time.Second)+60)
 }
 
@@ -105,6 +105,7 @@ func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, cle
 		for i, l := range labs {
 			if err == nil {
 				got[l].Metrics[WaitedForOthers] = l.WaitedForOthers(before[i], after[i], got[l].WaitNs, used)
+				got[l].Metrics[result.OthersShare] = l.OthersShare(before[i], after[i], used)
 			}
 		}
 		return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -29,7 +30,19 @@ const (
 	maxDelivered    = 1.05 // of the offered load
 	maxProbesLost   = 0.20 // of the round-trip probes: some clients are cut off
 	slackBursts     = 2    // a window may begin and end between two bursts
+	minFilled       = 0.70 // of the routers' CPUs, used by both routers: from there on a device can be what fills them
 )
+
+// conditions are what a window was measured under.
+type conditions struct {
+	window   time.Duration      // asked for
+	sent     experiment.Traffic // by the clean router's clients
+	gathers  bool               // the device gathers packets itself
+	routers  int                // CPUs that the routers run on
+	speed    float64            // of slowed routers; 0: they are not
+	solo     bool               // the sides were loaded one after the other
+	precedes bool               // the lab goes before the machine's other programs
+}
 
 // judge applies the self-tests to a trial and sets Accepted, Rejects and Flags.
 //
@@ -41,6 +54,9 @@ const (
 // not give an exact rate. Where a congestion window has become shorter than a burst, the
 // routers forward other packets than were asked for.
 //
+// Where both sides fall short although their routers did not fill the CPUs, the machine starved them, and that is no limit of
+// the device.
+//
 // Frames are counted at the links and packets in the IP layer, one after the other: what passes between the two counts is in
 // one of them only, and where a window has few bursts that is much of it.
 //
@@ -48,10 +64,13 @@ const (
 // have the settings of the clean router's links, which are tested. A device at its limit
 // may lose frames before the router's IP layer, which then also sees fewer packets than
 // frames.
-func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool, cpus int, speed float64) {
+func judge(t *result.Trial, under conditions) {
+	sent, speed := under.sent, under.speed
 	// A delay of the machine affects both sides alike and is not a limit of the device.
-	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / window.Seconds()
-	saturated := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
+	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / under.window.Seconds()
+	short := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
+	starved := t.Clean.DeliveredMbps < minDelivered*t.Clean.OfferedMbps-slack && !under.filled(t)
+	saturated := short && !starved
 	t.Flags = nil
 	if saturated {
 		t.Flags = append(t.Flags, result.FlagSaturated)
@@ -62,14 +81,14 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	var rejects side.Rejects
 	device, clean := judged{t.DUT, "device", slack, "", &rejects}, judged{t.Clean, "clean router", slack, slowedAdvice(speed), &rejects}
 	profile := t.Cell.Text(result.Profile)
-	clean.side(window)
+	clean.side(under.window)
 	clean.control(profile, sent, saturated)
-	device.side(window)
+	device.side(under.window)
 	clean.probes()
 	if !saturated || t.DUT.Datagrams == nil {
 		device.probes()
 	}
-	if !gathers && !saturated {
+	if !under.gathers && !saturated {
 		device.packets(profile, sent)
 	}
 	switch {
@@ -79,16 +98,47 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	default:
 		device.load(minDelivered)
 	}
-	rejects.Waited(t.DUT.Metrics[WaitedForOthers], "device: its threads")
+	if !under.precedes {
+		rejects.Waited(t.DUT.Metrics[WaitedForOthers], "device: its threads")
+	}
+	rejects.If(short && starved, "machine: both sides fell short (%.1f and %.1f Mbit/s) while their routers used %.0f %% of their CPUs: something else held them up",
+		t.DUT.DeliveredMbps, t.Clean.DeliveredMbps, 100*used(t)/float64(max(under.routers, 1)))
 	share := routerShare(t.DUT)
-	worse := t.DUT.Machine
-	worse.Steal = max(worse.Steal, t.Clean.Machine.Steal)
 	if other := routerShare(t.Clean); math.Abs(other-speed) > math.Abs(share-speed) { // they differ in solo mode
 		share = other
 	}
 	rejects.Speed(share, speed, "")
-	rejects.Steal(worse, window.Seconds(), cpus, "")
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
+}
+
+// used is the CPU time of both routers over the window's, cores.
+func used(t *result.Trial) float64 {
+	cores := func(m result.Measurement) float64 { return float64(m.NAPINs+m.ProcessNs) / 1e9 / max(m.Seconds, 0.01) }
+	return cores(t.DUT) + cores(t.Clean)
+}
+
+// filled reports whether the routers filled their CPUs between them. A clean router that is loaded alone cannot be short of CPU
+// for a device's sake.
+func (c conditions) filled(t *result.Trial) bool {
+	return !c.solo && used(t) >= minFilled*c.share(t)*float64(max(c.routers, 1))
+}
+
+// share is what was left of their CPUs' time to routers.
+func (c conditions) share(t *result.Trial) float64 {
+	return min(routerShare(t.DUT), routerShare(t.Clean)) * (1 - max(t.DUT.Machine.Steal, t.Clean.Machine.Steal)/100)
+}
+
+// noiseOf is what others had of the machine during a trial.
+func noiseOf(t result.Trial) side.Noise {
+	return side.Noise{
+		Steal:  max(t.DUT.Machine.Steal, t.Clean.Machine.Steal) / 100,
+		Others: max(t.DUT.Metrics[result.OthersShare], t.Clean.Metrics[result.OthersShare]),
+	}
+}
+
+// bias is analysis.Input.Bias.
+func bias(n analysis.Noise, log, cores float64) float64 {
+	return side.Noise{Steal: float64(n.StealPct) / 100, Others: float64(n.OthersPct) / 100}.Bias(log, cores)
 }
 
 // routerShare is the share of its CPU that the router had, 1 where it was not slowed.

@@ -167,7 +167,9 @@ func (b *block) judge(ctx context.Context, t *Trial, before, after side.Reading)
 	}
 	r.If(broken > 0, "%d streams had ended: %s", broken, first)
 	t.WaitedForOthers = b.WaitedForOthers(before, after, t.WaitNs, t.EnterNs+t.LeaveNs)
-	r.Waited(t.WaitedForOthers, "the gateways' threads")
+	if !b.Precedes {
+		r.Waited(t.WaitedForOthers, "the gateways' threads")
+	}
 	if d, ok := b.Side.DUT.(dut.Proven); ok && t.Outcome == "" {
 		unlike, err := d.Unlike(ctx, b.Env)
 		if err != nil {

@@ -113,7 +113,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell) error {
 	mbps := cell.Number(result.OfferedMbps)
 	if mbps > 0 {
 		warmup := b.Experiment.WarmupOf(mbps, result.Up, b.Has)
-		most := warmup + time.Duration(len(todo)*(1+b.Experiment.Redo))*longestStep(b.Experiment)
+		most := warmup + time.Duration(len(todo)*b.Experiment.MostAttempts())*longestStep(b.Experiment)
 		if err := b.StartTraffic(ctx, result.Up, mbps, most); err != nil {
 			return errors.Join(err, b.StopTraffic(ctx))
 		}

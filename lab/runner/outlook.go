@@ -1,0 +1,94 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// Outlook is what a look at a machine says of a run on it.
+type Outlook struct {
+	LeastSteal, MostSteal float64 // shares of the CPUs that other guests of the hypervisor took, in parts of the look
+	Busy                  float64 // CPUs that programs used
+	CPUs                  int
+	Precedes              bool // the lab may go before other programs
+}
+
+// A look is short: a run waits for it.
+const (
+	looks    = 3
+	lookTime = 150 * time.Millisecond // of one: 15 ticks of each CPU's clock
+)
+
+// Look watches a machine on which nothing of a lab runs.
+func Look(ctx context.Context, asked interface {
+	Machine(ctx context.Context) (machine.Machine, error)
+}, precedes bool) (o Outlook, err error) {
+	o = Outlook{LeastSteal: math.Inf(1), Precedes: precedes}
+	was, err := asked.Machine(ctx)
+	for range looks {
+		if err == nil {
+			err = side.Sleep(ctx, lookTime)
+		}
+		if err != nil {
+			return o, err
+		}
+		var now machine.Machine
+		if now, err = asked.Machine(ctx); err != nil {
+			return o, err
+		}
+		d := now.Ticks.Sub(was.Ticks)
+		total := float64(max(d.Total(), 1))
+		steal := float64(d.Steal) / total
+		o.LeastSteal, o.MostSteal = min(o.LeastSteal, steal), max(o.MostSteal, steal)
+		o.CPUs = now.Online
+		o.Busy += float64(d.Total()-d.Idle-d.IOWait-d.Steal) / total * float64(now.Online) / looks
+		was = now
+	}
+	return o, nil
+}
+
+// What a quiet machine shows as well: a tick or two, and the look itself.
+const (
+	quietSteal = 0.04
+	quietBusy  = 0.20 // CPUs
+)
+
+// Quiet reports whether nothing was seen that a run would notice.
+func (o Outlook) Quiet() bool { return o.MostSteal <= quietSteal && o.Busy <= quietBusy }
+
+// Noise is what was seen, as far as it bears on a ratio.
+func (o Outlook) noise() side.Noise {
+	return side.Noise{Steal: o.MostSteal, Others: min(1, o.Busy/float64(max(o.CPUs, 1)))}
+}
+
+// String says what was seen and what to expect of it: "a neighbour takes 1 to 20 % of the CPU: up to twice as long, and at light
+// loads intervals up to ± 6 % wider".
+func (o Outlook) String() string {
+	if o.Quiet() {
+		return "the machine is quiet"
+	}
+	var seen []string
+	if o.MostSteal > quietSteal {
+		share := fmt.Sprintf("%.0f", 100*o.MostSteal)
+		if least := fmt.Sprintf("%.0f", 100*o.LeastSteal); least != share {
+			share = least + " to " + share
+		}
+		seen = append(seen, fmt.Sprintf("a neighbour takes %s %% of the CPU", share))
+	}
+	if o.Busy > quietBusy {
+		seen = append(seen, fmt.Sprintf("other programs use %.1f of %s", o.Busy, words.Counted(o.CPUs, "CPU")))
+	}
+	if !o.Precedes && o.Busy > quietBusy {
+		return strings.Join(seen, ", ") + ", and the lab may not go before them (it takes root or CAP_SYS_NICE): trials will be rejected"
+	}
+	const lightCores = 0.02 // of a clean router at 100 Mbit/s
+	wider := 100 * math.Expm1(o.noise().Bias(math.Log(2), lightCores))
+	return fmt.Sprintf("%s: up to twice as long, and at light loads the interval of a ratio of 2 is about ± %.0f %% wider", strings.Join(seen, ", "), wider)
+}

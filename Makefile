@@ -78,7 +78,7 @@ LIMIT ?= 7200
 test-kernel: deps build ## gatewayd's data paths under another kernel, KERNEL=debian: SET=core the least, or all of an hour and more; LIMIT=7200 seconds a package
 	ROOT='$(ROOT)' LIMIT='$(LIMIT)' .ci/guest '$(KERNEL)' '$(SET)' | go run ./.ci/tally
 
-run: deps build ## measure: the quick experiment, about three minutes
+run: deps build ## measure: the quick experiment, about a minute
 	$(ROOT) bin/gateweigh run
 
 generate: ## generated code and eBPF objects (clang, llvm, libbpf-dev)

@@ -50,7 +50,7 @@ func quickOfThree(t *testing.T) *Experiment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(e.Set("duts", "opennds,allowlist,coovachilli"), e.Set("blocks", "4"), e.Set("aa_blocks", "2"), e.Set("windows", "3")); err != nil {
+	if err := errors.Join(e.Set("duts", "opennds,allowlist,coovachilli"), longWindows(e), e.Set("blocks", "4"), e.Set("aa_blocks", "2")); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -174,13 +174,25 @@ func TestEstimatedDuration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(e.Set("duts", run.duts), e.Set("aa_blocks", run.aaBlocks), e.Set("windows", "3")); err != nil {
+		if err := errors.Join(e.Set("duts", run.duts), e.Set("aa_blocks", run.aaBlocks), longWindows(e)); err != nil {
 			t.Fatal(err)
 		}
 		if share := float64(e.EstimatedDuration()) / float64(run.took); share < 5./6 || share > 6./5 {
 			t.Errorf("%s is estimated at %v and took %v", run.name, e.EstimatedDuration(), run.took)
 		}
 	}
+}
+
+// longWindows gives an experiment three windows of a second, as those runs had.
+func longWindows(e *Experiment) error {
+	var errs []error
+	for key, value := range map[string]string{"windows": "3", "window": "1s", "warmup": "500ms"} {
+		errs = append(errs, e.Set(key, value))
+	}
+	if e.Name == "quick" {
+		errs = append(errs, e.Set("blocks", "3"))
+	}
+	return errors.Join(errs...)
 }
 
 func TestSoloTakesTheWindowsTwice(t *testing.T) {

@@ -10,7 +10,7 @@ PACKAGES := ./... ./.ci/tally
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # Programs of the same sources are one build, on whatever architecture: lab and agents of others refuse each other.
-SOURCES = $(shell find lab go.mod go.sum -name '*.go' -not -name '*_test.go' -o -name '*.o' -o -name 'go.*' | LC_ALL=C sort | xargs cat | sha256sum | cut -c -32)
+SOURCES = $(eval SOURCES := $(or $(shell .ci/sources $(AGENTS)),$(error the identity of the sources is not known)))$(SOURCES)
 LDFLAGS = -X main.version=$(VERSION) -X github.com/gateweigh/gateweigh/lab/agent.Sources=$(SOURCES)
 
 # What agents are built for. arm: version 5, whose code runs on 6 and 7 too; mips: without a floating-point unit.

@@ -1,0 +1,67 @@
+package gateweigh_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestIdentityOfSources: what the Makefile gives agents as their identity is another with each file that they contain, for
+// whatever architecture, and the same with all others and on all machines.
+func TestIdentityOfSources(t *testing.T) {
+	dir := t.TempDir()
+	copied := exec.Command("cp", "-a", "--parents", "Makefile", "go.mod", "go.sum", ".ci/sources", "cmd/gateweigh-agent", "lab", "ppp", dir)
+	if out, err := copied.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	identity := func(env ...string) string {
+		t.Helper()
+		cmd := exec.Command("make", "-s", "--eval", "identity: ; @echo $(SOURCES)", "identity")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+		out, err := cmd.Output()
+		id := strings.TrimSpace(string(out))
+		if err != nil || len(id) != 32 {
+			t.Fatalf("%v: %q", err, out)
+		}
+		return id
+	}
+	was := identity()
+	if now := identity("GOARCH=mips"); now != was {
+		t.Errorf("on another machine it is %s, and %s here", now, was)
+	}
+	add := func(file, text string) {
+		t.Helper()
+		f, err := os.OpenFile(filepath.Join(dir, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err == nil {
+			_, err = f.WriteString(text)
+			f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		file, text string
+		inside     bool
+	}{
+		{"ppp/packet.go", "\n// more\n", true},
+		{"ppp/pppoe/frame.go", "\n// more\n", true},
+		{"lab/agent/agent.go", "\n// more\n", true},
+		{"ppp/more_riscv64.go", "package ppp\n", true}, // of one architecture alone
+		{"lab/watch/programs_bpfeb.o", "more", true},   // embedded where bytes have the other order
+		{"cmd/gateweigh-agent/main.go", "\n// more\n", true},
+		{"go.sum", "\n", true},
+		{"ppp/more_test.go", "package ppp\n", false},
+		{"lab/report/more.go", "package report\n", false},
+		{"ppp/more_windows.go", "package ppp\n", false},
+	} {
+		add(c.file, c.text)
+		if now := identity(); (now != was) != c.inside {
+			t.Errorf("with another %s the identity is another: %t, want %t", c.file, now != was, c.inside)
+		} else {
+			was = now
+		}
+	}
+}

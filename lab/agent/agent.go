@@ -51,6 +51,7 @@ type Agent struct {
 	jail    *jail
 	traffic trafficState
 	probes  probes
+	porter  porter
 	pool    atomic.Pointer[client.Pool] // nil before there are clients
 
 	mu       sync.Mutex // guards what follows
@@ -131,14 +132,20 @@ func (a *Agent) CreateClients(ctx context.Context, cfg client.Config) error {
 }
 
 // runAsClient runs a client's own command, such as a portal's login script, in the
-// client's namespace.
+// client's namespace. An error has the last lines that it printed.
 func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, defaultTimeout, fmt.Errorf("still running after %s", defaultTimeout))
 	defer cancel()
 	var out bytes.Buffer
 	cmd, err := a.start(ctx, Command{Argv: argv, Env: env, Support: true}, ns, &out, &out)
 	if err == nil {
 		err = cmd.Wait()
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if said := LastLines(out.String()); err != nil && said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return strings.TrimSpace(out.String()), err
 }

@@ -45,6 +45,7 @@ var hostVerbs = verbs{
 	"Programs":  (*Agent).Programs,
 	"WriteFile": (*Agent).WriteFile,
 	"Install":   (*Agent).Install,
+	"Inside":    (*Agent).Inside,
 
 	"AddPair":       (*Agent).AddPair,
 	"Apply":         (*Agent).Apply,
@@ -67,6 +68,11 @@ var hostVerbs = verbs{
 	"StartRTT":     (*Agent).StartRTT,
 	"TakeRTT":      (*Agent).TakeRTT,
 	"PathMTU":      (*Agent).PathMTU,
+
+	"WatchDoor": (*Agent).WatchDoor,
+	"Arrivals":  (*Agent).Arrivals,
+	"LeaveDoor": (*Agent).LeaveDoor,
+	"Knock":     (*Agent).Knock,
 
 	"OpenTap":     (*Agent).OpenTap,
 	"TapLengths":  (*Agent).TapLengths,

@@ -33,6 +33,8 @@ type Command struct {
 	Name string `json:"name,omitempty"`
 	// Argv is the program and its arguments; a program without a slash is looked up on PATH.
 	Argv []string `json:"argv"`
+	// Label is what errors call the command; empty: by its own words, of which a script's first line stands for all.
+	Label string `json:"label,omitempty"`
 	// Env is added to the agent's own environment, "KEY=value" each.
 	Env   []string `json:"env,omitempty"`
 	Stdin string   `json:"stdin,omitempty"`
@@ -49,6 +51,20 @@ type Command struct {
 	CPUs []int `json:"cpus,omitempty"`
 	// Client runs the program in client N's namespace (counts from 1); zero is the host itself.
 	Client int `json:"client,omitempty"`
+}
+
+// String is the command in a line, for messages.
+func (c Command) String() string {
+	if c.Label != "" {
+		return c.Label
+	}
+	words := slices.Clone(c.Argv)
+	for i, w := range words {
+		if first, _, more := strings.Cut(strings.TrimSpace(w), "\n"); more {
+			words[i] = first + " …"
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // Output is what a finished command printed.
@@ -136,7 +152,7 @@ func (a *Agent) Run(ctx context.Context, c Command) (Output, error) {
 	if said := LastLines(out.Stdout + out.Stderr); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}
-	return out, fmt.Errorf("%s: %w", strings.Join(c.Argv, " "), err)
+	return out, fmt.Errorf("%s: %w", c, err)
 }
 
 // Spawn starts a long-running command. Its output goes to its log file.
@@ -160,7 +176,7 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 	// Not the request's context: the program outlives the request.
 	cmd, err := a.start(context.Background(), c, nil, log, log)
 	if err != nil {
-		return fmt.Errorf("starting %s: %w", strings.Join(c.Argv, " "), err)
+		return fmt.Errorf("starting %s: %w", c, err)
 	}
 	life, end := context.WithCancel(context.Background())
 	p := &spawned{Cmd: cmd, abrupt: c.Abrupt, log: path, from: from, life: life}

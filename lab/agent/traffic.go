@@ -276,8 +276,9 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 	step := max(1, len(pool.Clients)/most)
 	probes := bundle{Config: traffic.Config{UDP: true}, To: netip.AddrPortFrom(server, echoPort)}
 	for i := 0; i < len(pool.Clients); i += step {
-		probes.clients = append(probes.clients, pool.Clients[i])
-		probes.From = append(probes.From, pool.Clients[i].LocalIP())
+		if ip := pool.Clients[i].LocalIP(); ip.IsValid() {
+			probes.clients, probes.From = append(probes.clients, pool.Clients[i]), append(probes.From, ip)
+		}
 	}
 	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), len(probes.From), func(i int) (int, error) {
 		return probes.dial(ctx, i)

@@ -108,6 +108,11 @@ func (c *Conn) Install(ctx context.Context, n machine.Need, dir string) (string,
 	return ask[string](ctx, c, "Install", n, dir)
 }
 
+// Inside says where the programs of the host run, or of its client N; 0 is the host itself.
+func (c *Conn) Inside(ctx context.Context, client int) (Inside, error) {
+	return ask[Inside](ctx, c, "Inside", client)
+}
+
 // AddPair makes a link to another host on the same machine.
 func (c *Conn) AddPair(ctx context.Context, p Pair) error { return c.do(ctx, "AddPair", p) }
 
@@ -232,6 +237,22 @@ func (c *Conn) PathMTU(ctx context.Context, server netip.Addr) (rtt.MTU, error) 
 func (c *Conn) TakeRTT(ctx context.Context) (rtt.Times, error) {
 	return ask[rtt.Times](ctx, c, "TakeRTT")
 }
+
+// WatchDoor notes the packets that arrive at a door by a link of the host, until LeaveDoor.
+func (c *Conn) WatchDoor(ctx context.Context, link string, d Door) error {
+	return c.do(ctx, "WatchDoor", link, d)
+}
+
+// Arrivals returns the senders of the packets that arrived at the door since the call before.
+func (c *Conn) Arrivals(ctx context.Context) ([]netip.Addr, error) {
+	return ask[[]netip.Addr](ctx, c, "Arrivals")
+}
+
+// LeaveDoor watches no longer.
+func (c *Conn) LeaveDoor(ctx context.Context) error { return c.do(ctx, "LeaveDoor") }
+
+// Knock has clients of the host knock at a door: see Agent.Knock.
+func (c *Conn) Knock(ctx context.Context, k Knocks) error { return c.do(ctx, "Knock", k) }
 
 // OpenTap taps interfaces of the host until the agent ends: see transition.OpenTap.
 func (c *Conn) OpenTap(ctx context.Context, points []transition.Point) error {

@@ -204,7 +204,7 @@ func Summarise(in Input, opts Options) Summary {
 		unstable = in.fillLaws(&s, hours, opts)
 	}
 	s.Rejects = rejectReasons(in.Trials)
-	s.FailedBlocks, s.Limits = failedBlocks(in), limits(in.Run.Blocks)
+	s.FailedBlocks, s.LeftBlocks, s.Limits = failedBlocks(in), leftBlocks(in.Run.Blocks), limits(in.Run.Blocks)
 	s.Warnings = append([]string{}, slices.Concat(unknown, in.warnings(s, cells), unstable, clockWarning(clockBack))...)
 	return s
 }

@@ -28,6 +28,23 @@ func failedBlocks(in Input) []FailedBlock {
 	return out
 }
 
+// LeftBlock says what went wrong when the labs of a block were left. Its trials stand.
+type LeftBlock struct {
+	Cell  result.Cell `json:"dimensions"`
+	Block int         `json:"block"` // counts from 0
+	Error string      `json:"error"`
+}
+
+// leftBlocks lists the blocks whose labs were left with an error, in their order.
+func leftBlocks(blocks []result.Block) (out []LeftBlock) {
+	for _, b := range blocks {
+		if b.Leaving != "" {
+			out = append(out, LeftBlock{b.Cell(), b.Block, b.Leaving})
+		}
+	}
+	return out
+}
+
 // endedSince reports whether a failed block was built again in a later sitting and
 // completed: its record says so, or a trial where the measure records only failed blocks.
 func (in Input) endedSince(failed result.Block, at int) bool {

@@ -84,6 +84,8 @@ type Summary struct {
 
 	// FailedBlocks are blocks that ended with an error, whatever trials they gave before.
 	FailedBlocks []FailedBlock `json:"failed_blocks"`
+	// LeftBlocks are blocks whose trials stand, although leaving their labs went wrong.
+	LeftBlocks []LeftBlock `json:"left_blocks,omitempty"`
 	// Limits are numbers of clients that devices did not take.
 	Limits []Limit `json:"limits"`
 	// Findings are filled in by whoever knows the published studies.

@@ -200,6 +200,9 @@ func loginOnce(ctx context.Context, p portal, each time.Duration) error {
 	case err != nil:
 		return fmt.Errorf("asking the portal for the session: %w", err)
 	}
+	if c, ok := p.(*commandPortal); ok && c.denied != nil {
+		return fmt.Errorf("the login command ended well, but %w", c.denied)
+	}
 	return fmt.Errorf("the portal took the login but has no session: %w", errRefused)
 }
 
@@ -239,14 +242,15 @@ func (*openDoor) logout(context.Context) error         { return nil }
 // What a command knows of the client it runs as, beside the lab's own variables,
 // which experiment.Vars lists.
 const (
-	varClient   = "GATEWEIGH_CLIENT"    // its number, from 1
-	varClientIP = "GATEWEIGH_CLIENT_IP" // its address
+	VarClient   = "GATEWEIGH_CLIENT"    // its number, from 1
+	VarClientIP = "GATEWEIGH_CLIENT_IP" // its address
 )
 
 // commandPortal logs in with the user's own commands, run in the client's namespace.
 type commandPortal struct {
 	visit
-	refused bool // the last login failed
+	refused bool  // the last login failed
+	denied  error // why the last status command says that the client is not admitted
 }
 
 func (c *commandPortal) login(ctx context.Context) error {
@@ -261,7 +265,8 @@ func (c *commandPortal) status(ctx context.Context) (bool, error) {
 	if len(c.adm.Status) == 0 {
 		return !c.refused, nil
 	}
-	if err := c.run(ctx, "status", c.adm.Status); err != nil {
+	c.denied = c.run(ctx, "status", c.adm.Status)
+	if c.denied != nil {
 		return false, ctx.Err()
 	}
 	return true, nil
@@ -274,14 +279,30 @@ func (c *commandPortal) logout(ctx context.Context) error {
 	return c.run(ctx, "logout", c.adm.Logout)
 }
 
+// shown is a command in a line: without the lab's variables before it (env KEY=VALUE …), and of a script the first line.
+func shown(argv []string) string {
+	for len(argv) > 1 && (argv[0] == "env" || strings.HasPrefix(argv[0], "GATEWEIGH_")) {
+		argv = argv[1:]
+	}
+	text := strings.Join(argv, " ")
+	if len(argv) == 3 && argv[0] == "sh" && argv[1] == "-c" {
+		text = argv[2]
+	}
+	first, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	if more {
+		first += " …"
+	}
+	return first
+}
+
 // run executes one of the user's commands as the client.
 func (c *commandPortal) run(ctx context.Context, verb string, argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("the " + verb + " command is empty")
 	}
-	env := []string{varClient + "=" + strconv.Itoa(c.num), varClientIP + "=" + c.net.LocalIP().String()}
+	env := []string{VarClient + "=" + strconv.Itoa(c.num), VarClientIP + "=" + c.net.LocalIP().String()}
 	if _, err := c.net.Exec(ctx, argv, env); err != nil {
-		return fmt.Errorf("running the %s command %q: %w", verb, argv, err)
+		return fmt.Errorf("%s command %q: %w", verb, shown(argv), err)
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ type ClientAddr struct {
 // Stop. Both take all clients at once, and both may have been done half way when
 // they return an error.
 type Admitter interface {
+	// Admits and Revokes report whether Admit and Revoke do anything.
+	Admits() bool
+	Revokes() bool
 	Admit(ctx context.Context, env Env, clients []ClientAddr) error
 	Revoke(ctx context.Context, env Env, clients []ClientAddr) error
 }
@@ -53,7 +56,10 @@ type place struct {
 	daemon  daemon   // without a host where there is none
 }
 
-var _ Admitter = (*Custom)(nil)
+var (
+	_ Admitter = (*Custom)(nil)
+	_ Proven   = (*Custom)(nil)
+)
 
 // needs are the programs the table requires, by name, and options of the kernel.
 func (c *Custom) needs() (list []Need) {
@@ -76,6 +82,7 @@ func (c *Custom) Traits() Traits {
 		NoAggregation: c.spec.NoAggregation,
 		NoTxChecksum:  c.spec.NoTxChecksum,
 		Tunnel:        c.spec.Tunnel,
+		Open:          c.spec.Open,
 		Needs:         c.needs(),
 		About:         cmp.Or(c.spec.Description, c.name),
 	}
@@ -171,8 +178,9 @@ func (c *Custom) install(ctx context.Context, env Env, p *place) error {
 	}
 	if len(c.spec.Daemon) > 0 {
 		p.daemon = daemon{host: p.Host, name: "dut-" + c.name}
-		if err := p.Spawn(ctx, agent.Command{Name: p.daemon.name, Argv: c.spec.Daemon, Env: p.vars}); err != nil {
-			return c.failed("daemon", c.spec.Daemon, err)
+		label := c.label("daemon", c.spec.Daemon)
+		if err := p.Spawn(ctx, agent.Command{Label: label, Name: p.daemon.name, Argv: c.spec.Daemon, Env: p.vars}); err != nil {
+			return err
 		}
 	}
 	return c.awaitReady(ctx, p)
@@ -198,10 +206,16 @@ func (c *Custom) awaitReady(ctx context.Context, p *place) error {
 	case errors.Is(err, errTimeIsUp):
 		return fmt.Errorf("not ready after %v: %w", c.spec.ReadyTimeout, last)
 	case err != nil:
-		return c.failed("daemon", c.spec.Daemon, err)
+		return fmt.Errorf("%s: %w", c.label("daemon", c.spec.Daemon), err)
 	}
 	return nil
 }
+
+// Admits reports whether there is an admit command.
+func (c *Custom) Admits() bool { return len(c.spec.Admit) > 0 }
+
+// Revokes reports whether there is a revoke command.
+func (c *Custom) Revokes() bool { return len(c.spec.Revoke) > 0 }
 
 // Admit runs the admit command with one line a client on its standard input.
 // Without such a command it does nothing.
@@ -221,6 +235,26 @@ func clientLines(clients []ClientAddr) string {
 		fmt.Fprintf(&b, "%d %s %s\n", cl.N, cl.IP, cl.MAC)
 	}
 	return b.String()
+}
+
+// Unlike is what the proof command prints where it does not exit 0, of a tunnel on either gateway. It does not count as the
+// device's.
+func (c *Custom) Unlike(ctx context.Context, _ Env) (string, error) {
+	if len(c.spec.Proof) == 0 {
+		return "", nil
+	}
+	said := make([]string, len(c.places))
+	err := c.each(func(p *place) error {
+		out, err := p.Run(ctx, agent.Command{Argv: c.spec.Proof, Env: p.vars, Timeout: askPatience, Support: true})
+		if err == nil || out.ExitCode <= 0 {
+			return err
+		}
+		i := slices.Index(c.places, p)
+		said[i] = cmp.Or(agent.LastLines(out.Stdout+out.Stderr), fmt.Sprintf("its proof command ends with exit status %d, and prints nothing", out.ExitCode))
+		return nil
+	})
+	said = slices.DeleteFunc(slices.Compact(said), func(text string) bool { return text == "" })
+	return strings.Join(said, "; "), err
 }
 
 // Stop runs stop and ends the daemon. After a Start that failed it is no error
@@ -252,23 +286,27 @@ func (c *Custom) run(ctx context.Context, p *place, key string, argv experiment.
 	if key == "ready" {
 		timeout = c.spec.ReadyTimeout
 	}
-	_, err := p.Run(ctx, agent.Command{Argv: argv, Env: p.vars, Stdin: stdin, Timeout: timeout})
-	if err != nil {
-		return c.failed(key, argv, err)
-	}
-	return nil
+	_, err := p.Run(ctx, agent.Command{Label: c.label(key, argv), Argv: argv, Env: p.vars, Stdin: stdin, Timeout: timeout})
+	return err
 }
 
-// failed names device, key and command; err carries the last lines of output.
-func (c *Custom) failed(key string, argv experiment.Command, err error) error {
-	shown := strings.Join(argv, " ")
-	if len(argv) == 3 && argv[0] == "sh" && argv[1] == "-c" {
-		shown = strings.TrimSpace(argv[2])
+// label names device, key and command in errors.
+func (c *Custom) label(key string, argv experiment.Command) string {
+	return fmt.Sprintf("%s: %s command %q", c.name, key, argv)
+}
+
+// Variables are what commands find in their environment on a host of a lab, "KEY=value": those of the device that runs there, where
+// it is described in an experiment and has started on the host, and otherwise those that all devices share.
+func Variables(d DUT, env Env, host string) []string {
+	if t, ok := d.(customTunnel); ok {
+		d = t.Custom
 	}
-	if first, _, more := strings.Cut(shown, "\n"); more {
-		shown = first + " …"
+	if c, ok := d.(*Custom); ok {
+		if i := slices.IndexFunc(c.places, func(p *place) bool { return p.gateway == host }); i >= 0 {
+			return c.places[i].vars
+		}
 	}
-	return fmt.Errorf("%s: %s command %q: %w", c.name, key, shown, err)
+	return variables(env)
 }
 
 // variables are experiment.Vars with the values of one lab.

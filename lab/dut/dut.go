@@ -46,6 +46,23 @@ type Proven interface {
 	Unlike(ctx context.Context, env Env) (string, error)
 }
 
+// KeepsOut reports whether a DUT is to forward nothing of clients that are not admitted: all that admit clients, unless
+// they are open. Clients that log in over PPPoE have no address before, and could send nothing.
+func KeepsOut(d DUT) bool {
+	t := d.Traits()
+	if t.Open || t.Lines {
+		return false
+	}
+	adm, ok := d.(Admitter)
+	return t.Admission.Kind != client.AdmitNone || ok && adm.Admits()
+}
+
+// Expels reports whether a DUT keeps clients out again before it is stopped: clients log out, or it revokes them.
+func Expels(d DUT) bool {
+	adm, ok := d.(Admitter)
+	return KeepsOut(d) && (len(d.Traits().Admission.Logout) > 0 || ok && adm.Revokes())
+}
+
 // Traits say what the lab must know of a DUT before it builds the lab around it.
 type Traits struct {
 	// LAN is the clients' network; the zero value is study 1's 192.168.137.0/24.
@@ -82,6 +99,9 @@ type Traits struct {
 	// Admission is what a client must do before its traffic is forwarded.
 	// Addresses in it are valid once Start has returned.
 	Admission client.Admission
+	// Open is true when traffic of clients is forwarded before they are admitted, although they are: nobody proves then
+	// that it is not.
+	Open bool
 	// Login is how long one of many clients takes to log in, and PersonaLogin one of
 	// kind persona beside a steady load, for estimates; zero: not known. Once Start has
 	// returned a Login is what the device found on this CPU.

@@ -23,17 +23,21 @@ var (
 	_ Admitter = &Floor{}
 )
 
-// Traits: nothing is admitted, and the lab leases the addresses.
+// Traits: the kernel forwards before the programs do, and the lab leases the addresses.
 func (f *Floor) Traits() Traits {
 	about := "the least at tc: one look into an array, hardware addresses, redirect; nothing is decided"
 	if f.NAT {
 		about = "the least with NAT at tc: the floor with a fixed translation of addresses and ports, and checksums"
 	}
-	return Traits{About: about, Needs: []Need{{Program: "tc", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that redirect"}}}
+	return Traits{About: about, Open: true, Needs: []Need{{Program: "tc", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that redirect"}}}
 }
 
 // Start changes nothing: the router forwards, and redirects from Admit on.
 func (f *Floor) Start(ctx context.Context, env Env) error { return Clean{}.Start(ctx, env) }
+
+// Admits and Revokes are true: clients' packets take another way between Admit and Revoke.
+func (f *Floor) Admits() bool  { return true }
+func (f *Floor) Revokes() bool { return true }
 
 func (f *Floor) daemon(env Env) daemon { return daemon{host: env.Host("router"), name: "floor"} }
 

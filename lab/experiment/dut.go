@@ -45,6 +45,11 @@ type CustomDUT struct {
 	Status Command `toml:"status,omitempty"`
 	Logout Command `toml:"logout,omitempty"`
 
+	// Proof runs on the router under load: where it does not exit 0, what was measured is rejected with what it prints.
+	Proof Command `toml:"proof,omitempty"`
+	// Open: clients' traffic is forwarded before they are admitted too. Otherwise each block proves that it is not.
+	Open bool `toml:"open,omitempty"`
+
 	ReadyTimeout time.Duration `toml:"ready_timeout"` // default 20s
 	Timeout      time.Duration `toml:"timeout"`       // of start, stop, admit and revoke each; default 30s
 
@@ -94,6 +99,19 @@ var Vars = []string{
 
 // Command is an argument vector. In TOML it is a list, or a string for sh -c.
 type Command []string
+
+// String is the command in a line, for messages: of a script its first line.
+func (c Command) String() string {
+	shown := strings.Join(c, " ")
+	if len(c) == 3 && c[0] == "sh" && c[1] == "-c" {
+		shown = c[2]
+	}
+	first, _, more := strings.Cut(strings.TrimSpace(shown), "\n")
+	if more {
+		first += " …"
+	}
+	return first
+}
 
 // MarshalTOML writes a shell command as the string it was read from.
 func (c Command) MarshalTOML() ([]byte, error) {
@@ -154,6 +172,8 @@ var dutFields = []fieldOf[CustomDUT]{
 	field("login", command, func(d *CustomDUT) *Command { return &d.Login }),
 	field("status", command, func(d *CustomDUT) *Command { return &d.Status }),
 	field("logout", command, func(d *CustomDUT) *Command { return &d.Logout }),
+	field("proof", command, func(d *CustomDUT) *Command { return &d.Proof }),
+	field("open", Boolean, func(d *CustomDUT) *bool { return &d.Open }),
 	field("ready_timeout", Duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout }),
 	field("timeout", Duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.Timeout }),
 	field("processes", List(process), func(d *CustomDUT) *[]string { return &d.Processes }),
@@ -282,6 +302,7 @@ func (d CustomDUT) check(report Report) {
 		{len(d.Revoke) > 0 && len(d.Admit) == 0, "revoke", "needs admit"},
 		{len(d.Status) > 0 && len(d.Login) == 0, "status", "needs login"},
 		{len(d.Logout) > 0 && len(d.Login) == 0, "logout", "needs login"},
+		{d.Open && len(d.Login)+len(d.Admit) == 0, "open", "needs admit or login: a device without them admits nobody, and is open"},
 		{d.Tunnel && len(d.Login)+len(d.Admit) > 0, "tunnel", "admits nobody: leave out login and admit"},
 		{d.Tunnel && (d.DHCP || d.LAN.IsValid()), "tunnel", "leases no addresses: leave out dhcp and lan"},
 		{!d.Tunnel && d.Overhead != 0, "overhead", "needs tunnel = true"},

@@ -25,7 +25,7 @@ var (
 )
 
 var page = template.Must(template.Must(template.New("report").Funcs(template.FuncMap{
-	"prose": prose, "unbroken": unbroken, "ending": endingOf, "limit": limitSentence, "where": trialPlace, "fromOne": func(n int) int { return n + 1 },
+	"prose": prose, "unbroken": unbroken, "ending": endingOf, "limit": limitSentence, "left": leftSentences, "where": trialPlace, "fromOne": func(n int) int { return n + 1 },
 }).Parse(pageSource)).Parse(flameSource))
 
 // pageData is all that the template sees, in the order of the page.

@@ -180,6 +180,7 @@ func remarks(s analysis.Summary) []string {
 		add("Limit: %s", limitSentence(l))
 	}
 	out = append(out, failedSentences(s.FailedBlocks)...)
+	out = append(out, leftSentences(s.LeftBlocks)...)
 	for _, warning := range s.Warnings {
 		add("Warning: %s", warning)
 	}
@@ -215,30 +216,57 @@ func reasonsText(list []analysis.Tally, most int, lead, last string) (out []stri
 	return out
 }
 
-// failedSentences say each error once, with the blocks that it ended. Blocks count from 1, as in
-// the messages of a run. A block that was measured later is not lost.
+// failedSentences say each error once, with the blocks that it ended. A block that was measured later is not lost.
 func failedSentences(list []analysis.FailedBlock) (out []string) {
-	type cause struct{ dut, err string }
-	blocks := map[cause][]string{}
-	var causes []cause
+	var causes causes
 	measured := 0
 	for _, f := range list {
 		if f.Measured {
 			measured++
 			continue
 		}
-		c := cause{f.Cell.Text(result.DUT), f.Error}
-		causes, blocks[c] = append(causes, c), append(blocks[c], strconv.Itoa(f.Block+1))
+		causes.add(f.Cell, f.Error, f.Block)
 	}
-	for _, c := range distinct(causes) {
-		failed, word := distinct(blocks[c]), "block"
-		if len(failed) > 1 {
-			word = "blocks"
-		}
-		out = append(out, fmt.Sprintf("Block failed: %s, %s %s: %s", c.dut, word, words.Listed(failed), c.err))
-	}
+	out = causes.sentences("Block failed: %s: %s")
 	if measured > 0 {
 		out = append(out, fmt.Sprintf("Failed at first and measured since, when the run was resumed: %s.", words.Counted(measured, "block")))
+	}
+	return out
+}
+
+// leftSentences say what went wrong when labs were left, each error once.
+func leftSentences(list []analysis.LeftBlock) []string {
+	var causes causes
+	for _, l := range list {
+		causes.add(l.Cell, l.Error, l.Block)
+	}
+	return causes.sentences("Leaving the labs went wrong: %s, whose trials stand: %s")
+}
+
+// causes are errors, each with its device and the blocks that had it, which count from 1 as in the messages of a run.
+type causes struct {
+	list   []cause
+	blocks map[cause][]string
+}
+
+type cause struct{ dut, err string }
+
+func (c *causes) add(cell result.Cell, err string, block int) {
+	if c.blocks == nil {
+		c.blocks = map[cause][]string{}
+	}
+	of := cause{cell.Text(result.DUT), err}
+	c.list, c.blocks[of] = append(c.list, of), append(c.blocks[of], strconv.Itoa(block+1))
+}
+
+// sentences take the device with its blocks, and the error.
+func (c *causes) sentences(form string) (out []string) {
+	for _, of := range distinct(c.list) {
+		blocks, word := distinct(c.blocks[of]), "block"
+		if len(blocks) > 1 {
+			word = "blocks"
+		}
+		out = append(out, fmt.Sprintf(form, fmt.Sprintf("%s, %s %s", of.dut, word, words.Listed(blocks)), of.err))
 	}
 	return out
 }

@@ -193,6 +193,8 @@ type Block struct {
 	DaemonCore     float64   `json:"daemon_core"`         // DUT processes' CPU over the stretches, cores
 	Stretches      []Stretch `json:"stretches"`           // the same, cell by cell
 	Error          string    `json:"error,omitempty"`     // what went wrong; trials before it stand
+	// Leaving is what went wrong when the labs were left, such as a stop command that failed; all trials stand.
+	Leaving string `json:"leaving,omitempty"`
 	// Broke is how the DUT failed at this many clients although it took fewer: a result.
 	Broke string `json:"broke,omitempty"`
 	// LeftOut are cells that the machine cannot measure; the summary's warnings say why.

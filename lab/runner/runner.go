@@ -348,11 +348,12 @@ func (s *Session) all(ctx context.Context) (Outcome, error) {
 func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	start := time.Now()
 	s.noteBurner()
+	s.leaving = ""
 	rec, err := s.cfg.Measure.Block(ctx, s, b)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case rec == nil && err == nil:
+	case rec == nil && err == nil && s.leaving == "":
 		return nil
 	case rec == nil:
 		rec = &result.Block{}
@@ -363,6 +364,7 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	if !b.Cell.Has(result.Clients) || b.Cell.Has(result.LinkMbps) {
 		rec.Dimensions = b.Cell
 	}
+	rec.Leaving = s.leaving
 	rec.Block, rec.Sitting, rec.DUTLab = b.Index, s.sitting, b.DUTLab
 	rec.Start, rec.Seconds = start.UTC(), time.Since(start).Seconds()
 	broke, isLimit := s.limitOf(b, err)

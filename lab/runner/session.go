@@ -43,6 +43,7 @@ type Session struct {
 	clock       *clock
 	again       time.Duration // that windows were measured again for, in this sitting
 	budget      time.Duration // for that, see spare
+	leaving     string        // what went wrong when the labs of the present block were left
 	recorded    time.Time     // when the last attempt or block was recorded, or the sitting began
 }
 
@@ -95,6 +96,12 @@ func (s *Session) say(notice bool, format string, args ...any) {
 		p.Done, p.Left = s.clock.state()
 	}
 	s.cfg.Status(p)
+}
+
+// Left notes what went wrong when the labs of a block were left, which costs none of its trials.
+func (s *Session) Left(b experiment.Block, err error) {
+	s.leaving = err.Error()
+	s.Notice("%s: its trials stand, but leaving the labs went wrong: %v", s.Name(b), err)
 }
 
 // Note adds a line to what the run's environment says.

@@ -82,7 +82,7 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 	}
 	if ctx.Err() == nil {
 		if failed := l.leave(ctx); failed != nil && err == nil { // noted; the windows count
-			s.Notice("%s: %v", s.Name(eb), failed)
+			s.Left(eb, failed)
 		}
 	}
 	if err = errors.Join(err, l.Close()); err == nil && left == nil {

@@ -292,3 +292,23 @@ func TestStarvedProgram(t *testing.T) {
 	}
 	exact(t, o.trial(0), 1)
 }
+
+// other is a device that captures, on a host that is not what the device is to be.
+type other struct{ dut.Capturing }
+
+func (other) Unlike(context.Context, dut.Env) (string, error) { return "of another kind", nil }
+
+// TestProofOfDevicesThatCapture: what they say of their hosts rejects a window.
+func TestProofOfDevicesThatCapture(t *testing.T) {
+	l := standing(t, "sink-mmap")
+	l.stations[0].device = other{l.stations[0].device}
+	length := 50 * time.Millisecond
+	o, err := l.observe(t.Context(), l.load(10, length, 200), length)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := o.judge(0, 1); len(r) == 0 || r[0] != "sink-mmap on a/router: device: of another kind" {
+		t.Errorf("rejected for %q", r)
+	}
+	exact(t, o.trial(0), 1)
+}

@@ -76,6 +76,9 @@ func (l *lab) observe(ctx context.Context, load agent.Traffic, length time.Durat
 		err = errors.Join(o.send(ctx, load), l.endTraffic(ctx))
 	}
 	if err == nil {
+		err = o.prove(ctx)
+	}
+	if err == nil {
 		err = o.finish(ctx)
 	}
 	if err != nil {
@@ -275,6 +278,20 @@ func (r reading) worked(since reading) (ns int64) {
 	return ns
 }
 
+// prove asks the devices, which have captured what came and still run, whether they are what they are to be.
+func (o *observation) prove(ctx context.Context) error {
+	for _, s := range o.lab.stations {
+		text, err := side.Unlike(ctx, s.device, s.env)
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			o.faults = append(o.faults, fmt.Sprintf("%s on %s: %s", s.dut, s.Host.Name, text))
+		}
+	}
+	return nil
+}
+
 // finish ends the devices, and collects what they counted. What one of them does wrong costs the trial alone.
 func (o *observation) finish(ctx context.Context) error {
 	faults := make([]string, len(o.lab.stations))
@@ -293,7 +310,7 @@ func (o *observation) finish(ctx context.Context) error {
 		}
 		return err
 	})
-	o.faults = slices.DeleteFunc(faults, func(text string) bool { return text == "" })
+	o.faults = append(o.faults, slices.DeleteFunc(faults, func(text string) bool { return text == "" })...)
 	return err
 }
 

@@ -54,14 +54,7 @@ func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block)
 	b.pair = pair{e: s.Experiment, device: &lab{Side: device}, clean: &lab{Side: clean}, empty: empty.Memory.Taken}
 	b.admitted()
 	err = b.measured(ctx)
-	if ctx.Err() == nil { // after Ctrl-C the hosts just end
-		left := b.pair.both(func(l *lab) error { return l.Leave(ctx) })
-		if left != nil && err == nil { // after a block that failed it says nothing new
-			b.rec.Error = left.Error()
-			s.Notice("%s: %v", s.Name(eb), left)
-		}
-	}
-	err = errors.Join(err, b.pair.both(func(l *lab) error { return l.Close() }))
+	err = side.End(ctx, err, func(left error) { s.Left(eb, left) }, device, clean)
 	if profileOnly && err == nil {
 		return nil, nil
 	}
@@ -185,8 +178,8 @@ func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
 		judge(&t, b.conditions())
-		if unlike := b.pair.device.unlike; unlike != "" {
-			t.Rejects, t.Accepted = append(t.Rejects, "device: "+unlike), false
+		if unlike := b.pair.device.unlike; len(unlike) > 0 {
+			t.Rejects, t.Accepted = append(t.Rejects, unlike...), false
 		}
 		m.Write, m.Rejects = func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects
 		m.Noise = noiseOf(t).BeyondQuiet(t.DUT.Seconds, b.CPUs)

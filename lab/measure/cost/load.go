@@ -8,7 +8,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -25,16 +24,13 @@ type lab struct {
 	memory             result.Memory
 	pssMiB             float64         // of the device's programs when the cell began
 	shorts             [][]short.Stats // of the cell: by load and client host
-	unlike             string          // in what the router differed from the device after the last window; empty: in nothing
+	unlike             side.Rejects    // of the last window
 }
 
-// prove asks a dut.Proven what it is while it carries the load.
-func (s *lab) prove(ctx context.Context) (err error) {
-	s.unlike = ""
-	if d, ok := s.DUT.(dut.Proven); ok {
-		s.unlike, err = d.Unlike(ctx, s.Env)
-	}
-	return err
+// prove asks the device what it is while it carries the load.
+func (s *lab) prove(ctx context.Context) error {
+	s.unlike = nil
+	return s.unlike.Prove(ctx, s.Side)
 }
 
 // load starts the load of a cell, bounded in seconds.

@@ -92,7 +92,7 @@ func (b *openBlock) storm(ctx context.Context) (s Storm, err error) {
 	watch.Wait()
 	if ctx.Err() == nil {
 		if left := b.StopDevice(ctx); left != nil && err == nil { // noted; the storm counts
-			b.Notice("%s: %v", b.Name(b.Block), left)
+			b.Left(b.Block, left)
 		}
 	}
 	return s, errors.Join(err, b.Close())
@@ -145,6 +145,9 @@ func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 	} else if err := b.lease(ctx, &s, lease); err != nil {
 		return s, fmt.Errorf("leasing: %w", err)
 	}
+	if err := b.ProveKeptOut(ctx, "before logging in"); err != nil {
+		return s, err
+	}
 	b.say(fmt.Sprintf("%d clients log in", s.Clients))
 	s.Login, err = b.phase(ctx, login)
 	if err == nil {
@@ -155,9 +158,30 @@ func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 	}
 	e, err := b.evidence(ctx, before.NeighbourOverflows)
 	if err == nil {
+		err = b.prove(ctx, &e, s)
+	}
+	if err == nil {
 		judge(&s, e)
 	}
 	return s, err
+}
+
+// prove proves that clients that logged in are let in, and asks the device what it is while it carries a little load. After a storm
+// that nobody came through, or that ended the device, neither can be known.
+func (b *openBlock) prove(ctx context.Context, e *evidence, s Storm) error {
+	ended := len(e.ended.Device) > 0
+	err := b.ProveLetIn(ctx, func(client int) bool { return ended || slices.Contains(s.Login.GaveUp, client-1) })
+	if err != nil || ended || s.Login.Through == 0 {
+		return err
+	}
+	var idle side.Rejects
+	if err := idle.Prove(ctx, b.Side); err != nil || len(idle) == 0 {
+		return err
+	}
+	if err := b.StartProbes(ctx); err != nil {
+		return err
+	}
+	return e.unlike.ProveSoon(ctx, b.Side)
 }
 
 // lease has all clients ask for addresses.

@@ -30,12 +30,13 @@ type evidence struct {
 	cpus      int     // of the machine
 	speed     float64 // of the routers, as asked for; 0: not slowed
 	overflows int64   // of the machine's neighbour table, during the storm
+	unlike    side.Rejects
 }
 
 // judge applies the self-tests: a storm that failed by a limit of the lab is rejected. Failures
 // caused by the device are results, also when its programs end.
 func judge(s *Storm, e evidence) {
-	var rejects side.Rejects
+	rejects := e.unlike
 	reject := rejects.Add
 	s.Died = e.ended.Device
 	for _, text := range e.ended.Lab {

@@ -54,12 +54,7 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 	if err != nil {
 		err = side.CauseOf(err, lab)
 	}
-	if ctx.Err() == nil {
-		if left := b.Leave(ctx); left != nil && err == nil { // noted; the windows count
-			s.Notice("%s: %v", s.Name(eb), left)
-		}
-	}
-	return nil, errors.Join(err, b.Close())
+	return nil, side.End(ctx, err, func(left error) { s.Left(eb, left) }, lab)
 }
 
 // measure looks at the path without a load, and then measures the windows of one.

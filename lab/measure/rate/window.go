@@ -170,12 +170,10 @@ func (b *block) judge(ctx context.Context, t *Trial, before, after side.Reading)
 	if !b.Precedes {
 		r.Waited(t.WaitedForOthers, "the gateways' threads")
 	}
-	if d, ok := b.Side.DUT.(dut.Proven); ok && t.Outcome == "" {
-		unlike, err := d.Unlike(ctx, b.Env)
-		if err != nil {
+	if t.Outcome == "" {
+		if err := r.Prove(ctx, b.Side); err != nil {
 			return err
 		}
-		r.If(unlike != "", "%s", unlike)
 	}
 	r.Speed(t.RouterShare, b.Experiment.Router.Speed, "")
 	r.Steal(t.Machine, t.LinkSeconds, b.CPUs, "")

@@ -82,6 +82,35 @@ func (l Labs) device() (dut.DUT, error) {
 
 // open builds one lab; the device's link settings and the length of its packets hold in all of them.
 func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has experiment.Side) (*Side, error) {
+	s, topology, err := l.side(own, device, has)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.open(ctx, l.Backend, topology, lab)
+}
+
+// OpenToLook is OpenAdmitted for somebody who wants to see a lab, also one that does not work: fault is why the device did not
+// start, or its clients were not admitted. On err nothing is left.
+func (l Labs) OpenToLook(ctx context.Context) (s *Side, fault, err error) {
+	d, err := l.device()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, topology, err := l.side(d, d, l.Sides[0])
+	if err == nil {
+		err = s.build(ctx, l.Backend, topology, l.DUTLab)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if fault = s.startDevice(ctx); fault == nil {
+		fault = s.admitClients(ctx)
+	}
+	return s, fault, nil
+}
+
+// side is one lab that is not built yet, and its topology.
+func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Side, testbed.Topology, error) {
 	shared := device.Traits()
 	s := &Side{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...), singly: client.KindOf(l.Experiment.Client.Kind).Line}
 	if d, ok := device.(dut.Encapsulating); ok {
@@ -94,13 +123,12 @@ func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has exp
 	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, own.Traits())
 	build, err := testbed.Named(l.Experiment.Topology)
 	if err != nil {
-		return nil, err
+		return nil, testbed.Topology{}, err
 	}
-	topology := build(testbed.Spec{
+	return s, build(testbed.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
 		UrgentRouters: l.UrgentRouters, Between: l.Between, Ends: l.Ends,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
-	})
-	return s, s.open(ctx, l.Backend, topology, lab)
+	}), nil
 }

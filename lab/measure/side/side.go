@@ -47,6 +47,8 @@ type Side struct {
 	enter  bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours
 	static bool          // the clients have addresses without asking for them: see hasStatic
 
+	heard time.Duration // how long the server took to hear an admitted client: see ProveLetIn
+
 	toServer, toClients []send.Stream // of frames, by client: see addressFrames
 }
 
@@ -105,6 +107,18 @@ func (s *Side) admit(ctx context.Context) error {
 // open builds the lab and starts its device; there are no clients yet. On error nothing is left.
 func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (err error) {
 	start := time.Now()
+	if err := s.build(ctx, backend, topology, name); err != nil {
+		return err
+	}
+	if err := s.startDevice(ctx); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	s.Setup = time.Since(start)
+	return nil
+}
+
+// build builds the lab.
+func (s *Side) build(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (err error) {
 	s.Traits = s.DUT.Traits()
 	if s.Lab, err = topology.Build(ctx, backend, name); err != nil {
 		return err
@@ -126,10 +140,6 @@ func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testb
 			s.Env.Routers = append(s.Env.Routers, name)
 		}
 	}
-	if err := s.startDevice(ctx); err != nil {
-		return errors.Join(err, s.Close())
-	}
-	s.Setup = time.Since(start)
 	return nil
 }
 
@@ -243,23 +253,46 @@ func CauseOf(err error, sides ...*Side) error {
 // leaveTimeout bounds each step of leaving; what it leaves undone ends with the hosts all the same.
 const leaveTimeout = 2 * time.Minute
 
-// Leave logs out clients that have commands for it, gives the leases back and
-// stops the device, as a real network would see it happen. Sessions of the
-// portals the lab knows end with the device: openNDS takes seconds for them.
+// Leave logs out clients that have commands for it, or has the device revoke them, proves that they are kept out again, gives
+// the leases back and stops the device, as a real network would see it happen. Sessions of the
+// portals the lab knows end with the device: openNDS takes seconds for them. Among its errors is a *NotKeptOut where clients were
+// not kept out; all others say nothing of what was measured before.
 func (s *Side) Leave(ctx context.Context) error {
 	errs := []error{s.step(ctx, "stopping the traffic", s.StopTraffic)}
-	if adm := s.Traits.Admission; adm.Kind == client.AdmitCommand {
-		errs = append(errs, s.step(ctx, "logging the clients out", func(ctx context.Context) error {
-			return s.EachHost(func(_ int, h ClientHost) error { return h.Logout(ctx, adm) })
-		}))
+	out := s.step(ctx, "logging the clients out", s.expel)
+	if out == nil {
+		out = s.step(ctx, "proving that the clients are kept out again", s.proveExpelled)
 	}
-	errs = append(errs, s.step(ctx, "releasing the leases", func(ctx context.Context) error {
+	errs = append(errs, out, s.step(ctx, "releasing the leases", func(ctx context.Context) error {
 		return s.EachHost(func(_ int, h ClientHost) error { return h.Release(ctx) })
 	}))
-	if adm, ok := s.DUT.(dut.Admitter); ok {
-		errs = append(errs, s.step(ctx, "revoking the clients", func(ctx context.Context) error { return adm.Revoke(ctx, s.Env, s.Clients) }))
-	}
 	return errors.Join(append(errs, s.StopDevice(ctx))...)
+}
+
+// expel has clients log out by their commands, or the device revoke them.
+func (s *Side) expel(ctx context.Context) (err error) {
+	if adm := s.Traits.Admission; adm.Kind == client.AdmitCommand {
+		err = s.EachHost(func(_ int, h ClientHost) error { return h.Logout(ctx, adm) })
+	}
+	if adm, ok := s.DUT.(dut.Admitter); ok {
+		err = errors.Join(err, adm.Revoke(ctx, s.Env, s.Clients))
+	}
+	return err
+}
+
+// End leaves labs, ends their hosts, and returns how their block ended. What goes wrong when labs are left costs no trial: note
+// is called with it, unless the block failed, after which it says nothing new. Only clients that were not kept out again are an
+// error of the block.
+func End(ctx context.Context, err error, note func(left error), sides ...*Side) error {
+	if ctx.Err() == nil { // after Ctrl-C the hosts just end
+		left := testbed.Each(sides, func(_ int, s *Side) error { return s.Leave(ctx) })
+		if open := new(NotKeptOut); errors.As(left, &open) {
+			err = errors.Join(err, left)
+		} else if left != nil && err == nil {
+			note(left)
+		}
+	}
+	return errors.Join(err, testbed.Each(sides, func(_ int, s *Side) error { return s.Close() }))
 }
 
 // StopDevice stops the device alone.

@@ -1,6 +1,7 @@
 package side
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ func (s *Side) plan(direction string, mbps float64, most time.Duration) {
 // StartProbes starts the far end of the traffic and the round-trip probes, without a load.
 func (s *Side) StartProbes(ctx context.Context) error {
 	s.plan(result.Up, 0, time.Second)
+	s.Load.Kind = cmp.Or(s.Load.Kind, traffic.KindStreams) // a measure without a load has none
 	if err := s.Server.ServeTraffic(ctx, s.Load); err != nil {
 		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.Lab.Name, err)
 	}

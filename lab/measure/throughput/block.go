@@ -74,13 +74,7 @@ func (b *openBlock) search(ctx context.Context) error {
 		return err
 	}
 	b.record.SetupSeconds = time.Since(start).Seconds()
-	err = b.run(ctx)
-	if ctx.Err() == nil {
-		if left := b.Leave(ctx); left != nil && err == nil { // noted; the search counts
-			b.Notice("%s: %v", b.Name(b.Block), left)
-		}
-	}
-	return errors.Join(err, b.Close())
+	return side.End(ctx, b.run(ctx), func(left error) { b.Left(b.Block, left) }, b.Side)
 }
 
 // run carries out the search.
@@ -264,6 +258,9 @@ func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t
 		return t, err
 	}
 	r, err := b.settle(ctx, d)
+	if err == nil {
+		err = b.rejects.Prove(ctx, b.Side) // while the router still knows the streams
+	}
 	if err != nil {
 		return t, err
 	}

@@ -56,13 +56,7 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 	s.Status("%s: building the lab", s.Name(eb))
 	err = b.open(ctx)
 	if err == nil {
-		err = b.cells(ctx)
-		if ctx.Err() == nil {
-			if left := b.Leave(ctx); left != nil && err == nil { // noted; the transfers count
-				s.Notice("%s: %v", s.Name(eb), left)
-			}
-		}
-		err = errors.Join(err, b.Close())
+		err = side.End(ctx, b.cells(ctx), func(left error) { s.Left(eb, left) }, b.Side)
 	}
 	return nil, errors.Join(err, restore())
 }
@@ -137,7 +131,11 @@ func (b *openBlock) transfer(ctx context.Context, a runner.Attempt, cell result.
 		return t, err
 	}
 	s := &sampler{openBlock: b, first: first, t: t}
-	if err := s.until(ctx, func() error { return b.fetchAll(ctx, t) }); err != nil {
+	var proof side.Rejects
+	err = s.until(ctx, func() error {
+		return testbed.Together(func() error { return b.fetchAll(ctx, t) }, func() error { return proof.ProveSoon(ctx, b.Side) })
+	})
+	if err != nil {
 		return t, err
 	}
 	after, err := b.ReadMeters(ctx)
@@ -146,7 +144,7 @@ func (b *openBlock) transfer(ctx context.Context, a runner.Attempt, cell result.
 	}
 	t.Figures = figuresOf(t.Samples, t.LinkMbps*1e3/8)
 	t.Seconds = time.Since(a.Start).Seconds()
-	return t, b.judge(ctx, t, before, after)
+	return t, b.judge(ctx, t, proof, before, after)
 }
 
 // fetchAll has the cell's clients fetch at the same time, and returns when the last of them is through.
@@ -219,15 +217,14 @@ func (s *sampler) add(now meter.Sample) {
 // mostOver is the share of the maximum-load interval in which frames may have waited for a CPU before.
 const mostOver = 0.25
 
-// judge rejects transfers in which the lab failed, and not the device.
-func (b *openBlock) judge(ctx context.Context, t *Transfer, before, after side.Reading) error {
+// judge rejects transfers in which the lab failed, and not the device, or for reasons that there are.
+func (b *openBlock) judge(ctx context.Context, t *Transfer, r side.Rejects, before, after side.Reading) error {
 	ended, err := b.Ended(ctx)
 	if err = errors.Join(err, ended.Err()); err != nil {
 		return err
 	}
 	t.ThreadNs = side.UsageOf(before.Router, after.Router).ThreadNs
 	seconds := float64(after.Router.MonotonicNs-before.Router.MonotonicNs) / 1e9
-	var r side.Rejects
 	for i, f := range t.Fetched {
 		r.If(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %d whole files: %s", i+1, len(f.Each), t.Transfers, f.Problem)
 	}

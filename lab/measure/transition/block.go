@@ -62,12 +62,7 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 		err = b.measure(ctx)
 	}
 	err = side.CauseOf(err, opened)
-	if ctx.Err() == nil {
-		if left := opened.Leave(ctx); left != nil && err == nil { // noted; the steps count
-			s.Notice("%s: %v", s.Name(eb), left)
-		}
-	}
-	if err = errors.Join(err, opened.Close()); err == nil && b.left == nil {
+	if err = side.End(ctx, err, func(left error) { s.Left(eb, left) }, opened); err == nil && b.left == nil {
 		return nil, nil
 	}
 	return &result.Block{SetupSeconds: b.setup.Seconds(), LeftOut: b.left}, err
@@ -227,12 +222,8 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 		s.addBackground(after.senders.Sub(before.senders))
 	}
 	s.judgeBusy(&rejects)
-	if d, ok := b.Side.DUT.(dut.Proven); ok {
-		unlike, err := d.Unlike(ctx, b.Env)
-		if err != nil {
-			return nil, err
-		}
-		rejects.If(unlike != "", "%s", unlike)
+	if err := rejects.Prove(ctx, b.Side); err != nil {
+		return nil, err
 	}
 	rejects.Steal(s.Machine, s.LoadSeconds, b.CPUs, "")
 	if speed := b.Experiment.Router.Speed; speed > 0 {

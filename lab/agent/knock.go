@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
+)
+
+// Door is where the packets of a load arrive: clients knock there before they are admitted, and after.
+type Door struct {
+	At  netip.AddrPort `json:"at"`
+	UDP bool           `json:"udp,omitzero"` // else TCP
+}
+
+func (d Door) String() string {
+	if d.UDP {
+		return "UDP " + d.At.String()
+	}
+	return "TCP " + d.At.String()
+}
+
+// Door is where the load's packets arrive.
+func (t Traffic) Door() Door {
+	if traffic.KindOf(t.Kind).Frames {
+		return Door{netip.AddrPortFrom(t.Server, frames.Port), true}
+	}
+	return Door{netip.AddrPortFrom(t.Server, trafficPort), t.UDP}
+}
+
+// porter sees what arrives at a door. It reads the host's link: packets count before anything of the server refuses them.
+type porter struct {
+	mu sync.Mutex // guards what follows
+	fd int        // 0: the host watches no door
+}
+
+var errNoDoor = errors.New("this host watches no door")
+
+// WatchDoor notes the packets that arrive at a door by a link of the host, from now on and until LeaveDoor.
+func (a *Agent) WatchDoor(_ context.Context, link string, d Door) error {
+	p := &a.porter
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leave()
+	ifi, err := net.InterfaceByName(link)
+	if err != nil {
+		return fmt.Errorf("watching %s on %s: %w", d, link, err)
+	}
+	// Without a protocol it takes nothing before the filter is there.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("watching %s on %s: %w", d, link, err)
+	}
+	filter := d.filter()
+	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: ifi.Index})
+	}
+	if err != nil {
+		unix.Close(fd)
+		return fmt.Errorf("watching %s on %s: %w", d, link, err)
+	}
+	p.fd = fd
+	return nil
+}
+
+func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
+
+// filter takes IPv4 packets to the door, whole or first fragments, up to their ports.
+func (d Door) filter() (list []unix.SockFilter) {
+	protocol := uint32(unix.IPPROTO_TCP)
+	if d.UDP {
+		protocol = unix.IPPROTO_UDP
+	}
+	to := d.At.Addr().As4()
+	const most = 64 // bytes: a header with all options, and the ports
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: 16, Size: 4}, // destination
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(to[0])<<24 | uint32(to[1])<<16 | uint32(to[2])<<8 | uint32(to[3]), SkipTrue: 8},
+		bpf.LoadAbsolute{Off: 9, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protocol, SkipTrue: 6},
+		bpf.LoadAbsolute{Off: 6, Size: 2}, // place of a fragment
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4},
+		bpf.LoadMemShift{Off: 0},
+		bpf.LoadIndirect{Off: 2, Size: 2}, // destination port
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(d.At.Port()), SkipTrue: 1},
+		bpf.RetConstant{Val: most},
+		bpf.RetConstant{Val: 0},
+	}
+	raw, err := bpf.Assemble(program)
+	if err != nil {
+		panic(err) // the program is constant but for two operands
+	}
+	for _, i := range raw {
+		list = append(list, unix.SockFilter{Code: i.Op, Jt: i.Jt, Jf: i.Jf, K: i.K})
+	}
+	return list
+}
+
+// Arrivals returns the senders of the packets that arrived since the call before, in their order.
+func (a *Agent) Arrivals(context.Context) (from []netip.Addr, err error) {
+	p := &a.porter
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd == 0 {
+		return nil, errNoDoor
+	}
+	for packet := make([]byte, 64); ; {
+		n, _, err := unix.Recvfrom(p.fd, packet, unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return from, nil
+		case err != nil:
+			return from, fmt.Errorf("reading what arrived: %w", err)
+		case n >= 20:
+			from = append(from, netip.AddrFrom4([4]byte(packet[12:16])))
+		}
+	}
+}
+
+// LeaveDoor watches no longer. Twice is harmless.
+func (a *Agent) LeaveDoor(context.Context) {
+	a.porter.mu.Lock()
+	defer a.porter.mu.Unlock()
+	a.porter.leave()
+}
+
+// leave closes the socket. The caller holds the lock.
+func (p *porter) leave() {
+	if p.fd != 0 {
+		unix.Close(p.fd)
+		p.fd = 0
+	}
+}
+
+// Knocks are packets that clients send to a door: the first of a connection, or datagrams.
+type Knocks struct {
+	Door    Door          `json:"door"`
+	Clients []int         `json:"clients"` // of the host, by their place from 0
+	Times   int           `json:"times"`   // each client knocks so often
+	Gap     time.Duration `json:"gap"`     // between two knocks of a client
+}
+
+// Knock has clients knock, each time from a new port, and returns when Gap has passed since the last time. What is answered
+// is of no interest. Connections that were begun are given up then, so nothing of a knock is sent later.
+func (a *Agent) Knock(ctx context.Context, k Knocks) error {
+	pool, err := a.clients()
+	if err != nil {
+		return err
+	}
+	var open []int
+	defer func() {
+		for _, fd := range open {
+			unix.Close(fd)
+		}
+	}()
+	for range k.Times {
+		for _, i := range k.Clients {
+			fd, err := k.Door.knock(pool.Clients[i])
+			if err != nil {
+				return fmt.Errorf("client %d: knocking at %s: %w", pool.Clients[i].Num, k.Door, err)
+			}
+			open = append(open, fd)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(k.Gap):
+		}
+	}
+	return nil
+}
+
+// knock sends one packet. The caller closes the socket.
+func (d Door) knock(c *client.Client) (fd int, err error) {
+	kind := unix.SOCK_STREAM
+	if d.UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	err = c.Do(func() error {
+		fd, err = socket.New(kind, d.At.Addr())
+		return err
+	})
+	if err != nil {
+		return -1, err
+	}
+	err = unix.Bind(fd, socket.Addr(netip.AddrPortFrom(c.LocalIP(), 0)))
+	if err == nil {
+		err = unix.Connect(fd, socket.Addr(d.At))
+	}
+	if err == nil && d.UDP {
+		_, err = socket.SendSome(fd, make([]byte, knockBytes))
+	}
+	switch {
+	case err == nil, errors.Is(err, unix.EINPROGRESS), refused(err):
+		return fd, nil
+	}
+	unix.Close(fd)
+	return -1, err
+}
+
+// knockBytes is the payload of a datagram that knocks.
+const knockBytes = 32
+
+// refused reports whether a packet was answered with a no: the client is kept out, or nobody listens.
+func refused(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH) ||
+		errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
+}

@@ -1,0 +1,56 @@
+package side
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+)
+
+// Unlike asks a dut.Proven what it is while it carries load, and returns a reason for rejecting what was measured meanwhile; "" is
+// none. Every measure asks.
+func Unlike(ctx context.Context, d dut.DUT, env dut.Env) (string, error) {
+	p, ok := d.(dut.Proven)
+	if !ok {
+		return "", nil
+	}
+	text, err := p.Unlike(ctx, env)
+	if err != nil {
+		return "", fmt.Errorf("asking whether the router is what the device is to be: %w", err)
+	}
+	if text == "" {
+		return "", nil
+	}
+	return "device: " + text, nil
+}
+
+// Prove adds what Unlike finds of the side's device, once.
+func (r *Rejects) Prove(ctx context.Context, s *Side) error {
+	text, err := Unlike(ctx, s.DUT, s.Env)
+	r.If(text != "" && !slices.Contains(*r, text), "%s", text)
+	return err
+}
+
+// A device that has just been given load may take so long until it is what it is to be: connections enter a flowtable with their
+// third packets.
+const (
+	soon      = 3 * time.Second
+	soonEvery = 100 * time.Millisecond
+)
+
+// ProveSoon is Prove where load has just begun: it asks until it finds nothing, or for some seconds.
+func (r *Rejects) ProveSoon(ctx context.Context, s *Side) error {
+	for start := time.Now(); ; {
+		var now Rejects
+		err := now.Prove(ctx, s)
+		if err != nil || len(now) == 0 || time.Since(start) > soon {
+			*r = append(*r, now...)
+			return err
+		}
+		if err := Sleep(ctx, soonEvery); err != nil {
+			return err
+		}
+	}
+}

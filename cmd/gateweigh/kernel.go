@@ -213,7 +213,7 @@ func (f guestFlags) boot(ctx context.Context, cfg vm.Config) (vm.Ended, error) {
 	return ended, err
 }
 
-// errSaid is the error of a command whose guest has printed the reason.
+// errSaid is the error of a command whose guest has printed the reason, and of one that ran another.
 var errSaid = errors.New("it failed in the guest")
 
 // sameCode ends this program as the one in the guest ended.

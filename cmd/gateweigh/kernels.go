@@ -173,7 +173,10 @@ func reportKernels(dir string, order kernelsOrder, asJSON bool) error {
 
 // resumeKernels continues a comparison of kernels.
 func resumeKernels(ctx context.Context, args []string, order kernelsOrder, flags runFlags, err error) error {
-	if err == nil && (len(args) > 0 || len(flags.set) > 0 || flags.out != "" || len(flags.kernels) > 0) {
+	if err == nil && len(args) > 0 {
+		err = notTaken(args[0], flags.resume)
+	}
+	if err == nil && (len(flags.set) > 0 || flags.out != "" || len(flags.kernels) > 0) {
 		err = &exitError{exitUsage, errors.New("--resume continues a run as it was begun: give it alone")}
 	}
 	if err != nil {

@@ -88,6 +88,6 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(runCommand(), reportCommand(), explainCommand(), compareCommand(), bundleCommand(),
-		listCommand(), doctorCommand(), kernelCommand(), burnCommand(), sinkCommand(), cleanCommand())
+		listCommand(), shellCommand(), doctorCommand(), kernelCommand(), burnCommand(), sinkCommand(), cleanCommand())
 	return root
 }

@@ -165,7 +165,10 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 		if flags.resume == "" {
 			return nil, "", errors.New("--resume: name the folder of the run to continue")
 		}
-		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" || len(flags.kernels) > 0 {
+		if len(args) > 0 {
+			return nil, "", notTaken(args[0], flags.resume)
+		}
+		if len(flags.set) > 0 || flags.out != "" || len(flags.kernels) > 0 {
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
 		}
 		if info, err := os.Stat(flags.resume); err == nil && !info.IsDir() {
@@ -203,6 +206,13 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, dir)
 	}
 	return exp, dir, nil
+}
+
+// notTaken says why a run is not resumed with another experiment than its own: its windows would be of two devices.
+func notTaken(file, dir string) error {
+	return fmt.Errorf("--resume continues a run as it was begun, with %s: %s is not taken, because windows of the device before and after a change would stand in one run. "+
+		"Measure the changed one anew, gateweigh run %s, or finish the run as it is, gateweigh run --resume %s",
+		filepath.Join(dir, result.ExperimentFile), quoted(file), quoted(file), quoted(dir))
 }
 
 // beginning is the command of the same experiment without its devices: "gateweigh run quick --set clients=5".

@@ -1,0 +1,69 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// Look builds the lab of an experiment's device as a block has it, starts the device, admits the clients, and calls fn; fault is what
+// went wrong until then. Nothing is measured. The lab is left when fn has returned. It needs root, and that nobody measures.
+func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(lab *side.Side, fault error) error) (err error) {
+	plan := e.Plan()
+	i := slices.IndexFunc(plan, func(b experiment.Block) bool { return !b.AA && b.DUT() == device })
+	if i < 0 {
+		return fmt.Errorf("%s measures no device %q", e.Name, device)
+	}
+	unlock, err := LockMachine("of a shell")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	logs, err := os.MkdirTemp("", "gateweigh-shell-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the logs of the lab: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(logs)) }()
+	backend, err := testbed.Local(ctx, "shell", logs)
+	if err != nil {
+		return err
+	}
+	machine, err := backend.Machine(ctx)
+	if err != nil {
+		return err
+	}
+	defer machine.Stop()
+	demand := DemandOf(e)
+	_, lower := raiseFiles(demand)
+	defer lower()
+	if _, err := checkMachine(ctx, machine, e, demand); err != nil {
+		return err
+	}
+	d, err := dut.New(device, plan[i].Clients(), e)
+	if err == nil {
+		err = dut.Check(ctx, machine, device, d)
+	}
+	if err != nil {
+		return err
+	}
+	s := &Session{Experiment: e, Machine: machine, Placement: backend.Placement, backend: backend}
+	labs := s.Labs(plan[i])
+	labs.Slowed = nil
+	lab, fault, err := labs.OpenToLook(ctx)
+	if err != nil {
+		return err
+	}
+	if err := fn(lab, fault); err != nil || fault != nil { // there may be no clients that could leave
+		return errors.Join(err, lab.StopDevice(context.WithoutCancel(ctx)), lab.Close())
+	}
+	var left error
+	err = side.End(ctx, nil, func(err error) { left = err }, lab)
+	return errors.Join(err, left)
+}

@@ -29,7 +29,7 @@ var allowedImports = map[string][]string{
 	"tomlline":  {}, // mistakes in TOML, for gatewayd's configuration and the lab's experiments
 
 	"cmd/gateweigh":       {"lab/..."},
-	"cmd/gateweigh-agent": {"lab/agent"},
+	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
 	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users"},
 
 	"gateway":                    {"gateway/...", "ppp"},
@@ -139,7 +139,7 @@ var allowedImports = map[string][]string{
 
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
-	"cmd/gateweigh-agent": {"lab/agent"},                                                // the lab's side of the protocol
+	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},                                                // the lab's side of the protocol
 	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs
 
 	"gateway/arp":                    {"gateway/netnstest"},

@@ -36,7 +36,13 @@ func (e *exitError) Unwrap() error { return e.err }
 // version is set by the linker.
 var version = "devel"
 
+// sbin are the folders of nft and ethtool, which PATH lacks after su without "-".
+const sbin = ":/usr/local/sbin:/usr/sbin:/sbin"
+
 func main() {
+	if path := os.Getenv("PATH"); !strings.HasSuffix(path, sbin) {
+		os.Setenv("PATH", strings.TrimPrefix(path+sbin, ":")) // only a name with = or 0 in it is an error
+	}
 	// The daemon handles SIGHUP; in other commands it ends the program, as usual.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once

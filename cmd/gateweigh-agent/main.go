@@ -8,12 +8,14 @@ import (
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
 // version is set by the linker.
 var version = "devel"
 
 func main() {
+	machine.WithSbin()
 	agent.Version = version
 	agent.RunAs(os.Args)
 	if len(os.Args) > 1 {

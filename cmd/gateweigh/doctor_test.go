@@ -165,6 +165,9 @@ func TestListFollowsThePrograms(t *testing.T) {
 	list := func(path string, args ...string) listing {
 		cmd := command(t, t.TempDir(), append([]string{"list", "--json"}, args...)...)
 		cmd.Env = append(cmd.Env, "PATH="+path)
+		if path != os.Getenv("PATH") {
+			withoutSbin(cmd)
+		}
 		e := finish(t, cmd)
 		var l listing
 		if err := json.Unmarshal([]byte(e.stdout), &l); err != nil || e.code != 0 {

@@ -158,6 +158,7 @@ func TestMissingToolsAreNamedWithTheirPackages(t *testing.T) {
 	write(t, dir, "small.toml", small)
 	cmd := command(t, dir, "run", "small.toml", "--out", "r")
 	cmd.Env = append(cmd.Env, "PATH="+dir)
+	withoutSbin(cmd)
 	e := finish(t, cmd)
 	if e.code != exitFailed || !strings.Contains(e.stderr, "install the package ethtool") || !strings.Contains(e.stderr, "install the package dnsmasq-base") {
 		t.Errorf("exit %d: %s", e.code, e.stderr)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
@@ -39,6 +40,7 @@ func (e *exitError) Unwrap() error { return e.err }
 var version = "devel"
 
 func main() {
+	machine.WithSbin()
 	agent.Version = version
 	vm.RunAs(os.Args)
 	agent.RunAs(os.Args)

@@ -85,8 +85,8 @@ func Main(ctx context.Context, opts Options) (err error) {
 	if err := realtime.Precede(os.Getpid()); err != nil && !errors.Is(err, realtime.ErrDenied) {
 		return fmt.Errorf("priority of the host %s: %w", opts.Host, err)
 	}
-	// What the new namespaces lack: /sys has to show the host's own interfaces.
-	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""})
+	// What the new namespaces lack: /sys has to show the host's own interfaces, and a container's /proc/sys may be read only.
+	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""}, procMount)
 	if err = errors.Join(err, loopbackUp()); err != nil {
 		return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
 	}

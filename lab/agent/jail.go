@@ -136,6 +136,9 @@ type mount struct {
 	data           string
 }
 
+// procMount shows the processes of the caller's process namespace.
+var procMount = mount{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""}
+
 // keepPrivate keeps later mounts from reaching the machine.
 var keepPrivate = mount{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""}
 
@@ -170,7 +173,7 @@ func privateMounts(disk string) error {
 		}
 		list = append(list, mount{"gateweigh", dir, "tmpfs", 0, mode})
 	}
-	list = append(list, mount{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""})
+	list = append(list, procMount)
 	if fi, err := os.Lstat("/var/run"); err == nil && fi.IsDir() {
 		list = append(list, mount{"/run", "/var/run", "", unix.MS_BIND, ""})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/client/persona"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 )
@@ -192,6 +193,14 @@ func join(names []string, floods bool) error {
 	return netlink.LinkSetUp(bridge)
 }
 
+// unseenThread is why no polling thread of a link was found. The kernel took the order to poll it by a thread.
+func unseenThread() string {
+	if machine.OwnProcesses() {
+		return machine.HiddenThreads
+	}
+	return "the kernel needs threaded NAPI (5.12 or newer)"
+}
+
 // pin binds the links' polling threads to their CPUs and gives them their priority.
 func (n Network) pin(names []string) error {
 	threads, err := meter.NAPIThreads(names)
@@ -200,7 +209,7 @@ func (n Network) pin(names []string) error {
 	}
 	for _, l := range n.Links {
 		if len(threads[l.Name]) == 0 {
-			return fmt.Errorf("%s has no NAPI thread: the kernel needs threaded NAPI (5.12 or newer)", l.Name)
+			return fmt.Errorf("%s has no polling thread that can be seen: %s", l.Name, unseenThread())
 		}
 		for _, pid := range threads[l.Name] {
 			if err := setAffinity(pid, l.CPUs); err != nil {

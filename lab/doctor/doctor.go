@@ -44,6 +44,8 @@ type Line struct {
 	Needed bool `json:"needed,omitempty"`
 	// Figures are the measured values behind Found, with their unit in the name.
 	Figures map[string]analysis.Number `json:"figures,omitempty"`
+	// refused: not the machine lacks it, rights for it are missing.
+	refused bool
 }
 
 // judge is a line that is ok when there is nothing to do; otherwise it is a warning, and
@@ -162,10 +164,13 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 func newReport(groups []Group) Report {
 	r := Report{Version: Version, Groups: groups}
 	var blocking, here []string
+	var rights string // what explains the rest
 	for _, g := range groups {
 		for _, l := range g.Lines {
 			name, isDevice := strings.CutPrefix(l.Key, deviceKey)
 			switch {
+			case l.Key == keyRights && l.State == Missing:
+				rights = l.Found
 			case l.Needed && l.State == Missing:
 				blocking = append(blocking, l.What)
 			case isDevice && l.State != Missing && slices.Contains(defaultExperiment().DUTs, name):
@@ -174,6 +179,8 @@ func newReport(groups []Group) Report {
 		}
 	}
 	switch {
+	case rights != "":
+		r.Verdict = "Nothing can run here as things are: " + rights + "."
 	case len(blocking) > 0:
 		r.Verdict = "Nothing can run here as things are: missing " + strings.Join(blocking, ", ") + "."
 	case len(here) == 0:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,9 +62,9 @@ var attempts = []attempt{
 		"modprobe nft_flow_offload, or a kernel with CONFIG_NF_FLOW_TABLE, CONFIG_NF_FLOW_TABLE_INET, CONFIG_NFT_FLOW_OFFLOAD and CONFIG_NF_CONNTRACK_PROCFS; only nftables-flowtable and flowtable-masquerade need it",
 		script(machine.Flowtables.Script())},
 	{"kernel.bpf-tc", string(machine.BPFAtTC), keyVeth, "programs can forward packets before the network stack", Warn, false,
-		"only gateway-ebpf and sink-ebpf need it (modules sch_ingress and cls_bpf)", script(machine.BPFAtTC.Script())},
+		"only gateway-ebpf and sink-ebpf need it (modules sch_ingress and cls_bpf)", feature("tc", machine.BPFAtTC)},
 	{"kernel.af-xdp", string(machine.AFXDP), keyNamespaces, "frames can be captured before the network stack", Warn, false,
-		"a kernel with CONFIG_XDP_SOCKETS; only sink-xdp needs it", script(machine.AFXDP.Script())},
+		"a kernel with CONFIG_XDP_SOCKETS; only sink-xdp needs it", feature("ip", machine.AFXDP)},
 	optional("kernel.nat", machine.NAT, "clients can share the router's address", "a kernel with CONFIG_NFT_NAT and CONFIG_NFT_MASQ; only devices with NAT need it"),
 	optional("kernel.flow-cache", machine.FlowCache, "gatewayd can redirect flows that netfilter has decided on", ""),
 	optional("kernel.ppp", machine.PPP, "pppd can carry sessions", "modprobe ppp_generic ppp_async; only rp-pppoe-… needs it"),
@@ -139,7 +140,10 @@ func (x examination) attempt(ctx context.Context) (lines []Line, inside map[stri
 		found, err := a.try(b, limited)
 		cancel()
 		if err != nil {
-			l.Found, l.Do = reason(err), a.do+instead(machine.Feature(a.what))
+			l.Found, l.Do = reason(err), x.refused(err)
+			if l.refused = l.Do != ""; !l.refused {
+				l.Do = a.do + instead(machine.Feature(a.what))
+			}
 			absent[a.key] = a.what
 		} else {
 			l.State, l.Found, l.Means = OK, cmp.Or(found, "works"), a.means
@@ -147,6 +151,26 @@ func (x examination) attempt(ctx context.Context) (lines []Line, inside map[stri
 		lines = append(lines, l)
 	}
 	return lines, b.settings(ctx)
+}
+
+// refused is what to do about a refusal that what is around this process explains, "" where nothing does.
+func (x examination) refused(err error) string {
+	if bar, is := errors.AsType[refusal](err); is {
+		return bar.do
+	}
+	said := err.Error()
+	if len(x.machine.Bars) == 0 || !slices.ContainsFunc([]string{"not permitted", "ermission denied", machine.HiddenThreads}, func(word string) bool { return strings.Contains(said, word) }) {
+		return ""
+	}
+	var steps []string
+	for _, b := range x.machine.Bars {
+		if strings.Contains(said, b.What) {
+			steps = append(steps, b.Do)
+		} else {
+			steps = append(steps, b.String())
+		}
+	}
+	return strings.Join(steps, "; ")
 }
 
 // instead names a kernel that has what this machine's kernel was built without, "" where none is known.
@@ -179,6 +203,27 @@ func (b *bench) stop() {
 func script(text string) func(*bench, context.Context) (string, error) {
 	return func(b *bench, ctx context.Context) (string, error) {
 		return shell("sh", "-ec", text, "sh", b.routerIf)(b, ctx)
+	}
+}
+
+// refusal is the error of a feature that rights are missing for, with what to do.
+type refusal struct{ what, do string }
+
+func (r refusal) Error() string { return r.what }
+
+// feature tries a feature as devices that need it are checked, with the rights that it takes.
+func feature(program string, f machine.Feature) func(*bench, context.Context) (string, error) {
+	return func(b *bench, ctx context.Context) (string, error) {
+		found, err := b.router.Find(ctx, machine.Query{Needs: []dut.Need{{Program: program, Feature: f}}, Features: true})
+		if err == nil {
+			switch what, do, refused := strings.Cut(found[0].Refused, machine.Arrow); {
+			case refused:
+				err = refusal{what, do}
+			case found[0].Lacks != "":
+				err = errors.New(found[0].Lacks)
+			}
+		}
+		return "", err
 	}
 }
 

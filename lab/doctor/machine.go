@@ -20,7 +20,33 @@ func (x examination) machineLines(ctx context.Context) ([]Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Line{user, x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(), busyLine(busy)}, nil
+	return []Line{user, x.rights(), x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(), busyLine(busy)}, nil
+}
+
+// keyRights is the line that the verdict begins with where it is not ok.
+const keyRights = "machine.rights"
+
+// rights tells what a container or a service keeps from root.
+func (x examination) rights() Line {
+	l := judge(keyRights, "rights", "nothing that labs need is kept from this user", "hosts can be metered and their threads bound to CPUs", "")
+	if !x.machine.Root {
+		l = judge(keyRights, "rights", "not looked at without root", "", needsRoot)
+	}
+	if len(x.machine.Bars) > 0 {
+		l.State, l.Means = Missing, ""
+		l.Found, l.Do = barred(x.machine.Bars)
+	}
+	l.Needed = true
+	return l
+}
+
+// barred is what keeps labs from running, and what to do about it.
+func barred(bars []machine.Bar) (what, do string) {
+	var texts, steps []string
+	for _, b := range bars {
+		texts, steps = append(texts, b.What), append(steps, b.Do)
+	}
+	return strings.Join(texts, "; "), strings.Join(steps, "; ")
 }
 
 func (x examination) cpus() Line {

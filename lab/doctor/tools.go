@@ -124,12 +124,13 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 func (x examination) lacking(name string, needs []dut.Need, kernel []Line) (text, do string) {
 	var features []machine.Feature
 	var names, steps []string
+	refused := false
 	for _, n := range needs {
 		f := n.KernelFeature()
 		var tried, works bool
 		for _, k := range kernel {
 			if slices.Contains(f.Either(), machine.Feature(k.What)) {
-				tried, works = true, works || k.State == OK
+				tried, works, refused = true, works || k.State == OK, refused || k.refused
 			}
 		}
 		if f == "" || slices.Contains(features, f) || works || !tried && f.Unset() == "" {
@@ -144,6 +145,9 @@ func (x examination) lacking(name string, needs []dut.Need, kernel []Line) (text
 	}
 	if len(features) == 0 {
 		return "", ""
+	}
+	if refused {
+		return "not permitted here: " + strings.Join(names, ", "), strings.Join(steps, "; ")
 	}
 	if other := dut.OtherKernel(features...); other != "" {
 		steps = append(steps, "or runs with --kernel "+other+": `"+dut.Command(other, "gateweigh run "+measure.All().For(name).Name, name)+"`")

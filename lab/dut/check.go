@@ -92,6 +92,8 @@ func missing(needs []Need, found []machine.Found) string {
 			}
 		case f.Broken != "":
 			texts = append(texts, fmt.Sprintf("%s does not start: %s", f.Path, f.Broken))
+		case f.Refused != "":
+			texts = append(texts, f.Refused)
 		case f.Lacks != "":
 			text := fmt.Sprintf("the kernel lacks %s: %s", n.KernelFeature(), f.Lacks)
 			texts = append(texts, strings.TrimSuffix(text, fmt.Sprintf(": %s is not set", n.KernelFeature()))) // of an option

@@ -15,7 +15,7 @@ func elsewhere(needs []Need, found []machine.Found) string {
 	var features []machine.Feature
 	for i, n := range needs {
 		switch f := found[i]; {
-		case n.Absent(f), f.Broken != "":
+		case n.Absent(f), f.Broken != "", f.Refused != "":
 			return ""
 		case f.Lacks != "":
 			features = append(features, n.KernelFeature())

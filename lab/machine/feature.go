@@ -222,6 +222,21 @@ func (f Feature) isOption() bool { return strings.HasPrefix(string(f), "CONFIG_"
 // featureTimeout bounds trying one feature. In an emulated machine the kernel loads its modules for tens of seconds.
 const featureTimeout = time.Minute
 
+// takesBPF are features that take programs for the kernel (bpf(2)).
+var takesBPF = []Feature{BPFAtTC, AFXDP, FlowCache}
+
+// refused is what keeps this process from using the feature although it is root, "" when nothing does.
+func (f Feature) refused() string {
+	if !root() {
+		return ""
+	}
+	list := slices.DeleteFunc(bars(), func(b Bar) bool { return b.What == HiddenThreads }) // features work without these threads
+	if len(list) == 0 && slices.Contains(takesBPF, f) {
+		list = refusedCalls(bpfCall)
+	}
+	return barred(list)
+}
+
 // missing is why the kernel's feature does not work, "" when it does. A feature is tried. Where that does not go,
 // because it takes root and the feature's program, the kernel's configuration says.
 func (f Feature) missing(ctx context.Context) string {

@@ -34,9 +34,9 @@ func (s files) number(name string) int64 {
 	return n
 }
 
-// tightest is the lowest limit of the files of one name in the control groups of this
-// process and all above them, as far as this process sees them; 0 means no limit.
-func (s files) tightest(controller, v1name, v2name string, limit func(file string) float64) (least float64) {
+// eachGroup calls visit with a file of each control group of this process that has a controller, and of all groups above
+// them, as far as this process sees them.
+func (s files) eachGroup(controller, v1name, v2name string, visit func(file string)) {
 	for line := range strings.Lines(s.text("/proc/self/cgroup")) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3) // ID:CONTROLLERS:/PATH, cgroups(7)
 		if len(f) < 3 || !strings.HasPrefix(f[2], "/") {
@@ -50,22 +50,23 @@ func (s files) tightest(controller, v1name, v2name string, limit func(file strin
 			root, name = path.Join(root, controller), v1name
 		}
 		for dir := path.Clean(f[2]); ; dir = path.Dir(dir) {
-			if n := limit(path.Join(root, dir, name)); n > 0 && (least == 0 || n < least) {
-				least = n
-			}
+			visit(path.Join(root, dir, name))
 			if dir == "/" {
 				break
 			}
 		}
 	}
-	return least
 }
 
 // quota is the CPU time this process's control groups allow, in CPUs.
-func (s files) quota() float64 {
-	return s.tightest("cpu", "cpu.cfs_quota_us", "cpu.max", func(file string) float64 {
-		return parseQuota(s.text(file), s.text(path.Join(path.Dir(file), "cpu.cfs_period_us")))
+func (s files) quota() (least float64) {
+	s.eachGroup("cpu", "cpu.cfs_quota_us", "cpu.max", func(file string) {
+		n := parseQuota(s.text(file), s.text(path.Join(path.Dir(file), "cpu.cfs_period_us")))
+		if n > 0 && (least == 0 || n < least) {
+			least = n
+		}
 	})
+	return least
 }
 
 // parseQuota reads cpu.max ("50000 100000", "max 100000") or, with its period
@@ -83,9 +84,48 @@ func parseQuota(quota, period string) float64 {
 	return q / p
 }
 
-// maxTasks is the tightest pids.max of the control groups.
-func (s files) maxTasks() int64 {
-	return int64(s.tightest("pids", "pids.max", "pids.max", func(file string) float64 { return float64(s.number(file)) }))
+// Share is what control groups leave a process of something: that of the group with the least room.
+type Share struct {
+	Limit int64 `json:"limit"` // 0: none
+	Used  int64 `json:"used"`  // by all processes of that group
+}
+
+// tighter is whichever of two shares leaves less room.
+func (a Share) tighter(b Share) Share {
+	if b.Limit > 0 && (a.Limit == 0 || b.Limit-b.Used < a.Limit-a.Used) {
+		return b
+	}
+	return a
+}
+
+// tasks is what control groups leave of processes and threads.
+func (s files) tasks() (least Share) {
+	s.eachGroup("pids", "pids.max", "pids.max", func(file string) {
+		least = least.tighter(Share{s.number(file), s.number(path.Join(path.Dir(file), "pids.current"))})
+	})
+	return least
+}
+
+// memory is what control groups leave of it, KiB. Copies of files that nobody has used lately count as free.
+func (s files) memory() (least Share) {
+	s.eachGroup("memory", "memory.limit_in_bytes", "memory.max", func(file string) {
+		dir := path.Dir(file)
+		limit, used := s.number(file), s.number(path.Join(dir, "memory.current")) // "max" is 0
+		idle := "inactive_file"
+		if strings.HasSuffix(file, "limit_in_bytes") {
+			used, idle = s.number(path.Join(dir, "memory.usage_in_bytes")), "total_inactive_file"
+		}
+		for line := range strings.Lines(s.text(path.Join(dir, "memory.stat"))) {
+			if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); name == idle {
+				n, _ := strconv.ParseInt(value, 10, 64) // 0: nothing counts as free
+				used -= min(n, used)
+			}
+		}
+		if limit < 1<<50 { // version 1 has the largest number for no limit
+			least = least.tighter(Share{limit >> 10, used >> 10})
+		}
+	})
+	return least
 }
 
 // namespaces counts the network namespaces that processes are in. Namespaces without a process,

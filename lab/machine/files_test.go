@@ -29,10 +29,7 @@ func TestControlGroupsOfBothVersions(t *testing.T) {
 	limits := func(cgroups string) map[string]float64 {
 		found := map[string]float64{}
 		for _, controller := range []string{"cpu", "pids", "io"} {
-			machineOf(map[string]string{"/proc/self/cgroup": cgroups}).tightest(controller, "v1", "v2", func(file string) float64 {
-				found[file]++
-				return 0
-			})
+			machineOf(map[string]string{"/proc/self/cgroup": cgroups}).eachGroup(controller, "v1", "v2", func(file string) { found[file]++ })
 		}
 		return found
 	}
@@ -73,9 +70,27 @@ func TestQuotaIsTheTightestOfAllAncestors(t *testing.T) {
 			t.Errorf("%s: %v CPUs, want %v", name, got, c.want)
 		}
 	}
-	pids := machineOf(map[string]string{own: "0::/a\n", "/sys/fs/cgroup/a/pids.max": "100\n", "/sys/fs/cgroup/pids.max": "max\n"})
-	if got := pids.maxTasks(); got != 100 {
-		t.Errorf("pids.max %d, want 100", got)
+}
+
+// TestRoomIsTheLeastOfAllAncestors: a group above with a higher limit may have less room, because others are in it too.
+func TestRoomIsTheLeastOfAllAncestors(t *testing.T) {
+	const own, v2, v1 = "/proc/self/cgroup", "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
+	for name, c := range map[string]struct {
+		files         map[string]string
+		tasks, memory Share
+	}{
+		"no control group":    {nil, Share{}, Share{}},
+		"no limit":            {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "max\n", v2 + "/a/pids.current": "7\n", v2 + "/a/memory.max": "max\n"}, Share{}, Share{}},
+		"version 2":           {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "100\n", v2 + "/a/pids.current": "7\n", v2 + "/pids.max": "max\n"}, Share{100, 7}, Share{}},
+		"less room above":     {map[string]string{own: "0::/a/b\n", v2 + "/a/b/pids.max": "100\n", v2 + "/a/b/pids.current": "7\n", v2 + "/a/pids.max": "200\n", v2 + "/a/pids.current": "190\n"}, Share{200, 190}, Share{}},
+		"memory":              {map[string]string{own: "0::/a\n", v2 + "/a/memory.max": "1048576\n", v2 + "/a/memory.current": "524288\n", v2 + "/a/memory.stat": "anon 1\ninactive_file 262144\n"}, Share{}, Share{1024, 256}},
+		"memory, version 1":   {map[string]string{own: "4:memory:/c\n", v1 + "/c/memory.limit_in_bytes": "1048576\n", v1 + "/c/memory.usage_in_bytes": "524288\n", v1 + "/c/memory.stat": "inactive_file 1\ntotal_inactive_file 262144\n"}, Share{}, Share{1024, 256}},
+		"version 1, no limit": {map[string]string{own: "4:memory:/\n8:pids:/\n", v1 + "/memory.limit_in_bytes": "9223372036854771712\n", "/sys/fs/cgroup/pids/pids.max": "max\n"}, Share{}, Share{}},
+	} {
+		s := machineOf(c.files)
+		if tasks, memory := s.tasks(), s.memory(); tasks != c.tasks || memory != c.memory {
+			t.Errorf("%s: tasks %+v, memory %+v KiB; want %+v, %+v", name, tasks, memory, c.tasks, c.memory)
+		}
 	}
 }
 

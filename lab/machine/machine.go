@@ -31,6 +31,7 @@ type Machine struct {
 	Virtualisation string `json:"virtualisation"` // "hypervisor", "none seen", or empty
 	Program        string `json:"program"`        // SHA-256 of the agent's program, hexadecimal
 	Root           bool   `json:"root"`           // the agent runs as root
+	Bars           []Bar  `json:"bars,omitempty"` // what keeps root from running labs
 
 	Online int         `json:"online"` // CPUs of the machine
 	Usable []int       `json:"usable"` // those of them that the agent may use
@@ -72,7 +73,8 @@ type Limits struct {
 	Tasks      int64    `json:"tasks"`      // processes and threads there are now
 	PIDMax     int64    `json:"pid_max"`
 	ThreadsMax int64    `json:"threads_max"`
-	GroupTasks int64    `json:"group_tasks"` // pids.max, the tightest of the agent's control groups
+	GroupTasks Share    `json:"group_tasks"` // pids.max of the agent's control groups
+	GroupKiB   Share    `json:"group_kib"`   // memory.max of the agent's control groups, KiB
 	Conntrack  int64    `json:"conntrack"`   // tracked connections
 	FilesSoft  int64    `json:"files_soft"`  // open files of a program that an agent starts
 	FilesHard  int64    `json:"files_hard"`  // open files of a process
@@ -86,10 +88,13 @@ func Read() (Machine, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Arch, m.Root = runtime.GOARCH, os.Geteuid() == 0 && !inUserNamespace()
+	m.Arch, m.Root = runtime.GOARCH, root()
 	var un unix.Utsname
 	if err := unix.Uname(&un); err == nil {
 		m.Kernel = unix.ByteSliceToString(un.Release[:]) + " " + unix.ByteSliceToString(un.Version[:])
+	}
+	if m.Root {
+		m.Bars = bars()
 	}
 	if m.Usable, err = usableCPUs(); err != nil {
 		return m, err
@@ -98,6 +103,9 @@ func Read() (Machine, error) {
 	m.Program, err = ownHash()
 	return m, err
 }
+
+// root reports whether this process is the machine's root, with whatever rights.
+func root() bool { return os.Geteuid() == 0 && !inUserNamespace() }
 
 // inUserNamespace reports whether root here is another user of the machine, as after unshare -r: such a root may make network
 // namespaces, and neither meters nor programs in the kernel.
@@ -143,7 +151,7 @@ func (s files) limits() (l Limits) {
 	l.Tasks = parseLoadTasks(s.text("/proc/loadavg"))
 	l.PIDMax = s.number("/proc/sys/kernel/pid_max")
 	l.ThreadsMax = s.number("/proc/sys/kernel/threads-max")
-	l.GroupTasks = s.maxTasks()
+	l.GroupTasks, l.GroupKiB = s.tasks(), s.memory()
 	l.Conntrack = s.number("/proc/sys/net/netfilter/nf_conntrack_max")
 	l.Ports, l.Backlog = s.text("/proc/sys/"+PortRange), s.text("/proc/sys/"+Backlog)
 	return l

@@ -57,6 +57,7 @@ type Found struct {
 	Version string `json:"version,omitempty"` // empty: it says none
 	Broken  string `json:"broken,omitempty"`  // how the program fails to start
 	Lacks   string `json:"lacks,omitempty"`   // how the kernel's feature fails to work
+	Refused string `json:"refused,omitempty"` // what keeps this process from using the feature, whatever the kernel has
 }
 
 // Absent reports whether the need is a program, and not here.
@@ -84,7 +85,11 @@ func Find(ctx context.Context, q Query) []Found {
 		if q.Versions && n.Program != "" {
 			f.Version = once(f.Path, func() string { return n.version(ctx, f.Path) })
 		}
-		if feature := n.KernelFeature(); feature != "" && q.Features {
+		feature := n.KernelFeature()
+		if feature == "" || !q.Features {
+			continue
+		}
+		if f.Refused = once("rights for "+string(feature), feature.refused); f.Refused == "" {
 			f.Lacks = once(string(feature), func() string { return feature.missing(ctx) })
 		}
 	}

@@ -129,16 +129,20 @@ func (d Demand) Fits(have int64, taken func(Demand) int64) int {
 	lo, hi := 1, d.Clients()
 	for lo < hi { // the demand grows with the clients
 		n := (lo + hi + 1) / 2
-		fewer := d
-		fewer.Sides = slices.Clone(d.Sides)
-		for i := range fewer.Sides {
-			fewer.Sides[i].Clients = min(n, fewer.Sides[i].Clients)
-		}
-		if taken(fewer) <= have {
+		if taken(d.with(n)) <= have {
 			lo = n
 		} else {
 			hi = n - 1
 		}
 	}
 	return lo
+}
+
+// with is the demand with so many clients in each lab, where it had more.
+func (d Demand) with(clients int) Demand {
+	d.Sides = slices.Clone(d.Sides)
+	for i := range d.Sides {
+		d.Sides[i].Clients = min(clients, d.Sides[i].Clients)
+	}
+	return d
 }

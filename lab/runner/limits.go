@@ -47,8 +47,16 @@ var Limits = []Limit{
 		Means: "programs and threads of the labs fit", Refusal: moreTasks, Raise: "sudo sysctl -w kernel.threads-max=%d", Times: 4,
 	},
 	{
-		Key: "limit.pids-cgroup", What: "pids.max", Have: func(m machine.Machine) int64 { return m.Limits.GroupTasks }, Need: Demand.Tasks, None: "no control group limits tasks",
-		Means: "programs and threads of the labs fit", Raise: "docker run --pids-limit=-1, or TasksMax=infinity of the service",
+		Key: "limit.pids-cgroup", What: "pids.max", Have: func(m machine.Machine) int64 { return m.Limits.GroupTasks.Limit }, Need: Demand.Tasks, None: "no control group limits tasks",
+		Taken: func(m machine.Machine) int64 { return m.Limits.GroupTasks.Used },
+		Means: "programs and threads of the labs fit", Refusal: "the control group has room for %d more processes and threads (pids.max)",
+		Raise: "podman run --pids-limit=-1 …, or a higher pids.max of the group",
+	},
+	{
+		Key: "limit.memory-cgroup", What: "memory.max, KiB", Have: func(m machine.Machine) int64 { return m.Limits.GroupKiB.Limit }, Need: Demand.MemoryKiB, None: "no control group limits memory",
+		Taken: func(m machine.Machine) int64 { return m.Limits.GroupKiB.Used },
+		Means: "programs of the labs fit", Refusal: "the control group has room for %d KiB of memory (memory.max)",
+		Raise: "podman run without --memory …, or a higher memory.max of the group",
 	},
 	{
 		Key: "limit.net-namespaces", What: "net namespaces", Have: func(m machine.Machine) int64 { return m.Limits.Namespaces }, Need: Demand.Namespaces, None: "the kernel sets no limit",
@@ -93,13 +101,25 @@ func checkLimits(m machine.Machine, d Demand) error {
 		if l.Refusal == "" || l.Have(m) == 0 || need <= have {
 			continue
 		}
-		text := fmt.Sprintf("clients: "+l.Refusal+", and %s takes %d: about %d clients fit", have, d, need, d.Fits(have, l.Need))
-		if l.Raise != "" {
-			text += ", or raise it: " + l.Advice(m, d)
-		}
-		errs = append(errs, errors.New(text))
+		errs = append(errs, l.refuse(m, d))
 	}
 	return errors.Join(errs...)
+}
+
+// refuse is why a demand does not go, with how many clients would and how to raise the limit.
+func (l Limit) refuse(m machine.Machine, d Demand) error {
+	have, need := l.Have(m)-l.taken(m), l.Need(d)
+	text := fmt.Sprintf(l.Refusal+", and %s takes %d", have, d, need)
+	fit := d.Fits(have, l.Need)
+	switch least := l.Need(d.with(fit)); {
+	case least > have && l.Raise != "":
+		return fmt.Errorf("%s, with one client %d: raise it: %s", text, least, l.Advice(m, d))
+	case least > have:
+		return fmt.Errorf("%s, with one client %d", text, least)
+	case l.Raise != "":
+		return fmt.Errorf("clients: %s: about %d clients fit, or raise it: %s", text, fit, l.Advice(m, d))
+	}
+	return fmt.Errorf("clients: %s: about %d clients fit", text, fit)
 }
 
 // mostWorkers bounds the processes that share a host's streams where each process may open

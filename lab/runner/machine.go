@@ -59,17 +59,17 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 	if err != nil {
 		return m, fmt.Errorf("looking at the machine: %w", err)
 	}
-	if err := checkLimits(m, d); err != nil {
-		return m, err
-	}
 	needs := Needs(e)
 	found, err := agent.Find(ctx, machine.Query{Needs: needs})
 	if err != nil {
 		return m, fmt.Errorf("looking for programs: %w", err)
 	}
-	var errs []error
+	errs := []error{checkLimits(m, d)}
 	if !m.Root {
 		errs = append(errs, errors.New("a run needs root, and not that of a user namespace: it makes network namespaces and loads programs into the kernel (try: sudo gateweigh run …)"))
+	}
+	for _, b := range m.Bars {
+		errs = append(errs, errors.New(b.String()))
 	}
 	for i, n := range needs {
 		if found[i].Path == "" {

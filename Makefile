@@ -23,13 +23,20 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: help deps build agents check test test-kernel run generate bench clean
+.PHONY: help deps deps-run guest-kernel build agents check test test-kernel run generate bench clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-deps: ## install the Debian packages that are missing
+deps: ## install the Debian packages that are missing, for all experiments and tests
 	@.ci/deps
+
+deps-run:
+	@.ci/deps run
+
+# Tests in network namespaces of their own reach no server.
+guest-kernel: deps build
+	@$(ROOT) bin/gateweigh kernel fetch --missing || echo "without Debian's kernel tests of guests are skipped: gateweigh kernel fetch debian"
 
 build: ## bin/gateweigh and bin/gatewayd: static binaries
 	go build -trimpath -ldflags '-w $(LDFLAGS)' -o bin/ ./cmd/gateweigh ./cmd/gatewayd
@@ -60,7 +67,7 @@ QUIET := ^(TestDoctorsManual|TestManyClientsAtOnce|TestSlowRoutersAreMarked)$$
 # go vet is a task of make check, which has all of it.
 TESTS := go test -json -count=1 -ldflags=-w -vet=off -timeout 20m
 
-test: deps build ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
+test: deps build guest-kernel ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
 	@together=$$(go list $(TOGETHER)); alone=$$(go list $(PACKAGES) | grep -vxF "$$together"); \
 	{ status=0; \
 	$(TESTS) -p 4 -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -skip '$(QUIET)' $$together || status=$$?; \
@@ -78,7 +85,7 @@ LIMIT ?= 7200
 test-kernel: deps build ## gatewayd's data paths under another kernel, KERNEL=debian: SET=core the least, or all of an hour and more; LIMIT=7200 seconds a package
 	ROOT='$(ROOT)' LIMIT='$(LIMIT)' .ci/guest '$(KERNEL)' '$(SET)' | go run ./.ci/tally
 
-run: deps build ## measure: the quick experiment, about a minute
+run: deps-run build ## measure: the quick experiment, about a minute
 	$(ROOT) bin/gateweigh run
 
 generate: ## generated code and eBPF objects (clang, llvm, libbpf-dev)

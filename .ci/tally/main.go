@@ -1,5 +1,5 @@
 // Command tally reads the output of go test -json, prints what a person wants to
-// see of it, names the slowest tests and those that failed, and ends with one line of counts. It exits 1
+// see of it, counts skipped tests by reason, names the slowest tests and those that failed, and ends with one line of counts. It exits 1
 // when a test or a package failed, or when there was no test at all. With CI=true in the
 // environment a skipped test is a failure too, unless it says that the kernel
 // lacks something: in CI everything else can be installed from a package.
@@ -19,6 +19,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -42,6 +43,7 @@ type event struct {
 type tally struct {
 	passed, failed, skipped int
 	notRun                  map[string]int // tests by what they say they lack
+	reasons                 map[string]int // skipped tests by what they say
 	ended                   []event        // of tests that are no subtests
 	failures                []string       // tests and packages that failed, in order
 
@@ -72,6 +74,7 @@ func (t *tally) read(r io.Reader) error {
 	t.output = map[[2]string]*strings.Builder{}
 	t.lacks = map[[2]string]string{}
 	t.notRun = map[string]int{}
+	t.reasons = map[string]int{}
 	t.failedPackage = map[string]bool{}
 	t.begun = map[string]map[string]bool{}
 	lines := bufio.NewReader(r)
@@ -143,6 +146,7 @@ func (t *tally) endTest(e event, said string) {
 		t.passed++
 	case e.Action == "skip" && (!t.strict || strings.Contains(said, "kernel lacks")):
 		t.skipped++
+		t.reasons[reason(said)]++
 		fmt.Fprint(t.w, said)
 	case e.Action == "skip":
 		t.fail(e, "skipped")
@@ -186,13 +190,28 @@ func (t *tally) endPackage(e event, said string) {
 	fmt.Fprintf(t.w, "FAIL  %s  %.1f s\n", e.Package, e.Elapsed)
 }
 
-// absent has a line for each thing that tests were not run for, in order.
+// absent has a line for each thing that tests were not run for, and for each reason to skip one, in order.
 func (t *tally) absent() string {
 	var lines strings.Builder
 	for _, lacks := range slices.Sorted(maps.Keys(t.notRun)) {
 		fmt.Fprintf(&lines, "not run here, %d: %s\n", t.notRun[lacks], lacks)
 	}
+	for _, why := range slices.Sorted(maps.Keys(t.reasons)) {
+		fmt.Fprintf(&lines, "skipped, %d: %s\n", t.reasons[why], why)
+	}
 	return lines.String()
+}
+
+// logged is a line that a test has logged: "    guest_test.go:27: text".
+var logged = regexp.MustCompile(`(?m)^\s*\S+\.go:\d+: (.+)$`)
+
+// reason is why a test was skipped, by its output: the last line that it logged.
+func reason(said string) string {
+	lines := logged.FindAllStringSubmatch(said, -1)
+	if len(lines) == 0 {
+		return "no reason given"
+	}
+	return strings.TrimSpace(lines[len(lines)-1][1])
 }
 
 // namedSlow is how many of the slowest tests are named.

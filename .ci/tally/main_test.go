@@ -54,6 +54,20 @@ func TestTwo(t *testing.T) { t.Attr("not-run", "chilli is not on PATH") }
 func TestBroken(t *testing.T) { t.Attr("not-run", "no shell"); t.Error("it broke") }
 `
 
+// TestSkipsAreCountedByReason, in lines before the closing one, which has the form that others read.
+func TestSkipsAreCountedByReason(t *testing.T) {
+	got, _ := goTest(t, false, map[string]string{"a/a_test.go": mixed + `
+func TestAgain(t *testing.T) { t.Log("a word before"); t.Skip("no such tool") }
+func TestMute(t *testing.T) { t.SkipNow() }
+`})
+	if want := "skipped, 1: no reason given\nskipped, 2: no such tool\nskipped, 1: the kernel lacks netem\n"; got.absent() != want {
+		t.Errorf("%q, want %q", got.absent(), want)
+	}
+	if got.summary() != "2 passed, 0 failed, 4 skipped" {
+		t.Errorf("the closing line is %q", got.summary())
+	}
+}
+
 // TestNotRun: what did nothing has not passed, and what failed has failed.
 func TestNotRun(t *testing.T) {
 	got, printed := goTest(t, true, map[string]string{"a/a_test.go": unpackaged})

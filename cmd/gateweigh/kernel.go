@@ -86,7 +86,8 @@ func kernelRemove() *cobra.Command {
 }
 
 func kernelFetch() *cobra.Command {
-	return &cobra.Command{
+	missing := false
+	cmd := &cobra.Command{
 		Use:   "fetch [debian | debian:SUITE]",
 		Short: "Fetch Debian's newest kernel with apt, from a suite that this machine's sources know",
 		Long: "Downloads the newest kernel's package from this machine's apt sources and unpacks it below " +
@@ -94,13 +95,31 @@ func kernelFetch() *cobra.Command {
 		Example: "  gateweigh kernel fetch\n  gateweigh kernel fetch debian:bookworm-backports",
 		Args:    usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := fetchKernel(cmd.Context(), nameOf(args))
+			get := fetchKernel
+			if missing {
+				get = haveKernel
+			}
+			k, err := get(cmd.Context(), nameOf(args))
 			if err == nil {
 				_, err = fmt.Printf("%s is %s: %s\n", k.Name, k.Release, k.Image)
 			}
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&missing, "missing", false, "only where no kernel of this name is here, however old")
+	return cmd
+}
+
+// haveKernel fetches a kernel that is not here; one that is here needs no network.
+func haveKernel(ctx context.Context, name string) (kernel.Kernel, error) {
+	places, err := kernel.Usual()
+	if err != nil {
+		return kernel.Kernel{}, err
+	}
+	if k, err := places.Find(name); !errors.Is(err, kernel.ErrUnknown) || !kernel.IsDebian(name) {
+		return k, kernelError(err)
+	}
+	return fetchKernel(ctx, name)
 }
 
 func nameOf(args []string) string {

@@ -26,7 +26,7 @@ func Debian(t testing.TB) kernel.Kernel {
 		k, err = places.Fetch(t.Context(), kernel.Debian, func(string) {})
 	}
 	if errors.Is(err, kernel.ErrNetwork) {
-		t.Skipf("no Debian kernel is fetched, and apt reaches no server: gateweigh kernel fetch debian: %v", err)
+		t.Skipf("no Debian kernel is here, and apt reaches no server from the test's network namespace: gateweigh kernel fetch debian: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -139,7 +139,7 @@ var allowedImports = map[string][]string{
 
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
-	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},                                                // the lab's side of the protocol
+	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},                                 // the lab's side of the protocol
 	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs
 
 	"gateway/arp":                    {"gateway/netnstest"},

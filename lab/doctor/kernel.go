@@ -219,6 +219,8 @@ func feature(program string, f machine.Feature) func(*bench, context.Context) (s
 			switch what, do, refused := strings.Cut(found[0].Refused, machine.Arrow); {
 			case refused:
 				err = refusal{what, do}
+			case found[0].Path == "":
+				err = errors.New(program + " is not on PATH")
 			case found[0].Lacks != "":
 				err = errors.New(found[0].Lacks)
 			}

@@ -190,7 +190,7 @@ func TestLimitLines(t *testing.T) {
 	})
 	check(t, limitLine(t, busy, "limit.pid-max"), OK, "of which 200 are in use")
 	check(t, limitLine(t, busy, "limit.threads-max"), Warn, "sysctl -w kernel.threads-max=")
-	check(t, limitLine(t, busy, "limit.pids-cgroup"), Warn, "TasksMax=infinity")
+	check(t, limitLine(t, busy, "limit.pids-cgroup"), Warn, "--pids-limit=-1")
 	check(t, limitLine(t, on(nil), "limit.pids-cgroup"), OK, "no control group")
 
 	const namespaces, conntrack = "limit.net-namespaces", "limit.conntrack"

@@ -112,7 +112,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: scratch,
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
-	outlook, err := runner.Look(ctx, asked, realtime.MayPrecede())
+	outlook, err := runner.Foresee(ctx, asked, realtime.MayPrecede())
 	if err != nil {
 		return Report{}, err
 	}

@@ -26,8 +26,8 @@ const (
 	lookTime = 150 * time.Millisecond // of one: 15 ticks of each CPU's clock
 )
 
-// Look watches a machine on which nothing of a lab runs.
-func Look(ctx context.Context, asked interface {
+// Foresee watches a machine on which nothing of a lab runs.
+func Foresee(ctx context.Context, asked interface {
 	Machine(ctx context.Context) (machine.Machine, error)
 }, precedes bool) (o Outlook, err error) {
 	o = Outlook{LeastSteal: math.Inf(1), Precedes: precedes}

@@ -144,7 +144,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err := s.open(ctx, raised); err != nil {
 		return Outcome{}, err
 	}
-	if outlook, err := Look(ctx, machine, s.Precedes); err != nil {
+	if outlook, err := Foresee(ctx, machine, s.Precedes); err != nil {
 		return Outcome{}, errors.Join(err, s.writer.Close())
 	} else if !outlook.Quiet() {
 		s.Notice("%s", words.Capitalised(outlook.String())+".")

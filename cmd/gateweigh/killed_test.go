@@ -204,6 +204,7 @@ redo = 0
 client = { kind = "persona", hosts = 2 }
 [dut.doors]
 start = "true"
+open = true
 login = "sleep 1"
 `
 

@@ -56,7 +56,7 @@ func TestOwnDevicesThatGoWrong(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"login":  `login command "# asks the portal …": exit status 5: no account of this name`,
-		"status": `the login command ended well, but status command "echo still waiting; false": exit status 1: still waiting`,
+		"status": `the portal took the login but has no session: status command "echo still waiting; false": exit status 1: still waiting`,
 		"start":  `start: start command "# sets rules …": exit status 6: rule 7 is odd`,
 		"stop":   "",
 	} {

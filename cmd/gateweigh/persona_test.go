@@ -24,6 +24,7 @@ client = { kind = "persona", hosts = 2 }
 traffic.short_per_second = 100
 [dut.doors]
 start = "true"
+open = true
 login = "test $GATEWEIGH_CLIENT -le 2"
 `
 

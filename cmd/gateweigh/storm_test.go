@@ -135,6 +135,7 @@ blocks = 3
 redo = 0
 [dut.doors]
 start = "true"
+open = true
 login = "true"
 `
 
@@ -178,9 +179,11 @@ redo = 0
 [dut.dies]
 daemon = "sleep 2; echo out of memory; exit 9"
 ready = "true"
+open = true
 login = "sleep 3"
 [dut.half]
 start = "true"
+open = true
 login = '[ $((GATEWEIGH_CLIENT % 2)) -eq 0 ] || { echo "no room for $GATEWEIGH_CLIENT"; exit 7; }'
 `
 

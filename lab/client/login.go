@@ -201,7 +201,7 @@ func loginOnce(ctx context.Context, p portal, each time.Duration) error {
 		return fmt.Errorf("asking the portal for the session: %w", err)
 	}
 	if c, ok := p.(*commandPortal); ok && c.denied != nil {
-		return fmt.Errorf("the login command ended well, but %w", c.denied)
+		return fmt.Errorf("the portal took the login but has no session: %w", c.denied)
 	}
 	return fmt.Errorf("the portal took the login but has no session: %w", errRefused)
 }

@@ -19,7 +19,8 @@ import (
 var pcapng = []byte{0x0a, 0x0d, 0x0d, 0x0a}
 
 // Read reads sizes and times of a capture's frames, from pcap or pcapng, also compressed by gzip. Sizes
-// are those on the link, whatever the capture kept of them. name is the file's, for messages.
+// are those on the link without FCS, whatever the capture kept of them, also where it says that its lengths
+// count the FCS. name is the file's, for messages.
 func Read(r io.Reader, name string) (*frames.Trace, error) {
 	next, err := openCapture(r)
 	if err != nil {
@@ -47,7 +48,7 @@ func Read(r io.Reader, name string) (*frames.Trace, error) {
 // Count is what a capture holds.
 type Count struct {
 	Frames int64         `json:"frames"`
-	Sizes  map[int]int64 `json:"sizes"` // frames by their bytes on the link, whatever the capture kept of them
+	Sizes  map[int]int64 `json:"sizes"` // frames by their bytes on the link without FCS, whatever the capture kept of them
 	Cut    bool          `json:"cut"`   // the file ends in the middle of a frame, which is not counted
 }
 
@@ -84,7 +85,7 @@ func early(err error) error {
 
 // packet is what a capture says of one.
 type packet struct {
-	bytes int // on the link
+	bytes int // on the link, without FCS
 	at    time.Time
 	link  uint32 // kind of link that it was captured from
 }
@@ -146,6 +147,9 @@ func within(err error) error {
 
 // mostKept bounds what a capture keeps of a packet: no link's are longer, and damaged files are noticed.
 const mostKept = 1 << 26
+
+// withoutFCS is a packet's length less the bytes of the frame check sequence in it.
+func withoutFCS(bytes uint32, fcs int) int { return max(0, int(bytes)-fcs) }
 
 func checkLengths(kept, bytes uint32) error {
 	if kept > mostKept || bytes > mostKept {

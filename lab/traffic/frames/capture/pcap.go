@@ -21,7 +21,17 @@ type pcapReader struct {
 	order binary.ByteOrder
 	unit  time.Duration // of the second half of times
 	link  uint32
+	fcs   int // bytes of the frame check sequence that each packet's lengths count
 }
+
+// The field of the link's type: its upper bits say how long the frame check sequence is, where they say so at all
+// (draft-ietf-opsawg-pcap, "Additional information").
+const (
+	linkKind = 0xffff
+	fcsKnown = 1 << 26
+	fcsShift = 28 // units of 16 bits
+	fcsUnit  = 2
+)
 
 func openPcap(r *bufio.Reader) (*pcapReader, error) {
 	p := &pcapReader{r: r}
@@ -44,8 +54,10 @@ func openPcap(r *bufio.Reader) (*pcapReader, error) {
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
 	}
-	const kind = 0xffff // the rest says how long the FCS is
-	p.link = p.order.Uint32(head[20:]) & kind
+	field := p.order.Uint32(head[20:])
+	if p.link = field & linkKind; field&fcsKnown != 0 {
+		p.fcs = int(field>>fcsShift) * fcsUnit
+	}
 	return p, nil
 }
 
@@ -59,5 +71,5 @@ func (p *pcapReader) next() (packet, error) {
 		return packet{}, err
 	}
 	at := time.Unix(int64(p.order.Uint32(head[0:])), int64(p.order.Uint32(head[4:]))*int64(p.unit))
-	return packet{int(bytes), at, p.link}, skip(p.r, int(kept))
+	return packet{withoutFCS(bytes, p.fcs), at, p.link}, skip(p.r, int(kept))
 }

@@ -2,7 +2,9 @@ package capture
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -20,7 +22,10 @@ const (
 
 	orderMagic      = 0x1a2b3c4d
 	optionResol     = 9
+	optionFCS       = 13
 	optionOffset    = 14
+	optionFlags     = 2  // of a packet
+	flagsFCS        = 5  // place of the bytes of the frame check sequence, 4 bits
 	blockFrame      = 12 // type and length before a block's body, length behind it
 	mostInterfaces  = 1 << 16
 	mostDescription = 1 << 20 // bytes of an interface's block
@@ -39,6 +44,7 @@ type ngInterface struct {
 	snap      uint32
 	perSecond uint64
 	offset    int64 // s
+	fcs       int   // bytes of the frame check sequence that lengths count, where the packet does not say
 }
 
 func (g *ngReader) next() (packet, error) {
@@ -110,25 +116,50 @@ func (g *ngReader) describe(body int) error {
 		return within(err)
 	}
 	i := ngInterface{link: uint32(g.order.Uint16(b)), snap: g.order.Uint32(b[4:]), perSecond: 1e6}
-	for rest := b[fixed : body-4]; len(rest) >= 4; {
+	err := g.options(b[fixed:body-4], func(code uint16, value []byte) error {
+		switch {
+		case code == optionResol && len(value) == 1:
+			var ok bool
+			if i.perSecond, ok = resolution(value[0]); !ok {
+				return fmt.Errorf("an interface whose times are in units of %#x: the file is damaged", value[0])
+			}
+		case code == optionOffset && len(value) == 8:
+			i.offset = int64(g.order.Uint64(value))
+		case code == optionFCS && len(value) == 1:
+			i.fcs = fcsBytes(value[0])
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	g.interfaces = append(g.interfaces, i)
+	return nil
+}
+
+// options calls fn with each option of a block.
+func (g *ngReader) options(rest []byte, fn func(code uint16, value []byte) error) error {
+	for len(rest) >= 4 {
 		code, n := g.order.Uint16(rest), int(g.order.Uint16(rest[2:]))
 		padded := 4 + (n+3)/4*4
 		if code == 0 || padded > len(rest) {
 			break
 		}
-		switch value := rest[4 : 4+n]; {
-		case code == optionResol && n == 1:
-			var ok bool
-			if i.perSecond, ok = resolution(value[0]); !ok {
-				return fmt.Errorf("an interface whose times are in units of %#x: the file is damaged", value[0])
-			}
-		case code == optionOffset && n == 8:
-			i.offset = int64(g.order.Uint64(value))
+		if err := fn(code, rest[4:4+n]); err != nil {
+			return err
 		}
 		rest = rest[padded:]
 	}
-	g.interfaces = append(g.interfaces, i)
 	return nil
+}
+
+// fcsBytes is the length of an interface's frame check sequence. The format counts it in bits, and its own example is
+// 4, by which programs write bytes: no sequence is shorter than 8 bits, and none longer than 7 bytes.
+func fcsBytes(length byte) int {
+	if length >= 8 {
+		return int(length) / 8
+	}
+	return int(length)
 }
 
 // resolution is how many units of a time are a second: a power of ten, or of two with the highest bit.
@@ -178,11 +209,39 @@ func (g *ngReader) packet(kind uint32, body int) (p packet, err error) {
 		return p, fmt.Errorf("a packet of interface %d of %d with %d bytes in a block of %d: the file is damaged", from, len(g.interfaces), kept, body)
 	}
 	i := g.interfaces[from]
-	p = packet{bytes: int(length), link: i.link}
-	if kind != blockSimple {
-		p.at = i.time(uint64(g.order.Uint32(b[4:]))<<32 | uint64(g.order.Uint32(b[8:])))
+	p = packet{link: i.link}
+	if kind == blockSimple {
+		p.bytes = withoutFCS(length, i.fcs)
+		return p, skip(g.r, body-fixed)
 	}
-	return p, skip(g.r, body-fixed)
+	p.at = i.time(uint64(g.order.Uint32(b[4:]))<<32 | uint64(g.order.Uint32(b[8:])))
+	fcs, err := g.packetFCS(int(kept), body-fixed)
+	p.bytes = withoutFCS(length, cmp.Or(fcs, i.fcs))
+	return p, err
+}
+
+// packetFCS passes over the rest of a packet's block, of which kept bytes are the packet's, and returns how long a frame
+// check sequence its flags name; 0: they name none.
+func (g *ngReader) packetFCS(kept, rest int) (fcs int, err error) {
+	padded := (kept + 3) / 4 * 4
+	options := rest - padded - 4
+	if options < 8 || options > mostDescription { // a flag's option takes 8 bytes
+		return 0, skip(g.r, rest)
+	}
+	if err := skip(g.r, padded); err != nil {
+		return 0, err
+	}
+	b := make([]byte, options)
+	if _, err := io.ReadFull(g.r, b); err != nil {
+		return 0, within(err)
+	}
+	err = g.options(b, func(code uint16, value []byte) error {
+		if code == optionFlags && len(value) == 4 {
+			fcs = int(g.order.Uint32(value) >> flagsFCS & 0xf)
+		}
+		return nil
+	})
+	return fcs, errors.Join(err, skip(g.r, 4))
 }
 
 // time is a packet's.

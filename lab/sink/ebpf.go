@@ -17,14 +17,25 @@ import (
 // copied and no thread is woken: what a count costs is one look-up. Nothing is ever lost either.
 //
 // Frames that come are counted where packet sockets see them; frames that leave before the queueing discipline, where
-// packet sockets see them behind it.
+// packet sockets see them behind it. On loopback each frame is counted when it comes.
 type inKernel struct {
-	objs        programsObjects
+	objs        countObjects
 	in, out     hook.Attachment
 	promiscuity int // a socket that keeps the interface promiscuous
 }
 
 var _ way = &inKernel{}
+
+// countObjects are what counts of programsObjects.
+type countObjects struct {
+	Count *ebpf.Program `ebpf:"count"`
+	Sizes *ebpf.Map     `ebpf:"sizes"`
+}
+
+func (o *countObjects) Close() {
+	o.Count.Close() // nil: nothing was loaded
+	o.Sizes.Close()
+}
 
 func openEBPF(cfg Config, at port) (way, error) {
 	if cfg.Filter != "" || cfg.Work != "" || cfg.Snap != 0 || cfg.BufferKiB != 0 {
@@ -58,6 +69,9 @@ func (w *inKernel) open(at port) error {
 	place := hook.Config{Interface: at.index, Name: "gateweigh_sink", Handle: uint32(1 + os.Getpid())}
 	if w.in, err = hook.Attach(place, w.objs.Count); err != nil {
 		return err
+	}
+	if at.loopback { // each frame that leaves comes back
+		return nil
 	}
 	place.Egress = true
 	w.out, err = hook.Attach(place, w.objs.Count)

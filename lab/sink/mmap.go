@@ -130,7 +130,7 @@ func (m *mmap) takeBlock(c *counter) bool {
 	for range h.Num_pkts {
 		f := (*unix.Tpacket3Hdr)(unsafe.Pointer(&block[at]))
 		kept := at + uint32(f.Mac)
-		c.frame(block[kept:kept+f.Snaplen], int(f.Len))
+		c.frame(block[kept:kept+f.Snaplen], int(f.Len)+tagBeside(f.Status))
 		at += f.Next_offset
 	}
 	atomic.StoreUint32(m.status(m.next), unix.TP_STATUS_KERNEL)

@@ -71,10 +71,26 @@ func (s *packetSocket) filter(program []unix.SockFilter) error {
 		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
-// bind begins to receive.
+// vlanTag is the length of a VLAN tag. The kernel takes the outer one out of a frame and keeps it beside it.
+const vlanTag = 4
+
+// tagBeside is how many bytes of a frame are not among those that the kernel counts, by its status.
+func tagBeside(status uint32) int {
+	if status&unix.TP_STATUS_VLAN_VALID != 0 {
+		return vlanTag
+	}
+	return 0
+}
+
+// bind begins to receive. On loopback each frame that leaves comes back, and is taken when it comes.
 func (s *packetSocket) bind() error {
 	if err := promiscuous(s.fd, s.at); err != nil {
 		return err
+	}
+	if s.at.loopback {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
+			return fmt.Errorf("leaving out the frames that leave, which Linux can from 4.20 on: %w", err)
+		}
 	}
 	err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: s.at.index})
 	if err != nil {

@@ -13,7 +13,9 @@ type port struct {
 	name  string
 	index int
 	mtu   int
-	ns    *netlink.Handle // the interface's network namespace, from whichever thread
+	// loopback: each frame that leaves comes back.
+	loopback bool
+	ns       *netlink.Handle // the interface's network namespace, from whichever thread
 }
 
 func findPort(name string) (port, error) {
@@ -31,7 +33,7 @@ func findPort(name string) (port, error) {
 		return port{}, fmt.Errorf("asking for the interface: %w", err)
 	}
 	a := l.Attrs()
-	p := port{name, a.Index, a.MTU, ns}
+	p := port{name: name, index: a.Index, mtu: a.MTU, loopback: a.RawFlags&unix.IFF_LOOPBACK != 0, ns: ns}
 	switch kind := a.EncapType; {
 	case kind != "ether" && kind != "loopback":
 		err = &configError{fmt.Sprintf("the interface carries %s: frames of Ethernet are captured", kind)}
@@ -48,13 +50,15 @@ func (p port) downError() error {
 	return fmt.Errorf("the interface is down: ip link set %s up", p.name)
 }
 
-// dropped is how many frames the interface says it has dropped when it received them; 0 where it is gone.
-func (p port) dropped() int64 {
+// dropped is how many frames the interface says it has missed when it received them, and how many it says it has dropped; 0
+// where it is gone. It drops frames too that the sink has seen and that nobody else takes: of a protocol that nobody speaks.
+func (p port) dropped() (missed, dropped int64) {
 	l, err := p.ns.LinkByIndex(p.index)
 	if err != nil || l.Attrs().Statistics == nil {
-		return 0
+		return 0, 0
 	}
-	return int64(l.Attrs().Statistics.RxDropped + l.Attrs().Statistics.RxMissedErrors)
+	st := l.Attrs().Statistics
+	return int64(st.RxMissedErrors + st.RxFifoErrors + st.RxOverErrors), int64(st.RxDropped)
 }
 
 // whatBecame says why the interface went down. It goes down before it is removed; the question waits for that.

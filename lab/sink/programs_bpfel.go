@@ -16,10 +16,11 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	programsMapSizes   = "sizes"
-	programsMapSockets = "sockets"
-	programsProgCount  = "count"
-	programsProgTake   = "take"
+	programsMapSizes      = "sizes"
+	programsMapSockets    = "sockets"
+	programsProgCount     = "count"
+	programsProgTake      = "take"
+	programsProgTakeWhole = "take_whole"
 )
 
 // loadPrograms returns the embedded CollectionSpec for programs.
@@ -64,8 +65,9 @@ type programsSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsProgramSpecs struct {
-	Count *ebpf.ProgramSpec `ebpf:"count"`
-	Take  *ebpf.ProgramSpec `ebpf:"take"`
+	Count     *ebpf.ProgramSpec `ebpf:"count"`
+	Take      *ebpf.ProgramSpec `ebpf:"take"`
+	TakeWhole *ebpf.ProgramSpec `ebpf:"take_whole"`
 }
 
 // programsMapSpecs contains maps before they are loaded into the kernel.
@@ -123,14 +125,16 @@ type programsVariables struct {
 //
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsPrograms struct {
-	Count *ebpf.Program `ebpf:"count"`
-	Take  *ebpf.Program `ebpf:"take"`
+	Count     *ebpf.Program `ebpf:"count"`
+	Take      *ebpf.Program `ebpf:"take"`
+	TakeWhole *ebpf.Program `ebpf:"take_whole"`
 }
 
 func (p *programsPrograms) Close() error {
 	return _ProgramsClose(
 		p.Count,
 		p.Take,
+		p.TakeWhole,
 	)
 }
 

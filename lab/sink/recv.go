@@ -11,17 +11,24 @@ import (
 
 // recv reads one frame by each system call.
 //
-// The kernel puts a reference to each frame into the socket's queue and wakes the thread; recv(2) copies the frame, as
-// much of it as is kept. The queue is limited by the memory of the frames in it (Config.BufferKiB, 0: net.core.rmem_default),
+// The kernel puts a reference to each frame into the socket's queue and wakes the thread; recvmsg(2) copies the frame, as
+// much of it as is kept, and says whether there was a VLAN tag. The queue is limited by the memory of the frames in it (Config.BufferKiB, 0: net.core.rmem_default),
 // with all of their buffers, however little is kept.
 type recv struct {
 	*packetSocket
 	buffer []byte
+	// header has recvmsg(2) write to buffer and control.
+	header  unix.Msghdr
+	vector  unix.Iovec
+	control []byte // room for one message with a frame's tpacket_auxdata
 }
+
+// auxBytes is the size of struct tpacket_auxdata.
+const auxBytes = 20
 
 var _ way = &recv{}
 
-// recvTimeout has recv(2) give up when a signal comes: without a timeout the kernel begins it anew.
+// recvTimeout has recvmsg(2) give up when a signal comes: without a timeout the kernel begins it anew.
 const recvTimeout = 1 // seconds
 
 func openRecv(cfg Config, at port) (way, error) {
@@ -29,10 +36,14 @@ func openRecv(cfg Config, at port) (way, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &recv{s, make([]byte, wholeFrame)}
+	r := &recv{packetSocket: s, buffer: make([]byte, wholeFrame), control: make([]byte, unix.CmsgSpace(auxBytes))}
 	if cfg.Snap > 0 {
 		r.buffer = r.buffer[:cfg.Snap]
 	}
+	r.vector = unix.Iovec{Base: &r.buffer[0]}
+	r.vector.SetLen(len(r.buffer))
+	r.header = unix.Msghdr{Iov: &r.vector, Control: &r.control[0]}
+	r.header.SetIovlen(1)
 	if err := r.prepare(cfg.BufferKiB); err != nil {
 		s.close()
 		return nil, err
@@ -41,6 +52,9 @@ func openRecv(cfg Config, at port) (way, error) {
 }
 
 func (r *recv) prepare(bufferKiB int) error {
+	if err := unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
+		return fmt.Errorf("asking for what the kernel keeps beside a frame: %w", err)
+	}
 	if bufferKiB > 0 {
 		if err := r.enlarge(bufferKiB << 10); err != nil {
 			return err
@@ -75,16 +89,25 @@ func (r *recv) take(c *counter, stop stopping) error {
 
 // next reads a frame, and counts it by its whole length. None at all is no error.
 func (r *recv) next(c *counter, flags uintptr) error {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(r.fd), uintptr(unsafe.Pointer(&r.buffer[0])), uintptr(len(r.buffer)),
-		flags|unix.MSG_TRUNC, 0, 0)
+	r.header.SetControllen(len(r.control))
+	n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&r.header)), flags|unix.MSG_TRUNC)
 	switch errno {
 	case 0:
-		c.frame(r.buffer[:min(int(n), len(r.buffer))], int(n))
+		c.frame(r.buffer[:min(int(n), len(r.buffer))], int(n)+tagBeside(r.status()))
 		return nil
 	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // of an interface that is down its watch tells
 		return nil
 	}
 	return fmt.Errorf("receiving a frame: %w", errno)
+}
+
+// status is what the kernel says beside the frame that was read last (struct tpacket_auxdata); 0: nothing.
+func (r *recv) status() uint32 {
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&r.control[0]))
+	if int(r.header.Controllen) < len(r.control) || h.Level != unix.SOL_PACKET || h.Type != unix.PACKET_AUXDATA {
+		return 0
+	}
+	return *(*uint32)(unsafe.Pointer(&r.control[unix.CmsgLen(0)]))
 }
 
 func (r *recv) finish(c *counter, deadline time.Time) (lost, left int64, err error) {

@@ -41,9 +41,12 @@ type Counts struct {
 	Dropped int64 `json:"dropped"` // lost for lack of room in the sink's buffer
 	// Waiting are frames that were in the buffer when the time for them was over, two seconds after the end.
 	Waiting int64 `json:"waiting,omitempty"`
-	// IfDropped are frames that the interface says it dropped when it received them.
+	// IfDropped are frames that the interface says it missed when it received them: no sink can have seen them.
 	IfDropped int64 `json:"if_dropped"`
-	// Sizes are the frames by their bytes without FCS, those above 16383 as 16383.
+	// IfRxDropped is by how much the interface's rx_dropped rose. Its driver may count losses there; the kernel counts
+	// frames that the sink has seen and that nobody else took. It is no count of losses.
+	IfRxDropped int64 `json:"if_rx_dropped,omitempty"`
+	// Sizes are the frames by their bytes with VLAN tags and without FCS, those above 16383 as 16383.
 	Sizes map[int]int64 `json:"sizes"`
 }
 
@@ -147,7 +150,7 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	dropped := at.dropped()
+	missed, dropped := at.dropped()
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
 		return fmt.Errorf("saying that it captures: %w", err)
 	}
@@ -156,7 +159,9 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	lost, left, err := w.finish(c, time.Now().Add(drainFor))
 	counts := c.counts()
-	counts.Dropped, counts.Waiting, counts.IfDropped = lost, left, max(0, at.dropped()-dropped)
+	counts.Dropped, counts.Waiting = lost, left
+	missedNow, droppedNow := at.dropped()
+	counts.IfDropped, counts.IfRxDropped = max(0, missedNow-missed), max(0, droppedNow-dropped)
 	return errors.Join(cause, err, counts.write(out))
 }
 

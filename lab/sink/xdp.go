@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +22,7 @@ import (
 // XDP of its own, the kernel's generic one is used.
 type xdp struct {
 	fd          int
-	objs        programsObjects
+	objs        takeObjects
 	at          link.Link
 	promiscuity int
 	memory      []byte
@@ -31,6 +32,17 @@ type xdp struct {
 }
 
 var _ way = &xdp{}
+
+// takeObjects are what takes frames of programsObjects.
+type takeObjects struct {
+	Take    *ebpf.Program `ebpf:"take"`
+	Sockets *ebpf.Map     `ebpf:"sockets"`
+}
+
+func (o *takeObjects) Close() {
+	o.Take.Close() // nil: nothing was loaded
+	o.Sockets.Close()
+}
 
 // xskRing is a ring that is shared with the kernel. One side writes producer, the other consumer.
 type xskRing struct {
@@ -70,7 +82,7 @@ func openXDP(cfg Config, at port) (way, error) {
 
 // layOut divides memory of so many KiB into chunks, a power of two of them.
 func (w *xdp) layOut(kib int, at port) error {
-	frame := at.mtu + 18 // Ethernet's header, and a VLAN tag
+	frame := at.mtu + 22 // Ethernet's header, and two VLAN tags
 	switch {
 	case frame <= smallChunk-xdpHeadroom:
 		w.chunk = smallChunk
@@ -170,7 +182,9 @@ func (w *xdp) attach(at port) error {
 	if err != nil {
 		return err
 	}
-	spec.Maps["sizes"].MaxEntries = 1
+	if w.at, err = w.attachWhole(spec.Copy(), at); err == nil {
+		return nil
+	}
 	if err := load(spec, &w.objs); err != nil {
 		return err
 	}
@@ -182,6 +196,23 @@ func (w *xdp) attach(at port) error {
 		return fmt.Errorf("attaching the program: %w", err)
 	}
 	return nil
+}
+
+// attachWhole attaches the program that puts VLAN tags back which the driver keeps beside frames: for drivers that tell
+// them, as veth's does from Linux 6.8 on. Such a program is made for the interface.
+func (w *xdp) attachWhole(spec *ebpf.CollectionSpec, at port) (link.Link, error) {
+	p := spec.Programs["take_whole"]
+	p.Ifindex, p.Flags = uint32(at.index), unix.BPF_F_XDP_DEV_BOUND_ONLY
+	spec.Programs["take"] = p
+	if err := load(spec, &w.objs); err != nil {
+		return nil, err
+	}
+	l, err := link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: at.index})
+	if err != nil {
+		w.objs.Close()
+		w.objs = takeObjects{}
+	}
+	return l, err
 }
 
 func (r *xskRing) open(fd int, offset int64, at unix.XDPRingOffset, entries uint32, entry uintptr) (err error) {

@@ -7,11 +7,13 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -110,6 +112,11 @@ func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flag
 			"then record them with gateweigh run --resume FOLDER --profile", name, name)
 	case len(all) == 0:
 		what = fmt.Sprintf("%s has no profiles: record them with gateweigh run --resume %s --profile", name, name)
+	}
+	for _, note := range run.Environment.Notes {
+		if strings.HasPrefix(note, cost.NoProfile+dut+" ") {
+			what += "\n  " + result.OneLine(note)
+		}
 	}
 	for i, p := range all {
 		if i == 0 {

@@ -76,6 +76,9 @@ func (m *machineAgent) StartPerf(ctx context.Context, p Perf) (s PerfStarted, er
 	if err := profile.Available(); err != nil {
 		return s, err
 	}
+	if hidden := machine.HiddenSymbols(); hidden != "" {
+		return s, errors.New(hidden)
+	}
 	dir := filepath.Dir(m.perfData(0))
 	if m.recordings == 0 { // what a lab that was killed has left
 		err = os.RemoveAll(dir)

@@ -305,6 +305,9 @@ func (x examination) perf() Line {
 		} else if *level > 0 {
 			do = "measure as root, as runs ask for anyway"
 		}
+		if x.machine.Root && x.machine.Hidden != "" {
+			do = x.machine.Hidden
+		}
 	}
 	return judge("kernel.perf", "perf events", found, "run --profile can sample the router's CPU", do)
 }

@@ -127,6 +127,13 @@ func TestKernelLinesWithoutNamespaces(t *testing.T) {
 	check(t, on(nil).tracefs(), Warn, "mount -t tracefs")
 	check(t, on(map[string]string{"/sys/kernel/tracing/README": "x"}).tracefs(), OK)
 	check(t, on(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"}).perf(), OK, "does not bind root")
+	const zero = "0000000000000000 A fixed\n0000000000000000 T _stext\n"
+	hidden := map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n", "/proc/sys/kernel/kptr_restrict": "2\n", "/proc/kallsyms": zero}
+	check(t, on(hidden).perf(), Warn, "hides", "sysctl kernel.kptr_restrict=1")
+	hidden["/proc/sys/kernel/kptr_restrict"] = "1\n"
+	check(t, on(hidden).perf(), Warn, "CAP_SYSLOG")
+	hidden["/proc/kallsyms"] = zero + "ffffffff81000000 T _text\n"
+	check(t, on(hidden).perf(), OK, "does not bind root")
 	check(t, on(nil).perf(), Warn, "CONFIG_PERF_EVENTS")
 	user := on(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"})
 	user.machine.Root = false

@@ -43,8 +43,9 @@ type Machine struct {
 	Memory Memory `json:"memory"`
 	Limits Limits `json:"limits"`
 
-	Pressure     string   `json:"pressure"`      // /proc/pressure/cpu
-	PerfParanoid *int64   `json:"perf_paranoid"` // kernel.perf_event_paranoid; nil without perf events
+	Pressure     string   `json:"pressure"`                 // /proc/pressure/cpu
+	PerfParanoid *int64   `json:"perf_paranoid"`            // kernel.perf_event_paranoid; nil without perf events
+	Hidden       string   `json:"hidden_symbols,omitempty"` // why perf finds no names of the kernel's functions; empty: it does
 	Tracing      Tracing  `json:"tracing"`
 	Config       []string `json:"config"` // options of Accounting that the kernel was built with; nil: not shown
 }
@@ -139,6 +140,7 @@ func Of(fsys fs.FS) (m Machine, err error) {
 		level := s.number(paranoid)
 		m.PerfParanoid = &level
 	}
+	m.Hidden = s.hiddenSymbols()
 	m.Tracing, m.Config = s.tracing(), s.config(m.Release)
 	return m, nil
 }

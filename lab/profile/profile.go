@@ -7,6 +7,8 @@ package profile
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -139,6 +141,59 @@ func (s Side) NsPerPacket() float64 {
 		sum += st.NsPerPacket
 	}
 	return sum
+}
+
+// mostNameless is the share of its time up to which a profile's functions may lack names.
+const mostNameless = 0.5
+
+// Useless is an error where a profile says nothing of any function: perf took no sample, or the kernel hid its names.
+func (p Profile) Useless() error {
+	samples, kernel, nameless := 0, 0.0, 0.0
+	for _, s := range []Side{p.DUT, p.Clean} {
+		for _, a := range s.Accounts {
+			samples += a.Samples
+		}
+		for _, st := range s.Stacks {
+			if name := st.Frames[0].Func; s.account(name).Samples > 0 && (name == AccountLAN || name == AccountWAN) {
+				kernel += st.NsPerPacket
+				nameless += st.nameless()
+			}
+		}
+	}
+	switch {
+	case samples == 0:
+		return errors.New("perf took no sample of either router: nothing is known of its functions")
+	case kernel > 0 && nameless > 0.9*kernel:
+		return errors.New("the kernel's functions have no names: it hid where they are (all addresses of /proc/kallsyms are 0) when perf ran: " +
+			"sudo sysctl kernel.kptr_restrict=1, in a container CAP_SYSLOG")
+	}
+	return nil
+}
+
+// Weakness says what is missing from a profile, in a sentence; empty: nothing.
+func (p Profile) Weakness() string {
+	if err := p.Useless(); err != nil {
+		return fmt.Sprintf("No answer: %v. Remove %s from the run's folder, and record it anew with gateweigh run --resume RUN --profile.", err, Dir("", p.Cell))
+	}
+	var all, nameless float64
+	for _, s := range []Side{p.DUT, p.Clean} {
+		for _, st := range s.Stacks {
+			all += st.NsPerPacket
+			nameless += st.nameless()
+		}
+	}
+	if nameless > mostNameless*all {
+		return fmt.Sprintf("%.0f %% of the time is in functions without a name: programs that were stripped have none, nor have files that were gone when perf's samples were read.", 100*nameless/all)
+	}
+	return ""
+}
+
+// nameless is the time of a stack whose innermost function has no name.
+func (s Stack) nameless() float64 {
+	if s.Frames[len(s.Frames)-1].Func == Unknown {
+		return s.NsPerPacket
+	}
+	return 0
 }
 
 // account finds an account by name; the zero Account when there is none.

@@ -16,7 +16,8 @@ import (
 // process started which.
 type Recording struct {
 	Samples []Sample
-	Frames  []Frame     // indexed by Sample.Stack
+	Frames  []Frame     // indexed by Sample.Stack, with short names that tell functions apart
+	Whole   []Frame     // the same with the names that perf gave, and the paths of files
 	Parents map[int]int // process id → that of its parent
 }
 
@@ -80,6 +81,7 @@ func ParseScript(r io.Reader, name func(path string, offset uint64) string) (*Re
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("output of perf script: %w", err)
 	}
+	Distinguish(p.rec)
 	return p.rec, nil
 }
 
@@ -108,12 +110,11 @@ func (p scriptReader) addFrame(line string) error {
 	if err != nil {
 		return fmt.Errorf("frame %q: %w", line, err)
 	}
-	rest = strings.Replace(strings.TrimRight(rest, " "), " (deleted))", ")", 1)
-	symbol, dso, ok := cutLast(rest, " (")
-	if !ok || !strings.HasSuffix(dso, ")") {
+	symbol, dso, ok := cutFile(strings.TrimRight(rest, " "))
+	if !ok {
 		return fmt.Errorf("frame %q: no file in parentheses", line)
 	}
-	raw := rawFrame{symbol: strings.TrimSpace(symbol), dso: strings.TrimSuffix(dso, ")")}
+	raw := rawFrame{symbol: strings.TrimSpace(symbol), dso: strings.TrimSuffix(dso, " (deleted)")}
 	inFile := strings.HasPrefix(raw.dso, "/")
 	if raw.symbol == Unknown || raw.symbol == "" {
 		raw.symbol = ""
@@ -124,11 +125,16 @@ func (p scriptReader) addFrame(line string) error {
 	i, known := p.index[raw]
 	if !known {
 		i = int32(len(p.rec.Frames))
-		f := Frame{shortName(plain.Replace(raw.symbol)), moduleOf(raw.dso)}
-		if f.Func == "" && inFile {
-			f.Func = p.name(raw.dso, at)
+		name := raw.symbol
+		if name == "" && inFile {
+			name = p.name(raw.dso, at)
 		}
-		p.rec.Frames = append(p.rec.Frames, Frame{cmp.Or(f.Func, Unknown), f.Module})
+		whole := Frame{plain.Replace(cmp.Or(name, Unknown)), moduleOf(raw.dso)}
+		if inFile && !whole.InKernel() {
+			whole.Module = plain.Replace(raw.dso)
+		}
+		p.rec.Whole = append(p.rec.Whole, whole)
+		p.rec.Frames = append(p.rec.Frames, whole)
 		p.index[raw] = i
 	}
 	s := &p.rec.Samples[len(p.rec.Samples)-1]
@@ -139,18 +145,8 @@ func (p scriptReader) addFrame(line string) error {
 // plain takes from names what parts frames in folded files.
 var plain = strings.NewReplacer(";", ":", " [", " (")
 
-// shortName is a symbol without the path that Go puts in front of a package's name:
-// "admission.(*Judge).Up".
-func shortName(symbol string) string {
-	if strings.Contains(symbol, "::") {
-		return symbol // C++ divides by operators
-	}
-	head := symbol
-	if i := strings.IndexAny(symbol, "(["); i >= 0 {
-		head = symbol[:i]
-	}
-	return symbol[strings.LastIndexByte(head, '/')+1:]
-}
+// kernelModule is the end of the name of a kernel module's file.
+var kernelModule = regexp.MustCompile(`\.ko(\.(gz|xz|zst))?$`)
 
 // moduleOf is the short name of a file perf maps code to.
 func moduleOf(dso string) string {
@@ -166,9 +162,8 @@ func moduleOf(dso string) string {
 		return Kernel + ":bpf"
 	case strings.HasPrefix(dso, "["):
 		return Kernel + ":" + name
-	case strings.Contains(name, ".ko"):
-		module, _, _ := strings.Cut(name, ".ko")
-		return Kernel + ":" + module
+	case kernelModule.MatchString(name):
+		return Kernel + ":" + kernelModule.ReplaceAllString(name, "")
 	}
 	return name
 }
@@ -188,6 +183,37 @@ func (p scriptReader) addEvent(line string) error {
 	}
 	return nil
 }
+
+// cutFile takes a frame's last parentheses, which hold a file, from its symbol. Names of both may have blanks and
+// parentheses: those of the file are the ones that its last one closes.
+func cutFile(rest string) (symbol, file string, found bool) {
+	if !strings.HasSuffix(rest, ")") {
+		return "", "", false
+	}
+	end, depth := len(rest)-1, 0
+	for at := end; at >= 0; at-- {
+		switch rest[at] {
+		case ')':
+			depth++
+		case '(':
+			depth--
+		}
+		if depth == 0 && at > 0 && rest[at-1] == ' ' && isFile(rest[at+1:end]) {
+			return rest[:at-1], rest[at+1 : end], true
+		}
+		if depth <= 0 {
+			break
+		}
+	}
+	// The parentheses of the file's name are no pairs, or it is none that a file has.
+	if symbol, file, found = strings.Cut(rest[:end], " (/"); found {
+		return symbol, "/" + file, true
+	}
+	return cutLast(rest[:end], " (")
+}
+
+// isFile reports whether perf writes a file so: by its path, or what is none in brackets.
+func isFile(name string) bool { return strings.HasPrefix(name, "/") || strings.HasPrefix(name, "[") }
 
 // cutLast is strings.Cut around the last sep.
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -20,6 +20,8 @@ type Explanation struct {
 	Cell result.Cell `json:"cell"`
 	// Mark goes with all times of a run on an emulated CPU.
 	Mark string `json:"mark,omitempty"`
+	// Weakness says what is missing from the profile, in a sentence.
+	Weakness string `json:"weakness,omitempty"`
 	// Scale is what all times of the profile were multiplied by: what the clean
 	// router costs in the trials over what it cost while perf ran. The machine's
 	// speed and perf's own load are the same for both routers of a duet, as in
@@ -91,7 +93,7 @@ func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
 	m := measured(p.Cell, s)
 	p, scale := atTrialsSpeed(p, m)
 	e := profile.Explain(p)
-	out := Explanation{Cell: p.Cell, Mark: s.Mark, Scale: analysis.Number(scale), Sum: costOf(e.Sum), Measured: m, OffBy: analysis.Absent()}
+	out := Explanation{Cell: p.Cell, Mark: s.Mark, Weakness: p.Weakness(), Scale: analysis.Number(scale), Sum: costOf(e.Sum), Measured: m, OffBy: analysis.Absent()}
 	if out.Measured.Difference.Known() && out.Measured.Difference != 0 {
 		out.OffBy = out.Sum.Difference/out.Measured.Difference - 1
 	}
@@ -171,6 +173,9 @@ func (e Explanation) rows() (rows []explained) {
 func ExplainText(w io.Writer, e Explanation) error {
 	if e.Mark != "" {
 		fmt.Fprintf(w, "%s\n", words.Capitalised(e.Mark))
+	}
+	if e.Weakness != "" {
+		fmt.Fprintf(w, "%s\n\n", result.OneLine(e.Weakness))
 	}
 	fmt.Fprintf(w, "%s: where the extra time goes\nRouter CPU, ns per packet; ± is the 95 %% interval by the number of samples.\n\n", result.OneLine(profiledCell(e.Cell)))
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)

@@ -43,9 +43,9 @@ type flames struct {
 
 // flameProfile is what the page says of one profile without JavaScript.
 type flameProfile struct {
-	Title, Agreement, Coverage, About string
-	Rows                              []explained
-	SVG                               template.HTML
+	Title, Weakness, Agreement, Coverage, About string
+	Rows                                        []explained
+	SVG                                         template.HTML
 }
 
 // flameData is what the script draws from.
@@ -104,7 +104,7 @@ func flameSection(dir string, s analysis.Summary) *flames {
 func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, number int) flameProfile {
 	e := Explain(p, s, flameFunctions)
 	return flameProfile{
-		Title: profiledCell(p.Cell), Agreement: unbroken(e.agreement()), Coverage: unbroken(e.coverage()),
+		Title: profiledCell(p.Cell), Weakness: e.Weakness, Agreement: unbroken(e.agreement()), Coverage: unbroken(e.coverage()),
 		About: fmt.Sprintf("%s at %d samples a second for %.0f s; user stacks by %s.", words.Or(p.Perf, "perf"), p.FrequencyHz, p.DUT.Seconds, p.UserStacks),
 		SVG:   staticFlame(tree, p.Cell.Text(result.DUT), number), Rows: e.rows(),
 	}

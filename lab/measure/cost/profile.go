@@ -20,6 +20,9 @@ func (r *run) Lacks(s *runner.Session, b experiment.Block, cell result.Cell) boo
 	return s.Experiment.ProfileWindow > 0 && !b.AA && !r.unprofiled[cell] && !profile.Recorded(s.Dir, cell)
 }
 
+// NoProfile begins a note of a run on a device whose cell has no profile; the device's name and the reason follow.
+const NoProfile = "No profile of "
+
 // profileCell records the cell's profile in a window of its own, with the cell's
 // traffic started anew, unless there is one. A profile that fails is noted and
 // costs nothing else; the only error is the end of ctx.
@@ -34,7 +37,7 @@ func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
 	}
 	if err != nil {
 		b.run.unprofiled[cell] = true
-		note := fmt.Sprintf("No profile of %s at %g Mbit/s %s with %d clients, %s: %v", cell.Text(result.DUT), cell.Number(result.OfferedMbps), cell.Text(result.Direction), cell.Int(result.Clients), cell.Text(result.Profile), err)
+		note := fmt.Sprintf(NoProfile+"%s at %g Mbit/s %s with %d clients, %s: %v", cell.Text(result.DUT), cell.Number(result.OfferedMbps), cell.Text(result.Direction), cell.Int(result.Clients), cell.Text(result.Profile), err)
 		b.Notice("%s", note)
 		b.Note(note)
 	}
@@ -55,6 +58,8 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 	p := profile.Profile{Cell: cell, Block: b.Index, DUTLab: b.DUTLab, Start: time.Now().UTC(), FrequencyHz: profile.FrequencyHz}
 	into := map[*lab]*profile.Side{b.pair.device: &p.DUT, b.pair.clean: &p.Clean}
 	var reads []func() error
+	var recordings []*profile.Recording
+	var shares []func()
 	window := func(labs ...*lab) error {
 		perf, err := b.Machine.StartPerf(ctx, ask)
 		if err != nil {
@@ -64,11 +69,12 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 		before, after, err := side.ReadTwice(ctx, b.Experiment.ProfileWindow, sides(labs)...)
 		reads = append(reads, func() error {
 			recording, err := b.Machine.ReadPerf(ctx, perf.Recording)
-			for i, l := range labs {
-				if err == nil {
+			recordings = append(recordings, recording)
+			shares = append(shares, func() {
+				for i, l := range labs {
 					*into[l] = recording.Side(l.accounts(before[i], after[i]))
 				}
-			}
+			})
 			return err
 		})
 		return errors.Join(err, b.Machine.StopPerf(ctx))
@@ -83,6 +89,13 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 		}
 	}
 	if err != nil {
+		return err
+	}
+	profile.Distinguish(recordings...)
+	for _, share := range shares {
+		share()
+	}
+	if err := p.Useless(); err != nil {
 		return err
 	}
 	if got := p.Clean.DeliveredMbps; got < minProfiled*cell.Number(result.OfferedMbps) {

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/profile"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestHiddenSymbolsAreSaid: where the kernel hides its functions there is no profile, and the run, explain and doctor say
+// why and what to set.
+func TestHiddenSymbolsAreSaid(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "one.toml", oneCell)
+	hidden := func(args ...string) *exec.Cmd {
+		cmd := command(t, dir, args...)
+		const hide = `sed 's/^[0-9a-f]*/0000000000000000/' /proc/kallsyms >zero; mount --bind zero /proc/kallsyms; exec "$0" "$@"`
+		inner := exec.Command("unshare", append([]string{"-m", "sh", "-ec", hide}, cmd.Args...)...)
+		inner.Dir, inner.Env = cmd.Dir, cmd.Env
+		return inner
+	}
+	e := finish(t, hidden("run", "one.toml", "--profile", "-o", "r"))
+	measured(t, e)
+	explained := finish(t, command(t, dir, "explain", "r", "allowlist"))
+	doctor := finish(t, hidden("doctor", "--quick"))
+	for what, said := range map[string]string{"run": e.stderr, "explain": explained.stderr, "report": string(read(t, dir, "r/report.html")), "doctor": doctor.stdout} {
+		said = strings.Join(strings.Fields(said), " ")
+		for _, want := range []string{"hides where its functions are", "CAP_SYSLOG"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s does not say %q:\n%s", what, want, said)
+			}
+		}
+	}
+	if explained.code != exitUsage {
+		t.Errorf("explain: exit %d", explained.code)
+	}
+	if left, _ := os.ReadDir(filepath.Join(dir, "r", result.ProfilesFolder)); len(left) > 0 {
+		t.Errorf("profiles that say nothing: %v", left)
+	}
+}
+
+// TestProfilesThatSayNothing: an old profile without names, or without samples, is told as such by explain and the page.
+func TestProfilesThatSayNothing(t *testing.T) {
+	for says, spoil := range map[string]func(*profile.Side){
+		"hid where they are": func(s *profile.Side) {
+			for i := range s.Stacks {
+				s.Stacks[i].Frames[1] = profile.Frame{Func: profile.Unknown, Module: "?"}
+			}
+		},
+		"took no sample": func(s *profile.Side) { s.Accounts[0].Samples, s.Accounts[0].SampledNs = 0, 0 },
+	} {
+		dir := t.TempDir()
+		simulated(t, dir, "r", 1, 1.2)
+		profiled(t, filepath.Join(dir, "r"))
+		list, err := profile.ReadAll(filepath.Join(dir, "r"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spoil(&list[0].DUT)
+		spoil(&list[0].Clean)
+		if err := profile.Write(filepath.Join(dir, "r"), list[0]); err != nil {
+			t.Fatal(err)
+		}
+		if e := finish(t, command(t, dir, "explain", "r", "allowlist")); e.code != 0 || !strings.Contains(e.stdout, says) {
+			t.Errorf("explain does not say %q: exit %d\n%s%s", says, e.code, e.stdout, e.stderr)
+		}
+		if e := finish(t, command(t, dir, "report", "r")); e.code != 0 || !strings.Contains(string(read(t, dir, "r/report.html")), says) {
+			t.Errorf("the page does not say %q: %+v", says, e)
+		}
+	}
+}

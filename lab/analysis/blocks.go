@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -224,21 +223,4 @@ func (r router) saturated(means []blockMean) bool {
 // shortfall reports a sampled bandwidth more than 10 % below the limit.
 func (r router) shortfall(means []blockMean) bool {
 	return r.mean(means, link) < EnoughBandwidth*means[0].offered()
-}
-
-// elapsed is the time of each trial since the first, in hours, and how far the
-// clock stepped back in between. Records stand in the order they were measured,
-// so a start before the one it follows is a step of the clock: the window before
-// it then counts with its own length.
-func elapsed(trials []Trial) (hours []float64, back time.Duration) {
-	hours = make([]float64, len(trials))
-	for i := 1; i < len(trials); i++ {
-		step := trials[i].Start.Sub(trials[i-1].Start)
-		if step < 0 {
-			back -= step
-			step = time.Duration(max(0, min(trials[i-1].Device["seconds"], 3600)) * float64(time.Second))
-		}
-		hours[i] = hours[i-1] + step.Hours()
-	}
-	return hours, back
 }

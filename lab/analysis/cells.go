@@ -198,14 +198,14 @@ func Summarise(in Input, opts Options) Summary {
 	}
 	in.fillCells(&s, cells, aa, opts)
 	s.Noise = noiseOfRun(s, in.Trials)
-	hours, clockBack := elapsed(in.Trials)
+	clock := in.clock()
 	var unstable []string
 	if in.Laws != nil && s.Primary != "" {
-		unstable = in.fillLaws(&s, hours, opts)
+		unstable = in.fillLaws(&s, clock.hours, opts)
 	}
 	s.Rejects = rejectReasons(in.Trials)
 	s.FailedBlocks, s.LeftBlocks, s.Limits = failedBlocks(in), leftBlocks(in.Run.Blocks), limits(in.Run.Blocks)
-	s.Warnings = append([]string{}, slices.Concat(unknown, in.warnings(s, cells), unstable, clockWarning(clockBack))...)
+	s.Warnings = append([]string{}, slices.Concat(unknown, in.warnings(s, cells), unstable, clock.warnings())...)
 	return s
 }
 

@@ -111,6 +111,67 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
+// setForward moves the clock of the later half of a run's records. Records stand in the order they were written, a block's
+// own behind its trials.
+func setForward(run result.Run, by time.Duration) {
+	half := len(run.Trials) / 2
+	for i := half; i < len(run.Trials); i++ {
+		run.Trials[i].Start = run.Trials[i].Start.Add(by)
+	}
+	within := run.Trials[half-1]
+	for i, moved := 0, false; i < len(run.Blocks); i++ {
+		b := &run.Blocks[i]
+		moved = moved || b.Block == within.Block && b.AA == within.AA && b.DUT == within.Cell.Text(result.DUT)
+		if moved {
+			b.Start = b.Start.Add(by)
+		}
+	}
+}
+
+// TestClockSetForward: a clock that is set forward, by little or much, makes the run no longer, whether its records have the
+// monotonic time or not.
+func TestClockSetForward(t *testing.T) {
+	spec := steady
+	spec.Effects.RatioPerHour = 0.05
+	whole := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
+	lasts := whole.Stability.Series[len(whole.Stability.Series)-1].Hours
+	for _, tt := range []struct {
+		monotonic bool
+		by        time.Duration
+		says      string
+	}{
+		{false, 24 * time.Hour, "set forward by 24h"}, {true, 24 * time.Hour, "set forward by 24h"},
+		{false, 30 * time.Minute, "set forward by "}, {true, 30 * time.Minute, "set forward by 30m0s"}, {true, 10 * time.Second, "set forward by 10s"},
+		{true, -10 * time.Second, "set back by 10s"}, {true, -time.Hour, "set back by 1h0m0s"},
+	} {
+		run := analysistest.Run(spec)
+		if tt.monotonic {
+			for i := range run.Trials {
+				run.Trials[i].Elapsed = 100 + run.Trials[i].Start.Sub(run.Trials[0].Start).Seconds()
+			}
+		}
+		setForward(run, tt.by)
+		s := (cost.Measure{}).Summarise(run, analysis.Options{})
+		warned(t, s, tt.says)
+		if n := strings.Count(strings.Join(s.Warnings, " "), "The clock"); n != 1 {
+			t.Errorf("%v: %d warnings of the clock: %q", tt.by, n, s.Warnings)
+		}
+		holds(t, "drift", s.Stability.DriftPctPerHour.Value, 100*math.Expm1(0.05), 1.5)
+		if last := s.Stability.Series[len(s.Stability.Series)-1].Hours; math.Abs(float64(last-lasts)) > 0.6 {
+			t.Errorf("%v: the run lasts %v h, want %v", tt.by, last, lasts)
+		}
+	}
+	run := analysistest.Run(spec) // a resumed one
+	for i := len(run.Trials) / 2; i < len(run.Trials); i++ {
+		run.Trials[i].Start, run.Trials[i].Sitting = run.Trials[i].Start.Add(24*time.Hour), 1
+	}
+	for _, s := range []analysis.Summary{whole, (cost.Measure{}).Summarise(run, analysis.Options{})} {
+		if said := strings.Join(s.Warnings, " "); strings.Contains(said, "clock") {
+			t.Errorf("the clock is in order, and said is: %s", said)
+		}
+	}
+}
+
 // TestUnknownEffects: what the run cannot show is not called absent.
 func TestUnknownEffects(t *testing.T) {
 	spec := steady

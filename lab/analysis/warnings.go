@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -69,15 +68,6 @@ func (in Input) noiseWarnings(aa AA) []string {
 		return []string{fmt.Sprintf("Two clean routers differ by a %s of %.3f [%.3f, %.3f]: do not trust differences of that size.", in.primary.Against, r.Mean, r.Lo, r.Hi)}
 	}
 	return nil
-}
-
-// clockWarning says that the clock of the machine cannot be trusted.
-func clockWarning(back time.Duration) []string {
-	if back <= 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("The clock of the machine was set back by %s during the run; times since then follow the order of the records.",
-		back.Round(time.Millisecond))}
 }
 
 // cellWarnings give each remark once, with its cells.

@@ -28,6 +28,7 @@ type Head struct {
 	Attempt  int       `json:"attempt"`           // 0, then 1 and 2 for redone ones
 	Sitting  int       `json:"sitting,omitempty"` // how often the run had been resumed
 	Start    time.Time `json:"start"`             // UTC
+	Elapsed  float64   `json:"elapsed,omitempty"` // as in Trial
 	Seconds  float64   `json:"seconds"`           // all of it, with building and removing the lab
 	Accepted bool      `json:"accepted"`
 	Rejects  []string  `json:"rejects,omitempty"` // one sentence a failed self-test
@@ -80,7 +81,7 @@ func Of[T any](lines []Line) (list []*T) {
 // Attempts lists all attempts at windows, whatever was measured in them.
 func Attempts(trials []Trial, own []Line) (list []Line) {
 	for _, t := range trials {
-		head := Head{Kind: KindTrial, Block: t.Block, Attempt: t.Attempt, Sitting: t.Sitting, Start: t.Start, Accepted: t.Accepted}
+		head := Head{Kind: KindTrial, Block: t.Block, Attempt: t.Attempt, Sitting: t.Sitting, Start: t.Start, Elapsed: t.Elapsed, Accepted: t.Accepted}
 		list = append(list, Line{Head: head, Cell: t.Cell, AA: t.AA, Window: t.Window})
 	}
 	return append(list, own...)
@@ -143,7 +144,7 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 	case line.Kind == KindBlock:
 		var b Block
 		read(&b)
-		line = Line{Head: Head{Kind: KindBlock, Block: b.Block, Start: b.Start}, AA: b.AA, Cell: b.Cell()}
+		line = Line{Head: Head{Kind: KindBlock, Block: b.Block, Start: b.Start, Elapsed: b.Elapsed}, AA: b.AA, Cell: b.Cell()}
 		keep = func() { r.Blocks = append(r.Blocks, b) }
 	case own < 0 && len(kinds) > 0:
 		known := []string{KindTrial, KindBlock}

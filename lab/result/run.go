@@ -122,7 +122,15 @@ func (r Run) MeasuredFor() time.Duration {
 		seconds += b.Seconds
 	}
 	for _, l := range r.Own {
-		within := func(b Block) bool { return !l.Start.Before(b.Start) && l.Start.Sub(b.Start).Seconds() < b.Seconds }
+		within := func(b Block) bool {
+			since := l.Start.Sub(b.Start).Seconds()
+			if l.Elapsed > 0 && b.Elapsed > 0 {
+				if since = l.Elapsed - b.Elapsed; l.Sitting != b.Sitting {
+					return false
+				}
+			}
+			return since >= 0 && since < b.Seconds
+		}
 		if !slices.ContainsFunc(r.Blocks, within) {
 			seconds += l.Seconds
 		}

@@ -45,6 +45,7 @@ type Trial struct {
 	Sitting  int         `json:"sitting,omitempty"` // how often the run had been resumed: labs do not last from one to the next
 	DUTLab   string      `json:"dut_lab"`           // "a" or "b": which lab carries the DUT
 	Start    time.Time   `json:"start"`             // UTC
+	Elapsed  float64     `json:"elapsed,omitempty"` // s since the sitting began, by the monotonic clock; 0: not known
 	Accepted bool        `json:"accepted"`          //
 	Rejects  []string    `json:"rejects,omitempty"` // one sentence a failed self-test
 	Flags    []string    `json:"flags,omitempty"`   // remarks that do not reject, such as FlagSaturated
@@ -178,10 +179,11 @@ type Block struct {
 	Sitting      int       `json:"sitting,omitempty"` // as in Trial: a block that was interrupted is built again in the next
 	DUTLab       string    `json:"dut_lab"`
 	Start        time.Time `json:"start"`
-	Seconds      float64   `json:"seconds"`       // whole block with set-up and tear-down
-	SetupSeconds float64   `json:"setup_seconds"` // labs and DUT, without the clients
-	LeaseSeconds float64   `json:"lease_seconds"` // all clients of the DUT's lab: created and leased
-	LoginSeconds float64   `json:"login_seconds"` // all clients of the DUT's lab: logged in
+	Elapsed      float64   `json:"elapsed,omitempty"` // as in Trial, of Start
+	Seconds      float64   `json:"seconds"`           // whole block with set-up and tear-down
+	SetupSeconds float64   `json:"setup_seconds"`     // labs and DUT, without the clients
+	LeaseSeconds float64   `json:"lease_seconds"`     // all clients of the DUT's lab: created and leased
+	LoginSeconds float64   `json:"login_seconds"`     // all clients of the DUT's lab: logged in
 	// LoginMs is one value a client; none where clients are admitted on the router, or not at all.
 	LoginMs []float64 `json:"login_ms,omitempty"`
 	// Addresses is where the clients of the DUT's lab have theirs from, and CleanAddresses

@@ -150,7 +150,8 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		s.Notice("%s", words.Capitalised(outlook.String())+".")
 		s.Note("When it began: " + outlook.String() + ".")
 	}
-	s.recorded = time.Now()
+	s.began = time.Now()
+	s.recorded = s.began
 	out, err := s.all(ctx)
 	out.Started = true
 	s.env.End = time.Now().UTC()
@@ -366,7 +367,7 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	}
 	rec.Leaving = s.leaving
 	rec.Block, rec.Sitting, rec.DUTLab = b.Index, s.sitting, b.DUTLab
-	rec.Start, rec.Seconds = start.UTC(), time.Since(start).Seconds()
+	rec.Start, rec.Elapsed, rec.Seconds = start.UTC(), start.Sub(s.began).Seconds(), time.Since(start).Seconds()
 	broke, isLimit := s.limitOf(b, err)
 	switch {
 	case isLimit:

@@ -45,6 +45,7 @@ type Session struct {
 	budget      time.Duration // for that, see spare
 	leaving     string        // what went wrong when the labs of the present block were left
 	recorded    time.Time     // when the last attempt or block was recorded, or the sitting began
+	began       time.Time     // the sitting
 }
 
 // Labs are the labs of a block.
@@ -192,6 +193,7 @@ type Attempt struct {
 	Number  int // counts from 0 over all sittings: redos are counted per window
 	Sitting int
 	Start   time.Time // UTC
+	Elapsed float64   // s since the sitting began, by the monotonic clock
 	since   time.Time
 }
 
@@ -201,7 +203,7 @@ func (a Attempt) Took() time.Duration { return time.Since(a.since) }
 // Head begins the record of an attempt at a window of a block; Seconds, Accepted and Rejects are
 // the measure's to fill in.
 func (a Attempt) Head(b experiment.Block) result.Head {
-	return result.Head{Block: b.Index, Attempt: a.Number, Sitting: a.Sitting, Start: a.Start}
+	return result.Head{Block: b.Index, Attempt: a.Number, Sitting: a.Sitting, Start: a.Start, Elapsed: a.Elapsed}
 }
 
 // Measured is what came of an attempt at a window.
@@ -243,7 +245,7 @@ func (s *Session) settle(b experiment.Block, cells []result.Cell, window int, me
 	}
 	for n := first; ; n++ {
 		start := time.Now()
-		m, err := measure(Attempt{Number: n, Sitting: s.sitting, Start: start.UTC(), since: s.recorded})
+		m, err := measure(Attempt{Number: n, Sitting: s.sitting, Start: start.UTC(), Elapsed: start.Sub(s.began).Seconds(), since: s.recorded})
 		if err != nil {
 			return err
 		}

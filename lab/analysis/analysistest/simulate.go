@@ -80,7 +80,7 @@ type Effects struct {
 	Side         float64 // overhead ratio in lab a over that in lab b
 	Later        float64 // overhead ratio in a load's later windows over its first
 	LoadOrder    float64 // overhead ratio at a block's last load over its first
-	// BlockPause is idle time before each block, which makes the run longer.
+	// BlockPause is idle time at the beginning of each block, which makes the run longer.
 	BlockPause time.Duration
 	// RotateLoads begins every block with the next load; otherwise all blocks
 	// go through the loads in the same order.
@@ -160,13 +160,13 @@ func environment(mode string) result.Environment {
 // block simulates the windows of one pair of labs, and its block record. The
 // cell lacks device and load.
 func (s *simulation) block(d DUT, cell result.Cell, block int, aa bool) {
+	begin := s.clock
 	s.clock = s.clock.Add(s.Effects.BlockPause)
 	shift := s.rng.NormFloat64() * s.BlockSD
 	lab := string("ab"[block%2])
 	if lab == "a" {
 		shift += s.Effects.Side
 	}
-	begin := s.clock
 	cell = cell.With(result.DUT, d.Name)
 	for place := range s.Offered {
 		at := place

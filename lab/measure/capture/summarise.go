@@ -107,7 +107,7 @@ func trialsOf(trials []*Trial) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(trials))
 	for _, t := range trials {
 		a := analysis.Trial{Device: result.ValuesOf(t)}
-		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Accepted, a.Rejects = t.Cell, t.Block, t.Window, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects
+		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = t.Cell, t.Block, t.Window, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects
 		for name, value := range t.lost() {
 			a.Device[name] = value
 		}

@@ -171,7 +171,7 @@ func (b *openBlock) conditions() conditions {
 func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 	return b.SettleQuiet(b.Block, cell, w, func(a runner.Attempt) (m runner.Measured, err error) {
 		t := result.Trial{
-			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start,
+			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start, Elapsed: a.Elapsed,
 		}
 		if t.DUT, t.Clean, err = b.pair.measure(ctx, cell, w+a.Number); err == nil {
 			err = b.pair.ended(ctx)

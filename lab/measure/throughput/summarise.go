@@ -42,7 +42,7 @@ func trialsOf(searches []*Search) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(searches))
 	for _, s := range searches {
 		t := analysis.Trial{Device: result.ValuesOf(s)}
-		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
+		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt, s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
 		for _, g := range s.Goals {
 			if best := highest(searches, s, g.LossRatio); best != nil && best != s {
 				continue

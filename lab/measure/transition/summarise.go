@@ -106,7 +106,7 @@ func trialsOf(steps []*Step) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(steps))
 	for _, s := range steps {
 		a := analysis.Trial{Device: result.ValuesOf(s)}
-		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Accepted, a.Rejects = s.Cell, s.Block, s.Window, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
+		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = s.Cell, s.Block, s.Window, s.Attempt, s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
 		s.describe(&a, direct)
 		if s.Cell.Number(result.OfferedMbps) <= OverallMost {
 			for name := range s.Gateways.Parts {

@@ -1,0 +1,154 @@
+package analysis
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// clock is when trials were measured, whatever became of the machine's clock meanwhile.
+type clock struct {
+	hours         []float64     // of each trial, since the first
+	back, forward time.Duration // by how much the clock was set in between
+}
+
+// How far times of records may be apart from what they should be.
+const (
+	clockSlack = 2 * time.Second // and a thousandth, as a clock that is being set right goes faster or slower
+	blockSlack = 5 * time.Second // between two blocks
+)
+
+// clock compares the clock with the monotonic time of the records, where they have it, and otherwise with how long blocks
+// took. Records stand in the order they were measured. From one sitting to the next any time may pass.
+func (in Input) clock() clock {
+	c := clock{hours: make([]float64, len(in.Trials))}
+	blocks := in.blockTimes()
+	for i := 1; i < len(in.Trials); i++ {
+		step := in.Trials[i].Start.Sub(in.Trials[i-1].Start)
+		should := in.due(i, step, blocks)
+		if step < 0 && should == step && !in.timed(i) {
+			should = windowOf(in.Trials[i-1])
+			c.back -= step
+		} else if step < should {
+			c.back += should - step
+		} else {
+			c.forward += step - should
+		}
+		c.hours[i] = c.hours[i-1] + should.Hours()
+	}
+	return c
+}
+
+// due is how much later than the trial before it a trial began: step, unless that cannot be.
+func (in Input) due(i int, step time.Duration, blocks map[blockID]blockTime) time.Duration {
+	a, b := in.Trials[i-1], in.Trials[i]
+	if a.Sitting != b.Sitting {
+		return step
+	}
+	if in.timed(i) {
+		due := seconds(b.Elapsed - a.Elapsed)
+		if (step - due).Abs() > clockSlack+due.Abs()/1000 {
+			return due
+		}
+		return step
+	}
+	if in.Alone && len(in.Run.Own) == len(in.Trials) { // each record is of the time since the one before
+		if last := seconds(in.Run.Own[i-1].Seconds); step > last+seconds(in.Run.Own[i].Seconds)+blockSlack {
+			return last
+		}
+		return step
+	}
+	of, next := blocks[in.blockOf(a)], blocks[in.blockOf(b)]
+	if step < 0 || of.Seconds == 0 || next.Seconds == 0 {
+		return step
+	}
+	if in.blockOf(a) == in.blockOf(b) {
+		if of.astray && step == of.longest && step > windowOf(a)+clockSlack {
+			return windowOf(a)
+		}
+		return step
+	}
+	due := of.after(a) + seconds(next.since-of.until) + next.before(b)
+	if step > due+blockSlack {
+		return due
+	}
+	return step
+}
+
+// timed reports whether the monotonic clock tells a trial's distance from the one before it.
+func (in Input) timed(i int) bool {
+	a, b := in.Trials[i-1], in.Trials[i]
+	return a.Sitting == b.Sitting && a.Elapsed > 0 && b.Elapsed > 0
+}
+
+// blockTime is what a block's record says of its time.
+type blockTime struct {
+	result.Block
+	since, until float64       // seconds of the blocks recorded before it, and with it
+	astray       bool          // its trials are not all within it: the clock was set during it
+	longest      time.Duration // from one of its trials to the next
+}
+
+// after is the time from a trial's beginning to the block's end.
+func (b blockTime) after(t Trial) time.Duration {
+	if b.astray {
+		return seconds(b.Seconds)
+	}
+	return b.Start.Add(seconds(b.Seconds)).Sub(t.Start)
+}
+
+// before is the time from the block's beginning to a trial's.
+func (b blockTime) before(t Trial) time.Duration {
+	if b.astray {
+		return seconds(b.Seconds)
+	}
+	return t.Start.Sub(b.Start)
+}
+
+// blockTimes are the times of blocks that have a record and trials.
+func (in Input) blockTimes() map[blockID]blockTime {
+	out := map[blockID]blockTime{}
+	var sum float64
+	for _, b := range in.Run.Blocks {
+		out[blockID{b.Cell().Without(in.Load...), b.AA, b.Block, b.Sitting}] = blockTime{Block: b, since: sum, until: sum + b.Seconds}
+		sum += b.Seconds
+	}
+	for i, t := range in.Trials {
+		id := in.blockOf(t)
+		b, known := out[id]
+		if !known {
+			continue
+		}
+		end := t.Start.Add(windowOf(t)).Sub(b.Start)
+		b.astray = b.astray || t.Start.Sub(b.Start) < -clockSlack || end > seconds(b.Seconds)+clockSlack
+		if i > 0 && in.blockOf(in.Trials[i-1]) == id {
+			b.longest = max(b.longest, t.Start.Sub(in.Trials[i-1].Start))
+		}
+		out[id] = b
+	}
+	return out
+}
+
+// windowOf is the length of a trial's window, as far as it is known.
+func windowOf(t Trial) time.Duration { return seconds(max(0, min(t.Device["seconds"], 3600))) }
+
+func seconds(s float64) time.Duration {
+	if math.IsNaN(s) {
+		return 0
+	}
+	return time.Duration(s * float64(time.Second))
+}
+
+// warnings say that the clock of the machine cannot be trusted.
+func (c clock) warnings() (out []string) {
+	const then = "times since then follow the order of the records and how long they took."
+	if c.back > 0 {
+		out = append(out, fmt.Sprintf("The clock of the machine was set back by %s during the run; %s", c.back.Round(time.Millisecond), then))
+	}
+	if c.forward > 0 {
+		out = append(out, fmt.Sprintf("The clock of the machine was set forward by %s during the run, or the machine slept; %s", c.forward.Round(time.Millisecond), then))
+	}
+	return out
+}

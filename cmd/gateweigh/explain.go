@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ type explainFlags struct {
 	mbps      float64
 	direction string
 	packets   string
+	frames    string
+	link      string
 	functions int
 	json      bool
 }
@@ -47,6 +50,8 @@ func explainCommand() *cobra.Command {
 	f.Float64Var(&flags.mbps, "mbps", 0, "profile at this offered load, Mbit/s")
 	f.StringVar(&flags.direction, "direction", "", "profile in this direction, up or down")
 	f.StringVar(&flags.packets, "packets", "", "profile with this packet profile, per-packet or bulk")
+	f.StringVar(&flags.frames, "frames", "", "profile with this size of frames: bytes, or the name of a mix or a file")
+	f.StringVar(&flags.link, "link", "", "profile at this rate of the link between two gateways, Mbit/s; 0: no limit")
 	f.IntVarP(&flags.functions, "functions", "n", 20, "number of functions to list; the others are one line")
 	f.BoolVar(&flags.json, "json", false, "print JSON instead of the table")
 	return cmd
@@ -88,14 +93,10 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 // there is, or says how to record one.
 func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flags explainFlags) (profile.Profile, error) {
 	fits := slices.DeleteFunc(slices.Clone(all), func(p profile.Profile) bool {
-		c := p.Cell
-		return c.Text(result.DUT) != dut || flags.clients != 0 && c.Int(result.Clients) != flags.clients || flags.mbps != 0 && c.Number(result.OfferedMbps) != flags.mbps ||
-			flags.direction != "" && c.Text(result.Direction) != flags.direction || flags.packets != "" && c.Text(result.Profile) != flags.packets
+		return p.Cell.Text(result.DUT) != dut || !flags.fit(p.Cell)
 	})
 	if len(fits) > 0 {
-		return slices.MaxFunc(fits, func(a, b profile.Profile) int {
-			return result.CompareCells(a.Cell, b.Cell, result.OfferedMbps, result.Clients)
-		}), nil
+		return heaviest(fits, name)
 	}
 	devices := map[string]bool{}
 	for _, t := range run.Trials {
@@ -122,8 +123,70 @@ func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flag
 		if i == 0 {
 			what += "; " + name + " has:"
 		}
-		c := p.Cell
-		what += "\n  " + result.OneLine(fmt.Sprintf("%s --clients %d --mbps %g --direction %s --packets %s", c.Text(result.DUT), c.Int(result.Clients), c.Number(result.OfferedMbps), c.Text(result.Direction), c.Text(result.Profile)))
+		what += "\n  " + argumentsOf(p.Cell)
 	}
 	return profile.Profile{}, errors.New(what)
+}
+
+// explained are the dimensions that flags choose by, with the flags.
+var explained = []struct {
+	dimension result.Dimension
+	flag      string
+	of        func(explainFlags) string // empty: any
+}{
+	{result.Clients, "clients", func(f explainFlags) string { return unless0(float64(f.clients)) }},
+	{result.OfferedMbps, "mbps", func(f explainFlags) string { return unless0(f.mbps) }},
+	{result.Direction, "direction", func(f explainFlags) string { return f.direction }},
+	{result.Profile, "packets", func(f explainFlags) string { return f.packets }},
+	{result.FrameSize, "frames", func(f explainFlags) string { return f.frames }},
+	{result.LinkMbps, "link", func(f explainFlags) string { return f.link }},
+}
+
+func unless0(n float64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(n, 'f', -1, 64)
+}
+
+// fit reports whether a cell is one that the flags allow.
+func (f explainFlags) fit(c result.Cell) bool {
+	for _, d := range explained {
+		if want := d.of(f); want != "" && c.Text(d.dimension) != want {
+			return false
+		}
+	}
+	return true
+}
+
+// argumentsOf are the arguments by which explain takes a cell's profile.
+func argumentsOf(c result.Cell) string {
+	text := c.Text(result.DUT)
+	for _, d := range explained {
+		if c.Has(d.dimension) {
+			text += fmt.Sprintf(" --%s %s", d.flag, c.Text(d.dimension))
+		}
+	}
+	return result.OneLine(text)
+}
+
+// heaviest is the profile at the highest load with the most clients. Several that differ in the link or in the frames are
+// an error that lists them.
+func heaviest(fits []profile.Profile, name string) (profile.Profile, error) {
+	weight := func(a, b profile.Profile) int {
+		return result.CompareCells(a.Cell, b.Cell, result.OfferedMbps, result.Clients)
+	}
+	most := slices.MaxFunc(fits, weight)
+	what := fmt.Sprintf("%s has several profiles at this load: choose one by its arguments:", name)
+	several := false
+	for _, p := range fits {
+		if weight(p, most) == 0 {
+			several = several || p.Cell.Only(result.FrameSize, result.LinkMbps) != most.Cell.Only(result.FrameSize, result.LinkMbps)
+			what += "\n  " + argumentsOf(p.Cell)
+		}
+	}
+	if several {
+		return profile.Profile{}, errors.New(what)
+	}
+	return most, nil
 }

@@ -352,3 +352,36 @@ func TestReportNamesFaultsAsCompareDoes(t *testing.T) {
 		}
 	}
 }
+
+// TestProfilesOfLinks: cells that differ in the link between two gateways have folders, names and arguments of their own.
+func TestProfilesOfLinks(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "r", 1, 1.2)
+	run := filepath.Join(dir, "r")
+	profiled(t, run)
+	list, err := profile.ReadAll(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mbps := range []float64{20, 50} {
+		p := list[0]
+		p.Cell = p.Cell.With(result.LinkMbps, mbps)
+		if err := profile.Write(run, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(profile.Dir(run, list[0].Cell)); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := profile.ReadAll(run); err != nil || len(all) != 2 {
+		t.Fatalf("%d profiles, %v", len(all), err)
+	}
+	if e := finish(t, command(t, dir, "explain", "r", "allowlist")); e.code != exitUsage || !strings.Contains(e.stderr, "--link 20") || !strings.Contains(e.stderr, "--link 50") {
+		t.Errorf("without a choice: %+v", e)
+	}
+	for _, mbps := range []string{"20", "50"} {
+		if e := finish(t, command(t, dir, "explain", "r", "allowlist", "--link", mbps)); e.code != 0 || !strings.Contains(e.stdout, "link of "+mbps+" Mbit/s") {
+			t.Errorf("--link %s: %+v", mbps, e)
+		}
+	}
+}

@@ -148,13 +148,14 @@ func Runs(a, b Input, opts Options) Comparison {
 	c.Differences, c.SameMachine = differences(a.Run, b.Run)
 	c.Mark = markOf(c.A, &c.B)
 	c.SameMachine = c.SameMachine && c.Mark == ""
+	others := otherInputs(a.Run, b.Run)
 	in := map[result.Cell]analysis.Cell{}
 	for _, ca := range sa.Cells {
 		in[ca.Cell] = ca
 	}
 	for _, cb := range sb.Cells {
 		ca, both := in[cb.Cell]
-		if !both || sa.Measure != sb.Measure { // metrics of different measures have nothing in common
+		if !both || sa.Measure != sb.Measure || !sameFrames(cb.Cell, others) { // metrics of different measures have nothing in common
 			c.OnlyB = append(c.OnlyB, cb.Cell)
 			continue
 		}
@@ -167,7 +168,7 @@ func Runs(a, b Input, opts Options) Comparison {
 		}
 	}
 	c.verdicts(opts)
-	c.Warnings = c.warnings(a, b, sa, sb)
+	c.Warnings = append(inputWarnings(others), c.warnings(a, b, sa, sb)...)
 	c.judgeGate(opts)
 	return c
 }

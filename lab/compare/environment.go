@@ -65,6 +65,7 @@ func differences(a, b result.Run) (list []Difference, same bool) {
 		{"tool", a.Environment.Tools, b.Environment.Tools},
 		{"sysctl", a.Environment.Sysctls, b.Environment.Sysctls},
 		{"experiment", settings(a.Dir), settings(b.Dir)},
+		{"frame sizes (SHA-256)", shorts(inputs(a.Dir)), shorts(inputs(b.Dir))},
 	} {
 		for _, key := range union(m.a, m.b) {
 			add(m.kind+" "+key, m.a[key], m.b[key], false)
@@ -125,6 +126,14 @@ func number(n int) string {
 		return ""
 	}
 	return strconv.Itoa(n)
+}
+
+func shorts(hashes map[string]string) map[string]string {
+	out := map[string]string{}
+	for name, hash := range hashes {
+		out[name] = short(hash)
+	}
+	return out
 }
 
 func short(hash string) string { return hash[:min(len(hash), 12)] }

@@ -84,6 +84,7 @@ type Experiment struct {
 	own       map[string]any       // values of the measure's own keys
 	files     map[string]sizesFile // of FrameSizes, by name
 	badDUTs   map[string]bool      // devices of which a key was refused
+	sizesRead bool                 // files is of FrameSizes as they are set
 	badSizes  []string             // what is wrong with others
 	catalogue Catalogue
 	origins   map[string]origin // where each key was set, for error messages

@@ -207,6 +207,7 @@ func (e *Experiment) Set(key, value string) error {
 		return &Error{File: at.file, Key: key, Problem: err.Error()}
 	}
 	e.origins[path.String()] = at
+	e.sizesRead = e.sizesRead && path.String() != "frame_sizes"
 	e.settle()
 	return nil
 }

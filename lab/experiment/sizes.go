@@ -40,36 +40,72 @@ func isSizesFile(name string) bool {
 	return ending == histogramEnding && !strings.HasSuffix(name, ".gz") || slices.Contains(captureEndings, ending)
 }
 
-// readSizes reads the files of frame_sizes, whose names are then those without their folders, and collects
-// what is wrong with them. Files that were read before are not read again.
+// readSizes reads the files of frame_sizes, whose names are then those without their folders, or with them where two would
+// have the same, and collects what is wrong with them. What was read stays as it is until the key is set anew.
 func (e *Experiment) readSizes() {
-	e.badSizes = nil
+	if e.sizesRead {
+		return
+	}
+	e.sizesRead, e.badSizes, e.files = true, nil, map[string]sizesFile{}
 	e.FrameSizes = slices.Clone(e.FrameSizes)
+	names := apart(e.FrameSizes)
 	from := map[string]string{}
 	for i, name := range e.FrameSizes {
 		if !isSizesFile(name) {
-			continue
-		}
-		base := strings.TrimSuffix(filepath.Base(name), ".gz")
-		if _, read := e.files[name]; read {
-			from[name] = name
-			continue
-		}
-		if other, taken := from[base]; taken {
-			e.badSizes = append(e.badSizes, fmt.Sprintf("%s and %s have the same name, by which their results would be known: rename one", other, name))
 			continue
 		}
 		at := name
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(filepath.Dir(e.file), at)
 		}
-		f, err := readSizesFile(at, base)
+		if other, taken := from[filepath.Clean(at)]; taken {
+			e.badSizes = append(e.badSizes, fmt.Sprintf("%s and %s are the same file: name it once", other, name))
+			continue
+		}
+		from[filepath.Clean(at)] = name
+		f, err := readSizesFile(at, names[i])
 		if err != nil {
 			e.badSizes = append(e.badSizes, err.Error())
 			continue
 		}
-		e.files[base], e.FrameSizes[i], from[base] = f, base, name
+		e.files[names[i]], e.FrameSizes[i] = f, names[i]
 	}
+}
+
+// apart are names for files, by which their cells are known: without folders, where that tells them apart, else with as
+// many as are given, and with a number where that does not either.
+func apart(paths []string) []string {
+	names := make([]string, len(paths))
+	count := map[string]int{}
+	for i, at := range paths {
+		names[i] = strings.TrimSuffix(filepath.Base(at), ".gz")
+		if isSizesFile(at) {
+			count[names[i]]++
+		}
+	}
+	taken := map[string]bool{}
+	for i, at := range paths {
+		if count[names[i]] > 1 {
+			names[i] = withFolders(at)
+		}
+		plain := names[i]
+		for n := 2; isSizesFile(at) && taken[names[i]]; n++ {
+			ending := filepath.Ext(plain)
+			names[i] = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(plain, ending), n, ending)
+		}
+		taken[names[i]] = true
+	}
+	return names
+}
+
+// withFolders is a path as one name.
+func withFolders(at string) string {
+	parts := slices.DeleteFunc(strings.Split(filepath.ToSlash(strings.TrimSuffix(at, ".gz")), "/"), func(part string) bool {
+		return strings.Trim(part, ".") == ""
+	})
+	name := notInNames.ReplaceAllString(strings.Join(parts, "-"), "-")
+	const most = 64                                               // of nameForm
+	return strings.TrimLeft(name[max(0, len(name)-most+3):], ".") // with room for a number
 }
 
 // readSizesFile reads a file; base is the name that its cells have.

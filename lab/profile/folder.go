@@ -17,12 +17,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Dir is the folder of a cell's profile.
+// inFolder are the dimensions that folders have without their names, as all older ones do.
+var inFolder = []result.Dimension{result.DUT, result.Clients, result.OfferedMbps, result.Direction, result.Profile, result.FrameSize}
+
+// Dir is the folder of a cell's profile: its name has all of the cell's dimensions.
 func Dir(run string, c result.Cell) string {
 	mbps := strconv.FormatFloat(c.Number(result.OfferedMbps), 'f', -1, 64)
 	name := fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(result.Direction), c.Text(result.Profile))
 	if size := c.Text(result.FrameSize); size != "" {
 		name += "-" + size
+	}
+	for _, v := range c.Without(inFolder...).Values() {
+		name += "-" + strings.ReplaceAll(string(v.Dimension)+"-"+v.Text, "/", "-")
 	}
 	return filepath.Join(run, result.ProfilesFolder, name)
 }

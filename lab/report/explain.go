@@ -136,7 +136,7 @@ func costOf(c profile.Cost) Cost {
 
 func measured(cell result.Cell, s analysis.Summary) Measured {
 	i := slices.IndexFunc(s.Cells, func(c analysis.Cell) bool {
-		return sameWay(c.Cell, cell) && alike(c.Cell, cell, result.DUT, result.Clients, result.OfferedMbps)
+		return c.Cell == cell
 	})
 	if i < 0 || s.Cells[i].Pairs == 0 {
 		return Measured{Cost: Cost{analysis.Absent(), analysis.Absent(), analysis.Absent()}}

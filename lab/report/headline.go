@@ -42,14 +42,18 @@ func heavier(c, than analysis.Cell) bool {
 }
 
 // ways are the dimensions of what is sent: cells that differ in them share no chart.
-var ways = []result.Dimension{result.Direction, result.Profile, result.FrameSize}
+var ways = []result.Dimension{result.Direction, result.Profile, result.FrameSize, result.LinkMbps}
 
 // sameWay reports whether two cells carry the same packets the same way.
 func sameWay(a, b result.Cell) bool { return alike(a, b, ways...) }
 
-// packetsText says how packets look to the router: their profile, and the size of frames.
+// packetsText says how packets look to the router: their profile, the size of frames, and the link that they come to.
 func packetsText(c result.Cell) string {
-	return words.Joined(", ", c.Text(result.Profile), words.Frames(c.Text(result.FrameSize)))
+	link := ""
+	if v, has := c.Value(result.LinkMbps); has {
+		link = analysis.WordsOf(v)
+	}
+	return words.Joined(", ", c.Text(result.Profile), words.Frames(c.Text(result.FrameSize)), link)
 }
 
 // wayText says what cells carry: "upload, per-packet".

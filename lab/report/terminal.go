@@ -17,7 +17,7 @@ import (
 // settingColumns say what a row of the terminal's tables is of.
 func settingColumns[T any](head string, of func(T) result.Cell) []column[T] {
 	cols := []column[T]{textColumn(head, func(v T) string { return routerName(of(v).Text(result.DUT)) })}
-	for _, d := range []result.Dimension{result.Profile, result.FrameSize, result.Direction, result.Clients} {
+	for _, d := range []result.Dimension{result.Profile, result.FrameSize, result.LinkMbps, result.Direction, result.Clients} {
 		col := textColumn(string(d), func(v T) string { return of(v).Text(d) }).ifDiffers()
 		col.Text = d != result.Clients
 		cols = append(cols, col)

@@ -20,7 +20,7 @@ const (
 	Direction   Dimension = "direction"    // of the payload: Up, Down or Both
 	Profile     Dimension = "profile"      // how packets look to the router: PerPacket or Bulk
 	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
-	LinkMbps    Dimension = "link_mbps"    // of the link between two gateways, frames with their Ethernet headers; 0: no limit
+	LinkMbps    Dimension = "link_rate"    // Mbit/s, of the link between two gateways, frames with their Ethernet headers; 0: no limit
 	RouterSpeed Dimension = "router_speed" // share of its CPU that the router has; 1: all
 	LoginRate   Dimension = "login_rate"   // clients a second that lease and log in; 0: all at once
 
@@ -38,6 +38,9 @@ const (
 // dimensions lists the known dimensions in the order in which records and
 // summaries write them. Others follow by name.
 var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, RouterSpeed, LoginRate, SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct, BackgroundKind}
+
+// formerNames are dimensions by the names that older records have for them: a metric had the same.
+var formerNames = map[Dimension]Dimension{"link_mbps": LinkMbps}
 
 // compareDimensions orders dimensions as they are written.
 func compareDimensions(a, b Dimension) int {
@@ -219,7 +222,7 @@ func (c *Cell) UnmarshalJSON(data []byte) error {
 	for name, value := range object {
 		switch value.(type) {
 		case string, float64:
-			*c = c.With(Dimension(name), value)
+			*c = c.With(cmp.Or(formerNames[Dimension(name)], Dimension(name)), value)
 		default:
 			return fmt.Errorf("dimension %q of a cell is neither a text nor a number", name)
 		}

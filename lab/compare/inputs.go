@@ -1,0 +1,56 @@
+package compare
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// inputs are the SHA-256 sums of a run's files of frame sizes, by their names in its cells. A run that was never in a folder
+// has none.
+func inputs(dir string) map[string]string {
+	out := map[string]string{}
+	if dir == "" {
+		return out
+	}
+	files, err := os.ReadDir(filepath.Join(dir, result.FramesFolder))
+	if err != nil {
+		return out // no file was named
+	}
+	for _, f := range files {
+		if data, err := os.ReadFile(filepath.Join(dir, result.FramesFolder, f.Name())); err == nil {
+			sum := sha256.Sum256(data)
+			out[f.Name()] = hex.EncodeToString(sum[:])
+		}
+	}
+	return out
+}
+
+// otherInputs are the names that stand for different files in two runs, in their order.
+func otherInputs(a, b result.Run) (names []string) {
+	of, other := inputs(a.Dir), inputs(b.Dir)
+	for _, name := range union(of, other) {
+		if of[name] != "" && other[name] != "" && of[name] != other[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// inputWarnings name files that are not the same.
+func inputWarnings(names []string) (out []string) {
+	for _, name := range names {
+		out = append(out, fmt.Sprintf("%s is another file of frame sizes in B than in A: cells with it are not compared.", name))
+	}
+	return out
+}
+
+// sameFrames reports whether a cell of both runs is of the same frames.
+func sameFrames(c result.Cell, others []string) bool {
+	return !slices.Contains(others, c.Text(result.FrameSize))
+}

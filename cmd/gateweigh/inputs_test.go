@@ -46,3 +46,36 @@ func TestCompareLooksIntoFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestResumeLooksIntoFiles: a run whose copy of a file was changed is not resumed, as its trials would be of two files. What
+// became of the original does not matter.
+func TestResumeLooksIntoFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "other"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "x.csv", "60,1\n")
+	write(t, dir, "other/x.csv", "1514,1\n")
+	write(t, dir, "one.toml", strings.ReplaceAll(oneCell, "[100]", "[20]")+"frame_sizes = [\"other/x.csv\", \"x.csv\"]\ntraffic = { kind = \"frames\" }\n")
+	finish(t, command(t, dir, "run", "one.toml", "-o", "r")) // whether its trials are accepted does not matter
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := map[string]bool{}
+	for _, trial := range run.Trials {
+		sizes[trial.Cell.Text(result.FrameSize)] = true
+	}
+	if len(sizes) != 2 || !sizes["x.csv"] || !sizes["other-x.csv"] || len(run.Environment.Inputs) != 2 {
+		t.Fatalf("trials of %v, inputs %v", sizes, run.Environment.Inputs)
+	}
+	const changed = "has changed since the run began"
+	write(t, dir, "x.csv", "100,1\n")
+	if e := finish(t, command(t, dir, "run", "--resume", "r")); strings.Contains(e.stderr, changed) {
+		t.Errorf("after the original has changed: %+v", e)
+	}
+	write(t, dir, "r/frames/x.csv", "bytes,weight\n100,1\n")
+	if e := finish(t, command(t, dir, "run", "--resume", "r")); e.code == 0 || !strings.Contains(e.stderr, "frames/x.csv "+changed) {
+		t.Errorf("after the copy has changed: %+v", e)
+	}
+}

@@ -60,6 +60,9 @@ type Environment struct {
 	Tools     map[string]string `json:"tools,omitempty"`    // version by name
 	Sysctls   map[string]string `json:"sysctls,omitempty"`  // in the router's namespace
 
+	// Inputs are the SHA-256 sums, hexadecimal, of the files that the experiment names, by their paths in the run's folder.
+	Inputs map[string]string `json:"inputs,omitempty"`
+
 	Skipped []Skip   `json:"skipped,omitempty"` // DUTs left out
 	Notes   []string `json:"notes,omitempty"`   // what else a reader must know, a sentence each
 }

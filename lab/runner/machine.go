@@ -3,6 +3,8 @@ package runner
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -135,6 +137,9 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, VM: cfg.VM, LoadsDividedBy: s.Experiment.LoadsDividedBy, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs, Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
+	if env.Inputs, err = inputs(cfg.Experiment); err != nil {
+		return env, err
+	}
 	if !cfg.Experiment.Means("clients") {
 		env.Clients = "none: one generator"
 	}
@@ -154,6 +159,9 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 	if was, is := accelerator(old), accelerator(env); was != is {
 		return env, fmt.Errorf("the run was begun %s and would go on %s, and the two do not mix: measure into another folder", was, is)
 	}
+	if err := sameInputs(old, env); err != nil {
+		return env, err
+	}
 	return resumed(old, env), nil
 }
 
@@ -163,6 +171,31 @@ func accelerator(env result.Environment) string {
 		return "without a virtual machine"
 	}
 	return "in a virtual machine (" + env.VM.Accelerator + ")"
+}
+
+// inputs are the sums of the files that the experiment names.
+func inputs(e *experiment.Experiment) (map[string]string, error) {
+	files, err := e.Files()
+	if err != nil {
+		return nil, err
+	}
+	sums := map[string]string{}
+	for name, data := range files {
+		sum := sha256.Sum256(data)
+		sums[name] = hex.EncodeToString(sum[:])
+	}
+	return sums, nil
+}
+
+// sameInputs is an error where a run that is resumed names other files than those it began with. Older runs do not tell.
+func sameInputs(old, env result.Environment) error {
+	for _, name := range slices.Sorted(maps.Keys(env.Inputs)) {
+		if was := old.Inputs[name]; was != "" && was != env.Inputs[name] {
+			return fmt.Errorf("%s has changed since the run began: its trials would be of two files: bring the first one back, from a bundle or where the sizes came from, "+
+				"or measure anew into another folder", name)
+		}
+	}
+	return nil
 }
 
 // resumed keeps the beginning and the notes of earlier sittings, and notes what

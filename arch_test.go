@@ -26,13 +26,14 @@ var allowedImports = map[string][]string{
 	"mlrsearch": {}, // RFC 9971 for any program
 	"ppp":       {}, // one end of PPP links, and PPPoE's frames, for gatewayd and for clients of the lab
 	"ppp/pppoe": {},
+	"quote":     {}, // commands that readers copy
 	"tomlline":  {}, // mistakes in TOML, for gatewayd's configuration and the lab's experiments
 
-	"cmd/gateweigh":       {"lab/..."},
+	"cmd/gateweigh":       {"lab/...", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "quote"},
 
-	"gateway":                    {"gateway/...", "ppp"},
+	"gateway":                    {"gateway/...", "ppp", "quote"},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
 	"gateway/config":             {"tomlline"},
 	"gateway/control":            {"gateway/session"},
@@ -81,20 +82,20 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},                            // result names the directions
 	"lab/meter":      {},
-	"lab/burn":       {"lab/realtime"},             // a share of CPUs' time
-	"lab/realtime":   {},                           // priority of threads
-	"lab/watch":      {"lab/layout"},               // whether a CPU is away
-	"lab/kernel":     {},                           // kernels in files, and Debian's
-	"lab/vm":         {"lab/kernel", "lab/result"}, // runs a program under another kernel
-	"lab/hook":       {},                           // eBPF programs at tc
-	"lab/sink":       {"lab/layout", "lab/hook"},   // ways to capture
-	"lab/floor":      {"lab/layout", "lab/hook"},   // forwarding with nothing decided
+	"lab/burn":       {"lab/realtime"},                    // a share of CPUs' time
+	"lab/realtime":   {},                                  // priority of threads
+	"lab/watch":      {"lab/layout"},                      // whether a CPU is away
+	"lab/kernel":     {},                                  // kernels in files, and Debian's
+	"lab/vm":         {"lab/kernel", "lab/result"},        // runs a program under another kernel
+	"lab/hook":       {},                                  // eBPF programs at tc
+	"lab/sink":       {"lab/layout", "lab/hook", "quote"}, // ways to capture
+	"lab/floor":      {"lab/layout", "lab/hook"},          // forwarding with nothing decided
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                                 // what a machine is, read on it
 	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/socket", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
-	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink"},
+	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
 	"lab/runner":     {"lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},
 	"lab/tunnel":     {}, // what headers leave of a link
 	"lab/words":      {}, // counts and lists in sentences
@@ -123,7 +124,7 @@ var allowedImports = map[string][]string{
 	"lab/traffic/frames/capture": {"lab/traffic/frames"}, // decodes captures
 	"lab/traffic/frames/receive": {"lab/hook", "lab/layout", "lab/traffic/frames", "lab/traffic/frames/scale"},
 	"lab/traffic/frames/scale":   {}, // distributions of times
-	"lab/traffic/frames/send":    {"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/frames/scale", "lab/traffic/socket"},
+	"lab/traffic/frames/send":    {"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/frames/scale", "lab/traffic/socket", "quote"},
 
 	"lab/traffic/rtt":        {"lab/traffic/socket"},
 	"lab/traffic/short":      {},

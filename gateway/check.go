@@ -23,6 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // Weight is what a finding means for a gateway.
@@ -133,7 +134,7 @@ func (s *survey) interfaces() {
 			continue
 		}
 		if *i.dev = dev; dev.Flags&net.FlagUp == 0 {
-			s.find(Warning, "%s is down: ip link set %s up", i.name, i.name)
+			s.find(Warning, "%s is down: %s", i.name, quote.Command("ip", "link", "set", i.name, "up"))
 		}
 		if whole, kind := wholeOf(dev); whole != "" {
 			weight := Warning // the stack forwards
@@ -176,7 +177,7 @@ func checkAddress(lan *net.Interface, own netip.Prefix) error {
 	if slices.ContainsFunc(addrs, has) {
 		return nil
 	}
-	return fmt.Errorf("%s does not have lan.address %s: ip addr add %s dev %s", lan.Name, own, own, lan.Name)
+	return fmt.Errorf("%s does not have lan.address %s: %s", lan.Name, own, quote.Command("ip", "addr", "add", own.String(), "dev", lan.Name))
 }
 
 // path checks what the kind of data path needs.

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/nat"
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // openNAT puts the rules of address translation in place, or removes those of a former configuration, unless another
@@ -154,7 +155,8 @@ func (s *survey) outside() {
 				continue
 			}
 			if weight == Refusal {
-				s.find(weight, "%s: %s is in a network of %s, which does not have it, so no answer arrives: ip addr add %s/32 dev %s", s.Where("nat.source"), r.At(i), s.WAN.Interface, r.At(i), s.WAN.Interface)
+				s.find(weight, "%s: %s is in a network of %s, which does not have it, so no answer arrives: %s",
+					s.Where("nat.source"), r.At(i), s.WAN.Interface, quote.Command("ip", "addr", "add", r.At(i).String()+"/32", "dev", s.WAN.Interface))
 			} else {
 				s.find(weight, "%s: %s does not have %s: answers arrive only if the provider routes it to this machine; otherwise use one of its own", s.Where("nat.source"), s.WAN.Interface, r.At(i))
 			}

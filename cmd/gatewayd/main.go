@@ -15,6 +15,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // Exit codes, stable for scripts.
@@ -79,7 +80,7 @@ func asRoot(err error) error {
 	if os.Geteuid() == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: this command changes the kernel: run it as root (sudo %s)", err, strings.Join(os.Args, " "))
+	return fmt.Errorf("%w: this command changes the kernel: run it as root (sudo %s)", err, quote.Command(os.Args...))
 }
 
 // usage makes wrong arguments a usage error.

@@ -19,6 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // explainFlags choose among a device's profiles; zero values leave the choice open.
@@ -109,10 +110,10 @@ func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flag
 	case len(known) > 0 && !devices[dut]:
 		what = fmt.Sprintf("no device %s in %s, which measured %s", dut, name, result.OneLine(words.Listed(known)))
 	case len(all) == 0 && run.Dir != name:
-		what = fmt.Sprintf("%s has no profiles, and a bundle cannot be resumed: unpack it with tar xzf %s, "+
-			"then record them with gateweigh run --resume FOLDER --profile", name, name)
+		what = fmt.Sprintf("%s has no profiles, and a bundle cannot be resumed: unpack it with %s, "+
+			"then record them with gateweigh run --resume FOLDER --profile", name, quote.Command("tar", "xzf", name))
 	case len(all) == 0:
-		what = fmt.Sprintf("%s has no profiles: record them with gateweigh run --resume %s --profile", name, name)
+		what = fmt.Sprintf("%s has no profiles: record them with %s", name, resumption(name, "--profile"))
 	}
 	for _, note := range run.Environment.Notes {
 		if strings.HasPrefix(note, cost.NoProfile+dut+" ") {

@@ -127,9 +127,9 @@ func goesOn(ctx context.Context, err error, dir string, none bool) error {
 		err = vm.ErrInterrupted
 	}
 	if none {
-		return fmt.Errorf("%w\nnothing was measured: begin again with gateweigh run --resume %s", err, dir)
+		return fmt.Errorf("%w\nnothing was measured: begin again with %s", err, resumption(dir))
 	}
-	return fmt.Errorf("%w\nfinished trials are kept: continue with gateweigh run --resume %s", err, dir)
+	return fmt.Errorf("%w\nfinished trials are kept: continue with %s", err, resumption(dir))
 }
 
 // forEmulatedCPU makes an experiment one that an emulated CPU carries, and says so here and in the run's description.

@@ -165,7 +165,7 @@ func oneRun(name string) error {
 func reportKernels(dir string, order kernelsOrder, asJSON bool) error {
 	for _, k := range order.Kernels {
 		if _, err := report.Write(filepath.Join(dir, k.Folder)); err != nil {
-			return fmt.Errorf("kernel %s: %w\nto measure what is missing: gateweigh run --resume %s", k.Folder, err, dir)
+			return fmt.Errorf("kernel %s: %w\nto measure what is missing: %s", k.Folder, err, resumption(dir))
 		}
 	}
 	return compareKernels(dir, order, asJSON)
@@ -216,7 +216,7 @@ func runKernels(ctx context.Context, exp *experiment.Experiment, dir string, ord
 
 // stoppedUnder is the error of a comparison that ended under one of its kernels.
 func stoppedUnder(err error, kernel, dir string) error {
-	how := "to measure what is missing, under all kernels: gateweigh run --resume " + dir
+	how := "to measure what is missing, under all kernels: " + resumption(dir)
 	var coded *exitError
 	if errors.As(err, &coded) && coded.err == errSaid { // the guest has printed why
 		return &exitError{coded.code, fmt.Errorf("kernel %s was not measured to the end\n%s", kernel, how)}

@@ -25,6 +25,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/vm"
 	"github.com/gateweigh/gateweigh/lab/words"
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // maxMissing is the share of windows without an accepted trial beyond which a run under --strict counts as failed (exit code 4).
@@ -117,9 +118,9 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 
 // measureHere measures under the kernel that this program runs on: the machine's, or that of the guest.
 func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, flags runFlags, guest *result.VM) error {
-	inside, command := guest != nil, "gateweigh run "+filepath.Join(dir, result.ExperimentFile)
+	inside, command := guest != nil, again(dir)
 	if inside {
-		command += " --kernel " + cmp.Or(flags.guest.kernel, guest.Release)
+		command += " " + quote.Command("--kernel", cmp.Or(flags.guest.kernel, guest.Release))
 	}
 	if guest.Mark() != "" {
 		if err := forEmulatedCPU(exp, flags.guest.given); err != nil {
@@ -154,7 +155,7 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 	}
 	err = end.code(runErr, summary)
 	if err == nil && outcome.Open > 0 { // too few for a run that failed
-		fmt.Fprintln(os.Stderr, "gateweigh:", again(errors.New("some blocks failed"), outcome, dir))
+		fmt.Fprintln(os.Stderr, "gateweigh:", lacking(errors.New("some blocks failed"), outcome, dir))
 	}
 	return err
 }
@@ -172,7 +173,7 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
 		}
 		if info, err := os.Stat(flags.resume); err == nil && !info.IsDir() {
-			return nil, "", fmt.Errorf("--resume %s: a file cannot be resumed; of a bundle, unpack it (tar xzf %s makes the folder run) and resume that folder", flags.resume, flags.resume)
+			return nil, "", fmt.Errorf("--resume %s: a file cannot be resumed; of a bundle, unpack it (%s makes the folder run) and resume that folder", flags.resume, quote.Command("tar", "xzf", flags.resume))
 		}
 		if err := flags.guest.recall(flags.resume); err != nil {
 			return nil, "", err
@@ -203,7 +204,7 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 		return nil, "", fmt.Errorf("%s is a file: choose a folder that does not exist yet as --out", dir)
 	}
 	if held(dir) {
-		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, dir)
+		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, quote.Word(dir))
 	}
 	return exp, dir, nil
 }
@@ -218,29 +219,28 @@ func notTaken(file, dir string) error {
 // beginning is the command of the same experiment without its devices: "gateweigh run quick --set clients=5".
 func beginning(args []string, flags runFlags, dir string) string {
 	if flags.resuming {
-		return "gateweigh run " + filepath.Join(dir, result.ExperimentFile)
+		return again(dir)
 	}
-	words := []string{"gateweigh", "run", defaultName}
+	command := []string{"gateweigh", "run", defaultName}
 	if len(args) == 1 {
-		words[2] = quoted(args[0])
+		command[2] = args[0]
 	}
 	for _, s := range flags.set {
 		if key, _, _ := strings.Cut(s, "="); strings.TrimSpace(key) != "duts" {
-			words = append(words, "--set", quoted(s))
+			command = append(command, "--set", s)
 		}
 	}
-	return strings.Join(words, " ")
+	return quote.Command(command...)
 }
 
-// quoted is a word as a shell takes it.
-func quoted(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=.,/:+%", r)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+// again is the command of a new run of what the run in dir measures.
+func again(dir string) string {
+	return quote.Command("gateweigh", "run", filepath.Join(dir, result.ExperimentFile))
+}
+
+// resumption is the command that continues the run in dir.
+func resumption(dir string, more ...string) string {
+	return quote.Command(append([]string{"gateweigh", "run", "--resume", dir}, more...)...)
 }
 
 // plannedIn returns the experiment of the run in dir.
@@ -278,17 +278,17 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 	page := filepath.Join(dir, report.HTMLFile)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted; finished trials are kept: continue with gateweigh run --resume %s", dir)
+		return fmt.Errorf("interrupted; finished trials are kept: continue with %s", resumption(dir))
 	case errors.Is(err, runner.ErrNothingRan):
 		return &exitError{exitNothingRan, skipText(err, o)}
 	case errors.Is(err, syscall.ENOSPC) && o.Started:
-		return fmt.Errorf("%w; finished trials are kept: free some space, then continue with gateweigh run --resume %s", err, dir)
+		return fmt.Errorf("%w; finished trials are kept: free some space, then continue with %s", err, resumption(dir))
 	case err != nil:
 		return err
 	case len(o.Failed) > 0:
-		return again(skipText(errors.New("not everything could be measured"), o), o, dir)
+		return lacking(skipText(errors.New("not everything could be measured"), o), o, dir)
 	case o.Accepted == 0:
-		return &exitError{exitRejected, again(fmt.Errorf("no trial was accepted%s: see %s", mostly(s.Rejects), page), o, dir)}
+		return &exitError{exitRejected, lacking(fmt.Errorf("no trial was accepted%s: see %s", mostly(s.Rejects), page), o, dir)}
 	}
 	if empty := e.withoutFigure(s); len(empty) > 0 {
 		var rejects analysis.Tallies
@@ -299,11 +299,11 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 				rejects.Add(r.Text, r.Count)
 			}
 		}
-		return &exitError{exitRejected, again(fmt.Errorf("%d of %d cells have no figure (%s)%s: see %s",
+		return &exitError{exitRejected, lacking(fmt.Errorf("%d of %d cells have no figure (%s)%s: see %s",
 			len(empty), len(s.Cells), words.Listed(names), mostly(rejects.Sorted()), page), o, dir)}
 	}
 	if e.strict && float64(o.Missing) > maxMissing*float64(o.Planned) {
-		return &exitError{exitRejected, again(fmt.Errorf("--strict: %d of %d windows have no accepted trial%s: see %s", o.Missing, o.Planned, mostly(s.Rejects), page), o, dir)}
+		return &exitError{exitRejected, lacking(fmt.Errorf("--strict: %d of %d windows have no accepted trial%s: see %s", o.Missing, o.Planned, mostly(s.Rejects), page), o, dir)}
 	}
 	if e.strict && s.Noise != nil {
 		return &exitError{exitRejected, fmt.Errorf("--strict: %s", s.Noise)}
@@ -329,8 +329,8 @@ func mostly(rejects []analysis.Tally) string {
 	return ", mostly because: " + rejects[0].Text
 }
 
-// again adds to an error how to measure what was not.
-func again(err error, o runner.Outcome, dir string) error {
+// lacking adds to an error how to measure what was not.
+func lacking(err error, o runner.Outcome, dir string) error {
 	if o.Open == 0 {
 		return err
 	}
@@ -338,7 +338,7 @@ func again(err error, o runner.Outcome, dir string) error {
 	if o.Open > 1 {
 		were = "were"
 	}
-	return fmt.Errorf("%w\n%s %s not measured; to measure what is missing: gateweigh run --resume %s", err, words.Counted(o.Open, "window"), were, dir)
+	return fmt.Errorf("%w\n%s %s not measured; to measure what is missing: %s", err, words.Counted(o.Open, "window"), were, resumption(dir))
 }
 
 func skipText(err error, o runner.Outcome) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // Need is what the lab or a device uses on one of its hosts.
@@ -60,7 +61,7 @@ func Kernel(err error) string {
 
 // Command measures a DUT under another kernel; start begins it: "gateweigh run quick".
 func Command(kernel, start, name string) string {
-	return fmt.Sprintf("%s --kernel %s --set duts=%s", start, kernel, name)
+	return start + " " + quote.Command("--kernel", kernel, "--set", "duts="+name)
 }
 
 // Locate fills in where programs are that may lie beside the lab's own one.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // port is the interface whose frames are captured.
@@ -47,7 +49,7 @@ func findPort(name string) (port, error) {
 }
 
 func (p port) downError() error {
-	return fmt.Errorf("the interface is down: ip link set %s up", p.name)
+	return fmt.Errorf("the interface is down: %s", quote.Command("ip", "link", "set", p.name, "up"))
 }
 
 // dropped is how many frames the interface says it has missed when it received them, and how many it says it has dropped; 0

@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // xdp takes frames off the interface by a program at XDP, before the network stack, into an AF_XDP socket. They reach nobody
@@ -89,8 +91,8 @@ func (w *xdp) layOut(kib int, at port) error {
 	case frame <= largeChunk-xdpHeadroom:
 		w.chunk = largeChunk
 	default:
-		return &configError{fmt.Sprintf("AF_XDP takes frames of up to %d bytes, and the interface has an MTU of %d: ip link set %s mtu 1500",
-			largeChunk-xdpHeadroom, at.mtu, at.name)}
+		return &configError{fmt.Sprintf("AF_XDP takes frames of up to %d bytes, and the interface has an MTU of %d: %s",
+			largeChunk-xdpHeadroom, at.mtu, quote.Command("ip", "link", "set", at.name, "mtu", "1500"))}
 	}
 	for w.chunks = 1; int(2*w.chunks)*w.chunk <= kib<<10; w.chunks *= 2 {
 	}
@@ -108,7 +110,7 @@ func (w *xdp) open(at port) (err error) {
 		return err
 	}
 	if n := at.queues(w.promiscuity); n > 1 {
-		return &configError{fmt.Sprintf("the interface has %d receive queues, and the sink takes the frames of one: ethtool -L %s combined 1, or rx 1", n, at.name)}
+		return &configError{fmt.Sprintf("the interface has %d receive queues, and the sink takes the frames of one: %s, or rx 1", n, quote.Command("ethtool", "-L", at.name, "combined", "1"))}
 	}
 	if err := w.share(); err != nil {
 		return err

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 var errGone = errors.New("the link was removed")
@@ -85,7 +87,7 @@ func (p *port) check() error {
 	}
 	flags := int(r.Uint16())
 	if flags&unix.IFF_UP == 0 {
-		return fmt.Errorf("%s is down: ip link set %s up", p.name, p.name)
+		return fmt.Errorf("%s is down: %s", p.name, quote.Command("ip", "link", "set", p.name, "up"))
 	}
 	if err != nil { // its driver does not say
 		carrier = flags&unix.IFF_RUNNING != 0

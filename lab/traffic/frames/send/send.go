@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // Plan says which frames are to be sent, in order of their due times. Fill returns less than len(batch) only at the
@@ -111,8 +113,8 @@ func Start(ctx context.Context, cfg Config) (_ *Sender, err error) {
 		return nil, err
 	}
 	if most := cfg.Plan.MaxBytes() - frames.EthernetBytes; most > s.port.mtu {
-		return nil, fmt.Errorf("the plan has frames of %d bytes, which need an MTU of %d, and the link's is %d: choose smaller frames or ip link set %s mtu %d",
-			cfg.Plan.MaxBytes(), most, s.port.mtu, cfg.Link, most)
+		return nil, fmt.Errorf("the plan has frames of %d bytes, which need an MTU of %d, and the link's is %d: choose smaller frames or %s",
+			cfg.Plan.MaxBytes(), most, s.port.mtu, quote.Command("ip", "link", "set", cfg.Link, "mtu", strconv.Itoa(most)))
 	}
 	if err := s.chooseEngine(); err != nil {
 		return nil, err

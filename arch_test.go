@@ -26,12 +26,13 @@ var allowedImports = map[string][]string{
 	"mlrsearch": {}, // RFC 9971 for any program
 	"ppp":       {}, // one end of PPP links, and PPPoE's frames, for gatewayd and for clients of the lab
 	"ppp/pppoe": {},
+	"output":    {}, // a program's standard output
 	"quote":     {}, // commands that readers copy
 	"tomlline":  {}, // mistakes in TOML, for gatewayd's configuration and the lab's experiments
 
-	"cmd/gateweigh":       {"lab/...", "quote"},
+	"cmd/gateweigh":       {"lab/...", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "quote"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "output", "quote"},
 
 	"gateway":                    {"gateway/...", "ppp", "quote"},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
@@ -93,7 +94,7 @@ var allowedImports = map[string][]string{
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                                 // what a machine is, read on it
-	"lab/agent":      {"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/socket", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"output", "lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile", "lab/traffic/socket"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
 	"lab/runner":     {"lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},

@@ -31,7 +31,7 @@ func checkConfigCommand() *cobra.Command {
 					return err
 				}
 			}
-			fmt.Printf("%s is good\n", args[0])
+			fmt.Fprintf(stdout, "%s is good\n", args[0])
 			return nil
 		},
 	}

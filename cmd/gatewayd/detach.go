@@ -45,13 +45,13 @@ func detachCommand() *cobra.Command {
 			}
 			switch {
 			case !left:
-				fmt.Printf("nothing of gatewayd was there on %s, in this network namespace\n", cfg.LAN.Interface)
+				fmt.Fprintf(stdout, "nothing of gatewayd was there on %s, in this network namespace\n", cfg.LAN.Interface)
 			case gateway.Here(cfg):
-				fmt.Printf("nothing of gatewayd is left in the kernel for %s\n", cfg.LAN.Interface)
+				fmt.Fprintf(stdout, "nothing of gatewayd is left in the kernel for %s\n", cfg.LAN.Interface)
 			case pinned && !gateway.Pinned(cfg):
-				fmt.Printf("nothing of gatewayd is left in this network namespace, and what was pinned in %s was removed\n", cfg.Datapath.PinDir)
+				fmt.Fprintf(stdout, "nothing of gatewayd is left in this network namespace, and what was pinned in %s was removed\n", cfg.Datapath.PinDir)
 			default:
-				fmt.Println("nothing of gatewayd is left in this network namespace")
+				fmt.Fprintln(stdout, "nothing of gatewayd is left in this network namespace")
 			}
 			return nil
 		},

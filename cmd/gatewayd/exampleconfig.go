@@ -14,7 +14,7 @@ func exampleConfigCommand() *cobra.Command {
 		Short: "Print a configuration with every key, its default and what it does",
 		Args:  usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Print(config.Example)
+			_, err := fmt.Fprint(stdout, config.Example)
 			return err
 		},
 	}

@@ -29,11 +29,11 @@ func guardCommand() *cobra.Command {
 			}
 			switch err := gateway.Guard(lan); {
 			case errors.Is(err, gateway.ErrBusy):
-				fmt.Printf("a gateway runs on %s and keeps it closed to clients that are not logged in\n", lan)
+				fmt.Fprintf(stdout, "a gateway runs on %s and keeps it closed to clients that are not logged in\n", lan)
 			case err != nil:
 				return asRoot(err)
 			default:
-				fmt.Printf("nothing is forwarded from or to %s until gatewayd runs\n", lan)
+				fmt.Fprintf(stdout, "nothing is forwarded from or to %s until gatewayd runs\n", lan)
 			}
 			return mistake
 		},

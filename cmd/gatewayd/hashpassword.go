@@ -29,7 +29,7 @@ func hashPasswordCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Println(gateway.HashPassword(password))
+			fmt.Fprintln(stdout, gateway.HashPassword(password))
 			return nil
 		},
 	}

@@ -26,7 +26,7 @@ func identTokenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Println(a.User, a.Client, a.At.UTC().Format(time.RFC3339))
+			fmt.Fprintln(stdout, a.User, a.Client, a.At.UTC().Format(time.RFC3339))
 			return nil
 		},
 	}

@@ -52,7 +52,7 @@ func loginCommand(socket *string) *cobra.Command {
 			}
 			s, err := c.Login(cmd.Context(), req)
 			if err == nil {
-				fmt.Printf("%s (%s) is logged in as %s, session %s\n", s.Addr, s.MAC, plain(s.User, 80), s.ID)
+				fmt.Fprintf(stdout, "%s (%s) is logged in as %s, session %s\n", s.Addr, s.MAC, plain(s.User, 80), s.ID)
 			}
 			return err
 		},
@@ -89,7 +89,7 @@ func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) er
 	if err != nil {
 		return fmt.Errorf("logging the clients of %s in: %w", file, err)
 	}
-	fmt.Printf("%d clients are logged in\n", n)
+	fmt.Fprintf(stdout, "%d clients are logged in\n", n)
 	return nil
 }
 

@@ -29,9 +29,9 @@ func logoutCommand(socket *string) *cobra.Command {
 			case err != nil:
 				return err
 			case n == 1:
-				fmt.Println("1 session ended")
+				fmt.Fprintln(stdout, "1 session ended")
 			default:
-				fmt.Printf("%d sessions ended\n", n)
+				fmt.Fprintf(stdout, "%d sessions ended\n", n)
 			}
 			return nil
 		},

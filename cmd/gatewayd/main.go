@@ -15,6 +15,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/output"
 	"github.com/gateweigh/gateweigh/quote"
 )
 
@@ -40,6 +41,9 @@ var version = "devel"
 // sbin are the folders of nft and ethtool, which PATH lacks after su without "-".
 const sbin = ":/usr/local/sbin:/usr/sbin:/sbin"
 
+// stdout is where all commands write what they were asked for.
+var stdout = output.To(os.Stdout)
+
 func main() {
 	if path := os.Getenv("PATH"); !strings.HasSuffix(path, sbin) {
 		os.Setenv("PATH", strings.TrimPrefix(path+sbin, ":")) // only a name with = or 0 in it is an error
@@ -47,7 +51,7 @@ func main() {
 	// The daemon handles SIGHUP; in other commands it ends the program, as usual.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	err := rootCommand().ExecuteContext(ctx)
+	err := stdout.End(rootCommand().ExecuteContext(ctx))
 	stop()
 	if err == nil {
 		return
@@ -121,6 +125,7 @@ func rootCommand() *cobra.Command {
 			return run(cmd.Context(), file)
 		},
 	}
+	root.SetOut(stdout)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.SetVersionTemplate("gatewayd {{.Version}}\n")
 	root.CompletionOptions.DisableDefaultCmd = true

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -32,7 +31,7 @@ func sessionsCommand(socket *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := bufio.NewWriter(os.Stdout)
+			out := bufio.NewWriter(stdout)
 			show := tableWriter(out, time.Now())
 			if asJSON {
 				enc := json.NewEncoder(out)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,12 +30,12 @@ func statusCommand(socket *string) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(os.Stdout)
+				enc := json.NewEncoder(stdout)
 				enc.SetEscapeHTML(false)
 				enc.SetIndent("", "  ")
 				return enc.Encode(s)
 			}
-			writeStatus(os.Stdout, s, time.Now())
+			writeStatus(stdout, s, time.Now())
 			return nil
 		},
 	}

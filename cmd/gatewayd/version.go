@@ -13,7 +13,7 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  usage(cobra.NoArgs),
 		Run: func(*cobra.Command, []string) {
-			fmt.Printf("gatewayd %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(stdout, "gatewayd %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }

@@ -54,7 +54,7 @@ func whoisCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return showFlows(os.Stdout, os.Stderr, found, who, when, asJSON)
+			return showFlows(stdout, os.Stderr, found, who, when, asJSON)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "the configuration that names the flow log")

@@ -43,7 +43,7 @@ func bundleCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("look at the bundle: %w", err)
 			}
-			fmt.Printf("bundle: %s (%d files, %d KiB)\n", out, len(manifest.Files), (info.Size()+1023)>>10)
+			fmt.Fprintf(stdout, "bundle: %s (%d files, %d KiB)\n", out, len(manifest.Files), (info.Size()+1023)>>10)
 			return nil
 		},
 	}

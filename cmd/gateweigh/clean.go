@@ -25,13 +25,13 @@ func cleanCommand() *cobra.Command {
 			ended, err := testbed.Clean(cmd.Context())
 			for _, e := range ended {
 				if e.Run == "" {
-					fmt.Printf("ended %s (process %d)\n", e.Host, e.PID)
+					fmt.Fprintf(stdout, "ended %s (process %d)\n", e.Host, e.PID)
 					continue
 				}
-				fmt.Printf("ended host %s of run %s (process %d)\n", e.Host, e.Run, e.PID)
+				fmt.Fprintf(stdout, "ended host %s of run %s (process %d)\n", e.Host, e.Run, e.PID)
 			}
 			if err == nil && len(ended) == 0 {
-				fmt.Println("nothing was left")
+				fmt.Fprintln(stdout, "nothing was left")
 			}
 			return err
 		},

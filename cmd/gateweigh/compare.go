@@ -130,9 +130,7 @@ func (f compareFlags) print(c compare.Comparison) error {
 	case f.markdown == "-":
 		show = compare.Markdown
 	}
-	if err := show(os.Stdout, c); err != nil {
-		return err
-	}
+	shown := show(stdout, c)
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer, compare.Comparison) error
@@ -145,8 +143,8 @@ func (f compareFlags) print(c compare.Comparison) error {
 			return err
 		}
 		if err := os.WriteFile(file.name, b.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("write the comparison: %w", err)
+			return errors.Join(shown, fmt.Errorf("write the comparison: %w", err))
 		}
 	}
-	return nil
+	return shown
 }

@@ -34,9 +34,9 @@ func doctorCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				err = report.JSON(os.Stdout, found)
+				err = report.JSON(stdout, found)
 			} else {
-				writeReport(os.Stdout, found, terminalWidth(os.Stdout))
+				writeReport(stdout, found, terminalWidth(os.Stdout))
 			}
 			if err == nil && !found.CanRun {
 				return &exitError{exitNothingRan, errors.New(found.Verdict)}

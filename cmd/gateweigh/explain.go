@@ -84,9 +84,9 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	}
 	e := report.Explain(p, summary, max(flags.functions, 0))
 	if flags.json {
-		return report.JSON(os.Stdout, e)
+		return report.JSON(stdout, e)
 	}
-	return report.ExplainText(os.Stdout, e)
+	return report.ExplainText(stdout, e)
 }
 
 // chooseProfile takes the device's profile at the highest load with the most

@@ -110,7 +110,7 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	}
 	summary, failed := report.Write(dir)
 	if failed == nil && !(flags.part && flags.json) {
-		failed = printSummary(os.Stdout, dir, summary, flags.json)
+		failed = printSummary(stdout, dir, summary, flags.json)
 	}
 	if coded := (*exitError)(nil); failed != nil && errors.As(err, &coded) && coded.err == errSaid {
 		return failed

@@ -41,7 +41,7 @@ func kernelList() *cobra.Command {
 			if err != nil { // those that are here can be used
 				fmt.Fprintln(os.Stderr, "gateweigh:", err)
 			}
-			return writeKernels(os.Stdout, places, offers)
+			return writeKernels(stdout, places, offers)
 		},
 	}
 }
@@ -78,7 +78,7 @@ func kernelRemove() *cobra.Command {
 			removed, err := places.Remove(cmd.Context(), args[0], line.say)
 			line.clear()
 			for _, k := range removed {
-				fmt.Printf("removed %s (%s)\n", k.Name, k.Release)
+				fmt.Fprintf(stdout, "removed %s (%s)\n", k.Name, k.Release)
 			}
 			return kernelError(err)
 		},
@@ -101,7 +101,7 @@ func kernelFetch() *cobra.Command {
 			}
 			k, err := get(cmd.Context(), nameOf(args))
 			if err == nil {
-				_, err = fmt.Printf("%s is %s: %s\n", k.Name, k.Release, k.Image)
+				_, err = fmt.Fprintf(stdout, "%s is %s: %s\n", k.Name, k.Release, k.Image)
 			}
 			return err
 		},
@@ -218,7 +218,7 @@ func (f guestFlags) boot(ctx context.Context, cfg vm.Config) (vm.Ended, error) {
 	}
 	line := newStatusLine(os.Stderr)
 	cfg.Kernel, cfg.MemoryMiB, cfg.Env = k, f.memoryMiB, os.Environ()
-	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
+	cfg.Stdout, cfg.Stderr = stdout, os.Stderr
 	cfg.Status = func(text string) {
 		if f.verbose || ctx.Err() != nil { // after Ctrl-C the user waits
 			line.clear()

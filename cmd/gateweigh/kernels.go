@@ -274,13 +274,13 @@ func compareKernels(dir string, order kernelsOrder, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return report.JSON(os.Stdout, all)
+		return report.JSON(stdout, all)
 	}
 	for _, c := range all {
-		if err := compare.Text(os.Stdout, c); err != nil {
+		if err := compare.Text(stdout, c); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(os.Stdout, "\nreport of all kernels: %s\n", file)
+	_, err := fmt.Fprintf(stdout, "\nreport of all kernels: %s\n", file)
 	return err
 }

@@ -92,9 +92,9 @@ func listCommand() *cobra.Command {
 				}
 			}
 			if asJSON {
-				return report.JSON(os.Stdout, all)
+				return report.JSON(stdout, all)
 			}
-			all.write(os.Stdout, terminalWidth(os.Stdout), details)
+			all.write(stdout, terminalWidth(os.Stdout), details)
 			return nil
 		},
 	}

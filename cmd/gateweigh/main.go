@@ -17,6 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/vm"
+	"github.com/gateweigh/gateweigh/output"
 )
 
 // Exit codes, stable for scripts.
@@ -39,6 +40,9 @@ func (e *exitError) Unwrap() error { return e.err }
 // version is set by the linker.
 var version = "devel"
 
+// stdout is where all commands write what they were asked for.
+var stdout = output.To(os.Stdout)
+
 func main() {
 	machine.WithSbin()
 	agent.Version = version
@@ -47,7 +51,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	err := rootCommand().ExecuteContext(ctx)
+	err := stdout.End(rootCommand().ExecuteContext(ctx))
 	if err == nil {
 		return
 	}
@@ -88,6 +92,7 @@ func rootCommand() *cobra.Command {
 		Args:          usage(cobra.NoArgs),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetOut(stdout)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(runCommand(), reportCommand(), explainCommand(), compareCommand(), bundleCommand(),
 		listCommand(), shellCommand(), doctorCommand(), kernelCommand(), burnCommand(), sinkCommand(), cleanCommand())

@@ -118,7 +118,7 @@ func reportRun(ctx context.Context, name string, opts report.Options, asJSON boo
 	if err != nil {
 		return withoutFiles(summary, err, asJSON)
 	}
-	return printSummary(os.Stdout, cmp.Or(opts.Dir, dir), summary, asJSON)
+	return printSummary(stdout, cmp.Or(opts.Dir, dir), summary, asJSON)
 }
 
 // withoutFiles prints a summary whose files could not be written, and says so.
@@ -126,7 +126,7 @@ func withoutFiles(s analysis.Summary, err error, asJSON bool) error {
 	if s.Version == 0 { // the run could not even be read
 		return err
 	}
-	return errors.Join(printTable(os.Stdout, s, asJSON),
+	return errors.Join(printTable(stdout, s, asJSON),
 		fmt.Errorf("the figures above are complete, but their files are not written: %w; choose another folder with gateweigh report RUN -o DIR", err))
 }
 

@@ -148,12 +148,11 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 	if err != nil {
 		return errors.Join(end.code(runErr, summary), withoutFiles(summary, err, flags.json))
 	}
-	if !(flags.part && flags.json) {
-		if err := printSummary(os.Stdout, dir, summary, flags.json); err != nil {
-			return err
+	if err = end.code(runErr, summary); !(flags.part && flags.json) {
+		if failed := printSummary(stdout, dir, summary, flags.json); failed != nil {
+			return errors.Join(err, failed)
 		}
 	}
-	err = end.code(runErr, summary)
 	if err == nil && outcome.Open > 0 { // too few for a run that failed
 		fmt.Fprintln(os.Stderr, "gateweigh:", lacking(errors.New("some blocks failed"), outcome, dir))
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/sink"
 	"github.com/gateweigh/gateweigh/lab/watch"
+	"github.com/gateweigh/gateweigh/output"
 )
 
 // Options are an agent's command line.
@@ -273,7 +274,8 @@ func RunAs(args []string) {
 	case Subcommand:
 		var o Options
 		if err = o.flags().Parse(args[2:]); err == nil && o.selfTest {
-			err = runSelfTest(context.Background(), os.Stdout)
+			out := output.To(os.Stdout)
+			err = out.End(runSelfTest(context.Background(), out))
 		} else if err == nil {
 			err = Main(context.Background(), o)
 		}

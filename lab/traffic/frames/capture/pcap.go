@@ -3,7 +3,6 @@ package capture
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"io"
 	"time"
 )
@@ -22,6 +21,7 @@ type pcapReader struct {
 	unit  time.Duration // of the second half of times
 	link  uint32
 	fcs   int // bytes of the frame check sequence that each packet's lengths count
+	sizes lengthOrder
 }
 
 // The field of the link's type: its upper bits say how long the frame check sequence is, where they say so at all
@@ -48,10 +48,13 @@ func openPcap(r *bufio.Reader) (*pcapReader, error) {
 		}
 	}
 	if p.order == nil {
-		return nil, errors.New("it is no pcap or pcapng")
+		return nil, unknownForm(magic)
 	}
 	var head [24]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	if p.sizes, err = lengthsOf(p.order.Uint16(head[4:]), p.order.Uint16(head[6:])); err != nil {
 		return nil, err
 	}
 	field := p.order.Uint32(head[20:])
@@ -66,7 +69,7 @@ func (p *pcapReader) next() (packet, error) {
 	if _, err := io.ReadFull(p.r, head[:]); err != nil {
 		return packet{}, err
 	}
-	kept, bytes := p.order.Uint32(head[8:]), p.order.Uint32(head[12:])
+	kept, bytes := p.sizes.read(p.order.Uint32(head[8:]), p.order.Uint32(head[12:]))
 	if err := checkLengths(kept, bytes); err != nil {
 		return packet{}, err
 	}

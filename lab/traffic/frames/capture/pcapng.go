@@ -96,13 +96,20 @@ func (g *ngReader) section(length []byte) error {
 	default:
 		return fmt.Errorf("a section's byte order is %x: the file is damaged", magic)
 	}
+	var version [4]byte
+	if _, err := io.ReadFull(g.r, version[:]); err != nil {
+		return within(err)
+	}
+	if major := g.order.Uint16(version[:]); major != 1 {
+		return fmt.Errorf("pcapng of version %d.%d: version 1 can be read", major, g.order.Uint16(version[2:]))
+	}
 	g.interfaces = nil
 	n := g.order.Uint32(length)
 	const least = 28
 	if n < least || n > mostKept || n%4 != 0 {
 		return fmt.Errorf("a section's header of %d bytes: the file is damaged", n)
 	}
-	return skip(g.r, int(n)-8-len(magic))
+	return skip(g.r, int(n)-8-len(magic)-len(version))
 }
 
 // describe reads an interface's block.

@@ -79,13 +79,10 @@ func (g *gateway) showNAT(st *control.Status) {
 		}
 	}
 	if n.PortsPerClient > 0 {
-		parts = append(parts, fmt.Sprintf("%d ports for each client", n.PortsPerClient))
+		parts = append(parts, counted(n.PortsPerClient, "port")+" for each client")
 	}
-	switch k := len(n.Forwards); {
-	case k == 1:
-		parts = append(parts, "1 forward")
-	case k > 1:
-		parts = append(parts, fmt.Sprintf("%d forwards", k))
+	if k := len(n.Forwards); k > 0 {
+		parts = append(parts, counted(k, "forward"))
 	}
 	if why := g.nat.Trouble(); why != "" {
 		parts = append(parts, "not in place: "+why)
@@ -177,4 +174,12 @@ func missing(addr netip.Addr, own []netip.Prefix) (w Weight, ok bool) {
 		}
 	}
 	return w, false
+}
+
+// counted is a number with its noun, which takes -s.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

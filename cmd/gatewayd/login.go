@@ -89,7 +89,7 @@ func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) er
 	if err != nil {
 		return fmt.Errorf("logging the clients of %s in: %w", file, err)
 	}
-	fmt.Fprintf(stdout, "%d clients are logged in\n", n)
+	fmt.Fprintf(stdout, "%s logged in\n", counted(n, "client is", "clients are"))
 	return nil
 }
 

@@ -25,15 +25,10 @@ func logoutCommand(socket *string) *cobra.Command {
 				return err
 			}
 			n, err := c.Logout(cmd.Context(), req)
-			switch {
-			case err != nil:
-				return err
-			case n == 1:
-				fmt.Fprintln(stdout, "1 session ended")
-			default:
-				fmt.Fprintf(stdout, "%d sessions ended\n", n)
+			if err == nil {
+				fmt.Fprintf(stdout, "%s ended\n", counted(n, "session", "sessions"))
 			}
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&req.User, "user", "", "all sessions of this user")

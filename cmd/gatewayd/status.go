@@ -62,15 +62,15 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		clients = append(clients, fmt.Sprintf("%d %s", s.Sessions[state], state))
 		total += s.Sessions[state]
 	}
-	line("clients", "%d, with %d addresses to give: %s", total, s.Addresses, strings.Join(clients, ", "))
+	line("clients", "%d, with %s to give: %s", total, counted(s.Addresses, "address", "addresses"), strings.Join(clients, ", "))
 	line("leases", "%d", s.Leases)
 	if s.Users != nil {
 		line("users", "%s", users(*s.Users))
 	}
-	line("up", "%s in %d packets", humanBytes(s.Traffic.UpBytes), s.Traffic.UpPackets)
-	line("down", "%s in %d packets", humanBytes(s.Traffic.DownBytes), s.Traffic.DownPackets)
+	line("up", "%s in %s", humanBytes(s.Traffic.UpBytes), counted(s.Traffic.UpPackets, "packet", "packets"))
+	line("down", "%s in %s", humanBytes(s.Traffic.DownBytes), counted(s.Traffic.DownPackets, "packet", "packets"))
 	if s.Outbox > 0 {
-		line("accounting", "%d events wait for a RADIUS server", s.Outbox)
+		line("accounting", "%s for a RADIUS server", counted(s.Outbox, "event waits", "events wait"))
 	}
 	writeCounts(w, "packets", s.Packets)
 	writeCounts(w, "repairs", s.Repairs)
@@ -85,10 +85,7 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 
 // users describes the users' file.
 func users(u control.Users) string {
-	text := "1 account"
-	if u.Accounts != 1 {
-		text = fmt.Sprintf("%d accounts", u.Accounts)
-	}
+	text := counted(u.Accounts, "account", "accounts")
 	first, more, several := strings.Cut(u.Problem, "\n")
 	switch {
 	case several:

@@ -22,6 +22,14 @@ func plain(s string, width int) string {
 	return s
 }
 
+// counted is a number with its noun: "1 client", "2 clients".
+func counted[N int | uint64 | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 func orDash(s string) string {
 	if s == "" {
 		return "-"

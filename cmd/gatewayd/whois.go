@@ -80,10 +80,11 @@ func parseTime(s string) (time.Time, error) {
 // showFlows writes what was found to out, and what is uncertain of it to notes.
 func showFlows(out, notes io.Writer, found flowlog.Found, who netip.AddrPort, at time.Time, asJSON bool) error {
 	if found.Damaged > 0 {
-		fmt.Fprintf(notes, "gatewayd: %d damaged lines of the flow log were skipped, which may have been of this address: a line is torn when the machine or the daemon dies\n", found.Damaged)
+		fmt.Fprintf(notes, "gatewayd: %s skipped, which may have been of this address: a line is torn when the machine or the daemon dies\n",
+			counted(found.Damaged, "damaged line of the flow log was", "damaged lines of the flow log were"))
 	}
 	if found.Slow > 0 {
-		fmt.Fprintf(notes, "gatewayd: %d files of the flow log have no usable index and were read whole\n", found.Slow)
+		fmt.Fprintf(notes, "gatewayd: %s read whole\n", counted(found.Slow, "file of the flow log has no usable index and was", "files of the flow log have no usable index and were"))
 	}
 	if len(found.Flows) == 0 {
 		return fmt.Errorf("the flow log has no connection of %s at %s", who, at.Format(time.RFC3339))

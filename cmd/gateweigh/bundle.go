@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 func bundleCommand() *cobra.Command {
@@ -43,7 +44,7 @@ func bundleCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("look at the bundle: %w", err)
 			}
-			fmt.Fprintf(stdout, "bundle: %s (%d files, %d KiB)\n", out, len(manifest.Files), (info.Size()+1023)>>10)
+			fmt.Fprintf(stdout, "bundle: %s (%s, %d KiB)\n", out, words.Counted(len(manifest.Files), "file"), (info.Size()+1023)>>10)
 			return nil
 		},
 	}

@@ -333,11 +333,7 @@ func lacking(err error, o runner.Outcome, dir string) error {
 	if o.Open == 0 {
 		return err
 	}
-	were := "was"
-	if o.Open > 1 {
-		were = "were"
-	}
-	return fmt.Errorf("%w\n%s %s not measured; to measure what is missing: %s", err, words.Counted(o.Open, "window"), were, resumption(dir))
+	return fmt.Errorf("%w\n%s not measured; to measure what is missing: %s", err, words.Agreed(o.Open, "window was", "windows were"), resumption(dir))
 }
 
 func skipText(err error, o runner.Outcome) error {

@@ -122,7 +122,7 @@ func (s *server) logins(w http.ResponseWriter, r *http.Request) {
 	close(work)
 	workers.Wait()
 	if err := errors.Join(context.Cause(ctx), lines.Err()); err != nil {
-		fail(w, http.StatusBadRequest, fmt.Errorf("after %d logins: %w", admitted.Load(), err))
+		fail(w, http.StatusBadRequest, fmt.Errorf("after logging %d in: %w", admitted.Load(), err))
 		return
 	}
 	reply(w, http.StatusOK, LoginsReply{int(admitted.Load())})

@@ -93,9 +93,9 @@ type silence struct {
 func (s *silence) Error() string {
 	switch {
 	case s.unsigned > 0:
-		return fmt.Sprintf("%s: dropped %d answers without Message-Authenticator: upgrade that server, or make it sign its answers", s.server, s.unsigned)
+		return fmt.Sprintf("%s: answers without Message-Authenticator were dropped (%d): upgrade that server, or make it sign its answers", s.server, s.unsigned)
 	case s.forged > 0:
-		return fmt.Sprintf("%s: dropped %d answers with a wrong authenticator: is the secret the same there?", s.server, s.forged)
+		return fmt.Sprintf("%s: answers with a wrong authenticator were dropped (%d): is the secret the same there?", s.server, s.forged)
 	case s.cause != nil:
 		return fmt.Sprintf("%s: %v", s.server, s.cause)
 	case s.refused:

@@ -279,8 +279,8 @@ func TestTrueAnswers(t *testing.T) {
 
 func TestErrorSaysWhyNobodyAnswered(t *testing.T) {
 	for want, forge := range map[string]func(request []byte) []byte{
-		"dropped 1 answers without Message-Authenticator: upgrade that server": func(r []byte) []byte { return seal(r, answer(r, radius.CodeAccessAccept)) },
-		"dropped 1 answers with a wrong authenticator: is the secret the same": func(r []byte) []byte { return flip(signed(r, radius.CodeAccessAccept), 4) },
+		"answers without Message-Authenticator were dropped (1): upgrade that server": func(r []byte) []byte { return seal(r, answer(r, radius.CodeAccessAccept)) },
+		"answers with a wrong authenticator were dropped (1): is the secret the same": func(r []byte) []byte { return flip(signed(r, radius.CodeAccessAccept), 4) },
 	} {
 		a := newAttacker(t)
 		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 2 * time.Second, Retries: -1})

@@ -136,7 +136,7 @@ func (m *model) choose(cells int) {
 			reason = "the loads measured lie too close together to tell it from what follows the load, so CPU is taken to be proportional to the load"
 			m.proportional = true
 		case name == TermClients && slices.Min(values) == slices.Max(values):
-			reason = fmt.Sprintf("all cells used have %g clients, whose cost is in the other terms", values[0])
+			reason = fmt.Sprintf("all cells used have %s, whose cost is in the other terms", words.Counted(int(values[0]), "client"))
 		case len(m.names) == cells:
 			reason = "there are not enough cells to fit one more term"
 		case inference.Condition(m.rows(append(slices.Clone(m.names), name)...)) > separable:

@@ -35,7 +35,7 @@ func WordsOf(v result.Value) string {
 	case result.LinkMbps:
 		return "link of " + v.Text + " Mbit/s"
 	case result.LoginRate:
-		return v.Text + " clients a second"
+		return v.Text + " " + words.When(v.Number == 1, "client") + words.When(v.Number != 1, "clients") + " a second"
 	case result.FrameSize:
 		return words.Frames(v.Text)
 	case result.Direction, result.Profile, result.DUT:
@@ -47,7 +47,7 @@ func WordsOf(v result.Value) string {
 	case result.BufferKiB:
 		return "buffers of " + words.Grouped(v.Text) + " KiB"
 	case result.SnapLength:
-		return "first " + words.Grouped(v.Text) + " bytes"
+		return "first " + words.Counted(int(v.Number), "byte")
 	case result.Filter:
 		return v.Text + " filter"
 	case result.Work:

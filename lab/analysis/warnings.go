@@ -22,13 +22,13 @@ func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string
 		say(true, "%s is missing from the run's folder: %s. Bring it back from where the run was made, or from a bundle of it.", file, missing[file])
 	}
 	say(run.Torn > 0, "The last record was cut short by a crash (%d bytes) and is left out.", run.Torn)
-	say(run.Repeated > 0, "%d records stand twice in the file: the second of each is left out.", run.Repeated)
-	say(run.Unrecorded > 0, "%d planned windows have no record although the run came to its end: %s was cut short, or records were taken out of it.",
-		run.Unrecorded, result.TrialsFile)
+	say(run.Repeated > 0, "%s twice in the file: the second of each is left out.", words.Agreed(run.Repeated, "record stands", "records stand"))
+	say(run.Unrecorded > 0, "%s no record although the run came to its end: %s was cut short, or records were taken out of it.",
+		words.Agreed(run.Unrecorded, "planned window has", "planned windows have"), result.TrialsFile)
 	if t.Accepted == 0 {
 		say(true, "No %s was accepted: there is nothing to conclude from.", in.Noun)
 		for _, r := range s.Rejects[:min(1, len(s.Rejects))] {
-			say(true, "The most frequent reason of %d rejected %s, %d times: %s.", t.Rejected, words.Plural(in.Noun), r.Count, r.Text)
+			say(true, "The most frequent reason of %s, %s: %s.", words.Counted(t.Rejected, "rejected "+in.Noun), words.Counted(r.Count, "time"), r.Text)
 		}
 		return append(out, in.further(s)...)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client/persona"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Pace says how clients come to lease or to log in. The zero value is all at the
@@ -54,7 +55,7 @@ func GaveUp(outcomes []Outcome) error {
 	case 1:
 		return fmt.Errorf("client %d: %s", failed[0].Num, failed[0].Error)
 	}
-	return fmt.Errorf("client %d: %s (and %d more clients)", failed[0].Num, failed[0].Error, len(failed)-1)
+	return fmt.Errorf("client %d: %s (and %s)", failed[0].Num, failed[0].Error, words.Counted(len(failed)-1, "more client"))
 }
 
 // Tries is how often a client asked for a lease or to log in.

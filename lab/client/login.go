@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Admission kinds: what a client must do before the router forwards its traffic.
@@ -174,7 +176,7 @@ func Login(ctx context.Context, n Network, adm Admission, num int, each time.Dur
 		tries.Add(Tries{Count: 1, Refusal: err})
 		restarting := errors.Is(err, syscall.ECONNREFUSED) && time.Since(start) < each
 		if tries.Count >= loginAttempts && !restarting {
-			return tries, fmt.Errorf("logging in client %d (%s), %d attempts: %w", num, n.LocalIP(), tries.Count, err)
+			return tries, fmt.Errorf("logging in client %d (%s), %s: %w", num, n.LocalIP(), words.Counted(tries.Count, "attempt"), err)
 		}
 		sleepUntil(ctx, time.Now().Add(backoff))
 		if ctx.Err() != nil {

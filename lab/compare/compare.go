@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Version of the JSON of a Comparison.
@@ -315,7 +316,7 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	for _, side := range []Side{*c.A, c.B} {
 		all := side.Trials.Accepted + side.Trials.Rejected
 		say(float64(side.Trials.Rejected) > unquiet*float64(all),
-			"%s rejected %d of %d trials: where the machine is not quiet, identical runs differ by several per cent.", side.Name, side.Trials.Rejected, all)
+			"%s rejected %d of %s: where the machine is not quiet, identical runs differ by several per cent.", side.Name, side.Trials.Rejected, words.Counted(all, "trial"))
 	}
 	say(c.difference() && sa.Measure == sb.Measure, "%s is compared with the clean router by a difference. Here the devices' own figures are compared, "+
 		"so what the machine changed between the two runs is in the change.", c.figure())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // none stands where a figure is absent.
@@ -16,7 +17,7 @@ func blocksText(needed *int) string {
 	if needed == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (+%d blocks)", *needed)
+	return " (+" + words.Counted(*needed, "block") + ")"
 }
 
 // percent prints a share without needless digits.

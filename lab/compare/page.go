@@ -147,7 +147,7 @@ func (s Side) line() string { return result.OneLine(s.Name) + " · " + s.facts()
 func (s Side) facts() string {
 	parts := []string{
 		s.Experiment, s.Start, "gateweigh " + s.GateweighVersion,
-		fmt.Sprintf("%d trials accepted, %d rejected", s.Trials.Accepted, s.Trials.Rejected),
+		fmt.Sprintf("%s accepted, %d rejected", words.Counted(s.Trials.Accepted, "trial"), s.Trials.Rejected),
 	}
 	if s.VM != nil {
 		parts = append(parts, s.VM.String())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // verdicts judges every cell of two runs, all together.
@@ -94,9 +95,9 @@ func (c *Comparison) wants(blocks *int) string {
 	case blocks == nil:
 		return fmt.Sprintf("; more than %d further blocks would be needed: find the noise first", inference.MostFurther)
 	case c.A == nil:
-		return fmt.Sprintf("; needs about %d more blocks", *blocks)
+		return "; needs about " + words.Counted(*blocks, "more block")
 	}
-	return fmt.Sprintf("; needs about %d more blocks in each run", *blocks)
+	return "; needs about " + words.Counted(*blocks, "more block") + " in each run"
 }
 
 // whyUnknown says why a cell has no interval.

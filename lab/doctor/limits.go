@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // largestExperiment is the one with the most clients that have something of the
@@ -50,7 +51,7 @@ func (x examination) limit(l runner.Limit) Line {
 		found = fmt.Sprintf("%d; %s needs %d", have, x.largest, need)
 		if l.Taken != nil {
 			taken = l.Taken(x.machine)
-			found = fmt.Sprintf("%d, of which %d are in use; %s needs %d more", have, taken, x.largest, need)
+			found = fmt.Sprintf("%d, of which %s in use; %s needs %d more", have, words.Agreed(int(taken), "is", "are"), x.largest, need)
 		}
 		if have < taken+need {
 			do = l.Advice(x.machine, x.largest)
@@ -66,7 +67,7 @@ func (x examination) nofile() Line {
 	agent, daemon := x.largest.Files(), int64(runner.FilesPerHost+x.largest.Clients())
 	found := fmt.Sprintf("hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon)
 	fit := (hard - runner.FilesPerHost) / int64(client.KindOf(x.largest.Sides[0].Client).Needs.Files)
-	means, do := fmt.Sprintf("agents raise their own: enough for %d clients", fit), ""
+	means, do := fmt.Sprintf("agents raise their own: enough for %s", words.Agreed(int(fit), "client", "clients")), ""
 	if hard == 0 {
 		found = fmt.Sprintf("no hard limit, soft %d; %s needs %d in a daemon", soft, x.largest, daemon)
 		means = "agents raise their own"
@@ -88,7 +89,7 @@ func (x examination) neighbourTable() Line {
 		need := x.largest.Neighbours()
 		fit := (t[1]/int64(len(x.largest.Sides)) - int64(x.largest.Lab.Neighbours)) / runner.NeighboursPerClient
 		found = fmt.Sprintf("gc_thresh1-3 %d, %d, %d for the whole machine; %s needs %d", t[0], t[1], t[2], x.largest, need)
-		means, do = fmt.Sprintf("no neighbour is forgotten up to %d clients", fit), ""
+		means, do = fmt.Sprintf("no neighbour is forgotten up to %s", words.Agreed(int(fit), "client", "clients")), ""
 		if t[1] < need {
 			do = fmt.Sprintf("sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=%d net.ipv4.neigh.default.gc_thresh3=%d", 2*need, 4*need)
 		}
@@ -124,7 +125,7 @@ func (x examination) listenQueue(inside map[string]string) Line {
 	found, do := "no "+machine.Backlog, "mount /proc"
 	if have, err := strconv.Atoi(text); err == nil {
 		need := x.largest.Clients()
-		found, do = fmt.Sprintf("%d %s; %d clients need %d", have, where, need, need), ""
+		found, do = fmt.Sprintf("%d %s; %s %d", have, where, words.Agreed(int(need), "client needs", "clients need"), need), ""
 		if have < need {
 			do = fmt.Sprintf("sudo sysctl -w net.core.somaxconn=%d", 16*need)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 //go:embed aa.toml
@@ -116,7 +117,7 @@ const (
 // aaLine judges the noise floor.
 func aaLine(s analysis.Summary) Line {
 	if !s.AA.Ratio.HasInterval() || !s.AA.SDLog.Known() {
-		found := fmt.Sprintf("only %d of %d trials passed the self-tests", s.Trials.Accepted, s.Trials.Accepted+s.Trials.Rejected)
+		found := fmt.Sprintf("only %d of %s passed the self-tests", s.Trials.Accepted, words.Counted(s.Trials.Accepted+s.Trials.Rejected, "trial"))
 		if len(s.AA.Rejects) > 0 {
 			found += ": " + s.AA.Rejects[0].Text
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Beside says how the clean router's lab in a pair differs from the device's lab; fields
@@ -86,7 +87,7 @@ func (e *Experiment) SidesText() (device, clean string) {
 	}
 	a, b := e.Sides(0)
 	differ(slices.ContainsFunc(e.Clients, func(n int) bool { return e.Beside.Clients > 0 && n != e.Beside.Clients }),
-		"the cell's number of clients", fmt.Sprintf("%d clients", e.Beside.Clients))
+		"the cell's number of clients", words.Counted(e.Beside.Clients, "client"))
 	differ(a.Client != b.Client, "clients of kind "+a.Client, "clients of kind "+b.Client)
 	differ(a.Traffic.Kind != b.Traffic.Kind, "traffic of kind "+a.Traffic.Kind, "traffic of kind "+b.Traffic.Kind)
 	return strings.Join(with, ", "), strings.Join(without, ", ")

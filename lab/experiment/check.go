@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/words"
 	"github.com/gateweigh/gateweigh/tomlline"
 )
 
@@ -153,7 +154,7 @@ func (e *Experiment) checkLoads(report Report) {
 	for _, n := range e.Clients {
 		for _, share := range e.MbpsPerClient {
 			if total := share * float64(n); total < MinOfferedMbps || total > MaxOfferedMbps {
-				report("mbps_per_client", "%g with %d clients makes %g Mbit/s together: want %g to %d", share, n, total, MinOfferedMbps, MaxOfferedMbps)
+				report("mbps_per_client", "%g with %s makes %g Mbit/s together: want %g to %d", share, words.Counted(n, "client"), total, MinOfferedMbps, MaxOfferedMbps)
 				return
 			}
 		}

@@ -28,7 +28,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"speeds that are none", minimal + "[router]\nspeed = 0.05\n[client]\nspeed = 1\n",
 			[]string{`x.toml:5: router.speed: must be the share of its CPU that the router has, from 0.1 to 1, not 0.05`, `x.toml:7: client.speed: unknown key: docs/experiments.md lists all`}},
 		{"load by the client", "duts = [\"opennds\"]\nclients = [1, 100]\nmbps_per_client = [0.01]\n",
-			[]string{`x.toml:3: mbps_per_client: 0.01 with 1 clients makes 0.01 Mbit/s together: want 0.1 to 100000`}},
+			[]string{`x.toml:3: mbps_per_client: 0.01 with 1 client makes 0.01 Mbit/s together: want 0.1 to 100000`}},
 		{"dotted key", minimal + "# note\ntraffic.kind = \"stream\"\n",
 			[]string{`x.toml:5: traffic.kind: must be "streams" or "iperf3" or "frames", not "stream"; did you mean "streams"?`}},
 		{"list over several lines", "duts = [\n \"opennds\",\n]\noffered_mbps = [1]\nclients = [\n  1, # one\n  0,\n]\n",

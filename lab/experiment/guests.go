@@ -1,11 +1,11 @@
 package experiment
 
 import (
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 const (
@@ -40,7 +40,7 @@ func (e *Experiment) checkGuests(report Report) {
 		}
 	}
 	if most := e.mostClients(); most+e.Client.Guests() > kind.Most {
-		report("client.churn", "%g a second are %d guests, and with %d clients more than the %d that a lab takes", e.Client.Churn, e.Client.Guests(), most, kind.Most)
+		report("client.churn", "%g a second are %s, and with %d clients more than the %d that a lab takes", e.Client.Churn, words.Counted(e.Client.Guests(), "guest"), most, kind.Most)
 	}
 }
 
@@ -55,7 +55,7 @@ func (e *Experiment) logsIn(name string) bool {
 func (e *Experiment) checkSessions(report Report) {
 	most, who := e.mostClients(), "clients"
 	if guests := e.Client.Guests(); guests > 0 {
-		who = fmt.Sprintf("clients and %d guests", guests)
+		who = "clients and " + words.Counted(guests, "guest")
 	}
 	for _, name := range e.DUTs {
 		sessions := e.Custom[name].Sessions

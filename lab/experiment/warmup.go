@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // halvesPart is the share of a window in which bursts may go out in halves: with
@@ -53,8 +54,8 @@ func (e *Experiment) checkTurns(report Report) {
 					continue
 				}
 				least := load * float64(warmup) / float64(maxWindow)
-				report("clients", "%d: at %g Mbit/s, in bursts of %d segments, it takes %s until each has sent one, and a load warms up for %s at most: fewer clients, shorter bursts, or %.0f Mbit/s",
-					n, load, e.Traffic.BurstSegments, warmup.Round(time.Second), maxWindow, math.Ceil(least))
+				report("clients", "%d: at %g Mbit/s, in bursts of %s, it takes %s until each has sent one, and a load warms up for %s at most: fewer clients, shorter bursts, or %.0f Mbit/s",
+					n, load, words.Counted(e.Traffic.BurstSegments, "segment"), warmup.Round(time.Second), maxWindow, math.Ceil(least))
 				return
 			}
 		}

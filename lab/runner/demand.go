@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Demand of one client, and of a lab without clients. Tests count files, tasks, neighbours
@@ -60,7 +61,9 @@ func (d Demand) Clients() (n int) {
 }
 
 // String names it: "portal-bandwidth (100 clients)".
-func (d Demand) String() string { return fmt.Sprintf("%s (%d clients)", d.Experiment, d.Clients()) }
+func (d Demand) String() string {
+	return fmt.Sprintf("%s (%s)", d.Experiment, words.Agreed(d.Clients(), "client", "clients"))
+}
 
 // Files is the largest number of open files of one process.
 func (d Demand) Files() (n int64) {

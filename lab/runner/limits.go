@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Limit is a limit of a machine that an experiment's labs may reach. A run that needs more
@@ -61,7 +62,7 @@ var Limits = []Limit{
 	{
 		Key: "limit.net-namespaces", What: "net namespaces", Have: func(m machine.Machine) int64 { return m.Limits.Namespaces }, Need: Demand.Namespaces, None: "the kernel sets no limit",
 		Taken: func(m machine.Machine) int64 { return m.Limits.InUse },
-		Means: "each host and each client has its own", Refusal: "the machine has room for %d more network namespaces", Raise: "sudo sysctl -w user.max_net_namespaces=%d", Times: 1,
+		Means: "each host and each client has its own", Refusal: "the machine's room for more network namespaces is %d", Raise: "sudo sysctl -w user.max_net_namespaces=%d", Times: 1,
 	},
 	{
 		Key: "limit.conntrack", What: "conntrack", Have: func(m machine.Machine) int64 { return m.Limits.Conntrack }, Need: Demand.Flows, None: "not loaded, or not shown in this network namespace",
@@ -73,7 +74,7 @@ var Limits = []Limit{
 	},
 }
 
-const moreTasks = "the machine has room for %d more processes and threads"
+const moreTasks = "the machine's room for more processes and threads is %d"
 
 func tasksNow(m machine.Machine) int64 { return m.Limits.Tasks }
 
@@ -117,9 +118,9 @@ func (l Limit) refuse(m machine.Machine, d Demand) error {
 	case least > have:
 		return fmt.Errorf("%s, with one client %d", text, least)
 	case l.Raise != "":
-		return fmt.Errorf("clients: %s: about %d clients fit, or raise it: %s", text, fit, l.Advice(m, d))
+		return fmt.Errorf("clients: %s: about %s, or raise it: %s", text, words.Agreed(fit, "client fits", "clients fit"), l.Advice(m, d))
 	}
-	return fmt.Errorf("clients: %s: about %d clients fit", text, fit)
+	return fmt.Errorf("clients: %s: about %s", text, words.Agreed(fit, "client fits", "clients fit"))
 }
 
 // mostWorkers bounds the processes that share a host's streams where each process may open

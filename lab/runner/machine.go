@@ -21,6 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Needs are the programs the lab itself starts for an experiment, besides those
@@ -269,5 +270,5 @@ func offloads(e *experiment.Experiment) []string {
 	if clean := labs[len(labs)-1].Traffic.Kind; clean != kinds {
 		kinds += " (" + clean + " at the clean router beside a device)"
 	}
-	return append(lines, fmt.Sprintf("traffic: %s, bursts of %d segments, congestion control cubic", kinds, e.Traffic.BurstSegments))
+	return append(lines, fmt.Sprintf("traffic: %s, bursts of %s, congestion control cubic", kinds, words.Counted(e.Traffic.BurstSegments, "segment")))
 }

@@ -54,7 +54,7 @@ func keeps(last float64) criterion {
 		}
 		worst := slices.MaxFunc(levels, func(a, b float64) int { return cmp.Compare(off(a), off(b)) })
 		j.figures = []string{bracketed(j.r.estimate(j.metric, worst)) + " % " + j.x.atAll(worst)}
-		j.says = fmt.Sprintf("%s at %d levels from %g to %s: at worst %%s", j.metric.Noun, len(levels), levels[0], j.x.at(levels[len(levels)-1]))
+		j.says = fmt.Sprintf("%s at %s from %g to %s: at worst %%s", j.metric.Noun, words.Counted(len(levels), "level"), levels[0], j.x.at(levels[len(levels)-1]))
 	})
 }
 

@@ -108,7 +108,7 @@ func blocks(estimates ...analysis.Estimate) string {
 		lo, hi = min(lo, e.N), max(hi, e.N)
 	}
 	if lo >= hi {
-		return fmt.Sprintf("n = %d blocks", hi)
+		return "n = " + words.Counted(hi, "block")
 	}
 	return fmt.Sprintf("n = %d to %d blocks", lo, hi)
 }

@@ -12,14 +12,19 @@ import (
 
 // Counted is a number with its noun: "1 client", "12 345 clients".
 func Counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return Grouped(strconv.Itoa(n)) + " " + Plural(noun)
+	return Grouped(strconv.Itoa(n)) + " " + When(n == 1, noun) + When(n != 1, Plural(noun))
 }
 
-// Plural is of a noun that takes -s or -es.
+// Agreed is a number, its digits not grouped, with what agrees with it: Agreed(n, "client fits", "clients fit").
+func Agreed(n int, one, many string) string {
+	return strconv.Itoa(n) + " " + When(n == 1, one) + When(n != 1, many)
+}
+
+// Plural is of a noun that takes -s, -es or -ies.
 func Plural(noun string) string {
+	if stem, is := strings.CutSuffix(noun, "ry"); is {
+		return stem + "ries"
+	}
 	if strings.HasSuffix(noun, "ch") || strings.HasSuffix(noun, "s") {
 		return noun + "es"
 	}

@@ -262,9 +262,9 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 
 // inWords describes an experiment before it runs.
 func inWords(e *experiment.Experiment) experiment.Description {
-	of := fmt.Sprintf(" of %d windows of %g s", e.Windows, e.Window.Seconds())
+	of := fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds())
 	if n := count.Of(e); n > 0 {
-		of = fmt.Sprintf(" of %d windows of %d frames", e.Windows, n)
+		of = fmt.Sprintf(" of %s of %s", words.Counted(e.Windows, "window"), words.Counted(int(n), "frame"))
 	}
 	return experiment.Description{Block: "block", Of: of, Doing: "frames of " + words.Listed(e.FrameSizes) + " captured at " + loadsOf(e)}
 }

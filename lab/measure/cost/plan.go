@@ -55,7 +55,7 @@ func inWords(e *experiment.Experiment) experiment.Description {
 		doing += ", frames of " + words.Listed(e.FrameSizes)
 	}
 	return experiment.Description{
-		Block: "block", Of: fmt.Sprintf(" of %d windows of %g s", e.Windows, e.Window.Seconds()), Doing: doing,
+		Block: "block", Of: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds()), Doing: doing,
 	}
 }
 

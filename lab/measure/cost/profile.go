@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Lacks reports whether the run wants a profile of a cell that none of its blocks has recorded yet.
@@ -37,7 +38,7 @@ func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
 	}
 	if err != nil {
 		b.run.unprofiled[cell] = true
-		note := fmt.Sprintf(NoProfile+"%s at %g Mbit/s %s with %d clients, %s: %v", cell.Text(result.DUT), cell.Number(result.OfferedMbps), cell.Text(result.Direction), cell.Int(result.Clients), cell.Text(result.Profile), err)
+		note := fmt.Sprintf(NoProfile+"%s at %g Mbit/s %s with %s, %s: %v", cell.Text(result.DUT), cell.Number(result.OfferedMbps), cell.Text(result.Direction), words.Counted(cell.Int(result.Clients), "client"), cell.Text(result.Profile), err)
 		b.Notice("%s", note)
 		b.Note(note)
 	}

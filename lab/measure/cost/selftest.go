@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Limits of the self-tests of a trial. A trial outside them did not measure the
@@ -203,7 +204,7 @@ func (j judged) side(window time.Duration) {
 		j.If(strings.HasPrefix(name, "napi/") && ns == 0, "%s: polling thread %s did not run: its work is counted elsewhere", j.who, name)
 	}
 	j.If(j.GeneratorCPU > maxGeneratorCPU, "%s: a traffic thread used %.0f %% of a core, limit %.0f %%", j.who, 100*j.GeneratorCPU, 100*maxGeneratorCPU)
-	j.If(j.Broken > 0, "%s: %d streams had ended: %s", j.who, j.Broken, j.BrokenError)
+	j.If(j.Broken > 0, "%s: %s had ended: %s", j.who, words.Counted(j.Broken, "stream"), j.BrokenError)
 	j.If(j.DeliveredMbps > maxDelivered*j.OfferedMbps+j.slack,
 		"%s: delivered %.1f of %.0f Mbit/s: more than was offered", j.who, j.DeliveredMbps, j.OfferedMbps)
 	j.If(j.DeliveredMbps > maxDelivered*j.LinkMbps+j.slack,

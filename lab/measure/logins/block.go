@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 const (
@@ -54,7 +55,7 @@ func fits(n int, t dut.Traits) error {
 	// Not the network, the router, the broadcast and what a lab's hosts have.
 	const others = 6
 	if most := 1<<(32-lan.Bits()) - others; most < n {
-		return fmt.Errorf("its network %s has room for %d clients, not for %d: %w", lan, most, n, dut.ErrNotSupported)
+		return fmt.Errorf("its network %s has room for %s, not for %d: %w", lan, words.Agreed(most, "client", "clients"), n, dut.ErrNotSupported)
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 	if err := b.ProveKeptOut(ctx, "before logging in"); err != nil {
 		return s, err
 	}
-	b.say(fmt.Sprintf("%d clients log in", s.Clients))
+	b.say(words.Agreed(s.Clients, "client logs in", "clients log in"))
 	s.Login, err = b.phase(ctx, login)
 	if err == nil {
 		s.LoggedPSSMiB, err = b.Router.PSSMiB(ctx)
@@ -186,7 +187,7 @@ func (b *openBlock) prove(ctx context.Context, e *evidence, s Storm) error {
 
 // lease has all clients ask for addresses.
 func (b *openBlock) lease(ctx context.Context, s *Storm, ask func(int, side.ClientHost) ([]client.Outcome, error)) (err error) {
-	b.say(fmt.Sprintf("%d clients lease", s.Clients))
+	b.say(words.Agreed(s.Clients, "client leases", "clients lease"))
 	if s.Lease, err = b.phase(ctx, ask); err != nil {
 		return err
 	}

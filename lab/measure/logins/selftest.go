@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Limits of a storm's self-tests.
@@ -58,12 +59,12 @@ func judge(s *Storm, e evidence) {
 		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {
 			own := slices.IndexFunc(ownFailures, func(f struct{ text, remedy string }) bool { return strings.Contains(reason.First, f.text) })
 			if own >= 0 {
-				reject("client host, %s: %d clients met a limit of its own: %s%s", phase.name, reason.Count, reason.First, ownFailures[own].remedy)
+				reject("client host, %s: %s met a limit of its own: %s%s", phase.name, words.Counted(reason.Count, "client"), reason.First, ownFailures[own].remedy)
 			}
 		}
 	}
 	if e.overflows > 0 {
-		reject("machine: its neighbour table was full %d times (gc_thresh3 is one for all namespaces): gateweigh doctor says what to set", e.overflows)
+		reject("machine: its neighbour table was full %s (gc_thresh3 is one for all namespaces): gateweigh doctor says what to set", words.Counted(int(e.overflows), "time"))
 	}
 	s.Rejects, s.Accepted = rejects, len(rejects) == 0
 }

@@ -109,5 +109,5 @@ func inWords(e *experiment.Experiment) experiment.Description {
 	if len(links) > 0 {
 		doing += ", the gateways' link at " + words.Listed(links)
 	}
-	return experiment.Description{Block: "block", Of: fmt.Sprintf(" of %d windows of %g s", e.Windows, e.Window.Seconds()), Doing: doing}
+	return experiment.Description{Block: "block", Of: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds()), Doing: doing}
 }

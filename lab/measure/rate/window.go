@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/tunnel"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // trial turns two readings into the record of a window.
@@ -165,7 +166,7 @@ func (b *block) judge(ctx context.Context, t *Trial, before, after side.Reading)
 			broken, first = e.Load.Broken, e.Load.FirstError
 		}
 	}
-	r.If(broken > 0, "%d streams had ended: %s", broken, first)
+	r.If(broken > 0, "%s had ended: %s", words.Counted(int(broken), "stream"), first)
 	t.WaitedForOthers = b.WaitedForOthers(before, after, t.WaitNs, t.EnterNs+t.LeaveNs)
 	if !b.Precedes {
 		r.Waited(t.WaitedForOthers, "the gateways' threads")

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // How many clients lease, or log in at a device that does not say, at once.
@@ -35,7 +36,7 @@ type NotAdmitted struct {
 }
 
 func (e *NotAdmitted) Error() string {
-	return fmt.Sprintf("%d of %d clients could %s: %v", e.in, e.asked, e.step, e.first)
+	return fmt.Sprintf("%d of %s could %s: %v", e.in, words.Counted(e.asked, "client"), e.step, e.first)
 }
 
 func (e *NotAdmitted) Unwrap() error { return e.first }
@@ -138,7 +139,7 @@ func (s *Side) logIn(ctx context.Context) error {
 
 // notAdmitted says what the clients were to be.
 func (s *Side) notAdmitted(ctx context.Context, err error) error {
-	return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, s.withEnded(ctx, err))
+	return fmt.Errorf("admitting %s: %w", words.Counted(s.Has.Clients, "client"), s.withEnded(ctx, err))
 }
 
 // Leased enters the clients that have an address by now into Clients, and into the router's

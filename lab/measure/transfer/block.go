@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 type run struct{}
@@ -117,7 +118,7 @@ func (b *openBlock) cells(ctx context.Context) error {
 // transfer has the first clients fetch, while the router is sampled.
 func (b *openBlock) transfer(ctx context.Context, a runner.Attempt, cell result.Cell) (*Transfer, error) {
 	e, n := b.Experiment, cell.Int(result.Clients)
-	b.Status("%s: %d of %d clients fetch", b.Name(b.Block), n, len(b.hosts))
+	b.Status("%s: %d of %s fetch", b.Name(b.Block), n, words.Counted(len(b.hosts), "client"))
 	t := &Transfer{
 		Head: a.Head(b.Block), DUT: b.Block.DUT(), Clients: n, RouterSpeed: b.speed, SetupSeconds: b.setup.Seconds(),
 		LinkMbps: linkMbps.Of(e), FileBytes: fileBytes(e), Transfers: transfers.Of(e),
@@ -226,7 +227,7 @@ func (b *openBlock) judge(ctx context.Context, t *Transfer, r side.Rejects, befo
 	t.ThreadNs = side.UsageOf(before.Router, after.Router).ThreadNs
 	seconds := float64(after.Router.MonotonicNs-before.Router.MonotonicNs) / 1e9
 	for i, f := range t.Fetched {
-		r.If(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %d whole files: %s", i+1, len(f.Each), t.Transfers, f.Problem)
+		r.If(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %s: %s", i+1, len(f.Each), words.Counted(t.Transfers, "whole file"), f.Problem)
 	}
 	if b.speed < 1 {
 		t.Share = side.RouterShare(before, after)

@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Bounds of what an experiment may ask for.
@@ -88,7 +89,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 			return
 		}
 		if took := ideal(e, n); took > longest {
-			report("file_mb", "%d clients take %s for their files at %g Mbit/s, more than %s", n, took.Round(time.Second), linkMbps.Of(e), longest)
+			report("file_mb", "%s %s for their files at %g Mbit/s, more than %s", words.Agreed(n, "client takes", "clients take"), took.Round(time.Second), linkMbps.Of(e), longest)
 			return
 		}
 	}
@@ -130,7 +131,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 }
 
 func inWords(e *experiment.Experiment) experiment.Description {
-	text := fmt.Sprintf("fetch a file of %g MB %d times over links of %g Mbit/s", fileMB.Of(e), transfers.Of(e), linkMbps.Of(e))
+	text := fmt.Sprintf("fetch a file of %g MB %s over links of %g Mbit/s", fileMB.Of(e), words.Counted(transfers.Of(e), "time"), linkMbps.Of(e))
 	if list := speeds.Of(e); len(list) > 1 || list[0] != 1 {
 		text += ", routers with " + experiment.Series(list) + " of their CPU"
 	}

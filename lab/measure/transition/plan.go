@@ -173,5 +173,5 @@ func inWords(e *experiment.Experiment) experiment.Description {
 	if len(e.OfferedMbps) > 0 {
 		under = append(under, "under "+experiment.Series(e.OfferedMbps)+" Mbit/s")
 	}
-	return experiment.Description{Block: "block", Of: fmt.Sprintf(" with %d probes a step and end", probes.Of(e)), Doing: words.Listed(under)}
+	return experiment.Description{Block: "block", Of: fmt.Sprintf(" with %s a step and end", words.Counted(probes.Of(e), "probe")), Doing: words.Listed(under)}
 }

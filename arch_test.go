@@ -30,9 +30,9 @@ var allowedImports = map[string][]string{
 	"quote":     {}, // commands that readers copy
 	"tomlline":  {}, // mistakes in TOML, for gatewayd's configuration and the lab's experiments
 
-	"cmd/gateweigh":       {"lab/...", "output", "quote"},
+	"cmd/gateweigh":       {"lab/...", "output", "quote", "tomlline"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "output", "quote"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "output", "quote", "tomlline"},
 
 	"gateway":                    {"gateway/...", "ppp", "quote"},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
@@ -89,7 +89,7 @@ var allowedImports = map[string][]string{
 	"lab/kernel":     {},                                  // kernels in files, and Debian's
 	"lab/vm":         {"lab/kernel", "lab/result"},        // runs a program under another kernel
 	"lab/hook":       {},                                  // eBPF programs at tc
-	"lab/sink":       {"lab/layout", "lab/hook", "quote"}, // ways to capture
+	"lab/sink":       {"lab/layout", "lab/hook", "quote", "tomlline"}, // ways to capture
 	"lab/floor":      {"lab/layout", "lab/hook"},          // forwarding with nothing decided
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds

@@ -2,17 +2,19 @@ package tomlline
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // Meant is `; did you mean "…"?` with the known word nearest to a given one, else with the words of which it is the first part
 // ("openvpn" of "openvpn-none"), and nothing where none is near: where a third or more of the two words' mean length was mistyped.
+// Two letters that changed places are near in any word ("rnu").
 func Meant(given string, known []string) string {
 	best, least := "", 0
 	for _, word := range known {
 		d := mistyped(strings.ToLower(given), strings.ToLower(word))
-		if near := 6*d < len(given)+len(word); near && (best == "" || d < least) {
+		if near := 6*d < len(given)+len(word) || d == 1 && sameLetters(given, word); near && (best == "" || d < least) {
 			best, least = word, d
 		}
 	}
@@ -33,6 +35,14 @@ func Meant(given string, known []string) string {
 
 // Mean asks whether a word was meant.
 func Mean(word string) string { return fmt.Sprintf("; did you mean %q?", word) }
+
+// sameLetters reports whether two words have the same bytes in whatever order.
+func sameLetters(a, b string) bool {
+	one, other := []byte(strings.ToLower(a)), []byte(strings.ToLower(b))
+	slices.Sort(one)
+	slices.Sort(other)
+	return slices.Equal(one, other)
+}
 
 // mistyped counts the insertions, deletions and substitutions of bytes, and swaps of two neighbours, that turn a into b
 // (optimal string alignment).

@@ -20,6 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 	"github.com/gateweigh/gateweigh/quote"
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // explainFlags choose among a device's profiles; zero values leave the choice open.
@@ -108,7 +109,7 @@ func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flag
 	what := "no profile of " + dut + " as asked for"
 	switch known := slices.Sorted(maps.Keys(devices)); {
 	case len(known) > 0 && !devices[dut]:
-		what = fmt.Sprintf("no device %s in %s, which measured %s", dut, name, result.OneLine(words.Listed(known)))
+		what = fmt.Sprintf("no device %s in %s, which measured %s", dut, name, result.OneLine(words.Listed(known)+tomlline.Meant(dut, known)))
 	case len(all) == 0 && run.Dir != name:
 		what = fmt.Sprintf("%s has no profiles, and a bundle cannot be resumed: unpack it with %s, "+
 			"then record them with gateweigh run --resume FOLDER --profile", name, quote.Command("tar", "xzf", name))

@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/kernel"
 	"github.com/gateweigh/gateweigh/lab/vm"
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 func kernelCommand() *cobra.Command {
@@ -80,7 +82,7 @@ func kernelRemove() *cobra.Command {
 			for _, k := range removed {
 				fmt.Fprintf(stdout, "removed %s (%s)\n", k.Name, k.Release)
 			}
-			return kernelError(err)
+			return kernelError(cmd.Context(), args[0], err)
 		},
 	}
 }
@@ -138,15 +140,36 @@ func fetchKernel(ctx context.Context, name string) (kernel.Kernel, error) {
 	line := newStatusLine(os.Stderr)
 	k, err := places.Fetch(ctx, name, func(text string) { line.say("kernel " + name + ": " + text) })
 	line.clear()
-	return k, kernelError(err)
+	return k, kernelError(ctx, name, err)
 }
 
-// kernelError makes errors of what was typed usage errors.
-func kernelError(err error) error {
+// kernelError makes errors of what was typed usage errors, and names the kernel that was meant.
+func kernelError(ctx context.Context, name string, err error) error {
+	if errors.Is(err, kernel.ErrUnknown) || errors.Is(err, kernel.ErrSuite) {
+		if names := kernelNames(ctx); !slices.Contains(names, name) {
+			err = fmt.Errorf("%w%s", err, tomlline.Meant(name, names))
+		}
+	}
 	if errors.Is(err, kernel.ErrUnknown) || errors.Is(err, kernel.ErrForm) || errors.Is(err, kernel.ErrSuite) {
 		return &exitError{exitUsage, err}
 	}
 	return err
+}
+
+// kernelNames are what --kernel takes besides paths, as far as that is known.
+func kernelNames(ctx context.Context) []string {
+	names := []string{kernel.Debian}
+	if places, err := kernel.Usual(); err == nil {
+		for _, k := range slices.Concat(places.Installed(), places.Fetched()) {
+			names = append(names, k.Name, k.Release)
+		}
+	}
+	offers, _ := kernel.Offers(ctx) // without apt there are none
+	for _, o := range offers {
+		names = append(names, o.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // findKernel returns a kernel that is here, or fetches it where it is one of Debian's.
@@ -159,7 +182,7 @@ func findKernel(ctx context.Context, name string) (kernel.Kernel, error) {
 	if errors.Is(err, kernel.ErrUnknown) && kernel.IsDebian(name) {
 		return fetchKernel(ctx, name)
 	}
-	return k, kernelError(err)
+	return k, kernelError(ctx, name, err)
 }
 
 func kernelCheck() *cobra.Command {

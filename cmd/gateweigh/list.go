@@ -24,6 +24,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/words"
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // listing is what list --json prints.
@@ -219,7 +220,7 @@ func (l listing) only(name string) (listing, error) {
 	l.Devices = slices.DeleteFunc(l.Devices, func(d listedDevice) bool { return d.Name != name })
 	if len(l.Experiments)+len(l.Devices) == 0 {
 		slices.Sort(names)
-		return l, errors.New("nothing is called " + strconv.Quote(name) + ": there are " + strings.Join(slices.Compact(names), ", "))
+		return l, errors.New("nothing is called " + strconv.Quote(name) + ": there are " + strings.Join(slices.Compact(names), ", ") + tomlline.Meant(name, names))
 	}
 	return l, nil
 }

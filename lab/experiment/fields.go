@@ -184,7 +184,7 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	}
 	switch {
 	case slices.Contains(tables, dotted) && !isTable:
-		return false, fmt.Errorf("must be a table: [%s]", dotted)
+		return false, fmt.Errorf("must be a table: [%s]%s", dotted, tomlline.Meant(dotted, e.catalogue.Keys()))
 	case slices.Contains(tables, dotted):
 		return true, nil
 	case key[0] == "dut":

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Config says how frames are captured. Zero values are the way's own.
@@ -81,7 +83,7 @@ func (cfg Config) check() error {
 	var wrong string
 	switch {
 	case ways[cfg.Kind] == nil:
-		wrong = fmt.Sprintf("no kind of sink %q: there is %s", cfg.Kind, strings.Join(Kinds(), ", "))
+		wrong = fmt.Sprintf("no kind of sink %q: there is %s", cfg.Kind, strings.Join(Kinds(), ", ")+tomlline.Meant(cfg.Kind, Kinds()))
 	case cfg.Interface == "":
 		wrong = "no interface was named: --interface eth0"
 	case cfg.Snap < 0 || cfg.Snap > wholeFrame:
@@ -122,7 +124,11 @@ const (
 // too. It is for a process of its own: garbage is not collected from then on.
 func Run(ctx context.Context, cfg Config, out io.Writer) error {
 	if err := run(ctx, cfg, out); err != nil {
-		return fmt.Errorf("capturing on %s (%s): %w", cfg.Interface, cfg.Kind, err)
+		what := "(" + cfg.Kind + ")"
+		if cfg.Interface != "" {
+			what = "on " + cfg.Interface + " " + what
+		}
+		return fmt.Errorf("capturing %s: %w", what, err)
 	}
 	return nil
 }

@@ -83,14 +83,14 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/words", "lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},                                         // result names the directions
 	"lab/meter":      {},
-	"lab/burn":       {"lab/realtime"},                    // a share of CPUs' time
-	"lab/realtime":   {},                                  // priority of threads
-	"lab/watch":      {"lab/layout"},                      // whether a CPU is away
-	"lab/kernel":     {},                                  // kernels in files, and Debian's
-	"lab/vm":         {"lab/kernel", "lab/result"},        // runs a program under another kernel
-	"lab/hook":       {},                                  // eBPF programs at tc
+	"lab/burn":       {"lab/realtime"},                                // a share of CPUs' time
+	"lab/realtime":   {},                                              // priority of threads
+	"lab/watch":      {"lab/layout"},                                  // whether a CPU is away
+	"lab/kernel":     {},                                              // kernels in files, and Debian's
+	"lab/vm":         {"lab/kernel", "lab/result"},                    // runs a program under another kernel
+	"lab/hook":       {},                                              // eBPF programs at tc
 	"lab/sink":       {"lab/layout", "lab/hook", "quote", "tomlline"}, // ways to capture
-	"lab/floor":      {"lab/layout", "lab/hook"},          // forwarding with nothing decided
+	"lab/floor":      {"lab/layout", "lab/hook"},                      // forwarding with nothing decided
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                                 // what a machine is, read on it

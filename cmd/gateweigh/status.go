@@ -20,14 +20,18 @@ type statusLine struct {
 	last     time.Time
 }
 
-const plainInterval = 10 * time.Second
+// Where there is no terminal.
+const (
+	plainInterval = 10 * time.Second
+	plainWidth    = 80
+)
 
 func newStatusLine(out *os.File) *statusLine {
 	return &statusLine{out: out, terminal: isTerminal(out)}
 }
 
 func (s *statusLine) show(p runner.Progress) {
-	switch text := fmt.Sprintf("%3.0f %%  %s left  %s", 100*p.Done, left(p.Left), p.Text); {
+	switch text := progress(p); {
 	case !p.Notice:
 		s.say(text)
 	case s.terminal:
@@ -37,6 +41,18 @@ func (s *statusLine) show(p runner.Progress) {
 	}
 }
 
+// mostReason bounds the reason for rejected trials in the line, which has to tell what happens now as well.
+const mostReason = 24
+
+// progress is a state in one line: " 37 %  1:20 left  4 rejected (machine: 12 % steal)  opennds, block 2: …".
+func progress(p runner.Progress) string {
+	rejected := ""
+	if p.Rejected > 0 {
+		rejected = fmt.Sprintf("%d rejected (%s)  ", p.Rejected, cut(p.Reason, mostReason))
+	}
+	return fmt.Sprintf("%3.0f %%  %s left  %s%s", 100*p.Done, left(p.Left), rejected, p.Text)
+}
+
 // say shows what happens now.
 func (s *statusLine) say(text string) {
 	switch {
@@ -44,7 +60,7 @@ func (s *statusLine) say(text string) {
 		fmt.Fprintf(s.out, "\r\x1b[K%s", cut(text, terminalWidth(s.out)-1))
 	case time.Since(s.last) >= plainInterval:
 		s.last = time.Now()
-		fmt.Fprintln(s.out, text)
+		fmt.Fprintln(s.out, cut(text, plainWidth))
 	}
 }
 

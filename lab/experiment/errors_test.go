@@ -55,7 +55,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 				`x.toml:1: mode: must be "duet" or "solo", not "duett"; did you mean "duet"?`,
 				`x.toml:5: window: must be a duration such as "1s", from 200ms to 10m0s, not "100ms"`,
 				`x.toml:6: blocks: must be a whole number from 1 to 1000, not 1001`,
-				`x.toml:7: client: must be a table: [client]`}},
+				`x.toml:7: client: must be a table: [client]; did you mean "clients"?`}},
 		{"nothing set", "",
 			[]string{`x.toml:1: duts: missing: an experiment needs it`, `x.toml:1: clients: missing: an experiment needs it`, `x.toml:1: offered_mbps: missing: an experiment needs it`}},
 		{"unknown device", "clients = [1]\nduts = [\"clean\", \"openDNS\"]\noffered_mbps = [1]\n",
@@ -170,7 +170,7 @@ func TestSet(t *testing.T) {
 
 func TestSetProblems(t *testing.T) {
 	for _, tt := range []struct{ key, value, want string }{
-		{"client", "1", "--set: client: must be a table: [client]"},
+		{"client", "1", `--set: client: must be a table: [client]; did you mean "clients"?`},
 		{"clents", "1", `--set: clents: unknown key; did you mean "clients"?`},
 		{"clients", "1,x", `--set: clients: each value must be a whole number from 1 to 65000, not "x"`},
 		{"clients", "", `--set: clients: each value must be a whole number from 1 to 65000, not ""`},

@@ -56,7 +56,10 @@ type Progress struct {
 	Text   string        // what happens now
 	Done   float64       // share of the plan that is behind, 0 to 1
 	Left   time.Duration // estimate of what is ahead
-	Notice bool          // worth a line of its own: a rejected trial, a failed block
+	Notice bool          // worth a line of its own: a skipped device, a failed block
+	// Rejected are the trials that this sitting rejected, mostly because of Reason.
+	Rejected int
+	Reason   string
 }
 
 // Outcome says how a run ended.

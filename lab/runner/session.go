@@ -41,11 +41,14 @@ type Session struct {
 	burned      bool           // noteBurner has spoken
 	broke       map[string]int // clients at which the device broke; blocks with as many or more are left out
 	clock       *clock
-	again       time.Duration // that windows were measured again for, in this sitting
-	budget      time.Duration // for that, see spare
-	leaving     string        // what went wrong when the labs of the present block were left
-	recorded    time.Time     // when the last attempt or block was recorded, or the sitting began
-	began       time.Time     // the sitting
+	again       time.Duration  // that windows were measured again for, in this sitting
+	budget      time.Duration  // for that, see spare
+	leaving     string         // what went wrong when the labs of the present block were left
+	rejected    int            // trials, in this sitting
+	reasons     map[string]int // of these, by their texts without figures
+	reason      string         // the most frequent one, as it was met last
+	recorded    time.Time      // when the last attempt or block was recorded, or the sitting began
+	began       time.Time      // the sitting
 }
 
 // Labs are the labs of a block.
@@ -92,7 +95,7 @@ func (s *Session) say(notice bool, format string, args ...any) {
 	if s.cfg.Status == nil {
 		return
 	}
-	p := Progress{Text: fmt.Sprintf(format, args...), Notice: notice}
+	p := Progress{Text: fmt.Sprintf(format, args...), Notice: notice, Rejected: s.rejected, Reason: s.reason}
 	if s.clock != nil {
 		p.Done, p.Left = s.clock.state()
 	}
@@ -214,6 +217,21 @@ type Measured struct {
 	Noise float64
 }
 
+// noteRejects counts a trial that was rejected, by its first reason.
+func (s *Session) noteRejects(rejects []string) {
+	if len(rejects) == 0 {
+		return
+	}
+	if s.reasons == nil {
+		s.reasons = map[string]int{}
+	}
+	s.rejected++
+	kind := result.WithoutFigures(rejects[0])
+	if s.reasons[kind]++; s.reasons[kind] >= s.reasons[result.WithoutFigures(s.reason)] {
+		s.reason = rejects[0]
+	}
+}
+
 // Settle calls measure for a window, again while the attempt is rejected, and counts every
 // attempt. measure returns a function that writes the record, and the reasons for rejection;
 // none: accepted. The record is on the disk before the next attempt begins.
@@ -256,6 +274,7 @@ func (s *Session) settle(b experiment.Block, cells []result.Cell, window int, me
 		if n > first {
 			s.again += s.recorded.Sub(start)
 		}
+		s.noteRejects(m.Rejects)
 		settled := true
 		for _, cell := range cells {
 			key := keyOf(b, cell, window)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -43,9 +42,10 @@ func explainCommand() *cobra.Command {
 		Long: "explain prints, for one cell of a run made with --profile, the functions that the device's router\n" +
 			"spends more or less time in than the clean router beside it, in ns per packet. Without flags it\n" +
 			"takes the profile at the highest load with the most clients.",
-		Example: "  gateweigh run portal-bandwidth --profile -o r\n  gateweigh explain r opennds\n  gateweigh explain r opennds --mbps 100 -n 40",
-		Args:    usage(cobra.ExactArgs(2)),
-		RunE:    func(cmd *cobra.Command, args []string) error { return explain(cmd.Context(), args[0], args[1], flags) },
+		Example:           "  gateweigh run portal-bandwidth --profile -o r\n  gateweigh explain r opennds\n  gateweigh explain r opennds --mbps 100 -n 40",
+		Args:              usage(cobra.ExactArgs(2)),
+		ValidArgsFunction: completeExplained,
+		RunE:              func(cmd *cobra.Command, args []string) error { return explain(cmd.Context(), args[0], args[1], flags) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&flags.clients, "clients", 0, "profile with this number of clients")
@@ -100,15 +100,9 @@ func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flag
 	if len(fits) > 0 {
 		return heaviest(fits, name)
 	}
-	devices := map[string]bool{}
-	for _, t := range run.Trials {
-		if !t.AA {
-			devices[t.Cell.Text(result.DUT)] = true
-		}
-	}
 	what := "no profile of " + dut + " as asked for"
-	switch known := slices.Sorted(maps.Keys(devices)); {
-	case len(known) > 0 && !devices[dut]:
+	switch known := devicesOf(run); {
+	case len(known) > 0 && !slices.Contains(known, dut):
 		what = fmt.Sprintf("no device %s in %s, which measured %s", dut, name, result.OneLine(words.Listed(known)+tomlline.Meant(dut, known)))
 	case len(all) == 0 && run.Dir != name:
 		what = fmt.Sprintf("%s has no profiles, and a bundle cannot be resumed: unpack it with %s, "+

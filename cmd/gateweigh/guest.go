@@ -57,8 +57,8 @@ func (f guestFlags) keep(dir string) error {
 
 // runInGuest measures in a guest and makes the report here. Between the two goes the run's folder, which both see.
 func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, flags runFlags) error {
-	unlock, err := runner.LockMachine(dir)
-	if err != nil {
+	var unlock func()
+	if err := flags.whenFree(ctx, func() (err error) { unlock, err = runner.LockMachine(dir); return err }); err != nil {
 		return err
 	}
 	defer unlock()

@@ -43,6 +43,7 @@ type runFlags struct {
 	profile bool
 	json    bool
 	strict  bool // a noisy run fails, and one that lacks much
+	wait    bool // for another run of this machine to end
 	guest   guestFlags
 	kernels []string // of --kernel
 	part    bool     // the run is one of several under different kernels
@@ -75,13 +76,20 @@ func runCommand() *cobra.Command {
 	f.BoolVar(&flags.profile, "profile", false, "also record a CPU profile of each cell with perf, in separate windows: flame graphs, gateweigh explain")
 	f.StringArrayVar(&flags.kernels, "kernel", nil, "measure under another `KERNEL`, in a virtual machine: debian, debian:SUITE, a release of gateweigh kernel list, or a path; "+
 		"may be repeated, also with native (this machine's): one report compares them")
+	f.BoolVar(&flags.wait, "wait", false, "where another run measures on this machine, wait until it has ended")
 	flags.guest.add(cmd)
 	f.BoolVar(&flags.json, "json", false, "print summary.json instead of the table")
 	f.BoolVar(&flags.strict, "strict", false, fmt.Sprintf("exit with code %d also for a noisy run, and where %.0f %% of the windows are missing: for CI", exitRejected, 100*maxMissing))
+	cmd.ValidArgsFunction = completeExperiments
+	completes(cmd, "set", completeSets)
+	completes(cmd, "kernel", completeKernels)
 	return cmd
 }
 
 func runExperiment(ctx context.Context, args []string, flags runFlags) error {
+	if os.Geteuid() == 0 {
+		syscall.Umask(0o022) // who called sudo reads the report, whatever the umask of the shell
+	}
 	if order, several, err := recallKernels(flags.resume); several || err != nil {
 		return resumeKernels(ctx, args, order, flags, err)
 	}
@@ -128,9 +136,13 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 		}
 	}
 	line := newStatusLine(os.Stderr)
-	outcome, runErr := runner.Run(ctx, runner.Config{
-		Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: command, Status: line.show,
-		Begin: flags.begin, VM: guest,
+	var outcome runner.Outcome
+	runErr := flags.whenFree(ctx, func() (err error) {
+		outcome, err = runner.Run(ctx, runner.Config{
+			Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: command, Status: line.show,
+			Begin: flags.begin, VM: guest,
+		})
+		return err
 	})
 	line.clear()
 	end := runEnd{outcome, exp, dir, flags.strict}

@@ -21,6 +21,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/floor"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -262,6 +264,9 @@ const (
 // whatever became of the file meanwhile.
 const Self = "/proc/1/exe"
 
+// modesAsGiven is the umask of hosts' programs: some give up root, and read then what they made before.
+const modesAsGiven = 0o022
+
 // RunAs makes this process an agent, one of its helpers, or the first process of a jail, when its
 // arguments say so, and then never returns. Every program that starts hosts
 // calls it first: the host's agent is the program itself.
@@ -272,6 +277,7 @@ func RunAs(args []string) {
 	var err error
 	switch args[1] {
 	case Subcommand:
+		unix.Umask(modesAsGiven) // of all that the host's programs make, whatever shell the run was started from
 		var o Options
 		if err = o.flags().Parse(args[2:]); err == nil && o.selfTest {
 			out := output.To(os.Stdout)

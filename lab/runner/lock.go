@@ -24,7 +24,7 @@ var ErrBusy = errors.New("another run measures on this machine")
 func LockMachine(dir string) (unlock func(), err error) {
 	l, err := net.Listen("unix", lockName)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w (%s): two at once would disturb each other; wait for it or stop it", ErrBusy, holder())
+		return nil, fmt.Errorf("%w (%s): two at once would disturb each other; wait for it (gateweigh run --wait) or stop it", ErrBusy, Holder())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the machine: %w", err)
@@ -42,8 +42,8 @@ func LockMachine(dir string) (unlock func(), err error) {
 	return func() { l.Close() }, nil
 }
 
-// holder asks the process that has the lock who it is.
-func holder() string {
+// Holder asks the process that has the lock who it is: "process 7, folder runs/a".
+func Holder() string {
 	conn, err := net.DialTimeout("unix", lockName, time.Second)
 	if err != nil {
 		return "it does not answer"

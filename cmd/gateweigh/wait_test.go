@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// told is what a program has printed so far.
+type told struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *told) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *told) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// TestWait: a run that waits says for whom, measures when that run has ended, and gives up at Ctrl-C.
+func TestWait(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	first, _ := begin(t, dir)
+	var errs [2]told
+	second, third := command(t, dir, "run", "small.toml", "--wait", "--out", "second"), command(t, dir, "run", "small.toml", "--wait", "--out", "third")
+	second.Stderr, third.Stderr = &errs[0], &errs[1]
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := third.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range errs {
+		labtest.Await(t, "it to say for whom it waits", func() bool {
+			return strings.Contains(errs[i].String(), "waiting until another run has ended (process ") && strings.Contains(errs[i].String(), "folder r)")
+		})
+	}
+	if err := third.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = third.Wait()
+	if _, err := os.Stat(filepath.Join(dir, "third")); third.ProcessState.ExitCode() != exitFailed || !strings.Contains(errs[1].String(), "nothing was begun") || err == nil {
+		t.Errorf("interrupted: %v, %s, %v", third.ProcessState, errs[1].String(), err)
+	}
+	if err := first.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = second.Wait()
+	measured(t, ended{second.ProcessState.ExitCode(), "", errs[0].String()})
+	if len(read(t, dir, "second/report.html")) == 0 {
+		t.Error("no report of the run that waited")
+	}
+}

@@ -16,7 +16,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+<<<<<<< HEAD
 	"github.com/gateweigh/gateweigh/lab/machine"
+=======
+	"github.com/gateweigh/gateweigh/lab/result"
+>>>>>>> 6f43e935 (result, report: keep what devices' programs print from commanding terminals and breaking pages)
 	"github.com/gateweigh/gateweigh/lab/vm"
 	"github.com/gateweigh/gateweigh/output"
 	"github.com/gateweigh/gateweigh/tomlline"
@@ -63,7 +67,7 @@ func main() {
 		code = coded.code
 	}
 	if coded, is := err.(*exitError); !is || coded.err != errSaid {
-		fmt.Fprintln(os.Stderr, "gateweigh:", err)
+		fmt.Fprintln(os.Stderr, "gateweigh:", result.Harmless(err.Error()))
 	}
 	stop()
 	os.Exit(code)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -31,6 +32,7 @@ func newStatusLine(out *os.File) *statusLine {
 }
 
 func (s *statusLine) show(p runner.Progress) {
+	p.Text, p.Reason = result.Harmless(p.Text), result.Harmless(p.Reason) // devices' programs may speak in them
 	switch text := progress(p); {
 	case !p.Notice:
 		s.say(text)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -19,7 +20,7 @@ func writeWrapped(w io.Writer, head string, column, width int, paragraphs ...str
 		lead = pad
 	}
 	for _, p := range paragraphs {
-		for _, line := range words.Wrapped(p, max(width-column, minText), 0) {
+		for _, line := range words.Wrapped(result.OneLine(p), max(width-column, minText), 0) {
 			fmt.Fprintln(w, strings.TrimRight(lead+line, " "))
 			lead = pad
 		}

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -64,5 +65,10 @@ func HTML(w io.Writer, all []Comparison, link func(name string) string) error {
 		}
 		data.All = append(data.All, one)
 	}
-	return htmlForm.Execute(w, data)
+	var b strings.Builder
+	err := htmlForm.Execute(&b, data)
+	if err == nil {
+		_, err = io.WriteString(w, result.HarmlessPage(b.String()))
+	}
+	return err
 }

@@ -74,7 +74,14 @@ func Text(w io.Writer, c Comparison) error {
 
 // Markdown writes the comparison as GitHub and GitLab show it in a job's
 // summary or in a comment.
-func Markdown(w io.Writer, c Comparison) error { return markdownForm.Execute(w, c.page()) }
+func Markdown(w io.Writer, c Comparison) error {
+	var b strings.Builder
+	err := markdownForm.Execute(&b, c.page())
+	if err == nil {
+		_, err = io.WriteString(w, result.HarmlessPage(b.String()))
+	}
+	return err
+}
 
 // escape keeps a text of unknown origin a text: no markup, no table cell of its
 // own, no HTML.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // CSV writes one row a cell: its dimensions, its counts, and its metrics under the
@@ -20,7 +21,7 @@ func CSV(w io.Writer, s analysis.Summary) error {
 	for _, col := range csvColumns(s) {
 		rows[0] = append(rows[0], col.Name)
 		for i, c := range s.Cells {
-			rows[1+i] = append(rows[1+i], col.cell(c).Sort)
+			rows[1+i] = append(rows[1+i], result.HarmlessPage(col.cell(c).Sort))
 		}
 	}
 	return csv.NewWriter(w).WriteAll(rows)

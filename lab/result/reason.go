@@ -21,11 +21,21 @@ func WithoutFigures(text string) string { return figuresInText.ReplaceAllString(
 
 // OneLine makes a text of unknown origin, such as a name in a stranger's run, fit
 // for one line of a terminal: control characters and runs of white space are a blank.
-func OneLine(s string) string {
-	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+func OneLine(s string) string { return strings.Join(strings.Fields(Harmless(s)), " ") }
+
+// Harmless makes a text of unknown origin, such as what a device's program printed, fit for a terminal, a log and a page:
+// control characters and those that change the direction of text are a blank, and bytes that are no UTF-8 are U+FFFD.
+// Ends of lines stay.
+func Harmless(s string) string {
+	return HarmlessPage(strings.NewReplacer("\t", " ", "\r", " ").Replace(s))
+}
+
+// HarmlessPage is Harmless of a page's or a file's text, of which tabs and carriage returns are part.
+func HarmlessPage(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !strings.ContainsRune("\n\t\r", r) && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
 			return ' '
 		}
 		return r
-	}, s)), " ")
+	}, s)
 }

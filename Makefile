@@ -23,7 +23,11 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
+<<<<<<< HEAD
 .PHONY: help deps deps-run guest-kernel build agents check test test-kernel run generate bench clean
+=======
+.PHONY: help deps build agents check test test-one test-kernel run generate bench clean
+>>>>>>> 72470fe8 (Makefile: add test-one, and say how one test is run)
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +79,12 @@ test: deps build guest-kernel ## every test, as root, with real daemons, some un
 	$(TESTS) $(EXEC) -run '$(QUIET)' ./cmd/gateweigh || status=$$?; \
 	ROOT='$(ROOT)' .ci/guest debian core || status=$$?; \
 	exit $$status; } | go run ./.ci/tally
+
+PKG ?= ./...
+RUN ?= .
+
+test-one: build ## some tests, as root, each package in a network of its own: PKG=./lab/dut RUN=TestOpenNDS
+	go test -count=1 -v -vet=off -ldflags=-w -timeout 20m -p 1 -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -run '$(RUN)' $(PKG)
 
 # What of this is run in a guest, on Debian's kernel, is the least; this is the rest, and other kernels. Debian's is fetched by
 # apt when it is not here; gateweigh kernel list names others.

@@ -23,11 +23,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-<<<<<<< HEAD
-.PHONY: help deps deps-run guest-kernel build agents check test test-kernel run generate bench clean
-=======
-.PHONY: help deps build agents check test test-one test-kernel run generate bench clean
->>>>>>> 72470fe8 (Makefile: add test-one, and say how one test is run)
+.PHONY: help deps deps-run guest-kernel build agents check test test-one test-kernel run generate bench clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -119,7 +119,7 @@ func haveKernel(ctx context.Context, name string) (kernel.Kernel, error) {
 		return kernel.Kernel{}, err
 	}
 	if k, err := places.Find(name); !errors.Is(err, kernel.ErrUnknown) || !kernel.IsDebian(name) {
-		return k, kernelError(err)
+		return k, kernelError(ctx, name, err)
 	}
 	return fetchKernel(ctx, name)
 }

@@ -16,11 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
-<<<<<<< HEAD
 	"github.com/gateweigh/gateweigh/lab/machine"
-=======
 	"github.com/gateweigh/gateweigh/lab/result"
->>>>>>> 6f43e935 (result, report: keep what devices' programs print from commanding terminals and breaking pages)
 	"github.com/gateweigh/gateweigh/lab/vm"
 	"github.com/gateweigh/gateweigh/output"
 	"github.com/gateweigh/gateweigh/tomlline"

@@ -223,8 +223,8 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 // notTaken says why a run is not resumed with another experiment than its own: its windows would be of two devices.
 func notTaken(file, dir string) error {
 	return fmt.Errorf("--resume continues a run as it was begun, with %s: %s is not taken, because windows of the device before and after a change would stand in one run. "+
-		"Measure the changed one anew, gateweigh run %s, or finish the run as it is, gateweigh run --resume %s",
-		filepath.Join(dir, result.ExperimentFile), quoted(file), quoted(file), quoted(dir))
+		"Measure the changed one anew, %s, or finish the run as it is, %s",
+		filepath.Join(dir, result.ExperimentFile), quote.Word(file), quote.Command("gateweigh", "run", file), resumption(dir))
 }
 
 // beginning is the command of the same experiment without its devices: "gateweigh run quick --set clients=5".

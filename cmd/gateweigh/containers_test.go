@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/doctor"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // enough are the options of podman that docs/ci.md names for a run in a container that has no more rights than it needs.
@@ -24,14 +25,7 @@ func container(t *testing.T, dir string, options []string, args ...string) ended
 	t.Helper()
 	cmd := command(t, dir)
 	storage, group := t.TempDir(), fmt.Sprintf("gateweigh-test-%d", os.Getpid())
-	t.Cleanup(func() { // what podman leaves of its control groups, which are empty now
-		for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
-			left, _ := filepath.Glob(pattern + group) // the pattern is valid
-			for _, dir := range left {
-				os.Remove(dir)
-			}
-		}
-	})
+	t.Cleanup(func() { removeGroups(t, group) })
 	// crun takes no machine with control groups of both versions; and storage is mounted where it ends with the container.
 	const alone = `for g in /sys/fs/cgroup/unified; do [ ! -d $g ] || umount $g; done; exec "$@"`
 	podman := []string{
@@ -42,6 +36,23 @@ func container(t *testing.T, dir string, options []string, args ...string) ended
 	}
 	podman = slices.Concat(podman, options, []string{"--rootfs", "/:O", "/gateweigh"}, args)
 	return finish(t, exec.Command("unshare", slices.Concat([]string{"-m", "sh", "-ec", alone, "sh"}, podman)...))
+}
+
+// removeGroups removes what podman leaves of its control groups, once the processes in them have ended.
+func removeGroups(t *testing.T, group string) {
+	t.Helper()
+	labtest.Await(t, "the control groups of containers to go", func() bool {
+		left := false
+		for _, pattern := range []string{"/*/" + group + "/*", "/" + group + "/*", "/*/" + group, "/" + group} { // children first
+			names, _ := filepath.Glob("/sys/fs/cgroup" + pattern) // the pattern is valid
+			for _, name := range names {
+				if info, err := os.Stat(name); err == nil && info.IsDir() {
+					left = os.Remove(name) != nil || left
+				}
+			}
+		}
+		return !left
+	})
 }
 
 // lowered is podman's form of a limit of resources that this process may set.

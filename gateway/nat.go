@@ -79,10 +79,10 @@ func (g *gateway) showNAT(st *control.Status) {
 		}
 	}
 	if n.PortsPerClient > 0 {
-		parts = append(parts, counted(n.PortsPerClient, "port")+" for each client")
+		parts = append(parts, numbered(n.PortsPerClient, "port")+" for each client")
 	}
 	if k := len(n.Forwards); k > 0 {
-		parts = append(parts, counted(k, "forward"))
+		parts = append(parts, numbered(k, "forward"))
 	}
 	if why := g.nat.Trouble(); why != "" {
 		parts = append(parts, "not in place: "+why)
@@ -176,8 +176,8 @@ func missing(addr netip.Addr, own []netip.Prefix) (w Weight, ok bool) {
 	return w, false
 }
 
-// counted is a number with its noun, which takes -s.
-func counted(n int, noun string) string {
+// numbered is a number with its noun, which takes -s.
+func numbered(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

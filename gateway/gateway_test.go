@@ -45,7 +45,7 @@ func must(t testing.TB, err error) {
 // at a hub, as is the LAN's interface.
 func network(t testing.TB) {
 	t.Helper()
-	sh(t, netnstest.Up+`ip netns add client; ip netns add hub; ip netns add server
+	sh(t, netnstest.Up+`ip netns add client; ip netns add hub; ip netns add server; ip netns exec hub sh -c '`+netnstest.NoIPv6+`'
 ip link add lan0 type veth peer name lan netns hub
 ip -n client link add c0 type veth peer name c1 netns hub
 ip link add wan0 type veth peer name s0 netns server

@@ -88,7 +88,7 @@ func newNetwork(t *testing.T) *world {
 	must(t, err)
 	t.Cleanup(func() { w.sh(`for n in $(ip netns | cut -d' ' -f1 | grep "^$ID-"); do ip netns del $n; done`) })
 	w.sh(`for n in router hub server; do
-	ip netns add $ID-$n; nsenter --net=/run/netns/$ID-$n sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip -n $ID-$n link set lo up
+	ip netns add $ID-$n; ip netns exec $ID-$n sh -c '` + netnstest.NoIPv6 + `'; ip -n $ID-$n link set lo up
 done
 ip -n $ID-router link add lan0 type veth peer name lan netns $ID-hub
 ip -n $ID-router link add wan0 type veth peer name s0 netns $ID-server
@@ -273,7 +273,7 @@ func (w *world) stranger() *client {
 	w.t.Helper()
 	w.made++
 	c := &client{w: w, host: fmt.Sprint("client", w.made)}
-	w.sh(`n=$ID-` + c.host + `; ip netns add $n; nsenter --net=/run/netns/$n sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip -n $n link set lo up
+	w.sh(`n=$ID-` + c.host + `; ip netns add $n; ip netns exec $n sh -c '` + netnstest.NoIPv6 + `'; ip -n $n link set lo up
 ip -n $n link add c0 type veth peer name ` + c.host + ` netns $ID-hub; ip -n $n link set c0 up
 ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `plug ` + c.host + `'; ip netns exec $n sh -ec '` + netnstest.Up + `up c0' `)
 	w.plainTCP(c.host)

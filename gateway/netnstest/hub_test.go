@@ -16,6 +16,7 @@ import (
 func TestHub(t *testing.T) {
 	NeedTCX(t)
 	near, far, hub := NewSpace(t), NewSpace(t), NewSpace(t)
+	hub.Run(t, NoIPv6)
 	near.Run(t, `ip link add direct0 type veth peer name direct1 netns $far; ip link add at0 type veth peer name near netns $hub
 ip addr add 10.1.0.1/24 dev direct0; ip addr add 10.2.0.1/24 dev at0; ip link set direct0 up; ip link set at0 up`,
 		fmt.Sprintf("far=%d", far.TID()), fmt.Sprintf("hub=%d", hub.TID()))

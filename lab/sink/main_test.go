@@ -49,7 +49,7 @@ func newWire(t testing.TB) wire {
 	t.Helper()
 	w := wire{labtest.NewSpace(t), labtest.NewSpace(t), labtest.NewSpace(t), &inKernel{promiscuity: -1}}
 	for _, s := range []*labtest.Space{w.generator, w.bridge, w.monitor} {
-		s.Run(t, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+		s.Run(t, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1") // of links made later
 	}
 	w.bridge.Run(t, "sh", "-ec", `ip link add br0 type bridge mcast_snooping 0
 ip link add in0 type veth peer name g0 netns "$1"; ip link add out0 type veth peer name s0 netns "$2"; ip link add end0 type veth peer name end1

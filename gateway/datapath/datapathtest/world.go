@@ -116,7 +116,7 @@ ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add d
 }
 
 // quiet keeps a namespace's kernel from sending packets on its own.
-const quiet = `for conf in all default; do echo 1 >/proc/sys/net/ipv6/conf/$conf/disable_ipv6; done; echo 0 >/proc/sys/net/ipv4/ip_forward
+const quiet = netnstest.NoIPv6 + `echo 0 >/proc/sys/net/ipv4/ip_forward
 `
 
 // tid identifies a namespace for ip(8).

@@ -49,6 +49,7 @@ func newNetwork(t testing.TB) network {
 	id := fmt.Sprintf("%x", os.Getpid()%0xfff) + randomName()
 	n := network{lan: "l" + id, wan: "w" + id, client: "c" + id, hub: "h" + id, server: "s" + id}
 	run(t, netnstest.Up+`ip netns add $client; ip netns add $hub; ip netns add $server
+for n in $client $hub; do ip netns exec $n sh -c '`+netnstest.NoIPv6+`'; done
 ip link add $lan address 02:00:00:00:01:01 type veth peer name lan netns $hub
 ip -n $client link add c0 type veth peer name c1 netns $hub
 ip link add $wan address 02:00:00:00:01:02 type veth peer name s0 netns $server
@@ -57,7 +58,6 @@ ip -n $client link set c0 address 02:00:00:00:00:0a up; ip -n $client link set l
 ip -n $client addr add 10.1.0.10/24 dev c0; ip -n $client addr add 10.1.0.77/24 dev c0; ip -n $client route add default via 10.1.0.1
 ip -n $server link set s0 address 02:00:00:00:02:02 up; ip -n $server link set lo up
 ip -n $server addr add 192.0.2.2/24 dev s0; ip -n $server addr add 192.0.2.3/24 dev s0; ip -n $server route add default via 192.0.2.1
-ip netns exec $client sysctl -qw net.ipv6.conf.all.disable_ipv6=1
 ip netns exec $hub sh -ec '`+netnstest.Hub+`hub; plug lan c1'
 up $lan $wan; ip netns exec $client sh -ec '`+netnstest.Up+`up c0'
 `, n.env()...)

@@ -31,8 +31,7 @@ type wire struct {
 func newWire(t *testing.T) *wire {
 	t.Helper()
 	w := &wire{Space: netnstest.NewSpace(t)}
-	w.Run(t, netnstest.Up+`sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
-ip link add name a0 type veth peer name b0; ip link set a0 up; ip link set b0 address 02:00:00:00:01:01 up; up a0 b0`)
+	w.Run(t, netnstest.Up+netnstest.NoIPv6+`ip link add name a0 type veth peer name b0; ip link set a0 up; ip link set b0 address 02:00:00:00:01:01 up; up a0 b0`)
 	w.Do(func() {
 		var from, to *net.Interface
 		var err error

@@ -52,29 +52,9 @@ check: ## formatting, go vet, staticcheck
 	go vet $(PACKAGES)
 	go tool staticcheck $(PACKAGES)
 
-# Packages whose tests judge no figure that other programs disturb: four at a time, because most of what
-# they do is wait, those that take longest first, and each in a network of its own. All others
-# measure labs, and each has the machine to itself.
-TOGETHER := ./cmd/gateweigh ./gateway/datapath/ebpf ./gateway ./cmd/gatewayd ./lab/report ./lab/measure/capture ./lab/studies ./gateway/datapath/tun \
-	./lab/measure/rate ./lab/measure/throughput ./gateway/datapath/nfqueue ./lab/sink ./lab/measure/... ./lab/profile \
-	./lab/client/... ./lab/kernel ./lab/analysis ./lab/compare ./gateway/... ./cmd/gateweigh-agent ./lab/analysis/... ./lab/agent ./lab/experiment \
-	./lab/layout ./lab/machine ./lab/report/... ./lab/result ./lab/runner ./lab/studies/... ./lab/traffic/frames/capture ./lab/traffic/frames/receive \
-	./lab/traffic/frames/scale ./lab/traffic/iperf3 ./lab/tunnel ./lab/words ./mlrsearch ./ppp/... ./tomlline ./.ci/tally .
-
-# Tests among them that read the memory of the whole machine, or look closer where nothing disturbs the lab.
-QUIET := ^(TestDoctorsManual|TestManyClientsAtOnce|TestSlowRoutersAreMarked)$$
-
-# go vet is a task of make check, which has all of it.
-TESTS := go test -json -count=1 -ldflags=-w -vet=off -timeout 20m
-
+# Parts run side by side; which, and why, is in .ci/suite.
 test: deps build guest-kernel ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
-	@together=$$(go list $(TOGETHER)); alone=$$(go list $(PACKAGES) | grep -vxF "$$together"); \
-	{ status=0; \
-	$(TESTS) -p 4 -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -skip '$(QUIET)' $$together || status=$$?; \
-	$(TESTS) -p 1 $(EXEC) $$alone || status=$$?; \
-	$(TESTS) $(EXEC) -run '$(QUIET)' ./cmd/gateweigh || status=$$?; \
-	ROOT='$(ROOT)' .ci/guest debian core || status=$$?; \
-	exit $$status; } | go run ./.ci/tally
+	@ROOT='$(ROOT)' go run ./.ci/tally '.ci/suite rest' '.ci/suite runs-1' '.ci/suite runs-2' '.ci/suite guest'
 
 PKG ?= ./...
 RUN ?= .

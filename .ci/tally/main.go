@@ -1,4 +1,5 @@
-// Command tally reads the output of go test -json, prints what a person wants to
+// Command tally reads the output of go test -json, of the commands it is given, which it runs side by side, or else of its
+// input. It prints what a person wants to
 // see of it, counts skipped tests by reason, names the slowest tests and those that failed, and ends with one line of counts. It exits 1
 // when a test or a package failed, or when there was no test at all. With CI=true in the
 // environment a skipped test is a failure too, unless it says that the kernel
@@ -21,6 +22,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -44,7 +46,7 @@ type tally struct {
 	passed, failed, skipped int
 	notRun                  map[string]int // tests by what they say they lack
 	reasons                 map[string]int // skipped tests by what they say
-	ended                   []event        // of tests that are no subtests
+	tests                   []event        // that ended and are no subtests
 	failures                []string       // tests and packages that failed, in order
 
 	strict        bool // skipping is failing
@@ -53,14 +55,23 @@ type tally struct {
 	lacks         map[[2]string]string           // what tests that still run say they lack
 	failedPackage map[string]bool                // packages with a failed test
 	begun         map[string]map[string]bool     // tests that still run, by package; packages that still run
+
+	packages, done int // announced, ended
 }
 
 func main() {
 	t := tally{strict: os.Getenv("CI") == "true", w: os.Stdout}
-	if err := t.read(os.Stdin); err != nil {
+	in := io.Reader(os.Stdin)
+	var commands *sideBySide
+	if len(os.Args) > 1 {
+		commands = run(os.Args[1:])
+		in = commands
+	}
+	if err := t.read(in); err != nil {
 		fmt.Fprintln(os.Stderr, "reading test results:", err)
 		os.Exit(1)
 	}
+	t.complete(commands.wait())
 	fmt.Print(t.absent(), t.slowest(), t.broken())
 	fmt.Println(t.summary())
 	if !t.ok() {
@@ -101,6 +112,10 @@ func (t *tally) read(r io.Reader) error {
 func (t *tally) take(e event) {
 	key := [2]string{e.Package, e.Test}
 	switch e.Action {
+	case "packages":
+		n, _ := strconv.Atoi(e.Value)
+		t.packages += n
+		fmt.Fprintf(t.w, "%d packages to test; they are built first\n", t.packages)
 	case "start":
 		t.begun[e.Package] = map[string]bool{}
 	case "run":
@@ -136,7 +151,7 @@ func (t *tally) take(e event) {
 func (t *tally) endTest(e event, said string) {
 	delete(t.begun[e.Package], e.Test)
 	if !strings.Contains(e.Test, "/") { // a subtest's time is part of its test's
-		t.ended = append(t.ended, e)
+		t.tests = append(t.tests, e)
 	}
 	lacks := t.lacks[[2]string{e.Package, e.Test}]
 	switch {
@@ -167,9 +182,10 @@ func (t *tally) fail(e event, how string) {
 func (t *tally) endPackage(e event, said string) {
 	stopped := slices.Sorted(maps.Keys(t.begun[e.Package]))
 	delete(t.begun, e.Package)
+	t.done++
 	if e.Action != "fail" {
 		if e.Action == "pass" {
-			fmt.Fprintf(t.w, "ok    %s  %.1f s\n", e.Package, e.Elapsed)
+			fmt.Fprintf(t.w, "ok    %s  %.1f s%s\n", e.Package, e.Elapsed, t.place())
 		}
 		return
 	}
@@ -187,7 +203,7 @@ func (t *tally) endPackage(e event, said string) {
 	if !t.failedPackage[e.Package] {
 		t.fail(event{Package: e.Package}, "failed")
 	}
-	fmt.Fprintf(t.w, "FAIL  %s  %.1f s\n", e.Package, e.Elapsed)
+	fmt.Fprintf(t.w, "FAIL  %s  %.1f s%s\n", e.Package, e.Elapsed, t.place())
 }
 
 // absent has a line for each thing that tests were not run for, and for each reason to skip one, in order.
@@ -219,9 +235,9 @@ const namedSlow = 10
 
 // slowest has a line for each of the tests that took longest, the longest first.
 func (t *tally) slowest() string {
-	slices.SortStableFunc(t.ended, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	slices.SortStableFunc(t.tests, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
 	var lines strings.Builder
-	for _, e := range t.ended[:min(namedSlow, len(t.ended))] {
+	for _, e := range t.tests[:min(namedSlow, len(t.tests))] {
 		fmt.Fprintf(&lines, "slow  %s  %s  %.1f s\n", e.Test, e.Package, e.Elapsed)
 	}
 	return lines.String()

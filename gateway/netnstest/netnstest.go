@@ -186,12 +186,12 @@ func (s *Space) Run(t testing.TB, script string, env ...string) string {
 	return out
 }
 
-// Await calls ok until it returns nil, and fails the test with its last error after 20 s,
-// which is long enough for a machine that runs other tests.
+// Await calls ok until it returns nil, and fails the test with its last error after two minutes,
+// which is long enough for a machine that runs other programs.
 func Await(t testing.TB, what string, ok func() error) {
 	t.Helper()
 	err := errors.New("never tried")
-	for range 2000 {
+	for range 12000 {
 		if err = ok(); err == nil {
 			return
 		}

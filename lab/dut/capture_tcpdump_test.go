@@ -62,10 +62,18 @@ func TestStubbornTcpdump(t *testing.T) {
 		l.start(t, d)
 		return d
 	}
-	late := wrapped("late", `trap "" TERM INT; trap "exit 0" HUP`, 1500*time.Millisecond) // for SIGHUP, with SIGINT's three seconds
-	deaf := wrapped("deaf", `trap "" TERM HUP INT`, 50*time.Millisecond)
-	l.send(t, 100, "60")
-	got := slices.Concat(l.finish(t, late), l.finish(t, deaf))
+	var got []Captured
+	var late, deaf Tcpdump
+	// The time that each signal is given grows until a busy machine has let the program end in it.
+	for grace := 500 * time.Millisecond; grace < 2*time.Minute; grace *= 4 {
+		late = wrapped("late", `trap "" TERM INT; trap "exit 0" HUP`, grace)
+		deaf = wrapped("deaf", `trap "" TERM HUP INT`, 50*time.Millisecond)
+		l.send(t, 100, "60")
+		got = slices.Concat(l.finish(t, late), l.finish(t, deaf))
+		if !strings.Contains(got[0].Ended, "killed") {
+			break
+		}
+	}
 	for i, want := range []Captured{
 		{Program: "late", Frames: 100, Ended: "SIGHUP"},
 		{Program: "deaf", Frames: Unknown, Dropped: Unknown, Ended: "killed"},

@@ -22,7 +22,7 @@ import (
 // is busy with other tests.
 func Await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for range 3000 {
+	for range 12000 {
 		if ok() {
 			return
 		}

@@ -133,7 +133,7 @@ func (p *Process) call(method string, arg, reply any) error {
 	call := p.rpc.Go("Service."+method, arg, reply, nil)
 	select {
 	case <-call.Done:
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		return fmt.Errorf("%s does not return", method)
 	}
 	if call.Error != nil {

@@ -103,7 +103,7 @@ func onlyForwarded(t *testing.T, was, is map[string]uint64) {
 // TestScan: a client that sends to every port, again and again, gets few entries of the cache a second, and another
 // client's flow stays there.
 func TestScan(t *testing.T) {
-	onOneCPU(t)
+	netnstest.OnOneCPU(t)
 	const forget = "net.netfilter.nf_conntrack_udp_timeout"
 	was := run(t, "sysctl -n "+forget)
 	run(t, "sysctl -qw "+forget+"=600") // a busy machine may take longer for a scan than the usual 30 s

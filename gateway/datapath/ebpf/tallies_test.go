@@ -170,7 +170,7 @@ func TestRedirectedFlowsAreLogged(t *testing.T) {
 func TestNothingIsLostOfCachedFlows(t *testing.T) {
 	const rate, flows, clients = 10_000, 10_000, 16
 	l := newLogged(t, translates)
-	onOneCPU(t)
+	netnstest.OnOneCPU(t)
 	all := make([]tcpFlow, flows)
 	frames := make([][][]byte, flows)
 	for i := range all {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // mixed returns a round of packets from clients: alternating flows, in bursts.
@@ -41,6 +42,7 @@ func mixed(random *rand.Rand) (all [][]byte) {
 // offloads with the packets as the path should have changed them.
 func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 	t.Helper()
+	netnstest.OnOneCPU(t)
 	random := rand.New(rand.NewPCG(5, 6))
 
 	for range 20 {

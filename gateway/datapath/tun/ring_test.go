@@ -87,6 +87,7 @@ func numbered(n int) []byte {
 // TestRing sends more frames than a ring has slots, also after the ring was replaced: each
 // arrives once, complete and in order.
 func TestRing(t *testing.T) {
+	netnstest.OnOneCPU(t)
 	w := newWire(t)
 	n := 0
 	round := func(batch int) {

@@ -32,7 +32,7 @@ func (d daemon) sessions(t *testing.T) (all []control.Session) {
 func (d daemon) until(t *testing.T, want int) []control.Session {
 	t.Helper()
 	var all []control.Session
-	for range 3000 {
+	for range 12000 {
 		if all = d.sessions(t); len(all) == want {
 			return all
 		}

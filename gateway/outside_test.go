@@ -41,7 +41,7 @@ func spawn(t *testing.T, namespace string, argv ...string) {
 // eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for range 3000 {
+	for range 12000 {
 		if ok() {
 			return
 		}

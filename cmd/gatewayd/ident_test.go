@@ -145,7 +145,7 @@ func (a *asker) ask(c *client, line string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.WriteString(conn, line); err != nil {
 		return "", err
 	}

@@ -92,7 +92,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: await file text")
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		text, _ := os.ReadFile(ts.MkAbs(args[0]))
 		if strings.Contains(string(text), args[1]) {

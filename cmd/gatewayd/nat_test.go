@@ -91,7 +91,7 @@ func (w *world) reaches(host string, to netip.AddrPort, l *net.TCPListener) (net
 		return netip.AddrPort{}, err
 	}
 	defer near.Close()
-	l.SetDeadline(time.Now().Add(20 * time.Second))
+	l.SetDeadline(time.Now().Add(2 * time.Minute))
 	far, err := l.Accept()
 	if err != nil {
 		return netip.AddrPort{}, err
@@ -276,7 +276,7 @@ ports_per_client = 40000`, high.addr, low.addr))
 			})
 		}
 		for len(ports) < 7 {
-			in.SetReadDeadline(time.Now().Add(20 * time.Second))
+			in.SetReadDeadline(time.Now().Add(2 * time.Minute))
 			_, from, err := in.ReadFromUDPAddrPort(make([]byte, 1))
 			must(t, err)
 			if from.Addr().String() != "192.0.2.7" || from.Port() < first || from.Port() > first+6 {

@@ -45,7 +45,7 @@ func run(t testing.TB, argv ...string) {
 
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for range 3000 {
+	for range 12000 {
 		if ok() {
 			return
 		}

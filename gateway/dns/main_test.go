@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for range 3000 {
+	for range 12000 {
 		if ok() {
 			return
 		}

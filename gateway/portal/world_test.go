@@ -292,7 +292,7 @@ func browserOf(r reply) func(*http.Request) {
 // readHead reads an answer up to the end of its header.
 func readHead(t testing.TB, conn net.Conn) string {
 	t.Helper()
-	conn.SetDeadline(time.Now().Add(30 * time.Second)) // only so that a failure does not hang
+	conn.SetDeadline(time.Now().Add(2 * time.Minute)) // only so that a failure does not hang
 	var head strings.Builder
 	for r := bufio.NewReader(conn); ; {
 		line, err := r.ReadString('\n')

@@ -184,7 +184,7 @@ func newClient(t testing.TB, cfg Config) *Client {
 // await waits until ok reports true, 30 s at most.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for range 3000 {
+	for range 12000 {
 		if ok() {
 			return
 		}

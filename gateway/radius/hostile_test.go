@@ -54,7 +54,7 @@ type asked struct {
 // receive waits for a request.
 func (a *attacker) receive(t testing.TB) asked {
 	buf := make([]byte, radius.MaxPacketLength)
-	a.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	a.conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	n, from, err := a.conn.ReadFromUDPAddrPort(buf)
 	if err != nil || n < headerSize {
 		t.Errorf("waiting for a request: %d bytes, %v", n, err)

@@ -183,7 +183,7 @@ processes = ["tail"]
 // moment to disappear.
 func awaitGone(t *testing.T, h testHost, name string) {
 	t.Helper()
-	for range 3000 {
+	for range 12000 {
 		if !slices.Contains(h.processes(t), name) {
 			return
 		}

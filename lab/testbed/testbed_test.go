@@ -34,7 +34,7 @@ func buildTopology(t *testing.T, topology testbed.Topology, name string) *testbe
 // withClients gives the lab clients that are ready to send.
 func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Address {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if kind == client.KindMacvlan {
 		if err := lab.ServeDHCP(ctx, 0); err != nil {

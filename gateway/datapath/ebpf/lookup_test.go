@@ -114,7 +114,7 @@ func TestPortOfTwoSites(t *testing.T) {
 	defer first.Close()
 	defer second.Close()
 	for _, c := range []net.Conn{first, second} {
-		must(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		must(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
 	}
 	if said, err := io.ReadAll(second); err != nil || !strings.HasPrefix(string(said), "portal") {
 		t.Errorf("the later one was answered by %q, %v", said, err)

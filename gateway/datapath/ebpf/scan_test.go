@@ -55,7 +55,7 @@ func (s *scanned) deliver(t *testing.T, client netip.Addr, frame []byte) {
 	t.Helper()
 	was := counters(t, s.Datapath, client).UpPackets
 	s.send(t, frame)
-	for late := time.Now().Add(20 * time.Second); counters(t, s.Datapath, client).UpPackets == was; {
+	for late := time.Now().Add(2 * time.Minute); counters(t, s.Datapath, client).UpPackets == was; {
 		if time.Now().After(late) {
 			t.Fatal("a frame is not handled")
 		}

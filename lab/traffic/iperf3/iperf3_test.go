@@ -99,7 +99,7 @@ func runIperf3(t *testing.T, s *labtest.Space, argv []string) (r report) {
 	for range 300 {
 		var out []byte
 		s.Do(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			out, _ = exec.CommandContext(ctx, argv[0], argv[1:]...).Output() // exit 1 comes with a report
 		})

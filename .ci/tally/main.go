@@ -10,6 +10,9 @@
 //
 // A test of something that no package has says so with the attribute "not-run" and ends. It
 // is not counted as passed: it is named before the counts.
+//
+// An event of the action "packages" says how many packages a command is about to test. A package that ends has its place
+// among all of them in its line, and one that was announced and never ended is a failure.
 package main
 
 import (

@@ -114,6 +114,12 @@ func quotasHold(t *testing.T, w *World) {
 			w.judged(t, was, c.passed.upPackets+c.passed.downPackets, 20)
 			want := tally{c.passed.upPackets * size, c.passed.upPackets, c.passed.downPackets * size, c.passed.downPackets}
 			w.bills(t, w.Alice, tallyOf(was), want)
+			netnstest.Await(t, "what may pass", func() error {
+				if up.Came()-from < want.upPackets || down.Came()-fromDown < want.downPackets {
+					return fmt.Errorf("%d and %d packets came", up.Came()-from, down.Came()-fromDown)
+				}
+				return nil
+			})
 			up.Settle()
 			down.Settle()
 			if up.Came()-from != want.upPackets || down.Came()-fromDown != want.downPackets {

@@ -19,7 +19,7 @@ import (
 type compareFlags struct {
 	maxRegression, maxOverhead percent
 	delta, confidence          percent
-	strict, json               bool
+	allowUnknown, strict, json bool
 	junit, markdown            string
 }
 
@@ -33,7 +33,8 @@ func compareCommand() *cobra.Command {
 		Use:   "compare RUN_A RUN_B | compare --max-overhead 5% RUN",
 		Short: "Compare two runs cell by cell, or a run with limits",
 		Long: "Compare two runs cell by cell: does a device cost more in B than in A? With a limit it is a gate for CI:\n" +
-			"exit code 1 when a cell is beyond the limit with confidence, 0 otherwise.\n" +
+			"exit code 0 when every cell is within the limit, 1 when one is beyond it with confidence, and 5 when none is\n" +
+			"beyond it and cells have no answer (see --allow-unknown).\n" +
 			"Runs are run folders or bundles.",
 		Example: "  gateweigh compare runs/before runs/after\n" +
 			"  gateweigh compare --max-regression 5% --junit gate.xml base.tar.gz runs/after\n" +
@@ -44,7 +45,9 @@ func compareCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.Var(&flags.maxRegression, "max-regression", "gate: how much more than A a cell of B may cost, such as 5%")
 	f.Var(&flags.maxOverhead, "max-overhead", "gate: how much more than a clean router a cell of B may cost, such as 5%")
-	f.BoolVar(&flags.strict, "strict", false, "the gate also fails on 'cannot tell'")
+	f.BoolVar(&flags.allowUnknown, "allow-unknown", false, "the gate also passes with cells without an answer, if one cell is within the limit")
+	f.BoolVar(&flags.strict, "strict", false, "")
+	_ = f.MarkHidden("strict")
 	f.Var(&flags.delta, "delta", "largest change that does not matter")
 	f.Var(&flags.confidence, "confidence", "confidence of intervals and verdicts")
 	f.StringVar(&flags.junit, "junit", "", "write the gate's decisions as JUnit XML to `FILE`")
@@ -80,6 +83,8 @@ func compareRuns(ctx context.Context, args []string, flags compareFlags) error {
 		return err
 	}
 	switch {
+	case c.Gate != nil && c.Gate.Unanswered:
+		return &exitError{exitUnanswered, errors.New(c.Gate.Sentence)}
 	case c.Gate != nil && !c.Gate.Passed:
 		return &exitError{exitFailed, errors.New(c.Gate.Sentence)}
 	case c.Gate == nil && len(c.Cells) == 0:
@@ -91,12 +96,14 @@ func compareRuns(ctx context.Context, args []string, flags compareFlags) error {
 func (f compareFlags) check(args []string) error {
 	gate := f.maxRegression.given || f.maxOverhead.given
 	switch {
+	case f.strict:
+		return errors.New("--strict is what a gate does by itself now: without enough answers it fails (exit code 5). Leave it out; --allow-unknown is the opposite")
 	case len(args) == 1 && f.maxRegression.given:
 		return errors.New("--max-regression compares two runs: give RUN_A and RUN_B")
 	case len(args) == 1 && !f.maxOverhead.given:
 		return errors.New("one run alone is held against --max-overhead: give that limit, or a second run")
-	case f.strict && !gate, f.junit != "" && !gate:
-		return errors.New("--strict and --junit are about a gate: give --max-regression or --max-overhead")
+	case f.allowUnknown && !gate, f.junit != "" && !gate:
+		return errors.New("--allow-unknown and --junit are about a gate: give --max-regression or --max-overhead")
 	case f.junit == "-":
 		return errors.New("--junit wants a file")
 	case f.junit != "" && f.junit == f.markdown:
@@ -109,7 +116,7 @@ func (f compareFlags) check(args []string) error {
 
 func (f compareFlags) options() compare.Options {
 	return compare.Options{
-		Delta: f.delta.share, Confidence: f.confidence.share, Strict: f.strict,
+		Delta: f.delta.share, Confidence: f.confidence.share, AllowUnknown: f.allowUnknown,
 		MaxRegression: f.maxRegression.number(), MaxOverhead: f.maxOverhead.number(),
 	}
 }

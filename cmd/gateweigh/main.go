@@ -29,6 +29,7 @@ const (
 	exitUsage      = 2 // bad command line or experiment file
 	exitNothingRan = 3 // no device under test could run here
 	exitRejected   = 4 // a cell has no figure, or a run under --strict was noisy
+	exitUnanswered = 5 // a gate of compare failed for want of answers
 )
 
 // exitError carries an exit code with its message.

@@ -67,8 +67,11 @@ type Cell struct {
 	VerdictNote  string
 	PDifferent   Number
 	PEquivalent  Number
-	BlocksNeeded *int   // further blocks for a verdict
-	SDLog        Number // spread of the blocks' log ratios
+	BlocksNeeded *int // further blocks for a verdict
+	// Together is the change with the interval that left the verdict open, of all cells together, where the
+	// interval of the cell by itself would have given one; nil elsewhere.
+	Together *Estimate
+	SDLog    Number // spread of the blocks' log ratios
 
 	Flags   []Tally
 	Rejects []Tally
@@ -106,19 +109,20 @@ type cellJSON struct {
 }
 
 type verdictJSON struct {
-	Word         string `json:"word"`
-	Note         string `json:"note"`
-	PDifferent   Number `json:"p_different"`
-	PEquivalent  Number `json:"p_equivalent"`
-	BlocksNeeded *int   `json:"blocks_needed"`
-	SDLog        Number `json:"sd_log"`
+	Word         string    `json:"word"`
+	Note         string    `json:"note"`
+	PDifferent   Number    `json:"p_different"`
+	PEquivalent  Number    `json:"p_equivalent"`
+	BlocksNeeded *int      `json:"blocks_needed"`
+	SDLog        Number    `json:"sd_log"`
+	Together     *Estimate `json:"together,omitempty"`
 }
 
 // MarshalJSON writes the cell of summary.json.
 func (c Cell) MarshalJSON() ([]byte, error) {
 	out := cellJSON{c.Cell, c.Pairs, c.Blocks, c.Rejected, c.Redone, c.Metrics, nil, c.Flags, c.Rejects, c.Counts, c.Texts, c.Tallies, c.Curves, c.Noise}
 	if c.Verdict != "" {
-		out.Verdict = &verdictJSON{c.Verdict, c.VerdictNote, c.PDifferent, c.PEquivalent, c.BlocksNeeded, c.SDLog}
+		out.Verdict = &verdictJSON{c.Verdict, c.VerdictNote, c.PDifferent, c.PEquivalent, c.BlocksNeeded, c.SDLog, c.Together}
 	}
 	return json.Marshal(out)
 }
@@ -136,7 +140,7 @@ func (c *Cell) UnmarshalJSON(data []byte) error {
 	*c = Cell{
 		Cell: in.Dimensions, Pairs: in.Pairs, Blocks: in.Blocks, Rejected: in.Rejected, Redone: in.Redone, Metrics: in.Metrics,
 		Verdict: in.Verdict.Word, VerdictNote: in.Verdict.Note, PDifferent: in.Verdict.PDifferent, PEquivalent: in.Verdict.PEquivalent,
-		BlocksNeeded: in.Verdict.BlocksNeeded, SDLog: in.Verdict.SDLog,
+		BlocksNeeded: in.Verdict.BlocksNeeded, SDLog: in.Verdict.SDLog, Together: in.Verdict.Together,
 		Flags: in.Flags, Rejects: in.Rejects, Counts: in.Counts, Texts: in.Texts, Tallies: in.Tallies, Curves: in.Curves, Noise: in.Noise,
 	}
 	return nil

@@ -30,8 +30,8 @@ func estimateOf(s inference.Sample, confidence float64) Estimate {
 	return Estimate{Mean: Number(s.Mean), Lo: Number(lo), Hi: Number(hi), N: s.N}
 }
 
-// RatioOf is the estimate of a ratio from the sample of its logarithm.
-func RatioOf(log inference.Sample, confidence float64) Estimate {
+// ratioOf is the estimate of a ratio from the sample of its logarithm.
+func ratioOf(log inference.Sample, confidence float64) Estimate {
 	return estimateOf(log, confidence).geometric()
 }
 

@@ -76,7 +76,7 @@ func TestMedian(t *testing.T) {
 	near(t, "spread", spread([]float64{1, 3}), math.Sqrt2)                                 //
 }
 
-// TestFurtherBlocks compares with a plain search over scipy's quantiles.
+// TestFurtherBlocks compares with a plain search over scipy's quantiles; sd is the spread that the nine blocks seen allow.
 func TestFurtherBlocks(t *testing.T) {
 	tests := []struct {
 		m, sd float64
@@ -94,7 +94,7 @@ func TestFurtherBlocks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		opts := Options{}.withDefaults()
-		got := contrast{Sample: inference.Sample{Mean: tt.m, N: tt.n}, limit: opts.limit()}.furtherBlocks(tt.sd, 1, opts)
+		got := contrast{Sample: inference.Sample{Mean: tt.m, N: tt.n}, limit: opts.limit()}.furtherBlocks(tt.sd/inference.Spread(8), 9, 1, opts)
 		switch {
 		case tt.want == 0 && got != nil:
 			t.Errorf("%+v: got %d", tt, *got)

@@ -91,7 +91,7 @@ func (r row) lines(laws Laws, opts Options) (out []Line) {
 		l := Line{Metric: metric, LevelsUsed: len(usable), OverClean: Unknown(),
 			Slope: Changes.Estimate(slopes, opts.Confidence), Intercept: Changes.Estimate(intercepts, opts.Confidence)}
 		if r.name != Clean {
-			l.OverClean = RatioOf(inference.Of(over), opts.Confidence)
+			l.OverClean = ratioOf(inference.Of(over), opts.Confidence)
 		}
 		var gbits, values []float64
 		for _, level := range usable {

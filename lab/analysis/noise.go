@@ -122,10 +122,8 @@ func (in Input) widen(c *Cell, kept []Trial) (bias float64) {
 			continue
 		}
 		b := in.Bias(n, math.Log(float64(f.Change.Mean)), cores)
-		wide, down, up := *f.Change, b, b*towards1
-		if wide.Mean > 1 {
-			down, up = up, down
-		}
+		wide := *f.Change
+		down, up := outwards(b, math.Log(float64(wide.Mean)))
 		wide.Lo, wide.Hi = Number(float64(wide.Lo)*math.Exp(-down)), Number(float64(wide.Hi)*math.Exp(up))
 		f.Change = &wide
 		c.Metrics[m.Name] = f
@@ -159,11 +157,29 @@ func (c contrast) pEquivalent() float64 { return c.PEquivalent(c.limit - c.bias)
 
 // lies is inference.Sample.Lies of the interval that is shown.
 func (c contrast) lies(opts Options) (inside, outside bool) {
-	lo, hi := c.Interval(opts.Confidence)
-	down, up := c.bias, c.bias*towards1
-	if c.Mean > 0 {
-		down, up = up, down
-	}
-	lo, hi = lo-down, hi+up
+	lo, hi := c.interval(opts.Confidence)
 	return lo >= -c.limit && hi <= c.limit, lo > 0 || hi < 0
+}
+
+// interval is inference.Sample.Interval with what noise may have done.
+func (c contrast) interval(confidence float64) (lo, hi float64) {
+	lo, hi = c.Interval(confidence)
+	down, up := outwards(c.bias, c.Mean)
+	return lo - down, hi + up
+}
+
+// outwards is by how much the bounds of an interval move where noise may have moved its mean by bias.
+func outwards(bias, mean float64) (down, up float64) {
+	if mean > 0 {
+		return bias * towards1, bias
+	}
+	return bias, bias * towards1
+}
+
+// Outwards is by how much noise moved the bounds of the cell's judged ratio, on its logarithm.
+func (c Cell) Outwards(judged string) (down, up float64) {
+	if c.Noise == nil || !c.Noise.WidenedPct.Known() {
+		return 0, 0
+	}
+	return outwards(math.Log1p(float64(c.Noise.WidenedPct)/100), math.Log(float64(c.Change(judged).Mean)))
 }

@@ -58,6 +58,10 @@ type Increment struct {
 	RatioPct Estimate `json:"ratio_pct"`
 	// RatioVerdict is the verdict on RatioPct; empty for the clean router.
 	RatioVerdict string `json:"ratio_verdict"`
+	// Together and RatioTogether are RelativePct and RatioPct with the intervals that left the verdicts open, of all increments
+	// together, where the intervals of this one would have given one; nil elsewhere.
+	Together      *Estimate `json:"together,omitempty"`
+	RatioTogether *Estimate `json:"ratio_together,omitempty"`
 }
 
 // Span is an Increment from one level to a level beyond the next. It has no verdict: the
@@ -108,11 +112,20 @@ func judgeSteps(steps []step, opts Options) {
 	}
 	onRatio := judgeAll(ratios(overhead, opts), opts)
 	for i, v := range judgeAll(ratios(normalised, opts), opts) {
-		steps[i].Verdict = v.Word
+		steps[i].Verdict, steps[i].Together = v.Word, percentTogether(v)
 		if overhead[i].N > 0 {
-			steps[i].RatioVerdict = onRatio[i].Word
+			steps[i].RatioVerdict, steps[i].RatioTogether = onRatio[i].Word, percentTogether(onRatio[i])
 		}
 	}
+}
+
+// percentTogether is the interval that left a verdict on a ratio open, as a change in per cent.
+func percentTogether(v Verdict) *Estimate {
+	if v.Together == nil {
+		return nil
+	}
+	pct := v.Together.changePct()
+	return &pct
 }
 
 // row is one router's block means along one quantity, a list a level.

@@ -27,6 +27,9 @@ type Verdict struct {
 	Note string
 	// PDifferent and PEquivalent are adjusted for multiplicity.
 	PDifferent, PEquivalent Number
+	// Together is the interval by which the verdict was refused, where the contrast's own interval would have another
+	// word; nil elsewhere. It holds for all contrasts together.
+	Together *Estimate
 }
 
 // contrast is a change on the scale of its mean (the logarithm of a ratio, or a
@@ -48,11 +51,17 @@ func ratios(logs []inference.Sample, opts Options) []contrast {
 
 // judgeAll gives every contrast a verdict, adjusted for their number.
 func judgeAll(list []contrast, opts Options) []Verdict {
-	different, equivalent := inference.Adjust(each(list, func(c contrast) float64 { return c.pDifferent() }),
-		each(list, func(c contrast) float64 { return c.pEquivalent() }))
+	ofDifferent := each(list, func(c contrast) float64 { return c.pDifferent() })
+	ofEquivalent := each(list, func(c contrast) float64 { return c.pEquivalent() })
+	different, equivalent := inference.Adjust(ofDifferent, ofEquivalent)
+	levels, _ := inference.AdjustLevels(ofDifferent, ofEquivalent, 1-opts.Confidence)
 	verdicts := make([]Verdict, len(list))
 	for i, c := range list {
 		verdicts[i] = c.judge(different[i], equivalent[i], testable(list), opts)
+		if inside, outside := c.lies(opts); verdicts[i].Word == Inconclusive && (inside || outside) {
+			lo, hi := c.interval(1 - levels[i])
+			verdicts[i].Together = &Estimate{Mean: Number(c.Mean), Lo: Number(lo), Hi: Number(hi), N: c.N}
+		}
 	}
 	return verdicts
 }
@@ -97,11 +106,15 @@ func judgeCells(cells []Cell, list []contrast, aa AA, m Metric, opts Options) {
 			v.Note = fmt.Sprintf("the interval leaves out %g", m.unscaled(Estimate{}).Mean)
 			v = aboveNoise(v, own.Mean, aa, m, opts)
 		case v.Word == Inconclusive && own.HasSpread():
-			c.BlocksNeeded = own.furtherBlocks(own.SE*math.Sqrt(float64(own.N)), family, opts)
-			v.Note += wants(c.BlocksNeeded, "by the spread seen")
+			c.BlocksNeeded = own.furtherBlocks(own.SE*math.Sqrt(float64(own.N)), own.N, family, opts)
+			v.Note += wants(c.BlocksNeeded, own.N, "by the spread seen")
 		case own.N == 1 && aa.SDLog.Known():
-			c.BlocksNeeded = own.furtherBlocks(float64(aa.SDLog), family, opts)
-			v.Note += wants(c.BlocksNeeded, "by the spread of the A/A blocks")
+			c.BlocksNeeded = own.furtherBlocks(float64(aa.SDLog), aa.Ratio.N, family, opts)
+			v.Note += wants(c.BlocksNeeded, aa.Ratio.N, "by the spread of the A/A blocks")
+		}
+		if v.Together != nil {
+			together := m.unscaled(*v.Together)
+			c.Together = &together
 		}
 		c.Verdict, c.VerdictNote = v.Word, v.Note
 		c.PDifferent, c.PEquivalent = v.PDifferent, v.PEquivalent
@@ -120,34 +133,44 @@ func aboveNoise(v Verdict, mean float64, aa AA, m Metric, opts Options) Verdict 
 	v.Note = fmt.Sprintf("two clean routers may differ as much (A/A %.3f to %.3f)", aa.Ratio.Lo, aa.Ratio.Hi)
 	// The floor shrinks to the A/A blocks' own mean, and no further.
 	distance := change - math.Abs(m.scaled(aa.Ratio.Mean))
+	sd := float64(aa.SDLog) * inference.Spread(float64(aa.Ratio.N-1))
 	enough := func(n int) bool {
-		return inference.Quantile(float64(n-1), (1+opts.Confidence)/2)*float64(aa.SDLog)/math.Sqrt(float64(n)) < distance
+		return inference.Quantile(float64(n-1), (1+opts.Confidence)/2)*sd/math.Sqrt(float64(n)) < distance
 	}
-	if further := inference.Further(aa.Ratio.N, enough); distance > 0 && further != nil {
+	if further := inference.Further(aa.Ratio.N, enough); distance > 0 && aa.Ratio.N >= inference.FewestForSpread && further != nil {
 		v.Note += fmt.Sprintf("; about %s would tell", words.Counted(*further, "more A/A block"))
 	}
 	return v
 }
 
-func wants(blocks *int, basis string) string {
-	if blocks == nil {
+// wants says how many blocks would bring a verdict, by the spread of some blocks.
+func wants(blocks *int, of int, basis string) string {
+	switch {
+	case of < inference.FewestForSpread:
+		return fmt.Sprintf("; fewer than %d blocks do not say how many more would tell", inference.FewestForSpread)
+	case blocks == nil:
 		return fmt.Sprintf("; more than %d blocks would be needed %s: find the noise first", inference.MostFurther, basis)
 	}
 	return fmt.Sprintf("; needs about %s %s", words.Counted(*blocks, "more block"), basis)
 }
 
 // furtherBlocks is how many further blocks give a verdict with the chance of
-// inference.Power, when the mean stays, the blocks' spread is sd, and family
-// verdicts are taken together. The closer verdict counts: "different" is |mean| away,
+// inference.Power, when the mean stays, the spread is as large as sd, seen in seen blocks, allows it to be
+// (inference.Spread), and family verdicts are taken together. The closer verdict counts: "different" is |mean| away,
 // "equivalent" the limit less |mean|. Each level is that of the first step of Holm's
-// procedure, the strictest.
-func (c contrast) furtherBlocks(sd float64, family int, opts Options) *int {
+// procedure, the strictest. Nil: more than inference.MostFurther, or too few blocks to know.
+func (c contrast) furtherBlocks(sd float64, seen, family int, opts Options) *int {
+	if seen < inference.FewestForSpread {
+		return nil
+	}
+	sd *= inference.Spread(float64(seen - 1))
 	alpha := (1 - opts.Confidence) / float64(family)
 	return inference.Further(c.N, func(blocks int) bool {
 		freedom := float64(blocks - 1)
 		reach := func(level float64) float64 {
 			return (inference.Quantile(freedom, 1-level) + inference.Quantile(freedom, inference.Power)) * sd / math.Sqrt(float64(blocks))
 		}
-		return reach(alpha/2) <= math.Abs(c.Mean) || reach(min(alpha, (1-opts.Confidence)/2)) <= c.limit-math.Abs(c.Mean)
+		return reach(alpha/2) <= math.Abs(c.Mean)-c.bias*towards1 ||
+			reach(min(alpha, (1-opts.Confidence)/2)) <= c.limit-math.Abs(c.Mean)-c.bias
 	})
 }

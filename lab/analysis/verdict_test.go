@@ -62,7 +62,7 @@ func TestNoiseFloor(t *testing.T) {
 		want   string
 		note   string
 	}{
-		{1.06, 1.09, Inconclusive, "two clean routers may differ as much (A/A 0.930 to 1.090); about 1 more A/A block would tell"},
+		{1.06, 1.09, Inconclusive, "two clean routers may differ as much (A/A 0.930 to 1.090); about 5 more A/A blocks would tell"},
 		{0.92, 0.945, Inconclusive, "A/A"},
 		{1.095, 1.11, Different, ""},
 		{0.88, 0.91, Different, ""},
@@ -107,12 +107,54 @@ func TestMultiplicity(t *testing.T) {
 	between("p alone", alone.PDifferent, 0.03, 0.05)
 	between("p in the crowd", v.PDifferent/alone.PDifferent, 11.999, 12.001)
 	change := contrast{Sample: inference.Sample{Mean: 0.05, N: 6}, limit: opts.limit()}
-	single, many := change.furtherBlocks(0.1, 1, opts), change.furtherBlocks(0.1, 12, opts)
+	single, many := change.furtherBlocks(0.1, 6, 1, opts), change.furtherBlocks(0.1, 6, 12, opts)
 	if *many <= *single {
 		t.Errorf("%d further blocks for one verdict, %d for twelve", *single, *many)
 	}
 	// A clear difference survives any crowd.
 	if clear := judgeAll(ratios(append(crowd, sampleWith(2, 2.3, 6)), opts), opts)[13]; clear.Word != Different {
 		t.Errorf("clear difference: %+v", clear)
+	}
+}
+
+// TestTogether: where a verdict stays open that the interval shown would give, the interval that decided stands beside it; elsewhere none.
+func TestTogether(t *testing.T) {
+	opts := Options{}.withDefaults()
+	none := AA{Ratio: Unknown(), SDLog: Absent()}
+	logs := []inference.Sample{sampleWith(1.005, 1.15, 6), sampleWith(1/1.049, 1.049, 6), sampleWith(2, 2.3, 6)}
+	for range 9 {
+		logs = append(logs, sampleWith(0.85, 1.2, 6))
+	}
+	cells := make([]Cell, len(logs))
+	judgeCells(cells, ratios(logs, opts), none, ratio, opts)
+	for i, c := range cells {
+		open := i < 2 // clear alone: different, equivalent
+		if (c.Verdict == Inconclusive) != (i != 2) || (c.Together != nil) != open {
+			t.Fatalf("cell %d: %s, %v", i, c.Verdict, c.Together)
+		}
+		if open && !(c.Together.Lo < 1 && c.Together.Hi > 1 && (c.Together.Lo < 1/1.05 || c.Together.Hi > 1.05)) {
+			t.Errorf("cell %d: the interval does not show that it is open: %v", i, c.Together)
+		}
+	}
+}
+
+// TestFewBlocksNameNoNumber: two blocks do not say how far blocks spread.
+func TestFewBlocksNameNoNumber(t *testing.T) {
+	opts := Options{}.withDefaults()
+	for n, quiet := range map[int]AA{2: {Ratio: Unknown(), SDLog: Absent()}, 1: {Ratio: Estimate{Mean: 1, Lo: 0.99, Hi: 1.01, N: 2}, SDLog: 0.005}} {
+		cells := []Cell{{}}
+		in := sampleWith(0.37, 83, 2)
+		if n == 1 {
+			in = inference.Sample{Mean: 0.1, SE: math.NaN(), N: 1}
+		}
+		judgeCells(cells, ratios([]inference.Sample{in}, opts), quiet, ratio, opts)
+		if c := cells[0]; c.BlocksNeeded != nil || !strings.Contains(c.VerdictNote, "fewer than 3 blocks") {
+			t.Errorf("%d blocks: %v, %s", n, c.BlocksNeeded, c.VerdictNote)
+		}
+	}
+	cells := []Cell{{}}
+	judgeCells(cells, ratios([]inference.Sample{sampleWith(0.37, 83, 3)}, opts), AA{Ratio: Unknown(), SDLog: Absent()}, ratio, opts)
+	if n := cells[0].BlocksNeeded; n == nil || *n < 3 {
+		t.Errorf("three blocks that leave [0.37, 83]: %v", cells[0].VerdictNote)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -35,8 +34,8 @@ type Options struct {
 	// MaxOverhead by how much its devices' cost may exceed a clean router's: 0.05 is
 	// 5 %. Absent: no such gate.
 	MaxRegression, MaxOverhead analysis.Number
-	// Strict lets a gate fail when it cannot tell.
-	Strict bool
+	// AllowUnknown lets a gate pass although cells have no answer, if one has.
+	AllowUnknown bool
 	// Measures are what the runs may have measured; nil: what ships with the lab.
 	Measures measure.Table
 }
@@ -121,8 +120,10 @@ type Cell struct {
 	A  *Measured   `json:"a"` // nil when a single run is judged
 	B  Measured    `json:"b"`
 
-	// Change is B's judged metric over A's; N is the blocks of both runs.
+	// Change is B's judged metric over A's, its interval that of this cell by itself; N is the blocks of both runs.
 	Change analysis.Estimate `json:"change"`
+	// Deciding is Change with the interval that the verdict is read from, which holds for all cells together.
+	Deciding analysis.Estimate `json:"deciding"`
 	// PDifferent and PEquivalent are adjusted for the number of cells.
 	PDifferent   analysis.Number `json:"p_different"`
 	PEquivalent  analysis.Number `json:"p_equivalent"`
@@ -138,6 +139,7 @@ type Cell struct {
 	Overhead   *Decision `json:"overhead"`
 
 	change, overhead evidence // of logarithms
+	levels           tested
 }
 
 // Runs compares run b with run a.
@@ -158,6 +160,9 @@ func Runs(a, b Input, opts Options) Comparison {
 		ca, both := in[cb.Cell]
 		if !both || sa.Measure != sb.Measure || !sameFrames(cb.Cell, others) { // metrics of different measures have nothing in common
 			c.OnlyB = append(c.OnlyB, cb.Cell)
+			if opts.MaxOverhead.Known() { // a limit for B by itself
+				c.Cells = append(c.Cells, c.single(cb))
+			}
 			continue
 		}
 		delete(in, cb.Cell)
@@ -170,7 +175,7 @@ func Runs(a, b Input, opts Options) Comparison {
 	}
 	c.verdicts(opts)
 	c.Warnings = append(inputWarnings(others), c.warnings(a, b, sa, sb)...)
-	c.judgeGate(opts)
+	c.judgeGate(opts, sb)
 	return c
 }
 
@@ -180,13 +185,28 @@ func Single(b Input, opts Options) Comparison {
 	c := comparisonOf(b, s, opts)
 	c.NoiseFloorPct, c.Warnings = c.noiseFloor(s.AA), append([]string{}, s.Warnings...)
 	for _, cell := range s.Cells {
-		c.Cells = append(c.Cells, Cell{
-			At: cell.Cell, B: c.measured(cell), Change: analysis.Unknown(), Changes: map[string]analysis.Estimate{},
-			PDifferent: analysis.Absent(), PEquivalent: analysis.Absent(), change: noEvidence(), overhead: c.overhead(cell),
-		})
+		c.Cells = append(c.Cells, c.single(cell))
 	}
-	c.judgeGate(opts)
+	c.judgeGate(opts, s)
 	return c
+}
+
+// single is a cell that is compared with its clean router only.
+func (c *Comparison) single(cell analysis.Cell) Cell {
+	return Cell{
+		At: cell.Cell, B: c.measured(cell), Change: analysis.Unknown(), Deciding: analysis.Unknown(), Changes: map[string]analysis.Estimate{},
+		PDifferent: analysis.Absent(), PEquivalent: analysis.Absent(), change: noEvidence(), overhead: c.overhead(cell),
+	}
+}
+
+// inBoth counts the cells that both runs have.
+func (c *Comparison) inBoth() (n int) {
+	for _, cell := range c.Cells {
+		if cell.A != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // comparisonOf says what is judged of run b, and by which metric; it has no cells yet.
@@ -245,11 +265,11 @@ func (c *Comparison) measured(cell analysis.Cell) Measured {
 
 // log is the logarithm of a cell's judged metric: of a ratio over its blocks, of
 // another figure from its interval.
-func (c *Comparison) log(cell analysis.Cell, opts Options) inference.Sample {
+func (c *Comparison) log(cell analysis.Cell, opts Options) evidence {
 	if c.ratio() {
-		return logRatio(cell.Change(c.Metric.Name), cell.SDLog)
+		return c.overhead(cell)
 	}
-	return logOf(cell.Device(c.Metric.Name), opts.Confidence)
+	return alone(logOf(cell.Device(c.Metric.Name), opts.Confidence))
 }
 
 // overhead compares a cell with the clean router; no evidence where there is none.
@@ -257,30 +277,29 @@ func (c *Comparison) overhead(cell analysis.Cell) evidence {
 	if !c.ratio() {
 		return noEvidence()
 	}
-	return alone(logRatio(cell.Change(c.Metric.Name), cell.SDLog))
+	e := alone(logRatio(cell.Change(c.Metric.Name), cell.SDLog))
+	e.down, e.up = cell.Outwards(c.Metric.Name)
+	return e
 }
 
 // pairUp computes the changes of one cell; the verdict follows when all are known.
 func (c *Comparison) pairUp(a, b analysis.Cell, opts Options) Cell {
 	ma := c.measured(a)
 	out := Cell{At: b.Cell, A: &ma, B: c.measured(b), overhead: c.overhead(b), Changes: map[string]analysis.Estimate{}}
-	ratio := func(e evidence) analysis.Estimate {
-		if !e.HasSpread() {
-			return analysis.Unknown()
-		}
-		return analysis.RatioOf(e.Sample, opts.Confidence)
-	}
 	if c.incomparable() {
 		out.Change, out.change = analysis.Unknown(), noEvidence()
 		return out
 	}
 	out.change = difference(c.log(a, opts), c.log(b, opts))
-	out.Change = ratio(out.change)
+	out.Change = out.change.ratio(opts.Confidence)
 	if c.Mark != "" {
 		return out
 	}
+	of := func(cell analysis.Cell, m analysis.Metric) evidence {
+		return alone(logOf(cell.Device(m.Name), opts.Confidence))
+	}
 	for _, m := range c.Beside {
-		out.Changes[m.Name] = ratio(difference(logOf(a.Device(m.Name), opts.Confidence), logOf(b.Device(m.Name), opts.Confidence)))
+		out.Changes[m.Name] = difference(of(a, m), of(b, m)).ratio(opts.Confidence)
 	}
 	return out
 }
@@ -309,8 +328,11 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
+	for _, skip := range sb.Skipped {
+		say(!slices.ContainsFunc(sa.Skipped, func(s result.Skip) bool { return s.DUT == skip.DUT }), "B skipped %s, which A did not: %s", skip.DUT, skip.Reason)
+	}
 	say(sameTrials(a.Run, b.Run), "A and B have the same trials: this is one run compared with itself.")
-	say(len(c.Cells) == 0, "No cell is in both runs: there is nothing to compare.")
+	say(c.inBoth() == 0, "No cell is in both runs: there is nothing to compare.")
 	say(c.ratio() && sa.Measure == sb.Measure && !c.NoiseFloorPct.Known(),
 		"A run has no accepted A/A pair: the least change that can be called is not known.")
 	for _, side := range []Side{*c.A, c.B} {
@@ -323,6 +345,9 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	say(sa.Measure != sb.Measure, "A measured %s, B %s: they have no metric in common.", sa.Measure, sb.Measure)
 	say(sa.Mode != sb.Mode, "A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode)
 	for _, cell := range c.Cells {
+		if cell.A == nil {
+			continue
+		}
 		a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean
 		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.", analysis.Label(cell.At), b, a)
 	}

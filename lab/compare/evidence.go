@@ -13,15 +13,42 @@ import (
 type evidence struct {
 	inference.Sample
 	from, to inference.Sample
+	// down and up are by how much noise moves the bounds outwards.
+	down, up float64
 }
 
-// difference is to less from.
-func difference(from, to inference.Sample) evidence {
-	return evidence{to.Less(from), from, to}
+// difference is to less from. What noise did to either may be in it.
+func difference(from, to evidence) evidence {
+	return evidence{to.Less(from.Sample), from.Sample, to.Sample, to.down + from.up, to.up + from.down}
 }
 
 // alone compares a sample with 0: a clean router, in logarithms.
-func alone(s inference.Sample) evidence { return evidence{s, inference.None(), s} }
+func alone(s inference.Sample) evidence { return evidence{Sample: s, from: inference.None(), to: s} }
+
+// The bounds and tests of a Sample, with what noise may have done.
+
+func (e evidence) Lower(level float64) float64  { return e.Sample.Lower(level) - e.down }
+func (e evidence) Upper(level float64) float64  { return e.Sample.Upper(level) + e.up }
+func (e evidence) PAbove(limit float64) float64 { return e.Sample.PAbove(limit + e.down) }
+func (e evidence) PBelow(limit float64) float64 { return e.Sample.PBelow(limit - e.up) }
+func (e evidence) PDifferent() float64          { return min(1, 2*min(e.PAbove(0), e.PBelow(0))) }
+
+func (e evidence) PEquivalent(limit float64) float64 { return max(e.PAbove(-limit), e.PBelow(limit)) }
+
+func (e evidence) Lies(limit, confidence float64) (inside, outside bool) {
+	lo, hi := e.Lower((1-confidence)/2), e.Upper((1-confidence)/2)
+	return lo >= -limit && hi <= limit, lo > 0 || hi < 0
+}
+
+// ratio is the evidence as a ratio with its interval.
+func (e evidence) ratio(confidence float64) analysis.Estimate {
+	if !e.HasSpread() {
+		return analysis.Unknown()
+	}
+	at := func(log float64) analysis.Number { return analysis.Number(math.Exp(log)) }
+	level := (1 - confidence) / 2
+	return analysis.Estimate{Mean: at(e.Mean), Lo: at(e.Lower(level)), Hi: at(e.Upper(level)), N: e.N}
+}
 
 func noEvidence() evidence { return alone(inference.None()) }
 
@@ -44,17 +71,29 @@ func logOf(e analysis.Estimate, confidence float64) inference.Sample {
 }
 
 // furtherBlocks is how many more blocks in each run would probably bring an
-// answer, when it lies distance away, the spreads stay as they are, and a
-// two-sided test at alpha decides. Nil: more than inference.MostFurther, or not known.
+// answer, when it lies distance away, the spreads are as large as the blocks allow them to be
+// (inference.Spread), and a two-sided test at alpha decides. Nil: more than inference.MostFurther, or
+// not known.
 func (e evidence) furtherBlocks(distance, alpha float64) *int {
-	if !e.HasSpread() {
+	if !e.HasSpread() || e.few() {
 		return nil
 	}
+	cautious := e // of the noise itself no number of blocks gets rid
+	for _, s := range []*inference.Sample{&cautious.from, &cautious.to} {
+		if s.N > 0 {
+			s.SE *= inference.Spread(s.Freedom)
+		}
+	}
 	return inference.Further(e.to.N, func(blocks int) bool {
-		later := e.with(blocks - e.to.N)
+		later := cautious.with(blocks - e.to.N)
 		t := inference.Quantile(later.Freedom, 1-alpha/2) + inference.Quantile(later.Freedom, inference.Power)
 		return t*later.SE <= distance
 	})
+}
+
+// few reports whether a run has too few blocks to say how far blocks spread.
+func (e evidence) few() bool {
+	return e.to.N < inference.FewestForSpread || e.from.N > 0 && e.from.N < inference.FewestForSpread
 }
 
 // with is the evidence as it would be with more blocks in each run.
@@ -69,11 +108,12 @@ func (e evidence) with(more int) evidence {
 	if e.from.N == 0 {
 		return alone(grown(e.to))
 	}
-	return difference(grown(e.from), grown(e.to))
+	return difference(alone(grown(e.from)), alone(grown(e.to)))
 }
 
 // turned is the evidence with its sign changed.
 func (e evidence) turned() evidence {
 	e.Mean, e.from.Mean, e.to.Mean = -e.Mean, -e.from.Mean, -e.to.Mean
+	e.down, e.up = e.up, e.down
 	return e
 }

@@ -37,7 +37,12 @@ func changeText(e analysis.Estimate) string {
 	if !e.HasInterval() {
 		return none
 	}
-	return fmt.Sprintf("%s [%+.1f, %+.1f]", signed(e.Mean), 100*(float64(e.Lo)-1), 100*(float64(e.Hi)-1))
+	return signed(e.Mean) + " " + changeBounds(e)
+}
+
+// changeBounds prints the interval of a change in per cent.
+func changeBounds(e analysis.Estimate) string {
+	return fmt.Sprintf("[%+.1f, %+.1f]", 100*(float64(e.Lo)-1), 100*(float64(e.Hi)-1))
 }
 
 func ratioText(e analysis.Estimate) string {

@@ -3,10 +3,13 @@ package compare
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Words of a decision.
@@ -21,28 +24,43 @@ const (
 type Decision struct {
 	Word string `json:"word"`
 	Note string `json:"note"` // one sentence
+	// Interval is what the word was read from: beyond the limit as a whole, below it as a whole, or neither.
+	// Its end that could lie beyond holds for all cells together, the other for the cell by itself. It is of
+	// B over A, or of the device over the clean router.
+	Interval analysis.Estimate `json:"interval"`
 	// P is the chance of such blocks if the cell kept the limit, adjusted for
 	// the number of cells.
 	P            analysis.Number `json:"p"`
 	BlocksNeeded *int            `json:"blocks_needed"` // further blocks, of each run
+	inNoise      bool            // beyond the limit, and within what two clean routers differ by
 }
 
 // Gate is the outcome over all cells.
 //
 // A gate must not fail by chance, and must not pass by chance either. So a cell has
 // three answers: beyond the limit when the whole interval lies beyond, within
-// when the whole interval lies below, and otherwise undecided: more blocks are needed.
-// Undecided cells fail a Strict gate only. A gate in which no cell has an interval
-// fails: nothing was judged.
+// when the whole interval lies below, and otherwise none: more blocks are needed. The gate passes
+// when every cell is within. Where cells have no answer and none is beyond its limit it fails with
+// Unanswered, unless unknown cells are allowed and at least one cell is within.
 type Gate struct {
 	MaxRegressionPct analysis.Number `json:"max_regression_pct"`
 	MaxOverheadPct   analysis.Number `json:"max_overhead_pct"`
-	Strict           bool            `json:"strict"`
+	Strict           bool            `json:"strict"` // cells without an answer fail the gate
 	Passed           bool            `json:"passed"`
-	Failed           int             `json:"failed"` // decisions beyond their limit
-	Within           int             `json:"within"`
-	Unclear          int             `json:"unclear"` // cells that only A has count too
-	Sentence         string          `json:"sentence"`
+	// Unanswered: the gate failed for want of answers, and not because a cell is beyond its limit.
+	Unanswered bool   `json:"unanswered"`
+	Failed     int    `json:"failed"` // decisions beyond their limit
+	Within     int    `json:"within"`
+	Unclear    int    `json:"unclear"` // decisions that could not be made, those in Missing included
+	Sentence   string `json:"sentence"`
+	// Missing are the cells that a limit is about and that have no figure to judge.
+	Missing []Missing `json:"missing"`
+}
+
+// Missing is a cell without a figure that a gate could judge.
+type Missing struct {
+	Cell result.Cell `json:"dimensions"`
+	Why  string      `json:"why"` // "only A has this cell"
 }
 
 // limit is one limit of a gate.
@@ -50,6 +68,7 @@ type limit struct {
 	share    float64 // 0.05 is 5 %
 	text     string  // "at most 5 % more expensive than A"
 	beyond   string  // the word of a decision
+	turned   bool    // less is worse: evidence and limit are of A over B
 	of       func(*Cell) evidence
 	decision func(*Cell) **Decision
 }
@@ -58,7 +77,7 @@ type limit struct {
 func (c *Comparison) limits() (list []limit) {
 	if g := c.Gate; g.MaxRegressionPct.Known() && c.A != nil {
 		share, turn := float64(g.MaxRegressionPct)/100, c.Metric.Better == analysis.More
-		list = append(list, limit{share, "at most " + percent(share) + " " + c.words().grown + " than A", Regressed, func(cell *Cell) evidence {
+		list = append(list, limit{share, "at most " + percent(share) + " " + c.words().grown + " than A", Regressed, turn, func(cell *Cell) evidence {
 			if turn {
 				return cell.change.turned()
 			}
@@ -67,39 +86,38 @@ func (c *Comparison) limits() (list []limit) {
 	}
 	if c.Gate.MaxOverheadPct.Known() {
 		share := float64(c.Gate.MaxOverheadPct) / 100
-		list = append(list, limit{share, "at most " + percent(share) + " more expensive than a clean router", OverLimit,
+		list = append(list, limit{share, "at most " + percent(share) + " more expensive than a clean router", OverLimit, false,
 			func(cell *Cell) evidence { return cell.overhead }, func(cell *Cell) **Decision { return &cell.Overhead }})
 	}
 	return list
 }
 
 // judgeGate decides every cell and sums up.
-func (c *Comparison) judgeGate(opts Options) {
+func (c *Comparison) judgeGate(opts Options, head analysis.Summary) {
 	if !opts.MaxRegression.Known() && !opts.MaxOverhead.Known() {
 		return
 	}
-	g := &Gate{MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: opts.Strict}
+	g := &Gate{MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: !opts.AllowUnknown}
 	c.Gate = g
 	judged := 0
 	var texts []string
 	for _, l := range c.limits() {
 		judged += c.decide(l, opts)
 		texts = append(texts, l.text)
-		if l.beyond == Regressed {
-			g.Unclear += len(c.OnlyA)
-		}
 	}
-	if g.Strict {
-		texts = append(texts, "strict")
+	g.Missing = c.missing(head)
+	g.Unclear += len(g.Missing)
+	if opts.AllowUnknown {
+		texts = append(texts, "cells without an answer allowed")
 	}
-	word := "failed"
-	if g.Passed = judged > 0 && g.Failed == 0 && (!g.Strict || g.Unclear == 0); g.Passed {
-		word = "passed"
-	}
-	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), g.counts(judged)) + c.brackets()
+	g.Passed = g.Failed == 0 && g.Within > 0 && (g.Unclear == 0 || opts.AllowUnknown)
+	g.Unanswered = !g.Passed && g.Failed == 0
+	word := map[bool]string{true: "passed", false: "failed"}[g.Passed] + words.When(g.Unanswered, " for want of answers")
+	why := g.counts(judged)
 	if judged == 0 && c.incomparable() {
-		g.Sentence = fmt.Sprintf("gate %s (%s): no cell could be judged: %s", word, strings.Join(texts, ", "), noRatio) + c.brackets()
+		why = "no cell could be judged: " + noRatio
 	}
+	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), why) + c.brackets()
 }
 
 func (g *Gate) counts(judged int) string {
@@ -116,19 +134,50 @@ func (g *Gate) counts(judged int) string {
 	return strings.Join(append(parts, fmt.Sprintf("%d within", g.Within)), ", ")
 }
 
+// missing are the cells that a limit is about and that the table does not have.
+func (c *Comparison) missing(head analysis.Summary) []Missing {
+	out := []Missing{}
+	if c.Gate.MaxRegressionPct.Known() {
+		for _, cell := range c.OnlyA {
+			out = append(out, Missing{cell, "only A has this cell"})
+		}
+		if !c.Gate.MaxOverheadPct.Known() { // otherwise the table has them
+			for _, cell := range c.OnlyB {
+				out = append(out, Missing{cell, "only B has this cell"})
+			}
+		}
+	}
+	for _, f := range head.FailedBlocks {
+		there := slices.ContainsFunc(head.Cells, func(cell analysis.Cell) bool { return cell.Only(dimensionsOf(f.Cell)...) == f.Cell }) ||
+			slices.ContainsFunc(out, func(m Missing) bool { return m.Cell.Only(dimensionsOf(f.Cell)...) == f.Cell })
+		if !f.Measured && f.Cell.Text(result.DUT) != "" && !there {
+			out = append(out, Missing{f.Cell, "its block failed: " + result.OneLine(f.Error)})
+		}
+	}
+	return out
+}
+
+func dimensionsOf(c result.Cell) (list []result.Dimension) {
+	for _, v := range c.Values() {
+		list = append(list, v.Dimension)
+	}
+	return list
+}
+
 // decide compares every cell with a limit and returns how many have an interval. Beyond
 // the limit is said with confidence over all cells together; within it cell by cell, since
-// the gate passes only if that is true of every one.
+// the gate passes only if that is true of every one. The interval that is shown has these two
+// bounds, and the word is read from it.
 func (c *Comparison) decide(l limit, opts Options) (judged int) {
 	alpha, bound := (1-opts.Confidence)/2, math.Log1p(l.share)
 	above := make([]float64, len(c.Cells))
 	for i := range c.Cells {
 		above[i] = l.of(&c.Cells[i]).PAbove(bound)
 	}
-	adjusted := inference.Holm(above)
+	adjusted, levels := inference.Holm(above), inference.HolmLevels(above, alpha)
 	for i := range c.Cells {
 		cell, own := &c.Cells[i], l.of(&c.Cells[i])
-		d := &Decision{Word: CannotTell, P: analysis.Number(adjusted[i])}
+		d := &Decision{Word: CannotTell, Interval: l.interval(own, levels[i], alpha), P: analysis.Number(adjusted[i])}
 		*l.decision(cell) = d
 		if own.HasSpread() {
 			judged++
@@ -140,25 +189,46 @@ func (c *Comparison) decide(l limit, opts Options) (judged int) {
 			d.Note = "no clean router stood beside the device"
 		case !own.HasSpread():
 			d.Note = c.whyUnknown(cell)
-		case adjusted[i] <= alpha && c.belowFloor(own.Mean):
-			d.Note = fmt.Sprintf("beyond %s, but no more than two clean routers differ by", percent(l.share))
-		case adjusted[i] <= alpha:
+		case own.Lower(levels[i]) > bound && c.belowFloor(own.Mean):
+			d.inNoise = true
+			d.Note = fmt.Sprintf("beyond %s, but no more than two clean routers differ by (%.3g %%)", percent(l.share), float64(c.NoiseFloorPct))
+		case own.Lower(levels[i]) > bound:
 			d.Word, d.Note = l.beyond, fmt.Sprintf("the interval lies beyond %s", percent(l.share))
 			c.Gate.Failed++
-		case own.PBelow(bound) <= alpha:
+		case own.Upper(alpha) < bound:
 			d.Word, d.Note = Within, fmt.Sprintf("the interval lies below %s", percent(l.share))
 			c.Gate.Within++
 		default:
 			d.Note = fmt.Sprintf("the interval holds %s", percent(l.share))
 			if above[i] <= alpha {
-				d.Note = fmt.Sprintf("beyond %s taken alone, not with %d cells judged together", percent(l.share), len(c.Cells))
+				d.Note += fmt.Sprintf(", as one of %d cells judged together", len(c.Cells))
 			}
-			d.BlocksNeeded = own.furtherBlocks(math.Abs(own.Mean-bound), 2*alpha)
-			d.Note += c.wants(d.BlocksNeeded)
+			level, distance := levels[i], own.Mean-own.down-bound
+			if own.Mean < bound {
+				level, distance = alpha, bound-own.up-own.Mean
+			}
+			d.BlocksNeeded = own.furtherBlocks(distance, 2*level)
+			d.Note += c.wants(own, d.BlocksNeeded)
 		}
 		if d.Word == CannotTell {
 			c.Gate.Unclear++
 		}
 	}
 	return judged
+}
+
+// interval is what a decision is read from, of B over A or of the device over the clean router.
+func (l limit) interval(own evidence, level, alpha float64) analysis.Estimate {
+	lo, mean, hi := own.Lower(level), own.Mean, own.Upper(alpha)
+	if l.turned {
+		lo, mean, hi = -hi, -mean, -lo
+	}
+	e := analysis.Unknown()
+	if own.HasSpread() {
+		e.Lo, e.Hi = analysis.Number(math.Exp(lo)), analysis.Number(math.Exp(hi))
+	}
+	if own.N > 0 {
+		e.Mean, e.N = analysis.Number(math.Exp(mean)), own.N
+	}
+	return e
 }

@@ -45,8 +45,8 @@ type (
 	}
 )
 
-// JUnit writes the gate's decisions as a test report. An undecided cell is a skipped
-// test, or a failed one in a strict gate.
+// JUnit writes the gate's decisions as a test report. A cell without an answer is a failed
+// test, or a skipped one where these are allowed.
 func JUnit(w io.Writer, c Comparison) error {
 	if c.Gate == nil {
 		return fmt.Errorf("a JUnit report needs a limit to report on")
@@ -55,21 +55,19 @@ func JUnit(w io.Writer, c Comparison) error {
 	for i := range c.Cells {
 		cell := &c.Cells[i]
 		for _, l := range c.limits() {
-			figures := "change " + changeText(cell.Change)
+			d := **l.decision(cell)
+			figures := "change " + changeText(d.Interval)
 			if l.beyond == OverLimit {
-				figures = c.figure() + " " + ratioText(cell.B.Judged)
+				figures = c.figure() + " " + ratioText(d.Interval)
 			}
-			figures += c.brackets()
-			suite.add(c.Gate.Strict, cell.At, l.text, **l.decision(cell), figures)
+			suite.add(c.Gate.Strict, cell.At, l.text, d, figures+c.brackets())
 		}
 	}
-	if c.Gate.MaxRegressionPct.Known() {
-		for _, cell := range c.OnlyA {
-			suite.add(c.Gate.Strict, cell, "measured in B", Decision{Word: CannotTell, Note: "only A has this cell"}, "")
-		}
+	for _, m := range c.Gate.Missing {
+		suite.add(c.Gate.Strict, m.Cell, "measured", Decision{Word: CannotTell, Note: m.Why}, "")
 	}
 	if !c.Gate.Passed && suite.Failures == 0 {
-		// Nothing could be judged: a report without failures would pass for success.
+		// No cell at all, or none within: a report without failures would pass for success.
 		suite.Cases = append(suite.Cases, junitCase{
 			Class: "gateweigh", Name: "something could be judged", Time: "0",
 			Failure: &junitResult{Message: c.Gate.Sentence, Type: CannotTell},

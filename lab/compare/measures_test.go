@@ -58,19 +58,3 @@ func TestWhoLacksAnInterval(t *testing.T) {
 		t.Error(note)
 	}
 }
-
-// TestGatePassesOnOneInterval: cells that cannot be told let a gate pass where another has an
-// interval, and fail a gate in which none has; docs/ci.md says so.
-func TestGatePassesOnOneInterval(t *testing.T) {
-	wide := base
-	wide.BlockSD, wide.Blocks = 0.08, 3
-	c := compare.Runs(simulate(wide, 1, 1), simulate(wide, 2, 1.05), gated(0.05))
-	if !c.Gate.Passed || c.Gate.Unclear == 0 || c.Gate.Failed > 0 {
-		t.Errorf("wide intervals: %s", c.Gate.Sentence)
-	}
-	wide.Blocks = 1
-	c = compare.Runs(simulate(wide, 1, 1), simulate(wide, 2, 1.05), gated(0.05))
-	if c.Gate.Passed || c.Gate.Unclear != len(c.Cells) || !strings.Contains(c.Gate.Sentence, "none has an interval") {
-		t.Errorf("no intervals: %s", c.Gate.Sentence)
-	}
-}

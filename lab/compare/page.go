@@ -211,13 +211,18 @@ func (c *Comparison) row(cell *Cell) (row []string) {
 		return strings.Join(append([]string{result.OneLine(cell.At.Text(result.DUT))}, c.values(cell.At, false)...), ", ")
 	})
 	if c.A == nil {
-		column(c.figure(), func() string { return ratioText(cell.B.Judged) })
+		column(c.figure(), func() string { return ratioText(cell.judged()) })
 		column("gate", func() string { return cell.Overhead.text() })
 		return row
 	}
-	column(a, func() string { return ratioText(cell.A.Judged) })
-	column(b, func() string { return ratioText(cell.B.Judged) })
-	column("change", func() string { return changeText(cell.Change) })
+	column(a, func() string {
+		if cell.A == nil {
+			return none
+		}
+		return ratioText(cell.A.Judged)
+	})
+	column(b, func() string { return ratioText(cell.judged()) })
+	column("change", func() string { return changeText(cell.Deciding) })
 	column("p", func() string { return pText(cell.PDifferent) })
 	for _, m := range c.Beside {
 		if c.Mark != "" {
@@ -232,7 +237,7 @@ func (c *Comparison) row(cell *Cell) (row []string) {
 	}
 	column("verdict", func() string { return cell.Verdict + blocksText(cell.BlocksNeeded) })
 	if c.Gate != nil {
-		column("gate", func() string { return words.Joined(", ", cell.Regression.text(), cell.Overhead.text()) })
+		column("gate", func() string { return words.Joined(", ", cell.Regression.withChange(), cell.Overhead.text()) })
 	}
 	return row
 }
@@ -245,11 +250,30 @@ func (c *Comparison) figure() string {
 	return strings.ReplaceAll(c.Metric.Name, "_", " ")
 }
 
+// judged is B's figure, with the interval that decides where a limit is on it.
+func (cell *Cell) judged() analysis.Estimate {
+	if cell.Overhead != nil && cell.Overhead.Interval.HasInterval() {
+		return cell.Overhead.Interval
+	}
+	return cell.B.Judged
+}
+
 func (d *Decision) text() string {
-	if d == nil {
+	switch {
+	case d == nil:
 		return ""
+	case d.inNoise:
+		return d.Word + ", within the noise floor"
 	}
 	return d.Word + blocksText(d.BlocksNeeded)
+}
+
+// withChange is the decision with the change that it is read from.
+func (d *Decision) withChange() string {
+	if d == nil || !d.Interval.HasInterval() {
+		return d.text()
+	}
+	return strings.Replace(d.text(), d.Word, d.Word+" "+changeBounds(d.Interval), 1)
 }
 
 // remarks are the lines under the table.
@@ -262,7 +286,8 @@ func (c *Comparison) remarks() []string {
 		out = append(out, "Only in B: "+analysis.Label(cell))
 	}
 	for _, cell := range c.Cells {
-		if c.A != nil && cell.Verdict == Inconclusive {
+		answered := c.Gate == nil || cell.Regression == nil || cell.Regression.Word != CannotTell // else below
+		if cell.A != nil && cell.Verdict == Inconclusive && answered {
 			out = append(out, fmt.Sprintf("%s: %s.", analysis.Label(cell.At), cell.VerdictNote))
 		}
 	}
@@ -276,11 +301,35 @@ func (c *Comparison) remarks() []string {
 		}
 		out = append(out, strings.Join(heads, " and ")+" cannot be compared: the machine is not the same.")
 	}
+	out = append(out, c.unanswered()...)
 	for _, w := range c.Warnings {
 		out = append(out, "Warning: "+w)
 	}
 	if len(c.Cells) > 0 {
 		out = append(out, c.reading())
+	}
+	return out
+}
+
+// unanswered says why cells have no answer to a limit.
+func (c *Comparison) unanswered() (out []string) {
+	if c.Gate == nil {
+		return nil
+	}
+	for i := range c.Cells {
+		cell := &c.Cells[i]
+		var why []string
+		for _, l := range c.limits() {
+			if d := *l.decision(cell); d.Word == CannotTell {
+				why = append(why, d.Note)
+			}
+		}
+		if slices.Sort(why); len(why) > 0 {
+			out = append(out, fmt.Sprintf("Without an answer: %s: %s.", analysis.Label(cell.At), strings.Join(slices.Compact(why), "; ")))
+		}
+	}
+	for _, m := range c.Gate.Missing {
+		out = append(out, fmt.Sprintf("Without an answer: %s: %s.", analysis.Label(m.Cell), strings.TrimSuffix(m.Why, ".")))
 	}
 	return out
 }
@@ -292,9 +341,23 @@ func (c *Comparison) reading() string {
 		what, figures = c.Metric.Unit, "A and B are "+c.figure()+" in %s, change is B over A"
 	}
 	if c.A == nil {
-		return fmt.Sprintf("How to read it: %s is %s, with its %s interval over blocks.", c.figure(), what, percent(c.Confidence))
+		return fmt.Sprintf("How to read it: %s is %s, with its %s interval over blocks. %s", c.figure(), what, percent(c.Confidence), c.readingOfLimits())
 	}
-	return fmt.Sprintf("How to read it: "+figures+", all with %s intervals over blocks; p is adjusted for %s. "+
+	text := fmt.Sprintf("How to read it: "+figures+", all with %s intervals over blocks; that of change is the one of the verdict, for %s together, and p is adjusted likewise. "+
 		"Worse or better: certain to have changed, by more than %s as estimated. Equivalent: certain to have changed by less.",
 		what, percent(c.Confidence), words.Counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
+	return words.Joined(" ", text, c.readingOfLimits())
+}
+
+// readingOfLimits says what intervals limits were held against; empty without limits.
+func (c *Comparison) readingOfLimits() string {
+	if c.Gate == nil {
+		return ""
+	}
+	together, alone := "lower", "upper"
+	if c.Gate.MaxRegressionPct.Known() && c.Metric.Better == analysis.More {
+		together, alone = alone, together
+	}
+	return fmt.Sprintf("A limit is held against the interval shown: beyond it, within it, or, where it holds the limit, no answer; "+
+		"its %s end is for all cells together, its %s end for the cell by itself.", together, alone)
 }

@@ -16,9 +16,11 @@ func (c *Comparison) verdicts(opts Options) {
 	for _, cell := range c.Cells {
 		different, equivalent = append(different, cell.change.PDifferent()), append(equivalent, cell.change.PEquivalent(limit))
 	}
+	ofDifferent, ofEquivalent := inference.AdjustLevels(different, equivalent, 1-opts.Confidence)
 	different, equivalent = inference.Adjust(different, equivalent)
 	for i := range c.Cells {
 		cell := &c.Cells[i]
+		cell.levels = tested{ofDifferent[i], ofEquivalent[i]}
 		cell.PDifferent, cell.PEquivalent = analysis.Number(different[i]), analysis.Number(equivalent[i])
 		if cell.change.HasSpread() {
 			c.Multiplicity.Verdicts++
@@ -27,25 +29,35 @@ func (c *Comparison) verdicts(opts Options) {
 	}
 }
 
+// tested are the levels at which the corrected tests of a cell were decided.
+type tested struct{ different, equivalent float64 }
+
 // verdict says what the change of one cell allows to say. Equivalent: certain
 // to lie within δ. Worse or better: certain to be a change, and estimated at
 // more than δ. Blocks say nothing of what a whole run has in common, and such
 // a shift alone makes changes certain that are small; so these are not called.
-// A word needs both the corrected test and the interval that is shown.
+// The word is read from the interval that is shown, whose level is that of the corrected test.
 func (c *Comparison) verdict(cell *Cell, opts Options) {
 	alpha, limit, change := 1-opts.Confidence, math.Log1p(opts.Delta), cell.change.Mean
-	inside, outside := cell.change.Lies(limit, opts.Confidence)
-	certain, worse := float64(cell.PDifferent) <= alpha, change
+	aloneInside, aloneOutside := cell.change.Lies(limit, opts.Confidence)
+	_, certain := cell.change.Lies(limit, 1-cell.levels.different)
+	// Two one-sided tests at a level are an interval of twice the level.
+	within := 1 - min(alpha, 2*cell.levels.equivalent)
+	inside, _ := cell.change.Lies(limit, within)
+	worse := change
 	if c.Metric.Better == analysis.More {
 		worse = -change
 	}
-	cell.Verdict = Inconclusive
-	switch {
-	case !cell.change.HasSpread():
+	cell.Verdict, cell.Deciding = Inconclusive, cell.Change
+	if !cell.change.HasSpread() {
 		cell.VerdictNote = c.whyUnknown(cell)
 		return
-	case inside && float64(cell.PEquivalent) <= alpha:
+	}
+	cell.Deciding = cell.change.ratio(1 - cell.levels.different)
+	switch {
+	case inside:
 		cell.Verdict, cell.VerdictNote = Equivalent, fmt.Sprintf("changed by less than %s", percent(opts.Delta))
+		cell.Deciding = cell.change.ratio(within)
 		return
 	case certain && c.belowFloor(change):
 		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
@@ -58,7 +70,7 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 		return
 	case certain:
 		cell.VerdictNote = fmt.Sprintf("a change, but hardly by %s", percent(opts.Delta))
-	case inside || outside:
+	case aloneInside || aloneOutside:
 		cell.VerdictNote = fmt.Sprintf("clear when judged alone, but one of %d cells taken together may look so by chance", len(c.Cells))
 	default:
 		cell.VerdictNote = "the interval is too wide"
@@ -69,8 +81,8 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	if distance <= limit {
 		distance = limit - distance
 	}
-	cell.BlocksNeeded = cell.change.furtherBlocks(distance, alpha)
-	cell.VerdictNote += c.wants(cell.BlocksNeeded)
+	cell.BlocksNeeded = cell.change.furtherBlocks(distance-max(cell.change.down, cell.change.up), cell.levels.different)
+	cell.VerdictNote += c.wants(cell.change, cell.BlocksNeeded)
 }
 
 // changeWords say what a change for the worse is called, and what either change is.
@@ -89,9 +101,11 @@ func (c *Comparison) belowFloor(change float64) bool {
 	return c.NoiseFloorPct.Known() && math.Abs(change) <= math.Log1p(float64(c.NoiseFloorPct)/100)
 }
 
-// wants says how many blocks would bring an answer.
-func (c *Comparison) wants(blocks *int) string {
+// wants says how many blocks would bring an answer, where the blocks can tell.
+func (c *Comparison) wants(e evidence, blocks *int) string {
 	switch {
+	case e.few():
+		return fmt.Sprintf("; fewer than %d blocks do not say how many more would tell", inference.FewestForSpread)
 	case blocks == nil:
 		return fmt.Sprintf("; more than %d further blocks would be needed: find the noise first", inference.MostFurther)
 	case c.A == nil:
@@ -111,6 +125,8 @@ func (c *Comparison) whyUnknown(cell *Cell) string {
 	}
 	for i, m := range sides {
 		switch {
+		case m == nil:
+			return "only B has this cell"
 		case m.Pairs == 0:
 			return fmt.Sprintf("%s has no accepted trial here (%d rejected)", names[i], m.Rejected)
 		case m.Judged.N == 1:

@@ -131,7 +131,8 @@ func incrementsGrid(sum analysis.Summary) grid {
 	for _, s := range sum.Sweeps {
 		for _, inc := range s.Increments {
 			g.addSweep(sum, s, numberCell(inc.From, digits4), numberCell(inc.To, digits4), estimateCell(inc.NetPct, digits3), estimateCell(inc.RelativePct, digits3),
-				estimateCell(inc.Proportion, ratio), badgeCell(inc.Verdict, ""), estimateCell(inc.RatioPct, digits3), badgeCell(inc.RatioVerdict, ""))
+				estimateCell(inc.Proportion, ratio), badgeCell(inc.Verdict, togetherText(inc.Together, digits3, "steps")), estimateCell(inc.RatioPct, digits3),
+				badgeCell(inc.RatioVerdict, togetherText(inc.RatioTogether, digits3, "steps")))
 		}
 	}
 	return g

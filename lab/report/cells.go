@@ -29,15 +29,25 @@ func resultsGrid(s analysis.Summary) grid {
 	return build("Every cell: means over blocks, their intervals in brackets", s, s.Cells,
 		overheadColumn(s),
 		cellColumn{gridHead: verdict, cell: func(c analysis.Cell) gridCell {
+			needs := ""
 			if c.BlocksNeeded != nil {
-				return badgeCell(c.Verdict, "needs about "+words.Counted(*c.BlocksNeeded, "more block"))
+				needs = "needs about " + words.Counted(*c.BlocksNeeded, "more block")
 			}
-			return badgeCell(c.Verdict, chance(c))
+			return badgeCell(c.Verdict, words.Or(words.Joined("; ", togetherText(c.Together, ratio, "cells"), needs), chance(c)))
 		}},
 		device(cost.Delivered, "Delivered", "*"),
 		clean(cost.CPU, "Clean CPU", "*"), device(cost.CPU, "DUT CPU", "*"),
 		device("increase_pct", "Increase", "*, normalised"), device("ns_per_packet", "Per packet", "*"),
 		device("rtt_p99_median_us", "RTT p99", "*, median of windows"), device("pss_mib", "Memory", "PSS, *"))
+}
+
+// togetherText is the interval that left a verdict open where the one shown beside it would have given one;
+// empty elsewhere.
+func togetherText(e *analysis.Estimate, print format, of string) string {
+	if e == nil {
+		return ""
+	}
+	return "all " + of + " together: " + bounds(*e, print)
 }
 
 // cellTable is a table of cells below the results. It is left out where no cell has a figure of

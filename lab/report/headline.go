@@ -141,7 +141,7 @@ func costNote(s analysis.Summary, c analysis.Cell) string {
 	case c.Verdict == analysis.Equivalent:
 		verdict = sameWithin(s)
 	case c.Verdict == analysis.Inconclusive:
-		verdict = "left open"
+		verdict = words.Joined(", ", "left open", togetherText(c.Together, ratio, "cells"))
 	}
 	if cost.AtLimit(c) {
 		limit = fmt.Sprintf("delivers %s of %s Mbit/s", digits3(c.Device(cost.Delivered).Mean), trimmed(offered(c.Cell), 4))
@@ -191,7 +191,7 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 func verdictFact(s analysis.Summary, c analysis.Cell) string {
 	switch c.Verdict {
 	case analysis.Inconclusive:
-		return words.Joined(": ", c.Verdict, c.VerdictNote)
+		return words.Joined("; ", words.Joined(": ", c.Verdict, c.VerdictNote), togetherText(c.Together, ratio, "cells"))
 	case analysis.Equivalent:
 		return words.Joined(", ", fmt.Sprintf("equivalent within %g %%", 100*s.Delta), chance(c))
 	}

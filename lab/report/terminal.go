@@ -36,10 +36,28 @@ func costColumns(s analysis.Summary) []cellColumn {
 		meanColumn(m, cost.Delivered, "delivered", analysis.Cell.Device).dropped(3),
 		meanColumn(m, cost.CPU, "clean CPU", analysis.Cell.Clean).dropped(5),
 		meanColumn(m, cost.CPU, "DUT CPU", analysis.Cell.Device).dropped(4),
-		estimateColumn(ratioHead(s)+" ×", "", ratio, func(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) }).left(),
+		decidedColumn(s).left(),
 		meanColumn(m, "ns_per_packet", "ns/packet", analysis.Cell.Device).dropped(2),
 		meanColumn(m, "rtt_p99_median_us", "RTT p99", analysis.Cell.Device).dropped(1),
 		textColumn("verdict", verdictText))
+}
+
+// togetherSign marks an interval that is not that of the cell by itself.
+const togetherSign = "*"
+
+// decidedColumn is the ratio with the interval that the verdict beside it rests on.
+func decidedColumn(s analysis.Summary) cellColumn {
+	col := estimateColumn(ratioHead(s)+" ×", "", ratio, func(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) })
+	own := col.cell
+	col.cell = func(c analysis.Cell) gridCell {
+		if c.Together == nil {
+			return own(c)
+		}
+		decided := estimateCell(*c.Together, ratio)
+		decided.Small += togetherSign
+		return decided
+	}
+	return col
 }
 
 // verdictText is the verdict with what it lacks.
@@ -292,6 +310,9 @@ func noiseSentence(aa analysis.AA) string {
 // costRemarks are the lines below the table of costs.
 func costRemarks(s analysis.Summary) []string {
 	out := append(slices.Concat(lineRemarks(s), totalsSentences(s.Cells), churnSentences(s.Cells)), "Noise floor: "+noiseSentence(s.AA))
+	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Together != nil }) {
+		out = append([]string{togetherSign + " An interval of all cells together: by that of the cell by itself the verdict would be another, and among so many cells one may look so by chance."}, out...)
+	}
 	if text := sidesSentence(s); text != "" {
 		out = append([]string{"What is compared: " + text}, out...)
 	}

@@ -2,6 +2,7 @@ package inference_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -44,4 +45,50 @@ func TestHolm(t *testing.T) {
 	if got := inference.Holm([]float64{0.6, 0.9}); got[0] != 1 || got[1] != 1 {
 		t.Errorf("beyond 1: %v", got)
 	}
+}
+
+// TestHolmLevels: a p-value is at most its level exactly where its adjusted value is at most alpha.
+func TestHolmLevels(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 0))
+	for range 2000 {
+		a, b := make([]float64, 1+rng.IntN(6)), []float64{}
+		for i := range a {
+			a[i] = rng.Float64() * rng.Float64() / 5
+			b = append(b, rng.Float64()/5)
+			if rng.IntN(8) == 0 {
+				a[i], b[i] = math.NaN(), math.NaN()
+			}
+		}
+		const alpha = 0.05
+		check := func(p, adjusted, levels []float64) {
+			for i := range p {
+				if math.IsNaN(p[i]) != math.IsNaN(levels[i]) || (p[i] <= levels[i]) != (adjusted[i] <= alpha) {
+					t.Fatalf("p %v, adjusted %v, levels %v", p, adjusted, levels)
+				}
+			}
+		}
+		check(a, inference.Holm(a), inference.HolmLevels(a, alpha))
+		different, equivalent := inference.Adjust(a, b)
+		ofDifferent, ofEquivalent := inference.AdjustLevels(a, b, alpha)
+		check(a, different, ofDifferent)
+		check(b, equivalent, ofEquivalent)
+	}
+}
+
+// TestSpread compares with a table of chi-square.
+func TestSpread(t *testing.T) {
+	for freedom, quantile := range map[float64]float64{1: 0.0641848, 2: 0.446287, 5: 2.342534, 10: 6.179079} {
+		near(t, "spread", inference.Spread(freedom), math.Sqrt(freedom/quantile))
+	}
+	if !math.IsInf(inference.Spread(0), 1) {
+		t.Error("one value has a spread")
+	}
+}
+
+// TestBounds are the ends of the interval.
+func TestBounds(t *testing.T) {
+	s := inference.Of([]float64{2.1, 2.5, 1.9, 2.8})
+	lo, hi := s.Interval(0.95)
+	near(t, "lower", s.Lower(0.025), lo)
+	near(t, "upper", s.Upper(0.025), hi)
 }

@@ -85,6 +85,17 @@ func (s Sample) Interval(confidence float64) (lo, hi float64) {
 	return s.Mean - half, s.Mean + half
 }
 
+// Lower and Upper are the one-sided bounds of the mean at a level: the chance that the mean is beyond
+// is at most the level. NaN without a spread.
+func (s Sample) Lower(level float64) float64 {
+	if !s.HasSpread() {
+		return math.NaN()
+	}
+	return s.Mean - Quantile(s.Freedom, 1-level)*s.SE
+}
+
+func (s Sample) Upper(level float64) float64 { return 2*s.Mean - s.Lower(level) }
+
 // Lies reports whether the interval lies inside [-limit, limit], and whether it leaves
 // out 0; neither without a spread.
 func (s Sample) Lies(limit, confidence float64) (inside, outside bool) {
@@ -131,8 +142,24 @@ func (s Sample) tail(distance float64) float64 {
 // even chance.
 const Power = 0.8
 
-// MostFurther bounds what is asked for: beyond it the noise must be found first.
-const MostFurther = 10_000
+// MostFurther bounds what is asked for. A larger number would stand on a mean that lies closer to a bound than
+// it is known, or on noise that must be found first.
+const MostFurther = 500
+
+// FewestForSpread is the least number of values whose spread says how many more are needed. Of two, the
+// true spread may be four times as large and more.
+const FewestForSpread = 3
+
+// Spread is by how much the true spread may exceed the one seen: the upper confidence bound of a
+// standard deviation with so many degrees of freedom, over the deviation itself. Its confidence is
+// Power, so that a number of values planned with it has that power as often (R. H. Browne, Stat. Med. 14,
+// 1995). Infinite without a degree of freedom.
+func Spread(freedom float64) float64 {
+	if !(freedom > 0) {
+		return math.Inf(1)
+	}
+	return math.Sqrt(freedom / distuv.ChiSquared{K: freedom}.Quantile(1-Power))
+}
 
 // Further is the least number of values beyond n that are enough, at least two in all;
 // nil beyond MostFurther.

@@ -77,7 +77,8 @@ type limit struct {
 func (c *Comparison) limits() (list []limit) {
 	if g := c.Gate; g.MaxRegressionPct.Known() && c.A != nil {
 		share, turn := float64(g.MaxRegressionPct)/100, c.Metric.Better == analysis.More
-		list = append(list, limit{share, "at most " + percent(share) + " " + c.words().grown + " than A", Regressed, turn, func(cell *Cell) evidence {
+		text := "at most " + percent(share) + " " + c.words().grown + " than A"
+		list = append(list, limit{share, text, Regressed, turn, func(cell *Cell) evidence {
 			if turn {
 				return cell.change.turned()
 			}
@@ -97,7 +98,9 @@ func (c *Comparison) judgeGate(opts Options, head analysis.Summary) {
 	if !opts.MaxRegression.Known() && !opts.MaxOverhead.Known() {
 		return
 	}
-	g := &Gate{MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: !opts.AllowUnknown}
+	g := &Gate{
+		MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: !opts.AllowUnknown,
+	}
 	c.Gate = g
 	judged := 0
 	var texts []string
@@ -148,8 +151,9 @@ func (c *Comparison) missing(head analysis.Summary) []Missing {
 		}
 	}
 	for _, f := range head.FailedBlocks {
-		there := slices.ContainsFunc(head.Cells, func(cell analysis.Cell) bool { return cell.Only(dimensionsOf(f.Cell)...) == f.Cell }) ||
-			slices.ContainsFunc(out, func(m Missing) bool { return m.Cell.Only(dimensionsOf(f.Cell)...) == f.Cell })
+		of := func(cell result.Cell) bool { return cell.Only(dimensionsOf(f.Cell)...) == f.Cell }
+		there := slices.ContainsFunc(head.Cells, func(cell analysis.Cell) bool { return of(cell.Cell) }) ||
+			slices.ContainsFunc(out, func(m Missing) bool { return of(m.Cell) })
 		if !f.Measured && f.Cell.Text(result.DUT) != "" && !there {
 			out = append(out, Missing{f.Cell, "its block failed: " + result.OneLine(f.Error)})
 		}
@@ -182,39 +186,46 @@ func (c *Comparison) decide(l limit, opts Options) (judged int) {
 		if own.HasSpread() {
 			judged++
 		}
-		switch {
-		case l.beyond == OverLimit && c.difference():
-			d.Note = "a limit in per cent of a clean router needs a ratio to it, and the run has a difference"
-		case l.beyond == OverLimit && !c.ratio():
-			d.Note = "no clean router stood beside the device"
-		case !own.HasSpread():
-			d.Note = c.whyUnknown(cell)
-		case own.Lower(levels[i]) > bound && c.belowFloor(own.Mean):
-			d.inNoise = true
-			d.Note = fmt.Sprintf("beyond %s, but no more than two clean routers differ by (%.3g %%)", percent(l.share), float64(c.NoiseFloorPct))
-		case own.Lower(levels[i]) > bound:
-			d.Word, d.Note = l.beyond, fmt.Sprintf("the interval lies beyond %s", percent(l.share))
-			c.Gate.Failed++
-		case own.Upper(alpha) < bound:
-			d.Word, d.Note = Within, fmt.Sprintf("the interval lies below %s", percent(l.share))
-			c.Gate.Within++
-		default:
-			d.Note = fmt.Sprintf("the interval holds %s", percent(l.share))
-			if above[i] <= alpha {
-				d.Note += fmt.Sprintf(", as one of %d cells judged together", len(c.Cells))
-			}
-			level, distance := levels[i], own.Mean-own.down-bound
-			if own.Mean < bound {
-				level, distance = alpha, bound-own.up-own.Mean
-			}
-			d.BlocksNeeded = own.furtherBlocks(distance, 2*level)
-			d.Note += c.wants(own, d.BlocksNeeded)
+		c.word(d, l, cell, levels[i], alpha)
+		if above[i] <= alpha && d.Word == CannotTell && own.Lower(levels[i]) <= bound {
+			d.Note += fmt.Sprintf("; by itself it is beyond, not as one of %d cells judged together", len(c.Cells))
 		}
 		if d.Word == CannotTell {
 			c.Gate.Unclear++
 		}
 	}
 	return judged
+}
+
+// word reads a decision from its interval: the lower bound at level, the upper one at alpha.
+func (c *Comparison) word(d *Decision, l limit, cell *Cell, level, alpha float64) {
+	own, bound := l.of(cell), math.Log1p(l.share)
+	switch {
+	case l.beyond == OverLimit && c.difference():
+		d.Note = "a limit in per cent of a clean router needs a ratio to it, and the run has a difference"
+	case l.beyond == OverLimit && !c.ratio():
+		d.Note = "no clean router stood beside the device"
+	case !own.HasSpread():
+		d.Note = c.whyUnknown(cell)
+	case own.Lower(level) > bound && c.belowFloor(own.Mean):
+		d.inNoise = true
+		d.Note = fmt.Sprintf("beyond %s, but no more than two clean routers differ by (%.3g %%)",
+			percent(l.share), float64(c.NoiseFloorPct))
+	case own.Lower(level) > bound:
+		d.Word, d.Note = l.beyond, fmt.Sprintf("the interval lies beyond %s", percent(l.share))
+		c.Gate.Failed++
+	case own.Upper(alpha) < bound:
+		d.Word, d.Note = Within, fmt.Sprintf("the interval lies below %s", percent(l.share))
+		c.Gate.Within++
+	default:
+		d.Note = fmt.Sprintf("the interval holds %s", percent(l.share))
+		decides, distance := level, own.Mean-own.down-bound
+		if own.Mean < bound {
+			decides, distance = alpha, bound-own.up-own.Mean
+		}
+		d.BlocksNeeded = own.furtherBlocks(distance, 2*decides)
+		d.Note += c.wants(own, d.BlocksNeeded)
+	}
 }
 
 // interval is what a decision is read from, of B over A or of the device over the clean router.

@@ -139,7 +139,7 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 		caption = "A row without a setting has " + own + ". " + caption
 	}
 	return figureGroup{Heading: heading, Stacked: true, Figures: []figure{
-		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, cells, device("ns_per_frame", "A frame", "*"), shareOf("captured_pct", "Captured", "* of those that passed"))),
+		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, measuredOf(cells, deviceOf("ns_per_frame")), device("ns_per_frame", "A frame", "*"), shareOf("captured_pct", "Captured", "* of those that passed"))),
 	}}
 }
 
@@ -180,18 +180,14 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 		}
 		r.Rows = append(r.Rows, row)
 	}
-	var known []analysis.Cell
-	for _, c := range ranked {
-		if c.Device("ns_per_frame").Mean.Known() {
-			known = append(known, c)
-		}
-	}
+	known := measuredOf(ranked, deviceOf("ns_per_frame"))
 	switch {
 	case len(parts) > 0:
 		lead = fmt.Sprintf("With %s, every frame is captured, and none is lost: by %s.", setting, strings.Join(parts, "; "))
 	case len(known) > 1:
 		cost := func(c analysis.Cell) string { return digits3(c.Device("ns_per_frame").Mean) + " ns with " + c.DUT() }
-		lead = fmt.Sprintf("At %s a frame costs from %s to %s.", rate(at), cost(known[0]), cost(known[len(known)-1]))
+		lead = fmt.Sprintf("At %s a frame costs from %s to %s", rate(at), cost(known[0]), cost(known[len(known)-1]))
+		lead = words.Joined("; ", lead, orderClause(known, deviceOf("ns_per_frame"))) + "."
 	}
 	return unbroken(lead), r
 }

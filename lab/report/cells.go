@@ -63,7 +63,9 @@ func tables(s analysis.Summary, all []cellTable) (grids []grid) {
 	for _, t := range all {
 		has := func(c analysis.Cell) bool { return c.Counts[t.needs] > 0 || c.Device(t.needs).Mean.Known() }
 		if t.needs == "" || slices.ContainsFunc(s.Cells, has) {
-			grids = append(grids, build(t.caption, s, s.Cells, t.columns...))
+			if g := build(t.caption, s, s.Cells, t.columns...); len(g.Head) > len(dimensionColumns(s.Cells)) {
+				grids = append(grids, g)
+			}
 		}
 	}
 	return grids

@@ -194,7 +194,7 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 	return []figure{
 		d.finish(cpu.Title, "Marks are means over blocks with their intervals, dots are single trials.", cpu.Draw,
 			build("", d.summary, cells, device(cost.CPU, "DUT CPU", "*"), clean(cost.CPU, "Clean CPU", "*"))),
-		d.finish(overhead.Title, d.pairCaption(), overhead.Draw, build("", d.summary, cells, overheadColumn(d.summary))),
+		d.finish(overhead.Title, d.pairCaption(), overhead.Draw, build("", d.summary, measuredOf(cells, costRatio), overheadColumn(d.summary))),
 	}
 }
 

@@ -256,13 +256,20 @@ func zeroAs(word string) func(float64) string {
 	}
 }
 
+// anyFigure reports whether a column of a metric has a figure of any cell: a device without logins or leases needs no column of these.
+func anyFigure(cells []analysis.Cell, col cellColumn) bool {
+	return slices.ContainsFunc(cells, func(c analysis.Cell) bool { return col.cell(c).Sort != "" })
+}
+
 // build makes a table of cells of a run, each under its name.
 func build(caption string, s analysis.Summary, cells []analysis.Cell, columns ...cellColumn) grid {
 	g := grid{Caption: caption, Sortable: caption != ""}
 	all := dimensionColumns(cells)
 	for _, col := range columns {
 		if col.from != nil {
-			col = col.from(s.Metrics)
+			if col = col.from(s.Metrics); !anyFigure(cells, col) {
+				continue
+			}
 		}
 		all = append(all, col)
 	}

@@ -230,7 +230,7 @@ func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
 	}
 	where, each := inCommon(cells, loadText)
 	name := func(c analysis.Cell) string { return words.Joined(" ", c.DUT(), each(c)) }
-	left := openClause(s, named(open, name))
+	left := openClause(s, named(open, func(c analysis.Cell) string { return words.Joined(" ", name(c), bounds(decidedBy(c), ratio)) }))
 	if len(known) == 0 {
 		return unbroken(words.Capitalised(words.Joined(", ", where, left)) + ".")
 	}
@@ -260,6 +260,7 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 		return text
 	}
 	first, last := cells[0], cells[len(cells)-1]
+	order := orderClause(cells, costRatio)
 	switch {
 	case len(cells) == 1:
 		return amount(first, " times the CPU")
@@ -270,7 +271,19 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 	if cost.AtLimit(first) {
 		from += ","
 	}
-	return from + " to " + amount(last, " times")
+	return words.Joined("; ", from+" to "+amount(last, " times"), order)
+}
+
+// decidedBy is the ratio with the interval that the cell's verdict rests on.
+func decidedBy(c analysis.Cell) analysis.Estimate {
+	e := c.Change(cost.PerBit)
+	switch {
+	case c.Together != nil:
+		return *c.Together
+	case !e.Mean.Known():
+		return analysis.Unknown()
+	}
+	return e
 }
 
 // inCommon returns the text common to the whole list, or, where texts differ, a function

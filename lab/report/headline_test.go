@@ -67,13 +67,13 @@ func TestLead(t *testing.T) {
 		devices string
 	}{
 		{"limit and open", []analysis.Cell{limited, cell("wide", analysis.Inconclusive, 12), cell("mid", analysis.Different, 2), cell("cheap", analysis.Different, 0.8)},
-			beside + "from 0.80 times the CPU with cheap to 9.40 times with slow, which delivers only 553 Mbit/s; what wide costs, this run leaves open.", "cheap mid slow wide"},
+			beside + "from 0.80 times the CPU with cheap to 9.40 times with slow, which delivers only 553 Mbit/s; what wide [10.8, 13.2] costs, this run leaves open.", "cheap mid slow wide"},
 		{"one", []analysis.Cell{cell("a", analysis.Different, 2)}, beside + "2.00 times the CPU with a.", "a"},
 		{"equivalent and dearer", []analysis.Cell{cell("b", analysis.Different, 2), cell("a", analysis.Equivalent, 1.01)},
 			beside + "from the same CPU, within 5 %, with a to 2.00 times with b.", "a b"},
 		{"all equivalent", []analysis.Cell{cell("a", analysis.Equivalent, 1.01), cell("b", analysis.Equivalent, 0.99)}, beside + "the same CPU, within 5 %, with b and a.", "b a"},
 		{"all open", []analysis.Cell{cell("a", analysis.Inconclusive, 1), cell("b", analysis.Inconclusive, 2)},
-			"At 1 Gbit/s upload with 100 clients, what a and b cost, this run leaves open.", "a b"},
+			"At 1 Gbit/s upload with 100 clients, what a [0.90, 1.10] and b [1.80, 2.20] cost, this run leaves open.", "a b"},
 		{"several loads", []analysis.Cell{cell("a", analysis.Different, 3), elsewhere},
 			"Compared with a clean router, carrying the same bit takes from 2.00 times the CPU with half at 500 Mbit/s upload with 100 clients to 3.00 times with a at 1 Gbit/s upload with 100 clients.", "half a"},
 		{"one rejected", []analysis.Cell{rejected, cell("a", analysis.Different, 3)}, beside + "3.00 times the CPU with a; what broken costs, this run leaves open.", "a broken"},

@@ -41,6 +41,7 @@ type pageData struct {
 	Question   string // heading of the first section
 	Empty      string // what stands there when there is nothing to show
 	Lead       string
+	Rejection  string // the share of rejected trials
 	Picture    picture
 	FoundCount string
 	Reading    string
@@ -94,8 +95,9 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", words.Counted(s.Trials.Accepted, s.Noun), s.Trials.Rejected, s.Trials.Redone),
 	}
 	lead, ranking := v.first(d)
-	data.Lead, data.Picture = lead, ranking.picture(s.Skipped)
+	data.Lead, data.Rejection, data.Picture = lead, rejection(s), ranking.picture(s.Skipped)
 	v.fill(&data, d, s)
+	data.dropEmpty()
 	data.Claims = claims(s.Findings)
 	data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	data.addTrust(run, s)
@@ -105,6 +107,19 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	}
 	data.Contents = data.contents()
 	return data
+}
+
+// rejection is the share of trials that self-tests rejected; empty without trials.
+func rejection(s analysis.Summary) string {
+	all := s.Trials.Accepted + s.Trials.Rejected
+	switch {
+	case all == 0:
+		return ""
+	case s.Trials.Rejected == 0:
+		return fmt.Sprintf("None of %s was rejected.", words.Counted(all, s.Noun))
+	}
+	share := analysis.Number(100 * float64(s.Trials.Rejected) / float64(all))
+	return unbroken(fmt.Sprintf("%d of %s rejected (%s).", s.Trials.Rejected, words.Counted(all, s.Noun), percent(share)))
 }
 
 // nothingMeasured says why a run has no accepted trial, "" for one that has some, or of which nothing is known.
@@ -125,6 +140,38 @@ func nothingMeasured(s analysis.Summary) string {
 		return fmt.Sprintf("Nothing was measured: no device could run here. %s: %s.", s.Skipped[0].DUT, strings.TrimSuffix(s.Skipped[0].Reason, "."))
 	}
 	return ""
+}
+
+// dropEmpty leaves out charts without a value, and groups that have nothing else.
+func (data *pageData) dropEmpty() {
+	for _, list := range []*[]figure{&data.Capacity, &data.NoiseFigure, &data.Stability} {
+		*list = drawn(*list)
+	}
+	for i := range data.Groups {
+		data.Groups[i].dropEmpty()
+	}
+}
+
+func (g *figureGroup) dropEmpty() {
+	g.Figures = drawn(g.Figures)
+	for i := range g.Folds {
+		g.Folds[i].dropEmpty()
+	}
+	g.Folds = slices.DeleteFunc(g.Folds, func(f figureGroup) bool { return len(f.Figures) == 0 })
+}
+
+// drawn are the charts that show a value.
+func drawn(list []figure) []figure {
+	return without(list, func(f figure) bool {
+		return !slices.ContainsFunc(f.Data.Rows, func(r gridRow) bool {
+			return slices.ContainsFunc(r.Cells, func(c gridCell) bool { return !c.Header && c.Sort != "" })
+		})
+	})
+}
+
+// without is a list less what drop says.
+func without[T any](list []T, drop func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), drop)
 }
 
 // contents lists the sections the page has.

@@ -91,6 +91,9 @@ func rank[T any](list []T, figure func(T) analysis.Number) {
 
 // picture lays a ranking out.
 func (r ranking) picture(skipped []result.Skip) picture {
+	if r.asEstimated() {
+		r.Order += ", as estimated"
+	}
 	p := picture{ranking: r}
 	var points []chart.Point
 	for i, row := range r.Rows {

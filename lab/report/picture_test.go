@@ -119,6 +119,10 @@ func checkRanked(t *testing.T, rows []drawnRow, s stored) {
 // checkRoom holds that the picture is on the first screen and its words have room.
 func checkRoom(t *testing.T, p *tab, rows []drawnRow, v view) {
 	t.Helper()
+	if share := eval[string](t, p, `(() => { const e = document.querySelector(".trials"), b = e.getBoundingClientRect();
+		return b.top >= 0 && b.bottom <= innerHeight ? e.textContent : ""; })()`); !strings.Contains(share, "rejected") {
+		t.Errorf("the first screen does not say how many trials were rejected: %q", share)
+	}
 	picture := eval[box](t, p, `(() => { const b = document.querySelector(".ranking ol").getBoundingClientRect();
 		return { left: b.left, right: b.right, top: b.top, bottom: b.bottom }; })()`)
 	if picture.Bottom > float64(v.height) || picture.Left < 0 || picture.Right > float64(v.width) {

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -180,15 +179,25 @@ func ratesLead(cells []analysis.Cell) string {
 	if len(tunnels) == 0 {
 		return ""
 	}
-	most := tunnels[0]
-	lead := fmt.Sprintf("Of the tunnels, %s carries most: %s", most.DUT(), carried(most.Device(rates.Goodput).Mean))
-	thrifty := slices.MaxFunc(tunnels, func(a, b analysis.Cell) int {
-		return cmp.Compare(a.Device(rates.PerCore).Mean, b.Device(rates.PerCore).Mean)
-	})
-	if thrifty.DUT() != most.DUT() && thrifty.Device(rates.PerCore).Mean.Known() {
-		lead += fmt.Sprintf("; %s carries most per core, %s", thrifty.DUT(), carried(thrifty.Device(rates.PerCore).Mean))
+	most := foremost(tunnels, deviceOf(rates.Goodput))
+	lead := fmt.Sprintf("Of the tunnels, %s carries most: %s", most[0].DUT(), withBounds(most[0].Device(rates.Goodput), carried))
+	if len(most) > 1 {
+		lead = "Which of the tunnels carries most, this run leaves open: " + between(most, deviceOf(rates.Goodput))
+	}
+	perCore := measuredOf(tunnels, deviceOf(rates.PerCore))
+	rank(perCore, func(c analysis.Cell) analysis.Number { return -c.Device(rates.PerCore).Mean })
+	switch thrifty := foremost(perCore, deviceOf(rates.PerCore)); {
+	case len(thrifty) > 1:
+		lead += "; likewise which carries most per core: " + between(thrifty, deviceOf(rates.PerCore))
+	case len(thrifty) == 1 && (len(most) > 1 || thrifty[0].DUT() != most[0].DUT()):
+		lead += fmt.Sprintf("; %s carries most per core, %s", thrifty[0].DUT(), withBounds(thrifty[0].Device(rates.PerCore), carried))
 	}
 	return unbroken(lead + ".")
+}
+
+// between names tunnels that cannot be told apart, each with its rate.
+func between(cells []analysis.Cell, of func(analysis.Cell) analysis.Estimate) string {
+	return namedFew(named(cells, func(c analysis.Cell) string { return c.DUT() + " with " + withBounds(of(c), carried) }))
 }
 
 // rateFacts are a device's other figures.

@@ -101,7 +101,7 @@ func searchScreen(d *drawing) (lead string, r ranking) {
 		if len(cells) > 1 {
 			lead += fmt.Sprintf(", and %s %s%s", last.DUT(), orMore(last), digits3(least))
 		}
-		lead += "."
+		lead = words.Joined("; ", lead, orderClause(measuredOf(cells, deviceOf(metric)), deviceOf(metric))) + "."
 	}
 	return unbroken(lead), r
 }

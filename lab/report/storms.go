@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -17,13 +18,16 @@ func stormColumns(s analysis.Summary) []cellColumn {
 	mean := func(head, metric string, drop int) cellColumn {
 		return meanColumn(s.Metrics, metric, head, analysis.Cell.Device).dropped(drop)
 	}
-	return append(settingColumns("DUT", dimensionsOf),
+	cols := append(settingColumns("DUT", dimensionsOf),
 		textColumn("they come", func(c analysis.Cell) string { return arrival(c.Number(result.LoginRate)) }).ifDiffers(),
 		writtenColumn("storms", func(c analysis.Cell) string { return fmt.Sprint(c.Pairs) }).dropped(1), writtenColumn("failed", failedText),
-		writtenColumn("retried", func(c analysis.Cell) string { return shareText(c.Counts[retriedLogins], c.Counts[askedLogins]) }).dropped(5),
-		writtenColumn("leases/s", func(c analysis.Cell) string {
+		writtenColumn("retried", func(c analysis.Cell) string { return shareText(c.Counts[retriedLogins], c.Counts[askedLogins]) }).dropped(5))
+	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Counts[logins.DeviceLeases] > 0 }) {
+		cols = append(cols, writtenColumn("leases/s", func(c analysis.Cell) string {
 			return map[bool]string{true: digits3(c.Device("lease_per_second").Mean), false: none}[c.Counts[logins.DeviceLeases] > 0]
-		}).dropped(6),
+		}).dropped(6))
+	}
+	return append(cols,
 		estimateColumn("logins/s", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device("login_per_second") }).left(),
 		mean("p50", "login_p50_ms", 4), mean("p99", "login_p99_ms", 0), mean("max", "login_max_ms", 3), mean("CPU/login", "login_router_ms", 0),
 		writtenColumn("RADIUS/login", func(c analysis.Cell) string {
@@ -105,7 +109,7 @@ var limitWords = map[string]string{
 	logins.LimitRadius: "RADIUS server's CPU", logins.LimitRate: "none: keeps pace",
 }
 
-const stormReading = "a login is a portal's own sequence from the client's first request to the portal's word that it is in; " +
+const stormReading = "a login is all that a client of this kind does, from its first message until it is told that it is in; " +
 	"logins/s is how many got in over the time until the last of them was; p50, p99 and max count from the moment each client was due, " +
 	"over those that got in; CPU/login is the router's, exact, until half a second after the last login; limit is whose CPU was full, " +
 	"85 % or more: where it is not the device, the device may be faster than shown."
@@ -244,6 +248,7 @@ func loginLead(cells []analysis.Cell) string {
 	if len(accepted) == 0 {
 		return "No storm was accepted, so this run says nothing of the devices."
 	}
+	open := orderClause(accepted, deviceOf("login_per_second"))
 	if n := len(accepted); n > 2 {
 		accepted = []analysis.Cell{accepted[0], accepted[n-1]}
 	}
@@ -265,7 +270,7 @@ func loginLead(cells []analysis.Cell) string {
 	if all != "" {
 		all = "With " + all
 	}
-	return unbroken(words.Joined(", ", all, strings.Join(parts, ", and ")) + ".")
+	return unbroken(words.Joined("; ", words.Joined(", ", all, strings.Join(parts, ", and ")), open) + ".")
 }
 
 // loginsView shows login storms.
@@ -340,7 +345,7 @@ var stormResults = []cellColumn{
 
 // loginTables are all other figures.
 var loginTables = []cellTable{
-	{"Leases", "", []cellColumn{
+	{"Leases", logins.Lease + logins.Through, []cellColumn{
 		textColumn("Leased by", func(c analysis.Cell) string {
 			return map[bool]string{true: "the device", false: "the lab"}[c.Counts[logins.DeviceLeases] > 0]
 		}),

@@ -205,5 +205,5 @@ func (d *drawing) panelRatio(p panel) figure {
 	for _, name := range slices.Sorted(maps.Keys(byDevice)) {
 		ch.Series = append(ch.Series, *byDevice[name])
 	}
-	return d.finish(ch.Title, d.pairCaption(), ch.Draw, build("", d.summary, p.cells, overheadColumn(d.summary)))
+	return d.finish(ch.Title, d.pairCaption(), ch.Draw, build("", d.summary, measuredOf(p.cells, costRatio), overheadColumn(d.summary)))
 }

@@ -114,7 +114,8 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 	if last.Device(transfer.MaxRate).Mean.Known() && len(fast) > 1 {
 		lead += ", and " + say(last)
 	}
-	return unbroken(lead + "."), r
+	of := deviceOf(transfer.MaxRate)
+	return unbroken(words.Joined("; ", lead, orderClause(measuredOf(fast, of), of)) + "."), r
 }
 
 // transferGroups draw each speed of routers: the rates over time with the most clients, and rate and CPU by clients. Where

@@ -237,7 +237,7 @@ func transitionScreen(d *drawing) (lead string, r ranking) {
 		if len(cells) > 1 {
 			lead += fmt.Sprintf(" and %s with %s", micros(last), cells[len(cells)-1].DUT())
 		}
-		lead += "."
+		lead = words.Joined("; ", lead, orderClause(cells, deviceOf(metric))) + "."
 	}
 	return unbroken(lead), r
 }

@@ -113,5 +113,9 @@ func plainScreen(d *drawing) (lead string, r ranking) {
 	if !first.Mean.Known() {
 		return "", r
 	}
-	return fmt.Sprintf("The %s %s: %s with %s.", least, what, cells[0].DUT(), words.Joined(" ", withBounds(first, digits3), m.Unit)), r
+	lead = fmt.Sprintf("%s %s: %s with %s", least, what, cells[0].DUT(), words.Joined(" ", withBounds(first, digits3), m.Unit))
+	if n := len(foremost(measuredOf(cells, deviceOf(m.Name)), deviceOf(m.Name))); n > 1 {
+		return fmt.Sprintf("As estimated, the %s; whether it is before %s, this run leaves open.", lead, words.Counted(n-1, "other")), r
+	}
+	return "The " + lead + ".", r
 }

@@ -31,7 +31,7 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	ended, err := s.end(ctx, addrs)
 	if err != nil {
-		fail(w, http.StatusInternalServerError, fmt.Errorf("after ending %d of %d: %w", ended, len(addrs), err))
+		fail(w, http.StatusInternalServerError, fmt.Errorf("after %d of %d sessions: %w", ended, len(addrs), err))
 		return
 	}
 	reply(w, http.StatusOK, LogoutReply{ended})

@@ -49,6 +49,7 @@ func TestIdentityOfSources(t *testing.T) {
 		{"ppp/packet.go", "\n// more\n", true},
 		{"ppp/pppoe/frame.go", "\n// more\n", true},
 		{"lab/agent/agent.go", "\n// more\n", true},
+		{"output/output.go", "\n// more\n", true},
 		{"ppp/more_riscv64.go", "package ppp\n", true}, // of one architecture alone
 		{"lab/watch/programs_bpfeb.o", "more", true},   // embedded where bytes have the other order
 		{"cmd/gateweigh-agent/main.go", "\n// more\n", true},

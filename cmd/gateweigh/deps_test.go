@@ -72,7 +72,7 @@ func TestKernelIsFetchedBeforeTests(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	text := string(out)
-	deps, fetch, tests := strings.Index(text, ".ci/deps"), strings.Index(text, "gateweigh kernel fetch --missing"), strings.Index(text, "go test -json")
+	deps, fetch, tests := strings.Index(text, ".ci/deps"), strings.Index(text, "gateweigh kernel fetch --missing"), strings.Index(text, ".ci/suite")
 	if deps < 0 || fetch < deps || tests < fetch {
 		t.Errorf("packages, kernel, tests come at %d, %d, %d in:\n%s", deps, fetch, tests, text)
 	}

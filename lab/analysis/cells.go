@@ -47,6 +47,7 @@ type Input struct {
 	// Warn says what else weakens the result, a sentence each.
 	Warn func(Summary) []string
 
+	noise   Noise  // of all accepted trials
 	primary Metric // the one that Primary names, zero where nothing is judged
 }
 
@@ -200,6 +201,7 @@ func Summarise(in Input, opts Options) Summary {
 			cells[t.Cell] = append(cells[t.Cell], t)
 		}
 	}
+	in.noise = noiseOf(accepted(in.Trials))
 	in.fillCells(&s, cells, aa, opts)
 	s.Noise = noiseOfRun(s, in.Trials)
 	clock := in.clock()

@@ -111,10 +111,11 @@ func quietest(trials []Trial) (kept []Trial, aside int) {
 // may have moved the judged one, on the scale of its mean.
 func (in Input) widen(c *Cell, kept []Trial) (bias float64) {
 	n := noiseOf(kept)
-	if in.Bias == nil || in.Laws == nil || n.Quiet() {
+	if in.Bias == nil || in.Laws == nil || len(kept) == 0 || n.Quiet() && in.noise.OthersPct <= quietOthers {
 		return 0
 	}
-	n.WidenedPct = Absent()
+	// Other programs that a busy device left little to were there all the same, and held its router up.
+	n.WidenedPct, n.OthersPct = Absent(), max(n.OthersPct, in.noise.OthersPct)
 	cores := float64(c.Clean(in.Laws.CPU).Mean) / 100
 	for _, m := range in.Metrics {
 		f, known := c.Metrics[m.Name]

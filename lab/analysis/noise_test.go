@@ -115,3 +115,24 @@ func TestTheQuietestAttemptCounts(t *testing.T) {
 		}
 	}
 }
+
+// TestBusyDevicesHideOthers: programs that a device left no CPU in its own windows were there all the same, so its interval is wider
+// too.
+func TestBusyDevicesHideOthers(t *testing.T) {
+	run := analysistest.Run(portals)
+	quiet := (cost.Measure{}).Summarise(run, analysis.Options{})
+	busy := run.Trials[0].Cell
+	for i := range run.Trials {
+		share := 0.9
+		if run.Trials[i].Cell == busy {
+			share = 0
+		}
+		run.Trials[i].DUT.Metrics = map[string]float64{result.OthersShare: share}
+	}
+	for i, c := range (cost.Measure{}).Summarise(run, analysis.Options{}).Cells {
+		was, is := quiet.Cells[i].Change(cost.PerBit), c.Change(cost.PerBit)
+		if c.Cell == busy && !(is.Lo < was.Lo && is.Hi > was.Hi) {
+			t.Errorf("%s: [%v, %v] is not wider than [%v, %v]", c.Cell, is.Lo, is.Hi, was.Lo, was.Hi)
+		}
+	}
+}

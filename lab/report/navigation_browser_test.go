@@ -23,8 +23,8 @@ import (
 // headings, and photographs it whole.
 func TestNavigation(t *testing.T) {
 	browser := newBrowser(t)
-	spec := bothSweeps()
-	spec.Clients, spec.Offered = []int{10, 100}, []float64{100, 1000}
+	spec := portals()
+	spec.Offered = []float64{100, 1000}
 	dir, _ := write(t, simulate(spec))
 	file := filepath.Join(dir, report.HTMLFile)
 	for _, v := range []view{wide, phone} {
@@ -63,7 +63,7 @@ func checkLinks(t *testing.T, browser context.Context, file string, v view) {
 			t.Fatal(err)
 		}
 		// The page has come to rest when it has stood still for fifteen frames.
-		got := eval[landing](t, p, fmt.Sprintf(`new Promise((done) => {
+		got := eval[landing](t, p, `new Promise((done) => {
 			let still = 0, last = -1;
 			const look = () => {
 				still = location.hash && scrollY === last ? still + 1 : 0;
@@ -73,10 +73,11 @@ func checkLinks(t *testing.T, browser context.Context, file string, v view) {
 				const nav = document.querySelector("nav"), sticky = getComputedStyle(nav).position === "sticky";
 				const on = document.elementFromPoint(b.left + Math.min(b.width / 2, 40), b.top + Math.min(b.height / 2, 10));
 				done({ top: b.top, least: sticky ? nav.getBoundingClientRect().bottom : 0, height: innerHeight,
-					bottom: document.documentElement.scrollHeight - innerHeight - scrollY, seen: b.height <= 1 || on === target || target.contains(on) }); // a heading for readers aloud only has no height
+					bottom: document.documentElement.scrollHeight - innerHeight - scrollY,
+					seen: b.height <= 1 || on === target || target.contains(on) }); // a heading for readers aloud only has no height
 			};
 			look();
-		})`))
+		})`)
 		if !got.Seen || got.Top < got.Least-1 || got.Top > got.Least+80 && got.Bottom > 1 {
 			t.Errorf("%s lands at %+v", name, got)
 		}

@@ -32,7 +32,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 2' HUP INT TERM ERR
 cd "$tmp"
-timeout 30 apt-get -o APT::Sandbox::User=root -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= download \
+timeout 25 apt-get -o APT::Sandbox::User=root -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= download \
 	linux-perf=6.1.176-1 libbabeltrace1=1.5.11-1+b2 libdw1=0.188-2.1 libelf1=0.188-2.1 libnuma1=2.0.16-1 libopencsd1=1.3.3-1 \
 	libperl5.36=5.36.0-7+deb12u3 libpython3.11=3.11.2-6+deb12u8 libslang2=2.3.3-3 libunwind8=1.6.2-3 >log 2>&1 ||
 	{ cat log >&2; exit 2; }
@@ -40,7 +40,7 @@ for deb in *.deb; do dpkg-deb -x "$deb" x; done
 perf=$tmp/x/usr/bin/perf
 libraries=$(echo "$tmp"/x/usr/lib/*-linux-gnu)
 perf() { # perf with its libraries, and with a home and a configuration of its own, by the command in $by
-	timeout -k 2 10 "${by[@]}" env HOME="$tmp" PERF_CONFIG=/dev/null LD_LIBRARY_PATH="$libraries" "$perf" "$@"
+	timeout -k 1 6 "${by[@]}" env HOME="$tmp" PERF_CONFIG=/dev/null LD_LIBRARY_PATH="$libraries" "$perf" "$@"
 }
 by=()
 perf version

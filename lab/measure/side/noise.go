@@ -10,6 +10,10 @@ const (
 	stolenCores = 0.17
 	// mostStolen is the part of a clean router's work that can be such a rise.
 	mostStolen = 0.6
+	// lightShift is by how much more a ratio's logarithm moves where a neighbour takes all of the machine and the clean router next to
+	// no CPU: of gateway-ebpf's. It ends at lightCores.
+	lightShift = 1.7
+	lightCores = 0.1
 	// othersPull is the part of a ratio's logarithm that changes where other programs have a whole CPU of the routers, and mostPull
 	// bounds it: a device whose programs sleep between packets finds its CPU awake.
 	othersPull = 0.45
@@ -44,6 +48,7 @@ func (n Noise) Bias(log, cores float64) float64 {
 			moved = 1 + math.Abs(log)
 		}
 	}
+	moved += lightShift * n.Steal * max(0, 1-cores/lightCores)
 	pull := min(othersPull*max(n.Others, 0), mostPull)
 	return moved + pull/(1-pull)*math.Abs(log)
 }

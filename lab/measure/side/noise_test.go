@@ -20,6 +20,8 @@ func TestBias(t *testing.T) {
 		{"allowlist at 1 Gbit/s", Noise{Steal: 0.085}, 0.142, 1.28, 1.271},
 		{"openNDS at 1 Gbit/s", Noise{Steal: 0.16}, 0.142, 2.57, 2.41},
 		{"gateway-ebpf at 1 Gbit/s", Noise{Steal: 0.16}, 0.142, 0.788, 0.803},
+		{"gateway-ebpf at 100 Mbit/s", Noise{Steal: 0.085}, 0.033, 0.85, 0.963},
+		{"gateway-ebpf at 100 Mbit/s", Noise{Steal: 0.16}, 0.033, 0.85, 1.002},
 		{"gateway-tun at 100 Mbit/s", Noise{Others: 0.9}, 0.013, 6.1, 4.93},
 		{"openNDS at 1 Gbit/s", Noise{Others: 0.7}, 0.132, 2.37, 2.14},
 	} {

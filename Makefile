@@ -36,7 +36,7 @@ deps-run:
 
 # Tests in network namespaces of their own reach no server.
 guest-kernel: deps build
-	@$(ROOT) bin/gateweigh kernel fetch --missing || echo "without Debian's kernel tests of guests are skipped: gateweigh kernel fetch debian"
+	@$(ROOT) bin/gateweigh kernel fetch --missing || echo "without Debian's kernel tests of guests are skipped, and the part under that kernel fails: gateweigh kernel fetch debian"
 
 build: ## bin/gateweigh and bin/gatewayd: static binaries
 	go build -trimpath -ldflags '-w $(LDFLAGS)' -o bin/ ./cmd/gateweigh ./cmd/gatewayd
@@ -59,7 +59,7 @@ test: deps build guest-kernel ## every test, as root, with real daemons, some un
 PKG ?= ./...
 RUN ?= .
 
-test-one: build ## some tests, as root, each package in a network of its own: PKG=./lab/dut RUN=TestOpenNDS
+test-one: deps build guest-kernel ## some tests, as root, each package in a network of its own: PKG=./lab/dut RUN=TestOpenNDS
 	go test -count=1 -v -vet=off -ldflags=-w -timeout 20m -p 1 -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -run '$(RUN)' $(PKG)
 
 # What of this is run in a guest, on Debian's kernel, is the least; this is the rest, and other kernels. Debian's is fetched by
@@ -71,7 +71,7 @@ LIMIT ?= 7200
 test-kernel: deps build ## gatewayd's data paths under another kernel, KERNEL=debian: SET=core the least, or all of an hour and more; LIMIT=7200 seconds a package
 	ROOT='$(ROOT)' LIMIT='$(LIMIT)' .ci/guest '$(KERNEL)' '$(SET)' | go run ./.ci/tally
 
-run: deps-run build ## measure: the quick experiment, about a minute
+run: deps-run build ## measure: the quick experiment, about a minute and a half with the set-up
 	$(ROOT) bin/gateweigh run
 
 generate: ## generated code and eBPF objects (clang, llvm, libbpf-dev)

@@ -82,7 +82,7 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	if err != nil {
 		return err
 	}
-	cfg := vm.Config{Command: []string{own, "run", "--resume", dir}, Kernel: k, MemoryMiB: flags.guest.memoryMiB, Logs: logs, Timeout: patience(exp)}
+	cfg := vm.Config{Command: guestCommand(own, dir, flags.strict), Kernel: k, MemoryMiB: flags.guest.memoryMiB, Logs: logs, Timeout: patience(exp)}
 	if err := cfg.Check(); err != nil {
 		return err
 	}
@@ -119,6 +119,15 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 		return errors.Join(failed, err)
 	}
 	return err
+}
+
+// guestCommand is what the guest runs: its exit code is the run's.
+func guestCommand(own, dir string, strict bool) []string {
+	command := []string{own, "run", "--resume", dir}
+	if strict {
+		command = append(command, "--strict")
+	}
+	return command
 }
 
 // goesOn adds to an error how a run goes on.

@@ -28,7 +28,7 @@ const (
 	exitFailed     = 1 // something did not work, or a gate of compare failed
 	exitUsage      = 2 // bad command line or experiment file
 	exitNothingRan = 3 // no device under test could run here
-	exitRejected   = 4 // a cell has no figure, or a run under --strict was noisy
+	exitRejected   = 4 // a cell has no figure or no interval, or a run under --strict was noisy
 	exitUnanswered = 5 // a gate of compare failed for want of answers
 )
 

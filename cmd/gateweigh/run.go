@@ -301,6 +301,9 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 	case o.Accepted == 0:
 		return &exitError{exitRejected, lacking(fmt.Errorf("no trial was accepted%s: see %s", mostly(s.Rejects), page), o, dir)}
 	}
+	if lost := lostBlocks(s); len(lost) > 0 {
+		return &exitError{exitRejected, lacking(fmt.Errorf("nothing was measured of %s: see %s", words.Listed(lost), page), o, dir)}
+	}
 	if empty := e.withoutFigure(s); len(empty) > 0 {
 		var rejects analysis.Tallies
 		var names []string
@@ -310,7 +313,7 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 				rejects.Add(r.Text, r.Count)
 			}
 		}
-		return &exitError{exitRejected, lacking(fmt.Errorf("%d of %d cells have no figure (%s)%s: see %s",
+		return &exitError{exitRejected, lacking(fmt.Errorf("%d of %d cells have no figure or no interval (%s)%s: see %s",
 			len(empty), len(s.Cells), words.Listed(names), mostly(rejects.Sorted()), page), o, dir)}
 	}
 	if e.strict && float64(o.Missing) > maxMissing*float64(o.Planned) {
@@ -320,6 +323,18 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 		return &exitError{exitRejected, fmt.Errorf("--strict: %s", s.Noise)}
 	}
 	return nil
+}
+
+// lostBlocks names what blocks failed of that have no trial at all, each once.
+func lostBlocks(s analysis.Summary) (names []string) {
+	for _, f := range s.FailedBlocks {
+		there := slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return f.Of(c.Cell) })
+		name := fmt.Sprintf("%s (%s)", analysis.Label(f.Cell), result.OneLine(f.Error))
+		if !f.AA && !f.Measured && !there && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // withoutFigure are the cells that lack what was asked for: an accepted trial, and with several blocks an interval.

@@ -25,6 +25,7 @@ func TestExitCodeOfRun(t *testing.T) {
 		outcome runner.Outcome
 		cells   []analysis.Cell
 		noise   *analysis.Noise
+		failed  []analysis.FailedBlock
 		strict  bool
 		code    int
 		says    string
@@ -37,13 +38,18 @@ func TestExitCodeOfRun(t *testing.T) {
 		"noisy, for CI": {outcome: runner.Outcome{Planned: 8, Accepted: 8}, cells: []analysis.Cell{cell(4, 4)}, noise: noise, strict: true,
 			code: exitRejected, says: "--strict: noisy: a neighbour took 9 %"},
 		"a cell without a trial": {outcome: runner.Outcome{Planned: 8, Accepted: 4, Missing: 4}, cells: []analysis.Cell{cell(4, 4), cell(0, 0)},
-			code: exitRejected, says: "1 of 2 cells have no figure (allowlist, 100 Mbit/s), mostly because: clean router: delivered 12.0"},
+			code: exitRejected, says: "1 of 2 cells have no figure or no interval (allowlist, 100 Mbit/s), mostly because: clean router: delivered 12.0"},
 		"a cell without an interval": {outcome: runner.Outcome{Planned: 8, Accepted: 5, Missing: 3}, cells: []analysis.Cell{cell(4, 4), cell(1, 1)},
 			code: exitRejected, says: "1 of 2 cells have no figure"},
+		"blocks of a direction failed": {outcome: runner.Outcome{Planned: 8, Accepted: 4, Missing: 4}, cells: []analysis.Cell{cell(4, 4)},
+			failed: []analysis.FailedBlock{{Cell: result.NewCell(result.DUT, "opennds"), Error: "it ended"}},
+			code:   exitRejected, says: "nothing was measured of opennds (it ended)"},
+		"an A/A block failed": {outcome: runner.Outcome{Planned: 8, Accepted: 8}, cells: []analysis.Cell{cell(4, 4)},
+			failed: []analysis.FailedBlock{{Cell: result.NewCell(result.DUT, "clean"), AA: true, Error: "it ended"}}},
 		"nothing": {outcome: runner.Outcome{Planned: 8, Missing: 8}, cells: []analysis.Cell{cell(0, 0)}, code: exitRejected, says: "no trial was accepted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := analysis.Summary{Primary: "cpu_ns_per_bit", Cells: c.cells, Noise: c.noise}
+			s := analysis.Summary{Primary: "cpu_ns_per_bit", Cells: c.cells, Noise: c.noise, FailedBlocks: c.failed}
 			err := runEnd{c.outcome, &experiment.Experiment{Blocks: 4}, "runs/x", c.strict}.code(nil, s)
 			var coded *exitError
 			switch {

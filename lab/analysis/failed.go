@@ -10,11 +10,22 @@ import (
 
 // FailedBlock says why a block ended early.
 type FailedBlock struct {
-	Cell  result.Cell `json:"dimensions"` // dimensions that are the same throughout the block
-	Block int         `json:"block"`      // counts from 0
+	Cell  result.Cell `json:"dimensions"`   // dimensions that are the same throughout the block
+	Block int         `json:"block"`        // counts from 0
+	AA    bool        `json:"aa,omitempty"` // a block of two clean routers
 	Error string      `json:"error"`
 	// Measured: after a resume of the run the block was completed.
 	Measured bool `json:"measured"`
+}
+
+// Of reports whether a cell is one of those that the block was to measure.
+func (f FailedBlock) Of(cell result.Cell) bool {
+	for _, v := range f.Cell.Values() {
+		if own, ok := cell.Value(v.Dimension); !ok || own != v {
+			return false
+		}
+	}
+	return true
 }
 
 // failedBlocks lists the blocks of a run that ended with an error, in their order.
@@ -22,7 +33,7 @@ func failedBlocks(in Input) []FailedBlock {
 	out := []FailedBlock{}
 	for i, b := range in.Run.Blocks {
 		if b.Error != "" {
-			out = append(out, FailedBlock{b.Cell(), b.Block, b.Error, in.endedSince(b, i)})
+			out = append(out, FailedBlock{b.Cell(), b.Block, b.AA, b.Error, in.endedSince(b, i)})
 		}
 	}
 	return out

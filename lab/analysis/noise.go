@@ -69,6 +69,9 @@ func (n Noise) String() string {
 	if n.OthersPct > quietOthers {
 		who = append(who, fmt.Sprintf("other programs had %.0f %% of the routers' CPU", n.OthersPct))
 	}
+	if len(who) == 0 {
+		who = []string{"others had CPU in windows of some cells"}
+	}
 	text := "noisy: " + words.Listed(who)
 	if n.WidenedPct.Known() && n.WidenedPct >= 0.5 {
 		text += fmt.Sprintf("; bounds of intervals are up to %.0f %% farther out for it", n.WidenedPct)
@@ -76,35 +79,49 @@ func (n Noise) String() string {
 	return text
 }
 
+// Counting says of each trial of a run whether it is the one that counts of its window's accepted attempts; rejected ones do not.
+func Counting(run []result.Trial) []bool {
+	trials := make([]Trial, len(run))
+	for i, t := range run {
+		trials[i] = Trial{Trial: t, Device: result.ValuesOf(t.DUT), Clean: result.ValuesOf(t.Clean)}
+	}
+	return counting(trials)
+}
+
 // quietest keeps of several accepted attempts at one window the one during which others had least; the first of equals. It also
 // returns how many accepted attempts are left out.
 func quietest(trials []Trial) (kept []Trial, aside int) {
+	counts := counting(trials)
+	for i, t := range trials {
+		if !t.Accepted || counts[i] {
+			kept = append(kept, t)
+		}
+	}
+	return kept, len(trials) - len(kept)
+}
+
+// counting marks the quietest accepted attempt at each window.
+func counting(trials []Trial) []bool {
 	type window struct {
 		cell                   result.Cell
 		aa                     bool
 		block, window, sitting int
 	}
 	level := func(t Trial) float64 { steal, others := t.noise(); return steal + others }
-	best, at := map[window]int{}, map[int]bool{}
+	best, counts := map[window]int{}, make([]bool, len(trials))
 	for i, t := range trials {
 		if !t.Accepted {
 			continue
 		}
 		key := window{t.Cell, t.AA, t.Block, t.Window, t.Sitting}
-		was, seen := best[key]
-		if !seen || level(t) < level(trials[was]) {
+		if was, seen := best[key]; !seen || level(t) < level(trials[was]) {
 			best[key] = i
 		}
 	}
 	for _, i := range best {
-		at[i] = true
+		counts[i] = true
 	}
-	for i, t := range trials {
-		if !t.Accepted || at[i] {
-			kept = append(kept, t)
-		}
-	}
-	return kept, len(trials) - len(kept)
+	return counts
 }
 
 // widen moves the bounds of a cell's changes outwards by what the noise of its trials may have done, and returns by how much it
@@ -116,13 +133,12 @@ func (in Input) widen(c *Cell, kept []Trial) (bias float64) {
 	}
 	// Other programs that a busy device left little to were there all the same, and held its router up.
 	n.WidenedPct, n.OthersPct = Absent(), max(n.OthersPct, in.noise.OthersPct)
-	cores := float64(c.Clean(in.Laws.CPU).Mean) / 100
 	for _, m := range in.Metrics {
 		f, known := c.Metrics[m.Name]
 		if !known || m.Against != AsRatio || f.Change == nil || !f.Change.Mean.Known() {
 			continue
 		}
-		b := in.Bias(n, math.Log(float64(f.Change.Mean)), cores)
+		b := in.Bias(n, math.Log(float64(f.Change.Mean)), in.coresOf(m, f, *c))
 		wide := *f.Change
 		down, up := outwards(b, math.Log(float64(wide.Mean)))
 		wide.Lo, wide.Hi = Number(float64(wide.Lo)*math.Exp(-down)), Number(float64(wide.Hi)*math.Exp(up))
@@ -134,6 +150,18 @@ func (in Input) widen(c *Cell, kept []Trial) (bias float64) {
 	}
 	c.Noise = &n
 	return bias
+}
+
+// coresOf is what the clean router used of what a metric is about: of the CPU of one of two gateways that gateway's. 0: not known.
+func (in Input) coresOf(m Metric, f Figure, c Cell) float64 {
+	pct := c.Clean(in.Laws.CPU).Mean
+	if m.Unit == MetricNamed(in.Metrics, in.Laws.CPU).Unit && f.Clean != nil {
+		pct = f.Clean.Mean
+	}
+	if !pct.Known() {
+		return 0
+	}
+	return float64(pct) / 100
 }
 
 // noiseOfRun is the noise of all accepted trials, nil where they were quiet and no cell's interval is wider for it.

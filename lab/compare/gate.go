@@ -151,19 +151,37 @@ func (c *Comparison) missing(head analysis.Summary) []Missing {
 		}
 	}
 	for _, f := range head.FailedBlocks {
-		of := func(cell result.Cell) bool { return cell.Only(dimensionsOf(f.Cell)...) == f.Cell }
-		there := slices.ContainsFunc(head.Cells, func(cell analysis.Cell) bool { return of(cell.Cell) }) ||
-			slices.ContainsFunc(out, func(m Missing) bool { return of(m.Cell) })
-		if !f.Measured && f.Cell.Text(result.DUT) != "" && !there {
-			out = append(out, Missing{f.Cell, "its block failed: " + result.OneLine(f.Error)})
+		if f.Measured || f.AA || f.Cell.Text(result.DUT) == "" {
+			continue
+		}
+		for _, lost := range c.lost(f, head) {
+			if !slices.ContainsFunc(out, func(m Missing) bool { return m.Cell == lost }) {
+				out = append(out, Missing{lost, "its block failed: " + result.OneLine(f.Error)})
+			}
 		}
 	}
 	return out
 }
 
-func dimensionsOf(c result.Cell) (list []result.Dimension) {
-	for _, v := range c.Values() {
-		list = append(list, v.Dimension)
+// lost are the cells of a failed block that no block measured: by the loads that other devices were measured at, or, where
+// there are none, the block itself.
+func (c *Comparison) lost(f analysis.FailedBlock, head analysis.Summary) (list []result.Cell) {
+	dut := f.Cell.Text(result.DUT)
+	there := func(cell result.Cell) bool {
+		return slices.ContainsFunc(head.Cells, func(c analysis.Cell) bool { return c.Cell == cell })
+	}
+	known := false
+	for _, other := range head.Cells {
+		cell := other.Cell.With(result.DUT, dut)
+		if !f.Of(cell) {
+			continue
+		}
+		if known = true; !there(cell) && !slices.Contains(list, cell) {
+			list = append(list, cell)
+		}
+	}
+	if !known {
+		return []result.Cell{f.Cell}
 	}
 	return list
 }

@@ -56,9 +56,10 @@ func newDrawing(run result.Run, s analysis.Summary) *drawing {
 	for _, c := range s.Cells {
 		d.style(c.DUT())
 	}
-	for _, t := range run.Trials {
+	counts := analysis.Counting(run.Trials)
+	for i, t := range run.Trials {
 		switch {
-		case !t.Accepted:
+		case !t.Accepted, !counts[i]:
 		case t.AA:
 			d.aa = append(d.aa, t)
 		default:

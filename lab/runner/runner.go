@@ -142,17 +142,20 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	s := &Session{
 		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: machine, Precedes: denied == nil,
 		cfg: cfg, backend: backend, found: m, plan: cfg.Experiment.Plan(),
-		budget: cfg.Experiment.EstimatedDuration(), windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
+		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
+	}
+	outlook, err := Foresee(ctx, machine, s.Precedes)
+	if err != nil {
+		return Outcome{}, err
 	}
 	if err := s.open(ctx, raised); err != nil {
 		return Outcome{}, err
 	}
-	if outlook, err := Foresee(ctx, machine, s.Precedes); err != nil {
-		return Outcome{}, errors.Join(err, s.writer.Close())
-	} else if !outlook.Quiet() {
+	if !outlook.Quiet() {
 		s.Notice("%s", words.Capitalised(outlook.String())+".")
 		s.Note("When it began: " + outlook.String() + ".")
 	}
+	s.budget = cfg.Experiment.EstimatedDuration() // from here on: what earlier sittings gave up stays so
 	s.began = time.Now()
 	s.recorded = s.began
 	out, err := s.all(ctx)
@@ -357,7 +360,7 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case rec == nil && err == nil && s.leaving == "":
+	case rec == nil && err == nil: // what went wrong when its labs were left was said
 		return nil
 	case rec == nil:
 		rec = &result.Block{}

@@ -60,8 +60,12 @@ func TestJudge(t *testing.T) {
 		"clean short beside it":    {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.ProcessNs = 60, 8e8; t.Clean.DeliveredMbps = 80 }, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
 		"both held up":             {func(t *result.Trial) { t.DUT.DeliveredMbps = 96; t.Clean.DeliveredMbps = 96.5 }, []string{"clean router: delivered 96.5", "device: delivered 96.0"}, nil},
 		"both starved unequally":   {func(t *result.Trial) { t.DUT.DeliveredMbps, t.Clean.DeliveredMbps = 60, 92 }, []string{"clean router: delivered 92.0", "device: delivered 60.0", "machine: both sides fell short (60.0 and 92.0 Mbit/s) while their routers used 4 %"}, nil},
-		"device loses":             {func(t *result.Trial) { t.DUT.RetransmitRatio = 0.03 }, nil, []string{result.FlagLossy}},
-		"device loses datagrams":   {func(t *result.Trial) { t.DUT.Datagrams = &result.Datagrams{Received: 980, Lost: 20} }, nil, []string{result.FlagLossy}},
+		"beside a full thread": {func(t *result.Trial) {
+			t.DUT.DeliveredMbps, t.Clean.DeliveredMbps = 60, 92
+			t.DUT.ThreadNs["daemon"] = 9e8
+		}, nil, []string{result.FlagSaturated}},
+		"device loses":           {func(t *result.Trial) { t.DUT.RetransmitRatio = 0.03 }, nil, []string{result.FlagLossy}},
+		"device loses datagrams": {func(t *result.Trial) { t.DUT.Datagrams = &result.Datagrams{Received: 980, Lost: 20} }, nil, []string{result.FlagLossy}},
 		"both lose datagrams": {func(t *result.Trial) {
 			t.DUT.Datagrams = &result.Datagrams{Received: 980, Lost: 20}
 			t.Clean.Datagrams = &result.Datagrams{Received: 985, Lost: 15}

@@ -112,8 +112,9 @@ func (s *Side) everyKnocker() [][]int {
 				places = append(places, place)
 			}
 		}
-		for k := range min(knockers, len(places)) {
-			list[i] = append(list[i], places[k*(len(places)-1)/(knockers-1)])
+		n := min(knockers, len(places))
+		for k := range n {
+			list[i] = append(list[i], places[k*(len(places)-1)/max(n-1, 1)])
 		}
 		list[i] = slices.Compact(list[i])
 	}

@@ -232,8 +232,7 @@ func (r *Rejects) Speed(share, speed float64, when string) {
 
 const (
 	quietStealPct = 1.0 // of the machine: less is what quiet machines show
-	maxStealPct   = 5.0 // of the machine
-	stealTicks    = 2   // of the machine's clock, by which either may be off
+	stealTicks    = 2   // of the machine's clock, by which that may be off
 )
 
 // Ticks converts n ticks of the machine's clock, 10 ms each, into a share of cpus CPUs over seconds.
@@ -241,10 +240,10 @@ func Ticks(n, seconds float64, cpus int) float64 {
 	return n * 0.01 / (max(seconds, 0.01) * float64(max(cpus, 1)))
 }
 
-// Steal rejects a window in which other guests of the hypervisor took so much CPU that figures without a clean router beside them
-// would be off by more than a twentieth. cpus is the machine's number of CPUs; when names the window, " during the leases" or
+// Steal rejects a window in which other guests of the hypervisor took CPU, where no clean router beside the device tells what that
+// does to its figures. cpus is the machine's number of CPUs; when names the window, " during the leases" or
 // nothing.
 func (r *Rejects) Steal(m result.Machine, seconds float64, cpus int, when string) {
-	limit := max(maxStealPct, 100*Ticks(stealTicks, seconds, cpus))
+	limit := max(quietStealPct, 100*Ticks(stealTicks, seconds, cpus))
 	r.If(m.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU", m.Steal, when, limit)
 }

@@ -97,7 +97,7 @@ func TestNotAdmittedCountsTheClientsThatCameThrough(t *testing.T) {
 		t.Errorf("all are in: %v", err)
 	}
 	err := gaveUp("log in", true, outcomes)
-	const text = "2 of 4 clients could log in: client 2: the portal hangs (and 1 more clients)"
+	const text = "2 of 4 clients could log in: client 2: the portal hangs (and 1 more client)"
 	if e := new(NotAdmitted); !errors.As(err, &e) || !e.Own || err.Error() != text {
 		t.Errorf("got %v, want %s", err, text)
 	}

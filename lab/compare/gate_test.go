@@ -176,12 +176,18 @@ func TestBlockThatFailed(t *testing.T) {
 	in := simulate(base, 1, 1)
 	in.Run.Blocks = append(in.Run.Blocks, result.Block{DUT: "broken", Clients: 20, Direction: result.Up, Profile: result.PerPacket, Error: "it did not start"})
 	c := compare.Single(in, overhead(9))
-	if !c.Gate.Unanswered || c.Gate.Unclear != 1 || !strings.Contains(render(t, c), "Without an answer: broken, 20 clients, up: its block failed: it did not start") {
+	// Of each load that the others have.
+	if !c.Gate.Unanswered || c.Gate.Unclear != 2 || !strings.Contains(render(t, c), "Without an answer: broken, 20 clients, 1000 Mbit/s, up: its block failed: it did not start") {
 		t.Errorf("%s\n%s", c.Gate.Sentence, render(t, c))
 	}
 	in.Run.Blocks[len(in.Run.Blocks)-1].DUT = base.DUTs[0].Name
 	if c := compare.Single(in, overhead(9)); !c.Gate.Passed {
 		t.Errorf("other blocks of the cell were measured: %s", c.Gate.Sentence)
+	}
+	in.Run.Blocks[len(in.Run.Blocks)-1].AA = true
+	in.Run.Blocks[len(in.Run.Blocks)-1].DUT = "clean"
+	if c := compare.Single(in, overhead(9)); !c.Gate.Passed {
+		t.Errorf("a block of two clean routers failed: %s", c.Gate.Sentence)
 	}
 }
 

@@ -187,7 +187,7 @@ func (tw *twins) arrivals(t testing.TB, frames ...[]byte) (cached, plain arrival
 		tw.send(t, frames...)
 		take(tw.cached, &cached)
 		take(tw.plain, &plain)
-		if cached.equal(plain) || wait > time.Second || cached.lacks(plain) && tw.linkDrops(t) > tw.drops {
+		if cached.equal(plain) || cached.asMany(plain) && wait > 2*time.Millisecond || wait > time.Second || cached.lacks(plain) && tw.linkDrops(t) > tw.drops {
 			break
 		}
 		time.Sleep(wait)
@@ -247,6 +247,11 @@ func (tw *twins) dropped(t testing.TB) bool {
 
 func (tw *twins) linkDrops(t testing.TB) uint64 {
 	return tw.cached.LinkDrops(t) + tw.plain.LinkDrops(t)
+}
+
+// asMany reports whether as many frames arrived at each end: the kernels may have drawn other ports.
+func (a arrival) asMany(b arrival) bool {
+	return len(a.client) == len(b.client) && len(a.server) == len(b.server)
 }
 
 func (a arrival) String() string {

@@ -84,10 +84,6 @@ func Main(ctx context.Context, opts Options) (err error) {
 	if !opts.Isolated {
 		return a.answer(ctx, os.Stdin, os.Stdout)
 	}
-	// The host's work goes before the machine's other programs, as far as that is permitted: the runner says where it is not.
-	if err := realtime.Precede(os.Getpid()); err != nil && !errors.Is(err, realtime.ErrDenied) {
-		return fmt.Errorf("priority of the host %s: %w", opts.Host, err)
-	}
 	// What the new namespaces lack: /sys has to show the host's own interfaces, and a container's /proc/sys may be read only.
 	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""}, procMount)
 	if err = errors.Join(err, loopbackUp()); err != nil {
@@ -169,7 +165,7 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	// The memory that admitting thousands of clients took is returned now: in the
 	// background it would be returned while the host is measured.
 	debug.FreeOSMemory()
-	if err := a.precedeDaemons(); err != nil {
+	if err := a.precede(); err != nil {
 		return err
 	}
 	skip := map[int]bool{}
@@ -199,19 +195,27 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	return nil
 }
 
-// precedeDaemons gives the host's programs its priority again: one that has made itself a daemon is in a session of its own,
-// which does not go before others.
-func (a *Agent) precedeDaemons() error {
-	if a.jail.init == nil {
+// precede has the agent and all programs of the host go before the machine's other programs, as far as that is permitted: the runner
+// says where it is not. Not before the host stands: while links are made the kernel has programs try again and again for a lock
+// (restart_syscall) that its own worker holds, and that has ordinary priority.
+func (a *Agent) precede() error {
+	if !a.opts.Isolated {
 		return nil
 	}
-	pids, err := meter.PIDsIn(a.jail.pidLink)
+	pids := []int{os.Getpid()}
+	if a.jail.init != nil {
+		inside, err := meter.PIDsIn(a.jail.pidLink)
+		if err != nil {
+			return err
+		}
+		pids = append(pids, inside...)
+	}
 	for _, pid := range pids {
 		if err := realtime.Precede(pid); err != nil && !errors.Is(err, realtime.ErrDenied) {
 			return fmt.Errorf("priority of the host's process %d: %w", pid, err)
 		}
 	}
-	return err
+	return nil
 }
 
 var errNoMeter = errors.New("the host's meter is not open")

@@ -41,19 +41,6 @@ func Precede(pid int) error {
 	return err
 }
 
-// PrecedeSelf has this process go first, without the session that it shares with the user's shell, until restore.
-func PrecedeSelf() (restore func(), err error) {
-	was, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	if err != nil {
-		return func() {}, err
-	}
-	nice := 20 - was // the system call tells 20 less the niceness
-	return func() {
-			_ = eachThread(os.Getpid(), func(tid int) error { return unix.Setpriority(unix.PRIO_PROCESS, tid, nice) })
-		},
-		precedeThreads(os.Getpid())
-}
-
 func precedeThreads(pid int) error { return eachThread(pid, PrecedeThread) }
 
 // eachThread calls fn for every thread of a process, also for those that a thread starts which was not yet called for.

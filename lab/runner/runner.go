@@ -111,12 +111,6 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer unlock()
-	// Whoever keeps this process from running holds up readings of the meters. The hosts have priorities of their own.
-	restore, denied := realtime.PrecedeSelf()
-	defer restore()
-	if denied != nil && !errors.Is(denied, realtime.ErrDenied) {
-		return Outcome{}, fmt.Errorf("priority of this program: %w", denied)
-	}
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
@@ -140,7 +134,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, err
 	}
 	s := &Session{
-		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: machine, Precedes: denied == nil,
+		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: machine, Precedes: realtime.MayPrecede(),
 		cfg: cfg, backend: backend, found: m, plan: cfg.Experiment.Plan(),
 		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}

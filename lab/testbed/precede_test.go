@@ -27,7 +27,11 @@ func TestLabsPrecede(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sample(t, lab) // opens the meter, which finds the daemon
+	for _, h := range lab.Hosts { // from then on they go first
+		if err := h.OpenMeter(t.Context(), agent.Meter{IfNames: h.Ifs}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, h := range lab.Hosts {
 		hello, err := h.Hello(t.Context())
 		if err != nil {

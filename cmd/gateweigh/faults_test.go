@@ -145,7 +145,7 @@ func TestTrafficToolThatHangsCostsItsTrialsOnly(t *testing.T) {
 	cmd := command(t, dir, "run", "small.toml", "--out", "r")
 	cmd.Env = append(cmd.Env, "PATH="+tool+":"+os.Getenv("PATH"))
 	e := finish(t, cmd)
-	if e.code != exitRejected || !strings.Contains(e.stdout, "delivered 0.0 of 10 Mbit/s") {
+	if e.code != exitRejected || !strings.Contains(e.stdout, "of 10 Mbit/s, limit 98 %") {
 		t.Errorf("exit %d\n%s%s", e.code, e.stdout, e.stderr)
 	}
 	if got := leftoversSoon(t); got != "" {

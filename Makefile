@@ -52,9 +52,9 @@ check: ## formatting, go vet, staticcheck
 	go vet $(PACKAGES)
 	go tool staticcheck $(PACKAGES)
 
-# Parts run side by side; which, and why, is in .ci/suite.
+# Which parts there are, and why, is in .ci/suite.
 test: deps build guest-kernel ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
-	@ROOT='$(ROOT)' go run ./.ci/tally '.ci/suite rest' '.ci/suite runs-1' '.ci/suite runs-2' '.ci/suite guest'
+	@ROOT='$(ROOT)' go run ./.ci/tally '.ci/suite rest' '.ci/suite guest'
 
 PKG ?= ./...
 RUN ?= .

@@ -26,13 +26,14 @@ var allowedImports = map[string][]string{
 	"mlrsearch": {}, // RFC 9971 for any program
 	"ppp":       {}, // one end of PPP links, and PPPoE's frames, for gatewayd and for clients of the lab
 	"ppp/pppoe": {},
-	"output":    {}, // a program's standard output
-	"quote":     {}, // commands that readers copy
-	"tomlline":  {}, // mistakes in TOML, for gatewayd's configuration and the lab's experiments
+	"meant":     {"tomlline"}, // the command or flag that a misspelt one is near to
+	"output":    {},           // a program's standard output
+	"quote":     {},           // commands that readers copy
+	"tomlline":  {},           // mistakes in TOML, for gatewayd's configuration and the lab's experiments
 
-	"cmd/gateweigh":       {"lab/...", "output", "quote", "tomlline"},
+	"cmd/gateweigh":       {"lab/...", "meant", "output", "quote", "tomlline"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "output", "quote", "tomlline"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "meant", "output", "quote", "tomlline"},
 
 	"gateway":                    {"gateway/...", "ppp", "quote"},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones

@@ -12,13 +12,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/meant"
 	"github.com/gateweigh/gateweigh/output"
 	"github.com/gateweigh/gateweigh/quote"
-	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Exit codes, stable for scripts.
@@ -92,10 +91,7 @@ func asRoot(err error) error {
 // usage makes wrong arguments a usage error.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		err := check(cmd, args)
-		if err != nil && cmd.HasAvailableSubCommands() && len(args) > 0 {
-			err = fmt.Errorf("%w%s", err, tomlline.Meant(args[0], subcommands(cmd)))
-		}
+		err := meant.Command(cmd, check(cmd, args), args)
 		if err != nil && cmd.HasParent() {
 			err = fmt.Errorf("want %s: %w", strings.TrimSuffix(cmd.UseLine(), " [flags]"), err)
 		}
@@ -111,30 +107,6 @@ const (
 	defaultConfig = "/etc/gatewayd/gatewayd.toml"
 	defaultSocket = "/run/gatewayd/control.sock"
 )
-
-// subcommands are the names of a command's commands.
-func subcommands(cmd *cobra.Command) (names []string) {
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	return names
-}
-
-// flagError makes wrong flags a usage error that names the flag that was meant.
-func flagError(cmd *cobra.Command, err error) error {
-	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
-		var known []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				known = append(known, "--"+f.Name)
-			}
-		})
-		err = fmt.Errorf("%w%s", err, tomlline.Meant("--"+unknown.GetSpecifiedName(), known))
-	}
-	return &exitError{exitUsage, err}
-}
 
 func rootCommand() *cobra.Command {
 	var socket, file string
@@ -155,7 +127,7 @@ func rootCommand() *cobra.Command {
 		},
 	}
 	root.SetOut(stdout)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &exitError{exitUsage, meant.Flag(cmd, err)} })
 	root.SetVersionTemplate("gatewayd {{.Version}}\n")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Flags().StringVarP(&file, "config", "c", "", "run the daemon with this configuration")

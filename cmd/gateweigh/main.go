@@ -13,14 +13,13 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/vm"
+	"github.com/gateweigh/gateweigh/meant"
 	"github.com/gateweigh/gateweigh/output"
-	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Exit codes, stable for scripts.
@@ -74,10 +73,7 @@ func main() {
 // usage makes wrong arguments a usage error that names the arguments of the command.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		err := check(cmd, args)
-		if err != nil && cmd.HasAvailableSubCommands() && len(args) > 0 {
-			err = fmt.Errorf("%w%s", err, tomlline.Meant(args[0], subcommands(cmd)))
-		}
+		err := meant.Command(cmd, check(cmd, args), args)
 		if err != nil && cmd.HasParent() {
 			err = fmt.Errorf("want %s: %w", strings.TrimSuffix(cmd.UseLine(), " [flags]"), err)
 		}
@@ -86,30 +82,6 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// subcommands are the names of a command's commands.
-func subcommands(cmd *cobra.Command) (names []string) {
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	return names
-}
-
-// flagError makes wrong flags a usage error that names the flag that was meant.
-func flagError(cmd *cobra.Command, err error) error {
-	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
-		var known []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				known = append(known, "--"+f.Name)
-			}
-		})
-		err = fmt.Errorf("%w%s", err, tomlline.Meant("--"+unknown.GetSpecifiedName(), known))
-	}
-	return &exitError{exitUsage, err}
 }
 
 func rootCommand() *cobra.Command {
@@ -124,7 +96,7 @@ func rootCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(stdout)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &exitError{exitUsage, meant.Flag(cmd, err)} })
 	root.AddCommand(runCommand(), reportCommand(), explainCommand(), compareCommand(), bundleCommand(),
 		listCommand(), shellCommand(), doctorCommand(), kernelCommand(), burnCommand(), sinkCommand(), cleanCommand())
 	return root

@@ -26,22 +26,42 @@ func PrecedeThread(tid int) error {
 
 // Precede has all threads of a process go before all ordinary programs of the machine, and whatever they start from now on.
 // Between programs of different sessions the kernel weighs the sessions, not the programs (sched(7), autogroup): so the session
-// of the process goes first too. That is for processes in a session of their own. A process that has ended is no error.
+// of the process goes first too, unless that is the session of whoever started the caller. A process that has ended is no error.
 func Precede(pid int) error {
-	if err := precedeThreads(pid); err != nil {
+	if err := eachThread(pid, PrecedeThread); err != nil {
 		return err
 	}
+	if shared, err := startersSession(pid); err != nil || shared {
+		return err
+	}
+	return precedeSession(pid)
+}
+
+// startersSession tells whether a process is in the caller's session and the caller did not begin that session.
+func startersSession(pid int) (bool, error) {
+	own, err := unix.Getsid(0)
+	if err != nil {
+		return false, err
+	}
+	its, err := unix.Getsid(pid)
+	if errors.Is(err, unix.ESRCH) {
+		return true, nil
+	}
+	return its == own && own != os.Getpid(), err
+}
+
+func precedeSession(pid int) error {
 	err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(first)), 0)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w (autogroup: %w)", ErrDenied, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // a kernel without sessions' groups, or the process has ended
 		return nil
+	case errors.Is(err, unix.EINVAL): // no session was begun since the machine's start: the kernel weighs its programs one by one
+		return nil
 	}
 	return err
 }
-
-func precedeThreads(pid int) error { return eachThread(pid, PrecedeThread) }
 
 // eachThread calls fn for every thread of a process, also for those that a thread starts which was not yet called for.
 func eachThread(pid int, fn func(tid int) error) error {

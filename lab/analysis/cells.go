@@ -19,6 +19,15 @@ type Trial struct {
 	Device, Clean result.Values
 }
 
+// TrialsOf are the trials of a run that have both sides' figures.
+func TrialsOf(run []result.Trial) []Trial {
+	trials := make([]Trial, len(run))
+	for i, t := range run {
+		trials[i] = Trial{Trial: t, Device: result.ValuesOf(t.DUT), Clean: result.ValuesOf(t.Clean)}
+	}
+	return trials
+}
+
 // Input is what a measure makes of a run's records.
 type Input struct {
 	Run     result.Run
@@ -178,7 +187,7 @@ func Summarise(in Input, opts Options) Summary {
 	opts = opts.withDefaults()
 	env := in.Run.Environment
 	s := Summary{
-		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Unit: in.unit(), Mode: env.Mode, Sides: env.Sides, Slowed: slowedOf(env, in.Trials),
+		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Unit: in.unit(), Mode: env.Mode, Sides: env.Sides,
 		VM: env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
 		Confidence: opts.Confidence, Delta: opts.Delta, Metrics: in.Metrics, Cells: []Cell{},
 		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
@@ -201,7 +210,7 @@ func Summarise(in Input, opts Options) Summary {
 			cells[t.Cell] = append(cells[t.Cell], t)
 		}
 	}
-	in.noise = noiseOf(accepted(in.Trials))
+	s.Slowed, in.noise = slowedOf(env, in.Trials), noiseOf(accepted(in.Trials))
 	in.fillCells(&s, cells, aa, opts)
 	s.Noise = noiseOfRun(s, in.Trials)
 	clock := in.clock()

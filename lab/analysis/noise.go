@@ -79,19 +79,10 @@ func (n Noise) String() string {
 	return text
 }
 
-// Counting says of each trial of a run whether it is the one that counts of its window's accepted attempts; rejected ones do not.
-func Counting(run []result.Trial) []bool {
-	trials := make([]Trial, len(run))
-	for i, t := range run {
-		trials[i] = Trial{Trial: t, Device: result.ValuesOf(t.DUT), Clean: result.ValuesOf(t.Clean)}
-	}
-	return counting(trials)
-}
-
 // quietest keeps of several accepted attempts at one window the one during which others had least; the first of equals. It also
 // returns how many accepted attempts are left out.
 func quietest(trials []Trial) (kept []Trial, aside int) {
-	counts := counting(trials)
+	counts := Counting(trials)
 	for i, t := range trials {
 		if !t.Accepted || counts[i] {
 			kept = append(kept, t)
@@ -100,8 +91,9 @@ func quietest(trials []Trial) (kept []Trial, aside int) {
 	return kept, len(trials) - len(kept)
 }
 
-// counting marks the quietest accepted attempt at each window.
-func counting(trials []Trial) []bool {
+// Counting says of each trial whether it is the one that counts of its window's accepted attempts: the quietest. Rejected ones do
+// not.
+func Counting(trials []Trial) []bool {
 	type window struct {
 		cell                   result.Cell
 		aa                     bool

@@ -41,6 +41,12 @@ func TestSlowedRunsSayHowSlow(t *testing.T) {
 	if share := s.Cells[1].Device("router_share_pct"); !(share.Mean > 24.9 && share.Mean < 26.1) {
 		t.Errorf("share of a cell: %+v", share)
 	}
+	aside := run.Trials[2]
+	aside.DUT.Machine.Steal, aside.DUT.Metrics = 20, map[string]float64{result.RouterShare: 0.9}
+	aside.Attempt, run.Trials = 1, append(run.Trials, aside)
+	if again := (cost.Measure{}).Summarise(run, analysis.Options{}).Slowed; *again != *s.Slowed {
+		t.Errorf("with an attempt that was set aside: %v, without it %v", again, s.Slowed)
+	}
 	run.Trials = nil
 	if s = (cost.Measure{}).Summarise(run, analysis.Options{}); s.Speed() != 0.25 || !strings.Contains(s.Slowed.String(), "no accepted trial") {
 		t.Errorf("without trials: %v", s.Slowed)

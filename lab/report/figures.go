@@ -56,7 +56,7 @@ func newDrawing(run result.Run, s analysis.Summary) *drawing {
 	for _, c := range s.Cells {
 		d.style(c.DUT())
 	}
-	counts := analysis.Counting(run.Trials)
+	counts := analysis.Counting(analysis.TrialsOf(run.Trials))
 	for i, t := range run.Trials {
 		switch {
 		case !t.Accepted, !counts[i]:

@@ -15,7 +15,7 @@ import (
 // into one window in thirty and multiplies the cost of that one. So a window's
 // process time becomes
 //
-//	median over the windows of its cell and block   (what follows the load)
+//	median over the windows of its cell and block   (what follows the load; of each its quietest attempt)
 //	+ standing share                                (what does not)
 //
 // where the standing share is the device's process CPU over whole stretches
@@ -51,11 +51,12 @@ type cellBlock struct {
 }
 
 // processMedians is the median process CPU of the accepted windows of each cell
-// and block, in cores.
+// and block, in cores: of the attempts that count.
 func processMedians(trials []analysis.Trial) map[cellBlock]float64 {
 	rates := map[cellBlock][]float64{}
-	for _, t := range trials {
-		if seconds := t.Device["seconds"]; t.Accepted && !t.AA && seconds > 0 {
+	counts := analysis.Counting(trials)
+	for i, t := range trials {
+		if seconds := t.Device["seconds"]; counts[i] && !t.AA && seconds > 0 {
 			key := cellBlock{t.Cell, t.Block, t.Sitting}
 			rates[key] = append(rates[key], t.Device["process_ns"]/1e9/seconds)
 		}

@@ -11,10 +11,10 @@ import (
 
 // oneWindow is a second in which the device's processes used the given cores.
 func oneWindow(block, window int, processCores float64) analysis.Trial {
-	return trialsOf(result.Run{Trials: []result.Trial{{
+	return analysis.TrialsOf([]result.Trial{{
 		Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "per-packet"), Block: block, Window: window, Accepted: true,
 		DUT: result.Measurement{Seconds: 1, NAPINs: 1e7, ProcessNs: int64(processCores * 1e9), DeliveredMbps: 10},
-	}}})[0]
+	}})[0]
 }
 
 // blockOf is a block of ten seconds under the load of oneWindow.
@@ -39,6 +39,29 @@ func TestSporadicDaemonIsSpreadAndNotLost(t *testing.T) {
 	}
 	if trials[1].Device["process_ns"] != 1e8 {
 		t.Error("the raw trial was changed")
+	}
+}
+
+// TestAttemptsSetAsideLevelNothing: a window that was measured again, because others had CPU, counts once, by the attempt that
+// counts, in a block's median and in whether its process time follows the load.
+func TestAttemptsSetAsideLevelNothing(t *testing.T) {
+	for _, c := range []struct{ quiet, loud float64 }{{0.002, 0.006}, {0.006, 0.002}, {0.002, 0.30}, {0.30, 0.002}} {
+		var run, plain result.Run
+		for w := range 3 {
+			trial := oneWindow(0, w, c.quiet).Trial
+			plain.Trials = append(plain.Trials, trial)
+			loud := oneWindow(0, w, c.loud).Trial
+			loud.DUT.Machine.Steal, trial.Attempt = 20, 1
+			run.Trials = append(run.Trials, loud, trial)
+			loud.Attempt = 2
+			run.Trials = append(run.Trials, loud)
+		}
+		run.Blocks = []result.Block{blockOf(0, 0.004)}
+		plain.Blocks = run.Blocks
+		got, want := (Measure{}).Summarise(run, analysis.Options{}).Cells[0], (Measure{}).Summarise(plain, analysis.Options{}).Cells[0]
+		if got.Pairs != 3 || got.Device(CPU).Mean.String() != want.Device(CPU).Mean.String() {
+			t.Errorf("%+v: %v %% of a core in %d pairs, %v without what was set aside", c, got.Device(CPU).Mean, got.Pairs, want.Device(CPU).Mean)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ const FlagShortfall = "bandwidth-shortfall"
 // Summarise computes the summary of a run that measured costs.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Primary: PerBit, Trials: levelDaemons(trialsOf(run), run.Blocks),
+		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Primary: PerBit, Trials: levelDaemons(analysis.TrialsOf(run.Trials), run.Blocks),
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: CompareCells(run), Laws: &laws, Bias: bias,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {
@@ -68,14 +68,6 @@ func CompareSizes(run result.Run, a, b result.Cell) int {
 	listedX, bytesX := place(x)
 	listedY, bytesY := place(y)
 	return cmp.Or(cmp.Compare(listedX, listedY), cmp.Compare(bytesX, bytesY), cmp.Compare(x, y))
-}
-
-func trialsOf(run result.Run) []analysis.Trial {
-	out := make([]analysis.Trial, 0, len(run.Trials))
-	for _, t := range run.Trials {
-		out = append(out, analysis.Trial{Trial: t, Device: result.ValuesOf(t.DUT), Clean: result.ValuesOf(t.Clean)})
-	}
-	return out
 }
 
 // describe adds flags, counts, texts and tallies to a cell.

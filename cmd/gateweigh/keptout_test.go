@@ -53,13 +53,15 @@ const shortly = "clients = [4]\nblocks = 1\naa_blocks = 0\nwindows = 1\nwindow =
 // What it forwards is looked at as the load has it: a rule that is for another protocol is none.
 func TestGatewaysThatKeepNobodyOutFail(t *testing.T) {
 	for load, protocol := range map[string]string{"tcp": "TCP", "udp": "UDP"} {
-		e, run := keptOut(t, "duts = [\"misspelt\", \"tcponly\", \"udponly\", \"some\", \"right\", \"keeps\", \"opened\"]\n"+shortly+"[traffic]\nprotocol = \""+load+"\"\n",
+		e, run := keptOut(t, "duts = [\"misspelt\", \"tcponly\", \"udponly\", \"some\", \"right\", \"keeps\", \"opened\", \"late\"]\n"+shortly+"[traffic]\nprotocol = \""+load+"\"\n",
 			doorOf("misspelt", "lan0", "", revokes), doorOf("tcponly", lan, "meta l4proto tcp", revokes), doorOf("udponly", lan, "meta l4proto udp", revokes),
 			// One client is let through by its hardware address.
 			doorOf("some", lan, "ether saddr != 02:67:77:61:00:04 ether saddr != 02:67:77:62:00:04", revokes),
 			doorOf("right", lan, "", revokes),
 			doorOf("keeps", lan, "", "revoke = \"true\"\n"),
-			doorOf("opened", "lan0", "", "open = true\n"))
+			doorOf("opened", "lan0", "", "open = true\n"),
+			// Its router holds back what it has admitted: it arrives when the clients have left, and none of it is a knock.
+			strings.Replace(doorOf("late", lan, "", revokes), "\nEND\n", "\nEND\ntc qdisc replace dev $GATEWEIGH_WAN_IF root tbf rate 4mbit burst 8k limit 8mb\n", 1))
 		text := map[string]string{}
 		for _, b := range run.Blocks {
 			text[b.DUT] = b.Error
@@ -72,7 +74,7 @@ func TestGatewaysThatKeepNobodyOutFail(t *testing.T) {
 				}
 			}
 		}
-		for _, name := range []string{load + "only", "right", "opened"} {
+		for _, name := range []string{load + "only", "right", "opened", "late"} {
 			if text[name] != "" {
 				t.Errorf("%s, %s: %s", name, load, text[name])
 			}

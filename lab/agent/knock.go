@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -47,7 +48,7 @@ type porter struct {
 
 var errNoDoor = errors.New("this host watches no door")
 
-// WatchDoor notes the packets that arrive at a door by a link of the host, from now on and until LeaveDoor.
+// WatchDoor notes the knocks that arrive at a door by a link of the host, from now on and until LeaveDoor.
 func (a *Agent) WatchDoor(_ context.Context, link string, d Door) error {
 	p := &a.porter
 	p.mu.Lock()
@@ -77,30 +78,48 @@ func (a *Agent) WatchDoor(_ context.Context, link string, d Door) error {
 
 func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
 
-// filter takes IPv4 packets to the door, whole or first fragments, up to their ports.
+// filter takes IPv4 packets that knock at the door, up to their ports: the first segment of a TCP connection (SYN without ACK,
+// RFC 9293 section 3.1), or a datagram that begins with knockText. Segments and datagrams of a load that arrive late are none.
 func (d Door) filter() (list []unix.SockFilter) {
+	to := d.At.Addr().As4()
+	const most = 64 // bytes: a header with all options, and the ports
+	var refuse []int
+	var program []bpf.Instruction
+	refuseIf := func(cond bpf.JumpTest, val uint32) {
+		refuse = append(refuse, len(program))
+		program = append(program, bpf.JumpIf{Cond: cond, Val: val})
+	}
 	protocol := uint32(unix.IPPROTO_TCP)
 	if d.UDP {
 		protocol = unix.IPPROTO_UDP
 	}
-	to := d.At.Addr().As4()
-	const most = 64 // bytes: a header with all options, and the ports
-	program := []bpf.Instruction{
-		bpf.LoadAbsolute{Off: 16, Size: 4}, // destination
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(to[0])<<24 | uint32(to[1])<<16 | uint32(to[2])<<8 | uint32(to[3]), SkipTrue: 8},
-		bpf.LoadAbsolute{Off: 9, Size: 1},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protocol, SkipTrue: 6},
-		bpf.LoadAbsolute{Off: 6, Size: 2}, // place of a fragment
-		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4},
-		bpf.LoadMemShift{Off: 0},
-		bpf.LoadIndirect{Off: 2, Size: 2}, // destination port
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(d.At.Port()), SkipTrue: 1},
-		bpf.RetConstant{Val: most},
-		bpf.RetConstant{Val: 0},
+	program = append(program, bpf.LoadAbsolute{Off: 16, Size: 4}) // destination
+	refuseIf(bpf.JumpNotEqual, binary.BigEndian.Uint32(to[:]))
+	program = append(program, bpf.LoadAbsolute{Off: 9, Size: 1})
+	refuseIf(bpf.JumpNotEqual, protocol)
+	program = append(program, bpf.LoadAbsolute{Off: 6, Size: 2}) // place of a fragment
+	refuseIf(bpf.JumpBitsSet, 0x1fff)
+	program = append(program, bpf.LoadMemShift{Off: 0}, bpf.LoadIndirect{Off: 2, Size: 2}) // destination port
+	refuseIf(bpf.JumpNotEqual, uint32(d.At.Port()))
+	if d.UDP {
+		for at := 0; at < len(knockText); at += 4 {
+			program = append(program, bpf.LoadIndirect{Off: uint32(8 + at), Size: 4})
+			refuseIf(bpf.JumpNotEqual, binary.BigEndian.Uint32([]byte(knockText[at:])))
+		}
+	} else {
+		const syn, ack = 0x02, 0x10
+		program = append(program, bpf.LoadIndirect{Off: 13, Size: 1}, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: syn | ack})
+		refuseIf(bpf.JumpNotEqual, syn)
+	}
+	program = append(program, bpf.RetConstant{Val: most}, bpf.RetConstant{Val: 0})
+	for _, i := range refuse {
+		jump := program[i].(bpf.JumpIf)
+		jump.SkipTrue = uint8(len(program) - 2 - i) // to the last one
+		program[i] = jump
 	}
 	raw, err := bpf.Assemble(program)
 	if err != nil {
-		panic(err) // the program is constant but for two operands
+		panic(err) // the program is constant but for its operands
 	}
 	for _, i := range raw {
 		list = append(list, unix.SockFilter{Code: i.Op, Jt: i.Jt, Jf: i.Jf, K: i.K})
@@ -108,7 +127,7 @@ func (d Door) filter() (list []unix.SockFilter) {
 	return list
 }
 
-// Arrivals returns the senders of the packets that arrived since the call before, in their order.
+// Arrivals returns the senders of the knocks that arrived since the call before, in their order.
 func (a *Agent) Arrivals(context.Context) (from []netip.Addr, err error) {
 	p := &a.porter
 	p.mu.Lock()
@@ -196,23 +215,32 @@ func (d Door) knock(c *client.Client) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	err = unix.Bind(fd, socket.Addr(netip.AddrPortFrom(c.LocalIP(), 0)))
+	if err := d.knockWith(fd, c.LocalIP()); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// knockWith sends one packet by a socket, from an address.
+func (d Door) knockWith(fd int, from netip.Addr) error {
+	err := unix.Bind(fd, socket.Addr(netip.AddrPortFrom(from, 0)))
 	if err == nil {
 		err = unix.Connect(fd, socket.Addr(d.At))
 	}
 	if err == nil && d.UDP {
-		_, err = socket.SendSome(fd, make([]byte, knockBytes))
+		_, err = socket.SendSome(fd, append([]byte(knockText), make([]byte, knockBytes-len(knockText))...))
 	}
-	switch {
-	case err == nil, errors.Is(err, unix.EINPROGRESS), refused(err):
-		return fd, nil
+	if errors.Is(err, unix.EINPROGRESS) || refused(err) {
+		return nil
 	}
-	unix.Close(fd)
-	return -1, err
+	return err
 }
 
-// knockBytes is the payload of a datagram that knocks.
-const knockBytes = 32
+const (
+	knockBytes = 32         // the payload of a datagram that knocks
+	knockText  = "KNOCKING" // what it begins with, a multiple of four bytes: datagrams and frames of no load begin so
+)
 
 // refused reports whether a packet was answered with a no: the client is kept out, or nobody listens.
 func refused(err error) bool {

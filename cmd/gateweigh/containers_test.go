@@ -14,6 +14,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // enough are the options of podman that docs/ci.md names for a run in a container that has no more rights than it needs.
@@ -102,8 +103,8 @@ func TestContainersAreRefused(t *testing.T) {
 	}{
 		"its own processes": {[]string{"--privileged"}, hidden, "--pid=host"},
 		"no rights":         {[]string{"--pid=host"}, "CAP_SYS_ADMIN", "--cap-add=SYS_ADMIN,NET_ADMIN,"},
-		"few processes":     {append(slices.Clone(enough), "--pids-limit=60"), "processes and threads (pids.max)", "--pids-limit=-1"},
-		"little memory":     {append(slices.Clone(enough), "--memory=200m"), "KiB of memory (memory.max)", "--memory"},
+		"few processes":     {append(slices.Clone(enough), "--pids-limit=60"), "/pids.max), and once (3 clients) takes", "--pids-limit=-1"},
+		"little memory":     {append(slices.Clone(enough), "--memory=200m"), "/" + groupFile("memory") + "), and once (3 clients) takes", "--memory"},
 	} {
 		e := container(t, dir, tt.options, "run", "once.toml", "--out", "r")
 		if e.code != exitFailed || !strings.Contains(e.stderr, tt.why) || !strings.Contains(e.stderr, tt.help) {
@@ -113,6 +114,32 @@ func TestContainersAreRefused(t *testing.T) {
 		if !strings.Contains(e.stdout, tt.help) {
 			t.Errorf("%s: doctor: exit %d, no %q in\n%s%s", name, e.code, tt.help, e.stdout, e.stderr)
 		}
+	}
+}
+
+// groupFile is what says a container's limit: each version of control groups has files of its own.
+func groupFile(controller string) string {
+	if _, err := os.Stat("/sys/fs/cgroup/" + controller); err == nil {
+		return map[string]string{"memory": "memory.limit_in_bytes", "cpu": "cpu.cfs_quota_us"}[controller]
+	}
+	return controller + ".max"
+}
+
+// TestContainersWithAQuota: a run that a control group may stop foresees it, and names the file and the option; where it was
+// stopped, the run's notes say so.
+func TestContainersWithAQuota(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "once.toml", once)
+	const foreseen = "control group allows the lab 0.2 of "
+	e := container(t, dir, append(slices.Clone(enough), "--cpus=0.2"), "run", "once.toml", "--out", "r")
+	env, err := os.ReadFile(filepath.Join(dir, "r", result.EnvironmentFile))
+	for what, text := range map[string]string{"it says": e.stderr, "it notes": string(env)} {
+		if err != nil || !strings.Contains(text, foreseen) || !strings.Contains(text, "/"+groupFile("cpu")+")") || !strings.Contains(text, "--cpus") {
+			t.Errorf("exit %d, %v: %s\n%s", e.code, err, what, text)
+		}
+	}
+	if !strings.Contains(string(env), "stopped the lab's programs for ") {
+		t.Errorf("a fifth of a CPU was enough, or nobody looked:\n%s", env)
 	}
 }
 

@@ -118,8 +118,8 @@ func (x examination) virtual() Line {
 
 func (x examination) quota() Line {
 	found, do := "none", ""
-	if cpus := x.machine.Quota; cpus > 0 {
-		found = fmt.Sprintf("a control group allows %.2f CPUs and stops the lab when they are used up", cpus)
+	if q := x.machine.TightQuota(); q.CPUs > 0 {
+		found = fmt.Sprintf("a control group allows %.2f CPUs (%s) and stops the lab when they are used up", q.CPUs, q.File)
 		do = "run outside of it: no CPUQuota= in systemd, no --cpus for the container (--cpuset-cpus does no harm)"
 	}
 	return judge("machine.quota", "CPU quota", found, "no control group stops the lab in the middle of a window", do)

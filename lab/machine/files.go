@@ -34,6 +34,16 @@ func (s files) number(name string) int64 {
 	return n
 }
 
+const groupsRoot = "/sys/fs/cgroup"
+
+// unified is where groups of version 2 are: beside those of version 1 in a folder of their own.
+func (s files) unified() string {
+	if beside := groupsRoot + "/unified"; s.text(beside+"/cgroup.controllers") != "" {
+		return beside
+	}
+	return groupsRoot
+}
+
 // eachGroup calls visit with a file of each control group of this process that has a controller, and of all groups above
 // them, as far as this process sees them.
 func (s files) eachGroup(controller, v1name, v2name string, visit func(file string)) {
@@ -42,12 +52,12 @@ func (s files) eachGroup(controller, v1name, v2name string, visit func(file stri
 		if len(f) < 3 || !strings.HasPrefix(f[2], "/") {
 			continue
 		}
-		root, name := "/sys/fs/cgroup", v2name
+		root, name := s.unified(), v2name
 		if f[1] != "" { // version 1
 			if !slices.Contains(strings.Split(f[1], ","), controller) {
 				continue
 			}
-			root, name = path.Join(root, controller), v1name
+			root, name = path.Join(groupsRoot, controller), v1name
 		}
 		for dir := path.Clean(f[2]); ; dir = path.Dir(dir) {
 			visit(path.Join(root, dir, name))
@@ -58,15 +68,43 @@ func (s files) eachGroup(controller, v1name, v2name string, visit func(file stri
 	}
 }
 
-// quota is the CPU time this process's control groups allow, in CPUs.
-func (s files) quota() (least float64) {
+// Quota is the CPU time that control groups allow a process: that of the group that allows least.
+type Quota struct {
+	CPUs float64 `json:"cpus"` // 0: no limit
+	File string  `json:"file"` // that says so
+	// Stopped is for how long the group's programs have waited for more since it was made, seconds of all of them together.
+	Stopped float64 `json:"stopped_seconds"`
+}
+
+// TightQuota is the machine's quota where the lab could use it up; zero elsewhere.
+func (m Machine) TightQuota() Quota {
+	if m.Quota.CPUs >= float64(len(m.Usable)) && len(m.Usable) > 0 {
+		return Quota{}
+	}
+	return m.Quota
+}
+
+// quota is the CPU time this process's control groups allow.
+func (s files) quota() (least Quota) {
 	s.eachGroup("cpu", "cpu.cfs_quota_us", "cpu.max", func(file string) {
-		n := parseQuota(s.text(file), s.text(path.Join(path.Dir(file), "cpu.cfs_period_us")))
-		if n > 0 && (least == 0 || n < least) {
-			least = n
+		dir := path.Dir(file)
+		n := parseQuota(s.text(file), s.text(path.Join(dir, "cpu.cfs_period_us")))
+		if n > 0 && (least.CPUs == 0 || n < least.CPUs) {
+			stopped := float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_usec"))/1e6 + float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_time"))/1e9
+			least = Quota{n, file, stopped} // a file has one of the two
 		}
 	})
 	return least
+}
+
+// entry is a number of a file with lines of a name and a number; 0 where it has no such line.
+func (s files) entry(file, name string) (n int64) {
+	for line := range strings.Lines(s.text(file)) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == name {
+			n, _ = strconv.ParseInt(value, 10, 64) // 0 where it is none
+		}
+	}
+	return n
 }
 
 // parseQuota reads cpu.max ("50000 100000", "max 100000") or, with its period
@@ -88,6 +126,8 @@ func parseQuota(quota, period string) float64 {
 type Share struct {
 	Limit int64 `json:"limit"` // 0: none
 	Used  int64 `json:"used"`  // by all processes of that group
+	// File says what the limit is; empty: none.
+	File string `json:"file,omitempty"`
 }
 
 // tighter is whichever of two shares leaves less room.
@@ -101,7 +141,7 @@ func (a Share) tighter(b Share) Share {
 // tasks is what control groups leave of processes and threads.
 func (s files) tasks() (least Share) {
 	s.eachGroup("pids", "pids.max", "pids.max", func(file string) {
-		least = least.tighter(Share{s.number(file), s.number(path.Join(path.Dir(file), "pids.current"))})
+		least = least.tighter(Share{s.number(file), s.number(path.Join(path.Dir(file), "pids.current")), file})
 	})
 	return least
 }
@@ -115,14 +155,9 @@ func (s files) memory() (least Share) {
 		if strings.HasSuffix(file, "limit_in_bytes") {
 			used, idle = s.number(path.Join(dir, "memory.usage_in_bytes")), "total_inactive_file"
 		}
-		for line := range strings.Lines(s.text(path.Join(dir, "memory.stat"))) {
-			if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); name == idle {
-				n, _ := strconv.ParseInt(value, 10, 64) // 0: nothing counts as free
-				used -= min(n, used)
-			}
-		}
-		if limit < 1<<50 { // version 1 has the largest number for no limit
-			least = least.tighter(Share{limit >> 10, used >> 10})
+		used -= min(s.entry(path.Join(dir, "memory.stat"), idle), used) // those count as free
+		if limit < 1<<50 {                                              // version 1 has the largest number for no limit
+			least = least.tighter(Share{limit >> 10, used >> 10, file})
 		}
 	})
 	return least

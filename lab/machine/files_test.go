@@ -54,20 +54,29 @@ func TestControlGroupsOfBothVersions(t *testing.T) {
 }
 
 func TestQuotaIsTheTightestOfAllAncestors(t *testing.T) {
-	const own = "/proc/self/cgroup"
+	const own, v2 = "/proc/self/cgroup", "/sys/fs/cgroup"
 	for name, c := range map[string]struct {
 		files map[string]string
-		want  float64
+		want  Quota
 	}{
-		"none":             {map[string]string{own: "0::/a/b\n", "/sys/fs/cgroup/a/cpu.max": "max 100000\n"}, 0},
-		"version 2":        {map[string]string{own: "0::/a/b\n", "/sys/fs/cgroup/a/b/cpu.max": "max 100000\n", "/sys/fs/cgroup/a/cpu.max": "150000 100000\n"}, 1.5},
-		"two limits":       {map[string]string{own: "0::/a/b\n", "/sys/fs/cgroup/a/b/cpu.max": "50000 100000\n", "/sys/fs/cgroup/a/cpu.max": "150000 100000\n"}, 0.5},
-		"version 1":        {map[string]string{own: "1:cpu:/c\n", "/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us": "200000\n", "/sys/fs/cgroup/cpu/c/cpu.cfs_period_us": "100000\n"}, 2},
-		"version 1, none":  {map[string]string{own: "1:cpu:/\n", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}, 0},
-		"no control group": {nil, 0},
+		"none":       {map[string]string{own: "0::/a/b\n", v2 + "/a/cpu.max": "max 100000\n"}, Quota{}},
+		"version 2":  {map[string]string{own: "0::/a/b\n", v2 + "/a/b/cpu.max": "max 100000\n", v2 + "/a/cpu.max": "150000 100000\n"}, Quota{1.5, v2 + "/a/cpu.max", 0}},
+		"two limits": {map[string]string{own: "0::/a/b\n", v2 + "/a/b/cpu.max": "50000 100000\n", v2 + "/a/cpu.max": "150000 100000\n"}, Quota{0.5, v2 + "/a/b/cpu.max", 0}},
+		"its own namespace of groups": {map[string]string{own: "0::/\n", v2 + "/cpu.max": "50000 100000\n", v2 + "/cpu.stat": "usage_usec 900\nnr_throttled 7\nthrottled_usec 2500000\n"},
+			Quota{0.5, v2 + "/cpu.max", 2.5}},
+		"both versions": {map[string]string{own: "1:memory:/m\n0::/u\n", v2 + "/unified/cgroup.controllers": "cpu\n", v2 + "/unified/u/cpu.max": "200000 100000\n"}, Quota{2, v2 + "/unified/u/cpu.max", 0}},
+		"version 1": {map[string]string{own: "1:cpu:/c\n", v2 + "/cpu/c/cpu.cfs_quota_us": "200000\n", v2 + "/cpu/c/cpu.cfs_period_us": "100000\n", v2 + "/cpu/c/cpu.stat": "nr_throttled 1\nthrottled_time 500000000\n"},
+			Quota{2, v2 + "/cpu/c/cpu.cfs_quota_us", 0.5}},
+		"version 1, none":  {map[string]string{own: "1:cpu:/\n", v2 + "/cpu/cpu.cfs_quota_us": "-1\n", v2 + "/cpu/cpu.cfs_period_us": "100000\n"}, Quota{}},
+		"no control group": {nil, Quota{}},
 	} {
 		if got := machineOf(c.files).quota(); got != c.want {
-			t.Errorf("%s: %v CPUs, want %v", name, got, c.want)
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	for _, m := range []Machine{{Quota: Quota{CPUs: 2, File: "f"}, Usable: []int{0, 1}}, {Quota: Quota{CPUs: 1.5, File: "f"}, Usable: []int{4}}} {
+		if q := m.TightQuota(); q != (Quota{}) {
+			t.Errorf("%+v of %d CPUs is a limit", q, len(m.Usable))
 		}
 	}
 }
@@ -81,10 +90,10 @@ func TestRoomIsTheLeastOfAllAncestors(t *testing.T) {
 	}{
 		"no control group":    {nil, Share{}, Share{}},
 		"no limit":            {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "max\n", v2 + "/a/pids.current": "7\n", v2 + "/a/memory.max": "max\n"}, Share{}, Share{}},
-		"version 2":           {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "100\n", v2 + "/a/pids.current": "7\n", v2 + "/pids.max": "max\n"}, Share{100, 7}, Share{}},
-		"less room above":     {map[string]string{own: "0::/a/b\n", v2 + "/a/b/pids.max": "100\n", v2 + "/a/b/pids.current": "7\n", v2 + "/a/pids.max": "200\n", v2 + "/a/pids.current": "190\n"}, Share{200, 190}, Share{}},
-		"memory":              {map[string]string{own: "0::/a\n", v2 + "/a/memory.max": "1048576\n", v2 + "/a/memory.current": "524288\n", v2 + "/a/memory.stat": "anon 1\ninactive_file 262144\n"}, Share{}, Share{1024, 256}},
-		"memory, version 1":   {map[string]string{own: "4:memory:/c\n", v1 + "/c/memory.limit_in_bytes": "1048576\n", v1 + "/c/memory.usage_in_bytes": "524288\n", v1 + "/c/memory.stat": "inactive_file 1\ntotal_inactive_file 262144\n"}, Share{}, Share{1024, 256}},
+		"version 2":           {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "100\n", v2 + "/a/pids.current": "7\n", v2 + "/pids.max": "max\n"}, Share{100, 7, v2 + "/a/pids.max"}, Share{}},
+		"less room above":     {map[string]string{own: "0::/a/b\n", v2 + "/a/b/pids.max": "100\n", v2 + "/a/b/pids.current": "7\n", v2 + "/a/pids.max": "200\n", v2 + "/a/pids.current": "190\n"}, Share{200, 190, v2 + "/a/pids.max"}, Share{}},
+		"memory":              {map[string]string{own: "0::/a\n", v2 + "/a/memory.max": "1048576\n", v2 + "/a/memory.current": "524288\n", v2 + "/a/memory.stat": "anon 1\ninactive_file 262144\n"}, Share{}, Share{1024, 256, v2 + "/a/memory.max"}},
+		"memory, version 1":   {map[string]string{own: "4:memory:/c\n", v1 + "/c/memory.limit_in_bytes": "1048576\n", v1 + "/c/memory.usage_in_bytes": "524288\n", v1 + "/c/memory.stat": "inactive_file 1\ntotal_inactive_file 262144\n"}, Share{}, Share{1024, 256, v1 + "/c/memory.limit_in_bytes"}},
 		"version 1, no limit": {map[string]string{own: "4:memory:/\n8:pids:/\n", v1 + "/memory.limit_in_bytes": "9223372036854771712\n", "/sys/fs/cgroup/pids/pids.max": "max\n"}, Share{}, Share{}},
 	} {
 		s := machineOf(c.files)

@@ -36,9 +36,9 @@ type Machine struct {
 	Online int         `json:"online"` // CPUs of the machine
 	Usable []int       `json:"usable"` // those of them that the agent may use
 	CPUs   map[int]CPU `json:"cpus"`
-	Boost  bool        `json:"boost"` // the clock may rise above its base
-	Quota  float64     `json:"quota"` // CPUs that the agent's control groups allow; 0: no limit
-	Ticks  meter.Stat  `json:"ticks"` // since the machine was started
+	Boost  bool        `json:"boost"`     // the clock may rise above its base
+	Quota  Quota       `json:"cpu_quota"` // of the agent's control groups
+	Ticks  meter.Stat  `json:"ticks"`     // since the machine was started
 
 	Memory Memory `json:"memory"`
 	Limits Limits `json:"limits"`
@@ -74,8 +74,8 @@ type Limits struct {
 	Tasks      int64    `json:"tasks"`      // processes and threads there are now
 	PIDMax     int64    `json:"pid_max"`
 	ThreadsMax int64    `json:"threads_max"`
-	GroupTasks Share    `json:"group_tasks"` // pids.max of the agent's control groups
-	GroupKiB   Share    `json:"group_kib"`   // memory.max of the agent's control groups, KiB
+	GroupTasks Share    `json:"group_tasks"` // processes and threads of the agent's control groups
+	GroupKiB   Share    `json:"group_kib"`   // memory of the agent's control groups, KiB
 	Conntrack  int64    `json:"conntrack"`   // tracked connections
 	FilesSoft  int64    `json:"files_soft"`  // open files of a program that an agent starts
 	FilesHard  int64    `json:"files_hard"`  // open files of a process

@@ -25,8 +25,9 @@ type Limit struct {
 	Means string // what the doctor says where there is enough
 	// Refusal is a format of Have that says why a run is refused; empty: a run goes ahead.
 	Refusal string
-	Raise   string // the command that raises the limit, with the number to raise it to
-	Times   int64  // that number is this many times the need
+	Raise   string                       // the command that raises the limit, with the number to raise it to, or with File
+	File    func(machine.Machine) string // that says what the limit is; nil: Raise and Refusal name it
+	Times   int64                        // that number is this many times the need
 }
 
 // Limits lists every limit.
@@ -48,16 +49,18 @@ var Limits = []Limit{
 		Means: "programs and threads of the labs fit", Refusal: moreTasks, Raise: "sudo sysctl -w kernel.threads-max=%d", Times: 4,
 	},
 	{
-		Key: "limit.pids-cgroup", What: "pids.max", Have: func(m machine.Machine) int64 { return m.Limits.GroupTasks.Limit }, Need: Demand.Tasks, None: "no control group limits tasks",
+		Key: "limit.pids-cgroup", What: "tasks of the group", Have: func(m machine.Machine) int64 { return m.Limits.GroupTasks.Limit }, Need: Demand.Tasks, None: "no control group limits tasks",
 		Taken: func(m machine.Machine) int64 { return m.Limits.GroupTasks.Used },
-		Means: "programs and threads of the labs fit", Refusal: "the control group has room for %d more processes and threads (pids.max)",
-		Raise: "podman run --pids-limit=-1 …, or a higher pids.max of the group",
+		Means: "programs and threads of the labs fit", Refusal: "the control group has room for %d more processes and threads",
+		File:  func(m machine.Machine) string { return m.Limits.GroupTasks.File },
+		Raise: "podman run --pids-limit=-1 …, or a higher number in %s",
 	},
 	{
-		Key: "limit.memory-cgroup", What: "memory.max, KiB", Have: func(m machine.Machine) int64 { return m.Limits.GroupKiB.Limit }, Need: Demand.MemoryKiB, None: "no control group limits memory",
+		Key: "limit.memory-cgroup", What: "KiB of the group", Have: func(m machine.Machine) int64 { return m.Limits.GroupKiB.Limit }, Need: Demand.MemoryKiB, None: "no control group limits memory",
 		Taken: func(m machine.Machine) int64 { return m.Limits.GroupKiB.Used },
-		Means: "programs of the labs fit", Refusal: "the control group has room for %d KiB of memory (memory.max)",
-		Raise: "podman run without --memory …, or a higher memory.max of the group",
+		Means: "programs of the labs fit", Refusal: "the control group has room for %d KiB of memory",
+		File:  func(m machine.Machine) string { return m.Limits.GroupKiB.File },
+		Raise: "podman run without --memory …, or a higher number in %s",
 	},
 	{
 		Key: "limit.net-namespaces", What: "net namespaces", Have: func(m machine.Machine) int64 { return m.Limits.Namespaces }, Need: Demand.Namespaces, None: "the kernel sets no limit",
@@ -80,8 +83,8 @@ func tasksNow(m machine.Machine) int64 { return m.Limits.Tasks }
 
 // Advice is the command that raises the limit for a demand, with a reserve.
 func (l Limit) Advice(m machine.Machine, d Demand) string {
-	if l.Times == 0 {
-		return l.Raise
+	if l.File != nil {
+		return fmt.Sprintf(l.Raise, l.File(m))
 	}
 	return fmt.Sprintf(l.Raise, l.Times*(l.taken(m)+l.Need(d)))
 }
@@ -110,7 +113,11 @@ func checkLimits(m machine.Machine, d Demand) error {
 // refuse is why a demand does not go, with how many clients would and how to raise the limit.
 func (l Limit) refuse(m machine.Machine, d Demand) error {
 	have, need := l.Have(m)-l.taken(m), l.Need(d)
-	text := fmt.Sprintf(l.Refusal+", and %s takes %d", have, d, need)
+	text := fmt.Sprintf(l.Refusal, have)
+	if l.File != nil {
+		text += fmt.Sprintf(" (%s)", l.File(m))
+	}
+	text += fmt.Sprintf(", and %s takes %d", d, need)
 	fit := d.Fits(have, l.Need)
 	switch least := l.Need(d.with(fit)); {
 	case least > have && l.Raise != "":

@@ -48,6 +48,10 @@ func TestDemandBeyondALimitIsRefusedWithWhatFits(t *testing.T) {
 			"clients: the machine's room for more network namespaces is 100, and x (250 clients) takes 506: about 47 clients fit, or raise it: sudo sysctl -w user.max_net_namespaces=536"},
 		"tasks": {iperf3Of(250), func(l *machine.Limits, _ *machine.Memory) { l.PIDMax, l.Tasks = 1200, 200 },
 			"clients: the machine's room for more processes and threads is 1000, and x (250 clients) takes 1352: about 162 clients fit, or raise it: sudo sysctl -w kernel.pid_max=6208"},
+		"tasks of a group": {iperf3Of(250), func(l *machine.Limits, _ *machine.Memory) {
+			l.GroupTasks = machine.Share{Limit: 1200, Used: 200, File: "/sys/fs/cgroup/a b/pids.max"}
+		},
+			"clients: the control group has room for 1000 more processes and threads (/sys/fs/cgroup/a b/pids.max), and x (250 clients) takes 1352: about 162 clients fit, or raise it: podman run --pids-limit=-1 …, or a higher number in /sys/fs/cgroup/a b/pids.max"},
 		"memory": {demandOf(client.KindPersona, 65_000), func(_ *machine.Limits, m *machine.Memory) { m.Available = 2 << 20 },
 			"clients: the machine has 2097152 KiB of memory to give, and x (65000 clients) takes 2993216: about 42598 clients fit"},
 		"files": {demandOf(client.KindMacvlan, 4000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 1024 },

@@ -17,7 +17,8 @@ type Outlook struct {
 	LeastSteal, MostSteal float64 // shares of the CPUs that other guests of the hypervisor took, in parts of the look
 	Busy                  float64 // CPUs that programs used
 	CPUs                  int
-	Precedes              bool // the lab may go before other programs
+	Precedes              bool          // the lab may go before other programs
+	Quota                 machine.Quota // of the lab's control group, where that is less than the CPUs it may use; zero: none
 }
 
 // A look is short: a run waits for it.
@@ -47,7 +48,7 @@ func Foresee(ctx context.Context, asked interface {
 		total := float64(max(d.Total(), 1))
 		steal := float64(d.Steal) / total
 		o.LeastSteal, o.MostSteal = min(o.LeastSteal, steal), max(o.MostSteal, steal)
-		o.CPUs = now.Online
+		o.CPUs, o.Quota = now.Online, now.TightQuota()
 		o.Busy += float64(d.Total()-d.Idle-d.IOWait-d.Steal) / total * float64(now.Online) / looks
 		was = now
 	}
@@ -61,7 +62,10 @@ const (
 )
 
 // Quiet reports whether nothing was seen that a run would notice.
-func (o Outlook) Quiet() bool { return o.MostSteal <= quietSteal && o.Busy <= quietBusy }
+func (o Outlook) Quiet() bool { return o.alone() && o.Quota.CPUs == 0 }
+
+// alone reports whether others had next to nothing of the CPUs.
+func (o Outlook) alone() bool { return o.MostSteal <= quietSteal && o.Busy <= quietBusy }
 
 // Noise is what was seen, as far as it bears on a ratio.
 func (o Outlook) noise() side.Noise {
@@ -69,11 +73,24 @@ func (o Outlook) noise() side.Noise {
 }
 
 // String says what was seen and what to expect of it: "a neighbour takes 1 to 20 % of the CPU: up to twice as long, and at light
-// loads intervals up to ± 6 % wider".
+// loads the interval of a ratio of 2 is about ± 6 % wider".
 func (o Outlook) String() string {
-	if o.Quiet() {
+	var parts []string
+	if !o.alone() {
+		parts = append(parts, o.besideOthers())
+	}
+	if q := o.Quota; q.CPUs > 0 {
+		parts = append(parts, fmt.Sprintf("a control group allows the lab %.3g of %s and stops its programs when they are used up (%s): "+
+			"trials may be rejected; measure without (no --cpus for a container, no CPUQuota= in systemd)", q.CPUs, words.Counted(o.CPUs, "CPU"), q.File))
+	}
+	if len(parts) == 0 {
 		return "the machine is quiet"
 	}
+	return strings.Join(parts, "; ")
+}
+
+// besideOthers says what others had and what to expect of it.
+func (o Outlook) besideOthers() string {
 	var seen []string
 	if o.MostSteal > quietSteal {
 		share := fmt.Sprintf("%.0f", 100*o.MostSteal)

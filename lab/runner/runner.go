@@ -154,6 +154,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	s.recorded = s.began
 	out, err := s.all(ctx)
 	out.Started = true
+	s.noteStopped(ctx, outlook.Quota)
 	s.env.End = time.Now().UTC()
 	s.env.Interrupted = ctx.Err() != nil || errors.Is(err, errStorage) || s.interrupted && errors.Is(err, ErrNothingRan)
 	s.env.Skipped = out.Skipped

@@ -149,6 +149,19 @@ func (s *Session) noteBurner() {
 	s.Note(text)
 }
 
+// noteStopped says for how long a control group has stopped the lab for want of CPU time since the look before the run.
+func (s *Session) noteStopped(ctx context.Context, was machine.Quota) {
+	if was.CPUs == 0 {
+		return
+	}
+	now, err := s.Machine.Machine(context.WithoutCancel(ctx))
+	if stopped := now.Quota.Stopped - was.Stopped; err == nil && stopped > 0 { // an error: the machine's agent has ended, and the run says so
+		text := fmt.Sprintf("A control group stopped the lab's programs for %.2f s in all, because %.3g CPUs were used up (%s): trials were rejected for that.", stopped, was.CPUs, was.File)
+		s.Notice("%s", text)
+		s.Note(text)
+	}
+}
+
 // Todo lists the windows of a block's cell that are not settled.
 func (s *Session) Todo(b experiment.Block, cell result.Cell) (windows []int) {
 	for w := range s.Experiment.Windows {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,10 +40,15 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 		t.Errorf("without a profile: exit %d: %s", e.code, e.stderr)
 	}
 	before := trials(t, filepath.Join(dir, "r"))
+	profileFails(t, dir, before)
 	measured(t, finish(t, command(t, dir, "run", "--resume", "r", "--profile")))
 	if string(trials(t, filepath.Join(dir, "r"))) != string(before) {
 		t.Error("recording the profile has changed the trials")
 	}
+	if run, err := result.ReadRun(filepath.Join(dir, "r")); err != nil || strings.Contains(strings.Join(run.Environment.Notes, "\n"), "No profile of") {
+		t.Errorf("there is a profile now, and the notes say: %q, %v", run.Environment.Notes, err)
+	}
+	interruptedBeforeItsRecord(t, dir, before)
 	if e := finish(t, command(t, dir, "explain", "r", "opennds")); e.code != exitUsage || !strings.Contains(e.stderr, "allowlist --clients 3 --mbps 100") {
 		t.Errorf("another device: exit %d: %s", e.code, e.stderr)
 	}
@@ -65,6 +71,39 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 	}
 	if table := finish(t, command(t, dir, "explain", "r", "allowlist", "--clients", "3", "-n", "5")); table.code != 0 || !strings.Contains(table.stdout, "more functions") {
 		t.Errorf("the table: exit %d\n%s%s", table.code, table.stdout, table.stderr)
+	}
+}
+
+// profileFails resumes a run that lacks a profile alone, with a device that does not start any more: that costs the profile, which is
+// noted, and nothing else.
+func profileFails(t *testing.T, dir string, before []byte) {
+	t.Helper()
+	file := filepath.Join("r", result.ExperimentFile)
+	whole := string(read(t, dir, file))
+	write(t, dir, file, strings.Replace(whole, "nft -f - <<EOF", "echo broken by now >&2\nexit 1\nnft -f - <<EOF", 1))
+	e := finish(t, command(t, dir, "run", "--resume", "r", "--profile"))
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	notes := strings.Join(run.Environment.Notes, "\n")
+	if err != nil || e.code != 0 || string(trials(t, filepath.Join(dir, "r"))) != string(before) ||
+		!strings.Contains(notes, "No profile of allowlist at 100 Mbit/s up with 3 clients") || !strings.Contains(notes, "broken by now") {
+		t.Errorf("exit %d, %v: notes %q, %d blocks\n%s", e.code, err, notes, len(run.Blocks), e.stderr)
+	}
+	write(t, dir, file, whole)
+}
+
+// interruptedBeforeItsRecord resumes a run that was interrupted while the profile of its last block was recorded: the trials are all
+// there, and the block's record is not.
+func interruptedBeforeItsRecord(t *testing.T, dir string, before []byte) {
+	t.Helper()
+	lines := bytes.SplitAfter(before, []byte("\n"))
+	lines = slices.DeleteFunc(lines, func(line []byte) bool { return bytes.Contains(line, []byte(`"kind":"block"`)) })
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "r/profiles")), os.WriteFile(filepath.Join(dir, "r", result.TrialsFile), bytes.Join(lines, nil), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	measured(t, finish(t, command(t, dir, "run", "--resume", "r", "--profile")))
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil || len(run.Trials) != 1 || len(run.Blocks) != 1 || run.Blocks[0].Error != "" || run.Blocks[0].Leased != 3 {
+		t.Errorf("%v: trials %d, blocks %+v", err, len(run.Trials), run.Blocks)
 	}
 }
 

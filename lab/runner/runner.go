@@ -250,6 +250,7 @@ func (s *Session) recall() error {
 	if err != nil {
 		return err
 	}
+	s.complete = map[blockKey]bool{}
 	for _, l := range result.Attempts(records.Trials, records.Own) {
 		s.count(windowKey{l.Cell, l.AA, l.Block, l.Window}, l.Attempt, l.Accepted)
 		s.sitting = max(s.sitting, l.Sitting+1)
@@ -263,6 +264,7 @@ func (s *Session) recall() error {
 			s.broke[b.DUT] = b.Clients
 		} else if b.Error == "" {
 			s.took[b.DUT] = max(s.took[b.DUT], b.Clients)
+			s.complete[keyOfRecord(b)] = true
 		}
 	}
 	return nil
@@ -360,14 +362,8 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	case rec == nil:
 		rec = &result.Block{}
 	}
-	rec.DUT, rec.AA, rec.Clients, rec.LoginRate = b.DUT(), b.AA, b.Clients(), b.Cell.Number(result.LoginRate)
-	rec.Direction, rec.Profile = b.Cell.Text(result.Direction), b.Cell.Text(result.Profile)
-	rec.FrameSize = b.Cell.Text(result.FrameSize)
-	if !b.Cell.Has(result.Clients) || b.Cell.Has(result.LinkMbps) {
-		rec.Dimensions = b.Cell
-	}
-	rec.Leaving = s.leaving
-	rec.Block, rec.Sitting, rec.DUTLab = b.Index, s.sitting, b.DUTLab
+	identify(rec, b)
+	rec.Leaving, rec.Sitting = s.leaving, s.sitting
 	rec.Start, rec.Elapsed, rec.Seconds = start.UTC(), start.Sub(s.began).Seconds(), time.Since(start).Seconds()
 	broke, isLimit := s.limitOf(b, err)
 	switch {
@@ -386,6 +382,26 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	s.recorded = time.Now() // what the block took is not the next attempt's
 	return err
 }
+
+// identify says in a record which block of the plan it is of.
+func identify(rec *result.Block, b experiment.Block) {
+	rec.DUT, rec.AA, rec.Clients, rec.LoginRate = b.DUT(), b.AA, b.Clients(), b.Cell.Number(result.LoginRate)
+	rec.Direction, rec.Profile = b.Cell.Text(result.Direction), b.Cell.Text(result.Profile)
+	rec.FrameSize = b.Cell.Text(result.FrameSize)
+	if !b.Cell.Has(result.Clients) || b.Cell.Has(result.LinkMbps) {
+		rec.Dimensions = b.Cell
+	}
+	rec.Block, rec.DUTLab = b.Index, b.DUTLab
+}
+
+// blockKey names a block by its record.
+type blockKey struct {
+	cell  result.Cell
+	aa    bool
+	block int
+}
+
+func keyOfRecord(rec result.Block) blockKey { return blockKey{rec.Cell(), rec.AA, rec.Block} }
 
 // limitOf reports whether a block failed because its device does not take all its clients: the
 // device refused some, and in this run it completed a block with fewer. Any other failure is a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -37,9 +38,10 @@ type Session struct {
 	sitting     int  // number of resumes
 	interrupted bool // an earlier sitting did not end in order
 	windows     map[windowKey]window
-	took        map[string]int // most clients of a block that the device came through
-	burned      bool           // noteBurner has spoken
-	broke       map[string]int // clients at which the device broke; blocks with as many or more are left out
+	complete    map[blockKey]bool // blocks of which an earlier sitting has a record without an error
+	took        map[string]int    // most clients of a block that the device came through
+	burned      bool              // noteBurner has spoken
+	broke       map[string]int    // clients at which the device broke; blocks with as many or more are left out
 	clock       *clock
 	again       time.Duration  // that windows were measured again for, in this sitting
 	budget      time.Duration  // for that, see spare
@@ -110,6 +112,18 @@ func (s *Session) Left(b experiment.Block, err error) {
 
 // Note adds a line to what the run's environment says.
 func (s *Session) Note(text string) { s.env.Notes = append(s.env.Notes, text) }
+
+// Unnote takes back the lines that begin so, of earlier sittings too.
+func (s *Session) Unnote(beginning string) {
+	s.env.Notes = slices.DeleteFunc(s.env.Notes, func(text string) bool { return strings.HasPrefix(text, beginning) })
+}
+
+// Complete reports whether an earlier sitting has recorded a block without an error.
+func (s *Session) Complete(b experiment.Block) bool {
+	var rec result.Block
+	identify(&rec, b)
+	return s.complete[keyOfRecord(rec)]
+}
 
 // noteEmulated says that the run's CPU is emulated, and notes it once.
 func (s *Session) noteEmulated() {

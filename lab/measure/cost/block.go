@@ -38,10 +38,31 @@ type openBlock struct {
 
 // Block builds both labs with the device in one of them, starts every cell's traffic and measures
 // its windows. What goes wrong when the labs are left costs no trial: it is noted, and the block
-// stands.
+// stands. Of a block whose windows are all settled only profiles are missing: there is a record if no earlier sitting has one, and
+// what fails costs the profiles alone.
 func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{}}
-	profileOnly := s.Settled(eb) // otherwise there are windows to measure
+	profileOnly := s.Settled(eb)
+	rec, err := b.carryOut(ctx)
+	switch {
+	case !profileOnly || ctx.Err() != nil:
+		return rec, err
+	case err != nil:
+		for _, cell := range b.Cells {
+			if r.Lacks(s, eb, cell) {
+				b.unprofiled(cell, err)
+			}
+		}
+		return nil, nil
+	case s.Complete(eb):
+		return nil, nil
+	}
+	return rec, nil
+}
+
+// carryOut builds the block's labs, measures what is missing and removes them.
+func (b *openBlock) carryOut(ctx context.Context) (*result.Block, error) {
+	s, eb := b.Session, b.Block
 	s.Status("%s: building the labs, %s", s.Name(eb), words.Counted(eb.Clients(), "client"))
 	empty, err := s.Machine.Load(ctx)
 	if err != nil {
@@ -54,11 +75,7 @@ func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block)
 	b.pair = pair{e: s.Experiment, device: &lab{Side: device}, clean: &lab{Side: clean}, empty: empty.Memory.Taken}
 	b.admitted()
 	err = b.measured(ctx)
-	err = side.End(ctx, err, func(left error) { s.Left(eb, left) }, device, clean)
-	if profileOnly && err == nil {
-		return nil, nil
-	}
-	return b.rec, err
+	return b.rec, side.End(ctx, err, func(left error) { s.Left(eb, left) }, device, clean)
 }
 
 // admitted records how the labs' clients came in.

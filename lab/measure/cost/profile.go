@@ -37,12 +37,26 @@ func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		b.run.unprofiled[cell] = true
-		note := fmt.Sprintf(NoProfile+"%s at %g Mbit/s %s with %s, %s: %v", cell.Text(result.DUT), cell.Number(result.OfferedMbps), cell.Text(result.Direction), words.Counted(cell.Int(result.Clients), "client"), cell.Text(result.Profile), err)
-		b.Notice("%s", note)
-		b.Note(note)
+		b.unprofiled(cell, err)
+	} else {
+		b.Unnote(noProfileOf(cell))
 	}
 	return nil
+}
+
+// unprofiled notes why there is no profile of a cell, in place of what earlier sittings noted.
+func (b *openBlock) unprofiled(cell result.Cell, err error) {
+	b.run.unprofiled[cell] = true
+	beginning := noProfileOf(cell)
+	b.Unnote(beginning)
+	b.Notice("%s%v", beginning, err)
+	b.Note(beginning + err.Error())
+}
+
+// noProfileOf begins the note of a cell without a profile.
+func noProfileOf(cell result.Cell) string {
+	return fmt.Sprintf(NoProfile+"%s at %g Mbit/s %s with %s, %s: ", cell.Text(result.DUT), cell.Number(result.OfferedMbps), cell.Text(result.Direction),
+		words.Counted(cell.Int(result.Clients), "client"), cell.Text(result.Profile))
 }
 
 // profile runs perf over one window of the sides, on the CPUs of the routers, to which their

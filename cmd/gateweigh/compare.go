@@ -33,8 +33,8 @@ func compareCommand() *cobra.Command {
 		Use:   "compare RUN_A RUN_B | compare --max-overhead 5% RUN",
 		Short: "Compare two runs cell by cell, or a run with limits",
 		Long: "Compare two runs cell by cell: does a device cost more in B than in A? With a limit it is a gate for CI:\n" +
-			"exit code 0 when every cell is within the limit, 1 when one is beyond it with confidence, and 5 when none is\n" +
-			"beyond it and cells have no answer (see --allow-unknown).\n" +
+			"exit code 0 when every cell is within the limit, 1 when one is beyond it with confidence or a device does not\n" +
+			"manage in B what it did in A, and 5 when no cell is beyond it and some have no answer (see --allow-unknown).\n" +
 			"Runs are run folders or bundles.",
 		Example: "  gateweigh compare runs/before runs/after\n" +
 			"  gateweigh compare --max-regression 5% --junit gate.xml base.tar.gz runs/after\n" +

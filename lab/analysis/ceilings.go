@@ -77,7 +77,7 @@ func (in Input) ofDevice(l *Ceiling, cells []Cell) {
 		if l.FailsMbps.Known() {
 			continue
 		}
-		if why := c.notCarried(); why != "" {
+		if why := c.NotCarried(); why != "" {
 			l.FailsMbps, l.FailsBlocks, l.Why = offered, c.Blocks, why
 			continue
 		}
@@ -103,15 +103,23 @@ func (in Input) ofClean(l *Ceiling, cells []Cell) {
 	}
 }
 
-// notCarried is the flag that says why a load was not carried, which at least half
+// NotCarried is the flag that says why a load was not carried, which at least half
 // of its trials have: one hiccup of the machine is no limit.
-func (c Cell) notCarried() string {
+func (c Cell) NotCarried() string {
 	for _, flag := range []string{result.FlagSaturated, result.FlagLossy} {
-		for _, f := range c.Flags {
-			if f.Text == flag && 2*f.Count >= c.Pairs {
-				return flag
-			}
+		if c.FlaggedShare(flag) >= 0.5 {
+			return flag
 		}
 	}
 	return ""
+}
+
+// FlaggedShare is the share of the cell's accepted trials that carry a flag, 0 to 1.
+func (c Cell) FlaggedShare(flag string) float64 {
+	for _, f := range c.Flags {
+		if f.Text == flag {
+			return float64(f.Count) / float64(max(c.Pairs, 1))
+		}
+	}
+	return 0
 }

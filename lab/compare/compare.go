@@ -175,7 +175,7 @@ func Runs(a, b Input, opts Options) Comparison {
 	}
 	c.verdicts(opts)
 	c.Warnings = append(inputWarnings(others), c.warnings(a, b, sa, sb)...)
-	c.judgeGate(opts, sb)
+	c.judgeGate(opts, &measuredRun{a.Run, sa}, measuredRun{b.Run, sb})
 	return c
 }
 
@@ -187,7 +187,7 @@ func Single(b Input, opts Options) Comparison {
 	for _, cell := range s.Cells {
 		c.Cells = append(c.Cells, c.single(cell))
 	}
-	c.judgeGate(opts, s)
+	c.judgeGate(opts, nil, measuredRun{b.Run, s})
 	return c
 }
 

@@ -41,7 +41,8 @@ type Decision struct {
 // three answers: beyond the limit when the whole interval lies beyond, within
 // when the whole interval lies below, and otherwise none: more blocks are needed. The gate passes
 // when every cell is within. Where cells have no answer and none is beyond its limit it fails with
-// Unanswered, unless unknown cells are allowed and at least one cell is within.
+// Unanswered, unless unknown cells are allowed and at least one cell is within. What a device managed in A and does not in B fails it
+// in any case: nobody asks what that costs.
 type Gate struct {
 	MaxRegressionPct analysis.Number `json:"max_regression_pct"`
 	MaxOverheadPct   analysis.Number `json:"max_overhead_pct"`
@@ -49,15 +50,17 @@ type Gate struct {
 	Passed           bool            `json:"passed"`
 	// Unanswered: the gate failed for want of answers, and not because a cell is beyond its limit.
 	Unanswered bool   `json:"unanswered"`
-	Failed     int    `json:"failed"` // decisions beyond their limit
+	Failed     int    `json:"failed"` // decisions beyond their limit, and cells in Fallen
 	Within     int    `json:"within"`
 	Unclear    int    `json:"unclear"` // decisions that could not be made, those in Missing included
 	Sentence   string `json:"sentence"`
 	// Missing are the cells that a limit is about and that have no figure to judge.
 	Missing []Missing `json:"missing"`
+	// Fallen are the cells that the device managed in A and does not in B.
+	Fallen []Missing `json:"fallen"`
 }
 
-// Missing is a cell without a figure that a gate could judge.
+// Missing is a cell without a figure that a gate could judge, or one that a device does not manage.
 type Missing struct {
 	Cell result.Cell `json:"dimensions"`
 	Why  string      `json:"why"` // "only A has this cell"
@@ -93,13 +96,14 @@ func (c *Comparison) limits() (list []limit) {
 	return list
 }
 
-// judgeGate decides every cell and sums up.
-func (c *Comparison) judgeGate(opts Options, head analysis.Summary) {
+// judgeGate decides every cell and sums up. base is nil when a single run is judged.
+func (c *Comparison) judgeGate(opts Options, base *measuredRun, head measuredRun) {
 	if !opts.MaxRegression.Known() && !opts.MaxOverhead.Known() {
 		return
 	}
 	g := &Gate{
 		MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: !opts.AllowUnknown,
+		Missing: []Missing{}, Fallen: []Missing{},
 	}
 	c.Gate = g
 	judged := 0
@@ -108,7 +112,11 @@ func (c *Comparison) judgeGate(opts Options, head analysis.Summary) {
 		judged += c.decide(l, opts)
 		texts = append(texts, l.text)
 	}
-	g.Missing = c.missing(head)
+	if base != nil {
+		g.Fallen, g.Missing = c.fallen(*base, head)
+		g.Failed += len(g.Fallen)
+	}
+	c.missing(base, head)
 	g.Unclear += len(g.Missing)
 	if opts.AllowUnknown {
 		texts = append(texts, "cells without an answer allowed")
@@ -117,19 +125,22 @@ func (c *Comparison) judgeGate(opts Options, head analysis.Summary) {
 	g.Unanswered = !g.Passed && g.Failed == 0
 	word := map[bool]string{true: "passed", false: "failed"}[g.Passed] + words.When(g.Unanswered, " for want of answers")
 	why := g.counts(judged)
-	if judged == 0 && c.incomparable() {
+	if judged+len(g.Fallen) == 0 && c.incomparable() {
 		why = "no cell could be judged: " + noRatio
 	}
 	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), why) + c.brackets()
 }
 
 func (g *Gate) counts(judged int) string {
-	if judged == 0 {
+	if judged+len(g.Fallen) == 0 {
 		return "no cell could be judged, as none has an interval"
 	}
 	var parts []string
-	if g.Failed > 0 {
-		parts = append(parts, fmt.Sprintf("%d beyond the limit", g.Failed))
+	if beyond := g.Failed - len(g.Fallen); beyond > 0 {
+		parts = append(parts, fmt.Sprintf("%d beyond the limit", beyond))
+	}
+	if len(g.Fallen) > 0 {
+		parts = append(parts, fmt.Sprintf("%d that the device managed in A and does not in B", len(g.Fallen)))
 	}
 	if g.Unclear > 0 {
 		parts = append(parts, fmt.Sprintf("%d without an answer", g.Unclear))
@@ -137,30 +148,49 @@ func (g *Gate) counts(judged int) string {
 	return strings.Join(append(parts, fmt.Sprintf("%d within", g.Within)), ", ")
 }
 
-// missing are the cells that a limit is about and that the table does not have.
-func (c *Comparison) missing(head analysis.Summary) []Missing {
-	out := []Missing{}
-	if c.Gate.MaxRegressionPct.Known() {
-		for _, cell := range c.OnlyA {
-			out = append(out, Missing{cell, "only A has this cell"})
-		}
-		if !c.Gate.MaxOverheadPct.Known() { // otherwise the table has them
-			for _, cell := range c.OnlyB {
-				out = append(out, Missing{cell, "only B has this cell"})
-			}
+// missing adds the cells that a limit is about, that the table does not have and that no device failed to manage.
+func (c *Comparison) missing(base *measuredRun, head measuredRun) {
+	add := func(cell result.Cell, why string) {
+		of := func(m Missing) bool { return m.Cell == cell }
+		if !slices.ContainsFunc(c.Gate.Missing, of) && !slices.ContainsFunc(c.Gate.Fallen, of) {
+			c.Gate.Missing = append(c.Gate.Missing, Missing{cell, why})
 		}
 	}
 	for _, f := range head.FailedBlocks {
-		if f.Measured || f.AA || f.Cell.Text(result.DUT) == "" {
+		if f.Measured || f.AA || f.Cell.Text(result.DUT) == "" || head.Unmeasured != nil { // then the plan says what is lost
 			continue
 		}
-		for _, lost := range c.lost(f, head) {
-			if !slices.ContainsFunc(out, func(m Missing) bool { return m.Cell == lost }) {
-				out = append(out, Missing{lost, "its block failed: " + result.OneLine(f.Error)})
+		for _, lost := range c.lost(f, head.Summary) {
+			add(lost, "its block failed: "+result.OneLine(f.Error))
+		}
+	}
+	onChange, who := c.Gate.MaxRegressionPct.Known(), "B"
+	if base == nil {
+		who = "the run"
+	}
+	for _, cell := range head.Unmeasured {
+		switch why := notManaged(cell, head.Summary); {
+		case why == "" && head.Environment.Interrupted:
+			add(cell, who+" was interrupted before it")
+		case why == "":
+			add(cell, who+" has no trial of it")
+		case !onChange || c.Gate.MaxOverheadPct.Known() || limitAt(cell, base.Summary) == "": // else it was no different in A
+			add(cell, why)
+		}
+	}
+	if head.Environment.Interrupted && head.Unmeasured == nil {
+		add(result.Cell{}, who+" was interrupted, and what it was to measure is not known")
+	}
+	if onChange {
+		for _, cell := range c.OnlyA {
+			add(cell, "only A has this cell")
+		}
+		if !c.Gate.MaxOverheadPct.Known() { // otherwise the table has them
+			for _, cell := range c.OnlyB {
+				add(cell, "only B has this cell")
 			}
 		}
 	}
-	return out
 }
 
 // lost are the cells of a failed block that no block measured: by the loads that other devices were measured at, or, where

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -63,6 +64,9 @@ func JUnit(w io.Writer, c Comparison) error {
 			suite.add(c.Gate.Strict, cell.At, l.text, d, figures+c.brackets())
 		}
 	}
+	for _, m := range c.Gate.Fallen {
+		suite.add(c.Gate.Strict, m.Cell, "managed as in A", Decision{Word: Regressed, Note: m.Why}, "")
+	}
 	for _, m := range c.Gate.Missing {
 		suite.add(c.Gate.Strict, m.Cell, "measured", Decision{Word: CannotTell, Note: m.Why}, "")
 	}
@@ -90,7 +94,7 @@ func JUnit(w io.Writer, c Comparison) error {
 
 // add makes a test case of a decision.
 func (s *junitSuite) add(strict bool, cell result.Cell, asked string, d Decision, figures string) {
-	test := junitCase{Class: "gateweigh." + cell.Text(result.DUT), Name: analysis.Label(cell) + ": " + asked, Time: "0"}
+	test := junitCase{Class: "gateweigh." + cell.Text(result.DUT), Name: cmp.Or(analysis.Label(cell), "the rest") + ": " + asked, Time: "0"}
 	outcome := &junitResult{Message: d.Word + ": " + d.Note, Text: figures}
 	switch {
 	case d.Word == Regressed, d.Word == OverLimit, strict && d.Word == CannotTell:

@@ -301,6 +301,11 @@ func (c *Comparison) remarks() []string {
 		}
 		out = append(out, strings.Join(heads, " and ")+" cannot be compared: the machine is not the same.")
 	}
+	if c.Gate != nil {
+		for _, m := range c.Gate.Fallen {
+			out = append(out, fmt.Sprintf("Managed in A and not in B: %s: %s.", analysis.Label(m.Cell), strings.TrimSuffix(m.Why, ".")))
+		}
+	}
 	out = append(out, c.unanswered()...)
 	for _, w := range c.Warnings {
 		out = append(out, "Warning: "+w)
@@ -329,7 +334,7 @@ func (c *Comparison) unanswered() (out []string) {
 		}
 	}
 	for _, m := range c.Gate.Missing {
-		out = append(out, fmt.Sprintf("Without an answer: %s: %s.", analysis.Label(m.Cell), strings.TrimSuffix(m.Why, ".")))
+		out = append(out, fmt.Sprintf("Without an answer: %s: %s.", cmp.Or(analysis.Label(m.Cell), "the rest"), strings.TrimSuffix(m.Why, ".")))
 	}
 	return out
 }

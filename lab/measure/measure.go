@@ -5,6 +5,7 @@ package measure
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -125,7 +126,7 @@ func (t Table) read(run result.Run, from string, err error) (result.Run, error) 
 		return run, err
 	}
 	if e, err := t.Catalogue().Load(filepath.Join(run.Dir, result.ExperimentFile)); err == nil { // else what was planned is not known
-		run.Unrecorded, run.FrameSizes = unrecorded(e, run), e.FrameSizes
+		run.Unrecorded, run.Unmeasured, run.FrameSizes = unrecorded(e, run), unmeasured(e, run), e.FrameSizes
 	}
 	return run, nil
 }
@@ -172,6 +173,40 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 		}
 	}
 	return n
+}
+
+// unmeasured are the planned cells without a recorded attempt, each once, without those of skipped devices and those that were left
+// out. It is nil where all that was measured is of another plan.
+func unmeasured(e *experiment.Experiment, run result.Run) []result.Cell {
+	list, excused := []result.Cell{}, map[string]bool{}
+	for _, s := range run.Skipped {
+		excused[s.DUT] = true
+	}
+	known := map[result.Cell]bool{}
+	for _, b := range run.Blocks {
+		for _, cell := range b.LeftOut {
+			known[cell] = known[cell] || !b.AA
+		}
+	}
+	for _, l := range result.Attempts(run.Trials, run.Own) {
+		known[l.Cell] = known[l.Cell] || !l.AA
+	}
+	foreign := slices.Contains(slices.Collect(maps.Values(known)), true)
+	for _, b := range e.Plan() {
+		for _, cell := range b.Cells {
+			switch {
+			case b.AA, excused[cell.Text(result.DUT)]:
+			case known[cell]:
+				foreign = foreign && slices.Contains(list, cell)
+			default:
+				list, known[cell] = append(list, cell), true
+			}
+		}
+	}
+	if foreign {
+		return nil
+	}
+	return list
 }
 
 // Uses reports whether a key has a meaning for the measure that a run measured.

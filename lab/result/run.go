@@ -109,6 +109,9 @@ type Run struct {
 	Torn        int    // bytes of a last line cut short by a crash, left out
 	Repeated    int    // records that stood in the file before, left out
 	Unrecorded  int    // planned windows without a record, although the run came to its end
+	// Unmeasured are planned cells of which no attempt is recorded, without those of skipped devices and those that were left out;
+	// nil where the run's folder has lost its experiment.
+	Unmeasured []Cell
 	// FrameSizes are the experiment's, in its order; none where the run's folder has lost its experiment.
 	FrameSizes []string
 

@@ -1,0 +1,102 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// measuredRun is a run with its summary.
+type measuredRun struct {
+	result.Run
+	analysis.Summary
+}
+
+// seldom is the share of a cell's trials up to which a flag is a hiccup of the machine.
+const seldom = 0.1
+
+// fallen are the cells that the device managed in A and does not in B, whatever it costs there: it takes fewer clients, it cannot be
+// started or stops, it carries the load no more or not without loss. They fail a gate. unclear are those of which another machine
+// or speed may be the reason.
+func (c *Comparison) fallen(a, b measuredRun) (list, unclear []Missing) {
+	for _, was := range a.Summary.Cells {
+		if was.Pairs == 0 || a.Measure != b.Measure {
+			continue
+		}
+		i := slices.IndexFunc(b.Summary.Cells, func(cell analysis.Cell) bool { return cell.Cell == was.Cell })
+		if i < 0 {
+			if why := notManaged(was.Cell, b.Summary); why != "" {
+				list = append(list, Missing{was.Cell, why})
+			}
+			continue
+		}
+		switch why := carriesNoMore(was, b.Summary.Cells[i], b.Run); {
+		case why == "":
+		case c.SameMachine && a.Speed() == b.Speed():
+			list = append(list, Missing{was.Cell, why})
+		default:
+			unclear = append(unclear, Missing{was.Cell, why + ", on another machine or at another speed"})
+		}
+	}
+	return list, unclear
+}
+
+// notManaged says why a cell has no trial where that is the device's doing; "" elsewhere.
+func notManaged(cell result.Cell, s analysis.Summary) string {
+	if why := limitAt(cell, s); why != "" {
+		return why
+	}
+	for _, f := range s.FailedBlocks {
+		if !f.AA && !f.Measured && f.Of(cell) {
+			return "its block failed: " + result.OneLine(f.Error)
+		}
+	}
+	return ""
+}
+
+// limitAt says that a cell has more clients than its device takes; "" where it has not.
+func limitAt(cell result.Cell, s analysis.Summary) string {
+	for _, l := range s.Limits {
+		if l.DUT == cell.Text(result.DUT) && cell.Has(result.Clients) && cell.Int(result.Clients) >= l.Clients {
+			return fmt.Sprintf("the device does not take %s: %s", words.Counted(l.Clients, "client"), result.OneLine(l.How))
+		}
+	}
+	return ""
+}
+
+// carriesNoMore says how the device falls short in a cell of B whose load it carried in A; "" where it does not.
+func carriesNoMore(was, is analysis.Cell, b result.Run) string {
+	if !is.Has(result.OfferedMbps) || was.FlaggedShare(result.FlagSaturated) > seldom || was.FlaggedShare(result.FlagLossy) > seldom {
+		return ""
+	}
+	delivered, offered := is.Device(cost.Delivered).Mean, is.Text(result.OfferedMbps)
+	switch is.NotCarried() {
+	case result.FlagSaturated:
+		return fmt.Sprintf("the device carried %s Mbit/s in A, and carries %.4g in B", offered, float64(delivered))
+	case result.FlagLossy:
+		return fmt.Sprintf("the device carried %s Mbit/s in A, and loses more than 1 %% of the packets in B", offered)
+	}
+	if is.Pairs == 0 && nothingCame(is.Cell, b.Trials) {
+		return fmt.Sprintf("the device carried %s Mbit/s in A, and in B, where its clean router did, no trial passed with as much", offered)
+	}
+	return ""
+}
+
+// nothingCame reports whether of a cell's trials in which the clean router carried its load the device carried it in none. Both are
+// held up where the machine is.
+func nothingCame(cell result.Cell, trials []result.Trial) bool {
+	full := 0
+	for _, t := range trials {
+		if t.AA || t.Cell != cell || t.Clean.DeliveredMbps < result.FullLoad*t.Clean.OfferedMbps {
+			continue
+		}
+		if full++; t.DUT.DeliveredMbps >= result.FullLoad*t.DUT.OfferedMbps {
+			return false
+		}
+	}
+	return full > 0
+}

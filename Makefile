@@ -54,7 +54,8 @@ check: ## formatting, go vet, staticcheck
 
 # Which parts there are, and why, is in .ci/suite.
 test: deps build guest-kernel ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
-	@ROOT='$(ROOT)' go run ./.ci/tally '.ci/suite rest' '.ci/suite guest'
+	@ROOT='$(ROOT)' go run ./.ci/tally '.ci/suite count' '.ci/suite guest' '.ci/suite gateway' then \
+	'.ci/suite labs' '.ci/suite runs 1' '.ci/suite runs 2' '.ci/suite runs 3' then '.ci/suite alone'
 
 PKG ?= ./...
 RUN ?= .

@@ -1,5 +1,5 @@
 // Command tally reads the output of go test -json, of the commands it is given, which it runs side by side, or else of its
-// input. It prints what a person wants to
+// input. The word "then" between commands has those behind it wait for those before it. It prints what a person wants to
 // see of it, counts skipped tests by reason, names the slowest tests and those that failed, and ends with one line of counts. It exits 1
 // when a test or a package failed, or when there was no test at all. With CI=true in the
 // environment a skipped test is a failure too, unless it says that the kernel
@@ -11,7 +11,7 @@
 // A test of something that no package has says so with the attribute "not-run" and ends. It
 // is not counted as passed: it is named before the counts.
 //
-// An event of the action "packages" says how many packages a command is about to test. A package that ends has its place
+// An event of the action "packages" says how many packages are about to be tested. A package that ends has its place
 // among all of them in its line, and one that was announced and never ended is a failure.
 package main
 

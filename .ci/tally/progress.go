@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 )
 
@@ -43,12 +44,32 @@ type sideBySide struct {
 	errs    []error
 }
 
-// run starts the commands, each a line for the shell.
+// then stands between commands that end first and those that begin after them.
+const then = "then"
+
+// run starts the commands, each a line for the shell, as far as the first "then", and the others when all of them have ended.
 func run(lines []string) *sideBySide {
 	s := &sideBySide{}
 	s.Reader, s.w = io.Pipe()
+	s.running.Go(func() {
+		for len(lines) > 0 {
+			end := slices.Index(lines, then)
+			if end < 0 {
+				end = len(lines)
+			}
+			s.stage(lines[:end])
+			lines = lines[min(end+1, len(lines)):]
+		}
+	})
+	go func() { s.running.Wait(); s.w.Close() }()
+	return s
+}
+
+// stage runs commands side by side until all have ended.
+func (s *sideBySide) stage(lines []string) {
+	var commands sync.WaitGroup
 	for _, line := range lines {
-		s.running.Go(func() {
+		commands.Go(func() {
 			if err := s.copy(line); err != nil {
 				s.mu.Lock()
 				s.errs = append(s.errs, fmt.Errorf("%s: %w", line, err))
@@ -56,8 +77,7 @@ func run(lines []string) *sideBySide {
 			}
 		})
 	}
-	go func() { s.running.Wait(); s.w.Close() }()
-	return s
+	commands.Wait()
 }
 
 // copy runs a command and hands on what it prints.

@@ -22,6 +22,10 @@ func TestProgress(t *testing.T) {
 		says     []string
 	}{
 		{"all", []string{announces("1", "a", "pass"), announces("1", "b", "skip") + long}, 2, "", []string{"2 packages to test"}},
+		{"one after the other", []string{"sleep 0.2; " + announces("2", "a", "pass"), then, announces("0", "b", "pass")}, 2, "",
+			[]string{"ok    a  1.0 s  (1 of 2 packages)", "ok    b  1.0 s  (2 of 2 packages)"}},
+		{"the later also after an error", []string{announces("2", "a", "pass") + "exit 7", then, announces("0", "b", "pass")}, 2,
+			"exit status 7", []string{"(2 of 2 packages)"}},
 		{"one ends with an error", []string{announces("1", "a", "pass") + "exit 7", announces("1", "b", "pass")}, 2, "exit status 7", []string{"(2 of 2 packages)"}},
 		{"a failure is told once", []string{announces("1", "a", "fail") + "exit 1"}, 1, "failed  a", []string{"FAIL  a", "(1 of 1 packages)"}},
 		{"not to the end", []string{announces("3", "a", "pass")}, 1, "2 of 3 packages were not tested", []string{"(1 of 3 packages)"}},

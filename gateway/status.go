@@ -21,7 +21,7 @@ func (g *gateway) status() control.Status {
 	st := control.Status{
 		Version: g.said.Version, PID: os.Getpid(), Since: g.began, Datapath: g.cfg.Datapath.Kind + ", " + word, Why: why,
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
-		Sessions: g.table.States(), Outbox: g.table.Pending(),
+		Sessions: g.table.States(), Outbox: g.table.Pending(), Aside: g.table.Aside(),
 	}
 	var err error
 	if st.Packets, err = g.dp.Packets(); err != nil {

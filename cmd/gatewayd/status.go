@@ -72,6 +72,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if s.Outbox > 0 {
 		line("accounting", "%s for a RADIUS server", counted(s.Outbox, "event waits", "events wait"))
 	}
+	if s.Aside > 0 {
+		line("set aside", "%s, which no RADIUS server confirms", counted(s.Aside, "accounting event", "accounting events"))
+	}
 	writeCounts(w, "packets", s.Packets)
 	writeCounts(w, "repairs", s.Repairs)
 	writeCounts(w, "dhcp", s.DHCP)

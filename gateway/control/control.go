@@ -58,7 +58,8 @@ type Status struct {
 
 	Sessions map[State]int `json:"sessions"` // clients by state
 	Leases   int           `json:"leases"`
-	Outbox   int           `json:"outbox"`          // events not yet accounted
+	Outbox   int           `json:"outbox"`          // events not yet accounted, but for those of Aside
+	Aside    int           `json:"aside,omitempty"` // events that no RADIUS server confirms while servers confirm others
 	Users    *Users        `json:"users,omitempty"` // of the users' file; nil: none is used
 
 	Traffic Traffic           `json:"traffic"`           // of all clients since the data path began

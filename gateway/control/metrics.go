@@ -31,6 +31,7 @@ var (
 	addressesDesc = desc("addresses", "Addresses clients can be given: in the pools or reserved, or all of the LAN.")
 	leasesDesc    = desc("dhcp_leases", "Leases in use.")
 	outboxDesc    = desc("accounting_outbox", "Accounting events no server has confirmed yet.")
+	asideDesc     = desc("accounting_aside", "Accounting events set aside: no server confirms them, and servers confirm others.")
 	bytesDesc     = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
 	forwardDesc   = desc("forwarded_packets_total", "Packets forwarded; up is from clients.", "direction")
 	packetsDesc   = desc("packets_total", "Packets the data path saw, by what became of them.", "reason")
@@ -51,7 +52,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, bytesDesc, forwardDesc,
+		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, bytesDesc, forwardDesc,
 		packetsDesc, repairsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc, pppoeDesc, identDesc, flowsDesc,
 	} {
 		ch <- d
@@ -73,6 +74,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	send(addressesDesc, prometheus.GaugeValue, float64(s.Addresses))
 	send(leasesDesc, prometheus.GaugeValue, float64(s.Leases))
 	send(outboxDesc, prometheus.GaugeValue, float64(s.Outbox))
+	send(asideDesc, prometheus.GaugeValue, float64(s.Aside))
 	// States without a client are exported too: alerts need the 0.
 	for _, state := range States {
 		send(clientsDesc, prometheus.GaugeValue, float64(s.Sessions[state]), string(state))

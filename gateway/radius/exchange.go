@@ -21,11 +21,12 @@ import (
 type service struct {
 	endpoints []*endpoint
 	gate      *session.Gate
-	tries     int // transmissions to one server
+	overdue   chan struct{} // holds an element for each request that gave its turn to another
+	tries     int           // transmissions to one server
 }
 
 func newService(c Config) *service {
-	return &service{gate: session.NewGate(c.InFlight, c.Waiting), tries: c.Retries + 1}
+	return &service{gate: session.NewGate(c.InFlight, c.Waiting), overdue: make(chan struct{}, overdueMost), tries: c.Retries + 1}
 }
 
 func (s *service) close() {
@@ -47,10 +48,11 @@ func (s *service) ask(ctx context.Context, r request, failures int) (*radius.Pac
 	if err := s.gate.Enter(ctx, failures); err != nil {
 		return nil, err
 	}
-	defer s.gate.Leave()
+	turn := &turn{service: s}
+	defer turn.end()
 	var problems []string
 	for _, st := range s.plan(time.Now()) {
-		answer, err := st.ask(ctx, r, st.tries, st.last)
+		answer, err := st.ask(ctx, r, st.tries, st.last, turn.pass)
 		var silent *silence
 		if err == nil || !errors.As(err, &silent) {
 			return answer, err
@@ -58,6 +60,37 @@ func (s *service) ask(ctx context.Context, r request, failures int) (*radius.Pac
 		problems = append(problems, err.Error())
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(problems, "; "))
+}
+
+// turn is a request's place among those in flight. A request without an answer to its first packet passes it
+// on, so that those which a server never answers keep nobody out.
+type turn struct {
+	*service
+	passed bool
+}
+
+// overdueMost bounds the requests that wait for an answer although they have passed their turn on.
+const overdueMost = 1024
+
+// pass passes the turn on, unless as many as allowed have done so.
+func (t *turn) pass() {
+	if t.passed {
+		return
+	}
+	select {
+	case t.overdue <- struct{}{}:
+		t.passed = true
+		t.gate.Leave()
+	default:
+	}
+}
+
+func (t *turn) end() {
+	if t.passed {
+		<-t.overdue
+		return
+	}
+	t.gate.Leave()
 }
 
 // plan returns the servers in the order to ask them: live ones, and with one packet each
@@ -129,8 +162,8 @@ type exchange struct {
 
 // ask sends a request to the server and repeats it until an answer arrives, ctx ends, or
 // the last wait is over, which returns a *silence. It waits for a server that refuses
-// only if the server is the last.
-func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool) (*radius.Packet, error) {
+// only if the server is the last. overdue is called when the wait after a packet is over.
+func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool, overdue func()) (*radius.Packet, error) {
 	x := &exchange{e: e, r: r, answers: make(chan *radius.Packet, 1), refusals: make(chan struct{}, 1)}
 	defer x.release()
 	began := time.Now()
@@ -153,6 +186,7 @@ func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool) (*r
 		if x.refused && !last {
 			break
 		}
+		overdue()
 	}
 	e.missed(began)
 	return nil, &silence{e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"time"
@@ -255,6 +256,9 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 		}
 		return Session{}, err
 	}
+	if was.state == Authenticated {
+		report(&ended, cause)
+	}
 	if was.line.Session != 0 && t.hungUp != nil {
 		t.hungUp(was.key, was.line)
 	}
@@ -269,6 +273,12 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 		return ended, t.tell(c, next)
 	}
 	return ended, nil
+}
+
+// report logs the end of a session, once it is on the disk.
+func report(s *Session, cause Cause) {
+	slog.Info("session ended", "client", s.Key.String(), "user", s.User, "session", s.ID, "cause", cause,
+		"up_bytes", s.UpBytes, "down_bytes", s.DownBytes)
 }
 
 // shut closes the data path to a client and reads its final counts. remove means

@@ -221,39 +221,6 @@ func TestWhoWaitsTogetherIsWrittenTogether(t *testing.T) {
 	}
 }
 
-// TestSessionsAreAccountedSideBySide: events of one session are handed out one after the
-// other.
-func TestSessionsAreAccountedSideBySide(t *testing.T) {
-	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
-	var ids []string
-	for i := range 5 {
-		lease(t, table, nth(i))
-		ids = append(ids, admit(t, table, nth(i), session.Limits{}).ID)
-		if _, err := table.End(nth(i).Addr, session.UserRequest); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, kind := range []session.Kind{session.Started, session.Ended} {
-		events, err := table.NextFew(t.Context(), 10)
-		if err != nil || len(events) != len(ids) {
-			t.Fatalf("%d events, %v; want one of each session", len(events), err)
-		}
-		for i, e := range events {
-			if e.Kind != kind || e.ID != ids[i] {
-				t.Errorf("event %d is %s of %s, want %s of %s", i, e.Kind, e.ID, kind, ids[i])
-			}
-		}
-		for _, e := range slices.Backward(events) {
-			if err := table.Done(e); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if n := table.Pending(); n != 0 {
-		t.Errorf("%d events are left", n)
-	}
-}
-
 // TestWhatIsAccountedLastStaysAccounted: also when the table is closed while an earlier
 // confirmation is being written.
 func TestWhatIsAccountedLastStaysAccounted(t *testing.T) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"os"
 
 	"go.etcd.io/bbolt"
@@ -115,4 +116,45 @@ func (t *Table) Saving() bool {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
 	return len(t.store.saves) > 0
+}
+
+// Next returns the oldest event that is not Done, and waits for one. It takes none: after it the same
+// event is returned, until Done.
+func (t *Table) Next(ctx context.Context) (e Event, err error) {
+	for {
+		if err := t.enter(); err != nil {
+			return Event{}, err
+		}
+		e, changed, err := t.store.oldest()
+		t.life.RUnlock()
+		if err != nil || e.number != 0 {
+			return e, err
+		}
+		select {
+		case <-changed:
+		case <-t.store.closed:
+		case <-ctx.Done():
+			return Event{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (s *store) oldest() (e Event, changed <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(eventsBucket).Cursor()
+		for key, value := c.First(); key != nil; key, value = c.Next() {
+			one, err := eventOf(key, value)
+			if err != nil {
+				return err
+			}
+			if _, deleted := s.deleted[one.number]; !deleted {
+				e = one
+				return nil
+			}
+		}
+		return nil
+	})
+	return e, s.outbox.changed, err
 }

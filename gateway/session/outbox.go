@@ -1,46 +1,100 @@
 package session
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/bbolt"
 )
 
-// scanMax bounds how many events are scanned for each one wanted.
-const scanMax = 16
+// Times at which events that nobody confirmed are tried again.
+const (
+	againFirst = 2 * time.Second // doubled by each further failure, up to
+	againMost  = 30 * time.Second
+	// refusedMost is how often an event may fail, while others are confirmed, until its session's
+	// events are set aside.
+	refusedMost = 5
+	asideEvery  = 10 * time.Minute // between attempts then
+	// asideMost bounds the events that Pending leaves out because they were set aside.
+	asideMost = 1 << 16
+	// readMost bounds the sessions whose events are in memory.
+	readMost = 1 << 17
+)
 
-// Next returns the oldest event that is not Done, and waits for one when there is
-// none. It returns the same event until Done. Events must be consumed even where
-// nothing is accounted: when too many are left, no client is admitted.
-func (t *Table) Next(ctx context.Context) (Event, error) {
-	events, err := t.NextFew(ctx, 1)
-	if err != nil {
-		return Event{}, err
-	}
-	return events[0], nil
+// outbox hands out the events of a file. Of a session's events only the oldest is handed out, until it is
+// done, so that servers have them in order; those of other sessions do not wait for it.
+//
+//	      read            Take               Done
+//	file ─────▶ ready ──────────▶ taken ────────────▶ deleted; the session's next: ready
+//	                               │  ▲
+//	                         Later ▼  │ Take again
+//	                              due: after seconds, or minutes once set aside
+type outbox struct {
+	next      uint64              // events with lower numbers have been read
+	sessions  map[string]*letters // with events that were read and are not done, by ID
+	ready     []*letters          // whose oldest event was never tried; oldest first
+	due       letterDues          // whose oldest event is to be tried again
+	confirmed time.Time           // when an event was last done
+	aside     int                 // events that are set aside
+	changed   chan struct{}       // closed when there may be more to take
 }
 
-// NextFew returns up to n of the oldest events that are not Done, all of different
-// sessions, so that they can be accounted concurrently and each session's events
-// still arrive in order. It waits for at least one until ctx ends or the table is
-// closed. Events are on the disk before they are returned.
-func (t *Table) NextFew(ctx context.Context, n int) ([]Event, error) {
+// letters are a session's events that were read and are not done.
+type letters struct {
+	id      string
+	all     []letter  // the oldest first; never empty
+	since   time.Time // when the oldest was handed out first, or last failed
+	tries   int       // of the oldest that failed
+	refused int       // of these, since others were confirmed
+	aside   bool
+	at      time.Time // in due: when to try again
+	place   int       // in due; -1: not there
+}
+
+// letter is one event.
+type letter struct {
+	number uint64
+	update bool // a later event of the session says all that it says
+}
+
+func newOutbox() outbox {
+	return outbox{sessions: map[string]*letters{}, changed: make(chan struct{})}
+}
+
+// tell has those who wait for events look again. The store's mu is held.
+func (o *outbox) tell() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// Take returns an event that is to be accounted, and waits for one: the oldest that was never tried, or
+// with again one that Later was called for and whose time has come. Until Done or Later no other event of
+// its session is returned. Events are on the disk before they are returned. They must be consumed even where
+// nothing is accounted: when too many are left, no client is admitted. Errors are ctx's cause and ErrClosed.
+func (t *Table) Take(ctx context.Context, again bool) (Event, error) {
 	for {
 		if err := t.enter(); err != nil {
-			return nil, err
+			return Event{}, err
 		}
-		events, arrived, err := t.store.oldest(max(n, 1))
+		e, changed, wait, err := t.store.handOut(again)
 		t.life.RUnlock()
-		if err != nil || len(events) > 0 {
-			return events, err
+		if err != nil || e.number != 0 {
+			return e, err
 		}
+		timer := time.NewTimer(wait)
 		select {
-		case <-arrived:
+		case <-changed:
+		case <-timer.C:
 		case <-t.store.closed:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			err = context.Cause(ctx)
+		}
+		timer.Stop()
+		if err != nil {
+			return Event{}, err
 		}
 	}
 }
@@ -55,69 +109,201 @@ func (t *Table) Done(e Event) error {
 	}
 	defer t.life.RUnlock()
 	if e.number == 0 {
-		return errors.New("accounted an event that Next never returned")
+		return errors.New("accounted an event that Take never returned")
 	}
-	return t.store.accounted(e.number, e.Kind != Updated)
+	return t.store.accounted(e)
 }
 
-// oldest returns up to n events as NextFew does, or none, and a channel that is closed
-// when new ones arrive.
-func (s *store) oldest(n int) (events []Event, arrived <-chan struct{}, err error) {
+// Later records that an event which Take returned was not confirmed: it will be tried again, after seconds.
+// Where others were confirmed meanwhile, several times, the events of its session are set aside: they are
+// tried again every ten minutes, and Pending leaves them out. It reports whether that has just happened.
+func (t *Table) Later(e Event) (aside bool) {
+	s := t.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l := s.outbox.sessions[e.ID]
+	if l == nil || l.place >= 0 || l.all[0].number != e.number {
+		return false
+	}
+	return s.outbox.later(l)
+}
+
+func (o *outbox) later(l *letters) (asideNow bool) {
+	l.tries++
+	if o.confirmed.After(l.since) {
+		l.refused++
+	}
+	l.since = time.Now()
+	wait := min(againFirst<<min(l.tries-1, 8), againMost)
+	if l.refused >= refusedMost {
+		wait, asideNow = asideEvery, !l.aside
+	}
+	if asideNow {
+		l.aside = true
+		o.aside += len(l.all)
+	}
+	l.at = l.since.Add(wait)
+	heap.Push(&o.due, l)
+	o.tell()
+	return asideNow
+}
+
+// handOut returns an event as Take does, or the zero Event, a channel that is closed when there may be
+// one, and the time after which there may be one all the same.
+func (s *store) handOut(again bool) (e Event, changed <-chan struct{}, wait time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := &s.outbox
+	l, wait := o.first(again)
 	// Read the file with mu held: an event stays in done until no later view of the file
 	// can contain it.
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		events, err = s.collect(tx.Bucket(eventsBucket).Cursor(), n)
+	err = s.db.View(func(tx *bbolt.Tx) (err error) {
+		switch events := tx.Bucket(eventsBucket); {
+		case l != nil:
+			key := eventKey(l.all[0].number)
+			e, err = eventOf(key, events.Get(key))
+		case !again:
+			e, l, err = s.readOn(events.Cursor())
+		}
 		return err
 	})
 	if err != nil {
-		err = fmt.Errorf("read the outbox of sessions: %w", err)
+		return Event{}, nil, 0, fmt.Errorf("read the outbox of sessions: %w", err)
 	}
-	return events, s.arrived, err
+	if l != nil && l.tries == 0 {
+		l.since = time.Now()
+	}
+	return e, o.changed, wait, nil
 }
 
-func (s *store) collect(c *bbolt.Cursor, n int) ([]Event, error) {
-	var events []Event
-	known := map[string]bool{} // sessions that have an older event that is not done
-	scan := n * scanMax
-	for key, value := c.Seek(eventKey(s.first)); key != nil && len(events) < n && scan > 0; key, value = c.Next() {
+// first removes from ready or due the session whose event is to be taken; nil: none is there now, and the
+// time until there is one.
+func (o *outbox) first(again bool) (l *letters, wait time.Duration) {
+	const forLong = time.Hour
+	switch {
+	case !again && len(o.ready) > 0:
+		l, o.ready = o.ready[0], o.ready[1:]
+		return l, 0
+	case !again || len(o.due) == 0:
+		return nil, forLong
+	}
+	if wait = time.Until(o.due[0].at); wait > 0 {
+		return nil, wait
+	}
+	return heap.Pop(&o.due).(*letters), 0
+}
+
+// readOn reads events of the file until one is the oldest of its session.
+func (s *store) readOn(c *bbolt.Cursor) (Event, *letters, error) {
+	o := &s.outbox
+	for key, value := c.Seek(eventKey(o.next)); key != nil && len(o.sessions) < readMost; key, value = c.Next() {
 		e, err := eventOf(key, value)
 		if err != nil {
-			return nil, err
+			return Event{}, nil, err
 		}
-		if _, done := s.done[e.number]; done {
-			if len(known) == 0 {
-				s.first = e.number + 1
-			}
-			continue
+		o.next = e.number + 1
+		one := letter{e.number, e.Kind == Updated}
+		l := o.sessions[e.ID]
+		if l == nil {
+			l = &letters{id: e.ID, all: []letter{one}, place: -1}
+			o.sessions[e.ID] = l
+			return e, l, nil
 		}
-		scan--
-		if !known[e.ID] {
-			events = append(events, e)
+		l.all = append(l.all, one)
+		if l.aside {
+			o.aside++
+			s.supersede(l)
 		}
-		known[e.ID] = true
 	}
-	return events, nil
+	return Event{}, nil, nil
+}
+
+// supersede leaves out updates of a session that is set aside: its newest event says what they say.
+func (s *store) supersede(l *letters) {
+	for i := len(l.all) - 2; i >= 0; i-- {
+		if trying := i == 0 && l.place < 0; l.all[i].update && !trying {
+			s.delete(l.all[i].number)
+			l.all = append(l.all[:i], l.all[i+1:]...)
+			s.outbox.aside--
+		}
+	}
 }
 
 // accounted has an event deleted from the file, if it is there: at once, or soon.
-func (s *store) accounted(number uint64, urgent bool) error {
+func (s *store) accounted(e Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.db.View(func(tx *bbolt.Tx) error {
-		if tx.Bucket(eventsBucket).Get(eventKey(number)) == nil {
-			return nil
-		}
-		s.done[number] = struct{}{}
-		if urgent || len(s.done) >= doneMax {
-			s.signal()
-		}
-		s.arm()
+	s.outbox.done(e)
+	there := false
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		there = tx.Bucket(eventsBucket).Get(eventKey(e.number)) != nil
 		return nil
 	})
+	if there {
+		s.delete(e.number)
+		if e.Kind != Updated || len(s.deleted) >= deletedMax {
+			s.signal()
+		}
+	}
+	return err
 }
 
-// Pending returns the number of events that are not Done, including those not yet
+// delete has an event deleted from the file. mu is held.
+func (s *store) delete(number uint64) {
+	s.deleted[number] = struct{}{}
+	s.arm()
+}
+
+// done makes a session's next event ready.
+func (o *outbox) done(e Event) {
+	l := o.sessions[e.ID]
+	if l == nil || l.all[0].number != e.number || l.place >= 0 {
+		return
+	}
+	o.confirmed = time.Now()
+	if l.aside {
+		o.aside -= len(l.all)
+	}
+	l.all = l.all[1:]
+	l.tries, l.refused, l.aside = 0, 0, false
+	if len(l.all) == 0 {
+		delete(o.sessions, e.ID)
+	} else {
+		o.ready = append(o.ready, l)
+	}
+	o.tell()
+}
+
+// Pending returns the number of events that are neither Done nor set aside, including those not yet
 // written.
 func (t *Table) Pending() int { return t.store.behind() }
+
+// Aside returns the number of events that are set aside.
+func (t *Table) Aside() int {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	return t.store.outbox.aside
+}
+
+// letterDues is a heap of sessions, the next to be tried again first.
+type letterDues []*letters
+
+func (d letterDues) Len() int           { return len(d) }
+func (d letterDues) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
+func (d letterDues) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place, d[j].place = i, j
+}
+
+func (d *letterDues) Push(x any) {
+	l := x.(*letters)
+	l.place = len(*d)
+	*d = append(*d, l)
+}
+
+func (d *letterDues) Pop() any {
+	last := len(*d) - 1
+	l := (*d)[last]
+	*d, l.place = (*d)[:last], -1
+	return l
+}

@@ -20,8 +20,8 @@ const (
 	commitMax = 4096
 	// lazyFor is how long a change without a waiting caller may take to reach the disk.
 	lazyFor = time.Second
-	// doneMax bounds the accounted events that are still to be deleted from the file.
-	doneMax = 512
+	// deletedMax bounds the accounted events that are still to be deleted from the file.
+	deletedMax = 512
 )
 
 // change is a change of one client. It is written to disk completely or not at all.
@@ -51,13 +51,10 @@ type store struct {
 	armed   bool // a signal of wake is scheduled
 	failing bool // the last transaction failed
 
-	// The outbox. Events with numbers below first are done; those in done are done, but
-	// still in the file.
-	first     uint64
-	done      map[uint64]struct{}
-	backlog   int           // events in the file
-	unwritten int           // events not yet written
-	arrived   chan struct{} // closed when new events arrive
+	outbox    outbox
+	deleted   map[uint64]struct{} // events to be deleted that are still in the file
+	backlog   int                 // events in the file
+	unwritten int                 // events not yet written
 }
 
 // openStore opens the file at path and calls load with its content.
@@ -68,7 +65,7 @@ func openStore(path string, load func(tx *bbolt.Tx) error) (*store, error) {
 	}
 	s := &store{
 		db: db, wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
-		saves: map[netip.Addr][]byte{}, done: map[uint64]struct{}{}, arrived: make(chan struct{}),
+		saves: map[netip.Addr][]byte{}, deleted: map[uint64]struct{}{}, outbox: newOutbox(),
 	}
 	err = db.View(func(tx *bbolt.Tx) error {
 		s.backlog = tx.Bucket(eventsBucket).Stats().KeyN
@@ -134,11 +131,11 @@ func (s *store) signal() {
 	}
 }
 
-// behind is the number of events that are not accounted or not yet written.
+// behind is the number of events that are not accounted, or not yet written, and not set aside.
 func (s *store) behind() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.backlog - len(s.done) + s.unwritten
+	return s.backlog - len(s.deleted) + s.unwritten - min(s.outbox.aside, asideMost)
 }
 
 // close writes what is left and ends the writer. No change may be added afterwards.
@@ -242,7 +239,7 @@ func (s *store) take() batch {
 		}
 		s.order = s.order[1:]
 	}
-	b.done = slices.Sorted(maps.Keys(s.done))
+	b.done = slices.Sorted(maps.Keys(s.deleted))
 	return b
 }
 
@@ -250,13 +247,12 @@ func (s *store) take() batch {
 func (s *store) taken(b batch) {
 	// Remove these only now that they are no longer in the file.
 	for _, number := range b.done {
-		delete(s.done, number)
+		delete(s.deleted, number)
 	}
 	s.backlog += b.added - b.removed
 	s.unwritten -= b.added
 	if b.added > 0 {
-		close(s.arrived)
-		s.arrived = make(chan struct{})
+		s.outbox.tell()
 	}
 }
 

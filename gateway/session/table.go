@@ -148,11 +148,16 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	}
 	t.complaints.last = -never
 	var lost []change
+	var ends []*Event
 	var err error
 	t.store, err = openStore(path, func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, read datapath.Counters) error {
 			if _, err := t.dp.Counters(s.Addr); errors.Is(err, datapath.ErrForeign) {
-				lost = append(lost, dismiss(s)) // an address of a former LAN
+				out, ended := dismiss(s) // an address of a former LAN
+				lost = append(lost, out)
+				if ended != nil {
+					ends = append(ends, ended)
+				}
 				return nil
 			}
 			ended, err := t.restore(&s, read, resume)
@@ -161,7 +166,7 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 				if c := t.clients[s.Addr]; c != nil {
 					end.record = t.record(&c.entry)
 				}
-				lost = append(lost, end)
+				lost, ends = append(lost, end), append(ends, ended)
 			}
 			return err
 		})
@@ -175,17 +180,20 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	if err := t.store.sync(); err != nil {
 		return nil, errors.Join(err, t.store.close())
 	}
+	for _, e := range ends {
+		report(&e.Session, e.Cause)
+	}
 	return t, nil
 }
 
-// dismiss removes a client from the file that the data path cannot have.
-func dismiss(s Session) change {
-	out := change{addr: s.Addr}
+// dismiss removes a client from the file that the data path cannot have, and returns the end of its session.
+func dismiss(s Session) (out change, ended *Event) {
+	out.addr = s.Addr
 	if s.State == Authenticated {
-		ended := &Event{Kind: Ended, Session: s, Cause: NASReboot, At: s.Seen}
+		ended = &Event{Kind: Ended, Session: s, Cause: NASReboot, At: s.Seen}
 		out.events = [][]byte{encodeEvent(ended)}
 	}
-	return out
+	return out, ended
 }
 
 // restore adds a client of the file to the table and the data path. If its session

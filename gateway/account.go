@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Accounting: events that are sent at once for the first time, and the same number of those that are sent
+// again. An event that is not confirmed within overdue gives its place to another, while its server may still
+// answer; so do overdueMost at once.
+const (
+	accountedAtOnce = 64
+	overdue         = time.Second
+	overdueMost     = 1024
+)
+
+// accounts reports whether accounting is sent to RADIUS servers.
+func (g *gateway) accounts() bool { return g.radius != nil && g.cfg.RADIUS.Accounting }
+
+// account sends the table's events to the RADIUS servers, each until a server confirms it. A session's events
+// are sent in order; those of different sessions do not wait for each other.
+func (g *gateway) account(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	a := &accounting{g: g, overdue: make(chan struct{}, overdueMost)}
+	var lanes sync.WaitGroup
+	var errs [2]error
+	for i, again := range []bool{false, true} {
+		lanes.Go(func() {
+			defer stop()
+			errs[i] = a.lane(ctx, again)
+		})
+	}
+	lanes.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// accounting is the events that are being sent.
+type accounting struct {
+	g       *gateway
+	overdue chan struct{} // holds an element for each event that gave its place to another
+	failed  budget.Seldom // to log
+}
+
+// lane sends events that were never tried, or with again those that were, until ctx ends.
+func (a *accounting) lane(ctx context.Context, again bool) error {
+	places := make(chan struct{}, accountedAtOnce)
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	for {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		e, err := a.g.table.Take(ctx, again)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		sending.Go(func() { a.send(ctx, e, func() { <-places }) })
+	}
+}
+
+// send sends an event, and calls leave once, when another may be sent in its place.
+func (a *accounting) send(ctx context.Context, e session.Event, leave func()) {
+	sent := make(chan error, 1)
+	go func() { sent <- a.g.accountOne(ctx, e) }()
+	var err error
+	select {
+	case err = <-sent:
+		defer leave()
+	case <-time.After(overdue):
+		select {
+		case a.overdue <- struct{}{}:
+			leave()
+			defer func() { <-a.overdue }()
+		default:
+			defer leave()
+		}
+		err = <-sent
+	}
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	if a.g.table.Later(e) {
+		a.g.log.Error("accounting: no server confirms an event, and servers confirm others: set aside, it is tried every ten minutes",
+			"user", e.User, "session", e.ID, "kind", e.Kind, "err", err)
+		return
+	}
+	a.failed.Do(func() { a.g.log.Warn("accounting; it will be sent again", "err", err) })
+}
+
+func (g *gateway) accountOne(ctx context.Context, e session.Event) error {
+	if g.accounts() {
+		if err := g.radius.Account(ctx, e); err != nil {
+			return err
+		}
+	}
+	return g.table.Done(e)
+}

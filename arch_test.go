@@ -69,7 +69,8 @@ var allowedImports = map[string][]string{
 
 	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile"},
 	"gateway/dns":     {"gateway/budget"},
-	"gateway/portal":  {"gateway/session"},
+	"gateway/guesses": {"gateway/session"}, // who guesses passwords
+	"gateway/portal":  {"gateway/guesses", "gateway/session"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/sockbuf", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/session"},
 	"gateway/session": {"gateway/datapath", "gateway/statefile"},

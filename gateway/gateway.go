@@ -27,6 +27,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
+	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/nat"
 	"github.com/gateweigh/gateweigh/gateway/portal"
@@ -63,6 +64,8 @@ type gateway struct {
 	dhcp   *dhcp.Server
 	dns    *dns.Server
 	pppoe  *pppoe.Server
+	lines  *lines        // of pppoe
+	guard  guesses.Guard // against guessing passwords, by the portal and PPPoE
 	flows  *flowlog.Log
 	ident  *ident.Server
 	watch  *ident.Watch // of ident

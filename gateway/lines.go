@@ -8,9 +8,12 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/ppp"
@@ -24,7 +27,8 @@ type lines struct {
 	pools map[string]*pool // by name; "": of clients whose login names none
 	dns   [2]netip.Addr
 	// server is the concentrator, which is told of sessions that end.
-	server *pppoe.Server
+	server    *pppoe.Server
+	backedOff atomic.Uint64 // logins that came too soon after wrong passwords
 }
 
 var _ pppoe.Access = (*lines)(nil)
@@ -47,7 +51,7 @@ func (g *gateway) openLines() (err error) {
 	if l.server, err = pppoe.New(g.pppoeConfig(), l); err != nil {
 		return err
 	}
-	g.pppoe = l.server
+	g.pppoe, g.lines = l.server, l
 	g.table.Follow(func(k session.Key, line session.Line) {
 		g.behind.remove(k, line)
 		l.server.End(k.MAC, line.Session)
@@ -128,7 +132,7 @@ func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	if c.Method != ppp.MethodPAP {
 		who.CHAP = &session.CHAP{Microsoft: c.Method == ppp.MethodMSCHAPv2, ID: c.ID, Challenge: c.Challenge, Response: c.Response}
 	}
-	login, err := l.auth.Authenticate(ctx, who)
+	login, err := l.decide(ctx, who)
 	if err != nil {
 		return ppp.Grant{Message: rejection(err)}, err
 	}
@@ -144,6 +148,37 @@ func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	grant := ppp.Grant{DNS: l.dns, Proof: login.Proof}
 	grant.Addr, err = l.connect(r.MAC, login)
 	return grant, err
+}
+
+// decide checks a password, unless its sender has to wait because of wrong ones. Wrong ones are counted with
+// those that came by the portal.
+func (l *lines) decide(ctx context.Context, who session.Credentials) (session.Login, error) {
+	try, err := l.table.g.guard.Enter(ctx, guesses.Who{MAC: who.Key.MAC, Line: lineOf(who)})
+	if err != nil {
+		return session.Login{}, err
+	}
+	defer try.Leave()
+	if wait := try.Wait(who.User); wait > 0 {
+		l.backedOff.Add(1)
+		return session.Login{}, session.Reject(fmt.Sprintf("too many wrong passwords: try again in %d s", int(wait/time.Second)+1))
+	}
+	who.Failures = try.Failures(who.User)
+	login, err := l.auth.Authenticate(ctx, who)
+	switch {
+	case err == nil:
+		try.Right(who.User)
+	case errors.Is(err, session.ErrRejected):
+		try.Wrong(who.User)
+	}
+	return login, err
+}
+
+// lineOf is the subscriber's line as its access node names it; empty: it does not.
+func lineOf(who session.Credentials) string {
+	if who.Circuit == "" && who.Remote == "" {
+		return ""
+	}
+	return fmt.Sprintf("%q %q", who.Circuit, who.Remote)
 }
 
 // rejection is what a client is told of a login that failed.

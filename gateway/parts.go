@@ -150,7 +150,7 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 	p, addr := g.cfg.Portal, g.cfg.LAN.Address.Addr()
 	cfg := portal.Config{
 		Address: netip.AddrPortFrom(addr, p.Port), Name: p.Name, Terms: p.Terms, Title: p.Title,
-		SuccessURL: p.SuccessURL, Templates: p.Templates, Key: key, Log: g.log,
+		SuccessURL: p.SuccessURL, Templates: p.Templates, Key: key, Guard: &g.guard, Log: g.log,
 		Methods: portal.Methods{
 			Login:        g.cfg.Auth.Has(config.MethodUsers) || g.cfg.Auth.Has(config.MethodRADIUS),
 			ClickThrough: g.cfg.Auth.Has(config.MethodClickThrough),

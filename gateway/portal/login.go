@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -91,11 +92,11 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		p.render(w, http.StatusOK, "login.html", page)
 		return
 	}
-	turn, err := p.attempts.enter(r.Context(), s.Addr)
+	try, err := p.guard.Enter(r.Context(), guesses.Who{MAC: s.MAC})
 	if err != nil {
 		return // the client has disconnected
 	}
-	defer turn.leave()
+	defer try.Leave()
 	// A second tap on the button arrives here while the first is being decided.
 	if s, ok = p.client(w, r); !ok {
 		return
@@ -112,22 +113,18 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page.User = strings.TrimSpace(form.Get("username")) // phones append a space to completed words
-	failures := turn.recent() + p.guesses.recent(page.User, s.Addr)
-	p.logIn(w, r, page, Credentials{User: page.User, Password: form.Get("password"), Key: s.Key, Failures: failures}, turn)
+	c := Credentials{User: page.User, Password: form.Get("password"), Key: s.Key, Failures: try.Failures(page.User)}
+	p.logIn(w, r, page, c, try)
 }
 
 // logIn checks credentials, after the delay that earlier wrong ones require.
-func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Credentials, turn *turn) {
+func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Credentials, try *guesses.Try) {
 	if c.User == "" || c.Password == "" || !p.cfg.Methods.Login {
 		page.Alert = page.T.Incomplete
 		p.render(w, http.StatusOK, "login.html", page)
 		return
 	}
-	wait := turn.wait()
-	if wait == 0 {
-		wait = p.guesses.wait(c.User, c.Key.Addr)
-	}
-	if wait > 0 {
+	if wait := try.Wait(c.User); wait > 0 {
 		p.counters.backedOff.Add(1)
 		seconds := int(wait/time.Second) + 1
 		page.Alert = fmt.Sprintf(page.T.Wait, seconds)
@@ -141,12 +138,10 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 	var no rejected
 	switch {
 	case err == nil:
-		turn.succeeded()
-		p.guesses.right(c.User, c.Key.Addr)
+		try.Right(c.User)
 		p.admit(w, r, page, c.Key, login)
 	case errors.As(err, &no):
-		turn.fail()
-		p.guesses.wrong(c.User, c.Key.Addr)
+		try.Wrong(c.User)
 		p.counters.rejected.Add(1)
 		p.log.Info("log-in rejected", "client", c.Key.String(), "user", c.User)
 		page.Wrong, page.Alert, page.Message = true, page.T.WrongPassword, forUser(no.RejectMessage())

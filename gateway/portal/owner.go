@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -46,19 +47,19 @@ func (p *Portal) owns(r *http.Request, s session.Session) bool {
 
 // sameUser compares names as the table does when it counts a user's sessions.
 func sameUser(typed string, s session.Session) bool {
-	return strings.EqualFold(strings.TrimSpace(typed), s.User)
+	return session.SameUser(strings.TrimSpace(typed), s.User)
 }
 
 // confirmed reports whether a form without the session's cookie has its user's name, or
 // asks for it again. Wrong names are slowed down like wrong passwords.
 func (p *Portal) confirmed(w http.ResponseWriter, r *http.Request, s session.Session, name string) bool {
-	turn, err := p.attempts.enter(r.Context(), s.Addr)
+	try, err := p.guard.Enter(r.Context(), guesses.Who{MAC: s.MAC})
 	if err != nil {
 		return false // the client has disconnected
 	}
-	defer turn.leave()
+	defer try.Leave()
 	page := p.logoutPage(r, s)
-	if wait := turn.wait(); wait > 0 {
+	if wait := try.Wait(""); wait > 0 {
 		p.counters.backedOff.Add(1)
 		seconds := int(wait/time.Second) + 1
 		page.Alert = fmt.Sprintf(page.T.Wait, seconds)
@@ -69,7 +70,7 @@ func (p *Portal) confirmed(w http.ResponseWriter, r *http.Request, s session.Ses
 	if sameUser(name, s) {
 		return true
 	}
-	turn.fail()
+	try.WrongName()
 	p.counters.rejected.Add(1)
 	p.log.Info("log-out rejected: neither the cookie of the login nor the user's name", "client", s.Key.String(), "session", s.ID)
 	page.Alert = page.T.OtherUser

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -153,7 +154,7 @@ func FuzzForms(f *testing.F) {
 		req.Host = portalAddr.String()
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		req.Header.Set("Cookie", cookie)
-		p.attempts.clients = nil
+		p.guard = &guesses.Guard{}
 		c := &peer{client: clientA, local: portalAddr, life: t.Context(), limiter: &connLimiter{}}
 		w := httptest.NewRecorder()
 		p.ServeHTTP(w, req.WithContext(context.WithValue(t.Context(), peerKey{}, c)))

@@ -34,6 +34,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -101,6 +102,8 @@ type Config struct {
 	// or waits as long as others end.
 	MaxConns, MaxConnsPerClient int
 	patience                    time.Duration // how long new connections wait although none ends; 0: defaultPatience
+	// Guard counts wrong passwords; nil: one of the portal's own.
+	Guard *guesses.Guard
 	// Log is slog.Default() when nil.
 	Log *slog.Logger
 }
@@ -132,8 +135,7 @@ type Portal struct {
 	log      *slog.Logger
 	pages    *pages
 	tokens   tokens
-	attempts attempts
-	guesses  guesses
+	guard    *guesses.Guard
 	cert     *certificate // nil: plain HTTP only
 	mux      *http.ServeMux
 	counters counters
@@ -170,7 +172,7 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 		return nil, fmt.Errorf("portal: %w", err)
 	}
 	cfg.setDefaults()
-	p := &Portal{cfg: cfg, sessions: sessions, auth: auth, log: cfg.Log, tokens: tokens{cfg.Key}}
+	p := &Portal{cfg: cfg, sessions: sessions, auth: auth, log: cfg.Log, guard: cfg.Guard, tokens: tokens{cfg.Key}}
 	p.setBase()
 	var err error
 	if p.pages, err = readPages(cfg.Templates); err != nil {
@@ -261,6 +263,9 @@ func (c *Config) setDefaults() {
 		c.Methods.Guest.User = defaultGuest
 	}
 	c.Methods.Guest.Shared = true
+	if c.Guard == nil {
+		c.Guard = &guesses.Guard{}
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

@@ -1,6 +1,7 @@
 package radius
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"layeh.com/radius"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -256,5 +258,43 @@ func BenchmarkAuthenticate(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "logins/s")
 			b.ReportMetric(float64(c.Stats()[0].Retransmits), "retransmits")
 		})
+	}
+}
+
+// TestFloodOfOneWayKeepsNobodyOfTheOtherOut: the server answers none of the requests of one way, which are many more than
+// may be in flight; a login by the other way is answered.
+func TestFloodOfOneWayKeepsNobodyOfTheOtherOut(t *testing.T) {
+	t.Parallel()
+	for flood, right := range map[uint16]uint16{1: 0, 0: 1} {
+		server := newAttacker(t)
+		c := newClient(t, Config{Servers: []Server{server.server()}, InFlight: 8, Timeout: time.Hour})
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var guesses sync.WaitGroup
+		for i := range 50 {
+			guesses.Go(func() {
+				who := credentials(fmt.Sprint("guess", i), "wrong")
+				who.Port = flood
+				c.Authenticate(ctx, who)
+			})
+		}
+		for range share(8) {
+			server.receive(t)
+		}
+		go func() {
+			for ctx.Err() == nil {
+				if q := server.receive(t); bytes.Contains(q.data, []byte("alice")) {
+					server.send(t, q.from, signed(q.data, radius.CodeAccessAccept))
+					return
+				}
+			}
+		}()
+		who := credentials("alice", "correct horse")
+		who.Port = right
+		if _, err := c.Authenticate(ctx, who); err != nil {
+			t.Errorf("with a flood of port %d, a login of port %d: %v", flood, right, err)
+		}
+		stop()
+		guesses.Wait()
 	}
 }

@@ -16,18 +16,35 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
+// way is where requests come from. Those of one way do not queue behind those of another.
+type way int
+
+const (
+	byPortal way = iota // logins, and all accounting
+	byLine              // logins of PPPoE clients
+	ways
+)
+
 // service is the servers' ports for one purpose. Logins and accounting have one each, so
 // that neither queues behind the other.
 type service struct {
 	endpoints []*endpoint
-	gate      *session.Gate
+	gates     [ways]*session.Gate
 	overdue   chan struct{} // holds an element for each request that gave its turn to another
 	tries     int           // transmissions to one server
 }
 
-func newService(c Config) *service {
-	return &service{gate: session.NewGate(c.InFlight, c.Waiting), overdue: make(chan struct{}, overdueMost), tries: c.Retries + 1}
+// newService makes a service with so many requests in flight, at most, of each way.
+func newService(c Config, inFlight int) *service {
+	s := &service{overdue: make(chan struct{}, overdueMost), tries: c.Retries + 1}
+	for w := range s.gates {
+		s.gates[w] = session.NewGate(inFlight, c.Waiting)
+	}
+	return s
 }
+
+// share is how many of the logins in flight may be of one way.
+func share(inFlight int) int { return max(1, inFlight*3/4) }
 
 func (s *service) close() {
 	for _, e := range s.endpoints {
@@ -43,12 +60,13 @@ type step struct {
 }
 
 // ask sends a request to one server after the other until one answers. failures are the
-// wrong passwords of the client it is about, by which requests wait.
-func (s *service) ask(ctx context.Context, r request, failures int) (*radius.Packet, error) {
-	if err := s.gate.Enter(ctx, failures); err != nil {
+// wrong passwords of the client it is about, by which requests of its way wait.
+func (s *service) ask(ctx context.Context, r request, by way, failures int) (*radius.Packet, error) {
+	gate := s.gates[by]
+	if err := gate.Enter(ctx, failures); err != nil {
 		return nil, err
 	}
-	turn := &turn{service: s}
+	turn := &turn{gate: gate, overdue: s.overdue}
 	defer turn.end()
 	var problems []string
 	for _, st := range s.plan(time.Now()) {
@@ -65,8 +83,9 @@ func (s *service) ask(ctx context.Context, r request, failures int) (*radius.Pac
 // turn is a request's place among those in flight. A request without an answer to its first packet passes it
 // on, so that those which a server never answers keep nobody out.
 type turn struct {
-	*service
-	passed bool
+	gate    *session.Gate
+	overdue chan struct{} // the service's
+	passed  bool
 }
 
 // overdueMost bounds the requests that wait for an answer although they have passed their turn on.

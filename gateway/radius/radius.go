@@ -127,11 +127,12 @@ type Config struct {
 	Timeout  time.Duration // wait after the first transmission, default 1 s, because a user waits at the login page
 	Retries  int           // transmissions after the first, to each server, default 2; negative: none
 	DeadTime time.Duration // how long a server that does not answer is skipped, default 30 s
-	// InFlight bounds the requests in flight, for logins and accounting each, default 128:
-	// about the capacity of a server's socket buffer.
+	// InFlight bounds the requests in flight that had no time to be answered yet, for logins and accounting
+	// each, default 128: about the capacity of a server's socket buffer. Logins of PPPoE clients, and other
+	// logins, have three quarters of it each, so that a flood of one keeps out none of the other.
 	InFlight int
 	// Waiting bounds further requests that wait for their turn, default 10,000: as many
-	// logins as the portal has connections.
+	// logins as the portal has connections. Both kinds of logins have as many each.
 	Waiting int
 
 	// InterimDefault is the time between interim updates unless the server sets one; 0:
@@ -238,7 +239,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	var id [8]byte
 	rand.Read(id[:]) // never fails: on an error crypto/rand ends the program
-	c := &Client{cfg: cfg, boot: hex.EncodeToString(id[:]), auth: newService(cfg), acct: newService(cfg)}
+	c := &Client{cfg: cfg, boot: hex.EncodeToString(id[:]), auth: newService(cfg, share(cfg.InFlight)), acct: newService(cfg, cfg.InFlight)}
 	for _, s := range cfg.Servers {
 		c.auth.add(cfg, s.Address, s.Secret)
 		c.acct.add(cfg, s.AcctAddress, s.Secret)
@@ -262,7 +263,11 @@ func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (ses
 	if !sendable(who) {
 		return session.Login{}, session.Reject("")
 	}
-	answer, err := c.auth.ask(ctx, &accessRequest{cfg: &c.cfg, who: who}, who.Failures)
+	by := byPortal
+	if who.Port != 0 {
+		by = byLine
+	}
+	answer, err := c.auth.ask(ctx, &accessRequest{cfg: &c.cfg, who: who}, by, who.Failures)
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}
@@ -279,7 +284,7 @@ func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (ses
 func (c *Client) Account(ctx context.Context, e session.Event) error {
 	r, err := c.event(e)
 	if err == nil {
-		_, err = c.acct.ask(ctx, r, 0)
+		_, err = c.acct.ask(ctx, r, byPortal, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("radius: accounting %s of session %s: %w", e.Kind, e.ID, err)
@@ -297,7 +302,7 @@ func (c *Client) AccountingOn(ctx context.Context) error { return c.accounting(c
 func (c *Client) AccountingOff(ctx context.Context) error { return c.accounting(ctx, false) }
 
 func (c *Client) accounting(ctx context.Context, on bool) error {
-	if _, err := c.acct.ask(ctx, c.restart(on), 0); err != nil {
+	if _, err := c.acct.ask(ctx, c.restart(on), byPortal, 0); err != nil {
 		return fmt.Errorf("radius: accounting on or off: %w", err)
 	}
 	return nil

@@ -81,7 +81,7 @@ func (t *Table) remove(c *client) {
 // zero is not counted. mu must be held.
 func (t *Table) tally(c *client, now *entry) {
 	recount(t.states, c.tallied, now.state)
-	user := fold(now.user)
+	user := FoldUser(now.user)
 	recount(t.users, c.talliedUser, user)
 	recount(t.macs, c.talliedMAC, now.key.MAC)
 	c.tallied, c.talliedUser, c.talliedMAC = now.state, user, now.key.MAC
@@ -106,7 +106,7 @@ func recount[K comparable](counts map[K]int, was, now K) {
 func (t *Table) reserve(c *client, login Login) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	user := fold(login.User)
+	user := FoldUser(login.User)
 	others := t.users[user]
 	if user != "" && c.talliedUser == user {
 		others--
@@ -125,9 +125,12 @@ func (t *Table) unreserve(c *client) {
 	c.reserved = ""
 }
 
-// fold returns the name under which a user's sessions are counted: servers that ignore
-// case accept a name in every spelling.
-func fold(user string) string { return strings.ToLower(user) }
+// FoldUser returns a user's name as names are compared everywhere: servers that ignore case accept a name in
+// every spelling.
+func FoldUser(user string) string { return strings.ToLower(user) }
+
+// SameUser reports whether two names are one user's.
+func SameUser(a, b string) bool { return FoldUser(a) == FoldUser(b) }
 
 // Addresses returns how many addresses a MAC address has.
 func (t *Table) Addresses(mac datapath.MAC) int {

@@ -1,15 +1,15 @@
-package portal
+package guesses
 
 import (
 	"container/list"
-	"net/netip"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Guessing one user's password from many addresses is slowed down as well. The delay is
-// short and does not apply to the address where the user last logged in: an attacker can
+// Guessing one user's password from many clients is slowed down as well. The delay is
+// short and does not apply to the device with which the user last logged in: an attacker can
 // keep a user from logging in with other devices only while the guessing continues, and
 // for longestNameWait after it.
 const (
@@ -20,11 +20,11 @@ const (
 	maxNames         = 16_384 // that are remembered: of users, and the same number of other names
 )
 
-// guesses remembers for which names wrong passwords were sent, by any client. Names can
+// names remembers for which names wrong passwords were sent, by any client. Names can
 // be made up, so names that have logged in are kept separately. Other names displace
 // only each other, and the name with the most failures goes last. The zero value is
 // ready to use.
-type guesses struct {
+type names struct {
 	mu     sync.Mutex // guards what follows
 	users  map[string]*guessed
 	logins list.List // of users, by their last login
@@ -37,13 +37,13 @@ type guesses struct {
 type guessed struct {
 	failures // at most mostNameFailures
 	name     string
-	home     netip.Addr    // address of the last login; the zero Addr: none
+	home     MAC           // of the client of the last login; zero: none
 	place    *list.Element // in logins, or in failed
 }
 
 // wait is how long a client must wait before it may try a user's password; 0: now.
 // Undecided attempts do not count, because many clients may share an account.
-func (g *guesses) wait(user string, client netip.Addr) time.Duration {
+func (g *names) wait(user string, client MAC) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.find(canonical(user))
@@ -53,9 +53,17 @@ func (g *guesses) wait(user string, client netip.Addr) time.Duration {
 	return at.wait(freeNameFailures, firstNameWait, longestNameWait)
 }
 
+// isHome reports whether a client is that of the user's last login.
+func (g *names) isHome(user string, client MAC) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.users[canonical(user)]
+	return at != nil && at.home == client
+}
+
 // recent is the number of wrong passwords for a name that still count, but for those of the
-// address of its last login.
-func (g *guesses) recent(user string, client netip.Addr) int {
+// client of its last login.
+func (g *names) recent(user string, client MAC) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.find(canonical(user))
@@ -66,7 +74,7 @@ func (g *guesses) recent(user string, client netip.Addr) int {
 }
 
 // wrong counts a failed attempt.
-func (g *guesses) wrong(user string, client netip.Addr) {
+func (g *names) wrong(user string, client MAC) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := canonical(user)
@@ -77,7 +85,7 @@ func (g *guesses) wrong(user string, client netip.Addr) {
 	if at.home == client {
 		return // the client's own failures slow it down
 	}
-	other := !at.home.IsValid()
+	other := at.home == MAC{}
 	if other {
 		g.failed[at.count].Remove(at.place)
 	}
@@ -88,7 +96,7 @@ func (g *guesses) wrong(user string, client netip.Addr) {
 }
 
 // right clears a name's failures after a login.
-func (g *guesses) right(user string, client netip.Addr) {
+func (g *names) right(user string, client MAC) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := canonical(user)
@@ -112,10 +120,13 @@ func (g *guesses) right(user string, client netip.Addr) {
 }
 
 // canonical is the form in which names are compared: RADIUS servers may ignore case.
-func canonical(user string) string { return strings.ToLower(user[:min(len(user), maxUser)]) }
+func canonical(user string) string { return session.FoldUser(user[:min(len(user), maxUser)]) }
+
+// maxUser is the longest name that can be right, bytes (RFC 2865, 5.1).
+const maxUser = 253
 
 // find returns a name's entry or nil. mu is held.
-func (g *guesses) find(name string) *guessed {
+func (g *names) find(name string) *guessed {
 	if at := g.users[name]; at != nil {
 		return at
 	}
@@ -124,7 +135,7 @@ func (g *guesses) find(name string) *guessed {
 
 // add adds an entry for a name that has not logged in. It replaces an expired entry, or
 // else the oldest of those with the fewest failures. mu is held.
-func (g *guesses) add(name string) *guessed {
+func (g *names) add(name string) *guessed {
 	if g.others == nil {
 		g.others = map[string]*guessed{}
 	}
@@ -138,7 +149,7 @@ func (g *guesses) add(name string) *guessed {
 }
 
 // least returns the entry to replace first; there is one. mu is held.
-func (g *guesses) least() *guessed {
+func (g *names) least() *guessed {
 	var least *guessed
 	for i := range g.failed {
 		first := g.failed[i].Front()
@@ -157,7 +168,7 @@ func (g *guesses) least() *guessed {
 }
 
 // drop removes an entry of a name that has not logged in; mu is held.
-func (g *guesses) drop(at *guessed) {
+func (g *names) drop(at *guessed) {
 	g.failed[at.count].Remove(at.place)
 	delete(g.others, at.name)
 }

@@ -1,16 +1,13 @@
-package portal
+package guesses
 
 import (
 	"context"
 	"math"
-	"net/netip"
 	"sync"
 	"time"
 )
 
-// Password guessing is slowed down for each client, never blocked: nobody is locked out
-// by mistyping, and no client can lock out another. guesses slows down guesses at one
-// user's password from many clients.
+// What a client has to wait.
 const (
 	freeFailures = 3                // before there is a wait
 	firstWait    = time.Second      // doubled by each further failure
@@ -57,7 +54,7 @@ func (f *failures) wait(free int, first, longest time.Duration) time.Duration {
 // zero value is ready to use.
 type attempts struct {
 	mu      sync.Mutex
-	clients map[netip.Addr]*attempt // guarded by mu
+	clients map[MAC]*attempt // guarded by mu
 }
 
 // attempt is the state of one client.
@@ -71,12 +68,12 @@ type attempt struct {
 // turn is a client's right to try, until leave.
 type turn struct {
 	all    *attempts
-	client netip.Addr
+	client MAC
 	*attempt
 }
 
 // enter waits for a client's turn. The error is ctx's.
-func (a *attempts) enter(ctx context.Context, client netip.Addr) (*turn, error) {
+func (a *attempts) enter(ctx context.Context, client MAC) (*turn, error) {
 	a.mu.Lock()
 	at, ok := a.clients[client]
 	if !ok {
@@ -99,9 +96,9 @@ func (a *attempts) enter(ctx context.Context, client netip.Addr) (*turn, error) 
 
 // add adds a client's entry; mu is held. A full table drops a random entry, so that a
 // client that fills the table drops its own entries as likely as others'.
-func (a *attempts) add(client netip.Addr, at *attempt) {
+func (a *attempts) add(client MAC, at *attempt) {
 	if a.clients == nil {
-		a.clients = map[netip.Addr]*attempt{}
+		a.clients = map[MAC]*attempt{}
 	}
 	if len(a.clients) >= maxFailing {
 		for other, old := range a.clients {

@@ -1,15 +1,19 @@
-package portal
+package guesses
 
 import (
 	"context"
-	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+var clientA, clientB = MAC{2, 0, 0, 0, 0, 1}, MAC{2, 0, 0, 0, 0, 2}
+
+// stranger returns the address of one of many clients.
+func stranger(i int) MAC { return MAC{2, 1, 0, byte(i >> 16), byte(i >> 8), byte(i)} }
+
 // fail lets a client try and fail; it returns how long the client had to wait.
-func fail(t *testing.T, a *attempts, client netip.Addr) time.Duration {
+func fail(t *testing.T, a *attempts, client MAC) time.Duration {
 	t.Helper()
 	turn, err := a.enter(t.Context(), client)
 	if err != nil {
@@ -108,10 +112,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := netip.MustParseAddr("10.2.0.0")
-	for range 2 * maxFailing {
-		addr = addr.Next()
-		turn, err := a.enter(t.Context(), addr)
+	for i := range 2 * maxFailing {
+		turn, err := a.enter(t.Context(), stranger(i))
 		if err != nil {
 			t.Fatal(err)
 		}

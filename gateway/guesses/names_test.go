@@ -1,24 +1,23 @@
-package portal
+package guesses
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// TestGuessesFromManyAddresses: each address has its free attempts, but all together have
+// TestGuessesFromManyClients: each client has its free attempts, but all together have
 // a common limit.
-func TestGuessesFromManyAddresses(t *testing.T) {
+func TestGuessesFromManyClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g guesses
-		stranger := netip.MustParseAddr("10.2.0.0")
+		var g names
+		n := 0
 		try := func(user string) time.Duration {
-			stranger = stranger.Next()
-			wait := g.wait(user, stranger)
+			n++
+			wait := g.wait(user, stranger(n))
 			if wait == 0 {
-				g.wrong(user, stranger)
+				g.wrong(user, stranger(n))
 			}
 			return wait
 		}
@@ -45,14 +44,14 @@ func TestGuessesFromManyAddresses(t *testing.T) {
 // affect.
 func TestGuessesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g guesses
-		home, stranger := clientA, netip.MustParseAddr("10.2.0.0")
+		var g names
+		home, n := clientA, 0
 		g.right("ann", home)
 		try := func(user string) time.Duration {
-			stranger = stranger.Next()
-			wait := g.wait(user, stranger)
+			n++
+			wait := g.wait(user, stranger(n))
 			if wait == 0 {
-				g.wrong(user, stranger)
+				g.wrong(user, stranger(n))
 			}
 			return wait
 		}
@@ -89,7 +88,7 @@ func TestGuessesEnd(t *testing.T) {
 // users' addresses.
 func TestMadeUpNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g guesses
+		var g names
 		home, stranger := clientA, clientB
 		g.right("ann", home)
 		for range freeNameFailures {
@@ -135,7 +134,7 @@ func TestMadeUpNames(t *testing.T) {
 
 // TestGuessesAreBounded: also for names that have logged in, of which the oldest go.
 func TestGuessesAreBounded(t *testing.T) {
-	var g guesses
+	var g names
 	for i := range 2 * maxNames {
 		name := fmt.Sprint("user", i)
 		g.wrong(name, clientB)

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/ppp"
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
+)
+
+// TestGuessesOverPPPoE: wrong passwords are counted over PPPoE as at the portal, and for both together: by the client's
+// MAC address and by the user's name. Whoever must wait is refused without a question to the server.
+func TestGuessesOverPPPoE(t *testing.T) {
+	t.Parallel()
+	w := newLines(t, `methods = ["pap"]`)
+	host := w.client()
+	line := host.access()
+	asked := func(user string) (n int) {
+		for _, r := range w.auth.records("asked", "") {
+			if r.one("User-Name") == user {
+				n++
+			}
+		}
+		return n
+	}
+	guess := func(mac pppoe.MAC, user, password string) error {
+		s := line.subscriber(t, mac, ppp.Config{User: user, Password: password})
+		_, err := s.dial()
+		return err
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, ppp.ErrRefused) {
+			t.Errorf("%s: %v, want that it is refused", what, err)
+		}
+	}
+	own := pppoe.MAC(line.dev.HardwareAddr)
+	for i := range 12 { // each failure doubles the wait, so that a slow machine is caught too
+		user := fmt.Sprint("nobody", i)
+		refused("a guess", guess(own, user, "wrong"))
+		if asked(user) == 0 {
+			break
+		}
+	}
+	if n := len(w.auth.records("asked", "")); n < 3 || n > 11 {
+		t.Errorf("the server was asked about %d guesses of one MAC address", n)
+	}
+	token, err := host.token("login")
+	must(t, err)
+	if code, err := host.try(host.fillIn(token, "fixed")); code != "429" {
+		t.Errorf("at the portal the guesser is answered with %s, %v", code, err)
+	}
+
+	mac := func(i int) pppoe.MAC { return pppoe.MAC{2, 0x67, 0x77, 'g', 0, byte(i)} }
+	for i := range 9 {
+		refused("a guess of another", guess(mac(i), "ann", "wrong"))
+	}
+	var all sync.WaitGroup // of guesses that are decided at once, after which the wait is longest
+	for i := 9; i < 15; i++ {
+		all.Go(func() { refused("a guess of another", guess(mac(i), "ann", "wrong")) })
+	}
+	all.Wait()
+	for i := 15; i < 20; i++ {
+		refused("a guess of another", guess(mac(i), "ann", "wrong"))
+	}
+	if n := asked("ann"); n < 10 || n > 16 {
+		t.Errorf("of 20 guesses at one name the server was asked about %d", n)
+	}
+	other := w.client()
+	token, err = other.token("login")
+	must(t, err)
+	if code, err := other.try(other.fillIn(token, "ann")); code != "429" {
+		t.Errorf("at the portal who tries that name is answered with %s, %v", code, err)
+	}
+	other.logIn("brief")
+	if err := guess(mac(99), "fixed", "right"); err != nil {
+		t.Errorf("a right password of another: %v", err)
+	}
+	st, err := w.status()
+	must(t, err)
+	if st.PPPoE["backed-off"] < 6 {
+		t.Errorf("counted: %v", st.PPPoE)
+	}
+}

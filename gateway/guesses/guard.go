@@ -1,0 +1,94 @@
+// Package guesses slows down who guesses passwords, whatever the way in: wrong passwords are counted by
+// the client's MAC address, by the user's name, and by the line that an access node names.
+//
+// Nobody is locked out by mistyping, and no client locks out another: a wait is for the guesser's device,
+// and for a name it is short and not for the device where the user last logged in.
+package guesses
+
+import (
+	"context"
+	"time"
+)
+
+// MAC is a client's hardware address.
+type MAC = [6]byte
+
+// Guard counts wrong passwords. The zero value is ready to use, by several goroutines.
+type Guard struct {
+	clients attempts
+	names   names
+	lines   lines
+}
+
+// Who is a client that wants to log in.
+type Who struct {
+	MAC MAC
+	// Line is the subscriber's line as its access node names it; empty: unknown. Made-up MAC addresses
+	// behind one line have its allowance together.
+	Line string
+}
+
+// Try is a client's right to try one password, until Leave.
+type Try struct {
+	guard *Guard
+	who   Who
+	*turn
+}
+
+// Enter waits until a client may try: one password at a time, because parallel guesses would be decided
+// before they are counted. The error is ctx's.
+func (g *Guard) Enter(ctx context.Context, who Who) (*Try, error) {
+	t, err := g.clients.enter(ctx, who.MAC)
+	if err != nil {
+		return nil, err
+	}
+	return &Try{g, who, t}, nil
+}
+
+// Leave ends the right.
+func (t *Try) Leave() { t.leave() }
+
+// Wait is how long the client must wait before it may try a password of a user; 0: now. For user "" it is
+// what the client itself has to wait.
+func (t *Try) Wait(user string) time.Duration {
+	wait := t.wait()
+	if user != "" && !t.guard.names.isHome(user, t.who.MAC) {
+		wait = max(wait, t.guard.names.wait(user, t.who.MAC), t.guard.lines.wait(t.who.Line))
+	}
+	return wait
+}
+
+// Failures are the wrong passwords of the client and for the name that still count. Where logins have to
+// wait, those without failures go first.
+func (t *Try) Failures(user string) int {
+	return t.recent() + t.guard.names.recent(user, t.who.MAC)
+}
+
+// Wrong counts a wrong password. What a client tries that waits already is not its line's.
+func (t *Try) Wrong(user string) {
+	t.fail()
+	t.guard.names.wrong(user, t.who.MAC)
+	if t.recent() <= freeFailures {
+		t.guard.lines.wrong(t.who.Line)
+	}
+}
+
+// WrongName counts what is no password, such as a wrong name.
+func (t *Try) WrongName() { t.fail() }
+
+// Right forgets what was wrong before.
+func (t *Try) Right(user string) {
+	t.succeeded()
+	t.guard.names.right(user, t.who.MAC)
+	t.guard.lines.right(t.who.Line)
+}
+
+// Trying is the number of a client's logins that are being decided, or wait for that.
+func (g *Guard) Trying(client MAC) int {
+	g.clients.mu.Lock()
+	defer g.clients.mu.Unlock()
+	if at := g.clients.clients[client]; at != nil {
+		return at.users
+	}
+	return 0
+}

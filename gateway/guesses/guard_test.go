@@ -1,0 +1,83 @@
+package guesses
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// guess lets a client try a wrong password, and returns what it has to wait instead.
+func guess(t *testing.T, g *Guard, who Who, user string) time.Duration {
+	t.Helper()
+	try, err := g.Enter(t.Context(), who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer try.Leave()
+	wait := try.Wait(user)
+	if wait == 0 {
+		try.Wrong(user)
+	}
+	return wait
+}
+
+// right lets a client log in.
+func right(t *testing.T, g *Guard, who Who, user string) {
+	t.Helper()
+	try, err := g.Enter(t.Context(), who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer try.Leave()
+	try.Right(user)
+}
+
+// TestMadeUpAddressesBehindALine: they have the line's allowance together, for any users. One device that goes on with
+// a wrong password does not use it up, a user's own device does not wait, and a right password ends it.
+func TestMadeUpAddressesBehindALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Guard
+		const line = `"eth 0/1/7" ""`
+		home := Who{MAC: clientA, Line: line}
+		right(t, &g, home, "ann")
+		for range 20 {
+			time.Sleep(guess(t, &g, Who{MAC: clientB, Line: line}, "old"))
+		}
+		if wait := guess(t, &g, Who{MAC: stranger(0), Line: line}, "eve"); wait != 0 {
+			t.Errorf("after one device's failures another waits %s", wait)
+		}
+		free := 0
+		for i := range 100 {
+			if guess(t, &g, Who{MAC: stranger(1 + i), Line: line}, string(rune('A'+i))) == 0 {
+				free++
+			}
+		}
+		if free > freeNameFailures {
+			t.Errorf("%d of 100 made-up addresses had their guess", free)
+		}
+		for _, tt := range []struct {
+			who  Who
+			user string
+			wait bool
+		}{{Who{MAC: stranger(200), Line: line}, "zoe", true}, {home, "ann", false}, {Who{MAC: stranger(201), Line: "another"}, "zoe", false}, {Who{MAC: stranger(202)}, "zoe", false}} {
+			try, err := g.Enter(t.Context(), tt.who)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wait := try.Wait(tt.user); (wait > 0) != tt.wait {
+				t.Errorf("%s at %v waits %s", tt.user, tt.who, wait)
+			}
+			try.Leave()
+		}
+		right(t, &g, home, "ann")
+		if wait := guess(t, &g, Who{MAC: stranger(203), Line: line}, "zoe"); wait != 0 {
+			t.Errorf("after a right password behind the line another device waits %s", wait)
+		}
+		for i := range 2 * maxLines {
+			g.lines.wrong(string(rune(i)))
+		}
+		if n := len(g.lines.failed); n != maxLines {
+			t.Errorf("%d lines are remembered, want %d", n, maxLines)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package guesses
+
+import (
+	"sync"
+	"time"
+)
+
+// Lines have the allowance of names: several devices may be behind one.
+const maxLines = 16_384 // that are remembered; beyond it some are forgotten
+
+// lines remembers behind which lines wrong passwords were sent. The zero value is ready to use.
+type lines struct {
+	mu     sync.Mutex
+	failed map[string]*failures // guarded by mu
+}
+
+// wait is how long clients behind a line must wait; 0: not.
+func (l *lines) wait(line string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.failed[line]; f != nil {
+		return f.wait(freeNameFailures, firstNameWait, longestNameWait)
+	}
+	return 0
+}
+
+// wrong counts a wrong password; "" is no line.
+func (l *lines) wrong(line string) {
+	if line == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.failed[line]
+	if f == nil {
+		if l.failed == nil {
+			l.failed = map[string]*failures{}
+		}
+		for other := range l.failed {
+			if len(l.failed) < maxLines {
+				break
+			}
+			delete(l.failed, other)
+		}
+		f = &failures{}
+		l.failed[line] = f
+	}
+	f.add(mostNameFailures)
+}
+
+// right forgets a line's failures.
+func (l *lines) right(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.failed, line)
+}

@@ -45,6 +45,7 @@ type subscriber struct {
 	id     uint16
 	link   *ppp.Link
 	cookie []byte
+	early  []byte // a frame of the session that was read before its PADS
 	terms  ppp.Terms
 	opened int
 	why    error
@@ -162,6 +163,12 @@ func (s *subscriber) receive(f *pppoe.Frame) {
 		s.id = f.Session
 		s.link = ppp.New(s.cfg, s)
 		s.link.Open(time.Now())
+		if early := s.early; len(early) > 0 {
+			s.early = nil
+			s.link.Receive(time.Now(), early)
+		}
+	case f.PPP != nil && s.id == 0: // the other socket was read first
+		s.early = append([]byte(nil), f.PPP...)
 	case f.Code == pppoe.PADT && f.Session == s.id:
 		s.told = true
 		if s.link != nil {

@@ -119,7 +119,7 @@ func (l *lines) makeRoom(login session.Login) error {
 		return err
 	}
 	for _, o := range l.table.g.behind.owners(login.Routes) {
-		if o.user != login.User {
+		if !session.SameUser(o.user, login.User) {
 			return fmt.Errorf("the login has a network (Framed-Route) that is behind %s of %q", o.key, o.user)
 		}
 		if err := l.table.Disconnect(o.key, o.line, session.NASRequest); err != nil {

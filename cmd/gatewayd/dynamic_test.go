@@ -37,6 +37,7 @@ func TestServersChangeSessions(t *testing.T) {
 			{"coa", w.Secret, "Session-Timeout = 3600", "Missing-Attribute"},
 			{"coa", w.Secret, id, "Missing-Attribute"},
 			{"coa", w.Secret, id + ", NAS-Identifier = another, Session-Timeout = 3600", "NAS-Identification-Mismatch"},
+			{"coa", w.Secret, id + ", NAS-IP-Address = 192.0.2.99, Session-Timeout = 3600", "NAS-Identification-Mismatch"},
 			{"coa", w.Secret, id + ", Framed-MTU = 1400", "Unsupported-Attribute"},
 			{"coa", w.Secret, id + ", Service-Type = Authorize-Only", "Unsupported-Service"},
 			{"disconnect", w.Secret, "User-Name = nobody", "Session-Context-Not-Found"},
@@ -59,7 +60,7 @@ func TestServersChangeSessions(t *testing.T) {
 		if again, err := w.session(user); err != nil || again.Limits != changed.Limits {
 			t.Errorf("%s: was %+v, is %+v, %v after a restart", user, changed, again, err)
 		}
-		if out := w.asks("disconnect", w.Secret, id+", User-Name = "+user); !strings.Contains(out, "Disconnect-ACK") {
+		if out := w.asks("disconnect", w.Secret, id+", User-Name = "+strings.ToUpper(user)); !strings.Contains(out, "Disconnect-ACK") {
 			t.Errorf("%s: answered:\n%s", user, out)
 		}
 		if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {

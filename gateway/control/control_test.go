@@ -186,7 +186,7 @@ func TestVerbs(t *testing.T) {
 	for _, f := range []struct {
 		filter Filter
 		want   []int
-	}{{Filter{}, []int{0, 1, 2, 3, 4, 5}}, {Filter{User: "ann"}, []int{0, 3}}, {Filter{State: session.PreAuth}, nil}, {Filter{User: "carl", State: session.Authenticated}, []int{4}}} {
+	}{{Filter{}, []int{0, 1, 2, 3, 4, 5}}, {Filter{User: "ann"}, []int{0, 3}}, {Filter{User: "ANN"}, []int{0, 3}}, {Filter{State: session.PreAuth}, nil}, {Filter{User: "carl", State: session.Authenticated}, []int{4}}} {
 		var got []netip.Addr
 		err := c.Sessions(ctx, f.filter, func(s Session) error { got = append(got, s.Addr); return nil })
 		var want []netip.Addr

@@ -175,7 +175,7 @@ func (f Filter) Check() error {
 }
 
 func (f Filter) match(s session.Session) bool {
-	return (f.User == "" || f.User == s.User) && (f.State == "" || f.State == s.State)
+	return (f.User == "" || session.SameUser(f.User, s.User)) && (f.State == "" || f.State == s.State)
 }
 
 func (s *server) get(w http.ResponseWriter, r *http.Request) {

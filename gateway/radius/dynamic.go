@@ -47,35 +47,17 @@ type Dynamic struct {
 	conn     *net.UDPConn
 	secrets  map[netip.Addr][]byte
 
-	answers map[question]answered // of Serve's goroutine
+	repeats *repeats // of Serve's goroutine
 
 	stats struct{ disconnects, changes, refused, forged, malformed, repeated atomic.Uint64 }
 	once  sync.Once
 }
 
-// question is a request as its repetitions have it, too.
-type question struct {
-	from          netip.AddrPort
-	id            byte
-	authenticator [16]byte
-}
-
-type answered struct {
-	at     time.Time
-	packet []byte
-}
-
-// Times and bounds of requests.
-const (
-	rememberFor = 30 * time.Second // a repeated request gets the same answer for so long
-	rememberN   = 4096
-	clockWindow = 300 * time.Second // RFC 5176, 6.3
-)
-
-// ListenDynamic opens the port. Nothing is answered before Serve.
-func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, log *slog.Logger) (*Dynamic, error) {
+// ListenDynamic opens the port. Nothing is answered before Serve. The file at path, which may be missing, has
+// the requests that were carried out, so that none is carried out again; empty: there is none.
+func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, path string, log *slog.Logger) (*Dynamic, error) {
 	cfg = cfg.withDefaults()
-	d := &Dynamic{cfg: cfg, sessions: sessions, log: log, secrets: map[netip.Addr][]byte{}, answers: map[question]answered{}}
+	d := &Dynamic{cfg: cfg, sessions: sessions, log: log, secrets: map[netip.Addr][]byte{}}
 	for _, s := range cfg.Servers {
 		d.secrets[s.Address.Addr().Unmap()] = []byte(s.Secret)
 		if a := s.AcctAddress.Addr().Unmap(); d.secrets[a] == nil {
@@ -83,7 +65,11 @@ func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, log *slog
 		}
 	}
 	var err error
+	if d.repeats, err = openRepeats(path, time.Now()); err != nil {
+		return nil, err
+	}
 	if d.conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr)); err != nil {
+		d.repeats.close()
 		return nil, fmt.Errorf("radius: listening for requests of servers (radius.dynamic): %w", err)
 	}
 	return d, nil
@@ -91,7 +77,7 @@ func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, log *slog
 
 // Close ends Serve. Twice is no error.
 func (d *Dynamic) Close() (err error) {
-	d.once.Do(func() { err = d.conn.Close() })
+	d.once.Do(func() { err = d.conn.Close(); d.repeats.close() })
 	return err
 }
 
@@ -141,29 +127,21 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 		}
 		return nil
 	}
-	q := question{from, p.Identifier, p.Authenticator}
-	if was, there := d.answers[q]; there && now.Sub(was.at) < rememberFor {
+	q := question{from.Addr(), p.Identifier, p.Authenticator}
+	if was, there := d.repeats.find(q, now); there {
 		d.stats.repeated.Add(1)
 		return was.packet
 	}
-	answer := d.answer(p)
-	d.remember(q, answered{now, answer})
-	return answer
-}
-
-// remember keeps an answer for repetitions of its request.
-func (d *Dynamic) remember(q question, a answered) {
-	if len(d.answers) >= rememberN {
-		for q, was := range d.answers {
-			if a.at.Sub(was.at) >= rememberFor {
-				delete(d.answers, q)
-			}
-		}
-		if len(d.answers) >= rememberN {
-			clear(d.answers)
-		}
+	room, err := d.repeats.add(q, p, now)
+	if err != nil {
+		d.log.Error("a request could be repeated after a restart", "err", err)
 	}
-	d.answers[q] = a
+	if !room {
+		return d.answer(p, rfc3576.ErrorCause_Value_ResourcesUnavailable)
+	}
+	answer := d.answer(p, d.carryOut(p))
+	d.repeats.answer(q, answer)
+	return answer
 }
 
 // openRequest decodes an authentic request: signed as in accounting (RFC 5176, 2.3), and its
@@ -199,13 +177,12 @@ func current(p *radius.Packet, now time.Time) bool {
 	return !there || now.Sub(time.Unix(int64(at), 0)).Abs() <= clockWindow
 }
 
-// answer carries out an authentic request.
-func (d *Dynamic) answer(p *radius.Packet) []byte {
+// answer encodes the answer to an authentic request; cause is why it was not carried out, 0: it was.
+func (d *Dynamic) answer(p *radius.Packet, cause rfc3576.ErrorCause) []byte {
 	ack, nak, count := radius.CodeDisconnectACK, radius.CodeDisconnectNAK, &d.stats.disconnects
 	if p.Code == radius.CodeCoARequest {
 		ack, nak, count = radius.CodeCoAACK, radius.CodeCoANAK, &d.stats.changes
 	}
-	cause := d.carryOut(p)
 	reply := builder{p.Response(ack)}
 	if cause != 0 {
 		reply.Code, count = nak, &d.stats.refused
@@ -240,6 +217,9 @@ func (d *Dynamic) answer(p *radius.Packet) []byte {
 
 // carryOut carries out a request, and returns why not; 0: it did.
 func (d *Dynamic) carryOut(p *radius.Packet) rfc3576.ErrorCause {
+	if !d.addressed(p) {
+		return rfc3576.ErrorCause_Value_NASIdentificationMismatch
+	}
 	change, cause := d.wanted(p)
 	if cause != 0 {
 		return cause

@@ -3,8 +3,12 @@ package radius
 import (
 	"crypto/hmac"
 	"crypto/md5"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -38,7 +42,7 @@ func newDynamic(t testing.TB) (*Dynamic, *one) {
 		Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, 1}, Addr: netip.MustParseAddr("10.1.0.9")}, State: session.Authenticated, ID: "5f3c", Login: session.Login{User: "ann"},
 	}}
 	cfg := Config{NASIdentifier: "here", Servers: []Server{{Address: netip.MustParseAddrPort("127.0.0.1:1812"), Secret: testSecret}}}
-	d, err := ListenDynamic(cfg, netip.MustParseAddrPort("127.0.0.1:0"), o, slog.New(slog.DiscardHandler))
+	d, err := ListenDynamic(cfg, netip.MustParseAddrPort("127.0.0.1:0"), o, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +95,89 @@ func TestDynamicOnlyOnce(t *testing.T) {
 	}
 	if n := d.Stats(); n.Disconnects != 1 || n.Repeated != 1 || n.Forged != 4 || n.Malformed != 2 {
 		t.Errorf("%+v", n)
+	}
+}
+
+// TestDynamicIsNotReplayed: a recorded request is not carried out again, from whatever port of the server, for as long as its
+// Event-Timestamp is accepted, or for a day without one, however many others come, and also by the next daemon.
+func TestDynamicIsNotReplayed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "requests")
+	d, o := newDynamic(t)
+	var err error
+	began := time.Now().Truncate(time.Second)
+	if d.repeats, err = openRepeats(path, began); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(code radius.Code, id byte, stamp time.Duration) []byte {
+		return d.request(t, code, id, testSecret, func(p builder) {
+			p.text(rfc2865.UserName_Type, "ann")
+			if code == radius.CodeCoARequest {
+				p.number(rfc2865.SessionTimeout_Type, 60)
+			}
+			if stamp != 0 {
+				p.number(rfc2869.EventTimestamp_Type, uint32(began.Add(stamp).Unix()))
+			}
+		})
+	}
+	requests := [][]byte{
+		ask(radius.CodeDisconnectRequest, 1, time.Second), ask(radius.CodeCoARequest, 1, time.Second), ask(radius.CodeDisconnectRequest, 2, 299*time.Second),
+		ask(radius.CodeDisconnectRequest, 3, 0),
+	}
+	port := uint16(0)
+	replay := func(when time.Duration) {
+		t.Helper()
+		for i, r := range requests {
+			port++
+			if b := d.receive(netip.AddrPortFrom(dynamicServer.Addr(), port), r, began.Add(when)); b != nil && !radius.IsAuthenticResponse(b, r, []byte(testSecret)) {
+				t.Errorf("request %d is answered by %x", i, b)
+			}
+		}
+		if n := o.kicked + o.changed; n != len(requests) {
+			t.Fatalf("after %s %d requests were carried out %d times", when, len(requests), n)
+		}
+	}
+	replay(0)
+	for _, when := range []time.Duration{0, 31 * time.Second, 300 * time.Second, 598 * time.Second, 24*time.Hour - time.Second} {
+		replay(when)
+	}
+	for i := range 5000 {
+		d.receive(dynamicServer, d.request(t, radius.CodeDisconnectRequest, byte(i), testSecret, func(p builder) {
+			p.text(rfc2865.UserName_Type, fmt.Sprint("nobody", i))
+		}), began)
+	}
+	replay(299 * time.Second)
+	// The next daemon, also where the last record was cut off.
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.Write([]byte("half a record"))
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if d.repeats, err = openRepeats(path, began.Add(299*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	replay(300 * time.Second)
+}
+
+// TestDynamicHasNoRoom: where all that is remembered could be repeated, further requests are refused; otherwise those
+// without Event-Timestamp go first, the oldest of them.
+func TestDynamicHasNoRoom(t *testing.T) {
+	d, o := newDynamic(t)
+	now := time.Now()
+	for i := range rememberN {
+		q := question{from: dynamicServer.Addr(), authenticator: [16]byte{byte(i), byte(i >> 8), byte(i >> 16)}}
+		d.repeats.all[q] = answered{until: now.Add(time.Duration(i+1) * time.Second), timed: i >= 8}
+	}
+	who := func(p builder) { p.text(rfc2866.AcctSessionID_Type, "5f3c") }
+	for id := range byte(9) {
+		d.receive(dynamicServer, d.request(t, radius.CodeDisconnectRequest, id, testSecret, func(p builder) {
+			who(p)
+			p.number(rfc2869.EventTimestamp_Type, uint32(now.Unix()))
+		}), now)
+	}
+	if n := d.Stats(); o.kicked != 8 || n.Refused != 1 || len(d.repeats.all) != rememberN {
+		t.Errorf("%d ended, %d refused, %d remembered", o.kicked, n.Refused, len(d.repeats.all))
 	}
 }
 

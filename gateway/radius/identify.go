@@ -3,6 +3,7 @@ package radius
 import (
 	"bytes"
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,20 +18,40 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
+// addressed reports whether a request is for this gateway: all that it says of the gateway is right. Where no
+// NAS-IP-Address is configured, it must be an address of this machine.
+func (d *Dynamic) addressed(p *radius.Packet) bool {
+	for _, a := range p.Attributes {
+		switch a.Type {
+		case rfc2865.NASIPAddress_Type:
+			addr, ok := netip.AddrFromSlice(a.Attribute)
+			if !ok || d.cfg.NASAddress.IsValid() && addr != d.cfg.NASAddress.Unmap() || !d.cfg.NASAddress.IsValid() && !own(addr) {
+				return false
+			}
+		case rfc2865.NASIdentifier_Type:
+			if string(a.Attribute) != d.cfg.NASIdentifier {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// own reports whether an address is this machine's.
+func own(addr netip.Addr) bool {
+	all, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(all, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap() == addr
+	})
+}
+
 // identified returns the sessions that a request names: all of its attributes must be a session's
 // (RFC 5176, 3).
 func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause rfc3576.ErrorCause) {
 	named := false
 	for _, a := range p.Attributes {
 		switch a.Type {
-		case rfc2865.NASIPAddress_Type:
-			if d.cfg.NASAddress.IsValid() && string(a.Attribute) != string(d.cfg.NASAddress.Unmap().AsSlice()) {
-				return nil, rfc3576.ErrorCause_Value_NASIdentificationMismatch
-			}
-		case rfc2865.NASIdentifier_Type:
-			if string(a.Attribute) != d.cfg.NASIdentifier {
-				return nil, rfc3576.ErrorCause_Value_NASIdentificationMismatch
-			}
 		case rfc2865.UserName_Type, rfc2866.AcctSessionID_Type, rfc2865.FramedIPAddress_Type, rfc2865.CallingStationID_Type, rfc2865.NASPort_Type:
 			named = true
 		}
@@ -63,7 +84,7 @@ func (d *Dynamic) is(s session.Session, p *radius.Packet) bool {
 		same := true
 		switch a.Type {
 		case rfc2865.UserName_Type:
-			same = string(a.Attribute) == s.User
+			same = session.SameUser(string(a.Attribute), s.User)
 		case rfc2866.AcctSessionID_Type:
 			same = string(a.Attribute) == s.ID
 		case rfc2865.FramedIPAddress_Type:

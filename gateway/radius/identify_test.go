@@ -1,6 +1,7 @@
 package radius
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -16,7 +17,8 @@ func TestDynamicComparesAll(t *testing.T) {
 	d, o := newDynamic(t)
 	d.cfg.NASPortID, d.cfg.CalledStationID, o.s.Class = "lan0", "AA-BB", [][]byte{[]byte("gold"), []byte("7")}
 	ask := func(fill func(builder)) *radius.Packet {
-		p, err := radius.Parse(d.answer(packet(t, fill)), []byte(testSecret))
+		request := packet(t, fill)
+		p, err := radius.Parse(d.answer(request, d.carryOut(request)), []byte(testSecret))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,6 +28,8 @@ func TestDynamicComparesAll(t *testing.T) {
 		fill func(builder)
 		same bool
 	}{
+		"another spelling of the user": {func(p builder) { p.text(rfc2865.UserName_Type, "ANN") }, true},
+		"another user":                 {func(p builder) { p.text(rfc2865.UserName_Type, "anna") }, false},
 		"all of the session": {func(p builder) {
 			p.text(rfc2869.NASPortID_Type, "lan0")
 			p.text(rfc2865.CalledStationID_Type, "AA-BB")
@@ -50,6 +54,51 @@ func TestDynamicComparesAll(t *testing.T) {
 				t.Errorf("%d ended, answered by %v", o.kicked-before, answer)
 			}
 		})
+	}
+}
+
+// TestDynamicForAnotherGateway: what is for another gateway is refused, whether this one's address is configured or
+// is any of the machine's, and whatever else the request has.
+func TestDynamicForAnotherGateway(t *testing.T) {
+	d, o := newDynamic(t)
+	name := func(s string) func(builder) { return func(p builder) { p.text(rfc2865.NASIdentifier_Type, s) } }
+	addr := func(s string) func(builder) {
+		return func(p builder) { p.address(rfc2865.NASIPAddress_Type, netip.MustParseAddr(s)) }
+	}
+	short := func(p builder) { p.Add(rfc2865.NASIPAddress_Type, []byte{127, 0, 0}) }
+	for _, configured := range []string{"", "192.0.2.7"} {
+		ours := "127.0.0.1"
+		if configured != "" {
+			d.cfg.NASAddress, ours = netip.MustParseAddr(configured), configured
+		}
+		for _, tt := range []struct {
+			ours bool
+			of   []func(builder)
+		}{
+			{true, nil}, {true, []func(builder){addr(ours)}}, {true, []func(builder){name("here"), addr(ours)}},
+			{false, []func(builder){addr("192.0.2.99")}}, {false, []func(builder){name("here"), addr("192.0.2.99")}}, {false, []func(builder){name("there"), addr(ours)}},
+			{false, []func(builder){name("Here")}}, {false, []func(builder){short}}, {false, []func(builder){addr(ours), addr("192.0.2.99")}},
+		} {
+			before := o.kicked + o.changed
+			for code, change := range map[radius.Code]func(builder){
+				radius.CodeDisconnectRequest: func(builder) {},
+				radius.CodeCoARequest:        func(p builder) { p.number(rfc2865.SessionTimeout_Type, 60) },
+			} {
+				p := builder{radius.New(code, []byte(testSecret))}
+				p.text(rfc2866.AcctSessionID_Type, "5f3c")
+				change(p)
+				for _, f := range tt.of {
+					f(p)
+				}
+				cause := d.carryOut(p.Packet)
+				if tt.ours != (cause == 0) || !tt.ours && cause != rfc3576.ErrorCause_Value_NASIdentificationMismatch {
+					t.Errorf("%v with the address %q configured is answered with error %d", p.Attributes, configured, cause)
+				}
+			}
+			if done := o.kicked + o.changed - before; (done == 2) != tt.ours {
+				t.Errorf("%d done", done)
+			}
+		}
 	}
 }
 

@@ -1,0 +1,169 @@
+package radius
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"layeh.com/radius"
+	"layeh.com/radius/rfc2869"
+)
+
+// question is a request as whoever repeats it has it, too, from any port.
+type question struct {
+	from          netip.Addr
+	id            byte
+	authenticator [16]byte
+}
+
+// answered is what became of a request.
+type answered struct {
+	until  time.Time // as long it is remembered
+	timed  bool      // later than until the request is refused by its Event-Timestamp
+	packet []byte    // the answer; nil: a former process has carried it out
+}
+
+// Bounds of what is remembered.
+const (
+	rememberN   = 1 << 16
+	untimedFor  = 24 * time.Hour    // a request without Event-Timestamp
+	clockWindow = 300 * time.Second // RFC 5176, 6.3
+)
+
+// repeats remembers requests for as long as they would be accepted, so that nobody who has recorded one
+// can have it carried out again. They are in a file too, and survive the process.
+type repeats struct {
+	path    string // empty: in memory alone
+	all     map[question]answered
+	file    *os.File
+	records int // in file
+}
+
+// openRepeats reads the file, which may be missing, and leaves out what is over.
+func openRepeats(path string, now time.Time) (*repeats, error) {
+	r := &repeats{path: path, all: map[question]answered{}}
+	if path == "" {
+		return r, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("radius: reading the requests that were carried out: %w", err)
+	}
+	for ; len(data) >= recordSize; data = data[recordSize:] { // a crash may have cut off the last one
+		if q, a := readRecord(data); a.until.After(now) {
+			r.all[q] = a
+		}
+	}
+	return r, r.rewrite()
+}
+
+// A record is the sender's address, the identifier, the authenticator, the time in Unix seconds, and 1
+// where the request has an Event-Timestamp.
+const recordSize = 16 + 1 + 16 + 8 + 1
+
+func appendRecord(b []byte, q question, a answered) []byte {
+	from := q.from.As16()
+	b = append(append(append(b, from[:]...), q.id), q.authenticator[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(a.until.Unix()))
+	if a.timed {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func readRecord(b []byte) (q question, a answered) {
+	q.from, q.id, q.authenticator = netip.AddrFrom16([16]byte(b)).Unmap(), b[16], [16]byte(b[17:])
+	return q, answered{until: time.Unix(int64(binary.BigEndian.Uint64(b[33:])), 0), timed: b[41] == 1}
+}
+
+// rewrite makes the file anew of what is remembered.
+func (r *repeats) rewrite() error {
+	var b []byte
+	for q, a := range r.all {
+		b = appendRecord(b, q, a)
+	}
+	fresh := r.path + ".new"
+	err := os.WriteFile(fresh, b, 0o600)
+	if err == nil {
+		err = os.Rename(fresh, r.path)
+	}
+	var file *os.File
+	if err == nil {
+		file, err = os.OpenFile(r.path, os.O_APPEND|os.O_WRONLY, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("radius: keeping the requests that were carried out: %w", err)
+	}
+	r.close()
+	r.file, r.records = file, len(r.all)
+	return nil
+}
+
+func (r *repeats) close() {
+	if r.file != nil {
+		r.file.Close()
+	}
+}
+
+// find returns what became of a request, if it was carried out.
+func (r *repeats) find(q question, now time.Time) (answered, bool) {
+	was, there := r.all[q]
+	return was, there && now.Before(was.until)
+}
+
+// add remembers a request before it is carried out. It returns false when there is no room: everything
+// else that is remembered could be repeated. An error means that the file does not have it.
+func (r *repeats) add(q question, p *radius.Packet, now time.Time) (bool, error) {
+	if len(r.all) >= rememberN && !r.makeRoom(now) {
+		return false, nil
+	}
+	a := answered{until: now.Add(untimedFor)}
+	if at, there := number(p, rfc2869.EventTimestamp_Type); there {
+		a.until, a.timed = time.Unix(int64(at), 0).Add(clockWindow+time.Second), true
+	}
+	r.all[q] = a
+	if r.file == nil {
+		return true, nil
+	}
+	if r.records >= 2*rememberN {
+		return true, r.rewrite()
+	}
+	r.records++
+	if _, err := r.file.Write(appendRecord(nil, q, a)); err != nil {
+		return true, fmt.Errorf("radius: keeping a request that is carried out: %w", err)
+	}
+	return true, nil
+}
+
+// makeRoom forgets what is over, or else the oldest of those without Event-Timestamp.
+func (r *repeats) makeRoom(now time.Time) bool {
+	var untimed []question
+	for q, a := range r.all {
+		switch {
+		case !now.Before(a.until):
+			delete(r.all, q)
+		case !a.timed:
+			untimed = append(untimed, q)
+		}
+	}
+	if len(r.all) < rememberN {
+		return true
+	}
+	slices.SortFunc(untimed, func(a, b question) int { return r.all[a].until.Compare(r.all[b].until) })
+	for _, q := range untimed[:(len(untimed)+7)/8] {
+		delete(r.all, q)
+	}
+	return len(untimed) > 0
+}
+
+// answer keeps the answer to a request.
+func (r *repeats) answer(q question, packet []byte) {
+	a := r.all[q]
+	a.packet = packet
+	r.all[q] = a
+}

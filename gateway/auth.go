@@ -25,10 +25,10 @@ type authenticator struct {
 	radius   source          // may be nil
 }
 
-// radiusTime bounds RADIUS, with two servers and retransmissions. Local accounts bound
+// radiusTime bounds RADIUS, with two servers and retransmissions: a guest waits for the answer. Local accounts bound
 // themselves by the number of passwords that are hashed meanwhile, which take longer on a slower
 // or busier machine.
-const radiusTime = 30 * time.Second
+const radiusTime = 8 * time.Second
 
 type source interface {
 	Authenticate(context.Context, session.Credentials) (session.Login, error)

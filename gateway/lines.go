@@ -142,11 +142,13 @@ func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 		return ppp.Grant{}, fmt.Errorf("keeping the PPPoE link: %w", err)
 	}
 	if err := l.makeRoom(login); err != nil {
-		return ppp.Grant{}, err
+		return ppp.Grant{Message: rejection(err)}, err
 	}
 	login.Line = session.Line{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state, Routes: login.Routes}
 	grant := ppp.Grant{DNS: l.dns, Proof: login.Proof}
-	grant.Addr, err = l.connect(r.MAC, login)
+	if grant.Addr, err = l.connect(r.MAC, login); err != nil {
+		grant.Message = rejection(err)
+	}
 	return grant, err
 }
 
@@ -184,10 +186,17 @@ func lineOf(who session.Credentials) string {
 // rejection is what a client is told of a login that failed.
 func rejection(err error) string {
 	var no *session.Rejection
-	if errors.As(err, &no) {
+	switch {
+	case errors.As(err, &no):
 		return no.Message
+	case errors.Is(err, session.ErrUnfit):
+		return "this account is not for this network"
+	case errors.Is(err, session.ErrMoreAsked):
+		return "this account needs more than a password"
+	case errors.Is(err, session.ErrSessions):
+		return "this account has as many sessions as allowed"
 	}
-	return ""
+	return "the login could not be decided: try again later"
 }
 
 // connect admits a client with the address that its login has, or else one of the pool.
@@ -206,7 +215,7 @@ func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
 	}
 	pool := l.pools[login.Pool]
 	if pool == nil {
-		return netip.Addr{}, fmt.Errorf("the login names the pool %.60q (Framed-Pool), which pppoe.pool does not have", login.Pool)
+		return netip.Addr{}, fmt.Errorf("%w: the login names the pool %.60q (Framed-Pool), which pppoe.pool does not have", session.ErrUnfit, login.Pool)
 	}
 	for range pool.size() {
 		addr := pool.next()

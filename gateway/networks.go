@@ -116,11 +116,11 @@ func (g *gateway) client(addr netip.Addr) netip.Addr {
 // fails where another user has one, and where the gateway needs one itself.
 func (l *lines) makeRoom(login session.Login) error {
 	if err := routable(login.Routes, l.table.g.cfg.LAN.Network()); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", session.ErrUnfit, err)
 	}
 	for _, o := range l.table.g.behind.owners(login.Routes) {
 		if !session.SameUser(o.user, login.User) {
-			return fmt.Errorf("the login has a network (Framed-Route) that is behind %s of %q", o.key, o.user)
+			return fmt.Errorf("%w: the login has a network (Framed-Route) that is behind %s of %q", session.ErrUnfit, o.key, o.user)
 		}
 		if err := l.table.Disconnect(o.key, o.line, session.NASRequest); err != nil {
 			return err

@@ -97,7 +97,11 @@ func (a *authServer) receive(proto Protocol, p Packet) {
 		a.send(a.reply)
 		return
 	}
-	if a.due.IsZero() || a.pending {
+	if a.pending { // asked again before it is decided: the answer is to what the peer asked last (RFC 1334, 2.2.2)
+		a.id = p.ID
+		return
+	}
+	if a.due.IsZero() {
 		return
 	}
 	a.id, a.pending, a.presented, a.due = p.ID, true, true, time.Time{}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -25,19 +26,27 @@ func TestRADIUSInTrouble(t *testing.T) {
 	ann, bob := w.client(), w.client()
 	ann.logIn("ann")
 	for _, c := range []struct {
-		name       string
-		fail, mend func()
+		name, reason string
+		fail, mend   func()
 	}{
-		{"down", w.auth.stop, w.auth.start},
-		{"silent", func() { w.auth.process.cmd.Process.Signal(syscall.SIGSTOP) }, func() { w.auth.process.cmd.Process.Signal(syscall.SIGCONT) }},
-		{"with another secret", func() { w.auth.restart("another secret, as long") }, func() { w.auth.restart(w.Secret) }},
+		{"down", "nothing listens there", w.auth.stop, w.auth.start},
+		{"silent", "no answer", func() { w.auth.process.cmd.Process.Signal(syscall.SIGSTOP) }, func() { w.auth.process.cmd.Process.Signal(syscall.SIGCONT) }},
+		{"with another secret", "no answer: does it know this gateway's address and secret?", func() { w.auth.restart("another secret, as long") }, func() { w.auth.restart(w.Secret) }},
 	} {
 		token, err := bob.token("login")
 		must(t, err)
 		c.fail()
+		seen := len(w.daemon.said())
 		if code, err := bob.try(bob.fillIn(token, "ann")); err == nil && code != "503" {
 			t.Errorf("%s: a login is answered with %s", c.name, code)
 		}
+		eventually(t, c.name+": the reason in the log", func() error {
+			logged := w.daemon.said()[seen:]
+			if !strings.Contains(logged, c.reason) || strings.Contains(logged, "context deadline exceeded") {
+				return errors.New(logged)
+			}
+			return nil
+		})
 		if s := bob.session(); s.State == session.Authenticated {
 			t.Errorf("%s: the client is %q", c.name, s.State)
 		}

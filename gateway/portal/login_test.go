@@ -91,6 +91,31 @@ func TestTooManyDevices(t *testing.T) {
 	}
 }
 
+// TestAcceptedInVain: who is accepted on terms that cannot be carried out, or asked for more, is told so, and not that the
+// password is wrong. Such logins are no guesses: they make nobody wait.
+func TestAcceptedInVain(t *testing.T) {
+	w := start(t, Config{})
+	f := form(t, clientA, goodUser, goodPassword)
+	for range 3 {
+		for want, err := range map[string]error{
+			english.Unfit:     fmt.Errorf("radius: %w: the server grants Service-Type 5", session.ErrUnfit),
+			english.MoreAsked: fmt.Errorf("radius: %w", &session.Challenge{Message: "Your token?"}),
+			"Your token?":     &session.Challenge{Message: "Your token?"},
+		} {
+			w.users.answers(err, nil)
+			r := ask(t, clientA, base+"/login", f)
+			if r.StatusCode != 200 || !strings.Contains(r.body, want) || strings.Contains(r.body, english.WrongPassword) || strings.Contains(r.main(), "aria-invalid") {
+				t.Errorf("%v is answered with %s\n%s", err, r.Status, r.main())
+			}
+		}
+	}
+	if n := w.Stats(); n.Rejected != 9 || n.Unavailable != 0 || n.BackedOff != 0 {
+		t.Errorf("counted as %+v", n)
+	}
+	w.users.answers(nil, nil)
+	logIn(t, clientA)
+}
+
 func TestClickThrough(t *testing.T) {
 	guest := session.Login{Limits: session.Limits{SessionTimeout: 30 * time.Minute}}
 	w := start(t, Config{Methods: Methods{ClickThrough: true, Guest: guest}, Terms: "Be <kind>.\n\nNo warranty.\n"})

@@ -20,7 +20,7 @@ type Texts struct {
 	Or, AcceptText                 string
 	Incomplete, WrongPassword      string
 	Wait                           string // with %d for seconds
-	Devices                        string
+	Devices, Unfit, MoreAsked      string
 	OldForm, LoggedOut             string
 	Online, OnlineText             string
 	TimeLeft, Elapsed              string
@@ -45,6 +45,8 @@ var english = &Texts{
 	WrongPassword: "User name or password is wrong.",
 	Wait:          "Too many attempts. Please wait %d s and try again.",
 	Devices:       "You are signed in with as many devices as allowed. Sign out on another device first.",
+	Unfit:         "Your details are right, but this account cannot be used in this network. Please ask the operator.",
+	MoreAsked:     "This account needs more than a password, which this page cannot ask for. Please ask the operator.",
 	OldForm:       "This page had been open for too long. Please try again.",
 	LoggedOut:     "You have signed out.",
 	Online:        "You are online", OnlineText: "You can close this page.",
@@ -68,6 +70,8 @@ var german = &Texts{
 	WrongPassword: "Benutzername oder Passwort ist falsch.",
 	Wait:          "Zu viele Versuche. Bitte warten Sie %d s und versuchen Sie es erneut.",
 	Devices:       "Sie sind mit so vielen Geräten angemeldet wie erlaubt. Melden Sie sich zuerst auf einem anderen Gerät ab.",
+	Unfit:         "Ihre Angaben stimmen, aber dieses Konto kann in diesem Netz nicht verwendet werden. Bitte wenden Sie sich an den Betreiber.",
+	MoreAsked:     "Dieses Konto verlangt mehr als ein Passwort, wonach diese Seite nicht fragen kann. Bitte wenden Sie sich an den Betreiber.",
 	OldForm:       "Diese Seite war zu lange geöffnet. Bitte versuchen Sie es noch einmal.",
 	LoggedOut:     "Sie haben sich abgemeldet.",
 	Online:        "Sie sind online", OnlineText: "Sie können diese Seite schließen.",

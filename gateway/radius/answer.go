@@ -116,13 +116,13 @@ func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Logi
 	case radius.CodeAccessReject:
 		return session.Login{}, session.Reject(replyMessage(p))
 	case radius.CodeAccessChallenge:
-		return session.Login{}, fmt.Errorf("the server asks for more than a password, which a portal cannot give: %w", session.Reject(replyMessage(p)))
+		return session.Login{}, &session.Challenge{Message: replyMessage(p)}
 	}
 	if v, there := number(p, rfc2865.ServiceType_Type); there {
 		switch rfc2865.ServiceType(v) {
 		case rfc2865.ServiceType_Value_LoginUser, rfc2865.ServiceType_Value_FramedUser:
 		default:
-			return session.Login{}, fmt.Errorf("the server grants service type %d, which is not network access: %w", v, session.Reject(""))
+			return session.Login{}, unfit("the server grants Service-Type %d, which is not network access (Login 1 or Framed 2)", v)
 		}
 	}
 	login := session.Login{User: who.User, Limits: c.limits(p)}
@@ -134,7 +134,7 @@ func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Logi
 	}
 	if who.Port != 0 {
 		if err := framed(&login, p); err != nil {
-			return session.Login{}, err
+			return session.Login{}, unfit("%w", err)
 		}
 	}
 	if proof := vendorBytes(p, vendorMicrosoft, msCHAP2Success); len(proof) > 1 {
@@ -149,9 +149,14 @@ func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Logi
 	}
 	if size > maxClass {
 		// Leaving some out would make accounting that the server cannot match.
-		return session.Login{}, fmt.Errorf("the server sent %d bytes of Class, more than the %d that accounting can return", size, maxClass)
+		return session.Login{}, unfit("the server sent %d bytes of Class, more than the %d that accounting can return", size, maxClass)
 	}
 	return login, nil
+}
+
+// unfit is the error for an Access-Accept that cannot be carried out.
+func unfit(why string, args ...any) error {
+	return fmt.Errorf("%w: %w", session.ErrUnfit, fmt.Errorf(why, args...))
 }
 
 // Vendors and their attributes. The numbers of ChilliSpot's gigawords are from

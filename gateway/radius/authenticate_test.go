@@ -52,6 +52,7 @@ func TestAuthenticate(t *testing.T) {
 		change               func(*Config)
 		want                 session.Login
 		message              string // of the rejection when want is zero
+		unfit                bool   // accepted, on terms that cannot be carried out
 	}{
 		{name: "accept", user: "alice", password: "correct horse", want: session.Login{User: "alice"}},
 		{name: "default interim", user: "alice", password: "correct horse",
@@ -67,7 +68,7 @@ func TestAuthenticate(t *testing.T) {
 		{name: "unknown user", user: "mallory", password: "correct horse"},
 		{name: "message", user: "expired", password: "correct horse",
 			message: "Your account has expired.\n" + "Renew it at the desk. " + f.Long},
-		{name: "service that is no network access", user: "administrator", password: "correct horse"},
+		{name: "service that is no network access", user: "administrator", password: "correct horse", unfit: true},
 	} {
 		for _, method := range []Method{PAP, CHAP} {
 			t.Run(tt.name+" "+string(method), func(t *testing.T) {
@@ -82,6 +83,12 @@ func TestAuthenticate(t *testing.T) {
 				if tt.want.User != "" {
 					if err != nil {
 						t.Error(err)
+					}
+					return
+				}
+				if tt.unfit {
+					if !errors.Is(err, session.ErrUnfit) || errors.Is(err, session.ErrRejected) || !strings.Contains(err.Error(), "Service-Type 6") {
+						t.Errorf("error %v, want that its terms cannot be carried out", err)
 					}
 					return
 				}

@@ -37,6 +37,7 @@ type endpoint struct {
 	closed    bool      // guarded by mu
 	lastHeard time.Time // guarded by mu
 	deadUntil time.Time // zero: alive, guarded by mu
+	trouble   error     // of the last request without an answer, while it is not alive; guarded by mu
 
 	closing chan struct{} // ends waits
 	readers sync.WaitGroup
@@ -134,21 +135,21 @@ func (e *endpoint) isDead(now time.Time) bool {
 func (e *endpoint) heard() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lastHeard, e.deadUntil = time.Now(), time.Time{}
+	e.lastHeard, e.deadUntil, e.trouble = time.Now(), time.Time{}, nil
 }
 
 // missed records that a request first sent at the given time got no answer. The server is
 // dead only if no other request got an answer since. A server may leave some requests
 // unanswered, such as those for a realm it cannot reach, and a client must not be able
 // to disable it for others with such requests.
-func (e *endpoint) missed(began time.Time) {
+func (e *endpoint) missed(began time.Time, trouble error) {
 	e.counts.timeouts.Add(1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.lastHeard.After(began) {
 		return
 	}
-	e.deadUntil = time.Now().Add(e.deadTime)
+	e.deadUntil, e.trouble = time.Now().Add(e.deadTime), trouble
 	// The cause may be on our side: a source address that is no longer ours, or a NAT
 	// mapping that expired. New sockets avoid both.
 	for len(e.sockets) > 0 {

@@ -63,14 +63,19 @@ type step struct {
 // wrong passwords of the client it is about, by which requests of its way wait.
 func (s *service) ask(ctx context.Context, r request, by way, failures int) (*radius.Packet, error) {
 	gate := s.gates[by]
-	if err := gate.Enter(ctx, failures); err != nil {
+	if err := gate.Enter(ctx, failures); errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(append(s.troubles(), "too many requests wait"), "; "))
+	} else if err != nil {
 		return nil, err
 	}
 	turn := &turn{gate: gate, overdue: s.overdue}
 	defer turn.end()
 	var problems []string
-	for _, st := range s.plan(time.Now()) {
-		answer, err := st.ask(ctx, r, st.tries, st.last, turn.pass)
+	steps := s.plan(time.Now())
+	for i, st := range steps {
+		part, end := st.part(ctx, len(steps)-i)
+		answer, err := st.ask(part, r, st.tries, st.last, turn.pass)
+		end()
 		var silent *silence
 		if err == nil || !errors.As(err, &silent) {
 			return answer, err
@@ -78,6 +83,29 @@ func (s *service) ask(ctx context.Context, r request, by way, failures int) (*ra
 		problems = append(problems, err.Error())
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(problems, "; "))
+}
+
+// part is the server's part of the time until ctx's deadline, if it has one, with so many servers left: as
+// much as others get, and no less than the wait after one packet.
+func (e *endpoint) part(ctx context.Context, left int) (context.Context, context.CancelFunc) {
+	deadline, has := ctx.Deadline()
+	if !has {
+		return ctx, func() {}
+	}
+	rest := time.Until(deadline)
+	return context.WithTimeout(ctx, min(rest, max(rest/time.Duration(left), e.timeout*11/10)))
+}
+
+// troubles returns what was wrong with the servers that are skipped.
+func (s *service) troubles() (all []string) {
+	for _, e := range s.endpoints {
+		e.mu.Lock()
+		if e.trouble != nil {
+			all = append(all, e.trouble.Error())
+		}
+		e.mu.Unlock()
+	}
+	return all
 }
 
 // turn is a request's place among those in flight. A request without an answer to its first packet passes it
@@ -179,8 +207,8 @@ type exchange struct {
 	cause            error
 }
 
-// ask sends a request to the server and repeats it until an answer arrives, ctx ends, or
-// the last wait is over, which returns a *silence. It waits for a server that refuses
+// ask sends a request to the server and repeats it until an answer arrives, ctx is cancelled, or
+// the last wait or ctx's time is over, which returns a *silence. It waits for a server that refuses
 // only if the server is the last. overdue is called when the wait after a packet is over.
 func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool, overdue func()) (*radius.Packet, error) {
 	x := &exchange{e: e, r: r, answers: make(chan *radius.Packet, 1), refusals: make(chan struct{}, 1)}
@@ -196,8 +224,14 @@ func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool, ove
 		}
 		wait = nextWait(wait, e.timeout, rand.Float64())
 		answer, err := x.await(ctx, wait, last)
+		if errors.Is(err, context.DeadlineExceeded) {
+			if time.Since(began) < e.timeout*9/10 { // it had no time to answer
+				return nil, x.silence()
+			}
+			break
+		}
 		if ctx.Err() != nil && try > 0 {
-			e.missed(began) // a caller with a shorter deadline counts as well
+			e.missed(began, x.silence()) // a caller that had no patience counts as well
 		}
 		if answer != nil || err != nil {
 			return answer, err
@@ -207,8 +241,13 @@ func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool, ove
 		}
 		overdue()
 	}
-	e.missed(began)
-	return nil, &silence{e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause}
+	e.missed(began, x.silence())
+	return nil, x.silence()
+}
+
+// silence is what is known of why there is no answer.
+func (x *exchange) silence() *silence {
+	return &silence{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause}
 }
 
 // nextWait returns the wait after a transmission, given the previous wait (0: none) and a

@@ -142,7 +142,7 @@ func TestRequestsUnderWayLeaveADeadServer(t *testing.T) {
 	})
 	go func() {
 		silent.receive(t)
-		c.auth.endpoints[0].missed(time.Now())
+		c.auth.endpoints[0].missed(time.Now(), nil)
 	}()
 	accepted(t, c, "with the first found dead")
 	if n := c.Stats()[0].Retransmits; n != 0 {
@@ -212,11 +212,11 @@ func TestOneUnansweredRequestKillsNoServer(t *testing.T) {
 	e := &endpoint{deadTime: time.Hour}
 	began := time.Now()
 	e.heard()
-	e.missed(began)
+	e.missed(began, nil)
 	if e.isDead(time.Now()) {
 		t.Error("dead although it answered since")
 	}
-	e.missed(time.Now())
+	e.missed(time.Now(), nil)
 	if !e.isDead(time.Now()) {
 		t.Error("not dead although nothing was heard since")
 	}

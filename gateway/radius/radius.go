@@ -66,7 +66,7 @@
 // NAS-Port, of which all that are there must be right. A CoA-Request changes the limits that it names, by the
 // attributes above; anything else is refused.
 //
-// An Access-Challenge is a rejection: neither PAP nor CHAP at a portal can answer
+// An Access-Challenge admits nobody: neither PAP nor CHAP can answer
 // one (RFC 2865, 4.4). Other attributes are ignored.
 package radius
 
@@ -257,8 +257,8 @@ func (c *Client) Close() error {
 
 // Authenticate asks whether a client may log in, and with which limits. Errors wrap
 // session.ErrRejected (a *session.Rejection with the server's Reply-Message),
-// session.ErrBusy, ErrNoServer, or are ctx's. With the defaults a server that does not
-// answer takes up to 8 s, so ctx should last longer.
+// session.ErrUnfit, session.ErrMoreAsked, session.ErrBusy, ErrNoServer, or are ctx's. ctx's time is shared among
+// the servers; when it is over the error is ErrNoServer, with what is known of each server.
 func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (session.Login, error) {
 	if !sendable(who) {
 		return session.Login{}, session.Reject("")

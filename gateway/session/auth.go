@@ -35,6 +35,11 @@ var (
 	// ErrRejected means that the credentials are wrong or not allowed. The error that
 	// wraps it may be a *Rejection.
 	ErrRejected = errors.New("login rejected")
+	// ErrUnfit means that a server accepted the credentials with terms that this gateway cannot carry out:
+	// they are right, and of no use here. The error that wraps it says which terms.
+	ErrUnfit = errors.New("accepted, but on terms that this gateway cannot carry out")
+	// ErrMoreAsked means that the server asks for more than a password. It is wrapped by a *Challenge.
+	ErrMoreAsked = errors.New("the server asks for more than a password (Access-Challenge), which a client here cannot give")
 	// ErrBusy means that too many clients log in at once; the credentials were not checked.
 	ErrBusy = errors.New("too many logins at once: try again in a few seconds")
 )
@@ -45,6 +50,19 @@ type Rejection struct {
 	// control characters other than newlines, and it is not HTML. It may be empty.
 	Message string
 }
+
+// Challenge is an ErrMoreAsked with the server's question, which is as Rejection's Message.
+type Challenge struct{ Message string }
+
+func (c *Challenge) Error() string {
+	if c.Message == "" {
+		return ErrMoreAsked.Error()
+	}
+	return ErrMoreAsked.Error() + ": " + c.Message
+}
+
+// Unwrap lets errors.Is match ErrMoreAsked.
+func (c *Challenge) Unwrap() error { return ErrMoreAsked }
 
 // Reject returns a Rejection.
 func Reject(message string) error { return &Rejection{Message: message} }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/ppp"
+)
+
+// TestReasonsOfFailedLogins: where FreeRADIUS accepts a login on terms that gatewayd cannot carry out, asks for more than a
+// password, or is away, the log has the reason, and the guest has an answer that does not blame the password, at the portal
+// and over PPPoE. An answer that takes all transmissions does not keep the guest waiting.
+func TestReasonsOfFailedLogins(t *testing.T) {
+	t.Parallel()
+	w := newNetwork(t)
+	w.Lines = `methods = ["pap"]`
+	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
+	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
+	w.sh(`sed -i 's/^timeout = .*/timeout = "2s"/' $DIR/gatewayd.toml`)
+	w.start()
+	guest := w.client()
+	line := w.stranger()
+	for _, c := range []struct {
+		user, page, message, logged string
+	}{
+		{"term", "this account cannot be used in this network", "this account is not for this network", "Service-Type 5"},
+		{"token", "needs more than a password", "this account needs more than a password", "Access-Challenge"},
+		{"ann", "Your details have not been checked", "try again later", "no answer"},
+	} {
+		if c.user == "ann" {
+			must(t, w.auth.process.cmd.Process.Signal(syscall.SIGSTOP))
+		}
+		seen := len(w.daemon.said())
+		token, err := guest.token("login")
+		must(t, err)
+		page, err := guest.try(fmt.Sprintf("curl -s --max-time 25 -d token=%s -d username=%s -d password=right http://%s/login", token, c.user, portalAddr))
+		if err != nil || !strings.Contains(page, c.page) || strings.Contains(page, "password is wrong") {
+			t.Errorf("%s is answered, %v:\n%s", c.user, err, page)
+		}
+		s := line.subscriber(ppp.Config{User: c.user, Password: "right"})
+		if _, err := s.dial(); !errors.Is(err, ppp.ErrRefused) || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%s over PPPoE: %v", c.user, err)
+		}
+		if n := strings.Count(w.daemon.said()[seen:], c.logged); n < 2 {
+			t.Errorf("%s: the log has %d times %q:\n%s", c.user, n, c.logged, w.daemon.said()[seen:])
+		}
+	}
+}

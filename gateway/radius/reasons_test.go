@@ -1,0 +1,70 @@
+package radius
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"layeh.com/radius"
+)
+
+func TestErrorSaysWhyNobodyAnswered(t *testing.T) {
+	for want, forge := range map[string]func(request []byte) []byte{
+		"answers without Message-Authenticator were dropped (1): upgrade that server": func(r []byte) []byte { return seal(r, answer(r, radius.CodeAccessAccept)) },
+		"answers with a wrong authenticator were dropped (1): is the secret the same": func(r []byte) []byte { return flip(signed(r, radius.CodeAccessAccept), 4) },
+	} {
+		a := newAttacker(t)
+		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 2 * time.Second, Retries: -1})
+		go func() {
+			r := a.receive(t)
+			a.send(t, r.from, forge(r.data))
+		}()
+		_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
+		if !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), a.addr.String()+": "+want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestReasonsReachWhoWaitsLess: a caller whose time is over before all transmissions are hears what is known of the server,
+// also one that had no turn. The time is shared among servers, so that the second is asked in time.
+func TestReasonsReachWhoWaitsLess(t *testing.T) {
+	t.Parallel()
+	unsigned, silent, good := newAttacker(t), newAttacker(t), newAttacker(t)
+	go func() {
+		for b := make([]byte, radius.MaxPacketLength); ; {
+			n, from, err := unsigned.conn.ReadFromUDPAddrPort(b)
+			if err != nil {
+				return // the test is over
+			}
+			unsigned.conn.WriteToUDPAddrPort(seal(b[:n], answer(b[:n], radius.CodeAccessAccept)), from)
+		}
+	}()
+	c := newClient(t, Config{Servers: []Server{unsigned.server()}, Timeout: 300 * time.Millisecond, Retries: maxRetries, InFlight: 1, DeadTime: time.Hour})
+	ask := func(c *Client, user string, patience time.Duration) error {
+		ctx, stop := context.WithTimeout(t.Context(), patience)
+		defer stop()
+		_, err := c.Authenticate(ctx, credentials(user, "x"))
+		return err
+	}
+	err := ask(c, "alice", time.Second)
+	if !errors.Is(err, ErrNoServer) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "answers without Message-Authenticator were dropped") {
+		t.Errorf("%v", err)
+	}
+	if err := c.auth.gates[byPortal].Enter(t.Context(), 0); err != nil { // another has the only turn
+		t.Fatal(err)
+	}
+	if err := ask(c, "bob", 10*time.Millisecond); !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), "without Message-Authenticator") {
+		t.Errorf("without a turn: %v", err)
+	}
+	go func() {
+		r := good.receive(t)
+		good.send(t, r.from, signed(r.data, radius.CodeAccessAccept))
+	}()
+	two := newClient(t, Config{Servers: []Server{silent.server(), good.server()}, Timeout: 300 * time.Millisecond, Retries: maxRetries, DeadTime: time.Hour})
+	if err := ask(two, "alice", 4*time.Second); err != nil {
+		t.Errorf("the second server of two: %v", err)
+	}
+}

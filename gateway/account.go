@@ -25,6 +25,9 @@ func (g *gateway) accounts() bool { return g.radius != nil && g.cfg.RADIUS.Accou
 // account sends the table's events to the RADIUS servers, each until a server confirms it. A session's events
 // are sent in order; those of different sessions do not wait for each other.
 func (g *gateway) account(ctx context.Context) error {
+	if err := g.announce(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	a := &accounting{g: g, overdue: make(chan struct{}, overdueMost)}

@@ -122,19 +122,28 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 
 // fill gives a login the limits that it lacks.
 func (t granting) fill(login *session.Login) {
-	l, d := &login.Limits, t.g.cfg.Limits
-	l.SessionTimeout = cmp.Or(l.SessionTimeout, d.SessionTimeout)
+	l, given, d := &login.Limits, login.Given, t.g.cfg.Limits
+	lack(&l.SessionTimeout, given.SessionTimeout, d.SessionTimeout)
 	if !t.operator || d.IdleTimeout != config.DefaultIdle { // a printer may be idle for days
-		l.IdleTimeout = cmp.Or(l.IdleTimeout, d.IdleTimeout)
+		lack(&l.IdleTimeout, given.IdleTimeout, d.IdleTimeout)
 	}
-	l.UpBps, l.DownBps = cmp.Or(l.UpBps, d.UpRate), cmp.Or(l.DownBps, d.DownRate)
-	l.UpBytes, l.DownBytes = cmp.Or(l.UpBytes, d.UpQuota), cmp.Or(l.DownBytes, d.DownQuota)
-	l.TotalBytes = cmp.Or(l.TotalBytes, d.TotalQuota)
+	lack(&l.UpBps, given.UpBps, d.UpRate)
+	lack(&l.DownBps, given.DownBps, d.DownRate)
+	lack(&l.UpBytes, given.UpBytes, d.UpQuota)
+	lack(&l.DownBytes, given.DownBytes, d.DownQuota)
+	lack(&l.TotalBytes, given.TotalBytes, d.TotalQuota)
 	if !login.Shared {
 		login.Sessions = cmp.Or(login.Sessions, d.SessionsPerUser)
 	}
 	if t.g.accounts() {
 		l.Interim = cmp.Or(l.Interim, t.g.cfg.RADIUS.Interim)
+	}
+}
+
+// lack sets a limit that a login was not given to its default.
+func lack[T comparable](limit *T, given bool, normal T) {
+	if !given {
+		*limit = cmp.Or(*limit, normal)
 	}
 }
 

@@ -192,14 +192,27 @@ func (g *gateway) openTable() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading which boot of the machine sessions are of: %w", err)
 	}
+	why, fresh := lost(file, kept)
+	if why != "" {
+		g.log.Error("the session table "+why+": every client must log in again", "file", file)
+	}
 	open := session.Open
 	if bytes.Equal(last, boot) {
 		open = session.Resume
 	}
 	if g.table, err = open(file, g.dp); errors.Is(err, statefile.ErrDamaged) {
 		if err = g.setAside(file, err, "every client must log in again"); err == nil {
+			fresh = true
 			g.table, err = open(file, g.dp)
 		}
+	}
+	if err != nil {
+		return err
+	}
+	if fresh {
+		err = g.beginAnew()
+	} else {
+		err = g.takeBack()
 	}
 	if err != nil {
 		return err

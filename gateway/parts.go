@@ -28,7 +28,7 @@ func (g *gateway) radiusConfig() radius.Config {
 	r := g.cfg.RADIUS
 	out := radius.Config{
 		NASIdentifier: r.NASIdentifier, NASAddress: r.NASAddress, NASPortType: radius.PortType(r.PortType),
-		NASPortID: g.cfg.LAN.Interface, Method: radius.Method(r.Method), Timeout: r.Timeout, Retries: r.Retries,
+		NASPortID: g.cfg.LAN.Interface, CalledStationID: r.CalledStationID, Method: radius.Method(r.Method), Timeout: r.Timeout, Retries: r.Retries,
 		InterimDefault: r.Interim, SwapOctets: r.SwapOctets, LocalAccounts: !g.cfg.Auth.Has(config.MethodRADIUS),
 	}
 	if r.Retries == 0 {

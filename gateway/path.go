@@ -115,7 +115,7 @@ var ErrNotHere = errors.New("nothing of a gateway is to be found in this network
 var ErrBusy = datapath.ErrBusy
 
 // Detach removes everything of a gateway from the kernel, whatever its data path was, and
-// switches forwarding off where the gateway switched it on. PPPoE clients are told that their sessions have ended.
+// switches forwarding off where the gateway switched it on. PPPoE clients are told that their sessions have ended, and so are RADIUS servers.
 // What does not exist is no error. While a daemon runs, Detach fails with
 // datapath.ErrBusy unless forced; the daemon then continues without anything in the
 // kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
@@ -155,7 +155,7 @@ func Detach(cfg *config.Config, force bool) error {
 		return err
 	}
 	// The flow log's last: a daemon puts its rule back until it notices that the rest is gone, and its folder may be bad.
-	return errors.Join(guard.Remove(cfg.LAN.Interface), told, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)))
+	return errors.Join(guard.Remove(cfg.LAN.Interface), told, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), signOff(cfg))
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its

@@ -72,7 +72,7 @@ func TestSubscribers(t *testing.T) {
 				t.Errorf("listed as %+v, session %d", one, s.id)
 			}
 			asked := w.auth.records("asked", one.ID)
-			if len(asked) != 1 || asked[0].one("Framed-Protocol") != "PPP" || asked[0].one("NAS-Port") != fmt.Sprint(s.id) {
+			if len(asked) != 1 || asked[0].one("Framed-Protocol") != "PPP" || asked[0].one("NAS-Port") != fmt.Sprint(s.id) || asked[0].one("NAS-Port-Type") != "Ethernet" {
 				t.Errorf("the server was asked %v", asked)
 			}
 			if asked[0].one("ADSL-Agent-Circuit-Id") == "" || asked[0].one("ADSL-Agent-Remote-Id") == "" {

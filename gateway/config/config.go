@@ -219,7 +219,8 @@ type RADIUS struct {
 	SwapOctets         bool // Acct-Input is what the client received, instead of sent
 	NASIdentifier      string
 	NASAddress         netip.Addr // zero: not sent
-	PortType           string     // PortWireless or PortEthernet
+	CalledStationID    string     // empty: not sent
+	PortType           string     // PortWireless or PortEthernet, of clients at the portal
 	Timeout            time.Duration
 	Retries            int            // after the first attempt, to each server
 	Interim            time.Duration  // between updates, unless the server says

@@ -161,6 +161,7 @@ func (c *Config) radiusSettings() []setting {
 		at("radius.swap_octets", &r.SwapOctets, boolean),
 		at("radius.nas_identifier", &r.NASIdentifier, line(253)),
 		at("radius.nas_address", &r.NASAddress, address),
+		at("radius.called_station_id", &r.CalledStationID, line(253)),
 		at("radius.nas_port_type", &r.PortType, word(PortWireless, PortEthernet)),
 		at("radius.timeout", &r.Timeout, duration(100*time.Millisecond, minute)),
 		at("radius.retries", &r.Retries, integer(0, 10)),

@@ -46,7 +46,7 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 		p.text(rfc2866.AcctSessionID_Type, e.ID)
 		p.text(rfc2865.UserName_Type, e.User)
 		p.number(rfc2866.AcctAuthentic_Type, uint32(c.authentic()))
-		p.client(&c.cfg, e.Key)
+		p.client(&c.cfg, e.Key, e.Line.Session != 0)
 		p.line(e.Line.Session)
 		p.routes(e.Line.Routes)
 		for _, class := range e.Class {

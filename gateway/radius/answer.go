@@ -125,7 +125,11 @@ func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Logi
 			return session.Login{}, unfit("the server grants Service-Type %d, which is not network access (Login 1 or Framed 2)", v)
 		}
 	}
-	login := session.Login{User: who.User, Limits: c.limits(p)}
+	login := session.Login{User: who.User}
+	var err error
+	if login.Limits, login.Given, err = c.limits(p, time.Now()); err != nil {
+		return session.Login{}, unfit("%w", err)
+	}
 	if most, ok := number(p, rfc2865.PortLimit_Type); ok { // RFC 2865, 5.42
 		login.Sessions = int(most)
 	}
@@ -165,35 +169,65 @@ const (
 	vendorWISPr      = 14122
 	vendorChilliSpot = 14559
 
-	wisprMaxUp, wisprMaxDown = 7, 8
+	wisprMaxUp, wisprMaxDown, wisprTerminate = 7, 8, 9
 
 	chilliMaxInput, chilliMaxOutput, chilliMaxTotal             = 1, 2, 3
 	chilliMaxInputHigh, chilliMaxOutputHigh, chilliMaxTotalHigh = 21, 22, 23
 )
 
-// limits returns the limits of an Access-Accept.
-func (c *Client) limits(p *radius.Packet) session.Limits {
-	numberOr0 := func(t radius.Type) time.Duration {
-		v, _ := number(p, t)
-		return time.Duration(v) * time.Second
+// limits returns the limits of an Access-Accept at a time, and which of them it has, be they 0.
+func (c *Client) limits(p *radius.Packet, now time.Time) (l session.Limits, given session.Given, err error) {
+	seconds := func(t radius.Type) (time.Duration, bool) {
+		v, there := number(p, t)
+		return time.Duration(v) * time.Second, there
 	}
-	quota := func(low, high byte) uint64 {
-		return uint64(vendorNumber(p, vendorChilliSpot, high))<<32 | uint64(vendorNumber(p, vendorChilliSpot, low))
+	rate := func(kind byte) (uint64, bool) {
+		v, there := vendorNumber(p, vendorWISPr, kind)
+		return uint64(v), there
 	}
-	l := session.Limits{
-		SessionTimeout: numberOr0(rfc2865.SessionTimeout_Type),
-		IdleTimeout:    numberOr0(rfc2865.IdleTimeout_Type),
-		UpBps:          uint64(vendorNumber(p, vendorWISPr, wisprMaxUp)),
-		DownBps:        uint64(vendorNumber(p, vendorWISPr, wisprMaxDown)),
-		UpBytes:        quota(chilliMaxInput, chilliMaxInputHigh),
-		DownBytes:      quota(chilliMaxOutput, chilliMaxOutputHigh),
-		TotalBytes:     quota(chilliMaxTotal, chilliMaxTotalHigh),
-		Interim:        c.cfg.interim(numberOr0(rfc2869.AcctInterimInterval_Type)),
+	quota := func(low, high byte) (uint64, bool) {
+		l, has := vendorNumber(p, vendorChilliSpot, low)
+		h, hasToo := vendorNumber(p, vendorChilliSpot, high)
+		return uint64(h)<<32 | uint64(l), has || hasToo
 	}
+	l.SessionTimeout, given.SessionTimeout = seconds(rfc2865.SessionTimeout_Type)
+	l.IdleTimeout, given.IdleTimeout = seconds(rfc2865.IdleTimeout_Type)
+	l.UpBps, given.UpBps = rate(wisprMaxUp)
+	l.DownBps, given.DownBps = rate(wisprMaxDown)
+	l.UpBytes, given.UpBytes = quota(chilliMaxInput, chilliMaxInputHigh)
+	l.DownBytes, given.DownBytes = quota(chilliMaxOutput, chilliMaxOutputHigh)
+	l.TotalBytes, given.TotalBytes = quota(chilliMaxTotal, chilliMaxTotalHigh)
+	every, _ := seconds(rfc2869.AcctInterimInterval_Type)
+	l.Interim = c.cfg.interim(every)
 	if c.cfg.SwapOctets {
 		l.UpBytes, l.DownBytes = l.DownBytes, l.UpBytes
+		given.UpBytes, given.DownBytes = given.DownBytes, given.UpBytes
 	}
-	return l
+	if text := vendorBytes(p, vendorWISPr, wisprTerminate); text != nil {
+		end, err := terminateTime(string(text))
+		if err != nil {
+			return l, given, err
+		}
+		left := end.Sub(now)
+		if left <= 0 {
+			return l, given, fmt.Errorf("the session's end (WISPr-Session-Terminate-Time), %.60q, is over: is the clock of this machine right?", text)
+		}
+		if l.SessionTimeout == 0 || left < l.SessionTimeout {
+			l.SessionTimeout = left
+		}
+		given.SessionTimeout = true
+	}
+	return l, given, nil
+}
+
+// terminateTime reads WISPr-Session-Terminate-Time: a date and time, with a time zone or in the gateway's.
+func terminateTime(text string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+		if t, err := time.ParseInLocation(layout, strings.TrimSpace(text), time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("the session's end (WISPr-Session-Terminate-Time), %.60q, is no time such as 2026-12-31T23:59:59+01:00", text)
 }
 
 // interim is the time between updates where a server asks for every; 0: it does not ask.
@@ -214,13 +248,13 @@ func number(p *radius.Packet, t radius.Type) (uint32, bool) {
 	return v, err == nil
 }
 
-// vendorNumber returns a vendor's numeric attribute, 0 when it is missing. One
+// vendorNumber returns a vendor's numeric attribute; false when it is missing or has another size. One
 // Vendor-Specific attribute may contain several (RFC 2865, 5.26).
-func vendorNumber(p *radius.Packet, vendor uint32, kind byte) uint32 {
+func vendorNumber(p *radius.Packet, vendor uint32, kind byte) (uint32, bool) {
 	if v := vendorBytes(p, vendor, kind); len(v) == 4 {
-		return binary.BigEndian.Uint32(v)
+		return binary.BigEndian.Uint32(v), true
 	}
-	return 0
+	return 0, false
 }
 
 // vendorBytes returns the value of a vendor's attribute, nil when it is missing.

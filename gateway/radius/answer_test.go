@@ -3,6 +3,7 @@ package radius
 import (
 	"encoding/binary"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestVendorNumber(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := vendorNumber(p, vendorChilliSpot, chilliMaxInput); got != tt.want {
+		if got, _ := vendorNumber(p, vendorChilliSpot, chilliMaxInput); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -138,4 +139,55 @@ func FuzzDecide(f *testing.F) {
 			t.Errorf("limits %+v", l)
 		}
 	})
+}
+
+// TestEndsAndZeros: a limit of 0 is given, and one that is missing is not; the earlier of Session-Timeout and
+// WISPr-Session-Terminate-Time counts, at a login and in a CoA-Request alike. An end that is over or unreadable
+// admits nobody.
+func TestEndsAndZeros(t *testing.T) {
+	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}})
+	now := time.Date(2026, 11, 27, 22, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		timeout string // Session-Timeout in seconds; empty: none
+		end     string // WISPr-Session-Terminate-Time; empty: none
+		want    time.Duration
+		given   bool
+		bad     string
+	}{
+		{"", "", 0, false, ""}, {"0", "", 0, true, ""}, {"60", "", time.Minute, true, ""},
+		{"", "2026-11-27T23:00:00+00:00", time.Hour, true, ""}, {"", "2026-11-28T00:30:00+01:30", time.Hour, true, ""}, {"", "2026-11-27T23:00:00Z", time.Hour, true, ""},
+		{"60", "2026-11-27T23:00:00Z", time.Minute, true, ""}, {"7200", "2026-11-27T23:00:00Z", time.Hour, true, ""}, {"0", "2026-11-27T23:00:00Z", time.Hour, true, ""},
+		{"", "2026-11-27T21:00:00Z", 0, false, "is over"}, {"60", "tomorrow", 0, false, "is no time"}, {"", "2026-13-27T23:00:00Z", 0, false, "is no time"},
+	} {
+		p := builder{radius.New(radius.CodeAccessAccept, []byte(testSecret))}
+		var w wanted
+		d := &Dynamic{cfg: c.cfg}
+		if tt.timeout != "" {
+			seconds, _ := strconv.Atoi(tt.timeout)
+			p.number(rfc2865.SessionTimeout_Type, uint32(seconds))
+		}
+		if tt.end != "" {
+			p.vendor(vendorWISPr, wisprTerminate, []byte(tt.end))
+		}
+		l, given, err := c.limits(p.Packet, now)
+		if tt.bad != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.bad) {
+				t.Errorf("%+v: %v", tt, err)
+			}
+			continue
+		}
+		if err != nil || l.SessionTimeout != tt.want || given.SessionTimeout != tt.given {
+			t.Errorf("%+v: %s, given: %v, %v", tt, l.SessionTimeout, given.SessionTimeout, err)
+		}
+		for _, a := range p.Attributes {
+			if !d.add(&w, a) {
+				t.Errorf("%+v: a CoA-Request is refused", tt)
+			}
+		}
+		changed := session.Limits{SessionTimeout: 5 * time.Second}
+		w.of(session.Session{Began: now})(&changed)
+		if tt.given && changed.SessionTimeout != tt.want || !tt.given && changed.SessionTimeout != 5*time.Second {
+			t.Errorf("%+v: a CoA-Request makes it %s", tt, changed.SessionTimeout)
+		}
+	}
 }

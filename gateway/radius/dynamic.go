@@ -220,7 +220,7 @@ func (d *Dynamic) carryOut(p *radius.Packet) rfc3576.ErrorCause {
 	if !d.addressed(p) {
 		return rfc3576.ErrorCause_Value_NASIdentificationMismatch
 	}
-	change, cause := d.wanted(p)
+	change, cause := d.wants(p)
 	if cause != 0 {
 		return cause
 	}
@@ -233,7 +233,7 @@ func (d *Dynamic) carryOut(p *radius.Packet) rfc3576.ErrorCause {
 		if p.Code == radius.CodeDisconnectRequest {
 			err = d.sessions.Kick(s.Addr, s.ID, session.AdminReset)
 		} else {
-			err = d.sessions.Alter(s.Addr, s.ID, change)
+			err = d.sessions.Alter(s.Addr, s.ID, change.of(s))
 		}
 		if err != nil && !errors.Is(err, session.ErrNoSession) {
 			d.log.Warn("radius: carrying out a server's request", "client", s.Key.String(), "session", s.ID, "err", err)

@@ -95,7 +95,7 @@ func (d *Dynamic) is(s session.Session, p *radius.Packet) bool {
 		case rfc2865.NASPort_Type:
 			same = len(a.Attribute) == 4 && s.Line.Session != 0 && binary.BigEndian.Uint32(a.Attribute) == uint32(s.Line.Session)
 		case rfc2865.NASPortType_Type:
-			same = len(a.Attribute) == 4 && binary.BigEndian.Uint32(a.Attribute) == uint32(d.cfg.portType())
+			same = len(a.Attribute) == 4 && binary.BigEndian.Uint32(a.Attribute) == uint32(d.cfg.portType(s.Line.Session != 0))
 		case rfc2869.NASPortID_Type:
 			same = string(a.Attribute) == d.cfg.NASPortID
 		case rfc2865.CalledStationID_Type:
@@ -118,75 +118,103 @@ var identifying = map[radius.Type]bool{
 	rfc2865.ReplyMessage_Type: true, rfc2866.AcctTerminateCause_Type: true, rfc2865.Class_Type: true,
 }
 
-// wanted returns how a CoA-Request changes limits: what it does not name stays. A request with an
-// attribute that is not understood is refused (RFC 5176, 3).
-func (d *Dynamic) wanted(p *radius.Packet) (change func(*session.Limits), cause rfc3576.ErrorCause) {
-	var changes []func(*session.Limits)
+// wanted is how a CoA-Request changes limits: what it does not name stays.
+type wanted struct {
+	changes []func(*session.Limits)
+	timed   bool      // Session-Timeout is one of them
+	end     time.Time // WISPr-Session-Terminate-Time; zero: not given
+}
+
+// of returns the change for a session. The earlier of two ends counts, and one that is over is now.
+func (w *wanted) of(s session.Session) func(*session.Limits) {
+	return func(l *session.Limits) {
+		for _, c := range w.changes {
+			c(l)
+		}
+		if w.end.IsZero() {
+			return
+		}
+		length := max(w.end.Sub(s.Began), time.Second)
+		if !w.timed || l.SessionTimeout == 0 || length < l.SessionTimeout {
+			l.SessionTimeout = length
+		}
+	}
+}
+
+// wants returns what a request is to change. One with an attribute that is not understood is refused (RFC 5176, 3).
+func (d *Dynamic) wants(p *radius.Packet) (w wanted, cause rfc3576.ErrorCause) {
 	coa := p.Code == radius.CodeCoARequest
 	for _, a := range p.Attributes {
 		if identifying[a.Type] {
 			continue
 		}
 		if a.Type == rfc2865.ServiceType_Type { // "Authorize Only" asks for an Access-Request
-			return nil, rfc3576.ErrorCause_Value_UnsupportedService
+			return w, rfc3576.ErrorCause_Value_UnsupportedService
 		}
-		some, ok := d.changes(a)
-		if !coa || !ok {
-			return nil, rfc3576.ErrorCause_Value_UnsupportedAttribute
+		if !coa || !d.add(&w, a) {
+			return w, rfc3576.ErrorCause_Value_UnsupportedAttribute
 		}
-		changes = append(changes, some...)
 	}
-	if coa && len(changes) == 0 {
-		return nil, rfc3576.ErrorCause_Value_MissingAttribute
+	if coa && len(w.changes) == 0 && w.end.IsZero() {
+		return w, rfc3576.ErrorCause_Value_MissingAttribute
 	}
-	return func(l *session.Limits) {
-		for _, c := range changes {
-			c(l)
-		}
-	}, 0
+	return w, 0
 }
 
-// changes returns what an attribute changes; false: it is not understood.
-func (d *Dynamic) changes(a *radius.AVP) (all []func(*session.Limits), ok bool) {
-	seconds := func(set func(*session.Limits, time.Duration)) ([]func(*session.Limits), bool) {
+// add adds what an attribute changes; false: it is not understood.
+func (d *Dynamic) add(w *wanted, a *radius.AVP) bool {
+	seconds := func(set func(*session.Limits, time.Duration)) bool {
 		if len(a.Attribute) != 4 {
-			return nil, false
+			return false
 		}
 		v := time.Duration(binary.BigEndian.Uint32(a.Attribute)) * time.Second
-		return []func(*session.Limits){func(l *session.Limits) { set(l, v) }}, true
+		w.changes = append(w.changes, func(l *session.Limits) { set(l, v) })
+		return true
 	}
 	switch a.Type {
 	case rfc2865.SessionTimeout_Type:
+		w.timed = true
 		return seconds(func(l *session.Limits, v time.Duration) { l.SessionTimeout = v })
 	case rfc2865.IdleTimeout_Type:
 		return seconds(func(l *session.Limits, v time.Duration) { l.IdleTimeout = v })
 	case rfc2869.AcctInterimInterval_Type:
 		return seconds(func(l *session.Limits, v time.Duration) { l.Interim = d.cfg.interim(v) })
 	case rfc2865.VendorSpecific_Type:
-		return d.vendorChanges(a.Attribute)
+		return d.addVendor(w, a.Attribute)
 	}
-	return nil, false
+	return false
 }
 
-// vendorChanges returns what the attributes in one of a vendor change. Halves of a quota are changed one by one.
-func (d *Dynamic) vendorChanges(b []byte) (all []func(*session.Limits), ok bool) {
+// addVendor adds what the attributes in one of a vendor change. Halves of a quota are changed one by one.
+func (d *Dynamic) addVendor(w *wanted, b []byte) bool {
 	if len(b) < 4+2 {
-		return nil, false
+		return false
 	}
 	vendor := binary.BigEndian.Uint32(b)
 	for rest := b[4:]; len(rest) > 0; {
-		if len(rest) < 2 || int(rest[1]) != 2+4 || len(rest) < 2+4 {
-			return nil, false
+		if len(rest) < 2 || int(rest[1]) < 2 || len(rest) < int(rest[1]) {
+			return false
 		}
-		v, kind := uint64(binary.BigEndian.Uint32(rest[2:])), rest[0]
-		rest = rest[6:]
-		set := d.vendorChange(vendor, kind, v)
+		kind, value := rest[0], rest[2:rest[1]]
+		rest = rest[rest[1]:]
+		if vendor == vendorWISPr && kind == wisprTerminate {
+			end, err := terminateTime(string(value))
+			if err != nil {
+				return false
+			}
+			w.end = end
+			continue
+		}
+		if len(value) != 4 {
+			return false
+		}
+		set := d.vendorChange(vendor, kind, uint64(binary.BigEndian.Uint32(value)))
 		if set == nil {
-			return nil, false
+			return false
 		}
-		all = append(all, set)
+		w.changes = append(w.changes, set)
 	}
-	return all, true
+	return true
 }
 
 func (d *Dynamic) vendorChange(vendor uint32, kind byte, v uint64) func(*session.Limits) {

@@ -44,6 +44,7 @@
 // # Attributes understood
 //
 //	Session-Timeout, Idle-Timeout      seconds; 0 does not limit
+//	WISPr-Session-Terminate-Time       a date and time: the session's end, if it is earlier
 //	Acct-Interim-Interval              seconds, 60 at least (RFC 2869, 5.16)
 //	Framed-IP-Address                  the address of a PPPoE client; or else
 //	Framed-Pool                        the name of the pool that it is to be of (RFC 2869, 5.18)
@@ -95,7 +96,7 @@ const (
 	CHAP Method = "chap" // a digest; the server must know the plain password (RFC 2865, 2.2)
 )
 
-// PortType is the medium by which clients are connected.
+// PortType is the medium by which clients at the portal are connected; PPPoE clients are by Ethernet.
 type PortType string
 
 const (

@@ -66,17 +66,17 @@ func (b builder) gateway(c *Config) {
 	b.address(rfc2865.NASIPAddress_Type, c.NASAddress)
 }
 
-// portType is NAS-Port-Type of all clients.
-func (c *Config) portType() rfc2865.NASPortType {
-	if c.NASPortType == Ethernet {
+// portType is NAS-Port-Type of a client; line means that it has a PPPoE session.
+func (c *Config) portType(line bool) rfc2865.NASPortType {
+	if line || c.NASPortType == Ethernet {
 		return rfc2865.NASPortType_Value_Ethernet
 	}
 	return rfc2865.NASPortType_Value_Wireless80211
 }
 
-// client adds the attributes that identify the client.
-func (b builder) client(c *Config, k session.Key) {
-	b.number(rfc2865.NASPortType_Type, uint32(c.portType()))
+// client adds the attributes that identify the client; line means that it has a PPPoE session.
+func (b builder) client(c *Config, k session.Key, line bool) {
+	b.number(rfc2865.NASPortType_Type, uint32(c.portType(line)))
 	b.text(rfc2869.NASPortID_Type, c.NASPortID)
 	b.text(rfc2865.CallingStationID_Type, stationID(k))
 	b.text(rfc2865.CalledStationID_Type, c.CalledStationID)
@@ -118,7 +118,7 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 		p.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_LoginUser))
 	}
 	p.gateway(r.cfg)
-	p.client(r.cfg, r.who.Key)
+	p.client(r.cfg, r.who.Key, r.who.Port != 0)
 	p.line(r.who.Port)
 	p.vendor(vendorADSL, adslCircuit, []byte(r.who.Circuit))
 	p.vendor(vendorADSL, adslRemote, []byte(r.who.Remote))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -272,6 +273,33 @@ func (o *outbox) done(e Event) {
 		o.ready = append(o.ready, l)
 	}
 	o.tell()
+}
+
+// StartAgain reports the start of each session once more, as of now: servers were told that all have ended.
+func (t *Table) StartAgain() error {
+	for _, addr := range t.sessions() {
+		if err := t.startAgain(addr); err != nil {
+			return err
+		}
+	}
+	return t.store.sync()
+}
+
+func (t *Table) startAgain(addr netip.Addr) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.life.RUnlock()
+	c := t.hold(addr)
+	if c == nil {
+		return nil
+	}
+	defer t.release(c)
+	if c.state == Authenticated {
+		started := Event{Kind: Started, Session: t.view(&c.entry), At: t.clock.time(t.clock.now())}
+		t.store.later(change{addr: addr, record: t.record(&c.entry), events: [][]byte{encodeEvent(&started)}})
+	}
+	return nil
 }
 
 // Pending returns the number of events that are neither Done nor set aside, including those not yet

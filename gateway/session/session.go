@@ -65,6 +65,13 @@ type Limits struct {
 	Interim time.Duration
 }
 
+// Given are limits that are given, be they 0.
+type Given struct {
+	SessionTimeout, IdleTimeout    bool
+	UpBytes, DownBytes, TotalBytes bool
+	UpBps, DownBps                 bool
+}
+
 // Counts are what a session has sent (Up) and received (Down).
 type Counts struct {
 	UpBytes, UpPackets, DownBytes, DownPackets, DroppedPackets uint64
@@ -75,6 +82,9 @@ type Login struct {
 	User   string
 	Class  [][]byte // RADIUS Class attributes, to be sent back in accounting
 	Limits Limits
+	// Given are the limits that the login has, also those that it has as 0: no default takes their place. It is
+	// not stored in the table.
+	Given Given
 	// Sessions is how many sessions the user may have at once; 0: any number. It is not
 	// stored in the table.
 	Sessions int

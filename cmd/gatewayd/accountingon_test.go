@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+// TestServersKnowWhatTheGatewayForgot: a gateway that begins without the sessions that it had, because their file is damaged,
+// empty or missing, logs that and tells FreeRADIUS Accounting-On, before any session and only once, also where FreeRADIUS
+// is away at first. Detach tells it Accounting-Off; sessions that go on afterwards are started again.
+func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.sh(`sed -i '/^\[radius\]/a called_station_id = "02-00-00-00-00-FF:Guests"' $DIR/gatewayd.toml`)
+	table := filepath.Join(w.Dir, "state", "sessions.db")
+	addr := netip.MustParseAddr("10.1.0.80")
+	login := func(user string) control.Session {
+		verbs, err := w.control()
+		must(t, err)
+		s, err := verbs.Login(t.Context(), control.LoginRequest{Addr: addr, MAC: "02:00:00:00:09:01", User: user})
+		must(t, err)
+		return s
+	}
+	var want []string
+	for _, c := range []struct {
+		name, logged string
+		spoil        func()
+	}{
+		{"first start", "", func() {}},
+		{"damaged", "a state file is damaged", func() { must(t, os.WriteFile(table, make([]byte, 64<<10), 0o600)) }},
+		{"empty", "the session table is empty: every client must log in again", func() { must(t, os.Truncate(table, 0)) }},
+		{"missing", "the session table is missing: every client must log in again", func() { must(t, os.Remove(table)) }},
+	} {
+		c.spoil()
+		seen := 0
+		if w.daemon != nil {
+			seen = len(w.daemon.said())
+		}
+		away := c.name == "empty"
+		if away {
+			w.acct.stop()
+		}
+		w.start()
+		if logged := w.daemon.said()[seen:]; !strings.Contains(logged, c.logged) || c.logged == "" && strings.Contains(logged, "every client must log in") {
+			t.Errorf("%s: the log is\n%s", c.name, logged)
+		}
+		one := login("ann")
+		if away {
+			w.acct.start()
+		}
+		start := w.acct.told("Start", one.ID)
+		if start.one("Called-Station-Id") != "02-00-00-00-00-FF:Guests" {
+			t.Errorf("accounted as %v", start)
+		}
+		want = append(want, "Accounting-On", "Start")
+		w.daemon.end(syscall.SIGTERM)
+		w.start() // with the sessions that it has: nothing is told
+		eventually(t, c.name+": that all is told", func() error {
+			st, err := w.status()
+			if err == nil && st.Outbox > 0 {
+				err = fmt.Errorf("%d events wait", st.Outbox)
+			}
+			return err
+		})
+		w.kill()
+		if diff := cmp.Diff(want, kinds(w.acct.records("told", ""))); diff != "" {
+			t.Fatalf("%s: FreeRADIUS was told (-want +got)\n%s", c.name, diff)
+		}
+	}
+	w.start()
+	kept, err := w.session("ann")
+	must(t, err)
+	id := kept.ID
+	w.daemon.end(syscall.SIGTERM)
+	w.sh(`nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml`)
+	w.start()
+	eventually(t, "the start of what goes on after detach", func() error {
+		if got := kinds(w.acct.records("told", id)); !slices.Equal(got, []string{"Start", "Start"}) {
+			return fmt.Errorf("of the session: %v", got)
+		}
+		return nil
+	})
+	want = append(want, "Accounting-Off", "Accounting-On", "Start")
+	if diff := cmp.Diff(want, kinds(w.acct.records("told", ""))); diff != "" {
+		t.Errorf("FreeRADIUS was told (-want +got)\n%s", diff)
+	}
+	if s, err := w.session("ann"); err != nil || s.ID != id {
+		t.Errorf("the session of before detach is %+v, %v", s, err)
+	}
+	w.kill()
+	w.acct.stop()
+	if out, err := w.try(`nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml`); err == nil || !strings.Contains(out, "RADIUS servers do not know") {
+		t.Errorf("detach without a server: %v\n%s", err, out)
+	}
+}

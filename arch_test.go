@@ -67,15 +67,16 @@ var allowedImports = map[string][]string{
 	"gateway/ident":      {"gateway/budget"},                                                 // who a client is, for servers that ask
 	"gateway/forwarding": {},                                                                 // the kernel's switch
 
-	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile"},
+	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile", "gateway/timeline"},
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/guesses": {"gateway/session"}, // who guesses passwords
 	"gateway/portal":  {"gateway/guesses", "gateway/session"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/sockbuf", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/session"},
-	"gateway/session": {"gateway/datapath", "gateway/statefile"},
+	"gateway/session": {"gateway/datapath", "gateway/statefile", "gateway/timeline"},
 	"gateway/users":   {"gateway/beat", "gateway/session"},
 
+	"gateway/timeline":  {}, // times in files, whatever the clock is set to
 	"gateway/statefile": {}, // bbolt files that may be damaged
 
 	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},

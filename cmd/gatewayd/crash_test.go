@@ -15,22 +15,30 @@ import (
 )
 
 // TestKilledBeforeAccounting kills the daemon when a login is decided but not yet reported,
-// and again when it has ended: each session has one start and one stop.
+// and again when it has ended: each session has one start and one stop, and its true length. The state is as
+// after a start in 1970 with a clock that was set since.
 func TestKilledBeforeAccounting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.begunIn1970()
 	w.start()
 	ann := w.client()
 	w.acct.stop()
 	id := ann.logIn("ann").ID
 	w.kill()
 	w.start()
+	if s := ann.session(); s.ID != id || time.Since(s.Began).Abs() > time.Hour {
+		t.Errorf("after a restart the client is %+v", s)
+	}
 	f := w.flow(ann, true, 0)
 	f.some(100)
 	f.whole(t, "datagrams after a restart")
 	ann.logOut()
 	w.kill()
 	w.start()
+	if s := ann.session(); s.ID == id || time.Until(s.LeaseEnd) < time.Minute { // the session has ended, and not the lease
+		t.Errorf("the client is %+v", s)
+	}
 	if s, err := w.status(); err != nil || s.Outbox != 2 {
 		t.Errorf("%d events wait for accounting (%v), want 2", s.Outbox, err)
 	}
@@ -41,6 +49,18 @@ func TestKilledBeforeAccounting(t *testing.T) {
 	if got := kinds(w.acct.records("told", id)); !slices.Equal(got, []string{"Start", "Stop"}) {
 		t.Errorf("FreeRADIUS was told %v", got)
 	}
+	for _, r := range w.acct.records("told", id) {
+		at, err := time.ParseInLocation("Jan _2 2006 15:04:05 MST", r.one("Event-Timestamp"), time.Local)
+		if err != nil || time.Since(at).Abs() > time.Hour || r.one("Acct-Status-Type") == "Stop" && r.number("Acct-Session-Time") > 3600 {
+			t.Errorf("at %s, %v: %v", at, err, r)
+		}
+	}
+}
+
+// begunIn1970 makes the state of a daemon that began in 1970, an hour ago by the monotonic clock.
+func (w *world) begunIn1970() {
+	w.sh(`mkdir -p -m 700 $DIR/state
+awk -v boot=$(cat /proc/sys/kernel/random/boot_id) '{printf "1 %s %.0f 3600000000000 0 3600000000000\n", boot, ($1 - 3600) * 1e9}' /proc/uptime >$DIR/state/clock`)
 }
 
 // TestKilledAtAnyTime kills the daemon some milliseconds after logins and logouts, while

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/gateweigh/gateweigh/gateway/statefile"
+	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
 // record is what is stored for an address.
@@ -70,7 +72,10 @@ func decodeRecord(key, value []byte) (record, error) {
 }
 
 // store keeps leases in a file.
-type store struct{ db *bolt.DB }
+type store struct {
+	db   *bolt.DB
+	line *timeline.Line // of the file's times
+}
 
 var bucket = []byte("leases")
 
@@ -100,7 +105,12 @@ func openStore(path string) (*store, error) {
 		db.Close()
 		return nil, fmt.Errorf("preparing leases file %s: %w", path, err)
 	}
-	return &store{db}, nil
+	line, err := timeline.Open(filepath.Dir(path))
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return &store{db, line}, nil
 }
 
 // load returns all records ordered by end, and the number of records that could not be
@@ -113,6 +123,7 @@ func (s *store) load() (records []record, damaged int, err error) {
 				damaged++
 				return nil
 			}
+			r.end = s.line.Time(r.end)
 			records = append(records, r)
 			return nil
 		})
@@ -126,7 +137,9 @@ func (s *store) write(changes []change) error {
 	return s.db.Update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucket)
 		for _, c := range changes {
-			if err := b.Put(c.addr.AsSlice(), c.encode()); err != nil {
+			r := c.record
+			r.end = s.line.At(r.end)
+			if err := b.Put(c.addr.AsSlice(), r.encode()); err != nil {
 				return err
 			}
 		}

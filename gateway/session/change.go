@@ -236,8 +236,7 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 	}
 	if was.state == Authenticated {
 		ended = t.snapshot(&was)
-		e := Event{Kind: Ended, Session: ended, Cause: cause, At: t.clock.time(at)}
-		written.events = append(written.events, encodeEvent(&e))
+		written.events = append(written.events, t.event(Ended, &was, cause, at))
 	}
 	if next != nil {
 		written.addr = next.key.Addr
@@ -310,8 +309,7 @@ func (t *Table) start(e *entry) (event []byte, err error) {
 	if e.read, err = t.dp.Counters(e.key.Addr); err != nil {
 		return nil, fmt.Errorf("read the counters of %s: %w", e.key, err)
 	}
-	started := Event{Kind: Started, Session: t.view(e), At: t.clock.time(e.began)}
-	return encodeEvent(&started), nil
+	return t.event(Started, e, "", e.began), nil
 }
 
 // tell sets the data path to an entry's state.

@@ -3,6 +3,8 @@ package session
 import (
 	"math"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
 // moment is a time as the table counts it: nanoseconds since the table was opened, by
@@ -22,10 +24,32 @@ func (m moment) after(d time.Duration) moment {
 	return m + moment(d)
 }
 
-// clock converts moments to times and back, by the wall clock at the time of the call.
-// Times read from a file are therefore converted once, and times given out are correct
-// after the wall clock was set.
-type clock struct{ opened time.Time } // with its monotonic reading
+// clock converts moments to times and back, by the wall clock at the time of the call: times given out
+// are correct after the wall clock was set. Times in the file are on a line of their own.
+type clock struct {
+	opened time.Time // with its monotonic reading
+	filed  time.Time // the same by the file's line
+}
+
+func newClock(line *timeline.Line) clock {
+	now := time.Now()
+	return clock{now, line.At(now)}
+}
+
+// inFile is what the file calls a moment, and ofFile the moment of what the file says.
+func (c clock) inFile(m moment) time.Time {
+	if m == never {
+		return time.Time{}
+	}
+	return c.filed.Add(time.Duration(m))
+}
+
+func (c clock) ofFile(t time.Time) moment {
+	if t.IsZero() {
+		return never
+	}
+	return moment(0).after(t.Sub(c.filed))
+}
 
 func (c clock) now() moment { return moment(time.Since(c.opened)) }
 

@@ -9,7 +9,7 @@ import (
 
 func TestMoments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := clock{time.Now()}
+		c := clock{opened: time.Now(), filed: time.Unix(60, 0)} // the file's line begins in 1970
 		time.Sleep(time.Minute)
 		for name, tt := range map[string]struct {
 			t    time.Time
@@ -24,6 +24,9 @@ func TestMoments(t *testing.T) {
 			got := c.moment(tt.t)
 			if got != tt.want {
 				t.Errorf("%s: moment %d, want %d", name, got, tt.want)
+			}
+			if filed := c.inFile(got); c.ofFile(filed) != got {
+				t.Errorf("%s: in the file it is %s, moment %d", name, filed, c.ofFile(filed))
 			}
 			if back := c.time(got); got != never && !back.Equal(tt.t) || got == never && !back.IsZero() {
 				t.Errorf("%s: %s came back as %s", name, tt.t, back)

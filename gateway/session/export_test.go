@@ -128,7 +128,7 @@ func (t *Table) Next(ctx context.Context) (e Event, err error) {
 		e, changed, err := t.store.oldest()
 		t.life.RUnlock()
 		if err != nil || e.number != 0 {
-			return e, err
+			return t.dated(e), err
 		}
 		select {
 		case <-changed:

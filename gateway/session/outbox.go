@@ -83,7 +83,7 @@ func (t *Table) Take(ctx context.Context, again bool) (Event, error) {
 		e, changed, wait, err := t.store.handOut(again)
 		t.life.RUnlock()
 		if err != nil || e.number != 0 {
-			return e, err
+			return t.dated(e), err
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -98,6 +98,14 @@ func (t *Table) Take(ctx context.Context, again bool) (Event, error) {
 			return Event{}, err
 		}
 	}
+}
+
+// dated is an event of the file with its times by the wall clock of now.
+func (t *Table) dated(e Event) Event {
+	for _, at := range []*time.Time{&e.At, &e.Began, &e.Seen, &e.LeasedAt, &e.LeaseEnd} {
+		*at = t.clock.time(t.clock.ofFile(*at))
+	}
+	return e
 }
 
 // Done records that an event has been accounted; it is then not returned again.
@@ -296,8 +304,8 @@ func (t *Table) startAgain(addr netip.Addr) error {
 	}
 	defer t.release(c)
 	if c.state == Authenticated {
-		started := Event{Kind: Started, Session: t.view(&c.entry), At: t.clock.time(t.clock.now())}
-		t.store.later(change{addr: addr, record: t.record(&c.entry), events: [][]byte{encodeEvent(&started)}})
+		started := t.event(Started, &c.entry, "", t.clock.now())
+		t.store.later(change{addr: addr, record: t.record(&c.entry), events: [][]byte{started}})
 	}
 	return nil
 }

@@ -26,6 +26,9 @@ func (t *Table) saveRegularly(ctx context.Context) {
 		if t.Save(ctx) != nil {
 			return
 		}
+		if err := t.line.Keep(); err != nil {
+			t.complain(Key{}, err)
+		}
 	}
 }
 

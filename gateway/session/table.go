@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
 // bounds are the capacities of the table. Tests use smaller ones.
@@ -54,6 +56,7 @@ var (
 type Table struct {
 	dp     datapath.Datapath
 	store  *store
+	line   *timeline.Line // of the file's times
 	clock  clock
 	bounds bounds
 
@@ -143,13 +146,16 @@ func Open(path string, dp datapath.Datapath) (*Table, error) { return open(path,
 func Resume(path string, dp datapath.Datapath) (*Table, error) { return open(path, dp, true) }
 
 func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
+	line, err := timeline.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
 	t := &Table{
-		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
+		dp: dp, line: line, clock: newClock(line), bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
 	}
 	t.complaints.last = -never
 	var lost []change
 	var ends []*Event
-	var err error
 	t.store, err = openStore(path, func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, read datapath.Counters) error {
 			if _, err := t.dp.Counters(s.Addr); errors.Is(err, datapath.ErrForeign) {
@@ -201,11 +207,11 @@ func dismiss(s Session) (out change, ended *Event) {
 func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended *Event, err error) {
 	c := &client{place: -1, entry: entry{
 		key: s.Key, state: s.State, hostname: s.Hostname,
-		leasedAt: t.clock.moment(s.LeasedAt), leaseEnd: t.clock.moment(s.LeaseEnd),
+		leasedAt: t.clock.ofFile(s.LeasedAt), leaseEnd: t.clock.ofFile(s.LeaseEnd),
 	}}
 	if s.State == Authenticated {
 		c.user, c.class, c.limits, c.line, c.id = s.User, s.Class, s.Limits, s.Line, s.ID
-		c.began, c.seen = t.clock.moment(s.Began), t.clock.moment(s.Seen)
+		c.began, c.seen = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen)
 		c.counts, c.read = s.Counts, read
 		now, err := t.dp.Counters(s.Addr)
 		if err != nil {
@@ -214,7 +220,7 @@ func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended 
 		if now.Epoch == read.Epoch || resume {
 			t.count(&c.entry, now)
 		} else {
-			was := t.snapshot(&c.entry)
+			was := t.view(&c.entry, t.clock.inFile)
 			ended = &Event{Kind: Ended, Session: was, Cause: NASReboot, At: was.Seen}
 			if s.Line.Session != 0 {
 				return ended, t.dp.Remove(s.Addr)
@@ -246,7 +252,7 @@ func (t *Table) Close() error {
 			t.store.save(e.key.Addr, t.record(&e))
 		}
 	}
-	return t.store.close()
+	return errors.Join(t.store.close(), t.line.Keep())
 }
 
 // enter keeps the table open until life is unlocked for reading.
@@ -306,29 +312,35 @@ func (e entry) lapsed() entry {
 
 // snapshot copies an entry for callers of the package.
 func (t *Table) snapshot(e *entry) Session {
-	s := t.view(e)
+	s := t.view(e, t.clock.time)
 	s.Class = cloneClass(s.Class)
 	return s
 }
 
-// view returns an entry that shares memory with the table and must not leave the package.
-func (t *Table) view(e *entry) Session {
+// view returns an entry that shares memory with the table and must not leave the package. by converts
+// its times.
+func (t *Table) view(e *entry, by func(moment) time.Time) Session {
 	s := Session{
 		Key: e.key, State: e.state, Hostname: e.hostname,
-		LeasedAt: t.clock.time(e.leasedAt), LeaseEnd: t.clock.time(e.leaseEnd),
+		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd),
 	}
 	if e.state == Authenticated {
 		s.Login = Login{User: e.user, Class: e.class, Limits: e.limits, Line: e.line}
 		s.ID, s.Counts = e.id, e.counts
-		s.Began, s.Seen = t.clock.time(e.began), t.clock.time(e.seen)
+		s.Began, s.Seen = by(e.began), by(e.seen)
 	}
 	return s
 }
 
 // record returns an entry in the file's format.
 func (t *Table) record(e *entry) []byte {
-	s := t.view(e)
+	s := t.view(e, t.clock.inFile)
 	return encodeClient(&s, e.read)
+}
+
+// event returns an event of an entry's session at a moment, in the file's format.
+func (t *Table) event(kind Kind, e *entry, cause Cause, at moment) []byte {
+	return encodeEvent(&Event{Kind: kind, Session: t.view(e, t.clock.inFile), Cause: cause, At: t.clock.inFile(at)})
 }
 
 func cloneClass(class [][]byte) [][]byte {

@@ -283,8 +283,7 @@ func (t *Table) keep(c *client, e *entry, now moment, save bool) {
 	}
 	switch {
 	case update && t.store.behind() < t.bounds.updates:
-		updated := Event{Kind: Updated, Session: t.view(e), At: t.clock.time(now)}
-		t.store.later(change{addr: e.key.Addr, record: t.record(e), events: [][]byte{encodeEvent(&updated)}})
+		t.store.later(change{addr: e.key.Addr, record: t.record(e), events: [][]byte{t.event(Updated, e, "", now)}})
 	case save:
 		t.store.save(e.key.Addr, t.record(e))
 	default:

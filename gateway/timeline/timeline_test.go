@@ -1,0 +1,119 @@
+package timeline
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLine: a time in a file is the same moment again for the next process, in whatever year the line was begun, and as good
+// as the clock allows after a reboot.
+func TestLine(t *testing.T) {
+	boot, err := os.ReadFile(bootID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	this := strings.TrimSpace(string(boot))
+	for name, tt := range map[string]struct {
+		boot          string        // of the line's file; empty: there is none
+		ahead         time.Duration // the wall clock, of the line, when it was kept
+		begun         time.Time     // of the line, by itself
+		ago           time.Duration // when it was kept, by the monotonic clock
+		rebooted      bool
+		clockIsBehind bool
+	}{
+		"new":                           {},
+		"kept":                          {boot: this, begun: time.Now().Add(-time.Hour), ago: time.Hour},
+		"begun in 1970":                 {boot: this, begun: time.Unix(60, 0), ago: time.Hour},
+		"rebooted":                      {boot: "another", begun: time.Now().Add(-time.Hour), rebooted: true},
+		"rebooted, begun in 1970":       {boot: "another", ahead: time.Since(time.Unix(60, 0)), begun: time.Unix(60, 0), rebooted: true},
+		"rebooted, the clock is behind": {boot: "another", begun: time.Now().Add(56 * 365 * 24 * time.Hour), rebooted: true, clockIsBehind: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			if tt.boot != "" {
+				mono := monotonic + time.Since(began) - tt.ago
+				text := fmt.Sprintf("1 %s %d %d %d %d\n", tt.boot, mono, tt.begun.UnixNano(), tt.ahead, tt.begun.UnixNano())
+				if err := os.WriteFile(filepath.Join(folder, Name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := open(t, folder)
+			for _, d := range []time.Duration{0, time.Hour, -time.Hour} {
+				then := time.Now().Add(d)
+				at := l.At(then)
+				near(t, "read by the same process", l.Time(at), then)
+				near(t, "read by the next", open(t, folder).Time(at.Round(0)), then)
+			}
+			was := tt.begun.Add(tt.ago) // of now, where the line goes on
+			switch {
+			case tt.boot == "":
+				near(t, "begun", l.At(time.Now()), time.Now())
+			case !tt.rebooted || tt.clockIsBehind:
+				near(t, "gone on", l.At(time.Now()), was)
+			default:
+				near(t, "after the reboot", l.At(time.Now()), time.Now().Add(-tt.ahead))
+			}
+			if !l.At(time.Time{}).IsZero() || !l.Time(time.Time{}).IsZero() {
+				t.Error("the zero time is some time")
+			}
+		})
+	}
+}
+
+// TestDamagedLine: a file that cannot be read is as none.
+func TestDamagedLine(t *testing.T) {
+	for _, text := range []string{"", "1 boot", "2 boot 1 2 3 4\n", "\x00\x00\x00"} {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, Name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		near(t, fmt.Sprintf("%q", text), open(t, folder).At(time.Now()), time.Now())
+	}
+}
+
+// TestLineIsKept: seldom, and how far it has come.
+func TestLineIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		l := open(t, folder)
+		kept := func() time.Time {
+			s, err := read(filepath.Join(folder, Name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return time.Unix(0, s.last)
+		}
+		first := kept()
+		for _, tt := range []struct{ after, want time.Duration }{{time.Minute, 0}, {10 * time.Minute, 11 * time.Minute}, {time.Minute, 11 * time.Minute}} {
+			time.Sleep(tt.after)
+			if err := l.Keep(); err != nil {
+				t.Fatal(err)
+			}
+			if got := kept().Sub(first); got != tt.want {
+				t.Errorf("kept %s after the beginning, want %s", got, tt.want)
+			}
+		}
+	})
+}
+
+func open(t *testing.T, folder string) *Line {
+	t.Helper()
+	l, err := Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// near compares times that were taken one after the other.
+func near(t *testing.T, what string, got, want time.Time) {
+	t.Helper()
+	if d := got.Sub(want).Abs(); d > time.Minute {
+		t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}

@@ -262,7 +262,7 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	cfg := g.cfg
 	c := ebpf.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
-		PortalPorts: portalPorts(cfg.Portal), Forward: ebpf.Forward(cfg.Datapath.Forward), FlowCache: ebpf.FlowCache(cfg.Datapath.FlowCache), PinDir: cfg.Datapath.PinDir, Log: g.log,
+		PortalPorts: portalPorts(cfg.Portal), Forward: ebpf.Forward(cfg.Datapath.Forward), FlowCache: ebpf.FlowCache(cfg.Datapath.FlowCache), Shaping: ebpf.Shaping(cfg.Datapath.Shaping), PinDir: cfg.Datapath.PinDir, Log: g.log,
 	}
 	if cfg.DHCP.Mode == config.External {
 		c.Newcomer = g.newcomer

@@ -356,7 +356,7 @@ func (k *checker) checkDatapath() {
 			k.without(fmt.Sprintf("datapath.forward is %q", f), "datapath.flow_cache")
 		}
 	} else {
-		k.without(reason, "datapath.forward", "datapath.flow_cache") // pins are used: a former data path may have left some
+		k.without(reason, "datapath.forward", "datapath.flow_cache", "datapath.shaping") // pins are used: a former data path may have left some
 	}
 	if kind != TUN {
 		k.without(reason, "datapath.device")

@@ -55,6 +55,10 @@ const (
 	FlowCacheAuto   = "auto"   // while the rules decide by what is the same for all packets of a flow
 	FlowCacheAlways = "always" // whatever the rules look at
 	FlowCacheNever  = "never"  // the kernel's stack forwards every packet
+
+	// What EBPF does with packets beyond a client's rate.
+	ShapingAuto  = "auto"  // holds them back where an interface has a queue for that, or the kernel's default one
+	ShapingNever = "never" // drops them
 )
 
 // Config is a checked gatewayd.toml with defaults filled in.
@@ -277,6 +281,7 @@ type Datapath struct {
 	Device    string // TUN: the device's name
 	Forward   string // EBPF: ForwardAuto, ForwardRedirect or ForwardStack
 	FlowCache string // EBPF with ForwardAuto: FlowCacheAuto, FlowCacheAlways or FlowCacheNever
+	Shaping   string // EBPF: ShapingAuto or ShapingNever
 	PinDir    string // EBPF: where programs and maps outlive the daemon
 }
 
@@ -300,7 +305,7 @@ func defaults() *Config {
 		Ident:    Ident{Method: IdentNAT, Answer: AnswerName, Rate: 20},
 		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits:   Limits{IdleTimeout: DefaultIdle},
-		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
 		FlowLog:  FlowLog{Keep: 90 * day, Most: 10_000_000_000},
 		NAT:      NAT{Hairpin: true},
 		lines:    map[string]int{},

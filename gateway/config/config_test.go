@@ -101,9 +101,9 @@ radius.secondary.secret_file = "/etc/secret"
 
 func TestDatapath(t *testing.T) {
 	for text, want := range map[string]Datapath{
-		"":                        {Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, PinDir: "/sys/fs/bpf/gatewayd"},
-		"datapath.kind = \"tun\"": {Kind: TUN, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, PinDir: "/sys/fs/bpf/gatewayd"},
-		"datapath.kind = \"nfqueue\"\ndatapath.fast = true\ndhcp.mode = \"external\"": {Kind: NFQueue, Fast: true, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		"":                        {Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		"datapath.kind = \"tun\"": {Kind: TUN, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		"datapath.kind = \"nfqueue\"\ndatapath.fast = true\ndhcp.mode = \"external\"": {Kind: NFQueue, Fast: true, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
 	} {
 		if got := parse(t, minimal+text).Datapath; got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)

@@ -70,7 +70,7 @@ func TestExampleIsComplete(t *testing.T) {
 func TestExampleShowsDefaults(t *testing.T) {
 	base := parse(t, Example)
 	for _, key := range []string{
-		"state_dir", "run_dir", "log_level", "log_format", "mode", "lease", "dns", "answer_aaaa", "enabled", "port", "title", "kind", "forward", "pin_dir",
+		"state_dir", "run_dir", "log_level", "log_format", "mode", "lease", "dns", "answer_aaaa", "enabled", "port", "title", "kind", "forward", "shaping", "pin_dir",
 	} {
 		pattern := regexp.MustCompile(`(?m)^#` + key + ` = .*$`)
 		if !pattern.MatchString(Example) {

@@ -212,11 +212,12 @@ var contradictions = []problem{
 		[]string{
 			`x.toml:6: datapath.fast: has no effect: datapath.kind is "ebpf"`,
 			`x.toml:7: datapath.device: has no effect: datapath.kind is "ebpf"`}},
-	{"TUN with keys of others", minimal + "[datapath]\nkind = \"tun\"\nfast = true\ndevice = \"wan0\"\nforward = \"auto\"\npin_dir = \"/x\"\n[dhcp]\nmode = \"external\"\n",
+	{"TUN with keys of others", minimal + "[datapath]\nkind = \"tun\"\nfast = true\ndevice = \"wan0\"\nforward = \"auto\"\nshaping = \"auto\"\npin_dir = \"/x\"\n[dhcp]\nmode = \"external\"\n",
 		[]string{
 			`x.toml:9: datapath.device: "wan0" is an …`,
 			`x.toml:10: datapath.forward: has no effect: datapath.kind is "tun"`,
-			`x.toml:13: dhcp.mode: "external" is not … datapath.kind … "tun" …`}},
+			`x.toml:11: datapath.shaping: has no effect: datapath.kind is "tun"`,
+			`x.toml:14: dhcp.mode: "external" is not … datapath.kind … "tun" …`}},
 	{"NFQUEUE with keys of others", minimal + "dhcp.mode = \"external\"\n[datapath]\nkind = \"nfqueue\"\nfast = true\ndevice = \"tun1\"\nforward = \"stack\"\n",
 		[]string{
 			`x.toml:10: datapath.device: has no effect: datapath.kind is "nfqueue"`,

@@ -60,6 +60,7 @@ func (c *Config) settings() []setting {
 		at("datapath.device", &c.Datapath.Device, link),
 		at("datapath.forward", &c.Datapath.Forward, word(ForwardAuto, ForwardRedirect, ForwardStack)),
 		at("datapath.flow_cache", &c.Datapath.FlowCache, word(FlowCacheAuto, FlowCacheAlways, FlowCacheNever)),
+		at("datapath.shaping", &c.Datapath.Shaping, word(ShapingAuto, ShapingNever)),
 		at("datapath.pin_dir", &c.Datapath.PinDir, absolute),
 		at("metrics.listen", &c.Metrics.Listen, listenAddress),
 	})

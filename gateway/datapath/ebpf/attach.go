@@ -261,6 +261,9 @@ func Remove(cfg Config) error {
 			err = errors.Join(err, h.detach(cfg.PinDir))
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
+		for _, major := range []uint16{wanQueue, lanQueue} {
+			err = errors.Join(err, (&queue{dev: dev, major: major}).remove())
+		}
 	}
 	d := Datapath{cfg: cfg}
 	if err = errors.Join(err, d.liberal().off(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), routes.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {

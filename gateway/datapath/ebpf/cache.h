@@ -184,7 +184,8 @@ static __always_inline int follow(struct __sk_buff *skb, const struct flow_path 
 		ports->source = p->sport, ports->dest = p->dport;
 	}
 	skb->mark = p->mark;
-	skb->priority = p->priority;
+	if (!is_held(skb))
+		skb->priority = p->priority;
 	set_judged(skb);
 	return readdress(skb, eth, ip, to, p->smac, ifindex);
 }

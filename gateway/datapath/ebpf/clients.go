@@ -63,6 +63,9 @@ func (d *Datapath) Set(c datapath.Client) error {
 			entry.Until = monotonic(c.Until)
 		}
 	}
+	if err := d.shape(at, shapedRates(c)); err != nil {
+		return fmt.Errorf("setting the limits of %s: %w", c.Addr, err)
+	}
 	fresh, err := d.enterNetworks(at, c)
 	if err != nil {
 		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
@@ -119,6 +122,9 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 		return err
 	}
 	err = d.put(at, gatewayClient{})
+	if err == nil {
+		err = d.shape(at, rates{})
+	}
 	if err == nil {
 		err = d.leaveNetworks(addr, nil)
 	}
@@ -315,13 +321,18 @@ func (d *Datapath) openNeighbours() error {
 
 // eachClient calls f for each entry.
 func (d *Datapath) eachClient(f func(netip.Addr, gatewayClient)) error {
+	return d.eachClientAt(func(at uint32, c gatewayClient) { f(d.addr(at), c) })
+}
+
+// eachClientAt calls f for each entry and its place.
+func (d *Datapath) eachClientAt(f func(uint32, gatewayClient)) error {
 	const batch = 4096
 	keys, values := make([]uint32, batch), make([]gatewayClient, batch)
 	for cursor := new(ebpf.MapBatchCursor); ; {
 		n, err := d.objs.Clients.BatchLookup(cursor, keys, values, nil)
 		for i, c := range values[:n] {
 			if c.State != uint8(gatewayStateSTATE_NONE) {
-				f(d.addr(keys[i]), c)
+				f(keys[i], c)
 			}
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {

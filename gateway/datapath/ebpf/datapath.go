@@ -58,8 +58,9 @@ type Config struct {
 	FlowCache FlowCache // "" is FlowCacheNever
 	// Beside are pins of links of gatewayd's other programs at the interfaces. They pass on what they do not
 	// handle, so they are no reason not to redirect.
-	Beside []string
-	Log    *slog.Logger
+	Beside  []string
+	Shaping Shaping // "" is ShapingNever
+	Log     *slog.Logger
 
 	clsact      bool   // tests: as on kernels before 6.6
 	flowEntries uint32 // tests: of the cache of flows; 0: as many as it has
@@ -80,6 +81,7 @@ type Datapath struct {
 	tallies  tallies
 	// neighbours are the kernel's entries of the clients.
 	neighbours *neighbour.Table
+	shaping    shaping
 	networks   *routes.Table // behind clients
 	stop       func()        // ends the watchers and waits for them
 	lost       chan string   // the name of an interface that has gone
@@ -153,6 +155,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.beginShaping(lan, wan); err != nil {
+		return nil, err
+	}
 	if err := d.load(lan, wan); err != nil {
 		return nil, err
 	}
@@ -168,6 +173,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	if err := d.openNetworks(); err != nil {
+		return nil, err
+	}
+	if err := d.adoptShaping(); err != nil {
 		return nil, err
 	}
 	if err := d.enter(); err != nil {

@@ -1,97 +1,21 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Accounting, limits, and forwarding of admitted packets. */
+/* Accounting and forwarding of admitted packets. */
 #pragma once
 
-#include "packet.h"
+#include "limit.h"
 
 #define HOP_NS 1000000000ULL /* a hop is asked for again after a second */
 
-static __always_inline int within(const struct limits *l, const struct counters *n, int up)
-{
-	if (up ? l->up_bytes && n->up_bytes >= l->up_bytes : l->down_bytes && n->down_bytes >= l->down_bytes)
-		return 0;
-	return !l->total_bytes || n->up_bytes + n->down_bytes < l->total_bytes;
-}
-
-/* is_early reports whether to drop a packet although it would fit, so that TCP notices
- * in time that it has reached its rate. A sender that notices only when the whole burst
- * is used loses a window at once and falls far below its rate, and what it leaves unused
- * beyond a burst is lost to it. When more than half of the burst is used and the use
- * still grows, one packet is dropped for each further sixteenth. While the use shrinks,
- * as after the sender has slowed down, no packet is dropped; told_ns follows at a
- * distance that a window sent at once does not exceed. */
-static __always_inline int is_early(__u64 *told_ns, __u64 used_ns, __u64 burst_ns)
-{
-	__u64 told = *(volatile __u64 *)told_ns, half = burst_ns / 2, step = burst_ns / 16;
-
-	if (used_ns < half) {
-		if (told)
-			*told_ns = 0;
-		return 0;
-	}
-	if (used_ns >= (told > half ? told : half) + step) {
-		*told_ns = used_ns;
-		return 1;
-	}
-	if (used_ns + step < told)
-		*told_ns = used_ns + step;
-	return 0;
-}
-
-/* meter uses the time that the packet needs at the client's rate. The meter is a
- * virtual clock that is at most the burst behind the real clock and never ahead of
- * it. If two CPUs meter one client at once, one of them tries again. */
-static __always_inline int meter(struct meter *m, __u64 ps_per_byte, __u64 burst_ns, __u64 bytes)
-{
-	__u64 need = bytes * ps_per_byte / 1000;
-
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		__u64 now = bpf_ktime_get_ns();
-		__u64 was = *(volatile __u64 *)&m->ns;
-		__u64 used = was + burst_ns < now ? now - burst_ns : was;
-
-		if (used + need > now || is_early(&m->told_ns, burst_ns - (now - used), burst_ns))
-			return 0;
-		if (__sync_val_compare_and_swap(&m->ns, was, used + need) == was)
-			return 1;
-	}
-	return 0;
-}
-
-/* limit applies a client's limits to a packet; 0: the packet must be dropped. */
-static __noinline int limit(__u32 at, struct counters *n, __u64 bytes, __u32 packets, int up)
-{
-	const struct limits *l = bpf_map_lookup_elem(&client_limits, &at);
-	struct meters *m = bpf_map_lookup_elem(&client_meters, &at);
-	__u64 ps;
-
-	if (!l || !m || !n)
-		return 0;
-	if (!within(l, n, up)) {
-		__sync_fetch_and_add(&n->dropped, packets);
-		count(REASON_QUOTA);
-		return 0;
-	}
-	ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
-	if (ps && !meter(up ? &m->up : &m->down, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes)) {
-		__sync_fetch_and_add(&n->dropped, packets);
-		count(REASON_RATE);
-		return 0;
-	}
-	return 1;
-}
-
 /* admit applies an admitted client's limits to a packet and counts it; it returns 0 if
  * the packet must be dropped. */
-static __always_inline int admit(__u32 at, const struct client *c, struct wire w, int up, __u64 now)
+static __always_inline int admit(struct __sk_buff *skb, __u32 at, const struct client *c, struct wire w, int up, __u64 now)
 {
 	struct counters *n = bpf_map_lookup_elem(&client_counters, &at);
 
 	if (!n)
 		return 0;
 	n->seen = now;
-	if (unlikely(c->flags & LIMITED) && !limit(at, n, w.bytes, w.packets, up))
+	if (unlikely(c->flags & LIMITED) && !limit(skb, at, n, (__u64)w.packets << 32 | w.bytes, up))
 		return 0;
 	__sync_fetch_and_add(up ? &n->up_bytes : &n->down_bytes, w.bytes);
 	__sync_fetch_and_add(up ? &n->up_packets : &n->down_packets, w.packets);

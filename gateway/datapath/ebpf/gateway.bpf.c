@@ -58,7 +58,7 @@ static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip
 		count(ok ? REASON_GARDEN : REASON_BLOCKED);
 		return ok;
 	}
-	return admit(at, c, on_wire(skb, ip, end), 0, now);
+	return admit(skb, at, c, on_wire(skb, ip, end), 0, now);
 }
 
 /* across passes an admitted client's packet to another client, if that client may
@@ -116,7 +116,7 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 	/* The stack does not forward frames sent to a broadcast address (RFC 1812, 5.3.4). */
 	if (unlikely(ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST))
 		return local(skb, ip, end);
-	if (unlikely(!admit(at, c, on_wire(skb, ip, end), 1, now)))
+	if (unlikely(!admit(skb, at, c, on_wire(skb, ip, end), 1, now)))
 		return TC_ACT_SHOT;
 	if (unlikely(place(ip->daddr) < lan_size))
 		return across(skb, ip, place(ip->daddr), end, now);
@@ -272,7 +272,7 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	if (c) {
 		struct wire w = on_wire(skb, ip, end);
 
-		if (!admit(flow.at, c, w, 0, now))
+		if (!admit(skb, flow.at, c, w, 0, now))
 			return TC_ACT_SHOT;
 		tally(&flow, w, FROM_WAN);
 		return follow(skb, &flow, c->mac, lan_ifindex);
@@ -381,6 +381,15 @@ int lan_out(struct __sk_buff *skb)
 	if (lines && verdict == TC_ACT_OK)
 		verdict = onto_line(skb, verdict);
 	return verdict == TC_ACT_OK ? TC_ACT_UNSPEC : verdict;
+}
+
+/* class_of is the class of a packet that the stack forwarded, for the htb of the WAN's interface; 0: it has none. */
+SEC("tc")
+int class_of(struct __sk_buff *skb)
+{
+	__u32 class = skb->tc_index;
+
+	return skb->ingress_ifindex == lan_ifindex && class && class != JUDGED ? WAN_CLASSES | class : 0;
 }
 
 /* portal_lookup hands the portal the connections to port 80 that lan_in has redirected

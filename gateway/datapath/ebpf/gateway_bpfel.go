@@ -104,6 +104,14 @@ type gatewayFlowSettings struct {
 	Pad        uint32
 }
 
+type gatewayHolder uint32
+
+const (
+	gatewayHolderHOLDER_NONE  gatewayHolder = 0
+	gatewayHolderHOLDER_TIME  gatewayHolder = 1
+	gatewayHolderHOLDER_CLASS gatewayHolder = 2
+)
+
 type gatewayHop struct {
 	_          structs.HostLayout
 	Dst        uint32
@@ -147,6 +155,22 @@ type gatewayPrefix struct {
 	Addr uint32
 }
 
+type gatewayQueues struct {
+	_  structs.HostLayout
+	Up struct {
+		_      structs.HostLayout
+		LaneNs uint64
+		Last   [128]uint32
+	}
+	Down struct {
+		_      structs.HostLayout
+		LaneNs uint64
+		Last   [128]uint32
+	}
+	Class uint32
+	Pad   uint32
+}
+
 type gatewayReason uint32
 
 const (
@@ -184,6 +208,13 @@ type gatewaySettings struct {
 	LanMtu        uint32
 	RedirectUntil uint64
 	Epoch         uint64
+}
+
+type gatewayShaping struct {
+	_     structs.HostLayout
+	Until uint64
+	Up    uint32
+	Down  uint32
 }
 
 type gatewayState uint32
@@ -246,6 +277,7 @@ const (
 	gatewayMapClientCounters   = "client_counters"
 	gatewayMapClientLimits     = "client_limits"
 	gatewayMapClientMeters     = "client_meters"
+	gatewayMapClientQueues     = "client_queues"
 	gatewayMapClients          = "clients"
 	gatewayMapDevices          = "devices"
 	gatewayMapFlowPaths        = "flow_paths"
@@ -260,11 +292,13 @@ const (
 	gatewayMapNewSenders       = "new_senders"
 	gatewayMapNewcomers        = "newcomers"
 	gatewayMapPortal           = "portal"
+	gatewayMapRateShaping      = "rate_shaping"
 	gatewayMapRequests         = "requests"
 	gatewayMapSenders          = "senders"
 	gatewayMapStats            = "stats"
 	gatewayMapStrangers        = "strangers"
 	gatewayMapTicks            = "ticks"
+	gatewayProgClassOf         = "class_of"
 	gatewayProgCutIn           = "cut_in"
 	gatewayProgLanIn           = "lan_in"
 	gatewayProgLanOut          = "lan_out"
@@ -285,6 +319,8 @@ const (
 	gatewayVarRouted           = "routed"
 	gatewayVarSenderBudget     = "sender_budget"
 	gatewayVarTallying         = "tallying"
+	gatewayVarTimed            = "timed"
+	gatewayVarUnusedHolder     = "unused_holder"
 	gatewayVarUnusedReason     = "unused_reason"
 	gatewayVarUnusedState      = "unused_state"
 	gatewayVarUnusedWork       = "unused_work"
@@ -333,6 +369,7 @@ type gatewaySpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayProgramSpecs struct {
+	ClassOf      *ebpf.ProgramSpec `ebpf:"class_of"`
 	CutIn        *ebpf.ProgramSpec `ebpf:"cut_in"`
 	LanIn        *ebpf.ProgramSpec `ebpf:"lan_in"`
 	LanOut       *ebpf.ProgramSpec `ebpf:"lan_out"`
@@ -348,6 +385,7 @@ type gatewayMapSpecs struct {
 	ClientCounters  *ebpf.MapSpec `ebpf:"client_counters"`
 	ClientLimits    *ebpf.MapSpec `ebpf:"client_limits"`
 	ClientMeters    *ebpf.MapSpec `ebpf:"client_meters"`
+	ClientQueues    *ebpf.MapSpec `ebpf:"client_queues"`
 	Clients         *ebpf.MapSpec `ebpf:"clients"`
 	Devices         *ebpf.MapSpec `ebpf:"devices"`
 	FlowPaths       *ebpf.MapSpec `ebpf:"flow_paths"`
@@ -362,6 +400,7 @@ type gatewayMapSpecs struct {
 	NewSenders      *ebpf.MapSpec `ebpf:"new_senders"`
 	Newcomers       *ebpf.MapSpec `ebpf:"newcomers"`
 	Portal          *ebpf.MapSpec `ebpf:"portal"`
+	RateShaping     *ebpf.MapSpec `ebpf:"rate_shaping"`
 	Requests        *ebpf.MapSpec `ebpf:"requests"`
 	Senders         *ebpf.MapSpec `ebpf:"senders"`
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
@@ -388,6 +427,8 @@ type gatewayVariableSpecs struct {
 	Routed           *ebpf.VariableSpec `ebpf:"routed"`
 	SenderBudget     *ebpf.VariableSpec `ebpf:"sender_budget"`
 	Tallying         *ebpf.VariableSpec `ebpf:"tallying"`
+	Timed            *ebpf.VariableSpec `ebpf:"timed"`
+	UnusedHolder     *ebpf.VariableSpec `ebpf:"unused_holder"`
 	UnusedReason     *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState      *ebpf.VariableSpec `ebpf:"unused_state"`
 	UnusedWork       *ebpf.VariableSpec `ebpf:"unused_work"`
@@ -418,6 +459,7 @@ type gatewayMaps struct {
 	ClientCounters  *ebpf.Map `ebpf:"client_counters"`
 	ClientLimits    *ebpf.Map `ebpf:"client_limits"`
 	ClientMeters    *ebpf.Map `ebpf:"client_meters"`
+	ClientQueues    *ebpf.Map `ebpf:"client_queues"`
 	Clients         *ebpf.Map `ebpf:"clients"`
 	Devices         *ebpf.Map `ebpf:"devices"`
 	FlowPaths       *ebpf.Map `ebpf:"flow_paths"`
@@ -432,6 +474,7 @@ type gatewayMaps struct {
 	NewSenders      *ebpf.Map `ebpf:"new_senders"`
 	Newcomers       *ebpf.Map `ebpf:"newcomers"`
 	Portal          *ebpf.Map `ebpf:"portal"`
+	RateShaping     *ebpf.Map `ebpf:"rate_shaping"`
 	Requests        *ebpf.Map `ebpf:"requests"`
 	Senders         *ebpf.Map `ebpf:"senders"`
 	Stats           *ebpf.Map `ebpf:"stats"`
@@ -445,6 +488,7 @@ func (m *gatewayMaps) Close() error {
 		m.ClientCounters,
 		m.ClientLimits,
 		m.ClientMeters,
+		m.ClientQueues,
 		m.Clients,
 		m.Devices,
 		m.FlowPaths,
@@ -459,6 +503,7 @@ func (m *gatewayMaps) Close() error {
 		m.NewSenders,
 		m.Newcomers,
 		m.Portal,
+		m.RateShaping,
 		m.Requests,
 		m.Senders,
 		m.Stats,
@@ -486,6 +531,8 @@ type gatewayVariables struct {
 	Routed           *ebpf.Variable `ebpf:"routed"`
 	SenderBudget     *ebpf.Variable `ebpf:"sender_budget"`
 	Tallying         *ebpf.Variable `ebpf:"tallying"`
+	Timed            *ebpf.Variable `ebpf:"timed"`
+	UnusedHolder     *ebpf.Variable `ebpf:"unused_holder"`
 	UnusedReason     *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState      *ebpf.Variable `ebpf:"unused_state"`
 	UnusedWork       *ebpf.Variable `ebpf:"unused_work"`
@@ -496,6 +543,7 @@ type gatewayVariables struct {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayPrograms struct {
+	ClassOf      *ebpf.Program `ebpf:"class_of"`
 	CutIn        *ebpf.Program `ebpf:"cut_in"`
 	LanIn        *ebpf.Program `ebpf:"lan_in"`
 	LanOut       *ebpf.Program `ebpf:"lan_out"`
@@ -505,6 +553,7 @@ type gatewayPrograms struct {
 
 func (p *gatewayPrograms) Close() error {
 	return _GatewayClose(
+		p.ClassOf,
 		p.CutIn,
 		p.LanIn,
 		p.LanOut,

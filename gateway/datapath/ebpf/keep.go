@@ -130,6 +130,7 @@ func (d *Datapath) keepAll(end <-chan struct{}) {
 			d.keep()
 		}
 		d.renew()
+		d.report("queues", d.keepShaping())
 		if looks%restLooks == 0 {
 			d.keepLiberal()
 			d.keeping.Lock()

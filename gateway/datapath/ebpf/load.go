@@ -122,6 +122,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	}
 	for name, m := range spec.Maps {
 		switch name {
+		case "client_queues":
+			m.MaxEntries = d.cfg.size()
+			continue
 		case "clients", "client_counters", "client_limits", "client_meters":
 			m.MaxEntries = d.cfg.size()
 			if name == "client_counters" {
@@ -175,7 +178,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
 		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
 		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil], "hear_dhcp": flag[d.cfg.DHCP],
-		"lines": flag[d.cfg.Lines], "tallying": flag[d.cfg.tallying()], "cutter_ifindex": cut,
+		"lines": flag[d.cfg.Lines], "timed": flag[d.shaping.timed], "tallying": flag[d.cfg.tallying()], "cutter_ifindex": cut,
 		"budgets": budgets(), "sender_budget": budgetOf(datapath.Senders), "new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

@@ -72,12 +72,40 @@ struct limits {
 
 /* A rate limiter's state. */
 struct meter {
-	__u64 ns;      /* of CLOCK_MONOTONIC, up to which the rate has been used */
+	__u64 ns;      /* of CLOCK_MONOTONIC, up to which the rate has been used; ahead of the clock while packets are held */
 	__u64 told_ns; /* how much of the burst was used when TCP was last told so; 0: not lately */
 };
 
 struct meters {
 	struct meter up, down;
+};
+
+/* What holds packets beyond a rate back until it is their turn. */
+enum holder {
+	HOLDER_NONE,  /* nothing: they are dropped */
+	HOLDER_TIME,  /* the interface's fq: packets carry the time at which they may leave */
+	HOLDER_CLASS, /* its htb, in which each client has a class */
+};
+
+/* How rates are kept. User space changes it while the programs run. */
+struct shaping {
+	__u64 until; /* ns of CLOCK_MONOTONIC until which packets are held, see settings.redirect_until */
+	__u32 up, down; /* enum holder, of the WAN's interface and the LAN's */
+};
+
+/* Flows of a client that are told apart. A power of two. */
+#define HELD_FLOWS 64
+
+/* What is held of a client in one direction. */
+struct queue {
+	__u64 lane_ns; /* up to which packets that passed waiting ones have used the rate */
+	__u32 last[2 * HELD_FLOWS]; /* when the last held packet of a flow has left, 2^20 ns, by two hashes of the flow */
+};
+
+struct queues {
+	struct queue up, down;
+	__u32 class; /* minor number of the client's classes; 0: it has none */
+	__u32 pad;
 };
 
 /* What an unauthenticated client can have the gateway do, as in package datapath. */
@@ -208,6 +236,23 @@ struct {
 	__type(value, struct meters);
 } client_meters SEC(".maps");
 
+/* Not pinned: the daemon that loads the programs says anew what is held, and how. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct shaping);
+} rate_shaping SEC(".maps");
+
+/* Of clients with a rate, by their place. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* user space: the size of the LAN */
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct queues);
+} client_queues SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, HOPS);
@@ -336,6 +381,7 @@ const enum reason unused_reason __attribute__((unused));
 const enum state unused_state __attribute__((unused));
 
 const enum work unused_work __attribute__((unused));
+const enum holder unused_holder __attribute__((unused));
 
 /* Constants, set when the programs are loaded. */
 volatile const __u32 lan_base;    /* first address of the LAN, host order */
@@ -346,6 +392,7 @@ volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none
 volatile const __u8 lan_mac[6];
 volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack does not see them */
 volatile const struct budget budgets[WORKS], sender_budget, new_senders_budget;
+volatile const __u8 timed;        /* the kernel lets programs set when a packet leaves (5.18) */
 volatile const __u8 lines;        /* there are clients on PPPoE lines */
 volatile const __u32 cutter_ifindex; /* of the link that cuts aggregated packets */
 volatile __u32 routed;            /* there are networks behind clients: user space changes it while the programs run */

@@ -95,15 +95,29 @@ static __always_inline void set_judged(struct __sk_buff *skb)
 	skb->tc_classid = JUDGED;
 }
 
+#define WAN_CLASSES 0x6a770000U /* major numbers of the queues' classes */
+#define LAN_CLASSES 0x6a780000U
+
+/* is_held reports whether a packet waits in its client's class. */
+static __always_inline int is_held(const struct __sk_buff *skb)
+{
+	__u32 major = skb->priority & 0xffff0000;
+
+	return major == WAN_CLASSES || major == LAN_CLASSES;
+}
+
 /* onward is the verdict for the kernel: what passes goes to the programs of others behind ours,
  * without a mark that a sender on a virtual link set. A packet with our mark has the verdict
- * TC_ACT_UNSPEC already. */
+ * TC_ACT_UNSPEC already. The stack, which chooses priorities itself, leaves the number of a client's class in the mark to
+ * class_of. */
 static __always_inline int onward(struct __sk_buff *skb, int verdict)
 {
+	__u32 class = is_held(skb) ? skb->priority & 0xffff : 0;
+
 	if (verdict != TC_ACT_OK)
 		return verdict;
-	skb->tc_index = 0;
-	skb->tc_classid = 0;
+	skb->tc_index = class;
+	skb->tc_classid = class;
 	return TC_ACT_UNSPEC;
 }
 

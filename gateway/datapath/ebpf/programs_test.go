@@ -209,7 +209,7 @@ func TestLANIn(t *testing.T) {
 	}
 }
 
-func counters(t *testing.T, d *Datapath, a netip.Addr) datapath.Counters {
+func counters(t testing.TB, d *Datapath, a netip.Addr) datapath.Counters {
 	t.Helper()
 	c, err := d.Counters(a)
 	must(t, err)

@@ -31,7 +31,7 @@ var distant = netip.MustParseAddr("198.18.0.2")
 // delay gives the server a second address whose packets are delayed. The server's own
 // packets are not, so the delay is the round-trip time. A TUN device holds the packets,
 // because this kernel may lack netem.
-func (n network) delay(t *testing.T, rtt time.Duration) {
+func (n network) delay(t testing.TB, rtt time.Duration) {
 	t.Helper()
 	var tun *os.File
 	in(t, n.server, func() error {
@@ -62,7 +62,7 @@ ip -n $server rule add pref 10 lookup local; ip -n $server rule add pref 5 iif s
 }
 
 // hold returns each packet of a TUN device after a delay, in order, until the test ends.
-func hold(t *testing.T, tun *os.File, rtt time.Duration) {
+func hold(t testing.TB, tun *os.File, rtt time.Duration) {
 	type held struct {
 		packet []byte
 		until  time.Time

@@ -17,7 +17,7 @@ import (
 )
 
 // in runs fn on a thread in a namespace: sockets it opens belong there.
-func in(t *testing.T, namespace string, fn func() error) {
+func in(t testing.TB, namespace string, fn func() error) {
 	t.Helper()
 	errc := make(chan error)
 	go func() {

@@ -181,10 +181,12 @@ func keep(c *netlink.Conn, filter []bpf.Instruction) error {
 }
 
 // neighboursAt returns a filter for neighbour messages of an interface, which come one by
-// one.
+// one, and for those of classes in queues, which each client may have.
 func neighboursAt(index int) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: messageType, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded16(unix.RTM_NEWTCLASS), SkipTrue: 5},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded16(unix.RTM_DELTCLASS), SkipTrue: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded16(unix.RTM_NEWNEIGH), SkipTrue: 1},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: loaded16(unix.RTM_DELNEIGH), SkipTrue: 3},
 		bpf.LoadAbsolute{Off: ndIndex, Size: 4},

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Clients' quotas and rates. A rate is shaped where the interface that packets leave by has a queue that
+ * holds them back: the meter is ahead of the clock by as long as the next packet waits. Elsewhere it is policed. */
+#pragma once
+
+#include "packet.h"
+
+static __always_inline int within(const struct limits *l, const struct counters *n, int up)
+{
+	if (up ? l->up_bytes && n->up_bytes >= l->up_bytes : l->down_bytes && n->down_bytes >= l->down_bytes)
+		return 0;
+	return !l->total_bytes || n->up_bytes + n->down_bytes < l->total_bytes;
+}
+
+#define ECN_MASK 3
+#define ECN_CE 3
+
+/* warn marks a packet whose sender understands congestion marks (RFC 3168); 0: it does not. */
+static __always_inline int warn(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+	__u8 ecn;
+
+	if ((void *)(ip + 1) > end || !(ip->tos & ECN_MASK))
+		return 0;
+	ecn = ip->tos & ECN_MASK;
+	if (ecn == ECN_CE)
+		return 1;
+	ip->tos |= ECN_CE;
+	ip->check = ~fold((__u64)(__u16)~ip->check + bpf_htons(ECN_CE - ecn));
+	return 1;
+}
+
+/* is_early reports whether to warn TCP although a packet would fit, so that it notices
+ * in time that it has reached its rate. A sender that notices only when the whole burst
+ * is used loses a window at once and falls far below its rate, and what it leaves unused
+ * beyond a burst is lost to it. When more than half of the burst is used and the use
+ * still grows, one packet is marked or dropped for each further sixteenth. While the use shrinks,
+ * as after the sender has slowed down, no packet is; told_ns follows at a
+ * distance that a window sent at once does not exceed. */
+static __always_inline int is_early(__u64 *told_ns, __u64 used_ns, __u64 burst_ns)
+{
+	__u64 told = *(volatile __u64 *)told_ns, half = burst_ns / 2, step = burst_ns / 16;
+
+	if (used_ns < half) {
+		if (told)
+			*told_ns = 0;
+		return 0;
+	}
+	if (used_ns >= (told > half ? told : half) + step) {
+		*told_ns = used_ns;
+		return 1;
+	}
+	if (used_ns + step < told)
+		*told_ns = used_ns + step;
+	return 0;
+}
+
+/* police uses the time that the packet needs at the client's rate. The meter is a
+ * virtual clock that is at most the burst behind the real clock and never ahead of
+ * it. If two CPUs meter one client at once, one of them tries again. */
+static __always_inline int police(struct __sk_buff *skb, struct meter *m, __u64 ps_per_byte, __u64 burst_ns, __u64 bytes)
+{
+	__u64 need = bytes * ps_per_byte / 1000;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__u64 now = bpf_ktime_get_ns();
+		__u64 was = *(volatile __u64 *)&m->ns;
+		__u64 used = was + burst_ns < now ? now - burst_ns : was;
+
+		if (used + need > now || (is_early(&m->told_ns, burst_ns - (now - used), burst_ns) && !warn(skb)))
+			return 0;
+		if (__sync_val_compare_and_swap(&m->ns, was, used + need) == was)
+			return 1;
+	}
+	return 0;
+}
+
+#define PACKET 1500ULL /* bytes, of a full packet on most links */
+
+/* CREDIT_NS is what a silent client may send without waiting, as time at its rate. */
+#define CREDIT_NS 20000000ULL
+
+/* A packet that would wait longer is dropped: a second at most, at least a tenth, and between
+ * these 160 full packets, with which eight connections find their rate at 2 % loss, but never more packets than the class's
+ * queue holds. */
+#define MOST_NS 1000000000ULL
+#define LEAST_NS 100000000ULL
+#define MOST_PACKETS 160
+#define CLASS_PACKETS 800
+
+static __always_inline __u64 longest(__u64 ps_per_byte)
+{
+	__u64 ns = MOST_PACKETS * PACKET * ps_per_byte / 1000, fits = CLASS_PACKETS * PACKET * ps_per_byte / 1000;
+
+	if (ns < LEAST_NS)
+		ns = fits < LEAST_NS ? fits : LEAST_NS;
+	return ns < MOST_NS ? ns : MOST_NS;
+}
+
+/* From CALM_NS on packets are marked or dropped at random, the more the longer they would wait: of 5,000 one for
+ * each full packet ahead. One connection then keeps a queue of some 20 packets, and each of eight has a window in which it
+ * recovers from a loss without a time-out. */
+#define CALM_NS 20000000ULL
+#define RAMP 5000ULL
+
+static __always_inline int unlucky(__u64 wait, __u64 ps_per_byte)
+{
+	__u64 ahead;
+
+	if (wait < CALM_NS)
+		return 0;
+	ahead = (wait - CALM_NS) * 1000 / (ps_per_byte + 1); /* bytes */
+	return bpf_get_prandom_u32() < ahead * ((1ULL << 32) / (RAMP * PACKET));
+}
+
+/* A small packet of a flow of which none waits passes those that wait, so that a bulk transfer delays no
+ * names, keys, echoes, voices and acknowledgements. The rate pays for it all the same, so what passes is at most
+ * an eighth of it, and LANE_NS at once: with more, or with full packets, bulk transfers of many connections would pass too, and notice
+ * their rate by losses alone. */
+#define LANE_SHARE 8
+#define LANE_NS 200000000ULL
+#define LANE_BYTES 600
+
+static __always_inline int passes(struct queue *q, __u64 need, __u64 bytes, __u64 now)
+{
+	__u64 lane = q->lane_ns > now ? q->lane_ns : now;
+
+	if (bytes > LANE_BYTES || lane > now + LANE_NS)
+		return 0;
+	q->lane_ns = lane + need * LANE_SHARE;
+	return 1;
+}
+
+/* The places of a flow in two tables: that of another flow is rarely the same in both. */
+struct slots {
+	__u32 *one, *other;
+};
+
+static __always_inline struct slots slots_of(struct __sk_buff *skb, struct queue *q)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+	__u32 hash = 0;
+	struct ports p;
+
+	if ((void *)(ip + 1) <= end) {
+		p = ports_of(ip, end);
+		hash = ip->saddr ^ ip->daddr ^ ip->protocol ^ p.source ^ (__u32)p.dest << 16;
+		hash *= 0x9e3779b1;
+		hash ^= hash >> 15;
+	}
+	return (struct slots){ &q->last[hash & (HELD_FLOWS - 1)], &q->last[HELD_FLOWS + (hash >> 16 & (HELD_FLOWS - 1))] };
+}
+
+/* waiting is when the last packet of a flow leaves, ns; in the past: none waits. A queue may be late by a tick and more. */
+#define TICK_SHIFT 20
+#define SLACK_TICKS 2
+
+static __always_inline __u64 waiting(const struct slots *s)
+{
+	__u32 one = *s->one, other = *s->other;
+
+	return (__u64)(one < other ? one : other) << TICK_SHIFT;
+}
+
+static __always_inline void wait_until(struct slots *s, __u64 when)
+{
+	__u32 tick = (when >> TICK_SHIFT) + SLACK_TICKS;
+
+	if (*s->one < tick)
+		*s->one = tick;
+	if (*s->other < tick)
+		*s->other = tick;
+}
+
+/* leave_at has a packet leave at a time. */
+static __always_inline void leave_at(struct __sk_buff *skb, const struct queues *q, int up, enum holder by, __u64 when)
+{
+	if (by == HOLDER_CLASS)
+		skb->priority = (up ? WAN_CLASSES : LAN_CLASSES) | q->class;
+	else if (timed)
+		bpf_skb_set_tstamp(skb, when, BPF_SKB_TSTAMP_DELIVERY_MONO);
+}
+
+/* shape holds a packet until the rate has come to it, or until those before it of its flow have left; 0: it would wait
+ * too long. */
+static __always_inline int shape(struct __sk_buff *skb, struct meter *m, struct queues *all, int up, enum holder by, __u64 ps_per_byte, __u64 bytes)
+{
+	struct queue *q = up ? &all->up : &all->down;
+	struct slots flow = slots_of(skb, q);
+	__u64 need = bytes * ps_per_byte / 1000, most = longest(ps_per_byte);
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__u64 now = bpf_ktime_get_ns();
+		__u64 was = *(volatile __u64 *)&m->ns;
+		__u64 used = was + CREDIT_NS < now ? now - CREDIT_NS : was;
+		__u64 wait = used > now ? used - now : 0;
+		int first = waiting(&flow) < now && (!wait || (wait <= most + LEAST_NS && passes(q, need, bytes, now)));
+
+		if (!first && (wait > most || (unlucky(wait, ps_per_byte) && !warn(skb))))
+			return 0;
+		if (__sync_val_compare_and_swap(&m->ns, was, used + need) != was)
+			continue;
+		if (!first) {
+			if (bytes > LANE_BYTES) /* a small one that found the lane full: the next may pass again */
+				wait_until(&flow, now + wait);
+			leave_at(skb, all, up, by, now + wait);
+		}
+		return 1;
+	}
+	return 0;
+}
+
+/* rate applies a client's rate to a packet; 0: the packet must be dropped. */
+static __always_inline int rate(struct __sk_buff *skb, __u32 at, const struct limits *l, struct meters *m, __u64 bytes, int up)
+{
+	__u64 ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
+	const struct shaping *s;
+	struct meter *of = up ? &m->up : &m->down;
+	struct queues *q;
+	enum holder by;
+	__u32 zero = 0;
+
+	if (!ps)
+		return 1;
+	s = bpf_map_lookup_elem(&rate_shaping, &zero);
+	by = s ? (up ? s->up : s->down) : HOLDER_NONE;
+	if (by != HOLDER_NONE && bpf_ktime_get_coarse_ns() < s->until) {
+		q = bpf_map_lookup_elem(&client_queues, &at);
+		if (q && (by == HOLDER_TIME || q->class))
+			return shape(skb, of, q, up, by, ps, bytes);
+	}
+	return police(skb, of, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes);
+}
+
+/* limit applies a client's limits to a packet; 0: the packet must be dropped. size is its packets on the
+ * wire in the upper half, and their bytes. */
+static __noinline int limit(struct __sk_buff *skb, __u32 at, struct counters *n, __u64 size, int up)
+{
+	const struct limits *l = bpf_map_lookup_elem(&client_limits, &at);
+	struct meters *m = bpf_map_lookup_elem(&client_meters, &at);
+	__u32 bytes = size, packets = size >> 32;
+
+	if (!l || !m || !n)
+		return 0;
+	if (!within(l, n, up)) {
+		__sync_fetch_and_add(&n->dropped, packets);
+		count(REASON_QUOTA);
+		return 0;
+	}
+	if (!rate(skb, at, l, m, bytes, up)) {
+		__sync_fetch_and_add(&n->dropped, packets);
+		count(REASON_RATE);
+		return 0;
+	}
+	return 1;
+}

@@ -1,0 +1,177 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func shaped(c *Config) { c.Shaping = ShapingAuto }
+
+// rated is a client with rates, Mbit/s.
+func rated(up, down uint64) datapath.Client {
+	return datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: up * 1e6, DownBps: down * 1e6}}
+}
+
+// TestShapedConnections: eight connections share a rate with few losses, and small packets of others do not wait with theirs.
+func TestShapedConnections(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	d := n.open(t, shaped)
+	n.farther(t)
+	run(t, "ip netns exec $client ethtool -K c0 tso off gso off; ip netns exec $server ethtool -K s0 tso off gso off", n.env()...)
+	must(t, d.Set(rated(20, 20)))
+	ping := n.ping(t, server)
+	for _, up := range []bool{true, false} {
+		var all []*stream
+		for range 8 {
+			all = append(all, n.stream(t, server, up))
+		}
+		var found string
+		netnstest.Await(t, "few losses", func() error { // while connections begin they lose more
+			before, began := counters(t, d, alice), time.Now()
+			came, _, _ := totals(all)
+			ping.begin()
+			rtts := sampleRTT(all, time.Second)
+			pings := ping.end()
+			lasted := time.Since(began).Seconds()
+			after := counters(t, d, alice)
+			came2, _, _ := totals(all)
+			var sum, squares float64
+			for i := range came {
+				x := float64(came2[i] - came[i])
+				sum, squares = sum+x, squares+x*x
+			}
+			dropped := float64(after.DroppedPackets - before.DroppedPackets)
+			passed := float64(after.UpPackets - before.UpPackets + after.DownPackets - before.DownPackets)
+			loss, goodput, jain := dropped/(passed+dropped), sum*8/lasted/20e6, sum*sum/max(1, 8*squares)
+			wait, beside := at(rtts, 0.5), at(pings, 0.5)
+			found = fmt.Sprintf("up %v: loss %.3f, goodput %.3f, fairness %.2f, round trips of connections %v and beside them %v", up, loss, goodput, jain, wait, beside)
+			if loss > 0.03 || goodput < 0.93 || jain < 0.8 || beside > wait/2 {
+				return errors.New(found)
+			}
+			return nil
+		})
+		t.Log(found)
+		for _, s := range all {
+			s.from.SetLinger(0)
+			s.from.Close()
+		}
+	}
+}
+
+// queues are the interfaces' queues, without counts.
+func (n network) queues(t *testing.T) string {
+	t.Helper()
+	return run(t, "(tc qdisc show dev $lan; tc qdisc show dev $wan; tc class show dev $lan; tc class show dev $wan) | sed 's/direct_packets_stat [0-9]*//'", n.env()...)
+}
+
+// holders is what holds packets up and down.
+func (d *Datapath) holders() [2]gatewayHolder {
+	d.shaping.mu.Lock()
+	defer d.shaping.mu.Unlock()
+	return [2]gatewayHolder{d.shaping.wan.by, d.shaping.lan.by}
+}
+
+// TestQueuesPutBack: queues are made for the first client with a rate, outlive the daemon, serve its successor, and the default ones
+// are put back.
+func TestQueuesPutBack(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	before := n.queues(t)
+	cfg := n.config(t)
+	shaped(&cfg)
+	d, err := Open(cfg)
+	must(t, err)
+	t.Cleanup(func() { d.Close(); detach(cfg) })
+	unlimited := rated(0, 0)
+	must(t, d.Set(unlimited))
+	if now := n.queues(t); now != before {
+		t.Errorf("without a client with a rate:\n%s", now)
+	}
+	must(t, d.Set(rated(5, 20)))
+	made := n.queues(t)
+	if d.holders()[0] == gatewayHolderHOLDER_NONE || d.holders()[1] == gatewayHolderHOLDER_NONE || strings.Count(made, " 6a77:")+strings.Count(made, " 6a78:") < 2 {
+		t.Fatalf("%v hold packets of a client with rates:\n%s", d.holders(), made)
+	}
+	must(t, d.Close())
+	if now := n.queues(t); now != made {
+		t.Errorf("after the daemon's end:\n%s\nnot\n%s", now, made)
+	}
+	d, err = Open(cfg)
+	must(t, err)
+	if now := n.queues(t); now != made || d.holders()[0] == gatewayHolderHOLDER_NONE {
+		t.Errorf("the successor has %v hold packets in\n%s\nnot\n%s", d.holders(), now, made)
+	}
+	must(t, d.Set(unlimited))
+	if now := n.queues(t); strings.Contains(now, "class htb") {
+		t.Errorf("after the client's rates:\n%s", now)
+	}
+	must(t, d.Set(rated(5, 20)))
+	must(t, d.Remove(alice))
+	if now := n.queues(t); strings.Contains(now, "class htb") {
+		t.Errorf("after the client:\n%s", now)
+	}
+	must(t, d.Close())
+	must(t, detach(cfg))
+	must(t, detach(cfg)) // a second call has no effect
+	if now := n.queues(t); now != before {
+		t.Errorf("after detach:\n%s\nnot\n%s", now, before)
+	}
+	d, err = Open(cfg)
+	must(t, err)
+	must(t, d.Set(rated(5, 20)))
+	must(t, d.Close())
+	cfg.Shaping = ShapingNever
+	d, err = Open(cfg)
+	must(t, err)
+	if now := n.queues(t); now != before {
+		t.Errorf("where packets are no longer held:\n%s\nnot\n%s", now, before)
+	}
+}
+
+// TestQueuesOfOthers: what an operator configured before or meanwhile stays, and the rates hold.
+func TestQueuesOfOthers(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	run(t, "tc qdisc add dev $wan root handle 7: pfifo limit 50", n.env()...)
+	d := n.open(t, shaped)
+	must(t, d.Set(rated(5, 5)))
+	theirs := func() {
+		t.Helper()
+		if now := n.queues(t); !strings.Contains(now, "qdisc pfifo 7:") {
+			t.Errorf("the operator's queue is gone:\n%s", now)
+		}
+	}
+	theirs()
+	if by := d.holders(); by[0] != gatewayHolderHOLDER_NONE || by[1] == gatewayHolderHOLDER_NONE {
+		t.Errorf("%v hold packets", by)
+	}
+	run(t, "tc qdisc replace dev $lan root handle 8: pfifo limit 50", n.env()...)
+	netnstest.Await(t, "the other queue is noticed", func() error {
+		if by := d.holders(); by[1] != gatewayHolderHOLDER_NONE {
+			return fmt.Errorf("%v hold packets", by)
+		}
+		return nil
+	})
+	run(t, "tc qdisc del dev $lan root", n.env()...)
+	netnstest.Await(t, "packets held again", func() error {
+		if by := d.holders(); by[1] == gatewayHolderHOLDER_NONE {
+			return fmt.Errorf("%v hold packets", by)
+		}
+		return nil
+	})
+	theirs()
+	run(t, "tc qdisc replace dev $lan root handle 8: pfifo limit 50", n.env()...)
+	must(t, d.Close())
+	must(t, detach(n.config(t)))
+	theirs()
+	if now := n.queues(t); !strings.Contains(now, "qdisc pfifo 8:") {
+		t.Errorf("the operator's later queue is gone:\n%s", now)
+	}
+}

@@ -38,7 +38,7 @@ func natConfig(cfg *config.Config) nat.Config {
 	c := nat.Config{
 		LAN: clientInterface(cfg), WAN: cfg.WAN.Interface, Name: nat.Table(cfg.LAN.Interface), Network: cfg.LAN.Network(),
 		Sources: natRanges(cfg.NAT.Source), Ports: cfg.NAT.PortsPerClient, Clients: natRanges(cfg.Clients()),
-		Hairpin: cfg.NAT.Hairpin, Except: cfg.NAT.Except,
+		Hairpin: cfg.NAT.Hairpin, Except: cfg.NAT.Except, Inbound: cfg.NAT.Inbound,
 	}
 	protocols := map[string]uint8{config.TCP: unix.IPPROTO_TCP, config.UDP: unix.IPPROTO_UDP}
 	for _, f := range cfg.NAT.Forwards {

@@ -113,6 +113,7 @@ func TestNAT(t *testing.T) {
 			w, ann, bob := translating(t, path, `[nat]
 masquerade = true
 except = ["192.0.2.3"]
+inbound = ["192.0.2.3"]
 [[nat.forward]]
 proto = "tcp"
 ports = 8080
@@ -127,6 +128,13 @@ to = "BOB"`)
 			}
 			if got := ann.seen(except); got.Addr() != ann.addr {
 				t.Errorf("the exception sees %v, not %v", got, ann.addr)
+			}
+			w.keepsPrivate(t, ann, server)
+			if w.reached(t, "192.0.2.2", ann, server) {
+				t.Error("a host of the WAN reaches a client's own address")
+			}
+			if !w.reached(t, "192.0.2.3", ann, server) {
+				t.Error("nat.inbound does not reach a client's own address")
 			}
 			st, err := w.status()
 			must(t, err)

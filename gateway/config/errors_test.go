@@ -127,6 +127,8 @@ var translations = []problem{
 		[]string{`x.toml:7: nat.ports_per_client: 129 clients … 2 outside … 128 clients: at most 992 fit, … more addresses`}},
 	{"no room for exceptions", minimal + "nat.masquerade = true\nnat.except = [\"10.0.0.0/8\"]\n",
 		[]string{`x.toml:7: nat.except: 10.0.0.0/8 overlaps the LAN, …`}},
+	{"who may come in", minimal + "nat.masquerade = true\nnat.inbound = [\"0.0.0.0/0\", \"0.0.0.0/1\"]\n",
+		[]string{`x.toml:7: nat.inbound: … not "0.0.0.0/1"`}},
 	{"forwards", minimal + `[nat]
 masquerade = true
 [[nat.forward]]

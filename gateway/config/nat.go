@@ -17,6 +17,7 @@ type NAT struct {
 	PortsPerClient int     // 0: clients share all ports
 	Hairpin        bool    // clients reach forwarded ports by the outside address
 	Except         []netip.Prefix
+	Inbound        []netip.Prefix // whose hosts reach clients' own addresses unasked
 	Forwards       []Forward
 }
 
@@ -65,6 +66,7 @@ func (c *Config) natSettings() []setting {
 		at("nat.ports_per_client", &n.PortsPerClient, integer(1, natPorts)),
 		at("nat.hairpin", &n.Hairpin, boolean),
 		at("nat.except", &n.Except, list(gardenPrefix)),
+		at("nat.inbound", &n.Inbound, list(everywhere(gardenPrefix))),
 		column("nat.forward.proto", n, word(TCP, UDP), func(f *Forward, v string) { f.Proto = v }),
 		column("nat.forward.ports", n, portRange, func(f *Forward, v PortRange) { f.Ports = v }),
 		column("nat.forward.to", n, hostPort, func(f *Forward, v netip.AddrPort) { f.To, f.Port = v.Addr(), v.Port() }),
@@ -95,6 +97,16 @@ func hostRange(v any) (Range, error) {
 		return Range{}, fmt.Errorf(`must be an IPv4 address such as "203.0.113.7", or the first and the last one, "203.0.113.7-203.0.113.10", not %s`, show(v))
 	}
 	return r, nil
+}
+
+// everywhere reads "0.0.0.0/0" too.
+func everywhere(read reader[netip.Prefix]) reader[netip.Prefix] {
+	return func(v any) (netip.Prefix, error) {
+		if all := netip.PrefixFrom(netip.IPv4Unspecified(), 0); v == all.String() {
+			return all, nil
+		}
+		return read(v)
+	}
 }
 
 // portRange reads a port, or "8000-8010".
@@ -169,7 +181,7 @@ func (k *checker) checkNAT() {
 	}
 	if !n.Enabled() {
 		const reason = "addresses are translated with nat.masquerade = true or nat.source only"
-		k.without(reason, "nat.ports_per_client", "nat.hairpin", "nat.except")
+		k.without(reason, "nat.ports_per_client", "nat.hairpin", "nat.except", "nat.inbound")
 		if k.rows["nat.forward"] > 0 {
 			k.reportAt(k.lines["nat.forward#1"], "nat.forward", "has no effect: %s", reason)
 		}

@@ -2,8 +2,9 @@
 //
 //	client ──▶ prerouting: forwards ──▶ routing ──▶ postrouting: hairpin, exceptions, sources ──▶ WAN
 //
-// The rules see the first packet of each connection; the kernel's connection tracking translates all others, also
-// while no daemon runs. With sources a rule for forwarded packets drops what arrives for an address that nobody uses. From Linux 6.9 on the table is held: no other program can change it while the daemon lives,
+// These rules see the first packet of each connection; the kernel's connection tracking translates all others, also
+// while no daemon runs. Rules that see every packet drop what would leave for the WAN untranslated, because connection
+// tracking knows no connection of it, what comes by the WAN for clients' own addresses unasked, and with sources what arrives for an address that nobody uses. From Linux 6.9 on the table is held: no other program can change it while the daemon lives,
 // and "flush ruleset" leaves it alone. On older kernels it is put back after it was removed.
 package nat
 
@@ -41,6 +42,7 @@ type Config struct {
 	Clients  []Range // in ascending order
 	Hairpin  bool    // clients reach Forwards by outside addresses
 	Except   []netip.Prefix
+	Inbound  []netip.Prefix // whose hosts reach clients' own addresses by the WAN unasked; others' packets are dropped
 	Forwards []Forward
 	Log      *slog.Logger
 

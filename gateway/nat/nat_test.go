@@ -68,10 +68,14 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		want   []string
 	}{
 		"masquerade": {func(*Config) {}, []string{
+			`iifname "wan0" ct state ! established,related ip daddr 10.1.0.0/24 ct status ! dnat drop`,
+			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr != 192.168.0.0/16 ip daddr != 198.51.100.9 drop`,
 			"type nat hook prerouting priority dstnat; policy accept;", `iifname "wan0" tcp dport 8080 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.5:80`, `iifname "lan0" tcp dport 8080 ip daddr != 10.1.0.0/24`,
 			`iifname "lan0" udp dport 5000`, "udp dport 5000-5010 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.6\n", "type nat hook postrouting priority srcnat; policy accept;",
 			`oifname "lan0" ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr`, `oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 192.168.0.0/16 accept`,
 			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 198.51.100.9 accept`, `oifname "wan0" ip saddr 10.1.0.0/24 masquerade`}},
+		"who may come in": {func(c *Config) { c.Inbound = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} }, []string{
+			`ip daddr 10.1.0.0/24 ct status ! dnat ip saddr != 192.168.0.0/16 drop`}},
 		"no hairpin": {func(c *Config) { c.Hairpin = false }, []string{`iifname "wan0" tcp dport 8080 ip daddr !=`, `iifname "wan0" udp dport 5000-5010`}},
 		"an interface for each client": {func(c *Config) { c.LAN = "" }, []string{
 			"ip saddr 10.1.0.0/24 tcp dport 8080 ip daddr !=", "\t\tip daddr 10.1.0.0/24 ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr"}},

@@ -11,11 +11,13 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
-// Priorities of the chains: as nft's words dstnat, filter and srcnat.
+// Priorities of the chains: nft's words are dstnat and srcnat for two of them. What is not let in is dropped before data
+// paths count it (at mangle, -150), and what leaves is looked at behind all translation.
 const (
+	priorityClosed       = -160
 	priorityDestinations = -100
-	priorityFilter       = 0
 	prioritySources      = 100
+	priorityLeaving      = 300
 )
 
 // Maps of clients to what each has outside: with sources an address and ports, and otherwise ports, in two maps,
@@ -72,6 +74,8 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	w := &writer{Batch: b, table: tableOf(c.Name), maps: contents{}}
 	w.DeleteTable(w.table)
 	w.AddTable(w.table)
+	w.AddChain(w.table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityClosed})
+	w.rule("forward", c.unasked())
 	if len(c.Sources) > 0 {
 		c.keepUnused(w)
 	}
@@ -101,7 +105,28 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	} else {
 		w.rule("postrouting", outward, c.shared())
 	}
+	w.AddChain(w.table, "leaving", &nftables.Hook{Type: "filter", Number: unix.NF_INET_POST_ROUTING, Priority: priorityLeaving})
+	w.rule("leaving", outward, outside(c.Except, destinationAt), []nftables.Expr{nftables.Drop()})
 	return w.maps
+}
+
+// unasked drops what the WAN's hosts send to clients' own addresses, but for answers, what is forwarded to a client, and
+// what comes from Config.Inbound.
+func (c Config) unasked() []nftables.Expr {
+	asked := binary.NativeEndian.AppendUint32(nil, nftables.Established|nftables.Related)
+	forwarded := binary.NativeEndian.AppendUint32(nil, nftables.Redirected)
+	none := make([]byte, 4)
+	return slices.Concat(from(c.WAN), []nftables.Expr{nftables.State(0), nftables.And(0, asked), nftables.Equal(0, none)},
+		in(c.Network, destinationAt), []nftables.Expr{nftables.Status(0), nftables.And(0, forwarded), nftables.Equal(0, none)},
+		outside(c.Inbound, sourceAt), []nftables.Expr{nftables.Drop()})
+}
+
+// outside matches an address of the header in none of the networks.
+func outside(networks []netip.Prefix, offset uint32) (exprs []nftables.Expr) {
+	for _, p := range networks {
+		exprs = append(exprs, nftables.Payload(0, nftables.NetworkHeader, offset, 4), nftables.And(0, mask(p)), nftables.Differs(0, p.Masked().Addr().AsSlice()))
+	}
+	return exprs
 }
 
 // keepUnused adds the set of sources, and drops what comes by the WAN for one of them and would leave by the WAN again:
@@ -110,7 +135,6 @@ func (c Config) keepUnused(w *writer) {
 	var all []nftables.Element
 	each(c.Sources, func(a netip.Addr) { all = append(all, nftables.Element{Key: a.AsSlice()}) })
 	w.set(nftables.Set{Name: outsides, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: uint32(len(all))}, all)
-	w.AddChain(w.table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityFilter})
 	w.rule("forward", from(c.WAN), to(c.WAN), toSources(), []nftables.Expr{nftables.Drop()})
 }
 

@@ -265,8 +265,7 @@ func Prohibited() Expr {
 	}}
 }
 
-// State loads the packet's connection state: bits in host byte order, two of which are
-// Invalid and Untracked.
+// State loads the packet's connection state: a bit in host byte order.
 func State(to Register) Expr {
 	return Expr{"ct", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_CT_DREG, to.number())
@@ -276,8 +275,10 @@ func State(to Register) Expr {
 
 // Bits of State (linux, include/net/netfilter/nf_conntrack_common.h).
 const (
-	Invalid   = 1 << 0
-	Untracked = 1 << 6
+	Invalid     = 1 << 0
+	Established = 1 << 1
+	Related     = 1 << 2
+	Untracked   = 1 << 6
 )
 
 // Zone loads the number of the connection's zone, two bytes in host byte order. It

@@ -64,7 +64,8 @@ var allowedImports = map[string][]string{
 	"gateway/nat":      {"gateway/beat", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
 
 	"gateway/flowlog":    {"gateway/datapath", "gateway/datapath/stack", "gateway/nftables"}, // what clients' connections were
-	"gateway/ident":      {"gateway/budget"},                                                 // who a client is, for servers that ask
+	"gateway/ident":      {"gateway/budget", "gateway/conntrack"},                            // who a client is, for servers that ask
+	"gateway/conntrack":  {},                                                                 // the kernel's connections
 	"gateway/forwarding": {},                                                                 // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile", "gateway/timeline"},
@@ -149,6 +150,7 @@ var testImports = map[string][]string{
 
 	"gateway/arp":                    {"gateway/netnstest"},
 	"gateway/ident":                  {"gateway/netnstest"},
+	"gateway/conntrack":              {"gateway/netnstest"},
 	"gateway/datapath/ebpf":          {"gateway/datapath/datapathtest", "gateway/flowlog", "gateway/netnstest"},
 	"gateway/datapath/guard":         {"gateway/netnstest"},
 	"gateway/datapath/kernel":        {"gateway/datapath/datapathtest", "gateway/keeper", "gateway/netnstest"},

@@ -71,6 +71,8 @@ type gateway struct {
 	watch  *ident.Watch // of ident
 	nat    *nat.NAT
 
+	connections *connections // of clients, which end with their sessions
+
 	// known is closed once the table is open. Clients that the data path reports earlier
 	// are reported again with their next packet.
 	known    chan struct{}
@@ -128,6 +130,7 @@ func (g *gateway) open() (err error) {
 	if err := g.reconcile(); err != nil {
 		return err
 	}
+	g.openConnections()
 	close(g.known)
 	if err := g.openFlows(); err != nil {
 		return err
@@ -386,6 +389,9 @@ func (g *gateway) close() error {
 	}
 	if g.table != nil {
 		errs = append(errs, g.table.Close())
+	}
+	if g.connections != nil {
+		g.connections.End() // what was to end soon
 	}
 	if g.dp != nil {
 		// After the table, which reads the last counts from it. Clients that it reports meanwhile

@@ -154,6 +154,7 @@ to = "BOB"`)
 			if after := ann.session(); after.DownPackets < before.DownPackets+3 {
 				t.Errorf("another client's connection is not counted: %+v, then %+v", before.Traffic, after.Traffic)
 			}
+			w.passesNothingOn(t, ann, bob, server, l)
 			datagrams.exhaust(bob)
 			ann.logOut()
 			if got, err := w.try("nsenter --net=/run/netns/$ID-server curl -s --max-time 1 http://192.0.2.1:8080/"); err == nil {

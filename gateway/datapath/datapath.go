@@ -82,7 +82,7 @@ type Mover interface {
 	Moved(f func(netip.Addr)) error
 }
 
-// Tracked is a connection of the kernel's connection tracking.
+// Tracked is a connection of the kernel's connection tracking, or one direction of it.
 type Tracked struct {
 	From, To netip.AddrPort // of its first packet, IPv4
 	Protocol uint8

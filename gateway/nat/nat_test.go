@@ -70,18 +70,18 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		"masquerade": {func(*Config) {}, []string{
 			`iifname "wan0" ct state ! established,related ip daddr 10.1.0.0/24 ct status ! dnat drop`,
 			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr != 192.168.0.0/16 ip daddr != 198.51.100.9 drop`,
-			"type nat hook prerouting priority dstnat; policy accept;", `iifname "wan0" tcp dport 8080 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.5:80`, `iifname "lan0" tcp dport 8080 ip daddr != 10.1.0.0/24`,
+			"type nat hook prerouting priority dstnat; policy accept;", `iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.5:80`, `iifname "lan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24`,
 			`iifname "lan0" udp dport 5000`, "udp dport 5000-5010 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.6\n", "type nat hook postrouting priority srcnat; policy accept;",
 			`oifname "lan0" ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr`, `oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 192.168.0.0/16 accept`,
 			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 198.51.100.9 accept`, `oifname "wan0" ip saddr 10.1.0.0/24 masquerade`}},
 		"who may come in": {func(c *Config) { c.Inbound = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} }, []string{
 			`ip daddr 10.1.0.0/24 ct status ! dnat ip saddr != 192.168.0.0/16 drop`}},
-		"no hairpin": {func(c *Config) { c.Hairpin = false }, []string{`iifname "wan0" tcp dport 8080 ip daddr !=`, `iifname "wan0" udp dport 5000-5010`}},
+		"no hairpin": {func(c *Config) { c.Hairpin = false }, []string{`iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr !=`, `iifname "wan0" udp dport 5000-5010`}},
 		"an interface for each client": {func(c *Config) { c.LAN = "" }, []string{
-			"ip saddr 10.1.0.0/24 tcp dport 8080 ip daddr !=", "\t\tip daddr 10.1.0.0/24 ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr"}},
+			"ip saddr 10.1.0.0/24 tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr !=", "\t\tip daddr 10.1.0.0/24 ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr"}},
 		"sources": {func(c *Config) { c.Sources = ranges("203.0.113.7", "203.0.113.8-203.0.113.9") }, []string{
 			`ip saddr 10.1.0.0/24 snat to 203.0.113.7-203.0.113.9 persistent`, "elements = { 203.0.113.7, 203.0.113.8,",
-			`iifname "wan0" oifname "wan0" ip daddr @outside drop`, `iifname "wan0" tcp dport 8080 ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.5:80`,
+			`iifname "wan0" oifname "wan0" ip daddr @outside drop`, `iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.5:80`,
 			`iifname "lan0" udp dport 5000-5010 ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.6`}},
 		"ports": {func(c *Config) { c.Ports, c.Clients = 1000, ranges("10.1.0.10-10.1.0.11") }, []string{
 			"type ipv4_addr : inet_service\n", "10.1.0.10 : 1024, 10.1.0.11 : 2024", "10.1.0.10 : 2023, 10.1.0.11 : 3023",

@@ -36,6 +36,7 @@ const (
 	sourceAt      = 12
 	destinationAt = 16
 	toPortAt      = 2
+	flagsAt       = 13 // TCP's
 )
 
 // writer adds rules to a batch.
@@ -169,6 +170,10 @@ func (c Config) forwarded(f Forward) []nftables.Expr {
 		exprs = append(exprs, nftables.Equal(0, port(f.First)))
 	} else {
 		exprs = append(exprs, nftables.AtLeast(0, port(f.First)), nftables.AtMost(0, port(f.Last)))
+	}
+	if f.Protocol == unix.IPPROTO_TCP { // what goes on after its client's session is not taken for a new connection
+		const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
+		exprs = append(exprs, nftables.Payload(0, nftables.TransportHeader, flagsAt, 1), nftables.And(0, []byte{fin | syn | rst | ack}), nftables.Equal(0, []byte{syn}))
 	}
 	return append(exprs, nftables.Payload(0, nftables.NetworkHeader, destinationAt, 4), nftables.And(0, mask(c.Network)), nftables.Differs(0, c.Network.Masked().Addr().AsSlice()))
 }

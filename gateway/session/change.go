@@ -220,7 +220,7 @@ func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
 }
 
 // replace sets a client's entry to next; nil removes the client, and a different
-// session ends the present one with cause. The order is: close the data path, write
+// session ends the present one with cause. The order is: close the data path, end connections, write
 // to disk, open the data path. A crash at any moment therefore leaves the data path
 // closed. op must be held.
 func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
@@ -229,10 +229,15 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 		next = nil // without its line a client has no address
 	}
 	written := change{addr: was.key.Addr}
+	left := was.leaves(next)
 	if next == nil || was.state == Authenticated {
 		if err := t.shut(c, &was, next == nil); err != nil {
 			return Session{}, err
 		}
+	}
+	if was.state == Authenticated && len(left) > 0 {
+		t.cutter.End(left...)
+		left = nil
 	}
 	if was.state == Authenticated {
 		ended = t.snapshot(&was)
@@ -261,6 +266,7 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 	if was.line.Session != 0 && t.hungUp != nil {
 		t.hungUp(was.key, was.line)
 	}
+	defer t.cutter.EndSoon(left...)
 	if next == nil {
 		t.remove(c)
 		return ended, nil
@@ -268,6 +274,9 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 	c.known = c.known && was.key == next.key
 	t.arm(c, next, t.clock.now())
 	t.publish(c, *next)
+	if next.state == Authenticated {
+		t.cutter.Ended(next.key.Addr)
+	}
 	if !c.known || next.state == Authenticated {
 		return ended, t.tell(c, next)
 	}

@@ -71,6 +71,7 @@ type Table struct {
 	macs    map[datapath.MAC]int
 	dues    dues            // clients by the next time a timer of theirs is due
 	hungUp  func(Key, Line) // see Follow
+	cutter  Cutter          // see Cut
 	sooner  chan struct{}   // signals that the first of dues has changed
 
 	saving struct {
@@ -151,7 +152,7 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{
-		dp: dp, line: line, clock: newClock(line), bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
+		dp: dp, cutter: none{}, line: line, clock: newClock(line), bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
 	}
 	t.complaints.last = -never
 	var lost []change

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"errors"
 	"maps"
 	"net/netip"
 	"testing"
@@ -142,6 +143,22 @@ func TestCached(t *testing.T) {
 			}
 		})
 	}
+	t.Run("forgotten", func(t *testing.T) {
+		must(t, d.objs.FlowSettings.Put(uint32(0), open))
+		must(t, errors.Join(d.objs.FlowPaths.Update(upKey, upPath, ebpf.UpdateAny), d.objs.FlowPaths.Update(downKey, downPath, ebpf.UpdateAny)))
+		peer := netip.AddrPortFrom(server, 443)
+		for range 2 {
+			must(t, d.Forget([]datapath.Tracked{
+				{From: netip.AddrPortFrom(alice, 40000), To: peer, Protocol: 6}, {From: peer, To: netip.AddrPortFrom(routerWAN, 5000), Protocol: 6},
+			}))
+		}
+		if verdict, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443)); verdict == redirect {
+			t.Error("a forgotten flow's packets take its way up")
+		}
+		if verdict, _, _ := d.try(t, d.objs.WanIn, index(t, n.wan), tcp(5000, source(443), down, to(routerWAN))); verdict == redirect {
+			t.Error("a forgotten flow's packets take its way down")
+		}
+	})
 	t.Run("not admitted", func(t *testing.T) {
 		must(t, d.objs.FlowSettings.Put(uint32(0), open))
 		must(t, d.objs.FlowPaths.Update(downKey, downPath, ebpf.UpdateAny))

@@ -290,3 +290,24 @@ func (d *Datapath) withoutFlows(f func()) {
 	f()
 	pause(-1)
 }
+
+// Forget removes the entries for packets of connections that the kernel has deleted: where it does not report that, they
+// would last for up to a second.
+func (d *Datapath) Forget(ways []datapath.Tracked) error {
+	if !d.flows.loaded {
+		return nil
+	}
+	const fromLAN, fromWAN = 1, 2 // enum side
+	for _, w := range ways {
+		for _, side := range []uint16{fromLAN, fromWAN} {
+			k := gatewayFlowKey{
+				Saddr: networkOrder(w.From.Addr()), Daddr: networkOrder(w.To.Addr()), Sport: networkPort(w.From.Port()), Dport: networkPort(w.To.Port()),
+				Protocol: uint16(w.Protocol), Side: side,
+			}
+			if err := d.objs.FlowPaths.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("forgetting a flow from %s to %s: %w", w.From, w.To, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package conntrack
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func TestMain(m *testing.M) {
+	netnstest.Main(m, `ip link set lo up; nft -f - <<EOF
+table ip t {
+  chain zones { type filter hook output priority -300; ip saddr 127.1.0.3 ct zone set 7; }
+  chain zoned { type filter hook prerouting priority -300; ip saddr 127.1.0.3 ct zone set 7; }
+  chain out { type nat hook output priority -100; ip daddr 127.8.0.1 dnat to 127.1.0.4; }
+  chain post { type nat hook postrouting priority 100; ip saddr 127.1.0.2 ip daddr 127.2.0.1 snat to 127.8.0.2; }
+}
+EOF`)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var gateway = netip.MustParseAddr("127.1.0.254")
+
+// client is the address of one of 40.
+func client(i byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 1, 0, i}) }
+
+// connect has each client connect to a server and to the gateway. Those of 2 are translated, 3's are in another zone, and
+// 127.9.0.1 is forwarded to 4, and connected to the server.
+func connect(t *testing.T) {
+	t.Helper()
+	all := Ender{}
+	must(t, all.EndOf(func(netip.Addr) bool { return true }))
+	say := func(from, to string) {
+		c, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(from)}, &net.UDPAddr{IP: net.ParseIP(to), Port: 9})
+		must(t, err)
+		_, err = c.Write([]byte("x"))
+		must(t, err)
+		must(t, c.Close())
+	}
+	for i := byte(1); i <= 40; i++ {
+		say(client(i).String(), "127.2.0.1")
+		say(client(i).String(), gateway.String())
+	}
+	say("127.9.0.1", "127.8.0.1")
+	say("127.9.0.1", "127.2.0.1")
+}
+
+// connections counts those of each client, and at 0 all others.
+func connections(t *testing.T) (of [41]int) {
+	t.Helper()
+	e := Ender{Gateway: gateway}
+	must(t, list(nil, func(c Connection) {
+		for i := range byte(40) {
+			if e.ends(c, func(a netip.Addr) bool { return a == client(i+1) }) {
+				of[i+1]++
+				return
+			}
+		}
+		of[0]++
+	}))
+	return of
+}
+
+// TestEnd: the connections of clients that have left end, whoever began them, translated or not and in whichever zone;
+// those of others and those with the gateway go on.
+func TestEnd(t *testing.T) {
+	several := func(n byte) (of []netip.Prefix) {
+		for i := range n {
+			of = append(of, netip.PrefixFrom(client(i+1), 32))
+		}
+		return of
+	}
+	network := netip.MustParsePrefix("127.1.0.0/29")
+	for name, of := range map[string][]netip.Prefix{
+		"nobody's": {netip.MustParsePrefix("127.1.0.200/32")}, "one": several(1), "translated": several(2)[1:], "in a zone": several(3)[2:], "forwarded": several(4)[3:],
+		"some": several(5), "many": several(30), "a network": {network}, "both": {several(9)[8], network, several(9)[8]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			connect(t)
+			want, ended := connections(t), 0
+			if want[0] != 41 || want[1] != 1 || want[4] != 2 {
+				t.Fatalf("before: %v", want)
+			}
+			for i := byte(1); i <= 40; i++ {
+				if slices.ContainsFunc(of, func(p netip.Prefix) bool { return p.Contains(client(i)) }) {
+					ended, want[i] = ended+want[i], 0
+				}
+			}
+			forgotten := 0
+			e := Ender{Gateway: gateway, Forget: func(all []Connection) error { forgotten += len(all); return nil }}
+			must(t, e.End(of...))
+			if got := connections(t); got != want || forgotten != ended {
+				t.Errorf("left:\n%v, want\n%v; %d were told to be gone, want %d", got, want, forgotten, ended)
+			}
+		})
+	}
+}
+
+// TestOneByOne: the kernel looks for addresses where it has many entries.
+func TestOneByOne(t *testing.T) {
+	connect(t)
+	want := connections(t)
+	e := Ender{Gateway: gateway}
+	for _, i := range []byte{2, 3, 4, 40} {
+		p := netip.PrefixFrom(client(i), 32)
+		must(t, e.endAs(p.Contains, from(p.Addr(), TupleOrig), from(p.Addr(), TupleReply)))
+		want[i] = 0
+		if got := connections(t); got != want {
+			t.Errorf("client %d: left\n%v, want\n%v", i, got, want)
+		}
+	}
+	n := 0
+	must(t, list(from(client(5), TupleOrig), func(c Connection) { n++ }))
+	if n != 2 { // since Linux 5.8
+		t.Errorf("the kernel lists %d entries from an address, want 2", n)
+	}
+}
+
+// TestEndSoon: what need not end at once does so within seconds, and at the latest when somebody waits for it.
+func TestEndSoon(t *testing.T) {
+	connect(t)
+	e := Ender{Gateway: gateway}
+	failed := func(err error) { t.Error(err) }
+	for i := byte(1); i <= 9; i++ {
+		e.EndSoon(failed, netip.PrefixFrom(client(i), 32))
+	}
+	must(t, e.Ended(client(30)))
+	must(t, e.Ended(client(9)))
+	if got := connections(t); got[9] != 0 || got[10] != 1 {
+		t.Errorf("left: %v", got)
+	}
+	e.EndSoon(failed, netip.PrefixFrom(client(10), 32))
+	netnstest.Await(t, "the end of another's connections", func() error {
+		if got := connections(t); got[10] != 0 || got[11] != 1 {
+			return fmt.Errorf("left: %v", got)
+		}
+		return nil
+	})
+}
+
+// TestEndTogether: who ends connections at the same time as others finds them ended.
+func TestEndTogether(t *testing.T) {
+	connect(t)
+	e := Ender{Gateway: gateway}
+	var all sync.WaitGroup
+	for i := byte(1); i <= 40; i++ {
+		all.Go(func() {
+			if err := e.End(netip.PrefixFrom(client(i), 32)); err != nil {
+				t.Error(err)
+			}
+			if n := connections(t)[i]; n > 0 {
+				t.Errorf("client %d has %d connections", i, n)
+			}
+		})
+	}
+	all.Wait()
+}

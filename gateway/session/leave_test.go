@@ -1,0 +1,117 @@
+package session_test
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// cuts notes what a table has cut, and whether the data path admits the client of .5 then.
+type cuts struct {
+	dp  *memory
+	key session.Key
+	got []string
+}
+
+func (c *cuts) note(how string, of ...netip.Prefix) {
+	if len(of) > 0 {
+		c.got = append(c.got, fmt.Sprint(how, " ", of, " ", c.dp.admits(c.key)))
+	}
+}
+func (c *cuts) End(of ...netip.Prefix)     { c.note("end", of...) }
+func (c *cuts) EndSoon(of ...netip.Prefix) { c.note("soon", of...) }
+func (c *cuts) Ended(a netip.Addr)         { c.note("ended", netip.PrefixFrom(a, 32)) }
+
+// TestConnectionsEnd: with a session its connections end, while the data path is closed and before another begins; those without a session do so when
+// the address has another client. The same user's next session keeps them.
+func TestConnectionsEnd(t *testing.T) {
+	const behind, other = "198.18.0.0/24", "198.18.1.0/24"
+	first, next := key(1, 5), key(2, 5)
+	line := func(user string, pppoe uint16, behind ...string) session.Login {
+		l := session.Login{User: user, For: first, Line: session.Line{Session: pppoe}}
+		for _, p := range behind {
+			l.Line.Routes = append(l.Line.Routes, netip.MustParsePrefix(p))
+		}
+		return l
+	}
+	login := func(t *testing.T, table *session.Table, user string) {
+		if _, err := table.Admit(first.Addr, session.Login{User: user}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	connect := func(t *testing.T, table *session.Table, l session.Login) {
+		if _, err := table.Connect(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		do   func(*testing.T, *session.Table)
+		want []string
+	}{
+		"logout": {func(t *testing.T, table *session.Table) {
+			lease(t, table, first)
+			login(t, table, "ada")
+			table.End(first.Addr, session.UserRequest)
+			login(t, table, "ada")
+		}, []string{"ended [10.1.0.5/32] false", "end [10.1.0.5/32] false", "ended [10.1.0.5/32] false"}},
+		"the same user again": {func(t *testing.T, table *session.Table) {
+			lease(t, table, first)
+			login(t, table, "ada")
+			login(t, table, "ada")
+		}, []string{"ended [10.1.0.5/32] false", "ended [10.1.0.5/32] false"}},
+		"another user": {func(t *testing.T, table *session.Table) {
+			lease(t, table, first)
+			login(t, table, "ada")
+			login(t, table, "bob")
+		}, []string{"ended [10.1.0.5/32] false", "end [10.1.0.5/32] false", "ended [10.1.0.5/32] false"}},
+		"another client": {func(t *testing.T, table *session.Table) {
+			lease(t, table, first)
+			login(t, table, "ada")
+			lease(t, table, next)
+		}, []string{"ended [10.1.0.5/32] false", "end [10.1.0.5/32] false"}},
+		"another client after none that was logged in": {func(t *testing.T, table *session.Table) {
+			lease(t, table, next)
+			lease(t, table, first)
+			login(t, table, "ada")
+		}, []string{"soon [10.1.0.5/32] false", "ended [10.1.0.5/32] false"}},
+		"released": {func(t *testing.T, table *session.Table) {
+			lease(t, table, first)
+			login(t, table, "ada")
+			table.Forget(first)
+			lease(t, table, next)
+			table.Forget(next)
+		}, []string{"ended [10.1.0.5/32] false", "end [10.1.0.5/32] false", "soon [10.1.0.5/32] false"}},
+		"renewed": {func(t *testing.T, table *session.Table) {
+			lease(t, table, first)
+			login(t, table, "ada")
+			if err := table.Lease(first, "phone", time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"ended [10.1.0.5/32] false"}},
+		"hung up": {func(t *testing.T, table *session.Table) {
+			connect(t, table, line("ada", 7, behind))
+			table.Disconnect(first, 7, session.UserRequest)
+		}, []string{"ended [10.1.0.5/32] false", "end [10.1.0.5/32 198.18.0.0/24] false"}},
+		"the same subscriber again, with another network": {func(t *testing.T, table *session.Table) {
+			connect(t, table, line("ada", 7, behind))
+			connect(t, table, line("ada", 8, other))
+		}, []string{"ended [10.1.0.5/32] false", "end [198.18.0.0/24] false", "ended [10.1.0.5/32] false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dp := newMemory()
+			c := &cuts{dp: dp, key: first}
+			table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
+			table.Cut(c)
+			tt.do(t, table)
+			if !slices.Equal(c.got, tt.want) {
+				t.Errorf("%q, want %q", c.got, tt.want)
+			}
+		})
+	}
+}

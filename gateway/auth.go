@@ -115,6 +115,7 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 	s, err := t.Table.Admit(addr, login)
 	if err == nil {
 		t.g.admitted(s)
+		t.g.warnOfPorts(s.Addr)
 		t.g.log.Info("admitted", "client", s.Key.String(), "user", s.User, "session", s.ID)
 	}
 	return s, err

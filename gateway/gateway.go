@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/arp"
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -70,6 +71,8 @@ type gateway struct {
 	ident  *ident.Server
 	watch  *ident.Watch // of ident
 	nat    *nat.NAT
+
+	portless budget.Seldom // messages of clients without ports
 
 	connections *connections // of clients, which end with their sessions
 

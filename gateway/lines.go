@@ -257,6 +257,7 @@ func (t granting) Connect(login session.Login) (session.Session, error) {
 		t.g.behind.remove(login.For, login.Line)
 	} else {
 		t.g.admitted(s)
+		t.g.warnOfPorts(s.Addr)
 		t.g.log.Info("connected", "client", s.Key.String(), "user", s.User, "session", s.ID, "pppoe", s.Line.Session)
 	}
 	return s, err

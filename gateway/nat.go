@@ -104,13 +104,36 @@ func (s *survey) translation() {
 			s.find(Warning, "%s: whichever client leases %s gets what is forwarded: reserve it in dhcp.static", s.WhereForward(i, "to"), f.To)
 		}
 	}
-	others, err := nat.Others()
+	others, helpers, err := nat.Others()
 	if err != nil {
 		s.find(Warning, "looking for other rules that translate addresses: %v", err)
 	}
+	s.numbers(helpers)
 	for _, chain := range others {
 		s.find(Warning, "%s: rules in %s translate addresses too (nft list chain %s): whichever comes first decides; remove them where they are for packets from %s",
 			s.Where(s.natKey()), chain, chain, s.LAN.Network())
+	}
+}
+
+// numbers warns of clients and connections that cannot have the ports of nat.ports_per_client.
+func (s *survey) numbers(helpers []string) {
+	if s.NAT.PortsPerClient == 0 {
+		return
+	}
+	if s.PPPoE.Enabled && len(s.PPPoE.Pools) > 0 && s.Auth.Has(config.MethodRADIUS) {
+		s.find(Warning, "%s: PPPoE clients whose address (Framed-IP-Address) is in none of the pools have no ports, and are let out nowhere: add their addresses to a pool of pppoe.pool", s.Where("nat.ports_per_client"))
+	}
+	for _, by := range helpers {
+		s.find(Warning, "%s: %s gives connections a helper (FTP, SIP): what a client's helper expects would have other ports than the client's, and is dropped; without the helper passive FTP works", s.Where("nat.ports_per_client"), by)
+	}
+}
+
+// warnOfPorts says that a client which was admitted has no ports, and so is let out nowhere.
+func (g *gateway) warnOfPorts(addr netip.Addr) {
+	if !g.cfg.Numbered(addr) {
+		g.portless.Do(func() {
+			g.log.Warn("a client is let out nowhere, because its address is none of those that have ports (nat.ports_per_client): those of the pools and of dhcp.static", "client", addr)
+		})
 	}
 }
 

@@ -237,7 +237,11 @@ pools = ["%s-%[1]s", "%s-%[2]s"]
 enabled = true
 [nat]
 source = ["192.0.2.7", "192.0.2.9"]
-ports_per_client = 40000`, high.addr, low.addr))
+ports_per_client = 40000
+[[nat.forward]]
+proto = "tcp"
+ports = 30000
+to = "%[2]s:7000"`, high.addr, low.addr))
 	if out, err := w.try("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml"); err == nil || !strings.Contains(out, "nat.source: 192.0.2.7 is in a network of wan0, which does not have it") || !strings.Contains(out, "ip addr add 192.0.2.7/32 dev wan0") {
 		t.Errorf("check-config says %s, %v", out, err)
 	}
@@ -259,11 +263,12 @@ ports_per_client = 40000`, high.addr, low.addr))
 			})
 		}
 	}
+	w.sideDoors(t, low, high, server)
 
 	w.daemon.end(syscall.SIGTERM)
 	text, err := os.ReadFile(filepath.Join(w.Dir, "gatewayd.toml"))
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(strings.Replace(string(text), "40000", "7", 1)), 0o600))
+	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(strings.NewReplacer("40000", "7", "30000", "1024").Replace(string(text))), 0o600))
 	w.start()
 	for i, c := range []*client{low, high} {
 		ports := map[uint16]bool{}

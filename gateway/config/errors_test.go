@@ -159,6 +159,49 @@ to = "10.1.0.6"
 		`x.toml:23: nat.forward.ports: missing: …`,
 		`x.toml:24: nat.forward.proto: must be "tcp" or "udp", not "icmp" …`,
 		`x.toml:25: nat.forward.port: unknown key; did you mean "nat.forward.ports"?`}},
+	{"forwards of others' ports", minimal + `[nat]
+source = ["203.0.113.7", "203.0.113.9"]
+ports_per_client = 20000
+[dhcp]
+pools = ["10.1.0.10-10.1.0.14"]
+[[nat.forward]]
+proto = "tcp"
+ports = 22
+to = "10.1.0.10"
+[[nat.forward]]
+proto = "tcp"
+ports = 8022
+to = "10.1.0.10:22"
+[[nat.forward]]
+proto = "udp"
+ports = "1024-21023"
+to = "10.1.0.13"
+[[nat.forward]]
+proto = "tcp"
+ports = 21024
+to = "10.1.0.13:22"
+[[nat.forward]]
+proto = "udp"
+ports = "61024-61030"
+to = "10.1.0.99"
+[[nat.forward]]
+proto = "udp"
+ports = "61020-61024"
+to = "10.1.0.99"
+[[nat.forward]]
+proto = "udp"
+ports = "1000-1024"
+to = "10.1.0.10"
+[[nat.forward]]
+proto = "tcp"
+ports = "65024-65535"
+to = "10.1.0.12"
+`, []string{
+		`x.toml:25: nat.forward.ports: 21024 would name the client 10.1.0.11, … below 1024, or those of 10.1.0.13, 1024 to 21023`,
+		`x.toml:33: nat.forward.ports: 61020-61024 would name the client 10.1.0.12, …`,
+		`x.toml:33: nat.forward.ports: 61020-61024 overlaps …`,
+		`x.toml:37: nat.forward.ports: 1000-1024 would name the client 10.1.0.13, …`,
+		`x.toml:37: nat.forward.ports: 1000-1024 overlaps …`}},
 	{"a forward that is no table", minimal + "[nat]\nmasquerade = true\nforward = 3\n",
 		[]string{`x.toml:8: nat.forward: must be … [[nat.forward]]`}},
 	{"one forward in single brackets", minimal + "[nat]\nmasquerade = true\n[nat.forward]\nproto = \"tcp\"\n",

@@ -298,6 +298,9 @@ func (k *checker) checkForward(i int) {
 	if k.Ident.Enabled && f.Proto == TCP && f.Ports.First <= identPort && identPort <= f.Ports.Last {
 		report("ports", "%d is where gatewayd answers (ident.enabled)", identPort)
 	}
+	if other := k.named(f); other.IsValid() {
+		report("ports", "%s would name the client %s, whose connections have these ports outside (nat.ports_per_client): use ports below %d%s", f.Ports, other, FirstNATPort, k.ownPorts(f.To))
+	}
 	for j, other := range k.NAT.Forwards[:i] {
 		if other.Proto == f.Proto && other.Ports.First <= f.Ports.Last && f.Ports.First <= other.Ports.Last {
 			report("ports", "%s overlaps %s/%s of line %d: a port leads to one client", f.Ports, other.Proto, other.Ports, k.lines[forwardKey(j, "ports")])

@@ -276,25 +276,3 @@ func remove(conn *nftables.Conn, name string) (err error) {
 	}
 	return err
 }
-
-// Others names the chains of other programs' tables that translate the sources of packets.
-func Others() ([]string, error) {
-	conn, err := nftables.Dial()
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	rules, err := conn.Rules()
-	if errors.Is(err, unix.EINVAL) {
-		return nil, nil // a kernel without nftables
-	}
-	var chains []string
-	for _, r := range rules {
-		family := map[nftables.Family]string{nftables.IPv4: "ip", unix.NFPROTO_INET: "inet"}[r.Table.Family]
-		said := fmt.Sprintf("%s %s %s", family, r.Table.Name, r.Chain)
-		if r.Sources && family != "" && !Is(uint8(r.Table.Family), r.Table.Name) && (len(chains) == 0 || chains[len(chains)-1] != said) {
-			chains = append(chains, said)
-		}
-	}
-	return chains, err
-}

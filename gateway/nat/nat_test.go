@@ -85,10 +85,14 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 			`iifname "lan0" udp dport 5000-5010 ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.6`}},
 		"ports": {func(c *Config) { c.Ports, c.Clients = 1000, ranges("10.1.0.10-10.1.0.11") }, []string{
 			"type ipv4_addr : inet_service\n", "10.1.0.10 : 1024, 10.1.0.11 : 2024", "10.1.0.10 : 2023, 10.1.0.11 : 3023",
-			"masquerade to :ip saddr map @first-ports-ip saddr map @last-ports", `ip saddr 10.1.0.0/24 drop`}},
+			"masquerade to :ip saddr map @first-ports-ip saddr map @last-ports", `ip saddr 10.1.0.0/24 drop`,
+			`iifname "wan0" ip daddr 10.1.0.0/24 ct status expected drop`, `oifname "wan0" ip saddr 10.1.0.0/24 ct status expected drop`,
+			`ct status dnat snat to ct original ip daddr:ip saddr map @first-ports-ip saddr map @last-ports`, `oifname "lan0" ip saddr 10.1.0.0/24 ct status dnat drop`}},
 		"ports of sources": {func(c *Config) {
-			c.Ports, c.Clients, c.Sources = 40000, ranges("10.1.0.10-10.1.0.11"), ranges("203.0.113.7", "203.0.113.30")
+			c.Ports, c.Clients, c.Sources = 40000, ranges("10.1.0.5-10.1.0.5", "10.1.0.10-10.1.0.11"), ranges("203.0.113.6-203.0.113.7", "203.0.113.30")
 		}, []string{
+			`iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24 ip daddr 203.0.113.6 dnat to 10.1.0.5:80`,
+			`ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.6`, `ct status dnat snat ip to ip saddr map @clients`,
 			"type ipv4_addr : interval ipv4_addr . inet_service", "10.1.0.10 : 203.0.113.7 . 1024-41023", "10.1.0.11 : 203.0.113.30 . 1024-41023", `ip saddr map @clients`, `ip saddr 10.1.0.0/24 drop`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +110,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 					t.Errorf("takes connections by any interface: %s", line)
 				}
 			}
-			if strings.Contains(listed, "ct original") != c.Hairpin {
+			if strings.Contains(listed, "ct status dnat snat") != c.Hairpin {
 				t.Errorf("hairpin %v:\n%s", c.Hairpin, listed)
 			}
 		})
@@ -202,7 +206,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestOthers names chains that translate sources, by nftables and by iptables.
+// TestOthers names chains that translate sources, by nftables and by iptables, and what gives connections a helper.
 func TestOthers(t *testing.T) {
 	_, s := open(t, config(func(*Config) {}))
 	s.Run(t, `nft -f - <<EOF
@@ -211,10 +215,15 @@ table inet every { chain post { type nat hook postrouting priority srcnat; oifna
 table ip6 nat { chain post { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; }; }
 EOF
 iptables -t nat -N docker; iptables -t nat -A docker -s 172.17.0.0/16 -j MASQUERADE`)
-	var got []string
+	s.Run(t, `nft 'table inet ftp { ct helper standard { type "ftp" protocol tcp; }; chain pre { type filter hook prerouting priority 0; tcp dport 21 ct helper set "standard"; }; }'
+iptables -t raw -A PREROUTING -p tcp --dport 2121 -j CT --helper ftp; iptables -t raw -A PREROUTING -p udp --dport 9 -j CT --notrack`)
+	var got, helpers []string
 	var err error
-	s.Do(func() { got, err = Others() })
+	s.Do(func() { got, helpers, err = Others() })
 	must(t, err)
+	if want := []string{"a rule in ip raw PREROUTING", "the table inet ftp"}; !slices.Equal(helpers, want) {
+		t.Errorf("helpers %q, want %q", helpers, want)
+	}
 	if want := []string{"inet every post", "ip isp post", "ip nat docker"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 		t.Errorf("%q, want %q", got, want)
 	}

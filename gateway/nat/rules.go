@@ -77,13 +77,17 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	w.AddTable(w.table)
 	w.AddChain(w.table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityClosed})
 	w.rule("forward", c.unasked())
+	if c.Ports > 0 { // the kernel chooses ports for what a helper expects, and asks no rules
+		w.rule("forward", from(c.WAN), in(c.Network, destinationAt), having(nftables.Expected), []nftables.Expr{nftables.Drop()})
+		w.rule("forward", to(c.WAN), in(c.Network, sourceAt), having(nftables.Expected), []nftables.Expr{nftables.Drop()})
+	}
 	if len(c.Sources) > 0 {
 		c.keepUnused(w)
 	}
 	if len(c.Forwards) > 0 {
 		w.AddChain(w.table, "prerouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
 		for _, f := range c.Forwards {
-			for _, ours := range c.ours() {
+			for _, ours := range c.oursFor(f) {
 				w.rule("prerouting", from(c.WAN), c.forwarded(f), ours, f.target())
 				if c.Hairpin {
 					w.rule("prerouting", c.fromClients(), c.forwarded(f), ours, f.target())
@@ -92,15 +96,17 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 		}
 	}
 	w.AddChain(w.table, "postrouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_POST_ROUTING, Priority: prioritySources})
+	if c.Ports > 0 {
+		c.assign(w)
+	}
 	if c.Hairpin && len(c.Forwards) > 0 {
-		w.rule("postrouting", c.toClients(), in(c.Network, sourceAt), redirected(), []nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0)})})
+		c.hairpin(w)
 	}
 	outward := append(to(c.WAN), in(c.Network, sourceAt)...)
 	for _, p := range c.Except {
 		w.rule("postrouting", outward, in(p, destinationAt), []nftables.Expr{nftables.Accept()})
 	}
 	if c.Ports > 0 {
-		c.assign(w)
 		w.rule("postrouting", outward, c.own())
 		w.rule("postrouting", outward, []nftables.Expr{nftables.Drop()}) // whoever has no ports
 	} else {
@@ -109,6 +115,22 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	w.AddChain(w.table, "leaving", &nftables.Hook{Type: "filter", Number: unix.NF_INET_POST_ROUTING, Priority: priorityLeaving})
 	w.rule("leaving", outward, outside(c.Except, destinationAt), []nftables.Expr{nftables.Drop()})
 	return w.maps
+}
+
+// hairpin gives clients that reach another by a forward the address that it was reached by, or where they have ports of their
+// own the address and ports that they have outside: whoever has none is not let through.
+func (c Config) hairpin(w *writer) {
+	inward := slices.Concat(c.toClients(), in(c.Network, sourceAt), having(nftables.Redirected))
+	if c.Ports == 0 {
+		w.rule("postrouting", inward, []nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0)})})
+		return
+	}
+	own := c.own()
+	if len(c.Sources) == 0 {
+		own = append(c.ownPorts(), nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0), Port: nftables.At(4), LastPort: nftables.At(5)}))
+	}
+	w.rule("postrouting", inward, own)
+	w.rule("postrouting", inward, []nftables.Expr{nftables.Drop()})
 }
 
 // unasked drops what the WAN's hosts send to clients' own addresses, but for answers, what is forwarded to a client, and
@@ -157,6 +179,35 @@ func (c Config) ours() [][]nftables.Expr {
 		all = append(all, toSources())
 	}
 	return all
+}
+
+// oursFor are the addresses of a forward: where its ports are those that its client has outside, the client's address alone,
+// because at others they are other clients'.
+func (c Config) oursFor(f Forward) [][]nftables.Expr {
+	if c.Ports == 0 || len(c.Sources) == 0 {
+		return c.ours()
+	}
+	i, at := 0, -1
+	each(c.Clients, func(client netip.Addr) {
+		if client == f.To {
+			at = i
+		}
+		i++
+	})
+	if at < 0 {
+		return c.ours()
+	}
+	source, first, last, ok := c.assignment().Of(at)
+	if !ok || f.First < first || last < f.Last {
+		return c.ours()
+	}
+	return [][]nftables.Expr{in(netip.PrefixFrom(source, 32), destinationAt)}
+}
+
+func (c Config) assignment() Assignment {
+	a := Assignment{Each: c.Ports}
+	each(c.Sources, func(addr netip.Addr) { a.Sources = append(a.Sources, addr) })
+	return a
 }
 
 func toSources() []nftables.Expr {
@@ -211,21 +262,23 @@ func (c Config) shared() []nftables.Expr {
 
 // own gives each client its own ports, from the maps.
 func (c Config) own() []nftables.Expr {
-	client := nftables.Payload(0, nftables.NetworkHeader, sourceAt, 4)
 	if len(c.Sources) > 0 { // registers for first address and port, last address and port
+		client := nftables.Payload(0, nftables.NetworkHeader, sourceAt, 4)
 		span := nftables.Span{Addr: nftables.At(0), Port: nftables.At(1), LastAddr: nftables.At(2), LastPort: nftables.At(3)}
 		return []nftables.Expr{client, nftables.Find(assigned, 0, 0), nftables.Source(span)}
 	}
-	return []nftables.Expr{
-		client, nftables.Find(firstPorts, 0, 4), nftables.Payload(0, nftables.NetworkHeader, sourceAt, 4), nftables.Find(lastPorts, 0, 5),
-		nftables.Masquerade(nftables.Span{Port: nftables.At(4), LastPort: nftables.At(5)}),
-	}
+	return append(c.ownPorts(), nftables.Masquerade(nftables.Span{Port: nftables.At(4), LastPort: nftables.At(5)}))
+}
+
+// ownPorts loads the first and the last of a client's ports into the registers 4 and 5.
+func (c Config) ownPorts() []nftables.Expr {
+	client := nftables.Payload(0, nftables.NetworkHeader, sourceAt, 4)
+	return []nftables.Expr{client, nftables.Find(firstPorts, 0, 4), client, nftables.Find(lastPorts, 0, 5)}
 }
 
 // assign adds the maps of clients.
 func (c Config) assign(w *writer) {
-	a := Assignment{Each: c.Ports}
-	each(c.Sources, func(addr netip.Addr) { a.Sources = append(a.Sources, addr) })
+	a := c.assignment()
 	var whole, first, last []nftables.Element
 	i := 0
 	each(c.Clients, func(client netip.Addr) {
@@ -295,9 +348,9 @@ func in(p netip.Prefix, offset uint32) []nftables.Expr {
 	return append(exprs, nftables.Equal(0, p.Masked().Addr().AsSlice()))
 }
 
-// redirected matches connections whose destination was changed, by a forward or by anybody's rule.
-func redirected() []nftables.Expr {
-	bit := binary.NativeEndian.AppendUint32(nil, nftables.Redirected)
+// having matches connections with a bit of their status: Redirected, by a forward or by anybody's rule, or Expected.
+func having(status uint32) []nftables.Expr {
+	bit := binary.NativeEndian.AppendUint32(nil, status)
 	return []nftables.Expr{nftables.Status(0), nftables.And(0, bit), nftables.Differs(0, make([]byte, 4))}
 }
 

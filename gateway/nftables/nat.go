@@ -66,7 +66,7 @@ func Addressed(to Register) Expr {
 	}}
 }
 
-// Status loads the connection's status: bits in host byte order, one of which is Redirected.
+// Status loads the connection's status: bits in host byte order, two of which are Redirected and Expected.
 func Status(to Register) Expr {
 	return Expr{"ct", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_CT_DREG, to.number())
@@ -74,8 +74,11 @@ func Status(to Register) Expr {
 	}}
 }
 
-// Redirected is the bit of Status of a connection whose destination was changed (IPS_DST_NAT).
-const Redirected = 1 << 5
+// Bits of Status.
+const (
+	Expected   = 1 << 0 // another connection's helper announced it (IPS_EXPECTED)
+	Redirected = 1 << 5 // its destination was changed (IPS_DST_NAT)
+)
 
 // KindOf loads the kind of the packet's destination address: 4 bytes in host byte order, Local among them.
 func KindOf(to Register) Expr {

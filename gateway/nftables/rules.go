@@ -16,6 +16,8 @@ type Rule struct {
 	Chain string
 	// Sources reports that it translates the sources of packets, by nftables' own statements or by iptables'.
 	Sources bool
+	// Helper reports that it gives connections a helper, by iptables' statement: for nftables' own see Helpers.
+	Helper bool
 }
 
 // Rules lists the rules of all tables, in the kernel's order.
@@ -95,6 +97,39 @@ func (c *Conn) Generation() (id uint32, err error) {
 	return id, nil
 }
 
+// Helpers lists the tables that have helpers of connections ("ct helper" of nftables), which rules may give.
+func (c *Conn) Helpers() ([]Table, error) {
+	const helper = 3 // NFT_OBJECT_CT_HELPER
+	messages, err := c.dump(question(unix.NFT_MSG_GETOBJ, unix.AF_UNSPEC))
+	if err != nil {
+		return nil, fmt.Errorf("listing helpers of connections: %w", err)
+	}
+	var tables []Table
+	for _, m := range messages {
+		if len(m.Data) < 4 {
+			return nil, errors.New("listing helpers of connections: a message is cut short")
+		}
+		t, kind := Table{Family: Family(m.Data[0])}, uint32(0)
+		err := attributes(m.Data[4:], func(d *netlink.AttributeDecoder) error {
+			d.ByteOrder = binary.BigEndian
+			switch d.Type() {
+			case unix.NFTA_OBJ_TABLE:
+				t.Name = d.String()
+			case unix.NFTA_OBJ_TYPE:
+				kind = d.Uint32()
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing helpers of connections: %w", err)
+		}
+		if kind == helper && !slices.Contains(tables, t) {
+			tables = append(tables, t)
+		}
+	}
+	return tables, nil
+}
+
 // readRule decodes a message about a rule.
 func readRule(data []byte) (r Rule, err error) {
 	if len(data) < 4 {
@@ -143,12 +178,17 @@ func (r *Rule) readExpr(x *netlink.AttributeDecoder) error {
 
 func (r *Rule) readNAT(name string, in *netlink.AttributeDecoder) error {
 	in.ByteOrder = binary.BigEndian
+	target := ""
 	for in.Next() {
 		switch {
 		case name == "nat" && in.Type() == unix.NFTA_NAT_TYPE:
 			r.Sources = r.Sources || in.Uint32() == unix.NFT_NAT_SNAT
+		case name == "target" && in.Type() == unix.NFTA_TARGET_INFO && target == "CT":
+			const at = 12 // of the helper's name in struct xt_ct_target_info
+			info := in.Bytes()
+			r.Helper = r.Helper || len(info) > at && info[at] != 0
 		case name == "target" && in.Type() == unix.NFTA_TARGET_NAME:
-			target := in.String()
+			target = in.String()
 			r.Sources = r.Sources || target == "MASQUERADE" || target == "SNAT" || target == "NETMAP"
 		}
 	}

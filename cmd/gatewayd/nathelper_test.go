@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sideDoors checks that neither forwards nor what a helper expects gives a client ports outside that are another's: low's are
+// 1024 to 41023 of 192.0.2.7, and high's those of 192.0.2.9. Port 30000 is forwarded to low.
+func (w *world) sideDoors(t *testing.T, low, high *client, server *asker) {
+	t.Helper()
+	l, _ := low.serving(7000)
+	if got, err := w.reaches("server", netip.MustParseAddrPort("192.0.2.7:30000"), l); err != nil || got.Addr() != serverAddr {
+		t.Errorf("forwarded from %v, %v", got, err)
+	}
+	if got, err := w.reaches(high.host, netip.MustParseAddrPort("192.0.2.7:30000"), l); err != nil || got.Addr().String() != "192.0.2.9" || got.Port() > 41023 {
+		t.Errorf("another client's connection comes from %v, %v, not from one of its ports", got, err)
+	}
+	if got, err := w.reaches("server", netip.MustParseAddrPort("192.0.2.9:30000"), l); err == nil {
+		t.Errorf("a port that names another client is forwarded from %v", got)
+	}
+	w.sh(`nsenter --net=/run/netns/$ID-router nft 'table ip ftp { ct helper standard { type "ftp" protocol tcp; }; chain pre { type filter hook prerouting priority 0; tcp dport 5000 ct helper set "standard"; }; }'`)
+	if out := w.sh("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml 2>&1"); !strings.Contains(out, "nat.ports_per_client: the table ip ftp gives connections a helper") {
+		t.Errorf("check-config does not say what a helper does:\n%s", out)
+	}
+	control := low.connect(server)
+	near, far := bufio.NewReader(control), bufio.NewReader(server.last)
+	for _, say := range []struct { // the kernel reads no first lines
+		to   net.Conn
+		from *bufio.Reader
+	}{{control, far}, {server.last, near}} {
+		_, err := fmt.Fprint(say.to, "220 hello\r\n")
+		must(t, err)
+		_, err = say.from.ReadString('\n')
+		must(t, err)
+	}
+	const port = 50001 // nobody's
+
+	// The client announces a port to the server.
+	_, err := fmt.Fprintf(control, "PORT %s,%d,%d\r\n", strings.ReplaceAll(low.addr.String(), ".", ","), port>>8, port&0xff)
+	must(t, err)
+	said, err := far.ReadString('\n')
+	must(t, err)
+	var a, b, c, d, high8, low8 int
+	_, err = fmt.Sscanf(said, "PORT %d,%d,%d,%d,%d,%d", &a, &b, &c, &d, &high8, &low8)
+	must(t, err)
+	if !strings.Contains(said, "192,0,2,7") {
+		t.Errorf("the kernel has no FTP helper: the server hears %s", said)
+	}
+	active := low.listens(port)
+	if got, ok := w.crosses(t, "server", "", fmt.Sprintf("%d.%d.%d.%d:%d", a, b, c, d, high8<<8|low8), active, low, server); ok {
+		t.Errorf("%s, as the server hears it, leads to the client (from %v)", strings.TrimSpace(said), got)
+	}
+
+	// The server announces a port to the client.
+	var passive *net.TCPListener
+	w.in("server", func() (err error) {
+		passive, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: serverAddr.AsSlice(), Port: port})
+		return err
+	})
+	defer passive.Close()
+	_, err = fmt.Fprintf(server.last, "227 Entering Passive Mode (192,0,2,2,%d,%d)\r\n", port>>8, port&0xff)
+	must(t, err)
+	_, err = near.ReadString('\n')
+	must(t, err)
+	if got, ok := w.crosses(t, low.host, low.addr.String()+":50002", passive.Addr().String(), passive, low, server); ok && (got.Addr().String() != "192.0.2.7" || got.Port() > 41023) {
+		t.Errorf("the server sees %v, which is none of the client's", got)
+	}
+	w.sh("nsenter --net=/run/netns/$ID-router nft delete table ip ftp")
+}
+
+// listens listens at a client's port until the test ends.
+func (c *client) listens(port int) (l *net.TCPListener) {
+	c.w.t.Helper()
+	c.w.in(c.host, func() (err error) {
+		l, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: c.addr.AsSlice(), Port: port})
+		return err
+	})
+	c.w.t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// crosses sends a SYN from a host, and reports whether it comes to a listener, and from where, before a connection that
+// the client begins afterwards.
+func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener, c *client, server *asker) (netip.AddrPort, bool) {
+	t.Helper()
+	w.in(host, func() error {
+		d := net.Dialer{Timeout: 100 * time.Millisecond}
+		if from != "" {
+			d.LocalAddr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from))
+		}
+		near, err := d.Dial("tcp4", to)
+		if err == nil {
+			near.Close()
+		}
+		return nil
+	})
+	c.seen(server)
+	l.SetDeadline(time.Now().Add(time.Millisecond))
+	far, err := l.Accept()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return netip.AddrPort{}, false
+	}
+	must(t, err)
+	defer far.Close()
+	return far.RemoteAddr().(*net.TCPAddr).AddrPort(), true
+}

@@ -320,6 +320,7 @@ func (g *gateway) serve(ctx context.Context) error {
 		run("data path", dp.Wait)
 	}
 	run("forwarding", g.keepForwarding)
+	run("bridges", g.watchBridges)
 	if g.nat != nil {
 		run("address translation", func(ctx context.Context) error { return g.nat.Run(ctx, g.detached) })
 	}

@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/gateway/beat"
+	"github.com/gateweigh/gateweigh/gateway/config"
+)
+
+// Where netfilter sees the frames of bridges before they come to the bridge's own interface: connections are then tracked and
+// translated ahead of the gateway's programs and rules, a second time where the gateway changes a packet.
+const bridgeCalls = "net.bridge.bridge-nf-call-iptables"
+
+// bridgeLook is how often settings of bridges are looked at, of which the kernel sends no messages.
+const bridgeLook = 2 * time.Second
+
+// bridge is one of the gateway's interfaces.
+type bridge struct{ where, name string }
+
+// bridges are those of the gateway's interfaces that are bridges.
+func bridges(cfg *config.Config) (all []bridge) {
+	for _, i := range [][2]string{{"lan.interface", cfg.LAN.Interface}, {"wan.interface", cfg.WAN.Interface}} {
+		if link, err := netlink.LinkByName(i[1]); err == nil && link.Type() == "bridge" {
+			all = append(all, bridge{cfg.Where(i[0]), i[1]})
+		}
+	}
+	return all
+}
+
+// seen says what to do where netfilter sees a bridge's frames.
+func (b bridge) seen() (said []string) {
+	for _, by := range [][2]string{
+		{"/proc/sys/net/bridge/bridge-nf-call-iptables", fmt.Sprintf("%s = 1 (Docker, libvirt and Kubernetes set it): sysctl -w %[1]s=0, and for the next boot in a file of /etc/sysctl.d", bridgeCalls)},
+		{"/sys/class/net/" + b.name + "/bridge/nf_call_iptables", fmt.Sprintf("its own setting: ip link set %s type bridge nf_call_iptables 0", b.name)},
+	} {
+		if on, err := os.ReadFile(by[0]); err == nil && bytes.HasPrefix(on, []byte("1")) {
+			said = append(said, fmt.Sprintf("%s: %s is a bridge, whose frames netfilter sees before gatewayd does: HTTP before login may hang, and clients may not reach forwarded ports by the outside address. The reason is %s", b.where, b.name, by[1]))
+		}
+	}
+	return said
+}
+
+// bridged warns of such bridges.
+func (s *survey) bridged() {
+	for _, b := range bridges(s.Config) {
+		for _, text := range b.seen() {
+			s.find(Warning, "%s", text)
+		}
+	}
+}
+
+// watchBridges warns where somebody, such as another program that starts, has netfilter see bridges' frames, until ctx ends. What
+// was so before was said at the start.
+func (g *gateway) watchBridges(ctx context.Context) error {
+	all := bridges(g.cfg)
+	if len(all) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	tick := beat.Every(bridgeLook)
+	defer tick.Stop()
+	for was, begun := map[string]bool{}, false; ; begun = true {
+		is := map[string]bool{}
+		for _, b := range all {
+			for _, text := range b.seen() {
+				if is[text] = true; begun && !was[text] {
+					g.log.Warn(text)
+				}
+			}
+		}
+		if len(is) < len(was) {
+			g.log.Info("netfilter sees a bridge's frames no longer")
+		}
+		was = is
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

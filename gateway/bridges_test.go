@@ -1,0 +1,78 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// said is a log.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) count(text string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.text.String(), text)
+}
+
+// TestBridge: a LAN that is a bridge of the gateway's machine is served as another. Where netfilter sees its frames check and log
+// say which setting that is, also when somebody changes it later, and nobody passes without a login.
+func TestBridge(t *testing.T) {
+	network(t)
+	const call = "/proc/sys/net/bridge/bridge-nf-call-iptables"
+	sh(t, `ip addr flush dev lan0; ip link add br0 type bridge; ip link set lan0 master br0; ip link set br0 up; echo 1 >`+call+"\n"+netnstest.Up+"up br0")
+	t.Cleanup(func() { sh(t, "ip link del br0; echo 0 >"+call) })
+	for _, kind := range []string{"ebpf", "nfqueue", "tun"} {
+		t.Run(kind, func(t *testing.T) {
+			sh(t, "echo 1 >"+call)
+			if kind == "tun" {
+				sh(t, "ip addr flush dev br0")
+			} else {
+				sh(t, "ip addr replace 10.1.0.1/24 dev br0")
+			}
+			cfg := configured(t, t.TempDir(), kinds[kind])
+			cfg.LAN.Interface, cfg.NAT = "br0", config.NAT{Masquerade: true, Hairpin: true}
+			finds(t, *cfg, Warning, "br0 is a bridge, whose frames netfilter sees", "sysctl -w net.bridge.bridge-nf-call-iptables=0")
+			var log said
+			d := serveLogging(t, cfg, slog.New(slog.NewTextHandler(&log, nil)))
+			const warning = "br0 is a bridge, whose frames netfilter sees"
+			if log.count(warning) != 1 {
+				t.Errorf("the log warns %d times:\n%s", log.count(warning), log.text.String())
+			}
+			sh(t, "ip -n client addr flush dev c0")
+			addr := lease(t)
+			if out, err := try("ip netns exec client ping -c 1 -W 0.3 192.0.2.2"); err == nil {
+				t.Errorf("a client passes without a login while netfilter sees the frames: %s", out)
+			}
+			sh(t, "echo 0 >"+call)
+			eventually(t, "the log to say that it is over", func() bool { return log.count("sees a bridge's frames no longer") == 1 })
+			netnstest.Await(t, "HTTP before login to be answered", func() error {
+				if out, err := try("ip netns exec client curl -s -m 5 -o /dev/null -w '%{redirect_url}' http://192.0.2.2/"); err != nil || !strings.Contains(out, "10.1.0.1:8080") {
+					return fmt.Errorf("%s, %v", out, err)
+				}
+				return nil
+			})
+			logIn(t, d, addr)
+			eventually(t, "a client that is logged in to pass", passes)
+			sh(t, "echo 1 >"+call)
+			eventually(t, "the log to warn again", func() bool { return log.count(warning) == 2 })
+			must(t, d.stop())
+			must(t, Detach(d.cfg, false))
+		})
+	}
+}

@@ -54,6 +54,7 @@ type blockMean struct {
 	later      float64
 	dut, clean routerMean
 	lines      lined
+	noise      Noise // of its windows
 }
 
 // fillLaws computes sweeps, quotients, cost models and stability from block means, and
@@ -130,7 +131,7 @@ func (in Input) meanOf(windows []Trial) blockMean {
 		saturated: slices.ContainsFunc(windows, func(t Trial) bool { return slices.Contains(t.Flags, result.FlagSaturated) }),
 		logRatio:  mean(logRatios), later: mean(logRatios[1:]) - logRatios[0],
 	}
-	b.lines = in.linesOf(windows)
+	b.lines, b.noise = in.linesOf(windows), noiseOf(windows)
 	for l, of := range figures {
 		b.dut[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).device) }))
 		b.clean[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).clean) }))
@@ -154,6 +155,8 @@ type router struct {
 	compare func(a, b result.Cell) int
 	means   []blockMean
 	side    func(blockMean) routerMean
+	// noise is what noise may have done to a figure at a level, which are blocks of one cell.
+	noise func(level []blockMean, of seen) moved
 }
 
 // routers lists the clean router, then the devices by name.
@@ -161,7 +164,7 @@ func (in Input) routers(means []blockMean) []router {
 	list := []router{{name: Clean, compare: in.Compare, side: func(b blockMean) routerMean { return b.clean }}}
 	full := map[result.Cell]bool{} // devices by setting
 	for _, of := range grouped(means, blockMean.device, cmp.Compare[string]) {
-		r := router{of[0].device(), in.Compare, of, func(b blockMean) routerMean { return b.dut }}
+		r := router{name: of[0].device(), compare: in.Compare, means: of, side: func(b blockMean) routerMean { return b.dut }}
 		if r.name == "" {
 			continue
 		}
@@ -176,6 +179,10 @@ func (in Input) routers(means []blockMean) []router {
 			kept = of
 		}
 		list[0].means = append(list[0].means, kept...)
+	}
+	for i := range list {
+		ofClean := list[i].name == Clean
+		list[i].noise = func(level []blockMean, of seen) moved { return in.noiseAt(ofClean, level, of) }
 	}
 	return list
 }

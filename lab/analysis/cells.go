@@ -51,6 +51,9 @@ type Input struct {
 	// Bias is the most by which noise may have moved the logarithm of a ratio of two routers' CPU; cores is what the clean router
 	// used. nil: the measure does not know.
 	Bias func(n Noise, log, cores float64) float64
+	// Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its logarithm. nil:
+	// the measure does not know.
+	Rise func(n Noise, cores float64) (rise, more float64)
 	// Describe adds the measure's counts, texts, tallies and curves to a cell; nil: none.
 	Describe func(*Cell)
 	// Warn says what else weakens the result, a sentence each.
@@ -305,7 +308,7 @@ func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contr
 			c.SDLog = spread(m.changes(units))
 		}
 	}
-	primary.bias = in.widen(&c, kept)
+	primary.moved = outwards(in.widen(&c, kept), primary.Mean)
 	if in.Describe != nil {
 		in.Describe(&c)
 	}

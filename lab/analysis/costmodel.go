@@ -78,6 +78,9 @@ type model struct {
 	used  []blockMean // those of them below the router's limit
 	names []string    // of the terms; none without a fit
 	fit   inference.Fit
+	// noisy are the coefficients of fits to what a quiet machine may show in one of the cells, where that is not what was measured: a
+	// pair of fits for each cell, to the least and to the most.
+	noisy [][2][]float64
 	// proportional: there is no constant, as the loads lie too close together.
 	proportional bool
 	omitted      []string
@@ -120,8 +123,55 @@ func (r router) model(means []blockMean) model {
 	var ok bool
 	if m.fit, ok = inference.LeastSquares(m.rows(m.names...), m.between()); !ok {
 		m.names = nil
+		return m
 	}
+	m.fitNoisy()
 	return m
+}
+
+// fitNoisy fits the model to what noise may hide, cell by cell.
+func (m *model) fitNoisy() {
+	for _, cell := range m.byCell(m.used) {
+		own := m.moved(cell).own
+		if own == (span{}) {
+			continue
+		}
+		var betas [2][]float64
+		for i, factor := range []float64{math.Exp(-own.down), math.Exp(own.up)} {
+			rows, at := m.rows(m.names...), 0
+			for _, of := range m.byCell(m.used) { // as rows has them
+				for range of {
+					if of[0].cell.Without(result.DUT) == cell[0].cell.Without(result.DUT) {
+						rows[at].Y *= factor
+					}
+					at++
+				}
+			}
+			fit, _ := inference.LeastSquares(rows, 0) // the same X, so it can be fitted
+			betas[i] = fit.Beta
+		}
+		m.noisy = append(m.noisy, betas)
+	}
+}
+
+// estimate is a function of the coefficients with what noise may have done to it.
+func (m *model) estimate(of func(beta []float64) float64) contrast {
+	c := contrast{Sample: m.fit.Sample(of)}
+	if len(m.noisy) == 0 {
+		return c
+	}
+	c.moved = farthest(len(m.noisy), func(choices []int) float64 {
+		beta := slices.Clone(m.fit.Beta) // it is linear in what was measured
+		for i, choice := range choices {
+			for j := range beta {
+				if choice > 0 {
+					beta[j] += m.noisy[i][choice-1][j] - m.fit.Beta[j]
+				}
+			}
+		}
+		return of(beta)
+	})
+	return c
 }
 
 // choose adds every term that the cells can separate from the terms before it. The load
@@ -217,8 +267,7 @@ func (m model) costModel(mode string, opts Options) CostModel {
 		return out
 	}
 	for i, name := range m.names {
-		term := m.fit.Sample(func(beta []float64) float64 { return beta[i] })
-		out.Terms = append(out.Terms, Term{name, estimateOf(term, opts.Confidence)})
+		out.Terms = append(out.Terms, Term{name, m.estimate(func(beta []float64) float64 { return beta[i] }).estimate(opts.Confidence)})
 	}
 	fitted := each(m.used, func(b blockMean) float64 {
 		return floats.Dot(m.fit.Beta, each(m.names, func(name string) float64 { return m.regressor(b, name) }))
@@ -293,15 +342,15 @@ func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 	// What the router costs without load, and what one more Gbit/s of payload costs.
 	standing := map[string]float64{TermConstant: 1, TermClients: float64(c.Clients)}
 	rise := map[string]float64{TermLoad: 1, TermPackets: perGbit}
-	slope := m.fit.Sample(func(beta []float64) float64 { return m.sum(beta, rise) })
-	if lo, _ := slope.Interval(opts.Confidence); lo <= 0 || !(slope.Mean > 0) {
+	slope := m.estimate(func(beta []float64) float64 { return m.sum(beta, rise) })
+	if lo, _ := slope.interval(opts.Confidence); lo <= 0 || !(slope.Mean > 0) {
 		c.Note = "CPU does not rise clearly with the load, so no load follows from it."
 		return
 	}
-	load := m.fit.Sample(func(beta []float64) float64 {
+	load := m.estimate(func(beta []float64) float64 {
 		return math.Log(Over(wholeCore-m.sum(beta, standing), m.sum(beta, rise)))
 	})
-	c.Mbps = estimateOf(load, opts.Confidence).geometric().scaled(1000)
+	c.Mbps = load.estimate(opts.Confidence).geometric().scaled(1000)
 	if !c.Mbps.Mean.Known() {
 		c.Note = "What the router costs without load comes to a whole core by itself."
 		return

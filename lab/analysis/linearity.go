@@ -44,7 +44,10 @@ func (r row) linearity(opts Options) *Linearity {
 		return nil
 	}
 	curves := r.curves(levels)
-	estimate := func(of func(curve) float64) Estimate { return Changes.Estimate(each(curves, of), opts.Confidence) }
+	moves := spansOf(levels, func(level []blockMean) span { return r.moved(level).own })
+	estimate := func(of func(curve) float64) Estimate {
+		return Changes.Estimate(each(curves, of), opts.Confidence).widened(swingOf(curves, levels, moves, of))
+	}
 	l.Slope = estimate(func(c curve) float64 { _, slope := c.line(); return slope })
 	l.Intercept = estimate(func(c curve) float64 { intercept, _ := c.line(); return intercept })
 	l.Exponent = estimate(curve.exponent)
@@ -55,7 +58,7 @@ func (r row) linearity(opts Options) *Linearity {
 	}
 	gbits, used, _ := means.columns()
 	l.R2 = Number(finite(stat.RSquared(gbits, used, nil, float64(l.Intercept.Mean), float64(l.Slope.Mean))))
-	l.bend(levels, curves, opts)
+	l.bend(levels, curves, moves, opts)
 	return &l
 }
 
@@ -91,6 +94,26 @@ func (c curve) columns() (gbits, cpu, weights []float64) {
 		each(c, func(p point) float64 { return 1 / (p.size * p.size) })
 }
 
+// scaled is the curve with the CPU at each level multiplied by a factor; errors are weighed as before.
+func (c curve) scaled(factors map[float64]float64) curve {
+	out := slices.Clone(c)
+	for i := range out {
+		out[i].cpu *= factors[out[i].level]
+	}
+	return out
+}
+
+// swingOf is the swing of a figure's mean over curves.
+func swingOf(curves []curve, levels [][]blockMean, moves []span, of func(curve) float64) span {
+	return swing(moves, func(factors []float64) float64 {
+		at := map[float64]float64{}
+		for i, level := range levels {
+			at[level[0].offered()] = factors[i]
+		}
+		return mean(each(curves, func(c curve) float64 { return of(c.scaled(at)) }))
+	})
+}
+
 // line is CPU = intercept + slope · Gbit/s, by least squares of relative errors.
 func (c curve) line() (intercept, slope float64) {
 	gbits, cpu, weights := c.columns()
@@ -120,13 +143,14 @@ func (c curve) departure(level float64) float64 {
 // bend looks for the lowest level that departs from the line through those
 // below it by more than δ, with an interval that leaves out 0. Every level from
 // the third on is tried, so the p-value is multiplied by their number (Bonferroni).
-func (l *Linearity) bend(levels [][]blockMean, curves []curve, opts Options) {
+func (l *Linearity) bend(levels [][]blockMean, curves []curve, moves []span, opts Options) {
 	chances := float64(len(levels) - fewestLevels + 1)
 	for _, level := range levels[fewestLevels-1:] {
 		at := level[0].offered()
-		s := inference.Of(each(curves, func(c curve) float64 { return c.departure(at) }))
-		if math.Abs(s.Mean) > opts.Delta && chances*s.PDifferent() <= 1-opts.Confidence {
-			l.BendAt, l.BendPct = Number(at), estimateOf(s, opts.Confidence).scaled(100)
+		departure := func(c curve) float64 { return c.departure(at) }
+		s := contrast{Sample: inference.Of(each(curves, departure)), moved: swingOf(curves, levels, moves, departure)}
+		if math.Abs(s.Mean) > opts.Delta && chances*s.pDifferent() <= 1-opts.Confidence {
+			l.BendAt, l.BendPct = Number(at), s.estimate(opts.Confidence).scaled(100)
 			return
 		}
 	}

@@ -132,8 +132,8 @@ func (in Input) widen(c *Cell, kept []Trial) (bias float64) {
 		}
 		b := in.Bias(n, math.Log(float64(f.Change.Mean)), in.coresOf(m, f, *c))
 		wide := *f.Change
-		down, up := outwards(b, math.Log(float64(wide.Mean)))
-		wide.Lo, wide.Hi = Number(float64(wide.Lo)*math.Exp(-down)), Number(float64(wide.Hi)*math.Exp(up))
+		by := outwards(b, math.Log(float64(wide.Mean)))
+		wide.Lo, wide.Hi = Number(float64(wide.Lo)*math.Exp(-by.down)), Number(float64(wide.Hi)*math.Exp(by.up))
 		f.Change = &wide
 		c.Metrics[m.Name] = f
 		if m.Name == in.primary.Name {
@@ -171,10 +171,12 @@ func noiseOfRun(s Summary, trials []Trial) *Noise {
 	return &n
 }
 
-// Tests of a contrast whose mean may be off by its bias: a difference must show beyond it, and equivalence in spite of it.
+// Tests of a contrast whose mean noise may have moved: a difference must show beyond that, and equivalence in spite of it.
 
-func (c contrast) pDifferent() float64  { return c.PBeyond(c.bias * towards1) }
-func (c contrast) pEquivalent() float64 { return c.PEquivalent(c.limit - c.bias) }
+func (c contrast) pDifferent() float64 { return c.PBeyond(c.moved.towards0(c.Mean)) }
+func (c contrast) pEquivalent() float64 {
+	return c.PEquivalent(c.limit - max(c.moved.down, c.moved.up))
+}
 
 // lies is inference.Sample.Lies of the interval that is shown.
 func (c contrast) lies(opts Options) (inside, outside bool) {
@@ -185,16 +187,20 @@ func (c contrast) lies(opts Options) (inside, outside bool) {
 // interval is inference.Sample.Interval with what noise may have done.
 func (c contrast) interval(confidence float64) (lo, hi float64) {
 	lo, hi = c.Interval(confidence)
-	down, up := outwards(c.bias, c.Mean)
-	return lo - down, hi + up
+	return lo - c.moved.down, hi + c.moved.up
+}
+
+// estimate is the mean with that interval.
+func (c contrast) estimate(confidence float64) Estimate {
+	return estimateOf(c.Sample, confidence).widened(c.moved)
 }
 
 // outwards is by how much the bounds of an interval move where noise may have moved its mean by bias.
-func outwards(bias, mean float64) (down, up float64) {
+func outwards(bias, mean float64) span {
 	if mean > 0 {
-		return bias * towards1, bias
+		return span{bias * towards1, bias}
 	}
-	return bias, bias * towards1
+	return span{bias, bias * towards1}
 }
 
 // Outwards is by how much noise moved the bounds of the cell's judged ratio, on its logarithm.
@@ -202,5 +208,6 @@ func (c Cell) Outwards(judged string) (down, up float64) {
 	if c.Noise == nil || !c.Noise.WidenedPct.Known() {
 		return 0, 0
 	}
-	return outwards(math.Log1p(float64(c.Noise.WidenedPct)/100), math.Log(float64(c.Change(judged).Mean)))
+	s := outwards(math.Log1p(float64(c.Noise.WidenedPct)/100), math.Log(float64(c.Change(judged).Mean)))
+	return s.down, s.up
 }

@@ -59,7 +59,7 @@ func (r row) over(by row, opts Options) Quotient {
 			if r.at(level) != r.at(beside) {
 				continue
 			}
-			here := twoLevels{level, beside}
+			here := twoLevels{level, beside, r.moved(level).ratio, by.moved(beside).ratio}
 			at := QuotientLevel{Clients: int(r.at(level)), Ratio: here.ratio(opts), Widening: Unknown()}
 			if len(q.Levels) == 0 {
 				first = here
@@ -73,13 +73,27 @@ func (r row) over(by row, opts Options) Quotient {
 }
 
 // twoLevels are the blocks of two devices with the same number of clients.
-type twoLevels struct{ of, over []blockMean }
+type twoLevels struct {
+	of, over       []blockMean
+	moved, movedBy span // of their overhead ratios, by noise
+}
 
 // terms are the log of their quotient, with a sign.
-func (l twoLevels) terms(sign float64) []term { return []term{{sign, l.of}, {-sign, l.over}} }
+func (l twoLevels) terms(sign float64) []term {
+	return []term{{sign, l.of, l.moved}, {-sign, l.over, l.movedBy}}
+}
+
+// estimate is the quotient whose logarithm is a sum.
+func (l twoLevels) estimate(sum []term, opts Options) Estimate {
+	c := contrast{Sample: sumOf(sum)}
+	for _, t := range sum {
+		c.moved = c.moved.plus(t.moved.times(t.sign))
+	}
+	return c.estimate(opts.Confidence).geometric()
+}
 
 func (l twoLevels) ratio(opts Options) Estimate {
-	return estimateOf(sumOf(l.terms(1)), opts.Confidence).geometric()
+	return l.estimate(l.terms(1), opts)
 }
 
 // widening compares the distances of two quotients from 1, on the logarithm. Which side of
@@ -88,13 +102,14 @@ func (l twoLevels) ratio(opts Options) Estimate {
 // than the quotient to the true quotient, so the interval is too wide but never too narrow.
 func (l twoLevels) widening(from twoLevels, opts Options) Estimate {
 	now, then := math.Copysign(1, sumOf(l.terms(1)).Mean), math.Copysign(1, sumOf(from.terms(1)).Mean)
-	return estimateOf(sumOf(append(l.terms(now), from.terms(-then)...)), opts.Confidence).geometric()
+	return l.estimate(append(l.terms(now), from.terms(-then)...), opts)
 }
 
 // term is one device's blocks in a sum of log ratios, with a sign.
 type term struct {
 	sign   float64
 	blocks []blockMean
+	moved  span
 }
 
 // round is when a block was measured: every round of a run has one block a cell.

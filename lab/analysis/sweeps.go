@@ -96,22 +96,22 @@ func (in Input) sweeps(routers []router, opts Options) []Sweep {
 	return out
 }
 
-// step is one increment before it is judged: the samples of its log ratios.
+// step is one increment before it is judged: its log ratios.
 type step struct {
 	*Increment
-	normalised inference.Sample
-	overhead   inference.Sample // none for the clean router
+	normalised contrast
+	overhead   contrast // none for the clean router
 }
 
 // judgeSteps takes all increments of the run together, and all changes of the
 // overhead ratio.
 func judgeSteps(steps []step, opts Options) {
-	var normalised, overhead []inference.Sample
+	var normalised, overhead []contrast
 	for _, s := range steps {
 		normalised, overhead = append(normalised, s.normalised), append(overhead, s.overhead)
 	}
-	onRatio := judgeAll(ratios(overhead, opts), opts)
-	for i, v := range judgeAll(ratios(normalised, opts), opts) {
+	onRatio := judgeAll(overhead, opts)
+	for i, v := range judgeAll(normalised, opts) {
 		steps[i].Verdict, steps[i].Together = v.Word, percentTogether(v)
 		if overhead[i].N > 0 {
 			steps[i].RatioVerdict, steps[i].RatioTogether = onRatio[i].Word, percentTogether(onRatio[i])
@@ -204,21 +204,29 @@ func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
 		}
 		return inference.Of(each(both, func(b blockMean) float64 { return of(b) - of(first[b.id]) }))
 	}
+	was, is := r.moved(from), r.moved(to)
 	s := step{
 		Increment:  into,
-		normalised: compare(func(b blockMean) float64 { return finite(math.Log(r.side(b)[normalised])) }),
-		overhead:   inference.None(),
+		normalised: contrast{compare(func(b blockMean) float64 { return finite(math.Log(r.side(b)[normalised])) }), opts.limit(), is.own.less(was.own)},
+		overhead:   contrast{Sample: inference.None()},
 	}
 	if r.name != Clean {
-		s.overhead = compare(func(b blockMean) float64 { return b.logRatio })
+		s.overhead = contrast{compare(func(b blockMean) float64 { return b.logRatio }), opts.limit(), is.ratio.less(was.ratio)}
 	}
-	ratio := estimateOf(s.normalised, opts.Confidence)
+	ratio := s.normalised.estimate(opts.Confidence)
+	net := contrast{Sample: compare(func(b blockMean) float64 { return r.side(b)[normalised] }), moved: r.points(to, is).less(r.points(from, was))}
 	*into = Increment{
 		From: Number(r.at(from)), To: Number(r.at(to)),
-		NetPct:      estimateOf(compare(func(b blockMean) float64 { return r.side(b)[normalised] }), opts.Confidence),
+		NetPct:      net.estimate(opts.Confidence),
 		RelativePct: ratio.changePct(),
 		Proportion:  ratio.geometric().scaled(Over(r.at(from), r.at(to))),
-		RatioPct:    estimateOf(s.overhead, opts.Confidence).changePct(),
+		RatioPct:    s.overhead.estimate(opts.Confidence).changePct(),
 	}
 	return s
+}
+
+// points is what noise may have done to a level's CPU, percentage points of one core.
+func (r row) points(level []blockMean, m moved) span {
+	pct := r.mean(level, normalised)
+	return span{-pct * math.Expm1(-m.own.down), pct * math.Expm1(m.own.up)}
 }

@@ -37,7 +37,7 @@ type Verdict struct {
 type contrast struct {
 	inference.Sample
 	limit float64
-	bias  float64 // by which noise may have moved the mean
+	moved span // by what noise may have moved the mean
 }
 
 // ratios are the contrasts of log ratios.
@@ -170,7 +170,7 @@ func (c contrast) furtherBlocks(sd float64, seen, family int, opts Options) *int
 		reach := func(level float64) float64 {
 			return (inference.Quantile(freedom, 1-level) + inference.Quantile(freedom, inference.Power)) * sd / math.Sqrt(float64(blocks))
 		}
-		return reach(alpha/2) <= math.Abs(c.Mean)-c.bias*towards1 ||
-			reach(min(alpha, (1-opts.Confidence)/2)) <= c.limit-math.Abs(c.Mean)-c.bias
+		return reach(alpha/2) <= math.Abs(c.Mean)-c.moved.towards0(c.Mean) ||
+			reach(min(alpha, (1-opts.Confidence)/2)) <= c.limit-math.Abs(c.Mean)-max(c.moved.down, c.moved.up)
 	})
 }

@@ -154,6 +154,11 @@ func bias(n analysis.Noise, log, cores float64) float64 {
 	return side.Noise{Steal: float64(n.StealPct) / 100, Others: float64(n.OthersPct) / 100}.Bias(log, cores)
 }
 
+// rise is analysis.Input.Rise.
+func rise(n analysis.Noise, cores float64) (rise, more float64) {
+	return side.Noise{Steal: float64(n.StealPct) / 100}.Rise(cores)
+}
+
 // routerShare is the share of its CPU that the router had, 1 where it was not slowed.
 func routerShare(m result.Measurement) float64 {
 	if share := m.Metrics[result.RouterShare]; share > 0 {

@@ -24,7 +24,7 @@ const FlagShortfall = "bandwidth-shortfall"
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
 		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Primary: PerBit, Trials: levelDaemons(analysis.TrialsOf(run.Trials), run.Blocks),
-		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: CompareCells(run), Laws: &laws, Bias: bias,
+		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: CompareCells(run), Laws: &laws, Bias: bias, Rise: rise,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(

@@ -40,10 +40,24 @@ func (n Noise) BeyondQuiet(seconds float64, cpus int) float64 {
 // router used.
 func (n Noise) Bias(log, cores float64) float64 { return measured.bias(n, log, cores) }
 
+// Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its logarithm; cores is what
+// the clean router used.
+func (n Noise) Rise(cores float64) (rise, more float64) {
+	return measured.rise(n, cores), measured.light(n, cores)
+}
+
+func (l law) rise(n Noise, cores float64) float64 {
+	return min(l.stolenCores*n.Steal, l.mostStolen*cores)
+}
+
+func (l law) light(n Noise, cores float64) float64 {
+	return l.lightShift * n.Steal * max(0, 1-cores/l.lightCores)
+}
+
 func (l law) bias(n Noise, log, cores float64) float64 {
 	moved := 0.0
 	if cores > 0 && n.Steal > 0 {
-		rise := min(l.stolenCores*n.Steal, l.mostStolen*cores)
+		rise := l.rise(n, cores)
 		// ratio = (device + rise) / (clean + rise)
 		if without := (math.Exp(log)*cores - rise) / (cores - rise); without > 0 {
 			moved = math.Abs(math.Log(without) - log)
@@ -51,7 +65,7 @@ func (l law) bias(n Noise, log, cores float64) float64 {
 			moved = 1 + math.Abs(log)
 		}
 	}
-	moved += l.lightShift * n.Steal * max(0, 1-cores/l.lightCores)
+	moved += l.light(n, cores)
 	pull := min(l.othersPull*max(n.Others, 0), l.mostPull)
 	return moved + pull/(1-pull)*math.Abs(log)
 }

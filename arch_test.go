@@ -170,6 +170,7 @@ var testImports = map[string][]string{
 	"gateway/portal":                 {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
+	"lab/agent":    {"lab/labtest"},
 	"lab/burn":     {"lab/labtest", "lab/realtime"},
 	"lab/watch":    {"lab/labtest"},
 	"lab/sink":     {"lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},

@@ -30,11 +30,6 @@ func estimateOf(s inference.Sample, confidence float64) Estimate {
 	return Estimate{Mean: Number(s.Mean), Lo: Number(lo), Hi: Number(hi), N: s.N}
 }
 
-// ratioOf is the estimate of a ratio from the sample of its logarithm.
-func ratioOf(log inference.Sample, confidence float64) Estimate {
-	return estimateOf(log, confidence).geometric()
-}
-
 // over applies a rising function to mean and bounds.
 func (e Estimate) over(f func(float64) float64) Estimate {
 	at := func(n Number) Number { return Number(f(float64(n))) }

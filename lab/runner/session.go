@@ -170,7 +170,7 @@ func (s *Session) noteStopped(ctx context.Context, was machine.Quota) {
 	}
 	now, err := s.Machine.Machine(context.WithoutCancel(ctx))
 	if stopped := now.Quota.Stopped - was.Stopped; err == nil && stopped > 0 { // an error: the machine's agent has ended, and the run says so
-		text := fmt.Sprintf("A control group stopped the lab's programs for %.2f s in all, because %.3g CPUs were used up (%s): trials were rejected for that.", stopped, was.CPUs, was.File)
+		text := fmt.Sprintf("A control group stopped the lab's programs for %.2f s in all, because %.3g CPUs were used up (%s): trials may have been rejected for that.", stopped, was.CPUs, was.File)
 		s.Notice("%s", text)
 		s.Note(text)
 	}

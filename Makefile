@@ -23,7 +23,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: help deps deps-run guest-kernel build agents check test test-one test-kernel run generate bench clean
+.PHONY: help deps deps-run guest-kernel build agents check test test-one test-kernel run generate bench feel clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,7 +80,10 @@ generate: ## generated code and eBPF objects (clang, llvm, libbpf-dev)
 	go generate ./...
 
 bench: ## benchmarks
-	go test -run '^$$' -bench . -benchmem $(EXEC) ./...
+	go test -run '^$$' -bench . -skip Feel -benchmem $(EXEC) ./...
+
+feel: deps build ## what clients notice of their rate limits: a quarter of an hour
+	go test -run '^$$' -bench Feel -benchtime 1x -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./gateway/datapath/ebpf
 
 clean: ## remove what crashed runs left on the machine, and bin/
 	if [ -x bin/gateweigh ]; then $(ROOT) bin/gateweigh clean; fi

@@ -208,6 +208,7 @@ static __always_inline int from_client(struct __sk_buff *skb)
 SEC("tc")
 int lan_in(struct __sk_buff *skb)
 {
+	set_free(skb);
 	if (lines && skb->mark == TOO_LONG) { /* cut_in's */
 		skb->mark = 0;
 		return onward(skb, pass(REASON_REJECTED));
@@ -310,6 +311,7 @@ static __always_inline int to_client(struct __sk_buff *skb)
 SEC("tc")
 int wan_in(struct __sk_buff *skb)
 {
+	set_free(skb);
 	return onward(skb, to_client(skb));
 }
 

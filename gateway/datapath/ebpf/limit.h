@@ -215,8 +215,10 @@ static __always_inline int shape(struct __sk_buff *skb, struct meter *m, struct 
 	return 0;
 }
 
-/* rate applies a client's rate to a packet; 0: the packet must be dropped. */
-static __always_inline int rate(struct __sk_buff *skb, __u32 at, const struct limits *l, struct meters *m, __u64 bytes, int up)
+#define CALM_SINCE_NS 4000000ULL
+
+/* rate applies a client's rate to a packet; 0: the packet must be dropped. now is coarse. */
+static __always_inline int rate(struct __sk_buff *skb, __u32 at, const struct limits *l, struct meters *m, __u64 bytes, int up, __u64 now)
 {
 	__u64 ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
 	const struct shaping *s;
@@ -224,12 +226,18 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 at, const struct li
 	struct queues *q;
 	enum holder by;
 	__u32 zero = 0;
+	__u64 was, used;
 
 	if (!ps)
 		return 1;
 	s = bpf_map_lookup_elem(&rate_shaping, &zero);
 	by = s ? (up ? s->up : s->down) : HOLDER_NONE;
-	if (by != HOLDER_NONE && bpf_ktime_get_coarse_ns() < s->until) {
+	if (by != HOLDER_NONE && now < s->until) {
+		was = *(volatile __u64 *)&of->ns;
+		used = (was + CREDIT_NS < now ? now - CREDIT_NS : was) + bytes * ps / 1000;
+		/* The client is below its rate, and nothing of it has waited lately. */
+		if (used + CALM_SINCE_NS <= now && __sync_val_compare_and_swap(&of->ns, was, used) == was)
+			return 1;
 		q = bpf_map_lookup_elem(&client_queues, &at);
 		if (q && (by == HOLDER_TIME || q->class))
 			return shape(skb, of, q, up, by, ps, bytes);
@@ -252,7 +260,7 @@ static __noinline int limit(struct __sk_buff *skb, __u32 at, struct counters *n,
 		count(REASON_QUOTA);
 		return 0;
 	}
-	if (!rate(skb, at, l, m, bytes, up)) {
+	if (!rate(skb, at, l, m, bytes, up, n->seen)) {
 		__sync_fetch_and_add(&n->dropped, packets);
 		count(REASON_RATE);
 		return 0;

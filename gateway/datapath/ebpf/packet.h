@@ -106,6 +106,13 @@ static __always_inline int is_held(const struct __sk_buff *skb)
 	return major == WAN_CLASSES || major == LAN_CLASSES;
 }
 
+/* set_free takes a class away that a sender on a virtual link gave its packet. */
+static __always_inline void set_free(struct __sk_buff *skb)
+{
+	if (unlikely(is_held(skb)))
+		skb->priority = 0;
+}
+
 /* onward is the verdict for the kernel: what passes goes to the programs of others behind ours,
  * without a mark that a sender on a virtual link set. A packet with our mark has the verdict
  * TC_ACT_UNSPEC already. The stack, which chooses priorities itself, leaves the number of a client's class in the mark to

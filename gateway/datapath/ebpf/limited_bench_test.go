@@ -1,0 +1,44 @@
+package ebpf
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+)
+
+// BenchmarkLimited is what a packet of a client with a rate costs at tc, without the kernel around it: below the rate, and beside one
+// of a client without.
+func BenchmarkLimited(b *testing.B) {
+	n := newNetwork(b)
+	d := n.open(b, func(c *Config) { c.Shaping = ShapingAuto })
+	d.stop() // which would renew the stamp
+	must(b, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 3600e9 }))
+	const repeat = 250 // as often as the TTL allows
+	const bps = 1e12
+	for _, c := range []struct {
+		name   string
+		limits datapath.Limits
+		by     gatewayHolder
+	}{
+		{"without", datapath.Limits{}, gatewayHolderHOLDER_NONE},
+		{"policed", datapath.Limits{UpBps: bps, DownBps: bps}, gatewayHolderHOLDER_NONE},
+		{"shaped", datapath.Limits{UpBps: bps, DownBps: bps}, gatewayHolderHOLDER_CLASS},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			must(b, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: c.limits}))
+			must(b, d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: now() + 3600e9, Up: uint32(c.by), Down: uint32(c.by)}))
+			in := tcp(443, down, datapathtest.TTL(255))
+			opts := &ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+256), Context: skb{Ifindex: index(b, n.wan)}, Repeat: repeat}
+			for done := 0; done < b.N; done += repeat {
+				v, err := d.objs.WanIn.Run(opts)
+				must(b, err)
+				if v != redirect {
+					b.Fatalf("verdict %d", v)
+				}
+			}
+		})
+	}
+}

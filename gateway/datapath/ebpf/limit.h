@@ -206,6 +206,7 @@ static __always_inline int shape(struct __sk_buff *skb, struct meter *m, struct 
 		if (__sync_val_compare_and_swap(&m->ns, was, used + need) != was)
 			continue;
 		if (!first) {
+			m->told_ns = 0; /* of policing, before */
 			if (bytes > LANE_BYTES) /* a small one that found the lane full: the next may pass again */
 				wait_until(&flow, now + wait);
 			leave_at(skb, all, up, by, now + wait);
@@ -226,18 +227,19 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 at, const struct li
 	struct queues *q;
 	enum holder by;
 	__u32 zero = 0;
-	__u64 was, used;
+	__u64 was, used, burst;
 
 	if (!ps)
 		return 1;
 	s = bpf_map_lookup_elem(&rate_shaping, &zero);
-	by = s ? (up ? s->up : s->down) : HOLDER_NONE;
-	if (by != HOLDER_NONE && now < s->until) {
-		was = *(volatile __u64 *)&of->ns;
-		used = (was + CREDIT_NS < now ? now - CREDIT_NS : was) + bytes * ps / 1000;
-		/* The client is below its rate, and nothing of it has waited lately. */
-		if (used + CALM_SINCE_NS <= now && __sync_val_compare_and_swap(&of->ns, was, used) == was)
-			return 1;
+	by = s && now < s->until ? (up ? s->up : s->down) : HOLDER_NONE;
+	burst = by != HOLDER_NONE ? CREDIT_NS : up ? l->up_burst_ns : l->down_burst_ns;
+	was = *(volatile __u64 *)&of->ns;
+	used = (was + burst < now ? now - burst : was) + bytes * ps / 1000;
+	/* The client is below its rate, nothing of it has waited lately, and TCP need not be told. */
+	if (used + (by != HOLDER_NONE ? CALM_SINCE_NS : burst / 2) <= now && !of->told_ns && __sync_val_compare_and_swap(&of->ns, was, used) == was)
+		return 1;
+	if (by != HOLDER_NONE) {
 		q = bpf_map_lookup_elem(&client_queues, &at);
 		if (q && (by == HOLDER_TIME || q->class))
 			return shape(skb, of, q, up, by, ps, bytes);

@@ -3,7 +3,6 @@ package gateway
 import (
 	"maps"
 	"os"
-	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
@@ -13,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
+	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
 // status returns the daemon's status. A part that cannot be read is logged and left
@@ -20,7 +20,7 @@ import (
 func (g *gateway) status() control.Status {
 	word, why := g.dp.Forwarding()
 	st := control.Status{
-		Version: g.said.Version, PID: os.Getpid(), Since: time.Now().Add(-time.Since(g.began)), Datapath: g.cfg.Datapath.Kind + ", " + word, Why: why,
+		Version: g.said.Version, PID: os.Getpid(), Since: timeline.Wall(g.began), Datapath: g.cfg.Datapath.Kind + ", " + word, Why: why,
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
 		Sessions: g.table.States(), Outbox: g.table.Pending(), Aside: g.table.Aside(),
 	}

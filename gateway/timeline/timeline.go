@@ -144,3 +144,13 @@ func (l *Line) Time(at time.Time) time.Time {
 	now := time.Now()
 	return now.Add(at.Sub(l.start.Add(now.Sub(l.opened))))
 }
+
+// Wall is when t was, by the wall clock of now. t has a monotonic reading. A clock that was not set, only made to go faster or
+// slower, changes nothing: less than a second is not told.
+func Wall(t time.Time) time.Time {
+	was := t.Round(0)
+	if now := time.Now().Add(-time.Since(t)).Round(0); now.Sub(was).Abs() >= time.Second {
+		return now
+	}
+	return was
+}

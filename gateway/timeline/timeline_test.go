@@ -117,3 +117,13 @@ func near(t *testing.T, what string, got, want time.Time) {
 		t.Errorf("%s: %s, want %s", what, got, want)
 	}
 }
+
+// TestWall: asked twice, it is the same to the nanosecond.
+func TestWall(t *testing.T) {
+	was := time.Now()
+	for range 1000 {
+		if got := Wall(was); !got.Equal(was) {
+			t.Fatalf("%s, want %s", got, was)
+		}
+	}
+}

@@ -110,14 +110,6 @@ func (d *Dynamic) is(s session.Session, p *radius.Packet) bool {
 	return true
 }
 
-// identifying are attributes that say of what a request is, and signed ones.
-var identifying = map[radius.Type]bool{
-	rfc2865.NASIPAddress_Type: true, rfc2865.NASIdentifier_Type: true, rfc2865.NASPort_Type: true, rfc2865.NASPortType_Type: true, rfc2869.NASPortID_Type: true,
-	rfc2865.UserName_Type: true, rfc2866.AcctSessionID_Type: true, rfc2865.FramedIPAddress_Type: true, rfc2865.CallingStationID_Type: true,
-	rfc2865.CalledStationID_Type: true, rfc2869.EventTimestamp_Type: true, rfc2869.MessageAuthenticator_Type: true, rfc2865.ProxyState_Type: true,
-	rfc2865.ReplyMessage_Type: true, rfc2866.AcctTerminateCause_Type: true, rfc2865.Class_Type: true,
-}
-
 // wanted is how a CoA-Request changes limits: what it does not name stays.
 type wanted struct {
 	changes []func(*session.Limits)

@@ -23,42 +23,9 @@
 // for DeadTime; then one request tries it with one packet. When no server is left,
 // the skipped ones are asked as well.
 //
-// # Attributes sent
+// # Attributes
 //
-//	both          User-Name, NAS-Identifier, NAS-IP-Address, NAS-Port-Type, NAS-Port-Id,
-//	              Calling-Station-Id (02-00-00-00-00-01), Called-Station-Id, Framed-IP-Address
-//	access        Message-Authenticator, User-Password or CHAP-Password with
-//	              CHAP-Challenge or MS-CHAP2-Response with MS-CHAP-Challenge (RFC 2548),
-//	              Acct-Session-Id of the session to come (RFC 2866, 5.5)
-//	portal        Service-Type (Login)
-//	PPPoE         Service-Type (Framed), Framed-Protocol (PPP), NAS-Port (the session),
-//	              in accounting Framed-Route, in an Access-Request ADSL-Agent-Circuit-Id and -Remote-Id (RFC 4679)
-//	accounting    Acct-Status-Type, Acct-Session-Id, Acct-Authentic, Class (all, in order),
-//	              Event-Timestamp, Acct-Delay-Time
-//	interim, stop Acct-Session-Time, Acct-Input- and -Output-Octets, -Gigawords and -Packets
-//	stop          Acct-Terminate-Cause
-//
-// Input is what was received from the client, Counts.Up (RFC 2866, 5.3), unless
-// Config.SwapOctets says otherwise.
-//
-// # Attributes understood
-//
-//	Session-Timeout, Idle-Timeout      seconds; 0 does not limit
-//	WISPr-Session-Terminate-Time       a date and time: the session's end, if it is earlier
-//	Acct-Interim-Interval              seconds, 60 at least (RFC 2869, 5.16)
-//	Framed-IP-Address                  the address of a PPPoE client; or else
-//	Framed-Pool                        the name of the pool that it is to be of (RFC 2869, 5.18)
-//	Framed-Route                       networks behind it, 16 at most (RFC 2865, 5.22)
-//	MS-CHAP2-Success                   passed on to it
-//	Class                              returned in accounting
-//	User-Name                          of an Access-Accept: replaces the one sent (RFC 2865, 5.1)
-//	Reply-Message                      of an Access-Reject: shown to the user
-//	Service-Type                       none, Login or Framed; others reject (RFC 2865, 5.6)
-//	Termination-Action                 read as Default: the session ends (RFC 2865, 5.29), since
-//	                                   the password is not kept to ask again with
-//	WISPr-Bandwidth-Max-Up, -Down      bits a second; 0 does not limit
-//	ChilliSpot-Max-Input-, -Output- and -Total-Octets and -Gigawords
-//	                                   bytes of the session; 0 does not limit
+// attributes.go has those that are sent and understood, with their units; docs/radius.md is made of it.
 //
 // # Requests of servers
 //

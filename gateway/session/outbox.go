@@ -100,10 +100,14 @@ func (t *Table) Take(ctx context.Context, again bool) (Event, error) {
 	}
 }
 
-// dated is an event of the file with its times by the wall clock of now.
+// dated is an event of the file with its times by the wall clock of now: shifted by whole seconds, so that an
+// event that is sent again is the same.
 func (t *Table) dated(e Event) Event {
+	shift := t.clock.time(0).Sub(t.clock.inFile(0)).Round(time.Second)
 	for _, at := range []*time.Time{&e.At, &e.Began, &e.Seen, &e.LeasedAt, &e.LeaseEnd} {
-		*at = t.clock.time(t.clock.ofFile(*at))
+		if !at.IsZero() {
+			*at = at.Add(shift)
+		}
 	}
 	return e
 }

@@ -1,0 +1,110 @@
+package radius
+
+import (
+	"layeh.com/radius"
+	"layeh.com/radius/rfc2865"
+	"layeh.com/radius/rfc2866"
+	"layeh.com/radius/rfc2869"
+	"layeh.com/radius/rfc3576"
+)
+
+// packets are kinds of packets that have an attribute.
+type packets uint16
+
+// Packets that are sent, and those of servers.
+const (
+	portalRequest packets = 1 << iota // Access-Request of a client at the portal
+	lineRequest                       // Access-Request of a PPPoE client
+	start                             // Accounting-Request
+	update
+	stop
+	boot   // Accounting-On and -Off
+	reply  // answer to a Disconnect- or CoA-Request
+	accept // Access-Accept
+	reject // Access-Reject
+	challenge
+	naming   // Disconnect- or CoA-Request: of which session or gateway it is, or signed with it
+	changing // CoA-Request: what is changed
+
+	logins   = portalRequest | lineRequest
+	sessions = start | update | stop
+	counted  = update | stop
+)
+
+// avp is one attribute that gatewayd sends or understands. docs/radius.md is made of them.
+type avp struct {
+	name   string
+	vendor uint32 // 0: none
+	kind   radius.Type
+	in     packets
+	value  string // unit and meaning, in Markdown
+}
+
+// attributes are all attributes, those of vendors last. Others that a server sends in an answer are ignored; in
+// a Disconnect- or CoA-Request they are refused.
+var attributes = []avp{
+	{"User-Name", 0, rfc2865.UserName_Type, logins | sessions | accept | naming, "the user; in an Access-Accept: replaces the name that was sent. Upper and lower case are one name"},
+	{"User-Password", 0, rfc2865.UserPassword_Type, logins, "with `radius.method = \"pap\"`, and of PPPoE clients that use PAP"},
+	{"CHAP-Password", 0, rfc2865.CHAPPassword_Type, logins, "with `radius.method = \"chap\"`, and of PPPoE clients that use CHAP"},
+	{"NAS-IP-Address", 0, rfc2865.NASIPAddress_Type, logins | sessions | boot | naming, "`radius.nas_address`; not sent without it. In a request: must be it, or without it an address of the machine"},
+	{"NAS-Port", 0, rfc2865.NASPort_Type, lineRequest | sessions | naming, "PPPoE clients: the PPPoE session"},
+	{"Service-Type", 0, rfc2865.ServiceType_Type, logins | sessions | accept, "sent: Login (portal, in Access-Requests) or Framed (PPPoE). In an Access-Accept: none, Login or Framed; others admit nobody"},
+	{"Framed-Protocol", 0, rfc2865.FramedProtocol_Type, lineRequest | sessions, "PPPoE clients: PPP"},
+	{"Framed-IP-Address", 0, rfc2865.FramedIPAddress_Type, portalRequest | sessions | accept | naming, "the client's address; in an Access-Accept: that of a PPPoE client"},
+	{"Reply-Message", 0, rfc2865.ReplyMessage_Type, reject | challenge | naming, "shown to the user, at most 300 bytes. In a Disconnect- or CoA-Request: ignored"},
+	{"Framed-Route", 0, rfc2865.FramedRoute_Type, sessions | accept, "PPPoE clients: a network behind the client, `192.0.2.0/28 0.0.0.0 1`; 16 at most. Next hop and metrics are not used"},
+	{"Class", 0, rfc2865.Class_Type, sessions | accept | naming, "returned in accounting, all of them in order; in a request: one of the session's"},
+	{"Session-Timeout", 0, rfc2865.SessionTimeout_Type, accept | changing, "seconds from the session's start; 0 does not limit"},
+	{"Idle-Timeout", 0, rfc2865.IdleTimeout_Type, accept | changing, "seconds without a packet of the client; 0 does not limit"},
+	{"Called-Station-Id", 0, rfc2865.CalledStationID_Type, logins | sessions | naming, "`radius.called_station_id`; not sent without it"},
+	{"Calling-Station-Id", 0, rfc2865.CallingStationID_Type, logins | sessions | naming, "the client's MAC address, `02-00-00-00-00-01`"},
+	{"NAS-Identifier", 0, rfc2865.NASIdentifier_Type, logins | sessions | boot | naming, "`radius.nas_identifier`"},
+	{"Proxy-State", 0, rfc2865.ProxyState_Type, reply | naming, "returned in the answer"},
+	{"Acct-Status-Type", 0, rfc2866.AcctStatusType_Type, sessions | boot, "Start, Interim-Update, Stop, Accounting-On, Accounting-Off"},
+	{"Acct-Delay-Time", 0, rfc2866.AcctDelayTime_Type, sessions | boot, "seconds since the event"},
+	{"Acct-Input-Octets", 0, rfc2866.AcctInputOctets_Type, counted, "bytes of IP packets that the client sent, modulo 2³²; with `radius.swap_octets` those that it received"},
+	{"Acct-Output-Octets", 0, rfc2866.AcctOutputOctets_Type, counted, "bytes of IP packets that the client received, modulo 2³²; with `radius.swap_octets` those that it sent"},
+	{"Acct-Session-Id", 0, rfc2866.AcctSessionID_Type, logins | sessions | boot | naming, "the session, 16 hexadecimal digits; in an Access-Request that of the session to come"},
+	{"Acct-Authentic", 0, rfc2866.AcctAuthentic_Type, sessions, "RADIUS, or Local where `auth.methods` does not have it"},
+	{"Acct-Session-Time", 0, rfc2866.AcctSessionTime_Type, counted, "seconds, by the monotonic clock"},
+	{"Acct-Input-Packets", 0, rfc2866.AcctInputPackets_Type, counted, "packets, as Acct-Input-Octets"},
+	{"Acct-Output-Packets", 0, rfc2866.AcctOutputPackets_Type, counted, "packets, as Acct-Output-Octets"},
+	{"Acct-Terminate-Cause", 0, rfc2866.AcctTerminateCause_Type, stop | naming, "User-Request (logout, or the client hung up), Lost-Carrier (lease or line ended), Idle-Timeout, Session-Timeout (time or bytes used up), Admin-Reset (`gatewayd logout`, Disconnect-Request), NAS-Reboot, NAS-Request (the address went to another client), NAS-Error. In a Disconnect-Request: ignored"},
+	{"Acct-Input-Gigawords", 0, rfc2869.AcctInputGigawords_Type, counted, "2³² bytes, as Acct-Input-Octets"},
+	{"Acct-Output-Gigawords", 0, rfc2869.AcctOutputGigawords_Type, counted, "2³² bytes, as Acct-Output-Octets"},
+	{"Event-Timestamp", 0, rfc2869.EventTimestamp_Type, sessions | boot | naming, "Unix time of the event; in a request: within 5 minutes of the gateway's clock"},
+	{"CHAP-Challenge", 0, rfc2865.CHAPChallenge_Type, logins, "beside CHAP-Password"},
+	{"NAS-Port-Type", 0, rfc2865.NASPortType_Type, logins | sessions | naming, "portal: `radius.nas_port_type`, Wireless-802.11 or Ethernet; PPPoE: Ethernet"},
+	{"Port-Limit", 0, rfc2865.PortLimit_Type, accept, "sessions of the user at once"},
+	{"Message-Authenticator", 0, rfc2869.MessageAuthenticator_Type, logins | reply | accept | reject | challenge | naming, "of every Access-Request, the first attribute. Access-Accepts, -Rejects and -Challenges without a right one are dropped; in other requests it may be missing, and is answered by one"},
+	{"Acct-Interim-Interval", 0, rfc2869.AcctInterimInterval_Type, accept | changing, "seconds between updates, 60 at least; 0: `radius.interim`"},
+	{"NAS-Port-Id", 0, rfc2869.NASPortID_Type, logins | sessions | naming, "`lan.interface`"},
+	{"Framed-Pool", 0, rfc2869.FramedPool_Type, accept, "PPPoE clients: the name in `pppoe.pool` of the pool that the address is of"},
+	{"Error-Cause", 0, rfc3576.ErrorCause_Type, reply, "why a request was refused"},
+
+	{"MS-CHAP-Challenge", vendorMicrosoft, msChallenge, lineRequest, "of PPPoE clients that use MS-CHAPv2"},
+	{"MS-CHAP2-Response", vendorMicrosoft, msCHAP2Response, lineRequest, "of PPPoE clients that use MS-CHAPv2"},
+	{"MS-CHAP2-Success", vendorMicrosoft, msCHAP2Success, accept, "passed on to the client"},
+	{"ADSL-Agent-Circuit-Id", vendorADSL, adslCircuit, lineRequest, "the line, as its access node says"},
+	{"ADSL-Agent-Remote-Id", vendorADSL, adslRemote, lineRequest, "the line, as its access node says"},
+	{"WISPr-Bandwidth-Max-Up", vendorWISPr, wisprMaxUp, accept | changing, "bits a second from the client; 0 does not limit"},
+	{"WISPr-Bandwidth-Max-Down", vendorWISPr, wisprMaxDown, accept | changing, "bits a second to the client; 0 does not limit"},
+	{"WISPr-Session-Terminate-Time", vendorWISPr, wisprTerminate, accept | changing, "the session's end, if Session-Timeout is not earlier: `2026-12-31T23:59:59+01:00`, without a time zone in the gateway's"},
+	{"ChilliSpot-Max-Input-Octets", vendorChilliSpot, chilliMaxInput, accept | changing, "bytes of the session that the client may send (with `radius.swap_octets`: receive), modulo 2³²; 0 does not limit"},
+	{"ChilliSpot-Max-Output-Octets", vendorChilliSpot, chilliMaxOutput, accept | changing, "the same, that it may receive (send)"},
+	{"ChilliSpot-Max-Total-Octets", vendorChilliSpot, chilliMaxTotal, accept | changing, "the same, both together"},
+	{"ChilliSpot-Max-Input-Gigawords", vendorChilliSpot, chilliMaxInputHigh, accept | changing, "2³² bytes, to be added"},
+	{"ChilliSpot-Max-Output-Gigawords", vendorChilliSpot, chilliMaxOutputHigh, accept | changing, "2³² bytes, to be added"},
+	{"ChilliSpot-Max-Total-Gigawords", vendorChilliSpot, chilliMaxTotalHigh, accept | changing, "2³² bytes, to be added"},
+}
+
+// identifying are attributes that say of what a request is, and signed ones.
+var identifying = func() map[radius.Type]bool {
+	all := map[radius.Type]bool{}
+	for _, a := range attributes {
+		if a.in&naming != 0 {
+			all[a.kind] = true
+		}
+	}
+	return all
+}()

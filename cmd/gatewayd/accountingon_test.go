@@ -31,6 +31,16 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 		must(t, err)
 		return s
 	}
+	settled := func(when string) {
+		t.Helper()
+		eventually(t, when+": that all is told", func() error {
+			st, err := w.status()
+			if err == nil && st.Outbox > 0 {
+				err = fmt.Errorf("%d events wait", st.Outbox)
+			}
+			return err
+		})
+	}
 	var want []string
 	for _, c := range []struct {
 		name, logged string
@@ -63,15 +73,10 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 			t.Errorf("accounted as %v", start)
 		}
 		want = append(want, "Accounting-On", "Start")
+		settled(c.name)
 		w.daemon.end(syscall.SIGTERM)
 		w.start() // with the sessions that it has: nothing is told
-		eventually(t, c.name+": that all is told", func() error {
-			st, err := w.status()
-			if err == nil && st.Outbox > 0 {
-				err = fmt.Errorf("%d events wait", st.Outbox)
-			}
-			return err
-		})
+		settled(c.name)
 		w.kill()
 		if diff := cmp.Diff(want, kinds(w.acct.records("told", ""))); diff != "" {
 			t.Fatalf("%s: FreeRADIUS was told (-want +got)\n%s", c.name, diff)
@@ -90,6 +95,7 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 		}
 		return nil
 	})
+	settled("after detach")
 	want = append(want, "Accounting-Off", "Accounting-On", "Start")
 	if diff := cmp.Diff(want, kinds(w.acct.records("told", ""))); diff != "" {
 		t.Errorf("FreeRADIUS was told (-want +got)\n%s", diff)

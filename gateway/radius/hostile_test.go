@@ -407,7 +407,7 @@ func TestMoreThanOneSocketFullInFlight(t *testing.T) {
 
 func TestInFlightIsBounded(t *testing.T) {
 	a := newAttacker(t)
-	c := newClient(t, Config{Servers: []Server{a.server()}, InFlight: 2, Waiting: 3, Timeout: time.Minute})
+	c := newClient(t, Config{Servers: []Server{a.server()}, InFlight: 3, Waiting: 3, Timeout: time.Minute})
 	ctx, cancel := context.WithCancel(t.Context())
 	outcomes := make(chan error)
 	for range 10 {
@@ -424,7 +424,7 @@ func TestInFlightIsBounded(t *testing.T) {
 	a.receive(t)
 	a.receive(t)
 	if n := c.Stats()[0].Requests; n != 2 {
-		t.Errorf("%d requests in flight, want 2", n)
+		t.Errorf("%d requests in flight, want 2 of one way", n)
 	}
 	cancel()
 	for range 5 {

@@ -49,12 +49,12 @@ func original(near, far netip.AddrPort) (client netip.AddrPort, ok bool, err err
 	if err != nil {
 		return client, false, fmt.Errorf("asking connection tracking: %w", err)
 	}
-	for _, a := range answers {
-		c, err := conntrack.Read(a)
-		if err != nil {
-			return client, false, fmt.Errorf("reading connection tracking's answer: %w", err)
-		}
-		return c.Orig.From, true, nil
+	if len(answers) == 0 {
+		return client, false, nil
 	}
-	return client, false, nil
+	c, err := conntrack.Read(answers[0])
+	if err != nil {
+		return client, false, fmt.Errorf("reading connection tracking's answer: %w", err)
+	}
+	return c.Orig.From, true, nil
 }

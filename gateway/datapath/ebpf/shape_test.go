@@ -20,7 +20,6 @@ func rated(up, down uint64) datapath.Client {
 
 // TestShapedConnections: eight connections share a rate with few losses, and small packets of others do not wait with theirs.
 func TestShapedConnections(t *testing.T) {
-	t.Parallel()
 	n := newNetwork(t)
 	d := n.open(t, shaped)
 	n.farther(t)
@@ -81,7 +80,6 @@ func (d *Datapath) holders() [2]gatewayHolder {
 // TestQueuesPutBack: queues are made for the first client with a rate, outlive the daemon, serve its successor, and the default ones
 // are put back.
 func TestQueuesPutBack(t *testing.T) {
-	t.Parallel()
 	n := newNetwork(t)
 	before := n.queues(t)
 	cfg := n.config(t)
@@ -137,7 +135,6 @@ func TestQueuesPutBack(t *testing.T) {
 
 // TestQueuesOfOthers: what an operator configured before or meanwhile stays, and the rates hold.
 func TestQueuesOfOthers(t *testing.T) {
-	t.Parallel()
 	n := newNetwork(t)
 	run(t, "tc qdisc add dev $wan root handle 7: pfifo limit 50", n.env()...)
 	d := n.open(t, shaped)

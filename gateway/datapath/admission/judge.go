@@ -53,10 +53,10 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 		if h.from == portDHCPServer && h.to == portDHCPClient {
 			return j.end(&h, RogueDHCP, Drop)
 		}
+		if t.isRequest(&h) {
+			return j.dhcp(mac, &h, now)
+		}
 		if h.source == 0 {
-			if h.isRequest(t.gateway) {
-				return j.dhcp(mac, false, &h, now)
-			}
 			return j.end(&h, NotLeased, Drop)
 		}
 	}
@@ -78,9 +78,6 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	case word&admitted == 0 || b.over(now):
 		return j.preauth(mac, &h, p.Bytes, now)
 	case h.dest == t.gateway || isMulticast(h.dest) || h.toMany:
-		if h.isRequest(t.gateway) {
-			return j.dhcp(mac, true, &h, now)
-		}
 		return j.end(&h, ForGateway, Local)
 	case j.admit(e, b, &h, true, now) == Drop:
 		return Drop
@@ -110,17 +107,20 @@ func (j *Judge) Intercepts(mac datapath.MAC, p Packet, now int64) bool {
 
 // unleased judges a packet from an address of the LAN that is not leased.
 func (j *Judge) unleased(mac datapath.MAC, h *header, now int64) Verdict {
-	if h.isRequest(j.table.gateway) {
-		return j.dhcp(mac, false, h, now) // renews a lease
-	}
 	if j.table.newcomers != nil && h.source != j.table.gateway {
 		return Unknown
 	}
 	return j.end(h, NotLeased, Drop)
 }
 
-// dhcp judges a DHCP client's request; leased: from its own address.
-func (j *Judge) dhcp(mac datapath.MAC, leased bool, h *header, now int64) Verdict {
+// dhcp judges a DHCP client's message. Whatever address it comes from, also another network's or another
+// client's: a device that has moved, or whose lease has gone to another, must hear of that.
+func (j *Judge) dhcp(mac datapath.MAC, h *header, now int64) Verdict {
+	leased := false // from its own address
+	if place := h.source - j.table.base; place < uint32(len(j.table.entries)) {
+		word, _ := j.table.entries[place].state()
+		leased = word&known != 0 && word&macBits == macOf(mac)
+	}
 	if !j.table.strange.dhcp.Spend(macOf(mac), leased, now) {
 		return j.end(h, Throttled, Drop)
 	}
@@ -132,8 +132,6 @@ func (j *Judge) preauth(mac datapath.MAC, h *header, b []byte, now int64) Verdic
 	t := j.table
 	from := owner{h.source - t.base, macOf(mac)}
 	switch {
-	case h.isRequest(t.gateway):
-		return j.dhcp(mac, true, h, now)
 	case h.dest == t.gateway:
 		if t.serves(h) {
 			return j.toService(from, h, b, now)
@@ -178,11 +176,8 @@ func (j *Judge) toService(from owner, h *header, b []byte, now int64) Verdict {
 
 // serves reports whether the gateway serves these ports before login.
 func (t *Table) serves(h *header) bool {
-	switch {
-	case h.protocol == protocolICMP || h.to == portDNS:
+	if h.protocol == protocolICMP || h.to == portDNS {
 		return true
-	case h.protocol == protocolUDP:
-		return h.to == portDHCPServer
 	}
 	return h.protocol == protocolTCP && slices.Contains(t.cfg.PortalPorts, h.to)
 }

@@ -118,10 +118,11 @@ func (p Packet) parse(h *header) bool {
 	return true
 }
 
-// isRequest reports whether a packet is a DHCP client's to the gateway or to all. Requests to
+// isRequest reports whether a packet is a whole message of a DHCP client to the gateway or to all. Those to
 // other addresses would be forwarded.
-func (h *header) isRequest(gateway uint32) bool {
-	return h.protocol == protocolUDP && h.to == portDHCPServer && (h.dest == gateway || h.dest == broadcast)
+func (t *Table) isRequest(h *header) bool {
+	toAll := h.dest == broadcast || h.dest == t.base+uint32(len(t.entries))-1
+	return h.protocol == protocolUDP && h.to == portDHCPServer && !h.fragment && (toAll || h.dest == t.gateway)
 }
 
 // isMulticast reports whether an address is multicast or broadcast.

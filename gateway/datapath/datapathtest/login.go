@@ -217,7 +217,7 @@ func garden(t *testing.T, w *World) {
 	}
 }
 
-// dhcp: a client without a lease reaches DHCP, whatever its state.
+// dhcp: a client reaches DHCP, whatever its state and whatever address it sends from.
 func dhcp(t *testing.T, w *World) {
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	discover := func(id uint32) []byte {
@@ -226,12 +226,20 @@ func dhcp(t *testing.T, w *World) {
 	renew := func(id uint32, s Station) []byte {
 		return UDP(67, SourcePort(68), By(s), To(Gateway), Carrying(bootp(id)))
 	}
+	rebind := func(id uint32, from string, s Station) []byte {
+		s.Addr = netip.MustParseAddr(from)
+		return UDP(67, SourcePort(68), By(s), To(netip.MustParseAddr("255.255.255.255")), Via(everybody), Carrying(bootp(id)))
+	}
 	w.lease(t, w.Bob)
 	w.admit(t, w.Alice)
-	lan.Send(t, discover(1), renew(2, w.Intruder), renew(3, w.Bob), renew(4, w.Alice))
+	lan.Send(t, discover(1), renew(2, w.Intruder), renew(3, w.Bob), renew(4, w.Alice),
+		// From an address of a network where it was before, or that another client has meanwhile.
+		rebind(5, "192.168.1.77", w.Intruder), rebind(6, "192.168.1.77", w.Bob), rebind(7, "192.168.1.77", w.Alice),
+		rebind(8, w.Alice.Addr.String(), w.Intruder), rebind(9, w.Alice.Addr.String(), w.Bob), rebind(10, w.Bob.Addr.String(), w.Alice),
+		renew(11, Station{MAC: w.Intruder.MAC, Addr: netip.MustParseAddr("192.168.1.77")}), renew(12, Station{MAC: w.Bob.MAC, Addr: w.Alice.Addr}))
 	netnstest.Await(t, "DHCP", func() error {
 		seen := w.Seen(t)
-		for id := uint32(1); id <= 4; id++ {
+		for id := uint32(1); id <= 12; id++ {
 			if w.path.Requests != nil {
 				if seen.FrameDHCP[id] != 1 || seen.PacketDHCP[id]+seen.SocketDHCP[id] != 0 {
 					return fmt.Errorf("handed over were %v; sockets saw %v and %v", seen.FrameDHCP, seen.PacketDHCP, seen.SocketDHCP)

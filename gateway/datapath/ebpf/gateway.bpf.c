@@ -21,11 +21,8 @@ static __always_inline int expired(const struct client *c, __u64 now)
 }
 
 /* unleased handles a packet from an address of the LAN that is not leased. */
-static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *eth, const struct iphdr *ip, const void *end)
+static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *eth, const struct iphdr *ip)
 {
-	/* It may want its lease back. Elsewhere the stack would forward its requests. */
-	if (is_request(ip, ports_of(ip, end)))
-		return local(skb, ip, end);
 	if (learn && ip->saddr != gateway_addr)
 		tell(skb, ip->saddr, eth->h_source);
 	return drop(REASON_NOT_LEASED);
@@ -99,15 +96,17 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 
 		if (p.source == DHCP_SERVER && p.dest == DHCP_CLIENT)
 			return drop(REASON_ROGUE_DHCP);
+		if (is_request(ip, p))
+			return request(skb, eth, ip);
 		if (!ip->saddr)
-			return is_request(ip, p) ? local(skb, ip, end) : drop(REASON_NOT_LEASED);
+			return drop(REASON_NOT_LEASED);
 	}
 	at = line ? owner(ip->saddr) : place(ip->saddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (unlikely(!c))
 		return drop(REASON_FOREIGN_SOURCE);
 	if (unlikely(c->state == STATE_NONE))
-		return line ? drop(REASON_NOT_LEASED) : unleased(skb, eth, ip, end);
+		return line ? drop(REASON_NOT_LEASED) : unleased(skb, eth, ip);
 	if (unlikely(mac_at(c->mac) != mac_at(eth->h_source) || c->session != line))
 		return drop(REASON_WRONG_MAC);
 	now = clock_ns();
@@ -115,7 +114,7 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		return line ? drop(REASON_BLOCKED) : preauth(skb, ip, end);
 	/* The stack does not forward frames sent to a broadcast address (RFC 1812, 5.3.4). */
 	if (unlikely(ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST))
-		return local(skb, ip, end);
+		return pass(REASON_LOCAL);
 	if (unlikely(!admit(skb, at, c, on_wire(skb, ip, end), 1, now)))
 		return TC_ACT_SHOT;
 	if (unlikely(place(ip->daddr) < lan_size))

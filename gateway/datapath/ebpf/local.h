@@ -4,24 +4,24 @@
 
 #include "strangers.h"
 
-/* is_leased reports whether an address is a client's. ip_in has compared the MAC address. */
-static __always_inline int is_leased(__be32 addr)
+/* is_leased reports whether an address is the client's that sent the frame. */
+static __always_inline int is_leased(const struct ethhdr *eth, __be32 addr)
 {
 	__u32 at = place(addr);
 	const struct client *c = bpf_map_lookup_elem(&clients, &at);
 
-	return c && c->state != STATE_NONE;
+	return c && c->state != STATE_NONE && mac_at(c->mac) == mac_at(eth->h_source);
 }
 
 /* hand_over passes a frame to the DHCP server. With a packet socket instead, the kernel
  * would clone every packet that goes through the stack. */
-static __noinline int hand_over(struct __sk_buff *skb, __be32 from)
+static __noinline int hand_over(struct __sk_buff *skb, int leased)
 {
 	__u64 bytes = skb->len;
 	struct request *r;
 
 	/* Half of the buffer is for clients that renew a lease, whatever others send. */
-	if (!is_leased(from) && bpf_ringbuf_query(&requests, BPF_RB_AVAIL_DATA) > REQUESTS / 2)
+	if (!leased && bpf_ringbuf_query(&requests, BPF_RB_AVAIL_DATA) > REQUESTS / 2)
 		return drop(REASON_OVERFLOW);
 
 	/* Two separate checks, because the verifier does not understand the compiler's combined one. */
@@ -45,15 +45,15 @@ static __noinline int hand_over(struct __sk_buff *skb, __be32 from)
 	return drop(REASON_LOCAL);
 }
 
-/* local handles a packet for the gateway itself: a complete DHCP request, to this machine
- * or to all, goes to the DHCP server, anything else to the stack. */
-static __always_inline int local(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
+/* request handles a DHCP client's message. Whatever address it comes from, also another network's or
+ * another client's: a device that has moved, or whose lease has gone to another, must hear of that. */
+static __always_inline int request(struct __sk_buff *skb, const struct ethhdr *eth, const struct iphdr *ip)
 {
-	if (ip->protocol != IPPROTO_UDP || ports_of(ip, end).dest != DHCP_SERVER)
-		return pass(REASON_LOCAL);
-	if (!may_send(skb, SENDS_DHCP, is_leased(ip->saddr)))
+	int leased = is_leased(eth, ip->saddr);
+
+	if (!may_send(skb, SENDS_DHCP, leased))
 		return drop(REASON_THROTTLED);
-	if (hear_dhcp && !is_fragment(ip) && (skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_BROADCAST))
-		return hand_over(skb, ip->saddr);
+	if (hear_dhcp && (skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_BROADCAST))
+		return hand_over(skb, leased);
 	return pass(REASON_LOCAL);
 }

@@ -189,12 +189,12 @@ static __always_inline struct ports ports_of(const struct iphdr *ip, const void 
 	return *p;
 }
 
-/* is_request reports whether a packet with these ports is a DHCP client's to this gateway or to
- * all. */
+/* is_request reports whether a packet with these ports is a whole message of a DHCP client to this
+ * gateway or to all. */
 static __always_inline int is_request(const struct iphdr *ip, struct ports p)
 {
-	return ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER &&
-	       (ip->daddr == gateway_addr || ip->daddr == bpf_htonl(INADDR_BROADCAST));
+	return ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER && !is_fragment(ip) &&
+	       (ip->daddr == gateway_addr || ip->daddr == bpf_htonl(INADDR_BROADCAST) || place(ip->daddr) == lan_size - 1);
 }
 
 static __always_inline __u16 fold(__u64 sum)

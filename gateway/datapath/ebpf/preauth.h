@@ -200,9 +200,7 @@ static __always_inline int is_service(const struct iphdr *ip, struct ports p)
 		return 1;
 	if (p.dest == DNS)
 		return 1;
-	if (ip->protocol == IPPROTO_UDP)
-		return p.dest == DHCP_SERVER;
-	if (!p.dest)
+	if (ip->protocol != IPPROTO_TCP || !p.dest)
 		return 0;
 	for (int i = 0; i < 4; i++)
 		if (portal_ports[i] == p.dest)
@@ -222,8 +220,6 @@ static __always_inline int is_here(struct __sk_buff *skb, const struct iphdr *ip
 /* to_service handles a packet for a service of the gateway. */
 static __always_inline int to_service(struct __sk_buff *skb, const struct iphdr *ip, struct ports p, const void *end)
 {
-	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
-		return local(skb, ip, end);
 	/* The portal's own port may be 80 too. */
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
 		return to_portal(skb, ip, end);
@@ -243,7 +239,7 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 		return to_service(skb, ip, p, end);
 	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
-		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? local(skb, ip, end) : drop(REASON_BLOCKED);
+		return drop(REASON_BLOCKED);
 	if (is_garden(ip->daddr) && !is_here(skb, ip))
 		return may_flow(skb, ip, WORK_GARDEN, WORKS) ? pass(REASON_GARDEN) : drop(REASON_THROTTLED);
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)

@@ -65,11 +65,25 @@ func (d *Datapath) senderRules(b *nftables.Batch, t nftables.Table) {
 	load := nftables.Payload(0, nftables.NetworkHeader, sender, addressSize)
 	b.AddRule(t, "stack", load, nftables.And(0, netmask(d.cfg.Prefix)), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()), nftables.Accept())
 	b.AddRule(t, "stack", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Accept()) // DHCP
+	d.requestRules(b, t)
 	drop := []nftables.Expr{nftables.Meta(0, unix.NFT_META_PROTOCOL), nftables.Equal(0, etherIPv4), nftables.Count(dropped), nftables.Drop()}
 	b.AddRule(t, "stack", slices.Concat([]nftables.Expr{nftables.Payload(0, nftables.LinkHeader, etherType, 2), nftables.Equal(0, etherIPv4)}, drop)...)
 	for _, tag := range [][]byte{{0x81, 0, 0, 0}, {0x88, 0xa8, 0, 0}} { // only a priority: the kernel removes it
 		b.AddRule(t, "stack", slices.Concat([]nftables.Expr{nftables.Payload(0, nftables.LinkHeader, etherType, 4),
 			nftables.And(0, []byte{0xff, 0xff, 0x0f, 0xff}), nftables.Equal(0, tag)}, drop)...)
+	}
+}
+
+// requestRules leave whole messages of DHCP clients to the stack, whatever their sender's address: a device
+// that has moved keeps its former one until a server refuses it.
+func (d *Datapath) requestRules(b *nftables.Batch, t nftables.Table) {
+	const fragment, protocol, dhcp = 6, 9, 67
+	for _, to := range [][]byte{d.cfg.Gateway.AsSlice(), {255, 255, 255, 255}} {
+		b.AddRule(t, "stack",
+			nftables.Payload(0, nftables.NetworkHeader, protocol, 1), nftables.Equal(0, []byte{unix.IPPROTO_UDP}),
+			nftables.Payload(0, nftables.NetworkHeader, fragment, 2), nftables.And(0, []byte{0x3f, 0xff}), nftables.Equal(0, []byte{0, 0}),
+			nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Equal(0, to),
+			nftables.Payload(0, nftables.TransportHeader, receiverPort, portSize), nftables.Equal(0, port(dhcp)), nftables.Accept())
 	}
 }
 

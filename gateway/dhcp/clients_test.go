@@ -200,7 +200,7 @@ func TestDhclient(t *testing.T) {
 func TestAnswersAsDnsmasqDoes(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, _ := start(t, leasesFile(t), nil)
-	ours := w.converse(t)
+	ours, oddly := w.converse(t), w.tellOdd(t)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +214,14 @@ func TestAnswersAsDnsmasqDoes(t *testing.T) {
 	for i := range ours {
 		if ours[i] != theirs[i] {
 			t.Errorf("ours    %s\ndnsmasq %s", ours[i], theirs[i])
+		}
+	}
+	for name, theirs := range w.tellOdd(t) {
+		if want := oddMessages[name].beyond; want == "" && oddly[name] != theirs || !strings.HasPrefix(oddly[name], want) {
+			t.Errorf("%s:\nours    %s\ndnsmasq %s", name, oddly[name], theirs)
+		}
+		if strings.Contains(name, "relay and") && !strings.HasSuffix(oddly[name], "82: true") {
+			t.Errorf("%s:\nours    %s", name, oddly[name])
 		}
 	}
 }

@@ -207,7 +207,7 @@ func (w *wire) next(wait time.Duration) (*dhcpv4.DHCPv4, datagram) {
 			return nil, datagram{}
 		}
 		d, err := parseFrame(buf[:n])
-		if err != nil || d.dst.Port() != clientPort {
+		if err != nil || d.src.Port() != serverPort {
 			continue
 		}
 		m, err := dhcpv4.FromBytes(d.payload)
@@ -216,6 +216,16 @@ func (w *wire) next(wait time.Duration) (*dhcpv4.DHCPv4, datagram) {
 		}
 		return m, d
 	}
+}
+
+// nextFor is next with a long wait.
+func (w *wire) nextFor(t *testing.T) (*dhcpv4.DHCPv4, datagram) {
+	t.Helper()
+	r, d := w.next(30 * time.Second)
+	if r == nil {
+		t.Fatal("the server does not answer any more")
+	}
+	return r, d
 }
 
 // ask sends a message and returns the reply to it.

@@ -23,7 +23,7 @@ func (s *Server) discover(rq *request, now time.Time) []byte {
 	}
 	b, err := s.table.offer(rq.client, rq.hostname, rq.wish, now)
 	if err != nil {
-		s.refuse(err)
+		s.refuse(rq, err)
 		return nil
 	}
 	s.stats.offers.Add(1)
@@ -31,9 +31,10 @@ func (s *Server) discover(rq *request, now time.Time) []byte {
 }
 
 // refuse counts the reason why a client gets no address.
-func (s *Server) refuse(err error) {
+func (s *Server) refuse(rq *request, err error) {
 	if errors.Is(err, errTooMany) {
 		s.stats.tooMany.Add(1)
+		s.note(rq.client.mac, err)
 		return
 	}
 	s.stats.exhausted.Add(1)
@@ -48,16 +49,12 @@ func (s *Server) refuse(err error) {
 // the address that it has.
 func (s *Server) request(rq *request, now time.Time) []byte {
 	addr := rq.wish
-	if rq.server.IsValid() && rq.server != s.cfg.Server { // it accepted another server's offer
+	if addr.IsValid() && rq.server.IsValid() && rq.server != s.cfg.Server { // it accepted another server's offer
 		s.table.withdraw(rq.client)
 		return nil
 	}
-	if !addr.IsValid() {
+	if !addr.IsValid() { // then it names a server by mistake only
 		addr = rq.ciaddr
-	}
-	if addr.IsUnspecified() {
-		s.stats.malformed.Add(1)
-		return nil
 	}
 	if !s.stays(rq) {
 		return nil
@@ -77,7 +74,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 		s.stats.naks.Add(1)
 		return s.compose(reply{kind: dhcpv4.MessageTypeNak, reason: err.Error()}, rq)
 	case err != nil:
-		s.refuse(err)
+		s.refuse(rq, err)
 		return nil
 	}
 	ack := s.compose(reply{kind: dhcpv4.MessageTypeAck, addr: addr, lease: b.term(s.cfg)}, rq)
@@ -143,10 +140,6 @@ func (s *Server) release(rq *request) {
 // inform answers a client that has an address of its own (RFC 2131, 4.3.5), without
 // address and lease times.
 func (s *Server) inform(rq *request) []byte {
-	if !s.cfg.host(rq.ciaddr) {
-		s.stats.malformed.Add(1)
-		return nil
-	}
 	s.stats.acks.Add(1)
 	return s.compose(reply{kind: dhcpv4.MessageTypeAck}, rq)
 }

@@ -25,7 +25,7 @@ var (
 )
 
 const (
-	headerBytes = 236 // length of the fields before the magic cookie (RFC 2131, figure 1)
+	headerBytes = atCookie
 	minReply    = 300 // bytes that old clients require (RFC 1542, 2.1)
 )
 
@@ -73,52 +73,69 @@ type reply struct {
 }
 
 // options returns the options of a reply: first the required ones, then those that the
-// client requested in its order (RFC 2132, 9.8), then those that are always sent. What
-// does not fit is left out, the last first.
+// client requested in its order (RFC 2132, 9.8), then those that are always sent, and last what is
+// copied from the request. What does not fit is left out: what was requested first, the last first.
 func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
-	kind, server := Option{codeKind, []byte{byte(r.kind)}}, Option{codeServer, fixed[codeServer]}
-	if r.kind == dhcpv4.MessageTypeNak {
-		return append([]Option{kind, server, {codeMessage, []byte(r.reason)}}, echoes(rq)...)
-	}
-	values, always := maps.Clone(fixed), []byte{codeMask, codePortal}
-	delete(values, codeServer)
-	if r.lease > 0 {
-		values[codeLease] = seconds(r.lease)
-		values[codeRenewal] = seconds(r.lease/2 - r.early)
-		values[codeRebinding] = seconds(r.lease*7/8 - r.early)
-		always = []byte{codeLease, codeMask, codePortal, codeRenewal, codeRebinding}
-	}
+	values, always := r.values(rq, fixed)
 	wanted := rq.wanted
 	if wanted == nil {
 		wanted = slices.Sorted(maps.Keys(values))
 	}
+	list := []Option{{codeKind, []byte{byte(r.kind)}}, {codeServer, fixed[codeServer]}}
 	space := rq.replyBytes - headerBytes - 5 // cookie and end
-	list := []Option{kind, server}
-	must := 0 // bytes reserved for required options
 	for _, o := range list {
-		space -= 2 + len(o.Data)
+		space -= optionBytes(o.Data)
 	}
+	fits := func(data []byte) bool {
+		ok := data != nil && optionBytes(data) <= space
+		if ok {
+			space -= optionBytes(data)
+		}
+		return ok
+	}
+	reserved := map[byte]bool{}
 	for _, code := range always {
-		must += optionBytes(values[code])
+		reserved[code] = fits(values[code])
 	}
-	for _, code := range append(slices.Clone(wanted), always...) {
-		data, size := values[code], optionBytes(values[code])
+	put := func(code byte) {
+		if reserved[code] || !slices.Contains(always, code) && fits(values[code]) {
+			list = append(list, Option{code, values[code]})
+		}
 		delete(values, code)
-		if slices.Contains(always, code) {
-			must -= size
-		}
-		if data != nil && size <= space-must {
-			list = append(list, Option{code, data})
-			space -= size
+		delete(reserved, code)
+	}
+	for _, code := range wanted {
+		if code != codeClientID && code != codeAgent {
+			put(code)
 		}
 	}
-	for _, o := range echoes(rq) {
-		if size := optionBytes(o.Data); size <= space {
-			list = append(list, o)
-			space -= size
-		}
+	for _, code := range []byte{codeMessage, codeLease, codeMask, codePortal, codeRenewal, codeRebinding, codeClientID, codeAgent} {
+		put(code)
 	}
 	return list
+}
+
+// values returns what a reply can contain by code, and the codes that it contains unasked, the most
+// important first: relay information (RFC 3046, 2.2) is what a switch finds the client by.
+func (r reply) values(rq *request, fixed map[byte][]byte) (values map[byte][]byte, always []byte) {
+	if r.kind == dhcpv4.MessageTypeNak {
+		values, always = map[byte][]byte{codeMessage: []byte(r.reason)}, []byte{codeAgent, codeMessage, codeClientID}
+	} else {
+		values, always = maps.Clone(fixed), []byte{codeAgent, codeLease, codeMask, codeRenewal, codeRebinding, codeClientID, codePortal}
+		delete(values, codeServer)
+	}
+	if r.lease > 0 {
+		values[codeLease] = seconds(r.lease)
+		values[codeRenewal] = seconds(r.lease/2 - r.early)
+		values[codeRebinding] = seconds(r.lease*7/8 - r.early)
+	}
+	if rq.client.id != "" { // RFC 6842
+		values[codeClientID] = []byte(rq.client.id)
+	}
+	if len(rq.agent) > 0 {
+		values[codeAgent] = rq.agent
+	}
+	return values, always
 }
 
 func seconds(d time.Duration) []byte {
@@ -133,31 +150,18 @@ func optionBytes(data []byte) int {
 	return 2 + len(data)
 }
 
-// echoes returns the options that are copied from the request: the client identifier (RFC
-// 6842) and, last, relay information (RFC 3046, 2.2).
-func echoes(rq *request) []Option {
-	var list []Option
-	if rq.client.id != "" {
-		list = append(list, Option{codeClientID, []byte(rq.client.id)})
-	}
-	if len(rq.agent) > 0 {
-		list = append(list, Option{codeAgent, rq.agent})
-	}
-	return list
-}
-
 // message encodes a reply as its DHCP message (RFC 2131, 2 and table 3).
 func (r reply) message(rq *request, fixed map[byte][]byte) []byte {
 	b := make([]byte, headerBytes, minReply)
-	b[0], b[1], b[2] = byte(dhcpv4.OpcodeBootReply), 1, byte(len(MAC{}))
-	copy(b[4:], rq.xid[:])
-	binary.BigEndian.PutUint16(b[10:], rq.flags)
+	b[0], b[1], b[2] = byte(dhcpv4.OpcodeBootReply), rq.hardware.kind, rq.hardware.length
+	copy(b[atXID:], rq.xid[:])
+	binary.BigEndian.PutUint16(b[atFlags:], rq.flags)
 	if r.kind == dhcpv4.MessageTypeAck {
-		copy(b[12:], rq.ciaddr.AsSlice())
+		copy(b[atCiaddr:], rq.ciaddr.AsSlice())
 	}
-	copy(b[16:], r.addr.AsSlice())
-	copy(b[28:], rq.client.mac[:])
-	b = append(b, 99, 130, 83, 99)
+	copy(b[atYiaddr:], r.addr.AsSlice())
+	copy(b[atHardware:], rq.hardware.addr[:])
+	b = append(b, cookie...)
 	for _, o := range r.options(rq, fixed) {
 		b = append(append(b, o.Code, byte(len(o.Data))), o.Data...)
 	}
@@ -166,19 +170,22 @@ func (r reply) message(rq *request, fixed map[byte][]byte) []byte {
 }
 
 // frame addresses a reply as in RFC 2131, 4.1: to a client without an address by its MAC,
-// without ARP.
+// without ARP. A client that sends from the address that it names may have another port.
 func (r reply) frame(rq *request, cfg Config, fixed map[byte][]byte, from MAC) []byte {
-	to, mac := limitedBroadcast, broadcastMAC
+	to, port, mac := limitedBroadcast, uint16(clientPort), broadcastMAC
 	switch {
 	case r.kind == dhcpv4.MessageTypeNak: // the client's address may be another's
 	case !rq.ciaddr.IsUnspecified():
 		to, mac = rq.ciaddr, rq.client.mac
-	case rq.flags == 0:
+		if rq.from.Addr() == to && rq.from.Port() != 0 {
+			port = rq.from.Port()
+		}
+	case rq.flags == 0 && r.addr.IsValid():
 		to, mac = r.addr, rq.client.mac
 	}
 	return datagram{
 		srcMAC: from, dstMAC: mac,
-		src: netip.AddrPortFrom(cfg.Server, serverPort), dst: netip.AddrPortFrom(to, clientPort),
+		src: netip.AddrPortFrom(cfg.Server, serverPort), dst: netip.AddrPortFrom(to, port),
 		payload: r.message(rq, fixed),
 	}.frame()
 }

@@ -1,13 +1,14 @@
 package dhcp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
-	"github.com/insomniacslk/dhcp/iana"
 )
 
 const (
@@ -21,16 +22,25 @@ var (
 	errRelayed   = errors.New("it came through a relay")
 	errSpoofed   = errors.New("it names another hardware address than its sender's")
 	errMalformed = errors.New("it is no message to a server")
+	errFlood     = errors.New("the device sends them without end")
 )
+
+// hardware is what a message says of its client's hardware: chaddr with its length and type, which replies repeat.
+type hardware struct {
+	kind, length byte
+	addr         [16]byte
+}
 
 // request is a validated message of a client.
 type request struct {
 	kind     dhcpv4.MessageType
 	client   client
+	hardware hardware
 	hostname string // sanitised
 
 	xid        dhcpv4.TransactionID
 	flags      uint16 // the top bit asks for broadcast replies
+	from       netip.AddrPort
 	ciaddr     netip.Addr
 	wish       netip.Addr // requested address (option 50); the zero Addr: none
 	server     netip.Addr // server identifier (option 54); the zero Addr: none
@@ -42,56 +52,52 @@ type request struct {
 // parseRequest reads a client's message. Errors wrap errMalformed, errRelayed or
 // errSpoofed. The request does not refer to the datagram's memory.
 func parseRequest(d datagram) (*request, error) {
-	p, err := dhcpv4.FromBytes(d.payload)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	m, ok := receive(d.payload)
+	if !ok {
+		return nil, fmt.Errorf("%w: %d bytes, or not of DHCP", errMalformed, len(d.payload))
 	}
 	rq := &request{
-		kind: p.MessageType(), xid: p.TransactionID, flags: p.Flags & 0x8000,
-		hostname: plain(p.Options.Get(dhcpv4.OptionHostName)),
-		wanted:   codes(p.Options.Get(dhcpv4.OptionParameterRequestList)),
-		agent:    p.Options.Get(dhcpv4.OptionRelayAgentInformation),
+		kind: m.kind(), xid: dhcpv4.TransactionID(m.bytes[atXID:]), flags: binary.BigEndian.Uint16(m.bytes[atFlags:]) & 0x8000,
+		hardware: hardware{m.bytes[1], m.bytes[2], [16]byte(m.bytes[atHardware:])},
+		from:     d.src, ciaddr: m.field(atCiaddr),
+		wish: m.address(dhcpv4.OptionRequestedIPAddress), server: m.address(dhcpv4.OptionServerIdentifier),
+		hostname:   plain(m.option(dhcpv4.OptionHostName, 1)),
+		wanted:     codes(m.option(dhcpv4.OptionParameterRequestList, 1)),
+		agent:      slices.Clone(m.option(dhcpv4.OptionRelayAgentInformation, 1)),
+		replyBytes: m.room(),
 	}
-	id := p.Options.Get(dhcpv4.OptionClientIdentifier)
-	switch {
-	case p.OpCode != dhcpv4.OpcodeBootRequest || p.HWType != iana.HWTypeEthernet || len(p.ClientHWAddr) != len(MAC{}):
-		return nil, fmt.Errorf("%w: no request of an Ethernet client", errMalformed)
-	case len(id) > 255 || len(rq.agent) > 255:
-		return nil, fmt.Errorf("%w: client identifier or relay information longer than an option", errMalformed)
-	case !p.GatewayIPAddr.IsUnspecified():
-		return nil, fmt.Errorf("%w at %s", errRelayed, p.GatewayIPAddr)
+	length := int(rq.hardware.length)
+	switch relay := m.field(atGiaddr); {
+	case m.bytes[0] != byte(dhcpv4.OpcodeBootRequest):
+		return nil, fmt.Errorf("%w: a reply", errMalformed)
+	case length < len(MAC{}) || length > len(rq.hardware.addr):
+		return nil, fmt.Errorf("%w: a hardware address of %d bytes", errMalformed, length)
+	case !relay.IsUnspecified():
+		return nil, fmt.Errorf("%w at %s", errRelayed, relay)
 	}
-	rq.client = client{mac: MAC(p.ClientHWAddr), id: string(id)}
+	rq.client = client{mac: MAC(rq.hardware.addr[:]), id: string(m.option(dhcpv4.OptionClientIdentifier, 1))}
 	// The data path admits frames by their sender, and a client that could use any
 	// hardware address would count as many clients.
 	if rq.client.mac != d.srcMAC || rq.client.mac == (MAC{}) || rq.client.mac[0]&1 != 0 {
-		return nil, errSpoofed
+		return nil, fmt.Errorf("%w: %s", errSpoofed, net.HardwareAddr(rq.client.mac[:]))
 	}
-	rq.ciaddr, _ = netip.AddrFromSlice(p.ClientIPAddr)
-	if rq.wish, err = addrOption(p, dhcpv4.OptionRequestedIPAddress); err != nil {
-		return nil, err
-	}
-	if rq.server, err = addrOption(p, dhcpv4.OptionServerIdentifier); err != nil {
-		return nil, err
-	}
-	size, err := dhcpv4.GetUint16(dhcpv4.OptionMaximumDHCPMessageSize, p.Options)
-	if err != nil {
-		size = minMessage
-	}
-	rq.replyBytes = min(max(int(size), minMessage), maxMessage) - ipv4Len - udpLen
+	rq.mend()
 	return rq, nil
 }
 
-// addrOption returns an option with one address; the zero Addr if it is missing.
-func addrOption(p *dhcpv4.DHCPv4, code dhcpv4.OptionCode) (netip.Addr, error) {
-	if !p.Options.Has(code) {
-		return netip.Addr{}, nil
+// mend leaves out what contradicts the rest, as clients that err mean it.
+func (rq *request) mend() {
+	// Some name their former address in ciaddr too early: it is for clients that use one already.
+	if rq.kind == dhcpv4.MessageTypeDiscover || rq.kind == dhcpv4.MessageTypeRequest && rq.wish.IsValid() {
+		rq.ciaddr = netip.IPv4Unspecified()
 	}
-	addr, ok := netip.AddrFromSlice(p.Options.Get(code))
-	if !ok || !addr.Is4() {
-		return netip.Addr{}, fmt.Errorf("%w: option %d is no address", errMalformed, code.Code())
+	// An INFORM comes from the address that it is about.
+	if rq.kind == dhcpv4.MessageTypeInform && rq.ciaddr.IsUnspecified() {
+		rq.ciaddr = rq.from.Addr()
 	}
-	return addr, nil
+	if rq.server.IsValid() && rq.server.IsUnspecified() {
+		rq.server = netip.Addr{}
+	}
 }
 
 // codes returns each option code once.

@@ -27,6 +27,7 @@ type Server struct {
 	store    *store
 	stats    counters
 	senders  budget.Senders[MAC]
+	notes    budget.Senders[refusal] // bounds what the log says of them
 	link     atomic.Pointer[link]
 	wake     chan struct{} // there are pending changes
 
@@ -35,7 +36,6 @@ type Server struct {
 	refused  budget.Seldom // the listener rejects leases
 	full     budget.Seldom // the pool is empty
 	inUse    budget.Seldom // an address was declined
-	flooded  budget.Seldom // a MAC sends too many requests
 	forged   budget.Seldom // a client still answers for the address that it is said to leave
 
 	running sync.WaitGroup // Run
@@ -62,6 +62,7 @@ func New(cfg Config, l Listener) (*Server, error) {
 		cfg: cfg, fixed: fixedOptions(cfg), listener: l, log: cfg.Log.With("interface", cfg.Interface),
 		table: newTable(cfg), wake: make(chan struct{}, 1),
 		senders: budget.Senders[MAC]{Rate: cfg.PerMAC, Size: maxSenders},
+		notes:   budget.Senders[refusal]{Rate: budget.Minutely, Size: maxNotes},
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.asked, s.unask = context.WithCancel(s.stopped)
@@ -209,8 +210,10 @@ func (s *Server) expire(now time.Time) bool {
 	return len(over) > 0
 }
 
-// maxSenders bounds the MAC addresses whose requests are counted.
-const maxSenders = 32_768
+const (
+	maxSenders = 32_768 // MAC addresses whose requests are counted
+	maxNotes   = 128    // refusals that the log has named: half of it at once, and so many a minute
+)
 
 // admits reports whether another request of a MAC address is answered. One with a lease does not
 // share what there is for new ones.
@@ -226,17 +229,10 @@ func (s *Server) admits(mac MAC) bool {
 // in a full buffer.
 func (s *Server) handle(frame []byte) {
 	if len(frame) >= ethernetLen && !s.admits(MAC(frame[6:12])) {
-		s.flooded.Do(func() {
-			s.log.Warn("a device sends DHCP requests without end: most of them are dropped", "mac", net.HardwareAddr(frame[6:12]).String())
-		})
+		s.note(MAC(frame[6:12]), errFlood)
 		return
 	}
-	d, err := parseFrame(frame)
-	if err != nil || !s.forUs(d) {
-		s.stats.malformed.Add(1)
-		return
-	}
-	rq, err := parseRequest(d)
+	rq, err := s.read(frame)
 	switch {
 	case errors.Is(err, errRelayed):
 		s.stats.relayed.Add(1)
@@ -248,7 +244,38 @@ func (s *Server) handle(frame []byte) {
 		if out := s.answer(rq, time.Now()); out != nil {
 			s.send(out)
 		}
+		return
 	}
+	if len(frame) >= ethernetLen {
+		s.note(MAC(frame[6:12]), err)
+	}
+}
+
+// read returns the request in a frame.
+func (s *Server) read(frame []byte) (*request, error) {
+	d, err := parseFrame(frame)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	case !s.forUs(d):
+		return nil, fmt.Errorf("%w here, but at %s", errMalformed, d.dst)
+	}
+	return parseRequest(d)
+}
+
+// note writes to the log why a device gets no answer: once a minute of each device and reason.
+func (s *Server) note(mac MAC, err error) {
+	for _, kind := range []error{errMalformed, errRelayed, errSpoofed, errTooMany, errFlood} {
+		if errors.Is(err, kind) && s.notes.Spend(refusal{mac, kind}, false, budget.Now()) {
+			s.log.Warn("a DHCP message gets no answer", "mac", net.HardwareAddr(mac[:]).String(), "reason", err)
+		}
+	}
+}
+
+// refusal is a reason for which a device gets no answer.
+type refusal struct {
+	mac  MAC
+	kind error
 }
 
 // forUs reports whether a datagram is addressed to this server or to all hosts.
@@ -280,6 +307,7 @@ func (s *Server) answer(rq *request, now time.Time) []byte {
 		return s.inform(rq)
 	default:
 		s.stats.malformed.Add(1)
+		s.note(rq.client.mac, fmt.Errorf("%w: its type is %d", errMalformed, rq.kind))
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestRequestsOfEveryState(t *testing.T) {
 		{"init-reboot with a free one the server forgot", 3, []dhcpv4.Modifier{wish(net.IP{10, 1, 9, 9})}, dhcpv4.MessageTypeAck},
 		{"init-reboot with the gateway's", 4, []dhcpv4.Modifier{wish(server)}, dhcpv4.MessageTypeNak},
 		{"selecting us with another's address", 4, []dhcpv4.Modifier{wish(other), from(server)}, dhcpv4.MessageTypeNak},
-		{"selecting us with none", 4, []dhcpv4.Modifier{from(server)}, dhcpv4.MessageTypeNone},
+		{"selecting us with none", 4, []dhcpv4.Modifier{from(server)}, dhcpv4.MessageTypeNak},
 		{"selecting another server", 4, []dhcpv4.Modifier{wish(net.IP{10, 1, 9, 10}), from(net.IP{10, 1, 0, 2})}, dhcpv4.MessageTypeNone},
 		{"renewing another's", 4, []dhcpv4.Modifier{dhcpv4.WithClientIP(other)}, dhcpv4.MessageTypeNak},
 		{"no message type", 4, []dhcpv4.Modifier{dhcpv4.WithMessageType(0)}, dhcpv4.MessageTypeNone},

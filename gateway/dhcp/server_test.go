@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 func TestLeaseRenewReleaseAndLeaseAgain(t *testing.T) {
@@ -168,6 +170,42 @@ func TestDeclinedAddressIsSetAside(t *testing.T) {
 	nak, _ := w.ask(station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeRequest, macOf(2), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(first))))
 	if st := s.Stats(); nak.MessageType() != dhcpv4.MessageTypeNak || st.DeclinedAddresses != 1 || st.Leased != 1 {
 		t.Errorf("%s for the declined address, stats %+v", nak.MessageType(), st)
+	}
+}
+
+// TestDeclinedAddressesDoNotCount: a device that finds address after address in use is offered others, also
+// where one is reserved for it, and one that declines all leaves others their chance.
+func TestDeclinedAddressesDoNotCount(t *testing.T) {
+	w := newWire(t, newLAN(t))
+	s, j := start(t, leasesFile(t), func(c *Config) {
+		c.Pools = []Range{{netip.MustParseAddr("10.1.1.1"), netip.MustParseAddr("10.1.1.8")}}
+		c.Static = map[MAC]netip.Addr{macOf(2): netip.MustParseAddr("10.1.200.1")}
+		c.PerMAC = budget.Rate{AtOnce: 100, EachSecond: 100}
+	})
+	had := map[string]bool{}
+	for _, c := range []struct{ device, times int }{{1, 6}, {2, 1}} {
+		mac := macOf(c.device)
+		for range c.times {
+			ip := w.lease(mac).YourIPAddr
+			if had[ip.String()] {
+				t.Errorf("%s is leased again", ip)
+			}
+			had[ip.String()] = true
+			w.silent(station{mac: mac}, message(t, dhcpv4.MessageTypeDecline, mac, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip)),
+				dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverAddr.AsSlice()))))
+			await(t, "the end of the lease", func() bool { return len(j.all()) == 2*len(had) })
+		}
+	}
+	if !had["10.1.200.1"] || s.Stats().DeclinedAddresses != 7 {
+		t.Errorf("declined were %v, set aside are %d", had, s.Stats().DeclinedAddresses)
+	}
+	for _, device := range []int{1, 2, 3} { // the last one gets what others declined
+		if ip := w.lease(macOf(device)).YourIPAddr; device < 3 && had[ip.String()] {
+			t.Errorf("device %d is leased %s, which it declined", device, ip)
+		}
+	}
+	if st := s.Stats(); st.TooMany != 0 || st.Exhausted != 0 {
+		t.Errorf("stats %+v", st)
 	}
 }
 

@@ -19,8 +19,9 @@ const (
 	states
 )
 
-// held reports whether addresses in a state count towards their client's MAC.
-func (s state) held() bool { return s == offered || s == leased || s == declined }
+// held reports whether addresses in a state count towards their client's MAC. Those that it declined do
+// not: it has none of them.
+func (s state) held() bool { return s == offered || s == leased }
 
 // client identifies a client.
 type client struct {
@@ -124,14 +125,12 @@ func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time)
 }
 
 func (t *table) choose(c client, wish netip.Addr) (*binding, error) {
-	addr, static := t.cfg.Static[c.mac]
+	addr, static := t.fixed(c)
 	own := t.byClient[c]
 	if own != nil && t.may(c, own.addr) && own.state.held() {
 		return own, nil
 	}
 	switch {
-	case static && !t.may(c, addr):
-		return nil, errExhausted
 	case static:
 		return t.at(addr), nil
 	case t.perMAC[c.mac] >= t.cfg.AddressesPerMAC:
@@ -198,7 +197,7 @@ func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Tim
 		return nil, errNotYours
 	}
 	own := t.byClient[c]
-	_, static := t.cfg.Static[c.mac]
+	_, static := t.fixed(c)
 	// A client has one address: a REQUEST for a second one is NAKed, and the client is then
 	// offered its own. A client that gets a static address lets its former one expire.
 	if own != nil && own.addr != addr && own.state.held() && !static {
@@ -243,8 +242,8 @@ func (t *table) release(c client, addr netip.Addr, now time.Time) (*binding, err
 	return b, nil
 }
 
-// decline sets addr aside, because its client found it in use. The address still counts
-// for the client; otherwise one MAC could have the whole pool set aside.
+// decline sets addr aside, because its client found it in use. A device that declines without end sets
+// hundreds of addresses aside: then vacant takes these for others.
 func (t *table) decline(c client, addr netip.Addr, now time.Time) (b *binding, wasLeased bool, err error) {
 	b = t.byClient[c]
 	if b == nil || b.addr != addr || (b.state != leased && b.state != offered) {
@@ -274,7 +273,7 @@ func (t *table) expire(now time.Time, limit int) (ended []binding) {
 
 // term returns the length of a new lease of an address for a client.
 func (t *table) term(c client, addr netip.Addr) time.Duration {
-	_, static := t.cfg.Static[c.mac]
+	_, static := t.fixed(c)
 	if static || t.cfg.Brief == t.cfg.Lease || t.cfg.Settled(c.mac, addr) {
 		return t.cfg.Lease
 	}
@@ -373,8 +372,8 @@ func (t *table) at(addr netip.Addr) *binding {
 // may reports whether a client may get an address now.
 func (t *table) may(c client, addr netip.Addr) bool {
 	b := t.byAddr[addr]
-	if fixed, static := t.cfg.Static[c.mac]; static {
-		return addr == fixed && (b == nil || b.state != declined)
+	if fixed, static := t.fixed(c); static {
+		return addr == fixed
 	}
 	switch {
 	case !t.dynamic(addr):
@@ -390,9 +389,16 @@ func (t *table) may(c client, addr netip.Addr) bool {
 // open reports whether an address was offered to a client that has not taken it, so that
 // any client may.
 func (t *table) open(c client, addr netip.Addr) bool {
-	_, static := t.cfg.Static[c.mac]
+	_, static := t.fixed(c)
 	b := t.byAddr[addr]
 	return !static && t.dynamic(addr) && b != nil && b.state == offered
+}
+
+// fixed returns a client's static address. One that it has declined is none meanwhile.
+func (t *table) fixed(c client) (netip.Addr, bool) {
+	addr, static := t.cfg.Static[c.mac]
+	b := t.byAddr[addr]
+	return addr, static && (b == nil || b.state != declined)
 }
 
 // dynamic reports whether an address may be leased to any client.

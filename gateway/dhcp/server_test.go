@@ -2,6 +2,7 @@ package dhcp
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -124,7 +125,8 @@ func TestRequestsOfEveryState(t *testing.T) {
 
 func TestHostileClients(t *testing.T) {
 	w := newWire(t, newLAN(t))
-	s, _ := start(t, leasesFile(t), nil)
+	var said lines
+	s, _ := start(t, leasesFile(t), func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
 	mac := macOf(1)
 	discover := func(mods ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 		return message(t, dhcpv4.MessageTypeDiscover, mac, mods...)
@@ -153,6 +155,16 @@ func TestHostileClients(t *testing.T) {
 	got := s.Stats()
 	if got.Relayed != 1 || got.Spoofed != 1 || got.Malformed != 2 || got.TooMany != 1 || got.Leased != 6 || got.Exhausted != 0 {
 		t.Errorf("stats %+v", got)
+	}
+	for _, why := range []string{
+		`mac=02:00:00:00:00:01 reason="it came through a relay at 10.1.0.3"`,
+		`mac=02:00:00:00:00:02 reason="it names another hardware address than its sender's: 02:00:00:00:00:01"`,
+		`mac=02:00:00:00:00:01 reason="it is no message to a server`,
+		`mac=02:00:00:00:00:01 reason="its MAC has all the addresses it may have"`,
+	} {
+		if strings.Count(said.String(), why) != 1 { // two are malformed: once a minute
+			t.Errorf("the log does not say once %s:\n%s", why, said.String())
+		}
 	}
 }
 

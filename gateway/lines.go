@@ -227,6 +227,14 @@ func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
 			return addr, err
 		}
 	}
+	for _, former := range l.table.Of(mac, login.User) { // which this login replaces
+		if !slices.ContainsFunc(pool.ranges, func(r config.Range) bool { return r.Contains(former.Addr) }) {
+			continue
+		}
+		login.For = former.Key
+		_, err := l.table.Connect(login)
+		return former.Addr, err
+	}
 	return netip.Addr{}, errNoAddress
 }
 

@@ -257,7 +257,7 @@ func TestSubscriberRefused(t *testing.T) {
 // device while its former session is not over.
 func TestFramedAddress(t *testing.T) {
 	t.Parallel()
-	w := newLines(t, `name = "tests"`)
+	w := newLines(t, "name = \"tests\"\necho = \"10m\"")
 	first := w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})
 	terms, err := first.dial()
 	must(t, err)
@@ -275,6 +275,34 @@ func TestFramedAddress(t *testing.T) {
 	must(t, err)
 	if one.MAC != second.dev.HardwareAddr.String() {
 		t.Errorf("the session is of %s", one.MAC)
+	}
+	comesBack(t, w)
+}
+
+// comesBack: a client that lost its power logs in again at once, though its user may have one session, and its pool has
+// one address. Another client of the user is refused.
+func comesBack(t *testing.T, w *world) {
+	as := ppp.Config{User: "single", Password: "right"}
+	before := w.stranger().subscriber(as)
+	_, err := before.dial()
+	must(t, err)
+	former, err := w.session("single")
+	must(t, err)
+	if _, err := w.stranger().subscriber(as).dial(); !errors.Is(err, ppp.ErrRefused) {
+		t.Errorf("another client: %v", err)
+	}
+	again := before.access.subscriber(t, before.mac, as) // before hears and says nothing any more
+	again.uniq = []byte("another")
+	terms, err := again.dial()
+	must(t, err)
+	if terms.Local != netip.MustParseAddr("10.1.0.210") {
+		t.Errorf("agreed on %+v", terms)
+	}
+	if r := w.acct.told("Stop", former.ID); r.one("Acct-Terminate-Cause") != "User-Request" { // as where a client logs in again
+		t.Errorf("accounted as %v", r)
+	}
+	if now, err := w.session("single"); err != nil || now.ID == former.ID || now.PPPoE != again.id {
+		t.Errorf("the session is %+v, %v", now, err)
 	}
 }
 

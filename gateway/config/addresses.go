@@ -100,8 +100,8 @@ func addressRange(v any) (Range, error) {
 	return r, nil
 }
 
-// contains reports whether a is in the range.
-func (r Range) contains(a netip.Addr) bool { return !a.Less(r.First) && !r.Last.Less(a) }
+// Contains reports whether a is in the range.
+func (r Range) Contains(a netip.Addr) bool { return !a.Less(r.First) && !r.Last.Less(a) }
 
 // Size is the number of addresses in the range.
 func (r Range) Size() int {

@@ -112,11 +112,11 @@ func (k *checker) checkPool(key string, pool Range, earlier []Range) {
 			k.report(key, "%s: %s %s", pool, end, problem)
 		}
 	}
-	if pool.contains(own) {
+	if pool.Contains(own) {
 		k.report(key, "%s has the gateway's own address %s in it: let it end before, and another begin after", pool, own)
 	}
 	for _, other := range earlier {
-		if other.contains(pool.First) || pool.contains(other.First) {
+		if other.Contains(pool.First) || pool.Contains(other.First) {
 			k.report(key, "%s and %s overlap", other, pool)
 		}
 	}
@@ -227,12 +227,12 @@ func (k *checker) checkLinePools() {
 			k.checkPool(key, pool, earlier)
 			earlier = append(earlier, pool)
 			for _, leased := range k.DHCP.Pools {
-				if leased.contains(pool.First) || pool.contains(leased.First) {
+				if leased.Contains(pool.First) || pool.Contains(leased.First) {
 					k.report(key, "%s overlaps %s of dhcp.pools: an address has one client", pool, leased)
 				}
 			}
 			for _, r := range k.DHCP.Static {
-				if pool.contains(r.Addr) {
+				if pool.Contains(r.Addr) {
 					k.report(key, "%s has %s in it, which dhcp.static reserves for %s", pool, r.Addr, r.MAC)
 				}
 			}

@@ -333,7 +333,7 @@ func (c *Config) Addresses() int {
 		n += r.Size()
 	}
 	for _, r := range c.DHCP.Static {
-		if !slices.ContainsFunc(c.DHCP.Pools, func(pool Range) bool { return pool.contains(r.Addr) }) {
+		if !slices.ContainsFunc(c.DHCP.Pools, func(pool Range) bool { return pool.Contains(r.Addr) }) {
 			n++
 		}
 	}

@@ -301,7 +301,7 @@ func FuzzParse(f *testing.F) {
 		}
 		lan := c.LAN.Network()
 		for _, pool := range c.DHCP.Pools {
-			if !lan.Contains(pool.First) || !lan.Contains(pool.Last) || pool.contains(c.LAN.Address.Addr()) {
+			if !lan.Contains(pool.First) || !lan.Contains(pool.Last) || pool.Contains(c.LAN.Address.Addr()) {
 				t.Errorf("pool %s of %s", pool, c.LAN.Address)
 			}
 		}

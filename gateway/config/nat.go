@@ -152,7 +152,7 @@ func (c *Config) Clients() []Range {
 			all = append(all, pool.Ranges...)
 		}
 		for _, r := range c.DHCP.Static {
-			if !slices.ContainsFunc(all, func(pool Range) bool { return pool.contains(r.Addr) }) {
+			if !slices.ContainsFunc(all, func(pool Range) bool { return pool.Contains(r.Addr) }) {
 				all = append(all, Range{r.Addr, r.Addr})
 			}
 		}
@@ -212,7 +212,7 @@ func (k *checker) checkNAT() {
 func (k *checker) checkSource() {
 	sorted := slices.SortedFunc(slices.Values(k.NAT.Source), func(a, b Range) int { return a.First.Compare(b.First) })
 	for i, r := range sorted {
-		if lan := k.LAN.Network(); lan.Contains(r.First) || lan.Contains(r.Last) || r.contains(lan.Addr()) {
+		if lan := k.LAN.Network(); lan.Contains(r.First) || lan.Contains(r.Last) || r.Contains(lan.Addr()) {
 			k.report("nat.source", "%s is in the LAN, %s: give addresses of %s", r.Short(), lan, cmp.Or(k.WAN.Interface, "the WAN"))
 		}
 		if i == 0 {
@@ -220,7 +220,7 @@ func (k *checker) checkSource() {
 		}
 		before := sorted[i-1]
 		switch {
-		case before.contains(r.First):
+		case before.Contains(r.First):
 			k.report("nat.source", "%s and %s overlap", before.Short(), r.Short())
 		case k.NAT.PortsPerClient == 0 && before.Last.Next() != r.First:
 			k.report("nat.source", "%s does not follow %s: without nat.ports_per_client the addresses must be consecutive", r.First, before.Last)

@@ -14,7 +14,7 @@ func (c *Config) Numbered(addr netip.Addr) bool {
 // number returns a client's place among Clients, from 0 on.
 func (c *Config) number(addr netip.Addr) (i int, ok bool) {
 	for _, r := range c.Clients() {
-		if r.contains(addr) {
+		if r.Contains(addr) {
 			return i + Range{r.First, addr}.Size() - 1, true
 		}
 		i += r.Size()

@@ -205,7 +205,7 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 	for pending := s.pending(f.From); len(pending) >= s.cfg.PerMAC; pending = pending[1:] {
 		s.displace(pending[0], errAnew)
 	}
-	if !s.makePlace() {
+	if !s.makePlace(f.From) {
 		s.refuse(f, pppoe.ACSystemError, "too many sessions")
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"container/list"
 	"errors"
+
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
 // waiting is the sessions that have not logged in, by how far they have come. Whoever invents MAC addresses
@@ -62,9 +64,14 @@ func (n *session) to(next stage) {
 	}
 }
 
-// makePlace reports whether one more session can begin, and ends another for it where that is needed.
-func (s *Server) makePlace() bool {
-	for s.waiting.count() >= s.cfg.Waiting || len(s.sessions) >= s.cfg.Most {
+// makePlace reports whether one more session of an address can begin, and ends another for it where that is
+// needed. One that takes another's place when it logs in does not count.
+func (s *Server) makePlace(mac pppoe.MAC) bool {
+	most := s.cfg.Most
+	if len(s.byMAC[mac]) >= s.cfg.PerMAC {
+		most = freeSessions
+	}
+	for s.waiting.count() >= s.cfg.Waiting || len(s.sessions) >= most {
 		oldest := cmp.Or(s.waiting[ending].Front(), s.waiting[begun].Front(), s.waiting[heard].Front())
 		if oldest == nil {
 			return false

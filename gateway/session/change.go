@@ -140,14 +140,24 @@ func (t *Table) Shown(addr netip.Addr) error {
 
 // Admit begins a session with the limits of login, and returns it once the data path
 // forwards for the client. An authenticated client's old session first ends with
-// UserRequest. When the data path fails, the session has begun and ended with
+// UserRequest, and where the user has as many sessions as allowed, so do the oldest of the same MAC address. When the data path fails, the session has begun and ended with
 // NASError.
 func (t *Table) Admit(addr netip.Addr, login Login) (Session, error) {
-	s, err := t.admit(addr.Unmap(), login)
+	s, err := t.replaces(t.macOf(addr.Unmap()), login, func() (Session, error) { return t.admit(addr.Unmap(), login) })
 	if err != nil {
 		return Session{}, fmt.Errorf("admit %s: %w", addr, err)
 	}
 	return s, nil
+}
+
+// macOf is the MAC address of a client; zero: there is none.
+func (t *Table) macOf(addr netip.Addr) datapath.MAC {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.clients[addr]; c != nil {
+		return c.key.MAC
+	}
+	return datapath.MAC{}
 }
 
 func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {

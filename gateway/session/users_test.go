@@ -69,6 +69,27 @@ func TestSessionsOfOneUser(t *testing.T) {
 	if err := admit(outside[0], "ben", most); err != nil {
 		t.Errorf("another user: %v", err)
 	}
+	// The same device with another address: its oldest sessions make room.
+	same := key(byte(inside[0]+1), 200)
+	same.MAC = key(byte(inside[0]+1), byte(inside[0]+10)).MAC
+	if err := table.Lease(same, "", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Admit(same.Addr, session.Login{User: "Ann", Sessions: most}); err != nil {
+		t.Errorf("the same device with another address: %v", err)
+	}
+	if s, _ := table.Get(key(byte(inside[0]+1), byte(inside[0]+10)).Addr); s.State != session.PreAuth {
+		t.Errorf("its former session is %s", s.State)
+	}
+	if _, err := table.Admit(same.Addr, session.Login{User: "ann", Sessions: 1}); !errors.Is(err, session.ErrSessions) {
+		t.Errorf("the same device where others have more than it may: %v", err)
+	}
+	if _, err := table.End(same.Addr, session.UserRequest); err != nil {
+		t.Fatal(err)
+	}
+	if err := admit(inside[0], "ann", most); err != nil {
+		t.Fatal(err)
+	}
 	if err := admit(outside[1], "ann", 0); err != nil {
 		t.Errorf("a login without a limit: %v", err)
 	}

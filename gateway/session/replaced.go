@@ -1,0 +1,80 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// replaces calls begin, which begins the session of a login. Where the user has as many sessions as
+// allowed, those of the same device that the new one replaces are ended first, and begin is called again: a
+// device that comes with another address, or on another line after a power cut, is the same one. It ends no
+// session where that would not do.
+func (t *Table) replaces(mac datapath.MAC, login Login, begin func() (Session, error)) (Session, error) {
+	s, err := begin()
+	for range 3 { // others may log in meanwhile
+		if !errors.Is(err, ErrSessions) {
+			break
+		}
+		over := t.over(mac, login)
+		if len(over) == 0 {
+			break
+		}
+		for _, former := range over {
+			if end := t.displace(former); end != nil {
+				return Session{}, errors.Join(err, end)
+			}
+		}
+		s, err = begin()
+	}
+	return s, err
+}
+
+// over returns a user's sessions with a MAC address that must end for one more, the oldest first; none where
+// that is not enough.
+func (t *Table) over(mac datapath.MAC, login Login) []Session {
+	own := t.Of(mac, login.User)
+	t.mu.Lock()
+	excess := t.users[FoldUser(login.User)] + 1 - login.Sessions
+	t.mu.Unlock()
+	if excess < 1 || excess > len(own) {
+		return nil
+	}
+	return own[:excess]
+}
+
+// Of returns a user's sessions with a MAC address, the oldest first.
+func (t *Table) Of(mac datapath.MAC, user string) (list []Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.macs[mac] == 0 {
+		return nil
+	}
+	for _, c := range t.clients {
+		if c.state == Authenticated && c.key.MAC == mac && SameUser(c.user, user) {
+			list = append(list, t.snapshot(&c.entry))
+		}
+	}
+	slices.SortFunc(list, func(a, b Session) int { return cmp.Or(a.Began.Compare(b.Began), a.Addr.Compare(b.Addr)) })
+	return list
+}
+
+// displace ends a session that another one replaces, if it is still there.
+func (t *Table) displace(s Session) error {
+	if s.Line.Session != 0 {
+		return t.Disconnect(s.Key, s.Line.Session, LostCarrier)
+	}
+	c := t.hold(s.Addr)
+	if c == nil {
+		return nil
+	}
+	defer t.release(c)
+	if c.state != Authenticated || c.id != s.ID {
+		return nil
+	}
+	next := c.lapsed()
+	_, err := t.replace(c, &next, UserRequest, t.clock.now())
+	return err
+}

@@ -80,7 +80,7 @@ func respond(q *miekg.Msg, rcode int) *miekg.Msg {
 
 // forward returns the query for an upstream. It contains only the client's question and
 // the bits for recursion and DNSSEC.
-func forward(q *miekg.Msg, id uint16) *miekg.Msg {
+func forward(q *miekg.Msg, id uint16, edns bool) *miekg.Msg {
 	f := &miekg.Msg{
 		MsgHdr: miekg.MsgHdr{
 			Id: id, RecursionDesired: q.RecursionDesired,
@@ -88,13 +88,23 @@ func forward(q *miekg.Msg, id uint16) *miekg.Msg {
 		},
 		Question: []miekg.Question{q.Question[0]},
 	}
+	if !edns {
+		return f
+	}
 	opt := q.IsEdns0()
 	return f.SetEdns0(udpBytes, opt != nil && opt.Do())
 }
 
-// answers reports whether a message is an upstream's answer to a forwarded query.
+// answers reports whether a message is an upstream's answer to a forwarded query. Servers that do not
+// understand a query may answer with the header alone.
 func answers(f, m *miekg.Msg) bool {
-	return m.Response && m.Id == f.Id && m.Opcode == miekg.OpcodeQuery && len(m.Question) == 1 &&
+	if !m.Response || m.Id != f.Id || m.Opcode != miekg.OpcodeQuery {
+		return false
+	}
+	if len(m.Question) == 0 {
+		return len(m.Answer) == 0 && m.Rcode != miekg.RcodeSuccess && m.Rcode != miekg.RcodeNameError
+	}
+	return len(m.Question) == 1 &&
 		m.Question[0].Qtype == f.Question[0].Qtype && m.Question[0].Qclass == f.Question[0].Qclass &&
 		miekg.CanonicalName(m.Question[0].Name) == miekg.CanonicalName(f.Question[0].Name)
 }

@@ -111,7 +111,7 @@ func TestReplyIsMadeAnew(t *testing.T) {
 	q := query("example.net.", miekg.TypeA).SetEdns0(900, true)
 	q.CheckingDisabled, q.AuthenticatedData = true, true
 	q.IsEdns0().Option = []miekg.EDNS0{&miekg.EDNS0_COOKIE{Code: miekg.EDNS0COOKIE, Cookie: "24a5ac1223344556"}}
-	f := forward(q, 7)
+	f := forward(q, 7, true)
 	if opt := f.IsEdns0(); f.Id != 7 || !f.CheckingDisabled || !f.AuthenticatedData || !opt.Do() || len(opt.Option) != 0 || opt.UDPSize() != udpBytes {
 		t.Errorf("forwarded as %v", f)
 	}

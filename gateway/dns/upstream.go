@@ -38,6 +38,7 @@ var (
 type upstream struct {
 	addr netip.AddrPort
 	down atomic.Int64 // Unix nanoseconds until when it is tried last
+	edns edns
 	log  *slog.Logger
 
 	mu     sync.Mutex   // guards what follows
@@ -98,7 +99,7 @@ func (us upstreams) ask(ctx context.Context, q *miekg.Msg, timeout time.Duration
 	var failure error
 	for round := range 2 {
 		for _, u := range us.order(time.Now()) {
-			m, err := u.try(ctx, q, timeout<<round)
+			m, err := u.try(ctx, q, timeout<<round, round > 0)
 			switch {
 			case ctx.Err() != nil && err != nil:
 				u.note(err, time.Now())
@@ -123,14 +124,44 @@ func (us upstreams) ask(ctx context.Context, q *miekg.Msg, timeout time.Duration
 	return nil, failure
 }
 
-// try asks over UDP, and over TCP if the answer does not fit. Each query has a random
-// identifier and its own socket, so a port of its own.
-func (u *upstream) try(ctx context.Context, q *miekg.Msg, timeout time.Duration) (*miekg.Msg, error) {
+// try asks with EDNS, and without where the upstream refuses it (RFC 6891, 6.2.2 and 7). again means that
+// no upstream has answered in time: some networks drop queries with EDNS.
+func (u *upstream) try(ctx context.Context, q *miekg.Msg, timeout time.Duration, again bool) (*miekg.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	m, err := u.exchange(ctx, "udp", forward(q, randomID()))
+	switch {
+	case u.edns.refused(time.Now()):
+		return u.over(ctx, q, false)
+	case again && q.IsEdns0() == nil:
+		m, err := u.over(ctx, q, false)
+		if err == nil && u.edns.silent.Add(1) >= silentMin {
+			u.edns.avoid(u, "it answers queries without only")
+		}
+		return m, err
+	}
+	m, err := u.over(ctx, q, true)
+	if err != nil {
+		return nil, err
+	}
+	if !refusesEDNS(m) {
+		u.edns.silent.Store(0)
+		return m, nil
+	}
+	if plain, err := u.over(ctx, q, false); err == nil {
+		if !refusesEDNS(plain) {
+			u.edns.avoid(u, rcodeText(m.Rcode))
+		}
+		return plain, nil
+	}
+	return m, nil
+}
+
+// over asks over UDP, and over TCP if the answer does not fit. Each query has a random
+// identifier and its own socket, so a port of its own.
+func (u *upstream) over(ctx context.Context, q *miekg.Msg, edns bool) (*miekg.Msg, error) {
+	m, err := u.exchange(ctx, "udp", forward(q, randomID(), edns))
 	if err == nil && m.Truncated {
-		return u.exchange(ctx, "tcp", forward(q, randomID()))
+		return u.exchange(ctx, "tcp", forward(q, randomID(), edns))
 	}
 	return m, err
 }

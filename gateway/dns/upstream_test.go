@@ -246,7 +246,7 @@ func BenchmarkForward(b *testing.B) {
 
 // FuzzUpstream gives a query any answer, over UDP and TCP: only one to its question counts.
 func FuzzUpstream(f *testing.F) {
-	q := forward(query("www.example.org.", miekg.TypeA), 7)
+	q := forward(query("www.example.org.", miekg.TypeA), 7, true)
 	for _, change := range []func(*miekg.Msg){func(*miekg.Msg) {}, func(m *miekg.Msg) { m.Id++ }, func(m *miekg.Msg) { m.Response = false }, func(m *miekg.Msg) { m.Question = nil }} {
 		m := new(miekg.Msg).SetReply(q)
 		m.Answer = records(f, "www.example.org. A 1.1.1.1")
@@ -271,6 +271,9 @@ func FuzzUpstream(f *testing.F) {
 			}()
 			m, err := exchange(near, q, []byte("query"))
 			near.Close()
+			if err == nil && len(m.Question) == 0 && m.Id == q.Id && m.Response && m.Rcode > 0 && len(m.Answer) == 0 {
+				continue // a refusal
+			}
 			if err == nil && (m.Id != q.Id || !m.Response || len(m.Question) != 1 || !strings.EqualFold(m.Question[0].Name, q.Question[0].Name) || m.Question[0].Qtype != miekg.TypeA) {
 				t.Errorf("%s: %v is taken as the answer", network, m)
 			}

@@ -1,0 +1,48 @@
+package dns
+
+import (
+	"sync/atomic"
+	"time"
+
+	miekg "github.com/miekg/dns"
+)
+
+// plainTime is how long an upstream that refused EDNS is asked without.
+const plainTime = 10 * time.Minute
+
+// edns is what is known of how an upstream takes queries with EDNS. The zero value: nothing.
+type edns struct {
+	until  atomic.Int64 // Unix nanoseconds until when it is asked without
+	silent atomic.Int64 // queries without EDNS that were answered after one with it was not, since one with it was
+}
+
+// refused reports whether the upstream is to be asked without EDNS.
+func (e *edns) refused(now time.Time) bool { return e.until.Load() > now.UnixNano() }
+
+// avoid has the upstream asked without EDNS for a while.
+func (e *edns) avoid(u *upstream, why string) {
+	if e.until.Swap(time.Now().Add(plainTime).UnixNano()) == 0 {
+		u.log.Info("an upstream resolver refuses EDNS, and is asked without: answers of more than 512 bytes take TCP", "upstream", u.addr, "reason", why)
+	}
+}
+
+// rcodeText is a response code's name. The library calls BADVERS, which has the number of a code of TSIG, by
+// that one's.
+func rcodeText(rcode int) string {
+	if rcode == miekg.RcodeBadVers {
+		return "BADVERS"
+	}
+	return miekg.RcodeToString[rcode]
+}
+
+// refusesEDNS reports whether an answer to a query with EDNS may be due to that alone. Servers that know
+// EDNS have an OPT record in every answer.
+func refusesEDNS(m *miekg.Msg) bool {
+	switch m.Rcode {
+	case miekg.RcodeFormatError, miekg.RcodeNotImplemented, miekg.RcodeBadVers:
+		return true
+	case miekg.RcodeServerFailure:
+		return m.IsEdns0() == nil
+	}
+	return false
+}

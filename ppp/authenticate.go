@@ -55,7 +55,7 @@ func (a *authServer) ask() {
 	a.tries++
 	a.due = a.now.Add(authResend)
 	data := append(append([]byte{challengeLen}, a.challenge...), a.cfg.Name...)
-	a.send(Frame(CHAP, Packet{Challenge, a.id, data}))
+	a.send(Frame(CHAP, Packet{Challenge, a.id, data[:min(len(data), a.room())]}))
 }
 
 // end forgets the login.
@@ -126,27 +126,29 @@ func counted(b []byte) (value, rest []byte, ok bool) {
 // decide ends the login.
 func (a *authServer) decide(ok bool, g Grant) {
 	a.pending = false
-	text := g.Message[:min(len(g.Message), 200)]
+	text, code := g.Message[:min(len(g.Message), 200)], Failure
 	switch {
 	case a.method == MethodPAP:
-		code := AuthenticateNak
+		text = text[:min(len(text), a.room()-1)]
+		verdict := AuthenticateNak
 		if ok {
-			code = AuthenticateAck
+			verdict = AuthenticateAck
 		}
-		a.reply = Frame(PAP, Packet{code, a.id, append([]byte{byte(len(text))}, text...)})
+		a.reply = Frame(PAP, Packet{verdict, a.id, append([]byte{byte(len(text))}, text...)})
+		a.send(a.reply)
+		return
 	case !ok && a.method == MethodMSCHAPv2: // RFC 2759, 6: wrong, and not to be tried again
 		text = fmt.Sprintf("E=691 R=0 C=%X V=3 M=%s", a.challenge, text)
-		fallthrough
-	case !ok:
-		a.reply = Frame(CHAP, Packet{Failure, a.id, []byte(text)})
-	case a.method == MethodMSCHAPv2:
+	case ok && a.method == MethodMSCHAPv2:
 		if text != "" {
 			text = " M=" + text
 		}
-		a.reply = Frame(CHAP, Packet{Success, a.id, []byte(g.Proof + text)})
-	default:
-		a.reply = Frame(CHAP, Packet{Success, a.id, []byte(text)})
+		text = g.Proof + text
 	}
+	if ok {
+		code = Success
+	}
+	a.reply = Frame(CHAP, Packet{code, a.id, []byte(text[:min(len(text), a.room())])})
 	a.send(a.reply)
 }
 

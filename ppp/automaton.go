@@ -194,7 +194,7 @@ func (a *automaton) do(now time.Time, e event, in Packet, reply []byte) {
 		a.answer(CodeReject, a.id, rejected[:min(len(rejected), a.layer.room())])
 	}
 	if has(ser) {
-		a.answer(EchoReply, in.ID, reply)
+		a.answer(EchoReply, in.ID, reply[:min(len(reply), a.layer.room())])
 	}
 	if a.state < closing || a.state == opened {
 		a.deadline = time.Time{}

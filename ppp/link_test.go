@@ -18,11 +18,15 @@ type end struct {
 	closed error
 	asked  []Credentials
 	// decide answers Authenticate; nil: later.
-	decide func(Credentials) (Grant, bool)
-	now    *time.Time
+	decide  func(Credentials) (Grant, bool)
+	now     *time.Time
+	longest int // information of the frames sent, bytes
 }
 
-func (e *end) Send(frame []byte) { e.out = append(e.out, append([]byte(nil), frame...)) }
+func (e *end) Send(frame []byte) {
+	e.out = append(e.out, append([]byte(nil), frame...))
+	e.longest = max(e.longest, len(frame)-protocolLen)
+}
 func (e *end) Authenticate(c Credentials) {
 	e.asked = append(e.asked, c)
 	if e.decide != nil {

@@ -1,6 +1,8 @@
 package ppp
 
 import (
+	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
 )
@@ -76,6 +78,41 @@ func TestRejectionFits(t *testing.T) {
 	for _, f := range p.server.out {
 		if len(f) > protocolLen+1492 {
 			t.Errorf("a frame of %d bytes", len(f))
+		}
+	}
+}
+
+// TestRepliesFit: no answer is longer than the client's MRU, whatever it asks, and whatever it is told of its login.
+func TestRepliesFit(t *testing.T) {
+	for _, mru := range []int{128, 576, 1492} {
+		for _, method := range Methods {
+			for _, password := range []string{"right", "wrong"} {
+				p := join(Config{Methods: []Method{method}, Name: strings.Repeat("n", 255)}, Config{User: "ann", Password: password, MRU: mru}, "right")
+				decide := p.server.decide
+				p.server.decide = func(c Credentials) (Grant, bool) {
+					g, ok := decide(c)
+					g.Message = strings.Repeat("m", 253)
+					return g, ok
+				}
+				p.run(time.Minute, once)
+				if up := len(p.client.opened) > 0; up != (password == "right") {
+					t.Errorf("%s, %d bytes, %s: up is %v: %v", method, mru, password, up, p.client.closed)
+				}
+				magic := binary.BigEndian.AppendUint32(nil, 0x11223344)
+				for _, f := range [][]byte{
+					Frame(LCP, Packet{EchoRequest, 65, append(magic, make([]byte, 1404)...)}), Frame(LCP, Packet{99, 66, make([]byte, 1404)}),
+					Frame(0x8053, Packet{ConfigureRequest, 67, make([]byte, 1404)}), Frame(IPV6CP, Packet{ConfigureRequest, 68, make([]byte, 1404)}),
+				} {
+					before := len(p.server.out)
+					p.server.link.Receive(p.now, f)
+					if password == "right" && len(p.server.out) != before+1 {
+						t.Errorf("no answer to % x", f[:6])
+					}
+				}
+				if p.server.longest > mru {
+					t.Errorf("%s, %s: %d bytes to a client that takes %d", method, password, p.server.longest, mru)
+				}
+			}
 		}
 	}
 }

@@ -125,7 +125,8 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 func (t granting) fill(login *session.Login) {
 	l, given, d := &login.Limits, login.Given, t.g.cfg.Limits
 	lack(&l.SessionTimeout, given.SessionTimeout, d.SessionTimeout)
-	if !t.operator || d.IdleTimeout != config.DefaultIdle { // a printer may be idle for days
+	// A printer may be idle for days, and so may a household on its line.
+	if byHand := t.operator || login.Line.Session != 0; !byHand || d.IdleTimeout != config.DefaultIdle {
 		lack(&l.IdleTimeout, given.IdleTimeout, d.IdleTimeout)
 	}
 	lack(&l.UpBps, given.UpBps, d.UpRate)

@@ -23,6 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
+	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/quote"
 )
 
@@ -66,7 +67,7 @@ type survey struct {
 // check makes all checks, in the order of the configuration.
 func check(cfg *config.Config, running int) []Finding {
 	s := &survey{Config: cfg, running: running}
-	for _, part := range []func(){s.folders, s.interfaces, s.bridged, s.address, s.path, s.translation, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
+	for _, part := range []func(){s.folders, s.interfaces, s.bridged, s.address, s.path, s.payload, s.translation, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
 		part()
 	}
 	return s.findings
@@ -198,6 +199,14 @@ func (s *survey) path() {
 		s.files()
 	case config.NFQueue:
 		s.refuse(nfqueue.Check(s.LAN.Interface))
+	}
+}
+
+// payload checks that the LAN's interface carries what is granted to PPPoE clients.
+func (s *survey) payload() {
+	if s.PPPoE.Enabled && s.lan != nil && s.lan.MTU < s.PPPoE.MTU+pppoe.Overhead {
+		s.find(Warning, "%s: %s carries %d bytes, so that PPPoE clients get an MTU of %d: for %d set its MTU to %d (ip link set %s mtu %d)", s.Where("pppoe.mtu"), s.LAN.Interface,
+			s.lan.MTU, s.lan.MTU-pppoe.Overhead, s.PPPoE.MTU, s.PPPoE.MTU+pppoe.Overhead, s.LAN.Interface, s.PPPoE.MTU+pppoe.Overhead)
 	}
 }
 

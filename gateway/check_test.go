@@ -33,6 +33,18 @@ func TestCheckKernelPPPoE(t *testing.T) {
 	finds(t, cfg, Refusal, "the kernel has no PPPoE", "modprobe pppoe", "CONFIG_PPPOE")
 }
 
+// TestCheckPPPoEMTU: an MTU that the LAN's interface does not carry is told, with what clients get.
+func TestCheckPPPoEMTU(t *testing.T) {
+	network(t)
+	cfg := *start(t, t.TempDir()).cfg
+	cfg.PPPoE.Enabled, cfg.PPPoE.MTU = true, 1492
+	if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "pppoe.mtu") {
+		t.Errorf("found %s", all)
+	}
+	cfg.PPPoE.MTU = 1500
+	finds(t, cfg, Warning, "pppoe.mtu", "carries 1500 bytes", "an MTU of 1492", "ip link set lan0 mtu 1508")
+}
+
 // TestCheckFiles: a process that may open too few files for its sessions in the kernel says how many it needs.
 func TestCheckFiles(t *testing.T) {
 	network(t)

@@ -276,6 +276,9 @@ func TestFramedAddress(t *testing.T) {
 	if one.MAC != second.dev.HardwareAddr.String() {
 		t.Errorf("the session is of %s", one.MAC)
 	}
+	if got := one.Limits.IdleTimeoutSeconds; got != 0 {
+		t.Errorf("a line that is silent for %v s ends", got)
+	}
 	comesBack(t, w)
 }
 

@@ -42,6 +42,9 @@ func (c *cookies) right(mac pppoe.MAC, cookie []byte, now time.Time) bool {
 // receive handles a frame of either stage.
 func (s *Server) receive(b []byte) {
 	f, err := pppoe.Parse(b)
+	if errors.Is(err, pppoe.ErrTags) { // the tags before are whole, and say what they say
+		err = nil
+	}
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +97,8 @@ func (s *Server) control(f *pppoe.Frame, now time.Time) {
 
 // offer answers a PADI.
 func (s *Server) offer(f *pppoe.Frame, now time.Time) {
-	wanted, there := f.Tag(pppoe.ServiceName)
-	if !there || !s.serves(wanted) {
+	wanted, _ := f.Tag(pppoe.ServiceName) // some clients leave out that they take any
+	if !s.serves(wanted) {
 		return
 	}
 	answer := &pppoe.Frame{To: f.From, Code: pppoe.PADO}
@@ -170,13 +173,16 @@ func (s *Server) returned(f *pppoe.Frame) (tags []pppoe.Tag) {
 }
 
 // payload is the largest payload for a client: RFC 2516's, unless it asks for more and gets it
-// (RFC 4638).
+// (RFC 4638). It is no more than the interface carries now.
 func (s *Server) payload(f *pppoe.Frame) int {
-	v, there := f.Tag(pppoe.PPPMaxPayload)
-	if !there || len(v) != 2 {
-		return pppoe.MTU
+	granted := pppoe.MTU
+	if v, there := f.Tag(pppoe.PPPMaxPayload); there && len(v) == 2 {
+		granted = max(granted, min(int(binary.BigEndian.Uint16(v)), s.cfg.MaxPayload))
 	}
-	return max(pppoe.MTU, min(int(binary.BigEndian.Uint16(v)), s.cfg.MaxPayload))
+	if carried := s.wire.mtu(s.dev.Name) - pppoe.Overhead; carried > 0 {
+		granted = min(granted, carried)
+	}
+	return granted
 }
 
 // begin answers a PADR.
@@ -196,8 +202,7 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 	if !s.affords(f.From) {
 		return
 	}
-	wanted, there := f.Tag(pppoe.ServiceName)
-	if !there || !s.serves(wanted) {
+	if wanted, _ := f.Tag(pppoe.ServiceName); !s.serves(wanted) {
 		s.refuse(f, pppoe.ServiceNameError, "no such service")
 		return
 	}

@@ -86,6 +86,9 @@ type Carrier interface {
 	Frames(ctx context.Context, f func(mac [6]byte, session uint16, frame []byte)) error
 }
 
+// Overhead is how much larger than a client's MTU that of its interface must be, bytes.
+const Overhead = pppoe.Overhead
+
 // Limits of what strangers can have done.
 var (
 	eachMAC = budget.Rate{EachSecond: 2, AtOnce: 10}    // PADI and PADR of one address

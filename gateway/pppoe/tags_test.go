@@ -2,12 +2,14 @@ package pppoe
 
 import (
 	"context"
+	"encoding/binary"
 	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/mdlayher/packet"
+	"github.com/vishvananda/netlink"
 
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
@@ -38,13 +40,15 @@ func newPeer(t *testing.T, s *Server) *peer {
 	return p
 }
 
-// exchange sends a frame until one with a code comes back.
-func (p *peer) exchange(f *pppoe.Frame, code pppoe.Code) *pppoe.Frame {
+// exchange sends a frame, with more bytes of payload, until one with a code comes back.
+func (p *peer) exchange(f *pppoe.Frame, code pppoe.Code, more ...byte) *pppoe.Frame {
 	p.t.Helper()
 	f.From = p.mac
+	out := append(f.Append(nil), more...)
+	binary.BigEndian.PutUint16(out[18:], uint16(len(out)-20))
 	b := make([]byte, 2048)
 	for range 60 {
-		if _, err := p.conn.WriteTo(f.Append(nil), &packet.Addr{HardwareAddr: f.To[:]}); err != nil {
+		if _, err := p.conn.WriteTo(out, &packet.Addr{HardwareAddr: f.To[:]}); err != nil {
 			p.t.Fatal(err)
 		}
 		p.conn.SetReadDeadline(time.Now().Add(time.Second))
@@ -68,6 +72,7 @@ func TestTags(t *testing.T) {
 	s := newServer(t, "tags0")
 	s.cfg.Services, s.cfg.MaxPayload = []string{"internet", "voice"}, 1500
 	p := newPeer(t, s)
+	carries(t, s, 1508)
 	line := []byte{0, 0, 13, 233, 1, 4, 'e', 't', 'h', '7', 2, 3, 'b', 'o', 'b'}
 	asked := []pppoe.Tag{
 		{Type: pppoe.ServiceName, Value: []byte("voice")}, {Type: pppoe.HostUniq, Value: []byte{0, 1, 2}}, {Type: pppoe.RelaySessionID, Value: []byte("relay")},
@@ -99,6 +104,81 @@ func TestTags(t *testing.T) {
 	}}, pppoe.PADS)
 	if _, there := refused.Tag(pppoe.ServiceNameError); !there || refused.Session != 0 {
 		t.Errorf("an unknown service is answered by %+v", refused)
+	}
+}
+
+// carries sets the MTU of the concentrator's interface, bytes.
+func carries(t *testing.T, s *Server, mtu int) {
+	t.Helper()
+	dev, err := netlink.LinkByName(s.dev.Name)
+	if err == nil {
+		err = netlink.LinkSetMTU(dev, mtu)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGrantedPayload: no more is granted than the interface carries at the time, whatever a client asks for, nor is
+// more asked of it.
+func TestGrantedPayload(t *testing.T) {
+	s := newServer(t, "grant0")
+	s.cfg.MaxPayload = 1500
+	p := newPeer(t, s)
+	for i, c := range []struct{ mtu, asked, granted, confirmed int }{
+		{1500, 1500, 1492, 0}, {1504, 1500, 1496, 1496}, {1508, 1500, 1500, 1500}, {1508, 9000, 1500, 1500}, {1508, 1494, 1494, 1494},
+		{1508, 0, 1492, 0}, {1450, 1500, 1442, 0}, {1450, 0, 1442, 0},
+	} {
+		carries(t, s, c.mtu)
+		tags := []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: []byte{byte(i)}}}
+		if c.asked > 0 {
+			tags = append(tags, pppoe.Tag{Type: pppoe.PPPMaxPayload, Value: binary.BigEndian.AppendUint16(nil, uint16(c.asked))})
+		}
+		cookie := s.cookie.of(p.mac, time.Now())
+		pads := p.exchange(&pppoe.Frame{To: s.mac, Code: pppoe.PADR, Tags: append(tags, pppoe.Tag{Type: pppoe.ACCookie, Value: cookie})}, pppoe.PADS)
+		got, there := pads.Tag(pppoe.PPPMaxPayload)
+		if there != (c.confirmed > 0) || there && int(binary.BigEndian.Uint16(got)) != c.confirmed {
+			t.Errorf("%+v: confirmed are % x", c, got)
+		}
+		s.mu.Lock()
+		if n := s.sessions[pads.Session]; n == nil || n.payload != c.granted {
+			t.Errorf("%+v: the session is %+v", c, n)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// TestOddDiscovery: a client that leaves out what may be guessed, or sends more than there should be, is answered.
+func TestOddDiscovery(t *testing.T) {
+	s := newServer(t, "odd0")
+	s.senders.Rate.AtOnce = 100
+	p := newPeer(t, s)
+	uniq := pppoe.Tag{Type: pppoe.HostUniq, Value: []byte("u")}
+	for name, c := range map[string]struct {
+		tags []pppoe.Tag
+		end  []byte // after the tags
+	}{
+		"no Service-Name":        {[]pppoe.Tag{uniq}, nil},
+		"no tags":                {nil, nil},
+		"an empty Host-Uniq":     {[]pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq}}, nil},
+		"an unknown tag":         {[]pppoe.Tag{{Type: 0x0fff, Value: []byte("x")}, {Type: pppoe.ServiceName}, uniq}, nil},
+		"an end, and more":       {[]pppoe.Tag{{Type: pppoe.ServiceName}, uniq, {Type: pppoe.EndOfList}}, []byte{1, 1, 255, 255}},
+		"a tag that is cut":      {[]pppoe.Tag{{Type: pppoe.ServiceName}, uniq}, []byte{1, 5, 0, 9, 'a'}},
+		"a byte that is no tag":  {[]pppoe.Tag{{Type: pppoe.ServiceName}, uniq}, []byte{1}},
+		"a payload of no length": {[]pppoe.Tag{{Type: pppoe.ServiceName}, uniq, {Type: pppoe.PPPMaxPayload}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.t = t
+			ask := func(to pppoe.MAC, code, want pppoe.Code, more ...pppoe.Tag) *pppoe.Frame {
+				return p.exchange(&pppoe.Frame{To: to, Code: code, Tags: append(more, c.tags...)}, want, c.end...)
+			}
+			offer := ask(pppoe.Broadcast, pppoe.PADI, pppoe.PADO)
+			cookie, _ := offer.Tag(pppoe.ACCookie)
+			pads := ask(s.mac, pppoe.PADR, pppoe.PADS, pppoe.Tag{Type: pppoe.ACCookie, Value: cookie})
+			if _, there := pads.Tag(pppoe.ServiceName); !there || pads.Session == 0 {
+				t.Errorf("confirmed by %+v", pads)
+			}
+		})
 	}
 }
 

@@ -85,6 +85,22 @@ func (w *wire) send(b []byte) {
 	_, _ = w.found.WriteTo(b, &packet.Addr{HardwareAddr: net.HardwareAddr(b[:6])})
 }
 
+// mtu is the interface's MTU, bytes; 0: unknown, as when the interface is gone.
+func (w *wire) mtu(name string) int {
+	raw, err := w.found.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return 0
+	}
+	if ended := raw.Control(func(fd uintptr) { err = unix.IoctlIfreq(int(fd), unix.SIOCGIFMTU, request) }); ended != nil || err != nil {
+		return 0
+	}
+	return int(request.Uint32())
+}
+
 // lost is how many frames the kernel has dropped since the last call because a socket held as much as it may.
 func (w *wire) lost() (n uint64) {
 	for _, c := range w.open() {

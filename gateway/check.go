@@ -193,7 +193,7 @@ func (s *survey) path() {
 	case config.EBPF:
 		s.refuse(ebpf.Check(ebpfLeft(s.Config)))
 	case config.TUN:
-		s.refuse(tun.Check(tunConfig(s.Config, nil)))
+		s.refuse(tun.Check(tunConfig(s.Config, false, nil)))
 	case config.Kernel:
 		s.refuse(kernel.Check(kernelConfig(s.Config, nil)))
 		s.files()

@@ -61,6 +61,7 @@ type gateway struct {
 	radius *radius.Client
 	asks   *radius.Dynamic // what servers ask of sessions
 	portal *portal.Portal
+	home   bool // the portal answers at homePort too
 	users  *users.Accounts
 	dhcp   *dhcp.Server
 	dns    *dns.Server
@@ -124,6 +125,7 @@ func (g *gateway) open() (err error) {
 	if err := g.openNAT(); err != nil { // before the data path, which redirects where nothing translates
 		return err
 	}
+	g.openHome()
 	if g.dp, err = g.openPath(); err != nil {
 		return err
 	}
@@ -279,10 +281,10 @@ func (g *gateway) takeUp(all []dhcp.Lease) error {
 
 // serve runs the parts until ctx ends or one of them fails; the others end with it.
 func (g *gateway) serve(ctx context.Context) error {
-	var plain, secure net.Listener
+	var open doors
 	if g.portal != nil { // the portal must listen before the gateway reports ready
 		var err error
-		if plain, secure, err = g.listenPortal(ctx); err != nil {
+		if open, err = g.listenPortal(ctx); err != nil {
 			return fmt.Errorf("portal: %w", err)
 		}
 	}
@@ -331,7 +333,7 @@ func (g *gateway) serve(ctx context.Context) error {
 		run("requests of RADIUS servers", g.asks.Serve)
 	}
 	if g.portal != nil {
-		run("portal", func(ctx context.Context) error { return g.portal.Serve(ctx, plain, secure) })
+		run("portal", func(ctx context.Context) error { return g.portal.Serve(ctx, open.plain, open.secure, open.home) })
 	}
 	if g.users != nil {
 		run("users' file", g.users.Follow)

@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"net"
+	"net/netip"
+	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -27,9 +31,60 @@ func TestKindsTakeOver(t *testing.T) {
 		if now.State != session.Authenticated || now.ID != before.ID || now.UpPackets <= before.UpPackets {
 			t.Fatalf("on %s the session %+v became %+v", keys, before, now)
 		}
-		before = now
+		byHand(t, d, now)
+		before = d.client(t)
 	}
 	if !passes() {
 		t.Error("in the end the client does not pass")
 	}
+}
+
+// byHand: who types the gateway's address, or the portal's name, comes to the portal, before login and after.
+func byHand(t *testing.T, d daemon, s control.Session) {
+	t.Helper()
+	leads := func(to string) {
+		t.Helper()
+		for _, host := range []string{"10.1.0.1", "10.1.0.1:80", "login.hotel.example"} {
+			if got := sh(t, curl+`-o /dev/null -w '%{http_code} %{redirect_url}' -H 'Host: `+host+`' http://10.1.0.1/`); got != "302 http://10.1.0.1:8080"+to && got != "302 http://10.1.0.1:8080"+to+"?url=http%3A%2F%2F"+host+"%2F" {
+				t.Errorf("http://%s/ is answered by %q, not with %s", host, got, to)
+			}
+		}
+	}
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	leads("/status")
+	_, err = c.Logout(t.Context(), control.LogoutRequest{User: "ann"})
+	must(t, err)
+	leads("/login")
+	_, err = c.Login(t.Context(), control.LoginRequest{Addr: s.Addr, User: "ann"})
+	must(t, err)
+}
+
+// TestPortOfAnother: a program that has port 80 keeps it, out of reach before login, and is named by the log.
+func TestPortOfAnother(t *testing.T) {
+	network(t)
+	l, err := net.Listen("tcp4", "0.0.0.0:80")
+	must(t, err)
+	defer l.Close()
+	d := start(t, t.TempDir())
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
+	addr := netip.MustParseAddr(lease(t))
+	if got, err := try(curl + "-m 2 http://10.1.0.1/"); err == nil {
+		t.Errorf("before login it answers %q", got)
+	}
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	_, err = c.Login(t.Context(), control.LoginRequest{Addr: addr, User: "ann"})
+	must(t, err)
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			conn.Read(make([]byte, 4096)) // else it is reset
+			conn.Write([]byte("HTTP/1.0 200 OK\r\n\r\nits own"))
+			conn.Close()
+		}
+	}()
+	if got := sh(t, curl+"http://10.1.0.1/"); !strings.Contains(got, "its own") {
+		t.Errorf("after login it answers %q", got)
+	}
+	must(t, d.stop())
 }

@@ -162,28 +162,38 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 	return cfg
 }
 
+// doors are the portal's listeners: for plain HTTP, for https where there is a certificate, and at homePort.
+type doors struct{ plain, secure, home net.Listener }
+
 // listenPortal opens the portal's listeners and has the data path hand over clients'
-// connections. secure is nil without a certificate.
-func (g *gateway) listenPortal(ctx context.Context) (plain, secure net.Listener, err error) {
-	addr := g.cfg.LAN.Address.Addr()
-	if plain, err = portal.Listen(ctx, netip.AddrPortFrom(addr, g.cfg.Portal.Port)); err != nil {
-		return nil, nil, err
-	}
-	if g.cfg.Portal.TLSCert != "" {
-		if secure, err = portal.Listen(ctx, netip.AddrPortFrom(addr, g.cfg.Portal.TLSPort)); err != nil {
-			return nil, nil, errors.Join(err, plain.Close())
+// connections.
+func (g *gateway) listenPortal(ctx context.Context) (d doors, err error) {
+	addr, p := g.cfg.LAN.Address.Addr(), g.cfg.Portal
+	defer func() {
+		for _, l := range []net.Listener{d.plain, d.secure, d.home} {
+			if err != nil && l != nil {
+				err = errors.Join(err, l.Close())
+			}
 		}
+	}()
+	for _, l := range []struct {
+		wanted bool
+		port   uint16
+		at     *net.Listener
+	}{{true, p.Port, &d.plain}, {p.TLSCert != "", p.TLSPort, &d.secure}, {g.home, webPort, &d.home}} {
+		if !l.wanted {
+			continue
+		}
+		opened, err := portal.Listen(ctx, netip.AddrPortFrom(addr, l.port))
+		if err != nil {
+			return d, err
+		}
+		*l.at = opened
 	}
 	if dp, ok := g.dp.(introducer); ok {
-		if err = dp.Portal(plain.(syscall.Conn)); err != nil {
-			err = errors.Join(err, plain.Close())
-			if secure != nil {
-				err = errors.Join(err, secure.Close())
-			}
-			return nil, nil, err
-		}
+		err = dp.Portal(d.plain.(syscall.Conn))
 	}
-	return plain, secure, nil
+	return d, err
 }
 
 const keySize = 32 // bytes

@@ -76,7 +76,7 @@ func (g *gateway) openPath() (path, error) {
 		}
 		return dp, err
 	case config.TUN:
-		c := tunConfig(g.cfg, g.log)
+		c := tunConfig(g.cfg, g.home, g.log)
 		// The neighbours by themselves: programs or rules that were removed by others left them.
 		c.Former = func() error {
 			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface), routes.Remove(g.cfg.LAN.Interface), kernel.Clear(g.cfg.LAN.Interface))
@@ -229,11 +229,20 @@ func portalPorts(p config.Portal) []uint16 {
 	return []uint16{p.Port, p.TLSPort}
 }
 
+// servicePorts are the portal's ports that clients reach before they log in; home: with homePort.
+func servicePorts(cfg *config.Config, home bool) []uint16 {
+	all := portalPorts(cfg.Portal)
+	if home {
+		all = append(all, webPort)
+	}
+	return all
+}
+
 // tunConfig returns the configuration of the packet socket and the TUN device.
-func tunConfig(cfg *config.Config, log *slog.Logger) tun.Config {
+func tunConfig(cfg *config.Config, home bool, log *slog.Logger) tun.Config {
 	return tun.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Device: cfg.Datapath.Device, Address: cfg.LAN.Address,
-		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Lines: cfg.PPPoE.Enabled, Log: log,
+		PortalPorts: servicePorts(cfg, home), Fast: cfg.Datapath.Fast, Lines: cfg.PPPoE.Enabled, Log: log,
 	}
 }
 
@@ -262,7 +271,7 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	cfg := g.cfg
 	c := ebpf.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
-		PortalPorts: portalPorts(cfg.Portal), Forward: ebpf.Forward(cfg.Datapath.Forward), FlowCache: ebpf.FlowCache(cfg.Datapath.FlowCache), Shaping: ebpf.Shaping(cfg.Datapath.Shaping), PinDir: cfg.Datapath.PinDir, Log: g.log,
+		PortalPorts: servicePorts(cfg, g.home), Forward: ebpf.Forward(cfg.Datapath.Forward), FlowCache: ebpf.FlowCache(cfg.Datapath.FlowCache), Shaping: ebpf.Shaping(cfg.Datapath.Shaping), PinDir: cfg.Datapath.PinDir, Log: g.log,
 	}
 	if cfg.DHCP.Mode == config.External {
 		c.Newcomer = g.newcomer
@@ -281,7 +290,7 @@ func (g *gateway) nfqueueConfig() nfqueue.Config {
 	cfg := g.cfg
 	c := nfqueue.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
-		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Log: g.log,
+		PortalPorts: servicePorts(cfg, g.home), Fast: cfg.Datapath.Fast, Log: g.log,
 	}
 	if cfg.DHCP.Mode == config.External {
 		c.Newcomer = g.newcomer

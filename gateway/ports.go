@@ -54,6 +54,26 @@ func ports(cfg *config.Config) []port {
 	return all
 }
 
+const webPort = 80
+
+// homePort is where http://ADDRESS/ and http://NAME/ of the portal lead; false: the portal has it already, or is not to
+// answer there.
+func homePort(cfg *config.Config) (port, bool) {
+	p := cfg.Portal
+	here := port{"tcp4", netip.AddrPortFrom(cfg.LAN.Address.Addr(), webPort), "", "http://" + cfg.LAN.Address.Addr().String() + "/", "set portal.port_80 = false"}
+	return here, p.Enabled && p.Home && p.Port != webPort && (p.TLSCert == "" || p.TLSPort != webPort)
+}
+
+// openHome decides whether the portal answers there: a program that has the port keeps it, and clients reach it only
+// once they have logged in.
+func (g *gateway) openHome() {
+	here, wanted := homePort(g.cfg)
+	g.home = wanted && !here.taken()
+	if wanted && !g.home {
+		g.log.Info("another program has the port: the portal is reached by its own port, and by every other address on port 80", "address", here.addr.String())
+	}
+}
+
 // taken reports whether another socket keeps the gateway from listening on a port. It tries,
 // with the options of the gateway's own socket.
 func (p port) taken() bool {

@@ -153,7 +153,7 @@ func (k *checker) checkDNS() {
 func (k *checker) checkPortal() {
 	p := k.Portal
 	if !p.Enabled {
-		k.without("portal.enabled is false", "portal.port", "portal.name", "portal.tls_port", "portal.tls_cert", "portal.tls_key",
+		k.without("portal.enabled is false", "portal.port", "portal.port_80", "portal.name", "portal.tls_port", "portal.tls_cert", "portal.tls_key",
 			"portal.templates", "portal.title", "portal.success_url")
 		return
 	}

@@ -157,6 +157,7 @@ type Garden struct {
 type Portal struct {
 	Enabled    bool
 	Port       uint16
+	Home       bool   // answer on port 80 of the gateway's address too
 	Name       string // host name of the portal; empty: its address is used
 	TLSPort    uint16 // used when there is a certificate
 	TLSCert    string // PEM file
@@ -303,7 +304,7 @@ func defaults() *Config {
 		DNS:      DNS{Mode: Server},
 		PPPoE:    PPPoE{Name: "gatewayd", MTU: 1492, PerMAC: 1, Most: 65535, Echo: 20 * time.Second, EchoFailures: 3},
 		Ident:    Ident{Method: IdentNAT, Answer: AnswerName, Rate: 20},
-		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
+		Portal:   Portal{Enabled: true, Home: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits:   Limits{IdleTimeout: DefaultIdle},
 		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
 		FlowLog:  FlowLog{Keep: 90 * day, Most: 10_000_000_000},

@@ -89,6 +89,7 @@ func (c *Config) portalSettings() []setting {
 	return []setting{
 		at("portal.enabled", &c.Portal.Enabled, boolean),
 		at("portal.port", &c.Portal.Port, port),
+		at("portal.port_80", &c.Portal.Home, boolean),
 		at("portal.name", &c.Portal.Name, hostName),
 		at("portal.tls_port", &c.Portal.TLSPort, port),
 		at("portal.tls_cert", &c.Portal.TLSCert, file),

@@ -41,12 +41,13 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 	}
 	base := p.base
 	host := cmp.Or(r.Host, c.local.String()) // HTTP/1.0 may have no Host
-	if p.hosts[strings.ToLower(host)] {
+	own := p.hosts[strings.ToLower(host)] || p.bare[strings.ToLower(host)]
+	if own {
 		host = "" // the client need not return to the portal after login
 		// Another resolver may give the portal's name another address, so that a redirect by
-		// name would lead here again.
-		if p.cert == nil {
-			base = "http://" + p.cfg.Address.String()
+		// name would lead here again. Who uses the address may have a resolver that does not know the name.
+		if p.cert == nil && (c.local.Addr() != p.cfg.Address.Addr() || !p.named(r.Host)) {
+			base = "http://" + authority(p.cfg.Address.Addr().String(), p.cfg.Address.Port(), httpPort)
 		}
 	}
 	probe := findProbe(host, r.URL.Path)
@@ -60,6 +61,9 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 		// Not back to the site itself: if the data path does not agree that the client is
 		// admitted, the client would be redirected in a loop.
 		page = "/status"
+		if own && r.URL.Path == "/logout" {
+			page = "/logout"
+		}
 	}
 	to := base + page
 	// Returning to the site would lose a request body, and over TLS only requests for the
@@ -70,6 +74,12 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 	p.counters.redirects.Add(1)
 	h["Location"] = []string{to}
 	w.WriteHeader(http.StatusFound)
+}
+
+// named reports whether a Host field is the portal's name.
+func (p *Portal) named(host string) bool {
+	name, _, _ := strings.Cut(strings.ToLower(host), ":")
+	return p.cfg.Name != "" && name == p.cfg.Name
 }
 
 // knows reports whether a client is admitted, and records for a client without a

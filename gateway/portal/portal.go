@@ -146,6 +146,7 @@ type Portal struct {
 	base      string          // of all links: "http://10.1.0.1:8080"
 	hosts     map[string]bool // Host fields of plain HTTP that mean the portal
 	tlsHosts  map[string]bool // and of https
+	bare      map[string]bool // and of plain HTTP to port 80
 	pageHints []header        // headers of every page
 }
 
@@ -287,13 +288,16 @@ func (p *Portal) host() string {
 	return p.cfg.Address.Addr().String()
 }
 
+// Ports of the two schemes.
+const httpPort, httpsPort = 80, 443
+
 // setBase computes the prefix of the portal's URLs and the Host fields that mean the
 // portal.
 func (p *Portal) setBase() {
-	const httpPort, httpsPort = 80, 443
 	plain, secure := p.cfg.Address, p.cfg.TLS.Address
 	p.base = "http://" + authority(p.host(), plain.Port(), httpPort)
 	p.hosts = hostFields(p.cfg.Name, plain, httpPort)
+	p.bare = hostFields(p.cfg.Name, netip.AddrPortFrom(plain.Addr(), httpPort), httpPort)
 	if p.cfg.TLS != (TLS{}) {
 		p.base = "https://" + authority(p.host(), secure.Port(), httpsPort)
 		p.tlsHosts = hostFields(p.cfg.Name, secure, httpsPort)

@@ -73,13 +73,13 @@ func (p *Portal) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.Serve(ctx, plain, secure)
+	return p.Serve(ctx, plain, secure, nil)
 }
 
-// Serve serves connections of both listeners until ctx ends, which is no error, and
-// closes them. secure is for https and may be nil. All handlers have returned when Serve
-// returns.
-func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
+// Serve serves connections of the listeners until ctx ends, which is no error, and
+// closes them. secure is for https, home for port 80 of the portal's address; both may be nil. All handlers have
+// returned when Serve returns.
+func (p *Portal) Serve(ctx context.Context, plain, secure, home net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &connLimiter{max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience, clients: map[netip.Addr]int{}}
@@ -95,14 +95,18 @@ func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 			conns.Done()
 		}
 	}
-	ended := make(chan error, 2)
-	running := 1
-	go func() { ended <- srv.Serve(&limitedListener{plain, c, refused, ctx.Done()}) }()
-	if secure != nil {
+	ended := make(chan error, 3)
+	running := 0
+	for _, l := range []net.Listener{plain, secure, home} {
+		if l == nil {
+			continue
+		}
+		var limited net.Listener = &limitedListener{l, c, refused, ctx.Done()}
+		if l == secure {
+			limited = tls.NewListener(limited, srv.TLSConfig)
+		}
 		running++
-		go func() {
-			ended <- srv.Serve(tls.NewListener(&limitedListener{secure, c, refused, ctx.Done()}, srv.TLSConfig))
-		}()
+		go func() { ended <- srv.Serve(limited) }()
 	}
 
 	var failed error

@@ -51,7 +51,7 @@ func TestServeSaysWhatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := p.Serve(t.Context(), l, nil); err == nil {
+	if err := p.Serve(t.Context(), l, nil, nil); err == nil {
 		t.Error("Serve on a closed listener returned no error")
 	}
 }

@@ -187,7 +187,7 @@ func start(t testing.TB, cfg Config) *world {
 		}
 	}
 	served := make(chan error)
-	go func() { served <- p.Serve(ctx, plain, secure) }()
+	go func() { served <- p.Serve(ctx, plain, secure, nil) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {

@@ -73,6 +73,21 @@ type Datapath interface {
 	Close() error
 }
 
+// Door is a port within a part of the walled garden.
+type Door struct {
+	Prefix   netip.Prefix
+	Protocol uint8 // TCP or UDP, as in IP
+	Port     uint16
+	Shut     bool // it is closed, whatever else is open of the prefix: HTTP goes to the portal there
+}
+
+// Porter is a data path that opens single ports of the walled garden.
+type Porter interface {
+	// OpenPort lets unauthenticated clients reach a port until the given time, or keeps them from it; the zero
+	// time means without end, a past time ends that. A door that is shut stays shut while the same one is opened.
+	OpenPort(Door, time.Time) error
+}
+
 // Mover is a data path that finds the addresses in use in one pass over its counters, which costs
 // far less than reading them one by one.
 type Mover interface {

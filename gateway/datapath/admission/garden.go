@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
 // maxGarden bounds the prefixes of the walled garden.
@@ -93,6 +95,63 @@ func (g *garden) forget(key uint64) {
 	}
 }
 
+// doors are ports of the garden that are open alone, or shut.
+type doors struct {
+	any atomic.Bool // there is one
+
+	mu         sync.RWMutex
+	open, shut map[uint32]*garden // guarded by mu: by protocol and port
+}
+
+// doorOf is a protocol and a port as a key.
+func doorOf(protocol uint8, port uint16) uint32 { return uint32(protocol)<<16 | uint32(port) }
+
+// hold reports whether a port of an address is open or shut now.
+func (d *doors) hold(addr uint32, protocol uint8, port uint16, now int64) (open, shut bool) {
+	if !d.any.Load() {
+		return false, false
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	key := doorOf(protocol, port)
+	if g := d.shut[key]; g != nil && g.holds(addr, now) {
+		return false, true
+	}
+	g := d.open[key]
+	return g != nil && g.holds(addr, now), false
+}
+
+// of returns the garden of a door, which it makes if there is none.
+func (d *doors) of(door datapath.Door) *garden {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open == nil {
+		d.open, d.shut = map[uint32]*garden{}, map[uint32]*garden{}
+	}
+	all, key := d.open, doorOf(door.Protocol, door.Port)
+	if door.Shut {
+		all = d.shut
+	}
+	if all[key] == nil {
+		all[key] = &garden{}
+	}
+	d.any.Store(true)
+	return all[key]
+}
+
+// OpenPort implements datapath.Porter.
+func (t *Table) OpenPort(d datapath.Door, until time.Time) error {
+	return t.openIn(t.doors.of(d), d.Prefix, until)
+}
+
+var _ datapath.Porter = (*Table)(nil)
+
+// reaches reports whether a port of an address is in the garden now.
+func (t *Table) reaches(addr uint32, protocol uint8, port uint16, now int64) bool {
+	open, shut := t.doors.hold(addr, protocol, port, now)
+	return open || !shut && t.garden.holds(addr, now)
+}
+
 // SetOwn replaces the addresses of this machine. They are outside of the walled garden,
 // whatever prefixes are open.
 func (t *Table) SetOwn(addrs []netip.Addr) {
@@ -103,17 +162,21 @@ func (t *Table) SetOwn(addrs []netip.Addr) {
 	t.own.Store(&own)
 }
 
-// inGarden reports whether unauthenticated clients may reach an address now.
-func (t *Table) inGarden(addr uint32, now int64) bool {
-	if !t.garden.holds(addr, now) {
+// inGarden reports whether unauthenticated clients may send a packet to its destination now.
+func (t *Table) inGarden(h *header, now int64) bool {
+	if !t.reaches(h.dest, h.protocol, h.to, now) {
 		return false
 	}
 	own := t.own.Load()
-	return own == nil || !(*own)[addr]
+	return own == nil || !(*own)[h.dest]
 }
 
 // Open opens the walled garden for a prefix, or closes it.
 func (t *Table) Open(prefix netip.Prefix, until time.Time) error {
+	return t.openIn(&t.garden, prefix, until)
+}
+
+func (t *Table) openIn(g *garden, prefix netip.Prefix, until time.Time) error {
 	if !prefix.IsValid() || !prefix.Addr().Is4() {
 		return fmt.Errorf("the walled garden cannot hold %s: IPv4 only", prefix)
 	}
@@ -122,7 +185,7 @@ func (t *Table) Open(prefix netip.Prefix, until time.Time) error {
 	if !until.IsZero() {
 		ends = moment(until)
 	}
-	if err := t.garden.open(prefix.Bits(), number(prefix.Addr()), ends, closes); err != nil {
+	if err := g.open(prefix.Bits(), number(prefix.Addr()), ends, closes); err != nil {
 		return fmt.Errorf("opening the walled garden for %s: %w", prefix.Masked(), err)
 	}
 	return nil

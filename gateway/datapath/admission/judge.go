@@ -102,7 +102,7 @@ func (j *Judge) Intercepts(mac datapath.MAC, p Packet, now int64) bool {
 	case word&macBits != macOf(mac) || word&admitted != 0 && !b.over(now) || h.dest == t.gateway:
 		return false
 	}
-	return h.protocol == protocolTCP && !isMulticast(h.dest) && !t.inGarden(h.dest, now)
+	return h.protocol == protocolTCP && !isMulticast(h.dest) && !t.inGarden(&h, now)
 }
 
 // unleased judges a packet from an address of the LAN that is not leased.
@@ -140,7 +140,7 @@ func (j *Judge) preauth(mac datapath.MAC, h *header, b []byte, now int64) Verdic
 		return j.end(h, Blocked, Drop)
 	case h.toMany:
 		return j.end(h, Blocked, Drop)
-	case t.inGarden(h.dest, now):
+	case t.inGarden(h, now):
 		if !t.strange.mayFlow(from, h, b, datapath.GardenFlow, datapath.Works, now) {
 			return j.end(h, Throttled, Drop)
 		}
@@ -223,7 +223,7 @@ func (j *Judge) toClient(e *entry, h *header, now int64) (Verdict, datapath.MAC)
 	case h.source == j.table.gateway:
 		return j.end(h, ForGateway, Local), mac
 	case word&admitted == 0 || b.over(now):
-		if j.table.garden.holds(h.source, now) {
+		if j.table.reaches(h.source, h.protocol, h.from, now) {
 			return j.end(h, Garden, Forward), mac
 		}
 		return j.end(h, Blocked, Drop), mac

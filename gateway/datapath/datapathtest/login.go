@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
@@ -23,6 +24,7 @@ var beforeLogin = []behaviour{
 	{"TheRestIsRejected", rejected, Shape{}},
 	{"TheRestIsRejectedBare", rejected, Shape{Bare: true}},
 	{"GardenOpensAndCloses", garden, Shape{}},
+	{"GardenByPort", gardenByPort, Shape{}},
 	{"DHCPComesThrough", dhcp, Shape{}},
 }
 
@@ -100,8 +102,11 @@ func talk(s Station, to netip.AddrPort, text string) (string, error) {
 }
 
 // get requests a page from an address.
-func get(s Station, to netip.Addr) (string, error) {
-	return talk(s, netip.AddrPortFrom(to, 80), "GET / HTTP/1.1\r\nHost: www.example.org\r\nConnection: close\r\n\r\n")
+func get(s Station, to netip.Addr) (string, error) { return getAt(s, netip.AddrPortFrom(to, 80)) }
+
+// getAt is get at any port.
+func getAt(s Station, to netip.AddrPort) (string, error) {
+	return talk(s, to, "GET / HTTP/1.1\r\nHost: www.example.org\r\nConnection: close\r\n\r\n")
 }
 
 // portal: HTTP to any address is answered by the portal, which sees the client's own
@@ -215,6 +220,43 @@ func garden(t *testing.T, w *World) {
 	if c := w.tally(t, w.Bob); c != (tally{}) {
 		t.Errorf("the garden was billed: %+v", c)
 	}
+}
+
+// gardenByPort: single ports of a prefix are open, or shut within what is open: HTTP then goes to the portal.
+func gardenByPort(t *testing.T, w *World) {
+	w.lease(t, w.Bob)
+	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Garden, 80)))
+	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Beside, 80)))
+	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Beside, 8443)))
+	door := func(at netip.Addr, port uint16, shut bool, until time.Time) {
+		t.Helper()
+		must(t, w.OpenPort(datapath.Door{Prefix: netip.PrefixFrom(at, 32), Protocol: 6, Port: port, Shut: shut}, until))
+	}
+	at := func(what string, a netip.AddrPort, want string) {
+		t.Helper()
+		got, err := getAt(w.Bob, a)
+		if want == "" && err == nil || want != "" && !strings.Contains(got, want) {
+			t.Errorf("%s: %s answers %q, %v", what, a, got, err)
+		}
+	}
+	garden, http, other := netip.AddrPortFrom(Garden, 80), netip.AddrPortFrom(Beside, 80), netip.AddrPortFrom(Beside, 8443)
+	at("nothing is open", garden, "portal: ")
+	at("nothing is open", other, "")
+	door(Beside, 8443, false, time.Time{})
+	at("one port is open", other, "the site itself")
+	at("one port is open", http, "portal: ")
+	must(t, w.OpenGarden("198.51.100.0/24", time.Time{}))
+	must(t, w.OpenGarden(netip.PrefixFrom(Beside, 32).String(), time.Time{}))
+	at("all is open", garden, "the site itself")
+	at("all is open", http, "the site itself")
+	door(Garden, 80, true, time.Now().Add(time.Hour))
+	at("HTTP is shut", garden, "portal: ")
+	at("HTTP is shut elsewhere", http, "the site itself")
+	says(t, w.Bob.Space, "ping -c 1 -W 5 "+Garden.String(), "1 received")
+	door(Garden, 80, false, time.Time{})
+	at("what is shut is opened", garden, "portal: ")
+	door(Garden, 80, true, time.Now().Add(-time.Second))
+	at("HTTP is shut no longer", garden, "the site itself")
 }
 
 // dhcp: a client reaches DHCP, whatever its state and whatever address it sends from.

@@ -47,6 +47,12 @@ type Door struct {
 	Until  time.Time
 }
 
+// PortDoor is an argument of OpenPort.
+type PortDoor struct {
+	Door  datapath.Door
+	Until time.Time
+}
+
 // Newcomer is a client with an address that was not leased.
 type Newcomer struct {
 	Addr netip.Addr
@@ -248,6 +254,16 @@ func (s *Service) OpenGarden(d Door, out *Outcome) error {
 	dp, err := s.opened()
 	if err == nil {
 		err = dp.Open(d.Prefix, d.Until)
+	}
+	out.from(err)
+	return nil
+}
+
+// OpenPort opens a port of the walled garden, or shuts it.
+func (s *Service) OpenPort(d PortDoor, out *Outcome) error {
+	dp, err := s.opened()
+	if err == nil {
+		err = dp.(datapath.Porter).OpenPort(d.Door, d.Until)
 	}
 	out.from(err)
 	return nil

@@ -179,6 +179,46 @@ func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 	return nil
 }
 
+// doorShut marks a door that is shut, in the value of the map: see maps.h.
+const doorShut = 1 << 63
+
+// OpenPort implements datapath.Porter.
+func (d *Datapath) OpenPort(door datapath.Door, until time.Time) error {
+	prefix := door.Prefix.Masked()
+	if !prefix.Addr().Is4() {
+		return fmt.Errorf("the walled garden cannot hold %s: IPv4 only", prefix)
+	}
+	key := gatewayDoor{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(door.Port), Protocol: door.Protocol, Addr: networkOrder(prefix.Addr())}
+	d.doors.Lock()
+	defer d.doors.Unlock()
+	var was uint64
+	// The look-up finds the longest prefix that contains it: within what is shut nothing is opened.
+	if err := d.objs.GardenPorts.Lookup(key, &was); err == nil && was&doorShut != 0 && !door.Shut {
+		if ends := was &^ doorShut; ends == 0 || monotonic(time.Now()) < ends {
+			return nil
+		}
+	}
+	if !until.IsZero() && !until.After(time.Now()) {
+		if err := d.objs.GardenPorts.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("closing port %d of %s in the walled garden: %w", door.Port, prefix, err)
+		}
+		return nil
+	}
+	var ends uint64
+	if !until.IsZero() {
+		ends = monotonic(until)
+	}
+	if door.Shut {
+		ends |= doorShut
+	}
+	if err := d.objs.GardenPorts.Put(key, ends); err != nil {
+		return fmt.Errorf("opening port %d of %s in the walled garden: %w", door.Port, prefix, err)
+	}
+	return nil
+}
+
+var _ datapath.Porter = (*Datapath)(nil)
+
 // Packets counts packets by outcome, with the names in reasonNames.
 func (d *Datapath) Packets() (map[string]uint64, error) {
 	out := map[string]uint64{}

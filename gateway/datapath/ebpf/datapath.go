@@ -68,6 +68,7 @@ type Config struct {
 
 // Datapath is the running data path.
 type Datapath struct {
+	doors sync.Mutex // held while a door of the walled garden changes
 	cfg   Config
 	objs  gatewayObjects
 	lan   *net.Interface

@@ -50,7 +50,7 @@ static __noinline int to_nobody(struct __sk_buff *skb)
 static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end, __u64 now)
 {
 	if (c->state != STATE_ADMITTED || expired(c, now)) {
-		int ok = is_garden(ip->saddr);
+		int ok = reaches(ip->saddr, ports_of(ip, end).source, ip->protocol);
 
 		count(ok ? REASON_GARDEN : REASON_BLOCKED);
 		return ok;

@@ -53,6 +53,15 @@ type gatewayDevice struct {
 	Pad [2]uint8
 }
 
+type gatewayDoor struct {
+	_        structs.HostLayout
+	Bits     uint32
+	Port     uint16
+	Protocol uint8
+	Pad      uint8
+	Addr     uint32
+}
+
 type gatewayFlow struct {
 	_        structs.HostLayout
 	Client   uint32
@@ -286,6 +295,7 @@ const (
 	gatewayMapFlowTallies      = "flow_tallies"
 	gatewayMapFlows            = "flows"
 	gatewayMapGarden           = "garden"
+	gatewayMapGardenPorts      = "garden_ports"
 	gatewayMapGatewaySettings  = "gateway_settings"
 	gatewayMapHops             = "hops"
 	gatewayMapNetworks         = "networks"
@@ -394,6 +404,7 @@ type gatewayMapSpecs struct {
 	FlowTallies     *ebpf.MapSpec `ebpf:"flow_tallies"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	Garden          *ebpf.MapSpec `ebpf:"garden"`
+	GardenPorts     *ebpf.MapSpec `ebpf:"garden_ports"`
 	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
 	Hops            *ebpf.MapSpec `ebpf:"hops"`
 	Networks        *ebpf.MapSpec `ebpf:"networks"`
@@ -468,6 +479,7 @@ type gatewayMaps struct {
 	FlowTallies     *ebpf.Map `ebpf:"flow_tallies"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	Garden          *ebpf.Map `ebpf:"garden"`
+	GardenPorts     *ebpf.Map `ebpf:"garden_ports"`
 	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
 	Hops            *ebpf.Map `ebpf:"hops"`
 	Networks        *ebpf.Map `ebpf:"networks"`
@@ -497,6 +509,7 @@ func (m *gatewayMaps) Close() error {
 		m.FlowTallies,
 		m.Flows,
 		m.Garden,
+		m.GardenPorts,
 		m.GatewaySettings,
 		m.Hops,
 		m.Networks,

@@ -313,7 +313,7 @@ func (d *Datapath) pin(name string) error {
 	o := &d.objs
 	of := map[string]pinnable{
 		"clients": o.Clients, "client_counters": o.ClientCounters, "client_limits": o.ClientLimits, "client_meters": o.ClientMeters, "hops": o.Hops,
-		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "networks": o.Networks, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
+		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "garden_ports": o.GardenPorts, "networks": o.Networks, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
 		"flow_tallies": o.FlowTallies, "flow_tallied": o.FlowTallied,
 	}[name]
 	for _, p := range d.places {

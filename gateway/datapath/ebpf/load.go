@@ -154,7 +154,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 			if !d.cfg.tallying() {
 				m.MaxEntries = unusedEntries // instead of those of a former daemon
 			}
-		case "hops", "gateway_settings", "stats", "garden", "networks", "newcomers", "called", "portal":
+		case "hops", "gateway_settings", "stats", "garden", "garden_ports", "networks", "newcomers", "called", "portal":
 		default:
 			continue // only constant within one load
 		}

@@ -294,6 +294,25 @@ struct {
 	__type(value, __u64); /* ns of CLOCK_MONOTONIC at which it ends; 0: never */
 } garden SEC(".maps");
 
+/* A port of a part of the walled garden, as a key of an LPM trie: bits are those of the prefix and 32. */
+struct door {
+	__u32 bits;
+	__u16 port; /* network order */
+	__u8 protocol;
+	__u8 pad;
+	__u32 addr; /* network order */
+};
+
+#define DOOR_SHUT (1ULL << 63)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct door);
+	__type(value, __u64); /* as garden's, with DOOR_SHUT where the port is closed */
+} garden_ports SEC(".maps");
+
 /* Networks behind clients on lines: the client's position in the LAN. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);

@@ -31,6 +31,33 @@ static __noinline int is_garden(__be32 addr)
 	return 0;
 }
 
+/* door_of reports whether a port of an address is open by itself now, 1, or shut, -1; 0: neither. */
+static __noinline int door_of(__be32 addr, __be16 port, __u8 protocol)
+{
+	struct door key = { .addr = addr, .port = port, .protocol = protocol };
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	for (int bits = 64; bits >= 32; bits--) {
+		const __u64 *until;
+
+		key.bits = bits;
+		until = bpf_map_lookup_elem(&garden_ports, &key);
+		if (!until)
+			return 0;
+		if (!(*until & ~DOOR_SHUT) || now < (*until & ~DOOR_SHUT))
+			return *until & DOOR_SHUT ? -1 : 1;
+	}
+	return 0;
+}
+
+/* reaches reports whether a port of an address is in the walled garden now. */
+static __always_inline int reaches(__be32 addr, __be16 port, __u8 protocol)
+{
+	int door = door_of(addr, port, protocol);
+
+	return door ? door > 0 : is_garden(addr);
+}
+
 /* refuse sends the packet, which is now the answer, back to the LAN. */
 static __always_inline int refuse(struct __sk_buff *skb)
 {
@@ -240,7 +267,7 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
 		return drop(REASON_BLOCKED);
-	if (is_garden(ip->daddr) && !is_here(skb, ip))
+	if (reaches(ip->daddr, p.dest, ip->protocol) && !is_here(skb, ip))
 		return may_flow(skb, ip, WORK_GARDEN, WORKS) ? pass(REASON_GARDEN) : drop(REASON_THROTTLED);
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
 		return to_portal(skb, ip, end);

@@ -134,6 +134,13 @@ func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
 	return c, nil
 }
 
+// OpenPort implements datapath.Porter.
+func (d *Datapath) OpenPort(door datapath.Door, until time.Time) error {
+	return d.table.OpenPort(door, until)
+}
+
+var _ datapath.Porter = (*Datapath)(nil)
+
 // Open opens the walled garden for a prefix, or closes it.
 func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 	return d.table.Open(prefix, until)

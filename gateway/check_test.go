@@ -45,6 +45,22 @@ func TestCheckPPPoEMTU(t *testing.T) {
 	finds(t, cfg, Warning, "pppoe.mtu", "carries 1500 bytes", "an MTU of 1492", "ip link set lan0 mtu 1508")
 }
 
+// TestCheckGarden: names of the garden that hold a probe are told.
+func TestCheckGarden(t *testing.T) {
+	network(t)
+	cfg := *start(t, t.TempDir()).cfg
+	cfg.Garden.Domains = []string{"login.shop.example", "accounts.google.com"}
+	if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "garden") {
+		t.Errorf("found %s", all)
+	}
+	for pattern, name := range map[string]string{"*.apple.com": "captive.apple.com", "conn1.oppomobile.com": "conn1.oppomobile.com", "*.google.com": "www.google.com", "*.gstatic.com": "connectivitycheck.gstatic.com"} {
+		cfg.Garden.Domains = []string{pattern}
+		finds(t, cfg, Warning, "garden.domains", pattern, name)
+	}
+	cfg.Garden.Domains, cfg.Garden.Ports = nil, []config.GardenPort{{Domain: "*.google.com", Protocol: unix.IPPROTO_TCP, Port: 443}}
+	finds(t, cfg, Warning, "garden.ports", "www.google.com")
+}
+
 // TestCheckFiles: a process that may open too few files for its sessions in the kernel says how many it needs.
 func TestCheckFiles(t *testing.T) {
 	network(t)

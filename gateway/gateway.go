@@ -140,10 +140,8 @@ func (g *gateway) open() (err error) {
 	if err := g.openFlows(); err != nil {
 		return err
 	}
-	for _, p := range cfg.Garden.Prefixes {
-		if err := g.dp.Open(p, time.Time{}); err != nil {
-			return err
-		}
+	if err := g.openGarden(); err != nil {
+		return err
 	}
 	if len(cfg.RADIUS.Servers()) > 0 {
 		if g.radius, err = radius.New(g.radiusConfig()); err != nil {
@@ -182,7 +180,7 @@ func (g *gateway) open() (err error) {
 		}
 	}
 	if cfg.DNS.Mode == config.Server {
-		g.dns, err = dns.New(g.dnsConfig(), g.dp)
+		g.dns, err = dns.New(g.dnsConfig(), opener{g.dp})
 	}
 	return err
 }

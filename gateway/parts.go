@@ -79,12 +79,15 @@ func (g *gateway) dnsConfig() dns.Config {
 	out := dns.Config{
 		Listen: netip.AddrPortFrom(cfg.LAN.Address.Addr(), 53), Interface: clientInterface(cfg),
 		Clients: []netip.Prefix{cfg.LAN.Network()}, Upstreams: cfg.DNS.Upstreams,
-		Garden: cfg.Garden.Domains, Open: cfg.Garden.Prefixes, Never: []netip.Prefix{cfg.LAN.Network()},
+		Garden: cfg.Garden.Domains, Ports: portNames(cfg.Garden.Ports), Open: cfg.Garden.Prefixes, Never: []netip.Prefix{cfg.LAN.Network()},
 		Local: map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
 		Who: func(addr netip.Addr) (mac [6]byte, admitted bool) {
 			s, _ := g.table.Get(addr)
 			return s.MAC, s.State == session.Authenticated
 		},
+	}
+	if cfg.Portal.Enabled {
+		out.Probes = portal.ProbeNames()
 	}
 	if cfg.Portal.Enabled && cfg.Portal.Name != "" {
 		out.Local[cfg.Portal.Name] = cfg.LAN.Address.Addr()

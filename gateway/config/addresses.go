@@ -134,6 +134,37 @@ func gardenPrefix(v any) (netip.Prefix, error) {
 	return p, nil
 }
 
+// gardenPort reads a port of a name, network or address: "example.org:443", "192.0.2.0/24:53/udp".
+func gardenPort(v any) (g GardenPort, err error) {
+	s, _ := v.(string)
+	wrong := fmt.Errorf(`must be a name, a network or an address, with a port and "tcp" or "udp" where it is not TCP, such as "login.example.org:443" or "192.0.2.0/24:53/udp", not %s`, show(v))
+	at := strings.LastIndexByte(s, ':')
+	if at < 0 {
+		return g, wrong
+	}
+	number, protocol, named := strings.Cut(s[at+1:], "/")
+	switch {
+	case !named || protocol == "tcp":
+		g.Protocol = 6
+	case protocol == "udp":
+		g.Protocol = 17
+	default:
+		return g, wrong
+	}
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || n == 0 {
+		return g, wrong
+	}
+	g.Port = uint16(n)
+	if g.Prefix, err = gardenPrefix(s[:at]); err == nil {
+		return g, nil
+	}
+	if g.Domain, err = domainPattern(s[:at]); err != nil {
+		return g, wrong
+	}
+	return g, nil
+}
+
 // hostName reads a DNS name, in lower case.
 func hostName(v any) (string, error) {
 	s, _ := v.(string)

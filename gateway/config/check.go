@@ -129,6 +129,10 @@ func (k *checker) inGarden(a netip.Addr) bool {
 func (k *checker) checkDNS() {
 	if k.DNS.Mode == External {
 		k.without(`dns.mode is "external"`, "dns.upstreams", "dns.answer_aaaa")
+		named := slices.ContainsFunc(k.Garden.Ports, func(p GardenPort) bool { return p.Domain != "" })
+		if named {
+			k.report("garden.ports", `names need gatewayd's own DNS, which learns their addresses: set dns.mode = "server", or use networks and addresses`)
+		}
 		if len(k.Garden.Domains) > 0 {
 			k.report("garden.domains", `need gatewayd's own DNS, which learns their addresses: set dns.mode = "server", or use garden.prefixes`)
 		}
@@ -379,7 +383,7 @@ func (k *checker) checkKernel() {
 	if k.Portal.Enabled {
 		k.report("portal.enabled", "no client reaches the portal, because datapath.kind = "+only+"set portal.enabled = false, or use %q", Kernel, EBPF)
 	}
-	k.without(fmt.Sprintf("datapath.kind is %q", Kernel), "datapath.fast", "garden.domains", "garden.prefixes")
+	k.without(fmt.Sprintf("datapath.kind is %q", Kernel), "datapath.fast", "garden.domains", "garden.prefixes", "garden.ports")
 }
 
 // checkServer checks a RADIUS server's keys together.

@@ -150,6 +150,15 @@ type DNS struct {
 type Garden struct {
 	Domains  []string // "example.org", or "*.example.org" for all below it
 	Prefixes []netip.Prefix
+	Ports    []GardenPort // single ports of further names and networks
+}
+
+// GardenPort is a port of the walled garden.
+type GardenPort struct {
+	Domain   string       // as in Garden.Domains; empty: Prefix
+	Prefix   netip.Prefix //
+	Protocol uint8        // TCP or UDP, as in IP
+	Port     uint16
 }
 
 // Portal is the configuration of the web side. Paths are absolute, or relative to the

@@ -82,6 +82,7 @@ func (c *Config) serviceSettings() []setting {
 		at("dns.answer_aaaa", &c.DNS.AnswerAAAA, boolean),
 		at("garden.domains", &c.Garden.Domains, list(domainPattern)),
 		at("garden.prefixes", &c.Garden.Prefixes, list(gardenPrefix)),
+		at("garden.ports", &c.Garden.Ports, list(gardenPort)),
 	}
 }
 

@@ -35,6 +35,11 @@ type Config struct {
 	// Garden are the names that clients may reach before they log in:
 	// "example.org", or "*.example.org" for every name below it but not itself.
 	Garden []string
+	// Ports are names of which clients may reach single ports before they log in.
+	Ports []PortName
+	// Probes are names at which devices look for a login page: HTTP to their addresses is kept from the garden,
+	// whatever else has these addresses or is open of these names.
+	Probes []string
 	// Open are the walled garden's prefixes, which are always open: nothing is opened
 	// within them.
 	Open []netip.Prefix
@@ -59,10 +64,19 @@ type Config struct {
 	Log         *slog.Logger  // default slog.Default()
 }
 
-// Opener lets unauthenticated clients reach a prefix until the given time. It may be
-// called from several goroutines; a later call for the same prefix replaces the time.
+// PortName is a port of the names that a pattern of Garden's kind names.
+type PortName struct {
+	Pattern  string
+	Protocol uint8 // TCP or UDP, as in IP
+	Port     uint16
+}
+
+// Opener lets unauthenticated clients reach a prefix, or a port of it, until the given time, or keeps them from its
+// HTTP. It may be called from several goroutines; a later call for the same replaces the time.
 type Opener interface {
 	Open(netip.Prefix, time.Time) error
+	OpenPort(p netip.Prefix, protocol uint8, port uint16, until time.Time) error
+	ShutHTTP(netip.Prefix, time.Time) error
 }
 
 const (
@@ -70,6 +84,8 @@ const (
 	maxOpen = time.Hour
 	// openGrace is added for clients that connect when the name's TTL has just expired.
 	openGrace = time.Minute
+	// shutTime is how long an address of a probe is kept from the garden: devices remember addresses beyond their TTL.
+	shutTime = 24 * time.Hour
 	// maxOpened bounds the addresses that are open at once.
 	maxOpened = 4096
 
@@ -113,6 +129,8 @@ func (c Config) withDefaults() (Config, error) {
 // policy decides about queries and answers. Its methods are pure.
 type policy struct {
 	garden garden
+	ports  []portGarden
+	probes garden
 	local  map[string]netip.Addr // by canonical name
 	open   []netip.Prefix
 	never  []netip.Prefix
@@ -125,6 +143,16 @@ func newPolicy(c Config) (*policy, error) {
 	if p.garden, err = newGarden(c.Garden); err != nil {
 		return nil, err
 	}
+	if p.probes, err = newGarden(c.Probes); err != nil {
+		return nil, err
+	}
+	for _, n := range c.Ports {
+		g, err := newGarden([]string{n.Pattern})
+		if err != nil {
+			return nil, err
+		}
+		p.ports = append(p.ports, portGarden{g, door{protocol: n.Protocol, port: n.Port}})
+	}
 	for name, addr := range c.Local {
 		if !domain(name) || !addr.Is4() {
 			return nil, fmt.Errorf("dns: local name %q must be a domain name, and %s its IPv4 address", name, addr)
@@ -132,6 +160,12 @@ func newPolicy(c Config) (*policy, error) {
 		p.local[miekg.CanonicalName(name)] = addr
 	}
 	return p, nil
+}
+
+// portGarden is a garden of one port.
+type portGarden struct {
+	garden
+	door
 }
 
 // garden is a set of names, canonical: lower case, with the final dot.

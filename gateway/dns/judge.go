@@ -2,6 +2,7 @@ package dns
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -33,7 +34,7 @@ func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 	switch {
 	case question.Qtype == miekg.TypeAAAA && !p.ipv6:
 		return nil, respond(q, miekg.RcodeSuccess)
-	case (question.Qtype == miekg.TypeHTTPS || question.Qtype == miekg.TypeSVCB) && p.garden.has(name):
+	case (question.Qtype == miekg.TypeHTTPS || question.Qtype == miekg.TypeSVCB) && slices.ContainsFunc(p.doors(name), func(d door) bool { return !d.shut }):
 		// These records name further addresses, which would not be open. Without them
 		// clients ask for A records.
 		return nil, respond(q, miekg.RcodeSuccess)
@@ -109,10 +110,34 @@ func answers(f, m *miekg.Msg) bool {
 		miekg.CanonicalName(m.Question[0].Name) == miekg.CanonicalName(f.Question[0].Name)
 }
 
+// door is what opens of an address: all of it, one port, or its HTTP not at all.
+type door struct {
+	protocol uint8
+	port     uint16 // 0: all ports
+	shut     bool
+}
+
 // opening is an address to open.
 type opening struct {
 	addr netip.Addr
 	ttl  time.Duration
+	door
+}
+
+// doors returns what a canonical name opens of its addresses.
+func (p *policy) doors(name string) (all []door) {
+	if p.probes.has(name) { // first, so that there is no moment without it
+		all = append(all, door{shut: true})
+	}
+	if p.garden.has(name) {
+		all = append(all, door{})
+	}
+	for _, g := range p.ports {
+		if g.has(name) {
+			all = append(all, g.door)
+		}
+	}
+	return all
 }
 
 // judge returns the reply made from an upstream's answer, and the addresses to open before
@@ -133,15 +158,28 @@ func (p *policy) judge(q, answer *miekg.Msg) (*miekg.Msg, []opening) {
 	return r, p.learn(q.Question[0], answer.Answer)
 }
 
-// learn returns the addresses of a question's name if the name is in the garden: those of
+// learn returns what the addresses of a question's name open if the name is in the garden or a probe's: those of
 // the name or of the end of its CNAME chain, never those of other names in the answer.
-func (p *policy) learn(question miekg.Question, answer []miekg.RR) []opening {
+func (p *policy) learn(question miekg.Question, answer []miekg.RR) (open []opening) {
 	name := miekg.CanonicalName(question.Name)
-	if question.Qtype != miekg.TypeA || !p.garden.has(name) {
+	doors := p.doors(name)
+	if question.Qtype != miekg.TypeA || len(doors) == 0 {
 		return nil
 	}
+	for _, d := range doors {
+		for _, a := range addressesOf(name, answer) {
+			if addr, ok := netip.AddrFromSlice(a.A.To4()); ok && (d.shut || p.openable(addr)) {
+				open = append(open, opening{addr, time.Duration(a.Hdr.Ttl) * time.Second, d})
+			}
+		}
+	}
+	return open
+}
+
+// addressesOf returns the addresses of a name in an answer.
+func addressesOf(name string, answer []miekg.RR) []*miekg.A {
 	for range maxChain {
-		var open []opening
+		var found []*miekg.A
 		next := ""
 		for _, rr := range answer {
 			if h := rr.Header(); h.Class != miekg.ClassINET || miekg.CanonicalName(h.Name) != name {
@@ -151,13 +189,11 @@ func (p *policy) learn(question miekg.Question, answer []miekg.RR) []opening {
 			case *miekg.CNAME:
 				next = miekg.CanonicalName(rr.Target)
 			case *miekg.A:
-				if addr, ok := netip.AddrFromSlice(rr.A.To4()); ok && p.openable(addr) {
-					open = append(open, opening{addr, time.Duration(rr.Hdr.Ttl) * time.Second})
-				}
+				found = append(found, rr)
 			}
 		}
-		if len(open) > 0 || next == "" {
-			return open
+		if len(found) > 0 || next == "" {
+			return found
 		}
 		name = next
 	}
@@ -166,6 +202,9 @@ func (p *policy) learn(question miekg.Question, answer []miekg.RR) []opening {
 
 // until is when an address learned now is closed again.
 func (o opening) until(now time.Time) time.Time {
+	if o.shut {
+		return now.Add(shutTime)
+	}
 	return now.Add(min(max(o.ttl, minOpen), maxOpen) + openGrace)
 }
 

@@ -74,7 +74,8 @@ type doors struct {
 	open  map[netip.Prefix]time.Time
 	calls int
 	fail  error
-	hold  chan struct{} // if not nil, Open waits for it
+	parts map[string]time.Time // ports, and what is shut
+	hold  chan struct{}        // if not nil, Open waits for it
 }
 
 func (d *doors) Open(p netip.Prefix, until time.Time) error {
@@ -91,6 +92,25 @@ func (d *doors) Open(p netip.Prefix, until time.Time) error {
 		d.open = map[netip.Prefix]time.Time{}
 	}
 	d.open[p] = until
+	return nil
+}
+
+// OpenPort and ShutHTTP note a place as Open does, with what it is.
+func (d *doors) OpenPort(p netip.Prefix, protocol uint8, port uint16, until time.Time) error {
+	return d.noteDoor(fmt.Sprintf("%s port %d of %d", p, port, protocol), until)
+}
+
+func (d *doors) ShutHTTP(p netip.Prefix, until time.Time) error {
+	return d.noteDoor(p.String()+" shut", until)
+}
+
+func (d *doors) noteDoor(what string, until time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.parts == nil {
+		d.parts = map[string]time.Time{}
+	}
+	d.parts[what] = until
 	return nil
 }
 

@@ -18,7 +18,8 @@ func (s *Server) open(o opening, name string) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	until := o.until(now)
-	before, known := s.opened[o.addr]
+	key := place{o.addr, o.door}
+	before, known := s.opened[key]
 	if known && until.Sub(before) < reopenMargin {
 		return
 	}
@@ -26,22 +27,40 @@ func (s *Server) open(o opening, name string) {
 		s.stats.openRefused.Add(1)
 		return
 	}
-	if err := s.opener.Open(netip.PrefixFrom(o.addr, o.addr.BitLen()), until); err != nil {
+	if err := s.carryOut(o, until); err != nil {
 		s.stats.openErrors.Add(1)
 		s.unopened.Do(func() {
 			s.log.Error("opening an address of the walled garden", "addr", o.addr, "name", name, "err", err)
 		})
 		return
 	}
-	s.opened[o.addr] = until
+	s.opened[key] = until
 	s.stats.opened.Add(1)
 	s.log.Debug("opened an address of the walled garden", "addr", o.addr, "name", name, "until", until)
+}
+
+// place is what is open of an address.
+type place struct {
+	addr netip.Addr
+	door door
+}
+
+// carryOut has the data path open an address, or what is to be open of it.
+func (s *Server) carryOut(o opening, until time.Time) error {
+	prefix := netip.PrefixFrom(o.addr, o.addr.BitLen())
+	switch {
+	case o.shut:
+		return s.opener.ShutHTTP(prefix, until)
+	case o.port != 0:
+		return s.opener.OpenPort(prefix, o.protocol, o.port, until)
+	}
+	return s.opener.Open(prefix, until)
 }
 
 // hasSpace reports whether another address may be opened. s.mu is held.
 func (s *Server) hasSpace(now time.Time) bool {
 	if len(s.opened) >= maxOpened {
-		maps.DeleteFunc(s.opened, func(_ netip.Addr, end time.Time) bool { return end.Before(now) })
+		maps.DeleteFunc(s.opened, func(_ place, end time.Time) bool { return end.Before(now) })
 	}
 	return len(s.opened) < maxOpened
 }

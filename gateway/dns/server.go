@@ -46,8 +46,8 @@ type Server struct {
 	stop    context.CancelFunc
 	stopped context.Context // done: Close was called
 
-	mu     sync.Mutex               // held while the data path opens an address, so that no answer is sent before
-	opened map[netip.Addr]time.Time // until when; guarded by mu
+	mu     sync.Mutex          // held while the data path opens an address, so that no answer is sent before
+	opened map[place]time.Time // until when; guarded by mu
 
 	unopened budget.Seldom // warnings that the data path opens no address
 	reported budget.Seldom // and about dropped queries
@@ -60,7 +60,7 @@ func New(cfg Config, o Opener) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Log, opener: o, opened: map[netip.Addr]time.Time{},
+		cfg: cfg, log: cfg.Log, opener: o, opened: map[place]time.Time{},
 		queries: newLimiter(class{perClient: cfg.PerClient, total: cfg.Total}, class{perClient: cfg.PerStranger, total: cfg.Strangers}),
 		conns:   newLimiter(class{perClient: perClientConns, total: totalConns}, class{perClient: perClientConns / 4, total: strangerConns}),
 		budgets: &budgets{each: cfg.Budget},

@@ -148,7 +148,7 @@ func TestOpenedAddressesAreBounded(t *testing.T) {
 	}
 	// Expired addresses free their places.
 	s.mu.Lock()
-	s.opened[netip.MustParseAddr("93.0.0.1")] = time.Now().Add(-time.Second)
+	s.opened[place{addr: netip.MustParseAddr("93.0.0.1")}] = time.Now().Add(-time.Second)
 	s.mu.Unlock()
 	s.open(opening{addr: address}, "x.example.")
 	if d.count() != maxOpened+1 || len(s.opened) != maxOpened {

@@ -2,6 +2,7 @@ package portal
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -54,6 +55,35 @@ var probes = []probe{
 	// Kindle.
 	{path: "/kindle-wifi/wifistub.html", status: http.StatusOK, contentType: "text/html", body: kindleStub},
 	{path: "/kindle-wifi/wifistub-eink.html", status: http.StatusOK, contentType: "text/html", body: kindleStub},
+}
+
+// probeNames are further names that devices ask for the paths of probes.
+var probeNames = []string{
+	// Google, Android of all makers, Chrome, Edge.
+	"connectivitycheck.gstatic.com", "connectivitycheck.android.com", "clients1.google.com", "clients3.google.com", "clients4.google.com",
+	"www.gstatic.com", "www.google.com", "www.google.cn", "www.googleapis.cn", "play.googleapis.com", "edge-http.microsoft.com",
+	"connectivitycheck.grapheneos.network", "captiveportal.kuketz.de",
+	// OPPO, OnePlus and realme; Huawei and Honor, Xiaomi, vivo, Samsung, Fire OS.
+	"conn1.oppomobile.com", "conn2.oppomobile.com", "conn1.coloros.com", "conn2.coloros.com", "conn-service-eu-04.allawnos.com", "conn-service-us-05.allawnos.com",
+	"conn-service-in-05.allawnos.com", "connectivitycheck.platform.hicloud.com", "connectivitycheck.platform.hihonorcloud.com", "connect.rom.miui.com",
+	"wifi.vivo.com.cn", "connectivity.samsung.com.cn", "fireoscaptiveportal.com", "spectrum.s3.amazonaws.com",
+	// Apple, which also asks at names of its own choice.
+	"www.apple.com", "www.appleiphonecell.com", "www.itools.info", "www.ibook.info", "www.airport.us", "www.thinkdifferent.us", "captive.g.aaplimg.com",
+	// Windows, Brave, GNOME, Nintendo, Steam.
+	"www.msftncsi.com", "ipv6.msftncsi.com", "detectportal.brave-http-only.com", "nmcheck.gnome.org", "conntest.nintendowifi.net", "ctest.cdn.nintendo.net",
+	"test.steampowered.com",
+}
+
+// ProbeNames are the names at which devices look for a login page, over HTTP.
+func ProbeNames() []string {
+	all := slices.Clone(probeNames)
+	for _, p := range probes {
+		if p.host != "" {
+			all = append(all, p.host)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // findProbe returns the probe that matches a request, or nil. After a probe's redirect

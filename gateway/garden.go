@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/dns"
+	"github.com/gateweigh/gateweigh/gateway/portal"
+)
+
+// opener is the data path as the DNS opens it.
+type opener struct{ path }
+
+var _ dns.Opener = opener{}
+
+// OpenPort implements dns.Opener.
+func (o opener) OpenPort(p netip.Prefix, protocol uint8, port uint16, until time.Time) error {
+	return o.door(datapath.Door{Prefix: p, Protocol: protocol, Port: port}, until)
+}
+
+// ShutHTTP implements dns.Opener.
+func (o opener) ShutHTTP(p netip.Prefix, until time.Time) error {
+	return o.door(datapath.Door{Prefix: p, Protocol: unix.IPPROTO_TCP, Port: webPort, Shut: true}, until)
+}
+
+func (o opener) door(d datapath.Door, until time.Time) error {
+	if p, ok := o.path.(datapath.Porter); ok {
+		return p.OpenPort(d, until)
+	}
+	return nil // without a garden
+}
+
+// openGarden opens what is open for ever.
+func (g *gateway) openGarden() error {
+	for _, p := range g.cfg.Garden.Prefixes {
+		if err := g.dp.Open(p, time.Time{}); err != nil {
+			return err
+		}
+	}
+	for _, p := range g.cfg.Garden.Ports {
+		if p.Domain != "" {
+			continue
+		}
+		if err := (opener{g.dp}).OpenPort(p.Prefix, p.Protocol, p.Port, time.Time{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// portNames are the ports that the DNS opens.
+func portNames(all []config.GardenPort) (names []dns.PortName) {
+	for _, p := range all {
+		if p.Domain != "" {
+			names = append(names, dns.PortName{Pattern: p.Domain, Protocol: p.Protocol, Port: p.Port})
+		}
+	}
+	return names
+}
+
+// secureProbes are names that devices also ask over HTTPS: an answer makes Android believe that it is online.
+var secureProbes = []string{"www.google.com", "connectivitycheck.gstatic.com", "www.gstatic.com"}
+
+// garden warns of names that hold a probe.
+func (s *survey) garden() {
+	if !s.Portal.Enabled {
+		return
+	}
+	find := func(key, pattern string, names []string, text string) {
+		for _, name := range names {
+			below, wild := strings.CutPrefix(pattern, "*.")
+			if name == pattern || wild && strings.HasSuffix(name, "."+below) {
+				s.find(Warning, "%s: %q holds %s, "+text, s.Where(key), pattern, name)
+				return
+			}
+		}
+	}
+	for _, d := range s.Garden.Domains {
+		find("garden.domains", d, secureProbes, "which devices also ask over HTTPS: they believe that they are online, and show no login page; name what the login needs instead")
+		find("garden.domains", d, portal.ProbeNames(), "by which devices find the login page: its HTTP goes to the portal all the same")
+	}
+	for _, p := range s.Garden.Ports {
+		if p.Domain != "" && p.Port == 443 && p.Protocol == unix.IPPROTO_TCP {
+			find("garden.ports", p.Domain, secureProbes, "which devices also ask over HTTPS: they believe that they are online, and show no login page; name what the login needs instead")
+		}
+	}
+}

@@ -29,15 +29,16 @@ var allowedImports = map[string][]string{
 	"meant":     {"tomlline"}, // the command or flag that a misspelt one is near to
 	"output":    {},           // a program's standard output
 	"quote":     {},           // commands that readers copy
+	"textfile":  {},           // files that people write with any editor
 	"tomlline":  {},           // mistakes in TOML, for gatewayd's configuration and the lab's experiments
 
 	"cmd/gateweigh":       {"lab/...", "meant", "output", "quote", "tomlline"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "meant", "output", "quote", "tomlline"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "meant", "output", "quote", "tomlline", "textfile"},
 
 	"gateway":                    {"gateway/...", "ppp", "quote"},
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
-	"gateway/config":             {"tomlline"},
+	"gateway/config":             {"tomlline", "textfile"},
 	"gateway/control":            {"gateway/session"},
 	"gateway/beat":               {}, // when those that look from time to time do so
 	"gateway/sockbuf":            {}, // how much a socket holds
@@ -71,11 +72,11 @@ var allowedImports = map[string][]string{
 	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile", "gateway/timeline"},
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/guesses": {"gateway/session"}, // who guesses passwords
-	"gateway/portal":  {"gateway/guesses", "gateway/session"},
+	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/sockbuf", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/session"},
 	"gateway/session": {"gateway/datapath", "gateway/statefile", "gateway/timeline"},
-	"gateway/users":   {"gateway/beat", "gateway/session"},
+	"gateway/users":   {"gateway/beat", "gateway/session", "textfile"},
 
 	"gateway/timeline":  {}, // times in files, whatever the clock is set to
 	"gateway/statefile": {}, // bbolt files that may be damaged
@@ -96,8 +97,8 @@ var allowedImports = map[string][]string{
 	"lab/sink":       {"lab/layout", "lab/hook", "quote", "tomlline"}, // ways to capture
 	"lab/floor":      {"lab/layout", "lab/hook"},                      // forwarding with nothing decided
 	"lab/profile":    {"lab/result"},
-	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
-	"lab/machine":    {"lab/meter"},                                                                                                                                 // what a machine is, read on it
+	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words", "textfile"}, // for the traits of their kinds
+	"lab/machine":    {"lab/meter"},                                                                                                                                             // what a machine is, read on it
 	"lab/agent":      {"output", "lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile", "lab/traffic/socket"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
@@ -125,7 +126,7 @@ var allowedImports = map[string][]string{
 
 	"lab/traffic/iperf3": {"lab/result", "lab/traffic"},
 
-	"lab/traffic/frames":         {},                     // sizes, times and numbers of frames
+	"lab/traffic/frames":         {"textfile"},           // sizes, times and numbers of frames
 	"lab/traffic/frames/capture": {"lab/traffic/frames"}, // decodes captures
 	"lab/traffic/frames/receive": {"lab/hook", "lab/layout", "lab/traffic/frames", "lab/traffic/frames/scale"},
 	"lab/traffic/frames/scale":   {}, // distributions of times

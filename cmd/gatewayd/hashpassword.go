@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway"
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // maxPasswordBytes bounds a password, like the portal's form.
@@ -80,7 +81,7 @@ func readPassword(ctx context.Context, lines *bufio.Reader) (string, error) {
 	case <-ctx.Done():
 		return "", errors.New("interrupted")
 	case r := <-read:
-		password := strings.TrimRight(r.line, "\r\n")
+		password := strings.TrimRight(textfile.Trim(r.line), "\r\n")
 		switch {
 		case r.err != nil && r.err != io.EOF:
 			return "", fmt.Errorf("reading the password: %w", r.err)

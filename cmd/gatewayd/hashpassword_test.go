@@ -81,6 +81,20 @@ func TestPasswordFromTerminalIsNotShown(t *testing.T) {
 	}
 }
 
+// TestPasswordFromFile: neither a byte order mark nor the line's end is part of a password.
+func TestPasswordFromFile(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	fmt.Fprint(out, "\ufeffgeheim\r\nmore")
+	out.Close()
+	if got, err := askPassword(t.Context(), in, io.Discard); got != "geheim" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestHashIsArgon2id(t *testing.T) {
 	parts := strings.Split(gateway.HashPassword("geheim"), "$")
 	if len(parts) != 6 || strings.Join(parts[:4], "$") != "$argon2id$v=19$m=65536,t=3,p=4" {

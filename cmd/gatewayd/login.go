@@ -14,6 +14,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // grants are the limits of a login from the command line.
@@ -108,11 +109,7 @@ func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest,
 	var problems []error
 	lines := bufio.NewScanner(in)
 	for n := 1; lines.Scan(); n++ {
-		line := lines.Text()
-		if n == 1 {
-			line = strings.TrimPrefix(line, "\ufeff") // byte order mark, which Windows editors write
-		}
-		words := strings.Fields(line)
+		words := strings.Fields(textfile.Trim(lines.Text()))
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}

@@ -186,13 +186,15 @@ func TestLoadReadsSecrets(t *testing.T) {
 	dir := t.TempDir()
 	text := strings.Replace(withRADIUS, `radius.primary.secret = "s3cret"`, `radius.primary.secret_file = "sub"`, 1)
 	path := write(t, dir, "gatewayd.toml", text, 0o644)
-	write(t, dir, "sub", "from a file\r\n", 0o640)
-	c, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := c.RADIUS.Primary.Secret; got != "from a file" {
-		t.Errorf("secret %q", got)
+	for _, mark := range []string{"", "\ufeff"} { // a byte order mark
+		write(t, dir, "sub", mark+"from a file\r\n", 0o640)
+		c, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.RADIUS.Primary.Secret; got != "from a file" {
+			t.Errorf("secret %q", got)
+		}
 	}
 	for _, bad := range []struct {
 		text string

@@ -29,6 +29,8 @@ type problem struct {
 var mistakes = []problem{
 	{"unknown key", minimal + "portal.tittle = \"x\"\n",
 		[]string{`x.toml:6: portal.tittle: unknown key; did you mean "portal.title"?`}},
+	{"byte order mark", "\ufeff" + minimal + "[colours]\na = 1\n",
+		[]string{`x.toml:6: colours: unknown key`}},
 	{"unknown key without neighbour", minimal + "colour = 3\n",
 		[]string{`x.toml:6: colour: unknown key`}},
 	{"key in no table", minimal + "upstreams = []\n",

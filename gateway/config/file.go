@@ -11,6 +11,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/textfile"
 	"github.com/gateweigh/gateweigh/tomlline"
 )
 
@@ -90,6 +91,7 @@ type entry struct {
 
 // readEntries lists a text's keys by line, tables before their keys.
 func readEntries(name string, data []byte) ([]entry, *Error) {
+	data = textfile.Trim(data) // the toml package does so too, and then its positions are not those of data
 	var top map[string]toml.Primitive
 	md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&top)
 	var bad toml.ParseError

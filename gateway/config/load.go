@@ -2,16 +2,16 @@ package config
 
 import (
 	"bytes"
-	"crypto/tls"
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"unicode/utf8"
+
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // Example is a gatewayd.toml that shows every key with its default.
@@ -71,7 +71,7 @@ func LANInterface(path string) (string, error) {
 
 // readConfig reads a configuration's text.
 func readConfig(path string) ([]byte, error) {
-	data, err := readFile(path)
+	data, err := textfile.Read(path, maxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: gatewayd example-config prints one to begin with", err)
 	}
@@ -79,19 +79,6 @@ func readConfig(path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
 	return data, nil
-}
-
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err == nil && len(data) > maxFileBytes {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxFileBytes)
-	}
-	return data, err
 }
 
 // openFiles checks the files that the configuration names, so that mistakes show before
@@ -119,7 +106,7 @@ func (k *checker) openFiles() {
 		}
 	}
 	if p := k.Portal; p.TLSCert != "" {
-		if _, err := tls.LoadX509KeyPair(p.TLSCert, p.TLSKey); err != nil {
+		if _, err := textfile.KeyPair(p.TLSCert, p.TLSKey); err != nil {
 			k.report("portal.tls_cert", "%v", err)
 		}
 	}
@@ -154,7 +141,7 @@ func (k *checker) readSecret(key string, s *RADIUSServer) {
 		k.report(key, "everyone can read %s: chmod o-r %s", s.SecretFile, s.SecretFile)
 		return
 	}
-	data, err := readFile(s.SecretFile)
+	data, err := textfile.Read(s.SecretFile, maxFileBytes)
 	if err == nil && !utf8.Valid(data) {
 		err = errors.New("is no text")
 	}

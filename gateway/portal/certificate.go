@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // certificateAge is how long a certificate is used before its files are checked again:
@@ -64,7 +66,7 @@ func (c *certificate) read() error {
 	}
 	// A renewal replaces two files. Between the two writes they do not match; the next
 	// check, a minute later, finds both.
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	pair, err := textfile.KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("reading the certificate %s and its key %s: %w", c.certFile, c.keyFile, err)
 	}

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // Page is the data of the templates. Fields that do not concern a page are empty. A form
@@ -146,16 +148,8 @@ func checkNames(dir string) error {
 // readPart reads a file from dir, or the built-in one when it is not there.
 func readPart(dir, name string) (string, error) {
 	if dir != "" {
-		f, err := os.Open(filepath.Join(dir, name))
+		text, err := textfile.Read(filepath.Join(dir, name), maxTemplate)
 		if err == nil {
-			defer f.Close()
-			text, err := io.ReadAll(io.LimitReader(f, maxTemplate+1))
-			if err == nil && len(text) > maxTemplate {
-				err = fmt.Errorf("more than %d bytes", maxTemplate)
-			}
-			if err != nil {
-				return "", fmt.Errorf("reading the template %s: %w", f.Name(), err)
-			}
 			return string(text), nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {

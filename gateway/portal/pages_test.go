@@ -138,13 +138,17 @@ func TestUnits(t *testing.T) {
 
 func TestTemplatesAreReplaced(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "login.html", `{{template "head" .}}<p>Ours: {{.Title}}</p>{{template "foot" .}}`)
-	write(t, dir, "style.css", "p { color: teal }\n")
+	// Both with a byte order mark, which is part of no page.
+	write(t, dir, "login.html", "\ufeff"+`{{template "head" .}}<p>Ours: {{.Title}}</p>{{template "foot" .}}`)
+	write(t, dir, "style.css", "\ufeffp { color: teal }\n")
 	write(t, dir, "logo.svg", "<svg/>") // other files are allowed
 	start(t, Config{Templates: dir})
 	r := ask(t, clientA, base+"/login", nil)
 	if !strings.Contains(r.body, "<p>Ours: Wi-Fi</p>") || !strings.Contains(r.body, "<style>p { color: teal }\n</style>") {
 		t.Errorf("login page:\n%s", r.main())
+	}
+	if strings.Contains(r.body, "\ufeff") || !strings.HasPrefix(r.body, "<!doctype") {
+		t.Errorf("the page begins with %.20q", r.body)
 	}
 	if r := ask(t, clientA, base+"/nothing", nil); !strings.Contains(r.body, english.NotFoundText) {
 		t.Errorf("a page that was not replaced:\n%s", r.main())

@@ -91,6 +91,13 @@ func TestTLSIsWhereLinksLead(t *testing.T) {
 
 func TestTLSLogin(t *testing.T) {
 	files, pool := writeCertificate(t, t.TempDir(), portalName, 1)
+	for _, f := range []string{files.Cert, files.Key} { // byte order marks, which editors write
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, "", f, "\ufeff"+string(text))
+	}
 	w := start(t, Config{Name: portalName, TLS: files})
 	client := secureClient(pool)
 	send := func(address string, form url.Values) reply {

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 const (
@@ -88,7 +89,7 @@ func parse(name string, r io.Reader) (map[string]account, error) {
 	n := 0
 	for lines.Scan() && len(problems) < maxProblems {
 		n++
-		line := strings.TrimSpace(lines.Text())
+		line := strings.TrimSpace(textfile.Trim(lines.Text()))
 		if line == "" || line[0] == '#' {
 			continue
 		}

@@ -2,6 +2,8 @@ package users
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +55,17 @@ func TestProblemsNameFileAndLine(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 		})
+	}
+}
+
+// TestByteOrderMark: it is part of no name, at the beginning of the file and where files were joined.
+func TestByteOrderMark(t *testing.T) {
+	accounts, err := parse("f", strings.NewReader("\ufeffann:"+someHash+"\r\n\ufeff# more\r\n\ufeff\ufeffbob:"+someHash+"\r\n\ufeff\r\n"))
+	if err != nil || len(accounts) != 2 || accounts["ann"].hash.tag == nil || accounts["bob"].hash.tag == nil {
+		t.Errorf("%q, %v", slices.Sorted(maps.Keys(accounts)), err)
+	}
+	if _, err := parse("f", strings.NewReader("\ufeffann:"+someHash+"\nann:"+someHash)); err == nil {
+		t.Error("an account that is there twice, once behind a mark, is taken")
 	}
 }
 

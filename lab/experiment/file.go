@@ -10,6 +10,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/textfile"
 	"github.com/gateweigh/gateweigh/tomlline"
 )
 
@@ -51,6 +52,7 @@ type entry struct {
 // parseEntries lists the keys of a TOML text, each table ahead of what is in it
 // and otherwise in the order of the text.
 func parseEntries(file string, data []byte) ([]entry, error) {
+	data = textfile.Trim(data) // the toml package does so too, and then its positions are not those of data
 	var top map[string]toml.Primitive
 	md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&top)
 	if err != nil {

@@ -1,7 +1,7 @@
 package frames
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -9,20 +9,19 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
-)
 
-// byteOrderMark is what some programs begin UTF-8 files with.
-const byteOrderMark = "\ufeff"
+	"github.com/gateweigh/gateweigh/textfile"
+)
 
 // ReadHistogram reads a mix from CSV: a line "bytes,weight" for each size, below a heading of these
 // words or none. Lines that begin with # are comments; the weights of lines with the same size add
 // up. name is the file's, for messages.
 func ReadHistogram(r io.Reader, name string) (Sizes, error) {
-	text := bufio.NewReader(r)
-	if mark, _ := text.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
-		_, _ = text.Discard(len(byteOrderMark)) // was peeked at
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return Sizes{}, fmt.Errorf("reading %s: %w", name, err)
 	}
-	lines := csv.NewReader(text)
+	lines := csv.NewReader(bytes.NewReader(textfile.Trim(text)))
 	lines.Comment, lines.FieldsPerRecord, lines.TrimLeadingSpace, lines.ReuseRecord = '#', 2, true, true
 	sum := map[uint16]*big.Rat{}
 	for first := true; ; first = false {

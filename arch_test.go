@@ -76,7 +76,7 @@ var allowedImports = map[string][]string{
 	"gateway/pppoe":   {"gateway/budget", "gateway/sockbuf", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/session"},
 	"gateway/session": {"gateway/datapath", "gateway/statefile", "gateway/timeline"},
-	"gateway/users":   {"gateway/beat", "gateway/session", "textfile"},
+	"gateway/users":   {"gateway/beat", "gateway/session", "textfile", "gateway/config"},
 
 	"gateway/timeline":  {}, // times in files, whatever the clock is set to
 	"gateway/statefile": {}, // bbolt files that may be damaged

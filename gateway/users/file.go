@@ -7,15 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
@@ -28,8 +25,8 @@ const (
 
 // account is one line of the file.
 type account struct {
-	hash   hash
-	limits session.Limits
+	hash hash
+	grants
 }
 
 // stamp identifies a state of the file; the zero value is of no file.
@@ -130,84 +127,9 @@ func parseLine(line string) (string, account, error) {
 	}
 	acc := account{hash: h}
 	if hasLimits {
-		if acc.limits, err = parseLimits(limits); err != nil {
+		if acc.grants, err = parseLimits(limits); err != nil {
 			return "", account{}, fmt.Errorf("account %q: %w", user, err)
 		}
 	}
 	return user, acc, nil
-}
-
-// limit is one key of a line's limits.
-type limit struct {
-	key string
-	set func(*session.Limits, string) error
-}
-
-// limitKeys are the keys, in the order errors list them.
-var limitKeys = []limit{
-	{"session_timeout", timeout(func(l *session.Limits) *time.Duration { return &l.SessionTimeout })},
-	{"idle_timeout", timeout(func(l *session.Limits) *time.Duration { return &l.IdleTimeout })},
-	{"up_bps", quantity(func(l *session.Limits) *uint64 { return &l.UpBps })},
-	{"down_bps", quantity(func(l *session.Limits) *uint64 { return &l.DownBps })},
-	{"up_bytes", quantity(func(l *session.Limits) *uint64 { return &l.UpBytes })},
-	{"down_bytes", quantity(func(l *session.Limits) *uint64 { return &l.DownBytes })},
-	{"total_bytes", quantity(func(l *session.Limits) *uint64 { return &l.TotalBytes })},
-}
-
-// parseLimits reads key=value,key=value.
-func parseLimits(text string) (session.Limits, error) {
-	var limits session.Limits
-	var set []string
-	for pair := range strings.SplitSeq(text, ",") {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok {
-			return limits, fmt.Errorf("%q: must be key=value", pair)
-		}
-		i := slices.IndexFunc(limitKeys, func(l limit) bool { return l.key == key })
-		switch {
-		case i < 0:
-			return limits, fmt.Errorf("%q: unknown limit: known are %s", key, knownLimits())
-		case slices.Contains(set, key):
-			return limits, fmt.Errorf("%s is there twice", key)
-		}
-		if err := limitKeys[i].set(&limits, value); err != nil {
-			return limits, fmt.Errorf("%s: %w", key, err)
-		}
-		set = append(set, key)
-	}
-	return limits, nil
-}
-
-func knownLimits() string {
-	names := make([]string, len(limitKeys))
-	for i, l := range limitKeys {
-		names[i] = l.key
-	}
-	return strings.Join(names, ", ")
-}
-
-// timeout reads a duration of at least a second into a field.
-func timeout(field func(*session.Limits) *time.Duration) func(*session.Limits, string) error {
-	return func(l *session.Limits, text string) error {
-		d, err := time.ParseDuration(text)
-		if err != nil || d < time.Second {
-			return fmt.Errorf("must be a duration such as 90m or 8h, at least 1s, not %q", text)
-		}
-		*field(l) = d
-		return nil
-	}
-}
-
-// quantity reads a number of at least 1 into a field: 500, 20k, 5M, 10G, 1T.
-func quantity(field func(*session.Limits) *uint64) func(*session.Limits, string) error {
-	return func(l *session.Limits, text string) error {
-		digits := strings.TrimRight(text, "kMGT")
-		unit, known := map[string]uint64{"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[text[len(digits):]]
-		n, err := strconv.ParseUint(digits, 10, 64)
-		if err != nil || !known || n < 1 || n > 1<<63/unit {
-			return fmt.Errorf("must be a whole number of at least 1 with k, M, G or T behind it or nothing, not %q", text)
-		}
-		*field(l) = n * unit
-		return nil
-	}
 }

@@ -3,6 +3,7 @@ package users
 import (
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -36,8 +37,14 @@ func TestProblemsNameFileAndLine(t *testing.T) {
 		{"twice", "alice:" + someHash + "\nbob:" + someHash + "\nalice:" + someHash, []string{`f:3: account "alice" is there twice`}},
 		{"empty limits", "alice:" + someHash + ":", []string{`f:1: account "alice": "": must be key=value`}},
 		{"unknown limit", "alice:" + someHash + ":up=5M",
-			[]string{`f:1: account "alice": "up": unknown limit: known are session_timeout, idle_timeout, up_bps, down_bps, up_bytes, down_bytes, total_bytes`}},
+			[]string{`f:1: account "alice": "up": unknown limit: known are session_timeout, idle_timeout, up_rate, down_rate, up_quota, down_quota, total_quota, sessions_per_user`}},
 		{"limit twice", "alice:" + someHash + ":up_bps=1,up_bps=2", []string{`f:1: account "alice": up_bps is there twice`}},
+		{"limit twice, once by its former name", "alice:" + someHash + ":up_rate=10k,up_bps=2", []string{`f:1: account "alice": up_bps is there twice`}},
+		{"limits as in the configuration", "a:" + someHash + ":up_rate=5\nb:" + someHash + ":total_quota=10G\nc:" + someHash + ":sessions_per_user=0",
+			[]string{
+				`f:1: account "a": up_rate: must be bits a second such as "512k", "10M" or "1G", from 8k to 1000G, not "5"`,
+				`f:2: account "b": total_quota: must be bytes such as "500MB", "5GB" or "1.5GiB", at least 1 B, not "10G"`,
+				`f:3: account "c": sessions_per_user: must be a whole number of at least 1, not "0"`}},
 		{"limits", "a:" + someHash + ":up_bps=0\nb:" + someHash + ":up_bps=-1\nc:" + someHash + ":up_bps=5m\nd:" + someHash + ":up_bps=9223373T\ne:" + someHash + ":up_bps=kM\nf:" + someHash + ":session_timeout=8\ng:" + someHash + ":idle_timeout=-1h",
 			[]string{
 				`f:1: account "a": up_bps: ` + number + `, not "0"`, `f:2: account "b": up_bps: ` + number + `, not "-1"`,
@@ -69,6 +76,28 @@ func TestByteOrderMark(t *testing.T) {
 	}
 }
 
+// TestLimitsAreDocumented: the manual has an example of each, and the former names.
+func TestLimitsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/gateway-reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, manual, _ := strings.Cut(string(text), "## Users' file")
+	manual, _, _ = strings.Cut(manual, "\n## ")
+	for _, l := range limitKeys {
+		if !strings.Contains(manual, l.key+"=") || !strings.Contains(manual, "`"+l.former+"`") && l.former != "" {
+			t.Errorf("%s, formerly %q, is not in the manual", l.key, l.former)
+		}
+	}
+	for line := range strings.Lines(manual) {
+		if _, limits, ok := strings.Cut(line, "…:"); ok {
+			if _, err := parseLimits(strings.TrimSpace(limits)); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+}
+
 func TestProblemsAreBounded(t *testing.T) {
 	_, err := parse("f", strings.NewReader(strings.Repeat("x\n", 100_000)))
 	var all interface{ Unwrap() []error }
@@ -79,7 +108,7 @@ func TestProblemsAreBounded(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add("alice:" + someHash)
-	f.Add("# comment\n\nalice:" + someHash + ":session_timeout=8h,up_bps=5M\nbob:" + someHash)
+	f.Add("# comment\n\nalice:" + someHash + ":session_timeout=8h,up_rate=5M,total_bytes=5M\nbob:" + someHash)
 	f.Add("alice:" + someHash + ":up_bps=18446744073709551615")
 	f.Add("alice")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -7,12 +7,11 @@
 //
 //	# guests of the house
 //	alice:$argon2id$v=19$m=65536,t=3,p=4$c2FsdA…$aGFzaA…
-//	room12:$argon2id$v=19$…:session_timeout=8h,idle_timeout=20m,up_bps=5M,down_bps=20M,total_bytes=10G
+//	room12:$argon2id$v=19$…:session_timeout=8h,idle_timeout=20m,up_rate=5M,down_rate=20M,total_quota=10GB
 //
-// Times are durations such as 90m or 8h. Rates are bits, sizes bytes, with k, M,
-// G or T for powers of 1000. A missing limit does not limit. Blank lines and lines
-// that begin with # are ignored. A name has no colon and no control characters, and
-// is at most 253 bytes.
+// The limits have the names and units of the configuration's [limits], whose values hold where a line
+// has none. Blank lines and lines that begin with # are ignored. A name has no colon and no control
+// characters, and is at most 253 bytes.
 //
 // The file is read again when it has changed. It must belong to root or to the daemon's user. Only its
 // owner and its group may have access to it, and only its owner may write it.
@@ -97,7 +96,7 @@ func (a *Accounts) Authenticate(ctx context.Context, who session.Credentials) (s
 	acc, known := a.current()[who.User]
 	print := a.fingerprint(who, acc.hash)
 	if known && a.isVerified(who.User, print) {
-		return session.Login{User: who.User, Limits: acc.limits}, nil
+		return session.Login{User: who.User, Limits: acc.limits, Sessions: acc.sessions}, nil
 	}
 	if err := a.line.ask(ctx, who, known, acc.hash); err != nil {
 		return session.Login{}, fmt.Errorf("users: %w", err)
@@ -105,7 +104,7 @@ func (a *Accounts) Authenticate(ctx context.Context, who session.Credentials) (s
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.verified[who.User] = print
-	return session.Login{User: who.User, Limits: acc.limits}, nil
+	return session.Login{User: who.User, Limits: acc.limits, Sessions: acc.sessions}, nil
 }
 
 // State is what accounts there are.

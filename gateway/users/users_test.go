@@ -71,20 +71,21 @@ func TestAuthenticate(t *testing.T) {
 	a, _ := open(t, accountsFile(t,
 		"# guests", "",
 		"alice:"+hashOfTulip(),
-		"  room 12:"+hashOfRose()+":session_timeout=8h,idle_timeout=90s,up_bps=5M,down_bps=20M,up_bytes=1,down_bytes=3k,total_bytes=10G\r",
-		"zoë:"+cffiHash+":total_bytes=2T",
+		"  room 12:"+hashOfRose()+":session_timeout=8h,idle_timeout=90s,up_rate=5M,down_rate=20Mbit/s,up_quota=1B,down_quota=3kB,total_quota=1.5GiB,sessions_per_user=2\r",
+		"zoë:"+cffiHash+":up_bps=5M,down_bps=20,up_bytes=1,down_bytes=3k,total_bytes=2T", // as lines had it formerly
 	))
 	everything := session.Limits{
 		SessionTimeout: 8 * time.Hour, IdleTimeout: 90 * time.Second, UpBps: 5e6, DownBps: 20e6,
-		UpBytes: 1, DownBytes: 3000, TotalBytes: 10e9,
+		UpBytes: 1, DownBytes: 3000, TotalBytes: 3 << 29,
 	}
+	former := session.Limits{UpBps: 5e6, DownBps: 20, UpBytes: 1, DownBytes: 3000, TotalBytes: 2e12}
 	for _, tt := range []struct {
 		name, user, password string
 		want                 session.Login // zero: rejected
 	}{
 		{"right", "alice", "tulip", session.Login{User: "alice"}},
-		{"limits", "room 12", "rose", session.Login{User: "room 12", Limits: everything}},
-		{"hash of another implementation", "zoë", "correct horse", session.Login{User: "zoë", Limits: session.Limits{TotalBytes: 2e12}}},
+		{"limits", "room 12", "rose", session.Login{User: "room 12", Limits: everything, Sessions: 2}},
+		{"hash of another implementation", "zoë", "correct horse", session.Login{User: "zoë", Limits: former}},
 		{"wrong password", "alice", "rose", session.Login{}},
 		{"no password", "alice", "", session.Login{}},
 		{"longer password", "alice", "tulip\x00", session.Login{}},

@@ -1,0 +1,121 @@
+package users
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// grants are the limits of an account; zero values do not limit.
+type grants struct {
+	limits   session.Limits
+	sessions int // at once
+}
+
+// limit is one key of a line's limits. former is its name before it had the configuration's, with other units;
+// empty: none.
+type limit struct {
+	key, former    string
+	set, setFormer func(*grants, string) error
+}
+
+// limitKeys are the keys of the configuration's [limits], in the order errors list them.
+var limitKeys = []limit{
+	{key: "session_timeout", set: timeout(func(g *grants) *time.Duration { return &g.limits.SessionTimeout })},
+	{key: "idle_timeout", set: timeout(func(g *grants) *time.Duration { return &g.limits.IdleTimeout })},
+	amount("up_rate", "up_bps", config.ParseRate, func(g *grants) *uint64 { return &g.limits.UpBps }),
+	amount("down_rate", "down_bps", config.ParseRate, func(g *grants) *uint64 { return &g.limits.DownBps }),
+	amount("up_quota", "up_bytes", config.ParseSize, func(g *grants) *uint64 { return &g.limits.UpBytes }),
+	amount("down_quota", "down_bytes", config.ParseSize, func(g *grants) *uint64 { return &g.limits.DownBytes }),
+	amount("total_quota", "total_bytes", config.ParseSize, func(g *grants) *uint64 { return &g.limits.TotalBytes }),
+	{key: "sessions_per_user", set: setSessions},
+}
+
+// amount is the key of a rate or a quota, read as the configuration's.
+func amount(key, former string, parse func(string) (uint64, error), field func(*grants) *uint64) limit {
+	set := func(g *grants, text string) error {
+		n, err := parse(text)
+		if err != nil {
+			return fmt.Errorf("%w, not %q", err, text)
+		}
+		*field(g) = n
+		return nil
+	}
+	return limit{key: key, former: former, set: set, setFormer: quantity(field)}
+}
+
+// parseLimits reads key=value,key=value.
+func parseLimits(text string) (g grants, err error) {
+	var set []string
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return g, fmt.Errorf("%q: must be key=value", pair)
+		}
+		i := slices.IndexFunc(limitKeys, func(l limit) bool { return l.key == key || l.former == key && key != "" })
+		if i < 0 {
+			return g, fmt.Errorf("%q: unknown limit: known are %s", key, knownLimits())
+		}
+		l := limitKeys[i]
+		if slices.Contains(set, l.key) {
+			return g, fmt.Errorf("%s is there twice", key)
+		}
+		read := l.set
+		if key != l.key {
+			read = l.setFormer
+		}
+		if err := read(&g, value); err != nil {
+			return g, fmt.Errorf("%s: %w", key, err)
+		}
+		set = append(set, l.key)
+	}
+	return g, nil
+}
+
+func knownLimits() string {
+	names := make([]string, len(limitKeys))
+	for i, l := range limitKeys {
+		names[i] = l.key
+	}
+	return strings.Join(names, ", ")
+}
+
+// timeout reads a duration of at least a second into a field.
+func timeout(field func(*grants) *time.Duration) func(*grants, string) error {
+	return func(g *grants, text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < time.Second {
+			return fmt.Errorf("must be a duration such as 90m or 8h, at least 1s, not %q", text)
+		}
+		*field(g) = d
+		return nil
+	}
+}
+
+func setSessions(g *grants, text string) error {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || n == 0 {
+		return fmt.Errorf("must be a whole number of at least 1, not %q", text)
+	}
+	g.sessions = int(n)
+	return nil
+}
+
+// quantity reads a number of at least 1 into a field, as former keys have it: 500, 20k, 5M, 10G, 1T.
+func quantity(field func(*grants) *uint64) func(*grants, string) error {
+	return func(g *grants, text string) error {
+		digits := strings.TrimRight(text, "kMGT")
+		unit, known := map[string]uint64{"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[text[len(digits):]]
+		n, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil || !known || n < 1 || n > 1<<63/unit {
+			return fmt.Errorf("must be a whole number of at least 1 with k, M, G or T behind it or nothing, not %q", text)
+		}
+		*field(g) = n * unit
+		return nil
+	}
+}

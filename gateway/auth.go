@@ -106,10 +106,10 @@ var _ portal.Authenticator = authenticator{}
 type granting struct {
 	*session.Table
 	g        *gateway
-	operator bool // the logins are not the clients' own
+	operator bool // the logins are an operator's, with the limits given there and no others
 }
 
-// Admit fills in the configuration's limits.
+// Admit fills in the configuration's limits, unless an operator logs the client in.
 func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
 	t.fill(&login)
 	s, err := t.Table.Admit(addr, login)
@@ -121,12 +121,17 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 	return s, err
 }
 
-// fill gives a login the limits that it lacks.
+// fill gives a login the limits that it lacks, and an operator's only the time between updates.
 func (t granting) fill(login *session.Login) {
 	l, given, d := &login.Limits, login.Given, t.g.cfg.Limits
+	if t.g.accounts() {
+		l.Interim = cmp.Or(l.Interim, t.g.cfg.RADIUS.Interim)
+	}
+	if t.operator {
+		return
+	}
 	lack(&l.SessionTimeout, given.SessionTimeout, d.SessionTimeout)
-	// A printer may be idle for days, and so may a household on its line.
-	if byHand := t.operator || login.Line.Session != 0; !byHand || d.IdleTimeout != config.DefaultIdle {
+	if login.Line.Session == 0 || d.IdleTimeout != config.DefaultIdle { // a household may be idle on its line
 		lack(&l.IdleTimeout, given.IdleTimeout, d.IdleTimeout)
 	}
 	lack(&l.UpBps, given.UpBps, d.UpRate)
@@ -136,9 +141,6 @@ func (t granting) fill(login *session.Login) {
 	lack(&l.TotalBytes, given.TotalBytes, d.TotalQuota)
 	if !login.Shared {
 		login.Sessions = cmp.Or(login.Sessions, d.SessionsPerUser)
-	}
-	if t.g.accounts() {
-		l.Interim = cmp.Or(l.Interim, t.g.cfg.RADIUS.Interim)
 	}
 }
 

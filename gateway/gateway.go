@@ -136,6 +136,9 @@ func (g *gateway) open() (err error) {
 		return err
 	}
 	g.openConnections()
+	if err := g.forgetUnleased(); err != nil {
+		return err
+	}
 	close(g.known)
 	if err := g.openFlows(); err != nil {
 		return err

@@ -197,14 +197,24 @@ func (g *gateway) forgetClaims(leased []dhcp.Lease) error {
 	for _, l := range leased {
 		known[l.Addr] = true
 	}
-	var claimed []session.Key
+	return g.forgetStrangers(func(s session.Session) bool { return !known[s.Addr] })
+}
+
+// forgetUnleased removes clients that an operator was about to log in without a lease when the daemon died.
+func (g *gateway) forgetUnleased() error {
+	return g.forgetStrangers(func(s session.Session) bool { return s.LeaseEnd.IsZero() })
+}
+
+// forgetStrangers removes the clients without a session that are some of those.
+func (g *gateway) forgetStrangers(some func(session.Session) bool) error {
+	var keys []session.Key
 	g.table.Each(func(s session.Session) bool {
-		if !known[s.Addr] && s.State != session.Authenticated && !s.LeaseEnd.IsZero() {
-			claimed = append(claimed, s.Key)
+		if s.State != session.Authenticated && some(s) {
+			keys = append(keys, s.Key)
 		}
 		return true
 	})
-	for _, k := range claimed {
+	for _, k := range keys {
 		if _, err := g.table.ForgetStranger(k); err != nil {
 			return fmt.Errorf("forgetting %s, whose address was not leased: %w", k, err)
 		}

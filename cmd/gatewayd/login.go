@@ -30,11 +30,12 @@ func loginCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login ADDRESS --user USER [--mac MAC] | --list FILE",
 		Short: "Log clients in, without asking RADIUS or the users' file",
-		Long: "Logs in the client with this address, with the limits given here and no others. A client that is\n" +
-			"already logged in gets a new session. With --mac the client needs no lease, such as a printer with a\n" +
-			"static address, which should lie outside dhcp.pools.\n\n" +
+		Long: "Logs in the client with this address, with the limits given here and no others: those of [limits] in the\n" +
+			"configuration are for users who log in themselves. A client that is already logged in gets a new session.\n" +
+			"With --mac the client needs no lease, such as a printer with a static address, which should lie outside\n" +
+			"dhcp.pools; the gateway forgets it when its session ends.\n\n" +
 			"--list reads \"ADDRESS USER\" or \"ADDRESS USER MAC\" from each line of a file, or with - from standard\n" +
-			"input; empty lines and lines that begin with # are ignored.",
+			"input; empty lines and lines that begin with # are ignored. The limits given here are each one's.",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list != "" {
@@ -68,7 +69,9 @@ func loginCommand(socket *string) *cobra.Command {
 	f.StringVar(&g.downRate, "down-rate", "", "limit of what the client receives, bits a second")
 	f.StringVar(&g.upQuota, "up-quota", "", "bytes the client may send, such as 1GB")
 	f.StringVar(&g.downQuota, "down-quota", "", "bytes the client may receive")
-	f.StringVar(&g.totalQuota, "quota", "", "bytes in both directions together")
+	f.StringVar(&g.totalQuota, "total-quota", "", "bytes in both directions together")
+	f.StringVar(&g.totalQuota, "quota", "", "")
+	_ = f.MarkHidden("quota") // its former name
 	return cmd
 }
 
@@ -157,7 +160,7 @@ func loginRequest(addr, user, mac string, g grants) (control.LoginRequest, error
 		{"down-rate", g.downRate, config.ParseRate, &req.Limits.DownBps},
 		{"up-quota", g.upQuota, config.ParseSize, &req.Limits.UpBytes},
 		{"down-quota", g.downQuota, config.ParseSize, &req.Limits.DownBytes},
-		{"quota", g.totalQuota, config.ParseSize, &req.Limits.TotalBytes},
+		{"total-quota", g.totalQuota, config.ParseSize, &req.Limits.TotalBytes},
 	} {
 		if v.text == "" {
 			continue

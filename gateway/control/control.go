@@ -36,8 +36,10 @@ type Sessions interface {
 	// Each yields all clients, ordered by address, until yield returns false. yield may
 	// take seconds with a slow reader and must not block other callers.
 	Each(yield func(session.Session) bool)
-	// Lease gives a client an address until end; the zero time: without end.
+	// Lease gives a client an address until end; the zero time: for as long as the session that follows lasts.
 	Lease(key session.Key, hostname string, end time.Time) error
+	// ForgetStranger removes a client that has no session, and reports whether it is gone.
+	ForgetStranger(session.Key) (bool, error)
 	// Admit and End return errors that name the address.
 	Admit(netip.Addr, session.Login) (session.Session, error)
 	End(netip.Addr, session.Cause) (session.Session, error)
@@ -121,8 +123,8 @@ type Limits struct {
 	DownBps               uint64  `json:"down_bps,omitempty"`
 }
 
-// LoginRequest admits a client without authentication. With MAC the client needs no
-// lease: it gets the address permanently, unless another client has it.
+// LoginRequest admits a client without authentication, with these limits and no others. With MAC the
+// client needs no lease: the address is its own until the session ends, unless another client has it.
 type LoginRequest struct {
 	Addr   netip.Addr `json:"addr"`
 	MAC    string     `json:"mac,omitempty"`

@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 type clients struct {
 	mu  sync.Mutex // guards all
 	all []session.Session
-	// broken is an address whose session cannot be ended.
-	broken netip.Addr
+	// broken is an address whose session cannot be ended, refused one whose cannot begin.
+	broken, refused netip.Addr
 }
 
 var _ Sessions = (*clients)(nil)
@@ -85,11 +85,20 @@ func (c *clients) Lease(key session.Key, _ string, end time.Time) error {
 	return nil
 }
 
+func (c *clients) ForgetStranger(key session.Key) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i, ok := c.find(key.Addr); ok {
+		c.all = slices.Delete(c.all, i, i+1)
+	}
+	return true, nil
+}
+
 func (c *clients) Admit(a netip.Addr, l session.Login) (session.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i, ok := c.find(a)
-	if !ok {
+	if !ok || a == c.refused {
 		return session.Session{}, errors.New("gone")
 	}
 	c.all[i].State, c.all[i].Login, c.all[i].ID = session.Authenticated, l, "0123456789abcdef"
@@ -209,7 +218,7 @@ func TestVerbs(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	table := authenticated(3)
-	table.all[1].State, table.broken = session.PreAuth, numbered(2)
+	table.all[1].State, table.broken, table.refused = session.PreAuth, numbered(2), numbered(7)
 	c := dial(t, start(t, table, stallTime))
 	ctx := t.Context()
 	login := func(req LoginRequest) error { _, err := c.Login(ctx, req); return err }
@@ -239,10 +248,14 @@ func TestRefusals(t *testing.T) {
 		{logout(LogoutRequest{Addr: numbered(1)}), "10.0.0.1 is not logged in: it is preauth"},
 		{logout(LogoutRequest{User: "zoe"}), `no session is "zoe"'s`},
 		{logout(LogoutRequest{Addr: numbered(2)}), "end the session of 10.0.0.2: the disk is full"},
+		{login(LoginRequest{Addr: table.refused, MAC: "02:00:00:00:00:07", User: "x"}), "gone"},
 	} {
 		if tt.err == nil || !strings.Contains(tt.err.Error(), tt.want) {
 			t.Errorf("no %q in: %v", tt.want, tt.err)
 		}
+	}
+	if _, there := table.Get(table.refused); there {
+		t.Error("a client without a lease stays although its login was refused")
 	}
 	if err := logout(LogoutRequest{All: true}); err == nil || !strings.Contains(err.Error(), "of 2 sessions") || !strings.Contains(err.Error(), "10.0.0.2: the disk is full") {
 		t.Errorf("logout of all, one of them failing: %v", err)

@@ -45,11 +45,23 @@ func (s *server) admit(req LoginRequest) (session.Session, int, error) {
 		return session.Session{}, http.StatusNotFound, unknownClient(req.Addr)
 	}
 	c, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted(), Shared: true})
+	if err != nil && req.MAC != "" {
+		err = errors.Join(err, s.tidy(req.Addr))
+	}
 	return c, http.StatusInternalServerError, err
 }
 
-// take gives a client that needs no lease its address permanently, unless another client
-// has the address.
+// tidy removes the client of an address that has neither a session nor a lease.
+func (s *server) tidy(addr netip.Addr) error {
+	c, ok := s.table.Get(addr)
+	if !ok || c.State == session.Authenticated || !c.LeaseEnd.IsZero() {
+		return nil
+	}
+	_, err := s.table.ForgetStranger(c.Key)
+	return err
+}
+
+// take gives a client that needs no lease its address, unless another client has the address.
 func (s *server) take(req LoginRequest) (code int, err error) {
 	mac, err := parseMAC(req.MAC)
 	if err != nil { // Check has refused it

@@ -232,11 +232,11 @@ func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
 // replace sets a client's entry to next; nil removes the client, and a different
 // session ends the present one with cause. The order is: close the data path, end connections, write
 // to disk, open the data path. A crash at any moment therefore leaves the data path
-// closed. op must be held.
+// closed. op must be held. A client that leaves with its session is removed.
 func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
 	was := c.entry
-	if was.line.Session != 0 && next != nil && next.state != Authenticated {
-		next = nil // without its line a client has no address
+	if next != nil && next.state != Authenticated && next.key == was.key && was.leaves(cause) {
+		next = nil
 	}
 	written := change{addr: was.key.Addr}
 	left := was.leaves(next)

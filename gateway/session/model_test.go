@@ -46,6 +46,14 @@ func (m *model) over(c *modelled, cause session.Cause, at time.Time) {
 	}
 }
 
+// lapse is over for a client that keeps its address, unless it has that for as long as the session alone.
+func (m *model) lapse(c *modelled, cause session.Cause, at time.Time) {
+	if c.State == session.Authenticated && c.LeaseEnd.IsZero() {
+		delete(m.clients, c.Addr)
+	}
+	m.over(c, cause, at)
+}
+
 func (m *model) lease(k session.Key, hostname string, end time.Time) {
 	c := m.clients[k.Addr]
 	if c == nil || c.MAC != k.MAC {
@@ -109,9 +117,9 @@ func (m *model) second(c *modelled) {
 	l := c.Limits
 	switch age := m.now.Sub(c.Began); {
 	case l.SessionTimeout > 0 && age >= l.SessionTimeout:
-		m.over(c, session.SessionTimeout, c.Began.Add(l.SessionTimeout))
+		m.lapse(c, session.SessionTimeout, c.Began.Add(l.SessionTimeout))
 	case l.IdleTimeout > 0 && m.now.Sub(c.Seen) >= l.IdleTimeout:
-		m.over(c, session.IdleTimeout, m.now)
+		m.lapse(c, session.IdleTimeout, m.now)
 	case l.Interim > 0 && age%l.Interim == 0:
 		m.tell(c, session.Event{Kind: session.Updated, At: m.now})
 	}
@@ -129,7 +137,7 @@ func (m *model) crash(reboot bool) {
 	}
 	for _, c := range m.clients {
 		if id := c.ID; c.State == session.Authenticated {
-			m.over(c, session.NASReboot, c.Seen)
+			m.lapse(c, session.NASReboot, c.Seen)
 			m.events[id][len(m.events[id])-1].vague = true
 		}
 	}

@@ -165,7 +165,7 @@ func (w *world) end(t *rapid.T) {
 			w.Errorf("ended a client that is %s: %v", c.State, err)
 		}
 	} else if w.known(k, err, session.ErrUnknown) {
-		w.model.over(c, session.AdminReset, w.model.now)
+		w.model.lapse(c, session.AdminReset, w.model.now)
 	}
 }
 

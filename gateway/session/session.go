@@ -8,7 +8,8 @@
 //
 // A client whose session has ended still has its lease: it is PreAuth again, and
 // the ended session is reported once with its cause. A client on a PPPoE line has no lease: it
-// comes with Connect, and is gone with its session.
+// comes with Connect, and is gone with its session. So is a client whose lease has no end: an operator
+// logged it in without one.
 package session
 
 import (
@@ -124,7 +125,7 @@ type Session struct {
 	State    State
 	Hostname string    // as the client said in DHCP
 	LeasedAt time.Time //
-	LeaseEnd time.Time // zero: static, or leased by another server
+	LeaseEnd time.Time // zero: the address is the client's for as long as its session lasts
 	Login              // zero unless Authenticated
 	ID       string    // Acct-Session-Id: Login.SessionID, or a NewID
 	Began    time.Time // of the authenticated session

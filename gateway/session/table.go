@@ -223,7 +223,7 @@ func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended 
 		} else {
 			was := t.view(&c.entry, t.clock.inFile)
 			ended = &Event{Kind: Ended, Session: was, Cause: NASReboot, At: was.Seen}
-			if s.Line.Session != 0 {
+			if c.leaves(NASReboot) {
 				return ended, t.dp.Remove(s.Addr)
 			}
 			c.entry = c.lapsed()
@@ -304,6 +304,12 @@ func (t *Table) Each(yield func(Session) bool) {
 			return
 		}
 	}
+}
+
+// leaves reports whether a client has no address without its session: on a line, or logged in by an operator
+// without a lease. If that failed, the operator's command tidies up.
+func (e *entry) leaves(cause Cause) bool {
+	return e.line.Session != 0 || e.state == Authenticated && e.leaseEnd == never && cause != NASError
 }
 
 // lapsed returns the entry without its session, if it had one.

@@ -22,7 +22,8 @@ const (
 	ctaTupleIP, ctaTupleProto = 1, 2
 	ctaIPv4Src, ctaIPv4Dst    = 1, 2
 
-	ctaProtoNum, ctaProtoSrc, ctaProtoDst, ctaProtoICMP = 1, 2, 3, 4
+	ctaProtoNum, ctaProtoSrc, ctaProtoDst            = 1, 2, 3
+	ctaProtoICMP, ctaProtoICMPType, ctaProtoICMPCode = 4, 5, 6
 
 	ctaCountersPackets, ctaCountersBytes = 1, 2
 
@@ -42,6 +43,8 @@ const (
 type tuple struct {
 	src, dst netip.AddrPort
 	protocol uint8
+	// icmpType and icmpCode are those of its messages in ICMP.
+	icmpType, icmpCode uint8
 }
 
 // counted is the traffic of one direction.
@@ -139,6 +142,10 @@ func (t *tuple) read(d *netlink.AttributeDecoder) error {
 					case ctaProtoICMP:
 						from = in.Uint16()
 						to = from
+					case ctaProtoICMPType:
+						t.icmpType = in.Uint8()
+					case ctaProtoICMPCode:
+						t.icmpCode = in.Uint8()
 					}
 				}
 				return nil
@@ -195,7 +202,7 @@ func (c *connection) named() datapath.Tracked {
 
 // flow returns a connection as a flow of a client. Connections of and to the gateway itself are none.
 func (c *connection) flow(client func(netip.Addr) bool, gateway netip.Addr) (f Flow, ok bool) {
-	f = Flow{Protocol: c.orig.protocol, Start: c.start, End: c.stop}
+	f = Flow{Protocol: c.orig.protocol, ICMPType: c.orig.icmpType, ICMPCode: c.orig.icmpCode, Start: c.start, End: c.stop}
 	switch {
 	case client(c.orig.src.Addr()):
 		f.Client, f.Peer, f.Outside, f.Asked = c.orig.src, c.reply.src, c.reply.dst, c.orig.dst

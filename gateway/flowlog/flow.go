@@ -20,13 +20,16 @@ const (
 	Ends   = "end"
 )
 
-// Flow is one line of the log. In ICMP the ports are the identifier.
+// Flow is one line of the log. The ports are those of its protocol; in ICMP both are the identifier, in GRE the
+// call ID or key, and 0 where a protocol has none.
 type Flow struct {
 	Event string    `json:"event"` // Begins or Ends
 	Start time.Time `json:"start"` // of a flow that the kernel has no time for: when it was first seen
 	End   time.Time `json:"end,omitzero"`
 
-	Protocol uint8          `json:"protocol"`           // IP's number
+	Protocol uint8          `json:"protocol"`            // IP's number
+	ICMPType uint8          `json:"icmp_type,omitempty"` // of the first message: 8 is a ping. ICMP alone; 0 in lines of former versions
+	ICMPCode uint8          `json:"icmp_code,omitempty"`
 	Client   netip.AddrPort `json:"client"`             // of the LAN
 	Peer     netip.AddrPort `json:"peer"`               // that the client talks to
 	Outside  netip.AddrPort `json:"outside,omitzero"`   // what the peer sees in place of Client, where it is translated

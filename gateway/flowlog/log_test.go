@@ -185,6 +185,11 @@ func TestConnections(t *testing.T) {
 	if in.Client != netip.MustParseAddrPort("10.1.0.9:22") || in.Protocol != 6 || in.User != "bob" || in.Peer.Addr() != netip.MustParseAddr("203.0.113.9") {
 		t.Errorf("found %+v", in)
 	}
+	w.client.Run(t, "ping -q -c 1 -e 4242 203.0.113.9") // the identifier
+	ping := whois(t, folder, "10.1.0.9:4242", time.Now(), func(f Flow) bool { return f.Protocol == 1 })
+	if ping.ICMPType != 8 || ping.ICMPCode != 0 || ping.Client.Port() != 4242 || ping.Outside.Addr() != netip.MustParseAddr("203.0.113.5") {
+		t.Errorf("found %+v", ping)
+	}
 	for i, change := range []string{"delete", "flush"} { // as another program might
 		run(t, "nft "+change+" table ip gatewayd-flows")
 		netnstest.Await(t, "the rule after "+change, func() error {

@@ -1,0 +1,142 @@
+package flowlog
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// shape is what a record has beside what all have. Each shape has a template.
+type shape uint16
+
+const (
+	translated shape = 1 << iota // addresses after a translation, and ports where the protocol has them
+	ofICMP                       // type and code instead of ports
+	toClient                     // the peer began, so the client's MAC address is the destination's
+	shapes                       // number of shapes
+)
+
+func (s shape) template() uint16 { return firstTemplate + uint16(s) }
+
+// field is an element of a template: IANA's number, bytes, and whether it is of the direction
+// towards who began.
+type field struct {
+	element, bytes uint16
+	reverse        bool
+}
+
+// fields lists the elements of a shape. Those of a translation are RFC 8158's, without natEvent, because a record
+// is of a whole flow and not of a translation's beginning or end.
+func (s shape) fields() []field {
+	all := []field{
+		{element: 152, bytes: 8}, {element: 153, bytes: 8}, // flowStartMilliseconds, flowEndMilliseconds
+		{element: 8, bytes: 4}, {element: 12, bytes: 4}, // sourceIPv4Address, destinationIPv4Address: of who began
+	}
+	if s&ofICMP != 0 {
+		all = append(all, field{element: 32, bytes: 2}) // icmpTypeCodeIPv4, of the first message
+	} else {
+		all = append(all, field{element: 7, bytes: 2}, field{element: 11, bytes: 2}) // sourceTransportPort, destinationTransportPort
+	}
+	mac := field{element: 56, bytes: 6} // sourceMacAddress
+	if s&toClient != 0 {
+		mac.element = 80 // destinationMacAddress
+	}
+	all = append(all,
+		field{element: 4, bytes: 1},                              // protocolIdentifier
+		field{element: 1, bytes: 8}, field{element: 2, bytes: 8}, // octetDeltaCount, packetDeltaCount
+		field{element: 1, bytes: 8, reverse: true}, field{element: 2, bytes: 8, reverse: true},
+		mac,
+		field{element: 371, bytes: variable}, // userName
+	)
+	if s&translated != 0 {
+		all = append(all, field{element: 225, bytes: 4}, field{element: 226, bytes: 4}) // postNATSourceIPv4Address, postNATDestinationIPv4Address
+	}
+	if s&translated != 0 && s&ofICMP == 0 {
+		all = append(all, field{element: 227, bytes: 2}, field{element: 228, bytes: 2}) // postNAPTSourceTransportPort, postNAPTDestinationTransportPort
+	}
+	return all
+}
+
+func (f *Flow) shape() (s shape) {
+	if f.Outside.IsValid() || f.Asked.IsValid() {
+		s |= translated
+	}
+	if f.Protocol == unix.IPPROTO_ICMP {
+		s |= ofICMP
+	}
+	if f.Inbound {
+		s |= toClient
+	}
+	return s
+}
+
+// record encodes a flow as its template has it: source is who began.
+func (f *Flow) record() []byte {
+	// Before and after translation, of who began and of who was asked.
+	from, to := f.Client, f.Asked
+	if !to.IsValid() {
+		to = f.Peer
+	}
+	fromAfter, toAfter := f.Outside, f.Peer
+	if !fromAfter.IsValid() {
+		fromAfter = f.Client
+	}
+	there, back := [2]uint64{f.UpBytes, f.UpPkts}, [2]uint64{f.DownBytes, f.DownPkts}
+	if f.Inbound {
+		fromAfter, from = f.Asked, f.Peer
+		if !fromAfter.IsValid() {
+			fromAfter = f.Peer
+		}
+		toAfter, to = f.Client, f.Outside
+		if !to.IsValid() {
+			to = f.Client
+		}
+		there, back = back, there
+	}
+	b := make([]byte, 0, 128)
+	b = binary.BigEndian.AppendUint64(b, uint64(f.Start.UnixMilli()))
+	b = binary.BigEndian.AppendUint64(b, uint64(f.End.UnixMilli()))
+	b = appendAddresses(b, from, to)
+	if f.Protocol == unix.IPPROTO_ICMP {
+		b = append(b, f.ICMPType, f.ICMPCode)
+	} else {
+		b = f.appendPorts(b, from, to)
+	}
+	b = append(b, f.Protocol)
+	for _, n := range [][2]uint64{there, back} {
+		b = binary.BigEndian.AppendUint64(b, n[0])
+		b = binary.BigEndian.AppendUint64(b, n[1])
+	}
+	mac, err := net.ParseMAC(f.MAC)
+	if err != nil || len(mac) != 6 {
+		mac = make([]byte, 6)
+	}
+	b = append(b, mac...)
+	user := f.User[:min(len(f.User), 254)] // of 255 the length has another form
+	b = append(append(b, byte(len(user))), user...)
+	if s := f.shape(); s&translated != 0 {
+		b = appendAddresses(b, fromAfter, toAfter)
+		if s&ofICMP == 0 {
+			b = f.appendPorts(b, fromAfter, toAfter)
+		}
+	}
+	return b
+}
+
+func appendAddresses(b []byte, from, to netip.AddrPort) []byte {
+	return append(append(b, from.Addr().AsSlice()...), to.Addr().AsSlice()...)
+}
+
+// appendPorts appends two ports, and 0 where the protocol has no ports: what connection tracking has in
+// their place is a call ID or key.
+func (f *Flow) appendPorts(b []byte, from, to netip.AddrPort) []byte {
+	ports := [2]uint16{from.Port(), to.Port()}
+	switch f.Protocol {
+	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_DCCP, unix.IPPROTO_SCTP, unix.IPPROTO_UDPLITE:
+	default:
+		ports = [2]uint16{}
+	}
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, ports[0]), ports[1])
+}

@@ -150,6 +150,7 @@ func TestCheck(t *testing.T) {
 		t.Setenv("PATH", "/nowhere")
 		finds(t, *d.cfg, Refusal, "package nftables")
 	})
+	t.Run("own ports", func(t *testing.T) { ownPortsTaken(t, *d.cfg) })
 	t.Run("ports", func(t *testing.T) { portsTaken(t, *d.cfg) })
 }
 

@@ -114,6 +114,11 @@ func (p port) owner() (pid int, name string) {
 		}
 		f.Close()
 	}
+	return holder(inodes)
+}
+
+// holder returns the process that has one of some sockets, by their names in /proc/PID/fd; 0: that cannot be known.
+func holder(inodes map[string]bool) (pid int, name string) {
 	if len(inodes) == 0 {
 		return 0, ""
 	}

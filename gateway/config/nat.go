@@ -295,8 +295,10 @@ func (k *checker) checkForward(i int) {
 	if f.Port != 0 && f.Ports.First != f.Ports.Last {
 		report("to", "several ports keep their numbers: use %q, or a [[nat.forward]] for each port", f.To)
 	}
-	if k.Ident.Enabled && f.Proto == TCP && f.Ports.First <= identPort && identPort <= f.Ports.Last {
-		report("ports", "%d is where gatewayd answers (ident.enabled)", identPort)
+	for _, own := range k.ownPorts() {
+		if f.Proto == own.proto && f.Ports.First <= own.port && own.port <= f.Ports.Last {
+			report("ports", "%d is where gatewayd answers (%s)", own.port, own.key)
+		}
 	}
 	if other := k.named(f); other.IsValid() {
 		report("ports", "%s would name the client %s, whose connections have these ports outside (nat.ports_per_client): use ports below %d%s", f.Ports, other, FirstNATPort, k.ownPorts(f.To))
@@ -306,6 +308,29 @@ func (k *checker) checkForward(i int) {
 			report("ports", "%s overlaps %s/%s of line %d: a port leads to one client", f.Ports, other.Proto, other.Ports, k.lines[forwardKey(j, "ports")])
 		}
 	}
+}
+
+// ownPort is a port at which gatewayd is reached from outside of the LAN.
+type ownPort struct {
+	proto string
+	port  uint16
+	key   string
+}
+
+func (c *Config) ownPorts() (all []ownPort) {
+	if c.Ident.Enabled {
+		all = append(all, ownPort{TCP, identPort, "ident.enabled"})
+	}
+	outside := func(a netip.AddrPort) bool {
+		return a.IsValid() && !a.Addr().IsLoopback() && !(c.LAN.Address.IsValid() && c.LAN.Network().Contains(a.Addr()))
+	}
+	if outside(c.Metrics.Listen) {
+		all = append(all, ownPort{TCP, c.Metrics.Listen.Port(), "metrics.listen"})
+	}
+	if outside(c.RADIUS.Dynamic) {
+		all = append(all, ownPort{UDP, c.RADIUS.Dynamic.Port(), "radius.dynamic"})
+	}
+	return all
 }
 
 // Short is the range as people write it: one address alone.

@@ -153,11 +153,13 @@ func newTable() *table {
 		return s
 	}
 	in := client(6, session.Authenticated, "anns-phone")
-	in.Login = session.Login{User: "ann@example.org", Limits: session.Limits{SessionTimeout: 24 * time.Hour}}
+	in.Login = session.Login{User: "ann@example.org", Limits: session.Limits{SessionTimeout: 24 * time.Hour, TotalBytes: 100e9, DownBytes: 99e9, UpBps: 5e6, DownBps: 20_500_000}}
 	in.ID, in.Began, in.Seen = "00000000000000aa", now.Add(-3*time.Hour-7*time.Minute-30*time.Second), now.Add(-2*time.Hour-5*time.Minute-30*time.Second)
 	in.Counts = session.Counts{UpBytes: 1_234_567, DownBytes: 98_765_432_100, UpPackets: 10_000, DownPackets: 70_000_000}
+	out := client(7, session.PreAuth, "")
+	out.Last = session.Ending{Cause: session.Quota, Quota: session.DownQuota}
 	return &table{[]session.Session{
-		client(5, session.PreAuth, "\x1b]0;owned\x07\nroot"), in, client(200, session.Leased, ""),
+		client(5, session.PreAuth, "\x1b]0;owned\x07\nroot"), in, out, client(200, session.Leased, ""),
 	}}
 }
 

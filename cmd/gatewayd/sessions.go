@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -20,7 +22,9 @@ func sessionsCommand(socket *string) *cobra.Command {
 		Use:   "sessions",
 		Short: "List clients: user, start, bytes sent and received",
 		Long: "Lists clients by address. UP is what a client has sent, DOWN what it has received, IDLE the time since\n" +
-			"its last packet, LEFT the rest of its session time. With --json, one object a line.",
+			"its last packet, LEFT the rest of its session time, and DATA LEFT that of the quota that is used up first.\n" +
+			"RATE is what it may send and receive, bits a second. A client whose session has ended shows why in place of\n" +
+			"its user. With --json, one object a line, with all limits and what is left of each.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter := control.Filter{User: user, State: control.State(state)}
@@ -54,25 +58,54 @@ func sessionsCommand(socket *string) *cobra.Command {
 
 // rowFormat has fixed columns, so that rows can be written as they arrive. The last two
 // columns are not padded.
-const rowFormat = "%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %-20s  %s\n"
+const rowFormat = "%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %9s  %11s  %-20s  %s\n"
 
 // tableWriter returns a function that writes a client's row, and the table's head before
 // the first row. Without clients nothing is written.
 func tableWriter(w io.Writer, now time.Time) func(control.Session) error {
 	head := sync.OnceFunc(func() {
-		fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "USER", "HOST")
+		fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "DATA LEFT", "RATE", "USER", "HOST")
 	})
 	return func(s control.Session) error {
 		head()
-		began, idle, left, up, down := "-", "-", "-", "-", "-"
+		began, idle, up, down := "-", "-", "-", "-"
 		if !s.Began.IsZero() {
 			began, idle = humanDuration(now.Sub(s.Began)), humanDuration(now.Sub(s.Seen))
 			up, down = humanBytes(s.UpBytes), humanBytes(s.DownBytes)
-			if limit := s.Limits.SessionTimeoutSeconds; limit > 0 {
-				left = humanDuration(time.Duration(limit*float64(time.Second)) - now.Sub(s.Began))
-			}
 		}
-		_, err := fmt.Fprintf(w, rowFormat, s.Addr, s.MAC, s.State, began, idle, left, up, down, orDash(plain(s.User, 40)), orDash(plain(s.Hostname, 63)))
+		user := orDash(plain(s.User, 40))
+		if s.LastEnd.Cause != "" {
+			user = "(" + plain(cmp.Or(s.LastEnd.Quota, string(s.LastEnd.Cause)), 40) + ")"
+		}
+		_, err := fmt.Fprintf(w, rowFormat, s.Addr, s.MAC, s.State, began, idle, timeLeft(s.Left), up, down, dataLeft(s.Left), rates(s.Limits), user, orDash(plain(s.Hostname, 63)))
 		return err
 	}
+}
+
+// timeLeft is the rest of a session's time.
+func timeLeft(l control.Left) string {
+	if l.SessionSeconds == nil {
+		return "-"
+	}
+	return humanDuration(time.Duration(*l.SessionSeconds * float64(time.Second)))
+}
+
+// dataLeft is the rest of the quota that has least left.
+func dataLeft(l control.Left) string {
+	least := "-"
+	rest := uint64(math.MaxUint64)
+	for _, q := range []*uint64{l.UpBytes, l.DownBytes, l.TotalBytes} {
+		if q != nil && *q <= rest {
+			least, rest = humanBytes(*q), *q
+		}
+	}
+	return least
+}
+
+// rates are the limits up and down: "5M/20M".
+func rates(l control.Limits) string {
+	if l.UpBps == 0 && l.DownBps == 0 {
+		return "-"
+	}
+	return humanRate(l.UpBps) + "/" + humanRate(l.DownBps)
 }

@@ -54,6 +54,18 @@ func humanBytes(n uint64) string {
 	return fmt.Sprintf(format, value, " kMGTPE"[unit])
 }
 
+// humanRate returns at most 5 characters of bits a second, as the configuration has them: "512k", "20.5M"; "-" for 0.
+func humanRate(bps uint64) string {
+	if bps == 0 {
+		return "-"
+	}
+	value, unit := float64(bps), 0
+	for ; value >= 999.5 && unit < 6; unit++ {
+		value /= 1000
+	}
+	return strings.TrimSpace(fmt.Sprintf("%.3g%c", value, " kMGTPE"[unit]))
+}
+
 // humanDuration returns at most 7 characters: "45s", "12m05s", "3h07m", "12d04h".
 func humanDuration(d time.Duration) string {
 	d = max(0, d).Truncate(time.Second)

@@ -16,6 +16,14 @@ func TestHumanBytes(t *testing.T) {
 	}
 }
 
+func TestHumanRate(t *testing.T) {
+	for bps, want := range map[uint64]string{0: "-", 999: "999", 8000: "8k", 512_000: "512k", 20_500_000: "20.5M", 999_600_000: "1G", 1e12: "1T"} {
+		if got := humanRate(bps); got != want {
+			t.Errorf("%d: %q, want %q", bps, got, want)
+		}
+	}
+}
+
 func TestHumanDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Hour: "0s", 59*time.Second + 999*time.Millisecond: "59s", time.Minute: "1m00s", 12*time.Minute + 5*time.Second: "12m05s",

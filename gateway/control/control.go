@@ -108,8 +108,25 @@ type Session struct {
 	Began  time.Time      `json:"began,omitzero"`
 	Seen   time.Time      `json:"seen,omitzero"`
 	Limits Limits         `json:"limits,omitzero"`
+	Left   Left           `json:"left,omitzero"` // of Limits
 	Traffic
 	DroppedPackets uint64 `json:"dropped_packets"`
+	// LastEnd is how the client's last session ended, until it logs in again.
+	LastEnd LastEnd `json:"last_end,omitzero"`
+}
+
+// Left is what is left of a session's limits; nil: there is no such limit.
+type Left struct {
+	SessionSeconds *float64 `json:"session_seconds,omitempty"`
+	UpBytes        *uint64  `json:"up_bytes,omitempty"`
+	DownBytes      *uint64  `json:"down_bytes,omitempty"`
+	TotalBytes     *uint64  `json:"total_bytes,omitempty"`
+}
+
+// LastEnd is how a session ended.
+type LastEnd struct {
+	Cause session.Cause `json:"cause"`
+	Quota string        `json:"quota,omitempty"` // key of [limits] that was used up
 }
 
 // Limits are a login's limits; zero: no limit.
@@ -163,7 +180,7 @@ type failure struct {
 
 // shown returns a client as the socket shows it.
 func shown(s session.Session) Session {
-	return Session{
+	out := Session{
 		Addr: s.Addr, MAC: net.HardwareAddr(s.MAC[:]).String(), State: s.State, Hostname: s.Hostname,
 		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, PPPoE: s.Line.Session, Routes: s.Line.Routes, Began: s.Began, Seen: s.Seen,
 		Limits: Limits{
@@ -174,6 +191,29 @@ func shown(s session.Session) Session {
 		Traffic: Traffic{
 			UpBytes: s.Counts.UpBytes, UpPackets: s.UpPackets, DownBytes: s.Counts.DownBytes, DownPackets: s.DownPackets,
 		},
-		DroppedPackets: s.DroppedPackets,
+		DroppedPackets: s.DroppedPackets, LastEnd: LastEnd{s.Last.Cause, s.Last.Quota},
 	}
+	if s.State == session.Authenticated {
+		out.Left = left(s, time.Now())
+	}
+	return out
+}
+
+// left returns what is left of a session's limits at a time.
+func left(s session.Session, now time.Time) (l Left) {
+	if s.Limits.SessionTimeout > 0 {
+		seconds := max(0, (s.Limits.SessionTimeout - now.Sub(s.Began)).Seconds())
+		l.SessionSeconds = &seconds
+	}
+	for _, q := range s.Quotas() {
+		switch q.Quota {
+		case session.UpQuota:
+			l.UpBytes = &q.Left
+		case session.DownQuota:
+			l.DownBytes = &q.Left
+		case session.TotalQuota:
+			l.TotalBytes = &q.Left
+		}
+	}
+	return l
 }

@@ -23,6 +23,8 @@ var statusTypes = map[session.Kind]rfc2866.AcctStatusType{
 var terminateCauses = map[session.Cause]rfc2866.AcctTerminateCause{
 	session.UserRequest:    rfc2866.AcctTerminateCause_Value_UserRequest,
 	session.LostCarrier:    rfc2866.AcctTerminateCause_Value_LostCarrier,
+	session.LeaseEnded:     rfc2866.AcctTerminateCause_Value_LostCarrier,
+	session.LeaseReleased:  rfc2866.AcctTerminateCause_Value_LostCarrier,
 	session.IdleTimeout:    rfc2866.AcctTerminateCause_Value_IdleTimeout,
 	session.SessionTimeout: rfc2866.AcctTerminateCause_Value_SessionTimeout,
 	session.Quota:          rfc2866.AcctTerminateCause_Value_SessionTimeout,

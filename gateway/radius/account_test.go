@@ -114,7 +114,7 @@ func TestEveryCauseHasItsName(t *testing.T) {
 	f := startFreeRADIUS(t)
 	c := newClient(t, Config{Servers: []Server{f.server()}})
 	for cause, want := range map[session.Cause]string{
-		session.UserRequest: "User-Request", session.LostCarrier: "Lost-Carrier", session.IdleTimeout: "Idle-Timeout",
+		session.UserRequest: "User-Request", session.LostCarrier: "Lost-Carrier", session.LeaseEnded: "Lost-Carrier", session.LeaseReleased: "Lost-Carrier", session.IdleTimeout: "Idle-Timeout",
 		session.SessionTimeout: "Session-Timeout", session.Quota: "Session-Timeout", session.AdminReset: "Admin-Reset",
 		session.NASReboot: "NAS-Reboot", session.NASRequest: "NAS-Request", "meteorite": "NAS-Error",
 	} {

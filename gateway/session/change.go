@@ -71,6 +71,9 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 	return t.tell(c, &c.entry) // the data path failed the last time
 }
 
+// clockError is more than the wall clock is adjusted by between two readings of one lease.
+const clockError = time.Second
+
 // near reports whether two readings are the same time, within the clock's error.
 func near(a, b moment) bool {
 	if a == never || b == never {
@@ -80,7 +83,7 @@ func near(a, b moment) bool {
 }
 
 // Forget removes a client whose lease was released or has expired; its session ends
-// with LostCarrier. A missing client is no error. An address that another MAC has
+// with LeaseReleased or LeaseEnded. A missing client is no error. An address that another MAC has
 // meanwhile is left to that client.
 func (t *Table) Forget(key Key) error {
 	_, err := t.forget(key, false)
@@ -104,7 +107,11 @@ func (t *Table) forget(key Key, strangersOnly bool) (gone bool, err error) {
 	case strangersOnly && c.state == Authenticated:
 		return false, nil
 	}
-	if _, err := t.replace(c, nil, LostCarrier, t.clock.now()); err != nil {
+	now, cause := t.clock.now(), LeaseReleased
+	if now.after(clockError) >= c.leaseEnd {
+		cause = LeaseEnded
+	}
+	if _, err := t.replace(c, nil, cause, now); err != nil {
 		return false, fmt.Errorf("forget %s: %w", key, err)
 	}
 	return true, nil
@@ -252,6 +259,7 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 	if was.state == Authenticated {
 		ended = t.snapshot(&was)
 		written.events = append(written.events, t.event(Ended, &was, cause, at))
+		next = next.remembering(was.key, ended.ending(cause))
 	}
 	if next != nil {
 		written.addr = next.key.Addr
@@ -293,10 +301,31 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 	return ended, nil
 }
 
+// remembering returns the entry of a client without a session, if it is that of a key, with how its last one ended.
+func (e *entry) remembering(of Key, last Ending) *entry {
+	if e == nil || e.state == Authenticated || e.key != of {
+		return e
+	}
+	next := *e
+	next.last = last
+	return &next
+}
+
+// ending returns how a session ended.
+func (s *Session) ending(cause Cause) Ending {
+	if cause != Quota {
+		return Ending{Cause: cause}
+	}
+	return Ending{cause, s.Spent()}
+}
+
 // report logs the end of a session, once it is on the disk.
 func report(s *Session, cause Cause) {
-	slog.Info("session ended", "client", s.Key.String(), "user", s.User, "session", s.ID, "cause", cause,
-		"up_bytes", s.UpBytes, "down_bytes", s.DownBytes)
+	args := []any{"client", s.Key.String(), "user", s.User, "session", s.ID, "cause", cause}
+	if quota := s.ending(cause).Quota; quota != "" {
+		args = append(args, "quota", quota)
+	}
+	slog.Info("session ended", append(args, "up_bytes", s.UpBytes, "down_bytes", s.DownBytes)...)
 }
 
 // shut closes the data path to a client and reads its final counts. remove means

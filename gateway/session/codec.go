@@ -28,7 +28,7 @@ var (
 	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated), onLine, withRoutes}
 	kindNames  = []string{"", string(Started), string(Updated), string(Ended)}
 	causeNames = []string{"", string(UserRequest), string(LostCarrier), string(IdleTimeout), string(SessionTimeout),
-		string(Quota), string(AdminReset), string(NASReboot), string(NASRequest), string(NASError)}
+		string(Quota), string(AdminReset), string(NASReboot), string(NASRequest), string(NASError), string(LeaseEnded), string(LeaseReleased)}
 )
 
 // onLine is Authenticated with a line, in the file, and withRoutes with networks behind it.

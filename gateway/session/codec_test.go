@@ -56,7 +56,7 @@ func TestClientsSurviveTheFile(t *testing.T) {
 func TestEventsSurviveTheFile(t *testing.T) {
 	causes := []session.Cause{
 		"", session.UserRequest, session.LostCarrier, session.IdleTimeout, session.SessionTimeout,
-		session.Quota, session.AdminReset, session.NASReboot, session.NASRequest, session.NASError,
+		session.Quota, session.AdminReset, session.NASReboot, session.NASRequest, session.NASError, session.LeaseEnded, session.LeaseReleased,
 	}
 	for _, kind := range []session.Kind{session.Started, session.Updated, session.Ended} {
 		for _, cause := range causes {

@@ -75,14 +75,8 @@ func stopAt(quota, counted, read uint64) uint64 {
 // largest number when there is no quota.
 func (e *entry) bytesLeft() uint64 {
 	least := uint64(math.MaxUint64)
-	for _, q := range [...]struct{ quota, used uint64 }{
-		{e.limits.UpBytes, e.counts.UpBytes},
-		{e.limits.DownBytes, e.counts.DownBytes},
-		{e.limits.TotalBytes, e.counts.UpBytes + e.counts.DownBytes},
-	} {
-		if q.quota > 0 {
-			least = min(least, q.quota-min(q.used, q.quota))
-		}
+	for _, q := range quotas(&e.limits, &e.counts) {
+		least = min(least, q.Left)
 	}
 	return least
 }

@@ -15,6 +15,7 @@ var (
 	DecodeClient = decodeClient
 	EncodeEvent  = encodeEvent
 	DecodeEvent  = decodeEvent
+	CauseNames   = func() []string { return causeNames }
 )
 
 // CopyFile writes to path what a crash would leave on the disk now.

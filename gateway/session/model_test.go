@@ -41,7 +41,7 @@ func (m *model) over(c *modelled, cause session.Cause, at time.Time) {
 	if c.State == session.Authenticated {
 		m.tell(c, session.Event{Kind: session.Ended, Cause: cause, At: at})
 		c.Session = session.Session{
-			Key: c.Key, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd,
+			Key: c.Key, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd, Last: session.Ending{Cause: cause},
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (m *model) lease(k session.Key, hostname string, end time.Time) {
 
 func (m *model) forget(k session.Key) {
 	if c := m.clients[k.Addr]; c != nil && c.MAC == k.MAC {
-		m.over(c, session.LostCarrier, m.now)
+		m.over(c, session.LeaseReleased, m.now)
 		delete(m.clients, k.Addr)
 	}
 }
@@ -82,6 +82,7 @@ func (m *model) shown(addr netip.Addr) {
 func (m *model) admit(addr netip.Addr, login session.Login, id string) {
 	c := m.clients[addr]
 	m.over(c, session.UserRequest, m.now)
+	c.Last = session.Ending{}
 	c.State, c.Login, c.ID, c.Began, c.Seen = session.Authenticated, login, id, m.now, m.now
 	m.tell(c, session.Event{Kind: session.Started, At: m.now})
 }
@@ -104,7 +105,7 @@ func (m *model) pass(d time.Duration) {
 		m.now = m.now.Add(time.Second)
 		for addr, c := range m.clients {
 			if !c.LeaseEnd.IsZero() && !m.now.Before(c.LeaseEnd) {
-				m.over(c, session.LostCarrier, m.now)
+				m.over(c, session.LeaseEnded, m.now)
 				delete(m.clients, addr)
 			} else if c.State == session.Authenticated {
 				m.second(c)
@@ -132,6 +133,11 @@ func (m *model) crash(reboot bool) {
 			events[i].optional = e.optional || e.Kind == session.Updated && e.At.Equal(m.now)
 		}
 	}
+	defer func() { // what is in memory alone
+		for _, c := range m.clients {
+			c.Last = session.Ending{}
+		}
+	}()
 	if !reboot {
 		return
 	}

@@ -47,7 +47,9 @@ type Cause string
 
 const (
 	UserRequest    Cause = "user-request"    // logout
-	LostCarrier    Cause = "lost-carrier"    // lease ended or released
+	LostCarrier    Cause = "lost-carrier"    // a PPPoE line is gone. In events of former versions: the lease, too
+	LeaseEnded     Cause = "lease-ended"     // and was not renewed; RADIUS: lost-carrier
+	LeaseReleased  Cause = "lease-released"  // or declined; RADIUS: lost-carrier
 	IdleTimeout    Cause = "idle-timeout"    //
 	SessionTimeout Cause = "session-timeout" //
 	Quota          Cause = "quota"           // bytes used up; RADIUS: session-timeout
@@ -71,6 +73,19 @@ type Given struct {
 	SessionTimeout, IdleTimeout    bool
 	UpBytes, DownBytes, TotalBytes bool
 	UpBps, DownBps                 bool
+}
+
+// Names of quotas, as the configuration has them.
+const (
+	UpQuota    = "up_quota"
+	DownQuota  = "down_quota"
+	TotalQuota = "total_quota"
+)
+
+// Ending is how a client's session ended.
+type Ending struct {
+	Cause Cause
+	Quota string // that was used up, of Quota; empty: none
 }
 
 // Counts are what a session has sent (Up) and received (Down).
@@ -131,6 +146,39 @@ type Session struct {
 	Began    time.Time // of the authenticated session
 	Seen     time.Time // of the last admitted packet; Began when there was none
 	Counts             // of the authenticated session, up to now
+	// Last is how the session before ended, until the next one begins or the daemon ends; zero: there was none.
+	Last Ending
+}
+
+// Allowance is what is left of a limit.
+type Allowance struct {
+	Quota string // name
+	Left  uint64 // bytes
+}
+
+// Quotas returns what is left of the quotas of a session, in the order up, down, total; those that it has.
+func (s *Session) Quotas() (all []Allowance) { return quotas(&s.Limits, &s.Counts) }
+
+func quotas(l *Limits, n *Counts) (all []Allowance) {
+	for _, q := range [...]struct {
+		name        string
+		limit, used uint64
+	}{{UpQuota, l.UpBytes, n.UpBytes}, {DownQuota, l.DownBytes, n.DownBytes}, {TotalQuota, l.TotalBytes, n.UpBytes + n.DownBytes}} {
+		if q.limit > 0 {
+			all = append(all, Allowance{q.name, q.limit - min(q.used, q.limit)})
+		}
+	}
+	return all
+}
+
+// Spent names the quota of a session that is used up; empty: none.
+func (s *Session) Spent() string {
+	for _, q := range s.Quotas() {
+		if q.Left == 0 {
+			return q.Quota
+		}
+	}
+	return ""
 }
 
 // Kind is the kind of an event of an authenticated session.

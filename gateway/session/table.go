@@ -120,6 +120,7 @@ type entry struct {
 	state              State
 	hostname           string
 	leasedAt, leaseEnd moment
+	last               Ending // of the session before; zero while Authenticated
 
 	// The rest is zero unless Authenticated.
 	user        string
@@ -329,7 +330,7 @@ func (t *Table) snapshot(e *entry) Session {
 func (t *Table) view(e *entry, by func(moment) time.Time) Session {
 	s := Session{
 		Key: e.key, State: e.state, Hostname: e.hostname,
-		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd),
+		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), Last: e.last,
 	}
 	if e.state == Authenticated {
 		s.Login = Login{User: e.user, Class: e.class, Limits: e.limits, Line: e.line}

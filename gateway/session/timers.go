@@ -228,7 +228,7 @@ func (t *Table) tick(c *client) {
 func (t *Table) act(c *client, save bool) error {
 	now, e := t.clock.now(), c.entry
 	if now >= e.leaseEnd {
-		_, err := t.replace(c, nil, LostCarrier, now)
+		_, err := t.replace(c, nil, LeaseEnded, now)
 		return err
 	}
 	if e.state != Authenticated {

@@ -158,7 +158,7 @@ func TestLeaseRunsOut(t *testing.T) {
 		pass(59 * time.Minute)
 		get(t, table, k)
 		pass(2 * time.Minute)
-		if e := lastEvent(t, table, k); e.Cause != session.LostCarrier {
+		if e := lastEvent(t, table, k); e.Cause != session.LeaseEnded {
 			t.Errorf("ended by %s", e.Cause)
 		}
 		if _, there := table.Get(k.Addr); there {
@@ -261,7 +261,7 @@ func TestTimersGoOnAfterRestart(t *testing.T) {
 			}
 		}
 		slices.SortFunc(ends, func(a, b session.Event) int { return a.Addr.Compare(b.Addr) })
-		if len(ends) != 2 || ends[0].Cause != session.SessionTimeout || ends[1].Cause != session.LostCarrier {
+		if len(ends) != 2 || ends[0].Cause != session.SessionTimeout || ends[1].Cause != session.LeaseEnded {
 			t.Fatalf("ends %+v", ends)
 		}
 		if at := ends[0].At.Sub(began).Round(time.Millisecond); at != time.Hour {

@@ -1,0 +1,90 @@
+package session_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestHowASessionEnded: the client's entry says it until the next session begins.
+func TestHowASessionEnded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limits session.Limits
+		end    func(*session.Table, *memory, session.Key)
+		want   session.Ending
+	}{
+		"time":        {session.Limits{SessionTimeout: time.Minute}, nil, session.Ending{Cause: session.SessionTimeout}},
+		"idle":        {session.Limits{IdleTimeout: time.Minute}, nil, session.Ending{Cause: session.IdleTimeout}},
+		"up quota":    {session.Limits{UpBytes: 500, DownBytes: 1e6, TotalBytes: 1e6}, nil, session.Ending{Cause: session.Quota, Quota: session.UpQuota}},
+		"down quota":  {session.Limits{UpBytes: 1e6, DownBytes: 500}, nil, session.Ending{Cause: session.Quota, Quota: session.DownQuota}},
+		"total quota": {session.Limits{UpBytes: 1e6, TotalBytes: 500}, nil, session.Ending{Cause: session.Quota, Quota: session.TotalQuota}},
+		"operator": {session.Limits{}, func(table *session.Table, _ *memory, k session.Key) {
+			table.End(k.Addr, session.AdminReset)
+		}, session.Ending{Cause: session.AdminReset}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(t *testing.T, table *session.Table, dp *memory, k session.Key) {
+				admit(t, table, k, tt.limits)
+				dp.send(k, 10, 100)
+				if tt.end != nil {
+					tt.end(table, dp, k)
+				}
+				pass(2 * time.Minute)
+				if s := get(t, table, k); s.State != session.PreAuth || s.Last != tt.want {
+					t.Errorf("%s, ended by %+v, want %+v", s.State, s.Last, tt.want)
+				}
+				if err := table.Lease(k, "tablet", time.Now().Add(time.Hour)); err != nil || get(t, table, k).Last != tt.want {
+					t.Errorf("after a renewal it ended by %+v: %v", get(t, table, k).Last, err)
+				}
+				if s := admit(t, table, k, session.Limits{}); s.Last != (session.Ending{}) {
+					t.Errorf("in the next session: %+v", s.Last)
+				}
+			})
+		})
+	}
+}
+
+// TestCausesAreDocumented: the manual has a row for each.
+func TestCausesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/gateway-reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cause := range session.CauseNames()[1:] {
+		if !strings.Contains(string(text), "\n| `"+cause+"` | ") {
+			t.Errorf("the manual lacks %s", cause)
+		}
+	}
+}
+
+// TestEndsOfLeases: a session that ends with its lease says whether that was released, whoever is first to notice
+// that it ran out.
+func TestEndsOfLeases(t *testing.T) {
+	for name, tt := range map[string]struct {
+		after time.Duration // until Forget
+		want  session.Cause
+	}{
+		"released": {time.Minute, session.LeaseReleased},
+		"ran out":  {time.Hour, session.LeaseEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(t *testing.T, table *session.Table, _ *memory, k session.Key) {
+				if err := table.Lease(k, "phone", time.Now().Add(time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+				admit(t, table, k, session.Limits{})
+				time.Sleep(tt.after)
+				if err := table.Forget(k); err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Minute)
+				if e := lastEvent(t, table, k); e.Cause != tt.want {
+					t.Errorf("ended by %s, want %s", e.Cause, tt.want)
+				}
+			})
+		})
+	}
+}

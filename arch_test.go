@@ -72,7 +72,7 @@ var allowedImports = map[string][]string{
 	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile", "gateway/timeline"},
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/guesses": {"gateway/session"}, // who guesses passwords
-	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile"},
+	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile", "tomlline"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/sockbuf", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/session"},
 	"gateway/session": {"gateway/datapath", "gateway/statefile", "gateway/timeline"},

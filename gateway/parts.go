@@ -229,5 +229,10 @@ func (l leases) Released(mac net.HardwareAddr, addr netip.Addr) error {
 	return l.table.Forget(session.Key{MAC: datapath.MAC(mac), Addr: addr})
 }
 
+// WriteTemplates writes the portal's built-in pages to a folder, to be changed, and returns the files' paths.
+func WriteTemplates(dir string, force bool) ([]string, error) {
+	return portal.WriteTemplates(dir, force)
+}
+
 // HashPassword returns the hash of a password for the users' file.
 func HashPassword(password string) string { return users.Hash(password) }

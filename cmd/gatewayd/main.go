@@ -133,7 +133,7 @@ func rootCommand() *cobra.Command {
 	root.Flags().StringVarP(&file, "config", "c", "", "run the daemon with this configuration")
 	root.PersistentFlags().StringVar(&socket, "socket", defaultSocket, "control socket of the daemon (run_dir/control.sock)")
 	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket), statusCommand(&socket), whoisCommand(),
-		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), identTokenCommand(), guardCommand(), detachCommand(), keepCommand(), versionCommand())
+		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), identTokenCommand(), guardCommand(), detachCommand(), keepCommand(), versionCommand())
 	return root
 }
 

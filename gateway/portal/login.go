@@ -51,13 +51,15 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
-	t, token := textsOf(r), p.tokens.make(s.Key, time.Now())
+	t, token := p.textsOf(r), p.tokens.make(s.Key, time.Now())
 	loggedOut := query.Get("note") == noteLoggedOut
-	if link == "" && !loggedOut {
+	ending := t.ending(s.Last)
+	if link == "" && !loggedOut && ending == "" {
 		p.sendForm(w, t, token)
 		return
 	}
 	page := p.loginPage(t, token, link)
+	page.Note = ending
 	if loggedOut {
 		page.Note = page.T.LoggedOut
 	}
@@ -85,7 +87,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
-	page := p.loginPage(textsOf(r), p.tokens.make(s.Key, time.Now()), link)
+	page := p.loginPage(p.textsOf(r), p.tokens.make(s.Key, time.Now()), link)
 	if !p.tokens.valid(form.Get("token"), s.Key, time.Now()) {
 		p.counters.forged.Add(1)
 		page.Alert = page.T.OldForm

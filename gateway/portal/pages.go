@@ -66,6 +66,7 @@ const maxTemplate = 1 << 20
 // pages are the parsed templates.
 type pages struct {
 	templates map[string]*template.Template // by file name
+	languages []*Texts                      // the first is the default
 	style     template.CSS
 	styleHash string // "sha256-…", which the content security policy allows
 }
@@ -74,6 +75,10 @@ type pages struct {
 // each once, so that mistakes show at start.
 func readPages(dir string) (*pages, error) {
 	if err := checkNames(dir); err != nil {
+		return nil, err
+	}
+	languages, err := readLanguages(dir)
+	if err != nil {
 		return nil, err
 	}
 	style, err := readPart(dir, "style.css")
@@ -87,7 +92,7 @@ func readPages(dir string) (*pages, error) {
 	// lets the content security policy refuse any other style.
 	sum := sha256.Sum256([]byte(style))
 	p := &pages{
-		templates: map[string]*template.Template{}, style: template.CSS(style),
+		templates: map[string]*template.Template{}, languages: languages, style: template.CSS(style),
 		styleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
 	}
 	layout, err := readPart(dir, "layout.html")
@@ -109,7 +114,7 @@ func readPages(dir string) (*pages, error) {
 			return nil, fmt.Errorf("parsing %s: %w", name, err)
 		}
 		for _, full := range []bool{true, false} {
-			if err := t.Execute(io.Discard, samplePage(full)); err != nil {
+			if err := t.Execute(io.Discard, samplePage(p.languages[0], full)); err != nil {
 				return nil, fmt.Errorf("trying %s: %w", name, err)
 			}
 		}
@@ -128,14 +133,14 @@ func checkNames(dir string) error {
 	if err != nil {
 		return fmt.Errorf("reading the portal's templates: %w", err)
 	}
-	known := slices.Concat(pageFiles, sharedFiles)
+	known := append(slices.Concat(pageFiles, sharedFiles), "texts.LANGUAGE.toml")
 	found := 0
 	for _, e := range entries {
 		ext := strings.ToLower(filepath.Ext(e.Name()))
 		switch {
-		case slices.Contains(known, e.Name()):
+		case slices.Contains(known, e.Name()) || languageOf(e.Name()) != "":
 			found++
-		case ext == ".html" || ext == ".css":
+		case ext == ".html" || ext == ".css" || ext == ".toml":
 			return fmt.Errorf("%s is none of the portal's templates: %s", filepath.Join(dir, e.Name()), strings.Join(known, ", "))
 		}
 	}
@@ -164,8 +169,8 @@ func readPart(dir, name string) (string, error) {
 }
 
 // samplePage returns data to test templates: with every field, or without optional ones.
-func samplePage(full bool) *Page {
-	p := &Page{T: languages[0], Title: "T", Heading: "H", Token: "t", Status: &Status{User: "u"}, Login: true}
+func samplePage(t *Texts, full bool) *Page {
+	p := &Page{T: t, Title: "T", Heading: "H", Token: "t", Status: &Status{User: "u"}, Login: true}
 	if full {
 		p.Note, p.Alert, p.Message, p.Text, p.User, p.Wrong = "n", "a", "m", "t", "u", true
 		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Confirm, p.Terms = "http://h/", "h", "/status", true, true, []string{"t"}
@@ -176,11 +181,13 @@ func samplePage(full bool) *Page {
 
 // page returns the common data of a page for a client that requested link.
 func (p *Portal) page(r *http.Request, link string) *Page {
-	return p.pageIn(textsOf(r), link)
+	return p.pageIn(p.textsOf(r), link)
 }
 
 // textsOf returns the texts in the language of a request.
-func textsOf(r *http.Request) *Texts { return textsFor(r.Header.Get("Accept-Language")) }
+func (p *Portal) textsOf(r *http.Request) *Texts {
+	return textsFor(r.Header.Get("Accept-Language"), p.pages.languages)
+}
 
 func (p *Portal) pageIn(t *Texts, link string) *Page {
 	page := &Page{T: t, Title: p.cfg.Title, Style: p.pages.style, URL: link}
@@ -234,7 +241,7 @@ func (p *Portal) makeFormPages() formPages {
 	// specially. Pages rendered with either must be equal except for the token.
 	const one, two = "0-_aZ9-_Zz-_-_-_tokenO", "9_-zA0_-aA_-_-_-tokenT"
 	made := formPages{}
-	for _, t := range languages {
+	for _, t := range p.pages.languages {
 		parts := [2][][]byte{}
 		for i, token := range []string{one, two} {
 			page := p.loginPage(t, token, "")

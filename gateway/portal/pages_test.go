@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // TestHeaders checks every page, also error pages.
@@ -83,7 +85,7 @@ func TestTextsFor(t *testing.T) {
 		"de;q=0": "en", "de;q=nan": "en", "de;q=9": "en", "de;q=-1": "en", "de;q=": "en", "de;level=1": "de", ",,;,de": "de",
 		strings.Repeat("fr,", maxLanguages) + "de": "en",
 	} {
-		if got := textsFor(accept).Lang; got != want {
+		if got := textsFor(accept, builtInTexts).Lang; got != want {
 			t.Errorf("textsFor(%.40q) = %s, want %s", accept, got, want)
 		}
 	}
@@ -92,7 +94,7 @@ func TestTextsFor(t *testing.T) {
 func FuzzTextsFor(f *testing.F) {
 	f.Add("de-AT,de;q=0.9,en;q=0.5")
 	f.Fuzz(func(t *testing.T, accept string) {
-		got := textsFor(accept)
+		got := textsFor(accept, builtInTexts)
 		if got != english && !strings.Contains(strings.ToLower(accept), got.Lang) {
 			t.Errorf("textsFor(%q) = %s, which was not asked for", accept, got.Lang)
 		}
@@ -101,11 +103,16 @@ func FuzzTextsFor(f *testing.F) {
 
 // TestTextsAreComplete: every language has all texts, with matching formats.
 func TestTextsAreComplete(t *testing.T) {
-	for _, texts := range languages {
+	for _, texts := range builtInTexts {
 		v := reflect.ValueOf(*texts)
 		for i := range v.NumField() {
 			if v.Field(i).String() == "" {
 				t.Errorf("%s lacks %s", texts.Lang, v.Type().Field(i).Name)
+			}
+		}
+		for _, e := range []session.Ending{{Cause: session.SessionTimeout}, {Cause: session.Quota, Quota: session.UpQuota}} {
+			if texts.ending(e) == "" {
+				t.Errorf("%s does not say of %+v", texts.Lang, e)
 			}
 		}
 		if got := fmt.Sprintf(texts.Wait, 7); !strings.Contains(got, " 7 s") || strings.Contains(got, "%!") {
@@ -164,6 +171,11 @@ func TestBadTemplatesAreRefused(t *testing.T) {
 		"unknown part":    {"error.html", `{{template "header" .}}`, "header"},
 		"in a branch":     {"login.html", "{{if .Alert}}{{.T.Nonsense}}{{end}}", "Nonsense"},
 		"without status":  {"login.html", "{{range .Terms}}{{.Nonsense}}{{end}}", "Nonsense"},
+		"unknown text":    {"texts.fr.toml", "SingIn = \"x\"", `texts.fr.toml: no text is called SingIn; did you mean "SignIn"?`},
+		"text of another": {"texts.fr.toml", "Lang = \"de\"", `Lang is "de"`},
+		"no text":         {"texts.fr.toml", "SignIn = Connexion", "texts.fr.toml:1: "},
+		"wait":            {"texts.fr.toml", "Wait = \"Attendez %s\"", "Wait must have one %d"},
+		"texts' name":     {"texts.fr-CA.toml", "", "texts.LANGUAGE.toml"},
 		"style that ends": {"style.css", "</STYLE><script>", "style"},
 		"too large":       {"login.html", strings.Repeat("x", maxTemplate+1), "1048576"},
 		"unsafe context":  {"login.html", "<a href={{if .URL}}\"{{end}}>", "login.html"},
@@ -250,7 +262,7 @@ func TestHostNames(t *testing.T) {
 // template that does more with the token is excluded.
 func TestFormPages(t *testing.T) {
 	w := start(t, Config{Terms: "One.\n\nTwo."})
-	for _, lang := range languages {
+	for _, lang := range builtInTexts {
 		if w.forms[lang] == nil {
 			t.Errorf("no page is kept for %s", lang.Lang)
 		}

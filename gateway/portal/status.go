@@ -158,17 +158,9 @@ func remainingOf(s session.Session, now time.Time) remaining {
 	if timeout := s.Limits.SessionTimeout; timeout > 0 {
 		left.timed, left.time = true, max(0, timeout-now.Sub(s.Began))
 	}
-	for _, q := range []struct{ limit, used uint64 }{
-		{s.Limits.UpBytes, s.UpBytes},
-		{s.Limits.DownBytes, s.DownBytes},
-		{s.Limits.TotalBytes, s.UpBytes + s.DownBytes},
-	} {
-		if q.limit == 0 {
-			continue
-		}
-		rest := q.limit - min(q.limit, q.used)
-		if !left.quota || rest < left.bytes {
-			left.quota, left.bytes = true, rest
+	for _, q := range s.Quotas() {
+		if !left.quota || q.Left < left.bytes {
+			left.quota, left.bytes = true, q.Left
 		}
 	}
 	return left

@@ -1,6 +1,7 @@
 package portal
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -31,10 +32,14 @@ type Texts struct {
 	NotFound, NotFoundText         string
 	Stay, Back                     string
 	ConfirmText, OtherUser         string
+
+	// How the session before ended, on the login page.
+	TimeUp, Silent, Ended        string
+	SentUp, ReceivedUp, VolumeUp string // which quota is used up
 }
 
-// languages are the available languages; the first is the default.
-var languages = []*Texts{english, german}
+// builtInTexts are the languages that need no file; the first is the default.
+var builtInTexts = []*Texts{english, german}
 
 var english = &Texts{
 	Lang: "en", Decimal: ".", Days: "days",
@@ -59,6 +64,8 @@ var english = &Texts{
 	Stay: "Stay connected", Back: "To the start page",
 	ConfirmText: "You signed in with another browser. Enter your user name to sign out.",
 	OtherUser:   "You are not signed in with this user name.",
+	TimeUp:      "Your time is used up.", Silent: "You were signed out because your device was silent for a long time.", Ended: "Your connection was ended by the network's operator.",
+	SentUp: "You have sent as much data as allowed.", ReceivedUp: "You have received as much data as allowed.", VolumeUp: "Your data volume is used up.",
 }
 
 var german = &Texts{
@@ -84,14 +91,16 @@ var german = &Texts{
 	Stay: "Verbunden bleiben", Back: "Zur Startseite",
 	ConfirmText: "Dieser Browser hat Sie nicht angemeldet. Geben Sie zum Abmelden Ihren Benutzernamen ein.",
 	OtherUser:   "Mit diesem Benutzernamen sind Sie hier nicht angemeldet.",
+	TimeUp:      "Ihre Zeit ist aufgebraucht.", Silent: "Sie wurden abgemeldet, weil Ihr Gerät lange nichts gesendet hat.", Ended: "Der Betreiber des Netzes hat Ihre Verbindung beendet.",
+	SentUp: "Sie haben so viele Daten gesendet wie erlaubt.", ReceivedUp: "Sie haben so viele Daten empfangen wie erlaubt.", VolumeUp: "Ihr Datenvolumen ist aufgebraucht.",
 }
 
 // maxLanguages bounds how many of a client's languages are considered.
 const maxLanguages = 16
 
 // textsFor chooses the preferred language of an Accept-Language field (RFC 9110, 12.5.4),
-// the first of equals, and English if none matches.
-func textsFor(accept string) *Texts {
+// the first of equals, and the first of languages if none matches.
+func textsFor(accept string, languages []*Texts) *Texts {
 	best, bestQuality := languages[0], 0.0
 	for range maxLanguages {
 		var item string
@@ -133,6 +142,21 @@ func (t *Texts) status(s session.Session, now time.Time) *Status {
 		st.DataLeft = t.bytes(left.bytes)
 	}
 	return st
+}
+
+// ending says how a client's last session ended, where the user did not end it; "": there is nothing to say.
+func (t *Texts) ending(e session.Ending) string {
+	switch e.Cause {
+	case session.SessionTimeout:
+		return t.TimeUp
+	case session.IdleTimeout:
+		return t.Silent
+	case session.AdminReset:
+		return t.Ended
+	case session.Quota:
+		return cmp.Or(map[string]string{session.UpQuota: t.SentUp, session.DownQuota: t.ReceivedUp}[e.Quota], t.VolumeUp)
+	}
+	return ""
 }
 
 // duration is rounded down to one or two units: "45 s", "12 min", "3 h 5 min", "12 days".

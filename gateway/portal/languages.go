@@ -1,0 +1,138 @@
+package portal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/gateweigh/gateweigh/textfile"
+	"github.com/gateweigh/gateweigh/tomlline"
+)
+
+// languageFile is the name of a file with the texts of a language, by its primary subtag (BCP 47).
+var languageFile = regexp.MustCompile(`^texts\.([a-z]{2,8})\.toml$`)
+
+// languageOf returns the language of a file of texts; "": it is none.
+func languageOf(file string) string {
+	if m := languageFile.FindStringSubmatch(file); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// readLanguages returns the built-in languages, with those of the files in dir in their place and behind them.
+// dir may be empty: none.
+func readLanguages(dir string) ([]*Texts, error) {
+	all := slices.Clone(builtInTexts)
+	if dir == "" {
+		return all, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the portal's templates: %w", err)
+	}
+	for _, e := range entries { // by name
+		lang := languageOf(e.Name())
+		if lang == "" {
+			continue
+		}
+		at := slices.IndexFunc(all, func(t *Texts) bool { return t.Lang == lang })
+		base := *english
+		if at >= 0 {
+			base = *all[at]
+		}
+		base.Lang = lang
+		t, err := readTexts(filepath.Join(dir, e.Name()), base)
+		if err != nil {
+			return nil, err
+		}
+		if at >= 0 {
+			all[at] = t
+		} else {
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+// readTexts reads a file of texts. Those that it lacks are base's, so that a later version's need not be there.
+func readTexts(path string, base Texts) (*Texts, error) {
+	data, err := textfile.Read(path, maxTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("reading the portal's texts: %w", err)
+	}
+	t := base
+	md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&t)
+	var bad toml.ParseError
+	switch unknown := md.Undecoded(); {
+	case errors.As(err, &bad):
+		return nil, fmt.Errorf("%s:%d: %s: a line is NAME = \"text\"", path, bad.Position.Line, bad.Message)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case len(unknown) > 0:
+		return nil, fmt.Errorf("%s: no text is called %s%s: gatewayd templates writes all", path, unknown[0], tomlline.Meant(unknown[0].String(), textNames()))
+	case t.Lang != base.Lang:
+		return nil, fmt.Errorf("%s: Lang is %q, and the file's name says %q", path, t.Lang, base.Lang)
+	}
+	if said := fmt.Sprintf(t.Wait, 7); strings.Contains(said, "%!") || !strings.Contains(said, "7") {
+		return nil, fmt.Errorf("%s: Wait must have one %%d, for the seconds, not %q", path, t.Wait)
+	}
+	return &t, nil
+}
+
+// textNames are the names of the texts, in the order of Texts.
+func textNames() (names []string) {
+	for i, all := 0, reflect.TypeFor[Texts](); i < all.NumField(); i++ {
+		names = append(names, all.Field(i).Name)
+	}
+	return names
+}
+
+// WriteTemplates writes the built-in pages, their style and the texts of all built-in languages into a folder, which
+// it makes if it is missing. Unless force, nothing is written where one of the files exists. It returns their paths.
+func WriteTemplates(dir string, force bool) (paths []string, err error) {
+	files := map[string][]byte{}
+	for _, name := range slices.Concat(pageFiles, sharedFiles) {
+		text, err := readPart("", name)
+		if err != nil {
+			return nil, err
+		}
+		files[name] = []byte(text)
+	}
+	for _, t := range builtInTexts {
+		var b bytes.Buffer
+		if err := toml.NewEncoder(&b).Encode(t); err != nil {
+			return nil, fmt.Errorf("encoding the texts in %s: %w", t.Lang, err)
+		}
+		files["texts."+t.Lang+".toml"] = b.Bytes()
+	}
+	for name := range files {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err == nil && !force {
+			return nil, fmt.Errorf("%s exists already: nothing was written; --force replaces it", path)
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("looking for former templates: %w", err)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the templates' folder: %w", err)
+	}
+	for _, path := range paths {
+		if err := os.WriteFile(path, files[filepath.Base(path)], 0o644); err != nil {
+			return nil, fmt.Errorf("writing the templates: %w", err)
+		}
+	}
+	return paths, nil
+}

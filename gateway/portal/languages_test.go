@@ -1,0 +1,107 @@
+package portal
+
+import (
+	"html"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestTemplatesAreWritten: a portal with the written files shows the same pages, and another language once it has a file.
+func TestTemplatesAreWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pages")
+	paths, err := WriteTemplates(dir, false)
+	if err != nil || len(paths) != len(pageFiles)+len(sharedFiles)+len(builtInTexts) {
+		t.Fatalf("%v, %v", paths, err)
+	}
+	if _, err := WriteTemplates(dir, false); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Errorf("written over: %v", err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "texts.de.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "texts.fr.toml", "\ufeffLang = \"fr\"\nSignIn = \"Connexion\"\n")
+	write(t, dir, "texts.de.toml", strings.Replace(string(text), "\"Passwort\"", "\"Kennwort\"", 1))
+	in := func(language string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Accept-Language", language) }
+	}
+	w := start(t, Config{})
+	builtIn := map[string]string{}
+	for _, lang := range []string{"en", "de"} {
+		builtIn[lang] = ask(t, clientA, base+"/nothing", nil, in(lang)).body
+	}
+	w.stop()
+	start(t, Config{Templates: dir})
+	for lang, want := range builtIn {
+		if got := ask(t, clientA, base+"/nothing", nil, in(lang)).body; got != want {
+			t.Errorf("in %s the written page differs:\n%s\n%s", lang, got, want)
+		}
+	}
+	for lang, want := range map[string][]string{"fr-CA, de;q=0.5": {"<h1>Connexion</h1>", ">Password<", `lang="fr"`}, "de": {">Kennwort<"}, "it": {">Password<", `lang="en"`}} {
+		r := ask(t, clientA, base+"/login", nil, in(lang))
+		for _, text := range want {
+			if !strings.Contains(r.body, text) {
+				t.Errorf("in %s no %s:\n%s", lang, text, r.main())
+			}
+		}
+	}
+	if _, err := WriteTemplates(dir, true); err != nil {
+		t.Error(err)
+	}
+	if again, err := os.ReadFile(filepath.Join(dir, "texts.de.toml")); err != nil || string(again) != string(text) {
+		t.Errorf("not replaced by force: %v", err)
+	}
+}
+
+// TestVariablesAreDocumented: the manual has each field of a page and of a status, and each file.
+func TestVariablesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/portal-pages.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for prefix, of := range map[string]reflect.Type{".": reflect.TypeFor[Page](), ".Status.": reflect.TypeFor[Status]()} {
+		for i := range of.NumField() {
+			want = append(want, prefix+of.Field(i).Name)
+		}
+	}
+	want = append(append(want, pageFiles...), sharedFiles...)
+	for _, name := range want {
+		if !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("the manual lacks %s", name)
+		}
+	}
+}
+
+// TestPageSaysHowASessionEnded: the login page says of a session that ended without its user why it did, also to a
+// browser that was redirected.
+func TestPageSaysHowASessionEnded(t *testing.T) {
+	w := start(t, Config{})
+	for ending, want := range map[session.Ending]string{
+		{}:                              "",
+		{Cause: session.UserRequest}:    "",
+		{Cause: session.NASReboot}:      "",
+		{Cause: session.SessionTimeout}: english.TimeUp,
+		{Cause: session.IdleTimeout}:    english.Silent,
+		{Cause: session.AdminReset}:     english.Ended,
+		{Cause: session.Quota, Quota: session.UpQuota}:    english.SentUp,
+		{Cause: session.Quota, Quota: session.DownQuota}:  english.ReceivedUp,
+		{Cause: session.Quota, Quota: session.TotalQuota}: english.VolumeUp,
+	} {
+		s, _ := w.table.Get(clientA)
+		s.State, s.Last = session.PreAuth, ending
+		w.table.set(s)
+		for _, path := range []string{"/login", "/login?url=http%3A%2F%2Fexample.org%2F"} {
+			r := ask(t, clientA, base+path, nil)
+			if said := strings.Contains(r.body, `role="status"`); said != (want != "") || !strings.Contains(html.UnescapeString(r.body), want) {
+				t.Errorf("%s of %+v lacks %q:\n%s", path, ending, want, r.main())
+			}
+		}
+	}
+}

@@ -19,7 +19,9 @@ func statusCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the daemon's state: clients by state, traffic, dropped packets by reason",
-		Args:  usage(cobra.NoArgs),
+		Long: "Shows the daemon's state. Packets are counted as on the wire; up and down are sums of all clients since the data\n" +
+			"path began, also of those that have gone. docs/gateway-reference.md (What is counted) defines all counters.",
+		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)
 			if err != nil {

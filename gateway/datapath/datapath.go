@@ -43,8 +43,10 @@ type Limits struct {
 	UpBytes, DownBytes, TotalBytes uint64
 }
 
-// Counters count the IP packets forwarded for an address, not those that the gateway
-// itself answered. They only grow while Epoch stays the same; sessions are differences.
+// Counters count the IP packets forwarded for an address as on the wire (a buffer of many counts as all that it
+// stands for), not those that the gateway itself answered. Data paths' counts of packets by outcome agree with
+// them: "forwarded" and "stack" are all addresses' packets up and down, "rate" and "quota" the dropped ones;
+// docs/gateway-reference.md defines all. They only grow while Epoch stays the same; sessions are differences.
 type Counters struct {
 	Epoch                  uint64 // of this data path's state; a different one: counting restarted at 0
 	UpBytes, UpPackets     uint64

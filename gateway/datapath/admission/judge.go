@@ -81,8 +81,6 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 		return j.end(&h, ForGateway, Local)
 	case j.admit(e, b, &h, true, now) == Drop:
 		return Drop
-	case j.Inside(h.dest):
-		return Forward // counted by Across
 	}
 	return j.end(&h, Forwarded, Forward)
 }

@@ -339,7 +339,7 @@ func TestAcross(t *testing.T) {
 	if v, mac := judge.Across(p, Now()); v != Forward || mac != bobMAC {
 		t.Errorf("across: verdict %d to %x", v, mac)
 	}
-	if n := counted(table); n["forwarded"] != 1 {
+	if n := counted(table); n["forwarded"] != 2 {
 		t.Errorf("one packet across is counted as %v", n)
 	}
 	if up, down := counters(t, table, alice), counters(t, table, nobody); up.UpBytes != 140 || down.DownBytes != 140 {

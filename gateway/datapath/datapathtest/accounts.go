@@ -3,6 +3,7 @@ package datapathtest
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -22,6 +23,7 @@ var accounts = []behaviour{
 	{"StreamsAreBilledBare", streamsAreBilled, Shape{Bare: true}},
 	{"OddPacketsAreBilled", oddPackets, Shape{}},
 	{"BooksAgree", booksAgree, Shape{}},
+	{"CountersAgree", countersAgree, Shape{}},
 }
 
 // tally is the counted traffic of an address.
@@ -276,6 +278,44 @@ func booksAgree(t *testing.T, w *World) {
 			t.Errorf("%s became a client", wrong)
 		}
 	}
+}
+
+// countersAgree: the reasons of packets, the sum of all clients and each client's counters have the same packets, as
+// they are on the wire: also those of buffers of many, those beyond a rate or quota, and those between two clients,
+// which are both's.
+func countersAgree(t *testing.T, w *World) {
+	limits := datapath.Limits{UpBps: *rateBps, DownBytes: 1_000_000}
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = limits })))
+	x, y := w.NewStream(t, w.Alice, Server), w.NewStream(t, w.Alice, Server)
+	if !w.path.LinesOnly {
+		w.admit(t, w.Bob)
+		w.Alice.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+w.Bob.Addr.String()+" via 10.1.0.1")
+		NewFlow(t, w.Alice.Space, w.Alice.Addr, w.Bob.Space, w.Bob.Addr).Send(20)
+	}
+	x.Begin(x.Client)
+	y.Begin(y.Server)
+	netnstest.Await(t, "packets beyond the limits", func() error {
+		if n := w.Counters(t, w.Alice.Addr).DroppedPackets; n < 20 {
+			return fmt.Errorf("%d were dropped", n)
+		}
+		return nil
+	})
+	for _, c := range []*net.TCPConn{x.Client, x.Server, y.Client, y.Server} {
+		c.SetLinger(0)
+		c.Close()
+	}
+	netnstest.Await(t, "counters that agree", func() error {
+		n, total := w.Packets(t), w.Total(t)
+		alice, bob := w.Counters(t, w.Alice.Addr), w.Counters(t, w.Bob.Addr)
+		passed := func(c datapath.Counters) uint64 { return c.UpPackets + c.DownPackets }
+		switch dropped := n["rate"] + n["quota"]; {
+		case forwarded(n) != passed(total) || passed(total) != passed(alice)+passed(bob):
+			return fmt.Errorf("forwarded %d, in total %d, by clients %d and %d", forwarded(n), passed(total), passed(alice), passed(bob))
+		case dropped != total.DroppedPackets || dropped != alice.DroppedPackets+bob.DroppedPackets:
+			return fmt.Errorf("dropped %d, in total %d, by clients %d and %d", dropped, total.DroppedPackets, alice.DroppedPackets, bob.DroppedPackets)
+		}
+		return nil
+	})
 }
 
 // lists compares Clients with what was set.

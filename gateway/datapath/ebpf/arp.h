@@ -41,26 +41,26 @@ static __always_inline int arp_in(struct __sk_buff *skb, const void *data, const
 	__u32 at;
 
 	if ((const void *)(a + 1) > end || a->hardware_len != ETH_ALEN || a->protocol_len != sizeof(a->sender))
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	if (mac_at(a->sender_mac) != mac_at(eth->h_source)) /* in another device's name */
-		return drop(REASON_ARP_SPOOF);
+		return drop(skb, REASON_ARP_SPOOF);
 	if (!a->sender) /* asks whether an address is free */
-		return may_send(skb, PROBES, 0) ? TC_ACT_OK : drop(REASON_THROTTLED);
+		return may_send(skb, PROBES, 0) ? TC_ACT_OK : drop(skb, REASON_THROTTLED);
 	at = place(a->sender);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || a->sender == gateway_addr)
-		return drop(REASON_ARP_SPOOF);
+		return drop(skb, REASON_ARP_SPOOF);
 	if (c->state == STATE_NONE) {
 		/* The stack would enter the sender into its neighbour table, whoever that is. The
 		 * daemon answers a newcomer that it takes up. */
 		if (!learn)
-			return drop(REASON_ARP_SPOOF);
+			return drop(skb, REASON_ARP_SPOOF);
 		tell(skb, a->sender, eth->h_source);
 		return TC_ACT_SHOT;
 	}
 	if (mac_at(c->mac) != mac_at(eth->h_source) || c->session)
-		return drop(REASON_ARP_SPOOF);
+		return drop(skb, REASON_ARP_SPOOF);
 	if (a->operation == ARP_REQUEST && !affords(a->sender, WORK_QUESTION))
-		return drop(REASON_THROTTLED);
+		return drop(skb, REASON_THROTTLED);
 	return TC_ACT_OK;
 }

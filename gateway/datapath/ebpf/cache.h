@@ -155,7 +155,7 @@ static __always_inline int follow(struct __sk_buff *skb, const struct flow_path 
 	int tells = addresses && addresses != 0xffff;
 
 	if ((void *)(ports + 1) > end)
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	if (p->address_diff || p->port_diff) {
 		at = ETH_HLEN + sizeof(*ip) + offsetof(struct tcphdr, check);
 		if (ip->protocol == IPPROTO_UDP) {
@@ -164,16 +164,16 @@ static __always_inline int follow(struct __sk_buff *skb, const struct flow_path 
 		}
 		sum = data + at;
 		if ((void *)(sum + 1) > end)
-			return drop(REASON_MALFORMED);
+			return drop(skb, REASON_MALFORMED);
 		was = *sum;
 		if (p->address_diff && bpf_l4_csum_replace(skb, at, 0, p->address_diff, flags | BPF_F_PSEUDO_HDR))
-			return drop(REASON_MALFORMED);
+			return drop(skb, REASON_MALFORMED);
 		if (p->port_diff && !tells && bpf_l4_csum_replace(skb, at, 0, p->port_diff, flags))
-			return drop(REASON_MALFORMED);
+			return drop(skb, REASON_MALFORMED);
 		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 		eth = data, ip = data + ETH_HLEN, ports = (void *)(ip + 1), sum = data + at;
 		if ((void *)(ports + 1) > end || (void *)(sum + 1) > end)
-			return drop(REASON_MALFORMED);
+			return drop(skb, REASON_MALFORMED);
 		if (p->port_diff && tells && (was || !flags) && lacks_ports(was, *sum, addresses)) {
 			*sum = ~fold((__u64)(__u16)~*sum + p->port_diff);
 			if (!*sum && flags) /* UDP's 0 is no sum */
@@ -211,7 +211,7 @@ static __always_inline int shortcut_up(struct __sk_buff *skb, const struct iphdr
 	struct flow_path p;
 
 	if (!known(skb, ip, end, FROM_LAN, now, &p))
-		return pass(REASON_STACK);
+		return pass(skb, REASON_STACK);
 	tally(&p, on_wire(skb, ip, end), FROM_LAN);
 	return follow(skb, &p, p.dmac, wan_ifindex);
 }
@@ -229,14 +229,14 @@ static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, st
 	slot = (ip->daddr ^ ip->daddr >> 12 ^ ip->daddr >> 24) & (HOPS - 1);
 	h = bpf_map_lookup_elem(&hops, &slot);
 	if (!h)
-		return pass(REASON_STACK);
+		return pass(skb, REASON_STACK);
 	if (h->dst != ip->daddr || h->generation != s->generation || now >= h->until) {
 		/* This packet goes through the stack, so that the stack keeps the
 		 * neighbour entry up to date. */
 		ask(skb, ip, h, s->generation, now);
-		return pass(REASON_STACK);
+		return pass(skb, REASON_STACK);
 	}
 	if (!h->ifindex || !simple(skb, ip, h->mtu, end))
-		return pass(REASON_STACK);
+		return pass(skb, REASON_STACK);
 	return readdress(skb, eth, ip, h->dmac, h->smac, h->ifindex);
 }

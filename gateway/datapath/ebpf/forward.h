@@ -51,7 +51,7 @@ static __always_inline int readdress(struct __sk_buff *skb, struct ethhdr *eth, 
 	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
 	ip->check = sum + (sum >= 0xffff);
 	ip->ttl--;
-	count(REASON_FORWARDED);
+	count(skb, REASON_FORWARDED);
 	return bpf_redirect(ifindex, 0);
 }
 

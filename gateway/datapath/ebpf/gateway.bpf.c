@@ -25,7 +25,7 @@ static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *
 {
 	if (learn && ip->saddr != gateway_addr)
 		tell(skb, ip->saddr, eth->h_source);
-	return drop(REASON_NOT_LEASED);
+	return drop(skb, REASON_NOT_LEASED);
 }
 
 /* to_nobody handles a packet for an address of the LAN that nobody leased. Where the stack would
@@ -39,10 +39,10 @@ static __noinline int to_nobody(struct __sk_buff *skb)
 	long answer;
 
 	if ((void *)(ip + 1) > end)
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	answer = route(skb, ip, &fib);
 	if ((answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) && fib.ifindex == lan_ifindex)
-		return drop(REASON_NOT_LEASED);
+		return drop(skb, REASON_NOT_LEASED);
 	return TC_ACT_OK;
 }
 
@@ -52,7 +52,7 @@ static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip
 	if (c->state != STATE_ADMITTED || expired(c, now)) {
 		int ok = reaches(ip->saddr, ports_of(ip, end).source, ip->protocol);
 
-		count(ok ? REASON_GARDEN : REASON_BLOCKED);
+		count(skb, ok ? REASON_GARDEN : REASON_BLOCKED);
 		return ok;
 	}
 	return admit(skb, at, c, on_wire(skb, ip, end), 0, now);
@@ -68,14 +68,15 @@ static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip,
 
 	if (!s || !c)
 		return TC_ACT_SHOT;
+	count(skb, REASON_STACK); /* as the sender's; lan_out or what follows counts it as the receiver's */
 	if (c->state == STATE_NONE)
 		return to_nobody(skb);
 	if (!redirects(s, now))
-		return pass(REASON_STACK);
+		return TC_ACT_OK;
 	if (!allowed(skb, ip, to, c, end, now))
 		return TC_ACT_SHOT;
 	set_judged(skb);
-	count(REASON_STACK);
+	count(skb, REASON_STACK);
 	return TC_ACT_UNSPEC;
 }
 
@@ -88,33 +89,33 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 	__u32 at;
 
 	if (unlikely((void *)(ip + 1) > end || !is_sound(skb, ip)))
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	if (unlikely(skb->pkt_type == PACKET_OTHERHOST)) /* not for this gateway */
 		return TC_ACT_SHOT;
 	if (!line && unlikely(ip->protocol == IPPROTO_UDP)) {
 		struct ports p = ports_of(ip, end);
 
 		if (p.source == DHCP_SERVER && p.dest == DHCP_CLIENT)
-			return drop(REASON_ROGUE_DHCP);
+			return drop(skb, REASON_ROGUE_DHCP);
 		if (is_request(ip, p))
 			return request(skb, eth, ip);
 		if (!ip->saddr)
-			return drop(REASON_NOT_LEASED);
+			return drop(skb, REASON_NOT_LEASED);
 	}
 	at = line ? owner(ip->saddr) : place(ip->saddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (unlikely(!c))
-		return drop(REASON_FOREIGN_SOURCE);
+		return drop(skb, REASON_FOREIGN_SOURCE);
 	if (unlikely(c->state == STATE_NONE))
-		return line ? drop(REASON_NOT_LEASED) : unleased(skb, eth, ip);
+		return line ? drop(skb, REASON_NOT_LEASED) : unleased(skb, eth, ip);
 	if (unlikely(mac_at(c->mac) != mac_at(eth->h_source) || c->session != line))
-		return drop(REASON_WRONG_MAC);
+		return drop(skb, REASON_WRONG_MAC);
 	now = clock_ns();
 	if (unlikely(c->state != STATE_ADMITTED || expired(c, now)))
-		return line ? drop(REASON_BLOCKED) : preauth(skb, ip, end);
+		return line ? drop(skb, REASON_BLOCKED) : preauth(skb, ip, end);
 	/* The stack does not forward frames sent to a broadcast address (RFC 1812, 5.3.4). */
 	if (unlikely(ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST))
-		return pass(REASON_LOCAL);
+		return pass(skb, REASON_LOCAL);
 	if (unlikely(!admit(skb, at, c, on_wire(skb, ip, end), 1, now)))
 		return TC_ACT_SHOT;
 	if (unlikely(place(ip->daddr) < lan_size))
@@ -146,16 +147,16 @@ static __always_inline int session_in(struct __sk_buff *skb)
 
 	switch (off_line(skb, &session)) {
 	case NOT_DATA:
-		return is_ipv6_line(skb) ? drop(REASON_IPV6) : TC_ACT_OK;
+		return is_ipv6_line(skb) ? drop(skb, REASON_IPV6) : TC_ACT_OK;
 	case BAD_LINE:
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	case ON_LINE:
 		break;
 	}
 	clamp_up(skb);
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 	if (data + ETH_HLEN + sizeof(struct iphdr) > end || !session)
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	return ip_in(skb, data, end, session);
 }
 
@@ -166,39 +167,39 @@ static __always_inline int from_client(struct __sk_buff *skb)
 
 	if (unlikely(skb->vlan_present)) {
 		if (skb->vlan_tci & VLAN_ID)
-			return pass(REASON_TAGGED);
+			return pass(skb, REASON_TAGGED);
 		if (untag(skb))
-			return drop(REASON_MALFORMED);
+			return drop(skb, REASON_MALFORMED);
 	}
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end, eth = data;
 	if (unlikely((void *)(eth + 1) > end))
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_IP):
 		if (unlikely(data + ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) > end)) {
 			__u32 want = skb->len < 14 + 20 + 20 ? skb->len : 14 + 20 + 20;
 
 			if (bpf_skb_pull_data(skb, want))
-				return drop(REASON_MALFORMED);
+				return drop(skb, REASON_MALFORMED);
 			data = (void *)(long)skb->data, end = (void *)(long)skb->data_end, eth = data;
 			if ((void *)(eth + 1) > end)
-				return drop(REASON_MALFORMED);
+				return drop(skb, REASON_MALFORMED);
 		}
 		return ip_in(skb, eth, end, 0);
 	case bpf_htons(ETH_P_ARP):
 		if (bpf_skb_pull_data(skb, ETH_HLEN + sizeof(struct arp)))
-			return drop(REASON_MALFORMED);
+			return drop(skb, REASON_MALFORMED);
 		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 		if (data + ETH_HLEN > end)
-			return drop(REASON_MALFORMED);
+			return drop(skb, REASON_MALFORMED);
 		return arp_in(skb, data, end);
 	case bpf_htons(ETH_P_PPP_DATA):
 		return lines ? session_in(skb) : TC_ACT_OK;
 	case bpf_htons(ETH_P_IPV6):
-		return drop(REASON_IPV6);
+		return drop(skb, REASON_IPV6);
 	case bpf_htons(ETH_P_8021Q): /* a second tag */
 	case bpf_htons(ETH_P_8021AD):
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	}
 	return TC_ACT_OK; /* not forwarded by the stack */
 }
@@ -210,7 +211,7 @@ int lan_in(struct __sk_buff *skb)
 	set_free(skb);
 	if (lines && skb->mark == TOO_LONG) { /* cut_in's */
 		skb->mark = 0;
-		return onward(skb, pass(REASON_REJECTED));
+		return onward(skb, pass(skb, REASON_REJECTED));
 	}
 	return onward(skb, from_client(skb));
 }
@@ -266,7 +267,7 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	if (unlikely(skb->pkt_type != PACKET_HOST))
 		return TC_ACT_OK;
 	if (unlikely(owner(ip->saddr) < lan_size))
-		return drop(REASON_FOREIGN_SOURCE);
+		return drop(skb, REASON_FOREIGN_SOURCE);
 	now = clock_ns();
 	c = shortcut_down(skb, ip, end, now, &flow);
 	if (c) {
@@ -286,8 +287,8 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	if (is_too_long(skb, ip, c, end) && c->state == STATE_ADMITTED && !expired(c, now)) {
 		if (unreachable(skb, gateway_addr, ICMP_FRAG_NEEDED, c->mtu))
-			return drop(REASON_MALFORMED);
-		count(REASON_REJECTED);
+			return drop(skb, REASON_MALFORMED);
+		count(skb, REASON_REJECTED);
 		return bpf_redirect(wan_ifindex, 0);
 	}
 	if (!s || !redirects(s, now) || is_martian(ip->saddr)) /* lan_out will see it */
@@ -298,7 +299,7 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	if (c->state != STATE_ADMITTED || expired(c, now)) /* of the garden */
 		return TC_ACT_UNSPEC;
 	if (!simple(skb, ip, c->session ? c->mtu : s->lan_mtu, end)) {
-		count(REASON_STACK);
+		count(skb, REASON_STACK);
 		return TC_ACT_UNSPEC;
 	}
 	from_lan(mac);
@@ -362,13 +363,13 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 		return TC_ACT_OK;
 	}
 	if (c->state == STATE_NONE)
-		return drop(REASON_NOT_LEASED);
+		return drop(skb, REASON_NOT_LEASED);
 	if (!allowed(skb, ip, at, c, end, now))
 		return TC_ACT_SHOT;
 	/* The stack's neighbour entry may be that of a former owner of the address. */
 	if (mac_at(eth->h_dest) != mac_at(c->mac))
 		bpf_skb_store_bytes(skb, 0, c->mac, ETH_ALEN, 0);
-	return admitted ? pass(REASON_STACK) : TC_ACT_OK;
+	return admitted ? pass(skb, REASON_STACK) : TC_ACT_OK;
 }
 
 /* lan_out handles packets to the clients, and judges those that the stack forwards: all

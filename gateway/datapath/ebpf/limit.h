@@ -259,12 +259,12 @@ static __noinline int limit(struct __sk_buff *skb, __u32 at, struct counters *n,
 		return 0;
 	if (!within(l, n, up)) {
 		__sync_fetch_and_add(&n->dropped, packets);
-		count(REASON_QUOTA);
+		count_packets(REASON_QUOTA, packets);
 		return 0;
 	}
 	if (!rate(skb, at, l, m, bytes, up, n->seen)) {
 		__sync_fetch_and_add(&n->dropped, packets);
-		count(REASON_RATE);
+		count_packets(REASON_RATE, packets);
 		return 0;
 	}
 	return 1;

@@ -90,7 +90,7 @@ static __always_inline int put_on(struct __sk_buff *skb, const struct client *c,
 	__builtin_memcpy(head.to, c->mac, ETH_ALEN);
 	from_lan(head.from);
 	if (bpf_skb_adjust_room(skb, LINE_LEN, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0) || retype(skb))
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	return TC_ACT_OK;
 }
 
@@ -198,7 +198,7 @@ static __always_inline int refuse_long(struct __sk_buff *skb, const struct clien
 	struct iphdr *ip = data + ETH_HLEN;
 
 	if ((void *)(ip + 1) > end || !is_too_long(skb, ip, c, end) || unreachable(skb, ip->daddr, ICMP_FRAG_NEEDED, c->mtu))
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	skb->mark = TOO_LONG;
 	return bpf_redirect(lan_ifindex, BPF_F_INGRESS);
 }

@@ -22,27 +22,27 @@ static __noinline int hand_over(struct __sk_buff *skb, int leased)
 
 	/* Half of the buffer is for clients that renew a lease, whatever others send. */
 	if (!leased && bpf_ringbuf_query(&requests, BPF_RB_AVAIL_DATA) > REQUESTS / 2)
-		return drop(REASON_OVERFLOW);
+		return drop(skb, REASON_OVERFLOW);
 
 	/* Two separate checks, because the verifier does not understand the compiler's combined one. */
 	if (bytes < ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr))
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	asm volatile("" : "+r"(bytes));
 	if (bytes > REQUEST_MAX)
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	if (bytes <= REQUEST_MOST)
 		r = bpf_ringbuf_reserve(&requests, offsetof(struct request, frame) + REQUEST_MOST, 0);
 	else
 		r = bpf_ringbuf_reserve(&requests, sizeof(*r), 0);
 	if (!r)
-		return drop(REASON_OVERFLOW);
+		return drop(skb, REASON_OVERFLOW);
 	if (bpf_skb_load_bytes(skb, 0, r->frame, bytes)) {
 		bpf_ringbuf_discard(r, 0);
-		return drop(REASON_MALFORMED);
+		return drop(skb, REASON_MALFORMED);
 	}
 	r->bytes = bytes;
 	bpf_ringbuf_submit(r, 0);
-	return drop(REASON_LOCAL);
+	return drop(skb, REASON_LOCAL);
 }
 
 /* request handles a DHCP client's message. Whatever address it comes from, also another network's or
@@ -52,8 +52,8 @@ static __always_inline int request(struct __sk_buff *skb, const struct ethhdr *e
 	int leased = is_leased(eth, ip->saddr);
 
 	if (!may_send(skb, SENDS_DHCP, leased))
-		return drop(REASON_THROTTLED);
+		return drop(skb, REASON_THROTTLED);
 	if (hear_dhcp && (skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_BROADCAST))
 		return hand_over(skb, leased);
-	return pass(REASON_LOCAL);
+	return pass(skb, REASON_LOCAL);
 }

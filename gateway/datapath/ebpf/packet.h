@@ -62,27 +62,6 @@ static __always_inline __u64 clock_ns(void)
 	return t->ns;
 }
 
-static __always_inline void count(enum reason why)
-{
-	__u32 key = why;
-	__u64 *n = bpf_map_lookup_elem(&stats, &key);
-
-	if (n)
-		(*n)++;
-}
-
-static __noinline int drop(enum reason why)
-{
-	count(why);
-	return TC_ACT_SHOT;
-}
-
-static __always_inline int pass(enum reason why)
-{
-	count(why);
-	return TC_ACT_OK;
-}
-
 /* set_judged marks a packet for lan_out, which lets it pass: judged and counted for its
  * receiver, or made by lan_in. The mark stays with the packet, its segments and its
  * fragments, and has no effect on routing. When a program behind ours ends the chain by TC_ACT_OK, the
@@ -263,6 +242,49 @@ static __always_inline struct wire on_wire(const struct __sk_buff *skb, const st
 		w.packets = all > headers ? (all - headers + segment - 1) / segment : 1;
 	w.bytes = all + (__u64)(w.packets - 1) * headers;
 	return w;
+}
+
+/* uncounted counts the packets of a buffer from a virtual machine, which does not say how many it has. */
+static __noinline __u32 uncounted(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+
+	if ((void *)(ip + 1) > end)
+		return 1;
+	return on_wire(skb, ip, end).packets;
+}
+
+/* packets_of is how many packets a buffer is on the wire. */
+static __always_inline __u32 packets_of(struct __sk_buff *skb)
+{
+	if (likely(!skb->gso_size))
+		return 1;
+	return likely(skb->gso_segs) ? skb->gso_segs : uncounted(skb);
+}
+
+static __always_inline void count_packets(enum reason why, __u64 packets)
+{
+	__u32 key = why;
+	__u64 *n = bpf_map_lookup_elem(&stats, &key);
+
+	if (n)
+		*n += packets;
+}
+
+/* count counts the outcome of a buffer's packets, as clients' counters do. */
+static __always_inline void count(struct __sk_buff *skb, enum reason why) { count_packets(why, packets_of(skb)); }
+
+static __noinline int drop(struct __sk_buff *skb, enum reason why)
+{
+	count(skb, why);
+	return TC_ACT_SHOT;
+}
+
+static __always_inline int pass(struct __sk_buff *skb, enum reason why)
+{
+	count(skb, why);
+	return TC_ACT_OK;
 }
 
 /* route asks the kernel's routing where it would send a packet. With a length, the answer's MTU may

@@ -62,7 +62,7 @@ static __always_inline int reaches(__be32 addr, __be16 port, __u8 protocol)
 static __always_inline int refuse(struct __sk_buff *skb)
 {
 	set_judged(skb);
-	count(REASON_REJECTED);
+	count(skb, REASON_REJECTED);
 	return bpf_redirect(lan_ifindex, 0);
 }
 
@@ -82,9 +82,9 @@ static __always_inline int reset(struct __sk_buff *skb)
 	__u64 sum;
 
 	if ((void *)(tcp + 1) > end || ip->ihl != 5 || is_fragment(ip) || tcp->rst)
-		return drop(REASON_BLOCKED);
+		return drop(skb, REASON_BLOCKED);
 	if (!affords(ip->saddr, WORK_REFUSAL))
-		return drop(REASON_THROTTLED);
+		return drop(skb, REASON_THROTTLED);
 	segment = bpf_ntohs(ip->tot_len) - sizeof(*ip);
 	saddr = ip->saddr, daddr = ip->daddr, source = tcp->source, dest = tcp->dest;
 	/* A neighbour on a virtual link leaves the checksum to hardware: the field then
@@ -98,10 +98,10 @@ static __always_inline int reset(struct __sk_buff *skb)
 	__builtin_memcpy(mac, eth->h_source, ETH_ALEN);
 
 	if (bpf_skb_change_tail(skb, RST_LEN, 0))
-		return drop(REASON_BLOCKED);
+		return drop(skb, REASON_BLOCKED);
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 	if (data + RST_LEN > end)
-		return drop(REASON_BLOCKED);
+		return drop(skb, REASON_BLOCKED);
 	eth = data, ip = data + ETH_HLEN, tcp = (void *)(ip + 1);
 
 	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
@@ -126,8 +126,8 @@ static __always_inline int reset(struct __sk_buff *skb)
 static __always_inline int prohibit(struct __sk_buff *skb, const struct iphdr *ip)
 {
 	if (!affords(ip->saddr, WORK_REFUSAL))
-		return drop(REASON_THROTTLED);
-	return unreachable(skb, gateway_addr, ICMP_PKT_FILTERED, 0) ? drop(REASON_BLOCKED) : refuse(skb);
+		return drop(skb, REASON_THROTTLED);
+	return unreachable(skb, gateway_addr, ICMP_PKT_FILTERED, 0) ? drop(skb, REASON_BLOCKED) : refuse(skb);
 }
 
 /* reject answers a packet that may not pass. Of ICMP it answers echo requests only, so
@@ -139,9 +139,9 @@ static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip,
 	if (ip->protocol == IPPROTO_TCP)
 		return reset(skb);
 	if (is_multicast(ip->daddr) || is_fragment(ip))
-		return drop(REASON_BLOCKED);
+		return drop(skb, REASON_BLOCKED);
 	if (ip->protocol == IPPROTO_ICMP && ((const void *)(icmp + 1) > end || icmp->type != ICMP_ECHO))
-		return drop(REASON_BLOCKED);
+		return drop(skb, REASON_BLOCKED);
 	return prohibit(skb, ip);
 }
 
@@ -180,7 +180,7 @@ static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *
 	struct bpf_sock *sk;
 
 	if (is_fragment(ip) || (const void *)(tcp + 1) > end)
-		return drop(REASON_BLOCKED);
+		return drop(skb, REASON_BLOCKED);
 	struct caller c = { .addr = ip->saddr, .port = tcp->source };
 	int opens = tcp->syn && !tcp->ack;
 
@@ -194,15 +194,15 @@ static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *
 		if (!opens)
 			return reset(skb);
 		if (!affords(c.addr, WORK_CAPTURE))
-			return drop(REASON_THROTTLED);
+			return drop(skb, REASON_THROTTLED);
 		if (bpf_map_update_elem(&called, &c, &wanted, BPF_ANY))
-			return drop(REASON_BLOCKED);
+			return drop(skb, REASON_BLOCKED);
 	} else if (!affords(c.addr, WORK_SEGMENT)) {
-		return drop(REASON_THROTTLED);
+		return drop(skb, REASON_THROTTLED);
 	}
 	if (ground(skb, ip) || readdress_tcp(skb, IP_DADDR, header, wanted, gateway_addr))
-		return drop(REASON_BLOCKED);
-	return pass(REASON_PORTAL);
+		return drop(skb, REASON_BLOCKED);
+	return pass(skb, REASON_PORTAL);
 }
 
 /* from_portal gives the portal's answers the source address that the client requested. */
@@ -251,8 +251,8 @@ static __always_inline int to_service(struct __sk_buff *skb, const struct iphdr 
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
 		return to_portal(skb, ip, end);
 	if (ip->protocol == IPPROTO_TCP ? may_flow(skb, ip, WORK_CONNECTION, WORK_SEGMENT) : affords(ip->saddr, WORK_DATAGRAM))
-		return pass(REASON_LOCAL);
-	return drop(REASON_THROTTLED);
+		return pass(skb, REASON_LOCAL);
+	return drop(skb, REASON_THROTTLED);
 }
 
 /* preauth is the policy for a known client that is not admitted. */
@@ -266,9 +266,9 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 		return to_service(skb, ip, p, end);
 	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
-		return drop(REASON_BLOCKED);
+		return drop(skb, REASON_BLOCKED);
 	if (reaches(ip->daddr, p.dest, ip->protocol) && !is_here(skb, ip))
-		return may_flow(skb, ip, WORK_GARDEN, WORKS) ? pass(REASON_GARDEN) : drop(REASON_THROTTLED);
+		return may_flow(skb, ip, WORK_GARDEN, WORKS) ? pass(skb, REASON_GARDEN) : drop(skb, REASON_THROTTLED);
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
 		return to_portal(skb, ip, end);
 	return reject(skb, ip, end);

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -143,7 +144,10 @@ func tableStatus() control.Status {
 }
 
 // table is three clients in memory.
-type table struct{ clients []session.Session }
+type table struct {
+	clients []session.Session
+	lists   atomic.Uint64 // that were asked for
+}
 
 func newTable() *table {
 	now := time.Now()
@@ -158,7 +162,7 @@ func newTable() *table {
 	in.Counts = session.Counts{UpBytes: 1_234_567, DownBytes: 98_765_432_100, UpPackets: 10_000, DownPackets: 70_000_000}
 	out := client(7, session.PreAuth, "")
 	out.Last = session.Ending{Cause: session.Quota, Quota: session.DownQuota}
-	return &table{[]session.Session{
+	return &table{clients: []session.Session{
 		client(5, session.PreAuth, "\x1b]0;owned\x07\nroot"), in, out, client(200, session.Leased, ""),
 	}}
 }
@@ -172,8 +176,13 @@ func (t *table) Get(a netip.Addr) (session.Session, bool) {
 	return session.Session{}, false
 }
 
+// Each has the session send a bit more between two lists.
 func (t *table) Each(yield func(session.Session) bool) {
+	sent := t.lists.Add(1) - 1
 	for _, s := range t.clients {
+		if s.State == session.Authenticated {
+			s.UpBytes += 125_000 * sent
+		}
 		if !yield(s) {
 			return
 		}

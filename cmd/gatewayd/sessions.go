@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -16,7 +15,7 @@ import (
 )
 
 func sessionsCommand(socket *string) *cobra.Command {
-	var asJSON bool
+	var asJSON, measure bool
 	var user, state string
 	cmd := &cobra.Command{
 		Use:   "sessions",
@@ -24,7 +23,8 @@ func sessionsCommand(socket *string) *cobra.Command {
 		Long: "Lists clients by address. UP is what a client has sent, DOWN what it has received, IDLE the time since\n" +
 			"its last packet, LEFT the rest of its session time, and DATA LEFT that of the quota that is used up first.\n" +
 			"RATE is what it may send and receive, bits a second. A client whose session has ended shows why in place of\n" +
-			"its user. With --json, one object a line, with all limits and what is left of each.",
+			"its user. With --rates it takes a second, and NOW is what the client sent and received in that, bits a second.\n" +
+			"With --json, one object a line, with all limits and what is left of each.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter := control.Filter{User: user, State: control.State(state)}
@@ -35,12 +35,16 @@ func sessionsCommand(socket *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var rates func(control.Session) *rate
+			if measure {
+				if rates, err = measured(cmd.Context(), c, filter); err != nil {
+					return err
+				}
+			}
 			out := bufio.NewWriter(stdout)
-			show := tableWriter(out, time.Now())
+			show := tableWriter(out, time.Now(), rates)
 			if asJSON {
-				enc := json.NewEncoder(out)
-				enc.SetEscapeHTML(false)
-				show = func(s control.Session) error { return enc.Encode(s) }
+				show = jsonWriter(out, rates)
 			}
 			err = c.Sessions(cmd.Context(), filter, show)
 			// Print the rows that have arrived, also after an error.
@@ -51,20 +55,25 @@ func sessionsCommand(socket *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
+	cmd.Flags().BoolVar(&measure, "rates", false, "measure for a second what clients send and receive")
 	cmd.Flags().StringVar(&user, "user", "", "only this user's")
 	cmd.Flags().StringVar(&state, "state", "", "only clients that are leased, preauth or authenticated")
 	return cmd
 }
 
-// rowFormat has fixed columns, so that rows can be written as they arrive. The last two
-// columns are not padded.
-const rowFormat = "%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %9s  %11s  %-20s  %s\n"
+// rowFormat has fixed columns, so that rows can be written as they arrive. The column before the user's is that of
+// measured rates, where they are asked for. The last two columns are not padded.
+const rowFormat = "%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %9s  %11s%s  %-20s  %s\n"
 
 // tableWriter returns a function that writes a client's row, and the table's head before
 // the first row. Without clients nothing is written.
-func tableWriter(w io.Writer, now time.Time) func(control.Session) error {
+func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rate) func(control.Session) error {
+	column := func(func() string) string { return "" }
+	if measured != nil {
+		column = func(text func() string) string { return fmt.Sprintf("  %11s", text()) }
+	}
 	head := sync.OnceFunc(func() {
-		fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "DATA LEFT", "RATE", "USER", "HOST")
+		fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "DATA LEFT", "RATE", column(func() string { return "NOW" }), "USER", "HOST")
 	})
 	return func(s control.Session) error {
 		head()
@@ -77,7 +86,7 @@ func tableWriter(w io.Writer, now time.Time) func(control.Session) error {
 		if s.LastEnd.Cause != "" {
 			user = "(" + plain(cmp.Or(s.LastEnd.Quota, string(s.LastEnd.Cause)), 40) + ")"
 		}
-		_, err := fmt.Fprintf(w, rowFormat, s.Addr, s.MAC, s.State, began, idle, timeLeft(s.Left), up, down, dataLeft(s.Left), rates(s.Limits), user, orDash(plain(s.Hostname, 63)))
+		_, err := fmt.Fprintf(w, rowFormat, s.Addr, s.MAC, s.State, began, idle, timeLeft(s.Left), up, down, dataLeft(s.Left), rates(s.Limits), column(func() string { return measured(s).String() }), user, orDash(plain(s.Hostname, 63)))
 		return err
 	}
 }

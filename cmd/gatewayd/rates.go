@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+// rate is what a session sends and receives, bits of IP packets a second.
+type rate struct {
+	UpBps   uint64 `json:"up_bps"`
+	DownBps uint64 `json:"down_bps"`
+}
+
+// String is "1.2M/20M"; of no session "-".
+func (r *rate) String() string {
+	if r == nil {
+		return "-"
+	}
+	return perSecond(r.UpBps) + "/" + perSecond(r.DownBps)
+}
+
+func perSecond(bps uint64) string {
+	if bps == 0 {
+		return "0"
+	}
+	return humanRate(bps)
+}
+
+// measuring is how long rates are measured.
+const measuring = time.Second
+
+// measured lists the sessions and waits. The function it returns compares a session that is listed afterwards
+// with that, and returns nil for one that was not there.
+func measured(ctx context.Context, c *control.Client, filter control.Filter) (func(control.Session) *rate, error) {
+	type reading struct {
+		control.Traffic
+		at time.Time
+	}
+	before := map[string]reading{}
+	err := c.Sessions(ctx, filter, func(s control.Session) error {
+		if s.ID != "" {
+			before[s.ID] = reading{s.Traffic, time.Now()}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(measuring):
+	}
+	return func(s control.Session) *rate {
+		was, there := before[s.ID]
+		seconds := time.Since(was.at).Seconds()
+		if !there || s.UpBytes < was.UpBytes || s.DownBytes < was.DownBytes {
+			return nil
+		}
+		bps := func(bytes uint64) uint64 { return uint64(math.Round(float64(bytes) * 8 / seconds)) }
+		return &rate{bps(s.UpBytes - was.UpBytes), bps(s.DownBytes - was.DownBytes)}
+	}, nil
+}
+
+// jsonWriter returns a function that writes a client as a line of JSON, with its rate in now where rates were measured.
+func jsonWriter(w io.Writer, measured func(control.Session) *rate) func(control.Session) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return func(s control.Session) error {
+		line := struct {
+			control.Session
+			Now *rate `json:"now,omitempty"`
+		}{Session: s}
+		if measured != nil {
+			line.Now = measured(s)
+		}
+		return enc.Encode(line)
+	}
+}

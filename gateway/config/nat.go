@@ -295,7 +295,7 @@ func (k *checker) checkForward(i int) {
 	if f.Port != 0 && f.Ports.First != f.Ports.Last {
 		report("to", "several ports keep their numbers: use %q, or a [[nat.forward]] for each port", f.To)
 	}
-	for _, own := range k.ownPorts() {
+	for _, own := range k.answering() {
 		if f.Proto == own.proto && f.Ports.First <= own.port && own.port <= f.Ports.Last {
 			report("ports", "%d is where gatewayd answers (%s)", own.port, own.key)
 		}
@@ -317,7 +317,8 @@ type ownPort struct {
 	key   string
 }
 
-func (c *Config) ownPorts() (all []ownPort) {
+// answering lists the ports at which gatewayd is reached from outside of the LAN.
+func (c *Config) answering() (all []ownPort) {
 	if c.Ident.Enabled {
 		all = append(all, ownPort{TCP, identPort, "ident.enabled"})
 	}

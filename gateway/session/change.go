@@ -72,7 +72,7 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 }
 
 // clockError is more than the wall clock is adjusted by between two readings of one lease.
-const clockError = time.Second
+const clockError = 100 * time.Millisecond
 
 // near reports whether two readings are the same time, within the clock's error.
 func near(a, b moment) bool {
@@ -242,7 +242,7 @@ func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
 // closed. op must be held. A client that leaves with its session is removed.
 func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
 	was := c.entry
-	if next != nil && next.state != Authenticated && next.key == was.key && was.leaves(cause) {
+	if next != nil && next.state != Authenticated && next.key == was.key && was.goesWith(cause) {
 		next = nil
 	}
 	written := change{addr: was.key.Addr}

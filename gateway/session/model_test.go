@@ -126,6 +126,13 @@ func (m *model) second(c *modelled) {
 	}
 }
 
+// restart forgets what is in memory alone.
+func (m *model) restart() {
+	for _, c := range m.clients {
+		c.Last = session.Ending{}
+	}
+}
+
 // crash marks what a crash may lose of the last second.
 func (m *model) crash(reboot bool) {
 	for _, events := range m.events {
@@ -133,11 +140,7 @@ func (m *model) crash(reboot bool) {
 			events[i].optional = e.optional || e.Kind == session.Updated && e.At.Equal(m.now)
 		}
 	}
-	defer func() { // what is in memory alone
-		for _, c := range m.clients {
-			c.Last = session.Ending{}
-		}
-	}()
+	defer m.restart()
 	if !reboot {
 		return
 	}

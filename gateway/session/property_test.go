@@ -232,6 +232,7 @@ func (w *world) accountAll() {
 func (w *world) restart(*rapid.T) {
 	w.stop()
 	w.open(w.path)
+	w.model.restart()
 }
 
 // crash continues with what is on the disk now.

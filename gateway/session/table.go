@@ -224,7 +224,7 @@ func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended 
 		} else {
 			was := t.view(&c.entry, t.clock.inFile)
 			ended = &Event{Kind: Ended, Session: was, Cause: NASReboot, At: was.Seen}
-			if c.leaves(NASReboot) {
+			if c.goesWith(NASReboot) {
 				return ended, t.dp.Remove(s.Addr)
 			}
 			c.entry = c.lapsed()
@@ -307,9 +307,9 @@ func (t *Table) Each(yield func(Session) bool) {
 	}
 }
 
-// leaves reports whether a client has no address without its session: on a line, or logged in by an operator
+// goesWith reports whether a client has no address without its session: on a line, or logged in by an operator
 // without a lease. If that failed, the operator's command tidies up.
-func (e *entry) leaves(cause Cause) bool {
+func (e *entry) goesWith(cause Cause) bool {
 	return e.line.Session != 0 || e.state == Authenticated && e.leaseEnd == never && cause != NASError
 }
 

@@ -204,24 +204,6 @@ to = "10.1.0.12"
 		`x.toml:33: nat.forward.ports: 61020-61024 overlaps …`,
 		`x.toml:37: nat.forward.ports: 1000-1024 would name the client 10.1.0.13, …`,
 		`x.toml:37: nat.forward.ports: 1000-1024 overlaps …`}},
-	{"forwards of gatewayd's own ports", minimal + `[nat]
-masquerade = true
-[ident]
-enabled = true
-method = "masquerade"
-[metrics]
-listen = "192.0.2.1:9464"
-[[nat.forward]]
-proto = "tcp"
-ports = "100-9999"
-to = "10.1.0.5"
-[[nat.forward]]
-proto = "udp"
-ports = 9464
-to = "10.1.0.5"
-`, []string{
-		`x.toml:15: nat.forward.ports: 113 is where gatewayd answers (ident.enabled)`,
-		`x.toml:15: nat.forward.ports: 9464 is where gatewayd answers (metrics.listen)`}},
 	{"a forward that is no table", minimal + "[nat]\nmasquerade = true\nforward = 3\n",
 		[]string{`x.toml:8: nat.forward: must be … [[nat.forward]]`}},
 	{"one forward in single brackets", minimal + "[nat]\nmasquerade = true\n[nat.forward]\nproto = \"tcp\"\n",
@@ -381,13 +363,6 @@ var contradictions = []problem{
 func TestImpossibleCombinations(t *testing.T) {
 	for _, tt := range slices.Concat(contradictions, translations) {
 		t.Run(tt.name, func(t *testing.T) { wantProblems(t, tt.text, tt.want) })
-	}
-}
-
-func TestForwardOfRADIUSPort(t *testing.T) {
-	text := withRADIUS + "radius.dynamic = \"192.0.2.1:3799\"\nnat.masquerade = true\n[[nat.forward]]\nproto = \"udp\"\nports = 3799\nto = \"10.1.0.5\"\n"
-	if _, err := Parse("x.toml", []byte(text)); err == nil || !says(err.Error(), "x.toml:12: nat.forward.ports: 3799 is where gatewayd answers (radius.dynamic)") {
-		t.Error(err)
 	}
 }
 

@@ -219,7 +219,7 @@ func TestSeconds(t *testing.T) {
 			t.Errorf("%s is %d, want %d", d, got, want)
 		}
 	}
-	if len(terminateCauses) != 8 || len(statusTypes) != 3 || statusTypes[session.Ended] != rfc2866.AcctStatusType_Value_Stop {
+	if len(terminateCauses) != 10 || len(statusTypes) != 3 || statusTypes[session.Ended] != rfc2866.AcctStatusType_Value_Stop {
 		t.Error("a table of account.go is not what session has")
 	}
 }

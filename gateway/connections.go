@@ -15,37 +15,30 @@ type forgetter interface {
 	Forget([]datapath.Tracked) error
 }
 
-// connections are those of clients: they end with the session or lease that they belong to, so that the next client of an
-// address gets none of the former one's packets.
-type connections struct {
-	*conntrack.Ender
-	g        *gateway
-	failures budget.Seldom
-}
+// Connections of clients end with the session or lease that they belong to, so that the next client of an address gets none
+// of the former one's packets.
+var _ session.Cutter = (*conntrack.Ender)(nil)
 
-var _ session.Cutter = (*connections)(nil)
-
-func (c *connections) End(of ...netip.Prefix)     { c.tell(c.Ender.End(of...)) }
-func (c *connections) EndSoon(of ...netip.Prefix) { c.Ender.EndSoon(c.tell, of...) }
-func (c *connections) Ended(a netip.Addr)         { c.tell(c.Ender.Ended(a)) }
-
-func (c *connections) tell(err error) {
-	if err != nil {
-		c.failures.Do(func() {
-			c.g.log.Error("ending the connections of clients that have left: they may go on, and be counted for the next client of their address", "err", err)
+// openConnections has the table end connections. Those of addresses in the LAN where nobody is logged in end at once: the
+// table's file may be lost, or the last daemon may have died before it had ended those of a session.
+func (g *gateway) openConnections() {
+	var failures budget.Seldom
+	failed := func(err error) {
+		failures.Do(func() {
+			g.log.Error("ending the connections of clients that have left: they may go on, and be counted for the next client of their address", "err", err)
 		})
 	}
-}
-
-// openConnections has the table end connections. Those of addresses that have no client by now end at once: the table's
-// file may be lost, or the last daemon may not have come to it.
-func (g *gateway) openConnections() {
-	g.connections = &connections{Ender: &conntrack.Ender{Gateway: g.cfg.LAN.Address.Addr(), Forget: g.forget}, g: g}
+	g.connections = &conntrack.Ender{Gateway: g.cfg.LAN.Address.Addr(), Forget: g.forget, Failed: failed}
 	g.table.Cut(g.connections)
-	g.connections.tell(g.connections.EndOf(func(a netip.Addr) bool {
-		_, known := g.table.Get(a)
-		return !known && g.cfg.LAN.Network().Contains(a)
-	}))
+	in := map[netip.Addr]bool{}
+	g.table.Each(func(s session.Session) bool {
+		in[s.Addr] = s.State == session.Authenticated
+		return true
+	})
+	err := g.connections.EndOf(func(a netip.Addr) bool { return !in[a] && g.cfg.LAN.Network().Contains(a) })
+	if err != nil {
+		failed(err)
+	}
 }
 
 // forget has the data path forget connections that connection tracking has forgotten.

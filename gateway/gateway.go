@@ -23,6 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/conntrack"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
@@ -75,7 +76,7 @@ type gateway struct {
 
 	portless budget.Seldom // messages of clients without ports
 
-	connections *connections // of clients, which end with their sessions
+	connections *conntrack.Ender // ends those of clients with their sessions
 
 	// known is closed once the table is open. Clients that the data path reports earlier
 	// are reported again with their next packet.
@@ -398,7 +399,7 @@ func (g *gateway) close() error {
 		errs = append(errs, g.table.Close())
 	}
 	if g.connections != nil {
-		g.connections.End() // what was to end soon
+		g.connections.End() // what was to end soon; it logs errors
 	}
 	if g.dp != nil {
 		// After the table, which reads the last counts from it. Clients that it reports meanwhile

@@ -20,144 +20,155 @@ import (
 // count is how many entries this network namespace has. A kernel that tracks no connections has none.
 const count = "/proc/sys/net/netfilter/nf_conntrack_count"
 
-// The kernel looks for one address by going through all of its table, twice: in 20 ms where that has 262,144 buckets,
-// and longer with many entries. Reading all entries takes half of that, and some 3 µs for each.
-const eachAddress = 4096 // entries, above which the kernel looks for an address, or for each of a few
+// A question about addresses has the kernel go through all of its table, of 262,144 buckets mostly, whatever it finds
+// (BenchmarkEnd). It takes two for each address, as a connection has one in either direction; one that lists all entries
+// takes some µs more for each of these.
+const (
+	fewAddresses = 6      // at most, that the kernel is asked about one by one
+	eachAddress  = 25_000 // entries for each of them, from which on that costs less than reading all
+)
 
-// Ender ends connections. Its methods may be called from several goroutines: who comes while the kernel's table is read
-// waits for the next reading, together with all others.
+// pause is between the readings of the kernel's table that nobody waits for: they take a CPU while they last.
+const pause = time.Second
+
+// Ender ends connections. Its methods may be called from several goroutines: addresses are gathered while the kernel's
+// table is read, and between two readings, so that one reading serves all of them.
 type Ender struct {
 	// Gateway is the gateway's address in the LAN. Connections with it go on: the portal answers a client that logs out.
 	Gateway netip.Addr
 	// Forget is told of connections that are gone, if somebody else knows their ways; nil: nobody does.
 	Forget func([]Connection) error
+	// Failed is told of errors: connections of some addresses may go on. nil: nobody is.
+	Failed func(error)
 
 	mu      sync.Mutex
-	current *batch         // whose connections are being ended; nil: nobody's
-	next    *batch         // that follows
-	soon    []netip.Prefix // of EndSoon
+	current *batch // whose connections are being ended; nil: nobody's
+	next    *batch // that follows, and gathers addresses; nil: there are none
 }
-
-// delay is how long EndSoon gathers addresses.
-const delay = time.Second
 
 // batch is addresses and networks whose connections end together.
 type batch struct {
-	of   []netip.Prefix
+	of   addresses
+	due  bool // its reading does not wait for others
 	done chan struct{}
 	err  error
 }
 
-// End ends all connections from and to these addresses and networks, also those that are translated: when it returns, the
-// kernel takes the next packet of each for the first one of another. Nobody sends by them any more when it is called.
-func (e *Ender) End(of ...netip.Prefix) error {
-	e.mu.Lock()
-	b := e.begin(of)
-	e.mu.Unlock()
-	<-b.done
-	return b.err
-}
-
-// EndSoon is End within some seconds, together with others': for what need not be gone at once. failed is told of an error.
-func (e *Ender) EndSoon(failed func(error), of ...netip.Prefix) {
+// EndSoon ends all connections from and to these addresses and networks, also those that are translated, in some
+// seconds. Nobody sends by them any more when it is called.
+func (e *Ender) EndSoon(of ...netip.Prefix) {
 	if len(of) == 0 {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.soon == nil {
-		time.AfterFunc(delay, func() {
-			if err := e.End(); err != nil {
-				failed(err)
-			}
-		})
-	}
-	e.soon = append(e.soon, of...)
+	e.gather(of)
 }
 
-// Ended returns once all connections of an address have ended that End or EndSoon was told of.
-func (e *Ender) Ended(a netip.Addr) error {
-	holds := func(of []netip.Prefix) bool {
-		return slices.ContainsFunc(of, func(p netip.Prefix) bool { return p.Contains(a) })
-	}
-	var b *batch
+// Ending returns nil if all connections have ended of which EndSoon was told, of addresses in these networks. Otherwise
+// it has them end at once, and returns what is closed when they have: the kernel takes the next packet of each for the
+// first one of another.
+func (e *Ender) Ending(of ...netip.Prefix) <-chan struct{} {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	switch {
-	case holds(e.soon):
-		b = e.begin(nil)
-	case e.next != nil && holds(e.next.of):
-		b = e.next
-	case e.current != nil && holds(e.current.of):
-		b = e.current
+	case e.next != nil && slices.ContainsFunc(of, e.next.of.overlap):
+		b := e.next
+		e.begin(b)
+		return b.done
+	case e.current != nil && slices.ContainsFunc(of, e.current.of.overlap):
+		return e.current.done
 	}
+	return nil
+}
+
+// End is EndSoon at once, for all that were gathered, and returns once these connections have ended.
+func (e *Ender) End(of ...netip.Prefix) error {
+	e.mu.Lock()
+	b := e.gather(of)
+	e.begin(b)
 	e.mu.Unlock()
-	if b == nil {
-		return nil
-	}
 	<-b.done
 	return b.err
 }
 
-// begin adds to the batch that is next, with what EndSoon has gathered. mu is held.
-func (e *Ender) begin(of []netip.Prefix) *batch {
+// gather adds to the batch that is next. mu is held.
+func (e *Ender) gather(of []netip.Prefix) *batch {
 	if e.next == nil {
 		e.next = &batch{done: make(chan struct{})}
+		if e.current == nil {
+			e.later(e.next)
+		}
 	}
-	e.next.of = slices.Concat(e.next.of, e.soon, of)
-	e.soon = nil
-	b := e.next
+	for _, p := range of {
+		e.next.of.add(p)
+	}
+	return e.next
+}
+
+// later begins with a batch after the pause.
+func (e *Ender) later(b *batch) {
+	time.AfterFunc(pause, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.next == b {
+			e.begin(b)
+		}
+	})
+}
+
+// begin begins with the batch that is next, or has it follow the one that is being read. mu is held.
+func (e *Ender) begin(b *batch) {
+	b.due = true
 	if e.current == nil {
 		e.current, e.next = b, nil
 		go e.work(b)
 	}
-	return b
 }
 
-// work ends the connections of a batch, and of those that follow.
+// work ends the connections of a batch, and of those that must follow at once.
 func (e *Ender) work(b *batch) {
 	for b != nil {
-		b.err = e.end(b.of)
+		if b.err = e.end(&b.of); b.err != nil && e.Failed != nil {
+			e.Failed(b.err)
+		}
 		close(b.done)
-		e.mu.Lock()
-		b = e.next
-		e.current, e.next = b, nil
-		e.mu.Unlock()
+		b = e.follows()
 	}
 }
 
-func (e *Ender) end(of []netip.Prefix) error {
-	slices.SortFunc(of, netip.Prefix.Compare)
-	of = slices.Compact(of)
+// follows returns the batch that is read at once after another; nil: there is none.
+func (e *Ender) follows() *batch {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.current = nil
+	switch b := e.next; {
+	case b == nil:
+	case b.due:
+		e.current, e.next = b, nil
+	default:
+		e.later(b)
+	}
+	return e.current
+}
+
+func (e *Ender) end(of *addresses) error {
 	n := entries()
 	switch {
-	case n == 0 || len(of) == 0:
+	case n == 0 || of.empty():
 		return nil
-	case n < eachAddress*len(of) || slices.ContainsFunc(of, func(p netip.Prefix) bool { return !p.IsSingleIP() }):
-		return e.endAs(inAny(of), nil)
+	case !of.oneByOne(n):
+		return e.endAs(of.contain, nil)
 	}
 	var errs []error
-	for _, p := range of {
-		errs = append(errs, e.endAs(p.Contains, from(p.Addr(), TupleOrig), from(p.Addr(), TupleReply)))
+	for a := range of.hosts {
+		one := func(b netip.Addr) bool { return b == a }
+		errs = append(errs, e.endAs(one, from(a, TupleOrig), from(a, TupleReply)))
 	}
 	return errors.Join(errs...)
 }
 
-// inAny reports whether an address is in one of the networks.
-func inAny(of []netip.Prefix) func(netip.Addr) bool {
-	hosts, networks := map[netip.Addr]bool{}, []netip.Prefix{}
-	for _, p := range of {
-		if p.IsSingleIP() {
-			hosts[p.Addr()] = true
-		} else {
-			networks = append(networks, p)
-		}
-	}
-	return func(a netip.Addr) bool {
-		return hosts[a] || slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
-	}
-}
-
-// EndOf is End for all addresses for which gone returns true.
+// EndOf ends the connections of all addresses for which gone returns true before it returns.
 func (e *Ender) EndOf(gone func(netip.Addr) bool) error {
 	if entries() == 0 {
 		return nil
@@ -186,7 +197,7 @@ func entries() int {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return 1 << 30 // they are looked for one by one
+		return 1 << 30 // a few are looked for one by one
 	}
 	return n
 }

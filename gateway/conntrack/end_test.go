@@ -129,17 +129,21 @@ func TestOneByOne(t *testing.T) {
 // TestEndSoon: what need not end at once does so within seconds, and at the latest when somebody waits for it.
 func TestEndSoon(t *testing.T) {
 	connect(t)
-	e := Ender{Gateway: gateway}
-	failed := func(err error) { t.Error(err) }
+	e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }}
 	for i := byte(1); i <= 9; i++ {
-		e.EndSoon(failed, netip.PrefixFrom(client(i), 32))
+		e.EndSoon(netip.PrefixFrom(client(i), 32))
 	}
-	must(t, e.Ended(client(30)))
-	must(t, e.Ended(client(9)))
+	if e.Ending(netip.PrefixFrom(client(30), 32)) != nil {
+		t.Error("connections are ending that nobody asked to end")
+	}
+	<-e.Ending(netip.PrefixFrom(client(9), 29))
 	if got := connections(t); got[9] != 0 || got[10] != 1 {
 		t.Errorf("left: %v", got)
 	}
-	e.EndSoon(failed, netip.PrefixFrom(client(10), 32))
+	if e.Ending(netip.PrefixFrom(client(9), 32)) != nil {
+		t.Error("connections are ending that have ended")
+	}
+	e.EndSoon(netip.PrefixFrom(client(10), 32))
 	netnstest.Await(t, "the end of another's connections", func() error {
 		if got := connections(t); got[10] != 0 || got[11] != 1 {
 			return fmt.Errorf("left: %v", got)

@@ -150,7 +150,9 @@ func (t *Table) Shown(addr netip.Addr) error {
 // UserRequest, and where the user has as many sessions as allowed, so do the oldest of the same MAC address. When the data path fails, the session has begun and ended with
 // NASError.
 func (t *Table) Admit(addr netip.Addr, login Login) (Session, error) {
-	s, err := t.replaces(t.macOf(addr.Unmap()), login, func() (Session, error) { return t.admit(addr.Unmap(), login) })
+	s, err := t.replaces(t.macOf(addr.Unmap()), login, func() (Session, error) {
+		return patiently(func() (Session, <-chan struct{}, error) { return t.admit(addr.Unmap(), login) })
+	})
 	if err != nil {
 		return Session{}, fmt.Errorf("admit %s: %w", addr, err)
 	}
@@ -167,27 +169,28 @@ func (t *Table) macOf(addr netip.Addr) datapath.MAC {
 	return datapath.MAC{}
 }
 
-func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
+// admit begins a session, or returns what is to end before.
+func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan struct{}, err error) {
 	if err := login.check(); err != nil {
-		return Session{}, err
+		return s, nil, err
 	}
 	if err := t.enter(); err != nil {
-		return Session{}, err
+		return s, nil, err
 	}
 	defer t.life.RUnlock()
 	if t.store.behind() >= t.bounds.events {
-		return Session{}, ErrBehind
+		return s, nil, ErrBehind
 	}
 	c := t.hold(addr)
 	if c == nil {
-		return Session{}, ErrUnknown
+		return s, nil, ErrUnknown
 	}
 	defer t.release(c)
 	if login.For != (Key{}) && (login.For.MAC != c.key.MAC || login.For.Addr.Unmap() != addr) {
-		return Session{}, ErrMoved
+		return s, nil, ErrMoved
 	}
 	if !t.reserve(c, login) {
-		return Session{}, ErrSessions
+		return s, nil, ErrSessions
 	}
 	defer func() {
 		t.mu.Lock()
@@ -198,15 +201,18 @@ func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
 	next := c.lapsed()
 	next.state = Authenticated
 	next.begin(login, now)
+	if ending, err = t.vacate(c, &next); ending != nil || err != nil {
+		return s, ending, err
+	}
 	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
 		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path failed
 			lapsed := c.lapsed()
 			_, undo := t.replace(c, &lapsed, NASError, t.clock.now())
 			err = errors.Join(err, undo)
 		}
-		return Session{}, err
+		return s, nil, err
 	}
-	return t.snapshot(&c.entry), nil
+	return t.snapshot(&c.entry), nil, nil
 }
 
 // End ends the client's session and returns it with its final counts, once the data
@@ -237,24 +243,24 @@ func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
 }
 
 // replace sets a client's entry to next; nil removes the client, and a different
-// session ends the present one with cause. The order is: close the data path, end connections, write
-// to disk, open the data path. A crash at any moment therefore leaves the data path
-// closed. op must be held. A client that leaves with its session is removed.
+// session ends the present one with cause. A client that leaves with its session is removed. op must be held.
 func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
-	was := c.entry
-	if next != nil && next.state != Authenticated && next.key == was.key && was.goesWith(cause) {
+	if next != nil && next.state != Authenticated && next.key == c.key && c.goesWith(cause) {
 		next = nil
 	}
+	return t.become(c, next, cause, at)
+}
+
+// become is replace for a client that stays without its session. The order is: close the data path, write to disk,
+// have connections end, open the data path. A crash at any moment therefore leaves the data path closed.
+func (t *Table) become(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
+	was := c.entry
 	written := change{addr: was.key.Addr}
 	left := was.leaves(next)
 	if next == nil || was.state == Authenticated {
 		if err := t.shut(c, &was, next == nil); err != nil {
 			return Session{}, err
 		}
-	}
-	if was.state == Authenticated && len(left) > 0 {
-		t.cutter.End(left...)
-		left = nil
 	}
 	if was.state == Authenticated {
 		ended = t.snapshot(&was)
@@ -284,7 +290,7 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 	if was.line.Session != 0 && t.hungUp != nil {
 		t.hungUp(was.key, was.line)
 	}
-	defer t.cutter.EndSoon(left...)
+	t.cutter.EndSoon(left...)
 	if next == nil {
 		t.remove(c)
 		return ended, nil
@@ -292,9 +298,6 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 	c.known = c.known && was.key == next.key
 	t.arm(c, next, t.clock.now())
 	t.publish(c, *next)
-	if next.state == Authenticated {
-		t.cutter.Ended(next.key.Addr)
-	}
 	if !c.known || next.state == Authenticated {
 		return ended, t.tell(c, next)
 	}

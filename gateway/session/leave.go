@@ -5,28 +5,31 @@ import (
 	"slices"
 )
 
-// Cutter ends the connections of clients that have left. Its methods do not call the table.
+// Cutter ends the connections of clients that have left. Its methods do not call the table and do not wait.
 type Cutter interface {
-	// End ends connections from and to these addresses and networks before it returns.
-	End(of ...netip.Prefix)
-	// EndSoon is End within seconds, which costs less.
+	// EndSoon ends connections from and to these addresses and networks within seconds.
 	EndSoon(of ...netip.Prefix)
-	// Ended returns once all connections of an address have ended of which End or EndSoon was told.
-	Ended(netip.Addr)
+	// Ending returns nil if all connections have ended of which EndSoon was told, of addresses in these networks.
+	// Otherwise it has them end at once, and returns what is closed when they have.
+	Ending(of ...netip.Prefix) <-chan struct{}
 }
 
 // Cut has by end the connections of an address whose client has changed or whose session has ended, and of the networks
-// that were behind it, once the data path lets nobody use them: before the end of the session is written, and of what clients use
-// without a session at the latest before the next client is admitted. A client that logs in as the same user again
-// keeps its connections. Cut must be called before the table is used.
+// that were behind it, once the data path lets nobody use them. Only a login waits for that, whose client has such an
+// address or network now: it is admitted afterwards, and holds nobody up meanwhile. A client that logs in as the same
+// user again keeps its connections. Cut must be called before the table is used.
 func (t *Table) Cut(by Cutter) { t.cutter = by }
 
 // none is the Cutter of a table without one.
 type none struct{}
 
-func (none) End(...netip.Prefix)     {}
-func (none) EndSoon(...netip.Prefix) {}
-func (none) Ended(netip.Addr)        {}
+func (none) EndSoon(...netip.Prefix)                {}
+func (none) Ending(...netip.Prefix) <-chan struct{} { return nil }
+
+// networks returns what an entry's client sends with: its address, and the networks behind it.
+func (e *entry) networks() []netip.Prefix {
+	return append([]netip.Prefix{netip.PrefixFrom(e.key.Addr, e.key.Addr.BitLen())}, e.line.Routes...)
+}
 
 // leaves returns what an entry does not have in common with the next one, which is nil for none.
 func (e *entry) leaves(next *entry) []netip.Prefix {
@@ -35,7 +38,48 @@ func (e *entry) leaves(next *entry) []netip.Prefix {
 	}
 	over := e.state == Authenticated && next != nil && (next.state != Authenticated || next.user != e.user)
 	if next == nil || next.key != e.key || over {
-		return append([]netip.Prefix{netip.PrefixFrom(e.key.Addr, e.key.Addr.BitLen())}, e.line.Routes...)
+		return e.networks()
 	}
 	return slices.DeleteFunc(slices.Clone(e.line.Routes), func(p netip.Prefix) bool { return slices.Contains(next.line.Routes, p) })
+}
+
+// vacate returns nil if no connections may be left of what a client sends with in its next session. Otherwise it
+// returns what is closed once they have ended: the caller then releases the client, waits, and begins again. A session
+// that does not leave its connections to the next one ends first, with UserRequest. op must be held.
+func (t *Table) vacate(c *client, next *entry) (<-chan struct{}, error) {
+	of := next.networks()
+	left := func(p netip.Prefix) bool { return slices.ContainsFunc(of, p.Overlaps) }
+	if c.state != Authenticated || !slices.ContainsFunc(c.leaves(next), left) {
+		return t.cutter.Ending(of...), nil
+	}
+	without := c.lapsed()
+	lapsed := &without
+	if c.line.Session != 0 {
+		lapsed = nil // Connect adds the client anew
+	}
+	if _, err := t.become(c, lapsed, UserRequest, t.clock.now()); err != nil {
+		return nil, err
+	}
+	if ending := t.cutter.Ending(of...); ending != nil {
+		return ending, nil
+	}
+	return already, nil
+}
+
+// already is closed.
+var already = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// patiently calls try until it no longer returns what to wait for. Nothing is held while it waits.
+func patiently(try func() (Session, <-chan struct{}, error)) (Session, error) {
+	for {
+		s, ending, err := try()
+		if ending == nil {
+			return s, err
+		}
+		<-ending
+	}
 }

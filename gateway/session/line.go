@@ -13,39 +13,42 @@ import (
 // with the same MAC address, is replaced, and where the user has as many sessions as allowed, so are the oldest of the same MAC
 // address; another's is left alone, and Connect fails with ErrTaken. When the session ends, for whatever reason, the client is gone from the table.
 func (t *Table) Connect(login Login) (Session, error) {
-	s, err := t.replaces(login.For.MAC, login, func() (Session, error) { return t.connect(login) })
+	s, err := t.replaces(login.For.MAC, login, func() (Session, error) {
+		return patiently(func() (Session, <-chan struct{}, error) { return t.connect(login) })
+	})
 	if err != nil {
 		return Session{}, fmt.Errorf("connect %s: %w", login.For, err)
 	}
 	return s, nil
 }
 
-func (t *Table) connect(login Login) (Session, error) {
+// connect begins a session, or returns what is to end before.
+func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err error) {
 	key := login.For
 	key.Addr = key.Addr.Unmap()
 	if err := login.check(); err != nil {
-		return Session{}, err
+		return s, nil, err
 	}
 	if !key.Addr.Is4() || login.Line.Session == 0 {
-		return Session{}, errors.New("a client on a line has an IPv4 address and a PPPoE session")
+		return s, nil, errors.New("a client on a line has an IPv4 address and a PPPoE session")
 	}
 	if err := t.enter(); err != nil {
-		return Session{}, err
+		return s, nil, err
 	}
 	defer t.life.RUnlock()
 	if t.store.behind() >= t.bounds.events {
-		return Session{}, ErrBehind
+		return s, nil, ErrBehind
 	}
 	c, err := t.holdOrAdd(key.Addr)
 	if err != nil {
-		return Session{}, err
+		return s, nil, err
 	}
 	defer t.release(c)
 	switch {
 	case c.state != "" && (c.key.MAC != key.MAC || c.line.Session == 0):
-		return Session{}, ErrTaken
+		return s, nil, ErrTaken
 	case !t.reserve(c, login):
-		return Session{}, ErrSessions
+		return s, nil, ErrSessions
 	}
 	defer func() {
 		t.mu.Lock()
@@ -53,19 +56,22 @@ func (t *Table) connect(login Login) (Session, error) {
 		t.unreserve(c)
 	}()
 	if _, err := t.dp.Counters(key.Addr); errors.Is(err, datapath.ErrForeign) {
-		return Session{}, err // before it is on the disk
+		return s, nil, err // before it is on the disk
 	}
 	now := t.clock.now()
 	next := entry{key: key, state: Authenticated, leasedAt: now, leaseEnd: never}
 	next.begin(login, now)
+	if ending, err = t.vacate(c, &next); ending != nil || err != nil {
+		return s, ending, err
+	}
 	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
 		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path failed
 			_, undo := t.replace(c, nil, NASError, t.clock.now())
 			err = errors.Join(err, undo)
 		}
-		return Session{}, err
+		return s, nil, err
 	}
-	return t.snapshot(&c.entry), nil
+	return t.snapshot(&c.entry), nil, nil
 }
 
 // Disconnect ends the session of a client on a line, because the line has ended. A line that the

@@ -1,0 +1,206 @@
+package conntrack
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func host(i byte) netip.Prefix { return netip.PrefixFrom(client(i), 32) }
+
+// TestReadingsServeAll: what comes while the table is read is gathered for one more reading, whether somebody waits or not.
+func TestReadingsServeAll(t *testing.T) {
+	connect(t)
+	reading, goOn := make(chan int), make(chan struct{})
+	e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }, Forget: func(all []Connection) error {
+		reading <- len(all)
+		<-goOn
+		return nil
+	}}
+	e.EndSoon(host(1))
+	first := e.Ending(host(1))
+	if n := <-reading; n != 1 {
+		t.Errorf("the first reading found %d connections", n)
+	}
+	var waiting sync.WaitGroup
+	for i := byte(1); i <= 39; i++ {
+		e.EndSoon(host(i))
+		if i%2 == 0 {
+			waiting.Go(func() {
+				if err := e.End(host(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	ending := e.Ending(netip.PrefixFrom(client(39), 32))
+	if e.Ending(host(40)) != nil {
+		t.Error("connections of another are ending")
+	}
+	goOn <- struct{}{}
+	<-first
+	n := <-reading
+	goOn <- struct{}{}
+	<-ending
+	waiting.Wait() // who came after the second reading had begun finds nothing
+	if n != 39 {
+		t.Errorf("the second reading found %d connections, want 39", n)
+	}
+	if got := connections(t); got[39] != 0 || got[40] != 1 {
+		t.Errorf("left: %v", got)
+	}
+}
+
+// TestReadingsRest: of readings that nobody waits for one begins a second at most, however many ask, and those that
+// somebody waits for begin at once. The clock is the bubble's.
+func TestReadingsRest(t *testing.T) {
+	connect(t)
+	synctest.Test(t, func(t *testing.T) {
+		began, readings := time.Now(), []time.Duration{}
+		e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }, Forget: func([]Connection) error {
+			readings = append(readings, time.Since(began))
+			return nil
+		}}
+		for i := byte(1); i <= 30; i++ {
+			e.EndSoon(host(i))
+			time.Sleep(pause / 10)
+		}
+		time.Sleep(pause * 2)
+		for i, at := range readings {
+			if i > 0 && at-readings[i-1] < pause || at < pause {
+				t.Errorf("readings at %v", readings)
+			}
+		}
+		e.EndSoon(host(31))
+		now := time.Since(began)
+		if <-e.Ending(host(31)); readings[len(readings)-1] != now {
+			t.Errorf("at %s somebody waited; readings at %v", now, readings)
+		}
+	})
+	if got := connections(t); got[30] != 0 || got[31] != 0 || got[32] != 1 {
+		t.Errorf("left: %v", got)
+	}
+}
+
+// TestAskedMeanwhile: it is asked what is ending while the table is read. With the race detector it finds what is not
+// guarded.
+func TestAskedMeanwhile(t *testing.T) {
+	connect(t)
+	e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }}
+	var all sync.WaitGroup
+	for i := byte(1); i <= 40; i++ {
+		all.Go(func() {
+			e.EndSoon(host(41-i), host(i), host(i))
+			for range 20 {
+				if ending := e.Ending(host(i)); ending != nil {
+					<-ending
+				}
+			}
+			if n := connections(t)[i]; n > 0 {
+				t.Errorf("client %d has %d connections", i, n)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestFailures: whoever waits does not wait for ever when the kernel refuses, and the error is told.
+func TestFailures(t *testing.T) {
+	connect(t)
+	refused := errors.New("refused")
+	var told []error
+	e := Ender{Gateway: gateway, Failed: func(err error) { told = append(told, err) }, Forget: func([]Connection) error { return refused }}
+	e.EndSoon(host(1))
+	<-e.Ending(host(1))
+	if len(told) != 1 || !errors.Is(told[0], refused) {
+		t.Errorf("told %v", told)
+	}
+}
+
+// TestWhatIsAsked: the kernel is asked about a few addresses one by one, where it has many entries; otherwise it lists all.
+func TestWhatIsAsked(t *testing.T) {
+	for _, c := range []struct {
+		addresses, entries int
+		want               bool
+	}{
+		{1, 100, false}, {1, 25_000, true}, {1, 250_000, true}, {6, 149_999, false}, {6, 150_000, true}, {6, 250_000, true},
+		{7, 250_000, false}, {20, 250_000, false}, {60, 10_000_000, false},
+	} {
+		var of addresses
+		for i := range c.addresses {
+			of.add(host(byte(i)))
+			of.add(host(byte(i)))
+		}
+		if got := of.oneByOne(c.entries); got != c.want {
+			t.Errorf("%d addresses, %d entries: one by one %v, want %v", c.addresses, c.entries, got, c.want)
+		}
+		of.add(netip.MustParsePrefix("127.2.0.0/31"))
+		if of.oneByOne(c.entries) {
+			t.Errorf("%d addresses and a network: one by one", c.addresses)
+		}
+	}
+}
+
+// BenchmarkEnd measures what it takes to find the connections of addresses that have none, beside others' connections, in
+// each of the two ways. Where there are few entries it is the kernel's walk over its buckets.
+func BenchmarkEnd(b *testing.B) {
+	for _, n := range []int{1_000, 20_000, 50_000, 100_000, 250_000} {
+		fill(b, n)
+		for _, of := range []int{0, 1, 6} { // 0: all entries are read
+			b.Run(fmt.Sprintf("entries=%d/asked=%d", entries(), of), func(b *testing.B) {
+				e := Ender{Gateway: gateway}
+				none := func(netip.Addr) bool { return false }
+				before := cpu(b)
+				for b.Loop() {
+					questions := [][]byte{nil}
+					if of > 0 {
+						questions = nil
+					}
+					for i := range of {
+						a := netip.AddrFrom4([4]byte{127, 77, 0, byte(i)})
+						questions = append(questions, from(a, TupleOrig), from(a, TupleReply))
+					}
+					if err := e.endAs(none, questions...); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64((cpu(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			})
+		}
+	}
+}
+
+// cpu is the CPU time that the process has taken, in the kernel too.
+func cpu(b *testing.B) time.Duration {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// fill has the kernel track n connections, as long as they last.
+func fill(b *testing.B, n int) {
+	b.Helper()
+	if err := os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_udp_timeout", []byte("600"), 0); err != nil {
+		b.Fatal(err)
+	}
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer unix.Close(s)
+	for i := 0; entries() < n; i++ {
+		for j := range 1000 {
+			k := i*1000 + j
+			unix.Sendto(s, []byte{0}, 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 3 + byte(k>>16), byte(k >> 8), byte(k)}})
+		}
+	}
+}

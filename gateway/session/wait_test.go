@@ -1,0 +1,228 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// slow is a Cutter with which connections go on until end is called.
+type slow struct {
+	mu      sync.Mutex
+	pending []netip.Prefix // guarded by mu, and done too
+	done    chan struct{}
+}
+
+func (s *slow) EndSoon(of ...netip.Prefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done == nil {
+		s.done = make(chan struct{})
+	}
+	s.pending = append(s.pending, of...)
+}
+
+func (s *slow) Ending(of ...netip.Prefix) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(of, func(p netip.Prefix) bool { return slices.ContainsFunc(s.pending, p.Overlaps) }) {
+		return nil
+	}
+	return s.done
+}
+
+func (s *slow) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.done)
+	s.pending, s.done = nil, nil
+}
+
+// inPeace calls test in a bubble with a table whose clients' connections end when the test says so. Whoever waits for
+// them unasked waits for ever, which fails the test.
+func inPeace(t *testing.T, test func(t *testing.T, table *session.Table, dp *memory, by *slow)) {
+	synctest.Test(t, func(t *testing.T) {
+		dp, by := newMemory(), &slow{}
+		table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
+		table.Cut(by)
+		test(t, table, dp, by)
+	})
+}
+
+func done(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNextOwnerWaits: who gets the address, or the network, of a session that has ended is admitted once its connections
+// have ended, and not before. The end itself waits for nothing, and neither does whoever else has to do with the address.
+func TestNextOwnerWaits(t *testing.T) {
+	const behind, within = "198.18.0.0/24", "198.18.0.128/25"
+	first, next := key(1, 5), key(2, 5)
+	online := func(k session.Key, user string, pppoe uint16, behind ...string) session.Login {
+		l := session.Login{User: user, For: k, Line: session.Line{Session: pppoe}}
+		for _, p := range behind {
+			l.Line.Routes = append(l.Line.Routes, netip.MustParsePrefix(p))
+		}
+		return l
+	}
+	in := func(t *testing.T, table *session.Table) session.Session {
+		lease(t, table, first)
+		return admit(t, table, first, session.Limits{})
+	}
+	on := func(t *testing.T, table *session.Table) {
+		_, err := table.Connect(online(first, "ada", 7, behind))
+		done(t, err)
+	}
+	for name, tt := range map[string]struct {
+		leave func(*testing.T, *session.Table)
+		enter func(*session.Table) (session.Session, error)
+	}{
+		"logout": {func(t *testing.T, table *session.Table) {
+			in(t, table)
+			_, err := table.End(first.Addr, session.UserRequest)
+			done(t, err)
+		}, func(table *session.Table) (session.Session, error) {
+			return table.Admit(first.Addr, session.Login{User: "ada"})
+		}},
+		"disconnect request": {func(t *testing.T, table *session.Table) {
+			done(t, table.Kick(first.Addr, in(t, table).ID, session.AdminReset))
+		}, func(table *session.Table) (session.Session, error) {
+			return table.Admit(first.Addr, session.Login{User: "bob"})
+		}},
+		"release": {func(t *testing.T, table *session.Table) {
+			in(t, table)
+			done(t, table.Forget(first))
+			lease(t, table, next)
+		}, func(table *session.Table) (session.Session, error) {
+			return table.Admit(next.Addr, session.Login{User: "bob", For: next})
+		}},
+		"another lease": {func(t *testing.T, table *session.Table) {
+			in(t, table)
+			lease(t, table, next)
+		}, func(table *session.Table) (session.Session, error) {
+			return table.Admit(next.Addr, session.Login{User: "bob"})
+		}},
+		"another user": {func(t *testing.T, table *session.Table) { in(t, table) },
+			func(table *session.Table) (session.Session, error) {
+				return table.Admit(first.Addr, session.Login{User: "bob"})
+			}},
+		"another user, by an operator": {func(t *testing.T, table *session.Table) {
+			done(t, table.Lease(first, "", time.Time{}))
+			admit(t, table, first, session.Limits{})
+		}, func(table *session.Table) (session.Session, error) {
+			return table.Admit(first.Addr, session.Login{User: "bob"})
+		}},
+		"another subscriber": {on, func(table *session.Table) (session.Session, error) { return table.Connect(online(first, "bob", 8)) }},
+		"hung up": {func(t *testing.T, table *session.Table) {
+			on(t, table)
+			done(t, table.Disconnect(first, 7, session.UserRequest))
+		}, func(table *session.Table) (session.Session, error) { return table.Connect(online(next, "bob", 8)) }},
+		"the network behind it elsewhere": {func(t *testing.T, table *session.Table) {
+			on(t, table)
+			done(t, table.Disconnect(first, 7, session.UserRequest))
+		}, func(table *session.Table) (session.Session, error) {
+			return table.Connect(online(key(3, 6), "bob", 8, within))
+		}},
+		"a part of the network behind it": {on, func(table *session.Table) (session.Session, error) {
+			return table.Connect(online(first, "ada", 8, within))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPeace(t, func(t *testing.T, table *session.Table, dp *memory, by *slow) {
+				tt.leave(t, table)
+				var began session.Session
+				var err error
+				entered := make(chan struct{})
+				go func() { began, err = tt.enter(table); close(entered) }()
+				synctest.Wait()
+				select {
+				case <-entered:
+					t.Fatalf("admitted %+v, %v while connections of the former session go on", began, err)
+				default:
+				}
+				table.Each(func(s session.Session) bool {
+					if s.State == session.Authenticated || dp.admits(s.Key) {
+						t.Errorf("admitted meanwhile: %+v", s)
+					}
+					return true
+				})
+				if s, there := table.Get(first.Addr); there && s.Line.Session == 0 { // all that others do with it
+					if !s.LeaseEnd.IsZero() {
+						done(t, table.Lease(s.Key, "renewed", time.Now().Add(3*time.Hour)))
+					}
+					if _, err := table.End(first.Addr, session.UserRequest); !errors.Is(err, session.ErrNoSession) {
+						t.Errorf("ending the session that has ended: %v", err)
+					}
+				}
+				done(t, table.Save(t.Context()))
+				by.end()
+				<-entered
+				if err != nil || !dp.admits(began.Key) {
+					t.Errorf("when they have ended: %+v, %v", began, err)
+				}
+			})
+		})
+	}
+}
+
+// TestMovedWhileWaiting: the client whose login waits for the former one's connections may lose the address meanwhile.
+func TestMovedWhileWaiting(t *testing.T) {
+	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, by *slow) {
+		first, next, third := key(1, 5), key(2, 5), key(3, 5)
+		lease(t, table, first)
+		admit(t, table, first, session.Limits{})
+		lease(t, table, next)
+		entered := make(chan error)
+		go func() {
+			_, err := table.Admit(next.Addr, session.Login{User: "bob", For: next})
+			entered <- err
+		}()
+		synctest.Wait()
+		lease(t, table, third)
+		by.end()
+		if err := <-entered; !errors.Is(err, session.ErrMoved) || dp.admits(next) || dp.admits(third) {
+			t.Errorf("%v; admitted: %v and %v", err, dp.admits(next), dp.admits(third))
+		}
+	})
+}
+
+// TestTimersDoNotWait: sessions and leases of more clients than are handled at once end in the same second, while
+// connections go on, and clients at other addresses come and go as always.
+func TestTimersDoNotWait(t *testing.T) {
+	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, by *slow) {
+		const n = 200
+		for i := range n {
+			k := nth(i)
+			done(t, table.Lease(k, "", time.Now().Add(time.Duration(1+i%2)*time.Hour)))
+			_, err := table.Admit(k.Addr, session.Login{User: fmt.Sprint(i), Limits: session.Limits{SessionTimeout: time.Hour}})
+			done(t, err)
+		}
+		run(t, table)
+		pass(time.Hour + time.Second)
+		for i := range n {
+			s, there := table.Get(nth(i).Addr)
+			if dp.admits(nth(i)) || there != (i%2 == 1) || s.State == session.Authenticated {
+				t.Fatalf("client %d: %v, %+v", i, there, s)
+			}
+		}
+		lease(t, table, nth(n))
+		if admit(t, table, nth(n), session.Limits{}); !dp.admits(nth(n)) {
+			t.Error("a client that is none of theirs is not admitted")
+		}
+		by.end()
+		if admit(t, table, nth(1), session.Limits{}); !dp.admits(nth(1)) {
+			t.Error("a client is not admitted after its former connections have ended")
+		}
+	})
+}

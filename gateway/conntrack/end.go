@@ -132,8 +132,9 @@ func (e *Ender) work(b *batch) {
 		if b.err = e.end(&b.of); b.err != nil && e.Failed != nil {
 			e.Failed(b.err)
 		}
-		close(b.done)
+		ended := b.done
 		b = e.follows()
+		close(ended) // whoever waits finds that nothing is ending
 	}
 }
 

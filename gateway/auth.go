@@ -23,12 +23,20 @@ import (
 type authenticator struct {
 	accounts *users.Accounts // may be nil
 	radius   source          // may be nil
+	// limit bounds radius for a login. Local accounts bound themselves by the number of passwords that are hashed
+	// meanwhile, which take longer on a slower or busier machine.
+	limit time.Duration
 }
 
-// radiusTime bounds RADIUS, with two servers and retransmissions: a guest waits for the answer. Local accounts bound
-// themselves by the number of passwords that are hashed meanwhile, which take longer on a slower
-// or busier machine.
+// radiusTime is how long a login waits for all RADIUS servers together, with retransmissions: a guest waits for the
+// answer.
 const radiusTime = 8 * time.Second
+
+// radiusLimit bounds the wait for all RADIUS servers. It is longer than radiusTime where radius.timeout is so long
+// that one packet to each takes longer: the operator's servers need it, for example to ask somebody's telephone.
+func radiusLimit(r config.RADIUS) time.Duration {
+	return max(radiusTime, time.Duration(len(r.Servers()))*(r.Timeout+r.Timeout/10)) // waits vary by a tenth
+}
 
 type source interface {
 	Authenticate(context.Context, session.Credentials) (session.Login, error)
@@ -41,7 +49,7 @@ func (g *gateway) authenticator() (a authenticator, err error) {
 		}
 	}
 	if g.cfg.Auth.Has(config.MethodRADIUS) {
-		a.radius = g.radius
+		a.radius, a.limit = g.radius, radiusLimit(g.cfg.RADIUS)
 	}
 	return a, nil
 }
@@ -70,7 +78,7 @@ func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) 
 	c.SessionID = session.NewID()
 	var err error
 	for _, s := range a.sources(c.User, c.CHAP != nil) {
-		login, e := ask(ctx, s, c)
+		login, e := a.ask(ctx, s, c)
 		if e == nil {
 			login.For = c.Key // only for this client, not for a later owner of the address
 			login.SessionID = c.SessionID
@@ -90,10 +98,10 @@ func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) 
 }
 
 // ask asks a source.
-func ask(ctx context.Context, s source, c session.Credentials) (session.Login, error) {
+func (a authenticator) ask(ctx context.Context, s source, c session.Credentials) (session.Login, error) {
 	if _, local := s.(*users.Accounts); !local {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, radiusTime)
+		ctx, cancel = context.WithTimeout(ctx, a.limit)
 		defer cancel()
 	}
 	return s.Authenticate(ctx, c)

@@ -6,8 +6,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/users"
 )
@@ -38,7 +43,7 @@ func TestSourcesAreAskedWhereTheNameIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := &knowing{name: "ben"}
-	a := authenticator{accounts: accounts, radius: server}
+	a := authenticator{accounts: accounts, radius: server, limit: radiusTime}
 	for _, tt := range []struct {
 		user, password string
 		asked          int
@@ -59,5 +64,59 @@ func TestSourcesAreAskedWhereTheNameIs(t *testing.T) {
 	}
 	if got := a.sources("ann", false)[0]; got != source(accounts) {
 		t.Errorf("for a name with an account %T is asked first", got)
+	}
+}
+
+// patient is a source that says when its time is over.
+type patient struct{ left time.Duration }
+
+func (p *patient) Authenticate(ctx context.Context, _ session.Credentials) (session.Login, error) {
+	end, _ := ctx.Deadline()
+	p.left = time.Until(end)
+	return session.Login{}, radius.ErrNoServer
+}
+
+// TestLoginsWaitAsLongAsTheServersNeed: a guest has an answer within 10 s, unless the operator's radius.timeout says that
+// servers need longer; each of two then gets as long. Check-config tells of transmissions that do not fit in.
+func TestLoginsWaitAsLongAsTheServersNeed(t *testing.T) {
+	for _, tt := range []struct {
+		keys, servers string
+		want          time.Duration
+		warns         string
+	}{
+		{"", "one", 8 * time.Second, ""},
+		{"", "two", 8 * time.Second, ""},
+		{"retries = 10", "two", 8 * time.Second, "radius.timeout: 2s, for each of 11 transmissions (radius.retries), is longer than the 8s that a login waits for all RADIUS servers: it sends fewer; set radius.retries = 3"},
+		{`timeout = "4s"`, "one", 8 * time.Second, "the 8s that a login waits"},
+		{`timeout = "5s"`, "two", 11 * time.Second, "set radius.retries = 1"},
+		{`timeout = "30s"`, "one", 33 * time.Second, "set radius.retries = 0"},
+		{"timeout = \"30s\"\nretries = 0", "two", 66 * time.Second, ""},
+		{`timeout = "1m"`, "two", 132 * time.Second, "the 2m12s that a login waits"},
+	} {
+		text := "[lan]\ninterface = \"lan0\"\naddress = \"10.1.0.1/24\"\n[wan]\ninterface = \"wan0\"\n[dns]\nupstreams = [\"192.0.2.2\"]\n" +
+			"[auth]\nmethods = [\"radius\"]\n[radius]\n" + tt.keys + "\n[radius.primary]\naddress = \"192.0.2.3\"\nsecret = \"0123456789abcdef\"\n"
+		if tt.servers == "two" {
+			text += "[radius.secondary]\naddress = \"192.0.2.4\"\nsecret = \"0123456789abcdef\"\n"
+		}
+		cfg, err := config.Parse("x.toml", []byte(text))
+		must(t, err)
+		synctest.Test(t, func(t *testing.T) {
+			a, err := (&gateway{cfg: cfg}).authenticator()
+			must(t, err)
+			server := &patient{}
+			a.radius = server
+			if _, err := a.Authenticate(t.Context(), session.Credentials{User: "ann"}); !errors.Is(err, radius.ErrNoServer) || server.left != tt.want {
+				t.Errorf("%s, %s: %v after %s, want %s", tt.keys, tt.servers, err, server.left, tt.want)
+			}
+		})
+		warned := ""
+		for _, f := range CheckFiles(cfg) {
+			if strings.Contains(f.Text, "radius.timeout") && f.Weight == Warning {
+				warned += f.Text
+			}
+		}
+		if tt.warns == "" && warned != "" || !strings.Contains(warned, tt.warns) {
+			t.Errorf("%s, %s: warned %q, want %q", tt.keys, tt.servers, warned, tt.warns)
+		}
 	}
 }

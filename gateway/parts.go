@@ -111,6 +111,7 @@ func clientInterface(cfg *config.Config) string {
 // nothing. Its refusals are mistakes in the files.
 func CheckFiles(cfg *config.Config) []Finding {
 	s := &survey{Config: cfg}
+	s.patience()
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	auth, err := g.authenticator()
 	s.refuse(err)
@@ -129,6 +130,14 @@ func CheckFiles(cfg *config.Config) []Finding {
 		s.refuse(err)
 	}
 	return s.findings
+}
+
+// patience warns of retransmissions to RADIUS servers that no login waits for.
+func (s *survey) patience() {
+	if r, limit := s.RADIUS, radiusLimit(s.RADIUS); s.Auth.Has(config.MethodRADIUS) && r.Timeout*time.Duration(r.Retries+1) > limit {
+		s.find(Warning, "%s: %s, for each of %d transmissions (radius.retries), is longer than the %s that a login waits for all RADIUS servers: it sends fewer; set radius.retries = %d, or a shorter radius.timeout",
+			s.Where("radius.timeout"), r.Timeout, r.Retries+1, limit, limit/r.Timeout-1)
+	}
 }
 
 // openPortal creates the portal if it is enabled.

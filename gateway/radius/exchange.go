@@ -55,14 +55,15 @@ func (s *service) close() {
 // step is one server to ask, and the number of transmissions.
 type step struct {
 	*endpoint
-	tries int
-	last  bool // no server follows
+	tries  int
+	last   bool          // no server follows
+	enough time.Duration // a server that is silent so long had its part of the time
 }
 
 // ask sends a request to one server after the other until one answers. failures are the
 // wrong passwords of the client it is about, by which requests of its way wait.
 func (s *service) ask(ctx context.Context, r request, by way, failures int) (*radius.Packet, error) {
-	gate := s.gates[by]
+	gate, began := s.gates[by], time.Now()
 	if err := gate.Enter(ctx, failures); errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(append(s.troubles(), "too many requests wait"), "; "))
 	} else if err != nil {
@@ -73,8 +74,9 @@ func (s *service) ask(ctx context.Context, r request, by way, failures int) (*ra
 	var problems []string
 	steps := s.plan(time.Now())
 	for i, st := range steps {
-		part, end := st.part(ctx, len(steps)-i)
-		answer, err := st.ask(part, r, st.tries, st.last, turn.pass)
+		own, end := part(ctx, len(steps)-i)
+		st.enough = enough(ctx, began, len(steps), st.timeout)
+		answer, err := st.ask(own, r, turn.pass)
 		end()
 		var silent *silence
 		if err == nil || !errors.As(err, &silent) {
@@ -85,15 +87,23 @@ func (s *service) ask(ctx context.Context, r request, by way, failures int) (*ra
 	return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(problems, "; "))
 }
 
-// part is the server's part of the time until ctx's deadline, if it has one, with so many servers left: as
-// much as others get, and no less than the wait after one packet.
-func (e *endpoint) part(ctx context.Context, left int) (context.Context, context.CancelFunc) {
+// part is a server's part of the time until ctx's deadline, if it has one, with so many servers left.
+func part(ctx context.Context, left int) (context.Context, context.CancelFunc) {
 	deadline, has := ctx.Deadline()
 	if !has {
 		return ctx, func() {}
 	}
-	rest := time.Until(deadline)
-	return context.WithTimeout(ctx, min(rest, max(rest/time.Duration(left), e.timeout*11/10)))
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+}
+
+// enough is how long a server must have been silent to be taken for dead: the wait after a packet, or its part of
+// the time that the caller, who began to wait then, gives so many servers. A request that waited long for its turn
+// leaves a server less, which says nothing of it.
+func enough(ctx context.Context, began time.Time, servers int, timeout time.Duration) time.Duration {
+	if deadline, has := ctx.Deadline(); has {
+		timeout = min(timeout, deadline.Sub(began)/time.Duration(servers))
+	}
+	return timeout * 9 / 10 // waits vary by a tenth
 }
 
 // troubles returns what was wrong with the servers that are skipped.
@@ -210,12 +220,13 @@ type exchange struct {
 // ask sends a request to the server and repeats it until an answer arrives, ctx is cancelled, or
 // the last wait or ctx's time is over, which returns a *silence. It waits for a server that refuses
 // only if the server is the last. overdue is called when the wait after a packet is over.
-func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool, overdue func()) (*radius.Packet, error) {
+func (st step) ask(ctx context.Context, r request, overdue func()) (*radius.Packet, error) {
+	e, last := st.endpoint, st.last
 	x := &exchange{e: e, r: r, answers: make(chan *radius.Packet, 1), refusals: make(chan struct{}, 1)}
 	defer x.release()
 	began := time.Now()
 	var wait time.Duration
-	for try := range tries {
+	for try := range st.tries {
 		if try > 0 && !last && e.isDead(time.Now()) {
 			break // another request found out meanwhile
 		}
@@ -225,7 +236,7 @@ func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool, ove
 		wait = nextWait(wait, e.timeout, rand.Float64())
 		answer, err := x.await(ctx, wait, last)
 		if errors.Is(err, context.DeadlineExceeded) {
-			if time.Since(began) < e.timeout*9/10 { // it had no time to answer
+			if time.Since(began) < st.enough { // it had no time to answer
 				return nil, x.silence()
 			}
 			break

@@ -21,7 +21,8 @@
 // another one, with an identifier of its own, and an answer to either ends the
 // exchange. A server that answered no request through all transmissions is skipped
 // for DeadTime; then one request tries it with one packet. When no server is left,
-// the skipped ones are asked as well.
+// the skipped ones are asked as well. Where the caller's time is bounded, each server has an equal part of it,
+// and one that is silent through its part is skipped as well.
 //
 // # Attributes
 //

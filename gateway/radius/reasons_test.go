@@ -68,3 +68,42 @@ func TestReasonsReachWhoWaitsLess(t *testing.T) {
 		t.Errorf("the second server of two: %v", err)
 	}
 }
+
+// TestLongTimeoutsLeaveTimeForTheSecond: where a caller waits less than Timeout, each server has its part; the first is dead once
+// it was silent through its own. One that had no time, because the caller waited for its turn, is not.
+func TestLongTimeoutsLeaveTimeForTheSecond(t *testing.T) {
+	t.Parallel()
+	silent, good := newAttacker(t), newAttacker(t)
+	go func() {
+		for b := make([]byte, radius.MaxPacketLength); ; {
+			n, from, err := good.conn.ReadFromUDPAddrPort(b)
+			if err != nil {
+				return // the test is over
+			}
+			good.conn.WriteToUDPAddrPort(signed(b[:n], radius.CodeAccessAccept), from)
+		}
+	}()
+	c := newClient(t, Config{Servers: []Server{silent.server(), good.server()}, Timeout: time.Minute, InFlight: 1, DeadTime: time.Hour})
+	ask := func(patience time.Duration) error {
+		ctx, stop := context.WithTimeout(t.Context(), patience)
+		defer stop()
+		_, err := c.Authenticate(ctx, credentials("alice", "x"))
+		return err
+	}
+	gate, left := c.auth.gates[byPortal], make(chan struct{})
+	if err := gate.Enter(t.Context(), 0); err != nil { // another has the only turn
+		t.Fatal(err)
+	}
+	time.AfterFunc(800*time.Millisecond, func() { gate.Leave(); close(left) })
+	ask(time.Second) // with a tenth of a second for each server, or less
+	<-left
+	if s := c.Stats()[0]; s.Dead || s.Timeouts > 0 {
+		t.Errorf("without time to answer it is counted as %+v", s)
+	}
+	if err := ask(4 * time.Second); err != nil {
+		t.Errorf("with a silent first: %v", err)
+	}
+	if s := c.Stats()[0]; !s.Dead || s.Timeouts != 1 {
+		t.Errorf("the silent one is counted as %+v", s)
+	}
+}

@@ -64,22 +64,22 @@ var allowedImports = map[string][]string{
 	"gateway/nftables": {}, // the kernel's rules
 	"gateway/nat":      {"gateway/beat", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
 
-	"gateway/flowlog":    {"gateway/datapath", "gateway/datapath/stack", "gateway/nftables"}, // what clients' connections were
-	"gateway/ident":      {"gateway/budget", "gateway/conntrack"},                            // who a client is, for servers that ask
-	"gateway/conntrack":  {},                                                                 // the kernel's connections
-	"gateway/forwarding": {},                                                                 // the kernel's switch
+	"gateway/flowlog":    {"gateway/datapath", "gateway/datapath/stack", "gateway/nftables", "gateway/statefile"}, // what clients' connections were
+	"gateway/ident":      {"gateway/budget", "gateway/conntrack"},                                                 // who a client is, for servers that ask
+	"gateway/conntrack":  {},                                                                                      // the kernel's connections
+	"gateway/forwarding": {},                                                                                      // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile", "gateway/timeline"},
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/guesses": {"gateway/session"}, // who guesses passwords
 	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile", "tomlline"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/sockbuf", "ppp", "ppp/pppoe"},
-	"gateway/radius":  {"gateway/session"},
+	"gateway/radius":  {"gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/statefile", "gateway/timeline"},
 	"gateway/users":   {"gateway/beat", "gateway/session", "textfile", "gateway/config"},
 
-	"gateway/timeline":  {}, // times in files, whatever the clock is set to
-	"gateway/statefile": {}, // bbolt files that may be damaged
+	"gateway/timeline":  {"gateway/statefile"}, // times in files, whatever the clock is set to
+	"gateway/statefile": {},                    // files that may be damaged
 
 	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},
 	"gateway/netnstest":             {}, // namespaces for tests

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"sort"
 	"sync"
+
+	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
 // A closed file is a gzip file of one member for each block of lines, which zcat reads as any other,
@@ -51,39 +53,15 @@ func pack(base string) error {
 	}
 	defer in.Close()
 	var x indexer
-	err = replace(base+packedEnd, func(w io.Writer) error { return x.compress(w, in) })
+	err = statefile.Replace(base+packedEnd, func(w io.Writer) error { return x.compress(w, in) })
 	if err == nil {
-		err = replace(base+indexEnd, x.write)
+		err = statefile.Replace(base+indexEnd, x.write)
 	}
 	if err == nil {
 		err = os.Remove(base + plainEnd)
 	}
 	if err != nil {
 		return fmt.Errorf("closing %s of the flow log: %w", base+plainEnd, err)
-	}
-	return nil
-}
-
-// replace writes a file beside the path, synchronises it and renames it.
-func replace(path string, fill func(io.Writer) error) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriterSize(f, 1<<18)
-	err = fill(w)
-	if err == nil {
-		err = w.Flush()
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
 // table has the rule by which the kernel tracks connections, which it does only for rules that ask about
@@ -68,7 +69,7 @@ func track(note string, log *slog.Logger) error {
 	if len(due) == 0 {
 		return nil
 	}
-	err = replace(note, func(w io.Writer) error { return json.NewEncoder(w).Encode(was) })
+	err = statefile.Replace(note, func(w io.Writer) error { return json.NewEncoder(w).Encode(was) })
 	if err != nil {
 		return fmt.Errorf("noting the kernel's settings for connections: %w", err)
 	}

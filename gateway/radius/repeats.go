@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -12,6 +13,8 @@ import (
 
 	"layeh.com/radius"
 	"layeh.com/radius/rfc2869"
+
+	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
 // question is a request as whoever repeats it has it, too, from any port.
@@ -87,11 +90,10 @@ func (r *repeats) rewrite() error {
 	for q, a := range r.all {
 		b = appendRecord(b, q, a)
 	}
-	fresh := r.path + ".new"
-	err := os.WriteFile(fresh, b, 0o600)
-	if err == nil {
-		err = os.Rename(fresh, r.path)
-	}
+	err := statefile.Replace(r.path, func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
 	var file *os.File
 	if err == nil {
 		file, err = os.OpenFile(r.path, os.O_APPEND|os.O_WRONLY, 0o600)

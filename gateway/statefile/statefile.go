@@ -1,11 +1,13 @@
-// Package statefile opens the bbolt files in which the gateway keeps its state. A file is
+// Package statefile opens the bbolt files in which the gateway keeps its state, and replaces its other files. A bbolt file is
 // read completely before it is used, so that a truncated or overwritten one is an error
 // and not a crash: bbolt maps files and does not check what it reads.
 package statefile
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -145,6 +147,31 @@ func SetAside(path string) (string, error) {
 			return "", err
 		}
 	}
+}
+
+// Replace makes a file at path of what fill writes. It is on the disk when Replace returns: after a power cut the file
+// has the former content or the new one. Calls for one path must not overlap.
+func Replace(path string, fill func(io.Writer) error) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<18)
+	err = fill(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(filepath.Dir(path))
 }
 
 func syncDir(dir string) error {

@@ -14,6 +14,7 @@ package timeline
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,10 +23,19 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// Name is the file in which a folder's line is kept.
-const Name = "clock"
+// Name is the file in which a folder's line is kept, and Former has what it was before, for when it is damaged.
+const (
+	Name   = "clock"
+	Former = "clock.old"
+)
+
+// writing has lines of one folder, of which a process may have several, write the file one after the other. Other
+// processes do not write it.
+var writing sync.Mutex
 
 // bootID identifies the present boot of the machine.
 const bootID = "/proc/sys/kernel/random/boot_id"
@@ -71,6 +81,9 @@ func Open(folder string) (*Line, error) {
 	}
 	l := &Line{path: filepath.Join(folder, Name), boot: strings.TrimSpace(string(boot)), opened: time.Now()}
 	was, err := read(l.path)
+	if err == nil && was.boot == "" {
+		was, err = read(filepath.Join(folder, Former))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +102,7 @@ func Open(folder string) (*Line, error) {
 	return l, l.Keep()
 }
 
-// read reads a line's file. One that is missing or damaged has no line: times in the folder are then the wall clock's.
+// read reads a line's file. One that is missing or damaged has no line: without any, times in the folder are the wall clock's.
 func read(path string) (s state, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -114,16 +127,29 @@ func (l *Line) Keep() error {
 	if l.kept.boot != "" && (s.ahead-l.kept.ahead).Abs() < time.Second && time.Duration(s.last-l.kept.last) < often {
 		return nil
 	}
-	text := fmt.Sprintf("1 %s %d %d %d %d\n", s.boot, s.monotonic, s.at, s.ahead, s.last)
-	err := os.WriteFile(l.path+".new", []byte(text), 0o600)
-	if err == nil {
-		err = os.Rename(l.path+".new", l.path)
-	}
-	if err != nil {
+	if err := s.write(l.path); err != nil {
 		return fmt.Errorf("keeping how times in files relate to the clock: %w", err)
 	}
 	l.kept = s
 	return nil
+}
+
+// write replaces a line's file, and keeps the former one beside it if that can be read. One of both is on the disk at
+// any time.
+func (s state) write(path string) error {
+	writing.Lock()
+	defer writing.Unlock()
+	was, err := read(path)
+	if err == nil && was.boot != "" {
+		err = os.Rename(path, filepath.Join(filepath.Dir(path), Former))
+	}
+	if err != nil {
+		return err
+	}
+	return statefile.Replace(path, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "1 %s %d %d %d %d\n", s.boot, s.monotonic, s.at, s.ahead, s.last)
+		return err
+	})
 }
 
 // At is what the line calls a time. The zero time is zero.

@@ -1,10 +1,13 @@
 package timeline
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,14 +68,58 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestDamagedLine: a file that cannot be read is as none.
+// TestDamagedLine: instead of a file that cannot be read the former one is, also once more after that, or, without one,
+// a line begins.
 func TestDamagedLine(t *testing.T) {
-	for _, text := range []string{"", "1 boot", "2 boot 1 2 3 4\n", "\x00\x00\x00"} {
+	for _, text := range []string{"", "1 boot", "2 boot 1 2 3 4\n", "\x00\x00\x00", "missing"} {
 		folder := t.TempDir()
-		if err := os.WriteFile(filepath.Join(folder, Name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+		path := filepath.Join(folder, Name)
+		damage := func() {
+			err := os.Remove(path)
+			if text != "missing" {
+				err = os.WriteFile(path, []byte(text), 0o600)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
 		}
+		damage()
 		near(t, fmt.Sprintf("%q", text), open(t, folder).At(time.Now()), time.Now())
+
+		of1970 := state{boot: "another", ahead: time.Since(time.Unix(60, 0)), at: 60e9, last: 60e9}
+		for range 2 {
+			if err := of1970.write(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			damage()
+			near(t, fmt.Sprintf("%q, with a former file", text), open(t, folder).At(time.Now()), time.Unix(60, 0))
+		}
+	}
+}
+
+// TestSeveralLines: those of one folder, as the session table and DHCP have them, do not spoil each other's file.
+func TestSeveralLines(t *testing.T) {
+	folder := t.TempDir()
+	var all sync.WaitGroup
+	for range 4 {
+		l := open(t, folder)
+		all.Go(func() {
+			for range 25 {
+				l.kept = state{} // so that it is written
+				if err := l.Keep(); err != nil {
+					t.Error(err)
+				}
+				if s, err := read(filepath.Join(folder, Former)); err != nil || s.boot != l.boot {
+					t.Errorf("the former file has %+v, %v", s, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if s, err := read(filepath.Join(folder, Name)); err != nil || s.boot == "" {
+		t.Errorf("the file has %+v, %v", s, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,12 +14,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
 // Files of state_dir: that servers are to be told Accounting-On and have not confirmed it, and that they were
 // told Accounting-Off since.
 func onFile(cfg *config.Config) string  { return filepath.Join(cfg.StateDir, "accounting-on") }
 func offFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "accounting-off") }
+
+// mark makes an empty file that is there after a power cut.
+func mark(path string) error { return statefile.Replace(path, func(io.Writer) error { return nil }) }
 
 // lost describes why there is no session table at path although there was one, or "". fresh: there is none.
 func lost(path, boot string) (why string, fresh bool) {
@@ -39,7 +44,7 @@ func lost(path, boot string) (why string, fresh bool) {
 
 // beginAnew has RADIUS servers told that the gateway begins without the sessions that it may have had.
 func (g *gateway) beginAnew() error {
-	if err := os.WriteFile(onFile(g.cfg), nil, 0o600); err != nil {
+	if err := mark(onFile(g.cfg)); err != nil {
 		return fmt.Errorf("noting that RADIUS servers are to be told of the start: %w", err)
 	}
 	return nil
@@ -93,10 +98,10 @@ func (g *gateway) probe(ctx context.Context, again bool) (alive bool, err error)
 	some, stop := context.WithTimeout(ctx, 2*time.Second)
 	defer stop()
 	e, err := g.table.Take(some, again)
-	if some.Err() != nil {
+	switch {
+	case err != nil && some.Err() != nil:
 		return false, nil
-	}
-	if err != nil {
+	case err != nil:
 		return false, err
 	}
 	if g.accountOne(ctx, e) != nil {
@@ -134,7 +139,7 @@ func signOff(cfg *config.Config) error {
 	if err := c.AccountingOff(ctx); err != nil {
 		return fmt.Errorf("nothing is left in the kernel, but RADIUS servers do not know that the sessions have ended: %w", err)
 	}
-	if err := os.WriteFile(offFile(cfg), nil, 0o600); err != nil {
+	if err := mark(offFile(cfg)); err != nil {
 		return fmt.Errorf("noting that RADIUS servers were told of the end of all sessions: %w", err)
 	}
 	return nil

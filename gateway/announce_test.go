@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func TestNoEventIsForgotten(t *testing.T) {
 	must(t, err)
 	dp, err := admission.New(admission.Config{Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr()})
 	must(t, err)
-	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), dp)
+	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), dp, slog.New(slog.DiscardHandler))
 	must(t, err)
 	defer table.Close()
 	g := &gateway{cfg: cfg, table: table}

@@ -210,10 +210,10 @@ func (g *gateway) openTable() error {
 	if bytes.Equal(last, boot) {
 		open = session.Resume
 	}
-	if g.table, err = open(file, g.dp); errors.Is(err, statefile.ErrDamaged) {
+	if g.table, err = open(file, g.dp, g.log); errors.Is(err, statefile.ErrDamaged) {
 		if err = g.setAside(file, err, "every client must log in again"); err == nil {
 			fresh = true
-			g.table, err = open(file, g.dp)
+			g.table, err = open(file, g.dp, g.log)
 		}
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ func BenchmarkMinute(b *testing.B) {
 		name string
 		dp   datapath.Datapath
 	}{{"each", struct{ datapath.Datapath }{dp}}, {"moved", dp}} {
-		table, err := session.Open(path, way.dp)
+		table, err := session.Open(path, way.dp, slog.New(slog.DiscardHandler))
 		must(b, err)
 		if table.States()[session.Authenticated] == 0 {
 			fill(b, table, sessions)

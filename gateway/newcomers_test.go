@@ -152,7 +152,7 @@ func TestFailingClaimsDoNotFillTheLog(t *testing.T) {
 	must(t, err)
 	dp, err := admission.New(admission.Config{Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr()})
 	must(t, err)
-	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), dp)
+	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), dp, slog.New(slog.DiscardHandler))
 	must(t, err)
 	must(t, table.Close()) // fails as a full disk does, for every change
 	var log bytes.Buffer

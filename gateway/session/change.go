@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strings"
 	"time"
@@ -285,7 +284,7 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment) (ended Se
 		return Session{}, err
 	}
 	if was.state == Authenticated {
-		report(&ended, cause)
+		t.report(&ended, cause)
 	}
 	if was.line.Session != 0 && t.hungUp != nil {
 		t.hungUp(was.key, was.line)
@@ -323,12 +322,12 @@ func (s *Session) ending(cause Cause) Ending {
 }
 
 // report logs the end of a session, once it is on the disk.
-func report(s *Session, cause Cause) {
+func (t *Table) report(s *Session, cause Cause) {
 	args := []any{"client", s.Key.String(), "user", s.User, "session", s.ID, "cause", cause}
 	if quota := s.ending(cause).Quota; quota != "" {
 		args = append(args, "quota", quota)
 	}
-	slog.Info("session ended", append(args, "up_bytes", s.UpBytes, "down_bytes", s.DownBytes)...)
+	t.log.Info("session ended", append(args, "up_bytes", s.UpBytes, "down_bytes", s.DownBytes)...)
 }
 
 // shut closes the data path to a client and reads its final counts. remove means

@@ -84,7 +84,7 @@ func logInAndOut(t *testing.T, path string) {
 
 func checkNothingForgotten(t *testing.T, path string, began, ended map[string]bool) {
 	t.Helper()
-	table, err := session.Open(path, newMemory())
+	table, err := session.Open(path, newMemory(), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,10 @@
 package session_test
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +47,25 @@ func TestHowASessionEnded(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestEndsAreLogged: where the table is told to, once the end is on the disk.
+func TestEndsAreLogged(t *testing.T) {
+	var said bytes.Buffer
+	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), newMemory(), slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	k := key(1, 5)
+	lease(t, table, k)
+	admit(t, table, k, session.Limits{})
+	if _, err := table.End(k.Addr, session.AdminReset); err != nil {
+		t.Fatal(err)
+	}
+	if log := said.String(); strings.Count(log, "session ended") != 1 || !strings.Contains(log, "user=ada") || !strings.Contains(log, "cause="+string(session.AdminReset)) {
+		t.Errorf("the log is %s", log)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestFilesThatAreNoStores(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := os.ReadFile(path)
-			_, err := session.Open(path, newMemory())
+			_, err := session.Open(path, newMemory(), quiet)
 			if err == nil || !strings.Contains(err.Error(), tt.says) || tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("Open: %v; want %v, saying %q", err, tt.want, tt.says)
 			}
@@ -81,7 +81,7 @@ func TestEmptyFileIsANewStore(t *testing.T) {
 func TestStoreIsOneTables(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	openTable(t, path, newMemory())
-	if _, err := session.Open(path, newMemory()); !errors.Is(err, session.ErrInUse) {
+	if _, err := session.Open(path, newMemory(), quiet); !errors.Is(err, session.ErrInUse) {
 		t.Errorf("opened twice: %v", err)
 	}
 	info, err := os.Stat(path)
@@ -103,7 +103,7 @@ func TestTornFiles(t *testing.T) {
 		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		table, err := session.Open(path, newMemory())
+		table, err := session.Open(path, newMemory(), quiet)
 		if err != nil {
 			errs++
 			if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "move it away") {
@@ -143,7 +143,7 @@ func TestDamagedFiles(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		table, err := session.Open(path, newMemory())
+		table, err := session.Open(path, newMemory(), quiet)
 		switch {
 		case err == nil: // the page was free
 			table.Close()

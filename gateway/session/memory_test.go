@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"log/slog"
 	"net/netip"
 	"sync"
 	"testing"
@@ -140,9 +141,12 @@ func nth(i int) session.Key {
 	}
 }
 
+// quiet is the log of tables of whose log a test says nothing.
+var quiet = slog.New(slog.DiscardHandler)
+
 func openTable(t testing.TB, path string, dp datapath.Datapath) *session.Table {
 	t.Helper()
-	table, err := session.Open(path, dp)
+	table, err := session.Open(path, dp, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func (w *world) newFile() string {
 }
 
 func (w *world) open(path string) {
-	table, err := session.Open(path, w.dp)
+	table, err := session.Open(path, w.dp, quiet)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestResume(t *testing.T) {
 	}
 
 	dp.restart()
-	table, err := session.Resume(path, dp)
+	table, err := session.Resume(path, dp, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

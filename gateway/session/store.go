@@ -37,6 +37,7 @@ type change struct {
 // a thousand waiting callers cost the disk as much as one.
 type store struct {
 	db     *bbolt.DB
+	log    *slog.Logger
 	wake   chan struct{} // a caller waits, or lazyFor is over
 	closed chan struct{} // no more changes are accepted
 	ended  chan struct{} // the writer has ended
@@ -58,13 +59,13 @@ type store struct {
 }
 
 // openStore opens the file at path and calls load with its content.
-func openStore(path string, load func(tx *bbolt.Tx) error) (*store, error) {
+func openStore(path string, log *slog.Logger, load func(tx *bbolt.Tx) error) (*store, error) {
 	db, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
 	s := &store{
-		db: db, wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		db: db, log: log, wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
 		saves: map[netip.Addr][]byte{}, deleted: map[uint64]struct{}{}, outbox: newOutbox(),
 	}
 	err = db.View(func(tx *bbolt.Tx) error {
@@ -209,9 +210,9 @@ func (s *store) flush() (more bool) {
 		}
 	}
 	if changed && failing {
-		slog.Error("sessions are not kept", "error", err)
+		s.log.Error("sessions are not kept", "error", err)
 	} else if changed {
-		slog.Info("sessions are kept again")
+		s.log.Info("sessions are kept again")
 	}
 	return more
 }

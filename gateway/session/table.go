@@ -55,6 +55,7 @@ var (
 // or has less access, and the method may be called again.
 type Table struct {
 	dp     datapath.Datapath
+	log    *slog.Logger
 	store  *store
 	line   *timeline.Line // of the file's times
 	clock  clock
@@ -137,28 +138,32 @@ type entry struct {
 // client in the data path. Sessions whose counters are lost, because the machine was
 // restarted, end with NASReboot at the time of their last known activity. Sessions
 // of addresses outside the present LAN end the same way, and their clients are removed.
-// The table never closes the data path.
+// The table never closes the data path. Ends of sessions, and errors that no caller receives, are logged to log.
 //
 // The data path must not contain clients that are missing in the file, for example after
 // the file was deleted: empty it first, because the table cannot see them.
-func Open(path string, dp datapath.Datapath) (*Table, error) { return open(path, dp, false) }
+func Open(path string, dp datapath.Datapath, log *slog.Logger) (*Table, error) {
+	return open(path, dp, log, false)
+}
 
 // Resume is Open for data paths whose counters end with the daemon: while the machine
 // did not restart, sessions with lost counters continue with the bytes last written.
-func Resume(path string, dp datapath.Datapath) (*Table, error) { return open(path, dp, true) }
+func Resume(path string, dp datapath.Datapath, log *slog.Logger) (*Table, error) {
+	return open(path, dp, log, true)
+}
 
-func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
+func open(path string, dp datapath.Datapath, log *slog.Logger, resume bool) (*Table, error) {
 	line, err := timeline.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
 	t := &Table{
-		dp: dp, cutter: none{}, line: line, clock: newClock(line), bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
+		dp: dp, log: log, cutter: none{}, line: line, clock: newClock(line), bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
 	}
 	t.complaints.last = -never
 	var lost []change
 	var ends []*Event
-	t.store, err = openStore(path, func(tx *bbolt.Tx) error {
+	t.store, err = openStore(path, log, func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, read datapath.Counters) error {
 			if _, err := t.dp.Counters(s.Addr); errors.Is(err, datapath.ErrForeign) {
 				out, ended := dismiss(s) // an address of a former LAN
@@ -189,7 +194,7 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 		return nil, errors.Join(err, t.store.close())
 	}
 	for _, e := range ends {
-		report(&e.Session, e.Cause)
+		t.report(&e.Session, e.Cause)
 	}
 	return t, nil
 }
@@ -368,6 +373,6 @@ func (t *Table) complain(key Key, err error) {
 		t.complaints.more++
 		return
 	}
-	slog.Warn("session: trying again", "client", key.String(), "error", err, "more", t.complaints.more)
+	t.log.Warn("session: trying again", "client", key.String(), "error", err, "more", t.complaints.more)
 	t.complaints.last, t.complaints.more = now, 0
 }

@@ -16,7 +16,7 @@ import (
 // that logs in again replaces its own.
 func TestSessionsOfOneUser(t *testing.T) {
 	path, dp := filepath.Join(t.TempDir(), "sessions.db"), newMemory()
-	table, err := session.Open(path, dp)
+	table, err := session.Open(path, dp, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestSessionsOfOneUser(t *testing.T) {
 	if err := table.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if table, err = session.Open(path, dp); err != nil { // sessions of before the restart count
+	if table, err = session.Open(path, dp, quiet); err != nil { // sessions of before the restart count
 		t.Fatal(err)
 	}
 	defer table.Close()

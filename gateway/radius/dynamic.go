@@ -130,7 +130,14 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 	q := question{from.Addr(), p.Identifier, p.Authenticator}
 	if was, there := d.repeats.find(q, now); there {
 		d.stats.repeated.Add(1)
-		return was.packet
+		if was.late || was.fresh(now) {
+			return was.packet
+		}
+		d.log.Warn("radius: a request without Event-Timestamp was carried out before and is refused: have the server add one, so that each request differs",
+			"server", from.Addr().String(), "code", p.Code.String())
+		answer := d.answer(p, rfc3576.ErrorCause_Value_InvalidRequest)
+		d.repeats.answer(q, answer, true)
+		return answer
 	}
 	room, err := d.repeats.add(q, p, now)
 	if err != nil {
@@ -140,7 +147,7 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 		return d.answer(p, rfc3576.ErrorCause_Value_ResourcesUnavailable)
 	}
 	answer := d.answer(p, d.carryOut(p))
-	d.repeats.answer(q, answer)
+	d.repeats.answer(q, answer, false)
 	return answer
 }
 

@@ -1,6 +1,7 @@
 package radius
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/md5"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +97,48 @@ func TestDynamicOnlyOnce(t *testing.T) {
 	}
 	if n := d.Stats(); n.Disconnects != 1 || n.Repeated != 1 || n.Forged != 4 || n.Malformed != 2 {
 		t.Errorf("%+v", n)
+	}
+}
+
+// TestDynamicSaysThatItRepeatsNothing: the same request without Event-Timestamp, later than a server sends one again, may be meant
+// anew: it is refused, and logged, also by the next daemon. One with a time is a repetition.
+func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
+	d, o := newDynamic(t)
+	var said bytes.Buffer
+	d.log = slog.New(slog.NewTextHandler(&said, nil))
+	path := filepath.Join(t.TempDir(), "requests")
+	now := time.Now()
+	again := func(request []byte, after time.Duration, want radius.Code, warned int) {
+		t.Helper()
+		b := d.receive(dynamicServer, request, now.Add(after))
+		if b == nil || radius.Code(b[0]) != want || !radius.IsAuthenticResponse(b, request, []byte(testSecret)) {
+			t.Errorf("after %s answered by %x, want %s", after, b, want)
+		}
+		if n := strings.Count(said.String(), "without Event-Timestamp"); n != warned {
+			t.Errorf("after %s warned %d times, want %d", after, n, warned)
+		}
+	}
+	var err error
+	if d.repeats, err = openRepeats(path, now); err != nil {
+		t.Fatal(err)
+	}
+	untimed := d.request(t, radius.CodeDisconnectRequest, 1, testSecret, func(p builder) { p.text(rfc2865.UserName_Type, "ann") })
+	again(untimed, 0, radius.CodeDisconnectACK, 0)
+	again(untimed, 29*time.Second, radius.CodeDisconnectACK, 0)
+	again(untimed, 31*time.Second, radius.CodeDisconnectNAK, 1)
+	again(untimed, time.Hour, radius.CodeDisconnectNAK, 1) // a recorded one that is sent again and again fills no log
+	timed := d.request(t, radius.CodeDisconnectRequest, 2, testSecret, func(p builder) {
+		p.text(rfc2865.UserName_Type, "ann")
+		p.number(rfc2869.EventTimestamp_Type, uint32(now.Unix()))
+	})
+	again(timed, 0, radius.CodeDisconnectACK, 1)
+	again(timed, time.Minute, radius.CodeDisconnectACK, 1)
+	if d.repeats, err = openRepeats(path, now); err != nil {
+		t.Fatal(err)
+	}
+	again(untimed, 2*time.Hour, radius.CodeDisconnectNAK, 2)
+	if o.kicked != 2 {
+		t.Errorf("two requests were carried out %d times", o.kicked)
 	}
 }
 

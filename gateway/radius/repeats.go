@@ -29,12 +29,14 @@ type answered struct {
 	until  time.Time // as long it is remembered
 	timed  bool      // later than until the request is refused by its Event-Timestamp
 	packet []byte    // the answer; nil: a former process has carried it out
+	late   bool      // packet says that it is not carried out again
 }
 
 // Bounds of what is remembered.
 const (
 	rememberN   = 1 << 16
 	untimedFor  = 24 * time.Hour    // a request without Event-Timestamp
+	againFor    = 30 * time.Second  // how long a server sends a request again (RFC 5080, 2.2.1: MRD)
 	clockWindow = 300 * time.Second // RFC 5176, 6.3
 )
 
@@ -118,6 +120,11 @@ func (r *repeats) find(q question, now time.Time) (answered, bool) {
 	return was, there && now.Before(was.until)
 }
 
+// fresh reports whether who sends a request once more may just have missed the answer, which is then due again.
+func (a answered) fresh(now time.Time) bool {
+	return a.timed || now.Before(a.until.Add(againFor-untimedFor))
+}
+
 // add remembers a request before it is carried out. It returns false when there is no room: everything
 // else that is remembered could be repeated. An error means that the file does not have it.
 func (r *repeats) add(q question, p *radius.Packet, now time.Time) (bool, error) {
@@ -163,9 +170,9 @@ func (r *repeats) makeRoom(now time.Time) bool {
 	return len(untimed) > 0
 }
 
-// answer keeps the answer to a request.
-func (r *repeats) answer(q question, packet []byte) {
+// answer keeps the answer to a request; late: to one that is not carried out again.
+func (r *repeats) answer(q question, packet []byte, late bool) {
 	a := r.all[q]
-	a.packet = packet
+	a.packet, a.late = packet, late
 	r.all[q] = a
 }

@@ -125,6 +125,9 @@ func kinds(records []record) (all []string) {
 	return all
 }
 
+// order returns the kinds of records in order, without those that are sent again because the server is slow to confirm them.
+func order(records []record) []string { return slices.Compact(kinds(records)) }
+
 // distinct removes records that were sent twice: a daemon killed before it had marked an
 // event as confirmed sends it again. So that the server can recognise them, only the time
 // of arrival may differ.

@@ -11,12 +11,13 @@ import (
 )
 
 func TestErrorSaysWhyNobodyAnswered(t *testing.T) {
+	t.Parallel()
 	for want, forge := range map[string]func(request []byte) []byte{
 		"answers without Message-Authenticator were dropped (1): upgrade that server": func(r []byte) []byte { return seal(r, answer(r, radius.CodeAccessAccept)) },
 		"answers with a wrong authenticator were dropped (1): is the secret the same": func(r []byte) []byte { return flip(signed(r, radius.CodeAccessAccept), 4) },
 	} {
 		a := newAttacker(t)
-		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 2 * time.Second, Retries: -1})
+		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 4 * time.Second, Retries: -1})
 		go func() {
 			r := a.receive(t)
 			a.send(t, r.from, forge(r.data))
@@ -49,7 +50,7 @@ func TestReasonsReachWhoWaitsLess(t *testing.T) {
 		_, err := c.Authenticate(ctx, credentials(user, "x"))
 		return err
 	}
-	err := ask(c, "alice", time.Second)
+	err := ask(c, "alice", 3*time.Second)
 	if !errors.Is(err, ErrNoServer) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "answers without Message-Authenticator were dropped") {
 		t.Errorf("%v", err)
 	}
@@ -64,7 +65,7 @@ func TestReasonsReachWhoWaitsLess(t *testing.T) {
 		good.send(t, r.from, signed(r.data, radius.CodeAccessAccept))
 	}()
 	two := newClient(t, Config{Servers: []Server{silent.server(), good.server()}, Timeout: 300 * time.Millisecond, Retries: maxRetries, DeadTime: time.Hour})
-	if err := ask(two, "alice", 4*time.Second); err != nil {
+	if err := ask(two, "alice", 6*time.Second); err != nil {
 		t.Errorf("the second server of two: %v", err)
 	}
 }
@@ -100,7 +101,7 @@ func TestLongTimeoutsLeaveTimeForTheSecond(t *testing.T) {
 	if s := c.Stats()[0]; s.Dead || s.Timeouts > 0 {
 		t.Errorf("without time to answer it is counted as %+v", s)
 	}
-	if err := ask(4 * time.Second); err != nil {
+	if err := ask(6 * time.Second); err != nil {
 		t.Errorf("with a silent first: %v", err)
 	}
 	if s := c.Stats()[0]; !s.Dead || s.Timeouts != 1 {

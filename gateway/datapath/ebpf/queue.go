@@ -21,12 +21,10 @@ const (
 	lanQueue = 0x6a78
 )
 
-// Lengths of queues, packets. Programs bound what waits of each client: see longest in limit.h.
+// Programs bound what waits of each client: see longest in limit.h.
 const (
-	fqPackets     = 100_000 // of all flows
-	fqFlowPackets = 20_000  // of one, where the kernel has 100
-	classPackets  = 1000    // of one client: that of the interface's queue, at least CLASS_PACKETS in limit.h and some
-	mostClasses   = 0xfff0  // minor numbers
+	classPackets = 1000   // of one client: that of the interface's queue, at least CLASS_PACKETS in limit.h and some
+	mostClasses  = 0xfff0 // minor numbers
 )
 
 // defaults are the queues that the kernel makes by itself, and that may be replaced by one that holds packets for each client. An fq_codel
@@ -42,6 +40,8 @@ type queue struct {
 	major uint16
 	by    gatewayHolder
 	why   string // nothing holds packets
+	// advice is how an operator's own fq holds them better; "": it does well.
+	advice string
 	// lacking: the kernel has no queue to put in the default one's place.
 	lacking bool
 }
@@ -85,7 +85,7 @@ func (q *queue) holder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool) (b
 	case root.Type() == "fq", root.Type() == "mq" && len(parts) > 0 && !slices.ContainsFunc(parts, func(p netlink.Qdisc) bool { return p.Type() != "fq" }):
 		return gatewayHolderHOLDER_TIME, ""
 	}
-	return gatewayHolderHOLDER_NONE, fmt.Sprintf("its queue is a %s that holds no packets until a time: tc qdisc replace dev %s root fq", root.Type(), q.dev.Name)
+	return gatewayHolderHOLDER_NONE, fmt.Sprintf("its queue is a %s that holds no packets until a time: tc qdisc replace dev %s root fq flow_limit %d orphan_mask %d", root.Type(), q.dev.Name, fqFlowPackets, fqMask)
 }
 
 // open finds or makes a queue that holds packets back. What an operator configured stays, and has a number, which the kernel's own
@@ -101,7 +101,7 @@ func (q *queue) open(timed bool) error {
 			root, parts, err = q.root()
 		}
 	}
-	q.by, q.why = gatewayHolderHOLDER_NONE, ""
+	q.by, q.why, q.advice = gatewayHolderHOLDER_NONE, "", ""
 	if errors.Is(err, datapath.ErrNotSupported) {
 		q.lacking = true
 		q.why = "the kernel has no queue for it (CONFIG_NET_SCH_FQ, _HTB)"
@@ -109,6 +109,9 @@ func (q *queue) open(timed bool) error {
 	}
 	if err == nil {
 		q.by, q.why = q.holder(root, parts, timed)
+	}
+	if err == nil && q.by == gatewayHolderHOLDER_TIME {
+		q.advice, err = q.widen(q.is(root))
 	}
 	return err
 }
@@ -132,34 +135,6 @@ func (q *queue) replace(root netlink.Qdisc, timed bool) error {
 	}
 	if made != nil {
 		return fmt.Errorf("giving %s a queue that holds clients' packets: %w", q.dev.Name, errors.Join(made, q.remove()))
-	}
-	return nil
-}
-
-// fair makes an fq, for each transmit queue where there are several.
-func (q *queue) fair(several bool) error {
-	fq := func(parent, handle uint32) netlink.Qdisc {
-		return &netlink.Fq{
-			QdiscAttrs:  netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: parent, Handle: handle},
-			PacketLimit: fqPackets, FlowPacketLimit: fqFlowPackets, Pacing: 0, // senders on this machine pace themselves
-		}
-	}
-	if !several {
-		return netlink.QdiscReplace(fq(netlink.HANDLE_ROOT, q.handle()))
-	}
-	link, err := netlink.LinkByIndex(q.dev.Index)
-	if err != nil {
-		return err
-	}
-	mq := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: netlink.HANDLE_ROOT, Handle: q.handle()}, QdiscType: "mq"}
-	if err := netlink.QdiscReplace(mq); err != nil {
-		return err
-	}
-	for i := range link.Attrs().NumTxQueues {
-		err := netlink.QdiscReplace(fq(netlink.MakeHandle(q.major, uint16(i+1)), 0))
-		if err != nil && !(i > 0 && errors.Is(err, syscall.ENOENT)) { // transmit queues that are not in use
-			return errors.Join(err, q.remove())
-		}
 	}
 	return nil
 }

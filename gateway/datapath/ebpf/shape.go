@@ -256,7 +256,7 @@ func (d *Datapath) tellShaping() {
 			words[q.by] = "dropped"
 		}
 	}
-	told := words[s.wan.by] + s.wan.why + words[s.lan.by] + s.lan.why
+	told := words[s.wan.by] + s.wan.why + s.wan.advice + words[s.lan.by] + s.lan.why + s.lan.advice
 	if told == s.told {
 		return
 	}
@@ -267,6 +267,9 @@ func (d *Datapath) tellShaping() {
 			continue
 		}
 		d.cfg.Log.Info("packets beyond clients' rates are held back", "packets", name, "interface", q.dev.Name, "how", words[q.by])
+		if q.advice != "" {
+			d.cfg.Log.Warn("packets may wait although nothing holds them back", "packets", name, "interface", q.dev.Name, "why", q.advice)
+		}
 	}
 }
 

@@ -1,0 +1,139 @@
+package ebpf
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// sockets are UDP sockets at an address of a namespace.
+func sockets(t *testing.T, ns string, at netip.Addr, count int) (all []*net.UDPConn) {
+	t.Helper()
+	in(t, ns, func() error {
+		for range count {
+			c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at, 0)))
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { c.Close() })
+			all = append(all, c)
+		}
+		return nil
+	})
+	return all
+}
+
+// TestHeldFlowsHoldNoOthers: beside some hundred connections of a client that wait, those of another come in the order in which they were sent.
+func TestHeldFlowsHoldNoOthers(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t, shaped)
+	must(t, d.Set(rated(1, 1)))
+	if d.holders()[0] != gatewayHolderHOLDER_TIME {
+		t.Skip("the kernel lacks fq (CONFIG_NET_SCH_FQ, Linux 5.18)")
+	}
+	run(t, "ip -n $client addr add 10.1.0.11/24 dev c0", n.env()...)
+	must(t, d.Set(datapath.Client{Addr: bob, MAC: aliceMAC, Admitted: true}))
+	into, sink := sockets(t, n.server, server, 1)[0], sockets(t, n.server, server, 1)[0]
+	held, others := sockets(t, n.client, alice, 200), sockets(t, n.client, bob, 600)
+	port := func(c *net.UDPConn) netip.AddrPort {
+		return netip.AddrPortFrom(server, c.LocalAddr().(*net.UDPAddr).AddrPort().Port())
+	}
+	end := make(chan struct{})
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		b := make([]byte, 1400)
+		for i := 0; ; i++ {
+			select {
+			case <-end:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+			held[i%len(held)].WriteToUDPAddrPort(b, port(sink))
+		}
+	})
+	defer sending.Wait()
+	defer close(end)
+	netnstest.Await(t, "a client's queue is full", func() error {
+		if counters(t, d, alice).DroppedPackets == 0 {
+			return errors.New("nothing is dropped")
+		}
+		return nil
+	})
+	must(t, into.SetReadDeadline(time.Now().Add(2*time.Minute)))
+	sending.Go(func() {
+		for i, c := range others {
+			c.WriteToUDPAddrPort([]byte{byte(i >> 8), byte(i)}, port(into))
+			time.Sleep(100 * time.Microsecond) // the socket's buffer is short
+		}
+	})
+	late, worst := 0, 0
+	for place := range others {
+		b := make([]byte, 2)
+		if _, err := into.Read(b); err != nil {
+			t.Fatalf("after %d packets: %v", place, err)
+		}
+		const slack = 20 // two CPUs may take packets of one sender
+		if by := place - (int(b[0])<<8 | int(b[1])); by > slack {
+			late, worst = late+1, max(worst, by)
+		}
+	}
+	if late > len(others)/100 { // a busy CPU is late with some
+		t.Errorf("%d of %d packets of a client without a rate waited with another's; %d passed one", late, len(others), worst)
+	}
+}
+
+// masks are those of an interface's fqs.
+func masks(t *testing.T, q *queue) (all []uint32) {
+	t.Helper()
+	fqs, err := q.fqs()
+	must(t, err)
+	for _, f := range fqs {
+		all = append(all, f.mask)
+	}
+	return all
+}
+
+// TestFlowsToldApart: fqs of former versions tell as many flows apart as new ones, and an operator is told of his own.
+func TestFlowsToldApart(t *testing.T) {
+	n := newNetwork(t)
+	if _, err := try("tc qdisc add dev $wan root handle 6a77: fq", n.env()...); err != nil {
+		t.Skip("the kernel lacks fq (CONFIG_NET_SCH_FQ)")
+	}
+	run(t, `ip link add ${wan}q numtxqueues 2 numrxqueues 2 type veth peer name ${wan}p numtxqueues 2 numrxqueues 2; ethtool -L ${wan}q rx 2 tx 2; ip link set ${wan}q up; ip link set ${wan}p up`, n.env()...)
+	t.Cleanup(func() { run(t, "ip link del ${wan}q", n.env()...) })
+	run(t, "tc qdisc add dev $lan root handle 7: fq", n.env()...)
+	var said strings.Builder
+	d := n.open(t, shaped, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+	must(t, d.Set(rated(5, 5)))
+	if by := d.holders(); by != [2]gatewayHolder{gatewayHolderHOLDER_TIME, gatewayHolderHOLDER_TIME} {
+		t.Skipf("programs cannot set when packets leave (Linux 5.18): %v hold packets", by)
+	}
+	if is := masks(t, &d.shaping.wan); len(is) != 1 || is[0] != fqMask {
+		t.Errorf("the former version's fq has the masks %d", is)
+	}
+	if is := masks(t, &d.shaping.lan); len(is) != 1 || is[0] == fqMask {
+		t.Errorf("the operator's fq has the masks %d", is)
+	}
+	if !strings.Contains(said.String(), "tc qdisc change dev "+n.lan+" root fq orphan_mask") {
+		t.Errorf("the operator reads %s", said.String())
+	}
+	dev, err := net.InterfaceByName(n.wan + "q")
+	must(t, err)
+	q := &queue{dev: dev, major: wanQueue}
+	must(t, q.fair(true))
+	for range 2 {
+		must(t, q.open(true))
+		if is := masks(t, q); len(is) != 2 || is[0] != fqMask || is[1] != fqMask {
+			t.Fatalf("fqs of transmit queues have the masks %d", is)
+		}
+		run(t, "tc qdisc replace dev ${wan}q parent 6a77:1 fq", n.env()...)
+	}
+}

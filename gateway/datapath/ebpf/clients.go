@@ -63,9 +63,7 @@ func (d *Datapath) Set(c datapath.Client) error {
 			entry.Until = monotonic(c.Until)
 		}
 	}
-	if err := d.shape(at, shapedRates(c)); err != nil {
-		return fmt.Errorf("setting the limits of %s: %w", c.Addr, err)
-	}
+	d.shape(at, shapedRates(c))
 	fresh, err := d.enterNetworks(at, c)
 	if err != nil {
 		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
@@ -123,9 +121,7 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	}
 	err = d.put(at, gatewayClient{})
 	if err == nil {
-		err = d.shape(at, rates{})
-	}
-	if err == nil {
+		d.shape(at, rates{})
 		err = d.leaveNetworks(addr, nil)
 	}
 	if err != nil {

@@ -156,9 +156,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.beginShaping(lan, wan); err != nil {
-		return nil, err
-	}
+	d.beginShaping(lan, wan)
 	if err := d.load(lan, wan); err != nil {
 		return nil, err
 	}

@@ -1,9 +1,9 @@
 package ebpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"sync"
 	"time"
@@ -36,24 +36,26 @@ type shaping struct {
 	opened   bool
 	wan, lan queue
 	held     map[uint32]rates // by place: of clients of which packets are held
+	policed  map[uint32]bool  // by place: of those, which the queues refused, so that packets are dropped
 	told     string           // what was logged last
 }
 
-// beginShaping finds out what the kernel can, and puts default queues back where packets are no longer held.
-func (d *Datapath) beginShaping(lan, wan *net.Interface) error {
+// beginShaping finds out what the kernel can.
+func (d *Datapath) beginShaping(lan, wan *net.Interface) {
 	s := &d.shaping
-	s.held = map[uint32]rates{}
+	s.held, s.policed = map[uint32]rates{}, map[uint32]bool{}
 	s.wan, s.lan = queue{dev: wan, major: wanQueue}, queue{dev: lan, major: lanQueue}
-	if d.cfg.Shaping != ShapingAuto {
-		return errors.Join(s.wan.remove(), s.lan.remove())
-	}
-	s.timed = features.HaveProgramHelper(ebpf.SchedCLS, asm.FnSkbSetTstamp) == nil
-	return nil
+	s.timed = d.cfg.Shaping == ShapingAuto && features.HaveProgramHelper(ebpf.SchedCLS, asm.FnSkbSetTstamp) == nil
 }
 
-// adoptShaping holds the packets of a former daemon's clients.
+// adoptShaping holds the packets of a former daemon's clients, or puts default queues back where packets are no longer held. A queue
+// that cannot be changed is no reason not to start.
 func (d *Datapath) adoptShaping() error {
+	s := &d.shaping
 	if d.cfg.Shaping != ShapingAuto {
+		if err := errors.Join(s.wan.remove(), s.lan.remove()); err != nil {
+			d.cfg.Log.Error("a queue that holds packets stays, and holds none", "err", err)
+		}
 		return nil
 	}
 	var all []uint32
@@ -67,50 +69,76 @@ func (d *Datapath) adoptShaping() error {
 		if err := d.objs.ClientLimits.Lookup(at, &l); err != nil {
 			return fmt.Errorf("reading a client's limits: %w", err)
 		}
-		if err := d.shape(at, rates{bps(l.UpPsPerByte), bps(l.DownPsPerByte)}); err != nil {
-			return err
-		}
+		d.shape(at, rates{bps(l.UpPsPerByte), bps(l.DownPsPerByte)})
 	}
 	return err
 }
 
-// shape has packets of the client at a place held to its rates, or no longer.
-func (d *Datapath) shape(at uint32, r rates) error {
+// shape has packets of the client at a place held to its rates, or no longer. What the queues refuse is logged and tried again, and
+// the client's packets beyond its rates are dropped meanwhile. After detach it does nothing.
+func (d *Datapath) shape(at uint32, r rates) {
 	s := &d.shaping
 	if d.cfg.Shaping != ShapingAuto {
-		return nil
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was, known := s.held[at]
-	if was == r {
-		return nil
+	was := s.held[at]
+	if was == r || d.resigned() {
+		return
 	}
 	if r == (rates{}) {
 		delete(s.held, at)
-		err := d.objs.ClientQueues.Delete(at)
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			err = nil
+		delete(s.policed, at)
+		if err := errors.Join(d.dequeue(at), s.release(at)); err != nil {
+			d.cfg.Log.Error("a client without rates keeps a queue", "client", d.addr(at), "err", err)
 		}
-		return errors.Join(err, s.release(at))
+		return
 	}
 	if !s.opened {
-		if err := errors.Join(d.openQueue(&s.wan), d.openQueue(&s.lan)); err != nil {
-			return err
+		for _, q := range []*queue{&s.wan, &s.lan} {
+			d.openQueue(q)
 		}
 		s.opened = true
 		d.tellShaping()
 	}
-	if err := s.hold(at, r); err != nil {
-		return err
+	s.held[at] = r
+	err := d.enqueue(at, r)
+	if err == nil {
+		err = d.stampShaping()
 	}
-	if !known {
-		if err := d.objs.ClientQueues.Put(at, gatewayQueues{Class: uint32(minor(at))}); err != nil {
-			return fmt.Errorf("entering a client's queue: %w", err)
+	if err != nil && !d.resigned() {
+		d.cfg.Log.Error("packets of a client beyond its rates are dropped, not held back; trying again", "client", d.addr(at), "err", err)
+	}
+}
+
+// enqueue has a client's packets held, by classes of its rates where there are such; with an error they are dropped. mu is held.
+func (d *Datapath) enqueue(at uint32, r rates) error {
+	s := &d.shaping
+	err := s.hold(at, r)
+	if err == nil {
+		err = d.objs.ClientQueues.Update(at, gatewayQueues{Class: uint32(minor(at))}, ebpf.UpdateNoExist)
+		if errors.Is(err, ebpf.ErrKeyExist) {
+			err = nil
+		}
+		if err != nil {
+			err = fmt.Errorf("entering a client's queue: %w", err)
 		}
 	}
-	s.held[at] = r
-	return d.stampShaping()
+	s.policed[at] = err != nil
+	if err != nil {
+		return errors.Join(err, d.dequeue(at))
+	}
+	return nil
+}
+
+// dequeue has packets of a client beyond its rates dropped.
+func (d *Datapath) dequeue(at uint32) error {
+	err := d.objs.ClientQueues.Delete(at)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("removing a client's queue: %w", err)
+	}
+	return nil
 }
 
 const judged = 0x6a77 // JUDGED in packet.h, which marks other packets
@@ -126,12 +154,20 @@ func minor(at uint32) uint16 {
 	return uint16(at)
 }
 
-// openQueue opens a queue. mu is held.
+// openQueue opens a queue. With an error nothing holds packets. What detach cannot have seen is removed again. mu is held.
 func (d *Datapath) openQueue(q *queue) error {
-	if err := q.open(d.shaping.timed); err != nil || q.by != gatewayHolderHOLDER_CLASS || q.major != wanQueue {
-		return err
+	err := q.open(d.shaping.timed)
+	if err == nil && q.by == gatewayHolderHOLDER_CLASS && q.major == wanQueue {
+		err = q.classify(d.objs.ClassOf)
 	}
-	return q.classify(d.objs.ClassOf)
+	if d.resigned() {
+		q.by, q.why = gatewayHolderHOLDER_NONE, "gatewayd detach was run"
+		return errors.Join(err, q.remove())
+	}
+	if err != nil {
+		q.by, q.why = gatewayHolderHOLDER_NONE, err.Error()
+	}
+	return err
 }
 
 // hold makes a client's classes where there are such. mu is held.
@@ -180,6 +216,7 @@ func (d *Datapath) keepShaping() error {
 		return nil
 	}
 	var all error
+	changed := false
 	for _, q := range []*queue{&s.wan, &s.lan} {
 		was := q.by
 		root, parts, err := q.root()
@@ -187,19 +224,25 @@ func (d *Datapath) keepShaping() error {
 			all = errors.Join(all, err)
 			continue
 		}
-		q.by, q.why = q.holder(root, parts, s.timed)
-		if q.by == was && !(was == gatewayHolderHOLDER_NONE && q.replaceable(root)) {
+		by, why := q.holder(root, parts, s.timed)
+		if by == was && !(was == gatewayHolderHOLDER_NONE && q.replaceable(root)) {
+			q.why = why
 			continue
 		}
-		if err := d.openQueue(q); err != nil {
-			all = errors.Join(all, err)
-		}
-		for at, r := range maps.All(s.held) {
-			all = errors.Join(all, s.hold(at, r))
+		changed = true
+		all = errors.Join(all, d.openQueue(q))
+	}
+	if d.resigned() {
+		return nil
+	}
+	var refused error // as of one of perhaps many clients
+	for at, r := range s.held {
+		if changed || s.policed[at] {
+			refused = cmp.Or(d.enqueue(at, r), refused)
 		}
 	}
 	d.tellShaping()
-	return errors.Join(all, d.followClasses(), d.stampShaping())
+	return errors.Join(all, refused, d.followClasses(), d.stampShaping())
 }
 
 // followClasses sets the meters of clients whose packets wait in classes by what does wait there: what passes it, and

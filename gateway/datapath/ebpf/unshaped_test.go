@@ -1,0 +1,125 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestDetachedStaysSo: no login puts queues back that detach --force removed under a running daemon.
+func TestDetachedStaysSo(t *testing.T) {
+	n := newNetwork(t)
+	before := n.queues(t)
+	cfg := n.config(t)
+	shaped(&cfg)
+	for _, first := range []bool{true, false} { // the first login with a rate comes after detach, or beside it
+		d, err := Open(cfg)
+		must(t, err)
+		t.Cleanup(func() { d.Close(); detach(cfg) })
+		var login sync.WaitGroup
+		if !first {
+			login.Go(func() { d.Set(rated(5, 20)) })
+		}
+		must(t, Remove(cfg)) // without the daemon's lock, as --force
+		if first {
+			must(t, d.Set(rated(5, 20)))
+		}
+		login.Wait()
+		must(t, d.keepShaping())
+		if now := n.queues(t); now != before {
+			t.Errorf("after detach and a login:\n%s\nnot\n%s", now, before)
+		}
+		must(t, d.Close())
+	}
+}
+
+// unprivileged calls f without the right to change the network.
+func unprivileged(t *testing.T, f func() error) error {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never back: the thread ends with the goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var caps [2]unix.CapUserData
+		if err := unix.Capget(&header, &caps[0]); err != nil {
+			done <- err
+			return
+		}
+		caps[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+		if err := unix.Capset(&header, &caps[0]); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// isHeld awaits that a daemon's queues hold packets, and those of a client.
+func (d *Datapath) isHeld(t *testing.T) {
+	t.Helper()
+	at, err := d.place(alice)
+	must(t, err)
+	netnstest.Await(t, "packets are held", func() error {
+		var q gatewayQueues
+		if err := d.objs.ClientQueues.Lookup(at, &q); err != nil {
+			return err
+		}
+		if by := d.holders(); by[0] == gatewayHolderHOLDER_NONE || by[1] == gatewayHolderHOLDER_NONE {
+			return fmt.Errorf("%v hold packets", by)
+		}
+		return nil
+	})
+}
+
+// TestQueueRefused: a queue that cannot be made or changed refuses no login and no start. It is tried again.
+func TestQueueRefused(t *testing.T) {
+	n := newNetwork(t)
+	cfg := n.config(t)
+	shaped(&cfg)
+	d, err := Open(cfg)
+	must(t, err)
+	t.Cleanup(func() { d.Close(); detach(cfg) })
+	if err := unprivileged(t, func() error { return d.Set(rated(5, 5)) }); err != nil {
+		t.Errorf("a login where no queue can be made: %v", err)
+	}
+	d.isHeld(t)
+	if err := unprivileged(t, func() error { return d.Set(rated(7, 7)) }); err != nil {
+		t.Errorf("another rate where no class can be changed: %v", err)
+	}
+	d.isHeld(t)
+	if by := d.holders()[0]; by == gatewayHolderHOLDER_CLASS {
+		netnstest.Await(t, "the class has the new rate", func() error {
+			if now := n.queues(t); !strings.Contains(now, "7065Kbit") {
+				return errors.New(now)
+			}
+			return nil
+		})
+	}
+	if err := unprivileged(t, func() error { return d.Set(rated(0, 0)) }); err != nil {
+		t.Errorf("no rate where no class can be removed: %v", err)
+	}
+	must(t, d.Set(rated(5, 5)))
+	must(t, d.Close())
+	if by := d.holders()[0]; by != gatewayHolderHOLDER_CLASS {
+		return // an fq has no filters
+	}
+	run(t, "tc filter del dev $wan parent 6a77: pref 1; tc filter add dev $wan parent 6a77: pref 1 protocol all u32 match u32 0 0 classid 6a77:fffe", n.env()...)
+	d, err = Open(cfg)
+	if err != nil {
+		t.Fatalf("a start beside an operator's filter: %v", err)
+	}
+	t.Cleanup(func() { d.Close() })
+	if by := d.holders(); by[0] != gatewayHolderHOLDER_NONE || by[1] == gatewayHolderHOLDER_NONE {
+		t.Errorf("beside an operator's filter %v hold packets", by)
+	}
+	run(t, "tc filter del dev $wan parent 6a77: pref 1", n.env()...)
+	d.isHeld(t)
+}

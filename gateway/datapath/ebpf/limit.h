@@ -155,25 +155,37 @@ static __always_inline struct slots slots_of(struct __sk_buff *skb, struct queue
 	return (struct slots){ &q->last[hash & (HELD_FLOWS - 1)], &q->last[HELD_FLOWS + (hash >> 16 & (HELD_FLOWS - 1))] };
 }
 
-/* waiting is when the last packet of a flow leaves, ns; in the past: none waits. A queue may be late by a tick and more. */
+/* A queue may be late by a tick and more. */
 #define TICK_SHIFT 20
 #define SLACK_TICKS 2
+#define MOST_TICKS ((__u32)(MOST_NS >> TICK_SHIFT) + SLACK_TICKS + 1)
 
-static __always_inline __u64 waiting(const struct slots *s)
+/* ahead is how many ticks a place is ahead of now; 0: it is past. Ticks wrap after 52 days, so what is further ahead than any packet
+ * waits is of a flow that was held long ago. */
+static __always_inline __u32 ahead(__u32 place, __u32 now)
 {
-	__u32 one = *s->one, other = *s->other;
+	__u32 ticks = place - now;
 
-	return (__u64)(one < other ? one : other) << TICK_SHIFT;
+	return ticks <= MOST_TICKS ? ticks : 0;
 }
 
-static __always_inline void wait_until(struct slots *s, __u64 when)
+/* queued reports whether a packet of a flow waits. */
+static __always_inline int queued(const struct slots *s, __u64 now)
 {
-	__u32 tick = (when >> TICK_SHIFT) + SLACK_TICKS;
+	__u32 tick = now >> TICK_SHIFT;
 
-	if (*s->one < tick)
-		*s->one = tick;
-	if (*s->other < tick)
-		*s->other = tick;
+	return ahead(*s->one, tick) && ahead(*s->other, tick);
+}
+
+/* wait_until has a flow's packets wait until a time, if they do not wait longer. */
+static __always_inline void wait_until(struct slots *s, __u64 now, __u64 when)
+{
+	__u32 tick = now >> TICK_SHIFT, until = (__u32)(when >> TICK_SHIFT) + SLACK_TICKS;
+
+	if (ahead(*s->one, tick) < until - tick)
+		*s->one = until;
+	if (ahead(*s->other, tick) < until - tick)
+		*s->other = until;
 }
 
 /* leave_at has a packet leave at a time. */
@@ -199,7 +211,7 @@ static __always_inline int shape(struct __sk_buff *skb, struct meter *m, struct 
 		__u64 was = *(volatile __u64 *)&m->ns;
 		__u64 used = was + CREDIT_NS < now ? now - CREDIT_NS : was;
 		__u64 wait = used > now ? used - now : 0;
-		int first = waiting(&flow) < now && (!wait || (wait <= most + LEAST_NS && passes(q, need, bytes, now)));
+		int first = !queued(&flow, now) && (!wait || (wait <= most + LEAST_NS && passes(q, need, bytes, now)));
 
 		if (!first && (wait > most || (unlucky(wait, ps_per_byte) && !warn(skb))))
 			return 0;
@@ -208,7 +220,7 @@ static __always_inline int shape(struct __sk_buff *skb, struct meter *m, struct 
 		if (!first) {
 			m->told_ns = 0; /* of policing, before */
 			if (bytes > LANE_BYTES) /* a small one that found the lane full: the next may pass again */
-				wait_until(&flow, now + wait);
+				wait_until(&flow, now, now + wait);
 			leave_at(skb, all, up, by, now + wait);
 		}
 		return 1;

@@ -45,10 +45,13 @@ func arpFrame(a netip.Addr, m datapath.MAC) []byte { return datapathtest.ARP(1, 
 
 // skb is struct __sk_buff as far as tests set it.
 type skb struct {
-	_       [8]byte // len, pkt_type
-	Mark    uint32
-	_       [24]byte // queue_mapping to priority
-	_       uint32   // ingress_ifindex
+	_    [8]byte // len, pkt_type
+	Mark uint32
+	_    [20]byte // queue_mapping to vlan_proto
+
+	Priority uint32
+
+	_       uint32 // ingress_ifindex
 	Ifindex uint32
 	_       [120]byte // tc_index to wire_len
 	GSOSegs uint32

@@ -172,3 +172,53 @@ func TestQueuesOfOthers(t *testing.T) {
 		t.Errorf("the operator's later queue is gone:\n%s", now)
 	}
 }
+
+// TestHeldLongAgo: the clock by which programs know that a flow waits wraps after 52 days, and what they noted before does not count.
+func TestHeldLongAgo(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t, shaped)
+	d.stop() // which would renew what follows
+	must(t, d.Set(rated(1, 1)))
+	must(t, d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: now() + 3600e9, Down: uint32(gatewayHolderHOLDER_CLASS)}))
+	at, err := d.place(alice)
+	must(t, err)
+	const ticksMost = 1000
+	send := func(place uint32, bytes int) (passes bool) {
+		q := gatewayQueues{Class: 5}
+		for i := range q.Down.Last {
+			q.Down.Last[i] = place
+		}
+		must(t, d.objs.ClientQueues.Put(at, q))
+		var m gatewayMeters
+		m.Down.Ns = now() + 900e6
+		must(t, d.objs.ClientMeters.Put(at, m))
+		verdict, _, after := d.try(t, d.objs.WanIn, index(t, n.wan), tcp(443, down, payload(bytes)))
+		return verdict != shot && after.Priority == 0
+	}
+	tick := uint32(now() >> 20)
+	for name, c := range map[string]struct {
+		place  uint32
+		passes bool
+	}{
+		"a moment ago": {tick - 10, true}, "waiting": {tick + ticksMost/2, false}, "26 days ago": {tick + 1<<31, true}, "before the wrap": {^uint32(0), true}, "52 days ago": {tick + 2*ticksMost, true},
+	} {
+		if passes := send(c.place, 100); passes != c.passes {
+			t.Errorf("%s: a small packet passes: %v", name, passes)
+		}
+		if c.passes {
+			netnstest.Await(t, name+": a full packet's wait noted", func() error { // one in seventy is dropped
+				var q gatewayQueues
+				if send(c.place, 1300) {
+					return errors.New("it passes")
+				}
+				must(t, d.objs.ClientQueues.Lookup(at, &q))
+				for _, place := range q.Down.Last {
+					if ahead := place - uint32(now()>>20); place != c.place && ahead <= ticksMost {
+						return nil
+					}
+				}
+				return errors.New("no place is near")
+			})
+		}
+	}
+}

@@ -78,7 +78,8 @@ type Datapath struct {
 	epoch uint64
 	// counters is client_counters, mapped into memory.
 	counters *ebpf.Memory
-	marks    []uint64 // Moved's: packets by place at its last call
+	meters   *ebpf.Memory // client_meters
+	marks    []uint64     // Moved's: packets by place at its last call
 	tallies  tallies
 	// neighbours are the kernel's entries of the clients.
 	neighbours *neighbour.Table
@@ -162,6 +163,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	}
 	if d.counters, err = d.objs.ClientCounters.Memory(); err != nil {
 		return nil, fmt.Errorf("mapping the clients' counters: %w", err)
+	}
+	if d.meters, err = d.objs.ClientMeters.Memory(); err != nil {
+		return nil, fmt.Errorf("mapping the clients' meters: %w", err)
 	}
 	if err := d.begin(lan.MTU); err != nil {
 		return nil, err

@@ -127,7 +127,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 			continue
 		case "clients", "client_counters", "client_limits", "client_meters":
 			m.MaxEntries = d.cfg.size()
-			if name == "client_counters" {
+			if name == "client_counters" || name == "client_meters" {
 				m.Flags |= unix.BPF_F_MMAPABLE
 			}
 		case "strangers":

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -243,51 +242,6 @@ func (d *Datapath) keepShaping() error {
 	}
 	d.tellShaping()
 	return errors.Join(all, refused, d.followClasses(), d.stampShaping())
-}
-
-// followClasses sets the meters of clients whose packets wait in classes by what does wait there: what passes it, and
-// frames' headers, keep the programs' clock and the class's apart. mu is held.
-func (d *Datapath) followClasses() error {
-	s := &d.shaping
-	if s.wan.by != gatewayHolderHOLDER_CLASS && s.lan.by != gatewayHolderHOLDER_CLASS {
-		return nil
-	}
-	var up, down map[uint16]uint64
-	for at, r := range s.held {
-		var m gatewayMeters
-		if err := d.objs.ClientMeters.Lookup(at, &m); err != nil {
-			return fmt.Errorf("reading a client's meters: %w", err)
-		}
-		soon := now() + uint64(worthFollowing)
-		if m.Up.Ns <= soon && m.Down.Ns <= soon || minor(at) == 0 {
-			continue
-		}
-		var err error
-		if up == nil {
-			if up, err = s.wan.backlogs(); err == nil {
-				down, err = s.lan.backlogs()
-			}
-			if err != nil {
-				return err
-			}
-		}
-		follow(&m.Up.Ns, up, minor(at), r.up, soon)
-		follow(&m.Down.Ns, down, minor(at), r.down, soon)
-		if err := d.objs.ClientMeters.Put(at, m); err != nil {
-			return fmt.Errorf("setting a client's meters: %w", err)
-		}
-	}
-	return nil
-}
-
-const worthFollowing = 20 * time.Millisecond
-
-// follow sets a clock by the bytes that wait.
-func follow(ns *uint64, waiting map[uint16]uint64, minor uint16, bps, soon uint64) {
-	if waiting == nil || bps == 0 || *ns <= soon {
-		return
-	}
-	*ns = now() + waiting[minor]*packetBytes/frameBytes*8*uint64(time.Second/time.Microsecond)/max(bps/1000, 1)
 }
 
 // tellShaping logs where packets are held, once. mu is held.

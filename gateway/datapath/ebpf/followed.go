@@ -1,0 +1,55 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+)
+
+const worthFollowing = 20 * time.Millisecond
+
+// followClasses sets the meters of clients whose packets wait in classes by what does wait there: what passes it, and
+// frames' headers, keep the programs' clock and the class's apart. mu is held.
+func (d *Datapath) followClasses() error {
+	s := &d.shaping
+	var m gatewayMeters
+	up, down := unsafe.Offsetof(m.Up)+unsafe.Offsetof(m.Up.Ns), unsafe.Offsetof(m.Down)+unsafe.Offsetof(m.Down.Ns)
+	return errors.Join(d.followQueue(&s.wan, up, func(r rates) uint64 { return r.up }), d.followQueue(&s.lan, down, func(r rates) uint64 { return r.down }))
+}
+
+// followQueue sets the clocks of one direction, which are at an offset of clients' meters. The programs change meters while all classes are
+// read, so each is read again after that, and nothing but the clock is written. mu is held.
+func (d *Datapath) followQueue(q *queue, offset uintptr, rate func(rates) uint64) error {
+	if q.by != gatewayHolderHOLDER_CLASS {
+		return nil
+	}
+	var waiting map[uint16]uint64
+	for at, r := range d.shaping.held {
+		bps, place := rate(r), int64(at)*int64(unsafe.Sizeof(gatewayMeters{}))+int64(offset)
+		if bps == 0 || minor(at) == 0 || d.shaping.policed[at] {
+			continue
+		}
+		var clock [8]byte
+		isAhead := func() (bool, error) {
+			_, err := d.meters.ReadAt(clock[:], place)
+			return binary.NativeEndian.Uint64(clock[:]) > now()+uint64(worthFollowing), err
+		}
+		ahead, err := isAhead()
+		if err == nil && ahead && waiting == nil {
+			if waiting, err = q.backlogs(); err == nil {
+				ahead, err = isAhead()
+			}
+		}
+		if err == nil && ahead {
+			bytes := waiting[minor(at)] * packetBytes / frameBytes
+			binary.NativeEndian.PutUint64(clock[:], now()+bytes*8*uint64(time.Second/time.Microsecond)/max(bps/1000, 1))
+			_, err = d.meters.WriteAt(clock[:], place)
+		}
+		if err != nil {
+			return fmt.Errorf("setting a client's meter: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package ebpf
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// TestFollowingLosesNothing: a meter that is set by what waits leaves the other direction's, which the programs change meanwhile.
+func TestFollowingLosesNothing(t *testing.T) {
+	n := newNetwork(t)
+	run(t, "tc qdisc add dev $lan root handle 8: pfifo limit 50", n.env()...)
+	d := n.open(t, shaped)
+	d.stop() // which would follow too
+	client := rated(0, 0)
+	client.Limits = datapath.Limits{UpBps: 100_000, DownBps: 8000}
+	must(t, d.Set(client))
+	if d.holders()[0] != gatewayHolderHOLDER_CLASS {
+		t.Skip("packets wait in an fq, where no meter follows them")
+	}
+	at, err := d.place(alice)
+	must(t, err)
+	const psPerByte = 1_000_000_000
+	var m gatewayMeters
+	m.Down.Ns = now() - 130e9 // nearly all of the burst is left
+	must(t, d.objs.ClientMeters.Put(at, m))
+	before := counters(t, d, alice)
+	var sending sync.WaitGroup
+	end := make(chan struct{})
+	sending.Go(func() {
+		frame := tcp(443, down)
+		for range 1000 {
+			select {
+			case <-end:
+				return
+			default:
+				d.objs.WanIn.Run(&ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: index(t, n.wan)}})
+			}
+		}
+	})
+	for range 200 {
+		d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443, payload(1300))) // waits, so that it is followed
+		d.shaping.mu.Lock()
+		err := d.followClasses()
+		d.shaping.mu.Unlock()
+		must(t, err)
+	}
+	close(end)
+	sending.Wait()
+	passed := counters(t, d, alice).DownBytes - before.DownBytes
+	was := m.Down.Ns
+	must(t, d.objs.ClientMeters.Lookup(at, &m))
+	if used := m.Down.Ns - was; passed == 0 || used != passed*psPerByte/1000 {
+		t.Errorf("%d bytes have used %v of the rate, not %v", passed, time.Duration(used), time.Duration(passed*psPerByte/1000))
+	}
+}

@@ -262,9 +262,11 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 		for _, major := range []uint16{wanQueue, lanQueue} {
-			err = errors.Join(err, (&queue{dev: dev, major: major}).remove())
+			q := queue{dev: dev, major: major, dir: cfg.PinDir}
+			err = errors.Join(err, q.recall(), q.remove())
 		}
 	}
+	err = errors.Join(err, leaveQueues(cfg.PinDir))
 	d := Datapath{cfg: cfg}
 	if err = errors.Join(err, d.liberal().off(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), routes.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
 		return err

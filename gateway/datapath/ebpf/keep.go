@@ -254,7 +254,9 @@ func (d *Datapath) listPins() error {
 	all, err := os.ReadDir(d.cfg.PinDir)
 	d.pins = map[string]bool{}
 	for _, e := range all {
-		d.pins[e.Name()] = e.IsDir()
+		if !strings.HasPrefix(e.Name(), notePrefix) { // which keepShaping keeps
+			d.pins[e.Name()] = e.IsDir()
+		}
 	}
 	return err
 }

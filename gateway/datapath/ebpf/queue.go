@@ -38,6 +38,8 @@ var (
 type queue struct {
 	dev   *net.Interface
 	major uint16
+	dir   string // of pins, where what this data path made is noted
+	noted bool   // it made the queue
 	by    gatewayHolder
 	why   string // nothing holds packets
 	// advice is how an operator's own fq holds them better; "": it does well.
@@ -74,11 +76,16 @@ func (q *queue) is(root netlink.Qdisc) bool {
 	return root != nil && root.Attrs().Handle == q.handle() && slices.Contains([]string{"fq", "mq", "htb"}, root.Type())
 }
 
+// ours reports whether this data path may use classes of a queue with its number, and remove it. Two may share a WAN, but no LAN.
+func (q *queue) ours() bool { return q.noted || q.major == lanQueue }
+
 // holder is how the present queue can hold packets back; why it cannot.
 func (q *queue) holder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool) (by gatewayHolder, why string) {
 	switch {
 	case root == nil:
 		return gatewayHolderHOLDER_NONE, "it has no queue"
+	case q.is(root) && root.Type() == "htb" && !q.ours():
+		return gatewayHolderHOLDER_NONE, fmt.Sprintf("its queue is another gatewayd's, whose clients have the same classes; if there is none: tc qdisc del dev %s root", q.dev.Name)
 	case q.is(root) && root.Type() == "htb":
 		return gatewayHolderHOLDER_CLASS, ""
 	case !timed:
@@ -100,6 +107,9 @@ func (q *queue) open(timed bool) error {
 		if err == nil {
 			root, parts, err = q.root()
 		}
+	}
+	if err == nil && !q.is(root) {
+		err = q.forgo()
 	}
 	q.by, q.why, q.advice = gatewayHolderHOLDER_NONE, "", ""
 	if errors.Is(err, datapath.ErrNotSupported) {
@@ -123,6 +133,9 @@ func (q *queue) replaceable(root netlink.Qdisc) bool {
 
 // replace puts a queue that holds packets in the default one's place.
 func (q *queue) replace(root netlink.Qdisc, timed bool) error {
+	if err := q.note(); err != nil {
+		return err
+	}
 	var made error = syscall.ENOENT
 	if timed {
 		made = q.fair(root.Type() == "mq")
@@ -130,13 +143,15 @@ func (q *queue) replace(root netlink.Qdisc, timed bool) error {
 	if errors.Is(made, syscall.ENOENT) && slices.Contains(plain, root.Type()) {
 		made = q.classful()
 	}
-	if errors.Is(made, syscall.ENOENT) { // the kernel has no such queue
-		return datapath.ErrNotSupported
+	switch {
+	case made == nil:
+		return nil
+	case errors.Is(made, syscall.EEXIST): // somebody else was first
+		return q.forgo()
+	case errors.Is(made, syscall.ENOENT): // the kernel has no such queue
+		return errors.Join(datapath.ErrNotSupported, q.forgo())
 	}
-	if made != nil {
-		return fmt.Errorf("giving %s a queue that holds clients' packets: %w", q.dev.Name, errors.Join(made, q.remove()))
-	}
-	return nil
+	return fmt.Errorf("giving %s a queue that holds clients' packets: %w", q.dev.Name, errors.Join(made, q.remove(), q.forgo()))
 }
 
 // classful makes an htb. What has no class leaves at once.
@@ -148,13 +163,14 @@ func (q *queue) classful() error {
 	if link.Attrs().TxQLen < classPackets {
 		return syscall.ENOENT
 	}
-	return netlink.QdiscReplace(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: netlink.HANDLE_ROOT, Handle: q.handle()}))
+	return netlink.QdiscAdd(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: netlink.HANDLE_ROOT, Handle: q.handle()}))
 }
 
-// remove puts the interface's default queue back, if its queue is one that this package made.
+// remove puts the interface's default queue back, if its queue is one that this package made. An htb of another gatewayd stays; an fq
+// serves all, and those who need it make it again.
 func (q *queue) remove() error {
 	root, _, err := q.root()
-	if err != nil || !q.is(root) {
+	if err != nil || !q.is(root) || root.Type() == "htb" && !q.ours() {
 		return err
 	}
 	err = netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: netlink.HANDLE_ROOT, Handle: q.handle()}, QdiscType: root.Type()})

@@ -43,18 +43,24 @@ type shaping struct {
 func (d *Datapath) beginShaping(lan, wan *net.Interface) {
 	s := &d.shaping
 	s.held, s.policed = map[uint32]rates{}, map[uint32]bool{}
-	s.wan, s.lan = queue{dev: wan, major: wanQueue}, queue{dev: lan, major: lanQueue}
+	s.wan, s.lan = queue{dev: wan, major: wanQueue, dir: d.cfg.PinDir}, queue{dev: lan, major: lanQueue, dir: d.cfg.PinDir}
 	s.timed = d.cfg.Shaping == ShapingAuto && features.HaveProgramHelper(ebpf.SchedCLS, asm.FnSkbSetTstamp) == nil
 }
 
-// adoptShaping holds the packets of a former daemon's clients, or puts default queues back where packets are no longer held. A queue
-// that cannot be changed is no reason not to start.
+// adoptShaping holds the packets of a former daemon's clients, and puts default queues back where packets are no longer held: at
+// interfaces that this one does not use, or everywhere. A queue that cannot be changed is no reason not to start.
 func (d *Datapath) adoptShaping() error {
 	s := &d.shaping
+	left := errors.Join(s.wan.recall(), s.lan.recall())
+	if d.cfg.Shaping == ShapingAuto {
+		left = errors.Join(left, leaveQueues(d.cfg.PinDir, &s.wan, &s.lan))
+	} else {
+		left = errors.Join(left, s.wan.remove(), s.lan.remove(), leaveQueues(d.cfg.PinDir))
+	}
+	if left != nil {
+		d.cfg.Log.Error("a queue that holds packets stays, and holds none", "err", left)
+	}
 	if d.cfg.Shaping != ShapingAuto {
-		if err := errors.Join(s.wan.remove(), s.lan.remove()); err != nil {
-			d.cfg.Log.Error("a queue that holds packets stays, and holds none", "err", err)
-		}
 		return nil
 	}
 	var all []uint32
@@ -222,6 +228,9 @@ func (d *Datapath) keepShaping() error {
 		if err != nil {
 			all = errors.Join(all, err)
 			continue
+		}
+		if q.noted && q.is(root) {
+			all = errors.Join(all, q.note())
 		}
 		by, why := q.holder(root, parts, s.timed)
 		if by == was && !(was == gatewayHolderHOLDER_NONE && q.replaceable(root)) {

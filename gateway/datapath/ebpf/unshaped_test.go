@@ -123,3 +123,76 @@ func TestQueueRefused(t *testing.T) {
 	run(t, "tc filter del dev $wan parent 6a77: pref 1", n.env()...)
 	d.isHeld(t)
 }
+
+// TestQueuesLeft: an interface that is no longer the LAN's or the WAN's gets its default queue back, with the next start or with detach, also when it has
+// another name by then or is gone.
+func TestQueuesLeft(t *testing.T) {
+	n := newNetwork(t)
+	run(t, `ip link add ${wan}a type veth peer name ${wan}b; ip link set ${wan}a up; ip link set ${wan}b up; ip link add ${wan}.c type veth peer name ${wan}d; ip link set ${wan}.c up; ip link set ${wan}d up`, n.env()...)
+	t.Cleanup(func() { run(t, "ip link del ${wan}b; ip link del ${wan}d", n.env()...) })
+	made := func() int { return strings.Count(run(t, "tc qdisc show"), " 6a77:") }
+	cfg := n.config(t)
+	shaped(&cfg)
+	start := func(wan string) {
+		t.Helper()
+		cfg.WAN = wan
+		d, err := Open(cfg)
+		must(t, err)
+		must(t, d.Set(rated(5, 5)))
+		must(t, d.Close())
+	}
+	t.Cleanup(func() { detach(cfg) })
+	start(n.wan)
+	start(n.wan + ".c")
+	if is := made(); is != 1 {
+		t.Errorf("%d queues after a start with another WAN", is)
+	}
+	run(t, "ip link set ${wan}.c down; ip link set ${wan}.c name ${wan}e; ip link set ${wan}e up", n.env()...)
+	start(n.wan + "a")
+	if is := made(); is != 1 {
+		t.Errorf("%d queues after a start with another WAN, when the former had another name", is)
+	}
+	run(t, "ip link set ${wan}a down; ip link set ${wan}a name ${wan}f", n.env()...)
+	cfg.WAN = n.wan
+	must(t, detach(cfg))
+	if is := made(); is != 0 {
+		t.Errorf("%d queues after detach, when the WAN had another name", is)
+	}
+	start(n.wan + "e")
+	run(t, "ip link del ${wan}e; ip link add ${wan}e type veth peer name ${wan}d; ip link set ${wan}e up", n.env()...)
+	start(n.wan)
+	must(t, detach(cfg))
+	if is := made(); is != 0 {
+		t.Errorf("%d queues after detach, when a WAN had gone", is)
+	}
+}
+
+// TestQueueOfAnotherGateway: clients of two LANs have the same numbers, so an htb that another gatewayd made holds no client, and stays.
+func TestQueueOfAnotherGateway(t *testing.T) {
+	n := newNetwork(t)
+	run(t, "tc qdisc add dev $wan root handle 6a77: htb; tc class add dev $wan parent 6a77: classid 6a77:b htb rate 3Mbit", n.env()...)
+	before := n.queues(t)
+	cfg := n.config(t)
+	shaped(&cfg)
+	d, err := Open(cfg)
+	must(t, err)
+	t.Cleanup(func() { d.Close(); detach(cfg) })
+	must(t, d.Set(rated(5, 5)))
+	must(t, d.keepShaping())
+	if by := d.holders(); by[0] != gatewayHolderHOLDER_NONE || by[1] == gatewayHolderHOLDER_NONE {
+		t.Errorf("%v hold packets", by)
+	}
+	must(t, d.Set(rated(0, 0)))
+	must(t, d.Close())
+	must(t, detach(cfg))
+	if now := n.queues(t); now != before {
+		t.Errorf("after detach:\n%s\nnot\n%s", now, before)
+	}
+	run(t, "tc qdisc del dev $wan root", n.env()...)
+	d, err = Open(cfg)
+	must(t, err)
+	must(t, d.Set(rated(5, 5)))
+	if by := d.holders(); by[0] == gatewayHolderHOLDER_NONE {
+		t.Errorf("%v hold packets where the other is gone", by)
+	}
+}

@@ -219,9 +219,13 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 	return g.lease(ctx, lan, dnsmasq{Leases: path.Join(g.Dir, "leases"), URI: page})
 }
 
-// Stop ends gatewayd and its RADIUS server, and takes the programs out of the kernel.
+// Stop ends gatewayd and its RADIUS server, and takes the programs out of the kernel. The server has gone
+// by then, so detach need not tell it that the sessions have ended.
 func (g *Gateway) Stop(ctx context.Context, env Env) error {
-	return g.stop(ctx, `[ ! -e "$1/gatewayd.toml" ] || "$3" detach -c "$1/gatewayd.toml"
+	return g.stop(ctx, `if [ -e "$1/gatewayd.toml" ]; then
+	sed -i '/^acct/d; s/^\[radius\]$/&\naccounting = false/' "$1/gatewayd.toml"
+	"$3" detach -c "$1/gatewayd.toml"
+fi
 umount "$1/bpf" 2>/dev/null || :
 ip addr del "$4" dev "$2" 2>/dev/null || :`, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String())
 }

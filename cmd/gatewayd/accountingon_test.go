@@ -102,7 +102,7 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 	}
 	w.kill()
 	w.acct.stop()
-	if out, err := w.try(`nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml`); err == nil || !strings.Contains(out, "RADIUS servers do not know") {
+	if out, err := w.try(`nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml`); err != nil || !strings.Contains(out, "RADIUS servers do not know") {
 		t.Errorf("detach without a server: %v\n%s", err, out)
 	}
 }

@@ -114,7 +114,7 @@ func TestFlowsToldApart(t *testing.T) {
 	d := n.open(t, shaped, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
 	must(t, d.Set(rated(5, 5)))
 	if by := d.holders(); by != [2]gatewayHolder{gatewayHolderHOLDER_TIME, gatewayHolderHOLDER_TIME} {
-		t.Skipf("programs cannot set when packets leave (Linux 5.18): %v hold packets", by)
+		t.Skipf("the kernel lacks times of departure that programs set (Linux 5.18): %v hold packets", by)
 	}
 	if is := masks(t, &d.shaping.wan); len(is) != 1 || is[0] != fqMask {
 		t.Errorf("the former version's fq has the masks %d", is)

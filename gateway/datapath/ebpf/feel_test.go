@@ -89,34 +89,53 @@ func (c feel) run(b *testing.B) {
 	}
 	for range b.N {
 		time.Sleep(*feelWarm)
-		before := counters(b, d, alice)
-		came, sent, again := totals(all)
-		began := time.Now()
-		ping.begin()
-		rtts := sampleRTT(all, *feelFor)
-		pings := ping.end()
-		lasted := time.Since(began).Seconds()
-		after := counters(b, d, alice)
-		came2, sent2, again2 := totals(all)
-		var sum, squares float64
-		for i := range came {
-			x := float64(came2[i] - came[i])
-			sum, squares = sum+x, squares+x*x
-		}
-		dropped := float64(after.DroppedPackets - before.DroppedPackets)
-		passed := float64(after.UpPackets - before.UpPackets)
-		if !c.up {
-			passed = float64(after.DownPackets - before.DownPackets)
-		}
+		f := d.felt(b, all, ping, c.up, *feelFor)
 		b.ReportMetric(0, "ns/op")
-		b.ReportMetric(sum*8/lasted/float64(bps), "goodput")
-		b.ReportMetric(100*dropped/max(1, passed+dropped), "%loss")
-		b.ReportMetric(100*float64(again2-again)/max(1, float64(sent2-sent)), "%again")
-		b.ReportMetric(1e3*at(pings, 0.99).Seconds(), "ms-p99-ping")
-		b.ReportMetric(1e3*at(pings, 0.5).Seconds(), "ms-p50-ping")
-		b.ReportMetric(1e3*at(rtts, 0.99).Seconds(), "ms-p99-tcp")
-		b.ReportMetric(sum*sum/max(1, float64(len(came))*squares), "jain")
+		b.ReportMetric(f.bps/float64(bps), "goodput")
+		b.ReportMetric(100*f.loss, "%loss")
+		b.ReportMetric(100*f.again, "%again")
+		b.ReportMetric(1e3*at(f.pings, 0.99).Seconds(), "ms-p99-ping")
+		b.ReportMetric(1e3*at(f.pings, 0.5).Seconds(), "ms-p50-ping")
+		b.ReportMetric(1e3*at(f.rtts, 0.99).Seconds(), "ms-p99-tcp")
+		b.ReportMetric(f.jain, "jain")
 	}
+}
+
+// felt is how Alice's connections fared for a while.
+type felt struct {
+	bps         float64 // bits a second of all that came
+	loss, again float64 // shares: of packets their way that the gateway dropped, and of segments that were sent again
+	lossOfAll   float64 // share of packets both ways that the gateway dropped: with acknowledgements
+	jain        float64 // fairness between the connections, 1: each has the same
+	rtts, pings []time.Duration
+}
+
+// felt looks at connections that send all up or all down.
+func (d *Datapath) felt(t testing.TB, all []*stream, ping *pinger, up bool, lasts time.Duration) (f felt) {
+	t.Helper()
+	before := counters(t, d, alice)
+	came, sent, again := totals(all)
+	began := time.Now()
+	ping.begin()
+	f.rtts = sampleRTT(all, lasts)
+	f.pings = ping.end()
+	lasted := time.Since(began).Seconds()
+	after := counters(t, d, alice)
+	came2, sent2, again2 := totals(all)
+	var sum, squares float64
+	for i := range came {
+		x := float64(came2[i] - came[i])
+		sum, squares = sum+x, squares+x*x
+	}
+	dropped := float64(after.DroppedPackets - before.DroppedPackets)
+	passed, back := float64(after.UpPackets-before.UpPackets), float64(after.DownPackets-before.DownPackets)
+	if !up {
+		passed, back = back, passed
+	}
+	f.bps, f.loss, f.lossOfAll = sum*8/lasted, dropped/max(1, passed+dropped), dropped/max(1, passed+back+dropped)
+	f.again = float64(again2-again) / max(1, float64(sent2-sent))
+	f.jain = sum * sum / max(1, float64(len(came))*squares)
+	return f
 }
 
 // farther puts a hub between the gateway and the server: what has crossed one is no longer its sender's, as on a wire.

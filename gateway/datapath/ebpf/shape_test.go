@@ -33,25 +33,10 @@ func TestShapedConnections(t *testing.T) {
 		}
 		var found string
 		netnstest.Await(t, "few losses", func() error { // while connections begin they lose more
-			before, began := counters(t, d, alice), time.Now()
-			came, _, _ := totals(all)
-			ping.begin()
-			rtts := sampleRTT(all, time.Second)
-			pings := ping.end()
-			lasted := time.Since(began).Seconds()
-			after := counters(t, d, alice)
-			came2, _, _ := totals(all)
-			var sum, squares float64
-			for i := range came {
-				x := float64(came2[i] - came[i])
-				sum, squares = sum+x, squares+x*x
-			}
-			dropped := float64(after.DroppedPackets - before.DroppedPackets)
-			passed := float64(after.UpPackets - before.UpPackets + after.DownPackets - before.DownPackets)
-			loss, goodput, jain := dropped/(passed+dropped), sum*8/lasted/float64(*rateBps), sum*sum/max(1, 8*squares)
-			wait, beside := at(rtts, 0.5), at(pings, 0.5)
-			found = fmt.Sprintf("up %v: loss %.3f, goodput %.3f, fairness %.2f, round trips of connections %v and beside them %v", up, loss, goodput, jain, wait, beside)
-			if loss > 0.05 || goodput < 0.6 || jain < 0.7 || beside > wait/2 {
+			f := d.felt(t, all, ping, up, time.Second)
+			goodput, wait, beside := f.bps/float64(*rateBps), at(f.rtts, 0.5), at(f.pings, 0.5)
+			found = fmt.Sprintf("up %v: loss %.3f, goodput %.3f, fairness %.2f, round trips of connections %v and beside them %v", up, f.lossOfAll, goodput, f.jain, wait, beside)
+			if f.lossOfAll > 0.05 || goodput < 0.6 || f.jain < 0.7 || beside > wait/2 {
 				return errors.New(found)
 			}
 			return nil

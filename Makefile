@@ -52,9 +52,9 @@ check: ## formatting, go vet, staticcheck
 	go vet $(PACKAGES)
 	go tool staticcheck $(PACKAGES)
 
-# Which parts there are, and why, is in .ci/suite.
+# Which parts there are, and why, is in .ci/suite. A second make test of this checkout waits for the first.
 test: deps build guest-kernel ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
-	@ROOT='$(ROOT)' go run ./.ci/tally '.ci/suite count' '.ci/suite guest' '.ci/suite gateway' then \
+	@ROOT='$(ROOT)' flock -o bin/suite.lock go run ./.ci/tally '.ci/suite count' '.ci/suite guest' '.ci/suite gateway' then \
 	'.ci/suite labs' '.ci/suite runs 1' '.ci/suite runs 2' '.ci/suite runs 3' then '.ci/suite alone'
 
 PKG ?= ./...

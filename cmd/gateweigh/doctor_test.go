@@ -209,3 +209,16 @@ func TestListFollowsThePrograms(t *testing.T) {
 		t.Errorf("an unknown name: exit %d, %s", e.code, e.stderr)
 	}
 }
+
+// TestDoctorsSideBySide: what one examination has on the machine is not taken for another's.
+func TestDoctorsSideBySide(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			if e := finish(t, command(t, dir, "doctor", "--quick", "--json")); e.code != 0 {
+				t.Errorf("exit %d\n%s%s", e.code, e.stdout, e.stderr)
+			}
+		})
+	}
+}

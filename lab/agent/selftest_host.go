@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -99,34 +100,38 @@ func tryMeters(ctx context.Context, s *selfTest) (string, error) {
 		defer end()
 		hosts[i] = conn
 	}
+	// Polling threads of all networks of the machine are told apart by at most ten bytes of their names (meter.NAPIThreads),
+	// and others may test agents at the same time.
+	own := strconv.FormatInt(int64(os.Getpid()), 36)
+	left, right := "gs"+own+"r0", "gs"+own+"r1"
 	peer, err := hosts[1].Hello(ctx)
 	if err == nil {
-		err = hosts[0].AddPair(ctx, Pair{Name: "left0", Peer: "right0", PeerPID: peer.PID})
+		err = hosts[0].AddPair(ctx, Pair{Name: left, Peer: right, PeerPID: peer.PID})
 	}
-	for i, name := range []string{"left0", "right0"} {
+	for i, name := range []string{left, right} {
 		if err == nil {
 			addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(1 + i)}), 24)
 			err = hosts[i].Apply(ctx, Network{Links: []Link{{Name: name, Addrs: []netip.Prefix{addr}, TxChecksum: true, QueueLen: 100}}})
 		}
 	}
 	if err == nil {
-		err = hosts[0].OpenMeter(ctx, Meter{IfNames: []string{"left0"}, Follow: true})
+		err = hosts[0].OpenMeter(ctx, Meter{IfNames: []string{left}, Follow: true})
 	}
 	if err != nil {
 		return "", err
 	}
 	links, err := hosts[0].LinkAddresses(ctx)
-	if _, has := links["left0"]; err != nil || !has {
+	if _, has := links[left]; err != nil || !has {
 		return "", fmt.Errorf("the links of a host are %v, %v", links, err)
 	}
 	sample, err := hosts[0].Sample(ctx)
 	if err != nil {
 		return "", err
 	}
-	if sample.NAPI["left0"].TID == 0 || sample.CPUs < 1 || sample.Stat.Total() == 0 || sample.MonotonicNs == 0 {
+	if sample.NAPI[left].TID == 0 || sample.CPUs < 1 || sample.Stat.Total() == 0 || sample.MonotonicNs == 0 {
 		return "", fmt.Errorf("a sample lacks something: %+v", sample)
 	}
-	return fmt.Sprintf("task clock of a link's polling thread %d, counters of links and machine", sample.NAPI["left0"].TID), nil
+	return fmt.Sprintf("task clock of a link's polling thread %d, counters of links and machine", sample.NAPI[left].TID), nil
 }
 
 // inNamespace runs fn on a thread in a network namespace of its own, whose loopback interface is up. Both end with fn.

@@ -53,7 +53,7 @@ func leftovers() (found []string) {
 	for _, name := range comms {
 		comm, _ := os.ReadFile(name)
 		args, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		if bytes.HasPrefix(comm, []byte("napi/gwdoc")) || bytes.Contains(args, []byte("-run\x00doctor")) {
+		if bytes.HasPrefix(comm, []byte("napi/"+linkNames())) || bytes.Contains(args, []byte("-run\x00doctor")) {
 			found = append(found, string(comm))
 		}
 	}

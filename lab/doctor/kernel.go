@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,6 +97,10 @@ func optional(key string, f machine.Feature, means, do string) attempt {
 	return attempt{key, string(f), keyNamespaces, means, Warn, false, do, shell("unshare", "--net", "sh", "-ec", f.Script(), "sh", "lo")}
 }
 
+// linkNames is how the names of the bench's link begin, with this process's ID: polling threads of all networks of the machine
+// are told apart by at most ten bytes of their names, and others may examine the machine at the same time.
+func linkNames() string { return "gd" + strconv.FormatInt(int64(os.Getpid()), 36) }
+
 // bench is two linked hosts to try things on.
 type bench struct {
 	backend        testbed.Backend
@@ -125,7 +131,8 @@ func (x examination) kernel(ctx context.Context) (lines []Line, inside map[strin
 }
 
 func (x examination) attempt(ctx context.Context) (lines []Line, inside map[string]string) {
-	b := &bench{backend: x.backend, routerIf: "gwdoc-r0", peer: "gwdoc-c0"}
+	links := linkNames()
+	b := &bench{backend: x.backend, routerIf: links + "r0", peer: links + "c0"}
 	defer b.stop()
 	absent := map[string]string{} // what by key
 	for _, a := range attempts {

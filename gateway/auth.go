@@ -8,11 +8,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/portal"
+	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/users"
 )
@@ -36,6 +38,57 @@ const radiusTime = 8 * time.Second
 // that one packet to each takes longer: the operator's servers need it, for example to ask somebody's telephone.
 func radiusLimit(r config.RADIUS) time.Duration {
 	return max(radiusTime, time.Duration(len(r.Servers()))*(r.Timeout+r.Timeout/10)) // waits vary by a tenth
+}
+
+// patience warns of retransmissions to RADIUS servers that no login waits for, where the file asks for them. Accounting
+// sends them.
+func (s *survey) patience() {
+	const timeout, retries = "radius.timeout", "radius.retries"
+	r := s.RADIUS
+	key := retries
+	switch {
+	case !s.Auth.Has(config.MethodRADIUS) || !s.IsSet(timeout) && !s.IsSet(retries):
+		return
+	case !s.IsSet(retries):
+		key = timeout
+	}
+	limit, servers := radiusLimit(r), time.Duration(len(r.Servers()))
+	waits, sum, fit := radius.Waits(r.Timeout, r.Retries), time.Duration(0), 0
+	for _, w := range waits {
+		if sum += w; (sum+sum/10)*servers < limit { // waits vary by a tenth
+			fit++
+		}
+	}
+	if fit == r.Retries {
+		return
+	}
+	each := ""
+	if servers > 1 {
+		each = fmt.Sprintf(", %s for each of %d", limit/servers, servers)
+	}
+	s.find(Warning, "%s: a login sends %d of %d packets to a server: it waits %s for all RADIUS servers%s, and the last would be sent after %s ± 10 %% (radius.timeout = %q, then twice the last wait, at most %s; radius.retries = %d); set radius.retries = %d, or a shorter radius.timeout",
+		s.Where(key), fit+1, r.Retries+1, limit, each, addends(waits, sum), r.Timeout, radius.LongestWait(r.Timeout), r.Retries, fit)
+}
+
+// addends is a sum with what it is of: "2s + 4s + 7 × 16s = 1m58s".
+func addends(waits []time.Duration, sum time.Duration) string {
+	var parts []string
+	for i := 0; i < len(waits); {
+		n := 1
+		for i+n < len(waits) && waits[i+n] == waits[i] {
+			n++
+		}
+		part := waits[i].String()
+		if n > 1 {
+			part = fmt.Sprintf("%d × %s", n, part)
+		}
+		parts = append(parts, part)
+		i += n
+	}
+	if text := strings.Join(parts, " + "); len(waits) > 1 {
+		return text + " = " + sum.String()
+	}
+	return sum.String()
 }
 
 type source interface {

@@ -86,12 +86,16 @@ func TestLoginsWaitAsLongAsTheServersNeed(t *testing.T) {
 	}{
 		{"", "one", 8 * time.Second, ""},
 		{"", "two", 8 * time.Second, ""},
-		{"retries = 10", "two", 8 * time.Second, "radius.timeout: 2s, for each of 11 transmissions (radius.retries), is longer than the 8s that a login waits for all RADIUS servers: it sends fewer; set radius.retries = 3"},
-		{`timeout = "4s"`, "one", 8 * time.Second, "the 8s that a login waits"},
-		{`timeout = "5s"`, "two", 11 * time.Second, "set radius.retries = 1"},
-		{`timeout = "30s"`, "one", 33 * time.Second, "set radius.retries = 0"},
+		{"retries = 10", "two", 8 * time.Second, `x.toml:11: radius.retries: a login sends 2 of 11 packets to a server: it waits 8s for all RADIUS servers, 4s for each of 2, and the last would be sent after 2s + 4s + 8s + 7 × 16s = 2m6s ± 10 % (radius.timeout = "2s", then twice the last wait, at most 16s; radius.retries = 10); set radius.retries = 1, or a shorter`},
+		{"retries = 2", "one", 8 * time.Second, ""},
+		{"retries = 3", "one", 8 * time.Second, "a login sends 3 of 4 packets to a server: it waits 8s for all RADIUS servers, and the last would be sent after 2s + 4s + 8s = 14s ± 10 %"},
+		{"retries = 2", "two", 8 * time.Second, "a login sends 2 of 3 packets"},
+		{`timeout = "500ms"`, "two", 8 * time.Second, ""},
+		{`timeout = "4s"`, "one", 8 * time.Second, `x.toml:11: radius.timeout: a login sends 2 of 4 packets to a server: it waits 8s`},
+		{`timeout = "5s"`, "two", 11 * time.Second, "5.5s for each of 2, and the last would be sent after 5s + 10s + 16s = 31s"},
+		{"timeout = \"30s\"\nretries = 1", "one", 33 * time.Second, `the last would be sent after 30s ± 10 % (radius.timeout = "30s", then twice the last wait, at most 30s; radius.retries = 1); set radius.retries = 0`},
 		{"timeout = \"30s\"\nretries = 0", "two", 66 * time.Second, ""},
-		{`timeout = "1m"`, "two", 132 * time.Second, "the 2m12s that a login waits"},
+		{`timeout = "1m"`, "two", 132 * time.Second, "it waits 2m12s for all RADIUS servers, 1m6s for each of 2, and the last would be sent after 3 × 1m0s = 3m0s"},
 	} {
 		text := "[lan]\ninterface = \"lan0\"\naddress = \"10.1.0.1/24\"\n[wan]\ninterface = \"wan0\"\n[dns]\nupstreams = [\"192.0.2.2\"]\n" +
 			"[auth]\nmethods = [\"radius\"]\n[radius]\n" + tt.keys + "\n[radius.primary]\naddress = \"192.0.2.3\"\nsecret = \"0123456789abcdef\"\n"
@@ -111,7 +115,7 @@ func TestLoginsWaitAsLongAsTheServersNeed(t *testing.T) {
 		})
 		warned := ""
 		for _, f := range CheckFiles(cfg) {
-			if strings.Contains(f.Text, "radius.timeout") && f.Weight == Warning {
+			if strings.Contains(f.Text, "RADIUS") && f.Weight == Warning {
 				warned += f.Text
 			}
 		}

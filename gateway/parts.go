@@ -132,14 +132,6 @@ func CheckFiles(cfg *config.Config) []Finding {
 	return s.findings
 }
 
-// patience warns of retransmissions to RADIUS servers that no login waits for.
-func (s *survey) patience() {
-	if r, limit := s.RADIUS, radiusLimit(s.RADIUS); s.Auth.Has(config.MethodRADIUS) && r.Timeout*time.Duration(r.Retries+1) > limit {
-		s.find(Warning, "%s: %s, for each of %d transmissions (radius.retries), is longer than the %s that a login waits for all RADIUS servers: it sends fewer; set radius.retries = %d, or a shorter radius.timeout",
-			s.Where("radius.timeout"), r.Timeout, r.Retries+1, limit, limit/r.Timeout-1)
-	}
-}
-
 // openPortal creates the portal if it is enabled.
 func (g *gateway) openPortal() (err error) {
 	if !g.cfg.Portal.Enabled {

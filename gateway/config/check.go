@@ -21,7 +21,7 @@ type checker struct {
 func (c *Config) check() []*Error {
 	k := &checker{Config: c}
 	for _, key := range []string{"lan.interface", "lan.address", "wan.interface"} {
-		if !k.isSet(key) {
+		if !k.IsSet(key) {
 			k.report(key, "missing: gatewayd needs it")
 		}
 	}
@@ -67,12 +67,13 @@ func (c *Config) lineOf(key string) int {
 	return max(1, line)
 }
 
-func (k *checker) isSet(key string) bool { return k.lines[key] > 0 }
+// IsSet reports whether the file has a key.
+func (c *Config) IsSet(key string) bool { return c.lines[key] > 0 }
 
 // without reports keys that are set although they have no effect, for the given reason.
 func (k *checker) without(reason string, keys ...string) {
 	for _, key := range keys {
-		if k.isSet(key) {
+		if k.IsSet(key) {
 			k.report(key, "has no effect: %s", reason)
 		}
 	}
@@ -194,7 +195,7 @@ func (k *checker) checkPPPoE() {
 	if !radius && !k.Auth.Has(MethodUsers) {
 		k.report("auth.methods", `PPPoE clients log in with a name and a password: add "radius" or "users"`)
 	}
-	if p.Waiting > p.Most && k.isSet("pppoe.sessions_waiting") {
+	if p.Waiting > p.Most && k.IsSet("pppoe.sessions_waiting") {
 		k.report("pppoe.sessions_waiting", "%d is more than pppoe.sessions, %d, of which they are: give at most as many", p.Waiting, p.Most)
 	}
 	for _, m := range p.Methods {
@@ -321,7 +322,7 @@ func (k *checker) checkLogin() {
 		k.without(`"users" is not in auth.methods`, "users.file")
 	}
 	if k.Auth.Has(MethodRADIUS) {
-		if !k.isSet("radius.primary.address") {
+		if !k.IsSet("radius.primary.address") {
 			k.report("radius.primary.address", `missing: "radius" is in auth.methods`)
 		}
 		return
@@ -388,7 +389,7 @@ func (k *checker) checkKernel() {
 
 // checkServer checks a RADIUS server's keys together.
 func (k *checker) checkServer(table string, s RADIUSServer) {
-	used := k.isSet(table+".address") && k.Auth.Has(MethodRADIUS)
+	used := k.IsSet(table+".address") && k.Auth.Has(MethodRADIUS)
 	switch {
 	case !k.Auth.Has(MethodRADIUS): // reported for each key already
 	case !used && table != "radius.primary" && (s.Secret != "" || s.SecretFile != "" || s.AcctAddress.IsValid()):

@@ -269,10 +269,24 @@ func nextWait(last, first time.Duration, random float64) time.Duration {
 		return first + time.Duration(jitter*float64(first))
 	}
 	next := 2*last + time.Duration(jitter*float64(last))
-	if limit := max(first, longestWait); next > limit {
+	if limit := LongestWait(first); next > limit {
 		next = limit + time.Duration(jitter*float64(limit))
 	}
 	return next
+}
+
+// LongestWait bounds the waits after retransmissions, without the tenth by which they vary.
+func LongestWait(timeout time.Duration) time.Duration { return max(timeout, longestWait) }
+
+// Waits are the times that a server without an answer is waited for after each of n transmissions, without the tenth
+// by which they vary.
+func Waits(timeout time.Duration, n int) []time.Duration {
+	waits, last := make([]time.Duration, n), time.Duration(0)
+	for i := range waits {
+		last = nextWait(last, timeout, 0.5)
+		waits[i] = last
+	}
+	return waits
 }
 
 // transmit sends the packet and encodes a new one where needed. An error of sending is

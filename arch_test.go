@@ -40,6 +40,7 @@ var allowedImports = map[string][]string{
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
 	"gateway/config":             {"tomlline", "textfile"},
 	"gateway/control":            {"gateway/session"},
+	"gateway/due":                {}, // what is to be done, in the order of its times
 	"gateway/beat":               {}, // when those that look from time to time do so
 	"gateway/sockbuf":            {}, // how much a socket holds
 	"gateway/budget":             {}, // how often something may be done for each of many senders
@@ -73,9 +74,9 @@ var allowedImports = map[string][]string{
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/guesses": {"gateway/session"}, // who guesses passwords
 	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile", "tomlline"},
-	"gateway/pppoe":   {"gateway/budget", "gateway/sockbuf", "ppp", "ppp/pppoe"},
+	"gateway/pppoe":   {"gateway/budget", "gateway/due", "gateway/sockbuf", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/session", "gateway/statefile"},
-	"gateway/session": {"gateway/datapath", "gateway/statefile", "gateway/timeline"},
+	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
 	"gateway/users":   {"gateway/beat", "gateway/session", "textfile", "gateway/config"},
 
 	"gateway/timeline":  {"gateway/statefile"}, // times in files, whatever the clock is set to

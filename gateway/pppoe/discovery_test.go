@@ -114,8 +114,8 @@ func TestRequests(t *testing.T) {
 		t.Error("another device ended the session")
 	}
 	s.receive((&pppoe.Frame{To: s.mac, From: mac, Code: pppoe.PADT, Session: s.last}).Append(nil))
-	if s.Sessions() != 0 || len(s.dues) != 0 || len(s.byMAC) != 0 {
-		t.Errorf("after PADT %d sessions, %d timers, %d devices", s.Sessions(), len(s.dues), len(s.byMAC))
+	if s.Sessions() != 0 || s.dues.Len() != 0 || len(s.byMAC) != 0 {
+		t.Errorf("after PADT %d sessions, %d timers, %d devices", s.Sessions(), s.dues.Len(), len(s.byMAC))
 	}
 }
 
@@ -130,8 +130,8 @@ func TestLateLogin(t *testing.T) {
 		t.Fatalf("%d sessions", s.Sessions())
 	}
 	s.due(time.Now().Add(loginTime))
-	if s.Sessions() != 0 || len(s.dues) != 0 {
-		t.Errorf("%d sessions, %d timers", s.Sessions(), len(s.dues))
+	if s.Sessions() != 0 || s.dues.Len() != 0 {
+		t.Errorf("%d sessions, %d timers", s.Sessions(), s.dues.Len())
 	}
 }
 

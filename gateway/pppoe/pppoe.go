@@ -14,7 +14,6 @@ package pppoe
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,6 +25,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/due"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
@@ -121,7 +121,7 @@ type Server struct {
 	mu       sync.Mutex // guards what follows
 	sessions map[uint16]*session
 	byMAC    map[pppoe.MAC][]*session
-	dues     dues
+	dues     due.Queue[*session] // by the time at which something is to be done
 	waiting  waiting
 	last     uint16 // session ID
 	senders  budget.Senders[pppoe.MAC]
@@ -280,8 +280,7 @@ func (s *Server) tick() {
 func (s *Server) due(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.dues) > 0 {
-		n := s.dues[0]
+	for n := s.dues.First(); n != nil; n = s.dues.First() {
 		if left := n.due.Sub(now); left > 0 {
 			return left
 		}
@@ -303,18 +302,12 @@ func (s *Server) schedule(n *session) {
 			next = end
 		}
 	}
-	n.due = next
-	switch {
-	case n.ended || next.IsZero():
-		if n.place >= 0 {
-			heap.Remove(&s.dues, n.place)
-		}
-	case n.place < 0:
-		heap.Push(&s.dues, n)
-	default:
-		heap.Fix(&s.dues, n.place)
+	if n.ended || next.IsZero() {
+		s.dues.Remove(n)
+		return
 	}
-	if n.place == 0 {
+	n.due = next
+	if s.dues.Put(n) {
 		select {
 		case s.sooner <- struct{}{}:
 		default:
@@ -322,27 +315,5 @@ func (s *Server) schedule(n *session) {
 	}
 }
 
-// dues are sessions by the time at which something is to be done.
-type dues []*session
-
-func (d dues) Len() int           { return len(d) }
-func (d dues) Less(i, j int) bool { return d[i].due.Before(d[j].due) }
-func (d dues) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
-}
-
-// Push is heap.Interface's.
-func (d *dues) Push(x any) {
-	n := x.(*session)
-	n.place = len(*d)
-	*d = append(*d, n)
-}
-
-// Pop is heap.Interface's.
-func (d *dues) Pop() any {
-	last := (*d)[len(*d)-1]
-	*d = (*d)[:len(*d)-1]
-	last.place = -1
-	return last
-}
+// Before implements due.Item.
+func (n *session) Before(other *session) bool { return n.due.Before(other.due) }

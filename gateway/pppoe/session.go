@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/due"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
@@ -26,13 +27,13 @@ type session struct {
 	stop            func()  // cancels Access.Login; nil: it is not asked
 	link            *ppp.Link
 
-	due      time.Time
-	place    int // in dues; -1: nowhere
-	stage    stage
-	waits    *list.Element // in waiting; nil: it has logged in
-	admitted netip.Addr    // by Access.Login; invalid: not, or no longer
-	told     bool          // the client has sent a PADT
-	ended    bool
+	due       time.Time
+	due.Place // in dues
+	stage     stage
+	waits     *list.Element // in waiting; nil: it has logged in
+	admitted  netip.Addr    // by Access.Login; invalid: not, or no longer
+	told      bool          // the client has sent a PADT
+	ended     bool
 }
 
 var _ ppp.Handler = (*session)(nil)
@@ -44,7 +45,7 @@ func (s *Server) add(mac pppoe.MAC, id uint16) (*session, error) {
 			return nil, err
 		}
 	}
-	n := &session{Server: s, mac: mac, id: id, place: -1}
+	n := &session{Server: s, mac: mac, id: id}
 	s.sessions[id] = n
 	s.byMAC[mac] = append(s.byMAC[mac], n)
 	return n, nil

@@ -58,8 +58,8 @@ func TestForgedRequests(t *testing.T) {
 	if n.Begun < 3000 || n.Displaced != n.Begun-50 {
 		t.Errorf("%+v", n)
 	}
-	if s.Sessions() != 51 || len(s.byMAC) != 51 || len(s.dues) != 51 || s.waiting.count() != 50 {
-		t.Errorf("%d sessions of %d devices, %d timers, %d wait", s.Sessions(), len(s.byMAC), len(s.dues), s.waiting.count())
+	if s.Sessions() != 51 || len(s.byMAC) != 51 || s.dues.Len() != 51 || s.waiting.count() != 50 {
+		t.Errorf("%d sessions of %d devices, %d timers, %d wait", s.Sessions(), len(s.byMAC), s.dues.Len(), s.waiting.count())
 	}
 	if !s.has(in) || !s.has(honest) {
 		t.Error("a client that is there lost its session")

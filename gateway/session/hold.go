@@ -42,7 +42,7 @@ func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 		if len(t.clients) >= t.bounds.clients {
 			return nil, ErrFull
 		}
-		c := &client{place: -1}
+		c := &client{}
 		c.key.Addr = addr
 		c.op.Lock()
 		t.clients[addr] = c
@@ -74,7 +74,7 @@ func (t *Table) remove(c *client) {
 	delete(t.clients, c.key.Addr)
 	t.tally(c, &entry{})
 	c.gone = true
-	t.unschedule(c)
+	t.dues.Remove(c)
 }
 
 // tally counts a client by state, by the user of its session and by MAC address; what is

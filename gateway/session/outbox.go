@@ -1,7 +1,6 @@
 package session
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/gateweigh/gateweigh/gateway/due"
 )
 
 // Times at which events that nobody confirmed are tried again.
@@ -37,7 +38,7 @@ type outbox struct {
 	next      uint64              // events with lower numbers have been read
 	sessions  map[string]*letters // with events that were read and are not done, by ID
 	ready     []*letters          // whose oldest event was never tried; oldest first
-	due       letterDues          // whose oldest event is to be tried again
+	due       due.Queue[*letters] // whose oldest event is to be tried again
 	confirmed time.Time           // when an event was last done
 	aside     int                 // events that are set aside
 	changed   chan struct{}       // closed when there may be more to take
@@ -51,9 +52,13 @@ type letters struct {
 	tries   int       // of the oldest that failed
 	refused int       // of these, since others were confirmed
 	aside   bool
-	at      time.Time // in due: when to try again
-	place   int       // in due; -1: not there
+	at      time.Time // when to try again
+
+	due.Place // in due
 }
+
+// Before implements due.Item.
+func (l *letters) Before(other *letters) bool { return l.at.Before(other.at) }
 
 // letter is one event.
 type letter struct {
@@ -135,7 +140,7 @@ func (t *Table) Later(e Event) (aside bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.outbox.sessions[e.ID]
-	if l == nil || l.place >= 0 || l.all[0].number != e.number {
+	if l == nil || l.Waits() || l.all[0].number != e.number {
 		return false
 	}
 	return s.outbox.later(l)
@@ -156,7 +161,7 @@ func (o *outbox) later(l *letters) (asideNow bool) {
 		o.aside += len(l.all)
 	}
 	l.at = l.since.Add(wait)
-	heap.Push(&o.due, l)
+	o.due.Put(l)
 	o.tell()
 	return asideNow
 }
@@ -193,17 +198,19 @@ func (s *store) handOut(again bool) (e Event, changed <-chan struct{}, wait time
 // time until there is one.
 func (o *outbox) first(again bool) (l *letters, wait time.Duration) {
 	const forLong = time.Hour
-	switch {
-	case !again && len(o.ready) > 0:
+	if !again && len(o.ready) > 0 {
 		l, o.ready = o.ready[0], o.ready[1:]
 		return l, 0
-	case !again || len(o.due) == 0:
+	}
+	l = o.due.First()
+	if !again || l == nil {
 		return nil, forLong
 	}
-	if wait = time.Until(o.due[0].at); wait > 0 {
+	if wait = time.Until(l.at); wait > 0 {
 		return nil, wait
 	}
-	return heap.Pop(&o.due).(*letters), 0
+	o.due.Remove(l)
+	return l, 0
 }
 
 // readOn reads events of the file until one is the oldest of its session.
@@ -218,7 +225,7 @@ func (s *store) readOn(c *bbolt.Cursor) (Event, *letters, error) {
 		one := letter{e.number, e.Kind == Updated}
 		l := o.sessions[e.ID]
 		if l == nil {
-			l = &letters{id: e.ID, all: []letter{one}, place: -1}
+			l = &letters{id: e.ID, all: []letter{one}}
 			o.sessions[e.ID] = l
 			return e, l, nil
 		}
@@ -234,7 +241,7 @@ func (s *store) readOn(c *bbolt.Cursor) (Event, *letters, error) {
 // supersede leaves out updates of a session that is set aside: its newest event says what they say.
 func (s *store) supersede(l *letters) {
 	for i := len(l.all) - 2; i >= 0; i-- {
-		if trying := i == 0 && l.place < 0; l.all[i].update && !trying {
+		if trying := i == 0 && !l.Waits(); l.all[i].update && !trying {
 			s.delete(l.all[i].number)
 			l.all = append(l.all[:i], l.all[i+1:]...)
 			s.outbox.aside--
@@ -270,7 +277,7 @@ func (s *store) delete(number uint64) {
 // done makes a session's next event ready.
 func (o *outbox) done(e Event) {
 	l := o.sessions[e.ID]
-	if l == nil || l.all[0].number != e.number || l.place >= 0 {
+	if l == nil || l.all[0].number != e.number || l.Waits() {
 		return
 	}
 	o.confirmed = time.Now()
@@ -323,27 +330,4 @@ func (t *Table) Aside() int {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
 	return t.store.outbox.aside
-}
-
-// letterDues is a heap of sessions, the next to be tried again first.
-type letterDues []*letters
-
-func (d letterDues) Len() int           { return len(d) }
-func (d letterDues) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
-func (d letterDues) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
-}
-
-func (d *letterDues) Push(x any) {
-	l := x.(*letters)
-	l.place = len(*d)
-	*d = append(*d, l)
-}
-
-func (d *letterDues) Pop() any {
-	last := len(*d) - 1
-	l := (*d)[last]
-	*d, l.place = (*d)[:last], -1
-	return l
 }

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/due"
 	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
@@ -70,10 +71,10 @@ type Table struct {
 	states  map[State]int  // clients by state
 	users   map[string]int // sessions by user, those about to begin included
 	macs    map[datapath.MAC]int
-	dues    dues            // clients by the next time a timer of theirs is due
-	hungUp  func(Key, Line) // see Follow
-	cutter  Cutter          // see Cut
-	sooner  chan struct{}   // signals that the first of dues has changed
+	dues    due.Queue[*client] // clients by the next time a timer of theirs is due
+	hungUp  func(Key, Line)    // see Follow
+	cutter  Cutter             // see Cut
+	sooner  chan struct{}      // signals that the first of dues has changed
 
 	saving struct {
 		sync.Mutex
@@ -95,8 +96,8 @@ type client struct {
 
 	// Fields that change with op and Table.mu held.
 	entry
-	due   moment // in dues
-	place int    // in dues; -1: nowhere
+	due       moment
+	due.Place // in dues
 	// tallied, talliedUser and talliedMAC are the state, the user and the MAC address for
 	// which the table counts the client. Guarded by the table's mu.
 	tallied     State
@@ -212,7 +213,7 @@ func dismiss(s Session) (out change, ended *Event) {
 // restore adds a client of the file to the table and the data path. If its session
 // cannot continue, restore ends the session and returns the event to report.
 func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended *Event, err error) {
-	c := &client{place: -1, entry: entry{
+	c := &client{entry: entry{
 		key: s.Key, state: s.State, hostname: s.Hostname,
 		leasedAt: t.clock.ofFile(s.LeasedAt), leaseEnd: t.clock.ofFile(s.LeaseEnd),
 	}}

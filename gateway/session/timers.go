@@ -1,7 +1,6 @@
 package session
 
 import (
-	"container/heap"
 	"context"
 	"sync"
 	"time"
@@ -27,30 +26,8 @@ const (
 	tickers = 64
 )
 
-// dues is a heap of clients, the next one due first.
-type dues []*client
-
-func (d dues) Len() int           { return len(d) }
-func (d dues) Less(i, j int) bool { return d[i].due < d[j].due }
-func (d dues) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
-}
-
-func (d *dues) Push(x any) {
-	c := x.(*client)
-	c.place = len(*d)
-	*d = append(*d, c)
-}
-
-func (d *dues) Pop() any {
-	last := len(*d) - 1
-	c := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	c.place = -1
-	return c
-}
+// Before implements due.Item.
+func (c *client) Before(other *client) bool { return c.due < other.due }
 
 // Run carries out timed actions: ends of leases and sessions, used up quotas, interim
 // updates, and writing counts to disk. It returns nil when ctx ends, after completing
@@ -96,54 +73,45 @@ func (t *Table) Run(ctx context.Context) error {
 func (t *Table) pop() *client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.dues) == 0 || t.dues[0].due > t.clock.now() {
+	c := t.dues.First()
+	if c == nil || c.due > t.clock.now() {
 		return nil
 	}
-	return heap.Pop(&t.dues).(*client)
+	t.dues.Remove(c)
+	return c
 }
 
 // putBack undoes a pop, for the next Run.
 func (t *Table) putBack(c *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !c.gone && c.place < 0 {
-		heap.Push(&t.dues, c)
+	if !c.gone {
+		t.dues.Put(c)
 	}
 }
 
 func (t *Table) untilNext() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.dues) == 0 {
+	c := t.dues.First()
+	if c == nil {
 		return time.Hour
 	}
-	return time.Duration(max(t.dues[0].due-t.clock.now(), 0))
+	return time.Duration(max(c.due-t.clock.now(), 0))
 }
 
-// schedule moves a client to its place in the heap. mu must be held.
+// schedule moves a client to its place in dues. mu must be held.
 func (t *Table) schedule(c *client, due moment) {
 	if due == never {
-		t.unschedule(c)
+		t.dues.Remove(c)
 		return
 	}
 	c.due = due
-	if c.place < 0 {
-		heap.Push(&t.dues, c)
-	} else {
-		heap.Fix(&t.dues, c.place)
-	}
-	if c.place == 0 {
+	if t.dues.Put(c) {
 		select {
 		case t.sooner <- struct{}{}:
 		default:
 		}
-	}
-}
-
-// unschedule must be called with mu held.
-func (t *Table) unschedule(c *client) {
-	if c.place >= 0 {
-		heap.Remove(&t.dues, c.place)
 	}
 }
 

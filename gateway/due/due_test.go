@@ -1,0 +1,59 @@
+package due
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+type thing struct {
+	Place
+	at int
+}
+
+func (a *thing) Before(b *thing) bool { return a.at < b.at }
+
+// TestQueue: whatever is put in, moved and taken out, the first is due next, and each item knows whether it waits.
+func TestQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q Queue[*thing]
+		all := make([]*thing, 12)
+		for i := range all {
+			all[i] = &thing{}
+		}
+		var in []*thing
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			x := all[rapid.IntRange(0, len(all)-1).Draw(t, "which")]
+			was := slices.Index(in, x)
+			if rapid.Bool().Draw(t, "put") {
+				x.at = rapid.IntRange(0, 9).Draw(t, "at")
+				if q.Put(x) != (q.First() == x) {
+					t.Fatal("Put does not know whether it is the first")
+				}
+				if was < 0 {
+					in = append(in, x)
+				}
+			} else if q.Remove(x); was >= 0 {
+				in = slices.Delete(in, was, was+1)
+			}
+			soonest := slices.MinFunc(append(in, &thing{at: 10}), func(a, b *thing) int { return a.at - b.at }).at
+			if first := q.First(); q.Len() != len(in) || (first == nil) != (len(in) == 0) || first != nil && first.at != soonest {
+				t.Fatalf("%d wait, the first is %+v; want %d, due at %d", q.Len(), first, len(in), soonest)
+			}
+			for _, x := range all {
+				if x.Waits() != slices.Contains(in, x) {
+					t.Fatalf("%+v", x)
+				}
+			}
+		}
+		for last := -1; q.Len() > 0; {
+			x := q.First()
+			q.Remove(x)
+			if x.at < last || x.Waits() {
+				t.Fatalf("%+v after %d", x, last)
+			}
+			last = x.at
+		}
+	})
+}

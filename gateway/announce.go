@@ -18,8 +18,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// Files of state_dir: that servers are to be told Accounting-On and have not confirmed it, and that they were
-// told Accounting-Off since.
+// Files of state_dir: that servers are to be told Accounting-On and have not confirmed it, and that Accounting-Off
+// was sent to them since, which they may have heard without confirming it.
 func onFile(cfg *config.Config) string  { return filepath.Join(cfg.StateDir, "accounting-on") }
 func offFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "accounting-off") }
 
@@ -66,50 +66,62 @@ func (g *gateway) takeBack() error {
 	return os.Remove(offFile(g.cfg))
 }
 
+// deafMost is how often in a row a server may confirm an event and not the Accounting-On before it, until it is
+// taken for one that never does. One that comes back, or loses packets, is told.
+const deafMost = 3
+
 // announce tells RADIUS servers Accounting-On, where they are to be told, before any event: they end the
-// sessions that they have. A server that confirms events and not this is not waited for.
+// sessions that they have. A server that confirms events and not this is not waited for. The event that shows
+// this is told again after Accounting-On.
 func (g *gateway) announce(ctx context.Context) error {
 	if _, err := os.Stat(onFile(g.cfg)); err != nil || !g.accounts() {
 		return nil
 	}
 	var failed budget.Seldom
-	for again := false; ; again = !again {
+	var held *session.Event // confirmed before Accounting-On, and not done
+	for again, deaf := false, 0; deaf < deafMost; again = !again {
 		err := g.radius.AccountingOn(ctx)
-		if err == nil {
-			g.log.Info("RADIUS servers were told that the gateway begins without sessions (Accounting-On)")
-			return os.Remove(onFile(g.cfg))
-		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && err != nil {
 			return nil
 		}
-		failed.Do(func() { g.log.Warn("accounting; it will be sent again", "err", err) })
-		alive, err := g.probe(ctx, again)
-		if err != nil {
-			return err
-		}
-		if alive {
-			g.log.Warn("RADIUS servers confirm sessions and not Accounting-On: they may still count sessions of before")
+		if err == nil {
+			g.log.Info("RADIUS servers were told that the gateway begins without sessions (Accounting-On)")
+			if held != nil && g.accountOne(ctx, *held) != nil {
+				g.table.Later(*held)
+			}
 			return os.Remove(onFile(g.cfg))
 		}
+		failed.Do(func() { g.log.Warn("accounting; it will be sent again", "err", err) })
+		if held == nil {
+			if held, err = g.probe(ctx, again); err != nil {
+				return err
+			}
+		}
+		switch {
+		case held == nil: // nothing shows whether a server is there
+		case g.radius.Account(ctx, *held) == nil:
+			deaf++
+		default:
+			g.table.Later(*held)
+			held, deaf = nil, 0
+		}
 	}
+	g.log.Warn("RADIUS servers confirm sessions and not Accounting-On: they may still count sessions of before")
+	return errors.Join(os.Remove(onFile(g.cfg)), g.table.Done(*held))
 }
 
-// probe sends an event, if there is one within a few seconds, and reports whether a server has confirmed it.
-func (g *gateway) probe(ctx context.Context, again bool) (alive bool, err error) {
+// probe returns an event to try servers with, if there is one within a few seconds.
+func (g *gateway) probe(ctx context.Context, again bool) (*session.Event, error) {
 	some, stop := context.WithTimeout(ctx, 2*time.Second)
 	defer stop()
 	e, err := g.table.Take(some, again)
 	switch {
 	case err != nil && some.Err() != nil:
-		return false, nil
+		return nil, nil
 	case err != nil:
-		return false, err
+		return nil, err
 	}
-	if g.accountOne(ctx, e) != nil {
-		g.table.Later(e)
-		return false, nil
-	}
-	return true, nil
+	return &e, nil
 }
 
 // offTime bounds how long detach waits for RADIUS servers.
@@ -136,14 +148,13 @@ func signOff(cfg *config.Config) error {
 		return err
 	}
 	defer c.Close()
+	if err := mark(offFile(cfg)); err != nil { // before: what is not confirmed may have been heard
+		return fmt.Errorf("noting that RADIUS servers are told of the end of all sessions: %w", err)
+	}
 	ctx, stop := context.WithTimeout(context.Background(), offTime)
 	defer stop()
 	if err := c.AccountingOff(ctx); err != nil {
 		slog.Warn("nothing is left in the kernel, but RADIUS servers do not know that the sessions have ended", "sessions", sessions, "err", err)
-		return nil
-	}
-	if err := mark(offFile(cfg)); err != nil {
-		return fmt.Errorf("noting that RADIUS servers were told of the end of all sessions: %w", err)
 	}
 	return nil
 }

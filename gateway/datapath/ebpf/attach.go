@@ -186,9 +186,7 @@ func (h hook) clsact(dir string) error {
 	if err := h.free(); err != nil {
 		return err
 	}
-	f := h.filter()
-	f.Fd = h.prog.FD()
-	return netlink.FilterReplace(f)
+	return h.replace(dir)
 }
 
 // free checks that no other qdisc has the place of clsact: filters for outgoing packets would
@@ -221,12 +219,15 @@ func (h hook) made(dir string) string {
 }
 
 // restore removes an interface's clsact, if gatewayd created it and no other programs use
-// it.
+// it, and the record of that.
 func (h hook) restore(dir string) error {
 	if _, err := os.Stat(h.made(dir)); err != nil {
 		return nil
 	}
 	link, err := netlink.LinkByIndex(h.dev.Index)
+	if noInterface(err) {
+		return os.Remove(h.made(dir))
+	}
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", h.dev.Name, err)
 	}
@@ -239,7 +240,7 @@ func (h hook) restore(dir string) error {
 	if err := netlink.QdiscDel(h.qdisc()); err != nil && !gone(err) {
 		return fmt.Errorf("removing clsact from %s: %w", h.dev.Name, err)
 	}
-	return nil
+	return os.Remove(h.made(dir))
 }
 
 // Remove removes everything of a data path from the kernel: programs, maps, the qdisc it
@@ -266,7 +267,7 @@ func Remove(cfg Config) error {
 			err = errors.Join(err, q.recall(), q.remove())
 		}
 	}
-	err = errors.Join(err, leaveQueues(cfg.PinDir))
+	err = errors.Join(err, leaveFilters(cfg.PinDir), leaveQueues(cfg.PinDir))
 	d := Datapath{cfg: cfg}
 	if err = errors.Join(err, d.liberal().off(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), routes.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
 		return err
@@ -280,6 +281,12 @@ func shut(lan string) error {
 		return nil
 	}
 	return guard.Guard{LAN: lan}.Know()
+}
+
+// noInterface reports whether an error means that the interface is gone.
+func noInterface(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing) || errors.Is(err, syscall.ENODEV)
 }
 
 // gone reports whether an error means that there is nothing to remove.

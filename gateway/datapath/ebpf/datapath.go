@@ -204,6 +204,9 @@ func (d *Datapath) enter() error {
 			return err
 		}
 	}
+	if err := leaveFilters(d.cfg.PinDir, d.hooks(d.lan, d.wan)...); err != nil {
+		d.cfg.Log.Error("programs stay on an interface that is no longer the LAN's or the WAN's", "err", err)
+	}
 	return errors.Join(d.setGuard(d.lets), d.listPins())
 }
 

@@ -109,10 +109,7 @@ func (p *place) filtered() (bool, error) {
 	if err != nil && !gone(err) {
 		return false, fmt.Errorf("listing the filters of %s: %w", p.dev.Name, err)
 	}
-	return slices.ContainsFunc(all, func(f netlink.Filter) bool {
-		b, ok := f.(*netlink.BpfFilter)
-		return ok && b.Handle == filterHandle && b.Priority == filterPriority && b.Id == int(p.id)
-	}), nil
+	return slices.ContainsFunc(all, filterNote{id: p.id}.is), nil
 }
 
 // keepAll keeps programs and pins in place until end is closed.

@@ -1,0 +1,72 @@
+package ebpf
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestFiltersLeft: before kernel 6.6, an interface that is no longer the LAN's or the WAN's loses its filters and the clsact that
+// gatewayd made, with the next start or with detach, also when it has another name by then or is gone, and when the two change
+// their roles. What others have there stays.
+func TestFiltersLeft(t *testing.T) {
+	n := newNetwork(t)
+	run(t, `for p in a:b c:d; do ip link add ${wan}${p%:*} type veth peer name ${wan}${p#*:}; ip link set ${wan}${p%:*} up; ip link set ${wan}${p#*:} up; done`, n.env()...)
+	t.Cleanup(func() { run(t, "ip link del ${wan}b; ip link del ${wan}d", n.env()...) })
+	cfg := n.config(t)
+	cfg.clsact = true
+	start := func(lan, wan string) {
+		t.Helper()
+		cfg.LAN, cfg.WAN = lan, wan
+		d, err := Open(cfg)
+		must(t, err)
+		must(t, d.Close())
+	}
+	// at is the filters and the qdisc of gatewayd at an interface, by their names.
+	at := func(dev string) string {
+		t.Helper()
+		out := run(t, `tc qdisc show dev $dev clsact; tc filter show dev $dev ingress; tc filter show dev $dev egress`, "dev="+dev)
+		var all []string
+		for _, word := range []string{"clsact", "lan_in", "lan_out", "wan_in", "others"} {
+			if strings.Contains(out, word) {
+				all = append(all, word)
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	has := func(when string, want map[string]string) {
+		t.Helper()
+		for dev, what := range want {
+			if is := at(dev); is != what {
+				t.Errorf("%s: at %s are %q, want %q", when, dev, is, what)
+			}
+		}
+	}
+	t.Cleanup(func() { detach(cfg) })
+	wan := n.wan
+	start(n.lan, wan)
+	start(n.lan, wan+"a")
+	has("another WAN", map[string]string{wan: "", wan + "a": "clsact wan_in", n.lan: "clsact lan_in lan_out"})
+	run(t, "ip link set ${wan}a down; ip link set ${wan}a name ${wan}e", n.env()...)
+	start(n.lan, wan)
+	has("the former had another name", map[string]string{wan: "clsact wan_in", wan + "e": ""})
+	start(wan, n.lan)
+	has("changed roles", map[string]string{wan: "clsact lan_in lan_out", n.lan: "clsact wan_in"})
+	must(t, detach(cfg))
+	has("detach", map[string]string{wan: "", n.lan: ""})
+	start(n.lan, wan+"c")
+	run(t, "ip link del ${wan}c; ip link add ${wan}c type veth peer name ${wan}d; ip link set ${wan}c up", n.env()...)
+	start(n.lan, wan)
+	has("the former is gone", map[string]string{wan: "clsact wan_in", wan + "c": ""})
+	run(t, "tc filter add dev $wan ingress prio 8 bpf bytecode '1,6 0 0 0,' flowid 1:7; tc qdisc add dev ${wan}c clsact; tc filter add dev ${wan}c ingress prio 8 bpf bytecode '1,6 0 0 0,' flowid 1:7", n.env()...)
+	start(n.lan, wan+"c")
+	start(n.lan, wan+"e")
+	for _, dev := range []string{wan, wan + "c"} {
+		if out := run(t, "tc qdisc show dev $dev clsact; tc filter show dev $dev ingress", "dev="+dev); !strings.Contains(out, "clsact") || !strings.Contains(out, "bytecode") || strings.Contains(out, "wan_in") {
+			t.Errorf("beside what others have at %s: %s", dev, out)
+		}
+	}
+	run(t, "tc filter del dev $wan ingress", n.env()...)
+	cfg.WAN = n.wan + "e"
+	must(t, detach(cfg))
+	has("detach beside former ones", map[string]string{wan: "", wan + "e": "", n.lan: ""})
+}

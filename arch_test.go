@@ -108,7 +108,7 @@ var allowedImports = map[string][]string{
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/realtime", "lab/words", "lab/result", "lab/analysis"},
-	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/measure/rate", "lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
+	"lab/studies":    {"lab/analysis", "lab/measure/capture", "lab/measure/cost", "lab/measure/rate", "lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
 	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 

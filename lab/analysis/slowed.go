@@ -18,10 +18,13 @@ type Slowed struct {
 	Windows int     `json:"windows"`   // of each side of a pair its own
 }
 
+// RouterSharePct is the metric that SlowedMetric makes.
+const RouterSharePct = "router_share_pct"
+
 // SlowedMetric is the share of its CPU that a slowed host had, of records that have it in a field; zero
 // stands for full speed.
 func SlowedMetric(host, field string) Metric {
-	return Metric{Name: "router_share_pct", Unit: "% of its CPU", Text: "CPU that slowed hosts had, by the clock of what took the rest", Host: host, Per: PerWindow, Range: Percents,
+	return Metric{Name: RouterSharePct, Unit: "% of its CPU", Text: "CPU that slowed hosts had, by the clock of what took the rest", Host: host, Per: PerWindow, Range: Percents,
 		Of: func(r Reading) float64 { return Positive(100 * r.Get(field)) }}
 }
 

@@ -25,10 +25,10 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 	for i, s := range settings {
 		g := figureGroup{Heading: words.Capitalised(settingText(s, cells)), Stacked: true}
 		for _, p := range []struct{ metric, title, label string }{
-			{"captured_pct", "Captured", "Frames captured, % of those that passed"}, {"loss_pct", "Lost end to end", "Frames lost end to end, % of those offered"}, {"busy_pct", "CPU in use", "CPU" + otherClause(inSetting(cells, s)) + ", % of what the host has"},
+			{capture.CapturedPct, "Captured", "Frames captured, % of those that passed"}, {capture.LossPct, "Lost end to end", "Frames lost end to end, % of those offered"}, {capture.BusyPct, "CPU in use", "CPU" + otherClause(inSetting(cells, s)) + ", % of what the host has"},
 		} {
 			shown := inSetting(cells, s)
-			if p.metric == "busy_pct" && s.Int(result.CPUs) > 1 { // the host without a program has one CPU
+			if p.metric == capture.BusyPct && s.Int(result.CPUs) > 1 { // the host without a program has one CPU
 				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.Has(result.CPUs) })
 			}
 			if f, ok := d.over(shown, overRate(p.metric, p.title, p.label)); ok {
@@ -101,16 +101,16 @@ func otherClause(cells []analysis.Cell) string {
 func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 	ch := chart.Forest{Title: "CPU for each frame", XLabel: "CPU of the capturing host for each frame, ns", Reference: math.NaN(), X: chart.Logarithmic,
 		Desc: describe(cells, func(c analysis.Cell) string {
-			return c.DUT() + ": " + withBounds(c.Device("ns_per_frame"), digits3) + " ns"
+			return c.DUT() + ": " + withBounds(c.Device(capture.NsPerFrame), digits3) + " ns"
 		})}
 	first := captureSettings(cells)[0]
 	for _, c := range cells {
-		e := c.Device("ns_per_frame")
+		e := c.Device(capture.NsPerFrame)
 		if !e.Mean.Known() || len(ch.Rows) == rowsDrawn {
 			continue
 		}
 		text := digits3(e.Mean) + " ns"
-		if taken := c.Device("captured_pct").Mean; taken.Known() && !capturedWhole(c) {
+		if taken := c.Device(capture.CapturedPct).Mean; taken.Known() && !capturedWhole(c) {
 			text += ", captured " + frameShare(taken)
 		}
 		own := settingOf(c)
@@ -139,7 +139,7 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 		caption = "A row without a setting has " + own + ". " + caption
 	}
 	return figureGroup{Heading: heading, Stacked: true, Figures: []figure{
-		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, measuredOf(cells, deviceOf("ns_per_frame")), device("ns_per_frame", "A frame", "*"), shareOf("captured_pct", "Captured", "* of those that passed"))),
+		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, measuredOf(cells, deviceOf(capture.NsPerFrame)), device(capture.NsPerFrame, "A frame", "*"), shareOf(capture.CapturedPct, "Captured", "* of those that passed"))),
 	}}
 }
 
@@ -163,15 +163,15 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 			ranked = append(ranked, cells[i])
 		}
 	}
-	rank(ranked, func(c analysis.Cell) analysis.Number { return c.Device("ns_per_frame").Mean })
+	rank(ranked, func(c analysis.Cell) analysis.Number { return c.Device(capture.NsPerFrame).Mean })
 	var parts []string
 	for _, c := range ranked {
-		row, e := d.ranked(c), c.Device("ns_per_frame")
+		row, e := d.ranked(c), c.Device(capture.NsPerFrame)
 		row.At, row.Value, row.Interval, row.Facts = e, digits3(e.Mean)+" ns", bounds(e, digits3), captureFacts(c, cells)
 		if c.Pairs == 0 {
 			row.Note = notAccepted(c, "trial")
-		} else if c.Device("captured_pct").Mean.Known() {
-			row.Note = "captures " + frameShare(c.Device("captured_pct").Mean)
+		} else if c.Device(capture.CapturedPct).Mean.Known() {
+			row.Note = "captures " + frameShare(c.Device(capture.CapturedPct).Mean)
 			if severalRates(cells) {
 				to := reach(cells, c.DUT()).String()
 				row.Note = "captures all " + to
@@ -180,14 +180,16 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 		}
 		r.Rows = append(r.Rows, row)
 	}
-	known := measuredOf(ranked, deviceOf("ns_per_frame"))
+	known := measuredOf(ranked, deviceOf(capture.NsPerFrame))
 	switch {
 	case len(parts) > 0:
 		lead = fmt.Sprintf("With %s, every frame is captured, and none is lost: by %s.", setting, strings.Join(parts, "; "))
 	case len(known) > 1:
-		cost := func(c analysis.Cell) string { return digits3(c.Device("ns_per_frame").Mean) + " ns with " + c.DUT() }
+		cost := func(c analysis.Cell) string {
+			return digits3(c.Device(capture.NsPerFrame).Mean) + " ns with " + c.DUT()
+		}
 		lead = fmt.Sprintf("At %s a frame costs from %s to %s", rate(at), cost(known[0]), cost(known[len(known)-1]))
-		lead = words.Joined("; ", lead, orderClause(known, deviceOf("ns_per_frame"))) + "."
+		lead = words.Joined("; ", lead, orderClause(known, deviceOf(capture.NsPerFrame))) + "."
 	}
 	return unbroken(lead), r
 }
@@ -216,11 +218,11 @@ func captureFacts(c analysis.Cell, cells []analysis.Cell) (facts factList) {
 	if c.Pairs == 0 {
 		return nil
 	}
-	busy := c.Device("busy_pct").Mean
+	busy := c.Device(capture.BusyPct).Mean
 	facts.add(busy.Known(), "CPU in use", "%s of what the host has%s, at %s", percent(busy), otherClause([]analysis.Cell{c}), rate(offered(c.Cell)))
 	for _, other := range slices.Backward(cells) {
 		if other.DUT() == c.DUT() && other.Pairs > 0 {
-			taken, lost := other.Device("captured_pct").Mean, other.Device("loss_pct").Mean
+			taken, lost := other.Device(capture.CapturedPct).Mean, other.Device(capture.LossPct).Mean
 			top := ""
 			if severalRates(cells) {
 				top = " at the highest rate"

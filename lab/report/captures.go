@@ -93,7 +93,7 @@ func parameterColumns() (cols []cellColumn) {
 // capturedWhole reports whether all frames were captured and forwarded, as far as the cell says; a cell without
 // an accepted trial says nothing.
 func capturedWhole(c analysis.Cell) bool {
-	taken, lost, link := c.Device("captured_pct").Mean, c.Device("loss_pct").Mean, c.Device("link_loss_pct").Mean
+	taken, lost, link := c.Device(capture.CapturedPct).Mean, c.Device(capture.LossPct).Mean, c.Device(capture.LinkLossPct).Mean
 	return c.Pairs > 0 && !(taken < whole) && !(lost > 100-whole) && !(link > 100-whole)
 }
 
@@ -199,7 +199,7 @@ const withOther = "with its other work"
 // captureReading says what figures are shares of.
 func captureReading(s analysis.Summary) string {
 	waiting, other := "", ""
-	if some(s, "waiting_pct") {
+	if some(s, capture.WaitingPct) {
 		waiting = "waiting is what the kernel still had for it at its end, neither taken nor lost; "
 	}
 	if someOther(s.Cells) {
@@ -232,26 +232,26 @@ func someShared(s analysis.Summary) bool {
 // onTheWay reports whether frames were lost behind the interface as well as before it, so that the two differ.
 func onTheWay(s analysis.Summary) bool {
 	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool {
-		return c.Device("link_loss_pct").Mean.Known() && frameShare(c.Device("link_loss_pct").Mean) != frameShare(c.Device("loss_pct").Mean)
+		return c.Device(capture.LinkLossPct).Mean.Known() && frameShare(c.Device(capture.LinkLossPct).Mean) != frameShare(c.Device(capture.LossPct).Mean)
 	})
 }
 
 // captureColumns are the terminal's table, without columns that would be empty.
 func captureColumns(s analysis.Summary) []cellColumn {
 	cols := append([]cellColumn{textColumn("DUT", analysis.Cell.DUT)}, parameterColumns()...)
-	cols = append(cols, offeredColumn, meanColumn(s.Metrics, "kframes_per_second", "kframes/s", analysis.Cell.Device).dropped(3))
+	cols = append(cols, offeredColumn, meanColumn(s.Metrics, capture.KFramesPerSecond, "kframes/s", analysis.Cell.Device).dropped(3))
 	share := func(shown bool, metric, name string, drop int) {
 		if shown {
 			cols = append(cols, numberColumn(name, "", "", frameShare, func(c analysis.Cell) analysis.Number { return c.Device(metric).Mean }).dropped(drop))
 		}
 	}
-	share(true, "captured_pct", "captured", 0)
-	share(anyKnown(s, "dropped_pct"), "dropped_pct", "dropped", 4)
-	share(some(s, "waiting_pct"), "waiting_pct", "waiting", 5)
-	share(onTheWay(s), "link_loss_pct", "link loss", 6)
-	share(true, "loss_pct", "loss", 0)
-	cols = append(cols, numberColumn("CPU", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device("busy_pct").Mean }))
-	return append(cols, estimateColumn("ns/frame", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device("ns_per_frame") }).left().dropped(2))
+	share(true, capture.CapturedPct, "captured", 0)
+	share(anyKnown(s, capture.DroppedPct), capture.DroppedPct, "dropped", 4)
+	share(some(s, capture.WaitingPct), capture.WaitingPct, "waiting", 5)
+	share(onTheWay(s), capture.LinkLossPct, "link loss", 6)
+	share(true, capture.LossPct, "loss", 0)
+	cols = append(cols, numberColumn("CPU", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(capture.BusyPct).Mean }))
+	return append(cols, estimateColumn("ns/frame", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device(capture.NsPerFrame) }).left().dropped(2))
 }
 
 // captureRemarks say up to which rate each device took every frame, in runs with several rates.
@@ -292,7 +292,7 @@ func captureLimits(s analysis.Summary) grid {
 			note = words.Capitalised(r.String())
 		}
 		if !r.All {
-			from, taken, lost = offered(r.First.Cell), r.First.Device("captured_pct"), r.First.Device("loss_pct")
+			from, taken, lost = offered(r.First.Cell), r.First.Device(capture.CapturedPct), r.First.Device(capture.LossPct)
 		}
 		g.add(key, nameCell(dut, dut), textCell(settingText(setting, cells)), numberCell(r.Mbps, digits4), numberCell(from, digits4),
 			estimateCell(taken, frameShareBare), estimateCell(lost, frameShareBare), textCell(note))
@@ -311,16 +311,16 @@ func shareOf(metric, name, note string) cellColumn {
 
 // captureResults are what most readers want; captureTables all other figures.
 func captureResults(s analysis.Summary) []cellColumn {
-	cols := []cellColumn{shareOf("captured_pct", "Captured", "* of those that passed"), shareOf("dropped_pct", "Dropped", "* of those that passed")}
-	if some(s, "waiting_pct") {
-		cols = append(cols, shareOf("waiting_pct", "Waiting", "* of those that passed"))
+	cols := []cellColumn{shareOf(capture.CapturedPct, "Captured", "* of those that passed"), shareOf(capture.DroppedPct, "Dropped", "* of those that passed")}
+	if some(s, capture.WaitingPct) {
+		cols = append(cols, shareOf(capture.WaitingPct, "Waiting", "* of those that passed"))
 	}
 	busy := "* of what the host has"
 	if someOther(s.Cells) {
 		busy += ", " + withOther
 	}
-	cols = append(cols, shareOf("loss_pct", "Lost end to end", "* of those offered"), device("busy_pct", "CPU in use", busy),
-		device("core_pct", "Capturing", "*"), device("ns_per_frame", "A frame", "*"), pairsColumn("Trials"), rejectedColumn("Rejected"))
+	cols = append(cols, shareOf(capture.LossPct, "Lost end to end", "* of those offered"), device(capture.BusyPct, "CPU in use", busy),
+		device(capture.CorePct, "Capturing", "*"), device(capture.NsPerFrame, "A frame", "*"), pairsColumn("Trials"), rejectedColumn("Rejected"))
 	if someShared(s) {
 		cols = append(cols, textColumn("Note", func(c analysis.Cell) string {
 			if c.Flagged(capture.FlagShared) {
@@ -335,15 +335,15 @@ func captureResults(s analysis.Summary) []cellColumn {
 func captureTables(analysis.Summary) []cellTable {
 	return []cellTable{
 		{"Where frames were lost", "", []cellColumn{
-			device("kframes_per_second", "Passed", "*"), device("offered_pct", "Offered", "* of those due"), shareOf("link_loss_pct", "Before the interface", "* of those offered"),
-			shareOf("dropped_pct", "By the program's word", "* of those that passed"), shareOf("waiting_pct", "Waiting at its end", "* of those that passed"),
-			device("unexplained_pct", "Not accounted for", "* of those that passed"), shareOf("loss_pct", "End to end", "* of those offered"),
-			shareOf("captured_offered_pct", "The studies' capture rate", "* captured of those offered"),
+			device(capture.KFramesPerSecond, "Passed", "*"), device(capture.OfferedPct, "Offered", "* of those due"), shareOf(capture.LinkLossPct, "Before the interface", "* of those offered"),
+			shareOf(capture.DroppedPct, "By the program's word", "* of those that passed"), shareOf(capture.WaitingPct, "Waiting at its end", "* of those that passed"),
+			device(capture.UnexplainedPct, "Not accounted for", "* of those that passed"), shareOf(capture.LossPct, "End to end", "* of those offered"),
+			shareOf(capture.CapturedOfferedPct, "The studies' capture rate", "* captured of those offered"),
 			textColumn("Flags", func(c analysis.Cell) string { return tallied(c.Flags) }),
 		}},
 		{"What the CPU did", "", []cellColumn{
-			device("napi_core_pct", "Polling threads", "*"), device("process_core_pct", "Capture programs", "*"), device("background_core_pct", "Other work", "*"),
-			device("router_share_pct", "Share", "*"),
+			device(capture.NapiCorePct, "Polling threads", "*"), device(capture.ProcessCorePct, "Capture programs", "*"), device(capture.BackgroundCorePct, "Other work", "*"),
+			device(analysis.RouterSharePct, "Share", "*"),
 		}},
 	}
 }

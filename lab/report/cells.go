@@ -37,8 +37,8 @@ func resultsGrid(s analysis.Summary) grid {
 		}},
 		device(cost.Delivered, "Delivered", "*"),
 		clean(cost.CPU, "Clean CPU", "*"), device(cost.CPU, "DUT CPU", "*"),
-		device("increase_pct", "Increase", "*, normalised"), device("ns_per_packet", "Per packet", "*"),
-		device("rtt_p99_median_us", "RTT p99", "*, median of windows"), device("pss_mib", "Memory", "PSS, *"))
+		device(cost.IncreasePct, "Increase", "*, normalised"), device(cost.NsPerPacket, "Per packet", "*"),
+		device(cost.RTTP99MedianUs, "RTT p99", "*, median of windows"), device(cost.PSSMiB, "Memory", "PSS, *"))
 }
 
 // togetherText is the interval that left a verdict open where the one shown beside it would have given one;
@@ -84,75 +84,75 @@ const (
 var costTables = []cellTable{
 	{"CPU" + intervals, "", []cellColumn{
 		device(cost.Normalised, "Normalised CPU", "eq. 5.1, *"), clean(cost.Normalised, "Clean normalised", "eq. 5.1, *"),
-		device("cpu_machine_pct", "Router CPU", "*"), device("process_core_pct", "In processes", "*"),
-		device("daemon_core_pct", "Processes, whole block", "*"),
-		device("machine_busy_pct", "Machine busy", "*, /proc/stat, all labs"), device("meter_core_pct", "Metering", "*"),
+		device(cost.CPUMachinePct, "Router CPU", "*"), device(cost.ProcessCorePct, "In processes", "*"),
+		device(cost.DaemonCorePct, "Processes, whole block", "*"),
+		device(cost.MachineBusyPct, "Machine busy", "*, /proc/stat, all labs"), device(cost.MeterCorePct, "Metering", "*"),
 	}},
 	{"Round-trip time under load: the median over all windows, and the mean over the blocks' medians with its interval", "", []cellColumn{
-		device("rtt_p50_median_us", "DUT p50", perMedian), clean("rtt_p50_median_us", "Clean p50", perMedian),
-		device("rtt_p99_median_us", "DUT p99", perMedian), clean("rtt_p99_median_us", "Clean p99", perMedian),
-		device("rtt_p50_us", "DUT p50", perMean), clean("rtt_p50_us", "Clean p50", perMean),
-		device("rtt_p99_us", "DUT p99", perMean), clean("rtt_p99_us", "Clean p99", perMean),
+		device(cost.RTTP50MedianUs, "DUT p50", perMedian), clean(cost.RTTP50MedianUs, "Clean p50", perMedian),
+		device(cost.RTTP99MedianUs, "DUT p99", perMedian), clean(cost.RTTP99MedianUs, "Clean p99", perMedian),
+		device(cost.RTTP50Us, "DUT p50", perMean), clean(cost.RTTP50Us, "Clean p50", perMean),
+		device(cost.RTTP99Us, "DUT p99", perMean), clean(cost.RTTP99Us, "Clean p99", perMean),
 	}},
 	{"Traffic" + intervals, "", []cellColumn{
 		clean(cost.Delivered, "Clean delivered", "*"), device(cost.Link, "On the link", "* with headers"),
-		device("loss_ratio", "Loss", "% on the router"), clean("loss_ratio", "Clean loss", "% on the router"),
-		device("retransmit_ratio", "Retransmitted", "%"), device("aggregation_factor", "Aggregation", "*"),
+		device(cost.LossRatio, "Loss", "% on the router"), clean(cost.LossRatio, "Clean loss", "% on the router"),
+		device(cost.RetransmitRatio, "Retransmitted", "%"), device(cost.AggregationFactor, "Aggregation", "*"),
 	}},
 	{"How packets came: the longer the bursts and the fewer the acknowledgements, the less each costs" + intervals, "", []cellColumn{
-		device("segments_per_burst", "Segments per burst", "as sent"), clean("segments_per_burst", "Clean router's", "as sent"),
-		device("packets_per_wakeup", "Packets per wake-up", "of a polling thread"), clean("packets_per_wakeup", "Clean router's", "a wake-up"),
-		device("acks_per_segment", "ACKs per segment", perSegment), clean("acks_per_segment", "Clean router's", "a segment"),
-		device("ns_per_packet", "Per packet", "*"), clean("ns_per_packet", "Clean router's", "* a packet"),
+		device(cost.SegmentsPerBurst, "Segments per burst", "as sent"), clean(cost.SegmentsPerBurst, "Clean router's", "as sent"),
+		device(cost.PacketsPerWakeup, "Packets per wake-up", "of a polling thread"), clean(cost.PacketsPerWakeup, "Clean router's", "a wake-up"),
+		device(cost.AcksPerSegment, "ACKs per segment", perSegment), clean(cost.AcksPerSegment, "Clean router's", "a segment"),
+		device(cost.NsPerPacket, "Per packet", "*"), clean(cost.NsPerPacket, "Clean router's", "* a packet"),
 	}},
-	{"Streams of the lab's generator" + intervals, "connect_p50_us", []cellColumn{
-		device("jain", "Fairness", "Jain's index"), device("jain_even", "Most possible", "each carries whole bursts"),
-		clean("jain", "Clean fairness", "Jain's index"),
-		device("stream_min_mbps", "Least", "* of one stream"), device("stream_max_mbps", "Most", "* of one stream"),
-		device("connect_p50_us", "Connect p50", "*"), device("connect_p99_us", "Connect p99", "*"),
-		device("first_byte_p50_us", "First byte p50", "*"), device("first_byte_p99_us", "First byte p99", "*"),
+	{"Streams of the lab's generator" + intervals, cost.ConnectP50Us, []cellColumn{
+		device(cost.Jain, "Fairness", "Jain's index"), device(cost.JainEven, "Most possible", "each carries whole bursts"),
+		clean(cost.Jain, "Clean fairness", "Jain's index"),
+		device(cost.StreamMinMbps, "Least", "* of one stream"), device(cost.StreamMaxMbps, "Most", "* of one stream"),
+		device(cost.ConnectP50Us, "Connect p50", "*"), device(cost.ConnectP99Us, "Connect p99", "*"),
+		device(cost.FirstByteP50Us, "First byte p50", "*"), device(cost.FirstByteP99Us, "First byte p99", "*"),
 	}},
-	{"Datagrams of the lab's generator" + intervals, "datagram_loss_ratio", []cellColumn{
-		device("datagram_loss_ratio", "Lost", lost), clean("datagram_loss_ratio", "Clean lost", lost),
-		device("reordered_ratio", "Reordered", late), clean("reordered_ratio", "Clean reordered", late),
+	{"Datagrams of the lab's generator" + intervals, cost.DatagramLossRatio, []cellColumn{
+		device(cost.DatagramLossRatio, "Lost", lost), clean(cost.DatagramLossRatio, "Clean lost", lost),
+		device(cost.ReorderedRatio, "Reordered", late), clean(cost.ReorderedRatio, "Clean reordered", late),
 	}},
-	{"Frames of the lab's generator" + intervals, "frames_per_second", []cellColumn{
-		device("frames_per_second", "Arrived", "*"), clean("frames_per_second", "Clean router's", "*"),
+	{"Frames of the lab's generator" + intervals, cost.FramesPerSecond, []cellColumn{
+		device(cost.FramesPerSecond, "Arrived", "*"), clean(cost.FramesPerSecond, "Clean router's", "*"),
 		device(cost.DelayP50, "Delay p50", "*, one way"), clean(cost.DelayP50, "Clean p50", "*, one way"),
 		device(cost.DelayP99, "Delay p99", "*, one way"), clean(cost.DelayP99, "Clean p99", "*, one way"),
 		device(cost.Jitter, "Jitter", "*, RFC 3550"), clean(cost.Jitter, "Clean jitter", "*, RFC 3550"),
 		device(cost.Duplicated, "Duplicated", "%"), device(cost.OfferedShare, "Sent", "% of those due"), device(cost.LateP99, "Late p99", "* after their due times"),
 	}},
-	{"Short connections beside the streams" + intervals, "short_per_second", []cellColumn{
-		device("short_per_second", "Answered", "*"), clean("short_per_second", "Clean router's", "*"),
-		device("short_failed", "Failed", "* a block"), device("short_connect_p99_us", "Connect p99", "*"),
-		device("short_whole_p50_us", "Whole p50", "*"), device("short_whole_p99_us", "Whole p99", "*"),
+	{"Short connections beside the streams" + intervals, cost.ShortPerSecond, []cellColumn{
+		device(cost.ShortPerSecond, "Answered", "*"), clean(cost.ShortPerSecond, "Clean router's", "*"),
+		device(cost.ShortFailed, "Failed", "* a block"), device(cost.ShortConnectP99Us, "Connect p99", "*"),
+		device(cost.ShortWholeP50Us, "Whole p50", "*"), device(cost.ShortWholeP99Us, "Whole p99", "*"),
 	}},
 	{"Guests that came and went, and the device before and after", cost.GuestBlocks, []cellColumn{
-		device("guests_per_second", "Guests", "*"),
+		device(cost.GuestsPerSecond, "Guests", "*"),
 		counts(cost.GuestsCame, "Came", ""), counts(cost.GuestsIn, "Got in", ""), counts(cost.GuestsGone, "Left", ""),
-		device("guest_login_p50_ms", "Login p50", "*"), device("guest_login_p99_ms", "Login p99", "*"),
+		device(cost.GuestLoginP50Ms, "Login p50", "*"), device(cost.GuestLoginP99Ms, "Login p99", "*"),
 		textColumn("Forgotten", forgotten), textColumn("It knows", func(c analysis.Cell) string { return words.Or(countsText(c), none) }),
-		device("pss_before_mib", "Memory before", "PSS, *"), device("pss_after_mib", "Memory after", "PSS, *"),
-		device("rule_lines_before", "Rules before", "*"), device("rule_lines_after", "Rules after", "*"),
-		device("flows_before", "Tracked before", "*"), device("flows_after", "Tracked after", "*"),
+		device(cost.PSSBeforeMiB, "Memory before", "PSS, *"), device(cost.PSSAfterMiB, "Memory after", "PSS, *"),
+		device(cost.RuleLinesBefore, "Rules before", "*"), device(cost.RuleLinesAfter, "Rules after", "*"),
+		device(cost.FlowsBefore, "Tracked before", "*"), device(cost.FlowsAfter, "Tracked after", "*"),
 	}},
 	{"All clients at once, of several blocks the one that came least far", cost.ClientBlocks, []cellColumn{
 		textColumn("Addresses", func(c analysis.Cell) string { return words.Or(c.Texts[cost.AddressesFrom], none) }),
 		textColumn("Clean router's", func(c analysis.Cell) string { return words.Or(c.Texts[cost.CleanAddressFrom], none) }),
 		counts(cost.Leased, "Have one", ""), counts(cost.LoggedIn, "Logged in", ""),
 		counts(cost.Connected, "Streams", ""), counts(cost.CleanConnected, "Clean router's", ""),
-		device("warmup_seconds", "Warm-up", "*"), device("memory_kib_per_client", "Both labs", "* of the machine a client"),
+		device(cost.WarmupSeconds, "Warm-up", "*"), device(cost.MemoryKiBPerClient, "Both labs", "* of the machine a client"),
 	}},
 	{"Memory, set-up and clients" + intervals, "", []cellColumn{
-		device("pss_mib", "Memory", "PSS, *"), device("setup_seconds", "Set-up", "*, labs and DUT"),
-		device("lease_seconds", "Leases", "*, all clients"), device("login_seconds", "Logins", "*, all clients"),
-		device("login_p50_ms", "Login p50", "*, one client"), device("login_p99_ms", "Login p99", "*, one client"),
+		device(cost.PSSMiB, "Memory", "PSS, *"), device(cost.SetupSeconds, "Set-up", "*, labs and DUT"),
+		device(cost.LeaseSeconds, "Leases", "*, all clients"), device(cost.LoginSeconds, "Logins", "*, all clients"),
+		device(cost.LoginP50Ms, "Login p50", "*, one client"), device(cost.LoginP99Ms, "Login p99", "*, one client"),
 	}},
 	// Near a full core the ends limit what is carried, and not the device.
 	{"The ends' own load" + intervals, "", []cellColumn{
-		device("client_core_pct", "Client hosts", "*"), clean("client_core_pct", "Clean router's", "*"),
-		device("server_core_pct", "Server", "*"), device("generator_core_pct", "Busiest traffic thread", "*"),
+		device(cost.ClientCorePct, "Client hosts", "*"), clean(cost.ClientCorePct, "Clean router's", "*"),
+		device(cost.ServerCorePct, "Server", "*"), device(cost.GeneratorCorePct, "Busiest traffic thread", "*"),
 	}},
 }
 

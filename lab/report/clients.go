@@ -44,17 +44,17 @@ func totalsText(c analysis.Cell) string {
 		parts = append(parts, of(c.Counts[cost.LoggedIn], clients)+" were logged in")
 	}
 	parts = append(parts, fmt.Sprintf("%s streams were connected at once, and %s at the clean router", of(c.Counts[cost.Connected], streams), number(c.Counts[cost.CleanConnected])))
-	if j := c.Device("jain").Mean; j.Known() {
+	if j := c.Device(cost.Jain).Mean; j.Known() {
 		text := "Jain's index is " + fraction4(j)
-		if most := c.Device("jain_even").Mean; most.Known() && j <= most*(1+1e-9) { // beyond it, bursts did not stay whole
+		if most := c.Device(cost.JainEven).Mean; most.Known() && j <= most*(1+1e-9) { // beyond it, bursts did not stay whole
 			text += " of at most " + fraction4(most)
 		}
 		parts = append(parts, text)
 	}
-	if busy := c.Device("generator_core_pct").Mean; busy.Known() {
+	if busy := c.Device(cost.GeneratorCorePct).Mean; busy.Known() {
 		parts = append(parts, fmt.Sprintf("the busiest traffic thread took %s of a core", percent(busy)))
 	}
-	if kib := c.Device("memory_kib_per_client").Mean; kib.Known() {
+	if kib := c.Device(cost.MemoryKiBPerClient).Mean; kib.Known() {
 		parts = append(parts, fmt.Sprintf("both labs took %s KiB of the machine's memory a client", digits3(kib)))
 	}
 	return strings.Join(parts, "; ")
@@ -120,7 +120,7 @@ func guestsText(c analysis.Cell) string {
 // guestsFact is what a device's row says about its guests.
 func guestsFact(c analysis.Cell) string {
 	text := guestsText(c)
-	if half := c.Device("guest_login_p50_ms").Mean; half.Known() {
+	if half := c.Device(cost.GuestLoginP50Ms).Mean; half.Known() {
 		text += "; half were in within " + millis(half)
 	}
 	return text
@@ -133,9 +133,9 @@ func churnSentences(cells []analysis.Cell) (out []string) {
 			continue
 		}
 		text := fmt.Sprintf("Guests: %s with %s: %s a second in %s, %s; login p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked connections %s",
-			c.DUT(), clientsOf(c.Cell), trimmed(c.Device("guests_per_second").Mean, 3), words.Counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
-			millis(c.Device("guest_login_p50_ms").Mean), millis(c.Device("guest_login_p99_ms").Mean),
-			fromTo(c, "pss_before_mib", "pss_after_mib"), fromTo(c, "rule_lines_before", "rule_lines_after"), fromTo(c, "flows_before", "flows_after"))
+			c.DUT(), clientsOf(c.Cell), trimmed(c.Device(cost.GuestsPerSecond).Mean, 3), words.Counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
+			millis(c.Device(cost.GuestLoginP50Ms).Mean), millis(c.Device(cost.GuestLoginP99Ms).Mean),
+			fromTo(c, cost.PSSBeforeMiB, cost.PSSAfterMiB), fromTo(c, cost.RuleLinesBefore, cost.RuleLinesAfter), fromTo(c, cost.FlowsBefore, cost.FlowsAfter))
 		if failures := c.Tallies[cost.GuestFailures]; len(failures) > 0 {
 			text += "; " + suchAs(failures[0])
 		}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"io"
 	"math"
 	"slices"
@@ -142,7 +143,7 @@ func measured(cell result.Cell, s analysis.Summary) Measured {
 		return Measured{Cost: Cost{analysis.Absent(), analysis.Absent(), analysis.Absent()}}
 	}
 	c := s.Cells[i]
-	dut, clean := c.Device("ns_per_packet").Mean, c.Clean("ns_per_packet").Mean
+	dut, clean := c.Device(cost.NsPerPacket).Mean, c.Clean(cost.NsPerPacket).Mean
 	return Measured{Cost{dut, clean, dut - clean}, c.Pairs, c.Blocks}
 }
 

@@ -176,14 +176,14 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 			out.add(known, capacityFact, "%s", capacityText(at))
 		}
 	}
-	dut, beside := c.Device("rtt_p99_median_us").Mean, c.Clean("rtt_p99_median_us").Mean
+	dut, beside := c.Device(cost.RTTP99MedianUs).Mean, c.Clean(cost.RTTP99MedianUs).Mean
 	out.add(dut.Known() && beside.Known(), "Delay, p99", "%s, clean router %s", micros(dut), micros(beside))
-	pss, login := c.Device("pss_mib").Mean, c.Device("login_p50_ms").Mean
+	pss, login := c.Device(cost.PSSMiB).Mean, c.Device(cost.LoginP50Ms).Mean
 	out.add(pss.Known() && pss > 0, "Memory", "%s MiB", digits3(pss))
 	out.add(login.Known() && login > 0, "Login", "%s ms a client", digits3(login))
 	out.add(manyAtOnce(c), "All at once", "%s", totalsText(c))
 	out.add(c.Counts[cost.GuestBlocks] > 0, "Guests", "%s", guestsFact(c))
-	out.add(c.Counts[cost.GuestBlocks] > 0, "Tracked connections", "%s", fromTo(c, "flows_before", "flows_after"))
+	out.add(c.Counts[cost.GuestBlocks] > 0, "Tracked connections", "%s", fromTo(c, cost.FlowsBefore, cost.FlowsAfter))
 	return out
 }
 

@@ -40,12 +40,12 @@ var rateTables = []cellTable{
 		device(rates.Goodput, "Carries", "*"), device(rates.Theory, "Theory", "*"), device(rates.OfTheory, "Of it", "*"),
 	}},
 	{"The link between the gateways" + intervals, "", []cellColumn{
-		device("link_mbps", "On the link", "*, frames"), device(rates.Efficiency, "Payload of it", "*"), device("theory_share_pct", "By the headers", "*"),
-		device("retransmit_ratio", "Sent again", "%"), device("fragments_ratio", "Fragments", "a packet"), device("reassembly_failures", "Not put together", "*"), device("too_long", "Too long", "*"),
-		device(rates.PathMTU, "Comes through", "*"), device("known_mtu", "The sender takes", "*"),
+		device(rates.LinkMbps, "On the link", "*, frames"), device(rates.Efficiency, "Payload of it", "*"), device(rates.TheorySharePct, "By the headers", "*"),
+		device(rates.RetransmitRatio, "Sent again", "%"), device(rates.FragmentsRatio, "Fragments", "a packet"), device(rates.ReassemblyFailures, "Not put together", "*"), device(rates.TooLong, "Too long", "*"),
+		device(rates.PathMTU, "Comes through", "*"), device(rates.KnownMTU, "The sender takes", "*"),
 	}},
 	{"Cost and delay" + intervals, "", []cellColumn{
-		device("ns_per_packet", "CPU a packet", "*, both gateways"), device("rtt_p99_us", "RTT p99 under load", "*"),
+		device(rates.NsPerPacket, "CPU a packet", "*, both gateways"), device(rates.RTTP99Us, "RTT p99 under load", "*"),
 		pairsColumn("Windows"), blocksColumn("Blocks"), rejectedColumn("Rejected"),
 	}},
 }
@@ -106,10 +106,10 @@ func carried(n analysis.Number) string {
 // formulas say once a device how its useful share of the link follows from headers, where a window of it was accepted.
 func formulas(s analysis.Summary) (lines []string) {
 	for _, row := range formulaRows(s) {
-		if !row.Device("theory_share_pct").Mean.Known() {
+		if !row.Device(rates.TheorySharePct).Mean.Known() {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("%s: useful share of the link %s = %s", row.DUT(), row.Texts[rates.TextFormula], percent(row.Device("theory_share_pct").Mean))+
+		lines = append(lines, fmt.Sprintf("%s: useful share of the link %s = %s", row.DUT(), row.Texts[rates.TextFormula], percent(row.Device(rates.TheorySharePct).Mean))+
 			words.When(row.Texts[rates.TextHeaders] != "", "; around each packet: "+row.Texts[rates.TextHeaders]))
 	}
 	return lines
@@ -129,7 +129,7 @@ func formulaRows(s analysis.Summary) (rows []analysis.Cell) {
 func formulaGrid(s analysis.Summary) grid {
 	g := newGrid("What the headers leave of the link, for full TCP segments with time stamps", "<DUT", "<Around each packet, bytes", "<Useful share", "Share|%")
 	for _, c := range formulaRows(s) {
-		g.add(c.DUT(), nameCell(c.DUT(), c.DUT()), textCell(words.Or(c.Texts[rates.TextHeaders], "nothing")), textCell(c.Texts[rates.TextFormula]), numberCell(c.Device("theory_share_pct").Mean, digits4))
+		g.add(c.DUT(), nameCell(c.DUT(), c.DUT()), textCell(words.Or(c.Texts[rates.TextHeaders], "nothing")), textCell(c.Texts[rates.TextFormula]), numberCell(c.Device(rates.TheorySharePct).Mean, digits4))
 	}
 	return g
 }

@@ -24,7 +24,7 @@ var searchView = view{
 		data.ModeNote = "Each search has a lab of its own, and no clean router stands beside the device: clean is the router without one."
 		var columns []cellColumn
 		for _, g := range goalsOf(s) {
-			columns = append(columns, device(g.prefix+"kpps", g.name, "*"), device(g.prefix+"mbps", g.name, "*"), device(g.prefix+"core_pct", "Router CPU there", "*"))
+			columns = append(columns, device(g.prefix+throughput.Kpps, g.name, "*"), device(g.prefix+throughput.Mbps, g.name, "*"), device(g.prefix+throughput.CorePct, "Router CPU there", "*"))
 		}
 		columns = append(columns, textColumn("Limit", limitOf), pairsColumn("Searches"), rejectedColumn("Rejected"))
 		data.Results = build("Every device: means over searches, their intervals in brackets", s, s.Cells, columns...)
@@ -39,7 +39,7 @@ type searchGoal struct{ prefix, name string } // "ndr_", "NDR"
 
 func goalsOf(s analysis.Summary) (list []searchGoal) {
 	for _, m := range s.Metrics {
-		if prefix, is := strings.CutSuffix(m.Name, "kpps"); is {
+		if prefix, is := strings.CutSuffix(m.Name, throughput.Kpps); is {
 			list = append(list, searchGoal{prefix, words.Or(m.Short, m.Name)})
 		}
 	}
@@ -62,9 +62,9 @@ func searchColumns(s analysis.Summary) []cellColumn {
 	}
 	for i, g := range goalsOf(s) {
 		cols = append(cols,
-			estimateColumn(g.name+" kframes/s", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device(g.prefix + "kpps") }).dropped(3*i),
-			numberColumn("Mbit/s", "", "", digits3, func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + "mbps").Mean }).dropped(3*i+2),
-			numberColumn("CPU", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + "core_pct").Mean }).dropped(3*i+1))
+			estimateColumn(g.name+" kframes/s", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device(g.prefix + throughput.Kpps) }).dropped(3*i),
+			numberColumn("Mbit/s", "", "", digits3, func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.Mbps).Mean }).dropped(3*i+2),
+			numberColumn("CPU", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.CorePct).Mean }).dropped(3*i+1))
 	}
 	return append(cols, textColumn("limit", limitOf))
 }
@@ -76,7 +76,7 @@ func searchScreen(d *drawing) (lead string, r ranking) {
 	if len(d.summary.Cells) == 0 || len(goals) == 0 {
 		return "", ranking{}
 	}
-	metric, name := goals[0].prefix+"kpps", goals[0].name
+	metric, name := goals[0].prefix+throughput.Kpps, goals[0].name
 	setting := d.summary.Cells[0].Without(result.DUT)
 	cells := slices.DeleteFunc(slices.Clone(d.summary.Cells), func(c analysis.Cell) bool { return c.Without(result.DUT) != setting })
 	rank(cells, func(c analysis.Cell) analysis.Number { return -c.Device(metric).Mean })
@@ -119,7 +119,7 @@ func searchFacts(c analysis.Cell, s analysis.Summary, goals []searchGoal) (facts
 		return nil
 	}
 	for i, g := range goals {
-		kpps, mbps, cpu := c.Device(g.prefix+"kpps"), c.Device(g.prefix+"mbps").Mean, c.Device(g.prefix+"core_pct").Mean
+		kpps, mbps, cpu := c.Device(g.prefix+throughput.Kpps), c.Device(g.prefix+throughput.Mbps).Mean, c.Device(g.prefix+throughput.CorePct).Mean
 		if i > 0 {
 			facts.add(kpps.Mean.Known(), g.name, "%s kframes/s", withBounds(kpps, digits3))
 		}
@@ -127,7 +127,7 @@ func searchFacts(c analysis.Cell, s analysis.Summary, goals []searchGoal) (facts
 		facts.add(cpu.Known(), g.name+", router CPU", "%s of a core", percent(cpu))
 	}
 	for _, other := range s.Cells {
-		e := other.Device(goals[0].prefix + "kpps")
+		e := other.Device(goals[0].prefix + throughput.Kpps)
 		if other.DUT() == c.DUT() && other.Cell != c.Cell && e.Mean.Known() {
 			facts.add(true, goals[0].name+", "+words.Frames(other.Text(result.FrameSize)), "%s%s kframes/s", orMore(other), withBounds(e, digits3))
 		}

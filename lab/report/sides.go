@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -57,8 +58,8 @@ func sidesSentence(s analysis.Summary) string {
 func sidesColumns() []cellColumn {
 	cols := append(settingColumns("DUT / clean router", dimensionsOf), offeredColumn)
 	for _, col := range []struct{ head, metric string }{
-		{"ns/packet", "ns_per_packet"}, {"segments/burst", "segments_per_burst"},
-		{"packets/wake-up", "packets_per_wakeup"}, {"ACKs/segment", "acks_per_segment"},
+		{"ns/packet", cost.NsPerPacket}, {"segments/burst", cost.SegmentsPerBurst},
+		{"packets/wake-up", cost.PacketsPerWakeup}, {"ACKs/segment", cost.AcksPerSegment},
 	} {
 		cols = append(cols, writtenColumn(col.head, func(c analysis.Cell) string {
 			return digits3(c.Device(col.metric).Mean) + " / " + digits3(c.Clean(col.metric).Mean)

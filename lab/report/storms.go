@@ -24,17 +24,17 @@ func stormColumns(s analysis.Summary) []cellColumn {
 		writtenColumn("retried", func(c analysis.Cell) string { return shareText(c.Counts[retriedLogins], c.Counts[askedLogins]) }).dropped(5))
 	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Counts[logins.DeviceLeases] > 0 }) {
 		cols = append(cols, writtenColumn("leases/s", func(c analysis.Cell) string {
-			return map[bool]string{true: digits3(c.Device("lease_per_second").Mean), false: none}[c.Counts[logins.DeviceLeases] > 0]
+			return map[bool]string{true: digits3(c.Device(logins.Lease + logins.PerSecond).Mean), false: none}[c.Counts[logins.DeviceLeases] > 0]
 		}).dropped(6))
 	}
 	return append(cols,
-		estimateColumn("logins/s", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device("login_per_second") }).left(),
-		mean("p50", "login_p50_ms", 4), mean("p99", "login_p99_ms", 0), mean("max", "login_max_ms", 3), mean("CPU/login", "login_router_ms", 0),
+		estimateColumn("logins/s", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device(logins.Login + logins.PerSecond) }).left(),
+		mean("p50", logins.Login+logins.P50Ms, 4), mean("p99", logins.Login+logins.P99Ms, 0), mean("max", logins.Login+logins.MaxMs, 3), mean("CPU/login", logins.Login+logins.RouterMs, 0),
 		writtenColumn("RADIUS/login", func(c analysis.Cell) string {
-			n := c.Device("login_radius_ms").Mean
+			n := c.Device(logins.Login + logins.RadiusMs).Mean
 			return map[bool]string{true: none, false: millis(n)}[n == 0]
 		}).dropped(2),
-		mean("KiB/client", "pss_kib_per_client", 7),
+		mean("KiB/client", logins.PSSKiBPerClient, 7),
 		textColumn("limit", loginLimit))
 }
 
@@ -163,7 +163,7 @@ func largest(cells []analysis.Cell) []analysis.Cell {
 		more := c.Int(result.Clients) - than.Int(result.Clients)
 		return c.Pairs > 0 && (than.Pairs == 0 || more > 0 || more == 0 && rate(c) > rate(than))
 	})
-	rank(out, func(c analysis.Cell) analysis.Number { return -c.Device("login_per_second").Mean })
+	rank(out, func(c analysis.Cell) analysis.Number { return -c.Device(logins.Login + logins.PerSecond).Mean })
 	return out
 }
 
@@ -183,7 +183,7 @@ func loginScreen(d *drawing) (lead string, r ranking) {
 		Key: []keyEntry{{shapeAll, "all clients got in"}, {shapeSome, "some were left out"}},
 	}
 	for _, c := range cells {
-		row, e := d.ranked(c), c.Device("login_per_second")
+		row, e := d.ranked(c), c.Device(logins.Login+logins.PerSecond)
 		row.At, row.Value, row.Interval, row.Shape, row.Word = e, digits3(e.Mean), bounds(e, digits3), shapeAll, "all clients got in"
 		row.Note, row.Facts = words.Joined("; ", where(c), loginNote(c)), loginFacts(c)
 		if failed(c, logins.Login) > 0 {
@@ -227,11 +227,11 @@ func loginFacts(c analysis.Cell) (facts factList) {
 		n := c.Device(metric).Mean
 		facts.add(n.Known(), name, text, print(n))
 	}
-	add("Wait", "half up to %s, 99 %% up to "+millis(c.Device("login_p99_ms").Mean), "login_p50_ms", millis)
-	add("The last waited", "%s", "login_max_ms", millis)
+	add("Wait", "half up to %s, 99 %% up to "+millis(c.Device(logins.Login+logins.P99Ms).Mean), logins.Login+logins.P50Ms, millis)
+	add("The last waited", "%s", logins.Login+logins.MaxMs, millis)
 	facts.add(c.Counts[retriedLogins] > 0, "Had to try again", "%s", sharePct(c, c.Counts[retriedLogins]))
-	add("Router CPU", "%s a login", "login_router_ms", millis)
-	add("Memory", "%s KiB a client", "pss_kib_per_client", digits3)
+	add("Router CPU", "%s a login", logins.Login+logins.RouterMs, millis)
+	add("Memory", "%s KiB a client", logins.PSSKiBPerClient, digits3)
 	facts.add(true, "Limit", "%s", loginLimit(c))
 	return facts
 }
@@ -248,14 +248,14 @@ func loginLead(cells []analysis.Cell) string {
 	if len(accepted) == 0 {
 		return "No storm was accepted, so this run says nothing of the devices."
 	}
-	open := orderClause(accepted, deviceOf("login_per_second"))
+	open := orderClause(accepted, deviceOf(logins.Login+logins.PerSecond))
 	if n := len(accepted); n > 2 {
 		accepted = []analysis.Cell{accepted[0], accepted[n-1]}
 	}
 	all, each := inCommon(accepted, stormSetting)
 	var parts []string
 	for _, c := range accepted {
-		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT(), digits3(c.Device("login_per_second").Mean))
+		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT(), digits3(c.Device(logins.Login+logins.PerSecond).Mean))
 		switch {
 		case c.Counts[throughLogins] == 0:
 			text = c.DUT() + " lets nobody in"
@@ -333,12 +333,12 @@ func (d *drawing) curve(cells []analysis.Cell, title, label, phase string) figur
 
 // stormResults are what most readers want.
 var stormResults = []cellColumn{
-	device("login_per_second", "Logins", "*"),
+	device(logins.Login+logins.PerSecond, "Logins", "*"),
 	countColumn("Left out", "clients", "", func(c analysis.Cell) int { return failed(c, logins.Login) }),
 	counts(askedLogins, "Asked", "in all storms"),
-	device("login_p50_ms", "p50", "*"), device("login_p90_ms", "p90", "*"), device("login_p99_ms", "p99", "*"), device("login_max_ms", "Last", "*"),
-	device("login_router_ms", "Router CPU", "* a login"), device("login_radius_ms", "RADIUS CPU", "* a login"),
-	device("pss_kib_per_client", "Memory", "* a client"),
+	device(logins.Login+logins.P50Ms, "p50", "*"), device(logins.Login+logins.P90Ms, "p90", "*"), device(logins.Login+logins.P99Ms, "p99", "*"), device(logins.Login+logins.MaxMs, "Last", "*"),
+	device(logins.Login+logins.RouterMs, "Router CPU", "* a login"), device(logins.Login+logins.RadiusMs, "RADIUS CPU", "* a login"),
+	device(logins.PSSKiBPerClient, "Memory", "* a client"),
 	textColumn("Limit", loginLimit),
 	pairsColumn("Storms"), rejectedColumn("Rejected"),
 }
@@ -349,18 +349,18 @@ var loginTables = []cellTable{
 		textColumn("Leased by", func(c analysis.Cell) string {
 			return map[bool]string{true: "the device", false: "the lab"}[c.Counts[logins.DeviceLeases] > 0]
 		}),
-		device("lease_per_second", "Leases", "*"),
+		device(logins.Lease+logins.PerSecond, "Leases", "*"),
 		counts(logins.Lease+logins.Through, "Leased", "clients"), counts(logins.Lease+logins.Retried, "Asked again", "clients"),
-		device("lease_p50_ms", "p50", "*"), device("lease_p99_ms", "p99", "*"), device("lease_max_ms", "Last", "*"),
-		device("lease_router_ms", "Router CPU", "* a lease"),
+		device(logins.Lease+logins.P50Ms, "p50", "*"), device(logins.Lease+logins.P99Ms, "p99", "*"), device(logins.Lease+logins.MaxMs, "Last", "*"),
+		device(logins.Lease+logins.RouterMs, "Router CPU", "* a lease"),
 		textColumn("Limit", func(c analysis.Cell) string { return limitText(c, logins.Lease) }),
 	}},
 	{"Who was busy during the logins: shares of the CPUs each may use", "", []cellColumn{
-		device("login_router_busy_pct", "Router", "*"), device("login_endpoints_busy_pct", "Endpoints", "*"),
-		device("login_client_busy_pct", "of it clients", "*"), device("login_radius_busy_pct", "of it RADIUS", "*"),
-		device("login_client_ms", "Client CPU", "* a login"), device("login_process_ms", "Device's processes", "* a login"),
-		device("login_late_ms", "Latest begin", "*"),
-		device("idle_pss_mib", "Memory, idle", "PSS, *"), device("logged_pss_mib", "Memory, all in", "PSS, *"),
+		device(logins.Login+logins.RouterBusyPct, "Router", "*"), device(logins.Login+logins.EndpointsBusyPct, "Endpoints", "*"),
+		device(logins.Login+logins.ClientBusyPct, "of it clients", "*"), device(logins.Login+logins.RadiusBusyPct, "of it RADIUS", "*"),
+		device(logins.Login+logins.ClientMs, "Client CPU", "* a login"), device(logins.Login+logins.ProcessMs, "Device's processes", "* a login"),
+		device(logins.Login+logins.LateMs, "Latest begin", "*"),
+		device(logins.IdlePSSMiB, "Memory, idle", "PSS, *"), device(logins.LoggedPSSMiB, "Memory, all in", "PSS, *"),
 	}},
 }
 

@@ -37,8 +37,8 @@ func costColumns(s analysis.Summary) []cellColumn {
 		meanColumn(m, cost.CPU, "clean CPU", analysis.Cell.Clean).dropped(5),
 		meanColumn(m, cost.CPU, "DUT CPU", analysis.Cell.Device).dropped(4),
 		decidedColumn(s).left(),
-		meanColumn(m, "ns_per_packet", "ns/packet", analysis.Cell.Device).dropped(2),
-		meanColumn(m, "rtt_p99_median_us", "RTT p99", analysis.Cell.Device).dropped(1),
+		meanColumn(m, cost.NsPerPacket, "ns/packet", analysis.Cell.Device).dropped(2),
+		meanColumn(m, cost.RTTP99MedianUs, "RTT p99", analysis.Cell.Device).dropped(1),
 		textColumn("verdict", verdictText))
 }
 

@@ -25,11 +25,11 @@ var transferView = view{
 		data.ModeNote = "Each device has a lab of its own, in which one client after the other joins; no clean router stands beside it: clean is the router without a device."
 		data.Groups = d.transferGroups(s.Cells)
 		data.Results = build("Transfers: means over blocks, their intervals in brackets", s, s.Cells,
-			device(transfer.MaxRate, "Maximum rate", "*"), device("mean_rate_kb_s", "Mean rate", "*"), device(transfer.Busy, "Router CPU", "*"),
-			device("ns_per_byte", "A byte", "*"), device("machine_busy_pct", "/proc/stat", "*"), device("dtr_kb_cpu_s", "As printed", "*"),
-			device("file_p50_seconds", "A file", "*"), device("max_seconds", "At the maximum", "*"), pairsColumn("Blocks"), rejectedColumn("Rejected"))
+			device(transfer.MaxRate, "Maximum rate", "*"), device(transfer.MeanRateKBS, "Mean rate", "*"), device(transfer.Busy, "Router CPU", "*"),
+			device(transfer.NsPerByte, "A byte", "*"), device(transfer.MachineBusyPct, "/proc/stat", "*"), device(transfer.DTRKBCPUS, "As printed", "*"),
+			device(transfer.FileP50Seconds, "A file", "*"), device(transfer.MaxSeconds, "At the maximum", "*"), pairsColumn("Blocks"), rejectedColumn("Rejected"))
 		data.Further = tables(s, []cellTable{{"What the router did at the maximum", "", []cellColumn{
-			device("cpu_core_pct", "Router CPU", "*"), device("wakeups_per_second", "Wake-ups", "*"), device("router_share_pct", "Share", "*"), device("seconds", "All transfers", "*"),
+			device(transfer.CPUCorePct, "Router CPU", "*"), device(transfer.WakeupsPerSecond, "Wake-ups", "*"), device(transfer.RouterSharePct, "Share", "*"), device("seconds", "All transfers", "*"),
 		}}})
 	},
 }
@@ -57,9 +57,9 @@ func transferColumns(s analysis.Summary) []cellColumn {
 		numberColumn("clients", "", "", digits4, func(c analysis.Cell) analysis.Number { return analysis.Number(c.Number(result.Clients)) }),
 		estimateColumn("max rate kByte/s", "", rateText, func(c analysis.Cell) analysis.Estimate { return c.Device(transfer.MaxRate) }),
 		estimateColumn("CPU", "", percent, func(c analysis.Cell) analysis.Estimate { return c.Device(transfer.Busy) }),
-		numberColumn("ns/byte", "", "", digits3, func(c analysis.Cell) analysis.Number { return c.Device("ns_per_byte").Mean }),
-		numberColumn("/proc/stat", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device("machine_busy_pct").Mean }).dropped(1),
-		numberColumn("a file", "", "", func(n analysis.Number) string { return millis(1000 * n) }, func(c analysis.Cell) analysis.Number { return c.Device("file_p50_seconds").Mean }).dropped(2),
+		numberColumn("ns/byte", "", "", digits3, func(c analysis.Cell) analysis.Number { return c.Device(transfer.NsPerByte).Mean }),
+		numberColumn("/proc/stat", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(transfer.MachineBusyPct).Mean }).dropped(1),
+		numberColumn("a file", "", "", func(n analysis.Number) string { return millis(1000 * n) }, func(c analysis.Cell) analysis.Number { return c.Device(transfer.FileP50Seconds).Mean }).dropped(2),
 	}
 }
 
@@ -83,13 +83,13 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 	if len(cells) == 0 {
 		return "", ranking{}
 	}
-	rank(cells, func(c analysis.Cell) analysis.Number { return c.Device("ns_per_byte").Mean })
+	rank(cells, func(c analysis.Cell) analysis.Number { return c.Device(transfer.NsPerByte).Mean })
 	r = ranking{
 		Title: "Router CPU for each byte, ns", Order: "the least first", ReachText: intervalText(d.summary),
 		Load: clientsOf(cells[0].Cell) + ", router with " + speedText(cells[0].Cell),
 	}
 	for _, c := range cells {
-		row, e := d.ranked(c), c.Device("ns_per_byte")
+		row, e := d.ranked(c), c.Device(transfer.NsPerByte)
 		row.At, row.Value, row.Interval = e, digits3(e.Mean), bounds(e, digits3)
 		rate, cpu := c.Device(transfer.MaxRate), c.Device(transfer.Busy).Mean
 		if row.Note = notAccepted(c, "transfer"); c.Pairs > 0 {

@@ -88,7 +88,7 @@ func transitionResults() (cols []cellColumn) {
 	for _, p := range gatewayParts {
 		cols = append(cols, device(median(p.part), p.name, "*"), device(transition.RatioOf(p.part), "of it", "× direct"))
 	}
-	return append(cols, device("delivered_mbps", "Delivered", "*"), textColumn("Flags", flagsOf), pairsColumn("Steps"), rejectedColumn("Rejected"))
+	return append(cols, device(transition.DeliveredMbps, "Delivered", "*"), textColumn("Flags", flagsOf), pairsColumn("Steps"), rejectedColumn("Rejected"))
 }
 
 // transitionTables are the page's further tables: all figures of each part, then of CPUs and of probes.
@@ -101,12 +101,12 @@ func transitionTables() (list []cellTable) {
 		list = append(list, t)
 	}
 	return append(list,
-		cellTable{"What waited for a CPU at the gateways" + overBlocks, "enter_core_pct", []cellColumn{
-			device("enter_core_pct", "CPU, entering", "*"), device("enter_napi_wait_pct", "Polling waits", "*"), device("enter_process_wait_pct", "Daemons wait", "*"), device("sender_wait_us", "The writer waits", "*"),
-			device("leave_core_pct", "CPU, leaving", "*"), device("leave_napi_wait_pct", "Polling waits", "*"), device("leave_process_wait_pct", "Daemons wait", "*"), device("receiver_wait_us", "The reader waits", "*"),
-			device(transition.Waits, "All threads wait", "*"), device(transition.MetricOf(transition.Late, "mean"), "Written late by", "*"), device("background_core_pct", "Other work", "*"),
+		cellTable{"What waited for a CPU at the gateways" + overBlocks, transition.EnterCorePct, []cellColumn{
+			device(transition.EnterCorePct, "CPU, entering", "*"), device(transition.EnterNAPIWait, "Polling waits", "*"), device(transition.EnterProcessWait, "Daemons wait", "*"), device(transition.SenderWaitUs, "The writer waits", "*"),
+			device(transition.LeaveCorePct, "CPU, leaving", "*"), device(transition.LeaveNAPIWait, "Polling waits", "*"), device(transition.LeaveProcessWait, "Daemons wait", "*"), device(transition.ReceiverWaitUs, "The reader waits", "*"),
+			device(transition.Waits, "All threads wait", "*"), device(transition.MetricOf(transition.Late, "mean"), "Written late by", "*"), device(transition.BackgroundCorePct, "Other work", "*"),
 		}},
-		cellTable{"Probes" + overBlocks, "kept_pct", []cellColumn{device("kept_pct", "Kept", "*"), device("resent_pct", "Sent again", "*"), device("unmatched_pct", "Not found for certain", "*"), device(transition.ResentBackground, "Background sent again", "*")}})
+		cellTable{"Probes" + overBlocks, transition.KeptPct, []cellColumn{device(transition.KeptPct, "Kept", "*"), device(transition.ResentPct, "Sent again", "*"), device(transition.UnmatchedPct, "Not found for certain", "*"), device(transition.ResentBackground, "Background sent again", "*")}})
 }
 
 // transitionSettings are what cells have besides device and load, and, where the gateways are busy, besides that.

@@ -255,7 +255,7 @@ func (c *course) addSweep(sweep analysis.Sweep) {
 // router CPU in per cent of the machine. 0: not known.
 func (r run) cpus() int {
 	for _, c := range r.Cells {
-		if n := float64(c.Device(cost.CPU).Mean / c.Device("cpu_machine_pct").Mean); n >= 0.5 && !math.IsInf(n, 0) {
+		if n := float64(c.Device(cost.CPU).Mean / c.Device(cost.CPUMachinePct).Mean); n >= 0.5 && !math.IsInf(n, 0) {
 			return int(math.Round(n))
 		}
 	}

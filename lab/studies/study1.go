@@ -83,10 +83,10 @@ var (
 // used. CPU here is exact and of the router alone; the study's is mpstat's, of the whole
 // machine.
 var (
-	link       = Metric{Name: "link_mbps", Unit: "Mbit/s", PublishedUnit: "Mbit/s"}
+	link       = Metric{Name: cost.Link, Unit: "Mbit/s", PublishedUnit: "Mbit/s"}
 	sampled    = Metric{Name: "cpu_sampled_pct", Noun: "CPU", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
-	normalised = Metric{Name: "cpu_normalised_pct", Noun: "CPU", Short: "points", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
-	overhead   = Metric{Name: "overhead_ratio", Change: cost.PerBit, Over: "cpu_normalised_pct", Noun: "CPU per bit over the clean router's", Short: "ratio"}
+	normalised = Metric{Name: cost.Normalised, Noun: "CPU", Short: "points", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
+	overhead   = Metric{Name: "overhead_ratio", Change: cost.PerBit, Over: cost.Normalised, Noun: "CPU per bit over the clean router's", Short: "ratio"}
 	metrics1   = []Metric{link, sampled, normalised, overhead}
 )
 

@@ -3,6 +3,7 @@ package studies
 import (
 	"math"
 
+	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -45,17 +46,17 @@ const lossless = 0.1
 
 // Metrics of the measure capture. The studies' share of captured packets is of those sent.
 var (
-	endToEnd = Metric{Name: "loss_pct", Noun: "loss end to end", Unit: "%", Least: math.Inf(-1), Most: lossless}
-	captured = Metric{Name: "captured_offered_pct", Noun: "capture rate", Unit: "%", Least: 100 - lossless, Most: math.Inf(1)}
-	busy     = Metric{Name: "busy_pct", Noun: "the CPU", Unit: "%"}
-	core     = Metric{Name: "core_pct", Noun: "CPU", Unit: "% of a core"}
-	capture  = []Metric{endToEnd, captured, busy, core}
+	endToEnd  = Metric{Name: capture.LossPct, Noun: "loss end to end", Unit: "%", Least: math.Inf(-1), Most: lossless}
+	captured  = Metric{Name: capture.CapturedOfferedPct, Noun: "capture rate", Unit: "%", Least: 100 - lossless, Most: math.Inf(1)}
+	busy      = Metric{Name: capture.BusyPct, Noun: "the CPU", Unit: "%"}
+	core      = Metric{Name: capture.CorePct, Noun: "CPU", Unit: "% of a core"}
+	ofCapture = []Metric{endToEnd, captured, busy, core}
 )
 
 var (
-	gatewaySweep = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: capture, Free: true, Needs: result.FrameSize, Systems: homeGateways,
+	gatewaySweep = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: ofCapture, Free: true, Needs: result.FrameSize, Systems: homeGateways,
 		File: "published/capture-gateway.csv", Run: "capture-gateway", Place: "offered load", Forms: "Table 2 and figures 2 to 4"}
-	gatewayLimits = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: capture, Free: true, Needs: result.FrameSize, Systems: homeGateways,
+	gatewayLimits = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "1514"), Metrics: ofCapture, Free: true, Needs: result.FrameSize, Systems: homeGateways,
 		File: "published/capture-limits.csv", Run: "capture-gateway"}
 )
 
@@ -84,7 +85,7 @@ func beyondRun(place string, held result.Dimension, value string) *Sweep {
 	if held != "" {
 		at = at.With(held, value)
 	}
-	return &Sweep{Along: result.OfferedMbps, At: at, Held: held, Metrics: capture, Free: true, Needs: result.FrameSize, Run: "capture-beyond", Place: place}
+	return &Sweep{Along: result.OfferedMbps, At: at, Held: held, Metrics: ofCapture, Free: true, Needs: result.FrameSize, Run: "capture-beyond", Place: place}
 }
 
 var (

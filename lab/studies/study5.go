@@ -52,7 +52,7 @@ var (
 const tenMB = 10240
 
 func systemsSweep(file, place string, cpus, bufferKiB int, forms string) *Sweep {
-	s := &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "study5", result.BufferKiB, bufferKiB, result.CPUs, cpus), Metrics: capture, Free: true, Needs: result.FrameSize,
+	s := &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "study5", result.BufferKiB, bufferKiB, result.CPUs, cpus), Metrics: ofCapture, Free: true, Needs: result.FrameSize,
 		File: file, Run: "capture-systems", Place: place, Forms: forms}
 	if cpus > 1 {
 		s.On = "on a machine with three CPUs or more"

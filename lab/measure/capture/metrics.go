@@ -11,28 +11,47 @@ const host = "capture"
 // figures are the numbers of a trial's record by their JSON names, and the shares that Trial.lost adds.
 type figures = analysis.Reading
 
+// Metrics that views show, as records name them.
+const (
+	CapturedPct        = "captured_pct"
+	CapturedOfferedPct = "captured_offered_pct"
+	DroppedPct         = "dropped_pct"
+	WaitingPct         = "waiting_pct"
+	UnexplainedPct     = "unexplained_pct"
+	LinkLossPct        = "link_loss_pct"
+	LossPct            = "loss_pct"
+	BusyPct            = "busy_pct"
+	CorePct            = "core_pct"
+	NapiCorePct        = "napi_core_pct"
+	ProcessCorePct     = "process_core_pct"
+	BackgroundCorePct  = "background_core_pct"
+	NsPerFrame         = "ns_per_frame"
+	KFramesPerSecond   = "kframes_per_second"
+	OfferedPct         = "offered_pct"
+)
+
 // Metrics is every figure of a cell, of windows.
 var Metrics = perWindow(
-	analysis.Metric{Name: "captured_pct", Short: "captured", Unit: "%", Text: "frames that the program took, of those that passed its interface", Better: analysis.More, Host: host, Range: analysis.Percents, Of: percent("captured")},
-	analysis.Metric{Name: "captured_offered_pct", Unit: "%", Text: "capture rate of the studies: frames that the program took, of those offered", Better: analysis.More, Host: host, Range: analysis.Percents,
+	analysis.Metric{Name: CapturedPct, Short: "captured", Unit: "%", Text: "frames that the program took, of those that passed its interface", Better: analysis.More, Host: host, Range: analysis.Percents, Of: percent("captured")},
+	analysis.Metric{Name: CapturedOfferedPct, Unit: "%", Text: "capture rate of the studies: frames that the program took, of those offered", Better: analysis.More, Host: host, Range: analysis.Percents,
 		Of: func(r figures) float64 {
 			return 100 * r.Get("captured") * analysis.Over(r.Get("passed"), r.Get("offered"))
 		}},
-	analysis.Metric{Name: "dropped_pct", Short: "dropped", Unit: "%", Text: "frames that the program says it lost", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: percent("dropped")},
-	analysis.Metric{Name: "waiting_pct", Short: "waiting", Unit: "%", Text: "frames that waited for the program when it ended: neither taken nor lost", Host: host, Range: analysis.Percents, Of: percent("waiting")},
-	analysis.Metric{Name: "unexplained_pct", Unit: "%", Text: "frames that the program neither took nor says it lost, and that do not wait for it", Host: host, Range: analysis.Changes, Of: percent("unexplained")},
-	analysis.Metric{Name: "link_loss_pct", Unit: "%", Text: "offered frames that never passed the capture interface", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("passed")},
-	analysis.Metric{Name: "loss_pct", Short: "loss", Unit: "%", Text: "offered frames that did not come to the end: to the sink, or, behind a splitter, past the capture interface", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("arrived")},
-	analysis.Metric{Name: "busy_pct", Short: "CPU", Unit: "%", Text: "CPU of the capture host with its other work, of what it has", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: busy},
-	analysis.Metric{Name: "core_pct", Unit: "% of a core", Text: "polling threads and capture programs", Better: analysis.Less, Host: host, Range: analysis.Amounts, Of: corePct("napi_ns", "process_ns")},
-	analysis.Metric{Name: "napi_core_pct", Unit: "% of a core", Text: "polling threads", Host: host, Range: analysis.Amounts, Of: corePct("napi_ns")},
-	analysis.Metric{Name: "process_core_pct", Unit: "% of a core", Text: "capture programs", Host: host, Range: analysis.Amounts, Of: corePct("process_ns")},
-	analysis.Metric{Name: "background_core_pct", Unit: "% of a core", Text: "other work", Host: host, Range: analysis.Amounts, Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("background")) }},
-	analysis.Metric{Name: "ns_per_frame", Short: "ns", Unit: "ns", Text: "CPU of the capture host per frame that passed, until all were worked off", Better: analysis.Less, Host: host, Range: analysis.Amounts,
+	analysis.Metric{Name: DroppedPct, Short: "dropped", Unit: "%", Text: "frames that the program says it lost", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: percent("dropped")},
+	analysis.Metric{Name: WaitingPct, Short: "waiting", Unit: "%", Text: "frames that waited for the program when it ended: neither taken nor lost", Host: host, Range: analysis.Percents, Of: percent("waiting")},
+	analysis.Metric{Name: UnexplainedPct, Unit: "%", Text: "frames that the program neither took nor says it lost, and that do not wait for it", Host: host, Range: analysis.Changes, Of: percent("unexplained")},
+	analysis.Metric{Name: LinkLossPct, Unit: "%", Text: "offered frames that never passed the capture interface", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("passed")},
+	analysis.Metric{Name: LossPct, Short: "loss", Unit: "%", Text: "offered frames that did not come to the end: to the sink, or, behind a splitter, past the capture interface", Better: analysis.Less, Range: analysis.Percents, Of: lostOf("arrived")},
+	analysis.Metric{Name: BusyPct, Short: "CPU", Unit: "%", Text: "CPU of the capture host with its other work, of what it has", Better: analysis.Less, Host: host, Range: analysis.Percents, Of: busy},
+	analysis.Metric{Name: CorePct, Unit: "% of a core", Text: "polling threads and capture programs", Better: analysis.Less, Host: host, Range: analysis.Amounts, Of: corePct("napi_ns", "process_ns")},
+	analysis.Metric{Name: NapiCorePct, Unit: "% of a core", Text: "polling threads", Host: host, Range: analysis.Amounts, Of: corePct("napi_ns")},
+	analysis.Metric{Name: ProcessCorePct, Unit: "% of a core", Text: "capture programs", Host: host, Range: analysis.Amounts, Of: corePct("process_ns")},
+	analysis.Metric{Name: BackgroundCorePct, Unit: "% of a core", Text: "other work", Host: host, Range: analysis.Amounts, Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("background")) }},
+	analysis.Metric{Name: NsPerFrame, Short: "ns", Unit: "ns", Text: "CPU of the capture host per frame that passed, until all were worked off", Better: analysis.Less, Host: host, Range: analysis.Amounts,
 		Of: func(r figures) float64 { return analysis.Over(r.Get("settled_ns"), r.Get("passed")) }},
-	analysis.Metric{Name: "kframes_per_second", Unit: "kframes/s", Text: "that passed", Range: analysis.Amounts,
+	analysis.Metric{Name: KFramesPerSecond, Unit: "kframes/s", Text: "that passed", Range: analysis.Amounts,
 		Of: func(r figures) float64 { return analysis.Over(r.Get("passed")/1000, r.Get("send_seconds")) }},
-	analysis.Metric{Name: "offered_pct", Unit: "%", Text: "frames that the generator's link took, of those due", Range: analysis.Percents,
+	analysis.Metric{Name: OfferedPct, Unit: "%", Text: "frames that the generator's link took, of those due", Range: analysis.Percents,
 		Of: func(r figures) float64 { return 100 * analysis.Over(r.Get("offered"), r.Get("intended")) }},
 	analysis.SlowedMetric(host, result.RouterShare),
 )

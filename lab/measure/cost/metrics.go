@@ -44,93 +44,150 @@ const (
 	perGuests  analysis.Per = "guests"  // of a block, before, while and after guests came and went
 )
 
+// Metrics that views show, as records name them.
+const (
+	NsPerPacket        = "ns_per_packet"
+	IncreasePct        = "increase_pct"
+	CPUMachinePct      = "cpu_machine_pct"
+	ProcessCorePct     = "process_core_pct"
+	PSSMiB             = "pss_mib"
+	RTTP50Us           = "rtt_p50_us"
+	RTTP99Us           = "rtt_p99_us"
+	RTTP50MedianUs     = "rtt_p50_median_us"
+	RTTP99MedianUs     = "rtt_p99_median_us"
+	LossRatio          = "loss_ratio"
+	RetransmitRatio    = "retransmit_ratio"
+	DatagramLossRatio  = "datagram_loss_ratio"
+	ReorderedRatio     = "reordered_ratio"
+	FramesPerSecond    = "frames_per_second"
+	SegmentsPerBurst   = "segments_per_burst"
+	AggregationFactor  = "aggregation_factor"
+	PacketsPerWakeup   = "packets_per_wakeup"
+	AcksPerSegment     = "acks_per_segment"
+	MachineBusyPct     = "machine_busy_pct"
+	MeterCorePct       = "meter_core_pct"
+	ClientCorePct      = "client_core_pct"
+	ServerCorePct      = "server_core_pct"
+	GeneratorCorePct   = "generator_core_pct"
+	SetupSeconds       = "setup_seconds"
+	LeaseSeconds       = "lease_seconds"
+	LoginSeconds       = "login_seconds"
+	LoginP50Ms         = "login_p50_ms"
+	LoginP99Ms         = "login_p99_ms"
+	DaemonCorePct      = "daemon_core_pct"
+	ConnectP50Us       = "connect_p50_us"
+	ConnectP99Us       = "connect_p99_us"
+	FirstByteP50Us     = "first_byte_p50_us"
+	FirstByteP99Us     = "first_byte_p99_us"
+	Jain               = "jain"
+	JainEven           = "jain_even"
+	StreamMinMbps      = "stream_min_mbps"
+	StreamMaxMbps      = "stream_max_mbps"
+	ShortPerSecond     = "short_per_second"
+	ShortFailed        = "short_failed"
+	ShortConnectP99Us  = "short_connect_p99_us"
+	ShortWholeP50Us    = "short_whole_p50_us"
+	ShortWholeP99Us    = "short_whole_p99_us"
+	WarmupSeconds      = "warmup_seconds"
+	MemoryKiBPerClient = "memory_kib_per_client"
+	GuestsPerSecond    = "guests_per_second"
+	GuestLoginP50Ms    = "guest_login_p50_ms"
+	GuestLoginP99Ms    = "guest_login_p99_ms"
+	PSSBeforeMiB       = "pss_before_mib"
+	PSSAfterMiB        = "pss_after_mib"
+	RuleLinesBefore    = "rule_lines_before"
+	RuleLinesAfter     = "rule_lines_after"
+	FlowsBefore        = "flows_before"
+	FlowsAfter         = "flows_after"
+)
+
 type reading = analysis.Reading
 
 // Metrics is every figure of a cell. A new metric is read in one line of
 // measurement, and described in one line here.
 var Metrics = []analysis.Metric{
 	{Name: PerBit, Unit: "ns/bit", Text: "router CPU per delivered bit", Better: analysis.Less, Against: analysis.AsRatio, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: nsPerBit},
-	{Name: "ns_per_packet", Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
+	{Name: NsPerPacket, Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
 	{Name: CPU, Short: "CPU", Unit: "% of a core", Text: "router CPU", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: cpuCorePct},
 	{Name: Normalised, Unit: "% of a core", Text: "router CPU × offered load / bandwidth on the link", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: normalisedPct},
 	{Name: EnterCPU, Unit: "% of a core", Text: "CPU of the gateway where the load enters the tunnel", Better: analysis.Less, Against: analysis.AsRatio, Host: "gateway", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: gatewayPct(EnterNs)},
 	{Name: LeaveCPU, Unit: "% of a core", Text: "CPU of the gateway where the load leaves the tunnel", Better: analysis.Less, Against: analysis.AsRatio, Host: "gateway", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: gatewayPct(LeaveNs)},
-	{Name: "increase_pct", Unit: "%", Text: "normalised CPU above the clean router's, as study 1 tabulates it", Better: analysis.Less, Host: "router", Per: analysis.PerCell, From: increasePct},
-	{Name: "cpu_machine_pct", Unit: "% of the machine", Text: "router CPU over all CPUs of the machine", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
+	{Name: IncreasePct, Unit: "%", Text: "normalised CPU above the clean router's, as study 1 tabulates it", Better: analysis.Less, Host: "router", Per: analysis.PerCell, From: increasePct},
+	{Name: CPUMachinePct, Unit: "% of the machine", Text: "router CPU over all CPUs of the machine", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
 	analysis.SlowedMetric("router", "metrics."+result.RouterShare),
-	{Name: "process_core_pct", Unit: "% of a core", Text: "router CPU in the device's processes", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("process_ns")},
+	{Name: ProcessCorePct, Unit: "% of a core", Text: "router CPU in the device's processes", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("process_ns")},
 	{Name: Delivered, Unit: "Mbit/s", Text: "payload", Better: analysis.More, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.Field("delivered_mbps")},
 	{Name: Link, Unit: "Mbit/s", Text: "on the router's outgoing link, with headers", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("link_mbps")},
-	{Name: "pss_mib", Unit: "MiB", Text: "memory of the device's processes", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("pss_mib")},
-	{Name: "rtt_p50_us", Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p50")},
-	{Name: "rtt_p99_us", Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p99")},
-	{Name: "rtt_p50_median_us", Unit: "µs", Text: "round-trip time under load, median of all windows", Better: analysis.Less, Per: analysis.PerPool, Both: true, Of: analysis.PositiveField("rtt_us.p50")},
-	{Name: "rtt_p99_median_us", Unit: "µs", Text: "round-trip time under load, median of all windows", Better: analysis.Less, Per: analysis.PerPool, Both: true, Of: analysis.PositiveField("rtt_us.p99")},
-	{Name: "loss_ratio", Text: "dropped by the router / (sent + dropped)", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: func(r reading) float64 {
+	{Name: PSSMiB, Unit: "MiB", Text: "memory of the device's processes", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("pss_mib")},
+	{Name: RTTP50Us, Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p50")},
+	{Name: RTTP99Us, Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p99")},
+	{Name: RTTP50MedianUs, Unit: "µs", Text: "round-trip time under load, median of all windows", Better: analysis.Less, Per: analysis.PerPool, Both: true, Of: analysis.PositiveField("rtt_us.p50")},
+	{Name: RTTP99MedianUs, Unit: "µs", Text: "round-trip time under load, median of all windows", Better: analysis.Less, Per: analysis.PerPool, Both: true, Of: analysis.PositiveField("rtt_us.p99")},
+	{Name: LossRatio, Text: "dropped by the router / (sent + dropped)", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: func(r reading) float64 {
 		return analysis.Over(r.Get("drops"), r.Get("packets")+r.Get("drops"))
 	}},
-	{Name: "retransmit_ratio", Text: "TCP segments sent again / sent", Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Shares, Of: retransmitRatio},
-	{Name: "datagram_loss_ratio", Text: "UDP datagrams lost / sent", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: datagrams("datagrams.lost", "datagrams.lost")},
-	{Name: "reordered_ratio", Text: "UDP datagrams that came late / received", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: datagrams("datagrams.reordered", "")},
-	{Name: "frames_per_second", Unit: "frames/s", Text: "that arrived", Better: analysis.More, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: framesPerSecond},
+	{Name: RetransmitRatio, Text: "TCP segments sent again / sent", Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Shares, Of: retransmitRatio},
+	{Name: DatagramLossRatio, Text: "UDP datagrams lost / sent", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: datagrams("datagrams.lost", "datagrams.lost")},
+	{Name: ReorderedRatio, Text: "UDP datagrams that came late / received", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: datagrams("datagrams.reordered", "")},
+	{Name: FramesPerSecond, Unit: "frames/s", Text: "that arrived", Better: analysis.More, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: framesPerSecond},
 	{Name: DelayP50, Unit: "µs", Text: "one-way delay of frames, median", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP50)},
 	{Name: DelayP99, Unit: "µs", Text: "one-way delay of frames", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP99)},
 	{Name: Jitter, Unit: "µs", Text: "interarrival jitter of frames (RFC 3550), mean of the streams", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(Jitter)},
 	{Name: Duplicated, Text: "frames that came again / received", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: ofFrames(Duplicated)},
 	{Name: OfferedShare, Text: "frames that the generator's link took / that were due", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(OfferedShare)},
 	{Name: LateP99, Unit: "µs", Text: "how long after their due times frames left the generator", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(LateP99)},
-	{Name: "segments_per_burst", Unit: "segments", Text: "sent back to back", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("segments_per_burst")},
-	{Name: "aggregation_factor", Unit: "frames/packet", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("aggregation_factor")},
-	{Name: "packets_per_wakeup", Unit: "packets", Text: "handled by a polling thread of the router in one go", Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("packets_per_wakeup")},
-	{Name: "acks_per_segment", Unit: "packets", Text: "against the direction of the payload for one along it", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: acksPerSegment},
-	{Name: "machine_busy_pct", Unit: "% of the machine", Text: "/proc/stat, both labs with their endpoints", Host: "machine", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 {
+	{Name: SegmentsPerBurst, Unit: "segments", Text: "sent back to back", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("segments_per_burst")},
+	{Name: AggregationFactor, Unit: "frames/packet", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("aggregation_factor")},
+	{Name: PacketsPerWakeup, Unit: "packets", Text: "handled by a polling thread of the router in one go", Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("packets_per_wakeup")},
+	{Name: AcksPerSegment, Unit: "packets", Text: "against the direction of the payload for one along it", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: acksPerSegment},
+	{Name: MachineBusyPct, Unit: "% of the machine", Text: "/proc/stat, both labs with their endpoints", Host: "machine", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 {
 		return analysis.Positive(r.Get("machine.usr") + r.Get("machine.sys") + r.Get("machine.soft"))
 	}},
-	{Name: "meter_core_pct", Unit: "% of a core", Text: "CPU of metering", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("meter_ns")},
-	{Name: "client_core_pct", Unit: "% of a core", Text: "CPU of the client hosts", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: roleCorePct(result.RoleClient)},
-	{Name: "server_core_pct", Unit: "% of a core", Text: "CPU of the server", Host: "server", Per: analysis.PerWindow, Range: analysis.Amounts, Of: roleCorePct(result.RoleServer)},
-	{Name: "generator_core_pct", Unit: "% of a core", Text: "CPU of the busiest traffic thread", Host: "client", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Positive(100 * r.Get("generator_cpu")) }},
+	{Name: MeterCorePct, Unit: "% of a core", Text: "CPU of metering", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("meter_ns")},
+	{Name: ClientCorePct, Unit: "% of a core", Text: "CPU of the client hosts", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: roleCorePct(result.RoleClient)},
+	{Name: ServerCorePct, Unit: "% of a core", Text: "CPU of the server", Host: "server", Per: analysis.PerWindow, Range: analysis.Amounts, Of: roleCorePct(result.RoleServer)},
+	{Name: GeneratorCorePct, Unit: "% of a core", Text: "CPU of the busiest traffic thread", Host: "client", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Positive(100 * r.Get("generator_cpu")) }},
 
-	{Name: "setup_seconds", Unit: "s", Text: "labs and device, without clients", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("setup_seconds")},
-	{Name: "lease_seconds", Unit: "s", Text: "until all clients had leased", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("lease_seconds")},
-	{Name: "login_seconds", Unit: "s", Text: "until all clients were logged in", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_seconds")},
-	{Name: "login_p50_ms", Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p50")},
-	{Name: "login_p99_ms", Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p99")},
-	{Name: "daemon_core_pct", Unit: "% of a core", Text: "CPU of the device's processes over the whole block", Better: analysis.Less, Host: "router", Per: analysis.PerBlock, Range: analysis.Amounts, Of: func(r reading) float64 { return 100 * r.Get("daemon_core") }},
+	{Name: SetupSeconds, Unit: "s", Text: "labs and device, without clients", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("setup_seconds")},
+	{Name: LeaseSeconds, Unit: "s", Text: "until all clients had leased", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("lease_seconds")},
+	{Name: LoginSeconds, Unit: "s", Text: "until all clients were logged in", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_seconds")},
+	{Name: LoginP50Ms, Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p50")},
+	{Name: LoginP99Ms, Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p99")},
+	{Name: DaemonCorePct, Unit: "% of a core", Text: "CPU of the device's processes over the whole block", Better: analysis.Less, Host: "router", Per: analysis.PerBlock, Range: analysis.Amounts, Of: func(r reading) float64 { return 100 * r.Get("daemon_core") }},
 
-	{Name: "connect_p50_us", Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p50")},
-	{Name: "connect_p99_us", Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p99")},
-	{Name: "first_byte_p50_us", Unit: "µs", Text: "from the connection to the server's first byte", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("first_byte_us.p50")},
-	{Name: "first_byte_p99_us", Unit: "µs", Text: "from the connection to the server's first byte", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("first_byte_us.p99")},
-	{Name: "jain", Text: "Jain's fairness index between streams", Better: analysis.More, Per: analysis.PerLoad, Both: true, Range: analysis.Shares, Of: analysis.PositiveField("fairness.jain")},
-	{Name: "jain_even", Text: "the largest index possible where each stream carries whole bursts", Per: analysis.PerLoad, Range: analysis.Shares, Of: analysis.PositiveField("fairness.even")},
-	{Name: "stream_min_mbps", Unit: "Mbit/s", Text: "of the stream that carried least", Better: analysis.More, Per: analysis.PerLoad, Range: analysis.Amounts, Of: func(r reading) float64 {
+	{Name: ConnectP50Us, Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p50")},
+	{Name: ConnectP99Us, Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p99")},
+	{Name: FirstByteP50Us, Unit: "µs", Text: "from the connection to the server's first byte", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("first_byte_us.p50")},
+	{Name: FirstByteP99Us, Unit: "µs", Text: "from the connection to the server's first byte", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("first_byte_us.p99")},
+	{Name: Jain, Text: "Jain's fairness index between streams", Better: analysis.More, Per: analysis.PerLoad, Both: true, Range: analysis.Shares, Of: analysis.PositiveField("fairness.jain")},
+	{Name: JainEven, Text: "the largest index possible where each stream carries whole bursts", Per: analysis.PerLoad, Range: analysis.Shares, Of: analysis.PositiveField("fairness.even")},
+	{Name: StreamMinMbps, Unit: "Mbit/s", Text: "of the stream that carried least", Better: analysis.More, Per: analysis.PerLoad, Range: analysis.Amounts, Of: func(r reading) float64 {
 		if r.Get("fairness.streams") == 0 {
 			return math.NaN()
 		}
 		return r.Get("fairness.min_mbps")
 	}},
-	{Name: "stream_max_mbps", Unit: "Mbit/s", Text: "of the stream that carried most", Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("fairness.max_mbps")},
-	{Name: "short_per_second", Unit: "connections/s", Text: "short connections that had their whole answer", Better: analysis.More, Per: analysis.PerLoad, Both: true, Range: analysis.Amounts, Of: analysis.Field("short.per_second")},
-	{Name: "short_failed", Unit: "connections", Text: "short connections that failed in a block", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.Field("short.failed")},
-	{Name: "short_connect_p99_us", Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.connect_us.p99")},
-	{Name: "short_whole_p50_us", Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.whole_us.p50")},
-	{Name: "short_whole_p99_us", Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.whole_us.p99")},
+	{Name: StreamMaxMbps, Unit: "Mbit/s", Text: "of the stream that carried most", Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("fairness.max_mbps")},
+	{Name: ShortPerSecond, Unit: "connections/s", Text: "short connections that had their whole answer", Better: analysis.More, Per: analysis.PerLoad, Both: true, Range: analysis.Amounts, Of: analysis.Field("short.per_second")},
+	{Name: ShortFailed, Unit: "connections", Text: "short connections that failed in a block", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.Field("short.failed")},
+	{Name: ShortConnectP99Us, Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.connect_us.p99")},
+	{Name: ShortWholeP50Us, Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.whole_us.p50")},
+	{Name: ShortWholeP99Us, Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.whole_us.p99")},
 
-	{Name: "warmup_seconds", Unit: "s", Per: perClients, Range: analysis.Amounts, Of: analysis.Field("warmup_seconds")},
-	{Name: "memory_kib_per_client", Unit: "KiB", Text: "memory that both labs take of the machine, over their clients", Better: analysis.Less, Host: "machine", Per: perClients, Range: analysis.Amounts, Of: kibPerClient},
+	{Name: WarmupSeconds, Unit: "s", Per: perClients, Range: analysis.Amounts, Of: analysis.Field("warmup_seconds")},
+	{Name: MemoryKiBPerClient, Unit: "KiB", Text: "memory that both labs take of the machine, over their clients", Better: analysis.Less, Host: "machine", Per: perClients, Range: analysis.Amounts, Of: kibPerClient},
 
-	{Name: "guests_per_second", Unit: "guests/s", Text: "that were to come", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("per_second")},
+	{Name: GuestsPerSecond, Unit: "guests/s", Text: "that were to come", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("per_second")},
 	{Name: "guest_lease_p99_ms", Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.PositiveField("lease_p99_ms")},
-	{Name: "guest_login_p50_ms", Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.PositiveField("login_p50_ms")},
-	{Name: "guest_login_p99_ms", Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.PositiveField("login_p99_ms")},
+	{Name: GuestLoginP50Ms, Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.PositiveField("login_p50_ms")},
+	{Name: GuestLoginP99Ms, Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.PositiveField("login_p99_ms")},
 	{Name: "settled_seconds", Unit: "s", Text: "from the last guest's leaving until the device knew as many clients as before", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("settled_seconds")},
-	{Name: "pss_before_mib", Unit: "MiB", Text: "memory of the device's processes before the first guest", Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.pss_mib")},
-	{Name: "pss_after_mib", Unit: "MiB", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.pss_mib")},
-	{Name: "rule_lines_before", Unit: "lines", Text: "of the router's rules before the first guest", Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.rule_lines")},
-	{Name: "rule_lines_after", Unit: "lines", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.rule_lines")},
-	{Name: "flows_before", Unit: "connections", Text: "tracked by the router before the first guest", Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.flows")},
-	{Name: "flows_after", Unit: "connections", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.flows")},
+	{Name: PSSBeforeMiB, Unit: "MiB", Text: "memory of the device's processes before the first guest", Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.pss_mib")},
+	{Name: PSSAfterMiB, Unit: "MiB", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.pss_mib")},
+	{Name: RuleLinesBefore, Unit: "lines", Text: "of the router's rules before the first guest", Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.rule_lines")},
+	{Name: RuleLinesAfter, Unit: "lines", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.rule_lines")},
+	{Name: FlowsBefore, Unit: "connections", Text: "tracked by the router before the first guest", Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.flows")},
+	{Name: FlowsAfter, Unit: "connections", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.flows")},
 }
 
 // LinesTo is the highest load that lines of CPU contain, Mbit/s. Those of study 4 went to 90: at much higher loads several packets

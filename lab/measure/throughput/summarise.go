@@ -12,6 +12,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
+// Metrics of a goal, behind its prefix (see metricOf), as records name them.
+const (
+	Kpps    = "kpps"
+	Mbps    = "mbps"
+	CorePct = "core_pct"
+)
+
 // AtLeast flags cells in which a search ended at the generator's limit, or at that of the experiment.
 const AtLeast = "at-least"
 
@@ -48,7 +55,7 @@ func trialsOf(searches []*Search) []analysis.Trial {
 				continue
 			}
 			prefix := "goal." + metricOf(g.LossRatio)
-			t.Device[prefix+"kpps"], t.Device[prefix+"core_pct"] = g.ThroughputKpps, g.RouterCorePct
+			t.Device[prefix+Kpps], t.Device[prefix+CorePct] = g.ThroughputKpps, g.RouterCorePct
 		}
 		t.Device["bytes"] = bytesOf(s)
 		out = append(out, t)
@@ -101,10 +108,10 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 			}
 		}
 		list = append(list,
-			analysis.Metric{Name: name + "kpps", Short: text, Unit: "kframes/s", Text: text + ": what is forwarded at the highest load that loses no more", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: of("kpps")},
-			analysis.Metric{Name: name + "mbps", Unit: "Mbit/s", Text: text + ", frames without FCS", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts,
-				Of: func(r analysis.Reading) float64 { return of("kpps")(r) * r.Get("bytes") * 8 / 1000 }},
-			analysis.Metric{Name: name + "core_pct", Short: "CPU", Unit: "% of a core", Text: "router CPU at that load", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of("core_pct")})
+			analysis.Metric{Name: name + Kpps, Short: text, Unit: "kframes/s", Text: text + ": what is forwarded at the highest load that loses no more", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(Kpps)},
+			analysis.Metric{Name: name + Mbps, Unit: "Mbit/s", Text: text + ", frames without FCS", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts,
+				Of: func(r analysis.Reading) float64 { return of(Kpps)(r) * r.Get("bytes") * 8 / 1000 }},
+			analysis.Metric{Name: name + CorePct, Short: "CPU", Unit: "% of a core", Text: "router CPU at that load", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(CorePct)})
 	}
 	if slices.ContainsFunc(searches, func(s *Search) bool { return s.RouterShare > 0 }) {
 		list = append(list, analysis.SlowedMetric("router", result.RouterShare))

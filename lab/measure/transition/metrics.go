@@ -56,11 +56,35 @@ func OverallOf(part string) string { return part + "_overall_ratio" }
 // OverallMost is the greatest of these loads, Mbit/s: study 4's.
 const OverallMost = 90
 
+// What of a gateway stands behind its side, enter or leave, in names of metrics.
+const (
+	corePct     = "_core_pct"
+	napiWait    = "_napi_wait_pct"
+	processWait = "_process_wait_pct"
+)
+
+// Metrics of one gateway: where the probes enter the tunnel, and where they leave it.
+const (
+	EnterCorePct, EnterNAPIWait, EnterProcessWait = "enter" + corePct, "enter" + napiWait, "enter" + processWait
+	LeaveCorePct, LeaveNAPIWait, LeaveProcessWait = "leave" + corePct, "leave" + napiWait, "leave" + processWait
+)
+
 // Waits is the name of the run-queue wait of all threads of the gateways.
 const Waits = "gateways_wait_pct"
 
 // ResentBackground is the name of the share of a TCP background that was sent again.
 const ResentBackground = "background_resent_pct"
+
+// Metrics that views show, as records name them.
+const (
+	DeliveredMbps     = "delivered_mbps"
+	KeptPct           = "kept_pct"
+	ResentPct         = "resent_pct"
+	UnmatchedPct      = "unmatched_pct"
+	SenderWaitUs      = "sender_wait_us"
+	ReceiverWaitUs    = "receiver_wait_us"
+	BackgroundCorePct = "background_core_pct"
+)
 
 // Metrics is every figure of a cell.
 var Metrics = metrics()
@@ -82,24 +106,24 @@ func metrics() (list []analysis.Metric) {
 		}
 	}
 	list = append(list,
-		analysis.Metric{Name: "delivered_mbps", Short: "delivered", Unit: "Mbit/s", Text: "background that arrived", Better: analysis.More, Range: analysis.Amounts, Of: known("delivered_mbps")},
+		analysis.Metric{Name: DeliveredMbps, Short: "delivered", Unit: "Mbit/s", Text: "background that arrived", Better: analysis.More, Range: analysis.Amounts, Of: known("delivered_mbps")},
 		analysis.Metric{Name: ResentBackground, Unit: "%", Text: "the background's TCP segments that were sent again", Better: analysis.Less, Range: analysis.Percents, Of: resentBackground},
-		analysis.Metric{Name: "kept_pct", Unit: "%", Text: "probes that were neither lost nor sent again", Better: analysis.More, Range: analysis.Percents, Of: known("kept_pct")},
-		analysis.Metric{Name: "resent_pct", Unit: "%", Text: "probes left out because their connection sent again", Better: analysis.Less, Range: analysis.Percents, Of: known("resent_pct")},
-		analysis.Metric{Name: "unmatched_pct", Unit: "%", Text: "probes that were not found for certain at a tap", Better: analysis.Less, Range: analysis.Percents, Of: known("unmatched_pct")},
+		analysis.Metric{Name: KeptPct, Unit: "%", Text: "probes that were neither lost nor sent again", Better: analysis.More, Range: analysis.Percents, Of: known("kept_pct")},
+		analysis.Metric{Name: ResentPct, Unit: "%", Text: "probes left out because their connection sent again", Better: analysis.Less, Range: analysis.Percents, Of: known("resent_pct")},
+		analysis.Metric{Name: UnmatchedPct, Unit: "%", Text: "probes that were not found for certain at a tap", Better: analysis.Less, Range: analysis.Percents, Of: known("unmatched_pct")},
 	)
 	for _, at := range [][2]string{{"enter", "enters"}, {"leave", "leaves"}} {
 		where := " of the gateway where the load " + at[1] + " the tunnel"
 		list = append(list,
-			analysis.Metric{Name: at[0] + "_core_pct", Unit: "% of a core", Text: "CPU" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0]+"_cpu.napi_ns", at[0]+"_cpu.process_ns")},
-			analysis.Metric{Name: at[0] + "_napi_wait_pct", Unit: "% of the time", Text: "polling threads wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.napi_wait_ns")},
-			analysis.Metric{Name: at[0] + "_process_wait_pct", Unit: "% of the time", Text: "daemons wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.process_wait_ns")})
+			analysis.Metric{Name: at[0] + corePct, Unit: "% of a core", Text: "CPU" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0]+"_cpu.napi_ns", at[0]+"_cpu.process_ns")},
+			analysis.Metric{Name: at[0] + napiWait, Unit: "% of the time", Text: "polling threads wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.napi_wait_ns")},
+			analysis.Metric{Name: at[0] + processWait, Unit: "% of the time", Text: "daemons wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.process_wait_ns")})
 	}
 	list = append(list,
 		analysis.Metric{Name: Waits, Unit: "% of the time", Text: "polling threads and daemons of both gateways wait for a CPU", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns", "leave_cpu.process_wait_ns")},
-		analysis.Metric{Name: "sender_wait_us", Unit: "µs", Text: "run-queue wait of the gateway's writing thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.sender_wait_ns")},
-		analysis.Metric{Name: "receiver_wait_us", Unit: "µs", Text: "run-queue wait of the gateway's reading thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.receiver_wait_ns")},
-		analysis.Metric{Name: "background_core_pct", Unit: "% of a core", Text: "what other work had of the gateways' CPU", Host: gateway, Range: analysis.Amounts, Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get("background")) }},
+		analysis.Metric{Name: SenderWaitUs, Unit: "µs", Text: "run-queue wait of the gateway's writing thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.sender_wait_ns")},
+		analysis.Metric{Name: ReceiverWaitUs, Unit: "µs", Text: "run-queue wait of the gateway's reading thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.receiver_wait_ns")},
+		analysis.Metric{Name: BackgroundCorePct, Unit: "% of a core", Text: "what other work had of the gateways' CPU", Host: gateway, Range: analysis.Amounts, Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get("background")) }},
 		analysis.SlowedMetric(gateway, result.RouterShare))
 	for i := range list {
 		list[i].Per = analysis.PerWindow

@@ -21,7 +21,7 @@ func (t *Table) Alter(addr netip.Addr, id string, how func(*Limits)) error {
 			return err
 		}
 		t.count(&next, now)
-		if err := t.store.commit(change{addr: next.key.Addr, record: t.record(&next)}); err != nil {
+		if err := t.journal.commit(change{addr: next.key.Addr, record: t.record(&next)}); err != nil {
 			return err
 		}
 		t.arm(c, &next, t.clock.now())

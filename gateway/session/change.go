@@ -59,7 +59,7 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 		return err
 	case c.hostname == hostname && near(c.leaseEnd, end):
 	default:
-		if err := t.store.commit(change{addr: key.Addr, record: t.record(&next)}); err != nil {
+		if err := t.journal.commit(change{addr: key.Addr, record: t.record(&next)}); err != nil {
 			return err
 		}
 		t.publish(c, next)
@@ -138,7 +138,7 @@ func (t *Table) Shown(addr netip.Addr) error {
 	defer t.release(c)
 	if c.state == Leased {
 		next := c.lapsed()
-		t.store.save(addr, t.record(&next))
+		t.journal.save(addr, t.record(&next))
 		t.publish(c, next)
 	}
 	return nil
@@ -177,7 +177,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan st
 		return s, nil, err
 	}
 	defer t.life.RUnlock()
-	if t.store.behind() >= t.bounds.events {
+	if t.journal.behind() >= t.bounds.events {
 		return s, nil, ErrBehind
 	}
 	c := t.hold(addr)
@@ -277,7 +277,7 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment) (ended Se
 		}
 		written.record = t.record(next)
 	}
-	if err := t.store.commit(written); err != nil {
+	if err := t.journal.commit(written); err != nil {
 		if was.state != "" { // restore the former entry
 			err = errors.Join(err, t.tell(c, &was))
 		}

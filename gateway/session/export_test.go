@@ -20,12 +20,12 @@ var (
 
 // CopyFile writes to path what a crash would leave on the disk now.
 func (t *Table) CopyFile(path string) error {
-	return t.store.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, os.FileMode(0o600)) })
+	return fileOf(t).db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, os.FileMode(0o600)) })
 }
 
 // OnDisk returns the clients of the file, and the counter readings of their counts.
 func (t *Table) OnDisk() (clients []Session, err error) {
-	err = t.store.db.View(func(tx *bbolt.Tx) error {
+	err = fileOf(t).db.View(func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, _ datapath.Counters) error {
 			clients = append(clients, s)
 			return nil
@@ -36,7 +36,7 @@ func (t *Table) OnDisk() (clients []Session, err error) {
 
 // StopWriting holds the file's only write transaction until it is resumed.
 func (t *Table) StopWriting() (resume func() error, err error) {
-	tx, err := t.store.db.Begin(true)
+	tx, err := fileOf(t).db.Begin(true)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (t *Table) StopWriting() (resume func() error, err error) {
 
 // Transactions is the number of the file's last transaction.
 func (t *Table) Transactions() (id int, err error) {
-	err = t.store.db.View(func(tx *bbolt.Tx) error {
+	err = fileOf(t).db.View(func(tx *bbolt.Tx) error {
 		id = tx.ID()
 		return nil
 	})
@@ -54,23 +54,23 @@ func (t *Table) Transactions() (id int, err error) {
 
 // Waiting returns the number of events not yet on the disk.
 func (t *Table) Waiting() int {
-	t.store.mu.Lock()
-	defer t.store.mu.Unlock()
-	return t.store.unwritten
+	t.journal.mu.Lock()
+	defer t.journal.mu.Unlock()
+	return t.journal.unwritten
 }
 
 // Asked reports whether the writer has been asked to write and has not yet taken the
 // changes.
 func (t *Table) Asked() bool {
-	t.store.mu.Lock()
-	defer t.store.mu.Unlock()
-	return t.store.armed
+	t.journal.mu.Lock()
+	defer t.journal.mu.Unlock()
+	return t.journal.armed
 }
 
 // Closing reports whether the table accepts no more changes.
 func (t *Table) Closing() bool {
 	select {
-	case <-t.store.closed:
+	case <-t.journal.closed:
 		return true
 	default:
 		return false
@@ -114,9 +114,9 @@ func (t *Table) Known() int {
 
 // Saving reports whether saved counts wait for the writer.
 func (t *Table) Saving() bool {
-	t.store.mu.Lock()
-	defer t.store.mu.Unlock()
-	return len(t.store.saves) > 0
+	t.journal.mu.Lock()
+	defer t.journal.mu.Unlock()
+	return len(t.journal.saves) > 0
 }
 
 // Next returns the oldest event that is not Done, and waits for one. It takes none: after it the same
@@ -126,36 +126,32 @@ func (t *Table) Next(ctx context.Context) (e Event, err error) {
 		if err := t.enter(); err != nil {
 			return Event{}, err
 		}
-		e, changed, err := t.store.oldest()
+		e, changed, err := t.journal.oldest()
 		t.life.RUnlock()
 		if err != nil || e.number != 0 {
 			return t.dated(e), err
 		}
 		select {
 		case <-changed:
-		case <-t.store.closed:
+		case <-t.journal.closed:
 		case <-ctx.Done():
 			return Event{}, context.Cause(ctx)
 		}
 	}
 }
 
-func (s *store) oldest() (e Event, changed <-chan struct{}, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		c := tx.Bucket(eventsBucket).Cursor()
-		for key, value := c.First(); key != nil; key, value = c.Next() {
-			one, err := eventOf(key, value)
-			if err != nil {
-				return err
-			}
-			if _, deleted := s.deleted[one.number]; !deleted {
-				e = one
-				return nil
-			}
+func (j *journal) oldest() (e Event, changed <-chan struct{}, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err = j.store.Events(0, func(number uint64, record []byte) (more bool, err error) {
+		if _, deleted := j.deleted[number]; deleted {
+			return true, nil
 		}
-		return nil
+		e, err = eventOf(number, record)
+		return false, err
 	})
-	return e, s.outbox.changed, err
+	return e, j.outbox.changed, err
 }
+
+// fileOf is the file of a table that Open has opened.
+func fileOf(t *Table) file { return t.journal.store.(file) }

@@ -36,7 +36,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 		return s, nil, err
 	}
 	defer t.life.RUnlock()
-	if t.store.behind() >= t.bounds.events {
+	if t.journal.behind() >= t.bounds.events {
 		return s, nil, ErrBehind
 	}
 	c, err := t.holdOrAdd(key.Addr)

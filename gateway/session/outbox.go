@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/gateweigh/gateweigh/gateway/due"
 )
 
@@ -85,7 +83,7 @@ func (t *Table) Take(ctx context.Context, again bool) (Event, error) {
 		if err := t.enter(); err != nil {
 			return Event{}, err
 		}
-		e, changed, wait, err := t.store.handOut(again)
+		e, changed, wait, err := t.journal.handOut(again)
 		t.life.RUnlock()
 		if err != nil || e.number != 0 {
 			return t.dated(e), err
@@ -94,7 +92,7 @@ func (t *Table) Take(ctx context.Context, again bool) (Event, error) {
 		select {
 		case <-changed:
 		case <-timer.C:
-		case <-t.store.closed:
+		case <-t.journal.closed:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
@@ -129,21 +127,21 @@ func (t *Table) Done(e Event) error {
 	if e.number == 0 {
 		return errors.New("accounted an event that Take never returned")
 	}
-	return t.store.accounted(e)
+	return t.journal.accounted(e)
 }
 
 // Later records that an event which Take returned was not confirmed: it will be tried again, after seconds.
 // Where others were confirmed meanwhile, several times, the events of its session are set aside: they are
 // tried again every ten minutes, and Pending leaves them out. It reports whether that has just happened.
 func (t *Table) Later(e Event) (aside bool) {
-	s := t.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.outbox.sessions[e.ID]
+	j := t.journal
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l := j.outbox.sessions[e.ID]
 	if l == nil || l.Waits() || l.all[0].number != e.number {
 		return false
 	}
-	return s.outbox.later(l)
+	return j.outbox.later(l)
 }
 
 func (o *outbox) later(l *letters) (asideNow bool) {
@@ -168,23 +166,18 @@ func (o *outbox) later(l *letters) (asideNow bool) {
 
 // handOut returns an event as Take does, or the zero Event, a channel that is closed when there may be
 // one, and the time after which there may be one all the same.
-func (s *store) handOut(again bool) (e Event, changed <-chan struct{}, wait time.Duration, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := &s.outbox
+func (j *journal) handOut(again bool) (e Event, changed <-chan struct{}, wait time.Duration, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	o := &j.outbox
 	l, wait := o.first(again)
-	// Read the file with mu held: an event stays in done until no later view of the file
-	// can contain it.
-	err = s.db.View(func(tx *bbolt.Tx) (err error) {
-		switch events := tx.Bucket(eventsBucket); {
-		case l != nil:
-			key := eventKey(l.all[0].number)
-			e, err = eventOf(key, events.Get(key))
-		case !again:
-			e, l, err = s.readOn(events.Cursor())
-		}
-		return err
-	})
+	// Read the store with mu held: an event stays in done until no later reading can contain it.
+	switch {
+	case l != nil:
+		e, err = j.event(l.all[0].number)
+	case !again:
+		e, l, err = j.readOn()
+	}
 	if err != nil {
 		return Event{}, nil, 0, fmt.Errorf("read the outbox of sessions: %w", err)
 	}
@@ -213,65 +206,80 @@ func (o *outbox) first(again bool) (l *letters, wait time.Duration) {
 	return l, 0
 }
 
-// readOn reads events of the file until one is the oldest of its session.
-func (s *store) readOn(c *bbolt.Cursor) (Event, *letters, error) {
-	o := &s.outbox
-	for key, value := c.Seek(eventKey(o.next)); key != nil && len(o.sessions) < readMost; key, value = c.Next() {
-		e, err := eventOf(key, value)
-		if err != nil {
-			return Event{}, nil, err
+// event reads the event of a number; it is an error where there is none.
+func (j *journal) event(number uint64) (e Event, err error) {
+	err = j.store.Events(number, func(n uint64, record []byte) (bool, error) {
+		if n == number {
+			e, err = eventOf(n, record)
 		}
-		o.next = e.number + 1
-		one := letter{e.number, e.Kind == Updated}
+		return false, err
+	})
+	if err == nil && e.number == 0 {
+		err = fmt.Errorf("event %d: %w", number, ErrDamaged)
+	}
+	return e, err
+}
+
+// readOn reads events of the store until one is the oldest of its session.
+func (j *journal) readOn() (first Event, of *letters, err error) {
+	o := &j.outbox
+	if len(o.sessions) >= readMost {
+		return Event{}, nil, nil
+	}
+	err = j.store.Events(o.next, func(number uint64, record []byte) (bool, error) {
+		e, err := eventOf(number, record)
+		if err != nil {
+			return false, err
+		}
+		o.next = number + 1
+		one := letter{number, e.Kind == Updated}
 		l := o.sessions[e.ID]
 		if l == nil {
-			l = &letters{id: e.ID, all: []letter{one}}
-			o.sessions[e.ID] = l
-			return e, l, nil
+			of = &letters{id: e.ID, all: []letter{one}}
+			first, o.sessions[e.ID] = e, of
+			return false, nil
 		}
 		l.all = append(l.all, one)
 		if l.aside {
 			o.aside++
-			s.supersede(l)
+			j.supersede(l)
 		}
-	}
-	return Event{}, nil, nil
+		return true, nil
+	})
+	return first, of, err
 }
 
 // supersede leaves out updates of a session that is set aside: its newest event says what they say.
-func (s *store) supersede(l *letters) {
+func (j *journal) supersede(l *letters) {
 	for i := len(l.all) - 2; i >= 0; i-- {
 		if trying := i == 0 && !l.Waits(); l.all[i].update && !trying {
-			s.delete(l.all[i].number)
+			j.delete(l.all[i].number)
 			l.all = append(l.all[:i], l.all[i+1:]...)
-			s.outbox.aside--
+			j.outbox.aside--
 		}
 	}
 }
 
-// accounted has an event deleted from the file, if it is there: at once, or soon.
-func (s *store) accounted(e Event) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.outbox.done(e)
+// accounted has an event deleted from the store, if it is there: at once, or soon.
+func (j *journal) accounted(e Event) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.outbox.done(e)
 	there := false
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		there = tx.Bucket(eventsBucket).Get(eventKey(e.number)) != nil
-		return nil
-	})
+	err := j.store.Events(e.number, func(number uint64, _ []byte) (bool, error) { there = number == e.number; return false, nil })
 	if there {
-		s.delete(e.number)
-		if e.Kind != Updated || len(s.deleted) >= deletedMax {
-			s.signal()
+		j.delete(e.number)
+		if e.Kind != Updated || len(j.deleted) >= deletedMax {
+			j.signal()
 		}
 	}
 	return err
 }
 
-// delete has an event deleted from the file. mu is held.
-func (s *store) delete(number uint64) {
-	s.deleted[number] = struct{}{}
-	s.arm()
+// delete has an event deleted from the store. mu is held.
+func (j *journal) delete(number uint64) {
+	j.deleted[number] = struct{}{}
+	j.arm()
 }
 
 // done makes a session's next event ready.
@@ -301,7 +309,7 @@ func (t *Table) StartAgain() error {
 			return err
 		}
 	}
-	return t.store.sync()
+	return t.journal.sync()
 }
 
 func (t *Table) startAgain(addr netip.Addr) error {
@@ -316,18 +324,18 @@ func (t *Table) startAgain(addr netip.Addr) error {
 	defer t.release(c)
 	if c.state == Authenticated {
 		started := t.event(Started, &c.entry, "", t.clock.now())
-		t.store.later(change{addr: addr, record: t.record(&c.entry), events: [][]byte{started}})
+		t.journal.later(change{addr: addr, record: t.record(&c.entry), events: [][]byte{started}})
 	}
 	return nil
 }
 
 // Pending returns the number of events that are neither Done nor set aside, including those not yet
 // written.
-func (t *Table) Pending() int { return t.store.behind() }
+func (t *Table) Pending() int { return t.journal.behind() }
 
 // Aside returns the number of events that are set aside.
 func (t *Table) Aside() int {
-	t.store.mu.Lock()
-	defer t.store.mu.Unlock()
-	return t.store.outbox.aside
+	t.journal.mu.Lock()
+	defer t.journal.mu.Unlock()
+	return t.journal.outbox.aside
 }

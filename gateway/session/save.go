@@ -16,7 +16,7 @@ func (t *Table) saveRegularly(ctx context.Context) {
 		timer := time.NewTimer(time.Duration((now/saveEvery+1)*saveEvery - now))
 		select {
 		case <-timer.C:
-		case <-t.store.closed:
+		case <-t.journal.closed:
 			timer.Stop()
 			return
 		case <-ctx.Done():

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/due"
 	"github.com/gateweigh/gateweigh/gateway/timeline"
@@ -55,12 +53,12 @@ var (
 // completes unfinished changes. When a method returns an error, the client is as it was
 // or has less access, and the method may be called again.
 type Table struct {
-	dp     datapath.Datapath
-	log    *slog.Logger
-	store  *store
-	line   *timeline.Line // of the file's times
-	clock  clock
-	bounds bounds
+	dp      datapath.Datapath
+	log     *slog.Logger
+	journal *journal
+	line    *timeline.Line // of the file's times
+	clock   clock
+	bounds  bounds
 
 	// life is held for reading by all methods that use the table, for writing by Close.
 	life   sync.RWMutex
@@ -154,9 +152,23 @@ func Resume(path string, dp datapath.Datapath, log *slog.Logger) (*Table, error)
 }
 
 func open(path string, dp datapath.Datapath, log *slog.Logger, resume bool) (*Table, error) {
-	line, err := timeline.Open(filepath.Dir(path))
+	store, err := openFile(path)
 	if err != nil {
 		return nil, err
+	}
+	t, err := OpenStore(store, filepath.Dir(path), dp, log, resume)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// OpenStore is Open, or with resume Resume, for any store. The machine's clock is kept in dir. The table closes the store, also
+// on error.
+func OpenStore(store Store, dir string, dp datapath.Datapath, log *slog.Logger, resume bool) (*Table, error) {
+	line, err := timeline.Open(dir)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
 	}
 	t := &Table{
 		dp: dp, log: log, cutter: none{}, line: line, clock: newClock(line), bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
@@ -164,35 +176,37 @@ func open(path string, dp datapath.Datapath, log *slog.Logger, resume bool) (*Ta
 	t.complaints.last = -never
 	var lost []change
 	var ends []*Event
-	t.store, err = openStore(path, log, func(tx *bbolt.Tx) error {
-		return eachClient(tx, func(s Session, read datapath.Counters) error {
-			if _, err := t.dp.Counters(s.Addr); errors.Is(err, datapath.ErrForeign) {
-				out, ended := dismiss(s) // an address of a former LAN
-				lost = append(lost, out)
-				if ended != nil {
-					ends = append(ends, ended)
-				}
-				return nil
-			}
-			ended, err := t.restore(&s, read, resume)
-			if ended != nil {
-				end := change{addr: s.Addr, events: [][]byte{encodeEvent(ended)}}
-				if c := t.clients[s.Addr]; c != nil {
-					end.record = t.record(&c.entry)
-				}
-				lost, ends = append(lost, end), append(ends, ended)
-			}
+	t.journal, err = openJournal(store, log, func(addr netip.Addr, record []byte) error {
+		s, read, err := clientOf(addr, record)
+		if err != nil {
 			return err
-		})
+		}
+		if _, err := t.dp.Counters(s.Addr); errors.Is(err, datapath.ErrForeign) {
+			out, ended := dismiss(s) // an address of a former LAN
+			lost = append(lost, out)
+			if ended != nil {
+				ends = append(ends, ended)
+			}
+			return nil
+		}
+		ended, err := t.restore(&s, read, resume)
+		if ended != nil {
+			end := change{addr: s.Addr, events: [][]byte{encodeEvent(ended)}}
+			if c := t.clients[s.Addr]; c != nil {
+				end.record = t.record(&c.entry)
+			}
+			lost, ends = append(lost, end), append(ends, ended)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range lost {
-		t.store.later(c)
+		t.journal.later(c)
 	}
-	if err := t.store.sync(); err != nil {
-		return nil, errors.Join(err, t.store.close())
+	if err := t.journal.sync(); err != nil {
+		return nil, errors.Join(err, t.journal.close())
 	}
 	for _, e := range ends {
 		t.report(&e.Session, e.Cause)
@@ -257,10 +271,10 @@ func (t *Table) Close() error {
 			if now, err := t.dp.Counters(e.key.Addr); err == nil {
 				t.count(&e, now)
 			}
-			t.store.save(e.key.Addr, t.record(&e))
+			t.journal.save(e.key.Addr, t.record(&e))
 		}
 	}
-	return errors.Join(t.store.close(), t.line.Keep())
+	return errors.Join(t.journal.close(), t.line.Keep())
 }
 
 // enter keeps the table open until life is unlocked for reading.

@@ -52,7 +52,7 @@ func (t *Table) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-t.store.closed:
+		case <-t.journal.closed:
 			return ErrClosed
 		case <-t.sooner:
 		case <-timer.C:
@@ -250,10 +250,10 @@ func (t *Table) keep(c *client, e *entry, now moment, save bool) {
 		c.setInterim(e, now)
 	}
 	switch {
-	case update && t.store.behind() < t.bounds.updates:
-		t.store.later(change{addr: e.key.Addr, record: t.record(e), events: [][]byte{t.event(Updated, e, "", now)}})
+	case update && t.journal.behind() < t.bounds.updates:
+		t.journal.later(change{addr: e.key.Addr, record: t.record(e), events: [][]byte{t.event(Updated, e, "", now)}})
 	case save:
-		t.store.save(e.key.Addr, t.record(e))
+		t.journal.save(e.key.Addr, t.record(e))
 	default:
 		return
 	}

@@ -30,17 +30,94 @@ var (
 	formatKey     = []byte("format")
 )
 
+// file is a Store in a file of bbolt.
+type file struct{ db *bbolt.DB }
+
+var _ Store = file{}
+
 // openFile opens the file at path, and creates it when it is missing.
-func openFile(path string) (*bbolt.DB, error) {
+func openFile(path string) (file, error) {
 	db, err := statefile.Open(path, readThrough)
 	if err != nil {
-		return nil, fmt.Errorf("open the session store: %w", advise(err))
+		return file{}, fmt.Errorf("open the session store: %w", advise(err))
 	}
 	if err := db.Update(layOut); err != nil {
-		return nil, errors.Join(fmt.Errorf("lay out the session store %s: %w", path, err), db.Close())
+		return file{}, errors.Join(fmt.Errorf("lay out the session store %s: %w", path, err), db.Close())
 	}
-	return db, nil
+	return file{db}, nil
 }
+
+// Clients implements Store.
+func (f file) Clients(visit func(addr netip.Addr, record []byte) error) error {
+	return f.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(clientsBucket).ForEach(func(key, value []byte) error { return visit(addrOf(key), value) })
+	})
+}
+
+// Events implements Store.
+func (f file) Events(from uint64, visit func(number uint64, record []byte) (more bool, err error)) error {
+	return f.db.View(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(eventsBucket).Cursor()
+		for key, value := c.Seek(eventKey(from)); key != nil; key, value = c.Next() {
+			if len(key) != 8 {
+				return fmt.Errorf("event %x: %w", key, ErrDamaged)
+			}
+			if more, err := visit(binary.BigEndian.Uint64(key), value); err != nil || !more {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Write implements Store.
+func (f file) Write(b Batch) (removed int, err error) {
+	err = f.db.Update(func(tx *bbolt.Tx) (err error) {
+		removed, err = write(tx, b)
+		return err
+	})
+	return removed, err
+}
+
+func write(tx *bbolt.Tx, b Batch) (removed int, err error) {
+	clients, events := tx.Bucket(clientsBucket), tx.Bucket(eventsBucket)
+	events.FillPercent = 1 // they are only appended
+	for _, c := range b.Clients {
+		if c.Data == nil {
+			err = clients.Delete(c.Addr.AsSlice())
+		} else {
+			err = clients.Put(c.Addr.AsSlice(), c.Data)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	for _, e := range b.Events {
+		number, err := events.NextSequence()
+		if err != nil {
+			return 0, err
+		}
+		if err := events.Put(eventKey(number), e); err != nil {
+			return 0, err
+		}
+	}
+	for _, number := range b.Done {
+		key := eventKey(number)
+		if events.Get(key) == nil {
+			continue
+		}
+		if err := events.Delete(key); err != nil {
+			return 0, err
+		}
+		removed++
+	}
+	return removed, nil
+}
+
+// Close implements Store.
+func (f file) Close() error { return f.db.Close() }
+
+func eventKey(number uint64) []byte { return binary.BigEndian.AppendUint64(nil, number) }
 
 // Stored calls visit for each client in the file at path, without a table. It fails with ErrInUse while
 // a table has the file, and with fs.ErrNotExist where there is none.
@@ -114,21 +191,33 @@ func advise(err error) error {
 // eachClient reads all clients, in the order of their addresses.
 func eachClient(tx *bbolt.Tx, visit func(Session, datapath.Counters) error) error {
 	return tx.Bucket(clientsBucket).ForEach(func(key, value []byte) error {
-		s, read, err := decodeClient(value)
-		if err == nil && s.Addr != addrOf(key) {
-			err = ErrDamaged
-		}
+		s, read, err := clientOf(addrOf(key), value)
 		if err != nil {
-			return fmt.Errorf("client %x: %w", key, err)
+			return err
 		}
 		return visit(s, read)
 	})
 }
 
+// clientOf decodes the record of an address.
+func clientOf(addr netip.Addr, record []byte) (s Session, read datapath.Counters, err error) {
+	s, read, err = decodeClient(record)
+	if err == nil && s.Addr != addr {
+		err = ErrDamaged
+	}
+	if err != nil {
+		err = fmt.Errorf("client %v: %w", addr, err)
+	}
+	return s, read, err
+}
+
 // eachEvent reads all events, the oldest first.
 func eachEvent(tx *bbolt.Tx, visit func(Event) error) error {
 	return tx.Bucket(eventsBucket).ForEach(func(key, value []byte) error {
-		e, err := eventOf(key, value)
+		if len(key) != 8 {
+			return fmt.Errorf("event %x: %w", key, ErrDamaged)
+		}
+		e, err := eventOf(binary.BigEndian.Uint64(key), value)
 		if err != nil {
 			return err
 		}
@@ -136,12 +225,12 @@ func eachEvent(tx *bbolt.Tx, visit func(Event) error) error {
 	})
 }
 
-func eventOf(key, value []byte) (Event, error) {
-	e, err := decodeEvent(value)
-	if err != nil || len(key) != 8 {
-		return e, fmt.Errorf("event %x: %w", key, ErrDamaged)
+func eventOf(number uint64, record []byte) (Event, error) {
+	e, err := decodeEvent(record)
+	if err != nil {
+		return e, fmt.Errorf("event %d: %w", number, err)
 	}
-	e.number = binary.BigEndian.Uint64(key)
+	e.number = number
 	return e, nil
 }
 

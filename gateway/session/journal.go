@@ -1,0 +1,286 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// commitMax bounds what one transaction writes: a transaction is held in memory, and
+	// later changes wait for it.
+	commitMax = 4096
+	// lazyFor is how long a change without a waiting caller may take to reach the disk.
+	lazyFor = time.Second
+	// deletedMax bounds the accounted events that are still to be deleted from the store.
+	deletedMax = 512
+)
+
+// change is a change of one client. It is written to disk completely or not at all.
+type change struct {
+	addr   netip.Addr // the zero Addr: no client
+	record []byte     // the client's new record; nil: the client is deleted
+	events [][]byte   // in order
+	done   chan error
+}
+
+// journal keeps the clients and the outbox of events in a Store. One goroutine writes
+// everything that has accumulated since the last transaction in one transaction, so that
+// a thousand waiting callers cost the disk as much as one.
+type journal struct {
+	store  Store
+	log    *slog.Logger
+	wake   chan struct{} // a caller waits, or lazyFor is over
+	closed chan struct{} // no more changes are accepted
+	ended  chan struct{} // the writer has ended
+
+	mu    sync.Mutex
+	queue []change // oldest first; changes without done have no waiting caller
+	// saves are newer records of clients without a waiting caller; a change of the client
+	// replaces its save. order are the addresses to be written next, sorted, because
+	// neighbours share pages.
+	saves   map[netip.Addr][]byte
+	order   []netip.Addr
+	armed   bool // a signal of wake is scheduled
+	failing bool // the last transaction failed
+
+	outbox    outbox
+	deleted   map[uint64]struct{} // events to be deleted that are still in the store
+	backlog   int                 // events in the store
+	unwritten int                 // events not yet written
+}
+
+// openJournal calls load with each client of the store. On error the store is closed.
+func openJournal(store Store, log *slog.Logger, load func(addr netip.Addr, record []byte) error) (*journal, error) {
+	j := &journal{
+		store: store, log: log, wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		saves: map[netip.Addr][]byte{}, deleted: map[uint64]struct{}{}, outbox: newOutbox(),
+	}
+	err := store.Events(0, func(uint64, []byte) (bool, error) { j.backlog++; return true, nil })
+	if err == nil {
+		err = store.Clients(load)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read the session store: %w", err), store.Close())
+	}
+	go j.write()
+	return j, nil
+}
+
+// commit returns when a change is on the disk, or has failed.
+func (j *journal) commit(c change) error {
+	c.done = make(chan error, 1)
+	j.mu.Lock()
+	j.add(c)
+	j.mu.Unlock()
+	j.signal()
+	return <-c.done
+}
+
+// sync returns when everything before it is on the disk, or has failed.
+func (j *journal) sync() error { return j.commit(change{}) }
+
+// later writes a change to disk within a second, after all changes before it.
+func (j *journal) later(c change) {
+	j.mu.Lock()
+	j.add(c)
+	j.arm()
+	j.mu.Unlock()
+}
+
+// add must be called with mu held.
+func (j *journal) add(c change) {
+	j.queue = append(j.queue, c)
+	j.unwritten += len(c.events)
+	delete(j.saves, c.addr)
+}
+
+// save writes a client's record to disk soon. If that fails, the record is dropped,
+// because a newer one follows.
+func (j *journal) save(addr netip.Addr, record []byte) {
+	j.mu.Lock()
+	j.saves[addr] = record
+	j.arm()
+	j.mu.Unlock()
+}
+
+// arm must be called with mu held.
+func (j *journal) arm() {
+	if !j.armed {
+		j.armed = true
+		time.AfterFunc(lazyFor, j.signal)
+	}
+}
+
+func (j *journal) signal() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// behind is the number of events that are not accounted, or not yet written, and not set aside.
+func (j *journal) behind() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.backlog - len(j.deleted) + j.unwritten - min(j.outbox.aside, asideMost)
+}
+
+// close writes what is left and ends the writer. No change may be added afterwards.
+func (j *journal) close() error {
+	close(j.closed)
+	j.signal()
+	<-j.ended
+	j.mu.Lock()
+	failing := j.failing
+	j.mu.Unlock()
+	err := j.store.Close()
+	if failing {
+		return errors.Join(errors.New("close the session store: the last changes could not be written: is the disk full?"), err)
+	}
+	return err
+}
+
+func (j *journal) write() {
+	defer close(j.ended)
+	for {
+		<-j.wake
+		j.flushAll()
+		select {
+		case <-j.closed:
+			j.flushAll() // what was added since the last flush
+			return
+		default:
+		}
+	}
+}
+
+func (j *journal) flushAll() {
+	for j.flush() {
+	}
+}
+
+// portion is what one transaction writes.
+type portion struct {
+	changes []change
+	saves   []Record // newer than the changes
+	done    []uint64
+}
+
+// batch is a portion as a Store takes it.
+func (p portion) batch() Batch {
+	b := Batch{Clients: make([]Record, 0, len(p.changes)+len(p.saves)), Done: p.done}
+	for _, c := range p.changes {
+		if c.addr.IsValid() {
+			b.Clients = append(b.Clients, Record{c.addr, c.record})
+		}
+		b.Events = append(b.Events, c.events...)
+	}
+	b.Clients = append(b.Clients, p.saves...)
+	return b
+}
+
+// flush writes one transaction; more reports whether another should follow at once.
+func (j *journal) flush() (more bool) {
+	b := j.take()
+	if len(b.changes)+len(b.saves)+len(b.done) == 0 {
+		return false
+	}
+	removed, err := j.store.Write(b.batch())
+	ended := b.changes
+	j.mu.Lock()
+	if err == nil {
+		j.taken(b, removed)
+		more = len(j.queue)+len(j.saves) > 0
+	} else {
+		err = fmt.Errorf("write the session store: %w", err)
+		ended = j.putBack(b)
+	}
+	// After a failure sessions are kept again when nothing is left to write: a small
+	// transaction may succeed on a disk that has no space for the others.
+	failing := err != nil || j.failing && more
+	changed := j.failing != failing
+	j.failing = failing
+	j.mu.Unlock()
+	for _, c := range ended {
+		if c.done != nil {
+			c.done <- err
+		}
+	}
+	if changed && failing {
+		j.log.Error("sessions are not kept", "error", err)
+	} else if changed {
+		j.log.Info("sessions are kept again")
+	}
+	return more
+}
+
+// take selects what to write next: first the queue, in order, and, if all of the queue
+// fits, the saves, which are never older than the queue's records.
+func (j *journal) take() portion {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.armed = false
+	n := min(len(j.queue), commitMax)
+	b := portion{changes: slices.Clone(j.queue[:n])}
+	j.queue = slices.Delete(j.queue, 0, n)
+	if len(j.queue) > 0 {
+		return b
+	}
+	for ; len(j.saves) > 0 && n < commitMax; n++ {
+		if len(j.order) == 0 {
+			j.order = slices.SortedFunc(maps.Keys(j.saves), netip.Addr.Compare)
+		}
+		addr := j.order[0]
+		if record, still := j.saves[addr]; still {
+			b.saves = append(b.saves, Record{addr, record})
+			delete(j.saves, addr)
+		}
+		j.order = j.order[1:]
+	}
+	b.done = slices.Sorted(maps.Keys(j.deleted))
+	return b
+}
+
+// taken updates the journal after a portion is on the disk. mu is held.
+func (j *journal) taken(b portion, removed int) {
+	// Remove these only now that they are no longer in the store.
+	for _, number := range b.done {
+		delete(j.deleted, number)
+	}
+	added := 0
+	for _, c := range b.changes {
+		added += len(c.events)
+	}
+	j.backlog += added - removed
+	j.unwritten -= added
+	if added > 0 {
+		j.outbox.tell()
+	}
+}
+
+// putBack keeps the changes of a failed portion that have no waiting caller: they have
+// happened, and no caller could be notified of their loss. It returns the others, and
+// those still in the queue, which would fail too, so that their callers are notified.
+// mu is held.
+func (j *journal) putBack(b portion) (failed []change) {
+	var kept []change
+	for _, c := range append(b.changes, j.queue...) {
+		if c.done != nil {
+			failed = append(failed, c)
+			j.unwritten -= len(c.events)
+		} else {
+			kept = append(kept, c)
+		}
+	}
+	j.queue = kept
+	if len(kept)+len(b.done) > 0 {
+		j.arm()
+	}
+	return failed
+}

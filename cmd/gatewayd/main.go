@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -50,7 +51,9 @@ func main() {
 		os.Setenv("PATH", strings.TrimPrefix(path+sbin, ":")) // only a name with = or 0 in it is an error
 	}
 	// The daemon handles SIGHUP; in other commands it ends the program, as usual.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// What a script that starts this in the background has ignored stays so.
+	ends := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM}, signal.Ignored)
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := stdout.End(rootCommand().ExecuteContext(ctx))
 	stop()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -226,5 +227,22 @@ func TestKilledHostOfAStormCostsTheStorm(t *testing.T) {
 	}
 	if run := resumed(t, dir); len(run.Own) != 2 || run.Own[0].Block != 1 || run.Own[1].Block != 0 {
 		t.Errorf("storms after the resume: %+v", run.Own)
+	}
+}
+
+// TestRunUnderNohup goes on when its terminal is gone.
+func TestRunUnderNohup(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	cmd := command(t, dir, "run", "small.toml", "--out", "r")
+	cmd.Args = slices.Concat([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:])
+	cmd.Path = "/bin/sh"
+	run := start(t, dir, cmd)
+	labtest.Await(t, "the first trial", func() bool { return len(trials(t, filepath.Join(dir, "r"))) > 0 })
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, run.said(t))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -51,7 +52,9 @@ func main() {
 	agent.Version = version
 	vm.RunAs(os.Args)
 	agent.RunAs(os.Args)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// What nohup, or a script that starts this in the background, has ignored stays so.
+	ends := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := stdout.End(rootCommand().ExecuteContext(ctx))

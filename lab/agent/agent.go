@@ -15,11 +15,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -281,6 +284,7 @@ func RunAs(args []string) {
 	var err error
 	switch args[1] {
 	case Subcommand:
+		heedSignals()
 		unix.Umask(modesAsGiven) // of all that the host's programs make, whatever shell the run was started from
 		var o Options
 		if err = o.flags().Parse(args[2:]); err == nil && o.selfTest {
@@ -313,6 +317,14 @@ func RunAs(args []string) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// heedSignals undoes that nohup, or a script that starts a run in the background, has signals ignored: programs would inherit
+// that, and a shell cannot trap such a signal. The agent itself ends with the lab's connection.
+func heedSignals() {
+	if kept := slices.DeleteFunc([]os.Signal{syscall.SIGHUP, syscall.SIGINT}, func(s os.Signal) bool { return !signal.Ignored(s) }); len(kept) > 0 {
+		signal.Notify(make(chan os.Signal, 1), kept...)
+	}
 }
 
 // Args is the command line that Options stand for, without the program's name.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,6 +122,17 @@ func TestProgramsHaveTheHostsTmp(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	if out, err := startHost(t).Run(t.Context(), agent.Command{Argv: []string{"mktemp"}}); err != nil || !strings.HasPrefix(out.Stdout, "/tmp/tmp.") {
 		t.Errorf("a temporary file is %q, %v", out.Stdout, err)
+	}
+}
+
+// TestProgramsHeedSignals that nohup, or a script that starts a run in the background, has ignored.
+func TestProgramsHeedSignals(t *testing.T) {
+	signals := []os.Signal{syscall.SIGHUP, syscall.SIGINT}
+	signal.Ignore(signals...)
+	defer signal.Reset(signals...)
+	out, err := startHost(t).Run(t.Context(), agent.Command{Argv: []string{"sh", "-c", `trap "echo trapped" HUP INT; kill -HUP $$; kill -INT $$`}})
+	if err != nil || out.Stdout != "trapped\ntrapped\n" {
+		t.Errorf("%q, %v", out.Stdout, err)
 	}
 }
 

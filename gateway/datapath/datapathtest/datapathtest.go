@@ -164,6 +164,20 @@ func RunLines(t *testing.T, p Path) {
 	run(t, p, all)
 }
 
+// RunAttached is Run for a path whose programs are those of another path that Run tests here, attached another way: the
+// behaviours that can depend on that.
+func RunAttached(t *testing.T, p Path) {
+	all := slices.Concat(lifetimes, uplink, neighbours, floods)
+	for _, b := range behaviours {
+		if slices.Contains([]string{"NothingOfStrangersLeaves", "NothingReachesStrangers", "OtherInterfaces", "IPv6IsNoWayAround", "HTTPGoesToThePortal", "DHCPComesThrough",
+			"PacketsAreBilled", "StreamsAreBilled", "CountersAgree", "RatesHoldUp", "RatesHoldDown", "ManyHands", "TrafficFollowsTheNetwork", "NATAndFirewalls", "HooksSeeEveryPacket",
+			"LinesAreBilled", "LinesOfTheStack", "LinesBehindNAT", "ClosedWithLines", "KilledWithLines"}, b.name) {
+			all = append(all, b)
+		}
+	}
+	run(t, p, all)
+}
+
 func run(t *testing.T, p Path, behaviours []behaviour) {
 	for _, b := range behaviours {
 		t.Run(b.name, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -193,18 +194,18 @@ func (d *Datapath) enter() error {
 	if err := d.guardian().Shut(); err != nil {
 		return fmt.Errorf("keeping the machine from forwarding without the programs: %w", err)
 	}
-	hooks := append(d.hooks(d.lan, d.wan), hook{name: lookup, prog: d.objs.PortalLookup})
+	hooks := d.hooks(d.lan, d.wan)
 	if d.cfg.Lines {
 		hooks = append([]hook{{"cut_in", d.cut.in, d.objs.CutIn, false}}, hooks...)
 	}
-	for _, h := range hooks {
+	for _, h := range slices.Concat(hooks, []hook{{name: lookup, prog: d.objs.PortalLookup}}) {
 		p := &place{hook: h}
 		d.places = append(d.places, p)
 		if err := d.take(p); err != nil {
 			return err
 		}
 	}
-	if err := leaveFilters(d.cfg.PinDir, d.hooks(d.lan, d.wan)...); err != nil {
+	if err := leaveFilters(d.cfg.PinDir, hooks...); err != nil {
 		d.cfg.Log.Error("programs stay on an interface that is no longer the LAN's or the WAN's", "err", err)
 	}
 	return errors.Join(d.setGuard(d.lets), d.listPins())

@@ -205,18 +205,22 @@ func (a *Agent) precede() error {
 	if !a.opts.Isolated {
 		return nil
 	}
-	pids := []int{os.Getpid()}
-	if a.jail.init != nil {
+	done := map[int]bool{}
+	for news := []int{os.Getpid()}; len(news) > 0; { // until none has begun between a look and its parent's turn
+		for _, pid := range news {
+			if err := realtime.Precede(pid); err != nil && !errors.Is(err, realtime.ErrDenied) {
+				return fmt.Errorf("priority of the host's process %d: %w", pid, err)
+			}
+			done[pid] = true
+		}
+		if a.jail.init == nil {
+			return nil
+		}
 		inside, err := meter.PIDsIn(a.jail.pidLink)
 		if err != nil {
 			return err
 		}
-		pids = append(pids, inside...)
-	}
-	for _, pid := range pids {
-		if err := realtime.Precede(pid); err != nil && !errors.Is(err, realtime.ErrDenied) {
-			return fmt.Errorf("priority of the host's process %d: %w", pid, err)
-		}
+		news = slices.DeleteFunc(inside, func(pid int) bool { return done[pid] })
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -27,6 +28,7 @@ func TestLabsPrecede(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	labtest.Await(t, "the programs to run", func() bool { return len(sleeping(t, first))*len(sleeping(t, second)) == 1 })
 	for _, h := range lab.Hosts { // from then on they go first
 		if err := h.OpenMeter(t.Context(), agent.Meter{IfNames: h.Ifs}); err != nil {
 			t.Fatal(err)
@@ -48,21 +50,27 @@ func TestLabsPrecede(t *testing.T) {
 			}
 		}
 	}
-	found := 0
+	for _, seconds := range []string{first, second} {
+		for _, pid := range sleeping(t, seconds) {
+			wantFirst(t, "sleep "+seconds, pid)
+		}
+	}
+}
+
+// sleeping are the processes that are sleep of a number of seconds, and not what will be that.
+func sleeping(t *testing.T, seconds string) (found []int) {
+	t.Helper()
 	pids, err := meter.PIDs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, pid := range pids {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // an error: it has ended
-		if text := strings.ReplaceAll(string(line), "\x00", " "); text == "sleep "+first+" " || text == "sleep "+second+" " {
-			wantFirst(t, text, pid)
-			found++
+		if string(line) == "sleep\x00"+seconds+"\x00" {
+			found = append(found, pid)
 		}
 	}
-	if found != 2 {
-		t.Errorf("%d of 2 programs found", found)
-	}
+	return found
 }
 
 // wantFirst holds a process and the group of its session against nice -20.

@@ -67,7 +67,7 @@ type survey struct {
 // check makes all checks, in the order of the configuration.
 func check(cfg *config.Config, running int) []Finding {
 	s := &survey{Config: cfg, running: running}
-	for _, part := range []func(){s.folders, s.interfaces, s.bridged, s.address, s.path, s.garden, s.payload, s.translation, s.ownPorts, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
+	for _, part := range []func(){s.folders, s.interfaces, s.bridged, s.address, s.path, s.garden, s.own, s.payload, s.translation, s.ownPorts, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
 		part()
 	}
 	return s.findings

@@ -59,6 +59,12 @@ func TestCheckGarden(t *testing.T) {
 	}
 	cfg.Garden.Domains, cfg.Garden.Ports = nil, []config.GardenPort{{Domain: "*.google.com", Protocol: unix.IPPROTO_TCP, Port: 443}}
 	finds(t, cfg, Warning, "garden.ports", "www.google.com")
+	cfg.Garden.Prefixes = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")}
+	cfg.Garden.Ports = []config.GardenPort{{Prefix: cfg.Garden.Prefixes[0], Protocol: unix.IPPROTO_TCP, Port: 443}}
+	finds(t, cfg, Warning, "garden.prefixes: 192.0.2.1 is an address of this machine", "garden.ports: 192.0.2.1:443 is an address of this machine")
+	if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "192.0.2.2") {
+		t.Errorf("found %s", all)
+	}
 }
 
 // TestCheckFiles: a process that may open too few files for its sessions in the kernel says how many it needs.

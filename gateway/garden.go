@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +63,51 @@ func portNames(all []config.GardenPort) (names []dns.PortName) {
 		}
 	}
 	return names
+}
+
+// redundant warns of values of lists that change nothing.
+func (s *survey) redundant() {
+	for _, r := range s.Redundancies() {
+		with := ""
+		if r.With != r.Key {
+			with = " of " + r.With
+		}
+		s.find(Warning, "%s: %s changes nothing, because %s%s holds it: take one of them out", s.Where(r.Key), r.Value, r.Other, with)
+	}
+	of := func(key, name string) {
+		if s.Portal.Enabled && s.Portal.Name != "" && name == s.Portal.Name {
+			s.find(Warning, "%s: %s is portal.name, the gateway itself, which clients reach anyway, and nothing else there is opened: take it out", s.Where(key), name)
+		}
+	}
+	for _, d := range s.Garden.Domains {
+		of("garden.domains", d)
+	}
+	for _, p := range s.Garden.Ports {
+		of("garden.ports", p.Domain)
+	}
+}
+
+// own warns of addresses of this machine in the garden, which are never open.
+func (s *survey) own() {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		s.find(Warning, "looking for this machine's addresses, which are never in the garden: %v", err)
+	}
+	of := func(key string, p netip.Prefix, text string) {
+		is := func(a net.Addr) bool {
+			n, ok := a.(*net.IPNet)
+			return ok && p.IsSingleIP() && p.Addr().String() == n.IP.String()
+		}
+		if slices.ContainsFunc(addrs, is) {
+			s.find(Warning, "%s: %s is an address of this machine, which is never in the garden: take it out", s.Where(key), text)
+		}
+	}
+	for _, p := range s.Garden.Prefixes {
+		of("garden.prefixes", p, p.Addr().String())
+	}
+	for _, p := range s.Garden.Ports {
+		of("garden.ports", p.Prefix, p.String())
+	}
 }
 
 // secureProbes are names that devices also ask over HTTPS: an answer makes Android believe that it is online.

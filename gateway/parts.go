@@ -112,6 +112,7 @@ func clientInterface(cfg *config.Config) string {
 func CheckFiles(cfg *config.Config) []Finding {
 	s := &survey{Config: cfg}
 	s.patience()
+	s.redundant()
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	auth, err := g.authenticator()
 	s.refuse(err)

@@ -148,11 +148,7 @@ func (k *checker) checkDNS() {
 			k.report("dns.upstreams", "%s is gatewayd itself: name the resolvers beyond it", u)
 		}
 	}
-	for _, p := range k.Garden.Prefixes {
-		if p.Overlaps(k.LAN.Network()) {
-			k.report("garden.prefixes", "%s overlaps the LAN, %s: clients reach each other without the gateway", p, k.LAN.Network())
-		}
-	}
+	k.checkGarden()
 }
 
 func (k *checker) checkPortal() {

@@ -130,7 +130,7 @@ var translations = []problem{
 	{"no room for exceptions", minimal + "nat.masquerade = true\nnat.except = [\"10.0.0.0/8\"]\n",
 		[]string{`x.toml:7: nat.except: 10.0.0.0/8 overlaps the LAN, …`}},
 	{"who may come in", minimal + "nat.masquerade = true\nnat.inbound = [\"0.0.0.0/0\", \"0.0.0.0/1\"]\n",
-		[]string{`x.toml:7: nat.inbound: … not "0.0.0.0/1"`}},
+		[]string{`x.toml:7: nat.inbound: … "0.0.0.0/1" is a large … "0.0.0.0/0" is everybody`}},
 	{"forwards", minimal + `[nat]
 masquerade = true
 [[nat.forward]]
@@ -290,8 +290,8 @@ var contradictions = []problem{
 		[]string{`x.toml:4: dns.upstreams: 10.1.0.1:53 is gatewayd …`}},
 	{"garden", minimal + "garden.domains = [\"*\", \"*.org\", \"10.1.2.3\", \"a..b\"]\ngarden.prefixes = [\"10.0.0.0/8\", \"0.0.0.0/0\"]\n",
 		[]string{
-			`x.toml:6: garden.domains: each value must … "example.org" … "*.example.org" … "*" … "*.org" … "10.1.2.3" … "a..b"`,
-			`x.toml:7: garden.prefixes: each value must … IPv4 … "192.0.2.0/24" /8 … "0.0.0.0/0"`}},
+			`x.toml:6: garden.domains: each value must … "example.org" … "*.example.org", … "*" is every … "*.org" is a large … "*.example.org" … "10.1.2.3" is a … garden.prefixes … "a..b" has nothing … out`,
+			`x.toml:7: garden.prefixes: each value must … IPv4 … "192.0.2.0/24", /8 … "0.0.0.0/0" is a large … Internet`}},
 	{"garden over the LAN", minimal + "garden.prefixes = [\"10.0.0.0/8\"]\n",
 		[]string{`x.toml:6: garden.prefixes: 10.0.0.0/8 overlaps the … 10.1.0.0/16 …`}},
 	{"ports", minimal + "portal.port = 53\nportal.tls_port = 53\nportal.tls_cert = \"c\"\nportal.tls_key = \"k\"\nportal.name = \"login.example.org\"\nmetrics.listen = \"10.1.0.1:53\"\n",

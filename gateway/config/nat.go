@@ -105,7 +105,11 @@ func everywhere(read reader[netip.Prefix]) reader[netip.Prefix] {
 		if all := netip.PrefixFrom(netip.IPv4Unspecified(), 0); v == all.String() {
 			return all, nil
 		}
-		return read(v)
+		p, err := read(v)
+		if err != nil {
+			err = fmt.Errorf(`%w; "0.0.0.0/0" is everybody`, err)
+		}
+		return p, err
 	}
 }
 
@@ -204,6 +208,7 @@ func (k *checker) checkNAT() {
 			k.report("nat.except", "%s overlaps the LAN, %s, which nothing is translated to", p, k.LAN.Network())
 		}
 	}
+	k.checkInbound()
 	k.checkSource()
 	k.checkPortsPerClient()
 }

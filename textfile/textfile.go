@@ -3,11 +3,16 @@
 package textfile
 
 import (
+	"bytes"
 	"crypto/tls"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // mark is U+FEFF, the byte order mark.
@@ -27,14 +32,45 @@ func Trim[T string | []byte](text T) T {
 func Read(path string, most int) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, Plain(err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if err == nil && len(data) > most {
 		err = fmt.Errorf("%s is larger than %d bytes", path, most)
 	}
-	return Trim(data), err
+	return Trim(data), Plain(err)
+}
+
+// plain is an error in plain words.
+type plain struct {
+	text string
+	error
+}
+
+func (p plain) Error() string { return p.text }
+func (p plain) Unwrap() error { return p.error }
+
+// Plain has an error of a file or folder say which, and what is wrong, without the system call. What the error is remains.
+func Plain(err error) error {
+	var of *fs.PathError
+	if !errors.As(err, &of) {
+		return err
+	}
+	text := of.Path + ": " + of.Err.Error()
+	switch {
+	case of.Path == "":
+		text = "the path is empty: name one"
+	case errors.Is(of.Err, fs.ErrNotExist):
+		text = of.Path + " does not exist"
+	case errors.Is(of.Err, syscall.EISDIR):
+		text = of.Path + " is a folder, no file"
+	case errors.Is(of.Err, syscall.ENOTDIR):
+		text = of.Path + " is below a file, which is no folder"
+	case errors.Is(of.Err, fs.ErrPermission):
+		text = of.Path + " is not open to this user: permission denied"
+	}
+	return plain{text, err}
 }
 
 // maxPEM bounds a certificate chain and its key, bytes each.
@@ -49,5 +85,25 @@ func KeyPair(cert, key string) (tls.Certificate, error) {
 			return tls.Certificate{}, err
 		}
 	}
-	return tls.X509KeyPair(parts[0], parts[1])
+	for i, what := range []string{"CERTIFICATE", "PRIVATE KEY"} {
+		if !bytes.Contains(blocks(parts[i]), []byte(what)) {
+			return tls.Certificate{}, fmt.Errorf("%s has no BEGIN %s in it: it must be PEM", []string{cert, key}[i], what)
+		}
+	}
+	pair, err := tls.X509KeyPair(parts[0], parts[1])
+	if err != nil {
+		err = fmt.Errorf("%s and %s: %s", cert, key, strings.TrimPrefix(err.Error(), "tls: "))
+	}
+	return pair, err
+}
+
+// blocks are the kinds of a text's PEM blocks.
+func blocks(text []byte) (kinds []byte) {
+	for {
+		b, rest := pem.Decode(text)
+		if b == nil {
+			return kinds
+		}
+		kinds, text = append(append(kinds, b.Type...), ','), rest
+	}
 }

@@ -38,7 +38,7 @@ func loginCommand(socket *string) *cobra.Command {
 			"input; empty lines and lines that begin with # are ignored. The limits given here are each one's.",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if list != "" {
+			if cmd.Flags().Changed("list") {
 				return loginList(cmd, *socket, list, len(args) > 0 || user != "" || mac != "", g)
 			}
 			if len(args) == 0 {
@@ -103,7 +103,7 @@ func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest,
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, err
+			return nil, textfile.Plain(err)
 		}
 		defer f.Close()
 		in = f
@@ -126,7 +126,7 @@ func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest,
 		}
 		list = append(list, req)
 	}
-	return list, errors.Join(append(problems, lines.Err())...)
+	return list, errors.Join(append(problems, textfile.Plain(lines.Err()))...)
 }
 
 // clientAddress reads the address of a client.

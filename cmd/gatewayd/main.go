@@ -123,7 +123,7 @@ func rootCommand() *cobra.Command {
 		Version:       version,
 		Args:          usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file == "" {
+			if !cmd.Flags().Changed("config") {
 				return cmd.Help()
 			}
 			return run(cmd.Context(), file)

@@ -29,7 +29,7 @@ func whoisCommand() *cobra.Command {
 			"is found a second after it began. With --json, one object a line.",
 		Example: "  gatewayd whois 203.0.113.5:40321 --at 2026-03-01T14:05:06+01:00",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			who, err := netip.ParseAddrPort(args[0])
 			if err != nil || !who.Addr().Is4() {
 				return &exitError{exitUsage, fmt.Errorf("%q is no IPv4 address with a port, such as 203.0.113.5:40321", args[0])}
@@ -43,7 +43,7 @@ func whoisCommand() *cobra.Command {
 			if when.After(time.Now()) {
 				return &exitError{exitUsage, fmt.Errorf("--at %s is in the future", at)}
 			}
-			if folder == "" {
+			if !cmd.Flags().Changed("folder") {
 				cfg, err := config.Load(file)
 				if err != nil {
 					return &exitError{exitUsage, fmt.Errorf("%w (--folder names the flow log's folder without a configuration)", err)}

@@ -244,12 +244,42 @@ func TestLoadLooksAtFiles(t *testing.T) {
 	_, err := Load(path)
 	want := []string{
 		path + ":7: radius.primary.secret: … chmod o-r " + path + ", or use secret_file",
-		path + ":8: users.file: " + dir + " is no file",
+		path + ":8: users.file: " + dir + " is a folder, no file",
 		path + ":9: portal.templates: " + path + " is no folder",
-		path + ":10: portal.tls_cert: open " + dir + "/c.pem: no such file or directory",
+		path + ":10: portal.tls_cert: " + dir + "/c.pem does not exist",
 	}
 	if err == nil || !slices.EqualFunc(strings.Split(err.Error(), "\n"), want, says) {
 		t.Errorf("got:\n%v\nwant:\n%s", err, strings.Join(want, "\n"))
+	}
+	pem := write(t, dir, "key.pem", "-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n", 0o600)
+	for keys, want := range map[string]string{
+		"portal.templates = \"none\"":        "portal.templates: " + dir + "/none does not exist: gatewayd templates writes …",
+		"portal.templates = \"key.pem/x\"":   "portal.templates: " + dir + "/key.pem/x is below a file, …",
+		"portal.templates = \"/dev/null\"":   "portal.templates: /dev/null is no folder",
+		"portal.templates = \"\"":            "portal.templates: must be the path … \"\"",
+		"users.file = \"/dev/null\"":         "users.file: /dev/null is no regular file, …",
+		"users.file = \"key.pem/x\"":         "users.file: " + dir + "/key.pem/x is below a file, …",
+		"state_dir = \"\"":                   "state_dir: must be an absolute path, not \"\"",
+		"portal.tls_cert = \".\"":            "portal.tls_cert: " + dir + " is a folder, no file",
+		"portal.tls_cert = \"/dev/null\"":    "portal.tls_cert: /dev/null has no BEGIN CERTIFICATE in it: … PEM",
+		"portal.tls_cert = \"key.pem\"":      "portal.tls_cert: " + pem + " has no BEGIN CERTIFICATE in it: … PEM",
+		"portal.tls_cert = \"key.pem/x\"":    "portal.tls_cert: " + dir + "/key.pem/x is below a file, …",
+		"radius.primary.secret_file = \".\"": "radius.primary.secret_file: … " + dir + " …",
+	} {
+		text := strings.Replace(minimal, "click-through", "users", 1) + keys + "\n"
+		if !strings.Contains(keys, "users.file") {
+			text += "users.file = \"key.pem\"\n"
+		}
+		if strings.Contains(keys, "tls_cert") {
+			text += "portal.tls_key = \"key.pem\"\nportal.name = \"l.example\"\n"
+		}
+		if strings.Contains(keys, "radius") {
+			text = strings.Replace(text, `["users"]`, `["users", "radius"]`, 1) + "radius.primary.address = \"192.0.2.10\"\n"
+		}
+		path := write(t, dir, "paths.toml", text, 0o600)
+		if _, err := Load(path); err == nil || !says(err.Error(), path+":6: "+want) {
+			t.Errorf("%s: %v\nwant %s", keys, err, want)
+		}
 	}
 	if _, err := Load(dir + "/none"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir+"/none") || !strings.Contains(err.Error(), "example-config") {
 		t.Errorf("no file: %v", err)

@@ -100,9 +100,11 @@ func (k *checker) openFiles() {
 		if info, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
 			k.report("users.file", `%s does not exist: make it with mode 640 and a line NAME:HASH for each account; gatewayd hash-password prints the hash`, f)
 		} else if err != nil {
-			k.report("users.file", "%v", err)
+			k.report("users.file", "%v", textfile.Plain(err))
+		} else if info.IsDir() {
+			k.report("users.file", "%s is a folder, no file", f)
 		} else if !info.Mode().IsRegular() {
-			k.report("users.file", "%s is no file", f)
+			k.report("users.file", "%s is no regular file, whose accounts could be read again: name one", f)
 		}
 	}
 	if p := k.Portal; p.TLSCert != "" {
@@ -112,7 +114,7 @@ func (k *checker) openFiles() {
 	}
 	if dir := k.Portal.Templates; dir != "" {
 		if info, err := os.Stat(dir); err != nil {
-			k.report("portal.templates", "%v", err)
+			k.report("portal.templates", "%v: gatewayd templates writes a folder to begin with", textfile.Plain(err))
 		} else if !info.IsDir() {
 			k.report("portal.templates", "%s is no folder", dir)
 		}

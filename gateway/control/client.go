@@ -32,6 +32,9 @@ const answerTime = 10 * time.Second
 
 // Dial checks whether a daemon listens at path, and returns ErrNotRunning if not.
 func Dial(path string) (*Client, error) {
+	if path == "" {
+		return nil, errors.New("the socket's path is empty: name that of run_dir/control.sock")
+	}
 	c := &Client{path: path}
 	conn, err := c.connect(context.Background())
 	if err != nil {

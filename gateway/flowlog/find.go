@@ -39,6 +39,11 @@ type Found struct {
 // event. It fails with ErrNoLog for a folder without files, and with ErrTooOld if the oldest is
 // younger than the time and nothing is found.
 func Find(folder string, who netip.AddrPort, at time.Time) (Found, error) {
+	if info, err := os.Stat(folder); folder == "" {
+		return Found{}, errors.New("the flow log's folder has an empty name: name it")
+	} else if err == nil && !info.IsDir() {
+		return Found{}, fmt.Errorf("%s is no folder: name that of the flow log", folder)
+	}
 	all, err := segments(folder)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
 		return Found{}, fmt.Errorf("%w in %s: set flowlog.enabled = true, or name the folder", ErrNoLog, folder)

@@ -119,19 +119,24 @@ func WriteTemplates(dir string, force bool) (paths []string, err error) {
 		paths = append(paths, filepath.Join(dir, name))
 	}
 	slices.Sort(paths)
+	if info, err := os.Stat(dir); dir == "" {
+		return nil, errors.New("the folder's name is empty: name one, which is made if it is missing")
+	} else if err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%s is no folder: name another, which is made if it is missing", dir)
+	}
 	for _, path := range paths {
 		if _, err := os.Lstat(path); err == nil && !force {
 			return nil, fmt.Errorf("%s exists already: nothing was written; --force replaces it", path)
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("looking for former templates: %w", err)
+			return nil, fmt.Errorf("looking for former templates: %w", textfile.Plain(err))
 		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making the templates' folder: %w", err)
+		return nil, fmt.Errorf("making the templates' folder: %w", textfile.Plain(err))
 	}
 	for _, path := range paths {
 		if err := os.WriteFile(path, files[filepath.Base(path)], 0o644); err != nil {
-			return nil, fmt.Errorf("writing the templates: %w", err)
+			return nil, fmt.Errorf("writing the templates: %w", textfile.Plain(err))
 		}
 	}
 	return paths, nil

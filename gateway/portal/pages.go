@@ -131,7 +131,7 @@ func checkNames(dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("reading the portal's templates: %w", err)
+		return fmt.Errorf("reading the portal's templates: %w", textfile.Plain(err))
 	}
 	known := append(slices.Concat(pageFiles, sharedFiles), "texts.LANGUAGE.toml")
 	found := 0

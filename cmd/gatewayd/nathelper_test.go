@@ -2,14 +2,14 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // sideDoors checks that neither forwards nor what a helper expects gives a client ports outside that are another's: low's are
@@ -91,24 +91,31 @@ func (c *client) listens(port int) (l *net.TCPListener) {
 // the client begins afterwards.
 func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener, c *client, server *asker) (netip.AddrPort, bool) {
 	t.Helper()
-	w.in(host, func() error {
-		d := net.Dialer{Timeout: 100 * time.Millisecond}
+	fd := -1
+	defer func() { unix.Close(fd) }()
+	w.in(host, func() (err error) {
+		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+			return os.NewSyscallError("socket", err)
+		}
 		if from != "" {
-			d.LocalAddr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from))
+			if err := unix.Bind(fd, sockaddr(from)); err != nil {
+				return os.NewSyscallError("bind", err)
+			}
 		}
-		near, err := d.Dial("tcp4", to)
-		if err == nil {
-			near.Close()
-		}
+		unix.Connect(fd, sockaddr(to)) // goes on while the other connection is begun; one that is refused does not cross
 		return nil
 	})
 	c.seen(server)
-	l.SetDeadline(time.Now().Add(time.Millisecond))
-	far, err := l.Accept()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if !waiting(t, l) {
 		return netip.AddrPort{}, false
 	}
+	far, err := l.Accept()
 	must(t, err)
 	defer far.Close()
 	return far.RemoteAddr().(*net.TCPAddr).AddrPort(), true
+}
+
+func sockaddr(at string) *unix.SockaddrInet4 {
+	a := netip.MustParseAddrPort(at)
+	return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
 }

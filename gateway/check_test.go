@@ -156,6 +156,15 @@ func TestCheck(t *testing.T) {
 		t.Setenv("PATH", "/nowhere")
 		finds(t, *d.cfg, Refusal, "package nftables")
 	})
+	t.Run("forwards", func(t *testing.T) {
+		cfg := *d.cfg
+		cfg.NAT = config.NAT{Masquerade: true, Forwards: []config.Forward{{Proto: config.TCP, Ports: config.PortRange{First: 8022, Last: 8022}, To: netip.MustParseAddr("10.1.0.9")}}}
+		finds(t, cfg, Warning, "whichever client leases 10.1.0.9 gets what is forwarded")
+		cfg.DHCP.Pools = []config.Range{{First: netip.MustParseAddr("10.1.0.50"), Last: netip.MustParseAddr("10.1.0.60")}}
+		if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "whichever client") {
+			t.Errorf("of an address that nobody leases: %s", all)
+		}
+	})
 	t.Run("own ports", func(t *testing.T) { ownPortsTaken(t, *d.cfg) })
 	t.Run("ports", func(t *testing.T) { portsTaken(t, *d.cfg) })
 }

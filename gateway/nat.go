@@ -100,7 +100,8 @@ func (s *survey) translation() {
 	s.outside()
 	for i, f := range s.NAT.Forwards {
 		reserved := func(r config.Reservation) bool { return r.Addr == f.To }
-		if s.DHCP.Mode == config.Server && !s.PPPoE.Enabled && !slices.ContainsFunc(s.DHCP.Static, reserved) {
+		leased := func(pool config.Range) bool { return pool.Contains(f.To) }
+		if s.DHCP.Mode == config.Server && !s.PPPoE.Enabled && slices.ContainsFunc(s.DHCP.Pools, leased) && !slices.ContainsFunc(s.DHCP.Static, reserved) {
 			s.find(Warning, "%s: whichever client leases %s gets what is forwarded: reserve it in dhcp.static", s.WhereForward(i, "to"), f.To)
 		}
 	}

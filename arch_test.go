@@ -85,7 +85,8 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},
 	"gateway/netnstest":             {}, // namespaces for tests
 
-	"lab/result":     {},
+	"lab/result":     {"lab/scratch"},
+	"lab/scratch":    {},                                                                           // folders that end with their process
 	"lab/client":     {"lab/words", "lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},                                         // result names the directions
 	"lab/meter":      {},
@@ -93,21 +94,21 @@ var allowedImports = map[string][]string{
 	"lab/realtime":   {},                                              // priority of threads
 	"lab/watch":      {"lab/layout"},                                  // whether a CPU is away
 	"lab/kernel":     {},                                              // kernels in files, and Debian's
-	"lab/vm":         {"lab/kernel", "lab/result"},                    // runs a program under another kernel
+	"lab/vm":         {"lab/kernel", "lab/result", "lab/scratch"},     // runs a program under another kernel
 	"lab/hook":       {},                                              // eBPF programs at tc
 	"lab/sink":       {"lab/layout", "lab/hook", "quote", "tomlline"}, // ways to capture
 	"lab/floor":      {"lab/layout", "lab/hook"},                      // forwarding with nothing decided
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words", "textfile"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                                                                                             // what a machine is, read on it
-	"lab/agent":      {"output", "lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile", "lab/traffic/socket"},
+	"lab/agent":      {"lab/scratch", "output", "lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile", "lab/traffic/socket"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
-	"lab/runner":     {"lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},
+	"lab/runner":     {"lab/scratch", "lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},
 	"lab/tunnel":     {}, // what headers leave of a link
 	"lab/words":      {}, // counts and lists in sentences
 	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
-	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/realtime", "lab/words", "lab/result", "lab/analysis"},
+	"lab/doctor":     {"lab/scratch", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/realtime", "lab/words", "lab/result", "lab/analysis"},
 	"lab/studies":    {"lab/analysis", "lab/measure/capture", "lab/measure/cost", "lab/measure/rate", "lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
 	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},

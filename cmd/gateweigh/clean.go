@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gateweigh/gateweigh/lab/scratch"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -16,7 +17,9 @@ func cleanCommand() *cobra.Command {
 		Short: "End what a crashed run left on this machine",
 		Long: "A run's hosts end with the run, also when it is killed: the kernel removes their namespaces, links,\n" +
 			"mounts and programs. clean ends agents that still exist although their run is gone,\n" +
-			"for example because a signal stopped them. Running runs are not affected.",
+			"for example because a signal stopped them, and removes the folders gateweigh-... in $TMPDIR or /tmp that\n" +
+			"a killed doctor, shell, compare or explain has left, and the consoles of guests that did not start.\n" +
+			"What a living process has is not touched. Folders of runs are kept: gateweigh run --resume goes on with them.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
@@ -30,7 +33,11 @@ func cleanCommand() *cobra.Command {
 				}
 				fmt.Fprintf(stdout, "ended host %s of run %s (process %d)\n", e.Host, e.Run, e.PID)
 			}
-			if err == nil && len(ended) == 0 {
+			removed, failed := scratch.Sweep(scratch.Kinds()...)
+			for _, dir := range removed {
+				fmt.Fprintf(stdout, "removed %s, which no living process has\n", dir)
+			}
+			if err = errors.Join(err, failed); err == nil && len(ended)+len(removed) == 0 {
 				fmt.Fprintln(stdout, "nothing was left")
 			}
 			return err

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/realtime"
+	"github.com/gateweigh/gateweigh/lab/scratch"
 )
 
 // selfTest tries on this machine what agents do.
@@ -61,11 +62,11 @@ const trialTime = time.Minute
 
 // runSelfTest tries all, and writes a line for each.
 func runSelfTest(ctx context.Context, out io.Writer) error {
-	dir, err := os.MkdirTemp("", "gateweigh-self-test-")
+	dir, done, err := scratch.New(scratch.SelfTest)
 	if err != nil {
-		return fmt.Errorf("making a folder for the self-test: %w", err)
+		return err
 	}
-	defer os.RemoveAll(dir)
+	defer done()
 	s := &selfTest{out: out, emulator: emulator(), dir: dir}
 	fmt.Fprintf(out, "agent %s, %s, %d bits, %s endian, build %s%s\n", Version, runtime.GOARCH, 32<<(^uint(0)>>63), byteOrder(), lastOf(self().Build), s.under())
 	failed := 0

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/scratch"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -90,12 +90,12 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	if opts.Status == nil {
 		opts.Status = func(string) {}
 	}
-	scratch, err := os.MkdirTemp("", "gateweigh-doctor-")
+	folder, done, err := scratch.New(scratch.Doctor)
 	if err != nil {
-		return Report{}, fmt.Errorf("making a folder for the examination: %w", err)
+		return Report{}, err
 	}
-	defer os.RemoveAll(scratch)
-	backend, err := testbed.Local(ctx, "doctor", scratch)
+	defer done()
+	backend, err := testbed.Local(ctx, "doctor", folder)
 	if err != nil {
 		return Report{}, err
 	}
@@ -109,7 +109,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, err
 	}
 	x := examination{
-		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: scratch,
+		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: folder,
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
 	outlook, err := runner.Foresee(ctx, asked, realtime.MayPrecede())

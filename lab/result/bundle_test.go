@@ -236,14 +236,14 @@ func TestOpenSweeps(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	left := filepath.Join(tmp, "gateweigh-bundle-1")
 	must(os.MkdirAll(filepath.Join(left, "run"), 0o700))
-	must(os.MkdirAll(filepath.Join(tmp, "gateweigh-bundle-2"), 0o700)) // perhaps about to be locked
+	must(os.MkdirAll(filepath.Join(tmp, ".gateweigh-new-2"), 0o700)) // perhaps about to be locked
 	must(os.Mkdir(filepath.Join(tmp, "other"), 0o700))
 	names := func() (names []string) {
 		all, err := os.ReadDir(tmp)
 		must(err)
 		for _, e := range all {
 			names = append(names, e.Name())
-			if e.Name() != "gateweigh-bundle-2" {
+			if e.Name() != ".gateweigh-new-2" {
 				must(os.Chtimes(filepath.Join(tmp, e.Name()), old, old))
 			}
 		}
@@ -257,7 +257,7 @@ func TestOpenSweeps(t *testing.T) {
 		t.Errorf("of %q are left %q", before, after)
 	}
 	forget()
-	if after := names(); !slices.Equal(after, []string{"gateweigh-bundle-2", "other"}) {
+	if after := names(); !slices.Equal(after, []string{".gateweigh-new-2", "other"}) {
 		t.Errorf("in the end are left %q", after)
 	}
 }

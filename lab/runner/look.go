@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/scratch"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -26,11 +26,11 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 		return err
 	}
 	defer unlock()
-	logs, err := os.MkdirTemp("", "gateweigh-shell-")
+	logs, done, err := scratch.New(scratch.Shell)
 	if err != nil {
-		return fmt.Errorf("making a folder for the logs of the lab: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(logs)) }()
+	defer func() { err = errors.Join(err, done()) }()
 	backend, err := testbed.Local(ctx, "shell", logs)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/kernel"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/scratch"
 )
 
 // Config says what runs in which guest.
@@ -150,7 +151,7 @@ func (c Config) withConsole(err error, text []byte) error {
 	}
 	var bad error
 	if c.Logs == "" {
-		c.Logs, bad = os.MkdirTemp("", "gateweigh-console-")
+		c.Logs, _, bad = scratch.New(scratch.Console)
 	} else {
 		bad = os.MkdirAll(c.Logs, 0o755)
 	}

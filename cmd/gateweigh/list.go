@@ -347,18 +347,10 @@ func (e listedExperiment) duration() string {
 	return "about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second)))
 }
 
-// minutes is a duration as people say it: "2 min 20 s" below ten minutes, whole
-// minutes from there on.
+// minutes is an estimate as people say it, to ten seconds between one minute and ten.
 func minutes(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%.0f s", d.Seconds())
-	case d < 10*time.Minute:
+	if d >= time.Minute && d < 10*time.Minute {
 		d = d.Round(10 * time.Second)
-		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
-	case d < time.Hour:
-		return fmt.Sprintf("%.0f min", d.Minutes())
 	}
-	d = d.Round(time.Minute)
-	return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	return words.Lasting(d)
 }

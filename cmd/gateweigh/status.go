@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // statusLine shows one line that tells what a run does, how far it is, and how
@@ -76,7 +77,7 @@ func (s *statusLine) clear() {
 func left(d time.Duration) string {
 	d = d.Round(time.Second)
 	if d >= time.Hour {
-		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+		return words.Lasting(d)
 	}
 	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }

@@ -61,7 +61,7 @@ func TestWrap(t *testing.T) {
 
 func TestMinutes(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		54 * time.Second: "54 s", 144 * time.Second: "2 min 20 s", 797 * time.Second: "13 min", 3720 * time.Second: "1 h 02 min",
+		54 * time.Second: "54 s", 241 * time.Second: "4 min", 144 * time.Second: "2 min 20 s", 797 * time.Second: "13 min", 3720 * time.Second: "1 h 2 min",
 	} {
 		if got := minutes(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)

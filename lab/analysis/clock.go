@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // clock is when trials were measured, whatever became of the machine's clock meanwhile.
@@ -145,10 +146,10 @@ func seconds(s float64) time.Duration {
 func (c clock) warnings() (out []string) {
 	const then = "times since then follow the order of the records and how long they took."
 	if c.back > 0 {
-		out = append(out, fmt.Sprintf("The clock of the machine was set back by %s during the run; %s", c.back.Round(time.Millisecond), then))
+		out = append(out, fmt.Sprintf("The clock of the machine was set back by %s during the run; %s", words.Lasting(c.back), then))
 	}
 	if c.forward > 0 {
-		out = append(out, fmt.Sprintf("The clock of the machine was set forward by %s during the run, or the machine slept; %s", c.forward.Round(time.Millisecond), then))
+		out = append(out, fmt.Sprintf("The clock of the machine was set forward by %s during the run, or the machine slept; %s", words.Lasting(c.forward), then))
 	}
 	return out
 }

@@ -3,9 +3,11 @@ package analysis
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Stability shows whether the figures depend on when and in which order they
@@ -224,7 +226,7 @@ func (e effect) note(verdict string, change Estimate, opts Options) string {
 	}
 	figures := fmt.Sprintf("%s changed by %+.1f %% [%+.1f, %+.1f]", e.what, change.Mean, change.Lo, change.Hi)
 	if e.hours > 0 {
-		figures += fmt.Sprintf(" over the %.1f h of the run", e.hours)
+		figures += " over the " + words.Lasting(time.Duration(e.hours*float64(time.Hour))) + " of the run"
 	}
 	switch verdict {
 	case Different:

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -205,7 +204,7 @@ func pageMeta(run result.Run, s analysis.Summary) []string {
 		start = env.Start.UTC().Format("2 January 2006, 15:04 UTC")
 	}
 	if d := run.MeasuredFor(); d > 0 {
-		took = "took " + d.Round(time.Second).String()
+		took = "took " + words.Lasting(d)
 	}
 	if env.Kernel != "" {
 		kernel = "Linux " + env.Kernel

@@ -51,18 +51,41 @@ func (d *drawing) stabilityFigures() (out []figure) {
 // pointsOverTime bounds the blocks drawn over the run's time.
 const pointsOverTime = 600
 
+// timeUnit is what an axis of time counts in.
+type timeUnit struct {
+	name    string
+	perHour float64
+}
+
+// unitOver is the unit in which the length of a run is a number of a few digits.
+func unitOver(series []analysis.StabilityPoint) timeUnit {
+	last := 0.0
+	for _, p := range series {
+		last = max(last, float64(p.Hours)) // not above it: not known
+	}
+	switch {
+	case last < 3.0/60:
+		return timeUnit{"Seconds", 3600}
+	case last < 3:
+		return timeUnit{"Minutes", 60}
+	}
+	return timeUnit{"Hours", 1}
+}
+
 // overTime draws the blocks in the order they were measured; which lab carried
 // the device shows as filled or hollow marks.
 func (d *drawing) overTime(title, what string, of func(analysis.StabilityPoint) analysis.Number) figure {
-	ch := chart.XY{Title: title + " over the run, by lab", XLabel: "Hours since the run began", YLabel: what + " against its cell's mean, %", Y: chart.Signed,
+	unit := unitOver(d.summary.Stability.Series)
+	ch := chart.XY{Title: title + " over the run, by lab", XLabel: unit.name + " since the run began", YLabel: what + " against its cell's mean, %", Y: chart.Signed,
 		Desc: "One mark a block, as far from 0 as the block lies from the means of its cells."}
 	labs := map[string]int{}
 	series := d.summary.Stability.Series
 	step := 1 + (len(series)-1)/pointsOverTime
-	data := newGrid("", "<Device", "<Lab", "Hours", "Against the mean|%")
+	data := newGrid("", "<Device", "<Lab", unit.name, "Against the mean|%")
 	for i := 0; i < len(series); i += step {
 		p, y := series[i], of(series[i])
-		if !y.Known() || !p.Hours.Known() {
+		at := p.Hours * analysis.Number(unit.perHour)
+		if !y.Known() || !at.Known() {
 			continue
 		}
 		name := p.DUT
@@ -75,9 +98,9 @@ func (d *drawing) overTime(title, what string, of func(analysis.StabilityPoint) 
 			labs[p.DUTLab] = lab
 			ch.Series = append(ch.Series, chart.Series{Name: "device in lab " + p.DUTLab, Style: chart.Style{Hollow: lab > 0}, Apart: true})
 		}
-		ch.Series[lab].Points = append(ch.Series[lab].Points, chart.Point{X: float64(p.Hours), Y: float64(y), Lo: math.NaN(), Hi: math.NaN(),
+		ch.Series[lab].Points = append(ch.Series[lab].Points, chart.Point{X: float64(at), Y: float64(y), Lo: math.NaN(), Hi: math.NaN(),
 			Tip: name + " in lab " + p.DUTLab + ": " + signedText(y) + " %", Key: name, Value: y.String()})
-		data.add("", nameCell(name, ""), textCell(p.DUTLab), numberCell(p.Hours, digits3), numberCell(y, signedText))
+		data.add("", nameCell(name, ""), textCell(p.DUTLab), numberCell(at, digits3), numberCell(y, signedText))
 	}
 	return d.finish(ch.Title, "One mark a block; filled and hollow marks tell the labs apart. A trend, or one kind of mark above the other, would be an effect.", ch.Draw, data)
 }

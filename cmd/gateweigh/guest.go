@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/kernel"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -62,10 +61,10 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 		return err
 	}
 	defer unlock()
-	k, err := findKernel(ctx, flags.guest.kernel)
-	if errors.Is(err, kernel.ErrUnknown) && flags.resuming {
-		return fmt.Errorf("%s was begun under kernel %s, which is not here any more: %w: put it there again (gateweigh kernel list names the others), or begin a run of its own under one of those", dir, flags.guest.kernel, kernel.ErrUnknown)
+	if err := taken(dir); !flags.resuming && err != nil { // by a run that was waited for
+		return &exitError{exitUsage, err}
 	}
+	k, err := findKernel(ctx, flags.guest.kernel)
 	if err != nil {
 		return err
 	}

@@ -187,6 +187,13 @@ func resumeKernels(ctx context.Context, args []string, order kernelsOrder, flags
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
+	var names []string
+	for _, k := range order.Kernels {
+		names = append(names, k.Kernel)
+	}
+	if err := flags.checkKernels(ctx, names...); err != nil {
+		return err
+	}
 	flags.guest.memoryMiB, flags.guest.given, flags.begin = cmp.Or(flags.guest.memoryMiB, order.MemoryMiB), order.Given, beginning(nil, flags, dir)
 	return runKernels(ctx, exp, dir, order, flags)
 }

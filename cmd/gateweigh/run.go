@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -106,11 +105,24 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 		}
 		exp.ProfileWindow = cmp.Or(exp.ProfileWindow, experiment.DefaultProfileWindow)
 	}
-	flags.begin = beginning(args, flags, dir)
 	guest, inside, err := vm.Inside()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	if !inside {
+		if err := flags.checkKernels(ctx, append(flags.kernels, flags.guest.kernel)...); err != nil {
+			return err
+		}
+	}
+	if !flags.resuming {
+		forget := func() {}
+		if dir, forget, err = claim(exp, flags); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		defer forget()
+	}
+	flags.begin = beginning(args, flags, dir)
+	switch {
 	case inside:
 		return measureHere(ctx, exp, dir, flags, guest)
 	case len(flags.kernels) > 1:
@@ -138,6 +150,9 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 	line := newStatusLine(os.Stderr)
 	var outcome runner.Outcome
 	runErr := flags.whenFree(ctx, func() (err error) {
+		if err := taken(dir); !flags.resuming && err != nil { // by a run that was waited for
+			return &exitError{exitUsage, err}
+		}
 		outcome, err = runner.Run(ctx, runner.Config{
 			Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: command, Status: line.show,
 			Begin: flags.begin, VM: guest,
@@ -171,7 +186,7 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 	return err
 }
 
-// chooseExperiment returns the experiment and the folder of its run.
+// chooseExperiment returns the experiment, and of a run that is resumed the folder.
 func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, string, error) {
 	if flags.resuming {
 		if flags.resume == "" {
@@ -207,17 +222,7 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 	if len(flags.kernels) == 1 && flags.kernels[0] != native {
 		flags.guest.kernel = flags.kernels[0]
 	}
-	dir := flags.out
-	if dir == "" {
-		dir = filepath.Join("runs", time.Now().UTC().Format("20060102T150405Z")+"-"+exp.Name)
-	}
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return nil, "", fmt.Errorf("%s is a file: choose a folder that does not exist yet as --out", dir)
-	}
-	if held(dir) {
-		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, quote.Word(dir))
-	}
-	return exp, dir, nil
+	return exp, "", nil
 }
 
 // notTaken says why a run is not resumed with another experiment than its own: its windows would be of two devices.

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/kernel"
+	"github.com/gateweigh/gateweigh/lab/vm"
+	"github.com/gateweigh/gateweigh/quote"
+)
+
+// taken says why a new run cannot have a folder.
+func taken(dir string) error {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is a file: choose a folder that does not exist yet as --out", dir)
+	}
+	if held(dir) {
+		return fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, quote.Word(dir))
+	}
+	return nil
+}
+
+// claim makes the folder of a new run, which no other run that begins now gets: the one that was asked for, else one of
+// this second. forget removes what of it was made for nothing.
+func claim(exp *experiment.Experiment, flags runFlags) (dir string, forget func(), err error) {
+	stem := filepath.Join("runs", time.Now().UTC().Format("20060102T150405Z")+"-"+exp.Name)
+	if dir = stem; flags.out != "" {
+		dir = flags.out
+		if err := taken(dir); err != nil {
+			return "", nil, err
+		}
+	}
+	var made []string // the innermost first
+	forget = func() {
+		for _, folder := range made {
+			os.Remove(folder) // one with something in it stays
+		}
+	}
+	if os.Geteuid() != 0 && len(flags.kernels) == 0 {
+		return dir, forget, nil // who may not measure may not be able to make folders either, and is told the first
+	}
+	for folder := filepath.Clean(dir); missing(folder); folder = filepath.Dir(folder) {
+		made = append(made, folder)
+	}
+	err = os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755)
+	for n := 2; err == nil; n++ {
+		if err = os.Mkdir(dir, 0o755); !errors.Is(err, fs.ErrExist) {
+			break
+		}
+		made = nil // another run has made it
+		if flags.out != "" {
+			return dir, forget, nil // an empty one may be given
+		}
+		dir, err = fmt.Sprintf("%s-%d", stem, n), nil
+		made = []string{dir}
+	}
+	if err != nil {
+		forget()
+		return "", nil, fmt.Errorf("making the run's folder: %w: choose another with --out", err)
+	}
+	return dir, forget, nil
+}
+
+func missing(folder string) bool {
+	_, err := os.Stat(folder)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// checkKernels reports, before anything is fetched, made or waited for, kernels that are not known or cannot start here.
+// Names that are empty or native are none.
+func (f runFlags) checkKernels(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if name == "" || name == native {
+			continue
+		}
+		err := usableKernel(ctx, name, f.guest.memoryMiB)
+		if f.resuming && errors.Is(err, kernel.ErrUnknown) {
+			err = fmt.Errorf("%s was begun under kernel %s, which is not here any more: %w: put it there again (gateweigh kernel list names the others), or begin a run of its own under one of those",
+				f.resume, name, kernel.ErrUnknown)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func usableKernel(ctx context.Context, name string, memoryMiB int) error {
+	own, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	places, err := kernel.Usual()
+	if err != nil {
+		return err
+	}
+	k, err := places.Find(name)
+	if err != nil && !(errors.Is(err, kernel.ErrUnknown) && kernel.IsDebian(name)) { // which is fetched in time
+		return kernelError(ctx, name, err)
+	}
+	check := vm.Config{Command: []string{own}, Kernel: k, MemoryMiB: memoryMiB}.Check()
+	if check != nil && (err == nil || errors.Is(check, vm.ErrNoQEMU)) {
+		return check
+	}
+	return nil
+}

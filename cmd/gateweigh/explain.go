@@ -68,6 +68,9 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	if err != nil {
 		return err
 	}
+	if torn := run.TornText(); torn != "" {
+		fmt.Fprintf(os.Stderr, "in %s, %s\n", name, torn)
+	}
 	summary := measure.Summarise(run, analysis.Options{})
 	if !measure.Uses(run, "profile_window") {
 		return &exitError{exitUsage, fmt.Errorf("%s measures %s, and %s have no profiles", name, summary.Measure, words.Plural(summary.Noun))}

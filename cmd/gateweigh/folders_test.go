@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -200,15 +201,21 @@ func TestNewerRecords(t *testing.T) {
 	}
 }
 
+// TestTornRecord: report, compare and explain name the line that was cut short, say what it means, and do their work.
 func TestTornRecord(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
+	profiled(t, filepath.Join(dir, "r"))
 	text := string(trials(t, filepath.Join(dir, "r")))
 	text = text[:len(text)-20]
 	write(t, dir, "r/trials.jsonl", text)
-	e := finish(t, command(t, dir, "report", "r"))
-	if e.code != 0 || !strings.Contains(strings.Join(strings.Fields(e.stdout), " "), "cut short by a crash") {
-		t.Errorf("exit %d\n%s%s", e.code, e.stdout, e.stderr)
+	want := fmt.Sprintf("trials.jsonl:%d: the last line is cut short", strings.Count(text, "\n")+1)
+	for _, args := range []string{"report r", "compare r r", "explain r allowlist"} {
+		e := finish(t, command(t, dir, strings.Fields(args)...))
+		said := strings.Join(strings.Fields(e.stdout+e.stderr), " ")
+		if e.code != 0 || strings.Count(said, want) != 1 || !strings.Contains(said, "that record is left out") {
+			t.Errorf("%s: exit %d, want %q once\n%s%s", args, e.code, want, e.stdout, e.stderr)
+		}
 	}
 	if string(trials(t, filepath.Join(dir, "r"))) != text {
 		t.Error("a report changed the trials")

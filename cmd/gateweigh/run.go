@@ -318,11 +318,11 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 				rejects.Add(r.Text, r.Count)
 			}
 		}
-		return &exitError{exitRejected, lacking(fmt.Errorf("%d of %d cells have no figure or no interval (%s)%s: see %s",
-			len(empty), len(s.Cells), words.Listed(names), mostly(rejects.Sorted()), page), o, dir)}
+		return &exitError{exitRejected, lacking(fmt.Errorf("%d of %s %s no figure or no interval (%s)%s: see %s",
+			len(empty), words.Counted(len(s.Cells), "cell"), words.Either(len(empty), "has", "have"), words.Listed(names), mostly(rejects.Sorted()), page), o, dir)}
 	}
 	if e.strict && float64(o.Missing) > maxMissing*float64(o.Planned) {
-		return &exitError{exitRejected, lacking(fmt.Errorf("--strict: %d of %d windows have no accepted trial%s: see %s", o.Missing, o.Planned, mostly(s.Rejects), page), o, dir)}
+		return &exitError{exitRejected, lacking(fmt.Errorf("--strict: %d of %s %s no accepted trial%s: see %s", o.Missing, words.Counted(o.Planned, "window"), words.Either(o.Missing, "has", "have"), mostly(s.Rejects), page), o, dir)}
 	}
 	if e.strict && s.Noise != nil {
 		return &exitError{exitRejected, fmt.Errorf("--strict: %s", s.Noise)}

@@ -21,7 +21,7 @@ func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string
 	for _, file := range run.Missing {
 		say(true, "%s is missing from the run's folder: %s. Bring it back from where the run was made, or from a bundle of it.", file, missing[file])
 	}
-	say(run.Torn > 0, "The last record was cut short by a crash (%d bytes) and is left out.", run.Torn)
+	say(run.Torn > 0, "%s.", run.TornText())
 	say(run.Repeated > 0, "%s twice in the file: the second of each is left out.", words.Agreed(run.Repeated, "record stands", "records stand"))
 	say(run.Unrecorded > 0, "%s no record although the run came to its end: %s was cut short, or records were taken out of it.",
 		words.Agreed(run.Unrecorded, "planned window has", "planned windows have"), result.TrialsFile)
@@ -32,8 +32,8 @@ func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string
 		}
 		return append(out, in.further(s)...)
 	}
-	say(t.Rejected*4 > t.Accepted+t.Rejected, "%d of %d %s were rejected by self-tests: the machine or the set-up is not quiet enough.",
-		t.Rejected, t.Accepted+t.Rejected, words.Plural(in.Noun))
+	say(t.Rejected*4 > t.Accepted+t.Rejected, "%d of %s %s rejected by self-tests: the machine or the set-up is not quiet enough.",
+		t.Rejected, words.Counted(t.Accepted+t.Rejected, in.Noun), words.Either(t.Rejected, "was", "were"))
 	if s.Primary != "" {
 		out = append(out, in.noiseWarnings(s.AA)...)
 	}

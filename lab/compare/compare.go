@@ -335,10 +335,8 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	say(c.inBoth() == 0, "No cell is in both runs: there is nothing to compare.")
 	say(c.ratio() && sa.Measure == sb.Measure && !c.NoiseFloorPct.Known(),
 		"A run has no accepted A/A pair: the least change that can be called is not known.")
-	for _, side := range []Side{*c.A, c.B} {
-		all := side.Trials.Accepted + side.Trials.Rejected
-		say(float64(side.Trials.Rejected) > unquiet*float64(all),
-			"%s rejected %d of %s: where the machine is not quiet, identical runs differ by several per cent.", side.Name, side.Trials.Rejected, words.Counted(all, "trial"))
+	if noisy := c.unquiet(); len(noisy) > 0 {
+		say(true, "%s: where the machine is not quiet, identical runs differ by several per cent.", words.Listed(noisy))
 	}
 	say(c.difference() && sa.Measure == sb.Measure, "%s is compared with the clean router by a difference. Here the devices' own figures are compared, "+
 		"so what the machine changed between the two runs is in the change.", c.figure())
@@ -352,16 +350,63 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.", analysis.Label(cell.At), b, a)
 	}
 	say(sa.Speed() != sb.Speed(), "The routers of A and B had not the same speed: a change may be the slowing's.")
-	for i, s := range []analysis.Summary{sa, sb} {
-		name := []string{"A", "B"}[i]
-		if d := s.Sides; d != nil {
-			say(true, "%s compares labs that differ in more than the device: %s against %s. Its ratios are no overheads.", name, d.Device, d.Clean)
-		}
-		for _, w := range s.Warnings {
-			out = append(out, name+": "+w)
-		}
+	for _, of := range ofEach(differing(sa), differing(sb)) {
+		say(true, "%s labs that differ in more than the device: %s. Ratios of that are no overheads.", words.Either(len(of.runs), of.name()+" compares", of.name()+" compare"), of.text)
+	}
+	for _, of := range ofEach(sa.Warnings, sb.Warnings) {
+		say(true, "%s: %s", of.name(), of.text)
 	}
 	return out
+}
+
+// unquiet says how many trials each run rejected that rejected many.
+func (c *Comparison) unquiet() (list []string) {
+	for i, side := range []Side{*c.A, c.B} {
+		all := side.Trials.Accepted + side.Trials.Rejected
+		if float64(side.Trials.Rejected) > unquiet*float64(all) {
+			list = append(list, fmt.Sprintf("%s rejected %d of %s", string("AB"[i]), side.Trials.Rejected, words.Counted(all, "trial")))
+		}
+	}
+	return list
+}
+
+// differing says how the two labs of a run differ; nothing where they have all but the device in common.
+func differing(s analysis.Summary) []string {
+	if s.Sides == nil {
+		return nil
+	}
+	return []string{s.Sides.Device + " against " + s.Sides.Clean}
+}
+
+// said is a text with the runs that it is of, each as often as it said so.
+type said struct {
+	text string
+	runs []string
+}
+
+// name is that of the runs: "A", "A (2 times)", "A and B".
+func (s said) name() string {
+	count := map[string]int{}
+	for _, run := range s.runs {
+		count[run]++
+	}
+	return words.ListOf(slices.Compact(slices.Clone(s.runs)), func(run string) string {
+		return run + words.When(count[run] > 1, fmt.Sprintf(" (%d times)", count[run]))
+	})
+}
+
+// ofEach lists what either run says, each text once.
+func ofEach(a, b []string) (list []said) {
+	for i, texts := range [][]string{a, b} {
+		for _, text := range texts {
+			at := slices.IndexFunc(list, func(s said) bool { return s.text == text })
+			if at < 0 {
+				at, list = len(list), append(list, said{text: text})
+			}
+			list[at].runs = append(list[at].runs, string("AB"[i]))
+		}
+	}
+	return list
 }
 
 // sameTrials reports whether two folders hold the same measurements.

@@ -288,12 +288,44 @@ func TestDifferencesAreListed(t *testing.T) {
 	}
 }
 
+// once: nothing is said twice, of whichever run or cell, and what both runs say is said of both.
+func once(t *testing.T, c compare.Comparison) {
+	t.Helper()
+	text := render(t, c)
+	seen, both := map[string]bool{}, 0
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if rest, is := strings.CutPrefix(line, "Warning: A and B: "); is {
+			line, both = rest, both+1
+		}
+		for _, name := range []string{"Warning: A: ", "Warning: B: "} {
+			line = strings.TrimPrefix(line, name)
+		}
+		if _, note, is := strings.Cut(line, ": the interval is"); is {
+			line = note
+		}
+		if line != "" && seen[line] {
+			t.Errorf("said twice: %q in\n%s", line, text)
+		}
+		seen[line] = true
+	}
+	if both == 0 || !strings.Contains(text, " cells: ") {
+		t.Errorf("nothing is said of both runs or several cells:\n%s", text)
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	a := simulate(base, 1, 1)
 	same := compare.Runs(a, a, compare.Defaults())
 	if !slices.ContainsFunc(same.Warnings, func(w string) bool { return strings.Contains(w, "compared with itself") }) {
 		t.Errorf("one run twice: %q", same.Warnings)
 	}
+	shaky := simulate(base, 1, 1)
+	for i := range shaky.Run.Trials {
+		trial := &shaky.Run.Trials[i]
+		trial.Accepted = !trial.AA && trial.Window == 0 && trial.Block < 2 // a noise floor is missing, intervals are wide
+	}
+	once(t, compare.Runs(shaky, shaky, compare.Defaults()))
 	slow := base
 	slow.DUTs = slices.Clone(base.DUTs)
 	slow.DUTs[1].MaxMbps = 700

@@ -285,12 +285,14 @@ func (c *Comparison) remarks() []string {
 	for _, cell := range c.OnlyB {
 		out = append(out, "Only in B: "+analysis.Label(cell))
 	}
+	var notes remarked
 	for _, cell := range c.Cells {
 		answered := c.Gate == nil || cell.Regression == nil || cell.Regression.Word != CannotTell // else below
 		if cell.A != nil && cell.Verdict == Inconclusive && answered {
-			out = append(out, fmt.Sprintf("%s: %s.", analysis.Label(cell.At), cell.VerdictNote))
+			notes.add(cell.At, cell.VerdictNote)
 		}
 	}
+	out = append(out, notes.lines("")...)
 	if c.NoiseFloorPct.Known() {
 		out = append(out, fmt.Sprintf("Noise floor: two clean routers differed by up to %.2f %%; no smaller change is called.", float64(c.NoiseFloorPct)))
 	}
@@ -316,11 +318,40 @@ func (c *Comparison) remarks() []string {
 	return out
 }
 
+// remarked are remarks with the cells that they are about, each remark once.
+type remarked struct {
+	texts []string
+	cells map[string][]string
+}
+
+func (r *remarked) add(cell result.Cell, text string) {
+	if r.cells == nil {
+		r.cells = map[string][]string{}
+	}
+	if len(r.cells[text]) == 0 {
+		r.texts = append(r.texts, text)
+	}
+	r.cells[text] = append(r.cells[text], analysis.Label(cell))
+}
+
+// lines are the remarks after a lead: "a cell: what is said.", or "2 cells: what is said: one; another."
+func (r *remarked) lines(lead string) (out []string) {
+	for _, text := range r.texts {
+		line := r.cells[text][0] + ": " + text
+		if n := len(r.cells[text]); n > 1 {
+			line = words.Counted(n, "cell") + ": " + text + ": " + strings.Join(r.cells[text], "; ")
+		}
+		out = append(out, lead+line+".")
+	}
+	return out
+}
+
 // unanswered says why cells have no answer to a limit.
 func (c *Comparison) unanswered() (out []string) {
 	if c.Gate == nil {
 		return nil
 	}
+	var notes remarked
 	for i := range c.Cells {
 		cell := &c.Cells[i]
 		var why []string
@@ -330,9 +361,10 @@ func (c *Comparison) unanswered() (out []string) {
 			}
 		}
 		if slices.Sort(why); len(why) > 0 {
-			out = append(out, fmt.Sprintf("Without an answer: %s: %s.", analysis.Label(cell.At), strings.Join(slices.Compact(why), "; ")))
+			notes.add(cell.At, strings.Join(slices.Compact(why), "; "))
 		}
 	}
+	out = notes.lines("Without an answer: ")
 	for _, m := range c.Gate.Missing {
 		out = append(out, fmt.Sprintf("Without an answer: %s: %s.", cmp.Or(analysis.Label(m.Cell), "the rest"), strings.TrimSuffix(m.Why, ".")))
 	}

@@ -141,7 +141,7 @@ func (x examination) personasLine() Line {
 	if m := x.machine.Memory; m.Total > 0 && m.Available < need {
 		do = fmt.Sprintf("fewer clients: --set clients=%d", x.personas.Fits(m.Available, runner.Demand.MemoryKiB))
 	}
-	found := fmt.Sprintf("%s takes %d MiB and %d processes a host under the hard limit of %d files",
-		x.personas, need>>10, agent.Workers(x.personas.Clients(), hard), hard)
+	found := fmt.Sprintf("%s takes %d MiB and %s a host under the hard limit of %d files",
+		x.personas, need>>10, words.Counted(agent.Workers(x.personas.Clients(), hard), "process"), hard)
 	return judge("limit.personas", "personas", found, "clients of kind persona share namespace, link and files", do)
 }

@@ -125,8 +125,8 @@ func aaLine(s analysis.Summary) Line {
 	}
 	ratio, sd := s.AA.Ratio, float64(s.AA.SDLog)
 	least := resolution(sd, s.AA.Blocks)
-	found := fmt.Sprintf("ratio of two clean routers %.3f [%.3f, %.3f], sd %.1f %% over %d blocks; %d trials rejected",
-		float64(ratio.Mean), float64(ratio.Lo), float64(ratio.Hi), 100*sd, s.AA.Blocks, s.AA.Rejected)
+	found := fmt.Sprintf("ratio of two clean routers %.3f [%.3f, %.3f], sd %.1f %% over %s; %s rejected",
+		float64(ratio.Mean), float64(ratio.Lo), float64(ratio.Hi), 100*sd, words.Counted(s.AA.Blocks, "block"), words.Counted(s.AA.Rejected, "trial"))
 	verdict, do := fmt.Sprintf("differences under about %.1f %% cannot be told apart with %d blocks here", 100*least, resolutionBlocks), ""
 	switch off := math.Abs(math.Log(float64(ratio.Mean))); {
 	case least > goodResolution:

@@ -220,7 +220,9 @@ func remarks(s analysis.Summary) []string {
 }
 
 // suchAs is a reason with how often it was met.
-func suchAs(t analysis.Tally) string { return fmt.Sprintf("%d × such as: %s", t.Count, t.Text) }
+func suchAs(t analysis.Tally) string {
+	return fmt.Sprintf("%d ×%s: %s", t.Count, words.When(t.Count != 1, ", such as"), t.Text)
+}
 
 // reasonsText is the most frequent reasons, each after its lead.
 func reasonsText(list []analysis.Tally, most int, lead, last string) (out []string) {

@@ -59,6 +59,8 @@ type Records struct {
 	// Torn is the length in bytes of a last line cut short by a crash, which
 	// is left out of all lists; 0 when the file ends well.
 	Torn int
+	// TornLine is the number of that line, from 1.
+	TornLine int
 	// Repeated counts the records left out because they stood in the file before, as
 	// after two copies were joined. What was measured again has another start.
 	Repeated int
@@ -98,7 +100,9 @@ func ReadRecords(r io.Reader, name string, kinds ...Kind) (Records, error) {
 	for number := 1; ; number++ {
 		text, err := buffered.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			records.Torn = len(text)
+			if records.Torn = len(text); records.Torn > 0 {
+				records.TornLine = number
+			}
 			return records, nil
 		}
 		if text = bytes.TrimSpace(text); err == nil && len(text) > 0 {

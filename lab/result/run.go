@@ -107,6 +107,7 @@ type Run struct {
 	Own         []Line // records of the measure's own kinds
 	Skipped     []Skip // those of the environment
 	Torn        int    // bytes of a last line cut short by a crash, left out
+	TornLine    int    // its number in the file, from 1
 	Repeated    int    // records that stood in the file before, left out
 	Unrecorded  int    // planned windows without a record, although the run came to its end
 	// Unmeasured are planned cells of which no attempt is recorded, without those of skipped devices and those that were left out;
@@ -117,6 +118,15 @@ type Run struct {
 
 	// Missing are the names of files that a run's folder holds from its begin, and this one does not.
 	Missing []string
+}
+
+// TornText says where the file of trials ends within a line, and what that means; "" where it ends well.
+func (r Run) TornText() string {
+	if r.Torn == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d: the last line is cut short (%d bytes, no end of line), as when the run is killed while it writes: that record is left out, and a resume measures it again",
+		TrialsFile, r.TornLine, r.Torn)
 }
 
 // MeasuredFor is how long the run's blocks and own records took together, by the monotonic clock:
@@ -168,6 +178,7 @@ func ReadRun(dir string, kinds ...Kind) (Run, error) {
 		run.Missing = append(run.Missing, ExperimentFile)
 	}
 	run.Environment, run.Skipped = env, env.Skipped
-	run.Trials, run.Blocks, run.Own, run.Torn, run.Repeated = records.Trials, records.Blocks, records.Own, records.Torn, records.Repeated
+	run.Trials, run.Blocks, run.Own, run.Repeated = records.Trials, records.Blocks, records.Own, records.Repeated
+	run.Torn, run.TornLine = records.Torn, records.TornLine
 	return run, nil
 }

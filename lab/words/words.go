@@ -12,13 +12,16 @@ import (
 
 // Counted is a number with its noun: "1 client", "12 345 clients".
 func Counted(n int, noun string) string {
-	return Grouped(strconv.Itoa(n)) + " " + When(n == 1, noun) + When(n != 1, Plural(noun))
+	return Grouped(strconv.Itoa(n)) + " " + Either(n, noun, Plural(noun))
 }
 
 // Agreed is a number, its digits not grouped, with what agrees with it: Agreed(n, "client fits", "clients fit").
 func Agreed(n int, one, many string) string {
-	return strconv.Itoa(n) + " " + When(n == 1, one) + When(n != 1, many)
+	return strconv.Itoa(n) + " " + Either(n, one, many)
 }
+
+// Either is what agrees with one, or with another number.
+func Either(n int, one, many string) string { return When(n == 1, one) + When(n != 1, many) }
 
 // Plural is of a noun that takes -s, -es or -ies.
 func Plural(noun string) string {

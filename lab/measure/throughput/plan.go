@@ -121,7 +121,7 @@ func inWords(e *experiment.Experiment) experiment.Description {
 		goals = append(goals, GoalName(loss))
 	}
 	return experiment.Description{
-		Block: "search", Of: fmt.Sprintf(" with %d final trials of %g s", trials.Of(e), e.Window.Seconds()),
+		Block: "search", Of: fmt.Sprintf(" with %s of %g s", words.Counted(trials.Of(e), "final trial"), e.Window.Seconds()),
 		Doing: "for " + words.Listed(goals) + ", frames of " + words.Listed(e.FrameSizes),
 	}
 }

@@ -85,7 +85,7 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},
 	"gateway/netnstest":             {}, // namespaces for tests
 
-	"lab/result":     {"lab/scratch"},
+	"lab/result":     {"lab/scratch", "textfile"},
 	"lab/scratch":    {},                                                                           // folders that end with their process
 	"lab/client":     {"lab/words", "lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/result", "lab/traffic/socket"},                                         // result names the directions
@@ -111,7 +111,7 @@ var allowedImports = map[string][]string{
 	"lab/doctor":     {"lab/scratch", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/realtime", "lab/words", "lab/result", "lab/analysis"},
 	"lab/studies":    {"lab/analysis", "lab/measure/capture", "lab/measure/cost", "lab/measure/rate", "lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
 	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
-	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
+	"lab/compare":    {"textfile", "lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
 	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/measure/capture"},

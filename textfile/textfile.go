@@ -5,6 +5,7 @@ package textfile
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"unicode/utf16"
 )
 
 // mark is U+FEFF, the byte order mark.
@@ -26,6 +28,48 @@ func Trim[T string | []byte](text T) T {
 		rest = rest[len(mark):]
 	}
 	return text[len(text)-len(rest):]
+}
+
+// Foreign names the encoding of a text that is not UTF-8, as far as its first bytes tell: "UTF-16", "UTF-32"; else "".
+func Foreign(data []byte) string {
+	for _, e := range []struct{ begin, name string }{
+		{"\xff\xfe\x00\x00", "UTF-32"}, {"\x00\x00\xfe\xff", "UTF-32"}, {"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},
+	} {
+		if bytes.HasPrefix(data, []byte(e.begin)) {
+			return e.name
+		}
+	}
+	switch first := data[:min(len(data), 4)]; bytes.Count(first, []byte{0}) { // without a mark; nothing but such bytes is no text
+	case 1, 2:
+		return "UTF-16"
+	case 3:
+		return "UTF-32"
+	}
+	return ""
+}
+
+// Decode returns a text as UTF-8, without byte order marks in front. UTF-16 is taken where it begins with such a mark, as
+// editors write it; an error says what the text is and what to do.
+func Decode(data []byte) ([]byte, error) {
+	name := Foreign(data)
+	if name == "" {
+		return Trim(data), nil
+	}
+	order := binary.ByteOrder(binary.LittleEndian)
+	switch {
+	case name == "UTF-16" && data[0] == 0xfe:
+		order = binary.BigEndian
+	case name != "UTF-16" || data[0] != 0xff:
+		return nil, fmt.Errorf("it is %s text: save it as UTF-8 (iconv -f %s -t UTF-8)", name, name)
+	}
+	if len(data)%2 != 0 {
+		return nil, errors.New("it is UTF-16 text that ends within a character: save it as UTF-8")
+	}
+	units := make([]uint16, len(data)/2)
+	for i := range units {
+		units[i] = order.Uint16(data[2*i:])
+	}
+	return Trim([]byte(string(utf16.Decode(units)))), nil
 }
 
 // Read reads a file of at most that many bytes, without byte order marks in front. Errors name the file.

@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // Difference is something the two runs did not have in common.
@@ -92,6 +93,9 @@ func settings(dir string) map[string]string {
 		return map[string]string{"file": result.ExperimentFile + " is missing"}
 	}
 	var tables map[string]any
+	if err == nil {
+		data, err = textfile.Decode(data)
+	}
 	if err == nil {
 		err = toml.Unmarshal(data, &tables)
 	}

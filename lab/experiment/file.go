@@ -52,7 +52,11 @@ type entry struct {
 // parseEntries lists the keys of a TOML text, each table ahead of what is in it
 // and otherwise in the order of the text.
 func parseEntries(file string, data []byte) ([]entry, error) {
-	data = textfile.Trim(data) // the toml package does so too, and then its positions are not those of data
+	data, err := textfile.Decode(data) // the toml package takes marks off too, and then its positions are not those of data
+	if err != nil {
+		return nil, &Error{File: file, Line: 1, Problem: err.Error()}
+	}
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // scripts of devices go to a shell
 	var top map[string]toml.Primitive
 	md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&top)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // ErrNewerVersion is wrapped when a file was written in a newer format than
@@ -104,6 +106,12 @@ func ReadRecords(r io.Reader, name string, kinds ...Kind) (Records, error) {
 				records.TornLine = number
 			}
 			return records, nil
+		}
+		if number == 1 {
+			text = textfile.Trim(text)
+		}
+		if what := textfile.Foreign(text); number == 1 && err == nil && what != "" && text[0] >= 0xfe { // with a mark
+			err = fmt.Errorf("it is %s text: an editor has saved it so; save it as UTF-8 (iconv -f %s -t UTF-8)", what, what)
 		}
 		if text = bytes.TrimSpace(text); err == nil && len(text) > 0 {
 			err = records.add(text, kinds, seen)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // Modes of a run.
@@ -92,7 +94,10 @@ func ReadEnvironment(path string) (env Environment, err error) {
 	if err != nil {
 		return env, fmt.Errorf("read environment: %w", err)
 	}
-	if err := versioned(data, &env); err != nil {
+	if data, err = textfile.Decode(data); err == nil {
+		err = versioned(data, &env)
+	}
+	if err != nil {
 		return Environment{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	return env, nil

@@ -21,7 +21,10 @@ func ReadHistogram(r io.Reader, name string) (Sizes, error) {
 	if err != nil {
 		return Sizes{}, fmt.Errorf("reading %s: %w", name, err)
 	}
-	lines := csv.NewReader(bytes.NewReader(textfile.Trim(text)))
+	if text, err = textfile.Decode(text); err != nil {
+		return Sizes{}, fmt.Errorf("%s:1: %w", name, err)
+	}
+	lines := csv.NewReader(bytes.NewReader(text))
 	lines.Comment, lines.FieldsPerRecord, lines.TrimLeadingSpace, lines.ReuseRecord = '#', 2, true, true
 	sum := map[uint16]*big.Rat{}
 	for first := true; ; first = false {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,13 +17,13 @@ import (
 )
 
 func doctorCommand() *cobra.Command {
-	var asJSON, quick bool
+	var asJSON, quick, all bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine what this machine can measure, how well, and what to do about problems",
 		Long: "Tries every kernel feature and tool that the lab and its devices need, checks the machine's limits, and\n" +
-			"measures for half a minute how noisy the machine is. It changes nothing. Every line gives the\n" +
-			"consequence for measurements or a remedy. Exit code 0: gateweigh run would measure; 3: nothing can run here.",
+			"measures for half a minute how noisy the machine is. It changes nothing. Printed are the verdict, what to do\n" +
+			"first, and what is not as measurements need it, with a remedy; with --all also the rest. Exit code 0: gateweigh run would measure; 3: nothing can run here.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			line := newStatusLine(os.Stderr)
@@ -36,7 +37,7 @@ func doctorCommand() *cobra.Command {
 			if asJSON {
 				err = report.JSON(stdout, found)
 			} else {
-				writeReport(stdout, found, terminalWidth(os.Stdout))
+				writeReport(stdout, found, terminalWidth(os.Stdout), all)
 			}
 			if err == nil && !found.CanRun {
 				return &exitError{exitNothingRan, errors.New(found.Verdict)}
@@ -45,36 +46,93 @@ func doctorCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	cmd.Flags().BoolVar(&all, "all", false, "print every line, also of what is as measurements need it")
 	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the slow part: the fixed loop and the A/A pair")
 	return cmd
 }
 
-// writeReport prints a report's lines by group: state, subject, what was found,
-// and what that means or what to do.
-func writeReport(w io.Writer, r doctor.Report, width int) {
-	subject := 0
+// writeReport prints the verdict and what to do first, and of each group what is not as measurements need it; with all, every
+// line: state, subject, what was found, and what that means or what to do.
+func writeReport(w io.Writer, r doctor.Report, width int, all bool) {
+	writeWrapped(w, "", 0, width, words.Joined(" ", r.Verdict, r.Outlook))
+	if r.First != "" {
+		writeWrapped(w, "", 0, width, "First: "+r.First)
+	}
+	fmt.Fprintln(w)
 	for _, g := range r.Groups {
-		for _, l := range g.Lines {
-			subject = max(subject, utf8.RuneCountInString(l.What))
+		lines, rest := g.Lines, ""
+		if !all {
+			lines, rest = shortened(g)
+		}
+		fmt.Fprintln(w, g.Name+words.When(rest != "", ": "+rest))
+		writeLines(w, lines, width)
+		if len(lines) > 0 {
+			fmt.Fprintln(w)
 		}
 	}
-	if r.CanRun {
-		writeWrapped(w, "", 0, width, words.Joined(" ", r.Verdict, r.Outlook))
-		fmt.Fprintln(w)
+	if !all {
+		fmt.Fprintln(w, "\ngateweigh doctor --all prints every line, gateweigh list NAME what a device needs.")
+	}
+}
+
+// writeLines prints lines in columns.
+func writeLines(w io.Writer, lines []doctor.Line, width int) {
+	const most = 30 // of a subject, beyond which what was found stands below
+	subject := 0
+	for _, l := range lines {
+		if n := utf8.RuneCountInString(l.What); n <= most {
+			subject = max(subject, n)
+		}
 	}
 	column := len("  missing  ") + subject + 2
-	for _, g := range r.Groups {
-		fmt.Fprintln(w, g.Name)
-		for _, l := range g.Lines {
-			text := []string{l.Found}
-			if l.Means != "" {
-				text[0] += ". " + strings.ToUpper(l.Means[:1]) + l.Means[1:]
-			}
-			if l.Do != "" {
-				text = append(text, "→ "+l.Do)
-			}
-			writeWrapped(w, fmt.Sprintf("  %-7s  %s", l.State, l.What), column, width, text...)
+	for _, l := range lines {
+		text := []string{l.Found}
+		if l.Means != "" {
+			text[0] += ". " + strings.ToUpper(l.Means[:1]) + l.Means[1:]
 		}
-		fmt.Fprintln(w)
+		if l.Do != "" {
+			text = append(text, "→ "+l.Do)
+		}
+		state := fmt.Sprintf("  %-7s  ", l.State)
+		if utf8.RuneCountInString(l.What) > most {
+			writeWrapped(w, state, len(state), width, l.What+": "+text[0])
+			state, text = "", text[1:]
+		} else {
+			state += l.What
+		}
+		writeWrapped(w, state, column, width, text...)
 	}
+}
+
+// shortened are the lines of a group that are not ok, those with the same remedy as one, and what is said of the others. Of
+// devices the names are enough: what they lack stands under kernel and tools.
+func shortened(g doctor.Group) (lines []doctor.Line, rest string) {
+	var fine, not []string
+	for _, l := range g.Lines {
+		if l.State == doctor.OK {
+			fine = append(fine, l.What)
+			continue
+		}
+		not = append(not, l.What)
+		at := slices.IndexFunc(lines, func(o doctor.Line) bool { return o.State == l.State && o.Found == l.Found && o.Do == l.Do })
+		if at < 0 {
+			lines = append(lines, l)
+		} else {
+			lines[at].What += ", " + l.What
+		}
+	}
+	rest = fmt.Sprintf("%d of %d ok", len(fine), len(g.Lines))
+	if g.Name != doctor.Devices {
+		return lines, rest
+	}
+	lines = nil
+	for _, of := range []struct {
+		state doctor.State
+		names []string
+	}{{doctor.OK, fine}, {doctor.Missing, not}} {
+		if len(of.names) > 0 {
+			lines = append(lines, doctor.Line{State: of.state, What: words.Counted(len(of.names), "device"), Found: strings.Join(of.names, ", ")})
+		}
+	}
+	return lines, fmt.Sprintf("%d of %d run here", len(fine), len(g.Lines))
 }

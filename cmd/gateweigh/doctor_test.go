@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -208,6 +209,32 @@ func TestListFollowsThePrograms(t *testing.T) {
 	if e := finish(t, command(t, t.TempDir(), "list", "openNDS")); e.code != exitUsage || !strings.Contains(e.stderr, "opennds") {
 		t.Errorf("an unknown name: exit %d, %s", e.code, e.stderr)
 	}
+}
+
+// TestDoctorBesideARun: a run that measures is named, with its folder, and its own programs are no other programs.
+func TestDoctorBesideARun(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	cmd, _ := begin(t, dir)
+	text, data := finish(t, command(t, dir, "doctor", "--quick")), finish(t, command(t, dir, "doctor", "--quick", "--json"))
+	want := fmt.Sprintf("gateweigh run (process %d, folder r)", cmd.Process.Pid)
+	lines := reportOf(t, data.stdout)
+	if said := strings.Join(strings.Fields(text.stdout), " "); !strings.Contains(said, want+" measures now") || !strings.Contains(said, "First: wait for the other run") {
+		t.Errorf("%q is not named first:\n%s", want, text.stdout)
+	}
+	if found := lines["machine.run"].Found; !strings.Contains(found, want) {
+		t.Errorf("a run: %q, want %q", found, want)
+	}
+	if found := lines["machine.load"].Found; strings.Contains(found, "napi/") || strings.Contains(found, "gateweigh") {
+		t.Errorf("other programs are %q", found)
+	}
+	for line := range strings.Lines(text.stdout) {
+		if rest, is := strings.CutPrefix(line, "  ok "); is && !strings.Contains(rest, " devices ") {
+			t.Errorf("nothing is to be done about %q", line)
+		}
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	cmd.Wait()
 }
 
 // TestDoctorsSideBySide: what one examination has on the machine is not taken for another's.

@@ -81,8 +81,18 @@ func TestReportsText(t *testing.T) {
 		}},
 	}}
 	var text, data bytes.Buffer
-	writeReport(&text, r, 80)
+	writeReport(&text, r, 80, true)
 	golden(t, "doctor.txt", text.Bytes())
+	text.Reset()
+	r.Groups = append(r.Groups, doctor.Group{Name: doctor.Devices, Lines: []doctor.Line{
+		{State: doctor.OK, What: "clean", Found: "clean router"}, {State: doctor.Missing, What: "opennds", Found: "not on PATH: ndsctl", Do: "apt-get install opennds"},
+	}}, doctor.Group{Name: "Tools", Lines: []doctor.Line{
+		{State: doctor.Missing, What: "ndsctl", Found: "not on PATH; for opennds", Do: "apt-get install opennds"}, {State: doctor.OK, What: "ip", Found: "6.1"},
+		{State: doctor.Missing, What: "opennds", Found: "not on PATH; for opennds", Do: "apt-get install opennds"},
+	}})
+	writeReport(&text, r, 80, false)
+	golden(t, "doctor-short.txt", text.Bytes())
+	r.Groups = r.Groups[:2]
 	if err := report.JSON(&data, r); err != nil {
 		t.Fatal(err)
 	}

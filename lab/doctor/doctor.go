@@ -4,9 +4,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,6 +65,9 @@ type Group struct {
 	Lines []Line `json:"lines"`
 }
 
+// Devices is the name of the group of devices.
+const Devices = "Devices"
+
 // Version of the report's JSON.
 const Version = 1
 
@@ -71,8 +76,9 @@ type Report struct {
 	Version int `json:"version"`
 	// CanRun: the default experiment would measure at least one device.
 	CanRun  bool    `json:"can_run"`
-	Verdict string  `json:"verdict"` // CanRun in a sentence
-	Outlook string  `json:"outlook"` // what a run would have beside it now, and what to expect of that, in a sentence
+	Verdict string  `json:"verdict"`         // CanRun in a sentence
+	First   string  `json:"first,omitempty"` // what to do first, where something of the default experiment is missing or in the way
+	Outlook string  `json:"outlook"`         // what a run would have beside it now, and what to expect of that, in a sentence
 	Groups  []Group `json:"groups"`
 }
 
@@ -110,6 +116,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	}
 	x := examination{
 		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: folder,
+		running: runningNow(),
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
 	outlook, err := runner.Foresee(ctx, asked, realtime.MayPrecede())
@@ -122,6 +129,10 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	}
 	found := newReport(groups)
 	found.Outlook = words.Capitalised(outlook.String()) + "."
+	if x.running.is {
+		found.First = waitForRun
+		found.Outlook = words.Capitalised(x.running.String()) + " measures now, and what is said of noise is of that."
+	}
 	return found, nil
 }
 
@@ -133,6 +144,7 @@ type examination struct {
 	asked     *testbed.Host   // answers for the machine
 	machine   machine.Machine
 	scratch   string
+	running   running
 	largest   runner.Demand
 	personas  runner.Demand // the most clients of kind persona
 }
@@ -148,7 +160,7 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 		return nil, err
 	}
 	groups := []Group{
-		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {"Devices", devices}, {"Limits", x.limits(inside)},
+		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {Devices, devices}, {"Limits", x.limits(inside)},
 	}
 	metering := []Line{x.accounting()}
 	if !x.opts.Quick {
@@ -164,17 +176,21 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 func newReport(groups []Group) Report {
 	r := Report{Version: Version, Groups: groups}
 	var blocking, here []string
-	var rights string // what explains the rest
+	lacking := map[string][]string{} // devices of the default experiment by what is to be done
+	var rights string                // what explains the rest
 	for _, g := range groups {
 		for _, l := range g.Lines {
 			name, isDevice := strings.CutPrefix(l.Key, deviceKey)
 			switch {
 			case l.Key == keyRights && l.State == Missing:
-				rights = l.Found
+				rights, r.First = l.Found, l.Do
 			case l.Needed && l.State == Missing:
 				blocking = append(blocking, l.What)
+				r.First = cmp.Or(r.First, l.Do)
 			case isDevice && l.State != Missing && slices.Contains(defaultExperiment().DUTs, name):
 				here = append(here, name)
+			case isDevice && slices.Contains(defaultExperiment().DUTs, name):
+				lacking[l.Do] = append(lacking[l.Do], name)
 			}
 		}
 	}
@@ -187,9 +203,21 @@ func newReport(groups []Group) Report {
 		r.Verdict = "The lab works here, but none of the devices of the default experiment can run."
 	default:
 		r.CanRun = true
+		r.First = mostHelp(lacking)
 		r.Verdict = fmt.Sprintf("gateweigh run measures %s here.", strings.Join(here, ", "))
 	}
 	return r
+}
+
+// mostHelp is the remedy that most devices lack, and which.
+func mostHelp(lacking map[string][]string) (first string) {
+	most := 0
+	for _, do := range slices.Sorted(maps.Keys(lacking)) {
+		if names := lacking[do]; len(names) > most {
+			first, most = "for "+words.Listed(names)+": "+do, len(names)
+		}
+	}
+	return first
 }
 
 // defaultExperiment is what gateweigh run does without arguments.

@@ -20,7 +20,8 @@ func (x examination) machineLines(ctx context.Context) ([]Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Line{user, x.rights(), x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(), busyLine(busy)}, nil
+	own, others := x.running.parted(busy)
+	return append([]Line{user, x.rights(), x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(), busyLine(others)}, x.running.lines(own)...), nil
 }
 
 // keyRights is the line that the verdict begins with where it is not ok.

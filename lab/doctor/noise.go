@@ -48,7 +48,7 @@ func (x examination) noise(ctx context.Context, able bool) (lines []Line, ticks 
 	if err != nil {
 		aa.Found, aa.Do = reason(err), "try again: gateweigh doctor; gateweigh run says more"
 		if errors.Is(err, runner.ErrBusy) {
-			aa.Do = "wait for the other run, then: gateweigh doctor"
+			aa.Do = waitForRun
 		}
 	}
 	return append(lines, aa), g.line(x.placement.Router)

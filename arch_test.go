@@ -37,6 +37,7 @@ var allowedImports = map[string][]string{
 	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "meant", "output", "quote", "tomlline", "textfile"},
 
 	"gateway":                    {"gateway/...", "ppp", "quote"},
+	"gateway/access":             {"gateway/session"}, // who may pass
 	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
 	"gateway/config":             {"tomlline", "textfile"},
 	"gateway/control":            {"gateway/session"},
@@ -162,6 +163,7 @@ var testImports = map[string][]string{
 	"gateway/nftables":               {"gateway/netnstest"},
 	"gateway/nat":                    {"gateway/netnstest"},
 	"gateway/datapath/nfqueue/queue": {"gateway/netnstest"},
+	"gateway/access":                 {"gateway/users"},
 	"gateway/datapath/stack":         {"gateway/netnstest"},
 	"gateway/datapath/neighbour":     {"gateway/netnstest"},
 	"gateway/datapath/tun":           {"gateway/datapath/datapathtest", "gateway/netnstest"},

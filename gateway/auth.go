@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,24 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/access"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/users"
 )
-
-// authenticator tries the local accounts first for names that have one, and RADIUS first
-// for others: their right passwords do not wait for a local hash. A wrong password takes
-// both, so the response time does not reveal which names have a local account.
-type authenticator struct {
-	accounts *users.Accounts // may be nil
-	radius   source          // may be nil
-	// limit bounds radius for a login. Local accounts bound themselves by the number of passwords that are hashed
-	// meanwhile, which take longer on a slower or busier machine.
-	limit time.Duration
-}
 
 // radiusTime is how long a login waits for all RADIUS servers together, with retransmissions: a guest waits for the
 // answer.
@@ -91,76 +78,20 @@ func addends(waits []time.Duration, sum time.Duration) string {
 	return sum.String()
 }
 
-type source interface {
-	Authenticate(context.Context, session.Credentials) (session.Login, error)
-}
-
-func (g *gateway) authenticator() (a authenticator, err error) {
-	if g.cfg.Auth.Has(config.MethodUsers) {
-		if a.accounts, err = users.Open(g.cfg.Users.File, g.log); err != nil {
-			return a, err
-		}
-	}
+// authenticator lists who answers for users, and opens the users' file, which is nil where it is not used. Names without a local
+// account are first looked for at RADIUS: their right passwords do not wait for a local hash.
+func (g *gateway) authenticator() (sources access.Sources, accounts *users.Accounts, err error) {
 	if g.cfg.Auth.Has(config.MethodRADIUS) {
-		a.radius, a.limit = g.radius, radiusLimit(g.cfg.RADIUS)
+		sources = append(sources, access.Remote{Servers: g.radius, Limit: radiusLimit(g.cfg.RADIUS)})
 	}
-	return a, nil
-}
-
-// sources returns the sources in the order in which they are asked about a user. Local accounts
-// are hashes, which answer no challenge.
-func (a authenticator) sources(user string, challenged bool) (list []source) {
-	if a.accounts != nil && !challenged {
-		list = append(list, a.accounts)
-	}
-	if a.radius != nil {
-		list = append(list, a.radius)
-	}
-	if len(list) == 2 && !a.accounts.Knows(user) {
-		slices.Reverse(list)
-	}
-	return list
-}
-
-// Authenticate chooses the session's ID, so that servers get it before the session
-// begins, and returns the first source's login. If all sources reject, the user gets the
-// message of the last that has one. If one source fails, a rejection by another is not final: the user
-// is neither admitted nor answered that the password is wrong.
-func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
-	var unsure error
-	c.SessionID = session.NewID()
-	var err error
-	for _, s := range a.sources(c.User, c.CHAP != nil) {
-		login, e := a.ask(ctx, s, c)
-		if e == nil {
-			login.For = c.Key // only for this client, not for a later owner of the address
-			login.SessionID = c.SessionID
-			return login, nil
+	if g.cfg.Auth.Has(config.MethodUsers) {
+		if accounts, err = users.Open(g.cfg.Users.File, g.log); err != nil {
+			return nil, nil, err
 		}
-		var no *session.Rejection
-		if !errors.Is(e, session.ErrRejected) {
-			unsure = e
-		} else if errors.As(e, &no) && no.Message != "" || err == nil {
-			err = e
-		}
+		sources = append(sources, access.Hashed{Accounts: accounts})
 	}
-	if unsure != nil {
-		return session.Login{}, unsure
-	}
-	return session.Login{}, cmp.Or(err, session.Reject(""))
+	return sources, accounts, nil
 }
-
-// ask asks a source.
-func (a authenticator) ask(ctx context.Context, s source, c session.Credentials) (session.Login, error) {
-	if _, local := s.(*users.Accounts); !local {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.limit)
-		defer cancel()
-	}
-	return s.Authenticate(ctx, c)
-}
-
-var _ portal.Authenticator = authenticator{}
 
 // granting wraps the table for those who admit clients: it fills in the configuration's
 // limits where a login has none.

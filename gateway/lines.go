@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/access"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/guesses"
@@ -22,7 +23,7 @@ import (
 // lines decides about PPPoE clients: a login is an authentication, an address, and a session in
 // the table.
 type lines struct {
-	auth  authenticator
+	auth  access.Sources
 	table granting
 	pools map[string]*pool // by name; "": of clients whose login names none
 	dns   [2]netip.Addr
@@ -39,14 +40,14 @@ func (g *gateway) openLines() (err error) {
 	if !g.cfg.PPPoE.Enabled {
 		return nil
 	}
-	auth, err := g.authenticator()
+	sources, accounts, err := g.authenticator() // of its own: each way in has its own queue for hashes
 	if err != nil {
 		return err
 	}
 	if g.users == nil {
-		g.users = auth.accounts
+		g.users = accounts
 	}
-	l := &lines{auth: auth, table: granting{g.table, g, false}, pools: pools(g.cfg)}
+	l := &lines{auth: sources, table: granting{g.table, g, false}, pools: pools(g.cfg)}
 	copy(l.dns[:], resolvers(g.cfg))
 	if l.server, err = pppoe.New(g.pppoeConfig(), l); err != nil {
 		return err

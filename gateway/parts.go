@@ -114,12 +114,12 @@ func CheckFiles(cfg *config.Config) []Finding {
 	s.patience()
 	s.redundant()
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
-	auth, err := g.authenticator()
+	sources, accounts, err := g.authenticator()
 	s.refuse(err)
 	if err != nil {
 		return s.findings
 	}
-	if auth.accounts != nil && auth.accounts.State().Number == 0 {
+	if accounts != nil && accounts.State().Number == 0 {
 		who := "by the users' file"
 		if len(cfg.Auth.Methods) == 1 {
 			who = "at all"
@@ -127,7 +127,7 @@ func CheckFiles(cfg *config.Config) []Finding {
 		s.find(Warning, "%s has no account, so nobody can log in %s: add a line NAME:HASH for each (gatewayd hash-password prints the hash)", cfg.Users.File, who)
 	}
 	if cfg.Portal.Enabled {
-		_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g, false}, auth)
+		_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g, false}, sources)
 		s.refuse(err)
 	}
 	return s.findings
@@ -138,7 +138,7 @@ func (g *gateway) openPortal() (err error) {
 	if !g.cfg.Portal.Enabled {
 		return nil
 	}
-	auth, err := g.authenticator()
+	sources, accounts, err := g.authenticator()
 	if err != nil {
 		return err
 	}
@@ -146,8 +146,8 @@ func (g *gateway) openPortal() (err error) {
 	if err != nil {
 		return err
 	}
-	g.users = auth.accounts
-	g.portal, err = portal.New(g.portalConfig(key), granting{g.table, g, false}, auth)
+	g.users = accounts
+	g.portal, err = portal.New(g.portalConfig(key), granting{g.table, g, false}, sources)
 	return err
 }
 

@@ -1,0 +1,110 @@
+// Package access asks an ordered list of sources who may pass: the users' file, RADIUS servers, or whatever else answers for
+// users' passwords.
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Suit is how far a source is the one to ask about a login.
+type Suit int
+
+const (
+	Never Suit = iota // it cannot answer such a login
+	Maybe             // it may know the user
+	Knows             // it knows the user
+)
+
+// Source answers for users.
+type Source interface {
+	Suits(session.Credentials) Suit
+	// Authenticate returns the login of a right password. An error that wraps session.ErrRejected, as a *session.Rejection
+	// does, says that the source does not let the user in; any other that it cannot say.
+	Authenticate(context.Context, session.Credentials) (session.Login, error)
+}
+
+// Sources are asked in their order, those that know the user before the others: a right password waits for nobody who cannot
+// know it. A wrong password takes all of them, so the response time does not reveal who knows which name.
+type Sources []Source
+
+// order is in which order sources are asked about a login.
+func (s Sources) order(c session.Credentials) []Source {
+	suits := map[Suit][]Source{}
+	for _, one := range s {
+		suit := one.Suits(c)
+		suits[suit] = append(suits[suit], one)
+	}
+	return slices.Concat(suits[Knows], suits[Maybe])
+}
+
+// Authenticate chooses the session's ID, so that servers get it before the session begins, and returns the first source's
+// login. If all sources reject, the user gets the message of the last that has one. If one source fails, a rejection by another
+// is not final: the user is neither admitted nor answered that the password is wrong.
+func (s Sources) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
+	var unsure, no error
+	c.SessionID = session.NewID()
+	for _, one := range s.order(c) {
+		login, err := one.Authenticate(ctx, c)
+		if err == nil {
+			login.For = c.Key // only for this client, not for a later owner of the address
+			login.SessionID = c.SessionID
+			return login, nil
+		}
+		var says *session.Rejection
+		if !errors.Is(err, session.ErrRejected) {
+			unsure = err
+		} else if errors.As(err, &says) && says.Message != "" || no == nil {
+			no = err
+		}
+	}
+	return session.Login{}, cmp.Or(unsure, no, session.Reject(""))
+}
+
+// Hashed are local accounts: they know their users, and are hashes, which answer no challenge. They bound their time themselves,
+// by the number of passwords that are hashed meanwhile: hashing takes longer on a slower or busier machine.
+type Hashed struct {
+	Accounts interface {
+		Knows(user string) bool
+		Authenticate(context.Context, session.Credentials) (session.Login, error)
+	}
+}
+
+// Suits implements Source.
+func (h Hashed) Suits(c session.Credentials) Suit {
+	switch {
+	case c.CHAP != nil:
+		return Never
+	case h.Accounts.Knows(c.User):
+		return Knows
+	}
+	return Maybe
+}
+
+// Authenticate implements Source.
+func (h Hashed) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
+	return h.Accounts.Authenticate(ctx, c)
+}
+
+// Remote are servers that may know any user.
+type Remote struct {
+	Servers interface {
+		Authenticate(context.Context, session.Credentials) (session.Login, error)
+	}
+	Limit time.Duration // of a login's wait for all servers together
+}
+
+// Suits implements Source.
+func (r Remote) Suits(session.Credentials) Suit { return Maybe }
+
+// Authenticate implements Source.
+func (r Remote) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Limit)
+	defer cancel()
+	return r.Servers.Authenticate(ctx, c)
+}

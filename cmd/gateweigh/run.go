@@ -115,7 +115,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 		}
 	}
 	if !flags.resuming {
-		forget := func() {}
+		var forget func()
 		if dir, forget, err = claim(exp, flags); err != nil {
 			return &exitError{exitUsage, err}
 		}

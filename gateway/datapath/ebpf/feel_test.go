@@ -38,7 +38,10 @@ const lostPing = time.Second
 
 // BenchmarkFeel measures what a client with a rate limit notices of it: the payload of its connections as a share of the
 // limit, packets lost, round trips beside the load, and how equally its connections share.
-func BenchmarkFeel(b *testing.B) {
+func BenchmarkFeel(b *testing.B) { eachFeel(b, func(b *testing.B, c feel) { c.run(b) }) }
+
+// eachFeel measures each load that flags select.
+func eachFeel(b *testing.B, measure func(*testing.B, feel)) {
 	for _, rtt := range strings.Split(*feelRTT, ",") {
 		for _, mbps := range strings.Split(*feelMbps, ",") {
 			for _, conns := range strings.Split(*feelConns, ",") {
@@ -47,7 +50,7 @@ func BenchmarkFeel(b *testing.B) {
 					fmt.Sscan(mbps, &c.mbps)
 					fmt.Sscan(conns, &c.conns)
 					c.rtt, _ = time.ParseDuration(rtt)
-					b.Run(c.String(), c.run)
+					b.Run(c.String(), func(b *testing.B) { measure(b, c) })
 				}
 			}
 		}
@@ -69,7 +72,14 @@ func (c feel) String() string {
 func (c feel) run(b *testing.B) {
 	n := newNetwork(b)
 	d := n.open(b, func(c *Config) { c.Shaping = Shaping(*feelShape) })
+	bps := uint64(c.mbps * 1e6)
+	must(b, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: bps, DownBps: bps}}))
 	n.farther(b)
+	c.measure(b, n, d.fate(b, c.up))
+}
+
+// measure loads the network and reports what the client notices. fate counts packets the connections' way.
+func (c feel) measure(b *testing.B, n network, fate func() (passed, dropped uint64)) {
 	to := server
 	if c.rtt > 0 {
 		n.delay(b, c.rtt)
@@ -80,8 +90,6 @@ func (c feel) run(b *testing.B) {
 	if *feelECN {
 		run(b, "ip netns exec $client sysctl -qw net.ipv4.tcp_ecn=1; ip netns exec $server sysctl -qw net.ipv4.tcp_ecn=1", n.env()...)
 	}
-	bps := uint64(c.mbps * 1e6)
-	must(b, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: bps, DownBps: bps}}))
 	ping := n.ping(b, to)
 	var all []*stream
 	for range c.conns {
@@ -89,14 +97,15 @@ func (c feel) run(b *testing.B) {
 	}
 	for range b.N {
 		time.Sleep(*feelWarm)
-		f := d.felt(b, all, ping, c.up, *feelFor)
+		f := observe(b, fate, all, ping, *feelFor)
 		b.ReportMetric(0, "ns/op")
-		b.ReportMetric(f.bps/float64(bps), "goodput")
+		b.ReportMetric(f.bps/(c.mbps*1e6), "goodput")
 		b.ReportMetric(100*f.loss, "%loss")
 		b.ReportMetric(100*f.again, "%again")
 		b.ReportMetric(1e3*at(f.pings, 0.99).Seconds(), "ms-p99-ping")
 		b.ReportMetric(1e3*at(f.pings, 0.5).Seconds(), "ms-p50-ping")
 		b.ReportMetric(1e3*at(f.rtts, 0.99).Seconds(), "ms-p99-tcp")
+		b.ReportMetric(1e3*at(f.rtts, 0.5).Seconds(), "ms-p50-tcp")
 		b.ReportMetric(f.jain, "jain")
 	}
 }
@@ -105,34 +114,46 @@ func (c feel) run(b *testing.B) {
 type felt struct {
 	bps         float64 // bits a second of all that came
 	loss, again float64 // shares: of packets their way that the gateway dropped, and of segments that were sent again
-	lossOfAll   float64 // share of packets both ways that the gateway dropped: with acknowledgements
 	jain        float64 // fairness between the connections, 1: each has the same
 	rtts, pings []time.Duration
 }
 
 // felt looks at connections that send all up or all down.
-func (d *Datapath) felt(t testing.TB, all []*stream, ping *pinger, up bool, lasts time.Duration) (f felt) {
+func (d *Datapath) felt(t testing.TB, all []*stream, ping *pinger, up bool, lasts time.Duration) felt {
 	t.Helper()
-	before := counters(t, d, alice)
+	return observe(t, d.fate(t, up), all, ping, lasts)
+}
+
+// fate counts Alice's packets that passed one way, and those that were dropped.
+func (d *Datapath) fate(t testing.TB, up bool) func() (passed, dropped uint64) {
+	return func() (passed, dropped uint64) {
+		c := counters(t, d, alice)
+		if up {
+			return c.UpPackets, c.DroppedPackets
+		}
+		return c.DownPackets, c.DroppedPackets
+	}
+}
+
+// observe looks at connections for a while.
+func observe(t testing.TB, fate func() (passed, dropped uint64), all []*stream, ping *pinger, lasts time.Duration) (f felt) {
+	t.Helper()
+	passed, dropped := fate()
 	came, sent, again := totals(all)
 	began := time.Now()
 	ping.begin()
 	f.rtts = sampleRTT(all, lasts)
 	f.pings = ping.end()
 	lasted := time.Since(began).Seconds()
-	after := counters(t, d, alice)
+	passed2, dropped2 := fate()
 	came2, sent2, again2 := totals(all)
 	var sum, squares float64
 	for i := range came {
 		x := float64(came2[i] - came[i])
 		sum, squares = sum+x, squares+x*x
 	}
-	dropped := float64(after.DroppedPackets - before.DroppedPackets)
-	passed, back := float64(after.UpPackets-before.UpPackets), float64(after.DownPackets-before.DownPackets)
-	if !up {
-		passed, back = back, passed
-	}
-	f.bps, f.loss, f.lossOfAll = sum*8/lasted, dropped/max(1, passed+dropped), dropped/max(1, passed+back+dropped)
+	lost := float64(dropped2 - dropped)
+	f.bps, f.loss = sum*8/lasted, lost/max(1, float64(passed2-passed)+lost)
 	f.again = float64(again2-again) / max(1, float64(sent2-sent))
 	f.jain = sum * sum / max(1, float64(len(came))*squares)
 	return f

@@ -209,11 +209,12 @@ SEC("tc")
 int lan_in(struct __sk_buff *skb)
 {
 	set_free(skb);
+	skb->cb[0] = 0;
 	if (lines && skb->mark == TOO_LONG) { /* cut_in's */
 		skb->mark = 0;
 		return onward(skb, pass(skb, REASON_REJECTED));
 	}
-	return onward(skb, from_client(skb));
+	return onward(skb, lowered(skb, from_client(skb)));
 }
 
 /* is_martian reports whether the stack forwards no packet from this address (RFC 1812, 5.3.7):
@@ -312,7 +313,8 @@ SEC("tc")
 int wan_in(struct __sk_buff *skb)
 {
 	set_free(skb);
-	return onward(skb, to_client(skb));
+	skb->cb[0] = 0;
+	return onward(skb, lowered(skb, to_client(skb)));
 }
 
 /* is_own reports whether a packet is from this machine, because no interface received
@@ -378,8 +380,10 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 SEC("tc")
 int lan_out(struct __sk_buff *skb)
 {
-	int verdict = towards_client(skb);
+	int verdict;
 
+	skb->cb[0] = 0;
+	verdict = lowered(skb, towards_client(skb));
 	if (lines && verdict == TC_ACT_OK)
 		verdict = onto_line(skb, verdict);
 	return verdict == TC_ACT_OK ? TC_ACT_UNSPEC : verdict;

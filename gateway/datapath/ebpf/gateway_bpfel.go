@@ -37,6 +37,14 @@ type gatewayClient struct {
 	Pad     uint32
 }
 
+type gatewayConnection struct {
+	_          structs.HostLayout
+	At         uint32
+	Remote     uint32
+	Port       uint16
+	RemotePort uint16
+}
+
 type gatewayCounters struct {
 	_           structs.HostLayout
 	UpBytes     uint64
@@ -167,14 +175,18 @@ type gatewayPrefix struct {
 type gatewayQueues struct {
 	_  structs.HostLayout
 	Up struct {
-		_      structs.HostLayout
-		LaneNs uint64
-		Last   [128]uint32
+		_         structs.HostLayout
+		LaneNs    uint64
+		Window    uint64
+		SettledNs uint64
+		Last      [128]uint32
 	}
 	Down struct {
-		_      structs.HostLayout
-		LaneNs uint64
-		Last   [128]uint32
+		_         structs.HostLayout
+		LaneNs    uint64
+		Window    uint64
+		SettledNs uint64
+		Last      [128]uint32
 	}
 	Class uint32
 	Pad   uint32
@@ -204,6 +216,14 @@ const (
 	gatewayReasonREASON_THROTTLED      gatewayReason = 18
 	gatewayReasonREASON_COUNT          gatewayReason = 19
 )
+
+type gatewayScales struct {
+	_      structs.HostLayout
+	Opened uint8
+	Up     uint8
+	Down   uint8
+	Pad    uint8
+}
 
 type gatewaySender struct {
 	_    structs.HostLayout
@@ -308,6 +328,7 @@ const (
 	gatewayMapStats            = "stats"
 	gatewayMapStrangers        = "strangers"
 	gatewayMapTicks            = "ticks"
+	gatewayMapWindowScales     = "window_scales"
 	gatewayProgClassOf         = "class_of"
 	gatewayProgCutIn           = "cut_in"
 	gatewayProgLanIn           = "lan_in"
@@ -417,6 +438,7 @@ type gatewayMapSpecs struct {
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
 	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
 	Ticks           *ebpf.MapSpec `ebpf:"ticks"`
+	WindowScales    *ebpf.MapSpec `ebpf:"window_scales"`
 }
 
 // gatewayVariableSpecs contains global variables before they are loaded into the kernel.
@@ -492,6 +514,7 @@ type gatewayMaps struct {
 	Stats           *ebpf.Map `ebpf:"stats"`
 	Strangers       *ebpf.Map `ebpf:"strangers"`
 	Ticks           *ebpf.Map `ebpf:"ticks"`
+	WindowScales    *ebpf.Map `ebpf:"window_scales"`
 }
 
 func (m *gatewayMaps) Close() error {
@@ -522,6 +545,7 @@ func (m *gatewayMaps) Close() error {
 		m.Stats,
 		m.Strangers,
 		m.Ticks,
+		m.WindowScales,
 	)
 }
 

@@ -3,7 +3,11 @@
  * holds them back: the meter is ahead of the clock by as long as the next packet waits. Elsewhere it is policed. */
 #pragma once
 
-#include "packet.h"
+#define PACKET 1500ULL        /* bytes, of a full packet on most links */
+#define CALM_NS 20000000ULL   /* that packets may wait before senders are told */
+#define LEAST_NS 100000000ULL /* that any queue may be long */
+
+#include "window.h"
 
 static __always_inline int within(const struct limits *l, const struct counters *n, int up)
 {
@@ -78,7 +82,6 @@ static __always_inline int police(struct __sk_buff *skb, struct meter *m, __u64 
 	return 0;
 }
 
-#define PACKET 1500ULL /* bytes, of a full packet on most links */
 
 /* CREDIT_NS is what a silent client may send without waiting, as time at its rate. */
 #define CREDIT_NS 20000000ULL
@@ -87,7 +90,6 @@ static __always_inline int police(struct __sk_buff *skb, struct meter *m, __u64 
  * these 160 full packets, with which eight connections find their rate at 2 % loss, but never more packets than the class's
  * queue holds. */
 #define MOST_NS 1000000000ULL
-#define LEAST_NS 100000000ULL
 #define MOST_PACKETS 160
 #define CLASS_PACKETS 800
 
@@ -103,7 +105,6 @@ static __always_inline __u64 longest(__u64 ps_per_byte)
 /* From CALM_NS on packets are marked or dropped at random, the more the longer they would wait: of 5,000 one for
  * each full packet ahead. One connection then keeps a queue of some 20 packets, and each of eight has a window in which it
  * recovers from a loss without a time-out. */
-#define CALM_NS 20000000ULL
 #define RAMP 5000ULL
 
 static __always_inline int unlucky(__u64 wait, __u64 ps_per_byte)
@@ -197,9 +198,28 @@ static __always_inline void leave_at(struct __sk_buff *skb, const struct queues 
 		bpf_skb_set_tstamp(skb, when, BPF_SKB_TSTAMP_DELIVERY_MONO);
 }
 
+/* is_spared reports whether a packet is of a connection whose window is kept small, and which need not be told otherwise
+ * unless the queue is long all the same: the client has too many. */
+static __always_inline int is_spared(struct __sk_buff *skb, __u32 at, const struct queue *q, int up, __u64 wait, __u64 most)
+{
+	struct iphdr *ip;
+	struct tcphdr *tcp;
+	struct connection key;
+	struct scales *known;
+
+	if (!q->window || wait > most / 4 * 3)
+		return 0;
+	tcp = tcp_of(skb, &ip);
+	if (!tcp)
+		return 0;
+	key = connection_of(ip, tcp, at, up);
+	known = bpf_map_lookup_elem(&window_scales, &key);
+	return known && known->up <= SCALE_MOST;
+}
+
 /* shape holds a packet until the rate has come to it, or until those before it of its flow have left; 0: it would wait
  * too long. */
-static __always_inline int shape(struct __sk_buff *skb, struct meter *m, struct queues *all, int up, enum holder by, __u64 ps_per_byte, __u64 bytes)
+static __always_inline int shape(struct __sk_buff *skb, __u32 at, struct meter *m, struct queues *all, int up, enum holder by, __u64 ps_per_byte, __u64 bytes)
 {
 	struct queue *q = up ? &all->up : &all->down;
 	struct slots flow = slots_of(skb, q);
@@ -213,7 +233,7 @@ static __always_inline int shape(struct __sk_buff *skb, struct meter *m, struct 
 		__u64 wait = used > now ? used - now : 0;
 		int first = !queued(&flow, now) && (!wait || (wait <= most + LEAST_NS && passes(q, need, bytes, now)));
 
-		if (!first && (wait > most || (unlucky(wait, ps_per_byte) && !warn(skb))))
+		if (!first && (wait > most || (unlucky(wait, ps_per_byte) && !is_spared(skb, at, q, up, wait, most) && !warn(skb))))
 			return 0;
 		if (__sync_val_compare_and_swap(&m->ns, was, used + need) != was)
 			continue;
@@ -254,9 +274,30 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 at, const struct li
 	if (by != HOLDER_NONE) {
 		q = bpf_map_lookup_elem(&client_queues, &at);
 		if (q && (by == HOLDER_TIME || q->class))
-			return shape(skb, of, q, up, by, ps, bytes);
+			return shape(skb, at, of, q, up, by, ps, bytes);
 	}
 	return police(skb, of, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes);
+}
+
+/* pace keeps a client's queue of the other way short by what a packet acknowledges, while the rate there is used. */
+static __always_inline void pace(struct __sk_buff *skb, __u32 at, const struct limits *l, struct meters *m, int up, __u64 now)
+{
+	__u64 ps = up ? l->down_ps_per_byte : l->up_ps_per_byte, used = *(volatile __u64 *)(up ? &m->down.ns : &m->up.ns);
+	__u32 zero = 0;
+	const struct shaping *s;
+	struct iphdr *ip;
+	struct tcphdr *tcp;
+
+	if (!ps)
+		return;
+	if (used + CREDIT_NS / 2 > now) {
+		s = bpf_map_lookup_elem(&rate_shaping, &zero);
+		if (s && now < s->until && (up ? s->down : s->up) != HOLDER_NONE)
+			slow(skb, at, ps, used > now ? used - now : 0, up);
+	}
+	tcp = tcp_of(skb, &ip);
+	if (tcp && tcp->syn)
+		note_scale(skb, at, up);
 }
 
 /* limit applies a client's limits to a packet; 0: the packet must be dropped. size is its packets on the
@@ -279,5 +320,6 @@ static __noinline int limit(struct __sk_buff *skb, __u32 at, struct counters *n,
 		count_packets(REASON_RATE, packets);
 		return 0;
 	}
+	pace(skb, at, l, m, up, n->seen);
 	return 1;
 }

@@ -99,6 +99,7 @@ struct shaping {
 /* What is held of a client in one direction. */
 struct queue {
 	__u64 lane_ns; /* up to which packets that passed waiting ones have used the rate */
+	__u64 window, settled_ns; /* that connections may have, bytes, 0: any; until when it stays */
 	__u32 last[2 * HELD_FLOWS]; /* when the last held packet of a flow has left, 2^20 ns modulo 2^32, by two hashes of the flow */
 };
 

@@ -1,0 +1,137 @@
+package ebpf
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+)
+
+// header changes a TCP segment's header.
+func header(change func(*layers.TCP)) func(*datapathtest.Frame) {
+	return func(f *datapathtest.Frame) { change(f.L4.(*layers.TCP)) }
+}
+
+// opening are a connection's first two packets; a scale below 0 is not offered.
+func opening(port uint16, client, server int) (request, answer []byte) {
+	offers := func(scale int) func(*datapathtest.Frame) {
+		return header(func(l *layers.TCP) {
+			l.Options = []layers.TCPOption{
+				{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{5, 180}}, {OptionType: layers.TCPOptionKindSACKPermitted, OptionLength: 2},
+				{OptionType: layers.TCPOptionKindTimestamps, OptionLength: 10, OptionData: make([]byte, 8)}, {OptionType: layers.TCPOptionKindNop},
+			}
+			if scale >= 0 {
+				l.Options = append(l.Options, layers.TCPOption{OptionType: layers.TCPOptionKindWindowScale, OptionLength: 3, OptionData: []byte{byte(scale)}})
+			}
+		})
+	}
+	return datapathtest.SYN(port, offers(client), window(65535)), datapathtest.SYN(40000, down, datapathtest.SourcePort(port), offers(server), window(65535), header(func(l *layers.TCP) { l.ACK = true }))
+}
+
+func window(w uint16) func(*datapathtest.Frame) { return header(func(l *layers.TCP) { l.Window = w }) }
+
+// readWindow reads a packet's window, and whether its checksum is right.
+func readWindow(t *testing.T, frame []byte) (w uint16, summed bool) {
+	t.Helper()
+	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
+	l := p.TransportLayer().(*layers.TCP)
+	was := l.Checksum
+	must(t, l.SetNetworkLayerForChecksum(p.NetworkLayer()))
+	must(t, gopacket.SerializeLayers(gopacket.NewSerializeBuffer(), gopacket.SerializeOptions{ComputeChecksums: true}, l, gopacket.Payload(l.Payload)))
+	return l.Window, l.Checksum == was
+}
+
+// TestWindows: what acknowledges packets that wait offers no larger window than the queue is given, in the connection's own scale, and
+// nothing else is changed.
+func TestWindows(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	run(t, "ip route add default via 192.0.2.2 dev $wan", n.env()...)
+	d := n.open(t, shaped)
+	d.stop() // which would renew what follows
+	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 3600e9 }))
+	must(t, d.Set(rated(1, 1)))
+	at, err := d.place(alice)
+	must(t, err)
+	const given = 9000 // bytes
+	until := now() + 3600e9
+	queues := gatewayQueues{Class: 5}
+	queues.Up.Window, queues.Up.SettledNs, queues.Down.Window, queues.Down.SettledNs = given, until, given, until
+	must(t, d.objs.ClientQueues.Put(at, queues))
+	held := gatewayShaping{Until: until, Up: uint32(gatewayHolderHOLDER_CLASS), Down: uint32(gatewayHolderHOLDER_CLASS)}
+	reset := header(func(l *layers.TCP) { l.RST = true })
+	for i, c := range []struct {
+		what           string
+		client, server int // scales; below 0: not offered
+		unknown        bool
+		up             bool
+		how            func(*datapathtest.Frame)
+		offers, is     uint16
+		idle, policed  bool
+	}{
+		{what: "of a download", client: 7, server: 9, up: true, offers: 500, is: given >> 7},
+		{what: "of an upload", client: 7, server: 9, offers: 500, is: given >> 9},
+		{what: "of a connection without scales", client: -1, server: -1, up: true, offers: 65535, is: given},
+		{what: "where the client asks for no scale", client: -1, server: 9, offers: 65535, is: given},
+		{what: "where the server answers none", client: 7, server: -1, up: true, offers: 65535, is: given},
+		{what: "with the largest scale", client: 14, server: 14, up: true, offers: 20, is: 1},
+		{what: "with a scale that is too large", client: 200, server: 3, up: true, offers: 20, is: 1},
+		{what: "that offers less", client: 7, server: 7, up: true, offers: 69, is: 69},
+		{what: "that offers nothing", client: 7, server: 7, up: true},
+		{what: "of an unknown connection", unknown: true, up: true, offers: 500, is: 500},
+		{what: "that resets", client: 7, server: 7, up: true, how: reset, offers: 500, is: 500},
+		{what: "of a queue in which nothing waits", client: 7, server: 7, up: true, idle: true, offers: 500, is: 500},
+		{what: "of a client who is policed", client: 7, server: 7, up: true, policed: true, offers: 500, is: 500},
+	} {
+		port := uint16(5000 + i)
+		both := func(m gatewayMeters) { must(t, d.objs.ClientMeters.Put(at, m)) }
+		both(gatewayMeters{})
+		must(t, d.objs.RateShaping.Put(uint32(0), held))
+		if !c.unknown {
+			request, answer := opening(port, c.client, c.server)
+			for _, packet := range [][]byte{request, answer} {
+				program, from := d.objs.LanIn, n.lan
+				if &packet[0] == &answer[0] {
+					program, from = d.objs.WanIn, n.wan
+				}
+				_, out, _ := d.try(t, program, index(t, from), packet)
+				if w, summed := readWindow(t, out); w != 65535 || !summed {
+					t.Errorf("%s: the connection's first packets offer %d, checksum right: %v", c.what, w, summed)
+				}
+			}
+		}
+		if c.policed {
+			must(t, d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: until}))
+		}
+		how := []func(*datapathtest.Frame){window(c.offers)}
+		if c.how != nil {
+			how = append(how, c.how)
+		}
+		program, from, dest := d.objs.LanIn, n.lan, port
+		var meters gatewayMeters
+		meters.Down.Ns = until
+		if !c.up {
+			program, from, dest = d.objs.WanIn, n.wan, 40000
+			meters.Down.Ns, meters.Up.Ns = 0, until
+			how = append(how, down, datapathtest.SourcePort(port))
+		}
+		if c.idle {
+			meters = gatewayMeters{}
+		}
+		both(meters)
+		in := tcp(dest, how...)
+		verdict, out, _ := d.try(t, program, index(t, from), in)
+		if verdict != redirect {
+			t.Errorf("%s: verdict %d", c.what, verdict)
+		}
+		if w, summed := readWindow(t, out); w != c.is || !summed {
+			t.Errorf("%s: offers %d, not %d; checksum right: %v", c.what, w, c.is, summed)
+		}
+		if !bytes.Equal(in[54:], out[54:len(in)]) {
+			t.Errorf("%s: what it carries is changed", c.what)
+		}
+	}
+}

@@ -28,8 +28,11 @@ type Gateway struct {
 	Ident    string // method by which gatewayd answers RFC 1413 queries; "": none
 	// Masquerade is that gatewayd gives clients the router's address towards the server ([nat]).
 	Masquerade bool
-	sessions   int    // admitted in all, clients among them; 0: clients only
-	program    string // gatewayd on the router
+	// Rate limits each client both ways, as gatewayd's configuration writes it: "10G". "" is no limit. It holds packets in queues of its own, in
+	// place of the lab's on the router's links.
+	Rate     string
+	sessions int    // admitted in all, clients among them; 0: clients only
+	program  string // gatewayd on the router
 }
 
 var _ Counted = (*Gateway)(nil)
@@ -46,6 +49,13 @@ func NewGateway(datapath string, clients int) *Gateway {
 func newTranslating(datapath string, clients int) *Gateway {
 	g := NewGateway(datapath, clients)
 	g.Masquerade = true
+	return g
+}
+
+// newLimited makes a gatewayd whose clients have a rate far above any load: what costs is that there is one.
+func newLimited(datapath string, clients int) *Gateway {
+	g := NewGateway(datapath, clients)
+	g.Rate = "10G"
 	return g
 }
 
@@ -120,6 +130,10 @@ func (g *Gateway) Traits() Traits {
 	var threads []string
 	if g.Datapath == "kernel" {
 		threads = kernelOfPPP
+	}
+	if g.Rate != "" {
+		about += ", each client limited to " + g.Rate + "bit/s"
+		needs = append(needs, Need{Program: "tc", Package: "iproute2", Why: "giving gatewayd the links' queues"})
 	}
 	return Traits{
 		LAN:           g.lan(),
@@ -204,6 +218,13 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 [ -z "$3" ] || ip addr replace "$3" dev "$2"`, address)
 	if err != nil {
 		return err
+	}
+	if g.Rate != "" { // gatewayd replaces a queue that the kernel made, and leaves one that has a number
+		for _, port := range []string{"lan", "wan"} {
+			if err = g.shell(ctx, `tc qdisc del dev "$3" root 2>/dev/null || :`, g.Port(port)); err != nil {
+				return err
+			}
+		}
 	}
 	if g.program, err = g.Install(ctx, gatewaydNeed, g.Dir); err != nil {
 		return err

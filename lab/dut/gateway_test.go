@@ -174,6 +174,28 @@ func TestTranslating(t *testing.T) {
 	}
 }
 
+// TestLimited: packets of clients with a rate wait in gatewayd's queues, which take the place of the lab's.
+func TestLimited(t *testing.T) {
+	t.Parallel()
+	withGatewayd(t)
+	d := newLimited("ebpf", 1)
+	l := newTestLab(t, d, 1)
+	l.start(t, d)
+	clients := l.addClients(t, 1)
+	loginAll(t, clients, d.Traits().Admission)
+	for port, number := range map[string]string{"wan": "6a77:", "lan": "6a78:"} {
+		if got := l.router.must(t, "tc qdisc show dev "+l.env.Port(port)); !strings.Contains(got, " "+number+" root") {
+			t.Errorf("the queue of %s is not gatewayd's:\n%s", port, got)
+		}
+	}
+	if !clients[0].reaches(t.Context(), trafficPort) {
+		t.Error("a client that logged in does not reach the server")
+	}
+	if err := d.Stop(t.Context(), l.env); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestCombined: what a router has beside its gateway is there before it and gone after it,
 // and clients get in.
 func TestCombined(t *testing.T) {

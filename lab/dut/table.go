@@ -27,6 +27,8 @@ var builtin = map[string]func(clients int) DUT{
 	"nft-queue":        func(n int) DUT { return NewNFTQueue(n) },
 	"gateway-ebpf":     func(n int) DUT { return NewGateway("ebpf", n) },
 	"gateway-ebpf-nat": func(n int) DUT { return newTranslating("ebpf", n) },
+	// A rate far above the load: beside gateway-ebpf it shows what a limit costs.
+	"gateway-ebpf-limited": func(n int) DUT { return newLimited("ebpf", n) },
 	// Behind a flowtable that masquerades.
 	"flowtable-masquerade-gateway": func(n int) DUT { return newBehindFlowtable(n) },
 	"gateway-pppoe-ebpf":           func(n int) DUT { return NewConcentrator("ebpf", n) },

@@ -139,6 +139,11 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		case "senders":
 			m.MaxEntries = datapath.MostSenders
 			continue
+		case "window_scales":
+			if d.cfg.Shaping != ShapingAuto {
+				m.MaxEntries = unusedEntries
+			}
+			continue
 		case "flow_paths":
 			if d.cfg.FlowCache == FlowCacheNever {
 				m.MaxEntries = unusedEntries

@@ -111,7 +111,7 @@ static __noinline int note_scale(struct __sk_buff *skb, __u32 at, int up)
 
 /* A queue is kept at some SHORT_NS or SHORT_PACKETS, whichever is longer, by windows of at least LEAST_WINDOW bytes: with less
  * a sender would not notice a loss but by a time-out. */
-#define SHORT_NS 10000000ULL
+#define SHORT_NS 20000000ULL
 #define SHORT_PACKETS 16
 #define LEAST_WINDOW (6 * PACKET)
 #define MOST_WINDOW (8ULL << 20)
@@ -133,7 +133,7 @@ static __always_inline __u64 window_now(struct queue *q, __u64 now, __u64 wait, 
 	} else if (wait > want) {
 		window = window * want / wait;
 	} else {
-		window += window / 16;
+		window += window / 8;
 	}
 	if (window < LEAST_WINDOW)
 		window = LEAST_WINDOW;

@@ -2,7 +2,7 @@
 // line and key, and all of them at once.
 //
 // The structs are plain data; package gateway converts them for the other packages.
-// example.toml describes each key.
+// example.toml describes each key to its reader; meaning.go has the words of docs/reference/gatewayd-keys.md.
 package config
 
 import (

@@ -8,11 +8,10 @@ import (
 	"testing"
 )
 
-// The documentation: setup, every key, and the comparison of data paths.
+// The documentation with configurations, and the comparison of data paths.
 const (
 	manual    = "../../docs/gateway.md"
 	nat       = "../../docs/nat.md"
-	reference = "../../docs/gateway-reference.md"
 	dataPaths = "../../docs/data-paths.md"
 )
 
@@ -90,28 +89,6 @@ func TestExampleShowsDefaults(t *testing.T) {
 		if changed := Changed(base, parse(t, text)); len(changed) > 0 || line == "" {
 			t.Errorf("%q is not the default of %v", line, changed)
 		}
-	}
-}
-
-// TestReferenceIsComplete checks that the table of keys has a row for each key and
-// no other rows.
-func TestReferenceIsComplete(t *testing.T) {
-	text, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## Configuration\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	var rows []string
-	for line := range strings.Lines(section) {
-		if rest, ok := strings.CutPrefix(line, "| `"); ok {
-			key, _, _ := strings.Cut(rest, "`")
-			rows = append(rows, key)
-		}
-	}
-	slices.Sort(rows)
-	if want := slices.Sorted(slices.Values(Keys())); !slices.Equal(rows, want) {
-		t.Errorf("the manual has\n%v\nthere are\n%v", rows, want)
 	}
 }
 

@@ -23,6 +23,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
+//go:generate go test -count=1 -run ^TestPageOfAttributes$ . -args -update
+
 var renew = flag.Bool("update", false, "rewrite docs/radius.md")
 
 const attributesPage = "../../docs/radius.md"
@@ -106,7 +108,7 @@ func TestPageOfAttributes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/radius.md is not what the code has (-code +page): go test ./gateway/radius -run PageOfAttributes -args -update\n%s", diff)
+		t.Errorf("docs/radius.md is not what the code has (-code +page): make generate\n%s", diff)
 	}
 }
 

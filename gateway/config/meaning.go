@@ -1,0 +1,201 @@
+package config
+
+// meaning is what the page of keys says of a key besides what its reader takes and its default.
+type meaning struct {
+	text string // Markdown; sentences without the last full stop
+	// unset is what holds without the key, where its default is not a value of it; empty: nothing.
+	unset string
+}
+
+const required = "required"
+
+// meanings has every key. docs/reference/gatewayd-keys.md is made of it.
+var meanings = map[string]meaning{
+	"state_dir": {text: "folder of leases, sessions and keys, which a reboot must not lose; it also says where " +
+		"gatewayd switched forwarding on"},
+	"run_dir":    {text: "folder of the control socket"},
+	"log_level":  {text: "SIGHUP applies a change"},
+	"log_format": {text: "of the log, which goes to standard error"},
+
+	"lan.interface": {unset: required, text: "interface towards the clients. Where that is a port of a bridge or " +
+		"bond: the bridge or bond"},
+	"lan.address": {unset: required, text: "the gateway's address there, with the network's length. The interface " +
+		"must have it already; with `tun` it must not have it " +
+		"([data paths](../data-paths.md#tun))"},
+	"wan.interface": {unset: required, text: "interface that clients are forwarded to"},
+
+	"dhcp.mode": {text: "`\"server\"`: gatewayd leases addresses. `\"external\"`: [another program on this " +
+		"machine](../gateway.md#another-dhcp-server) does; `tun` needs `\"server\"`"},
+	"dhcp.pools": {unset: "all of the LAN", text: "first and last address of each pool"},
+	"dhcp.lease": {text: "length of a lease"},
+	"dhcp.preauth_lease": {unset: "`dhcp.lease`", text: "the same for clients that are not logged in, at most " +
+		"`dhcp.lease`. The first renewal after the login, half-way at most, gets the long one"},
+	"dhcp.dns":     {unset: "the gateway", text: "resolvers in DHCP replies"},
+	"dhcp.domain":  {text: "domain in DHCP replies"},
+	"dhcp.mtu":     {text: "MTU in DHCP replies, bytes"},
+	"dhcp.static":  {text: "table of MAC address = IPv4 address, which is reserved for that client"},
+	"dhcp.options": {text: "table of an option's number = its value"},
+
+	"dns.mode": {text: "`\"server\"`: gatewayd answers clients. `\"external\"`: another program on this " +
+		"machine does, on the gateway's address"},
+	"dns.upstreams":   {unset: required, text: "upstream resolvers, in order of preference"},
+	"dns.answer_aaaa": {text: "whether clients get IPv6 addresses in answers"},
+
+	"garden.domains": {text: "names that clients reach before login, in any script, with a dot at the end or without. " +
+		"`\"*.example.org\"` is all below it"},
+	"garden.prefixes": {text: "networks and addresses that clients reach before login. The LAN's are refused; " +
+		"`check-config` warns of this machine's other ones, which are never open"},
+	"garden.ports": {text: "single ports of names, networks and addresses, a value for each. Addresses are refused and " +
+		"warned of as in `garden.prefixes`, and `check-config` warns of values that another one holds. HTTP of the " +
+		"names by which devices look for a login page goes to the portal, whatever shares their address or name in " +
+		"the garden; `check-config` warns of names of the garden that hold one"},
+
+	"nat.masquerade": {text: "`true`: clients have the address of `wan.interface` outside ([NAT](../nat.md))"},
+	"nat.source": {text: "instead of that: addresses that clients have outside; a client keeps one. `wan.interface` " +
+		"has them, or the provider routes them to this " +
+		"machine. Without `nat.ports_per_client` they are consecutive"},
+	"nat.ports_per_client": {unset: "all shared", text: "ports that each client has to itself, by [a " +
+		"formula](../nat.md#ports-for-each-client-without-a-log)"},
+	"nat.hairpin": {text: "clients reach forwarded ports by the outside address, too"},
+	"nat.except":  {text: "destinations that see the clients' own addresses"},
+	"nat.inbound": {unset: "nobody", text: "networks and addresses behind `wan.interface` whose hosts reach clients' " +
+		"own addresses unasked. What others send there is dropped, " +
+		"and not counted. `[\"0.0.0.0/0\"]`: everybody. Parts of the LAN " +
+		"are refused"},
+	"nat.forward.proto": {unset: required, text: "a table `[[nat.forward]]` for each forward"},
+	"nat.forward.ports": {unset: required, text: "outside port, or range, whose ports keep their numbers. Ports at " +
+		"which the machine itself is reached from outside are " +
+		"refused: gatewayd's own, and those of other programs when it starts"},
+	"nat.forward.to": {unset: required, text: "the client. Reserve its address in `dhcp.static`. Packets pass while " +
+		"the client is logged in"},
+
+	"portal.enabled": {text: "`false`: only `gatewayd login` logs clients in"},
+	"portal.port":    {text: "TCP port on the gateway's address"},
+	"portal.port_80": {text: "`http://ADDRESS/` and `http://NAME/` lead to the portal, before and after login: port " +
+		"80 of the gateway's address is the portal's too. " +
+		"Another program that has it when gatewayd starts keeps it, out of reach before login"},
+	"portal.name":     {text: "host name of the portal; gatewayd's DNS answers for it"},
+	"portal.tls_port": {text: "port for HTTPS, with a certificate"},
+	"portal.tls_cert": {text: "certificate chain, PEM"},
+	"portal.tls_key":  {text: "its key, PEM"},
+	"portal.templates": {text: "folder whose files replace [built-in pages, their style and " +
+		"texts](../portal-pages.md)"},
+	"portal.title":       {text: "heading of the pages"},
+	"portal.success_url": {unset: "the requested page", text: "where clients go after login"},
+	"portal.terms":       {text: "terms that click-through clients accept"},
+
+	"auth.methods": {unset: required, text: "how clients log in"},
+
+	"pppoe.enabled":  {text: "`true`: clients may log in by [PPP over Ethernet](../pppoe.md)"},
+	"pppoe.name":     {text: "AC-Name in offers"},
+	"pppoe.services": {unset: "any that a client asks for", text: "Service-Names offered"},
+	"pppoe.pools": {text: "addresses of the LAN for clients without Framed-IP-Address. `dhcp.pools` must " +
+		"not contain them"},
+	"pppoe.pool": {text: "table of name = list of ranges, as in `pppoe.pools`: pools for clients for " +
+		"which RADIUS names one (Framed-Pool)"},
+	"pppoe.resolvers": {unset: "`dhcp.dns`, or the gateway", text: "resolvers, two at most"},
+	"pppoe.methods": {unset: "all that can be checked", text: "in the order in which clients are asked; the " +
+		"users' file can check `\"pap\"` only"},
+	"pppoe.mtu": {text: "largest MTU of a client, bytes (RFC 4638). No more is granted than the MTU of " +
+		"`lan.interface` less 8"},
+	"pppoe.ipv6":             {text: "`true`: also agree on IPv6 interface identifiers; IPv6 packets are dropped"},
+	"pppoe.sessions_per_mac": {text: "sessions of one MAC address at once; a further login ends the oldest"},
+	"pppoe.sessions":         {text: "sessions at once"},
+	"pppoe.sessions_waiting": {unset: "16384", text: "of them, sessions that have not logged in. A further one takes " +
+		"the place of the one that is likeliest dead, but of none " +
+		"whose password is being checked or waits for that"},
+	"pppoe.delay":         {text: "how long an offer waits, so that another concentrator's is first"},
+	"pppoe.echo":          {text: "time between LCP echo requests"},
+	"pppoe.echo_failures": {text: "requests without a reply after which a session ends"},
+
+	"ident.enabled": {text: "`true`: [answer RFC 1413 queries](../who-used-an-address.md#ident) in the clients' " +
+		"place; needs Linux 6.6"},
+	"ident.method": {text: "`\"nat\"`: servers ask at the client's address. `\"masquerade\"`: at the gateway's, " +
+		"which clients have outside"},
+	"ident.answer":    {text: "what replies say of the user. Whose a token is: `gatewayd ident-token`"},
+	"ident.name_of":   {text: "users of whom replies say the name, whatever `ident.answer` is"},
+	"ident.token_of":  {text: "users of whom replies have a token"},
+	"ident.hidden_of": {text: "users of whom replies say that they are hidden"},
+	"ident.rate":      {text: "queries a second of each asking host, and five times as many at once"},
+
+	"radius.primary.address":      {text: "preferred server, UDP port 1812 unless given"},
+	"radius.primary.acct_address": {unset: "the next port", text: "its accounting"},
+	"radius.primary.secret":       {text: "shared secret"},
+	"radius.primary.secret_file":  {text: "file with the secret, instead; not readable by everyone"},
+	"radius.secondary.address": {text: "server that is used when the primary does not answer, as " +
+		"`radius.primary.address`"},
+	"radius.secondary.acct_address": {unset: "the next port", text: "its accounting"},
+	"radius.secondary.secret":       {text: "its shared secret"},
+	"radius.secondary.secret_file":  {text: "file with the secret, instead"},
+	"radius.method":                 {text: "how passwords of the portal are sent"},
+	"radius.accounting":             {text: "whether accounting is sent"},
+	"radius.swap_octets": {text: "`false`: Acct-Input-Octets is what the client sent (RFC 2866, 5.3). " +
+		"`true`: what it received"},
+	"radius.nas_identifier": {text: "NAS-Identifier"},
+	"radius.nas_address":    {text: "NAS-IP-Address; without the key it is not sent"},
+	"radius.called_station_id": {text: "Called-Station-Id, such as `\"02-00-00-00-00-FF:Guests\"`; without the " +
+		"key it is not sent"},
+	"radius.nas_port_type": {text: "NAS-Port-Type of clients at the portal; that of PPPoE clients is " +
+		"Ethernet"},
+	"radius.timeout": {text: "wait for an answer to the first packet to a server; each further wait is twice as " +
+		"long, up to 16 s. " +
+		"[A login waits](../gateway-reference.md#how-long-a-login-waits) 8 s for all servers together, or longer " +
+		"where one packet to each takes longer"},
+	"radius.retries": {text: "retransmissions to each server"},
+	"radius.interim": {text: "time between accounting updates, unless the server sets one"},
+	"radius.dynamic": {text: "address, one that clients do not reach, at which the servers may end sessions and " +
+		"change limits: " +
+		"[requests of servers](../gateway-reference.md#requests-of-servers). Their usual port is 3799"},
+
+	"users.file": {text: "[accounts](../gateway-reference.md#users-file), one a line; mode 640 at most, owner root. " +
+		"A change is read within a second. " +
+		"A file with mistakes changes nothing: the log and `gatewayd status` name them"},
+
+	"limits.session_timeout": {unset: noLimit, text: "length of a session"},
+	"limits.idle_timeout": {text: "how long a client may send nothing. The default, which is openNDS's, is for " +
+		"logins at the portal (CoovaChilli has none, hostapd 5 minutes); " +
+		"those over PPPoE have none unless another value is set"},
+	"limits.up_rate":     {unset: noLimit, text: "bits a second that a client sends"},
+	"limits.down_rate":   {unset: noLimit, text: "bits a second that it receives"},
+	"limits.up_quota":    {unset: noLimit, text: "bytes that it sends in a session"},
+	"limits.down_quota":  {unset: noLimit, text: "bytes that it receives"},
+	"limits.total_quota": {unset: noLimit, text: "both together"},
+	"limits.sessions_per_user": {unset: noLimit, text: "sessions of one user at once (RADIUS: Port-Limit). A further " +
+		"login is refused, but one with the MAC address of such a session replaces it. " +
+		"Upper and lower case are one name. Click-through logins and those by `gatewayd login` count too, but are " +
+		"never refused"},
+
+	"datapath.kind": {text: "[data path](../data-paths.md): `\"ebpf\"` unless you compare; `\"kernel\"` is for " +
+		"PPPoE clients alone"},
+	"datapath.fast":   {text: "`tun`, `nfqueue`: as fast as the mechanism can be, instead of packet by packet"},
+	"datapath.device": {text: "`tun`: the device, which gatewayd makes and gives `lan.address`"},
+	"datapath.forward": {text: "`ebpf`. `\"auto\"`: packets are redirected to their next hop; while netfilter has " +
+		"rules for forwarded packets, or " +
+		"[the kernel might decide otherwise](../nat.md#how-packets-are-forwarded), its stack forwards. " +
+		"`\"redirect\"`: past netfilter, whatever its rules are, " +
+		"but for the first packets of each connection while `flowlog.enabled`. `\"stack\"`: always the stack"},
+	"datapath.flow_cache": {text: "`ebpf` with `datapath.forward = \"auto\"`, where netfilter has rules or " +
+		"connections are logged. `\"auto\"`: " +
+		"[cache flows](../nat.md#flows-that-are-cached) while the rules decide by what is the same for all packets " +
+		"of a flow. `\"always\"`: whatever the rules look at. " +
+		"`\"never\"`: the kernel's stack forwards every packet"},
+	"datapath.shaping": {text: "`ebpf`. `\"auto\"`: packets beyond a client's rate [wait for their " +
+		"turn](../data-paths.md#rate-limits) where the interface's queue can hold them. " +
+		"Elsewhere, and with `\"never\"`, they are dropped"},
+	"datapath.pin_dir": {text: "`ebpf`: where programs and maps outlive the daemon, on a BPF file system (`mount -t " +
+		"bpf bpf /sys/fs/bpf`, where systemd has not). " +
+		"A change ends sessions with cause NAS-Reboot, and the former folder can be removed"},
+
+	"flowlog.enabled": {text: "`true`: log clients' connections ([Who used an address](../who-used-an-address.md)). " +
+		"With `ebpf` flows are cached meanwhile instead of redirected. " +
+		"Not with `nfqueue` and `datapath.fast`"},
+	"flowlog.folder": {unset: "`flows` in `state_dir`", text: "where its files are"},
+	"flowlog.keep":   {text: "how long files are kept after their last line"},
+	"flowlog.most":   {unset: `"10GB"`, text: "bytes of all files, `\"100MB\"` at least; the oldest go first"},
+	"flowlog.ipfix":  {text: "IPFIX collector for connections that have ended, by UDP, port 4739 unless given"},
+
+	"metrics.listen": {unset: "no metrics", text: "address, one that clients do not reach, and port for " +
+		"[Prometheus](gatewayd-counters.md)"},
+}
+
+const noLimit = "no limit"

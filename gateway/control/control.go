@@ -48,9 +48,9 @@ type Sessions interface {
 // Status is the status of a daemon. The maps are counters by label value; none is by
 // client.
 type Status struct {
-	Version   string    `json:"version"`
-	PID       int       `json:"pid"`
-	Since     time.Time `json:"since"`
+	Version   string    `json:"version"`       // of gatewayd
+	PID       int       `json:"pid"`           // of the daemon
+	Since     time.Time `json:"since"`         // when it started
 	Datapath  string    `json:"datapath"`      // kind and present way of forwarding: "ebpf, redirect"
 	Why       string    `json:"why"`           // the reason, where it is not the usual way; may be empty
 	LAN       string    `json:"lan"`           // interface
@@ -59,94 +59,95 @@ type Status struct {
 	Addresses int       `json:"addresses"`     // that clients can be given: in the pools or reserved, or all of the LAN
 
 	Sessions map[State]int `json:"sessions"` // clients by state
-	Leases   int           `json:"leases"`
-	Outbox   int           `json:"outbox"`          // events not yet accounted, but for those of Aside
-	Aside    int           `json:"aside,omitempty"` // events that no RADIUS server confirms while servers confirm others
-	Users    *Users        `json:"users,omitempty"` // of the users' file; nil: none is used
+	Leases   int           `json:"leases"`   // in use
+	// accounting events that no RADIUS server has confirmed yet, but for those aside
+	Outbox int `json:"outbox"`
+	// accounting events that no server confirms while servers confirm others
+	Aside int    `json:"aside,omitempty"`
+	Users *Users `json:"users,omitempty"` // of the users' file; left out: none is used
 
 	Traffic Traffic           `json:"traffic"`           // of all clients since the data path began
 	Packets map[string]uint64 `json:"packets"`           // by outcome
 	Repairs map[string]uint64 `json:"repairs,omitempty"` // of what others removed or switched off
-	DHCP    map[string]uint64 `json:"dhcp,omitempty"`
-	DNS     map[string]uint64 `json:"dns,omitempty"`
-	RADIUS  map[string]uint64 `json:"radius,omitempty"`
-	Portal  map[string]uint64 `json:"portal,omitempty"`
-	PPPoE   map[string]uint64 `json:"pppoe,omitempty"` // nil: there is none
-	Ident   map[string]uint64 `json:"ident,omitempty"` // of ident; nil: there is none
-	Flows   map[string]uint64 `json:"flows,omitempty"` // of the flow log; nil: there is none
+	DHCP    map[string]uint64 `json:"dhcp,omitempty"`    // left out, as the following ones: there is no such part
+	DNS     map[string]uint64 `json:"dns,omitempty"`     // by word
+	RADIUS  map[string]uint64 `json:"radius,omitempty"`  // by word, of all servers
+	Portal  map[string]uint64 `json:"portal,omitempty"`  // by word
+	PPPoE   map[string]uint64 `json:"pppoe,omitempty"`   // by word
+	Ident   map[string]uint64 `json:"ident,omitempty"`   // by word
+	Flows   map[string]uint64 `json:"flows,omitempty"`   // by word, of the flow log
 }
 
 // Users is what the users' file holds.
 type Users struct {
-	Accounts int    `json:"accounts"`
-	Problem  string `json:"problem,omitempty"` // of the file as it is now, so that the accounts are those of before; a line for each mistake
+	Accounts int `json:"accounts"` // that can log in
+	// of the file as it is now, so that the accounts are those of before; a line for each mistake
+	Problem string `json:"problem,omitempty"`
 }
 
 // Traffic is what was forwarded: Up from clients, Down to them.
 type Traffic struct {
-	UpBytes     uint64 `json:"up_bytes"`
-	UpPackets   uint64 `json:"up_packets"`
-	DownBytes   uint64 `json:"down_bytes"`
-	DownPackets uint64 `json:"down_packets"`
+	UpBytes     uint64 `json:"up_bytes"`     // of IP packets
+	UpPackets   uint64 `json:"up_packets"`   // IP packets as on the wire
+	DownBytes   uint64 `json:"down_bytes"`   // as up_bytes
+	DownPackets uint64 `json:"down_packets"` // as up_packets
 }
 
 // Session is a client as the socket shows it. Unknown times are left out. Hostname and
 // User come from the client and may contain any bytes.
 type Session struct {
-	Addr     netip.Addr `json:"addr"`
-	MAC      string     `json:"mac"`
-	State    State      `json:"state"`
-	Hostname string     `json:"hostname,omitempty"`
-	LeasedAt time.Time  `json:"leased_at,omitzero"`
-	LeaseEnd time.Time  `json:"lease_end,omitzero"`
+	Addr     netip.Addr `json:"addr"`               // of the client
+	MAC      string     `json:"mac"`                // of the client
+	State    State      `json:"state"`              // "leased", "preauth" or "authenticated"
+	Hostname string     `json:"hostname,omitempty"` // as the client says
+	LeasedAt time.Time  `json:"leased_at,omitzero"` // when the lease began
+	LeaseEnd time.Time  `json:"lease_end,omitzero"` // when it ends unless it is renewed
 
-	User  string `json:"user,omitempty"`
-	ID    string `json:"id,omitempty"`    // Acct-Session-Id
-	PPPoE uint16 `json:"pppoe,omitempty"` // session of the client's line; 0: it has none
-	// Routes are the networks behind the client (Framed-Route).
-	Routes []netip.Prefix `json:"routes,omitempty"`
-	Began  time.Time      `json:"began,omitzero"`
-	Seen   time.Time      `json:"seen,omitzero"`
-	Limits Limits         `json:"limits,omitzero"`
-	Left   Left           `json:"left,omitzero"` // of Limits
+	User   string         `json:"user,omitempty"`   // who is logged in
+	ID     string         `json:"id,omitempty"`     // Acct-Session-Id
+	PPPoE  uint16         `json:"pppoe,omitempty"`  // session of the client's line; left out: it has none
+	Routes []netip.Prefix `json:"routes,omitempty"` // the networks behind the client (Framed-Route)
+	Began  time.Time      `json:"began,omitzero"`   // of the session
+	Seen   time.Time      `json:"seen,omitzero"`    // when the client last sent
+	Limits Limits         `json:"limits,omitzero"`  // of the session
+	Left   Left           `json:"left,omitzero"`    // of the limits
 	Traffic
-	DroppedPackets uint64 `json:"dropped_packets"`
-	// LastEnd is how the client's last session ended, until it logs in again.
-	LastEnd LastEnd `json:"last_end,omitzero"`
+	DroppedPackets uint64  `json:"dropped_packets"`   // beyond rate and quota
+	LastEnd        LastEnd `json:"last_end,omitzero"` // how the client's last session ended, until it logs in again
 }
 
 // Left is what is left of a session's limits; nil: there is no such limit.
 type Left struct {
-	SessionSeconds *float64 `json:"session_seconds,omitempty"`
-	UpBytes        *uint64  `json:"up_bytes,omitempty"`
-	DownBytes      *uint64  `json:"down_bytes,omitempty"`
-	TotalBytes     *uint64  `json:"total_bytes,omitempty"`
+	SessionSeconds *float64 `json:"session_seconds,omitempty"` // until the session's time is over
+	UpBytes        *uint64  `json:"up_bytes,omitempty"`        // until the quota is used up
+	DownBytes      *uint64  `json:"down_bytes,omitempty"`      // as up_bytes
+	TotalBytes     *uint64  `json:"total_bytes,omitempty"`     // as up_bytes, both together
 }
 
 // LastEnd is how a session ended.
 type LastEnd struct {
-	Cause session.Cause `json:"cause"`
+	Cause session.Cause `json:"cause"`           // one of the causes in gateway-reference.md
 	Quota string        `json:"quota,omitempty"` // key of [limits] that was used up
 }
 
 // Limits are a login's limits; zero: no limit.
 type Limits struct {
-	SessionTimeoutSeconds float64 `json:"session_timeout_seconds,omitempty"`
-	IdleTimeoutSeconds    float64 `json:"idle_timeout_seconds,omitempty"`
-	UpBytes               uint64  `json:"up_bytes,omitempty"`
-	DownBytes             uint64  `json:"down_bytes,omitempty"`
-	TotalBytes            uint64  `json:"total_bytes,omitempty"`
-	UpBps                 uint64  `json:"up_bps,omitempty"`
-	DownBps               uint64  `json:"down_bps,omitempty"`
+	SessionTimeoutSeconds float64 `json:"session_timeout_seconds,omitempty"` // from the session's start
+	IdleTimeoutSeconds    float64 `json:"idle_timeout_seconds,omitempty"`    // without a packet of the client
+	UpBytes               uint64  `json:"up_bytes,omitempty"`                // of the session
+	DownBytes             uint64  `json:"down_bytes,omitempty"`              // of the session
+	TotalBytes            uint64  `json:"total_bytes,omitempty"`             // of the session, both together
+	UpBps                 uint64  `json:"up_bps,omitempty"`                  // bits a second
+	DownBps               uint64  `json:"down_bps,omitempty"`                // bits a second
 }
 
 // LoginRequest admits a client without authentication, with these limits and no others. With MAC the
 // client needs no lease: the address is its own until the session ends, unless another client has it.
 type LoginRequest struct {
-	Addr   netip.Addr `json:"addr"`
-	MAC    string     `json:"mac,omitempty"`
-	User   string     `json:"user"`
-	Limits Limits     `json:"limits"`
+	Addr   netip.Addr `json:"addr"`          // of the client
+	MAC    string     `json:"mac,omitempty"` // of a client without a lease
+	User   string     `json:"user"`          // in whose name
+	Limits Limits     `json:"limits"`        // these and no others
 }
 
 // LoginsReply is the number of clients logged in.
@@ -157,9 +158,9 @@ type LoginsReply struct {
 // LogoutRequest ends sessions: one address's, a user's, or all. Exactly one of
 // them is set.
 type LogoutRequest struct {
-	Addr netip.Addr `json:"addr,omitzero"`
-	User string     `json:"user,omitempty"`
-	All  bool       `json:"all,omitempty"`
+	Addr netip.Addr `json:"addr,omitzero"`  // one client
+	User string     `json:"user,omitempty"` // all sessions of a user
+	All  bool       `json:"all,omitempty"`  // all sessions
 }
 
 // LogoutReply is the number of sessions ended.

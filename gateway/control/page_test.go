@@ -1,0 +1,166 @@
+package control
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+//go:generate go test -count=1 -run ^TestPageOfCounters$ . -args -update
+
+const countersPage = "../../docs/reference/gatewayd-counters.md"
+
+const countersHead = `# Metrics, counters and JSON
+
+What a running gatewayd tells of itself, made from its source (gateway/control, make generate).
+What a packet and a byte are: [what is counted](../gateway-reference.md#what-is-counted).
+
+## Metrics
+
+On http://ADDRESS/metrics, with metrics.listen. Those of the process (process_…, go_…) have its CPU time, memory and
+open files.
+
+| Metric | Labels | Meaning |
+|---|---|---|
+`
+
+const wordsHead = `
+## Words
+
+Label values of these metrics, keys of "gatewayd status --json", and words of "gatewayd status".
+`
+
+const fieldsHead = `
+## JSON
+
+"gatewayd status --json" is an object; "gatewayd sessions --json" one for each client, a line each. The socket
+run_dir/control.sock speaks HTTP (curl --unix-socket) and gives and takes the same, as the package documentation of
+gateway/control lists. Times are RFC 3339. Numbers without another unit are bytes and packets.
+
+With --rates a session has "now": what it sent and received in the second that the command takes, "up_bps" and
+"down_bps", bits a second.
+`
+
+// shownTypes are the types of control.go that are JSON, with what they are of.
+var shownTypes = []struct{ name, title string }{
+	{"Status", "`status --json`"},
+	{"Users", "`users` of it"},
+	{"Traffic", "`traffic` of it; also in each session"},
+	{"Session", "`sessions --json`"},
+	{"Limits", "`limits` of it, and of logins; left out: no limit"},
+	{"Left", "`left` of it; left out: no such limit"},
+	{"LastEnd", "`last_end` of it"},
+	{"LoginRequest", "`POST /v1/login`"},
+	{"LogoutRequest", "`POST /v1/logout`: exactly one of"},
+}
+
+// TestPageOfCounters checks that the page is made of the metrics, their words and the fields of the socket's JSON.
+func TestPageOfCounters(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(countersHead)
+	writeMetrics(t, &b)
+	b.WriteString(wordsHead)
+	for _, f := range Families {
+		fmt.Fprintf(&b, "\n**`gatewayd_%s_total`**\n\n| Word | Means |\n|---|---|\n", f.Name)
+		for _, w := range f.Words {
+			if w.Text == "" {
+				t.Errorf("%s %s has no meaning", f.Name, w.Name)
+			}
+			fmt.Fprintf(&b, "| `%s` | %s |\n", w.Name, w.Text)
+		}
+	}
+	b.WriteString(fieldsHead)
+	for _, s := range shownTypes {
+		fmt.Fprintf(&b, "\n**%s**\n\n| Field | Type | Meaning |\n|---|---|---|\n", s.title)
+		writeFields(t, &b, s.name)
+	}
+	if *update {
+		if err := os.WriteFile(countersPage, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(countersPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
+		t.Errorf("docs/reference/gatewayd-counters.md is not what the code has (-code +page): make generate\n%s", diff)
+	}
+}
+
+// writeMetrics writes the rows of all metrics. Their help and notes are their meaning.
+func writeMetrics(t *testing.T, b *strings.Builder) {
+	described := make(chan *prometheus.Desc, 100)
+	collector{}.Describe(described)
+	close(described)
+	parts := regexp.MustCompile(`fqName: "gatewayd_([^"]+)", help: "([^"]+)\.", .*variableLabels: {([^}]*)}`)
+	for d := range described {
+		m := parts.FindStringSubmatch(d.String())
+		text := m[2]
+		if notes[m[1]] != "" {
+			text += ". " + notes[m[1]]
+		}
+		fmt.Fprintf(b, "| `gatewayd_%s` | %s | %s |\n", m[1], strings.ReplaceAll(m[3], ",", ", "), text)
+	}
+	for name := range notes {
+		if !strings.Contains(b.String(), "`gatewayd_"+name+"`") {
+			t.Errorf("there is a note on %s, which is no metric", name)
+		}
+	}
+}
+
+// writeFields writes the rows of a type of control.go. Each field's comment is its meaning.
+func writeFields(t *testing.T, b *strings.Builder, name string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "control.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := file.Scope.Lookup(name).Decl.(*ast.TypeSpec).Type.(*ast.StructType).Fields.List
+	tag := regexp.MustCompile(`json:"([a-z_]+)`)
+	for _, f := range fields {
+		if len(f.Names) == 0 {
+			fmt.Fprintf(b, "| fields of `traffic` | | of the session |\n")
+			continue
+		}
+		text := strings.ReplaceAll(strings.TrimSpace(f.Doc.Text()+f.Comment.Text()), "\n", " ")
+		if text == "" {
+			t.Errorf("%s.%s has no comment", name, f.Names[0])
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", tag.FindStringSubmatch(f.Tag.Value)[1], kindOf(f.Type), text)
+	}
+}
+
+// kindOf names a field's type as JSON has it.
+func kindOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return kindOf(e.X)
+	case *ast.ArrayType:
+		return "list of texts"
+	case *ast.MapType:
+		return "object of numbers"
+	case *ast.Ident:
+		switch e.Name {
+		case "string", "State":
+			return "text"
+		case "bool":
+			return "true or false"
+		case "int", "uint16", "uint64", "float64":
+			return "number"
+		}
+		return "object"
+	}
+	if sel, ok := e.(*ast.SelectorExpr); ok && sel.Sel.Name == "Time" {
+		return "time"
+	}
+	return "text"
+}

@@ -7,16 +7,16 @@ import "github.com/gateweigh/gateweigh/gateway/budget"
 // other, and drop the rest ("throttled").
 type Work int
 
-// The kinds of work.
+// The kinds of work, each with what it is for a client. docs/reference/gatewayd-budgets.md is made of them.
 const (
-	Datagram   Work = iota // to answer a datagram for the gateway's DNS, or a ping
-	Connection             // to handle the first packet of a TCP connection to the gateway's own ports
-	Segment                // to handle a further packet of a TCP connection to the gateway
-	Capture                // to answer a TCP connection to port 80 of another address
-	GardenFlow             // to forward the first packet of a connection to the walled garden, of any protocol
-	Lasting                // that connection, if its protocol is neither UDP nor ICMP: the kernel may remember it for days
-	Refusal                // to answer with a reset or an ICMP error
-	Question               // to answer a request by ARP, with a session or without
+	Datagram   Work = iota // DNS datagrams and pings to the gateway
+	Connection             // first packets of TCP connections to the gateway's own ports
+	Segment                // further segments of TCP connections to the gateway
+	Capture                // TCP connections to port 80 of other addresses, which the portal answers
+	GardenFlow             // connections to the walled garden, of any protocol
+	Lasting                // of these, with a protocol other than UDP and ICMP: the kernel may remember them for days
+	Refusal                // refusals (RST, ICMP)
+	Question               // ARP requests, logged in or not
 	Works                  // how many kinds there are
 )
 

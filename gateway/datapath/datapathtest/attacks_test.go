@@ -1,21 +1,87 @@
 package datapathtest
 
 import (
+	"flag"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// TestAttacksAreDocumented: the manual's table names every attack's test.
-func TestAttacksAreDocumented(t *testing.T) {
-	table, err := os.ReadFile("../../../docs/attacks.md")
+//go:generate go test -count=1 -run ^TestPageOfAttacks$ . -args -update
+
+var renew = flag.Bool("update", false, "rewrite docs/attacks.md")
+
+const attacksPage = "../../../docs/attacks.md"
+
+const attacksHead = `# Attacks on gatewayd, and what becomes of them
+
+Made from gatewayd's source (gateway/datapath/datapathtest, make generate), where CI checks that each test exists. Each
+test tries its attack on a network of its own, where clients and gateway are ports of a bridge. Names without a package
+run over every data path and mode; *ebpf* is gateway/datapath/ebpf, other packages are below gateway/, and "gateway" is
+that folder. A *stranger* is a client that is not logged in, with a lease or without. To run one:
+
+    sudo go test ./gateway/datapath/... -run 'TestSuite/.*/ForgedRefusals'
+`
+
+// TestPageOfAttacks checks that the page is made of what is documented, which names every attack of the suite, and
+// tests that exist alone.
+func TestPageOfAttacks(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(attacksHead)
+	for _, s := range documented {
+		fmt.Fprintf(&b, "\n%s\n\n| What is tried | What happens | Test |\n|---|---|---|\n", s.head)
+		for _, r := range s.rows {
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", r.attack, r.outcome, r.tests)
+		}
+	}
+	for _, a := range slices.Concat(attacks, floods) {
+		if name := strings.TrimSuffix(a.name, "Bare"); !strings.Contains(b.String(), "`"+name+"`") {
+			t.Errorf("no row names %s: write one into documented_test.go", name)
+		}
+	}
+	sources := sourcesOfGateway(t)
+	for _, m := range regexp.MustCompile("`([A-Z][A-Za-z0-9]+)`").FindAllStringSubmatch(b.String(), -1) {
+		if !strings.Contains(sources, "func "+m[1]+"(") && !strings.Contains(sources, `"`+m[1]+`"`) {
+			t.Errorf("there is no test %s", m[1])
+		}
+	}
+	if *renew {
+		if err := os.WriteFile(attacksPage, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(attacksPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range slices.Concat(attacks, floods) {
-		if name := strings.TrimSuffix(a.name, "Bare"); !strings.Contains(string(table), "`"+name+"`") {
-			t.Errorf("docs/attacks.md does not name %s", name)
+	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
+		t.Errorf("docs/attacks.md is not what the code has (-code +page): make generate\n%s", diff)
+	}
+}
+
+// sourcesOfGateway returns the sources of gatewayd.
+func sourcesOfGateway(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, folder := range []string{"../../../gateway", "../../../cmd/gatewayd"} {
+		err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			all.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
+	return all.String()
 }

@@ -25,30 +25,34 @@ import (
 // Page is the data of the templates. Fields that do not concern a page are empty. A form
 // must send Token back as "token", and URL as "url" if it logs in.
 type Page struct {
-	T       *Texts       // in the client's language
-	Title   string       // the network's name
-	Style   template.CSS // style.css
-	Heading string
-	Note    string // good news
-	Alert   string // bad news
-	Message string // the user database's message
-	Token   string
-	URL     string // the URL that the client requested; http or https
-	URLHost string // its site
+	T       *Texts       // all pages: the texts in the client's language, `.T.SignIn` and so on, as in `texts.en.toml`
+	Title   string       // all pages: `portal.title`
+	Style   template.CSS // all pages: `style.css`
+	Heading string       // all pages: the heading
+	// all pages: something good or neutral: signed out; why the session before ended (time, which quota, silence,
+	// operator)
+	Note    string
+	Alert   string // all pages: something that went wrong, as a wrong password
+	Message string // all pages: RADIUS' Reply-Message
+	Token   string // all pages: must be sent back by each form as `token`
+	// all pages: the page that the client asked for, http or https; a login form sends it back as `url`
+	URL     string
+	URLHost string // all pages: its site
 
-	// login.html. Its forms POST to /login: username and password, or method=click.
-	Login, ClickThrough bool
-	Terms               []string // paragraphs
-	User                string   // as typed before
-	Wrong               bool     // the credentials were wrong
+	// `login.html`: there is a login with name and password; the form posts `username` and `password` to `/login`
+	Login        bool
+	ClickThrough bool     // `login.html`: there is one by a click; the form posts `method=click` to `/login`
+	Terms        []string // `login.html`: paragraphs of `portal.terms`
+	User         string   // `login.html`: the name as typed before
+	Wrong        bool     // `login.html`: name or password were wrong
 
-	// status.html and logout.html. Their form POSTs to /logout.
-	Status  *Status
-	Reload  string // URL of the status page
-	Confirm bool   // the form must also send the user's name as "username"
+	Status *Status // `status.html`, `logout.html`: the session
+	Reload string  // `status.html`: its own URL
+	// `status.html`, `logout.html`: another browser logged in, so the form, which posts to `/logout`, must also send
+	// the user's name as `username`
+	Confirm bool
 
-	// error.html
-	Text string
+	Text string // `error.html`: what went wrong
 }
 
 //go:embed web

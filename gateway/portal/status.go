@@ -14,8 +14,8 @@ type Status struct {
 	User     string // empty: the browser is not the one that logged in
 	Elapsed  string // since login
 	TimeLeft string // until it ends; empty: no end
-	Sent     string
-	Received string
+	Sent     string // by the client
+	Received string // by the client
 	DataLeft string // before the quota is used up; empty: no quota
 }
 

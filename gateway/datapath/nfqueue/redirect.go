@@ -16,10 +16,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
-// Where the way is certain (package stack), rules at the devices send clients' packets to
-// their next hop, ahead of the stack. Other packets take the path of fast.go: those of
-// unknown senders, to addresses that need another route, and packets with which the stack
-// would do more than forward them.
+// Where the way is certain (package stack), rules at the devices send clients' packets to their next hop, ahead
+// of the stack. Other packets take the path of fast.go: those of unknown senders, to addresses that need another
+// route, and packets with which the stack would do more than forward them: with IP options or fewer than two
+// hops left, fragments except the first, and those of up to 47 bytes, whose frames are padded (the counters
+// count frames). So senders of packets that are too long, or on their last hop, get the usual ICMP errors. Of
+// the WAN's hosts only those of its own network are known one by one; other addresses with routes of their own
+// are known by their first two bytes. LAN and WAN must be up, Ethernet, forward, and be no part of a bridge,
+// bond or VRF; no route but the LAN's own may be within its network.
 //
 // The cost of a packet there is dominated by indirect calls. The rules therefore use
 // expressions that the kernel evaluates without a call: comparisons of at most four

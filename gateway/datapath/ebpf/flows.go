@@ -29,6 +29,18 @@ const (
 // flows is the cache of flows: lan_in and wan_in forward the packets of flows about which the stack has
 // decided. Its programs are attached while the daemon runs and the cache is in use, and end with the
 // daemon. Guarded by choosing, but for what mu guards.
+//
+// A flow's first packets take the kernel's whole path: connection tracking, NAT, every rule, routing. Where they
+// leave, learn.bpf.c notes what the kernel made of them: addresses and ports from the connection, next hop, mark
+// and priority from the packet, so that routing by marks or by source and several uplink hops hold too. A flow is
+// cached once it is established in both directions, UDP's after two seconds. UDP that nobody answers is cached for
+// a second at a time, and the first answer has its packets decided about anew. Where a rule decides by a ct mark
+// that another sets, a direction is cached from the second packet on that leaves the connection with the mark that
+// the one before left (TestMarksSettle).
+//
+// Of each direction one packet takes the kernel's path every 12 to 16 s, or four to five times in the time for
+// which connection tracking remembers the connection. The kernel then gets the rest of the driver's poll too,
+// because Linux hands a poll's packets from layer to layer together.
 type flows struct {
 	objs   learnObjects
 	loaded bool

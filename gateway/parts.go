@@ -43,7 +43,7 @@ func (g *gateway) radiusConfig() radius.Config {
 func (g *gateway) dhcpConfig() dhcp.Config {
 	cfg, d := g.cfg, g.cfg.DHCP
 	out := dhcp.Config{
-		Interface: cfg.LAN.Interface, Bound: cfg.Datapath.Kind == config.TUN, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
+		Interface: cfg.LAN.Interface, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
 		Brief: d.Brief, PerMAC: datapath.Senders, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
 	}

@@ -51,7 +51,6 @@ type Option struct {
 // and Path are required.
 type Config struct {
 	Interface string       // of the LAN
-	Bound     bool         // bind the packet socket to Interface: only for data paths that keep the interface's packets from the kernel's stack
 	Server    netip.Addr   // the gateway's address on it: server identifier, source of replies
 	Subnet    netip.Prefix // sent to clients
 	Pools     []Range      // addresses to lease; the gateway's own and static ones are left out

@@ -53,7 +53,7 @@ func openLink(cfg Config) (*link, error) {
 	}
 	open := cfg.Requests
 	if open == nil {
-		open = func() (io.ReadCloser, error) { return openSocket(ifi, cfg.Bound) }
+		open = func() (io.ReadCloser, error) { return openSocket(ifi) }
 	}
 	if l.requests, err = open(); err != nil {
 		l.close()
@@ -62,32 +62,36 @@ func openLink(cfg Config) (*link, error) {
 	return l, nil
 }
 
-// socket is a packet socket that receives requests. It is bound to IPv4 packets, so
-// packets that the data path forwards at tc ingress never reach it. Packets that do reach
-// it become more expensive: the kernel clones each one and passes it to the stack one by
-// one instead of in lists. A data path that extracts requests avoids this cost.
-//
-// By default it is bound to no interface. A socket bound to the interface would hold its
-// reference to a packet while the stack handles it, and the stack would copy the packet.
+// socket is a packet socket that receives requests. It is bound to the interface and to all protocols: the kernel hands each
+// frame to such sockets first, and has it for itself again when it comes to the stack. A socket of IPv4's would be handed the
+// frame beside the stack, which then handles packets one by one and copies them; and where netfilter has seen the frame on a
+// bridge, the connection that it begins belonged to two, and the kernel drops such packets on their way to a queue.
 type socket struct{ *packet.Conn }
 
-func openSocket(ifi *net.Interface, bound bool) (io.ReadCloser, error) {
+func openSocket(ifi *net.Interface) (io.ReadCloser, error) {
 	filter, err := bpf.Assemble(requestFilter(uint32(ifi.Index)))
 	if err != nil {
 		return nil, err
 	}
-	from := &net.Interface{}
-	if bound {
-		from = ifi
-	}
-	conn, err := packet.Listen(from, packet.Raw, unix.ETH_P_IP, &packet.Config{Filter: filter})
+	conn, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_ALL, &packet.Config{Filter: filter})
 	if err != nil {
 		return nil, fmt.Errorf("opening a packet socket: %w (it needs CAP_NET_RAW)", err)
 	}
-	if err := sockbuf.ReceiveOn(conn, receiveBuffer); err != nil {
-		return nil, errors.Join(fmt.Errorf("enlarging the receive buffer: %w", err), conn.Close())
+	if err := errors.Join(incomingOnly(conn), sockbuf.ReceiveOn(conn, receiveBuffer)); err != nil {
+		return nil, errors.Join(fmt.Errorf("preparing the packet socket: %w", err), conn.Close())
 	}
 	return socket{conn}, nil
+}
+
+// incomingOnly spares what leaves by the interface the filter.
+func incomingOnly(conn *packet.Conn) error {
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = rc.Control(func(fd uintptr) { inner = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1) })
+	return errors.Join(err, inner)
 }
 
 // Read takes one frame.
@@ -101,9 +105,11 @@ func (s socket) Read(b []byte) (int, error) {
 func requestFilter(ifindex uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtInterfaceIndex},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: ifindex, SkipTrue: 12},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: ifindex, SkipTrue: 14},
 		bpf.LoadExtension{Num: bpf.ExtType},
-		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.PACKET_BROADCAST, SkipTrue: 10},
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.PACKET_BROADCAST, SkipTrue: 12},
+		bpf.LoadExtension{Num: bpf.ExtVLANTag}, // which the kernel has taken off; 0 is a priority alone
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0xfff, SkipTrue: 10},
 		bpf.LoadAbsolute{Off: 12, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 8},
 		bpf.LoadAbsolute{Off: ethernetLen + 9, Size: 1},

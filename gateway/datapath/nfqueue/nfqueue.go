@@ -22,6 +22,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/arp"
@@ -57,6 +58,7 @@ type Datapath struct {
 	queues  []*queue.Queue
 	rules   *nftables.Conn
 	fast    *fast // nil: as studied
+	bridge  bool  // the LAN's interface is one
 	watcher *watcher
 	follow  *stack.Follower
 	// neighbours are the kernel's entries of the clients; arp receives from newcomers, nil without Newcomer.
@@ -98,6 +100,11 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.lan, err = net.InterfaceByName(cfg.LAN); err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.LAN, err)
 	}
+	link, err := netlink.LinkByIndex(d.lan.Index)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", cfg.LAN, err)
+	}
+	d.bridge = link.Type() == "bridge"
 	if d.wan, err = net.InterfaceByName(cfg.WAN); err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
@@ -172,6 +179,9 @@ func (d *Datapath) listen() error {
 		if d.cfg.Fast {
 			cfg.Packets, cfg.Batch, cfg.CopyBytes, cfg.GSO = fastPackets, fastBatch, fastCopy, true
 		}
+		// On a bridge whose frames netfilter sees, the kernel queues all but the first of the packets that it has taken apart
+		// once more, in front of the stack: they would be counted twice.
+		cfg.GSO = cfg.GSO || d.bridge
 		q, err := queue.Open(cfg)
 		if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) {
 			err = fmt.Errorf("%w: %w (NFQUEUE is missing)", datapath.ErrNotSupported, err)

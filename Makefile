@@ -23,7 +23,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: help deps deps-run guest-kernel build agents check test test-one test-kernel run generate bench feel clean
+.PHONY: help deps deps-run guest-kernel build agents check test test-one test-kernel test-bridge run generate bench feel clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,11 @@ LIMIT ?= 7200
 
 test-kernel: deps build ## gatewayd's data paths under another kernel, KERNEL=debian: SET=core the least, or all of an hour and more; LIMIT=7200 seconds a package
 	ROOT='$(ROOT)' LIMIT='$(LIMIT)' .ci/guest '$(KERNEL)' '$(SET)' | go run ./.ci/tally
+
+# Where the kernel has netfilter of bridged frames as a module: modprobe br_netfilter.
+test-bridge: deps build ## all data paths' tests where the LAN is a bridge of the gateway's machine whose frames netfilter sees: ten minutes
+	go test -count=1 -vet=off -ldflags=-w -timeout 30m -p 1 -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -run 'TestSuite|TestNATLives|TestNATOfSubscribers' \
+	./gateway/datapath/ebpf ./gateway/datapath/tun ./gateway/datapath/nfqueue ./gateway/datapath/kernel ./cmd/gatewayd -args -clients gateway
 
 run: deps-run build ## measure: the quick experiment, about a minute and a half with the set-up
 	$(ROOT) bin/gateweigh run

@@ -40,7 +40,7 @@ func (b bridge) seen() (said []string) {
 		{"/sys/class/net/" + b.name + "/bridge/nf_call_iptables", fmt.Sprintf("its own setting: ip link set %s type bridge nf_call_iptables 0", b.name)},
 	} {
 		if on, err := os.ReadFile(by[0]); err == nil && bytes.HasPrefix(on, []byte("1")) {
-			said = append(said, fmt.Sprintf("%s: %s is a bridge, whose frames netfilter sees before gatewayd does: HTTP before login may hang, and clients may not reach forwarded ports by the outside address. The reason is %s", b.where, b.name, by[1]))
+			said = append(said, fmt.Sprintf("%s: %s is a bridge, whose frames netfilter sees before gatewayd does: clients do not reach forwarded ports by the outside address, rules meet frames between clients, nfqueue judges and counts these, and connections may hang beside programs that listen to the bridge's packets. The reason is %s", b.where, b.name, by[1]))
 		}
 	}
 	return said

@@ -47,6 +47,8 @@ var (
 // namespaces of one test. The daemon is a separate process.
 //
 //	clients ── hub ── lan0 router wan0 ── s0 server
+//
+// The hub is a bridge with default sysctls. With -clients gateway lan0 is a bridge too, whose frames netfilter sees.
 type world struct {
 	t      *testing.T
 	id     string
@@ -81,6 +83,10 @@ func newWorld(t *testing.T) *world {
 // newNetwork creates the namespaces alone.
 func newNetwork(t *testing.T) *world {
 	t.Helper()
+	link := "ip link add lan0 type veth peer name lan netns $ID-hub"
+	if netnstest.Place("").Where(t) == netnstest.OnGateway {
+		link = netnstest.Bridge + "seen lan0; ip link add port0 type veth peer name lan netns $ID-hub; ip link set port0 master lan0 up"
+	}
 	w := &world{t: t, id: fmt.Sprint("w", worlds.Add(1)), Dir: t.TempDir(), Secret: "a secret of 24 characters"}
 	w.Pins = "/sys/fs/bpf/" + w.id
 	var err error
@@ -90,7 +96,7 @@ func newNetwork(t *testing.T) *world {
 	w.sh(`for n in router hub server; do
 	ip netns add $ID-$n; ip netns exec $ID-$n sh -c '` + netnstest.NoIPv6 + `'; ip -n $ID-$n link set lo up
 done
-ip -n $ID-router link add lan0 type veth peer name lan netns $ID-hub
+ip netns exec $ID-router sh -ec '` + link + `'
 ip -n $ID-router link add wan0 type veth peer name s0 netns $ID-server
 ip -n $ID-router addr add 10.1.0.1/24 dev lan0; ip -n $ID-router link set lan0 up
 ip -n $ID-router addr add 192.0.2.1/24 dev wan0; ip -n $ID-router link set wan0 up

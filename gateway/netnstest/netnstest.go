@@ -49,18 +49,6 @@ const Up = `up() { for link; do until ip link show "$link" | grep -q "state UP";
 // tries again and again: side by side, tests spent three quarters of their CPU time so.
 const NoIPv6 = `echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; `
 
-// Hub has two functions for scripts: "hub" makes the bridge br0, which sends every frame to
-// all of its ports, and "plug lan c1" makes links its ports. A frame that crosses a veth
-// keeps its sender's socket, which a frame from a wire does not have, and programs see the
-// socket. The bridge sends the frame itself to its first port, and copies without the socket to
-// the others: so hub plugs in a port first that leads nowhere. Netfilter, which would mend or drop
-// odd frames and reassemble fragments, is kept off the bridge. Links made before hub need NoIPv6 before them.
-const Hub = `hub() { ` + NoIPv6 + `for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e "$call" ] || echo 0 >"$call"; done
-ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link add sink0 type veth peer name sink1
-ip link set br0 up; ip link set sink1 up; plug sink0; }
-plug() { for port; do ip link set "$port" master br0 up; until bridge link show dev "$port" | grep -q "state forwarding"; do sleep 0.01; done; done; }
-`
-
 // Space is an unnamed network namespace. It exists as long as its thread and the sockets
 // and programs created there.
 type Space struct {

@@ -21,7 +21,7 @@ var accounts = []behaviour{
 	{"PacketsAreBilledBare", packetsAreBilled, Shape{Bare: true}},
 	{"StreamsAreBilled", streamsAreBilled, Shape{}},
 	{"StreamsAreBilledBare", streamsAreBilled, Shape{Bare: true}},
-	{"OddPacketsAreBilled", oddPackets, Shape{}},
+	{"OddPacketsAreBilled", oddPackets, Shape{Switch: true}},
 	{"BooksAgree", booksAgree, Shape{}},
 	{"CountersAgree", countersAgree, Shape{}},
 }
@@ -96,6 +96,10 @@ func packetsAreBilled(t *testing.T, w *World) {
 	joint := tally{12 * (1200 + headers), 12, 12 * (1200 + headers), 12}
 	if w.path.Joins && !w.bare {
 		joint = tally{12*1200 + headers, 1, 12*1200 + headers, 1}
+	} else if w.seesBridged() && !w.bare {
+		const full = 1500 - headers
+		packets := uint64(12*1200+full-1) / full
+		joint = tally{12*1200 + packets*headers, packets, 12*1200 + packets*headers, packets}
 	}
 	flows := []*Flow{up, down}
 	if w.path.LosesJoined {

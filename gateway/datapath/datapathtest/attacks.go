@@ -29,7 +29,7 @@ var attacks = []behaviour{
 	{"UDPToPort67WithoutLease", dhcpTunnel, Shape{}},
 	{"UDPToPort67WithoutLeaseOthersLease", dhcpTunnel, Shape{Learn: true}},
 	{"GardenWithTheGatewaysAddress", gardenOfOwn, Shape{}},
-	{"OddFramesOfStrangers", oddFrames, Shape{}},
+	{"OddFramesOfStrangers", oddFrames, Shape{Switch: true}},
 	{"NeighboursAndRoutesCannotBePoisoned", poisoned, Shape{}},
 }
 

@@ -109,6 +109,9 @@ type Promises struct {
 	// LeavesSums: an admitted client's packet with a wrong IP header checksum may be
 	// forwarded unchanged, for the next hop to drop.
 	LeavesSums bool
+	// SeesBridged: where netfilter sees the frames of the LAN's bridge, those between clients are judged as if they were for
+	// the gateway, and packets that were sent as one are counted by the MTU.
+	SeesBridged bool
 	// Burst is the traffic that a silent client may send at once, as the time in which its
 	// rate limit would allow it.
 	Burst time.Duration
@@ -143,13 +146,20 @@ type Shape struct {
 	Welcome bool         // and they are admitted, as by a lease
 	Line    bool         // Alice is on a PPPoE line
 	Without bool         // no data path is opened yet
+	Place   netnstest.Place
+	Switch  bool // the bridge's netfilter does not look at frames, so that broken ones come
 }
 
 var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, decisions, lifetimes, lines)
 
 // Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.
-func Run(t *testing.T, p Path) { run(t, p, behaviours) }
+func Run(t *testing.T, p Path) {
+	run(t, p, behaviours)
+	if netnstest.Everywhere() {
+		run(t, p, places)
+	}
+}
 
 // RunLines is Run for a path of LinesOnly: the behaviours of clients on lines, and those of others
 // with Alice on one.

@@ -19,8 +19,8 @@ import (
 
 // portHTTP: packets of unauthenticated clients to port 80 reach the portal or nobody.
 var portHTTP = []behaviour{
-	{"OddHTTPStays", oddHTTPStays, Shape{}},
-	{"OddHTTPStaysBare", oddHTTPStays, Shape{Bare: true}},
+	{"OddHTTPStays", oddHTTPStays, Shape{Switch: true}},
+	{"OddHTTPStaysBare", oddHTTPStays, Shape{Bare: true, Switch: true}},
 	{"HTTPEndsAtOnce", httpEndsAtOnce, Shape{}},
 	{"OthersMarkHTTP", othersMark, Shape{}},
 	{"PortIsUsedAgain", portUsedAgain, Shape{}},

@@ -104,7 +104,7 @@ func icmpErrors(t *testing.T, w *World) {
 func pathMTU(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	lan := func(mtu string) {
-		for space, links := range map[*netnstest.Space]string{w.Router: "lan0", w.hub: "lan c10", w.Alice.Space: "c0"} {
+		for space, links := range map[*netnstest.Space]string{w.Router: w.lanLinks(), w.hub: "lan c10", w.Alice.Space: "c0"} {
 			space.Run(t, `for l in $links; do ip link set $l mtu $mtu; done`, "links="+links, "mtu="+mtu)
 		}
 		w.Alice.Run(t, "ip route replace default via 10.1.0.1 advmss 1460")

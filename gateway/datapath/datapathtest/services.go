@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -113,11 +114,7 @@ func answer(c *net.UDPConn) {
 
 // watchDHCP counts clients' DHCP messages.
 func (v *services) watchDHCP(s *Service) error {
-	dev, err := net.InterfaceByName(s.config.LAN)
-	if err != nil {
-		return err
-	}
-	wire, err := packet.Listen(dev, packet.Datagram, unix.ETH_P_IP, nil)
+	wire, err := s.dhcpWire()
 	if err != nil {
 		return err
 	}
@@ -134,14 +131,35 @@ func (v *services) watchDHCP(s *Service) error {
 	}
 	v.closers = append(v.closers, socket)
 	v.running.Go(func() {
-		each(wire, func(b []byte) {
-			if len(b) > 36 && b[9] == unix.IPPROTO_UDP && binary.BigEndian.Uint16(b[22:]) == dhcpPort {
-				s.count(s.seen.PacketDHCP, b[28:])
-			}
-		})
+		each(wire, func(b []byte) { s.count(s.seen.PacketDHCP, b[28:]) })
 	})
 	v.running.Go(func() { each(socket, func(b []byte) { s.count(s.seen.SocketDHCP, b) }) })
 	return nil
+}
+
+// dhcpWire opens a packet socket for UDP to DHCP's port, as gatewayd's server has it: of all protocols, so that the stack
+// does not share packets with it.
+func (s *Service) dhcpWire() (*packet.Conn, error) {
+	dev, err := net.InterfaceByName(s.config.LAN)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := bpf.Assemble([]bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtProto},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 7},
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.PACKET_BROADCAST, SkipTrue: 5},
+		bpf.LoadAbsolute{Off: 9, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_UDP, SkipTrue: 3},
+		bpf.LoadAbsolute{Off: 22, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: dhcpPort, SkipTrue: 1},
+		bpf.RetConstant{Val: 1 << 16},
+		bpf.RetConstant{Val: 0},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return packet.Listen(dev, packet.Datagram, unix.ETH_P_ALL, &packet.Config{Filter: filter})
 }
 
 // hearDHCP counts the requests from the data path.

@@ -46,10 +46,11 @@ type Station struct {
 }
 
 // World is a gateway with clients on one side and a server on the other. The clients are
-// on a hub, where each receives every frame. Alice and Bob are clients; the intruder has
-// an address that was not leased.
+// on a hub, where each receives every frame, unless they are directly at the link. Alice and Bob are clients; the
+// intruder has an address that was not leased.
 type World struct {
 	path                 Path
+	place                netnstest.Place
 	prefix               netip.Prefix
 	bare                 bool // see Shape
 	Router               *netnstest.Space
@@ -63,23 +64,27 @@ type World struct {
 // NewWorld creates a network and opens the data path in it; both end with the test.
 func NewWorld(t testing.TB, p Path, s Shape) *World {
 	t.Helper()
-	w := &World{path: p, prefix: s.Prefix, bare: s.Bare, Router: netnstest.NewSpace(t), Server: netnstest.NewSpace(t)}
+	w := &World{path: p, place: s.Place.Where(t), prefix: s.Prefix, bare: s.Bare, Router: netnstest.NewSpace(t), Server: netnstest.NewSpace(t)}
 	if !w.prefix.IsValid() {
 		w.prefix = defaultLAN
 	}
 	hub := netnstest.NewSpace(t)
 	w.hub = hub
-	hub.Run(t, quiet+netnstest.Hub+"hub")
+	hub.Run(t, quiet)
+	if w.place != netnstest.Direct {
+		hub.Run(t, netnstest.Hub+"hub")
+	}
+	if s.Switch {
+		hub.Run(t, netnstest.Plain)
+	}
 	w.Router.Run(t, quiet+`echo 1 >/proc/sys/net/ipv4/ip_forward`)
 	w.Server.Run(t, quiet+`ip addr add 198.51.100.9/24 dev lo; ip addr add 198.51.100.200/24 dev lo`)
 	w.linkLAN(t)
 	w.linkWAN(t)
-	w.Alice, w.Bob, w.Intruder = w.station(t, hub, 10), w.station(t, hub, 11), w.station(t, hub, 66)
+	w.Alice, w.Bob, w.Intruder = w.station(t, 10), w.station(t, 11), w.station(t, 66)
 	if s.Bare {
-		for space, links := range map[*netnstest.Space]string{
-			w.Router: "lan0 wan0", w.Server: "s0", w.Alice.Space: "c0", w.Bob.Space: "c0", w.Intruder.Space: "c0", hub: "lan c10 c11 c66",
-		} {
-			space.Run(t, `for l in $links; do ethtool -K $l tx off tso off gso off gro off; done`, "links="+links)
+		for _, space := range []*netnstest.Space{w.Router, w.Server, w.Alice.Space, w.Bob.Space, w.Intruder.Space, hub} {
+			space.Run(t, `for l in $(ip -br link | grep -v -w -e lo -e br0 -e sink. | sed 's/[@ ].*//'); do ethtool -K $l tx off tso off gso off gro off; done`)
 		}
 	}
 	w.Process = &Process{router: w.Router, path: p, orders: Orders{w.prefix, pinDir(w.Router), s.Learn, s.Welcome, s.Line}}
@@ -99,11 +104,37 @@ func NewWorld(t testing.TB, p Path, s Shape) *World {
 // names and addresses.
 func (w *World) linkLAN(t testing.TB) {
 	t.Helper()
-	w.Router.Run(t, `ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
-if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
+	link := `ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
+`
+	if w.place == netnstest.OnGateway {
+		link = netnstest.Bridge + `seen lan0 address 02:00:00:00:01:01
+ip link add port0 type veth peer name lan netns $hub; ip link add port1 type veth peer name aside netns $hub
+for p in port0 port1; do ip link set $p master lan0 up; done
+`
+	}
+	w.Router.Run(t, link+`if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
 ip link set lan0 up`, "hub="+tid(w.hub), fmt.Sprintf("own=%v", w.path.OwnAddress), w.bits())
-	w.hub.Run(t, netnstest.Hub+"plug lan")
+	switch w.place {
+	case netnstest.Direct:
+		w.hub.Run(t, "ip link set lan up")
+	case netnstest.OnGateway: // whose second port leads to nobody
+		w.hub.Run(t, "ip link set aside up")
+		fallthrough
+	default:
+		w.hub.Run(t, netnstest.Hub+"plug lan")
+	}
 	w.Router.Run(t, netnstest.Up+"up lan0")
+}
+
+// seesBridged reports whether frames between clients are judged here, and those that come as one counted by the MTU.
+func (w *World) seesBridged() bool { return w.path.SeesBridged && w.place == netnstest.OnGateway }
+
+// lanLinks are the gateway's interfaces on the LAN's side, ports first.
+func (w *World) lanLinks() string {
+	if w.place == netnstest.OnGateway {
+		return "port0 port1 lan0"
+	}
+	return lanLink
 }
 
 func (w *World) linkWAN(t testing.TB) {
@@ -144,12 +175,21 @@ func (w *World) LinkDrops(t testing.TB) (n uint64) {
 func (w *World) bits() string { return fmt.Sprintf("bits=%d", w.prefix.Bits()) }
 
 // station plugs a client into the hub: 10.1.0.N with the MAC address 02:…:N.
-func (w *World) station(t testing.TB, hub *netnstest.Space, n byte) Station {
+func (w *World) station(t testing.TB, n byte) Station {
 	t.Helper()
 	s := Station{netnstest.NewSpace(t), netip.AddrFrom4([4]byte{10, 1, 0, n}), datapath.MAC{2, 0, 0, 0, 0, n}, 0}
-	s.Run(t, quiet+`ip link add c0 address $mac type veth peer name c$n netns $hub
-ip addr add $addr/$bits dev c0; ip link set c0 up`, "mac="+hw(s.MAC).String(), fmt.Sprintf("n=%d", n), "hub="+tid(hub), "addr="+s.Addr.String(), w.bits())
-	hub.Run(t, fmt.Sprintf("%splug c%d", netnstest.Hub, n))
+	s.Run(t, quiet)
+	link := `ip link add c$n type veth peer name c0 address $mac netns $station
+`
+	if w.place == netnstest.Direct { // one of several at the one link
+		link = `ip link add c0 link lan address $mac netns $station type macvlan mode bridge
+`
+	}
+	w.hub.Run(t, link, "mac="+hw(s.MAC).String(), fmt.Sprintf("n=%d", n), "station="+tid(s.Space))
+	s.Run(t, `ip addr add $addr/$bits dev c0; ip link set c0 up`, "addr="+s.Addr.String(), w.bits())
+	if w.place != netnstest.Direct {
+		w.hub.Run(t, fmt.Sprintf("%splug c%d", netnstest.Hub, n))
+	}
 	s.Run(t, netnstest.Up+"ip route add default via 10.1.0.1; up c0")
 	return s
 }

@@ -43,7 +43,7 @@ type network struct {
 }
 
 // newNetwork creates lan (10.1.0.1) and wan (192.0.2.1) here, with alice and bob behind
-// a hub at lan and the server behind wan.
+// a hub at lan and the server behind wan. The hub is like a switch: broken frames come.
 func newNetwork(t testing.TB) network {
 	t.Helper()
 	id := fmt.Sprintf("%x", os.Getpid()%0xfff) + randomName()
@@ -58,7 +58,7 @@ ip -n $client link set c0 address 02:00:00:00:00:0a up; ip -n $client link set l
 ip -n $client addr add 10.1.0.10/24 dev c0; ip -n $client addr add 10.1.0.77/24 dev c0; ip -n $client route add default via 10.1.0.1
 ip -n $server link set s0 address 02:00:00:00:02:02 up; ip -n $server link set lo up
 ip -n $server addr add 192.0.2.2/24 dev s0; ip -n $server addr add 192.0.2.3/24 dev s0; ip -n $server route add default via 192.0.2.1
-ip netns exec $hub sh -ec '`+netnstest.Hub+`hub; plug lan c1'
+ip netns exec $hub sh -ec '`+netnstest.Plain+netnstest.Hub+`hub; plug lan c1'
 up $lan $wan; ip netns exec $client sh -ec '`+netnstest.Up+`up c0'
 `, n.env()...)
 	t.Cleanup(func() {

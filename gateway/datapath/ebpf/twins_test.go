@@ -46,7 +46,7 @@ func newTwins(t testing.TB) *twins {
 	netnstest.NeedTCX(t)
 	netnstest.OnOneCPU(t)
 	open := func(p datapathtest.Path) *twin {
-		w := &twin{World: datapathtest.NewWorld(t, p, datapathtest.Shape{})}
+		w := &twin{World: datapathtest.NewWorld(t, p, datapathtest.Shape{Switch: true})}
 		w.Router.Run(t, `ip addr add 192.0.2.77/32 dev wan0; ip addr add 192.0.2.78/32 dev wan0; ip link set wan0 mtu 1400
 sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv4.icmp_msgs_per_sec=1000000 net.ipv4.icmp_msgs_burst=1000000`)
 		for _, s := range []datapathtest.Station{w.Alice, w.Bob} {

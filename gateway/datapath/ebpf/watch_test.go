@@ -119,7 +119,7 @@ type attacked struct {
 
 func newAttacked(t *testing.T, p datapathtest.Path) attacked {
 	t.Helper()
-	w := attacked{World: datapathtest.NewWorld(t, p, datapathtest.Shape{})}
+	w := attacked{World: datapathtest.NewWorld(t, p, datapathtest.Shape{Switch: true})}
 	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}, datapath.Client{Addr: w.Bob.Addr, MAC: w.Bob.MAC}))
 	w.up, w.down = w.Up(t, w.Alice), w.Down(t, w.Alice)
 	for _, s := range []datapathtest.Station{w.Bob, w.Intruder} {

@@ -23,7 +23,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: help deps deps-run guest-kernel build agents check test test-one test-kernel test-bridge run generate bench feel clean
+.PHONY: help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench feel clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,13 @@ agents: deps build ## bin/agents: the agent alone, for boxes of seven architectu
 	flags='-s -w $(LDFLAGS)'; for arch in $(AGENTS); do \
 	GOARCH=$$arch go build -trimpath -ldflags "$$flags" -o bin/agents/gateweigh-agent-$$arch ./cmd/gateweigh-agent; done
 	AGENTS=$(CURDIR)/bin/agents go test -count=1 -v -run Themselves $(EXEC) ./cmd/gateweigh-agent
+
+# What a page is dated by is the commit, so that whoever makes it makes the same.
+man: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+man: build ## bin/share: man pages, and completion for bash, zsh and fish, as packages have them below /usr/share
+	rm -rf bin/share
+	bin/gateweigh manual bin/share
+	bin/gatewayd manual bin/share
 
 check: ## formatting, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); \

@@ -26,15 +26,16 @@ var allowedImports = map[string][]string{
 	"mlrsearch": {}, // RFC 9971 for any program
 	"ppp":       {}, // one end of PPP links, and PPPoE's frames, for gatewayd and for clients of the lab
 	"ppp/pppoe": {},
+	"manual":    {},           // what a program's commands say of themselves: man pages, completion, documentation
 	"meant":     {"tomlline"}, // the command or flag that a misspelt one is near to
 	"output":    {},           // a program's standard output
 	"quote":     {},           // commands that readers copy
 	"textfile":  {},           // files that people write with any editor
 	"tomlline":  {},           // mistakes in TOML, for gatewayd's configuration and the lab's experiments
 
-	"cmd/gateweigh":       {"lab/...", "meant", "output", "quote", "tomlline"},
+	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote", "tomlline"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "meant", "output", "quote", "tomlline", "textfile"},
+	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "manual", "meant", "output", "quote", "tomlline", "textfile"},
 
 	"gateway":                    {"gateway/...", "ppp", "quote"},
 	"gateway/access":             {"gateway/session"}, // who may pass
@@ -145,12 +146,15 @@ var allowedImports = map[string][]string{
 	"lab/report/chart":          {},             // draws; knows nothing of what is drawn
 	"lab/layout":                {},             // whether Go and the kernel's programs agree on their types
 	"lab/labtest":               {"lab/kernel"}, // what tests of several packages share
+	"manual/manualtest":         {"manual"},     // what the manuals of both programs must show
 }
 
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
-	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},                                 // the lab's side of the protocol
-	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs
+	"cmd/gateweigh":       {"manual/manualtest"},
+	"manual":              {"manual/manualtest"},
+	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},                                                      // the lab's side of the protocol
+	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "manual/manualtest", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs
 
 	"gateway/arp":                    {"gateway/netnstest"},
 	"gateway/ident":                  {"gateway/netnstest"},

@@ -18,9 +18,9 @@ func detachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "detach",
 		Short: "Remove everything from the kernel: programs, maps, rules",
-		Long: "Removes from the kernel what outlives the daemon, and switches forwarding off where gatewayd switched it\n" +
-			"on. A machine that forwards by itself (net.ipv4.ip_forward) is then an ordinary router: it forwards for\n" +
-			"clients without a login too. Leases and sessions stay on the disk.",
+		Long: "Removes from the kernel, in the network namespace it is started in, what outlives the daemon, and switches\n" +
+			"forwarding off where gatewayd switched it on. A machine that forwards by itself (net.ipv4.ip_forward) is then\n" +
+			"an ordinary router: it forwards for clients without a login too. Leases and sessions stay on the disk.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(file)

@@ -17,7 +17,8 @@ func guardCommand() *cobra.Command {
 		Short: "Keep the LAN closed until the daemon runs, for the time after a boot",
 		Long: "Has the kernel drop packets that it would forward from or to lan.interface, which need not exist yet.\n" +
 			"The daemon opens the guard when it is in place itself; `gatewayd detach` removes it. While a daemon\n" +
-			"runs there is nothing to do. Only lan.interface is read from the configuration.",
+			"runs there is nothing to do. Only lan.interface is read from the configuration; a file that is no TOML from\n" +
+			"some line on is an error, and guarded all the same where lan.interface stands above that line.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			lan, mistake := config.LANInterface(file)

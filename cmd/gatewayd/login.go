@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
@@ -63,6 +64,12 @@ func loginCommand(socket *string) *cobra.Command {
 	f.StringVar(&user, "user", "", "user of the session (required)")
 	f.StringVar(&mac, "mac", "", "the client's Ethernet address, when it has no lease")
 	f.StringVar(&list, "list", "", "a file of clients to log in")
+	g.add(f)
+	return cmd
+}
+
+// add has a command's flags set them.
+func (g *grants) add(f *pflag.FlagSet) {
 	f.DurationVar(&g.session, "session-timeout", 0, "length of the session, such as 24h")
 	f.DurationVar(&g.idle, "idle-timeout", 0, "time without a packet that ends the session, such as 30m")
 	f.StringVar(&g.upRate, "up-rate", "", "limit of what the client sends, bits a second, such as 10M")
@@ -72,7 +79,6 @@ func loginCommand(socket *string) *cobra.Command {
 	f.StringVar(&g.totalQuota, "total-quota", "", "bytes in both directions together")
 	f.StringVar(&g.totalQuota, "quota", "", "")
 	_ = f.MarkHidden("quota") // its former name
-	return cmd
 }
 
 // loginList logs in the clients of a file. alone reports that the command line also has

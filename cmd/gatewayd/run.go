@@ -24,7 +24,8 @@ func runCommand() *cobra.Command {
 		Short: "Run the daemon in the foreground",
 		Long: "Runs the daemon until SIGTERM or SIGINT. With datapath.kind = \"ebpf\" traffic of logged-in clients\n" +
 			"continues while the daemon is down or restarts, with \"kernel\" for 5 minutes; with the other kinds it stops. `gatewayd detach`\n" +
-			"removes what stays in the kernel. SIGHUP rereads the configuration and names changes that need a restart.",
+			"removes what stays in the kernel. SIGHUP rereads the configuration, applies log_level, and names other changed keys,\n" +
+			"which wait for a restart; a file with mistakes changes nothing.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), file) },
 	}

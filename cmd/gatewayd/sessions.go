@@ -24,7 +24,7 @@ func sessionsCommand(socket *string) *cobra.Command {
 			"its last packet, LEFT the rest of its session time, and DATA LEFT that of the quota that is used up first.\n" +
 			"RATE is what it may send and receive, bits a second. A client whose session has ended shows why in place of\n" +
 			"its user. With --rates it takes a second, and NOW is what the client sent and received in that, bits a second.\n" +
-			"With --json, one object a line, with all limits and what is left of each.",
+			"With --json, one object a line, with all limits, what is left of each, and with --rates what was sent and received.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter := control.Filter{User: user, State: control.State(state)}

@@ -20,7 +20,9 @@ func statusCommand(socket *string) *cobra.Command {
 		Use:   "status",
 		Short: "Show the daemon's state: clients by state, traffic, dropped packets by reason",
 		Long: "Shows the daemon's state. Packets are counted as on the wire; up and down are sums of all clients since the data\n" +
-			"path began, also of those that have gone. docs/gateway-reference.md (What is counted) defines all counters.",
+			"path began, also of those that have gone. docs/gateway-reference.md (What is counted) defines all counters.\n" +
+			"The line \"data path\" says who forwards. Of ebpf: redirect; stack, and why; closed, while programs are missing or\n" +
+			"forwarding is off; detached, after `gatewayd detach --force` under the daemon.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,9 +11,78 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/sink"
+	"github.com/gateweigh/gateweigh/manual"
 )
 
 // What a shell completes: see gateweigh completion.
+
+// completes adds to all commands what their arguments and flags take. Where nothing is said, shells offer files: runs
+// are.
+func completes(root *cobra.Command) {
+	none := cobra.NoFileCompletions
+	argument := map[string]cobra.CompletionFunc{
+		"run": completeExperiments, "shell": completeShells, "list": completeNames, "explain": completeExplained,
+		"sink": among(sink.Kinds()...), "burn": none,
+		"kernel check": completeKernelNames, "kernel exec": completeCommands,
+		"kernel fetch": completeKernelNames, "kernel remove": completeKernelNames,
+	}
+	flag := map[string]cobra.CompletionFunc{
+		"set": completeSets, "kernel": completeKernels, "dut": among(dut.Names()...), "link": none,
+		"direction": among(result.Up, result.Down), "packets": among(result.PerPacket, result.Bulk),
+		"resume": manual.Folders, "share": manual.Folders,
+		"interface": completeInterfaces, "work": among("memcpy", "gzip"), "filter-program": none,
+		"max-regression": none, "max-overhead": none, "delta": none, "confidence": none,
+	}
+	manual.Complete(root, argument, flag)
+}
+
+// among completes one argument, which is one of a few words.
+func among(words ...string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeShells has the experiments, files and runs whose lab is opened, then its hosts, and then files of a command.
+func completeShells(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	switch {
+	case len(args) == 0 && strings.ContainsRune(begun, filepath.Separator):
+		return nil, cobra.ShellCompDirectiveDefault
+	case len(args) == 0:
+		return experimentNames(), cobra.ShellCompDirectiveDefault
+	case len(args) == 1:
+		return []string{"router", "client", "server"}, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// completeKernelNames has the kernels that are here or can be fetched.
+func completeKernelNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return kernelNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeCommands has a kernel, and then files of the command that is run under it.
+func completeCommands(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return kernelNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+}
+
+func completeInterfaces(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+	links, _ := net.Interfaces() // without them there is nothing to offer
+	for _, l := range links {
+		names = append(names, l.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
 
 // completeExperiments has the built-in experiments, and files of others.
 func completeExperiments(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -94,11 +164,4 @@ func devicesOf(run result.Run) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// completes adds to a command what its flags take. A flag that is not there is a fault of the program.
-func completes(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, values); err != nil {
-		panic(err)
-	}
 }

@@ -42,10 +42,9 @@ func explainCommand() *cobra.Command {
 		Long: "explain prints, for one cell of a run made with --profile, the functions that the device's router\n" +
 			"spends more or less time in than the clean router beside it, in ns per packet. Without flags it\n" +
 			"takes the profile at the highest load with the most clients.",
-		Example:           "  gateweigh run portal-bandwidth --profile -o r\n  gateweigh explain r opennds\n  gateweigh explain r opennds --mbps 100 -n 40",
-		Args:              usage(cobra.ExactArgs(2)),
-		ValidArgsFunction: completeExplained,
-		RunE:              func(cmd *cobra.Command, args []string) error { return explain(cmd.Context(), args[0], args[1], flags) },
+		Example: "  gateweigh run portal-bandwidth --profile -o r\n  gateweigh explain r opennds\n  gateweigh explain r opennds --mbps 100 -n 40",
+		Args:    usage(cobra.ExactArgs(2)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return explain(cmd.Context(), args[0], args[1], flags) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&flags.clients, "clients", 0, "profile with this number of clients")
@@ -169,8 +168,8 @@ func argumentsOf(c result.Cell) string {
 	return result.OneLine(text)
 }
 
-// heaviest is the profile at the highest load with the most clients. Several that differ in the link or in the frames are
-// an error that lists them.
+// heaviest is the profile at the highest load with the most clients. Several that differ in the link or in the frames
+// are an error that lists them.
 func heaviest(fits []profile.Profile, name string) (profile.Profile, error) {
 	weight := func(a, b profile.Profile) int {
 		return result.CompareCells(a.Cell, b.Cell, result.OfferedMbps, result.Clients)

@@ -77,11 +77,10 @@ type listedDevice struct {
 func listCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "list [NAME]",
-		Short:             "List experiments and devices: requirements, duration, and whether they can run here",
-		Long:              "Lists experiments and devices. With a NAME, shows the details of that one, and for an experiment also its file.",
-		Args:              usage(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: completeNames,
+		Use:   "list [NAME]",
+		Short: "List experiments and devices: requirements, duration, and whether they can run here",
+		Long:  "Lists experiments and devices. With a NAME, shows the details of that one, and for an experiment also its file.",
+		Args:  usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := makeListing(cmd)
 			if err != nil {

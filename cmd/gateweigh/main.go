@@ -19,6 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/vm"
+	"github.com/gateweigh/gateweigh/manual"
 	"github.com/gateweigh/gateweigh/meant"
 	"github.com/gateweigh/gateweigh/output"
 )
@@ -101,6 +102,8 @@ func rootCommand() *cobra.Command {
 	root.SetOut(stdout)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &exitError{exitUsage, meant.Flag(cmd, err)} })
 	root.AddCommand(runCommand(), reportCommand(), explainCommand(), compareCommand(), bundleCommand(),
-		listCommand(), shellCommand(), doctorCommand(), kernelCommand(), burnCommand(), sinkCommand(), cleanCommand())
+		listCommand(), shellCommand(), doctorCommand(), kernelCommand(), burnCommand(), sinkCommand(), cleanCommand(),
+		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(book, usage, stdout))
+	completes(root)
 	return root
 }

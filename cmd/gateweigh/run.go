@@ -27,7 +27,8 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// maxMissing is the share of windows without an accepted trial beyond which a run under --strict counts as failed (exit code 4).
+// maxMissing is the share of windows without an accepted trial beyond which a run under --strict counts as failed (exit
+// code 4).
 const maxMissing = 0.2
 
 // defaultName is the experiment of a run that names none.
@@ -54,6 +55,9 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [EXPERIMENT | FILE.toml]",
 		Short: "Measure devices against a clean router (default experiment: quick)",
+		Long: "Builds an experiment's labs, puts each device on the router of one and nothing on that of the other, offers both the\n" +
+			"same load, and writes trials, summary and report into the run's folder. Ctrl-C keeps what was measured, and --resume\n" +
+			"goes on. --set changes the experiment's keys: docs/experiments.md. It needs root.",
 		Example: "  gateweigh run\n  gateweigh run portal-bandwidth --set blocks=10\n" +
 			"  gateweigh run my-gateway.toml\n  gateweigh run --kernel debian\n  gateweigh run --profile\n  gateweigh run --resume runs/20260101T120000Z-quick",
 		Args: usage(cobra.MaximumNArgs(1)),
@@ -79,9 +83,6 @@ func runCommand() *cobra.Command {
 	flags.guest.add(cmd)
 	f.BoolVar(&flags.json, "json", false, "print summary.json instead of the table")
 	f.BoolVar(&flags.strict, "strict", false, fmt.Sprintf("exit with code %d also for a noisy run, and where %.0f %% of the windows are missing: for CI", exitRejected, 100*maxMissing))
-	cmd.ValidArgsFunction = completeExperiments
-	completes(cmd, "set", completeSets)
-	completes(cmd, "kernel", completeKernels)
 	return cmd
 }
 
@@ -393,7 +394,8 @@ func printTable(w io.Writer, s analysis.Summary, asJSON bool) error {
 }
 
 // override applies --set KEY=VALUE flags and checks the experiment again. Its description heads the report, and may
-// contradict what was changed ("20 clients"): it then begins with the changes, and says of the rest that it is without them.
+// contradict what was changed ("20 clients"): it then begins with the changes, and says of the rest that it is without
+// them.
 func override(exp *experiment.Experiment, sets []string) error {
 	var errs []error
 	described := exp.Description

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestIdentityOfSources: what the Makefile gives agents as their identity is another with each file that they contain, for
-// whatever architecture, and the same with all others and on all machines.
+// TestIdentityOfSources: what the Makefile gives agents as their identity is another with each file that they contain,
+// for whatever architecture, and the same with all others and on all machines.
 func TestIdentityOfSources(t *testing.T) {
 	dir := t.TempDir()
 	copied := exec.Command("cp", "-a", "--parents", "Makefile", "go.mod", "go.sum", ".ci/sources", "cmd/gateweigh-agent", "lab", "output", "ppp", "quote", "textfile", "tomlline", dir)

@@ -148,7 +148,8 @@ type automaton struct {
 	naks     int       // sent since the last agreement
 }
 
-// do carries out an event. in is the packet that caused it, reply what is sent for it.
+// do carries out an event. in is the packet that caused it, reply what is sent for it. Long: one step an action, in the
+// order in which they are done.
 func (a *automaton) do(now time.Time, e event, in Packet, reply []byte) {
 	t := transitions[e][a.state]
 	if t == same {

@@ -26,7 +26,7 @@ func Word(word string) string {
 	switch {
 	case word != "" && word[0] != '=' && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }):
 		return word
-	case !utf8.ValidString(word) || strings.ContainsFunc(word, func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }):
+	case !utf8.ValidString(word) || strings.ContainsFunc(word, invisible):
 		return "$'" + escaped(word) + "'"
 	}
 	word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -52,3 +52,5 @@ func escaped(word string) string {
 	}
 	return b.String()
 }
+
+func invisible(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }

@@ -9,7 +9,8 @@ import (
 
 func TestTrim(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "a": "a", "\ufeff": "", "\ufeffa\ufeff": "a\ufeff", "\ufeff\ufeff#": "#", " \ufeffa": " \ufeffa", "\xef\xbb": "\xef\xbb",
+		"": "", "a": "a", "\ufeff": "", "\ufeffa\ufeff": "a\ufeff",
+		"\ufeff\ufeff#": "#", " \ufeffa": " \ufeffa", "\xef\xbb": "\xef\xbb",
 	} {
 		if got := Trim(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

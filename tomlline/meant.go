@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Meant is `; did you mean "…"?` with the known word nearest to a given one, else with the words of which it is the first part
-// ("openvpn" of "openvpn-none"), and nothing where none is near: where a third or more of the two words' mean length was mistyped.
-// Two letters that changed places are near in any word ("rnu").
+// Meant is `; did you mean "…"?` with the known word nearest to a given one, else with the words of which it is the
+// first part ("openvpn" of "openvpn-none"), and nothing where none is near: where a third or more of the two words'
+// mean length was mistyped. Two letters that changed places are near in any word ("rnu").
 func Meant(given string, known []string) string {
 	best, least := "", 0
 	for _, word := range known {

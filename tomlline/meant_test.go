@@ -10,7 +10,8 @@ func TestMeant(t *testing.T) {
 	known := []string{"ssh-w", "ssh-l", "run", "pap", "chap", "mschapv2", "stop", "streams", "client.kind", "windows"}
 	for given, want := range map[string]string{
 		"eap": "", "tls": "", "frames": "", "client.speed": "", "": "", "w": "", // other words
-		"stp": "stop", "rnu": "run", "nru": "", "sotp": "stop", "STREAMS": "streams", "stream": "streams", "mschap2": "mschapv2", "client.knd": "client.kind", "wnidwos": "windows",
+		"stp": "stop", "rnu": "run", "nru": "", "sotp": "stop", "STREAMS": "streams",
+		"stream": "streams", "mschap2": "mschapv2", "client.knd": "client.kind", "wnidwos": "windows",
 	} {
 		if want != "" {
 			want = tomlline.Mean(want)

@@ -1,5 +1,5 @@
-// Package tomlline says what is wrong with a TOML file that is refused: the line to blame, and the word that was meant. An
-// array or text that was not closed is refused where the next key begins, and the mistake is above.
+// Package tomlline says what is wrong with a TOML file that is refused: the line to blame, and the word that was meant.
+// An array or text that was not closed is refused where the next key begins, and the mistake is above.
 package tomlline
 
 import (

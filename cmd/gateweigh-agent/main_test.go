@@ -76,8 +76,8 @@ func built(t *testing.T, arch string) string {
 	return file
 }
 
-// native reports whether this machine's own processor runs programs of an architecture. qemu-i386 of Debian 12 runs no Go
-// program: its threads share what should be the thread's own.
+// native reports whether this machine's own processor runs programs of an architecture. qemu-i386 of Debian 12 runs no
+// Go program: its threads share what should be the thread's own.
 func native(arch string) bool {
 	return arch == runtime.GOARCH || arch == "386" && runtime.GOARCH == "amd64"
 }
@@ -91,7 +91,8 @@ func command(arch, file string, args ...string) *exec.Cmd {
 }
 
 // emulated are the trials that an emulator must do; this machine's own processor must do all.
-var emulated = []string{"program", "protocol", "machine", "find", "bpf objects", "plans", "frames", "udp streams", "host"}
+var emulated = []string{"program", "protocol", "machine", "find",
+	"bpf objects", "plans", "frames", "udp streams", "host"}
 
 // permitted is a trial that some machines permit nobody, such as those in containers.
 const permitted = "real time"

@@ -1,5 +1,5 @@
-// Package beat has those that look at something from time to time do so at the same moments: a CPU that wakes for one of them
-// serves all. Waking costs an idle daemon more than what it then does.
+// Package beat has those that look at something from time to time do so at the same moments: a CPU that wakes for one
+// of them serves all. Waking costs an idle daemon more than what it then does.
 package beat
 
 import (

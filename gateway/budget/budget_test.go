@@ -88,7 +88,8 @@ func TestSenders(t *testing.T) {
 		t.Errorf("%d of the sender's own", n)
 	}
 	flood := Senders[int]{Rate: five, Size: 100}
-	if n := count(func(now int64) bool { return flood.Spend(1, false, now) }); n > 5+100 || flood.Refused() != uint64(1000-n) {
+	n = count(func(now int64) bool { return flood.Spend(1, false, now) })
+	if n > 5+100 || flood.Refused() != uint64(1000-n) {
 		t.Errorf("%d passed and %d were refused", n, flood.Refused())
 	}
 }

@@ -21,8 +21,8 @@ import (
 const count = "/proc/sys/net/netfilter/nf_conntrack_count"
 
 // A question about addresses has the kernel go through all of its table, of 262,144 buckets mostly, whatever it finds
-// (BenchmarkEnd). It takes two for each address, as a connection has one in either direction; one that lists all entries
-// takes some µs more for each of these.
+// (BenchmarkEnd). It takes two for each address, as a connection has one in either direction; one that lists all
+// entries takes some µs more for each of these.
 const (
 	fewAddresses = 6      // at most, that the kernel is asked about one by one
 	eachAddress  = 25_000 // entries for each of them, from which on that costs less than reading all
@@ -209,8 +209,8 @@ func (e *Ender) ends(c Connection, gone func(netip.Addr) bool) bool {
 	return near != e.Gateway && far != e.Gateway && (gone(near) || gone(far))
 }
 
-// from is the attributes of a question for entries of which one direction comes from an address. Kernels before 5.8 answer
-// with all entries.
+// from is the attributes of a question for entries of which one direction comes from an address. Kernels before 5.8
+// answer with all entries.
 func from(a netip.Addr, side uint16) []byte {
 	flags := map[uint16]uint16{TupleOrig: filterOrig, TupleReply: filterReply}[side]
 	e := netlink.NewAttributeEncoder()
@@ -255,7 +255,8 @@ func list(question []byte, f func(Connection)) error {
 	return nil
 }
 
-// remove has the kernel forget connections. One that has ended meanwhile, and may have been begun anew by others, is left alone.
+// remove has the kernel forget connections. One that has ended meanwhile, and may have been begun anew by others, is
+// left alone.
 func (e *Ender) remove(all []Connection) error {
 	var errs []error
 	for _, c := range all {

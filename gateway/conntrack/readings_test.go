@@ -16,7 +16,8 @@ import (
 
 func host(i byte) netip.Prefix { return netip.PrefixFrom(client(i), 32) }
 
-// TestReadingsServeAll: what comes while the table is read is gathered for one more reading, whether somebody waits or not.
+// TestReadingsServeAll: what comes while the table is read is gathered for one more reading, whether somebody waits or
+// not.
 func TestReadingsServeAll(t *testing.T) {
 	connect(t)
 	reading, goOn := make(chan int), make(chan struct{})
@@ -131,7 +132,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestWhatIsAsked: the kernel is asked about a few addresses one by one, where it has many entries; otherwise it lists all.
+// TestWhatIsAsked: the kernel is asked about a few addresses one by one, where it has many entries; otherwise it lists
+// all.
 func TestWhatIsAsked(t *testing.T) {
 	for _, c := range []struct {
 		addresses, entries int
@@ -155,8 +157,8 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 }
 
-// BenchmarkEnd measures what it takes to find the connections of addresses that have none, beside others' connections, in
-// each of the two ways. Where there are few entries it is the kernel's walk over its buckets.
+// BenchmarkEnd measures what it takes to find the connections of addresses that have none, beside others' connections,
+// in each of the two ways. Where there are few entries it is the kernel's walk over its buckets.
 func BenchmarkEnd(b *testing.B) {
 	for _, n := range []int{1_000, 20_000, 50_000, 100_000, 250_000} {
 		fill(b, n)

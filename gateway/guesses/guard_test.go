@@ -59,7 +59,10 @@ func TestMadeUpAddressesBehindALine(t *testing.T) {
 			who  Who
 			user string
 			wait bool
-		}{{Who{MAC: stranger(200), Line: line}, "zoe", true}, {home, "ann", false}, {Who{MAC: stranger(201), Line: "another"}, "zoe", false}, {Who{MAC: stranger(202)}, "zoe", false}} {
+		}{
+			{Who{MAC: stranger(200), Line: line}, "zoe", true}, {home, "ann", false},
+			{Who{MAC: stranger(201), Line: "another"}, "zoe", false}, {Who{MAC: stranger(202)}, "zoe", false},
+		} {
 			try, err := g.Enter(t.Context(), tt.who)
 			if err != nil {
 				t.Fatal(err)

@@ -142,7 +142,8 @@ func TestGuessesAreBounded(t *testing.T) {
 		g.right("user0", clientA)
 	}
 	if len(g.users) != maxNames || g.logins.Len() != maxNames || len(g.others) != 0 {
-		t.Errorf("%d users, %d log-ins and %d others are remembered, want %d, as many, and none", len(g.users), g.logins.Len(), len(g.others), maxNames)
+		t.Errorf("%d users, %d log-ins and %d others are remembered, want %d, as many, and none",
+			len(g.users), g.logins.Len(), len(g.others), maxNames)
 	}
 	if g.users["user0"] == nil || g.users["user1"] != nil {
 		t.Error("those whose log-in is longest ago are not those that go")

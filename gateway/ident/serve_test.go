@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// TestSilence: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and lose them in
-// the end; then there is place for others.
+// TestSilence: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and lose them
+// in the end; then there is place for others.
 func TestSilence(t *testing.T) {
 	defer func(was time.Duration) { patience = was }(patience)
 	patience = time.Second

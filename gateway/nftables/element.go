@@ -77,7 +77,8 @@ func (x Element) encode(e *netlink.AttributeEncoder) error {
 	return nil
 }
 
-// Elements lists the keys of a set, with the data that a map has for them, each once, in any order. A missing set is an error.
+// Elements lists the keys of a set, with the data that a map has for them, each once, in any order. A missing set is an
+// error.
 func (c *Conn) Elements(t Table, set string, each func(key, data []byte)) error {
 	all, err := Listed(set,
 		func() (map[string][]byte, error) { return c.listElements(t, set) },
@@ -93,7 +94,8 @@ func (c *Conn) Elements(t Table, set string, each func(key, data []byte)) error 
 
 // Listed lists the elements of a set until two listings in a row are the same. The kernel resumes a listing of several
 // messages after so many elements, and does not say when the hash table was resized in between, which it does in the
-// background after a transaction that adds many: then some elements are listed twice, others not at all (nft_rhash_walk).
+// background after a transaction that adds many: then some elements are listed twice, others not at all
+// (nft_rhash_walk).
 func Listed[Elements any](set string, list func() (Elements, error), same func(a, b Elements) bool) (Elements, error) {
 	const attempts = 20
 	var last Elements

@@ -1,5 +1,5 @@
-// Package sockbuf sets how much a socket holds for a program that is behind. The kernel doubles the numbers, and counts what a
-// frame takes in memory, some 768 bytes of a small one.
+// Package sockbuf sets how much a socket holds for a program that is behind. The kernel doubles the numbers, and counts
+// what a frame takes in memory, some 768 bytes of a small one.
 package sockbuf
 
 import (
@@ -13,7 +13,8 @@ import (
 // Receive has a socket hold bytes of received data or, without CAP_NET_ADMIN, as much as net.core.rmem_max allows.
 func Receive(fd, bytes int) error { return set(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, bytes) }
 
-// Send has a socket hold bytes of data that is to be sent or, without CAP_NET_ADMIN, as much as net.core.wmem_max allows.
+// Send has a socket hold bytes of data that is to be sent or, without CAP_NET_ADMIN, as much as net.core.wmem_max
+// allows.
 func Send(fd, bytes int) error { return set(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, bytes) }
 
 // ReceiveOn is Receive for a connection.

@@ -1,6 +1,6 @@
-// Package statefile opens the bbolt files in which the gateway keeps its state, and replaces its other files. A bbolt file is
-// read completely before it is used, so that a truncated or overwritten one is an error
-// and not a crash: bbolt maps files and does not check what it reads.
+// Package statefile opens the bbolt files in which the gateway keeps its state, and replaces its other files. A bbolt
+// file is read completely before it is used, so that a truncated or overwritten one is an error and not a crash: bbolt
+// maps files and does not check what it reads.
 package statefile
 
 import (

@@ -102,7 +102,8 @@ func Open(folder string) (*Line, error) {
 	return l, l.Keep()
 }
 
-// read reads a line's file. One that is missing or damaged has no line: without any, times in the folder are the wall clock's.
+// read reads a line's file. One that is missing or damaged has no line: without any, times in the folder are the wall
+// clock's.
 func read(path string) (s state, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -171,8 +172,8 @@ func (l *Line) Time(at time.Time) time.Time {
 	return now.Add(at.Sub(l.start.Add(now.Sub(l.opened))))
 }
 
-// Wall is when t was, by the wall clock of now. t has a monotonic reading. A clock that was not set, only made to go faster or
-// slower, changes nothing: less than a second is not told.
+// Wall is when t was, by the wall clock of now. t has a monotonic reading. A clock that was not set, only made to go
+// faster or slower, changes nothing: less than a second is not told.
 func Wall(t time.Time) time.Time {
 	was := t.Round(0)
 	if now := time.Now().Add(-time.Since(t)).Round(0); now.Sub(was).Abs() >= time.Second {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestLine: a time in a file is the same moment again for the next process, in whatever year the line was begun, and as good
-// as the clock allows after a reboot.
+// TestLine: a time in a file is the same moment again for the next process, in whatever year the line was begun, and as
+// good as the clock allows after a reboot.
 func TestLine(t *testing.T) {
 	boot, err := os.ReadFile(bootID)
 	if err != nil {

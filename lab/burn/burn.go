@@ -38,7 +38,8 @@ const (
 // Slice is how long a burner works at a time; one that is Program works longer.
 const Slice = 100 * time.Microsecond
 
-// LongestSlice is the longest that a burner works at a time: with real-time priority nothing else runs on its CPU meanwhile.
+// LongestSlice is the longest that a burner works at a time: with real-time priority nothing else runs on its CPU
+// meanwhile.
 const LongestSlice = 50 * time.Millisecond
 
 // How is how a burner competes for its CPU.
@@ -49,8 +50,8 @@ const (
 	RealTime How = "real-time"
 	// Eager goes before most ordinary programs (nice -20).
 	Eager How = "eager"
-	// Program is a program of the router's own that works for 10 ms at a time, as study 4's CPUkiller: with the niceness that all
-	// programs of the lab have.
+	// Program is a program of the router's own that works for 10 ms at a time, as study 4's CPUkiller: with the niceness
+	// that all programs of the lab have.
 	Program How = "program"
 )
 
@@ -63,7 +64,8 @@ type manner struct {
 }
 
 var manners = map[How]manner{
-	// With real-time priority only the hypervisor and higher priorities keep it, and a burst as long as that would be no slow CPU.
+	// With real-time priority only the hypervisor and higher priorities keep it, and a burst as long as that would be no
+	// slow CPU.
 	RealTime: {slice: Slice, debt: 20 * time.Millisecond},
 	// Other programs have their turns of some milliseconds.
 	Eager:   {slice: Slice, debt: time.Second, nice: -20},

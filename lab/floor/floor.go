@@ -1,5 +1,5 @@
-// Package floor forwards at tc with nothing decided: the least that any gateway at that hook can cost, with which others are
-// compared. It is no gateway: every packet passes.
+// Package floor forwards at tc with nothing decided: the least that any gateway at that hook can cost, with which
+// others are compared. It is no gateway: every packet passes.
 package floor
 
 import (

@@ -12,8 +12,8 @@ const kthreadd = 2
 // OfKernel reports whether a process is a thread of the kernel.
 func (p Process) OfKernel() bool { return p.Parent == kthreadd }
 
-// readKernel adds the kernel's threads that count: those of Kernel, of the whole machine. They have no namespace, so what
-// they do for others counts too. Threads that have ended keep what they had used when they were last read.
+// readKernel adds the kernel's threads that count: those of Kernel, of the whole machine. They have no namespace, so
+// what they do for others counts too. Threads that have ended keep what they had used when they were last read.
 func (s *Sampler) readKernel(out *Sample) error {
 	if len(s.Kernel) == 0 {
 		return nil

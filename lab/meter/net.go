@@ -85,8 +85,8 @@ type SNMP struct {
 	TCPRetrans    int64 `json:"tcp_retrans"` // segments sent again
 	UDPOut        int64 `json:"udp_out"`     // datagrams sent
 
-	// Fragments that the host made and received, and the packets it gave up: for want of a fragment, and because they were too
-	// long and not to be cut.
+	// Fragments that the host made and received, and the packets it gave up: for want of a fragment, and because they were
+	// too long and not to be cut.
 	FragCreates int64 `json:"frag_creates,omitzero"`
 	ReasmReqds  int64 `json:"reasm_reqds,omitzero"`
 	ReasmFails  int64 `json:"reasm_fails,omitzero"`

@@ -44,8 +44,8 @@ func (s *Sampler) Rest() (r Rest, err error) {
 	return r, nil
 }
 
-// awake reports whether a thread has something to do, by its /proc/TID/stat (proc_pid_stat(5)). Sleeping (S), idle kernel
-// threads (I), zombies (Z) and the dead (X) have not.
+// awake reports whether a thread has something to do, by its /proc/TID/stat (proc_pid_stat(5)). Sleeping (S), idle
+// kernel threads (I), zombies (Z) and the dead (X) have not.
 func awake(stat []byte) bool {
 	_, rest, found := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(") "))
 	return found && len(rest) > 0 && !strings.ContainsRune("SIZX", rune(rest[0]))

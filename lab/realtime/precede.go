@@ -14,8 +14,8 @@ import (
 // first is the niceness of whatever goes before other ordinary programs.
 const first = -20
 
-// PrecedeThread has one thread, also one of the kernel's, go before all ordinary programs of the machine: nice -20. What it
-// starts inherits that. Where it is not permitted, the error wraps ErrDenied.
+// PrecedeThread has one thread, also one of the kernel's, go before all ordinary programs of the machine: nice -20.
+// What it starts inherits that. Where it is not permitted, the error wraps ErrDenied.
 func PrecedeThread(tid int) error {
 	err := unix.Setpriority(unix.PRIO_PROCESS, tid, first)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
@@ -24,9 +24,10 @@ func PrecedeThread(tid int) error {
 	return err
 }
 
-// Precede has all threads of a process go before all ordinary programs of the machine, and whatever they start from now on.
-// Between programs of different sessions the kernel weighs the sessions, not the programs (sched(7), autogroup): so the session
-// of the process goes first too, unless that is the session of whoever started the caller. A process that has ended is no error.
+// Precede has all threads of a process go before all ordinary programs of the machine, and whatever they start from now
+// on. Between programs of different sessions the kernel weighs the sessions, not the programs (sched(7), autogroup): so
+// the session of the process goes first too, unless that is the session of whoever started the caller. A process that
+// has ended is no error.
 func Precede(pid int) error {
 	if err := eachThread(pid, PrecedeThread); err != nil {
 		return err

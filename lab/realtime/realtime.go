@@ -31,10 +31,10 @@ func Give(tid int, priority uint32) error {
 	return err
 }
 
-// Favour has a thread go before almost all other ordinary programs, nearly as soon as it wakes; 0 is the calling thread.
-// It is for threads that may take a CPU whole: with real-time priority these would starve all programs on that CPU, and the
-// kernel stops such a thread for 50 ms in each second for the others' sake (the fair server of Linux 6.12, the throttling of
-// older kernels). Where that is not permitted, the error wraps ErrDenied.
+// Favour has a thread go before almost all other ordinary programs, nearly as soon as it wakes; 0 is the calling
+// thread. It is for threads that may take a CPU whole: with real-time priority these would starve all programs on that
+// CPU, and the kernel stops such a thread for 50 ms in each second for the others' sake (the fair server of Linux 6.12,
+// the throttling of older kernels). Where that is not permitted, the error wraps ErrDenied.
 func Favour(tid int) error {
 	const (
 		most  = -20
@@ -51,8 +51,8 @@ func Favour(tid int) error {
 // Permitted reports whether this process may give priorities, by trying it on a thread of its own.
 func Permitted() bool { return tried(func() error { return Give(0, Burner) }) }
 
-// MayPrecede reports whether this process may have programs go before all ordinary ones. It may where Permitted, and where only
-// real-time priority is refused.
+// MayPrecede reports whether this process may have programs go before all ordinary ones. It may where Permitted, and
+// where only real-time priority is refused.
 func MayPrecede() bool { return tried(func() error { return PrecedeThread(0) }) }
 
 // tried reports whether the calling thread may do something to itself, on a thread that ends with it.

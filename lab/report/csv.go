@@ -27,6 +27,7 @@ func CSV(w io.Writer, s analysis.Summary) error {
 	return csv.NewWriter(w).WriteAll(rows)
 }
 
+// csvColumns are the columns of the CSV, in their order. Long: one part a kind of column.
 func csvColumns(s analysis.Summary) (columns []cellColumn) {
 	number := func(name string, of func(analysis.Cell) analysis.Number) {
 		columns = append(columns, numberColumn(name, "", "", digits3, of))

@@ -9,8 +9,8 @@ import (
 
 // Bytes of headers.
 const (
-	// LinkHeader is what the lab's links count of a frame beside its packet: the Ethernet header. Preamble (8 bytes), frame check
-	// sequence (4) and gap (12), which a cable carries too, do not exist on them.
+	// LinkHeader is what the lab's links count of a frame beside its packet: the Ethernet header. Preamble (8 bytes),
+	// frame check sequence (4) and gap (12), which a cable carries too, do not exist on them.
 	LinkHeader = 14
 	// StudyHeader is what study 4 counts: Ethernet header and frame check sequence.
 	StudyHeader = 18
@@ -51,8 +51,8 @@ func (p Packet) Formula() string {
 	return fmt.Sprintf("(%s) / (%s + %d)", strings.Join(parts, " − "), strconv.FormatFloat(p.Outer, 'f', -1, 64), p.Link)
 }
 
-// Shared is the outer bytes of a packet in a tunnel that is a TCP connection: packets, each with own bytes of headers, follow
-// each other in segments of at most outer bytes, of which headers are head.
+// Shared is the outer bytes of a packet in a tunnel that is a TCP connection: packets, each with own bytes of headers,
+// follow each other in segments of at most outer bytes, of which headers are head.
 func Shared(inner, own, head, outer, link int) float64 {
 	return float64(inner+own)*float64(outer+link)/float64(outer-head) - float64(link)
 }

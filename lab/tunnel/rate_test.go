@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestStudy4 has the useful rates of study 4, section 2: frames of 1518 bytes, no options of TCP, 100 Mbit/s. Its text prints 94.8
-// for IPsec where its formula makes 94.86, and for OpenVPN formulas without the 20 bytes of the outer IP header, of which its
-// results have them: 94.33 is with, 95.65 without.
+// TestStudy4 has the useful rates of study 4, section 2: frames of 1518 bytes, no options of TCP, 100 Mbit/s. Its text
+// prints 94.8 for IPsec where its formula makes 94.86, and for OpenVPN formulas without the 20 bytes of the outer IP
+// header, of which its results have them: 94.33 is with, 95.65 without.
 func TestStudy4(t *testing.T) {
 	of := func(overhead int) float64 {
 		return Packet{Inner: 1500 - overhead, Outer: 1500, Link: StudyHeader}.Mbps(100)
@@ -39,7 +39,8 @@ func TestPacket(t *testing.T) {
 	if none := (Packet{Inner: 30, Outer: 100}); none.Share() != 0 {
 		t.Errorf("a packet without payload has a share of %g", none.Share())
 	}
-	// Ten packets of 1400 bytes with 4 of their own are 14040 bytes: as many as fill 9.7 segments of 1448, of 1514 bytes each.
+	// Ten packets of 1400 bytes with 4 of their own are 14040 bytes: as many as fill 9.7 segments of 1448, of 1514 bytes
+	// each.
 	if got, want := Shared(1400, 4, 52, 1500, 14)+14, 14040./1448*1514/10; math.Abs(got-want) > 1e-9 {
 		t.Errorf("%g bytes of the link a packet, want %g", got, want)
 	}

@@ -1,5 +1,5 @@
-// Package watch notices that a CPU works for nobody: another guest of the machine has it, or its firmware. Then its links'
-// rings fill, and what they lose is no loss of the programs that run there.
+// Package watch notices that a CPU works for nobody: another guest of the machine has it, or its firmware. Then its
+// links' rings fill, and what they lose is no loss of the programs that run there.
 package watch
 
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -type seen -cflags "-O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu" programs watch.bpf.c
@@ -59,8 +59,8 @@ func Start(cpu int) (_ *CPU, err error) {
 		return nil, fmt.Errorf("mapping its memory: %w", err)
 	}
 	c.seen = (*programsSeen)(unsafe.Pointer(&c.memory[0]))
-	// The kernel stops events that overflow more often than it likes, and counts from tick to tick; a CPU without work has no
-	// ticks, so the event does not overflow there. Its timer runs all the same.
+	// The kernel stops events that overflow more often than it likes, and counts from tick to tick; a CPU without work has
+	// no ticks, so the event does not overflow there. Its timer runs all the same.
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Config: unix.PERF_COUNT_SW_CPU_CLOCK,
 		Sample: uint64(period), Bits: unix.PerfBitExcludeIdle,

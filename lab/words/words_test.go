@@ -22,14 +22,16 @@ func TestWrapped(t *testing.T) {
 
 func TestCounted(t *testing.T) {
 	for noun, want := range map[string][2]string{
-		"client": {"1 client", "2 clients"}, "more A/A block": {"1 more A/A block", "2 more A/A blocks"}, "switch": {"1 switch", "2 switches"},
+		"client":         {"1 client", "2 clients"},
+		"more A/A block": {"1 more A/A block", "2 more A/A blocks"}, "switch": {"1 switch", "2 switches"},
 		"address": {"1 address", "2 addresses"}, "entry": {"1 entry", "2 entries"}, "try": {"1 try", "2 tries"},
 	} {
 		if got := [2]string{Counted(1, noun), Counted(2, noun)}; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := Agreed(1, "client fits", "clients fit") + ", " + Agreed(0, "client fits", "clients fit"); got != "1 client fits, 0 clients fit" {
+	one, none := Agreed(1, "client fits", "clients fit"), Agreed(0, "client fits", "clients fit")
+	if got := one + ", " + none; got != "1 client fits, 0 clients fit" {
 		t.Error(got)
 	}
 }

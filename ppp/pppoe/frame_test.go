@@ -15,7 +15,8 @@ func TestFrames(t *testing.T) {
 	} {
 		b := append(f.Append(nil), make([]byte, 46)...) // padding
 		got, err := Parse(b)
-		if err != nil || got.To != f.To || got.From != f.From || got.Code != f.Code || got.Session != f.Session || !bytes.Equal(got.PPP, f.PPP) || len(got.Tags) != len(f.Tags) {
+		if err != nil || got.To != f.To || got.From != f.From || got.Code != f.Code ||
+			got.Session != f.Session || !bytes.Equal(got.PPP, f.PPP) || len(got.Tags) != len(f.Tags) {
 			t.Errorf("%+v: %+v, %v", f, got, err)
 		}
 		for i := range got.Tags {

@@ -14,15 +14,16 @@ import (
 // MTU is what is known of the largest packets that a path to an echo takes, bytes with their IPv4 headers.
 type MTU struct {
 	Passes int `json:"passes"` // the longest that went to the echo and back, not in fragments that a sender made; 0: none did
-	// Known is what the kernel takes for the path's MTU after ICMP has said what it says (RFC 1191): the length of TCP's packets.
+	// Known is what the kernel takes for the path's MTU after ICMP has said what it says (RFC 1191): the length of TCP's
+	// packets.
 	Known int `json:"known"`
 }
 
 // BlackHole reports whether packets that the kernel takes for short enough vanish without a word (RFC 2923).
 func (m MTU) BlackHole() bool { return m.Passes < m.Known }
 
-// Limits of looking for the largest packet. What is lost on a busy machine is sent again, and answers are waited for several times
-// as long as the slowest has taken.
+// Limits of looking for the largest packet. What is lost on a busy machine is sent again, and answers are waited for
+// several times as long as the slowest has taken.
 const (
 	sizeTries   = 4
 	sizeTimeout = 300 * time.Millisecond
@@ -31,8 +32,8 @@ const (
 	udpHeaders  = 20 + 8
 )
 
-// PathMTU looks for the largest packet of at most so many bytes that comes back from an echo. The socket is connected to it and
-// does not block; the caller owns it.
+// PathMTU looks for the largest packet of at most so many bytes that comes back from an echo. The socket is connected
+// to it and does not block; the caller owns it.
 func PathMTU(ctx context.Context, fd, most int) (m MTU, err error) {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE); err != nil {
 		return m, fmt.Errorf("sending packets of any length: %w", err)

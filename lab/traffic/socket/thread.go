@@ -142,7 +142,8 @@ func (t *Thread) Wait(events []unix.EpollEvent, ms int) ([]unix.EpollEvent, erro
 // has such threads.
 func Sleep(wait *unix.PollFd, d time.Duration) bool {
 	ts := unix.NsecToTimespec(int64(max(d, 0)))
-	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(wait)), 1, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL,
+		uintptr(unsafe.Pointer(wait)), 1, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 	return errno == 0 && n > 0
 }
 

@@ -227,8 +227,8 @@ func (g *ngReader) packet(kind uint32, body int) (p packet, err error) {
 	return p, err
 }
 
-// packetFCS passes over the rest of a packet's block, of which kept bytes are the packet's, and returns how long a frame
-// check sequence its flags name; 0: they name none.
+// packetFCS passes over the rest of a packet's block, of which kept bytes are the packet's, and returns how long a
+// frame check sequence its flags name; 0: they name none.
 func (g *ngReader) packetFCS(kept, rest int) (fcs int, err error) {
 	padded := (kept + 3) / 4 * 4
 	options := rest - padded - 4

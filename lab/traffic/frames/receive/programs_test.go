@@ -157,7 +157,8 @@ func brief(r Received) Received {
 	return r
 }
 
-// TestBuckets: the program counts delays where the scale has them. An hour is in the last bucket, with all from 2⁴¹ ns on.
+// TestBuckets: the program counts delays where the scale has them. An hour is in the last bucket, with all from 2⁴¹ ns
+// on.
 func TestBuckets(t *testing.T) {
 	if n := delayScale.Size(41); n != buckets {
 		t.Fatalf("the program has %d buckets, the scale %d", buckets, n)

@@ -47,7 +47,8 @@ func (r Received) Distinct() uint64 { return r.Frames - r.Duplicates }
 // Lost is how many of the frames that a sender's link took did not come, also those after the last that did.
 func (r Received) Lost(offered uint64) int64 { return int64(offered - r.Distinct()) }
 
-// Stats reads the counts. With an error after which the counts still stand, as that the interface is gone, it returns both.
+// Stats reads the counts. With an error after which the counts still stand, as that the interface is gone, it returns
+// both.
 func (r *Receiver) Stats() (Received, error) {
 	got, err := r.read()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package scale divides whole numbers into log-linear buckets, for distributions of times: small numbers have a bucket each,
-// larger ones share buckets that widen with them.
+// Package scale divides whole numbers into log-linear buckets, for distributions of times: small numbers have a bucket
+// each, larger ones share buckets that widen with them.
 //
 //	Bits 3:  0 1 … 7 │ 8 9 … 15 │ 16-17 18-19 … 30-31 │ 32-35 36-39 … 60-63 │ …
 package scale
@@ -26,8 +26,8 @@ func (s Scale) Range(place int) (least, greatest uint64) {
 // Size is how many buckets numbers of so many bits take, more than s of them.
 func (s Scale) Size(bits int) int { return (bits - int(s) + 1) << s }
 
-// Quantile is the range of the bucket that has the number which a share q of all, 0 to 1, do not exceed; counts are those of
-// the buckets, by their places. False: they are all zero.
+// Quantile is the range of the bucket that has the number which a share q of all, 0 to 1, do not exceed; counts are
+// those of the buckets, by their places. False: they are all zero.
 func (s Scale) Quantile(counts []uint64, q float64) (least, greatest uint64, some bool) {
 	var total, passed uint64
 	for _, n := range counts {

@@ -1,7 +1,6 @@
 package gateweigh_test
 
 import (
-	"bytes"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -214,8 +213,6 @@ var testImports = map[string][]string{
 	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure", "lab/traffic/transition"},
 }
 
-const maxLines = 450
-
 // vagueNames say nothing of what a package is for.
 var vagueNames = []string{"util", "utils", "common", "helper", "helpers", "manager"}
 
@@ -224,7 +221,6 @@ type goFile struct {
 	path, pkg string // slash-separated, from the module's root
 	test      bool
 	generated bool
-	lines     int
 	imports   []string // of this module, from its root
 }
 
@@ -266,14 +262,6 @@ func TestLabAndGatewayAreSeparate(t *testing.T) {
 			if a, b := side(pkg), side(strings.TrimSuffix(imp, "/...")); a != "" && b != "" && a != b {
 				t.Errorf("allowedImports lets %s import %s", pkg, imp)
 			}
-		}
-	}
-}
-
-func TestFilesAreShort(t *testing.T) {
-	for _, f := range moduleFiles(t) {
-		if f.lines > maxLines && !f.generated {
-			t.Errorf("%s has %d lines, more than %d: split it by what it does", f.path, f.lines, maxLines)
 		}
 	}
 }
@@ -370,8 +358,7 @@ func readGoFile(p string) (goFile, error) {
 	slashed := filepath.ToSlash(p)
 	f := goFile{
 		path: slashed, pkg: path.Dir(slashed), test: strings.HasSuffix(slashed, "_test.go"),
-		generated: bytes.Contains(src, []byte("// Code generated ")),
-		lines:     bytes.Count(src, []byte("\n")),
+		generated: generated(src),
 	}
 	parsed, err := parser.ParseFile(token.NewFileSet(), p, src, parser.ImportsOnly)
 	if err != nil {

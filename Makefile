@@ -87,7 +87,7 @@ test-bridge: deps build ## all data paths' tests where the LAN is a bridge of th
 run: deps-run build ## measure: the quick experiment, about a minute and a half with the set-up
 	$(ROOT) bin/gateweigh run
 
-generate: ## generated code and eBPF objects (clang, llvm, libbpf-dev)
+generate: ## generated code, eBPF objects and pages of the manual (clang, llvm, libbpf-dev)
 	@.ci/deps generate
 	go generate ./...
 

@@ -18,16 +18,16 @@ type Ceiling struct {
 	CPUCorePct  Number `json:"cpu_core_pct"` // there, % of one core
 	// CarriesBlocks and FailsBlocks are the blocks behind the two loads.
 	CarriesBlocks int `json:"carries_blocks"`
-	FailsBlocks   int `json:"fails_blocks"`
+	FailsBlocks   int `json:"fails_blocks"` // behind the load that fails
 	// FailsMbps is the smallest offered load that was not carried, absent when all were;
 	// Why is the flag that shows this: result.FlagSaturated or result.FlagLossy.
 	FailsMbps Number `json:"fails_mbps"`
-	Why       string `json:"why,omitempty"`
-	MostMbps  Number `json:"most_mbps"` // the most that was delivered, whatever was lost on the way
+	Why       string `json:"why,omitempty"` // the flag that at least half of its trials have
+	MostMbps  Number `json:"most_mbps"`     // the most that was delivered, whatever was lost on the way
 	// CPU is CPUCorePct and Most is MostMbps with their intervals over blocks. The clean
 	// router, which is paired with several devices, has no intervals.
 	CPU  Estimate `json:"cpu"`
-	Most Estimate `json:"most"`
+	Most Estimate `json:"most"` // most that was delivered, whatever was lost, Mbit/s
 }
 
 // ceilings finds the ceilings of a solo run: in a duet the device shares its CPU with the

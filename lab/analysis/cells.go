@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
@@ -98,38 +99,44 @@ type Cell struct {
 
 // CurvePoint is one point of a distribution, or of a course over time.
 type CurvePoint struct {
-	Ms       Number `json:"ms"`
+	Ms       Number `json:"ms"`                  // time
 	SharePct Number `json:"share_pct,omitempty"` // of a distribution: of the clients that asked
 	Value    Number `json:"value,omitempty"`     // of a course
 }
 
-// cellJSON is a cell of summary.json, version 2.
+// cellJSON is a cell of summary.json, version 2. Numbers that are no estimates stand in `counts`, words in `texts`.
 type cellJSON struct {
-	Dimensions result.Cell             `json:"dimensions"`
-	Pairs      int                     `json:"pairs"`
-	Blocks     int                     `json:"blocks"`
-	Rejected   int                     `json:"rejected"`
-	Redone     int                     `json:"redone"`
-	Metrics    Figures                 `json:"metrics"`
-	Verdict    *verdictJSON            `json:"verdict,omitempty"`
-	Flags      []Tally                 `json:"flags"`
-	Rejects    []Tally                 `json:"rejects"`
-	Counts     map[string]int          `json:"counts,omitempty"`
-	Texts      map[string]string       `json:"texts,omitempty"`
-	Tallies    map[string][]Tally      `json:"tallies,omitempty"`
-	Curves     map[string][]CurvePoint `json:"curves,omitempty"`
-	Noise      *Noise                  `json:"noise,omitempty"`
+	Dimensions result.Cell `json:"dimensions"`
+	Pairs      int         `json:"pairs"`    // accepted trials
+	Blocks     int         `json:"blocks"`   // that these come from
+	Rejected   int         `json:"rejected"` // trials
+	Redone     int         `json:"redone"`   // trials that repeat a rejected or noisy one
+	// By the names of the list `metrics` above. A metric that is not known in the cell is left out.
+	Metrics Figures                 `json:"metrics"`
+	Verdict *verdictJSON            `json:"verdict,omitempty"` // on the primary metric
+	Flags   []Tally                 `json:"flags"`             // results that do not reject
+	Rejects []Tally                 `json:"rejects"`           // why trials were rejected
+	Counts  map[string]int          `json:"counts,omitempty"`  // how far clients and guests came: the smallest of all blocks
+	Texts   map[string]string       `json:"texts,omitempty"`
+	Tallies map[string][]Tally      `json:"tallies,omitempty"` // texts that were counted, such as failures
+	Curves  map[string][]CurvePoint `json:"curves,omitempty"`
+	Noise   *Noise                  `json:"noise,omitempty"` // of noisy runs
 }
 
+// verdictJSON is the word that the blocks support. Both p are adjusted for the number of verdicts.
 type verdictJSON struct {
-	Word         string    `json:"word"`
-	Note         string    `json:"note"`
-	PDifferent   Number    `json:"p_different"`
-	PEquivalent  Number    `json:"p_equivalent"`
-	BlocksNeeded *int      `json:"blocks_needed"`
-	SDLog        Number    `json:"sd_log"`
-	Together     *Estimate `json:"together,omitempty"`
+	Word         string `json:"word"` // different, equivalent, inconclusive
+	Note         string `json:"note"` // what it lacks
+	PDifferent   Number `json:"p_different"`
+	PEquivalent  Number `json:"p_equivalent"`
+	BlocksNeeded *int   `json:"blocks_needed"` // further ones
+	SDLog        Number `json:"sd_log"`        // spread of the blocks' log ratios
+	// The change with the interval of all cells together, where that alone leaves the verdict open.
+	Together *Estimate `json:"together,omitempty"`
 }
+
+// CellRecord is the type that a cell has in summary.json.
+func CellRecord() reflect.Type { return reflect.TypeFor[cellJSON]() }
 
 // MarshalJSON writes the cell of summary.json.
 func (c Cell) MarshalJSON() ([]byte, error) {

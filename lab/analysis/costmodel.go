@@ -20,20 +20,20 @@ import (
 type CostModel struct {
 	Cell result.Cell `json:"dimensions"` // device, Clean for the clean router, and what is the same in all cells
 
-	Terms   []Term   `json:"terms"`
+	Terms   []Term   `json:"terms"`   // none where the device was at its limit nearly everywhere
 	Omitted []string `json:"omitted"` // a sentence each: which term, and why
-	R2      Number   `json:"r2"`
+	R2      Number   `json:"r2"`      // coefficient of determination
 	// ResidualPct is the root mean square of the relative residuals, per cent.
 	ResidualPct Number `json:"residual_pct"`
-	Cells       int    `json:"cells"`
-	Blocks      int    `json:"blocks"`
+	Cells       int    `json:"cells"`  // that it was fitted to
+	Blocks      int    `json:"blocks"` // that it was fitted to
 
 	MinMbps    Number `json:"min_mbps"` // delivered: the range the model was fitted in
-	MaxMbps    Number `json:"max_mbps"`
+	MaxMbps    Number `json:"max_mbps"` // as the next two: the range that it was fitted in
 	MinClients int    `json:"min_clients"`
 	MaxClients int    `json:"max_clients"`
 
-	Capacity []Capacity `json:"capacity"`
+	Capacity []Capacity `json:"capacity"` // for each number of clients
 }
 
 // Names of terms.
@@ -46,16 +46,16 @@ const (
 
 // Term is one coefficient with its interval over blocks.
 type Term struct {
-	Name  string   `json:"name"`
-	Value Estimate `json:"value"`
+	Name  string   `json:"name"`  // gbit_s, constant, clients, packets_s
+	Value Estimate `json:"value"` // % of a core, per Gbit/s, per client, per million packets a second
 }
 
 // Capacity is how much this box carries with a device: the payload at which
 // its router uses one whole core, by the model, or the largest load it delivered if it
 // reached its limit before that.
 type Capacity struct {
-	Clients int      `json:"clients"`
-	Mbps    Estimate `json:"mbps"` // payload
+	Clients int      `json:"clients"` // simulated clients
+	Mbps    Estimate `json:"mbps"`    // payload
 	// MeasuredMbps is the largest load delivered in the run with as many clients.
 	MeasuredMbps Number `json:"measured_mbps"`
 	// Saturated: the device fell short of the offered load in the run, so Mbps
@@ -63,7 +63,7 @@ type Capacity struct {
 	Saturated bool `json:"saturated"`
 	// Extrapolated: Mbps lies beyond the measured range.
 	Extrapolated bool   `json:"extrapolated"`
-	Note         string `json:"note"`
+	Note         string `json:"note"` // what it does not say
 }
 
 // separable is the condition number, with columns of unit length, beyond which

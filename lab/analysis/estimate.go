@@ -12,10 +12,10 @@ import (
 // Estimate is a mean over blocks with its confidence interval. Lo and Hi are
 // absent with fewer than two blocks: one block says nothing of its own noise.
 type Estimate struct {
-	Mean Number `json:"mean"`
-	Lo   Number `json:"lo"`
-	Hi   Number `json:"hi"`
-	N    int    `json:"n"` // blocks
+	Mean Number `json:"mean"` // over blocks
+	Lo   Number `json:"lo"`   // lower bound of the interval
+	Hi   Number `json:"hi"`   // upper bound
+	N    int    `json:"n"`    // blocks
 }
 
 // Unknown is the estimate of a figure no block has.

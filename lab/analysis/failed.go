@@ -13,7 +13,7 @@ type FailedBlock struct {
 	Cell  result.Cell `json:"dimensions"`   // dimensions that are the same throughout the block
 	Block int         `json:"block"`        // counts from 0
 	AA    bool        `json:"aa,omitempty"` // a block of two clean routers
-	Error string      `json:"error"`
+	Error string      `json:"error"`        // as in its record
 	// Measured: after a resume of the run the block was completed.
 	Measured bool `json:"measured"`
 }
@@ -43,7 +43,7 @@ func failedBlocks(in Input) []FailedBlock {
 type LeftBlock struct {
 	Cell  result.Cell `json:"dimensions"`
 	Block int         `json:"block"` // counts from 0
-	Error string      `json:"error"`
+	Error string      `json:"error"` // what went wrong when its labs were left
 }
 
 // leftBlocks lists the blocks whose labs were left with an error, in their order.
@@ -68,10 +68,10 @@ func (in Input) endedSince(failed result.Block, at int) bool {
 
 // Limit is a number of clients that a device did not take although it took fewer.
 type Limit struct {
-	DUT     string `json:"dut"`
-	Clients int    `json:"clients"`
-	Took    int    `json:"took"` // the largest number it completed a block with
-	How     string `json:"how"`  // how it broke, from its first such block
+	DUT     string `json:"dut"`     // name of the device
+	Clients int    `json:"clients"` // at which it failed
+	Took    int    `json:"took"`    // the largest number it completed a block with
+	How     string `json:"how"`     // how it broke, from its first such block
 }
 
 // limits lists, by device, the smallest number of clients at which it broke.
@@ -98,8 +98,8 @@ func limits(blocks []result.Block) []Limit {
 // rejected ones. Texts that differ only in their figures are one; Text is the
 // first of them.
 type Tally struct {
-	Text  string `json:"text"`
-	Count int    `json:"count"`
+	Text  string `json:"text"`  // what was counted
+	Count int    `json:"count"` // how often
 }
 
 // Tallies collects texts to count. The zero value is ready to use.

@@ -21,8 +21,8 @@ type Linearity struct {
 	// levels below it by more than δ and, all levels taken together, by more than
 	// its interval; absent: none does.
 	BendAt     Number   `json:"bend_at"`
-	BendPct    Estimate `json:"bend_pct"` // how far it departs there, % of what the line says
-	LevelsUsed int      `json:"levels_used"`
+	BendPct    Estimate `json:"bend_pct"`    // how far it departs there, % of what the line says
+	LevelsUsed int      `json:"levels_used"` // how many
 	LevelsLeft []Number `json:"levels_left"` // out of the fit: saturated
 }
 

@@ -13,14 +13,14 @@ import (
 // Line says how a metric of a router follows the payload it carried: straight lines by least squares of relative errors, one a
 // block, without saturated levels and those above Laws.LinesTo.
 type Line struct {
-	Metric    string   `json:"metric"`
+	Metric    string   `json:"metric"`    // CPU of which gateway
 	Slope     Estimate `json:"slope"`     // the metric's unit per Gbit/s of payload
 	Intercept Estimate `json:"intercept"` // the metric's unit
 	R2        Number   `json:"r2"`        // of the line through the level means
 	// OverClean is the slope over the clean router's in the same block, in which the machine's drift cancels; absent for the clean
 	// router.
 	OverClean  Estimate `json:"over_clean"`
-	LevelsUsed int      `json:"levels_used"`
+	LevelsUsed int      `json:"levels_used"` // how many
 }
 
 // LineOf is the sweep's line of a metric; ok is false where it has none.

@@ -48,13 +48,13 @@ const (
 // Metric describes one figure of a cell. The CSV, comparisons, summary.json and the view
 // of measures without one of their own read this list.
 type Metric struct {
-	Name    string  `json:"name"`
-	Unit    string  `json:"unit"`
+	Name    string  `json:"name"`              // under which cells have it
+	Unit    string  `json:"unit"`              // none: a ratio
 	Text    string  `json:"text,omitempty"`    // what it is, where the name does not say
-	Better  Better  `json:"better,omitempty"`  //
-	Against Against `json:"against,omitempty"` //
+	Better  Better  `json:"better,omitempty"`  // less or more; absent: neither
+	Against Against `json:"against,omitempty"` // how device and clean router are compared: ratio or difference
 	Host    string  `json:"host,omitempty"`    // whose it is: RoleRouter, RoleClient, …; empty: of the whole lab
-	Per     Per     `json:"per"`
+	Per     Per     `json:"per"`               // the record that one value is of
 	// Both: the clean router's lab has the figure too.
 	Both bool `json:"both,omitempty"`
 	// Short is its heading beside the judged metric where two runs are compared; empty:
@@ -97,8 +97,8 @@ func (s Sample) of(cell result.Cell) bool {
 
 // Figure is a metric of one cell.
 type Figure struct {
-	Device Estimate  `json:"device"`
-	Clean  *Estimate `json:"clean,omitempty"`
+	Device Estimate  `json:"device"`          // the device's
+	Clean  *Estimate `json:"clean,omitempty"` // the clean router's
 	// Change compares the device with the clean router as Metric.Against says.
 	Change *Estimate `json:"change,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 // Quotient compares two devices of a run, along the number of clients at one load. The
 // devices are in the order of their names.
 type Quotient struct {
-	DUT  string      `json:"dut"`
+	DUT  string      `json:"dut"`        // the device that is divided
 	Over string      `json:"over"`       // the device it is divided by
 	Cell result.Cell `json:"dimensions"` // the fixed dimensions, without a device
 	// Levels that both devices have, ascending, two or more.
@@ -21,8 +21,8 @@ type Quotient struct {
 // hold both devices are paired; where fewer than two do, the devices' blocks are
 // compared as independent ones (see inference.Welch).
 type QuotientLevel struct {
-	Clients int      `json:"clients"`
-	Ratio   Estimate `json:"ratio"` // overhead ratio of DUT over the overhead ratio of Over
+	Clients int      `json:"clients"` // simulated clients
+	Ratio   Estimate `json:"ratio"`   // overhead ratio of DUT over the overhead ratio of Over
 	// Widening is the factor between the more and the less expensive of the two here over
 	// that factor at the first level: below 1 their costs have converged.
 	// Absent at the first level.

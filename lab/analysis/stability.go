@@ -30,7 +30,7 @@ type Stability struct {
 
 // Effect is one dependence that should not be there.
 type Effect struct {
-	Value   Estimate `json:"value"`
+	Value   Estimate `json:"value"`   // per cent
 	Verdict string   `json:"verdict"` // Different, Equivalent (within δ) or Inconclusive
 	Note    string   `json:"note"`    // one sentence
 }
@@ -38,10 +38,10 @@ type Effect struct {
 // StabilityPoint is one block: its place in time and how far it lies from its
 // cells' means.
 type StabilityPoint struct {
-	Hours    Number `json:"hours"` // since the run began
-	DUT      string `json:"dut"`
-	AA       bool   `json:"aa"`
-	DUTLab   string `json:"dut_lab"`
+	Hours    Number `json:"hours"`     // since the run began
+	DUT      string `json:"dut"`       // name of the device
+	AA       bool   `json:"aa"`        // two clean routers
+	DUTLab   string `json:"dut_lab"`   // which lab the device was in
 	RatioPct Number `json:"ratio_pct"` // overhead ratio against the cells' means
 	CleanPct Number `json:"clean_pct"` // clean router's CPU per bit against the cells' means
 }

@@ -42,12 +42,12 @@ func (o Options) limit() float64 { return math.Log1p(o.Delta) }
 
 // Summary is summary.json.
 type Summary struct {
-	Version    int    `json:"version"`
-	Experiment string `json:"experiment"`
-	Measure    string `json:"measure"` // what was measured: "cost", "logins"
-	Noun       string `json:"-"`       // what a trial is called
-	Unit       string `json:"-"`       // what intervals are over: "block", or Noun where a trial is a whole block
-	Mode       string `json:"mode"`
+	Version    int    `json:"version"`    // of the format: 2
+	Experiment string `json:"experiment"` // its name
+	Measure    string `json:"measure"`    // what was measured: "cost", "logins"
+	Noun       string `json:"-"`          // what a trial is called
+	Unit       string `json:"-"`          // what intervals are over: "block", or Noun where a trial is a whole block
+	Mode       string `json:"mode"`       // duet or solo
 	// Sides is set when the labs of a pair differed in more than the device; ratios then
 	// compare these sides.
 	Sides *result.Sides `json:"sides,omitempty"`
@@ -58,29 +58,29 @@ type Summary struct {
 	Noise *Noise `json:"noise,omitempty"`
 	// VM is the virtual machine that the lab ran in, and Mark what then goes with every figure (result.VM.Mark).
 	VM   *result.VM `json:"vm,omitempty"`
-	Mark string     `json:"mark,omitempty"`
+	Mark string     `json:"mark,omitempty"` // "relative, emulated CPU", where that is so
 	// LoadsDividedBy is that of the environment.
 	LoadsDividedBy float64 `json:"loads_divided_by,omitempty"`
-	Confidence     float64 `json:"confidence"`
-	Delta          float64 `json:"delta"`
+	Confidence     float64 `json:"confidence"` // of all intervals
+	Delta          float64 `json:"delta"`      // difference that does not matter, as a share
 
 	// Metrics describe the figures of the cells; Primary is the one that verdicts are on.
 	Metrics []Metric `json:"metrics"`
-	Primary string   `json:"primary,omitempty"`
+	Primary string   `json:"primary,omitempty"` // the metric that verdicts are on
 
-	Trials  Counts        `json:"trials"`
+	Trials  Counts        `json:"trials"`      // how many there are
 	AA      AA            `json:"aa,omitzero"` // zero: the measure has no clean router
-	Cells   []Cell        `json:"cells"`
-	Skipped []result.Skip `json:"skipped"`
-	Rejects []Tally       `json:"rejects"` // of all trials, A/A included
+	Cells   []Cell        `json:"cells"`       // in the order of a reader
+	Skipped []result.Skip `json:"skipped"`     // devices that were left out
+	Rejects []Tally       `json:"rejects"`     // of all trials, A/A included
 	// Multiplicity says how the verdicts of the cells are taken together; zero without verdicts.
 	Multiplicity Multiplicity `json:"multiplicity,omitzero"`
 
-	Sweeps     []Sweep     `json:"sweeps,omitempty"`
-	Quotients  []Quotient  `json:"quotients,omitempty"` // of runs with several devices and numbers of clients
-	CostModels []CostModel `json:"cost_models,omitempty"`
-	Ceilings   []Ceiling   `json:"ceilings,omitempty"` // of runs in which sides take turns
-	Stability  Stability   `json:"stability,omitzero"`
+	Sweeps     []Sweep     `json:"sweeps,omitempty"`      // along loads or clients
+	Quotients  []Quotient  `json:"quotients,omitempty"`   // of runs with several devices and numbers of clients
+	CostModels []CostModel `json:"cost_models,omitempty"` // of CPU over load, clients and packets
+	Ceilings   []Ceiling   `json:"ceilings,omitempty"`    // of runs in which sides take turns
+	Stability  Stability   `json:"stability,omitzero"`    // of the lab while it ran
 
 	// FailedBlocks are blocks that ended with an error, whatever trials they gave before.
 	FailedBlocks []FailedBlock `json:"failed_blocks"`
@@ -96,9 +96,9 @@ type Summary struct {
 
 // Counts of trials.
 type Counts struct {
-	Accepted int `json:"accepted"`
-	Rejected int `json:"rejected"`
-	Redone   int `json:"redone"` // trials that repeat a rejected one
+	Accepted int `json:"accepted"` // trials
+	Rejected int `json:"rejected"` // trials
+	Redone   int `json:"redone"`   // trials that repeat a rejected one
 	// LeftOut are rejected trials of cells that the machine cannot measure (result.Block.LeftOut). They are in no other
 	// count: they say nothing of how quiet the machine was.
 	LeftOut int `json:"left_out,omitempty"`
@@ -109,16 +109,16 @@ type Counts struct {
 // Multiplicity is the correction for judging many cells at once: with it, the
 // chance that even one cell is called different or equivalent wrongly is 1 - Confidence.
 type Multiplicity struct {
-	Method   string `json:"method"` // "holm"
-	Verdicts int    `json:"verdicts"`
+	Method   string `json:"method"`   // "holm"
+	Verdicts int    `json:"verdicts"` // taken together
 }
 
 // AA is the noise floor: the method applied to two clean routers.
 type AA struct {
-	Pairs    int     `json:"pairs"`
-	Blocks   int     `json:"blocks"`
-	Rejected int     `json:"rejected"`
-	Rejects  []Tally `json:"rejects"`
+	Pairs    int     `json:"pairs"`    // accepted trials of two clean routers
+	Blocks   int     `json:"blocks"`   // that these come from
+	Rejected int     `json:"rejected"` // trials
+	Rejects  []Tally `json:"rejects"`  // why
 	// Ratio is the second clean router over the first; of a primary metric that is compared
 	// by difference, the difference.
 	Ratio Estimate `json:"ratio"`
@@ -127,11 +127,11 @@ type AA struct {
 
 // Finding is one claim of a published study with its outcome here.
 type Finding struct {
-	Study int    `json:"study"`
-	ID    string `json:"id"`
-	Pair  string `json:"-"` // "tcpdump-1500 against tcpdump-68", where the claim is of two devices; files have them in the ID
-	Claim string `json:"claim"`
-	Here  string `json:"here"`
+	Study int    `json:"study"` // its number
+	ID    string `json:"id"`    // claim/device, or the claim alone where no run holds its experiment
+	Pair  string `json:"-"`     // "tcpdump-1500 against tcpdump-68", where the claim is of two devices; files have them in the ID
+	Claim string `json:"claim"` // of the study
+	Here  string `json:"here"`  // figures with intervals, n and run
 	Holds *bool  `json:"holds"` // nil: this run cannot say
 	// Open: the claim was tested, but the intervals leave it open. A claim that
 	// neither holds, nor fails, nor is open was not tested.

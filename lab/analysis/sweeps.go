@@ -17,7 +17,7 @@ type Sweep struct {
 	// Cell has the dimensions that are fixed; its device is Clean for the clean
 	// router, over the blocks of all devices.
 	Cell  result.Cell      `json:"dimensions"`
-	Along result.Dimension `json:"along"`
+	Along result.Dimension `json:"along"` // the dimension that it steps: offered_mbps or clients
 
 	Levels     []Level     `json:"levels"`     // ascending
 	Increments []Increment `json:"increments"` // one fewer than levels
@@ -42,8 +42,8 @@ type Level struct {
 // and 5.6-5.8), of normalised CPU. Blocks that hold both levels are paired;
 // levels of different blocks are compared by Welch's interval.
 type Increment struct {
-	From        Number   `json:"from"`
-	To          Number   `json:"to"`
+	From        Number   `json:"from"`         // level
+	To          Number   `json:"to"`           // the next one
 	NetPct      Estimate `json:"net_pct"`      // percentage points of one core
 	RelativePct Estimate `json:"relative_pct"` // 100 (to/from - 1)
 	// Proportion is relative CPU over relative level, (CPU to/from) / (level
@@ -67,10 +67,10 @@ type Increment struct {
 // Span is an Increment from one level to a level beyond the next. It has no verdict: the
 // increments within it have theirs.
 type Span struct {
-	From        Number   `json:"from"`
-	To          Number   `json:"to"`
-	RelativePct Estimate `json:"relative_pct"`
-	RatioPct    Estimate `json:"ratio_pct"` // absent for the clean router
+	From        Number   `json:"from"`         // level
+	To          Number   `json:"to"`           // another one
+	RelativePct Estimate `json:"relative_pct"` // change of normalised CPU
+	RatioPct    Estimate `json:"ratio_pct"`    // absent for the clean router
 }
 
 // sweeps steps through the loads of each number of clients and the clients of

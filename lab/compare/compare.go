@@ -53,16 +53,16 @@ type Input struct {
 
 // Comparison is what compare --json prints. A is nil when a single run is judged.
 type Comparison struct {
-	Version int `json:"version"`
+	Version int `json:"version"` // of the format: 2
 	// Mark goes with every figure where either run had an emulated CPU (result.VM.Mark).
 	Mark       string  `json:"mark,omitempty"`
-	A          *Side   `json:"a"`
-	B          Side    `json:"b"`
-	Confidence float64 `json:"confidence"`
-	Delta      float64 `json:"delta"`
+	A          *Side   `json:"a"`          // the first run
+	B          Side    `json:"b"`          // the second run
+	Confidence float64 `json:"confidence"` // of all intervals
+	Delta      float64 `json:"delta"`      // change that does not matter, as a share
 	// Metric is judged; Beside are shown with it.
 	Metric analysis.Metric   `json:"metric"`
-	Beside []analysis.Metric `json:"beside"`
+	Beside []analysis.Metric `json:"beside"` // metrics shown beside the judged one
 
 	// Differences between the two environments and experiments: they may explain a change.
 	Differences []Difference `json:"differences"`
@@ -72,24 +72,24 @@ type Comparison struct {
 	// NoiseFloorPct is the least change that can be called: the most by which
 	// two clean routers differed in either run. Absent without A/A pairs.
 	NoiseFloorPct analysis.Number       `json:"noise_floor_pct"`
-	Multiplicity  analysis.Multiplicity `json:"multiplicity"`
+	Multiplicity  analysis.Multiplicity `json:"multiplicity"` // how verdicts are corrected for their number
 
-	Cells []Cell        `json:"cells"`
-	OnlyA []result.Cell `json:"only_a"`
-	OnlyB []result.Cell `json:"only_b"`
+	Cells []Cell        `json:"cells"`  // of both runs
+	OnlyA []result.Cell `json:"only_a"` // cells of one run
+	OnlyB []result.Cell `json:"only_b"` // cells of the other
 
-	Gate     *Gate    `json:"gate"` // nil without limits
-	Warnings []string `json:"warnings"`
+	Gate     *Gate    `json:"gate"`     // nil without limits
+	Warnings []string `json:"warnings"` // a sentence each
 }
 
 // Side is one of the two runs.
 type Side struct {
-	Name             string          `json:"name"`
-	Experiment       string          `json:"experiment"`
-	Start            string          `json:"start"` // RFC 3339, empty when not known
-	GateweighVersion string          `json:"gateweigh_version"`
-	Trials           analysis.Counts `json:"trials"`
-	AA               analysis.AA     `json:"aa"`
+	Name             string          `json:"name"`              // folder or bundle
+	Experiment       string          `json:"experiment"`        // its name
+	Start            string          `json:"start"`             // RFC 3339, empty when not known
+	GateweighVersion string          `json:"gateweigh_version"` // of the program
+	Trials           analysis.Counts `json:"trials"`            // how many
+	AA               analysis.AA     `json:"aa"`                // its noise floor
 	// Slowed is set when the run's routers had a share of their CPU only.
 	Slowed *analysis.Slowed `json:"slowed,omitempty"`
 	// VM is the virtual machine that the run's lab was in.
@@ -98,8 +98,8 @@ type Side struct {
 
 // Measured is what one run says of a cell.
 type Measured struct {
-	Pairs    int `json:"pairs"`
-	Rejected int `json:"rejected"`
+	Pairs    int `json:"pairs"`    // accepted trials
+	Rejected int `json:"rejected"` // trials
 	// Judged is the metric that the comparison judges: of costs the overhead ratio.
 	Judged analysis.Estimate `json:"judged"`
 	// Metrics are further figures of the device, shown with the judged one.
@@ -116,9 +116,9 @@ const (
 
 // Cell is one cell of B, and of A when it was measured there too.
 type Cell struct {
-	At result.Cell `json:"dimensions"`
-	A  *Measured   `json:"a"` // nil when a single run is judged
-	B  Measured    `json:"b"`
+	At result.Cell `json:"dimensions"` // which cell
+	A  *Measured   `json:"a"`          // nil when a single run is judged
+	B  Measured    `json:"b"`          // in the second run
 
 	// Change is B's judged metric over A's, its interval that of this cell by itself; N is the blocks of both runs.
 	Change analysis.Estimate `json:"change"`
@@ -126,9 +126,9 @@ type Cell struct {
 	Deciding analysis.Estimate `json:"deciding"`
 	// PDifferent and PEquivalent are adjusted for the number of cells.
 	PDifferent   analysis.Number `json:"p_different"`
-	PEquivalent  analysis.Number `json:"p_equivalent"`
-	Verdict      string          `json:"verdict"` // empty when a single run is judged
-	VerdictNote  string          `json:"verdict_note"`
+	PEquivalent  analysis.Number `json:"p_equivalent"`  // adjusted
+	Verdict      string          `json:"verdict"`       // empty when a single run is judged
+	VerdictNote  string          `json:"verdict_note"`  // what it lacks
 	BlocksNeeded *int            `json:"blocks_needed"` // further blocks, of each run
 
 	// Changes are the changes of the further metrics, B over A; they decide nothing, and
@@ -136,7 +136,7 @@ type Cell struct {
 	Changes map[string]analysis.Estimate `json:"changes"`
 
 	Regression *Decision `json:"regression"` // nil without such a limit
-	Overhead   *Decision `json:"overhead"`
+	Overhead   *Decision `json:"overhead"`   // the decision on the limit of the overhead
 
 	change, overhead evidence // of logarithms
 	levels           tested

@@ -19,9 +19,9 @@ import (
 
 // Difference is something the two runs did not have in common.
 type Difference struct {
-	What string `json:"what"`
-	A    string `json:"a"` // empty: not there
-	B    string `json:"b"`
+	What string `json:"what"` // differs
+	A    string `json:"a"`    // empty: not there
+	B    string `json:"b"`    // in the second run
 	// Machine marks what makes absolute figures incomparable.
 	Machine bool `json:"machine"`
 }

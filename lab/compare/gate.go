@@ -22,7 +22,7 @@ const (
 
 // Decision is what a limit says of one cell.
 type Decision struct {
-	Word string `json:"word"`
+	Word string `json:"word"` // regressed, over limit, within limit, cannot tell
 	Note string `json:"note"` // one sentence
 	// Interval is what the word was read from: beyond the limit as a whole, below it as a whole, or neither.
 	// Its end that could lie beyond holds for all cells together, the other for the cell by itself. It is of
@@ -44,16 +44,16 @@ type Decision struct {
 // Unanswered, unless unknown cells are allowed and at least one cell is within. What a device managed in A and does not in B fails it
 // in any case: nobody asks what that costs.
 type Gate struct {
-	MaxRegressionPct analysis.Number `json:"max_regression_pct"`
-	MaxOverheadPct   analysis.Number `json:"max_overhead_pct"`
-	Strict           bool            `json:"strict"` // cells without an answer fail the gate
-	Passed           bool            `json:"passed"`
+	MaxRegressionPct analysis.Number `json:"max_regression_pct"` // the limit
+	MaxOverheadPct   analysis.Number `json:"max_overhead_pct"`   // the limit
+	Strict           bool            `json:"strict"`             // cells without an answer fail the gate
+	Passed           bool            `json:"passed"`             // the answer
 	// Unanswered: the gate failed for want of answers, and not because a cell is beyond its limit.
 	Unanswered bool   `json:"unanswered"`
-	Failed     int    `json:"failed"` // decisions beyond their limit, and cells in Fallen
-	Within     int    `json:"within"`
-	Unclear    int    `json:"unclear"` // decisions that could not be made, those in Missing included
-	Sentence   string `json:"sentence"`
+	Failed     int    `json:"failed"`   // decisions beyond their limit, and cells in Fallen
+	Within     int    `json:"within"`   // decisions
+	Unclear    int    `json:"unclear"`  // decisions that could not be made, those in Missing included
+	Sentence   string `json:"sentence"` // the answer in words
 	// Missing are the cells that a limit is about and that have no figure to judge.
 	Missing []Missing `json:"missing"`
 	// Fallen are the cells that the device managed in A and does not in B.
@@ -62,8 +62,8 @@ type Gate struct {
 
 // Missing is a cell without a figure that a gate could judge, or one that a device does not manage.
 type Missing struct {
-	Cell result.Cell `json:"dimensions"`
-	Why  string      `json:"why"` // "only A has this cell"
+	Cell result.Cell `json:"dimensions"` // which cell
+	Why  string      `json:"why"`        // "only A has this cell"
 }
 
 // limit is one limit of a gate.

@@ -86,7 +86,7 @@ func TestImpossibleSidesNameFileLineAndKey(t *testing.T) {
 		"both ways":                         {minimal + "directions = [\"both\"]\n[beside]\ntraffic = \"iperf3\"\n", `x.toml:6: beside.traffic: "both" needs kind = "streams" or "frames"`},
 		"iperf3's pacing at the other side": {minimal + "traffic.pacing = \"burst\"\n[beside]\ntraffic = \"iperf3\"\n", ""},
 		"a pacing that neither side has":    {minimal + "traffic.pacing = \"burst\"\n[beside]\nclients = 3\n", `x.toml:4: traffic.pacing: "burst" needs kind = "iperf3": streams are always paced`},
-		"the key of old":                    {pair + "beside = \"macvlan\"\n", "x.toml:6: client.beside: unknown key: docs/experiments.md lists all"},
+		"the key of old":                    {pair + "beside = \"macvlan\"\n", "x.toml:6: client.beside: unknown key: docs/reference/experiment-keys.md lists all"},
 		"an unknown kind":                   {pair + "[beside]\ntraffic = \"iperf\"\n", `x.toml:7: beside.traffic: must be "streams" or "iperf3" or "frames", not "iperf"; did you mean "iperf3"?`},
 		"an unknown key":                    {pair + "[beside]\nclient_kind = \"iperf\"\n", `x.toml:7: beside.client_kind: unknown key; did you mean "beside.client"?`},
 	} {

@@ -167,6 +167,7 @@ type Key[T any] struct {
 	Name    string
 	Parse   Parser[T]
 	Default T
+	Meaning string // with its unit, for the reference
 }
 
 // Of is its value in an experiment.
@@ -180,7 +181,7 @@ func (k Key[T]) Of(e *Experiment) T {
 // Field is the key for Measure.Keys.
 func (k Key[T]) Field() Field {
 	return Field{
-		key: k.Name,
+		key: k.Name, meaning: k.Meaning,
 		set: func(e *Experiment, v any) error {
 			parsed, err := k.Parse(v)
 			if err == nil {

@@ -18,7 +18,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"unknown key", minimal + "\nwindws = 3\n",
 			[]string{`x.toml:5: windws: unknown key; did you mean "windows"?`}},
 		{"unknown key without neighbour", minimal + "colour = 3\n",
-			[]string{`x.toml:4: colour: unknown key: docs/experiments.md lists all`}},
+			[]string{`x.toml:4: colour: unknown key: docs/reference/experiment-keys.md lists all`}},
 		{"keys are case sensitive", minimal + "Blocks = 3\n",
 			[]string{`x.toml:4: Blocks: unknown key; did you mean "blocks"?`}},
 		{"unknown table once", minimal + "[trafic]\nkind = \"streams\"\nx = 1\n",
@@ -26,7 +26,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"unknown key in a table", minimal + "[traffic]\n\nburst_segment = 1\n",
 			[]string{`x.toml:6: traffic.burst_segment: unknown key; did you mean "traffic.burst_segments"?`}},
 		{"speeds that are none", minimal + "[router]\nspeed = 0.05\n[client]\nspeed = 1\n",
-			[]string{`x.toml:5: router.speed: must be the share of its CPU that the router has, from 0.1 to 1, not 0.05`, `x.toml:7: client.speed: unknown key: docs/experiments.md lists all`}},
+			[]string{`x.toml:5: router.speed: must be the share of its CPU that the router has, from 0.1 to 1, not 0.05`, `x.toml:7: client.speed: unknown key: docs/reference/experiment-keys.md lists all`}},
 		{"load by the client", "duts = [\"opennds\"]\nclients = [1, 100]\nmbps_per_client = [0.01]\n",
 			[]string{`x.toml:3: mbps_per_client: 0.01 with 1 client makes 0.01 Mbit/s together: want 0.1 to 100000`}},
 		{"dotted key", minimal + "# note\ntraffic.kind = \"stream\"\n",
@@ -177,7 +177,7 @@ func TestSetProblems(t *testing.T) {
 		{"blocks", "1.5", `--set: blocks: must be a whole number from 1 to 1000, not "1.5"`},
 		{"dut.none.stop", "x", `--set: dut.none.stop: no device "none" is described in [dut.none]`},
 		{"dut.allowlist.files", "x", `--set: dut.allowlist.files: must be a table of strings, not "x"`},
-		{"", "x", `--set: unknown key: docs/experiments.md lists all`},
+		{"", "x", `--set: unknown key: docs/reference/experiment-keys.md lists all`},
 	} {
 		e, err := known.Builtin("quick")
 		if err != nil {

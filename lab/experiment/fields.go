@@ -52,6 +52,7 @@ type fieldOf[E any] struct {
 	get      func(*E) any
 	optional bool   // not written while it has no value
 	measure  string // whose own key it is; empty: every measure may use it
+	meaning  string // with its unit, for the reference
 }
 
 // shared is every key outside [dut.NAME] that is no measure's own. With these it is the only list
@@ -59,42 +60,87 @@ type fieldOf[E any] struct {
 var shared = slices.Concat(general, linkFields)
 
 var general = []Field{
-	field("name", name, func(e *Experiment) *string { return &e.Name }),
-	field("description", text, func(e *Experiment) *string { return &e.Description }),
-	listed("measure", Catalogue.MeasureNames, func(e *Experiment) *string { return &e.Measure }),
-	listed("topology", Catalogue.topologyNames, func(e *Experiment) *string { return &e.Topology }),
-	field("mode", Word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }),
-	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }),
-	field("clients", List(Integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }),
-	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")), func(e *Experiment) *[]float64 { return &e.OfferedMbps }),
-	optional("mbps_per_client", List(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient }),
-	optional("offered_kpps", List(Within(minKpps, maxKpps, "a number of thousand frames a second")), func(e *Experiment) *[]float64 { return &e.OfferedKpps }),
-	optional("loads_divided_by", Within(1, maxDivisor, "what the loads were divided by,"), func(e *Experiment) *float64 { return &e.LoadsDividedBy }),
-	optional("frame_sizes", List(frameSize), func(e *Experiment) *[]string { return &e.FrameSizes }),
-	field("directions", List(Word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions }),
-	field("profiles", List(Word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles }),
-	field("blocks", Integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks }),
-	field("aa_blocks", Integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks }),
-	field("windows", Integer(1, 1_000), func(e *Experiment) *int { return &e.Windows }),
-	field("window", Duration(MinWindow, maxWindow), func(e *Experiment) *time.Duration { return &e.Window }),
-	field("warmup", Duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup }),
-	field("redo", Integer(0, 10), func(e *Experiment) *int { return &e.Redo }),
-	field("profile_window", Duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow }),
-	field("client.kind", Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind }),
-	optional("client.churn", PerSecond(maxChurn, "0 for none", "guests a second"), func(e *Experiment) *float64 { return &e.Client.Churn }),
-	field("client.hosts", Integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }),
-	field("traffic.kind", Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind }),
-	field("traffic.protocol", Word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol }),
-	field("traffic.burst_segments", Integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments }),
-	field("traffic.pacing", Word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing }),
-	optional("traffic.gaps", Word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson, traffic.GapsCaptured), func(e *Experiment) *string { return &e.Traffic.Gaps }),
-	optional("traffic.seed", Integer(0, maxSeed), func(e *Experiment) *int { return &e.Traffic.Seed }),
-	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"), func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }),
-	optional("traffic.short_bytes", Integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }),
-	optional("router.speed", speed, func(e *Experiment) *float64 { return &e.Router.Speed }),
-	optional("beside.client", Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client }),
-	optional("beside.traffic", Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic }),
-	optional("beside.clients", Integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }),
+	field("name", name, func(e *Experiment) *string { return &e.Name }).
+		means("part of the run folder's name; default: the file's name"),
+	field("description", text, func(e *Experiment) *string { return &e.Description }).
+		means("one line for reports"),
+	listed("measure", Catalogue.MeasureNames, func(e *Experiment) *string { return &e.Measure }).
+		means("what is measured"),
+	listed("topology", Catalogue.topologyNames, func(e *Experiment) *string { return &e.Topology }).
+		means("the hosts and links of each lab"),
+	field("mode", Word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }).
+		means("`duet`: device and clean router at the same time; `solo`: in turns"),
+	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }).
+		means("devices: those of `gateweigh list`, or `[dut.NAME]` of this file; `clean` alone means A/A blocks only"),
+	field("clients", List(Integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }).
+		means("numbers of clients; how many a kind takes is checked: 250 of `macvlan` and `veth`"),
+	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")), func(e *Experiment) *[]float64 { return &e.OfferedMbps }).
+		means("loads, Mbit/s: payload of all clients together, shared evenly; with `traffic.kind = " +
+			"\"frames\"` whole frames"),
+	optional("mbps_per_client", List(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient }).
+		means("loads of one client, Mbit/s: each adds one load of so much for every client"),
+	optional("offered_kpps", List(Within(minKpps, maxKpps, "a number of thousand frames a second")), func(e *Experiment) *[]float64 { return &e.OfferedKpps }).
+		means("loads, thousand frames a second, at each of `frame_sizes`; needs `traffic.kind = \"frames\"`"),
+	optional("loads_divided_by", Within(1, maxDivisor, "what the loads were divided by,"), func(e *Experiment) *float64 { return &e.LoadsDividedBy }).
+		means("what the loads of this file were divided by for an emulated CPU; 1: they are not to be divided"),
+	optional("frame_sizes", List(frameSize), func(e *Experiment) *[]string { return &e.FrameSizes }).
+		means("sizes of frames without FCS (RFC 2544's 64 are 60): bytes, a mix (`imix` is 7:4:1 of " +
+			"60, 590, 1514), or a file"),
+	field("directions", List(Word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions }).
+		means("`up`: clients send; `down`: the server sends; `both`: half of the load each way, two streams a client"),
+	field("profiles", List(Word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles }).
+		means("`per-packet`: the router handles each packet alone; `bulk`: receive aggregation on"),
+	field("blocks", Integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks }).
+		means("how often the labs are rebuilt for each device and setting; even numbers put the " +
+			"device in each lab equally often"),
+	field("aa_blocks", Integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks }).
+		means("blocks of two clean routers for each setting: the noise floor"),
+	field("windows", Integer(1, 1_000), func(e *Experiment) *int { return &e.Windows }).
+		means("measurements of each load in a block"),
+	field("window", Duration(MinWindow, maxWindow), func(e *Experiment) *time.Duration { return &e.Window }).
+		means("length of one"),
+	field("warmup", Duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup }).
+		means("load before the first window, at least; a turn of all streams where that is longer"),
+	field("redo", Integer(0, 10), func(e *Experiment) *int { return &e.Redo }).
+		means("how often a rejected trial is repeated at least, and a noisy one at most; 0: never"),
+	field("profile_window", Duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow }).
+		means("length of one more window of each cell, in which perf records stacks"),
+	field("client.kind", Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind }).
+		means("`macvlan`: own namespace, MAC and lease; `veth`: static addresses; `persona`: own MAC " +
+			"and lease in one namespace, for thousands; `pppoe`: a persona in a PPPoE session, " +
+			"beside personas at the clean router"),
+	optional("client.churn", PerSecond(maxChurn, "0 for none", "guests a second"), func(e *Experiment) *float64 { return &e.Client.Churn }).
+		means("guests a second that lease, log in, stay for two seconds, log out and leave while the " +
+			"clients send; kind `persona`"),
+	field("client.hosts", Integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }).
+		means("client hosts that share the clients, behind one switch"),
+	field("traffic.kind", Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind }).
+		means("`streams`: the lab's paced generator; `iperf3`: for clients with a namespace each; " +
+			"`frames`: exact frames at an exact rate, whatever arrives"),
+	field("traffic.protocol", Word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol }).
+		means("`udp`: datagrams of 1472 bytes (with iperf3 1448); not with profile `bulk`, nor with short connections"),
+	field("traffic.burst_segments", Integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments }).
+		means("segments, datagrams or frames sent back to back"),
+	field("traffic.pacing", Word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing }).
+		means("iperf3 uploads over TCP: `paced` by the kernel, `burst` by iperf3's timer"),
+	optional("traffic.gaps", Word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson, traffic.GapsCaptured), func(e *Experiment) *string { return &e.Traffic.Gaps }).
+		means("frames: `constant`: bursts at equal distances; `scattered`: each at a random place of " +
+			"its interval; `poisson`: exponential gaps; `captured`: those of the capture that " +
+			"`frame_sizes` names"),
+	optional("traffic.seed", Integer(0, maxSeed), func(e *Experiment) *int { return &e.Traffic.Seed }).
+		means("frames: of the order of sizes and of the gaps; the same seed, the same sequence"),
+	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"), func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }).
+		means("connections a second opened beside the load, each for one answer"),
+	optional("traffic.short_bytes", Integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }).
+		means("bytes of such an answer"),
+	optional("router.speed", speed, func(e *Experiment) *float64 { return &e.Router.Speed }).
+		means("share of its CPU that the router has"),
+	optional("beside.client", Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client }).
+		means("the clean router's lab beside a device: kind of its clients; default: the device's"),
+	optional("beside.traffic", Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic }).
+		means("kind of its traffic; default: the device's"),
+	optional("beside.clients", Integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }).
+		means("number of its clients, which carry the same total load; default: the device's"),
 }
 
 // ClientKeys are keys for the Uses of measures that have clients.
@@ -128,6 +174,12 @@ func field[E, T any](key string, parse Parser[T], place func(*E) *T) fieldOf[E] 
 		},
 		get: func(e *E) any { return *place(e) },
 	}
+}
+
+// means is the key with its meaning.
+func (f fieldOf[E]) means(meaning string) fieldOf[E] {
+	f.meaning = meaning
+	return f
 }
 
 // optional is field for a key that need not have a value.
@@ -192,7 +244,7 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	}
 	meant := tomlline.Meant(dotted, append(e.catalogue.Keys(), tables...))
 	if meant == "" {
-		meant = ": docs/experiments.md lists all"
+		meant = ": docs/reference/experiment-keys.md lists all"
 	}
 	return false, fmt.Errorf("unknown key%s", meant)
 }

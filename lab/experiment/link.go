@@ -25,9 +25,12 @@ const (
 var LinkKeys = []string{"link.mbps", "link.delay", "link.loss_pct"}
 
 var linkFields = []Field{
-	optional("link.mbps", List(linkRate), func(e *Experiment) *[]float64 { return &e.Link.Mbps }),
-	optional("link.delay", Duration(0, maxLinkDelay), func(e *Experiment) *time.Duration { return &e.Link.Delay }),
-	optional("link.loss_pct", Within(0, maxLinkLoss, "per cent of the frames,"), func(e *Experiment) *float64 { return &e.Link.LossPct }),
+	optional("link.mbps", List(linkRate), func(e *Experiment) *[]float64 { return &e.Link.Mbps }).
+		means("rates of the link between two gateways, Mbit/s, each a series of cells; 0: no limit"),
+	optional("link.delay", Duration(0, maxLinkDelay), func(e *Experiment) *time.Duration { return &e.Link.Delay }).
+		means("delay of that link, each way; needs netem"),
+	optional("link.loss_pct", Within(0, maxLinkLoss, "per cent of the frames,"), func(e *Experiment) *float64 { return &e.Link.LossPct }).
+		means("share of the frames that it loses, each way, per cent; needs netem"),
 }
 
 // linkRate accepts a rate of a link, and 0 for none.

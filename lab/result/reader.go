@@ -24,15 +24,15 @@ var ErrNewerVersion = errors.New("format is newer than this program reads")
 
 // Head begins every record of a measure's own kind, which embeds it.
 type Head struct {
-	Version  int       `json:"version"`
-	Kind     string    `json:"kind"`
+	Version  int       `json:"version"`           // of the format: 1
+	Kind     string    `json:"kind"`              // which record it is
 	Block    int       `json:"block"`             // counts from 0 within its group
 	Attempt  int       `json:"attempt"`           // 0, then 1 and 2 for redone ones
 	Sitting  int       `json:"sitting,omitempty"` // how often the run had been resumed
 	Start    time.Time `json:"start"`             // UTC
-	Elapsed  float64   `json:"elapsed,omitempty"` // as in Trial
+	Elapsed  float64   `json:"elapsed,omitempty"` // s since the sitting began, by the monotonic clock; 0: not known
 	Seconds  float64   `json:"seconds"`           // all of it, with building and removing the lab
-	Accepted bool      `json:"accepted"`
+	Accepted bool      `json:"accepted"`          // all self-tests passed
 	Rejects  []string  `json:"rejects,omitempty"` // one sentence a failed self-test
 }
 

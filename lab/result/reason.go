@@ -9,8 +9,8 @@ import (
 // Reason counts clients by what they met. Texts that differ only in their
 // figures are one: First is the first of them.
 type Reason struct {
-	First string `json:"first"`
-	Count int    `json:"count"`
+	First string `json:"first"` // text of the first
+	Count int    `json:"count"` // clients that met it
 }
 
 var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)

@@ -22,8 +22,8 @@ const (
 // Environment is what a reader must know of the machine and the run to judge
 // the figures or to repeat them. It is kept in environment.json.
 type Environment struct {
-	Version    int    `json:"version"`
-	Experiment string `json:"experiment"`
+	Version    int    `json:"version"`         // of the format: 1
+	Experiment string `json:"experiment"`      // its name
 	Title      string `json:"title,omitempty"` // one line for reports
 	Mode       string `json:"mode"`            // ModeDuet or ModeSolo
 	// Measure is what the run measures; runs of early versions name it only where it is another than cost.
@@ -38,18 +38,18 @@ type Environment struct {
 	RouterSpeed float64 `json:"router_speed,omitempty"`
 	Command     string  `json:"command"` // exact command that repeats the run
 
-	Start       time.Time `json:"start"` // UTC
-	End         time.Time `json:"end"`   // UTC; zero while the run goes on
-	Interrupted bool      `json:"interrupted,omitempty"`
+	Start       time.Time `json:"start"`                 // UTC
+	End         time.Time `json:"end"`                   // UTC; zero while the run goes on
+	Interrupted bool      `json:"interrupted,omitempty"` // the run was not finished
 
-	GateweighVersion string `json:"gateweigh_version"`
-	GateweighSHA256  string `json:"gateweigh_sha256"` // of the binary, hexadecimal
+	GateweighVersion string `json:"gateweigh_version"` // of the program
+	GateweighSHA256  string `json:"gateweigh_sha256"`  // of the binary, hexadecimal
 
-	Kernel         string `json:"kernel"`    // uname release and version
-	Arch           string `json:"arch"`      // uname machine
-	CPUModel       string `json:"cpu_model"` // /proc/cpuinfo
-	CPUs           int    `json:"cpus"`      // online, logical
-	MemoryMiB      int64  `json:"memory_mib"`
+	Kernel         string `json:"kernel"`                   // uname release and version
+	Arch           string `json:"arch"`                     // uname machine
+	CPUModel       string `json:"cpu_model"`                // /proc/cpuinfo
+	CPUs           int    `json:"cpus"`                     // online, logical
+	MemoryMiB      int64  `json:"memory_mib"`               // the machine's
 	Virtualisation string `json:"virtualisation,omitempty"` // "kvm", "none", ""
 
 	// VM is set when the lab ran in a virtual machine: kernel, CPU and memory above are then the guest's.
@@ -72,7 +72,7 @@ type Environment struct {
 // Sides says what clients and traffic of the two labs of a pair had not in common.
 type Sides struct {
 	Device string `json:"device"` // "clients of kind persona, traffic of kind streams"
-	Clean  string `json:"clean"`
+	Clean  string `json:"clean"`  // the clean router's
 	// OfClean is that A/A pairs have what is at the clean router, not what is where the device is.
 	OfClean bool `json:"of_clean,omitempty"`
 }

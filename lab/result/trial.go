@@ -35,9 +35,9 @@ const (
 // mode the two windows are at the same time in two labs; in solo mode they follow
 // each other. A rejected trial keeps its measurements.
 type Trial struct {
-	Version  int         `json:"version"`
-	Kind     string      `json:"kind"`
-	Cell     Cell        `json:"cell"`
+	Version  int         `json:"version"`           // of the format: 1
+	Kind     string      `json:"kind"`              // trial
+	Cell     Cell        `json:"cell"`              // what was measured, by its dimensions
 	AA       bool        `json:"aa,omitempty"`      // both sides are the clean router
 	Block    int         `json:"block"`             // counts from 0 within (DUT, clients, profile, direction)
 	Window   int         `json:"window"`            // counts from 0 within (block, cell)
@@ -46,11 +46,11 @@ type Trial struct {
 	DUTLab   string      `json:"dut_lab"`           // "a" or "b": which lab carries the DUT
 	Start    time.Time   `json:"start"`             // UTC
 	Elapsed  float64     `json:"elapsed,omitempty"` // s since the sitting began, by the monotonic clock; 0: not known
-	Accepted bool        `json:"accepted"`          //
+	Accepted bool        `json:"accepted"`          // all self-tests passed
 	Rejects  []string    `json:"rejects,omitempty"` // one sentence a failed self-test
-	Flags    []string    `json:"flags,omitempty"`   // remarks that do not reject, such as FlagSaturated
-	DUT      Measurement `json:"dut"`
-	Clean    Measurement `json:"clean"`
+	Flags    []string    `json:"flags,omitempty"`   // remarks that do not reject, such as dut-saturated: the device itself could not carry the load
+	DUT      Measurement `json:"dut"`               // the device's side
+	Clean    Measurement `json:"clean"`             // the clean router's
 }
 
 // FullLoad is the share of the offered load from which on the load counts as carried.
@@ -103,12 +103,11 @@ type Measurement struct {
 	Broken      int    `json:"broken"`                 // streams or traffic programs that had ended early by the end of the window
 	BrokenError string `json:"broken_error,omitempty"` // of the first of them
 
-	RTT RTT `json:"rtt_us"`
+	RTT RTT `json:"rtt_us"` // under load, by 100 probes a second
 
 	PSSMiB float64 `json:"pss_mib"` // memory of the DUT's processes
 
-	// Metrics are further figures by name: what a measure reads and describes needs no
-	// field here.
+	// Metrics are further figures by name: those that metrics are read from.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 
 	Machine  Machine          `json:"machine"`   // /proc/stat over the same window
@@ -119,8 +118,8 @@ type Measurement struct {
 
 // Datagrams are what became of UDP's datagrams in a window, over all clients.
 type Datagrams struct {
-	Sent      int64 `json:"sent"`
-	Received  int64 `json:"received"`
+	Sent      int64 `json:"sent"`      // by all clients and, downwards, the server
+	Received  int64 `json:"received"`  // at the other end
 	Lost      int64 `json:"lost"`      // missing below the highest number of their stream that came
 	Reordered int64 `json:"reordered"` // came after a higher number of their stream, or twice
 }
@@ -148,53 +147,52 @@ func (m Measurement) CPUCorePct() float64 {
 
 // RTT is round-trip time under load, microseconds, by probes of their own.
 type RTT struct {
-	P50    float64 `json:"p50"`
-	P99    float64 `json:"p99"`
-	Probes int     `json:"probes"`
-	Lost   int     `json:"lost"`
+	P50    float64 `json:"p50"`    // median
+	P99    float64 `json:"p99"`    // 99th percentile
+	Probes int     `json:"probes"` // sent
+	Lost   int     `json:"lost"`   // of them
 }
 
 // Machine is the mpstat breakdown of /proc/stat, in percent of all CPUs. It is
 // sampled by ticks: recorded beside the exact figures, never used alone.
 type Machine struct {
-	Usr   float64 `json:"usr"` // with nice
-	Sys   float64 `json:"sys"`
-	Soft  float64 `json:"soft"` // with irq
-	Idle  float64 `json:"idle"` // with iowait
-	Steal float64 `json:"steal"`
+	Usr   float64 `json:"usr"`   // with nice
+	Sys   float64 `json:"sys"`   // kernel
+	Soft  float64 `json:"soft"`  // with irq
+	Idle  float64 `json:"idle"`  // with iowait
+	Steal float64 `json:"steal"` // taken by other guests of the host
 }
 
 // Block is written when a block ends, before the next begins.
 type Block struct {
-	Version      int       `json:"version"`
-	Kind         string    `json:"kind"`
-	DUT          string    `json:"dut"`
-	AA           bool      `json:"aa,omitempty"`
-	Clients      int       `json:"clients"`
-	Direction    string    `json:"direction"`
-	Profile      string    `json:"profile"`
-	FrameSize    string    `json:"frame_size,omitempty"` // as in Cell
+	Version      int       `json:"version"`              // of the format: 1
+	Kind         string    `json:"kind"`                 // block
+	DUT          string    `json:"dut"`                  // as in a trial's cell, as the next ones
+	AA           bool      `json:"aa,omitempty"`         // both sides are the clean router
+	Clients      int       `json:"clients"`              // simulated clients
+	Direction    string    `json:"direction"`            // of the payload
+	Profile      string    `json:"profile"`              // how packets look to the router
+	FrameSize    string    `json:"frame_size,omitempty"` // of frames only
 	Dimensions   Cell      `json:"dimensions,omitzero"`  // of a block without clients
-	Block        int       `json:"block"`
-	Sitting      int       `json:"sitting,omitempty"` // as in Trial: a block that was interrupted is built again in the next
-	DUTLab       string    `json:"dut_lab"`
-	Start        time.Time `json:"start"`
-	Elapsed      float64   `json:"elapsed,omitempty"` // as in Trial, of Start
-	Seconds      float64   `json:"seconds"`           // whole block with set-up and tear-down
-	SetupSeconds float64   `json:"setup_seconds"`     // labs and DUT, without the clients
-	LeaseSeconds float64   `json:"lease_seconds"`     // all clients of the DUT's lab: created and leased
-	LoginSeconds float64   `json:"login_seconds"`     // all clients of the DUT's lab: logged in
+	Block        int       `json:"block"`                // as in a trial
+	Sitting      int       `json:"sitting,omitempty"`    // as in a trial: a block that was interrupted is built again in the next
+	DUTLab       string    `json:"dut_lab"`              // as in a trial
+	Start        time.Time `json:"start"`                // UTC
+	Elapsed      float64   `json:"elapsed,omitempty"`    // as in a trial, of the start
+	Seconds      float64   `json:"seconds"`              // whole block with set-up and tear-down
+	SetupSeconds float64   `json:"setup_seconds"`        // labs and DUT, without the clients
+	LeaseSeconds float64   `json:"lease_seconds"`        // all clients of the DUT's lab: created and leased
+	LoginSeconds float64   `json:"login_seconds"`        // all clients of the DUT's lab: logged in
 	// LoginMs is one value a client; none where clients are admitted on the router, or not at all.
 	LoginMs []float64 `json:"login_ms,omitempty"`
-	// Addresses is where the clients of the DUT's lab have theirs from, and CleanAddresses
-	// those of the clean router's: one of the constants below.
+	// Addresses is where clients have theirs from: device, lab (the lab's own DHCP server), static.
 	Addresses      string    `json:"addresses,omitempty"`
-	CleanAddresses string    `json:"clean_addresses,omitempty"`
-	Leased         int       `json:"leased,omitempty"`    // clients of the DUT's lab with an address
-	LoggedIn       int       `json:"logged_in,omitempty"` // those the DUT's portal let in; 0 where none has to log in
-	DaemonCore     float64   `json:"daemon_core"`         // DUT processes' CPU over the stretches, cores
-	Stretches      []Stretch `json:"stretches"`           // the same, cell by cell
-	Error          string    `json:"error,omitempty"`     // what went wrong; trials before it stand
+	CleanAddresses string    `json:"clean_addresses,omitempty"` // the same in the clean router's lab
+	Leased         int       `json:"leased,omitempty"`          // clients of the DUT's lab with an address
+	LoggedIn       int       `json:"logged_in,omitempty"`       // those the DUT's portal let in; 0 where none has to log in
+	DaemonCore     float64   `json:"daemon_core"`               // DUT processes' CPU over the stretches, cores
+	Stretches      []Stretch `json:"stretches"`                 // the same, cell by cell
+	Error          string    `json:"error,omitempty"`           // what went wrong; trials before it stand
 	// Leaving is what went wrong when the labs were left, such as a stop command that failed; all trials stand.
 	Leaving string `json:"leaving,omitempty"`
 	// Broke is how the DUT failed at this many clients although it took fewer: a result.
@@ -220,56 +218,55 @@ const (
 // Stretch is the time a block spent under one load: warm-up (but the first load's), all windows, and
 // what lay between them.
 type Stretch struct {
-	OfferedMbps float64 `json:"offered_mbps"`
-	Seconds     float64 `json:"seconds"`
-	ProcessNs   int64   `json:"process_ns"` // DUT processes and what they started
-	// Connect is from making a stream's socket to its connection, FirstByte from then to the
-	// first byte of the server's answer, beside the clean router's; streams only.
-	Connect        Delays `json:"connect_us,omitzero"`
-	FirstByte      Delays `json:"first_byte_us,omitzero"`
-	CleanConnect   Delays `json:"clean_connect_us,omitzero"`
-	CleanFirstByte Delays `json:"clean_first_byte_us,omitzero"`
+	OfferedMbps float64 `json:"offered_mbps"` // the load
+	Seconds     float64 `json:"seconds"`      // of the traffic, with all windows
+	ProcessNs   int64   `json:"process_ns"`   // DUT processes and what they started
+	// Of streams only, and beside them the clean router's.
+	Connect        Delays `json:"connect_us,omitzero"`          // from making a stream's socket to its connection
+	FirstByte      Delays `json:"first_byte_us,omitzero"`       // from then to the first byte of the server's answer
+	CleanConnect   Delays `json:"clean_connect_us,omitzero"`    // the clean router's
+	CleanFirstByte Delays `json:"clean_first_byte_us,omitzero"` // the clean router's
 	// Fairness is between the streams, in duet mode; streams only.
 	Fairness      Fairness `json:"fairness,omitzero"`
-	CleanFairness Fairness `json:"clean_fairness,omitzero"`
-	Memory        Memory   `json:"memory,omitzero"` // when the first window began, in duet mode
+	CleanFairness Fairness `json:"clean_fairness,omitzero"` // the clean router's
+	Memory        Memory   `json:"memory,omitzero"`         // when the first window began, in duet mode
 
-	WarmupSeconds float64 `json:"warmup_seconds"`  // as asked for, or longer: a turn of all streams
-	Short         *Short  `json:"short,omitempty"` // of loads with such connections; in solo mode of all turns together
-	CleanShort    *Short  `json:"clean_short,omitempty"`
+	WarmupSeconds float64 `json:"warmup_seconds"`        // as asked for, or longer: a turn of all streams
+	Short         *Short  `json:"short,omitempty"`       // of loads with such connections; in solo mode of all turns together
+	CleanShort    *Short  `json:"clean_short,omitempty"` // the clean router's
 }
 
 // Short is what became of the connections that carry one answer and end.
 type Short struct {
 	PerSecond float64 `json:"per_second"` // that had their whole answer
-	Done      int     `json:"done"`
-	Failed    int     `json:"failed"`
+	Done      int     `json:"done"`       // connections that had it
+	Failed    int     `json:"failed"`     // connections
 	// Missed were due when the client hosts were late or had too many open.
 	Missed     int    `json:"missed"`
-	FirstError string `json:"first_error,omitempty"`
-	Connect    Delays `json:"connect_us"`
-	FirstByte  Delays `json:"first_byte_us"` // from the connection on
-	Whole      Delays `json:"whole_us"`      // from beginning to end
+	FirstError string `json:"first_error,omitempty"` // of those that failed
+	Connect    Delays `json:"connect_us"`            // until the connection
+	FirstByte  Delays `json:"first_byte_us"`         // from the connection on
+	Whole      Delays `json:"whole_us"`              // from beginning to end
 }
 
 // Churn is what became of guests that came and went while a block's clients sent.
 type Churn struct {
 	PerSecond float64 `json:"per_second"` // that were to come, on each side of the pair
 	Seconds   float64 `json:"seconds"`    // from the first to the last that left
-	// At the DUT. Missed were due when all guests were there already.
-	Came   int `json:"came"`
-	In     int `json:"in"`   // leased and logged in
-	Gone   int `json:"gone"` // of those: logged out, seen to be out, released
-	Missed int `json:"missed"`
+	// At the DUT.
+	Came   int `json:"came"`   // guests
+	In     int `json:"in"`     // leased and logged in
+	Gone   int `json:"gone"`   // of those: logged out, seen to be out, released
+	Missed int `json:"missed"` // due when all guests were there already
 
-	LeaseP50Ms float64  `json:"lease_p50_ms"`
-	LeaseP99Ms float64  `json:"lease_p99_ms"`
-	LoginP50Ms float64  `json:"login_p50_ms"`
-	LoginP99Ms float64  `json:"login_p99_ms"`
-	Failures   []Reason `json:"failures,omitempty"`
+	LeaseP50Ms float64  `json:"lease_p50_ms"`       // median of leases
+	LeaseP99Ms float64  `json:"lease_p99_ms"`       // 99th percentile
+	LoginP50Ms float64  `json:"login_p50_ms"`       // median of logins
+	LoginP99Ms float64  `json:"login_p99_ms"`       // 99th percentile
+	Failures   []Reason `json:"failures,omitempty"` // why guests did not get in
 
 	Before DeviceState `json:"before"` // with the clients that send admitted
-	After  DeviceState `json:"after"`
+	After  DeviceState `json:"after"`  // the last guest
 	// SettledSeconds is from the last that left until the DUT's counts were those of
 	// before; when they never were, for how long they were looked at.
 	SettledSeconds float64 `json:"settled_seconds"`
@@ -283,7 +280,7 @@ func (c Churn) Settled() bool {
 
 // DeviceState is what a DUT holds at one moment.
 type DeviceState struct {
-	PSSMiB    float64        `json:"pss_mib"`
+	PSSMiB    float64        `json:"pss_mib"`    // memory of its processes
 	RuleLines int            `json:"rule_lines"` // of nft list ruleset on the router
 	Flows     int            `json:"flows"`      // connections its kernel tracks
 	Counts    map[string]int `json:"counts"`     // the DUT's own: sessions, leases; nil when it tells none
@@ -301,21 +298,21 @@ type Memory struct {
 // Fairness is what the streams of a load had each where they end, from the warm-up to
 // the end of the load; with the warm-up where that is a turn of all streams and no more.
 type Fairness struct {
-	Streams int     `json:"streams"`
+	Streams int     `json:"streams"`          // connected
 	Broken  int     `json:"broken,omitempty"` // of them, that had ended by the end of the load
 	Jain    float64 `json:"jain"`             // 1: all alike; 1/n: one of n had everything (DEC-TR-301)
 	// Even is the largest Jain there can be when each stream carries whole bursts.
 	Even    float64 `json:"even"`
 	MinMbps float64 `json:"min_mbps"` // of the stream that had least
-	MaxMbps float64 `json:"max_mbps"`
+	MaxMbps float64 `json:"max_mbps"` // of the one that had most
 }
 
 // Delays are how long streams took, microseconds. Of several generators the slowest
 // stands for all.
 type Delays struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
+	P50 float64 `json:"p50"` // median
+	P99 float64 `json:"p99"` // 99th percentile
+	Max float64 `json:"max"` // the longest
 }
 
 // Roles by which a record's CPU time is shared out.
@@ -329,8 +326,8 @@ const (
 
 // Skip says why a DUT was left out of a run.
 type Skip struct {
-	DUT    string `json:"dut"`
-	Reason string `json:"reason"`
+	DUT    string `json:"dut"`    // its name
+	Reason string `json:"reason"` // what it lacks here
 }
 
 // Cell has the dimensions that are the same throughout the block.

@@ -16,7 +16,7 @@ type VM struct {
 	Release     string `json:"release"`     // uname release
 	Accelerator string `json:"accelerator"` // KVM or TCG
 	CPU         string `json:"cpu"`         // what the guest sees, /proc/cpuinfo
-	MemoryMiB   int    `json:"memory_mib"`
+	MemoryMiB   int    `json:"memory_mib"`  // the guest's
 }
 
 // Mark is EmulatedMark where the CPU is emulated, and empty elsewhere, also without a virtual machine. All that shows

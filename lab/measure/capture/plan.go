@@ -41,8 +41,8 @@ type parameter struct {
 }
 
 // listOf makes a parameter.
-func listOf[T comparable](key string, d result.Dimension, item experiment.Parser[T], device bool) parameter {
-	k := experiment.Key[[]T]{Name: key, Parse: experiment.List(item)}
+func listOf[T comparable](key string, d result.Dimension, item experiment.Parser[T], device bool, meaning string) parameter {
+	k := experiment.Key[[]T]{Name: key, Parse: experiment.List(item), Meaning: meaning}
 	return parameter{key, d, k.Optional(), func(e *experiment.Experiment) (list []any) {
 		for _, v := range k.Of(e) {
 			list = append(list, v)
@@ -53,13 +53,20 @@ func listOf[T comparable](key string, d result.Dimension, item experiment.Parser
 
 // parameters are in the order of their loops: the last one changes fastest.
 var parameters = []parameter{
-	listOf("cpus", result.CPUs, experiment.Integer(1, 2), true),
-	listOf("background_pct", result.BackgroundPct, experiment.Within(0, maxBackground, "percent of the host's CPU"), false),
-	listOf("programs", result.Programs, experiment.Integer(1, maxPrograms), true),
-	listOf("works", result.Work, experiment.Word(dut.WorkNone, dut.WorkCopy, dut.WorkGzip), true),
-	listOf("filters", result.Filter, experiment.Word(filterNames()...), true),
-	listOf("buffers_kib", result.BufferKiB, experiment.Integer(0, maxBufferKiB), true),
-	listOf("snap_lengths", result.SnapLength, experiment.Integer(0, maxSnap), true),
+	listOf("cpus", result.CPUs, experiment.Integer(1, 2), true,
+		"with 2, the programs have a CPU that the polling threads do not use"),
+	listOf("background_pct", result.BackgroundPct, experiment.Within(0, maxBackground, "percent of the host's CPU"), false,
+		"share of the capture host's CPU that other work of ordinary priority asks for, per cent"),
+	listOf("programs", result.Programs, experiment.Integer(1, maxPrograms), true,
+		"programs that capture the same frames at the same time"),
+	listOf("works", result.Work, experiment.Word(dut.WorkNone, dut.WorkCopy, dut.WorkGzip), true,
+		"what a program does with each frame"),
+	listOf("filters", result.Filter, experiment.Word(filterNames()...), true,
+		"what programs look for: `udp`, or an expression with 40 addresses; all frames of the lab match"),
+	listOf("buffers_kib", result.BufferKiB, experiment.Integer(0, maxBufferKiB), true,
+		"the kernel's buffer for each program, KiB; 0: the program's own"),
+	listOf("snap_lengths", result.SnapLength, experiment.Integer(0, maxSnap), true,
+		"bytes that are kept of each frame; 0: all"),
 }
 
 // filterNames are what "filters" may have: the names of dut.Filters, and none.
@@ -69,10 +76,14 @@ func filterNames() []string {
 
 // Keys that are no dimensions.
 var (
-	count      = experiment.Key[int]{Name: "frames", Parse: experiment.Integer(0, maxFrames)}
-	masquerade = experiment.Key[bool]{Name: "masquerade", Parse: experiment.Boolean}
-	together   = experiment.Key[bool]{Name: "together", Parse: experiment.Boolean}
-	varyAlone  = experiment.Key[bool]{Name: "vary_alone", Parse: experiment.Boolean}
+	count = experiment.Key[int]{Name: "frames", Parse: experiment.Integer(0, maxFrames),
+		Meaning: "frames of a window, an exact number; 0: as many as are due in `window`"}
+	masquerade = experiment.Key[bool]{Name: "masquerade", Parse: experiment.Boolean,
+		Meaning: "`gateway-capture`: the router also gives the frames its own address, as home gateways do"}
+	together = experiment.Key[bool]{Name: "together", Parse: experiment.Boolean,
+		Meaning: "`tap`: each device has a host of its own, and all see the same frames at the same time"}
+	varyAlone = experiment.Key[bool]{Name: "vary_alone", Parse: experiment.Boolean,
+		Meaning: "at most one of the lists has another value than its first at a time, instead of every combination"}
 )
 
 // Measure is the measure of that name.

@@ -1,5 +1,19 @@
 // Package capture measures what capturing frames costs a host, and which frames get lost: on a router, or on hosts behind
 // a splitter that all see the same frames.
+//
+// # What is counted
+//
+// Packet sockets see a frame when it is handed to the link, the interface's counter when the link took it. A frame
+// that finds the ring of the link's other end full goes back to the queue and is sent again: it is counted once,
+// because packet sockets ignore the second time where the other end is in another namespace. Several programs
+// count with their mean. A program has worked off what it has when all of its threads sleep and its socket's queue
+// is empty, and when it says so itself where it can; one that waits for a CPU is awake, however little CPU time it
+// gets.
+//
+// With frames set a window has that number, in at most 1 % more time than they are due in. Where programs wait
+// most of the time for a second CPU that is also the generator's, higher loads of the block are left out. Hosts
+// that capture together share the CPU of metered hosts: their losses are compared with each other, not with those
+// of hosts that stand alone.
 package capture
 
 import (

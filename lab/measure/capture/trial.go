@@ -20,7 +20,7 @@ const KindCapture = "capture"
 // Frames that the generator had no time for were intended, not offered, and are no loss (RFC 2285).
 type Trial struct {
 	result.Head
-	Cell   result.Cell `json:"cell"`
+	Cell   result.Cell `json:"cell"`   // what was measured, by its dimensions
 	Window int         `json:"window"` // counts from 0 within (block, cell)
 	Host   string      `json:"host"`   // that captured, by its name in the topology
 
@@ -28,30 +28,30 @@ type Trial struct {
 	SendSeconds  float64 `json:"send_seconds"`  // from the first frame to the end of the load
 	LoadSeconds  float64 `json:"load_seconds"`  // between the readings of CPU around it
 
-	// Counts of frames, RFC 2285's first. Switched and Forwarded are nil where the topology has no splitter, or no sink.
-	Intended   int64  `json:"intended"`
-	Offered    int64  `json:"offered"`
-	Switched   *int64 `json:"switched,omitempty"`
-	Passed     int64  `json:"passed"` // the interface that is captured on
-	Forwarded  *int64 `json:"forwarded,omitempty"`
-	Reordered  int64  `json:"reordered,omitempty"`
-	Duplicates int64  `json:"duplicates,omitempty"`
+	// Counts of frames, RFC 2285's first.
+	Intended   int64  `json:"intended"`             // frames that were due
+	Offered    int64  `json:"offered"`              // frames that the generator's link took
+	Switched   *int64 `json:"switched,omitempty"`   // frames that came into the splitter, where there is one
+	Passed     int64  `json:"passed"`               // frames that passed the interface that is captured on
+	Forwarded  *int64 `json:"forwarded,omitempty"`  // frames at the sink, counted once, where there is one
+	Reordered  int64  `json:"reordered,omitempty"`  // there, after a later one
+	Duplicates int64  `json:"duplicates,omitempty"` // there, again
 
-	Engine   string         `json:"engine,omitempty"` // that sent the frames: see send.Engine
-	Programs []dut.Captured `json:"programs,omitempty"`
+	Engine   string         `json:"engine,omitempty"`   // that sent the frames: live or packet
+	Programs []dut.Captured `json:"programs,omitempty"` // that captured
 
 	// CPU of the capture host, exact ns: until the last frame was sent, and until nothing was left to do.
-	NAPINs     int64            `json:"napi_ns"`
-	ProcessNs  int64            `json:"process_ns"`
-	WaitNs     int64            `json:"wait_ns"`
-	SettledNs  int64            `json:"settled_ns"`
-	ThreadNs   map[string]int64 `json:"thread_ns"`
+	NAPINs     int64            `json:"napi_ns"`              // polling threads, until the last frame was sent
+	ProcessNs  int64            `json:"process_ns"`           // capture programs, likewise
+	WaitNs     int64            `json:"wait_ns"`              // run-queue wait of both
+	SettledNs  int64            `json:"settled_ns"`           // CPU of both until nothing was left to do
+	ThreadNs   map[string]int64 `json:"thread_ns"`            // threads and processes by name
 	Background float64          `json:"background,omitempty"` // CPUs that other work had
 	CPUs       float64          `json:"cpus"`                 // that the host has, slowed ones less
 	SharedCPU  bool             `json:"shared_cpu,omitempty"` // the programs' second CPU is also the generator's
 
-	RouterShare float64        `json:"router_share,omitempty"` // see result.RouterShare
-	Machine     result.Machine `json:"machine"`
+	RouterShare float64        `json:"router_share,omitempty"` // of its CPU's time that a slowed host had
+	Machine     result.Machine `json:"machine"`                // /proc/stat over the window
 }
 
 // share is n of the passed frames.

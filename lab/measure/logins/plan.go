@@ -20,6 +20,7 @@ const maxRate = 10_000
 // rates are clients a second that come to lease, and then to log in; 0 is all at the same moment.
 var rates = experiment.Key[[]float64]{
 	Name: "login_rates", Parse: experiment.List(experiment.PerSecond(maxRate, "0 for all at once", "clients a second")), Default: []float64{0},
+	Meaning: "clients that arrive a second; 0 is all at the same moment",
 }
 
 // Measure is the measure of that name.

@@ -16,8 +16,8 @@ const KindStorm = "storm"
 // A rejected one keeps its figures.
 type Storm struct {
 	result.Head
-	DUT       string  `json:"dut"`
-	Clients   int     `json:"clients"`
+	DUT       string  `json:"dut"`        // name of the device
+	Clients   int     `json:"clients"`    // simulated clients
 	LoginRate float64 `json:"login_rate"` // clients a second, in both phases; 0: all at the same moment
 
 	// Died are programs of the device that ended by themselves: a result, not a fault.
@@ -28,13 +28,13 @@ type Storm struct {
 	// DeviceLeases: the DUT leases addresses itself; otherwise the lab does.
 	DeviceLeases bool `json:"device_leases"`
 
-	Lease Phase `json:"lease"`
-	Login Phase `json:"login"`
+	Lease Phase `json:"lease"` // all clients lease
+	Login Phase `json:"login"` // then those with an address log in
 
-	// Memory of the DUT's processes, MiB.
-	IdlePSSMiB   float64 `json:"idle_pss_mib"`   // before the first client
-	LeasedPSSMiB float64 `json:"leased_pss_mib"` // after all leases
-	LoggedPSSMiB float64 `json:"logged_pss_mib"` // after all logins
+	// Memory of the DUT's processes.
+	IdlePSSMiB   float64 `json:"idle_pss_mib"`   // memory of the device's processes before the first client
+	LeasedPSSMiB float64 `json:"leased_pss_mib"` // the same after all leases
+	LoggedPSSMiB float64 `json:"logged_pss_mib"` // the same after all logins
 
 	// Tail is how long after the end of each phase its CPU was still counted, for
 	// work a device puts off, such as accounting.
@@ -58,10 +58,10 @@ type Phase struct {
 	PerSecond      float64 `json:"per_second"`      // clients through in ThroughSeconds
 
 	// Of the clients that got through, from each one's turn, milliseconds.
-	P50Ms float64 `json:"p50_ms"`
-	P90Ms float64 `json:"p90_ms"`
-	P99Ms float64 `json:"p99_ms"`
-	MaxMs float64 `json:"max_ms"`
+	P50Ms float64 `json:"p50_ms"` // median, of the clients that got through, from each one's turn
+	P90Ms float64 `json:"p90_ms"` // 90th percentile
+	P99Ms float64 `json:"p99_ms"` // 99th percentile
+	MaxMs float64 `json:"max_ms"` // the longest
 	// LateMs is how long after its turn the latest client began: the generator's.
 	LateMs float64 `json:"late_ms"`
 
@@ -69,25 +69,25 @@ type Phase struct {
 	Refusals []result.Reason `json:"refusals,omitempty"` // why first attempts failed
 
 	// CPU until the phase's end and its tail, exact ns.
-	NAPINs    int64            `json:"napi_ns"`
-	ProcessNs int64            `json:"process_ns"`
-	WaitNs    int64            `json:"wait_ns"`   // run-queue wait of the same threads
-	RoleNs    map[string]int64 `json:"role_ns"`   // result.RoleRouter, …
-	ThreadNs  map[string]int64 `json:"thread_ns"` // router threads and processes by name
-	Machine   result.Machine   `json:"machine"`   // /proc/stat, without the tail
+	NAPINs    int64            `json:"napi_ns"`    // the router's polling threads, until the phase's end and its tail
+	ProcessNs int64            `json:"process_ns"` // the device's processes, likewise
+	WaitNs    int64            `json:"wait_ns"`    // run-queue wait of the same threads
+	RoleNs    map[string]int64 `json:"role_ns"`    // exact CPU by role: router, client, radius (programs of the server), server (the rest of it), agents
+	ThreadNs  map[string]int64 `json:"thread_ns"`  // router threads and processes by name
+	Machine   result.Machine   `json:"machine"`    // /proc/stat, without the tail
 	// Share of their CPUs that were busy until the phase's end, without the tail.
-	RouterBusy    float64 `json:"router_busy"`            // of slowed CPUs: of the share that was left
-	RouterShare   float64 `json:"router_share,omitempty"` // of their CPUs' time that slowed routers had; see result.RouterShare
-	EndpointsBusy float64 `json:"endpoints_busy"`
-	ClientBusy    float64 `json:"client_busy"` // the client hosts alone, of the endpoints' CPUs
-	RadiusBusy    float64 `json:"radius_busy"` // programs of the server alone, of the endpoints' CPUs
-	OtherBusy     float64 `json:"other_busy"`  // by programs outside the lab, of all CPUs, as /proc/stat has it
-	Limit         string  `json:"limit"`       // LimitDevice, …
+	RouterBusy    float64 `json:"router_busy"`            // share of the routers' CPUs that was busy; of slowed ones, of the share that was left
+	RouterShare   float64 `json:"router_share,omitempty"` // of their CPUs' time that slowed routers had, by the task clock of what took the rest
+	EndpointsBusy float64 `json:"endpoints_busy"`         // share of the CPUs of clients and server
+	ClientBusy    float64 `json:"client_busy"`            // the client hosts alone, of the endpoints' CPUs
+	RadiusBusy    float64 `json:"radius_busy"`            // programs of the server alone, of the endpoints' CPUs
+	OtherBusy     float64 `json:"other_busy"`             // by programs outside the lab, of all CPUs, as /proc/stat has it
+	Limit         string  `json:"limit"`                  // what kept it from being faster: device, generator, radius (whose CPU was full), waiting (no CPU was), rate (clients came no faster)
 
 	// Ms is one value a client in the order of their numbers, from its turn until
 	// it was through or gave up; GaveUp are places in it, from 0.
 	Ms     []float64 `json:"ms"`
-	GaveUp []int     `json:"gave_up,omitempty"`
+	GaveUp []int     `json:"gave_up,omitempty"` // places in `ms`, from 0, of those that gave up
 }
 
 // What limited the speed of a phase.

@@ -27,49 +27,49 @@ const (
 // Trial is one window of TCP without a rate of its own. Bytes of frames are with the Ethernet header of 14 bytes.
 type Trial struct {
 	result.Head
-	Cell   result.Cell `json:"cell"`
+	Cell   result.Cell `json:"cell"`   // what was measured, by its dimensions
 	Window int         `json:"window"` // counts from 0 within (block, cell)
 
-	SetupSeconds float64 `json:"setup_seconds"` // of the block's lab with its device
-	Outcome      string  `json:"outcome,omitempty"`
-	LimitedBy    string  `json:"limited_by,omitempty"`
+	SetupSeconds float64 `json:"setup_seconds"`        // of the block's lab with its device
+	Outcome      string  `json:"outcome,omitempty"`    // what is wrong with the path: mtu-black-hole, stalled
+	LimitedBy    string  `json:"limited_by,omitempty"` // what kept the rate from being higher: link, gateways, ends, other
 
-	LoadSeconds    float64 `json:"load_seconds"` // between the receiver's two readings
-	DeliveredBytes int64   `json:"delivered_bytes"`
-	LinkSeconds    float64 `json:"link_seconds"` // between the gateways' two readings
-	LinkBytes      int64   `json:"link_bytes"`   // that left the gateway where the load enters for the other one
-	LinkPackets    int64   `json:"link_packets"`
-	Dropped        int64   `json:"dropped"` // by links of the gateways
-	Segments       int64   `json:"segments"`
-	Retransmits    int64   `json:"retransmits"`
-	// Of both gateways: fragments made, fragments received, packets given up for want of one, and packets that were too long.
-	FragCreates int64 `json:"frag_creates"`
-	ReasmReqds  int64 `json:"reasm_reqds"`
-	ReasmFails  int64 `json:"reasm_fails"`
-	FragFails   int64 `json:"frag_fails"`
+	LoadSeconds    float64 `json:"load_seconds"`    // between the receiver's two readings
+	DeliveredBytes int64   `json:"delivered_bytes"` // payload
+	LinkSeconds    float64 `json:"link_seconds"`    // between the gateways' two readings
+	LinkBytes      int64   `json:"link_bytes"`      // that left the gateway where the load enters for the other one
+	LinkPackets    int64   `json:"link_packets"`    // likewise
+	Dropped        int64   `json:"dropped"`         // by links of the gateways
+	Segments       int64   `json:"segments"`        // of TCP at the sending hosts
+	Retransmits    int64   `json:"retransmits"`     // of these
+	// Of both gateways.
+	FragCreates int64 `json:"frag_creates"` // fragments that the gateways made
+	ReasmReqds  int64 `json:"reasm_reqds"`  // fragments that they received
+	ReasmFails  int64 `json:"reasm_fails"`  // packets given up for want of a fragment
+	FragFails   int64 `json:"frag_fails"`   // packets that were too long to forward
 
-	// The device's own MTU, what the path turned out to take, and the useful share of the link that follows (see lab/tunnel).
-	TunnelMTU   int     `json:"tunnel_mtu"`
-	PathMTU     rtt.MTU `json:"path_mtu"`
-	LinkMbps    float64 `json:"link_mbps"` // rate of the link; 0: no limit
-	TheoryShare float64 `json:"theory_share"`
-	Formula     string  `json:"formula"`
-	Headers     string  `json:"headers"` // around each packet, in words
+	// By lab/tunnel.
+	TunnelMTU   int     `json:"tunnel_mtu"`   // the device's own, bytes
+	PathMTU     rtt.MTU `json:"path_mtu"`     // what the path turned out to take
+	LinkMbps    float64 `json:"link_mbps"`    // rate of the link; 0: no limit
+	TheoryShare float64 `json:"theory_share"` // useful share of the link by the headers
+	Formula     string  `json:"formula"`      // how that is computed
+	Headers     string  `json:"headers"`      // around each packet, in words
 
 	IdleRTT result.RTT `json:"idle_rtt_us"` // before the load
 	RTT     result.RTT `json:"rtt_us"`      // under it
 
 	// CPU of the gateway where the load enters the tunnel, and of the one where it leaves, exact ns; both have ThreadNs.
-	EnterNs         int64            `json:"enter_ns"`
-	LeaveNs         int64            `json:"leave_ns"`
-	WaitNs          int64            `json:"wait_ns"`
-	WaitedForOthers float64          `json:"waited_for_others"` // see side.WaitedForOthers
-	ThreadNs        map[string]int64 `json:"thread_ns"`
+	EnterNs         int64            `json:"enter_ns"`               // CPU of the gateway where the load enters the tunnel
+	LeaveNs         int64            `json:"leave_ns"`               // CPU of the one where it leaves
+	WaitNs          int64            `json:"wait_ns"`                // run-queue wait of both
+	WaitedForOthers float64          `json:"waited_for_others"`      // share of the window for which they waited for a CPU that other programs had
+	ThreadNs        map[string]int64 `json:"thread_ns"`              // threads of both by name
 	EndsNs          int64            `json:"ends_ns"`                // of clients, server and generator
 	GatewayCPUs     int              `json:"gateway_cpus"`           // that both gateways share
 	GeneratorCPU    float64          `json:"generator_cpu"`          // of the busiest traffic thread, CPUs
-	RouterShare     float64          `json:"router_share,omitempty"` // see result.RouterShare
-	Machine         result.Machine   `json:"machine"`
+	RouterShare     float64          `json:"router_share,omitempty"` // of their CPU's time that slowed gateways had
+	Machine         result.Machine   `json:"machine"`                // /proc/stat over the window
 }
 
 // Mbps is the payload that arrived.

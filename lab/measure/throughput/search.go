@@ -15,32 +15,30 @@ const KindSearch = "search"
 // Search is one search for the highest loads that a device forwards (RFC 9971).
 type Search struct {
 	result.Head
-	DUT       string `json:"dut"`
-	Clients   int    `json:"clients"`
-	Direction string `json:"direction"`
-	Profile   string `json:"profile"`
-	FrameSize string `json:"frame_size"`
+	DUT       string `json:"dut"`        // these five are the cell
+	Clients   int    `json:"clients"`    // simulated clients
+	Direction string `json:"direction"`  // of the frames
+	Profile   string `json:"profile"`    // how packets look to the router
+	FrameSize string `json:"frame_size"` // bytes without FCS, or a mix
 	// FrameBytes is the mean size of the frames; 0 in runs of before it was recorded, whose sizes have names that are known.
 	FrameBytes float64 `json:"frame_bytes,omitempty"`
 
 	SetupSeconds float64 `json:"setup_seconds"`    // lab, device and clients
-	Engine       string  `json:"engine,omitempty"` // that sent the frames: see send.Engine
+	Engine       string  `json:"engine,omitempty"` // that sent the frames: live or packet
 	// MaxKpps is the highest load of the search: what was asked for, or what the generator can send.
 	MaxKpps float64 `json:"max_kpps"`
-	// Watched is that trials know how long a CPU was away: see Trial.AwayUs.
+	// Watched means that trials know how long a CPU was away: `away_us` of each.
 	Watched     bool    `json:"watched,omitempty"`
-	RouterShare float64 `json:"router_share,omitempty"` // see result.RouterShare
+	RouterShare float64 `json:"router_share,omitempty"` // of its CPU's time that a slowed router had
 	Goals       []Goal  `json:"goals"`                  // in the experiment's order
 	Trials      []Trial `json:"trials"`                 // in the order in which they were made
 }
 
 // Goal is what a search found for one loss ratio, loads in thousand frames a second.
 type Goal struct {
-	LossRatio float64 `json:"loss_ratio"`
-	// LowerKpps is the highest load that loses no more, UpperKpps the lowest that does; 0: none. Without the upper one
-	// even MaxKpps satisfies the goal.
-	LowerKpps float64 `json:"lower_kpps"`
-	UpperKpps float64 `json:"upper_kpps"`
+	LossRatio float64 `json:"loss_ratio"` // share of the frames that may be lost
+	LowerKpps float64 `json:"lower_kpps"` // the highest load that loses no more
+	UpperKpps float64 `json:"upper_kpps"` // the lowest load that does; 0: none, even the highest load satisfies the goal
 	// ThroughputKpps is what is forwarded at LowerKpps (RFC 9971's conditional throughput), less what the sender left out.
 	ThroughputKpps float64 `json:"throughput_kpps"`
 	Regular        bool    `json:"regular"`         // both bounds are there, and close
@@ -49,14 +47,14 @@ type Goal struct {
 
 // Trial is one trial of a search. Counts are those of RFC 2285.
 type Trial struct {
-	Kpps          float64 `json:"kpps"`
-	Seconds       float64 `json:"seconds"`
-	Intended      int64   `json:"intended"`
-	Offered       int64   `json:"offered"`
-	Forwarded     int64   `json:"forwarded"`
-	Reordered     int64   `json:"reordered,omitempty"`
-	LossRatio     float64 `json:"loss_ratio"`
-	RouterCorePct float64 `json:"router_core_pct"`
+	Kpps          float64 `json:"kpps"`                // the load
+	Seconds       float64 `json:"seconds"`             // that were asked for
+	Intended      int64   `json:"intended"`            // frames that were due
+	Offered       int64   `json:"offered"`             // of these, those that the generator's link took
+	Forwarded     int64   `json:"forwarded"`           // of these, those that came to the other end
+	Reordered     int64   `json:"reordered,omitempty"` // came after a later one
+	LossRatio     float64 `json:"loss_ratio"`          // of the offered frames
+	RouterCorePct float64 `json:"router_core_pct"`     // router CPU
 	// SentSeconds is the time from the first frame to the last: longer than Seconds where the sender was held up.
 	SentSeconds float64 `json:"sent_seconds,omitempty"`
 	// AwayUs is the longest time for which a CPU of the lab worked for nobody.

@@ -16,13 +16,13 @@ const KindTransfer = "transfer"
 // (study 3, 3.1).
 type Transfer struct {
 	result.Head
-	DUT         string  `json:"dut"`
-	Clients     int     `json:"clients"`
+	DUT         string  `json:"dut"`          // name of the device
+	Clients     int     `json:"clients"`      // that begin at once
 	RouterSpeed float64 `json:"router_speed"` // share of its CPU that the router was to have
 
-	LinkMbps  float64 `json:"rate_mbps"` // of the links; "link_mbps" is a dimension
-	FileBytes int64   `json:"file_bytes"`
-	Transfers int     `json:"transfers"` // of each client
+	LinkMbps  float64 `json:"rate_mbps"`  // of the links
+	FileBytes int64   `json:"file_bytes"` // size of the file
+	Transfers int     `json:"transfers"`  // of each client
 
 	SetupSeconds float64 `json:"setup_seconds"` // lab, device and clients
 	// Samples are in their order; the first is of before the transfers.
@@ -41,11 +41,11 @@ func (t Transfer) Cell() result.Cell {
 
 // Fetched is one client's transfers.
 type Fetched struct {
-	Seconds  float64   `json:"seconds"` // until the last was over, with the login
-	Each     []float64 `json:"each"`    // seconds of each transfer
-	Bytes    int64     `json:"bytes"`   // of all
-	Problem  string    `json:"problem,omitempty"`
-	Attempts int       `json:"attempts"` // transfers that were begun
+	Seconds  float64   `json:"seconds"`           // until the last was over, with the login
+	Each     []float64 `json:"each"`              // seconds of each transfer
+	Bytes    int64     `json:"bytes"`             // of all
+	Problem  string    `json:"problem,omitempty"` // in the client program's words
+	Attempts int       `json:"attempts"`          // transfers that were begun
 }
 
 // Sample is the router at one moment. All but the moments are sums since some time before the first sample.
@@ -58,7 +58,7 @@ type Sample struct {
 	Wakeups  int64 `json:"wakeups"`   // times its polling threads were given a CPU
 	// BusyTicks and AllTicks are the machine's by /proc/stat: user and system, with interrupts, and all.
 	BusyTicks int64 `json:"busy_ticks"`
-	AllTicks  int64 `json:"all_ticks"`
+	AllTicks  int64 `json:"all_ticks"` // the machine's, of all kinds
 }
 
 // Figures are what study 3 makes of samples. The maximum-load interval are the intervals between samples in which the rate

@@ -37,52 +37,52 @@ const (
 // Step is one window: a run of probes from host to host, and one from gateway to gateway, under one load.
 type Step struct {
 	result.Head
-	Cell   result.Cell `json:"cell"`
+	Cell   result.Cell `json:"cell"`   // what was measured, by its dimensions
 	Window int         `json:"window"` // counts from 0 within (block, cell)
 
-	SetupSeconds  float64 `json:"setup_seconds"` // of the block's lab
-	LoadSeconds   float64 `json:"load_seconds"`  // between the readings around the probes
-	DeliveredMbps float64 `json:"delivered_mbps"`
+	SetupSeconds  float64 `json:"setup_seconds"`  // of the block's lab
+	LoadSeconds   float64 `json:"load_seconds"`   // between the readings around the probes
+	DeliveredMbps float64 `json:"delivered_mbps"` // background that arrived meanwhile
 	// Of a background over TCP: segments that its senders have sent, and of those that were sent again. Probes do not count.
 	Segments    int64 `json:"segments,omitempty"`
-	Retransmits int64 `json:"retransmits,omitempty"`
+	Retransmits int64 `json:"retransmits,omitempty"` // of these
 
-	Hosts    Ends `json:"hosts"`
-	Gateways Ends `json:"gateways"`
+	Hosts    Ends `json:"hosts"`    // probes from host to host
+	Gateways Ends `json:"gateways"` // probes from gateway to gateway
 
 	// CPU time and run-queue wait where the probes enter and leave the tunnel.
-	EnterCPU CPU `json:"enter_cpu"`
-	LeaveCPU CPU `json:"leave_cpu"`
+	EnterCPU CPU `json:"enter_cpu"` // of the gateway where probes enter the tunnel
+	LeaveCPU CPU `json:"leave_cpu"` // of the one where they leave it
 	// Background is how many CPUs the gateways' other work had.
 	Background  float64        `json:"background,omitempty"`
-	RouterShare float64        `json:"router_share,omitempty"` // see result.RouterShare
-	Machine     result.Machine `json:"machine"`
+	RouterShare float64        `json:"router_share,omitempty"` // of their CPU's time that slowed gateways had
+	Machine     result.Machine `json:"machine"`                // /proc/stat over the step
 }
 
 // Ends is a run of probes.
 type Ends struct {
-	Counts transition.Counts `json:"counts"`
+	Counts transition.Counts `json:"counts"` // of probes
 	// Parts are µs, by name; one of which nothing is known is not there.
 	Parts map[string]transition.Distribution `json:"parts"`
 	// OuterBytes is the length of the tunnel's packets with probes, with their Ethernet header; 0: probes are in the clear,
 	// or, with a text in Unknown, that length is not known.
 	OuterBytes int    `json:"outer_bytes"`
-	Unknown    string `json:"unknown,omitempty"`
+	Unknown    string `json:"unknown,omitempty"` // why that length is not known
 	// ClockErrorNs is by how much kernel stamps may be off the other times.
 	ClockErrorNs int64 `json:"clock_error_ns"`
 	// Resent is how many segments of the probes' connection were sent again.
 	Resent int `json:"resent,omitempty"`
 	// Run-queue wait of the threads that write and read, over the run.
-	SenderWaitNs   int64 `json:"sender_wait_ns"`
-	ReceiverWaitNs int64 `json:"receiver_wait_ns"`
+	SenderWaitNs   int64 `json:"sender_wait_ns"`   // of the thread that writes
+	ReceiverWaitNs int64 `json:"receiver_wait_ns"` // of the thread that reads
 }
 
 // CPU is what a gateway's threads had of their CPU, and how long they waited for it, ns.
 type CPU struct {
-	NAPINs        int64 `json:"napi_ns"`
-	ProcessNs     int64 `json:"process_ns"`
-	NAPIWaitNs    int64 `json:"napi_wait_ns"`
-	ProcessWaitNs int64 `json:"process_wait_ns"`
+	NAPINs        int64 `json:"napi_ns"`         // polling threads
+	ProcessNs     int64 `json:"process_ns"`      // the device's processes
+	NAPIWaitNs    int64 `json:"napi_wait_ns"`    // run-queue wait of polling threads
+	ProcessWaitNs int64 `json:"process_wait_ns"` // run-queue wait of processes
 }
 
 // partsOf are the times of each part of a run.

@@ -1,5 +1,18 @@
 // Package transition measures how long packets take between TCP and Ethernet, at hosts and at gateways with a tunnel between
 // them, and through each gateway: study 4's transition time. The probes are package lab/traffic/transition's.
+//
+// # Busy gateways
+//
+// One thread takes the share of the CPU that both gateways have. A thread that has slept is given the CPU before a
+// program of equal priority that computes, so beside a program polling threads and daemons wait little until they
+// need more than what is left; beside real-time work they wait for each of its slices. The gateways' probes are
+// written by a program on that CPU: where it gets none it writes late, and what it writes then meets the calm that
+// let it run.
+//
+// Beside 95 % real-time work the kernel keeps 50 ms of each second for ordinary programs (sched_rt_runtime_us;
+// since Linux 6.12 the fair server). Who needs no more has these before any real-time program, and waits less than
+// at 90 %, where nothing is kept; a tunnel that needs more gets its CPU in pieces of tens of ms, between which
+// nothing moves.
 package transition
 
 import (

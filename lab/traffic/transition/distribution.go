@@ -10,11 +10,11 @@ import (
 // Distribution is how long probes took for one part of their way, µs. Percentiles are exact (nearest rank).
 type Distribution struct {
 	Count int     `json:"count"` // probes that it is of; without any, all else is 0
-	Min   float64 `json:"min"`
+	Min   float64 `json:"min"`   // µs, as the next ones
 	Mean  float64 `json:"mean"`
 	Max   float64 `json:"max"`
-	P50   float64 `json:"p50"`
-	P99   float64 `json:"p99"`
+	P50   float64 `json:"p50"` // median
+	P99   float64 `json:"p99"` // 99th percentile
 	// Histogram is the number of probes by time: pairs of a bucket's least time, ns, and its count. See Buckets.
 	Histogram [][2]int64 `json:"histogram,omitempty"`
 }

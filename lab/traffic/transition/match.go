@@ -42,13 +42,13 @@ type Passages struct {
 //
 //	Sent = len(List) + Resent + Lost
 type Counts struct {
-	Sent   int `json:"sent"`
+	Sent   int `json:"sent"`   // probes
 	Resent int `json:"resent"` // the connection sent segments again
 	Lost   int `json:"lost"`   // never read
 	// Unstamped probes have no stamp of the kernel's; Unmatched were not found at one of the taps, or not for certain. Their other
 	// parts count.
 	Unstamped int `json:"unstamped"`
-	Unmatched int `json:"unmatched"`
+	Unmatched int `json:"unmatched"` // not found for certain at a tap
 }
 
 // Match puts the times of each probe together. Frames in a tunnel are known by their length and their order: at moments

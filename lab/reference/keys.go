@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
+)
+
+// keys is the page of experiments' keys, without those of [dut.NAME].
+func keys(string) (string, error) {
+	var b strings.Builder
+	b.WriteString(head("Keys of experiments", "How they work together: [experiments](../experiments.md). Keys of devices: [adding a gateway](../adding-a-dut.md)."))
+	c := measure.Catalogue()
+	all := c.Reference()
+	of := func(name string) (list []experiment.KeyReference) {
+		for _, k := range all {
+			if k.Own == name {
+				list = append(list, k)
+			}
+		}
+		return list
+	}
+	b.WriteString("## Keys of several measures\n\n")
+	table(&b, of(""), len(c.Measures))
+	for _, m := range c.Measures {
+		if list := of(m.Name); len(list) > 0 {
+			fmt.Fprintf(&b, "\n## `measure = %q`\n\n", m.Name)
+			table(&b, list, 1)
+		}
+	}
+	return b.String(), nil
+}
+
+// table has one row a key, with the measures that it has a meaning for where that may be fewer than all.
+func table(b *strings.Builder, list []experiment.KeyReference, all int) {
+	head, rule := "| Key | Takes | Default | Meaning |", "\n|---|---|---|---|"
+	if all > 1 {
+		head, rule = head+" With measures |", rule+"---|"
+	}
+	b.WriteString(head + rule + "\n")
+	for _, k := range list {
+		accepts := k.Accepts
+		if k.List {
+			accepts = "list; each " + accepts
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |", k.Key, cell(accepts), cell(defaults(k)), cell(k.Meaning))
+		switch {
+		case all > 1 && len(k.Measures) == all:
+			b.WriteString(" all |")
+		case all > 1:
+			fmt.Fprintf(b, " %s |", strings.Join(k.Measures, ", "))
+		}
+		b.WriteString("\n")
+	}
+}
+
+// defaults are a key's, by measure where they differ.
+func defaults(k experiment.KeyReference) string {
+	if one := k.Default(); one != "" {
+		return "`" + one + "`"
+	}
+	var parts []string
+	for _, value := range slices.Compact(slices.Sorted(maps.Values(k.Defaults))) {
+		var of []string
+		for _, m := range k.Measures {
+			if k.Defaults[m] == value {
+				of = append(of, m)
+			}
+		}
+		parts = append(parts, "`"+value+"` ("+strings.Join(of, ", ")+")")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// cell is a text in a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }

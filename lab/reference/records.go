@@ -1,0 +1,296 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/compare"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+const module = "github.com/gateweigh/gateweigh/"
+
+// records is the page of the records of trials.jsonl and of the other files that are JSON.
+func records(root string) (string, error) {
+	p := recordsPage{root: root, packages: map[string]map[string]source{}, seen: map[reflect.Type]bool{}}
+	p.text.WriteString(head("Records", "What the files are for: [data format](../data-format.md). Units are in the names: `_ns`, `_us`, `_ms`, `_seconds`, "+
+		"`_mib` (2²⁰ bytes), `_mbps` (10⁶ bit/s), `_kpps` (thousand frames a second), `_pct` (per "+
+		"cent), `_ratio` and `_share` (0 to 1). "+
+		"A question mark: the key is left out where it has no value. A number that is not known is `null`."))
+	for _, part := range []struct {
+		title string
+		types []reflect.Type
+	}{
+		{"trials.jsonl", kinds()},
+		{"summary.json", []reflect.Type{reflect.TypeFor[analysis.Summary]()}},
+		{"environment.json", []reflect.Type{reflect.TypeFor[result.Environment]()}},
+		{"compare --json", []reflect.Type{reflect.TypeFor[compare.Comparison]()}},
+	} {
+		fmt.Fprintf(&p.text, "## %s\n\n", part.title)
+		p.queue = part.types
+		for len(p.queue) > 0 && p.err == nil {
+			t := p.queue[0]
+			p.queue = p.queue[1:]
+			p.table(t)
+		}
+	}
+	if err := p.dimensions(); err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(p.text.String()) + "\n", p.err
+}
+
+// dimensions has one row a dimension of cells, from the constants that name them.
+func (p *recordsPage) dimensions() error {
+	p.text.WriteString("## Dimensions\n\n| Dimension | Meaning |\n|---|---|\n")
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.root, "lab/result/cell.go"), nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || spec.Comment == nil {
+			return true
+		}
+		if t, ok := spec.Type.(*ast.Ident); ok && t.Name == "Dimension" {
+			fmt.Fprintf(&p.text, "| `%s` | %s |\n", strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`), cell(commentOf(spec.Comment)))
+		}
+		return true
+	})
+	return nil
+}
+
+// kinds are the records of a run.
+func kinds() []reflect.Type {
+	list := []reflect.Type{reflect.TypeFor[result.Trial](), reflect.TypeFor[result.Block]()}
+	for _, m := range measure.All() {
+		for _, k := range m.Records() {
+			list = append(list, reflect.TypeOf(k.New()).Elem())
+		}
+	}
+	return list
+}
+
+// kindOf is the kind of the records of a type; empty of parts of records.
+func kindOf(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[result.Trial]():
+		return result.KindTrial
+	case reflect.TypeFor[result.Block]():
+		return result.KindBlock
+	}
+	for _, m := range measure.All() {
+		for _, k := range m.Records() {
+			if reflect.TypeOf(k.New()).Elem() == t {
+				return k.Name
+			}
+		}
+	}
+	return ""
+}
+
+type recordsPage struct {
+	root     string
+	packages map[string]map[string]source
+	text     strings.Builder
+	queue    []reflect.Type
+	seen     map[reflect.Type]bool
+	err      error
+}
+
+// source is the documentation of a struct type.
+type source struct {
+	text   string
+	fields map[string]string // by Go's names
+}
+
+// table writes the table of a struct, and queues the structs in it.
+func (p *recordsPage) table(t reflect.Type) {
+	if p.seen[t] {
+		return
+	}
+	p.seen[t] = true
+	title, doc := titleOf(t), p.source(t)
+	fmt.Fprintf(&p.text, "### %s\n\n%s\n\n| Key | Value | Meaning |\n|---|---|---|\n", title, clean(withoutName(doc.text, t.Name()), t))
+	p.rows(t)
+	p.text.WriteString("\n")
+}
+
+// rows has those of embedded structs too.
+func (p *recordsPage) rows(t reflect.Type) {
+	doc := p.source(t)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case tag == "-" || !f.IsExported():
+		case f.Type == reflect.TypeFor[result.Head]():
+			fmt.Fprintf(&p.text, "| … | %s | what records of all measures have |\n", p.value(f.Type))
+		case f.Anonymous && tag == "":
+			p.rows(f.Type)
+		case tag == "" && f.Tag.Get("json") == "":
+			p.err = errors.Join(p.err, fmt.Errorf("%s.%s has no name in JSON", t, f.Name))
+		default:
+			value := p.value(f.Type)
+			if strings.Contains(options, "omit") {
+				value += "?"
+			}
+			fmt.Fprintf(&p.text, "| `%s` | %s | %s |\n", tag, value, clean(withoutName(doc.fields[f.Name], f.Name), t))
+		}
+	}
+}
+
+// value is a type in words, and queues the structs in it.
+func (p *recordsPage) value(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[analysis.Cell]():
+		return p.value(analysis.CellRecord())
+	case t == reflect.TypeFor[time.Time]():
+		return "time"
+	case t == reflect.TypeFor[result.Cell]():
+		return "[cell](#dimensions)"
+	case t == reflect.TypeFor[analysis.Number]():
+		return "number"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		return "text"
+	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Uint64, reflect.Uint32, reflect.Uint16:
+		return "integer"
+	case reflect.Float64:
+		return "number"
+	case reflect.Pointer:
+		return p.value(t.Elem())
+	case reflect.Slice, reflect.Array:
+		return "list of " + p.value(t.Elem())
+	case reflect.Map:
+		return "by name: " + p.value(t.Elem())
+	case reflect.Struct:
+		if !p.seen[t] && !slices.Contains(p.queue, t) {
+			p.queue = append(p.queue, t)
+		}
+		return "[" + titleOf(t) + "](#" + anchor(titleOf(t)) + ")"
+	}
+	return t.String()
+}
+
+// titleOf is a record's kind, or its type's name with that of its package.
+func titleOf(t reflect.Type) string {
+	if kind := kindOf(t); kind != "" {
+		return "kind: " + kind
+	}
+	return strings.ToLower(strings.TrimSuffix(t.String(), "JSON"))
+}
+
+var notInAnchors = regexp.MustCompile(`[^a-z0-9_ -]`)
+
+func anchor(title string) string {
+	return strings.ReplaceAll(notInAnchors.ReplaceAllString(title, ""), " ", "-")
+}
+
+// source reads the doc comments of a type.
+func (p *recordsPage) source(t reflect.Type) source {
+	dir := strings.TrimPrefix(t.PkgPath(), module)
+	if p.packages[dir] == nil {
+		types, err := typesIn(filepath.Join(p.root, dir))
+		p.err = errors.Join(p.err, err)
+		p.packages[dir] = types
+	}
+	s, ok := p.packages[dir][t.Name()]
+	if !ok {
+		p.err = errors.Join(p.err, fmt.Errorf("no source of %s in %s", t, dir))
+	}
+	return s
+}
+
+// typesIn are the struct types of a package.
+func typesIn(dir string) (map[string]source, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	types := map[string]source{}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range file.Decls {
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
+				for _, spec := range g.Specs {
+					spec := spec.(*ast.TypeSpec)
+					if s, ok := spec.Type.(*ast.StructType); ok {
+						types[spec.Name.Name] = source{text: commentOf(spec.Doc, g.Doc), fields: fieldsOf(s)}
+					}
+				}
+			}
+		}
+	}
+	return types, nil
+}
+
+// fieldsOf are the comments of fields: behind them, or else above.
+func fieldsOf(s *ast.StructType) map[string]string {
+	fields := map[string]string{}
+	for _, f := range s.Fields.List {
+		for _, n := range f.Names {
+			fields[n.Name] = commentOf(f.Comment, f.Doc)
+		}
+	}
+	return fields
+}
+
+func commentOf(groups ...*ast.CommentGroup) string {
+	for _, g := range groups {
+		if text := strings.Join(strings.Fields(g.Text()), " "); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// withoutName is a comment without the name that it begins with: "Name is the …".
+func withoutName(text, name string) string {
+	for _, verb := range []string{" is ", " are ", ": ", " means "} {
+		if rest, ok := strings.CutPrefix(text, name+verb); ok {
+			return rest
+		}
+	}
+	return text
+}
+
+var word = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*\b`)
+
+// clean has the keys of a struct for the names of its fields in a comment.
+func clean(text string, t reflect.Type) string {
+	text = word.ReplaceAllStringFunc(text, func(name string) string {
+		if f, ok := t.FieldByName(name); ok {
+			if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag != "" && tag != "-" && strings.ToLower(name) != name && tag != strings.ToLower(name) {
+				return "`" + tag + "`"
+			}
+		}
+		return name
+	})
+	return cell(text)
+}

@@ -157,33 +157,79 @@ func command(v any) (Command, error) {
 
 // dutFields is every key of [dut.NAME].
 var dutFields = []fieldOf[CustomDUT]{
-	field("description", text, func(d *CustomDUT) *string { return &d.Description }),
-	field("like", name, func(d *CustomDUT) *string { return &d.Like }),
-	field("sessions", Integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions }),
-	field("requires", stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires }),
-	field("kernel", List(option), func(d *CustomDUT) *[]string { return &d.Kernel }),
-	field("files", stringTable, func(d *CustomDUT) *map[string]string { return &d.Files }),
-	field("start", command, func(d *CustomDUT) *Command { return &d.Start }),
-	field("daemon", command, func(d *CustomDUT) *Command { return &d.Daemon }),
-	field("ready", command, func(d *CustomDUT) *Command { return &d.Ready }),
-	field("stop", command, func(d *CustomDUT) *Command { return &d.Stop }),
-	field("admit", command, func(d *CustomDUT) *Command { return &d.Admit }),
-	field("revoke", command, func(d *CustomDUT) *Command { return &d.Revoke }),
-	field("login", command, func(d *CustomDUT) *Command { return &d.Login }),
-	field("status", command, func(d *CustomDUT) *Command { return &d.Status }),
-	field("logout", command, func(d *CustomDUT) *Command { return &d.Logout }),
-	field("proof", command, func(d *CustomDUT) *Command { return &d.Proof }),
-	field("open", Boolean, func(d *CustomDUT) *bool { return &d.Open }),
-	field("ready_timeout", Duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout }),
-	field("timeout", Duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.Timeout }),
-	field("processes", List(process), func(d *CustomDUT) *[]string { return &d.Processes }),
-	field("dhcp", Boolean, func(d *CustomDUT) *bool { return &d.DHCP }),
-	field("lan", network, func(d *CustomDUT) *netip.Prefix { return &d.LAN }),
-	field("no_aggregation", Boolean, func(d *CustomDUT) *bool { return &d.NoAggregation }),
-	field("no_tx_checksum", Boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum }),
-	field("tunnel", Boolean, func(d *CustomDUT) *bool { return &d.Tunnel }),
-	field("overhead", Integer(0, maxOverhead), func(d *CustomDUT) *int { return &d.Overhead }),
-	field("mtu", Integer(minMTU, maxMTU), func(d *CustomDUT) *int { return &d.MTU }),
+	field("description", text, func(d *CustomDUT) *string { return &d.Description }).
+		means("one line for reports"),
+	field("like", name, func(d *CustomDUT) *string { return &d.Like }).
+		means("base device: one of `gateweigh list` written in Go (`opennds`, `coovachilli`, `gateway-…`). The new " +
+			"device is the base device with `sessions` (possible for `gateway-…` only), on a router that `start` " +
+			"has modified, such as by [rules that masquerade](../../examples/masquerade.toml), or a tunnel with " +
+			"another `mtu`. Only `description`, `requires`, `kernel`, `files`, `stop` and `timeout` may accompany" +
+			" it"),
+	field("sessions", Integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions }).
+		means("how many clients are admitted, up to 200,000: the clients that send, guests included (at most 4000 " +
+			"together), and before them others that never send"),
+	field("requires", stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires }).
+		means("tools that must be on PATH, each with the package that has it: `{ nft = \"nftables\" }`"),
+	field("kernel", List(option), func(d *CustomDUT) *[]string { return &d.Kernel }).
+		means("options of the kernel's configuration that the device needs: `[\"CONFIG_NFT_QUEUE\"]`. Where this " +
+			"machine's kernel lacks one, the device is skipped, and the report says whether it runs with " +
+			"[`--kernel debian`](../kernels.md)"),
+	field("files", stringTable, func(d *CustomDUT) *map[string]string { return &d.Files }).
+		means("files to write on the router first: path → content. A relative path is in the scratch directory, " +
+			"which is also where commands start; an absolute one must be below `/etc`, `/run`, `/tmp` or " +
+			"`/var/lib`. `${GATEWEIGH_…}` in the content is replaced by the variable's value; other `$` are left " +
+			"alone"),
+	field("start", command, func(d *CustomDUT) *Command { return &d.Start }).
+		means("installs the device and ends"),
+	field("daemon", command, func(d *CustomDUT) *Command { return &d.Daemon }).
+		means("stays in the foreground until the lab ends it. Needs `ready`"),
+	field("ready", command, func(d *CustomDUT) *Command { return &d.Ready }).
+		means("exits 0 once admitted clients' packets will be forwarded"),
+	field("stop", command, func(d *CustomDUT) *Command { return &d.Stop }).
+		means("undoes `start`"),
+	field("admit", command, func(d *CustomDUT) *Command { return &d.Admit }).
+		means("admits all clients at once, on the router. Standard input has a line `n ip mac` for each"),
+	field("revoke", command, func(d *CustomDUT) *Command { return &d.Revoke }).
+		means("undoes `admit`, with the same input"),
+	field("login", command, func(d *CustomDUT) *Command { return &d.Login }).
+		means("logs in one client, run in that client's namespace. Instead of `admit`"),
+	field("status", command, func(d *CustomDUT) *Command { return &d.Status }).
+		means("exits 0 if the client is logged in"),
+	field("logout", command, func(d *CustomDUT) *Command { return &d.Logout }).
+		means("logs the client out"),
+	field("proof", command, func(d *CustomDUT) *Command { return &d.Proof }).
+		means("asked under load on the router, of a tunnel on both gateways: where it does not exit 0, the trial is" +
+			" rejected with what it prints"),
+	field("open", Boolean, func(d *CustomDUT) *bool { return &d.Open }).
+		means("clients' traffic is forwarded before they are admitted too, and after they are revoked: the lab then" +
+			" does not prove that they are kept out. Needs `admit` or `login`; a device without them keeps nobody" +
+			" out anyway"),
+	field("ready_timeout", Duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout }).
+		means("how long `ready` may take"),
+	field("timeout", Duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.Timeout }).
+		means("how long `start`, `stop`, `admit` and `revoke` may take each"),
+	field("processes", List(process), func(d *CustomDUT) *[]string { return &d.Processes }).
+		means("command names, as `ps -o comm` shows them, whose CPU and memory count. Default: every process the " +
+			"device started on the router"),
+	field("dhcp", Boolean, func(d *CustomDUT) *bool { return &d.DHCP }).
+		means("the device leases addresses itself. Otherwise the lab runs a DHCP server and does not count it"),
+	field("lan", network, func(d *CustomDUT) *netip.Prefix { return &d.LAN }).
+		means("the clients' network, `\"10.1.0.0/16\"`; default `192.168.137.0/24`. A device with a network of its " +
+			"own gives the router its address in it (`GATEWEIGH_GATEWAY`) and leases addresses itself (`dhcp`)"),
+	field("no_aggregation", Boolean, func(d *CustomDUT) *bool { return &d.NoAggregation }).
+		means("switches receive aggregation (GRO) off towards the clients, whatever the profile: for devices that " +
+			"read packets from a raw socket"),
+	field("no_tx_checksum", Boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum }).
+		means("switches transmit checksum offload off. The clean router beside the device gets the same"),
+	field("tunnel", Boolean, func(d *CustomDUT) *bool { return &d.Tunnel }).
+		means("it makes a tunnel between the gateways of `topology = \"tunnel\"`: see [a tunnel](../adding-a-" +
+			"dut.md#a-tunnel)"),
+	field("overhead", Integer(0, maxOverhead), func(d *CustomDUT) *int { return &d.Overhead }).
+		means("of a tunnel: bytes that it puts around each packet, with the outer IP header; default 0. The useful " +
+			"rate by theory follows from it"),
+	field("mtu", Integer(minMTU, maxMTU), func(d *CustomDUT) *int { return &d.MTU }).
+		means("of a tunnel: the largest packet that it takes, 576 to 1500; default 1500 less `overhead`. Datagrams " +
+			"of the load are as long as it allows"),
 }
 
 // Bounds of a tunnel: what every path takes (RFC 791), and Ethernet's.

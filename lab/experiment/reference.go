@@ -62,17 +62,33 @@ func (k KeyReference) Default() string {
 	return values[0]
 }
 
+// DUTReference lists every key of [dut.NAME], in the order of DUTKeys.
+func DUTReference() (list []KeyReference) {
+	for _, f := range dutFields {
+		d := describedDUT
+		k := KeyReference{Key: f.key, Meaning: f.meaning, Defaults: map[string]string{}}
+		k.Accepts, k.List = f.accepts(&d)
+		if v := f.get(&d); !reflect.ValueOf(v).IsZero() {
+			k.Defaults[""] = inFile(v)
+		}
+		list = append(list, k)
+	}
+	return list
+}
+
 // nothing is no value of any key: its parser says what would be one.
 type nothing struct{}
 
 // accepts asks the key's parser what it takes, and whether that is a list.
 func (f fieldOf[E]) accepts(e *E) (want string, list bool) {
-	err := f.set(e, []any{nothing{}})
+	err := f.set(e, nothing{})
+	if err != nil && strings.HasPrefix(err.Error(), "must be a list: ") {
+		err, list = f.set(e, []any{nothing{}}), true
+	}
 	if err == nil {
 		panic(fmt.Sprintf("%s takes anything", f.key))
 	}
-	want, list = strings.CutPrefix(err.Error(), "each value ")
-	want = strings.TrimPrefix(want, "must be ")
+	want = strings.TrimPrefix(strings.TrimPrefix(err.Error(), "each value "), "must be ")
 	if i := strings.LastIndex(want, ", not "); i >= 0 {
 		want = want[:i]
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +14,7 @@ import (
 // keys is the page of experiments' keys, without those of [dut.NAME].
 func keys(string) (string, error) {
 	var b strings.Builder
-	b.WriteString(head("Keys of experiments", "How they work together: [experiments](../experiments.md). Keys of devices: [adding a gateway](../adding-a-dut.md)."))
+	b.WriteString(head("Keys of experiments", "How they work together: [experiments](../experiments.md). Keys of devices: [device-keys](device-keys.md)."))
 	c := measure.Catalogue()
 	all := c.Reference()
 	of := func(name string) (list []experiment.KeyReference) {
@@ -32,6 +33,14 @@ func keys(string) (string, error) {
 			table(&b, list, 1)
 		}
 	}
+	return b.String(), nil
+}
+
+// deviceKeys is the page of the keys of [dut.NAME].
+func deviceKeys(string) (string, error) {
+	var b strings.Builder
+	b.WriteString(head("Keys of devices", "They stand in `[dut.NAME]`; how a device is made: [adding a gateway](../adding-a-dut.md)."))
+	table(&b, experiment.DUTReference(), 1)
 	return b.String(), nil
 }
 
@@ -60,7 +69,7 @@ func table(b *strings.Builder, list []experiment.KeyReference, all int) {
 
 // defaults are a key's, by measure where they differ.
 func defaults(k experiment.KeyReference) string {
-	if one := k.Default(); one != "" {
+	if one := cmp.Or(k.Default(), k.Defaults[""]); one != "" {
 		return "`" + one + "`"
 	}
 	var parts []string

@@ -16,6 +16,7 @@ var pages = []struct {
 	page func(root string) (string, error)
 }{
 	{"experiment-keys.md", keys},
+	{"device-keys.md", deviceKeys},
 	{"metrics.md", metrics},
 	{"records.md", records},
 }

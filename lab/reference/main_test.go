@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
@@ -35,6 +36,11 @@ func TestKeysHaveMeanings(t *testing.T) {
 			t.Errorf("%s: %+v", k.Key, k)
 		}
 	}
+	for _, k := range experiment.DUTReference() {
+		if k.Meaning == "" || k.Accepts == "" {
+			t.Errorf("dut.NAME.%s: %+v", k.Key, k)
+		}
+	}
 }
 
 // TestPagesNameWhatThereIs: keys with their bounds and defaults, metrics and fields of records.
@@ -47,8 +53,9 @@ func TestPagesNameWhatThereIs(t *testing.T) {
 				"|",
 			"| `search_width` |",
 		},
-		"metrics.md": {"| `cpu_ns_per_bit` | ns/bit | router | window | less | router CPU per delivered bit; device against clean router by ratio |", "| `ndr_kpps` |"},
-		"records.md": {"| `napi_ns` | integer | threaded-NAPI", "### kind: storm", "| `snap_length` | of a capture"},
+		"device-keys.md": {"| `ready_timeout` | a duration such as \"1s\", from 1s to 10m0s | `\"20s\"` | how long `ready` may take |"},
+		"metrics.md":     {"| `cpu_ns_per_bit` | ns/bit | router | window | less | router CPU per delivered bit; device against clean router by ratio |", "| `ndr_kpps` |"},
+		"records.md":     {"| `napi_ns` | integer | threaded-NAPI", "### kind: storm", "| `snap_length` | of a capture"},
 	} {
 		text, err := os.ReadFile(filepath.Join("../../docs/reference", name))
 		if err != nil {

@@ -138,7 +138,7 @@ func (v *services) watchDHCP(s *Service) error {
 }
 
 // dhcpWire opens a packet socket for UDP to DHCP's port, as gatewayd's server has it: of all protocols, so that the stack
-// does not share packets with it.
+// does not share packets with it. Where the data path hands requests over, the socket is behind it, and receives none.
 func (s *Service) dhcpWire() (*packet.Conn, error) {
 	dev, err := net.InterfaceByName(s.config.LAN)
 	if err != nil {
@@ -159,7 +159,11 @@ func (s *Service) dhcpWire() (*packet.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return packet.Listen(dev, packet.Datagram, unix.ETH_P_ALL, &packet.Config{Filter: filter})
+	protocol := unix.ETH_P_ALL
+	if s.path.Requests != nil {
+		protocol = unix.ETH_P_IP
+	}
+	return packet.Listen(dev, packet.Datagram, protocol, &packet.Config{Filter: filter})
 }
 
 // hearDHCP counts the requests from the data path.

@@ -40,7 +40,7 @@ func (e *Experiment) checkGuests(report Report) {
 		}
 	}
 	if most := e.mostClients(); most+e.Client.Guests() > kind.Most {
-		report("client.churn", "%g a second are %s, and with %s more than the %d that a lab takes", e.Client.Churn, words.Counted(e.Client.Guests(), "guest"), words.Counted(most, "client"), kind.Most)
+		report("client.churn", "%g a second are %s, and with %s more than the %d that a lab takes", e.Client.Churn, words.Counted(e.Client.Guests(), "guest"), words.Agreed(most, "client", "clients"), kind.Most)
 	}
 }
 

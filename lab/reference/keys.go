@@ -14,7 +14,8 @@ import (
 // keys is the page of experiments' keys, without those of [dut.NAME].
 func keys(string) (string, error) {
 	var b strings.Builder
-	b.WriteString(head("Keys of experiments", "How they work together: [experiments](../experiments.md). Keys of devices: [device-keys](device-keys.md)."))
+	b.WriteString(head("Keys of experiments",
+		"How they work together: [experiments](../experiments.md). Keys of devices: [device-keys](device-keys.md)."))
 	c := measure.Catalogue()
 	all := c.Reference()
 	of := func(name string) (list []experiment.KeyReference) {
@@ -39,7 +40,8 @@ func keys(string) (string, error) {
 // deviceKeys is the page of the keys of [dut.NAME].
 func deviceKeys(string) (string, error) {
 	var b strings.Builder
-	b.WriteString(head("Keys of devices", "They stand in `[dut.NAME]`; how a device is made: [adding a gateway](../adding-a-dut.md)."))
+	b.WriteString(head("Keys of devices",
+		"They stand in `[dut.NAME]`; how a device is made: [adding a gateway](../adding-a-dut.md)."))
 	table(&b, experiment.DUTReference(), 1)
 	return b.String(), nil
 }

@@ -11,16 +11,20 @@ import (
 )
 
 // example is a run without trials, but for a search: its metrics are those of its goals.
-var example = result.Run{Own: []result.Line{{Record: &throughput.Search{Goals: []throughput.Goal{{LossRatio: 0}, {LossRatio: 0.005}}}}}}
+var example = result.Run{Own: []result.Line{
+	{Record: &throughput.Search{Goals: []throughput.Goal{{LossRatio: 0}, {LossRatio: 0.005}}}},
+}}
 
 // metrics is the page of all measures' metrics.
 func metrics(string) (string, error) {
 	var b strings.Builder
-	b.WriteString(head("Metrics", "They are the columns of `summary.csv` and the names in `summary.json` ([data format](../data-format.md)). "+
-		"*Of*: whose figure it is; nothing: the whole lab's. *Sample*: what one value is of. "+
-		"*Better*: less or more, where one is."))
+	b.WriteString(head("Metrics",
+		"They are the columns of `summary.csv` and the names in `summary.json` ([data format](../data-format.md)). "+
+			"*Of*: whose figure it is; nothing: the whole lab's. *Sample*: what one value is of. "+
+			"*Better*: less or more, where one is."))
 	for _, t := range measure.All() {
-		fmt.Fprintf(&b, "## `measure = %q`\n\n| Metric | Unit | Of | Sample | Better | Meaning |\n|---|---|---|---|---|---|\n", t.Rules().Name)
+		fmt.Fprintf(&b, "## `measure = %q`\n\n| Metric | Unit | Of | Sample | Better | Meaning |\n|---|---|---|---|---|---|\n",
+			t.Rules().Name)
 		for _, m := range t.Summarise(example, analysis.Options{}).Metrics {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", m.Name, m.Unit, m.Host, m.Per, m.Better, cell(meaning(m)))
 		}

@@ -25,10 +25,11 @@ const module = "github.com/gateweigh/gateweigh/"
 // records is the page of the records of trials.jsonl and of the other files that are JSON.
 func records(root string) (string, error) {
 	p := recordsPage{root: root, packages: map[string]map[string]source{}, seen: map[reflect.Type]bool{}}
-	p.text.WriteString(head("Records", "What the files are for: [data format](../data-format.md). Units are in the names: `_ns`, `_us`, `_ms`, `_seconds`, "+
-		"`_mib` (2²⁰ bytes), `_mbps` (10⁶ bit/s), `_kpps` (thousand frames a second), `_pct` (per "+
-		"cent), `_ratio` and `_share` (0 to 1). "+
-		"A question mark: the key is left out where it has no value. A number that is not known is `null`."))
+	p.text.WriteString(head("Records",
+		"What the files are for: [data format](../data-format.md). Units are in the names: `_ns`, `_us`, `_ms`, `_seconds`, "+
+			"`_mib` (2²⁰ bytes), `_mbps` (10⁶ bit/s), `_kpps` (thousand frames a second), `_pct` (per "+
+			"cent), `_ratio` and `_share` (0 to 1). "+
+			"A question mark: the key is left out where it has no value. A number that is not known is `null`."))
 	for _, part := range []struct {
 		title string
 		types []reflect.Type
@@ -55,7 +56,8 @@ func records(root string) (string, error) {
 // dimensions has one row a dimension of cells, from the constants that name them.
 func (p *recordsPage) dimensions() error {
 	p.text.WriteString("## Dimensions\n\n| Dimension | Meaning |\n|---|---|\n")
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.root, "lab/result/cell.go"), nil, parser.ParseComments|parser.SkipObjectResolution)
+	path, mode := filepath.Join(p.root, "lab/result/cell.go"), parser.ParseComments|parser.SkipObjectResolution
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, mode)
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,8 @@ func (p *recordsPage) dimensions() error {
 			return true
 		}
 		if t, ok := spec.Type.(*ast.Ident); ok && t.Name == "Dimension" {
-			fmt.Fprintf(&p.text, "| `%s` | %s |\n", strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`), cell(commentOf(spec.Comment)))
+			name := strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
+			fmt.Fprintf(&p.text, "| `%s` | %s |\n", name, cell(commentOf(spec.Comment)))
 		}
 		return true
 	})
@@ -123,7 +126,8 @@ func (p *recordsPage) table(t reflect.Type) {
 	}
 	p.seen[t] = true
 	title, doc := titleOf(t), p.source(t)
-	fmt.Fprintf(&p.text, "### %s\n\n%s\n\n| Key | Value | Meaning |\n|---|---|---|\n", title, clean(withoutName(doc.text, t.Name()), t))
+	meaning := clean(withoutName(doc.text, t.Name()), t)
+	fmt.Fprintf(&p.text, "### %s\n\n%s\n\n| Key | Value | Meaning |\n|---|---|---|\n", title, meaning)
 	p.rows(t)
 	p.text.WriteString("\n")
 }
@@ -286,7 +290,8 @@ var word = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*\b`)
 func clean(text string, t reflect.Type) string {
 	text = word.ReplaceAllStringFunc(text, func(name string) string {
 		if f, ok := t.FieldByName(name); ok {
-			if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag != "" && tag != "-" && strings.ToLower(name) != name && tag != strings.ToLower(name) {
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if lower := strings.ToLower(name); tag != "" && tag != "-" && lower != name && tag != lower {
 				return "`" + tag + "`"
 			}
 		}

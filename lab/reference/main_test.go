@@ -56,7 +56,8 @@ func TestPagesNameWhatThereIs(t *testing.T) {
 		"device-keys.md": {
 			"| `ready_timeout` | a duration such as \"1s\", from 1s to 10m0s | `\"20s\"` | how long `ready` may take |"},
 		"metrics.md": {
-			"| `cpu_ns_per_bit` | ns/bit | router | window | less | router CPU per delivered bit; device against clean router by ratio |",
+			"| `cpu_ns_per_bit` | ns/bit | router | window | less | router CPU per " +
+				"delivered bit; device against clean router by ratio |",
 			"| `ndr_kpps` |"},
 		"records.md": {"| `napi_ns` | integer | threaded-NAPI", "### kind: storm", "| `snap_length` | of a capture"},
 	} {

@@ -23,7 +23,8 @@ func metrics(string) (string, error) {
 			"*Of*: whose figure it is; nothing: the whole lab's. *Sample*: what one value is of. "+
 			"*Better*: less or more, where one is."))
 	for _, t := range measure.All() {
-		fmt.Fprintf(&b, "## `measure = %q`\n\n| Metric | Unit | Of | Sample | Better | Meaning |\n|---|---|---|---|---|---|\n",
+		fmt.Fprintf(&b, "## `measure = %q`\n\n"+
+			"| Metric | Unit | Of | Sample | Better | Meaning |\n|---|---|---|---|---|---|\n",
 			t.Rules().Name)
 		for _, m := range t.Summarise(example, analysis.Options{}).Metrics {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", m.Name, m.Unit, m.Host, m.Per, m.Better, cell(meaning(m)))

@@ -145,7 +145,7 @@ func (f *flow) begin() {
 func (f *flow) halt() { f.stop.Store(true); f.sending.Wait() }
 
 // whole checks that every datagram has arrived once.
-func (f *flow) whole(t *testing.T, what string) {
+func (f *flow) whole(t testing.TB, what string) {
 	t.Helper()
 	eventually(t, what, func() error {
 		if sent, received := f.sent.Load(), f.received.Load(); received != sent || sent == 0 {
@@ -249,7 +249,7 @@ func info(c *net.TCPConn) (i *unix.TCPInfo, err error) {
 }
 
 // whole checks that every byte has arrived, without retransmits.
-func (s *stream) whole(t *testing.T, what string) {
+func (s *stream) whole(t testing.TB, what string) {
 	t.Helper()
 	eventually(t, what, func() error {
 		if sent, received := s.sent.Load(), s.received.Load(); sent != received || sent == 0 {

@@ -33,7 +33,7 @@ type access struct {
 
 // subscriber is a PPPoE client: discovery and PPP in this process.
 type subscriber struct {
-	t *testing.T
+	t testing.TB
 	*access
 	mac  pppoe.MAC
 	cfg  ppp.Config
@@ -65,7 +65,7 @@ func (c *client) subscriber(cfg ppp.Config) *subscriber {
 }
 
 // subscriber adds a client with a hardware address of its own.
-func (a *access) subscriber(t *testing.T, mac pppoe.MAC, cfg ppp.Config) *subscriber {
+func (a *access) subscriber(t testing.TB, mac pppoe.MAC, cfg ppp.Config) *subscriber {
 	s := &subscriber{t: t, access: a, mac: mac, cfg: cfg, uniq: mac[:], packet: make(chan []byte, 64)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -277,30 +277,39 @@ func (s *subscriber) route(c *client, terms ppp.Terms) {
 // ping sends an echo request of some bytes of IP to an address until it is answered, and returns how many it sent.
 func (s *subscriber) ping(from, to netip.Addr, bytes int) (sent int) {
 	s.t.Helper()
-	const headers = ipv4.HeaderLen + 8
 	for i := range 30 {
-		m := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: 7, Seq: i, Data: make([]byte, bytes-headers)}}
-		body, err := m.Marshal(nil)
-		must(s.t, err)
-		h := ipv4.Header{Version: 4, Len: ipv4.HeaderLen, TotalLen: bytes, TTL: 64, Protocol: 1, Src: from.AsSlice(), Dst: to.AsSlice()}
-		ip, err := h.Marshal()
-		must(s.t, err)
-		binary.BigEndian.PutUint16(ip[2:], uint16(bytes)) // the package has the byte order of raw sockets
-		binary.BigEndian.PutUint16(ip[10:], headerSum(ip))
-		s.write(&pppoe.Frame{Session: s.id, PPP: append(binary.BigEndian.AppendUint16(nil, uint16(ppp.IPv4)), append(ip, body...)...)})
-		select {
-		case got := <-s.packet:
-			if len(got) >= headers && got[ipv4.HeaderLen] == 0 && netip.AddrFrom4([4]byte(got[12:16])) == to {
-				if len(got) != bytes {
-					s.t.Errorf("the echo of %d bytes has %d", bytes, len(got))
-				}
-				return i + 1
-			}
-		case <-time.After(time.Second):
+		if s.echo(from, to, bytes, i, time.Second) {
+			return i + 1
 		}
 	}
 	s.t.Errorf("%s does not answer echo requests of %d bytes", to, bytes)
 	return 30
+}
+
+// echo sends one echo request of some bytes of IP, and reports whether it is answered in time.
+func (s *subscriber) echo(from, to netip.Addr, bytes, seq int, limit time.Duration) bool {
+	s.t.Helper()
+	const headers = ipv4.HeaderLen + 8
+	m := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: 7, Seq: seq, Data: make([]byte, bytes-headers)}}
+	body, err := m.Marshal(nil)
+	must(s.t, err)
+	h := ipv4.Header{Version: 4, Len: ipv4.HeaderLen, TotalLen: bytes, TTL: 64, Protocol: 1, Src: from.AsSlice(), Dst: to.AsSlice()}
+	ip, err := h.Marshal()
+	must(s.t, err)
+	binary.BigEndian.PutUint16(ip[2:], uint16(bytes)) // the package has the byte order of raw sockets
+	binary.BigEndian.PutUint16(ip[10:], headerSum(ip))
+	s.write(&pppoe.Frame{Session: s.id, PPP: append(binary.BigEndian.AppendUint16(nil, uint16(ppp.IPv4)), append(ip, body...)...)})
+	select {
+	case got := <-s.packet:
+		if len(got) >= headers && got[ipv4.HeaderLen] == 0 && netip.AddrFrom4([4]byte(got[12:16])) == to {
+			if len(got) != bytes {
+				s.t.Errorf("the echo of %d bytes has %d", bytes, len(got))
+			}
+			return true
+		}
+	case <-time.After(limit):
+	}
+	return false
 }
 
 // vanish has the client neither send nor answer any more.

@@ -50,7 +50,7 @@ var (
 //
 // The hub is a bridge with default sysctls. With -clients gateway lan0 is a bridge too, whose frames netfilter sees.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	id     string
 	Dir    string
 	Pins   string // of its data path
@@ -71,7 +71,7 @@ var worlds atomic.Int64
 
 // newWorld creates the namespaces and starts RADIUS servers, one for logins and one for
 // accounting, but no daemon. All of it ends with the test.
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := newNetwork(t)
 	w.plainTCP("server")
@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // newNetwork creates the namespaces alone.
-func newNetwork(t *testing.T) *world {
+func newNetwork(t testing.TB) *world {
 	t.Helper()
 	link := "ip link add lan0 type veth peer name lan netns $ID-hub"
 	if netnstest.Place("").Where(t) == netnstest.OnGateway {
@@ -133,6 +133,11 @@ func (w *world) try(script string) (string, error) {
 // in runs fn on a thread in a host's namespace: sockets it opens belong there.
 func (w *world) in(host string, fn func() error) {
 	w.t.Helper()
+	must(w.t, w.within(host, fn))
+}
+
+// within is in that returns what fn does.
+func (w *world) within(host string, fn func() error) error {
 	failed := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -146,7 +151,7 @@ func (w *world) in(host string, fn func() error) {
 		}
 		failed <- err
 	}()
-	must(w.t, <-failed)
+	return <-failed
 }
 
 // write makes a file of the world's folder from a template.
@@ -162,7 +167,7 @@ func (w *world) write(from, to string, data any) string {
 	return path
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +175,7 @@ func must(t *testing.T, err error) {
 }
 
 // eventually waits until fn returns no error: two minutes, for busy machines.
-func eventually(t *testing.T, what string, fn func() error) {
+func eventually(t testing.TB, what string, fn func() error) {
 	t.Helper()
 	var err error
 	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(20 * time.Millisecond) {
@@ -188,7 +193,7 @@ type process struct {
 	ended chan struct{}
 }
 
-// spawn starts a program in the router's network. It ends with the test.
+// spawn starts a program in the router's network. It ends with the test, also where that is killed.
 func (w *world) spawn(log string, argv ...string) *process {
 	w.t.Helper()
 	return w.spawnAt("router", log, argv...)
@@ -202,7 +207,7 @@ func (w *world) spawnAt(host, log string, argv ...string) *process {
 	defer out.Close()
 	p.cmd = exec.Command("nsenter", append([]string{"--net=/run/netns/" + w.id + "-" + host}, argv...)...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	must(w.t, p.cmd.Start())
+	must(w.t, netnstest.Start(p.cmd))
 	go func() { p.cmd.Wait(); close(p.ended) }()
 	w.t.Cleanup(func() { p.end(syscall.SIGKILL) })
 	return p

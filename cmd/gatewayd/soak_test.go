@@ -1,0 +1,262 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// What BenchmarkSoak does. One device in twenty is odd.
+var (
+	soakFor     = flag.Duration("soak-for", time.Hour, "how long clients come and go")
+	soakDevices = flag.Int("soak-devices", 200, "clients at the portal at once")
+	soakLines   = flag.Int("soak-lines", 40, "clients on PPPoE lines at once")
+	soakSeed    = flag.Uint64("soak-seed", 0, "of what clients do; 0: another one each time")
+)
+
+const (
+	soakIdle = time.Minute      // limits.idle_timeout
+	echoPort = 7                // of the server
+	shutPort = 9                // of the server, where nobody listens
+	soakWait = 20 * time.Second // for an answer; what takes longer is lost
+)
+
+// soak is a network of many clients for a while, and what they have seen.
+type soak struct {
+	*world
+	until    time.Time
+	began    time.Time
+	links    *netlink.Handle // of the devices' namespace
+	lower    netlink.Link    // what all devices are connected by
+	access   *access         // what all lines are connected by
+	ask      *control.Client
+	measured *meter
+
+	mu     sync.Mutex       // guards what follows
+	lives  map[string]*life // by the session's identifier
+	did    map[string]int   // what clients did, how often
+	faults []string
+}
+
+// life is a session as its client has seen it.
+type life struct {
+	user, id string
+	began    time.Time
+	passed   control.Traffic // bytes of IP packets that it sent, and that came
+	about    bool            // it also had traffic that it has not counted
+	left     string          // how it ended
+}
+
+// devicesHost is the namespace of all devices at the portal.
+const devicesHost = "devices"
+
+// BenchmarkSoak has clients come, log in, pass traffic, renew their leases, log out, leave without a word and come back, at the
+// portal and on PPPoE lines, beside devices that do odd things. It fails where the daemon grows, where a session is not
+// started and stopped once, where it is billed something else than its client has passed, and where an answer is lost.
+func BenchmarkSoak(b *testing.B) {
+	s := newSoak(b)
+	seed := *soakSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	s.began = time.Now()
+	s.until = s.began.Add(*soakFor)
+	fmt.Printf("soak of %v: %d clients at the portal, %d on lines, %d odd devices, -soak-seed %d\n", *soakFor, *soakDevices, *soakLines, s.oddDevices(), seed)
+	s.run(seed)
+	s.settle()
+	s.judge()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(len(s.lives)), "sessions")
+}
+
+// newSoak starts the daemon and all that it needs.
+func newSoak(t testing.TB) *soak {
+	t.Helper()
+	w := newNetwork(t)
+	// The bridge before the gateway and the gateway's own machine have the settings that namespaces begin with.
+	w.sh(`ip netns exec $ID-hub sh -ec 'for call in /proc/sys/net/bridge/bridge-nf-call-*; do echo 1 >$call; done'
+ip -n $ID-router addr flush dev lan0; ip -n $ID-router addr add 10.1.0.1/16 dev lan0; ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
+	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
+	w.write("soak/gatewayd.toml", "gatewayd.toml", w)
+	w.certificate()
+	w.site()
+	s := &soak{world: w, lives: map[string]*life{}, did: map[string]int{}}
+	s.echoes()
+	w.start()
+	var err error
+	s.ask, err = w.control()
+	must(t, err)
+	s.connect()
+	s.access = w.stranger().access()
+	return s
+}
+
+// connect makes the namespace of the devices.
+func (s *soak) connect() {
+	s.t.Helper()
+	s.sh(`n=$ID-` + devicesHost + `; ip netns add $n; ip netns exec $n sh -ec 'echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
+for i in all default; do cd /proc/sys/net/ipv4/conf/$i; echo 1 >arp_ignore; echo 2 >arp_announce; echo 0 >rp_filter; done'; ip -n $n link set lo up
+ip -n $n link add c0 type veth peer name devices netns $ID-hub; ip -n $n link set c0 up
+ip -n $ID-hub link set devices up; ip -n $ID-hub link set devices master br0`)
+	ns, err := netns.GetFromName(s.id + "-" + devicesHost)
+	must(s.t, err)
+	defer ns.Close()
+	s.links, err = netlink.NewHandleAt(ns)
+	must(s.t, err)
+	s.t.Cleanup(s.links.Close)
+	s.lower, err = s.links.LinkByName("c0")
+	must(s.t, err)
+}
+
+// echoes answers datagrams at the server's port for that.
+func (s *soak) echoes() {
+	s.in("server", func() error {
+		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: serverAddr.AsSlice(), Port: echoPort})
+		if err != nil {
+			return err
+		}
+		s.t.Cleanup(func() { conn.Close() })
+		go func() {
+			b := make([]byte, 2048)
+			for {
+				n, from, err := conn.ReadFromUDPAddrPort(b)
+				if err != nil {
+					return
+				}
+				_, _ = conn.WriteToUDPAddrPort(b[:n], from)
+			}
+		}()
+		l, err := net.Listen("tcp4", net.JoinHostPort(serverAddr.String(), "8081"))
+		if err != nil {
+			return err
+		}
+		files := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, fileBytes)) })}
+		s.t.Cleanup(func() { files.Close() })
+		go files.Serve(l)
+		return nil
+	})
+}
+
+// fileBytes is what clients fetch by TCP now and then.
+const fileBytes = 30_000
+
+// oddDevices is how many there are: 5 % of all.
+func (s *soak) oddDevices() int { return (*soakDevices + *soakLines) / 19 }
+
+// over reports whether the time has come to go.
+func (s *soak) over() bool { return !time.Now().Before(s.until) }
+
+// run has all clients come and go until the end.
+func (s *soak) run(seed uint64) {
+	var all sync.WaitGroup
+	source := func(n int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(n))) }
+	n := 0
+	start := func(what func(*rand.Rand)) {
+		n++
+		r := source(n)
+		all.Go(func() { what(r) })
+	}
+	meter := s.meter()
+	start(s.stays)
+	for slot := range *soakDevices {
+		start(func(r *rand.Rand) { s.comeAndGo(slot, r) })
+	}
+	for slot := range *soakLines {
+		start(func(r *rand.Rand) { s.dialAndHangUp(slot, r) })
+	}
+	for slot := range s.oddDevices() {
+		start(func(r *rand.Rand) { s.beOdd(slot, r) })
+	}
+	start(s.oddServer)
+	all.Wait()
+	meter.end()
+}
+
+// settle ends all sessions, and the daemon once it has told of that.
+func (s *soak) settle() {
+	s.t.Helper()
+	_, err := s.ask.Logout(s.t.Context(), control.LogoutRequest{All: true})
+	must(s.t, err)
+	eventually(s.t, "the end of all sessions", func() error {
+		st, err := s.status()
+		if err == nil && (st.Sessions[session.Authenticated] > 0 || st.Outbox > 0) {
+			err = fmt.Errorf("%d sessions, %d messages to send", st.Sessions[session.Authenticated], st.Outbox)
+		}
+		return err
+	})
+	s.daemon.end(syscall.SIGTERM)
+}
+
+// note counts what a client did.
+func (s *soak) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.did[what]++
+}
+
+// fault says at once what went wrong, and that it did.
+func (s *soak) fault(format string, args ...any) {
+	text := fmt.Sprintf("minute %.1f: "+format, append([]any{time.Since(s.began).Minutes()}, args...)...)
+	s.mu.Lock()
+	s.faults = append(s.faults, text)
+	n := len(s.faults)
+	s.mu.Unlock()
+	if n <= 100 {
+		fmt.Println("FAULT", text)
+	}
+	s.t.Error(text)
+}
+
+// life returns the life that a client at an address has now, new where its session is.
+func (s *soak) life(addr netip.Addr, user string) (*life, error) {
+	var one control.Session
+	var err error
+	for range 100 { // the answer to the client may be first
+		one, err = s.ask.Session(s.t.Context(), addr)
+		if err == nil && one.ID != "" && one.State == session.Authenticated {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil || one.ID == "" {
+		return nil, fmt.Errorf("gatewayd has no session of %s at %s: %+v, %v", user, addr, one, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lives[one.ID]
+	if l == nil {
+		l = &life{user: user, id: one.ID, began: time.Now()}
+		s.lives[one.ID] = l
+	}
+	return l, nil
+}
+
+// gone waits until a session has ended.
+func (s *soak) gone(l *life, addr netip.Addr) bool {
+	for began := time.Now(); time.Since(began) < 3*soakIdle; time.Sleep(200 * time.Millisecond) {
+		if one, err := s.ask.Session(s.t.Context(), addr); err == nil && one.ID != l.id || err != nil && strings.Contains(err.Error(), "no client has") {
+			return true
+		}
+	}
+	s.fault("the session %s of %s at %s has not ended: %s", l.id, l.user, addr, l.left)
+	return false
+}
+
+// sleep waits for a random time of at most so long, or until the end.
+func (s *soak) sleep(r *rand.Rand, most time.Duration) {
+	time.Sleep(min(time.Duration(r.Float64()*float64(most)), max(0, time.Until(s.until))))
+}

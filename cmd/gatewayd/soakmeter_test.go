@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/prometheus/procfs"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// What is looked at, and what is a minute of it.
+const (
+	lookEach = 5 * time.Second
+	lineEach = time.Minute
+)
+
+// figures are what the daemon and the kernel hold, by name.
+type figures map[string]float64
+
+// meter looks at the daemon until end, and prints a line each minute.
+type meter struct {
+	s       *soak
+	stop    chan struct{}
+	working sync.WaitGroup
+	minutes []figures // medians
+}
+
+func (s *soak) meter() *meter {
+	m := &meter{s: s, stop: make(chan struct{})}
+	s.measured = m
+	m.working.Go(m.run)
+	return m
+}
+
+// end stops looking.
+func (m *meter) end() { close(m.stop); m.working.Wait() }
+
+func (m *meter) run() {
+	looks := []figures{}
+	for next := m.s.began.Add(lineEach); ; {
+		select {
+		case <-m.stop:
+			return
+		case <-time.After(lookEach):
+		}
+		f, err := m.s.look()
+		if err != nil {
+			m.s.fault("looking at the daemon: %v", err)
+			return
+		}
+		looks = append(looks, f)
+		if time.Now().Before(next) {
+			continue
+		}
+		next = next.Add(lineEach)
+		median := medians(looks)
+		m.s.tables(median)
+		m.minutes = append(m.minutes, median)
+		m.print(median)
+		looks = nil
+	}
+}
+
+// medians is the median of each figure.
+func medians(looks []figures) figures {
+	out := figures{}
+	for name := range looks[0] {
+		var all []float64
+		for _, f := range looks {
+			all = append(all, f[name])
+		}
+		slices.Sort(all)
+		out[name] = all[len(all)/2]
+	}
+	return out
+}
+
+// look reads what the daemon uses and holds.
+func (s *soak) look() (figures, error) {
+	f := figures{}
+	dir := fmt.Sprintf("/proc/%d/", s.daemon.cmd.Process.Pid)
+	err := errors.Join(f.fields(dir+"smaps_rollup", map[string]string{"Pss:": "PSS MB", "Rss:": "RSS MB", "Private_Dirty:": "dirty MB"}, 1e-3*1.024), f.fields(dir+"status", map[string]string{"Threads:": "threads"}, 1))
+	fds, bad := os.ReadDir(dir + "fd")
+	f["fds"] = float64(len(fds))
+	st, worse := s.status()
+	if err = errors.Join(err, bad, worse); err != nil {
+		return nil, err
+	}
+	f["logged in"], f["clients"] = float64(st.Sessions[session.Authenticated]), float64(st.Sessions[session.Authenticated]+st.Sessions[session.PreAuth]+st.Sessions[session.Leased])
+	f["leases"], f["outbox"] = float64(st.Leases), float64(st.Outbox)
+	if err := s.metrics(f); err != nil {
+		return nil, err
+	}
+	for name, pids := range map[string][]int{"CPU s": {s.daemon.cmd.Process.Pid}, "CPU s of RADIUS": {s.auth.process.cmd.Process.Pid, s.acct.process.cmd.Process.Pid}, "CPU s of clients": {os.Getpid()}} {
+		for _, pid := range pids {
+			used, err := cpuSeconds(pid)
+			if err != nil {
+				return nil, err
+			}
+			f[name] += used
+		}
+	}
+	return f, s.within("router", func() error {
+		count, err := os.ReadFile("/proc/thread-self/net/stat/nf_conntrack")
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(string(count), "\n")
+		n, err := strconv.ParseUint(strings.Fields(lines[1])[0], 16, 64)
+		f["conntrack"] = float64(n)
+		return err
+	})
+}
+
+// cpuSeconds is what a process has used.
+func cpuSeconds(pid int) (float64, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
+	}
+	used, err := p.Stat()
+	return used.CPUTime(), err
+}
+
+// fields reads numbers at the beginning of lines of a file of the kernel's.
+func (f figures) fields(path string, names map[string]string, unit float64) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		if len(words) > 1 && names[words[0]] != "" {
+			n, err := strconv.ParseFloat(words[1], 64)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			f[names[words[0]]] = n * unit
+		}
+	}
+	return nil
+}
+
+// metrics reads what the daemon tells Prometheus of Go's runtime.
+func (s *soak) metrics(f figures) error {
+	var conn net.Conn
+	if err := s.within("router", func() (err error) {
+		conn, err = net.DialTimeout("tcp4", "127.0.0.1:9464", soakWait)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(soakWait))
+	if _, err := io.WriteString(conn, "GET /metrics HTTP/1.0\r\n\r\n"); err != nil {
+		return err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		as, unit := map[string]string{"go_memstats_heap_alloc_bytes": "heap MB", "go_memstats_heap_sys_bytes": "heap of the system MB", "go_memstats_stack_inuse_bytes": "stacks MB",
+			"go_goroutines": "goroutines", "go_memstats_heap_objects": "objects"}[name], 1.0
+		if as == "" {
+			continue
+		}
+		if strings.HasSuffix(as, "MB") {
+			unit = 1e-6
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return fmt.Errorf("metric %s: %w", name, err)
+		}
+		f[as] = n * unit
+	}
+	return nil
+}
+
+// tables counts the entries of the data path's tables, but for those that have a place for each address, and the state's bytes.
+func (s *soak) tables(f figures) {
+	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", s.daemon.cmd.Process.Pid))
+	if err != nil || len(infos) == 0 {
+		s.fault("the daemon's files: %v", err)
+		return
+	}
+	for _, info := range infos {
+		is := figures{}
+		if is.fields(info, map[string]string{"map_id:": "id"}, 1) != nil || is["id"] == 0 {
+			continue // no table, or closed meanwhile
+		}
+		if m, err := ebpf.NewMapFromID(ebpf.MapID(is["id"])); err == nil {
+			if about, err := m.Info(); err == nil && slices.Contains(keyed, m.Type()) {
+				f["table "+about.Name] = float64(entries(m))
+			}
+			m.Close()
+		}
+	}
+	_ = filepath.Walk(filepath.Join(s.Dir, "state"), func(path string, info os.FileInfo, err error) error {
+		if err == nil && !info.IsDir() {
+			f["file "+filepath.Base(path)+" kB"] = float64(info.Size()) / 1000
+		}
+		return nil
+	})
+}
+
+// keyed are the kinds of tables whose entries come and go.
+var keyed = []ebpf.MapType{ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.LPMTrie, ebpf.HashOfMaps}
+
+// entries counts a table's keys, while others come and go.
+func entries(m *ebpf.Map) (n int) {
+	var key []byte
+	for n < int(m.MaxEntries()) {
+		next, err := m.NextKeyBytes(key)
+		if err != nil || next == nil {
+			return n
+		}
+		key = next
+		n++
+	}
+	return n
+}
+
+// print prints a minute's line.
+func (m *meter) print(f figures) {
+	line := fmt.Sprintf("minute %2d:", len(m.minutes))
+	first := []string{"PSS MB", "RSS MB", "dirty MB", "heap MB", "fds", "threads", "goroutines", "logged in", "clients", "leases", "conntrack", "CPU s", "CPU s of RADIUS", "CPU s of clients"}
+	for _, name := range first {
+		line += fmt.Sprintf(" %s %.4g,", name, f[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if !slices.Contains(first, name) {
+			line += fmt.Sprintf(" %s %.4g,", name, f[name])
+		}
+	}
+	m.s.mu.Lock()
+	fmt.Printf("%s sessions %d, faults %d\n", line, len(m.s.lives), len(m.s.faults))
+	m.s.mu.Unlock()
+}
+
+// settled is when the daemon is expected to have what it holds of so many clients.
+const settled = 10
+
+// growth is how much a figure grew from minute settled to the end, by a line through the minutes, and its mean.
+func (m *meter) growth(name string) (grown, mean float64) {
+	var at, is []float64
+	for i, f := range m.minutes[settled:] {
+		at, is = append(at, float64(i)), append(is, f[name])
+	}
+	_, slope := stat.LinearRegression(at, is, nil, false)
+	return slope * float64(len(is)-1), stat.Mean(is, nil)
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	"github.com/mdlayher/packet"
+
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
+)
+
+// odd is a device that does odd things.
+type odd struct {
+	device
+	raw    *packet.Conn // of frames
+	last   time.Time    // when it declined an address
+	router net.HardwareAddr
+}
+
+// beOdd is one odd device until the end.
+func (s *soak) beOdd(slot int, r *rand.Rand) {
+	o := &odd{device: device{soak: s, r: r, slot: *soakDevices + 1 + slot, mac: net.HardwareAddr{2, 0x50, 3, 0, 0, byte(slot)}}}
+	if err := o.begin(); err != nil {
+		s.fault("odd device %d: %v", slot, err)
+		return
+	}
+	defer o.pull()
+	defer o.raw.Close()
+	tricks := []struct {
+		name string
+		do   func() error
+	}{
+		{"odd: damaged DHCP", o.damagedDHCP}, {"odd: declined address", o.decline}, {"odd: spoofed source", o.spoof},
+		{"odd: spoofed ARP", o.spoofARP}, {"odd: HTTP garbage", o.garbage}, {"odd: cut TLS", o.cutTLS},
+		{"odd: wrong password", o.guess}, {"odd: ICMP error", o.icmpError}, {"odd: PPPoE", o.line}, {"odd: DNS", o.names},
+		{"odd: random frame", o.noise}, {"odd: half a form", o.halfForm},
+	}
+	for !s.over() {
+		trick := tricks[r.IntN(len(tricks))]
+		if err := trick.do(); err != nil {
+			s.note(trick.name + " in vain")
+		} else {
+			s.note(trick.name)
+		}
+		s.sleep(r, 2*time.Second)
+		if time.Now().After(o.renew) {
+			if err := o.again(false); err != nil { // as by a device that has forgotten its address
+				o.addr = netip.Addr{}
+				_ = o.lease(netip.Addr{})
+			}
+		}
+	}
+}
+
+// begin connects the device and leases it an address.
+func (o *odd) begin() error {
+	if err := o.plug(); err != nil {
+		return err
+	}
+	if err := o.lease(netip.Addr{}); err != nil {
+		return err
+	}
+	dev, err := net.InterfaceByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := o.within("router", func() (err error) {
+		dev, err = net.InterfaceByName("lan0")
+		return err
+	}); err != nil {
+		return err
+	}
+	o.router = dev.HardwareAddr
+	return o.within(devicesHost, func() error {
+		dev, err := net.InterfaceByName(o.name)
+		if err == nil {
+			o.raw, err = packet.Listen(dev, packet.Raw, 0x88b5, nil) // receives nothing
+		}
+		return err
+	})
+}
+
+// frame sends bytes as a frame of a kind from a hardware address to another.
+func (o *odd) frame(to, from net.HardwareAddr, kind uint16, content []byte) error {
+	b := append(append(append([]byte(nil), to...), from...), byte(kind>>8), byte(kind))
+	_, err := o.raw.WriteTo(append(b, content...), &packet.Addr{HardwareAddr: to})
+	return err
+}
+
+var everybody = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// damage changes some bytes, or cuts some off.
+func (o *odd) damage(b []byte) []byte {
+	for range 1 + o.r.IntN(6) {
+		b[o.r.IntN(len(b))] = byte(o.r.Uint32())
+	}
+	if o.r.IntN(3) == 0 {
+		b = b[:1+o.r.IntN(len(b))]
+	}
+	return b
+}
+
+func (o *odd) damagedDHCP() error {
+	m, err := dhcpv4.NewDiscovery(o.mac)
+	if err != nil {
+		return err
+	}
+	kinds := []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeInform, dhcpv4.MessageTypeDecline,
+		dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeOffer, dhcpv4.MessageTypeAck, 77}
+	m.UpdateOption(dhcpv4.OptMessageType(kinds[o.r.IntN(len(kinds))]))
+	b := m.ToBytes()
+	if o.r.IntN(4) > 0 {
+		b = o.damage(b)
+	}
+	return o.frame(everybody, o.mac, 0x0800, datagram([4]byte{}, [4]byte{255, 255, 255, 255}, 68, 67, b))
+}
+
+// decline leases an address, as another device behind this one, and says that somebody else has it.
+func (o *odd) decline() error {
+	if time.Since(o.last) < time.Minute {
+		return fmt.Errorf("not again yet")
+	}
+	o.last = time.Now()
+	var conn net.PacketConn
+	if err := o.within(devicesHost, func() (err error) {
+		conn, err = nclient4.NewRawUDPConn(o.name, 68)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer conn.Close()
+	m, err := dhcpv4.NewDiscovery(o.mac, dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte{0, 1, byte(o.r.IntN(8))})))
+	if err != nil {
+		return err
+	}
+	offer, err := exchange(conn, m, nclient4.DefaultServers)
+	if err != nil {
+		return err
+	}
+	no, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeDecline), dhcpv4.WithHwAddr(o.mac), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
+		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 1, 0, 1))))
+	if err == nil {
+		_, err = conn.WriteTo(no.ToBytes(), nclient4.DefaultServers)
+	}
+	return err
+}
+
+// spoof sends a datagram from an address of somebody else: a client that is logged in, none, or one of another network.
+func (o *odd) spoof() error {
+	from := [][4]byte{{10, 1, 32 + byte(o.r.IntN(2)), byte(o.r.IntN(256))}, {10, 1, 250, byte(o.r.IntN(256))}, {10, 1, 0, 1}, {198, 51, 100, byte(o.r.IntN(256))}, {127, 0, 0, 1}}[o.r.IntN(5)]
+	return o.frame(o.router, o.mac, 0x0800, datagram(from, serverAddr.As4(), uint16(o.r.IntN(65536)), echoPort, make([]byte, o.r.IntN(500))))
+}
+
+// spoofARP claims the address of somebody else.
+func (o *odd) spoofARP() error {
+	arp := []byte{0, 1, 8, 0, 6, 4, 0, byte(1 + o.r.IntN(2))}
+	sender := append(append([]byte(nil), o.mac...), 10, 1, 32, byte(o.r.IntN(256)))
+	target := append(append([]byte(nil), make([]byte, 6)...), 10, 1, byte(32*o.r.IntN(2)), byte(1+o.r.IntN(200)))
+	return o.frame(everybody, o.mac, 0x0806, append(append(arp, sender...), target...))
+}
+
+// garbage sends the portal what is no HTTP, and then ends the connection in one of several ways.
+func (o *odd) garbage() error {
+	conn, err := o.dial("tcp4", []string{portalAddr, "10.1.0.1:8443", "10.1.0.1:80", "192.0.2.2:80", "10.1.0.1:53"}[o.r.IntN(5)])
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	b := make([]byte, 1+o.r.IntN(4000))
+	for i := range b {
+		b[i] = byte(o.r.Uint32())
+	}
+	if o.r.IntN(2) == 0 {
+		b = append([]byte("GET /"), b...)
+	}
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write(b); err != nil {
+		return nil
+	}
+	if o.r.IntN(2) == 0 {
+		return conn.(*net.TCPConn).SetLinger(0) // a reset
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(conn, 1<<16))
+	return nil
+}
+
+// cutTLS breaks a TLS connection off, before, while or after it is agreed on.
+func (o *odd) cutTLS() error {
+	conn, err := o.dial("tcp4", "10.1.0.1:8443")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+	cut := &cutConn{Conn: conn, left: o.r.IntN(700)}
+	secure := tls.Client(cut, &tls.Config{ServerName: portalName, InsecureSkipVerify: true}) //nolint:gosec // it breaks off
+	if secure.Handshake() == nil {
+		_, _ = secure.Write([]byte("GET /login HTTP/1.1\r\nHost: " + portalName))
+	}
+	return nil
+}
+
+// cutConn ends after so many bytes.
+type cutConn struct {
+	net.Conn
+	left int
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b[:min(len(b), c.left)])
+	if c.left -= n; err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	return n, err
+}
+
+// guess logs in with a wrong password.
+func (o *odd) guess() error {
+	_, err := o.logIn(fmt.Sprintf("guest-odd-%d", o.slot), "wrong")
+	return err
+}
+
+// halfForm sends a part of a login, and goes.
+func (o *odd) halfForm() error {
+	v, err := o.visit()
+	if err != nil {
+		return err
+	}
+	defer v.conn.Close()
+	_, err = fmt.Fprintf(v.conn, "POST /login HTTP/1.1\r\nHost: %s:8443\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\ntoken=x&user", portalName, 20+o.r.IntN(1<<20))
+	return err
+}
+
+// icmpError sends an error about a datagram of somebody else.
+func (o *odd) icmpError() error {
+	victim := [4]byte{10, 1, 32, byte(o.r.IntN(256))}
+	about := unreachable(datagram(victim, serverAddr.As4(), uint16(o.r.IntN(65536)), echoPort, make([]byte, 8)))
+	from := o.addr.As4()
+	if o.r.IntN(2) == 0 {
+		from = victim
+	}
+	return o.frame(o.router, o.mac, 0x0800, ipv4Packet(from, [][4]byte{serverAddr.As4(), {10, 1, 0, 1}}[o.r.IntN(2)], layers.IPProtocolICMPv4, about))
+}
+
+// line sends the concentrator frames that lead nowhere.
+func (o *odd) line() error {
+	f := pppoe.Frame{To: pppoe.Broadcast, From: pppoe.MAC(o.mac), Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: make([]byte, o.r.IntN(64))}}}
+	switch o.r.IntN(4) {
+	case 0:
+	case 1: // asks for a session with a cookie that nobody has sent
+		f.To, f.Code = pppoe.MAC(o.router), pppoe.PADR
+		f.Tags = append(f.Tags, pppoe.Tag{Type: pppoe.ACCookie, Value: make([]byte, 16)})
+	case 2: // ends a session of somebody else
+		f.To, f.Code, f.Session, f.Tags = pppoe.MAC(o.router), pppoe.PADT, uint16(1+o.r.IntN(200)), nil
+	case 3: // talks in one
+		f = pppoe.Frame{To: pppoe.MAC(o.router), From: pppoe.MAC(o.mac), Session: uint16(1 + o.r.IntN(200)), PPP: o.damage([]byte{0xc0, 0x21, 1, 1, 0, 8, 3, 4, 0xc0, 0x23})}
+	}
+	b := f.Append(nil)
+	if o.r.IntN(2) == 0 {
+		b = append(b[:14], o.damage(b[14:])...)
+	}
+	_, err := o.raw.WriteTo(b, &packet.Addr{HardwareAddr: f.To[:]})
+	return err
+}
+
+// names asks the resolver, in order or not.
+func (o *odd) names() error {
+	conn, err := o.dial("udp4", "10.1.0.1:53")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	query := []byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x07example\x03org\x00\x00\x01\x00\x01")
+	if o.r.IntN(2) == 0 {
+		query = o.damage(query)
+	}
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err = conn.Write(query); err == nil {
+		_, _ = conn.Read(make([]byte, 4096))
+	}
+	return err
+}
+
+// noise sends a frame of any kind with any content.
+func (o *odd) noise() error {
+	b := make([]byte, 1+o.r.IntN(1400))
+	for i := range b {
+		b[i] = byte(o.r.Uint32())
+	}
+	kind := []uint16{0x0800, 0x0806, 0x86dd, 0x8863, 0x8864, 0x8100, uint16(o.r.Uint32())}[o.r.IntN(7)]
+	if kind == 0x0800 {
+		b[0] = 0x45
+	}
+	to := o.router
+	if o.r.IntN(4) == 0 {
+		to = everybody
+	}
+	return o.frame(to, o.mac, kind, b)
+}
+
+// datagram is a UDP packet with its headers.
+func datagram(from, to [4]byte, fromPort, toPort uint16, content []byte) []byte {
+	udp := append([]byte{byte(fromPort >> 8), byte(fromPort), byte(toPort >> 8), byte(toPort), byte((8 + len(content)) >> 8), byte(8 + len(content)), 0, 0}, content...)
+	return ipv4Packet(from, to, layers.IPProtocolUDP, udp)
+}
+
+// ipv4Packet puts a header before a packet's content.
+func ipv4Packet(from, to [4]byte, proto layers.IPProtocol, content []byte) []byte {
+	b := gopacket.NewSerializeBuffer()
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: proto, SrcIP: from[:], DstIP: to[:]}
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, gopacket.Payload(content)); err != nil {
+		panic(err) // of a packet that fits
+	}
+	return b.Bytes()
+}
+
+// unreachable is an ICMP message about a packet: nobody listens at its port.
+func unreachable(about []byte) []byte {
+	b := gopacket.NewSerializeBuffer()
+	icmp := &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodePort)}
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{ComputeChecksums: true}, icmp, gopacket.Payload(about)); err != nil {
+		panic(err) // of a packet that fits
+	}
+	return b.Bytes()
+}

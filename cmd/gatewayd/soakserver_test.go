@@ -1,0 +1,141 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"layeh.com/radius"
+	"layeh.com/radius/rfc2865"
+	"layeh.com/radius/rfc2866"
+)
+
+// certificate makes the portal's, signed by itself.
+func (w *world) certificate() {
+	w.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	must(w.t, err)
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: portalName}, DNSNames: []string{portalName},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(crand.Reader, of, of, &key.PublicKey, key)
+	must(w.t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	must(w.t, err)
+	for name, block := range map[string]*pem.Block{"portal.crt": {Type: "CERTIFICATE", Bytes: der}, "portal.key": {Type: "PRIVATE KEY", Bytes: private}} {
+		must(w.t, os.WriteFile(filepath.Join(w.Dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+}
+
+// changes is a RADIUS server's request: to end a session, or to end it after so many seconds.
+func (w *world) changes(code radius.Code, id string, seconds int) []byte {
+	p := radius.New(code, []byte(w.Secret))
+	_ = rfc2866.AcctSessionID_SetString(p, id)
+	if seconds > 0 {
+		_ = rfc2865.SessionTimeout_Set(p, rfc2865.SessionTimeout(seconds))
+	}
+	b, err := p.Encode()
+	must(w.t, err)
+	return b
+}
+
+// asksFor sends a request as the RADIUS server until it is answered, and returns an error unless it is carried out.
+func (s *soak) asksFor(request []byte) error {
+	conn, err := s.asServer()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	b := make([]byte, 4096)
+	for limit := time.Second; limit < soakWait; limit *= 2 {
+		if _, err := conn.Write(request); err != nil {
+			return err
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(limit))
+		n, err := conn.Read(b)
+		if err != nil {
+			continue
+		}
+		answer, err := radius.Parse(b[:n], []byte(s.Secret))
+		if err == nil && answer.Code != radius.CodeDisconnectACK && answer.Code != radius.CodeCoAACK {
+			err = fmt.Errorf("a server's request is answered with %v, %v", answer.Code, answer.Attributes)
+		}
+		return err
+	}
+	return fmt.Errorf("a server's request is not answered")
+}
+
+// asServer opens a socket of the RADIUS server.
+func (s *soak) asServer() (conn net.Conn, err error) {
+	err = s.within("router", func() error {
+		conn, err = net.Dial("udp4", "127.0.0.1:3799")
+		return err
+	})
+	return conn, err
+}
+
+// oddServer has the RADIUS server and hosts outside send what they should not: requests again, forged, old and damaged
+// ones, and ICMP errors and datagrams to the gateway's address.
+func (s *soak) oddServer(r *rand.Rand) {
+	var last []byte
+	for !s.over() {
+		s.sleep(r, 4*time.Second)
+		conn, err := s.asServer()
+		if err != nil {
+			s.fault("a server's socket: %v", err)
+			return
+		}
+		request := s.changes(radius.CodeDisconnectRequest, fmt.Sprintf("%016x", r.Uint64()), 0) // of no session
+		switch r.IntN(4) {
+		case 0: // what was carried out, once more
+			if last != nil {
+				request = last
+			}
+			s.note("odd: replayed request")
+		case 1:
+			request[4+r.IntN(16)] ^= 1
+			s.note("odd: forged request")
+		case 2:
+			request = request[:r.IntN(len(request))]
+			s.note("odd: damaged request")
+		case 3:
+			last = request
+			s.note("odd: request about no session")
+		}
+		_, _ = conn.Write(request)
+		_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		_, _ = conn.Read(make([]byte, 4096))
+		conn.Close()
+		if err := s.within("server", func() error { return outsideNoise(r) }); err != nil {
+			s.fault("hosts outside: %v", err)
+		}
+	}
+}
+
+// outsideNoise sends the gateway a datagram that nobody waits for, and an ICMP error about one that was never sent: clients have higher ports.
+func outsideNoise(r *rand.Rand) error {
+	conn, err := net.Dial("udp4", fmt.Sprintf("192.0.2.1:%d", 1024+r.IntN(60000)))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, _ = conn.Write([]byte("unasked"))
+	raw, err := net.Dial("ip4:icmp", "192.0.2.1")
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	_, err = raw.Write(unreachable(datagram([4]byte{192, 0, 2, 1}, serverAddr.As4(), uint16(1024+r.IntN(20000)), echoPort, nil)))
+	return err
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"layeh.com/radius"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/ppp"
+	"github.com/gateweigh/gateweigh/ppp/pppoe"
+)
+
+// stays is the admitted probe: it logs in once, sends twenty datagrams a second until the end, renews its lease, and gets every answer.
+func (s *soak) stays(r *rand.Rand) {
+	d := &device{soak: s, r: r, slot: *soakDevices, mac: net.HardwareAddr{2, 0x50, 0, 0, 0, 1}}
+	l, err := d.arrive("guest-stays", netip.Addr{})
+	if err != nil {
+		s.fault("the admitted probe: %v", err)
+		return
+	}
+	d.pass(l, s.until, 50*time.Millisecond, false)
+	s.mu.Lock()
+	l.left = "stayed"
+	s.mu.Unlock()
+	fmt.Printf("the admitted probe sent %d datagrams and received %d answers\n", l.passed.UpPackets, l.passed.DownPackets)
+}
+
+// comeAndGo is one client at the portal after the other: some devices of a user.
+func (s *soak) comeAndGo(slot int, r *rand.Rand) {
+	addrs := [3]netip.Addr{} // that each device had
+	s.sleep(r, 30*time.Second)
+	for !s.over() {
+		n := r.IntN(len(addrs))
+		d := &device{soak: s, r: r, slot: slot, mac: net.HardwareAddr{2, 0x50, 1, byte(n), byte(slot >> 8), byte(slot)}}
+		if err := d.stay(fmt.Sprintf("guest-%d", slot), addrs[n]); err != nil {
+			s.fault("device %s at %s: %v", d.mac, d.addr, err)
+		}
+		addrs[n] = d.addr
+	}
+}
+
+// arrive connects a device and logs it in, where it is not logged in still.
+func (d *device) arrive(user string, had netip.Addr) (*life, error) {
+	if err := d.plug(); err != nil {
+		return nil, err
+	}
+	if err := d.lease(had); err != nil {
+		return nil, err
+	}
+	return d.enter(user)
+}
+
+// enter logs the device in.
+func (d *device) enter(user string) (*life, error) {
+	status, err := d.logIn(user, "right")
+	if err != nil || status != http.StatusSeeOther {
+		return nil, fmt.Errorf("logging in is answered with %d, %v", status, err)
+	}
+	return d.life(d.addr, user)
+}
+
+// stay is one stay of a device, from its connection to its disconnection.
+func (d *device) stay(user string, had netip.Addr) error {
+	l, err := d.arrive(user, had)
+	defer func() {
+		if d.link != nil {
+			d.pull()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	d.note("login")
+	for {
+		d.pass(l, time.Now().Add(time.Duration(10+d.r.IntN(90))*time.Second), 500*time.Millisecond, true)
+		again, err := d.leave(l)
+		if err != nil || !again || d.over() {
+			return err
+		}
+		if l, err = d.enter(user); err != nil {
+			return fmt.Errorf("again: %w", err)
+		}
+		d.note("login again")
+	}
+}
+
+// pass has the device send datagrams until a time, each some time after the answer of the former, and renew its lease. Where it
+// is restless it does other things between.
+func (d *device) pass(l *life, until time.Time, pause time.Duration, restless bool) {
+	conn, err := d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
+	if err != nil {
+		d.fault("device %s: %v", d.mac, err)
+		return
+	}
+	defer func() { conn.Close() }()
+	for seq := uint64(0); time.Now().Before(until) && !d.over(); seq++ {
+		if err := d.echo(conn, l, seq); err != nil {
+			l.about = true
+			d.fault("session %s of %s at %s for %v: %v", l.id, l.user, d.addr, time.Since(l.began).Round(time.Second), err)
+		}
+		if time.Now().After(d.renew) {
+			rebind := d.r.IntN(3) == 0
+			if err := d.again(rebind); err != nil {
+				d.fault("device %s at %s renews its lease (rebinding %v): %v", d.mac, d.addr, rebind, err)
+			}
+			d.note("renewal")
+		}
+		if restless {
+			next, err := d.wander(l, conn)
+			if err != nil {
+				d.fault("device %s at %s: %v", d.mac, d.addr, err)
+				return
+			}
+			conn = next
+		}
+		time.Sleep(time.Duration((0.5 + d.r.Float64()) * float64(pause)))
+	}
+}
+
+// wander does one of the things that devices do now and then, and returns the socket to go on with.
+func (d *device) wander(l *life, conn net.Conn) (net.Conn, error) {
+	switch n := d.r.IntN(600); {
+	case n < 2: // the power fails; the device begins anew, with its address
+		d.note("power cycle")
+		conn.Close()
+		had := d.addr
+		d.pull()
+		d.addr = netip.Addr{}
+		if err := d.plug(); err != nil {
+			return conn, err
+		}
+		if d.r.IntN(2) == 0 {
+			had = netip.Addr{}
+		}
+		if err := d.lease(had); err != nil {
+			return conn, err
+		}
+		return d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
+	case n < 3: // a connection
+		d.note("download")
+		l.about = true
+		return conn, d.download()
+	case n < 4: // a port that refuses, from which an ICMP error comes
+		d.note("refused datagram")
+		l.about = true
+		if other, err := d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, shutPort)); err == nil {
+			_, _ = other.Write([]byte("nobody"))
+			other.Close()
+		}
+	case n < 6: // another port outside
+		d.note("another port")
+		conn.Close()
+		return d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
+	}
+	return conn, nil
+}
+
+// download fetches a file by TCP.
+func (d *device) download() error {
+	conn, err := d.dial("tcp4", serverAddr.String()+":8081")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(2 * soakWait))
+	if _, err := io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+		return err
+	}
+	n, err := io.Copy(io.Discard, conn)
+	if err == nil && n < fileBytes {
+		err = fmt.Errorf("%d of %d bytes came", n, fileBytes)
+	}
+	return err
+}
+
+// leave ends a device's session in one of many ways, and reports whether the device is there still.
+func (d *device) leave(l *life) (still bool, err error) {
+	how := [...]string{"log out", "log out", "log out and release", "release", "vanish", "vanish for long", "disconnect", "time is up", "sent away"}[d.r.IntN(9)]
+	if d.over() {
+		how = "log out and release"
+	}
+	d.note(how)
+	d.mu.Lock()
+	l.left = how
+	d.mu.Unlock()
+	switch how {
+	case "log out", "log out and release":
+		if err := d.logOut(l.user); err != nil {
+			return true, err
+		}
+		if !d.gone(l, d.addr) || how == "log out" {
+			return true, nil
+		}
+		fallthrough
+	case "release":
+		if err := d.release(); err != nil {
+			return true, err
+		}
+		d.pull()
+		d.link = nil
+		d.gone(l, d.addr)
+		d.sleep(d.r, soakIdle/2)
+		return false, nil
+	case "vanish", "vanish for long":
+		d.pull()
+		d.link = nil
+		if how == "vanish" {
+			d.sleep(d.r, soakIdle/3)
+		} else if d.gone(l, d.addr) {
+			d.sleep(d.r, soakIdle)
+		}
+		return false, nil
+	case "disconnect":
+		return true, d.told(l, d.changes(radius.CodeDisconnectRequest, l.id, 0))
+	case "time is up":
+		return true, d.told(l, d.changes(radius.CodeCoARequest, l.id, 1))
+	}
+	_, err = d.soak.ask.Logout(d.t.Context(), control.LogoutRequest{Addr: d.addr})
+	d.gone(l, d.addr)
+	return true, err
+}
+
+// told has the RADIUS server end the session.
+func (d *device) told(l *life, request []byte) error {
+	if err := d.asksFor(request); err != nil {
+		return err
+	}
+	d.gone(l, d.addr)
+	return nil
+}
+
+// dialAndHangUp is one client on a PPPoE line after the other.
+func (s *soak) dialAndHangUp(slot int, r *rand.Rand) {
+	mac := pppoe.MAC{2, 0x50, 2, 0, byte(slot >> 8), byte(slot)}
+	s.sleep(r, 10*time.Second)
+	for n := 0; !s.over(); n++ {
+		line := s.access.subscriber(s.t, mac, ppp.Config{User: fmt.Sprintf("guest-line-%d", slot), Password: "right"})
+		line.uniq = []byte{byte(n >> 8), byte(n)}
+		terms, err := line.dial()
+		if err != nil {
+			s.fault("line %d is refused: %v", slot, err)
+			s.sleep(r, 10*time.Second)
+			continue
+		}
+		s.note("dial")
+		l, err := s.life(terms.Local, line.cfg.User)
+		if err != nil {
+			s.fault("line %d: %v", slot, err)
+			continue
+		}
+		s.carry(line, l, terms, r)
+		how := [...]string{"hang up", "PADT", "line vanishes", "line loses power", "line is disconnected"}[r.IntN(5)]
+		s.note(how)
+		s.mu.Lock()
+		l.left = how
+		s.mu.Unlock()
+		if how == "line loses power" { // the client dials again at once, and its former session ends so
+			line.vanish()
+			continue
+		}
+		switch how {
+		case "hang up":
+			line.hangUp()
+		case "PADT":
+			line.padt()
+			line.vanish()
+		case "line vanishes":
+			line.vanish()
+		case "line is disconnected":
+			if err := s.asksFor(s.changes(radius.CodeDisconnectRequest, l.id, 0)); err != nil {
+				s.fault("line %d: %v", slot, err)
+			}
+		}
+		s.gone(l, terms.Local)
+		s.sleep(r, 20*time.Second)
+	}
+}
+
+// carry has a line's client send echo requests for a while.
+func (s *soak) carry(line *subscriber, l *life, terms ppp.Terms, r *rand.Rand) {
+	until := time.Now().Add(time.Duration(10+r.IntN(110)) * time.Second)
+	for seq := 0; time.Now().Before(until) && !s.over(); seq++ {
+		bytes := 28 + r.IntN(1400)
+		l.passed.UpBytes += uint64(bytes)
+		l.passed.UpPackets++
+		if !line.echo(terms.Local, serverAddr, bytes, seq, soakWait) {
+			l.about = true
+			s.fault("session %s of %s at %s: echo request %d of %d bytes has no answer", l.id, l.user, terms.Local, seq, bytes)
+			continue
+		}
+		l.passed.DownBytes += uint64(bytes)
+		l.passed.DownPackets++
+		time.Sleep(time.Duration(500+r.IntN(1000)) * time.Millisecond)
+	}
+}

@@ -46,10 +46,11 @@ type soak struct {
 	ask      *control.Client
 	measured *meter
 
-	mu     sync.Mutex       // guards what follows
-	lives  map[string]*life // by the session's identifier
-	did    map[string]int   // what clients did, how often
-	faults []string
+	mu      sync.Mutex       // guards what follows
+	lives   map[string]*life // by the session's identifier
+	did     map[string]int   // what clients did, how often
+	faults  []string
+	carried []byte // what the RADIUS server asked for last
 }
 
 // life is a session as its client has seen it.

@@ -71,6 +71,9 @@ func (s *soak) asksFor(request []byte) error {
 		if err == nil && answer.Code != radius.CodeDisconnectACK && answer.Code != radius.CodeCoAACK {
 			err = fmt.Errorf("a server's request is answered with %v, %v", answer.Code, answer.Attributes)
 		}
+		s.mu.Lock()
+		s.carried = request
+		s.mu.Unlock()
 		return err
 	}
 	return fmt.Errorf("a server's request is not answered")
@@ -88,7 +91,6 @@ func (s *soak) asServer() (conn net.Conn, err error) {
 // oddServer has the RADIUS server and hosts outside send what they should not: requests again, forged, old and damaged
 // ones, and ICMP errors and datagrams to the gateway's address.
 func (s *soak) oddServer(r *rand.Rand) {
-	var last []byte
 	for !s.over() {
 		s.sleep(r, 4*time.Second)
 		conn, err := s.asServer()
@@ -99,9 +101,11 @@ func (s *soak) oddServer(r *rand.Rand) {
 		request := s.changes(radius.CodeDisconnectRequest, fmt.Sprintf("%016x", r.Uint64()), 0) // of no session
 		switch r.IntN(4) {
 		case 0: // what was carried out, once more
-			if last != nil {
-				request = last
+			s.mu.Lock()
+			if s.carried != nil {
+				request = s.carried
 			}
+			s.mu.Unlock()
 			s.note("odd: replayed request")
 		case 1:
 			request[4+r.IntN(16)] ^= 1
@@ -110,7 +114,6 @@ func (s *soak) oddServer(r *rand.Rand) {
 			request = request[:r.IntN(len(request))]
 			s.note("odd: damaged request")
 		case 3:
-			last = request
 			s.note("odd: request about no session")
 		}
 		_, _ = conn.Write(request)

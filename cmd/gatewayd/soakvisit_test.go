@@ -78,7 +78,7 @@ func (d *device) stay(user string, had netip.Addr) error {
 	}
 	d.note("login")
 	for {
-		d.pass(l, time.Now().Add(time.Duration(10+d.r.IntN(90))*time.Second), 500*time.Millisecond, true)
+		d.pass(l, time.Now().Add(time.Duration(10+d.r.IntN(90))*time.Second), 700*time.Millisecond, true)
 		again, err := d.leave(l)
 		if err != nil || !again || d.over() {
 			return err

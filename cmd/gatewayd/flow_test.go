@@ -49,31 +49,33 @@ func (w *world) flow(c *client, up bool, perSecond int) *flow {
 	if !up {
 		from, to, at = to, from, c.addr
 	}
-	large := func(conn *net.UDPConn) error {
-		raw, err := conn.SyscallConn()
-		if err != nil {
-			return err
-		}
-		return errors.Join(raw.Control(func(fd uintptr) {
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBytes)
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBytes)
-		}))
-	}
 	w.in(to, func() (err error) {
 		if f.in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: at.AsSlice()}); err == nil {
-			err = large(f.in)
+			err = roomy(f.in)
 		}
 		return err
 	})
 	w.in(from, func() (err error) {
 		if f.out, err = net.DialUDP("udp4", nil, f.in.LocalAddr().(*net.UDPAddr)); err == nil {
-			err = large(f.out)
+			err = roomy(f.out)
 		}
 		return err
 	})
 	f.running.Go(f.receive)
 	w.t.Cleanup(func() { f.halt(); f.out.Close(); f.in.Close(); f.running.Wait() })
 	return f
+}
+
+// roomy gives a socket large buffers.
+func roomy(conn *net.UDPConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return errors.Join(raw.Control(func(fd uintptr) {
+		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBytes)
+		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBytes)
+	}))
 }
 
 func (f *flow) receive() {

@@ -131,6 +131,9 @@ func (s *soak) echoes() {
 			return err
 		}
 		s.t.Cleanup(func() { conn.Close() })
+		if err := roomy(conn); err != nil { // a busy machine's clients wait for it all at once
+			return err
+		}
 		go func() {
 			b := make([]byte, 2048)
 			for {

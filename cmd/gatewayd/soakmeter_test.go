@@ -227,7 +227,7 @@ var keyed = []ebpf.MapType{ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPU
 
 // entries counts a table's keys, while others come and go.
 func entries(m *ebpf.Map) (n int) {
-	var key []byte
+	var key any // nil: the first one
 	for n < int(m.MaxEntries()) {
 		next, err := m.NextKeyBytes(key)
 		if err != nil || next == nil {

@@ -53,7 +53,7 @@ type soak struct {
 	carried []byte // what the RADIUS server asked for last
 }
 
-// life is a session as its client has seen it.
+// life is a session as its client has seen it. It is its client's until all clients have gone.
 type life struct {
 	user, id string
 	began    time.Time
@@ -65,9 +65,9 @@ type life struct {
 // devicesHost is the namespace of all devices at the portal.
 const devicesHost = "devices"
 
-// BenchmarkSoak has clients come, log in, pass traffic, renew their leases, log out, leave without a word and come back, at the
-// portal and on PPPoE lines, beside devices that do odd things. It fails where the daemon grows, where a session is not
-// started and stopped once, where it is billed something else than its client has passed, and where an answer is lost.
+// BenchmarkSoak has clients come, log in, pass traffic, renew their leases, log out, leave without a word and come back,
+// at the portal and on PPPoE lines, beside devices that do odd things. It fails where the daemon grows, where a session is
+// not started and stopped once, where it is billed other bytes than its client has passed, and where an answer is lost.
 func BenchmarkSoak(b *testing.B) {
 	s := newSoak(b)
 	seed := *soakSeed
@@ -76,7 +76,8 @@ func BenchmarkSoak(b *testing.B) {
 	}
 	s.began = time.Now()
 	s.until = s.began.Add(*soakFor)
-	fmt.Printf("soak of %v: %d clients at the portal, %d on lines, %d odd devices, -soak-seed %d\n", *soakFor, *soakDevices, *soakLines, s.oddDevices(), seed)
+	fmt.Printf("soak of %v: %d clients at the portal, %d on lines, %d odd devices, -soak-seed %d\n",
+		*soakFor, *soakDevices, *soakLines, s.oddDevices(), seed)
 	s.run(seed)
 	s.settle()
 	s.judge()
@@ -90,7 +91,8 @@ func newSoak(t testing.TB) *soak {
 	w := newNetwork(t)
 	// The bridge before the gateway and the gateway's own machine have the settings that namespaces begin with.
 	w.sh(`ip netns exec $ID-hub sh -ec 'for call in /proc/sys/net/bridge/bridge-nf-call-*; do echo 1 >$call; done'
-ip -n $ID-router addr flush dev lan0; ip -n $ID-router addr add 10.1.0.1/16 dev lan0; ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
+ip -n $ID-router addr flush dev lan0; ip -n $ID-router addr add 10.1.0.1/16 dev lan0
+ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
 	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
 	w.write("soak/gatewayd.toml", "gatewayd.toml", w)
 	w.certificate()
@@ -109,8 +111,9 @@ ip -n $ID-router addr flush dev lan0; ip -n $ID-router addr add 10.1.0.1/16 dev 
 // connect makes the namespace of the devices.
 func (s *soak) connect() {
 	s.t.Helper()
-	s.sh(`n=$ID-` + devicesHost + `; ip netns add $n; ip netns exec $n sh -ec 'echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
-for i in all default; do cd /proc/sys/net/ipv4/conf/$i; echo 1 >arp_ignore; echo 2 >arp_announce; echo 0 >rp_filter; done'; ip -n $n link set lo up
+	s.sh(`n=$ID-` + devicesHost + `; ip netns add $n; ip -n $n link set lo up
+ip netns exec $n sh -ec 'echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
+for i in all default; do cd /proc/sys/net/ipv4/conf/$i; echo 1 >arp_ignore; echo 2 >arp_announce; echo 0 >rp_filter; done'
 ip -n $n link add c0 type veth peer name devices netns $ID-hub; ip -n $n link set c0 up
 ip -n $ID-hub link set devices up; ip -n $ID-hub link set devices master br0`)
 	ns, err := netns.GetFromName(s.id + "-" + devicesHost)
@@ -148,7 +151,8 @@ func (s *soak) echoes() {
 		if err != nil {
 			return err
 		}
-		files := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, fileBytes)) })}
+		file := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, fileBytes)) }
+		files := &http.Server{Handler: http.HandlerFunc(file)}
 		s.t.Cleanup(func() { files.Close() })
 		go files.Serve(l)
 		return nil
@@ -252,7 +256,8 @@ func (s *soak) life(addr netip.Addr, user string) (*life, error) {
 // gone waits until a session has ended.
 func (s *soak) gone(l *life, addr netip.Addr) bool {
 	for began := time.Now(); time.Since(began) < 3*soakIdle; time.Sleep(200 * time.Millisecond) {
-		if one, err := s.ask.Session(s.t.Context(), addr); err == nil && one.ID != l.id || err != nil && strings.Contains(err.Error(), "no client has") {
+		one, err := s.ask.Session(s.t.Context(), addr)
+		if err == nil && one.ID != l.id || err != nil && strings.Contains(err.Error(), "no client has") {
 			return true
 		}
 	}

@@ -23,8 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// device is a client at the portal: an interface with an address and routes of its own, in a namespace with all others. Its
-// sockets are bound to the interface.
+// device is a client at the portal: an interface with an address and routes of its own, in a namespace with all others.
+// Its sockets are bound to the interface.
 type device struct {
 	*soak
 	r     *rand.Rand
@@ -104,7 +104,8 @@ func exchange(conn net.PacketConn, m *dhcpv4.DHCPv4, to net.Addr) (*dhcpv4.DHCPv
 			if err != nil {
 				break
 			}
-			if got, err := dhcpv4.FromBytes(b[:n]); err == nil && got.OpCode == dhcpv4.OpcodeBootReply && got.TransactionID == m.TransactionID {
+			got, err := dhcpv4.FromBytes(b[:n])
+			if err == nil && got.OpCode == dhcpv4.OpcodeBootReply && got.TransactionID == m.TransactionID {
 				return got, nil
 			}
 		}
@@ -129,10 +130,12 @@ func (d *device) take(ack *dhcpv4.DHCPv4) error {
 	}
 	index, metric := d.link.Attrs().Index, d.slot+1
 	all := &net.IPNet{IP: net.IPv4(10, 1, 0, 0).To4(), Mask: net.CIDRMask(16, 32)}
-	if err := d.links.RouteReplace(&netlink.Route{LinkIndex: index, Dst: all, Priority: metric, Scope: netlink.SCOPE_LINK, Src: addr.AsSlice()}); err != nil {
+	near := &netlink.Route{LinkIndex: index, Dst: all, Priority: metric, Scope: netlink.SCOPE_LINK, Src: addr.AsSlice()}
+	if err := d.links.RouteReplace(near); err != nil {
 		return fmt.Errorf("a route by %s: %w", d.name, err)
 	}
-	return d.links.RouteReplace(&netlink.Route{LinkIndex: index, Gw: net.IPv4(10, 1, 0, 1), Priority: metric, Src: addr.AsSlice()})
+	far := &netlink.Route{LinkIndex: index, Gw: net.IPv4(10, 1, 0, 1), Priority: metric, Src: addr.AsSlice()}
+	return d.links.RouteReplace(far)
 }
 
 // again renews the lease: with the server that it is from, or, as when that does not answer, with any.
@@ -141,7 +144,8 @@ func (d *device) again(rebind bool) error {
 	if rebind {
 		to = nclient4.DefaultServers
 	}
-	m, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeRequest), dhcpv4.WithHwAddr(d.mac), dhcpv4.WithClientIP(d.addr.AsSlice()))
+	m, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeRequest), dhcpv4.WithHwAddr(d.mac),
+		dhcpv4.WithClientIP(d.addr.AsSlice()))
 	if err != nil {
 		return err
 	}
@@ -159,8 +163,8 @@ func (d *device) again(rebind bool) error {
 
 // release gives the address back and goes: a device that still answers keeps it.
 func (d *device) release() error {
-	m, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeRelease), dhcpv4.WithHwAddr(d.mac), dhcpv4.WithClientIP(d.addr.AsSlice()),
-		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 1, 0, 1))))
+	m, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeRelease), dhcpv4.WithHwAddr(d.mac),
+		dhcpv4.WithClientIP(d.addr.AsSlice()), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 1, 0, 1))))
 	if err != nil {
 		return err
 	}
@@ -176,7 +180,8 @@ func (d *device) release() error {
 // bound makes a socket the device's own.
 func (d *device) bound(_, _ string, raw syscall.RawConn) (err error) {
 	if bad := raw.Control(func(fd uintptr) {
-		err = errors.Join(unix.BindToDevice(int(fd), d.name), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
+		broadcast := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
+		err = errors.Join(unix.BindToDevice(int(fd), d.name), broadcast)
 	}); bad != nil {
 		return bad
 	}
@@ -186,7 +191,8 @@ func (d *device) bound(_, _ string, raw syscall.RawConn) (err error) {
 // packets opens a socket for datagrams from the device's address.
 func (d *device) packets(port int) (conn net.PacketConn, err error) {
 	err = d.within(devicesHost, func() error {
-		conn, err = (&net.ListenConfig{Control: d.bound}).ListenPacket(context.Background(), "udp4", fmt.Sprintf("%s:%d", d.addr, port))
+		at := fmt.Sprintf("%s:%d", d.addr, port)
+		conn, err = (&net.ListenConfig{Control: d.bound}).ListenPacket(context.Background(), "udp4", at)
 		return err
 	})
 	return conn, err
@@ -216,7 +222,7 @@ func (d *device) visit() (*visit, error) {
 		return nil, err
 	}
 	_ = plain.SetDeadline(time.Now().Add(soakWait))
-	secure := tls.Client(plain, &tls.Config{ServerName: portalName, InsecureSkipVerify: true}) //nolint:gosec // the test's own certificate
+	secure := tls.Client(plain, &tls.Config{ServerName: portalName, InsecureSkipVerify: true})
 	if err := secure.Handshake(); err != nil {
 		plain.Close()
 		return nil, err

@@ -94,19 +94,24 @@ func medians(looks []figures) figures {
 func (s *soak) look() (figures, error) {
 	f := figures{}
 	dir := fmt.Sprintf("/proc/%d/", s.daemon.cmd.Process.Pid)
-	err := errors.Join(f.fields(dir+"smaps_rollup", map[string]string{"Pss:": "PSS MB", "Rss:": "RSS MB", "Private_Dirty:": "dirty MB"}, 1e-3*1.024), f.fields(dir+"status", map[string]string{"Threads:": "threads"}, 1))
+	const kiB = 1.024e-3 // MB
+	err := errors.Join(f.fields(dir+"smaps_rollup", map[string]string{"Pss:": "PSS MB", "Rss:": "RSS MB", "Private_Dirty:": "dirty MB"}, kiB),
+		f.fields(dir+"status", map[string]string{"Threads:": "threads"}, 1))
 	fds, bad := os.ReadDir(dir + "fd")
 	f["fds"] = float64(len(fds))
 	st, worse := s.status()
 	if err = errors.Join(err, bad, worse); err != nil {
 		return nil, err
 	}
-	f["logged in"], f["clients"] = float64(st.Sessions[session.Authenticated]), float64(st.Sessions[session.Authenticated]+st.Sessions[session.PreAuth]+st.Sessions[session.Leased])
+	f["logged in"] = float64(st.Sessions[session.Authenticated])
+	f["clients"] = f["logged in"] + float64(st.Sessions[session.PreAuth]+st.Sessions[session.Leased])
 	f["leases"], f["outbox"] = float64(st.Leases), float64(st.Outbox)
 	if err := s.metrics(f); err != nil {
 		return nil, err
 	}
-	for name, pids := range map[string][]int{"CPU s": {s.daemon.cmd.Process.Pid}, "CPU s of RADIUS": {s.auth.process.cmd.Process.Pid, s.acct.process.cmd.Process.Pid}, "CPU s of clients": {os.Getpid()}} {
+	servers := []int{s.auth.process.cmd.Process.Pid, s.acct.process.cmd.Process.Pid}
+	processes := map[string][]int{"CPU s": {s.daemon.cmd.Process.Pid}, "CPU s of RADIUS": servers, "CPU s of clients": {os.Getpid()}}
+	for name, pids := range processes {
 		for _, pid := range pids {
 			used, err := cpuSeconds(pid)
 			if err != nil {
@@ -157,6 +162,12 @@ func (f figures) fields(path string, names map[string]string, unit float64) erro
 	return nil
 }
 
+// runtimeFigures are metrics of Go's runtime, and what they are called here.
+var runtimeFigures = map[string]string{
+	"go_memstats_heap_alloc_bytes": "heap MB", "go_memstats_heap_sys_bytes": "heap of the system MB",
+	"go_memstats_stack_inuse_bytes": "stacks MB", "go_goroutines": "goroutines", "go_memstats_heap_objects": "objects",
+}
+
 // metrics reads what the daemon tells Prometheus of Go's runtime.
 func (s *soak) metrics(f figures) error {
 	var conn net.Conn
@@ -178,8 +189,7 @@ func (s *soak) metrics(f figures) error {
 	defer answer.Body.Close()
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), " ")
-		as, unit := map[string]string{"go_memstats_heap_alloc_bytes": "heap MB", "go_memstats_heap_sys_bytes": "heap of the system MB", "go_memstats_stack_inuse_bytes": "stacks MB",
-			"go_goroutines": "goroutines", "go_memstats_heap_objects": "objects"}[name], 1.0
+		as, unit := runtimeFigures[name], 1.0
 		if as == "" {
 			continue
 		}
@@ -195,7 +205,8 @@ func (s *soak) metrics(f figures) error {
 	return nil
 }
 
-// tables counts the entries of the data path's tables, but for those that have a place for each address, and the state's bytes.
+// tables counts the entries of the data path's tables, but for those that have a place for each address, and the bytes
+// of the state's files.
 func (s *soak) tables(f figures) {
 	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", s.daemon.cmd.Process.Pid))
 	if err != nil || len(infos) == 0 {
@@ -208,8 +219,8 @@ func (s *soak) tables(f figures) {
 			continue // no table, or closed meanwhile
 		}
 		if m, err := ebpf.NewMapFromID(ebpf.MapID(is["id"])); err == nil {
-			if about, err := m.Info(); err == nil && slices.Contains(keyed, m.Type()) {
-				f["table "+about.Name] = float64(entries(m))
+			if about, err := m.Info(); err == nil && keyed[m.Type()] != "" {
+				f[keyed[m.Type()]+" "+about.Name] = float64(entries(m))
 			}
 			m.Close()
 		}
@@ -222,8 +233,12 @@ func (s *soak) tables(f figures) {
 	})
 }
 
-// keyed are the kinds of tables whose entries come and go.
-var keyed = []ebpf.MapType{ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.LPMTrie, ebpf.HashOfMaps}
+// keyed is what kinds of tables are called whose entries come and go. A cache has its memory from the start and fills up:
+// the kernel forgets what was used longest ago.
+var keyed = map[ebpf.MapType]string{
+	ebpf.Hash: "table", ebpf.PerCPUHash: "table", ebpf.LPMTrie: "table", ebpf.HashOfMaps: "table",
+	ebpf.LRUHash: "cache", ebpf.LRUCPUHash: "cache",
+}
 
 // entries counts a table's keys, while others come and go.
 func entries(m *ebpf.Map) (n int) {
@@ -242,7 +257,8 @@ func entries(m *ebpf.Map) (n int) {
 // print prints a minute's line.
 func (m *meter) print(f figures) {
 	line := fmt.Sprintf("minute %2d:", len(m.minutes))
-	first := []string{"PSS MB", "RSS MB", "dirty MB", "heap MB", "fds", "threads", "goroutines", "logged in", "clients", "leases", "conntrack", "CPU s", "CPU s of RADIUS", "CPU s of clients"}
+	first := []string{"PSS MB", "RSS MB", "dirty MB", "heap MB", "fds", "threads", "goroutines", "logged in", "clients", "leases",
+		"conntrack", "CPU s", "CPU s of RADIUS", "CPU s of clients"}
 	for _, name := range first {
 		line += fmt.Sprintf(" %s %.4g,", name, f[name])
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -21,14 +22,15 @@ import (
 // odd is a device that does odd things.
 type odd struct {
 	device
-	raw    *packet.Conn // of frames
-	last   time.Time    // when it declined an address
-	router net.HardwareAddr
+	raw    *packet.Conn     // sends frames
+	last   time.Time        // when it declined an address
+	router net.HardwareAddr // the gateway's, on the LAN
 }
 
 // beOdd is one odd device until the end.
 func (s *soak) beOdd(slot int, r *rand.Rand) {
-	o := &odd{device: device{soak: s, r: r, slot: *soakDevices + 1 + slot, mac: net.HardwareAddr{2, 0x50, 3, 0, 0, byte(slot)}}}
+	mac := net.HardwareAddr{2, 0x50, 3, 0, 0, byte(slot)}
+	o := &odd{device: device{soak: s, r: r, slot: *soakDevices + 1 + slot, mac: mac}}
 	if err := o.begin(); err != nil {
 		s.fault("odd device %d: %v", slot, err)
 		return
@@ -69,17 +71,15 @@ func (o *odd) begin() error {
 	if err := o.lease(netip.Addr{}); err != nil {
 		return err
 	}
-	dev, err := net.InterfaceByName("lo")
-	if err != nil {
-		return err
-	}
-	if err := o.within("router", func() (err error) {
-		dev, err = net.InterfaceByName("lan0")
+	if err := o.within("router", func() error {
+		dev, err := net.InterfaceByName("lan0")
+		if err == nil {
+			o.router = dev.HardwareAddr
+		}
 		return err
 	}); err != nil {
 		return err
 	}
-	o.router = dev.HardwareAddr
 	return o.within(devicesHost, func() error {
 		dev, err := net.InterfaceByName(o.name)
 		if err == nil {
@@ -114,8 +114,8 @@ func (o *odd) damagedDHCP() error {
 	if err != nil {
 		return err
 	}
-	kinds := []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeInform, dhcpv4.MessageTypeDecline,
-		dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeOffer, dhcpv4.MessageTypeAck, 77}
+	kinds := []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeInform,
+		dhcpv4.MessageTypeDecline, dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeOffer, dhcpv4.MessageTypeAck, 77}
 	m.UpdateOption(dhcpv4.OptMessageType(kinds[o.r.IntN(len(kinds))]))
 	b := m.ToBytes()
 	if o.r.IntN(4) > 0 {
@@ -146,7 +146,8 @@ func (o *odd) decline() error {
 	if err != nil {
 		return err
 	}
-	no, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeDecline), dhcpv4.WithHwAddr(o.mac), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
+	no, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeDecline), dhcpv4.WithHwAddr(o.mac),
+		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 1, 0, 1))))
 	if err == nil {
 		_, err = conn.WriteTo(no.ToBytes(), nclient4.DefaultServers)
@@ -156,8 +157,10 @@ func (o *odd) decline() error {
 
 // spoof sends a datagram from an address of somebody else: a client that is logged in, none, or one of another network.
 func (o *odd) spoof() error {
-	from := [][4]byte{{10, 1, 32 + byte(o.r.IntN(2)), byte(o.r.IntN(256))}, {10, 1, 250, byte(o.r.IntN(256))}, {10, 1, 0, 1}, {198, 51, 100, byte(o.r.IntN(256))}, {127, 0, 0, 1}}[o.r.IntN(5)]
-	return o.frame(o.router, o.mac, 0x0800, datagram(from, serverAddr.As4(), uint16(o.r.IntN(65536)), echoPort, make([]byte, o.r.IntN(500))))
+	n := byte(o.r.IntN(256))
+	from := [][4]byte{{10, 1, 32 + n%2, byte(o.r.IntN(256))}, {10, 1, 250, n}, {10, 1, 0, 1}, {198, 51, 100, n}, {127, 0, 0, 1}}[o.r.IntN(5)]
+	sent := datagram(from, serverAddr.As4(), uint16(o.r.IntN(65536)), echoPort, make([]byte, o.r.IntN(500)))
+	return o.frame(o.router, o.mac, 0x0800, sent)
 }
 
 // spoofARP claims the address of somebody else.
@@ -170,7 +173,8 @@ func (o *odd) spoofARP() error {
 
 // garbage sends the portal what is no HTTP, and then ends the connection in one of several ways.
 func (o *odd) garbage() error {
-	conn, err := o.dial("tcp4", []string{portalAddr, "10.1.0.1:8443", "10.1.0.1:80", "192.0.2.2:80", "10.1.0.1:53"}[o.r.IntN(5)])
+	to := []string{portalAddr, "10.1.0.1:8443", "10.1.0.1:80", "192.0.2.2:80", "10.1.0.1:53"}[o.r.IntN(5)]
+	conn, err := o.dial("tcp4", to)
 	if err != nil {
 		return err
 	}
@@ -202,7 +206,7 @@ func (o *odd) cutTLS() error {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
 	cut := &cutConn{Conn: conn, left: o.r.IntN(700)}
-	secure := tls.Client(cut, &tls.Config{ServerName: portalName, InsecureSkipVerify: true}) //nolint:gosec // it breaks off
+	secure := tls.Client(cut, &tls.Config{ServerName: portalName, InsecureSkipVerify: true})
 	if secure.Handshake() == nil {
 		_, _ = secure.Write([]byte("GET /login HTTP/1.1\r\nHost: " + portalName))
 	}
@@ -236,7 +240,8 @@ func (o *odd) halfForm() error {
 		return err
 	}
 	defer v.conn.Close()
-	_, err = fmt.Fprintf(v.conn, "POST /login HTTP/1.1\r\nHost: %s:8443\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\ntoken=x&user", portalName, 20+o.r.IntN(1<<20))
+	_, err = fmt.Fprintf(v.conn, "POST /login HTTP/1.1\r\nHost: %s:8443\r\nContent-Type: application/x-www-form-urlencoded\r\n"+
+		"Content-Length: %d\r\n\r\ntoken=x&user", portalName, 20+o.r.IntN(1<<20))
 	return err
 }
 
@@ -248,21 +253,25 @@ func (o *odd) icmpError() error {
 	if o.r.IntN(2) == 0 {
 		from = victim
 	}
-	return o.frame(o.router, o.mac, 0x0800, ipv4Packet(from, [][4]byte{serverAddr.As4(), {10, 1, 0, 1}}[o.r.IntN(2)], layers.IPProtocolICMPv4, about))
+	to := [][4]byte{serverAddr.As4(), {10, 1, 0, 1}}[o.r.IntN(2)]
+	return o.frame(o.router, o.mac, 0x0800, ipv4Packet(from, to, layers.IPProtocolICMPv4, about))
 }
 
 // line sends the concentrator frames that lead nowhere.
 func (o *odd) line() error {
-	f := pppoe.Frame{To: pppoe.Broadcast, From: pppoe.MAC(o.mac), Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: make([]byte, o.r.IntN(64))}}}
+	asked := []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: make([]byte, o.r.IntN(64))}}
+	f := pppoe.Frame{To: pppoe.Broadcast, From: pppoe.MAC(o.mac), Code: pppoe.PADI, Tags: asked}
+	session := uint16(1 + o.r.IntN(200))
 	switch o.r.IntN(4) {
 	case 0:
 	case 1: // asks for a session with a cookie that nobody has sent
 		f.To, f.Code = pppoe.MAC(o.router), pppoe.PADR
 		f.Tags = append(f.Tags, pppoe.Tag{Type: pppoe.ACCookie, Value: make([]byte, 16)})
 	case 2: // ends a session of somebody else
-		f.To, f.Code, f.Session, f.Tags = pppoe.MAC(o.router), pppoe.PADT, uint16(1+o.r.IntN(200)), nil
+		f.To, f.Code, f.Session, f.Tags = pppoe.MAC(o.router), pppoe.PADT, session, nil
 	case 3: // talks in one
-		f = pppoe.Frame{To: pppoe.MAC(o.router), From: pppoe.MAC(o.mac), Session: uint16(1 + o.r.IntN(200)), PPP: o.damage([]byte{0xc0, 0x21, 1, 1, 0, 8, 3, 4, 0xc0, 0x23})}
+		lcp := o.damage([]byte{0xc0, 0x21, 1, 1, 0, 8, 3, 4, 0xc0, 0x23})
+		f = pppoe.Frame{To: pppoe.MAC(o.router), From: pppoe.MAC(o.mac), Session: session, PPP: lcp}
 	}
 	b := f.Append(nil)
 	if o.r.IntN(2) == 0 {
@@ -309,15 +318,19 @@ func (o *odd) noise() error {
 
 // datagram is a UDP packet with its headers.
 func datagram(from, to [4]byte, fromPort, toPort uint16, content []byte) []byte {
-	udp := append([]byte{byte(fromPort >> 8), byte(fromPort), byte(toPort >> 8), byte(toPort), byte((8 + len(content)) >> 8), byte(8 + len(content)), 0, 0}, content...)
-	return ipv4Packet(from, to, layers.IPProtocolUDP, udp)
+	var udp []byte
+	for _, field := range []uint16{fromPort, toPort, uint16(8 + len(content)), 0} { // without a checksum
+		udp = binary.BigEndian.AppendUint16(udp, field)
+	}
+	return ipv4Packet(from, to, layers.IPProtocolUDP, append(udp, content...))
 }
 
 // ipv4Packet puts a header before a packet's content.
 func ipv4Packet(from, to [4]byte, proto layers.IPProtocol, content []byte) []byte {
 	b := gopacket.NewSerializeBuffer()
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: proto, SrcIP: from[:], DstIP: to[:]}
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, gopacket.Payload(content)); err != nil {
+	whole := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(b, whole, ip, gopacket.Payload(content)); err != nil {
 		panic(err) // of a packet that fits
 	}
 	return b.Bytes()
@@ -326,8 +339,9 @@ func ipv4Packet(from, to [4]byte, proto layers.IPProtocol, content []byte) []byt
 // unreachable is an ICMP message about a packet: nobody listens at its port.
 func unreachable(about []byte) []byte {
 	b := gopacket.NewSerializeBuffer()
-	icmp := &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodePort)}
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{ComputeChecksums: true}, icmp, gopacket.Payload(about)); err != nil {
+	kind := layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodePort)
+	whole := gopacket.SerializeOptions{ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(b, whole, &layers.ICMPv4{TypeCode: kind}, gopacket.Payload(about)); err != nil {
 		panic(err) // of a packet that fits
 	}
 	return b.Bytes()

@@ -33,7 +33,8 @@ func (w *world) certificate() {
 	must(w.t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	must(w.t, err)
-	for name, block := range map[string]*pem.Block{"portal.crt": {Type: "CERTIFICATE", Bytes: der}, "portal.key": {Type: "PRIVATE KEY", Bytes: private}} {
+	files := map[string]*pem.Block{"portal.crt": {Type: "CERTIFICATE", Bytes: der}, "portal.key": {Type: "PRIVATE KEY", Bytes: private}}
+	for name, block := range files {
 		must(w.t, os.WriteFile(filepath.Join(w.Dir, name), pem.EncodeToMemory(block), 0o600))
 	}
 }
@@ -126,7 +127,8 @@ func (s *soak) oddServer(r *rand.Rand) {
 	}
 }
 
-// outsideNoise sends the gateway a datagram that nobody waits for, and an ICMP error about one that was never sent: clients have higher ports.
+// outsideNoise sends the gateway a datagram that nobody waits for, and an ICMP error about one that was never sent:
+// clients have higher ports.
 func outsideNoise(r *rand.Rand) error {
 	conn, err := net.Dial("udp4", fmt.Sprintf("192.0.2.1:%d", 1024+r.IntN(60000)))
 	if err != nil {
@@ -139,6 +141,7 @@ func outsideNoise(r *rand.Rand) error {
 		return err
 	}
 	defer raw.Close()
-	_, err = raw.Write(unreachable(datagram([4]byte{192, 0, 2, 1}, serverAddr.As4(), uint16(1024+r.IntN(20000)), echoPort, nil)))
+	about := datagram([4]byte{192, 0, 2, 1}, serverAddr.As4(), uint16(1024+r.IntN(20000)), echoPort, nil)
+	_, err = raw.Write(unreachable(about))
 	return err
 }

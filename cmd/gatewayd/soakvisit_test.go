@@ -16,7 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// stays is the admitted probe: it logs in once, sends twenty datagrams a second until the end, renews its lease, and gets every answer.
+// stays is the admitted probe: it logs in once, sends twenty datagrams a second until the end, renews its lease, and gets
+// every answer.
 func (s *soak) stays(r *rand.Rand) {
 	d := &device{soak: s, r: r, slot: *soakDevices, mac: net.HardwareAddr{2, 0x50, 0, 0, 0, 1}}
 	l, err := d.arrive("guest-stays", netip.Addr{})
@@ -25,9 +26,7 @@ func (s *soak) stays(r *rand.Rand) {
 		return
 	}
 	d.pass(l, s.until, 50*time.Millisecond, false)
-	s.mu.Lock()
 	l.left = "stayed"
-	s.mu.Unlock()
 	fmt.Printf("the admitted probe sent %d datagrams and received %d answers\n", l.passed.UpPackets, l.passed.DownPackets)
 }
 
@@ -90,8 +89,8 @@ func (d *device) stay(user string, had netip.Addr) error {
 	}
 }
 
-// pass has the device send datagrams until a time, each some time after the answer of the former, and renew its lease. Where it
-// is restless it does other things between.
+// pass has the device send datagrams until a time, each some time after the answer of the former, and renew its lease.
+// Where it is restless it does other things between.
 func (d *device) pass(l *life, until time.Time, pause time.Duration, restless bool) {
 	conn, err := d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
 	if err != nil {
@@ -181,14 +180,13 @@ func (d *device) download() error {
 
 // leave ends a device's session in one of many ways, and reports whether the device is there still.
 func (d *device) leave(l *life) (still bool, err error) {
-	how := [...]string{"log out", "log out", "log out and release", "release", "vanish", "vanish for long", "disconnect", "time is up", "sent away"}[d.r.IntN(9)]
+	ways := [...]string{"log out", "log out", "log out and release", "release", "vanish", "vanish for long", "disconnect", "time is up", "sent away"}
+	how := ways[d.r.IntN(len(ways))]
 	if d.over() {
 		how = "log out and release"
 	}
 	d.note(how)
-	d.mu.Lock()
 	l.left = how
-	d.mu.Unlock()
 	switch how {
 	case "log out", "log out and release":
 		if err := d.logOut(l.user); err != nil {
@@ -255,31 +253,33 @@ func (s *soak) dialAndHangUp(slot int, r *rand.Rand) {
 			continue
 		}
 		s.carry(line, l, terms, r)
-		how := [...]string{"hang up", "PADT", "line vanishes", "line loses power", "line is disconnected"}[r.IntN(5)]
-		s.note(how)
-		s.mu.Lock()
-		l.left = how
-		s.mu.Unlock()
-		if how == "line loses power" { // the client dials again at once, and its former session ends so
-			line.vanish()
-			continue
-		}
-		switch how {
-		case "hang up":
-			line.hangUp()
-		case "PADT":
-			line.padt()
-			line.vanish()
-		case "line vanishes":
-			line.vanish()
-		case "line is disconnected":
-			if err := s.asksFor(s.changes(radius.CodeDisconnectRequest, l.id, 0)); err != nil {
-				s.fault("line %d: %v", slot, err)
-			}
-		}
-		s.gone(l, terms.Local)
-		s.sleep(r, 20*time.Second)
+		s.endLine(line, l, terms.Local, r)
 	}
+}
+
+// endLine ends a line's session in one of many ways.
+func (s *soak) endLine(line *subscriber, l *life, addr netip.Addr, r *rand.Rand) {
+	how := [...]string{"hang up", "PADT", "line vanishes", "line loses power", "line is disconnected"}[r.IntN(5)]
+	s.note(how)
+	l.left = how
+	switch how {
+	case "hang up":
+		line.hangUp()
+	case "PADT":
+		line.padt()
+		line.vanish()
+	case "line vanishes":
+		line.vanish()
+	case "line loses power": // the client dials again at once, and its former session ends so
+		line.vanish()
+		return
+	case "line is disconnected":
+		if err := s.asksFor(s.changes(radius.CodeDisconnectRequest, l.id, 0)); err != nil {
+			s.fault("%s: %v", l.user, err)
+		}
+	}
+	s.gone(l, addr)
+	s.sleep(r, 20*time.Second)
 }
 
 // carry has a line's client send echo requests for a while.

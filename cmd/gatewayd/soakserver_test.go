@@ -18,6 +18,7 @@ import (
 	"layeh.com/radius"
 	"layeh.com/radius/rfc2865"
 	"layeh.com/radius/rfc2866"
+	"layeh.com/radius/rfc2869"
 )
 
 // certificate makes the portal's, signed by itself.
@@ -43,6 +44,9 @@ func (w *world) certificate() {
 func (w *world) changes(code radius.Code, id string, seconds int) []byte {
 	p := radius.New(code, []byte(w.Secret))
 	_ = rfc2866.AcctSessionID_SetString(p, id)
+	if id < "8" { // some servers add when it was
+		_ = rfc2869.EventTimestamp_Set(p, time.Now())
+	}
 	if seconds > 0 {
 		_ = rfc2865.SessionTimeout_Set(p, rfc2865.SessionTimeout(seconds))
 	}

@@ -225,6 +225,37 @@ func TestDynamicHasNoRoom(t *testing.T) {
 	}
 }
 
+// TestDynamicForgets: of requests that are refused by their Event-Timestamp nothing is kept, in memory or in the file,
+// however many there were; those that would be accepted are carried out once still.
+func TestDynamicForgets(t *testing.T) {
+	d, o := newDynamic(t)
+	path, began := filepath.Join(t.TempDir(), "requests"), time.Now()
+	var err error
+	if d.repeats, err = openRepeats(path, began); err != nil {
+		t.Fatal(err)
+	}
+	const n = 10 * lookN
+	var all [n][]byte
+	for i := range all { // one a second
+		now := began.Add(time.Duration(i) * time.Second)
+		all[i] = d.request(t, radius.CodeDisconnectRequest, byte(i), testSecret, func(p builder) {
+			p.text(rfc2865.UserName_Type, "ann")
+			p.number(rfc2869.EventTimestamp_Type, uint32(now.Unix()))
+		})
+		d.receive(dynamicServer, all[i], now)
+	}
+	for _, again := range all {
+		d.receive(dynamicServer, again, began.Add((n-1)*time.Second))
+	}
+	if o.kicked != n {
+		t.Errorf("%d requests were carried out %d times", n, o.kicked)
+	}
+	file, err := os.Stat(path)
+	if err != nil || file.Size() > 2*lookN*recordSize || len(d.repeats.all) > lookN {
+		t.Errorf("%d of %d requests are remembered, %d bytes in the file, %v", len(d.repeats.all), n, file.Size(), err)
+	}
+}
+
 // TestDynamicSigned: a signed request gets a signed answer with its Proxy-State, and a reason.
 func TestDynamicSigned(t *testing.T) {
 	d, o := newDynamic(t)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -35,6 +36,7 @@ type answered struct {
 // Bounds of what is remembered.
 const (
 	rememberN   = 1 << 16
+	lookN       = 1 << 10           // of fewer it does not matter that they are over
 	untimedFor  = 24 * time.Hour    // a request without Event-Timestamp
 	againFor    = 30 * time.Second  // how long a server sends a request again (RFC 5080, 2.2.1: MRD)
 	clockWindow = 300 * time.Second // RFC 5176, 6.3
@@ -45,6 +47,7 @@ const (
 type repeats struct {
 	path    string // empty: in memory alone
 	all     map[question]answered
+	look    int // when so many are remembered, it is time to forget what is over
 	file    *os.File
 	records int // in file
 }
@@ -128,7 +131,10 @@ func (a answered) fresh(now time.Time) bool {
 // add remembers a request before it is carried out. It returns false when there is no room: everything
 // else that is remembered could be repeated. An error means that the file does not have it.
 func (r *repeats) add(q question, p *radius.Packet, now time.Time) (bool, error) {
-	if len(r.all) >= rememberN && !r.makeRoom(now) {
+	if len(r.all) >= r.look {
+		r.forget(now)
+	}
+	if len(r.all) >= rememberN && !r.makeRoom() {
 		return false, nil
 	}
 	a := answered{until: now.Add(untimedFor)}
@@ -139,7 +145,7 @@ func (r *repeats) add(q question, p *radius.Packet, now time.Time) (bool, error)
 	if r.file == nil {
 		return true, nil
 	}
-	if r.records >= 2*rememberN {
+	if r.records >= 2*max(len(r.all), lookN) {
 		return true, r.rewrite()
 	}
 	r.records++
@@ -149,19 +155,19 @@ func (r *repeats) add(q question, p *radius.Packet, now time.Time) (bool, error)
 	return true, nil
 }
 
-// makeRoom forgets what is over, or else the oldest of those without Event-Timestamp.
-func (r *repeats) makeRoom(now time.Time) bool {
+// forget removes what is over, and looks again when twice as many are remembered.
+func (r *repeats) forget(now time.Time) {
+	maps.DeleteFunc(r.all, func(_ question, a answered) bool { return !now.Before(a.until) })
+	r.look = min(max(2*len(r.all), lookN), rememberN)
+}
+
+// makeRoom forgets the oldest of those without Event-Timestamp, though they are not over.
+func (r *repeats) makeRoom() bool {
 	var untimed []question
 	for q, a := range r.all {
-		switch {
-		case !now.Before(a.until):
-			delete(r.all, q)
-		case !a.timed:
+		if !a.timed {
 			untimed = append(untimed, q)
 		}
-	}
-	if len(r.all) < rememberN {
-		return true
 	}
 	slices.SortFunc(untimed, func(a, b question) int { return r.all[a].until.Compare(r.all[b].until) })
 	for _, q := range untimed[:(len(untimed)+7)/8] {

@@ -100,7 +100,7 @@ feel: deps build ## what clients notice of their rate limits: a quarter of an ho
 MINUTES ?= 60
 
 soak: deps build ## gatewayd with 240 clients that come and go, and odd devices, for MINUTES=60: a line each minute; fails where memory grows
-	go test -run '^$$' -bench Soak -benchtime 1x -vet=off -ldflags=-w -timeout $$(($(MINUTES) + 15))m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gatewayd -soak-for $(MINUTES)m
+	go test -run '^$$' -bench Soak -benchtime 1x -vet=off -ldflags=-w -timeout $$(($(MINUTES) + 15))m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gatewayd -soak-for $(MINUTES)m -soak-program '$(CURDIR)/bin/gatewayd'
 
 clean: ## remove what crashed runs left on the machine, and bin/
 	if [ -x bin/gateweigh ]; then $(ROOT) bin/gateweigh clean; fi

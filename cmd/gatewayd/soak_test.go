@@ -25,6 +25,7 @@ var (
 	soakFor     = flag.Duration("soak-for", time.Hour, "how long clients come and go")
 	soakDevices = flag.Int("soak-devices", 200, "clients at the portal at once")
 	soakLines   = flag.Int("soak-lines", 40, "clients on PPPoE lines at once")
+	soakProgram = flag.String("soak-program", "", "gatewayd, in a file of that name; none: the tests' own, in which Go profiles memory")
 	soakSeed    = flag.Uint64("soak-seed", 0, "of what clients do; 0: another one each time")
 )
 
@@ -95,6 +96,9 @@ ip -n $ID-router addr flush dev lan0; ip -n $ID-router addr add 10.1.0.1/16 dev 
 ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
 	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
 	w.write("soak/gatewayd.toml", "gatewayd.toml", w)
+	if *soakProgram != "" {
+		w.program = *soakProgram
+	}
 	w.certificate()
 	w.site()
 	s := &soak{world: w, lives: map[string]*life{}, did: map[string]int{}}

@@ -109,6 +109,7 @@ func (s *soak) look() (figures, error) {
 	if err := s.metrics(f); err != nil {
 		return nil, err
 	}
+	f["outside heap MB"] = f["PSS MB"] - f["heap in use MB"] - f["heap idle MB"] + f["heap given back MB"]
 	servers := []int{s.auth.process.cmd.Process.Pid, s.acct.process.cmd.Process.Pid}
 	processes := map[string][]int{"CPU s": {s.daemon.cmd.Process.Pid}, "CPU s of RADIUS": servers, "CPU s of clients": {os.Getpid()}}
 	for name, pids := range processes {
@@ -164,7 +165,8 @@ func (f figures) fields(path string, names map[string]string, unit float64) erro
 
 // runtimeFigures are metrics of Go's runtime, and what they are called here.
 var runtimeFigures = map[string]string{
-	"go_memstats_heap_alloc_bytes": "heap MB", "go_memstats_heap_sys_bytes": "heap of the system MB",
+	"go_memstats_heap_alloc_bytes": "heap MB", "go_memstats_next_gc_bytes": "heap goal MB", "go_memstats_heap_inuse_bytes": "heap in use MB",
+	"go_memstats_heap_idle_bytes": "heap idle MB", "go_memstats_heap_released_bytes": "heap given back MB",
 	"go_memstats_stack_inuse_bytes": "stacks MB", "go_goroutines": "goroutines", "go_memstats_heap_objects": "objects",
 }
 
@@ -257,7 +259,7 @@ func entries(m *ebpf.Map) (n int) {
 // print prints a minute's line.
 func (m *meter) print(f figures) {
 	line := fmt.Sprintf("minute %2d:", len(m.minutes))
-	first := []string{"PSS MB", "RSS MB", "dirty MB", "heap MB", "fds", "threads", "goroutines", "logged in", "clients", "leases",
+	first := []string{"PSS MB", "RSS MB", "outside heap MB", "heap goal MB", "heap MB", "fds", "threads", "goroutines", "logged in", "clients", "leases",
 		"conntrack", "CPU s", "CPU s of RADIUS", "CPU s of clients"}
 	for _, name := range first {
 		line += fmt.Sprintf(" %s %.4g,", name, f[name])

@@ -38,7 +38,7 @@ var allowedImports = map[string][]string{
 
 	"gateway":                    {"gateway/...", "ppp", "quote"},
 	"gateway/access":             {"gateway/session"}, // who may pass
-	"gateway/arp":                {}, // whether hosts of the LAN are there, and answers to new ones
+	"gateway/arp":                {},                  // whether hosts of the LAN are there, and answers to new ones
 	"gateway/config":             {"tomlline", "textfile"},
 	"gateway/control":            {"gateway/session"},
 	"gateway/due":                {}, // what is to be done, in the order of its times

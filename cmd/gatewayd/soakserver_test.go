@@ -44,7 +44,7 @@ func (w *world) certificate() {
 func (w *world) changes(code radius.Code, id string, seconds int) []byte {
 	p := radius.New(code, []byte(w.Secret))
 	_ = rfc2866.AcctSessionID_SetString(p, id)
-	if id < "8" { // some servers add when it was
+	if id < "f" { // without, a request is remembered for a day
 		_ = rfc2869.EventTimestamp_Set(p, time.Now())
 	}
 	if seconds > 0 {

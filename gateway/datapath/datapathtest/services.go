@@ -131,7 +131,11 @@ func (v *services) watchDHCP(s *Service) error {
 	}
 	v.closers = append(v.closers, socket)
 	v.running.Go(func() {
-		each(wire, func(b []byte) { s.count(s.seen.PacketDHCP, b[28:]) })
+		each(wire, func(b []byte) {
+			if headers := 20 + 8; len(b) >= headers { // a frame may end in the middle
+				s.count(s.seen.PacketDHCP, b[headers:])
+			}
+		})
 	})
 	v.running.Go(func() { each(socket, func(b []byte) { s.count(s.seen.SocketDHCP, b) }) })
 	return nil

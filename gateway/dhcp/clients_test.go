@@ -262,7 +262,47 @@ func (w *wire) converse(t *testing.T) (notes []string) {
 	note("another's", station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeRequest, macOf(2), wanted, wish(ip)))
 	note("elsewhere", station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeRequest, macOf(2), wanted, wish(net.IP{192, 168, 1, 1})))
 	note("few options", station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeDiscover, macOf(2), wish(net.IP{10, 1, 2, 4}), dhcpv4.WithRequestedOptions(dhcpv4.OptionRouter, dhcpv4.OptionBroadcastAddress)))
+	reappear(t, note)
 	return notes
+}
+
+// reappear lets devices come back with another identifier, or none.
+func reappear(t *testing.T, note func(string, station, *dhcpv4.DHCPv4) *dhcpv4.DHCPv4) {
+	wish := func(ip net.IP) dhcpv4.Modifier { return dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip)) }
+	server := dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverAddr.AsSlice()))
+	for i, ids := range identities(0x20000) {
+		mac, ip := macOf(0x20000+i), net.IP{10, 1, 3, byte(i)}
+		st, what := station{mac: mac}, fmt.Sprintf("%x, then %x: ", ids[0], ids[1])
+		first, then := named(ids[0]), named(ids[1])
+		note(what+"discover", st, message(t, dhcpv4.MessageTypeDiscover, mac, first, wish(ip)))
+		note(what+"select", st, message(t, dhcpv4.MessageTypeRequest, mac, first, server, wish(ip)))
+		addr, _ := netip.AddrFromSlice(ip)
+		renew := message(t, dhcpv4.MessageTypeRequest, mac, then, dhcpv4.WithClientIP(ip))
+		note(what+"renew", station{mac: mac, src: addr, dst: serverAddr}, renew)
+		note(what+"init-reboot", st, message(t, dhcpv4.MessageTypeRequest, mac, then, wish(ip)))
+		other := wish(net.IP{10, 1, 4, byte(i)})
+		note(what+"discover again", st, message(t, dhcpv4.MessageTypeDiscover, mac, then, other))
+		note(what+"select again", st, message(t, dhcpv4.MessageTypeRequest, mac, then, server, wish(ip)))
+		note(what+"as at first", st, message(t, dhcpv4.MessageTypeRequest, mac, first, wish(ip)))
+	}
+}
+
+// identities are client identifiers that one device sends in turn; empty: none. i is the number of the first
+// device's MAC.
+func identities(i int) [][2]string {
+	ethernet := func(i int) string { mac := macOf(i); return "\x01" + string(mac[:]) }
+	duid := "\xff\x00\x00\x00\x01\x00\x03\x00\x01device"
+	return [][2]string{
+		{ethernet(i), ""}, {"", ethernet(i + 1)}, {duid + "1", ""}, {"", duid + "2"}, {duid + "3", ethernet(i + 4)},
+	}
+}
+
+// named sets a client identifier; none for the empty one.
+func named(id string) dhcpv4.Modifier {
+	if id == "" {
+		return func(*dhcpv4.DHCPv4) {}
+	}
+	return dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte(id)))
 }
 
 // serveUntilKilled runs a server in its own process.

@@ -131,7 +131,7 @@ func (s *Server) settle(c change, stands bool) {
 		s.table.unconfirm(c.client, c.addr, time.Now())
 		return
 	}
-	if b := s.table.byAddr[c.addr]; b != nil && b.client == c.client && b.state == leased {
+	if b := s.table.byAddr[c.addr]; b != nil && b.client.mac == c.client.mac && b.state == leased {
 		b.acked = c.end
 	}
 }

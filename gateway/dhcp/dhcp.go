@@ -9,7 +9,8 @@
 //	   └────────────── end ─────────── declined
 //
 // A client is identified by MAC and client identifier together: knowing another client's
-// identifier is not enough to take over its address. After a lease has ended, the
+// identifier is not enough to take over its address. Where the message or the lease has no identifier, the
+// MAC alone decides, because some clients send theirs only sometimes. After a lease has ended, the
 // address stays reserved for its last client until the pool has no other. Clients that
 // may not stay, such as those before login, can get shorter leases.
 //

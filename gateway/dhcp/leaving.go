@@ -80,9 +80,9 @@ func (s *Server) present(patience time.Duration, mac MAC, addr netip.Addr) (bool
 
 // stays notes that a client wants to keep its lease after all. It returns false while
 // a DECLINE is being decided: a client that does not use an address then gets no answer,
-// and asks again.
-func (s *Server) stays(rq *request) bool {
-	b := s.table.byClient[rq.client]
+// and asks again. addr is the address that it names.
+func (s *Server) stays(rq *request, addr netip.Addr) bool {
+	b := s.table.byClient[s.table.same(rq.client, addr)]
 	switch {
 	case b == nil || b.leaving == nil:
 		return true
@@ -95,7 +95,7 @@ func (s *Server) stays(rq *request) bool {
 
 // leaseOf returns a client's lease of addr, or nil.
 func (t *table) leaseOf(c client, addr netip.Addr) *binding {
-	if b := t.byClient[c]; b != nil && b.addr == addr && b.state == leased {
+	if b := t.byClient[t.same(c, addr)]; b != nil && b.addr == addr && b.state == leased {
 		return b
 	}
 	return nil

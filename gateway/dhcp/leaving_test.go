@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // presence answers for the clients, one question after the other.
@@ -78,6 +80,39 @@ func TestLeavingIsAsked(t *testing.T) {
 	w.silent(st, decline())
 	p.there <- false
 	await(t, "the address to be set aside", func() bool { return s.Stats().DeclinedAddresses == 1 })
+}
+
+// TestLeavingByAnotherName: a client that sends its identifier only sometimes ends its lease with or without it;
+// another identifier, and another device, do not.
+func TestLeavingByAnotherName(t *testing.T) {
+	w := newWire(t, newLAN(t))
+	s, j := start(t, leasesFile(t), func(c *Config) { c.PerMAC = budget.Rate{AtOnce: 100, EachSecond: 100} })
+	for _, declines := range []bool{false, true} {
+		first := 0x100
+		if declines {
+			first = 0x200
+		}
+		for i, ids := range identities(first) {
+			mac, before := macOf(first+i), len(j.all())
+			ip := w.lease(mac, named(ids[0])).YourIPAddr
+			leave := func(mac MAC, id string) *dhcpv4.DHCPv4 {
+				if declines {
+					wish := dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip))
+					return message(t, dhcpv4.MessageTypeDecline, mac, named(id), wish)
+				}
+				return message(t, dhcpv4.MessageTypeRelease, mac, named(id), dhcpv4.WithClientIP(ip))
+			}
+			w.silent(station{mac: macOf(7)}, leave(macOf(7), ids[0]))
+			w.silent(station{mac: macOf(7)}, leave(macOf(7), ""))
+			w.silent(station{mac: mac}, leave(mac, ids[1]))
+			ended := ids[0] == "" || ids[1] == ""
+			if st := s.Stats(); (st.Leased == 0) != ended {
+				t.Errorf("%d leases of %q after it left as %q, declining: %v", st.Leased, ids[0], ids[1], declines)
+			}
+			w.silent(station{mac: mac}, leave(mac, ids[0]))
+			await(t, "the end of the lease", func() bool { return len(j.all()) == before+2 })
+		}
+	}
 }
 
 // lines is a log.

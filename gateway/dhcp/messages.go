@@ -18,7 +18,7 @@ const repeatWindow = 5 * time.Second
 // discover answers a DISCOVER with an OFFER (RFC 2131, 4.3.1). The server does not probe
 // addresses: clients do, and DECLINE.
 func (s *Server) discover(rq *request, now time.Time) []byte {
-	if !s.stays(rq) {
+	if !s.stays(rq, rq.wish) {
 		return nil
 	}
 	b, err := s.table.offer(rq.client, rq.hostname, rq.wish, now)
@@ -56,7 +56,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 	if !addr.IsValid() { // then it names a server by mistake only
 		addr = rq.ciaddr
 	}
-	if !s.stays(rq) {
+	if !s.stays(rq, addr) {
 		return nil
 	}
 	if left := s.repeated(rq.client, addr, now); left > 0 {
@@ -84,8 +84,8 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 
 // repeated returns the rest of a lease that was just ACKed; 0 if it was not.
 func (s *Server) repeated(c client, addr netip.Addr, now time.Time) time.Duration {
-	b := s.table.byClient[c]
-	if b == nil || b.addr != addr || b.state != leased || !b.acked.Equal(b.end) || !s.table.may(c, addr) {
+	b := s.table.leaseOf(c, addr)
+	if b == nil || !b.acked.Equal(b.end) || !s.table.may(b.client, addr) {
 		return 0
 	}
 	if left, term := b.acked.Sub(now), b.term(s.cfg); left >= time.Second && term-left < min(repeatWindow, term/8) {

@@ -219,7 +219,7 @@ const (
 // share what there is for new ones.
 func (s *Server) admits(mac MAC) bool {
 	s.mu.Lock()
-	leased := s.table.perMAC[mac] > 0
+	leased := len(s.table.held[mac]) > 0
 	s.mu.Unlock()
 	return s.senders.Spend(mac, leased, budget.Now())
 }

@@ -23,12 +23,6 @@ const (
 // not: it has none of them.
 func (s state) held() bool { return s == offered || s == leased }
 
-// client identifies a client.
-type client struct {
-	mac MAC
-	id  string // client identifier (option 61); empty: none
-}
-
 // binding is an address that was ever leased, offered or set aside. It is in exactly one
 // of the table's queues.
 type binding struct {
@@ -88,7 +82,7 @@ type table struct {
 	statics  map[netip.Addr]MAC
 	byAddr   map[netip.Addr]*binding
 	byClient map[client]*binding // the client's present or last address
-	perMAC   map[MAC]int         // held addresses
+	held     map[MAC][]*binding  // held addresses, that of the last event last
 	queues   [states]queue       // by state; but see briefly
 	briefly  queue               // leased for cfg.Brief
 
@@ -100,7 +94,7 @@ type table struct {
 func newTable(cfg Config) *table {
 	t := &table{
 		cfg: cfg, statics: map[netip.Addr]MAC{},
-		byAddr: map[netip.Addr]*binding{}, byClient: map[client]*binding{}, perMAC: map[MAC]int{},
+		byAddr: map[netip.Addr]*binding{}, byClient: map[client]*binding{}, held: map[MAC][]*binding{},
 	}
 	for mac, addr := range cfg.Static {
 		t.statics[addr] = mac
@@ -112,15 +106,19 @@ func newTable(cfg Config) *table {
 // present one, its former one, the one it requests, any. The binding belongs to the
 // table and must not be used after the server's lock is released.
 func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time) (*binding, error) {
-	b, err := t.choose(c, wish)
+	own := t.same(c, wish)
+	b, err := t.choose(own, wish)
 	if err != nil {
 		return nil, err
 	}
-	t.assign(b, c)
+	t.assign(b, c.named(own))
 	b.hostname = hostname
-	if b.state != leased { // an offer does not change a lease's end
-		t.move(b, offered, now.Add(offerTime))
+	if b.state == leased { // an offer does not change a lease's end
+		t.drop(b)
+		t.hold(b)
+		return b, nil
 	}
+	t.move(b, offered, now.Add(offerTime))
 	return b, nil
 }
 
@@ -133,7 +131,7 @@ func (t *table) choose(c client, wish netip.Addr) (*binding, error) {
 	switch {
 	case static:
 		return t.at(addr), nil
-	case t.perMAC[c.mac] >= t.cfg.AddressesPerMAC:
+	case len(t.held[c.mac]) >= t.cfg.AddressesPerMAC:
 		return nil, errTooMany
 	case own != nil && t.may(c, own.addr):
 		return own, nil
@@ -193,10 +191,11 @@ func (t *table) unused() (netip.Addr, bool) {
 // free address is granted even if there is no record, so that clients keep their
 // addresses after the leases file was lost.
 func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Time) (*binding, error) {
-	if !t.may(c, addr) && !t.open(c, addr) {
+	had := t.same(c, addr)
+	if !t.may(had, addr) && !t.open(c, addr) {
 		return nil, errNotYours
 	}
-	own := t.byClient[c]
+	own := t.byClient[had]
 	_, static := t.fixed(c)
 	// A client has one address: a REQUEST for a second one is NAKed, and the client is then
 	// offered its own. A client that gets a static address lets its former one expire.
@@ -204,11 +203,11 @@ func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Tim
 		return nil, errNotYours
 	}
 	b := t.byAddr[addr]
-	if !static && (b == nil || !b.state.held() || b.client.mac != c.mac) && t.perMAC[c.mac] >= t.cfg.AddressesPerMAC {
+	if !static && (b == nil || !b.state.held() || b.client.mac != c.mac) && len(t.held[c.mac]) >= t.cfg.AddressesPerMAC {
 		return nil, errTooMany
 	}
 	b = t.at(addr)
-	t.assign(b, c)
+	t.assign(b, c.named(had))
 	b.hostname = hostname
 	if b.state != leased {
 		b.acked = time.Time{}
@@ -220,14 +219,14 @@ func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Tim
 
 // unconfirm undoes a confirm that was not reported.
 func (t *table) unconfirm(c client, addr netip.Addr, now time.Time) {
-	if b := t.byClient[c]; b != nil && b.addr == addr && b.state == leased && b.acked.IsZero() {
+	if b := t.byAddr[addr]; b != nil && b.client.mac == c.mac && b.state == leased && b.acked.IsZero() {
 		t.move(b, offered, now.Add(offerTime))
 	}
 }
 
 // withdraw frees an offer to a client that accepted another server's.
 func (t *table) withdraw(c client) {
-	if b := t.byClient[c]; b != nil && b.state == offered {
+	if b := t.byClient[t.same(c, netip.Addr{})]; b != nil && b.state == offered {
 		t.free(b, b.end)
 	}
 }
@@ -245,12 +244,12 @@ func (t *table) release(c client, addr netip.Addr, now time.Time) (*binding, err
 // decline sets addr aside, because its client found it in use. A device that declines without end sets
 // hundreds of addresses aside: then vacant takes these for others.
 func (t *table) decline(c client, addr netip.Addr, now time.Time) (b *binding, wasLeased bool, err error) {
-	b = t.byClient[c]
+	b = t.byClient[t.same(c, addr)]
 	if b == nil || b.addr != addr || (b.state != leased && b.state != offered) {
 		return nil, false, errNotYours
 	}
 	wasLeased = b.state == leased
-	delete(t.byClient, c)
+	delete(t.byClient, b.client)
 	t.move(b, declined, now.Add(declineTime))
 	return b, wasLeased, nil
 }
@@ -315,10 +314,10 @@ func (t *table) forget(b *binding) {
 // assign sets a binding's client, and makes it the client's only binding.
 func (t *table) assign(b *binding, c client) {
 	if b.client != c {
-		t.count(b, -1)
+		t.drop(b)
 		t.forget(b)
 		b.client = c
-		t.count(b, +1)
+		t.hold(b)
 	}
 	if former := t.byClient[c]; former != nil && former != b && former.state == known {
 		t.move(former, blank, former.end)
@@ -331,11 +330,11 @@ func (t *table) assign(b *binding, c client) {
 func (t *table) move(b *binding, to state, end time.Time) { t.put(b, to, end, false) }
 
 func (t *table) put(b *binding, to state, end time.Time, brief bool) {
-	t.count(b, -1)
+	t.drop(b)
 	t.queueOf(b).remove(b)
 	b.state, b.end, b.brief, b.leaving = to, end, brief, nil
 	t.queueOf(b).add(b)
-	t.count(b, +1)
+	t.hold(b)
 }
 
 func (t *table) queueOf(b *binding) *queue {
@@ -343,16 +342,6 @@ func (t *table) queueOf(b *binding) *queue {
 		return &t.briefly
 	}
 	return &t.queues[b.state]
-}
-
-// count adjusts perMAC before or after a change of a binding's client or state.
-func (t *table) count(b *binding, by int) {
-	if !b.state.held() {
-		return
-	}
-	if t.perMAC[b.client.mac] += by; t.perMAC[b.client.mac] == 0 {
-		delete(t.perMAC, b.client.mac)
-	}
 }
 
 // at returns an address's binding, creating a free one if needed.

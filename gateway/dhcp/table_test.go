@@ -49,17 +49,23 @@ func TestTableKeepsItsPromises(t *testing.T) {
 	}
 }
 
+// alike reports whether a message of a client may be about a lease of another: two identifiers are two clients.
+func alike(of, c client) bool { return of.mac == c.mac && (of.id == c.id || of.id == "" || c.id == "") }
+
 // step performs one operation and checks its result.
 func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, now time.Time) string {
 	t.Helper()
 	switch kind {
 	case 0:
 		if b, err := tb.offer(c, "", a, now); err == nil {
-			if owner, taken := m.owner[b.addr]; taken && owner != c && tb.cfg.Static[c.mac] != b.addr {
+			if owner, taken := m.owner[b.addr]; taken && !alike(owner, c) && tb.cfg.Static[c.mac] != b.addr {
 				t.Fatalf("%s is leased to %x and offered to %x", b.addr, owner.mac, c.mac)
 			}
 			if _, leased := m.owner[b.addr]; leased { // static: another identifier of its MAC
-				m.owner[b.addr] = c
+				m.owner[b.addr] = b.client
+			}
+			if !alike(b.client, c) || c.id != "" && b.client != c {
+				t.Fatalf("%s is offered to %x as %q instead of %x as %q", b.addr, b.client.mac, b.client.id, c.mac, c.id)
 			}
 			if b2, err := tb.offer(c, "", netip.Addr{}, now); err != nil || b2 != b {
 				t.Fatalf("a repeated DISCOVER got %v, %v after %s", b2, err, b.addr)
@@ -68,15 +74,15 @@ func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, n
 		return "offer"
 	case 1, 2:
 		if b, err := tb.confirm(c, "", a, now); err == nil {
-			if prior, taken := m.owner[a]; taken && prior != c && tb.cfg.Static[c.mac] != a {
+			if prior, taken := m.owner[a]; taken && !alike(prior, c) && tb.cfg.Static[c.mac] != a {
 				t.Fatalf("%s is leased to %x and confirmed to %x", a, prior.mac, c.mac)
 			}
-			m.owner[a], m.end[a] = c, b.end
+			m.owner[a], m.end[a] = b.client, b.end
 		}
 		return "confirm"
 	case 3:
 		if _, err := tb.release(c, a, now); err == nil {
-			if m.owner[a] != c {
+			if !alike(m.owner[a], c) {
 				t.Fatalf("%x released %s of %x", c.mac, a, m.owner[a].mac)
 			}
 			delete(m.owner, a)
@@ -146,12 +152,12 @@ func (m naive) check(t *testing.T, tb *table, what string) {
 		t.Fatalf("%s: %d bindings in queues, %d known, 8 possible", what, seen, len(tb.byAddr))
 	}
 	for mac, n := range held {
-		if tb.perMAC[mac] != n || n > tb.cfg.AddressesPerMAC {
-			t.Fatalf("%s: %x holds %d, counted %d", what, mac, n, tb.perMAC[mac])
+		if len(tb.held[mac]) != n || n > tb.cfg.AddressesPerMAC {
+			t.Fatalf("%s: %x holds %d, counted %d", what, mac, n, len(tb.held[mac]))
 		}
 	}
-	if len(held) != len(tb.perMAC) || len(tb.byClient) > len(tb.byAddr) {
-		t.Fatalf("%s: %d MACs hold addresses, %d counted; %d clients", what, len(held), len(tb.perMAC), len(tb.byClient))
+	if len(held) != len(tb.held) || len(tb.byClient) > len(tb.byAddr) {
+		t.Fatalf("%s: %d MACs hold addresses, %d counted; %d clients", what, len(held), len(tb.held), len(tb.byClient))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // repeatWindow is how soon a REQUEST after an ACK counts as a repetition, which is
@@ -72,6 +74,10 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 	switch {
 	case errors.Is(err, errNotYours):
 		s.stats.naks.Add(1)
+		if s.naks.Spend(rq.client.mac, false, budget.Now()) {
+			mac := net.HardwareAddr(rq.client.mac[:])
+			s.log.Info("a DHCP request gets a NAK", "mac", mac.String(), "asked_for", addr, "reason", err)
+		}
 		return s.compose(reply{kind: dhcpv4.MessageTypeNak, reason: err.Error()}, rq)
 	case err != nil:
 		s.refuse(rq, err)

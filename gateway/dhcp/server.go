@@ -28,6 +28,7 @@ type Server struct {
 	stats    counters
 	senders  budget.Senders[MAC]
 	notes    budget.Senders[refusal] // bounds what the log says of them
+	naks     budget.Senders[MAC]     // and of NAKs, which are no fault: they come with devices of other networks
 	link     atomic.Pointer[link]
 	wake     chan struct{} // there are pending changes
 
@@ -63,6 +64,7 @@ func New(cfg Config, l Listener) (*Server, error) {
 		table: newTable(cfg), wake: make(chan struct{}, 1),
 		senders: budget.Senders[MAC]{Rate: cfg.PerMAC, Size: maxSenders},
 		notes:   budget.Senders[refusal]{Rate: budget.Minutely, Size: maxNotes},
+		naks:    budget.Senders[MAC]{Rate: budget.Minutely, Size: maxNotes},
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.asked, s.unask = context.WithCancel(s.stopped)

@@ -82,7 +82,8 @@ func TestReplyAddresses(t *testing.T) {
 
 func TestRequestsOfEveryState(t *testing.T) {
 	w := newWire(t, newLAN(t))
-	s, _ := start(t, leasesFile(t), nil)
+	var said lines
+	s, _ := start(t, leasesFile(t), func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
 	mine := w.lease(macOf(1)).YourIPAddr
 	other := w.lease(macOf(2)).YourIPAddr
 	wish := func(ip net.IP) dhcpv4.Modifier { return dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip)) }
@@ -120,6 +121,23 @@ func TestRequestsOfEveryState(t *testing.T) {
 	}
 	if n := len(s.Leases()); n != 3 {
 		t.Errorf("%d leases, want 3: %v", n, s.Leases())
+	}
+	checkNAKs(t, said.String(), other)
+}
+
+// checkNAKs checks what the log says of six NAKs of two devices: each once a minute.
+func checkNAKs(t *testing.T, said string, other net.IP) {
+	t.Helper()
+	for _, why := range []string{
+		"mac=02:00:00:00:00:01 asked_for=" + other.String() + ` reason="the address is not this client's"`,
+		`mac=02:00:00:00:00:04 asked_for=10.1.0.1 reason="the address is not this client's"`,
+	} {
+		if strings.Count(said, why) != 1 {
+			t.Errorf("the log does not say %s:\n%s", why, said)
+		}
+	}
+	if n := strings.Count(said, "gets a NAK"); n != 2 {
+		t.Errorf("the log names %d NAKs:\n%s", n, said)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 // Codes of the options that the server sets itself.
 var (
 	codeMask      = dhcpv4.OptionSubnetMask.Code()
+	codeRouter    = dhcpv4.OptionRouter.Code()
 	codePortal    = dhcpv4.OptionURL.Code() // 114: of the captive portal API (RFC 8910)
 	codeLease     = dhcpv4.OptionIPAddressLeaseTime.Code()
 	codeKind      = dhcpv4.OptionDHCPMessageType.Code()
@@ -35,7 +36,7 @@ func fixedOptions(cfg Config) map[byte][]byte {
 	binary.BigEndian.PutUint32(mask[:], ^uint32(0)<<(32-cfg.Subnet.Bits()))
 	opts := map[byte][]byte{
 		codeMask:                             mask[:],
-		dhcpv4.OptionRouter.Code():           addresses(cfg.Routers),
+		codeRouter:                           addresses(cfg.Routers),
 		dhcpv4.OptionDomainNameServer.Code(): addresses(cfg.DNS),
 		dhcpv4.OptionBroadcastAddress.Code(): broadcastOf(cfg.Subnet).AsSlice(),
 		dhcpv4.OptionServerIdentifier.Code(): cfg.Server.AsSlice(),
@@ -73,8 +74,8 @@ type reply struct {
 }
 
 // options returns the options of a reply: first the required ones, then those that the
-// client requested in its order (RFC 2132, 9.8), then those that are always sent, and last what is
-// copied from the request. What does not fit is left out: what was requested first, the last first.
+// client requested in its order (RFC 2132, 9.8), but the mask before the router, then those that are always sent,
+// and last what is copied from the request. What does not fit is left out: what was requested first, the last first.
 func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
 	values, always := r.values(rq, fixed)
 	wanted := rq.wanted
@@ -97,7 +98,11 @@ func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
 	for _, code := range always {
 		reserved[code] = fits(values[code])
 	}
-	put := func(code byte) {
+	var put func(code byte)
+	put = func(code byte) {
+		if code == codeRouter { // the mask comes before it (RFC 2132, 3.3)
+			put(codeMask)
+		}
 		if reserved[code] || !slices.Contains(always, code) && fits(values[code]) {
 			list = append(list, Option{code, values[code]})
 		}

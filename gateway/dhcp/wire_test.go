@@ -81,11 +81,13 @@ func TestOptionsInTheOrderAskedFor(t *testing.T) {
 		want []byte
 	}{
 		{"its order", request{client: id, wanted: []byte{42, 6, 51, 3, 250, 1}, replyBytes: 1472}, offer,
-			[]byte{53, 54, 42, 6, 51, 3, 1, 114, 58, 59, 61}},
+			[]byte{53, 54, 42, 6, 51, 1, 3, 114, 58, 59, 61}},
 		{"nothing asked: everything", request{client: id, replyBytes: 1472, agent: []byte{1, 1, 1}}, offer,
 			[]byte{53, 54, 1, 3, 6, 15, 26, 28, 42, 43, 51, 58, 59, 67, 114, 61, 82}},
 		{"no room: what is needed", request{client: id, wanted: []byte{43, 67, 6, 3}, replyBytes: 548}, offer,
-			[]byte{53, 54, 67, 6, 3, 51, 1, 114, 58, 59, 61}},
+			[]byte{53, 54, 67, 6, 1, 3, 51, 114, 58, 59, 61}},
+		{"the mask asked for after the router", request{client: id, wanted: []byte{3, 6, 1}, replyBytes: 1472}, offer,
+			[]byte{53, 54, 1, 3, 6, 51, 114, 58, 59, 61}},
 		{"inform", request{client: id, wanted: []byte{51, 6}, replyBytes: 548}, reply{kind: dhcpv4.MessageTypeAck},
 			[]byte{53, 54, 6, 1, 114, 61}},
 		{"refusal", request{client: id, wanted: []byte{1, 3}, replyBytes: 548}, reply{kind: dhcpv4.MessageTypeNak, reason: "no"},

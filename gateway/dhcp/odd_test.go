@@ -30,10 +30,13 @@ var (
 	isRequest  = []byte{53, 1, 3}
 	isInform   = []byte{53, 1, 8}
 	asks       = []byte{55, 3, 1, 3, 6}
+	inParts    = []byte{55, 1, 1, 55, 0, 55, 2, 3, 6}
 	ofServer   = []byte{54, 4, 10, 1, 0, 1}
 	ofOther    = []byte{54, 4, 192, 168, 1, 1}
 	byRelay    = slices.Concat([]byte{82, 6, 1, 4}, []byte("port"))
 	end        = []byte{255}
+	// whole is the answer to asks; dnsmasq 2.90 takes the first part of a list.
+	whole = "OFFER to one, hardware 1 6, ciaddr 0.0.0.0 and an address: true 1: true 3: true 6: true"
 )
 
 func wants(a string) []byte { return append([]byte{50, 4}, netip.MustParseAddr(a).AsSlice()...) }
@@ -75,29 +78,34 @@ var oddMessages = map[string]odd{
 	"name empty":                 {options: slices.Concat(isDiscover, []byte{12, 0}, asks, end)},
 	"name of control characters": {options: slices.Concat(isDiscover, []byte{12, 3, 0, 27, 10}, asks, end)},
 	"list twice":                 {options: slices.Concat(isDiscover, asks, []byte{55, 1, 15}, end)},
-	"size empty":                 {options: slices.Concat(isDiscover, []byte{57, 0}, asks, end)},
-	"size of one byte":           {options: slices.Concat(isDiscover, []byte{57, 1, 9}, asks, end)},
-	"size zero":                  {options: slices.Concat(isDiscover, []byte{57, 2, 0, 0}, asks, end)},
-	"size twice":                 {options: slices.Concat(isDiscover, []byte{57, 2, 5, 0, 57, 2, 5, 0}, asks, end)},
-	"relay empty":                {options: slices.Concat(isDiscover, []byte{82, 0}, asks, end)},
-	"relay and much else":        {options: slices.Concat(isDiscover, []byte{55, 6, 15, 1, 3, 6, 28, 26}, []byte{82, 200}, bytes.Repeat([]byte{7}, 200), end), beyond: "OFFER to one"},
-	"overload with the type":     {options: slices.Concat([]byte{52, 1, 1}, asks, end), file: slices.Concat(isDiscover, end)},
-	"overload without End":       {options: slices.Concat([]byte{52, 1, 1}, asks), file: isDiscover},
-	"overload of sname":          {options: slices.Concat([]byte{52, 1, 2}, asks, end), sname: slices.Concat(isDiscover, end)},
-	"overload of both":           {options: slices.Concat([]byte{52, 1, 3}, isDiscover, end), file: asks, sname: slices.Concat(byRelay, end)},
-	"overload full":              {options: slices.Concat([]byte{52, 1, 1}, isDiscover, end), file: append([]byte{60, 126}, bytes.Repeat([]byte{'x'}, 126)...)},
-	"overload cut":               {options: slices.Concat([]byte{52, 1, 1}, isDiscover, asks, end), file: []byte{60, 200, 1}},
-	"overload empty":             {options: slices.Concat([]byte{52, 0}, isDiscover, asks, end), file: slices.Concat(isRequest, end)},
-	"overload zero":              {options: slices.Concat([]byte{52, 1, 0}, isDiscover, asks, end), file: slices.Concat(isRequest, end)},
-	"no overload, but a file":    {options: slices.Concat(isDiscover, asks, end), file: []byte{53, 1, 3, 50, 200}},
-	"with an address too early":  {options: slices.Concat(isDiscover, asks, end), uses: "192.168.1.77"},
-	"hardware of 16 bytes":       {options: slices.Concat(isDiscover, asks, end), edit: at(2, 16), beyond: "OFFER to one, hardware 1 16"},
-	"hardware of no bytes":       {options: slices.Concat(isDiscover, asks, end), edit: at(2, 0)},
-	"hardware of 20 bytes":       {options: slices.Concat(isDiscover, asks, end), edit: at(2, 20)},
-	"hardware of another type":   {options: slices.Concat(isDiscover, asks, end), edit: at(1, 6)},
-	"all flags":                  {options: slices.Concat(isDiscover, asks, end), edit: at(atFlags, 0xff, 0xff)},
-	"from another network":       {options: slices.Concat(isDiscover, asks, end), from: netip.MustParseAddrPort("192.168.7.9:68")},
-	"from another port":          {options: slices.Concat(isDiscover, asks, end), from: netip.MustParseAddrPort("0.0.0.0:1068")},
+	"list in parts":              {options: slices.Concat(isDiscover, inParts, end), beyond: whole},
+	"list in parts, overload": {
+		options: slices.Concat([]byte{52, 1, 3}, isDiscover, []byte{55, 1, 15}, end),
+		file:    []byte{55, 1, 3, 255}, sname: []byte{55, 1, 6, 255}, beyond: whole,
+	},
+	"size empty":                {options: slices.Concat(isDiscover, []byte{57, 0}, asks, end)},
+	"size of one byte":          {options: slices.Concat(isDiscover, []byte{57, 1, 9}, asks, end)},
+	"size zero":                 {options: slices.Concat(isDiscover, []byte{57, 2, 0, 0}, asks, end)},
+	"size twice":                {options: slices.Concat(isDiscover, []byte{57, 2, 5, 0, 57, 2, 5, 0}, asks, end)},
+	"relay empty":               {options: slices.Concat(isDiscover, []byte{82, 0}, asks, end)},
+	"relay and much else":       {options: slices.Concat(isDiscover, []byte{55, 6, 15, 1, 3, 6, 28, 26}, []byte{82, 200}, bytes.Repeat([]byte{7}, 200), end), beyond: "OFFER to one"},
+	"overload with the type":    {options: slices.Concat([]byte{52, 1, 1}, asks, end), file: slices.Concat(isDiscover, end)},
+	"overload without End":      {options: slices.Concat([]byte{52, 1, 1}, asks), file: isDiscover},
+	"overload of sname":         {options: slices.Concat([]byte{52, 1, 2}, asks, end), sname: slices.Concat(isDiscover, end)},
+	"overload of both":          {options: slices.Concat([]byte{52, 1, 3}, isDiscover, end), file: asks, sname: slices.Concat(byRelay, end)},
+	"overload full":             {options: slices.Concat([]byte{52, 1, 1}, isDiscover, end), file: append([]byte{60, 126}, bytes.Repeat([]byte{'x'}, 126)...)},
+	"overload cut":              {options: slices.Concat([]byte{52, 1, 1}, isDiscover, asks, end), file: []byte{60, 200, 1}},
+	"overload empty":            {options: slices.Concat([]byte{52, 0}, isDiscover, asks, end), file: slices.Concat(isRequest, end)},
+	"overload zero":             {options: slices.Concat([]byte{52, 1, 0}, isDiscover, asks, end), file: slices.Concat(isRequest, end)},
+	"no overload, but a file":   {options: slices.Concat(isDiscover, asks, end), file: []byte{53, 1, 3, 50, 200}},
+	"with an address too early": {options: slices.Concat(isDiscover, asks, end), uses: "192.168.1.77"},
+	"hardware of 16 bytes":      {options: slices.Concat(isDiscover, asks, end), edit: at(2, 16), beyond: "OFFER to one, hardware 1 16"},
+	"hardware of no bytes":      {options: slices.Concat(isDiscover, asks, end), edit: at(2, 0)},
+	"hardware of 20 bytes":      {options: slices.Concat(isDiscover, asks, end), edit: at(2, 20)},
+	"hardware of another type":  {options: slices.Concat(isDiscover, asks, end), edit: at(1, 6)},
+	"all flags":                 {options: slices.Concat(isDiscover, asks, end), edit: at(atFlags, 0xff, 0xff)},
+	"from another network":      {options: slices.Concat(isDiscover, asks, end), from: netip.MustParseAddrPort("192.168.7.9:68")},
+	"from another port":         {options: slices.Concat(isDiscover, asks, end), from: netip.MustParseAddrPort("0.0.0.0:1068")},
 
 	"request of zero":           {options: slices.Concat(isRequest, wants("0.0.0.0"), end)},
 	"request of nothing":        {options: slices.Concat(isRequest, end)},

@@ -2,6 +2,7 @@ package dhcp
 
 import (
 	"encoding/binary"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -48,26 +49,50 @@ func receive(b []byte) (received, bool) {
 	return m, true
 }
 
-// option returns the first option of a code that has at least size bytes; nil: there is none. An option
-// that is cut off ends its area, as does the area's end without an End option.
+// each returns the options of a code. One that is cut off ends its area, as does the area's end without an
+// End option.
+func (m received) each(code dhcpv4.OptionCode) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, area := range m.areas {
+			for len(area) > 1 && area[0] != dhcpv4.OptionEnd.Code() {
+				if area[0] == dhcpv4.OptionPad.Code() {
+					area = area[1:]
+					continue
+				}
+				end := 2 + int(area[1])
+				if end > len(area) {
+					break
+				}
+				if area[0] == code.Code() && !yield(area[2:end:end]) {
+					return
+				}
+				area = area[end:]
+			}
+		}
+	}
+}
+
+// option returns the first option of a code that has at least size bytes; nil: there is none.
 func (m received) option(code dhcpv4.OptionCode, size int) []byte {
-	for _, area := range m.areas {
-		for len(area) > 1 && area[0] != dhcpv4.OptionEnd.Code() {
-			if area[0] == dhcpv4.OptionPad.Code() {
-				area = area[1:]
-				continue
-			}
-			end := 2 + int(area[1])
-			if end > len(area) {
-				break
-			}
-			if area[0] == code.Code() && end-2 >= size {
-				return area[2:end:end]
-			}
-			area = area[end:]
+	for data := range m.each(code) {
+		if len(data) >= size {
+			return data
 		}
 	}
 	return nil
+}
+
+// joined returns an option that may come in parts (RFC 3396); nil: there is none, or it is empty. Of parts that
+// make more than an answer could repeat as one, only the first counts.
+func (m received) joined(code dhcpv4.OptionCode) []byte {
+	var whole []byte
+	for part := range m.each(code) {
+		whole = append(whole, part...)
+	}
+	if len(whole) > 255 {
+		return m.option(code, 1)
+	}
+	return whole
 }
 
 // address returns an option's first address; the zero Addr: there is none.

@@ -61,9 +61,9 @@ func parseRequest(d datagram) (*request, error) {
 		hardware: hardware{m.bytes[1], m.bytes[2], [16]byte(m.bytes[atHardware:])},
 		from:     d.src, ciaddr: m.field(atCiaddr),
 		wish: m.address(dhcpv4.OptionRequestedIPAddress), server: m.address(dhcpv4.OptionServerIdentifier),
-		hostname:   plain(m.option(dhcpv4.OptionHostName, 1)),
-		wanted:     codes(m.option(dhcpv4.OptionParameterRequestList, 1)),
-		agent:      slices.Clone(m.option(dhcpv4.OptionRelayAgentInformation, 1)),
+		hostname:   plain(m.joined(dhcpv4.OptionHostName)),
+		wanted:     codes(m.joined(dhcpv4.OptionParameterRequestList)),
+		agent:      m.joined(dhcpv4.OptionRelayAgentInformation),
 		replyBytes: m.room(),
 	}
 	length := int(rq.hardware.length)
@@ -75,7 +75,7 @@ func parseRequest(d datagram) (*request, error) {
 	case !relay.IsUnspecified():
 		return nil, fmt.Errorf("%w at %s", errRelayed, relay)
 	}
-	rq.client = client{mac: MAC(rq.hardware.addr[:]), id: string(m.option(dhcpv4.OptionClientIdentifier, 1))}
+	rq.client = client{mac: MAC(rq.hardware.addr[:]), id: string(m.joined(dhcpv4.OptionClientIdentifier))}
 	// The data path admits frames by their sender, and a client that could use any
 	// hardware address would count as many clients.
 	if rq.client.mac != d.srcMAC || rq.client.mac == (MAC{}) || rq.client.mac[0]&1 != 0 {

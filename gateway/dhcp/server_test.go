@@ -1,7 +1,9 @@
 package dhcp
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -138,6 +140,36 @@ func checkNAKs(t *testing.T, said string, other net.IP) {
 	}
 	if n := strings.Count(said, "gets a NAK"); n != 2 {
 		t.Errorf("the log names %d NAKs:\n%s", n, said)
+	}
+}
+
+// TestOptionsInParts: what comes in several options of a code is one (RFC 3396), unless it is too long for an answer.
+func TestOptionsInParts(t *testing.T) {
+	w := newWire(t, newLAN(t))
+	s, _ := start(t, leasesFile(t), nil)
+	long := bytes.Repeat([]byte{'x'}, 200)
+	part := func(code byte, data ...byte) []byte { return append([]byte{code, byte(len(data))}, data...) }
+	for i, c := range []struct {
+		parts           []byte
+		name, id, agent string
+	}{
+		{slices.Concat(part(12, 'l', 'a', 'p'), part(61, 0, 'a'), part(82, 1, 1, 'p'),
+			part(12, 't', 'o', 'p'), part(61, 'b'), part(82, 2, 1, 'q')), "laptop", "\x00ab", "\x01\x01p\x02\x01q"},
+		{slices.Concat(part(61, long...), part(82, 1, 1, 'p'), part(61, long...), part(82, long...), part(82, long...)),
+			"", string(long), "\x01\x01p"},
+		{slices.Concat(part(61), part(12), part(61, 0, 'c'), part(12, 'd')), "d", "\x00c", ""},
+	} {
+		mac := macOf(i + 1)
+		o := odd{options: slices.Concat(isRequest, wants(fmt.Sprintf("10.1.5.%d", i)), part(57, 5, 220), c.parts, end)}
+		w.sendFrame(o.frame(mac, uint32(i)))
+		r, _ := w.nextFor(t)
+		got := string(r.Options.Get(dhcpv4.OptionRelayAgentInformation))
+		if r.MessageType() != dhcpv4.MessageTypeAck || got != c.agent {
+			t.Errorf("%d: %s with relay information %q, want %q", i, r.MessageType(), got, c.agent)
+		}
+		if l := s.Leases()[i]; l.Hostname != c.name || string(l.ClientID) != c.id {
+			t.Errorf("%d: the lease is %q's, with the identifier %q", i, l.Hostname, l.ClientID)
+		}
 	}
 }
 

@@ -100,6 +100,7 @@ const (
 	loginTime    = 60 * time.Second // from PADR to Access.Login
 	loginsUsual  = 4096
 	waitingUsual = 16384
+	maxEnds      = 128   // addresses whose early ends the log has named: half of it at once, and so many a minute
 	freeSessions = 65535 // session IDs; 0 is none
 )
 
@@ -126,6 +127,7 @@ type Server struct {
 	last     uint16 // session ID
 	senders  budget.Senders[pppoe.MAC]
 	strays   budget.Clock
+	ends     budget.Senders[pppoe.MAC] // bounds what the log says of sessions that ended before their login
 	counts   Counts
 	logins   int
 	closed   bool
@@ -150,6 +152,7 @@ func New(cfg Config, access Access) (*Server, error) {
 	s := &Server{
 		cfg: cfg, access: access, sessions: map[uint16]*session{}, byMAC: map[pppoe.MAC][]*session{},
 		senders: budget.Senders[pppoe.MAC]{Rate: eachMAC, Size: sendersKept},
+		ends:    budget.Senders[pppoe.MAC]{Rate: budget.Minutely, Size: maxEnds},
 		sooner:  make(chan struct{}, 1), delayed: make(chan offer, 1024),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

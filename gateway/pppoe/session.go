@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/due"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
@@ -172,6 +173,9 @@ func (n *session) Opened(t ppp.Terms) {
 
 // Closed implements ppp.Handler.
 func (n *session) Closed(why error) {
+	if !n.began.IsZero() && n.stage != ending { // otherwise its refusal was told, or its owner has ended it
+		n.neverIn(why)
+	}
 	n.ended = true
 	delete(n.sessions, n.id)
 	n.to(loggedIn) // it waits no longer
@@ -187,6 +191,14 @@ func (n *session) Closed(why error) {
 	}
 	if n.admitted.IsValid() {
 		n.logout(n.admitted, why)
+	}
+}
+
+// neverIn writes to the log why a session ended without a login: once a minute of each address.
+func (n *session) neverIn(why error) {
+	if n.ends.Spend(n.mac, false, budget.Now()) {
+		mac := net.HardwareAddr(n.mac[:]).String()
+		n.cfg.Log.Info("pppoe: session ended before its login", "mac", mac, "session", n.id, "reason", why)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestSaidOfThoseNotIn(t *testing.T) {
 		s.request(leaver)
 		leaves(leaver)
 	}
-	s.presents(refused)
+	s.presentsAs(refused, "ann\n\xfc\"\u202e level=ERROR")
 	netnstest.Await(t, "the refusal", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -55,10 +55,11 @@ func TestSaidOfThoseNotIn(t *testing.T) {
 	leaves(refused)
 	count := func(what string) int { return strings.Count(said.String(), what) }
 	for what, want := range map[string]int{
-		`"pppoe: session ended before its login"`:                                     1,
-		"mac=02:00:00:00:00:01 session=1 reason=\"" + ppp.ErrPeerClosed.Error() + `"`: 1,
-		`"pppoe: login refused"`:                                                      1,
-		"mac=02:00:00:00:00:02":                                                       1,
+		`"pppoe: session ended before its login"`:                                                               1,
+		"mac=02:00:00:00:00:01 session=1 reason=\"" + ppp.ErrPeerClosed.Error() + `"`:                           1,
+		`"pppoe: login refused"`:                                                                                1,
+		`mac=02:00:00:00:00:02 session=4 user="\"ann\\n\\xfc\\\"\\u202e level=ERROR\"" err="permission denied"`: 1,
+		"mac=02:00:00:00:00:02":                                                                                 1,
 	} {
 		if n := count(what); n != want {
 			t.Errorf("the log says %s %d times, want %d:\n%s", what, n, want, said.String())

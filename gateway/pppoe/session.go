@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -118,13 +119,13 @@ func (s *Server) logIn() {
 		s.running.Go(func() {
 			defer stop()
 			grant, err := s.access.Login(ctx, r)
-			n.decided(grant, err)
+			n.decided(r.Credentials.User, grant, err)
 		})
 	}
 }
 
-// decided ends a login.
-func (n *session) decided(grant ppp.Grant, err error) {
+// decided ends a user's login.
+func (n *session) decided(user string, grant ppp.Grant, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.logins--
@@ -142,7 +143,8 @@ func (n *session) decided(grant ppp.Grant, err error) {
 		n.admitted, n.began = grant.Addr, time.Time{}
 		n.to(loggedIn)
 	default:
-		n.cfg.Log.Info("pppoe: login refused", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id, "err", err)
+		n.cfg.Log.Info("pppoe: login refused", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id,
+			"user", fmt.Sprintf("%.80q", user), "err", err) // in quotes whatever it holds, and no longer than a name is
 		n.to(ending)
 	}
 	n.link.Decide(time.Now(), err == nil, grant)

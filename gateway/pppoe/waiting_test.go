@@ -83,11 +83,13 @@ func TestForgedRequestsOfAll(t *testing.T) {
 }
 
 // presents has a client begin a session and send its password.
-func (s *Server) presents(mac pppoe.MAC) {
+func (s *Server) presents(mac pppoe.MAC) { s.presentsAs(mac, "ann") }
+
+func (s *Server) presentsAs(mac pppoe.MAC, user string) {
 	s.request(mac)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byMAC[mac][0].Authenticate(ppp.Credentials{Method: ppp.MethodPAP, User: "ann"})
+	s.byMAC[mac][0].Authenticate(ppp.Credentials{Method: ppp.MethodPAP, User: user})
 }
 
 // turns says whose login it is asked for, and accepts it when it is told.

@@ -114,7 +114,7 @@ func signatureHolds(data []byte, at int, secret []byte, request [16]byte) bool {
 func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Login, error) {
 	switch p.Code {
 	case radius.CodeAccessReject:
-		return session.Login{}, session.Reject(replyMessage(p))
+		return session.Login{}, fmt.Errorf("radius: by the server: %w", session.Reject(replyMessage(p)))
 	case radius.CodeAccessChallenge:
 		return session.Login{}, &session.Challenge{Message: replyMessage(p)}
 	}

@@ -230,7 +230,7 @@ func (c *Client) Close() error {
 // the servers; when it is over the error is ErrNoServer, with what is known of each server.
 func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (session.Login, error) {
 	if !sendable(who) {
-		return session.Login{}, session.Reject("")
+		return session.Login{}, fmt.Errorf("radius: %w: no request can have such a name or password", session.Reject(""))
 	}
 	by := byPortal
 	if who.Port != 0 {

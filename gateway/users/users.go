@@ -35,6 +35,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -91,14 +92,19 @@ func Open(path string, log *slog.Logger) (*Accounts, error) {
 // session.ErrRejected, session.ErrBusy, or ctx's.
 func (a *Accounts) Authenticate(ctx context.Context, who session.Credentials) (session.Login, error) {
 	if len(who.User) > maxName || len(who.Password) > maxPassword || !utf8.ValidString(who.User) {
-		return session.Login{}, session.Reject("") // no account has such a name or password
+		return session.Login{}, fmt.Errorf("users: %w: no account can have such a name or password", session.Reject(""))
 	}
 	acc, known := a.current()[who.User]
 	print := a.fingerprint(who, acc.hash)
 	if known && a.isVerified(who.User, print) {
 		return session.Login{User: who.User, Limits: acc.limits, Sessions: acc.sessions}, nil
 	}
-	if err := a.line.ask(ctx, who, known, acc.hash); err != nil {
+	switch err := a.line.ask(ctx, who, known, acc.hash); {
+	case errors.Is(err, session.ErrRejected) && !known: // for the log: users are told the same of both
+		return session.Login{}, fmt.Errorf("users: %w: there is no such account", err)
+	case errors.Is(err, session.ErrRejected):
+		return session.Login{}, fmt.Errorf("users: %w: wrong password", err)
+	case err != nil:
 		return session.Login{}, fmt.Errorf("users: %w", err)
 	}
 	a.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,6 +102,11 @@ func TestAuthenticate(t *testing.T) {
 			got, err := login(t, a, tt.user, tt.password)
 			if rejected := errors.Is(err, session.ErrRejected); rejected != (tt.want.User == "") || err != nil && !rejected {
 				t.Errorf("error %v", err)
+			}
+			reasons := []string{"wrong password", "there is no such account", "no account can have such a name or password"}
+			said := func(why string) bool { return strings.HasSuffix(err.Error(), ": "+why) }
+			if err != nil && !slices.ContainsFunc(reasons, said) {
+				t.Errorf("the error does not say why: %v", err)
 			}
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 				t.Error(diff)

@@ -101,19 +101,22 @@ func (s *Server) offer(f *pppoe.Frame, now time.Time) {
 	if !s.serves(wanted) {
 		return
 	}
-	answer := &pppoe.Frame{To: f.From, Code: pppoe.PADO}
+	answer := &pppoe.Frame{To: f.From, From: s.mac, Code: pppoe.PADO}
 	answer.Tags = append(answer.Tags, pppoe.Tag{Type: pppoe.ACName, Value: []byte(s.cfg.Name)})
 	answer.Tags = append(answer.Tags, s.services(wanted)...)
 	answer.Tags = append(answer.Tags, pppoe.Tag{Type: pppoe.ACCookie, Value: s.cookie.of(f.From, now)})
 	answer.Tags = append(answer.Tags, s.returned(f)...)
-	if s.cfg.Delay == 0 {
+	b := answer.Append(nil)
+	switch {
+	case b == nil: // the client's own tags are too long for an answer
+		return
+	case s.cfg.Delay == 0:
 		s.counts.Offered++
-		s.send(answer)
+		s.wire.send(b)
 		return
 	}
-	b := answer.Append(nil)
 	select {
-	case s.delayed <- offer{now.Add(s.cfg.Delay), slices.Clone(b)}:
+	case s.delayed <- offer{now.Add(s.cfg.Delay), b}:
 		s.counts.Offered++
 	default:
 		s.counts.Throttled++
@@ -136,7 +139,7 @@ func (s *Server) offerLater() {
 			wait, stop := context.WithDeadline(s.ctx, o.at)
 			<-wait.Done()
 			stop()
-			if s.ctx.Err() == nil && o.frame != nil {
+			if s.ctx.Err() == nil {
 				s.wire.send(o.frame)
 			}
 		}

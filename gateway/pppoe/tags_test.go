@@ -1,6 +1,7 @@
 package pppoe
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"net"
@@ -182,13 +183,43 @@ func TestOddDiscovery(t *testing.T) {
 	}
 }
 
+// TestLongHostUniq: what is too long for an answer gets none, and counts as no offer; what fits is repeated.
+func TestLongHostUniq(t *testing.T) {
+	s := newServer(t, "long0")
+	p := newPeer(t, s)
+	for _, delay := range []time.Duration{0, time.Millisecond} {
+		s.mu.Lock()
+		s.cfg.Delay = delay
+		s.mu.Unlock()
+		before := s.Counts()
+		for _, length := range []int{1450, 1400} { // answers come in the order of the questions
+			uniq := pppoe.Tag{Type: pppoe.HostUniq, Value: bytes.Repeat([]byte{byte(length)}, length)}
+			f := padi(p.mac)
+			f.Tags = append(f.Tags, uniq)
+			if length == 1450 {
+				s.receive(f.Append(nil))
+				continue
+			}
+			if got, _ := p.exchange(f, pppoe.PADO).Tag(pppoe.HostUniq); !bytes.Equal(got, uniq.Value) {
+				t.Errorf("a Host-Uniq of %d bytes is repeated with %d", length, len(got))
+			}
+		}
+		after := s.Counts()
+		if asked, offered := after.PADI-before.PADI, after.Offered-before.Offered; offered != asked-1 {
+			t.Errorf("delay %s: of %d clients, one of which cannot be answered, %d count as offered", delay, asked, offered)
+		}
+	}
+}
+
 // TestDelayedOffer: offers wait for as long as is configured.
 func TestDelayedOffer(t *testing.T) {
 	s := newServer(t, "delay0")
 	s.cfg.Delay = 100 * time.Millisecond
 	p := newPeer(t, s)
 	began := time.Now()
-	p.exchange(padi(p.mac), pppoe.PADO)
+	if offer := p.exchange(padi(p.mac), pppoe.PADO); offer.From != s.mac {
+		t.Errorf("an offer came from %x", offer.From)
+	}
 	if waited := time.Since(began); waited < s.cfg.Delay {
 		t.Errorf("an offer came after %v", waited)
 	}

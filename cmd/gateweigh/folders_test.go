@@ -284,7 +284,7 @@ func TestClockSteps(t *testing.T) {
 			t.Fatalf("%s: %+v", name, e)
 		}
 		page := string(read(t, dir, report.HTMLFile))
-		if !strings.Contains(page, "took 36s") || strings.Contains(page, "took -") || strings.Contains(page, "350400h") {
+		if !strings.Contains(page, "took 36 s") || strings.Contains(page, "took -") || strings.Contains(page, "350400h") {
 			_, took, _ := strings.Cut(page, "took ")
 			t.Errorf("%s: the report says it took %.20q", name, took)
 		}

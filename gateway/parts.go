@@ -30,6 +30,7 @@ func (g *gateway) radiusConfig() radius.Config {
 		NASIdentifier: r.NASIdentifier, NASAddress: r.NASAddress, NASPortType: radius.PortType(r.PortType),
 		NASPortID: g.cfg.LAN.Interface, CalledStationID: r.CalledStationID, Method: radius.Method(r.Method), Timeout: r.Timeout, Retries: r.Retries,
 		InterimDefault: r.Interim, SwapOctets: r.SwapOctets, LocalAccounts: !g.cfg.Auth.Has(config.MethodRADIUS),
+		Log: g.log,
 	}
 	if r.Retries == 0 {
 		out.Retries = -1 // none: for radius, 0 means the default

@@ -137,5 +137,6 @@ func radiusCounts(r radius.Stats) map[string]uint64 {
 	return map[string]uint64{
 		"request": r.Requests, "retransmit": r.Retransmits, "answer": r.Answers, "timeout": r.Timeouts,
 		"unsigned": r.Unsigned, "forged": r.Forged, "malformed": r.Malformed, "unexpected": r.Unexpected,
+		"late": r.Late,
 	}
 }

@@ -99,6 +99,7 @@ var Families = []Family{
 		Word{"forged", "answers dropped: a wrong signature"},
 		Word{"malformed", "answers dropped: no RADIUS packet"},
 		Word{"unexpected", "answers dropped: to no request"},
+		Word{"late", "right answers that came when nobody waited any more: see the log"},
 		Word{"disconnect", "servers' Disconnect-Requests carried out"},
 		Word{"coa", "servers' CoA-Requests carried out"},
 		Word{"dynamic-refused", "servers' requests answered with a NAK"},

@@ -3,6 +3,7 @@ package radius
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"layeh.com/radius"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // health is the state of a server.
@@ -39,6 +42,11 @@ type endpoint struct {
 	deadUntil time.Time // zero: alive, guarded by mu
 	trouble   error     // of the last request without an answer, while it is not alive; guarded by mu
 
+	late      time.Duration // after which the last late answer came, zero: answers came in time since; guarded by mu
+	lingering int           // exchanges that are over and still listened to, guarded by mu
+
+	log     *slog.Logger
+	slow    budget.Seldom // to log late answers
 	closing chan struct{} // ends waits
 	readers sync.WaitGroup
 	counts  counts
@@ -64,6 +72,7 @@ type hold struct {
 type counts struct {
 	requests, retransmits, answers, timeouts atomic.Uint64
 	unsigned, forged, malformed, unexpected  atomic.Uint64
+	late                                     atomic.Uint64
 }
 
 // Stats are the counts of one server and purpose.
@@ -76,8 +85,8 @@ type Stats struct {
 	Answers               uint64 // authentic ones
 	Timeouts              uint64 // requests that got no answer through all transmissions
 	// Dropped packets: without Message-Authenticator, with a wrong authenticator, not
-	// RADIUS, and answers that no request waits for.
-	Unsigned, Forged, Malformed, Unexpected uint64
+	// RADIUS, answers to no request, and authentic ones that came when nobody waited any more.
+	Unsigned, Forged, Malformed, Unexpected, Late uint64
 }
 
 // Stats returns one entry for each server and purpose, in order.
@@ -99,13 +108,14 @@ func (e *endpoint) stats(now time.Time) Stats {
 		Server: e.addr, Dead: e.isDead(now),
 		Requests: n.requests.Load(), Retransmits: n.retransmits.Load(), Answers: n.answers.Load(), Timeouts: n.timeouts.Load(),
 		Unsigned: n.unsigned.Load(), Forged: n.forged.Load(), Malformed: n.malformed.Load(), Unexpected: n.unexpected.Load(),
+		Late: n.late.Load(),
 	}
 }
 
 func (s *service) add(c Config, addr netip.AddrPort, secret string) {
 	s.endpoints = append(s.endpoints, &endpoint{
 		addr: addr, source: c.Source, secret: []byte(secret), timeout: c.Timeout, deadTime: c.DeadTime,
-		closing: make(chan struct{}),
+		log: c.Log, closing: make(chan struct{}),
 	})
 }
 
@@ -136,6 +146,7 @@ func (e *endpoint) heard() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lastHeard, e.deadUntil, e.trouble = time.Now(), time.Time{}, nil
+	e.late = 0
 }
 
 // missed records that a request first sent at the given time got no answer. The server is
@@ -291,6 +302,8 @@ func (e *endpoint) take(s *socket, data []byte) {
 		e.counts.forged.Add(1)
 	case err != nil:
 		e.counts.malformed.Add(1)
+	case w.x.over.Load():
+		e.cameLate(w.x)
 	default:
 		e.counts.answers.Add(1)
 		w.hand(p)

@@ -71,12 +71,20 @@ func (s *service) ask(ctx context.Context, r request, by way, failures int) (*ra
 	}
 	turn := &turn{gate: gate, overdue: s.overdue}
 	defer turn.end()
+	asked := &asking{r: r, replies: make(chan received, 1)}
+	answer, err := s.askAll(ctx, asked, began, turn.pass)
+	asked.end(answer != nil || errors.Is(err, ErrNoServer))
+	return answer, err
+}
+
+// askAll asks the servers in turn. One whose part of the time is over is listened to still: the first answer counts.
+func (s *service) askAll(ctx context.Context, a *asking, began time.Time, overdue func()) (*radius.Packet, error) {
 	var problems []string
 	steps := s.plan(time.Now())
 	for i, st := range steps {
 		own, end := part(ctx, len(steps)-i)
 		st.enough = enough(ctx, began, len(steps), st.timeout)
-		answer, err := st.ask(own, r, turn.pass)
+		answer, err := st.ask(own, a, overdue)
 		end()
 		var silent *silence
 		if err == nil || !errors.As(err, &silent) {
@@ -176,7 +184,8 @@ type silence struct {
 	server           string
 	refused          bool // its port is closed
 	unsigned, forged uint32
-	cause            error // the error of sending
+	cause            error         // the error of sending
+	late             time.Duration // after which it answered another request, too late; 0: it did not
 }
 
 // Error includes advice where the user can act.
@@ -190,6 +199,8 @@ func (s *silence) Error() string {
 		return fmt.Sprintf("%s: %v", s.server, s.cause)
 	case s.refused:
 		return s.server + ": nothing listens there"
+	case s.late != 0:
+		return fmt.Sprintf("%s: answered after %s: %s", s.server, inSeconds(s.late), tooLate)
 	}
 	return s.server + ": no answer: does it know this gateway's address and secret?"
 }
@@ -203,12 +214,35 @@ type waiter struct {
 	x       *exchange
 }
 
+// received is a server's answer.
+type received struct {
+	from   *endpoint
+	packet *radius.Packet
+}
+
+// asking is one request to all servers that were asked so far.
+type asking struct {
+	r         request
+	replies   chan received // buffered: the first answer of any of them
+	exchanges []*exchange
+}
+
+// end frees what the request holds. listen: its servers had their time; an answer that comes still is late.
+func (a *asking) end(listen bool) {
+	for _, x := range a.exchanges {
+		if !listen || x.answered.Load() || !x.e.linger(x) {
+			x.release()
+		}
+	}
+}
+
 // exchange is one request to one server: all its packets until an answer arrives.
 type exchange struct {
+	*asking
 	e                *endpoint
-	r                request
-	answers          chan *radius.Packet // buffered: the first answer
-	refusals         chan struct{}       // buffered: one
+	began            time.Time
+	refusals         chan struct{} // buffered: one
+	answered, over   atomic.Bool   // over: nobody waits any more
 	unsigned, forged atomic.Uint32
 	held             []hold // identifiers to free
 	data             []byte // packet to send; nil: must be encoded
@@ -220,11 +254,10 @@ type exchange struct {
 // ask sends a request to the server and repeats it until an answer arrives, ctx is cancelled, or
 // the last wait or ctx's time is over, which returns a *silence. It waits for a server that refuses
 // only if the server is the last. overdue is called when the wait after a packet is over.
-func (st step) ask(ctx context.Context, r request, overdue func()) (*radius.Packet, error) {
-	e, last := st.endpoint, st.last
-	x := &exchange{e: e, r: r, answers: make(chan *radius.Packet, 1), refusals: make(chan struct{}, 1)}
-	defer x.release()
-	began := time.Now()
+func (st step) ask(ctx context.Context, a *asking, overdue func()) (*radius.Packet, error) {
+	e, last, began := st.endpoint, st.last, time.Now()
+	x := &exchange{asking: a, e: e, began: began, refusals: make(chan struct{}, 1)}
+	a.exchanges = append(a.exchanges, x)
 	var wait time.Duration
 	for try := range st.tries {
 		if try > 0 && !last && e.isDead(time.Now()) {
@@ -258,7 +291,7 @@ func (st step) ask(ctx context.Context, r request, overdue func()) (*radius.Pack
 
 // silence is what is known of why there is no answer.
 func (x *exchange) silence() *silence {
-	return &silence{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause}
+	return &silence{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause, x.e.lateness()}
 }
 
 // nextWait returns the wait after a transmission, given the previous wait (0: none) and a
@@ -341,15 +374,15 @@ func (x *exchange) encode(now time.Time) error {
 	return nil
 }
 
-// await returns the answer, or nil and nil if none arrives in time.
+// await returns the answer of any server that was asked, or nil and nil if none arrives in time.
 func (x *exchange) await(ctx context.Context, wait time.Duration, last bool) (*radius.Packet, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		select {
-		case p := <-x.answers:
-			x.e.heard()
-			return p, nil
+		case r := <-x.replies:
+			r.from.heard()
+			return r.packet, nil
 		case <-x.refusals:
 			x.refused = true
 			if !last {
@@ -386,9 +419,10 @@ func (w *waiter) receive(data []byte) (*radius.Packet, error) {
 
 // hand gives the waiter its answer.
 func (w *waiter) hand(p *radius.Packet) {
+	w.x.answered.Store(true)
 	select {
-	case w.x.answers <- p:
-	default: // a second answer, to another transmission
+	case w.x.replies <- received{w.x.e, p}:
+	default: // a second answer, to another transmission or of another server
 	}
 }
 

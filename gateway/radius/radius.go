@@ -22,7 +22,8 @@
 // exchange. A server that answered no request through all transmissions is skipped
 // for DeadTime; then one request tries it with one packet. When no server is left,
 // the skipped ones are asked as well. Where the caller's time is bounded, each server has an equal part of it,
-// and one that is silent through its part is skipped as well.
+// and one that is silent through its part is skipped as well. All that were asked are listened to until the caller's
+// time is over, and the first authentic answer counts. One that comes later is counted and logged as late.
 //
 // # Attributes
 //
@@ -46,6 +47,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"time"
 
@@ -110,6 +112,7 @@ type Config struct {
 	// SwapOctets makes input what the client received, in accounting and in
 	// ChilliSpot-Max-*, for servers that expect this.
 	SwapOctets bool
+	Log        *slog.Logger // of what servers do wrong; nil: discarded
 	// LocalAccounts means that passwords are also checked without these servers:
 	// Acct-Authentic is then Local.
 	LocalAccounts bool
@@ -137,6 +140,7 @@ func (c Config) withDefaults() Config {
 	c.DeadTime = cmp.Or(c.DeadTime, defaultDeadTime)
 	c.InFlight = cmp.Or(c.InFlight, defaultInFlight)
 	c.Waiting = cmp.Or(c.Waiting, defaultWaiting)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Servers = append([]Server(nil), c.Servers...)
 	for i, s := range c.Servers {
 		if !s.AcctAddress.IsValid() {

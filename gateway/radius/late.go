@@ -1,0 +1,63 @@
+package radius
+
+import (
+	"fmt"
+	"time"
+)
+
+// Exchanges without an answer are listened to for lateFor after their end, so many of a server at most.
+const (
+	lateFor    = 30 * time.Second
+	lingerMost = 64
+)
+
+// linger keeps the identifiers of an exchange that is over for lateFor. It returns false where too many are kept.
+func (e *endpoint) linger(x *exchange) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.lingering >= lingerMost {
+		return false
+	}
+	e.lingering++
+	x.over.Store(true)
+	time.AfterFunc(lateFor, func() {
+		e.mu.Lock()
+		e.lingering--
+		e.mu.Unlock()
+		x.release()
+	})
+	return true
+}
+
+// cameLate counts and logs an authentic answer that nobody waits for any more. The server stays dead if it is.
+func (e *endpoint) cameLate(x *exchange) {
+	after := time.Since(x.began)
+	e.mu.Lock()
+	e.late = after
+	if e.trouble != nil {
+		e.trouble = &silence{server: e.addr.String(), late: after}
+	}
+	e.mu.Unlock()
+	e.counts.late.Add(1)
+	e.slow.Do(func() {
+		e.log.Warn(fmt.Sprintf("radius: %s answered after %s: %s", e.addr, inSeconds(after), tooLate))
+	})
+}
+
+// lateness is after which time the server answered last, if that was too late.
+func (e *endpoint) lateness() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.late
+}
+
+// tooLate is what the user can do about answers that nobody waits for any more.
+const tooLate = "radius.timeout is too short for that server, or it is too slow"
+
+// inSeconds is a time as the log has it: "6 s", and "0.4 s" below one second.
+func inSeconds(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f s", d.Seconds())
+}

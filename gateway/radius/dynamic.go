@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"layeh.com/radius/rfc2869"
 	"layeh.com/radius/rfc3576"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -47,14 +49,15 @@ type Dynamic struct {
 	conn     *net.UDPConn
 	secrets  map[netip.Addr][]byte
 
-	repeats *repeats // of Serve's goroutine
+	repeats *repeats      // of Serve's goroutine
+	older   budget.Seldom // to log requests that may have been carried out before
 
 	stats struct{ disconnects, changes, refused, forged, malformed, repeated atomic.Uint64 }
 	once  sync.Once
 }
 
 // ListenDynamic opens the port. Nothing is answered before Serve. The file at path, which may be missing, has
-// the requests that were carried out, so that none is carried out again; empty: there is none.
+// the requests that were carried out, so that none is carried out again; empty: there is none. While it cannot be written they are kept in memory.
 func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, path string, log *slog.Logger) (*Dynamic, error) {
 	cfg = cfg.withDefaults()
 	d := &Dynamic{cfg: cfg, sessions: sessions, log: log, secrets: map[netip.Addr][]byte{}}
@@ -65,9 +68,7 @@ func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, path stri
 		}
 	}
 	var err error
-	if d.repeats, err = openRepeats(path, time.Now()); err != nil {
-		return nil, err
-	}
+	d.repeats = openRepeats(path, time.Now(), log)
 	if d.conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr)); err != nil {
 		d.repeats.close()
 		return nil, fmt.Errorf("radius: listening for requests of servers (radius.dynamic): %w", err)
@@ -95,10 +96,18 @@ func (d *Dynamic) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = d.Close() })
 	defer stop()
 	for b := make([]byte, radius.MaxPacketLength+1); ; {
+		d.repeats.retry(time.Now())
+		var until time.Time
+		if d.repeats.unwritten() {
+			until = time.Now().Add(tryAgain)
+		}
+		_ = d.conn.SetReadDeadline(until)
 		n, from, err := d.conn.ReadFromUDPAddrPort(b)
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			continue
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil: // an ICMP error about an answer
@@ -139,12 +148,17 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 		d.repeats.answer(q, answer, true)
 		return answer
 	}
-	room, err := d.repeats.add(q, p, now)
-	if err != nil {
-		d.log.Error("a request could be repeated after a restart", "err", err)
-	}
-	if !room {
+	if !d.repeats.add(q, p, now) {
 		return d.answer(p, rfc3576.ErrorCause_Value_ResourcesUnavailable)
+	}
+	if d.repeats.before(p, now) {
+		d.older.Do(func() {
+			d.log.Warn("radius: a request that may have been carried out before is refused: the file of those is not complete, and this one is older than the gateway's start or without Event-Timestamp; send it anew, with Event-Timestamp",
+				"server", from.Addr().String(), "code", p.Code.String())
+		})
+		answer := d.answer(p, rfc3576.ErrorCause_Value_InvalidRequest)
+		d.repeats.answer(q, answer, true)
+		return answer
 	}
 	answer := d.answer(p, d.carryOut(p))
 	d.repeats.answer(q, answer, false)

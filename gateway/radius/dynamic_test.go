@@ -118,10 +118,7 @@ func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 			t.Errorf("after %s warned %d times, want %d", after, n, warned)
 		}
 	}
-	var err error
-	if d.repeats, err = openRepeats(path, now); err != nil {
-		t.Fatal(err)
-	}
+	d.repeats = openRepeats(path, now, d.log)
 	untimed := d.request(t, radius.CodeDisconnectRequest, 1, testSecret, func(p builder) { p.text(rfc2865.UserName_Type, "ann") })
 	again(untimed, 0, radius.CodeDisconnectACK, 0)
 	again(untimed, 29*time.Second, radius.CodeDisconnectACK, 0)
@@ -133,9 +130,7 @@ func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 	})
 	again(timed, 0, radius.CodeDisconnectACK, 1)
 	again(timed, time.Minute, radius.CodeDisconnectACK, 1)
-	if d.repeats, err = openRepeats(path, now); err != nil {
-		t.Fatal(err)
-	}
+	d.repeats = openRepeats(path, now, d.log)
 	again(untimed, 2*time.Hour, radius.CodeDisconnectNAK, 2)
 	if o.kicked != 2 {
 		t.Errorf("two requests were carried out %d times", o.kicked)
@@ -147,11 +142,8 @@ func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 func TestDynamicIsNotReplayed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "requests")
 	d, o := newDynamic(t)
-	var err error
 	began := time.Now().Truncate(time.Second)
-	if d.repeats, err = openRepeats(path, began); err != nil {
-		t.Fatal(err)
-	}
+	d.repeats = openRepeats(path, began, d.log)
 	ask := func(code radius.Code, id byte, stamp time.Duration) []byte {
 		return d.request(t, code, id, testSecret, func(p builder) {
 			p.text(rfc2865.UserName_Type, "ann")
@@ -198,9 +190,7 @@ func TestDynamicIsNotReplayed(t *testing.T) {
 	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if d.repeats, err = openRepeats(path, began.Add(299*time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	d.repeats = openRepeats(path, began.Add(299*time.Second), d.log)
 	replay(300 * time.Second)
 }
 
@@ -230,10 +220,7 @@ func TestDynamicHasNoRoom(t *testing.T) {
 func TestDynamicForgets(t *testing.T) {
 	d, o := newDynamic(t)
 	path, began := filepath.Join(t.TempDir(), "requests"), time.Now()
-	var err error
-	if d.repeats, err = openRepeats(path, began); err != nil {
-		t.Fatal(err)
-	}
+	d.repeats = openRepeats(path, began, d.log)
 	const n = 10 * lookN
 	var all [n][]byte
 	for i := range all { // one a second

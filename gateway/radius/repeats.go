@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"layeh.com/radius"
 	"layeh.com/radius/rfc2869"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
@@ -43,31 +45,70 @@ const (
 )
 
 // repeats remembers requests for as long as they would be accepted, so that nobody who has recorded one
-// can have it carried out again. They are in a file too, and survive the process.
+// can have it carried out again. They are in a file too, and survive the process. While the file cannot be written
+// they are in memory alone, and a file called incompleteName says to the next process that it does not know all.
 type repeats struct {
 	path    string // empty: in memory alone
+	log     *slog.Logger
 	all     map[question]answered
 	look    int // when so many are remembered, it is time to forget what is over
 	file    *os.File
-	records int // in file
+	records int       // in file
+	next    time.Time // when to try to write the file again, while it cannot be written
+	failed  budget.Seldom
 }
 
-// openRepeats reads the file, which may be missing, and leaves out what is over.
-func openRepeats(path string, now time.Time) (*repeats, error) {
-	r := &repeats{path: path, all: map[question]answered{}}
+// incompleteName is what the file is called while it lacks requests that were carried out.
+func (r *repeats) incompleteName() string { return r.path + ".incomplete" }
+
+// unknown is remembered instead of requests that no file has: those before its end less untimedFor.
+var unknown = question{from: netip.IPv6Unspecified()}
+
+// openRepeats reads the file, which may be missing, and leaves out what is over. What is wrong with it is logged.
+func openRepeats(path string, now time.Time, log *slog.Logger) *repeats {
+	r := &repeats{path: path, log: log, all: map[question]answered{}}
 	if path == "" {
-		return r, nil
+		return r
 	}
+	complete := r.load(path, now)
+	if _, err := os.Lstat(r.incompleteName()); !errors.Is(err, fs.ErrNotExist) {
+		r.load(r.incompleteName(), now)
+		complete = false
+	}
+	if !complete {
+		r.all[unknown] = answered{until: now.Add(untimedFor)}
+	}
+	r.rewrite(now)
+	return r
+}
+
+// load reads a file, and reports whether all is known that it had.
+func (r *repeats) load(path string, now time.Time) bool {
 	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("radius: reading the requests that were carried out: %w", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	if err != nil {
+		r.log.Error("reading the servers' requests that were carried out: those older than this start are refused", "err", err)
+		return false
 	}
 	for ; len(data) >= recordSize; data = data[recordSize:] { // a crash may have cut off the last one
 		if q, a := readRecord(data); a.until.After(now) {
 			r.all[q] = a
 		}
 	}
-	return r, r.rewrite()
+	return true
+}
+
+// before reports whether a request may be one that was carried out and is not remembered: it is older than the time
+// since when all are, or does not say how old it is.
+func (r *repeats) before(p *radius.Packet, now time.Time) bool {
+	a, there := r.find(unknown, now)
+	if !there {
+		return false
+	}
+	at, timed := number(p, rfc2869.EventTimestamp_Type)
+	return !timed || int64(at) <= a.until.Add(-untimedFor).Unix()
 }
 
 // A record is the sender's address, the identifier, the authenticator, the time in Unix seconds, and 1
@@ -90,7 +131,7 @@ func readRecord(b []byte) (q question, a answered) {
 }
 
 // rewrite makes the file anew of what is remembered.
-func (r *repeats) rewrite() error {
+func (r *repeats) rewrite(now time.Time) {
 	var b []byte
 	for q, a := range r.all {
 		b = appendRecord(b, q, a)
@@ -103,12 +144,57 @@ func (r *repeats) rewrite() error {
 	if err == nil {
 		file, err = os.OpenFile(r.path, os.O_APPEND|os.O_WRONLY, 0o600)
 	}
+	if err == nil {
+		err = os.Remove(r.incompleteName())
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("radius: keeping the requests that were carried out: %w", err)
+		if file != nil {
+			file.Close()
+		}
+		r.fail(err, now)
+		return
+	}
+	if !r.next.IsZero() {
+		r.log.Info("radius: the servers' requests that were carried out are in their file again", "file", r.path)
 	}
 	r.close()
-	r.file, r.records = file, len(r.all)
-	return nil
+	r.file, r.records, r.next = file, len(r.all), time.Time{}
+}
+
+// tryAgain is the time between attempts to write the file.
+const tryAgain = 10 * time.Second
+
+// fail goes on in memory alone, and takes care that the next process knows.
+func (r *repeats) fail(err error, now time.Time) {
+	r.close()
+	r.file, r.next = nil, now.Add(tryAgain)
+	marked := os.Rename(r.path, r.incompleteName())
+	if errors.Is(marked, fs.ErrNotExist) { // there was none, or it is renamed already
+		var f *os.File
+		if f, marked = os.OpenFile(r.incompleteName(), os.O_WRONLY|os.O_CREATE, 0o600); marked == nil {
+			marked = f.Close()
+		}
+	}
+	if marked != nil {
+		err = fmt.Errorf("%w; a request could be repeated after a restart: %w", err, marked)
+	}
+	r.failed.Do(func() {
+		r.log.Error("radius: the servers' requests that were carried out are kept in memory alone, and after a restart older ones are refused: free space at state_dir",
+			"file", r.path, "err", err)
+	})
+}
+
+// unwritten reports whether the file lacks requests.
+func (r *repeats) unwritten() bool { return r.path != "" && r.file == nil }
+
+// retry writes the file where that failed, and it is time to try again.
+func (r *repeats) retry(now time.Time) {
+	if r.unwritten() && !now.Before(r.next) {
+		r.rewrite(now)
+	}
 }
 
 func (r *repeats) close() {
@@ -129,13 +215,13 @@ func (a answered) fresh(now time.Time) bool {
 }
 
 // add remembers a request before it is carried out. It returns false when there is no room: everything
-// else that is remembered could be repeated. An error means that the file does not have it.
-func (r *repeats) add(q question, p *radius.Packet, now time.Time) (bool, error) {
+// else that is remembered could be repeated.
+func (r *repeats) add(q question, p *radius.Packet, now time.Time) bool {
 	if len(r.all) >= r.look {
 		r.forget(now)
 	}
 	if len(r.all) >= rememberN && !r.makeRoom() {
-		return false, nil
+		return false
 	}
 	a := answered{until: now.Add(untimedFor)}
 	if at, there := number(p, rfc2869.EventTimestamp_Type); there {
@@ -143,16 +229,18 @@ func (r *repeats) add(q question, p *radius.Packet, now time.Time) (bool, error)
 	}
 	r.all[q] = a
 	if r.file == nil {
-		return true, nil
+		r.retry(now)
+		return true
 	}
 	if r.records >= 2*max(len(r.all), lookN) {
-		return true, r.rewrite()
+		r.rewrite(now)
+		return true
 	}
 	r.records++
 	if _, err := r.file.Write(appendRecord(nil, q, a)); err != nil {
-		return true, fmt.Errorf("radius: keeping a request that is carried out: %w", err)
+		r.fail(err, now)
 	}
-	return true, nil
+	return true
 }
 
 // forget removes what is over, and looks again when twice as many are remembered.
@@ -165,7 +253,7 @@ func (r *repeats) forget(now time.Time) {
 func (r *repeats) makeRoom() bool {
 	var untimed []question
 	for q, a := range r.all {
-		if !a.timed {
+		if !a.timed && q != unknown {
 			untimed = append(untimed, q)
 		}
 	}

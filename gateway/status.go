@@ -75,6 +75,7 @@ func (g *gateway) served(st *control.Status) {
 	if g.radius != nil {
 		st.RADIUS = map[string]uint64{}
 		for _, r := range g.radius.Stats() {
+			st.Servers = append(st.Servers, serverState(r))
 			for what, n := range radiusCounts(r) {
 				st.RADIUS[what] += n
 			}
@@ -131,6 +132,14 @@ func askedCounts(d radius.DynamicStats) map[string]uint64 {
 		"disconnect": d.Disconnects, "coa": d.Changes, "dynamic-refused": d.Refused, "dynamic-forged": d.Forged,
 		"dynamic-malformed": d.Malformed, "dynamic-repeated": d.Repeated,
 	}
+}
+
+func serverState(r radius.Stats) control.Server {
+	purpose := "logins"
+	if r.Accounting {
+		purpose = "accounting"
+	}
+	return control.Server{Server: r.Server.String(), Purpose: purpose, Asked: r.Asked, Up: r.Trouble == "", Why: r.Trouble}
 }
 
 func radiusCounts(r radius.Stats) map[string]uint64 {

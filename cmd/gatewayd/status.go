@@ -71,6 +71,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if s.Users != nil {
 		line("users", "%s", users(*s.Users))
 	}
+	for _, r := range s.Servers {
+		line("server", "%s for %s %s", r.Server, r.Purpose, serverState(r))
+	}
 	line("up", "%s in %s", humanBytes(s.Traffic.UpBytes), counted(s.Traffic.UpPackets, "packet", "packets"))
 	line("down", "%s in %s", humanBytes(s.Traffic.DownBytes), counted(s.Traffic.DownPackets, "packet", "packets"))
 	if s.Outbox > 0 {
@@ -88,6 +91,17 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	writeCounts(w, "pppoe", s.PPPoE)
 	writeCounts(w, "ident", s.Ident)
 	writeCounts(w, "flow log", s.Flows)
+}
+
+// serverState describes a RADIUS server.
+func serverState(r control.Server) string {
+	switch {
+	case !r.Up:
+		return "does not answer: " + plain(r.Why, 400)
+	case !r.Asked:
+		return "was not asked yet"
+	}
+	return "answers"
 }
 
 // users describes the users' file.

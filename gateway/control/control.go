@@ -65,6 +65,8 @@ type Status struct {
 	// accounting events that no server confirms while servers confirm others
 	Aside int    `json:"aside,omitempty"`
 	Users *Users `json:"users,omitempty"` // of the users' file; left out: none is used
+	// RADIUS servers, each for logins and for accounting, in the order in which they are asked
+	Servers []Server `json:"servers,omitempty"`
 
 	Traffic Traffic           `json:"traffic"`           // of all clients since the data path began
 	Packets map[string]uint64 `json:"packets"`           // by outcome
@@ -83,6 +85,15 @@ type Users struct {
 	Accounts int `json:"accounts"` // that can log in
 	// of the file as it is now, so that the accounts are those of before; a line for each mistake
 	Problem string `json:"problem,omitempty"`
+}
+
+// Server is a port of a RADIUS server.
+type Server struct {
+	Server  string `json:"server"`        // address and port
+	Purpose string `json:"purpose"`       // "logins" or "accounting"
+	Asked   bool   `json:"asked"`         // it answered, or should have, since the daemon's start
+	Up      bool   `json:"up"`            // it answered the last request that it should have answered, or was not asked yet
+	Why     string `json:"why,omitempty"` // why it is not up
 }
 
 // Traffic is what was forwarded: Up from clients, Down to them.

@@ -34,6 +34,7 @@ var (
 	leasesDesc    = desc("dhcp_leases", "Leases in use.")
 	outboxDesc    = desc("accounting_outbox", "Accounting events no server has confirmed yet.")
 	asideDesc     = desc("accounting_aside", "Accounting events set aside: no server confirms them, and servers confirm others.")
+	serverDesc    = desc("radius_server_up", "1: the RADIUS server answered last, or was not asked yet; 0: it did not.", "server", "purpose")
 	bytesDesc     = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
 	forwardDesc   = desc("forwarded_packets_total", "Packets forwarded; up is from clients.", "direction")
 )
@@ -45,7 +46,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, bytesDesc, forwardDesc,
+		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, serverDesc, bytesDesc, forwardDesc,
 	} {
 		ch <- d
 	}
@@ -70,6 +71,18 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	send(leasesDesc, prometheus.GaugeValue, float64(s.Leases))
 	send(outboxDesc, prometheus.GaugeValue, float64(s.Outbox))
 	send(asideDesc, prometheus.GaugeValue, float64(s.Aside))
+	up := map[[2]string]float64{} // two servers may have one port for accounting
+	for _, r := range s.Servers {
+		n := 0.
+		if r.Up {
+			n = 1
+		}
+		at := [2]string{r.Server, r.Purpose}
+		up[at] = max(up[at], n)
+	}
+	for at, n := range up {
+		send(serverDesc, prometheus.GaugeValue, n, at[0], at[1])
+	}
 	// States without a client are exported too: alerts need the 0.
 	for _, state := range States {
 		send(clientsDesc, prometheus.GaugeValue, float64(s.Sessions[state]), string(state))

@@ -28,6 +28,10 @@ func fullStatus() Status {
 		Packets: map[string]uint64{"forwarded": 1 << 31, "wrong-mac": 7, "ipv6": 9},
 		Repairs: map[string]uint64{"taken-off": 3},
 		DHCP:    map[string]uint64{"ack": 12}, DNS: map[string]uint64{"answered": 13, "refused": 1},
+		Servers: []Server{
+			{Server: "192.0.2.10:1812", Purpose: "logins", Asked: true, Why: "nothing listens there"}, {Server: "192.0.2.11:1813", Purpose: "accounting", Up: true},
+			{Server: "192.0.2.11:1813", Purpose: "accounting", Asked: true, Why: "nothing listens there"}, // both have one port for it
+		},
 		RADIUS: map[string]uint64{"accept": 14}, Portal: map[string]uint64{"login": 15, "redirect": 16},
 	}
 }

@@ -53,6 +53,7 @@ With --rates a session has "now": what it sent and received in the second that t
 var shownTypes = []struct{ name, title string }{
 	{"Status", "`status --json`"},
 	{"Users", "`users` of it"},
+	{"Server", "`servers` of it"},
 	{"Traffic", "`traffic` of it; also in each session"},
 	{"Session", "`sessions --json`"},
 	{"Limits", "`limits` of it, and of logins; left out: no limit"},
@@ -145,6 +146,9 @@ func kindOf(e ast.Expr) string {
 	case *ast.StarExpr:
 		return kindOf(e.X)
 	case *ast.ArrayType:
+		if kindOf(e.Elt) == "object" {
+			return "list of objects"
+		}
 		return "list of texts"
 	case *ast.MapType:
 		return "object of numbers"

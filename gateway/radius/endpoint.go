@@ -40,13 +40,15 @@ type endpoint struct {
 	closed    bool      // guarded by mu
 	lastHeard time.Time // guarded by mu
 	deadUntil time.Time // zero: alive, guarded by mu
-	trouble   error     // of the last request without an answer, while it is not alive; guarded by mu
+	trouble   *silence  // of the last request without an answer, while it is not alive; guarded by mu
 
+	told      bool          // the log has the trouble, guarded by mu
 	late      time.Duration // after which the last late answer came, zero: answers came in time since; guarded by mu
 	lingering int           // exchanges that are over and still listened to, guarded by mu
 
 	log     *slog.Logger
 	slow    budget.Seldom // to log late answers
+	fell    budget.Seldom // to log trouble
 	closing chan struct{} // ends waits
 	readers sync.WaitGroup
 	counts  counts
@@ -80,6 +82,9 @@ type Stats struct {
 	Server     netip.AddrPort
 	Accounting bool // for accounting; false: authentication
 	Dead       bool // did not answer and is skipped
+	Asked      bool // it answered, or should have
+	// Trouble is why the last request that it should have answered had no answer, as long as none has had one since.
+	Trouble string
 
 	Requests, Retransmits uint64 // packets: first transmissions, and further ones
 	Answers               uint64 // authentic ones
@@ -104,8 +109,14 @@ func (c *Client) Stats() []Stats {
 
 func (e *endpoint) stats(now time.Time) Stats {
 	n := &e.counts
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	why := ""
+	if e.trouble != nil {
+		why = e.trouble.why()
+	}
 	return Stats{
-		Server: e.addr, Dead: e.isDead(now),
+		Server: e.addr, Dead: now.Before(e.deadUntil), Asked: why != "" || !e.lastHeard.IsZero(), Trouble: why,
 		Requests: n.requests.Load(), Retransmits: n.retransmits.Load(), Answers: n.answers.Load(), Timeouts: n.timeouts.Load(),
 		Unsigned: n.unsigned.Load(), Forged: n.forged.Load(), Malformed: n.malformed.Load(), Unexpected: n.unexpected.Load(),
 		Late: n.late.Load(),
@@ -153,7 +164,7 @@ func (e *endpoint) heard() {
 // dead only if no other request got an answer since. A server may leave some requests
 // unanswered, such as those for a realm it cannot reach, and a client must not be able
 // to disable it for others with such requests.
-func (e *endpoint) missed(began time.Time, trouble error) {
+func (e *endpoint) missed(began time.Time, trouble *silence) {
 	e.counts.timeouts.Add(1)
 	e.mu.Lock()
 	defer e.mu.Unlock()

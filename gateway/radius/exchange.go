@@ -73,6 +73,9 @@ func (s *service) ask(ctx context.Context, r request, by way, failures int) (*ra
 	defer turn.end()
 	asked := &asking{r: r, replies: make(chan received, 1)}
 	answer, err := s.askAll(ctx, asked, began, turn.pass)
+	if answer != nil {
+		s.tell(asked.from)
+	}
 	asked.end(answer != nil || errors.Is(err, ErrNoServer))
 	return answer, err
 }
@@ -188,21 +191,23 @@ type silence struct {
 	late             time.Duration // after which it answered another request, too late; 0: it did not
 }
 
-// Error includes advice where the user can act.
-func (s *silence) Error() string {
+func (s *silence) Error() string { return s.server + ": " + s.why() }
+
+// why includes advice where the user can act.
+func (s *silence) why() string {
 	switch {
 	case s.unsigned > 0:
-		return fmt.Sprintf("%s: answers without Message-Authenticator were dropped (%d): upgrade that server, or make it sign its answers", s.server, s.unsigned)
+		return fmt.Sprintf("answers without Message-Authenticator were dropped (%d): upgrade that server, or make it sign its answers", s.unsigned)
 	case s.forged > 0:
-		return fmt.Sprintf("%s: answers with a wrong authenticator were dropped (%d): is the secret the same there?", s.server, s.forged)
+		return fmt.Sprintf("answers with a wrong authenticator were dropped (%d): is the secret the same there?", s.forged)
 	case s.cause != nil:
-		return fmt.Sprintf("%s: %v", s.server, s.cause)
+		return s.cause.Error()
 	case s.refused:
-		return s.server + ": nothing listens there"
+		return "nothing listens there"
 	case s.late != 0:
-		return fmt.Sprintf("%s: answered after %s: %s", s.server, inSeconds(s.late), tooLate)
+		return fmt.Sprintf("answered after %s: %s", inSeconds(s.late), tooLate)
 	}
-	return s.server + ": no answer: does it know this gateway's address and secret?"
+	return "no answer: does it know this gateway's address and secret?"
 }
 
 // waiter is one packet in flight, with what its answer must match.
@@ -225,6 +230,7 @@ type asking struct {
 	r         request
 	replies   chan received // buffered: the first answer of any of them
 	exchanges []*exchange
+	from      *endpoint // whose answer counts
 }
 
 // end frees what the request holds. listen: its servers had their time; an answer that comes still is late.
@@ -382,6 +388,7 @@ func (x *exchange) await(ctx context.Context, wait time.Duration, last bool) (*r
 		select {
 		case r := <-x.replies:
 			r.from.heard()
+			x.from = r.from
 			return r.packet, nil
 		case <-x.refusals:
 			x.refused = true

@@ -165,7 +165,7 @@ func TestForgeriesAreDropped(t *testing.T) {
 			if !errors.As(err, &rejection) || rejection.Message != "the truth" {
 				t.Errorf("%v, want the true answer", err)
 			}
-			tt.want.Server, tt.want.Requests, tt.want.Answers = a.addr, 1, 1
+			tt.want.Server, tt.want.Asked, tt.want.Requests, tt.want.Answers = a.addr, true, 1, 1
 			if diff := cmp.Diff(tt.want, c.Stats()[0], cmpAddrPort); diff != "" {
 				t.Error(diff)
 			}

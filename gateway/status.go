@@ -131,6 +131,7 @@ func askedCounts(d radius.DynamicStats) map[string]uint64 {
 	return map[string]uint64{
 		"disconnect": d.Disconnects, "coa": d.Changes, "dynamic-refused": d.Refused, "dynamic-forged": d.Forged,
 		"dynamic-malformed": d.Malformed, "dynamic-repeated": d.Repeated,
+		"dynamic-stranger": d.Strangers, "dynamic-outdated": d.Outdated,
 	}
 }
 

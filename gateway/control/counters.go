@@ -106,6 +106,8 @@ var Families = []Family{
 		Word{"dynamic-repeated", "servers' requests that came again"},
 		Word{"dynamic-forged", "servers' requests dropped: a wrong signature"},
 		Word{"dynamic-malformed", "servers' requests dropped: no RADIUS packet"},
+		Word{"dynamic-stranger", "requests dropped: not from a configured server"},
+		Word{"dynamic-outdated", "servers' requests dropped: an Event-Timestamp more than 5 minutes off"},
 	),
 	family("portal", "What the portal answered.", "outcome", func(s *Status) map[string]uint64 { return s.Portal },
 		Word{"redirect", "to the login page"}, Word{"probe", "probes of admitted clients' " +

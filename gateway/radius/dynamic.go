@@ -38,6 +38,7 @@ type Sessions interface {
 type DynamicStats struct {
 	Disconnects, Changes, Refused uint64 // carried out; answered with a NAK
 	Forged, Malformed, Repeated   uint64 // dropped, dropped, answered once more
+	Strangers, Outdated           uint64 // dropped: of others than the servers; with an Event-Timestamp that is not of now
 }
 
 // Dynamic carries out what servers ask of sessions (RFC 5176): Disconnect-Requests end them, and
@@ -52,8 +53,10 @@ type Dynamic struct {
 	repeats *repeats      // of Serve's goroutine
 	older   budget.Seldom // to log requests that may have been carried out before
 
-	stats struct{ disconnects, changes, refused, forged, malformed, repeated atomic.Uint64 }
-	once  sync.Once
+	stats struct{ disconnects, changes, refused, repeated atomic.Uint64 }
+	// requests without an answer, by why
+	strangers, forged, malformed, outdated dropped
+	once                                   sync.Once
 }
 
 // ListenDynamic opens the port. Nothing is answered before Serve. The file at path, which may be missing, has
@@ -86,8 +89,8 @@ func (d *Dynamic) Close() (err error) {
 func (d *Dynamic) Stats() DynamicStats {
 	s := &d.stats
 	return DynamicStats{
-		Disconnects: s.disconnects.Load(), Changes: s.changes.Load(), Refused: s.refused.Load(),
-		Forged: s.forged.Load(), Malformed: s.malformed.Load(), Repeated: s.repeated.Load(),
+		Disconnects: s.disconnects.Load(), Changes: s.changes.Load(), Refused: s.refused.Load(), Repeated: s.repeated.Load(),
+		Forged: d.forged.n.Load(), Malformed: d.malformed.n.Load(), Strangers: d.strangers.n.Load(), Outdated: d.outdated.n.Load(),
 	}
 }
 
@@ -124,17 +127,21 @@ func (d *Dynamic) Serve(ctx context.Context) error {
 func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byte {
 	secret := d.secrets[from.Addr()]
 	if secret == nil {
-		d.stats.forged.Add(1)
-		return nil
+		return d.drop(&d.strangers, from, "it is not from radius.primary or radius.secondary")
 	}
 	p, err := openRequest(data, secret)
-	if err != nil || !current(p, now) {
-		if errors.Is(err, errMalformed) {
-			d.stats.malformed.Add(1)
-		} else {
-			d.stats.forged.Add(1)
+	if errors.Is(err, errMalformed) {
+		return d.drop(&d.malformed, from, "it is no Disconnect- or CoA-Request, or damaged")
+	}
+	if err != nil {
+		return d.drop(&d.forged, from, "its signature is wrong: is the secret right?")
+	}
+	if off := age(p, now); off.Abs() > clockWindow {
+		way := "behind"
+		if off < 0 {
+			way = "ahead of"
 		}
-		return nil
+		return d.drop(&d.outdated, from, fmt.Sprintf("Event-Timestamp is %.0f s off, %s this clock: is the clock right, here and there?", off.Abs().Seconds(), way))
 	}
 	q := question{from.Addr(), p.Identifier, p.Authenticator}
 	if was, there := d.repeats.find(q, now); there {
@@ -191,11 +198,28 @@ func openRequest(data, secret []byte) (*radius.Packet, error) {
 	return p, nil
 }
 
-// current reports whether a request is of now, if it says when it is of: it could be an old one that
-// somebody sends again.
-func current(p *radius.Packet, now time.Time) bool {
+// age is how old a request is; 0: it does not say. An old one may be sent again by somebody.
+func age(p *radius.Packet, now time.Time) time.Duration {
 	at, there := number(p, rfc2869.EventTimestamp_Type)
-	return !there || now.Sub(time.Unix(int64(at), 0)).Abs() <= clockWindow
+	if !there {
+		return 0
+	}
+	return now.Sub(time.Unix(int64(at), 0))
+}
+
+// dropped counts requests without an answer, and has one a minute logged.
+type dropped struct {
+	n   atomic.Uint64
+	log budget.Seldom
+}
+
+// drop counts a request that gets no answer, which is returned.
+func (d *Dynamic) drop(which *dropped, from netip.AddrPort, why string) []byte {
+	which.n.Add(1)
+	which.log.Do(func() {
+		d.log.Warn("radius: a request to end or change a session gets no answer", "sender", from.Addr().String(), "why", why)
+	})
+	return nil
 }
 
 // answer encodes the answer to an authentic request; cause is why it was not carried out, 0: it was.

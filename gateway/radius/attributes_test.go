@@ -198,7 +198,7 @@ func TestAttributesSent(t *testing.T) {
 		p.text(rfc2865.ProxyState_Type, "state")
 	})
 	for _, cause := range []rfc3576.ErrorCause{0, rfc3576.ErrorCause_Value_MissingAttribute} {
-		note(reply, d.answer(request, cause), nil)
+		note(reply, d.answer(request, dynamicServer.Addr(), nil, cause), nil)
 	}
 	s.compare(t, sentPackets)
 }

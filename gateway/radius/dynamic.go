@@ -151,23 +151,24 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 		}
 		d.log.Warn("radius: a request without Event-Timestamp was carried out before and is refused: have the server add one, so that each request differs",
 			"server", from.Addr().String(), "code", p.Code.String())
-		answer := d.answer(p, rfc3576.ErrorCause_Value_InvalidRequest)
+		answer := d.answer(p, q.from, nil, rfc3576.ErrorCause_Value_InvalidRequest)
 		d.repeats.answer(q, answer, true)
 		return answer
 	}
 	if !d.repeats.add(q, p, now) {
-		return d.answer(p, rfc3576.ErrorCause_Value_ResourcesUnavailable)
+		return d.answer(p, q.from, nil, rfc3576.ErrorCause_Value_ResourcesUnavailable)
 	}
 	if d.repeats.before(p, now) {
 		d.older.Do(func() {
 			d.log.Warn("radius: a request that may have been carried out before is refused: the file of those is not complete, and this one is older than the gateway's start or without Event-Timestamp; send it anew, with Event-Timestamp",
 				"server", from.Addr().String(), "code", p.Code.String())
 		})
-		answer := d.answer(p, rfc3576.ErrorCause_Value_InvalidRequest)
+		answer := d.answer(p, q.from, nil, rfc3576.ErrorCause_Value_InvalidRequest)
 		d.repeats.answer(q, answer, true)
 		return answer
 	}
-	answer := d.answer(p, d.carryOut(p))
+	found, cause := d.carryOut(p)
+	answer := d.answer(p, q.from, found, cause)
 	d.repeats.answer(q, answer, false)
 	return answer
 }
@@ -222,8 +223,9 @@ func (d *Dynamic) drop(which *dropped, from netip.AddrPort, why string) []byte {
 	return nil
 }
 
-// answer encodes the answer to an authentic request; cause is why it was not carried out, 0: it was.
-func (d *Dynamic) answer(p *radius.Packet, cause rfc3576.ErrorCause) []byte {
+// answer encodes and logs the answer to an authentic request of a server about the sessions found; cause is why it was
+// not carried out, 0: it was.
+func (d *Dynamic) answer(p *radius.Packet, server netip.Addr, found []session.Session, cause rfc3576.ErrorCause) []byte {
 	ack, nak, count := radius.CodeDisconnectACK, radius.CodeDisconnectNAK, &d.stats.disconnects
 	if p.Code == radius.CodeCoARequest {
 		ack, nak, count = radius.CodeCoAACK, radius.CodeCoANAK, &d.stats.changes
@@ -256,22 +258,26 @@ func (d *Dynamic) answer(p *radius.Packet, cause rfc3576.ErrorCause) []byte {
 	if err != nil {
 		return nil
 	}
-	d.log.Info("radius: a server's request", "code", p.Code.String(), "answer", reply.Code.String(), "error-cause", uint32(cause))
+	said := append([]any{"server", server.String(), "code", p.Code.String(), "answer", reply.Code.String()}, about(p, found)...)
+	if cause != 0 {
+		said = append(said, "error-cause", uint32(cause), "why", inWords(cause))
+	}
+	d.log.Info("radius: a server's request", said...)
 	return b
 }
 
-// carryOut carries out a request, and returns why not; 0: it did.
-func (d *Dynamic) carryOut(p *radius.Packet) rfc3576.ErrorCause {
+// carryOut carries out a request. It returns the sessions that the request names, and why it did not; 0: it did.
+func (d *Dynamic) carryOut(p *radius.Packet) ([]session.Session, rfc3576.ErrorCause) {
 	if !d.addressed(p) {
-		return rfc3576.ErrorCause_Value_NASIdentificationMismatch
+		return nil, rfc3576.ErrorCause_Value_NASIdentificationMismatch
 	}
 	change, cause := d.wants(p)
 	if cause != 0 {
-		return cause
+		return nil, cause
 	}
 	found, cause := d.identified(p)
 	if cause != 0 {
-		return cause
+		return nil, cause
 	}
 	for _, s := range found {
 		var err error
@@ -282,8 +288,8 @@ func (d *Dynamic) carryOut(p *radius.Packet) rfc3576.ErrorCause {
 		}
 		if err != nil && !errors.Is(err, session.ErrNoSession) {
 			d.log.Warn("radius: carrying out a server's request", "client", s.Key.String(), "session", s.ID, "err", err)
-			return rfc3576.ErrorCause_Value_ResourcesUnavailable
+			return found, rfc3576.ErrorCause_Value_ResourcesUnavailable
 		}
 	}
-	return 0
+	return found, 0
 }

@@ -110,6 +110,36 @@ func TestDynamicOnlyOnce(t *testing.T) {
 	}
 }
 
+// TestDynamicNamesWhomItIsAbout: the log says who asked, about whom, and in words why a request is refused.
+func TestDynamicNamesWhomItIsAbout(t *testing.T) {
+	d, _ := newDynamic(t)
+	var log said
+	d.log = log.log()
+	for id, fill := range []func(builder){
+		func(p builder) { p.text(rfc2866.AcctSessionID_Type, "5f3c") },
+		func(p builder) {
+			p.text(rfc2865.UserName_Type, "bob")
+			p.text(rfc2866.AcctSessionID_Type, "77")
+			p.text(rfc2865.CallingStationID_Type, "02-00-00-00-00-09")
+		},
+		func(p builder) {
+			p.text(rfc2865.UserName_Type, "ann")
+			p.text(rfc2865.NASIdentifier_Type, "there")
+		},
+	} {
+		d.receive(dynamicServer, d.request(t, radius.CodeDisconnectRequest, byte(id), testSecret, fill), time.Now())
+	}
+	for _, want := range []string{
+		`server=127.0.0.1 code=Disconnect-Request answer=Disconnect-ACK user=ann client=02:00:00:00:00:01/10.1.0.9 session=5f3c` + "\n",
+		`answer=Disconnect-NAK user=bob client=02-00-00-00-00-09 session=77 error-cause=503 why="no session is as it says"`,
+		`user=ann client="" session="" error-cause=403 why="it is for another gateway`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("not said: %s\n%s", want, log.String())
+		}
+	}
+}
+
 // TestDynamicSaysThatItRepeatsNothing: the same request without Event-Timestamp, later than a server sends one again, may be meant
 // anew: it is refused, and logged, also by the next daemon. One with a time is a repetition.
 func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {

@@ -18,7 +18,8 @@ func TestDynamicComparesAll(t *testing.T) {
 	d.cfg.NASPortID, d.cfg.CalledStationID, o.s.Class = "lan0", "AA-BB", [][]byte{[]byte("gold"), []byte("7")}
 	ask := func(fill func(builder)) *radius.Packet {
 		request := packet(t, fill)
-		p, err := radius.Parse(d.answer(request, d.carryOut(request)), []byte(testSecret))
+		found, cause := d.carryOut(request)
+		p, err := radius.Parse(d.answer(request, dynamicServer.Addr(), found, cause), []byte(testSecret))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +91,7 @@ func TestDynamicForAnotherGateway(t *testing.T) {
 				for _, f := range tt.of {
 					f(p)
 				}
-				cause := d.carryOut(p.Packet)
+				_, cause := d.carryOut(p.Packet)
 				if tt.ours != (cause == 0) || !tt.ours && cause != rfc3576.ErrorCause_Value_NASIdentificationMismatch {
 					t.Errorf("%v with the address %q configured is answered with error %d", p.Attributes, configured, cause)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
@@ -48,6 +49,7 @@ type accounting struct {
 	g       *gateway
 	overdue chan struct{} // holds an element for each event that gave its place to another
 	failed  budget.Seldom // to log
+	told    atomic.Bool   // the log has that events are not confirmed
 }
 
 // lane sends events that were never tried, or with again those that were, until ctx ends.
@@ -68,12 +70,12 @@ func (a *accounting) lane(ctx context.Context, again bool) error {
 		if err != nil {
 			return err
 		}
-		sending.Go(func() { a.send(ctx, e, func() { <-places }) })
+		sending.Go(func() { a.send(ctx, e, again, func() { <-places }) })
 	}
 }
 
-// send sends an event, and calls leave once, when another may be sent in its place.
-func (a *accounting) send(ctx context.Context, e session.Event, leave func()) {
+// send sends an event, again where it was tried before, and calls leave once, when another may be sent in its place.
+func (a *accounting) send(ctx context.Context, e session.Event, again bool, leave func()) {
 	sent := make(chan error, 1)
 	go func() { sent <- a.g.accountOne(ctx, e) }()
 	var err error
@@ -90,6 +92,9 @@ func (a *accounting) send(ctx context.Context, e session.Event, leave func()) {
 		}
 		err = <-sent
 	}
+	if err == nil && again && a.told.CompareAndSwap(true, false) {
+		a.g.log.Info("accounting: events that were not confirmed are confirmed again", "waiting", a.g.table.Pending())
+	}
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -98,7 +103,10 @@ func (a *accounting) send(ctx context.Context, e session.Event, leave func()) {
 			"user", e.User, "session", e.ID, "kind", e.Kind, "err", err)
 		return
 	}
-	a.failed.Do(func() { a.g.log.Warn("accounting; it will be sent again", "err", err) })
+	a.failed.Do(func() {
+		a.told.Store(true)
+		a.g.log.Warn("accounting; it will be sent again", "err", err)
+	})
 }
 
 func (g *gateway) accountOne(ctx context.Context, e session.Event) error {

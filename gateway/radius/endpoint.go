@@ -33,6 +33,7 @@ type endpoint struct {
 	secret   []byte
 	timeout  time.Duration
 	deadTime time.Duration
+	logins   *endpoint // of the server, where this one is for accounting
 
 	mu        sync.Mutex
 	sockets   []*socket // those that take requests, guarded by mu
@@ -42,6 +43,7 @@ type endpoint struct {
 	deadUntil time.Time // zero: alive, guarded by mu
 	trouble   *silence  // of the last request without an answer, while it is not alive; guarded by mu
 
+	silent    time.Time     // when the first request of those that had no answer since lastHeard began, guarded by mu
 	told      bool          // the log has the trouble, guarded by mu
 	late      time.Duration // after which the last late answer came, zero: answers came in time since; guarded by mu
 	lingering int           // exchanges that are over and still listened to, guarded by mu
@@ -157,7 +159,7 @@ func (e *endpoint) heard() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lastHeard, e.deadUntil, e.trouble = time.Now(), time.Time{}, nil
-	e.late = 0
+	e.late, e.silent = 0, time.Time{}
 }
 
 // missed records that a request first sent at the given time got no answer. The server is
@@ -170,6 +172,9 @@ func (e *endpoint) missed(began time.Time, trouble *silence) {
 	defer e.mu.Unlock()
 	if e.lastHeard.After(began) {
 		return
+	}
+	if e.silent.IsZero() {
+		e.silent = began
 	}
 	e.deadUntil, e.trouble = time.Now().Add(e.deadTime), trouble
 	// The cause may be on our side: a source address that is no longer ours, or a NAT

@@ -182,34 +182,6 @@ func (s *service) plan(now time.Time) []step {
 	return steps
 }
 
-// silence is the error for a server that gave no valid answer.
-type silence struct {
-	server           string
-	refused          bool // its port is closed
-	unsigned, forged uint32
-	cause            error         // the error of sending
-	late             time.Duration // after which it answered another request, too late; 0: it did not
-}
-
-func (s *silence) Error() string { return s.server + ": " + s.why() }
-
-// why includes advice where the user can act.
-func (s *silence) why() string {
-	switch {
-	case s.unsigned > 0:
-		return fmt.Sprintf("answers without Message-Authenticator were dropped (%d): upgrade that server, or make it sign its answers", s.unsigned)
-	case s.forged > 0:
-		return fmt.Sprintf("answers with a wrong authenticator were dropped (%d): is the secret the same there?", s.forged)
-	case s.cause != nil:
-		return s.cause.Error()
-	case s.refused:
-		return "nothing listens there"
-	case s.late != 0:
-		return fmt.Sprintf("answered after %s: %s", inSeconds(s.late), tooLate)
-	}
-	return "no answer: does it know this gateway's address and secret?"
-}
-
 // waiter is one packet in flight, with what its answer must match.
 type waiter struct {
 	secret  []byte
@@ -297,7 +269,7 @@ func (st step) ask(ctx context.Context, a *asking, overdue func()) (*radius.Pack
 
 // silence is what is known of why there is no answer.
 func (x *exchange) silence() *silence {
-	return &silence{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause, x.e.lateness()}
+	return &silence{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause, x.e.lateness(), x.e.loginsAnswered(x.began)}
 }
 
 // nextWait returns the wait after a transmission, given the previous wait (0: none) and a

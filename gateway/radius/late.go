@@ -50,14 +50,3 @@ func (e *endpoint) lateness() time.Duration {
 	defer e.mu.Unlock()
 	return e.late
 }
-
-// tooLate is what the user can do about answers that nobody waits for any more.
-const tooLate = "radius.timeout is too short for that server, or it is too slow"
-
-// inSeconds is a time as the log has it: "6 s", and "0.4 s" below one second.
-func inSeconds(d time.Duration) string {
-	if d < time.Second {
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return fmt.Sprintf("%.0f s", d.Seconds())
-}

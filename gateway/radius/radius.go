@@ -213,9 +213,10 @@ func New(cfg Config) (*Client, error) {
 	var id [8]byte
 	rand.Read(id[:]) // never fails: on an error crypto/rand ends the program
 	c := &Client{cfg: cfg, boot: hex.EncodeToString(id[:]), auth: newService(cfg, share(cfg.InFlight)), acct: newService(cfg, cfg.InFlight)}
-	for _, s := range cfg.Servers {
+	for i, s := range cfg.Servers {
 		c.auth.add(cfg, s.Address, s.Secret)
 		c.acct.add(cfg, s.AcctAddress, s.Secret)
+		c.acct.endpoints[i].logins = c.auth.endpoints[i]
 	}
 	return c, nil
 }

@@ -3,6 +3,7 @@ package radius
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -106,5 +107,34 @@ func TestLongTimeoutsLeaveTimeForTheSecond(t *testing.T) {
 	}
 	if s := c.Stats()[0]; !s.Dead || s.Timeouts != 1 {
 		t.Errorf("the silent one is counted as %+v", s)
+	}
+}
+
+// TestAccountingAloneIsSilent: where the server answers logins, its address and secret are right; where it answers neither, they
+// are asked for.
+func TestAccountingAloneIsSilent(t *testing.T) {
+	t.Parallel()
+	const look = "log-ins are answered: look at the server's accounting"
+	logins, silent := newAttacker(t), newAttacker(t)
+	go logins.accepts()
+	for name, port := range map[string]netip.AddrPort{"silent": silent.addr, "closed": loopbackPort()} {
+		c := newClient(t, Config{
+			Servers: []Server{{Address: logins.addr, AcctAddress: port, Secret: testSecret}}, Timeout: 100 * time.Millisecond, Retries: 1,
+		})
+		if err := c.AccountingOn(t.Context()); err == nil || strings.Contains(err.Error(), look) {
+			t.Errorf("%s, without a login: %v", name, err)
+		}
+		await(t, "a login", func() bool {
+			_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
+			return err == nil
+		})
+		if err := c.AccountingOn(t.Context()); err == nil || !strings.Contains(err.Error(), port.String()) || !strings.Contains(err.Error(), look) {
+			t.Errorf("%s, with logins: %v", name, err)
+		}
+		for _, s := range c.Stats() {
+			if s.Accounting != strings.Contains(s.Trouble, look) {
+				t.Errorf("%s: %+v", name, s)
+			}
+		}
 	}
 }

@@ -82,7 +82,7 @@ func openRepeats(path string, now time.Time, log *slog.Logger) *repeats {
 	return r
 }
 
-// load reads a file, and reports whether all is known that it had.
+// load reads a file, and reports whether all is known that it had. A damaged one is set aside, whole.
 func (r *repeats) load(path string, now time.Time) bool {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,12 +92,30 @@ func (r *repeats) load(path string, now time.Time) bool {
 		r.log.Error("reading the servers' requests that were carried out: those older than this start are refused", "err", err)
 		return false
 	}
+	found := map[question]answered{}
 	for ; len(data) >= recordSize; data = data[recordSize:] { // a crash may have cut off the last one
-		if q, a := readRecord(data); a.until.After(now) {
-			r.all[q] = a
+		q, a, ok := readRecord(data)
+		if !ok {
+			r.setAside(path)
+			return false
+		}
+		if a.until.After(now) {
+			found[q] = a
 		}
 	}
+	maps.Copy(r.all, found)
 	return true
+}
+
+// setAside takes a damaged file out of the way.
+func (r *repeats) setAside(path string) {
+	const effect = "servers' requests older than this start are refused"
+	aside, err := statefile.SetAside(path)
+	if err != nil {
+		r.log.Error("a state file is damaged: "+effect, "file", path, "err", err)
+		return
+	}
+	r.log.Error("a state file is damaged and was set aside: "+effect, "file", path, "now", aside, "err", statefile.ErrDamaged)
 }
 
 // before reports whether a request may be one that was carried out and is not remembered: it is older than the time
@@ -125,9 +143,13 @@ func appendRecord(b []byte, q question, a answered) []byte {
 	return append(b, 0)
 }
 
-func readRecord(b []byte) (q question, a answered) {
+// readRecord returns false for what no gateway wrote.
+func readRecord(b []byte) (q question, a answered, ok bool) {
 	q.from, q.id, q.authenticator = netip.AddrFrom16([16]byte(b)).Unmap(), b[16], [16]byte(b[17:])
-	return q, answered{until: time.Unix(int64(binary.BigEndian.Uint64(b[33:])), 0), timed: b[41] == 1}
+	until := binary.BigEndian.Uint64(b[33:])
+	// Event-Timestamp has 32 bits: a clock that was wrong is no damage.
+	ok = until > 0 && until <= 1<<32+uint64(untimedFor/time.Second) && b[41] <= 1
+	return q, answered{until: time.Unix(int64(until), 0), timed: b[41] == 1}, ok
 }
 
 // rewrite makes the file anew of what is remembered.

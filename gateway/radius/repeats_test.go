@@ -1,11 +1,13 @@
 package radius
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,6 +111,45 @@ func TestDynamicOnAFullDisk(t *testing.T) {
 	l.answers(t, "recorded by the first", other, time.Now(), nak, 0)
 	l.answers(t, "recorded by the last", later, time.Now(), 0, 0)
 	l.answers(t, "a new one", l.kick(t, "ann", 3*time.Second), time.Now(), ack, 1)
+}
+
+// TestDamagedRequests: a file that no gateway wrote is set aside, and said; requests older than the start are refused, later
+// ones are carried out.
+func TestDamagedRequests(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func([]byte) []byte{
+		"random": func(b []byte) []byte { rand.Read(b); return b },
+		"zeros":  func(b []byte) []byte { clear(b); return b },
+		"a sector of zeros": func(b []byte) []byte {
+			clear(b[512:1024])
+			return b
+		},
+		"a part missing": func(b []byte) []byte { return slices.Delete(b, 100, 117) },
+	} {
+		_, o := newDynamic(t)
+		l := &lives{o: o, path: filepath.Join(t.TempDir(), "requests")}
+		l.start(t)
+		for i := range 50 {
+			l.answers(t, name, l.kick(t, fmt.Sprint("nobody", i), -5*time.Second), time.Now(), radius.CodeDisconnectNAK, 0)
+		}
+		recorded := l.kick(t, "ann", -5*time.Second)
+		l.answers(t, name, recorded, time.Now(), radius.CodeDisconnectACK, 1)
+		data, err := os.ReadFile(l.path)
+		if err == nil {
+			err = os.WriteFile(l.path, damage(data), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.start(t)
+		l.answers(t, name+", recorded", recorded, time.Now(), radius.CodeDisconnectNAK, 0)
+		l.start(t) // with a file that the last one wrote
+		l.answers(t, name+", recorded by another", l.kick(t, "ann", -5*time.Second), time.Now(), radius.CodeDisconnectNAK, 0)
+		l.answers(t, name+", new", l.kick(t, "ann", 5*time.Second), time.Now(), radius.CodeDisconnectACK, 1)
+		if _, err := os.Stat(l.path + ".damaged-1"); err != nil || strings.Count(l.said.String(), "a state file is damaged and was set aside") != 1 {
+			t.Errorf("%s: %v\n%s", name, err, l.said.String())
+		}
+	}
 }
 
 // fill writes a file until the disk is full.

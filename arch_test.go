@@ -76,7 +76,7 @@ var allowedImports = map[string][]string{
 	"gateway/guesses": {"gateway/session"}, // who guesses passwords
 	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile", "tomlline"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/due", "gateway/sockbuf", "ppp", "ppp/pppoe"},
-	"gateway/radius":  {"gateway/session", "gateway/statefile"},
+	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
 	"gateway/users":   {"gateway/beat", "gateway/session", "textfile", "gateway/config"},
 

@@ -92,7 +92,7 @@ type Server struct {
 	Server  string `json:"server"`        // address and port
 	Purpose string `json:"purpose"`       // "logins" or "accounting"
 	Asked   bool   `json:"asked"`         // it answered, or should have, since the daemon's start
-	Up      bool   `json:"up"`            // it answered the last request that it should have answered, or was not asked yet
+	Up      bool   `json:"up"`            // it answered when it was to last, or was not asked yet
 	Why     string `json:"why,omitempty"` // why it is not up
 }
 

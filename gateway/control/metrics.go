@@ -34,9 +34,10 @@ var (
 	leasesDesc    = desc("dhcp_leases", "Leases in use.")
 	outboxDesc    = desc("accounting_outbox", "Accounting events no server has confirmed yet.")
 	asideDesc     = desc("accounting_aside", "Accounting events set aside: no server confirms them, and servers confirm others.")
-	serverDesc    = desc("radius_server_up", "1: the RADIUS server answered last, or was not asked yet; 0: it did not.", "server", "purpose")
-	bytesDesc     = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
-	forwardDesc   = desc("forwarded_packets_total", "Packets forwarded; up is from clients.", "direction")
+	serverDesc    = desc("radius_server_up", "1: the RADIUS server answered last, or was not asked yet; 0: it did not.",
+		"server", "purpose")
+	bytesDesc   = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
+	forwardDesc = desc("forwarded_packets_total", "Packets forwarded; up is from clients.", "direction")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -46,7 +47,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, serverDesc, bytesDesc, forwardDesc,
+		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, serverDesc, bytesDesc,
+		forwardDesc,
 	} {
 		ch <- d
 	}

@@ -29,8 +29,10 @@ func fullStatus() Status {
 		Repairs: map[string]uint64{"taken-off": 3},
 		DHCP:    map[string]uint64{"ack": 12}, DNS: map[string]uint64{"answered": 13, "refused": 1},
 		Servers: []Server{
-			{Server: "192.0.2.10:1812", Purpose: "logins", Asked: true, Why: "nothing listens there"}, {Server: "192.0.2.11:1813", Purpose: "accounting", Up: true},
-			{Server: "192.0.2.11:1813", Purpose: "accounting", Asked: true, Why: "nothing listens there"}, // both have one port for it
+			{Server: "192.0.2.10:1812", Purpose: "logins", Asked: true, Why: "nothing listens there"},
+			{Server: "192.0.2.11:1813", Purpose: "accounting", Up: true},
+			// Both servers may have one port for accounting.
+			{Server: "192.0.2.11:1813", Purpose: "accounting", Asked: true, Why: "nothing listens there"},
 		},
 		RADIUS: map[string]uint64{"accept": 14}, Portal: map[string]uint64{"login": 15, "redirect": 16},
 	}

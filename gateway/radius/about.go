@@ -21,7 +21,8 @@ func about(p *radius.Packet, found []session.Session) []any {
 		if addr := framedAddress(p); addr.IsValid() {
 			client = strings.TrimSpace(client + " " + addr.String())
 		}
-		return []any{"user", string(p.Get(rfc2865.UserName_Type)), "client", client, "session", string(p.Get(rfc2866.AcctSessionID_Type))}
+		return []any{"user", string(p.Get(rfc2865.UserName_Type)), "client", client, "session",
+			string(p.Get(rfc2866.AcctSessionID_Type))}
 	}
 	var users, clients, ids []string
 	for _, s := range found[:min(len(found), namedMost)] {

@@ -60,7 +60,8 @@ type Dynamic struct {
 }
 
 // ListenDynamic opens the port. Nothing is answered before Serve. The file at path, which may be missing, has
-// the requests that were carried out, so that none is carried out again; empty: there is none. While it cannot be written they are kept in memory.
+// the requests that were carried out, so that none is carried out again; empty: there is none. While it cannot be
+// written they are kept in memory.
 func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, path string, log *slog.Logger) (*Dynamic, error) {
 	cfg = cfg.withDefaults()
 	d := &Dynamic{cfg: cfg, sessions: sessions, log: log, secrets: map[netip.Addr][]byte{}}
@@ -90,7 +91,8 @@ func (d *Dynamic) Stats() DynamicStats {
 	s := &d.stats
 	return DynamicStats{
 		Disconnects: s.disconnects.Load(), Changes: s.changes.Load(), Refused: s.refused.Load(), Repeated: s.repeated.Load(),
-		Forged: d.forged.n.Load(), Malformed: d.malformed.n.Load(), Strangers: d.strangers.n.Load(), Outdated: d.outdated.n.Load(),
+		Forged: d.forged.n.Load(), Malformed: d.malformed.n.Load(), Strangers: d.strangers.n.Load(),
+		Outdated: d.outdated.n.Load(),
 	}
 }
 
@@ -125,23 +127,9 @@ func (d *Dynamic) Serve(ctx context.Context) error {
 
 // receive returns the answer to a packet; nil: it gets none.
 func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byte {
-	secret := d.secrets[from.Addr()]
-	if secret == nil {
-		return d.drop(&d.strangers, from, "it is not from radius.primary or radius.secondary")
-	}
-	p, err := openRequest(data, secret)
-	if errors.Is(err, errMalformed) {
-		return d.drop(&d.malformed, from, "it is no Disconnect- or CoA-Request, or damaged")
-	}
-	if err != nil {
-		return d.drop(&d.forged, from, "its signature is wrong: is the secret right?")
-	}
-	if off := age(p, now); off.Abs() > clockWindow {
-		way := "behind"
-		if off < 0 {
-			way = "ahead of"
-		}
-		return d.drop(&d.outdated, from, fmt.Sprintf("Event-Timestamp is %.0f s off, %s this clock: is the clock right, here and there?", off.Abs().Seconds(), way))
+	p := d.authentic(from, data, now)
+	if p == nil {
+		return nil
 	}
 	q := question{from.Addr(), p.Identifier, p.Authenticator}
 	if was, there := d.repeats.find(q, now); there {
@@ -160,7 +148,9 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 	}
 	if d.repeats.before(p, now) {
 		d.older.Do(func() {
-			d.log.Warn("radius: a request that may have been carried out before is refused: the file of those is not complete, and this one is older than the gateway's start or without Event-Timestamp; send it anew, with Event-Timestamp",
+			d.log.Warn("radius: a request that may have been carried out before is refused: the file of those is not complete, "+
+				"and this one is older than the gateway's start or without Event-Timestamp; "+
+				"send it anew, with Event-Timestamp",
 				"server", from.Addr().String(), "code", p.Code.String())
 		})
 		answer := d.answer(p, q.from, nil, rfc3576.ErrorCause_Value_InvalidRequest)
@@ -171,6 +161,31 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 	answer := d.answer(p, q.from, found, cause)
 	d.repeats.answer(q, answer, false)
 	return answer
+}
+
+// authentic decodes a server's request of now; nil: it is none.
+func (d *Dynamic) authentic(from netip.AddrPort, data []byte, now time.Time) *radius.Packet {
+	secret := d.secrets[from.Addr()]
+	if secret == nil {
+		return d.drop(&d.strangers, from, "it is not from radius.primary or radius.secondary")
+	}
+	p, err := openRequest(data, secret)
+	if errors.Is(err, errMalformed) {
+		return d.drop(&d.malformed, from, "it is no Disconnect- or CoA-Request, or damaged")
+	}
+	if err != nil {
+		return d.drop(&d.forged, from, "its signature is wrong: is the secret right?")
+	}
+	if off := age(p, now); off.Abs() > clockWindow {
+		way := "behind"
+		if off < 0 {
+			way = "ahead of"
+		}
+		return d.drop(&d.outdated, from,
+			fmt.Sprintf("Event-Timestamp is %.0f s off, %s this clock: is the clock right, here and there?",
+				off.Abs().Seconds(), way))
+	}
+	return p
 }
 
 // openRequest decodes an authentic request: signed as in accounting (RFC 5176, 2.3), and its
@@ -214,8 +229,8 @@ type dropped struct {
 	log budget.Seldom
 }
 
-// drop counts a request that gets no answer, which is returned.
-func (d *Dynamic) drop(which *dropped, from netip.AddrPort, why string) []byte {
+// drop counts a request that gets no answer, and returns nil instead of it.
+func (d *Dynamic) drop(which *dropped, from netip.AddrPort, why string) *radius.Packet {
 	which.n.Add(1)
 	which.log.Do(func() {
 		d.log.Warn("radius: a request to end or change a session gets no answer", "sender", from.Addr().String(), "why", why)
@@ -225,7 +240,9 @@ func (d *Dynamic) drop(which *dropped, from netip.AddrPort, why string) []byte {
 
 // answer encodes and logs the answer to an authentic request of a server about the sessions found; cause is why it was
 // not carried out, 0: it was.
-func (d *Dynamic) answer(p *radius.Packet, server netip.Addr, found []session.Session, cause rfc3576.ErrorCause) []byte {
+func (d *Dynamic) answer(
+	p *radius.Packet, server netip.Addr, found []session.Session, cause rfc3576.ErrorCause,
+) []byte {
 	ack, nak, count := radius.CodeDisconnectACK, radius.CodeDisconnectNAK, &d.stats.disconnects
 	if p.Code == radius.CodeCoARequest {
 		ack, nak, count = radius.CodeCoAACK, radius.CodeCoANAK, &d.stats.changes
@@ -258,7 +275,8 @@ func (d *Dynamic) answer(p *radius.Packet, server netip.Addr, found []session.Se
 	if err != nil {
 		return nil
 	}
-	said := append([]any{"server", server.String(), "code", p.Code.String(), "answer", reply.Code.String()}, about(p, found)...)
+	said := []any{"server", server.String(), "code", p.Code.String(), "answer", reply.Code.String()}
+	said = append(said, about(p, found)...)
 	if cause != 0 {
 		said = append(said, "error-cause", uint32(cause), "why", inWords(cause))
 	}

@@ -97,12 +97,15 @@ func TestDynamicOnlyOnce(t *testing.T) {
 	if a := d.receive(netip.MustParseAddrPort("127.0.0.9:40000"), request, now); a != nil || o.kicked != 1 {
 		t.Errorf("a stranger is answered: %x", a)
 	}
-	if n := d.Stats(); n.Disconnects != 1 || n.Repeated != 1 || n.Forged != 2 || n.Malformed != 2 || n.Strangers != 1 || n.Outdated != 1 {
+	if n := d.Stats(); n.Disconnects != 1 || n.Repeated != 1 || n.Forged != 2 || n.Malformed != 2 || n.Strangers != 1 ||
+		n.Outdated != 1 {
 		t.Errorf("%+v", n)
 	}
 	for _, want := range []string{
-		`sender=127.0.0.1 why="Event-Timestamp is 3600 s off, behind this clock: is the clock`, `sender=127.0.0.1 why="its signature is wrong: is the secret right?"`,
-		`sender=127.0.0.1 why="it is no Disconnect- or CoA-Request`, `sender=127.0.0.9 why="it is not from radius.primary or radius.secondary"`,
+		`sender=127.0.0.1 why="Event-Timestamp is 3600 s off, behind this clock: is the clock`,
+		`sender=127.0.0.1 why="its signature is wrong: is the secret right?"`,
+		`sender=127.0.0.1 why="it is no Disconnect- or CoA-Request`,
+		`sender=127.0.0.9 why="it is not from radius.primary or radius.secondary"`,
 	} {
 		if n := strings.Count(log.String(), want); n != 1 { // of two, one a minute
 			t.Errorf("said %d times, want once: %s\n%s", n, want, log.String())
@@ -130,7 +133,8 @@ func TestDynamicNamesWhomItIsAbout(t *testing.T) {
 		d.receive(dynamicServer, d.request(t, radius.CodeDisconnectRequest, byte(id), testSecret, fill), time.Now())
 	}
 	for _, want := range []string{
-		`server=127.0.0.1 code=Disconnect-Request answer=Disconnect-ACK user=ann client=02:00:00:00:00:01/10.1.0.9 session=5f3c` + "\n",
+		"server=127.0.0.1 code=Disconnect-Request answer=Disconnect-ACK " +
+			`user=ann client=02:00:00:00:00:01/10.1.0.9 session=5f3c` + "\n",
 		`answer=Disconnect-NAK user=bob client=02-00-00-00-00-09 session=77 error-cause=503 why="no session is as it says"`,
 		`user=ann client="" session="" error-cause=403 why="it is for another gateway`,
 	} {

@@ -269,7 +269,8 @@ func (st step) ask(ctx context.Context, a *asking, overdue func()) (*radius.Pack
 
 // silence is what is known of why there is no answer.
 func (x *exchange) silence() *silence {
-	return &silence{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause, x.e.lateness(), x.e.loginsAnswered(x.began)}
+	return &silence{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause, x.e.lateness(),
+		x.e.loginsAnswered(x.began)}
 }
 
 // nextWait returns the wait after a transmission, given the previous wait (0: none) and a

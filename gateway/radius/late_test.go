@@ -32,8 +32,8 @@ func (s *said) String() string {
 
 func (s *said) log() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
-// TestAnswerOfASlowServerCounts: the first server answers when its part of the time is over and the second, whose port is
-// closed or which is silent, was asked. Its answer is the login's, and it is no dead server.
+// TestAnswerOfASlowServerCounts: the first server answers when its part of the time is over and the second, whose
+// port is closed or which is silent, was asked. Its answer is the login's, and it is no dead server.
 func TestAnswerOfASlowServerCounts(t *testing.T) {
 	t.Parallel()
 	for name, second := range map[string]func(*attacker) bool{
@@ -42,7 +42,8 @@ func TestAnswerOfASlowServerCounts(t *testing.T) {
 	} {
 		slow, other := newAttacker(t), newAttacker(t)
 		second(other)
-		c := newClient(t, Config{Servers: []Server{slow.server(), other.server()}, Timeout: 300 * time.Millisecond, Retries: maxRetries})
+		c := newClient(t, Config{Servers: []Server{slow.server(), other.server()}, Timeout: 300 * time.Millisecond,
+			Retries: maxRetries})
 		c.auth.endpoints[0].deadUntil = time.Now() // on trial: it is sent one packet, and its part is over soon
 		go func() {
 			r := slow.receive(t)
@@ -56,12 +57,13 @@ func TestAnswerOfASlowServerCounts(t *testing.T) {
 	}
 }
 
-// TestLateAnswerIsNamed: an answer after the login's end admits nobody. It is logged and counted as late, and the next login
-// without an answer says so too, instead of doubting address and secret.
+// TestLateAnswerIsNamed: an answer after the login's end admits nobody. It is logged and counted as late, and the
+// next login without an answer says so too, instead of doubting address and secret.
 func TestLateAnswerIsNamed(t *testing.T) {
 	t.Parallel()
 	slow, log := newAttacker(t), &said{}
-	c := newClient(t, Config{Servers: []Server{slow.server()}, Timeout: 100 * time.Millisecond, Retries: -1, Log: log.log()})
+	c := newClient(t, Config{Servers: []Server{slow.server()}, Timeout: 100 * time.Millisecond, Retries: -1,
+		Log: log.log()})
 	_, err := c.Authenticate(t.Context(), credentials("alice", "correct horse"))
 	if !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), "does it know this gateway's address") {
 		t.Errorf("silent: %v", err)
@@ -72,7 +74,8 @@ func TestLateAnswerIsNamed(t *testing.T) {
 	await(t, "the late answer", func() bool { return c.Stats()[0].Late == 1 })
 	want := slow.addr.String() + ": answered after "
 	_, err = c.Authenticate(t.Context(), credentials("alice", "correct horse"))
-	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "radius.timeout") || strings.Contains(err.Error(), "secret") {
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "radius.timeout") ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v, want %q", err, want)
 	}
 	await(t, "the line", func() bool { return strings.Contains(log.String(), slow.addr.String()+" answered after ") })

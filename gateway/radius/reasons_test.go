@@ -110,8 +110,8 @@ func TestLongTimeoutsLeaveTimeForTheSecond(t *testing.T) {
 	}
 }
 
-// TestAccountingAloneIsSilent: where the server answers logins, its address and secret are right; where it answers neither, they
-// are asked for.
+// TestAccountingAloneIsSilent: where the server answers logins, its address and secret are right; where it answers
+// neither, they are asked for.
 func TestAccountingAloneIsSilent(t *testing.T) {
 	t.Parallel()
 	const look = "log-ins are answered: look at the server's accounting"
@@ -119,7 +119,8 @@ func TestAccountingAloneIsSilent(t *testing.T) {
 	go logins.accepts()
 	for name, port := range map[string]netip.AddrPort{"silent": silent.addr, "closed": loopbackPort()} {
 		c := newClient(t, Config{
-			Servers: []Server{{Address: logins.addr, AcctAddress: port, Secret: testSecret}}, Timeout: 100 * time.Millisecond, Retries: 1,
+			Servers: []Server{{Address: logins.addr, AcctAddress: port, Secret: testSecret}}, Timeout: 100 * time.Millisecond,
+			Retries: 1,
 		})
 		if err := c.AccountingOn(t.Context()); err == nil || strings.Contains(err.Error(), look) {
 			t.Errorf("%s, without a login: %v", name, err)
@@ -128,7 +129,8 @@ func TestAccountingAloneIsSilent(t *testing.T) {
 			_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
 			return err == nil
 		})
-		if err := c.AccountingOn(t.Context()); err == nil || !strings.Contains(err.Error(), port.String()) || !strings.Contains(err.Error(), look) {
+		if err := c.AccountingOn(t.Context()); err == nil || !strings.Contains(err.Error(), port.String()) ||
+			!strings.Contains(err.Error(), look) {
 			t.Errorf("%s, with logins: %v", name, err)
 		}
 		for _, s := range c.Stats() {

@@ -89,7 +89,8 @@ func (r *repeats) load(path string, now time.Time) bool {
 		return true
 	}
 	if err != nil {
-		r.log.Error("reading the servers' requests that were carried out: those older than this start are refused", "err", err)
+		r.log.Error("reading the servers' requests that were carried out: those older than this start are refused",
+			"err", err)
 		return false
 	}
 	found := map[question]answered{}
@@ -115,7 +116,8 @@ func (r *repeats) setAside(path string) {
 		r.log.Error("a state file is damaged: "+effect, "file", path, "err", err)
 		return
 	}
-	r.log.Error("a state file is damaged and was set aside: "+effect, "file", path, "now", aside, "err", statefile.ErrDamaged)
+	r.log.Error("a state file is damaged and was set aside: "+effect, "file", path, "now", aside,
+		"err", statefile.ErrDamaged)
 }
 
 // before reports whether a request may be one that was carried out and is not remembered: it is older than the time
@@ -204,7 +206,8 @@ func (r *repeats) fail(err error, now time.Time) {
 		err = fmt.Errorf("%w; a request could be repeated after a restart: %w", err, marked)
 	}
 	r.failed.Do(func() {
-		r.log.Error("radius: the servers' requests that were carried out are kept in memory alone, and after a restart older ones are refused: free space at state_dir",
+		r.log.Error("radius: the servers' requests that were carried out are kept in memory alone, "+
+			"and after a restart older ones are refused: free space at state_dir",
 			"file", r.path, "err", err)
 	})
 }

@@ -33,7 +33,8 @@ func (l *lives) start(t *testing.T) {
 	if l.Dynamic != nil {
 		l.Close()
 	}
-	cfg := Config{NASIdentifier: "here", Servers: []Server{{Address: netip.MustParseAddrPort("127.0.0.1:1812"), Secret: testSecret}}}
+	cfg := Config{NASIdentifier: "here", Servers: []Server{{Address: netip.MustParseAddrPort("127.0.0.1:1812"),
+		Secret: testSecret}}}
 	var err error
 	if l.Dynamic, err = ListenDynamic(cfg, netip.MustParseAddrPort("127.0.0.1:0"), l.o, l.path, l.said.log()); err != nil {
 		t.Fatal(err)
@@ -65,8 +66,8 @@ func (l *lives) answers(t *testing.T, what string, request []byte, now time.Time
 	}
 }
 
-// TestDynamicOnAFullDisk: requests are answered, also by a daemon that starts there, and none is carried out twice, also by
-// the next daemon, which refuses those that it may not know.
+// TestDynamicOnAFullDisk: requests are answered, also by a daemon that starts there, and none is carried out twice,
+// also by the next daemon, which refuses those that it may not know.
 func TestDynamicOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t)
@@ -113,8 +114,8 @@ func TestDynamicOnAFullDisk(t *testing.T) {
 	l.answers(t, "a new one", l.kick(t, "ann", 3*time.Second), time.Now(), ack, 1)
 }
 
-// TestDamagedRequests: a file that no gateway wrote is set aside, and said; requests older than the start are refused, later
-// ones are carried out.
+// TestDamagedRequests: a file that no gateway wrote is set aside, and said; requests older than the start are
+// refused, later ones are carried out.
 func TestDamagedRequests(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func([]byte) []byte{
@@ -146,7 +147,8 @@ func TestDamagedRequests(t *testing.T) {
 		l.start(t) // with a file that the last one wrote
 		l.answers(t, name+", recorded by another", l.kick(t, "ann", -5*time.Second), time.Now(), radius.CodeDisconnectNAK, 0)
 		l.answers(t, name+", new", l.kick(t, "ann", 5*time.Second), time.Now(), radius.CodeDisconnectACK, 1)
-		if _, err := os.Stat(l.path + ".damaged-1"); err != nil || strings.Count(l.said.String(), "a state file is damaged and was set aside") != 1 {
+		if _, err := os.Stat(l.path + ".damaged-1"); err != nil || strings.Count(l.said.String(),
+			"a state file is damaged and was set aside") != 1 {
 			t.Errorf("%s: %v\n%s", name, err, l.said.String())
 		}
 	}

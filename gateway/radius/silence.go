@@ -21,7 +21,8 @@ func (s *silence) Error() string { return s.server + ": " + s.why() }
 func (s *silence) why() string {
 	switch {
 	case s.unsigned > 0:
-		return fmt.Sprintf("answers without Message-Authenticator were dropped (%d): upgrade that server, or make it sign its answers", s.unsigned)
+		return fmt.Sprintf("answers without Message-Authenticator were dropped (%d): "+
+			"upgrade that server, or make it sign its answers", s.unsigned)
 	case s.forged > 0:
 		return fmt.Sprintf("answers with a wrong authenticator were dropped (%d): is the secret the same there?", s.forged)
 	case s.cause != nil:

@@ -20,19 +20,21 @@ func (a *attacker) accepts() {
 	}
 }
 
-// TestLostRedundancyIsSaid: the log says once that one of two servers does not answer while the other does, and why, and that
-// it does again.
+// TestLostRedundancyIsSaid: the log says once that one of two servers does not answer while the other does, and why,
+// and that it does again.
 func TestLostRedundancyIsSaid(t *testing.T) {
 	t.Parallel()
 	first, second, log := newAttacker(t), newAttacker(t), &said{}
 	go second.accepts()
 	c := newClient(t, Config{
-		Servers: []Server{first.server(), second.server()}, Timeout: 200 * time.Millisecond, DeadTime: time.Millisecond, Log: log.log(),
+		Servers: []Server{first.server(), second.server()}, Timeout: 200 * time.Millisecond, DeadTime: time.Millisecond,
+		Log: log.log(),
 	})
 	if s := c.Stats()[0]; s.Asked || s.Trouble != "" {
 		t.Errorf("before it was asked: %+v", s)
 	}
-	lost := fmt.Sprintf("%s does not answer, %s is asked: no answer: does it know this gateway's address and secret?", first.addr, second.addr)
+	lost := fmt.Sprintf("%s does not answer, %s is asked: no answer: does it know this gateway's address and secret?",
+		first.addr, second.addr)
 	back := fmt.Sprintf("%s answers again", first.addr)
 	says := func(when string, losses, returns int) {
 		t.Helper()

@@ -24,11 +24,16 @@ func logoutCommand(socket *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := c.Logout(cmd.Context(), req)
-			if err == nil {
-				fmt.Fprintf(stdout, "%s ended\n", counted(n, "session", "sessions"))
+			done, err := c.Logout(cmd.Context(), req)
+			if err != nil {
+				return err
 			}
-			return err
+			late := ""
+			if done.Later > 0 {
+				late = fmt.Sprintf("; %d blocked; not on the disk yet: free space at state_dir", done.Later)
+			}
+			fmt.Fprintf(stdout, "%s ended%s\n", counted(done.Ended, "session", "sessions"), late)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&req.User, "user", "", "all sessions of this user")

@@ -110,10 +110,10 @@ func (c *Client) LoginAll(ctx context.Context, list []LoginRequest) (int, error)
 	return r.Admitted, nil
 }
 
-// Logout ends sessions and returns their number.
-func (c *Client) Logout(ctx context.Context, req LogoutRequest) (int, error) {
-	var r LogoutReply
-	return r.Ended, c.call(ctx, logoutTime+answerTime, http.MethodPost, "/v1/logout", req, &r)
+// Logout ends sessions.
+func (c *Client) Logout(ctx context.Context, req LogoutRequest) (r LogoutReply, err error) {
+	err = c.call(ctx, logoutTime+answerTime, http.MethodPost, "/v1/logout", req, &r)
+	return r, err
 }
 
 // Sessions calls yield for each client as it arrives, ordered by address. It fails unless

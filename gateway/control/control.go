@@ -40,7 +40,7 @@ type Sessions interface {
 	Lease(key session.Key, hostname string, end time.Time) error
 	// ForgetStranger removes a client that has no session, and reports whether it is gone.
 	ForgetStranger(session.Key) (bool, error)
-	// Admit and End return errors that name the address.
+	// Admit and End return errors that name the address. With session.ErrLater the session has ended.
 	Admit(netip.Addr, session.Login) (session.Session, error)
 	End(netip.Addr, session.Cause) (session.Session, error)
 }
@@ -177,6 +177,7 @@ type LogoutRequest struct {
 // LogoutReply is the number of sessions ended.
 type LogoutReply struct {
 	Ended int `json:"ended"`
+	Later int `json:"later,omitempty"` // of these, whose end is not on the disk yet: the clients are blocked
 }
 
 // Filter chooses sessions; empty: all.

@@ -45,6 +45,7 @@ type clients struct {
 	all []session.Session
 	// broken is an address whose session cannot be ended, refused one whose cannot begin.
 	broken, refused netip.Addr
+	late            error // of End, of sessions that have ended
 }
 
 var _ Sessions = (*clients)(nil)
@@ -114,7 +115,7 @@ func (c *clients) End(a netip.Addr, cause session.Cause) (session.Session, error
 	}
 	ended := c.all[i]
 	c.all[i].State, c.all[i].Login = session.PreAuth, session.Login{}
-	return ended, nil
+	return ended, c.late
 }
 
 // numbered is the n-th address of 10.0.0.0/8.
@@ -210,7 +211,7 @@ func TestVerbs(t *testing.T) {
 		req  LogoutRequest
 		want int
 	}{{LogoutRequest{Addr: numbered(4)}, 1}, {LogoutRequest{User: "ann"}, 2}, {LogoutRequest{All: true}, 3}, {LogoutRequest{All: true}, 0}} {
-		if n, err := c.Logout(ctx, l.req); n != l.want || err != nil {
+		if n, err := c.Logout(ctx, l.req); n.Ended != l.want || err != nil {
 			t.Errorf("logout %+v: %d, %v", l.req, n, err)
 		}
 	}
@@ -264,10 +265,10 @@ func TestRefusals(t *testing.T) {
 
 func TestLogoutOfThousands(t *testing.T) {
 	c := dial(t, start(t, authenticated(5000), stallTime))
-	if n, err := c.Logout(t.Context(), LogoutRequest{User: "ann"}); n != 1667 || err != nil {
+	if n, err := c.Logout(t.Context(), LogoutRequest{User: "ann"}); n.Ended != 1667 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n != 3333 || err != nil {
+	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n.Ended != 3333 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }
@@ -284,7 +285,7 @@ func (e ending) End(a netip.Addr, cause session.Cause) (session.Session, error) 
 
 func TestSessionsThatEndMeanwhile(t *testing.T) {
 	c := dial(t, start(t, ending{authenticated(100)}, stallTime))
-	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n != 0 || err != nil {
+	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n.Ended != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }
@@ -443,5 +444,20 @@ func TestNothingElseIsRemoved(t *testing.T) {
 	}
 	if kept, _ := os.ReadFile(path); string(kept) != "precious" {
 		t.Errorf("the file has become %q", kept)
+	}
+}
+
+// TestLogoutOnAFullDisk: sessions whose end is not on the disk yet have ended, and the answer says so.
+func TestLogoutOnAFullDisk(t *testing.T) {
+	table := authenticated(6)
+	table.late = fmt.Errorf("end the session: %w", session.ErrLater)
+	c := dial(t, start(t, table, stallTime))
+	for _, l := range []struct {
+		req  LogoutRequest
+		want LogoutReply
+	}{{LogoutRequest{Addr: numbered(4)}, LogoutReply{1, 1}}, {LogoutRequest{All: true}, LogoutReply{5, 5}}} {
+		if got, err := c.Logout(t.Context(), l.req); got != l.want || err != nil {
+			t.Errorf("logout %+v: %+v, %v", l.req, got, err)
+		}
 	}
 }

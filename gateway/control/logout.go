@@ -29,12 +29,12 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), logoutTime)
 	defer cancel()
-	ended, err := s.end(ctx, addrs)
+	done, err := s.end(ctx, addrs)
 	if err != nil {
-		fail(w, http.StatusInternalServerError, fmt.Errorf("after %d of %d sessions: %w", ended, len(addrs), err))
+		fail(w, http.StatusInternalServerError, fmt.Errorf("after %d of %d sessions: %w", done.Ended, len(addrs), err))
 		return
 	}
-	reply(w, http.StatusOK, LogoutReply{ended})
+	reply(w, http.StatusOK, done)
 }
 
 func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
@@ -46,11 +46,12 @@ func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
 		fail(w, http.StatusNotFound, fmt.Errorf("%s is not logged in: it is %s", addr, c.State))
 		return
 	}
-	if _, err := s.table.End(addr, session.AdminReset); err != nil {
+	var done LogoutReply
+	if _, err := s.table.End(addr, session.AdminReset); !done.add(err) {
 		fail(w, http.StatusInternalServerError, err)
 		return
 	}
-	reply(w, http.StatusOK, LogoutReply{1})
+	reply(w, http.StatusOK, done)
 }
 
 // authenticated lists the addresses of a user, or of all users.
@@ -66,27 +67,39 @@ func (s *server) authenticated(user string) []netip.Addr {
 	return addrs
 }
 
+// add counts a session that has ended, and reports whether it has: err is of End.
+func (r *LogoutReply) add(err error) bool {
+	if err != nil && !errors.Is(err, session.ErrLater) {
+		return false
+	}
+	r.Ended++
+	if err != nil {
+		r.Later++
+	}
+	return true
+}
+
 // end ends sessions, several at once, and returns their number and the first failure. It
 // stops when ctx ends: the caller has disconnected, or the time is over.
-func (s *server) end(ctx context.Context, addrs []netip.Addr) (ended int, err error) {
+func (s *server) end(ctx context.Context, addrs []netip.Addr) (done LogoutReply, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan netip.Addr)
-	var mu sync.Mutex // guards ended
+	var mu sync.Mutex // guards done
 	var workers sync.WaitGroup
 	for range min(logoutWorkers, len(addrs)) {
 		workers.Go(func() {
 			for addr := range work {
-				if _, err := s.table.End(addr, session.AdminReset); err != nil {
+				_, err := s.table.End(addr, session.AdminReset)
+				mu.Lock()
+				ended := done.add(err)
+				mu.Unlock()
+				if !ended {
 					// A session that has ended meanwhile is no failure.
 					if c, ok := s.table.Get(addr); ok && c.State == session.Authenticated {
 						stop(err)
 					}
-					continue
 				}
-				mu.Lock()
-				ended++
-				mu.Unlock()
 			}
 		})
 	}
@@ -98,7 +111,7 @@ func (s *server) end(ctx context.Context, addrs []netip.Addr) (ended int, err er
 	}
 	close(work)
 	workers.Wait()
-	return ended, context.Cause(ctx)
+	return done, context.Cause(ctx)
 }
 
 // granted converts limits to the table's form.

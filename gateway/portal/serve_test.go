@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 func TestRun(t *testing.T) {
@@ -111,6 +114,10 @@ func TestLogoutFails(t *testing.T) {
 	w.table.fails(errors.New("disk full"))
 	if r := ask(t, clientA, base+"/logout", f, browser); r.StatusCode != 503 {
 		t.Errorf("logout: %s", r.Status)
+	}
+	w.table.fails(fmt.Errorf("end the session: %w", session.ErrLater))
+	if r := ask(t, clientA, base+"/logout", f, browser); r.StatusCode != 303 || w.Stats().Logouts != 1 {
+		t.Errorf("a logout that is not on the disk yet: %s", r.Status)
 	}
 	f.Set("padding", strings.Repeat("x", maxFormBytes))
 	if r := ask(t, clientA, base+"/logout", f); r.StatusCode != 413 {

@@ -78,7 +78,7 @@ func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
 	if !p.owns(r, s) && !p.confirmed(w, r, s, form.Get("username")) {
 		return
 	}
-	if _, err := p.sessions.End(s.Addr, session.UserRequest); err != nil {
+	if _, err := p.sessions.End(s.Addr, session.UserRequest); err != nil && !errors.Is(err, session.ErrLater) {
 		p.log.Error("ending a session", "client", s.Key.String(), "error", err)
 		p.unavailable(w, p.page(r, ""))
 		return

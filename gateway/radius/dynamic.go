@@ -29,7 +29,7 @@ type Sessions interface {
 	// Get returns the client that has an address, and Each all of them.
 	Get(netip.Addr) (session.Session, bool)
 	Each(func(session.Session) bool)
-	// Kick ends the session of an address with an ID, and Alter changes its limits.
+	// Kick ends the session of an address with an ID, also with session.ErrLater, and Alter changes its limits.
 	Kick(addr netip.Addr, id string, cause session.Cause) error
 	Alter(addr netip.Addr, id string, how func(*session.Limits)) error
 }
@@ -304,7 +304,7 @@ func (d *Dynamic) carryOut(p *radius.Packet) ([]session.Session, rfc3576.ErrorCa
 		} else {
 			err = d.sessions.Alter(s.Addr, s.ID, change.of(s))
 		}
-		if err != nil && !errors.Is(err, session.ErrNoSession) {
+		if err != nil && !errors.Is(err, session.ErrNoSession) && !errors.Is(err, session.ErrLater) {
 			d.log.Warn("radius: carrying out a server's request", "client", s.Key.String(), "session", s.ID, "err", err)
 			return found, rfc3576.ErrorCause_Value_ResourcesUnavailable
 		}

@@ -27,11 +27,12 @@ import (
 type one struct {
 	s               session.Session
 	kicked, changed int
+	late            error // of Kick, of a session that has ended
 }
 
 func (o *one) Get(a netip.Addr) (session.Session, bool)     { return o.s, a == o.s.Addr }
 func (o *one) Each(f func(session.Session) bool)            { f(o.s) }
-func (o *one) Kick(netip.Addr, string, session.Cause) error { o.kicked++; return nil }
+func (o *one) Kick(netip.Addr, string, session.Cause) error { o.kicked++; return o.late }
 func (o *one) Alter(_ netip.Addr, _ string, how func(*session.Limits)) error {
 	o.changed++
 	how(&o.s.Limits)
@@ -73,6 +74,7 @@ func TestDynamicOnlyOnce(t *testing.T) {
 	d, o := newDynamic(t)
 	var log said
 	d.log = log.log()
+	o.late = session.ErrLater // as on a full disk
 	now := time.Now().Truncate(time.Second)
 	who := func(p builder) { p.text(rfc2866.AcctSessionID_Type, "5f3c") }
 	request := d.request(t, radius.CodeDisconnectRequest, 1, testSecret, who)

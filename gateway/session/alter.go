@@ -34,11 +34,11 @@ func (t *Table) Alter(addr netip.Addr, id string, how func(*Limits)) error {
 	return nil
 }
 
-// Kick is End for the session with an ID alone.
+// Kick is End for the session with an ID alone, ErrLater included.
 func (t *Table) Kick(addr netip.Addr, id string, cause Cause) error {
 	err := t.ofSession(addr, id, func(c *client) error {
 		next := c.lapsed()
-		_, err := t.replace(c, &next, cause, t.clock.now())
+		_, err := t.finish(c, &next, cause, t.clock.now())
 		return err
 	})
 	if err != nil {

@@ -110,7 +110,7 @@ func (t *Table) forget(key Key, strangersOnly bool) (gone bool, err error) {
 	if now.after(clockError) >= c.leaseEnd {
 		cause = LeaseEnded
 	}
-	if _, err := t.replace(c, nil, cause, now); err != nil {
+	if _, err := t.finish(c, nil, cause, now); settled(err) != nil {
 		return false, fmt.Errorf("forget %s: %w", key, err)
 	}
 	return true, nil
@@ -206,7 +206,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan st
 	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
 		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path failed
 			lapsed := c.lapsed()
-			_, undo := t.replace(c, &lapsed, NASError, t.clock.now())
+			_, undo := t.finish(c, &lapsed, NASError, t.clock.now())
 			err = errors.Join(err, undo)
 		}
 		return s, nil, err
@@ -215,11 +215,11 @@ func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan st
 }
 
 // End ends the client's session and returns it with its final counts, once the data
-// path no longer forwards for the client.
+// path no longer forwards for the client. With ErrLater it has ended too.
 func (t *Table) End(addr netip.Addr, cause Cause) (Session, error) {
 	s, err := t.end(addr.Unmap(), cause)
 	if err != nil {
-		return Session{}, fmt.Errorf("end the session of %s: %w", addr, err)
+		return s, fmt.Errorf("end the session of %s: %w", addr, err)
 	}
 	return s, nil
 }
@@ -238,23 +238,35 @@ func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
 		return Session{}, ErrNoSession
 	}
 	next := c.lapsed()
-	return t.replace(c, &next, cause, t.clock.now())
+	return t.finish(c, &next, cause, t.clock.now())
 }
 
 // replace sets a client's entry to next; nil removes the client, and a different
 // session ends the present one with cause. A client that leaves with its session is removed. op must be held.
 func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
+	return t.become(c, c.staying(next, cause), cause, at, false)
+}
+
+// finish is replace for the end of a session that takes place also where the disk refuses it: the client is blocked, the
+// disk has it later, and the error is ErrLater.
+func (t *Table) finish(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
+	return t.become(c, c.staying(next, cause), cause, at, true)
+}
+
+// staying returns next, or nil for a client that leaves with its session.
+func (c *client) staying(next *entry, cause Cause) *entry {
 	if next != nil && next.state != Authenticated && next.key == c.key && c.goesWith(cause) {
-		next = nil
+		return nil
 	}
-	return t.become(c, next, cause, at)
+	return next
 }
 
 // become is replace for a client that stays without its session. The order is: close the data path, write to disk,
-// have connections end, open the data path. A crash at any moment therefore leaves the data path closed.
-func (t *Table) become(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
+// have connections end, open the data path. A crash at any moment therefore leaves the data path closed. The end of a
+// session that is firm does not wait for a disk that refuses it.
+func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool) (ended Session, err error) {
 	was := c.entry
-	written := change{addr: was.key.Addr}
+	written := change{addr: was.key.Addr, owed: firm && was.state == Authenticated}
 	left := was.leaves(next)
 	if next == nil || was.state == Authenticated {
 		if err := t.shut(c, &was, next == nil); err != nil {
@@ -277,14 +289,15 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment) (ended Se
 		}
 		written.record = t.record(next)
 	}
-	if err := t.journal.commit(written); err != nil {
+	late := t.journal.commit(written)
+	if err := late; err != nil && !written.owed {
 		if was.state != "" { // restore the former entry
 			err = errors.Join(err, t.tell(c, &was))
 		}
 		return Session{}, err
 	}
 	if was.state == Authenticated {
-		t.report(&ended, cause)
+		t.report(&ended, cause, late)
 	}
 	if was.line.Session != 0 && t.hungUp != nil {
 		t.hungUp(was.key, was.line)
@@ -292,15 +305,25 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment) (ended Se
 	t.cutter.EndSoon(left...)
 	if next == nil {
 		t.remove(c)
-		return ended, nil
+		return ended, later(late)
 	}
 	c.known = c.known && was.key == next.key
 	t.arm(c, next, t.clock.now())
 	t.publish(c, *next)
 	if !c.known || next.state == Authenticated {
-		return ended, t.tell(c, next)
+		if err := t.tell(c, next); err != nil {
+			return ended, err
+		}
 	}
-	return ended, nil
+	return ended, later(late)
+}
+
+// later is the error of an end that the disk refused with err, if it did.
+func later(err error) error {
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrLater, err)
+	}
+	return nil
 }
 
 // remembering returns the entry of a client without a session, if it is that of a key, with how its last one ended.
@@ -321,13 +344,18 @@ func (s *Session) ending(cause Cause) Ending {
 	return Ending{cause, s.Spent()}
 }
 
-// report logs the end of a session, once it is on the disk.
-func (t *Table) report(s *Session, cause Cause) {
+// report logs the end of a session, once it is on the disk, or with why it is not yet.
+func (t *Table) report(s *Session, cause Cause, late error) {
 	args := []any{"client", s.Key.String(), "user", s.User, "session", s.ID, "cause", cause}
 	if quota := s.ending(cause).Quota; quota != "" {
 		args = append(args, "quota", quota)
 	}
-	t.log.Info("session ended", append(args, "up_bytes", s.UpBytes, "down_bytes", s.DownBytes)...)
+	args = append(args, "up_bytes", s.UpBytes, "down_bytes", s.DownBytes)
+	if late != nil {
+		t.log.Warn("session ended; it is not on the disk yet", append(args, "error", late)...)
+		return
+	}
+	t.log.Info("session ended", args...)
 }
 
 // shut closes the data path to a client and reads its final counts. remove means

@@ -26,6 +26,7 @@ type change struct {
 	addr   netip.Addr // the zero Addr: no client
 	record []byte     // the client's new record; nil: the client is deleted
 	events [][]byte   // in order
+	owed   bool       // it has happened whatever the disk says: when refused, it is written later
 	done   chan error
 }
 
@@ -264,8 +265,8 @@ func (j *journal) taken(b portion, removed int) {
 	}
 }
 
-// putBack keeps the changes of a failed portion that have no waiting caller: they have
-// happened, and no caller could be notified of their loss. It returns the others, and
+// putBack keeps the changes of a failed portion that have no waiting caller, and those owed: they have
+// happened, and no caller could undo them. It returns the others and those owed, and
 // those still in the queue, which would fail too, so that their callers are notified.
 // mu is held.
 func (j *journal) putBack(b portion) (failed []change) {
@@ -273,6 +274,11 @@ func (j *journal) putBack(b portion) (failed []change) {
 	for _, c := range append(b.changes, j.queue...) {
 		if c.done != nil {
 			failed = append(failed, c)
+		}
+		if c.owed {
+			c.done = nil
+		}
+		if c.done != nil {
 			j.unwritten -= len(c.events)
 		} else {
 			kept = append(kept, c)

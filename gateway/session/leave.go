@@ -57,7 +57,7 @@ func (t *Table) vacate(c *client, next *entry) (<-chan struct{}, error) {
 	if c.line.Session != 0 {
 		lapsed = nil // Connect adds the client anew
 	}
-	if _, err := t.become(c, lapsed, UserRequest, t.clock.now()); err != nil {
+	if _, err := t.become(c, lapsed, UserRequest, t.clock.now(), false); err != nil {
 		return nil, err
 	}
 	if ending := t.cutter.Ending(of...); ending != nil {

@@ -66,7 +66,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	}
 	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
 		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path failed
-			_, undo := t.replace(c, nil, NASError, t.clock.now())
+			_, undo := t.finish(c, nil, NASError, t.clock.now())
 			err = errors.Join(err, undo)
 		}
 		return s, nil, err
@@ -89,7 +89,7 @@ func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
 	if c.key != key || c.line.Session != pppoe || pppoe == 0 {
 		return nil
 	}
-	if _, err := t.replace(c, nil, cause, t.clock.now()); err != nil {
+	if _, err := t.finish(c, nil, cause, t.clock.now()); settled(err) != nil {
 		return fmt.Errorf("disconnect %s: %w", key, err)
 	}
 	return nil

@@ -41,6 +41,9 @@ var (
 	ErrTaken     = errors.New("another client has the address")
 	ErrAddresses = errors.New("the MAC address has as many addresses as it can have")
 	ErrClosed    = errors.New("the session table is closed")
+	// ErrLater: a session has ended, its client is blocked, and the disk refused that. It is written, and the end is
+	// accounted, once the disk takes it. After a crash before that, the session may come back.
+	ErrLater = errors.New("blocked; not on the disk yet")
 )
 
 // Table is the table of clients. It is stored in a file, and it controls the data path.
@@ -48,7 +51,8 @@ var (
 // happen one after the other.
 //
 // The data path is never more open than the file: a client is written to the file
-// before the data path admits it, and the data path blocks it before that is written.
+// before the data path admits it, and the data path blocks it before that is written. A session
+// ends also while the file cannot be written: that is written later (ErrLater).
 // After a crash at any moment no client is admitted that is not in the file, and Open
 // completes unfinished changes. When a method returns an error, the client is as it was
 // or has less access, and the method may be called again.
@@ -209,7 +213,7 @@ func OpenStore(store Store, dir string, dp datapath.Datapath, log *slog.Logger, 
 		return nil, errors.Join(err, t.journal.close())
 	}
 	for _, e := range ends {
-		t.report(&e.Session, e.Cause)
+		t.report(&e.Session, e.Cause, nil)
 	}
 	return t, nil
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -196,8 +197,8 @@ func (t *Table) tick(c *client) {
 func (t *Table) act(c *client, save bool) error {
 	now, e := t.clock.now(), c.entry
 	if now >= e.leaseEnd {
-		_, err := t.replace(c, nil, LeaseEnded, now)
-		return err
+		_, err := t.finish(c, nil, LeaseEnded, now)
+		return settled(err)
 	}
 	if e.state != Authenticated {
 		t.publish(c, e)
@@ -218,8 +219,8 @@ func (t *Table) act(c *client, save bool) error {
 	}
 	if cause, at := e.over(now); cause != "" {
 		lapsed := e.lapsed()
-		_, err := t.replace(c, &lapsed, cause, at)
-		return err
+		_, err := t.finish(c, &lapsed, cause, at)
+		return settled(err)
 	}
 	t.keep(c, &e, now, save)
 	if now >= c.check {
@@ -227,6 +228,14 @@ func (t *Table) act(c *client, save bool) error {
 	}
 	t.publish(c, e)
 	return nil
+}
+
+// settled is an error of finish for callers that nobody asked: an end that is written later needs no other attempt.
+func settled(err error) error {
+	if errors.Is(err, ErrLater) {
+		return nil
+	}
+	return err
 }
 
 // over returns the cause and time of a session's end, or no cause if it has not ended.

@@ -1,0 +1,155 @@
+package session_test
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+var errNoSpace = errors.New("no space left on device")
+
+// onStore opens a table with its timers, in a bubble with a fake clock.
+func onStore(t *testing.T, store *kept, dir string, dp *memory) *session.Table {
+	t.Helper()
+	table, err := session.OpenStore(store, dir, dp, slog.New(slog.NewTextHandler(t.Output(), nil)), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { table.Close() })
+	run(t, table)
+	return table
+}
+
+// TestEndsOnAFullDisk: whoever ends a session does so although the disk refuses it: the client is blocked at once, and the
+// disk has it, and accounting the end, once there is space.
+func TestEndsOnAFullDisk(t *testing.T) {
+	k, line := key(1, 5), session.Line{Session: 7}
+	in := func(limits session.Limits) func(*testing.T, *session.Table) session.Session {
+		return func(t *testing.T, table *session.Table) session.Session {
+			lease(t, table, k)
+			return admit(t, table, k, limits)
+		}
+	}
+	on := func(t *testing.T, table *session.Table) session.Session {
+		s, err := table.Connect(session.Login{User: "ada", For: k, Line: line})
+		done(t, err)
+		return s
+	}
+	for name, tt := range map[string]struct {
+		begin func(*testing.T, *session.Table) session.Session
+		end   func(*session.Table, session.Session) error
+		says  error
+		cause session.Cause
+	}{
+		"logout": {in(session.Limits{}), func(table *session.Table, s session.Session) error {
+			ended, err := table.End(k.Addr, session.AdminReset)
+			if ended.ID != s.ID {
+				err = errors.Join(err, errors.New("another session has ended"))
+			}
+			return err
+		}, session.ErrLater, session.AdminReset},
+		"disconnect request": {in(session.Limits{}), func(table *session.Table, s session.Session) error {
+			return table.Kick(k.Addr, s.ID, session.AdminReset)
+		}, session.ErrLater, session.AdminReset},
+		"release": {in(session.Limits{}), func(table *session.Table, _ session.Session) error { return table.Forget(k) },
+			nil, session.LeaseReleased},
+		"line that hung up": {on, func(table *session.Table, _ session.Session) error {
+			return table.Disconnect(k, line.Session, session.UserRequest)
+		}, nil, session.UserRequest},
+		"time that is over": {in(session.Limits{SessionTimeout: time.Minute}), func(*session.Table, session.Session) error {
+			pass(2 * time.Minute)
+			return nil
+		}, nil, session.SessionTimeout},
+		"silence": {in(session.Limits{IdleTimeout: time.Minute}), func(*session.Table, session.Session) error {
+			pass(2 * time.Minute)
+			return nil
+		}, nil, session.IdleTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, dp := &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}, newMemory()
+				table := onStore(t, store, t.TempDir(), dp)
+				s := tt.begin(t, table)
+				store.refuse(errNoSpace)
+				if err := tt.end(table, s); !errors.Is(err, tt.says) || tt.says != nil && !errors.Is(err, errNoSpace) {
+					t.Errorf("it says: %v, want %v", err, tt.says)
+				}
+				if now, there := table.Get(k.Addr); dp.admits(k) || there && now.State != session.PreAuth {
+					t.Errorf("with a disk that is full the client is %q, admitted: %v", now.State, dp.admits(k))
+				}
+				if _, err := table.Admit(k.Addr, session.Login{User: "ada"}); err == nil || dp.admits(k) {
+					t.Errorf("a login that is not on the disk: %v", err)
+				}
+				pass(time.Minute)
+				store.refuse(nil)
+				pass(2 * time.Second)
+				events := drain(t, table)
+				if got := kinds(events); !slices.Equal(got, []session.Kind{session.Started, session.Ended}) {
+					t.Fatalf("events %v", got)
+				}
+				if end := events[1]; end.ID != s.ID || end.Cause != tt.cause {
+					t.Errorf("the end of %s by %s, want %s by %s", end.ID, end.Cause, s.ID, tt.cause)
+				}
+				for addr, record := range store.clients {
+					if kept, _, err := session.DecodeClient(record); err != nil || kept.State != session.PreAuth {
+						t.Errorf("%s is kept as %q, %v", addr, kept.State, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestReplacedOnAFullDisk: a login that the disk refuses ends no session that it was to replace.
+func TestReplacedOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dp := &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}, newMemory()
+		table := onStore(t, store, t.TempDir(), dp)
+		first, second := key(1, 5), key(1, 6)
+		lease(t, table, first)
+		lease(t, table, second)
+		one := session.Login{User: "ada", Sessions: 1}
+		s, err := table.Admit(first.Addr, one)
+		done(t, err)
+		store.refuse(errNoSpace)
+		for _, k := range []session.Key{first, second} {
+			if _, err := table.Admit(k.Addr, one); !errors.Is(err, errNoSpace) {
+				t.Errorf("%s: %v", k, err)
+			}
+		}
+		if got := get(t, table, first); got.ID != s.ID || !dp.admits(first) || dp.admits(second) {
+			t.Errorf("the session is %+v, admitted: %v, %v", got, dp.admits(first), dp.admits(second))
+		}
+	})
+}
+
+// TestCrashOnAFullDisk: a session that ended while the disk was full comes back when the gateway is killed before there is
+// space, as docs/gateway-reference.md says; nothing is lost or accounted twice.
+func TestCrashOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dp, k, dir := &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}, newMemory(), key(1, 5), t.TempDir()
+		table := onStore(t, store, dir, dp)
+		lease(t, table, k)
+		s := admit(t, table, k, session.Limits{})
+		store.refuse(errNoSpace)
+		if _, err := table.End(k.Addr, session.AdminReset); !errors.Is(err, session.ErrLater) {
+			t.Fatal(err)
+		}
+		crashed := &kept{clients: store.clients, events: store.events, last: store.last}
+		again := onStore(t, crashed, dir, dp)
+		if got := get(t, again, k); got.ID != s.ID || got.State != session.Authenticated || !dp.admits(k) {
+			t.Errorf("after the crash: %+v", got)
+		}
+		_, err := again.End(k.Addr, session.AdminReset)
+		done(t, err)
+		if got := kinds(drain(t, again)); !slices.Equal(got, []session.Kind{session.Started, session.Ended}) {
+			t.Errorf("events %v", got)
+		}
+	})
+}

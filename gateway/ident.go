@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"time"
 )
 
 // identPins is the folder of ident's programs, beside the data path's, which is not the same for
@@ -84,6 +85,7 @@ var identPolicy = map[string]ident.Policy{
 // identified returns who is logged in at an address. A name that many people share is nobody's.
 func (g *gateway) identified(client netip.Addr) (u ident.User, ok bool) {
 	s, known := g.table.Get(g.client(client))
+	s = s.At(time.Now())
 	if !known || s.State != session.Authenticated || s.Shared {
 		return u, false
 	}

@@ -84,7 +84,7 @@ func (g *gateway) dnsConfig() dns.Config {
 		Local: map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
 		Who: func(addr netip.Addr) (mac [6]byte, admitted bool) {
 			s, _ := g.table.Get(addr)
-			return s.MAC, s.State == session.Authenticated
+			return s.MAC, s.At(time.Now()).State == session.Authenticated
 		},
 	}
 	if cfg.Portal.Enabled {

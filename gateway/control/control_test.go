@@ -103,6 +103,7 @@ func (c *clients) Admit(a netip.Addr, l session.Login) (session.Session, error) 
 		return session.Session{}, errors.New("gone")
 	}
 	c.all[i].State, c.all[i].Login, c.all[i].ID = session.Authenticated, l, "0123456789abcdef"
+	c.all[i].Began = time.Now()
 	return c.all[i], nil
 }
 
@@ -459,5 +460,25 @@ func TestLogoutOnAFullDisk(t *testing.T) {
 		if got, err := c.Logout(t.Context(), l.req); got != l.want || err != nil {
 			t.Errorf("logout %+v: %+v, %v", l.req, got, err)
 		}
+	}
+}
+
+// TestSessionsThatAreOver: a session whose end has passed is not shown as one, also before the table has ended it, and can
+// still be ended.
+func TestSessionsThatAreOver(t *testing.T) {
+	table := authenticated(2)
+	table.all[1].Limits.SessionTimeout = time.Minute
+	c := dial(t, start(t, table, stallTime))
+	s, err := c.Session(t.Context(), numbered(1))
+	if err != nil || s.State != session.PreAuth || s.LastEnd.Cause != session.SessionTimeout {
+		t.Errorf("it is shown as %+v, %v", s, err)
+	}
+	in := 0
+	err = c.Sessions(t.Context(), Filter{State: session.Authenticated}, func(Session) error { in++; return nil })
+	if err != nil || in != 1 {
+		t.Errorf("%d sessions are listed, %v", in, err)
+	}
+	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n.Ended != 2 || err != nil {
+		t.Errorf("%+v ended, %v", n, err)
 	}
 }

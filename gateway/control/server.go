@@ -146,6 +146,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) {
 	end := time.Now().Add(streamTime)
 	var err error
 	s.table.Each(func(c session.Session) bool {
+		c = c.At(time.Now())
 		// The context ends with the daemon, and when the client disconnects.
 		if err = r.Context().Err(); err != nil || !filter.match(c) {
 			return err == nil
@@ -189,7 +190,7 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, unknownClient(addr))
 		return
 	}
-	reply(w, http.StatusOK, shown(c))
+	reply(w, http.StatusOK, shown(c.At(time.Now())))
 }
 
 // readLogin decodes a LoginRequest.

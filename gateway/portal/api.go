@@ -47,7 +47,7 @@ func captivityOf(s session.Session, now time.Time) captivity {
 
 // getAPI answers devices. A client without an entry is captive.
 func (p *Portal) getAPI(w http.ResponseWriter, r *http.Request) {
-	s, _ := p.sessions.Get(peerOf(r).client)
+	s, _ := p.now(peerOf(r).client)
 	answer := captivityOf(s, time.Now())
 	answer.VenueInfoURL = p.cfg.VenueURL
 	if p.cert != nil { // "MUST be accessed over TLS"

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -82,10 +83,16 @@ func (p *Portal) named(host string) bool {
 	return p.cfg.Name != "" && name == p.cfg.Name
 }
 
+// now returns the entry of a client as it is now.
+func (p *Portal) now(client netip.Addr) (session.Session, bool) {
+	s, ok := p.sessions.Get(client)
+	return s.At(time.Now()), ok
+}
+
 // knows reports whether a client is admitted, and records for a client without a
 // session that it was shown the portal.
 func (p *Portal) knows(client netip.Addr) bool {
-	s, ok := p.sessions.Get(client)
+	s, ok := p.now(client)
 	if ok && s.State == session.Leased {
 		if err := p.sessions.Shown(client); err != nil {
 			p.log.Debug("noting that a client was redirected", "client", client, "error", err)

@@ -32,7 +32,7 @@ const (
 // getHome redirects a client to the page for its state.
 func (p *Portal) getHome(w http.ResponseWriter, r *http.Request) {
 	to := "/login"
-	if s, ok := p.sessions.Get(peerOf(r).client); ok && s.State == session.Authenticated {
+	if s, ok := p.now(peerOf(r).client); ok && s.State == session.Authenticated {
 		to = "/status"
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)

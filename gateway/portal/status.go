@@ -101,7 +101,7 @@ func (p *Portal) admitted(w http.ResponseWriter, r *http.Request) (session.Sessi
 // client returns the entry of the requesting client, or answers that there is none:
 // without a lease a client cannot be admitted.
 func (p *Portal) client(w http.ResponseWriter, r *http.Request) (session.Session, bool) {
-	s, ok := p.sessions.Get(peerOf(r).client)
+	s, ok := p.now(peerOf(r).client)
 	if !ok {
 		page := p.page(r, "")
 		page.Heading, page.Text = page.T.Unknown, page.T.UnknownText

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,11 +64,16 @@ func TestAPI(t *testing.T) {
 	if diff := cmp.Diff(free, get()); diff != "" {
 		t.Errorf("a session without limits (-want +got):\n%s", diff)
 	}
-	s.Limits = session.Limits{SessionTimeout: time.Nanosecond, DownBytes: 1000}
-	s.DownBytes = 400
+	s.Limits = session.Limits{SessionTimeout: time.Hour, DownBytes: 1000}
+	s.DownBytes, s.Began = 400, time.Now().Add(time.Hour) // not begun: all of its time is left, however slow the test is
 	w.table.set(s)
-	free["seconds-remaining"], free["bytes-remaining"] = 0.0, 600.0
-	if diff := cmp.Diff(free, get()); diff != "" {
+	free["bytes-remaining"] = 600.0
+	got := get()
+	if left, _ := got["seconds-remaining"].(float64); left < 3600 {
+		t.Errorf("%v s are left of an hour", got["seconds-remaining"])
+	}
+	delete(got, "seconds-remaining")
+	if diff := cmp.Diff(free, got); diff != "" {
 		t.Errorf("a session with limits (-want +got):\n%s", diff)
 	}
 }
@@ -76,5 +82,44 @@ func TestCaptivityKeepsNumbersExact(t *testing.T) {
 	s := session.Session{State: session.Authenticated, Login: session.Login{Limits: session.Limits{TotalBytes: math.MaxUint64}}}
 	if got := captivityOf(s, time.Now()); *got.BytesRemaining != 1<<53-1 {
 		t.Errorf("bytes-remaining %d, which JavaScript would round", *got.BytesRemaining)
+	}
+}
+
+// TestSessionThatIsOver: a client whose session's end has passed is not told that it is online, also before the table has
+// ended the session: it gets the login page, with why, and can log in again.
+func TestSessionThatIsOver(t *testing.T) {
+	w := start(t, Config{})
+	for name, tt := range map[string]struct {
+		limits session.Limits
+		lease  time.Duration // from now
+		says   string
+	}{
+		"time":  {session.Limits{SessionTimeout: time.Minute}, time.Hour, english.TimeUp},
+		"quota": {session.Limits{UpBytes: 100}, time.Hour, english.SentUp},
+		"lease": {session.Limits{}, -time.Second, english.SignIn},
+	} {
+		s, _ := w.table.Get(clientA)
+		s.State, s.Began, s.LeaseEnd = session.Authenticated, time.Now().Add(-time.Hour), time.Now().Add(tt.lease)
+		s.User, s.ID, s.Limits, s.UpBytes = goodUser, session.NewID(), tt.limits, 100
+		w.table.set(s)
+		for _, path := range []string{"/", "/status", "/logout"} {
+			if to := ask(t, clientA, base+path, nil).Header.Get("Location"); to != "/login" {
+				t.Errorf("%s: %s leads to %q", name, path, to)
+			}
+		}
+		if r := ask(t, clientA, base+"/login", nil); r.StatusCode != http.StatusOK || !strings.Contains(r.body, tt.says) {
+			t.Errorf("%s: %s\n%s", name, r.Status, r.main())
+		}
+		var device captivity
+		if err := json.Unmarshal([]byte(ask(t, clientA, base+apiPath, nil).body), &device); err != nil || !device.Captive {
+			t.Errorf("%s: the device is told %+v, %v", name, device, err)
+		}
+		if w.knows(clientA) {
+			t.Errorf("%s: probes are answered as if it was online", name)
+		}
+		logIn(t, clientA)
+		if now, _ := w.table.Get(clientA); now.ID == s.ID {
+			t.Errorf("%s: no new session", name)
+		}
 	}
 }

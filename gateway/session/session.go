@@ -150,6 +150,24 @@ type Session struct {
 	Last Ending
 }
 
+// At is the session as it is at a time, for those who show it: one whose end has passed, by its time, its lease or a quota,
+// is over, although the table may end it only a moment later.
+func (s Session) At(now time.Time) Session {
+	over := Ending{Cause: SessionTimeout}
+	switch quota := s.Spent(); {
+	case s.State != Authenticated:
+		return s
+	case s.Limits.SessionTimeout > 0 && now.Sub(s.Began) >= s.Limits.SessionTimeout:
+	case !s.LeaseEnd.IsZero() && !now.Before(s.LeaseEnd):
+		over.Cause = LeaseEnded
+	case quota != "":
+		over = Ending{Quota, quota}
+	default:
+		return s
+	}
+	return Session{Key: s.Key, State: PreAuth, Hostname: s.Hostname, LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, Last: over}
+}
+
 // Allowance is what is left of a limit.
 type Allowance struct {
 	Quota string // name

@@ -148,7 +148,7 @@ func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	login.Line = session.Line{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state, Routes: login.Routes}
 	grant := ppp.Grant{DNS: l.dns, Proof: login.Proof}
 	if grant.Addr, err = l.connect(r.MAC, login); err != nil {
-		grant.Message = rejection(err)
+		grant.Message = unbegun(err)
 	}
 	return grant, err
 }
@@ -197,7 +197,18 @@ func rejection(err error) string {
 	case errors.Is(err, session.ErrSessions):
 		return "this account has as many sessions as allowed"
 	}
-	return "the login could not be decided: try again later"
+	return undecided
+}
+
+// undecided is the rejection of a login of which nobody knows whether it is right.
+const undecided = "the login could not be decided: try again later"
+
+// unbegun is rejection for a login that was accepted, and whose session could not begin.
+func unbegun(err error) string {
+	if text := rejection(err); text != undecided {
+		return text
+	}
+	return "the gateway could not begin a session: try again later"
 }
 
 // connect admits a client with the address that its login has, or else one of the pool.

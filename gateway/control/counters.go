@@ -114,6 +114,7 @@ var Families = []Family{
 			"devices"}, Word{"login", "clients logged in"},
 		Word{"rejected", "logins refused"},
 		Word{"unavailable", "logins that no method could decide"},
+		Word{"failed", "accepted logins, and logouts, that the gateway could not carry out, as on a full disk: see the log"},
 		Word{"backed-off", "logins too soon after wrong passwords"},
 		Word{"forged", "forms without the portal's token"},
 		Word{"logout", "clients logged out"},

@@ -189,9 +189,8 @@ func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key s
 		return
 	}
 	if err != nil {
-		p.counters.unavailable.Add(1)
 		p.log.Error("admitting a client", "client", key.String(), "user", login.User, "error", err)
-		p.unavailable(w, page)
+		p.fault(w, page)
 		return
 	}
 	p.counters.logins.Add(1)

@@ -38,6 +38,7 @@ type Stats struct {
 	Logins      uint64 // clients admitted
 	Rejected    uint64 // wrong passwords
 	Unavailable uint64 // logins that could not be decided
+	Failed      uint64 // logins that were accepted, and logouts, that the gateway could not carry out
 	BackedOff   uint64 // logins too soon after wrong passwords
 	Forged      uint64 // forms without the token of their client
 	Logouts     uint64 // sessions ended by their client
@@ -46,7 +47,7 @@ type Stats struct {
 
 // counters are the live counters behind Stats.
 type counters struct {
-	redirects, probes, logins, rejected, unavailable, backedOff, forged, logouts, refused atomic.Uint64
+	redirects, probes, logins, rejected, unavailable, failed, backedOff, forged, logouts, refused atomic.Uint64
 }
 
 // Stats reads the counters. Each is exact; they are not read at the same instant.
@@ -54,7 +55,7 @@ func (p *Portal) Stats() Stats {
 	c := &p.counters
 	return Stats{
 		Redirects: c.redirects.Load(), Probes: c.probes.Load(), Logins: c.logins.Load(),
-		Rejected: c.rejected.Load(), Unavailable: c.unavailable.Load(), BackedOff: c.backedOff.Load(),
+		Rejected: c.rejected.Load(), Unavailable: c.unavailable.Load(), Failed: c.failed.Load(), BackedOff: c.backedOff.Load(),
 		Forged: c.forged.Load(), Logouts: c.logouts.Load(), Turned: c.refused.Load(),
 	}
 }

@@ -80,7 +80,7 @@ func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
 	}
 	if _, err := p.sessions.End(s.Addr, session.UserRequest); err != nil && !errors.Is(err, session.ErrLater) {
 		p.log.Error("ending a session", "client", s.Key.String(), "error", err)
-		p.unavailable(w, p.page(r, ""))
+		p.fault(w, p.page(r, ""))
 		return
 	}
 	p.counters.logouts.Add(1)
@@ -131,7 +131,18 @@ const retryAfter = "10"
 
 // unavailable answers that the login could not be decided, through no fault of the user.
 func (p *Portal) unavailable(w http.ResponseWriter, page *Page) {
-	page.Heading, page.Text = page.T.Unavailable, page.T.UnavailableText
+	p.later(w, page, page.T.UnavailableText)
+}
+
+// fault answers that the gateway itself could not do what was asked, for example because its disk is full.
+func (p *Portal) fault(w http.ResponseWriter, page *Page) {
+	p.counters.failed.Add(1)
+	p.later(w, page, page.T.FaultText)
+}
+
+// later answers that something is not possible right now.
+func (p *Portal) later(w http.ResponseWriter, page *Page, text string) {
+	page.Heading, page.Text = page.T.Unavailable, text
 	w.Header().Set("Retry-After", retryAfter)
 	p.render(w, http.StatusServiceUnavailable, "error.html", page)
 }

@@ -128,9 +128,9 @@ var documented = []triedSection{
 		},
 		{
 			"a full disk, a stopped daemon",
-			"full: new logins and leases may fail; stopped: nobody new gets in. With `ebpf` admitted " +
-				"clients continue; no restart is needed afterwards",
-			"`TestFullDisk` in `cmd/gatewayd`, `FrozenClosedToStrangers`",
+			"full: new logins and leases may fail, sessions end all the same; stopped: nobody new gets in. " +
+				"With `ebpf` admitted clients continue; no restart is needed afterwards",
+			"`TestFullDisk` in `cmd/gatewayd`, `TestEndsOnAFullDisk` in gateway/session, `FrozenClosedToStrangers`",
 		},
 		{
 			"a second daemon with a folder of the first",

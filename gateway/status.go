@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"maps"
 	"os"
 
@@ -23,6 +24,9 @@ func (g *gateway) status() control.Status {
 		Version: g.said.Version, PID: os.Getpid(), Since: timeline.Wall(g.began), Datapath: g.cfg.Datapath.Kind + ", " + word, Why: why,
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
 		Sessions: g.table.States(), Outbox: g.table.Pending(), Aside: g.table.Aside(),
+	}
+	if err := g.table.Unkept(); err != nil {
+		st.Unkept = fmt.Sprintf("%v; free space at state_dir (%s)", err, g.cfg.StateDir)
 	}
 	var err error
 	if st.Packets, err = g.dp.Packets(); err != nil {

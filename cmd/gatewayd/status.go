@@ -76,6 +76,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	}
 	line("up", "%s in %s", humanBytes(s.Traffic.UpBytes), counted(s.Traffic.UpPackets, "packet", "packets"))
 	line("down", "%s in %s", humanBytes(s.Traffic.DownBytes), counted(s.Traffic.DownPackets, "packet", "packets"))
+	if s.Unkept != "" {
+		line("disk", "sessions are not kept: %s", plain(s.Unkept, 400))
+	}
 	if s.Outbox > 0 {
 		line("accounting", "%s for a RADIUS server", counted(s.Outbox, "event waits", "events wait"))
 	}

@@ -63,8 +63,10 @@ type Status struct {
 	// accounting events that no RADIUS server has confirmed yet, but for those aside
 	Outbox int `json:"outbox"`
 	// accounting events that no server confirms while servers confirm others
-	Aside int    `json:"aside,omitempty"`
-	Users *Users `json:"users,omitempty"` // of the users' file; left out: none is used
+	Aside int `json:"aside,omitempty"`
+	// why changes of sessions, logins above all, are not kept: nobody new is admitted; left out: they are kept
+	Unkept string `json:"unkept,omitempty"`
+	Users  *Users `json:"users,omitempty"` // of the users' file; left out: none is used
 	// RADIUS servers, each for logins and for accounting, in the order in which they are asked
 	Servers []Server `json:"servers,omitempty"`
 

@@ -155,6 +155,8 @@ var notes = map[string]string{
 	"accounting_aside": "Of sessions of which a server confirmed no event in five attempts while it confirmed " +
 		"others. They are tried every ten minutes, in order, delay nobody, and are not part of `accounting_outbox`",
 	"radius_server_up": "`purpose` is `logins` or `accounting`. `gatewayd status` and the log say why a server is not up",
+	"sessions_unkept": "At 1 nobody new is admitted, and ends of sessions wait: free space at `state_dir`. " +
+		"0 again once as much was written as could not be",
 	"repairs_total": "Of programs and guard of `ebpf`, of forwarding and of NAT. Anything but 0 needs a " +
 		"look at the log",
 	"packets_total":           "How they agree with others: [what is counted](../gateway-reference.md#what-is-counted)",

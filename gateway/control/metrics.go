@@ -36,6 +36,7 @@ var (
 	asideDesc     = desc("accounting_aside", "Accounting events set aside: no server confirms them, and servers confirm others.")
 	serverDesc    = desc("radius_server_up", "1: the RADIUS server answered last, or was not asked yet; 0: it did not.",
 		"server", "purpose")
+	unkeptDesc  = desc("sessions_unkept", "1 while sessions cannot be written to the disk, otherwise 0.")
 	bytesDesc   = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
 	forwardDesc = desc("forwarded_packets_total", "Packets forwarded; up is from clients.", "direction")
 )
@@ -47,8 +48,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, serverDesc, bytesDesc,
-		forwardDesc,
+		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, serverDesc, unkeptDesc,
+		bytesDesc, forwardDesc,
 	} {
 		ch <- d
 	}
@@ -85,6 +86,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for at, n := range up {
 		send(serverDesc, prometheus.GaugeValue, n, at[0], at[1])
 	}
+	unkept := 0.0
+	if s.Unkept != "" {
+		unkept = 1
+	}
+	send(unkeptDesc, prometheus.GaugeValue, unkept)
 	// States without a client are exported too: alerts need the 0.
 	for _, state := range States {
 		send(clientsDesc, prometheus.GaugeValue, float64(s.Sessions[state]), string(state))

@@ -27,6 +27,7 @@ type change struct {
 	record []byte     // the client's new record; nil: the client is deleted
 	events [][]byte   // in order
 	owed   bool       // it has happened whatever the disk says: when refused, it is written later
+	tried  bool       // it was refused
 	done   chan error
 }
 
@@ -36,6 +37,7 @@ type change struct {
 type journal struct {
 	store  Store
 	log    *slog.Logger
+	dir    string        // where the store is
 	wake   chan struct{} // a caller waits, or lazyFor is over
 	closed chan struct{} // no more changes are accepted
 	ended  chan struct{} // the writer has ended
@@ -45,10 +47,11 @@ type journal struct {
 	// saves are newer records of clients without a waiting caller; a change of the client
 	// replaces its save. order are the addresses to be written next, sorted, because
 	// neighbours share pages.
-	saves   map[netip.Addr][]byte
-	order   []netip.Addr
-	armed   bool // a signal of wake is scheduled
-	failing bool // the last transaction failed
+	saves map[netip.Addr][]byte
+	order []netip.Addr
+	armed bool // a signal of wake is scheduled
+	fault fault
+	last  error // of the last transaction
 
 	outbox    outbox
 	deleted   map[uint64]struct{} // events to be deleted that are still in the store
@@ -57,9 +60,9 @@ type journal struct {
 }
 
 // openJournal calls load with each client of the store. On error the store is closed.
-func openJournal(store Store, log *slog.Logger, load func(addr netip.Addr, record []byte) error) (*journal, error) {
+func openJournal(store Store, dir string, log *slog.Logger, load func(addr netip.Addr, record []byte) error) (*journal, error) {
 	j := &journal{
-		store: store, log: log, wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		store: store, dir: dir, log: log, wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
 		saves: map[netip.Addr][]byte{}, deleted: map[uint64]struct{}{}, outbox: newOutbox(),
 	}
 	err := store.Events(0, func(uint64, []byte) (bool, error) { j.backlog++; return true, nil })
@@ -138,11 +141,11 @@ func (j *journal) close() error {
 	j.signal()
 	<-j.ended
 	j.mu.Lock()
-	failing := j.failing
+	last := j.last
 	j.mu.Unlock()
 	err := j.store.Close()
-	if failing {
-		return errors.Join(errors.New("close the session store: the last changes could not be written: is the disk full?"), err)
+	if last != nil {
+		return errors.Join(fmt.Errorf("close the session store: the last changes could not be written: %w", last), err)
 	}
 	return err
 }
@@ -195,27 +198,27 @@ func (j *journal) flush() (more bool) {
 	removed, err := j.store.Write(b.batch())
 	ended := b.changes
 	j.mu.Lock()
+	was := j.fault.err
 	if err == nil {
 		j.taken(b, removed)
 		more = len(j.queue)+len(j.saves) > 0
+		j.fault.passed(b, more)
 	} else {
 		err = fmt.Errorf("write the session store: %w", err)
+		j.fault.add(b, err)
 		ended = j.putBack(b)
 	}
-	// After a failure sessions are kept again when nothing is left to write: a small
-	// transaction may succeed on a disk that has no space for the others.
-	failing := err != nil || j.failing && more
-	changed := j.failing != failing
-	j.failing = failing
+	now := j.fault.err
+	j.last = err
 	j.mu.Unlock()
 	for _, c := range ended {
 		if c.done != nil {
 			c.done <- err
 		}
 	}
-	if changed && failing {
-		j.log.Error("sessions are not kept", "error", err)
-	} else if changed {
+	if was == nil && now != nil {
+		j.log.Error("sessions are not kept: free space at state_dir, if that is why", "state_dir", j.dir, "error", err)
+	} else if was != nil && now == nil {
 		j.log.Info("sessions are kept again")
 	}
 	return more
@@ -275,6 +278,7 @@ func (j *journal) putBack(b portion) (failed []change) {
 		if c.done != nil {
 			failed = append(failed, c)
 		}
+		c.tried = true
 		if c.owed {
 			c.done = nil
 		}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,5 +153,72 @@ func TestCrashOnAFullDisk(t *testing.T) {
 		if got := kinds(drain(t, again)); !slices.Equal(got, []session.Kind{session.Started, session.Ended}) {
 			t.Errorf("events %v", got)
 		}
+	})
+}
+
+// little is a store that refuses batches of more than most bytes of records; 0: none.
+type little struct {
+	*kept
+	most atomic.Int64
+}
+
+func (l *little) Write(b session.Batch) (int, error) {
+	size := 0
+	for _, c := range b.Clients {
+		size += len(c.Data)
+	}
+	for _, e := range b.Events {
+		size += len(e)
+	}
+	if most := l.most.Load(); most > 0 && int64(size) > most {
+		return 0, errNoSpace
+	}
+	return l.kept.Write(b)
+}
+
+// TestKeptAgain: that sessions are kept again is said once as much was written as could not be, or what could not; not
+// when something small fits.
+func TestKeptAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		store := &little{kept: &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}}
+		table, err := session.OpenStore(store, t.TempDir(), newMemory(), slog.New(slog.NewTextHandler(&log, nil)), false)
+		done(t, err)
+		t.Cleanup(func() { table.Close() })
+		said := func(when string, failing bool, not, again int) {
+			t.Helper()
+			n, m := strings.Count(log.String(), "sessions are not kept"), strings.Count(log.String(), "sessions are kept again")
+			if err := table.Unkept(); n != not || m != again || errors.Is(err, errNoSpace) != failing {
+				t.Errorf("%s: %v; said %d times that they are not kept, and %d times that they are again:\n%s", when, err, n, m, log.String())
+			}
+		}
+		ada, bob := key(1, 1), key(2, 2)
+		large := session.Login{User: "bob", Class: [][]byte{make([]byte, 2000)}}
+		lease(t, table, ada)
+		lease(t, table, bob)
+		s := admit(t, table, ada, session.Limits{})
+		store.most.Store(1000)
+		for n := range byte(3) {
+			if _, err := table.Admit(bob.Addr, large); !errors.Is(err, errNoSpace) {
+				t.Fatalf("a login that does not fit: %v", err)
+			}
+			lease(t, table, key(3, 100+n))
+			said("a lease fits", true, 1, 0)
+		}
+		if !strings.Contains(log.String(), "free space at state_dir") {
+			t.Errorf("the log does not say what to do:\n%s", log.String())
+		}
+		store.most.Store(0)
+		_, err = table.Admit(bob.Addr, large)
+		done(t, err)
+		said("the login fits", false, 1, 1)
+		store.most.Store(1)
+		if err := table.Kick(ada.Addr, s.ID, session.AdminReset); !errors.Is(err, session.ErrLater) {
+			t.Fatal(err)
+		}
+		said("an end does not fit", true, 2, 1)
+		store.most.Store(0)
+		pass(2 * time.Second)
+		said("the end is written", false, 2, 2)
 	})
 }

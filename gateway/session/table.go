@@ -180,7 +180,7 @@ func OpenStore(store Store, dir string, dp datapath.Datapath, log *slog.Logger, 
 	t.complaints.last = -never
 	var lost []change
 	var ends []*Event
-	t.journal, err = openJournal(store, log, func(addr netip.Addr, record []byte) error {
+	t.journal, err = openJournal(store, dir, log, func(addr netip.Addr, record []byte) error {
 		s, read, err := clientOf(addr, record)
 		if err != nil {
 			return err

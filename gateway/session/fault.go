@@ -1,0 +1,58 @@
+package session
+
+// fault is that a store cannot be written. It is over when a change was written that had failed before, or as much as
+// one that had: a disk that is full still takes what is small.
+type fault struct {
+	err  error // of the first write that failed; nil: there is no fault
+	size int   // bytes of the largest change that failed
+	met  bool  // as much was written since
+}
+
+// add adds a portion that could not be written.
+func (f *fault) add(b portion, err error) {
+	if f.err == nil {
+		*f = fault{err: err}
+	}
+	f.met = false
+	for _, c := range b.changes {
+		f.size = max(f.size, c.size())
+	}
+	for _, r := range b.saves {
+		f.size = max(f.size, len(r.Data))
+	}
+}
+
+// passed notes a portion that was written; more: another one waits.
+func (f *fault) passed(b portion, more bool) {
+	if f.err == nil {
+		return
+	}
+	size := 0
+	for _, c := range b.changes {
+		size += c.size()
+		f.met = f.met || c.tried
+	}
+	for _, r := range b.saves {
+		size += len(r.Data)
+	}
+	if f.met = f.met || size >= f.size; f.met && !more {
+		*f = fault{}
+	}
+}
+
+// size is the bytes of a change's records.
+func (c *change) size() int {
+	n := len(c.record)
+	for _, e := range c.events {
+		n += len(e)
+	}
+	return n
+}
+
+// Unkept is why changes of sessions are not kept, as on a full disk; nil: they are. It is over once as much can be written
+// as could not.
+func (t *Table) Unkept() error {
+	t.journal.mu.Lock()
+	defer t.journal.mu.Unlock()
+	return t.journal.fault.err
+}

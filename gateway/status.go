@@ -115,7 +115,8 @@ func dnsCounts(d dns.Stats) map[string]uint64 {
 
 func portalCounts(p portal.Stats) map[string]uint64 {
 	return map[string]uint64{
-		"redirect": p.Redirects, "probe": p.Probes, "login": p.Logins, "rejected": p.Rejected, "unavailable": p.Unavailable, "failed": p.Failed,
+		"redirect": p.Redirects, "probe": p.Probes, "login": p.Logins, "rejected": p.Rejected, "unavailable": p.Unavailable,
+		"failed":     p.Failed,
 		"backed-off": p.BackedOff, "forged": p.Forged, "logout": p.Logouts, "turned-away": p.Turned,
 	}
 }

@@ -447,38 +447,3 @@ func TestNothingElseIsRemoved(t *testing.T) {
 		t.Errorf("the file has become %q", kept)
 	}
 }
-
-// TestLogoutOnAFullDisk: sessions whose end is not on the disk yet have ended, and the answer says so.
-func TestLogoutOnAFullDisk(t *testing.T) {
-	table := authenticated(6)
-	table.late = fmt.Errorf("end the session: %w", session.ErrLater)
-	c := dial(t, start(t, table, stallTime))
-	for _, l := range []struct {
-		req  LogoutRequest
-		want LogoutReply
-	}{{LogoutRequest{Addr: numbered(4)}, LogoutReply{1, 1}}, {LogoutRequest{All: true}, LogoutReply{5, 5}}} {
-		if got, err := c.Logout(t.Context(), l.req); got != l.want || err != nil {
-			t.Errorf("logout %+v: %+v, %v", l.req, got, err)
-		}
-	}
-}
-
-// TestSessionsThatAreOver: a session whose end has passed is not shown as one, also before the table has ended it, and can
-// still be ended.
-func TestSessionsThatAreOver(t *testing.T) {
-	table := authenticated(2)
-	table.all[1].Limits.SessionTimeout = time.Minute
-	c := dial(t, start(t, table, stallTime))
-	s, err := c.Session(t.Context(), numbered(1))
-	if err != nil || s.State != session.PreAuth || s.LastEnd.Cause != session.SessionTimeout {
-		t.Errorf("it is shown as %+v, %v", s, err)
-	}
-	in := 0
-	err = c.Sessions(t.Context(), Filter{State: session.Authenticated}, func(Session) error { in++; return nil })
-	if err != nil || in != 1 {
-		t.Errorf("%d sessions are listed, %v", in, err)
-	}
-	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n.Ended != 2 || err != nil {
-		t.Errorf("%+v ended, %v", n, err)
-	}
-}

@@ -23,7 +23,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func fullStatus() Status {
 	return Status{
 		Version: "1.2.3", PID: 42, Since: time.Unix(1_700_000_000, 500e6), Datapath: "ebpf, redirect", LAN: "eth1", WAN: "eth0", Addresses: 65533,
-		Sessions: map[State]int{session.Authenticated: 100_000, session.PreAuth: 3}, Leases: 100_005, Outbox: 2, Aside: 1, Unkept: "write: no space left on device; free space",
+		Sessions: map[State]int{session.Authenticated: 100_000, session.PreAuth: 3}, Leases: 100_005, Outbox: 2, Aside: 1,
+		Unkept:  "write: no space left on device; free space",
 		Traffic: Traffic{UpBytes: 1 << 40, UpPackets: 1 << 30, DownBytes: 1 << 45, DownPackets: 1 << 35},
 		Packets: map[string]uint64{"forwarded": 1 << 31, "wrong-mac": 7, "ipv6": 9},
 		Repairs: map[string]uint64{"taken-off": 3},

@@ -55,8 +55,9 @@ func (p *Portal) Stats() Stats {
 	c := &p.counters
 	return Stats{
 		Redirects: c.redirects.Load(), Probes: c.probes.Load(), Logins: c.logins.Load(),
-		Rejected: c.rejected.Load(), Unavailable: c.unavailable.Load(), Failed: c.failed.Load(), BackedOff: c.backedOff.Load(),
-		Forged: c.forged.Load(), Logouts: c.logouts.Load(), Turned: c.refused.Load(),
+		Rejected: c.rejected.Load(), Unavailable: c.unavailable.Load(), Failed: c.failed.Load(),
+		BackedOff: c.backedOff.Load(),
+		Forged:    c.forged.Load(), Logouts: c.logouts.Load(), Turned: c.refused.Load(),
 	}
 }
 

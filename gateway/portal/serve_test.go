@@ -112,7 +112,8 @@ func TestLogoutFails(t *testing.T) {
 	browser := logIn(t, clientA)
 	f := url.Values{"token": {token(t, clientA, "/status")}}
 	w.table.fails(errors.New("disk full"))
-	if r := ask(t, clientA, base+"/logout", f, browser); r.StatusCode != 503 || !strings.Contains(r.body, english.FaultText) {
+	r := ask(t, clientA, base+"/logout", f, browser)
+	if r.StatusCode != 503 || !strings.Contains(r.body, english.FaultText) {
 		t.Errorf("logout: %s", r.Status)
 	}
 	w.table.fails(fmt.Errorf("end the session: %w", session.ErrLater))

@@ -85,8 +85,8 @@ func TestCaptivityKeepsNumbersExact(t *testing.T) {
 	}
 }
 
-// TestSessionThatIsOver: a client whose session's end has passed is not told that it is online, also before the table has
-// ended the session: it gets the login page, with why, and can log in again.
+// TestSessionThatIsOver: a client whose session's end has passed is not told that it is online, also before the table
+// has ended the session: it gets the login page, with why, and can log in again.
 func TestSessionThatIsOver(t *testing.T) {
 	w := start(t, Config{})
 	for name, tt := range map[string]struct {

@@ -61,8 +61,9 @@ var english = &Texts{
 	Continue: "Continue to", Refresh: "Refresh", SignOutText: "You will be disconnected from the Internet.",
 	Unknown: "Device not known", UnknownText: "Your device has no address of this network. Disconnect from the network, connect again and open this page once more.",
 	Unavailable: "Not possible right now", UnavailableText: "The sign-in service does not answer. Your details have not been checked. Please try again in a moment.",
-	FaultText: "This network cannot do that at the moment, through no fault of yours. Please try again later, or ask the operator.",
-	NotFound:  "Page not found", NotFoundText: "There is no such page here.",
+	FaultText: "This network cannot do that at the moment, through no fault of yours. " +
+		"Please try again later, or ask the operator.",
+	NotFound: "Page not found", NotFoundText: "There is no such page here.",
 	Stay: "Stay connected", Back: "To the start page",
 	ConfirmText: "You signed in with another browser. Enter your user name to sign out.",
 	OtherUser:   "You are not signed in with this user name.",
@@ -89,8 +90,9 @@ var german = &Texts{
 	Continue: "Weiter zu", Refresh: "Aktualisieren", SignOutText: "Ihre Verbindung zum Internet wird getrennt.",
 	Unknown: "Unbekanntes Gerät", UnknownText: "Ihr Gerät hat keine Adresse dieses Netzes. Trennen Sie die Verbindung zum Netz, verbinden Sie sich neu und öffnen Sie diese Seite noch einmal.",
 	Unavailable: "Zurzeit nicht möglich", UnavailableText: "Der Anmeldedienst antwortet nicht. Ihre Angaben wurden nicht geprüft. Bitte versuchen Sie es gleich noch einmal.",
-	FaultText: "Das ist in diesem Netz zurzeit nicht möglich. Es liegt nicht an Ihnen. Bitte versuchen Sie es später noch einmal, oder wenden Sie sich an den Betreiber.",
-	NotFound:  "Seite nicht gefunden", NotFoundText: "Diese Seite gibt es hier nicht.",
+	FaultText: "Das ist in diesem Netz zurzeit nicht möglich. Es liegt nicht an Ihnen. " +
+		"Bitte versuchen Sie es später noch einmal, oder wenden Sie sich an den Betreiber.",
+	NotFound: "Seite nicht gefunden", NotFoundText: "Diese Seite gibt es hier nicht.",
 	Stay: "Verbunden bleiben", Back: "Zur Startseite",
 	ConfirmText: "Dieser Browser hat Sie nicht angemeldet. Geben Sie zum Abmelden Ihren Benutzernamen ein.",
 	OtherUser:   "Mit diesem Benutzernamen sind Sie hier nicht angemeldet.",

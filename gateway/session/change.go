@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -247,8 +248,8 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 	return t.become(c, c.staying(next, cause), cause, at, false)
 }
 
-// finish is replace for the end of a session that takes place also where the disk refuses it: the client is blocked, the
-// disk has it later, and the error is ErrLater.
+// finish is replace for the end of a session that takes place also where the disk refuses it: the client is blocked,
+// the disk has it later, and the error is ErrLater.
 func (t *Table) finish(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
 	return t.become(c, c.staying(next, cause), cause, at, true)
 }
@@ -290,11 +291,8 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool
 		written.record = t.record(next)
 	}
 	late := t.journal.commit(written)
-	if err := late; err != nil && !written.owed {
-		if was.state != "" { // restore the former entry
-			err = errors.Join(err, t.tell(c, &was))
-		}
-		return Session{}, err
+	if late != nil && !written.owed {
+		return Session{}, errors.Join(late, t.restored(c))
 	}
 	if was.state == Authenticated {
 		t.report(&ended, cause, late)
@@ -311,11 +309,17 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool
 	t.arm(c, next, t.clock.now())
 	t.publish(c, *next)
 	if !c.known || next.state == Authenticated {
-		if err := t.tell(c, next); err != nil {
-			return ended, err
-		}
+		err = t.tell(c, next)
 	}
-	return ended, later(late)
+	return ended, cmp.Or(err, later(late))
+}
+
+// restored has the data path admit a client as before a change that failed.
+func (t *Table) restored(c *client) error {
+	if c.state == "" {
+		return nil
+	}
+	return t.tell(c, &c.entry)
 }
 
 // later is the error of an end that the disk refused with err, if it did.

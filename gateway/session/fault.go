@@ -49,8 +49,8 @@ func (c *change) size() int {
 	return n
 }
 
-// Unkept is why changes of sessions are not kept, as on a full disk; nil: they are. It is over once as much can be written
-// as could not.
+// Unkept is why changes of sessions are not kept, as on a full disk; nil: they are. It is over once as much can be
+// written as could not.
 func (t *Table) Unkept() error {
 	t.journal.mu.Lock()
 	defer t.journal.mu.Unlock()

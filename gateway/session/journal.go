@@ -60,9 +60,12 @@ type journal struct {
 }
 
 // openJournal calls load with each client of the store. On error the store is closed.
-func openJournal(store Store, dir string, log *slog.Logger, load func(addr netip.Addr, record []byte) error) (*journal, error) {
+func openJournal(store Store, dir string, log *slog.Logger,
+	load func(addr netip.Addr, record []byte) error,
+) (*journal, error) {
 	j := &journal{
-		store: store, dir: dir, log: log, wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		store: store, dir: dir, log: log,
+		wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
 		saves: map[netip.Addr][]byte{}, deleted: map[uint64]struct{}{}, outbox: newOutbox(),
 	}
 	err := store.Events(0, func(uint64, []byte) (bool, error) { j.backlog++; return true, nil })

@@ -28,8 +28,8 @@ func onStore(t *testing.T, store *kept, dir string, dp *memory) *session.Table {
 	return table
 }
 
-// TestEndsOnAFullDisk: whoever ends a session does so although the disk refuses it: the client is blocked at once, and the
-// disk has it, and accounting the end, once there is space.
+// TestEndsOnAFullDisk: whoever ends a session does so although the disk refuses it: the client is blocked at once, and
+// the disk has it, and accounting the end, once there is space.
 func TestEndsOnAFullDisk(t *testing.T) {
 	k, line := key(1, 5), session.Line{Session: 7}
 	in := func(limits session.Limits) func(*testing.T, *session.Table) session.Session {
@@ -131,11 +131,12 @@ func TestReplacedOnAFullDisk(t *testing.T) {
 	})
 }
 
-// TestCrashOnAFullDisk: a session that ended while the disk was full comes back when the gateway is killed before there is
-// space, as docs/gateway-reference.md says; nothing is lost or accounted twice.
+// TestCrashOnAFullDisk: a session that ended while the disk was full comes back when the gateway is killed before there
+// is space, as docs/gateway-reference.md says; nothing is lost or accounted twice.
 func TestCrashOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, dp, k, dir := &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}, newMemory(), key(1, 5), t.TempDir()
+		store := &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}
+		dp, k, dir := newMemory(), key(1, 5), t.TempDir()
 		table := onStore(t, store, dir, dp)
 		lease(t, table, k)
 		s := admit(t, table, k, session.Limits{})
@@ -176,8 +177,8 @@ func (l *little) Write(b session.Batch) (int, error) {
 	return l.kept.Write(b)
 }
 
-// TestKeptAgain: that sessions are kept again is said once as much was written as could not be, or what could not; not
-// when something small fits.
+// TestKeptAgain: that sessions are kept again is said once as much was written as could not be, or what could not;
+// not when something small fits.
 func TestKeptAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -189,7 +190,8 @@ func TestKeptAgain(t *testing.T) {
 			t.Helper()
 			n, m := strings.Count(log.String(), "sessions are not kept"), strings.Count(log.String(), "sessions are kept again")
 			if err := table.Unkept(); n != not || m != again || errors.Is(err, errNoSpace) != failing {
-				t.Errorf("%s: %v; said %d times that they are not kept, and %d times that they are again:\n%s", when, err, n, m, log.String())
+				t.Errorf("%s: %v; said %d times that they are not kept, and %d times that they are again:\n%s",
+					when, err, n, m, log.String())
 			}
 		}
 		ada, bob := key(1, 1), key(2, 2)

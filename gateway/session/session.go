@@ -150,8 +150,8 @@ type Session struct {
 	Last Ending
 }
 
-// At is the session as it is at a time, for those who show it: one whose end has passed, by its time, its lease or a quota,
-// is over, although the table may end it only a moment later.
+// At is the session as it is at a time, for those who show it: one whose end has passed, by its time, its lease or a
+// quota, is over, although the table may end it only a moment later.
 func (s Session) At(now time.Time) Session {
 	over := Ending{Cause: SessionTimeout}
 	switch quota := s.Spent(); {
@@ -165,7 +165,9 @@ func (s Session) At(now time.Time) Session {
 	default:
 		return s
 	}
-	return Session{Key: s.Key, State: PreAuth, Hostname: s.Hostname, LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, Last: over}
+	return Session{
+		Key: s.Key, State: PreAuth, Hostname: s.Hostname, LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, Last: over,
+	}
 }
 
 // Allowance is what is left of a limit.

@@ -188,6 +188,7 @@ func TestKeptAgain(t *testing.T) {
 		t.Cleanup(func() { table.Close() })
 		said := func(when string, failing bool, not, again int) {
 			t.Helper()
+			synctest.Wait() // callers are told before the log
 			n, m := strings.Count(log.String(), "sessions are not kept"), strings.Count(log.String(), "sessions are kept again")
 			if err := table.Unkept(); n != not || m != again || errors.Is(err, errNoSpace) != failing {
 				t.Errorf("%s: %v; said %d times that they are not kept, and %d times that they are again:\n%s",

@@ -127,6 +127,8 @@ func TestFullDisk(t *testing.T) {
 	w.web()
 	ann := w.client()
 	ann.logIn("ann")
+	bob := w.client()
+	bob.logIn("ann")
 	w.sh("dd if=/dev/zero of=$DIR/state/full bs=4k 2>/dev/null || :")
 	verbs, err := w.control()
 	must(t, err)
@@ -147,10 +149,18 @@ func TestFullDisk(t *testing.T) {
 	}
 	inAre(t, verbs, "with the disk full", let)
 	ann.sh(reachesWeb)
+	bob.sh(reachesWeb)
+	if _, err := verbs.Logout(t.Context(), control.LogoutRequest{Addr: bob.addr}); err != nil {
+		t.Errorf("with the disk full nobody can be thrown out: %v", err)
+	}
+	if answer, err := bob.try(reachesWeb); err == nil {
+		t.Errorf("who was thrown out with the disk full still gets %q", answer)
+	}
 	w.kill()
 	ann.sh(reachesWeb)
-	w.sh("rm $DIR/state/full")
+	w.sh("dd if=/dev/zero of=$DIR/state/full2 bs=1 2>/dev/null || :")
 	w.start()
+	w.sh("rm $DIR/state/full*")
 	verbs, err = w.control()
 	must(t, err)
 	inAre(t, verbs, "after kill -9", let)

@@ -137,12 +137,12 @@ func tableStatus() control.Status {
 	return control.Status{
 		Version: "1.2.3", PID: 42, Since: time.Now().Add(-26*time.Hour - time.Minute), Datapath: "ebpf, redirect", LAN: "lan0", WAN: "wan0",
 		Addresses: 65533, Leases: 3, Outbox: 5,
-		Unkept: "no space left on device; free space at state_dir (/var/lib/gatewayd)",
-		Users: &control.Users{Accounts: 3, Problem: "users:2: no hash\nusers:5: no hash"},
+		Unkept:   "no space left on device; free space at state_dir (/var/lib/gatewayd)",
+		Users:    &control.Users{Accounts: 3, Problem: "users:2: no hash\nusers:5: no hash"},
 		Sessions: map[control.State]int{session.Authenticated: 1, session.PreAuth: 1, session.Leased: 1},
-		Traffic: control.Traffic{UpBytes: 123_456_789, UpPackets: 100_000, DownBytes: 9_876_543_210, DownPackets: 7_000_000},
-		Packets: map[string]uint64{"forwarded": 7_100_000, "wrong-mac": 12, "ipv6": 400, "quota": 0},
-		RADIUS:  map[string]uint64{"accept": 3},
+		Traffic:  control.Traffic{UpBytes: 123_456_789, UpPackets: 100_000, DownBytes: 9_876_543_210, DownPackets: 7_000_000},
+		Packets:  map[string]uint64{"forwarded": 7_100_000, "wrong-mac": 12, "ipv6": 400, "quota": 0},
+		RADIUS:   map[string]uint64{"accept": 3},
 	}
 }
 

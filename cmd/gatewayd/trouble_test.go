@@ -150,12 +150,7 @@ func TestFullDisk(t *testing.T) {
 	inAre(t, verbs, "with the disk full", let)
 	ann.sh(reachesWeb)
 	bob.sh(reachesWeb)
-	if _, err := verbs.Logout(t.Context(), control.LogoutRequest{Addr: bob.addr}); err != nil {
-		t.Errorf("with the disk full nobody can be thrown out: %v", err)
-	}
-	if answer, err := bob.try(reachesWeb); err == nil {
-		t.Errorf("who was thrown out with the disk full still gets %q", answer)
-	}
+	throwOut(t, verbs, bob)
 	w.kill()
 	ann.sh(reachesWeb)
 	w.sh("dd if=/dev/zero of=$DIR/state/full2 bs=1 2>/dev/null || :")
@@ -169,6 +164,17 @@ func TestFullDisk(t *testing.T) {
 		if !in {
 			must(t, login(addr.As4()[3]))
 		}
+	}
+}
+
+// throwOut ends a client's session although the disk is full.
+func throwOut(t *testing.T, verbs *control.Client, c *client) {
+	t.Helper()
+	if _, err := verbs.Logout(t.Context(), control.LogoutRequest{Addr: c.addr}); err != nil {
+		t.Errorf("with the disk full nobody can be thrown out: %v", err)
+	}
+	if answer, err := c.try(reachesWeb); err == nil {
+		t.Errorf("who was thrown out with the disk full still gets %q", answer)
 	}
 }
 

@@ -74,7 +74,8 @@ func (s *Server) commit(batch []change) {
 	if err != nil { // most likely a full disk: offers continue, so that clients keep trying
 		s.stats.storeErrors.Add(1)
 		s.complain.Do(func() {
-			s.log.Error("writing leases: clients get none until this is mended", "file", s.cfg.Path, "err", err)
+			s.log.Error("writing leases: clients get none until this is mended: free space there, if that is why",
+				"file", s.cfg.Path, "err", err)
 		})
 	}
 	var lane [lanes][]change

@@ -34,42 +34,57 @@ var allowedImports = map[string][]string{
 
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote", "tomlline"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
-	"cmd/gatewayd":        {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper", "gateway/users", "manual", "meant", "output", "quote", "tomlline", "textfile"},
+	"cmd/gatewayd": {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper",
+		"gateway/users", "manual", "meant", "output", "quote", "tomlline", "textfile"},
 
-	"gateway":                    {"gateway/...", "ppp", "quote"},
-	"gateway/access":             {"gateway/session"}, // who may pass
-	"gateway/arp":                {},                  // whether hosts of the LAN are there, and answers to new ones
-	"gateway/config":             {"tomlline", "textfile"},
-	"gateway/control":            {"gateway/session"},
-	"gateway/due":                {}, // what is to be done, in the order of its times
-	"gateway/beat":               {}, // when those that look from time to time do so
-	"gateway/sockbuf":            {}, // how much a socket holds
-	"gateway/budget":             {}, // how often something may be done for each of many senders
-	"gateway/datapath":           {"gateway/budget"},
-	"gateway/datapath/ebpf":      {"gateway/arp", "gateway/beat", "gateway/budget", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/routes", "gateway/datapath/stack", "gateway/nftables"},
-	"gateway/datapath/guard":     {"gateway/datapath"},
-	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/stack"}, // clients in the kernel's neighbour table
-	"gateway/datapath/routes":    {"gateway/datapath", "gateway/datapath/stack"},                   // networks behind clients in the kernel's routing table
-	"gateway/datapath/stack":     {"gateway/nftables"},                                             // what the kernel's stack would do
+	"gateway":          {"gateway/...", "ppp", "quote"},
+	"gateway/access":   {"gateway/session"}, // who may pass
+	"gateway/arp":      {},                  // whether hosts of the LAN are there, and answers to new ones
+	"gateway/config":   {"tomlline", "textfile"},
+	"gateway/control":  {"gateway/session"},
+	"gateway/due":      {}, // what is to be done, in the order of its times
+	"gateway/beat":     {}, // when those that look from time to time do so
+	"gateway/sockbuf":  {}, // how much a socket holds
+	"gateway/budget":   {}, // how often something may be done for each of many senders
+	"gateway/datapath": {"gateway/budget"},
+	"gateway/datapath/ebpf": {"gateway/arp", "gateway/beat", "gateway/budget", "gateway/datapath",
+		"gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/routes", "gateway/datapath/stack",
+		"gateway/nftables"},
+	"gateway/datapath/guard": {"gateway/datapath"},
+	// clients in the kernel's neighbour table
+	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/stack"},
+	// networks behind clients in the kernel's routing table
+	"gateway/datapath/routes": {"gateway/datapath", "gateway/datapath/stack"},
+	// what the kernel's stack would do
+	"gateway/datapath/stack": {"gateway/nftables"},
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
-	"gateway/datapath/tun":       {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/routes", "gateway/datapath/stack", "gateway/sockbuf"},
-	"gateway/datapath/nfqueue":   {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/queue", "gateway/nftables"},
+	"gateway/datapath/tun": {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission",
+		"gateway/datapath/guard", "gateway/datapath/routes", "gateway/datapath/stack", "gateway/sockbuf"},
+	"gateway/datapath/nfqueue": {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission",
+		"gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/queue",
+		"gateway/nftables"},
 
 	// PPPoE as the kernel has it.
-	"gateway/datapath/kernel": {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/keeper", "gateway/nftables"},
-	"gateway/keeper":          {}, // open files outlive the daemon
+	"gateway/datapath/kernel": {
+		"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/keeper", "gateway/nftables"},
+	"gateway/keeper": {}, // open files outlive the daemon
 
 	"gateway/datapath/nfqueue/queue": {},
 
 	"gateway/nftables": {}, // the kernel's rules
-	"gateway/nat":      {"gateway/beat", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
+	"gateway/nat": {
+		"gateway/beat", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
 
-	"gateway/flowlog":    {"gateway/datapath", "gateway/datapath/stack", "gateway/nftables", "gateway/statefile"}, // what clients' connections were
-	"gateway/ident":      {"gateway/budget", "gateway/conntrack"},                                                 // who a client is, for servers that ask
-	"gateway/conntrack":  {},                                                                                      // the kernel's connections
-	"gateway/forwarding": {},                                                                                      // the kernel's switch
+	// what clients' connections were
+	"gateway/flowlog": {"gateway/datapath", "gateway/datapath/stack", "gateway/nftables", "gateway/statefile"},
+	// who a client is, for servers that ask
+	"gateway/ident": {"gateway/budget", "gateway/conntrack"},
+	// the kernel's connections
+	"gateway/conntrack": {},
+	// the kernel's switch
+	"gateway/forwarding": {},
 
 	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile", "gateway/timeline"},
 	"gateway/dns":     {"gateway/budget"},
@@ -86,47 +101,82 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},
 	"gateway/netnstest":             {}, // namespaces for tests
 
-	"lab/result":     {"lab/scratch", "textfile"},
-	"lab/scratch":    {},                                                                           // folders that end with their process
-	"lab/client":     {"lab/words", "lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"}, // opens the counters of each client's namespace
-	"lab/traffic":    {"lab/result", "lab/traffic/socket"},                                         // result names the directions
-	"lab/meter":      {},
-	"lab/burn":       {"lab/realtime"},                                // a share of CPUs' time
-	"lab/realtime":   {},                                              // priority of threads
-	"lab/watch":      {"lab/layout"},                                  // whether a CPU is away
-	"lab/kernel":     {},                                              // kernels in files, and Debian's
-	"lab/vm":         {"lab/kernel", "lab/result", "lab/scratch"},     // runs a program under another kernel
-	"lab/hook":       {},                                              // eBPF programs at tc
-	"lab/sink":       {"lab/layout", "lab/hook", "quote", "tomlline"}, // ways to capture
-	"lab/floor":      {"lab/layout", "lab/hook"},                      // forwarding with nothing decided
-	"lab/profile":    {"lab/result"},
-	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/capture", "lab/traffic/short", "lab/words", "textfile"}, // for the traits of their kinds
-	"lab/machine":    {"lab/meter"},                                                                                                                                             // what a machine is, read on it
-	"lab/agent":      {"lab/scratch", "output", "lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn", "lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile", "lab/traffic/socket"},
-	"lab/testbed":    {"lab/agent", "lab/client", "lab/realtime"},
-	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
-	"lab/runner":     {"lab/scratch", "lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},
-	"lab/tunnel":     {}, // what headers leave of a link
-	"lab/words":      {}, // counts and lists in sentences
-	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
-	"lab/doctor":     {"lab/scratch", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/realtime", "lab/words", "lab/result", "lab/analysis"},
-	"lab/studies":    {"lab/analysis", "lab/measure/capture", "lab/measure/cost", "lab/measure/rate", "lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
-	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
-	"lab/compare":    {"textfile", "lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
+	"lab/result": {"lab/scratch", "textfile"},
+	// folders that end with their process
+	"lab/scratch": {},
+	// opens the counters of each client's namespace
+	"lab/client": {"lab/words", "lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"},
+	// result names the directions
+	"lab/traffic":  {"lab/result", "lab/traffic/socket"},
+	"lab/meter":    {},
+	"lab/burn":     {"lab/realtime"},                                // a share of CPUs' time
+	"lab/realtime": {},                                              // priority of threads
+	"lab/watch":    {"lab/layout"},                                  // whether a CPU is away
+	"lab/kernel":   {},                                              // kernels in files, and Debian's
+	"lab/vm":       {"lab/kernel", "lab/result", "lab/scratch"},     // runs a program under another kernel
+	"lab/hook":     {},                                              // eBPF programs at tc
+	"lab/sink":     {"lab/layout", "lab/hook", "quote", "tomlline"}, // ways to capture
+	"lab/floor":    {"lab/layout", "lab/hook"},                      // forwarding with nothing decided
+	"lab/profile":  {"lab/result"},
+	// for the traits of their kinds
+	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames",
+		"lab/traffic/frames/capture", "lab/traffic/short", "lab/words", "textfile"},
+	// what a machine is, read on it
+	"lab/machine": {"lab/meter"},
+	"lab/agent": {"lab/scratch", "output", "lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn",
+		"lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic",
+		"lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames",
+		"lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile",
+		"lab/traffic/socket"},
+	"lab/testbed": {"lab/agent", "lab/client", "lab/realtime"},
+	"lab/dut": {
+		"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
+	"lab/runner": {"lab/scratch", "lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut",
+		"lab/machine", "lab/measure/side", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},
+	"lab/tunnel":   {}, // what headers leave of a link
+	"lab/words":    {}, // counts and lists in sentences
+	"lab/analysis": {"lab/result", "lab/analysis/inference", "lab/words"},
+	"lab/doctor": {"lab/scratch", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine",
+		"lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/realtime", "lab/words", "lab/result",
+		"lab/analysis"},
+	"lab/studies": {"lab/analysis", "lab/measure/capture", "lab/measure/cost", "lab/measure/rate",
+		"lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
+	"lab/report": {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins",
+		"lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/profile",
+		"lab/result", "lab/studies", "lab/report/chart", "lab/words"},
+	"lab/compare": {
+		"textfile", "lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// Writes the generated pages of the manual.
-	"lab/reference": {"lab/analysis", "lab/compare", "lab/experiment", "lab/measure", "lab/measure/throughput", "lab/result"},
+	"lab/reference": {
+		"lab/analysis", "lab/compare", "lab/experiment", "lab/measure", "lab/measure/throughput", "lab/result"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
-	"lab/measure":            {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/measure/capture"},
-	"lab/measure/cost":       {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short", "lab/words"},
-	"lab/measure/logins":     {"lab/words", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
-	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost", "lab/measure/side", "lab/client", "lab/dut", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/words"},
-	"lab/measure/capture":    {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
-	"lab/measure/rate":       {"lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/rtt", "lab/tunnel", "lab/words"},
-	"lab/measure/transfer":   {"lab/words", "lab/agent", "lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed"},
-	"lab/measure/transition": {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/transition", "lab/words"},
-	"lab/measure/side":       {"lab/words", "lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/traffic/rtt"},
+	"lab/measure": {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis",
+		"lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer",
+		"lab/measure/transition", "lab/measure/capture"},
+	"lab/measure/cost": {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent",
+		"lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short",
+		"lab/words"},
+	"lab/measure/logins": {"lab/words", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side",
+		"lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
+	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost",
+		"lab/measure/side", "lab/client", "lab/dut", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames",
+		"lab/words"},
+	"lab/measure/capture": {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment",
+		"lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic",
+		"lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
+	"lab/measure/rate": {"lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost",
+		"lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/rtt",
+		"lab/tunnel", "lab/words"},
+	"lab/measure/transfer": {"lab/words", "lab/agent", "lab/analysis", "lab/client", "lab/dut", "lab/experiment",
+		"lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed"},
+	"lab/measure/transition": {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment",
+		"lab/measure/cost", "lab/measure/side", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic",
+		"lab/traffic/transition", "lab/words"},
+	"lab/measure/side": {"lab/words", "lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut",
+		"lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send",
+		"lab/traffic/rtt"},
 
 	"lab/client/persona": {"lab/layout", "ppp", "ppp/pppoe"}, // many clients behind one interface
 
@@ -136,27 +186,31 @@ var allowedImports = map[string][]string{
 	"lab/traffic/frames/capture": {"lab/traffic/frames"}, // decodes captures
 	"lab/traffic/frames/receive": {"lab/hook", "lab/layout", "lab/traffic/frames", "lab/traffic/frames/scale"},
 	"lab/traffic/frames/scale":   {}, // distributions of times
-	"lab/traffic/frames/send":    {"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/frames/scale", "lab/traffic/socket", "quote"},
+	"lab/traffic/frames/send": {
+		"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/frames/scale", "lab/traffic/socket", "quote"},
 
 	"lab/traffic/rtt":        {"lab/traffic/socket"},
 	"lab/traffic/short":      {},
 	"lab/traffic/transition": {"lab/hook", "lab/layout", "lab/traffic/frames/scale", "lab/traffic/socket"},
 	"lab/traffic/socket":     {}, // threads and sockets of generators and probes
 
-	"lab/analysis/inference":    {},
-	"lab/analysis/analysistest": {"lab/dut", "lab/measure/capture", "lab/measure/logins", "lab/result", "lab/traffic/frames"},
-	"lab/report/chart":          {},             // draws; knows nothing of what is drawn
-	"lab/layout":                {},             // whether Go and the kernel's programs agree on their types
-	"lab/labtest":               {"lab/kernel"}, // what tests of several packages share
-	"manual/manualtest":         {"manual"},     // what the manuals of both programs must show
+	"lab/analysis/inference": {},
+	"lab/analysis/analysistest": {
+		"lab/dut", "lab/measure/capture", "lab/measure/logins", "lab/result", "lab/traffic/frames"},
+	"lab/report/chart":  {},             // draws; knows nothing of what is drawn
+	"lab/layout":        {},             // whether Go and the kernel's programs agree on their types
+	"lab/labtest":       {"lab/kernel"}, // what tests of several packages share
+	"manual/manualtest": {"manual"},     // what the manuals of both programs must show
 }
 
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
-	"cmd/gateweigh":       {"manual/manualtest"},
-	"manual":              {"manual/manualtest"},
-	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},                                                      // the lab's side of the protocol
-	"cmd/gatewayd":        {"gateway/netnstest", "gateway/session", "manual/manualtest", "ppp", "ppp/pppoe"}, // serves a table of its own to the verbs
+	"cmd/gateweigh": {"manual/manualtest"},
+	"manual":        {"manual/manualtest"},
+	// the lab's side of the protocol
+	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
+	// serves a table of its own to the verbs
+	"cmd/gatewayd": {"gateway/netnstest", "gateway/session", "manual/manualtest", "ppp", "ppp/pppoe"},
 
 	"gateway/arp":                    {"gateway/netnstest"},
 	"gateway/ident":                  {"gateway/netnstest"},
@@ -188,23 +242,29 @@ var testImports = map[string][]string{
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
-	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/meter", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send"}, // devices are tested in real labs
-	"lab/machine":  {"lab/labtest"},
-	"lab/profile":  {"lab/labtest"},
-	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/result", "lab/traffic", "lab/tunnel"},
-	"lab/traffic":  {"lab/labtest"},
-	"lab/vm":       {"lab/labtest"},
+	// devices are tested in real labs
+	"lab/dut": {
+		"lab/testbed", "lab/labtest", "lab/meter", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send"},
+	"lab/machine": {"lab/labtest"},
+	"lab/profile": {"lab/labtest"},
+	"lab/testbed": {"lab/meter", "lab/labtest", "lab/result", "lab/traffic", "lab/tunnel"},
+	"lab/traffic": {"lab/labtest"},
+	"lab/vm":      {"lab/labtest"},
 
-	"lab/client/persona":     {"lab/labtest"},
-	"lab/experiment":         {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},                          // whose keys the shipped experiments have
-	"lab/measure":            {"lab/agent", "lab/compare", "lab/machine", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
-	"lab/measure/throughput": {"lab/agent"},                                                                                // a whole search
+	"lab/client/persona": {"lab/labtest"},
+	// whose keys the shipped experiments have
+	"lab/experiment": {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},
+	// another measure, from its plan to its report
+	"lab/measure": {"lab/agent", "lab/compare", "lab/machine", "lab/measure/side", "lab/report", "lab/testbed"},
+	// a whole search
+	"lab/measure/throughput": {"lab/agent"},
 	"lab/measure/cost":       {"lab/labtest", "lab/traffic/frames"},
 	"lab/measure/logins":     {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},
 	"lab/measure/rate":       {"lab/agent"}, // whole windows
 	"lab/traffic/iperf3":     {"lab/labtest"},
 
-	"lab/traffic/frames":         {"lab/labtest", "lab/traffic/frames/receive", "lab/traffic/frames/send"}, // from one end to the other
+	// from one end to the other
+	"lab/traffic/frames":         {"lab/labtest", "lab/traffic/frames/receive", "lab/traffic/frames/send"},
 	"lab/traffic/frames/receive": {"lab/labtest"},
 	"lab/traffic/frames/send":    {"lab/labtest", "lab/traffic/frames/receive"},
 

@@ -12,7 +12,8 @@ import (
 // for whatever architecture, and the same with all others and on all machines.
 func TestIdentityOfSources(t *testing.T) {
 	dir := t.TempDir()
-	copied := exec.Command("cp", "-a", "--parents", "Makefile", "go.mod", "go.sum", ".ci/sources", "cmd/gateweigh-agent", "lab", "output", "ppp", "quote", "textfile", "tomlline", dir)
+	copied := exec.Command("cp", "-a", "--parents", "Makefile", "go.mod", "go.sum", ".ci/sources", "cmd/gateweigh-agent",
+		"lab", "output", "ppp", "quote", "textfile", "tomlline", dir)
 	if out, err := copied.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

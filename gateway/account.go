@@ -99,7 +99,8 @@ func (a *accounting) send(ctx context.Context, e session.Event, again bool, leav
 		return
 	}
 	if a.g.table.Later(e) {
-		a.g.log.Error("accounting: no server confirms an event, and servers confirm others: set aside, it is tried every ten minutes",
+		a.g.log.Error("accounting: no server confirms an event, and servers confirm others: set aside, it is tried every "+
+			"ten minutes",
 			"user", e.User, "session", e.ID, "kind", e.Kind, "err", err)
 		return
 	}

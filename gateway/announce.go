@@ -154,7 +154,8 @@ func signOff(cfg *config.Config) error {
 	ctx, stop := context.WithTimeout(context.Background(), offTime)
 	defer stop()
 	if err := c.AccountingOff(ctx); err != nil {
-		slog.Warn("nothing is left in the kernel, but RADIUS servers do not know that the sessions have ended", "sessions", sessions, "err", err)
+		slog.Warn("nothing is left in the kernel, but RADIUS servers do not know that the sessions have ended", "sessions",
+			sessions, "err", err)
 	}
 	return nil
 }

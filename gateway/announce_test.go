@@ -27,8 +27,11 @@ import (
 // accounted is a gateway with one session, without a network, and with more keys in its configuration.
 func accounted(t *testing.T, keys string) (g *gateway, said *bytes.Buffer) {
 	t.Helper()
-	cfg, err := config.Parse("gatewayd.toml", []byte("lan.interface = \"lan0\"\nlan.address = \"10.1.0.1/24\"\nwan.interface = \"wan0\"\ndns.upstreams = [\"192.0.2.2\"]\nauth.methods = [\"radius\"]\n"+
-		"state_dir = \""+t.TempDir()+"\"\nradius.timeout = \"1s\"\nradius.retries = 0\nradius.primary.secret = \"0123456789abcdef\"\n"+keys))
+	cfg, err := config.Parse("gatewayd.toml", []byte(
+		"lan.interface = \"lan0\"\nlan.address = \"10.1.0.1/24\"\nwan.interface = \"wan0\"\ndns.upstreams = "+
+			"[\"192.0.2.2\"]\nauth.methods = [\"radius\"]\n"+
+			"state_dir = \""+t.TempDir()+
+			"\"\nradius.timeout = \"1s\"\nradius.retries = 0\nradius.primary.secret = \"0123456789abcdef\"\n"+keys))
 	must(t, err)
 	said = &bytes.Buffer{}
 	g = &gateway{cfg: cfg, log: slog.New(slog.NewTextHandler(said, nil))}
@@ -70,8 +73,9 @@ func TestNoEventIsForgotten(t *testing.T) {
 	}
 }
 
-// TestServersThatComeBackAreTold: an accounting server that is silent to Accounting-On, once or several times, and confirms
-// the event by which it is tried, is told Accounting-On once, and then the event. One that never confirms it hears the event.
+// TestServersThatComeBackAreTold: an accounting server that is silent to Accounting-On, once or several times, and
+// confirms the event by which it is tried, is told Accounting-On once, and then the event. One that never confirms it
+// hears the event.
 func TestServersThatComeBackAreTold(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -92,7 +96,8 @@ func TestServersThatComeBackAreTold(t *testing.T) {
 			defer server.Close()
 			told := make(chan []string, 1)
 			go answerAccounting(server, tt.answers, told)
-			g, said := accounted(t, "radius.primary.address = \"127.0.0.1:1812\"\nradius.primary.acct_address = \""+server.LocalAddr().String()+"\"\n")
+			g, said := accounted(t, "radius.primary.address = \"127.0.0.1:1812\"\nradius.primary.acct_address = \""+
+				server.LocalAddr().String()+"\"\n")
 			must(t, g.beginAnew())
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -136,14 +141,15 @@ func answerAccounting(at *net.UDPConn, letters string, told chan<- []string) {
 	}
 }
 
-// TestUnconfirmedOffIsFollowedByOn: servers that did not confirm Accounting-Off, at detach, may have heard it: where sessions go
-// on, they are told the start all the same.
+// TestUnconfirmedOffIsFollowedByOn: servers that did not confirm Accounting-Off, at detach, may have heard it: where
+// sessions go on, they are told the start all the same.
 func TestUnconfirmedOffIsFollowedByOn(t *testing.T) {
 	t.Parallel()
 	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(t, err)
 	defer server.Close()
-	g, _ := accounted(t, "radius.primary.address = \"127.0.0.1:1812\"\nradius.primary.acct_address = \""+server.LocalAddr().String()+"\"\n")
+	g, _ := accounted(
+		t, "radius.primary.address = \"127.0.0.1:1812\"\nradius.primary.acct_address = \""+server.LocalAddr().String()+"\"\n")
 	must(t, g.table.Close())
 	must(t, signOff(g.cfg)) // nobody answers
 	b := make([]byte, layeh.MaxPacketLength)

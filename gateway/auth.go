@@ -53,8 +53,11 @@ func (s *survey) patience() {
 	if servers > 1 {
 		each = fmt.Sprintf(", %s for each of %d", limit/servers, servers)
 	}
-	s.find(Warning, "%s: a login sends %d of %d packets to a server: it waits %s for all RADIUS servers%s, and the last would be sent after %s ± 10 %% (radius.timeout = %q, then twice the last wait, at most %s; radius.retries = %d); set radius.retries = %d, or a shorter radius.timeout",
-		s.Where(key), fit+1, r.Retries+1, limit, each, addends(waits, sum), r.Timeout, radius.LongestWait(r.Timeout), r.Retries, fit)
+	s.find(Warning, "%s: a login sends %d of %d packets to a server: it waits %s for all RADIUS servers%s, and the last "+
+		"would be sent after %s ± 10 %% (radius.timeout = %q, then twice the last wait, at most %s; radius.retries = %d); "+
+		"set radius.retries = %d, or a shorter radius.timeout",
+		s.Where(key), fit+1, r.Retries+1, limit, each, addends(waits, sum), r.Timeout, radius.LongestWait(r.Timeout),
+		r.Retries, fit)
 }
 
 // addends is a sum with what it is of: "2s + 4s + 7 × 16s = 1m58s".
@@ -78,8 +81,8 @@ func addends(waits []time.Duration, sum time.Duration) string {
 	return sum.String()
 }
 
-// authenticator lists who answers for users, and opens the users' file, which is nil where it is not used. Names without a local
-// account are first looked for at RADIUS: their right passwords do not wait for a local hash.
+// authenticator lists who answers for users, and opens the users' file, which is nil where it is not used. Names
+// without a local account are first looked for at RADIUS: their right passwords do not wait for a local hash.
 func (g *gateway) authenticator() (sources access.Sources, accounts *users.Accounts, err error) {
 	if g.cfg.Auth.Has(config.MethodRADIUS) {
 		sources = append(sources, access.Remote{Servers: g.radius, Limit: radiusLimit(g.cfg.RADIUS)})
@@ -150,7 +153,8 @@ func (t granting) Lease(key session.Key, hostname string, end time.Time) error {
 		return fmt.Errorf("%w: %s %s", datapath.ErrForeign, key.Addr, why)
 	}
 	own, err := net.InterfaceByName(lan.Interface)
-	if mac := net.HardwareAddr(key.MAC[:]); key.MAC == (datapath.MAC{}) || err == nil && slices.Equal(mac, own.HardwareAddr) {
+	if mac := net.HardwareAddr(key.MAC[:]); key.MAC == (datapath.MAC{}) ||
+		err == nil && slices.Equal(mac, own.HardwareAddr) {
 		return fmt.Errorf("no client's MAC: %s is nobody's, or the gateway's own", mac)
 	}
 	return t.Table.Lease(key, hostname, end)

@@ -23,8 +23,8 @@ func (p *patient) Authenticate(ctx context.Context, _ session.Credentials) (sess
 	return session.Login{}, radius.ErrNoServer
 }
 
-// TestLoginsWaitAsLongAsTheServersNeed: a guest has an answer within 10 s, unless the operator's radius.timeout says that
-// servers need longer; each of two then gets as long. Check-config tells of transmissions that do not fit in.
+// TestLoginsWaitAsLongAsTheServersNeed: a guest has an answer within 10 s, unless the operator's radius.timeout says
+// that servers need longer; each of two then gets as long. Check-config tells of transmissions that do not fit in.
 func TestLoginsWaitAsLongAsTheServersNeed(t *testing.T) {
 	for _, tt := range []struct {
 		keys, servers string
@@ -33,19 +33,28 @@ func TestLoginsWaitAsLongAsTheServersNeed(t *testing.T) {
 	}{
 		{"", "one", 8 * time.Second, ""},
 		{"", "two", 8 * time.Second, ""},
-		{"retries = 10", "two", 8 * time.Second, `x.toml:11: radius.retries: a login sends 2 of 11 packets to a server: it waits 8s for all RADIUS servers, 4s for each of 2, and the last would be sent after 2s + 4s + 8s + 7 × 16s = 2m6s ± 10 % (radius.timeout = "2s", then twice the last wait, at most 16s; radius.retries = 10); set radius.retries = 1, or a shorter`},
+		{"retries = 10", "two", 8 * time.Second,
+			`x.toml:11: radius.retries: a login sends 2 of 11 packets to a server: it waits 8s for all RADIUS servers, 4s for each of 2, and the last would be sent after 2s + 4s + 8s + 7 × 16s = 2m6s ± 10 % (radius.timeout = "2s", then twice the last wait, at most 16s; radius.retries = 10); set radius.retries = 1, or a shorter`},
 		{"retries = 2", "one", 8 * time.Second, ""},
-		{"retries = 3", "one", 8 * time.Second, "a login sends 3 of 4 packets to a server: it waits 8s for all RADIUS servers, and the last would be sent after 2s + 4s + 8s = 14s ± 10 %"},
+		{"retries = 3", "one", 8 * time.Second,
+			"a login sends 3 of 4 packets to a server: it waits 8s for all RADIUS servers, and the last would be sent after " +
+				"2s + 4s + 8s = 14s ± 10 %"},
 		{"retries = 2", "two", 8 * time.Second, "a login sends 2 of 3 packets"},
 		{`timeout = "500ms"`, "two", 8 * time.Second, ""},
-		{`timeout = "4s"`, "one", 8 * time.Second, `x.toml:11: radius.timeout: a login sends 2 of 4 packets to a server: it waits 8s`},
-		{`timeout = "5s"`, "two", 11 * time.Second, "5.5s for each of 2, and the last would be sent after 5s + 10s + 16s = 31s"},
-		{"timeout = \"30s\"\nretries = 1", "one", 33 * time.Second, `the last would be sent after 30s ± 10 % (radius.timeout = "30s", then twice the last wait, at most 30s; radius.retries = 1); set radius.retries = 0`},
+		{`timeout = "4s"`, "one", 8 * time.Second,
+			`x.toml:11: radius.timeout: a login sends 2 of 4 packets to a server: it waits 8s`},
+		{`timeout = "5s"`, "two", 11 * time.Second,
+			"5.5s for each of 2, and the last would be sent after 5s + 10s + 16s = 31s"},
+		{"timeout = \"30s\"\nretries = 1", "one", 33 * time.Second,
+			`the last would be sent after 30s ± 10 % (radius.timeout = "30s", then twice the last wait, at most 30s; radius.retries = 1); set radius.retries = 0`},
 		{"timeout = \"30s\"\nretries = 0", "two", 66 * time.Second, ""},
-		{`timeout = "1m"`, "two", 132 * time.Second, "it waits 2m12s for all RADIUS servers, 1m6s for each of 2, and the last would be sent after 3 × 1m0s = 3m0s"},
+		{`timeout = "1m"`, "two", 132 * time.Second,
+			"it waits 2m12s for all RADIUS servers, 1m6s for each of 2, and the last would be sent after 3 × 1m0s = 3m0s"},
 	} {
-		text := "[lan]\ninterface = \"lan0\"\naddress = \"10.1.0.1/24\"\n[wan]\ninterface = \"wan0\"\n[dns]\nupstreams = [\"192.0.2.2\"]\n" +
-			"[auth]\nmethods = [\"radius\"]\n[radius]\n" + tt.keys + "\n[radius.primary]\naddress = \"192.0.2.3\"\nsecret = \"0123456789abcdef\"\n"
+		text := "[lan]\ninterface = \"lan0\"\naddress = \"10.1.0.1/24\"\n[wan]\ninterface = \"wan0\"\n[dns]\nupstreams = " +
+			"[\"192.0.2.2\"]\n" +
+			"[auth]\nmethods = [\"radius\"]\n[radius]\n" + tt.keys +
+			"\n[radius.primary]\naddress = \"192.0.2.3\"\nsecret = \"0123456789abcdef\"\n"
 		if tt.servers == "two" {
 			text += "[radius.secondary]\naddress = \"192.0.2.4\"\nsecret = \"0123456789abcdef\"\n"
 		}
@@ -56,7 +65,8 @@ func TestLoginsWaitAsLongAsTheServersNeed(t *testing.T) {
 			must(t, err)
 			server, remote := &patient{}, sources[0].(access.Remote)
 			remote.Servers = server
-			if _, err := remote.Authenticate(t.Context(), session.Credentials{User: "ann"}); !errors.Is(err, radius.ErrNoServer) || server.left != tt.want {
+			if _, err := remote.Authenticate(t.Context(), session.Credentials{User: "ann"}); !errors.Is(
+				err, radius.ErrNoServer) || server.left != tt.want {
 				t.Errorf("%s, %s: %v after %s, want %s", tt.keys, tt.servers, err, server.left, tt.want)
 			}
 		})

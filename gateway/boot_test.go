@@ -25,7 +25,8 @@ func TestBoot(t *testing.T) {
 	network(t)
 	lan, err := net.InterfaceByName("lan0")
 	must(t, err)
-	sh(t, `ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default via 10.1.0.1; ip -n client neigh add 10.1.0.1 lladdr `+lan.HardwareAddr.String()+` dev c0
+	sh(t, `ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default via 10.1.0.1; ip -n client neigh add 10.1.0.1 lladdr `+
+		lan.HardwareAddr.String()+` dev c0
 nsenter --net=/run/netns/server nft 'table ip seen { counter clients {}; chain in { type filter hook prerouting priority 0; ip saddr 10.1.0.0/24 counter name clients; }; }'`)
 	sender := exec.Command("ip", "netns", "exec", "client", "ping", "-q", "-i", "0.005", "192.0.2.2")
 	must(t, netnstest.Start(sender))
@@ -72,7 +73,8 @@ func logIn(t *testing.T, d daemon, addr string) {
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
 	mac := strings.Fields(sh(t, "ip -n client -br link show c0"))[2]
-	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), MAC: mac, User: "ann"}); err != nil {
+	if _, err := c.Login(
+		t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), MAC: mac, User: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -82,7 +84,8 @@ func logIn(t *testing.T, d daemon, addr string) {
 // the administrator switched on stays on.
 func TestForwardingIsTheGateways(t *testing.T) {
 	network(t)
-	sh(t, "sysctl -qw net.ipv4.ip_forward=0; ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default via 10.1.0.1")
+	sh(t, "sysctl -qw net.ipv4.ip_forward=0; ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default "+
+		"via 10.1.0.1")
 	t.Cleanup(func() { sh(t, "sysctl -qw net.ipv4.ip_forward=1") })
 	dir := t.TempDir()
 	for _, kind := range []string{"ebpf", "nfqueue", "tun"} {
@@ -117,7 +120,8 @@ func TestForwardingIsTheGateways(t *testing.T) {
 func forwardingIs(t *testing.T, when string, want map[string]bool) {
 	t.Helper()
 	for dev, on := range want {
-		if text, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + dev + "/forwarding"); err != nil || strings.TrimSpace(string(text)) == "1" != on {
+		if text, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + dev + "/forwarding"); err != nil ||
+			strings.TrimSpace(string(text)) == "1" != on {
 			t.Errorf("%s, forwarding at %s is %s, %v", when, dev, text, err)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 )
 
-// Where netfilter sees the frames of bridges before they come to the bridge's own interface: connections are then tracked and
-// translated ahead of the gateway's programs and rules, a second time where the gateway changes a packet.
+// Where netfilter sees the frames of bridges before they come to the bridge's own interface: connections are then
+// tracked and translated ahead of the gateway's programs and rules, a second time where the gateway changes a packet.
 const bridgeCalls = "net.bridge.bridge-nf-call-iptables"
 
 // bridgeLook is how often settings of bridges are looked at, of which the kernel sends no messages.
@@ -36,11 +36,17 @@ func bridges(cfg *config.Config) (all []bridge) {
 // seen says what to do where netfilter sees a bridge's frames.
 func (b bridge) seen() (said []string) {
 	for _, by := range [][2]string{
-		{"/proc/sys/net/bridge/bridge-nf-call-iptables", fmt.Sprintf("%s = 1 (Docker, libvirt and Kubernetes set it): sysctl -w %[1]s=0, and for the next boot in a file of /etc/sysctl.d", bridgeCalls)},
-		{"/sys/class/net/" + b.name + "/bridge/nf_call_iptables", fmt.Sprintf("its own setting: ip link set %s type bridge nf_call_iptables 0", b.name)},
+		{"/proc/sys/net/bridge/bridge-nf-call-iptables", fmt.Sprintf(
+			"%s = 1 (Docker, libvirt and Kubernetes set it): sysctl -w %[1]s=0, and for the next boot in a file of /etc/sysctl.d",
+			bridgeCalls)},
+		{"/sys/class/net/" + b.name + "/bridge/nf_call_iptables",
+			fmt.Sprintf("its own setting: ip link set %s type bridge nf_call_iptables 0", b.name)},
 	} {
 		if on, err := os.ReadFile(by[0]); err == nil && bytes.HasPrefix(on, []byte("1")) {
-			said = append(said, fmt.Sprintf("%s: %s is a bridge, whose frames netfilter sees before gatewayd does: clients do not reach forwarded ports by the outside address, rules meet frames between clients, nfqueue judges and counts these, and connections may hang beside programs that listen to the bridge's packets. The reason is %s", b.where, b.name, by[1]))
+			said = append(said, fmt.Sprintf(
+				"%s: %s is a bridge, whose frames netfilter sees before gatewayd does: clients do not reach forwarded ports by "+
+					"the outside address, rules meet frames between clients, nfqueue judges and counts these, and connections may "+
+					"hang beside programs that listen to the bridge's packets. The reason is %s", b.where, b.name, by[1]))
 		}
 	}
 	return said
@@ -55,8 +61,8 @@ func (s *survey) bridged() {
 	}
 }
 
-// watchBridges warns where somebody, such as another program that starts, has netfilter see bridges' frames, until ctx ends. What
-// was so before was said at the start.
+// watchBridges warns where somebody, such as another program that starts, has netfilter see bridges' frames, until ctx
+// ends. What was so before was said at the start.
 func (g *gateway) watchBridges(ctx context.Context) error {
 	all := bridges(g.cfg)
 	if len(all) == 0 {

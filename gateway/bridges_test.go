@@ -30,16 +30,18 @@ func (s *said) count(text string) int {
 	return strings.Count(s.text.String(), text)
 }
 
-// TestBridge: a LAN that is a bridge of the gateway's machine is served as another. Where netfilter sees its frames check and log
-// say which setting that is, also when somebody changes it later; HTTP before login comes to the portal, and nobody passes
-// without a login.
+// TestBridge: a LAN that is a bridge of the gateway's machine is served as another. Where netfilter sees its frames
+// check and log say which setting that is, also when somebody changes it later; HTTP before login comes to the portal,
+// and nobody passes without a login.
 func TestBridge(t *testing.T) {
 	network(t)
 	netnstest.NeedBridgeCalls(t)
 	const call = "/proc/sys/net/bridge/bridge-nf-call-iptables"
-	sh(t, `ip addr flush dev lan0; ip link add br0 type bridge; ip link set lan0 master br0; ip link set br0 up; echo 1 >`+call+"\n"+netnstest.Up+"up br0")
+	sh(t, `ip addr flush dev lan0; ip link add br0 type bridge; ip link set lan0 master br0; ip link set br0 up; echo 1 >`+
+		call+"\n"+netnstest.Up+"up br0")
 	t.Cleanup(func() { sh(t, "ip link del br0; echo 0 >"+call) })
-	for kind, keys := range map[string]string{"ebpf": onEBPF, "nfqueue": `kind = "nfqueue"`, "nfqueue-fast": "kind = \"nfqueue\"\nfast = true", "tun": `kind = "tun"`} {
+	for kind, keys := range map[string]string{"ebpf": onEBPF, "nfqueue": `kind = "nfqueue"`,
+		"nfqueue-fast": "kind = \"nfqueue\"\nfast = true", "tun": `kind = "tun"`} {
 		t.Run(kind, func(t *testing.T) {
 			sh(t, "echo 1 >"+call)
 			if kind == "tun" {
@@ -49,7 +51,8 @@ func TestBridge(t *testing.T) {
 			}
 			cfg := configured(t, t.TempDir(), keys)
 			cfg.LAN.Interface, cfg.NAT = "br0", config.NAT{Masquerade: true, Hairpin: true}
-			finds(t, *cfg, Warning, "br0 is a bridge, whose frames netfilter sees", "sysctl -w net.bridge.bridge-nf-call-iptables=0")
+			finds(t, *cfg, Warning, "br0 is a bridge, whose frames netfilter sees",
+				"sysctl -w net.bridge.bridge-nf-call-iptables=0")
 			var log said
 			d := serveLogging(t, cfg, slog.New(slog.NewTextHandler(&log, nil)))
 			const warning = "br0 is a bridge, whose frames netfilter sees"
@@ -62,7 +65,9 @@ func TestBridge(t *testing.T) {
 				t.Errorf("a client passes without a login while netfilter sees the frames: %s", out)
 			}
 			netnstest.Await(t, "HTTP before login to be answered", func() error {
-				if out, err := try("ip netns exec client curl -s -m 5 -o /dev/null -w '%{redirect_url}' http://192.0.2.2/"); err != nil || !strings.Contains(out, "10.1.0.1:8080") {
+				if out, err := try(
+					"ip netns exec client curl -s -m 5 -o /dev/null -w '%{redirect_url}' http://192.0.2.2/"); err != nil ||
+					!strings.Contains(out, "10.1.0.1:8080") {
 					return fmt.Errorf("%s, %v", out, err)
 				}
 				return nil
@@ -70,7 +75,8 @@ func TestBridge(t *testing.T) {
 			logIn(t, d, addr)
 			eventually(t, "a client that is logged in to pass", passes)
 			sh(t, "echo 0 >"+call)
-			eventually(t, "the log to say that it is over", func() bool { return log.count("sees a bridge's frames no longer") == 1 })
+			eventually(t, "the log to say that it is over",
+				func() bool { return log.count("sees a bridge's frames no longer") == 1 })
 			eventually(t, "the client to pass still", passes)
 			sh(t, "echo 1 >"+call)
 			eventually(t, "the log to warn again", func() bool { return log.count(warning) == 2 })

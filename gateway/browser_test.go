@@ -65,7 +65,8 @@ func newPerson(t *testing.T, name string, width, height int64) *person {
 	}
 	p := &person{ctx: ctx, name: name}
 	must(t, chromedp.Listen(ctx, func(event any) {
-		if e, ok := event.(*log.EventEntryAdded); ok && !strings.Contains(e.Entry.URL, "favicon.ico") && e.Entry.URL != secure {
+		if e, ok := event.(*log.EventEntryAdded); ok && !strings.Contains(e.Entry.URL, "favicon.ico") &&
+			e.Entry.URL != secure {
 			t.Errorf("%s: the console says %s (%s)", name, e.Entry.Text, e.Entry.URL)
 		}
 	}))
@@ -173,7 +174,8 @@ pin_dir = "/sys/fs/bpf/test"
 // visit is one person's stay.
 func visit(t *testing.T, d daemon, p *person, addr string) {
 	checkSheets(t, "before", false)
-	if _, err := chromedp.RunResponse(p.ctx, chromedp.Navigate(secure)); err == nil || !strings.Contains(err.Error(), "ERR_CONNECTION_REFUSED") {
+	if _, err := chromedp.RunResponse(p.ctx, chromedp.Navigate(secure)); err == nil ||
+		!strings.Contains(err.Error(), "ERR_CONNECTION_REFUSED") {
 		t.Errorf("asked for %s: %v", secure, err) // a browser that waits for it shows no portal meanwhile
 	}
 	const login = "http://10.1.0.1:8080/login?url=http%3A%2F%2Fsome.site%2Fpath"
@@ -205,7 +207,8 @@ func visit(t *testing.T, d daemon, p *person, addr string) {
 	p.sees(t, "site", "The news on some.site")
 
 	p.goes(t, chromedp.Navigate("http://10.1.0.1:8080/status"))
-	p.sees(t, "status", "alice", `(?i)received\s+[0-9.]+ kB`, `(?i)sent\s+[0-9.]+ k?B`, `(?i)(online|connected|time)[^\n]*\s+\d`)
+	p.sees(t, "status", "alice", `(?i)received\s+[0-9.]+ kB`, `(?i)sent\s+[0-9.]+ k?B`,
+		`(?i)(online|connected|time)[^\n]*\s+\d`)
 
 	if at := p.goes(t, chromedp.Click("form > button")); !strings.HasPrefix(at, "http://10.1.0.1:8080/login") {
 		t.Fatalf("logged out, and came to %s", at)

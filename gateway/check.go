@@ -67,7 +67,8 @@ type survey struct {
 // check makes all checks, in the order of the configuration.
 func check(cfg *config.Config, running int) []Finding {
 	s := &survey{Config: cfg, running: running}
-	for _, part := range []func(){s.folders, s.interfaces, s.bridged, s.address, s.path, s.garden, s.own, s.payload, s.translation, s.ownPorts, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
+	for _, part := range []func(){s.folders, s.interfaces, s.bridged, s.address, s.path, s.garden, s.own, s.payload,
+		s.translation, s.ownPorts, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
 		part()
 	}
 	return s.findings
@@ -112,7 +113,8 @@ func (s *survey) folders() {
 			info, err = os.Stat(there)
 		}
 		if errors.Is(err, unix.ENOTDIR) || err == nil && !info.IsDir() {
-			s.find(Refusal, "%s: %s cannot be made or written to, because a file is in its place: name another folder, or move the file away", s.Where(f.key), f.dir)
+			s.find(Refusal, "%s: %s cannot be made or written to, because a file is in its place: name another folder, or "+
+				"move the file away", s.Where(f.key), f.dir)
 		} else if err := unix.Faccessat(unix.AT_FDCWD, there, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 			s.find(Refusal, "%s: %s cannot be written to: %v", s.Where(f.key), there, err)
 		}
@@ -178,7 +180,8 @@ func checkAddress(lan *net.Interface, own netip.Prefix) error {
 	if slices.ContainsFunc(addrs, has) {
 		return nil
 	}
-	return fmt.Errorf("%s does not have lan.address %s: %s", lan.Name, own, quote.Command("ip", "addr", "add", own.String(), "dev", lan.Name))
+	return fmt.Errorf("%s does not have lan.address %s: %s", lan.Name, own, quote.Command("ip", "addr", "add",
+		own.String(), "dev", lan.Name))
 }
 
 // path checks what the kind of data path needs.
@@ -205,8 +208,10 @@ func (s *survey) path() {
 // payload checks that the LAN's interface carries what is granted to PPPoE clients.
 func (s *survey) payload() {
 	if s.PPPoE.Enabled && s.lan != nil && s.lan.MTU < s.PPPoE.MTU+pppoe.Overhead {
-		s.find(Warning, "%s: %s carries %d bytes, so that PPPoE clients get an MTU of %d: for %d set its MTU to %d (ip link set %s mtu %d)", s.Where("pppoe.mtu"), s.LAN.Interface,
-			s.lan.MTU, s.lan.MTU-pppoe.Overhead, s.PPPoE.MTU, s.PPPoE.MTU+pppoe.Overhead, s.LAN.Interface, s.PPPoE.MTU+pppoe.Overhead)
+		s.find(Warning, "%s: %s carries %d bytes, so that PPPoE clients get an MTU of %d: for %d set its MTU to %d (ip "+
+			"link set %s mtu %d)", s.Where("pppoe.mtu"), s.LAN.Interface,
+			s.lan.MTU, s.lan.MTU-pppoe.Overhead, s.PPPoE.MTU, s.PPPoE.MTU+pppoe.Overhead, s.LAN.Interface,
+			s.PPPoE.MTU+pppoe.Overhead)
 	}
 }
 
@@ -217,8 +222,11 @@ func (s *survey) files() {
 		return
 	}
 	sessions := s.lineSessions()
-	if need, room := kernel.FilesFor(sessions), kernel.SessionsWith(limit.Cur); need > limit.Cur { // which Go has raised to the hard limit
-		s.find(Warning, "this process may open %d files, enough for %d PPPoE sessions in the kernel, and the configuration allows %d: a session beyond is refused, or ends with the daemon; give the daemon LimitNOFILE=%d (ulimit -n), or set pppoe.sessions = %d",
+	if need, room := kernel.FilesFor(sessions), kernel.SessionsWith(limit.Cur); need > limit.Cur {
+		// which Go has raised to the hard limit
+		s.find(Warning, "this process may open %d files, enough for %d PPPoE sessions in the kernel, and the configuration "+
+			"allows %d: a session beyond is refused, or ends with the daemon; give the daemon LimitNOFILE=%d (ulimit -n), or "+
+			"set pppoe.sessions = %d",
 			limit.Cur, room, sessions, need, max(room, 1))
 	}
 }
@@ -277,7 +285,8 @@ func (s *survey) ports() {
 		case pid == 0:
 			by = "another program (ss -lntup names it)"
 		}
-		text := fmt.Sprintf("port %d of %s, for %s, is taken by %s: stop that, or %s", p.addr.Port(), p.addr.Addr(), p.use, by, p.instead)
+		text := fmt.Sprintf(
+			"port %d of %s, for %s, is taken by %s: stop that, or %s", p.addr.Port(), p.addr.Addr(), p.use, by, p.instead)
 		if !said[text] {
 			s.find(Refusal, "%s", text)
 		}
@@ -306,7 +315,8 @@ func (s *survey) open() {
 	if on, err := forwarding.Forwards(s.LAN.Interface); err != nil || !on || s.running != 0 || Left(s.Config) {
 		return
 	}
-	s.find(Warning, "until gatewayd runs this machine forwards for everybody on %s: enable gatewayd-guard.service, or run gatewayd guard before the network is up", s.LAN.Interface)
+	s.find(Warning, "until gatewayd runs this machine forwards for everybody on %s: enable gatewayd-guard.service, or "+
+		"run gatewayd guard before the network is up", s.LAN.Interface)
 }
 
 // route says that clients will not reach the internet.
@@ -319,6 +329,7 @@ func (s *survey) route() {
 // metrics warns of metrics that clients can reach.
 func (s *survey) metrics() {
 	if l := s.Metrics.Listen; l.IsValid() && !l.Addr().IsLoopback() {
-		s.find(Warning, "metrics are there for everybody who reaches %s, clients that are logged in too: let the machine's input rules keep them from it", l)
+		s.find(Warning, "metrics are there for everybody who reaches %s, clients that are logged in too: let the machine's "+
+			"input rules keep them from it", l)
 	}
 }

@@ -53,15 +53,19 @@ func TestCheckGarden(t *testing.T) {
 	if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "garden") {
 		t.Errorf("found %s", all)
 	}
-	for pattern, name := range map[string]string{"*.apple.com": "captive.apple.com", "conn1.oppomobile.com": "conn1.oppomobile.com", "*.google.com": "www.google.com", "*.gstatic.com": "connectivitycheck.gstatic.com"} {
+	for pattern, name := range map[string]string{"*.apple.com": "captive.apple.com",
+		"conn1.oppomobile.com": "conn1.oppomobile.com", "*.google.com": "www.google.com",
+		"*.gstatic.com": "connectivitycheck.gstatic.com"} {
 		cfg.Garden.Domains = []string{pattern}
 		finds(t, cfg, Warning, "garden.domains", pattern, name)
 	}
-	cfg.Garden.Domains, cfg.Garden.Ports = nil, []config.GardenPort{{Domain: "*.google.com", Protocol: unix.IPPROTO_TCP, Port: 443}}
+	cfg.Garden.Domains, cfg.Garden.Ports = nil,
+		[]config.GardenPort{{Domain: "*.google.com", Protocol: unix.IPPROTO_TCP, Port: 443}}
 	finds(t, cfg, Warning, "garden.ports", "www.google.com")
 	cfg.Garden.Prefixes = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")}
 	cfg.Garden.Ports = []config.GardenPort{{Prefix: cfg.Garden.Prefixes[0], Protocol: unix.IPPROTO_TCP, Port: 443}}
-	finds(t, cfg, Warning, "garden.prefixes: 192.0.2.1 is an address of this machine", "garden.ports: 192.0.2.1:443 is an address of this machine")
+	finds(t, cfg, Warning, "garden.prefixes: 192.0.2.1 is an address of this machine",
+		"garden.ports: 192.0.2.1:443 is an address of this machine")
 	if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "192.0.2.2") {
 		t.Errorf("found %s", all)
 	}
@@ -72,7 +76,8 @@ func TestCheckFiles(t *testing.T) {
 	network(t)
 	cfg := *start(t, t.TempDir()).cfg
 	cfg.Datapath.Kind, cfg.PPPoE.Enabled, cfg.PPPoE.Most, cfg.Auth.Methods = config.Kernel, true, 65535, []string{"users"}
-	cfg.PPPoE.Pools = []config.Range{{First: netip.MustParseAddr("10.1.8.0"), Last: netip.MustParseAddr("10.1.15.255")}} // 2048
+	// 2048
+	cfg.PPPoE.Pools = []config.Range{{First: netip.MustParseAddr("10.1.8.0"), Last: netip.MustParseAddr("10.1.15.255")}}
 	var limit unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) })
@@ -107,7 +112,8 @@ func TestCheck(t *testing.T) {
 		t.Errorf("when the gateway has ended: %v", found)
 	}
 	must(t, Detach(d.cfg, false))
-	finds(t, *d.cfg, Warning, "until gatewayd runs this machine forwards for everybody on lan0: enable gatewayd-guard.service")
+	finds(t, *d.cfg, Warning,
+		"until gatewayd runs this machine forwards for everybody on lan0: enable gatewayd-guard.service")
 	for name, c := range map[string]struct {
 		change, undo string // scripts
 		cfg          func(*config.Config)
@@ -116,23 +122,46 @@ func TestCheck(t *testing.T) {
 		mild         bool   // weight is not Refusal
 		weight       Weight
 	}{
-		"interfaces":   {cfg: func(c *config.Config) { c.LAN.Interface, c.WAN.Interface = "lan7", "wan7" }, says: []string{`lan.interface "lan7"`, `wan.interface "wan7"`}},
-		"address":      {cfg: func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") }, says: []string{"lan0 does not have lan.address 10.9.0.1/24: ip addr add 10.9.0.1/24 dev lan0"}},
-		"bridge":       {change: "ip link add br9 type bridge; ip link set lan0 master br9", undo: "ip link del br9", cfg: func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") }, says: []string{`lan0 is a port of the bridge br9, which takes its packets: set lan.interface = "br9"`}, not: "ip addr add"},
-		"bridged WAN":  {change: "ip link add br9 type bridge; ip link set wan0 master br9", undo: "ip link del br9", says: []string{`wan0 is a port of the bridge br9`, `set wan.interface = "br9"`}, mild: true, weight: Warning},
-		"tun, address": {cfg: func(c *config.Config) { c.Datapath.Kind = config.TUN }, says: []string{"lan0 has the address 10.1.0.1/24 of the clients' network", "ip addr del"}},
-		"tun, device":  {cfg: func(c *config.Config) { c.Datapath.Kind, c.Datapath.Device = config.TUN, "wan0" }, says: []string{"choose another datapath.device"}},
-		"PPP":          {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) { c.WAN.Interface = "ppp0" }, says: []string{`ppp0 is no Ethernet interface`, `"tun" or "nfqueue"`}},
-		"nfqueue":      {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) { c.LAN.Interface, c.Datapath.Kind = "ppp0", config.NFQueue }, says: []string{`ppp0 is no Ethernet interface`}},
-		"no bpffs":     {cfg: func(c *config.Config) { c.Datapath.PinDir = "/run/pins" }, says: []string{"/run/pins is not on a bpffs", "mount -t bpf"}},
-		"state_dir":    {change: "mkdir -p /run/ro; mount -t tmpfs -o ro none /run/ro", undo: "umount /run/ro", cfg: func(c *config.Config) { c.StateDir = "/run/ro/state" }, says: []string{"state_dir: /run/ro cannot be written to"}},
-		"flow log":     {change: "touch /run/file", undo: "rm /run/file", cfg: func(c *config.Config) { c.FlowLog.Enabled, c.FlowLog.Folder = true, "/run/file" }, says: []string{"flowlog.folder: /run/file", "a file is in its place"}},
-		"settings": {change: "sysctl -qw net.ipv4.conf.lan0.forwarding=0; mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys", undo: "umount /proc/sys; sysctl -qw net.ipv4.conf.lan0.forwarding=1",
+		"interfaces": {cfg: func(c *config.Config) { c.LAN.Interface, c.WAN.Interface = "lan7", "wan7" }, says: []string{
+			`lan.interface "lan7"`, `wan.interface "wan7"`}},
+		"address": {cfg: func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") }, says: []string{
+			"lan0 does not have lan.address 10.9.0.1/24: ip addr add 10.9.0.1/24 dev lan0"}},
+		"bridge": {change: "ip link add br9 type bridge; ip link set lan0 master br9", undo: "ip link del br9",
+			cfg:  func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") },
+			says: []string{`lan0 is a port of the bridge br9, which takes its packets: set lan.interface = "br9"`},
+			not:  "ip addr add"},
+		"bridged WAN": {change: "ip link add br9 type bridge; ip link set wan0 master br9", undo: "ip link del br9",
+			says: []string{`wan0 is a port of the bridge br9`, `set wan.interface = "br9"`}, mild: true, weight: Warning},
+		"tun, address": {cfg: func(c *config.Config) { c.Datapath.Kind = config.TUN }, says: []string{
+			"lan0 has the address 10.1.0.1/24 of the clients' network", "ip addr del"}},
+		"tun, device": {cfg: func(c *config.Config) { c.Datapath.Kind, c.Datapath.Device = config.TUN, "wan0" },
+			says: []string{"choose another datapath.device"}},
+		"PPP": {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) {
+			c.WAN.Interface = "ppp0"
+		}, says: []string{`ppp0 is no Ethernet interface`, `"tun" or "nfqueue"`}},
+		"nfqueue": {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) {
+			c.LAN.Interface, c.Datapath.Kind = "ppp0", config.NFQueue
+		}, says: []string{`ppp0 is no Ethernet interface`}},
+		"no bpffs": {cfg: func(c *config.Config) { c.Datapath.PinDir = "/run/pins" }, says: []string{
+			"/run/pins is not on a bpffs", "mount -t bpf"}},
+		"state_dir": {change: "mkdir -p /run/ro; mount -t tmpfs -o ro none /run/ro", undo: "umount /run/ro", cfg: func(
+			c *config.Config) {
+			c.StateDir = "/run/ro/state"
+		}, says: []string{"state_dir: /run/ro cannot be written to"}},
+		"flow log": {change: "touch /run/file", undo: "rm /run/file", cfg: func(c *config.Config) {
+			c.FlowLog.Enabled,
+				c.FlowLog.Folder = true, "/run/file"
+		}, says: []string{"flowlog.folder: /run/file", "a file is in its place"}},
+		"settings": {change: "sysctl -qw net.ipv4.conf.lan0.forwarding=0; mount --bind /proc/sys /proc/sys; mount -o " +
+			"remount,bind,ro /proc/sys", undo: "umount /proc/sys; sysctl -qw net.ipv4.conf.lan0.forwarding=1",
 			says: []string{"switching forwarding on at lan0: read-only", "echo 1 >/proc/sys/net/ipv4/conf/lan0/forwarding"}},
-		"forwarding": {change: "sysctl -qw net.ipv4.ip_forward=0", undo: "sysctl -qw net.ipv4.ip_forward=1", says: []string{"switches forwarding on at lan0 and wan0"}, mild: true, weight: Note},
-		"no route":   {says: []string{"no default route"}, mild: true, weight: Note},
-		"down":       {change: "ip link set wan0 down", undo: "ip link set wan0 up", says: []string{"wan0 is down: ip link set wan0 up"}, mild: true, weight: Warning},
-		"metrics":    {cfg: func(c *config.Config) { c.Metrics.Listen = netip.MustParseAddrPort("192.0.2.1:9464") }, says: []string{"metrics are there for everybody who reaches 192.0.2.1:9464"}, mild: true, weight: Warning},
+		"forwarding": {change: "sysctl -qw net.ipv4.ip_forward=0", undo: "sysctl -qw net.ipv4.ip_forward=1",
+			says: []string{"switches forwarding on at lan0 and wan0"}, mild: true, weight: Note},
+		"no route": {says: []string{"no default route"}, mild: true, weight: Note},
+		"down": {change: "ip link set wan0 down", undo: "ip link set wan0 up",
+			says: []string{"wan0 is down: ip link set wan0 up"}, mild: true, weight: Warning},
+		"metrics": {cfg: func(c *config.Config) { c.Metrics.Listen = netip.MustParseAddrPort("192.0.2.1:9464") },
+			says: []string{"metrics are there for everybody who reaches 192.0.2.1:9464"}, mild: true, weight: Warning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := *d.cfg
@@ -158,7 +187,8 @@ func TestCheck(t *testing.T) {
 	})
 	t.Run("forwards", func(t *testing.T) {
 		cfg := *d.cfg
-		cfg.NAT = config.NAT{Masquerade: true, Forwards: []config.Forward{{Proto: config.TCP, Ports: config.PortRange{First: 8022, Last: 8022}, To: netip.MustParseAddr("10.1.0.9")}}}
+		cfg.NAT = config.NAT{Masquerade: true, Forwards: []config.Forward{{Proto: config.TCP, Ports: config.PortRange{
+			First: 8022, Last: 8022}, To: netip.MustParseAddr("10.1.0.9")}}}
 		finds(t, cfg, Warning, "whichever client leases 10.1.0.9 gets what is forwarded")
 		cfg.DHCP.Pools = []config.Range{{First: netip.MustParseAddr("10.1.0.50"), Last: netip.MustParseAddr("10.1.0.60")}}
 		if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "whichever client") {
@@ -171,7 +201,8 @@ func TestCheck(t *testing.T) {
 
 // portsTaken has other programs listen on the gateway's ports.
 func portsTaken(t *testing.T, cfg config.Config) {
-	named := exec.Command("dnsmasq", "-k", "-C", "/dev/null", "--pid-file", "--no-resolv", "--no-hosts", "--listen-address=10.1.0.1", "--bind-interfaces", "--dhcp-leasefile="+filepath.Join(t.TempDir(), "leases"),
+	named := exec.Command("dnsmasq", "-k", "-C", "/dev/null", "--pid-file", "--no-resolv", "--no-hosts",
+		"--listen-address=10.1.0.1", "--bind-interfaces", "--dhcp-leasefile="+filepath.Join(t.TempDir(), "leases"),
 		"--dhcp-range=10.1.0.50,10.1.0.60")
 	web := exec.Command("busybox", "nc", "-l", "-p", "8080")
 	for _, cmd := range []*exec.Cmd{named, web} {
@@ -184,7 +215,8 @@ func portsTaken(t *testing.T, cfg config.Config) {
 	})
 	server := fmt.Sprintf("is taken by dnsmasq (process %d)", named.Process.Pid)
 	says := []string{"port 53 of 10.1.0.1, for DNS, " + server, "port 67 of 0.0.0.0, for DHCP, " + server,
-		fmt.Sprintf("port 8080 of 10.1.0.1, for the portal, is taken by busybox (process %d): stop that, or choose another portal.port", web.Process.Pid)}
+		fmt.Sprintf("port 8080 of 10.1.0.1, for the portal, is taken by busybox (process %d): stop that, or choose another "+
+			"portal.port", web.Process.Pid)}
 	finds(t, cfg, Refusal, says...)
 	refuses(t, cfg, says...)
 	cfg.DNS.Mode, cfg.DHCP.Mode, cfg.Portal.Enabled = config.External, config.External, false
@@ -215,8 +247,8 @@ func refuses(t *testing.T, cfg config.Config, says ...string) {
 	}
 }
 
-// turned is a table of a little-endian machine as a big-endian one has it: with the bytes of each word of an address the
-// other way round.
+// turned is a table of a little-endian machine as a big-endian one has it: with the bytes of each word of an address
+// the other way round.
 func turned(table string) string {
 	return regexp.MustCompile(`[0-9A-F]{8,32}:`).ReplaceAllStringFunc(table, func(addr string) string {
 		var other strings.Builder
@@ -256,7 +288,8 @@ func TestSockets(t *testing.T) {
 		listening bool
 		want      []string
 	}{
-		{tcp, true, []string{"101", "102"}}, {tcp, false, []string{"101", "102", "104"}}, {tcp6, true, []string{"201", "202"}},
+		{tcp, true, []string{"101", "102"}}, {tcp, false, []string{"101", "102", "104"}},
+		{tcp6, true, []string{"201", "202"}},
 	} {
 		if got := sockets(strings.NewReader(c.table), at, c.listening); !slices.Equal(got, c.want) {
 			t.Errorf("%v, want %v of\n%s", got, c.want, c.table)

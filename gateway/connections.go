@@ -15,17 +15,18 @@ type forgetter interface {
 	Forget([]datapath.Tracked) error
 }
 
-// Connections of clients end with the session or lease that they belong to, so that the next client of an address gets none
-// of the former one's packets.
+// Connections of clients end with the session or lease that they belong to, so that the next client of an address gets
+// none of the former one's packets.
 var _ session.Cutter = (*conntrack.Ender)(nil)
 
-// openConnections has the table end connections. Those of addresses in the LAN where nobody is logged in end at once: the
-// table's file may be lost, or the last daemon may have died before it had ended those of a session.
+// openConnections has the table end connections. Those of addresses in the LAN where nobody is logged in end at once:
+// the table's file may be lost, or the last daemon may have died before it had ended those of a session.
 func (g *gateway) openConnections() {
 	var failures budget.Seldom
 	failed := func(err error) {
 		failures.Do(func() {
-			g.log.Error("ending the connections of clients that have left: they may go on, and be counted for the next client of their address", "err", err)
+			g.log.Error("ending the connections of clients that have left: they may go on, and be counted for the next client "+
+				"of their address", "err", err)
 		})
 	}
 	g.connections = &conntrack.Ender{Gateway: g.cfg.LAN.Address.Addr(), Forget: g.forget, Failed: failed}

@@ -61,7 +61,8 @@ func TestProgramsTakenOffShow(t *testing.T) {
 	eventually(t, "the status to count the program and to end the word closed", func() bool {
 		s, err := c.Status(t.Context())
 		must(t, err)
-		return s.Repairs["taken-off"] == 1 && s.Repairs["attached-again"] == 1 && s.Repairs["error"] == 0 && s.Datapath == "ebpf, redirect"
+		return s.Repairs["taken-off"] == 1 && s.Repairs["attached-again"] == 1 && s.Repairs["error"] == 0 &&
+			s.Datapath == "ebpf, redirect"
 	})
 	must(t, d.stop())
 }
@@ -197,7 +198,9 @@ func TestDetachByForce(t *testing.T) {
 			must(t, err)
 			return s.Datapath == "ebpf, detached" && s.Why != ""
 		})
-		sh(t, "nft add table inet other; nft delete table inet other; tc qdisc add dev wan0 clsact; tc qdisc del dev wan0 clsact") // has it look
+		// has it look
+		sh(t, "nft add table inet other; nft delete table inet other; tc qdisc add dev wan0 clsact; tc qdisc del dev wan0 "+
+			"clsact")
 		must(t, d.stop())
 		if Left(d.cfg) {
 			t.Error("something is left")
@@ -220,7 +223,8 @@ func TestWithoutNFT(t *testing.T) {
 		}
 		path := os.Getenv("PATH")
 		t.Setenv("PATH", "/nowhere")
-		err := Run(t.Context(), &cfg, Daemon{Log: slog.New(slog.DiscardHandler), Ready: func() { t.Errorf("%s serves", kind) }})
+		err := Run(t.Context(), &cfg,
+			Daemon{Log: slog.New(slog.DiscardHandler), Ready: func() { t.Errorf("%s serves", kind) }})
 		t.Setenv("PATH", path)
 		if err == nil || !strings.Contains(err.Error(), "package nftables") {
 			t.Errorf("%s: %v", kind, err)

@@ -24,7 +24,8 @@ nft 'table inet test { chain in { type filter hook input priority 0; policy drop
 	t.Cleanup(func() { must(t, d.stop()); must(t, Detach(d.cfg, false)) })
 
 	said, script := filepath.Join(dir, "said"), filepath.Join(dir, "udhcpc")
-	must(t, os.WriteFile(script, []byte("#!/bin/sh\n[ -z \"$ip\" ] || ip addr replace $ip/24 dev $interface\necho $1 $ip >>"+said+"\n"), 0o755))
+	must(t, os.WriteFile(script, []byte(
+		"#!/bin/sh\n[ -z \"$ip\" ] || ip addr replace $ip/24 dev $interface\necho $1 $ip >>"+said+"\n"), 0o755))
 	pid := filepath.Join(dir, "pid")
 	// In the foreground: a process that puts itself into the background has two numbers in turn.
 	sh(t, "ip netns exec client busybox udhcpc -f -i c0 -p "+pid+" -s "+script+" >/dev/null 2>&1 &")
@@ -49,7 +50,8 @@ nft 'table inet test { chain in { type filter hook input priority 0; policy drop
 	leases(1)
 	sh(t, "kill -USR1 $(cat "+pid+")") // by unicast, of its address
 	saying("renew 10.1.0.")
-	if caught := sh(t, "ip -n client route add default via 10.1.0.1; "+curl+`-o /dev/null -w '%{http_code}' http://192.0.2.2/`); caught != "302" {
+	if caught := sh(t, "ip -n client route add default via 10.1.0.1; "+curl+
+		`-o /dev/null -w '%{http_code}' http://192.0.2.2/`); caught != "302" {
 		t.Errorf("the first look at the web is answered by %s", caught)
 	}
 	// The client sends its RELEASE a moment before it gives up its address, and the gateway

@@ -21,7 +21,8 @@ func (g *gateway) openFlows() (err error) {
 	aside, _ := g.dp.(flowlog.Aside)
 	g.flows, err = flowlog.Open(flowlog.Config{
 		Folder: f.Folder, Keep: f.Keep, Most: f.Most, IPFIX: f.IPFIX,
-		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Aside: aside, Gone: g.detached, Log: g.log,
+		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Aside: aside,
+		Gone: g.detached, Log: g.log,
 	})
 	return err
 }
@@ -50,6 +51,7 @@ func (g *gateway) who(addr netip.Addr, since time.Time) (w flowlog.Who) {
 
 func flowCounts(f flowlog.Stats) map[string]uint64 {
 	return map[string]uint64{
-		"begun": f.Started, "ended": f.Ended, "lost": f.Lost, "overflow": f.Missed, "unsent": f.Unsent, "rule-again": f.Restored,
+		"begun": f.Started, "ended": f.Ended, "lost": f.Lost, "overflow": f.Missed, "unsent": f.Unsent,
+		"rule-again": f.Restored,
 	}
 }

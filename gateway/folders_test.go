@@ -13,7 +13,8 @@ import (
 func TestFoldersOfAnotherGateway(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
-	sh(t, "ip link add lan9 type veth peer name p9; ip link add wan9 type veth peer name q9; ip addr add 10.9.0.1/24 dev lan9; for l in lan9 p9 wan9 q9; do ip link set $l up; done")
+	sh(t, "ip link add lan9 type veth peer name p9; ip link add wan9 type veth peer name q9; ip addr add 10.9.0.1/24 "+
+		"dev lan9; for l in lan9 p9 wan9 q9; do ip link set $l up; done")
 	t.Cleanup(func() { sh(t, "ip link del lan9; ip link del wan9") })
 	for name, own := range map[string]func(state, pins *string){
 		"state_dir": func(_, pins *string) { *pins = "/sys/fs/bpf/other" },
@@ -21,7 +22,8 @@ func TestFoldersOfAnotherGateway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := *d.cfg
-			cfg.LAN.Interface, cfg.WAN.Interface, cfg.LAN.Address, cfg.RunDir = "lan9", "wan9", netip.MustParsePrefix("10.9.0.1/24"), t.TempDir()
+			cfg.LAN.Interface, cfg.WAN.Interface, cfg.LAN.Address, cfg.RunDir = "lan9", "wan9",
+				netip.MustParsePrefix("10.9.0.1/24"), t.TempDir()
 			own(&cfg.StateDir, &cfg.Datapath.PinDir)
 			refuses(t, cfg, "another gateway has the folder")
 			finds(t, cfg, Refusal, "another gateway has the folder")

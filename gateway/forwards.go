@@ -81,13 +81,15 @@ func (g *gateway) switchOn(s forwarding.Switch, index map[string]int) bool {
 	if err == nil {
 		p.off = ""
 		p.again++
-		g.log.Warn("forwarding was switched off, which stops all clients, and gatewayd switched it on again: if somebody sets net.ipv4.ip_forward to 0, take that out of /etc/sysctl.d; to stop clients, stop gatewayd", "interfaces", where)
+		g.log.Warn("forwarding was switched off, which stops all clients, and gatewayd switched it on again: if somebody "+
+			"sets net.ipv4.ip_forward to 0, take that out of /etc/sysctl.d; to stop clients, stop gatewayd", "interfaces", where)
 		return true
 	}
 	why := "forwarding is off at " + where + ", so nothing passes: " + err.Error()
 	if p.off != why {
 		p.off = why
-		g.log.Error("forwarding was switched off, which stops all clients, and cannot be switched on again: trying every second", "interfaces", where, "err", err)
+		g.log.Error("forwarding was switched off, which stops all clients, and cannot be switched on again: trying every "+
+			"second", "interfaces", where, "err", err)
 	}
 	return false
 }

@@ -42,7 +42,8 @@ func TestForwardingSwitchedOff(t *testing.T) {
 			eventually(t, "the client to pass again", passes)
 			on := again()       // one or two: the daemon may look while the kernel switches one interface after the other
 			if kind == "ebpf" { // the rest is the same for all
-				sh(t, "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; echo 0 >"+other+"/sys/net/ipv4/conf/wan0/forwarding")
+				sh(t, "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; echo 0 >"+other+
+					"/sys/net/ipv4/conf/wan0/forwarding")
 				eventually(t, "the status to say why nothing passes", func() bool {
 					s := status()
 					return s.Datapath == "ebpf, closed" && strings.Contains(s.Why, "forwarding is off at wan0")
@@ -58,7 +59,8 @@ func TestForwardingSwitchedOff(t *testing.T) {
 			}
 			must(t, d.stop())
 			forwardingIs(t, "without the daemon", map[string]bool{"lan0": false, "wan0": false})
-			if warned := strings.Count(said.String(), "level=WARN msg=\"forwarding was switched off"); warned < 1 || !strings.Contains(said.String(), "net.ipv4.ip_forward") {
+			if warned := strings.Count(said.String(), "level=WARN msg=\"forwarding was switched off"); warned < 1 ||
+				!strings.Contains(said.String(), "net.ipv4.ip_forward") {
 				t.Errorf("it said:\n%s", said.String())
 			}
 			must(t, Detach(d.cfg, false))

@@ -72,11 +72,13 @@ func (s *survey) redundant() {
 		if r.With != r.Key {
 			with = " of " + r.With
 		}
-		s.find(Warning, "%s: %s changes nothing, because %s%s holds it: take one of them out", s.Where(r.Key), r.Value, r.Other, with)
+		s.find(Warning, "%s: %s changes nothing, because %s%s holds it: take one of them out", s.Where(r.Key), r.Value,
+			r.Other, with)
 	}
 	of := func(key, name string) {
 		if s.Portal.Enabled && s.Portal.Name != "" && name == s.Portal.Name {
-			s.find(Warning, "%s: %s is portal.name, the gateway itself, which clients reach anyway, and nothing else there is opened: take it out", s.Where(key), name)
+			s.find(Warning, "%s: %s is portal.name, the gateway itself, which clients reach anyway, and nothing else there is "+
+				"opened: take it out", s.Where(key), name)
 		}
 	}
 	for _, d := range s.Garden.Domains {
@@ -99,7 +101,8 @@ func (s *survey) own() {
 			return ok && p.IsSingleIP() && p.Addr().String() == n.IP.String()
 		}
 		if slices.ContainsFunc(addrs, is) {
-			s.find(Warning, "%s: %s is an address of this machine, which is never in the garden: take it out", s.Where(key), text)
+			s.find(Warning, "%s: %s is an address of this machine, which is never in the garden: take it out", s.Where(key),
+				text)
 		}
 	}
 	for _, p := range s.Garden.Prefixes {
@@ -128,12 +131,17 @@ func (s *survey) garden() {
 		}
 	}
 	for _, d := range s.Garden.Domains {
-		find("garden.domains", d, secureProbes, "which devices also ask over HTTPS: they believe that they are online, and show no login page; name what the login needs instead")
-		find("garden.domains", d, portal.ProbeNames(), "by which devices find the login page: its HTTP goes to the portal all the same")
+		find("garden.domains", d, secureProbes,
+			"which devices also ask over HTTPS: they believe that they are online, and show no login page; name what the "+
+				"login needs instead")
+		find("garden.domains", d, portal.ProbeNames(),
+			"by which devices find the login page: its HTTP goes to the portal all the same")
 	}
 	for _, p := range s.Garden.Ports {
 		if p.Domain != "" && p.Port == 443 && p.Protocol == unix.IPPROTO_TCP {
-			find("garden.ports", p.Domain, secureProbes, "which devices also ask over HTTPS: they believe that they are online, and show no login page; name what the login needs instead")
+			find("garden.ports", p.Domain, secureProbes,
+				"which devices also ask over HTTPS: they believe that they are online, and show no login page; name what the "+
+					"login needs instead")
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 )
 
-// TestCheckRedundant: values that change nothing are told, with file, line and key, and what holds them. Others are not.
+// TestCheckRedundant: values that change nothing are told, with file, line and key, and what holds them. Others are
+// not.
 func TestCheckRedundant(t *testing.T) {
 	cfg, err := config.Parse("x.toml", []byte(`lan.interface = "lan0"
 lan.address = "10.1.0.1/24"

@@ -153,7 +153,8 @@ func (g *gateway) open() (err error) {
 		}
 	}
 	if at := cfg.RADIUS.Dynamic; at.IsValid() {
-		if g.asks, err = radius.ListenDynamic(g.radiusConfig(), at, g.table, filepath.Join(cfg.StateDir, "requests"), g.log); err != nil {
+		if g.asks, err = radius.ListenDynamic(
+			g.radiusConfig(), at, g.table, filepath.Join(cfg.StateDir, "requests"), g.log); err != nil {
 			return err
 		}
 	}

@@ -45,7 +45,8 @@ func must(t testing.TB, err error) {
 // at a hub, as is the LAN's interface.
 func network(t testing.TB) {
 	t.Helper()
-	sh(t, netnstest.Up+`ip netns add client; ip netns add hub; ip netns add server; ip netns exec hub sh -c '`+netnstest.NoIPv6+`'
+	sh(t, netnstest.Up+`ip netns add client; ip netns add hub; ip netns add server; ip netns exec hub sh -c '`+
+		netnstest.NoIPv6+`'
 ip link add lan0 type veth peer name lan netns hub
 ip -n client link add c0 type veth peer name c1 netns hub
 ip link add wan0 type veth peer name s0 netns server
@@ -63,7 +64,9 @@ up lan0 wan0; ip netns exec client sh -ec '`+netnstest.Up+`up c0' `)
 func lease(t *testing.T) string {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), "udhcpc")
-	must(t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr replace $ip/24 dev $interface\nip route replace default via $router\necho leased $ip\n"), 0o755))
+	must(t, os.WriteFile(script, []byte(
+		"#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr replace $ip/24 dev $interface\nip route replace default via "+
+			"$router\necho leased $ip\n"), 0o755))
 	out := sh(t, "ip netns exec client busybox udhcpc -i c0 -n -q -s "+script)
 	m := regexp.MustCompile(`leased (\S+)`).FindStringSubmatch(out)
 	if m == nil {
@@ -149,7 +152,8 @@ func (d daemon) client(t *testing.T) control.Session {
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
 	var found []control.Session
-	must(t, c.Sessions(t.Context(), control.Filter{}, func(s control.Session) error { found = append(found, s); return nil }))
+	must(t, c.Sessions(
+		t.Context(), control.Filter{}, func(s control.Session) error { found = append(found, s); return nil }))
 	if len(found) != 1 {
 		t.Fatalf("%d clients, want one: %+v", len(found), found)
 	}
@@ -188,7 +192,9 @@ func TestClient(t *testing.T) {
 		if token == nil {
 			t.Fatalf("no form on the login page:\n%s", page)
 		}
-		return sh(t, curl+fmt.Sprintf(`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=%s http://10.1.0.1:8080/login`, token[1], password))
+		return sh(t, curl+fmt.Sprintf(
+			`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=%s http://10.1.0.1:8080/login`, token[1],
+			password))
 	}
 	if code := login("wrong"); code == "303" || passes() {
 		t.Errorf("a wrong password is answered by %s", code)

@@ -16,8 +16,10 @@ import (
 // opening is the beginning of a TCP connection.
 func opening(t *testing.T, from, to []byte, source, at netip.AddrPort) []byte {
 	t.Helper()
-	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: source.Addr().AsSlice(), DstIP: at.Addr().AsSlice()}
-	tcp := &layers.TCP{SrcPort: layers.TCPPort(source.Port()), DstPort: layers.TCPPort(at.Port()), Seq: 1, SYN: true, Window: 1000}
+	ip := &layers.IPv4{
+		Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: source.Addr().AsSlice(), DstIP: at.Addr().AsSlice()}
+	tcp := &layers.TCP{
+		SrcPort: layers.TCPPort(source.Port()), DstPort: layers.TCPPort(at.Port()), Seq: 1, SYN: true, Window: 1000}
 	tcp.SetNetworkLayerForChecksum(ip)
 	b := gopacket.NewSerializeBuffer()
 	must(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
@@ -34,8 +36,10 @@ func TestHalfOpenConnections(t *testing.T) {
 	lease(t)
 	own := addIntruder(t)
 	script := filepath.Join(t.TempDir(), "udhcpc")
-	must(t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\necho leased $ip\n"), 0o755)) // the kernel does not get the address, and resets nothing
-	m := regexp.MustCompile(`leased (\S+)`).FindStringSubmatch(sh(t, "ip netns exec intruder busybox udhcpc -i i0 -n -q -s "+script))
+	// the kernel does not get the address, and resets nothing
+	must(t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\necho leased $ip\n"), 0o755))
+	m := regexp.MustCompile(`leased (\S+)`).FindStringSubmatch(
+		sh(t, "ip netns exec intruder busybox udhcpc -i i0 -n -q -s "+script))
 	if m == nil {
 		t.Fatal("the intruder gets no lease")
 	}

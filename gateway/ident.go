@@ -49,7 +49,8 @@ func (g *gateway) openIdent() (err error) {
 		return err
 	}
 	g.ident = ident.New(ident.Config{
-		Masquerade: cfg.Ident.Method == config.IdentMasquerade, Policy: identPolicy[cfg.Ident.Answer], Except: identExcept(cfg.Ident), Sealer: sealer,
+		Masquerade: cfg.Ident.Method == config.IdentMasquerade, Policy: identPolicy[cfg.Ident.Answer],
+		Except: identExcept(cfg.Ident), Sealer: sealer,
 		Rate: budget.Rate{AtOnce: identBurst * cfg.Ident.Rate, EachSecond: float64(cfg.Ident.Rate)},
 		Who:  g.identified, Log: g.log,
 	}, g.watch)

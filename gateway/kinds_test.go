@@ -17,7 +17,8 @@ func TestKindsTakeOver(t *testing.T) {
 	d := startWithAnn(t, dir)
 	before := d.client(t)
 	const onTUN, onNFQueue, fast = `kind = "tun"`, `kind = "nfqueue"`, "\nfast = true"
-	for _, keys := range []string{onTUN, onEBPF, onNFQueue, onEBPF, onNFQueue + fast, onTUN + fast, onNFQueue, onTUN, onEBPF} {
+	for _, keys := range []string{
+		onTUN, onEBPF, onNFQueue, onEBPF, onNFQueue + fast, onTUN + fast, onNFQueue, onTUN, onEBPF} {
 		if !passes() {
 			t.Fatalf("before %s the client does not pass", keys)
 		}
@@ -45,7 +46,9 @@ func byHand(t *testing.T, d daemon, s control.Session) {
 	leads := func(to string) {
 		t.Helper()
 		for _, host := range []string{"10.1.0.1", "10.1.0.1:80", "login.hotel.example"} {
-			if got := sh(t, curl+`-o /dev/null -w '%{http_code} %{redirect_url}' -H 'Host: `+host+`' http://10.1.0.1/`); got != "302 http://10.1.0.1:8080"+to && got != "302 http://10.1.0.1:8080"+to+"?url=http%3A%2F%2F"+host+"%2F" {
+			if got := sh(t, curl+`-o /dev/null -w '%{http_code} %{redirect_url}' -H 'Host: `+host+
+				`' http://10.1.0.1/`); got != "302 http://10.1.0.1:8080"+to &&
+				got != "302 http://10.1.0.1:8080"+to+"?url=http%3A%2F%2F"+host+"%2F" {
 				t.Errorf("http://%s/ is answered by %q, not with %s", host, got, to)
 			}
 		}

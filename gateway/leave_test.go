@@ -70,7 +70,8 @@ func injected(namespace, link string, frames [][]byte) error {
 func addIntruder(t *testing.T) net.HardwareAddr {
 	t.Helper()
 	sh(t, `ip netns add intruder; ip link add i0 netns intruder address 02:00:00:00:00:66 type veth peer name i1 netns hub
-ip -n intruder link set i0 up; ip netns exec hub sh -ec '`+netnstest.Hub+`plug i1'; ip netns exec intruder sh -ec '`+netnstest.Up+`up i0' `)
+ip -n intruder link set i0 up; ip netns exec hub sh -ec '`+netnstest.Hub+`plug i1'; ip netns exec intruder sh -ec '`+
+		netnstest.Up+`up i0' `)
 	t.Cleanup(func() { sh(t, "ip netns del intruder") })
 	return net.HardwareAddr{2, 0, 0, 0, 0, 0x66}
 }
@@ -78,12 +79,14 @@ ip -n intruder link set i0 up; ip netns exec hub sh -ec '`+netnstest.Hub+`plug i
 // dhcpFrame is a message to the gateway in a frame with any sender.
 func dhcpFrame(t *testing.T, from net.HardwareAddr, source netip.Addr, to net.HardwareAddr, m *dhcpv4.DHCPv4) []byte {
 	t.Helper()
-	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: source.AsSlice(), DstIP: net.IP{10, 1, 0, 1}}
+	ip := &layers.IPv4{
+		Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: source.AsSlice(), DstIP: net.IP{10, 1, 0, 1}}
 	udp := &layers.UDP{SrcPort: 68, DstPort: 67}
 	udp.SetNetworkLayerForChecksum(ip)
 	b := gopacket.NewSerializeBuffer()
 	must(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-		&layers.Ethernet{SrcMAC: from, DstMAC: to, EthernetType: layers.EthernetTypeIPv4}, ip, udp, gopacket.Payload(m.ToBytes())))
+		&layers.Ethernet{SrcMAC: from, DstMAC: to, EthernetType: layers.EthernetTypeIPv4}, ip, udp,
+		gopacket.Payload(m.ToBytes())))
 	return b.Bytes()
 }
 
@@ -98,12 +101,16 @@ func leaving(t *testing.T, kind dhcpv4.MessageType, victim session.Key, own, lan
 		source netip.Addr
 		more   []dhcpv4.Modifier
 	}{
-		{own, victim.Addr, []dhcpv4.Modifier{id}}, {own, netip.IPv4Unspecified(), []dhcpv4.Modifier{id}}, {own, netip.MustParseAddr("10.1.0.66"), []dhcpv4.Modifier{id}},
-		{mac, netip.IPv4Unspecified(), nil}, {mac, victim.Addr, []dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte("other")))}},
+		{own, victim.Addr, []dhcpv4.Modifier{id}}, {own, netip.IPv4Unspecified(), []dhcpv4.Modifier{id}},
+		{own, netip.MustParseAddr("10.1.0.66"), []dhcpv4.Modifier{id}},
+		{mac, netip.IPv4Unspecified(), nil},
+		{mac, victim.Addr, []dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte("other")))}},
 		{mac, netip.IPv4Unspecified(), []dhcpv4.Modifier{id}}, {mac, victim.Addr, []dhcpv4.Modifier{id}},
 	} {
-		m, err := dhcpv4.New(append(how.more, dhcpv4.WithHwAddr(mac), dhcpv4.WithMessageType(kind), dhcpv4.WithClientIP(victim.Addr.AsSlice()),
-			dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(victim.Addr.AsSlice())), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IP{10, 1, 0, 1})))...)
+		m, err := dhcpv4.New(
+			append(how.more, dhcpv4.WithHwAddr(mac), dhcpv4.WithMessageType(kind), dhcpv4.WithClientIP(victim.Addr.AsSlice()),
+				dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(victim.Addr.AsSlice())),
+				dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IP{10, 1, 0, 1})))...)
 		must(t, err)
 		frames = append(frames, dhcpFrame(t, how.from, how.source, lan, m))
 	}

@@ -64,7 +64,8 @@ func (g *gateway) pppoeConfig() pppoe.Config {
 	p := g.cfg.PPPoE
 	cfg := pppoe.Config{
 		Interface: g.cfg.LAN.Interface, Name: p.Name, Services: p.Services, Address: g.cfg.LAN.Address.Addr(),
-		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Waiting: p.Waiting, Delay: p.Delay, Echo: p.Echo, EchoFailures: p.EchoFailures, Log: g.log,
+		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Waiting: p.Waiting, Delay: p.Delay, Echo: p.Echo,
+		EchoFailures: p.EchoFailures, Log: g.log,
 	}
 	cfg.Carrier, _ = g.dp.(pppoe.Carrier)
 	for _, m := range pppMethods(g.cfg) {
@@ -128,10 +129,12 @@ func (l *lines) takeUp() (err error) {
 func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	c := r.Credentials
 	who := session.Credentials{
-		User: c.User, Password: c.Password, Key: session.Key{MAC: r.MAC}, Port: r.Session, Circuit: r.Circuit, Remote: r.Remote,
+		User: c.User, Password: c.Password, Key: session.Key{MAC: r.MAC}, Port: r.Session, Circuit: r.Circuit,
+		Remote: r.Remote,
 	}
 	if c.Method != ppp.MethodPAP {
-		who.CHAP = &session.CHAP{Microsoft: c.Method == ppp.MethodMSCHAPv2, ID: c.ID, Challenge: c.Challenge, Response: c.Response}
+		who.CHAP = &session.CHAP{
+			Microsoft: c.Method == ppp.MethodMSCHAPv2, ID: c.ID, Challenge: c.Challenge, Response: c.Response}
 	}
 	login, err := l.decide(ctx, who)
 	if err != nil {
@@ -163,7 +166,8 @@ func (l *lines) decide(ctx context.Context, who session.Credentials) (session.Lo
 	defer try.Leave()
 	if wait := try.Wait(who.User); wait > 0 {
 		l.backedOff.Add(1)
-		return session.Login{}, session.Reject(fmt.Sprintf("too many wrong passwords: try again in %d s", int(wait/time.Second)+1))
+		return session.Login{},
+			session.Reject(fmt.Sprintf("too many wrong passwords: try again in %d s", int(wait/time.Second)+1))
 	}
 	who.Failures = try.Failures(who.User)
 	login, err := l.auth.Authenticate(ctx, who)
@@ -227,7 +231,8 @@ func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
 	}
 	pool := l.pools[login.Pool]
 	if pool == nil {
-		return netip.Addr{}, fmt.Errorf("%w: the login names the pool %.60q (Framed-Pool), which pppoe.pool does not have", session.ErrUnfit, login.Pool)
+		return netip.Addr{}, fmt.Errorf("%w: the login names the pool %.60q (Framed-Pool), which pppoe.pool does not have",
+			session.ErrUnfit, login.Pool)
 	}
 	for range pool.size() {
 		addr := pool.next()
@@ -250,7 +255,9 @@ func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
 	return netip.Addr{}, errNoAddress
 }
 
-var errNoAddress = errors.New("no address is free: the login's pool (pppoe.pools, or by Framed-Pool one of pppoe.pool) is used up, and the login has none (Framed-IP-Address)")
+var errNoAddress = errors.New(
+	"no address is free: the login's pool (pppoe.pools, or by Framed-Pool one of pppoe.pool) is used up, and the login " +
+		"has none (Framed-IP-Address)")
 
 // Logout implements pppoe.Access.
 func (l *lines) Logout(mac [6]byte, id uint16, addr netip.Addr, why error) {
@@ -258,7 +265,8 @@ func (l *lines) Logout(mac [6]byte, id uint16, addr netip.Addr, why error) {
 	if errors.Is(why, ppp.ErrPeerClosed) {
 		cause = session.UserRequest
 	}
-	if err := l.table.Disconnect(session.Key{MAC: mac, Addr: addr}, id, cause); err != nil && !errors.Is(err, session.ErrClosed) {
+	if err := l.table.Disconnect(session.Key{MAC: mac, Addr: addr}, id, cause); err != nil &&
+		!errors.Is(err, session.ErrClosed) {
 		l.table.g.log.Warn("ending a PPPoE session; its client has no link, and its traffic is still let through", "err", err)
 	}
 }

@@ -14,5 +14,6 @@ func TestMain(m *testing.M) {
 	if link := os.Getenv(framesEnv); link != "" {
 		sendFrames(link)
 	}
-	netnstest.Main(m, "mount -t tmpfs none /run; mount -t bpf bpf /sys/fs/bpf; ip link set lo up; sysctl -qw net.ipv4.ip_forward=1")
+	netnstest.Main(m,
+		"mount -t tmpfs none /run; mount -t bpf bpf /sys/fs/bpf; ip link set lo up; sysctl -qw net.ipv4.ip_forward=1")
 }

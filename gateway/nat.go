@@ -42,7 +42,8 @@ func natConfig(cfg *config.Config) nat.Config {
 	}
 	protocols := map[string]uint8{config.TCP: unix.IPPROTO_TCP, config.UDP: unix.IPPROTO_UDP}
 	for _, f := range cfg.NAT.Forwards {
-		c.Forwards = append(c.Forwards, nat.Forward{Protocol: protocols[f.Proto], First: f.Ports.First, Last: f.Ports.Last, To: f.To, Port: f.Port})
+		c.Forwards = append(c.Forwards, nat.Forward{Protocol: protocols[f.Proto], First: f.Ports.First, Last: f.Ports.Last,
+			To: f.To, Port: f.Port})
 	}
 	return c
 }
@@ -101,8 +102,10 @@ func (s *survey) translation() {
 	for i, f := range s.NAT.Forwards {
 		reserved := func(r config.Reservation) bool { return r.Addr == f.To }
 		leased := func(pool config.Range) bool { return pool.Contains(f.To) }
-		if s.DHCP.Mode == config.Server && !s.PPPoE.Enabled && slices.ContainsFunc(s.DHCP.Pools, leased) && !slices.ContainsFunc(s.DHCP.Static, reserved) {
-			s.find(Warning, "%s: whichever client leases %s gets what is forwarded: reserve it in dhcp.static", s.WhereForward(i, "to"), f.To)
+		if s.DHCP.Mode == config.Server && !s.PPPoE.Enabled && slices.ContainsFunc(s.DHCP.Pools, leased) &&
+			!slices.ContainsFunc(s.DHCP.Static, reserved) {
+			s.find(Warning, "%s: whichever client leases %s gets what is forwarded: reserve it in dhcp.static",
+				s.WhereForward(i, "to"), f.To)
 		}
 	}
 	others, helpers, err := nat.Others()
@@ -111,7 +114,8 @@ func (s *survey) translation() {
 	}
 	s.numbers(helpers)
 	for _, chain := range others {
-		s.find(Warning, "%s: rules in %s translate addresses too (nft list chain %s): whichever comes first decides; remove them where they are for packets from %s",
+		s.find(Warning, "%s: rules in %s translate addresses too (nft list chain %s): whichever comes first decides; "+
+			"remove them where they are for packets from %s",
 			s.Where(s.natKey()), chain, chain, s.LAN.Network())
 	}
 }
@@ -122,10 +126,12 @@ func (s *survey) numbers(helpers []string) {
 		return
 	}
 	if s.PPPoE.Enabled && len(s.PPPoE.Pools) > 0 && s.Auth.Has(config.MethodRADIUS) {
-		s.find(Warning, "%s: PPPoE clients whose address (Framed-IP-Address) is in none of the pools have no ports, and are let out nowhere: add their addresses to a pool of pppoe.pool", s.Where("nat.ports_per_client"))
+		s.find(Warning, "%s: PPPoE clients whose address (Framed-IP-Address) is in none of the pools have no ports, and "+
+			"are let out nowhere: add their addresses to a pool of pppoe.pool", s.Where("nat.ports_per_client"))
 	}
 	for _, by := range helpers {
-		s.find(Warning, "%s: %s gives connections a helper (FTP, SIP): what a client's helper expects would have other ports than the client's, and is dropped; without the helper passive FTP works", s.Where("nat.ports_per_client"), by)
+		s.find(Warning, "%s: %s gives connections a helper (FTP, SIP): what a client's helper expects would have other "+
+			"ports than the client's, and is dropped; without the helper passive FTP works", s.Where("nat.ports_per_client"), by)
 	}
 }
 
@@ -133,7 +139,8 @@ func (s *survey) numbers(helpers []string) {
 func (g *gateway) warnOfPorts(addr netip.Addr) {
 	if !g.cfg.Numbered(addr) {
 		g.portless.Do(func() {
-			g.log.Warn("a client is let out nowhere, because its address is none of those that have ports (nat.ports_per_client): those of the pools and of dhcp.static", "client", addr)
+			g.log.Warn("a client is let out nowhere, because its address is none of those that have ports "+
+				"(nat.ports_per_client): those of the pools and of dhcp.static", "client", addr)
 		})
 	}
 }
@@ -167,7 +174,8 @@ func (s *survey) outside() {
 		}
 	}
 	if s.NAT.Masquerade && len(own) == 0 {
-		s.find(Warning, "%s: %s has no IPv4 address yet, so clients' packets are dropped until it has one", s.Where("nat.masquerade"), s.WAN.Interface)
+		s.find(Warning, "%s: %s has no IPv4 address yet, so clients' packets are dropped until it has one",
+			s.Where("nat.masquerade"), s.WAN.Interface)
 	}
 	for _, r := range s.NAT.Source {
 		for i := range r.Size() {
@@ -177,9 +185,11 @@ func (s *survey) outside() {
 			}
 			if weight == Refusal {
 				s.find(weight, "%s: %s is in a network of %s, which does not have it, so no answer arrives: %s",
-					s.Where("nat.source"), r.At(i), s.WAN.Interface, quote.Command("ip", "addr", "add", r.At(i).String()+"/32", "dev", s.WAN.Interface))
+					s.Where("nat.source"), r.At(i), s.WAN.Interface,
+					quote.Command("ip", "addr", "add", r.At(i).String()+"/32", "dev", s.WAN.Interface))
 			} else {
-				s.find(weight, "%s: %s does not have %s: answers arrive only if the provider routes it to this machine; otherwise use one of its own", s.Where("nat.source"), s.WAN.Interface, r.At(i))
+				s.find(weight, "%s: %s does not have %s: answers arrive only if the provider routes it to this machine; "+
+					"otherwise use one of its own", s.Where("nat.source"), s.WAN.Interface, r.At(i))
 			}
 			break // one of a range
 		}

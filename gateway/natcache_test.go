@@ -38,13 +38,14 @@ func TestMasqueradeIsCached(t *testing.T) {
 	d = startOn(t, dir, key)
 	must(t, d.stop())
 	must(t, Detach(d.cfg, false))
-	if out, err := try("nft list ruleset; sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); err != nil || strings.TrimSpace(out) != "0" {
+	if out, err := try("nft list ruleset; sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); err != nil ||
+		strings.TrimSpace(out) != "0" {
 		t.Errorf("detach leaves %s, %v", out, err)
 	}
 }
 
-// TestCacheOnceLiberal: where connection tracking cannot be made liberal, as with a read-only /proc/sys, no flows are cached,
-// and the cache begins once it can.
+// TestCacheOnceLiberal: where connection tracking cannot be made liberal, as with a read-only /proc/sys, no flows are
+// cached, and the cache begins once it can.
 func TestCacheOnceLiberal(t *testing.T) {
 	netnstest.NeedTCX(t)
 	network(t)

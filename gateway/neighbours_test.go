@@ -49,7 +49,8 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug evil1'; `+netnstest.Up+`up evil0
 		})
 		page := func() error {
 			evil() // entries that have just been used are not forgotten
-			if code, _ := try("ip -n client neigh flush dev c0; " + curl + "-o /dev/null -w '%{http_code}' http://192.0.2.2/"); code != "302" {
+			if code, _ := try(
+				"ip -n client neigh flush dev c0; " + curl + "-o /dev/null -w '%{http_code}' http://192.0.2.2/"); code != "302" {
 				return fmt.Errorf("%s: %q, want the portal's 302", kind, code)
 			}
 			return nil
@@ -108,7 +109,8 @@ func TestNeighboursEnd(t *testing.T) {
 	if entries() == "" {
 		t.Fatal("a client has no entry")
 	}
-	sh(t, `rm -r /sys/fs/bpf/test; ip addr add 10.99.0.1/24 dev lan0; ip addr del 10.1.0.1/24 dev lan0`) // without any address the kernel would remove them
+	// without any address the kernel would remove them
+	sh(t, `rm -r /sys/fs/bpf/test; ip addr add 10.99.0.1/24 dev lan0; ip addr del 10.1.0.1/24 dev lan0`)
 	tun := startOn(t, dir, `kind = "tun"`)
 	if left := entries(); left != "" {
 		t.Errorf("with tun there are\n%s", left)

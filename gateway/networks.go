@@ -120,7 +120,8 @@ func (l *lines) makeRoom(login session.Login) error {
 	}
 	for _, o := range l.table.g.behind.owners(login.Routes) {
 		if !session.SameUser(o.user, login.User) {
-			return fmt.Errorf("%w: the login has a network (Framed-Route) that is behind %s of %q", session.ErrUnfit, o.key, o.user)
+			return fmt.Errorf(
+				"%w: the login has a network (Framed-Route) that is behind %s of %q", session.ErrUnfit, o.key, o.user)
 		}
 		if err := l.table.Disconnect(o.key, o.line, session.NASRequest); err != nil {
 			return err

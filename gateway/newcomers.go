@@ -79,7 +79,8 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	case g.has(addr): // besides lan.address
 		return
 	case g.serves(addr):
-		g.claims.refuse(g, key, "a device uses the address of a server in the configuration: log that server in by gatewayd login ADDRESS --mac MAC")
+		g.claims.refuse(g, key,
+			"a device uses the address of a server in the configuration: log that server in by gatewayd login ADDRESS --mac MAC")
 		return
 	}
 	switch err := g.table.Claim(key, time.Now().Add(min(claimTime, g.cfg.DHCP.Lease)), maxClaims); {
@@ -88,7 +89,9 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	case errors.Is(err, session.ErrAddresses):
 		g.claims.refuse(g, key, "a device uses more addresses than it can have")
 	case err != nil:
-		g.claims.failed.warn(g.log, "a client that another program leased an address cannot be taken up, and cannot log in: has the disk of state_dir room?", "client", key.String(), "err", err)
+		g.claims.failed.warn(g.log,
+			"a client that another program leased an address cannot be taken up, and cannot log in: has the disk of state_dir "+
+				"room?", "client", key.String(), "err", err)
 	default:
 		g.claims.verify(func() { g.verify(key) })
 	}
@@ -99,7 +102,8 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 func (g *gateway) has(addr netip.Addr) bool {
 	own, err := stack.Own()
 	if err != nil {
-		g.claims.failed.warn(g.log, "taking up no clients, because this machine's addresses cannot be listed", "addr", addr, "err", err)
+		g.claims.failed.warn(
+			g.log, "taking up no clients, because this machine's addresses cannot be listed", "addr", addr, "err", err)
 	}
 	return err != nil || slices.Contains(own, addr)
 }
@@ -129,7 +133,8 @@ func (g *gateway) verify(key session.Key) {
 	}
 	gone, err := g.table.ForgetStranger(key)
 	if err != nil {
-		g.claims.failed.warn(g.log, "an address stays with a device that does not answer for it until the claim ends", "client", key.String(), "err", err)
+		g.claims.failed.warn(g.log, "an address stays with a device that does not answer for it until the claim ends",
+			"client", key.String(), "err", err)
 	}
 	if err != nil || !gone {
 		return
@@ -159,7 +164,9 @@ func (g *gateway) admitted(s session.Session) {
 		return
 	}
 	if err := g.table.Keep(s.Key, time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
-		g.claims.failed.warn(g.log, "a logged-in client loses its address and session when its claim ends: has the disk of state_dir room?", "client", s.Key.String(), "err", err)
+		g.claims.failed.warn(g.log,
+			"a logged-in client loses its address and session when its claim ends: has the disk of state_dir room?", "client",
+			s.Key.String(), "err", err)
 	}
 }
 

@@ -45,7 +45,8 @@ func (d daemon) until(t *testing.T, want int) []control.Session {
 // has reports whether a client has an entry.
 func (d daemon) has(t *testing.T, addr, mac string) bool {
 	t.Helper()
-	return slices.ContainsFunc(d.sessions(t), func(s control.Session) bool { return s.Addr.String() == addr && s.MAC == mac })
+	return slices.ContainsFunc(
+		d.sessions(t), func(s control.Session) bool { return s.Addr.String() == addr && s.MAC == mac })
 }
 
 // linkMACIn is the MAC address of a link in a namespace.
@@ -57,7 +58,8 @@ func linkMACIn(t *testing.T, namespace, link string) string {
 // claim is a broadcast ARP request whose sender uses an address.
 func claim(mac net.HardwareAddr, addr string) []byte {
 	a := netip.MustParseAddr(addr).As4()
-	frame := slices.Concat(bytes.Repeat([]byte{0xff}, 6), mac, []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, mac, a[:], make([]byte, 6), []byte{10, 1, 0, 1})
+	frame := slices.Concat(bytes.Repeat([]byte{0xff}, 6), mac, []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, mac, a[:], make(
+		[]byte, 6), []byte{10, 1, 0, 1})
 	return append(frame, make([]byte, 18)...)
 }
 
@@ -108,9 +110,11 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 		try("ip netns exec other ping -q -c 1 -W 0.05 -I 10.1.0.80 10.1.0.1")
 		return d.has(t, "10.1.0.80", linkMACIn(t, "other", "o0"))
 	})
-	// No client's: outside, the network's own, the broadcast address, and a second one of the gateway. A later claim shows that they were decided.
+	// No client's: outside, the network's own, the broadcast address, and a second one of the gateway. A later claim shows
+	// that they were decided.
 	sh(t, "ip addr add 10.1.0.250/24 dev lan0")
-	inject(t, "intruder", "i0", claim(own, outside), claim(own, "10.1.0.0"), claim(own, "10.1.0.255"), claim(own, "10.1.0.250"), claim(own, "10.1.0.81"))
+	inject(t, "intruder", "i0", claim(own, outside), claim(own, "10.1.0.0"), claim(own, "10.1.0.255"),
+		claim(own, "10.1.0.250"), claim(own, "10.1.0.81"))
 	eventually(t, "a later claim", func() bool { return d.has(t, "10.1.0.81", own.String()) })
 	if d.has(t, "10.1.0.0", own.String()) || d.has(t, "10.1.0.255", own.String()) || d.has(t, "10.1.0.250", own.String()) {
 		t.Errorf("an address that no client can have was claimed: %+v", d.sessions(t))
@@ -120,7 +124,8 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 	for range 5 {
 		try("ip netns exec other ping -q -c 1 -W 0.05 -I 10.1.0.53 10.1.0.1")
 	}
-	if all := d.until(t, maxClaims+2); slices.ContainsFunc(all, func(s control.Session) bool { return s.Addr == netip.MustParseAddr("10.1.0.53") }) {
+	if all := d.until(t, maxClaims+2); slices.ContainsFunc(
+		all, func(s control.Session) bool { return s.Addr == netip.MustParseAddr("10.1.0.53") }) {
 		t.Errorf("a server's address was claimed: %+v", all)
 	}
 
@@ -148,7 +153,9 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 // TestFailingClaimsDoNotFillTheLog: where claims cannot be kept, as on a full disk, the log says
 // so once, however many packets of newcomers come.
 func TestFailingClaimsDoNotFillTheLog(t *testing.T) {
-	cfg, err := config.Parse("gatewayd.toml", []byte("lan.interface = \"lan0\"\nlan.address = \"10.1.0.1/24\"\nwan.interface = \"wan0\"\ndhcp.mode = \"external\"\ndns.upstreams = [\"192.0.2.2\"]\nauth.methods = [\"click-through\"]\n"))
+	cfg, err := config.Parse("gatewayd.toml", []byte(
+		"lan.interface = \"lan0\"\nlan.address = \"10.1.0.1/24\"\nwan.interface = \"wan0\"\ndhcp.mode = "+
+			"\"external\"\ndns.upstreams = [\"192.0.2.2\"]\nauth.methods = [\"click-through\"]\n"))
 	must(t, err)
 	dp, err := admission.New(admission.Config{Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr()})
 	must(t, err)

@@ -19,7 +19,8 @@ func TestOperatorsLogin(t *testing.T) {
 	network(t)
 	cfg := configured(t, t.TempDir(), onEBPF)
 	cfg.Limits = config.Limits{
-		SessionTimeout: time.Hour, IdleTimeout: 5 * time.Minute, UpRate: 1e6, DownRate: 2e6, UpQuota: 1e6, DownQuota: 2e6, TotalQuota: 3e6, SessionsPerUser: 1,
+		SessionTimeout: time.Hour, IdleTimeout: 5 * time.Minute, UpRate: 1e6, DownRate: 2e6, UpQuota: 1e6, DownQuota: 2e6,
+		TotalQuota: 3e6, SessionsPerUser: 1,
 	}
 	d := serve(t, cfg)
 	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
@@ -60,11 +61,13 @@ func TestOperatorsLogin(t *testing.T) {
 		t.Errorf("after the logout of all: %v, %v", err, gone(some))
 	}
 	leased := netip.MustParseAddr(lease(t))
-	if s, err := c.Login(t.Context(), control.LoginRequest{Addr: leased, User: "ann"}); err != nil || s.Limits != (control.Limits{}) {
+	if s, err := c.Login(t.Context(), control.LoginRequest{Addr: leased, User: "ann"}); err != nil ||
+		s.Limits != (control.Limits{}) {
 		t.Errorf("a client with a lease: %+v, %v", s.Limits, err)
 	}
 	// A session of a second, and one of a byte: the page says which ended it.
-	for says, limits := range map[string]control.Limits{"Your time is used up.": {SessionTimeoutSeconds: 1}, "Your data volume is used up.": {TotalBytes: 1}} {
+	for says, limits := range map[string]control.Limits{
+		"Your time is used up.": {SessionTimeoutSeconds: 1}, "Your data volume is used up.": {TotalBytes: 1}} {
 		_, err := c.Login(t.Context(), control.LoginRequest{Addr: leased, User: "ann", Limits: limits})
 		must(t, err)
 		_, _ = try("ip netns exec client ping -c 1 -W 1 192.0.2.2") // uses the byte up

@@ -60,7 +60,8 @@ func startOutside(t *testing.T) (secret string) {
 		Log         bool
 		Passwords   []string
 		Long        string
-	}{Dir: dir, Secret: "a secret of 24 characters", Auth: netip.MustParseAddrPort(outside + ":1812"), Acct: netip.MustParseAddrPort(outside + ":1813"), Log: true}
+	}{Dir: dir, Secret: "a secret of 24 characters", Auth: netip.MustParseAddrPort(outside + ":1812"),
+		Acct: netip.MustParseAddrPort(outside + ":1813"), Log: true}
 	for _, name := range []string{"radiusd.conf", "users"} {
 		tmpl, err := template.ParseFiles(filepath.Join("radius", "testdata", name))
 		must(t, err)
@@ -70,11 +71,13 @@ func startOutside(t *testing.T) (secret string) {
 	}
 	spawn(t, "server", "env", internetEnv+"=1", os.Args[0])
 	spawn(t, "server", "freeradius", "-f", "-l", "stdout", "-d", dir)
-	spawn(t, "server", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--no-resolv", "--no-hosts",
+	spawn(t, "server", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
+		"--no-hosts",
 		"--bind-interfaces", "--listen-address="+outside, "--address=/#/"+outside)
 	eventually(t, "RADIUS, DNS and web", func() bool {
 		out, err := try(`ip netns exec server ss -Hltun`)
-		return err == nil && strings.Contains(out, outside+":1813") && strings.Contains(out, outside+":53") && strings.Contains(out, outside+":80")
+		return err == nil && strings.Contains(out, outside+":1813") && strings.Contains(out, outside+":53") &&
+			strings.Contains(out, outside+":80")
 	})
 	return conf.Secret
 }

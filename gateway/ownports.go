@@ -42,7 +42,9 @@ func (s *survey) ownPorts() {
 				if proto == config.UDP && pid != 0 && from <= l.port && l.port <= to {
 					weight = Warning // perhaps of a question that has been answered by then
 				}
-				text := fmt.Sprintf("%s: %s of this machine has %s port %d, and would no longer be reached at it from outside: forward another port to %s, or stop it",
+				text := fmt.Sprintf(
+					"%s: %s of this machine has %s port %d, and would no longer be reached at it from outside: forward another port "+
+						"to %s, or stop it",
 					s.WhereForward(i, "ports"), by, strings.ToUpper(proto), l.port, f.To)
 				// The gateway's own ports are compared by the configuration's checks.
 				if ours := pid != 0 && pid == s.running; !ours && !said[text] {

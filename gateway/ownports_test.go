@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 )
 
-// ownPortsTaken has this machine listen on ports and forwards them. Ports that nobody reaches from outside may be forwarded.
+// ownPortsTaken has this machine listen on ports and forwards them. Ports that nobody reaches from outside may be
+// forwarded.
 func ownPortsTaken(t *testing.T, cfg config.Config) {
 	cfg.NAT.Masquerade = true
 	for _, l := range []struct {
@@ -42,7 +43,8 @@ func ownPortsTaken(t *testing.T, cfg config.Config) {
 		at := netip.MustParseAddrPort(l.addr).Port()
 		cfg.NAT.Forwards = nil
 		for _, proto := range []string{config.TCP, config.UDP} {
-			cfg.NAT.Forwards = append(cfg.NAT.Forwards, config.Forward{Proto: proto, Ports: config.PortRange{First: at - 1, Last: at}, To: netip.MustParseAddr("10.1.0.9")})
+			cfg.NAT.Forwards = append(cfg.NAT.Forwards, config.Forward{Proto: proto, Ports: config.PortRange{First: at - 1,
+				Last: at}, To: netip.MustParseAddr("10.1.0.9")})
 		}
 		if l.says != "" {
 			finds(t, cfg, l.weight, fmt.Sprintf("(process %d) of this machine has %s", os.Getpid(), l.says))
@@ -61,6 +63,7 @@ func ownPortsTaken(t *testing.T, cfg config.Config) {
 func kernelPortTaken(t *testing.T, cfg config.Config) {
 	sh(t, "ip link add fou9 type vxlan id 9 dstport 47890 local 192.0.2.1; ip link set fou9 up")
 	t.Cleanup(func() { sh(t, "ip link del fou9") })
-	cfg.NAT.Forwards = []config.Forward{{Proto: config.UDP, Ports: config.PortRange{First: 47890, Last: 47890}, To: netip.MustParseAddr("10.1.0.9")}}
+	cfg.NAT.Forwards = []config.Forward{
+		{Proto: config.UDP, Ports: config.PortRange{First: 47890, Last: 47890}, To: netip.MustParseAddr("10.1.0.9")}}
 	finds(t, cfg, Refusal, "of this machine has UDP port 47890")
 }

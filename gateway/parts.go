@@ -28,7 +28,8 @@ func (g *gateway) radiusConfig() radius.Config {
 	r := g.cfg.RADIUS
 	out := radius.Config{
 		NASIdentifier: r.NASIdentifier, NASAddress: r.NASAddress, NASPortType: radius.PortType(r.PortType),
-		NASPortID: g.cfg.LAN.Interface, CalledStationID: r.CalledStationID, Method: radius.Method(r.Method), Timeout: r.Timeout, Retries: r.Retries,
+		NASPortID: g.cfg.LAN.Interface, CalledStationID: r.CalledStationID, Method: radius.Method(r.Method),
+		Timeout: r.Timeout, Retries: r.Retries,
 		InterimDefault: r.Interim, SwapOctets: r.SwapOctets, LocalAccounts: !g.cfg.Auth.Has(config.MethodRADIUS),
 		Log: g.log,
 	}
@@ -46,7 +47,8 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	out := dhcp.Config{
 		Interface: cfg.LAN.Interface, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
-		Brief: d.Brief, PerMAC: datapath.Senders, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
+		Brief: d.Brief, PerMAC: datapath.Senders, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"),
+		Log: g.log,
 	}
 	out.Present = func(ctx context.Context, mac dhcp.MAC, addr netip.Addr) (bool, error) {
 		return g.arp.There(ctx, addr, mac)
@@ -80,7 +82,8 @@ func (g *gateway) dnsConfig() dns.Config {
 	out := dns.Config{
 		Listen: netip.AddrPortFrom(cfg.LAN.Address.Addr(), 53), Interface: clientInterface(cfg),
 		Clients: []netip.Prefix{cfg.LAN.Network()}, Upstreams: cfg.DNS.Upstreams,
-		Garden: cfg.Garden.Domains, Ports: portNames(cfg.Garden.Ports), Open: cfg.Garden.Prefixes, Never: []netip.Prefix{cfg.LAN.Network()},
+		Garden: cfg.Garden.Domains, Ports: portNames(cfg.Garden.Ports), Open: cfg.Garden.Prefixes,
+		Never: []netip.Prefix{cfg.LAN.Network()},
 		Local: map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
 		Who: func(addr netip.Addr) (mac [6]byte, admitted bool) {
 			s, _ := g.table.Get(addr)
@@ -125,7 +128,8 @@ func CheckFiles(cfg *config.Config) []Finding {
 		if len(cfg.Auth.Methods) == 1 {
 			who = "at all"
 		}
-		s.find(Warning, "%s has no account, so nobody can log in %s: add a line NAME:HASH for each (gatewayd hash-password prints the hash)", cfg.Users.File, who)
+		s.find(Warning, "%s has no account, so nobody can log in %s: add a line NAME:HASH for each (gatewayd hash-password "+
+			"prints the hash)", cfg.Users.File, who)
 	}
 	if cfg.Portal.Enabled {
 		_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g, false}, sources)

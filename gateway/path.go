@@ -72,26 +72,30 @@ func (g *gateway) openPath() (path, error) {
 	case config.EBPF:
 		dp, err := opened(ebpf.Open(g.ebpfConfig()))
 		if err == nil {
-			err = errors.Join(kernel.Remove(g.cfg.LAN.Interface), tun.Remove(g.cfg.LAN.Interface), nfqueue.Clear(g.cfg.LAN.Interface))
+			err = errors.Join(
+				kernel.Remove(g.cfg.LAN.Interface), tun.Remove(g.cfg.LAN.Interface), nfqueue.Clear(g.cfg.LAN.Interface))
 		}
 		return dp, err
 	case config.TUN:
 		c := tunConfig(g.cfg, g.home, g.log)
 		// The neighbours by themselves: programs or rules that were removed by others left them.
 		c.Former = func() error {
-			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface), routes.Remove(g.cfg.LAN.Interface), kernel.Clear(g.cfg.LAN.Interface))
+			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface),
+				routes.Remove(g.cfg.LAN.Interface), kernel.Clear(g.cfg.LAN.Interface))
 		}
 		return opened(tun.Open(c))
 	case config.Kernel:
 		c := kernelConfig(g.cfg, g.log)
 		c.Former = func() error {
-			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface), routes.Remove(g.cfg.LAN.Interface), tun.RemoveDevice(g.cfg.LAN.Interface))
+			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface),
+				routes.Remove(g.cfg.LAN.Interface), tun.RemoveDevice(g.cfg.LAN.Interface))
 		}
 		return opened(kernel.Open(c))
 	case config.NFQueue:
 		dp, err := opened(nfqueue.Open(g.nfqueueConfig()))
 		if err == nil {
-			err = errors.Join(removePrograms(g.cfg), kernel.Remove(g.cfg.LAN.Interface), tun.Remove(g.cfg.LAN.Interface), guard.Remove(g.cfg.LAN.Interface))
+			err = errors.Join(removePrograms(g.cfg), kernel.Remove(g.cfg.LAN.Interface), tun.Remove(g.cfg.LAN.Interface),
+				guard.Remove(g.cfg.LAN.Interface))
 		}
 		return dp, err
 	}
@@ -114,14 +118,15 @@ var ErrNotHere = errors.New("nothing of a gateway is to be found in this network
 // ErrBusy is returned while another gateway has an interface.
 var ErrBusy = datapath.ErrBusy
 
-// Detach removes everything of a gateway from the kernel, whatever its data path was, and
-// switches forwarding off where the gateway switched it on. PPPoE clients are told that their sessions have ended, and so are RADIUS servers.
-// What does not exist is no error. While a daemon runs, Detach fails with
-// datapath.ErrBusy unless forced; the daemon then continues without anything in the
-// kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
+// Detach removes everything of a gateway from the kernel, whatever its data path was, and switches forwarding off where
+// the gateway switched it on. PPPoE clients are told that their sessions have ended, and so are RADIUS servers. What
+// does not exist is no error. While a daemon runs, Detach fails with datapath.ErrBusy unless forced; the daemon then
+// continues without anything in the kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
 func Detach(cfg *config.Config, force bool) error {
 	if !Here(cfg) && !force && !guard.There(cfg.LAN.Interface) && !nfqueue.Left(cfg.LAN.Interface) {
-		return fmt.Errorf("%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (nsenter --net=/run/netns/NAME); if it is gone for good, detach --force removes what is pinned",
+		return fmt.Errorf(
+			"%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (nsenter "+
+				"--net=/run/netns/NAME); if it is gone for good, detach --force removes what is pinned",
 			ErrNotHere, cfg.LAN.Interface)
 	}
 	locks, err := datapath.Lock(cfg.LAN.Interface, cfg.WAN.Interface)
@@ -134,15 +139,18 @@ func Detach(cfg *config.Config, force bool) error {
 	}
 	told := farewell(cfg) // the kernel is left clean all the same
 	var shut error
-	if cfg.Datapath.Kind != config.EBPF && guard.There(cfg.LAN.Interface) { // the LAN stays closed until the guard is removed last, or where that fails; ebpf.Remove does it itself
+	if cfg.Datapath.Kind != config.EBPF && guard.There(cfg.LAN.Interface) {
+		// the LAN stays closed until the guard is removed last, or where that fails; ebpf.Remove does it itself
 		shut = guard.Guard{LAN: cfg.LAN.Interface}.Know()
 	}
 	programs := removePrograms
 	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	// Not kernel.Remove, which takes the rule on frames: tun.Remove does after its device, with which a daemon restores the rule.
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), kernel.Clear(cfg.LAN.Interface), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
+	// Not kernel.Remove, which takes the rule on frames: tun.Remove does after its device, with which a daemon restores
+	// the rule.
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), kernel.Clear(cfg.LAN.Interface), tun.Remove(cfg.LAN.Interface),
+		nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err
@@ -155,7 +163,8 @@ func Detach(cfg *config.Config, force bool) error {
 		return err
 	}
 	// The flow log's last: a daemon puts its rule back until it notices that the rest is gone, and its folder may be bad.
-	return errors.Join(guard.Remove(cfg.LAN.Interface), told, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), signOff(cfg))
+	return errors.Join(
+		guard.Remove(cfg.LAN.Interface), told, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), signOff(cfg))
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its
@@ -173,7 +182,8 @@ func Guard(lan string) error {
 // Left reports whether anything of a gateway is in the kernel: programs, a device,
 // rules, or the guard.
 func Left(cfg *config.Config) bool {
-	return Pinned(cfg) || ident.Left(identPins(cfg)) || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface) ||
+	return Pinned(cfg) || ident.Left(identPins(cfg)) || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) ||
+		nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface) ||
 		nat.Left(nat.Table(cfg.LAN.Interface))
 }
 
@@ -248,14 +258,15 @@ func tunConfig(cfg *config.Config, home bool, log *slog.Logger) tun.Config {
 
 // kernelConfig returns the configuration of the kernel's PPPoE.
 func kernelConfig(cfg *config.Config, log *slog.Logger) kernel.Config {
-	return kernel.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Address: cfg.LAN.Address, Keeper: func() *exec.Cmd { return keeperCommand(cfg) }, Log: log}
+	return kernel.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Address: cfg.LAN.Address,
+		Keeper: func() *exec.Cmd { return keeperCommand(cfg) }, Log: log}
 }
 
 // KeepVerb is the command of gatewayd that calls Keep. The form of its log is its argument.
 const KeepVerb = "keep"
 
-// keeperCommand is this program as the keeper of what ends with open files. Its messages go where the daemon's go, also when
-// the daemon is gone.
+// keeperCommand is this program as the keeper of what ends with open files. Its messages go where the daemon's go, also
+// when the daemon is gone.
 func keeperCommand(cfg *config.Config) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", KeepVerb, cfg.LogFormat)
 	cmd.Args[0] = "gatewayd"
@@ -271,7 +282,9 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	cfg := g.cfg
 	c := ebpf.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
-		PortalPorts: servicePorts(cfg, g.home), Forward: ebpf.Forward(cfg.Datapath.Forward), FlowCache: ebpf.FlowCache(cfg.Datapath.FlowCache), Shaping: ebpf.Shaping(cfg.Datapath.Shaping), PinDir: cfg.Datapath.PinDir, Log: g.log,
+		PortalPorts: servicePorts(cfg, g.home), Forward: ebpf.Forward(cfg.Datapath.Forward),
+		FlowCache: ebpf.FlowCache(cfg.Datapath.FlowCache), Shaping: ebpf.Shaping(cfg.Datapath.Shaping),
+		PinDir: cfg.Datapath.PinDir, Log: g.log,
 	}
 	if cfg.DHCP.Mode == config.External {
 		c.Newcomer = g.newcomer

@@ -40,13 +40,16 @@ func ports(cfg *config.Config) []port {
 		}
 	}
 	if cfg.DHCP.Mode == config.Server {
-		all = append(all, port{"udp4", netip.AddrPortFrom(netip.IPv4Unspecified(), 67), cfg.LAN.Interface, "DHCP", `set dhcp.mode = "external"`})
+		all = append(all, port{"udp4", netip.AddrPortFrom(netip.IPv4Unspecified(), 67), cfg.LAN.Interface, "DHCP",
+			`set dhcp.mode = "external"`})
 	}
 	for i, n := range portalPorts(cfg.Portal) {
-		all = append(all, port{"tcp4", netip.AddrPortFrom(own, n), "", "the portal", "choose another " + []string{"portal.port", "portal.tls_port"}[i]})
+		all = append(all, port{"tcp4", netip.AddrPortFrom(own, n), "", "the portal", "choose another " + []string{
+			"portal.port", "portal.tls_port"}[i]})
 	}
 	if cfg.Ident.Enabled {
-		all = append(all, port{"tcp4", netip.AddrPortFrom(netip.IPv4Unspecified(), ident.Port), cfg.WAN.Interface, "ident", "set ident.enabled = false"})
+		all = append(all, port{"tcp4", netip.AddrPortFrom(netip.IPv4Unspecified(), ident.Port), cfg.WAN.Interface, "ident",
+			"set ident.enabled = false"})
 	}
 	if l := cfg.Metrics.Listen; l.IsValid() {
 		all = append(all, port{"tcp", l, "", "metrics", "choose another metrics.listen"})
@@ -60,7 +63,8 @@ const webPort = 80
 // answer there.
 func homePort(cfg *config.Config) (port, bool) {
 	p := cfg.Portal
-	here := port{"tcp4", netip.AddrPortFrom(cfg.LAN.Address.Addr(), webPort), "", "http://" + cfg.LAN.Address.Addr().String() + "/", "set portal.port_80 = false"}
+	here := port{"tcp4", netip.AddrPortFrom(cfg.LAN.Address.Addr(), webPort), "",
+		"http://" + cfg.LAN.Address.Addr().String() + "/", "set portal.port_80 = false"}
 	return here, p.Enabled && p.Home && p.Port != webPort && (p.TLSCert == "" || p.TLSPort != webPort)
 }
 
@@ -70,7 +74,8 @@ func (g *gateway) openHome() {
 	here, wanted := homePort(g.cfg)
 	g.home = wanted && !here.taken()
 	if wanted && !g.home {
-		g.log.Info("another program has the port: the portal is reached by its own port, and by every other address on port 80", "address", here.addr.String())
+		g.log.Info("another program has the port: the portal is reached by its own port, and by every other address on "+
+			"port 80", "address", here.addr.String())
 	}
 }
 
@@ -142,7 +147,8 @@ func sockets(table io.Reader, addr netip.AddrPort, listening bool) (inodes []str
 		local, state, inode = 1, 3, 9 // fields
 		listen              = "0A"
 	)
-	ends := []string{fmt.Sprintf("%s:%04X", hexOf(addr.Addr()), addr.Port()), fmt.Sprintf("%032d:%04X", 0, addr.Port()), fmt.Sprintf("%08d:%04X", 0, addr.Port())}
+	ends := []string{fmt.Sprintf("%s:%04X", hexOf(addr.Addr()), addr.Port()), fmt.Sprintf("%032d:%04X", 0, addr.Port()),
+		fmt.Sprintf("%08d:%04X", 0, addr.Port())}
 	for lines := bufio.NewScanner(table); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		if len(fields) <= inode || listening && fields[state] != listen {

@@ -21,7 +21,8 @@ import (
 func (g *gateway) status() control.Status {
 	word, why := g.dp.Forwarding()
 	st := control.Status{
-		Version: g.said.Version, PID: os.Getpid(), Since: timeline.Wall(g.began), Datapath: g.cfg.Datapath.Kind + ", " + word, Why: why,
+		Version: g.said.Version, PID: os.Getpid(), Since: timeline.Wall(g.began), Datapath: g.cfg.Datapath.Kind + ", " + word,
+		Why: why,
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
 		Sessions: g.table.States(), Outbox: g.table.Pending(), Aside: g.table.Aside(),
 	}
@@ -42,7 +43,8 @@ func (g *gateway) status() control.Status {
 	if err != nil {
 		g.log.Warn("reading the clients' counters", "err", err)
 	}
-	st.Traffic = control.Traffic{UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPackets}
+	st.Traffic = control.Traffic{
+		UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPackets}
 	g.served(&st)
 	return st
 }
@@ -92,15 +94,18 @@ func (g *gateway) served(st *control.Status) {
 
 func repairCounts(r ebpf.Repairs) map[string]uint64 {
 	return map[string]uint64{
-		"taken-off": r.Removed, "attached-again": r.Attached, "pinned-again": r.Pinned, "guarded-again": r.Guarded, "error": r.Errors,
+		"taken-off": r.Removed, "attached-again": r.Attached, "pinned-again": r.Pinned, "guarded-again": r.Guarded,
+		"error": r.Errors,
 	}
 }
 
 func dhcpCounts(d dhcp.Stats) map[string]uint64 {
 	return map[string]uint64{
 		"discover": d.Discovers, "request": d.Requests, "decline": d.Declines, "release": d.Releases, "inform": d.Informs,
-		"offer": d.Offers, "ack": d.Acks, "nak": d.Naks, "malformed": d.Malformed, "relayed": d.Relayed, "spoofed": d.Spoofed, "still-there": d.StillThere,
-		"exhausted": d.Exhausted, "too-many": d.TooMany, "overloaded": d.Overloaded, "throttled": d.Throttled, "expired": d.Expired,
+		"offer": d.Offers, "ack": d.Acks, "nak": d.Naks, "malformed": d.Malformed, "relayed": d.Relayed, "spoofed": d.Spoofed,
+		"still-there": d.StillThere,
+		"exhausted":   d.Exhausted, "too-many": d.TooMany, "overloaded": d.Overloaded, "throttled": d.Throttled,
+		"expired":     d.Expired,
 		"store-error": d.StoreErrors, "listener-error": d.ListenerErrors, "send-error": d.SendErrors,
 	}
 }
@@ -129,7 +134,8 @@ func pppoeCounts(n pppoe.Counts) map[string]uint64 {
 }
 
 func identCounts(i ident.Stats) map[string]uint64 {
-	return map[string]uint64{"answer": i.Named, "no-user": i.NoUser, "invalid": i.Invalid, "throttled": i.Throttled, "failed": i.Failed}
+	return map[string]uint64{
+		"answer": i.Named, "no-user": i.NoUser, "invalid": i.Invalid, "throttled": i.Throttled, "failed": i.Failed}
 }
 
 func askedCounts(d radius.DynamicStats) map[string]uint64 {

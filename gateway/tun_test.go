@@ -13,7 +13,8 @@ import (
 // TestTUN runs TestClient's sequence on the data path in user space, in both modes. Unlike
 // with the kernel's, no packets pass without the daemon.
 func TestTUN(t *testing.T) {
-	for name, keys := range map[string]string{"studied": "kind = \"tun\"", "fast": "kind = \"tun\"\nfast = true\ndevice = \"clients\""} {
+	for name, keys := range map[string]string{
+		"studied": "kind = \"tun\"", "fast": "kind = \"tun\"\nfast = true\ndevice = \"clients\""} {
 		t.Run(name, func(t *testing.T) {
 			network(t)
 			sh(t, "ip addr flush dev lan0")
@@ -91,7 +92,8 @@ func strangerLogsIn(t *testing.T) {
 	if !strings.HasPrefix(caught, "302 http://10.1.0.1:8080/login") {
 		t.Fatalf("the first look at the web is answered by %q", caught)
 	}
-	if _, err := try(curl + `--connect-timeout 20 http://192.0.2.2:81/`); err == nil || strings.Contains(err.Error(), "28") {
+	if _, err := try(curl + `--connect-timeout 20 http://192.0.2.2:81/`); err == nil ||
+		strings.Contains(err.Error(), "28") {
 		t.Errorf("a connection to elsewhere is not reset: %v", err)
 	}
 	if out, _ := try("ip netns exec client ping -c 1 -W 20 192.0.2.2"); !strings.Contains(out, "Packet filtered") {
@@ -103,7 +105,8 @@ func strangerLogsIn(t *testing.T) {
 	if token == nil {
 		t.Fatalf("no form on the login page:\n%s", page)
 	}
-	code := sh(t, curl+fmt.Sprintf(`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=right http://10.1.0.1:8080/login`, token[1]))
+	code := sh(t, curl+fmt.Sprintf(
+		`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=right http://10.1.0.1:8080/login`, token[1]))
 	if code != "303" || !passes() {
 		t.Fatalf("the right password is answered by %s", code)
 	}

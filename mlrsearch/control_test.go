@@ -26,7 +26,8 @@ func hard(capacity float64, spent *time.Duration) Measurer {
 // implementation (MLRsearch 1.2.1) does: a device of exactly 1,000,000 packets/s, NDR and PDR
 // of 0.5 %, 1 s trials, 21 s a load. That finds 997,497.6 and 1,000,000.7.
 func TestExampleOfTheReference(t *testing.T) {
-	ndr := Goal{Name: "NDR", ExceedRatio: 0.005, Width: 0.005, FinalDuration: time.Second, DurationSum: 21 * time.Second, InitialDuration: time.Second}
+	ndr := Goal{Name: "NDR", ExceedRatio: 0.005, Width: 0.005, FinalDuration: time.Second, DurationSum: 21 * time.Second,
+		InitialDuration: time.Second}
 	pdr := ndr
 	pdr.Name, pdr.LossRatio = "PDR", 0.005
 	var spent time.Duration
@@ -35,7 +36,8 @@ func TestExampleOfTheReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d trials, %v: NDR %.1f [%.1f, %.1f], PDR %.1f [%.1f, %.1f]", len(r.Trials), spent,
-		r.Results[0].Throughput, r.Results[0].Lower, r.Results[0].Upper, r.Results[1].Throughput, r.Results[1].Lower, r.Results[1].Upper)
+		r.Results[0].Throughput, r.Results[0].Lower, r.Results[0].Upper, r.Results[1].Throughput, r.Results[1].Lower,
+		r.Results[1].Upper)
 	n, p := r.Results[0], r.Results[1]
 	if !n.Regular || !p.Regular {
 		t.Errorf("irregular: %+v %+v", n, p)
@@ -144,7 +146,8 @@ func TestLowLoadsAreBelieved(t *testing.T) {
 		return Outcome{}, nil
 	}
 	g := NDR(time.Second, 0.01)
-	r, err := Run(context.Background(), Search{Goals: []Goal{g, PDR(0.2, time.Second, time.Second, 0.01)}, Min: 4.1e5, Max: 2e6}, measure)
+	r, err := Run(context.Background(),
+		Search{Goals: []Goal{g, PDR(0.2, time.Second, time.Second, 0.01)}, Min: 4.1e5, Max: 2e6}, measure)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +191,8 @@ func TestFailuresKeepWhatWasMeasured(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Run(ctx, Search{Goals: []Goal{NDR(time.Minute, 0.005)}, Min: 1e3, Max: 1e9}, nil); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, Search{Goals: []Goal{NDR(time.Minute, 0.005)}, Min: 1e3, Max: 1e9}, nil); !errors.Is(
+		err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -211,9 +215,10 @@ func TestImpossibleInputIsNamed(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	_, err := Run(context.Background(), Search{Goals: []Goal{good}, Min: 1, Max: 2}, func(context.Context, float64, time.Duration) (Outcome, error) {
-		return Outcome{Loss: math.NaN()}, nil
-	})
+	_, err := Run(context.Background(), Search{Goals: []Goal{good}, Min: 1, Max: 2},
+		func(context.Context, float64, time.Duration) (Outcome, error) {
+			return Outcome{Loss: math.NaN()}, nil
+		})
 	if err == nil || !strings.Contains(err.Error(), "impossible") {
 		t.Error(err)
 	}

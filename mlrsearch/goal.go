@@ -29,13 +29,15 @@ type Goal struct {
 // NDR is the no-drop rate in the form that RFC 2544, 26.1 asks for, with trials of the given
 // duration (60 s in the RFC) and the given relative width.
 func NDR(final time.Duration, width float64) Goal {
-	return Goal{Name: "NDR", Width: width, FinalDuration: final, DurationSum: final, InitialDuration: min(final, time.Second)}
+	return Goal{Name: "NDR", Width: width, FinalDuration: final, DurationSum: final,
+		InitialDuration: min(final, time.Second)}
 }
 
 // PDR is the partial-drop rate at a loss ratio, with half of the trials' time allowed to
 // exceed that ratio, as RFC 9971 recommends for repeatable results.
 func PDR(loss float64, final, sum time.Duration, width float64) Goal {
-	return Goal{Name: "PDR", LossRatio: loss, ExceedRatio: 0.5, Width: width, FinalDuration: final, DurationSum: sum, InitialDuration: min(final, time.Second)}
+	return Goal{Name: "PDR", LossRatio: loss, ExceedRatio: 0.5, Width: width, FinalDuration: final, DurationSum: sum,
+		InitialDuration: min(final, time.Second)}
 }
 
 // check names the first attribute that is out of its range.
@@ -53,7 +55,8 @@ func (g Goal) check() error {
 	case g.DurationSum < g.FinalDuration:
 		return fmt.Errorf("duration sum %v is shorter than a final trial, %v", g.DurationSum, g.FinalDuration)
 	case g.InitialDuration < 0 || g.InitialDuration > g.FinalDuration:
-		return fmt.Errorf("initial trial duration %v is not between 0 and the final one, %v", g.InitialDuration, g.FinalDuration)
+		return fmt.Errorf(
+			"initial trial duration %v is not between 0 and the final one, %v", g.InitialDuration, g.FinalDuration)
 	}
 	return nil
 }

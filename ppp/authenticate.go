@@ -208,7 +208,8 @@ func (a *authClient) receive(proto Protocol, p Packet) {
 	case proto == CHAP && a.method != MethodPAP && p.Code == Challenge:
 		a.respond(p)
 	case proto == CHAP && a.method != MethodPAP && p.ID == a.id && p.Code == Success:
-		if a.method == MethodMSCHAPv2 && (a.expect == "" || len(p.Data) < len(a.expect) || string(p.Data[:len(a.expect)]) != a.expect) {
+		if a.method == MethodMSCHAPv2 &&
+			(a.expect == "" || len(p.Data) < len(a.expect) || string(p.Data[:len(a.expect)]) != a.expect) {
 			a.refused("the server does not know the password")
 			return
 		}
@@ -218,8 +219,8 @@ func (a *authClient) receive(proto Protocol, p Packet) {
 	}
 }
 
-// respond answers a challenge. One that is sent again gets the same answer: the server may check the first one still, and
-// prove the password by it.
+// respond answers a challenge. One that is sent again gets the same answer: the server may check the first one still,
+// and prove the password by it.
 func (a *authClient) respond(p Packet) {
 	if a.answer != nil && p.ID == a.challenge.ID && bytes.Equal(p.Data, a.challenge.Data) {
 		a.send(a.answer)

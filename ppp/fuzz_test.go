@@ -83,7 +83,8 @@ func FuzzLogin(f *testing.F) {
 	f.Add([]byte{2, 5, 9, 0, 4})
 	f.Fuzz(func(t *testing.T, packets []byte) {
 		for _, method := range Methods {
-			p := join(Config{Methods: []Method{method}}, Config{User: "ann", Password: "no password", Methods: []Method{method}}, "right")
+			p := join(Config{Methods: []Method{method}}, Config{User: "ann", Password: "no password", Methods: []Method{method}},
+				"right")
 			p.until(t, LCP, func() bool { return p.server.link.control.state == opened })
 			p.feed(t, []Protocol{PAP, CHAP, LCP, IPCP}, packets)
 			if len(p.server.opened) > 0 || p.server.link.started {

@@ -197,7 +197,8 @@ func (l *Link) Next() (first time.Time) {
 	if l.ended {
 		return first
 	}
-	for _, t := range []time.Time{l.control.next(), l.net4.next(), l.net6.next(), l.server.due, l.client.due, l.link.echoNext} {
+	for _, t := range []time.Time{
+		l.control.next(), l.net4.next(), l.net6.next(), l.server.due, l.client.due, l.link.echoNext} {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
 			first = t
 		}
@@ -293,7 +294,8 @@ type State struct {
 // State returns what Restore needs; false: the link is not open.
 func (l *Link) State() (State, bool) {
 	t := l.terms()
-	s := State{Magic: l.link.magic, PeerMagic: l.link.peer.magic, PeerMRU: t.MTU, Grant: l.grant, LocalID: t.LocalID, PeerID: t.PeerID}
+	s := State{Magic: l.link.magic, PeerMagic: l.link.peer.magic, PeerMRU: t.MTU, Grant: l.grant, LocalID: t.LocalID,
+		PeerID: t.PeerID}
 	return s, !l.ended && l.net4.state == opened
 }
 

@@ -114,7 +114,8 @@ func once() int { return 1 }
 // TestLinkOpens: both ends agree, by each method.
 func TestLinkOpens(t *testing.T) {
 	for _, method := range Methods {
-		p := join(Config{Methods: []Method{method}, IPv6: true}, Config{User: "ann", Password: "right", AskDNS: true, IPv6: true}, "right")
+		p := join(Config{Methods: []Method{method}, IPv6: true},
+			Config{User: "ann", Password: "right", AskDNS: true, IPv6: true}, "right")
 		p.run(time.Minute, once)
 		if len(p.server.opened) == 0 || len(p.client.opened) == 0 {
 			t.Fatalf("%s: not open: %v, %v", method, p.server.closed, p.client.closed)
@@ -124,7 +125,8 @@ func TestLinkOpens(t *testing.T) {
 			t.Errorf("%s: the client has %+v", method, got)
 		}
 		other := p.server.opened[len(p.server.opened)-1]
-		if other.Peer != assigned || other.LocalID != got.PeerID || other.PeerID != got.LocalID || got.LocalID == ([8]byte{}) {
+		if other.Peer != assigned || other.LocalID != got.PeerID || other.PeerID != got.LocalID ||
+			got.LocalID == ([8]byte{}) {
 			t.Errorf("%s: the server has %+v, the client %+v", method, other, got)
 		}
 		if c := p.server.asked[0]; c.Method != method || c.User != "ann" || len(p.server.asked) != 1 {
@@ -176,7 +178,8 @@ func TestMethodsAgreed(t *testing.T) {
 	if len(p.server.asked) != 1 || p.server.asked[0].Method != MethodPAP {
 		t.Errorf("asked %+v", p.server.asked)
 	}
-	p = join(Config{Methods: []Method{MethodMSCHAPv2}}, Config{User: "ann", Password: "right", Methods: []Method{MethodPAP}}, "right")
+	p = join(Config{Methods: []Method{MethodMSCHAPv2}},
+		Config{User: "ann", Password: "right", Methods: []Method{MethodPAP}}, "right")
 	p.run(time.Minute, once)
 	if len(p.server.asked) != 0 || len(p.server.opened) > 0 || p.server.closed == nil {
 		t.Errorf("asked %+v, %v", p.server.asked, p.server.closed)
@@ -186,7 +189,8 @@ func TestMethodsAgreed(t *testing.T) {
 // TestLargerPayload: RFC 4638's MRU is agreed where both ends allow it.
 func TestLargerPayload(t *testing.T) {
 	for _, tt := range []struct{ server, client, want int }{{1500, 1500, 1500}, {1492, 1500, 1492}, {1500, 1492, 1492}} {
-		p := join(Config{MRU: tt.server, MaxMRU: tt.server}, Config{User: "ann", Password: "right", MRU: tt.client, MaxMRU: 1500}, "right")
+		p := join(Config{MRU: tt.server, MaxMRU: tt.server},
+			Config{User: "ann", Password: "right", MRU: tt.client, MaxMRU: 1500}, "right")
 		p.run(time.Minute, once)
 		if len(p.server.opened) == 0 || p.server.opened[0].MTU != tt.want {
 			t.Errorf("%+v: %+v, %v", tt, p.server.opened, p.server.closed)
@@ -266,7 +270,8 @@ func TestLossyWire(t *testing.T) {
 			r.Fatalf("the client has %+v", p.client.opened)
 		}
 		if p.client.closed == nil && (len(p.client.opened) == 0 || len(p.server.opened) == 0) {
-			r.Fatalf("neither open nor ended: client %d, server %d times open, server: %v", len(p.client.opened), len(p.server.opened), p.server.closed)
+			r.Fatalf("neither open nor ended: client %d, server %d times open, server: %v", len(p.client.opened),
+				len(p.server.opened), p.server.closed)
 		}
 	})
 }
@@ -285,7 +290,8 @@ func TestMSCHAPv2Vectors(t *testing.T) {
 	if want := bytes("82309ECD8D708B5EA08FAA3981CD83544233114A3D85D6DF"); string(response) != string(want) {
 		t.Errorf("the response is %X", response)
 	}
-	if got, want := AuthenticatorResponse("clientPass", response, peer, server, "User"), "S=407A5589115FD0D6209F510FE9C04566932CDA56"; got != want {
+	if got, want := AuthenticatorResponse("clientPass", response, peer, server, "User"),
+		"S=407A5589115FD0D6209F510FE9C04566932CDA56"; got != want {
 		t.Errorf("the server's proof is %s", got)
 	}
 }

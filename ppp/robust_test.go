@@ -10,7 +10,8 @@ import (
 // TestRepeatedFrames: a wire that delivers everything twice opens a link as one that does not.
 func TestRepeatedFrames(t *testing.T) {
 	for _, method := range Methods {
-		p := join(Config{Methods: []Method{method}, IPv6: true}, Config{User: "ann", Password: "right", AskDNS: true, IPv6: true}, "right")
+		p := join(Config{Methods: []Method{method}, IPv6: true},
+			Config{User: "ann", Password: "right", AskDNS: true, IPv6: true}, "right")
 		p.run(time.Minute, func() int { return 1 })
 		acks := p.server.link.control.sent
 		p.server.link.Receive(p.now, Frame(LCP, Packet{ConfigureAck, p.server.link.control.asked, acks}))
@@ -87,7 +88,8 @@ func TestRepliesFit(t *testing.T) {
 	for _, mru := range []int{128, 576, 1492} {
 		for _, method := range Methods {
 			for _, password := range []string{"right", "wrong"} {
-				p := join(Config{Methods: []Method{method}, Name: strings.Repeat("n", 255)}, Config{User: "ann", Password: password, MRU: mru}, "right")
+				p := join(Config{Methods: []Method{method}, Name: strings.Repeat("n", 255)},
+					Config{User: "ann", Password: password, MRU: mru}, "right")
 				decide := p.server.decide
 				p.server.decide = func(c Credentials) (Grant, bool) {
 					g, ok := decide(c)
@@ -100,8 +102,10 @@ func TestRepliesFit(t *testing.T) {
 				}
 				magic := binary.BigEndian.AppendUint32(nil, 0x11223344)
 				for _, f := range [][]byte{
-					Frame(LCP, Packet{EchoRequest, 65, append(magic, make([]byte, 1404)...)}), Frame(LCP, Packet{99, 66, make([]byte, 1404)}),
-					Frame(0x8053, Packet{ConfigureRequest, 67, make([]byte, 1404)}), Frame(IPV6CP, Packet{ConfigureRequest, 68, make([]byte, 1404)}),
+					Frame(LCP, Packet{EchoRequest, 65, append(magic, make([]byte, 1404)...)}),
+					Frame(LCP, Packet{99, 66, make([]byte, 1404)}),
+					Frame(0x8053, Packet{ConfigureRequest, 67, make([]byte, 1404)}),
+					Frame(IPV6CP, Packet{ConfigureRequest, 68, make([]byte, 1404)}),
 				} {
 					before := len(p.server.out)
 					p.server.link.Receive(p.now, f)

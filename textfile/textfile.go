@@ -39,7 +39,8 @@ func Foreign(data []byte) string {
 			return e.name
 		}
 	}
-	switch first := data[:min(len(data), 4)]; bytes.Count(first, []byte{0}) { // without a mark; nothing but such bytes is no text
+	switch first := data[:min(len(data), 4)]; bytes.Count(first, []byte{0}) {
+	// without a mark; nothing but such bytes is no text
 	case 1, 2:
 		return "UTF-16"
 	case 3:
@@ -48,8 +49,8 @@ func Foreign(data []byte) string {
 	return ""
 }
 
-// Decode returns a text as UTF-8, without byte order marks in front. UTF-16 is taken where it begins with such a mark, as
-// editors write it; an error says what the text is and what to do.
+// Decode returns a text as UTF-8, without byte order marks in front. UTF-16 is taken where it begins with such a mark,
+// as editors write it; an error says what the text is and what to do.
 func Decode(data []byte) ([]byte, error) {
 	name := Foreign(data)
 	if name == "" {
@@ -95,7 +96,8 @@ type plain struct {
 func (p plain) Error() string { return p.text }
 func (p plain) Unwrap() error { return p.error }
 
-// Plain has an error of a file or folder say which, and what is wrong, without the system call. What the error is remains.
+// Plain has an error of a file or folder say which, and what is wrong, without the system call. What the error is
+// remains.
 func Plain(err error) error {
 	var of *fs.PathError
 	if !errors.As(err, &of) {

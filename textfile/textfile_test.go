@@ -40,7 +40,8 @@ func TestRead(t *testing.T) {
 // TestDecode: what editors of several systems write is read, or named.
 func TestDecode(t *testing.T) {
 	for text, want := range map[string]string{
-		"a = 1": "a = 1", "\ufeffa": "a", "\xff\xfea\x00\n\x00": "a\n", "\xfe\xff\x00a\x00\n": "a\n", "\xff\xfe": "", "\xff\xfe\x2d\x4e": "中",
+		"a = 1": "a = 1", "\ufeffa": "a", "\xff\xfea\x00\n\x00": "a\n", "\xfe\xff\x00a\x00\n": "a\n", "\xff\xfe": "",
+		"\xff\xfe\x2d\x4e":         "中",
 		"\xff\xfe\x3d\xd8\x00\xde": "😀", "": "", "\x00\x00\x00\x00": "\x00\x00\x00\x00",
 	} {
 		if got, err := Decode([]byte(text)); err != nil || string(got) != want {
@@ -48,9 +49,11 @@ func TestDecode(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"a\x00b\x00": "UTF-16", "\x00a\x00b": "UTF-16", "\xff\xfea\x00b": "within a character", "\xff\xfe\x00\x00a\x00\x00\x00": "UTF-32", "\x00\x00\x00a": "UTF-32",
+		"a\x00b\x00": "UTF-16", "\x00a\x00b": "UTF-16", "\xff\xfea\x00b": "within a character",
+		"\xff\xfe\x00\x00a\x00\x00\x00": "UTF-32", "\x00\x00\x00a": "UTF-32",
 	} {
-		if got, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "save it as UTF-8") {
+		if got, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "save it as UTF-8") {
 			t.Errorf("%q: %q, %v, want an error of %s", text, got, err, want)
 		}
 	}

@@ -1,9 +1,9 @@
-// Command tally reads the output of go test -json, of the commands it is given, which it runs side by side, or else of its
-// input. The word "then" between commands has those behind it wait for those before it. It prints what a person wants to
-// see of it, counts skipped tests by reason, names the slowest tests and those that failed, and ends with one line of counts. It exits 1
-// when a test or a package failed, or when there was no test at all. With CI=true in the
-// environment a skipped test is a failure too, unless it says that the kernel
-// lacks something: in CI everything else can be installed from a package.
+// Command tally reads the output of go test -json, of the commands it is given, which it runs side by side, or else of
+// its input. The word "then" between commands has those behind it wait for those before it. It prints what a person
+// wants to see of it, counts skipped tests by reason, names the slowest tests and those that failed, and ends with one
+// line of counts. It exits 1 when a test or a package failed, or when there was no test at all. With CI=true in the
+// environment a skipped test is a failure too, unless it says that the kernel lacks something: in CI everything else
+// can be installed from a package.
 //
 // A test that began and never ended is a failure as well, and so is a package: something stopped it,
 // such as its time limit. Tests behind it that never began are not known here.

@@ -98,8 +98,10 @@ func TestSlowest(t *testing.T) {
 		{"none", nil, nil},
 		{"few", []float64{0.04, 90.26}, []string{"Test2  example/a  90.3 s", "Test1  example/a  0.0 s"}},
 		{"many", []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, []string{
-			"Test12  example/a  12.0 s", "Test11  example/a  11.0 s", "Test10  example/a  10.0 s", "Test9  example/a  9.0 s", "Test8  example/a  8.0 s",
-			"Test7  example/a  7.0 s", "Test6  example/a  6.0 s", "Test5  example/a  5.0 s", "Test4  example/a  4.0 s", "Test3  example/a  3.0 s",
+			"Test12  example/a  12.0 s", "Test11  example/a  11.0 s", "Test10  example/a  10.0 s", "Test9  example/a  9.0 s",
+			"Test8  example/a  8.0 s",
+			"Test7  example/a  7.0 s", "Test6  example/a  6.0 s", "Test5  example/a  5.0 s", "Test4  example/a  4.0 s",
+			"Test3  example/a  3.0 s",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +120,8 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
-// TestBroken: failures are named again behind everything else, whatever kind they are of, and of very many the first ones.
+// TestBroken: failures are named again behind everything else, whatever kind they are of, and of very many the first
+// ones.
 func TestBroken(t *testing.T) {
 	got, _ := goTest(t, true, map[string]string{
 		"a/a_test.go": mixed,
@@ -127,7 +130,8 @@ func TestBroken(t *testing.T) {
 	})
 	lines := strings.Split(strings.TrimSpace(got.broken()), "\n")
 	slices.Sort(lines)
-	if want := []string{"failed  TestBad  example/b", "failed  example/c", "skipped  TestSkipped  example/a"}; !slices.Equal(lines, want) {
+	if want := []string{
+		"failed  TestBad  example/b", "failed  example/c", "skipped  TestSkipped  example/a"}; !slices.Equal(lines, want) {
 		t.Errorf("got %q, want %q", lines, want)
 	}
 	for i := range namedBroken {
@@ -138,7 +142,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestStopped: what began and did not end has failed, and is named, whether its package said that it failed or said nothing.
+// TestStopped: what began and did not end has failed, and is named, whether its package said that it failed or said
+// nothing.
 func TestStopped(t *testing.T) {
 	const lines = `{"Action":"start","Package":"a"}
 {"Action":"run","Package":"a","Test":"TestGood"}
@@ -163,7 +168,8 @@ func TestStopped(t *testing.T) {
 		t.Errorf("%s, ok %v", got, ta.ok())
 	}
 	for _, want := range []string{
-		"last words\n", "all stacks\n", "did not end, which counts as failed: a TestLong\n", ": a TestLong/sub\n", ": b TestCut\n", "FAIL  a ", "FAIL  b ", "FAIL  c ",
+		"last words\n", "all stacks\n", "did not end, which counts as failed: a TestLong\n", ": a TestLong/sub\n",
+		": b TestCut\n", "FAIL  a ", "FAIL  b ", "FAIL  c ",
 	} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("no %q in:\n%s", want, &printed)
@@ -181,13 +187,17 @@ func TestCounts(t *testing.T) {
 		prints string
 	}{
 		{"skips", false, map[string]string{"a/a_test.go": mixed}, "2 passed, 0 failed, 2 skipped", true, "no such tool"},
-		{"strict", true, map[string]string{"a/a_test.go": mixed}, "2 passed, 1 failed, 1 skipped", false, "counts as failed here: example/a TestSkipped"},
+		{"strict", true, map[string]string{"a/a_test.go": mixed}, "2 passed, 1 failed, 1 skipped", false,
+			"counts as failed here: example/a TestSkipped"},
 		{"failure", false, map[string]string{
 			"a/a_test.go": mixed,
 			"b/b_test.go": "package b\nimport \"testing\"\nfunc TestBad(t *testing.T) { t.Error(\"it broke\") }\n",
 		}, "2 passed, 1 failed, 2 skipped", false, "it broke"},
-		{"does not build", false, map[string]string{"a/a_test.go": "package a\nvar x int = \"\"\n"}, "0 passed, 1 failed, 0 skipped", false, "cannot use"},
-		{"process dies", false, map[string]string{"a/a_test.go": "package a\nimport (\"os\"; \"testing\")\nfunc TestExit(t *testing.T) { println(\"last words\"); os.Exit(3) }\n"},
+		{"does not build", false, map[string]string{"a/a_test.go": "package a\nvar x int = \"\"\n"},
+			"0 passed, 1 failed, 0 skipped", false, "cannot use"},
+		{"process dies", false, map[string]string{
+			"a/a_test.go": "package a\nimport (\"os\"; \"testing\")\nfunc TestExit(t *testing.T) { println(\"last words\"); " +
+				"os.Exit(3) }\n"},
 			"0 passed, 1 failed, 0 skipped", false, "last words"},
 		{"no tests", false, map[string]string{"a/a.go": "package a\n"}, "0 passed, 0 failed, 0 skipped", false, ""},
 	}

@@ -47,7 +47,8 @@ type sideBySide struct {
 // then stands between commands that end first and those that begin after them.
 const then = "then"
 
-// run starts the commands, each a line for the shell, as far as the first "then", and the others when all of them have ended.
+// run starts the commands, each a line for the shell, as far as the first "then", and the others when all of them have
+// ended.
 func run(lines []string) *sideBySide {
 	s := &sideBySide{}
 	s.Reader, s.w = io.Pipe()

@@ -14,9 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// TestServersKnowWhatTheGatewayForgot: a gateway that begins without the sessions that it had, because their file is damaged,
-// empty or missing, logs that and tells FreeRADIUS Accounting-On, before any session and only once, also where FreeRADIUS
-// is away at first. Detach tells it Accounting-Off; sessions that go on afterwards are started again.
+// TestServersKnowWhatTheGatewayForgot: a gateway that begins without the sessions that it had, because their file is
+// damaged, empty or missing, logs that and tells FreeRADIUS Accounting-On, before any session and only once, also where
+// FreeRADIUS is away at first. Detach tells it Accounting-Off; sessions that go on afterwards are started again.
 func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -60,7 +60,8 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 			w.acct.stop()
 		}
 		w.start()
-		if logged := w.daemon.said()[seen:]; !strings.Contains(logged, c.logged) || c.logged == "" && strings.Contains(logged, "every client must log in") {
+		if logged := w.daemon.said()[seen:]; !strings.Contains(logged, c.logged) ||
+			c.logged == "" && strings.Contains(logged, "every client must log in") {
 			t.Errorf("%s: the log is\n%s", c.name, logged)
 		}
 		one := login("ann")
@@ -102,7 +103,8 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 	}
 	w.kill()
 	w.acct.stop()
-	if out, err := w.try(`nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml`); err != nil || !strings.Contains(out, "RADIUS servers do not know") {
+	if out, err := w.try(`nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml`); err != nil ||
+		!strings.Contains(out, "RADIUS servers do not know") {
 		t.Errorf("detach without a server: %v\n%s", err, out)
 	}
 }

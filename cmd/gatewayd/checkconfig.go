@@ -54,7 +54,8 @@ func checkMachine(cfg *config.Config) error {
 // show writes findings on standard error, and returns how many the daemon would refuse.
 func show(all []gateway.Finding) (refused int) {
 	for _, f := range all {
-		word := map[gateway.Weight]string{gateway.Note: "note", gateway.Warning: "warning", gateway.Refusal: "error"}[f.Weight]
+		word := map[gateway.Weight]string{
+			gateway.Note: "note", gateway.Warning: "warning", gateway.Refusal: "error"}[f.Weight]
 		fmt.Fprintf(os.Stderr, "%s: %s\n", word, f.Text)
 		if f.Weight == gateway.Refusal {
 			refused++

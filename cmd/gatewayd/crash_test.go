@@ -51,7 +51,8 @@ func TestKilledBeforeAccounting(t *testing.T) {
 	}
 	for _, r := range w.acct.records("told", id) {
 		at, err := time.ParseInLocation("Jan _2 2006 15:04:05 MST", r.one("Event-Timestamp"), time.Local)
-		if err != nil || time.Since(at).Abs() > time.Hour || r.one("Acct-Status-Type") == "Stop" && r.number("Acct-Session-Time") > 3600 {
+		if err != nil || time.Since(at).Abs() > time.Hour ||
+			r.one("Acct-Status-Type") == "Stop" && r.number("Acct-Session-Time") > 3600 {
 			t.Errorf("at %s, %v: %v", at, err, r)
 		}
 	}
@@ -191,7 +192,8 @@ func (w *world) toldOfEnd(t *testing.T, c *client, was control.Session, f *flow)
 	n := f.received.Load()
 	want := control.Traffic{UpBytes: n * (udpHeaders + datagramBytes), UpPackets: n}
 	if stop.counts() != want || stop.one("Acct-Terminate-Cause") != "Session-Timeout" {
-		t.Errorf("Stop tells of %+v (%s), and the server's kernel of %+v", stop.counts(), stop.one("Acct-Terminate-Cause"), want)
+		t.Errorf("Stop tells of %+v (%s), and the server's kernel of %+v", stop.counts(), stop.one("Acct-Terminate-Cause"),
+			want)
 	}
 	if was.User == "brief" && stop.one("Acct-Session-Time") != "5" {
 		t.Errorf("a session of five seconds is told to have lasted %s s", stop.one("Acct-Session-Time"))

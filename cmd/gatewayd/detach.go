@@ -49,7 +49,9 @@ func detachCommand() *cobra.Command {
 			case gateway.Here(cfg):
 				fmt.Fprintf(stdout, "nothing of gatewayd is left in the kernel for %s\n", cfg.LAN.Interface)
 			case pinned && !gateway.Pinned(cfg):
-				fmt.Fprintf(stdout, "nothing of gatewayd is left in this network namespace, and what was pinned in %s was removed\n", cfg.Datapath.PinDir)
+				fmt.Fprintf(stdout,
+					"nothing of gatewayd is left in this network namespace, and what was pinned in %s was removed\n",
+					cfg.Datapath.PinDir)
 			default:
 				fmt.Fprintln(stdout, "nothing of gatewayd is left in this network namespace")
 			}

@@ -11,7 +11,9 @@ import (
 // asks has FreeRADIUS's radclient send a request about sessions, and returns what it prints.
 func (w *world) asks(kind, secret, attributes string) string {
 	w.t.Helper()
-	out, _ := w.try(fmt.Sprintf("printf '%%s\\n' %q | nsenter --net=/run/netns/$ID-router radclient -x -r 2 -t 3 127.0.0.1:3799 %s %q 2>&1", attributes, kind, secret))
+	out, _ := w.try(fmt.Sprintf(
+		"printf '%%s\\n' %q | nsenter --net=/run/netns/$ID-router radclient -x -r 2 -t 3 127.0.0.1:3799 %s %q 2>&1",
+		attributes, kind, secret))
 	return out
 }
 
@@ -30,7 +32,8 @@ func TestServersChangeSessions(t *testing.T) {
 		must(t, err)
 		id := "Acct-Session-Id = " + one.ID
 		for _, c := range []struct{ kind, secret, attributes, answer string }{
-			{"coa", w.Secret, id + ", WISPr-Bandwidth-Max-Down = 300000, Session-Timeout = 3600, Message-Authenticator = 0x00", "CoA-ACK"},
+			{"coa", w.Secret, id + ", WISPr-Bandwidth-Max-Down = 300000, Session-Timeout = 3600, Message-Authenticator = 0x00",
+				"CoA-ACK"},
 			{"coa", w.Secret, id + ", ChilliSpot-Max-Total-Octets = 1000000000", "CoA-ACK"},
 			{"coa", w.Secret, "User-Name = nobody, Session-Timeout = 3600", "Session-Context-Not-Found"},
 			{"coa", w.Secret, id + ", Framed-IP-Address = 10.1.0.66, Session-Timeout = 3600", "Session-Context-Not-Found"},
@@ -47,12 +50,14 @@ func TestServersChangeSessions(t *testing.T) {
 				t.Errorf("%s: %s with %s is answered:\n%s", user, c.kind, c.attributes, out)
 			}
 		}
-		if out := w.asks("disconnect", "a wrong secret of 24 chars", id); strings.Contains(out, "ACK") || strings.Contains(out, "NAK") {
+		if out := w.asks("disconnect", "a wrong secret of 24 chars", id); strings.Contains(out, "ACK") ||
+			strings.Contains(out, "NAK") {
 			t.Errorf("a forged request is answered:\n%s", out)
 		}
 		changed, err := w.session(user)
 		must(t, err)
-		if l := changed.Limits; changed.ID != one.ID || l.DownBps != 300000 || l.SessionTimeoutSeconds != 3600 || l.TotalBytes != 1_000_000_000 || l.UpBps != one.Limits.UpBps {
+		if l := changed.Limits; changed.ID != one.ID || l.DownBps != 300000 || l.SessionTimeoutSeconds != 3600 ||
+			l.TotalBytes != 1_000_000_000 || l.UpBps != one.Limits.UpBps {
 			t.Errorf("%s: was %+v, is %+v", user, one, changed)
 		}
 		w.kill()
@@ -60,7 +65,8 @@ func TestServersChangeSessions(t *testing.T) {
 		if again, err := w.session(user); err != nil || again.Limits != changed.Limits {
 			t.Errorf("%s: was %+v, is %+v, %v after a restart", user, changed, again, err)
 		}
-		if out := w.asks("disconnect", w.Secret, id+", User-Name = "+strings.ToUpper(user)); !strings.Contains(out, "Disconnect-ACK") {
+		if out := w.asks("disconnect", w.Secret, id+", User-Name = "+strings.ToUpper(user)); !strings.Contains(
+			out, "Disconnect-ACK") {
 			t.Errorf("%s: answered:\n%s", user, out)
 		}
 		if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {
@@ -77,7 +83,8 @@ func TestServersChangeSessions(t *testing.T) {
 	short.ping(terms.Local, serverAddr, 1000)
 	one, err := w.session("ann")
 	must(t, err)
-	if out := w.asks("coa", w.Secret, "Framed-IP-Address = "+terms.Local.String()+", ChilliSpot-Max-Total-Octets = 1000"); !strings.Contains(out, "CoA-ACK") {
+	if out := w.asks("coa", w.Secret, "Framed-IP-Address = "+terms.Local.String()+
+		", ChilliSpot-Max-Total-Octets = 1000"); !strings.Contains(out, "CoA-ACK") {
 		t.Errorf("answered:\n%s", out)
 	}
 	if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Session-Timeout" {

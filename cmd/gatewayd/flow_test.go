@@ -291,8 +291,10 @@ func sum(all ...control.Traffic) (s control.Traffic) {
 // gateway's doing, for messages of failures.
 func (w *world) dropped() string {
 	var all []string
-	for _, at := range []struct{ host, dev string }{{"router", "lan0"}, {"router", "wan0"}, {"server", "s0"}, {"hub", "lan"}} {
-		n, _ := w.try("nsenter --net=/run/netns/$ID-" + at.host + " ip -s -j link show " + at.dev + ` | grep -o '"dropped":[0-9]*' | tr '\n' ' '`)
+	for _, at := range []struct{ host, dev string }{
+		{"router", "lan0"}, {"router", "wan0"}, {"server", "s0"}, {"hub", "lan"}} {
+		n, _ := w.try("nsenter --net=/run/netns/$ID-" + at.host + " ip -s -j link show " + at.dev +
+			` | grep -o '"dropped":[0-9]*' | tr '\n' ' '`)
 		all = append(all, at.dev+" "+n)
 	}
 	return strings.Join(all, ", ")

@@ -50,14 +50,16 @@ func framedRoutes(t *testing.T, w *world) {
 	if n := uint64(sent); one.UpPackets != n || one.UpBytes != 100*n || one.DownBytes != 100*n {
 		t.Errorf("%d echo requests of 100 bytes are billed as %+v", sent, one)
 	}
-	if r := w.acct.told("Start", one.ID); !slices.Contains(r["Framed-Route"], "203.0.113.0/28 0.0.0.0 1") || len(r["Framed-Route"]) != 2 {
+	if r := w.acct.told("Start", one.ID); !slices.Contains(r["Framed-Route"], "203.0.113.0/28 0.0.0.0 1") ||
+		len(r["Framed-Route"]) != 2 {
 		t.Errorf("accounted as %v", r)
 	}
 	if there := routes(); strings.Count(there, " dev ") != 2 {
 		t.Errorf("the kernel has\n%s", there)
 	}
 	for _, user := range []string{"thief", "lost"} {
-		if _, err := w.stranger().subscriber(ppp.Config{User: user, Password: "right"}).dial(); !errors.Is(err, ppp.ErrRefused) {
+		if _, err := w.stranger().subscriber(ppp.Config{User: user, Password: "right"}).dial(); !errors.Is(
+			err, ppp.ErrRefused) {
 			t.Errorf("%s: %v", user, err)
 		}
 	}

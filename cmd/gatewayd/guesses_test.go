@@ -76,7 +76,8 @@ func TestGuessesOverPPPoE(t *testing.T) {
 		err := guess(mac(i), "ann", "wrong")
 		refused("a guess of another", err)
 		if n := asked("ann"); n > before && time.Now().Before(told) {
-			t.Errorf("the server was asked about guess %d at one name, which came %s before the end of its wait", i, time.Until(told))
+			t.Errorf("the server was asked about guess %d at one name, which came %s before the end of its wait", i,
+				time.Until(told))
 		}
 		seconds := 0
 		if _, text, found := strings.Cut(fmt.Sprint(err), "try again in "); found {
@@ -94,7 +95,8 @@ func TestGuessesOverPPPoE(t *testing.T) {
 	other := w.client()
 	token, err = other.token("login")
 	must(t, err)
-	if code, err := other.try(strings.Replace(other.fillIn(token, "ann"), "=right", "=wrong", 1)); code != "429" && time.Now().Before(told) {
+	if code, err := other.try(strings.Replace(other.fillIn(token, "ann"), "=right", "=wrong", 1)); code != "429" &&
+		time.Now().Before(told) {
 		t.Errorf("at the portal who tries that name is answered with %s, %v", code, err)
 	}
 	other.logIn("brief")

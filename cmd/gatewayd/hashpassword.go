@@ -23,8 +23,9 @@ func hashPasswordCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "hash-password",
 		Short: "Read a password and print its hash for the users' file",
-		Long:  "Reads a password, twice and without echo from a terminal, else the first line of standard input, and\nprints its hash for a line name:HASH of the users' file.",
-		Args:  usage(cobra.NoArgs),
+		Long: "Reads a password, twice and without echo from a terminal, else the first line of standard input, " +
+			"and\nprints its hash for a line name:HASH of the users' file.",
+		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			password, err := askPassword(cmd.Context(), os.Stdin, os.Stderr)
 			if err != nil {

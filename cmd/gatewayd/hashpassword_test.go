@@ -102,7 +102,8 @@ func TestHashIsArgon2id(t *testing.T) {
 	}
 	salt, err1 := base64.RawStdEncoding.DecodeString(parts[4])
 	key, err2 := base64.RawStdEncoding.DecodeString(parts[5])
-	if err1 != nil || err2 != nil || len(salt) != 16 || string(argon2.IDKey([]byte("geheim"), salt, 3, 64<<10, 4, uint32(len(key)))) != string(key) {
+	if err1 != nil || err2 != nil || len(salt) != 16 ||
+		string(argon2.IDKey([]byte("geheim"), salt, 3, 64<<10, 4, uint32(len(key)))) != string(key) {
 		t.Errorf("%q does not verify", parts)
 	}
 }

@@ -62,7 +62,8 @@ func TestIdent(t *testing.T) {
 			ann, fixed := w.client(), w.client()
 			ann.logIn("ann")
 			fixed.logIn("frugal")
-			w.spawnAt(ann.host, "liar.log", "busybox", "nc", "-lk", "-p", "113", "-e", "/bin/echo", "1 , 1 : USERID : UNIX : liar")
+			w.spawnAt(ann.host, "liar.log", "busybox", "nc", "-lk", "-p", "113", "-e", "/bin/echo",
+				"1 , 1 : USERID : UNIX : liar")
 			users := map[string]*client{"ann": ann, "frugal": fixed}
 			var asked sync.WaitGroup
 			for _, c := range users { // both at once
@@ -199,7 +200,8 @@ func TestIdentAnswers(t *testing.T) {
 		times = append(times, time.Since(began))
 	}
 	slices.Sort(times)
-	t.Logf("%d queries from connecting to the end of the reply: median %v, p99 %v", *asks, times[*asks/2], times[*asks*99/100])
+	t.Logf("%d queries from connecting to the end of the reply: median %v, p99 %v", *asks, times[*asks/2],
+		times[*asks*99/100])
 	other.wants(c, pair(conn), none)
 	for _, line := range []string{"\r\n", "who\r\n", "0,23\r\n", "70000 , 5000\r\n", strings.Repeat("1", 2000)} {
 		server.wants(c, line, "ERROR : INVALID-PORT")
@@ -261,7 +263,8 @@ func identFlood(t *testing.T, method string) {
 		must(t, err)
 	}
 	for port := 1; port <= 65535; port += 131 {
-		if reply, err := server.ask(c, fmt.Sprintf("%d,%d\r\n", port, 5000)); err != nil || strings.Contains(reply, "USERID") && fmt.Sprint(port) != near {
+		if reply, err := server.ask(c, fmt.Sprintf("%d,%d\r\n", port, 5000)); err != nil ||
+			strings.Contains(reply, "USERID") && fmt.Sprint(port) != near {
 			t.Fatalf("port %d: %q, %v", port, reply, err)
 		}
 	}
@@ -271,7 +274,8 @@ func identFlood(t *testing.T, method string) {
 	if !found || strings.Contains(reply, "ann") {
 		t.Fatalf("%q", reply)
 	}
-	if out := w.sh("gatewayd ident-token --config $DIR/gatewayd.toml " + token); !strings.Contains(out, "ann") || !strings.Contains(out, c.addr.String()) {
+	if out := w.sh("gatewayd ident-token --config $DIR/gatewayd.toml " + token); !strings.Contains(out, "ann") ||
+		!strings.Contains(out, c.addr.String()) {
 		t.Errorf("the token is of %q", out)
 	}
 	st, err := w.status()

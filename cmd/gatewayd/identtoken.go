@@ -15,8 +15,9 @@ func identTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ident-token TOKEN",
 		Short: "Print the user that a token of ident.answer = \"token\" stands for",
-		Long:  "Prints the user, the client's address and the time of the query that a token was the answer to. The key is\nin state_dir of the configuration.",
-		Args:  usage(cobra.ExactArgs(1)),
+		Long: "Prints the user, the client's address and the time of the query that a token was the answer to. The key " +
+			"is\nin state_dir of the configuration.",
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			cfg, err := config.Load(file)
 			if err != nil {

@@ -11,13 +11,15 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the
-// kernel aggregates it at the gateway, and is billed to the byte. When the daemon ends, or is killed, traffic goes on, and its
-// successor has the same interface and the whole bill. Its keeper writes to the daemon's log, and keeps the LAN blocked. Nothing is left in the end.
+// TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the kernel
+// aggregates it at the gateway, and is billed to the byte. When the daemon ends, or is killed, traffic goes on, and its
+// successor has the same interface and the whole bill. Its keeper writes to the daemon's log, and keeps the LAN
+// blocked. Nothing is left in the end.
 func TestSubscribersOfTheKernel(t *testing.T) {
 	kernelPPPoE(t)
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 60")
-	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on")
+	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 " +
+		"gro on")
 	c := w.stranger()
 	s := c.subscriber(ppp.Config{User: "ann", Password: "right", AskDNS: true})
 	terms, err := s.dial()
@@ -43,7 +45,8 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 		t.Errorf("the keeper does not say that it has a session:\n%s", said)
 	}
 	const netAdmin = "0000000000001000"
-	if is := w.sh("for p in $(ip netns pids $ID-router); do tr '\\0' ' ' < /proc/$p/cmdline | grep -q '^gatewayd keep ' && grep CapEff /proc/$p/status; done; true"); strings.Join(strings.Fields(is), " ") != "CapEff: "+netAdmin {
+	if is := w.sh("for p in $(ip netns pids $ID-router); do tr '\\0' ' ' < /proc/$p/cmdline | grep -q '^gatewayd keep ' " +
+		"&& grep CapEff /proc/$p/status; done; true"); strings.Join(strings.Fields(is), " ") != "CapEff: "+netAdmin {
 		t.Errorf("the keeper has the capabilities %q", is)
 	}
 	w.start()
@@ -64,7 +67,8 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	w.transfer(c, 50_000) // with nobody there
 	w.sh("nsenter --net=/run/netns/$ID-router nft 'delete table netdev gatewayd-lan0; delete table inet gatewayd-lan0'")
 	eventually(t, "the keeper's rules that block the LAN", func() error { // which it makes with one capability
-		if out, err := w.try("nsenter --net=/run/netns/$ID-router sh -ec 'nft list table netdev gatewayd-lan0; nft list table inet gatewayd-lan0'"); err != nil {
+		if out, err := w.try(
+			"nsenter --net=/run/netns/$ID-router sh -ec 'nft list table netdev gatewayd-lan0; nft list table inet gatewayd-lan0'"); err != nil {
 			return fmt.Errorf("%w: %s\n%s", err, out, w.daemon.said())
 		}
 		return nil
@@ -89,7 +93,8 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	}
 	w.kill()
 	w.sh("nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml")
-	if out := w.sh("ip -n $ID-router -o link show type ppp; nsenter --net=/run/netns/$ID-router nft list ruleset"); strings.TrimSpace(out) != "" {
+	if out := w.sh("ip -n $ID-router -o link show type ppp; nsenter --net=/run/netns/$ID-router nft list ruleset"); strings.TrimSpace(
+		out) != "" {
 		t.Errorf("after detach there is\n%s", out)
 	}
 }
@@ -106,7 +111,8 @@ func TestSubscribersOfTheKernelLeave(t *testing.T) {
 		"terminates": {(*subscriber).hangUp, "User-Request"},
 		"PADT":       {(*subscriber).padt, "User-Request"},
 		"vanishes":   {(*subscriber).vanish, "Lost-Carrier"},
-		"LAN down":   {func(*subscriber) { w.sh("ip -n $ID-router link set lan0 down; ip -n $ID-router link set lan0 up") }, "Lost-Carrier"},
+		"LAN down": {func(*subscriber) { w.sh("ip -n $ID-router link set lan0 down; ip -n $ID-router link set lan0 up") },
+			"Lost-Carrier"},
 	} {
 		t.Run(how, func(t *testing.T) {
 			s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"})
@@ -117,7 +123,8 @@ func TestSubscribersOfTheKernelLeave(t *testing.T) {
 			one, err := w.session("ann")
 			must(t, err)
 			end.do(s)
-			if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != end.cause || r.number("Acct-Input-Octets") != one.UpBytes {
+			if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != end.cause ||
+				r.number("Acct-Input-Octets") != one.UpBytes {
 				t.Errorf("accounted as %v", r)
 			}
 			eventually(t, "the end of its interface", func() error {

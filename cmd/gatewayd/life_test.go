@@ -39,7 +39,8 @@ func TestLife(t *testing.T) {
 	}
 
 	used := sum(w.killedUnderLoad(t, ann, bob), w.anotherOne(t, ann))
-	// Updates are due every minute from the login on, the least that RFC 2869, 5.16 allows. A busy machine is past the first.
+	// Updates are due every minute from the login on, the least that RFC 2869, 5.16 allows. A busy machine is past the
+	// first.
 	due := time.Since(began.Began).Truncate(time.Minute) + time.Minute
 	time.Sleep(time.Until(began.Began.Add(due)))
 	eventually(t, "the update after all was sent", func() error {
@@ -99,7 +100,8 @@ func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Tr
 		used = sum(used, s.traffic(t))
 	}
 	seconds := time.Since(began).Seconds()
-	t.Logf("%d daemons, %.1f s, %.0f Mbit/s up and %.0f down, %d packets, session %s; queues: %s", replaced, seconds, float64(used.UpBytes)*8e-6/seconds,
+	t.Logf("%d daemons, %.1f s, %.0f Mbit/s up and %.0f down, %d packets, session %s; queues: %s", replaced, seconds,
+		float64(used.UpBytes)*8e-6/seconds,
 		float64(used.DownBytes)*8e-6/seconds, used.UpPackets+used.DownPackets, id, w.dropped())
 	return used
 }
@@ -119,7 +121,8 @@ func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 			replace()
 			n++
 			now := ann.session()
-			if now.ID != before.ID || now.Began.Sub(before.Began).Abs() > time.Millisecond || now.State != session.Authenticated || now.UpPackets < before.UpPackets {
+			if now.ID != before.ID || now.Began.Sub(before.Began).Abs() > time.Millisecond ||
+				now.State != session.Authenticated || now.UpPackets < before.UpPackets {
 				t.Fatalf("%s: the session %+v became %+v", what, before, now)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -178,7 +181,8 @@ func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
 	f.begin()
 	refused("another gateway has the interface lan0", "run", "-c", other)
 	refused("another gateway has the interface lan0", "detach", "-c", other)
-	refused(fmt.Sprintf("another gatewayd is running (process %d)", w.daemon.cmd.Process.Pid), "run", "-c", filepath.Join(w.Dir, "gatewayd.toml"))
+	refused(fmt.Sprintf("another gatewayd is running (process %d)", w.daemon.cmd.Process.Pid), "run", "-c",
+		filepath.Join(w.Dir, "gatewayd.toml"))
 	f.halt()
 	f.whole(t, "datagrams meanwhile")
 	if now, err := w.status(); err != nil || now.PID != was.PID || !now.Since.Equal(was.Since) {
@@ -213,7 +217,8 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 		t.Errorf("FreeRADIUS was told %v, want %v", got, want)
 	}
 	for _, r := range all {
-		if r.one("User-Name") != "ann" || r.one("Class") != "0x00ff0a 0x7365636f6e64" || r.one("Framed-IP-Address") != c.addr.String() {
+		if r.one("User-Name") != "ann" || r.one("Class") != "0x00ff0a 0x7365636f6e64" ||
+			r.one("Framed-IP-Address") != c.addr.String() {
 			t.Errorf("of whom: %v", r)
 		}
 	}

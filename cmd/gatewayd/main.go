@@ -134,9 +134,12 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &exitError{exitUsage, meant.Flag(cmd, err)} })
 	root.SetVersionTemplate("gatewayd {{.Version}}\n")
 	root.Flags().StringVarP(&file, "config", "c", "", "run the daemon with this configuration")
-	root.PersistentFlags().StringVar(&socket, "socket", defaultSocket, "control socket of the daemon (run_dir/control.sock)")
-	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket), statusCommand(&socket), whoisCommand(),
-		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), identTokenCommand(), guardCommand(), detachCommand(), keepCommand(), versionCommand(),
+	root.PersistentFlags().StringVar(
+		&socket, "socket", defaultSocket, "control socket of the daemon (run_dir/control.sock)")
+	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket), statusCommand(
+		&socket), whoisCommand(),
+		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), identTokenCommand(),
+		guardCommand(), detachCommand(), keepCommand(), versionCommand(),
 		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(book, usage, stdout))
 	completes(root, &socket)
 	return root

@@ -29,7 +29,8 @@ const namespaced = "GATEWAYD_TEST_NAMESPACED"
 // TestMain lets the test binary act as gatewayd, or as a daemon with a known table,
 // and runs the tests in namespaces apart from the machine's network.
 func TestMain(m *testing.M) {
-	commands := map[string]func(){"gatewayd": main, "serve-table": serveTable, "notified": notified, "half-confined": halfConfined}
+	commands := map[string]func(){
+		"gatewayd": main, "serve-table": serveTable, "notified": notified, "half-confined": halfConfined}
 	if _, isCommand := commands[filepath.Base(os.Args[0])]; !isCommand && os.Getenv(namespaced) == "" {
 		os.Exit(runNamespaced())
 	}
@@ -45,12 +46,15 @@ func runNamespaced() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	const links = "mount --make-rprivate / && mount -t tmpfs none /run && mount -t bpf bpf /sys/fs/bpf && echo 1 >/proc/sys/net/ipv4/ip_forward && ip link set lo up && ip link add lan0 type veth peer name client0 && ip link add wan0 type veth peer name server0 && " +
+	const links = "mount --make-rprivate / && mount -t tmpfs none /run && mount -t bpf bpf /sys/fs/bpf && echo 1 " +
+		">/proc/sys/net/ipv4/ip_forward && ip link set lo up && ip link add lan0 type veth peer name client0 && ip link " +
+		"add wan0 type veth peer name server0 && " +
 		"ip addr add 10.1.0.1/16 dev lan0 && ip link set lan0 up && ip link set wan0 up && exec \"$@\""
 	cmd := exec.Command("sh", append([]string{"-c", links, "sh", self}, os.Args[1:]...)...)
 	cmd.Env = append(os.Environ(), namespaced+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	err = cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -135,7 +139,8 @@ func serveTable() {
 
 func tableStatus() control.Status {
 	return control.Status{
-		Version: "1.2.3", PID: 42, Since: time.Now().Add(-26*time.Hour - time.Minute), Datapath: "ebpf, redirect", LAN: "lan0", WAN: "wan0",
+		Version: "1.2.3", PID: 42, Since: time.Now().Add(-26*time.Hour - time.Minute), Datapath: "ebpf, redirect",
+		LAN: "lan0", WAN: "wan0",
 		Addresses: 65533, Leases: 3, Outbox: 5,
 		Unkept:   "no space left on device; free space at state_dir (/var/lib/gatewayd)",
 		Users:    &control.Users{Accounts: 3, Problem: "users:2: no hash\nusers:5: no hash"},
@@ -161,8 +166,10 @@ func newTable() *table {
 		return s
 	}
 	in := client(6, session.Authenticated, "anns-phone")
-	in.Login = session.Login{User: "ann@example.org", Limits: session.Limits{SessionTimeout: 24 * time.Hour, TotalBytes: 100e9, DownBytes: 99e9, UpBps: 5e6, DownBps: 20_500_000}}
-	in.ID, in.Began, in.Seen = "00000000000000aa", now.Add(-3*time.Hour-7*time.Minute-30*time.Second), now.Add(-2*time.Hour-5*time.Minute-30*time.Second)
+	in.Login = session.Login{User: "ann@example.org", Limits: session.Limits{SessionTimeout: 24 * time.Hour,
+		TotalBytes: 100e9, DownBytes: 99e9, UpBps: 5e6, DownBps: 20_500_000}}
+	in.ID, in.Began, in.Seen = "00000000000000aa", now.Add(-3*time.Hour-7*time.Minute-30*time.Second),
+		now.Add(-2*time.Hour-5*time.Minute-30*time.Second)
 	in.Counts = session.Counts{UpBytes: 1_234_567, DownBytes: 98_765_432_100, UpPackets: 10_000, DownPackets: 70_000_000}
 	out := client(7, session.PreAuth, "")
 	out.Last = session.Ending{Cause: session.Quota, Quota: session.DownQuota}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
-	"github.com/gateweigh/gateweigh/ppp"
 )
 
 // outside is the router's address towards the server.
@@ -107,7 +105,8 @@ func (w *world) reaches(host string, to netip.AddrPort, l *net.TCPListener) (net
 // client that is logged in, by TCP and UDP, from outside and from another client, and are counted and limited as all of
 // its traffic is.
 func TestNAT(t *testing.T) {
-	for name, path := range map[string]string{"ebpf": "", "nfqueue": `kind = "nfqueue"`, "nfqueue-fast": "kind = \"nfqueue\"\nfast = true", "tun": `kind = "tun"`, "tun-fast": "kind = \"tun\"\nfast = true"} {
+	for name, path := range map[string]string{"ebpf": "", "nfqueue": `kind = "nfqueue"`,
+		"nfqueue-fast": "kind = \"nfqueue\"\nfast = true", "tun": `kind = "tun"`, "tun-fast": "kind = \"tun\"\nfast = true"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, ann, bob := translating(t, path, `[nat]
@@ -138,7 +137,8 @@ to = "BOB"`)
 			}
 			st, err := w.status()
 			must(t, err)
-			if st.NAT != "masquerade at wan0, 2 forwards" || !strings.Contains(w.sh("gatewayd status --socket $DIR/run/control.sock"), "nat         masquerade at wan0") {
+			if st.NAT != "masquerade at wan0, 2 forwards" ||
+				!strings.Contains(w.sh("gatewayd status --socket $DIR/run/control.sock"), "nat         masquerade at wan0") {
 				t.Errorf("the status says %q", st.NAT)
 			}
 
@@ -182,7 +182,8 @@ func (w *world) forwardsDatagrams(bob *client) *flow {
 	f.whole(w.t, "forwarded datagrams")
 	eventually(w.t, "they are counted", func() error {
 		after := bob.session()
-		if got, want := after.DownBytes-before.DownBytes, f.traffic(false).DownBytes; got != want || after.DownPackets-before.DownPackets != 100 {
+		if got, want := after.DownBytes-before.DownBytes, f.traffic(false).DownBytes; got != want ||
+			after.DownPackets-before.DownPackets != 100 {
 			return fmt.Errorf("%d bytes in %d packets, want %d in 100", got, after.DownPackets-before.DownPackets, want)
 		}
 		return nil
@@ -211,7 +212,8 @@ func (f *flow) exhaust(bob *client) {
 func (w *world) undone(t *testing.T) {
 	t.Helper()
 	w.daemon.end(syscall.SIGTERM)
-	if rules := w.sh("nsenter --net=/run/netns/$ID-router nft list ruleset"); !strings.Contains(rules, "gatewayd-nat-lan0") {
+	if rules := w.sh("nsenter --net=/run/netns/$ID-router nft list ruleset"); !strings.Contains(
+		rules, "gatewayd-nat-lan0") {
 		t.Errorf("without the daemon nothing translates:\n%s", rules)
 	}
 	w.sh("nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml")
@@ -242,7 +244,9 @@ ports_per_client = 40000
 proto = "tcp"
 ports = 30000
 to = "%[2]s:7000"`, high.addr, low.addr))
-	if out, err := w.try("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml"); err == nil || !strings.Contains(out, "nat.source: 192.0.2.7 is in a network of wan0, which does not have it") || !strings.Contains(out, "ip addr add 192.0.2.7/32 dev wan0") {
+	if out, err := w.try("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml"); err == nil ||
+		!strings.Contains(out, "nat.source: 192.0.2.7 is in a network of wan0, which does not have it") ||
+		!strings.Contains(out, "ip addr add 192.0.2.7/32 dev wan0") {
 		t.Errorf("check-config says %s, %v", out, err)
 	}
 	w.sh(`ip -n $ID-router addr add 192.0.2.7/32 dev wan0; ip -n $ID-router addr add 192.0.2.9/32 dev wan0`)
@@ -268,7 +272,8 @@ to = "%[2]s:7000"`, high.addr, low.addr))
 	w.daemon.end(syscall.SIGTERM)
 	text, err := os.ReadFile(filepath.Join(w.Dir, "gatewayd.toml"))
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(strings.NewReplacer("40000", "7", "30000", "1024").Replace(string(text))), 0o600))
+	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(strings.NewReplacer("40000", "7", "30000",
+		"1024").Replace(string(text))), 0o600))
 	w.start()
 	for i, c := range []*client{low, high} {
 		ports := map[uint16]bool{}
@@ -303,148 +308,5 @@ to = "%[2]s:7000"`, high.addr, low.addr))
 			_, from, err := in.ReadFromUDPAddrPort(make([]byte, 1))
 			t.Errorf("%v has an eighth port: %v, %v", c.addr, from, err)
 		}
-	}
-}
-
-// TestNATLives: connections go on while others flush the rules, while the daemon is killed and restarted, and while a
-// successor takes over.
-func TestNATLives(t *testing.T) {
-	t.Parallel()
-	w, ann, _ := translating(t, "", "[nat]\nmasquerade = true")
-	up, down := w.stream(ann, true, cmp.Or(min(*tcpMbps, 20), 1)), w.stream(ann, false, cmp.Or(min(*tcpMbps, 20), 1))
-	moves := func(after string) {
-		t.Helper()
-		u, d := up.received.Load(), down.received.Load()
-		eventually(t, "data both ways after "+after, func() error {
-			if up.received.Load() < u+100_000 || down.received.Load() < d+100_000 {
-				return fmt.Errorf("%d and %d bytes", up.received.Load()-u, down.received.Load()-d)
-			}
-			return nil
-		})
-	}
-	rules := func() string { return w.sh("nsenter --net=/run/netns/$ID-router nft list table ip gatewayd-nat-lan0") }
-	moves("the start")
-	w.sh("nsenter --net=/run/netns/$ID-router nft flush ruleset")
-	moves("flush ruleset")
-	rules()
-	eventually(t, "the guard is back, which no other daemon opens", func() error {
-		st, err := w.status()
-		if err == nil && st.Repairs["guarded-again"] == 0 {
-			err = fmt.Errorf("%v", st.Repairs)
-		}
-		return err
-	})
-	w.kill()
-	moves("kill -9")
-	rules()
-	w.start()
-	moves("the successor")
-	w.replace()
-	moves("another")
-	if err := errors.Join(ended(up.client), ended(down.client)); err != nil {
-		t.Error(err)
-	}
-	server := w.asker("192.0.2.2")
-	if got := ann.seen(server); got.Addr() != outside {
-		t.Errorf("the server sees %v", got)
-	}
-	up.halt()
-	down.halt()
-}
-
-// ended reports a connection that is no longer established.
-func ended(c *net.TCPConn) error {
-	const established = 1
-	i, err := info(c)
-	if err == nil && i.State != established {
-		err = fmt.Errorf("a connection is in state %d", i.State)
-	}
-	return err
-}
-
-// TestNATOfSubscribers: PPPoE clients are translated as others are.
-func TestNATOfSubscribers(t *testing.T) {
-	t.Parallel()
-	w := newLines(t, "echo = \"1s\"\necho_failures = 60\n[nat]\nmasquerade = true\n[[nat.forward]]\nproto = \"tcp\"\nports = 8080\nto = \"10.1.0.100:7000\"")
-	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off") // the subscriber finishes no checksums
-	c := w.stranger()
-	s := c.subscriber(ppp.Config{User: "ann", Password: "right"})
-	terms, err := s.dial()
-	must(t, err)
-	s.route(c, terms)
-	c.addr = terms.Local
-	if got := c.seen(w.asker("192.0.2.2")); got.Addr() != outside {
-		t.Errorf("the server sees %v", got)
-	}
-	l, _ := c.serving(7000)
-	if got, err := w.reaches("server", netip.AddrPortFrom(outside, 8080), l); err != nil || got.Addr() != serverAddr {
-		t.Errorf("forwarded from %v, %v", got, err)
-	}
-}
-
-// TestNATBesideOthers: rules that masquerade already are named, with the line that has gatewayd do so too.
-func TestNATBesideOthers(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.configure("[nat]\nmasquerade = true\n[[nat.forward]]\nproto = \"tcp\"\nports = 80\nto = \"10.1.0.9\"")
-	w.sh(`nsenter --net=/run/netns/$ID-router nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; }; }'`)
-	out := w.sh("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml 2>&1")
-	for _, want := range []string{"nat.masquerade: rules in ip isp out translate addresses too", "nat.forward.to: whichever client leases 10.1.0.9 gets"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("check-config does not say %q:\n%s", want, out)
-		}
-	}
-	w.start()
-	if said := w.daemon.said(); !strings.Contains(said, "ip isp out") {
-		t.Errorf("the log has no warning:\n%s", said)
-	}
-}
-
-// TestManualTranslates: with the manual's configuration of the quick start, its commands of NAT and its input rules a
-// client that logs in reaches a server that has no route to it.
-func TestManualTranslates(t *testing.T) {
-	t.Parallel()
-	var text []byte
-	for _, page := range []string{"gateway.md", "nat.md"} {
-		part, err := os.ReadFile("../../docs/" + page)
-		must(t, err)
-		text = append(text, part...)
-	}
-	between := func(from, begin, end string) string {
-		t.Helper()
-		_, rest, found := strings.Cut(string(text), from)
-		_, rest, found2 := strings.Cut(rest, begin)
-		block, _, found3 := strings.Cut(rest, end)
-		if !found || !found2 || !found3 {
-			t.Fatalf("the manual has no %q after %q", begin, from)
-		}
-		return block
-	}
-	w := newNetwork(t)
-	w.sh(`for i in lan0:eth1 wan0:eth0; do ip -n $ID-router link set ${i%:*} down; ip -n $ID-router link set ${i%:*} name ${i#*:}; ip -n $ID-router link set ${i#*:} up; done
-ip -n $ID-router addr flush dev eth1; ip -n $ID-server route del 10.1.0.0/24`)
-	here := func(text string) string { return strings.ReplaceAll(text, "/etc/gatewayd", w.Dir) }
-	folders := fmt.Sprintf("state_dir = \"%s/state\"\nrun_dir = \"%[1]s/run\"\ndatapath.pin_dir = \"%[2]s\"\n", w.Dir, w.Pins)
-	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(folders+between("All that `/etc/gatewayd/gatewayd.toml` needs", "```toml\n", "```")), 0o600))
-	must(t, os.WriteFile(filepath.Join(w.Dir, "users"), []byte("ann:"+w.sh("printf right | gatewayd hash-password")+"\n"), 0o600))
-	rules := strings.ReplaceAll(between("**Input rules**", "\n\n    #!", "\n\n"), "\n    ", "\n")
-	must(t, os.WriteFile(filepath.Join(w.Dir, "nftables.conf"), []byte("#!"+rules), 0o600))
-	translate := here(between("# NAT and firewalls", "```sh\n", "```"))
-	commands := strings.ReplaceAll(between("so set them first", "    sudo", "\n\n"), "sudo ", "") + "\n" + translate
-	must(t, os.WriteFile(filepath.Join(w.Dir, "commands.sh"), []byte(commands), 0o600))
-	if said := w.sh("nsenter --net=/run/netns/$ID-router sh -ex $DIR/commands.sh 2>&1"); !strings.Contains(said, "gatewayd.toml is good") {
-		t.Errorf("the commands say\n%s", said)
-	}
-	// The same commands on the example with every key, which has the section already.
-	must(t, os.WriteFile(filepath.Join(w.Dir, "example.sh"), []byte(strings.ReplaceAll(strings.ReplaceAll(translate, "gatewayd.toml", "example.toml"), "check-config", "check-config --file-only")), 0o600))
-	if said := w.sh("gatewayd example-config >$DIR/example.toml; sh -ex $DIR/example.sh 2>&1; grep -c '^masquerade = true' $DIR/example.toml"); !strings.HasSuffix(said, "\n1") {
-		t.Errorf("on the example the commands say\n%s", said)
-	}
-	w.start()
-	w.sh("nsenter --net=/run/netns/$ID-router nft -f $DIR/nftables.conf")
-	c := w.client()
-	c.logIn("ann")
-	if got := c.seen(w.asker("192.0.2.2")); got.Addr() != outside {
-		t.Errorf("the server sees %v", got)
 	}
 }

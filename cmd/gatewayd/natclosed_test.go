@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stray are packets of clients that belong to no connection that the kernel tracks, by their protocol, behind the IP header.
+// stray are packets of clients that belong to no connection that the kernel tracks, by their protocol, behind the IP
+// header.
 var stray = map[string]struct {
 	protocol uint8
 	payload  []byte
@@ -21,12 +22,14 @@ var stray = map[string]struct {
 	"a reset":                {unix.IPPROTO_TCP, segment(0x14)},
 	"an answer nobody asked": {unix.IPPROTO_TCP, segment(0x12)},
 	"a segment without bits": {unix.IPPROTO_TCP, segment(0)},
-	"an ICMP error":          {unix.IPPROTO_ICMP, []byte{3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 10, 1, 0, 77, 0, 9, 0, 9, 0, 8, 0, 0}},
-	"an ICMP answer":         {unix.IPPROTO_ICMP, []byte{0, 0, 0, 0, 0, 7, 0, 7}},
-	"SCTP's abort":           {unix.IPPROTO_SCTP, []byte{0, 9, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 4}},
-	"SCTP's data":            {unix.IPPROTO_SCTP, []byte{0, 9, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 3, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0}},
-	"UDP-Lite cut short":     {unix.IPPROTO_UDPLITE, []byte{0, 9, 0, 9, 0, 200, 0, 0}},
-	"UDP of a wrong length":  {unix.IPPROTO_UDP, []byte{0, 9, 0, 9, 0, 200, 0, 0}},
+	"an ICMP error": {unix.IPPROTO_ICMP, []byte{3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0,
+		192, 0, 2, 2, 10, 1, 0, 77, 0, 9, 0, 9, 0, 8, 0, 0}},
+	"an ICMP answer": {unix.IPPROTO_ICMP, []byte{0, 0, 0, 0, 0, 7, 0, 7}},
+	"SCTP's abort":   {unix.IPPROTO_SCTP, []byte{0, 9, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 4}},
+	"SCTP's data": {
+		unix.IPPROTO_SCTP, []byte{0, 9, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 3, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0}},
+	"UDP-Lite cut short":    {unix.IPPROTO_UDPLITE, []byte{0, 9, 0, 9, 0, 200, 0, 0}},
+	"UDP of a wrong length": {unix.IPPROTO_UDP, []byte{0, 9, 0, 9, 0, 200, 0, 0}},
 }
 
 // segment is a TCP header with flags, from port 9 to port 9.
@@ -34,15 +37,16 @@ func segment(flags byte) []byte {
 	return []byte{0, 9, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 16, 0, 0, 0, 0, 0}
 }
 
-// sends sends an IPv4 packet from an address of a host. The host's kernel computes the header's checksum, and here that of
-// what is behind it.
+// sends sends an IPv4 packet from an address of a host. The host's kernel computes the header's checksum, and here that
+// of what is behind it.
 func (w *world) sends(host string, from, to netip.Addr, protocol uint8, payload []byte) {
 	w.t.Helper()
 	packet := append([]byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0}, append(from.AsSlice(), to.AsSlice()...)...)
 	packet = append(packet, payload...)
 	switch at := packet[20:]; protocol {
 	case unix.IPPROTO_TCP:
-		binary.BigEndian.PutUint16(at[16:], ^onesSum(onesSum(0, packet[12:20]), append([]byte{0, protocol, 0, byte(len(at))}, at...)))
+		binary.BigEndian.PutUint16(
+			at[16:], ^onesSum(onesSum(0, packet[12:20]), append([]byte{0, protocol, 0, byte(len(at))}, at...)))
 	case unix.IPPROTO_ICMP:
 		binary.BigEndian.PutUint16(at[2:], ^onesSum(0, at))
 	}
@@ -71,7 +75,8 @@ func onesSum(before uint16, b []byte) uint16 {
 	return uint16(total)
 }
 
-// keepsPrivate checks that no client's own address is seen on the WAN, whatever the client sends, but at the exceptions.
+// keepsPrivate checks that no client's own address is seen on the WAN, whatever the client sends, but at the
+// exceptions.
 func (w *world) keepsPrivate(t *testing.T, c *client, server *asker) {
 	t.Helper()
 	for name, p := range stray {
@@ -79,7 +84,8 @@ func (w *world) keepsPrivate(t *testing.T, c *client, server *asker) {
 table ip private { chain in { type filter hook prerouting priority -500; ip saddr 10.1.0.0/24 ip daddr != 192.0.2.3 counter; }; }'`)
 		w.sends(c.host, c.addr, serverAddr, p.protocol, p.payload)
 		c.seen(server) // behind it on the wire
-		if seen := w.sh("nsenter --net=/run/netns/$ID-server nft list table ip private"); !strings.Contains(seen, "counter packets 0 ") {
+		if seen := w.sh("nsenter --net=/run/netns/$ID-server nft list table ip private"); !strings.Contains(
+			seen, "counter packets 0 ") {
 			t.Errorf("%s leaves with the client's own address: %s", name, seen)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// passesNothingOn checks that connections end with the session that they belong to: the next session at the address gets and
-// pays nothing of them. l is where ann's forward leads. Bob's connections go on.
+// passesNothingOn checks that connections end with the session that they belong to: the next session at the address
+// gets and pays nothing of them. l is where ann's forward leads. Bob's connections go on.
 func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *asker, l *net.TCPListener) {
 	t.Helper()
 	far := map[string]net.Conn{}
@@ -19,7 +19,8 @@ func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *asker, l
 	far["that it began"] = server.last
 	others := bob.connect(server)
 	othersFar := server.last
-	for name, host := range map[string]string{"forwarded from outside": "server", "forwarded from another client": bob.host} {
+	for name, host := range map[string]string{
+		"forwarded from outside": "server", "forwarded from another client": bob.host} {
 		w.in(host, func() (err error) {
 			far[name], err = net.DialTimeout("tcp4", netip.AddrPortFrom(outside, 8080).String(), 20*time.Second)
 			return err

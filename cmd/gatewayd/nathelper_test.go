@@ -12,22 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sideDoors checks that neither forwards nor what a helper expects gives a client ports outside that are another's: low's are
-// 1024 to 41023 of 192.0.2.7, and high's those of 192.0.2.9. Port 30000 is forwarded to low.
+// sideDoors checks that neither forwards nor what a helper expects gives a client ports outside that are another's:
+// low's are 1024 to 41023 of 192.0.2.7, and high's those of 192.0.2.9. Port 30000 is forwarded to low.
 func (w *world) sideDoors(t *testing.T, low, high *client, server *asker) {
 	t.Helper()
 	l, _ := low.serving(7000)
-	if got, err := w.reaches("server", netip.MustParseAddrPort("192.0.2.7:30000"), l); err != nil || got.Addr() != serverAddr {
+	if got, err := w.reaches("server", netip.MustParseAddrPort("192.0.2.7:30000"), l); err != nil ||
+		got.Addr() != serverAddr {
 		t.Errorf("forwarded from %v, %v", got, err)
 	}
-	if got, err := w.reaches(high.host, netip.MustParseAddrPort("192.0.2.7:30000"), l); err != nil || got.Addr().String() != "192.0.2.9" || got.Port() > 41023 {
+	if got, err := w.reaches(high.host, netip.MustParseAddrPort("192.0.2.7:30000"), l); err != nil ||
+		got.Addr().String() != "192.0.2.9" || got.Port() > 41023 {
 		t.Errorf("another client's connection comes from %v, %v, not from one of its ports", got, err)
 	}
 	if got, err := w.reaches("server", netip.MustParseAddrPort("192.0.2.9:30000"), l); err == nil {
 		t.Errorf("a port that names another client is forwarded from %v", got)
 	}
 	w.sh(`nsenter --net=/run/netns/$ID-router nft 'table ip ftp { ct helper standard { type "ftp" protocol tcp; }; chain pre { type filter hook prerouting priority 0; tcp dport 5000 ct helper set "standard"; }; }'`)
-	if out := w.sh("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml 2>&1"); !strings.Contains(out, "nat.ports_per_client: the table ip ftp gives connections a helper") {
+	if out := w.sh("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml 2>&1"); !strings.Contains(
+		out, "nat.ports_per_client: the table ip ftp gives connections a helper") {
 		t.Errorf("check-config does not say what a helper does:\n%s", out)
 	}
 	control := low.connect(server)
@@ -44,7 +47,8 @@ func (w *world) sideDoors(t *testing.T, low, high *client, server *asker) {
 	const port = 50001 // nobody's
 
 	// The client announces a port to the server.
-	_, err := fmt.Fprintf(control, "PORT %s,%d,%d\r\n", strings.ReplaceAll(low.addr.String(), ".", ","), port>>8, port&0xff)
+	_, err := fmt.Fprintf(
+		control, "PORT %s,%d,%d\r\n", strings.ReplaceAll(low.addr.String(), ".", ","), port>>8, port&0xff)
 	must(t, err)
 	said, err := far.ReadString('\n')
 	must(t, err)
@@ -55,7 +59,8 @@ func (w *world) sideDoors(t *testing.T, low, high *client, server *asker) {
 		t.Errorf("the kernel has no FTP helper: the server hears %s", said)
 	}
 	active := low.listens(port)
-	if got, ok := w.crosses(t, "server", "", fmt.Sprintf("%d.%d.%d.%d:%d", a, b, c, d, high8<<8|low8), active, low, server); ok {
+	if got, ok := w.crosses(
+		t, "server", "", fmt.Sprintf("%d.%d.%d.%d:%d", a, b, c, d, high8<<8|low8), active, low, server); ok {
 		t.Errorf("%s, as the server hears it, leads to the client (from %v)", strings.TrimSpace(said), got)
 	}
 
@@ -70,7 +75,8 @@ func (w *world) sideDoors(t *testing.T, low, high *client, server *asker) {
 	must(t, err)
 	_, err = near.ReadString('\n')
 	must(t, err)
-	if got, ok := w.crosses(t, low.host, low.addr.String()+":50002", passive.Addr().String(), passive, low, server); ok && (got.Addr().String() != "192.0.2.7" || got.Port() > 41023) {
+	if got, ok := w.crosses(t, low.host, low.addr.String()+":50002", passive.Addr().String(), passive, low, server); ok &&
+		(got.Addr().String() != "192.0.2.7" || got.Port() > 41023) {
 		t.Errorf("the server sees %v, which is none of the client's", got)
 	}
 	w.sh("nsenter --net=/run/netns/$ID-router nft delete table ip ftp")
@@ -89,7 +95,8 @@ func (c *client) listens(port int) (l *net.TCPListener) {
 
 // crosses sends a SYN from a host, and reports whether it comes to a listener, and from where, before a connection that
 // the client begins afterwards.
-func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener, c *client, server *asker) (netip.AddrPort, bool) {
+func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener, c *client, server *asker) (
+	netip.AddrPort, bool) {
 	t.Helper()
 	fd := -1
 	defer func() { unix.Close(fd) }()

@@ -10,7 +10,8 @@ import (
 // Forwards are there at each of them, from outside and from another client, and what nobody uses does not go back.
 func TestNATSource(t *testing.T) {
 	t.Parallel()
-	w, ann, bob := translating(t, "", "[nat]\nsource = [\"198.51.100.16-198.51.100.23\"]\n[[nat.forward]]\nproto = \"tcp\"\nports = 8022\nto = \"ANN:7000\"")
+	w, ann, bob := translating(t, "",
+		"[nat]\nsource = [\"198.51.100.16-198.51.100.23\"]\n[[nat.forward]]\nproto = \"tcp\"\nports = 8022\nto = \"ANN:7000\"")
 	w.sh(`ip -n $ID-server route add 198.51.100.0/24 via 192.0.2.1; ip -n $ID-router route add default via 192.0.2.2`)
 	server, other := w.asker("192.0.2.2"), w.asker("192.0.2.3")
 	for _, c := range []*client{ann, bob} {
@@ -27,7 +28,8 @@ func TestNATSource(t *testing.T) {
 	l, _ := ann.serving(7000)
 	for _, at := range []string{"198.51.100.16:8022", "198.51.100.23:8022", "192.0.2.1:8022"} {
 		for _, from := range []string{"server", bob.host} {
-			if got, err := w.reaches(from, netip.MustParseAddrPort(at), l); err != nil || (got.Addr() == serverAddr) != (from == "server") {
+			if got, err := w.reaches(from, netip.MustParseAddrPort(at), l); err != nil ||
+				(got.Addr() == serverAddr) != (from == "server") {
 				t.Errorf("%s reaches %s as %v, %v", from, at, got, err)
 			}
 		}
@@ -36,8 +38,10 @@ func TestNATSource(t *testing.T) {
 		t.Errorf("the status says %q, %q, %v", st.Datapath, st.Why, err)
 	}
 	w.sh(`nsenter --net=/run/netns/$ID-server nft 'table ip back { chain in { type filter hook prerouting priority 0; ip daddr 198.51.100.0/24 counter; }; }'`)
-	w.sh(`nsenter --net=/run/netns/$ID-server sh -c 'ping -c 1 -W 0.1 198.51.100.18 || ping -c 1 192.0.2.1'`) // in this order on the wire
-	if back := w.sh("nsenter --net=/run/netns/$ID-server nft list table ip back"); !strings.Contains(back, "counter packets 0 ") {
+	// in this order on the wire
+	w.sh(`nsenter --net=/run/netns/$ID-server sh -c 'ping -c 1 -W 0.1 198.51.100.18 || ping -c 1 192.0.2.1'`)
+	if back := w.sh("nsenter --net=/run/netns/$ID-server nft list table ip back"); !strings.Contains(
+		back, "counter packets 0 ") {
 		t.Errorf("what is for an address that nobody uses goes back:\n%s", back)
 	}
 }

@@ -43,9 +43,11 @@ func (c *client) dialUp(method ppp.Method, password string, more ...string) *pro
 	none := filepath.Join(c.w.Dir, "options")
 	must(c.w.t, os.WriteFile(none, nil, 0o600))
 	args := []string{"unshare", "-m", "sh", "-ec", `mount --bind "$1" /etc/ppp/options; shift; exec "$@"`, "sh", none,
-		"pppd", "plugin", "rp-pppoe.so", "nic-c0", "user", "ann", "password", password, "noauth", "nodefaultroute", "noipdefault", "noccp", "novj", "nodetach",
+		"pppd", "plugin", "rp-pppoe.so", "nic-c0", "user", "ann", "password", password, "noauth", "nodefaultroute",
+		"noipdefault", "noccp", "novj", "nodetach",
 		"debug", "linkname", c.w.id + c.host, "maxfail", "1", "refuse-eap", "refuse-mschap"}
-	for option, m := range map[string]ppp.Method{"refuse-pap": ppp.MethodPAP, "refuse-chap": ppp.MethodCHAP, "refuse-mschap-v2": ppp.MethodMSCHAPv2} {
+	for option, m := range map[string]ppp.Method{
+		"refuse-pap": ppp.MethodPAP, "refuse-chap": ppp.MethodCHAP, "refuse-mschap-v2": ppp.MethodMSCHAPv2} {
 		if m != method {
 			args = append(args, option)
 		}

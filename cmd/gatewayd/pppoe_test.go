@@ -63,7 +63,8 @@ func TestSubscribers(t *testing.T) {
 			s.tags = []pppoe.Tag{{Type: pppoe.VendorSpecific, Value: []byte("\x00\x00\x0d\xe9\x01\x06eth 7\x2f\x02\x05line9")}}
 			terms, err := s.dial()
 			must(t, err)
-			if terms.Local != netip.MustParseAddr("10.1.0.100") || terms.Peer != netip.MustParseAddr("10.1.0.1") || terms.DNS[0] != terms.Peer || terms.MTU != 1492 {
+			if terms.Local != netip.MustParseAddr("10.1.0.100") || terms.Peer != netip.MustParseAddr("10.1.0.1") ||
+				terms.DNS[0] != terms.Peer || terms.MTU != 1492 {
 				t.Errorf("agreed on %+v", terms)
 			}
 			one, err := w.session("ann")
@@ -72,7 +73,8 @@ func TestSubscribers(t *testing.T) {
 				t.Errorf("listed as %+v, session %d", one, s.id)
 			}
 			asked := w.auth.records("asked", one.ID)
-			if len(asked) != 1 || asked[0].one("Framed-Protocol") != "PPP" || asked[0].one("NAS-Port") != fmt.Sprint(s.id) || asked[0].one("NAS-Port-Type") != "Ethernet" {
+			if len(asked) != 1 || asked[0].one("Framed-Protocol") != "PPP" || asked[0].one("NAS-Port") != fmt.Sprint(s.id) ||
+				asked[0].one("NAS-Port-Type") != "Ethernet" {
 				t.Errorf("the server was asked %v", asked)
 			}
 			if asked[0].one("ADSL-Agent-Circuit-Id") == "" || asked[0].one("ADSL-Agent-Remote-Id") == "" {
@@ -115,7 +117,8 @@ func TestSubscribersTraffic(t *testing.T) {
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60")
 	// A subscriber in user space cannot finish checksums that a virtual link leaves open. The
 	// gateway aggregates what it receives.
-	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on")
+	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 " +
+		"gro on")
 	c := w.stranger()
 	s := c.subscriber(ppp.Config{User: "ann", Password: "right"})
 	terms, err := s.dial()
@@ -139,7 +142,8 @@ func TestSubscribersTraffic(t *testing.T) {
 	one, err := w.session("ann")
 	must(t, err)
 	if up, down := c.counted(); one.UpBytes != up || one.DownBytes != down {
-		t.Errorf("after the daemon was killed, billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
+		t.Errorf("after the daemon was killed, billed %d and %d, its host has sent %d and received %d", one.UpBytes,
+			one.DownBytes, up, down)
 	}
 }
 
@@ -184,7 +188,8 @@ func TestSubscribersInUserSpace(t *testing.T) {
 			w.write("radius/gatewayd.toml", "gatewayd.toml", w)
 			w.sh("ip -n $ID-router addr flush dev lan0") // the TUN device has the gateway's address
 			w.start()
-			w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on")
+			w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K " +
+				"wan0 gro on")
 			c := w.stranger()
 			s := c.subscriber(ppp.Config{User: "ann", Password: "right"})
 			terms, err := s.dial()
@@ -301,7 +306,8 @@ func comesBack(t *testing.T, w *world) {
 	if terms.Local != netip.MustParseAddr("10.1.0.210") {
 		t.Errorf("agreed on %+v", terms)
 	}
-	if r := w.acct.told("Stop", former.ID); r.one("Acct-Terminate-Cause") != "User-Request" { // as where a client logs in again
+	if r := w.acct.told("Stop", former.ID); r.one("Acct-Terminate-Cause") != "User-Request" {
+		// as where a client logs in again
 		t.Errorf("accounted as %v", r)
 	}
 	if now, err := w.session("single"); err != nil || now.ID == former.ID || now.PPPoE != again.id {
@@ -343,7 +349,8 @@ func TestDetachTellsSubscribers(t *testing.T) {
 	for _, force := range []string{"", "--force"} {
 		t.Run(force, func(t *testing.T) {
 			w := newLines(t, `echo = "10m"`)
-			subscribers := []*subscriber{w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"}), w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})}
+			subscribers := []*subscriber{w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"}),
+				w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})}
 			for _, s := range subscribers {
 				_, err := s.dial()
 				must(t, err)

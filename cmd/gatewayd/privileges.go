@@ -66,7 +66,8 @@ func limit(keep []int) error {
 		sets[i].Permitted &= kept[i]
 		sets[i].Effective, sets[i].Inheritable = sets[i].Permitted, sets[i].Permitted
 	}
-	err := allThreads("giving up capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0)
+	err := allThreads(
+		"giving up capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0)
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,8 @@ func limit(keep []int) error {
 		if sets[c/32].Permitted&(1<<(c%32)) == 0 {
 			continue
 		}
-		if err := allThreads("handing on capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, uintptr(c)); err != nil {
+		if err := allThreads(
+			"handing on capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, uintptr(c)); err != nil {
 			return err
 		}
 	}
@@ -82,7 +84,8 @@ func limit(keep []int) error {
 }
 
 // names are the capabilities by number, as capabilities(7) writes them after CAP_ in small letters.
-var names = strings.Fields(`chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service
+var names = strings.Fields(
+	`chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service
 net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct sys_admin sys_boot sys_nice
 sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap mac_override mac_admin syslog wake_alarm block_suspend
 audit_read perfmon bpf checkpoint_restore`)
@@ -128,9 +131,11 @@ func settle(cfg *config.Config, log *slog.Logger) {
 		return
 	}
 	if _, err := config.Load(cfg.File); err != nil {
-		log.Warn("with the capabilities that are left the daemon cannot read its files again: they must belong to root", "err", err)
+		log.Warn("with the capabilities that are left the daemon cannot read its files again: they must belong to root",
+			"err", err)
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, cfg.StateDir, unix.W_OK, unix.AT_EACCESS); err != nil {
-		log.Warn("with the capabilities that are left the daemon cannot write to state_dir: it must belong to root", "folder", cfg.StateDir, "err", err)
+		log.Warn("with the capabilities that are left the daemon cannot write to state_dir: it must belong to root", "folder",
+			cfg.StateDir, "err", err)
 	}
 }

@@ -70,7 +70,8 @@ func TestCapabilities(t *testing.T) {
 				w.takenOff(t)
 			}
 			w.confined(t, c.has) // threads that were made since
-			if w.daemon.end(syscall.SIGTERM); strings.Contains(w.daemon.said(), "capabilities") || strings.Contains(w.daemon.said(), "level=ERROR msg=\"keeping") {
+			if w.daemon.end(syscall.SIGTERM); strings.Contains(w.daemon.said(), "capabilities") ||
+				strings.Contains(w.daemon.said(), "level=ERROR msg=\"keeping") {
 				t.Errorf("the daemon lacks something:\n%s", w.daemon.said())
 			}
 			w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
@@ -138,7 +139,8 @@ func TestHalfConfined(t *testing.T) {
 		t.Fatal("built with cgo, which the daemon cannot confine: set CGO_ENABLED=0, as make does")
 	}
 	out, err := exec.Command("half-confined").CombinedOutput()
-	if err != nil || strings.Contains(string(out), "all") || !strings.Contains(string(out), `kept="net_bind_service net_admin net_raw bpf" err="handing on`) {
+	if err != nil || strings.Contains(string(out), "all") ||
+		!strings.Contains(string(out), `kept="net_bind_service net_admin net_raw bpf" err="handing on`) {
 		t.Errorf("%v, it said %s", err, out)
 	}
 }
@@ -178,7 +180,8 @@ func (w *world) served(t *testing.T, ann *client) {
 	verbs, err := w.control()
 	must(t, err)
 	mac := strings.Fields(w.sh("ip -n $ID-" + ann.host + " -br link show c0"))[2]
-	if _, err := verbs.Login(context.Background(), control.LoginRequest{Addr: ann.addr, MAC: mac, User: "ann"}); err != nil {
+	if _, err := verbs.Login(
+		context.Background(), control.LoginRequest{Addr: ann.addr, MAC: mac, User: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	passes := func() error { _, err := ann.try("ping -c 1 -W 1 192.0.2.2"); return err }

@@ -72,8 +72,10 @@ func (r record) number(name string) uint64 {
 // counts returns the traffic in a record.
 func (r record) counts() control.Traffic {
 	return control.Traffic{
-		UpBytes: r.number("Acct-Input-Gigawords")<<32 | r.number("Acct-Input-Octets"), UpPackets: r.number("Acct-Input-Packets"),
-		DownBytes: r.number("Acct-Output-Gigawords")<<32 | r.number("Acct-Output-Octets"), DownPackets: r.number("Acct-Output-Packets"),
+		UpBytes:     r.number("Acct-Input-Gigawords")<<32 | r.number("Acct-Input-Octets"),
+		UpPackets:   r.number("Acct-Input-Packets"),
+		DownBytes:   r.number("Acct-Output-Gigawords")<<32 | r.number("Acct-Output-Octets"),
+		DownPackets: r.number("Acct-Output-Packets"),
 	}
 }
 
@@ -125,7 +127,8 @@ func kinds(records []record) (all []string) {
 	return all
 }
 
-// order returns the kinds of records in order, without those that are sent again because the server is slow to confirm them.
+// order returns the kinds of records in order, without those that are sent again because the server is slow to confirm
+// them.
 func order(records []record) []string { return slices.Compact(kinds(records)) }
 
 // distinct removes records that were sent twice: a daemon killed before it had marked an
@@ -134,7 +137,8 @@ func order(records []record) []string { return slices.Compact(kinds(records)) }
 func distinct(t *testing.T, records []record) (all []record) {
 	t.Helper()
 	for _, r := range records {
-		same := slices.IndexFunc(all, func(was record) bool { return was.one("Acct-Status-Type") == r.one("Acct-Status-Type") })
+		same := slices.IndexFunc(
+			all, func(was record) bool { return was.one("Acct-Status-Type") == r.one("Acct-Status-Type") })
 		if same < 0 || r.one("Acct-Status-Type") == "Interim-Update" {
 			all = append(all, r)
 			continue

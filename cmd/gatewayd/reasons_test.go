@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// TestReasonsOfFailedLogins: where FreeRADIUS accepts a login on terms that gatewayd cannot carry out, asks for more than a
-// password, or is away, the log has the reason, and the guest has an answer that does not blame the password, at the portal
-// and over PPPoE. An answer that takes all transmissions does not keep the guest waiting.
+// TestReasonsOfFailedLogins: where FreeRADIUS accepts a login on terms that gatewayd cannot carry out, asks for more
+// than a password, or is away, the log has the reason, and the guest has an answer that does not blame the password, at
+// the portal and over PPPoE. An answer that takes all transmissions does not keep the guest waiting.
 func TestReasonsOfFailedLogins(t *testing.T) {
 	t.Parallel()
 	w := newNetwork(t)
@@ -36,7 +36,8 @@ func TestReasonsOfFailedLogins(t *testing.T) {
 		seen := len(w.daemon.said())
 		token, err := guest.token("login")
 		must(t, err)
-		page, err := guest.try(fmt.Sprintf("curl -s --max-time 25 -d token=%s -d username=%s -d password=right http://%s/login", token, c.user, portalAddr))
+		page, err := guest.try(fmt.Sprintf(
+			"curl -s --max-time 25 -d token=%s -d username=%s -d password=right http://%s/login", token, c.user, portalAddr))
 		if err != nil || !strings.Contains(page, c.page) || strings.Contains(page, "password is wrong") {
 			t.Errorf("%s is answered, %v:\n%s", c.user, err, page)
 		}

@@ -23,8 +23,10 @@ func runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the daemon in the foreground",
 		Long: "Runs the daemon until SIGTERM or SIGINT. With datapath.kind = \"ebpf\" traffic of logged-in clients\n" +
-			"continues while the daemon is down or restarts, with \"kernel\" for 5 minutes; with the other kinds it stops. `gatewayd detach`\n" +
-			"removes what stays in the kernel. SIGHUP rereads the configuration, applies log_level, and names other changed keys,\n" +
+			"continues while the daemon is down or restarts, with \"kernel\" for 5 minutes; with the other kinds it stops. " +
+			"`gatewayd detach`\n" +
+			"removes what stays in the kernel. SIGHUP rereads the configuration, applies log_level, and names other changed " +
+			"keys,\n" +
 			"which wait for a restart; a file with mistakes changes nothing.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), file) },
@@ -53,7 +55,8 @@ func run(ctx context.Context, file string) error {
 		defer close(watched)
 		watch(ctx, ready, hangup, cfg, &level, log)
 	}()
-	err = gateway.Run(ctx, cfg, gateway.Daemon{Version: version, Log: log, Ready: func() { settle(cfg, log); close(ready) }})
+	err = gateway.Run(
+		ctx, cfg, gateway.Daemon{Version: version, Log: log, Ready: func() { settle(cfg, log); close(ready) }})
 	stop()
 	<-watched
 	if err == nil {
@@ -80,7 +83,8 @@ func meanwhile(cfg *config.Config) string {
 	case config.EBPF:
 		return "clients that are logged in go on"
 	case config.Kernel:
-		return fmt.Sprintf("clients that are logged in go on while their keeper runs, for %s at most (gatewayd detach ends them)", keeper.Alone)
+		return fmt.Sprintf(
+			"clients that are logged in go on while their keeper runs, for %s at most (gatewayd detach ends them)", keeper.Alone)
 	}
 	return "nothing of the clients' passes until it is started again"
 }
@@ -96,14 +100,16 @@ func newLog(format string, level slog.Leveler) *slog.Logger {
 // watch reports the daemon's state to the service manager, and rereads the
 // configuration at each signal, until ctx ends. A signal before the daemon is ready
 // waits, because READY=1 also ends a reload (sd_notify(3)).
-func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, cfg *config.Config, level *slog.LevelVar, log *slog.Logger) {
+func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, cfg *config.Config,
+	level *slog.LevelVar, log *slog.Logger) {
 	defer tell(log, "STOPPING=1")
 	select {
 	case <-ctx.Done():
 		return
 	case <-ready:
 	}
-	log.Info("gatewayd is ready", "version", version, "lan", cfg.LAN.Interface, "wan", cfg.WAN.Interface, "socket", cfg.ControlSocket())
+	log.Info("gatewayd is ready", "version", version, "lan", cfg.LAN.Interface, "wan", cfg.WAN.Interface, "socket",
+		cfg.ControlSocket())
 	tell(log, "READY=1")
 	for {
 		select {
@@ -129,9 +135,11 @@ func reload(running *config.Config, level *slog.LevelVar, log *slog.Logger) {
 		return
 	}
 	level.Set(fresh.LogLevel)
-	waiting := slices.DeleteFunc(config.Changed(running, fresh), func(key string) bool { return slices.Contains(config.Live, key) })
+	waiting := slices.DeleteFunc(
+		config.Changed(running, fresh), func(key string) bool { return slices.Contains(config.Live, key) })
 	if len(waiting) > 0 {
-		log.Warn("changed keys take effect when gatewayd is restarted; meanwhile "+meanwhile(running), "keys", strings.Join(waiting, " "))
+		log.Warn("changed keys take effect when gatewayd is restarted; meanwhile "+meanwhile(running), "keys",
+			strings.Join(waiting, " "))
 	}
 	log.Info("read the configuration again", "file", running.File, "log_level", fresh.LogLevel)
 }

@@ -73,7 +73,8 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 		column = func(text func() string) string { return fmt.Sprintf("  %11s", text()) }
 	}
 	head := sync.OnceFunc(func() {
-		fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "DATA LEFT", "RATE", column(func() string { return "NOW" }), "USER", "HOST")
+		fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "DATA LEFT", "RATE",
+			column(func() string { return "NOW" }), "USER", "HOST")
 	})
 	return func(s control.Session) error {
 		head()
@@ -86,7 +87,8 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 		if s.LastEnd.Cause != "" {
 			user = "(" + plain(cmp.Or(s.LastEnd.Quota, string(s.LastEnd.Cause)), 40) + ")"
 		}
-		_, err := fmt.Fprintf(w, rowFormat, s.Addr, s.MAC, s.State, began, idle, timeLeft(s.Left), up, down, dataLeft(s.Left), rates(s.Limits), column(func() string { return measured(s).String() }), user, orDash(plain(s.Hostname, 63)))
+		_, err := fmt.Fprintf(w, rowFormat, s.Addr, s.MAC, s.State, began, idle, timeLeft(s.Left), up, down, dataLeft(s.Left),
+			rates(s.Limits), column(func() string { return measured(s).String() }), user, orDash(plain(s.Hostname, 63)))
 		return err
 	}
 }

@@ -25,8 +25,9 @@ var (
 	soakFor     = flag.Duration("soak-for", time.Hour, "how long clients come and go")
 	soakDevices = flag.Int("soak-devices", 200, "clients at the portal at once")
 	soakLines   = flag.Int("soak-lines", 40, "clients on PPPoE lines at once")
-	soakProgram = flag.String("soak-program", "", "gatewayd, in a file of that name; none: the tests' own, in which Go profiles memory")
-	soakSeed    = flag.Uint64("soak-seed", 0, "of what clients do; 0: another one each time")
+	soakProgram = flag.String(
+		"soak-program", "", "gatewayd, in a file of that name; none: the tests' own, in which Go profiles memory")
+	soakSeed = flag.Uint64("soak-seed", 0, "of what clients do; 0: another one each time")
 )
 
 const (
@@ -66,9 +67,10 @@ type life struct {
 // devicesHost is the namespace of all devices at the portal.
 const devicesHost = "devices"
 
-// BenchmarkSoak has clients come, log in, pass traffic, renew their leases, log out, leave without a word and come back,
-// at the portal and on PPPoE lines, beside devices that do odd things. It fails where the daemon grows, where a session is
-// not started and stopped once, where it is billed other bytes than its client has passed, and where an answer is lost.
+// BenchmarkSoak has clients come, log in, pass traffic, renew their leases, log out, leave without a word and come
+// back, at the portal and on PPPoE lines, beside devices that do odd things. It fails where the daemon grows, where a
+// session is not started and stopped once, where it is billed other bytes than its client has passed, and where an
+// answer is lost.
 func BenchmarkSoak(b *testing.B) {
 	s := newSoak(b)
 	seed := *soakSeed

@@ -11,9 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// How much growth is none. The heap's goal is twice what Go's collector finds in use: a session that leaves 100 bytes behind
-// makes it grow by 5 % of 40 MB in 50 minutes of 10,000 sessions. All memory also has what the collector has freed and not
-// given back yet, which made it grow by 4 % where the goal did not.
+// How much growth is none. The heap's goal is twice what Go's collector finds in use: a session that leaves 100 bytes
+// behind makes it grow by 5 % of 40 MB in 50 minutes of 10,000 sessions. All memory also has what the collector has
+// freed and not given back yet, which made it grow by 4 % where the goal did not.
 const (
 	memoryGrowth = 0.05 // of all memory's mean
 	countGrowth  = 3    // file descriptors and threads
@@ -95,7 +95,8 @@ func (s *soak) billed(told []record) (faults []string) {
 			find("session %s of %s is not accounted", id, l.user)
 		}
 	}
-	fmt.Printf("%d sessions accounted, %d of them to the byte as their clients counted; the others had other traffic, too\n", len(all), exact)
+	fmt.Printf("%d sessions accounted, %d of them to the byte as their clients counted; the others had other traffic, "+
+		"too\n", len(all), exact)
 	return faults
 }
 
@@ -108,12 +109,14 @@ func (l *life) covers(c control.Traffic) bool {
 // mostUncounted is what a client passes at most that it does not count: some files and refused datagrams.
 const mostUncounted = 20 * 2 * fileBytes
 
-// TestSoakFindsFaults: what BenchmarkSoak judges by finds leaks, sessions told twice, half or not at all, and wrong bytes.
+// TestSoakFindsFaults: what BenchmarkSoak judges by finds leaks, sessions told twice, half or not at all, and wrong
+// bytes.
 func TestSoakFindsFaults(t *testing.T) {
 	t.Parallel()
 	told := func(id, kind, bytes string) record {
 		r := record{"Acct-Session-Id": {id}, "Acct-Status-Type": {kind}}
-		for _, name := range []string{"Input-Gigawords", "Output-Gigawords", "Output-Octets", "Input-Packets", "Output-Packets"} {
+		for _, name := range []string{
+			"Input-Gigawords", "Output-Gigawords", "Output-Octets", "Input-Packets", "Output-Packets"} {
 			r["Acct-"+name] = []string{"0"}
 		}
 		r["Acct-Input-Octets"] = []string{bytes}
@@ -147,7 +150,8 @@ func TestSoakFindsFaults(t *testing.T) {
 		m := &meter{}
 		for i := range 60 {
 			at := float64(i)
-			m.minutes = append(m.minutes, figures{"PSS MB": 40, "heap goal MB": 13 + c.mb*at, "fds": 100 + c.fds*at, "objects": at})
+			m.minutes = append(
+				m.minutes, figures{"PSS MB": 40, "heap goal MB": 13 + c.mb*at, "fds": 100 + c.fds*at, "objects": at})
 		}
 		if got := m.flat(); len(got) != c.found {
 			t.Errorf("%s: found %q", name, got)

@@ -95,7 +95,8 @@ func (s *soak) look() (figures, error) {
 	f := figures{}
 	dir := fmt.Sprintf("/proc/%d/", s.daemon.cmd.Process.Pid)
 	const kiB = 1.024e-3 // MB
-	err := errors.Join(f.fields(dir+"smaps_rollup", map[string]string{"Pss:": "PSS MB", "Rss:": "RSS MB", "Private_Dirty:": "dirty MB"}, kiB),
+	err := errors.Join(f.fields(dir+"smaps_rollup", map[string]string{"Pss:": "PSS MB", "Rss:": "RSS MB",
+		"Private_Dirty:": "dirty MB"}, kiB),
 		f.fields(dir+"status", map[string]string{"Threads:": "threads"}, 1))
 	fds, bad := os.ReadDir(dir + "fd")
 	f["fds"] = float64(len(fds))
@@ -111,7 +112,8 @@ func (s *soak) look() (figures, error) {
 	}
 	f["outside heap MB"] = f["PSS MB"] - f["heap in use MB"] - f["heap idle MB"] + f["heap given back MB"]
 	servers := []int{s.auth.process.cmd.Process.Pid, s.acct.process.cmd.Process.Pid}
-	processes := map[string][]int{"CPU s": {s.daemon.cmd.Process.Pid}, "CPU s of RADIUS": servers, "CPU s of clients": {os.Getpid()}}
+	processes := map[string][]int{
+		"CPU s": {s.daemon.cmd.Process.Pid}, "CPU s of RADIUS": servers, "CPU s of clients": {os.Getpid()}}
 	for name, pids := range processes {
 		for _, pid := range pids {
 			used, err := cpuSeconds(pid)
@@ -165,8 +167,9 @@ func (f figures) fields(path string, names map[string]string, unit float64) erro
 
 // runtimeFigures are metrics of Go's runtime, and what they are called here.
 var runtimeFigures = map[string]string{
-	"go_memstats_heap_alloc_bytes": "heap MB", "go_memstats_next_gc_bytes": "heap goal MB", "go_memstats_heap_inuse_bytes": "heap in use MB",
-	"go_memstats_heap_idle_bytes": "heap idle MB", "go_memstats_heap_released_bytes": "heap given back MB",
+	"go_memstats_heap_alloc_bytes": "heap MB", "go_memstats_next_gc_bytes": "heap goal MB",
+	"go_memstats_heap_inuse_bytes": "heap in use MB",
+	"go_memstats_heap_idle_bytes":  "heap idle MB", "go_memstats_heap_released_bytes": "heap given back MB",
 	"go_memstats_stack_inuse_bytes": "stacks MB", "go_goroutines": "goroutines", "go_memstats_heap_objects": "objects",
 }
 
@@ -235,8 +238,8 @@ func (s *soak) tables(f figures) {
 	})
 }
 
-// keyed is what kinds of tables are called whose entries come and go. A cache has its memory from the start and fills up:
-// the kernel forgets what was used longest ago.
+// keyed is what kinds of tables are called whose entries come and go. A cache has its memory from the start and fills
+// up: the kernel forgets what was used longest ago.
 var keyed = map[ebpf.MapType]string{
 	ebpf.Hash: "table", ebpf.PerCPUHash: "table", ebpf.LPMTrie: "table", ebpf.HashOfMaps: "table",
 	ebpf.LRUHash: "cache", ebpf.LRUCPUHash: "cache",
@@ -259,7 +262,8 @@ func entries(m *ebpf.Map) (n int) {
 // print prints a minute's line.
 func (m *meter) print(f figures) {
 	line := fmt.Sprintf("minute %2d:", len(m.minutes))
-	first := []string{"PSS MB", "RSS MB", "outside heap MB", "heap goal MB", "heap MB", "fds", "threads", "goroutines", "logged in", "clients", "leases",
+	first := []string{"PSS MB", "RSS MB", "outside heap MB", "heap goal MB", "heap MB", "fds", "threads", "goroutines",
+		"logged in", "clients", "leases",
 		"conntrack", "CPU s", "CPU s of RADIUS", "CPU s of clients"}
 	for _, name := range first {
 		line += fmt.Sprintf(" %s %.4g,", name, f[name])

@@ -158,7 +158,8 @@ func (o *odd) decline() error {
 // spoof sends a datagram from an address of somebody else: a client that is logged in, none, or one of another network.
 func (o *odd) spoof() error {
 	n := byte(o.r.IntN(256))
-	from := [][4]byte{{10, 1, 32 + n%2, byte(o.r.IntN(256))}, {10, 1, 250, n}, {10, 1, 0, 1}, {198, 51, 100, n}, {127, 0, 0, 1}}[o.r.IntN(5)]
+	from := [][4]byte{{10, 1, 32 + n%2, byte(o.r.IntN(256))}, {10, 1, 250, n}, {10, 1, 0, 1}, {198, 51, 100, n}, {127, 0,
+		0, 1}}[o.r.IntN(5)]
 	sent := datagram(from, serverAddr.As4(), uint16(o.r.IntN(65536)), echoPort, make([]byte, o.r.IntN(500)))
 	return o.frame(o.router, o.mac, 0x0800, sent)
 }
@@ -240,8 +241,9 @@ func (o *odd) halfForm() error {
 		return err
 	}
 	defer v.conn.Close()
-	_, err = fmt.Fprintf(v.conn, "POST /login HTTP/1.1\r\nHost: %s:8443\r\nContent-Type: application/x-www-form-urlencoded\r\n"+
-		"Content-Length: %d\r\n\r\ntoken=x&user", portalName, 20+o.r.IntN(1<<20))
+	_, err = fmt.Fprintf(
+		v.conn, "POST /login HTTP/1.1\r\nHost: %s:8443\r\nContent-Type: application/x-www-form-urlencoded\r\n"+
+			"Content-Length: %d\r\n\r\ntoken=x&user", portalName, 20+o.r.IntN(1<<20))
 	return err
 }
 

@@ -34,7 +34,8 @@ func (w *world) certificate() {
 	must(w.t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	must(w.t, err)
-	files := map[string]*pem.Block{"portal.crt": {Type: "CERTIFICATE", Bytes: der}, "portal.key": {Type: "PRIVATE KEY", Bytes: private}}
+	files := map[string]*pem.Block{
+		"portal.crt": {Type: "CERTIFICATE", Bytes: der}, "portal.key": {Type: "PRIVATE KEY", Bytes: private}}
 	for name, block := range files {
 		must(w.t, os.WriteFile(filepath.Join(w.Dir, name), pem.EncodeToMemory(block), 0o600))
 	}

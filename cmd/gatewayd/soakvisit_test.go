@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// stays is the admitted probe: it logs in once, sends twenty datagrams a second until the end, renews its lease, and gets
-// every answer.
+// stays is the admitted probe: it logs in once, sends twenty datagrams a second until the end, renews its lease, and
+// gets every answer.
 func (s *soak) stays(r *rand.Rand) {
 	d := &device{soak: s, r: r, slot: *soakDevices, mac: net.HardwareAddr{2, 0x50, 0, 0, 0, 1}}
 	l, err := d.arrive("guest-stays", netip.Addr{})
@@ -180,7 +180,8 @@ func (d *device) download() error {
 
 // leave ends a device's session in one of many ways, and reports whether the device is there still.
 func (d *device) leave(l *life) (still bool, err error) {
-	ways := [...]string{"log out", "log out", "log out and release", "release", "vanish", "vanish for long", "disconnect", "time is up", "sent away"}
+	ways := [...]string{"log out", "log out", "log out and release", "release", "vanish", "vanish for long", "disconnect",
+		"time is up", "sent away"}
 	how := ways[d.r.IntN(len(ways))]
 	if d.over() {
 		how = "log out and release"

@@ -19,9 +19,11 @@ func statusCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the daemon's state: clients by state, traffic, dropped packets by reason",
-		Long: "Shows the daemon's state. Packets are counted as on the wire; up and down are sums of all clients since the data\n" +
+		Long: "Shows the daemon's state. Packets are counted as on the wire; up and down are sums of all clients since the " +
+			"data\n" +
 			"path began, also of those that have gone. docs/gateway-reference.md (What is counted) defines all counters.\n" +
-			"The line \"data path\" says who forwards. Of ebpf: redirect; stack, and why; closed, while programs are missing or\n" +
+			"The line \"data path\" says who forwards. Of ebpf: redirect; stack, and why; closed, while programs are missing " +
+			"or\n" +
 			"forwarding is off; detached, after `gatewayd detach --force` under the daemon.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,7 +68,8 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		clients = append(clients, fmt.Sprintf("%d %s", s.Sessions[state], state))
 		total += s.Sessions[state]
 	}
-	line("clients", "%d, with %s to give: %s", total, counted(s.Addresses, "address", "addresses"), strings.Join(clients, ", "))
+	line("clients", "%d, with %s to give: %s", total, counted(s.Addresses, "address", "addresses"),
+		strings.Join(clients, ", "))
 	line("leases", "%d", s.Leases)
 	if s.Users != nil {
 		line("users", "%s", users(*s.Users))
@@ -113,7 +116,8 @@ func users(u control.Users) string {
 	first, more, several := strings.Cut(u.Problem, "\n")
 	switch {
 	case several:
-		return fmt.Sprintf("%s, as before the file was changed: %s (and %d more: see the log)", text, plain(first, 400), 1+strings.Count(more, "\n"))
+		return fmt.Sprintf("%s, as before the file was changed: %s (and %d more: see the log)", text, plain(first, 400), 1+
+			strings.Count(more, "\n"))
 	case first != "":
 		return fmt.Sprintf("%s, as before the file was changed: %s", text, plain(first, 400))
 	case u.Accounts == 0:

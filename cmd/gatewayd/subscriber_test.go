@@ -89,7 +89,8 @@ func (c *client) access() *access {
 			if err != nil {
 				return err
 			}
-			must(c.w.t, raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBytes) }))
+			must(c.w.t, raw.Control(
+				func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBytes) }))
 		}
 		return nil
 	})
@@ -158,7 +159,8 @@ func (s *subscriber) receive(f *pppoe.Frame) {
 	switch {
 	case f.Code == pppoe.PADO && s.id == 0:
 		s.server, s.cookie = f.From, append([]byte(nil), cookie...)
-		s.write(&pppoe.Frame{Code: pppoe.PADR, Tags: append([]pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: s.uniq}, {Type: pppoe.ACCookie, Value: s.cookie}}, s.tags...)})
+		s.write(&pppoe.Frame{Code: pppoe.PADR, Tags: append([]pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq,
+			Value: s.uniq}, {Type: pppoe.ACCookie, Value: s.cookie}}, s.tags...)})
 	case f.Code == pppoe.PADS && s.id == 0 && f.Session != 0:
 		s.id = f.Session
 		s.link = ppp.New(s.cfg, s)
@@ -222,7 +224,8 @@ func (s *subscriber) dial() (ppp.Terms, error) {
 		defer s.mu.Unlock()
 		if s.id == 0 && time.Since(asked) > time.Second { // frames may be lost
 			asked = time.Now()
-			s.write(&pppoe.Frame{To: pppoe.Broadcast, Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: s.uniq}}})
+			s.write(&pppoe.Frame{To: pppoe.Broadcast, Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {
+				Type: pppoe.HostUniq, Value: s.uniq}}})
 		}
 		terms, why = s.terms, s.why
 		if s.opened == 0 && !s.ended {
@@ -253,7 +256,8 @@ func (s *subscriber) route(c *client, terms ppp.Terms) {
 		tun = os.NewFile(uintptr(fd), "ppp0")
 		return nil
 	})
-	c.sh(fmt.Sprintf("sh -ec 'ip addr add %s peer %s dev ppp0; ip link set ppp0 up mtu %d; ip route add default dev ppp0'", terms.Local, terms.Peer, terms.MTU))
+	c.sh(fmt.Sprintf("sh -ec 'ip addr add %s peer %s dev ppp0; ip link set ppp0 up mtu %d; ip route add default dev ppp0'",
+		terms.Local, terms.Peer, terms.MTU))
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		b := make([]byte, 2+2048)
@@ -293,12 +297,14 @@ func (s *subscriber) echo(from, to netip.Addr, bytes, seq int, limit time.Durati
 	m := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: 7, Seq: seq, Data: make([]byte, bytes-headers)}}
 	body, err := m.Marshal(nil)
 	must(s.t, err)
-	h := ipv4.Header{Version: 4, Len: ipv4.HeaderLen, TotalLen: bytes, TTL: 64, Protocol: 1, Src: from.AsSlice(), Dst: to.AsSlice()}
+	h := ipv4.Header{
+		Version: 4, Len: ipv4.HeaderLen, TotalLen: bytes, TTL: 64, Protocol: 1, Src: from.AsSlice(), Dst: to.AsSlice()}
 	ip, err := h.Marshal()
 	must(s.t, err)
 	binary.BigEndian.PutUint16(ip[2:], uint16(bytes)) // the package has the byte order of raw sockets
 	binary.BigEndian.PutUint16(ip[10:], headerSum(ip))
-	s.write(&pppoe.Frame{Session: s.id, PPP: append(binary.BigEndian.AppendUint16(nil, uint16(ppp.IPv4)), append(ip, body...)...)})
+	s.write(&pppoe.Frame{
+		Session: s.id, PPP: append(binary.BigEndian.AppendUint16(nil, uint16(ppp.IPv4)), append(ip, body...)...)})
 	select {
 	case got := <-s.packet:
 		if len(got) >= headers && got[ipv4.HeaderLen] == 0 && netip.AddrFrom4([4]byte(got[12:16])) == to {

@@ -61,8 +61,10 @@ func (w *world) trace(ownLAN bool) []string {
 	w.site()
 	w.start()
 	if w.Others {
-		w.spawn("dnsmasq.log", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file",
-			"--bind-interfaces", "--interface=lan0", "--except-interface=lo", "--dhcp-range=10.1.0.10,10.1.0.99,1h", "--dhcp-leasefile="+w.Dir+"/leases",
+		w.spawn("dnsmasq.log", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts",
+			"--user=root", "--pid-file",
+			"--bind-interfaces", "--interface=lan0", "--except-interface=lo", "--dhcp-range=10.1.0.10,10.1.0.99,1h",
+			"--dhcp-leasefile="+w.Dir+"/leases",
 			"--dhcp-authoritative", "--no-ping", "--server="+serverAddr.String())
 	}
 	ann := w.stranger()
@@ -71,7 +73,8 @@ func (w *world) trace(ownLAN bool) []string {
 	phase := func(name, last string) {
 		w.t.Helper()
 		eventually(w.t, "see "+last, func() error {
-			if seen := wire.messages(false); !slices.ContainsFunc(seen, func(line string) bool { return strings.Contains(line, last) }) {
+			if seen := wire.messages(false); !slices.ContainsFunc(
+				seen, func(line string) bool { return strings.Contains(line, last) }) {
 				return fmt.Errorf("saw only:\n%s", strings.Join(seen, "\n"))
 			}
 			return nil
@@ -95,7 +98,8 @@ func (w *world) trace(ownLAN bool) []string {
 		w.t.Fatalf("the form is answered with %s", code)
 	}
 	phase("post-authentication", "Accounting-Response")
-	if page := ann.sh(curl + "--resolve " + site + ":80:" + serverAddr.String() + " http://" + site + "/news"); page != "news" {
+	if page := ann.sh(
+		curl + "--resolve " + site + ":80:" + serverAddr.String() + " http://" + site + "/news"); page != "news" {
 		w.t.Errorf("the news are %q", page)
 	}
 	phase("", "200 OK")
@@ -122,14 +126,16 @@ func accountingLast(lines []string) []string {
 
 // site starts the resolver and the site beyond the gateway.
 func (w *world) site() {
-	w.spawnAt("server", "resolver.log", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file",
+	w.spawnAt("server", "resolver.log", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv",
+		"--no-hosts", "--user=root", "--pid-file",
 		"--bind-interfaces", "--listen-address="+serverAddr.String(), "--address=/"+site+"/"+serverAddr.String())
 	w.in("server", func() error {
 		l, err := net.Listen("tcp4", net.JoinHostPort(serverAddr.String(), "80"))
 		if err != nil {
 			return err
 		}
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "news") })}
+		server := &http.Server{
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "news") })}
 		go server.Serve(l)
 		w.t.Cleanup(func() { server.Close() })
 		return nil
@@ -146,7 +152,8 @@ func (c *client) resolve() {
 			return err
 		})
 		defer conn.Close()
-		answer, _, err := new(dns.Client).ExchangeWithConnContext(context.Background(), new(dns.Msg).SetQuestion(site+".", dns.TypeA), &dns.Conn{Conn: conn})
+		answer, _, err := new(dns.Client).ExchangeWithConnContext(
+			context.Background(), new(dns.Msg).SetQuestion(site+".", dns.TypeA), &dns.Conn{Conn: conn})
 		if err == nil && len(answer.Answer) == 0 {
 			err = fmt.Errorf("no address: %s", answer)
 		}

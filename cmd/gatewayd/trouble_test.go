@@ -30,8 +30,10 @@ func TestRADIUSInTrouble(t *testing.T) {
 		fail, mend   func()
 	}{
 		{"down", "nothing listens there", w.auth.stop, w.auth.start},
-		{"silent", "no answer", func() { w.auth.process.cmd.Process.Signal(syscall.SIGSTOP) }, func() { w.auth.process.cmd.Process.Signal(syscall.SIGCONT) }},
-		{"with another secret", "no answer: does it know this gateway's address and secret?", func() { w.auth.restart("another secret, as long") }, func() { w.auth.restart(w.Secret) }},
+		{"silent", "no answer", func() { w.auth.process.cmd.Process.Signal(syscall.SIGSTOP) },
+			func() { w.auth.process.cmd.Process.Signal(syscall.SIGCONT) }},
+		{"with another secret", "no answer: does it know this gateway's address and secret?",
+			func() { w.auth.restart("another secret, as long") }, func() { w.auth.restart(w.Secret) }},
 	} {
 		token, err := bob.token("login")
 		must(t, err)
@@ -135,7 +137,8 @@ func TestFullDisk(t *testing.T) {
 	let, refused := map[netip.Addr]bool{}, 0
 	login := func(n byte) error {
 		addr := netip.AddrFrom4([4]byte{10, 1, 0, n})
-		_, err := verbs.Login(context.Background(), control.LoginRequest{Addr: addr, MAC: fmt.Sprintf("02:00:00:00:07:%02x", n), User: fmt.Sprintf("%0200d", n)})
+		_, err := verbs.Login(context.Background(), control.LoginRequest{Addr: addr, MAC: fmt.Sprintf("02:00:00:00:07:%02x",
+			n), User: fmt.Sprintf("%0200d", n)})
 		let[addr] = err == nil
 		return err
 	}
@@ -182,7 +185,11 @@ func throwOut(t *testing.T, verbs *control.Client, c *client) {
 func inAre(t *testing.T, verbs *control.Client, when string, let map[netip.Addr]bool) {
 	t.Helper()
 	now := map[netip.Addr]bool{}
-	must(t, verbs.Sessions(context.Background(), control.Filter{State: session.Authenticated}, func(s control.Session) error { now[s.Addr] = true; return nil }))
+	must(t, verbs.Sessions(context.Background(), control.Filter{State: session.Authenticated}, func(
+		s control.Session) error {
+		now[s.Addr] = true
+		return nil
+	}))
 	for addr, in := range let {
 		if now[addr] != in {
 			t.Errorf("%s: %s was let in: %v, is in: %v", when, addr, in, now[addr])

@@ -35,7 +35,8 @@ func TestSubscribersVanish(t *testing.T) {
 	all.SetLimit(50)
 	for i := range sent {
 		all.Go(func() error {
-			s := a.subscriber(t, pppoe.MAC{2, 0x67, 0x77, 'v', byte(i >> 8), byte(i)}, ppp.Config{User: "ann", Password: "right"})
+			s := a.subscriber(
+				t, pppoe.MAC{2, 0x67, 0x77, 'v', byte(i >> 8), byte(i)}, ppp.Config{User: "ann", Password: "right"})
 			terms, err := s.dial()
 			if err != nil {
 				return fmt.Errorf("subscriber %d: %w", i, err)
@@ -71,7 +72,8 @@ func TestSubscribersVanish(t *testing.T) {
 		}
 		counts := r.counts()
 		billed[netip.MustParseAddr(r.one("Framed-IP-Address"))] = counts.UpBytes
-		if counts != (control.Traffic{UpBytes: counts.UpBytes, UpPackets: counts.UpPackets, DownBytes: counts.UpBytes, DownPackets: counts.UpPackets}) {
+		if counts != (control.Traffic{
+			UpBytes: counts.UpBytes, UpPackets: counts.UpPackets, DownBytes: counts.UpBytes, DownPackets: counts.UpPackets}) {
 			t.Errorf("%s sent echo requests and is billed %+v", r.one("Framed-IP-Address"), counts)
 		}
 	}

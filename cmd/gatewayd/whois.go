@@ -80,11 +80,13 @@ func parseTime(s string) (time.Time, error) {
 // showFlows writes what was found to out, and what is uncertain of it to notes.
 func showFlows(out, notes io.Writer, found flowlog.Found, who netip.AddrPort, at time.Time, asJSON bool) error {
 	if found.Damaged > 0 {
-		fmt.Fprintf(notes, "gatewayd: %s skipped, which may have been of this address: a line is torn when the machine or the daemon dies\n",
+		fmt.Fprintf(notes,
+			"gatewayd: %s skipped, which may have been of this address: a line is torn when the machine or the daemon dies\n",
 			counted(found.Damaged, "damaged line of the flow log was", "damaged lines of the flow log were"))
 	}
 	if found.Slow > 0 {
-		fmt.Fprintf(notes, "gatewayd: %s read whole\n", counted(found.Slow, "file of the flow log has no usable index and was", "files of the flow log have no usable index and were"))
+		fmt.Fprintf(notes, "gatewayd: %s read whole\n", counted(found.Slow,
+			"file of the flow log has no usable index and was", "files of the flow log have no usable index and were"))
 	}
 	if len(found.Flows) == 0 {
 		return fmt.Errorf("the flow log has no connection of %s at %s", who, at.Format(time.RFC3339))
@@ -108,7 +110,8 @@ func showFlows(out, notes io.Writer, found flowlog.Found, who netip.AddrPort, at
 		if f.Outside.IsValid() {
 			outside = f.Outside.String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Start.Format(time.RFC3339), end, protocolName(f.Protocol),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Start.Format(time.RFC3339), end,
+			protocolName(f.Protocol),
 			f.Client, outside, f.Peer, orDash(f.MAC), up, down, orDash(plain(f.Session, 64)), orDash(plain(f.User, 253)))
 	}
 	return w.Flush()

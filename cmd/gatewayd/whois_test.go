@@ -68,9 +68,11 @@ func TestWhois(t *testing.T) {
 	without := hold() // the data path goes on
 	defer without.Close()
 	w.start()
-	for what, c := range map[string]net.Conn{"that began before the daemon was killed": before, "that began without a daemon": without} {
+	for what, c := range map[string]net.Conn{
+		"that began before the daemon was killed": before, "that began without a daemon": without} {
 		eventually(t, "whois of a connection "+what, func() error {
-			out, err := w.try(fmt.Sprintf("gatewayd whois --folder $DIR/state/flows %s --at %s", c.LocalAddr(), time.Now().UTC().Format(time.RFC3339Nano)))
+			out, err := w.try(fmt.Sprintf("gatewayd whois --folder $DIR/state/flows %s --at %s", c.LocalAddr(),
+				time.Now().UTC().Format(time.RFC3339Nano)))
 			if err == nil && !strings.Contains(out, "ann") {
 				err = fmt.Errorf("whois says %q", out)
 			}
@@ -78,13 +80,14 @@ func TestWhois(t *testing.T) {
 		})
 	}
 	w.kill()
-	if out := w.sh("nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml >/dev/null; nsenter --net=/run/netns/$ID-router nft list ruleset"); strings.Contains(out, "gatewayd-flows") {
+	if out := w.sh("nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml >/dev/null; nsenter " +
+		"--net=/run/netns/$ID-router nft list ruleset"); strings.Contains(out, "gatewayd-flows") {
 		t.Errorf("after detach there is still\n%s", out)
 	}
 }
 
-// TestLoggedOverKill: the record of a cached flow has what passed before the daemon was killed, while there was none, and
-// under its successor.
+// TestLoggedOverKill: the record of a cached flow has what passed before the daemon was killed, while there was none,
+// and under its successor.
 func TestLoggedOverKill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

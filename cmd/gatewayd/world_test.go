@@ -33,7 +33,8 @@ var (
 	rounds   = flag.Int("rounds", 2, "how often the daemon is killed, restarted and replaced under load")
 	loadTime = flag.Duration("load", 0, "how long the load goes on at least")
 
-	predecessor = flag.String("predecessor", "", "gatewayd of an earlier version, in a file of that name, to upgrade from first")
+	predecessor = flag.String(
+		"predecessor", "", "gatewayd of an earlier version, in a file of that name, to upgrade from first")
 )
 
 // Addresses of every world.
@@ -85,7 +86,8 @@ func newNetwork(t testing.TB) *world {
 	t.Helper()
 	link := "ip link add lan0 type veth peer name lan netns $ID-hub"
 	if netnstest.Place("").Where(t) == netnstest.OnGateway {
-		link = netnstest.Bridge + "seen lan0; ip link add port0 type veth peer name lan netns $ID-hub; ip link set port0 master lan0 up"
+		link = netnstest.Bridge +
+			"seen lan0; ip link add port0 type veth peer name lan netns $ID-hub; ip link set port0 master lan0 up"
 	}
 	w := &world{t: t, id: fmt.Sprint("w", worlds.Add(1)), Dir: t.TempDir(), Secret: "a secret of 24 characters"}
 	w.Pins = "/sys/fs/bpf/" + w.id
@@ -110,7 +112,8 @@ nsenter --net=/run/netns/$ID-router sysctl -qw net.ipv4.ip_forward=1`)
 // plainTCP lets TCP in a namespace retransmit only lost packets, not those that a busy
 // machine delayed.
 func (w *world) plainTCP(host string) {
-	w.sh(`nsenter --net=/run/netns/$ID-` + host + ` sysctl -qw net.ipv4.tcp_sack=0 net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_recovery=0`)
+	w.sh(`nsenter --net=/run/netns/$ID-` + host +
+		` sysctl -qw net.ipv4.tcp_sack=0 net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_recovery=0`)
 }
 
 // sh runs a script and fails the test with what it printed.
@@ -286,7 +289,8 @@ func (w *world) stranger() *client {
 	c := &client{w: w, host: fmt.Sprint("client", w.made)}
 	w.sh(`n=$ID-` + c.host + `; ip netns add $n; ip netns exec $n sh -c '` + netnstest.NoIPv6 + `'; ip -n $n link set lo up
 ip -n $n link add c0 type veth peer name ` + c.host + ` netns $ID-hub; ip -n $n link set c0 up
-ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `plug ` + c.host + `'; ip netns exec $n sh -ec '` + netnstest.Up + `up c0' `)
+ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `plug ` + c.host + `'; ip netns exec $n sh -ec '` + netnstest.Up +
+		`up c0' `)
 	w.plainTCP(c.host)
 	return c
 }
@@ -313,8 +317,9 @@ func (c *client) lease() {
 // udhcpc returns a command that requests a lease and prints "leased ADDRESS".
 func (c *client) udhcpc(flags string) string {
 	script := filepath.Join(c.w.Dir, "udhcpc")
-	must(c.w.t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr replace $ip/24 dev $interface\n"+
-		"ip route replace default via $router rto_min 5s\necho leased $ip\n"), 0o755))
+	must(c.w.t, os.WriteFile(
+		script, []byte("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr replace $ip/24 dev $interface\n"+
+			"ip route replace default via $router rto_min 5s\necho leased $ip\n"), 0o755))
 	return "busybox udhcpc -i c0 -q " + flags + " -s " + script
 }
 
@@ -348,7 +353,8 @@ func (c *client) logIn(user string) control.Session {
 
 // fillIn returns a command that sends the form and prints the status.
 func (c *client) fillIn(token, user string) string {
-	return fmt.Sprintf(curl+`-o /dev/null -w '%%{http_code}' -d token=%s -d username=%s -d password=right http://%s/login`, token, user, portalAddr)
+	return fmt.Sprintf(curl+`-o /dev/null -w '%%{http_code}' -d token=%s -d username=%s -d password=right http://%s/login`,
+		token, user, portalAddr)
 }
 
 // logOut fills in the status page's form.
@@ -358,7 +364,8 @@ func (c *client) logOut() {
 	eventually(c.w.t, "log out", func() error {
 		token, err := c.token("status")
 		if err == nil {
-			_, err = c.try(curl + `-o /dev/null -d token=` + token + ` -d username=` + user + ` http://` + portalAddr + `/logout`)
+			_, err = c.try(curl + `-o /dev/null -d token=` + token + ` -d username=` + user + ` http://` + portalAddr +
+				`/logout`)
 		}
 		return err
 	})

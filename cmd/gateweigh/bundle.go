@@ -44,7 +44,8 @@ func bundleCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("look at the bundle: %w", err)
 			}
-			fmt.Fprintf(stdout, "bundle: %s (%s, %d KiB)\n", out, words.Counted(len(manifest.Files), "file"), (info.Size()+1023)>>10)
+			fmt.Fprintf(stdout, "bundle: %s (%s, %d KiB)\n", out, words.Counted(len(manifest.Files), "file"),
+				(info.Size()+1023)>>10)
 			return nil
 		},
 	}

@@ -24,12 +24,15 @@ func burnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "burn PERCENT…",
 		Short: "Load this machine's cores, each by a given percentage",
-		Long: fmt.Sprintf("Works on the first core for the first percentage of its time, on the second core for the second, and so on\n"+
-			"(%g to %g, or 0 for none), in slices of %s or --slice, until Ctrl-C. Each thread reads its own task clock and corrects its\n"+
-			"sleeps. Its real-time priority precedes ordinary programs; other real-time programs, a hypervisor and limits of\n"+
-			"a control group take from its share all the same. Without permission for that priority any program may. At the end the\n"+
-			"shares that the cores really had are printed. Runs with router.speed slow routers down by the same means:\n"+
-			"one such run or command at a time works on a machine.", 100*burn.Least, 100*burn.Most, burn.Slice),
+		Long: fmt.Sprintf(
+			"Works on the first core for the first percentage of its time, on the second core for the second, and so on\n"+
+				"(%g to %g, or 0 for none), in slices of %s or --slice, until Ctrl-C. Each thread reads its own task clock and "+
+				"corrects its\n"+
+				"sleeps. Its real-time priority precedes ordinary programs; other real-time programs, a hypervisor and limits of\n"+
+				"a control group take from its share all the same. Without permission for that priority any program may. At the "+
+				"end the\n"+
+				"shares that the cores really had are printed. Runs with router.speed slow routers down by the same means:\n"+
+				"one such run or command at a time works on a machine.", 100*burn.Least, 100*burn.Most, burn.Slice),
 		Example: "  gateweigh burn 70 50\n  gateweigh burn 0 30 --for 10s\n  gateweigh burn 20 20 --slice 10ms",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,7 +49,9 @@ func burnCommand() *cobra.Command {
 			return burnFor(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), loads, slice, length)
 		},
 	}
-	cmd.Flags().DurationVar(&slice, "slice", burn.Slice, fmt.Sprintf("how long each core works at a time, %s to %s; a neighbour on the same host takes 1ms to 10ms", burn.Slice, burn.LongestSlice))
+	cmd.Flags().DurationVar(&slice, "slice", burn.Slice, fmt.Sprintf(
+		"how long each core works at a time, %s to %s; a neighbour on the same host takes 1ms to 10ms", burn.Slice,
+		burn.LongestSlice))
 	cmd.Flags().DurationVar(&length, "for", 0, "how long; without it until Ctrl-C")
 	return cmd
 }
@@ -64,13 +69,15 @@ func loadsOf(args []string) (loads []burn.Load, err error) {
 		}
 	}
 	if len(args) > len(cpus) {
-		return nil, fmt.Errorf("%s for %s: this process may use CPU %s", words.Counted(len(args), "percentage"), words.Counted(len(cpus), "core"),
+		return nil, fmt.Errorf(
+			"%s for %s: this process may use CPU %s", words.Counted(len(args), "percentage"), words.Counted(len(cpus), "core"),
 			strings.Trim(fmt.Sprint(cpus), "[]"))
 	}
 	for i, arg := range args {
 		percent, err := strconv.ParseFloat(strings.TrimSuffix(arg, "%"), 64)
 		if err != nil || !(percent == 0 || percent >= 100*burn.Least && percent <= 100*burn.Most) {
-			return nil, fmt.Errorf("%q: want a percentage of a core from %g to %g, or 0 for none; the machine needs the rest", arg, 100*burn.Least, 100*burn.Most)
+			return nil, fmt.Errorf("%q: want a percentage of a core from %g to %g, or 0 for none; the machine needs the rest",
+				arg, 100*burn.Least, 100*burn.Most)
 		}
 		if percent > 0 {
 			loads = append(loads, burn.Load{CPU: cpus[i], Share: percent / 100})
@@ -93,7 +100,8 @@ func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, slice, 
 	defer lock.Close()
 	burner, err := burn.Start(loads, burn.RealTime, slice)
 	if errors.Is(err, realtime.ErrDenied) {
-		fmt.Fprintf(say, "gateweigh: %v: burning with ordinary priority, so other programs may leave less than was asked for\n", err)
+		fmt.Fprintf(say,
+			"gateweigh: %v: burning with ordinary priority, so other programs may leave less than was asked for\n", err)
 		burner, err = burn.Start(loads, burn.Eager, slice)
 	}
 	if err != nil {

@@ -68,10 +68,13 @@ redo = 0
 	e := finish(t, command(t, dir, "run", "small.toml", "--out", "r"))
 	measured(t, e)
 	run, err := result.ReadRun(filepath.Join(dir, "r"))
-	if err != nil || len(run.Trials) != 1 || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "takes frames away") {
+	if err != nil || len(run.Trials) != 1 || len(run.Skipped) != 1 ||
+		!strings.Contains(run.Skipped[0].Reason, "takes frames away") {
 		t.Fatalf("%d trials, %v, skipped %v", len(run.Trials), err, run.Skipped)
 	}
-	if m := run.Trials[0]; m.DUT.ProcessNs == 0 || m.DUT.ThreadNs["sink-mmap"] != m.DUT.ProcessNs || m.Clean.ProcessNs > 0 {
-		t.Errorf("the program had %d ns (%v), those of the clean router %d", m.DUT.ProcessNs, m.DUT.ThreadNs, m.Clean.ProcessNs)
+	if m := run.Trials[0]; m.DUT.ProcessNs == 0 || m.DUT.ThreadNs["sink-mmap"] != m.DUT.ProcessNs ||
+		m.Clean.ProcessNs > 0 {
+		t.Errorf("the program had %d ns (%v), those of the clean router %d", m.DUT.ProcessNs, m.DUT.ThreadNs,
+			m.Clean.ProcessNs)
 	}
 }

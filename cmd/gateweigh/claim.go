@@ -21,7 +21,8 @@ func taken(dir string) error {
 		return fmt.Errorf("%s is a file: choose a folder that does not exist yet as --out", dir)
 	}
 	if held(dir) {
-		return fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, quote.Word(dir))
+		return fmt.Errorf(
+			"%s holds a run already: continue it with --resume %s, or choose another --out", dir, quote.Word(dir))
 	}
 	return nil
 }
@@ -72,8 +73,8 @@ func missing(folder string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// checkKernels reports, before anything is fetched, made or waited for, kernels that are not known or cannot start here.
-// Names that are empty or native are none.
+// checkKernels reports, before anything is fetched, made or waited for, kernels that are not known or cannot start
+// here. Names that are empty or native are none.
 func (f runFlags) checkKernels(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		if name == "" || name == native {
@@ -81,7 +82,9 @@ func (f runFlags) checkKernels(ctx context.Context, names ...string) error {
 		}
 		err := usableKernel(ctx, name, f.guest.memoryMiB)
 		if f.resuming && errors.Is(err, kernel.ErrUnknown) {
-			err = fmt.Errorf("%s was begun under kernel %s, which is not here any more: %w: put it there again (gateweigh kernel list names the others), or begin a run of its own under one of those",
+			err = fmt.Errorf(
+				"%s was begun under kernel %s, which is not here any more: %w: put it there again (gateweigh kernel list names "+
+					"the others), or begin a run of its own under one of those",
 				f.resume, name, kernel.ErrUnknown)
 		}
 		if err != nil {

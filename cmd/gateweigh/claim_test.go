@@ -29,8 +29,10 @@ func TestBadInputIsBlamed(t *testing.T) {
 		code int
 		want string
 	}{
-		{"--kernel ./nope", exitUsage, "/nope: no such file"}, {"--kernel native --kernel nope --out new/r", exitUsage, `kernel "nope"`}, {"--out file/r", exitUsage, "not a directory"},
-		{"--out file", exitUsage, "file is a file"}, {"", exitFailed, "another run measures"}, {"--out new/r", exitFailed, "another run measures"},
+		{"--kernel ./nope", exitUsage, "/nope: no such file"}, {"--kernel native --kernel nope --out new/r", exitUsage,
+			`kernel "nope"`}, {"--out file/r", exitUsage, "not a directory"},
+		{"--out file", exitUsage, "file is a file"}, {"", exitFailed, "another run measures"},
+		{"--out new/r", exitFailed, "another run measures"},
 	} {
 		e := finish(t, command(t, dir, append([]string{"run", "one.toml"}, strings.Fields(c.args)...)...))
 		if e.code != c.code || !strings.Contains(e.stderr, c.want) {
@@ -52,7 +54,8 @@ func TestRunsOfOneSecond(t *testing.T) {
 	others := takeSeconds(t, dir)
 	measured(t, finish(t, command(t, dir, "run", "one.toml")))
 	own := slices.DeleteFunc(folders(t, dir, "runs"), func(name string) bool { return slices.Contains(others, name) })
-	if len(own) != 1 || !strings.HasSuffix(own[0], "Z-one-2") || len(read(t, dir, filepath.Join("runs", own[0], "report.html"))) == 0 {
+	if len(own) != 1 || !strings.HasSuffix(own[0], "Z-one-2") ||
+		len(read(t, dir, filepath.Join("runs", own[0], "report.html"))) == 0 {
 		t.Errorf("the run's folder is %q", own)
 	}
 }

@@ -45,13 +45,15 @@ func compareCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.Var(&flags.maxRegression, "max-regression", "gate: how much more than A a cell of B may cost, such as 5%")
 	f.Var(&flags.maxOverhead, "max-overhead", "gate: how much more than a clean router a cell of B may cost, such as 5%")
-	f.BoolVar(&flags.allowUnknown, "allow-unknown", false, "the gate also passes with cells without an answer, if one cell is within the limit")
+	f.BoolVar(&flags.allowUnknown, "allow-unknown", false,
+		"the gate also passes with cells without an answer, if one cell is within the limit")
 	f.BoolVar(&flags.strict, "strict", false, "")
 	_ = f.MarkHidden("strict")
 	f.Var(&flags.delta, "delta", "largest change that does not matter")
 	f.Var(&flags.confidence, "confidence", "confidence of intervals and verdicts")
 	f.StringVar(&flags.junit, "junit", "", "write the gate's decisions as JUnit XML to `FILE`")
-	f.StringVar(&flags.markdown, "markdown", "", "write the comparison as Markdown to `FILE`; - is standard output, in place of the table")
+	f.StringVar(&flags.markdown, "markdown", "",
+		"write the comparison as Markdown to `FILE`; - is standard output, in place of the table")
 	f.BoolVar(&flags.json, "json", false, "print the comparison as JSON instead of the table")
 	return cmd
 }
@@ -97,7 +99,9 @@ func (f compareFlags) check(args []string) error {
 	gate := f.maxRegression.given || f.maxOverhead.given
 	switch {
 	case f.strict:
-		return errors.New("--strict is what a gate does by itself now: without enough answers it fails (exit code 5). Leave it out; --allow-unknown is the opposite")
+		return errors.New(
+			"--strict is what a gate does by itself now: without enough answers it fails (exit code 5). Leave it out; " +
+				"--allow-unknown is the opposite")
 	case len(args) == 1 && f.maxRegression.given:
 		return errors.New("--max-regression compares two runs: give RUN_A and RUN_B")
 	case len(args) == 1 && !f.maxOverhead.given:

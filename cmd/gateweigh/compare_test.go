@@ -22,8 +22,9 @@ func simulated(t *testing.T, dir, name string, seed uint64, ratio float64) {
 		t.Fatal(err)
 	}
 	run := analysistest.Run(analysistest.Spec{
-		Seed: seed, DUTs: []analysistest.DUT{{Name: "allowlist", Ratio: ratio}}, Clients: []int{20}, Offered: []float64{500, 1000},
-		Blocks: 8, Windows: 3, AABlocks: 4, BlockSD: 0.01, WindowSD: 0.015,
+		Seed: seed, DUTs: []analysistest.DUT{{Name: "allowlist", Ratio: ratio}}, Clients: []int{20},
+		Offered: []float64{500, 1000},
+		Blocks:  8, Windows: 3, AABlocks: 4, BlockSD: 0.01, WindowSD: 0.015,
 	})
 	if err := analysistest.Write(path, run); err != nil {
 		t.Fatal(err)
@@ -38,7 +39,8 @@ func TestCompare(t *testing.T) {
 	simulated(t, dir, "same", 2, 1.2)
 	simulated(t, dir, "dearer", 3, 1.32)
 	write(t, dir, "letter", "dear reader")
-	if e := finish(t, command(t, dir, "bundle", "dearer")); e.code != 0 || !strings.Contains(e.stdout, "dearer.tar.gz (3 files, ") {
+	if e := finish(t, command(t, dir, "bundle", "dearer")); e.code != 0 ||
+		!strings.Contains(e.stdout, "dearer.tar.gz (3 files, ") {
 		t.Fatalf("bundle: %+v", e)
 	}
 	for _, tt := range []struct {
@@ -51,7 +53,8 @@ func TestCompare(t *testing.T) {
 		{"base dearer.tar.gz", 0, "worse"},
 		{"dearer base", 0, "better"},
 		{"--max-regression 5% base same", 0, "Gate passed (at most 5 % more expensive than A): 2 within"},
-		{"--max-regression 5% base dearer", exitFailed, "gate failed (at most 5 % more expensive than A): 2 beyond the limit"},
+		{"--max-regression 5% base dearer", exitFailed,
+			"gate failed (at most 5 % more expensive than A): 2 beyond the limit"},
 		{"--max-regression 5% base dearer.tar.gz --markdown -", exitFailed, "### Gateweigh: gate failed"},
 		{"--max-regression 20% base dearer", 0, "Gate passed"},
 		{"--max-overhead 30% base", 0, "Gate passed"},
@@ -90,12 +93,14 @@ func TestCompareWritesEveryForm(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "base", 1, 1.2)
 	simulated(t, dir, "dearer", 3, 1.32)
-	e := finish(t, command(t, dir, "compare", "--max-regression", "5%", "--json", "--junit", "gate.xml", "--markdown", "gate.md", "base", "dearer"))
+	e := finish(t, command(t, dir, "compare", "--max-regression", "5%", "--json", "--junit", "gate.xml", "--markdown",
+		"gate.md", "base", "dearer"))
 	if e.code != exitFailed {
 		t.Errorf("exit %d: %s", e.code, e.stderr)
 	}
 	var c compare.Comparison
-	if err := json.Unmarshal([]byte(e.stdout), &c); err != nil || len(c.Cells) != 2 || c.Gate.Failed != 2 || c.Cells[0].Regression.Word != compare.Regressed {
+	if err := json.Unmarshal([]byte(e.stdout), &c); err != nil || len(c.Cells) != 2 || c.Gate.Failed != 2 ||
+		c.Cells[0].Regression.Word != compare.Regressed {
 		t.Errorf("%v: %s", err, e.stdout)
 	}
 	var suites struct {
@@ -116,7 +121,8 @@ func TestPercent(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, p.share, err)
 		}
 	}
-	for _, text := range []string{"", "%", "5", "0.05", "-5%", "+5%", "5%%", "5,5%", "1e1%", "0x5%", "NaN%", "Inf%", ".5%", "5.%", "five%", "5% ", " 5%", "10001%", "999999999999999999999%"} {
+	for _, text := range []string{"", "%", "5", "0.05", "-5%", "+5%", "5%%", "5,5%", "1e1%", "0x5%", "NaN%", "Inf%", ".5%",
+		"5.%", "five%", "5% ", " 5%", "10001%", "999999999999999999999%"} {
 		p := percent{share: 0.1}
 		if err := p.Set(text); err == nil || p.given || p.share != 0.1 {
 			t.Errorf("%q was taken as %v", text, p.share)
@@ -143,14 +149,16 @@ func TestGateOfTheManual(t *testing.T) {
 	write(t, dir, "commands.sh", script.String())
 	self := command(t, dir)
 	// On a machine busy with other tests trials may be rejected: no matter here.
-	write(t, dir, "gateweigh", "#!/bin/sh\n"+self.Path+" \"$@\" || { code=$?; [ \"$1 $code\" = 'run 4' ] || exit $code; }\n")
+	write(t, dir, "gateweigh",
+		"#!/bin/sh\n"+self.Path+" \"$@\" || { code=$?; [ \"$1 $code\" = 'run 4' ] || exit $code; }\n")
 	if err := os.Chmod(filepath.Join(dir, "gateweigh"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := command(t, dir)
 	sh := finish(t, shell(cmd, "PATH="+dir+":$PATH; . ./commands.sh"))
 	// Whether the two runs of a second each agree is not the point, but the gate must have been asked.
-	if sh.code > exitFailed && sh.code != exitUnanswered || !strings.Contains(sh.stdout+sh.stderr, "ate passed") && !strings.Contains(sh.stdout+sh.stderr, "ate failed") {
+	if sh.code > exitFailed && sh.code != exitUnanswered ||
+		!strings.Contains(sh.stdout+sh.stderr, "ate passed") && !strings.Contains(sh.stdout+sh.stderr, "ate failed") {
 		t.Errorf("exit %d\n%s%s", sh.code, sh.stdout, sh.stderr)
 	}
 	for _, name := range []string{"base.tar.gz", "gate.xml", "gate.md"} {

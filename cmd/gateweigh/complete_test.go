@@ -14,8 +14,10 @@ func TestCompletion(t *testing.T) {
 	write(t, dir, "own.toml", small)
 	script := finish(t, command(t, dir, "completion", "bash", "--no-descriptions"))
 	for line, want := range map[string][]string{
-		"lis": {"list"}, "run q": {"quick"}, "run ow": {"own.toml"}, "run --set client.k": {"client.kind="}, "run --set duts=openn": {"duts=opennds"},
-		"run --set duts=opennds,coov": {"duts=opennds,coovachilli"}, "list coov": {"coovachilli"}, "explain r a": {"allowlist"}, "run --kernel nat": {"native"}, "run --wa": {"--wait"},
+		"lis": {"list"}, "run q": {"quick"}, "run ow": {"own.toml"}, "run --set client.k": {"client.kind="},
+		"run --set duts=openn":        {"duts=opennds"},
+		"run --set duts=opennds,coov": {"duts=opennds,coovachilli"}, "list coov": {"coovachilli"},
+		"explain r a": {"allowlist"}, "run --kernel nat": {"native"}, "run --wa": {"--wait"},
 	} {
 		e := finish(t, command(t, dir, append([]string{"__completeNoDesc"}, strings.Split(line, " ")...)...))
 		got := strings.Split(strings.TrimSpace(e.stdout), "\n")

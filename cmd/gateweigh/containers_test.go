@@ -17,11 +17,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// enough are the options of podman that docs/ci.md names for a run in a container that has no more rights than it needs.
+// enough are the options of podman that docs/ci.md names for a run in a container that has no more rights than it
+// needs.
 var enough = []string{"--pid=host", "--cap-add=SYS_ADMIN,NET_ADMIN,NET_RAW,SYS_NICE"}
 
-// container runs gateweigh in one of podman's, whose files are this machine's below a layer that ends with it. The folder
-// dir is the machine's own.
+// container runs gateweigh in one of podman's, whose files are this machine's below a layer that ends with it. The
+// folder dir is the machine's own.
 func container(t *testing.T, dir string, options []string, args ...string) ended {
 	t.Helper()
 	cmd := command(t, dir)
@@ -30,9 +31,11 @@ func container(t *testing.T, dir string, options []string, args ...string) ended
 	// crun takes no machine with control groups of both versions; and storage is mounted where it ends with the container.
 	const alone = `for g in /sys/fs/cgroup/unified; do [ ! -d $g ] || umount $g; done; exec "$@"`
 	podman := []string{
-		"podman", "--root", storage, "--runroot", storage + "/run", "--tmpdir", storage + "/tmp", "--cgroup-manager", "cgroupfs", "--events-backend", "none",
+		"podman", "--root", storage, "--runroot", storage + "/run", "--tmpdir", storage + "/tmp", "--cgroup-manager",
+		"cgroupfs", "--events-backend", "none",
 		"run", "--rm", "--network", "none", "--cgroup-parent", "/" + group, "--env", "GATEWEIGH_TEST_MAIN=1", "--env", mark,
-		"--ulimit", "nofile=" + lowered(t, unix.RLIMIT_NOFILE, 16384), "--ulimit", "nproc=" + lowered(t, unix.RLIMIT_NPROC, 16384),
+		"--ulimit", "nofile=" + lowered(t, unix.RLIMIT_NOFILE, 16384), "--ulimit",
+		"nproc=" + lowered(t, unix.RLIMIT_NPROC, 16384),
 		"--volume", cmd.Path + ":/gateweigh:ro", "--volume", dir + ":" + dir, "--workdir", dir,
 	}
 	podman = slices.Concat(podman, options, []string{"--rootfs", "/:O", "/gateweigh"}, args)
@@ -44,7 +47,8 @@ func removeGroups(t *testing.T, group string) {
 	t.Helper()
 	labtest.Await(t, "the control groups of containers to go", func() bool {
 		left := false
-		for _, pattern := range []string{"/*/" + group + "/*", "/" + group + "/*", "/*/" + group, "/" + group} { // children first
+		for _, pattern := range []string{"/*/" + group + "/*", "/" + group + "/*", "/*/" + group, "/" + group} {
+			// children first
 			names, _ := filepath.Glob("/sys/fs/cgroup" + pattern) // the pattern is valid
 			for _, name := range names {
 				if info, err := os.Stat(name); err == nil && info.IsDir() {
@@ -68,15 +72,18 @@ func lowered(t *testing.T, resource int, most uint64) string {
 }
 
 // once is the shortest run there is.
-var once = strings.NewReplacer("blocks = 2", "blocks = 1", "[10, 20]", "[10]", "aa_blocks = 1", "aa_blocks = 0", "windows = 2", "windows = 1").Replace(small)
+var once = strings.NewReplacer("blocks = 2", "blocks = 1", "[10, 20]", "[10]", "aa_blocks = 1", "aa_blocks = 0",
+	"windows = 2", "windows = 1").Replace(small)
 
-// TestContainersMeasure: with the options that doctor and docs/ci.md advise, a run measures, and doctor says that it would.
+// TestContainersMeasure: with the options that doctor and docs/ci.md advise, a run measures, and doctor says that it
+// would.
 func TestContainersMeasure(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/ci.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, options := range map[string][]string{"all rights": {"--pid=host", "--privileged"}, "those it needs": enough} {
+	for name, options := range map[string][]string{
+		"all rights": {"--pid=host", "--privileged"}, "those it needs": enough} {
 		if text := strings.Join(options, " "); !strings.Contains(string(manual), text) {
 			t.Errorf("docs/ci.md does not name %s", text)
 		}
@@ -93,7 +100,8 @@ func TestContainersMeasure(t *testing.T) {
 	}
 }
 
-// TestContainersAreRefused with the reason, and with the option that helps: by run, and as far as it is of every lab by doctor.
+// TestContainersAreRefused with the reason, and with the option that helps: by run, and as far as it is of every lab by
+// doctor.
 func TestContainersAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "once.toml", once)
@@ -103,8 +111,10 @@ func TestContainersAreRefused(t *testing.T) {
 	}{
 		"its own processes": {[]string{"--privileged"}, hidden, "--pid=host"},
 		"no rights":         {[]string{"--pid=host"}, "CAP_SYS_ADMIN", "--cap-add=SYS_ADMIN,NET_ADMIN,"},
-		"few processes":     {append(slices.Clone(enough), "--pids-limit=60"), "/pids.max), and once (3 clients) takes", "--pids-limit=-1"},
-		"little memory":     {append(slices.Clone(enough), "--memory=200m"), "/" + groupFile("memory") + "), and once (3 clients) takes", "--memory"},
+		"few processes": {
+			append(slices.Clone(enough), "--pids-limit=60"), "/pids.max), and once (3 clients) takes", "--pids-limit=-1"},
+		"little memory": {append(slices.Clone(enough), "--memory=200m"), "/" + groupFile("memory") +
+			"), and once (3 clients) takes", "--memory"},
 	} {
 		e := container(t, dir, tt.options, "run", "once.toml", "--out", "r")
 		if e.code != exitFailed || !strings.Contains(e.stderr, tt.why) || !strings.Contains(e.stderr, tt.help) {
@@ -125,8 +135,8 @@ func groupFile(controller string) string {
 	return controller + ".max"
 }
 
-// TestContainersWithAQuota: a run that a control group may stop foresees it, and names the file and the option; where it was
-// stopped, the run's notes say so.
+// TestContainersWithAQuota: a run that a control group may stop foresees it, and names the file and the option; where
+// it was stopped, the run's notes say so.
 func TestContainersWithAQuota(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "once.toml", once)
@@ -134,7 +144,8 @@ func TestContainersWithAQuota(t *testing.T) {
 	e := container(t, dir, append(slices.Clone(enough), "--cpus=0.2"), "run", "once.toml", "--out", "r")
 	env, err := os.ReadFile(filepath.Join(dir, "r", result.EnvironmentFile))
 	for what, text := range map[string]string{"it says": e.stderr, "it notes": string(env)} {
-		if err != nil || !strings.Contains(text, foreseen) || !strings.Contains(text, "/"+groupFile("cpu")+")") || !strings.Contains(text, "--cpus") {
+		if err != nil || !strings.Contains(text, foreseen) || !strings.Contains(text, "/"+groupFile("cpu")+")") ||
+			!strings.Contains(text, "--cpus") {
 			t.Errorf("exit %d, %v: %s\n%s", e.code, err, what, text)
 		}
 	}
@@ -150,7 +161,8 @@ func TestFilteredCalls(t *testing.T) {
 	write(t, dir, "once.toml", once)
 	for _, call := range []string{"unshare", "mount", "setns", "sched_setaffinity", "perf_event_open"} {
 		e := container(t, dir, filtering(t, dir, call), "run", "once.toml", "--out", "r")
-		if e.code != exitFailed || !strings.Contains(e.stderr, "a seccomp filter refuses "+call) || !strings.Contains(e.stderr, "seccomp=unconfined") {
+		if e.code != exitFailed || !strings.Contains(e.stderr, "a seccomp filter refuses "+call) ||
+			!strings.Contains(e.stderr, "seccomp=unconfined") {
 			t.Errorf("%s: exit %d\n%s%s", call, e.code, e.stdout, e.stderr)
 		}
 	}
@@ -159,7 +171,8 @@ func TestFilteredCalls(t *testing.T) {
 	measured(t, container(t, dir, without, "run", "once.toml", "--out", "r"))
 	var l listing
 	e := container(t, dir, without, "list", "--json", "floor")
-	if err := json.Unmarshal([]byte(e.stdout), &l); err != nil || len(l.Devices) != 1 || l.Devices[0].Here || !strings.Contains(l.Devices[0].Reason, text) || l.Devices[0].Kernel != "" {
+	if err := json.Unmarshal([]byte(e.stdout), &l); err != nil || len(l.Devices) != 1 || l.Devices[0].Here ||
+		!strings.Contains(l.Devices[0].Reason, text) || l.Devices[0].Kernel != "" {
 		t.Errorf("exit %d, %v: %+v\n%s", e.code, err, l, e.stderr)
 	}
 	lines := reportOf(t, container(t, dir, without, "doctor", "--quick", "--json").stdout)

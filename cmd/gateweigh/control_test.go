@@ -26,7 +26,8 @@ start = "printf 'red \\033[31m title \\033]0;owned\\007 8 bits \\302\\233 back\\
 		}
 	}
 	again := finish(t, command(t, dir, "report", "r"))
-	gate := finish(t, command(t, dir, "compare", "r", "r", "--max-regression", "5%", "--junit", "gate.xml", "--markdown", "-"))
+	gate := finish(t,
+		command(t, dir, "compare", "r", "r", "--max-regression", "5%", "--junit", "gate.xml", "--markdown", "-"))
 	texts["report's stdout"], texts["compare's Markdown"] = again.stdout, gate.stdout
 	for _, name := range []string{"r/report.html", "gate.xml"} {
 		texts[name] = string(read(t, dir, name))

@@ -54,7 +54,8 @@ func installed(t *testing.T, args ...string) []string {
 	}
 	// Where neither a program of them nor apt-get is found the script names the packages and ends.
 	const bare = `mount -t tmpfs none /usr/sbin; mkdir /tmp/gwd-empty; PATH=/tmp/gwd-empty exec /bin/bash "$@"`
-	cmd := exec.Command("unshare", slices.Concat([]string{"-m", "sh", "-ec", "mount -t tmpfs none /tmp; mount -t tmpfs none /usr/lib/ipsec 2>/dev/null || :; " + bare, "sh", deps}, args)...)
+	cmd := exec.Command("unshare", slices.Concat([]string{"-m", "sh", "-ec",
+		"mount -t tmpfs none /tmp; mount -t tmpfs none /usr/lib/ipsec 2>/dev/null || :; " + bare, "sh", deps}, args)...)
 	out, err := cmd.CombinedOutput()
 	found := regexp.MustCompile(`^missing: (.*) \(Debian's package names\)`).FindSubmatch(out)
 	if found == nil {
@@ -72,7 +73,8 @@ func TestKernelIsFetchedBeforeTests(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	text := string(out)
-	deps, fetch, tests := strings.Index(text, ".ci/deps"), strings.Index(text, "gateweigh kernel fetch --missing"), strings.Index(text, ".ci/suite")
+	deps, fetch, tests := strings.Index(text, ".ci/deps"), strings.Index(text, "gateweigh kernel fetch --missing"),
+		strings.Index(text, ".ci/suite")
 	if deps < 0 || fetch < deps || tests < fetch {
 		t.Errorf("packages, kernel, tests come at %d, %d, %d in:\n%s", deps, fetch, tests, text)
 	}

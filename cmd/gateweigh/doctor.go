@@ -23,7 +23,8 @@ func doctorCommand() *cobra.Command {
 		Short: "Examine what this machine can measure, how well, and what to do about problems",
 		Long: "Tries every kernel feature and tool that the lab and its devices need, checks the machine's limits, and\n" +
 			"measures for half a minute how noisy the machine is. It changes nothing. Printed are the verdict, what to do\n" +
-			"first, and what is not as measurements need it, with a remedy; with --all also the rest. Exit code 0: gateweigh run would measure; 3: nothing can run here.",
+			"first, and what is not as measurements need it, with a remedy; with --all also the rest. Exit code 0: gateweigh " +
+			"run would measure; 3: nothing can run here.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			line := newStatusLine(os.Stderr)
@@ -51,8 +52,8 @@ func doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// writeReport prints the verdict and what to do first, and of each group what is not as measurements need it; with all, every
-// line: state, subject, what was found, and what that means or what to do.
+// writeReport prints the verdict and what to do first, and of each group what is not as measurements need it; with all,
+// every line: state, subject, what was found, and what that means or what to do.
 func writeReport(w io.Writer, r doctor.Report, width int, all bool) {
 	writeWrapped(w, "", 0, width, words.Joined(" ", r.Verdict, r.Outlook))
 	if r.First != "" {
@@ -104,8 +105,8 @@ func writeLines(w io.Writer, lines []doctor.Line, width int) {
 	}
 }
 
-// shortened are the lines of a group that are not ok, those with the same remedy as one, and what is said of the others. Of
-// devices the names are enough: what they lack stands under kernel and tools.
+// shortened are the lines of a group that are not ok, those with the same remedy as one, and what is said of the
+// others. Of devices the names are enough: what they lack stands under kernel and tools.
 func shortened(g doctor.Group) (lines []doctor.Line, rest string) {
 	var fine, not []string
 	for _, l := range g.Lines {
@@ -114,7 +115,8 @@ func shortened(g doctor.Group) (lines []doctor.Line, rest string) {
 			continue
 		}
 		not = append(not, l.What)
-		at := slices.IndexFunc(lines, func(o doctor.Line) bool { return o.State == l.State && o.Found == l.Found && o.Do == l.Do })
+		at := slices.IndexFunc(
+			lines, func(o doctor.Line) bool { return o.State == l.State && o.Found == l.Found && o.Do == l.Do })
 		if at < 0 {
 			lines = append(lines, l)
 		} else {
@@ -131,7 +133,8 @@ func shortened(g doctor.Group) (lines []doctor.Line, rest string) {
 		names []string
 	}{{doctor.OK, fine}, {doctor.Missing, not}} {
 		if len(of.names) > 0 {
-			lines = append(lines, doctor.Line{State: of.state, What: words.Counted(len(of.names), "device"), Found: strings.Join(of.names, ", ")})
+			lines = append(lines,
+				doctor.Line{State: of.state, What: words.Counted(len(of.names), "device"), Found: strings.Join(of.names, ", ")})
 		}
 	}
 	return lines, fmt.Sprintf("%d of %d run here", len(fine), len(g.Lines))

@@ -125,7 +125,8 @@ func TestDoctorWithoutRoot(t *testing.T) {
 		code int
 		want []string
 	}{
-		{[]string{"doctor", "--quick"}, exitNothingRan, []string{"not tried without root", "sudo gateweigh doctor", "sudo gateweigh run", "opennds", "missing  root"}},
+		{[]string{"doctor", "--quick"}, exitNothingRan,
+			[]string{"not tried without root", "sudo gateweigh doctor", "sudo gateweigh run", "opennds", "missing  root"}},
 		{[]string{"list"}, 0, []string{"takes about", "needs root"}},
 	} {
 		cmd := command(t, dir, c.args...)
@@ -203,10 +204,12 @@ func TestListFollowsThePrograms(t *testing.T) {
 		}
 	}
 	one := list(os.Getenv("PATH"), "opennds")
-	if len(one.Experiments) != 0 || len(one.Devices) != 1 || one.Devices[0].Admission != "each client clicks through a splash page" {
+	if len(one.Experiments) != 0 || len(one.Devices) != 1 ||
+		one.Devices[0].Admission != "each client clicks through a splash page" {
 		t.Errorf("list opennds: %+v", one)
 	}
-	if e := finish(t, command(t, t.TempDir(), "list", "openNDS")); e.code != exitUsage || !strings.Contains(e.stderr, "opennds") {
+	if e := finish(t, command(t, t.TempDir(), "list", "openNDS")); e.code != exitUsage ||
+		!strings.Contains(e.stderr, "opennds") {
 		t.Errorf("an unknown name: exit %d, %s", e.code, e.stderr)
 	}
 }
@@ -216,10 +219,12 @@ func TestDoctorBesideARun(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
 	cmd, _ := begin(t, dir)
-	text, data := finish(t, command(t, dir, "doctor", "--quick")), finish(t, command(t, dir, "doctor", "--quick", "--json"))
+	text, data := finish(t, command(t, dir, "doctor", "--quick")),
+		finish(t, command(t, dir, "doctor", "--quick", "--json"))
 	want := fmt.Sprintf("gateweigh run (process %d, folder r)", cmd.Process.Pid)
 	lines := reportOf(t, data.stdout)
-	if said := strings.Join(strings.Fields(text.stdout), " "); !strings.Contains(said, want+" measures now") || !strings.Contains(said, "First: wait for the other run") {
+	if said := strings.Join(strings.Fields(text.stdout), " "); !strings.Contains(said, want+" measures now") ||
+		!strings.Contains(said, "First: wait for the other run") {
 		t.Errorf("%q is not named first:\n%s", want, text.stdout)
 	}
 	if found := lines["machine.run"].Found; !strings.Contains(found, want) {

@@ -31,8 +31,10 @@ kernel = ["CONFIG_GATEWEIGH_NOWHERE"]
 start = "true"
 `)
 	e := finish(t, command(t, dir, "run", "toys.toml", "--set", "clients=3", "--set", "duts=toy,other", "-o", "r"))
-	const want = "the kernel lacks CONFIG_GATEWEIGH_TOY; runs with --kernel debian: gateweigh run toys.toml --set clients=3 --kernel debian --set duts=toy"
-	if e.code != exitNothingRan || !strings.Contains(e.stderr, want+"\n") || !strings.Contains(e.stderr, "other: the kernel lacks CONFIG_GATEWEIGH_NOWHERE\n") {
+	const want = "the kernel lacks CONFIG_GATEWEIGH_TOY; runs with --kernel debian: gateweigh run toys.toml --set " +
+		"clients=3 --kernel debian --set duts=toy"
+	if e.code != exitNothingRan || !strings.Contains(e.stderr, want+"\n") ||
+		!strings.Contains(e.stderr, "other: the kernel lacks CONFIG_GATEWEIGH_NOWHERE\n") {
 		t.Errorf("exit %d: %s", e.code, e.stderr)
 	}
 	for _, file := range []string{"environment.json", "summary.json", "report.html"} {
@@ -50,7 +52,8 @@ func TestBeginning(t *testing.T) {
 		want  string
 	}{
 		{nil, runFlags{}, "gateweigh run quick"},
-		{[]string{"my gateways/it's.toml"}, runFlags{set: []string{"duts=a,b", "clients=5", "name=two words"}}, `gateweigh run 'my gateways/it'\''s.toml' --set clients=5 --set 'name=two words'`},
+		{[]string{"my gateways/it's.toml"}, runFlags{set: []string{"duts=a,b", "clients=5", "name=two words"}},
+			`gateweigh run 'my gateways/it'\''s.toml' --set clients=5 --set 'name=two words'`},
 		{nil, runFlags{resuming: true}, "gateweigh run runs/r/experiment.toml"},
 	} {
 		if got := beginning(c.args, c.flags, "runs/r"); got != c.want {

@@ -42,9 +42,10 @@ func explainCommand() *cobra.Command {
 		Long: "explain prints, for one cell of a run made with --profile, the functions that the device's router\n" +
 			"spends more or less time in than the clean router beside it, in ns per packet. Without flags it\n" +
 			"takes the profile at the highest load with the most clients.",
-		Example: "  gateweigh run portal-bandwidth --profile -o r\n  gateweigh explain r opennds\n  gateweigh explain r opennds --mbps 100 -n 40",
-		Args:    usage(cobra.ExactArgs(2)),
-		RunE:    func(cmd *cobra.Command, args []string) error { return explain(cmd.Context(), args[0], args[1], flags) },
+		Example: "  gateweigh run portal-bandwidth --profile -o r\n  gateweigh explain r opennds\n  gateweigh explain r " +
+			"opennds --mbps 100 -n 40",
+		Args: usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error { return explain(cmd.Context(), args[0], args[1], flags) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&flags.clients, "clients", 0, "profile with this number of clients")
@@ -72,7 +73,8 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	}
 	summary := measure.Summarise(run, analysis.Options{})
 	if !measure.Uses(run, "profile_window") {
-		return &exitError{exitUsage, fmt.Errorf("%s measures %s, and %s have no profiles", name, summary.Measure, words.Plural(summary.Noun))}
+		return &exitError{
+			exitUsage, fmt.Errorf("%s measures %s, and %s have no profiles", name, summary.Measure, words.Plural(summary.Noun))}
 	}
 	all, err := profile.ReadAll(run.Dir)
 	if err != nil && len(all) == 0 {
@@ -95,7 +97,8 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 // chooseProfile takes the device's profile at the highest load with the most
 // clients among those the flags allow. When there is none the error lists what
 // there is, or says how to record one.
-func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flags explainFlags) (profile.Profile, error) {
+func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flags explainFlags) (
+	profile.Profile, error) {
 	fits := slices.DeleteFunc(slices.Clone(all), func(p profile.Profile) bool {
 		return p.Cell.Text(result.DUT) != dut || !flags.fit(p.Cell)
 	})
@@ -105,7 +108,8 @@ func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flag
 	what := "no profile of " + dut + " as asked for"
 	switch known := devicesOf(run); {
 	case len(known) > 0 && !slices.Contains(known, dut):
-		what = fmt.Sprintf("no device %s in %s, which measured %s", dut, name, result.OneLine(words.Listed(known)+tomlline.Meant(dut, known)))
+		what = fmt.Sprintf(
+			"no device %s in %s, which measured %s", dut, name, result.OneLine(words.Listed(known)+tomlline.Meant(dut, known)))
 	case len(all) == 0 && run.Dir != name:
 		what = fmt.Sprintf("%s has no profiles, and a bundle cannot be resumed: unpack it with %s, "+
 			"then record them with gateweigh run --resume FOLDER --profile", name, quote.Command("tar", "xzf", name))
@@ -179,7 +183,8 @@ func heaviest(fits []profile.Profile, name string) (profile.Profile, error) {
 	several := false
 	for _, p := range fits {
 		if weight(p, most) == 0 {
-			several = several || p.Cell.Only(result.FrameSize, result.LinkMbps) != most.Cell.Only(result.FrameSize, result.LinkMbps)
+			several = several ||
+				p.Cell.Only(result.FrameSize, result.LinkMbps) != most.Cell.Only(result.FrameSize, result.LinkMbps)
 			what += "\n  " + argumentsOf(p.Cell)
 		}
 	}

@@ -36,7 +36,8 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.toml", oneCell)
 	measured(t, finish(t, command(t, dir, "run", "one.toml", "--out", "r")))
-	if e := finish(t, command(t, dir, "explain", "r", "allowlist")); e.code != exitUsage || !strings.Contains(e.stderr, "gateweigh run --resume r --profile") {
+	if e := finish(t, command(t, dir, "explain", "r", "allowlist")); e.code != exitUsage ||
+		!strings.Contains(e.stderr, "gateweigh run --resume r --profile") {
 		t.Errorf("without a profile: exit %d: %s", e.code, e.stderr)
 	}
 	before := trials(t, filepath.Join(dir, "r"))
@@ -45,11 +46,13 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 	if string(trials(t, filepath.Join(dir, "r"))) != string(before) {
 		t.Error("recording the profile has changed the trials")
 	}
-	if run, err := result.ReadRun(filepath.Join(dir, "r")); err != nil || strings.Contains(strings.Join(run.Environment.Notes, "\n"), "No profile of") {
+	if run, err := result.ReadRun(filepath.Join(dir, "r")); err != nil ||
+		strings.Contains(strings.Join(run.Environment.Notes, "\n"), "No profile of") {
 		t.Errorf("there is a profile now, and the notes say: %q, %v", run.Environment.Notes, err)
 	}
 	interruptedBeforeItsRecord(t, dir, before)
-	if e := finish(t, command(t, dir, "explain", "r", "opennds")); e.code != exitUsage || !strings.Contains(e.stderr, "allowlist --clients 3 --mbps 100") {
+	if e := finish(t, command(t, dir, "explain", "r", "opennds")); e.code != exitUsage ||
+		!strings.Contains(e.stderr, "allowlist --clients 3 --mbps 100") {
 		t.Errorf("another device: exit %d: %s", e.code, e.stderr)
 	}
 	out := finish(t, command(t, dir, "explain", "r", "allowlist", "--json", "-n", "1000"))
@@ -69,13 +72,14 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 	if !strings.Contains(string(read(t, dir, "r/report.html")), `id="flame-data"`) {
 		t.Error("the report has no flame graph")
 	}
-	if table := finish(t, command(t, dir, "explain", "r", "allowlist", "--clients", "3", "-n", "5")); table.code != 0 || !strings.Contains(table.stdout, "more functions") {
+	if table := finish(t, command(t, dir, "explain", "r", "allowlist", "--clients", "3", "-n", "5")); table.code != 0 ||
+		!strings.Contains(table.stdout, "more functions") {
 		t.Errorf("the table: exit %d\n%s%s", table.code, table.stdout, table.stderr)
 	}
 }
 
-// profileFails resumes a run that lacks a profile alone, with a device that does not start any more: that costs the profile, which is
-// noted, and nothing else.
+// profileFails resumes a run that lacks a profile alone, with a device that does not start any more: that costs the
+// profile, which is noted, and nothing else.
 func profileFails(t *testing.T, dir string, before []byte) {
 	t.Helper()
 	file := filepath.Join("r", result.ExperimentFile)
@@ -85,24 +89,27 @@ func profileFails(t *testing.T, dir string, before []byte) {
 	run, err := result.ReadRun(filepath.Join(dir, "r"))
 	notes := strings.Join(run.Environment.Notes, "\n")
 	if err != nil || e.code != 0 || string(trials(t, filepath.Join(dir, "r"))) != string(before) ||
-		!strings.Contains(notes, "No profile of allowlist at 100 Mbit/s up with 3 clients") || !strings.Contains(notes, "broken by now") {
+		!strings.Contains(notes, "No profile of allowlist at 100 Mbit/s up with 3 clients") ||
+		!strings.Contains(notes, "broken by now") {
 		t.Errorf("exit %d, %v: notes %q, %d blocks\n%s", e.code, err, notes, len(run.Blocks), e.stderr)
 	}
 	write(t, dir, file, whole)
 }
 
-// interruptedBeforeItsRecord resumes a run that was interrupted while the profile of its last block was recorded: the trials are all
-// there, and the block's record is not.
+// interruptedBeforeItsRecord resumes a run that was interrupted while the profile of its last block was recorded: the
+// trials are all there, and the block's record is not.
 func interruptedBeforeItsRecord(t *testing.T, dir string, before []byte) {
 	t.Helper()
 	lines := bytes.SplitAfter(before, []byte("\n"))
 	lines = slices.DeleteFunc(lines, func(line []byte) bool { return bytes.Contains(line, []byte(`"kind":"block"`)) })
-	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "r/profiles")), os.WriteFile(filepath.Join(dir, "r", result.TrialsFile), bytes.Join(lines, nil), 0o644)); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "r/profiles")), os.WriteFile(filepath.Join(dir, "r",
+		result.TrialsFile), bytes.Join(lines, nil), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	measured(t, finish(t, command(t, dir, "run", "--resume", "r", "--profile")))
 	run, err := result.ReadRun(filepath.Join(dir, "r"))
-	if err != nil || len(run.Trials) != 1 || len(run.Blocks) != 1 || run.Blocks[0].Error != "" || run.Blocks[0].Leased != 3 {
+	if err != nil || len(run.Trials) != 1 || len(run.Blocks) != 1 || run.Blocks[0].Error != "" ||
+		run.Blocks[0].Leased != 3 {
 		t.Errorf("%v: trials %d, blocks %+v", err, len(run.Trials), run.Blocks)
 	}
 }
@@ -140,7 +147,8 @@ func checkExplanation(t *testing.T, e report.Explanation) {
 func TestPerfThatFailsCostsNoTrial(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.toml", oneCell)
-	if err := os.WriteFile(filepath.Join(dir, "perf"), []byte("#!/bin/sh\necho no permission for you\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "perf"), []byte("#!/bin/sh\necho no permission for you\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := command(t, dir, "run", "one.toml", "--profile", "--out", "r")
@@ -152,7 +160,8 @@ func TestPerfThatFailsCostsNoTrial(t *testing.T) {
 		t.Fatalf("%d trials, %+v, %v", len(run.Trials), run.Blocks, err)
 	}
 	for _, said := range []string{e.stderr, strings.Join(run.Environment.Notes, "\n")} {
-		if !strings.Contains(said, "No profile of allowlist at 100 Mbit/s up with 3 clients") || !strings.Contains(said, "no permission for you") {
+		if !strings.Contains(said, "No profile of allowlist at 100 Mbit/s up with 3 clients") ||
+			!strings.Contains(said, "no permission for you") {
 			t.Errorf("what is missing is not said:\n%s", said)
 		}
 	}
@@ -210,7 +219,8 @@ func TestStormsHaveNoProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.Append(logins.KindStorm, &logins.Storm{Head: result.Head{Seconds: 1, Accepted: true}, DUT: "opennds", Clients: 3}), w.Close()); err != nil {
+	if err := errors.Join(w.Append(logins.KindStorm, &logins.Storm{Head: result.Head{Seconds: 1, Accepted: true},
+		DUT: "opennds", Clients: 3}), w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	write(t, dir, "r/experiment.toml", "measure = \"logins\"\nduts = [\"opennds\"]\nclients = [3]\nblocks = 1\n")
@@ -219,7 +229,8 @@ func TestStormsHaveNoProfiles(t *testing.T) {
 		{"run", "--resume", "r", "--profile"}, {"run", "login-storm", "--profile"}, {"explain", "r", "opennds"},
 	} {
 		e := finish(t, command(t, dir, args...))
-		if e.code != exitUsage || !strings.Contains(e.stderr, "storms have no profiles") || strings.Contains(e.stderr, "--resume r") {
+		if e.code != exitUsage || !strings.Contains(e.stderr, "storms have no profiles") ||
+			strings.Contains(e.stderr, "--resume r") {
 			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
 		}
 	}
@@ -242,7 +253,8 @@ func TestExplainNamesWhatItWants(t *testing.T) {
 		{"explain r", []string{"explain RUN DEVICE"}},
 		{"explain r nope", []string{"no device nope", "allowlist"}},
 		{"explain r allowlist", []string{"run --resume r --profile"}},
-		{"explain sent.tar.gz allowlist", []string{"a bundle cannot be resumed", "tar xzf sent.tar.gz", "run --resume FOLDER --profile"}},
+		{"explain sent.tar.gz allowlist",
+			[]string{"a bundle cannot be resumed", "tar xzf sent.tar.gz", "run --resume FOLDER --profile"}},
 	} {
 		e := finish(t, command(t, dir, strings.Fields(tt.args)...))
 		for _, want := range tt.want {

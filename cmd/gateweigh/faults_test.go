@@ -19,8 +19,9 @@ func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
 		"negative rate":    {"duts = [\"clean\"]\nclients = [1]\noffered_mbps = [-5]\n", "bad.toml:3: offered_mbps"},
 		"unknown DUT":      {"duts = [\"opennsd\"]\nclients = [1]\noffered_mbps = [5]\n", "opennds"},
 		"too many clients": {"duts = [\"clean\"]\nclients = [500]\noffered_mbps = [5]\n", "bad.toml:2: clients"},
-		"like another":     {"duts = [\"a\"]\nclients = [1]\noffered_mbps = [5]\n[dut.a]\nlike = \"opennds\"\nsessions = 9\n", "bad.toml:5: dut.a.like"},
-		"not TOML":         {"duts = [\n", "bad.toml"},
+		"like another": {"duts = [\"a\"]\nclients = [1]\noffered_mbps = [5]\n[dut.a]\nlike = \"opennds\"\nsessions = 9\n",
+			"bad.toml:5: dut.a.like"},
+		"not TOML": {"duts = [\n", "bad.toml"},
 	} {
 		dir := t.TempDir()
 		write(t, dir, "bad.toml", c.text)
@@ -29,7 +30,10 @@ func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	for _, args := range [][]string{{"run", "quik"}, {"run", "--set", "blocks=0"}, {"run", "--set", "blocks"}, {"run", "--set", "=3"}, {"run", "missing.toml"}, {"run", "--no-such-flag"}, {"run", "--resume", "nowhere"}, {"run", "--resume", ""}, {"run", "-o", ""}, {"report", "x", "-o", ""}, {"bundle", "x", "-o", ""}, {"run", "a", "b"}, {"report"}, {"wiegh"}} {
+	for _, args := range [][]string{{"run", "quik"}, {"run", "--set", "blocks=0"}, {"run", "--set", "blocks"}, {"run",
+		"--set", "=3"}, {"run", "missing.toml"}, {"run", "--no-such-flag"}, {"run", "--resume", "nowhere"},
+		{"run", "--resume", ""}, {"run", "-o", ""}, {"report", "x", "-o", ""}, {"bundle", "x", "-o", ""}, {"run", "a", "b"},
+		{"report"}, {"wiegh"}} {
 		if e := finish(t, command(t, dir, args...)); e.code != exitUsage {
 			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
 		}
@@ -68,7 +72,8 @@ func TestDevicesThatFailDoNotTakeTheOthersAlong(t *testing.T) {
 	if e.code != exitFailed {
 		t.Errorf("exit code %d, want %d", e.code, exitFailed)
 	}
-	for _, want := range []string{"sleepy", "not ready after 1s", "still booting", "dying", "ended by itself", "exit status 9", "out of memory"} {
+	for _, want := range []string{
+		"sleepy", "not ready after 1s", "still booting", "dying", "ended by itself", "exit status 9", "out of memory"} {
 		if !strings.Contains(e.stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, e.stderr)
 		}
@@ -89,11 +94,12 @@ func TestDevicesThatFailDoNotTakeTheOthersAlong(t *testing.T) {
 	}
 }
 
-// TestDevicesThatForwardNothing: where no client connects, a program that has ended is the reason, and otherwise the message
-// asks after admission.
+// TestDevicesThatForwardNothing: where no client connects, a program that has ended is the reason, and otherwise the
+// message asks after admission.
 func TestDevicesThatForwardNothing(t *testing.T) {
 	dir := t.TempDir()
-	const shut = "start = \"nft 'add table ip shut; add chain ip shut forward { type filter hook forward priority 0; policy drop; }'\"\n"
+	const shut = "start = \"nft 'add table ip shut; add chain ip shut forward { type filter hook forward priority 0; " +
+		"policy drop; }'\"\n"
 	text, _, _ := strings.Cut(gateways, "[dut.sleepy]")
 	write(t, dir, "g.toml", strings.Replace(text, `"allowlist", "sleepy", "dying"`, `"mute", "dying"`, 1)+
 		"[dut.mute]\n"+shut+"[dut.dying]\n"+shut+"ready = \"true\"\ndaemon = \"sleep 4; echo out of memory; exit 9\"")
@@ -103,7 +109,8 @@ func TestDevicesThatForwardNothing(t *testing.T) {
 	}
 	for _, line := range strings.Split(e.stderr, "\n") {
 		mute, dying := strings.Contains(line, "mute"), strings.Contains(line, "dying")
-		if mute && strings.Contains(line, "failed") && !strings.Contains(line, "admitted") || dying && strings.Contains(line, "failed") && !strings.Contains(line, "out of memory") {
+		if mute && strings.Contains(line, "failed") && !strings.Contains(line, "admitted") ||
+			dying && strings.Contains(line, "failed") && !strings.Contains(line, "out of memory") {
 			t.Errorf("no reason in %q", line)
 		}
 	}
@@ -141,7 +148,8 @@ func TestTrafficToolThatHangsCostsItsTrialsOnly(t *testing.T) {
 	if err := os.WriteFile(hang, []byte("#!/bin/sh\nexec sleep 600\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, "small.toml", strings.NewReplacer("blocks = 2", "blocks = 1", "[10, 20]", "[10]").Replace(small)+"[traffic]\nkind = \"iperf3\"\n")
+	write(t, dir, "small.toml",
+		strings.NewReplacer("blocks = 2", "blocks = 1", "[10, 20]", "[10]").Replace(small)+"[traffic]\nkind = \"iperf3\"\n")
 	cmd := command(t, dir, "run", "small.toml", "--out", "r")
 	cmd.Env = append(cmd.Env, "PATH="+tool+":"+os.Getenv("PATH"))
 	e := finish(t, cmd)
@@ -160,16 +168,20 @@ func TestMissingToolsAreNamedWithTheirPackages(t *testing.T) {
 	cmd.Env = append(cmd.Env, "PATH="+dir)
 	withoutSbin(cmd)
 	e := finish(t, cmd)
-	if e.code != exitFailed || !strings.Contains(e.stderr, "install the package ethtool") || !strings.Contains(e.stderr, "install the package dnsmasq-base") {
+	if e.code != exitFailed || !strings.Contains(e.stderr, "install the package ethtool") ||
+		!strings.Contains(e.stderr, "install the package dnsmasq-base") {
 		t.Errorf("exit %d: %s", e.code, e.stderr)
 	}
 }
 
 func TestDeviceWithoutItsToolsIsSkipped(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "g.toml", "duts = [\"mine\"]\nclients = [2]\noffered_mbps = [10]\n[dut.mine]\nstart = \"true\"\nrequires = { no-such-gateway = \"the package mygateway\" }\n")
+	write(t, dir, "g.toml",
+		"duts = [\"mine\"]\nclients = [2]\noffered_mbps = [10]\n[dut.mine]\nstart = \"true\"\nrequires = { no-such-gateway "+
+			"= \"the package mygateway\" }\n")
 	e := finish(t, command(t, dir, "run", "g.toml", "--out", "r"))
-	if e.code != exitNothingRan || !strings.Contains(e.stderr, "no-such-gateway") || !strings.Contains(e.stderr, "mygateway") {
+	if e.code != exitNothingRan || !strings.Contains(e.stderr, "no-such-gateway") ||
+		!strings.Contains(e.stderr, "mygateway") {
 		t.Errorf("exit %d: %s", e.code, e.stderr)
 	}
 	if said := e.stdout + e.stderr; strings.Contains(said, "have no record") {
@@ -208,7 +220,8 @@ func TestRunWithoutRootSaysSo(t *testing.T) {
 	}
 	own := command(t, dir, "run", "small.toml", "--out", "r2")
 	own.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{Size: 1}}, GidMappings: []syscall.SysProcIDMap{{Size: 1}},
+		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{Size: 1}},
 	}
 	if e := finish(t, own); e.code != exitFailed || !strings.Contains(e.stderr, "user namespace") {
 		t.Errorf("root of a user namespace: exit %d: %s", e.code, e.stderr)

@@ -40,7 +40,8 @@ var reportFiles = []string{report.SummaryFile, report.CSVFile, report.HTMLFile}
 func sameReports(t *testing.T, dir, a, b string) {
 	t.Helper()
 	for _, name := range reportFiles {
-		if one, other := read(t, dir, filepath.Join(a, name)), read(t, dir, filepath.Join(b, name)); len(one) == 0 || !bytes.Equal(one, other) {
+		if one, other := read(t, dir, filepath.Join(a, name)), read(t, dir, filepath.Join(b, name)); len(one) == 0 ||
+			!bytes.Equal(one, other) {
 			t.Errorf("%s of %s and %s differ (%d and %d bytes)", name, a, b, len(one), len(other))
 		}
 	}
@@ -53,18 +54,22 @@ func profiled(t *testing.T, run string) {
 		const packets = 170_000
 		s := profile.Side{
 			Seconds: 2, Packets: packets, DeliveredMbps: 1000,
-			Accounts: []profile.Account{{Name: "napi/lan", Ns: int64(ns * packets), Samples: 200, SampledNs: int64(ns * packets)}},
+			Accounts: []profile.Account{
+				{Name: "napi/lan", Ns: int64(ns * packets), Samples: 200, SampledNs: int64(ns * packets)}},
 		}
 		for _, f := range functions {
 			s.Stacks = append(s.Stacks, profile.Stack{
-				Frames: []profile.Frame{{Func: "napi/lan"}, {Func: f, Module: profile.Kernel}}, NsPerPacket: ns / float64(len(functions)),
+				Frames:      []profile.Frame{{Func: "napi/lan"}, {Func: f, Module: profile.Kernel}},
+				NsPerPacket: ns / float64(len(functions)),
 			})
 		}
 		return s
 	}
 	p := profile.Profile{
-		Cell:        result.NewCell(result.DUT, "allowlist", result.Clients, 20, result.OfferedMbps, 1000, result.Direction, "up", result.Profile, "per-packet"),
-		FrequencyHz: 997, UserStacks: profile.UnwindFP, DUT: side(1200, "ip_forward", "nft_do_chain"), Clean: side(1000, "ip_forward"),
+		Cell: result.NewCell(result.DUT, "allowlist", result.Clients, 20, result.OfferedMbps, 1000, result.Direction,
+			"up", result.Profile, "per-packet"),
+		FrequencyHz: 997, UserStacks: profile.UnwindFP, DUT: side(1200, "ip_forward", "nft_do_chain"),
+		Clean: side(1000, "ip_forward"),
 	}
 	if err := profile.Write(run, p); err != nil {
 		t.Fatal(err)
@@ -75,7 +80,8 @@ func TestReportOfABundleIsTheSame(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
 	profiled(t, filepath.Join(dir, "r"))
-	for _, args := range []string{"report r", "bundle r -o sent.tar.gz", "report sent.tar.gz", "report sent.tar.gz", "report sent.tar.gz -o elsewhere", "report r -o third"} {
+	for _, args := range []string{"report r", "bundle r -o sent.tar.gz", "report sent.tar.gz", "report sent.tar.gz",
+		"report sent.tar.gz -o elsewhere", "report r -o third"} {
 		if e := finish(t, command(t, dir, strings.Fields(args)...)); e.code != 0 {
 			t.Fatalf("%s: %+v", args, e)
 		}
@@ -83,20 +89,24 @@ func TestReportOfABundleIsTheSame(t *testing.T) {
 	for _, other := range []string{"sent", "elsewhere", "third"} {
 		sameReports(t, dir, "r", other)
 	}
-	here, there := finish(t, command(t, dir, "explain", "r", "allowlist")), finish(t, command(t, dir, "explain", "sent.tar.gz", "allowlist"))
+	here, there := finish(t, command(t, dir, "explain", "r", "allowlist")),
+		finish(t, command(t, dir, "explain", "sent.tar.gz", "allowlist"))
 	if here.code != 0 || !strings.Contains(here.stdout, "nft_do_chain") || here.stdout != there.stdout {
-		t.Errorf("explain says of the run:\n%s%sand of its bundle:\n%s%s", here.stdout, here.stderr, there.stdout, there.stderr)
+		t.Errorf("explain says of the run:\n%s%sand of its bundle:\n%s%s", here.stdout, here.stderr, there.stdout,
+			there.stderr)
 	}
 	printed := finish(t, command(t, dir, "report", "sent.tar.gz", "--json"))
 	if printed.code != 0 || printed.stdout != string(read(t, dir, "r/summary.json")) {
 		t.Errorf("report --json of a bundle: exit %d, %s", printed.code, printed.stderr)
 	}
 	simulated(t, dir, "other", 2, 1.2)
-	if e := finish(t, command(t, dir, "run", "--resume", "sent.tar.gz")); e.code != exitUsage || !strings.Contains(e.stderr, "unpack it (tar xzf sent.tar.gz") {
+	if e := finish(t, command(t, dir, "run", "--resume", "sent.tar.gz")); e.code != exitUsage ||
+		!strings.Contains(e.stderr, "unpack it (tar xzf sent.tar.gz") {
 		t.Errorf("a bundle resumed: exit %d, %s", e.code, e.stderr)
 	}
 	for _, args := range []string{"report sent.tar.gz -o other", "report r -o other"} {
-		if e := finish(t, command(t, dir, strings.Fields(args)...)); e.code == 0 || !strings.Contains(e.stderr, "choose another folder with -o") {
+		if e := finish(t, command(t, dir, strings.Fields(args)...)); e.code == 0 ||
+			!strings.Contains(e.stderr, "choose another folder with -o") {
 			t.Errorf("%s: exit %d, %s", args, e.code, e.stderr)
 		}
 	}
@@ -135,7 +145,8 @@ func TestReportOnAFullDisk(t *testing.T) {
 	e := finish(t, private(command(t, dir), `mkdir full; mount -t tmpfs -o size=16k none full
 		"$gateweigh" report r -o full || code=$?
 		ls -A full; exit $code`))
-	if e.code != exitFailed || !strings.Contains(e.stdout, "allowlist") || !strings.Contains(e.stderr, "no space left on device") || !strings.Contains(e.stderr, "-o DIR") {
+	if e.code != exitFailed || !strings.Contains(e.stdout, "allowlist") ||
+		!strings.Contains(e.stderr, "no space left on device") || !strings.Contains(e.stderr, "-o DIR") {
 		t.Errorf("exit %d\n%s%s", e.code, e.stdout, e.stderr)
 	}
 	if strings.Contains(e.stdout, ".report.html.") || strings.Contains(e.stdout, ".summary.json.") {
@@ -163,15 +174,18 @@ func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
 		}
 	}
 	kept, now := read(t, dir, "trials.jsonl"), read(t, dir, "copy/trials.jsonl")
-	if n := bytes.Count(kept, []byte("\n")); n == 0 || !bytes.HasSuffix(kept, []byte("\n")) || !bytes.HasPrefix(now, kept) {
-		t.Errorf("%d whole records before the disk was full, of %d bytes; all still there: %v", n, len(kept), bytes.HasPrefix(now, kept))
+	if n := bytes.Count(kept, []byte("\n")); n == 0 || !bytes.HasSuffix(kept, []byte("\n")) ||
+		!bytes.HasPrefix(now, kept) {
+		t.Errorf("%d whole records before the disk was full, of %d bytes; all still there: %v", n, len(kept),
+			bytes.HasPrefix(now, kept))
 	}
 	if first, err := result.ReadEnvironment(filepath.Join(dir, "environment.json")); err != nil || !first.Interrupted {
 		t.Errorf("a run that could not write is said to have come to its end: %v, %v", first.Interrupted, err)
 	}
 	run, err := result.ReadRun(filepath.Join(dir, "copy"))
 	if err != nil || len(run.Trials) != 36 || run.Torn != 0 || run.Environment.Interrupted {
-		t.Errorf("%d trials, want 36; %d torn bytes, interrupted %v, %v", len(run.Trials), run.Torn, run.Environment.Interrupted, err)
+		t.Errorf("%d trials, want 36; %d torn bytes, interrupted %v, %v", len(run.Trials), run.Torn,
+			run.Environment.Interrupted, err)
 	}
 }
 
@@ -191,7 +205,8 @@ func TestNewerRecords(t *testing.T) {
 		where := "trials.jsonl:" + strconv.Itoa(at+1) + ": version 2"
 		for _, args := range []string{"report r", "run --resume r", "bundle r", "compare r r"} {
 			e := finish(t, command(t, dir, strings.Fields(args)...))
-			if e.code != exitFailed || !strings.Contains(e.stderr, where) || !strings.Contains(e.stderr, "use a newer gateweigh") {
+			if e.code != exitFailed || !strings.Contains(e.stderr, where) ||
+				!strings.Contains(e.stderr, "use a newer gateweigh") {
 				t.Errorf("%s, newer record %s: exit %d, %s", args, place, e.code, e.stderr)
 			}
 		}
@@ -245,11 +260,13 @@ func TestMissingFiles(t *testing.T) {
 			t.Errorf("nothing of %s:\n%s", file, text)
 		}
 		e := finish(t, command(t, dir, "run", "--resume", "r"))
-		if e.code != exitUsage || !strings.Contains(e.stderr, "experiment.toml is missing from r, so what was planned is not known: bring it back") {
+		if e.code != exitUsage ||
+			!strings.Contains(e.stderr, "experiment.toml is missing from r, so what was planned is not known: bring it back") {
 			t.Errorf("resumed without %s: exit %d, %s", file, e.code, e.stderr)
 		}
 	}
-	if e := finish(t, command(t, dir, "report", "r", "--with", "./r")); e.code != exitUsage || !strings.Contains(e.stderr, "that is the run itself") {
+	if e := finish(t, command(t, dir, "report", "r", "--with", "./r")); e.code != exitUsage ||
+		!strings.Contains(e.stderr, "that is the run itself") {
 		t.Errorf("completed with itself: exit %d, %s", e.code, e.stderr)
 	}
 	if err := os.Remove(filepath.Join(dir, "r", result.TrialsFile)); err != nil {
@@ -328,7 +345,8 @@ func TestReportNamesFaultsAsCompareDoes(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
 	one, other := finish(t, command(t, dir, "report", "nowhere")), finish(t, command(t, dir, "compare", "nowhere", "r"))
-	if one.code != exitFailed || other.code != exitFailed || one.stderr != other.stderr || !strings.Contains(one.stderr, "nowhere is not a run folder, nor a bundle") {
+	if one.code != exitFailed || other.code != exitFailed || one.stderr != other.stderr ||
+		!strings.Contains(one.stderr, "nowhere is not a run folder, nor a bundle") {
 		t.Errorf("report: exit %d, %s, compare: exit %d, %s", one.code, one.stderr, other.code, other.stderr)
 	}
 	storms := analysistest.Storms(7, []analysistest.Door{{Name: "allowlist", LoginMs: 2}}, []int{30}, 2)
@@ -354,13 +372,15 @@ func TestReportNamesFaultsAsCompareDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"report", "r", "--with", "sides"}, {"report", "sides", "--with", "r"}} {
-		if e := finish(t, command(t, dir, args...)); e.code != exitUsage || !strings.Contains(e.stderr, "the labs of sides differ in more than the device") {
+		if e := finish(t, command(t, dir, args...)); e.code != exitUsage ||
+			!strings.Contains(e.stderr, "the labs of sides differ in more than the device") {
 			t.Errorf("%v: exit %d, %s", args, e.code, e.stderr)
 		}
 	}
 }
 
-// TestProfilesOfLinks: cells that differ in the link between two gateways have folders, names and arguments of their own.
+// TestProfilesOfLinks: cells that differ in the link between two gateways have folders, names and arguments of their
+// own.
 func TestProfilesOfLinks(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
@@ -383,11 +403,13 @@ func TestProfilesOfLinks(t *testing.T) {
 	if all, err := profile.ReadAll(run); err != nil || len(all) != 2 {
 		t.Fatalf("%d profiles, %v", len(all), err)
 	}
-	if e := finish(t, command(t, dir, "explain", "r", "allowlist")); e.code != exitUsage || !strings.Contains(e.stderr, "--link 20") || !strings.Contains(e.stderr, "--link 50") {
+	if e := finish(t, command(t, dir, "explain", "r", "allowlist")); e.code != exitUsage ||
+		!strings.Contains(e.stderr, "--link 20") || !strings.Contains(e.stderr, "--link 50") {
 		t.Errorf("without a choice: %+v", e)
 	}
 	for _, mbps := range []string{"20", "50"} {
-		if e := finish(t, command(t, dir, "explain", "r", "allowlist", "--link", mbps)); e.code != 0 || !strings.Contains(e.stdout, "link of "+mbps+" Mbit/s") {
+		if e := finish(t, command(t, dir, "explain", "r", "allowlist", "--link", mbps)); e.code != 0 ||
+			!strings.Contains(e.stdout, "link of "+mbps+" Mbit/s") {
 			t.Errorf("--link %s: %+v", mbps, e)
 		}
 	}

@@ -81,7 +81,8 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	if err != nil {
 		return err
 	}
-	cfg := vm.Config{Command: guestCommand(own, dir, flags.strict), Kernel: k, MemoryMiB: flags.guest.memoryMiB, Logs: logs, Timeout: patience(exp)}
+	cfg := vm.Config{Command: guestCommand(own, dir, flags.strict), Kernel: k, MemoryMiB: flags.guest.memoryMiB,
+		Logs: logs, Timeout: patience(exp)}
 	if err := cfg.Check(); err != nil {
 		return err
 	}
@@ -99,7 +100,8 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 	case err != nil:
 		err = goesOn(ctx, err, dir, none)
 	case code != 0 && none:
-		err = &exitError{code, fmt.Errorf("the guest, with %d MiB of memory (--vm-memory), refused the run: nothing was measured, and %s can be removed",
+		err = &exitError{code, fmt.Errorf(
+			"the guest, with %d MiB of memory (--vm-memory), refused the run: nothing was measured, and %s can be removed",
 			cmp.Or(flags.guest.memoryMiB, vm.DefaultMemoryMiB), dir)}
 	default:
 		err = sameCode(code, nil)

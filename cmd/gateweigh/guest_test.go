@@ -50,11 +50,13 @@ redo = 0
 		}
 	}
 	<-ended
-	if code, text := cmd.ProcessState.ExitCode(), said.String(); code != exitFailed || !strings.Contains(text, "run --resume r\n") || !strings.Contains(text, "before its command") {
+	if code, text := cmd.ProcessState.ExitCode(), said.String(); code != exitFailed ||
+		!strings.Contains(text, "run --resume r\n") || !strings.Contains(text, "before its command") {
 		t.Errorf("with QEMU killed: exit %d: %s", code, text)
 	}
 	e := finish(t, command(t, dir, "run", "--resume", under))
-	if e.code != 0 && e.code != exitRejected || !strings.Contains(e.stdout, filepath.Join(under, "report.html")) || strings.Contains(e.stderr, errSaid.Error()) {
+	if e.code != 0 && e.code != exitRejected || !strings.Contains(e.stdout, filepath.Join(under, "report.html")) ||
+		strings.Contains(e.stderr, errSaid.Error()) {
 		t.Errorf("resumed: exit %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 	checkGuestRun(t, filepath.Join(dir, under), k, kept)
@@ -63,7 +65,8 @@ redo = 0
 		t.Fatal(err)
 	}
 	e = finish(t, command(t, dir, "run", "--resume", "r"))
-	if now, err := os.ReadFile(trials); err != nil || !bytes.Equal(now, all) || !strings.Contains(e.stderr, "measured already") {
+	if now, err := os.ReadFile(trials); err != nil || !bytes.Equal(now, all) ||
+		!strings.Contains(e.stderr, "measured already") {
 		t.Errorf("the finished kernel was measured again: %v, exit %d: %s", err, e.code, e.stderr)
 	}
 	checkKernels(t, e, dir, k.Release)
@@ -79,7 +82,8 @@ func checkKernels(t *testing.T, e ended, dir, release string) {
 		t.Fatalf("%v; exit %d: %s%s", err, e.code, e.stdout, e.stderr)
 	}
 	emulated := guest.Environment.VM.Mark() != ""
-	if mbps := here.Trials[0].Cell.Number(result.OfferedMbps); here.Trials[0].Cell != guest.Trials[0].Cell || emulated != (mbps == 2) || here.Environment.VM != nil {
+	if mbps := here.Trials[0].Cell.Number(result.OfferedMbps); here.Trials[0].Cell != guest.Trials[0].Cell ||
+		emulated != (mbps == 2) || here.Environment.VM != nil {
 		t.Errorf("the guest had %v, the machine %v", guest.Trials[0].Cell, here.Trials[0].Cell)
 	}
 	for _, want := range []string{`href="` + release + `/report.html"`, `href="native/report.html"`} {
@@ -113,7 +117,8 @@ func checkGuestRun(t *testing.T, dir string, k kernel.Kernel, kept []byte) {
 		t.Fatal(err)
 	}
 	env := run.Environment
-	if env.VM == nil || env.VM.Release != k.Release || env.VM.Kernel != k.Image || env.VM.CPU != env.CPUModel || !strings.HasPrefix(env.Kernel, k.Release) {
+	if env.VM == nil || env.VM.Release != k.Release || env.VM.Kernel != k.Image || env.VM.CPU != env.CPUModel ||
+		!strings.HasPrefix(env.Kernel, k.Release) {
 		t.Errorf("environment.json says kernel %q, CPU %q, machine %+v", env.Kernel, env.CPUModel, env.VM)
 	}
 	if emulated := strings.Contains(strings.Join(env.Notes, " "), "emulated CPU"); emulated != (env.VM.Accelerator == result.TCG) {
@@ -132,13 +137,15 @@ func checkGuestRun(t *testing.T, dir string, k kernel.Kernel, kept []byte) {
 func TestKernelUsage(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", dir)
-	for _, args := range [][]string{{"kernel", "fetch", "fedora"}, {"kernel", "check", "./none"}, {"run", "--kernel", "6.0"}, {"run", "--resume", "r", "--kernel", "debian"},
+	for _, args := range [][]string{{"kernel", "fetch", "fedora"}, {"kernel", "check", "./none"}, {"run", "--kernel",
+		"6.0"}, {"run", "--resume", "r", "--kernel", "debian"},
 		{"run", "--kernel", ""}, {"run", "--vm-memory", "2000"}, {"run", "--verbose"}} {
 		if e := finish(t, command(t, dir, args...)); e.code != exitUsage || e.stderr == "" {
 			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
 		}
 	}
-	if e := finish(t, command(t, dir, "kernel", "list")); e.code != 0 || !strings.Contains(e.stdout, "kernel fetch debian") {
+	if e := finish(t, command(t, dir, "kernel", "list")); e.code != 0 ||
+		!strings.Contains(e.stdout, "kernel fetch debian") {
 		t.Errorf("list: exit %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 }
@@ -148,7 +155,8 @@ func TestRefusedGuest(t *testing.T) {
 	labtest.Guests(t)
 	dir := t.TempDir()
 	for _, mib := range []string{"99999999", "100", "-5"} {
-		if e := finish(t, command(t, dir, "run", "--kernel", "debian", "--vm-memory", mib, "-o", "r")); e.code == 0 || !strings.Contains(e.stderr, "--vm-memory") {
+		if e := finish(t, command(t, dir, "run", "--kernel", "debian", "--vm-memory", mib, "-o", "r")); e.code == 0 ||
+			!strings.Contains(e.stderr, "--vm-memory") {
 			t.Errorf("%s MiB: exit %d: %s", mib, e.code, e.stderr)
 		}
 	}

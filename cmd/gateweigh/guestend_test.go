@@ -39,7 +39,8 @@ func launch(t *testing.T, space *labtest.Space, dir string, args ...string) *lau
 	return s
 }
 
-// end sends a signal once the state is there, and waits for the end of gateweigh and of QEMU. No file is left in TMPDIR.
+// end sends a signal once the state is there, and waits for the end of gateweigh and of QEMU. No file is left in
+// TMPDIR.
 func (s *launched) end(t *testing.T, what string, state func() bool, by syscall.Signal) {
 	t.Helper()
 	awaitGuest(t, what, s.ended, state)
@@ -61,7 +62,8 @@ func (s *launched) end(t *testing.T, what string, state func() bool, by syscall.
 // interrupted checks how gateweigh says that it was.
 func (s *launched) interrupted(t *testing.T) {
 	t.Helper()
-	if code, text := s.ProcessState.ExitCode(), s.out.String(); code != exitFailed || strings.Count(text, "interrupted") < 1 || !strings.Contains(text, "run --resume r") {
+	if code, text := s.ProcessState.ExitCode(), s.out.String(); code != exitFailed ||
+		strings.Count(text, "interrupted") < 1 || !strings.Contains(text, "run --resume r") {
 		t.Errorf("interrupted: exit %d: %s", code, text)
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, "r", result.LogsFolder, "console.log")); err == nil {
@@ -73,7 +75,8 @@ func (s *launched) interrupted(t *testing.T) {
 // each in a network of its own, because in one network the second is refused.
 func TestKernelRunsEnd(t *testing.T) {
 	k := labtest.Guests(t)
-	const text = "duts = [\"allowlist\"]\noffered_mbps = [2]\nblocks = 3\naa_blocks = 0\nwindows = 1\nwindow = \"500ms\"\nwarmup = \"200ms\"\nredo = 0\n"
+	const text = "duts = [\"allowlist\"]\noffered_mbps = [2]\nblocks = 3\naa_blocks = 0\nwindows = 1\nwindow = " +
+		"\"500ms\"\nwarmup = \"200ms\"\nredo = 0\n"
 	run := []string{"run", "tiny.toml", "--kernel", k.Image, "--vm-memory", "768", "-o", "r"}
 	t.Run("at once", func(t *testing.T) {
 		t.Run("by signals", func(t *testing.T) {
@@ -87,7 +90,8 @@ func TestKernelRunsEnd(t *testing.T) {
 				}
 				second := launch(t, space, dir, append(run[:len(run)-1:len(run)-1], "r2")...)
 				<-second.ended
-				if said := second.out.String(); second.ProcessState.ExitCode() != exitFailed || !strings.Contains(said, "process "+strconv.Itoa(s.Process.Pid)) {
+				if said := second.out.String(); second.ProcessState.ExitCode() != exitFailed ||
+					!strings.Contains(said, "process "+strconv.Itoa(s.Process.Pid)) {
 					t.Errorf("the second run in this network: %s", said)
 				}
 				return true

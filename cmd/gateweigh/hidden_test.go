@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestHiddenSymbolsAreSaid: where the kernel hides its functions there is no profile, and the run, explain and doctor say
-// why and what to set.
+// TestHiddenSymbolsAreSaid: where the kernel hides its functions there is no profile, and the run, explain and doctor
+// say why and what to set.
 func TestHiddenSymbolsAreSaid(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.toml", oneCell)
@@ -27,7 +27,8 @@ func TestHiddenSymbolsAreSaid(t *testing.T) {
 	measured(t, e)
 	explained := finish(t, command(t, dir, "explain", "r", "allowlist"))
 	doctor := finish(t, hidden("doctor", "--quick"))
-	for what, said := range map[string]string{"run": e.stderr, "explain": explained.stderr, "report": string(read(t, dir, "r/report.html")), "doctor": doctor.stdout} {
+	for what, said := range map[string]string{"run": e.stderr, "explain": explained.stderr, "report": string(read(t, dir,
+		"r/report.html")), "doctor": doctor.stdout} {
 		said = strings.Join(strings.Fields(said), " ")
 		for _, want := range []string{"hides where its functions are", "CAP_SYSLOG"} {
 			if !strings.Contains(said, want) {
@@ -43,7 +44,8 @@ func TestHiddenSymbolsAreSaid(t *testing.T) {
 	}
 }
 
-// TestProfilesThatSayNothing: an old profile without names, or without samples, is told as such by explain and the page.
+// TestProfilesThatSayNothing: an old profile without names, or without samples, is told as such by explain and the
+// page.
 func TestProfilesThatSayNothing(t *testing.T) {
 	for says, spoil := range map[string]func(*profile.Side){
 		"hid where they are": func(s *profile.Side) {
@@ -68,7 +70,8 @@ func TestProfilesThatSayNothing(t *testing.T) {
 		if e := finish(t, command(t, dir, "explain", "r", "allowlist")); e.code != 0 || !strings.Contains(e.stdout, says) {
 			t.Errorf("explain does not say %q: exit %d\n%s%s", says, e.code, e.stdout, e.stderr)
 		}
-		if e := finish(t, command(t, dir, "report", "r")); e.code != 0 || !strings.Contains(string(read(t, dir, "r/report.html")), says) {
+		if e := finish(t, command(t, dir, "report", "r")); e.code != 0 ||
+			!strings.Contains(string(read(t, dir, "r/report.html")), says) {
 			t.Errorf("the page does not say %q: %+v", says, e)
 		}
 	}

@@ -10,13 +10,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestCompareLooksIntoFiles: cells of two runs whose files of frame sizes have one name are compared where the files are the
-// same.
+// TestCompareLooksIntoFiles: cells of two runs whose files of frame sizes have one name are compared where the files
+// are the same.
 func TestCompareLooksIntoFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, sizes := range map[string]string{"a": "60,1", "same": "60,1", "other": "1514,1"} {
 		run := analysistest.Run(analysistest.Spec{
-			Seed: 1, DUTs: []analysistest.DUT{{Name: "allowlist", Ratio: 1.2}}, Clients: []int{20}, Offered: []float64{500}, Blocks: 3, Windows: 2, AABlocks: 2,
+			Seed: 1, DUTs: []analysistest.DUT{{Name: "allowlist", Ratio: 1.2}}, Clients: []int{20}, Offered: []float64{500},
+			Blocks: 3, Windows: 2, AABlocks: 2,
 			BlockSD: 0.01, WindowSD: 0.015,
 		})
 		for i := range run.Trials {
@@ -41,14 +42,15 @@ func TestCompareLooksIntoFiles(t *testing.T) {
 	for other, differs := range map[string]bool{"same": false, "other": true, "other.tar.gz": true} {
 		e := finish(t, command(t, dir, "compare", "a", other))
 		said := strings.Join(strings.Fields(e.stdout), " ")
-		if strings.Contains(said, "x.csv is another file of frame sizes in B") != differs || strings.Contains(said, "No cell is in both runs") != differs {
+		if strings.Contains(said, "x.csv is another file of frame sizes in B") != differs ||
+			strings.Contains(said, "No cell is in both runs") != differs {
 			t.Errorf("a and %s: %+v", other, e)
 		}
 	}
 }
 
-// TestResumeLooksIntoFiles: a run whose copy of a file was changed is not resumed, as its trials would be of two files. What
-// became of the original does not matter.
+// TestResumeLooksIntoFiles: a run whose copy of a file was changed is not resumed, as its trials would be of two files.
+// What became of the original does not matter.
 func TestResumeLooksIntoFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "other"), 0o755); err != nil {
@@ -56,7 +58,8 @@ func TestResumeLooksIntoFiles(t *testing.T) {
 	}
 	write(t, dir, "x.csv", "60,1\n")
 	write(t, dir, "other/x.csv", "1514,1\n")
-	write(t, dir, "one.toml", strings.ReplaceAll(oneCell, "[100]", "[20]")+"frame_sizes = [\"other/x.csv\", \"x.csv\"]\ntraffic = { kind = \"frames\" }\n")
+	write(t, dir, "one.toml", strings.ReplaceAll(oneCell, "[100]", "[20]")+
+		"frame_sizes = [\"other/x.csv\", \"x.csv\"]\ntraffic = { kind = \"frames\" }\n")
 	finish(t, command(t, dir, "run", "one.toml", "-o", "r")) // whether its trials are accepted does not matter
 	run, err := result.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {
@@ -75,7 +78,8 @@ func TestResumeLooksIntoFiles(t *testing.T) {
 		t.Errorf("after the original has changed: %+v", e)
 	}
 	write(t, dir, "r/frames/x.csv", "bytes,weight\n100,1\n")
-	if e := finish(t, command(t, dir, "run", "--resume", "r")); e.code == 0 || !strings.Contains(e.stderr, "frames/x.csv "+changed) {
+	if e := finish(t, command(t, dir, "run", "--resume", "r")); e.code == 0 ||
+		!strings.Contains(e.stderr, "frames/x.csv "+changed) {
 		t.Errorf("after the copy has changed: %+v", e)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// door is an nftables portal whose rules are for the interface IF and for packets WHICH. Clients that are not admitted are
-// dropped there.
+// door is an nftables portal whose rules are for the interface IF and for packets WHICH. Clients that are not admitted
+// are dropped there.
 const door = `[dut.NAME]
 start = '''
 nft -f - <<END
@@ -47,28 +47,35 @@ func keptOut(t *testing.T, settings string, tables ...string) (ended, result.Run
 	return e, run
 }
 
-const shortly = "clients = [4]\nblocks = 1\naa_blocks = 0\nwindows = 1\nwindow = \"300ms\"\nwarmup = \"100ms\"\nredo = 0\noffered_mbps = [10]\n"
+const shortly = "clients = [4]\nblocks = 1\naa_blocks = 0\nwindows = 1\nwindow = \"300ms\"\nwarmup = \"100ms\"\nredo " +
+	"= 0\noffered_mbps = [10]\n"
 
-// TestGatewaysThatKeepNobodyOutFail: a device that says that it admits, and forwards what others send, is measured in no block.
-// What it forwards is looked at as the load has it: a rule that is for another protocol is none.
+// TestGatewaysThatKeepNobodyOutFail: a device that says that it admits, and forwards what others send, is measured in
+// no block. What it forwards is looked at as the load has it: a rule that is for another protocol is none.
 func TestGatewaysThatKeepNobodyOutFail(t *testing.T) {
 	for load, protocol := range map[string]string{"tcp": "TCP", "udp": "UDP"} {
-		e, run := keptOut(t, "duts = [\"misspelt\", \"tcponly\", \"udponly\", \"some\", \"right\", \"keeps\", \"opened\", \"late\"]\n"+shortly+"[traffic]\nprotocol = \""+load+"\"\n",
-			doorOf("misspelt", "lan0", "", revokes), doorOf("tcponly", lan, "meta l4proto tcp", revokes), doorOf("udponly", lan, "meta l4proto udp", revokes),
+		e, run := keptOut(t,
+			"duts = [\"misspelt\", \"tcponly\", \"udponly\", \"some\", \"right\", \"keeps\", \"opened\", \"late\"]\n"+shortly+
+				"[traffic]\nprotocol = \""+load+"\"\n",
+			doorOf("misspelt", "lan0", "", revokes), doorOf("tcponly", lan, "meta l4proto tcp", revokes),
+			doorOf("udponly", lan, "meta l4proto udp", revokes),
 			// One client is let through by its hardware address.
 			doorOf("some", lan, "ether saddr != 02:67:77:61:00:04 ether saddr != 02:67:77:62:00:04", revokes),
 			doorOf("right", lan, "", revokes),
 			doorOf("keeps", lan, "", "revoke = \"true\"\n"),
 			doorOf("opened", "lan0", "", "open = true\n"),
 			// Its router holds back what it has admitted: it arrives when the clients have left, and none of it is a knock.
-			strings.Replace(doorOf("late", lan, "", revokes), "\nEND\n", "\nEND\ntc qdisc replace dev $GATEWEIGH_WAN_IF root tbf rate 4mbit burst 8k limit 8mb\n", 1))
+			strings.Replace(doorOf("late", lan, "", revokes), "\nEND\n",
+				"\nEND\ntc qdisc replace dev $GATEWEIGH_WAN_IF root tbf rate 4mbit burst 8k limit 8mb\n", 1))
 		text := map[string]string{}
 		for _, b := range run.Blocks {
 			text[b.DUT] = b.Error
 		}
-		for _, name := range []string{"misspelt", map[string]string{"tcp": "udponly", "udp": "tcponly"}[load], "some", "keeps"} {
+		for _, name := range []string{
+			"misspelt", map[string]string{"tcp": "udponly", "udp": "tcponly"}[load], "some", "keeps"} {
 			when := map[bool]string{true: "after leaving", false: "before admission"}[name == "keeps"]
-			for _, want := range []string{"client 4 (192.168.137.", "reached " + protocol + " 192.168.89.1:", when, "interface", "open = true"} {
+			for _, want := range []string{
+				"client 4 (192.168.137.", "reached " + protocol + " 192.168.89.1:", when, "interface", "open = true"} {
 				if !strings.Contains(text[name], want) {
 					t.Errorf("%s, %s: the error lacks %q: %q", name, load, want, text[name])
 				}

@@ -20,7 +20,8 @@ func kernelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kernel list|fetch|check|exec|remove",
 		Short: "Find, fetch, examine and use other kernels",
-		Long: "The lab can run under another kernel than this machine's, in a small virtual machine with this machine's programs:\n" +
+		Long: "The lab can run under another kernel than this machine's, in a small virtual machine with this machine's " +
+			"programs:\n" +
 			"gateweigh run --kernel debian.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -62,7 +63,8 @@ func writeKernels(w io.Writer, places kernel.Places, offers []kernel.Offer) erro
 			fmt.Fprintf(w, line+"by apt: gateweigh kernel fetch %s\n", o.Name, o.Version, o.Name)
 		}
 	}
-	_, err := fmt.Fprintln(w, "or the path of a vmlinuz, with its modules in lib/modules/RELEASE beside its folder, or in modules/RELEASE beside it")
+	_, err := fmt.Fprintln(w,
+		"or the path of a vmlinuz, with its modules in lib/modules/RELEASE beside its folder, or in modules/RELEASE beside it")
 	return err
 }
 
@@ -210,7 +212,8 @@ type guestFlags struct {
 }
 
 func (f *guestFlags) add(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.memoryMiB, "vm-memory", 0, fmt.Sprintf("memory of the virtual machine, `MiB` (default %d)", vm.DefaultMemoryMiB))
+	cmd.Flags().IntVar(
+		&f.memoryMiB, "vm-memory", 0, fmt.Sprintf("memory of the virtual machine, `MiB` (default %d)", vm.DefaultMemoryMiB))
 	cmd.Flags().BoolVar(&f.verbose, "verbose", false, "say how the virtual machine starts, and how long that takes")
 }
 

@@ -18,7 +18,8 @@ func kernelExec() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec KERNEL [--share DIR]… -- COMMAND…",
 		Short: "Run a command under another kernel",
-		Long: "Boots a kernel and runs a command of this machine there, in this folder. Output, exit code and Ctrl-C are the command's;\n" +
+		Long: "Boots a kernel and runs a command of this machine there, in this folder. Output, exit code and Ctrl-C are " +
+			"the command's;\n" +
 			"standard input is empty. What it writes is forgotten, except in folders given with --share.",
 		Example: "  gateweigh kernel exec debian -- uname -r\n  go test -exec 'gateweigh kernel exec debian --' ./...",
 		Args: usage(func(cmd *cobra.Command, args []string) error {
@@ -49,7 +50,8 @@ func commandInGuest(command, shares []string) (cfg vm.Config, err error) {
 		program, err = filepath.Abs(program)
 	}
 	if folder := filepath.Dir(program); err == nil && (folder == "/tmp" || folder == "/run") {
-		err = fmt.Errorf("%s: the guest has a %s of its own: put the program into a folder of its own below it, or elsewhere", program, folder)
+		err = fmt.Errorf("%s: the guest has a %s of its own: put the program into a folder of its own below it, or elsewhere",
+			program, folder)
 	}
 	if err != nil {
 		return cfg, fmt.Errorf("the command for the guest: %w", err)

@@ -37,7 +37,8 @@ func TestKernelExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	if code, want := cmd.ProcessState.ExitCode(), k.Release+"\nfrom the machine\n"; code != 3 || stdout.String() != want || !strings.Contains(stderr.String(), "to standard error\n") || !strings.Contains(stderr.String(), "second Ctrl-C") {
+	if code, want := cmd.ProcessState.ExitCode(), k.Release+"\nfrom the machine\n"; code != 3 || stdout.String() != want ||
+		!strings.Contains(stderr.String(), "to standard error\n") || !strings.Contains(stderr.String(), "second Ctrl-C") {
 		t.Errorf("exit %d, printed %q, want 3 and %q; and %s", code, stdout.String(), want, stderr.String())
 	}
 }
@@ -81,8 +82,10 @@ func TestKernelExecUsage(t *testing.T) {
 	if err := errors.Join(program.Chmod(0o755), program.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"debian"}, {"debian", "true"}, {"debian", "--"}, {"debian", "--", "no-such-program"}, {"debian", "--", program.Name()}, {"--share", "none", "debian", "--", "true"}} {
-		if e := finish(t, command(t, dir, append([]string{"kernel", "exec"}, args...)...)); e.code != exitUsage || e.stderr == "" {
+	for _, args := range [][]string{{"debian"}, {"debian", "true"}, {"debian", "--"}, {"debian", "--", "no-such-program"},
+		{"debian", "--", program.Name()}, {"--share", "none", "debian", "--", "true"}} {
+		if e := finish(t, command(t, dir, append([]string{"kernel", "exec"}, args...)...)); e.code != exitUsage ||
+			e.stderr == "" {
 			t.Errorf("%q: exit %d: %s", args, e.code, e.stderr)
 		}
 	}

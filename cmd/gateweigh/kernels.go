@@ -76,7 +76,8 @@ func beginKernels(ctx context.Context, exp *experiment.Experiment, dir string, f
 			}
 		}
 		if slices.ContainsFunc(append(order.Kernels, last...), func(o orderedKernel) bool { return o.Folder == k.Folder }) {
-			return &exitError{exitUsage, fmt.Errorf("--kernel %s: %s is named twice, and would be compared with itself", name, k.Folder)}
+			return &exitError{
+				exitUsage, fmt.Errorf("--kernel %s: %s is named twice, and would be compared with itself", name, k.Folder)}
 		}
 		if name == native {
 			last = append(last, k)
@@ -95,7 +96,8 @@ func beginKernels(ctx context.Context, exp *experiment.Experiment, dir string, f
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder of the comparison: %w", err)
 	}
-	if err := errors.Join(runner.WriteExperiment(dir, exp), result.ReplaceFile(filepath.Join(dir, kernelsFile), append(data, '\n'))); err != nil {
+	if err := errors.Join(runner.WriteExperiment(dir, exp), result.ReplaceFile(filepath.Join(dir, kernelsFile), append(
+		data, '\n'))); err != nil {
 		return err
 	}
 	return runKernels(ctx, exp, dir, order, flags)
@@ -104,7 +106,8 @@ func beginKernels(ctx context.Context, exp *experiment.Experiment, dir string, f
 // equalLoads boots each kernel where KVM may start some of them and not others, and divides the loads of all then: each
 // guest would decide for itself. Where all are emulated, all decide the same, and native has the loads of the first.
 func equalLoads(ctx context.Context, exp *experiment.Experiment, order kernelsOrder, flags guestFlags) error {
-	several := len(order.Kernels) > 2 || !slices.ContainsFunc(order.Kernels, func(k orderedKernel) bool { return k.Kernel == native })
+	several := len(order.Kernels) > 2 ||
+		!slices.ContainsFunc(order.Kernels, func(k orderedKernel) bool { return k.Kernel == native })
 	if _, err := os.Stat("/dev/kvm"); err != nil || !several {
 		return nil // all are emulated, or there is one guest
 	}
@@ -158,7 +161,8 @@ func oneRun(name string) error {
 	for _, k := range order.Kernels {
 		runs = append(runs, filepath.Join(name, k.Folder))
 	}
-	return &exitError{exitUsage, fmt.Errorf("%s compares kernels, and has a run for each: give one of %s", name, strings.Join(runs, ", "))}
+	return &exitError{
+		exitUsage, fmt.Errorf("%s compares kernels, and has a run for each: give one of %s", name, strings.Join(runs, ", "))}
 }
 
 // reportKernels rebuilds the reports of each kernel's run and of all of them.
@@ -194,12 +198,13 @@ func resumeKernels(ctx context.Context, args []string, order kernelsOrder, flags
 	if err := flags.checkKernels(ctx, names...); err != nil {
 		return err
 	}
-	flags.guest.memoryMiB, flags.guest.given, flags.begin = cmp.Or(flags.guest.memoryMiB, order.MemoryMiB), order.Given, beginning(nil, flags, dir)
+	flags.guest.memoryMiB, flags.guest.given, flags.begin = cmp.Or(flags.guest.memoryMiB, order.MemoryMiB), order.Given,
+		beginning(nil, flags, dir)
 	return runKernels(ctx, exp, dir, order, flags)
 }
 
-// runKernels measures what is not measured yet and makes the report of all kernels. A run that lacks trials does not keep
-// the others from being measured.
+// runKernels measures what is not measured yet and makes the report of all kernels. A run that lacks trials does not
+// keep the others from being measured.
 func runKernels(ctx context.Context, exp *experiment.Experiment, dir string, order kernelsOrder, flags runFlags) error {
 	flags.part = true
 	var lacking error
@@ -239,7 +244,8 @@ func finished(dir string) bool {
 
 // runUnder measures under one kernel. The machine's own kernel has the experiment as the first one had it: a guest may
 // have divided the loads.
-func runUnder(ctx context.Context, exp *experiment.Experiment, dir string, k orderedKernel, first string, flags runFlags) error {
+func runUnder(ctx context.Context, exp *experiment.Experiment, dir string, k orderedKernel, first string,
+	flags runFlags) error {
 	for _, from := range []string{dir, first} {
 		if from == first && k.Kernel != native {
 			break

@@ -9,16 +9,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestFolderOfKernels: the reports of a run under several kernels are rebuilt together, and commands for one run name those
-// that the folder has.
+// TestFolderOfKernels: the reports of a run under several kernels are rebuilt together, and commands for one run name
+// those that the folder has.
 func TestFolderOfKernels(t *testing.T) {
 	dir := t.TempDir()
 	for seed, name := range []string{"6.1", "native"} {
 		simulated(t, dir, filepath.Join("r", name), uint64(seed), 1.2)
 	}
-	write(t, filepath.Join(dir, "r"), kernelsFile, `{"kernels": [{"folder": "6.1", "kernel": "6.1"}, {"folder": "native", "kernel": "native"}]}`)
+	write(t, filepath.Join(dir, "r"), kernelsFile,
+		`{"kernels": [{"folder": "6.1", "kernel": "6.1"}, {"folder": "native", "kernel": "native"}]}`)
 	e := finish(t, command(t, dir, "report", "r"))
-	if e.code != 0 || !strings.Contains(e.stdout, "allowlist") || !strings.Contains(e.stdout, filepath.Join("r", "report.html")) {
+	if e.code != 0 || !strings.Contains(e.stdout, "allowlist") ||
+		!strings.Contains(e.stdout, filepath.Join("r", "report.html")) {
 		t.Errorf("exit %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 	if page := string(read(t, dir, filepath.Join("r", "report.html"))); !strings.Contains(page, `href="6.1/report.html"`) {
@@ -29,7 +31,8 @@ func TestFolderOfKernels(t *testing.T) {
 			t.Errorf("%s has no report", name)
 		}
 	}
-	for _, args := range []string{"bundle r", "compare r r/native", "compare --max-overhead 5% r", "explain r allowlist", "report r -o other", "report r --with r/native", "report r/native --with r"} {
+	for _, args := range []string{"bundle r", "compare r r/native", "compare --max-overhead 5% r", "explain r allowlist",
+		"report r -o other", "report r --with r/native", "report r/native --with r"} {
 		e := finish(t, command(t, dir, strings.Fields(args)...))
 		if e.code != exitUsage || !strings.Contains(e.stderr, "r/6.1, r/native") {
 			t.Errorf("%s: exit %d: %s", args, e.code, e.stderr)
@@ -38,13 +41,14 @@ func TestFolderOfKernels(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "r", "native")); err != nil {
 		t.Fatal(err)
 	}
-	if e := finish(t, command(t, dir, "report", "r")); e.code == 0 || !strings.Contains(e.stderr, "kernel native") || !strings.Contains(e.stderr, "run --resume r") {
+	if e := finish(t, command(t, dir, "report", "r")); e.code == 0 || !strings.Contains(e.stderr, "kernel native") ||
+		!strings.Contains(e.stderr, "run --resume r") {
 		t.Errorf("without one of the runs: exit %d: %s", e.code, e.stderr)
 	}
 }
 
-// TestLoadsOfMixedGuests: loads are divided beforehand where one guest of several has an emulated CPU, and stay where they
-// were given.
+// TestLoadsOfMixedGuests: loads are divided beforehand where one guest of several has an emulated CPU, and stay where
+// they were given.
 func TestLoadsOfMixedGuests(t *testing.T) {
 	kvm, tcg := &result.VM{Accelerator: result.KVM}, &result.VM{Accelerator: result.TCG}
 	for name, c := range map[string]struct {
@@ -59,7 +63,8 @@ func TestLoadsOfMixedGuests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := likeEmulated(exp, c.guests, c.given); err != nil || exp.LoadsDividedBy != c.divided || (c.divided > 0) != strings.Contains(exp.Description, "÷ 20") {
+		if err := likeEmulated(exp, c.guests, c.given); err != nil || exp.LoadsDividedBy != c.divided ||
+			(c.divided > 0) != strings.Contains(exp.Description, "÷ 20") {
 			t.Errorf("%s: %v, loads divided by %g: %s", name, err, exp.LoadsDividedBy, exp.Description)
 		}
 	}

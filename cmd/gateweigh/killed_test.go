@@ -80,7 +80,8 @@ func child(t *testing.T, parent int, args ...string) int {
 			stat, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
 			_, rest, _ := strings.Cut(string(stat), ") ")
 			fields := strings.Fields(rest)
-			if len(fields) < 2 || fields[1] != strconv.Itoa(parent) || !strings.Contains(argv, "\x00"+strings.Join(args, "\x00")+"\x00") {
+			if len(fields) < 2 || fields[1] != strconv.Itoa(parent) ||
+				!strings.Contains(argv, "\x00"+strings.Join(args, "\x00")+"\x00") {
 				continue
 			}
 			found, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
@@ -195,7 +196,8 @@ func TestKilledLabWithPersonasLeavesNothingAndResumes(t *testing.T) {
 	run := resumed(t, dir)
 	wantWindows(t, run)
 	if run.Trials[kept-1].Sitting != 0 || run.Trials[9].Sitting != 1 {
-		t.Errorf("sittings of the last trial before and of the last after: %d and %d, want 0 and 1", run.Trials[kept-1].Sitting, run.Trials[9].Sitting)
+		t.Errorf("sittings of the last trial before and of the last after: %d and %d, want 0 and 1",
+			run.Trials[kept-1].Sitting, run.Trials[9].Sitting)
 	}
 }
 
@@ -220,7 +222,8 @@ func TestKilledHostOfAStormCostsTheStorm(t *testing.T) {
 	child(t, host, "sleep 1") // a login
 	kill(t, host)
 	b.cmd.Wait()
-	wantSaid(t, b.said(t), "doors, 6 clients, block 1 failed: logging in: ", fmt.Sprintf("the agent of host a/client2 (process %d) ended: signal: killed", host),
+	wantSaid(t, b.said(t), "doors, 6 clients, block 1 failed: logging in: ",
+		fmt.Sprintf("the agent of host a/client2 (process %d) ended: signal: killed", host),
 		"gateweigh run --resume r")
 	if got := records(t, dir, logins.KindStorm); got != 1 {
 		t.Errorf("%d storms, want that of the second block", got)

@@ -37,7 +37,8 @@ func TestCleanRemovesWhatNobodyHas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	others := []string{filepath.Join(tmp, "gateweigh-of-somebody"), filepath.Join(tmp, "gateweigh-doctor-link"), filepath.Join(tmp, "gateweigh-shell-file")}
+	others := []string{filepath.Join(tmp, "gateweigh-of-somebody"), filepath.Join(tmp, "gateweigh-doctor-link"),
+		filepath.Join(tmp, "gateweigh-shell-file")}
 	if err := os.Mkdir(others[0], 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -79,8 +79,9 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME]",
 		Short: "List experiments and devices: requirements, duration, and whether they can run here",
-		Long:  "Lists experiments and devices. With a NAME, shows the details of that one, and for an experiment also its file.",
-		Args:  usage(cobra.MaximumNArgs(1)),
+		Long: "Lists experiments and devices. With a NAME, shows the details of that one, and for an experiment also its " +
+			"file.",
+		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := makeListing(cmd)
 			if err != nil {
@@ -121,7 +122,8 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 			return all, err
 		}
 		traits := d.Traits()
-		l := listedDevice{Name: name, About: traits.About, Here: true, Admission: admission(name, traits), DHCP: traits.DHCP, Needs: append([]dut.Need{}, traits.Needs...)}
+		l := listedDevice{Name: name, About: traits.About, Here: true, Admission: admission(name, traits), DHCP: traits.DHCP,
+			Needs: append([]dut.Need{}, traits.Needs...)}
 		if l.Needs, err = dut.Locate(cmd.Context(), asked, l.Needs); err != nil {
 			return all, err
 		}
@@ -163,7 +165,8 @@ func admission(name string, t dut.Traits) string {
 
 // listExperiment describes an experiment as this machine would run it: with the
 // devices that are here, and those of its own that can run.
-func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Machine, here map[string]bool) (listedExperiment, error) {
+func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Machine, here map[string]bool) (
+	listedExperiment, error) {
 	here = maps.Clone(here)
 	for name := range e.Custom {
 		d, err := dut.New(name, 1, e)
@@ -220,7 +223,8 @@ func (l listing) only(name string) (listing, error) {
 	l.Devices = slices.DeleteFunc(l.Devices, func(d listedDevice) bool { return d.Name != name })
 	if len(l.Experiments)+len(l.Devices) == 0 {
 		slices.Sort(names)
-		return l, errors.New("nothing is called " + strconv.Quote(name) + ": there are " + strings.Join(slices.Compact(names), ", ") + tomlline.Meant(name, names))
+		return l, errors.New("nothing is called " + strconv.Quote(name) + ": there are " + strings.Join(slices.Compact(names),
+			", ") + tomlline.Meant(name, names))
 	}
 	return l, nil
 }
@@ -249,7 +253,8 @@ func (l listing) write(w io.Writer, width int, details bool) {
 		}
 	}
 	if !details {
-		writeWrapped(w, "", 0, width, "gateweigh list NAME shows the details of one, gateweigh doctor what to do about what is missing.")
+		writeWrapped(w, "", 0, width,
+			"gateweigh list NAME shows the details of one, gateweigh doctor what to do about what is missing.")
 	}
 }
 
@@ -331,7 +336,8 @@ func parts(needs []dut.Need) (lines []string) {
 		for _, p := range n.KernelFeature().Parts() {
 			options = append(options, p.Option)
 		}
-		if line := fmt.Sprintf("needs of the kernel %s: %s", n.KernelFeature(), strings.Join(options, ", ")); len(options) > 0 && !slices.Contains(lines, line) {
+		if line := fmt.Sprintf("needs of the kernel %s: %s", n.KernelFeature(), strings.Join(options, ", ")); len(
+			options) > 0 && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}
@@ -341,7 +347,8 @@ func parts(needs []dut.Need) (lines []string) {
 // duration is how long the experiment takes: about one time, or from one to another.
 func (e listedExperiment) duration() string {
 	if e.MostSeconds > e.LeastSeconds {
-		return minutes(time.Duration(e.LeastSeconds*float64(time.Second))) + " to " + minutes(time.Duration(e.MostSeconds*float64(time.Second)))
+		return minutes(time.Duration(e.LeastSeconds*float64(time.Second))) + " to " +
+			minutes(time.Duration(e.MostSeconds*float64(time.Second)))
 	}
 	return "about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second)))
 }

@@ -90,9 +90,10 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "gateweigh",
-		Short:         "Measure what an access gateway costs a router",
-		Long:          "Gateweigh measures how much router CPU an access gateway, such as a captive portal, adds\nto a plain (\"clean\") router under the same load, with confidence intervals.",
+		Use:   "gateweigh",
+		Short: "Measure what an access gateway costs a router",
+		Long: "Gateweigh measures how much router CPU an access gateway, such as a captive portal, adds\nto a " +
+			"plain (\"clean\") router under the same load, with confidence intervals.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,

@@ -156,10 +156,12 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "copy"), os.DirFS(filepath.Join(dir, "r"))); err != nil {
 		t.Fatal(err)
 	}
-	if with := finish(t, command(t, dir, "report", "r", "--with", "copy", "--json")); with.code != 0 || with.stdout != rebuilt.stdout {
+	if with := finish(t, command(t, dir, "report", "r", "--with", "copy", "--json")); with.code != 0 ||
+		with.stdout != rebuilt.stdout {
 		t.Errorf("a run completed by its copy: exit %d, or another summary", with.code)
 	}
-	if lost := finish(t, command(t, dir, "report", "r", "--with", "nowhere")); lost.code != exitFailed || !strings.Contains(lost.stderr, "nowhere is not a run folder") {
+	if lost := finish(t, command(t, dir, "report", "r", "--with", "nowhere")); lost.code != exitFailed ||
+		!strings.Contains(lost.stderr, "nowhere is not a run folder") {
 		t.Errorf("completed by no run: exit %d, %s", lost.code, lost.stderr)
 	}
 }
@@ -200,7 +202,8 @@ func begin(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	labtest.Await(t, "the first trial", func() bool { return bytes.Count(trials(t, filepath.Join(dir, "r")), []byte("\n")) > 0 })
+	labtest.Await(t, "the first trial",
+		func() bool { return bytes.Count(trials(t, filepath.Join(dir, "r")), []byte("\n")) > 0 })
 	return cmd, &stderr
 }
 
@@ -217,14 +220,16 @@ func leftovers(t *testing.T) string {
 		raw, err := os.ReadFile(filepath.Join("/proc", d.Name(), "cmdline"))
 		env, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "environ"))
 		ours := slices.Contains(strings.Split(string(env), "\x00"), mark)
-		if args := strings.Split(string(raw), "\x00"); err == nil && ours && len(args) > 1 && (args[1] == agent.Subcommand || args[1] == agent.InitCommand || args[1] == agent.WorkerCommand) {
+		if args := strings.Split(string(raw), "\x00"); err == nil && ours && len(args) > 1 &&
+			(args[1] == agent.Subcommand || args[1] == agent.InitCommand || args[1] == agent.WorkerCommand) {
 			found = append(found, "process "+d.Name()+" "+strings.Join(args, " "))
 		}
 	}
 	for _, c := range []string{"ip -o link", "ip netns", "nft list ruleset", "cat /proc/self/mounts"} {
 		out, _ := exec.Command("sh", "-c", c).Output()
 		for line := range strings.Lines(string(out)) {
-			if strings.Contains(line, "-c0") || strings.Contains(line, "-r0") || strings.Contains(line, "gateweigh") || strings.Contains(line, "allowlist") {
+			if strings.Contains(line, "-c0") || strings.Contains(line, "-r0") || strings.Contains(line, "gateweigh") ||
+				strings.Contains(line, "allowlist") {
 				found = append(found, c+": "+line)
 			}
 		}
@@ -298,7 +303,8 @@ func TestSecondRunIsToldWhoMeasures(t *testing.T) {
 	write(t, dir, "small.toml", small)
 	begin(t, dir)
 	e := finish(t, command(t, dir, "run", "small.toml", "--out", "other"))
-	if e.code != exitFailed || !strings.Contains(e.stderr, "another run measures on this machine (process ") || !strings.Contains(e.stderr, "folder r)") {
+	if e.code != exitFailed || !strings.Contains(e.stderr, "another run measures on this machine (process ") ||
+		!strings.Contains(e.stderr, "folder r)") {
 		t.Errorf("exit %d: %s", e.code, e.stderr)
 	}
 }

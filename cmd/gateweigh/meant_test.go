@@ -12,14 +12,18 @@ func TestMeant(t *testing.T) {
 	profiled(t, dir+"/r")
 	for line, want := range map[string]string{
 		"rnu": "run", "lsit": "list", "reprot r": "report", "kernel fecth": "kernel fetch",
-		"run quik": "quick", "run quick --st blocks=1": "--set", "compare --max-overhed 5% r": "--max-overhead", "kernel check --verbos": "--verbose",
-		"run --set client=5": "clients", "run --set traffic.knd=x": "traffic.kind", "run --set duts=opends": "opennds", "list opends": "opennds", "list qiuck": "quick",
-		"run --kernel debain": "debian", "kernel check dbian": "debian", "kernel remove debain": "debian", "explain r alowlist": "allowlist", "sink map --interface lo": "mmap",
+		"run quik": "quick", "run quick --st blocks=1": "--set", "compare --max-overhed 5% r": "--max-overhead",
+		"kernel check --verbos": "--verbose",
+		"run --set client=5":    "clients", "run --set traffic.knd=x": "traffic.kind", "run --set duts=opends": "opennds",
+		"list opends": "opennds", "list qiuck": "quick",
+		"run --kernel debain": "debian", "kernel check dbian": "debian", "kernel remove debain": "debian",
+		"explain r alowlist": "allowlist", "sink map --interface lo": "mmap",
 		"run --set topology=portl": "portal", "frobnicate": "", "run --zzz": "", "list zzz": "", "run --kernel 1.2": "",
 	} {
 		e := finish(t, command(t, dir, strings.Fields(line)...))
 		want := strings.TrimPrefix(want, strings.Fields(line)[0]+" ")
-		if got := strings.Contains(e.stderr, `did you mean "`+want+`"`); e.code != exitUsage || got != (want != "") || want == "" && strings.Contains(e.stderr, "did you mean") {
+		if got := strings.Contains(e.stderr, `did you mean "`+want+`"`); e.code != exitUsage || got != (want != "") ||
+			want == "" && strings.Contains(e.stderr, "did you mean") {
 			t.Errorf("gateweigh %s: exit %d, want %q in %s", line, e.code, want, e.stderr)
 		}
 	}

@@ -17,14 +17,18 @@ func TestFullOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	for _, line := range []string{"", "--help", "--version", "help run", "run --help", "list", "list quick", "list opennds", "list --json", "doctor --quick",
-		"kernel", "kernel list", "report r", "report r --json", "explain r allowlist", "explain r allowlist --json", "compare r r", "compare r r --json",
-		"compare r r --max-regression 5% --markdown - --junit gate.xml", "bundle r", "clean", "completion bash", "sink recv --interface lo"} {
+	for _, line := range []string{"", "--help", "--version", "help run", "run --help", "list", "list quick",
+		"list opennds", "list --json", "doctor --quick",
+		"kernel", "kernel list", "report r", "report r --json", "explain r allowlist", "explain r allowlist --json",
+		"compare r r", "compare r r --json",
+		"compare r r --max-regression 5% --markdown - --junit gate.xml", "bundle r", "clean", "completion bash",
+		"sink recv --interface lo"} {
 		cmd := command(t, dir, strings.Fields(line)...)
 		var stderr strings.Builder
 		cmd.Stdout, cmd.Stderr = full, &stderr
 		_ = cmd.Run()
-		if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "writing to standard output: no space left on device") {
+		if code := cmd.ProcessState.ExitCode(); code != exitFailed ||
+			!strings.Contains(stderr.String(), "writing to standard output: no space left on device") {
 			t.Errorf("gateweigh %s: exit %d, %s", line, code, stderr.String())
 		}
 	}

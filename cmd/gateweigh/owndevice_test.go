@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestShellInALab: a command runs among the device's programs and variables, also where the device does not work, and its exit code
-// is that of the program.
+// TestShellInALab: a command runs among the device's programs and variables, also where the device does not work, and
+// its exit code is that of the program.
 func TestShellInALab(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.toml", "duts = [\"clean\", \"a\", \"b\"]\nclients = [2]\noffered_mbps = [10]\n"+
@@ -17,8 +17,10 @@ func TestShellInALab(t *testing.T) {
 		code      int
 		out, errs string
 	}{
-		{[]string{"a.toml", "--", "sh", "-c", "cat here; nft list ruleset; exit 9"}, 9, "from a table ip a iifname elements", ""},
-		{[]string{"a.toml", "client", "--", "sh", "-c", `echo $GATEWEIGH_CLIENT $GATEWEIGH_CLIENT_IP $GATEWEIGH_LAN`}, 0, "1 192.168.137.", ""},
+		{[]string{"a.toml", "--", "sh", "-c", "cat here; nft list ruleset; exit 9"}, 9, "from a table ip a iifname elements",
+			""},
+		{[]string{"a.toml", "client", "--", "sh", "-c", `echo $GATEWEIGH_CLIENT $GATEWEIGH_CLIENT_IP $GATEWEIGH_LAN`}, 0,
+			"1 192.168.137.", ""},
 		{[]string{"a.toml", "server", "--", "ip", "addr"}, 0, "192.168.89.1/24", ""},
 		{[]string{"a.toml", "router", "--dut", "b", "--", "ip", "addr"}, 0, "192.168.137.254", "no such rule"},
 		{[]string{"a.toml", "nowhere", "--", "true"}, exitUsage, "", "router, client, server"},
@@ -41,11 +43,12 @@ func TestShellInALab(t *testing.T) {
 	}
 }
 
-// TestOwnDevicesThatGoWrong: what a command printed is in the error, its script once and in a line, and a stop that fails costs no
-// trial.
+// TestOwnDevicesThatGoWrong: what a command printed is in the error, its script once and in a line, and a stop that
+// fails costs no trial.
 func TestOwnDevicesThatGoWrong(t *testing.T) {
 	e, run := keptOut(t, "duts = [\"login\", \"status\", \"start\", \"stop\"]\n"+shortly,
-		"[dut.login]\nopen = true\nstart = \"true\"\nlogin = '''\n# asks the portal\necho no account of this name\nexit 5\n'''\n",
+		"[dut.login]\nopen = true\nstart = \"true\"\nlogin = '''\n# asks the portal\necho no account of this name\nexit "+
+			"5\n'''\n",
 		"[dut.status]\nopen = true\nstart = \"true\"\nlogin = \"true\"\nstatus = \"echo still waiting; false\"\n",
 		"[dut.start]\nstart = '''\n# sets rules\necho rule 7 is odd\nexit 6\n'''\n",
 		"[dut.stop]\nstart = \"true\"\nstop = '''\n# undoes rules\necho rules are gone\nexit 7\n'''\n")
@@ -64,16 +67,19 @@ func TestOwnDevicesThatGoWrong(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, text[name], want)
 		}
 	}
-	if want := `stop: stop command "# undoes rules …": exit status 7: rules are gone`; !strings.Contains(leaving, want) || len(run.Trials) != 1 {
+	if want := `stop: stop command "# undoes rules …": exit status 7: rules are gone`; !strings.Contains(leaving, want) ||
+		len(run.Trials) != 1 {
 		t.Errorf("leaving: %q, want %q; %d trials", leaving, want, len(run.Trials))
 	}
 	page := string(read(t, run.Dir, "report.html"))
 	for where, said := range map[string]string{"terminal": strings.Join(strings.Fields(e.stdout), " "), "page": page} {
-		if !strings.Contains(said, "Leaving the labs went wrong: stop, block 1, whose trials stand") || strings.Contains(said, "Block failed: stop") {
+		if !strings.Contains(said, "Leaving the labs went wrong: stop, block 1, whose trials stand") ||
+			strings.Contains(said, "Block failed: stop") {
 			t.Errorf("%s: the failed stop is not named as what it is:\n%s", where, e.stdout)
 		}
 	}
-	if !strings.Contains(e.stderr, "stop, block 1: its trials stand") || strings.Contains(e.stderr, "stop, block 1 failed") {
+	if !strings.Contains(e.stderr, "stop, block 1: its trials stand") ||
+		strings.Contains(e.stderr, "stop, block 1 failed") {
 		t.Errorf("stderr: %s", e.stderr)
 	}
 }
@@ -82,7 +88,8 @@ func TestOwnDevicesThatGoWrong(t *testing.T) {
 func TestResumeTakesNoOtherExperiment(t *testing.T) {
 	dir := t.TempDir()
 	e := finish(t, command(t, dir, "run", "mended.toml", "--resume", "r"))
-	for _, want := range []string{"mended.toml is not taken", filepath.Join("r", "experiment.toml"), "gateweigh run mended.toml", "gateweigh run --resume r"} {
+	for _, want := range []string{"mended.toml is not taken", filepath.Join("r", "experiment.toml"),
+		"gateweigh run mended.toml", "gateweigh run --resume r"} {
 		if e.code != exitUsage || !strings.Contains(e.stderr, want) {
 			t.Errorf("exit code %d, no %q in %s", e.code, want, e.stderr)
 		}

@@ -54,10 +54,12 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 		for _, st := range b.Stretches {
 			f := st.Fairness
 			// Both ways: two streams a client.
-			if f.Streams != 4 || !(f.Jain > 0.25 && f.Jain <= 1+1e-9) || f.Even > 1+1e-9 || f.MinMbps > f.MaxMbps || math.IsNaN(f.Even) {
+			if f.Streams != 4 || !(f.Jain > 0.25 && f.Jain <= 1+1e-9) || f.Even > 1+1e-9 || f.MinMbps > f.MaxMbps ||
+				math.IsNaN(f.Even) {
 				t.Errorf("fairness %+v", f)
 			}
-			if st.Short == nil || st.Short.Done == 0 || st.Short.Failed > 0 || st.CleanShort.Done == 0 || st.Short.Whole.P50 < st.Short.Connect.P50 {
+			if st.Short == nil || st.Short.Done == 0 || st.Short.Failed > 0 || st.CleanShort.Done == 0 ||
+				st.Short.Whole.P50 < st.Short.Connect.P50 {
 				t.Errorf("short connections %+v, clean %+v", st.Short, st.CleanShort)
 			}
 			if st.OfferedMbps != 40 || st.Connect.P50 <= 0 || st.FirstByte.P99 < st.FirstByte.P50 {
@@ -82,14 +84,19 @@ func TestLabsThatDiffer(t *testing.T) {
 		device, clean int // streams of the lab's own generator on either side
 		said          string
 	}{
-		{"persona-check", []string{"clients=3"}, 3, 0, "clients of kind persona, traffic of kind streams where the device is, clients of kind macvlan, traffic of kind iperf3 at the clean router"},
-		{"persona-control", []string{"clients=3", "directions=up"}, 3, 3, "clients of kind persona where the device is, clients of kind macvlan at the clean router"},
-		{"scale-check", []string{"clients=5", "beside.clients=2"}, 5, 2, "the cell's number of clients where the device is, 2 clients at the clean router"},
+		{"persona-check", []string{"clients=3"}, 3, 0,
+			"clients of kind persona, traffic of kind streams where the device is, clients of kind macvlan, traffic of kind " +
+				"iperf3 at the clean router"},
+		{"persona-control", []string{"clients=3", "directions=up"}, 3, 3,
+			"clients of kind persona where the device is, clients of kind macvlan at the clean router"},
+		{"scale-check", []string{"clients=5", "beside.clients=2"}, 5, 2,
+			"the cell's number of clients where the device is, 2 clients at the clean router"},
 	} {
 		t.Run(c.experiment, func(t *testing.T) {
 			dir := t.TempDir()
 			args := []string{"run", c.experiment, "--out", "r"}
-			for _, set := range append(c.set, "offered_mbps=50", "blocks=1", "aa_blocks=0", "windows=1", "window=500ms", "warmup=500ms", "redo=0") {
+			for _, set := range append(
+				c.set, "offered_mbps=50", "blocks=1", "aa_blocks=0", "windows=1", "window=500ms", "warmup=500ms", "redo=0") {
 				args = append(args, "--set", set)
 			}
 			e := finish(t, command(t, dir, args...))
@@ -98,7 +105,8 @@ func TestLabsThatDiffer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(run.Trials) != 1 || run.Trials[0].Clean.DeliveredMbps <= 0 || run.Trials[0].DUT.DeliveredMbps <= 0 || run.Trials[0].DUT.PacketsDown == 0 {
+			if len(run.Trials) != 1 || run.Trials[0].Clean.DeliveredMbps <= 0 || run.Trials[0].DUT.DeliveredMbps <= 0 ||
+				run.Trials[0].DUT.PacketsDown == 0 {
 				t.Fatalf("trials %+v\n%s", run.Trials, e.stderr)
 			}
 			st := run.Blocks[0].Stretches[0]
@@ -106,7 +114,8 @@ func TestLabsThatDiffer(t *testing.T) {
 				t.Errorf("%d and %d streams, want %d and %d", st.Fairness.Streams, st.CleanFairness.Streams, c.device, c.clean)
 			}
 			said := strings.Join(strings.Fields(e.stdout), " ")
-			for _, want := range []string{"What is compared: the labs of a pair differ in more than the device: " + c.said, "ratio ×", "ACKs/segment"} {
+			for _, want := range []string{
+				"What is compared: the labs of a pair differ in more than the device: " + c.said, "ratio ×", "ACKs/segment"} {
 				if !strings.Contains(said, want) {
 					t.Errorf("the table does not say %q:\n%s", want, e.stdout)
 				}
@@ -157,7 +166,8 @@ func TestManyClientsAtOnce(t *testing.T) {
 	if st.WarmupSeconds != 2 || st.Memory.Clients != 3000 || st.Memory.MiB <= 0 {
 		t.Errorf("warm-up %g s, memory %+v", st.WarmupSeconds, st.Memory)
 	}
-	for _, want := range []string{"All at once: gateway-ebpf with 1500 clients", "all 1500 streams were connected at once, and 1500 at the clean router", "KiB of the machine's memory a client"} {
+	for _, want := range []string{"All at once: gateway-ebpf with 1500 clients",
+		"all 1500 streams were connected at once, and 1500 at the clean router", "KiB of the machine's memory a client"} {
 		if said := strings.Join(strings.Fields(e.stdout), " "); !strings.Contains(said, want) {
 			t.Errorf("the table does not say %q:\n%s", want, e.stdout)
 		}

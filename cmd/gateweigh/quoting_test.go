@@ -48,7 +48,8 @@ func TestPrintedCommandsCanBeCopied(t *testing.T) {
 	} {
 		e := finish(t, command(t, dir, c.args...))
 		if c.want == nil {
-			e.stderr, c.begins, c.want = strings.Replace(e.stderr, "--resume", "gateweigh --resume", 1), "gateweigh --resume", []string{"--resume", odd}
+			e.stderr, c.begins, c.want = strings.Replace(e.stderr, "--resume", "gateweigh --resume", 1), "gateweigh --resume",
+				[]string{"--resume", odd}
 		}
 		if got := copied(t, e.stderr, c.begins, c.ends); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q of\n%s", c.args, got, c.want, e.stderr)
@@ -59,13 +60,17 @@ func TestPrintedCommandsCanBeCopied(t *testing.T) {
 // TestRunsCommandsCanBeCopied: so are those of a run that lacks something, in the terminal and in its report.
 func TestRunsCommandsCanBeCopied(t *testing.T) {
 	dir, file, out := t.TempDir(), "my gateway's.toml", "its 'r'"
-	write(t, dir, file, "duts = [\"broken\"]\nclients = [1]\noffered_mbps = [10]\nblocks = 1\naa_blocks = 0\nwindows = 1\nwindow = \"300ms\"\n[dut.broken]\nstart = \"false\"\n")
+	write(t, dir, file,
+		"duts = [\"broken\"]\nclients = [1]\noffered_mbps = [10]\nblocks = 1\naa_blocks = 0\nwindows = 1\nwindow = "+
+			"\"300ms\"\n[dut.broken]\nstart = \"false\"\n")
 	e := finish(t, command(t, dir, "run", file, "--out", out))
-	if got, want := copied(t, e.stderr, "gateweigh run --resume", ""), []string{"run", "--resume", out}; e.code != exitFailed || !slices.Equal(got, want) {
+	if got, want := copied(t, e.stderr, "gateweigh run --resume", ""),
+		[]string{"run", "--resume", out}; e.code != exitFailed || !slices.Equal(got, want) {
 		t.Errorf("exit %d, %q, want %q of\n%s", e.code, got, want, e.stderr)
 	}
 	env, err := result.ReadEnvironment(filepath.Join(dir, out, result.EnvironmentFile))
-	if got, want := copied(t, env.Command, "gateweigh run", ""), []string{"run", filepath.Join(out, result.ExperimentFile)}; err != nil || !slices.Equal(got, want) {
+	if got, want := copied(t, env.Command, "gateweigh run", ""),
+		[]string{"run", filepath.Join(out, result.ExperimentFile)}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v: the run is repeated by %q, want %q", err, got, want)
 	}
 }

@@ -52,8 +52,10 @@ func reportCommand() *cobra.Command {
 			return reportRun(cmd.Context(), args[0], opts, asJSON)
 		},
 	}
-	cmd.Flags().VarP((*place)(&out), "out", "o", "folder to write into (default the run's; for a bundle, its name without "+result.BundleSuffix+")")
-	cmd.Flags().StringArrayVar(&with, "with", nil, "another `RUN` for the comparison with published studies; may be repeated")
+	cmd.Flags().VarP((*place)(&out), "out", "o",
+		"folder to write into (default the run's; for a bundle, its name without "+result.BundleSuffix+")")
+	cmd.Flags().StringArrayVar(
+		&with, "with", nil, "another `RUN` for the comparison with published studies; may be repeated")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print summary.json instead of the table")
 	return cmd
 }
@@ -74,16 +76,22 @@ func completing(ctx context.Context, names []string) (all []analysis.Summary, er
 		}
 		all = append(all, measure.Summarise(run, analysis.Options{}))
 		if all[i].Sides != nil {
-			return nil, &exitError{exitUsage, fmt.Errorf("--with compares runs with published studies, and the labs of %s differ in more than the device: its ratios are of no study", name)}
+			return nil, &exitError{exitUsage, fmt.Errorf(
+				"--with compares runs with published studies, and the labs of %s differ in more than the device: its ratios are "+
+					"of no study", name)}
 		}
 		if all[i].Speed() != all[0].Speed() {
-			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: its routers had %g of their CPU, and those of %s %g: such figures do not go into one table", name, all[i].Speed(), names[0], all[0].Speed())}
+			return nil, &exitError{exitUsage, fmt.Errorf(
+				"--with %s: its routers had %g of their CPU, and those of %s %g: such figures do not go into one table", name,
+				all[i].Speed(), names[0], all[0].Speed())}
 		}
 		if mark := cmp.Or(all[0].Mark, all[i].Mark); i > 0 && mark != "" {
-			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: %s: such figures go into no table with those of another run", name, mark)}
+			return nil, &exitError{
+				exitUsage, fmt.Errorf("--with %s: %s: such figures go into no table with those of another run", name, mark)}
 		}
 		if own := all[0].Measure; all[i].Measure != own {
-			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: it measures %s, and %s measures %s", name, all[i].Measure, names[0], own)}
+			return nil, &exitError{
+				exitUsage, fmt.Errorf("--with %s: it measures %s, and %s measures %s", name, all[i].Measure, names[0], own)}
 		}
 	}
 	return all[1:], nil
@@ -127,7 +135,8 @@ func withoutFiles(s analysis.Summary, err error, asJSON bool) error {
 		return err
 	}
 	return errors.Join(printTable(stdout, s, asJSON),
-		fmt.Errorf("the figures above are complete, but their files are not written: %w; choose another folder with gateweigh report RUN -o DIR", err))
+		fmt.Errorf("the figures above are complete, but their files are not written: %w; choose another folder with "+
+			"gateweigh report RUN -o DIR", err))
 }
 
 // unpackedName is the folder a bundle is unpacked to: beside it, named as it is.

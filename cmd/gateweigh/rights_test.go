@@ -45,7 +45,8 @@ func TestOwnProcessNamespace(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
 	for name, in := range map[string][]string{
-		"a /proc of its own": {"unshare", "--fork", "--pid", "--mount-proc"}, "the machine's /proc": {"unshare", "--fork", "--pid"},
+		"a /proc of its own":  {"unshare", "--fork", "--pid", "--mount-proc"},
+		"the machine's /proc": {"unshare", "--fork", "--pid"},
 	} {
 		e := finish(t, under(command(t, dir, "run", "small.toml", "--out", "r"), in...))
 		if e.code != exitFailed || !strings.Contains(e.stderr, hidden) || strings.Contains(e.stderr+e.stdout, "5.12") {
@@ -71,7 +72,8 @@ func TestOwnProcessNamespace(t *testing.T) {
 func TestMissingCapabilities(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
-	for _, lacking := range [][]string{{"sys_admin"}, {"net_admin"}, {"net_raw"}, {"net_bind_service"}, {"sys_chroot"}, {"sys_nice"}, {"net_admin", "sys_nice"}} {
+	for _, lacking := range [][]string{{"sys_admin"}, {"net_admin"}, {"net_raw"}, {"net_bind_service"}, {"sys_chroot"}, {
+		"sys_nice"}, {"net_admin", "sys_nice"}} {
 		set, names := "", []string{}
 		for _, c := range lacking {
 			set, names = set+",-"+c, append(names, strings.ToUpper(c))
@@ -85,7 +87,8 @@ func TestMissingCapabilities(t *testing.T) {
 		verdict, lines := refusedBy(t, dir, without...)
 		l := lines["machine.rights"]
 		for _, name := range names {
-			if !strings.Contains(l.Found, "CAP_"+name) || !strings.Contains(verdict, "CAP_"+name) || !strings.Contains(l.Do, option) {
+			if !strings.Contains(l.Found, "CAP_"+name) || !strings.Contains(verdict, "CAP_"+name) ||
+				!strings.Contains(l.Do, option) {
 				t.Errorf("%v: doctor: %q: %+v", lacking, verdict, l)
 			}
 		}
@@ -103,7 +106,8 @@ func TestDevicesWithoutRights(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, e.stdout, e.stderr)
 	}
 	for _, d := range l.Devices {
-		if d.Here || !strings.Contains(d.Reason, "CAP_SYS_ADMIN") || strings.Contains(d.Reason, "kernel lacks") || d.Kernel != "" {
+		if d.Here || !strings.Contains(d.Reason, "CAP_SYS_ADMIN") || strings.Contains(d.Reason, "kernel lacks") ||
+			d.Kernel != "" {
 			t.Errorf("%+v", d)
 		}
 	}
@@ -115,7 +119,8 @@ func TestDevicesWithoutRights(t *testing.T) {
 // TestPathWithoutSbin is root's after su without "-": all programs are found.
 func TestPathWithoutSbin(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "small.toml", strings.NewReplacer("blocks = 2", "blocks = 1", "[10, 20]", "[10]", "aa_blocks = 1", "aa_blocks = 0").Replace(small))
+	write(t, dir, "small.toml",
+		strings.NewReplacer("blocks = 2", "blocks = 1", "[10, 20]", "[10]", "aa_blocks = 1", "aa_blocks = 0").Replace(small))
 	cmd := command(t, dir, "run", "small.toml", "--out", "r")
 	cmd.Env = append(cmd.Env, "PATH=/usr/local/bin:/usr/bin:/bin")
 	measured(t, finish(t, cmd))

@@ -55,18 +55,22 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [EXPERIMENT | FILE.toml]",
 		Short: "Measure devices against a clean router (default experiment: quick)",
-		Long: "Builds an experiment's labs, puts each device on the router of one and nothing on that of the other, offers both the\n" +
-			"same load, and writes trials, summary and report into the run's folder. Ctrl-C keeps what was measured, and --resume\n" +
+		Long: "Builds an experiment's labs, puts each device on the router of one and nothing on that of the other, offers " +
+			"both the\n" +
+			"same load, and writes trials, summary and report into the run's folder. Ctrl-C keeps what was measured, and " +
+			"--resume\n" +
 			"goes on. --set changes the experiment's keys: docs/experiments.md. It needs root.",
 		Example: "  gateweigh run\n  gateweigh run portal-bandwidth --set blocks=10\n" +
-			"  gateweigh run my-gateway.toml\n  gateweigh run --kernel debian\n  gateweigh run --profile\n  gateweigh run --resume runs/20260101T120000Z-quick",
+			"  gateweigh run my-gateway.toml\n  gateweigh run --kernel debian\n  gateweigh run --profile\n  gateweigh run " +
+			"--resume runs/20260101T120000Z-quick",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			flags.resuming = cmd.Flags().Changed("resume")
 			if slices.Contains(flags.kernels, "") {
 				return &exitError{exitUsage, errors.New("--kernel: name a kernel; gateweigh kernel list has them")}
 			}
-			if alone := len(flags.kernels) == 0 && !flags.resuming; alone && (cmd.Flags().Changed("vm-memory") || cmd.Flags().Changed("verbose")) {
+			if alone := len(flags.kernels) == 0 && !flags.resuming; alone &&
+				(cmd.Flags().Changed("vm-memory") || cmd.Flags().Changed("verbose")) {
 				return &exitError{exitUsage, errors.New("--vm-memory and --verbose are for guests: add --kernel")}
 			}
 			return runExperiment(cmd.Context(), args, flags)
@@ -76,13 +80,18 @@ func runCommand() *cobra.Command {
 	f.VarP((*place)(&flags.out), "out", "o", "folder of the run (default runs/<UTC>-<experiment>)")
 	f.StringVar(&flags.resume, "resume", "", "continue the interrupted run in this folder")
 	f.StringArrayVar(&flags.set, "set", nil, "change a key of the experiment, `KEY=VALUE`; lists with commas")
-	f.BoolVar(&flags.profile, "profile", false, "also record a CPU profile of each cell with perf, in separate windows: flame graphs, gateweigh explain")
-	f.StringArrayVar(&flags.kernels, "kernel", nil, "measure under another `KERNEL`, in a virtual machine: debian, debian:SUITE, a release of gateweigh kernel list, or a path; "+
-		"may be repeated, also with native (this machine's): one report compares them")
+	f.BoolVar(&flags.profile, "profile", false,
+		"also record a CPU profile of each cell with perf, in separate windows: flame graphs, gateweigh explain")
+	f.StringArrayVar(&flags.kernels, "kernel", nil,
+		"measure under another `KERNEL`, in a virtual machine: debian, debian:SUITE, a release of gateweigh kernel list, "+
+			"or a path; "+
+			"may be repeated, also with native (this machine's): one report compares them")
 	f.BoolVar(&flags.wait, "wait", false, "where another run measures on this machine, wait until it has ended")
 	flags.guest.add(cmd)
 	f.BoolVar(&flags.json, "json", false, "print summary.json instead of the table")
-	f.BoolVar(&flags.strict, "strict", false, fmt.Sprintf("exit with code %d also for a noisy run, and where %.0f %% of the windows are missing: for CI", exitRejected, 100*maxMissing))
+	f.BoolVar(&flags.strict, "strict", false, fmt.Sprintf(
+		"exit with code %d also for a noisy run, and where %.0f %% of the windows are missing: for CI", exitRejected,
+		100*maxMissing))
 	return cmd
 }
 
@@ -102,7 +111,8 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	}
 	if flags.profile {
 		if !exp.Means("profile_window") {
-			return &exitError{exitUsage, fmt.Errorf("--profile: %s measures %s, and %s have no profiles", exp.Name, exp.Measure, words.Plural(exp.Describe().Block))}
+			return &exitError{exitUsage, fmt.Errorf("--profile: %s measures %s, and %s have no profiles", exp.Name, exp.Measure,
+				words.Plural(exp.Describe().Block))}
 		}
 		exp.ProfileWindow = cmp.Or(exp.ProfileWindow, experiment.DefaultProfileWindow)
 	}
@@ -131,7 +141,8 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	case flags.guest.kernel != "":
 		return runInGuest(ctx, exp, dir, flags)
 	}
-	if err := os.Remove(filepath.Join(dir, result.GuestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+	if err := os.Remove(filepath.Join(dir, result.GuestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("a guest that did not start has left a file in the run's folder: %w", err)
 	}
 	return measureHere(ctx, exp, dir, flags, nil)
@@ -155,8 +166,9 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 			return &exitError{exitUsage, err}
 		}
 		outcome, err = runner.Run(ctx, runner.Config{
-			Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: command, Status: line.show,
-			Begin: flags.begin, VM: guest,
+			Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: command,
+			Status: line.show,
+			Begin:  flags.begin, VM: guest,
 		})
 		return err
 	})
@@ -200,7 +212,9 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
 		}
 		if info, err := os.Stat(flags.resume); err == nil && !info.IsDir() {
-			return nil, "", fmt.Errorf("--resume %s: a file cannot be resumed; of a bundle, unpack it (%s makes the folder run) and resume that folder", flags.resume, quote.Command("tar", "xzf", flags.resume))
+			return nil, "", fmt.Errorf(
+				"--resume %s: a file cannot be resumed; of a bundle, unpack it (%s makes the folder run) and resume that folder",
+				flags.resume, quote.Command("tar", "xzf", flags.resume))
 		}
 		if err := flags.guest.recall(flags.resume); err != nil {
 			return nil, "", err
@@ -228,8 +242,10 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 
 // notTaken says why a run is not resumed with another experiment than its own: its windows would be of two devices.
 func notTaken(file, dir string) error {
-	return fmt.Errorf("--resume continues a run as it was begun, with %s: %s is not taken, because windows of the device before and after a change would stand in one run. "+
-		"Measure the changed one anew, %s, or finish the run as it is, %s",
+	return fmt.Errorf(
+		"--resume continues a run as it was begun, with %s: %s is not taken, because windows of the device before and "+
+			"after a change would stand in one run. "+
+			"Measure the changed one anew, %s, or finish the run as it is, %s",
 		filepath.Join(dir, result.ExperimentFile), quote.Word(file), quote.Command("gateweigh", "run", file), resumption(dir))
 }
 
@@ -269,8 +285,10 @@ func plannedIn(dir string) (*experiment.Experiment, error) {
 	if _, err := measure.ReadRun(dir); err != nil {
 		return nil, fmt.Errorf("--resume: nothing to continue: %w", err)
 	}
-	return nil, fmt.Errorf("--resume: %s is missing from %s, so what was planned is not known: bring it back from where the run was made or from a bundle of it, "+
-		"or measure anew into another folder", result.ExperimentFile, dir)
+	return nil, fmt.Errorf(
+		"--resume: %s is missing from %s, so what was planned is not known: bring it back from where the run was made or "+
+			"from a bundle of it, "+
+			"or measure anew into another folder", result.ExperimentFile, dir)
 }
 
 // loadExperiment takes a file's path or the name of a built-in experiment.
@@ -305,10 +323,12 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 	case len(o.Failed) > 0:
 		return lacking(skipText(errors.New("not everything could be measured"), o), o, dir)
 	case o.Accepted == 0:
-		return &exitError{exitRejected, lacking(fmt.Errorf("no trial was accepted%s: see %s", mostly(s.Rejects), page), o, dir)}
+		return &exitError{
+			exitRejected, lacking(fmt.Errorf("no trial was accepted%s: see %s", mostly(s.Rejects), page), o, dir)}
 	}
 	if lost := lostBlocks(s); len(lost) > 0 {
-		return &exitError{exitRejected, lacking(fmt.Errorf("nothing was measured of %s: see %s", words.Listed(lost), page), o, dir)}
+		return &exitError{
+			exitRejected, lacking(fmt.Errorf("nothing was measured of %s: see %s", words.Listed(lost), page), o, dir)}
 	}
 	if empty := e.withoutFigure(s); len(empty) > 0 {
 		var rejects analysis.Tallies
@@ -320,10 +340,12 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 			}
 		}
 		return &exitError{exitRejected, lacking(fmt.Errorf("%d of %s %s no figure or no interval (%s)%s: see %s",
-			len(empty), words.Counted(len(s.Cells), "cell"), words.Either(len(empty), "has", "have"), words.Listed(names), mostly(rejects.Sorted()), page), o, dir)}
+			len(empty), words.Counted(len(s.Cells), "cell"), words.Either(len(empty), "has", "have"), words.Listed(names),
+			mostly(rejects.Sorted()), page), o, dir)}
 	}
 	if e.strict && float64(o.Missing) > maxMissing*float64(o.Planned) {
-		return &exitError{exitRejected, lacking(fmt.Errorf("--strict: %d of %s %s no accepted trial%s: see %s", o.Missing, words.Counted(o.Planned, "window"), words.Either(o.Missing, "has", "have"), mostly(s.Rejects), page), o, dir)}
+		return &exitError{exitRejected, lacking(fmt.Errorf("--strict: %d of %s %s no accepted trial%s: see %s", o.Missing,
+			words.Counted(o.Planned, "window"), words.Either(o.Missing, "has", "have"), mostly(s.Rejects), page), o, dir)}
 	}
 	if e.strict && s.Noise != nil {
 		return &exitError{exitRejected, fmt.Errorf("--strict: %s", s.Noise)}
@@ -366,7 +388,8 @@ func lacking(err error, o runner.Outcome, dir string) error {
 	if o.Open == 0 {
 		return err
 	}
-	return fmt.Errorf("%w\n%s not measured; to measure what is missing: %s", err, words.Agreed(o.Open, "window was", "windows were"), resumption(dir))
+	return fmt.Errorf("%w\n%s not measured; to measure what is missing: %s", err, words.Agreed(o.Open, "window was",
+		"windows were"), resumption(dir))
 }
 
 func skipText(err error, o runner.Outcome) error {

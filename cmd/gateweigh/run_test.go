@@ -34,7 +34,8 @@ func TestDescriptionAfterSet(t *testing.T) {
 	}
 }
 
-// TestLongDescription: what is said of many changed keys, and of values of several lines, can be read again from the run's experiment.toml.
+// TestLongDescription: what is said of many changed keys, and of values of several lines, can be read again from the
+// run's experiment.toml.
 func TestLongDescription(t *testing.T) {
 	exp, err := loadExperiment("tunnel-cpu")
 	if err != nil {
@@ -47,7 +48,8 @@ func TestLongDescription(t *testing.T) {
 	if err := override(exp, []string{loads}); err != nil {
 		t.Fatal(err)
 	}
-	if said := exp.Description; !strings.HasPrefix(said, "tunnel-cpu with offered_mbps=100,101") || !strings.HasSuffix(said, "…") {
+	if said := exp.Description; !strings.HasPrefix(said, "tunnel-cpu with offered_mbps=100,101") ||
+		!strings.HasSuffix(said, "…") {
 		t.Errorf("the description is %q", said)
 	}
 	for _, said := range []string{exp.Description, "lines\tof\na command"} {

@@ -35,12 +35,17 @@ func shellCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell RUN|FILE|EXPERIMENT [router|client|server] [-- COMMAND…]",
 		Short: "Open a shell in the lab of an experiment, with its device and its clients",
-		Long: "Builds the lab of an experiment's first device as a block has it, starts the device, admits the clients, and opens a\n" +
-			"shell on the router (or in the first client, or on the server): among the programs, files and interfaces of that host, with\n" +
-			"the variables that a device's commands have. Nothing is measured. A device that does not start, or keeps nobody out, is\n" +
-			"said and can be looked at all the same. When the shell ends, the clients leave, the device is stopped, and the lab is gone.\n" +
+		Long: "Builds the lab of an experiment's first device as a block has it, starts the device, admits the clients, " +
+			"and opens a\n" +
+			"shell on the router (or in the first client, or on the server): among the programs, files and interfaces of that " +
+			"host, with\n" +
+			"the variables that a device's commands have. Nothing is measured. A device that does not start, or keeps nobody " +
+			"out, is\n" +
+			"said and can be looked at all the same. When the shell ends, the clients leave, the device is stopped, and the " +
+			"lab is gone.\n" +
 			"With a COMMAND that is run instead, and its exit code is this program's.",
-		Example: "  gateweigh shell my-gateway.toml\n  gateweigh shell my-gateway.toml client -- curl -s http://192.168.89.1/\n  gateweigh shell runs/20260101T120000Z-quick --dut opennds -- nft list ruleset",
+		Example: "  gateweigh shell my-gateway.toml\n  gateweigh shell my-gateway.toml client -- curl -s " +
+			"http://192.168.89.1/\n  gateweigh shell runs/20260101T120000Z-quick --dut opennds -- nft list ruleset",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			command := []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh")}
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
@@ -76,7 +81,8 @@ func openShell(ctx context.Context, say io.Writer, args, command []string, flags
 		device = exp.DUTs[max(0, slices.IndexFunc(exp.DUTs, func(name string) bool { return name != experiment.Clean }))]
 	}
 	if !slices.Contains(exp.DUTs, device) {
-		return &exitError{exitUsage, fmt.Errorf("--dut %s: the devices of %s are %s", device, exp.Name, strings.Join(exp.DUTs, ", "))}
+		return &exitError{
+			exitUsage, fmt.Errorf("--dut %s: the devices of %s are %s", device, exp.Name, strings.Join(exp.DUTs, ", "))}
 	}
 	code := 0
 	err = runner.Look(ctx, exp, device, func(lab *side.Side, fault error) (err error) {
@@ -118,7 +124,8 @@ func hostOf(lab *side.Side, name string) (h *testbed.Host, num int, err error) {
 			names = append(names, own)
 		}
 	}
-	return nil, 0, &exitError{exitUsage, fmt.Errorf("no host %q: there are router, client, %s", name, strings.Join(names, ", "))}
+	return nil, 0, &exitError{
+		exitUsage, fmt.Errorf("no host %q: there are router, client, %s", name, strings.Join(names, ", "))}
 }
 
 // runInside runs a command among the programs of a host, on this program's terminal, and returns its exit code.
@@ -134,7 +141,8 @@ func runInside(ctx context.Context, lab *side.Side, name string, command []strin
 	if err != nil {
 		return 0, err
 	}
-	argv := append([]string{fmt.Sprintf("--target=%d", in.Init), "--mount", "--pid", "--net=" + in.Net, "--", "sh", "-c", `cd "$0" && exec "$@"`, in.Dir}, command...)
+	argv := append([]string{fmt.Sprintf("--target=%d", in.Init), "--mount", "--pid", "--net=" + in.Net, "--", "sh", "-c",
+		`cd "$0" && exec "$@"`, in.Dir}, command...)
 	cmd := exec.CommandContext(ctx, "nsenter", argv...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGHUP) }

@@ -37,7 +37,8 @@ func TestSlowRoutersAreMarked(t *testing.T) {
 	if n := burners(t); n != 1 {
 		t.Errorf("%d processes slow the routers down, want 1", n)
 	}
-	if e := finish(t, command(t, dir, "burn", "10", "--for", "1ms")); e.code != exitFailed || !strings.Contains(e.stderr, "a run with router.speed") || !strings.Contains(e.stderr, "(process ") {
+	if e := finish(t, command(t, dir, "burn", "10", "--for", "1ms")); e.code != exitFailed ||
+		!strings.Contains(e.stderr, "a run with router.speed") || !strings.Contains(e.stderr, "(process ") {
 		t.Errorf("burning beside it: exit code %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 	kill(t, b.cmd.Process.Pid)
@@ -92,7 +93,8 @@ func burners(t *testing.T) (n int) {
 // TestBurn: a command that burns ends by itself, by Ctrl-C, or with a clear error.
 func TestBurn(t *testing.T) {
 	dir := t.TempDir()
-	if e := finish(t, command(t, dir, "burn", "20%", "--for", "100ms")); e.code != 0 || !strings.Contains(e.stdout, "asked for 20 %") || e.stderr != "" {
+	if e := finish(t, command(t, dir, "burn", "20%", "--for", "100ms")); e.code != 0 ||
+		!strings.Contains(e.stdout, "asked for 20 %") || e.stderr != "" {
 		t.Errorf("exit code %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 	cmd := command(t, dir, "burn", "10")
@@ -103,7 +105,8 @@ func TestBurn(t *testing.T) {
 	}
 	labtest.Await(t, "a thread of real-time priority", func() bool { return realTime(cmd.Process.Pid) > 0 })
 	write(t, dir, "small.toml", slowSmall)
-	if e := finish(t, command(t, dir, "run", "small.toml", "--out", "r")); e.code == 0 || !strings.Contains(e.stderr, fmt.Sprintf("(process %d)", cmd.Process.Pid)) {
+	if e := finish(t, command(t, dir, "run", "small.toml", "--out", "r")); e.code == 0 ||
+		!strings.Contains(e.stderr, fmt.Sprintf("(process %d)", cmd.Process.Pid)) {
 		t.Errorf("slow routers beside it: exit code %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 	cmd.Process.Signal(os.Interrupt)
@@ -111,7 +114,8 @@ func TestBurn(t *testing.T) {
 		t.Errorf("after Ctrl-C: %v, %s", err, out)
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"170", "from 1 to 95"}, {"-1", "unknown shorthand"}, {"ten", `"ten"`}, {"0", "nothing to burn"}, {"", "burn PERCENT"},
+		{"170", "from 1 to 95"}, {"-1", "unknown shorthand"}, {"ten", `"ten"`}, {"0", "nothing to burn"},
+		{"", "burn PERCENT"},
 		{strings.TrimSpace(strings.Repeat("1 ", 2000)), "2000 percentages"}, {"5 --for 0s", "--for 0s"},
 	} {
 		e := finish(t, command(t, dir, append([]string{"burn"}, strings.Fields(tt.args)...)...))
@@ -120,9 +124,11 @@ func TestBurn(t *testing.T) {
 		}
 	}
 	cmd = command(t, dir, "burn", "15")
-	cmd.Args = append([]string{"setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice", "prlimit", "--rtprio=0", cmd.Path}, "burn", "15", "--for", "100ms")
+	cmd.Args = append([]string{"setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice", "prlimit", "--rtprio=0",
+		cmd.Path}, "burn", "15", "--for", "100ms")
 	cmd.Path = "/usr/bin/setpriv"
-	if e := finish(t, cmd); e.code != 0 || !strings.Contains(e.stderr, "ordinary priority") || !strings.Contains(e.stdout, "asked for 15 %") {
+	if e := finish(t, cmd); e.code != 0 || !strings.Contains(e.stderr, "ordinary priority") ||
+		!strings.Contains(e.stdout, "asked for 15 %") {
 		t.Errorf("without permission: exit code %d, %s%s", e.code, e.stdout, e.stderr)
 	}
 }

@@ -39,7 +39,8 @@ func terminal(t *testing.T, columns uint16) (program, reader *os.File) {
 }
 
 var busy = runner.Progress{
-	Text: "gateway-nfqueue-fast, 20 clients, block 2: measuring window 3 of 4 at 1000 Mbit/s up, bulk", Done: 0.37, Left: 80 * time.Second,
+	Text: "gateway-nfqueue-fast, 20 clients, block 2: measuring window 3 of 4 at 1000 Mbit/s up, bulk", Done: 0.37,
+	Left:     80 * time.Second,
 	Rejected: 4, Reason: "machine: 12.5 % of the CPUs' time was stolen by a neighbour, limit 1 %",
 }
 
@@ -60,7 +61,8 @@ func TestProgressFits(t *testing.T) {
 			said += string(buffer[:n])
 		}
 		shown := strings.Split(said, "\r\x1b[K")[1]
-		if n := utf8.RuneCountInString(shown); n >= int(columns) || !strings.HasPrefix(shown, " 37 %  1:20 left  4 rejected (machine: 12.5 %") {
+		if n := utf8.RuneCountInString(shown); n >= int(columns) ||
+			!strings.HasPrefix(shown, " 37 %  1:20 left  4 rejected (machine: 12.5 %") {
 			t.Errorf("%d characters in %d columns: %q", n, columns, shown)
 		}
 	}
@@ -73,7 +75,8 @@ func TestProgressFits(t *testing.T) {
 	w.Close()
 	buffer := make([]byte, 4096)
 	n, err := r.Read(buffer)
-	if text := string(buffer[:n]); err != nil || utf8.RuneCountInString(text) > 81 || !strings.HasSuffix(text, "\n") || !strings.Contains(text, "4 rejected (machine: ") || !strings.Contains(text, ")  gateway-nfqueue-fast") {
+	if text := string(buffer[:n]); err != nil || utf8.RuneCountInString(text) > 81 || !strings.HasSuffix(text, "\n") ||
+		!strings.Contains(text, "4 rejected (machine: ") || !strings.Contains(text, ")  gateway-nfqueue-fast") {
 		t.Errorf("without a terminal: %v, %q", err, text)
 	}
 	if text := progress(runner.Progress{Text: "x", Done: 1}); text != "100 %  0:00 left  x" {

@@ -59,12 +59,14 @@ func withGatewayd(t *testing.T, dir string) {
 func TestStormOfLogins(t *testing.T) {
 	dir := t.TempDir()
 	withGatewayd(t, dir)
-	write(t, dir, "bell.toml", "measure = \"logins\"\nduts = [\"gateway-ebpf\", \"opennds\"]\nclients = [30]\nblocks = 1\nredo = 0\n")
+	write(t, dir, "bell.toml",
+		"measure = \"logins\"\nduts = [\"gateway-ebpf\", \"opennds\"]\nclients = [30]\nblocks = 1\nredo = 0\n")
 	cmd := command(t, dir, "run", "bell.toml", "--out", "r")
 	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
 	e := finish(t, cmd)
 	measured(t, e)
-	for _, want := range []string{"30 clients", "all at once", "logins/s", "CPU/login", "gateway-ebpf", "opennds", "r/report.html"} {
+	for _, want := range []string{
+		"30 clients", "all at once", "logins/s", "CPU/login", "gateway-ebpf", "opennds", "r/report.html"} {
 		if !strings.Contains(e.stdout, want) {
 			t.Errorf("the table lacks %q:\n%s", want, e.stdout)
 		}
@@ -77,9 +79,11 @@ func TestStormOfLogins(t *testing.T) {
 		s := by[dut][0]
 		for name, p := range map[string]logins.Phase{"lease": s.Lease, "login": s.Login} {
 			if p.Asked != 30 || len(p.Ms) != 30 || p.Through+len(p.GaveUp) != 30 || p.Tries < p.Asked {
-				t.Errorf("%s, %s: %d asked, %d through, %d gave up, %d times, %d tries", dut, name, p.Asked, p.Through, len(p.GaveUp), len(p.Ms), p.Tries)
+				t.Errorf("%s, %s: %d asked, %d through, %d gave up, %d times, %d tries", dut, name, p.Asked, p.Through,
+					len(p.GaveUp), len(p.Ms), p.Tries)
 			}
-			if p.NAPINs+p.ProcessNs <= 0 || p.RoleNs[result.RoleClient] <= 0 || p.RouterBusy <= 0 || p.ClientBusy <= 0 || p.Limit == "" {
+			if p.NAPINs+p.ProcessNs <= 0 || p.RoleNs[result.RoleClient] <= 0 || p.RouterBusy <= 0 || p.ClientBusy <= 0 ||
+				p.Limit == "" {
 				t.Errorf("%s, %s: without CPU: %+v", dut, name, p)
 			}
 			if p.P50Ms > p.P90Ms || p.P99Ms > p.MaxMs || p.MaxMs > 1000*p.ThroughSeconds+1 || p.PerSecond <= 0 {
@@ -87,12 +91,15 @@ func TestStormOfLogins(t *testing.T) {
 			}
 		}
 		if s.IdlePSSMiB <= 0 || s.LoggedPSSMiB <= 0 || !s.DeviceLeases || len(s.Died) > 0 {
-			t.Errorf("%s: memory %g to %g MiB, leases itself %v, died %v", dut, s.IdlePSSMiB, s.LoggedPSSMiB, s.DeviceLeases, s.Died)
+			t.Errorf("%s: memory %g to %g MiB, leases itself %v, died %v", dut, s.IdlePSSMiB, s.LoggedPSSMiB, s.DeviceLeases,
+				s.Died)
 		}
 	}
 	gateway := by["gateway-ebpf"][0].Login
-	if gateway.Through != 30 || gateway.RoleNs[result.RoleRadius] <= 0 || by["opennds"][0].Login.RoleNs[result.RoleRadius] != 0 {
-		t.Errorf("gateway-ebpf let %d of 30 in; RADIUS used %d ns, with opennds %d ns", gateway.Through, gateway.RoleNs[result.RoleRadius], by["opennds"][0].Login.RoleNs[result.RoleRadius])
+	if gateway.Through != 30 || gateway.RoleNs[result.RoleRadius] <= 0 ||
+		by["opennds"][0].Login.RoleNs[result.RoleRadius] != 0 {
+		t.Errorf("gateway-ebpf let %d of 30 in; RADIUS used %d ns, with opennds %d ns", gateway.Through,
+			gateway.RoleNs[result.RoleRadius], by["opennds"][0].Login.RoleNs[result.RoleRadius])
 	}
 	checkStormFiles(t, dir)
 	if got := leftoversSoon(t); got != "" {
@@ -108,7 +115,8 @@ func checkStormFiles(t *testing.T, dir string) {
 		t.Errorf("summary.json: measure %q, %d cells, want 2", s.Measure, len(s.Cells))
 	}
 	for _, c := range s.Cells {
-		if dut := c.Dimensions.Text(result.DUT); c.Dimensions != result.NewCell(result.DUT, dut, result.Clients, 30, result.LoginRate, 0) {
+		if dut := c.Dimensions.Text(result.DUT); c.Dimensions != result.NewCell(
+			result.DUT, dut, result.Clients, 30, result.LoginRate, 0) {
 			t.Errorf("summary.json has a cell %s", c.Dimensions)
 		}
 	}
@@ -121,7 +129,8 @@ func checkStormFiles(t *testing.T, dir string) {
 		t.Errorf("report --json: exit %d, differs from summary.json", rebuilt.code)
 	}
 	compared := finish(t, command(t, dir, "compare", "r", "r"))
-	if compared.code != 0 || !strings.Contains(compared.stdout, "opennds") || !strings.Contains(compared.stdout, "clients/s") {
+	if compared.code != 0 || !strings.Contains(compared.stdout, "opennds") ||
+		!strings.Contains(compared.stdout, "clients/s") {
 		t.Errorf("compare: exit %d: %s%s", compared.code, compared.stdout, compared.stderr)
 	}
 }
@@ -203,7 +212,8 @@ func TestDevicesThatBreakAreReportedAsTheyBroke(t *testing.T) {
 		t.Fatalf("of the device that lets half in: %+v", by["half"])
 	}
 	login := by["half"][0].Login
-	if len(login.Failures) != 1 || login.Failures[0].Count != 2 || !strings.Contains(login.Failures[0].First, "exit status 7") || login.GaveUp[0] != 0 || login.GaveUp[1] != 2 {
+	if len(login.Failures) != 1 || login.Failures[0].Count != 2 ||
+		!strings.Contains(login.Failures[0].First, "exit status 7") || login.GaveUp[0] != 0 || login.GaveUp[1] != 2 {
 		t.Errorf("failures %+v of clients %v", login.Failures, login.GaveUp)
 	}
 	for _, want := range []string{"dies", "half", "Skipped: allowlist", "its clients do not log in themselves"} {
@@ -216,16 +226,19 @@ func TestDevicesThatBreakAreReportedAsTheyBroke(t *testing.T) {
 func TestBadStormsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ text, want string }{
-		"load":       {openDoors[:len("measure = \"logins\"\n")] + "duts = [\"opennds\"]\nclients = [5]\noffered_mbps = [5]\n", "bad.toml:4: offered_mbps: has no meaning"},
-		"clean":      {"measure = \"logins\"\nduts = [\"clean\"]\nclients = [5]\n", "bad.toml:2: duts"},
-		"rate alone": {"duts = [\"opennds\"]\nclients = [5]\noffered_mbps = [5]\nlogin_rates = [1]\n", "bad.toml:4: login_rates: needs measure"},
+		"load": {openDoors[:len("measure = \"logins\"\n")] +
+			"duts = [\"opennds\"]\nclients = [5]\noffered_mbps = [5]\n", "bad.toml:4: offered_mbps: has no meaning"},
+		"clean": {"measure = \"logins\"\nduts = [\"clean\"]\nclients = [5]\n", "bad.toml:2: duts"},
+		"rate alone": {"duts = [\"opennds\"]\nclients = [5]\noffered_mbps = [5]\nlogin_rates = [1]\n",
+			"bad.toml:4: login_rates: needs measure"},
 	} {
 		write(t, dir, "bad.toml", c.text)
 		if e := finish(t, command(t, dir, "run", "bad.toml")); e.code != exitUsage || !strings.Contains(e.stderr, c.want) {
 			t.Errorf("%s: exit %d, want %d and %q in:\n%s", name, e.code, exitUsage, c.want, e.stderr)
 		}
 	}
-	if e := finish(t, command(t, dir, "run", "quick", "--set", "measure=logins")); e.code != exitUsage || !strings.Contains(e.stderr, "quick.toml:6: offered_mbps") {
+	if e := finish(t, command(t, dir, "run", "quick", "--set", "measure=logins")); e.code != exitUsage ||
+		!strings.Contains(e.stderr, "quick.toml:6: offered_mbps") {
 		t.Errorf("quick as a storm: exit %d: %s", e.code, e.stderr)
 	}
 }

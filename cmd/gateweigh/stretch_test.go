@@ -20,7 +20,8 @@ redo = 0
 start = "true"
 `
 
-// TestWarmupAfterLogins: a device's processes are not metered in the warm-up of a block's first load, only in those of later ones.
+// TestWarmupAfterLogins: a device's processes are not metered in the warm-up of a block's first load, only in those of
+// later ones.
 func TestWarmupAfterLogins(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "two.toml", twoLoads)
@@ -32,7 +33,8 @@ func TestWarmupAfterLogins(t *testing.T) {
 	b := run.Blocks[0]
 	first, second := b.Stretches[0], b.Stretches[1]
 	if b.SetupSeconds+first.WarmupSeconds+first.Seconds+second.Seconds > b.Seconds {
-		t.Errorf("the block took %g s with %g of set-up; its loads %g s after a warm-up of %g, and %g", b.Seconds, b.SetupSeconds, first.Seconds, first.WarmupSeconds, second.Seconds)
+		t.Errorf("the block took %g s with %g of set-up; its loads %g s after a warm-up of %g, and %g", b.Seconds,
+			b.SetupSeconds, first.Seconds, first.WarmupSeconds, second.Seconds)
 	}
 	if second.Seconds < second.WarmupSeconds {
 		t.Errorf("the second load took %g s, warm-up %g", second.Seconds, second.WarmupSeconds)

@@ -61,7 +61,8 @@ func TestWrap(t *testing.T) {
 
 func TestMinutes(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		54 * time.Second: "54 s", 241 * time.Second: "4 min", 144 * time.Second: "2 min 20 s", 797 * time.Second: "13 min", 3720 * time.Second: "1 h 2 min",
+		54 * time.Second: "54 s", 241 * time.Second: "4 min", 144 * time.Second: "2 min 20 s", 797 * time.Second: "13 min",
+		3720 * time.Second: "1 h 2 min",
 	} {
 		if got := minutes(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
@@ -70,24 +71,29 @@ func TestMinutes(t *testing.T) {
 }
 
 func TestReportsText(t *testing.T) {
-	r := doctor.Report{Version: doctor.Version, CanRun: true, Verdict: "gateweigh run measures allowlist here.", Groups: []doctor.Group{
-		{Name: "Kernel", Lines: []doctor.Line{
-			{Key: "kernel.veth", State: doctor.OK, What: "veth", Found: "works", Means: "links of the lab", Needed: true},
-			{Key: "kernel.macvlan", State: doctor.Missing, What: "macvlan", Found: "adding a macvlan: operation not supported", Do: "modprobe macvlan, or a kernel with CONFIG_MACVLAN", Needed: true},
-		}},
-		{Name: "Noise", Lines: []doctor.Line{
-			{Key: "noise.aa", State: doctor.Warn, What: "A/A pair", Found: "ratio of two clean routers 1.002 [0.902, 1.102]", Do: "quiet the machine",
-				Figures: map[string]analysis.Number{"ratio": 1.002, "sd_log": 0.04}},
-		}},
-	}}
+	r := doctor.Report{
+		Version: doctor.Version, CanRun: true, Verdict: "gateweigh run measures allowlist here.", Groups: []doctor.Group{
+			{Name: "Kernel", Lines: []doctor.Line{
+				{Key: "kernel.veth", State: doctor.OK, What: "veth", Found: "works", Means: "links of the lab", Needed: true},
+				{Key: "kernel.macvlan", State: doctor.Missing, What: "macvlan", Found: "adding a macvlan: operation not supported",
+					Do: "modprobe macvlan, or a kernel with CONFIG_MACVLAN", Needed: true},
+			}},
+			{Name: "Noise", Lines: []doctor.Line{
+				{Key: "noise.aa", State: doctor.Warn, What: "A/A pair", Found: "ratio of two clean routers 1.002 [0.902, 1.102]",
+					Do:      "quiet the machine",
+					Figures: map[string]analysis.Number{"ratio": 1.002, "sd_log": 0.04}},
+			}},
+		}}
 	var text, data bytes.Buffer
 	writeReport(&text, r, 80, true)
 	golden(t, "doctor.txt", text.Bytes())
 	text.Reset()
 	r.Groups = append(r.Groups, doctor.Group{Name: doctor.Devices, Lines: []doctor.Line{
-		{State: doctor.OK, What: "clean", Found: "clean router"}, {State: doctor.Missing, What: "opennds", Found: "not on PATH: ndsctl", Do: "apt-get install opennds"},
+		{State: doctor.OK, What: "clean", Found: "clean router"},
+		{State: doctor.Missing, What: "opennds", Found: "not on PATH: ndsctl", Do: "apt-get install opennds"},
 	}}, doctor.Group{Name: "Tools", Lines: []doctor.Line{
-		{State: doctor.Missing, What: "ndsctl", Found: "not on PATH; for opennds", Do: "apt-get install opennds"}, {State: doctor.OK, What: "ip", Found: "6.1"},
+		{State: doctor.Missing, What: "ndsctl", Found: "not on PATH; for opennds", Do: "apt-get install opennds"},
+		{State: doctor.OK, What: "ip", Found: "6.1"},
 		{State: doctor.Missing, What: "opennds", Found: "not on PATH; for opennds", Do: "apt-get install opennds"},
 	}})
 	writeReport(&text, r, 80, false)
@@ -103,18 +109,26 @@ func TestListsText(t *testing.T) {
 	l := listing{
 		Version: 1,
 		Experiments: []listedExperiment{
-			{Name: "quick", Description: "Three gateways against the clean router", Devices: []string{"opennds", "allowlist"}, Here: []string{"allowlist"},
-				Clients: []int{1, 20}, OfferedMbps: []float64{100, 1000}, Cells: 4, Blocks: 10, Windows: 3, WindowSeconds: 1, EstimatedSeconds: 110,
-				words: experiment.Description{Block: "block", Of: " of 3 windows of 1 s", Doing: "at 100 and 1000 Mbit/s"},
+			{Name: "quick", Description: "Three gateways against the clean router", Devices: []string{"opennds", "allowlist"},
+				Here:    []string{"allowlist"},
+				Clients: []int{1, 20}, OfferedMbps: []float64{100, 1000}, Cells: 4, Blocks: 10, Windows: 3, WindowSeconds: 1,
+				EstimatedSeconds: 110,
+				words: experiment.Description{
+					Block: "block", Of: " of 3 windows of 1 s", Doing: "at 100 and 1000 Mbit/s"},
 				Needs: []dut.Need{{Program: "ethtool"}, {Program: "dnsmasq"}}},
 			{Name: "elsewhere", Description: "Runs on another machine", Devices: []string{"opennds"}},
 		},
 		Devices: []listedDevice{
 			{Name: "clean", About: "clean router", Here: true, Admission: "none"},
-			{Name: "nft-queue", About: "a portal that queues", Reason: "the kernel lacks nft queue: CONFIG_NFT_QUEUE is not set", Kernel: "debian",
-				Command: "gateweigh run quick --kernel debian --set duts=nft-queue", Admission: "none", Needs: []dut.Need{{Program: "nft", Feature: "nft queue"}, {Feature: "CONFIG_VETH"}}},
-			{Name: "opennds", About: "openNDS 9", Reason: "not on PATH: ndsctl, opennds (package opennds), wget (package wget), and a few more of them",
-				Admission: "each client clicks through a splash page", DHCP: true, Needs: []dut.Need{{Program: "opennds", Package: "opennds", Why: "the portal"}, {Program: "wget", Package: "wget", Why: "the watchdog"}}},
+			{Name: "nft-queue", About: "a portal that queues", Reason: "the kernel lacks nft queue: CONFIG_NFT_QUEUE is not set",
+				Kernel:  "debian",
+				Command: "gateweigh run quick --kernel debian --set duts=nft-queue", Admission: "none",
+				Needs: []dut.Need{{Program: "nft", Feature: "nft queue"}, {Feature: "CONFIG_VETH"}}},
+			{Name: "opennds", About: "openNDS 9",
+				Reason:    "not on PATH: ndsctl, opennds (package opennds), wget (package wget), and a few more of them",
+				Admission: "each client clicks through a splash page", DHCP: true,
+				Needs: []dut.Need{{Program: "opennds", Package: "opennds", Why: "the portal"}, {Program: "wget", Package: "wget",
+					Why: "the watchdog"}}},
 		},
 	}
 	var all, one bytes.Buffer

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestUmask: programs that give up root read what was made for them, and whoever called sudo reads the run, although the
-// shell that began it keeps everything from others.
+// TestUmask: programs that give up root read what was made for them, and whoever called sudo reads the run, although
+// the shell that began it keeps everything from others.
 func TestUmask(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "modes.toml", `duts = ["modes", "opennds"]
@@ -27,7 +27,8 @@ setpriv --reuid=65534 --regid=65534 --clear-groups cat made /etc/here/kept.conf
 '''
 `)
 	measured(t, finish(t, shell(command(t, dir), `umask 077; exec "$gateweigh" run modes.toml --out deep/r`)))
-	for name, want := range map[string]os.FileMode{"deep": 0o755, "deep/r": 0o755, "deep/r/logs": 0o755, "deep/r/report.html": 0o644, "deep/r/trials.jsonl": 0o644, "deep/r/environment.json": 0o644} {
+	for name, want := range map[string]os.FileMode{"deep": 0o755, "deep/r": 0o755, "deep/r/logs": 0o755,
+		"deep/r/report.html": 0o644, "deep/r/trials.jsonl": 0o644, "deep/r/environment.json": 0o644} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v, want %o", name, info, err, want)

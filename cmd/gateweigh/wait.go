@@ -13,7 +13,8 @@ import (
 // lookAgain is how often a run that waits for another looks whether that has ended.
 const lookAgain = 200 * time.Millisecond
 
-// whenFree takes what only one run at a time can have. With --wait it waits while another run has it, and says whose it is.
+// whenFree takes what only one run at a time can have. With --wait it waits while another run has it, and says whose it
+// is.
 func (f runFlags) whenFree(ctx context.Context, take func() error) error {
 	for said := ""; ; {
 		err := take()

@@ -34,7 +34,8 @@ func TestWait(t *testing.T) {
 	write(t, dir, "small.toml", small)
 	first, _ := begin(t, dir)
 	var errs [2]told
-	second, third := command(t, dir, "run", "small.toml", "--wait", "--out", "second"), command(t, dir, "run", "small.toml", "--wait", "--out", "third")
+	second, third := command(t, dir, "run", "small.toml", "--wait", "--out", "second"),
+		command(t, dir, "run", "small.toml", "--wait", "--out", "third")
 	second.Stderr, third.Stderr = &errs[0], &errs[1]
 	if err := second.Start(); err != nil {
 		t.Fatal(err)
@@ -44,14 +45,16 @@ func TestWait(t *testing.T) {
 	}
 	for i := range errs {
 		labtest.Await(t, "it to say for whom it waits", func() bool {
-			return strings.Contains(errs[i].String(), "waiting until another run has ended (process ") && strings.Contains(errs[i].String(), "folder r)")
+			return strings.Contains(errs[i].String(), "waiting until another run has ended (process ") &&
+				strings.Contains(errs[i].String(), "folder r)")
 		})
 	}
 	if err := third.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	_ = third.Wait()
-	if _, err := os.Stat(filepath.Join(dir, "third")); third.ProcessState.ExitCode() != exitFailed || !strings.Contains(errs[1].String(), "nothing was begun") || err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "third")); third.ProcessState.ExitCode() != exitFailed ||
+		!strings.Contains(errs[1].String(), "nothing was begun") || err == nil {
 		t.Errorf("interrupted: %v, %s, %v", third.ProcessState, errs[1].String(), err)
 	}
 	if err := first.Process.Signal(os.Interrupt); err != nil {

@@ -1,5 +1,5 @@
-// Package access asks an ordered list of sources who may pass: the users' file, RADIUS servers, or whatever else answers for
-// users' passwords.
+// Package access asks an ordered list of sources who may pass: the users' file, RADIUS servers, or whatever else
+// answers for users' passwords.
 package access
 
 import (
@@ -29,8 +29,8 @@ type Source interface {
 	Authenticate(context.Context, session.Credentials) (session.Login, error)
 }
 
-// Sources are asked in their order, those that know the user before the others: a right password waits for nobody who cannot
-// know it. A wrong password takes all of them, so the response time does not reveal who knows which name.
+// Sources are asked in their order, those that know the user before the others: a right password waits for nobody who
+// cannot know it. A wrong password takes all of them, so the response time does not reveal who knows which name.
 type Sources []Source
 
 // order is in which order sources are asked about a login.
@@ -43,9 +43,9 @@ func (s Sources) order(c session.Credentials) []Source {
 	return slices.Concat(suits[Knows], suits[Maybe])
 }
 
-// Authenticate chooses the session's ID, so that servers get it before the session begins, and returns the first source's
-// login. If all sources reject, the user gets the message of the last that has one. If one source fails, a rejection by another
-// is not final: the user is neither admitted nor answered that the password is wrong.
+// Authenticate chooses the session's ID, so that servers get it before the session begins, and returns the first
+// source's login. If all sources reject, the user gets the message of the last that has one. If one source fails, a
+// rejection by another is not final: the user is neither admitted nor answered that the password is wrong.
 func (s Sources) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	var unsure, no error
 	c.SessionID = session.NewID()
@@ -66,8 +66,8 @@ func (s Sources) Authenticate(ctx context.Context, c session.Credentials) (sessi
 	return session.Login{}, cmp.Or(unsure, no, session.Reject(""))
 }
 
-// Hashed are local accounts: they know their users, and are hashes, which answer no challenge. They bound their time themselves,
-// by the number of passwords that are hashed meanwhile: hashing takes longer on a slower or busier machine.
+// Hashed are local accounts: they know their users, and are hashes, which answer no challenge. They bound their time
+// themselves, by the number of passwords that are hashed meanwhile: hashing takes longer on a slower or busier machine.
 type Hashed struct {
 	Accounts interface {
 		Knows(user string) bool

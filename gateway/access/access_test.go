@@ -50,8 +50,8 @@ func accounts(t *testing.T) Hashed {
 	return Hashed{list}
 }
 
-// TestSourcesAreAskedWhereTheNameIs: a name of a server pays for no local hash, a local name for no request, and a wrong
-// password of either asks both.
+// TestSourcesAreAskedWhereTheNameIs: a name of a server pays for no local hash, a local name for no request, and a
+// wrong password of either asks both.
 func TestSourcesAreAskedWhereTheNameIs(t *testing.T) {
 	local, ben := accounts(t), &server{name: "ben"}
 	remote := Remote{ben, time.Minute}
@@ -76,12 +76,14 @@ func TestSourcesAreAskedWhereTheNameIs(t *testing.T) {
 			t.Errorf("about %s are asked %v", user, got)
 		}
 	}
-	if got := sources.order(session.Credentials{User: "ann", CHAP: &session.CHAP{}}); !slices.Equal(got, []Source{remote}) {
+	if got := sources.order(session.Credentials{User: "ann", CHAP: &session.CHAP{}}); !slices.Equal(
+		got, []Source{remote}) {
 		t.Errorf("a challenge is put to %v", got)
 	}
 }
 
-// TestManySources: the order of the list, what several of them say, and that a source which fails leaves nobody rejected.
+// TestManySources: the order of the list, what several of them say, and that a source which fails leaves nobody
+// rejected.
 func TestManySources(t *testing.T) {
 	first, second, away := &server{name: "ada"}, &server{name: "ben"}, &server{fails: errors.New("nobody answers")}
 	list := func(servers ...*server) (s Sources) {
@@ -90,21 +92,26 @@ func TestManySources(t *testing.T) {
 		}
 		return s
 	}
-	login, err := list(first, second).Authenticate(t.Context(), session.Credentials{User: "ben", Key: session.Key{MAC: [6]byte{2}}})
+	login, err := list(first, second).Authenticate(
+		t.Context(), session.Credentials{User: "ben", Key: session.Key{MAC: [6]byte{2}}})
 	if err != nil || login.User != "ben" || login.SessionID == "" || login.For.MAC != [6]byte{2} || first.asked != 1 {
 		t.Errorf("%+v, %v; the first was asked %d times", login, err, first.asked)
 	}
 	var no *session.Rejection
-	if _, err := list(first, second).Authenticate(t.Context(), session.Credentials{User: "cid"}); !errors.As(err, &no) || no.Message != "says ben's server" {
+	if _, err := list(first, second).Authenticate(t.Context(), session.Credentials{User: "cid"}); !errors.As(err, &no) ||
+		no.Message != "says ben's server" {
 		t.Errorf("rejected by all: %v, want what the last one says", err)
 	}
-	if _, err := list(away, first).Authenticate(t.Context(), session.Credentials{User: "cid"}); !errors.Is(err, away.fails) {
+	if _, err := list(away, first).Authenticate(t.Context(), session.Credentials{User: "cid"}); !errors.Is(
+		err, away.fails) {
 		t.Errorf("rejected by one of two: %v, want the other's fault", err)
 	}
-	if login, err := list(away, first).Authenticate(t.Context(), session.Credentials{User: "ada"}); err != nil || login.User != "ada" {
+	if login, err := list(away, first).Authenticate(t.Context(), session.Credentials{User: "ada"}); err != nil ||
+		login.User != "ada" {
 		t.Errorf("admitted by one of two: %v", err)
 	}
-	if _, err := (Sources{}).Authenticate(t.Context(), session.Credentials{User: "ada"}); !errors.Is(err, session.ErrRejected) {
+	if _, err := (Sources{}).Authenticate(t.Context(), session.Credentials{User: "ada"}); !errors.Is(
+		err, session.ErrRejected) {
 		t.Errorf("without a source: %v", err)
 	}
 }
@@ -113,7 +120,8 @@ func TestManySources(t *testing.T) {
 func TestRemoteIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{name: "ben"}
-		if _, err := (Sources{Remote{s, 8 * time.Second}}).Authenticate(t.Context(), session.Credentials{User: "ben"}); err != nil || s.left != 8*time.Second {
+		if _, err := (Sources{Remote{s, 8 * time.Second}}).Authenticate(
+			t.Context(), session.Credentials{User: "ben"}); err != nil || s.left != 8*time.Second {
 			t.Errorf("%v, with %s left", err, s.left)
 		}
 	})

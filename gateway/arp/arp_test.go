@@ -31,7 +31,8 @@ func newLAN(t *testing.T) *netnstest.Space {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	sh(fmt.Sprintf(`ip link add lan0 address 02:00:00:00:00:01 type veth peer name c0 address 02:00:00:00:00:02 netns %d; ip link set lan0 up`, client.TID()))
+	sh(fmt.Sprintf(`ip link add lan0 address 02:00:00:00:00:01 type veth peer name c0 address 02:00:00:00:00:02 netns %d; ip link set lan0 up`,
+		client.TID()))
 	client.Run(t, netnstest.Up+"ip addr add 10.1.0.2/24 dev c0; ip addr add 10.1.0.3/24 dev c0; ip link set c0 up; up c0")
 	sh(netnstest.Up + "up lan0")
 	t.Cleanup(func() { client.Try("ip link del c0") })
@@ -73,7 +74,8 @@ func TestThere(t *testing.T) {
 // TestNotThere: without an interface, when the caller gives up, and when too many hosts
 // are asked.
 func TestNotThere(t *testing.T) {
-	if _, err := (&Prober{Interface: "lan9", Source: gateway}).There(t.Context(), at(2, 2).addr, at(2, 2).mac); err == nil {
+	if _, err := (&Prober{Interface: "lan9", Source: gateway}).There(
+		t.Context(), at(2, 2).addr, at(2, 2).mac); err == nil {
 		t.Error("an interface that is not there was asked on")
 	}
 	newLAN(t)
@@ -99,7 +101,8 @@ func TestNotThere(t *testing.T) {
 	if _, err := p.There(t.Context(), at(2, 2).addr, at(2, 2).mac); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more question: %v", err)
 	}
-	if _, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { return false }); !errors.Is(err, ErrBusy) {
+	if _, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { return false }); !errors.Is(
+		err, ErrBusy) {
 		t.Errorf("one that is not wanted any more: %v", err)
 	}
 	waits := sync.OnceFunc(cancel)
@@ -132,7 +135,8 @@ func TestReply(t *testing.T) {
 	}
 	got := Reply(asking(func([]byte) {}), own.addr, own.mac)
 	from, operation, ok := sender(got)
-	if !ok || from != own || operation != reply || len(got) != frameLen || [6]byte(got[:6]) != at(2, 2).mac || [10]byte(got[32:]) != [10]byte{2, 0, 0, 0, 0, 2, 10, 1, 0, 2} {
+	if !ok || from != own || operation != reply || len(got) != frameLen || [6]byte(got[:6]) != at(2, 2).mac ||
+		[10]byte(got[32:]) != [10]byte{2, 0, 0, 0, 0, 2, 10, 1, 0, 2} {
 		t.Errorf("the answer is %x", got)
 	}
 	for name, b := range map[string][]byte{

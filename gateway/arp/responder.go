@@ -65,7 +65,8 @@ func (r *Responder) Next() (netip.Addr, MAC, error) {
 func (r *Responder) Answer(addr netip.Addr, mac MAC) error {
 	dev, err := net.InterfaceByIndex(r.dev.Index)
 	if err == nil {
-		_, err = r.conn.WriteTo(answer(host{r.gateway, MAC(dev.HardwareAddr)}, host{addr, mac}), &packet.Addr{HardwareAddr: mac[:]})
+		_, err = r.conn.WriteTo(
+			answer(host{r.gateway, MAC(dev.HardwareAddr)}, host{addr, mac}), &packet.Addr{HardwareAddr: mac[:]})
 	}
 	if err != nil {
 		return fmt.Errorf("answering ARP of %s: %w", addr, err)

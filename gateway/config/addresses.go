@@ -42,7 +42,8 @@ func addressPort(usual uint16) reader[netip.AddrPort] {
 			ap = netip.AddrPortFrom(a, usual)
 		}
 		if err != nil || !isHost(ap.Addr()) || ap.Port() == 0 {
-			return netip.AddrPort{}, fmt.Errorf(`must be an IPv4 address such as "192.0.2.10" or "192.0.2.10:%d", not %s`, usual, show(v))
+			return netip.AddrPort{},
+				fmt.Errorf(`must be an IPv4 address such as "192.0.2.10" or "192.0.2.10:%d", not %s`, usual, show(v))
 		}
 		return ap, nil
 	}
@@ -54,7 +55,8 @@ func listenAddress(v any) (netip.AddrPort, error) {
 	s, _ := v.(string)
 	ap, err := netip.ParseAddrPort(s)
 	if err != nil || ap.Port() == 0 || ap.Addr().IsUnspecified() || ap.Addr().IsMulticast() {
-		return netip.AddrPort{}, fmt.Errorf(`must be an address and a port such as "127.0.0.1:9464", not %s; "0.0.0.0" would be open to clients`, show(v))
+		return netip.AddrPort{}, fmt.Errorf(
+			`must be an address and a port such as "127.0.0.1:9464", not %s; "0.0.0.0" would be open to clients`, show(v))
 	}
 	return ap, nil
 }
@@ -69,10 +71,14 @@ func ownAddress(v any) (netip.Prefix, error) {
 	s, _ := v.(string)
 	p, err := netip.ParsePrefix(s)
 	if err != nil || !isHost(p.Addr()) || p.Bits() < largestLAN || p.Bits() > 29 {
-		return netip.Prefix{}, fmt.Errorf(`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, largestLAN, show(v))
+		return netip.Prefix{}, fmt.Errorf(
+			`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, largestLAN,
+			show(v))
 	}
 	if a := p.Addr(); a == p.Masked().Addr() || a == lastOf(p) {
-		return netip.Prefix{}, fmt.Errorf(`must be a host's address, and %s is the network %s itself, or its broadcast address: use %s/%d`, a, p.Masked(), p.Masked().Addr().Next(), p.Bits())
+		return netip.Prefix{}, fmt.Errorf(
+			`must be a host's address, and %s is the network %s itself, or its broadcast address: use %s/%d`, a, p.Masked(),
+			p.Masked().Addr().Next(), p.Bits())
 	}
 	return p, nil
 }
@@ -190,7 +196,8 @@ func (d *DHCP) addOption(name string, v any) error {
 		}
 	}
 	if err != nil || len(raw) == 0 || len(raw) > 255 {
-		return fmt.Errorf(`must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not %s`, show(v))
+		return fmt.Errorf(
+			`must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not %s`, show(v))
 	}
 	if d.Options == nil {
 		d.Options = map[uint8][]byte{}

@@ -54,7 +54,8 @@ func (k *checker) report(key, format string, args ...any) {
 
 // reportAt adds a problem of a key on a line.
 func (k *checker) reportAt(line int, key, format string, args ...any) {
-	k.problems = append(k.problems, &Error{File: k.File, Line: max(1, line), Key: key, Problem: fmt.Sprintf(format, args...)})
+	k.problems = append(
+		k.problems, &Error{File: k.File, Line: max(1, line), Key: key, Problem: fmt.Sprintf(format, args...)})
 }
 
 // lineOf is the line of a key, of its table, or the file's first.
@@ -81,7 +82,8 @@ func (k *checker) without(reason string, keys ...string) {
 
 func (k *checker) checkDHCP() {
 	if k.DHCP.Mode == External {
-		k.without(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.preauth_lease", "dhcp.dns", "dhcp.domain", "dhcp.mtu", "dhcp.static", "dhcp.options")
+		k.without(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.preauth_lease", "dhcp.dns", "dhcp.domain",
+			"dhcp.mtu", "dhcp.static", "dhcp.options")
 		return
 	}
 	if k.DHCP.Brief > k.DHCP.Lease {
@@ -100,7 +102,8 @@ func (k *checker) checkDHCP() {
 	}
 	for _, resolver := range k.DHCP.DNS {
 		if resolver != k.LAN.Address.Addr() && !k.inGarden(resolver) {
-			k.report("dhcp.dns", "clients could not ask %s before they log in: use %s, or put it into garden.prefixes", resolver, k.LAN.Address.Addr())
+			k.report("dhcp.dns", "clients could not ask %s before they log in: use %s, or put it into garden.prefixes", resolver,
+				k.LAN.Address.Addr())
 		}
 	}
 }
@@ -132,13 +135,16 @@ func (k *checker) checkDNS() {
 		k.without(`dns.mode is "external"`, "dns.upstreams", "dns.answer_aaaa")
 		named := slices.ContainsFunc(k.Garden.Ports, func(p GardenPort) bool { return p.Domain != "" })
 		if named {
-			k.report("garden.ports", `names need gatewayd's own DNS, which learns their addresses: set dns.mode = "server", or use networks and addresses`)
+			k.report("garden.ports",
+				`names need gatewayd's own DNS, which learns their addresses: set dns.mode = "server", or use networks and addresses`)
 		}
 		if len(k.Garden.Domains) > 0 {
-			k.report("garden.domains", `need gatewayd's own DNS, which learns their addresses: set dns.mode = "server", or use garden.prefixes`)
+			k.report("garden.domains",
+				`need gatewayd's own DNS, which learns their addresses: set dns.mode = "server", or use garden.prefixes`)
 		}
 	} else if len(k.DNS.Upstreams) == 0 {
-		k.report("dns.upstreams", `missing: the resolvers that clients' questions go to, such as ["192.0.2.53"], or dns.mode = "external"`)
+		k.report("dns.upstreams",
+			`missing: the resolvers that clients' questions go to, such as ["192.0.2.53"], or dns.mode = "external"`)
 	}
 	if !k.LAN.Address.IsValid() {
 		return
@@ -154,7 +160,8 @@ func (k *checker) checkDNS() {
 func (k *checker) checkPortal() {
 	p := k.Portal
 	if !p.Enabled {
-		k.without("portal.enabled is false", "portal.port", "portal.port_80", "portal.name", "portal.tls_port", "portal.tls_cert", "portal.tls_key",
+		k.without("portal.enabled is false", "portal.port", "portal.port_80", "portal.name", "portal.tls_port",
+			"portal.tls_cert", "portal.tls_key",
 			"portal.templates", "portal.title", "portal.success_url")
 		return
 	}
@@ -192,15 +199,18 @@ func (k *checker) checkPPPoE() {
 		k.report("auth.methods", `PPPoE clients log in with a name and a password: add "radius" or "users"`)
 	}
 	if p.Waiting > p.Most && k.IsSet("pppoe.sessions_waiting") {
-		k.report("pppoe.sessions_waiting", "%d is more than pppoe.sessions, %d, of which they are: give at most as many", p.Waiting, p.Most)
+		k.report("pppoe.sessions_waiting", "%d is more than pppoe.sessions, %d, of which they are: give at most as many",
+			p.Waiting, p.Most)
 	}
 	for _, m := range p.Methods {
 		if m != PAP && !radius {
-			k.report("pppoe.methods", `%q needs "radius" in auth.methods: the users' file has hashes, which answer no challenge`, m)
+			k.report("pppoe.methods", `%q needs "radius" in auth.methods: the users' file has hashes, which answer no challenge`,
+				m)
 		}
 	}
 	if k.Datapath.Kind == NFQueue {
-		k.report("datapath.kind", "%q does not take PPPoE's header off: use %q, %q or %q, or pppoe.enabled = false", NFQueue, EBPF, TUN, Kernel)
+		k.report("datapath.kind", "%q does not take PPPoE's header off: use %q, %q or %q, or pppoe.enabled = false", NFQueue,
+			EBPF, TUN, Kernel)
 	}
 	if len(p.Resolvers) > 2 {
 		k.report("pppoe.resolvers", "%d addresses: PPP has room for two", len(p.Resolvers))
@@ -212,7 +222,8 @@ func (k *checker) checkPPPoE() {
 		k.report("pppoe.pools", `missing: addresses for PPPoE clients, such as ["%s"]`, k.examplePool())
 	}
 	if len(p.Named) > 0 && !radius {
-		k.report("pppoe.pool", `has no effect: RADIUS names a client's pool (Framed-Pool), and "radius" is not in auth.methods`)
+		k.report("pppoe.pool",
+			`has no effect: RADIUS names a client's pool (Framed-Pool), and "radius" is not in auth.methods`)
 	}
 	k.checkLinePools()
 	if len(p.Pools)+len(p.Named) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
@@ -250,7 +261,8 @@ func (k *checker) checkFlowLog() {
 	const enabled = "flowlog.enabled"
 	switch {
 	case !k.FlowLog.Enabled:
-		k.without(enabled+" is not true", "flowlog.keep", "flowlog.most", "flowlog.ipfix") // folder is used: a former log may have left a note there
+		// folder is used: a former log may have left a note there
+		k.without(enabled+" is not true", "flowlog.keep", "flowlog.most", "flowlog.ipfix")
 	case k.Datapath.Kind == NFQueue && k.Datapath.Fast:
 		k.report(enabled, "datapath.fast redirects packets past the kernel's table of connections: use datapath.fast = false")
 	}
@@ -259,7 +271,8 @@ func (k *checker) checkFlowLog() {
 // checkIdent checks the keys of answers in the clients' place.
 func (k *checker) checkIdent() {
 	if !k.Ident.Enabled {
-		k.without("ident.enabled is not true", "ident.method", "ident.answer", "ident.name_of", "ident.token_of", "ident.hidden_of", "ident.rate")
+		k.without("ident.enabled is not true", "ident.method", "ident.answer", "ident.name_of", "ident.token_of",
+			"ident.hidden_of", "ident.rate")
 		return
 	}
 	if p := k.Portal; p.Enabled && (p.Port == identPort || p.TLSCert != "" && p.TLSPort == identPort) {
@@ -305,7 +318,8 @@ func (k *checker) checkLogin() {
 	methods := "auth.methods"
 	switch {
 	case !k.Portal.Enabled && !k.PPPoE.Enabled && len(k.Auth.Methods) > 0:
-		k.report(methods, "need the portal or PPPoE, where clients log in: portal.enabled is false, and pppoe.enabled is not true")
+		k.report(methods,
+			"need the portal or PPPoE, where clients log in: portal.enabled is false, and pppoe.enabled is not true")
 	case k.Portal.Enabled && len(k.Auth.Methods) == 0:
 		k.report(methods, `missing: how clients log in, such as ["users"], or portal.enabled = false`)
 	}
@@ -340,7 +354,8 @@ func (k *checker) checkMetrics() {
 // checkDynamic keeps the port for servers' requests out of the clients' network.
 func (k *checker) checkDynamic() {
 	if a := k.RADIUS.Dynamic.Addr(); k.LAN.Address.IsValid() && k.LAN.Address.Masked().Contains(a) {
-		k.report("radius.dynamic", "%s is in the LAN, where clients could send requests in a server's name: take the address towards the servers", a)
+		k.report("radius.dynamic",
+			"%s is in the LAN, where clients could send requests in a server's name: take the address towards the servers", a)
 	}
 }
 
@@ -357,14 +372,16 @@ func (k *checker) checkDatapath() {
 			k.without(fmt.Sprintf("datapath.forward is %q", f), "datapath.flow_cache")
 		}
 	} else {
-		k.without(reason, "datapath.forward", "datapath.flow_cache", "datapath.shaping") // pins are used: a former data path may have left some
+		// pins are used: a former data path may have left some
+		k.without(reason, "datapath.forward", "datapath.flow_cache", "datapath.shaping")
 	}
 	if kind != TUN {
 		k.without(reason, "datapath.device")
 		return
 	}
 	if k.DHCP.Mode == External {
-		k.report("dhcp.mode", `"external" is not possible with datapath.kind = "tun": no other program hears the LAN's clients`)
+		k.report("dhcp.mode",
+			`"external" is not possible with datapath.kind = "tun": no other program hears the LAN's clients`)
 	}
 	if d := k.Datapath.Device; d == k.LAN.Interface || d == k.WAN.Interface || d == "lo" {
 		k.report("datapath.device", "%q is an interface that is there already: gatewayd makes its own", d)
@@ -378,9 +395,11 @@ func (k *checker) checkKernel() {
 		k.report("datapath.kind", only+"set pppoe.enabled = true, or use %q", Kernel, EBPF)
 	}
 	if k.Portal.Enabled {
-		k.report("portal.enabled", "no client reaches the portal, because datapath.kind = "+only+"set portal.enabled = false, or use %q", Kernel, EBPF)
+		k.report("portal.enabled",
+			"no client reaches the portal, because datapath.kind = "+only+"set portal.enabled = false, or use %q", Kernel, EBPF)
 	}
-	k.without(fmt.Sprintf("datapath.kind is %q", Kernel), "datapath.fast", "garden.domains", "garden.prefixes", "garden.ports")
+	k.without(fmt.Sprintf("datapath.kind is %q", Kernel), "datapath.fast", "garden.domains", "garden.prefixes",
+		"garden.ports")
 }
 
 // checkServer checks a RADIUS server's keys together.

@@ -52,7 +52,8 @@ var plainAddresses = cmp.Options{
 
 func TestPoolsLeaveTheGatewayOut(t *testing.T) {
 	for own, want := range map[string]string{
-		"10.1.0.1/16": "10.1.0.2-10.1.255.254", "10.1.0.6/29": "10.1.0.1-10.1.0.5", "10.1.0.3/29": "10.1.0.1-10.1.0.2 10.1.0.4-10.1.0.6",
+		"10.1.0.1/16": "10.1.0.2-10.1.255.254", "10.1.0.6/29": "10.1.0.1-10.1.0.5",
+		"10.1.0.3/29": "10.1.0.1-10.1.0.2 10.1.0.4-10.1.0.6",
 	} {
 		var got []string
 		for _, r := range around(netip.MustParsePrefix(own)) {
@@ -87,9 +88,11 @@ radius.secondary.secret_file = "/etc/secret"
 		{c.DHCP.Static[0].MAC.String() + " " + c.DHCP.Static[0].Addr.String(), "02:00:5e:10:00:01 10.1.0.10"},
 		{c.Garden.Prefixes[0].String(), "198.51.100.7/32"},
 		{c.Garden.Domains, []string{"www.example.org", "*.example.org"}},
-		{c.Limits, Limits{IdleTimeout: 30 * time.Minute, UpRate: 1_500_000, DownRate: 20_000_000, UpQuota: 500_000_000, TotalQuota: 3 << 29}},
+		{c.Limits, Limits{
+			IdleTimeout: 30 * time.Minute, UpRate: 1_500_000, DownRate: 20_000_000, UpQuota: 500_000_000, TotalQuota: 3 << 29}},
 		{c.RADIUS.Primary.Address.String() + " " + c.RADIUS.Primary.AcctAddress.String(), "192.0.2.10:1812 192.0.2.10:1813"},
-		{c.RADIUS.Secondary.Address.String() + " " + c.RADIUS.Secondary.AcctAddress.String(), "192.0.2.11:1645 192.0.2.11:1646"},
+		{c.RADIUS.Secondary.Address.String() + " " + c.RADIUS.Secondary.AcctAddress.String(),
+			"192.0.2.11:1645 192.0.2.11:1646"},
 		{len(c.RADIUS.Servers()), 2},
 		{c.RADIUS.Secondary.SecretFile, "/etc/secret"},
 	} {
@@ -101,9 +104,13 @@ radius.secondary.secret_file = "/etc/secret"
 
 func TestDatapath(t *testing.T) {
 	for text, want := range map[string]Datapath{
-		"":                        {Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
-		"datapath.kind = \"tun\"": {Kind: TUN, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
-		"datapath.kind = \"nfqueue\"\ndatapath.fast = true\ndhcp.mode = \"external\"": {Kind: NFQueue, Fast: true, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		"": {Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto,
+			Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		"datapath.kind = \"tun\"": {Kind: TUN, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto,
+			Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		"datapath.kind = \"nfqueue\"\ndatapath.fast = true\ndhcp.mode = \"external\"": {
+			Kind: NFQueue, Fast: true, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
+			PinDir: "/sys/fs/bpf/gatewayd"},
 	} {
 		if got := parse(t, minimal+text).Datapath; got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
@@ -114,11 +121,15 @@ func TestDatapath(t *testing.T) {
 // TestClients: all addresses that clients can have, in ascending order.
 func TestClients(t *testing.T) {
 	const lines = "[dhcp]\npools = [\"10.1.1.0-10.1.1.255\"]\n[pppoe]\nenabled = true\n"
-	withRADIUS := strings.Replace(minimal, "click-through", "radius", 1) + "[radius.primary]\naddress = \"192.0.2.10\"\nsecret_file = \"/s\"\n[radius]\nnas_identifier = \"x\"\n" + lines
+	withRADIUS := strings.Replace(minimal, "click-through", "radius", 1) +
+		"[radius.primary]\naddress = \"192.0.2.10\"\nsecret_file = \"/s\"\n[radius]\nnas_identifier = \"x\"\n" + lines
 	for text, want := range map[string]string{
 		minimal: "10.1.0.2-10.1.255.254",
-		withRADIUS + "pools = [\"10.1.4.0-10.1.4.255\"]\n[pppoe.pool]\nb = [\"10.1.3.0-10.1.3.9\", \"10.1.0.9-10.1.0.9\"]\na = [\"10.1.5.0-10.1.5.9\"]\n": "10.1.0.9-10.1.0.9 10.1.1.0-10.1.1.255 10.1.3.0-10.1.3.9 10.1.4.0-10.1.4.255 10.1.5.0-10.1.5.9",
-		withRADIUS + "[pppoe.pool]\nb = [\"10.1.3.0-10.1.3.9\"]\n":                                                                                        "10.1.0.2-10.1.255.254", // others than the pool's come from RADIUS
+		withRADIUS + "pools = [\"10.1.4.0-10.1.4.255\"]\n[pppoe.pool]\nb = [\"10.1.3.0-10.1.3.9\", " +
+			"\"10.1.0.9-10.1.0.9\"]\na = [\"10.1.5.0-10.1.5.9\"]\n": "10.1.0.9-10.1.0.9 10.1.1.0-10.1.1.255 10.1.3.0-10.1.3.9 " +
+			"10.1.4.0-10.1.4.255 10.1.5.0-10.1.5.9",
+		// others than the pool's come from RADIUS
+		withRADIUS + "[pppoe.pool]\nb = [\"10.1.3.0-10.1.3.9\"]\n": "10.1.0.2-10.1.255.254",
 	} {
 		var got []string
 		for _, r := range parse(t, text).Clients() {
@@ -131,12 +142,14 @@ func TestClients(t *testing.T) {
 }
 
 func TestRatesAndSizes(t *testing.T) {
-	for text, want := range map[string]uint64{"8000": 8000, "64k": 64_000, "64K": 64_000, "2.5M": 2_500_000, "1Gbps": 1e9, "1000G": 1e12, "1 M": 1e6} {
+	for text, want := range map[string]uint64{
+		"8000": 8000, "64k": 64_000, "64K": 64_000, "2.5M": 2_500_000, "1Gbps": 1e9, "1000G": 1e12, "1 M": 1e6} {
 		if got, err := ParseRate(text); got != want || err != nil {
 			t.Errorf("rate %q: %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "M", "-1M", "1e9", "7k", "1001G", "1MB", "1 0M", "NaN", "Inf", "0x10", "1_000k", ".", "1.2.3M"} {
+	for _, text := range []string{
+		"", "M", "-1M", "1e9", "7k", "1001G", "1MB", "1 0M", "NaN", "Inf", "0x10", "1_000k", ".", "1.2.3M"} {
 		if got, err := ParseRate(text); err == nil {
 			t.Errorf("rate %q: %d", text, got)
 		}
@@ -155,7 +168,8 @@ func TestRatesAndSizes(t *testing.T) {
 
 func TestChanged(t *testing.T) {
 	a := parse(t, minimal)
-	b := parse(t, strings.Replace(minimal, "wan0", "wan1", 1)+"log_level = \"debug\"\nlimits.up_rate = \"1M\"\nportal.port = 8080\n")
+	b := parse(t, strings.Replace(minimal, "wan0", "wan1", 1)+
+		"log_level = \"debug\"\nlimits.up_rate = \"1M\"\nportal.port = 8080\n")
 	if got := Changed(a, b); !slices.Equal(got, []string{"log_level", "wan.interface", "limits.up_rate"}) {
 		t.Errorf("changed: %v", got)
 	}
@@ -231,7 +245,8 @@ func TestServersOfOneAddress(t *testing.T) {
 		}
 		path := write(t, t.TempDir(), "gatewayd.toml", text, 0o600)
 		_, err := Load(path)
-		if refused := err != nil && says(err.Error(), path+":1: radius.dynamic: … 192.0.2.10 …"); refused != tt.refused || err != nil && !refused {
+		if refused := err != nil && says(err.Error(), path+":1: radius.dynamic: … 192.0.2.10 …"); refused != tt.refused ||
+			err != nil && !refused {
 			t.Errorf("%+v: %v", tt, err)
 		}
 	}
@@ -240,7 +255,8 @@ func TestServersOfOneAddress(t *testing.T) {
 func TestLoadLooksAtFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, "gatewayd.toml", strings.Replace(withRADIUS, `["radius"]`, `["radius", "users"]`, 1)+
-		"users.file = \".\"\nportal.templates = \"gatewayd.toml\"\nportal.tls_cert = \"c.pem\"\nportal.tls_key = \"k.pem\"\nportal.name = \"l.example\"\n", 0o644)
+		"users.file = \".\"\nportal.templates = \"gatewayd.toml\"\nportal.tls_cert = \"c.pem\"\nportal.tls_key = "+
+		"\"k.pem\"\nportal.name = \"l.example\"\n", 0o644)
 	_, err := Load(path)
 	want := []string{
 		path + ":7: radius.primary.secret: … chmod o-r " + path + ", or use secret_file",
@@ -253,7 +269,8 @@ func TestLoadLooksAtFiles(t *testing.T) {
 	}
 	pem := write(t, dir, "key.pem", "-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n", 0o600)
 	for keys, want := range map[string]string{
-		"portal.templates = \"none\"":        "portal.templates: " + dir + "/none does not exist: gatewayd templates writes …",
+		"portal.templates = \"none\"": "portal.templates: " + dir +
+			"/none does not exist: gatewayd templates writes …",
 		"portal.templates = \"key.pem/x\"":   "portal.templates: " + dir + "/key.pem/x is below a file, …",
 		"portal.templates = \"/dev/null\"":   "portal.templates: /dev/null is no folder",
 		"portal.templates = \"\"":            "portal.templates: must be the path … \"\"",
@@ -281,11 +298,14 @@ func TestLoadLooksAtFiles(t *testing.T) {
 			t.Errorf("%s: %v\nwant %s", keys, err, want)
 		}
 	}
-	if _, err := Load(dir + "/none"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir+"/none") || !strings.Contains(err.Error(), "example-config") {
+	if _, err := Load(dir + "/none"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir+"/none") ||
+		!strings.Contains(err.Error(), "example-config") {
 		t.Errorf("no file: %v", err)
 	}
-	path = write(t, dir, "users.toml", strings.Replace(minimal, "click-through", "users", 1)+"users.file = \"none\"\n", 0o644)
-	if _, err := Load(path); err == nil || !says(err.Error(), path+":6: users.file: "+dir+"/none does not exist: … hash-password …") {
+	path = write(t, dir, "users.toml", strings.Replace(minimal, "click-through", "users", 1)+"users.file = \"none\"\n",
+		0o644)
+	if _, err := Load(path); err == nil ||
+		!says(err.Error(), path+":6: users.file: "+dir+"/none does not exist: … hash-password …") {
 		t.Errorf("no file of users: %v", err)
 	}
 }
@@ -317,7 +337,8 @@ func TestLinesOfKeys(t *testing.T) {
 // FuzzParse: every text gives a consistent configuration, or problems that name the file
 // and a line of it.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{minimal, withRADIUS, Example, "[dhcp.static]\n\"02:00:00:00:00:01\" = \"10.1.0.5\"\n", "a.b=1\n[a]\n", "x = [[", "[[dns]]\n[dns.mode]"} {
+	for _, seed := range []string{minimal, withRADIUS, Example, "[dhcp.static]\n\"02:00:00:00:00:01\" = \"10.1.0.5\"\n",
+		"a.b=1\n[a]\n", "x = [[", "[[dns]]\n[dns.mode]"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -352,7 +373,8 @@ func TestAddresses(t *testing.T) {
 	}{
 		{"all of the LAN", "", 65533},
 		{"pools", pools, 60},
-		{"pools, and reserved beside them", pools + "[dhcp.static]\n\"02:00:00:00:00:01\" = \"10.1.0.12\"\n\"02:00:00:00:00:02\" = \"10.1.0.9\"\n", 61},
+		{"pools, and reserved beside them",
+			pools + "[dhcp.static]\n\"02:00:00:00:00:01\" = \"10.1.0.12\"\n\"02:00:00:00:00:02\" = \"10.1.0.9\"\n", 61},
 		{"by another program", "dhcp.mode = \"external\"\n", 65533},
 	} {
 		if got := parse(t, minimal+tt.keys).Addresses(); got != tt.want {
@@ -363,7 +385,8 @@ func TestAddresses(t *testing.T) {
 
 // TestIdleTimeout: there is one unless it is switched off.
 func TestIdleTimeout(t *testing.T) {
-	for line, want := range map[string]time.Duration{"": DefaultIdle, `limits.idle_timeout = "none"`: 0, `limits.idle_timeout = "5m"`: 5 * time.Minute} {
+	for line, want := range map[string]time.Duration{
+		"": DefaultIdle, `limits.idle_timeout = "none"`: 0, `limits.idle_timeout = "5m"`: 5 * time.Minute} {
 		c, err := Parse("x.toml", []byte(`
 lan = { interface = "lan0", address = "10.1.0.1/24" }
 wan.interface = "wan0"
@@ -374,7 +397,8 @@ auth.methods = ["click-through"]
 			t.Errorf("%s: %v, want %v", line, err, want)
 		}
 	}
-	if _, err := Parse("x.toml", []byte(`limits.idle_timeout = "never"`)); err == nil || !strings.Contains(err.Error(), `or "none"`) {
+	if _, err := Parse("x.toml", []byte(`limits.idle_timeout = "never"`)); err == nil ||
+		!strings.Contains(err.Error(), `or "none"`) {
 		t.Errorf("%v does not name none", err)
 	}
 }

@@ -69,7 +69,8 @@ func TestExampleIsComplete(t *testing.T) {
 func TestExampleShowsDefaults(t *testing.T) {
 	base := parse(t, Example)
 	for _, key := range []string{
-		"state_dir", "run_dir", "log_level", "log_format", "mode", "lease", "dns", "answer_aaaa", "enabled", "port", "title", "kind", "forward", "shaping", "pin_dir",
+		"state_dir", "run_dir", "log_level", "log_format", "mode", "lease", "dns", "answer_aaaa", "enabled", "port", "title",
+		"kind", "forward", "shaping", "pin_dir",
 	} {
 		pattern := regexp.MustCompile(`(?m)^#` + key + ` = .*$`)
 		if !pattern.MatchString(Example) {
@@ -81,9 +82,11 @@ func TestExampleShowsDefaults(t *testing.T) {
 		}
 	}
 	withServer := strings.NewReplacer(`methods = ["users"]`, `methods = ["users", "radius"]`,
-		"#address = \"192.0.2.10\"", "address = \"192.0.2.10\"", "#secret = \"long and random\"", "secret = \"x\"").Replace(Example)
+		"#address = \"192.0.2.10\"", "address = \"192.0.2.10\"", "#secret = \"long and random\"", "secret = \"x\"").Replace(
+		Example)
 	base = parse(t, withServer)
-	for _, key := range []string{"method", "accounting", "acct_address", "swap_octets", "nas_identifier", "nas_port_type", "timeout", "retries", "interim"} {
+	for _, key := range []string{"method", "accounting", "acct_address", "swap_octets", "nas_identifier", "nas_port_type",
+		"timeout", "retries", "interim"} {
 		line := regexp.MustCompile(`(?m)^#` + key + ` = .*$`).FindString(withServer)
 		text := strings.Replace(withServer, line, strings.TrimPrefix(line, "#"), 1)
 		if changed := Changed(base, parse(t, text)); len(changed) > 0 || line == "" {

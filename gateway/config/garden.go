@@ -38,11 +38,17 @@ func network(s, rest string) (netip.Prefix, error) {
 	case !hasLength:
 		return netip.Prefix{}, fmt.Errorf("must be an address that a host can have, and %s is none", show(s+rest))
 	case err != nil:
-		return netip.Prefix{}, fmt.Errorf(`must have the bits of its network behind the slash, 8 to 32, and %s has not: write it as in "192.0.2.0/24%s"`, show(s+rest), rest)
+		return netip.Prefix{}, fmt.Errorf(
+			`must have the bits of its network behind the slash, 8 to 32, and %s has not: write it as in "192.0.2.0/24%s"`,
+			show(s+rest), rest)
 	case p != p.Masked():
-		return netip.Prefix{}, fmt.Errorf(`must be a network or an address, and %s is an address with a length: use "%s%s" or "%s%s"`, show(s+rest), p.Masked(), rest, p.Addr(), rest)
+		return netip.Prefix{}, fmt.Errorf(
+			`must be a network or an address, and %s is an address with a length: use "%s%s" or "%s%s"`, show(s+rest),
+			p.Masked(), rest, p.Addr(), rest)
 	case p.Bits() < 8:
-		return netip.Prefix{}, fmt.Errorf(`must be an IPv4 network such as "192.0.2.0/24%s", /8 or longer, and %s is a large part of the Internet`, rest, show(s+rest))
+		return netip.Prefix{}, fmt.Errorf(
+			`must be an IPv4 network such as "192.0.2.0/24%s", /8 or longer, and %s is a large part of the Internet`, rest,
+			show(s+rest))
 	}
 	return p, nil
 }
@@ -55,7 +61,9 @@ func decimal(s string) bool {
 func gardenPort(v any) (g GardenPort, err error) {
 	s, ok := v.(string)
 	if !ok || s == "" {
-		return g, fmt.Errorf(`must be a name, a network or an address with a port, such as "login.example.org:443" or "192.0.2.0/24:53/udp", not %s`, show(v))
+		return g, fmt.Errorf(
+			`must be a name, a network or an address with a port, such as "login.example.org:443" or "192.0.2.0/24:53/udp", not %s`,
+			show(v))
 	}
 	if _, rest, web := strings.Cut(s, "://"); web {
 		name, _, _ := strings.Cut(rest, "/")
@@ -83,7 +91,9 @@ func gardenPort(v any) (g GardenPort, err error) {
 		return g, err
 	}
 	if g.Domain, err = namePattern(s[:at]); err != nil {
-		return g, fmt.Errorf(`must be a name, a network or an address with a port, such as "login.example.org:443", and the name of %s %w`, show(v), err)
+		return g, fmt.Errorf(
+			`must be a name, a network or an address with a port, such as "login.example.org:443", and the name of %s %w`,
+			show(v), err)
 	}
 	return g, nil
 }
@@ -100,9 +110,11 @@ func (g *GardenPort) readPort(host, text string) error {
 	default:
 		switch {
 		case decimal(protocol):
-			return fmt.Errorf("must have a network's length before the port, and %s has it behind: write %q", whole, host+"/"+protocol+":"+number)
+			return fmt.Errorf(
+				"must have a network's length before the port, and %s has it behind: write %q", whole, host+"/"+protocol+":"+number)
 		case named:
-			return fmt.Errorf(`must have "tcp" or "udp" behind the port, and %s has %q: write %q or %q`, whole, protocol, host+":"+number, host+":"+number+"/udp")
+			return fmt.Errorf(`must have "tcp" or "udp" behind the port, and %s has %q: write %q or %q`, whole, protocol, host+
+				":"+number, host+":"+number+"/udp")
 		}
 		g.Protocol = 6
 	}
@@ -111,7 +123,8 @@ func (g *GardenPort) readPort(host, text string) error {
 		first, last, several = strings.Cut(number, ",")
 	}
 	if suffix := strings.TrimPrefix(text, number); several && decimal(first) && decimal(last) {
-		return fmt.Errorf("must have one port, and %s has several: write a value for each, %q, %q and so on", whole, host+":"+first+suffix, host+":"+last+suffix)
+		return fmt.Errorf("must have one port, and %s has several: write a value for each, %q, %q and so on", whole, host+":"+
+			first+suffix, host+":"+last+suffix)
 	}
 	n, err := strconv.ParseUint(number, 10, 16)
 	if err != nil || n == 0 {
@@ -147,7 +160,8 @@ func (k *checker) checkGarden() {
 	report := func(key string, p netip.Prefix, text string) {
 		switch lan := k.LAN.Network(); {
 		case p == netip.PrefixFrom(k.LAN.Address.Addr(), 32):
-			k.report(key, "%s is the gateway itself, which is never in the garden: clients reach its DNS and the login page anyway; take it out", text)
+			k.report(key, "%s is the gateway itself, which is never in the garden: clients reach its DNS and the login page "+
+				"anyway; take it out", text)
 		case p.Overlaps(lan):
 			k.report(key, "%s overlaps the LAN, %s: %s", text, lan, among)
 		}
@@ -167,7 +181,9 @@ func (k *checker) checkInbound() {
 	lan := k.LAN.Network()
 	for _, p := range k.NAT.Inbound {
 		if p.Bits() >= lan.Bits() && lan.Contains(p.Addr()) {
-			k.report("nat.inbound", "%s is in the LAN, %s, and it is about hosts behind %s: clients reach each other without it; take it out", Short(p), lan, k.WAN.Interface)
+			k.report("nat.inbound",
+				"%s is in the LAN, %s, and it is about hosts behind %s: clients reach each other without it; take it out", Short(p),
+				lan, k.WAN.Interface)
 		}
 	}
 }

@@ -17,7 +17,8 @@ func TestGardenValues(t *testing.T) {
 		{"garden.ports", "例え。テスト:443", "xn--r8jz45g.xn--zckzah:443"},
 		{"garden.ports", "192.0.2.0/24:53/UDP", "192.0.2.0/24:53/udp"},
 		{"garden.ports", "192.0.2.7/32:80", "192.0.2.7:80"},
-		{"garden.ports", "192.0.2.7/24:53/udp", `"192.0.2.7/24:53/udp" is an address with a length: use "192.0.2.0/24:53/udp" or "192.0.2.7:53/udp"`},
+		{"garden.ports", "192.0.2.7/24:53/udp",
+			`"192.0.2.7/24:53/udp" is an address with a length: use "192.0.2.0/24:53/udp" or "192.0.2.7:53/udp"`},
 		{"garden.ports", "0.0.0.0/0:53", `/8 or longer, and "0.0.0.0/0:53" is a large part of the Internet`},
 		{"garden.ports", "192.0.2.0/33:53", `"192.0.2.0/33:53" has not: write it as in "192.0.2.0/24:53"`},
 		{"garden.ports", "192.0.2.0:53/24", `has it behind: write "192.0.2.0/24:53"`},
@@ -25,20 +26,24 @@ func TestGardenValues(t *testing.T) {
 		{"garden.ports", "[2001:db8::1]:443", "is IPv6"},
 		{"garden.ports", "2001:db8::1", "is IPv6"},
 		{"garden.ports", "2001:db8::/32:443", "is IPv6"},
-		{"garden.ports", "example.org", `must end in a port, and "example.org" has none: write "example.org:443"; all ports are for garden.domains`},
+		{"garden.ports", "example.org",
+			`must end in a port, and "example.org" has none: write "example.org:443"; all ports are for garden.domains`},
 		{"garden.ports", "192.0.2.7", `write "192.0.2.7:443"; all ports are for garden.prefixes`},
 		{"garden.ports", "https://example.org/login", `is a web address: write "example.org:443"`},
 		{"garden.ports", "https://example.org:8443/", `write "example.org:8443"`},
-		{"garden.ports", "example.org:443-445/udp", `has several: write a value for each, "example.org:443/udp", "example.org:445/udp"`},
+		{"garden.ports", "example.org:443-445/udp",
+			`has several: write a value for each, "example.org:443/udp", "example.org:445/udp"`},
 		{"garden.ports", "example.org:80,443", `has several: write a value for each, "example.org:80", "example.org:443"`},
 		{"garden.ports", "example.org:https", `must have a port from 1 to 65535, and "example.org:https" has "https"`},
 		{"garden.ports", "example.org:", `has ""`},
 		{"garden.ports", "example.org:0", `has "0"`},
 		{"garden.ports", "example.org:65536", `has "65536"`},
-		{"garden.ports", "example.org:53/icmp", `must have "tcp" or "udp" behind the port, and "example.org:53/icmp" has "icmp"`},
+		{"garden.ports", "example.org:53/icmp",
+			`must have "tcp" or "udp" behind the port, and "example.org:53/icmp" has "icmp"`},
 		{"garden.ports", ":443", "is empty"},
 		{"garden.ports", "*:443", "is every name"},
-		{"garden.ports", "*.com:443", `is a large part of the Internet: write what clients need of it, such as "*.example.com"`},
+		{"garden.ports", "*.com:443",
+			`is a large part of the Internet: write what clients need of it, such as "*.example.com"`},
 		{"garden.ports", "a.*.example:443", "has a star in another place"},
 		{"garden.ports", ".example.org:443", `begins with a dot: write "*.example.org"`},
 		{"garden.ports", "a..example:443", "has nothing before a dot, or between two"},
@@ -68,7 +73,8 @@ func TestGardenValues(t *testing.T) {
 				if got = append(got, c.Garden.Domains...); !slices.Equal(got, []string{tt.want}) {
 					t.Errorf("read as %q, want %s", got, tt.want)
 				}
-			} else if !strings.HasPrefix(err.Error(), "x.toml:6: "+tt.key+": each value must ") || !strings.Contains(err.Error(), tt.want) {
+			} else if !strings.HasPrefix(err.Error(), "x.toml:6: "+tt.key+": each value must ") ||
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v\nwant %s", err, tt.want)
 			}
 		})
@@ -85,10 +91,12 @@ func TestOwnInLists(t *testing.T) {
 	parse(t, inbound+"[\"0.0.0.0/0\"]\n")
 	parse(t, inbound+"[\"10.0.0.0/8\"]\n") // which has others, too
 	wantProblems(t, inbound+"[\"10.1.0.0/16\", \"10.1.2.3\"]\n", []string{
-		"x.toml:7: nat.inbound: 10.1.0.0/16 is in the LAN, … wan0 … take it out", "x.toml:7: nat.inbound: 10.1.2.3 is in the LAN, … out"})
+		"x.toml:7: nat.inbound: 10.1.0.0/16 is in the LAN, … wan0 … take it out",
+		"x.toml:7: nat.inbound: 10.1.2.3 is in the LAN, … out"})
 	wantProblems(t, minimal+"garden.ports = [\"10.1.0.1:443\", \"10.1.7.0/24:80\", \"10.0.0.0/8:53/udp\"]\n", []string{
 		"x.toml:6: garden.ports: 10.1.0.1:443 is the gateway itself, … out",
 		"x.toml:6: garden.ports: 10.1.7.0/24:80 overlaps the LAN, 10.1.0.0/16: …",
 		"x.toml:6: garden.ports: 10.0.0.0/8:53/udp overlaps the LAN, …"})
-	wantProblems(t, minimal+"garden.prefixes = [\"10.1.0.1\"]\n", []string{"x.toml:6: garden.prefixes: 10.1.0.1/32 is the gateway itself, … out"})
+	wantProblems(t, minimal+"garden.prefixes = [\"10.1.0.1\"]\n",
+		[]string{"x.toml:6: garden.prefixes: 10.1.0.1/32 is the gateway itself, … out"})
 }

@@ -98,7 +98,9 @@ func (k *checker) openFiles() {
 	k.checkSecrets()
 	if f := k.Users.File; f != "" {
 		if info, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
-			k.report("users.file", `%s does not exist: make it with mode 640 and a line NAME:HASH for each account; gatewayd hash-password prints the hash`, f)
+			k.report("users.file",
+				`%s does not exist: make it with mode 640 and a line NAME:HASH for each account; gatewayd hash-password prints the hash`,
+				f)
 		} else if err != nil {
 			k.report("users.file", "%v", textfile.Plain(err))
 		} else if info.IsDir() {
@@ -130,7 +132,9 @@ func (k *checker) checkSecrets() {
 	for _, a := range []netip.AddrPort{one.Address, one.AcctAddress} {
 		for _, b := range []netip.AddrPort{other.Address, other.AcctAddress} {
 			if a.IsValid() && a.Addr().Unmap() == b.Addr().Unmap() {
-				k.report("radius.dynamic", "both servers have the address %s and different secrets, so that its requests cannot be told apart: give both the same secret", a.Addr())
+				k.report("radius.dynamic",
+					"both servers have the address %s and different secrets, so that its requests cannot be told apart: give both "+
+						"the same secret", a.Addr())
 				return
 			}
 		}

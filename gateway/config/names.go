@@ -44,7 +44,8 @@ func namePattern(s string) (string, error) {
 	case s == "*" || s == "*.":
 		return "", errors.New("is every name: write the names that clients need before they log in")
 	case strings.Contains(below, "*"):
-		return "", errors.New(`has a star in another place than in front of a dot: write "*.example.org" for all names below example.org`)
+		return "", errors.New(
+			`has a star in another place than in front of a dot: write "*.example.org" for all names below example.org`)
 	case strings.HasPrefix(s, "."):
 		return "", fmt.Errorf(`begins with a dot: write "*%s" for all names below it`, s)
 	}

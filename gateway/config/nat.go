@@ -94,7 +94,9 @@ func hostRange(v any) (Range, error) {
 	}
 	r, err := addressRange(v)
 	if err != nil || !isHost(r.First) || !isHost(r.Last) {
-		return Range{}, fmt.Errorf(`must be an IPv4 address such as "203.0.113.7", or the first and the last one, "203.0.113.7-203.0.113.10", not %s`, show(v))
+		return Range{}, fmt.Errorf(
+			`must be an IPv4 address such as "203.0.113.7", or the first and the last one, "203.0.113.7-203.0.113.10", not %s`,
+			show(v))
 	}
 	return r, nil
 }
@@ -126,7 +128,8 @@ func portRange(v any) (PortRange, error) {
 	a, err1 := strconv.ParseUint(first, 10, 16)
 	b, err2 := strconv.ParseUint(last, 10, 16)
 	if errors.Join(err1, err2) != nil || a == 0 || b < a {
-		return PortRange{}, fmt.Errorf(`must be a port such as 8080, or the first and the last one, "8000-8010", not %s`, show(v))
+		return PortRange{},
+			fmt.Errorf(`must be a port such as 8080, or the first and the last one, "8000-8010", not %s`, show(v))
 	}
 	return PortRange{uint16(a), uint16(b)}, nil
 }
@@ -138,7 +141,8 @@ func hostPort(v any) (netip.AddrPort, error) {
 	}
 	ap, err := addressPort(1)(v)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf(`must be a client's address, such as "10.1.0.5:80", or "10.1.0.5" for the same port, not %s`, show(v))
+		return netip.AddrPort{},
+			fmt.Errorf(`must be a client's address, such as "10.1.0.5:80", or "10.1.0.5" for the same port, not %s`, show(v))
 	}
 	return ap, nil
 }
@@ -195,7 +199,8 @@ func (k *checker) checkNAT() {
 		k.report("datapath.forward", `redirected packets pass address translation by: use "auto"`)
 	}
 	if k.Ident.Enabled && k.Ident.Method == IdentNAT {
-		k.report("ident.method", `is "nat" unless set, where clients keep their addresses, and [nat] translates them: use %q`, IdentMasquerade)
+		k.report("ident.method", `is "nat" unless set, where clients keep their addresses, and [nat] translates them: use %q`,
+			IdentMasquerade)
 	}
 	for i := range max(len(n.Forwards), k.rows["nat.forward"]) {
 		k.checkForward(i)
@@ -218,7 +223,8 @@ func (k *checker) checkSource() {
 	sorted := slices.SortedFunc(slices.Values(k.NAT.Source), func(a, b Range) int { return a.First.Compare(b.First) })
 	for i, r := range sorted {
 		if lan := k.LAN.Network(); lan.Contains(r.First) || lan.Contains(r.Last) || r.Contains(lan.Addr()) {
-			k.report("nat.source", "%s is in the LAN, %s: give addresses of %s", r.Short(), lan, cmp.Or(k.WAN.Interface, "the WAN"))
+			k.report("nat.source", "%s is in the LAN, %s: give addresses of %s", r.Short(), lan,
+				cmp.Or(k.WAN.Interface, "the WAN"))
 		}
 		if i == 0 {
 			continue
@@ -228,7 +234,8 @@ func (k *checker) checkSource() {
 		case before.Contains(r.First):
 			k.report("nat.source", "%s and %s overlap", before.Short(), r.Short())
 		case k.NAT.PortsPerClient == 0 && before.Last.Next() != r.First:
-			k.report("nat.source", "%s does not follow %s: without nat.ports_per_client the addresses must be consecutive", r.First, before.Last)
+			k.report("nat.source", "%s does not follow %s: without nat.ports_per_client the addresses must be consecutive",
+				r.First, before.Last)
 		}
 	}
 	if k.sources() > maxSources {
@@ -268,7 +275,9 @@ func (k *checker) checkPortsPerClient() {
 		if k.NAT.Masquerade {
 			where = "nat.source with more addresses"
 		}
-		k.report("nat.ports_per_client", "%d clients with %d ports each do not fit into the %d ports from %d on of %d outside addresses, which are enough for %d clients: %s, or %s",
+		k.report("nat.ports_per_client",
+			"%d clients with %d ports each do not fit into the %d ports from %d on of %d outside addresses, which are enough "+
+				"for %d clients: %s, or %s",
 			clients, each, natPorts, FirstNATPort, sources, room, advice, where)
 	}
 }
@@ -276,10 +285,12 @@ func (k *checker) checkPortsPerClient() {
 // checkForward checks one [[nat.forward]].
 func (k *checker) checkForward(i int) {
 	report := func(key, format string, args ...any) {
-		k.reportAt(cmp.Or(k.lines[forwardKey(i, key)], k.lines[fmt.Sprintf("nat.forward#%d", i+1)]), "nat.forward."+key, format, args...)
+		k.reportAt(cmp.Or(k.lines[forwardKey(i, key)], k.lines[fmt.Sprintf("nat.forward#%d", i+1)]), "nat.forward."+key,
+			format, args...)
 	}
 	missing := false
-	for _, needed := range [][2]string{{"proto", `"tcp" or "udp"`}, {"ports", "the outside ports"}, {"to", "the client's address and port"}} {
+	for _, needed := range [][2]string{
+		{"proto", `"tcp" or "udp"`}, {"ports", "the outside ports"}, {"to", "the client's address and port"}} {
 		if k.lines[forwardKey(i, needed[0])] == 0 {
 			report(needed[0], "missing: %s", needed[1])
 			missing = true
@@ -306,11 +317,13 @@ func (k *checker) checkForward(i int) {
 		}
 	}
 	if other := k.named(f); other.IsValid() {
-		report("ports", "%s would name the client %s, whose connections have these ports outside (nat.ports_per_client): use ports below %d%s", f.Ports, other, FirstNATPort, k.ownPorts(f.To))
+		report("ports", "%s would name the client %s, whose connections have these ports outside (nat.ports_per_client): "+
+			"use ports below %d%s", f.Ports, other, FirstNATPort, k.ownPorts(f.To))
 	}
 	for j, other := range k.NAT.Forwards[:i] {
 		if other.Proto == f.Proto && other.Ports.First <= f.Ports.Last && f.Ports.First <= other.Ports.Last {
-			report("ports", "%s overlaps %s/%s of line %d: a port leads to one client", f.Ports, other.Proto, other.Ports, k.lines[forwardKey(j, "ports")])
+			report("ports", "%s overlaps %s/%s of line %d: a port leads to one client", f.Ports, other.Proto, other.Ports,
+				k.lines[forwardKey(j, "ports")])
 		}
 	}
 }

@@ -33,8 +33,8 @@ func (c *Config) numbered(i int) netip.Addr {
 	return netip.Addr{}
 }
 
-// named returns another client that the ports of a forward would name with nat.ports_per_client; invalid: nobody. Ports of the
-// forward's own client are forwarded at that client's address alone; others at all outside addresses.
+// named returns another client that the ports of a forward would name with nat.ports_per_client; invalid: nobody. Ports
+// of the forward's own client are forwarded at that client's address alone; others at all outside addresses.
 func (k *checker) named(f Forward) (other netip.Addr) {
 	each := k.NAT.PortsPerClient
 	if each == 0 || f.Ports.Last < FirstNATPort || !k.LAN.Address.IsValid() {

@@ -43,7 +43,8 @@ func duration(lo, hi time.Duration) reader[time.Duration] {
 		s, _ := v.(string)
 		d, err := time.ParseDuration(s)
 		if err != nil || d < lo || d > hi {
-			return 0, fmt.Errorf(`must be a duration such as "90s", "15m" or "24h", from %s to %s, not %s`, shortDuration(lo), shortDuration(hi), show(v))
+			return 0, fmt.Errorf(`must be a duration such as "90s", "15m" or "24h", from %s to %s, not %s`, shortDuration(lo),
+				shortDuration(hi), show(v))
 		}
 		return d, nil
 	}
@@ -187,7 +188,8 @@ func absolute(v any) (string, error) {
 func webAddress(v any) (string, error) {
 	s, _ := v.(string)
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(s) > 2000 || strings.ContainsFunc(s, unicode.IsControl) {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(s) > 2000 ||
+		strings.ContainsFunc(s, unicode.IsControl) {
 		return "", fmt.Errorf(`must be a web address such as "https://example.org/", not %s`, show(v))
 	}
 	return s, nil

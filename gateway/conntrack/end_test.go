@@ -83,7 +83,8 @@ func TestEnd(t *testing.T) {
 	}
 	network := netip.MustParsePrefix("127.1.0.0/29")
 	for name, of := range map[string][]netip.Prefix{
-		"nobody's": {netip.MustParsePrefix("127.1.0.200/32")}, "one": several(1), "translated": several(2)[1:], "in a zone": several(3)[2:], "forwarded": several(4)[3:],
+		"nobody's": {netip.MustParsePrefix("127.1.0.200/32")}, "one": several(1), "translated": several(2)[1:],
+		"in a zone": several(3)[2:], "forwarded": several(4)[3:],
 		"some": several(5), "many": several(30), "a network": {network}, "both": {several(9)[8], network, several(9)[8]},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -124,7 +124,8 @@ func TestFailures(t *testing.T) {
 	connect(t)
 	refused := errors.New("refused")
 	var told []error
-	e := Ender{Gateway: gateway, Failed: func(err error) { told = append(told, err) }, Forget: func([]Connection) error { return refused }}
+	e := Ender{Gateway: gateway, Failed: func(err error) { told = append(told, err) },
+		Forget: func([]Connection) error { return refused }}
 	e.EndSoon(host(1))
 	<-e.Ending(host(1))
 	if len(told) != 1 || !errors.Is(told[0], refused) {
@@ -209,7 +210,8 @@ func fill(b *testing.B, n int) {
 	for i := 0; entries() < n; i++ {
 		for j := range 1000 {
 			k := i*1000 + j
-			unix.Sendto(s, []byte{0}, 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 3 + byte(k>>16), byte(k >> 8), byte(k)}})
+			unix.Sendto(s, []byte{0}, 0,
+				&unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 3 + byte(k>>16), byte(k >> 8), byte(k)}})
 		}
 	}
 }

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -130,7 +127,8 @@ func numbered(n int) netip.Addr {
 func authenticated(n int) *clients {
 	c := &clients{}
 	for i := range n {
-		s := session.Session{State: session.Authenticated, Login: session.Login{User: "bob"}, Began: time.Unix(1_700_000_000, 0)}
+		s := session.Session{
+			State: session.Authenticated, Login: session.Login{User: "bob"}, Began: time.Unix(1_700_000_000, 0)}
 		if i%3 == 0 {
 			s.User = "ann"
 		}
@@ -152,7 +150,8 @@ func start(t *testing.T, table Sessions, stall time.Duration) string {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() {
-		ended <- s.Serve(ctx, table, func() Status { return Status{Version: "1.2.3", Sessions: map[State]int{session.PreAuth: 7}} })
+		ended <- s.Serve(
+			ctx, table, func() Status { return Status{Version: "1.2.3", Sessions: map[State]int{session.PreAuth: 7}} })
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -183,11 +182,13 @@ func TestVerbs(t *testing.T) {
 		t.Errorf("status %+v, %v", status, err)
 	}
 	s, err := c.Session(ctx, numbered(4))
-	want := Session{Addr: numbered(4), MAC: "02:00:00:00:00:04", State: session.Leased, Hostname: "phone\x1b[2J", Began: time.Unix(1_700_000_000, 0)}
+	want := Session{Addr: numbered(4), MAC: "02:00:00:00:00:04", State: session.Leased, Hostname: "phone\x1b[2J",
+		Began: time.Unix(1_700_000_000, 0)}
 	if diff := cmp.Diff(want, s, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	s, err = c.Login(ctx, LoginRequest{Addr: numbered(4), User: "carl", Limits: Limits{SessionTimeoutSeconds: 90, UpBps: 1e6, TotalBytes: 5}})
+	s, err = c.Login(ctx, LoginRequest{Addr: numbered(4), User: "carl", Limits: Limits{SessionTimeoutSeconds: 90,
+		UpBps: 1e6, TotalBytes: 5}})
 	if err != nil || s.State != session.Authenticated || s.User != "carl" {
 		t.Errorf("login: %+v, %v", s, err)
 	}
@@ -197,7 +198,8 @@ func TestVerbs(t *testing.T) {
 	for _, f := range []struct {
 		filter Filter
 		want   []int
-	}{{Filter{}, []int{0, 1, 2, 3, 4, 5}}, {Filter{User: "ann"}, []int{0, 3}}, {Filter{User: "ANN"}, []int{0, 3}}, {Filter{State: session.PreAuth}, nil}, {Filter{User: "carl", State: session.Authenticated}, []int{4}}} {
+	}{{Filter{}, []int{0, 1, 2, 3, 4, 5}}, {Filter{User: "ann"}, []int{0, 3}}, {Filter{User: "ANN"}, []int{0, 3}},
+		{Filter{State: session.PreAuth}, nil}, {Filter{User: "carl", State: session.Authenticated}, []int{4}}} {
 		var got []netip.Addr
 		err := c.Sessions(ctx, f.filter, func(s Session) error { got = append(got, s.Addr); return nil })
 		var want []netip.Addr
@@ -211,7 +213,8 @@ func TestVerbs(t *testing.T) {
 	for _, l := range []struct {
 		req  LogoutRequest
 		want int
-	}{{LogoutRequest{Addr: numbered(4)}, 1}, {LogoutRequest{User: "ann"}, 2}, {LogoutRequest{All: true}, 3}, {LogoutRequest{All: true}, 0}} {
+	}{{LogoutRequest{Addr: numbered(4)}, 1}, {LogoutRequest{User: "ann"}, 2}, {LogoutRequest{All: true}, 3},
+		{LogoutRequest{All: true}, 0}} {
 		if n, err := c.Logout(ctx, l.req); n.Ended != l.want || err != nil {
 			t.Errorf("logout %+v: %d, %v", l.req, n, err)
 		}
@@ -241,8 +244,10 @@ func TestRefusals(t *testing.T) {
 		{login(LoginRequest{Addr: numbered(1)}), "user must be a name"},
 		{login(LoginRequest{Addr: numbered(1), User: "a\nb"}), "user must be a name"},
 		{login(LoginRequest{Addr: numbered(1), User: strings.Repeat("x", 254)}), "user must be a name"},
-		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: -1}}), "time-outs must be seconds"},
-		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: 1e300}}), "time-outs must be seconds"},
+		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: -1}}),
+			"time-outs must be seconds"},
+		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: 1e300}}),
+			"time-outs must be seconds"},
 		{login(LoginRequest{Addr: numbered(1), User: strings.Repeat("x", maxBodyBytes)}), "body too large"},
 		{logout(LogoutRequest{}), "give one of addr, user and all"},
 		{logout(LogoutRequest{All: true, User: "x"}), "give one of addr, user and all"},
@@ -259,7 +264,8 @@ func TestRefusals(t *testing.T) {
 	if _, there := table.Get(table.refused); there {
 		t.Error("a client without a lease stays although its login was refused")
 	}
-	if err := logout(LogoutRequest{All: true}); err == nil || !strings.Contains(err.Error(), "of 2 sessions") || !strings.Contains(err.Error(), "10.0.0.2: the disk is full") {
+	if err := logout(LogoutRequest{All: true}); err == nil || !strings.Contains(err.Error(), "of 2 sessions") ||
+		!strings.Contains(err.Error(), "10.0.0.2: the disk is full") {
 		t.Errorf("logout of all, one of them failing: %v", err)
 	}
 }
@@ -288,162 +294,5 @@ func TestSessionsThatEndMeanwhile(t *testing.T) {
 	c := dial(t, start(t, ending{authenticated(100)}, stallTime))
 	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n.Ended != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
-	}
-}
-
-func TestOneDaemonAtATime(t *testing.T) {
-	waitsFor(t, 0)
-	path := filepath.Join(t.TempDir(), "c.sock")
-	daemon := hold(t, path)
-	_, err := Listen(path)
-	if !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), fmt.Sprintf("(process %d)", daemon.Process.Pid)) {
-		t.Errorf("beside a live daemon: %v", err)
-	}
-	if _, err := Dial(path); err != nil {
-		t.Errorf("the live daemon has lost its socket: %v", err)
-	}
-	daemon.Process.Kill()
-	if daemon.Wait(); daemon.ProcessState.Exited() {
-		t.Errorf("the daemon ended before it was killed: %s", daemon.ProcessState)
-	}
-	if _, err := os.Lstat(path); err != nil {
-		t.Fatalf("a killed daemon leaves its socket: %v", err)
-	}
-	if _, err := Dial(path); !errors.Is(err, ErrNotRunning) {
-		t.Errorf("after a kill: %v", err)
-	}
-	s, err := Listen(path)
-	if err != nil {
-		t.Fatalf("after a killed daemon: %v", err)
-	}
-	if err := errors.Join(s.Close(), s.Close()); err != nil {
-		t.Error(err)
-	}
-	if _, err := Dial(path); !errors.Is(err, ErrNotRunning) {
-		t.Errorf("after the end: %v", err)
-	}
-}
-
-// waitsFor has Listen wait at most so long, until the test ends.
-func waitsFor(t *testing.T, d time.Duration) {
-	before := dying
-	dying = d
-	t.Cleanup(func() { dying = before })
-}
-
-// TestAProcessThatIsEndingIsAwaited: Listen waits for a lock that is held, and then for the process that
-// had it, whose ports may be taken longer than the lock.
-func TestAProcessThatIsEndingIsAwaited(t *testing.T) {
-	waitsFor(t, time.Minute)
-	path := filepath.Join(t.TempDir(), "c.sock")
-	former := exec.Command("sleep", "1000")
-	if err := former.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { former.Process.Kill(); former.Wait() })
-	if err := os.WriteFile(path+".lock", fmt.Appendln(nil, former.Process.Pid), lockMode); err != nil {
-		t.Fatal(err)
-	}
-	lock, err := os.OpenFile(path+".lock", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tryLock(lock); err != nil {
-		t.Fatal(err)
-	}
-	var ending atomic.Bool
-	listening := make(chan error)
-	go func() {
-		s, err := Listen(path)
-		if !ending.Load() {
-			err = errors.Join(err, errors.New("it listens beside the former process"))
-		}
-		if s != nil {
-			err = errors.Join(err, s.Close())
-		}
-		listening <- err
-	}()
-	pid := func() string { return fmt.Sprint(os.Getpid(), "\n") }
-	lock.Close()
-	for { // until Listen has the lock
-		probe, err := os.Open(path + ".lock")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = tryLock(probe)
-		probe.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if text, err := os.ReadFile(path + ".lock"); err != nil || string(text) == pid() {
-		t.Errorf("the lock is %q (%v) while the former process lives", text, err)
-	}
-	ending.Store(true)
-	former.Process.Kill()
-	if err := <-listening; err != nil {
-		t.Error(err)
-	}
-	if text, err := os.ReadFile(path + ".lock"); err != nil || len(text) > 0 {
-		t.Errorf("after the end the lock names %q (%v)", text, err)
-	}
-}
-
-// hold starts a process that holds a socket.
-func hold(t *testing.T, path string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), "CONTROL_TEST_HOLD="+path)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	said := make([]byte, 200)
-	if n, _ := out.Read(said); string(said[:n]) != "listening\n" {
-		t.Fatalf("the daemon says %q", said[:n])
-	}
-	return cmd
-}
-
-func TestModeOfTheSocket(t *testing.T) {
-	for _, umask := range []int{0, 0o027, 0o077} {
-		before := syscall.Umask(umask)
-		path := filepath.Join(t.TempDir(), "c.sock")
-		s, err := Listen(path)
-		syscall.Umask(before)
-		if err != nil {
-			t.Fatal(err)
-		}
-		info, err := os.Stat(path)
-		if err != nil || info.Mode() != os.ModeSocket|socketMode {
-			t.Errorf("umask %o: %v, %v", umask, info.Mode(), err)
-		}
-		if info, err := os.Stat(path + ".lock"); err != nil || info.Mode() != lockMode {
-			t.Errorf("umask %o: the lock: %v, %v", umask, info.Mode(), err)
-		}
-		s.Close()
-	}
-}
-
-func TestNothingElseIsRemoved(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "c.sock")
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := Listen(path)
-	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "move it away") {
-		t.Errorf("%v", err)
-	}
-	if kept, _ := os.ReadFile(path); string(kept) != "precious" {
-		t.Errorf("the file has become %q", kept)
 	}
 }

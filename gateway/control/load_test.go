@@ -165,7 +165,8 @@ func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/v1/status", "")
 	f.Add("GET", "/v1/sessions?user=ann&state=leased", "")
 	f.Add("GET", "/v1/sessions/10.0.0.1", "")
-	f.Add("POST", "/v1/login", `{"addr":"10.0.0.1","user":"x","limits":{"session_timeout_seconds":1e9,"up_bps":18446744073709551615}}`)
+	f.Add("POST", "/v1/login",
+		`{"addr":"10.0.0.1","user":"x","limits":{"session_timeout_seconds":1e9,"up_bps":18446744073709551615}}`)
 	f.Add("POST", "/v1/logout", `{"user":"ann"}`)
 	f.Add("POST", "/v1/logout", `{"all":true} {"all":true}`)
 	f.Fuzz(func(t *testing.T, method, target, body string) {
@@ -239,7 +240,8 @@ func BenchmarkSessions(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		rows := 0
-		if err := c.Sessions(b.Context(), Filter{}, func(Session) error { rows++; return nil }); err != nil || rows != len(table.all) {
+		if err := c.Sessions(b.Context(), Filter{}, func(Session) error { rows++; return nil }); err != nil ||
+			rows != len(table.all) {
 			b.Fatal(rows, err)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 func crowd(first, n int) []LoginRequest {
 	list := make([]LoginRequest, n)
 	for i := range list {
-		list[i] = LoginRequest{Addr: numbered(first + i), MAC: fmt.Sprintf("02:00:00:%02x:%02x:%02x", i>>16, i>>8&255, i&255), User: "crowd"}
+		list[i] = LoginRequest{
+			Addr: numbered(first + i), MAC: fmt.Sprintf("02:00:00:%02x:%02x:%02x", i>>16, i>>8&255, i&255), User: "crowd"}
 	}
 	return list
 }
@@ -40,12 +41,17 @@ func TestLoginAllRefuses(t *testing.T) {
 		change func([]LoginRequest)
 		want   string
 	}{
-		"another client's address": {func(l []LoginRequest) { l[700].Addr, l[700].MAC = l[3].Addr, "02:ff:00:00:00:01" }, "10.0.0.13: it must leave first"},
-		"no lease":                 {func(l []LoginRequest) { l[700].MAC = "" }, "no client has 10.0.2.198: it needs a lease first"},
-		"no MAC":                   {func(l []LoginRequest) { l[700].MAC = "02:00" }, `mac must be a client's Ethernet address such as 02:00:5e:10:00:01, not "02:00"`},
-		"a group's MAC":            {func(l []LoginRequest) { l[700].MAC = "01:00:5e:00:00:01" }, "mac must be a client's Ethernet address"},
-		"no user":                  {func(l []LoginRequest) { l[700].User = "" }, "line 701: user must be a name"},
-		"a line without end":       {func(l []LoginRequest) { l[700].User = strings.Repeat("x", 2*maxBodyBytes) }, "token too long"},
+		"another client's address": {func(l []LoginRequest) { l[700].Addr, l[700].MAC = l[3].Addr, "02:ff:00:00:00:01" },
+			"10.0.0.13: it must leave first"},
+		"no lease": {
+			func(l []LoginRequest) { l[700].MAC = "" }, "no client has 10.0.2.198: it needs a lease first"},
+		"no MAC": {func(l []LoginRequest) { l[700].MAC = "02:00" },
+			`mac must be a client's Ethernet address such as 02:00:5e:10:00:01, not "02:00"`},
+		"a group's MAC": {
+			func(l []LoginRequest) { l[700].MAC = "01:00:5e:00:00:01" }, "mac must be a client's Ethernet address"},
+		"no user": {func(l []LoginRequest) { l[700].User = "" }, "line 701: user must be a name"},
+		"a line without end": {
+			func(l []LoginRequest) { l[700].User = strings.Repeat("x", 2*maxBodyBytes) }, "token too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := authenticated(0)

@@ -33,8 +33,9 @@ var (
 	addressesDesc = desc("addresses", "Addresses clients can be given: in the pools or reserved, or all of the LAN.")
 	leasesDesc    = desc("dhcp_leases", "Leases in use.")
 	outboxDesc    = desc("accounting_outbox", "Accounting events no server has confirmed yet.")
-	asideDesc     = desc("accounting_aside", "Accounting events set aside: no server confirms them, and servers confirm others.")
-	serverDesc    = desc("radius_server_up", "1: the RADIUS server answered last, or was not asked yet; 0: it did not.",
+	asideDesc     = desc(
+		"accounting_aside", "Accounting events set aside: no server confirms them, and servers confirm others.")
+	serverDesc = desc("radius_server_up", "1: the RADIUS server answered last, or was not asked yet; 0: it did not.",
 		"server", "purpose")
 	unkeptDesc  = desc("sessions_unkept", "1 while sessions cannot be written to the disk, otherwise 0.")
 	bytesDesc   = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
@@ -111,7 +112,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 // metrics of the process.
 func Metrics(status func() Status) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(
+		collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: requestTime,
 	})

@@ -22,7 +22,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func fullStatus() Status {
 	return Status{
-		Version: "1.2.3", PID: 42, Since: time.Unix(1_700_000_000, 500e6), Datapath: "ebpf, redirect", LAN: "eth1", WAN: "eth0", Addresses: 65533,
+		Version: "1.2.3", PID: 42, Since: time.Unix(1_700_000_000, 500e6), Datapath: "ebpf, redirect", LAN: "eth1",
+		WAN: "eth0", Addresses: 65533,
 		Sessions: map[State]int{session.Authenticated: 100_000, session.PreAuth: 3}, Leases: 100_005, Outbox: 2, Aside: 1,
 		Unkept:  "write: no space left on device; free space",
 		Traffic: Traffic{UpBytes: 1 << 40, UpPackets: 1 << 30, DownBytes: 1 << 45, DownPackets: 1 << 35},
@@ -120,7 +121,8 @@ func TestMetricsPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	err = ServeMetrics(t.Context(), netip.MustParseAddrPort(l.Addr().String()), fullStatus, func(net.Addr) { t.Error("ready") })
+	err = ServeMetrics(
+		t.Context(), netip.MustParseAddrPort(l.Addr().String()), fullStatus, func(net.Addr) { t.Error("ready") })
 	if err == nil || !strings.HasPrefix(err.Error(), "listening for Prometheus (metrics.listen): ") {
 		t.Error(err)
 	}

@@ -78,7 +78,8 @@ func takeLock(path string) (*os.File, error) {
 		if pid := writtenPID(f); pid > 0 {
 			holder = fmt.Sprintf(" (process %d)", pid)
 		}
-		return nil, fmt.Errorf("%w%s with the same run_dir (%s): end it first, or give this one another run_dir", ErrRunning, holder, filepath.Dir(path))
+		return nil, fmt.Errorf("%w%s with the same run_dir (%s): end it first, or give this one another run_dir", ErrRunning,
+			holder, filepath.Dir(path))
 	}
 	awaitEnd(writtenPID(f), until)
 	if err = f.Truncate(0); err == nil {
@@ -114,7 +115,8 @@ func awaitEnd(pid int, until time.Time) {
 		if left <= 0 {
 			return // it lives: what it still has, another check names
 		}
-		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1); !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1); !errors.Is(
+			err, unix.EINTR) {
 			return
 		}
 	}

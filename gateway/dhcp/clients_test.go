@@ -133,8 +133,10 @@ func TestUdhcpc(t *testing.T) {
 	c0 := newLAN(t)
 	s, j := start(t, leasesFile(t), nil)
 	h := newClient(t, c0)
-	hook, dir := script(t, "$1", `case $1 in bound|renew) ip addr replace $ip/$mask broadcast + dev $interface;; deconfig) ip addr flush dev $interface;; esac`)
-	p := background(t, h.command("udhcpc", "-f", "-i", c0, "-s", hook, "-O", "114", "-O", "mtu", "-x", "hostname:laptop", "-t", "20", "-T", "1"))
+	hook, dir := script(t, "$1",
+		`case $1 in bound|renew) ip addr replace $ip/$mask broadcast + dev $interface;; deconfig) ip addr flush dev $interface;; esac`)
+	p := background(t, h.command("udhcpc", "-f", "-i", c0, "-s", hook, "-O", "114", "-O", "mtu", "-x", "hostname:laptop",
+		"-t", "20", "-T", "1"))
 
 	env := told(t, dir, "bound")
 	checkTold(t, env, map[string]string{
@@ -164,18 +166,22 @@ func TestDhclient(t *testing.T) {
 	h := newClient(t, c0)
 	hook, dir := script(t, "$reason", `[ -z "$new_ip_address" ] || ip addr replace $new_ip_address/16 dev $interface`)
 	conf := filepath.Join(dir, "conf")
-	text := "option portal code 114 = text;\nrequest subnet-mask, routers, portal, interface-mtu;\nsend host-name \"tablet\";\n" +
+	text := "option portal code 114 = text;\nrequest subnet-mask, routers, portal, interface-mtu;\nsend host-name " +
+		"\"tablet\";\n" +
 		"send dhcp-client-identifier \"a-b-c\";\ntimeout 30;\ninitial-interval 1;\n"
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"dhclient", "-4", "-d", "-cf", conf, "-lf", filepath.Join(dir, "leases"), "-pf", filepath.Join(dir, "pid"), "-sf", hook}
+	args := []string{"dhclient", "-4", "-d", "-cf", conf, "-lf", filepath.Join(dir, "leases"), "-pf", filepath.Join(dir,
+		"pid"), "-sf", hook}
 	p := background(t, h.command(append(args, c0)...))
 	env := told(t, dir, "BOUND")
 	checkTold(t, env, map[string]string{
-		"new_ip_address": "10.1.1.0", "new_subnet_mask": "255.255.0.0", "new_routers": "10.1.0.1", "new_interface_mtu": "1400",
-		"new_portal": "https://portal.example/api", "new_dhcp_server_identifier": "10.1.0.1", "new_dhcp_lease_time": "3600",
-		"new_domain_name": "", // not asked for
+		"new_ip_address": "10.1.1.0", "new_subnet_mask": "255.255.0.0", "new_routers": "10.1.0.1",
+		"new_interface_mtu": "1400",
+		"new_portal":        "https://portal.example/api", "new_dhcp_server_identifier": "10.1.0.1",
+		"new_dhcp_lease_time": "3600",
+		"new_domain_name":     "", // not asked for
 	})
 	if ls := s.Leases(); len(ls) != 1 || ls[0].Hostname != "tablet" || string(ls[0].ClientID) != "a-b-c" {
 		t.Errorf("leases %+v", ls)
@@ -205,7 +211,8 @@ func TestAnswersAsDnsmasqDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := filepath.Join(t.TempDir(), "pid")
-	background(t, exec.Command("dnsmasq", "-k", "-C", "/dev/null", "--port=0", "--interface="+gateway, "--bind-interfaces", "--user=root",
+	background(t, exec.Command(
+		"dnsmasq", "-k", "-C", "/dev/null", "--port=0", "--interface="+gateway, "--bind-interfaces", "--user=root",
 		"--dhcp-authoritative", "--leasefile-ro", "--no-ping", "--dhcp-sequential-ip", "--pid-file="+pid,
 		"--dhcp-range=10.1.1.0,10.1.40.255,255.255.0.0,1h", "--domain=guests.example", "--dhcp-option=option:mtu,1400",
 		"--dhcp-option=6,10.1.0.1", "--dhcp-option-force=114,https://portal.example/api"))
@@ -240,7 +247,8 @@ func (w *wire) converse(t *testing.T) (notes []string) {
 		if d.dstMAC == broadcastMAC {
 			to = "all"
 		}
-		line := fmt.Sprintf("%s: %s to %s at %s: ciaddr %s yiaddr %s", what, r.MessageType(), to, d.dst, r.ClientIPAddr, r.YourIPAddr)
+		line := fmt.Sprintf(
+			"%s: %s to %s at %s: ciaddr %s yiaddr %s", what, r.MessageType(), to, d.dst, r.ClientIPAddr, r.YourIPAddr)
 		for _, code := range []uint8{1, 3, 6, 15, 26, 28, 54, 114} {
 			line += fmt.Sprintf(" %d=%x", code, r.Options.Get(dhcpv4.GenericOptionCode(code)))
 		}
@@ -252,16 +260,22 @@ func (w *wire) converse(t *testing.T) (notes []string) {
 	}
 	st := station{mac: mac}
 	id := dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte("an identifier")))
-	ip := note("discover", st, message(t, dhcpv4.MessageTypeDiscover, mac, wanted, id, wish(net.IP{10, 1, 2, 3}))).YourIPAddr
+	ip := note("discover", st,
+		message(t, dhcpv4.MessageTypeDiscover, mac, wanted, id, wish(net.IP{10, 1, 2, 3}))).YourIPAddr
 	note("select", st, message(t, dhcpv4.MessageTypeRequest, mac, wanted, id, server, wish(ip)))
 	note("init-reboot", st, message(t, dhcpv4.MessageTypeRequest, mac, wanted, id, wish(ip)))
 	addr, _ := netip.AddrFromSlice(ip.To4())
-	note("renew", station{mac: mac, src: addr, dst: serverAddr}, message(t, dhcpv4.MessageTypeRequest, mac, wanted, id, dhcpv4.WithClientIP(ip)))
-	note("rebind", station{mac: mac, src: addr}, message(t, dhcpv4.MessageTypeRequest, mac, wanted, id, dhcpv4.WithClientIP(ip)))
-	note("inform", station{mac: mac, src: addr}, message(t, dhcpv4.MessageTypeInform, mac, wanted, dhcpv4.WithClientIP(ip)))
+	note("renew", station{mac: mac, src: addr, dst: serverAddr},
+		message(t, dhcpv4.MessageTypeRequest, mac, wanted, id, dhcpv4.WithClientIP(ip)))
+	note("rebind", station{mac: mac, src: addr},
+		message(t, dhcpv4.MessageTypeRequest, mac, wanted, id, dhcpv4.WithClientIP(ip)))
+	note("inform", station{mac: mac, src: addr},
+		message(t, dhcpv4.MessageTypeInform, mac, wanted, dhcpv4.WithClientIP(ip)))
 	note("another's", station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeRequest, macOf(2), wanted, wish(ip)))
-	note("elsewhere", station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeRequest, macOf(2), wanted, wish(net.IP{192, 168, 1, 1})))
-	note("few options", station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeDiscover, macOf(2), wish(net.IP{10, 1, 2, 4}), dhcpv4.WithRequestedOptions(dhcpv4.OptionRouter, dhcpv4.OptionBroadcastAddress)))
+	note("elsewhere", station{mac: macOf(2)},
+		message(t, dhcpv4.MessageTypeRequest, macOf(2), wanted, wish(net.IP{192, 168, 1, 1})))
+	note("few options", station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeDiscover, macOf(2), wish(net.IP{10, 1, 2, 4}),
+		dhcpv4.WithRequestedOptions(dhcpv4.OptionRouter, dhcpv4.OptionBroadcastAddress)))
 	reappear(t, note)
 	return notes
 }

@@ -57,17 +57,19 @@ type Config struct {
 	Pools     []Range      // addresses to lease; the gateway's own and static ones are left out
 	Static    map[MAC]netip.Addr
 
-	Lease            time.Duration              // default 1 h, at least 1 s; T1 is half of it, T2 7/8
-	Brief            time.Duration              // lease of clients that are not Settled; 0: Lease, at most that
-	Settled          func(MAC, netip.Addr) bool // needed with Brief; must not call the Server
-	AddressesPerMAC  int                        // addresses a MAC may have at once with different client identifiers; default 4
-	PerMAC           budget.Rate                // requests of one MAC; default 16 at once and 2 a second
-	Routers          []netip.Addr               // option 3; default Server
-	DNS              []netip.Addr               // option 6; default Server
-	Domain           string                     // option 15; empty: not sent
-	MTU              int                        // option 26 in bytes; 0: not sent
-	CaptivePortalURL string                     // option 114 (RFC 8910), sent asked or not; empty: not sent
-	Options          []Option                   // more options, sent on request; they replace the above but not 1, 51–59, 61, 82
+	Lease   time.Duration              // default 1 h, at least 1 s; T1 is half of it, T2 7/8
+	Brief   time.Duration              // lease of clients that are not Settled; 0: Lease, at most that
+	Settled func(MAC, netip.Addr) bool // needed with Brief; must not call the Server
+	// addresses a MAC may have at once with different client identifiers; default 4
+	AddressesPerMAC  int
+	PerMAC           budget.Rate  // requests of one MAC; default 16 at once and 2 a second
+	Routers          []netip.Addr // option 3; default Server
+	DNS              []netip.Addr // option 6; default Server
+	Domain           string       // option 15; empty: not sent
+	MTU              int          // option 26 in bytes; 0: not sent
+	CaptivePortalURL string       // option 114 (RFC 8910), sent asked or not; empty: not sent
+	// more options, sent on request; they replace the above but not 1, 51–59, 61, 82
+	Options []Option
 
 	// Present asks whether a client still answers for its address, which may take seconds.
 	// A RELEASE or DECLINE of a client that does has no effect, nor has one about which it
@@ -157,7 +159,9 @@ func (c Config) check() error {
 	case c.Lease < time.Second || c.Lease > 366*24*time.Hour:
 		return fmt.Errorf("dhcp: lease time %s must be between 1 s and a year", c.Lease)
 	case c.Brief < time.Second || c.Brief > c.Lease || c.Brief < c.Lease && c.Settled == nil:
-		return fmt.Errorf("dhcp: lease time %s of those who are not settled must be between 1 s and %s, and it must be known who they are", c.Brief, c.Lease)
+		return fmt.Errorf(
+			"dhcp: lease time %s of those who are not settled must be between 1 s and %s, and it must be known who they are",
+			c.Brief, c.Lease)
 	case c.AddressesPerMAC < 0:
 		return fmt.Errorf("dhcp: %d addresses a MAC: must be 1 or more", c.AddressesPerMAC)
 	case c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535):
@@ -174,7 +178,8 @@ func (c Config) check() error {
 func (c Config) checkAddresses() error {
 	for i, r := range c.Pools {
 		if !c.host(r.First) || !c.host(r.Last) || r.First.Compare(r.Last) > 0 {
-			return fmt.Errorf("dhcp: pool %s-%s must be host addresses of subnet %s, the lower one first", r.First, r.Last, c.Subnet)
+			return fmt.Errorf(
+				"dhcp: pool %s-%s must be host addresses of subnet %s, the lower one first", r.First, r.Last, c.Subnet)
 		}
 		if i > 0 && c.Pools[i-1].Last.Compare(r.First) >= 0 {
 			return fmt.Errorf("dhcp: pool %s-%s overlaps the one that ends at %s", r.First, r.Last, c.Pools[i-1].Last)
@@ -206,12 +211,14 @@ func (c Config) checkOptions() error {
 	if len(c.Domain) > 253 || strings.ContainsAny(c.Domain, " \x00") {
 		return fmt.Errorf("dhcp: %q is no domain name", c.Domain)
 	}
-	if u, err := url.Parse(c.CaptivePortalURL); err != nil || len(c.CaptivePortalURL) > 255 || (c.CaptivePortalURL != "" && u.Host == "") {
+	if u, err := url.Parse(c.CaptivePortalURL); err != nil || len(c.CaptivePortalURL) > 255 ||
+		(c.CaptivePortalURL != "" && u.Host == "") {
 		return fmt.Errorf("dhcp: captive portal API %q must be a full URL of at most 255 bytes", c.CaptivePortalURL)
 	}
 	for _, o := range c.Options {
 		if len(o.Data) == 0 || len(o.Data) > 255 || ownOption(o.Code) {
-			return fmt.Errorf("dhcp: option %d needs 1 to 255 bytes, and cannot be 0, 1, 50 to 59, 61, 82 or 255, which the server sets", o.Code)
+			return fmt.Errorf(
+				"dhcp: option %d needs 1 to 255 bytes, and cannot be 0, 1, 50 to 59, 61, 82 or 255, which the server sets", o.Code)
 		}
 	}
 	return nil

@@ -61,7 +61,8 @@ func (s *Server) leave(b *binding, how farewell, do func(now time.Time)) {
 			if err != nil {
 				why = "could not be asked whether it is still there, so the lease goes on"
 			}
-			s.log.Warn("a client was reported to leave its address and "+why, "mac", net.HardwareAddr(c.mac[:]).String(), "addr", addr, "err", err)
+			s.log.Warn("a client was reported to leave its address and "+why, "mac", net.HardwareAddr(c.mac[:]).String(), "addr",
+				addr, "err", err)
 		})
 	})
 }

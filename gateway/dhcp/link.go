@@ -46,7 +46,8 @@ func openLink(cfg Config) (*link, error) {
 		return nil, err
 	}
 	l := &link{port: port, mac: MAC(ifi.HardwareAddr)}
-	l.out, err = packet.Listen(ifi, packet.Raw, experimental, &packet.Config{Filter: []bpf.RawInstruction{{Op: unix.BPF_RET | unix.BPF_K}}})
+	l.out, err = packet.Listen(
+		ifi, packet.Raw, experimental, &packet.Config{Filter: []bpf.RawInstruction{{Op: unix.BPF_RET | unix.BPF_K}}})
 	if err != nil {
 		l.close()
 		return nil, fmt.Errorf("serving DHCP on %s: opening a packet socket: %w (it needs CAP_NET_RAW)", name, err)
@@ -62,10 +63,11 @@ func openLink(cfg Config) (*link, error) {
 	return l, nil
 }
 
-// socket is a packet socket that receives requests. It is bound to the interface and to all protocols: the kernel hands each
-// frame to such sockets first, and has it for itself again when it comes to the stack. A socket of IPv4's would be handed the
-// frame beside the stack, which then handles packets one by one and copies them; and where netfilter has seen the frame on a
-// bridge, the connection that it begins belonged to two, and the kernel drops such packets on their way to a queue.
+// socket is a packet socket that receives requests. It is bound to the interface and to all protocols: the kernel hands
+// each frame to such sockets first, and has it for itself again when it comes to the stack. A socket of IPv4's would be
+// handed the frame beside the stack, which then handles packets one by one and copies them; and where netfilter has
+// seen the frame on a bridge, the connection that it begins belonged to two, and the kernel drops such packets on their
+// way to a queue.
 type socket struct{ *packet.Conn }
 
 func openSocket(ifi *net.Interface) (io.ReadCloser, error) {
@@ -90,7 +92,8 @@ func incomingOnly(conn *packet.Conn) error {
 		return err
 	}
 	var inner error
-	err = rc.Control(func(fd uintptr) { inner = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1) })
+	err = rc.Control(
+		func(fd uintptr) { inner = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1) })
 	return errors.Join(err, inner)
 }
 
@@ -130,14 +133,16 @@ func holdPort(name string) (net.PacketConn, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		err2 := c.Control(func(fd uintptr) {
 			err = errors.Join(
-				unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]}),
+				unix.SetsockoptSockFprog(
+					int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]}),
 				unix.BindToDevice(int(fd), name))
 		})
 		return errors.Join(err, err2)
 	}}
 	conn, err := lc.ListenPacket(context.Background(), "udp4", fmt.Sprintf("0.0.0.0:%d", serverPort))
 	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, fmt.Errorf("serving DHCP on %s: another DHCP server has the port: stop it, or configure DHCP as external", name)
+		return nil, fmt.Errorf(
+			"serving DHCP on %s: another DHCP server has the port: stop it, or configure DHCP as external", name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)

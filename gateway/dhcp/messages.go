@@ -118,7 +118,8 @@ func (s *Server) setAside(rq *request, now time.Time) {
 		return
 	}
 	s.inUse.Do(func() {
-		s.log.Warn("an address is in use by somebody who did not lease it", "addr", b.addr, "found_by", net.HardwareAddr(rq.client.mac[:]).String())
+		s.log.Warn("an address is in use by somebody who did not lease it", "addr", b.addr, "found_by",
+			net.HardwareAddr(rq.client.mac[:]).String())
 	})
 	c := change{record: b.record()}
 	if wasLeased {

@@ -47,34 +47,36 @@ func at(offset int, with ...byte) func([]byte) {
 
 // oddMessages are DHCP messages with a part that is bad or missing, one of a device each.
 var oddMessages = map[string]odd{
-	"no End":                     {options: slices.Concat(isDiscover, asks)},
-	"no End, padded":             {options: slices.Concat(isDiscover, asks), size: 300},
-	"no End, with relay":         {options: slices.Concat(isDiscover, asks, byRelay, []byte{0}), beyond: "OFFER to one"},
-	"cut in an option":           {options: slices.Concat(isDiscover, asks, []byte{12, 40, 'a', 'b'})},
-	"cut after a code":           {options: slices.Concat(isDiscover, asks, []byte{12})},
-	"cut before the type":        {options: slices.Concat([]byte{12, 40, 'a', 'b'}, isDiscover)},
-	"cut in the type":            {options: []byte{53, 1}},
-	"type empty, then right":     {options: slices.Concat([]byte{53, 0}, isDiscover, asks, end)},
-	"type of three bytes":        {options: slices.Concat([]byte{53, 3, 1, 9, 9}, asks, end)},
-	"type twice":                 {options: slices.Concat(isDiscover, isRequest, asks, end)},
-	"type after End":             {options: slices.Concat(end, isDiscover)},
-	"no type":                    {options: slices.Concat(asks, end)},
-	"no options":                 {},
-	"unknown type":               {options: slices.Concat([]byte{53, 1, 99}, asks, end)},
-	"another cookie":             {options: slices.Concat(isDiscover, asks, end), edit: at(236, 1, 2, 3, 4)},
-	"a reply":                    {options: slices.Concat(isDiscover, asks, end), edit: at(0, 2)},
-	"padded between":             {options: slices.Concat([]byte{0, 0}, isDiscover, []byte{0}, asks, []byte{0, 0}, end)},
-	"something after End":        {options: slices.Concat(isDiscover, asks, end, []byte{1, 2, 3})},
-	"wish empty":                 {options: slices.Concat(isDiscover, []byte{50, 0}, asks, end)},
-	"wish short":                 {options: slices.Concat(isDiscover, []byte{50, 2, 10, 1}, asks, end)},
-	"wish long":                  {options: slices.Concat(isDiscover, []byte{50, 8, 10, 1, 30, 1, 10, 1, 30, 2}, asks, end)},
-	"wish twice":                 {options: slices.Concat(isDiscover, wants("10.1.30.3"), wants("10.1.30.4"), asks, end)},
-	"wish empty, then right":     {options: slices.Concat(isDiscover, []byte{50, 0}, wants("10.1.30.5"), asks, end)},
-	"wish zero":                  {options: slices.Concat(isDiscover, wants("0.0.0.0"), asks, end)},
-	"wish of all":                {options: slices.Concat(isDiscover, wants("255.255.255.255"), asks, end)},
-	"identifier empty":           {options: slices.Concat(isDiscover, []byte{61, 0}, asks, end)},
-	"identifier twice":           {options: slices.Concat(isDiscover, []byte{61, 2, 0, 7, 61, 2, 0, 8}, asks, end)},
-	"identifier of 255":          {options: slices.Concat(isDiscover, []byte{61, 255}, bytes.Repeat([]byte{7}, 255), asks, end)},
+	"no End":                 {options: slices.Concat(isDiscover, asks)},
+	"no End, padded":         {options: slices.Concat(isDiscover, asks), size: 300},
+	"no End, with relay":     {options: slices.Concat(isDiscover, asks, byRelay, []byte{0}), beyond: "OFFER to one"},
+	"cut in an option":       {options: slices.Concat(isDiscover, asks, []byte{12, 40, 'a', 'b'})},
+	"cut after a code":       {options: slices.Concat(isDiscover, asks, []byte{12})},
+	"cut before the type":    {options: slices.Concat([]byte{12, 40, 'a', 'b'}, isDiscover)},
+	"cut in the type":        {options: []byte{53, 1}},
+	"type empty, then right": {options: slices.Concat([]byte{53, 0}, isDiscover, asks, end)},
+	"type of three bytes":    {options: slices.Concat([]byte{53, 3, 1, 9, 9}, asks, end)},
+	"type twice":             {options: slices.Concat(isDiscover, isRequest, asks, end)},
+	"type after End":         {options: slices.Concat(end, isDiscover)},
+	"no type":                {options: slices.Concat(asks, end)},
+	"no options":             {},
+	"unknown type":           {options: slices.Concat([]byte{53, 1, 99}, asks, end)},
+	"another cookie":         {options: slices.Concat(isDiscover, asks, end), edit: at(236, 1, 2, 3, 4)},
+	"a reply":                {options: slices.Concat(isDiscover, asks, end), edit: at(0, 2)},
+	"padded between":         {options: slices.Concat([]byte{0, 0}, isDiscover, []byte{0}, asks, []byte{0, 0}, end)},
+	"something after End":    {options: slices.Concat(isDiscover, asks, end, []byte{1, 2, 3})},
+	"wish empty":             {options: slices.Concat(isDiscover, []byte{50, 0}, asks, end)},
+	"wish short":             {options: slices.Concat(isDiscover, []byte{50, 2, 10, 1}, asks, end)},
+	"wish long": {
+		options: slices.Concat(isDiscover, []byte{50, 8, 10, 1, 30, 1, 10, 1, 30, 2}, asks, end)},
+	"wish twice":             {options: slices.Concat(isDiscover, wants("10.1.30.3"), wants("10.1.30.4"), asks, end)},
+	"wish empty, then right": {options: slices.Concat(isDiscover, []byte{50, 0}, wants("10.1.30.5"), asks, end)},
+	"wish zero":              {options: slices.Concat(isDiscover, wants("0.0.0.0"), asks, end)},
+	"wish of all":            {options: slices.Concat(isDiscover, wants("255.255.255.255"), asks, end)},
+	"identifier empty":       {options: slices.Concat(isDiscover, []byte{61, 0}, asks, end)},
+	"identifier twice":       {options: slices.Concat(isDiscover, []byte{61, 2, 0, 7, 61, 2, 0, 8}, asks, end)},
+	"identifier of 255": {
+		options: slices.Concat(isDiscover, []byte{61, 255}, bytes.Repeat([]byte{7}, 255), asks, end)},
 	"name empty":                 {options: slices.Concat(isDiscover, []byte{12, 0}, asks, end)},
 	"name of control characters": {options: slices.Concat(isDiscover, []byte{12, 3, 0, 27, 10}, asks, end)},
 	"list twice":                 {options: slices.Concat(isDiscover, asks, []byte{55, 1, 15}, end)},
@@ -83,29 +85,40 @@ var oddMessages = map[string]odd{
 		options: slices.Concat([]byte{52, 1, 3}, isDiscover, []byte{55, 1, 15}, end),
 		file:    []byte{55, 1, 3, 255}, sname: []byte{55, 1, 6, 255}, beyond: whole,
 	},
-	"size empty":                {options: slices.Concat(isDiscover, []byte{57, 0}, asks, end)},
-	"size of one byte":          {options: slices.Concat(isDiscover, []byte{57, 1, 9}, asks, end)},
-	"size zero":                 {options: slices.Concat(isDiscover, []byte{57, 2, 0, 0}, asks, end)},
-	"size twice":                {options: slices.Concat(isDiscover, []byte{57, 2, 5, 0, 57, 2, 5, 0}, asks, end)},
-	"relay empty":               {options: slices.Concat(isDiscover, []byte{82, 0}, asks, end)},
-	"relay and much else":       {options: slices.Concat(isDiscover, []byte{55, 6, 15, 1, 3, 6, 28, 26}, []byte{82, 200}, bytes.Repeat([]byte{7}, 200), end), beyond: "OFFER to one"},
-	"overload with the type":    {options: slices.Concat([]byte{52, 1, 1}, asks, end), file: slices.Concat(isDiscover, end)},
-	"overload without End":      {options: slices.Concat([]byte{52, 1, 1}, asks), file: isDiscover},
-	"overload of sname":         {options: slices.Concat([]byte{52, 1, 2}, asks, end), sname: slices.Concat(isDiscover, end)},
-	"overload of both":          {options: slices.Concat([]byte{52, 1, 3}, isDiscover, end), file: asks, sname: slices.Concat(byRelay, end)},
-	"overload full":             {options: slices.Concat([]byte{52, 1, 1}, isDiscover, end), file: append([]byte{60, 126}, bytes.Repeat([]byte{'x'}, 126)...)},
-	"overload cut":              {options: slices.Concat([]byte{52, 1, 1}, isDiscover, asks, end), file: []byte{60, 200, 1}},
-	"overload empty":            {options: slices.Concat([]byte{52, 0}, isDiscover, asks, end), file: slices.Concat(isRequest, end)},
-	"overload zero":             {options: slices.Concat([]byte{52, 1, 0}, isDiscover, asks, end), file: slices.Concat(isRequest, end)},
+	"size empty":       {options: slices.Concat(isDiscover, []byte{57, 0}, asks, end)},
+	"size of one byte": {options: slices.Concat(isDiscover, []byte{57, 1, 9}, asks, end)},
+	"size zero":        {options: slices.Concat(isDiscover, []byte{57, 2, 0, 0}, asks, end)},
+	"size twice":       {options: slices.Concat(isDiscover, []byte{57, 2, 5, 0, 57, 2, 5, 0}, asks, end)},
+	"relay empty":      {options: slices.Concat(isDiscover, []byte{82, 0}, asks, end)},
+	"relay and much else": {options: slices.Concat(isDiscover, []byte{55, 6, 15, 1, 3, 6, 28, 26}, []byte{82, 200},
+		bytes.Repeat([]byte{7}, 200), end), beyond: "OFFER to one"},
+	"overload with the type": {
+		options: slices.Concat([]byte{52, 1, 1}, asks, end), file: slices.Concat(isDiscover, end)},
+	"overload without End": {options: slices.Concat([]byte{52, 1, 1}, asks), file: isDiscover},
+	"overload of sname": {
+		options: slices.Concat([]byte{52, 1, 2}, asks, end), sname: slices.Concat(isDiscover, end)},
+	"overload of both": {
+		options: slices.Concat([]byte{52, 1, 3}, isDiscover, end), file: asks, sname: slices.Concat(byRelay, end)},
+	"overload full": {options: slices.Concat([]byte{52, 1, 1}, isDiscover, end), file: append([]byte{60, 126},
+		bytes.Repeat([]byte{'x'}, 126)...)},
+	"overload cut": {
+		options: slices.Concat([]byte{52, 1, 1}, isDiscover, asks, end), file: []byte{60, 200, 1}},
+	"overload empty": {
+		options: slices.Concat([]byte{52, 0}, isDiscover, asks, end), file: slices.Concat(isRequest, end)},
+	"overload zero": {
+		options: slices.Concat([]byte{52, 1, 0}, isDiscover, asks, end), file: slices.Concat(isRequest, end)},
 	"no overload, but a file":   {options: slices.Concat(isDiscover, asks, end), file: []byte{53, 1, 3, 50, 200}},
 	"with an address too early": {options: slices.Concat(isDiscover, asks, end), uses: "192.168.1.77"},
-	"hardware of 16 bytes":      {options: slices.Concat(isDiscover, asks, end), edit: at(2, 16), beyond: "OFFER to one, hardware 1 16"},
-	"hardware of no bytes":      {options: slices.Concat(isDiscover, asks, end), edit: at(2, 0)},
-	"hardware of 20 bytes":      {options: slices.Concat(isDiscover, asks, end), edit: at(2, 20)},
-	"hardware of another type":  {options: slices.Concat(isDiscover, asks, end), edit: at(1, 6)},
-	"all flags":                 {options: slices.Concat(isDiscover, asks, end), edit: at(atFlags, 0xff, 0xff)},
-	"from another network":      {options: slices.Concat(isDiscover, asks, end), from: netip.MustParseAddrPort("192.168.7.9:68")},
-	"from another port":         {options: slices.Concat(isDiscover, asks, end), from: netip.MustParseAddrPort("0.0.0.0:1068")},
+	"hardware of 16 bytes": {
+		options: slices.Concat(isDiscover, asks, end), edit: at(2, 16), beyond: "OFFER to one, hardware 1 16"},
+	"hardware of no bytes":     {options: slices.Concat(isDiscover, asks, end), edit: at(2, 0)},
+	"hardware of 20 bytes":     {options: slices.Concat(isDiscover, asks, end), edit: at(2, 20)},
+	"hardware of another type": {options: slices.Concat(isDiscover, asks, end), edit: at(1, 6)},
+	"all flags":                {options: slices.Concat(isDiscover, asks, end), edit: at(atFlags, 0xff, 0xff)},
+	"from another network": {
+		options: slices.Concat(isDiscover, asks, end), from: netip.MustParseAddrPort("192.168.7.9:68")},
+	"from another port": {
+		options: slices.Concat(isDiscover, asks, end), from: netip.MustParseAddrPort("0.0.0.0:1068")},
 
 	"request of zero":           {options: slices.Concat(isRequest, wants("0.0.0.0"), end)},
 	"request of nothing":        {options: slices.Concat(isRequest, end)},
@@ -113,17 +126,28 @@ var oddMessages = map[string]odd{
 	"request of an empty wish":  {options: slices.Concat(isRequest, []byte{50, 0}, end)},
 	"request without End":       {options: slices.Concat(isRequest, wants("10.1.30.9"))},
 	"request, wish and address": {options: slices.Concat(isRequest, wants("10.1.30.10"), end), uses: "10.1.30.10"},
-	"rebinding elsewhere":       {options: slices.Concat(isRequest, end), uses: "192.168.1.77", from: netip.MustParseAddrPort("192.168.1.77:68")},
-	"rebinding at the other":    {options: slices.Concat(isRequest, ofOther, end), uses: "10.1.30.11", from: netip.MustParseAddrPort("10.1.30.11:68")},
-	"rebinding, from a port":    {options: slices.Concat(isRequest, end), uses: "10.1.30.12", from: netip.MustParseAddrPort("10.1.30.12:1068")},
-	"rebinding, from nowhere":   {options: slices.Concat(isRequest, end), uses: "10.1.30.13"},
-	"rebinding, from another's": {options: slices.Concat(isRequest, end), uses: "10.1.30.14", from: netip.MustParseAddrPort("10.1.30.99:68")},
-	"inform":                    {options: slices.Concat(isInform, asks, end), uses: "10.1.30.15", from: netip.MustParseAddrPort("10.1.30.15:68")},
-	"inform without an address": {options: slices.Concat(isInform, asks, end), from: netip.MustParseAddrPort("10.1.30.16:68"), beyond: "ACK to one, hardware 1 6, ciaddr 10.1.30.16 at 10.1.30.16:68"},
-	"inform from nowhere":       {options: slices.Concat(isInform, asks, end), beyond: "ACK to all, hardware 1 6, ciaddr 0.0.0.0 at 255.255.255.255:68"},
-	"inform from another port":  {options: slices.Concat(isInform, asks, end), uses: "10.1.30.17", from: netip.MustParseAddrPort("10.1.30.17:1068")},
-	"inform of another network": {options: slices.Concat(isInform, asks, end), uses: "192.168.1.77", from: netip.MustParseAddrPort("192.168.1.77:68"), beyond: "ACK to one, hardware 1 6, ciaddr 192.168.1.77 at 192.168.1.77:68"},
-	"inform without End":        {options: slices.Concat(isInform, asks), uses: "10.1.30.18", from: netip.MustParseAddrPort("10.1.30.18:68")},
+	"rebinding elsewhere": {
+		options: slices.Concat(isRequest, end), uses: "192.168.1.77", from: netip.MustParseAddrPort("192.168.1.77:68")},
+	"rebinding at the other": {
+		options: slices.Concat(isRequest, ofOther, end), uses: "10.1.30.11", from: netip.MustParseAddrPort("10.1.30.11:68")},
+	"rebinding, from a port": {
+		options: slices.Concat(isRequest, end), uses: "10.1.30.12", from: netip.MustParseAddrPort("10.1.30.12:1068")},
+	"rebinding, from nowhere": {options: slices.Concat(isRequest, end), uses: "10.1.30.13"},
+	"rebinding, from another's": {
+		options: slices.Concat(isRequest, end), uses: "10.1.30.14", from: netip.MustParseAddrPort("10.1.30.99:68")},
+	"inform": {
+		options: slices.Concat(isInform, asks, end), uses: "10.1.30.15", from: netip.MustParseAddrPort("10.1.30.15:68")},
+	"inform without an address": {options: slices.Concat(isInform, asks, end), from: netip.MustParseAddrPort(
+		"10.1.30.16:68"), beyond: "ACK to one, hardware 1 6, ciaddr 10.1.30.16 at 10.1.30.16:68"},
+	"inform from nowhere": {options: slices.Concat(isInform, asks, end),
+		beyond: "ACK to all, hardware 1 6, ciaddr 0.0.0.0 at 255.255.255.255:68"},
+	"inform from another port": {
+		options: slices.Concat(isInform, asks, end), uses: "10.1.30.17", from: netip.MustParseAddrPort("10.1.30.17:1068")},
+	"inform of another network": {options: slices.Concat(isInform, asks, end), uses: "192.168.1.77",
+		from:   netip.MustParseAddrPort("192.168.1.77:68"),
+		beyond: "ACK to one, hardware 1 6, ciaddr 192.168.1.77 at 192.168.1.77:68"},
+	"inform without End": {
+		options: slices.Concat(isInform, asks), uses: "10.1.30.18", from: netip.MustParseAddrPort("10.1.30.18:68")},
 }
 
 // frame is the message in an Ethernet frame to all.
@@ -155,7 +179,8 @@ func (w *wire) tellOdd(t *testing.T) map[string]string {
 	for i, name := range slices.Sorted(maps.Keys(oddMessages)) {
 		o, mac, xid := oddMessages[name], macOf(0x10000+i), uint32(0xadd00000+i)
 		names[xid], notes[name] = name, "nothing"
-		if a, err := netip.ParseAddr(o.uses); err == nil && subnet.Contains(a) { // dnsmasq's answers go through the kernel, which would ask for it
+		if a, err := netip.ParseAddr(o.uses); err == nil && subnet.Contains(a) {
+			// dnsmasq's answers go through the kernel, which would ask for it
 			run(t, "ip", "neigh", "replace", o.uses, "lladdr", net.HardwareAddr(mac[:]).String(), "dev", gateway)
 		}
 		w.sendFrame(o.frame(mac, xid))
@@ -185,7 +210,8 @@ func tell(r *dhcpv4.DHCPv4, d datagram) string {
 	if d.dstMAC == broadcastMAC {
 		to = "all"
 	}
-	line := fmt.Sprintf("%s to %s, hardware %d %d, ciaddr %s", r.MessageType(), to, r.HWType, len(r.ClientHWAddr), r.ClientIPAddr)
+	line := fmt.Sprintf(
+		"%s to %s, hardware %d %d, ciaddr %s", r.MessageType(), to, r.HWType, len(r.ClientHWAddr), r.ClientIPAddr)
 	if r.MessageType() == dhcpv4.MessageTypeOffer { // of addresses in turn: it depends on the messages before
 		line += fmt.Sprintf(" and an address: %v", !r.YourIPAddr.IsUnspecified())
 	} else {

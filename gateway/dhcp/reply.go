@@ -114,7 +114,8 @@ func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
 			put(code)
 		}
 	}
-	for _, code := range []byte{codeMessage, codeLease, codeMask, codePortal, codeRenewal, codeRebinding, codeClientID, codeAgent} {
+	for _, code := range []byte{
+		codeMessage, codeLease, codeMask, codePortal, codeRenewal, codeRebinding, codeClientID, codeAgent} {
 		put(code)
 	}
 	return list
@@ -126,7 +127,8 @@ func (r reply) values(rq *request, fixed map[byte][]byte) (values map[byte][]byt
 	if r.kind == dhcpv4.MessageTypeNak {
 		values, always = map[byte][]byte{codeMessage: []byte(r.reason)}, []byte{codeAgent, codeMessage, codeClientID}
 	} else {
-		values, always = maps.Clone(fixed), []byte{codeAgent, codeLease, codeMask, codeRenewal, codeRebinding, codeClientID, codePortal}
+		values, always = maps.Clone(fixed),
+			[]byte{codeAgent, codeLease, codeMask, codeRenewal, codeRebinding, codeClientID, codePortal}
 		delete(values, codeServer)
 	}
 	if r.lease > 0 {

@@ -57,7 +57,8 @@ func parseRequest(d datagram) (*request, error) {
 		return nil, fmt.Errorf("%w: %d bytes, or not of DHCP", errMalformed, len(d.payload))
 	}
 	rq := &request{
-		kind: m.kind(), xid: dhcpv4.TransactionID(m.bytes[atXID:]), flags: binary.BigEndian.Uint16(m.bytes[atFlags:]) & 0x8000,
+		kind: m.kind(), xid: dhcpv4.TransactionID(m.bytes[atXID:]),
+		flags:    binary.BigEndian.Uint16(m.bytes[atFlags:]) & 0x8000,
 		hardware: hardware{m.bytes[1], m.bytes[2], [16]byte(m.bytes[atHardware:])},
 		from:     d.src, ciaddr: m.field(atCiaddr),
 		wish: m.address(dhcpv4.OptionRequestedIPAddress), server: m.address(dhcpv4.OptionServerIdentifier),

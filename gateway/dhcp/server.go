@@ -173,7 +173,8 @@ func (s *Server) Leases() []Lease {
 	list := make([]Lease, 0, s.table.leases())
 	for _, q := range []*queue{&s.table.queues[leased], &s.table.briefly} {
 		for b := q.first(); b != nil && b != &q.ring; b = b.next {
-			l := Lease{MAC: slices.Clone(b.client.mac[:]), Addr: b.addr, Hostname: b.hostname, End: b.end, Static: s.table.static(b)}
+			l := Lease{MAC: slices.Clone(b.client.mac[:]), Addr: b.addr, Hostname: b.hostname, End: b.end,
+				Static: s.table.static(b)}
 			if b.client.id != "" {
 				l.ClientID = []byte(b.client.id)
 			}

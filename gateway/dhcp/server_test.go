@@ -34,7 +34,8 @@ func TestLeaseRenewReleaseAndLeaseAgain(t *testing.T) {
 		t.Errorf("renewal: %s to %s %x", renewed.MessageType(), d.dst, d.dstMAC)
 	}
 	// REBINDING: the same, broadcast.
-	rebound, _ := w.ask(station{mac: mac, src: addr}, message(t, dhcpv4.MessageTypeRequest, mac, dhcpv4.WithClientIP(ack.YourIPAddr)))
+	rebound, _ := w.ask(
+		station{mac: mac, src: addr}, message(t, dhcpv4.MessageTypeRequest, mac, dhcpv4.WithClientIP(ack.YourIPAddr)))
 	if rebound.MessageType() != dhcpv4.MessageTypeAck || !rebound.YourIPAddr.Equal(ack.YourIPAddr) {
 		t.Errorf("rebinding: %s of %s", rebound.MessageType(), rebound.YourIPAddr)
 	}
@@ -73,10 +74,12 @@ func TestReplyAddresses(t *testing.T) {
 	}
 	inform, d := w.ask(station{mac: mac, src: netip.MustParseAddr("10.1.0.9")},
 		message(t, dhcpv4.MessageTypeInform, mac, dhcpv4.WithClientIP(net.IP{10, 1, 0, 9})))
-	if d.dst.Addr().String() != "10.1.0.9" || !inform.YourIPAddr.IsUnspecified() || inform.Options.Has(dhcpv4.OptionIPAddressLeaseTime) {
+	if d.dst.Addr().String() != "10.1.0.9" || !inform.YourIPAddr.IsUnspecified() ||
+		inform.Options.Has(dhcpv4.OptionIPAddressLeaseTime) {
 		t.Errorf("inform was answered to %s with %s", d.dst, inform.Summary())
 	}
-	nak, d := w.ask(station{mac: mac}, message(t, dhcpv4.MessageTypeRequest, mac, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(net.IP{192, 168, 7, 7}))))
+	nak, d := w.ask(station{mac: mac}, message(t, dhcpv4.MessageTypeRequest, mac, dhcpv4.WithOption(
+		dhcpv4.OptRequestedIPAddress(net.IP{192, 168, 7, 7}))))
 	if nak.MessageType() != dhcpv4.MessageTypeNak || d.dst.Addr() != limitedBroadcast || d.dstMAC != broadcastMAC {
 		t.Errorf("INIT-REBOOT in another network: %s to %s", nak.MessageType(), d.dst)
 	}
@@ -99,12 +102,15 @@ func TestRequestsOfEveryState(t *testing.T) {
 	}{
 		{"init-reboot with its own address", 1, []dhcpv4.Modifier{wish(mine)}, dhcpv4.MessageTypeAck},
 		{"init-reboot with another's", 1, []dhcpv4.Modifier{wish(other)}, dhcpv4.MessageTypeNak},
-		{"init-reboot with a free one, having another", 1, []dhcpv4.Modifier{wish(net.IP{10, 1, 9, 9})}, dhcpv4.MessageTypeNak},
-		{"init-reboot with a free one the server forgot", 3, []dhcpv4.Modifier{wish(net.IP{10, 1, 9, 9})}, dhcpv4.MessageTypeAck},
+		{"init-reboot with a free one, having another", 1, []dhcpv4.Modifier{wish(net.IP{10, 1, 9, 9})},
+			dhcpv4.MessageTypeNak},
+		{"init-reboot with a free one the server forgot", 3, []dhcpv4.Modifier{wish(net.IP{10, 1, 9, 9})},
+			dhcpv4.MessageTypeAck},
 		{"init-reboot with the gateway's", 4, []dhcpv4.Modifier{wish(server)}, dhcpv4.MessageTypeNak},
 		{"selecting us with another's address", 4, []dhcpv4.Modifier{wish(other), from(server)}, dhcpv4.MessageTypeNak},
 		{"selecting us with none", 4, []dhcpv4.Modifier{from(server)}, dhcpv4.MessageTypeNak},
-		{"selecting another server", 4, []dhcpv4.Modifier{wish(net.IP{10, 1, 9, 10}), from(net.IP{10, 1, 0, 2})}, dhcpv4.MessageTypeNone},
+		{"selecting another server", 4, []dhcpv4.Modifier{wish(net.IP{10, 1, 9, 10}), from(net.IP{10, 1, 0, 2})},
+			dhcpv4.MessageTypeNone},
 		{"renewing another's", 4, []dhcpv4.Modifier{dhcpv4.WithClientIP(other)}, dhcpv4.MessageTypeNak},
 		{"no message type", 4, []dhcpv4.Modifier{dhcpv4.WithMessageType(0)}, dhcpv4.MessageTypeNone},
 		{"a server's message", 4, []dhcpv4.Modifier{dhcpv4.WithMessageType(dhcpv4.MessageTypeOffer)}, dhcpv4.MessageTypeNone},
@@ -200,10 +206,12 @@ func TestHostileClients(t *testing.T) {
 	}
 	// It cannot end the other's lease either.
 	stolen := s.Leases()[4]
-	w.silent(station{mac: thief}, message(t, dhcpv4.MessageTypeRelease, thief, id(7), dhcpv4.WithClientIP(stolen.Addr.AsSlice())))
+	w.silent(station{mac: thief},
+		message(t, dhcpv4.MessageTypeRelease, thief, id(7), dhcpv4.WithClientIP(stolen.Addr.AsSlice())))
 
 	got := s.Stats()
-	if got.Relayed != 1 || got.Spoofed != 1 || got.Malformed != 2 || got.TooMany != 1 || got.Leased != 6 || got.Exhausted != 0 {
+	if got.Relayed != 1 || got.Spoofed != 1 || got.Malformed != 2 || got.TooMany != 1 || got.Leased != 6 ||
+		got.Exhausted != 0 {
 		t.Errorf("stats %+v", got)
 	}
 	for _, why := range []string{
@@ -223,13 +231,15 @@ func TestDeclinedAddressIsSetAside(t *testing.T) {
 	s, j := start(t, leasesFile(t), nil)
 	mac := macOf(1)
 	first := w.lease(mac).YourIPAddr
-	w.silent(station{mac: mac}, message(t, dhcpv4.MessageTypeDecline, mac, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(first)),
-		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverAddr.AsSlice()))))
+	w.silent(station{mac: mac},
+		message(t, dhcpv4.MessageTypeDecline, mac, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(first)),
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverAddr.AsSlice()))))
 	await(t, "the listener", func() bool { return len(j.all()) == 2 })
 	if second := w.lease(mac).YourIPAddr; second.Equal(first) {
 		t.Errorf("the declined address %s was given out again", first)
 	}
-	nak, _ := w.ask(station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeRequest, macOf(2), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(first))))
+	nak, _ := w.ask(station{mac: macOf(2)}, message(t, dhcpv4.MessageTypeRequest, macOf(2), dhcpv4.WithOption(
+		dhcpv4.OptRequestedIPAddress(first))))
 	if st := s.Stats(); nak.MessageType() != dhcpv4.MessageTypeNak || st.DeclinedAddresses != 1 || st.Leased != 1 {
 		t.Errorf("%s for the declined address, stats %+v", nak.MessageType(), st)
 	}
@@ -253,8 +263,9 @@ func TestDeclinedAddressesDoNotCount(t *testing.T) {
 				t.Errorf("%s is leased again", ip)
 			}
 			had[ip.String()] = true
-			w.silent(station{mac: mac}, message(t, dhcpv4.MessageTypeDecline, mac, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip)),
-				dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverAddr.AsSlice()))))
+			w.silent(station{mac: mac},
+				message(t, dhcpv4.MessageTypeDecline, mac, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip)),
+					dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverAddr.AsSlice()))))
 			await(t, "the end of the lease", func() bool { return len(j.all()) == 2*len(had) })
 		}
 	}
@@ -274,8 +285,10 @@ func TestDeclinedAddressesDoNotCount(t *testing.T) {
 func TestExhaustedPool(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, _ := start(t, leasesFile(t), func(c *Config) {
-		c.Pools = []Range{{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")}, {netip.MustParseAddr("10.1.3.3"), netip.MustParseAddr("10.1.3.4")}}
-		c.Static = map[MAC]netip.Addr{macOf(50): netip.MustParseAddr("10.1.3.3"), macOf(51): netip.MustParseAddr("10.1.200.1")}
+		c.Pools = []Range{{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")}, {netip.MustParseAddr(
+			"10.1.3.3"), netip.MustParseAddr("10.1.3.4")}}
+		c.Static = map[MAC]netip.Addr{
+			macOf(50): netip.MustParseAddr("10.1.3.3"), macOf(51): netip.MustParseAddr("10.1.200.1")}
 	})
 	var got []string
 	for _, i := range []int{1, 51, 2, 50} {
@@ -285,7 +298,8 @@ func TestExhaustedPool(t *testing.T) {
 		t.Errorf("leased %v, want %v", got, want)
 	}
 	w.silent(station{mac: macOf(3)}, message(t, dhcpv4.MessageTypeDiscover, macOf(3)))
-	w.silent(station{mac: macOf(1)}, message(t, dhcpv4.MessageTypeRelease, macOf(1), dhcpv4.WithClientIP(net.IP{10, 1, 0, 2})))
+	w.silent(station{mac: macOf(1)},
+		message(t, dhcpv4.MessageTypeRelease, macOf(1), dhcpv4.WithClientIP(net.IP{10, 1, 0, 2})))
 	if ip := w.lease(macOf(3)).YourIPAddr; ip.String() != "10.1.0.2" {
 		t.Errorf("leased %s, want the one given back", ip)
 	}
@@ -311,7 +325,8 @@ func TestNoAnswerWithoutListener(t *testing.T) {
 	s, j := start(t, leasesFile(t), nil)
 	mac := macOf(1)
 	offer, _ := w.ask(station{mac: mac}, message(t, dhcpv4.MessageTypeDiscover, mac))
-	request := message(t, dhcpv4.MessageTypeRequest, mac, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)))
+	request := message(
+		t, dhcpv4.MessageTypeRequest, mac, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)))
 	j.failWith(errors.New("data path is full"))
 	w.send(station{mac: mac}, request)
 	await(t, "the listener's error", func() bool { return s.Stats().ListenerErrors == 1 })
@@ -330,8 +345,10 @@ func TestRepeatedRequestIsNotWrittenAgain(t *testing.T) {
 	_, j := start(t, leasesFile(t), nil)
 	ip := w.lease(macOf(1)).YourIPAddr
 	for range 5 {
-		ack, _ := w.ask(station{mac: macOf(1)}, message(t, dhcpv4.MessageTypeRequest, macOf(1), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip))))
-		if left := ack.IPAddressLeaseTime(0); ack.MessageType() != dhcpv4.MessageTypeAck || left > time.Hour || left < 50*time.Minute {
+		ack, _ := w.ask(station{mac: macOf(1)}, message(t, dhcpv4.MessageTypeRequest, macOf(1), dhcpv4.WithOption(
+			dhcpv4.OptRequestedIPAddress(ip))))
+		if left := ack.IPAddressLeaseTime(0); ack.MessageType() != dhcpv4.MessageTypeAck || left > time.Hour ||
+			left < 50*time.Minute {
 			t.Errorf("%s for %s", ack.MessageType(), left)
 		}
 	}
@@ -365,10 +382,12 @@ func TestSecondServerIsRefused(t *testing.T) {
 	newLAN(t)
 	path := leasesFile(t)
 	start(t, path, nil)
-	if _, err := New(testConfig(path), &journal{}); err == nil || !strings.Contains(err.Error(), "is a gateway running already?") {
+	if _, err := New(testConfig(path), &journal{}); err == nil ||
+		!strings.Contains(err.Error(), "is a gateway running already?") {
 		t.Errorf("the same file: %v", err)
 	}
-	if _, err := New(testConfig(leasesFile(t)), &journal{}); err == nil || !strings.Contains(err.Error(), "another DHCP server has the port") {
+	if _, err := New(testConfig(leasesFile(t)), &journal{}); err == nil ||
+		!strings.Contains(err.Error(), "another DHCP server has the port") {
 		t.Errorf("the same interface: %v", err)
 	}
 	cfg := testConfig(leasesFile(t))
@@ -385,7 +404,8 @@ func TestPortIsNotRefused(t *testing.T) {
 	start(t, leasesFile(t), nil)
 	ns := newClient(t, c0)
 	ns.run(t, "ip", "addr", "add", "10.1.50.1/16", "dev", c0)
-	out, err := ns.command("busybox", "sh", "-c", "echo x | busybox nc -u -w 1 10.1.0.1 67; echo $?; cat /proc/net/snmp").CombinedOutput()
+	out, err := ns.command(
+		"busybox", "sh", "-c", "echo x | busybox nc -u -w 1 10.1.0.1 67; echo $?; cat /proc/net/snmp").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -40,9 +40,10 @@ func (s *Server) Stats() Stats {
 		Releases: c.releases.Load(), Informs: c.informs.Load(),
 		Offers: c.offers.Load(), Acks: c.acks.Load(), Naks: c.naks.Load(),
 		Malformed: c.malformed.Load(), Relayed: c.relayed.Load(), Spoofed: c.spoofed.Load(),
-		Exhausted: c.exhausted.Load(), TooMany: c.tooMany.Load(), Overloaded: c.overloaded.Load(), StillThere: c.stillThere.Load(),
-		Throttled: s.senders.Refused(),
-		Expired:   c.expired.Load(), StoreErrors: c.storeErrors.Load(),
+		Exhausted: c.exhausted.Load(), TooMany: c.tooMany.Load(), Overloaded: c.overloaded.Load(),
+		StillThere: c.stillThere.Load(),
+		Throttled:  s.senders.Refused(),
+		Expired:    c.expired.Load(), StoreErrors: c.storeErrors.Load(),
 		ListenerErrors: c.listenerErrors.Load(), SendErrors: c.sendErrors.Load(),
 	}
 	s.mu.Lock()

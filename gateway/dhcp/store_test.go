@@ -27,7 +27,8 @@ func TestRecordsRoundTrip(t *testing.T) {
 }
 
 func FuzzDecodeRecord(f *testing.F) {
-	f.Add([]byte{10, 1, 1, 1}, record{addr("10.1.1.1"), client{macOf(1), "id"}, "phone", leased, time.UnixMilli(5)}.encode())
+	f.Add([]byte{10, 1, 1, 1},
+		record{addr("10.1.1.1"), client{macOf(1), "id"}, "phone", leased, time.UnixMilli(5)}.encode())
 	f.Add([]byte{10, 1, 1, 1}, []byte{})
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		r, err := decodeRecord(key, value)
@@ -59,7 +60,8 @@ func TestKilledServerKeepsItsLeases(t *testing.T) {
 	})
 	want := map[netip.Addr]MAC{}
 	for i := range 20 {
-		a, _ := netip.AddrFromSlice(w.lease(macOf(i), dhcpv4.WithOption(dhcpv4.OptHostName(fmt.Sprint("h", i)))).YourIPAddr.To4())
+		a, _ := netip.AddrFromSlice(
+			w.lease(macOf(i), dhcpv4.WithOption(dhcpv4.OptHostName(fmt.Sprint("h", i)))).YourIPAddr.To4())
 		want[a] = macOf(i)
 	}
 	cmd.Process.Kill()
@@ -67,7 +69,8 @@ func TestKilledServerKeepsItsLeases(t *testing.T) {
 
 	s, _ := start(t, path, nil)
 	for _, l := range s.Leases() {
-		if left := time.Until(l.End); want[l.Addr] != MAC(l.MAC) || left < 50*time.Minute || left > time.Hour || !strings.HasPrefix(l.Hostname, "h") {
+		if left := time.Until(l.End); want[l.Addr] != MAC(l.MAC) || left < 50*time.Minute || left > time.Hour ||
+			!strings.HasPrefix(l.Hostname, "h") {
 			t.Errorf("lease %+v was %x's", l, want[l.Addr])
 		}
 		delete(want, l.Addr)
@@ -113,7 +116,8 @@ func TestBrokenLeasesFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("this is no database, and not empty either"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(testConfig(path), &journal{}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "move it away") {
+	if _, err := New(testConfig(path), &journal{}); err == nil || !strings.Contains(err.Error(), path) ||
+		!strings.Contains(err.Error(), "move it away") {
 		t.Errorf("%v", err)
 	}
 }
@@ -126,7 +130,8 @@ func TestNoAckWithoutDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	offer, _ := w.ask(station{mac: macOf(1)}, message(t, dhcpv4.MessageTypeDiscover, macOf(1)))
-	w.send(station{mac: macOf(1)}, message(t, dhcpv4.MessageTypeRequest, macOf(1), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr))))
+	w.send(station{mac: macOf(1)},
+		message(t, dhcpv4.MessageTypeRequest, macOf(1), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr))))
 	await(t, "the error", func() bool { return s.Stats().StoreErrors == 1 })
 	await(t, "the lease to be taken back", func() bool { return len(s.Leases()) == 0 })
 	if st := s.Stats(); st.Acks != 0 || len(j.all()) != 0 {

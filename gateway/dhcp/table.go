@@ -412,7 +412,8 @@ func (t *table) static(b *binding) bool {
 // their ends. It returns false for a record that the configuration no longer allows.
 func (t *table) restore(r record, now time.Time) bool {
 	b := t.byAddr[r.addr]
-	if fixed, static := t.cfg.Static[r.client.mac]; b != nil || (static && fixed != r.addr) || (!static && !t.dynamic(r.addr)) {
+	if fixed, static := t.cfg.Static[r.client.mac]; b != nil || (static && fixed != r.addr) ||
+		(!static && !t.dynamic(r.addr)) {
 		return false
 	}
 	// The clock may have been wrong when this was written, or may be wrong now: a lease

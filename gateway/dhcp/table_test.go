@@ -140,7 +140,8 @@ func (m naive) check(t *testing.T, tb *table, what string) {
 				t.Fatalf("%s: static %s is %x's", what, b.addr, b.client.mac)
 			}
 			if c, leasedThere := m.owner[b.addr]; leasedThere != (b.state == leased) || (leasedThere && c != b.client) {
-				t.Fatalf("%s: %s is in state %d of %x, the model says %v %x", what, b.addr, b.state, b.client.mac, leasedThere, c.mac)
+				t.Fatalf("%s: %s is in state %d of %x, the model says %v %x", what, b.addr, b.state, b.client.mac, leasedThere,
+					c.mac)
 			}
 		}
 		if n != q.count {
@@ -289,7 +290,8 @@ func TestRestore(t *testing.T) {
 	}{
 		{"lease", record{addr("10.1.0.2"), c(1), "", leased, now.Add(time.Minute)}, true, leased, time.Minute},
 		{"lease that ran out", record{addr("10.1.0.2"), c(1), "", leased, now.Add(-time.Minute)}, true, leased, -time.Minute},
-		{"lease from a clock that was ahead", record{addr("10.1.0.2"), c(1), "", leased, now.AddDate(50, 0, 0)}, true, leased, time.Hour},
+		{"lease from a clock that was ahead", record{addr("10.1.0.2"), c(1), "", leased, now.AddDate(50, 0, 0)}, true, leased,
+			time.Hour},
 		{"former lease", record{addr("10.1.0.2"), c(1), "", known, now}, true, known, 0},
 		{"declined", record{addr("10.1.0.2"), c(1), "", declined, now.AddDate(1, 0, 0)}, true, declined, declineTime},
 		{"static", record{addr("10.1.0.5"), c(5), "", leased, now.Add(time.Minute)}, true, leased, time.Minute},

@@ -28,7 +28,8 @@ func TestFrameRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opts := cmp.Options{cmp.AllowUnexported(datagram{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{})}
+		opts := cmp.Options{
+			cmp.AllowUnexported(datagram{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{})}
 		if diff := cmp.Diff(want, got, opts); diff != "" {
 			t.Error(diff)
 		}
@@ -42,7 +43,8 @@ func TestFrameRoundTrip(t *testing.T) {
 }
 
 func TestParseFrameRefuses(t *testing.T) {
-	good := datagram{payload: []byte("0123456789"), src: netip.MustParseAddrPort("10.1.0.9:68"), dst: netip.MustParseAddrPort("10.1.0.1:67")}.frame()
+	good := datagram{payload: []byte("0123456789"), src: netip.MustParseAddrPort("10.1.0.9:68"),
+		dst: netip.MustParseAddrPort("10.1.0.1:67")}.frame()
 	for name, edit := range map[string]func([]byte) []byte{
 		"empty":                   func(b []byte) []byte { return nil },
 		"cut in the IP header":    func(b []byte) []byte { return b[:30] },
@@ -67,7 +69,8 @@ func TestParseFrameRefuses(t *testing.T) {
 // TestOptionsInTheOrderAskedFor checks RFC 2132, 9.8, and which options are left out.
 func TestOptionsInTheOrderAskedFor(t *testing.T) {
 	cfg := testConfig("-")
-	cfg.Options = []Option{{42, []byte{10, 1, 0, 1}}, {43, bytes.Repeat([]byte{7}, 255)}, {67, bytes.Repeat([]byte{8}, 200)}}
+	cfg.Options = []Option{
+		{42, []byte{10, 1, 0, 1}}, {43, bytes.Repeat([]byte{7}, 255)}, {67, bytes.Repeat([]byte{8}, 200)}}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +93,8 @@ func TestOptionsInTheOrderAskedFor(t *testing.T) {
 			[]byte{53, 54, 1, 3, 6, 51, 114, 58, 59, 61}},
 		{"inform", request{client: id, wanted: []byte{51, 6}, replyBytes: 548}, reply{kind: dhcpv4.MessageTypeAck},
 			[]byte{53, 54, 6, 1, 114, 61}},
-		{"refusal", request{client: id, wanted: []byte{1, 3}, replyBytes: 548}, reply{kind: dhcpv4.MessageTypeNak, reason: "no"},
+		{"refusal", request{client: id, wanted: []byte{1, 3}, replyBytes: 548},
+			reply{kind: dhcpv4.MessageTypeNak, reason: "no"},
 			[]byte{53, 54, 56, 61}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -125,13 +129,15 @@ func TestHostnameIsMadePlain(t *testing.T) {
 }
 
 func FuzzParseFrame(f *testing.F) {
-	f.Add(datagram{payload: []byte("x"), src: netip.MustParseAddrPort("10.1.0.9:68"), dst: netip.MustParseAddrPort("10.1.0.1:67")}.frame())
+	f.Add(datagram{payload: []byte("x"), src: netip.MustParseAddrPort("10.1.0.9:68"),
+		dst: netip.MustParseAddrPort("10.1.0.1:67")}.frame())
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		d, err := parseFrame(frame)
 		if err != nil {
 			return
 		}
-		opts := cmp.Options{cmp.AllowUnexported(datagram{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{})}
+		opts := cmp.Options{
+			cmp.AllowUnexported(datagram{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.AddrPort{})}
 		again, err := parseFrame(d.frame())
 		if diff := cmp.Diff(d, again, opts); err != nil || diff != "" {
 			t.Errorf("%v\n%s", err, diff)
@@ -141,10 +147,12 @@ func FuzzParseFrame(f *testing.F) {
 
 // FuzzAnswer gives a server any two datagrams of one client.
 func FuzzAnswer(f *testing.F) {
-	kinds := []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeDecline, dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeInform}
+	kinds := []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeDecline,
+		dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeInform}
 	for _, kind := range kinds {
 		for _, ciaddr := range [][]byte{{0, 0, 0, 0}, {10, 1, 1, 7}} {
-			first := message(f, dhcpv4.MessageTypeRequest, macOf(1), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress([]byte{10, 1, 1, 7})))
+			first := message(
+				f, dhcpv4.MessageTypeRequest, macOf(1), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress([]byte{10, 1, 1, 7})))
 			second := message(f, kind, macOf(1), dhcpv4.WithClientIP(ciaddr), dhcpv4.WithRequestedOptions(dhcpv4.OptionRouter),
 				dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress([]byte{10, 1, 1, 7})))
 			f.Add(first.ToBytes(), second.ToBytes())
@@ -161,7 +169,8 @@ func FuzzAnswer(f *testing.F) {
 			naks:  budget.Senders[MAC]{Rate: budget.Minutely, Size: 1}}
 		s.link.Store(&link{mac: macOf(9)})
 		for _, payload := range [][]byte{first, second} {
-			d := datagram{payload: payload, src: netip.MustParseAddrPort("0.0.0.0:68"), dst: netip.AddrPortFrom(limitedBroadcast, serverPort)}
+			d := datagram{payload: payload, src: netip.MustParseAddrPort("0.0.0.0:68"),
+				dst: netip.AddrPortFrom(limitedBroadcast, serverPort)}
 			if len(payload) > 34 {
 				d.srcMAC = MAC(payload[28:34]) // chaddr: all others are refused
 			}

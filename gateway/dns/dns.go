@@ -116,7 +116,8 @@ func (c Config) withDefaults() (Config, error) {
 	case len(c.Upstreams) == 0:
 		return c, errors.New("dns: no upstream given: name at least one resolver")
 	case min(c.PerClient, c.Total, c.PerStranger, c.Strangers) < 0 || c.Timeout < 0:
-		return c, fmt.Errorf("dns: %d queries a client, %d in all and a time-out of %s must be positive", c.PerClient, c.Total, c.Timeout)
+		return c, fmt.Errorf(
+			"dns: %d queries a client, %d in all and a time-out of %s must be positive", c.PerClient, c.Total, c.Timeout)
 	}
 	for _, u := range c.Upstreams {
 		if !u.IsValid() || u.Port() == 0 || u.Addr().IsUnspecified() || u == c.Listen {

@@ -19,12 +19,16 @@ func TestUpstreamsWithoutEDNS(t *testing.T) {
 	for name, refuse := range map[string]func(q *miekg.Msg) *miekg.Msg{
 		"FORMERR, header only": func(q *miekg.Msg) *miekg.Msg { return header(q, miekg.RcodeFormatError) },
 		"FORMERR":              func(q *miekg.Msg) *miekg.Msg { return new(miekg.Msg).SetRcode(q, miekg.RcodeFormatError) },
-		"NOTIMP":               func(q *miekg.Msg) *miekg.Msg { return new(miekg.Msg).SetRcode(q, miekg.RcodeNotImplemented) },
-		"NOTIMP, header only":  func(q *miekg.Msg) *miekg.Msg { return header(q, miekg.RcodeNotImplemented) },
+		"NOTIMP": func(q *miekg.Msg) *miekg.Msg {
+			return new(miekg.Msg).SetRcode(q, miekg.RcodeNotImplemented)
+		},
+		"NOTIMP, header only": func(q *miekg.Msg) *miekg.Msg { return header(q, miekg.RcodeNotImplemented) },
 		"BADVERS": func(q *miekg.Msg) *miekg.Msg {
 			return new(miekg.Msg).SetRcode(q, miekg.RcodeBadVers).SetEdns0(512, false)
 		},
-		"SERVFAIL":              func(q *miekg.Msg) *miekg.Msg { return new(miekg.Msg).SetRcode(q, miekg.RcodeServerFailure) },
+		"SERVFAIL": func(q *miekg.Msg) *miekg.Msg {
+			return new(miekg.Msg).SetRcode(q, miekg.RcodeServerFailure)
+		},
 		"SERVFAIL, header only": func(q *miekg.Msg) *miekg.Msg { return header(q, miekg.RcodeServerFailure) },
 		"silence":               func(*miekg.Msg) *miekg.Msg { return nil },
 	} {
@@ -42,10 +46,12 @@ func TestUpstreamsWithoutEDNS(t *testing.T) {
 				r := new(miekg.Msg).SetReply(q)
 				r.Answer = records(t, "pay.example. A 93.184.216.34")
 				if q.Question[0].Qtype == miekg.TypeTXT { // more than 512 bytes
-					r.Answer = slices.Repeat(records(t, `pay.example. TXT "a text that is long enough to be one of many that do not fit"`), 20)
+					r.Answer = slices.Repeat(
+						records(t, `pay.example. TXT "a text that is long enough to be one of many that do not fit"`), 20)
 					r.Truncate(miekg.MinMsgSize)
 					if w.RemoteAddr().Network() == "tcp" {
-						r.Answer, r.Truncated = slices.Repeat(records(t, `pay.example. TXT "a text that is long enough to be one of many that do not fit"`), 20), false
+						r.Answer, r.Truncated = slices.Repeat(
+							records(t, `pay.example. TXT "a text that is long enough to be one of many that do not fit"`), 20), false
 					}
 				}
 				w.WriteMsg(r)
@@ -53,7 +59,8 @@ func TestUpstreamsWithoutEDNS(t *testing.T) {
 			s := start(t, &doors{}, []netip.AddrPort{at}, func(c *Config) { c.Timeout = 200 * time.Millisecond })
 			const n = 2 * silentMin
 			for range n {
-				if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); !slices.Equal(values(r), []string{"A 93.184.216.34"}) {
+				if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); !slices.Equal(
+					values(r), []string{"A 93.184.216.34"}) {
 					t.Fatalf("%v", r)
 				}
 			}

@@ -34,7 +34,8 @@ func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 	switch {
 	case question.Qtype == miekg.TypeAAAA && !p.ipv6:
 		return nil, respond(q, miekg.RcodeSuccess)
-	case (question.Qtype == miekg.TypeHTTPS || question.Qtype == miekg.TypeSVCB) && slices.ContainsFunc(p.doors(name), func(d door) bool { return !d.shut }):
+	case (question.Qtype == miekg.TypeHTTPS || question.Qtype == miekg.TypeSVCB) &&
+		slices.ContainsFunc(p.doors(name), func(d door) bool { return !d.shut }):
 		// These records name further addresses, which would not be open. Without them
 		// clients ask for A records.
 		return nil, respond(q, miekg.RcodeSuccess)
@@ -56,7 +57,8 @@ func fault(q *miekg.Msg) int {
 		return miekg.RcodeRefused
 	}
 	switch t := q.Question[0].Qtype; {
-	case t == miekg.TypeNone, t == miekg.TypeOPT, t >= 128 && t <= 255: // QTYPEs and meta-types (RFC 6895, 3.1): ANY, AXFR …
+	case t == miekg.TypeNone, t == miekg.TypeOPT, t >= 128 && t <= 255:
+		// QTYPEs and meta-types (RFC 6895, 3.1): ANY, AXFR …
 		return miekg.RcodeRefused
 	}
 	return miekg.RcodeSuccess

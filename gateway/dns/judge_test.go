@@ -83,13 +83,19 @@ func TestLearn(t *testing.T) {
 		answer []string
 		want   []string
 	}{
-		{"its addresses", "example.org.", []string{"example.org. A 1.1.1.1", "example.org. A 1.1.1.2"}, []string{"1.1.1.1", "1.1.1.2"}},
-		{"a chain, in any order and case", "WWW.example.org.", []string{"Cdn.NET. A 1.1.1.1", "www.example.org. CNAME cdn.net."}, []string{"1.1.1.1"}},
-		{"others beside it", "example.org.", []string{"evil.net. A 6.6.6.6", "example.org. A 1.1.1.1", "x.example.org. A 6.6.6.7"}, []string{"1.1.1.1"}},
-		{"a question elsewhere that leads here", "evil.net.", []string{"evil.net. CNAME example.org.", "example.org. A 6.6.6.6"}, nil},
+		{"its addresses", "example.org.", []string{"example.org. A 1.1.1.1", "example.org. A 1.1.1.2"},
+			[]string{"1.1.1.1", "1.1.1.2"}},
+		{"a chain, in any order and case", "WWW.example.org.",
+			[]string{"Cdn.NET. A 1.1.1.1", "www.example.org. CNAME cdn.net."}, []string{"1.1.1.1"}},
+		{"others beside it", "example.org.",
+			[]string{"evil.net. A 6.6.6.6", "example.org. A 1.1.1.1", "x.example.org. A 6.6.6.7"}, []string{"1.1.1.1"}},
+		{"a question elsewhere that leads here", "evil.net.",
+			[]string{"evil.net. CNAME example.org.", "example.org. A 6.6.6.6"}, nil},
 		{"nothing but others", "example.org.", []string{"evil.net. A 6.6.6.6"}, nil},
-		{"a loop", "a.example.org.", []string{"a.example.org. CNAME b.example.org.", "b.example.org. CNAME a.example.org."}, nil},
-		{"a chain too long", "c0.example.org.", append(slices.Clone(chain), fmt.Sprintf("c%d.example.org. A 1.1.1.1", maxChain+1)), nil},
+		{"a loop", "a.example.org.", []string{"a.example.org. CNAME b.example.org.", "b.example.org. CNAME a.example.org."},
+			nil},
+		{"a chain too long", "c0.example.org.",
+			append(slices.Clone(chain), fmt.Sprintf("c%d.example.org. A 1.1.1.1", maxChain+1)), nil},
 		{"private ones", "example.org.", []string{"example.org. A 10.1.1.1", "example.org. A 1.1.1.1"}, []string{"1.1.1.1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -112,7 +118,8 @@ func TestReplyIsMadeAnew(t *testing.T) {
 	q.CheckingDisabled, q.AuthenticatedData = true, true
 	q.IsEdns0().Option = []miekg.EDNS0{&miekg.EDNS0_COOKIE{Code: miekg.EDNS0COOKIE, Cookie: "24a5ac1223344556"}}
 	f := forward(q, 7, true)
-	if opt := f.IsEdns0(); f.Id != 7 || !f.CheckingDisabled || !f.AuthenticatedData || !opt.Do() || len(opt.Option) != 0 || opt.UDPSize() != udpBytes {
+	if opt := f.IsEdns0(); f.Id != 7 || !f.CheckingDisabled || !f.AuthenticatedData || !opt.Do() || len(opt.Option) != 0 ||
+		opt.UDPSize() != udpBytes {
 		t.Errorf("forwarded as %v", f)
 	}
 	answer := new(miekg.Msg).SetReply(f)
@@ -121,10 +128,12 @@ func TestReplyIsMadeAnew(t *testing.T) {
 	answer.SetEdns0(4096, true)
 	answer.Extra = append(answer.Extra, records(t, "ns.example.net. A 1.1.1.2")...)
 	r, open := testPolicy(t).judge(q, answer)
-	if opt := r.IsEdns0(); r.Id != q.Id || !r.AuthenticatedData || !r.CheckingDisabled || !opt.Do() || opt.UDPSize() != udpBytes || len(r.Extra) != 2 || len(open) != 0 {
+	if opt := r.IsEdns0(); r.Id != q.Id || !r.AuthenticatedData || !r.CheckingDisabled || !opt.Do() ||
+		opt.UDPSize() != udpBytes || len(r.Extra) != 2 || len(open) != 0 {
 		t.Errorf("answered as %v, opening %v", r, open)
 	}
-	if replySize(q) != 900 || replySize(query("example.net.", miekg.TypeA)) != 512 || replySize(query("a.", 1).SetEdns0(1, false)) != 512 || replySize(query("a.", 1).SetEdns0(65535, false)) != udpBytes {
+	if replySize(q) != 900 || replySize(query("example.net.", miekg.TypeA)) != 512 ||
+		replySize(query("a.", 1).SetEdns0(1, false)) != 512 || replySize(query("a.", 1).SetEdns0(65535, false)) != udpBytes {
 		t.Error("reply sizes are not the client's within bounds")
 	}
 }
@@ -141,7 +150,8 @@ func FuzzJudge(f *testing.F) {
 	}
 	q := query("www.example.org.", miekg.TypeA).SetEdns0(1232, true)
 	answer := new(miekg.Msg).SetReply(q)
-	answer.Answer = records(f, "www.example.org. CNAME cdn.net.", "cdn.net. A 1.1.1.1", "cdn.net. A 10.1.1.1", "evil.net. A 6.6.6.6")
+	answer.Answer = records(
+		f, "www.example.org. CNAME cdn.net.", "cdn.net. A 1.1.1.1", "cdn.net. A 10.1.1.1", "evil.net. A 6.6.6.6")
 	add(q, answer)
 	add(query("evil.net.", miekg.TypeA), answer)
 	add(query("portal.lan.", miekg.TypeA), new(miekg.Msg))

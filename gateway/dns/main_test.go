@@ -36,8 +36,9 @@ func dnsmasq(t testing.TB, args ...string) netip.AddrPort {
 	t.Helper()
 	at := freePort(t)
 	var out strings.Builder
-	cmd := exec.Command("dnsmasq", append([]string{"-k", "-C", "/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file=",
-		"--bind-interfaces", "--listen-address=" + at.Addr().String(), fmt.Sprintf("--port=%d", at.Port())}, args...)...)
+	cmd := exec.Command(
+		"dnsmasq", append([]string{"-k", "-C", "/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file=",
+			"--bind-interfaces", "--listen-address=" + at.Addr().String(), fmt.Sprintf("--port=%d", at.Port())}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

@@ -33,9 +33,13 @@ func TestProbesAreShut(t *testing.T) {
 	}{
 		{"www.shop.example.", []string{}, []string{"93.184.216.34/32 port 443 of 6"}},
 		{"shop.example.", []string{}, []string{"93.184.216.34/32 port 443 of 17", "93.184.216.34/32 port 443 of 6"}},
-		{"pay.example.", []string{"93.184.216.34/32"}, []string{"93.184.216.34/32 port 443 of 17", "93.184.216.34/32 port 443 of 6"}},
-		{"look.probe.example.", []string{"93.184.216.34/32"}, []string{"93.184.216.34/32 port 443 of 17", "93.184.216.34/32 port 443 of 6", "93.184.216.34/32 shut"}},
-		{"alias.probe.example.", []string{"93.184.216.34/32", "93.184.216.36/32"}, []string{"93.184.216.34/32 port 443 of 17", "93.184.216.34/32 port 443 of 6", "93.184.216.34/32 shut", "93.184.216.36/32 shut"}},
+		{"pay.example.", []string{"93.184.216.34/32"},
+			[]string{"93.184.216.34/32 port 443 of 17", "93.184.216.34/32 port 443 of 6"}},
+		{"look.probe.example.", []string{"93.184.216.34/32"},
+			[]string{"93.184.216.34/32 port 443 of 17", "93.184.216.34/32 port 443 of 6", "93.184.216.34/32 shut"}},
+		{"alias.probe.example.", []string{"93.184.216.34/32", "93.184.216.36/32"},
+			[]string{"93.184.216.34/32 port 443 of 17", "93.184.216.34/32 port 443 of 6", "93.184.216.34/32 shut",
+				"93.184.216.36/32 shut"}},
 	} {
 		if r := ask(t, s, "udp", query(c.name, miekg.TypeA)); r.Rcode != miekg.RcodeSuccess {
 			t.Errorf("%s: %v", c.name, r)

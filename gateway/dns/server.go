@@ -61,8 +61,10 @@ func New(cfg Config, o Opener) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, opener: o, opened: map[place]time.Time{},
-		queries: newLimiter(class{perClient: cfg.PerClient, total: cfg.Total}, class{perClient: cfg.PerStranger, total: cfg.Strangers}),
-		conns:   newLimiter(class{perClient: perClientConns, total: totalConns}, class{perClient: perClientConns / 4, total: strangerConns}),
+		queries: newLimiter(
+			class{perClient: cfg.PerClient, total: cfg.Total}, class{perClient: cfg.PerStranger, total: cfg.Strangers}),
+		conns: newLimiter(
+			class{perClient: perClientConns, total: totalConns}, class{perClient: perClientConns / 4, total: strangerConns}),
 		budgets: &budgets{each: cfg.Budget},
 		asked:   budget.Senders[device]{Rate: cfg.PerDevice, Size: maxBudgets},
 	}
@@ -302,7 +304,8 @@ func (s *Server) pause(ctx context.Context, err error) {
 
 // serves reports whether a client's queries are answered.
 func (s *Server) serves(client netip.Addr) bool {
-	if len(s.cfg.Clients) == 0 || slices.ContainsFunc(s.cfg.Clients, func(p netip.Prefix) bool { return p.Contains(client) }) {
+	if len(s.cfg.Clients) == 0 ||
+		slices.ContainsFunc(s.cfg.Clients, func(p netip.Prefix) bool { return p.Contains(client) }) {
 		return true
 	}
 	s.stats.foreign.Add(1)

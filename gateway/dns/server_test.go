@@ -38,7 +38,8 @@ func TestOpensTheGarden(t *testing.T) {
 	}{
 		{"pay.example.", miekg.TypeA, []string{"A 93.184.216.34"}, []string{"93.184.216.34/32"}},
 		{"PaY.eXaMpLe.", miekg.TypeA, []string{"A 93.184.216.34"}, []string{"93.184.216.34/32"}},
-		{"www.pay.example.", miekg.TypeA, []string{"A 93.184.216.35", "CNAME cdn.other.example.", "CNAME shop.other.example."}, []string{"93.184.216.35/32"}},
+		{"www.pay.example.", miekg.TypeA,
+			[]string{"A 93.184.216.35", "CNAME cdn.other.example.", "CNAME shop.other.example."}, []string{"93.184.216.35/32"}},
 		{"www.pay.example.", miekg.TypeCNAME, []string{"CNAME shop.other.example."}, nil},
 		{"cdn.other.example.", miekg.TypeA, []string{"A 93.184.216.35"}, nil},
 		{"inside.pay.example.", miekg.TypeA, []string{"A 10.1.0.7"}, nil},
@@ -172,7 +173,8 @@ func TestAnsweredHere(t *testing.T) {
 	update := query("pay.example.", miekg.TypeSOA)
 	update.Opcode = miekg.OpcodeUpdate
 	stuffed := query("pay.example.", miekg.TypeA)
-	stuffed.Answer = []miekg.RR{&miekg.A{Hdr: miekg.RR_Header{Name: "pay.example.", Rrtype: miekg.TypeA, Class: miekg.ClassINET}, A: net.IP{6, 6, 6, 6}}}
+	stuffed.Answer = []miekg.RR{&miekg.A{Hdr: miekg.RR_Header{Name: "pay.example.", Rrtype: miekg.TypeA,
+		Class: miekg.ClassINET}, A: net.IP{6, 6, 6, 6}}}
 	for _, tt := range []struct {
 		name   string
 		server *Server
@@ -183,7 +185,8 @@ func TestAnsweredHere(t *testing.T) {
 		{"local name", s, query("Portal.Example.", miekg.TypeA), miekg.RcodeSuccess, []string{"A 10.1.0.1"}},
 		{"local name, AAAA", s, query("portal.example.", miekg.TypeAAAA), miekg.RcodeSuccess, []string{}},
 		{"AAAA", s, query("pay.example.", miekg.TypeAAAA), miekg.RcodeSuccess, []string{}},
-		{"AAAA with IPv6", six, query("pay.example.", miekg.TypeAAAA), miekg.RcodeSuccess, []string{"AAAA 2606:2800:21f:cb07::1"}},
+		{"AAAA with IPv6", six, query("pay.example.", miekg.TypeAAAA), miekg.RcodeSuccess,
+			[]string{"AAAA 2606:2800:21f:cb07::1"}},
 		{"ANY", s, query("pay.example.", miekg.TypeANY), miekg.RcodeRefused, []string{}},
 		{"zone transfer", s, query("pay.example.", miekg.TypeAXFR), miekg.RcodeRefused, []string{}},
 		{"incremental zone transfer", s, query("pay.example.", miekg.TypeIXFR), miekg.RcodeRefused, []string{}},
@@ -225,7 +228,8 @@ func TestLargeAnswers(t *testing.T) {
 	}
 	larger := query("big.example.", miekg.TypeA).SetEdns0(4096, true)
 	medium := ask(t, s, "udp", larger)
-	if opt := medium.IsEdns0(); !medium.Truncated || len(medium.Answer) <= len(small.Answer) || opt == nil || !opt.Do() || opt.UDPSize() != udpBytes {
+	if opt := medium.IsEdns0(); !medium.Truncated || len(medium.Answer) <= len(small.Answer) || opt == nil || !opt.Do() ||
+		opt.UDPSize() != udpBytes {
 		t.Errorf("over UDP with EDNS: %d answers, %d without; %v", len(medium.Answer), len(small.Answer), opt)
 	}
 	if whole := ask(t, s, "tcp", query("big.example.", miekg.TypeA)); whole.Truncated || len(whole.Answer) != 120 {
@@ -250,7 +254,8 @@ func TestGarbageGetsNoAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	garbage := [][]byte{{}, {0}, raw[:11], raw, append(good[:len(good)-5:len(good)-5], 0xc0), []byte(strings.Repeat("x", 4000))}
+	garbage := [][]byte{
+		{}, {0}, raw[:11], raw, append(good[:len(good)-5:len(good)-5], 0xc0), []byte(strings.Repeat("x", 4000))}
 	for _, g := range garbage {
 		if _, err := conn.Write(g); err != nil {
 			t.Fatal(err)
@@ -282,7 +287,8 @@ func TestForeignersGetNoAnswer(t *testing.T) {
 	defer conn.Close()
 	conn.Write(raw)
 	await(t, "the foreign query", func() bool { return s.Stats().Foreign == 1 })
-	local := miekg.Client{Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IP{127, 0, 1, 5}}}}
+	local := miekg.Client{
+		Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IP{127, 0, 1, 5}}}}
 	if _, _, err := local.Exchange(query("pay.example.", miekg.TypeA), s.Addr().String()); err != nil {
 		t.Error(err)
 	}
@@ -292,7 +298,8 @@ func TestForeignersGetNoAnswer(t *testing.T) {
 }
 
 func TestConfigErrors(t *testing.T) {
-	good := Config{Listen: netip.MustParseAddrPort("127.0.0.1:0"), Upstreams: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:53")}}
+	good := Config{Listen: netip.MustParseAddrPort("127.0.0.1:0"),
+		Upstreams: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:53")}}
 	for want, edit := range map[string]func(*Config){
 		"no address":          func(c *Config) { c.Listen = netip.AddrPort{} },
 		"no upstream":         func(c *Config) { c.Upstreams = nil },

@@ -68,9 +68,11 @@ func (u *upstream) note(err error, now time.Time) {
 		return
 	}
 	u.silent++
-	if since := now.Sub(u.last); !u.warned && u.silent >= silentMin && since >= downTime && u.logged.Spend(budget.Minutely, now.UnixNano()) {
+	if since := now.Sub(u.last); !u.warned && u.silent >= silentMin && since >= downTime &&
+		u.logged.Spend(budget.Minutely, now.UnixNano()) {
 		u.warned = true
-		u.log.Warn("an upstream resolver does not answer", "upstream", u.addr, "queries", u.silent, "seconds", int(since.Seconds()), "err", err)
+		u.log.Warn("an upstream resolver does not answer", "upstream", u.addr, "queries", u.silent, "seconds",
+			int(since.Seconds()), "err", err)
 	}
 }
 

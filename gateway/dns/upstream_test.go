@@ -41,7 +41,8 @@ func TestFailover(t *testing.T) {
 			t.Parallel()
 			s := start(t, &doors{}, list, func(c *Config) { c.Timeout = time.Second })
 			for range 3 {
-				if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); !slices.Equal(values(r), []string{"A 93.184.216.34"}) {
+				if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); !slices.Equal(
+					values(r), []string{"A 93.184.216.34"}) {
 					t.Errorf("%v", r)
 				}
 			}
@@ -50,7 +51,8 @@ func TestFailover(t *testing.T) {
 	t.Run("nobody answers", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, &doors{}, []netip.AddrPort{dead, mute}, func(c *Config) { c.Timeout = 50 * time.Millisecond })
-		if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); r.Rcode != miekg.RcodeServerFailure || s.Stats().Failed != 1 {
+		if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); r.Rcode != miekg.RcodeServerFailure ||
+			s.Stats().Failed != 1 {
 			t.Errorf("%v, stats %+v", r, s.Stats())
 		}
 	})
@@ -64,7 +66,8 @@ func TestFailover(t *testing.T) {
 }
 
 func TestUpstreamThatFailedIsAskedLast(t *testing.T) {
-	us := upstreams{{addr: netip.MustParseAddrPort("10.0.0.1:53")}, {addr: netip.MustParseAddrPort("10.0.0.2:53")}, {addr: netip.MustParseAddrPort("10.0.0.3:53")}}
+	us := upstreams{{addr: netip.MustParseAddrPort("10.0.0.1:53")}, {addr: netip.MustParseAddrPort("10.0.0.2:53")}, {
+		addr: netip.MustParseAddrPort("10.0.0.3:53")}}
 	now := time.Now()
 	us[0].down.Store(now.Add(downTime).UnixNano())
 	order := func(at time.Time) (list []string) {
@@ -151,7 +154,8 @@ func TestForgedAnswers(t *testing.T) {
 func forgeries(q *miekg.Msg) (list [][]byte) {
 	answer := func(ip net.IP, edit func(*miekg.Msg)) {
 		r := new(miekg.Msg).SetReply(q)
-		r.Answer = []miekg.RR{&miekg.A{Hdr: miekg.RR_Header{Name: q.Question[0].Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 60}, A: ip}}
+		r.Answer = []miekg.RR{&miekg.A{Hdr: miekg.RR_Header{Name: q.Question[0].Name, Rrtype: miekg.TypeA,
+			Class: miekg.ClassINET, Ttl: 60}, A: ip}}
 		edit(r)
 		raw, err := r.Pack()
 		if err == nil {
@@ -194,7 +198,8 @@ func TestLimits(t *testing.T) {
 	}
 	flood("127.0.5.1")
 	await(t, "the flood", func() bool { return s.Stats().Busy == 16 })
-	other := miekg.Client{Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IP{127, 0, 5, 2}}}}
+	other := miekg.Client{
+		Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IP{127, 0, 5, 2}}}}
 	if _, _, err := other.Exchange(query("portal.example.", miekg.TypeA), s.Addr().String()); err != nil {
 		t.Errorf("another client: %v", err)
 	}
@@ -247,7 +252,9 @@ func BenchmarkForward(b *testing.B) {
 // FuzzUpstream gives a query any answer, over UDP and TCP: only one to its question counts.
 func FuzzUpstream(f *testing.F) {
 	q := forward(query("www.example.org.", miekg.TypeA), 7, true)
-	for _, change := range []func(*miekg.Msg){func(*miekg.Msg) {}, func(m *miekg.Msg) { m.Id++ }, func(m *miekg.Msg) { m.Response = false }, func(m *miekg.Msg) { m.Question = nil }} {
+	for _, change := range []func(*miekg.Msg){func(*miekg.Msg) {}, func(m *miekg.Msg) { m.Id++ }, func(m *miekg.Msg) {
+		m.Response = false
+	}, func(m *miekg.Msg) { m.Question = nil }} {
 		m := new(miekg.Msg).SetReply(q)
 		m.Answer = records(f, "www.example.org. A 1.1.1.1")
 		change(m)
@@ -258,7 +265,8 @@ func FuzzUpstream(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for network, exchange := range map[string]func(net.Conn, *miekg.Msg, []byte) (*miekg.Msg, error){"udp": exchangeUDP, "tcp": exchangeTCP} {
+		for network, exchange := range map[string]func(net.Conn, *miekg.Msg, []byte) (*miekg.Msg, error){
+			"udp": exchangeUDP, "tcp": exchangeTCP} {
 			near, far := net.Pipe()
 			go func() {
 				defer far.Close()
@@ -274,7 +282,8 @@ func FuzzUpstream(f *testing.F) {
 			if err == nil && len(m.Question) == 0 && m.Id == q.Id && m.Response && m.Rcode > 0 && len(m.Answer) == 0 {
 				continue // a refusal
 			}
-			if err == nil && (m.Id != q.Id || !m.Response || len(m.Question) != 1 || !strings.EqualFold(m.Question[0].Name, q.Question[0].Name) || m.Question[0].Qtype != miekg.TypeA) {
+			if err == nil && (m.Id != q.Id || !m.Response || len(m.Question) != 1 || !strings.EqualFold(m.Question[0].Name,
+				q.Question[0].Name) || m.Question[0].Qtype != miekg.TypeA) {
 				t.Errorf("%s: %v is taken as the answer", network, m)
 			}
 		}

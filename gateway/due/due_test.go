@@ -38,7 +38,8 @@ func TestQueue(t *testing.T) {
 				in = slices.Delete(in, was, was+1)
 			}
 			soonest := slices.MinFunc(append(in, &thing{at: 10}), func(a, b *thing) int { return a.at - b.at }).at
-			if first := q.First(); q.Len() != len(in) || (first == nil) != (len(in) == 0) || first != nil && first.at != soonest {
+			if first := q.First(); q.Len() != len(in) || (first == nil) != (len(in) == 0) ||
+				first != nil && first.at != soonest {
 				t.Fatalf("%d wait, the first is %+v; want %d, due at %d", q.Len(), first, len(in), soonest)
 			}
 			for _, x := range all {

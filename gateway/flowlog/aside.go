@@ -63,7 +63,8 @@ func (l *Log) complete() {
 	}
 	aside, err := l.cfg.Aside.Take(names)
 	if err != nil {
-		l.cfg.Log.Error("counting the flow log's connections: bytes of some that have ended may be missing", "connections", len(all), "err", err)
+		l.cfg.Log.Error("counting the flow log's connections: bytes of some that have ended may be missing", "connections",
+			len(all), "err", err)
 	}
 	for i, e := range all {
 		f, t := e.flow, aside[i]

@@ -64,7 +64,8 @@ func segments(folder string) ([]segment, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("listing the flow log: %w", err)
 		}
-		s := segment{base: filepath.Join(folder, name), since: since, packed: packed, bytes: info.Size(), last: info.ModTime()}
+		s := segment{base: filepath.Join(folder, name), since: since, packed: packed, bytes: info.Size(),
+			last: info.ModTime()}
 		if index, err := os.Stat(s.base + indexEnd); packed && err == nil {
 			s.bytes += index.Size()
 		}

@@ -64,7 +64,8 @@ func Find(folder string, who netip.AddrPort, at time.Time) (Found, error) {
 	}
 	found.Flows = existing(join(lines), at)
 	if len(found.Flows) == 0 && at.Before(found.Since) {
-		return found, fmt.Errorf("%w: it begins at %s (flowlog.keep and flowlog.most bound it)", ErrTooOld, found.Since.Format(time.RFC3339))
+		return found, fmt.Errorf(
+			"%w: it begins at %s (flowlog.keep and flowlog.most bound it)", ErrTooOld, found.Since.Format(time.RFC3339))
 	}
 	return found, nil
 }
@@ -141,7 +142,8 @@ func unpack(r io.Reader, visit func(Flow), word []byte) (damaged int, err error)
 		damaged = 1
 	}
 	var corrupt flate.CorruptInputError
-	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, &corrupt) {
+	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, io.EOF) || errors.As(err, &corrupt) {
 		err = nil
 	}
 	return damaged, err
@@ -173,7 +175,8 @@ func join(lines []Flow) (flows []Flow) {
 			}
 			continue
 		}
-		again := slices.ContainsFunc(flows[ends:], func(f Flow) bool { return s.same(&f) && s.Start.Sub(f.Start) <= clockSlack })
+		again := slices.ContainsFunc(
+			flows[ends:], func(f Flow) bool { return s.same(&f) && s.Start.Sub(f.Start) <= clockSlack })
 		if !again {
 			flows = append(flows, s)
 		}
@@ -182,8 +185,8 @@ func join(lines []Flow) (flows []Flow) {
 	return flows
 }
 
-// existing returns the flows that existed in the second of a time. One whose end is unknown existed no longer once the next
-// one with the same addresses and ports began.
+// existing returns the flows that existed in the second of a time. One whose end is unknown existed no longer once the
+// next one with the same addresses and ports began.
 func existing(flows []Flow, at time.Time) (then []Flow) {
 	at = at.Truncate(time.Second)
 	until := at.Add(time.Second - 1)

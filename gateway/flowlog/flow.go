@@ -27,19 +27,21 @@ type Flow struct {
 	Start time.Time `json:"start"` // of a flow that the kernel has no time for: when it was first seen
 	End   time.Time `json:"end,omitzero"`
 
-	Protocol uint8          `json:"protocol"`            // IP's number
-	ICMPType uint8          `json:"icmp_type,omitempty"` // of the first message: 8 is a ping. ICMP alone; 0 in lines of former versions
+	Protocol uint8 `json:"protocol"` // IP's number
+	// of the first message: 8 is a ping. ICMP alone; 0 in lines of former versions
+	ICMPType uint8          `json:"icmp_type,omitempty"`
 	ICMPCode uint8          `json:"icmp_code,omitempty"`
-	Client   netip.AddrPort `json:"client"`             // of the LAN
-	Peer     netip.AddrPort `json:"peer"`               // that the client talks to
-	Outside  netip.AddrPort `json:"outside,omitzero"`   // what the peer sees in place of Client, where it is translated
-	Asked    netip.AddrPort `json:"asked,omitzero"`     // what the client asked for in place of Peer, where it is translated
-	Inbound  bool           `json:"inbound,omitempty"`  // the peer began
-	MAC      string         `json:"mac,omitempty"`      // of the client at the start
-	User     string         `json:"user,omitempty"`     // logged in at the start
-	Session  string         `json:"session,omitempty"`  // Acct-Session-Id
-	UpBytes  uint64         `json:"up_bytes,omitempty"` // of IP packets from the client; all four in the line of the end
-	UpPkts   uint64         `json:"up_packets,omitempty"`
+	Client   netip.AddrPort `json:"client"`           // of the LAN
+	Peer     netip.AddrPort `json:"peer"`             // that the client talks to
+	Outside  netip.AddrPort `json:"outside,omitzero"` // what the peer sees in place of Client, where it is translated
+	// what the client asked for in place of Peer, where it is translated
+	Asked   netip.AddrPort `json:"asked,omitzero"`
+	Inbound bool           `json:"inbound,omitempty"`  // the peer began
+	MAC     string         `json:"mac,omitempty"`      // of the client at the start
+	User    string         `json:"user,omitempty"`     // logged in at the start
+	Session string         `json:"session,omitempty"`  // Acct-Session-Id
+	UpBytes uint64         `json:"up_bytes,omitempty"` // of IP packets from the client; all four in the line of the end
+	UpPkts  uint64         `json:"up_packets,omitempty"`
 
 	DownBytes uint64 `json:"down_bytes,omitempty"`
 	DownPkts  uint64 `json:"down_packets,omitempty"`
@@ -74,5 +76,6 @@ func (f *Flow) keys() []netip.AddrPort {
 // same reports whether two lines have the same addresses, ports and protocol. Of those only one
 // flow exists at a time.
 func (f *Flow) same(g *Flow) bool {
-	return f.Protocol == g.Protocol && f.Client == g.Client && f.Peer == g.Peer && f.Outside == g.Outside && f.Asked == g.Asked && f.Inbound == g.Inbound
+	return f.Protocol == g.Protocol && f.Client == g.Client && f.Peer == g.Peer && f.Outside == g.Outside &&
+		f.Asked == g.Asked && f.Inbound == g.Inbound
 }

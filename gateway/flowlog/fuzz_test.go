@@ -87,7 +87,8 @@ func FuzzIndex(f *testing.F) {
 
 // FuzzConnection: any message of the kernel's is read or refused, and read as one client's flow.
 func FuzzConnection(f *testing.F) {
-	f.Add([]byte{2, 0, 0, 0, 52, 0, 1, 128, 20, 0, 1, 128, 8, 0, 1, 0, 10, 1, 0, 9, 8, 0, 2, 0, 203, 0, 113, 9, 28, 0, 2, 128, 5, 0, 1, 0, 17, 0, 0, 0, 6, 0, 2, 0, 4, 0, 0, 0, 6, 0, 3, 0, 3, 232, 0, 0})
+	f.Add([]byte{2, 0, 0, 0, 52, 0, 1, 128, 20, 0, 1, 128, 8, 0, 1, 0, 10, 1, 0, 9, 8, 0, 2, 0, 203, 0, 113, 9, 28, 0, 2,
+		128, 5, 0, 1, 0, 17, 0, 0, 0, 6, 0, 2, 0, 4, 0, 0, 0, 6, 0, 3, 0, 3, 232, 0, 0})
 	lan, gateway := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParseAddr("10.1.0.1")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := parseConnection(b)

@@ -21,14 +21,28 @@ func exported() []Flow {
 	at := netip.MustParseAddrPort
 	start := time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)
 	return []Flow{
-		{Event: Ends, Start: start, End: start.Add(1500 * time.Millisecond), Protocol: 17, Client: at("10.1.0.9:1000"), Peer: at("203.0.113.9:53"), MAC: "02:00:00:00:00:09", User: "ann", UpBytes: 100, UpPkts: 1, DownBytes: 300, DownPkts: 2},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: at("10.1.0.9:1001"), Peer: at("203.0.113.9:443"), Outside: at("203.0.113.5:40321"), UpBytes: 5 << 32, UpPkts: 7, DownBytes: 11, DownPkts: 13},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: at("10.1.0.9:22"), Peer: at("203.0.113.9:4444"), Outside: at("203.0.113.5:2222"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 400, UpPkts: 4, DownBytes: 200, DownPkts: 3},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 17, Client: at("10.1.0.9:5060"), Peer: at("203.0.113.9:4444"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 400, UpPkts: 4, DownBytes: 200, DownPkts: 3},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 8, Client: at("10.1.0.9:77"), Peer: at("203.0.113.9:77"), MAC: "02:00:00:00:00:09", UpBytes: 84, UpPkts: 1, DownBytes: 84, DownPkts: 1},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 13, ICMPCode: 1, Client: at("10.1.0.9:78"), Peer: at("203.0.113.9:78"), Outside: at("203.0.113.5:79"), MAC: "02:00:00:00:00:09", UpBytes: 40, UpPkts: 1},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 8, Client: at("10.1.0.9:80"), Peer: at("203.0.113.9:80"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 168, UpPkts: 2, DownBytes: 168, DownPkts: 2},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 47, Client: at("10.1.0.9:4242"), Peer: at("203.0.113.9:17"), MAC: "02:00:00:00:00:09", UpBytes: 500, UpPkts: 5},
+		{Event: Ends, Start: start, End: start.Add(1500 * time.Millisecond), Protocol: 17, Client: at("10.1.0.9:1000"),
+			Peer: at("203.0.113.9:53"), MAC: "02:00:00:00:00:09", User: "ann", UpBytes: 100, UpPkts: 1, DownBytes: 300,
+			DownPkts: 2},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: at("10.1.0.9:1001"),
+			Peer: at("203.0.113.9:443"), Outside: at("203.0.113.5:40321"), UpBytes: 5 << 32, UpPkts: 7, DownBytes: 11,
+			DownPkts: 13},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: at("10.1.0.9:22"),
+			Peer: at("203.0.113.9:4444"), Outside: at("203.0.113.5:2222"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 400,
+			UpPkts: 4, DownBytes: 200, DownPkts: 3},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 17, Client: at("10.1.0.9:5060"),
+			Peer: at("203.0.113.9:4444"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 400, UpPkts: 4, DownBytes: 200,
+			DownPkts: 3},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 8, Client: at("10.1.0.9:77"),
+			Peer: at("203.0.113.9:77"), MAC: "02:00:00:00:00:09", UpBytes: 84, UpPkts: 1, DownBytes: 84, DownPkts: 1},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 13, ICMPCode: 1,
+			Client: at("10.1.0.9:78"), Peer: at("203.0.113.9:78"), Outside: at("203.0.113.5:79"), MAC: "02:00:00:00:00:09",
+			UpBytes: 40, UpPkts: 1},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 8, Client: at("10.1.0.9:80"),
+			Peer: at("203.0.113.9:80"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 168, UpPkts: 2, DownBytes: 168,
+			DownPkts: 2},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 47, Client: at("10.1.0.9:4242"),
+			Peer: at("203.0.113.9:17"), MAC: "02:00:00:00:00:09", UpBytes: 500, UpPkts: 5},
 	}
 }
 
@@ -114,7 +128,8 @@ func TestCollector(t *testing.T) {
 	}
 	must(t, x.export(many, time.Now()))
 	netnstest.Await(t, "nfcapd to read all", func() error { // it leaves what has not been read
-		if queue := strings.TrimSpace(run(t, fmt.Sprintf("ss -lunH sport = :%d | awk '{print $2}'", to.Port()))); queue != "0" {
+		if queue := strings.TrimSpace(
+			run(t, fmt.Sprintf("ss -lunH sport = :%d | awk '{print $2}'", to.Port()))); queue != "0" {
 			return fmt.Errorf("%s bytes wait", queue)
 		}
 		return nil
@@ -130,7 +145,8 @@ func TestCollector(t *testing.T) {
 		must(t, json.Unmarshal([]byte("["+strings.TrimSpace(strings.Trim(strings.TrimSpace(out), "[]"))+"]"), &some))
 		got = append(got, some...)
 	}
-	if sums := run(t, "nfdump -q -R "+folder+" -s proto"); !regexp.MustCompile(`(?m) ICMP +1 +3\(.* 4\(.* 292\(`).MatchString(sums) {
+	if sums := run(t, "nfdump -q -R "+folder+" -s proto"); !regexp.MustCompile(
+		`(?m) ICMP +1 +3\(.* 4\(.* 292\(`).MatchString(sums) {
 		t.Errorf("sums of ICMP, 292 bytes there and 252 back:\n%s", sums)
 	}
 	if len(got) != len(many) {

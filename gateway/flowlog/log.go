@@ -86,8 +86,8 @@ type Log struct {
 	collect *exporter // nil: none
 
 	open map[id]live // of Run's goroutine
-	// rule is the digest of the kernel's rule, as this process made it, and ruleAt the generation of all rules in which it was
-	// last so; after Open, of the writer.
+	// rule is the digest of the kernel's rule, as this process made it, and ruleAt the generation of all rules in which it
+	// was last so; after Open, of the writer.
 	rule   [32]byte
 	ruleAt uint32
 
@@ -327,7 +327,8 @@ func (l *Log) unwritten(lines []byte, n uint64, err error) {
 	l.mu.Unlock()
 	l.pack() // retention may make room
 	if l.silent() {
-		l.cfg.Log.Error("the flow log cannot be written: make room on its disk, or lower flowlog.most", "folder", l.cfg.Folder, "lines lost", lost, "waiting", waiting, "err", err)
+		l.cfg.Log.Error("the flow log cannot be written: make room on its disk, or lower flowlog.most", "folder",
+			l.cfg.Folder, "lines lost", lost, "waiting", waiting, "err", err)
 	}
 }
 

@@ -38,12 +38,17 @@ type world struct{ client, server *netnstest.Space }
 func newWorld(t testing.TB) world {
 	t.Helper()
 	w := world{netnstest.NewSpace(t), netnstest.NewSpace(t)}
-	run(t, netnstest.Up+fmt.Sprintf(`ip link add lan0 type veth peer name c0 netns %d; ip link add wan0 type veth peer name s0 netns %d
+	run(t, netnstest.Up+
+		fmt.Sprintf(`ip link add lan0 type veth peer name c0 netns %d; ip link add wan0 type veth peer name s0 netns %d
 ip addr add 10.1.0.1/24 dev lan0; ip addr add 203.0.113.5/24 dev wan0; ip link set lan0 up; ip link set wan0 up
-nft 'table ip nat { chain out { type nat hook postrouting priority 100; oifname wan0 masquerade; }; chain in { type nat hook prerouting priority -100; iifname wan0 tcp dport 2222 dnat to 10.1.0.9:22; }; }'`, w.client.TID(), w.server.TID()))
+nft 'table ip nat { chain out { type nat hook postrouting priority 100; oifname wan0 masquerade; }; chain in { type nat hook prerouting priority -100; iifname wan0 tcp dport 2222 dnat to 10.1.0.9:22; }; }'`,
+			w.client.TID(), w.server.TID()))
 	t.Cleanup(func() { run(t, "ip link del lan0; ip link del wan0; nft flush ruleset") })
-	w.client.Run(t, netnstest.Up+"ip addr add 10.1.0.9/24 dev c0; ip link set c0 up; ip route add default via 10.1.0.1; up c0")
-	w.server.Run(t, netnstest.Up+"ip addr add 203.0.113.9/24 dev s0; ip link set s0 up; up s0; nft 'table ip t { chain i { type filter hook input priority 0; udp dport 1000-60000 drop; }; }'")
+	w.client.Run(t, netnstest.Up+
+		"ip addr add 10.1.0.9/24 dev c0; ip link set c0 up; ip route add default via 10.1.0.1; up c0")
+	w.server.Run(t, netnstest.Up+
+		"ip addr add 203.0.113.9/24 dev s0; ip link set s0 up; up s0; nft 'table ip t { chain i { type filter hook input "+
+		"priority 0; udp dport 1000-60000 drop; }; }'")
 	run(t, netnstest.Up+"up lan0 wan0")
 	return w
 }
@@ -81,8 +86,9 @@ func (p *people) get(addr netip.Addr, since time.Time) Who {
 
 func config(folder string, p *people) Config {
 	return Config{
-		Folder: folder, Keep: 24 * time.Hour, LAN: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1"),
-		Who: p.get, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Folder: folder, Keep: 24 * time.Hour, LAN: netip.MustParsePrefix("10.1.0.0/24"),
+		Gateway: netip.MustParseAddr("10.1.0.1"),
+		Who:     p.get, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 }
 
@@ -128,7 +134,8 @@ func flushConnections(t testing.TB) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	must(t, err)
 	defer c.Close()
-	_, err = c.Execute(netlink.Message{Header: netlink.Header{Type: ctDelete, Flags: netlink.Request | netlink.Acknowledge}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
+	_, err = c.Execute(netlink.Message{Header: netlink.Header{Type: ctDelete,
+		Flags: netlink.Request | netlink.Acknowledge}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
 	must(t, err)
 }
 
@@ -153,7 +160,8 @@ func send(t testing.TB, c *net.UDPConn, port int) {
 // while they are open and afterwards, and what was changed in the kernel is restored.
 func TestConnections(t *testing.T) {
 	w, p, folder := newWorld(t), &people{}, t.TempDir()
-	settings := "sysctl net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp net.netfilter.nf_conntrack_events; nft list ruleset"
+	settings := "sysctl net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp " +
+		"net.netfilter.nf_conntrack_events; nft list ruleset"
 	before := run(t, settings)
 	p.set("ann")
 	l, stop := start(t, config(folder, p))
@@ -161,7 +169,8 @@ func TestConnections(t *testing.T) {
 	send(t, inside, 5000)
 	client := inside.LocalAddr().String()
 	open := whois(t, folder, client, time.Now(), func(f Flow) bool { return f.Event == Begins })
-	if open.User != "ann" || open.Session != "s-ann" || open.MAC != "02:00:00:00:00:09" || open.Outside.Addr() != netip.MustParseAddr("203.0.113.5") ||
+	if open.User != "ann" || open.Session != "s-ann" || open.MAC != "02:00:00:00:00:09" ||
+		open.Outside.Addr() != netip.MustParseAddr("203.0.113.5") ||
 		open.Peer != netip.MustParseAddrPort("203.0.113.9:5000") || open.Protocol != 17 || open.Inbound {
 		t.Errorf("found %+v", open)
 	}
@@ -170,8 +179,10 @@ func TestConnections(t *testing.T) {
 	send(t, inside, 5001)
 	whois(t, folder, client, time.Now(), func(f Flow) bool { return f.User == "bob" && f.Peer.Port() == 5001 })
 	flushConnections(t)
-	closed := whois(t, folder, open.Outside.String(), open.Start, func(f Flow) bool { return f.Event == Ends && f.Peer.Port() == 5000 })
-	if closed.User != "ann" || closed.UpPkts != 2 || closed.UpBytes != 2*33 || closed.DownPkts != 0 || closed.Client != open.Client || closed.End.Before(closed.Start) {
+	closed := whois(
+		t, folder, open.Outside.String(), open.Start, func(f Flow) bool { return f.Event == Ends && f.Peer.Port() == 5000 })
+	if closed.User != "ann" || closed.UpPkts != 2 || closed.UpBytes != 2*33 || closed.DownPkts != 0 ||
+		closed.Client != open.Client || closed.End.Before(closed.Start) {
 		t.Errorf("found %+v", closed)
 	}
 	if !closed.Start.Equal(open.Start) {
@@ -182,12 +193,14 @@ func TestConnections(t *testing.T) {
 	w.client.Run(t, "busybox nc -l -p 22 >/dev/null 2>&1 </dev/null & until ss -ltn | grep -q :22; do sleep 0.01; done")
 	w.server.Run(t, "echo hello | timeout 5 busybox nc 203.0.113.5 2222 || :")
 	in := whois(t, folder, "203.0.113.5:2222", time.Now(), func(f Flow) bool { return f.Inbound })
-	if in.Client != netip.MustParseAddrPort("10.1.0.9:22") || in.Protocol != 6 || in.User != "bob" || in.Peer.Addr() != netip.MustParseAddr("203.0.113.9") {
+	if in.Client != netip.MustParseAddrPort("10.1.0.9:22") || in.Protocol != 6 || in.User != "bob" ||
+		in.Peer.Addr() != netip.MustParseAddr("203.0.113.9") {
 		t.Errorf("found %+v", in)
 	}
 	w.client.Run(t, "ping -q -c 1 -e 4242 203.0.113.9") // the identifier
 	ping := whois(t, folder, "10.1.0.9:4242", time.Now(), func(f Flow) bool { return f.Protocol == 1 })
-	if ping.ICMPType != 8 || ping.ICMPCode != 0 || ping.Client.Port() != 4242 || ping.Outside.Addr() != netip.MustParseAddr("203.0.113.5") {
+	if ping.ICMPType != 8 || ping.ICMPCode != 0 || ping.Client.Port() != 4242 ||
+		ping.Outside.Addr() != netip.MustParseAddr("203.0.113.5") {
 		t.Errorf("found %+v", ping)
 	}
 	for i, change := range []string{"delete", "flush"} { // as another program might
@@ -261,7 +274,8 @@ func TestNothingIsLost(t *testing.T) {
 	if had < rate*seconds || s.Started != had || s.Ended != had || s.Lost != 0 {
 		t.Errorf("the kernel had %d connections; %+v", had, s)
 	}
-	if got := run(t, "cat "+folder+"/*.ndjson | grep -c '\"event\":\"end\"'; "); strings.TrimSpace(got) != fmt.Sprint(had) {
+	if got := run(t, "cat "+folder+"/*.ndjson | grep -c '\"event\":\"end\"'; "); strings.TrimSpace(got) != fmt.Sprint(
+		had) {
 		t.Errorf("%s ends are in the files, of %d", got, had)
 	}
 }

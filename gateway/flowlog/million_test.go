@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestMillion writes 1,000,000 flows, of which 16 share each port, and finds every second one by its
-// client's address, and the others by the outer one. FLOWLOG_EVERY=1 asks for every one of them; the usual test for each 499th.
+// TestMillion writes 1,000,000 flows, of which 16 share each port, and finds every second one by its client's address,
+// and the others by the outer one. FLOWLOG_EVERY=1 asks for every one of them; the usual test for each 499th.
 func TestMillion(t *testing.T) {
 	const flows = 1_000_000
 	step := 499
@@ -70,12 +70,13 @@ func TestMillion(t *testing.T) {
 	if n, asked := found.Load(), int64((flows-1)/step+1); n != asked {
 		t.Errorf("found %d of %d", n, asked)
 	} else {
-		t.Logf("found %d of %d in %v, %.0f a second", n, asked, time.Since(began).Round(time.Second), float64(n)/time.Since(began).Seconds())
+		t.Logf("found %d of %d in %v, %.0f a second", n, asked, time.Since(began).Round(time.Second),
+			float64(n)/time.Since(began).Seconds())
 	}
 }
 
-// TestLittleRead: a search in an index of many entries reads a few runs of them, wherever they are and also where hashes
-// are spread unevenly, and finds the same as one that reads all.
+// TestLittleRead: a search in an index of many entries reads a few runs of them, wherever they are and also where
+// hashes are spread unevenly, and finds the same as one that reads all.
 func TestLittleRead(t *testing.T) {
 	const entries, flows = 300_000, 1000
 	for name, spread := range map[string]func(i int) uint32{
@@ -131,7 +132,8 @@ func numbered(i int) Flow {
 		Client:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 62_500), byte(2 + i%200)}), port),
 		Outside: netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(i / 62_500)}), port),
 		Peer:    netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 443),
-		MAC:     "02:00:00:00:00:09", User: "user" + string(rune('a'+i%26)), Session: "5f3c2a7e00000001", UpBytes: uint64(i), UpPkts: 3, DownBytes: 1 << 20, DownPkts: 700,
+		MAC:     "02:00:00:00:00:09", User: "user" + string(rune('a'+i%26)), Session: "5f3c2a7e00000001", UpBytes: uint64(i),
+		UpPkts: 3, DownBytes: 1 << 20, DownPkts: 700,
 	}
 }
 

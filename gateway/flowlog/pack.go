@@ -119,7 +119,8 @@ func (x *indexer) compress(w io.Writer, lines io.Reader) error {
 }
 
 func (x *indexer) write(w io.Writer) error {
-	slices.SortFunc(x.entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.block, b.block)) })
+	slices.SortFunc(
+		x.entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.block, b.block)) })
 	x.entries = slices.Compact(x.entries)
 	b := append([]byte(nil), magic...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(x.offsets)-1))

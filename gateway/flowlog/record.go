@@ -37,7 +37,8 @@ func (s shape) fields() []field {
 	if s&ofICMP != 0 {
 		all = append(all, field{element: 32, bytes: 2}) // icmpTypeCodeIPv4, of the first message
 	} else {
-		all = append(all, field{element: 7, bytes: 2}, field{element: 11, bytes: 2}) // sourceTransportPort, destinationTransportPort
+		// sourceTransportPort, destinationTransportPort
+		all = append(all, field{element: 7, bytes: 2}, field{element: 11, bytes: 2})
 	}
 	mac := field{element: 56, bytes: 6} // sourceMacAddress
 	if s&toClient != 0 {
@@ -51,10 +52,12 @@ func (s shape) fields() []field {
 		field{element: 371, bytes: variable}, // userName
 	)
 	if s&translated != 0 {
-		all = append(all, field{element: 225, bytes: 4}, field{element: 226, bytes: 4}) // postNATSourceIPv4Address, postNATDestinationIPv4Address
+		// postNATSourceIPv4Address, postNATDestinationIPv4Address
+		all = append(all, field{element: 225, bytes: 4}, field{element: 226, bytes: 4})
 	}
 	if s&translated != 0 && s&ofICMP == 0 {
-		all = append(all, field{element: 227, bytes: 2}, field{element: 228, bytes: 2}) // postNAPTSourceTransportPort, postNAPTDestinationTransportPort
+		// postNAPTSourceTransportPort, postNAPTDestinationTransportPort
+		all = append(all, field{element: 227, bytes: 2}, field{element: 228, bytes: 2})
 	}
 	return all
 }

@@ -29,9 +29,12 @@ func openSource() (*source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("following connections: %w", err)
 	}
-	err = errors.Join(c.SetReadBuffer(bufferBytes), c.SetOption(netlink.BroadcastError, true), c.JoinGroup(groupNew), c.JoinGroup(groupDestroy))
+	err = errors.Join(c.SetReadBuffer(bufferBytes), c.SetOption(netlink.BroadcastError, true), c.JoinGroup(groupNew),
+		c.JoinGroup(groupDestroy))
 	if err != nil {
-		return nil, fmt.Errorf("following connections (the kernel needs CONFIG_NF_CT_NETLINK and CONFIG_NF_CONNTRACK_EVENTS): %w", errors.Join(err, c.Close()))
+		return nil, fmt.Errorf(
+			"following connections (the kernel needs CONFIG_NF_CT_NETLINK and CONFIG_NF_CONNTRACK_EVENTS): %w",
+			errors.Join(err, c.Close()))
 	}
 	return &source{c}, nil
 }

@@ -24,7 +24,8 @@ var table = nftables.Table{Family: nftables.IPv4, Name: "gatewayd-flows"}
 
 // wantedSettings are what the log needs: counters and times of connections, and events also of those that begin while
 // nobody listens, as after a crash: with 2 the kernel never reports their ends.
-var wantedSettings = map[string]string{"nf_conntrack_acct": "1", "nf_conntrack_timestamp": "1", "nf_conntrack_events": "1"}
+var wantedSettings = map[string]string{
+	"nf_conntrack_acct": "1", "nf_conntrack_timestamp": "1", "nf_conntrack_events": "1"}
 
 // settings is the folder of the present thread's network namespace.
 const settings = "/proc/sys/net/netfilter"
@@ -130,7 +131,8 @@ func forget(note string, why error) error {
 		err = removeNote(note)
 	}
 	if len(stay) > 0 {
-		err = errors.Join(fmt.Errorf("%w: %s stay 1, whatever they were before: if nothing else needs them, sysctl -w %s=0", why, strings.Join(stay, " and "), strings.Join(stay, "=0 ")), err)
+		err = errors.Join(fmt.Errorf("%w: %s stay 1, whatever they were before: if nothing else needs them, sysctl -w %s=0",
+			why, strings.Join(stay, " and "), strings.Join(stay, "=0 ")), err)
 	}
 	return err
 }
@@ -163,7 +165,8 @@ func (l *Log) keepTracking() {
 	}
 	if err == nil {
 		if err = l.track(); err == nil {
-			l.cfg.Log.Warn("others removed the flow log's rule or changed it, and it is there again; flows that began meanwhile may be missing", "table", table.Name)
+			l.cfg.Log.Warn("others removed the flow log's rule or changed it, and it is there again; flows that began "+
+				"meanwhile may be missing", "table", table.Name)
 			l.mu.Lock()
 			l.stats.Restored++
 			l.mu.Unlock()
@@ -236,7 +239,8 @@ func recall(note string) (former, error) {
 func read(key string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(settings, key))
 	if err != nil {
-		return "", fmt.Errorf("reading a setting for connections (the kernel needs CONFIG_NF_CONNTRACK with EVENTS and TIMESTAMP): %w", err)
+		return "", fmt.Errorf(
+			"reading a setting for connections (the kernel needs CONFIG_NF_CONNTRACK with EVENTS and TIMESTAMP): %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
 }

@@ -118,7 +118,8 @@ func Writable(name string) error {
 }
 
 func unwritable(name, key string, err error) error {
-	return fmt.Errorf("switching forwarding on at %s: %w: if settings are read-only here, as in a container, do it outside: echo %s >%s",
+	return fmt.Errorf(
+		"switching forwarding on at %s: %w: if settings are read-only here, as in a container, do it outside: echo %s >%s",
 		name, err, wanted[key], path(name, key))
 }
 

@@ -84,10 +84,13 @@ sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.all.accept_redirects=1 net.ipv4.c
 		between string // a script
 		want    string // after Off
 	}{
-		"off again":                                {"", off},
-		"the machine was switched on":              {"sysctl -qw net.ipv4.ip_forward=1", "1 0 1 0 1 1 1 0"},
-		"an interface was made again":              {"ip link del lan0; ip link add lan0 type veth peer name l; sysctl -qw net.ipv4.conf.lan0.forwarding=1 net.ipv4.conf.lan0.accept_redirects=1", "1 1 0 0 0 1 0 1"},
-		"an interface is gone, and one comes back": {"ip link del lan0; ip link add lan0 type veth peer name l", "0 1 0 0 0 1 0 1"},
+		"off again":                   {"", off},
+		"the machine was switched on": {"sysctl -qw net.ipv4.ip_forward=1", "1 0 1 0 1 1 1 0"},
+		"an interface was made again": {
+			"ip link del lan0; ip link add lan0 type veth peer name l; sysctl -qw net.ipv4.conf.lan0.forwarding=1 " +
+				"net.ipv4.conf.lan0.accept_redirects=1", "1 1 0 0 0 1 0 1"},
+		"an interface is gone, and one comes back": {
+			"ip link del lan0; ip link add lan0 type veth peer name l", "0 1 0 0 0 1 0 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, space := prepare(t)
@@ -151,7 +154,8 @@ sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.all.accept_redirects=1 net.ipv4.c
 // gateway starts again on a full disk.
 func TestFullDisk(t *testing.T) {
 	space := netnstest.NewSpace(t)
-	space.Run(t, "for dev in lan0 wan0; do ip link add $dev type veth peer name p$dev; done; sysctl -qw net.ipv4.ip_forward=0")
+	space.Run(t, "for dev in lan0 wan0; do ip link add $dev type veth peer name p$dev; done; sysctl -qw "+
+		"net.ipv4.ip_forward=0")
 	dir := t.TempDir()
 	run(t, "mount -t tmpfs -o size=16k none "+dir)
 	t.Cleanup(func() { run(t, "umount "+dir) })

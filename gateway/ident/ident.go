@@ -103,7 +103,8 @@ func New(cfg Config, w *Watch) *Server {
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
-	return Stats{Named: s.named.Load(), NoUser: s.noUser.Load(), Invalid: s.invalid.Load(), Throttled: s.throttled.Load(), Failed: s.failed.Load()}
+	return Stats{Named: s.named.Load(), NoUser: s.noUser.Load(), Invalid: s.invalid.Load(), Throttled: s.throttled.Load(),
+		Failed: s.failed.Load()}
 }
 
 // Listen opens the port of queries for what comes in by an interface.
@@ -197,7 +198,8 @@ func (s *Server) converse(ctx context.Context, c net.Conn) {
 		return
 	}
 	near, far := c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
-	io.WriteString(c, s.reply(strings.TrimRight(line, "\r\n"), near.Addr().Unmap(), netip.AddrPortFrom(far.Addr().Unmap(), far.Port())))
+	io.WriteString(c,
+		s.reply(strings.TrimRight(line, "\r\n"), near.Addr().Unmap(), netip.AddrPortFrom(far.Addr().Unmap(), far.Port())))
 	if err != nil { // the line goes on: what closing leaves unread would reset the reply
 		c.(*net.TCPConn).CloseWrite()
 		io.CopyN(io.Discard, c, drained)
@@ -236,7 +238,8 @@ func (s *Server) reply(line string, near netip.Addr, peer netip.AddrPort) string
 }
 
 // owner finds the client of a connection, and its user.
-func (s *Server) owner(q query, near netip.Addr, peer netip.AddrPort) (client netip.Addr, user string, ok bool, err error) {
+func (s *Server) owner(q query, near netip.Addr, peer netip.AddrPort) (
+	client netip.Addr, user string, ok bool, err error) {
 	far := netip.AddrPortFrom(peer.Addr(), q.Far)
 	if s.cfg.Masquerade {
 		var from netip.AddrPort

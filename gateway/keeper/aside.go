@@ -9,8 +9,8 @@ import (
 // asideMost is how many messages wait for a log at most; others are lost.
 const asideMost = 1000
 
-// Aside returns a logger that never waits for log, whose reader may hang while no daemon is there: what a keeper does must not.
-// flush waits so long at most until all messages are taken.
+// Aside returns a logger that never waits for log, whose reader may hang while no daemon is there: what a keeper does
+// must not. flush waits so long at most until all messages are taken.
 func Aside(log *slog.Logger) (aside *slog.Logger, flush func(most time.Duration)) {
 	waiting := make(chan func(), asideMost)
 	go func() {

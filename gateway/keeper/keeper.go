@@ -186,14 +186,15 @@ func take(conn *net.UnixConn) (held []Item, err error) {
 // endTime is how long a keeper may take to close all files: some 10 ms for each unit of PPP.
 const endTime = time.Minute
 
-// awaitEnd waits until a keeper that was told to end is gone. It fails with os.ErrDeadlineExceeded where the keeper is there
-// after that time, and may hold everything.
+// awaitEnd waits until a keeper that was told to end is gone. It fails with os.ErrDeadlineExceeded where the keeper is
+// there after that time, and may hold everything.
 func awaitEnd(conn *net.UnixConn, wait time.Duration) error {
 	for {
 		_, files, err := receive(conn, wait)
 		closeAll(files)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("a keeper does not end, and what it holds goes on (its process: ss -xlp | grep gatewayd/keeper): %w", err)
+			return fmt.Errorf(
+				"a keeper does not end, and what it holds goes on (its process: ss -xlp | grep gatewayd/keeper): %w", err)
 		}
 		if err != nil && !errors.Is(err, errCut) { // the connection's end
 			return nil
@@ -217,7 +218,8 @@ func (k *Keeper) say(m message, files ...int) {
 		return
 	}
 	if err := send(k.conn, m, files...); err != nil {
-		k.cfg.Log.Warn("the keeper of sessions does not take messages: sessions end with the daemon until a keeper has them again", "lan", k.cfg.Name, "err", err)
+		k.cfg.Log.Warn("the keeper of sessions does not take messages: sessions end with the daemon until a keeper has "+
+			"them again", "lan", k.cfg.Name, "err", err)
 		k.conn.Close()
 		k.conn = nil
 	}
@@ -232,7 +234,9 @@ func (k *Keeper) listen(conn *net.UnixConn) error {
 			return err
 		}
 		if m.Verb == refused {
-			k.cfg.Log.Error("the keeper of sessions has no room for a session's files: it ends with the daemon, and others may too; raise the limit of open files (LimitNOFILE)", "lan", k.cfg.Name, "session", m.Key)
+			k.cfg.Log.Error(
+				"the keeper of sessions has no room for a session's files: it ends with the daemon, and others may too; raise "+
+					"the limit of open files (LimitNOFILE)", "lan", k.cfg.Name, "session", m.Key)
 		}
 	}
 }
@@ -258,7 +262,8 @@ func (k *Keeper) stay() {
 			if time.Since(began) > patience {
 				pause = 0
 			}
-			k.cfg.Log.Warn("the connection with the keeper of sessions has ended: sessions end with the daemon until a keeper has them again", "lan", k.cfg.Name, "err", err)
+			k.cfg.Log.Warn("the connection with the keeper of sessions has ended: sessions end with the daemon until a keeper "+
+				"has them again", "lan", k.cfg.Name, "err", err)
 		}
 		select {
 		case <-k.ctx.Done():
@@ -291,8 +296,8 @@ func (k *Keeper) renew() error {
 	return nil
 }
 
-// Leave ends this end alone: the keeper goes on with what it holds, as after the owner's death. It returns false where no
-// keeper is connected.
+// Leave ends this end alone: the keeper goes on with what it holds, as after the owner's death. It returns false where
+// no keeper is connected.
 func (k *Keeper) Leave() bool {
 	k.cancel()
 	k.running.Wait()

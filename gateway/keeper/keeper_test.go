@@ -23,8 +23,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// aloneEnv makes the test's program a keeper that waits so long, filesEnv limits its open files, and saidEnv is the file
-// of its messages.
+// aloneEnv makes the test's program a keeper that waits so long, filesEnv limits its open files, and saidEnv is the
+// file of its messages.
 const (
 	aloneEnv = "KEEPER_TEST_ALONE"
 	filesEnv = "KEEPER_TEST_FILES"
@@ -72,7 +72,8 @@ func ownerWith(t *testing.T, alone time.Duration, log *slog.Logger) *owner {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), aloneEnv+"="+alone.String())
 			if said := os.Getenv(saidEnv); said != "" {
-				cmd.Stderr, _ = os.OpenFile(said, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // an error: the test misses what is said
+				// an error: the test misses what is said
+				cmd.Stderr, _ = os.OpenFile(said, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 			}
 			return cmd
 		},
@@ -121,7 +122,8 @@ func TestSuccessor(t *testing.T) {
 	o.die()
 	netnstest.Await(t, "the end of what was dropped", droppedGone)
 	next := ownerOf(t, time.Minute)
-	if len(next.held) != 1 || next.held[0].Key != "kept" || string(next.held[0].Data) != "2" || len(next.held[0].Files) != 1 {
+	if len(next.held) != 1 || next.held[0].Key != "kept" || string(next.held[0].Data) != "2" ||
+		len(next.held[0].Files) != 1 {
 		t.Fatalf("the successor has %+v", next.held)
 	}
 	if keptGone() == nil {
@@ -237,7 +239,8 @@ func TestStrangers(t *testing.T) {
 	var err error
 	asNobody(t, func() { squat, err = net.ListenUnix("unixpacket", address(t.Name())) })
 	must(t, err)
-	k := New(Config{Name: t.Name(), Command: func() *exec.Cmd { return exec.Command("false") }, Refill: func() {}, Log: slog.New(slog.DiscardHandler)})
+	k := New(Config{Name: t.Name(), Command: func() *exec.Cmd { return exec.Command("false") }, Refill: func() {},
+		Log: slog.New(slog.DiscardHandler)})
 	if _, err := k.Open(); !errors.Is(err, ErrForeign) {
 		t.Errorf("where another user has the name: %v", err)
 	}
@@ -281,8 +284,8 @@ func TestVersions(t *testing.T) {
 	must(t, o.Close())
 }
 
-// TestNoRoom: a keeper whose descriptors are all in use refuses files, says so, and holds what it has, whoever connects;
-// its owner's successor gets in.
+// TestNoRoom: a keeper whose descriptors are all in use refuses files, says so, and holds what it has, whoever
+// connects; its owner's successor gets in.
 func TestNoRoom(t *testing.T) {
 	t.Setenv(filesEnv, "24")
 	own := says(t)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version is that of the messages, and of what owners have keepers do (Serving.Unowned). A keeper of another one is ended; verb
-// end is the same in all.
+// version is that of the messages, and of what owners have keepers do (Serving.Unowned). A keeper of another one is
+// ended; verb end is the same in all.
 const version = 3
 
 // Verbs: those of owners, a keeper's answers to take, and its answer to what it has no room for.
@@ -59,8 +59,8 @@ func send(conn *net.UnixConn, m message, files ...int) error {
 	return err
 }
 
-// receive receives a message with its descriptors; wait 0: however long it takes. With errCut it returns a message without
-// descriptors.
+// receive receives a message with its descriptors; wait 0: however long it takes. With errCut it returns a message
+// without descriptors.
 func receive(conn *net.UnixConn, wait time.Duration) (m message, files []int, err error) {
 	if wait > 0 {
 		if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {

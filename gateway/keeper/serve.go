@@ -41,8 +41,8 @@ type server struct {
 // Serving is how a keeper serves.
 type Serving struct {
 	Alone time.Duration // how long it waits for another owner
-	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and returns
-	// when ctx ends, soon: the next owner, and who ends the keeper, waits for that. nil: nothing is to be done.
+	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and
+	// returns when ctx ends, soon: the next owner, and who ends the keeper, waits for that. nil: nothing is to be done.
 	Unowned func(ctx context.Context, held []Item)
 	Log     *slog.Logger // which must not wait for its reader: see Aside
 }
@@ -266,7 +266,8 @@ func (s *server) obey(conn *net.UnixConn) {
 		if errors.Is(err, errCut) { // what they are of ends with the owner
 			s.drop(m.Key, nil)
 			if !full {
-				s.Log.Error("no room for a session's files: it ends with the daemon, and others may too; raise the limit of open files (LimitNOFILE)", "session", m.Key)
+				s.Log.Error("no room for a session's files: it ends with the daemon, and others may too; raise the limit of open "+
+					"files (LimitNOFILE)", "session", m.Key)
 				_ = send(conn, message{Verb: refused, Key: m.Key}) // an error: the owner is gone
 			}
 			full = true

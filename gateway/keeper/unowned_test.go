@@ -33,8 +33,8 @@ func says(t *testing.T) (awaits func(words ...string)) {
 	}
 }
 
-// TestUnowned: a keeper says that its owner is gone, looks after what it has until another one comes, which waits for that,
-// and says what ends meanwhile.
+// TestUnowned: a keeper says that its owner is gone, looks after what it has until another one comes, which waits for
+// that, and says what ends meanwhile.
 func TestUnowned(t *testing.T) {
 	said := says(t)
 	o := ownerOf(t, 3*time.Second)
@@ -65,8 +65,8 @@ func TestUnowned(t *testing.T) {
 	said("ERROR", "sessions=1", "after=3s")
 }
 
-// TestStuckLog: where nobody reads what a keeper says, sessions end all the same, by their time and when nobody comes, and an
-// owner that does come is not held up.
+// TestStuckLog: where nobody reads what a keeper says, sessions end all the same, by their time and when nobody comes,
+// and an owner that does come is not held up.
 func TestStuckLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "said")
 	must(t, unix.Mkfifo(file, 0o600))

@@ -25,7 +25,8 @@ func Check(cfg Config) error {
 	return <-failed
 }
 
-// apart runs f on a thread that ends with f: never the process's first one, whose namespace counts as the process's own.
+// apart runs f on a thread that ends with f: never the process's first one, whose namespace counts as the process's
+// own.
 func apart(f func()) {
 	runtime.LockOSThread() // never unlocked
 	if unix.Gettid() != os.Getpid() {

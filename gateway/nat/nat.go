@@ -4,8 +4,9 @@
 //
 // These rules see the first packet of each connection; the kernel's connection tracking translates all others, also
 // while no daemon runs. Rules that see every packet drop what would leave for the WAN untranslated, because connection
-// tracking knows no connection of it, what comes by the WAN for clients' own addresses unasked, and with sources what arrives for an address that nobody uses. From Linux 6.9 on the table is held: no other program can change it while the daemon lives,
-// and "flush ruleset" leaves it alone. On older kernels it is put back after it was removed.
+// tracking knows no connection of it, what comes by the WAN for clients' own addresses unasked, and with sources what
+// arrives for an address that nobody uses. From Linux 6.9 on the table is held: no other program can change it while
+// the daemon lives, and "flush ruleset" leaves it alone. On older kernels it is put back after it was removed.
 package nat
 
 import (
@@ -106,7 +107,8 @@ func Open(cfg Config) (*NAT, error) {
 		}
 	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-		err = fmt.Errorf("%w: %w (nftables with NAT, masquerade, fib and conntrack are needed)", datapath.ErrNotSupported, err)
+		err = fmt.Errorf(
+			"%w: %w (nftables with NAT, masquerade, fib and conntrack are needed)", datapath.ErrNotSupported, err)
 	}
 	return nil, errors.Join(fmt.Errorf("address translation: %w", err), n.Close())
 }
@@ -153,8 +155,8 @@ func (n *NAT) Trouble() string {
 // again is how often the table is looked at without a message of the kernel's.
 const again = 2 * time.Second
 
-// Run puts the table back where others remove it, or change its chains, its rules or what its maps hold, until ctx ends. gone is asked at each look whether the
-// data path was detached: the table is then removed, too.
+// Run puts the table back where others remove it, or change its chains, its rules or what its maps hold, until ctx
+// ends. gone is asked at each look whether the data path was detached: the table is then removed, too.
 func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 	port, err := n.conn.Port()
 	if err != nil {
@@ -201,13 +203,17 @@ func (n *NAT) keep(gone func() bool) {
 		if err = n.apply(); err == nil {
 			n.restored.Add(1)
 			n.trouble = ""
-			n.cfg.Log.Warn("the rules of address translation were changed or removed by others, and are as they were: connections of the time in between may be broken; use \"nft destroy table\" on your own tables instead of \"nft flush ruleset\"", "table", n.cfg.Name)
+			n.cfg.Log.Warn("the rules of address translation were changed or removed by others, and are as they were: "+
+				"connections of the time in between may be broken; use \"nft destroy table\" on your own tables instead of \"nft "+
+				"flush ruleset\"", "table", n.cfg.Name)
 			return
 		}
 	}
 	if why := err.Error(); n.trouble != why {
 		n.trouble = why
-		n.cfg.Log.Error("the rules of address translation are not as they should be, and cannot be put back: trying every two seconds", "table", n.cfg.Name, "err", err)
+		n.cfg.Log.Error(
+			"the rules of address translation are not as they should be, and cannot be put back: trying every two seconds",
+			"table", n.cfg.Name, "err", err)
 	}
 }
 

@@ -41,7 +41,8 @@ func config(change func(*Config)) Config {
 		LAN: "lan0", WAN: "wan0", Name: Table("lan0"), Network: netip.MustParsePrefix("10.1.0.0/24"), Hairpin: true,
 		Except: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("198.51.100.9/32")},
 		Forwards: []Forward{
-			{unix.IPPROTO_TCP, 8080, 8080, netip.MustParseAddr("10.1.0.5"), 80}, {unix.IPPROTO_UDP, 5000, 5010, netip.MustParseAddr("10.1.0.6"), 0},
+			{unix.IPPROTO_TCP, 8080, 8080, netip.MustParseAddr("10.1.0.5"), 80},
+			{unix.IPPROTO_UDP, 5000, 5010, netip.MustParseAddr("10.1.0.6"), 0},
 		},
 		Log: slog.New(slog.DiscardHandler),
 	}
@@ -70,30 +71,43 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		"masquerade": {func(*Config) {}, []string{
 			`iifname "wan0" ct state ! established,related ip daddr 10.1.0.0/24 ct status ! dnat drop`,
 			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr != 192.168.0.0/16 ip daddr != 198.51.100.9 drop`,
-			"type nat hook prerouting priority dstnat; policy accept;", `iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.5:80`, `iifname "lan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24`,
-			`iifname "lan0" udp dport 5000`, "udp dport 5000-5010 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.6\n", "type nat hook postrouting priority srcnat; policy accept;",
-			`oifname "lan0" ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr`, `oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 192.168.0.0/16 accept`,
-			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 198.51.100.9 accept`, `oifname "wan0" ip saddr 10.1.0.0/24 masquerade`}},
+			"type nat hook prerouting priority dstnat; policy accept;",
+			`iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.5:80`,
+			`iifname "lan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24`,
+			`iifname "lan0" udp dport 5000`,
+			"udp dport 5000-5010 ip daddr != 10.1.0.0/24 fib daddr type local dnat to 10.1.0.6\n",
+			"type nat hook postrouting priority srcnat; policy accept;",
+			`oifname "lan0" ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr`,
+			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 192.168.0.0/16 accept`,
+			`oifname "wan0" ip saddr 10.1.0.0/24 ip daddr 198.51.100.9 accept`,
+			`oifname "wan0" ip saddr 10.1.0.0/24 masquerade`}},
 		"who may come in": {func(c *Config) { c.Inbound = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} }, []string{
 			`ip daddr 10.1.0.0/24 ct status ! dnat ip saddr != 192.168.0.0/16 drop`}},
-		"no hairpin": {func(c *Config) { c.Hairpin = false }, []string{`iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr !=`, `iifname "wan0" udp dport 5000-5010`}},
+		"no hairpin": {func(c *Config) { c.Hairpin = false }, []string{
+			`iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr !=`, `iifname "wan0" udp dport 5000-5010`}},
 		"an interface for each client": {func(c *Config) { c.LAN = "" }, []string{
-			"ip saddr 10.1.0.0/24 tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr !=", "\t\tip daddr 10.1.0.0/24 ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr"}},
+			"ip saddr 10.1.0.0/24 tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr !=",
+			"\t\tip daddr 10.1.0.0/24 ip saddr 10.1.0.0/24 ct status dnat snat to ct original ip daddr"}},
 		"sources": {func(c *Config) { c.Sources = ranges("203.0.113.7", "203.0.113.8-203.0.113.9") }, []string{
 			`ip saddr 10.1.0.0/24 snat to 203.0.113.7-203.0.113.9 persistent`, "elements = { 203.0.113.7, 203.0.113.8,",
-			`iifname "wan0" oifname "wan0" ip daddr @outside drop`, `iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.5:80`,
+			`iifname "wan0" oifname "wan0" ip daddr @outside drop`,
+			`iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.5:80`,
 			`iifname "lan0" udp dport 5000-5010 ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.6`}},
 		"ports": {func(c *Config) { c.Ports, c.Clients = 1000, ranges("10.1.0.10-10.1.0.11") }, []string{
 			"type ipv4_addr : inet_service\n", "10.1.0.10 : 1024, 10.1.0.11 : 2024", "10.1.0.10 : 2023, 10.1.0.11 : 3023",
 			"masquerade to :ip saddr map @first-ports-ip saddr map @last-ports", `ip saddr 10.1.0.0/24 drop`,
-			`iifname "wan0" ip daddr 10.1.0.0/24 ct status expected drop`, `oifname "wan0" ip saddr 10.1.0.0/24 ct status expected drop`,
-			`ct status dnat snat to ct original ip daddr:ip saddr map @first-ports-ip saddr map @last-ports`, `oifname "lan0" ip saddr 10.1.0.0/24 ct status dnat drop`}},
+			`iifname "wan0" ip daddr 10.1.0.0/24 ct status expected drop`,
+			`oifname "wan0" ip saddr 10.1.0.0/24 ct status expected drop`,
+			`ct status dnat snat to ct original ip daddr:ip saddr map @first-ports-ip saddr map @last-ports`,
+			`oifname "lan0" ip saddr 10.1.0.0/24 ct status dnat drop`}},
 		"ports of sources": {func(c *Config) {
-			c.Ports, c.Clients, c.Sources = 40000, ranges("10.1.0.5-10.1.0.5", "10.1.0.10-10.1.0.11"), ranges("203.0.113.6-203.0.113.7", "203.0.113.30")
+			c.Ports, c.Clients, c.Sources = 40000, ranges("10.1.0.5-10.1.0.5", "10.1.0.10-10.1.0.11"),
+				ranges("203.0.113.6-203.0.113.7", "203.0.113.30")
 		}, []string{
 			`iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24 ip daddr 203.0.113.6 dnat to 10.1.0.5:80`,
 			`ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.6`, `ct status dnat snat ip to ip saddr map @clients`,
-			"type ipv4_addr : interval ipv4_addr . inet_service", "10.1.0.10 : 203.0.113.7 . 1024-41023", "10.1.0.11 : 203.0.113.30 . 1024-41023", `ip saddr map @clients`, `ip saddr 10.1.0.0/24 drop`}},
+			"type ipv4_addr : interval ipv4_addr . inet_service", "10.1.0.10 : 203.0.113.7 . 1024-41023",
+			"10.1.0.11 : 203.0.113.30 . 1024-41023", `ip saddr map @clients`, `ip saddr 10.1.0.0/24 drop`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config(tt.change)
@@ -106,7 +120,8 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 				}
 			}
 			for line := range strings.Lines(listed) {
-				if strings.Contains(line, "dnat") && !strings.Contains(line, "status") && !strings.Contains(line, "iifname") && !strings.Contains(line, "saddr") {
+				if strings.Contains(line, "dnat") && !strings.Contains(line, "status") && !strings.Contains(line, "iifname") &&
+					!strings.Contains(line, "saddr") {
 					t.Errorf("takes connections by any interface: %s", line)
 				}
 			}
@@ -130,7 +145,8 @@ func TestSuccessor(t *testing.T) {
 	}
 	s.Do(func() { n, err = Open(config(func(c *Config) { c.Forwards, c.Sources = nil, ranges("203.0.113.7") })) })
 	must(t, err)
-	if listed := s.Run(t, "nft list ruleset"); strings.Contains(listed, "masquerade") || strings.Contains(listed, "prerouting") || strings.Count(listed, "snat") != 1 {
+	if listed := s.Run(t, "nft list ruleset"); strings.Contains(listed, "masquerade") ||
+		strings.Contains(listed, "prerouting") || strings.Count(listed, "snat") != 1 {
 		t.Errorf("after the successor:\n%s", listed)
 	}
 	must(t, n.Close())
@@ -152,18 +168,20 @@ func (n *NAT) follow(t *testing.T, gone func() bool) {
 	t.Cleanup(func() { stop(); <-ended })
 }
 
-// TestPutBack: whatever others remove or change is as it was again, and counted. Where the kernel holds the table, nothing can be
-// removed from it.
+// TestPutBack: whatever others remove or change is as it was again, and counted. Where the kernel holds the table,
+// nothing can be removed from it.
 func TestPutBack(t *testing.T) {
 	for _, unheld := range []bool{true, false} {
 		t.Run(fmt.Sprint("unheld ", unheld), func(t *testing.T) {
 			n, s := open(t, config(func(c *Config) { c.unheld, c.Ports, c.Clients = unheld, 7, ranges("10.1.0.2-10.1.0.200") }))
 			before := s.Run(t, "nft list ruleset")
 			n.follow(t, func() bool { return false })
-			for i, script := range []string{"nft flush ruleset", "nft delete table ip gatewayd-nat-lan0", "nft flush table ip gatewayd-nat-lan0", "nft flush chain ip gatewayd-nat-lan0 postrouting",
+			for i, script := range []string{"nft flush ruleset", "nft delete table ip gatewayd-nat-lan0",
+				"nft flush table ip gatewayd-nat-lan0", "nft flush chain ip gatewayd-nat-lan0 postrouting",
 				`nft replace rule ip gatewayd-nat-lan0 postrouting handle $(nft -a list table ip gatewayd-nat-lan0 | sed -n 's/.*masquerade.*# handle //p') oifname wan0 accept`,
 				"nft delete element ip gatewayd-nat-lan0 first-ports { 10.1.0.7 }", "nft flush map ip gatewayd-nat-lan0 last-ports",
-				"nft 'delete element ip gatewayd-nat-lan0 last-ports { 10.1.0.7 }; add element ip gatewayd-nat-lan0 last-ports { 10.1.0.7 : 9 }'"} {
+				"nft 'delete element ip gatewayd-nat-lan0 last-ports { 10.1.0.7 }; add element ip gatewayd-nat-lan0 last-ports { " +
+					"10.1.0.7 : 9 }'"} {
 				out, err := s.Try(script)
 				if n.held == (err == nil) && i > 0 {
 					t.Errorf("%s: %v %s", script, err, out)
@@ -224,7 +242,8 @@ iptables -t raw -A PREROUTING -p tcp --dport 2121 -j CT --helper ftp; iptables -
 	if want := []string{"a rule in ip raw PREROUTING", "the table inet ftp"}; !slices.Equal(helpers, want) {
 		t.Errorf("helpers %q, want %q", helpers, want)
 	}
-	if want := []string{"inet every post", "ip isp post", "ip nat docker"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+	if want := []string{"inet every post", "ip isp post", "ip nat docker"}; !slices.Equal(
+		slices.Sorted(slices.Values(got)), want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

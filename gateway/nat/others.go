@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
-// Others names the chains of other programs' tables that translate the sources of packets, and what gives connections a helper.
+// Others names the chains of other programs' tables that translate the sources of packets, and what gives connections a
+// helper.
 func Others() (chains, helpers []string, err error) {
 	conn, err := nftables.Dial()
 	if err != nil {

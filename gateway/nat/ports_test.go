@@ -22,7 +22,8 @@ func TestAssignment(t *testing.T) {
 	if _, _, _, ok := two.Of(128); ok {
 		t.Error("there is room for client 128")
 	}
-	if source, first, last, ok := (Assignment{Each: 64512}).Of(0); !ok || source.IsValid() || first != 1024 || last != 65535 {
+	if source, first, last, ok := (Assignment{Each: 64512}).Of(0); !ok || source.IsValid() || first != 1024 ||
+		last != 65535 {
 		t.Errorf("all ports of the WAN's address: %v %d-%d %v", source, first, last, ok)
 	}
 	if _, _, _, ok := (Assignment{Each: 64512}).Of(1); ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
-// Priorities of the chains: nft's words are dstnat and srcnat for two of them. What is not let in is dropped before data
-// paths count it (at mangle, -150), and what leaves is looked at behind all translation.
+// Priorities of the chains: nft's words are dstnat and srcnat for two of them. What is not let in is dropped before
+// data paths count it (at mangle, -150), and what leaves is looked at behind all translation.
 const (
 	priorityClosed       = -160
 	priorityDestinations = -100
@@ -78,14 +78,16 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	w.AddChain(w.table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityClosed})
 	w.rule("forward", c.unasked())
 	if c.Ports > 0 { // the kernel chooses ports for what a helper expects, and asks no rules
-		w.rule("forward", from(c.WAN), in(c.Network, destinationAt), having(nftables.Expected), []nftables.Expr{nftables.Drop()})
+		w.rule("forward", from(c.WAN), in(c.Network, destinationAt), having(nftables.Expected),
+			[]nftables.Expr{nftables.Drop()})
 		w.rule("forward", to(c.WAN), in(c.Network, sourceAt), having(nftables.Expected), []nftables.Expr{nftables.Drop()})
 	}
 	if len(c.Sources) > 0 {
 		c.keepUnused(w)
 	}
 	if len(c.Forwards) > 0 {
-		w.AddChain(w.table, "prerouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
+		w.AddChain(w.table, "prerouting",
+			&nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
 		for _, f := range c.Forwards {
 			for _, ours := range c.oursFor(f) {
 				w.rule("prerouting", from(c.WAN), c.forwarded(f), ours, f.target())
@@ -95,7 +97,8 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 			}
 		}
 	}
-	w.AddChain(w.table, "postrouting", &nftables.Hook{Type: "nat", Number: unix.NF_INET_POST_ROUTING, Priority: prioritySources})
+	w.AddChain(w.table, "postrouting",
+		&nftables.Hook{Type: "nat", Number: unix.NF_INET_POST_ROUTING, Priority: prioritySources})
 	if c.Ports > 0 {
 		c.assign(w)
 	}
@@ -112,48 +115,54 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	} else {
 		w.rule("postrouting", outward, c.shared())
 	}
-	w.AddChain(w.table, "leaving", &nftables.Hook{Type: "filter", Number: unix.NF_INET_POST_ROUTING, Priority: priorityLeaving})
+	w.AddChain(w.table, "leaving",
+		&nftables.Hook{Type: "filter", Number: unix.NF_INET_POST_ROUTING, Priority: priorityLeaving})
 	w.rule("leaving", outward, outside(c.Except, destinationAt), []nftables.Expr{nftables.Drop()})
 	return w.maps
 }
 
-// hairpin gives clients that reach another by a forward the address that it was reached by, or where they have ports of their
-// own the address and ports that they have outside: whoever has none is not let through.
+// hairpin gives clients that reach another by a forward the address that it was reached by, or where they have ports of
+// their own the address and ports that they have outside: whoever has none is not let through.
 func (c Config) hairpin(w *writer) {
 	inward := slices.Concat(c.toClients(), in(c.Network, sourceAt), having(nftables.Redirected))
 	if c.Ports == 0 {
-		w.rule("postrouting", inward, []nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0)})})
+		w.rule("postrouting", inward,
+			[]nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0)})})
 		return
 	}
 	own := c.own()
 	if len(c.Sources) == 0 {
-		own = append(c.ownPorts(), nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0), Port: nftables.At(4), LastPort: nftables.At(5)}))
+		own = append(c.ownPorts(), nftables.Addressed(0),
+			nftables.Source(nftables.Span{Addr: nftables.At(0), Port: nftables.At(4), LastPort: nftables.At(5)}))
 	}
 	w.rule("postrouting", inward, own)
 	w.rule("postrouting", inward, []nftables.Expr{nftables.Drop()})
 }
 
-// unasked drops what the WAN's hosts send to clients' own addresses, but for answers, what is forwarded to a client, and
-// what comes from Config.Inbound.
+// unasked drops what the WAN's hosts send to clients' own addresses, but for answers, what is forwarded to a client,
+// and what comes from Config.Inbound.
 func (c Config) unasked() []nftables.Expr {
 	asked := binary.NativeEndian.AppendUint32(nil, nftables.Established|nftables.Related)
 	forwarded := binary.NativeEndian.AppendUint32(nil, nftables.Redirected)
 	none := make([]byte, 4)
 	return slices.Concat(from(c.WAN), []nftables.Expr{nftables.State(0), nftables.And(0, asked), nftables.Equal(0, none)},
-		in(c.Network, destinationAt), []nftables.Expr{nftables.Status(0), nftables.And(0, forwarded), nftables.Equal(0, none)},
+		in(c.Network, destinationAt),
+		[]nftables.Expr{nftables.Status(0), nftables.And(0, forwarded), nftables.Equal(0, none)},
 		outside(c.Inbound, sourceAt), []nftables.Expr{nftables.Drop()})
 }
 
 // outside matches an address of the header in none of the networks.
 func outside(networks []netip.Prefix, offset uint32) (exprs []nftables.Expr) {
 	for _, p := range networks {
-		exprs = append(exprs, nftables.Payload(0, nftables.NetworkHeader, offset, 4), nftables.And(0, mask(p)), nftables.Differs(0, p.Masked().Addr().AsSlice()))
+		exprs = append(exprs, nftables.Payload(0, nftables.NetworkHeader, offset, 4), nftables.And(0, mask(p)),
+			nftables.Differs(0, p.Masked().Addr().AsSlice()))
 	}
 	return exprs
 }
 
 // keepUnused adds the set of sources, and drops what comes by the WAN for one of them and would leave by the WAN again:
-// it belongs to no connection and no forward, and whoever routes the address here would send it back until its TTL ends.
+// it belongs to no connection and no forward, and whoever routes the address here would send it back until its TTL
+// ends.
 func (c Config) keepUnused(w *writer) {
 	var all []nftables.Element
 	each(c.Sources, func(a netip.Addr) { all = append(all, nftables.Element{Key: a.AsSlice()}) })
@@ -181,8 +190,8 @@ func (c Config) ours() [][]nftables.Expr {
 	return all
 }
 
-// oursFor are the addresses of a forward: where its ports are those that its client has outside, the client's address alone,
-// because at others they are other clients'.
+// oursFor are the addresses of a forward: where its ports are those that its client has outside, the client's address
+// alone, because at others they are other clients'.
 func (c Config) oursFor(f Forward) [][]nftables.Expr {
 	if c.Ports == 0 || len(c.Sources) == 0 {
 		return c.ours()
@@ -216,7 +225,8 @@ func toSources() []nftables.Expr {
 
 // forwarded matches the protocol and port of a forward, outside of the LAN.
 func (c Config) forwarded(f Forward) []nftables.Expr {
-	exprs := []nftables.Expr{nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{f.Protocol}), nftables.Payload(0, nftables.TransportHeader, toPortAt, 2)}
+	exprs := []nftables.Expr{nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{f.Protocol}),
+		nftables.Payload(0, nftables.TransportHeader, toPortAt, 2)}
 	if f.First == f.Last {
 		exprs = append(exprs, nftables.Equal(0, port(f.First)))
 	} else {
@@ -224,9 +234,11 @@ func (c Config) forwarded(f Forward) []nftables.Expr {
 	}
 	if f.Protocol == unix.IPPROTO_TCP { // what goes on after its client's session is not taken for a new connection
 		const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
-		exprs = append(exprs, nftables.Payload(0, nftables.TransportHeader, flagsAt, 1), nftables.And(0, []byte{fin | syn | rst | ack}), nftables.Equal(0, []byte{syn}))
+		exprs = append(exprs, nftables.Payload(0, nftables.TransportHeader, flagsAt, 1),
+			nftables.And(0, []byte{fin | syn | rst | ack}), nftables.Equal(0, []byte{syn}))
 	}
-	return append(exprs, nftables.Payload(0, nftables.NetworkHeader, destinationAt, 4), nftables.And(0, mask(c.Network)), nftables.Differs(0, c.Network.Masked().Addr().AsSlice()))
+	return append(exprs, nftables.Payload(0, nftables.NetworkHeader, destinationAt, 4), nftables.And(0, mask(c.Network)),
+		nftables.Differs(0, c.Network.Masked().Addr().AsSlice()))
 }
 
 // target sends a connection to the client.
@@ -295,11 +307,13 @@ func (c Config) assign(w *writer) {
 			whole = append(whole, nftables.Element{Key: key, Data: data})
 			return
 		}
-		first, last = append(first, nftables.Element{Key: key, Data: port(from)}), append(last, nftables.Element{Key: key, Data: port(to)})
+		first, last = append(first, nftables.Element{Key: key, Data: port(from)}),
+			append(last, nftables.Element{Key: key, Data: port(to)})
 	})
 	set := nftables.Set{KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: uint32(max(1, size(c.Clients)))}
 	if len(c.Sources) > 0 {
-		set.Name, set.DataType, set.Data, set.Ranges = assigned, nftables.Concat(nftables.TypeIPv4, nftables.TypePort), 16, true
+		set.Name, set.DataType, set.Data, set.Ranges = assigned, nftables.Concat(nftables.TypeIPv4, nftables.TypePort), 16,
+			true
 		w.set(set, whole)
 		return
 	}

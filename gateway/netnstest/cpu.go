@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnOneCPU keeps the calling goroutine of a test on one CPU until the test ends: frames that it sends stay in order, also
-// where the kernel handles them later, as it does on a busy machine.
+// OnOneCPU keeps the calling goroutine of a test on one CPU until the test ends: frames that it sends stay in order,
+// also where the kernel handles them later, as it does on a busy machine.
 func OnOneCPU(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()

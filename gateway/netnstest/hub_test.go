@@ -21,7 +21,8 @@ func TestHub(t *testing.T) {
 ip addr add 10.1.0.1/24 dev direct0; ip addr add 10.2.0.1/24 dev at0; ip link set direct0 up; ip link set at0 up`,
 		fmt.Sprintf("far=%d", far.TID()), fmt.Sprintf("hub=%d", hub.TID()))
 	far.Run(t, `ip link add at1 type veth peer name far netns $hub
-ip addr add 10.1.0.2/24 dev direct1; ip addr add 10.2.0.2/24 dev at1; ip link set direct1 up; ip link set at1 up`, fmt.Sprintf("hub=%d", hub.TID()))
+ip addr add 10.1.0.2/24 dev direct1; ip addr add 10.2.0.2/24 dev at1; ip link set direct1 up; ip link set at1 up`,
+		fmt.Sprintf("hub=%d", hub.TID()))
 	hub.Run(t, Hub+"hub; plug near far")
 	near.Run(t, Up+"up direct0 at0")
 	far.Run(t, Up+"up direct1 at1")

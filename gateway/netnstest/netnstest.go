@@ -28,7 +28,8 @@ func Main(m *testing.M, prepare string) {
 	}
 	// The binary is executed again, because existing threads would stay outside of the
 	// namespaces.
-	argv := append([]string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-ec", prepare + "\nexec \"$0\" \"$@\"", os.Args[0]}, os.Args[1:]...)
+	argv := append([]string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-ec", prepare +
+		"\nexec \"$0\" \"$@\"", os.Args[0]}, os.Args[1:]...)
 	path, err := exec.LookPath(argv[0])
 	if err == nil {
 		err = syscall.Exec(path, argv, append(os.Environ(), inside+"=1"))

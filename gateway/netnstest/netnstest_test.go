@@ -17,7 +17,8 @@ func TestSpaces(t *testing.T) {
 		where *Space
 		has   bool
 	}{"a": {a, true}, "b": {b, false}} {
-		if out := c.where.Run(t, "ip -o link; ip -o link show lo up"); strings.Contains(out, "only-a") != c.has || strings.Contains(out, "outer") || strings.Count(out, "LOOPBACK") != 2 {
+		if out := c.where.Run(t, "ip -o link; ip -o link show lo up"); strings.Contains(out, "only-a") != c.has ||
+			strings.Contains(out, "outer") || strings.Count(out, "LOOPBACK") != 2 {
 			t.Errorf("links of %s:\n%s", name, out)
 		}
 	}

@@ -42,7 +42,8 @@ func TestDigests(t *testing.T) {
 	}
 	handle := `$(nft -a list chain ip test c | sed -n 's/.*drop # handle //p')`
 	for _, change := range []string{
-		"nft replace rule ip test c handle " + handle + " accept", "nft add rule ip test c drop", "nft add chain ip test d", "nft flush chain ip test c", "nft flush ruleset",
+		"nft replace rule ip test c handle " + handle + " accept", "nft add rule ip test c drop", "nft add chain ip test d",
+		"nft flush chain ip test c", "nft flush ruleset",
 	} {
 		s.Run(t, change)
 		if now := digest(); now == was {
@@ -94,7 +95,8 @@ func TestKeys(t *testing.T) {
 // TestCutElements: an attribute that is longer than its message, at whatever depth, is an error, and no key.
 func TestCutElements(t *testing.T) {
 	message := loopback
-	for _, kind := range []uint16{unix.NFTA_DATA_VALUE, unix.NFTA_SET_ELEM_KEY, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_LIST_ELEMENTS} {
+	for _, kind := range []uint16{
+		unix.NFTA_DATA_VALUE, unix.NFTA_SET_ELEM_KEY, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_LIST_ELEMENTS} {
 		var err error
 		message, err = netlink.MarshalAttributes([]netlink.Attribute{{Type: kind, Data: message}})
 		must(t, err)

@@ -71,7 +71,8 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		b.AddSet(table, Set{Name: "pairs", KeyType: Concat(TypeIPv4, TypeEthernet), KeyBytes: 12, Size: 100})
 		b.AddSet(table, Set{Name: "counters", KeyType: TypeIPv4, KeyBytes: 4, Counters: true})
 		b.AddSet(table, Set{Name: "ways", KeyType: TypeIPv4, KeyBytes: 4, Verdicts: true, Timeouts: true})
-		b.AddSet(table, Set{Name: "kept", KeyType: Concat(TypeIPv4, TypePort), KeyBytes: 8, DataType: TypeIPv4, Timeouts: true, Dynamic: true})
+		b.AddSet(table, Set{
+			Name: "kept", KeyType: Concat(TypeIPv4, TypePort), KeyBytes: 8, DataType: TypeIPv4, Timeouts: true, Dynamic: true})
 		b.AddChain(table, "other", nil)
 		b.AddChain(table, "in", &Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: -5})
 		b.AddChain(table, "nat", &Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: -100})
@@ -80,33 +81,40 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		b.AddElements(table, "ways", Element{Key: loopback, Jump: "other", Timeout: time.Hour})
 		from, port := Payload(0, NetworkHeader, 12, 4), Payload(1, TransportHeader, 0, 2)
 		for _, exprs := range [][]Expr{
-			{from, Equal(0, loopback), Accept()}, {from, Differs(0, loopback), Drop()}, {from, Below(0, loopback), Goto("other")},
+			{from, Equal(0, loopback), Accept()}, {from, Differs(0, loopback), Drop()},
+			{from, Below(0, loopback), Goto("other")},
 			{from, And(0, []byte{255, 0, 0, 0}), Equal(0, []byte{127, 0, 0, 0}), Goto("other")},
 			{from, Payload(1, LinkHeader, 6, 6), In("pairs", 0)}, {from, Payload(1, LinkHeader, 6, 6), NotIn("pairs", 0)},
 			{from, Decide("ways", 0)}, {from, CountBy("counters", 0)}, {Count("some")},
-			toNine(from, port, Payload(2, NetworkHeader, 16, 4), Keep("kept", 0, 2, time.Minute)), toNine(from, port, Forget("kept", 0)),
+			toNine(from, port, Payload(2, NetworkHeader, 16, 4), Keep("kept", 0, 2, time.Minute)),
+			toNine(from, port, Forget("kept", 0)),
 			toNine(from, port, Find("kept", 0, 2), Write(2, NetworkHeader, 16, 4, Sum{Offset: 10, Pseudo: true})),
 			toNine(Load(0, nine), Write(0, TransportHeader, 0, 2, Sum{Offset: 6})),
 			{Load(0, mark), SetMark(0)}, {Meta(0, unix.NFT_META_MARK), Equal(0, mark), Prohibited()},
 			{Meta(0, unix.NFT_META_L4PROTO), Equal(0, []byte{unix.IPPROTO_TCP}), Reset()},
 			{State(0), And(0, binary.NativeEndian.AppendUint32(nil, Invalid|Untracked)), Differs(0, make([]byte, 4)), Drop()},
-			{Load(0, binary.NativeEndian.AppendUint16(nil, 5)), SetZone(0)}, {Zone(0), Equal(0, binary.NativeEndian.AppendUint16(nil, 5)), Accept()},
+			{Load(0, binary.NativeEndian.AppendUint16(nil, 5)), SetZone(0)},
+			{Zone(0), Equal(0, binary.NativeEndian.AppendUint16(nil, 5)), Accept()},
 			{ask(Queues{First: 10, Count: 2, PerCPU: true})},
 		} {
 			b.AddRule(table, "in", exprs...)
 		}
 		b.AddChain(table, "through", &Hook{Type: "filter", Number: unix.NF_INET_FORWARD})
-		b.AddRule(table, "through", append([]Expr{Meta(0, unix.NFT_META_L4PROTO), Equal(0, []byte{unix.IPPROTO_TCP})}, LowerMSS(0)...)...)
+		b.AddRule(table, "through",
+			append([]Expr{Meta(0, unix.NFT_META_L4PROTO), Equal(0, []byte{unix.IPPROTO_TCP})}, LowerMSS(0)...)...)
 		b.AddRule(table, "nat", toNine(Load(0, loopback), Load(1, nine), Destination(Span{Addr: At(0), Port: At(1)}))...)
 	})
 	listed := s.Run(t, "nft list table ip test")
 	for _, want := range []string{
-		"type ipv4_addr . ether_addr", "size 100", "elements = { 127.0.0.1 . 02:00:00:00:00:01 }", `elements = { 127.0.0.1 : "some" }`, "127.0.0.1 timeout 1h",
+		"type ipv4_addr . ether_addr", "size 100", "elements = { 127.0.0.1 . 02:00:00:00:00:01 }",
+		`elements = { 127.0.0.1 : "some" }`, "127.0.0.1 timeout 1h",
 		"type filter hook input priority filter - 5", "type nat hook prerouting priority dstnat",
-		"ip saddr 127.0.0.1 accept", "ip saddr != 127.0.0.1 drop", "ip saddr < 127.0.0.1 goto other", "ip saddr 127.0.0.0/8 goto other",
+		"ip saddr 127.0.0.1 accept", "ip saddr != 127.0.0.1 drop", "ip saddr < 127.0.0.1 goto other",
+		"ip saddr 127.0.0.0/8 goto other",
 		"@pairs", "!= @pairs", "ip saddr vmap @ways", "counter name ip saddr map @counters", `counter name "some"`,
 		"update @kept { ip saddr . udp sport timeout 1m : ip daddr }", "delete @kept { ip saddr . udp sport",
-		"ip daddr set ip saddr . udp sport map @kept", "udp sport set 9", "meta mark set 0x00000007", "meta mark 0x00000007 reject with icmp admin-prohibited",
+		"ip daddr set ip saddr . udp sport map @kept", "udp sport set 9", "meta mark set 0x00000007",
+		"meta mark 0x00000007 reject with icmp admin-prohibited",
 		"ct state invalid,untracked drop", "ct original zone set 5", "ct original zone 5 accept",
 		"reject with tcp reset", "10-11", "fanout", "tcp option maxseg size set rt mtu", "dnat to 127.0.0.1:9",
 	} {
@@ -130,13 +138,15 @@ func TestDeviceRulesAreWhatNftReads(t *testing.T) {
 		b.AddRule(dev, "in", Payload(0, NetworkHeader, 16, 4), Load(1, index), SendTo(1, 0))
 	})
 	listed := s.Run(t, "nft list table netdev test")
-	for _, want := range []string{`type filter hook ingress device "lo" priority`, `fwd ip to @nh,128,32 device "lo"`, "elements = { 9 }"} {
+	for _, want := range []string{
+		`type filter hook ingress device "lo" priority`, `fwd ip to @nh,128,32 device "lo"`, "elements = { 9 }"} {
 		if !strings.Contains(listed, want) {
 			t.Errorf("nft does not read %q in\n%s", want, listed)
 		}
 	}
 	commit(t, c, func(b *Batch) { b.ClearChain(dev, "in"); b.ClearSet(dev, "ports") })
-	if listed := s.Run(t, "nft list table netdev test"); strings.Contains(listed, "fwd") || strings.Contains(listed, "elements") {
+	if listed := s.Run(t, "nft list table netdev test"); strings.Contains(listed, "fwd") ||
+		strings.Contains(listed, "elements") {
 		t.Errorf("cleared, there is\n%s", listed)
 	}
 }

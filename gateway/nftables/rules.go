@@ -40,8 +40,9 @@ func (c *Conn) Rules() ([]Rule, error) {
 // question asks for all that there is of a kind.
 func question(kind uint16, family Family) netlink.Message {
 	return netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
-		Data:   []byte{byte(family), unix.NFNETLINK_V0, 0, 0},
+		Header: netlink.Header{
+			Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
+		Data: []byte{byte(family), unix.NFNETLINK_V0, 0, 0},
 	}
 }
 
@@ -70,8 +71,9 @@ func (c *Conn) Generation() (id uint32, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	got, err := c.c.Execute(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN), Flags: netlink.Request},
-		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+		Header: netlink.Header{
+			Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN), Flags: netlink.Request},
+		Data: []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
 	})
 	if err != nil {
 		return 0, fmt.Errorf("reading the generation of rules: %w", c.failed(err))

@@ -41,7 +41,9 @@ func BenchmarkRedirect(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			fmt.Fprintf(conn, "GET /hotspot-detect.html HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: CaptiveNetworkSupport-1\r\nConnection: close\r\n\r\n")
+			fmt.Fprintf(conn,
+				"GET /hotspot-detect.html HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: "+
+					"CaptiveNetworkSupport-1\r\nConnection: close\r\n\r\n")
 			size, _ := io.ReadFull(conn, answer) // until the portal closes
 			if head := string(answer[:size]); !strings.HasPrefix(head, "HTTP/1.1 302 ") {
 				b.Errorf("answer %q", head)

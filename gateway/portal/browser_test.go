@@ -58,7 +58,8 @@ func newBrowser(t *testing.T) *browser {
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true),
 		// Every name is somewhere outside; the portal is an address.
-		chromedp.Flag("host-resolver-rules", "MAP * "+site.String()+", EXCLUDE 10.1.0.1, EXCLUDE 127.0.0.1, EXCLUDE localhost"))
+		chromedp.Flag("host-resolver-rules",
+			"MAP * "+site.String()+", EXCLUDE 10.1.0.1, EXCLUDE 127.0.0.1, EXCLUDE localhost"))
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	ctx, stop := chromedp.NewContext(allocator)
@@ -168,7 +169,8 @@ func (b *browser) focused(t *testing.T, tabs int) []string {
 	var order []string
 	for range tabs {
 		b.press(t, "\t")
-		order = append(order, eval[string](t, b, `((e) => e.name || e.className || e.tagName.toLowerCase())(document.activeElement)`))
+		order = append(order,
+			eval[string](t, b, `((e) => e.name || e.className || e.tagName.toLowerCase())(document.activeElement)`))
 	}
 	return order
 }
@@ -185,7 +187,8 @@ func (b *browser) look(t *testing.T, name string) {
 		for _, pale := range eval[[]string](t, b, contrasts) {
 			t.Errorf("%s, %s: contrast too low: %s", name, v.name, pale)
 		}
-		for _, small := range eval[[]string](t, b, `[...document.querySelectorAll("button, input:not([type=hidden]), a.button")]
+		for _, small := range eval[[]string](
+			t, b, `[...document.querySelectorAll("button, input:not([type=hidden]), a.button")]
 			.filter((e) => e.getBoundingClientRect().height < 44).map((e) => e.outerHTML)`) {
 			t.Errorf("%s, %s: too small for a finger: %s", name, v.name, small)
 		}
@@ -248,7 +251,8 @@ const contrasts = `(() => {
 func TestBrowser(t *testing.T) {
 	w := start(t, Config{
 		Title: "Café Milano", Methods: Methods{Login: true, ClickThrough: true},
-		Terms: "Use this network fairly.\n\nIt comes without any warranty, and what you send over it may be read by others.\n\n" +
+		Terms: "Use this network fairly.\n\nIt comes without any warranty, and what you send over it may be read by " +
+			"others.\n\n" +
 			strings.Repeat("Averylongwordthatdoesnotend", 5) + "\n\n" + strings.Repeat("And so on. ", 40),
 	})
 	b := newBrowser(t)
@@ -284,7 +288,8 @@ func (b *browser) arrive(t *testing.T) {
 	if got := b.focused(t, len(order)); !slices.Equal(got, order) {
 		t.Errorf("tab goes through %q, want %q", got, order)
 	}
-	unlabelled := eval[[]string](t, b, `[...document.querySelectorAll("input:not([type=hidden])")].filter((e) => !e.labels.length).map((e) => e.name)`)
+	unlabelled := eval[[]string](
+		t, b, `[...document.querySelectorAll("input:not([type=hidden])")].filter((e) => !e.labels.length).map((e) => e.name)`)
 	if len(unlabelled) != 0 {
 		t.Errorf("fields without a label: %q", unlabelled)
 	}
@@ -294,10 +299,13 @@ func (b *browser) arrive(t *testing.T) {
 func (b *browser) mistype(t *testing.T) {
 	t.Helper()
 	b.logIn(t, goodUser, "wrong")
-	if got := eval[string](t, b, `document.querySelector("[role=alert]").innerText`); !strings.Contains(got, english.WrongPassword) || !strings.Contains(got, "<script>alert(1)</script>") {
+	if got := eval[string](t, b, `document.querySelector("[role=alert]").innerText`); !strings.Contains(
+		got, english.WrongPassword) || !strings.Contains(got, "<script>alert(1)</script>") {
 		t.Errorf("after a wrong password the page says %q", got)
 	}
-	if got := eval[string](t, b, `document.activeElement.name + " " + username.value + password.value + " " + username.getAttribute("aria-describedby")`); got != "password "+goodUser+" alert" {
+	if got := eval[string](t, b,
+		`document.activeElement.name + " " + username.value + password.value + " " + username.getAttribute("aria-describedby")`); got != "password "+
+		goodUser+" alert" {
 		t.Errorf("after a wrong password, focus, fields and their description are %q", got)
 	}
 	b.look(t, "wrong")
@@ -338,7 +346,8 @@ func (b *browser) leave(t *testing.T) {
 	b.load(t, chromedp.Navigate(base+"/logout"))
 	b.look(t, "logout")
 	b.load(t, chromedp.Click("form > button"))
-	if got := eval[string](t, b, `location.pathname + " " + document.querySelector("[role=status]").innerText`); got != "/login "+english.LoggedOut {
+	if got := eval[string](t, b,
+		`location.pathname + " " + document.querySelector("[role=status]").innerText`); got != "/login "+english.LoggedOut {
 		t.Errorf("logged out, at %s", got)
 	}
 	b.look(t, "logged-out")
@@ -378,7 +387,8 @@ func TestOtherSiteInBrowser(t *testing.T) {
 	if n := eval[int](t, b, `window.frames[0].length`); n != 0 {
 		t.Errorf("the page in a frame has %d frames", n)
 	}
-	if framed := eval[bool](t, b, `(() => { try { return !!window.frames[0].document.querySelector("form"); } catch { return false; } })()`); framed {
+	if framed := eval[bool](t, b,
+		`(() => { try { return !!window.frames[0].document.querySelector("form"); } catch { return false; } })()`); framed {
 		t.Error("the status page lets itself be framed")
 	}
 }
@@ -392,7 +402,8 @@ func (b *browser) checkQuiet(t *testing.T) {
 		t.Errorf("only %d requests were seen: the check does not work", len(b.asked))
 	}
 	for _, asked := range b.asked {
-		if !strings.HasPrefix(asked, base+"/") && !strings.HasPrefix(asked, "http://news.example/") && !strings.HasPrefix(asked, "data:") {
+		if !strings.HasPrefix(asked, base+"/") && !strings.HasPrefix(asked, "http://news.example/") &&
+			!strings.HasPrefix(asked, "data:") {
 			t.Errorf("a page asked for %s", asked)
 		}
 	}

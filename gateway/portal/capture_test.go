@@ -37,7 +37,8 @@ func TestCapturedIsRedirected(t *testing.T) {
 	} {
 		r := ask(t, clientA, tt.url, nil, func(req *http.Request) { req.Method, req.Host = tt.method, tt.host })
 		if r.StatusCode != http.StatusFound || r.Header.Get("Location") != tt.want {
-			t.Errorf("%s %.60s (Host %q): %s to %q, want 302 to %q", tt.method, tt.url, tt.host, r.Status, r.Header.Get("Location"), tt.want)
+			t.Errorf("%s %.60s (Host %q): %s to %q, want 302 to %q", tt.method, tt.url, tt.host, r.Status,
+				r.Header.Get("Location"), tt.want)
 		}
 		if !r.Close || r.Header.Get("Cache-Control") != "no-store" || r.body != "" {
 			t.Errorf("%s %.60s: close %v, Cache-Control %q, body %q; want the connection closed, nothing stored, no body",
@@ -60,7 +61,8 @@ func TestCapturedIsRedirected(t *testing.T) {
 func TestNameThatLeadsElsewhere(t *testing.T) {
 	start(t, Config{Name: portalName})
 	own := func(r *http.Request) { r.Host = portalName + ":8080" }
-	if to := ask(t, clientA, "http://example.org/", nil).Header.Get("Location"); !strings.HasPrefix(to, "http://portal.example:8080/login?") {
+	if to := ask(t, clientA, "http://example.org/", nil).Header.Get("Location"); !strings.HasPrefix(
+		to, "http://portal.example:8080/login?") {
 		t.Errorf("a captured client is sent to %q, want to the name", to)
 	}
 	if to := ask(t, clientA, "http://203.0.113.9/login", nil, own).Header.Get("Location"); to != base+"/login" {
@@ -93,7 +95,8 @@ func TestOddRequests(t *testing.T) {
 		{"SSH", "SSH-2.0-OpenSSH_9.2\r\n\r\n", "HTTP/1.1 400 "},
 		{"header of 64 KB", "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", "HTTP/1.1 431 "},
 		{"body that never comes", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n", "HTTP/1.1 302 "},
-		{"smuggling", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 302 "},
+		{"smuggling", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+			"HTTP/1.1 302 "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn, err := dialFrom(clientA)(t.Context(), "tcp", "203.0.113.9:80")
@@ -122,9 +125,11 @@ var known = []struct {
 	url, body string
 	status    int
 }{
-	{"http://captive.apple.com/hotspot-detect.html", `<HTML><HEAD><TITLE>Success</TITLE></HEAD><BODY>Success</BODY></HTML>`, 200},
+	{"http://captive.apple.com/hotspot-detect.html",
+		`<HTML><HEAD><TITLE>Success</TITLE></HEAD><BODY>Success</BODY></HTML>`, 200},
 	{"http://captive.apple.com/", `<HTML><HEAD><TITLE>Success</TITLE></HEAD><BODY>Success</BODY></HTML>`, 200},
-	{"http://www.apple.com/library/test/success.html", `<HTML><HEAD><TITLE>Success</TITLE></HEAD><BODY>Success</BODY></HTML>`, 200},
+	{"http://www.apple.com/library/test/success.html",
+		`<HTML><HEAD><TITLE>Success</TITLE></HEAD><BODY>Success</BODY></HTML>`, 200},
 	{"http://connectivitycheck.gstatic.com/generate_204", "", 204},
 	{"http://clients3.google.com/generate_204", "", 204},
 	{"http://www.google.com/gen_204", "", 204},
@@ -133,14 +138,16 @@ var known = []struct {
 	{"http://www.msftconnecttest.com/connecttest.txt", "Microsoft Connect Test", 200},
 	{"http://www.msftncsi.com/ncsi.txt", "Microsoft NCSI", 200},
 	{"http://detectportal.firefox.com/success.txt?ipv4", "success\n", 200},
-	{"http://detectportal.firefox.com/canonical.html", `<meta http-equiv="refresh" content="0;url=https://support.mozilla.org/kb/captive-portal"/>`, 200},
+	{"http://detectportal.firefox.com/canonical.html",
+		`<meta http-equiv="refresh" content="0;url=https://support.mozilla.org/kb/captive-portal"/>`, 200},
 	{"http://nmcheck.gnome.org/check_network_status.txt", "NetworkManager is online\n", 200},
 	{"http://network-test.debian.org/nm", "NetworkManager is online\n", 200},
 	{"http://ping.archlinux.org/nm-check.txt", "NetworkManager is online\n", 200},
 	{"http://fedoraproject.org/static/hotspot.txt", "OK", 200},
 	{"http://connectivity-check.ubuntu.com./", "", 204},
 	{"http://networkcheck.kde.org/", "OK\n", 200},
-	{"http://spectrum.s3.amazonaws.com/kindle-wifi/wifistub.html", "<html><body>81ce4465-7167-4dcb-835b-dcc9e44c112a</body></html>\n", 200},
+	{"http://spectrum.s3.amazonaws.com/kindle-wifi/wifistub.html",
+		"<html><body>81ce4465-7167-4dcb-835b-dcc9e44c112a</body></html>\n", 200},
 	{"http://fireoscaptiveportal.com/generate_204", "", 204},
 	{"http://www.msftconnecttest.com/redirect", "", 0},
 	{"http://example.org/connecttest", "", 0},
@@ -172,7 +179,8 @@ func TestProbes(t *testing.T) {
 			t.Errorf("after login %s: %s %q, close %v; want %d %q and close", p.url, r.Status, r.body, r.Close, p.status, p.body)
 		}
 	}
-	if r := ask(t, clientA, "http://connectivity-check.ubuntu.com/", nil); r.Header.Get("X-NetworkManager-Status") != "online" {
+	if r := ask(t, clientA, "http://connectivity-check.ubuntu.com/", nil); r.Header.Get(
+		"X-NetworkManager-Status") != "online" {
 		t.Errorf("Ubuntu's probe is answered with %v, without the field that NetworkManager looks for", r.Header)
 	}
 	if r := ask(t, clientB, known[0].url, nil); r.StatusCode != 302 {
@@ -195,7 +203,8 @@ func TestUnknownClient(t *testing.T) {
 			t.Errorf("%s: %s\n%s", path, r.Status, r.main())
 		}
 	}
-	if r := ask(t, stranger, base+"/login", url.Values{"username": {goodUser}, "password": {goodPassword}}); r.StatusCode != 403 {
+	if r := ask(t, stranger, base+"/login",
+		url.Values{"username": {goodUser}, "password": {goodPassword}}); r.StatusCode != 403 {
 		t.Errorf("log-in: %s", r.Status)
 	}
 }
@@ -326,7 +335,8 @@ func TestParseLink(t *testing.T) {
 		"", "/login", "//evil.example/", "javascript:alert(1)", "JAVASCRIPT://x/%0aalert(1)", "data:text/html,x",
 		"http:", "http://", "http:example.org", "http:///x", "ftp://example.org/", "http://user:pw@example.org/",
 		"http://example.org@evil.example/", "http://ex ample.org/", "http://example.org/\n", "http://example.org:0/",
-		"http://example.org:99999/", "http://[::1]/", "http://exämple.org/", "http://example.org/" + strings.Repeat("x", maxLink),
+		"http://example.org:99999/", "http://[::1]/", "http://exämple.org/",
+		"http://example.org/" + strings.Repeat("x", maxLink),
 		"http://example.org/" + strings.Repeat("\"", 400), // longer once it is encoded
 	} {
 		if got, ok := parseLink(bad); ok {
@@ -362,7 +372,8 @@ func FuzzOriginalURL(f *testing.F) {
 // FuzzRequest gives the handler every request that net/http accepts.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte("GET /a HTTP/1.1\r\nHost: example.org\r\n\r\n"), true)
-	f.Add([]byte("POST /login HTTP/1.1\r\nHost: 10.1.0.1:8080\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\nusername="), false)
+	f.Add([]byte("POST /login HTTP/1.1\r\nHost: 10.1.0.1:8080\r\nContent-Type: "+
+		"application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\nusername="), false)
 	f.Add([]byte("GET /login?url=http://x/ HTTP/1.1\r\nHost: 10.1.0.1:8080\r\nAccept-Language: de;q=0.5\r\n\r\n"), false)
 	tb := &table{clients: map[netip.Addr]session.Session{}}
 	p, err := New(Config{Address: portalAddr, Methods: Methods{Login: true}}, tb, &users{})
@@ -385,7 +396,8 @@ func FuzzRequest(f *testing.F) {
 			t.Fatal("logged in without a token")
 		}
 		to := w.Header().Get("Location")
-		if to != "" && !strings.HasPrefix(to, base+"/login") && !(strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//")) {
+		if to != "" && !strings.HasPrefix(to, base+"/login") &&
+			!(strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//")) {
 			t.Fatalf("redirected to %q", to)
 		}
 		if foreign && w.Code != http.StatusFound && w.Code != http.StatusBadRequest {

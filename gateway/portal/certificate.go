@@ -71,7 +71,8 @@ func (c *certificate) read() error {
 		return fmt.Errorf("reading the certificate %s and its key %s: %w", c.certFile, c.keyFile, err)
 	}
 	if err := pair.Leaf.VerifyHostname(c.host); err != nil {
-		return fmt.Errorf("the certificate %s is not for the portal, %s; set the portal's name to one that it is for: %w", c.certFile, c.host, err)
+		return fmt.Errorf("the certificate %s is not for the portal, %s; set the portal's name to one that it is for: %w",
+			c.certFile, c.host, err)
 	}
 	c.current, c.changed = &pair, newest
 	return nil

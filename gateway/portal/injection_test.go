@@ -14,7 +14,8 @@ import (
 func TestInjection(t *testing.T) {
 	w := start(t, Config{})
 	names := []string{
-		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' autofocus onfocus='alert(1)`, `{{.Token}}`, `{{template "head" .}}`, `{{printf "%s" .Style}}`,
+		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' autofocus onfocus='alert(1)`, `{{.Token}}`,
+		`{{template "head" .}}`, `{{printf "%s" .Style}}`,
 		`</style><b>`, `javascript:alert(1)`, `&lt;b&gt;`, "\u202egnp.exe", `../../../etc/passwd`, `$(id)`, `%s%n`,
 	}
 	tok := token(t, clientA, "/login")
@@ -36,11 +37,13 @@ func TestInjection(t *testing.T) {
 		s.State, s.Login, s.ID = session.Authenticated, session.Login{User: name}, session.NewID()
 		w.table.set(s)
 		proof := func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookieName, Value: cookieOf(w, s)}) }
-		if r := ask(t, clientB, base+"/status", nil, proof); strings.Contains(r.main(), "<script") || strings.Contains(r.main(), "<img") || strings.Contains(r.main(), "<b>") {
+		if r := ask(t, clientB, base+"/status", nil, proof); strings.Contains(r.main(), "<script") ||
+			strings.Contains(r.main(), "<img") || strings.Contains(r.main(), "<b>") {
 			t.Errorf("user %q on the status page:\n%s", name, r.main())
 		}
 	}
-	for _, path := range []string{"/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "/style.css", "/web/login.html", "/login.html", "/login/../../portal.key", "/%00", "/status/..;/x", "//etc/passwd"} {
+	for _, path := range []string{"/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "/style.css", "/web/login.html",
+		"/login.html", "/login/../../portal.key", "/%00", "/status/..;/x", "//etc/passwd"} {
 		r := ask(t, clientA, base, nil, func(r *http.Request) { r.URL.Opaque = "//10.1.0.1:8080" + path })
 		if r.StatusCode/100 == 2 || strings.Contains(r.body, "root:") || strings.Contains(r.body, "{{") {
 			t.Errorf("%s: %s\n%s", path, r.Status, r.main())

@@ -79,7 +79,8 @@ func readTexts(path string, base Texts) (*Texts, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, err)
 	case len(unknown) > 0:
-		return nil, fmt.Errorf("%s: no text is called %s%s: gatewayd templates writes all", path, unknown[0], tomlline.Meant(unknown[0].String(), textNames()))
+		return nil, fmt.Errorf("%s: no text is called %s%s: gatewayd templates writes all", path, unknown[0], tomlline.Meant(
+			unknown[0].String(), textNames()))
 	case t.Lang != base.Lang:
 		return nil, fmt.Errorf("%s: Lang is %q, and the file's name says %q", path, t.Lang, base.Lang)
 	}

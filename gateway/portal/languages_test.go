@@ -12,7 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestTemplatesAreWritten: a portal with the written files shows the same pages, and another language once it has a file.
+// TestTemplatesAreWritten: a portal with the written files shows the same pages, and another language once it has a
+// file.
 func TestTemplatesAreWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pages")
 	paths, err := WriteTemplates(dir, false)
@@ -43,7 +44,8 @@ func TestTemplatesAreWritten(t *testing.T) {
 			t.Errorf("in %s the written page differs:\n%s\n%s", lang, got, want)
 		}
 	}
-	for lang, want := range map[string][]string{"fr-CA, de;q=0.5": {"<h1>Connexion</h1>", ">Password<", `lang="fr"`}, "de": {">Kennwort<"}, "it": {">Password<", `lang="en"`}} {
+	for lang, want := range map[string][]string{"fr-CA, de;q=0.5": {"<h1>Connexion</h1>", ">Password<", `lang="fr"`},
+		"de": {">Kennwort<"}, "it": {">Password<", `lang="en"`}} {
 		r := ask(t, clientA, base+"/login", nil, in(lang))
 		for _, text := range want {
 			if !strings.Contains(r.body, text) {
@@ -92,7 +94,8 @@ func TestPageSaysHowASessionEnded(t *testing.T) {
 		w.table.set(s)
 		for _, path := range []string{"/login", "/login?url=http%3A%2F%2Fexample.org%2F"} {
 			r := ask(t, clientA, base+path, nil)
-			if said := strings.Contains(r.body, `role="status"`); said != (want != "") || !strings.Contains(html.UnescapeString(r.body), want) {
+			if said := strings.Contains(r.body, `role="status"`); said != (want != "") ||
+				!strings.Contains(html.UnescapeString(r.body), want) {
 				t.Errorf("%s of %+v lacks %q:\n%s", path, ending, want, r.main())
 			}
 		}

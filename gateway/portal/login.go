@@ -150,7 +150,8 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 		p.render(w, http.StatusOK, "login.html", page)
 	case errors.Is(err, session.ErrUnfit), errors.Is(err, session.ErrMoreAsked):
 		p.counters.rejected.Add(1)
-		p.log.Warn("log-in rejected although the server did not reject it", "client", c.Key.String(), "user", c.User, "error", err)
+		p.log.Warn("log-in rejected although the server did not reject it", "client", c.Key.String(), "user", c.User, "error",
+			err)
 		page.Alert = page.T.Unfit
 		if more := new(session.Challenge); errors.As(err, &more) {
 			page.Alert, page.Message = page.T.MoreAsked, forUser(more.Message)

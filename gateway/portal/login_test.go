@@ -19,10 +19,12 @@ func TestLogin(t *testing.T) {
 	w := start(t, Config{Title: "Café <Milano>"})
 	wanted := "http://example.org/a?b=c&d"
 	login := ask(t, clientA, base+"/login?url="+url.QueryEscape(wanted), nil)
-	if login.StatusCode != 200 || !strings.Contains(login.body, "http://example.org/a?b=c&amp;d") || !strings.Contains(login.body, "Café &lt;Milano&gt;") {
+	if login.StatusCode != 200 || !strings.Contains(login.body, "http://example.org/a?b=c&amp;d") ||
+		!strings.Contains(login.body, "Café &lt;Milano&gt;") {
 		t.Fatalf("login page: %s\n%s", login.Status, login.main())
 	}
-	f := url.Values{"token": {tokenPattern.FindStringSubmatch(login.body)[1]}, "url": {wanted}, "username": {goodUser + " "}, "password": {"wrong"}}
+	f := url.Values{"token": {tokenPattern.FindStringSubmatch(login.body)[1]}, "url": {wanted}, "username": {goodUser +
+		" "}, "password": {"wrong"}}
 	r := ask(t, clientA, base+"/login", f)
 	if r.StatusCode != 200 || !strings.Contains(r.body, english.WrongPassword) || !strings.Contains(r.body, goodUser) {
 		t.Errorf("wrong password: %s\n%s", r.Status, r.main())
@@ -47,7 +49,8 @@ func TestLogin(t *testing.T) {
 	w.table.set(s)
 	browser := browserOf(r)
 	status := ask(t, clientA, base+r.Header.Get("Location"), nil, browser)
-	for _, want := range []string{goodUser, "1.5 MB", "2.5 GB", "99 days", "Continue to <b>example.org</b>", `href="http://example.org/a?b=c&amp;d"`} {
+	for _, want := range []string{
+		goodUser, "1.5 MB", "2.5 GB", "99 days", "Continue to <b>example.org</b>", `href="http://example.org/a?b=c&amp;d"`} {
 		if !strings.Contains(status.body, want) {
 			t.Errorf("the status page lacks %q:\n%s", want, status.main())
 		}
@@ -72,7 +75,8 @@ func checkLogout(t *testing.T, w *world, browser func(*http.Request)) {
 	if r := ask(t, clientA, base+r.Header.Get("Location"), nil); !strings.Contains(r.body, english.LoggedOut) {
 		t.Errorf("after logout:\n%s", r.main())
 	}
-	if s, _ := w.table.Get(clientA); s.State != session.PreAuth || !slices.Equal(w.table.causes(), []session.Cause{session.UserRequest}) {
+	if s, _ := w.table.Get(clientA); s.State != session.PreAuth ||
+		!slices.Equal(w.table.causes(), []session.Cause{session.UserRequest}) {
 		t.Errorf("after logout: %q, ended by %q", s.State, w.table.causes())
 	}
 }
@@ -82,7 +86,8 @@ func TestTooManyDevices(t *testing.T) {
 	w := start(t, Config{Methods: Methods{Login: true}})
 	w.table.lease(clientA)
 	w.table.fails(fmt.Errorf("admit %s: %w", clientA, session.ErrSessions))
-	r := ask(t, clientA, base+"/login", url.Values{"token": {token(t, clientA, "/login")}, "username": {goodUser}, "password": {goodPassword}})
+	r := ask(t, clientA, base+"/login",
+		url.Values{"token": {token(t, clientA, "/login")}, "username": {goodUser}, "password": {goodPassword}})
 	if r.StatusCode != 200 || !strings.Contains(r.body, english.Devices) || !strings.Contains(r.body, `name="password"`) {
 		t.Errorf("%s\n%s", r.Status, r.main())
 	}
@@ -91,8 +96,8 @@ func TestTooManyDevices(t *testing.T) {
 	}
 }
 
-// TestAcceptedInVain: who is accepted on terms that cannot be carried out, or asked for more, is told so, and not that the
-// password is wrong. Such logins are no guesses: they make nobody wait.
+// TestAcceptedInVain: who is accepted on terms that cannot be carried out, or asked for more, is told so, and not that
+// the password is wrong. Such logins are no guesses: they make nobody wait.
 func TestAcceptedInVain(t *testing.T) {
 	w := start(t, Config{})
 	f := form(t, clientA, goodUser, goodPassword)
@@ -104,7 +109,8 @@ func TestAcceptedInVain(t *testing.T) {
 		} {
 			w.users.answers(err, nil)
 			r := ask(t, clientA, base+"/login", f)
-			if r.StatusCode != 200 || !strings.Contains(r.body, want) || strings.Contains(r.body, english.WrongPassword) || strings.Contains(r.main(), "aria-invalid") {
+			if r.StatusCode != 200 || !strings.Contains(r.body, want) || strings.Contains(r.body, english.WrongPassword) ||
+				strings.Contains(r.main(), "aria-invalid") {
 				t.Errorf("%v is answered with %s\n%s", err, r.Status, r.main())
 			}
 		}
@@ -120,7 +126,8 @@ func TestClickThrough(t *testing.T) {
 	guest := session.Login{Limits: session.Limits{SessionTimeout: 30 * time.Minute}}
 	w := start(t, Config{Methods: Methods{ClickThrough: true, Guest: guest}, Terms: "Be <kind>.\n\nNo warranty.\n"})
 	r := ask(t, clientA, base+"/login", nil)
-	if strings.Contains(r.body, `type="password"`) || !strings.Contains(r.body, "<p>Be &lt;kind&gt;.</p>\n<p>No warranty.</p>") {
+	if strings.Contains(r.body, `type="password"`) ||
+		!strings.Contains(r.body, "<p>Be &lt;kind&gt;.</p>\n<p>No warranty.</p>") {
 		t.Errorf("the page asks for a password or lacks the terms:\n%s", r.main())
 	}
 	f := url.Values{"token": {token(t, clientA, "/login")}, "username": {goodUser}, "password": {goodPassword}}
@@ -146,7 +153,8 @@ func TestManyClicksAreOneSession(t *testing.T) {
 	var clicks sync.WaitGroup
 	for range 20 {
 		clicks.Go(func() {
-			if r, err := try(clientA, base+"/login", f); err != nil || r.StatusCode != 303 || r.Header.Get("Location") != "/status" {
+			if r, err := try(clientA, base+"/login", f); err != nil || r.StatusCode != 303 ||
+				r.Header.Get("Location") != "/status" {
 				t.Errorf("click: %v, %+v", err, r.Response)
 			}
 		})
@@ -186,7 +194,8 @@ func TestOtherSitesCannot(t *testing.T) {
 	}
 	logIn(t, clientA)
 	for name, tok := range foreign {
-		if r := ask(t, clientA, base+"/logout", url.Values{"token": {tok}}); r.StatusCode != 303 || r.Header.Get("Location") != "/logout" {
+		if r := ask(t, clientA, base+"/logout", url.Values{"token": {tok}}); r.StatusCode != 303 ||
+			r.Header.Get("Location") != "/logout" {
 			t.Errorf("logout with %s: %s to %q", name, r.Status, r.Header.Get("Location"))
 		}
 	}

@@ -101,7 +101,8 @@ func newLink(t *testing.T, near, nearAddr, far, farAddr string) link {
 	run(t, "ip", "addr", "add", nearAddr, "dev", near)
 	run(t, "ip", "link", "set", near, "up")
 	gateway, _, _ := strings.Cut(nearAddr, "/")
-	l.Run(t, "ip addr add $addr dev $link; ip link set $link up; ip route add default via $via", "addr="+farAddr, "link="+far, "via="+gateway)
+	l.Run(t, "ip addr add $addr dev $link; ip link set $link up; ip route add default via $via", "addr="+farAddr,
+		"link="+far, "via="+gateway)
 	return l
 }
 

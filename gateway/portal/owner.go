@@ -72,7 +72,8 @@ func (p *Portal) confirmed(w http.ResponseWriter, r *http.Request, s session.Ses
 	}
 	try.WrongName()
 	p.counters.rejected.Add(1)
-	p.log.Info("log-out rejected: neither the cookie of the login nor the user's name", "client", s.Key.String(), "session", s.ID)
+	p.log.Info("log-out rejected: neither the cookie of the login nor the user's name", "client", s.Key.String(),
+		"session", s.ID)
 	page.Alert = page.T.OtherUser
 	p.render(w, http.StatusOK, "logout.html", page)
 	return false

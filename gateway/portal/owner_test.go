@@ -20,7 +20,8 @@ import (
 // logOut sends the status page's form with a name.
 func logOut(t testing.TB, client netip.Addr, name string, change ...func(*http.Request)) reply {
 	t.Helper()
-	return ask(t, client, base+"/logout", url.Values{"token": {token(t, client, "/status")}, "username": {name}}, change...)
+	return ask(t, client, base+"/logout", url.Values{"token": {token(t, client, "/status")}, "username": {name}},
+		change...)
 }
 
 // TestCopiedDevice: a device with a client's MAC and IP address gets all pages of the
@@ -55,7 +56,8 @@ func TestCopiedDevice(t *testing.T) {
 	if s, _ := w.table.Get(clientA); s.State != session.Authenticated || len(w.table.causes()) > 0 {
 		t.Fatal("a copy has logged the client out")
 	}
-	if r := ask(t, clientA, base+"/status", nil, browser); !strings.Contains(r.body, goodUser) || strings.Contains(r.body, `name="username"`) {
+	if r := ask(t, clientA, base+"/status", nil, browser); !strings.Contains(r.body, goodUser) ||
+		strings.Contains(r.body, `name="username"`) {
 		t.Errorf("the browser that logged in does not see its user, or is asked for the name:\n%s", r.main())
 	}
 	if r := logOut(t, clientA, "", browser); r.StatusCode != 303 {
@@ -105,7 +107,8 @@ func TestNoCookieBeforeLogin(t *testing.T) {
 	if len(r.Cookies()) != 1 {
 		t.Fatalf("after login: %v", r.Cookies())
 	}
-	if c := r.Cookies()[0]; !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure || c.Path != "/" || c.Domain != "" {
+	if c := r.Cookies()[0]; !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure || c.Path != "/" ||
+		c.Domain != "" {
 		t.Errorf("the cookie is %v", c)
 	}
 	first := browserOf(r)
@@ -139,7 +142,8 @@ func FuzzForms(f *testing.F) {
 	f.Add("/login", "username=anna&password=x&url=http://example.org/", "gatewayd=AAAA; gatewayd=")
 	f.Add("/status", "%zz", "gatewayd=\"\"")
 	tb := &table{clients: map[netip.Addr]session.Session{}}
-	p, err := New(Config{Address: portalAddr, Methods: Methods{Login: true}, Log: slog.New(slog.DiscardHandler)}, tb, &users{})
+	p, err := New(Config{Address: portalAddr, Methods: Methods{Login: true}, Log: slog.New(slog.DiscardHandler)}, tb,
+		&users{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -149,7 +153,8 @@ func FuzzForms(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path, form, cookie string) {
 		s, _ := tb.Get(clientA)
-		req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("token="+p.tokens.make(s.Key, time.Now())+"&"+form))
+		req := httptest.NewRequest(
+			http.MethodPost, "/", strings.NewReader("token="+p.tokens.make(s.Key, time.Now())+"&"+form))
 		req.URL = &url.URL{Path: path}
 		req.Host = portalAddr.String()
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")

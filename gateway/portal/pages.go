@@ -145,7 +145,8 @@ func checkNames(dir string) error {
 		case slices.Contains(known, e.Name()) || languageOf(e.Name()) != "":
 			found++
 		case ext == ".html" || ext == ".css" || ext == ".toml":
-			return fmt.Errorf("%s is none of the portal's templates: %s", filepath.Join(dir, e.Name()), strings.Join(known, ", "))
+			return fmt.Errorf(
+				"%s is none of the portal's templates: %s", filepath.Join(dir, e.Name()), strings.Join(known, ", "))
 		}
 	}
 	if found == 0 {
@@ -177,7 +178,8 @@ func samplePage(t *Texts, full bool) *Page {
 	p := &Page{T: t, Title: "T", Heading: "H", Token: "t", Status: &Status{User: "u"}, Login: true}
 	if full {
 		p.Note, p.Alert, p.Message, p.Text, p.User, p.Wrong = "n", "a", "m", "t", "u", true
-		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Confirm, p.Terms = "http://h/", "h", "/status", true, true, []string{"t"}
+		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Confirm, p.Terms = "http://h/", "h", "/status", true, true,
+			[]string{"t"}
 		p.Status = &Status{"u", "e", "t", "s", "r", "d"}
 	}
 	return p

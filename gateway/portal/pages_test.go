@@ -23,11 +23,12 @@ func TestHeaders(t *testing.T) {
 		t.Helper()
 		r := ask(t, clientA, base+path, nil)
 		for name, want := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; style-src '" + w.pages.styleHash + "'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self' https://welcome.example",
-			"X-Content-Type-Options":  "nosniff",
-			"X-Frame-Options":         "DENY",
-			"Referrer-Policy":         "same-origin",
-			"Cache-Control":           "no-store",
+			"Content-Security-Policy": "default-src 'none'; style-src '" + w.pages.styleHash +
+				"'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self' https://welcome.example",
+			"X-Content-Type-Options": "nosniff",
+			"X-Frame-Options":        "DENY",
+			"Referrer-Policy":        "same-origin",
+			"Cache-Control":          "no-store",
 		} {
 			if got := r.Header.Get(name); got != want {
 				t.Errorf("%s: %s: %q, want %q", path, name, got, want)
@@ -46,7 +47,8 @@ func TestHeaders(t *testing.T) {
 	for _, path := range []string{"/status?url=http://example.org/", "/logout"} {
 		check(path)
 	}
-	if r := ask(t, clientB, base+"/login", form(t, clientB, goodUser, goodPassword)); r.Header.Get("Location") != "https://welcome.example/x" {
+	if r := ask(t, clientB, base+"/login", form(t, clientB, goodUser, goodPassword)); r.Header.Get(
+		"Location") != "https://welcome.example/x" {
 		t.Errorf("after login: to %q, want the success URL", r.Header.Get("Location"))
 	}
 	if r := ask(t, clientA, base+"/login", nil, func(r *http.Request) { r.Method = "DELETE" }); r.StatusCode != 405 {
@@ -57,11 +59,13 @@ func TestHeaders(t *testing.T) {
 func TestLinksOfOthersAreNotShown(t *testing.T) {
 	start(t, Config{})
 	logIn(t, clientA)
-	for _, bad := range []string{"javascript:alert(1)", "data:text/html,<b>x", "//evil.example/", "http://bank.example@evil.example/", "\"><b>x"} {
+	for _, bad := range []string{
+		"javascript:alert(1)", "data:text/html,<b>x", "//evil.example/", "http://bank.example@evil.example/", "\"><b>x"} {
 		for _, client := range []netip.Addr{clientA, clientB} {
 			path := map[netip.Addr]string{clientA: "/status", clientB: "/login"}[client]
 			r := ask(t, client, base+path+"?url="+url.QueryEscape(bad), nil)
-			if r.StatusCode != 200 || strings.Contains(r.main(), "evil") || strings.Contains(r.main(), "alert") || strings.Contains(r.main(), "<b>x") {
+			if r.StatusCode != 200 || strings.Contains(r.main(), "evil") || strings.Contains(r.main(), "alert") ||
+				strings.Contains(r.main(), "<b>x") {
 				t.Errorf("%s with url=%s: %s\n%s", path, bad, r.Status, r.main())
 			}
 		}
@@ -134,8 +138,10 @@ func TestUnits(t *testing.T) {
 		t.Errorf("in German: %q", got)
 	}
 	for d, want := range map[time.Duration]string{
-		-time.Hour: "0 s", 0: "0 s", 59*time.Second + 999*time.Millisecond: "59 s", time.Minute: "1 min", 59 * time.Minute: "59 min",
-		time.Hour: "1 h 0 min", 47*time.Hour + 59*time.Minute: "47 h 59 min", 48 * time.Hour: "2 days", 720 * time.Hour: "30 days",
+		-time.Hour: "0 s", 0: "0 s", 59*time.Second + 999*time.Millisecond: "59 s", time.Minute: "1 min",
+		59 * time.Minute: "59 min",
+		time.Hour:        "1 h 0 min", 47*time.Hour + 59*time.Minute: "47 h 59 min", 48 * time.Hour: "2 days",
+		720 * time.Hour: "30 days",
 	} {
 		if got := english.duration(d); got != want {
 			t.Errorf("duration(%s) = %q, want %q", d, got, want)
@@ -164,14 +170,15 @@ func TestTemplatesAreReplaced(t *testing.T) {
 
 func TestBadTemplatesAreRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ file, text, want string }{
-		"unknown name":    {"Login.html", "x", "login.html, status.html"},
-		"no template":     {"readme.txt", "x", "has none of"},
-		"syntax":          {"login.html", "{{if}}", "login.html"},
-		"unknown field":   {"status.html", "{{.Nonsense}}", "Nonsense"},
-		"unknown part":    {"error.html", `{{template "header" .}}`, "header"},
-		"in a branch":     {"login.html", "{{if .Alert}}{{.T.Nonsense}}{{end}}", "Nonsense"},
-		"without status":  {"login.html", "{{range .Terms}}{{.Nonsense}}{{end}}", "Nonsense"},
-		"unknown text":    {"texts.fr.toml", "SingIn = \"x\"", `texts.fr.toml: no text is called SingIn; did you mean "SignIn"?`},
+		"unknown name":   {"Login.html", "x", "login.html, status.html"},
+		"no template":    {"readme.txt", "x", "has none of"},
+		"syntax":         {"login.html", "{{if}}", "login.html"},
+		"unknown field":  {"status.html", "{{.Nonsense}}", "Nonsense"},
+		"unknown part":   {"error.html", `{{template "header" .}}`, "header"},
+		"in a branch":    {"login.html", "{{if .Alert}}{{.T.Nonsense}}{{end}}", "Nonsense"},
+		"without status": {"login.html", "{{range .Terms}}{{.Nonsense}}{{end}}", "Nonsense"},
+		"unknown text": {
+			"texts.fr.toml", "SingIn = \"x\"", `texts.fr.toml: no text is called SingIn; did you mean "SignIn"?`},
 		"text of another": {"texts.fr.toml", "Lang = \"de\"", `Lang is "de"`},
 		"no text":         {"texts.fr.toml", "SignIn = Connexion", "texts.fr.toml:1: "},
 		"wait":            {"texts.fr.toml", "Wait = \"Attendez %s\"", "Wait must have one %d"},
@@ -243,12 +250,14 @@ func TestHostNames(t *testing.T) {
 		{"Portal.Example", "10.1.0.1:80", "http://portal.example", []string{"portal.example", "10.1.0.1"}},
 		{"portal.example", "10.1.0.1:81", "http://portal.example:81", []string{"portal.example:81", "10.1.0.1:81"}},
 	} {
-		p, err := New(Config{Name: tt.name, Address: netip.MustParseAddrPort(tt.address), Methods: Methods{ClickThrough: true}}, &table{}, nil)
+		p, err := New(Config{
+			Name: tt.name, Address: netip.MustParseAddrPort(tt.address), Methods: Methods{ClickThrough: true}}, &table{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.base != tt.base || p.APIURL() != "" {
-			t.Errorf("%s at %s: links begin with %q, API at %q; want %q and none", tt.name, tt.address, p.base, p.APIURL(), tt.base)
+			t.Errorf("%s at %s: links begin with %q, API at %q; want %q and none", tt.name, tt.address, p.base, p.APIURL(),
+				tt.base)
 		}
 		for _, host := range tt.own {
 			if !p.hosts[host] {
@@ -269,7 +278,8 @@ func TestFormPages(t *testing.T) {
 		in := func(r *http.Request) { r.Header.Set("Accept-Language", lang.Lang) }
 		kept := ask(t, clientA, base+"/login", nil, in)
 		clear(w.forms)
-		if made := ask(t, clientA, base+"/login", nil, in); made.body != kept.body || !reflect.DeepEqual(headerOf(made), headerOf(kept)) {
+		if made := ask(t, clientA, base+"/login", nil, in); made.body != kept.body ||
+			!reflect.DeepEqual(headerOf(made), headerOf(kept)) {
 			t.Errorf("in %s kept and made differ:\n%s\n%s", lang.Lang, kept.main(), made.main())
 		}
 		w.forms = w.makeFormPages()

@@ -349,7 +349,8 @@ func (p *Portal) routes() *http.ServeMux {
 // pageHeaders restricts pages to being shown and sending their forms. Browsers also apply
 // form-action to the redirect after a form, so the success URL must be listed.
 func pageHeaders(styleHash, successURL string) []header {
-	policy := "default-src 'none'; style-src '" + styleHash + "'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+	policy := "default-src 'none'; style-src '" + styleHash +
+		"'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 	if u, err := url.Parse(successURL); err == nil && u.Host != "" {
 		policy += " " + u.Scheme + "://" + u.Host
 	}

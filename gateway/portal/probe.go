@@ -42,14 +42,17 @@ var probes = []probe{
 	{host: "ipv6.msftconnecttest.com", path: "/redirect"},
 	{host: "www.msftncsi.com", path: "/redirect"},
 	// Firefox.
-	{host: "detectportal.firefox.com", path: "/success.txt", status: http.StatusOK, contentType: "text/plain", body: "success\n"},
-	{host: "detectportal.firefox.com", path: "/canonical.html", status: http.StatusOK, contentType: "text/html", body: firefoxCanonical},
+	{host: "detectportal.firefox.com", path: "/success.txt", status: http.StatusOK, contentType: "text/plain",
+		body: "success\n"},
+	{host: "detectportal.firefox.com", path: "/canonical.html", status: http.StatusOK, contentType: "text/html",
+		body: firefoxCanonical},
 	// NetworkManager, as GNOME, Debian, Arch, Fedora and Ubuntu configure it.
 	{path: "/check_network_status.txt", status: http.StatusOK, contentType: "text/plain", body: nmOnline},
 	{host: "network-test.debian.org", path: "/nm", status: http.StatusOK, contentType: "text/plain", body: nmOnline},
 	{host: "ping.archlinux.org", path: "/nm-check.txt", status: http.StatusOK, contentType: "text/plain", body: nmOnline},
 	{host: "fedoraproject.org", path: "/static/hotspot.txt", status: http.StatusOK, contentType: "text/plain", body: "OK"},
-	{host: "connectivity-check.ubuntu.com", path: "/", status: http.StatusNoContent, extra: [2]string{"X-NetworkManager-Status", "online"}},
+	{host: "connectivity-check.ubuntu.com", path: "/", status: http.StatusNoContent,
+		extra: [2]string{"X-NetworkManager-Status", "online"}},
 	// KDE.
 	{host: "networkcheck.kde.org", path: "/", status: http.StatusOK, contentType: "text/plain", body: "OK\n"},
 	// Kindle.
@@ -60,17 +63,23 @@ var probes = []probe{
 // probeNames are further names that devices ask for the paths of probes.
 var probeNames = []string{
 	// Google, Android of all makers, Chrome, Edge.
-	"connectivitycheck.gstatic.com", "connectivitycheck.android.com", "clients1.google.com", "clients3.google.com", "clients4.google.com",
-	"www.gstatic.com", "www.google.com", "www.google.cn", "www.googleapis.cn", "play.googleapis.com", "edge-http.microsoft.com",
+	"connectivitycheck.gstatic.com", "connectivitycheck.android.com", "clients1.google.com", "clients3.google.com",
+	"clients4.google.com",
+	"www.gstatic.com", "www.google.com", "www.google.cn", "www.googleapis.cn", "play.googleapis.com",
+	"edge-http.microsoft.com",
 	"connectivitycheck.grapheneos.network", "captiveportal.kuketz.de",
 	// OPPO, OnePlus and realme; Huawei and Honor, Xiaomi, vivo, Samsung, Fire OS.
-	"conn1.oppomobile.com", "conn2.oppomobile.com", "conn1.coloros.com", "conn2.coloros.com", "conn-service-eu-04.allawnos.com", "conn-service-us-05.allawnos.com",
-	"conn-service-in-05.allawnos.com", "connectivitycheck.platform.hicloud.com", "connectivitycheck.platform.hihonorcloud.com", "connect.rom.miui.com",
+	"conn1.oppomobile.com", "conn2.oppomobile.com", "conn1.coloros.com", "conn2.coloros.com",
+	"conn-service-eu-04.allawnos.com", "conn-service-us-05.allawnos.com",
+	"conn-service-in-05.allawnos.com", "connectivitycheck.platform.hicloud.com",
+	"connectivitycheck.platform.hihonorcloud.com", "connect.rom.miui.com",
 	"wifi.vivo.com.cn", "connectivity.samsung.com.cn", "fireoscaptiveportal.com", "spectrum.s3.amazonaws.com",
 	// Apple, which also asks at names of its own choice.
-	"www.apple.com", "www.appleiphonecell.com", "www.itools.info", "www.ibook.info", "www.airport.us", "www.thinkdifferent.us", "captive.g.aaplimg.com",
+	"www.apple.com", "www.appleiphonecell.com", "www.itools.info", "www.ibook.info", "www.airport.us",
+	"www.thinkdifferent.us", "captive.g.aaplimg.com",
 	// Windows, Brave, GNOME, Nintendo, Steam.
-	"www.msftncsi.com", "ipv6.msftncsi.com", "detectportal.brave-http-only.com", "nmcheck.gnome.org", "conntest.nintendowifi.net", "ctest.cdn.nintendo.net",
+	"www.msftncsi.com", "ipv6.msftncsi.com", "detectportal.brave-http-only.com", "nmcheck.gnome.org",
+	"conntest.nintendowifi.net", "ctest.cdn.nintendo.net",
 	"test.steampowered.com",
 }
 

@@ -84,7 +84,8 @@ func (p *Portal) Run(ctx context.Context) error {
 func (p *Portal) Serve(ctx context.Context, plain, secure, home net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &connLimiter{max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience, clients: map[netip.Addr]int{}}
+	c := &connLimiter{
+		max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience, clients: map[netip.Addr]int{}}
 	refused := func() { p.counters.refused.Add(1) }
 	srv := p.server(ctx, c)
 	var conns sync.WaitGroup // the Serve loops add to it; waited for after they have ended
@@ -214,7 +215,8 @@ func (p *Portal) survive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err, ok := failure.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-		p.log.Error("answering a portal request", "method", r.Method, "path", r.URL.Path, "panic", failure, "stack", string(debug.Stack()))
+		p.log.Error("answering a portal request", "method", r.Method, "path", r.URL.Path, "panic", failure, "stack",
+			string(debug.Stack()))
 	}
 	panic(http.ErrAbortHandler) // net/http closes the connection
 }

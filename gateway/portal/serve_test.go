@@ -85,7 +85,8 @@ func TestDefectIsLogged(t *testing.T) {
 	if r, err := try(clientA, base+"/login", form(t, clientA, goodUser, goodPassword)); err == nil {
 		t.Errorf("the request was answered: %s", r.Status)
 	}
-	if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "a defect") || !strings.Contains(got, "login.go") {
+	if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "a defect") ||
+		!strings.Contains(got, "login.go") {
 		t.Errorf("the log does not say what happened and where:\n%s", got)
 	}
 	w.users.answers(nil, nil)

@@ -77,7 +77,8 @@ func TestSilentConnections(t *testing.T) {
 // TestFilesForOthers: a low limit of open files bounds the connections, so that the daemon can
 // open what else it needs.
 func TestFilesForOthers(t *testing.T) {
-	for files, want := range map[uint64]int{1024: 512, 20_000: defaultConns, 65_536: defaultConns, unix.RLIM_INFINITY: defaultConns} {
+	for files, want := range map[uint64]int{
+		1024: 512, 20_000: defaultConns, 65_536: defaultConns, unix.RLIM_INFINITY: defaultConns} {
 		if got := connsWith(files); got != want {
 			t.Errorf("%d connections with %d files, want %d", got, files, want)
 		}

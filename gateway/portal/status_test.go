@@ -19,14 +19,16 @@ func TestRemaining(t *testing.T) {
 		limits session.Limits
 		want   remaining
 	}{
-		"no limits":       {session.Limits{IdleTimeout: time.Minute, UpBps: 1}, remaining{}},
-		"time":            {session.Limits{SessionTimeout: time.Hour}, remaining{timed: true, time: 50 * time.Minute}},
-		"time is over":    {session.Limits{SessionTimeout: time.Minute}, remaining{timed: true}},
-		"upload":          {session.Limits{UpBytes: 150}, remaining{quota: true, bytes: 50}},
-		"upload is over":  {session.Limits{UpBytes: 50}, remaining{quota: true}},
-		"the first quota": {session.Limits{UpBytes: 500, DownBytes: 1010, TotalBytes: 1150}, remaining{quota: true, bytes: 10}},
-		"all together":    {session.Limits{UpBytes: 500, DownBytes: 2000, TotalBytes: 1105}, remaining{quota: true, bytes: 5}},
-		"one of them 0":   {session.Limits{UpBytes: 100, DownBytes: 2000}, remaining{quota: true}},
+		"no limits":      {session.Limits{IdleTimeout: time.Minute, UpBps: 1}, remaining{}},
+		"time":           {session.Limits{SessionTimeout: time.Hour}, remaining{timed: true, time: 50 * time.Minute}},
+		"time is over":   {session.Limits{SessionTimeout: time.Minute}, remaining{timed: true}},
+		"upload":         {session.Limits{UpBytes: 150}, remaining{quota: true, bytes: 50}},
+		"upload is over": {session.Limits{UpBytes: 50}, remaining{quota: true}},
+		"the first quota": {
+			session.Limits{UpBytes: 500, DownBytes: 1010, TotalBytes: 1150}, remaining{quota: true, bytes: 10}},
+		"all together": {
+			session.Limits{UpBytes: 500, DownBytes: 2000, TotalBytes: 1105}, remaining{quota: true, bytes: 5}},
+		"one of them 0": {session.Limits{UpBytes: 100, DownBytes: 2000}, remaining{quota: true}},
 	} {
 		s := session.Session{
 			State: session.Authenticated, Began: now.Add(-10 * time.Minute), Login: session.Login{Limits: tt.limits},
@@ -43,8 +45,10 @@ func TestAPI(t *testing.T) {
 	w := start(t, Config{VenueURL: "https://venue.example/"})
 	get := func() map[string]any {
 		t.Helper()
-		r := ask(t, clientA, base+"/api/captive-portal", nil, func(r *http.Request) { r.Header.Set("Accept", "application/captive+json") })
-		if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/captive+json" || r.Header.Get("Cache-Control") != "private, no-store" {
+		r := ask(t, clientA, base+"/api/captive-portal", nil,
+			func(r *http.Request) { r.Header.Set("Accept", "application/captive+json") })
+		if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/captive+json" ||
+			r.Header.Get("Cache-Control") != "private, no-store" {
 			t.Errorf("%s, %v", r.Status, r.Header)
 		}
 		var m map[string]any
@@ -79,7 +83,8 @@ func TestAPI(t *testing.T) {
 }
 
 func TestCaptivityKeepsNumbersExact(t *testing.T) {
-	s := session.Session{State: session.Authenticated, Login: session.Login{Limits: session.Limits{TotalBytes: math.MaxUint64}}}
+	s := session.Session{
+		State: session.Authenticated, Login: session.Login{Limits: session.Limits{TotalBytes: math.MaxUint64}}}
 	if got := captivityOf(s, time.Now()); *got.BytesRemaining != 1<<53-1 {
 		t.Errorf("bytes-remaining %d, which JavaScript would round", *got.BytesRemaining)
 	}

@@ -59,16 +59,22 @@ var english = &Texts{
 	TimeLeft: "Time left", Elapsed: "Connected for",
 	Sent: "Sent", Received: "Received", DataLeft: "Data left",
 	Continue: "Continue to", Refresh: "Refresh", SignOutText: "You will be disconnected from the Internet.",
-	Unknown: "Device not known", UnknownText: "Your device has no address of this network. Disconnect from the network, connect again and open this page once more.",
-	Unavailable: "Not possible right now", UnavailableText: "The sign-in service does not answer. Your details have not been checked. Please try again in a moment.",
+	Unknown: "Device not known",
+	UnknownText: "Your device has no address of this network. Disconnect from the network, connect again and open " +
+		"this page once more.",
+	Unavailable: "Not possible right now",
+	UnavailableText: "The sign-in service does not answer. Your details have not been checked. Please try again in a " +
+		"moment.",
 	FaultText: "This network cannot do that at the moment, through no fault of yours. " +
 		"Please try again later, or ask the operator.",
 	NotFound: "Page not found", NotFoundText: "There is no such page here.",
 	Stay: "Stay connected", Back: "To the start page",
 	ConfirmText: "You signed in with another browser. Enter your user name to sign out.",
 	OtherUser:   "You are not signed in with this user name.",
-	TimeUp:      "Your time is used up.", Silent: "You were signed out because your device was silent for a long time.", Ended: "Your connection was ended by the network's operator.",
-	SentUp: "You have sent as much data as allowed.", ReceivedUp: "You have received as much data as allowed.", VolumeUp: "Your data volume is used up.",
+	TimeUp:      "Your time is used up.", Silent: "You were signed out because your device was silent for a long time.",
+	Ended:  "Your connection was ended by the network's operator.",
+	SentUp: "You have sent as much data as allowed.", ReceivedUp: "You have received as much data as allowed.",
+	VolumeUp: "Your data volume is used up.",
 }
 
 var german = &Texts{
@@ -79,25 +85,34 @@ var german = &Texts{
 	Incomplete:    "Bitte geben Sie Benutzername und Passwort ein.",
 	WrongPassword: "Benutzername oder Passwort ist falsch.",
 	Wait:          "Zu viele Versuche. Bitte warten Sie %d s und versuchen Sie es erneut.",
-	Devices:       "Sie sind mit so vielen Geräten angemeldet wie erlaubt. Melden Sie sich zuerst auf einem anderen Gerät ab.",
-	Unfit:         "Ihre Angaben stimmen, aber dieses Konto kann in diesem Netz nicht verwendet werden. Bitte wenden Sie sich an den Betreiber.",
-	MoreAsked:     "Dieses Konto verlangt mehr als ein Passwort, wonach diese Seite nicht fragen kann. Bitte wenden Sie sich an den Betreiber.",
-	OldForm:       "Diese Seite war zu lange geöffnet. Bitte versuchen Sie es noch einmal.",
-	LoggedOut:     "Sie haben sich abgemeldet.",
-	Online:        "Sie sind online", OnlineText: "Sie können diese Seite schließen.",
+	Devices: "Sie sind mit so vielen Geräten angemeldet wie erlaubt. Melden Sie sich zuerst auf einem anderen " +
+		"Gerät ab.",
+	Unfit: "Ihre Angaben stimmen, aber dieses Konto kann in diesem Netz nicht verwendet werden. Bitte wenden " +
+		"Sie sich an den Betreiber.",
+	MoreAsked: "Dieses Konto verlangt mehr als ein Passwort, wonach diese Seite nicht fragen kann. Bitte wenden Sie " +
+		"sich an den Betreiber.",
+	OldForm:   "Diese Seite war zu lange geöffnet. Bitte versuchen Sie es noch einmal.",
+	LoggedOut: "Sie haben sich abgemeldet.",
+	Online:    "Sie sind online", OnlineText: "Sie können diese Seite schließen.",
 	TimeLeft: "Verbleibende Zeit", Elapsed: "Verbunden seit",
 	Sent: "Gesendet", Received: "Empfangen", DataLeft: "Verbleibende Daten",
 	Continue: "Weiter zu", Refresh: "Aktualisieren", SignOutText: "Ihre Verbindung zum Internet wird getrennt.",
-	Unknown: "Unbekanntes Gerät", UnknownText: "Ihr Gerät hat keine Adresse dieses Netzes. Trennen Sie die Verbindung zum Netz, verbinden Sie sich neu und öffnen Sie diese Seite noch einmal.",
-	Unavailable: "Zurzeit nicht möglich", UnavailableText: "Der Anmeldedienst antwortet nicht. Ihre Angaben wurden nicht geprüft. Bitte versuchen Sie es gleich noch einmal.",
+	Unknown: "Unbekanntes Gerät",
+	UnknownText: "Ihr Gerät hat keine Adresse dieses Netzes. Trennen Sie die Verbindung zum Netz, verbinden Sie " +
+		"sich neu und öffnen Sie diese Seite noch einmal.",
+	Unavailable: "Zurzeit nicht möglich",
+	UnavailableText: "Der Anmeldedienst antwortet nicht. Ihre Angaben wurden nicht geprüft. Bitte versuchen Sie es " +
+		"gleich noch einmal.",
 	FaultText: "Das ist in diesem Netz zurzeit nicht möglich. Es liegt nicht an Ihnen. " +
 		"Bitte versuchen Sie es später noch einmal, oder wenden Sie sich an den Betreiber.",
 	NotFound: "Seite nicht gefunden", NotFoundText: "Diese Seite gibt es hier nicht.",
 	Stay: "Verbunden bleiben", Back: "Zur Startseite",
 	ConfirmText: "Dieser Browser hat Sie nicht angemeldet. Geben Sie zum Abmelden Ihren Benutzernamen ein.",
 	OtherUser:   "Mit diesem Benutzernamen sind Sie hier nicht angemeldet.",
-	TimeUp:      "Ihre Zeit ist aufgebraucht.", Silent: "Sie wurden abgemeldet, weil Ihr Gerät lange nichts gesendet hat.", Ended: "Der Betreiber des Netzes hat Ihre Verbindung beendet.",
-	SentUp: "Sie haben so viele Daten gesendet wie erlaubt.", ReceivedUp: "Sie haben so viele Daten empfangen wie erlaubt.", VolumeUp: "Ihr Datenvolumen ist aufgebraucht.",
+	TimeUp:      "Ihre Zeit ist aufgebraucht.", Silent: "Sie wurden abgemeldet, weil Ihr Gerät lange nichts gesendet hat.",
+	Ended:      "Der Betreiber des Netzes hat Ihre Verbindung beendet.",
+	SentUp:     "Sie haben so viele Daten gesendet wie erlaubt.",
+	ReceivedUp: "Sie haben so viele Daten empfangen wie erlaubt.", VolumeUp: "Ihr Datenvolumen ist aufgebraucht.",
 }
 
 // maxLanguages bounds how many of a client's languages are considered.

@@ -56,7 +56,8 @@ const secure = "https://portal.example:8443"
 func secureClient(pool *x509.CertPool) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: dialFrom(clientA), TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true, ForceAttemptHTTP2: true,
+			DialContext: dialFrom(clientA), TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
+			ForceAttemptHTTP2: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -115,12 +116,15 @@ func TestTLSLogin(t *testing.T) {
 	if r := send(base+apiPath, nil); r.StatusCode != 200 || !strings.Contains(r.body, `"user-portal-url":"`+secure+`/"`) {
 		t.Errorf("API over plain HTTP: %s %s", r.Status, r.body)
 	}
-	if r := send(secure+apiPath, nil); r.StatusCode != 200 || r.ProtoMajor != 1 || !strings.Contains(r.body, `"captive":true`) {
+	if r := send(secure+apiPath, nil); r.StatusCode != 200 || r.ProtoMajor != 1 ||
+		!strings.Contains(r.body, `"captive":true`) {
 		t.Errorf("API over TLS: %s %s %s", r.Proto, r.Status, r.body)
 	}
 	login := send(secure+"/login", nil)
-	f := url.Values{"token": {tokenPattern.FindStringSubmatch(login.body)[1]}, "username": {goodUser}, "password": {goodPassword}}
-	if r := send(base+"/login", f); r.StatusCode != 303 || r.Header.Get("Location") != secure+"/" || w.users.questions() != 0 {
+	f := url.Values{
+		"token": {tokenPattern.FindStringSubmatch(login.body)[1]}, "username": {goodUser}, "password": {goodPassword}}
+	if r := send(base+"/login", f); r.StatusCode != 303 || r.Header.Get("Location") != secure+"/" ||
+		w.users.questions() != 0 {
 		t.Errorf("a password over plain HTTP: %s to %q", r.Status, r.Header.Get("Location"))
 	}
 	if r := send(secure+"/login", f); r.StatusCode != 303 || r.Header.Get("Location") != "/status" {
@@ -165,7 +169,8 @@ func TestCertificateIsRenewed(t *testing.T) {
 	if got := serial(); got != 2 {
 		t.Errorf("certificate %d, for another name, is in use", got)
 	}
-	if _, err := New(Config{Address: portalAddr, Name: portalName, TLS: files, Methods: Methods{Login: true}}, w.table, w.users); err == nil || !strings.Contains(err.Error(), "other.example") {
+	if _, err := New(Config{Address: portalAddr, Name: portalName, TLS: files, Methods: Methods{Login: true}}, w.table,
+		w.users); err == nil || !strings.Contains(err.Error(), "other.example") {
 		t.Errorf("New with a certificate for another name: %v", err)
 	}
 }

@@ -67,7 +67,8 @@ func padi(mac pppoe.MAC) *pppoe.Frame {
 func TestPADIFlood(t *testing.T) {
 	s := newServer(t, "flood0")
 	mac := pppoe.MAC{2, 0, 0, 0, 0, 1}
-	if err := s.Restore(mac, 7, ppp.State{PeerMRU: 1492, Grant: ppp.Grant{Addr: netip.MustParseAddr("10.1.0.9")}}); err != nil {
+	if err := s.Restore(
+		mac, 7, ppp.State{PeerMRU: 1492, Grant: ppp.Grant{Addr: netip.MustParseAddr("10.1.0.9")}}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 100_000 {
@@ -139,7 +140,8 @@ func TestLateLogin(t *testing.T) {
 func FuzzReceive(f *testing.F) {
 	s := newServer(f, fmt.Sprint("fuzz", os.Getpid()%100_000)) // workers are processes of their own
 	f.Add(padi(pppoe.MAC{2, 0, 0, 0, 0, 1}).Append(nil))
-	f.Add((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2}, Code: pppoe.PADR, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.VendorSpecific, Value: []byte{0, 0, 13, 233, 1, 2, 'a', 'b'}}}}).Append(nil))
+	f.Add((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2}, Code: pppoe.PADR, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {
+		Type: pppoe.VendorSpecific, Value: []byte{0, 0, 13, 233, 1, 2, 'a', 'b'}}}}).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) >= 6 {
 			copy(b, s.mac[:])
@@ -154,8 +156,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// TestServeEnds: Serve ends with its context, with sessions that are there, a login under way, which is cancelled, and one
-// that waits for its turn, which is not begun. No client is told that it was refused.
+// TestServeEnds: Serve ends with its context, with sessions that are there, a login under way, which is cancelled, and
+// one that waits for its turn, which is not begun. No client is told that it was refused.
 func TestServeEnds(t *testing.T) {
 	s := newServer(t, "ends0", func(c *Config) { c.Logins = 1 })
 	if err := s.Restore(pppoe.MAC{2, 0, 0, 0, 0, 1}, 7, ppp.State{PeerMRU: 1492}); err != nil {

@@ -107,7 +107,8 @@ const (
 // Counts are what the concentrator has seen.
 type Counts struct {
 	PADI, PADR, Offered, Begun, Refused, Displaced, Throttled, Malformed, Strays uint64
-	Lost                                                                         uint64 // frames that came while receiveBuffer was full
+	// frames that came while receiveBuffer was full
+	Lost uint64
 }
 
 // Server is a running concentrator.

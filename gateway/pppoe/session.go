@@ -170,7 +170,8 @@ func (n *session) makeRoom() {
 
 // Opened implements ppp.Handler.
 func (n *session) Opened(t ppp.Terms) {
-	n.cfg.Log.Info("pppoe: session up", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id, "address", t.Peer.String(), "mtu", t.MTU)
+	n.cfg.Log.Info("pppoe: session up", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id, "address",
+		t.Peer.String(), "mtu", t.MTU)
 }
 
 // Closed implements ppp.Handler.

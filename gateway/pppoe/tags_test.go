@@ -67,8 +67,8 @@ func (p *peer) exchange(f *pppoe.Frame, code pppoe.Code, more ...byte) *pppoe.Fr
 	return nil
 }
 
-// TestTags: offers and confirmations repeat what a client or a relay set, and grant what may be; what an access node says
-// of the line is the session's.
+// TestTags: offers and confirmations repeat what a client or a relay set, and grant what may be; what an access node
+// says of the line is the session's.
 func TestTags(t *testing.T) {
 	s := newServer(t, "tags0")
 	s.cfg.Services, s.cfg.MaxPayload = []string{"internet", "voice"}, 1500
@@ -76,7 +76,8 @@ func TestTags(t *testing.T) {
 	carries(t, s, 1508)
 	line := []byte{0, 0, 13, 233, 1, 4, 'e', 't', 'h', '7', 2, 3, 'b', 'o', 'b'}
 	asked := []pppoe.Tag{
-		{Type: pppoe.ServiceName, Value: []byte("voice")}, {Type: pppoe.HostUniq, Value: []byte{0, 1, 2}}, {Type: pppoe.RelaySessionID, Value: []byte("relay")},
+		{Type: pppoe.ServiceName, Value: []byte("voice")}, {Type: pppoe.HostUniq, Value: []byte{0, 1, 2}},
+		{Type: pppoe.RelaySessionID, Value: []byte("relay")},
 		{Type: pppoe.PPPMaxPayload, Value: []byte{5, 220}}, {Type: pppoe.VendorSpecific, Value: line},
 	}
 	check := func(f *pppoe.Frame, want ...pppoe.Tag) {
@@ -90,9 +91,11 @@ func TestTags(t *testing.T) {
 	}
 	offer := p.exchange(&pppoe.Frame{To: pppoe.Broadcast, Code: pppoe.PADI, Tags: asked}, pppoe.PADO)
 	check(offer, asked[:4]...)
-	check(offer, pppoe.Tag{Type: pppoe.ACName, Value: []byte("gatewayd")}, pppoe.Tag{Type: pppoe.ServiceName, Value: []byte("internet")})
+	check(offer, pppoe.Tag{Type: pppoe.ACName, Value: []byte("gatewayd")},
+		pppoe.Tag{Type: pppoe.ServiceName, Value: []byte("internet")})
 	cookie, _ := offer.Tag(pppoe.ACCookie)
-	confirmed := p.exchange(&pppoe.Frame{To: s.mac, Code: pppoe.PADR, Tags: append(asked, pppoe.Tag{Type: pppoe.ACCookie, Value: cookie})}, pppoe.PADS)
+	confirmed := p.exchange(&pppoe.Frame{To: s.mac, Code: pppoe.PADR, Tags: append(asked, pppoe.Tag{Type: pppoe.ACCookie,
+		Value: cookie})}, pppoe.PADS)
 	check(confirmed, asked[:4]...)
 	s.mu.Lock()
 	n := s.sessions[confirmed.Session]
@@ -101,7 +104,8 @@ func TestTags(t *testing.T) {
 	}
 	s.mu.Unlock()
 	refused := p.exchange(&pppoe.Frame{To: s.mac, Code: pppoe.PADR, Tags: []pppoe.Tag{
-		{Type: pppoe.ServiceName, Value: []byte("none")}, {Type: pppoe.HostUniq, Value: []byte("other")}, {Type: pppoe.ACCookie, Value: cookie},
+		{Type: pppoe.ServiceName, Value: []byte("none")}, {Type: pppoe.HostUniq, Value: []byte("other")},
+		{Type: pppoe.ACCookie, Value: cookie},
 	}}, pppoe.PADS)
 	if _, there := refused.Tag(pppoe.ServiceNameError); !there || refused.Session != 0 {
 		t.Errorf("an unknown service is answered by %+v", refused)
@@ -127,7 +131,8 @@ func TestGrantedPayload(t *testing.T) {
 	s.cfg.MaxPayload = 1500
 	p := newPeer(t, s)
 	for i, c := range []struct{ mtu, asked, granted, confirmed int }{
-		{1500, 1500, 1492, 0}, {1504, 1500, 1496, 1496}, {1508, 1500, 1500, 1500}, {1508, 9000, 1500, 1500}, {1508, 1494, 1494, 1494},
+		{1500, 1500, 1492, 0}, {1504, 1500, 1496, 1496}, {1508, 1500, 1500, 1500}, {1508, 9000, 1500, 1500},
+		{1508, 1494, 1494, 1494},
 		{1508, 0, 1492, 0}, {1450, 1500, 1442, 0}, {1450, 0, 1442, 0},
 	} {
 		carries(t, s, c.mtu)
@@ -136,7 +141,8 @@ func TestGrantedPayload(t *testing.T) {
 			tags = append(tags, pppoe.Tag{Type: pppoe.PPPMaxPayload, Value: binary.BigEndian.AppendUint16(nil, uint16(c.asked))})
 		}
 		cookie := s.cookie.of(p.mac, time.Now())
-		pads := p.exchange(&pppoe.Frame{To: s.mac, Code: pppoe.PADR, Tags: append(tags, pppoe.Tag{Type: pppoe.ACCookie, Value: cookie})}, pppoe.PADS)
+		pads := p.exchange(&pppoe.Frame{To: s.mac, Code: pppoe.PADR, Tags: append(tags, pppoe.Tag{Type: pppoe.ACCookie,
+			Value: cookie})}, pppoe.PADS)
 		got, there := pads.Tag(pppoe.PPPMaxPayload)
 		if there != (c.confirmed > 0) || there && int(binary.BigEndian.Uint16(got)) != c.confirmed {
 			t.Errorf("%+v: confirmed are % x", c, got)
@@ -159,11 +165,12 @@ func TestOddDiscovery(t *testing.T) {
 		tags []pppoe.Tag
 		end  []byte // after the tags
 	}{
-		"no Service-Name":        {[]pppoe.Tag{uniq}, nil},
-		"no tags":                {nil, nil},
-		"an empty Host-Uniq":     {[]pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq}}, nil},
-		"an unknown tag":         {[]pppoe.Tag{{Type: 0x0fff, Value: []byte("x")}, {Type: pppoe.ServiceName}, uniq}, nil},
-		"an end, and more":       {[]pppoe.Tag{{Type: pppoe.ServiceName}, uniq, {Type: pppoe.EndOfList}}, []byte{1, 1, 255, 255}},
+		"no Service-Name":    {[]pppoe.Tag{uniq}, nil},
+		"no tags":            {nil, nil},
+		"an empty Host-Uniq": {[]pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq}}, nil},
+		"an unknown tag":     {[]pppoe.Tag{{Type: 0x0fff, Value: []byte("x")}, {Type: pppoe.ServiceName}, uniq}, nil},
+		"an end, and more": {
+			[]pppoe.Tag{{Type: pppoe.ServiceName}, uniq, {Type: pppoe.EndOfList}}, []byte{1, 1, 255, 255}},
 		"a tag that is cut":      {[]pppoe.Tag{{Type: pppoe.ServiceName}, uniq}, []byte{1, 5, 0, 9, 'a'}},
 		"a byte that is no tag":  {[]pppoe.Tag{{Type: pppoe.ServiceName}, uniq}, []byte{1}},
 		"a payload of no length": {[]pppoe.Tag{{Type: pppoe.ServiceName}, uniq, {Type: pppoe.PPPMaxPayload}}, nil},

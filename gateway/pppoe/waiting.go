@@ -8,9 +8,9 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// waiting is the sessions that have not logged in, by how far they have come. Whoever invents MAC addresses
-// can have many begun, so that they have a bound of their own, and one that is new takes the place of one that is
-// over or likeliest dead: the oldest that is ending, otherwise of which nothing was heard, otherwise that has sent no password.
+// waiting is the sessions that have not logged in, by how far they have come. Whoever invents MAC addresses can have
+// many begun, so that they have a bound of their own, and one that is new takes the place of one that is over or
+// likeliest dead: the oldest that is ending, otherwise of which nothing was heard, otherwise that has sent no password.
 //
 //	PADR ─▶ begun ── a frame of the session ─▶ heard ── password ─▶ queued ─▶ asked ─▶ logged in
 //	          │                                  │                               └─▶ ending
@@ -46,7 +46,8 @@ func (w *waiting) count() (n int) {
 	return n
 }
 
-// to moves a session to a stage, as its newest. A session does not go back. A login that is of no use any more is cancelled.
+// to moves a session to a stage, as its newest. A session does not go back. A login that is of no use any more is
+// cancelled.
 func (n *session) to(next stage) {
 	if n.waits != nil {
 		if next <= n.stage {

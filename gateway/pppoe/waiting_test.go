@@ -48,7 +48,8 @@ func TestForgedRequests(t *testing.T) {
 	s := newServer(t, "forge0")
 	s.cfg.Waiting = 50
 	in, honest := pppoe.MAC{2, 0, 0, 0, 0, 1}, pppoe.MAC{2, 0, 0, 0, 0, 2}
-	if err := s.Restore(in, 7, ppp.State{PeerMRU: 1492, Grant: ppp.Grant{Addr: netip.MustParseAddr("10.1.0.9")}}); err != nil {
+	if err := s.Restore(
+		in, 7, ppp.State{PeerMRU: 1492, Grant: ppp.Grant{Addr: netip.MustParseAddr("10.1.0.9")}}); err != nil {
 		t.Fatal(err)
 	}
 	s.request(honest)
@@ -146,7 +147,8 @@ func TestLoginsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedGiveTheirPlace: clients that were refused, and do not answer that, are displaced, by others and by themselves.
+// TestRefusedGiveTheirPlace: clients that were refused, and do not answer that, are displaced, by others and by
+// themselves.
 func TestRefusedGiveTheirPlace(t *testing.T) {
 	s := newServer(t, "forge3", func(c *Config) { c.Waiting = 3 })
 	for i := range 3 {
@@ -179,7 +181,8 @@ func TestRefusedGiveTheirPlace(t *testing.T) {
 func TestLoginsTakeTurns(t *testing.T) {
 	s, a := waitingFor(t, "turns0", 5)
 	leaves := func(session byte) {
-		s.receive((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2, 0, 0, 0, 0, session - 1}, Code: pppoe.PADT, Session: uint16(session)}).Append(nil))
+		s.receive((&pppoe.Frame{
+			To: s.mac, From: pppoe.MAC{2, 0, 0, 0, 0, session - 1}, Code: pppoe.PADT, Session: uint16(session)}).Append(nil))
 	}
 	for _, want := range []uint16{1, 3, 4, 5} {
 		if got := a.asks(t); got != want {

@@ -23,8 +23,9 @@ type wire struct {
 }
 
 const (
-	frameMax      = 2048    // the largest frame that is read, bytes
-	receiveBuffer = 8 << 20 // bytes; the kernel holds twice as much, some 20,000 frames: of 10,000 subscribers that come at once after an outage
+	frameMax = 2048 // the largest frame that is read, bytes
+	// bytes; the kernel holds twice as much, some 20,000 frames: of 10,000 subscribers that come at once after an outage
+	receiveBuffer = 8 << 20
 )
 
 // onlyControl passes frames of sessions that are neither IPv4 nor IPv6. Offsets are from the
@@ -72,7 +73,8 @@ func read(c *packet.Conn, f func([]byte)) error {
 	for {
 		n, _, err := c.ReadFrom(b)
 		switch {
-		case errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO):
+		case errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EBADF) ||
+			errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO):
 			return err
 		case err == nil: // other errors: the interface was down for a moment
 			f(b[:n])
@@ -95,7 +97,8 @@ func (w *wire) mtu(name string) int {
 	if err != nil {
 		return 0
 	}
-	if ended := raw.Control(func(fd uintptr) { err = unix.IoctlIfreq(int(fd), unix.SIOCGIFMTU, request) }); ended != nil || err != nil {
+	if ended := raw.Control(func(fd uintptr) { err = unix.IoctlIfreq(int(fd), unix.SIOCGIFMTU, request) }); ended != nil ||
+		err != nil {
 		return 0
 	}
 	return int(request.Uint32())

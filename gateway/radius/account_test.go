@@ -31,7 +31,8 @@ func testEvent(kind session.Kind, after time.Duration, cause session.Cause) sess
 
 func TestAccounting(t *testing.T) {
 	f := startFreeRADIUS(t)
-	cfg := Config{Servers: []Server{f.server()}, NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortType: Ethernet, CalledStationID: "Guests"}
+	cfg := Config{Servers: []Server{f.server()}, NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortType: Ethernet,
+		CalledStationID: "Guests"}
 	c := newClient(t, cfg)
 	common := record{
 		"Acct-Session-Id": {"00deadbeef001234"}, "User-Name": {"alice"}, "Acct-Authentic": {"RADIUS"},
@@ -52,7 +53,8 @@ func TestAccounting(t *testing.T) {
 		{"interim", testEvent(session.Updated, 90*time.Second, ""),
 			[]record{common, counts, {"Acct-Status-Type": {"Interim-Update"}, "Acct-Session-Time": {"90"}}}},
 		{"stop", testEvent(session.Ended, time.Hour, session.IdleTimeout),
-			[]record{common, counts, {"Acct-Status-Type": {"Stop"}, "Acct-Session-Time": {"3600"}, "Acct-Terminate-Cause": {"Idle-Timeout"}}}},
+			[]record{common, counts,
+				{"Acct-Status-Type": {"Stop"}, "Acct-Session-Time": {"3600"}, "Acct-Terminate-Cause": {"Idle-Timeout"}}}},
 	} {
 		if err := c.Account(t.Context(), tt.event); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
@@ -72,13 +74,15 @@ func TestAccounting(t *testing.T) {
 	}
 
 	cfg.SwapOctets, cfg.LocalAccounts = true, true
-	if err := newClient(t, cfg).Account(t.Context(), testEvent(session.Ended, time.Hour, session.UserRequest)); err != nil {
+	if err := newClient(t, cfg).Account(
+		t.Context(), testEvent(session.Ended, time.Hour, session.UserRequest)); err != nil {
 		t.Fatal(err)
 	}
 	swapped := f.last(t, "told")
 	for name, want := range map[string]string{
 		"Acct-Output-Octets": "7", "Acct-Output-Gigawords": "5", "Acct-Output-Packets": "1000",
-		"Acct-Input-Octets": "2147483648", "Acct-Input-Gigawords": "256", "Acct-Input-Packets": "2", "Acct-Authentic": "Local",
+		"Acct-Input-Octets": "2147483648", "Acct-Input-Gigawords": "256", "Acct-Input-Packets": "2",
+		"Acct-Authentic": "Local",
 	} {
 		if got := strings.Join(swapped[name], " "); got != want {
 			t.Errorf("swapped: %s = %s, want %s", name, got, want)
@@ -102,7 +106,8 @@ func checkTimes(t *testing.T, r record, at time.Time) {
 	if off := came - delay - at.Unix(); off < -1 || off > 30 {
 		t.Errorf("came at %d with delay %d: off by %d s", came, delay, off)
 	}
-	if stamp, want := strings.Join(r["Event-Timestamp"], " "), at.Local().Format("Jan _2 2006 15:04:05 MST"); stamp != want {
+	if stamp, want := strings.Join(r["Event-Timestamp"], " "),
+		at.Local().Format("Jan _2 2006 15:04:05 MST"); stamp != want {
 		t.Errorf("Event-Timestamp = %s, want %s", stamp, want)
 	}
 	for _, name := range []string{"Timestamp", "Acct-Delay-Time", "Event-Timestamp"} {
@@ -114,7 +119,8 @@ func TestEveryCauseHasItsName(t *testing.T) {
 	f := startFreeRADIUS(t)
 	c := newClient(t, Config{Servers: []Server{f.server()}})
 	for cause, want := range map[session.Cause]string{
-		session.UserRequest: "User-Request", session.LostCarrier: "Lost-Carrier", session.LeaseEnded: "Lost-Carrier", session.LeaseReleased: "Lost-Carrier", session.IdleTimeout: "Idle-Timeout",
+		session.UserRequest: "User-Request", session.LostCarrier: "Lost-Carrier", session.LeaseEnded: "Lost-Carrier",
+		session.LeaseReleased: "Lost-Carrier", session.IdleTimeout: "Idle-Timeout",
 		session.SessionTimeout: "Session-Timeout", session.Quota: "Session-Timeout", session.AdminReset: "Admin-Reset",
 		session.NASReboot: "NAS-Reboot", session.NASRequest: "NAS-Request", "meteorite": "NAS-Error",
 	} {
@@ -142,7 +148,8 @@ func TestAccountingOnAndOff(t *testing.T) {
 			t.Error(err)
 		}
 		r := f.last(t, "told")
-		if got := strings.Join(r["Acct-Status-Type"], " "); got != want || len(r["Acct-Session-Id"]) != 1 || len(r["User-Name"]) != 0 {
+		if got := strings.Join(r["Acct-Status-Type"], " "); got != want || len(r["Acct-Session-Id"]) != 1 ||
+			len(r["User-Name"]) != 0 {
 			t.Errorf("told %v, want %s", r, want)
 		}
 	}
@@ -219,7 +226,8 @@ func TestSeconds(t *testing.T) {
 			t.Errorf("%s is %d, want %d", d, got, want)
 		}
 	}
-	if len(terminateCauses) != 10 || len(statusTypes) != 3 || statusTypes[session.Ended] != rfc2866.AcctStatusType_Value_Stop {
+	if len(terminateCauses) != 10 || len(statusTypes) != 3 ||
+		statusTypes[session.Ended] != rfc2866.AcctStatusType_Value_Stop {
 		t.Error("a table of account.go is not what session has")
 	}
 }

@@ -122,7 +122,8 @@ func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Logi
 		switch rfc2865.ServiceType(v) {
 		case rfc2865.ServiceType_Value_LoginUser, rfc2865.ServiceType_Value_FramedUser:
 		default:
-			return session.Login{}, unfit("the server grants Service-Type %d, which is not network access (Login 1 or Framed 2)", v)
+			return session.Login{},
+				unfit("the server grants Service-Type %d, which is not network access (Login 1 or Framed 2)", v)
 		}
 	}
 	login := session.Login{User: who.User}
@@ -153,7 +154,8 @@ func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Logi
 	}
 	if size > maxClass {
 		// Leaving some out would make accounting that the server cannot match.
-		return session.Login{}, unfit("the server sent %d bytes of Class, more than the %d that accounting can return", size, maxClass)
+		return session.Login{},
+			unfit("the server sent %d bytes of Class, more than the %d that accounting can return", size, maxClass)
 	}
 	return login, nil
 }
@@ -210,7 +212,8 @@ func (c *Client) limits(p *radius.Packet, now time.Time) (l session.Limits, give
 		}
 		left := end.Sub(now)
 		if left <= 0 {
-			return l, given, fmt.Errorf("the session's end (WISPr-Session-Terminate-Time), %.60q, is over: is the clock of this machine right?", text)
+			return l, given, fmt.Errorf(
+				"the session's end (WISPr-Session-Terminate-Time), %.60q, is over: is the clock of this machine right?", text)
 		}
 		if l.SessionTimeout == 0 || left < l.SessionTimeout {
 			l.SessionTimeout = left
@@ -222,12 +225,14 @@ func (c *Client) limits(p *radius.Packet, now time.Time) (l session.Limits, give
 
 // terminateTime reads WISPr-Session-Terminate-Time: a date and time, with a time zone or in the gateway's.
 func terminateTime(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07",
+		"2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
 		if t, err := time.ParseInLocation(layout, strings.TrimSpace(text), time.Local); err == nil {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("the session's end (WISPr-Session-Terminate-Time), %.60q, is no time such as 2026-12-31T23:59:59+01:00", text)
+	return time.Time{}, fmt.Errorf(
+		"the session's end (WISPr-Session-Terminate-Time), %.60q, is no time such as 2026-12-31T23:59:59+01:00", text)
 }
 
 // interim is the time between updates where a server asks for every; 0: it does not ask.

@@ -120,7 +120,8 @@ func FuzzDecide(f *testing.F) {
 		if err != nil || !expected(radius.Code(code), true) {
 			return
 		}
-		login, err := c.decide(session.Credentials{User: "alice", Port: 1}, &radius.Packet{Code: radius.Code(code), Attributes: attrs})
+		login, err := c.decide(
+			session.Credentials{User: "alice", Port: 1}, &radius.Packet{Code: radius.Code(code), Attributes: attrs})
 		var r *session.Rejection
 		if errors.As(err, &r) && (!utf8.ValidString(r.Message) ||
 			strings.ContainsFunc(r.Message, func(c rune) bool { return unicode.IsControl(c) && c != '\n' })) {
@@ -155,9 +156,12 @@ func TestEndsAndZeros(t *testing.T) {
 		bad     string
 	}{
 		{"", "", 0, false, ""}, {"0", "", 0, true, ""}, {"60", "", time.Minute, true, ""},
-		{"", "2026-11-27T23:00:00+00:00", time.Hour, true, ""}, {"", "2026-11-28T00:30:00+01:30", time.Hour, true, ""}, {"", "2026-11-27T23:00:00Z", time.Hour, true, ""},
-		{"60", "2026-11-27T23:00:00Z", time.Minute, true, ""}, {"7200", "2026-11-27T23:00:00Z", time.Hour, true, ""}, {"0", "2026-11-27T23:00:00Z", time.Hour, true, ""},
-		{"", "2026-11-27T21:00:00Z", 0, false, "is over"}, {"60", "tomorrow", 0, false, "is no time"}, {"", "2026-13-27T23:00:00Z", 0, false, "is no time"},
+		{"", "2026-11-27T23:00:00+00:00", time.Hour, true, ""}, {"", "2026-11-28T00:30:00+01:30", time.Hour, true, ""},
+		{"", "2026-11-27T23:00:00Z", time.Hour, true, ""},
+		{"60", "2026-11-27T23:00:00Z", time.Minute, true, ""}, {"7200", "2026-11-27T23:00:00Z", time.Hour, true, ""},
+		{"0", "2026-11-27T23:00:00Z", time.Hour, true, ""},
+		{"", "2026-11-27T21:00:00Z", 0, false, "is over"}, {"60", "tomorrow", 0, false, "is no time"},
+		{"", "2026-13-27T23:00:00Z", 0, false, "is no time"},
 	} {
 		p := builder{radius.New(radius.CodeAccessAccept, []byte(testSecret))}
 		var w wanted

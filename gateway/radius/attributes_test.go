@@ -34,9 +34,11 @@ var words = []struct {
 	in   packets
 	text string
 }{
-	{portalRequest, "Access-Request (portal)"}, {lineRequest, "Access-Request (PPPoE)"}, {start, "Start"}, {update, "Interim-Update"}, {stop, "Stop"}, {boot, "Accounting-On, -Off"},
+	{portalRequest, "Access-Request (portal)"}, {lineRequest, "Access-Request (PPPoE)"}, {start, "Start"},
+	{update, "Interim-Update"}, {stop, "Stop"}, {boot, "Accounting-On, -Off"},
 	{reply, "answers to Disconnect- and CoA-Requests"},
-	{accept, "Access-Accept"}, {reject, "Access-Reject"}, {challenge, "Access-Challenge"}, {naming, "Disconnect- and CoA-Request, of what it is"}, {changing, "CoA-Request, what is changed"},
+	{accept, "Access-Accept"}, {reject, "Access-Reject"}, {challenge, "Access-Challenge"},
+	{naming, "Disconnect- and CoA-Request, of what it is"}, {changing, "CoA-Request, what is changed"},
 }
 
 const sentPackets = logins | sessions | boot | reply
@@ -46,7 +48,9 @@ func page() string {
 	var b strings.Builder
 	b.WriteString(`# RADIUS attributes
 
-What gatewayd sends to RADIUS servers and understands of them, made from its source (` + "`gateway/radius/attributes.go`" + `). How servers are configured: [gateway.md](gateway.md) and the [reference](gateway-reference.md). Attributes of vendors are inside of Vendor-Specific (26), with the vendor's number before a dot.
+What gatewayd sends to RADIUS servers and understands of them, made from its source (` +
+		"`gateway/radius/attributes.go`" +
+		`). How servers are configured: [gateway.md](gateway.md) and the [reference](gateway-reference.md). Attributes of vendors are inside of Vendor-Specific (26), with the vendor's number before a dot.
 Other attributes of an answer are ignored; a Disconnect- or CoA-Request with others is refused. Texts that are empty are not sent.
 
 `)
@@ -153,7 +157,8 @@ func (s seen) compare(t *testing.T, of packets) {
 func TestAttributesSent(t *testing.T) {
 	s := seen{}
 	cfg := Config{
-		Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}, NASIdentifier: "here", NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortID: "lan0", CalledStationID: "Guests",
+		Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}, NASIdentifier: "here",
+		NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortID: "lan0", CalledStationID: "Guests",
 	}
 	note := func(in packets, data []byte, err error) {
 		t.Helper()
@@ -179,7 +184,8 @@ func TestAttributesSent(t *testing.T) {
 		}
 		for in, kind := range map[packets]session.Kind{start: session.Started, update: session.Updated, stop: session.Ended} {
 			e := testEvent(kind, time.Minute, session.UserRequest)
-			for _, line := range []session.Line{{}, {Session: 7, Routes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}}} {
+			for _, line := range []session.Line{
+				{}, {Session: 7, Routes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}}} {
 				e.Line = line
 				r, err := c.event(e)
 				if err != nil {
@@ -203,7 +209,8 @@ func TestAttributesSent(t *testing.T) {
 	s.compare(t, sentPackets)
 }
 
-// TestAttributesUnderstood: whatever attribute a server sends, it has an effect if the table says so, and otherwise none.
+// TestAttributesUnderstood: whatever attribute a server sends, it has an effect if the table says so, and otherwise
+// none.
 func TestAttributesUnderstood(t *testing.T) {
 	s := seen{}
 	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}})
@@ -215,7 +222,8 @@ func TestAttributesUnderstood(t *testing.T) {
 	}
 	try := func(a *radius.AVP) {
 		all := radius.Attributes{a}
-		for in, code := range map[packets]radius.Code{accept: radius.CodeAccessAccept, reject: radius.CodeAccessReject, challenge: radius.CodeAccessChallenge} {
+		for in, code := range map[packets]radius.Code{
+			accept: radius.CodeAccessAccept, reject: radius.CodeAccessReject, challenge: radius.CodeAccessChallenge} {
 			if !reflect.DeepEqual(outcome(code, all), outcome(code, nil)) {
 				s.add(in, all)
 			}

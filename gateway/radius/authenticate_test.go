@@ -45,7 +45,8 @@ func TestAuthenticate(t *testing.T) {
 			UpBps: 2_000_000, DownBps: 1<<32 - 1, UpBytes: 1<<32 + 1000, DownBytes: 1<<32 - 1, TotalBytes: 2 << 32,
 		},
 	}
-	granted.Given = session.Given{SessionTimeout: true, IdleTimeout: true, UpBytes: true, DownBytes: true, TotalBytes: true, UpBps: true, DownBps: true}
+	granted.Given = session.Given{
+		SessionTimeout: true, IdleTimeout: true, UpBytes: true, DownBytes: true, TotalBytes: true, UpBps: true, DownBps: true}
 	swapped := granted
 	swapped.Limits.UpBytes, swapped.Limits.DownBytes = granted.Limits.DownBytes, granted.Limits.UpBytes
 	for _, tt := range []struct {
@@ -88,7 +89,8 @@ func TestAuthenticate(t *testing.T) {
 					return
 				}
 				if tt.unfit {
-					if !errors.Is(err, session.ErrUnfit) || errors.Is(err, session.ErrRejected) || !strings.Contains(err.Error(), "Service-Type 6") {
+					if !errors.Is(err, session.ErrUnfit) || errors.Is(err, session.ErrRejected) ||
+						!strings.Contains(err.Error(), "Service-Type 6") {
 						t.Errorf("error %v, want that its terms cannot be carried out", err)
 					}
 					return
@@ -111,7 +113,8 @@ func TestPasswordsOfAllLengths(t *testing.T) {
 			if _, err := c.Authenticate(t.Context(), credentials(user, password)); err != nil {
 				t.Errorf("%s, %d bytes: %v", method, len(password), err)
 			}
-			if _, err := c.Authenticate(t.Context(), credentials(user, password[:len(password)-1])); !errors.Is(err, session.ErrRejected) {
+			if _, err := c.Authenticate(t.Context(), credentials(user, password[:len(password)-1])); !errors.Is(
+				err, session.ErrRejected) {
 				t.Errorf("%s, %d bytes without the last: %v", method, len(password), err)
 			}
 		}
@@ -148,10 +151,13 @@ func TestAttributesOfAnAccessRequest(t *testing.T) {
 		NASPortID: "eth1", CalledStationID: "02-00-00-00-00-FF:Guests",
 	}
 	want := record{
-		"Packet-Type": {"Access-Request"}, "User-Name": {"alice"}, "User-Password": {"correct horse"}, "Service-Type": {"Login-User"},
-		"NAS-Identifier": {"gateway-1"}, "NAS-IP-Address": {"192.0.2.1"}, "NAS-Port-Type": {"Wireless-802.11"}, "NAS-Port-Id": {"eth1"},
-		"Calling-Station-Id": {"02-00-00-AB-CD-EF"}, "Called-Station-Id": {"02-00-00-00-00-FF:Guests"}, "Framed-IP-Address": {"10.1.0.5"},
-		"Acct-Session-Id": {"00deadbeef001234"},
+		"Packet-Type": {"Access-Request"}, "User-Name": {"alice"}, "User-Password": {"correct horse"},
+		"Service-Type":   {"Login-User"},
+		"NAS-Identifier": {"gateway-1"}, "NAS-IP-Address": {"192.0.2.1"}, "NAS-Port-Type": {"Wireless-802.11"},
+		"NAS-Port-Id":        {"eth1"},
+		"Calling-Station-Id": {"02-00-00-AB-CD-EF"}, "Called-Station-Id": {"02-00-00-00-00-FF:Guests"},
+		"Framed-IP-Address": {"10.1.0.5"},
+		"Acct-Session-Id":   {"00deadbeef001234"},
 	}
 	askedFor := func(c Config) record {
 		t.Helper()
@@ -188,16 +194,26 @@ func TestNewRefuses(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"radius: no server given": {NASIdentifier: "x"},
 		"radius: neither the gateway's identifier nor its address given": {Servers: []Server{server}},
-		"radius: server 2: 192.0.2.2:1812: the secret is empty":          {NASIdentifier: "x", Servers: []Server{server, {Address: netip.MustParseAddrPort("192.0.2.2:1812")}}},
-		"radius: server 1: must have an address and a port":              {NASIdentifier: "x", Servers: []Server{{Secret: "x"}}},
-		"radius: 2001:db8::1 as the gateway's address":                   {NASAddress: netip.MustParseAddr("2001:db8::1"), Servers: []Server{server}},
-		`radius: method "mschap"`:                                        {NASIdentifier: "x", Servers: []Server{server}, Method: "mschap"},
-		`radius: port type "token ring"`:                                 {NASIdentifier: "x", Servers: []Server{server}, NASPortType: "token ring"},
-		"radius: interim updates every 1s":                               {NASIdentifier: "x", Servers: []Server{server}, InterimDefault: time.Second},
-		"radius: 1000 retries":                                           {NASIdentifier: "x", Servers: []Server{server}, Retries: 1000},
-		"radius: -1 requests in flight":                                  {NASIdentifier: "x", Servers: []Server{server}, InFlight: -1},
-		"radius: a time or a bound is negative":                          {NASIdentifier: "x", Servers: []Server{server}, Timeout: -1},
-		`must be 253 bytes at most`:                                      {NASIdentifier: strings.Repeat("x", 254), Servers: []Server{server}},
+		"radius: server 2: 192.0.2.2:1812: the secret is empty": {
+			NASIdentifier: "x", Servers: []Server{server, {Address: netip.MustParseAddrPort("192.0.2.2:1812")}}},
+		"radius: server 1: must have an address and a port": {
+			NASIdentifier: "x", Servers: []Server{{Secret: "x"}}},
+		"radius: 2001:db8::1 as the gateway's address": {
+			NASAddress: netip.MustParseAddr("2001:db8::1"), Servers: []Server{server}},
+		`radius: method "mschap"`: {
+			NASIdentifier: "x", Servers: []Server{server}, Method: "mschap"},
+		`radius: port type "token ring"`: {
+			NASIdentifier: "x", Servers: []Server{server}, NASPortType: "token ring"},
+		"radius: interim updates every 1s": {
+			NASIdentifier: "x", Servers: []Server{server}, InterimDefault: time.Second},
+		"radius: 1000 retries": {
+			NASIdentifier: "x", Servers: []Server{server}, Retries: 1000},
+		"radius: -1 requests in flight": {
+			NASIdentifier: "x", Servers: []Server{server}, InFlight: -1},
+		"radius: a time or a bound is negative": {
+			NASIdentifier: "x", Servers: []Server{server}, Timeout: -1},
+		`must be 253 bytes at most`: {
+			NASIdentifier: strings.Repeat("x", 254), Servers: []Server{server}},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
@@ -269,8 +285,8 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// TestFloodOfOneWayKeepsNobodyOfTheOtherOut: the server answers none of the requests of one way, which are many more than
-// may be in flight; a login by the other way is answered.
+// TestFloodOfOneWayKeepsNobodyOfTheOtherOut: the server answers none of the requests of one way, which are many more
+// than may be in flight; a login by the other way is answered.
 func TestFloodOfOneWayKeepsNobodyOfTheOtherOut(t *testing.T) {
 	t.Parallel()
 	for flood, right := range map[uint16]uint16{1: 0, 0: 1} {

@@ -62,7 +62,8 @@ type Dynamic struct {
 // ListenDynamic opens the port. Nothing is answered before Serve. The file at path, which may be missing, has
 // the requests that were carried out, so that none is carried out again; empty: there is none. While it cannot be
 // written they are kept in memory.
-func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, path string, log *slog.Logger) (*Dynamic, error) {
+func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, path string, log *slog.Logger) (
+	*Dynamic, error) {
 	cfg = cfg.withDefaults()
 	d := &Dynamic{cfg: cfg, sessions: sessions, log: log, secrets: map[netip.Addr][]byte{}}
 	for _, s := range cfg.Servers {
@@ -137,7 +138,8 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 		if was.late || was.fresh(now) {
 			return was.packet
 		}
-		d.log.Warn("radius: a request without Event-Timestamp was carried out before and is refused: have the server add one, so that each request differs",
+		d.log.Warn("radius: a request without Event-Timestamp was carried out before and is refused: have the server add "+
+			"one, so that each request differs",
 			"server", from.Addr().String(), "code", p.Code.String())
 		answer := d.answer(p, q.from, nil, rfc3576.ErrorCause_Value_InvalidRequest)
 		d.repeats.answer(q, answer, true)
@@ -255,7 +257,8 @@ func (d *Dynamic) answer(
 	count.Add(1)
 	_, signed := p.Lookup(rfc2869.MessageAuthenticator_Type)
 	if signed {
-		reply.Attributes = append(radius.Attributes{{Type: rfc2869.MessageAuthenticator_Type, Attribute: make([]byte, md5.Size)}}, reply.Attributes...)
+		reply.Attributes = append(
+			radius.Attributes{{Type: rfc2869.MessageAuthenticator_Type, Attribute: make([]byte, md5.Size)}}, reply.Attributes...)
 	}
 	for _, a := range p.Attributes {
 		if a.Type == rfc2865.ProxyState_Type {

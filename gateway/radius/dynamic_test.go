@@ -42,9 +42,11 @@ func (o *one) Alter(_ netip.Addr, _ string, how func(*session.Limits)) error {
 func newDynamic(t testing.TB) (*Dynamic, *one) {
 	t.Helper()
 	o := &one{s: session.Session{
-		Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, 1}, Addr: netip.MustParseAddr("10.1.0.9")}, State: session.Authenticated, ID: "5f3c", Login: session.Login{User: "ann"},
+		Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, 1}, Addr: netip.MustParseAddr("10.1.0.9")}, State: session.Authenticated,
+		ID: "5f3c", Login: session.Login{User: "ann"},
 	}}
-	cfg := Config{NASIdentifier: "here", Servers: []Server{{Address: netip.MustParseAddrPort("127.0.0.1:1812"), Secret: testSecret}}}
+	cfg := Config{NASIdentifier: "here",
+		Servers: []Server{{Address: netip.MustParseAddrPort("127.0.0.1:1812"), Secret: testSecret}}}
 	d, err := ListenDynamic(cfg, netip.MustParseAddrPort("127.0.0.1:0"), o, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +81,8 @@ func TestDynamicOnlyOnce(t *testing.T) {
 	who := func(p builder) { p.text(rfc2866.AcctSessionID_Type, "5f3c") }
 	request := d.request(t, radius.CodeDisconnectRequest, 1, testSecret, who)
 	first, again := d.receive(dynamicServer, request, now), d.receive(dynamicServer, request, now)
-	if o.kicked != 1 || string(first) != string(again) || !radius.IsAuthenticResponse(first, request, []byte(testSecret)) || radius.Code(first[0]) != radius.CodeDisconnectACK {
+	if o.kicked != 1 || string(first) != string(again) ||
+		!radius.IsAuthenticResponse(first, request, []byte(testSecret)) || radius.Code(first[0]) != radius.CodeDisconnectACK {
 		t.Errorf("%d sessions ended by one request, answered %x and %x", o.kicked, first, again)
 	}
 	old := d.request(t, radius.CodeDisconnectRequest, 2, testSecret, func(p builder) {
@@ -91,7 +94,8 @@ func TestDynamicOnlyOnce(t *testing.T) {
 		p.Add(rfc2869.MessageAuthenticator_Type, make(radius.Attribute, md5.Size))
 		who(p)
 	})
-	for name, b := range map[string][]byte{"old": old, "forged": forged, "with a wrong signature": unsigned, "an Access-Request": {1, 1, 0, 20, 19: 0}, "short": {40, 1}} {
+	for name, b := range map[string][]byte{"old": old, "forged": forged, "with a wrong signature": unsigned,
+		"an Access-Request": {1, 1, 0, 20, 19: 0}, "short": {40, 1}} {
 		if a := d.receive(dynamicServer, b, now); a != nil {
 			t.Errorf("what is %s is answered: %x", name, a)
 		}
@@ -146,8 +150,8 @@ func TestDynamicNamesWhomItIsAbout(t *testing.T) {
 	}
 }
 
-// TestDynamicSaysThatItRepeatsNothing: the same request without Event-Timestamp, later than a server sends one again, may be meant
-// anew: it is refused, and logged, also by the next daemon. One with a time is a repetition.
+// TestDynamicSaysThatItRepeatsNothing: the same request without Event-Timestamp, later than a server sends one again,
+// may be meant anew: it is refused, and logged, also by the next daemon. One with a time is a repetition.
 func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 	d, o := newDynamic(t)
 	var said bytes.Buffer
@@ -165,7 +169,8 @@ func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 		}
 	}
 	d.repeats = openRepeats(path, now, d.log)
-	untimed := d.request(t, radius.CodeDisconnectRequest, 1, testSecret, func(p builder) { p.text(rfc2865.UserName_Type, "ann") })
+	untimed := d.request(
+		t, radius.CodeDisconnectRequest, 1, testSecret, func(p builder) { p.text(rfc2865.UserName_Type, "ann") })
 	again(untimed, 0, radius.CodeDisconnectACK, 0)
 	again(untimed, 29*time.Second, radius.CodeDisconnectACK, 0)
 	again(untimed, 31*time.Second, radius.CodeDisconnectNAK, 1)
@@ -183,8 +188,8 @@ func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 	}
 }
 
-// TestDynamicIsNotReplayed: a recorded request is not carried out again, from whatever port of the server, for as long as its
-// Event-Timestamp is accepted, or for a day without one, however many others come, and also by the next daemon.
+// TestDynamicIsNotReplayed: a recorded request is not carried out again, from whatever port of the server, for as long
+// as its Event-Timestamp is accepted, or for a day without one, however many others come, and also by the next daemon.
 func TestDynamicIsNotReplayed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "requests")
 	d, o := newDynamic(t)
@@ -202,7 +207,8 @@ func TestDynamicIsNotReplayed(t *testing.T) {
 		})
 	}
 	requests := [][]byte{
-		ask(radius.CodeDisconnectRequest, 1, time.Second), ask(radius.CodeCoARequest, 1, time.Second), ask(radius.CodeDisconnectRequest, 2, 299*time.Second),
+		ask(radius.CodeDisconnectRequest, 1, time.Second), ask(radius.CodeCoARequest, 1, time.Second),
+		ask(radius.CodeDisconnectRequest, 2, 299*time.Second),
 		ask(radius.CodeDisconnectRequest, 3, 0),
 	}
 	port := uint16(0)
@@ -210,7 +216,8 @@ func TestDynamicIsNotReplayed(t *testing.T) {
 		t.Helper()
 		for i, r := range requests {
 			port++
-			if b := d.receive(netip.AddrPortFrom(dynamicServer.Addr(), port), r, began.Add(when)); b != nil && !radius.IsAuthenticResponse(b, r, []byte(testSecret)) {
+			if b := d.receive(netip.AddrPortFrom(dynamicServer.Addr(), port), r, began.Add(when)); b != nil &&
+				!radius.IsAuthenticResponse(b, r, []byte(testSecret)) {
 				t.Errorf("request %d is answered by %x", i, b)
 			}
 		}
@@ -219,7 +226,8 @@ func TestDynamicIsNotReplayed(t *testing.T) {
 		}
 	}
 	replay(0)
-	for _, when := range []time.Duration{0, 31 * time.Second, 300 * time.Second, 598 * time.Second, 24*time.Hour - time.Second} {
+	for _, when := range []time.Duration{
+		0, 31 * time.Second, 300 * time.Second, 598 * time.Second, 24*time.Hour - time.Second} {
 		replay(when)
 	}
 	for i := range 5000 {
@@ -319,7 +327,8 @@ func TestDynamicSigned(t *testing.T) {
 		t.Fatalf("%v, %d changes", err, o.changed)
 	}
 	cause, _ := number(answer, rfc3576.ErrorCause_Type)
-	if answer.Code != radius.CodeCoANAK || rfc3576.ErrorCause(cause) != rfc3576.ErrorCause_Value_SessionContextNotFound || string(answer.Get(rfc2865.ProxyState_Type)) != "state" {
+	if answer.Code != radius.CodeCoANAK || rfc3576.ErrorCause(cause) != rfc3576.ErrorCause_Value_SessionContextNotFound ||
+		string(answer.Get(rfc2865.ProxyState_Type)) != "state" {
 		t.Errorf("answered by %v", answer)
 	}
 }
@@ -327,7 +336,10 @@ func TestDynamicSigned(t *testing.T) {
 // FuzzDynamic: only authentic requests that name the session do anything to it.
 func FuzzDynamic(f *testing.F) {
 	d, o := newDynamic(f)
-	f.Add(d.request(f, radius.CodeDisconnectRequest, 1, testSecret, func(p builder) { p.text(rfc2865.UserName_Type, "ann") })[headerSize:], false)
+	f.Add(d.request(f, radius.CodeDisconnectRequest, 1, testSecret, func(p builder) {
+		p.text(rfc2865.UserName_Type,
+			"ann")
+	})[headerSize:], false)
 	f.Add(d.request(f, radius.CodeCoARequest, 2, testSecret, func(p builder) {
 		p.text(rfc2866.AcctSessionID_Type, "5f3c")
 		p.number(rfc2865.SessionTimeout_Type, 60)
@@ -353,7 +365,8 @@ func FuzzDynamic(f *testing.F) {
 			t.Fatalf("answered by %x", b)
 		}
 		done := o.kicked + o.changed - was.kicked - was.changed
-		if acked := b != nil && (radius.Code(b[0]) == radius.CodeDisconnectACK || radius.Code(b[0]) == radius.CodeCoAACK); acked != (done == 1) && done != 0 {
+		if acked := b != nil && (radius.Code(b[0]) == radius.CodeDisconnectACK || radius.Code(
+			b[0]) == radius.CodeCoAACK); acked != (done == 1) && done != 0 {
 			t.Fatalf("%d done, answered by %x", done, b)
 		}
 		p := &radius.Packet{Attributes: attrs}

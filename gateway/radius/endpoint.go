@@ -119,7 +119,8 @@ func (e *endpoint) stats(now time.Time) Stats {
 	}
 	return Stats{
 		Server: e.addr, Dead: now.Before(e.deadUntil), Asked: why != "" || !e.lastHeard.IsZero(), Trouble: why,
-		Requests: n.requests.Load(), Retransmits: n.retransmits.Load(), Answers: n.answers.Load(), Timeouts: n.timeouts.Load(),
+		Requests: n.requests.Load(), Retransmits: n.retransmits.Load(), Answers: n.answers.Load(),
+		Timeouts: n.timeouts.Load(),
 		Unsigned: n.unsigned.Load(), Forged: n.forged.Load(), Malformed: n.malformed.Load(), Unexpected: n.unexpected.Load(),
 		Late: n.late.Load(),
 	}

@@ -70,7 +70,8 @@ func TestDeadServerIsTriedAgain(t *testing.T) {
 	await(t, "the dead time's end", func() bool { return !c.Stats()[0].Dead })
 	accepted(t, c, "with the first on trial")
 	if after := c.Stats()[0]; after.Requests != before.Requests+1 || after.Retransmits != before.Retransmits {
-		t.Errorf("on trial it was sent %d packets and %d again, want one", after.Requests-before.Requests, after.Retransmits-before.Retransmits)
+		t.Errorf("on trial it was sent %d packets and %d again, want one", after.Requests-before.Requests,
+			after.Retransmits-before.Retransmits)
 	}
 	first.thaw(t)
 	await(t, "the first server's return", func() bool {
@@ -82,7 +83,8 @@ func TestDeadServerIsTriedAgain(t *testing.T) {
 // TestKilledServerIsNotWaitedFor: its kernel reports that the port is closed.
 func TestKilledServerIsNotWaitedFor(t *testing.T) {
 	first, second := startFreeRADIUS(t), startFreeRADIUS(t)
-	c := newClient(t, Config{Servers: []Server{first.server(), second.server()}, Timeout: time.Minute, DeadTime: time.Hour})
+	c := newClient(t,
+		Config{Servers: []Server{first.server(), second.server()}, Timeout: time.Minute, DeadTime: time.Hour})
 	first.kill()
 	accepted(t, c, "with a killed first") // or the test takes minutes
 	if s := c.Stats()[0]; !s.Dead || s.Retransmits != 0 {
@@ -154,7 +156,8 @@ func TestRequestsUnderWayLeaveADeadServer(t *testing.T) {
 // transmissions would never reach the second server.
 func TestImpatientCallersFindDeadServers(t *testing.T) {
 	silent, second := newAttacker(t), startFreeRADIUS(t)
-	c := newClient(t, Config{Servers: []Server{silent.server(), second.server()}, Timeout: 100 * time.Millisecond, Retries: maxRetries, DeadTime: time.Hour})
+	c := newClient(t, Config{Servers: []Server{silent.server(), second.server()}, Timeout: 100 * time.Millisecond,
+		Retries: maxRetries, DeadTime: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		silent.receive(t)

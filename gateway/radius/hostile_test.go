@@ -125,7 +125,8 @@ func TestForgeriesAreDropped(t *testing.T) {
 			hidden := attribute(rfc2865.ProxyState_Type, attribute(rfc2869.MessageAuthenticator_Type, make([]byte, md5.Size)))
 			return seal(r, answer(r, accept, gibberish, hidden, gibberish))
 		}, Stats{Unsigned: 1}},
-		{"wrong Message-Authenticator", func(r []byte) []byte { return seal(r, flip(signed(r, accept), signatureAt)) }, Stats{Forged: 1}},
+		{"wrong Message-Authenticator", func(r []byte) []byte { return seal(r, flip(signed(r, accept), signatureAt)) },
+			Stats{Forged: 1}},
 		{"wrong Response Authenticator", func(r []byte) []byte { return flip(signed(r, accept), 4) }, Stats{Forged: 1}},
 		{"changed attribute", func(r []byte) []byte {
 			return flip(signed(r, accept, attribute(rfc2865.Class_Type, []byte("guest"))), signatureAt+md5.Size+2)
@@ -135,16 +136,20 @@ func TestForgeriesAreDropped(t *testing.T) {
 			data[0] = byte(accept)
 			return data
 		}, Stats{Forged: 1}},
-		{"answer to another request", func(r []byte) []byte { return signed(flip(slices.Clone(r), 10), accept) }, Stats{Forged: 1}},
+		{"answer to another request", func(r []byte) []byte { return signed(flip(slices.Clone(r), 10), accept) },
+			Stats{Forged: 1}},
 		{"two Message-Authenticators", func(r []byte) []byte {
 			return signed(r, accept, attribute(rfc2869.MessageAuthenticator_Type, make([]byte, md5.Size)))
 		}, Stats{Malformed: 1}},
 		{"short Message-Authenticator", func(r []byte) []byte {
 			return seal(r, answer(r, accept, attribute(rfc2869.MessageAuthenticator_Type, nil)))
 		}, Stats{Malformed: 1}},
-		{"attribute beyond the end", func(r []byte) []byte { return seal(r, answer(r, accept, []byte{1, 200, 0})) }, Stats{Malformed: 1}},
-		{"attribute without length", func(r []byte) []byte { return seal(r, answer(r, accept, []byte{1})) }, Stats{Malformed: 1}},
-		{"attribute of length 0", func(r []byte) []byte { return seal(r, answer(r, accept, []byte{1, 0})) }, Stats{Malformed: 1}},
+		{"attribute beyond the end", func(r []byte) []byte { return seal(r, answer(r, accept, []byte{1, 200, 0})) },
+			Stats{Malformed: 1}},
+		{"attribute without length", func(r []byte) []byte { return seal(r, answer(r, accept, []byte{1})) },
+			Stats{Malformed: 1}},
+		{"attribute of length 0", func(r []byte) []byte { return seal(r, answer(r, accept, []byte{1, 0})) },
+			Stats{Malformed: 1}},
 		{"other code", func(r []byte) []byte { return signed(r, radius.CodeAccountingResponse) }, Stats{Malformed: 1}},
 		{"our own request", slices.Clone[[]byte], Stats{Malformed: 1}},
 		{"longer than it is", func(r []byte) []byte { d := signed(r, accept); return d[:len(d)-1] }, Stats{Malformed: 1}},
@@ -158,7 +163,8 @@ func TestForgeriesAreDropped(t *testing.T) {
 			go func() {
 				r := a.receive(t)
 				a.send(t, r.from, tt.forge(r.data))
-				a.send(t, r.from, signed(r.data, radius.CodeAccessReject, attribute(rfc2865.ReplyMessage_Type, []byte("the truth"))))
+				a.send(t, r.from,
+					signed(r.data, radius.CodeAccessReject, attribute(rfc2865.ReplyMessage_Type, []byte("the truth"))))
 			}()
 			_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
 			var rejection *session.Rejection
@@ -180,7 +186,8 @@ var cmpAddrPort = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
 	a := newAttacker(t)
 	var others []*net.UDPConn
-	for _, at := range []netip.AddrPort{netip.AddrPortFrom(a.addr.Addr(), 0), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.77"), a.addr.Port())} {
+	for _, at := range []netip.AddrPort{
+		netip.AddrPortFrom(a.addr.Addr(), 0), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.77"), a.addr.Port())} {
 		other, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
 		if err != nil {
 			t.Fatal(err)
@@ -192,7 +199,8 @@ func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
 	go func() {
 		r := a.receive(t)
 		for _, other := range others {
-			if _, err := other.WriteToUDPAddrPort(signed(r.data, radius.CodeAccessAccept), r.from); err != nil && !errors.Is(err, net.ErrClosed) {
+			if _, err := other.WriteToUDPAddrPort(signed(r.data, radius.CodeAccessAccept), r.from); err != nil &&
+				!errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}
 		}
@@ -268,10 +276,14 @@ func TestTrueAnswers(t *testing.T) {
 		says   string
 	}{
 		{"padding", func(r []byte) []byte { return append(signed(r, radius.CodeAccessAccept), 1, 2, 3) }, nil, ""},
-		{"challenge", with(radius.CodeAccessChallenge, attribute(rfc2865.ReplyMessage_Type, []byte("Token?"))), session.ErrMoreAsked, "Token?"},
-		{"service", with(radius.CodeAccessAccept, attribute(rfc2865.ServiceType_Type, number(5))), session.ErrUnfit, "Service-Type 5"},
-		{"class", with(radius.CodeAccessAccept, slices.Repeat([][]byte{class}, 12)...), session.ErrUnfit, "3060 bytes of Class"},
-		{"reject", with(radius.CodeAccessReject, attribute(rfc2865.ReplyMessage_Type, []byte("No."))), session.ErrRejected, "No."},
+		{"challenge", with(radius.CodeAccessChallenge, attribute(rfc2865.ReplyMessage_Type, []byte("Token?"))),
+			session.ErrMoreAsked, "Token?"},
+		{"service", with(radius.CodeAccessAccept, attribute(rfc2865.ServiceType_Type, number(5))), session.ErrUnfit,
+			"Service-Type 5"},
+		{"class", with(radius.CodeAccessAccept, slices.Repeat([][]byte{class}, 12)...), session.ErrUnfit,
+			"3060 bytes of Class"},
+		{"reject", with(radius.CodeAccessReject, attribute(rfc2865.ReplyMessage_Type, []byte("No."))), session.ErrRejected,
+			"No."},
 	} {
 		a := newAttacker(t)
 		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
@@ -280,7 +292,8 @@ func TestTrueAnswers(t *testing.T) {
 			a.send(t, r.from, tt.answer(r.data))
 		}()
 		_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
-		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) || errors.Is(err, session.ErrRejected) != (tt.want == session.ErrRejected) {
+		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) ||
+			errors.Is(err, session.ErrRejected) != (tt.want == session.ErrRejected) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
 	}
@@ -327,7 +340,8 @@ func TestAccountingRenewsItsPacket(t *testing.T) {
 		}
 		a.send(t, first.from, seal(first.data, answer(first.data, radius.CodeAccountingResponse)))
 	}()
-	if err := c.Account(t.Context(), session.Event{Kind: session.Started, At: time.Now().Add(-30 * time.Second)}); err != nil {
+	if err := c.Account(
+		t.Context(), session.Event{Kind: session.Started, At: time.Now().Add(-30 * time.Second)}); err != nil {
 		t.Error(err)
 	}
 	if s := c.Stats()[1]; !s.Accounting || s.Requests != 1 || s.Retransmits < 1 || s.Answers != 1 {

@@ -25,7 +25,8 @@ func (d *Dynamic) addressed(p *radius.Packet) bool {
 		switch a.Type {
 		case rfc2865.NASIPAddress_Type:
 			addr, ok := netip.AddrFromSlice(a.Attribute)
-			if !ok || d.cfg.NASAddress.IsValid() && addr != d.cfg.NASAddress.Unmap() || !d.cfg.NASAddress.IsValid() && !own(addr) {
+			if !ok || d.cfg.NASAddress.IsValid() && addr != d.cfg.NASAddress.Unmap() ||
+				!d.cfg.NASAddress.IsValid() && !own(addr) {
 				return false
 			}
 		case rfc2865.NASIdentifier_Type:
@@ -52,7 +53,8 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 	named := false
 	for _, a := range p.Attributes {
 		switch a.Type {
-		case rfc2865.UserName_Type, rfc2866.AcctSessionID_Type, rfc2865.FramedIPAddress_Type, rfc2865.CallingStationID_Type, rfc2865.NASPort_Type:
+		case rfc2865.UserName_Type, rfc2866.AcctSessionID_Type, rfc2865.FramedIPAddress_Type, rfc2865.CallingStationID_Type,
+			rfc2865.NASPort_Type:
 			named = true
 		}
 	}

@@ -40,9 +40,10 @@ func TestDynamicComparesAll(t *testing.T) {
 		}, true},
 		"NAS-Port-Id":       {func(p builder) { p.text(rfc2869.NASPortID_Type, "lan1") }, false},
 		"Called-Station-Id": {func(p builder) { p.text(rfc2865.CalledStationID_Type, "AA-BC") }, false},
-		"NAS-Port-Type":     {func(p builder) { p.number(rfc2865.NASPortType_Type, uint32(rfc2865.NASPortType_Value_Ethernet)) }, false},
-		"Class":             {func(p builder) { p.text(rfc2865.Class_Type, "silver") }, false},
-		"one Class of two":  {func(p builder) { p.text(rfc2865.Class_Type, "7") }, true},
+		"NAS-Port-Type": {
+			func(p builder) { p.number(rfc2865.NASPortType_Type, uint32(rfc2865.NASPortType_Value_Ethernet)) }, false},
+		"Class":            {func(p builder) { p.text(rfc2865.Class_Type, "silver") }, false},
+		"one Class of two": {func(p builder) { p.text(rfc2865.Class_Type, "7") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := o.kicked
@@ -51,7 +52,8 @@ func TestDynamicComparesAll(t *testing.T) {
 				tt.fill(p)
 			})
 			cause, _ := number(answer, rfc3576.ErrorCause_Type)
-			if (o.kicked > before) != tt.same || !tt.same && rfc3576.ErrorCause(cause) != rfc3576.ErrorCause_Value_SessionContextNotFound {
+			if (o.kicked > before) != tt.same ||
+				!tt.same && rfc3576.ErrorCause(cause) != rfc3576.ErrorCause_Value_SessionContextNotFound {
 				t.Errorf("%d ended, answered by %v", o.kicked-before, answer)
 			}
 		})
@@ -77,8 +79,10 @@ func TestDynamicForAnotherGateway(t *testing.T) {
 			of   []func(builder)
 		}{
 			{true, nil}, {true, []func(builder){addr(ours)}}, {true, []func(builder){name("here"), addr(ours)}},
-			{false, []func(builder){addr("192.0.2.99")}}, {false, []func(builder){name("here"), addr("192.0.2.99")}}, {false, []func(builder){name("there"), addr(ours)}},
-			{false, []func(builder){name("Here")}}, {false, []func(builder){short}}, {false, []func(builder){addr(ours), addr("192.0.2.99")}},
+			{false, []func(builder){addr("192.0.2.99")}}, {false, []func(builder){name("here"), addr("192.0.2.99")}},
+			{false, []func(builder){name("there"), addr(ours)}},
+			{false, []func(builder){name("Here")}}, {false, []func(builder){short}},
+			{false, []func(builder){addr(ours), addr("192.0.2.99")}},
 		} {
 			before := o.kicked + o.changed
 			for code, change := range map[radius.Code]func(builder){

@@ -212,7 +212,8 @@ func New(cfg Config) (*Client, error) {
 	}
 	var id [8]byte
 	rand.Read(id[:]) // never fails: on an error crypto/rand ends the program
-	c := &Client{cfg: cfg, boot: hex.EncodeToString(id[:]), auth: newService(cfg, share(cfg.InFlight)), acct: newService(cfg, cfg.InFlight)}
+	c := &Client{cfg: cfg, boot: hex.EncodeToString(id[:]), auth: newService(cfg, share(cfg.InFlight)),
+		acct: newService(cfg, cfg.InFlight)}
 	for i, s := range cfg.Servers {
 		c.auth.add(cfg, s.Address, s.Secret)
 		c.acct.add(cfg, s.AcctAddress, s.Secret)

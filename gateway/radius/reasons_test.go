@@ -14,8 +14,12 @@ import (
 func TestErrorSaysWhyNobodyAnswered(t *testing.T) {
 	t.Parallel()
 	for want, forge := range map[string]func(request []byte) []byte{
-		"answers without Message-Authenticator were dropped (1): upgrade that server": func(r []byte) []byte { return seal(r, answer(r, radius.CodeAccessAccept)) },
-		"answers with a wrong authenticator were dropped (1): is the secret the same": func(r []byte) []byte { return flip(signed(r, radius.CodeAccessAccept), 4) },
+		"answers without Message-Authenticator were dropped (1): upgrade that server": func(r []byte) []byte {
+			return seal(r, answer(r, radius.CodeAccessAccept))
+		},
+		"answers with a wrong authenticator were dropped (1): is the secret the same": func(r []byte) []byte {
+			return flip(signed(r, radius.CodeAccessAccept), 4)
+		},
 	} {
 		a := newAttacker(t)
 		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 4 * time.Second, Retries: -1})
@@ -30,8 +34,8 @@ func TestErrorSaysWhyNobodyAnswered(t *testing.T) {
 	}
 }
 
-// TestReasonsReachWhoWaitsLess: a caller whose time is over before all transmissions are hears what is known of the server,
-// also one that had no turn. The time is shared among servers, so that the second is asked in time.
+// TestReasonsReachWhoWaitsLess: a caller whose time is over before all transmissions are hears what is known of the
+// server, also one that had no turn. The time is shared among servers, so that the second is asked in time.
 func TestReasonsReachWhoWaitsLess(t *testing.T) {
 	t.Parallel()
 	unsigned, silent, good := newAttacker(t), newAttacker(t), newAttacker(t)
@@ -44,7 +48,8 @@ func TestReasonsReachWhoWaitsLess(t *testing.T) {
 			unsigned.conn.WriteToUDPAddrPort(seal(b[:n], answer(b[:n], radius.CodeAccessAccept)), from)
 		}
 	}()
-	c := newClient(t, Config{Servers: []Server{unsigned.server()}, Timeout: 300 * time.Millisecond, Retries: maxRetries, InFlight: 1, DeadTime: time.Hour})
+	c := newClient(t, Config{Servers: []Server{unsigned.server()}, Timeout: 300 * time.Millisecond, Retries: maxRetries,
+		InFlight: 1, DeadTime: time.Hour})
 	ask := func(c *Client, user string, patience time.Duration) error {
 		ctx, stop := context.WithTimeout(t.Context(), patience)
 		defer stop()
@@ -52,27 +57,30 @@ func TestReasonsReachWhoWaitsLess(t *testing.T) {
 		return err
 	}
 	err := ask(c, "alice", 3*time.Second)
-	if !errors.Is(err, ErrNoServer) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "answers without Message-Authenticator were dropped") {
+	if !errors.Is(err, ErrNoServer) || errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "answers without Message-Authenticator were dropped") {
 		t.Errorf("%v", err)
 	}
 	if err := c.auth.gates[byPortal].Enter(t.Context(), 0); err != nil { // another has the only turn
 		t.Fatal(err)
 	}
-	if err := ask(c, "bob", 10*time.Millisecond); !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), "without Message-Authenticator") {
+	if err := ask(c, "bob", 10*time.Millisecond); !errors.Is(err, ErrNoServer) ||
+		!strings.Contains(err.Error(), "without Message-Authenticator") {
 		t.Errorf("without a turn: %v", err)
 	}
 	go func() {
 		r := good.receive(t)
 		good.send(t, r.from, signed(r.data, radius.CodeAccessAccept))
 	}()
-	two := newClient(t, Config{Servers: []Server{silent.server(), good.server()}, Timeout: 300 * time.Millisecond, Retries: maxRetries, DeadTime: time.Hour})
+	two := newClient(t, Config{Servers: []Server{silent.server(), good.server()}, Timeout: 300 * time.Millisecond,
+		Retries: maxRetries, DeadTime: time.Hour})
 	if err := ask(two, "alice", 6*time.Second); err != nil {
 		t.Errorf("the second server of two: %v", err)
 	}
 }
 
-// TestLongTimeoutsLeaveTimeForTheSecond: where a caller waits less than Timeout, each server has its part; the first is dead once
-// it was silent through its own. One that had no time, because the caller waited for its turn, is not.
+// TestLongTimeoutsLeaveTimeForTheSecond: where a caller waits less than Timeout, each server has its part; the first is
+// dead once it was silent through its own. One that had no time, because the caller waited for its turn, is not.
 func TestLongTimeoutsLeaveTimeForTheSecond(t *testing.T) {
 	t.Parallel()
 	silent, good := newAttacker(t), newAttacker(t)
@@ -85,7 +93,8 @@ func TestLongTimeoutsLeaveTimeForTheSecond(t *testing.T) {
 			good.conn.WriteToUDPAddrPort(signed(b[:n], radius.CodeAccessAccept), from)
 		}
 	}()
-	c := newClient(t, Config{Servers: []Server{silent.server(), good.server()}, Timeout: time.Minute, InFlight: 1, DeadTime: time.Hour})
+	c := newClient(t,
+		Config{Servers: []Server{silent.server(), good.server()}, Timeout: time.Minute, InFlight: 1, DeadTime: time.Hour})
 	ask := func(patience time.Duration) error {
 		ctx, stop := context.WithTimeout(t.Context(), patience)
 		defer stop()

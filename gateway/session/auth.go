@@ -39,7 +39,8 @@ var (
 	// they are right, and of no use here. The error that wraps it says which terms.
 	ErrUnfit = errors.New("accepted, but on terms that this gateway cannot carry out")
 	// ErrMoreAsked means that the server asks for more than a password. It is wrapped by a *Challenge.
-	ErrMoreAsked = errors.New("the server asks for more than a password (Access-Challenge), which a client here cannot give")
+	ErrMoreAsked = errors.New(
+		"the server asks for more than a password (Access-Challenge), which a client here cannot give")
 	// ErrBusy means that too many clients log in at once; the credentials were not checked.
 	ErrBusy = errors.New("too many logins at once: try again in a few seconds")
 )

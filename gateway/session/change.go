@@ -145,10 +145,9 @@ func (t *Table) Shown(addr netip.Addr) error {
 	return nil
 }
 
-// Admit begins a session with the limits of login, and returns it once the data path
-// forwards for the client. An authenticated client's old session first ends with
-// UserRequest, and where the user has as many sessions as allowed, so do the oldest of the same MAC address. When the data path fails, the session has begun and ended with
-// NASError.
+// Admit begins a session with the limits of login, and returns it once the data path forwards for the client. An
+// authenticated client's old session first ends with UserRequest, and where the user has as many sessions as allowed,
+// so do the oldest of the same MAC address. When the data path fails, the session has begun and ended with NASError.
 func (t *Table) Admit(addr netip.Addr, login Login) (Session, error) {
 	s, err := t.replaces(t.macOf(addr.Unmap()), login, func() (Session, error) {
 		return patiently(func() (Session, <-chan struct{}, error) { return t.admit(addr.Unmap(), login) })

@@ -28,7 +28,8 @@ var (
 	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated), onLine, withRoutes}
 	kindNames  = []string{"", string(Started), string(Updated), string(Ended)}
 	causeNames = []string{"", string(UserRequest), string(LostCarrier), string(IdleTimeout), string(SessionTimeout),
-		string(Quota), string(AdminReset), string(NASReboot), string(NASRequest), string(NASError), string(LeaseEnded), string(LeaseReleased)}
+		string(Quota), string(AdminReset), string(NASReboot), string(NASRequest), string(NASError), string(LeaseEnded),
+		string(LeaseReleased)}
 )
 
 // onLine is Authenticated with a line, in the file, and withRoutes with networks behind it.
@@ -39,7 +40,8 @@ const (
 
 func encodeClient(s *Session, read datapath.Counters) []byte {
 	b := appendSession(make([]byte, 0, 256), s)
-	return appendNumbers(b, read.Epoch, read.UpBytes, read.UpPackets, read.DownBytes, read.DownPackets, read.DroppedPackets)
+	return appendNumbers(
+		b, read.Epoch, read.UpBytes, read.UpPackets, read.DownBytes, read.DownPackets, read.DroppedPackets)
 }
 
 func decodeClient(b []byte) (s Session, read datapath.Counters, err error) {

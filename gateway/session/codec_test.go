@@ -36,10 +36,12 @@ var (
 	reading = datapath.Counters{Epoch: 7, UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPackets: 3, DroppedPackets: 2}
 )
 
-var sameEvent = cmp.Options{cmpopts.IgnoreUnexported(session.Event{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(session.Key{}, netip.Addr{}, netip.Prefix{})}
+var sameEvent = cmp.Options{cmpopts.IgnoreUnexported(session.Event{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(
+	session.Key{}, netip.Addr{}, netip.Prefix{})}
 
 func TestClientsSurviveTheFile(t *testing.T) {
-	for _, want := range []session.Session{leased, authenticated, online(), online(netip.MustParsePrefix("203.0.113.0/28"), netip.MustParsePrefix("10.9.0.0/16"))} {
+	for _, want := range []session.Session{leased, authenticated, online(), online(netip.MustParsePrefix("203.0.113.0/28"),
+		netip.MustParsePrefix("10.9.0.0/16"))} {
 		got, read, err := session.DecodeClient(session.EncodeClient(&want, reading))
 		if err != nil {
 			t.Errorf("%s: %v", want.State, err)
@@ -56,7 +58,8 @@ func TestClientsSurviveTheFile(t *testing.T) {
 func TestEventsSurviveTheFile(t *testing.T) {
 	causes := []session.Cause{
 		"", session.UserRequest, session.LostCarrier, session.IdleTimeout, session.SessionTimeout,
-		session.Quota, session.AdminReset, session.NASReboot, session.NASRequest, session.NASError, session.LeaseEnded, session.LeaseReleased,
+		session.Quota, session.AdminReset, session.NASReboot, session.NASRequest, session.NASError, session.LeaseEnded,
+		session.LeaseReleased,
 	}
 	for _, kind := range []session.Kind{session.Started, session.Updated, session.Ended} {
 		for _, cause := range causes {
@@ -81,7 +84,8 @@ func TestFormatStands(t *testing.T) {
 	}{
 		{leased, "020000000001" + "040a010005" + "01" + "0570686f6e65" + "0180c49fd50c05" + "00" + "070605040302"},
 		{authenticated, "020000000002" + "040a010006" + "03" + "00" + "0101ff93ebdc03" + "0180808080804000" +
-			"03616461" + "0203010203" + "00" + "80c0e285e368" + "ffffffffffffffff7f" + "80b09dc2df01" + "0102ffffffffffffffffff01" + "0304" +
+			"03616461" + "0203010203" + "00" + "80c0e285e368" + "ffffffffffffffff7f" + "80b09dc2df01" +
+			"0102ffffffffffffffffff01" + "0304" +
 			"1030313233343536373839616263646566" + "0182c49fd50c00" + "0184c49fd50c00" +
 			"808080808020" + "02" + "ffffffffffffffffff01" + "0405" + "070605040302"},
 	} {
@@ -140,7 +144,8 @@ func FuzzDecodeClient(f *testing.F) {
 
 func FuzzDecodeEvent(f *testing.F) {
 	f.Add(session.EncodeEvent(&session.Event{Kind: session.Started, Session: leased}))
-	f.Add(session.EncodeEvent(&session.Event{Kind: session.Ended, Cause: session.Quota, Session: authenticated, At: time.Unix(1, 0)}))
+	f.Add(session.EncodeEvent(
+		&session.Event{Kind: session.Ended, Cause: session.Quota, Session: authenticated, At: time.Unix(1, 0)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := session.DecodeEvent(b)
 		if err != nil {

@@ -181,7 +181,8 @@ func checkOrder(t *testing.T, events []session.Event) {
 	}
 	for id, kinds := range order {
 		inner := slices.DeleteFunc(slices.Clone(kinds), func(k session.Kind) bool { return k == session.Updated })
-		if !slices.Equal(inner, []session.Kind{session.Started, session.Ended}) || kinds[0] != session.Started || kinds[len(kinds)-1] != session.Ended {
+		if !slices.Equal(inner, []session.Kind{session.Started, session.Ended}) || kinds[0] != session.Started ||
+			kinds[len(kinds)-1] != session.Ended {
 			t.Errorf("session %s: %v", id, kinds)
 		}
 	}

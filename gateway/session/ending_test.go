@@ -19,11 +19,14 @@ func TestHowASessionEnded(t *testing.T) {
 		end    func(*session.Table, *memory, session.Key)
 		want   session.Ending
 	}{
-		"time":        {session.Limits{SessionTimeout: time.Minute}, nil, session.Ending{Cause: session.SessionTimeout}},
-		"idle":        {session.Limits{IdleTimeout: time.Minute}, nil, session.Ending{Cause: session.IdleTimeout}},
-		"up quota":    {session.Limits{UpBytes: 500, DownBytes: 1e6, TotalBytes: 1e6}, nil, session.Ending{Cause: session.Quota, Quota: session.UpQuota}},
-		"down quota":  {session.Limits{UpBytes: 1e6, DownBytes: 500}, nil, session.Ending{Cause: session.Quota, Quota: session.DownQuota}},
-		"total quota": {session.Limits{UpBytes: 1e6, TotalBytes: 500}, nil, session.Ending{Cause: session.Quota, Quota: session.TotalQuota}},
+		"time": {session.Limits{SessionTimeout: time.Minute}, nil, session.Ending{Cause: session.SessionTimeout}},
+		"idle": {session.Limits{IdleTimeout: time.Minute}, nil, session.Ending{Cause: session.IdleTimeout}},
+		"up quota": {session.Limits{UpBytes: 500, DownBytes: 1e6, TotalBytes: 1e6}, nil, session.Ending{
+			Cause: session.Quota, Quota: session.UpQuota}},
+		"down quota": {
+			session.Limits{UpBytes: 1e6, DownBytes: 500}, nil, session.Ending{Cause: session.Quota, Quota: session.DownQuota}},
+		"total quota": {
+			session.Limits{UpBytes: 1e6, TotalBytes: 500}, nil, session.Ending{Cause: session.Quota, Quota: session.TotalQuota}},
 		"operator": {session.Limits{}, func(table *session.Table, _ *memory, k session.Key) {
 			table.End(k.Addr, session.AdminReset)
 		}, session.Ending{Cause: session.AdminReset}},
@@ -64,7 +67,8 @@ func TestEndsAreLogged(t *testing.T) {
 	if _, err := table.End(k.Addr, session.AdminReset); err != nil {
 		t.Fatal(err)
 	}
-	if log := said.String(); strings.Count(log, "session ended") != 1 || !strings.Contains(log, "user=ada") || !strings.Contains(log, "cause="+string(session.AdminReset)) {
+	if log := said.String(); strings.Count(log, "session ended") != 1 || !strings.Contains(log, "user=ada") ||
+		!strings.Contains(log, "cause="+string(session.AdminReset)) {
 		t.Errorf("the log is %s", log)
 	}
 }

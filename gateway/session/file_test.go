@@ -42,11 +42,14 @@ func TestFilesThatAreNoStores(t *testing.T) {
 	}{
 		{"text", func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("hello\n"), 5000), 0o600) },
 			session.ErrDamaged, "move it away"},
-		{"short", func(path string) error { return os.WriteFile(path, []byte("hello\n"), 0o600) }, session.ErrDamaged, "move it away"},
-		{"zeros", func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) }, session.ErrDamaged, "move it away"},
+		{"short", func(path string) error { return os.WriteFile(path, []byte("hello\n"), 0o600) }, session.ErrDamaged,
+			"move it away"},
+		{"zeros", func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) }, session.ErrDamaged,
+			"move it away"},
 		{"foreign", session.MakeForeign, session.ErrDamaged, `bucket "members"`},
 		{"newer", func(path string) error {
-			return errors.Join(os.Rename(filled(t, 1), path), session.SetFormat(path, binary.BigEndian.AppendUint64(nil, session.FormatVersion+1)))
+			return errors.Join(
+				os.Rename(filled(t, 1), path), session.SetFormat(path, binary.BigEndian.AppendUint64(nil, session.FormatVersion+1)))
 		}, session.ErrNewerVersion, "format 2, known up to 1"},
 		{"format of a byte", func(path string) error {
 			return errors.Join(os.Rename(filled(t, 1), path), session.SetFormat(path, []byte{1}))

@@ -40,7 +40,8 @@ func (e *entry) leaves(next *entry) []netip.Prefix {
 	if next == nil || next.key != e.key || over {
 		return e.networks()
 	}
-	return slices.DeleteFunc(slices.Clone(e.line.Routes), func(p netip.Prefix) bool { return slices.Contains(next.line.Routes, p) })
+	return slices.DeleteFunc(
+		slices.Clone(e.line.Routes), func(p netip.Prefix) bool { return slices.Contains(next.line.Routes, p) })
 }
 
 // vacate returns nil if no connections may be left of what a client sends with in its next session. Otherwise it

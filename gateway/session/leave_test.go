@@ -29,8 +29,8 @@ func (c *cuts) Ending(of ...netip.Prefix) <-chan struct{} {
 	return nil
 }
 
-// TestConnectionsEnd: with a session its connections end, while the data path is closed and before another begins; those without a session do so when
-// the address has another client. The same user's next session keeps them.
+// TestConnectionsEnd: with a session its connections end, while the data path is closed and before another begins;
+// those without a session do so when the address has another client. The same user's next session keeps them.
 func TestConnectionsEnd(t *testing.T) {
 	const behind, other = "198.18.0.0/24", "198.18.1.0/24"
 	first, next := key(1, 5), key(2, 5)
@@ -70,7 +70,8 @@ func TestConnectionsEnd(t *testing.T) {
 			lease(t, table, first)
 			login(t, table, "ada")
 			login(t, table, "bob")
-		}, []string{"ending [10.1.0.5/32] false", "soon [10.1.0.5/32] false", "ending [10.1.0.5/32] false", "ending [10.1.0.5/32] false"}},
+		}, []string{"ending [10.1.0.5/32] false", "soon [10.1.0.5/32] false", "ending [10.1.0.5/32] false",
+			"ending [10.1.0.5/32] false"}},
 		"another client": {func(t *testing.T, table *session.Table) {
 			lease(t, table, first)
 			login(t, table, "ada")
@@ -102,7 +103,8 @@ func TestConnectionsEnd(t *testing.T) {
 		"the same subscriber again, with another network": {func(t *testing.T, table *session.Table) {
 			connect(t, table, line("ada", 7, behind))
 			connect(t, table, line("ada", 8, other))
-		}, []string{"ending [10.1.0.5/32 198.18.0.0/24] false", "ending [10.1.0.5/32 198.18.1.0/24] true", "soon [198.18.0.0/24] false"}},
+		}, []string{"ending [10.1.0.5/32 198.18.0.0/24] false", "ending [10.1.0.5/32 198.18.1.0/24] true",
+			"soon [198.18.0.0/24] false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

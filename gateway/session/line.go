@@ -8,10 +8,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Connect is Admit for a client on a PPPoE line, which gets its address with its login: login.For
-// has both, and login.Line the line. A former client of the same subscriber's at the address,
-// with the same MAC address, is replaced, and where the user has as many sessions as allowed, so are the oldest of the same MAC
-// address; another's is left alone, and Connect fails with ErrTaken. When the session ends, for whatever reason, the client is gone from the table.
+// Connect is Admit for a client on a PPPoE line, which gets its address with its login: login.For has both, and
+// login.Line the line. A former client of the same subscriber's at the address, with the same MAC address, is replaced,
+// and where the user has as many sessions as allowed, so are the oldest of the same MAC address; another's is left
+// alone, and Connect fails with ErrTaken. When the session ends, for whatever reason, the client is gone from the
+// table.
 func (t *Table) Connect(login Login) (Session, error) {
 	s, err := t.replaces(login.For.MAC, login, func() (Session, error) {
 		return patiently(func() (Session, <-chan struct{}, error) { return t.connect(login) })

@@ -41,7 +41,8 @@ func (m *model) over(c *modelled, cause session.Cause, at time.Time) {
 	if c.State == session.Authenticated {
 		m.tell(c, session.Event{Kind: session.Ended, Cause: cause, At: at})
 		c.Session = session.Session{
-			Key: c.Key, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd, Last: session.Ending{Cause: cause},
+			Key: c.Key, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd,
+			Last: session.Ending{Cause: cause},
 		}
 	}
 }

@@ -266,7 +266,8 @@ func (j *journal) accounted(e Event) error {
 	defer j.mu.Unlock()
 	j.outbox.done(e)
 	there := false
-	err := j.store.Events(e.number, func(number uint64, _ []byte) (bool, error) { there = number == e.number; return false, nil })
+	err := j.store.Events(
+		e.number, func(number uint64, _ []byte) (bool, error) { there = number == e.number; return false, nil })
 	if there {
 		j.delete(e.number)
 		if e.Kind != Updated || len(j.deleted) >= deletedMax {

@@ -62,7 +62,8 @@ func (a *accounting) of(id string) (kinds []session.Kind) {
 
 // TestUnconfirmedEventsStopNobody: events of 100 sessions are never confirmed, neither of those that began before nor
 // of those that begin after the others. Others' events are handed out at once, each session's in order; the unconfirmed
-// are set aside, counted apart, tried again slowly, and come in order when the server takes them at last, also after a restart.
+// are set aside, counted apart, tried again slowly, and come in order when the server takes them at last, also after a
+// restart.
 func TestUnconfirmedEventsStopNobody(t *testing.T) {
 	const stuck, all = 100, 102
 	synctest.Test(t, func(t *testing.T) {
@@ -132,8 +133,8 @@ func TestUnconfirmedEventsStopNobody(t *testing.T) {
 	})
 }
 
-// TestAwayServerSetsNothingAside: where nothing is confirmed at all, the server is away, and everything is tried again within
-// half a minute of its return.
+// TestAwayServerSetsNothingAside: where nothing is confirmed at all, the server is away, and everything is tried again
+// within half a minute of its return.
 func TestAwayServerSetsNothingAside(t *testing.T) {
 	inTime(t, func(t *testing.T, table *session.Table, _ *memory, k session.Key) {
 		away := true

@@ -120,7 +120,8 @@ var (
 			return rapid.SampledFrom([]time.Duration{0, d}).Draw(t, name)
 		}
 		return session.Limits{
-			SessionTimeout: pick("session", 100*time.Second), IdleTimeout: pick("idle", 70*time.Second), Interim: pick("interim", 40*time.Second),
+			SessionTimeout: pick("session", 100*time.Second), IdleTimeout: pick("idle", 70*time.Second),
+			Interim: pick("interim", 40*time.Second),
 		}
 	})
 )
@@ -209,7 +210,8 @@ func (w *world) account(*rapid.T) {
 
 func (w *world) compare(want expected, got session.Event) {
 	if want.vague {
-		if got.Cause != session.NASReboot || !below(got.Counts, want.Counts) || got.At.After(want.At) || got.At.Before(want.Began) {
+		if got.Cause != session.NASReboot || !below(got.Counts, want.Counts) || got.At.After(want.At) ||
+			got.At.Before(want.Began) {
 			w.Errorf("end by a reboot: %+v, want at most %+v", got, want)
 		}
 		return

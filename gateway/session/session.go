@@ -183,7 +183,8 @@ func quotas(l *Limits, n *Counts) (all []Allowance) {
 	for _, q := range [...]struct {
 		name        string
 		limit, used uint64
-	}{{UpQuota, l.UpBytes, n.UpBytes}, {DownQuota, l.DownBytes, n.DownBytes}, {TotalQuota, l.TotalBytes, n.UpBytes + n.DownBytes}} {
+	}{{UpQuota, l.UpBytes, n.UpBytes}, {DownQuota, l.DownBytes, n.DownBytes},
+		{TotalQuota, l.TotalBytes, n.UpBytes + n.DownBytes}} {
 		if q.limit > 0 {
 			all = append(all, Allowance{q.name, q.limit - min(q.used, q.limit)})
 		}

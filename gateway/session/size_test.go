@@ -100,7 +100,8 @@ func residentMB(t *testing.T) float64 {
 func someLogin(i int) session.Login {
 	return session.Login{
 		User: fmt.Sprintf("user%06d@example.net", i), Class: [][]byte{bytes.Repeat([]byte{byte(i)}, 32)},
-		Limits: session.Limits{SessionTimeout: 8 * time.Hour, IdleTimeout: time.Hour, Interim: 10 * time.Minute, DownBytes: 1 << 40, UpBps: 1e7, DownBps: 1e8},
+		Limits: session.Limits{SessionTimeout: 8 * time.Hour, IdleTimeout: time.Hour, Interim: 10 * time.Minute,
+			DownBytes: 1 << 40, UpBps: 1e7, DownBps: 1e8},
 	}
 }
 

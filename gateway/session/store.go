@@ -4,17 +4,17 @@ import (
 	"net/netip"
 )
 
-// Store keeps the records of a table, on a disk or elsewhere. A table reads it from several goroutines at the same time, and
-// writes it from one.
+// Store keeps the records of a table, on a disk or elsewhere. A table reads it from several goroutines at the same
+// time, and writes it from one.
 type Store interface {
-	// Clients calls visit with each client's record, in the order of addresses, until visit fails. Records are valid during
-	// the call.
+	// Clients calls visit with each client's record, in the order of addresses, until visit fails. Records are valid
+	// during the call.
 	Clients(visit func(addr netip.Addr, record []byte) error) error
-	// Events calls visit with the events whose numbers are from or more, the oldest first, as long as it returns more. Records
-	// are valid during the call.
+	// Events calls visit with the events whose numbers are from or more, the oldest first, as long as it returns more.
+	// Records are valid during the call.
 	Events(from uint64, visit func(number uint64, record []byte) (more bool, err error)) error
-	// Write carries out a batch, completely or not at all, and returns when it will outlast a crash. removed is how many of
-	// the batch's Done were there.
+	// Write carries out a batch, completely or not at all, and returns when it will outlast a crash. removed is how many
+	// of the batch's Done were there.
 	Write(Batch) (removed int, err error)
 	Close() error
 }

@@ -167,15 +167,16 @@ func open(path string, dp datapath.Datapath, log *slog.Logger, resume bool) (*Ta
 	return t, nil
 }
 
-// OpenStore is Open, or with resume Resume, for any store. The machine's clock is kept in dir. The table closes the store, also
-// on error.
+// OpenStore is Open, or with resume Resume, for any store. The machine's clock is kept in dir. The table closes the
+// store, also on error.
 func OpenStore(store Store, dir string, dp datapath.Datapath, log *slog.Logger, resume bool) (*Table, error) {
 	line, err := timeline.Open(dir)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	t := &Table{
-		dp: dp, log: log, cutter: none{}, line: line, clock: newClock(line), bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
+		dp: dp, log: log, cutter: none{}, line: line, clock: newClock(line), bounds: usual, clients: map[netip.Addr]*client{},
+		states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
 	}
 	t.complaints.last = -never
 	var lost []change

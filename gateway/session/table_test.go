@@ -20,7 +20,8 @@ func TestClientGoesThroughItsStates(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
 	k := key(1, 5)
 	lease(t, table, k)
-	if s := get(t, table, k); s.State != session.Leased || s.Hostname != "phone" || s.LeaseEnd.IsZero() || s.LeasedAt.IsZero() {
+	if s := get(t, table, k); s.State != session.Leased || s.Hostname != "phone" || s.LeaseEnd.IsZero() ||
+		s.LeasedAt.IsZero() {
 		t.Errorf("leased: %+v", s)
 	}
 	if c, there := dp.client(k.Addr); !there || c.MAC != k.MAC || c.Admitted {
@@ -42,7 +43,8 @@ func TestClientGoesThroughItsStates(t *testing.T) {
 	if want := (session.Counts{UpBytes: 3000, UpPackets: 3, DownBytes: 3000, DownPackets: 3}); s.Counts != want {
 		t.Errorf("counts %+v, want %+v", s.Counts, want)
 	}
-	if s.State != session.Authenticated || s.User != "ada" || s.ID != begun.ID || len(s.ID) != 16 || !s.Seen.After(s.Began) {
+	if s.State != session.Authenticated || s.User != "ada" || s.ID != begun.ID || len(s.ID) != 16 ||
+		!s.Seen.After(s.Began) {
 		t.Errorf("authenticated: %+v", s)
 	}
 	ended, err := table.End(k.Addr, session.UserRequest)
@@ -170,7 +172,8 @@ func TestSessionHasTheIDThatWasAskedWith(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	k := key(1, 5)
 	lease(t, table, k)
-	if s, err := table.Admit(k.Addr, session.Login{SessionID: "00deadbeef001234"}); err != nil || s.ID != "00deadbeef001234" {
+	if s, err := table.Admit(k.Addr, session.Login{SessionID: "00deadbeef001234"}); err != nil ||
+		s.ID != "00deadbeef001234" {
 		t.Errorf("session %q, %v", s.ID, err)
 	}
 	if _, err := table.Admit(k.Addr, session.Login{SessionID: strings.Repeat("0", 254)}); err == nil {
@@ -275,7 +278,8 @@ func TestDataPathRefuses(t *testing.T) {
 	k, other := key(1, 5), key(2, 6)
 	lease(t, table, k)
 	dp.refuseWith(syscall.ENOSPC)
-	if _, err := table.Admit(k.Addr, session.Login{User: "ada", Class: [][]byte{{1}, {2}}}); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := table.Admit(k.Addr, session.Login{User: "ada", Class: [][]byte{{1}, {2}}}); !errors.Is(
+		err, syscall.ENOSPC) {
 		t.Errorf("Admit: %v", err)
 	}
 	if err := table.Lease(other, "", time.Time{}); !errors.Is(err, syscall.ENOSPC) {

@@ -87,7 +87,8 @@ func TestIdleTimeout(t *testing.T) {
 			t.Fatalf("%s, last seen %s ago", s.State, time.Since(s.Seen))
 		}
 		pass(2 * time.Minute)
-		if e := lastEvent(t, table, k); e.Cause != session.IdleTimeout || e.At.Sub(e.Seen).Round(time.Second) != 10*time.Minute {
+		if e := lastEvent(t, table, k); e.Cause != session.IdleTimeout ||
+			e.At.Sub(e.Seen).Round(time.Second) != 10*time.Minute {
 			t.Errorf("ended by %s %s after the last packet", e.Cause, e.At.Sub(e.Seen))
 		}
 	})
@@ -201,7 +202,8 @@ func TestTimersTryAgain(t *testing.T) {
 		}
 		dp.refuseWith(nil)
 		pass(6 * time.Second)
-		if e := lastEvent(t, table, k); e.Cause != session.SessionTimeout || e.At.Sub(e.Began).Round(time.Second) != time.Minute {
+		if e := lastEvent(t, table, k); e.Cause != session.SessionTimeout ||
+			e.At.Sub(e.Began).Round(time.Second) != time.Minute {
 			t.Errorf("ended by %s after %s", e.Cause, e.At.Sub(e.Began))
 		}
 	})
@@ -247,7 +249,8 @@ func TestTimersGoOnAfterRestart(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		table = openTable(t, path, dp)
 		if dp.admits(short) || dp.admits(gone) || !dp.admits(long) {
-			t.Errorf("after the restart admitted: %v, %v and %v, want only the last", dp.admits(short), dp.admits(gone), dp.admits(long))
+			t.Errorf("after the restart admitted: %v, %v and %v, want only the last", dp.admits(short), dp.admits(gone),
+				dp.admits(long))
 		}
 		run(t, table)
 		pass(time.Second)
@@ -337,7 +340,8 @@ func TestBounds(t *testing.T) {
 		if _, err := table.End(a.Addr, session.AdminReset); err != nil {
 			t.Errorf("an end was refused: %v", err)
 		}
-		want := []session.Kind{session.Started, session.Updated, session.Updated, session.Ended, session.Started, session.Ended}
+		want := []session.Kind{
+			session.Started, session.Updated, session.Updated, session.Ended, session.Started, session.Ended}
 		if got := kinds(drain(t, table)); !slices.Equal(got, want) {
 			t.Errorf("events %v, want %v", got, want)
 		}

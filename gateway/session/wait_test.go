@@ -64,8 +64,9 @@ func done(t *testing.T, err error) {
 	}
 }
 
-// TestNextOwnerWaits: who gets the address, or the network, of a session that has ended is admitted once its connections
-// have ended, and not before. The end itself waits for nothing, and neither does whoever else has to do with the address.
+// TestNextOwnerWaits: who gets the address, or the network, of a session that has ended is admitted once its
+// connections have ended, and not before. The end itself waits for nothing, and neither does whoever else has to do
+// with the address.
 func TestNextOwnerWaits(t *testing.T) {
 	const behind, within = "198.18.0.0/24", "198.18.0.128/25"
 	first, next := key(1, 5), key(2, 5)
@@ -123,7 +124,8 @@ func TestNextOwnerWaits(t *testing.T) {
 		}, func(table *session.Table) (session.Session, error) {
 			return table.Admit(first.Addr, session.Login{User: "bob"})
 		}},
-		"another subscriber": {on, func(table *session.Table) (session.Session, error) { return table.Connect(online(first, "bob", 8)) }},
+		"another subscriber": {
+			on, func(table *session.Table) (session.Session, error) { return table.Connect(online(first, "bob", 8)) }},
 		"hung up": {func(t *testing.T, table *session.Table) {
 			on(t, table)
 			done(t, table.Disconnect(first, 7, session.UserRequest))

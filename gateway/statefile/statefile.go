@@ -64,7 +64,8 @@ func Open(path string, check func(*bbolt.Tx) error) (*bbolt.DB, error) {
 // bbolt then still holds.
 func open(path string, readOnly bool) (db *bbolt.DB, err error) {
 	var file *os.File
-	options := &bbolt.Options{ReadOnly: readOnly, Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true}
+	options := &bbolt.Options{
+		ReadOnly: readOnly, Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true}
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (opened *os.File, err error) {
 		file, err = os.OpenFile(name, flag, mode)
 		return file, err
@@ -79,7 +80,8 @@ func open(path string, readOnly bool) (db *bbolt.DB, err error) {
 		return nil, errors.Join(err, syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, ErrInUse
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch),
+		errors.Is(err, bolterrors.ErrChecksum):
 		return nil, fmt.Errorf("%w: its head: %w", ErrDamaged, err)
 	}
 	return db, err

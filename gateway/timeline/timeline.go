@@ -110,7 +110,8 @@ func read(path string) (s state, err error) {
 		return s, fmt.Errorf("reading how times in files relate to the clock: %w", err)
 	}
 	var version int
-	if n, _ := fmt.Sscanf(string(text), "%d %s %d %d %d %d\n", &version, &s.boot, &s.monotonic, &s.at, &s.ahead, &s.last); n != 6 || version != 1 {
+	if n, _ := fmt.Sscanf(string(text), "%d %s %d %d %d %d\n", &version, &s.boot, &s.monotonic, &s.at, &s.ahead,
+		&s.last); n != 6 || version != 1 {
 		return state{}, nil
 	}
 	return s, nil
@@ -122,7 +123,8 @@ func (l *Line) Keep() error {
 	const often = 10 * time.Minute
 	now := time.Now()
 	at := l.At(now)
-	s := state{boot: l.boot, monotonic: monotonic + now.Sub(began), at: at.UnixNano(), ahead: now.Round(0).Sub(at), last: at.UnixNano()}
+	s := state{boot: l.boot, monotonic: monotonic + now.Sub(began), at: at.UnixNano(), ahead: now.Round(0).Sub(at),
+		last: at.UnixNano()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.kept.boot != "" && (s.ahead-l.kept.ahead).Abs() < time.Second && time.Duration(s.last-l.kept.last) < often {

@@ -29,12 +29,14 @@ func TestLine(t *testing.T) {
 		rebooted      bool
 		clockIsBehind bool
 	}{
-		"new":                           {},
-		"kept":                          {boot: this, begun: time.Now().Add(-time.Hour), ago: time.Hour},
-		"begun in 1970":                 {boot: this, begun: time.Unix(60, 0), ago: time.Hour},
-		"rebooted":                      {boot: "another", begun: time.Now().Add(-time.Hour), rebooted: true},
-		"rebooted, begun in 1970":       {boot: "another", ahead: time.Since(time.Unix(60, 0)), begun: time.Unix(60, 0), rebooted: true},
-		"rebooted, the clock is behind": {boot: "another", begun: time.Now().Add(56 * 365 * 24 * time.Hour), rebooted: true, clockIsBehind: true},
+		"new":           {},
+		"kept":          {boot: this, begun: time.Now().Add(-time.Hour), ago: time.Hour},
+		"begun in 1970": {boot: this, begun: time.Unix(60, 0), ago: time.Hour},
+		"rebooted":      {boot: "another", begun: time.Now().Add(-time.Hour), rebooted: true},
+		"rebooted, begun in 1970": {
+			boot: "another", ahead: time.Since(time.Unix(60, 0)), begun: time.Unix(60, 0), rebooted: true},
+		"rebooted, the clock is behind": {
+			boot: "another", begun: time.Now().Add(56 * 365 * 24 * time.Hour), rebooted: true, clockIsBehind: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -136,7 +138,8 @@ func TestLineIsKept(t *testing.T) {
 			return time.Unix(0, s.last)
 		}
 		first := kept()
-		for _, tt := range []struct{ after, want time.Duration }{{time.Minute, 0}, {10 * time.Minute, 11 * time.Minute}, {time.Minute, 11 * time.Minute}} {
+		for _, tt := range []struct{ after, want time.Duration }{
+			{time.Minute, 0}, {10 * time.Minute, 11 * time.Minute}, {time.Minute, 11 * time.Minute}} {
 			time.Sleep(tt.after)
 			if err := l.Keep(); err != nil {
 				t.Fatal(err)

@@ -66,9 +66,11 @@ func load(path string) (map[string]account, stamp, error) {
 	case !mode.IsRegular():
 		return nil, seen, fmt.Errorf("%s: is no regular file", path)
 	case mode.Perm()&0o027 != 0:
-		return nil, seen, fmt.Errorf("%s: has mode %#o: others may read it or the group may write it; chmod 640 %s", path, mode.Perm(), path)
+		return nil, seen,
+			fmt.Errorf("%s: has mode %#o: others may read it or the group may write it; chmod 640 %s", path, mode.Perm(), path)
 	case ownerOf(info) != 0 && ownerOf(info) != os.Geteuid():
-		return nil, seen, fmt.Errorf("%s: belongs to user %d, who could change the accounts: chown root %s", path, ownerOf(info), path)
+		return nil, seen,
+			fmt.Errorf("%s: belongs to user %d, who could change the accounts: chown root %s", path, ownerOf(info), path)
 	case info.Size() > maxFile:
 		return nil, seen, fmt.Errorf("%s: has %d bytes: %d at most", path, info.Size(), maxFile)
 	}

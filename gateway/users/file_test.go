@@ -25,31 +25,44 @@ func TestProblemsNameFileAndLine(t *testing.T) {
 	}{
 		{"no hash", "# x\n\nalice", []string{"f:3: must be name:hash or name:hash:limits"}},
 		{"no name", ":" + someHash, []string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
-		{"control character", "a\tb:" + someHash, []string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
-		{"no text", "a\xff:" + someHash, []string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
-		{"password in clear", "alice:tulip", []string{`f:1: account "alice": the password must be an argon2id hash: make it with gatewayd hash-password`}},
-		{"other hash", "alice:$6$salt$hash", []string{`f:1: account "alice": the password must be an argon2id hash: make it with gatewayd hash-password`}},
+		{"control character", "a\tb:" + someHash,
+			[]string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
+		{"no text", "a\xff:" + someHash,
+			[]string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
+		{"password in clear", "alice:tulip",
+			[]string{`f:1: account "alice": the password must be an argon2id hash: make it with gatewayd hash-password`}},
+		{"other hash", "alice:$6$salt$hash",
+			[]string{`f:1: account "alice": the password must be an argon2id hash: make it with gatewayd hash-password`}},
 		{"other parameters", "alice:" + strings.Replace(someHash, "m=65536", "m=4194304", 1),
 			[]string{`f:1: account "alice": the hash has other parameters than $argon2id$v=19$m=65536,t=3,p=4$…: make it anew with gatewayd hash-password`}},
-		{"cut", "alice:" + someHash[:len(someHash)-1], []string{`f:1: account "alice": the hash must end in 32 bytes in base64 without padding: was the line cut?`}},
-		{"cut in the salt", "alice:" + hashPrefix + "MDEy", []string{`f:1: account "alice": the hash's salt must be 8 to 64 bytes in base64 without padding: was the line cut?`}},
-		{"something behind", "alice:" + someHash + "$x", []string{`f:1: account "alice": the hash must end in 32 bytes in base64 without padding: was the line cut?`}},
-		{"twice", "alice:" + someHash + "\nbob:" + someHash + "\nalice:" + someHash, []string{`f:3: account "alice" is there twice`}},
+		{"cut", "alice:" + someHash[:len(someHash)-1],
+			[]string{`f:1: account "alice": the hash must end in 32 bytes in base64 without padding: was the line cut?`}},
+		{"cut in the salt", "alice:" + hashPrefix + "MDEy", []string{
+			`f:1: account "alice": the hash's salt must be 8 to 64 bytes in base64 without padding: was the line cut?`}},
+		{"something behind", "alice:" + someHash + "$x",
+			[]string{`f:1: account "alice": the hash must end in 32 bytes in base64 without padding: was the line cut?`}},
+		{"twice", "alice:" + someHash + "\nbob:" + someHash + "\nalice:" + someHash,
+			[]string{`f:3: account "alice" is there twice`}},
 		{"empty limits", "alice:" + someHash + ":", []string{`f:1: account "alice": "": must be key=value`}},
 		{"unknown limit", "alice:" + someHash + ":up=5M",
 			[]string{`f:1: account "alice": "up": unknown limit: known are session_timeout, idle_timeout, up_rate, down_rate, up_quota, down_quota, total_quota, sessions_per_user`}},
 		{"limit twice", "alice:" + someHash + ":up_bps=1,up_bps=2", []string{`f:1: account "alice": up_bps is there twice`}},
-		{"limit twice, once by its former name", "alice:" + someHash + ":up_rate=10k,up_bps=2", []string{`f:1: account "alice": up_bps is there twice`}},
-		{"limits as in the configuration", "a:" + someHash + ":up_rate=5\nb:" + someHash + ":total_quota=10G\nc:" + someHash + ":sessions_per_user=0",
+		{"limit twice, once by its former name", "alice:" + someHash + ":up_rate=10k,up_bps=2",
+			[]string{`f:1: account "alice": up_bps is there twice`}},
+		{"limits as in the configuration",
+			"a:" + someHash + ":up_rate=5\nb:" + someHash + ":total_quota=10G\nc:" + someHash + ":sessions_per_user=0",
 			[]string{
 				`f:1: account "a": up_rate: must be bits a second such as "512k", "10M" or "1G", from 8k to 1000G, not "5"`,
 				`f:2: account "b": total_quota: must be bytes such as "500MB", "5GB" or "1.5GiB", at least 1 B, not "10G"`,
 				`f:3: account "c": sessions_per_user: must be a whole number of at least 1, not "0"`}},
-		{"limits", "a:" + someHash + ":up_bps=0\nb:" + someHash + ":up_bps=-1\nc:" + someHash + ":up_bps=5m\nd:" + someHash + ":up_bps=9223373T\ne:" + someHash + ":up_bps=kM\nf:" + someHash + ":session_timeout=8\ng:" + someHash + ":idle_timeout=-1h",
+		{"limits", "a:" + someHash + ":up_bps=0\nb:" + someHash + ":up_bps=-1\nc:" + someHash + ":up_bps=5m\nd:" + someHash +
+			":up_bps=9223373T\ne:" + someHash + ":up_bps=kM\nf:" + someHash + ":session_timeout=8\ng:" + someHash +
+			":idle_timeout=-1h",
 			[]string{
 				`f:1: account "a": up_bps: ` + number + `, not "0"`, `f:2: account "b": up_bps: ` + number + `, not "-1"`,
 				`f:3: account "c": up_bps: ` + number + `, not "5m"`, `f:4: account "d": up_bps: ` + number + `, not "9223373T"`,
-				`f:5: account "e": up_bps: ` + number + `, not "kM"`, `f:6: account "f": session_timeout: ` + duration + `, not "8"`,
+				`f:5: account "e": up_bps: ` + number + `, not "kM"`,
+				`f:6: account "f": session_timeout: ` + duration + `, not "8"`,
 				`f:7: account "g": idle_timeout: ` + duration + `, not "-1h"`}},
 		{"long line", "alice:" + someHash + "\n#" + strings.Repeat("x", maxLine), []string{"f:2: is longer than 4096 bytes"}},
 	} {
@@ -67,7 +80,8 @@ func TestProblemsNameFileAndLine(t *testing.T) {
 
 // TestByteOrderMark: it is part of no name, at the beginning of the file and where files were joined.
 func TestByteOrderMark(t *testing.T) {
-	accounts, err := parse("f", strings.NewReader("\ufeffann:"+someHash+"\r\n\ufeff# more\r\n\ufeff\ufeffbob:"+someHash+"\r\n\ufeff\r\n"))
+	accounts, err := parse(
+		"f", strings.NewReader("\ufeffann:"+someHash+"\r\n\ufeff# more\r\n\ufeff\ufeffbob:"+someHash+"\r\n\ufeff\r\n"))
 	if err != nil || len(accounts) != 2 || accounts["ann"].hash.tag == nil || accounts["bob"].hash.tag == nil {
 		t.Errorf("%q, %v", slices.Sorted(maps.Keys(accounts)), err)
 	}

@@ -54,7 +54,8 @@ func parseHash(text string) (hash, error) {
 	rest, ours := strings.CutPrefix(text, hashPrefix)
 	if !ours {
 		if strings.HasPrefix(text, "$argon2id$") {
-			return hash{}, fmt.Errorf("the hash has other parameters than %s…: make it anew with gatewayd hash-password", hashPrefix)
+			return hash{}, fmt.Errorf(
+				"the hash has other parameters than %s…: make it anew with gatewayd hash-password", hashPrefix)
 		}
 		return hash{}, errors.New("the password must be an argon2id hash: make it with gatewayd hash-password")
 	}

@@ -79,7 +79,8 @@ func (q *queue) join(w *waiting) bool {
 		q.dismiss(n-1, session.ErrBusy)
 	}
 	w.joined = q.turns
-	at, _ := slices.BinarySearchFunc(q.line, w, func(other, w *waiting) int { return cmp.Or(order(other, w), -1) }) // behind its equals
+	// behind its equals
+	at, _ := slices.BinarySearchFunc(q.line, w, func(other, w *waiting) int { return cmp.Or(order(other, w), -1) })
 	q.line = slices.Insert(q.line, at, w)
 	if !q.busy {
 		q.busy = true

@@ -47,7 +47,8 @@ type try struct {
 
 func (s *stepped) begin(ctx context.Context, l try) try {
 	l.err = make(chan error, 1)
-	who := session.Credentials{User: l.name, Password: l.password, Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, l.device}}, Failures: l.failures}
+	who := session.Credentials{
+		User: l.name, Password: l.password, Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, l.device}}, Failures: l.failures}
 	go func() { l.err <- s.ask(ctx, who, l.account, hash{tag: []byte("right")}) }()
 	synctest.Wait()
 	return l
@@ -96,7 +97,8 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 			s := newStepped(1024, 300)
 			joins := func(who string, first byte) {
 				for i, kind := range who {
-					s.begin(t.Context(), try{name: fmt.Sprint(kind, first, i), password: "wrong", device: first + byte(i), account: kind == 'a'})
+					s.begin(t.Context(),
+						try{name: fmt.Sprint(kind, first, i), password: "wrong", device: first + byte(i), account: kind == 'a'})
 				}
 			}
 			joins(ahead, 1)
@@ -113,10 +115,12 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 		})
 		return turns
 	}
-	for _, line := range [][2]string{{"", ""}, {"nnnn", ""}, {"aaaa", ""}, {"nana", "nana"}, {"n", "aaaaaa"}, {"a", "nnnnnn"}, {"nnnn", "aaaa"}} {
+	for _, line := range [][2]string{
+		{"", ""}, {"nnnn", ""}, {"aaaa", ""}, {"nana", "nana"}, {"n", "aaaaaa"}, {"a", "nnnnnn"}, {"nnnn", "aaaa"}} {
 		with, without := after(true, line[0], line[1]), after(false, line[0], line[1])
 		if with != len(line[0])+1 || without != with {
-			t.Errorf("behind %q and before %q: a wrong password of an account is answered after %d turns, of a made-up name after %d; want %d",
+			t.Errorf("behind %q and before %q: a wrong password of an account is answered after %d turns, of a made-up name "+
+				"after %d; want %d",
 				line[0], line[1], with, without, len(line[0])+1)
 		}
 	}
@@ -136,8 +140,10 @@ func TestWhoGoesFirst(t *testing.T) {
 		}
 		for _, l := range []try{
 			{name: "ann", device: 1, failures: 2, password: "guessed name"},
-			{name: "ben", device: 2, password: "1"}, {name: "ben", device: 3, password: "same name"}, {name: "cid", device: 2, password: "same device"},
-			{name: "dan", device: 4, password: "2"}, {name: "ben", device: 2, password: "same name and device"}, {name: "eve", device: 5, password: "3"},
+			{name: "ben", device: 2, password: "1"}, {name: "ben", device: 3, password: "same name"},
+			{name: "cid", device: 2, password: "same device"},
+			{name: "dan", device: 4, password: "2"}, {name: "ben", device: 2, password: "same name and device"},
+			{name: "eve", device: 5, password: "3"},
 		} {
 			l.account = true
 			s.begin(t.Context(), l)
@@ -203,7 +209,8 @@ func TestDismissedWhileHashed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(1, 10)
 		right := hash{tag: []byte("right")}
-		gone := &waiting{failures: 1, account: true, hash: right, password: "right", answer: make(chan error, 1)} // nobody reads the answer
+		// nobody reads the answer
+		gone := &waiting{failures: 1, account: true, hash: right, password: "right", answer: make(chan error, 1)}
 		if !s.join(gone) {
 			t.Fatal("an empty line is full")
 		}

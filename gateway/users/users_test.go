@@ -72,7 +72,8 @@ func TestAuthenticate(t *testing.T) {
 	a, _ := open(t, accountsFile(t,
 		"# guests", "",
 		"alice:"+hashOfTulip(),
-		"  room 12:"+hashOfRose()+":session_timeout=8h,idle_timeout=90s,up_rate=5M,down_rate=20Mbit/s,up_quota=1B,down_quota=3kB,total_quota=1.5GiB,sessions_per_user=2\r",
+		"  room 12:"+hashOfRose()+
+			":session_timeout=8h,idle_timeout=90s,up_rate=5M,down_rate=20Mbit/s,up_quota=1B,down_quota=3kB,total_quota=1.5GiB,sessions_per_user=2\r",
 		"zoë:"+cffiHash+":up_bps=5M,down_bps=20,up_bytes=1,down_bytes=3k,total_bytes=2T", // as lines had it formerly
 	))
 	everything := session.Limits{

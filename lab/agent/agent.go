@@ -87,7 +87,8 @@ func Main(ctx context.Context, opts Options) (err error) {
 	if !opts.Isolated {
 		return a.answer(ctx, os.Stdin, os.Stdout)
 	}
-	// What the new namespaces lack: /sys has to show the host's own interfaces, and a container's /proc/sys may be read only.
+	// What the new namespaces lack: /sys has to show the host's own interfaces, and a container's /proc/sys may be read
+	// only.
 	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""}, procMount)
 	if err = errors.Join(err, loopbackUp()); err != nil {
 		return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
@@ -182,7 +183,8 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 		a.sampler.Close()
 		a.sampler = nil
 	}
-	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow, Kernel: m.Kernel}
+	s := &meter.Sampler{
+		IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow, Kernel: m.Kernel}
 	if err := s.Open(); err != nil {
 		return err
 	}
@@ -198,9 +200,9 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	return nil
 }
 
-// precede has the agent and all programs of the host go before the machine's other programs, as far as that is permitted: the runner
-// says where it is not. Not before the host stands: while links are made the kernel has programs try again and again for a lock
-// (restart_syscall) that its own worker holds, and that has ordinary priority.
+// precede has the agent and all programs of the host go before the machine's other programs, as far as that is
+// permitted: the runner says where it is not. Not before the host stands: while links are made the kernel has programs
+// try again and again for a lock (restart_syscall) that its own worker holds, and that has ordinary priority.
 func (a *Agent) precede() error {
 	if !a.opts.Isolated {
 		return nil
@@ -323,10 +325,11 @@ func RunAs(args []string) {
 	os.Exit(0)
 }
 
-// heedSignals undoes that nohup, or a script that starts a run in the background, has signals ignored: programs would inherit
-// that, and a shell cannot trap such a signal. The agent itself ends with the lab's connection.
+// heedSignals undoes that nohup, or a script that starts a run in the background, has signals ignored: programs would
+// inherit that, and a shell cannot trap such a signal. The agent itself ends with the lab's connection.
 func heedSignals() {
-	if kept := slices.DeleteFunc([]os.Signal{syscall.SIGHUP, syscall.SIGINT}, func(s os.Signal) bool { return !signal.Ignored(s) }); len(kept) > 0 {
+	if kept := slices.DeleteFunc(
+		[]os.Signal{syscall.SIGHUP, syscall.SIGINT}, func(s os.Signal) bool { return !signal.Ignored(s) }); len(kept) > 0 {
 		signal.Notify(make(chan os.Signal, 1), kept...)
 	}
 }
@@ -336,7 +339,8 @@ func (o Options) Args() []string {
 	cpus, _ := json.Marshal([][]int{o.AgentCPUs, o.ProgramCPUs}) // numbers can always be written
 	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir, "-cpus", string(cpus)}
 	if o.Isolated {
-		args = append(args, "-isolated") // testbed.Clean looks for it: such an agent is safe to end with all connections of its namespace
+		// testbed.Clean looks for it: such an agent is safe to end with all connections of its namespace
+		args = append(args, "-isolated")
 	}
 	return args
 }

@@ -47,14 +47,16 @@ func (a *Agent) End(ctx context.Context, e Ending) (Program, error) {
 	out := Program{Name: e.Name, By: p.end(ctx, signals, cmp.Or(e.Grace, endGrace))}
 	out.Output = p.tail(endOutput)
 	if !p.gone() {
-		return out, fmt.Errorf("%s (process group %d) is still there %s after SIGKILL: it waits in the kernel; /proc/%[2]d/stack says where",
+		return out, fmt.Errorf(
+			"%s (process group %d) is still there %s after SIGKILL: it waits in the kernel; /proc/%[2]d/stack says where",
 			e.Name, p.Process.Pid, killGrace)
 	}
 	out.Ended, out.How = true, p.ProcessState.String()
 	return out, nil
 }
 
-// end sends the signals, and SIGKILL at last, until nothing of the group is left, and returns the name of the one on which the program ended.
+// end sends the signals, and SIGKILL at last, until nothing of the group is left, and returns the name of the one on
+// which the program ended.
 func (p *spawned) end(ctx context.Context, signals []syscall.Signal, grace time.Duration) (by string) {
 	if p.gone() {
 		return ""

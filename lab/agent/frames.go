@@ -76,7 +76,8 @@ func (a *Agent) serveFrames(_ context.Context, t Traffic) error {
 		return err
 	}
 	f := &frameLoad{}
-	f.receiver, err = receive.Open(receive.Config{Interface: t.Frames.Link, Streams: t.Frames.Expected, FramesPerStream: most})
+	f.receiver, err = receive.Open(
+		receive.Config{Interface: t.Frames.Link, Streams: t.Frames.Expected, FramesPerStream: most})
 	if err == nil {
 		a.traffic.frames = f
 	}
@@ -99,7 +100,8 @@ func (a *Agent) startFrames(ctx context.Context, t Traffic, _ *client.Pool) (err
 		return err
 	}
 	// Frames outlive the request, and end with their plan.
-	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams, Plan: plan, MaxFor: t.Frames.For, Rests: !t.Frames.Spins, Loses: true, Favoured: true})
+	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams,
+		Plan: plan, MaxFor: t.Frames.For, Rests: !t.Frames.Spins, Loses: true, Favoured: true})
 	if err != nil {
 		return err
 	}
@@ -120,8 +122,9 @@ func (t Traffic) plan() (*frames.Plan, error) {
 		return nil, err
 	}
 	cfg := frames.Config{
-		Sizes: sizes, Streams: len(t.Frames.Streams), For: t.Frames.For, Count: t.Frames.Count, Seed: t.Frames.Seed, GapSeed: t.Frames.GapSeed,
-		Burst: t.Frames.Burst, Scatter: t.Frames.Gaps == traffic.GapsScattered,
+		Sizes: sizes, Streams: len(t.Frames.Streams), For: t.Frames.For, Count: t.Frames.Count, Seed: t.Frames.Seed,
+		GapSeed: t.Frames.GapSeed,
+		Burst:   t.Frames.Burst, Scatter: t.Frames.Gaps == traffic.GapsScattered,
 		Schedule: frames.Schedule{Mbps: t.eachMbps(), Poisson: t.Frames.Gaps == traffic.GapsPoisson},
 	}
 	if t.Frames.Gaps == traffic.GapsCaptured && !t.Frames.Opens {
@@ -135,7 +138,8 @@ func (t Traffic) plan() (*frames.Plan, error) {
 		cfg.For = 0 // the sender's own limit ends it
 	}
 	if t.Frames.Opens {
-		cfg.Count, cfg.Burst, cfg.Scatter, cfg.Schedule = int64(cfg.Streams), 0, false, frames.Schedule{PacketsPerSecond: openingRate}
+		cfg.Count, cfg.Burst, cfg.Scatter, cfg.Schedule = int64(cfg.Streams), 0, false,
+			frames.Schedule{PacketsPerSecond: openingRate}
 	}
 	return frames.NewPlan(cfg)
 }
@@ -191,7 +195,8 @@ func (f *frameLoad) read(out *TrafficStats) error {
 	out.Datagrams = out.Datagrams.Add(in)
 	stats := FrameStats{Duplicates: int64(got.Duplicates), Over: f.sender == nil}
 	since := got.Delay.Since(f.was.received.Delay)
-	stats.Delay = traffic.Delays{P50: since.QuantileNs(0.5) / 1e3, P99: since.QuantileNs(0.99) / 1e3, Max: since.QuantileNs(1) / 1e3}
+	stats.Delay = traffic.Delays{
+		P50: since.QuantileNs(0.5) / 1e3, P99: since.QuantileNs(0.99) / 1e3, Max: since.QuantileNs(1) / 1e3}
 	var heard int
 	for _, s := range got.Streams {
 		if s.Distinct() > 1 {

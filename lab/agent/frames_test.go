@@ -24,7 +24,8 @@ func TestCapturedGapsAtALoad(t *testing.T) {
 	}
 	load := Traffic{
 		Kind: traffic.KindFrames, Direction: result.Up,
-		Frames: &Frames{Sizes: frames.Source{Name: "x.pcap", Trace: tr.Encode()}, Gaps: traffic.GapsCaptured, For: time.Second, Burst: 44, Streams: make([]send.Stream, 2), Expected: 2},
+		Frames: &Frames{Sizes: frames.Source{Name: "x.pcap", Trace: tr.Encode()}, Gaps: traffic.GapsCaptured,
+			For: time.Second, Burst: 44, Streams: make([]send.Stream, 2), Expected: 2},
 	}
 	load.OfferedMbps = 1000 * 1634 * 8 / 3 / 1e6 // 1,000 frames a second: each pass takes 3 ms
 	plan, err := load.plan()
@@ -59,12 +60,14 @@ func TestSourcesThatWereDamaged(t *testing.T) {
 		}
 	}
 	whole := tr.Encode()
-	for _, b := range [][]byte{{}, whole[:1], whole[:2], append([]byte{9}, whole[1:]...), append(whole[:len(whole):len(whole)], 59, 0)} {
+	for _, b := range [][]byte{
+		{}, whole[:1], whole[:2], append([]byte{9}, whole[1:]...), append(whole[:len(whole):len(whole)], 59, 0)} {
 		if _, _, err := (frames.Source{Name: "x", Trace: b}).Open(); err == nil {
 			t.Errorf("%v is no error", b)
 		}
 	}
-	if sizes, got, err := (frames.Source{Name: "x", Trace: whole}).Open(); err != nil || got.Frames() != 3 || sizes.Period() != 3 {
+	if sizes, got, err := (frames.Source{Name: "x", Trace: whole}).Open(); err != nil || got.Frames() != 3 ||
+		sizes.Period() != 3 {
 		t.Errorf("the whole one: %v, %v", got, err)
 	}
 }

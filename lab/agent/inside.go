@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Inside is where the programs of a host run, as another process of its machine reaches it: namespaces by the files that stand for
-// them, until the agent ends.
+// Inside is where the programs of a host run, as another process of its machine reaches it: namespaces by the files
+// that stand for them, until the agent ends.
 type Inside struct {
 	Init int    `json:"init"` // process whose namespaces of processes and mounts they have
 	Net  string `json:"net"`  // file of their network namespace
@@ -21,7 +21,8 @@ func (a *Agent) Inside(_ context.Context, client int) (in Inside, err error) {
 	if a.jail.init == nil {
 		return in, errors.New("the programs of this host have no namespaces of their own")
 	}
-	in = Inside{Init: a.jail.init.Process.Pid, Net: fmt.Sprintf("/proc/%d/ns/net", os.Getpid()), Dir: a.jail.scratch, CPUs: a.opts.ProgramCPUs}
+	in = Inside{Init: a.jail.init.Process.Pid, Net: fmt.Sprintf("/proc/%d/ns/net", os.Getpid()), Dir: a.jail.scratch,
+		CPUs: a.opts.ProgramCPUs}
 	if client == 0 {
 		return in, nil
 	}

@@ -37,7 +37,8 @@ const initReady = "ready\n"
 // Scratch is a host's private directory: logs of its programs, DUT files.
 const Scratch = "/run/gateweigh"
 
-// Disk is the folder of the host's logs as its programs reach it. Other directories that they may write to are in memory.
+// Disk is the folder of the host's logs as its programs reach it. Other directories that they may write to are in
+// memory.
 const Disk = "/mnt/disk"
 
 func newJail(disk string) (*jail, error) {
@@ -201,7 +202,8 @@ func overlay(dir string) error {
 	if err := makeDirs(upper, work); err != nil {
 		return err
 	}
-	err := mountAll(mount{"overlay", dir, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", dir, upper, work)})
+	err := mountAll(
+		mount{"overlay", dir, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", dir, upper, work)})
 	if err == nil {
 		return nil
 	}

@@ -40,7 +40,8 @@ func (t Traffic) Door() Door {
 	return Door{netip.AddrPortFrom(t.Server, trafficPort), t.UDP}
 }
 
-// porter sees what arrives at a door. It reads the host's link: packets count before anything of the server refuses them.
+// porter sees what arrives at a door. It reads the host's link: packets count before anything of the server refuses
+// them.
 type porter struct {
 	mu sync.Mutex // guards what follows
 	fd int        // 0: the host watches no door
@@ -64,7 +65,8 @@ func (a *Agent) WatchDoor(_ context.Context, link string, d Door) error {
 		return fmt.Errorf("watching %s on %s: %w", d, link, err)
 	}
 	filter := d.filter()
-	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	err = unix.SetsockoptSockFprog(
+		fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: ifi.Index})
 	}
@@ -78,8 +80,9 @@ func (a *Agent) WatchDoor(_ context.Context, link string, d Door) error {
 
 func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
 
-// filter takes IPv4 packets that knock at the door, up to their ports: the first segment of a TCP connection (SYN without ACK,
-// RFC 9293 section 3.1), or a datagram that begins with knockText. Segments and datagrams of a load that arrive late are none.
+// filter takes IPv4 packets that knock at the door, up to their ports: the first segment of a TCP connection (SYN
+// without ACK, RFC 9293 section 3.1), or a datagram that begins with knockText. Segments and datagrams of a load that
+// arrive late are none.
 func (d Door) filter() (list []unix.SockFilter) {
 	to := d.At.Addr().As4()
 	const most = 64 // bytes: a header with all options, and the ports
@@ -172,8 +175,8 @@ type Knocks struct {
 	Gap     time.Duration `json:"gap"`     // between two knocks of a client
 }
 
-// Knock has clients knock, each time from a new port, and returns when Gap has passed since the last time. What is answered
-// is of no interest. Connections that were begun are given up then, so nothing of a knock is sent later.
+// Knock has clients knock, each time from a new port, and returns when Gap has passed since the last time. What is
+// answered is of no interest. Connections that were begun are given up then, so nothing of a knock is sent later.
 func (a *Agent) Knock(ctx context.Context, k Knocks) error {
 	pool, err := a.clients()
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// TestOnlyKnocksAreHeard: what a load sends late is no knock, whatever it is: segments with and without data, ends of connections,
-// datagrams of any content and length, frames with their stamps, and what goes to other doors. A knock after it is heard.
+// TestOnlyKnocksAreHeard: what a load sends late is no knock, whatever it is: segments with and without data, ends of
+// connections, datagrams of any content and length, frames with their stamps, and what goes to other doors. A knock
+// after it is heard.
 func TestOnlyKnocksAreHeard(t *testing.T) {
 	t.Parallel()
 	pair := labtest.NewPair(t)
@@ -58,7 +59,8 @@ func TestOnlyKnocksAreHeard(t *testing.T) {
 		a := &Agent{}
 		in(pair.Server, func() error { return a.WatchDoor(t.Context(), "gwt1", d) })
 		if d.UDP {
-			for _, payload := range [][]byte{nil, {0}, make([]byte, knockBytes), make([]byte, 1400), []byte("GWUD and a stream's place"), stamp, []byte(knockText[:7])} {
+			for _, payload := range [][]byte{nil, {0}, make([]byte, knockBytes), make([]byte, 1400), []byte(
+				"GWUD and a stream's place"), stamp, []byte(knockText[:7])} {
 				send(at.Port(), payload)
 			}
 			send(at.Port()+1, knock)

@@ -157,7 +157,9 @@ func (h Hello) Matches() error {
 	if h.Version == own.Version && h.Build == own.Build {
 		return nil
 	}
-	return fmt.Errorf("its agent is another build than the lab: version %s (%s, build %s), the lab is %s (%s, build %s): take both from one make build agents",
+	return fmt.Errorf(
+		"its agent is another build than the lab: version %s (%s, build %s), the lab is %s (%s, build %s): take both from "+
+			"one make build agents",
 		h.Version, h.Arch, lastOf(h.Build), own.Version, own.Arch, lastOf(own.Build))
 }
 

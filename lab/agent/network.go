@@ -49,7 +49,8 @@ type Link struct {
 	// CPUs the polling thread may run on.
 	CPUs []int `json:"cpus"`
 	// Priority gives the polling thread real-time priority where that is permitted: whoever runs on its CPU, the link's
-	// ring of 256 frames does not overflow meanwhile. Without, it goes before other ordinary programs, as all of the lab does.
+	// ring of 256 frames does not overflow meanwhile. Without, it goes before other ordinary programs, as all of the lab
+	// does.
 	Priority uint32 `json:"priority,omitempty"` // one of package realtime; 0: nice -20
 }
 
@@ -234,7 +235,8 @@ func (l Link) apply() error {
 	}
 	// The queue must exist before the link is up: a veth has none by itself and
 	// drops bursts of SYNs. pfifo takes its limit from the queue length.
-	root := netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
+	root := netlink.QdiscAttrs{
+		LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
 	err = netlink.LinkSetTxQLen(link, l.QueueLen)
 	switch {
 	case err != nil:

@@ -65,8 +65,8 @@ func (a *Agent) ReadTap(context.Context) ([]transition.Event, error) {
 	return a.probes.tap.Read()
 }
 
-// ServeProbes begins to receive, until the agent ends. The thread that reads is one of the host's programs: on a gateway it has the
-// gateway's CPUs.
+// ServeProbes begins to receive, until the agent ends. The thread that reads is one of the host's programs: on a
+// gateway it has the gateway's CPUs.
 func (a *Agent) ServeProbes(ctx context.Context, at netip.AddrPort) (err error) {
 	a.probes.mu.Lock()
 	defer a.probes.mu.Unlock()

@@ -84,7 +84,8 @@ type spawned struct {
 	alone  bool            // nothing of its group was left when it ended; valid once life has ended
 }
 
-// environ is the environment of the host's programs. TMPDIR names a folder of the machine: a jail, which has a /tmp of its own, lacks it.
+// environ is the environment of the host's programs. TMPDIR names a folder of the machine: a jail, which has a /tmp of
+// its own, lacks it.
 func (a *Agent) environ() []string {
 	if a.jail.init == nil {
 		return os.Environ()

@@ -17,7 +17,8 @@ func TestWhatAProgramSaid(t *testing.T) {
 	}{
 		"nothing yet": {earlier, ""},
 		"a line":      {earlier + "its own\n", "its own"},
-		"much":        {earlier + own, "a line of its own | a line of its own | a line of its own | a line of its own | the last line"},
+		"much": {
+			earlier + own, "a line of its own | a line of its own | a line of its own | a line of its own | the last line"},
 	} {
 		if err := os.WriteFile(log, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -49,7 +49,8 @@ var trials = []trial{
 	{name: "host", try: tryHost, root: true},
 	{name: "packets", try: tryPackets, root: true, emulated: "qemu-user lacks options of packet sockets"},
 	{name: "jail", try: tryJail, root: true, emulated: "qemu-user makes no process namespaces"},
-	{name: "meters", try: tryMeters, root: true, emulated: "qemu-user has no perf_event_open(2), and changes netlink messages"},
+	{name: "meters", try: tryMeters, root: true,
+		emulated: "qemu-user has no perf_event_open(2), and changes netlink messages"},
 	{name: "bpf programs", try: tryPrograms, root: true, emulated: "qemu-user has no bpf(2)"},
 	{name: "real time", try: tryRealTime, root: true, emulated: "a slice of an emulated processor is longer"},
 }
@@ -68,7 +69,8 @@ func runSelfTest(ctx context.Context, out io.Writer) error {
 	}
 	defer done()
 	s := &selfTest{out: out, emulator: emulator(), dir: dir}
-	fmt.Fprintf(out, "agent %s, %s, %d bits, %s endian, build %s%s\n", Version, runtime.GOARCH, 32<<(^uint(0)>>63), byteOrder(), lastOf(self().Build), s.under())
+	fmt.Fprintf(out, "agent %s, %s, %d bits, %s endian, build %s%s\n", Version, runtime.GOARCH, 32<<(^uint(0)>>63),
+		byteOrder(), lastOf(self().Build), s.under())
 	failed := 0
 	for _, t := range trials {
 		if !s.run(ctx, t) {

@@ -52,7 +52,8 @@ func tryHost(ctx context.Context, s *selfTest) (string, error) {
 		return "", fmt.Errorf("ending a program: %+v, %v", ended, err)
 	}
 	// Two lines of heading, and one for the loopback interface.
-	if out, err = conn.Run(ctx, Command{Argv: []string{"cat", "/proc/net/dev"}}); err != nil || strings.Count(out.Stdout, "\n") != 3 {
+	if out, err = conn.Run(ctx, Command{Argv: []string{"cat", "/proc/net/dev"}}); err != nil ||
+		strings.Count(out.Stdout, "\n") != 3 {
 		return "", fmt.Errorf("the links of a new network namespace: %+v, %v", out, err)
 	}
 	return "commands ran and ended, a file was written and read, in network and mount namespaces of their own", nil
@@ -100,8 +101,8 @@ func tryMeters(ctx context.Context, s *selfTest) (string, error) {
 		defer end()
 		hosts[i] = conn
 	}
-	// Polling threads of all networks of the machine are told apart by at most ten bytes of their names (meter.NAPIThreads),
-	// and others may test agents at the same time.
+	// Polling threads of all networks of the machine are told apart by at most ten bytes of their names
+	// (meter.NAPIThreads), and others may test agents at the same time.
 	own := strconv.FormatInt(int64(os.Getpid()), 36)
 	left, right := "gs"+own+"r0", "gs"+own+"r1"
 	peer, err := hosts[1].Hello(ctx)
@@ -111,7 +112,8 @@ func tryMeters(ctx context.Context, s *selfTest) (string, error) {
 	for i, name := range []string{left, right} {
 		if err == nil {
 			addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(1 + i)}), 24)
-			err = hosts[i].Apply(ctx, Network{Links: []Link{{Name: name, Addrs: []netip.Prefix{addr}, TxChecksum: true, QueueLen: 100}}})
+			err = hosts[i].Apply(
+				ctx, Network{Links: []Link{{Name: name, Addrs: []netip.Prefix{addr}, TxChecksum: true, QueueLen: 100}}})
 		}
 	}
 	if err == nil {
@@ -131,7 +133,8 @@ func tryMeters(ctx context.Context, s *selfTest) (string, error) {
 	if sample.NAPI[left].TID == 0 || sample.CPUs < 1 || sample.Stat.Total() == 0 || sample.MonotonicNs == 0 {
 		return "", fmt.Errorf("a sample lacks something: %+v", sample)
 	}
-	return fmt.Sprintf("task clock of a link's polling thread %d, counters of links and machine", sample.NAPI[left].TID), nil
+	return fmt.Sprintf("task clock of a link's polling thread %d, counters of links and machine", sample.NAPI[left].TID),
+		nil
 }
 
 // inNamespace runs fn on a thread in a network namespace of its own, whose loopback interface is up. Both end with fn.
@@ -157,14 +160,17 @@ func sendTest(ctx context.Context, link string, to send.MAC, count int64, engine
 	if err != nil {
 		return send.Sent{}, err
 	}
-	plan, err := frames.NewPlan(frames.Config{Sizes: sizes, Count: count, Schedule: frames.Schedule{PacketsPerSecond: 50_000}})
+	plan, err := frames.NewPlan(
+		frames.Config{Sizes: sizes, Count: count, Schedule: frames.Schedule{PacketsPerSecond: 50_000}})
 	if err != nil {
 		return send.Sent{}, err
 	}
 	st := send.Stream{
-		SrcMAC: send.MAC{2, 0, 0, 0, 0, 1}, DstMAC: to, Src: netip.MustParseAddrPort("192.0.2.1:9"), Dst: netip.MustParseAddrPort("192.0.2.2:9"),
+		SrcMAC: send.MAC{2, 0, 0, 0, 0, 1}, DstMAC: to, Src: netip.MustParseAddrPort("192.0.2.1:9"),
+		Dst: netip.MustParseAddrPort("192.0.2.2:9"),
 	}
-	sender, err := send.Start(ctx, send.Config{Link: link, Streams: []send.Stream{st}, Plan: plan, Engine: engine, Rests: engine == send.EnginePacket})
+	sender, err := send.Start(ctx, send.Config{Link: link, Streams: []send.Stream{st}, Plan: plan, Engine: engine,
+		Rests: engine == send.EnginePacket})
 	if err != nil {
 		return send.Sent{}, err
 	}
@@ -217,7 +223,8 @@ func tryPrograms(ctx context.Context, _ *selfTest) (found string, err error) {
 			return err
 		}
 		if got.Distinct() != count || got.Missing != 0 || got.Duplicates != 0 {
-			return fmt.Errorf("of %d frames %d came, %d are missing, %d came twice", count, got.Distinct(), got.Missing, got.Duplicates)
+			return fmt.Errorf(
+				"of %d frames %d came, %d are missing, %d came twice", count, got.Distinct(), got.Missing, got.Duplicates)
 		}
 		found = fmt.Sprintf("loaded; %d frames sent by the %s engine were each accounted for", count, sent.Engine)
 		if sent.Reason != "" {

@@ -91,7 +91,8 @@ func tryMachine(ctx context.Context, s *selfTest) (string, error) {
 		}
 		pieces = len(loops[0].Pieces)
 	}
-	return fmt.Sprintf("kernel %s, %d CPUs, %d of them usable, %d MiB", m.Release, m.Online, len(m.Usable), m.Memory.Total>>10), nil
+	return fmt.Sprintf(
+		"kernel %s, %d CPUs, %d of them usable, %d MiB", m.Release, m.Online, len(m.Usable), m.Memory.Total>>10), nil
 }
 
 // tryFind looks for programs.
@@ -101,7 +102,8 @@ func tryFind(ctx context.Context, s *selfTest) (string, error) {
 		return "", err
 	}
 	defer end()
-	list, err := conn.Find(ctx, machine.Query{Needs: []machine.Need{{Program: "sh"}, {Program: "gateweigh-no-such-program"}, {Program: "ip"}}})
+	list, err := conn.Find(
+		ctx, machine.Query{Needs: []machine.Need{{Program: "sh"}, {Program: "gateweigh-no-such-program"}, {Program: "ip"}}})
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +116,8 @@ func tryFind(ctx context.Context, s *selfTest) (string, error) {
 // tryObjects decodes the programs for the kernel that this program carries.
 func tryObjects(context.Context, *selfTest) (string, error) {
 	objects := map[string]func() error{
-		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject, "of sinks": sink.CheckObject, "of the floor": floor.CheckObject, "of the watch": watch.CheckObject,
+		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject,
+		"of sinks": sink.CheckObject, "of the floor": floor.CheckObject, "of the watch": watch.CheckObject,
 		"of taps": transition.CheckObject,
 	}
 	for name, check := range objects {
@@ -122,5 +125,6 @@ func tryObjects(context.Context, *selfTest) (string, error) {
 			return "", fmt.Errorf("programs %s: %w", name, err)
 		}
 	}
-	return fmt.Sprintf("%d decoded, in this machine's byte order; maps and Go types have the same layout", len(objects)), nil
+	return fmt.Sprintf("%d decoded, in this machine's byte order; maps and Go types have the same layout", len(objects)),
+		nil
 }

@@ -27,11 +27,15 @@ var planned = []struct {
 	cfg  frames.Config
 	want uint64
 }{
-	{"constant", "60", frames.Config{Schedule: frames.Schedule{PacketsPerSecond: 148809.5238}, Streams: 7}, 0xf5d4cc92e57451a3},
+	{"constant", "60", frames.Config{Schedule: frames.Schedule{PacketsPerSecond: 148809.5238}, Streams: 7},
+		0xf5d4cc92e57451a3},
 	{"IMIX at a bit rate", "imix", frames.Config{Schedule: frames.Schedule{Mbps: 123.4567}, Seed: 1}, 0xd3357cc8360767f4},
-	{"study 5, Poisson", "study5", frames.Config{Schedule: frames.Schedule{Mbps: 920, Poisson: true}, Seed: 2, GapSeed: 3, Streams: 65536}, 0xbcb20e80c24f5bbd},
-	{"CAIDA, bursts scattered", "caida", frames.Config{Schedule: frames.Schedule{PacketsPerSecond: 1e6}, Burst: 44, Scatter: true, Seed: 4, GapSeed: 5}, 0x1755f63a3dd91fb9},
-	{"bursts an hour apart, scattered", "1514", frames.Config{Schedule: frames.Schedule{PacketsPerSecond: 0.001}, Burst: 4, Scatter: true, GapSeed: 6}, 0xefb3bad9ea7aaccd},
+	{"study 5, Poisson", "study5", frames.Config{Schedule: frames.Schedule{Mbps: 920, Poisson: true}, Seed: 2, GapSeed: 3,
+		Streams: 65536}, 0xbcb20e80c24f5bbd},
+	{"CAIDA, bursts scattered", "caida", frames.Config{Schedule: frames.Schedule{PacketsPerSecond: 1e6}, Burst: 44,
+		Scatter: true, Seed: 4, GapSeed: 5}, 0x1755f63a3dd91fb9},
+	{"bursts an hour apart, scattered", "1514", frames.Config{Schedule: frames.Schedule{PacketsPerSecond: 0.001}, Burst: 4,
+		Scatter: true, GapSeed: 6}, 0xefb3bad9ea7aaccd},
 }
 
 // plannedFrames is how many frames of each plan are hashed.
@@ -93,14 +97,17 @@ func tryFrames(context.Context, *selfTest) (string, error) {
 		ip, udp := b[frames.EthernetBytes:], b[frames.EthernetBytes+frames.IPv4Bytes:]
 		pseudo := binary.BigEndian.AppendUint32(append([]byte(nil), ip[12:20]...), 17<<16|uint32(len(udp)))
 		stamp, is := frames.ReadStamp(b[frames.PayloadAt:])
-		if inet(ip[:frames.IPv4Bytes]) != 0xffff || inet(append(pseudo, udp...)) != 0xffff || !is || stamp.Number != number || stamp.SentNs != sent {
-			return "", fmt.Errorf("a frame of %d bytes has wrong checksums or a wrong stamp (%+v): %x", size, stamp, b[:frames.MinBytes])
+		if inet(ip[:frames.IPv4Bytes]) != 0xffff || inet(append(pseudo, udp...)) != 0xffff || !is || stamp.Number != number ||
+			stamp.SentNs != sent {
+			return "", fmt.Errorf(
+				"a frame of %d bytes has wrong checksums or a wrong stamp (%+v): %x", size, stamp, b[:frames.MinBytes])
 		}
 	}
 	if got := h.Sum64(); got != encoded {
 		return "", fmt.Errorf("the frames' hash is %#x, want %#x", got, encoded)
 	}
-	return fmt.Sprintf("%d frames of %d to %d bytes: checksums, stamps and the hash of every architecture", len(sizes), sizes[0], sizes[len(sizes)-1]), nil
+	return fmt.Sprintf("%d frames of %d to %d bytes: checksums, stamps and the hash of every architecture", len(sizes),
+		sizes[0], sizes[len(sizes)-1]), nil
 }
 
 // inet is the sum of RFC 1071 over big-endian words: 0xffff where a checksum is right.
@@ -134,7 +141,8 @@ func tryStreams(ctx context.Context, udp bool) (string, error) {
 		return "", err
 	}
 	const streams = 4
-	load := bundle{Config: traffic.Config{Streams: streams, UDP: udp, RateBps: 4e6, Direction: result.Up, BurstSegments: 4, MaxSeconds: 60}, To: at}
+	load := bundle{Config: traffic.Config{
+		Streams: streams, UDP: udp, RateBps: 4e6, Direction: result.Up, BurstSegments: 4, MaxSeconds: 60}, To: at}
 	for range streams {
 		load.From = append(load.From, at.Addr())
 	}

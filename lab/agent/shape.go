@@ -9,15 +9,15 @@ import (
 
 // Shape is what a link does to the frames that leave one of its ends. The zero value does nothing.
 type Shape struct {
-	// RateMbps is the most that leaves, Mbit/s: bytes as the kernel counts them, with the Ethernet header of 14 and without
-	// preamble, checksum and gap. 0: no limit.
+	// RateMbps is the most that leaves, Mbit/s: bytes as the kernel counts them, with the Ethernet header of 14 and
+	// without preamble, checksum and gap. 0: no limit.
 	RateMbps float64       `json:"rate_mbps,omitempty"`
 	Delay    time.Duration `json:"delay,omitempty"` // of each frame
 	LossPct  float64       `json:"loss_pct,omitempty"`
 }
 
-// What a shaped link lets through and holds. A burst makes up for a CPU that was away for a time; a queue keeps the link busy
-// while a TCP connection that has lost a segment halves its window. Both are at least a few dozen frames.
+// What a shaped link lets through and holds. A burst makes up for a CPU that was away for a time; a queue keeps the
+// link busy while a TCP connection that has lost a segment halves its window. Both are at least a few dozen frames.
 const (
 	burstTime  = 5 * time.Millisecond
 	queueTime  = 25 * time.Millisecond

@@ -21,12 +21,13 @@ import (
 
 // Traffic is one cell's load: every client gets an equal share.
 type Traffic struct {
-	Kind          string     `json:"kind"` // one of traffic.Kinds
-	UDP           bool       `json:"udp"`
-	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
-	Direction     string     `json:"direction"`    // result.Up, result.Down, or result.Both for streams
-	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
-	MostClients   int        `json:"most_clients"` // of the larger lab of a pair: both labs get the settings for this number
+	Kind      string `json:"kind"` // one of traffic.Kinds
+	UDP       bool   `json:"udp"`
+	Paced     bool   `json:"paced"`     // iperf3: by the socket, not by its own timer
+	Direction string `json:"direction"` // result.Up, result.Down, or result.Both for streams
+	Clients   int    `json:"clients"`   // of this host; for the server of all hosts
+	// of the larger lab of a pair: both labs get the settings for this number
+	MostClients   int        `json:"most_clients"`
 	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
 	Workers       int        `json:"workers"`      // processes that share the streams of each host: see Workers
 	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
@@ -292,7 +293,8 @@ func (a *Agent) PathMTU(ctx context.Context, server netip.Addr) (m rtt.MTU, err 
 	if err != nil {
 		return m, err
 	}
-	probe := bundle{Config: traffic.Config{UDP: true}, To: netip.AddrPortFrom(server, echoPort), clients: pool.Clients[:1], From: []netip.Addr{pool.Clients[0].LocalIP()}}
+	probe := bundle{Config: traffic.Config{UDP: true}, To: netip.AddrPortFrom(server, echoPort), clients: pool.Clients[:1],
+		From: []netip.Addr{pool.Clients[0].LocalIP()}}
 	fd, err := probe.dial(ctx, 0)
 	if err != nil {
 		return m, err

@@ -37,7 +37,8 @@ func TestBundlesShareALoadOut(t *testing.T) {
 	seen, rate := map[netip.Addr]bool{}, 0.0
 	for i, b := range (bundle{Config: traffic.Config{Streams: 10, RateBps: 100}, From: from, To: to}).split(3) {
 		if b.Config.Streams != len(b.From) || b.Config.RateBps != 10*float64(len(b.From)) {
-			t.Errorf("bundle %d has %d streams from %d addresses at %g bit/s of 10 a stream", i, b.Config.Streams, len(b.From), b.Config.RateBps)
+			t.Errorf("bundle %d has %d streams from %d addresses at %g bit/s of 10 a stream", i, b.Config.Streams, len(b.From),
+				b.Config.RateBps)
 		}
 		if want := to.Port() + uint16(i); b.To.Port() != want || b.To.Addr() != to.Addr() {
 			t.Errorf("bundle %d goes to %s, want port %d", i, b.To, want)

@@ -55,7 +55,8 @@ func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
 		if of[0].Number(result.OfferedMbps) == of[len(of)-1].Number(result.OfferedMbps) {
 			continue
 		}
-		l := Ceiling{Cell: group[0].in, CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(), CPU: Unknown(), Most: Unknown()}
+		l := Ceiling{Cell: group[0].in, CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(),
+			CPU: Unknown(), Most: Unknown()}
 		of = without(of, func(c Cell) bool { return c.Pairs == 0 }) // loads of which no trial was accepted say nothing
 		if l.Cell.Text(result.DUT) == Clean {
 			in.ofClean(&l, of)

@@ -17,7 +17,8 @@ func ladder() result.Run {
 	return analysistest.Run(analysistest.Spec{
 		Seed: 5, Mode: result.ModeSolo, Clients: []int{20}, Offered: []float64{1000, 500, 750, 250}, Blocks: 3, Windows: 2,
 		DUTs: []analysistest.DUT{
-			{Name: "full", Ratio: 5, MaxMbps: 700}, {Name: "light", Ratio: 0.9}, {Name: "none", Ratio: 9, MaxMbps: 100}, {Name: "lossy", Ratio: 2},
+			{Name: "full", Ratio: 5, MaxMbps: 700}, {Name: "light", Ratio: 0.9}, {Name: "none", Ratio: 9, MaxMbps: 100},
+			{Name: "lossy", Ratio: 2},
 		},
 	})
 }
@@ -38,8 +39,10 @@ func TestCeilings(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, l := range (cost.Measure{}).Summarise(run, analysis.Options{}).Ceilings {
-		got[l.Cell.Text(result.DUT)] = fmt.Sprintf("%.0f, fails %.0f %s, most %.0f", l.CarriesMbps, l.FailsMbps, l.Why, l.MostMbps)
-		if l.Cell.Without(result.DUT) != result.NewCell(result.Clients, 20, result.Direction, result.Up, result.Profile, result.PerPacket) || l.CarriesMbps.Known() != l.CPUCorePct.Known() {
+		got[l.Cell.Text(result.DUT)] = fmt.Sprintf(
+			"%.0f, fails %.0f %s, most %.0f", l.CarriesMbps, l.FailsMbps, l.Why, l.MostMbps)
+		if l.Cell.Without(result.DUT) != result.NewCell(result.Clients, 20, result.Direction, result.Up, result.Profile,
+			result.PerPacket) || l.CarriesMbps.Known() != l.CPUCorePct.Known() {
 			t.Errorf("%+v", l)
 		}
 	}
@@ -77,8 +80,9 @@ func TestNoCeilings(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	one := analysistest.Run(analysistest.Spec{Seed: 5, Mode: result.ModeSolo, Clients: []int{20}, Offered: []float64{100}, Blocks: 2, Windows: 1,
-		DUTs: []analysistest.DUT{{Name: "light", Ratio: 1}}})
+	one := analysistest.Run(
+		analysistest.Spec{Seed: 5, Mode: result.ModeSolo, Clients: []int{20}, Offered: []float64{100}, Blocks: 2, Windows: 1,
+			DUTs: []analysistest.DUT{{Name: "light", Ratio: 1}}})
 	if l := (cost.Measure{}).Summarise(one, analysis.Options{}).Ceilings; l != nil {
 		t.Errorf("one load: %+v", l)
 	}

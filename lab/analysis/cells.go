@@ -49,11 +49,11 @@ type Input struct {
 	Compare func(a, b result.Cell) int
 	// Laws name the metrics for sweeps, cost models, ceilings and stability; nil: none.
 	Laws *Laws
-	// Bias is the most by which noise may have moved the logarithm of a ratio of two routers' CPU; cores is what the clean router
-	// used. nil: the measure does not know.
+	// Bias is the most by which noise may have moved the logarithm of a ratio of two routers' CPU; cores is what the clean
+	// router used. nil: the measure does not know.
 	Bias func(n Noise, log, cores float64) float64
-	// Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its logarithm. nil:
-	// the measure does not know.
+	// Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its
+	// logarithm. nil: the measure does not know.
 	Rise func(n Noise, cores float64) (rise, more float64)
 	// Describe adds the measure's counts, texts, tallies and curves to a cell; nil: none.
 	Describe func(*Cell)
@@ -112,11 +112,12 @@ type cellJSON struct {
 	Rejected   int         `json:"rejected"` // trials
 	Redone     int         `json:"redone"`   // trials that repeat a rejected or noisy one
 	// By the names of the list `metrics` above. A metric that is not known in the cell is left out.
-	Metrics Figures                 `json:"metrics"`
-	Verdict *verdictJSON            `json:"verdict,omitempty"` // on the primary metric
-	Flags   []Tally                 `json:"flags"`             // results that do not reject
-	Rejects []Tally                 `json:"rejects"`           // why trials were rejected
-	Counts  map[string]int          `json:"counts,omitempty"`  // how far clients and guests came: the smallest of all blocks
+	Metrics Figures      `json:"metrics"`
+	Verdict *verdictJSON `json:"verdict,omitempty"` // on the primary metric
+	Flags   []Tally      `json:"flags"`             // results that do not reject
+	Rejects []Tally      `json:"rejects"`           // why trials were rejected
+	// how far clients and guests came: the smallest of all blocks
+	Counts  map[string]int          `json:"counts,omitempty"`
 	Texts   map[string]string       `json:"texts,omitempty"`
 	Tallies map[string][]Tally      `json:"tallies,omitempty"` // texts that were counted, such as failures
 	Curves  map[string][]CurvePoint `json:"curves,omitempty"`
@@ -140,7 +141,8 @@ func CellRecord() reflect.Type { return reflect.TypeFor[cellJSON]() }
 
 // MarshalJSON writes the cell of summary.json.
 func (c Cell) MarshalJSON() ([]byte, error) {
-	out := cellJSON{c.Cell, c.Pairs, c.Blocks, c.Rejected, c.Redone, c.Metrics, nil, c.Flags, c.Rejects, c.Counts, c.Texts, c.Tallies, c.Curves, c.Noise}
+	out := cellJSON{c.Cell, c.Pairs, c.Blocks, c.Rejected, c.Redone, c.Metrics, nil, c.Flags, c.Rejects, c.Counts, c.Texts,
+		c.Tallies, c.Curves, c.Noise}
 	if c.Verdict != "" {
 		out.Verdict = &verdictJSON{c.Verdict, c.VerdictNote, c.PDifferent, c.PEquivalent, c.BlocksNeeded, c.SDLog, c.Together}
 	}
@@ -158,10 +160,13 @@ func (c *Cell) UnmarshalJSON(data []byte) error {
 		in.Verdict = none
 	}
 	*c = Cell{
-		Cell: in.Dimensions, Pairs: in.Pairs, Blocks: in.Blocks, Rejected: in.Rejected, Redone: in.Redone, Metrics: in.Metrics,
-		Verdict: in.Verdict.Word, VerdictNote: in.Verdict.Note, PDifferent: in.Verdict.PDifferent, PEquivalent: in.Verdict.PEquivalent,
+		Cell: in.Dimensions, Pairs: in.Pairs, Blocks: in.Blocks, Rejected: in.Rejected, Redone: in.Redone,
+		Metrics: in.Metrics,
+		Verdict: in.Verdict.Word, VerdictNote: in.Verdict.Note, PDifferent: in.Verdict.PDifferent,
+		PEquivalent:  in.Verdict.PEquivalent,
 		BlocksNeeded: in.Verdict.BlocksNeeded, SDLog: in.Verdict.SDLog, Together: in.Verdict.Together,
-		Flags: in.Flags, Rejects: in.Rejects, Counts: in.Counts, Texts: in.Texts, Tallies: in.Tallies, Curves: in.Curves, Noise: in.Noise,
+		Flags: in.Flags, Rejects: in.Rejects, Counts: in.Counts, Texts: in.Texts, Tallies: in.Tallies, Curves: in.Curves,
+		Noise: in.Noise,
 	}
 	return nil
 }
@@ -197,8 +202,9 @@ func Summarise(in Input, opts Options) Summary {
 	opts = opts.withDefaults()
 	env := in.Run.Environment
 	s := Summary{
-		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Unit: in.unit(), Mode: env.Mode, Sides: env.Sides,
-		VM: env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
+		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Unit: in.unit(), Mode: env.Mode,
+		Sides: env.Sides,
+		VM:    env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
 		Confidence: opts.Confidence, Delta: opts.Delta, Metrics: in.Metrics, Cells: []Cell{},
 		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
 	}
@@ -206,7 +212,8 @@ func Summarise(in Input, opts Options) Summary {
 	if m := MetricNamed(in.Metrics, in.Primary); m.Against != NotCompared && m.Of != nil {
 		in.primary, s.Primary = m, in.Primary
 	} else if in.Primary != "" {
-		unknown = []string{fmt.Sprintf("%q is no metric that compares a device with the clean router: nothing is judged.", in.Primary)}
+		unknown = []string{
+			fmt.Sprintf("%q is no metric that compares a device with the clean router: nothing is judged.", in.Primary)}
 	}
 	var aa []Trial
 	cells := map[result.Cell][]Trial{}
@@ -248,7 +255,8 @@ func (in Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Trial,
 	}
 }
 
-// kept are the trials without those that were rejected in cells which the machine cannot measure, and the number of these.
+// kept are the trials without those that were rejected in cells which the machine cannot measure, and the number of
+// these.
 func (in Input) kept() (trials []Trial, left int) {
 	type place struct {
 		cell  result.Cell
@@ -290,7 +298,8 @@ func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contr
 	kept := accepted(trials)
 	blocks := in.byBlock(kept)
 	c := Cell{
-		Cell: key, SDLog: Absent(), Metrics: Figures{}, Pairs: len(kept), Blocks: len(blocks), Rejected: counts.Rejected, Redone: counts.Redone,
+		Cell: key, SDLog: Absent(), Metrics: Figures{}, Pairs: len(kept), Blocks: len(blocks), Rejected: counts.Rejected,
+		Redone:  counts.Redone,
 		Rejects: rejectReasons(trials), Flags: in.flags(kept),
 	}
 	var samples []Sample

@@ -21,8 +21,8 @@ const (
 	blockSlack = 5 * time.Second // between two blocks
 )
 
-// clock compares the clock with the monotonic time of the records, where they have it, and otherwise with how long blocks
-// took. Records stand in the order they were measured. From one sitting to the next any time may pass.
+// clock compares the clock with the monotonic time of the records, where they have it, and otherwise with how long
+// blocks took. Records stand in the order they were measured. From one sitting to the next any time may pass.
 func (in Input) clock() clock {
 	c := clock{hours: make([]float64, len(in.Trials))}
 	blocks := in.blockTimes()
@@ -113,7 +113,8 @@ func (in Input) blockTimes() map[blockID]blockTime {
 	out := map[blockID]blockTime{}
 	var sum float64
 	for _, b := range in.Run.Blocks {
-		out[blockID{b.Cell().Without(in.Load...), b.AA, b.Block, b.Sitting}] = blockTime{Block: b, since: sum, until: sum + b.Seconds}
+		out[blockID{b.Cell().Without(in.Load...), b.AA, b.Block, b.Sitting}] = blockTime{
+			Block: b, since: sum, until: sum + b.Seconds}
 		sum += b.Seconds
 	}
 	for i, t := range in.Trials {
@@ -146,10 +147,13 @@ func seconds(s float64) time.Duration {
 func (c clock) warnings() (out []string) {
 	const then = "times since then follow the order of the records and how long they took."
 	if c.back > 0 {
-		out = append(out, fmt.Sprintf("The clock of the machine was set back by %s during the run; %s", words.Lasting(c.back), then))
+		out = append(out,
+			fmt.Sprintf("The clock of the machine was set back by %s during the run; %s", words.Lasting(c.back), then))
 	}
 	if c.forward > 0 {
-		out = append(out, fmt.Sprintf("The clock of the machine was set forward by %s during the run, or the machine slept; %s", words.Lasting(c.forward), then))
+		out = append(out, fmt.Sprintf(
+			"The clock of the machine was set forward by %s during the run, or the machine slept; %s", words.Lasting(c.forward),
+			then))
 	}
 	return out
 }

@@ -78,8 +78,8 @@ type model struct {
 	used  []blockMean // those of them below the router's limit
 	names []string    // of the terms; none without a fit
 	fit   inference.Fit
-	// noisy are the coefficients of fits to what a quiet machine may show in one of the cells, where that is not what was measured: a
-	// pair of fits for each cell, to the least and to the most.
+	// noisy are the coefficients of fits to what a quiet machine may show in one of the cells, where that is not what was
+	// measured: a pair of fits for each cell, to the least and to the most.
 	noisy [][2][]float64
 	// proportional: there is no constant, as the loads lie too close together.
 	proportional bool
@@ -116,7 +116,8 @@ func (r router) model(means []blockMean) model {
 	}
 	cells := len(r.byCell(m.used))
 	if cells < 2 {
-		m.omitted = append(m.omitted, fmt.Sprintf("No model: the router was below its limit in %s of %d.", words.Counted(cells, "cell"), cells+atLimit))
+		m.omitted = append(m.omitted, fmt.Sprintf("No model: the router was below its limit in %s of %d.", words.Counted(
+			cells, "cell"), cells+atLimit))
 		return m
 	}
 	m.choose(cells)
@@ -183,10 +184,12 @@ func (m *model) choose(cells int) {
 		reason := ""
 		switch {
 		case name == TermConstant && inference.Condition(m.rows(TermLoad, TermConstant)) > separable:
-			reason = "the loads measured lie too close together to tell it from what follows the load, so CPU is taken to be proportional to the load"
+			reason = "the loads measured lie too close together to tell it from what follows the load, so CPU is taken to be " +
+				"proportional to the load"
 			m.proportional = true
 		case name == TermClients && slices.Min(values) == slices.Max(values):
-			reason = fmt.Sprintf("all cells used have %s, whose cost is in the other terms", words.Counted(int(values[0]), "client"))
+			reason = fmt.Sprintf(
+				"all cells used have %s, whose cost is in the other terms", words.Counted(int(values[0]), "client"))
 		case len(m.names) == cells:
 			reason = "there are not enough cells to fit one more term"
 		case inference.Condition(m.rows(append(slices.Clone(m.names), name)...)) > separable:
@@ -204,7 +207,8 @@ func (m *model) choose(cells int) {
 var omission = map[string]struct{ begin, inseparable string }{
 	TermConstant: {"No constant", ""},
 	TermClients:  {"No term per client", "the number of clients changes together with the load"},
-	TermPackets:  {"No term per packet", "packets are proportional to the load when all are of one size, so their cost is in the load's term"},
+	TermPackets: {"No term per packet",
+		"packets are proportional to the load when all are of one size, so their cost is in the load's term"},
 }
 
 // regressor is what a term multiplies.
@@ -267,12 +271,14 @@ func (m model) costModel(mode string, opts Options) CostModel {
 		return out
 	}
 	for i, name := range m.names {
-		out.Terms = append(out.Terms, Term{name, m.estimate(func(beta []float64) float64 { return beta[i] }).estimate(opts.Confidence)})
+		out.Terms = append(
+			out.Terms, Term{name, m.estimate(func(beta []float64) float64 { return beta[i] }).estimate(opts.Confidence)})
 	}
 	fitted := each(m.used, func(b blockMean) float64 {
 		return floats.Dot(m.fit.Beta, each(m.names, func(name string) float64 { return m.regressor(b, name) }))
 	})
-	clients, load := each(m.used, func(b blockMean) float64 { return b.cell.Number(result.Clients) }), m.values(m.used, delivered)
+	clients, load := each(m.used, func(b blockMean) float64 { return b.cell.Number(result.Clients) }),
+		m.values(m.used, delivered)
 	out.MinClients, out.MaxClients = int(slices.Min(clients)), int(slices.Max(clients))
 	out.MinMbps, out.MaxMbps = Number(slices.Min(load)), Number(slices.Max(load))
 	out.Cells, out.Blocks = len(m.byCell(m.used)), len(grouped(m.used, func(b blockMean) blockID { return b.id }, nil))
@@ -317,7 +323,9 @@ func (m model) limitNote(most []blockMean, mode string) string {
 		return note
 	}
 	beside := mean(each(most, func(b blockMean) float64 { return b.clean[cpu] }))
-	return note + fmt.Sprintf(" The clean router beside it took %.0f %% of the same core, so alone it carries more (mode solo shows how much).", beside)
+	return note + fmt.Sprintf(
+		" The clean router beside it took %.0f %% of the same core, so alone it carries more (mode solo shows how much).",
+		beside)
 }
 
 // sum adds up coefficients, each times the factor of its term.
@@ -359,7 +367,8 @@ func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 	c.Extrapolated = float64(c.Mbps.Mean) > largest
 	c.Note = fmt.Sprintf("By the model, within the loads measured (up to %.0f Mbit/s).", largest)
 	if c.Extrapolated {
-		c.Note = fmt.Sprintf("By the model carried on to %.1f times the largest load measured (%.0f Mbit/s): nothing was measured there.",
+		c.Note = fmt.Sprintf(
+			"By the model carried on to %.1f times the largest load measured (%.0f Mbit/s): nothing was measured there.",
 			Over(float64(c.Mbps.Mean), largest), largest)
 	}
 	if m.proportional {

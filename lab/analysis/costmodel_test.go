@@ -56,8 +56,10 @@ func TestCostModel(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(grid), analysis.Options{})
 	m := costModel(t, s, "portal")
 	terms(t, m,
-		analysis.TermLoad, 10.0, 2.0, analysis.TermConstant, 2.0, 0.4, analysis.TermClients, 0.05, 0.01, analysis.TermPackets, 40.0, 6.0)
-	if m.Cells != 9 || m.Blocks != 24 || m.MinClients != 1 || m.MaxClients != 100 || m.MinMbps != 100 || m.MaxMbps != 1000 || len(m.Omitted) != 0 {
+		analysis.TermLoad, 10.0, 2.0, analysis.TermConstant, 2.0, 0.4, analysis.TermClients, 0.05, 0.01, analysis.TermPackets,
+		40.0, 6.0)
+	if m.Cells != 9 || m.Blocks != 24 || m.MinClients != 1 || m.MaxClients != 100 || m.MinMbps != 100 ||
+		m.MaxMbps != 1000 || len(m.Omitted) != 0 {
 		t.Errorf("%+v", m)
 	}
 	between(t, "r2", m.R2, 0.99, 1)
@@ -74,15 +76,18 @@ func TestCapacity(t *testing.T) {
 	terms(t, portal, analysis.TermLoad, 20.0, 0.5, analysis.TermConstant, 2.0, 0.1)
 	c := portal.Capacity[0]
 	holds(t, "capacity", c.Mbps, 4900, 100) // 2 + 20 · 4.9 = 100
-	if len(portal.Capacity) != 1 || c.Clients != 100 || !c.Extrapolated || c.Saturated || c.MeasuredMbps != 1000 || !strings.Contains(c.Note, "4.9 times") {
+	if len(portal.Capacity) != 1 || c.Clients != 100 || !c.Extrapolated || c.Saturated || c.MeasuredMbps != 1000 ||
+		!strings.Contains(c.Note, "4.9 times") {
 		t.Errorf("%+v", c)
 	}
-	if all := strings.Join(portal.Omitted, " "); !strings.Contains(all, "No term per client:") || !strings.Contains(all, "No term per packet:") {
+	if all := strings.Join(portal.Omitted, " "); !strings.Contains(all, "No term per client:") ||
+		!strings.Contains(all, "No term per packet:") {
 		t.Errorf("omitted %q", all)
 	}
 	full := costModel(t, s, "full")
 	c = full.Capacity[0]
-	if !c.Saturated || c.Extrapolated || c.Mbps.Mean != 700 || c.Mbps.N != 8 || full.Cells != 3 || !strings.Contains(c.Note, "clean router beside it took 9 %") {
+	if !c.Saturated || c.Extrapolated || c.Mbps.Mean != 700 || c.Mbps.N != 8 || full.Cells != 3 ||
+		!strings.Contains(c.Note, "clean router beside it took 9 %") {
 		t.Errorf("%+v of %d cells", c, full.Cells)
 	}
 }
@@ -138,10 +143,12 @@ func TestNoCapacityWithoutSlope(t *testing.T) {
 func TestCostModelCoverage(t *testing.T) {
 	const simulations = 500
 	spec := analysistest.Spec{
-		Clients: []int{1, 50, 100}, Offered: []float64{100, 1000}, Blocks: 4, Windows: 2, BlockSD: 0.04, WindowSD: 0.03, MachineSD: 0.03,
-		DUTs: []analysistest.DUT{{Name: "x", Cost: analysistest.Cost{Constant: 2, PerGbit: 20, PerClient: 0.05}}},
+		Clients: []int{1, 50, 100}, Offered: []float64{100, 1000}, Blocks: 4, Windows: 2, BlockSD: 0.04, WindowSD: 0.03,
+		MachineSD: 0.03,
+		DUTs:      []analysistest.DUT{{Name: "x", Cost: analysistest.Cost{Constant: 2, PerGbit: 20, PerClient: 0.05}}},
 	}
-	truth := map[string]float64{analysis.TermConstant: 2, analysis.TermLoad: 20, analysis.TermClients: 0.05, "capacity": math.Log(4650)}
+	truth := map[string]float64{
+		analysis.TermConstant: 2, analysis.TermLoad: 20, analysis.TermClients: 0.05, "capacity": math.Log(4650)}
 	covered := map[string]int{}
 	count := func(name string, e analysis.Estimate, of func(analysis.Number) float64) {
 		if of(e.Lo) <= truth[name] && truth[name] <= of(e.Hi) {

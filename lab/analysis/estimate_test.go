@@ -33,8 +33,10 @@ func TestEstimate(t *testing.T) {
 		mean, lo, hi float64
 		n            int
 	}{
-		{"six", []float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.95, 0.7733333333333334, 0.7320614609382131, 0.8146052057284537, 6},
-		{"six at 99 %", []float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.99, 0.7733333333333334, 0.7085954252110747, 0.8380712414555922, 6},
+		{"six", []float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.95, 0.7733333333333334, 0.7320614609382131,
+			0.8146052057284537, 6},
+		{"six at 99 %", []float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.99, 0.7733333333333334, 0.7085954252110747,
+			0.8380712414555922, 6},
 		{"two", []float64{1, 3}, 0.95, 2, -10.706204736174694, 14.706204736174694, 2},
 		{"four with one absent", []float64{10, 12, none, 9, 11}, 0.95, 10.5, 8.445739743239479, 12.554260256760521, 4},
 		{"one", []float64{4}, 0.95, 4, none, none, 1},
@@ -76,7 +78,8 @@ func TestMedian(t *testing.T) {
 	near(t, "spread", spread([]float64{1, 3}), math.Sqrt2)                                 //
 }
 
-// TestFurtherBlocks compares with a plain search over scipy's quantiles; sd is the spread that the nine blocks seen allow.
+// TestFurtherBlocks compares with a plain search over scipy's quantiles; sd is the spread that the nine blocks seen
+// allow.
 func TestFurtherBlocks(t *testing.T) {
 	tests := []struct {
 		m, sd float64
@@ -94,7 +97,8 @@ func TestFurtherBlocks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		opts := Options{}.withDefaults()
-		got := contrast{Sample: inference.Sample{Mean: tt.m, N: tt.n}, limit: opts.limit()}.furtherBlocks(tt.sd/inference.Spread(8), 9, 1, opts)
+		got := contrast{Sample: inference.Sample{Mean: tt.m, N: tt.n}, limit: opts.limit()}.furtherBlocks(
+			tt.sd/inference.Spread(8), 9, 1, opts)
 		switch {
 		case tt.want == 0 && got != nil:
 			t.Errorf("%+v: got %d", tt, *got)
@@ -105,7 +109,8 @@ func TestFurtherBlocks(t *testing.T) {
 }
 
 func TestNumberJSON(t *testing.T) {
-	in := []Number{1, 1234567.89, 0.1 + 0.2, Absent(), Number(math.Inf(1)), Number(math.Inf(-1)), Number(math.Copysign(0, -1)), 1e-12, -1e-17, 1e-13, -2.5}
+	in := []Number{1, 1234567.89, 0.1 + 0.2, Absent(), Number(math.Inf(1)), Number(math.Inf(-1)),
+		Number(math.Copysign(0, -1)), 1e-12, -1e-17, 1e-13, -2.5}
 	data, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +147,8 @@ func TestIntervalsLieWhereFiguresCan(t *testing.T) {
 		{"changes", Changes, []float64{1, 3}, 2, -10.706, 14.706},
 	} {
 		e := tt.scale.Estimate(tt.in, 0.95)
-		for what, pair := range map[string][2]float64{"mean": {float64(e.Mean), tt.mean}, "lo": {float64(e.Lo), tt.lo}, "hi": {float64(e.Hi), tt.hi}} {
+		for what, pair := range map[string][2]float64{
+			"mean": {float64(e.Mean), tt.mean}, "lo": {float64(e.Lo), tt.lo}, "hi": {float64(e.Hi), tt.hi}} {
 			if math.IsNaN(pair[0]) != math.IsNaN(pair[1]) || math.Abs(pair[0]-pair[1]) > 6e-4*math.Max(0.01, math.Abs(pair[1])) {
 				t.Errorf("%s: %s is %.5g, want %.5g", tt.name, what, pair[0], pair[1])
 			}
@@ -171,9 +177,11 @@ func TestCoverageOfAmounts(t *testing.T) {
 					plain++
 				}
 			}
-			t.Logf("%d blocks, spread %.2f: %.1f %%, plain %.1f %%", blocks, spread, 100*float64(held)/runs, 100*float64(plain)/runs)
+			t.Logf("%d blocks, spread %.2f: %.1f %%, plain %.1f %%", blocks, spread, 100*float64(held)/runs,
+				100*float64(plain)/runs)
 			if held < plain-runs/200 {
-				t.Errorf("%d blocks, spread %.2f: holds the mean %d times of %d, the plain interval %d", blocks, spread, held, runs, plain)
+				t.Errorf("%d blocks, spread %.2f: holds the mean %d times of %d, the plain interval %d", blocks, spread, held, runs,
+					plain)
 			}
 		}
 	}

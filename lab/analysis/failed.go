@@ -60,7 +60,8 @@ func leftBlocks(blocks []result.Block) (out []LeftBlock) {
 // completed: its record says so, or a trial where the measure records only failed blocks.
 func (in Input) endedSince(failed result.Block, at int) bool {
 	return slices.ContainsFunc(in.Run.Blocks[at+1:], func(b result.Block) bool {
-		return b.Sitting > failed.Sitting && b.Error == "" && b.AA == failed.AA && b.Cell() == failed.Cell() && b.Block == failed.Block
+		return b.Sitting > failed.Sitting && b.Error == "" && b.AA == failed.AA && b.Cell() == failed.Cell() &&
+			b.Block == failed.Block
 	}) || in.Alone && slices.ContainsFunc(in.Trials, func(t Trial) bool {
 		return t.Sitting > failed.Sitting && t.Cell == failed.Cell() && t.Block == failed.Block
 	})

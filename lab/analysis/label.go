@@ -62,7 +62,8 @@ func WordsOf(v result.Value) string {
 
 // zeroWords say dimensions whose value is 0 or none.
 var zeroWords = map[result.Dimension]string{
-	result.LoginRate: "all at once", result.BufferKiB: "buffers as they are", result.SnapLength: "whole frames", result.Filter: "no filter",
+	result.LoginRate: "all at once", result.BufferKiB: "buffers as they are", result.SnapLength: "whole frames",
+	result.Filter:   "no filter",
 	result.LinkMbps: "link without a limit", result.Work: "no work", result.BackgroundPct: "no other work",
 }
 

@@ -123,7 +123,8 @@ func (c curve) line() (intercept, slope float64) {
 
 // exponent is b in CPU = a·bandwidth^b, by a straight line through the logarithms.
 func (c curve) exponent() float64 {
-	x, y := each(c, func(p point) float64 { return math.Log(p.gbits) }), each(c, func(p point) float64 { return math.Log(p.cpu) })
+	x, y := each(c, func(p point) float64 { return math.Log(p.gbits) }),
+		each(c, func(p point) float64 { return math.Log(p.cpu) })
 	_, b := stat.LinearRegression(x, y, nil, false)
 	return finite(b)
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Line says how a metric of a router follows the payload it carried: straight lines by least squares of relative errors, one a
-// block, without saturated levels and those above Laws.LinesTo.
+// Line says how a metric of a router follows the payload it carried: straight lines by least squares of relative
+// errors, one a block, without saturated levels and those above Laws.LinesTo.
 type Line struct {
 	Metric    string   `json:"metric"`    // CPU of which gateway
 	Slope     Estimate `json:"slope"`     // the metric's unit per Gbit/s of payload
 	Intercept Estimate `json:"intercept"` // the metric's unit
 	R2        Number   `json:"r2"`        // of the line through the level means
-	// OverClean is the slope over the clean router's in the same block, in which the machine's drift cancels; absent for the clean
-	// router.
+	// OverClean is the slope over the clean router's in the same block, in which the machine's drift cancels; absent for
+	// the clean router.
 	OverClean  Estimate `json:"over_clean"`
 	LevelsUsed int      `json:"levels_used"` // how many
 }
@@ -67,12 +67,14 @@ func (r row) lines(laws Laws, opts Options) (out []Line) {
 			Slope:     Changes.Estimate(slopes, opts.Confidence).widened(f.swing(slopesOf, ownOf)),
 			Intercept: Changes.Estimate(intercepts, opts.Confidence).widened(f.swing(interceptsOf, ownOf))}
 		if r.name != Clean {
-			l.OverClean = contrast{Sample: inference.Of(over), moved: f.swing(oversOf, ratioOfMoved)}.estimate(opts.Confidence).geometric()
+			l.OverClean = contrast{Sample: inference.Of(over), moved: f.swing(oversOf, ratioOfMoved)}.estimate(
+				opts.Confidence).geometric()
 		}
 		var gbits, values []float64
 		for _, level := range usable {
 			gbits = append(gbits, mean(each(level, func(b blockMean) float64 { _, at := f.own(b, r.name == Clean); return at })))
-			values = append(values, mean(each(level, func(b blockMean) float64 { value, _ := f.own(b, r.name == Clean); return value })))
+			values = append(
+				values, mean(each(level, func(b blockMean) float64 { value, _ := f.own(b, r.name == Clean); return value })))
 		}
 		l.R2 = Number(finite(stat.RSquared(gbits, values, nil, float64(l.Intercept.Mean), float64(l.Slope.Mean))))
 		out = append(out, l)
@@ -104,8 +106,8 @@ func (f lineFit) seen() seen {
 	return seen{own, clean, func(b blockMean) float64 { return finite(math.Log(Over(own(b), clean(b)))) }}
 }
 
-// blocks are the lines of the blocks, and the logarithms of their slopes over the clean router's, where the router's values at each
-// level are multiplied by a factor.
+// blocks are the lines of the blocks, and the logarithms of their slopes over the clean router's, where the router's
+// values at each level are multiplied by a factor.
 func (f lineFit) blocks(factors []float64) (slopes, intercepts, over []float64) {
 	at := map[float64]float64{}
 	for i, level := range f.usable {
@@ -115,7 +117,8 @@ func (f lineFit) blocks(factors []float64) (slopes, intercepts, over []float64) 
 		intercept, slope := f.line(f.name == Clean, of, func(b blockMean) float64 { return at[b.offered()] })
 		_, beside := f.line(true, of, func(blockMean) float64 { return 1 })
 		if !math.IsNaN(slope) {
-			slopes, intercepts, over = append(slopes, slope), append(intercepts, intercept), append(over, finite(math.Log(Positive(slope/beside))))
+			slopes, intercepts, over = append(slopes, slope), append(intercepts, intercept),
+				append(over, finite(math.Log(Positive(slope/beside))))
 		}
 	}
 	return slopes, intercepts, over

@@ -51,7 +51,8 @@ func TestAnyMetricIsJudged(t *testing.T) {
 				t.Errorf("per %s, by %s: the noise floor is %+v, want about %g over 4 blocks", per, against, floor, want.floor)
 			}
 			if c.Verdict != Different || c.Device("heat").Mean != 13 || c.Clean("heat").Mean != 10 || len(s.Warnings) > 0 {
-				t.Errorf("per %s, by %s: %s (%s), figures %+v, warnings %q", per, against, c.Verdict, c.VerdictNote, c.Metrics, s.Warnings)
+				t.Errorf("per %s, by %s: %s (%s), figures %+v, warnings %q", per, against, c.Verdict, c.VerdictNote, c.Metrics,
+					s.Warnings)
 			}
 		}
 	}
@@ -69,7 +70,8 @@ func TestDifferencesAreHeldAgainstTheirOwnLimits(t *testing.T) {
 	if c := Summarise(in, Options{Delta: 0.05}).Cells[0]; c.Verdict != Equivalent { // 0.315 of 10
 		t.Errorf("δ of 5 %%: %s (%s)", c.Verdict, c.VerdictNote)
 	}
-	if c := Summarise(in, Options{Delta: 0.02}).Cells[0]; c.Verdict != Different || c.VerdictNote != "the interval leaves out 0" {
+	if c := Summarise(in, Options{Delta: 0.02}).Cells[0]; c.Verdict != Different ||
+		c.VerdictNote != "the interval leaves out 0" {
 		t.Errorf("δ of 2 %%: %s (%s)", c.Verdict, c.VerdictNote)
 	}
 	for i, tr := range in.Trials {

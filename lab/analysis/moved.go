@@ -37,18 +37,20 @@ type moved struct {
 // mostRisen is the most of a router's CPU that is taken for a rise.
 const mostRisen = 0.95
 
-// seen is a figure of CPU, % of one core, of the router in question and of the clean one, and the logarithm of their ratio.
+// seen is a figure of CPU, % of one core, of the router in question and of the clean one, and the logarithm of their
+// ratio.
 type seen struct{ own, clean, log func(blockMean) float64 }
 
 // moved is what noise may have done to a router's CPU at a level, which are blocks of one cell.
 func (r router) moved(level []blockMean) moved {
 	return r.noise(level, seen{
-		func(b blockMean) float64 { return r.side(b)[cpu] }, func(b blockMean) float64 { return b.clean[cpu] }, func(b blockMean) float64 { return b.logRatio },
+		func(b blockMean) float64 { return r.side(b)[cpu] }, func(b blockMean) float64 { return b.clean[cpu] },
+		func(b blockMean) float64 { return b.logRatio },
 	})
 }
 
-// noiseAt is what noise may have done to a figure at a level. Stolen time makes both routers dearer by as much, and a device by more
-// (Input.Rise). Other programs change the device alone, as they do the ratio.
+// noiseAt is what noise may have done to a figure at a level. Stolen time makes both routers dearer by as much, and a
+// device by more (Input.Rise). Other programs change the device alone, as they do the ratio.
 func (in Input) noiseAt(ofClean bool, level []blockMean, of seen) (m moved) {
 	if in.Bias == nil || in.Rise == nil {
 		return m
@@ -70,12 +72,14 @@ func (in Input) noiseAt(ofClean bool, level []blockMean, of seen) (m moved) {
 	}
 	log := mean(each(level, of.log))
 	m.ratio = outwards(in.Bias(n, log, clean), log)
-	m.own = m.own.plus(span{light, light * towards1}).plus(outwards(in.Bias(Noise{OthersPct: n.OthersPct}, log, clean), log))
+	m.own = m.own.plus(span{light, light * towards1}).plus(
+		outwards(in.Bias(Noise{OthersPct: n.OthersPct}, log, clean), log))
 	return m
 }
 
-// swing is by how much noise may have moved a figure that is computed from several levels: at each of them that counts which moves
-// it farther, and then all together. figure returns it with the values of each level multiplied by a factor.
+// swing is by how much noise may have moved a figure that is computed from several levels: at each of them that counts
+// which moves it farther, and then all together. figure returns it with the values of each level multiplied by a
+// factor.
 func swing(moves []span, figure func(factors []float64) float64) span {
 	if !slices.ContainsFunc(moves, func(m span) bool { return m != span{} }) {
 		return span{}
@@ -89,8 +93,8 @@ func swing(moves []span, figure func(factors []float64) float64) span {
 	})
 }
 
-// farthest is by how much a figure lies lower and higher at the most where each of some things is as measured (0), or the least (1) or
-// the most (2) that it may have been. Unknown where the figure does not exist there.
+// farthest is by how much a figure lies lower and higher at the most where each of some things is as measured (0), or
+// the least (1) or the most (2) that it may have been. Unknown where the figure does not exist there.
 func farthest(things int, figure func(choices []int) float64) span {
 	measured := figure(make([]int, things))
 	low, high := make([]int, things), make([]int, things)
@@ -112,7 +116,8 @@ func farthest(things int, figure func(choices []int) float64) span {
 	return span{max(0, measured-figure(low)), max(0, figure(high)-measured)}
 }
 
-// widened is the estimate with its bounds moved outwards, on its own scale. Where nobody knows how far one lies there is no interval.
+// widened is the estimate with its bounds moved outwards, on its own scale. Where nobody knows how far one lies there
+// is no interval.
 func (e Estimate) widened(s span) Estimate {
 	e.Lo, e.Hi = e.Lo-Number(s.down), e.Hi+Number(s.up)
 	if !e.HasInterval() {

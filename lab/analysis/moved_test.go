@@ -12,7 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// lightLoads are as a neighbour leaves them: of the same steal only routers with little to do get dearer, by rise, cores.
+// lightLoads are as a neighbour leaves them: of the same steal only routers with little to do get dearer, by rise,
+// cores.
 func lightLoads(run result.Run, steal, rise, below float64) result.Run {
 	run.Trials = slices.Clone(run.Trials)
 	for i := range run.Trials {
@@ -34,7 +35,8 @@ func across(s analysis.Summary) map[string]analysis.Estimate {
 		at := fmt.Sprintf("%s along %s", sweep.Cell, sweep.Along)
 		for _, inc := range sweep.Increments {
 			step := fmt.Sprintf("%s, %v to %v: ", at, inc.From, inc.To)
-			all[step+"net"], all[step+"relative"], all[step+"proportion"], all[step+"ratio"] = inc.NetPct, inc.RelativePct, inc.Proportion, inc.RatioPct
+			all[step+"net"], all[step+"relative"], all[step+"proportion"], all[step+"ratio"] = inc.NetPct, inc.RelativePct,
+				inc.Proportion, inc.RatioPct
 		}
 		for _, span := range sweep.Spans {
 			step := fmt.Sprintf("%s, over %v to %v: ", at, span.From, span.To)
@@ -44,7 +46,8 @@ func across(s analysis.Summary) map[string]analysis.Estimate {
 			all[at+": slope"], all[at+": intercept"], all[at+": exponent"] = l.Slope, l.Intercept, l.Exponent
 		}
 		for _, l := range sweep.Lines {
-			all[at+": line of "+l.Metric], all[at+": line's begin of "+l.Metric], all[at+": line over the clean router's of "+l.Metric] = l.Slope, l.Intercept, l.OverClean
+			all[at+": line of "+l.Metric], all[at+": line's begin of "+l.Metric],
+				all[at+": line over the clean router's of "+l.Metric] = l.Slope, l.Intercept, l.OverClean
 		}
 	}
 	for _, m := range s.CostModels {
@@ -66,11 +69,12 @@ func across(s analysis.Summary) map[string]analysis.Estimate {
 	return all
 }
 
-// TestWhatNoiseDoesAcrossLoads: what is computed from several loads or numbers of clients contains what a quiet machine says, as
-// cells do, where noise has moved some of them. A quiet run is as before.
+// TestWhatNoiseDoesAcrossLoads: what is computed from several loads or numbers of clients contains what a quiet machine
+// says, as cells do, where noise has moved some of them. A quiet run is as before.
 func TestWhatNoiseDoesAcrossLoads(t *testing.T) {
 	clients := crowd
-	clients.DUTs = append(slices.Clone(crowd.DUTs), analysistest.DUT{Name: "other", Cost: analysistest.Cost{PerGbit: 9, PerClient: 0.02}})
+	clients.DUTs = append(
+		slices.Clone(crowd.DUTs), analysistest.DUT{Name: "other", Cost: analysistest.Cost{PerGbit: 9, PerClient: 0.02}})
 	clients.Offered = []float64{100}
 	all, unbounded := 0, 0
 	out := map[string]int{} // figures that the noise moved out of their intervals
@@ -112,7 +116,8 @@ func TestWhatNoiseDoesAcrossLoads(t *testing.T) {
 		t.Errorf("%d of %d figures have no interval for the noise", unbounded, all)
 	}
 	for _, what := range []string{
-		"net", "relative", "proportion", "ratio", "slope", "intercept", "exponent", "constant", "gbit_s", "capacity", "widening",
+		"net", "relative", "proportion", "ratio", "slope", "intercept", "exponent", "constant", "gbit_s", "capacity",
+		"widening",
 		"line of enter_core_pct", "line's begin of enter_core_pct", "line over the clean router's of enter_core_pct",
 	} {
 		if out[what] == 0 {

@@ -9,13 +9,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Noise is what others had of a machine while it measured, as means over windows. What it may have done to a judged change is
-// part of the change's interval, so that the interval contains what a quiet machine would have shown.
+// Noise is what others had of a machine while it measured, as means over windows. What it may have done to a judged
+// change is part of the change's interval, so that the interval contains what a quiet machine would have shown.
 type Noise struct {
-	StealPct   Number `json:"steal_pct"`   // of the machine's CPU, by other guests of its hypervisor
-	OthersPct  Number `json:"others_pct"`  // of the routers' CPUs, by programs that are not of the lab
-	WidenedPct Number `json:"widened_pct"` // by how much the bound of the judged interval that is farther from 1 moved outwards; of a run the most of its cells
-	Windows    int    `json:"windows"`     // accepted ones
+	StealPct  Number `json:"steal_pct"`  // of the machine's CPU, by other guests of its hypervisor
+	OthersPct Number `json:"others_pct"` // of the routers' CPUs, by programs that are not of the lab
+	// by how much the bound of the judged interval that is farther from 1 moved outwards; of a run the most of its cells
+	WidenedPct Number `json:"widened_pct"`
+	Windows    int    `json:"windows"` // accepted ones
 }
 
 // Less is noise that quiet machines show as well.
@@ -24,8 +25,8 @@ const (
 	quietOthers = 1.0 // %
 )
 
-// Noise pulls ratios towards 1, so what a quiet machine would show lies farther from 1. How far is known from a few devices only:
-// towards 1 an interval grows by half as much.
+// Noise pulls ratios towards 1, so what a quiet machine would show lies farther from 1. How far is known from a few
+// devices only: towards 1 an interval grows by half as much.
 const towards1 = 0.5
 
 // noiseOf is the noise of accepted trials.
@@ -60,7 +61,8 @@ func named(name, what string) bool { return name == what || strings.HasSuffix(na
 // Quiet reports whether there was no noise to speak of.
 func (n Noise) Quiet() bool { return n.StealPct <= quietSteal && n.OthersPct <= quietOthers }
 
-// String is the badge of a noisy run: "noisy: a neighbour took 9 % of the machine's CPU; intervals are up to 12 % wider for it".
+// String is the badge of a noisy run: "noisy: a neighbour took 9 % of the machine's CPU; intervals are up to 12 % wider
+// for it".
 func (n Noise) String() string {
 	var who []string
 	if n.StealPct > quietSteal {
@@ -79,8 +81,8 @@ func (n Noise) String() string {
 	return text
 }
 
-// quietest keeps of several accepted attempts at one window the one during which others had least; the first of equals. It also
-// returns how many accepted attempts are left out.
+// quietest keeps of several accepted attempts at one window the one during which others had least; the first of equals.
+// It also returns how many accepted attempts are left out.
 func quietest(trials []Trial) (kept []Trial, aside int) {
 	counts := Counting(trials)
 	for i, t := range trials {
@@ -91,8 +93,8 @@ func quietest(trials []Trial) (kept []Trial, aside int) {
 	return kept, len(trials) - len(kept)
 }
 
-// Counting says of each trial whether it is the one that counts of its window's accepted attempts: the quietest. Rejected ones do
-// not.
+// Counting says of each trial whether it is the one that counts of its window's accepted attempts: the quietest.
+// Rejected ones do not.
 func Counting(trials []Trial) []bool {
 	type window struct {
 		cell                   result.Cell
@@ -116,8 +118,8 @@ func Counting(trials []Trial) []bool {
 	return counts
 }
 
-// widen moves the bounds of a cell's changes outwards by what the noise of its trials may have done, and returns by how much it
-// may have moved the judged one, on the scale of its mean.
+// widen moves the bounds of a cell's changes outwards by what the noise of its trials may have done, and returns by how
+// much it may have moved the judged one, on the scale of its mean.
 func (in Input) widen(c *Cell, kept []Trial) (bias float64) {
 	n := noiseOf(kept)
 	if in.Bias == nil || in.Laws == nil || len(kept) == 0 || n.Quiet() && in.noise.OthersPct <= quietOthers {
@@ -144,7 +146,8 @@ func (in Input) widen(c *Cell, kept []Trial) (bias float64) {
 	return bias
 }
 
-// coresOf is what the clean router used of what a metric is about: of the CPU of one of two gateways that gateway's. 0: not known.
+// coresOf is what the clean router used of what a metric is about: of the CPU of one of two gateways that gateway's. 0:
+// not known.
 func (in Input) coresOf(m Metric, f Figure, c Cell) float64 {
 	pct := c.Clean(in.Laws.CPU).Mean
 	if m.Unit == MetricNamed(in.Metrics, in.Laws.CPU).Unit && f.Clean != nil {
@@ -171,7 +174,8 @@ func noiseOfRun(s Summary, trials []Trial) *Noise {
 	return &n
 }
 
-// Tests of a contrast whose mean noise may have moved: a difference must show beyond that, and equivalence in spite of it.
+// Tests of a contrast whose mean noise may have moved: a difference must show beyond that, and equivalence in spite of
+// it.
 
 func (c contrast) pDifferent() float64 { return c.PBeyond(c.moved.towards0(c.Mean)) }
 func (c contrast) pEquivalent() float64 {

@@ -23,8 +23,8 @@ func noisy(run result.Run, steal, rise float64) result.Run {
 	return run
 }
 
-// TestIntervalsContainWhatNoiseDoes: dearer wake-ups pull ratios towards 1, and the interval of the noisy run contains what the
-// quiet run says.
+// TestIntervalsContainWhatNoiseDoes: dearer wake-ups pull ratios towards 1, and the interval of the noisy run contains
+// what the quiet run says.
 func TestIntervalsContainWhatNoiseDoes(t *testing.T) {
 	spec := portals
 	quiet := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
@@ -71,7 +71,8 @@ func TestVerdictsAllowForNoise(t *testing.T) {
 		if !(is.Lo < was.Lo && is.Hi > was.Hi) {
 			t.Errorf("%s: [%v, %v] is not wider than [%v, %v]", c.Cell, is.Lo, is.Hi, was.Lo, was.Hi)
 		}
-		if c.Verdict == analysis.Different && is.Lo <= 1 && is.Hi >= 1 || c.Verdict == analysis.Equivalent && (is.Lo < 1/1.05 || is.Hi > 1.05) {
+		if c.Verdict == analysis.Different && is.Lo <= 1 && is.Hi >= 1 ||
+			c.Verdict == analysis.Equivalent && (is.Lo < 1/1.05 || is.Hi > 1.05) {
 			t.Errorf("%s: %s over [%v, %v]", c.Cell, c.Verdict, is.Lo, is.Hi)
 		}
 		if float64(c.PDifferent) < float64(quiet.Cells[i].PDifferent) {
@@ -116,8 +117,8 @@ func TestTheQuietestAttemptCounts(t *testing.T) {
 	}
 }
 
-// TestBusyDevicesHideOthers: programs that a device left no CPU in its own windows were there all the same, so its interval is wider
-// too.
+// TestBusyDevicesHideOthers: programs that a device left no CPU in its own windows were there all the same, so its
+// interval is wider too.
 func TestBusyDevicesHideOthers(t *testing.T) {
 	run := analysistest.Run(portals)
 	quiet := (cost.Measure{}).Summarise(run, analysis.Options{})

@@ -25,7 +25,8 @@ func two(seed uint64, blocks int, perClient float64) analysistest.Spec {
 
 func quotientOf(t *testing.T, s analysis.Summary, a, b string, offered float64) analysis.Quotient {
 	t.Helper()
-	q, ok := s.Between(a, b, result.NewCell(result.OfferedMbps, offered, result.Direction, "up", result.Profile, "per-packet"))
+	q, ok := s.Between(
+		a, b, result.NewCell(result.OfferedMbps, offered, result.Direction, "up", result.Profile, "per-packet"))
 	if !ok {
 		t.Fatalf("no quotient of %s over %s at %g", a, b, offered)
 	}
@@ -38,7 +39,8 @@ func TestQuotients(t *testing.T) {
 		t.Fatalf("%d quotients of two devices at two loads", len(s.Quotients))
 	}
 	q := quotientOf(t, s, "a", "b", 1000)
-	if len(q.Levels) != 3 || q.Levels[0].Widening.Mean.Known() || q.Levels[2].Clients != 100 || q.Levels[2].Ratio.N != 8 || q.Levels[2].Widening.N != 8 {
+	if len(q.Levels) != 3 || q.Levels[0].Widening.Mean.Known() || q.Levels[2].Clients != 100 || q.Levels[2].Ratio.N != 8 ||
+		q.Levels[2].Widening.N != 8 {
 		t.Fatalf("%+v", q)
 	}
 	first, last := (40-0.3)/20., (40-30.)/20
@@ -51,7 +53,8 @@ func TestQuotients(t *testing.T) {
 	if turned.DUT != "b" || turned.Over != "a" || turned.Levels[2].Widening != q.Levels[2].Widening {
 		t.Errorf("turned: %+v", turned)
 	}
-	if _, ok := s.Between("a", "b", result.NewCell(result.OfferedMbps, 500, result.Direction, "up", result.Profile, "per-packet")); ok {
+	if _, ok := s.Between(
+		"a", "b", result.NewCell(result.OfferedMbps, 500, result.Direction, "up", result.Profile, "per-packet")); ok {
 		t.Error("a quotient at a load that was not measured")
 	}
 }
@@ -95,7 +98,8 @@ func TestQuotientsOfARealRun(t *testing.T) {
 	})
 	for i := range run.Trials {
 		trial := &run.Trials[i]
-		trial.DUT.NAPINs = int64(float64(trial.Clean.NAPINs) * math.Exp(measured[trial.Cell.Text(result.DUT)][trial.Cell.Int(result.Clients)][trial.Block]))
+		trial.DUT.NAPINs = int64(float64(trial.Clean.NAPINs) * math.Exp(
+			measured[trial.Cell.Text(result.DUT)][trial.Cell.Int(result.Clients)][trial.Block]))
 	}
 	q := quotientOf(t, (cost.Measure{}).Summarise(run, analysis.Options{}), "gateway-tun", "gateway-nfqueue", 300)
 	for _, tt := range []struct {
@@ -161,7 +165,8 @@ func TestSpans(t *testing.T) {
 		t.Errorf("%+v, the steps within make %g", span, product)
 	}
 	holds(t, "CPU from 10 to 100 clients", span.RelativePct, 100*(30./21-1), 6)
-	if clean := sweepOf(t, s, analysis.Clean, result.Clients); clean.Spans[2].RatioPct.Mean.Known() || !clean.Spans[2].RelativePct.HasInterval() {
+	if clean := sweepOf(t, s, analysis.Clean, result.Clients); clean.Spans[2].RatioPct.Mean.Known() ||
+		!clean.Spans[2].RelativePct.HasInterval() {
 		t.Errorf("clean: %+v", clean.Spans[2])
 	}
 }

@@ -24,7 +24,8 @@ const RouterSharePct = "router_share_pct"
 // SlowedMetric is the share of its CPU that a slowed host had, of records that have it in a field; zero
 // stands for full speed.
 func SlowedMetric(host, field string) Metric {
-	return Metric{Name: RouterSharePct, Unit: "% of its CPU", Text: "CPU that slowed hosts had, by the clock of what took the rest", Host: host, Per: PerWindow, Range: Percents,
+	return Metric{Name: RouterSharePct, Unit: "% of its CPU",
+		Text: "CPU that slowed hosts had, by the clock of what took the rest", Host: host, Per: PerWindow, Range: Percents,
 		Of: func(r Reading) float64 { return Positive(100 * r.Get(field)) }}
 }
 
@@ -59,7 +60,8 @@ func (s Slowed) String() string {
 	if s.Windows == 0 {
 		return to + ": no accepted trial measured the share"
 	}
-	return fmt.Sprintf("%s: measured share %.1f %% (%.1f to %.1f in %s)", to, 100*s.Share, 100*s.Least, 100*s.Most, words.Counted(s.Windows, "window"))
+	return fmt.Sprintf("%s: measured share %.1f %% (%.1f to %.1f in %s)", to, 100*s.Share, 100*s.Least, 100*s.Most,
+		words.Counted(s.Windows, "window"))
 }
 
 // Speed is the share of their CPU that the run's routers were to have: 1 unless they were slowed.
@@ -70,8 +72,8 @@ func (s Summary) Speed() float64 {
 	return s.Slowed.Speed
 }
 
-// Badges say, a text each, on what routers the figures were taken and with what loads, where that is not as usual: no figure
-// is shown without them.
+// Badges say, a text each, on what routers the figures were taken and with what loads, where that is not as usual: no
+// figure is shown without them.
 func (s Summary) Badges() (list []string) {
 	if s.VM != nil {
 		list = append(list, s.VM.String())

@@ -15,7 +15,8 @@ func TestSlowedRunsSayHowSlow(t *testing.T) {
 	spec := portals
 	spec.Blocks, spec.AABlocks, spec.Windows = 2, 0, 1
 	run := analysistest.Run(spec)
-	if s := (cost.Measure{}).Summarise(run, analysis.Options{}); s.Slowed != nil || s.Speed() != 1 || strings.Contains(string(encode(t, s)), `"slowed"`) {
+	if s := (cost.Measure{}).Summarise(run, analysis.Options{}); s.Slowed != nil || s.Speed() != 1 ||
+		strings.Contains(string(encode(t, s)), `"slowed"`) {
 		t.Errorf("at full speed: %v", s.Slowed)
 	}
 	for i := range run.Trials {
@@ -35,7 +36,8 @@ func TestSlowedRunsSayHowSlow(t *testing.T) {
 	}
 	run.Environment.RouterSpeed = 0.25
 	s = (cost.Measure{}).Summarise(run, analysis.Options{})
-	if text := s.Slowed.String(); !strings.Contains(text, "slowed to 25 %") || !strings.Contains(text, "(25.0 to 26.0 in ") || s.Slowed.Windows != 2*(len(run.Trials)-1) {
+	if text := s.Slowed.String(); !strings.Contains(text, "slowed to 25 %") ||
+		!strings.Contains(text, "(25.0 to 26.0 in ") || s.Slowed.Windows != 2*(len(run.Trials)-1) {
 		t.Errorf("badge %q of %d trials", text, len(run.Trials))
 	}
 	if share := s.Cells[1].Device("router_share_pct"); !(share.Mean > 24.9 && share.Mean < 26.1) {
@@ -48,7 +50,8 @@ func TestSlowedRunsSayHowSlow(t *testing.T) {
 		t.Errorf("with an attempt that was set aside: %v, without it %v", again, s.Slowed)
 	}
 	run.Trials = nil
-	if s = (cost.Measure{}).Summarise(run, analysis.Options{}); s.Speed() != 0.25 || !strings.Contains(s.Slowed.String(), "no accepted trial") {
+	if s = (cost.Measure{}).Summarise(run, analysis.Options{}); s.Speed() != 0.25 ||
+		!strings.Contains(s.Slowed.String(), "no accepted trial") {
 		t.Errorf("without trials: %v", s.Slowed)
 	}
 }

@@ -111,10 +111,14 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 	cleanDrift, _, residuals := trends(blocks, func(b deviation) float64 { return b.perBit })
 	return s, judgeEffects([]effect{
 		{&s.DriftPctPerHour, drift, span, "the ratio", "ratios depend on when they were measured"},
-		{&s.CleanDriftPctPerHour, cleanDrift.Serial(residuals), span, "the clean router's CPU per bit", "CPU figures depend on when they were measured; ratios do not"},
-		{&s.SidePct, side, 0, "the ratio in lab a against lab b", "the labs are not alike; the swap from block to block cancels it"},
-		{&s.OrderPct, later, 0, "the ratio in a load's later windows against its first", "device or traffic had not settled in the first window: a longer warm-up helps"},
-		{&s.LoadOrderPct, loadOrder(loads), 0, "the ratio at a block's last load against its first", "a ratio depends on what was measured before it"},
+		{&s.CleanDriftPctPerHour, cleanDrift.Serial(residuals), span, "the clean router's CPU per bit",
+			"CPU figures depend on when they were measured; ratios do not"},
+		{&s.SidePct, side, 0, "the ratio in lab a against lab b",
+			"the labs are not alike; the swap from block to block cancels it"},
+		{&s.OrderPct, later, 0, "the ratio in a load's later windows against its first",
+			"device or traffic had not settled in the first window: a longer warm-up helps"},
+		{&s.LoadOrderPct, loadOrder(loads), 0, "the ratio at a block's last load against its first",
+			"a ratio depends on what was measured before it"},
 	}, opts)
 }
 

@@ -15,8 +15,9 @@ import (
 
 // steady is a run of about three hours without any effect.
 var steady = analysistest.Spec{
-	Seed: 6, DUTs: []analysistest.DUT{{Name: "one", Ratio: 2}, {Name: "two", Ratio: 5}}, Clients: []int{10}, Offered: []float64{100, 500, 1000},
-	Blocks: 9, Windows: 3, AABlocks: 9, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.02,
+	Seed: 6, DUTs: []analysistest.DUT{{Name: "one", Ratio: 2}, {Name: "two", Ratio: 5}}, Clients: []int{10},
+	Offered: []float64{100, 500, 1000},
+	Blocks:  9, Windows: 3, AABlocks: 9, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.02,
 	Effects: analysistest.Effects{BlockPause: 6 * time.Minute, RotateLoads: true},
 }
 
@@ -42,7 +43,8 @@ func TestSteadyRun(t *testing.T) {
 	if n := len(unstable(s)); n != 0 {
 		t.Errorf("warnings on a steady run: %q", s.Warnings)
 	}
-	if len(s.Stability.Series) != 27 || !s.Stability.Series[0].AA || s.Stability.Series[0].DUTLab != "a" || s.Stability.Series[26].Hours < 2.5 {
+	if len(s.Stability.Series) != 27 || !s.Stability.Series[0].AA || s.Stability.Series[0].DUTLab != "a" ||
+		s.Stability.Series[26].Hours < 2.5 {
 		t.Errorf("series of %d, last %+v", len(s.Stability.Series), s.Stability.Series[len(s.Stability.Series)-1])
 	}
 }
@@ -54,11 +56,13 @@ func TestEffectsAreFound(t *testing.T) {
 		want  float64 // per cent
 		about string
 	}{
-		"drift":       {func(e *analysistest.Effects) { e.RatioPerHour = 0.05 }, 100 * math.Expm1(0.05), "ratios depend on when"},
-		"clean drift": {func(e *analysistest.Effects) { e.CleanPerHour = -0.04 }, 100 * math.Expm1(-0.04), "CPU figures depend on when"},
-		"side":        {func(e *analysistest.Effects) { e.Side = 0.08 }, 100 * math.Expm1(0.08), "labs are not alike"},
-		"order":       {func(e *analysistest.Effects) { e.Later = -0.08 }, 100 * math.Expm1(-0.08), "had not settled"},
-		"load order":  {func(e *analysistest.Effects) { e.LoadOrder = 0.1 }, 100 * math.Expm1(0.1), "measured before it"},
+		"drift": {
+			func(e *analysistest.Effects) { e.RatioPerHour = 0.05 }, 100 * math.Expm1(0.05), "ratios depend on when"},
+		"clean drift": {
+			func(e *analysistest.Effects) { e.CleanPerHour = -0.04 }, 100 * math.Expm1(-0.04), "CPU figures depend on when"},
+		"side":       {func(e *analysistest.Effects) { e.Side = 0.08 }, 100 * math.Expm1(0.08), "labs are not alike"},
+		"order":      {func(e *analysistest.Effects) { e.Later = -0.08 }, 100 * math.Expm1(-0.08), "had not settled"},
+		"load order": {func(e *analysistest.Effects) { e.LoadOrder = 0.1 }, 100 * math.Expm1(0.1), "measured before it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := steady
@@ -83,7 +87,8 @@ func TestLoadOrderCountsTheBlocksItUses(t *testing.T) {
 	run := analysistest.Run(steady)
 	for i := range run.Trials {
 		trial := &run.Trials[i]
-		trial.Accepted = trial.AA || trial.Cell.Text(result.DUT) != "one" || trial.Block != 2 || trial.Cell.Number(result.OfferedMbps) == 500
+		trial.Accepted = trial.AA || trial.Cell.Text(result.DUT) != "one" || trial.Block != 2 ||
+			trial.Cell.Number(result.OfferedMbps) == 500
 	}
 	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	if n := s.Stability.LoadOrderPct.Value.N; n != 17 {
@@ -93,12 +98,14 @@ func TestLoadOrderCountsTheBlocksItUses(t *testing.T) {
 
 // TestShortRunsAreNotSaidInHours: the length of a run is said in units that it has.
 func TestShortRunsAreNotSaidInHours(t *testing.T) {
-	for pause, want := range map[time.Duration]string{2 * time.Second: " s of the run", 20 * time.Second: " min of the run", 6 * time.Minute: " h "} {
+	for pause, want := range map[time.Duration]string{
+		2 * time.Second: " s of the run", 20 * time.Second: " min of the run", 6 * time.Minute: " h "} {
 		spec := steady
 		spec.Windows, spec.Effects.BlockPause = 1, pause
 		s := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
 		for _, e := range []analysis.Effect{s.Stability.DriftPctPerHour, s.Stability.CleanDriftPctPerHour} {
-			if _, over, _ := strings.Cut(e.Note, " over the "); !strings.Contains(over, want) || strings.Contains(over, "0.0") || strings.HasPrefix(over, "0") {
+			if _, over, _ := strings.Cut(e.Note, " over the "); !strings.Contains(over, want) || strings.Contains(over, "0.0") ||
+				strings.HasPrefix(over, "0") {
 				t.Errorf("blocks %s apart, want %q: %s", pause, want, e.Note)
 			}
 		}
@@ -125,8 +132,8 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// setForward moves the clock of the later half of a run's records. Records stand in the order they were written, a block's
-// own behind its trials.
+// setForward moves the clock of the later half of a run's records. Records stand in the order they were written, a
+// block's own behind its trials.
 func setForward(run result.Run, by time.Duration) {
 	half := len(run.Trials) / 2
 	for i := half; i < len(run.Trials); i++ {
@@ -142,8 +149,8 @@ func setForward(run result.Run, by time.Duration) {
 	}
 }
 
-// TestClockSetForward: a clock that is set forward, by little or much, makes the run no longer, whether its records have the
-// monotonic time or not.
+// TestClockSetForward: a clock that is set forward, by little or much, makes the run no longer, whether its records
+// have the monotonic time or not.
 func TestClockSetForward(t *testing.T) {
 	spec := steady
 	spec.Effects.RatioPerHour = 0.05
@@ -155,7 +162,8 @@ func TestClockSetForward(t *testing.T) {
 		says      string
 	}{
 		{false, 24 * time.Hour, "set forward by 24 h"}, {true, 24 * time.Hour, "set forward by 24 h"},
-		{false, 30 * time.Minute, "set forward by "}, {true, 30 * time.Minute, "set forward by 30 min"}, {true, 10 * time.Second, "set forward by 10 s"},
+		{false, 30 * time.Minute, "set forward by "}, {true, 30 * time.Minute, "set forward by 30 min"},
+		{true, 10 * time.Second, "set forward by 10 s"},
 		{true, -10 * time.Second, "set back by 10 s"}, {true, -time.Hour, "set back by 1 h "},
 	} {
 		run := analysistest.Run(spec)
@@ -213,7 +221,8 @@ func TestUnknownEffects(t *testing.T) {
 func TestEffectCoverage(t *testing.T) {
 	spec := steady
 	spec.Blocks, spec.AABlocks = 6, 3
-	spec.Effects.RatioPerHour, spec.Effects.CleanPerHour, spec.Effects.Side, spec.Effects.Later, spec.Effects.LoadOrder = 0.02, -0.03, 0.02, 0.01, 0.03
+	spec.Effects.RatioPerHour, spec.Effects.CleanPerHour, spec.Effects.Side, spec.Effects.Later,
+		spec.Effects.LoadOrder = 0.02, -0.03, 0.02, 0.01, 0.03
 	truth := map[string]float64{"drift": 0.02, "clean drift": -0.03, "side": 0.02, "order": 0.01, "load order": 0.03}
 	covered := map[string]int{}
 	for seed := range uint64(500) {

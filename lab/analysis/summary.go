@@ -129,7 +129,8 @@ type AA struct {
 type Finding struct {
 	Study int    `json:"study"` // its number
 	ID    string `json:"id"`    // claim/device, or the claim alone where no run holds its experiment
-	Pair  string `json:"-"`     // "tcpdump-1500 against tcpdump-68", where the claim is of two devices; files have them in the ID
+	// "tcpdump-1500 against tcpdump-68", where the claim is of two devices; files have them in the ID
+	Pair  string `json:"-"`
 	Claim string `json:"claim"` // of the study
 	Here  string `json:"here"`  // figures with intervals, n and run
 	Holds *bool  `json:"holds"` // nil: this run cannot say

@@ -16,8 +16,9 @@ import (
 )
 
 var portals = analysistest.Spec{
-	Seed:    7,
-	DUTs:    []analysistest.DUT{{Name: "ebpf", Ratio: 0.9}, {Name: "opennds", Ratio: 2.2, Process: 0.03, PSSMiB: 9}, {Name: "same", Ratio: 1}},
+	Seed: 7,
+	DUTs: []analysistest.DUT{
+		{Name: "ebpf", Ratio: 0.9}, {Name: "opennds", Ratio: 2.2, Process: 0.03, PSSMiB: 9}, {Name: "same", Ratio: 1}},
 	Clients: []int{20}, Offered: []float64{500, 1000}, Directions: []string{"up", "down"},
 	Blocks: 8, Windows: 5, AABlocks: 6, BlockSD: 0.02, WindowSD: 0.03,
 }
@@ -108,8 +109,9 @@ func TestIntervalIsOverBlocks(t *testing.T) {
 			return result.Measurement{Seconds: 1, NAPINs: ns, DeliveredMbps: 100, LinkMbps: 104, Packets: 1000}
 		}
 		return result.Trial{
-			Cell: result.NewCell(result.DUT, "x", result.Clients, 1, result.OfferedMbps, 100), Block: block, Window: window, Accepted: true,
-			DUT: m(int64(ratio * 1e6)), Clean: m(1e6),
+			Cell: result.NewCell(result.DUT, "x", result.Clients, 1, result.OfferedMbps, 100), Block: block, Window: window,
+			Accepted: true,
+			DUT:      m(int64(ratio * 1e6)), Clean: m(1e6),
 		}
 	}
 	var run result.Run
@@ -203,7 +205,8 @@ func TestFewTrials(t *testing.T) {
 		}},
 		{"only rejected", analysistest.Run(rejected), func(t *testing.T, s analysis.Summary) {
 			c := find(t, s, "opennds", 500)
-			if c.Pairs != 0 || c.Rejected != 40 || c.Verdict != analysis.Inconclusive || c.Change(cost.PerBit).Mean.Known() || c.Device(cost.Delivered).Mean.Known() {
+			if c.Pairs != 0 || c.Rejected != 40 || c.Verdict != analysis.Inconclusive || c.Change(cost.PerBit).Mean.Known() ||
+				c.Device(cost.Delivered).Mean.Known() {
 				t.Errorf("cell %+v", c)
 			}
 			if len(c.Rejects) != 1 || c.Rejects[0].Count != 40 {
@@ -219,7 +222,8 @@ func TestFewTrials(t *testing.T) {
 		}},
 		{"one block", analysistest.Run(oneBlock), func(t *testing.T, s analysis.Summary) {
 			c := find(t, s, "same", 500)
-			if c.Change(cost.PerBit).HasInterval() || !c.Change(cost.PerBit).Mean.Known() || c.Verdict != analysis.Inconclusive || c.BlocksNeeded == nil {
+			if c.Change(cost.PerBit).HasInterval() || !c.Change(cost.PerBit).Mean.Known() ||
+				c.Verdict != analysis.Inconclusive || c.BlocksNeeded == nil {
 				t.Errorf("cell %+v", c)
 			}
 			warned(t, s, "One block only")
@@ -238,7 +242,8 @@ func TestOddRuns(t *testing.T) {
 	checkCases(t, []hardCase{
 		{"saturated", analysistest.Run(saturated), func(t *testing.T, s analysis.Summary) {
 			c := find(t, s, "chilli", 1000)
-			if !c.Flagged(result.FlagSaturated) || !c.Flagged(cost.FlagShortfall) || find(t, s, "chilli", 500).Flagged(result.FlagSaturated) {
+			if !c.Flagged(result.FlagSaturated) || !c.Flagged(cost.FlagShortfall) ||
+				find(t, s, "chilli", 500).Flagged(result.FlagSaturated) {
 				t.Errorf("flags %+v", c.Flags)
 			}
 			between(t, "ratio", c.Change(cost.PerBit).Mean, 4.8, 5.2)
@@ -250,7 +255,8 @@ func TestOddRuns(t *testing.T) {
 			}
 		}},
 		{"nothing delivered", dead(), func(t *testing.T, s analysis.Summary) {
-			if c := find(t, s, "opennds", 500); !c.Flagged(analysis.FlagNoRatio) || c.Change(cost.PerBit).Mean.Known() || c.Pairs != 40 {
+			if c := find(t, s, "opennds", 500); !c.Flagged(analysis.FlagNoRatio) || c.Change(cost.PerBit).Mean.Known() ||
+				c.Pairs != 40 {
 				t.Errorf("cell %+v", c)
 			}
 		}},
@@ -327,7 +333,8 @@ func FuzzSummarise(f *testing.F) {
 		for block := range 3 {
 			m.DeliveredMbps /= 2
 			run.Trials = append(run.Trials, result.Trial{
-				Cell: result.NewCell(result.DUT, "x", result.OfferedMbps, offered), Block: block, Accepted: accepted || block > 0, AA: block == 2, DUT: m, Clean: clean,
+				Cell: result.NewCell(result.DUT, "x", result.OfferedMbps, offered), Block: block, Accepted: accepted || block > 0,
+				AA: block == 2, DUT: m, Clean: clean,
 			})
 			run.Blocks = append(run.Blocks, result.Block{DUT: "x", LoginMs: []float64{mbps, seconds}, DaemonCore: mbps})
 		}

@@ -58,8 +58,8 @@ type Increment struct {
 	RatioPct Estimate `json:"ratio_pct"`
 	// RatioVerdict is the verdict on RatioPct; empty for the clean router.
 	RatioVerdict string `json:"ratio_verdict"`
-	// Together and RatioTogether are RelativePct and RatioPct with the intervals that left the verdicts open, of all increments
-	// together, where the intervals of this one would have given one; nil elsewhere.
+	// Together and RatioTogether are RelativePct and RatioPct with the intervals that left the verdicts open, of all
+	// increments together, where the intervals of this one would have given one; nil elsewhere.
 	Together      *Estimate `json:"together,omitempty"`
 	RatioTogether *Estimate `json:"ratio_together,omitempty"`
 }
@@ -206,15 +206,18 @@ func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
 	}
 	was, is := r.moved(from), r.moved(to)
 	s := step{
-		Increment:  into,
-		normalised: contrast{compare(func(b blockMean) float64 { return finite(math.Log(r.side(b)[normalised])) }), opts.limit(), is.own.less(was.own)},
-		overhead:   contrast{Sample: inference.None()},
+		Increment: into,
+		normalised: contrast{compare(func(b blockMean) float64 { return finite(math.Log(r.side(b)[normalised])) }),
+			opts.limit(), is.own.less(was.own)},
+		overhead: contrast{Sample: inference.None()},
 	}
 	if r.name != Clean {
-		s.overhead = contrast{compare(func(b blockMean) float64 { return b.logRatio }), opts.limit(), is.ratio.less(was.ratio)}
+		s.overhead = contrast{
+			compare(func(b blockMean) float64 { return b.logRatio }), opts.limit(), is.ratio.less(was.ratio)}
 	}
 	ratio := s.normalised.estimate(opts.Confidence)
-	net := contrast{Sample: compare(func(b blockMean) float64 { return r.side(b)[normalised] }), moved: r.points(to, is).less(r.points(from, was))}
+	net := contrast{Sample: compare(func(b blockMean) float64 { return r.side(b)[normalised] }), moved: r.points(to,
+		is).less(r.points(from, was))}
 	*into = Increment{
 		From: Number(r.at(from)), To: Number(r.at(to)),
 		NetPct:      net.estimate(opts.Confidence),

@@ -59,7 +59,8 @@ func TestSweepAlongLoad(t *testing.T) {
 		t.Fatalf("%d sweeps, first of %s", len(s.Sweeps), s.Sweeps[0].Cell.Text(result.DUT))
 	}
 	portal := sweepOf(t, s, "portal", result.OfferedMbps)
-	if portal.Cell.Int(result.Clients) != 100 || portal.Cell.Has(result.OfferedMbps) || len(portal.Levels) != 5 || len(portal.Increments) != 4 {
+	if portal.Cell.Int(result.Clients) != 100 || portal.Cell.Has(result.OfferedMbps) || len(portal.Levels) != 5 ||
+		len(portal.Increments) != 4 {
 		t.Fatalf("%+v", portal)
 	}
 	holds(t, "sampled at 400", portal.Levels[2].CPUSampled, 10, 0.3)
@@ -91,7 +92,8 @@ func TestResumedBlockIsTwo(t *testing.T) {
 	for i := range run.Trials {
 		trial := &run.Trials[i]
 		load := trial.Cell.Number(result.OfferedMbps)
-		if trial.Cell.Text(result.DUT) == "portal" && !trial.AA && trial.Block == 3 && (load > 400 || load == 400 && trial.Window > 0) {
+		if trial.Cell.Text(result.DUT) == "portal" && !trial.AA && trial.Block == 3 &&
+			(load > 400 || load == 400 && trial.Window > 0) {
 			trial.Sitting = 1
 		}
 	}
@@ -146,7 +148,8 @@ func TestSweepAlongClients(t *testing.T) {
 func TestOneLevelIsNoSweep(t *testing.T) {
 	single := bandwidth
 	single.Offered = []float64{400}
-	if s := (cost.Measure{}).Summarise(analysistest.Run(single), analysis.Options{}); len(s.Sweeps) != 0 || len(s.CostModels) != 0 {
+	if s := (cost.Measure{}).Summarise(analysistest.Run(single), analysis.Options{}); len(s.Sweeps) != 0 ||
+		len(s.CostModels) != 0 {
 		t.Errorf("%d sweeps and %d cost models of one cell a device", len(s.Sweeps), len(s.CostModels))
 	}
 	both := crowd
@@ -206,7 +209,8 @@ func TestBendFalseAlarms(t *testing.T) {
 // TestIncrementCoverage: paired and Welch intervals hold the truth about 95 %
 // of the time (950 of 1000, give or take 4 standard deviations: 28).
 func TestIncrementCoverage(t *testing.T) {
-	for name, spec := range map[string]analysistest.Spec{"paired": {Clients: []int{1}, Offered: []float64{500, 1000}}, "welch": {Clients: []int{1, 2}, Offered: []float64{500}}} {
+	for name, spec := range map[string]analysistest.Spec{"paired": {Clients: []int{1}, Offered: []float64{500, 1000}},
+		"welch": {Clients: []int{1, 2}, Offered: []float64{500}}} {
 		spec.DUTs = []analysistest.DUT{{Name: "x", Cost: analysistest.Cost{PerGbit: 20}}}
 		spec.Blocks, spec.Windows, spec.BlockSD, spec.WindowSD, spec.MachineSD = 6, 3, 0.05, 0.05, 0.05
 		truth := 0.0
@@ -237,7 +241,8 @@ func TestProfilesAndDirectionsApart(t *testing.T) {
 	if len(s.Sweeps) != 8 || len(s.CostModels) != 8 {
 		t.Fatalf("%d sweeps, %d cost models", len(s.Sweeps), len(s.CostModels))
 	}
-	if first := s.Sweeps[0]; first.Cell.Text(result.Profile) != "bulk" || first.Cell.Text(result.Direction) != "up" || first.Levels[0].LinkMbps.N != 4 {
+	if first := s.Sweeps[0]; first.Cell.Text(result.Profile) != "bulk" || first.Cell.Text(result.Direction) != "up" ||
+		first.Levels[0].LinkMbps.N != 4 {
 		t.Errorf("first sweep %+v", first)
 	}
 	if last := s.Sweeps[7].Cell; last.Text(result.Profile) != "per-packet" || last.Text(result.Direction) != "down" {
@@ -250,7 +255,8 @@ func TestProfilesAndDirectionsApart(t *testing.T) {
 func TestCleanRouterBesideFullDevices(t *testing.T) {
 	spec := bandwidth
 	spec.DUTs, spec.AABlocks = spec.DUTs[1:2], 0
-	clean := sweepOf(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), analysis.Clean, result.OfferedMbps)
+	clean := sweepOf(
+		t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), analysis.Clean, result.OfferedMbps)
 	if len(clean.Levels) != 5 || clean.Levels[4].CPUSampled.N != 8 {
 		t.Errorf("%+v", clean.Levels)
 	}

@@ -137,7 +137,8 @@ func aboveNoise(v Verdict, mean float64, aa AA, m Metric, opts Options) Verdict 
 	enough := func(n int) bool {
 		return inference.Quantile(float64(n-1), (1+opts.Confidence)/2)*sd/math.Sqrt(float64(n)) < distance
 	}
-	if further := inference.Further(aa.Ratio.N, enough); distance > 0 && aa.Ratio.N >= inference.FewestForSpread && further != nil {
+	if further := inference.Further(aa.Ratio.N, enough); distance > 0 && aa.Ratio.N >= inference.FewestForSpread &&
+		further != nil {
 		v.Note += fmt.Sprintf("; about %s would tell", words.Counted(*further, "more A/A block"))
 	}
 	return v
@@ -168,7 +169,8 @@ func (c contrast) furtherBlocks(sd float64, seen, family int, opts Options) *int
 	return inference.Further(c.N, func(blocks int) bool {
 		freedom := float64(blocks - 1)
 		reach := func(level float64) float64 {
-			return (inference.Quantile(freedom, 1-level) + inference.Quantile(freedom, inference.Power)) * sd / math.Sqrt(float64(blocks))
+			return (inference.Quantile(freedom, 1-level) + inference.Quantile(freedom, inference.Power)) * sd / math.Sqrt(
+				float64(blocks))
 		}
 		return reach(alpha/2) <= math.Abs(c.Mean)-c.moved.towards0(c.Mean) ||
 			reach(min(alpha, (1-opts.Confidence)/2)) <= c.limit-math.Abs(c.Mean)-max(c.moved.down, c.moved.up)

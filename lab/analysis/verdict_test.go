@@ -12,7 +12,8 @@ import (
 func sampleWith(lo, hi float64, n int) inference.Sample {
 	half := (math.Log(hi) - math.Log(lo)) / 2
 	return inference.Sample{
-		Mean: (math.Log(lo) + math.Log(hi)) / 2, SE: half / inference.Quantile(float64(n-1), 0.975), Freedom: float64(n - 1), N: n,
+		Mean: (math.Log(lo) + math.Log(hi)) / 2, SE: half / inference.Quantile(float64(n-1), 0.975), Freedom: float64(n - 1),
+		N: n,
 	}
 }
 
@@ -62,7 +63,8 @@ func TestNoiseFloor(t *testing.T) {
 		want   string
 		note   string
 	}{
-		{1.06, 1.09, Inconclusive, "two clean routers may differ as much (A/A 0.930 to 1.090); about 5 more A/A blocks would tell"},
+		{1.06, 1.09, Inconclusive,
+			"two clean routers may differ as much (A/A 0.930 to 1.090); about 5 more A/A blocks would tell"},
 		{0.92, 0.945, Inconclusive, "A/A"},
 		{1.095, 1.11, Different, ""},
 		{0.88, 0.91, Different, ""},
@@ -117,7 +119,8 @@ func TestMultiplicity(t *testing.T) {
 	}
 }
 
-// TestTogether: where a verdict stays open that the interval shown would give, the interval that decided stands beside it; elsewhere none.
+// TestTogether: where a verdict stays open that the interval shown would give, the interval that decided stands beside
+// it; elsewhere none.
 func TestTogether(t *testing.T) {
 	opts := Options{}.withDefaults()
 	none := AA{Ratio: Unknown(), SDLog: Absent()}
@@ -141,7 +144,8 @@ func TestTogether(t *testing.T) {
 // TestFewBlocksNameNoNumber: two blocks do not say how far blocks spread.
 func TestFewBlocksNameNoNumber(t *testing.T) {
 	opts := Options{}.withDefaults()
-	for n, quiet := range map[int]AA{2: {Ratio: Unknown(), SDLog: Absent()}, 1: {Ratio: Estimate{Mean: 1, Lo: 0.99, Hi: 1.01, N: 2}, SDLog: 0.005}} {
+	for n, quiet := range map[int]AA{
+		2: {Ratio: Unknown(), SDLog: Absent()}, 1: {Ratio: Estimate{Mean: 1, Lo: 0.99, Hi: 1.01, N: 2}, SDLog: 0.005}} {
 		cells := []Cell{{}}
 		in := sampleWith(0.37, 83, 2)
 		if n == 1 {
@@ -153,7 +157,8 @@ func TestFewBlocksNameNoNumber(t *testing.T) {
 		}
 	}
 	cells := []Cell{{}}
-	judgeCells(cells, ratios([]inference.Sample{sampleWith(0.37, 83, 3)}, opts), AA{Ratio: Unknown(), SDLog: Absent()}, ratio, opts)
+	judgeCells(cells, ratios([]inference.Sample{sampleWith(0.37, 83, 3)}, opts), AA{Ratio: Unknown(), SDLog: Absent()},
+		ratio, opts)
 	if n := cells[0].BlocksNeeded; n == nil || *n < 3 {
 		t.Errorf("three blocks that leave [0.37, 83]: %v", cells[0].VerdictNote)
 	}

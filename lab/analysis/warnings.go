@@ -19,20 +19,25 @@ func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string
 	run, t := in.Run, s.Trials
 	say(run.Environment.Interrupted, "The run was interrupted: cells may be missing or have fewer blocks than planned.")
 	for _, file := range run.Missing {
-		say(true, "%s is missing from the run's folder: %s. Bring it back from where the run was made, or from a bundle of it.", file, missing[file])
+		say(true, "%s is missing from the run's folder: %s. Bring it back from where the run was made, or from a bundle of "+
+			"it.", file, missing[file])
 	}
 	say(run.Torn > 0, "%s.", run.TornText())
-	say(run.Repeated > 0, "%s twice in the file: the second of each is left out.", words.Agreed(run.Repeated, "record stands", "records stand"))
-	say(run.Unrecorded > 0, "%s no record although the run came to its end: %s was cut short, or records were taken out of it.",
+	say(run.Repeated > 0, "%s twice in the file: the second of each is left out.",
+		words.Agreed(run.Repeated, "record stands", "records stand"))
+	say(run.Unrecorded > 0,
+		"%s no record although the run came to its end: %s was cut short, or records were taken out of it.",
 		words.Agreed(run.Unrecorded, "planned window has", "planned windows have"), result.TrialsFile)
 	if t.Accepted == 0 {
 		say(true, "No %s was accepted: there is nothing to conclude from.", in.Noun)
 		for _, r := range s.Rejects[:min(1, len(s.Rejects))] {
-			say(true, "The most frequent reason of %s, %s: %s.", words.Counted(t.Rejected, "rejected "+in.Noun), words.Counted(r.Count, "time"), r.Text)
+			say(true, "The most frequent reason of %s, %s: %s.", words.Counted(t.Rejected, "rejected "+in.Noun),
+				words.Counted(r.Count, "time"), r.Text)
 		}
 		return append(out, in.further(s)...)
 	}
-	say(t.Rejected*4 > t.Accepted+t.Rejected, "%d of %s %s rejected by self-tests: the machine or the set-up is not quiet enough.",
+	say(t.Rejected*4 > t.Accepted+t.Rejected,
+		"%d of %s %s rejected by self-tests: the machine or the set-up is not quiet enough.",
 		t.Rejected, words.Counted(t.Accepted+t.Rejected, in.Noun), words.Either(t.Rejected, "was", "were"))
 	if s.Primary != "" {
 		out = append(out, in.noiseWarnings(s.AA)...)
@@ -51,7 +56,8 @@ func (in Input) further(s Summary) []string {
 // missing says what follows when a file of a run is missing.
 var missing = map[string]string{
 	result.EnvironmentFile: "nothing is known of the machine, the versions and whether the run came to its end",
-	result.ExperimentFile:  "what was planned is not known, nor whether all of it was measured, and the run can be neither continued nor repeated",
+	result.ExperimentFile: "what was planned is not known, nor whether all of it was measured, and the run can be " +
+		"neither continued nor repeated",
 }
 
 func (in Input) noiseWarnings(aa AA) []string {
@@ -65,7 +71,9 @@ func (in Input) noiseWarnings(aa AA) []string {
 	case !r.HasInterval():
 		return []string{"The A/A pairs are of one block: the noise floor has no interval."}
 	case r.Lo > none || r.Hi < none:
-		return []string{fmt.Sprintf("Two clean routers differ by a %s of %.3f [%.3f, %.3f]: do not trust differences of that size.", in.primary.Against, r.Mean, r.Lo, r.Hi)}
+		return []string{fmt.Sprintf(
+			"Two clean routers differ by a %s of %.3f [%.3f, %.3f]: do not trust differences of that size.", in.primary.Against,
+			r.Mean, r.Lo, r.Hi)}
 	}
 	return nil
 }
@@ -81,7 +89,8 @@ func (in Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []string 
 		s.Remark(fmt.Sprintf("All %s were rejected", words.Plural(in.Noun)), func(c Cell) bool { return c.Pairs == 0 }),
 		s.Remark(fmt.Sprintf("One %s only, so no interval", s.Unit), func(c Cell) bool { return c.Blocks == 1 }),
 		s.Remark("The DUT was in the same lab in every block, so a difference between the labs is not cancelled", oneSided),
-		s.Remark("Some pairs have no ratio because a side delivered nothing or cost nothing", func(c Cell) bool { return c.Flagged(FlagNoRatio) }),
+		s.Remark("Some pairs have no ratio because a side delivered nothing or cost nothing",
+			func(c Cell) bool { return c.Flagged(FlagNoRatio) }),
 	)
 }
 

@@ -121,7 +121,9 @@ func Start(loads []Load, how How, slice time.Duration) (*Burner, error) {
 			return nil, fmt.Errorf("a burner takes %g to %g of a CPU, not %g", Least, Most, l.Share)
 		}
 		if most := realTimeShare(); how == RealTime && l.Share > most {
-			return nil, fmt.Errorf("the kernel gives real-time programs %g of a CPU (kernel.sched_rt_runtime_us), which is less than %g", most, l.Share)
+			return nil, fmt.Errorf(
+				"the kernel gives real-time programs %g of a CPU (kernel.sched_rt_runtime_us), which is less than %g", most,
+				l.Share)
 		}
 	}
 	b := &Burner{loads: loads, tids: make([]int, len(loads))}
@@ -183,7 +185,8 @@ func prepare(cpu int, how How) error {
 		return fmt.Errorf("binding a burner to CPU %d, which this process may not use: %w", cpu, err)
 	}
 	if how != RealTime {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, manners[how].nice) // as far as it is permitted: the loop makes up for the rest
+		// as far as it is permitted: the loop makes up for the rest
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, manners[how].nice)
 		return nil
 	}
 	if err := realtime.Give(0, realtime.Burner); err != nil {

@@ -100,7 +100,8 @@ func TestWithoutPermission(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice", "prlimit", "--rtprio=0", self, "-test.run=^TestWithoutPermission$", "-test.v")
+		cmd := exec.Command("setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice", "prlimit", "--rtprio=0", self,
+			"-test.run=^TestWithoutPermission$", "-test.v")
 		cmd.Env = append(os.Environ(), asRestricted+"=1")
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
 			t.Errorf("%v\n%s", err, out)
@@ -120,7 +121,8 @@ func TestWithoutPermission(t *testing.T) {
 }
 
 func TestImpossibleLoads(t *testing.T) {
-	for _, l := range []burn.Load{{CPU: 0, Share: 0}, {CPU: 0, Share: 1}, {CPU: 0, Share: math.NaN()}, {CPU: 1023, Share: 0.5}} {
+	for _, l := range []burn.Load{
+		{CPU: 0, Share: 0}, {CPU: 0, Share: 1}, {CPU: 0, Share: math.NaN()}, {CPU: 1023, Share: 0.5}} {
 		if b, err := burn.Start([]burn.Load{l}, burn.Program, 0); err == nil {
 			b.Stop()
 			t.Errorf("%+v burns", l)

@@ -55,7 +55,8 @@ func GaveUp(outcomes []Outcome) error {
 	case 1:
 		return fmt.Errorf("client %d: %s", failed[0].Num, failed[0].Error)
 	}
-	return fmt.Errorf("client %d: %s (and %s)", failed[0].Num, failed[0].Error, words.Counted(len(failed)-1, "more client"))
+	return fmt.Errorf(
+		"client %d: %s (and %s)", failed[0].Num, failed[0].Error, words.Counted(len(failed)-1, "more client"))
 }
 
 // Tries is how often a client asked for a lease or to log in.

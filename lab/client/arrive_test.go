@@ -50,7 +50,8 @@ func TestAllComeAtOnce(t *testing.T) {
 			t.Errorf("gave up: %+v", o)
 		}
 	}
-	if err := GaveUp(outcomes); through != 45 || err == nil || !strings.Contains(err.Error(), "client 10: last no") || !strings.Contains(err.Error(), "4 more") {
+	if err := GaveUp(outcomes); through != 45 || err == nil || !strings.Contains(err.Error(), "client 10: last no") ||
+		!strings.Contains(err.Error(), "4 more") {
 		t.Errorf("%d through, %v", through, err)
 	}
 	if err := GaveUp(outcomes[:9]); err != nil {
@@ -93,7 +94,8 @@ func TestTurnsAreSpaced(t *testing.T) {
 
 func TestImpatientClientsGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		outcomes := poolOf(3).arrive(t.Context(), Pace{Parallel: 1, Patience: 20 * time.Millisecond}, func(ctx context.Context, c *Client) (Tries, error) {
+		outcomes := poolOf(3).arrive(t.Context(), Pace{Parallel: 1, Patience: 20 * time.Millisecond}, func(
+			ctx context.Context, c *Client) (Tries, error) {
 			<-ctx.Done()
 			return Tries{Count: 1}, context.Cause(ctx)
 		})
@@ -171,7 +173,8 @@ func TestDialIn(t *testing.T) {
 	if _, err := dialIn(t.Context(), ns, local, "localhost:80"); err == nil {
 		t.Error("a name was dialled")
 	}
-	if _, err := dialIn(t.Context(), ns, local, "192.0.2.1:80"); err == nil || !strings.Contains(err.Error(), "unreachable") {
+	if _, err := dialIn(t.Context(), ns, local, "192.0.2.1:80"); err == nil ||
+		!strings.Contains(err.Error(), "unreachable") {
 		t.Errorf("without a route: %v", err)
 	}
 }
@@ -198,7 +201,10 @@ func TestLogInsLeaveFilesForAllElse(t *testing.T) {
 // TestTheFirstComesAfter: a host whose turn is later begins later, by the clock of all.
 func TestTheFirstComesAfter(t *testing.T) {
 	const after = 30 * time.Millisecond
-	outcomes := poolOf(3).arrive(t.Context(), Pace{PerSecond: 100, After: after}, func(context.Context, *Client) (Tries, error) { return Tries{Count: 1}, nil })
+	outcomes := poolOf(3).arrive(t.Context(), Pace{PerSecond: 100, After: after}, func(context.Context, *Client) (Tries,
+		error) {
+		return Tries{Count: 1}, nil
+	})
 	for i, o := range outcomes {
 		if want := float64(after/time.Millisecond) + 10*float64(i); math.Abs(o.TurnMs-want) > 1e-6 || o.LateMs < 0 {
 			t.Errorf("turn %d at %g ms, %g ms late; want %g", i, o.TurnMs, o.LateMs, want)

@@ -154,7 +154,8 @@ func compose(method string, to *url.URL, body string, keep bool, fields []field)
 		fields = append(fields, field{"Connection", "close"})
 	}
 	request := make([]byte, 0, 512+len(body))
-	request = fmt.Appendf(request, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n", method, to.RequestURI(), to.Host, userAgent)
+	request = fmt.Appendf(
+		request, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n", method, to.RequestURI(), to.Host, userAgent)
 	for _, f := range fields {
 		request = fmt.Appendf(request, "%s: %s\r\n", f.name, f.value)
 	}
@@ -163,7 +164,8 @@ func compose(method string, to *url.URL, body string, keep bool, fields []field)
 
 // exchange sends a request and reads the answer; heard says that there was some
 // of one. Where the link can carry another request it is used afterwards.
-func (l *link) exchange(ctx context.Context, method string, request []byte, keep bool) (a *answer, heard bool, err error) {
+func (l *link) exchange(ctx context.Context, method string, request []byte, keep bool) (
+	a *answer, heard bool, err error) {
 	stop := context.AfterFunc(ctx, func() { l.SetDeadline(past) })
 	defer stop()
 	l.used = false

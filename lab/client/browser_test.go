@@ -63,7 +63,8 @@ func site(t *testing.T) *httptest.Server {
 		http.Redirect(w, r, "/plain?by="+r.FormValue("user"), http.StatusSeeOther)
 	})
 	mux.HandleFunc("/hang", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	mux.HandleFunc("/long", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat("x", maxPage+1)) })
+	mux.HandleFunc("/long",
+		func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat("x", maxPage+1)) })
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
 	return srv
@@ -82,13 +83,15 @@ func TestBrowser(t *testing.T) {
 		return a
 	}
 	for path, want := range map[string]string{
-		"/plain": "plain " + strings.TrimPrefix(srv.URL, "http://"), "/chunked": "one two", "/hints": "final", "/none": "404 page not found\n",
+		"/plain": "plain " + strings.TrimPrefix(srv.URL, "http://"), "/chunked": "one two", "/hints": "final",
+		"/none": "404 page not found\n",
 	} {
 		if a := get(path); a.body != want {
 			t.Errorf("%s is %q, want %q", path, a.body, want)
 		}
 	}
-	a, err := b.fetch(t.Context(), http.MethodPost, srv.URL+"/form", "user=anna", field{"Content-Type", "application/x-www-form-urlencoded"})
+	a, err := b.fetch(t.Context(), http.MethodPost, srv.URL+"/form", "user=anna", field{"Content-Type",
+		"application/x-www-form-urlencoded"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +147,8 @@ func TestBrowserFailures(t *testing.T) {
 	b := &browser{net: &counting{}, keep: true}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("patience is over"))
 	defer cancel()
-	if _, err := b.fetch(ctx, http.MethodGet, srv.URL+"/hang?secret", ""); err == nil || !strings.HasSuffix(err.Error(), "/hang: patience is over") {
+	if _, err := b.fetch(ctx, http.MethodGet, srv.URL+"/hang?secret", ""); err == nil ||
+		!strings.HasSuffix(err.Error(), "/hang: patience is over") {
 		t.Errorf("a page that does not come: %v", err)
 	}
 	for _, bad := range []string{"", "/x", "https://h/", "http://", "http://h:p/"} {

@@ -60,7 +60,8 @@ func TestGuestsLeaveHoweverTheVisitEnds(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second) // two visits
 		got := pool.Leave(t.Context())
-		if got.Came != 2 || got.In != 1 || got.Gone != 1 || len(got.Failures) != 1 || !slices.Equal(got.LeaseMs, []float64{100}) || toy.held {
+		if got.Came != 2 || got.In != 1 || got.Gone != 1 || len(got.Failures) != 1 ||
+			!slices.Equal(got.LeaseMs, []float64{100}) || toy.held {
 			t.Errorf("%+v, still leased: %v; want one refused visit, and one that leased for 100 ms", got, toy.held)
 		}
 	})

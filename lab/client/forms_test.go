@@ -27,14 +27,19 @@ func TestForms(t *testing.T) {
 		"splash page": {`<html><body><form action="/opennds_preauth/" method="get">
 <input type="hidden" name="fas" value="aGlkPTE/Mg=="><input type="submit" value="Accept" ></form><form></form>`,
 			[]form{{"GET", at("/opennds_preauth/"), []input{{"fas", "aGlkPTE/Mg==", "hidden"}}}, {method: "GET"}}},
-		"capitals, quotes and none": {`<FORM ACTION='next?x=1' METHOD = post><INPUT NAME=tok VALUE=7 checked TYPE=Text>< input name=x><inputs name=y></Form>`,
+		"capitals, quotes and none": {
+			`<FORM ACTION='next?x=1' METHOD = post><INPUT NAME=tok VALUE=7 checked TYPE=Text>< input name=x><inputs name=y></Form>`,
 			[]form{{"POST", at("next?x=1"), []input{{"tok", "7", "text"}}}}},
-		"characters by name":    {`<form action="/?a&amp;b"><input name="q" value="&lt;&quot;&gt;"></form>`, []form{{"GET", at("/?a&b"), []input{{"q", `<">`, ""}}}}},
-		"begins alike":          {`<formula action="b"></form>`, nil},
-		"a quoted tag":          {`<form action="/a>b"><input name=n value="<form>"/></form>`, []form{{"GET", at("/a%3Eb"), []input{{"n", "<form>", ""}}}}},
-		"a form within another": {`<form action=/a><form action=/b><input name=n></form><input name=outside>`, []form{{"GET", at("/a"), []input{{"n", "", ""}}}}},
-		"cut off":               {`<form action="/a"><input name=n value="`, nil},
-		"in a comment, a script": {`<!-- <form action="/a"></form> --><script>document.write('<form action="/b"></form>')</script>`,
+		"characters by name": {`<form action="/?a&amp;b"><input name="q" value="&lt;&quot;&gt;"></form>`, []form{{"GET",
+			at("/?a&b"), []input{{"q", `<">`, ""}}}}},
+		"begins alike": {`<formula action="b"></form>`, nil},
+		"a quoted tag": {`<form action="/a>b"><input name=n value="<form>"/></form>`, []form{{"GET", at("/a%3Eb"),
+			[]input{{"n", "<form>", ""}}}}},
+		"a form within another": {`<form action=/a><form action=/b><input name=n></form><input name=outside>`, []form{{"GET",
+			at("/a"), []input{{"n", "", ""}}}}},
+		"cut off": {`<form action="/a"><input name=n value="`, nil},
+		"in a comment, a script": {
+			`<!-- <form action="/a"></form> --><script>document.write('<form action="/b"></form>')</script>`,
 			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +55,8 @@ func TestForms(t *testing.T) {
 			}
 		})
 	}
-	if _, err := findForm(portalPage, `<form action=":"></form>`, func(form) bool { return true }); err == nil || !strings.Contains(err.Error(), `":"`) {
+	if _, err := findForm(portalPage, `<form action=":"></form>`, func(form) bool { return true }); err == nil ||
+		!strings.Contains(err.Error(), `":"`) {
 		t.Errorf("an action that is no URL: %v", err)
 	}
 }

@@ -125,10 +125,12 @@ func (k Kind) check(cfg Config) error {
 		return fmt.Errorf("unknown kind of client %q (known: %s)", cfg.Kind, strings.Join(Kinds(nil), ", "))
 	}
 	if last := max(1, cfg.First) + cfg.Count - 1; cfg.Count < 1 || last > k.Most {
-		return fmt.Errorf("%d clients of kind %s, the last of which is number %d: want 1 to %d", cfg.Count, k.Name, last, k.Most)
+		return fmt.Errorf(
+			"%d clients of kind %s, the last of which is number %d: want 1 to %d", cfg.Count, k.Name, last, k.Most)
 	}
 	if last := cfg.FirstGuest + cfg.Guests - 1; cfg.Guests > 0 && (!k.Guests || last > k.Most) {
-		return fmt.Errorf("%d guests of kind %s, the last of which is number %d: want kind %s and at most %d", cfg.Guests, k.Name, last,
+		return fmt.Errorf(
+			"%d guests of kind %s, the last of which is number %d: want kind %s and at most %d", cfg.Guests, k.Name, last,
 			strings.Join(Kinds(func(k Kind) bool { return k.Guests }), " or "), Most())
 	}
 	return nil

@@ -123,7 +123,8 @@ func (v *visit) open(ctx context.Context, method, address, values, accept string
 		fields := []field{{"Accept", accept}}
 		if method == http.MethodPost {
 			// Pages of portals send their forms to the portal.
-			fields = append(fields, field{"Content-Type", "application/x-www-form-urlencoded"}, field{"Origin", "http://" + v.adm.Portal})
+			fields = append(
+				fields, field{"Content-Type", "application/x-www-form-urlencoded"}, field{"Origin", "http://" + v.adm.Portal})
 		}
 		page, err := v.fetch(ctx, method, address, values, fields...)
 		if err != nil {
@@ -156,7 +157,8 @@ func portalOf(n Network, adm Admission, num int) (portal, error) {
 	case AdmitCommand:
 		return &commandPortal{visit: v}, nil
 	}
-	return nil, fmt.Errorf("unknown admission %q; known: %q, %q, %q, %q and none", adm.Kind, AdmitOpenNDS, AdmitForm, AdmitUAM, AdmitCommand)
+	return nil, fmt.Errorf(
+		"unknown admission %q; known: %q, %q, %q, %q and none", adm.Kind, AdmitOpenNDS, AdmitForm, AdmitUAM, AdmitCommand)
 }
 
 // Login admits one client, retrying inside ctx, and succeeds once Status says that the
@@ -176,7 +178,8 @@ func Login(ctx context.Context, n Network, adm Admission, num int, each time.Dur
 		tries.Add(Tries{Count: 1, Refusal: err})
 		restarting := errors.Is(err, syscall.ECONNREFUSED) && time.Since(start) < each
 		if tries.Count >= loginAttempts && !restarting {
-			return tries, fmt.Errorf("logging in client %d (%s), %s: %w", num, n.LocalIP(), words.Counted(tries.Count, "attempt"), err)
+			return tries, fmt.Errorf(
+				"logging in client %d (%s), %s: %w", num, n.LocalIP(), words.Counted(tries.Count, "attempt"), err)
 		}
 		sleepUntil(ctx, time.Now().Add(backoff))
 		if ctx.Err() != nil {
@@ -281,7 +284,8 @@ func (c *commandPortal) logout(ctx context.Context) error {
 	return c.run(ctx, "logout", c.adm.Logout)
 }
 
-// shown is a command in a line: without the lab's variables before it (env KEY=VALUE …), and of a script the first line.
+// shown is a command in a line: without the lab's variables before it (env KEY=VALUE …), and of a script the first
+// line.
 func shown(argv []string) string {
 	for len(argv) > 1 && (argv[0] == "env" || strings.HasPrefix(argv[0], "GATEWEIGH_")) {
 		argv = argv[1:]

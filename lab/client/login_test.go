@@ -85,12 +85,15 @@ func TestLoginErrors(t *testing.T) {
 		adm  Admission
 		want []string
 	}{
-		"unknown kind":     {Admission{Kind: "carrier-pigeon"}, []string{"carrier-pigeon", AdmitOpenNDS, AdmitUAM}},
-		"no portal":        {Admission{Kind: AdmitUAM, Portal: dead}, []string{"client 3", dead, "/prelogin", "refused"}},
-		"no openNDS":       {Admission{Kind: AdmitOpenNDS, Portal: dead, Probe: "http://" + dead + "/"}, []string{"client 3", dead, "refused"}},
-		"empty command":    {Admission{Kind: AdmitCommand}, []string{"client 3", "login command is empty"}},
-		"command fails":    {Admission{Kind: AdmitCommand, Login: []string{"false"}, Status: []string{"false"}}, []string{`"false"`}},
-		"command does nil": {Admission{Kind: AdmitCommand, Login: []string{"true"}, Status: []string{"false"}}, []string{"no session"}},
+		"unknown kind": {Admission{Kind: "carrier-pigeon"}, []string{"carrier-pigeon", AdmitOpenNDS, AdmitUAM}},
+		"no portal":    {Admission{Kind: AdmitUAM, Portal: dead}, []string{"client 3", dead, "/prelogin", "refused"}},
+		"no openNDS": {
+			Admission{Kind: AdmitOpenNDS, Portal: dead, Probe: "http://" + dead + "/"}, []string{"client 3", dead, "refused"}},
+		"empty command": {Admission{Kind: AdmitCommand}, []string{"client 3", "login command is empty"}},
+		"command fails": {
+			Admission{Kind: AdmitCommand, Login: []string{"false"}, Status: []string{"false"}}, []string{`"false"`}},
+		"command does nil": {
+			Admission{Kind: AdmitCommand, Login: []string{"true"}, Status: []string{"false"}}, []string{"no session"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := func(err error) bool {
@@ -148,7 +151,8 @@ func TestLoginWaitsForRestart(t *testing.T) {
 		go s.Serve(l)
 		t.Cleanup(func() { s.Close() })
 	}}
-	tries, err := Login(t.Context(), n, Admission{Kind: AdmitOpenNDS, Portal: at, Probe: "http://" + at + "/"}, 1, time.Minute)
+	tries, err := Login(
+		t.Context(), n, Admission{Kind: AdmitOpenNDS, Portal: at, Probe: "http://" + at + "/"}, 1, time.Minute)
 	if err != nil || tries.Count <= loginAttempts {
 		t.Errorf("%d attempts: %v", tries.Count, err)
 	}
@@ -175,9 +179,11 @@ func TestFirstForm(t *testing.T) {
 <input type="submit" value="Accept" ></form>
 <form action="/opennds_preauth/"><input type="hidden" name="terms" value="yes"></form>`,
 			"http://192.168.137.254:2050/opennds_preauth/?fas=aGlkPTE%2FMg%3D%3D&continue=clicked"},
-		"scripted button first": {`<form><input type="button" onClick="go()"></form><FORM ACTION='next?x=1'><INPUT NAME=tok VALUE=7></FORM>`,
+		"scripted button first": {
+			`<form><input type="button" onClick="go()"></form><FORM ACTION='next?x=1'><INPUT NAME=tok VALUE=7></FORM>`,
 			"http://192.168.137.254:2050/opennds_preauth/next?tok=7"},
-		"entities":  {`<form action="http://p/?a&amp;b"><input name="q" value="&lt;&quot;&gt;"></form>`, "http://p/?q=%3C%22%3E"},
+		"entities": {`<form action="http://p/?a&amp;b"><input name="q" value="&lt;&quot;&gt;"></form>`,
+			"http://p/?q=%3C%22%3E"},
 		"no form":   {`<p>Welcome</p>`, ""},
 		"no action": {`<form><input name="a" value="b"></form>`, ""},
 	} {

@@ -162,7 +162,8 @@ func (c *macvlanClient) configure(ip netip.Prefix, router netip.Addr) error {
 			return nil
 		}
 		index := link.Attrs().Index
-		if err := h.RouteReplace(&netlink.Route{LinkIndex: index, Gw: router.AsSlice(), InitCwnd: InitialWindow}); err != nil {
+		if err := h.RouteReplace(
+			&netlink.Route{LinkIndex: index, Gw: router.AsSlice(), InitCwnd: InitialWindow}); err != nil {
 			return fmt.Errorf("setting the default route via %s: %w", router, err)
 		}
 		// The kernel asks for the router's hardware address now, and keeps it. Neighbours are

@@ -55,7 +55,8 @@ type personaHost struct {
 
 // newPersonaHost prepares the host's link, and a route with an MTU of so many bytes; 0: the link's.
 func newPersonaHost(cfg Config, mtu int) (*personaHost, error) {
-	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests, Window: InitialWindow, MTU: mtu, Singly: cfg.Singly})
+	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests,
+		Window: InitialWindow, MTU: mtu, Singly: cfg.Singly})
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,8 @@ func (c *personaClient) lease(ctx context.Context) (all Tries, err error) {
 		if !c.host.claim(c.static, c.Num) {
 			return Tries{Count: 1}, fmt.Errorf("%w: %s", errTaken, c.static)
 		}
-		return Tries{Count: 1}, c.settle(persona.Lease{Addr: netip.PrefixFrom(c.static, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
+		return Tries{Count: 1},
+			c.settle(persona.Lease{Addr: netip.PrefixFrom(c.static, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
 	}
 	for n := 1; ; n++ {
 		lease, tries, err := c.host.dhcp.Lease(ctx, c.mac())

@@ -13,8 +13,10 @@ import (
 func personas(t *testing.T, n int) (labtest.Pair, *Pool) {
 	t.Helper()
 	pair := labtest.NewPair(t)
-	cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
-		"--interface=gwt1", "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative", "--log-facility=/dev/null",
+	cmd := exec.Command(
+		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
+		"--interface=gwt1", "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
+		"--log-facility=/dev/null",
 		"--pid-file=", "--dhcp-range=10.77.1.1,10.77.1.250,255.255.0.0,10m")
 	pair.Server.Do(func() {
 		if err := cmd.Start(); err != nil {
@@ -26,7 +28,8 @@ func personas(t *testing.T, n int) (labtest.Pair, *Pool) {
 	var err error
 	pair.Client.Do(func() {
 		pool, err = NewPool(t.Context(), Config{
-			Kind: KindPersona, Count: n, Parent: "gwt0", LAN: netip.MustParsePrefix("10.77.0.0/16"), Gateway: labtest.ServerIP, Lab: 't',
+			Kind: KindPersona, Count: n, Parent: "gwt0", LAN: netip.MustParsePrefix("10.77.0.0/16"), Gateway: labtest.ServerIP,
+			Lab: 't',
 		}, nil)
 	})
 	if err != nil {
@@ -89,7 +92,8 @@ func TestPersonaDeclinesAnothersAddress(t *testing.T) {
 	}
 	c.host.claim(had, 99)
 	got, tries := join(t, pair, c.Client)
-	if got == had || tries.Count < 2 || tries.Refusal == nil || !strings.Contains(tries.Refusal.Error(), "another client") {
+	if got == had || tries.Count < 2 || tries.Refusal == nil ||
+		!strings.Contains(tries.Refusal.Error(), "another client") {
 		t.Errorf("it took %s after %s: %+v", got, had, tries)
 	}
 }

@@ -116,7 +116,8 @@ func (p *Pool) numbered(first, count int, run Runner) []*Client {
 // each runs fn for every client, at most parallel at once, and returns the
 // first error with the number of clients that failed. Once ctx has ended it is not run any more.
 func (p *Pool) each(ctx context.Context, parallel int, fn func(context.Context, *Client) error) error {
-	return GaveUp(p.arrive(ctx, Pace{Parallel: parallel}, func(ctx context.Context, c *Client) (Tries, error) { return Tries{}, fn(ctx, c) }))
+	return GaveUp(p.arrive(
+		ctx, Pace{Parallel: parallel}, func(ctx context.Context, c *Client) (Tries, error) { return Tries{}, fn(ctx, c) }))
 }
 
 // Logout logs every client out.

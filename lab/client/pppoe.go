@@ -74,7 +74,8 @@ func (c *lineClient) lease(ctx context.Context) (Tries, error) {
 		return Tries{Count: 1}, nil
 	}
 	a := c.cfg.Account
-	line, tries, err := c.lines.Dial(ctx, c.mac(), persona.Account{User: strings.ReplaceAll(a.User, "%d", fmt.Sprint(c.Num)), Password: a.Password})
+	line, tries, err := c.lines.Dial(
+		ctx, c.mac(), persona.Account{User: strings.ReplaceAll(a.User, "%d", fmt.Sprint(c.Num)), Password: a.Password})
 	if err != nil {
 		return tries, err
 	}

@@ -36,7 +36,8 @@ func (c toyClient) create(context.Context) (err error) {
 	c.at.Do(func() {
 		var link netlink.Link
 		if link, err = netlink.LinkByName(c.cfg.Parent); err == nil {
-			err = netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(c.cfg.LAN.Bits(), 32)}})
+			err = netlink.AddrAdd(
+				link, &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(c.cfg.LAN.Bits(), 32)}})
 		}
 	})
 	c.setIP(ip)

@@ -158,7 +158,8 @@ func Runs(a, b Input, opts Options) Comparison {
 	}
 	for _, cb := range sb.Cells {
 		ca, both := in[cb.Cell]
-		if !both || sa.Measure != sb.Measure || !sameFrames(cb.Cell, others) { // metrics of different measures have nothing in common
+		if !both || sa.Measure != sb.Measure || !sameFrames(cb.Cell, others) {
+			// metrics of different measures have nothing in common
 			c.OnlyB = append(c.OnlyB, cb.Cell)
 			if opts.MaxOverhead.Known() { // a limit for B by itself
 				c.Cells = append(c.Cells, c.single(cb))
@@ -194,7 +195,8 @@ func Single(b Input, opts Options) Comparison {
 // single is a cell that is compared with its clean router only.
 func (c *Comparison) single(cell analysis.Cell) Cell {
 	return Cell{
-		At: cell.Cell, B: c.measured(cell), Change: analysis.Unknown(), Deciding: analysis.Unknown(), Changes: map[string]analysis.Estimate{},
+		At: cell.Cell, B: c.measured(cell), Change: analysis.Unknown(), Deciding: analysis.Unknown(),
+		Changes:    map[string]analysis.Estimate{},
 		PDifferent: analysis.Absent(), PEquivalent: analysis.Absent(), change: noEvidence(), overhead: c.overhead(cell),
 	}
 }
@@ -212,7 +214,8 @@ func (c *Comparison) inBoth() (n int) {
 // comparisonOf says what is judged of run b, and by which metric; it has no cells yet.
 func comparisonOf(b Input, s analysis.Summary, opts Options) Comparison {
 	c := Comparison{
-		Version: Version, B: sideOf(b, s), Confidence: opts.Confidence, Delta: opts.Delta, Metric: s.Judged(), Beside: []analysis.Metric{},
+		Version: Version, B: sideOf(b, s), Confidence: opts.Confidence, Delta: opts.Delta, Metric: s.Judged(),
+		Beside:      []analysis.Metric{},
 		Differences: []Difference{}, SameMachine: true, OnlyA: []result.Cell{}, OnlyB: []result.Cell{}, Cells: []Cell{},
 		Multiplicity: analysis.Multiplicity{Method: analysis.MethodHolm},
 	}
@@ -235,7 +238,8 @@ func summarise(in Input, opts Options) analysis.Summary {
 
 func sideOf(in Input, s analysis.Summary) Side {
 	env := in.Run.Environment
-	side := Side{Name: in.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials, AA: s.AA, Slowed: s.Slowed, VM: s.VM}
+	side := Side{Name: in.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials,
+		AA: s.AA, Slowed: s.Slowed, VM: s.VM}
 	if !env.Start.IsZero() {
 		side.Start = env.Start.UTC().Format("2006-01-02T15:04:05Z")
 	}
@@ -250,7 +254,8 @@ func (c *Comparison) ratio() bool { return c.Metric.Against == analysis.AsRatio 
 func (c *Comparison) difference() bool { return c.Metric.Against == analysis.AsDifference }
 
 func (c *Comparison) measured(cell analysis.Cell) Measured {
-	m := Measured{Pairs: cell.Pairs, Rejected: cell.Rejected, Judged: cell.Device(c.Metric.Name), Metrics: map[string]analysis.Estimate{}}
+	m := Measured{Pairs: cell.Pairs, Rejected: cell.Rejected, Judged: cell.Device(c.Metric.Name),
+		Metrics: map[string]analysis.Estimate{}}
 	if c.ratio() {
 		m.Judged = cell.Change(c.Metric.Name)
 	}
@@ -329,7 +334,8 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 		}
 	}
 	for _, skip := range sb.Skipped {
-		say(!slices.ContainsFunc(sa.Skipped, func(s result.Skip) bool { return s.DUT == skip.DUT }), "B skipped %s, which A did not: %s", skip.DUT, skip.Reason)
+		say(!slices.ContainsFunc(sa.Skipped, func(s result.Skip) bool { return s.DUT == skip.DUT }),
+			"B skipped %s, which A did not: %s", skip.DUT, skip.Reason)
 	}
 	say(sameTrials(a.Run, b.Run), "A and B have the same trials: this is one run compared with itself.")
 	say(c.inBoth() == 0, "No cell is in both runs: there is nothing to compare.")
@@ -338,8 +344,9 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	if noisy := c.unquiet(); len(noisy) > 0 {
 		say(true, "%s: where the machine is not quiet, identical runs differ by several per cent.", words.Listed(noisy))
 	}
-	say(c.difference() && sa.Measure == sb.Measure, "%s is compared with the clean router by a difference. Here the devices' own figures are compared, "+
-		"so what the machine changed between the two runs is in the change.", c.figure())
+	say(c.difference() && sa.Measure == sb.Measure,
+		"%s is compared with the clean router by a difference. Here the devices' own figures are compared, "+
+			"so what the machine changed between the two runs is in the change.", c.figure())
 	say(sa.Measure != sb.Measure, "A measured %s, B %s: they have no metric in common.", sa.Measure, sb.Measure)
 	say(sa.Mode != sb.Mode, "A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode)
 	for _, cell := range c.Cells {
@@ -347,11 +354,13 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 			continue
 		}
 		a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean
-		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.", analysis.Label(cell.At), b, a)
+		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.", analysis.Label(cell.At),
+			b, a)
 	}
 	say(sa.Speed() != sb.Speed(), "The routers of A and B had not the same speed: a change may be the slowing's.")
 	for _, of := range ofEach(differing(sa), differing(sb)) {
-		say(true, "%s labs that differ in more than the device: %s. Ratios of that are no overheads.", words.Either(len(of.runs), of.name()+" compares", of.name()+" compare"), of.text)
+		say(true, "%s labs that differ in more than the device: %s. Ratios of that are no overheads.",
+			words.Either(len(of.runs), of.name()+" compares", of.name()+" compare"), of.text)
 	}
 	for _, of := range ofEach(sa.Warnings, sb.Warnings) {
 		say(true, "%s: %s", of.name(), of.text)
@@ -364,7 +373,8 @@ func (c *Comparison) unquiet() (list []string) {
 	for i, side := range []Side{*c.A, c.B} {
 		all := side.Trials.Accepted + side.Trials.Rejected
 		if float64(side.Trials.Rejected) > unquiet*float64(all) {
-			list = append(list, fmt.Sprintf("%s rejected %d of %s", string("AB"[i]), side.Trials.Rejected, words.Counted(all, "trial")))
+			list = append(list,
+				fmt.Sprintf("%s rejected %d of %s", string("AB"[i]), side.Trials.Rejected, words.Counted(all, "trial")))
 		}
 	}
 	return list

@@ -137,9 +137,11 @@ func TestIntervalCovers(t *testing.T) {
 func TestShiftOfAWholeRun(t *testing.T) {
 	quiet := base
 	quiet.BlockSD, quiet.WindowSD = 0.004, 0.004
-	for factor, want := range map[float64]string{1: compare.Equivalent, 1.035: compare.Equivalent, 1.048: compare.Inconclusive, 1.07: compare.Worse, 0.93: compare.Better} {
+	for factor, want := range map[float64]string{1: compare.Equivalent, 1.035: compare.Equivalent,
+		1.048: compare.Inconclusive, 1.07: compare.Worse, 0.93: compare.Better} {
 		cell := compare.Runs(simulate(quiet, 1, 1), simulate(quiet, 2, factor), compare.Defaults()).Cells[0]
-		if cell.Verdict != want || factor == 1.048 && (cell.PDifferent > 0.01 || !strings.Contains(cell.VerdictNote, "hardly by 5 %")) {
+		if cell.Verdict != want ||
+			factor == 1.048 && (cell.PDifferent > 0.01 || !strings.Contains(cell.VerdictNote, "hardly by 5 %")) {
 			t.Errorf("by %g: %s, %s, p %v", factor, cell.Verdict, cell.VerdictNote, cell.PDifferent)
 		}
 	}
@@ -164,7 +166,8 @@ func TestGateWords(t *testing.T) {
 		{"cheaper", base, base, 0.8, compare.Within, "below 5 %", [2]bool{true, true}},
 		{"noisy", noisy, noisy, 1.03, compare.CannotTell, "more block", [2]bool{false, true}},
 		{"one block", base, once, 1.2, compare.CannotTell, "B has one block only", [2]bool{false, false}},
-		{"nothing accepted", base, rejected, 1.2, compare.CannotTell, "B has no accepted trial here (24 rejected)", [2]bool{false, false}},
+		{"nothing accepted", base, rejected, 1.2, compare.CannotTell, "B has no accepted trial here (24 rejected)",
+			[2]bool{false, false}},
 	} {
 		for i, allow := range []bool{false, true} {
 			opts := gated(0.05)
@@ -197,7 +200,8 @@ func TestBlocksNeededAreEnough(t *testing.T) {
 		asked++
 		more := noisy
 		more.Blocks += *few.BlocksNeeded
-		if compare.Runs(simulate(more, 700+2*seed, 1), simulate(more, 701+2*seed, 1), gated(0.05)).Cells[0].Regression.Word != compare.CannotTell {
+		if compare.Runs(simulate(more, 700+2*seed, 1), simulate(more, 701+2*seed, 1), gated(
+			0.05)).Cells[0].Regression.Word != compare.CannotTell {
 			told++
 		}
 	}
@@ -232,7 +236,8 @@ func TestNoiseFloorIsTheLeastChange(t *testing.T) {
 		}
 	}
 	c := compare.Runs(a, b, gated(0.05))
-	if c.NoiseFloorPct < 20 || count(c, compare.Worse) != 0 || !strings.Contains(c.Cells[0].VerdictNote, "two clean routers differ") {
+	if c.NoiseFloorPct < 20 || count(c, compare.Worse) != 0 ||
+		!strings.Contains(c.Cells[0].VerdictNote, "two clean routers differ") {
 		t.Errorf("floor %v, cell %+v", c.NoiseFloorPct, c.Cells[0])
 	}
 	if d := c.Cells[0].Regression; d.Word != compare.CannotTell || !strings.Contains(d.Note, "two clean routers differ") {
@@ -283,7 +288,8 @@ func TestDifferencesAreListed(t *testing.T) {
 	if c.SameMachine || c.Differences[0] != (compare.Difference{What: "kernel", A: "6.18.0", B: "6.19.0", Machine: true}) {
 		t.Errorf("differences %+v", c.Differences)
 	}
-	if text := render(t, c); !strings.Contains(text, "kernel: 6.18.0, then 6.19.0") || !strings.Contains(text, "cannot be compared") {
+	if text := render(t, c); !strings.Contains(text, "kernel: 6.18.0, then 6.19.0") ||
+		!strings.Contains(text, "cannot be compared") {
 		t.Errorf("text:\n%s", text)
 	}
 }
@@ -339,7 +345,8 @@ func TestWarnings(t *testing.T) {
 	kinds.Run.Environment.Sides = &result.Sides{Device: "clients of kind persona", Clean: "clients of kind macvlan"}
 	c = compare.Runs(a, kinds, compare.Defaults())
 	if !slices.ContainsFunc(c.Warnings, func(w string) bool {
-		return strings.HasPrefix(w, "B compares labs that differ in more than the device: clients of kind persona against clients of kind macvlan")
+		return strings.HasPrefix(
+			w, "B compares labs that differ in more than the device: clients of kind persona against clients of kind macvlan")
 	}) {
 		t.Errorf("a run of labs that differ: %q", c.Warnings)
 	}
@@ -358,7 +365,8 @@ func TestJSONIsStable(t *testing.T) {
 		}
 		first = data
 	}
-	empty, err := json.Marshal(compare.Runs(compare.Input{Run: result.Run{}}, compare.Input{Run: result.Run{}}, gated(0.05)))
+	empty, err := json.Marshal(
+		compare.Runs(compare.Input{Run: result.Run{}}, compare.Input{Run: result.Run{}}, gated(0.05)))
 	if err != nil || bytes.Contains(empty, []byte(`cells":null`)) || bytes.Contains(empty, []byte("NaN")) {
 		t.Errorf("%v: %s", err, empty)
 	}

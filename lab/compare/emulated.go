@@ -7,9 +7,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// An emulated CPU makes some instructions much dearer than others, and the emulator's own state differs from boot to boot: what
-// a packet costs there can be set against a clean router of the same boot, and against nothing else. So where either run was
-// emulated, ratios to the clean router are compared, and absolute figures are not.
+// An emulated CPU makes some instructions much dearer than others, and the emulator's own state differs from boot to
+// boot: what a packet costs there can be set against a clean router of the same boot, and against nothing else. So
+// where either run was emulated, ratios to the clean router are compared, and absolute figures are not.
 
 // markOf is the mark of the runs together: that of either.
 func markOf(sides ...*Side) string {

@@ -19,9 +19,9 @@ type measuredRun struct {
 // seldom is the share of a cell's trials up to which a flag is a hiccup of the machine.
 const seldom = 0.1
 
-// fallen are the cells that the device managed in A and does not in B, whatever it costs there: it takes fewer clients, it cannot be
-// started or stops, it carries the load no more or not without loss. They fail a gate. unclear are those of which another machine
-// or speed may be the reason.
+// fallen are the cells that the device managed in A and does not in B, whatever it costs there: it takes fewer clients,
+// it cannot be started or stops, it carries the load no more or not without loss. They fail a gate. unclear are those
+// of which another machine or speed may be the reason.
 func (c *Comparison) fallen(a, b measuredRun) (list, unclear []Missing) {
 	for _, was := range a.Summary.Cells {
 		if was.Pairs == 0 || a.Measure != b.Measure {
@@ -70,7 +70,8 @@ func limitAt(cell result.Cell, s analysis.Summary) string {
 
 // carriesNoMore says how the device falls short in a cell of B whose load it carried in A; "" where it does not.
 func carriesNoMore(was, is analysis.Cell, b result.Run) string {
-	if !is.Has(result.OfferedMbps) || was.FlaggedShare(result.FlagSaturated) > seldom || was.FlaggedShare(result.FlagLossy) > seldom {
+	if !is.Has(result.OfferedMbps) || was.FlaggedShare(result.FlagSaturated) > seldom ||
+		was.FlaggedShare(result.FlagLossy) > seldom {
 		return ""
 	}
 	delivered, offered := is.Device(cost.Delivered).Mean, is.Text(result.OfferedMbps)
@@ -81,13 +82,14 @@ func carriesNoMore(was, is analysis.Cell, b result.Run) string {
 		return fmt.Sprintf("the device carried %s Mbit/s in A, and loses more than 1 %% of the packets in B", offered)
 	}
 	if is.Pairs == 0 && nothingCame(is.Cell, b.Trials) {
-		return fmt.Sprintf("the device carried %s Mbit/s in A, and in B, where its clean router did, no trial passed with as much", offered)
+		return fmt.Sprintf(
+			"the device carried %s Mbit/s in A, and in B, where its clean router did, no trial passed with as much", offered)
 	}
 	return ""
 }
 
-// nothingCame reports whether of a cell's trials in which the clean router carried its load the device carried it in none. Both are
-// held up where the machine is.
+// nothingCame reports whether of a cell's trials in which the clean router carried its load the device carried it in
+// none. Both are held up where the machine is.
 func nothingCame(cell result.Cell, trials []result.Trial) bool {
 	full := 0
 	for _, t := range trials {

@@ -31,9 +31,9 @@ func cellsOf(whole, rest compare.Input) (list []result.Cell) {
 	return list
 }
 
-// TestGateOfWhatDevicesDoNotManage: whatever a device that did its work in the base does not do in the head fails the gate, also one
-// that allows cells without an answer and one with another limit. What the base did not do either, or another machine may be the
-// reason of, does not.
+// TestGateOfWhatDevicesDoNotManage: whatever a device that did its work in the base does not do in the head fails the
+// gate, also one that allows cells without an answer and one with another limit. What the base did not do either, or
+// another machine may be the reason of, does not.
 func TestGateOfWhatDevicesDoNotManage(t *testing.T) {
 	device, top := base.DUTs[0].Name, slices.Max(base.Offered)
 	whole := simulate(base, 1, 1)
@@ -83,8 +83,10 @@ func TestGateOfWhatDevicesDoNotManage(t *testing.T) {
 		{"less on another machine", whole, elsewhere, true, true, "on another machine"},
 		{"fewer clients", whole, broke, false, false, "does not take"},
 		{"fewer clients in both", broke, broke, true, false, "within"},
-		{"it does not start", whole, block(gone, result.Block{Error: "it did not start"}), false, false, "its block failed: it did not start"},
-		{"it failed once", whole, block(simulate(base, 2, 1), result.Block{Error: "it did not start"}), true, false, "within"},
+		{"it does not start", whole, block(gone, result.Block{Error: "it did not start"}), false, false,
+			"its block failed: it did not start"},
+		{"it failed once", whole, block(simulate(base, 2, 1), result.Block{Error: "it did not start"}), true, false,
+			"within"},
 	} {
 		for _, allow := range []bool{true, false} {
 			opts := gated(0.3)
@@ -107,7 +109,8 @@ func TestGateOfWhatDevicesDoNotManage(t *testing.T) {
 	}
 }
 
-// TestGateOfAnInterruptedHead: planned cells without a trial are without an answer to any limit, and are named with the reason.
+// TestGateOfAnInterruptedHead: planned cells without a trial are without an answer to any limit, and are named with the
+// reason.
 func TestGateOfAnInterruptedHead(t *testing.T) {
 	whole := simulate(base, 1, 1)
 	head := without(simulate(base, 2, 1), base.DUTs[1].Name, 0)
@@ -118,7 +121,8 @@ func TestGateOfAnInterruptedHead(t *testing.T) {
 	over.Run.Environment.Interrupted = false
 	limits := map[string]compare.Options{"overhead": overhead(9), "regression": gated(0.3)}
 	for name, opts := range limits {
-		for says, in := range map[string]compare.Input{"was interrupted before it": head, "what it was to measure is not known": unknown, "has no trial of it": over} {
+		for says, in := range map[string]compare.Input{
+			"was interrupted before it": head, "what it was to measure is not known": unknown, "has no trial of it": over} {
 			list := []compare.Comparison{compare.Runs(whole, in, opts)}
 			if name == "overhead" {
 				list = append(list, compare.Single(in, opts))
@@ -139,17 +143,22 @@ func TestGateOfAnInterruptedHead(t *testing.T) {
 	opts := overhead(9)
 	broke := head
 	broke.Run.Environment.Interrupted = false
-	broke.Run.Blocks = append(slices.Clone(head.Run.Blocks), result.Block{DUT: base.DUTs[1].Name, Clients: 1, Direction: result.Up, Profile: result.PerPacket, Broke: "client 1 was refused"})
-	if c := compare.Single(broke, opts); !c.Gate.Unanswered || !strings.Contains(render(t, c), "does not take 1 client: client 1 was refused") {
+	broke.Run.Blocks = append(slices.Clone(head.Run.Blocks), result.Block{DUT: base.DUTs[1].Name, Clients: 1,
+		Direction: result.Up, Profile: result.PerPacket, Broke: "client 1 was refused"})
+	if c := compare.Single(broke, opts); !c.Gate.Unanswered ||
+		!strings.Contains(render(t, c), "does not take 1 client: client 1 was refused") {
 		t.Errorf("a device that takes no such number: %+v\n%s", c.Gate, render(t, c))
 	}
 	failed := head
 	failed.Run.Environment.Interrupted = false
-	failed.Run.Blocks = append(slices.Clone(head.Run.Blocks), result.Block{DUT: base.DUTs[1].Name, Clients: 20, Direction: result.Up, Profile: result.PerPacket, Error: "it did not start"})
-	if c := compare.Single(failed, opts); c.Gate.Unclear != len(head.Run.Unmeasured) || strings.Count(render(t, c), "its block failed: it did not start") != c.Gate.Unclear {
+	failed.Run.Blocks = append(slices.Clone(head.Run.Blocks), result.Block{DUT: base.DUTs[1].Name, Clients: 20,
+		Direction: result.Up, Profile: result.PerPacket, Error: "it did not start"})
+	if c := compare.Single(failed, opts); c.Gate.Unclear != len(head.Run.Unmeasured) ||
+		strings.Count(render(t, c), "its block failed: it did not start") != c.Gate.Unclear {
 		t.Errorf("its blocks failed: %+v", c.Gate)
 	}
-	if label := analysis.Label(head.Run.Unmeasured[0]); !strings.Contains(render(t, compare.Single(head, opts)), "Without an answer: "+label+": the run was interrupted before it.") {
+	if label := analysis.Label(head.Run.Unmeasured[0]); !strings.Contains(
+		render(t, compare.Single(head, opts)), "Without an answer: "+label+": the run was interrupted before it.") {
 		t.Errorf("%s is not named", label)
 	}
 }

@@ -37,12 +37,11 @@ type Decision struct {
 
 // Gate is the outcome over all cells.
 //
-// A gate must not fail by chance, and must not pass by chance either. So a cell has
-// three answers: beyond the limit when the whole interval lies beyond, within
-// when the whole interval lies below, and otherwise none: more blocks are needed. The gate passes
-// when every cell is within. Where cells have no answer and none is beyond its limit it fails with
-// Unanswered, unless unknown cells are allowed and at least one cell is within. What a device managed in A and does not in B fails it
-// in any case: nobody asks what that costs.
+// A gate must not fail by chance, and must not pass by chance either. So a cell has three answers: beyond the limit
+// when the whole interval lies beyond, within when the whole interval lies below, and otherwise none: more blocks are
+// needed. The gate passes when every cell is within. Where cells have no answer and none is beyond its limit it fails
+// with Unanswered, unless unknown cells are allowed and at least one cell is within. What a device managed in A and
+// does not in B fails it in any case: nobody asks what that costs.
 type Gate struct {
 	MaxRegressionPct analysis.Number `json:"max_regression_pct"` // the limit
 	MaxOverheadPct   analysis.Number `json:"max_overhead_pct"`   // the limit
@@ -90,8 +89,9 @@ func (c *Comparison) limits() (list []limit) {
 	}
 	if c.Gate.MaxOverheadPct.Known() {
 		share := float64(c.Gate.MaxOverheadPct) / 100
-		list = append(list, limit{share, "at most " + percent(share) + " more expensive than a clean router", OverLimit, false,
-			func(cell *Cell) evidence { return cell.overhead }, func(cell *Cell) **Decision { return &cell.Overhead }})
+		list = append(list,
+			limit{share, "at most " + percent(share) + " more expensive than a clean router", OverLimit, false,
+				func(cell *Cell) evidence { return cell.overhead }, func(cell *Cell) **Decision { return &cell.Overhead }})
 	}
 	return list
 }
@@ -193,8 +193,8 @@ func (c *Comparison) missing(base *measuredRun, head measuredRun) {
 	}
 }
 
-// lost are the cells of a failed block that no block measured: by the loads that other devices were measured at, or, where
-// there are none, the block itself.
+// lost are the cells of a failed block that no block measured: by the loads that other devices were measured at, or,
+// where there are none, the block itself.
 func (c *Comparison) lost(f analysis.FailedBlock, head analysis.Summary) (list []result.Cell) {
 	dut := f.Cell.Text(result.DUT)
 	there := func(cell result.Cell) bool {

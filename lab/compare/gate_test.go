@@ -45,7 +45,8 @@ func readFrom(e analysis.Estimate, lo, hi float64) string {
 // TestIntervalAndWordAreOne: whatever the blocks, a cell's word is the one that a reader takes from the
 // interval beside it, for verdicts and for both limits, in all forms of the output.
 func TestIntervalAndWordAreOne(t *testing.T) {
-	gate := map[string]string{compare.OverLimit: "beyond", compare.Regressed: "beyond", compare.Within: "below", compare.CannotTell: "across"}
+	gate := map[string]string{
+		compare.OverLimit: "beyond", compare.Regressed: "beyond", compare.Within: "below", compare.CannotTell: "across"}
 	met, wider := map[string]int{}, 0
 	for seed := range uint64(60) {
 		spec := crowd(2+int(seed%4), []float64{0.002, 0.02, 0.1, 0.3}[seed/15])
@@ -59,7 +60,8 @@ func TestIntervalAndWordAreOne(t *testing.T) {
 				text  string
 			}{{cell.Overhead, 1.2, "×"}, {cell.Regression, 1.05, "%"}} {
 				met[d.Word]++
-				if read := readFrom(d.Interval, d.limit, d.limit); read != gate[d.Word] && !strings.Contains(d.Note, "clean routers differ") {
+				if read := readFrom(d.Interval, d.limit, d.limit); read != gate[d.Word] &&
+					!strings.Contains(d.Note, "clean routers differ") {
 					t.Errorf("seed %d, %s: %s beside %v", seed, analysis.Label(cell.At), d.Word, d.Interval)
 				}
 			}
@@ -73,12 +75,15 @@ func TestIntervalAndWordAreOne(t *testing.T) {
 			if called && readFrom(cell.Deciding, 1, 1) == "across" {
 				t.Errorf("seed %d, %s: %s beside %v", seed, analysis.Label(cell.At), cell.Verdict, cell.Deciding)
 			}
-			if !called && !inside && readFrom(cell.Deciding, 1, 1) != "across" && strings.Contains(cell.VerdictNote, "interval") {
-				t.Errorf("seed %d, %s: %s (%s) beside %v", seed, analysis.Label(cell.At), cell.Verdict, cell.VerdictNote, cell.Deciding)
+			if !called && !inside && readFrom(cell.Deciding, 1, 1) != "across" &&
+				strings.Contains(cell.VerdictNote, "interval") {
+				t.Errorf("seed %d, %s: %s (%s) beside %v", seed, analysis.Label(cell.At), cell.Verdict, cell.VerdictNote,
+					cell.Deciding)
 			}
 		}
 	}
-	for _, word := range []string{compare.OverLimit, compare.Regressed, compare.Within, compare.CannotTell, compare.Worse, compare.Equivalent, compare.Inconclusive} {
+	for _, word := range []string{compare.OverLimit, compare.Regressed, compare.Within, compare.CannotTell, compare.Worse,
+		compare.Equivalent, compare.Inconclusive} {
 		if met[word] == 0 {
 			t.Errorf("no cell was %s: %v", word, met)
 		}
@@ -99,12 +104,14 @@ func TestEveryFormShowsTheDecidingInterval(t *testing.T) {
 	cell := c.Cells[i]
 	shown, alone := bracketed(cell.Overhead.Interval), bracketed(cell.B.Judged)
 	var markdown, page, junit bytes.Buffer
-	for _, err := range []error{compare.Markdown(&markdown, c), compare.JUnit(&junit, c), compare.HTML(&page, []compare.Comparison{c}, func(s string) string { return s })} {
+	for _, err := range []error{compare.Markdown(&markdown, c), compare.JUnit(&junit, c), compare.HTML(&page,
+		[]compare.Comparison{c}, func(s string) string { return s })} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for form, text := range map[string]string{"terminal": render(t, c), "Markdown": strings.ReplaceAll(markdown.String(), "\\", ""), "JUnit": junit.String(), "page": page.String()} {
+	for form, text := range map[string]string{"terminal": render(t, c), "Markdown": strings.ReplaceAll(markdown.String(),
+		"\\", ""), "JUnit": junit.String(), "page": page.String()} {
 		if !strings.Contains(text, shown) || strings.Contains(text, alone) {
 			t.Errorf("%s: want %s and not %s in:\n%s", form, shown, alone, text)
 		}
@@ -117,7 +124,8 @@ func bracketed(e analysis.Estimate) string {
 
 func fixed(n analysis.Number) string { return strconv.FormatFloat(float64(n), 'f', 3, 64) }
 
-// TestGateWithoutAnswers: a gate passes when every cell has an answer and fails with an outcome of its own when one has none.
+// TestGateWithoutAnswers: a gate passes when every cell has an answer and fails with an outcome of its own when one has
+// none.
 func TestGateWithoutAnswers(t *testing.T) {
 	few, once, steady := crowd(2, 0.3), crowd(1, 0.3), crowd(8, 0.002)
 	lost := steady
@@ -141,7 +149,8 @@ func TestGateWithoutAnswers(t *testing.T) {
 		opts := overhead(tt.limit)
 		opts.AllowUnknown = tt.allow
 		g := compare.Single(simulate(tt.spec, 1, 1), opts).Gate
-		if g.Passed != tt.passed || g.Unanswered != tt.unanswered || !strings.Contains(g.Sentence, tt.says) || g.Strict == tt.allow {
+		if g.Passed != tt.passed || g.Unanswered != tt.unanswered || !strings.Contains(g.Sentence, tt.says) ||
+			g.Strict == tt.allow {
 			t.Errorf("%s: %+v", tt.name, g)
 		}
 	}
@@ -174,10 +183,12 @@ func TestCellsThatOnlyBHas(t *testing.T) {
 // TestBlockThatFailed: a cell of which no block gave a trial is without an answer too.
 func TestBlockThatFailed(t *testing.T) {
 	in := simulate(base, 1, 1)
-	in.Run.Blocks = append(in.Run.Blocks, result.Block{DUT: "broken", Clients: 20, Direction: result.Up, Profile: result.PerPacket, Error: "it did not start"})
+	in.Run.Blocks = append(in.Run.Blocks, result.Block{DUT: "broken", Clients: 20, Direction: result.Up,
+		Profile: result.PerPacket, Error: "it did not start"})
 	c := compare.Single(in, overhead(9))
 	// Of each load that the others have.
-	if !c.Gate.Unanswered || c.Gate.Unclear != 2 || !strings.Contains(render(t, c), "Without an answer: broken, 20 clients, 1000 Mbit/s, up: its block failed: it did not start") {
+	if !c.Gate.Unanswered || c.Gate.Unclear != 2 || !strings.Contains(render(t, c),
+		"Without an answer: broken, 20 clients, 1000 Mbit/s, up: its block failed: it did not start") {
 		t.Errorf("%s\n%s", c.Gate.Sentence, render(t, c))
 	}
 	in.Run.Blocks[len(in.Run.Blocks)-1].DUT = base.DUTs[0].Name
@@ -191,12 +202,13 @@ func TestBlockThatFailed(t *testing.T) {
 	}
 }
 
-// TestBlocksNeededAreSupported: a number of blocks is named from three blocks on, and it allows for how little few blocks say of
-// their spread: with so many, the answer comes four times in five.
+// TestBlocksNeededAreSupported: a number of blocks is named from three blocks on, and it allows for how little few
+// blocks say of their spread: with so many, the answer comes four times in five.
 func TestBlocksNeededAreSupported(t *testing.T) {
 	for seed := range uint64(30) {
 		for _, cell := range compare.Single(simulate(crowd(2, 0.3), seed, 1), overhead(0.2)).Cells {
-			if d := cell.Overhead; d.BlocksNeeded != nil || d.Word == compare.CannotTell && !strings.Contains(d.Note, "fewer than 3 blocks") {
+			if d := cell.Overhead; d.BlocksNeeded != nil ||
+				d.Word == compare.CannotTell && !strings.Contains(d.Note, "fewer than 3 blocks") {
 				t.Fatalf("two blocks, %v: %s", d.Interval, d.Note)
 			}
 		}
@@ -204,7 +216,8 @@ func TestBlocksNeededAreSupported(t *testing.T) {
 	asked, told := 0, 0
 	for seed := range uint64(150) {
 		spec := base
-		spec.DUTs, spec.Offered, spec.BlockSD, spec.Blocks = []analysistest.DUT{{Name: "gateway", Ratio: 1.5}}, []float64{500}, 0.12, 3
+		spec.DUTs, spec.Offered, spec.BlockSD, spec.Blocks = []analysistest.DUT{{Name: "gateway", Ratio: 1.5}},
+			[]float64{500}, 0.12, 3
 		d := compare.Single(simulate(spec, seed, 1), overhead(0.2)).Cells[0].Overhead
 		if d.BlocksNeeded == nil || math.Abs(float64(d.Interval.Mean)/1.5-1) > 0.05 { // the number stands on the mean
 			continue
@@ -220,7 +233,8 @@ func TestBlocksNeededAreSupported(t *testing.T) {
 	}
 }
 
-// TestGateAllowsForNoise: what a neighbour may have done to a ratio is in the interval that decides, as it is in the report's.
+// TestGateAllowsForNoise: what a neighbour may have done to a ratio is in the interval that decides, as it is in the
+// report's.
 func TestGateAllowsForNoise(t *testing.T) {
 	quiet := simulate(base, 1, 1)
 	noisy := simulate(base, 1, 1)

@@ -34,8 +34,8 @@ type htmlComparison struct {
 // htmlCell is a cell of the table with its heading, which a phone shows beside it.
 type htmlCell struct{ Head, Text string }
 
-// HTML writes comparisons of pairs of runs as one self-contained page: no network, no other file. link is where the page
-// of a run is, by the run's name.
+// HTML writes comparisons of pairs of runs as one self-contained page: no network, no other file. link is where the
+// page of a run is, by the run's name.
 func HTML(w io.Writer, all []Comparison, link func(name string) string) error {
 	data := struct {
 		Style       template.CSS

@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// inputs are the SHA-256 sums of a run's files of frame sizes, by their names in its cells. A run that was never in a folder
-// has none.
+// inputs are the SHA-256 sums of a run's files of frame sizes, by their names in its cells. A run that was never in a
+// folder has none.
 func inputs(dir string) map[string]string {
 	out := map[string]string{}
 	if dir == "" {
@@ -45,7 +45,8 @@ func otherInputs(a, b result.Run) (names []string) {
 // inputWarnings name files that are not the same.
 func inputWarnings(names []string) (out []string) {
 	for _, name := range names {
-		out = append(out, fmt.Sprintf("%s is another file of frame sizes in B than in A: cells with it are not compared.", name))
+		out = append(out,
+			fmt.Sprintf("%s is another file of frame sizes in B than in A: cells with it are not compared.", name))
 	}
 	return out
 }

@@ -94,7 +94,8 @@ func JUnit(w io.Writer, c Comparison) error {
 
 // add makes a test case of a decision.
 func (s *junitSuite) add(strict bool, cell result.Cell, asked string, d Decision, figures string) {
-	test := junitCase{Class: "gateweigh." + cell.Text(result.DUT), Name: cmp.Or(analysis.Label(cell), "the rest") + ": " + asked, Time: "0"}
+	test := junitCase{
+		Class: "gateweigh." + cell.Text(result.DUT), Name: cmp.Or(analysis.Label(cell), "the rest") + ": " + asked, Time: "0"}
 	outcome := &junitResult{Message: d.Word + ": " + d.Note, Text: figures}
 	switch {
 	case d.Word == Regressed, d.Word == OverLimit, strict && d.Word == CannotTell:

@@ -20,10 +20,12 @@ func TestRunsOfDifferentMeasures(t *testing.T) {
 	cost, logins := simulate(base, 1, 1), storms()
 	for _, pair := range [][2]compare.Input{{cost, logins}, {logins, cost}} {
 		c := compare.Runs(pair[0], pair[1], gated(0.05))
-		if len(c.Cells) != 0 || len(c.OnlyA)+len(c.OnlyB) != 6 || len(c.OnlyA) != map[bool]int{true: 4, false: 2}[pair[0].Name == cost.Name] {
+		if len(c.Cells) != 0 || len(c.OnlyA)+len(c.OnlyB) != 6 ||
+			len(c.OnlyA) != map[bool]int{true: 4, false: 2}[pair[0].Name == cost.Name] {
 			t.Errorf("%s, %s: %d cells, only in A %v, only in B %v", pair[0].Name, pair[1].Name, len(c.Cells), c.OnlyA, c.OnlyB)
 		}
-		if c.Gate.Passed || !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "no metric in common") }) {
+		if c.Gate.Passed ||
+			!slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "no metric in common") }) {
 			t.Errorf("%s, %s: %s, %q", pair[0].Name, pair[1].Name, c.Gate.Sentence, c.Warnings)
 		}
 		text := render(t, c)
@@ -40,7 +42,8 @@ func TestOverheadWithoutACleanRouter(t *testing.T) {
 	opts := compare.Defaults()
 	opts.MaxOverhead = 0.2
 	c := compare.Single(storms(), opts)
-	if d := c.Cells[0].Overhead; d.Word != compare.CannotTell || !strings.Contains(d.Note, "no clean router") || c.Gate.Passed {
+	if d := c.Cells[0].Overhead; d.Word != compare.CannotTell || !strings.Contains(d.Note, "no clean router") ||
+		c.Gate.Passed {
 		t.Errorf("%+v, %s", d, c.Gate.Sentence)
 	}
 	if text := render(t, c); strings.Contains(text, "overhead ×") || !strings.Contains(text, "login per second") {
@@ -54,7 +57,8 @@ func TestWhoLacksAnInterval(t *testing.T) {
 	once.Blocks = 1
 	opts := compare.Defaults()
 	opts.MaxOverhead = 0.2
-	if note := compare.Single(simulate(once, 1, 1), opts).Cells[0].Overhead.Note; !strings.HasPrefix(note, "the run has one block only") {
+	if note := compare.Single(simulate(once, 1, 1), opts).Cells[0].Overhead.Note; !strings.HasPrefix(
+		note, "the run has one block only") {
 		t.Error(note)
 	}
 }

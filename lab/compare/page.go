@@ -28,7 +28,9 @@ type page struct {
 
 const differencesHead = "Not the same in A and B, and so a possible cause of a change:"
 
-var textForm = template.Must(template.New("").Funcs(template.FuncMap{"row": func(cells []string) string { return strings.Join(cells, "\t") }}).Parse(
+var textForm = template.Must(template.New("").Funcs(template.FuncMap{"row": func(cells []string) string {
+	return strings.Join(cells, "\t")
+}}).Parse(
 	`{{with .Mark}}{{.}}
 
 {{end}}{{range .Sides}}{{.}}
@@ -113,7 +115,8 @@ func (c *Comparison) page() (p page) {
 		p.Sides = []string{"A: " + c.A.line(), "B: " + c.B.line()}
 	}
 	for _, d := range c.Differences {
-		p.Differences = append(p.Differences, result.OneLine(fmt.Sprintf("%s: %s, then %s", d.What, setting(d.A), setting(d.B))))
+		p.Differences = append(
+			p.Differences, result.OneLine(fmt.Sprintf("%s: %s, then %s", d.What, setting(d.A), setting(d.B))))
 	}
 	if len(c.Cells) > 0 {
 		p.Scope, p.Table = c.scope(), [][]string{c.row(nil)}
@@ -294,7 +297,8 @@ func (c *Comparison) remarks() []string {
 	}
 	out = append(out, notes.lines("")...)
 	if c.NoiseFloorPct.Known() {
-		out = append(out, fmt.Sprintf("Noise floor: two clean routers differed by up to %.2f %%; no smaller change is called.", float64(c.NoiseFloorPct)))
+		out = append(out, fmt.Sprintf(
+			"Noise floor: two clean routers differed by up to %.2f %%; no smaller change is called.", float64(c.NoiseFloorPct)))
 	}
 	if !c.SameMachine && c.Mark == "" {
 		var heads []string
@@ -305,7 +309,8 @@ func (c *Comparison) remarks() []string {
 	}
 	if c.Gate != nil {
 		for _, m := range c.Gate.Fallen {
-			out = append(out, fmt.Sprintf("Managed in A and not in B: %s: %s.", analysis.Label(m.Cell), strings.TrimSuffix(m.Why, ".")))
+			out = append(out,
+				fmt.Sprintf("Managed in A and not in B: %s: %s.", analysis.Label(m.Cell), strings.TrimSuffix(m.Why, ".")))
 		}
 	}
 	out = append(out, c.unanswered()...)
@@ -366,7 +371,8 @@ func (c *Comparison) unanswered() (out []string) {
 	}
 	out = notes.lines("Without an answer: ")
 	for _, m := range c.Gate.Missing {
-		out = append(out, fmt.Sprintf("Without an answer: %s: %s.", cmp.Or(analysis.Label(m.Cell), "the rest"), strings.TrimSuffix(m.Why, ".")))
+		out = append(out, fmt.Sprintf("Without an answer: %s: %s.", cmp.Or(analysis.Label(m.Cell), "the rest"),
+			strings.TrimSuffix(m.Why, ".")))
 	}
 	return out
 }
@@ -378,9 +384,12 @@ func (c *Comparison) reading() string {
 		what, figures = c.Metric.Unit, "A and B are "+c.figure()+" in %s, change is B over A"
 	}
 	if c.A == nil {
-		return fmt.Sprintf("How to read it: %s is %s, with its %s interval over blocks. %s", c.figure(), what, percent(c.Confidence), c.readingOfLimits())
+		return fmt.Sprintf("How to read it: %s is %s, with its %s interval over blocks. %s", c.figure(), what, percent(
+			c.Confidence), c.readingOfLimits())
 	}
-	text := fmt.Sprintf("How to read it: "+figures+", all with %s intervals over blocks; that of change is the one of the verdict, for %s together, and p is adjusted likewise. "+
+	text := fmt.Sprintf("How to read it: "+figures+
+		", all with %s intervals over blocks; that of change is the one of the verdict, for %s together, and p is adjusted "+
+		"likewise. "+
 		"Worse or better: certain to have changed, by more than %s as estimated. Equivalent: certain to have changed by less.",
 		what, percent(c.Confidence), words.Counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
 	return words.Joined(" ", text, c.readingOfLimits())
@@ -395,6 +404,7 @@ func (c *Comparison) readingOfLimits() string {
 	if c.Gate.MaxRegressionPct.Known() && c.Metric.Better == analysis.More {
 		together, alone = alone, together
 	}
-	return fmt.Sprintf("A limit is held against the interval shown: beyond it, within it, or, where it holds the limit, no answer; "+
-		"its %s end is for all cells together, its %s end for the cell by itself.", together, alone)
+	return fmt.Sprintf(
+		"A limit is held against the interval shown: beyond it, within it, or, where it holds the limit, no answer; "+
+			"its %s end is for all cells together, its %s end for the cell by itself.", together, alone)
 }

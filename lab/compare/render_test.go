@@ -138,7 +138,8 @@ func TestJUnitOfAGateWithNothingToJudge(t *testing.T) {
 	if s.Failures != 6 || s.Tests != 6 {
 		t.Errorf("%+v", s)
 	}
-	if err := compare.JUnit(io.Discard, compare.Runs(simulate(base, 1, 1), simulate(base, 2, 1), compare.Defaults())); err == nil {
+	if err := compare.JUnit(
+		io.Discard, compare.Runs(simulate(base, 1, 1), simulate(base, 2, 1), compare.Defaults())); err == nil {
 		t.Error("a JUnit report without a limit")
 	}
 }

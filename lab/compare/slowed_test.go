@@ -21,13 +21,15 @@ func TestSpeedsAreNotMixed(t *testing.T) {
 	differs := slices.ContainsFunc(c.Differences, func(d compare.Difference) bool {
 		return strings.Contains(d.What, "speed") && d.A == "full" && d.B == "slowed to 25 %" && d.Machine
 	})
-	if !differs || c.SameMachine || !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "same speed") }) {
+	if !differs || c.SameMachine ||
+		!slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "same speed") }) {
 		t.Errorf("differences %+v, warnings %q", c.Differences, c.Warnings)
 	}
 	if text := render(t, c); !strings.Contains(text, "slowed to 25 % of their CPU: measured share 25.1 %") {
 		t.Errorf("text:\n%s", text)
 	}
-	if c := compare.Runs(slow, slow, compare.Defaults()); !c.SameMachine || slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "same speed") }) {
+	if c := compare.Runs(slow, slow, compare.Defaults()); !c.SameMachine ||
+		slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "same speed") }) {
 		t.Errorf("both slowed: %q", c.Warnings)
 	}
 }

@@ -14,7 +14,8 @@ func (c *Comparison) verdicts(opts Options) {
 	limit := math.Log1p(opts.Delta)
 	var different, equivalent []float64
 	for _, cell := range c.Cells {
-		different, equivalent = append(different, cell.change.PDifferent()), append(equivalent, cell.change.PEquivalent(limit))
+		different, equivalent = append(different, cell.change.PDifferent()),
+			append(equivalent, cell.change.PEquivalent(limit))
 	}
 	ofDifferent, ofEquivalent := inference.AdjustLevels(different, equivalent, 1-opts.Confidence)
 	different, equivalent = inference.Adjust(different, equivalent)
@@ -71,7 +72,8 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	case certain:
 		cell.VerdictNote = fmt.Sprintf("a change, but hardly by %s", percent(opts.Delta))
 	case aloneInside || aloneOutside:
-		cell.VerdictNote = fmt.Sprintf("clear when judged alone, but one of %d cells taken together may look so by chance", len(c.Cells))
+		cell.VerdictNote = fmt.Sprintf(
+			"clear when judged alone, but one of %d cells taken together may look so by chance", len(c.Cells))
 	default:
 		cell.VerdictNote = "the interval is too wide"
 	}

@@ -75,10 +75,12 @@ const Version = 1
 type Report struct {
 	Version int `json:"version"`
 	// CanRun: the default experiment would measure at least one device.
-	CanRun  bool    `json:"can_run"`
-	Verdict string  `json:"verdict"`         // CanRun in a sentence
-	First   string  `json:"first,omitempty"` // what to do first, where something of the default experiment is missing or in the way
-	Outlook string  `json:"outlook"`         // what a run would have beside it now, and what to expect of that, in a sentence
+	CanRun  bool   `json:"can_run"`
+	Verdict string `json:"verdict"` // CanRun in a sentence
+	// what to do first, where something of the default experiment is missing or in the way
+	First string `json:"first,omitempty"`
+	// what a run would have beside it now, and what to expect of that, in a sentence
+	Outlook string  `json:"outlook"`
 	Groups  []Group `json:"groups"`
 }
 

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 func machineState(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
-	for _, cmd := range []string{"ip -o link | cut -d' ' -f2", "ip netns", "ip route", "nft list ruleset", "cat /proc/self/mounts", "sysctl net.ipv4 net.core kernel.pid_max"} {
+	for _, cmd := range []string{"ip -o link | cut -d' ' -f2", "ip netns", "ip route", "nft list ruleset",
+		"cat /proc/self/mounts", "sysctl net.ipv4 net.core kernel.pid_max"} {
 		out, err := exec.Command("sh", "-c", cmd+" 2>/dev/null").Output()
 		if err != nil && !strings.HasPrefix(cmd, "nft") && !strings.HasPrefix(cmd, "sysctl") {
 			t.Fatalf("%s: %v", cmd, err)
@@ -111,7 +112,8 @@ func TestWhatBuildsOnAMissingFeatureIsNotTried(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		keyVeth: "works", "kernel.threaded-napi": "ethtool", "kernel.gro-max-size": "not tried: threaded NAPI is missing",
-		"kernel.task-clock": "not tried", keyNftables: "nft", keyIptables: "iptables", "kernel.nfqueue": "not tried: iptables-nft is missing", keyTUN: "works", "kernel.bpf-tc": "tc",
+		"kernel.task-clock": "not tried", keyNftables: "nft", keyIptables: "iptables",
+		"kernel.nfqueue": "not tried: iptables-nft is missing", keyTUN: "works", "kernel.bpf-tc": "tc",
 	} {
 		i := slices.IndexFunc(lines, func(l Line) bool { return l.Key == key })
 		if i < 0 || !strings.Contains(lines[i].Found, want) || (lines[i].State == OK) != (want == "works") {
@@ -164,7 +166,8 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := lab.Clients[0]
-	if err := host.CreateClients(t.Context(), client.Config{Kind: client.KindMacvlan, Count: n, Parent: host.Ifs[0], LAN: lab.LAN, Gateway: lab.Gateway, Lab: 'a'}); err != nil {
+	if err := host.CreateClients(t.Context(), client.Config{Kind: client.KindMacvlan, Count: n, Parent: host.Ifs[0],
+		LAN: lab.LAN, Gateway: lab.Gateway, Lab: 'a'}); err != nil {
 		t.Fatal(err)
 	}
 	if leased, err := host.Lease(t.Context(), client.Pace{}); err != nil || client.GaveUp(leased) != nil {
@@ -173,7 +176,8 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.OpenMeter(t.Context(), agent.Meter{IfNames: host.Ifs, Support: true}); err != nil {
 		t.Fatal(err)
 	}
-	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30, Server: lab.ServerIP}
+	load := agent.Traffic{
+		Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30, Server: lab.ServerIP}
 	if err := lab.Host("server").ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +187,8 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.StartRTT(t.Context(), lab.ServerIP); err != nil {
 		t.Fatal(err)
 	}
-	d := runner.Demand{Experiment: "test", Lab: testbed.Portal(testbed.Spec{}).Size(), Sides: []experiment.Side{{Client: client.KindMacvlan, Clients: n}}}
+	d := runner.Demand{Experiment: "test", Lab: testbed.Portal(testbed.Spec{}).Size(), Sides: []experiment.Side{{
+		Client: client.KindMacvlan, Clients: n}}}
 	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", pid(t, host))))
 	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.Files())
 	if int64(files) > d.Files() || files < 3*n {

@@ -42,63 +42,91 @@ type attempt struct {
 
 // attempts are all features that the lab, its devices or coming data paths use.
 var attempts = []attempt{
-	{keyNamespaces, string(machine.Namespaces), "", "a lab's hosts are namespaces without names: they end with the run", Missing, true,
-		"run as root on the machine itself, or in a container started with --privileged; the kernel needs CONFIG_NET_NS, CONFIG_PID_NS and CONFIG_UTS_NS", (*bench).start},
-	{"kernel.overlayfs", string(machine.OverlayFS), keyNamespaces, "a gateway that rewrites /etc reaches a private view of it", Warn, false,
+	{keyNamespaces, string(machine.Namespaces), "", "a lab's hosts are namespaces without names: they end with the run",
+		Missing, true,
+		"run as root on the machine itself, or in a container started with --privileged; the kernel needs CONFIG_NET_NS, " +
+			"CONFIG_PID_NS and CONFIG_UTS_NS", (*bench).start},
+	{"kernel.overlayfs", string(machine.OverlayFS), keyNamespaces,
+		"a gateway that rewrites /etc reaches a private view of it", Warn, false,
 		"modprobe overlay; until then each host copies /etc and /var/lib, which takes longer", script(overlay)},
-	{keyVeth, string(machine.Veth), keyNamespaces, "links of the lab", Missing, true, "modprobe veth, or a kernel with CONFIG_VETH", (*bench).veth},
-	{"kernel.threaded-napi", "threaded NAPI", keyVeth, "forwarding runs on threads of its own: the router's CPU is exact", Missing, true,
+	{keyVeth, string(machine.Veth), keyNamespaces, "links of the lab", Missing, true,
+		"modprobe veth, or a kernel with CONFIG_VETH", (*bench).veth},
+	{"kernel.threaded-napi", "threaded NAPI", keyVeth, "forwarding runs on threads of its own: the router's CPU is exact",
+		Missing, true,
 		"a kernel from 5.12 on, and the package ethtool", linked(true)},
-	{"kernel.gro-max-size", "gro_max_size", "kernel.threaded-napi", "profile per-packet: each packet handled alone", Missing, true, "a kernel from 5.19 on", linked(false)},
+	{"kernel.gro-max-size", "gro_max_size", "kernel.threaded-napi", "profile per-packet: each packet handled alone",
+		Missing, true, "a kernel from 5.19 on", linked(false)},
 	{"kernel.task-clock", "task clock", "kernel.threaded-napi", "CPU time by thread, from switch to switch", Missing, true,
-		"a kernel with CONFIG_PERF_EVENTS and CONFIG_SCHED_INFO, as distributions build it; in a container the capability CAP_PERFMON", (*bench).taskClock},
-	{"kernel.macvlan", string(machine.Macvlan), keyVeth, "each client has a MAC address and a lease of its own", Missing, true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*bench).macvlan},
-	{"kernel.bridge", string(machine.Bridge), keyNamespaces, "several client hosts can share a router's link", Warn, false, "modprobe bridge; only experiments with several client hosts need it", script("ip link add gwdoc-br type bridge")},
-	{keyNftables, string(machine.Nftables), keyVeth, "rules of openNDS and of allow-lists can be set", Missing, false, "modprobe nf_tables, or a kernel with CONFIG_NF_TABLES; the package nftables", script(machine.Nftables.Script())},
+		"a kernel with CONFIG_PERF_EVENTS and CONFIG_SCHED_INFO, as distributions build it; in a container the capability " +
+			"CAP_PERFMON", (*bench).taskClock},
+	{"kernel.macvlan", string(machine.Macvlan), keyVeth, "each client has a MAC address and a lease of its own", Missing,
+		true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*bench).macvlan},
+	{"kernel.bridge", string(machine.Bridge), keyNamespaces, "several client hosts can share a router's link", Warn, false,
+		"modprobe bridge; only experiments with several client hosts need it", script("ip link add gwdoc-br type bridge")},
+	{keyNftables, string(machine.Nftables), keyVeth, "rules of openNDS and of allow-lists can be set", Missing, false,
+		"modprobe nf_tables, or a kernel with CONFIG_NF_TABLES; the package nftables", script(machine.Nftables.Script())},
 	{keyIptables, string(machine.IptablesNFT), keyVeth, "rules of openNDS and CoovaChilli can be set", Missing, false,
-		"the package iptables, with iptables-nft as its default (update-alternatives --config iptables); modules nft_compat, xt_conntrack and xt_TCPMSS", script(machine.IptablesNFT.Script())},
-	{keyTUN, string(machine.TUN), keyNamespaces, "CoovaChilli can take packets to user space", Missing, false, "modprobe tun, or a kernel with CONFIG_TUN; in a container give it /dev/net/tun", script(machine.TUN.Script())},
-	{"kernel.nfqueue", string(machine.NFQUEUE), keyIptables, "packets can be decided in user space", Warn, false, "modprobe xt_NFQUEUE; only gateway-nfqueue and gateway-nfqueue-fast need it, and only without nft queue", script(machine.NFQUEUE.Script())},
-	{"kernel.nft-queue", string(machine.NFTQueue), keyNftables, "nftables can have packets decided in user space", Warn, false, "modprobe nft_queue, or a kernel with CONFIG_NFT_QUEUE; only nft-queue needs it; gateway-nfqueue and gateway-nfqueue-fast use it, or NFQUEUE", script(machine.NFTQueue.Script())},
-	{"kernel.flowtables", string(machine.Flowtables), keyNftables, "nftables can forward connections past the network stack", Warn, false,
-		"modprobe nft_flow_offload, or a kernel with CONFIG_NF_FLOW_TABLE, CONFIG_NF_FLOW_TABLE_INET, CONFIG_NFT_FLOW_OFFLOAD and CONFIG_NF_CONNTRACK_PROCFS; only nftables-flowtable and flowtable-masquerade need it",
+		"the package iptables, with iptables-nft as its default (update-alternatives --config iptables); modules " +
+			"nft_compat, xt_conntrack and xt_TCPMSS", script(machine.IptablesNFT.Script())},
+	{keyTUN, string(machine.TUN), keyNamespaces, "CoovaChilli can take packets to user space", Missing, false,
+		"modprobe tun, or a kernel with CONFIG_TUN; in a container give it /dev/net/tun", script(machine.TUN.Script())},
+	{"kernel.nfqueue", string(machine.NFQUEUE), keyIptables, "packets can be decided in user space", Warn, false,
+		"modprobe xt_NFQUEUE; only gateway-nfqueue and gateway-nfqueue-fast need it, and only without nft queue",
+		script(machine.NFQUEUE.Script())},
+	{"kernel.nft-queue", string(machine.NFTQueue), keyNftables, "nftables can have packets decided in user space", Warn,
+		false, "modprobe nft_queue, or a kernel with CONFIG_NFT_QUEUE; only nft-queue needs it; gateway-nfqueue and " +
+			"gateway-nfqueue-fast use it, or NFQUEUE", script(machine.NFTQueue.Script())},
+	{"kernel.flowtables", string(machine.Flowtables), keyNftables,
+		"nftables can forward connections past the network stack", Warn, false,
+		"modprobe nft_flow_offload, or a kernel with CONFIG_NF_FLOW_TABLE, CONFIG_NF_FLOW_TABLE_INET, " +
+			"CONFIG_NFT_FLOW_OFFLOAD and CONFIG_NF_CONNTRACK_PROCFS; only nftables-flowtable and flowtable-masquerade need it",
 		script(machine.Flowtables.Script())},
-	{"kernel.bpf-tc", string(machine.BPFAtTC), keyVeth, "programs can forward packets before the network stack", Warn, false,
+	{"kernel.bpf-tc", string(machine.BPFAtTC), keyVeth, "programs can forward packets before the network stack", Warn,
+		false,
 		"only gateway-ebpf and sink-ebpf need it (modules sch_ingress and cls_bpf)", feature("tc", machine.BPFAtTC)},
 	{"kernel.af-xdp", string(machine.AFXDP), keyNamespaces, "frames can be captured before the network stack", Warn, false,
 		"a kernel with CONFIG_XDP_SOCKETS; only sink-xdp needs it", feature("ip", machine.AFXDP)},
-	optional("kernel.nat", machine.NAT, "clients can share the router's address", "a kernel with CONFIG_NFT_NAT and CONFIG_NFT_MASQ; only devices with NAT need it"),
+	optional("kernel.nat", machine.NAT, "clients can share the router's address",
+		"a kernel with CONFIG_NFT_NAT and CONFIG_NFT_MASQ; only devices with NAT need it"),
 	optional("kernel.flow-cache", machine.FlowCache, "gatewayd can redirect flows that netfilter has decided on", ""),
-	optional("kernel.ppp", machine.PPP, "pppd can carry sessions", "modprobe ppp_generic ppp_async; only rp-pppoe-… needs it"),
-	optional("kernel.pppoe", machine.PPPoE, "the kernel can carry PPPoE sessions", "modprobe pppoe; only accel-ppp, rp-pppoe-kernel and gateway-pppoe-kernel need it"),
-	optional("kernel.token-bucket", machine.TokenBucket, "the link between gateways can have a rate", "modprobe sch_tbf; only link.mbps needs it"),
-	optional("kernel.netem", machine.Netem, "that link can delay and lose frames", "modprobe sch_netem; only link.delay and link.loss_pct need it"),
+	optional("kernel.ppp", machine.PPP, "pppd can carry sessions",
+		"modprobe ppp_generic ppp_async; only rp-pppoe-… needs it"),
+	optional("kernel.pppoe", machine.PPPoE, "the kernel can carry PPPoE sessions",
+		"modprobe pppoe; only accel-ppp, rp-pppoe-kernel and gateway-pppoe-kernel need it"),
+	optional("kernel.token-bucket", machine.TokenBucket, "the link between gateways can have a rate",
+		"modprobe sch_tbf; only link.mbps needs it"),
+	optional("kernel.netem", machine.Netem, "that link can delay and lose frames",
+		"modprobe sch_netem; only link.delay and link.loss_pct need it"),
 	optional("kernel.ipip", machine.IPIP, tunnels, "modprobe ipip; only ipip needs it"),
 	optional("kernel.gre", machine.GRE, tunnels, "modprobe ip_gre; only gre needs it"),
 	optional("kernel.vxlan", machine.VXLAN, tunnels, "modprobe vxlan; only vxlan needs it"),
-	optional("kernel.wireguard", machine.WireGuard, tunnels, "modprobe wireguard; only wireguard needs it, not wireguard-go"),
+	optional("kernel.wireguard", machine.WireGuard, tunnels,
+		"modprobe wireguard; only wireguard needs it, not wireguard-go"),
 	optional("kernel.ovpn-dco", machine.OpenVPNDCO, "OpenVPN can have the kernel encrypt", "only openvpn-dco needs it"),
 	optional("kernel.esp-null", machine.ESPNull, tunnels, "modprobe esp4 crypto_null; only ipsec-null needs it"),
 	optional("kernel.esp-aes-cbc", machine.ESPCBC, tunnels, "modprobe esp4 cbc authenc; only ipsec-aes-cbc-sha1 needs it"),
 	optional("kernel.esp-aes-gcm", machine.ESPGCM, tunnels, "modprobe esp4 gcm seqiv; only ipsec-aes-gcm needs it"),
-	optional("kernel.esp-chacha20", machine.ESPChaCha, tunnels, "modprobe esp4 chacha20poly1305; only ipsec-chacha20 needs it"),
-	optional("kernel.esp-blowfish", machine.ESPBlowfish, tunnels, "modprobe esp4 blowfish_generic; only ipsec-blowfish needs it"),
+	optional("kernel.esp-chacha20", machine.ESPChaCha, tunnels,
+		"modprobe esp4 chacha20poly1305; only ipsec-chacha20 needs it"),
+	optional("kernel.esp-blowfish", machine.ESPBlowfish, tunnels,
+		"modprobe esp4 blowfish_generic; only ipsec-blowfish needs it"),
 }
 
 // tunnels is what a kind of tunnel in the kernel means.
 const tunnels = "gateways can have such a tunnel in the kernel"
 
-// optional is a feature that single devices need, which is tried in a network namespace of its own. What distributions lack says itself
-// how to get it.
+// optional is a feature that single devices need, which is tried in a network namespace of its own. What distributions
+// lack says itself how to get it.
 func optional(key string, f machine.Feature, means, do string) attempt {
 	if f.Advice() != "" {
 		do = strings.TrimPrefix(do+": "+f.Advice(), ": ")
 	}
-	return attempt{key, string(f), keyNamespaces, means, Warn, false, do, shell("unshare", "--net", "sh", "-ec", f.Script(), "sh", "lo")}
+	return attempt{key, string(f), keyNamespaces, means, Warn, false, do,
+		shell("unshare", "--net", "sh", "-ec", f.Script(), "sh", "lo")}
 }
 
-// linkNames is how the names of the bench's link begin, with this process's ID: polling threads of all networks of the machine
-// are told apart by at most ten bytes of their names, and others may examine the machine at the same time.
+// linkNames is how the names of the bench's link begin, with this process's ID: polling threads of all networks of the
+// machine are told apart by at most ten bytes of their names, and others may examine the machine at the same time.
 func linkNames() string { return "gd" + strconv.FormatInt(int64(os.Getpid()), 36) }
 
 // bench is two linked hosts to try things on.
@@ -116,7 +144,8 @@ echo "a host's /etc is an overlay"`
 // kernel tries every feature. inside are settings of a new network namespace
 // by their name below /proc/sys, as far as they could be read.
 func (x examination) kernel(ctx context.Context) (lines []Line, inside map[string]string) {
-	lines = []Line{judge("kernel.release", "release", x.machine.Release, "results hold for this kernel: keep it while you compare", "")}
+	lines = []Line{judge(
+		"kernel.release", "release", x.machine.Release, "results hold for this kernel: keep it while you compare", "")}
 	if x.machine.Root {
 		tried, settings := x.attempt(ctx)
 		lines, inside = append(lines, tried...), settings
@@ -125,7 +154,8 @@ func (x examination) kernel(ctx context.Context) (lines []Line, inside map[strin
 		for _, a := range attempts {
 			names = append(names, a.what)
 		}
-		lines = append(lines, judge(keyNamespaces, "features", "not tried without root: "+strings.Join(names, ", "), "", needsRoot))
+		lines = append(lines,
+			judge(keyNamespaces, "features", "not tried without root: "+strings.Join(names, ", "), "", needsRoot))
 	}
 	return append(lines, x.pressure(), x.perf(), x.tracefs()), inside
 }
@@ -166,7 +196,8 @@ func (x examination) refused(err error) string {
 		return bar.do
 	}
 	said := err.Error()
-	if len(x.machine.Bars) == 0 || !slices.ContainsFunc([]string{"not permitted", "ermission denied", machine.HiddenThreads}, func(word string) bool { return strings.Contains(said, word) }) {
+	if len(x.machine.Bars) == 0 || !slices.ContainsFunc([]string{"not permitted", "ermission denied",
+		machine.HiddenThreads}, func(word string) bool { return strings.Contains(said, word) }) {
 		return ""
 	}
 	var steps []string
@@ -249,7 +280,8 @@ func shell(argv ...string) func(*bench, context.Context) (string, error) {
 }
 
 func (b *bench) veth(ctx context.Context) (string, error) {
-	_, _, err := b.backend.Connect(ctx, testbed.End{Host: b.router, If: b.routerIf}, testbed.End{Host: b.client, If: b.peer})
+	_, _, err := b.backend.Connect(
+		ctx, testbed.End{Host: b.router, If: b.routerIf}, testbed.End{Host: b.client, If: b.peer})
 	return "", err
 }
 
@@ -259,11 +291,13 @@ func linked(aggregate bool) func(*bench, context.Context) (string, error) {
 		end := func(h *testbed.Host, name, addr string) func() error {
 			return func() error {
 				return h.Apply(ctx, agent.Network{Links: []agent.Link{{
-					Name: name, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, TxChecksum: true, Aggregate: aggregate, QueueLen: 100, CPUs: h.CPUs,
+					Name: name, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, TxChecksum: true, Aggregate: aggregate,
+					QueueLen: 100, CPUs: h.CPUs,
 				}}})
 			}
 		}
-		return "", testbed.Together(end(b.router, b.routerIf, "192.168.137.254/24"), end(b.client, b.peer, "192.168.137.253/24"))
+		return "", testbed.Together(
+			end(b.router, b.routerIf, "192.168.137.254/24"), end(b.client, b.peer, "192.168.137.253/24"))
 	}
 }
 
@@ -276,7 +310,8 @@ func (b *bench) taskClock(ctx context.Context) (string, error) {
 }
 
 func (b *bench) macvlan(ctx context.Context) (string, error) {
-	return "", b.client.CreateClients(ctx, client.Config{Kind: client.KindMacvlan, Count: 1, Parent: b.peer, LAN: testbed.DefaultLAN, Lab: 'd'})
+	return "", b.client.CreateClients(
+		ctx, client.Config{Kind: client.KindMacvlan, Count: 1, Parent: b.peer, LAN: testbed.DefaultLAN, Lab: 'd'})
 }
 
 // settings reads what each new network namespace begins with: the machine's own
@@ -325,7 +360,8 @@ func (x examination) tracefs() Line {
 	case machine.TracingDenied:
 		found, do = "only root sees it", needsRoot
 	case machine.TracingAbsent:
-		found, do = "not mounted", "nothing for measurements; to trace the kernel: sudo mount -t tracefs tracefs /sys/kernel/tracing"
+		found, do = "not mounted",
+			"nothing for measurements; to trace the kernel: sudo mount -t tracefs tracefs /sys/kernel/tracing"
 	}
 	return judge("kernel.tracefs", "tracefs", found, "kernel functions can be traced by name", do)
 }

@@ -51,7 +51,8 @@ func (x examination) limit(l runner.Limit) Line {
 		found = fmt.Sprintf("%d; %s needs %d", have, x.largest, need)
 		if l.Taken != nil {
 			taken = l.Taken(x.machine)
-			found = fmt.Sprintf("%d, of which %s in use; %s needs %d more", have, words.Agreed(int(taken), "is", "are"), x.largest, need)
+			found = fmt.Sprintf(
+				"%d, of which %s in use; %s needs %d more", have, words.Agreed(int(taken), "is", "are"), x.largest, need)
 		}
 		if have < taken+need {
 			do = l.Advice(x.machine, x.largest)
@@ -65,7 +66,8 @@ func (x examination) limit(l runner.Limit) Line {
 func (x examination) nofile() Line {
 	soft, hard := x.machine.Limits.FilesSoft, x.machine.Limits.FilesHard
 	agent, daemon := x.largest.Files(), int64(runner.FilesPerHost+x.largest.Clients())
-	found := fmt.Sprintf("hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon)
+	found := fmt.Sprintf(
+		"hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon)
 	fit := (hard - runner.FilesPerHost) / int64(client.KindOf(x.largest.Sides[0].Client).Needs.Files)
 	means, do := fmt.Sprintf("agents raise their own: enough for %s", words.Agreed(int(fit), "client", "clients")), ""
 	if hard == 0 {
@@ -91,7 +93,8 @@ func (x examination) neighbourTable() Line {
 		found = fmt.Sprintf("gc_thresh1-3 %d, %d, %d for the whole machine; %s needs %d", t[0], t[1], t[2], x.largest, need)
 		means, do = fmt.Sprintf("no neighbour is forgotten up to %s", words.Agreed(int(fit), "client", "clients")), ""
 		if t[1] < need {
-			do = fmt.Sprintf("sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=%d net.ipv4.neigh.default.gc_thresh3=%d", 2*need, 4*need)
+			do = fmt.Sprintf(
+				"sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=%d net.ipv4.neigh.default.gc_thresh3=%d", 2*need, 4*need)
 		}
 	}
 	return judge("limit.neighbours", "neighbour table", found, means, do)
@@ -117,7 +120,8 @@ func (x examination) ports(inside map[string]string) Line {
 			do = "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
 		}
 	}
-	return judge("limit.ports", "local ports", found, fmt.Sprintf("each client has them all and uses %d at most", side.FlowsPerClient), do)
+	return judge("limit.ports", "local ports", found,
+		fmt.Sprintf("each client has them all and uses %d at most", side.FlowsPerClient), do)
 }
 
 func (x examination) listenQueue(inside map[string]string) Line {
@@ -125,7 +129,8 @@ func (x examination) listenQueue(inside map[string]string) Line {
 	found, do := "no "+machine.Backlog, "mount /proc"
 	if have, err := strconv.Atoi(text); err == nil {
 		need := x.largest.Clients()
-		found, do = fmt.Sprintf("%d %s; %s %d", have, where, words.Agreed(int(need), "client needs", "clients need"), need), ""
+		found, do = fmt.Sprintf("%d %s; %s %d", have, where, words.Agreed(int(need), "client needs", "clients need"), need),
+			""
 		if have < need {
 			do = fmt.Sprintf("sudo sysctl -w net.core.somaxconn=%d", 16*need)
 		}

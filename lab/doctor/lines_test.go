@@ -35,8 +35,9 @@ func on(files map[string]string) examination {
 	}
 	m.Root = true
 	return examination{
-		opts: Options{Status: func(string) {}}, machine: m, placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
-		largest: largestExperiment(builtins()), personas: mostPersonas(builtins()),
+		opts: Options{Status: func(string) {}}, machine: m,
+		placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
+		largest:   largestExperiment(builtins()), personas: mostPersonas(builtins()),
 	}
 }
 
@@ -99,36 +100,48 @@ func TestMachineLines(t *testing.T) {
 	check(t, one.cpus(), Warn, "two CPUs")
 
 	check(t, on(map[string]string{cpu1 + "topology/thread_siblings_list": "1\n"}).siblings(), OK)
-	check(t, on(map[string]string{cpu1 + "topology/thread_siblings_list": "0-1\n"}).siblings(), Warn, "CPU [0]", "taskset", "smt/control")
+	check(t, on(map[string]string{cpu1 + "topology/thread_siblings_list": "0-1\n"}).siblings(), Warn, "CPU [0]", "taskset",
+		"smt/control")
 
 	check(t, on(nil).frequency(), OK, "hypervisor or firmware")
 	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "performance\n"}).frequency(), OK, "does not follow")
-	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "performance", "/sys/devices/system/cpu/intel_pstate/no_turbo": "0"}).frequency(), OK, "boost on")
-	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "powersave\n"}).frequency(), Warn, "powersave", "cpupower frequency-set -g performance")
+	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "performance",
+		"/sys/devices/system/cpu/intel_pstate/no_turbo": "0"}).frequency(), OK, "boost on")
+	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "powersave\n"}).frequency(), Warn, "powersave",
+		"cpupower frequency-set -g performance")
 
 	check(t, on(map[string]string{"/proc/cpuinfo": "flags : fpu\n"}).virtual(), OK, "none seen")
-	check(t, on(map[string]string{"/proc/cpuinfo": "flags : hypervisor\n", "/proc/stat": "cpu  50 0 0 49 0 0 0 1\n"}).virtual(), OK, "virtual machine", "1.00 % steal")
-	check(t, on(map[string]string{"/proc/stat": "cpu  50 0 0 45 0 0 0 5\n"}).virtual(), Warn, "5.00 % steal", "dedicated CPUs")
+	check(t, on(map[string]string{"/proc/cpuinfo": "flags : hypervisor\n",
+		"/proc/stat": "cpu  50 0 0 49 0 0 0 1\n"}).virtual(), OK, "virtual machine", "1.00 % steal")
+	check(t, on(map[string]string{"/proc/stat": "cpu  50 0 0 45 0 0 0 5\n"}).virtual(), Warn, "5.00 % steal",
+		"dedicated CPUs")
 
 	check(t, on(nil).quota(), OK, "none")
-	check(t, on(map[string]string{"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "150000 100000"}).quota(), Warn, "1.50 CPUs", "CPUQuota=")
+	check(t, on(map[string]string{"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "150000 100000"}).quota(), Warn,
+		"1.50 CPUs", "CPUQuota=")
 
-	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n"}).memory(), OK, "login-storm (1000 clients)")
-	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 200000 kB\n"}).memory(), Warn, "195 MiB available", "clients=20")
+	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n"}).memory(), OK,
+		"login-storm (1000 clients)")
+	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 200000 kB\n"}).memory(), Warn,
+		"195 MiB available", "clients=20")
 	check(t, on(nil).memory(), Warn, "/proc")
 
-	check(t, busyLine([]machine.User{{PID: 7, Name: "idle", Cores: 0.001}, {PID: 8, Name: "less", Cores: 0.002}}), OK, "0.3 % of a core")
-	check(t, busyLine([]machine.User{{PID: 7, Name: "make", Cores: 0.91}, {PID: 8, Name: "cc1", Cores: 0.5}}), Warn, "141.0 % of a core: make (process 7) 91 %, cc1 (process 8) 50 %", "stop them")
+	check(t, busyLine([]machine.User{{PID: 7, Name: "idle", Cores: 0.001}, {PID: 8, Name: "less", Cores: 0.002}}), OK,
+		"0.3 % of a core")
+	check(t, busyLine([]machine.User{{PID: 7, Name: "make", Cores: 0.91}, {PID: 8, Name: "cc1", Cores: 0.5}}), Warn,
+		"141.0 % of a core: make (process 7) 91 %, cc1 (process 8) 50 %", "stop them")
 }
 
 func TestKernelLinesWithoutNamespaces(t *testing.T) {
-	check(t, on(map[string]string{"/proc/pressure/cpu": "some avg10=1.50 avg60=0 avg300=0 total=9\n"}).pressure(), OK, "1.50 %")
+	check(t, on(map[string]string{"/proc/pressure/cpu": "some avg10=1.50 avg60=0 avg300=0 total=9\n"}).pressure(), OK,
+		"1.50 %")
 	check(t, on(nil).pressure(), Warn, "psi=1")
 	check(t, on(nil).tracefs(), Warn, "mount -t tracefs")
 	check(t, on(map[string]string{"/sys/kernel/tracing/README": "x"}).tracefs(), OK)
 	check(t, on(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"}).perf(), OK, "does not bind root")
 	const zero = "0000000000000000 A fixed\n0000000000000000 T _stext\n"
-	hidden := map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n", "/proc/sys/kernel/kptr_restrict": "2\n", "/proc/kallsyms": zero}
+	hidden := map[string]string{
+		"/proc/sys/kernel/perf_event_paranoid": "2\n", "/proc/sys/kernel/kptr_restrict": "2\n", "/proc/kallsyms": zero}
 	check(t, on(hidden).perf(), Warn, "hides", "sysctl kernel.kptr_restrict=1")
 	hidden["/proc/sys/kernel/kptr_restrict"] = "1\n"
 	check(t, on(hidden).perf(), Warn, "CAP_SYSLOG")
@@ -145,7 +158,8 @@ func TestKernelLinesWithoutNamespaces(t *testing.T) {
 	check(t, lines[1], Warn, "not tried without root", "threaded NAPI", "sudo gateweigh doctor")
 
 	check(t, on(nil).accounting(), Warn, "not shown")
-	check(t, on(map[string]string{"/proc/sys/kernel/osrelease": "6.1.0\n", "/boot/config-6.1.0": "CONFIG_TICK_CPU_ACCOUNTING=y\n"}).accounting(), OK, "CONFIG_TICK_CPU_ACCOUNTING")
+	check(t, on(map[string]string{"/proc/sys/kernel/osrelease": "6.1.0\n",
+		"/boot/config-6.1.0": "CONFIG_TICK_CPU_ACCOUNTING=y\n"}).accounting(), OK, "CONFIG_TICK_CPU_ACCOUNTING")
 }
 
 // TestWhatDevicesNeedOfTheKernelIsTried, and what the kernel lacks is said with how to get it or where the device runs.
@@ -182,13 +196,16 @@ func TestWhatDevicesNeedOfTheKernelIsTried(t *testing.T) {
 
 func TestLimitLines(t *testing.T) {
 	need := on(nil).largest
-	check(t, withFiles(4096, 20000).nofile(), OK, "hard limit 20000, soft 4096", "needs 4128 in an agent, 1128 in a daemon", "enough for 4968 clients")
+	check(t, withFiles(4096, 20000).nofile(), OK, "hard limit 20000, soft 4096",
+		"needs 4128 in an agent, 1128 in a daemon", "enough for 4968 clients")
 	check(t, withFiles(256, 256).nofile(), Warn, "ulimit -n 8256")
 	check(t, withFiles(0, 0).nofile(), OK, "no hard limit")
 	check(t, withFiles(1024, 20000).nofile(), Warn, "ulimit -Sn 2256")
 	const gc = "/proc/sys/net/ipv4/neigh/default/gc_thresh"
-	check(t, on(map[string]string{gc + "1": "1024", gc + "2": "2048", gc + "3": "4096"}).neighbourTable(), OK, "needs 1003", "up to 2045 clients")
-	check(t, on(map[string]string{gc + "1": "128", gc + "2": "512", gc + "3": "1024"}).neighbourTable(), Warn, "sysctl -w net.ipv4.neigh.default.gc_thresh2=2006 net.ipv4.neigh.default.gc_thresh3=4012")
+	check(t, on(map[string]string{gc + "1": "1024", gc + "2": "2048", gc + "3": "4096"}).neighbourTable(), OK,
+		"needs 1003", "up to 2045 clients")
+	check(t, on(map[string]string{gc + "1": "128", gc + "2": "512", gc + "3": "1024"}).neighbourTable(), Warn,
+		"sysctl -w net.ipv4.neigh.default.gc_thresh2=2006 net.ipv4.neigh.default.gc_thresh3=4012")
 	check(t, on(nil).neighbourTable(), Warn, "on the machine itself")
 
 	busy := on(map[string]string{
@@ -202,17 +219,21 @@ func TestLimitLines(t *testing.T) {
 
 	const namespaces, conntrack = "limit.net-namespaces", "limit.conntrack"
 	check(t, limitLine(t, on(nil), namespaces), OK)
-	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}), namespaces), OK, "needs 1003")
-	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}), namespaces), Warn, "sysctl -w user.max_net_namespaces=1003")
+	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}), namespaces), OK,
+		"needs 1003")
+	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}), namespaces), Warn,
+		"sysctl -w user.max_net_namespaces=1003")
 	check(t, limitLine(t, on(nil), conntrack), OK, "not loaded")
-	check(t, limitLine(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}), conntrack), Warn, "nf_conntrack_max=64000")
+	check(t, limitLine(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}), conntrack), Warn,
+		"nf_conntrack_max=64000")
 	if need.Flows() != 16000 {
 		t.Errorf("%s makes %d flows", need, need.Flows())
 	}
 
 	inside := map[string]string{machine.PortRange: "32768\t60999", machine.Backlog: "4096"}
 	check(t, on(nil).ports(inside), OK, "32768 to 60999 in each new network namespace")
-	check(t, on(map[string]string{"/proc/sys/" + machine.PortRange: "40000 40009"}).ports(nil), Warn, "were not tried", "ip_local_port_range=")
+	check(t, on(map[string]string{"/proc/sys/" + machine.PortRange: "40000 40009"}).ports(nil), Warn, "were not tried",
+		"ip_local_port_range=")
 	check(t, on(nil).ports(nil), Warn)
 	check(t, on(nil).listenQueue(inside), OK, "4096 in each new")
 	check(t, on(map[string]string{"/proc/sys/" + machine.Backlog: "128"}).listenQueue(nil), Warn, "somaxconn=16000")
@@ -226,7 +247,8 @@ func TestLargestExperimentCountsItsPrograms(t *testing.T) {
 	if many.Tasks()-few.Tasks() != 40 {
 		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.Tasks()-few.Tasks())
 	}
-	if got := largestExperiment(builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
+	if got := largestExperiment(builtins()); got.Clients() != 1000 || len(got.Sides) != 1 ||
+		got.Experiment != "login-storm" {
 		t.Errorf("largest is %s", got)
 	}
 }
@@ -252,7 +274,8 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 			t.Errorf("%s: %s", l.What, l.Do)
 		}
 	}
-	for _, name := range []string{"ethtool", "dnsmasq", "iperf3", "opennds", "ndsctl", "chilli", "freeradius", "nft", "iptables", "perf", "tc"} {
+	for _, name := range []string{
+		"ethtool", "dnsmasq", "iperf3", "opennds", "ndsctl", "chilli", "freeradius", "nft", "iptables", "perf", "tc"} {
 		if !seen[name] {
 			t.Errorf("no line for %s", name)
 		}
@@ -269,7 +292,8 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 		case experiment.Clean:
 			check(t, l, OK)
 		case "opennds":
-			check(t, l, Missing, "not on PATH: opennds, ndsctl, dnsmasq,", "sudo apt-get install bash bsdutils dnsmasq-base iproute2 iptables nftables opennds procps wget")
+			check(t, l, Missing, "not on PATH: opennds, ndsctl, dnsmasq,",
+				"sudo apt-get install bash bsdutils dnsmasq-base iproute2 iptables nftables opennds procps wget")
 		case "gateway-ebpf":
 			check(t, l, Missing, "not on PATH: gatewayd, nft, freeradius", "make build", "nftables")
 		case "gateway-nfqueue", "gateway-nfqueue-fast":
@@ -285,7 +309,8 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			needs := slices.DeleteFunc(slices.Clone(d.Traits().Needs), func(n dut.Need) bool { return filepath.IsAbs(n.Program) })
+			needs := slices.DeleteFunc(
+				slices.Clone(d.Traits().Needs), func(n dut.Need) bool { return filepath.IsAbs(n.Program) })
 			if len(needs) > 0 {
 				check(t, l, Missing, "not on PATH: "+needs[0].Program, "sudo apt-get install ", needs[0].Package)
 			} else {
@@ -307,11 +332,13 @@ func TestDevicesFollowTheKernel(t *testing.T) {
 	}
 	for _, l := range lines {
 		if l.What == "allowlist" {
-			check(t, l, Missing, "the kernel lacks nftables", "see nftables", "gateweigh run quick --kernel debian --set duts=allowlist")
+			check(t, l, Missing, "the kernel lacks nftables", "see nftables",
+				"gateweigh run quick --kernel debian --set duts=allowlist")
 		}
 	}
 	for state, lacks := range map[State]string{OK: "", Missing: "the kernel lacks nft queue or NFQUEUE"} {
-		text, do := here(t).lacking("gateway-nfqueue", dut.NewGateway("nfqueue", 1).Traits().Needs, []Line{{State: Missing, What: "NFQUEUE"}, {State: state, What: "nft queue"}})
+		text, do := here(t).lacking("gateway-nfqueue", dut.NewGateway("nfqueue", 1).Traits().Needs, []Line{{State: Missing,
+			What: "NFQUEUE"}, {State: state, What: "nft queue"}})
 		if text != lacks || (do == "") != (lacks == "") {
 			t.Errorf("nft queue %s: %q, %q", state, text, do)
 		}
@@ -325,8 +352,10 @@ func TestReportsVerdict(t *testing.T) {
 		can   bool
 		want  string
 	}{
-		"all":           {[]Line{{Key: "a", State: OK, Needed: true}, device("opennds", OK), device("coovachilli", Missing)}, true, "measures opennds here"},
-		"lab broken":    {[]Line{{Key: "a", What: "veth", State: Missing, Needed: true}, device("opennds", OK)}, false, "missing veth"},
+		"all": {[]Line{{Key: "a", State: OK, Needed: true}, device("opennds", OK), device("coovachilli", Missing)},
+			true, "measures opennds here"},
+		"lab broken": {
+			[]Line{{Key: "a", What: "veth", State: Missing, Needed: true}, device("opennds", OK)}, false, "missing veth"},
 		"useful only":   {[]Line{{Key: "a", What: "NFQUEUE", State: Missing}, device("opennds", OK)}, true, "opennds"},
 		"clean alone":   {[]Line{device(experiment.Clean, OK), device("opennds", Missing)}, false, "none of the devices"},
 		"a warning":     {[]Line{{Key: "a", State: Warn, Needed: true}, device("allowlist", OK)}, true, "allowlist"},
@@ -347,9 +376,12 @@ func TestLoopIsJudged(t *testing.T) {
 		}
 		return list
 	}
-	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(2000, 2), CPUShare: 1}), OK, "median 1.000 ms, p99 1.00 × that, worst 2.0 ×", "good is p99")
-	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, slowPieces(100, 3)...), CPUShare: 1}), Warn, "p99 3.00", "steal or a shifting clock")
-	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, slowPieces(100, 3)...), CPUShare: 0.8}), Warn, "20.0 % to other programs", "end the busiest")
+	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(2000, 2), CPUShare: 1}), OK,
+		"median 1.000 ms, p99 1.00 × that, worst 2.0 ×", "good is p99")
+	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, slowPieces(100, 3)...), CPUShare: 1}), Warn, "p99 3.00",
+		"steal or a shifting clock")
+	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, slowPieces(100, 3)...), CPUShare: 0.8}), Warn,
+		"20.0 % to other programs", "end the busiest")
 	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(999, 100), CPUShare: 1}), Warn, "9.0 % of the time lost")
 	check(t, loopLine(machine.Loop{CPU: 1}), Warn, "did not run")
 }
@@ -365,15 +397,18 @@ func slowPieces(n int, ms float64) []float64 {
 func TestAAIsJudged(t *testing.T) {
 	summary := func(mean, sd float64) analysis.Summary {
 		s := analysis.Summary{AA: analysis.AA{Blocks: 3, SDLog: analysis.Number(sd)}}
-		s.AA.Ratio = analysis.Estimate{Mean: analysis.Number(mean), Lo: analysis.Number(mean - 0.02), Hi: analysis.Number(mean + 0.02), N: 3}
+		s.AA.Ratio = analysis.Estimate{
+			Mean: analysis.Number(mean), Lo: analysis.Number(mean - 0.02), Hi: analysis.Number(mean + 0.02), N: 3}
 		return s
 	}
 	// χ² = 0.446 at 20 % with 2 degrees of freedom: √(2 / 0.446) = 2.117.
 	// t = 2.571 with 5: 2.571 × 2.117 × 0.01 / √6 = 2.22 %.
-	check(t, aaLine(summary(1.002, 0.01)), OK, "1.002 [0.982, 1.022]", "differences under about 2.2 % cannot be told apart with 6 blocks here")
+	check(t, aaLine(summary(1.002, 0.01)), OK, "1.002 [0.982, 1.022]",
+		"differences under about 2.2 % cannot be told apart with 6 blocks here")
 	check(t, aaLine(summary(1.002, 0.08)), Warn, "19.4 %", "blocks=12")
 	check(t, aaLine(summary(1.09, 0.01)), Warn, "differ by themselves")
-	none := analysis.Summary{AA: analysis.AA{Ratio: analysis.Estimate{Lo: analysis.Absent(), Hi: analysis.Absent()}, SDLog: analysis.Absent(), Rejects: []analysis.Tally{{Text: "steal"}}}}
+	none := analysis.Summary{AA: analysis.AA{Ratio: analysis.Estimate{Lo: analysis.Absent(), Hi: analysis.Absent()},
+		SDLog: analysis.Absent(), Rejects: []analysis.Tally{{Text: "steal"}}}}
 	none.Trials = analysis.Counts{Accepted: 1, Rejected: 8}
 	check(t, aaLine(none), Warn, "only 1 of 9 trials passed", "steal")
 }
@@ -392,10 +427,12 @@ func TestGapIsSummedOverWork(t *testing.T) {
 	g.add(at(2, 2e8, 19, 5, 75, 5), at(3, 4e8, 39, 15, 150, 5), 1)    // the same, 100 seen
 	g.add(at(3, 4e8, 39, 15, 150, 5, 6), at(4, 9e8, 80, 80, 0, 5), 1) // a lab ended in between
 	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
-	if g.seconds != 2 || !near(g.exact, 0.4) || !near(g.threadTicks, 0.39) || !near(g.cpuTicks, 0.15) || !near(g.awake, 0.5) {
+	if g.seconds != 2 || !near(g.exact, 0.4) || !near(g.threadTicks, 0.39) || !near(g.cpuTicks, 0.15) ||
+		!near(g.awake, 0.5) {
 		t.Errorf("%+v", g)
 	}
-	check(t, g.line([]int{1}), OK, "CPU [1] was awake for 25.0 %", "saw 30 % of that", "20.0 % exact, 19.5 % by", "read too low")
+	check(t, g.line([]int{1}), OK, "CPU [1] was awake for 25.0 %", "saw 30 % of that", "20.0 % exact, 19.5 % by",
+		"read too low")
 	check(t, gap{1, 0.2, 0.2, 0.24, 0.25}.line([]int{1}), OK, "saw 96 %", "nobody else's work")
 	check(t, gap{}.line([]int{1}), Warn, "see Noise")
 }

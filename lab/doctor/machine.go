@@ -11,7 +11,8 @@ import (
 )
 
 func (x examination) machineLines(ctx context.Context) ([]Line, error) {
-	user := Line{Key: "machine.root", State: OK, What: "root", Found: "yes", Means: "hosts can be made and CPU time read", Needed: true}
+	user := Line{Key: "machine.root", State: OK, What: "root", Found: "yes", Means: "hosts can be made and CPU time read",
+		Needed: true}
 	if !x.machine.Root {
 		user.State, user.Found, user.Means = Missing, "no: a run makes network namespaces", ""
 		user.Do = "sudo gateweigh run; what this report leaves out shows with: sudo gateweigh doctor"
@@ -21,7 +22,8 @@ func (x examination) machineLines(ctx context.Context) ([]Line, error) {
 		return nil, err
 	}
 	own, others := x.running.parted(busy)
-	return append([]Line{user, x.rights(), x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(), busyLine(others)}, x.running.lines(own)...), nil
+	return append([]Line{user, x.rights(), x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(),
+		busyLine(others)}, x.running.lines(own)...), nil
 }
 
 // keyRights is the line that the verdict begins with where it is not ok.
@@ -29,7 +31,8 @@ const keyRights = "machine.rights"
 
 // rights tells what a container or a service keeps from root.
 func (x examination) rights() Line {
-	l := judge(keyRights, "rights", "nothing that labs need is kept from this user", "hosts can be metered and their threads bound to CPUs", "")
+	l := judge(keyRights, "rights", "nothing that labs need is kept from this user",
+		"hosts can be metered and their threads bound to CPUs", "")
 	if !x.machine.Root {
 		l = judge(keyRights, "rights", "not looked at without root", "", needsRoot)
 	}
@@ -55,7 +58,8 @@ func (x examination) cpus() Line {
 	if slices.Equal(x.placement.Router, x.placement.Endpoints) {
 		do = "give this process two CPUs: on one, clients and routers take turns and high loads do not fit"
 	}
-	return judge("machine.cpus", "CPUs", x.placement.String(), "both labs alike: where work runs moves its cost by 40 %", do)
+	return judge("machine.cpus", "CPUs", x.placement.String(), "both labs alike: where work runs moves its cost by 40 %",
+		do)
 }
 
 // siblings tells whether a router shares its core with an endpoint.
@@ -109,7 +113,8 @@ func (x examination) virtual() Line {
 		found += fmt.Sprintf(", %.2f %% steal since it was started", steal)
 		figures = map[string]analysis.Number{"steal_pct": analysis.Number(steal)}
 		if steal > quietStealPct {
-			do = "a quieter host or dedicated CPUs give narrower intervals: beside a neighbour ratios at light loads move towards 1, and their intervals are widened to contain that"
+			do = "a quieter host or dedicated CPUs give narrower intervals: beside a neighbour ratios at light loads move " +
+				"towards 1, and their intervals are widened to contain that"
 		}
 	}
 	l := judge("machine.virtualisation", "virtualisation", found, means, do)

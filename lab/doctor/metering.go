@@ -15,9 +15,11 @@ import (
 func (x examination) accounting() Line {
 	found, do := cmp.Or(strings.Join(x.machine.Config, ", "), "none of "+strings.Join(machine.Accounting, ", ")), ""
 	if x.machine.Config == nil {
-		found, do = "the kernel's configuration is not shown", "nothing: the comparison of ticks with exact time shows the effect"
+		found, do = "the kernel's configuration is not shown",
+			"nothing: the comparison of ticks with exact time shows the effect"
 	}
-	return judge("metering.accounting", "accounting", found, "information: the lab's own figures are on-CPU nanoseconds from switch to switch either way", do)
+	return judge("metering.accounting", "accounting", found,
+		"information: the lab's own figures are on-CPU nanoseconds from switch to switch either way", do)
 }
 
 // gap compares tick accounting with exact time, summed over the periods in which
@@ -72,7 +74,9 @@ func (g gap) line(cpus []int) Line {
 	if seen < tooLow {
 		means = "mpstat and top read too low here; the lab counts each thread from switch to switch"
 	}
-	l := judge(key, what, fmt.Sprintf("CPU %v was awake for %.1f %% of the time, and ticks (/proc/stat) saw %.0f %% of that; routers' threads: %.1f %% exact, %.1f %% by utime and stime",
+	l := judge(key, what, fmt.Sprintf(
+		"CPU %v was awake for %.1f %% of the time, and ticks (/proc/stat) saw %.0f %% of that; routers' threads: %.1f %% "+
+			"exact, %.1f %% by utime and stime",
 		cpus, pct(g.awake), 100*seen, pct(g.exact), pct(g.threadTicks)), means, "")
 	l.Figures = map[string]analysis.Number{
 		"router_exact_pct": pct(g.exact), "router_thread_ticks_pct": pct(g.threadTicks),

@@ -117,7 +117,8 @@ const (
 // aaLine judges the noise floor.
 func aaLine(s analysis.Summary) Line {
 	if !s.AA.Ratio.HasInterval() || !s.AA.SDLog.Known() {
-		found := fmt.Sprintf("only %d of %s passed the self-tests", s.Trials.Accepted, words.Counted(s.Trials.Accepted+s.Trials.Rejected, "trial"))
+		found := fmt.Sprintf("only %d of %s passed the self-tests", s.Trials.Accepted, words.Counted(s.Trials.Accepted+
+			s.Trials.Rejected, "trial"))
 		if len(s.AA.Rejects) > 0 {
 			found += ": " + s.AA.Rejects[0].Text
 		}
@@ -126,8 +127,10 @@ func aaLine(s analysis.Summary) Line {
 	ratio, sd := s.AA.Ratio, float64(s.AA.SDLog)
 	least := resolution(sd, s.AA.Blocks)
 	found := fmt.Sprintf("ratio of two clean routers %.3f [%.3f, %.3f], sd %.1f %% over %s; %s rejected",
-		float64(ratio.Mean), float64(ratio.Lo), float64(ratio.Hi), 100*sd, words.Counted(s.AA.Blocks, "block"), words.Counted(s.AA.Rejected, "trial"))
-	verdict, do := fmt.Sprintf("differences under about %.1f %% cannot be told apart with %d blocks here", 100*least, resolutionBlocks), ""
+		float64(ratio.Mean), float64(ratio.Lo), float64(ratio.Hi), 100*sd, words.Counted(s.AA.Blocks, "block"),
+		words.Counted(s.AA.Rejected, "trial"))
+	verdict, do := fmt.Sprintf(
+		"differences under about %.1f %% cannot be told apart with %d blocks here", 100*least, resolutionBlocks), ""
 	switch off := math.Abs(math.Log(float64(ratio.Mean))); {
 	case least > goodResolution:
 		do = verdict + ": quiet the machine, or more blocks (--set blocks=12)"
@@ -136,7 +139,8 @@ func aaLine(s analysis.Summary) Line {
 	}
 	l := judge(keyAA, "A/A pair", found, verdict, do)
 	l.Figures = map[string]analysis.Number{
-		"ratio": ratio.Mean, "ratio_lo": ratio.Lo, "ratio_hi": ratio.Hi, "sd_log": s.AA.SDLog, "resolution_pct": analysis.Number(100 * least),
+		"ratio": ratio.Mean, "ratio_lo": ratio.Lo, "ratio_hi": ratio.Hi, "sd_log": s.AA.SDLog,
+		"resolution_pct": analysis.Number(100 * least),
 	}
 	return l
 }
@@ -171,11 +175,14 @@ func loopLine(c machine.Loop) Line {
 			do = "end the busiest programs (see other programs); until then trust ratios, not single values"
 		}
 	}
-	l := judge(key, what, fmt.Sprintf("median %.3f ms, p99 %.2f × that, worst %.1f ×; %.1f %% of the time lost, %.1f %% to other programs",
-		median, tail, worst/median, 100*lost, others), fmt.Sprintf("good is p99 up to %.1f × the median and less than %.0f %% lost", goodTail, 100*goodLost), do)
+	l := judge(key, what,
+		fmt.Sprintf("median %.3f ms, p99 %.2f × that, worst %.1f ×; %.1f %% of the time lost, %.1f %% to other programs",
+			median, tail, worst/median, 100*lost, others),
+		fmt.Sprintf("good is p99 up to %.1f × the median and less than %.0f %% lost", goodTail, 100*goodLost), do)
 	l.Figures = map[string]analysis.Number{
-		"median_ms": analysis.Number(median), "p99_ratio": analysis.Number(tail), "worst_ratio": analysis.Number(worst / median),
-		"lost_pct": analysis.Number(100 * lost), "others_pct": analysis.Number(others),
+		"median_ms": analysis.Number(median), "p99_ratio": analysis.Number(tail),
+		"worst_ratio": analysis.Number(worst / median),
+		"lost_pct":    analysis.Number(100 * lost), "others_pct": analysis.Number(others),
 	}
 	return l
 }

@@ -32,8 +32,8 @@ func (r running) String() string {
 	return fmt.Sprintf("a gateweigh run (process %d, folder %s)", r.pid, r.folder)
 }
 
-// parted are the programs of the run, and the others. Polling threads of links are the run's: they are the kernel's, and
-// without labs there are hardly any.
+// parted are the programs of the run, and the others. Polling threads of links are the run's: they are the kernel's,
+// and without labs there are hardly any.
 func (r running) parted(list []machine.User) (own, others []machine.User) {
 	for _, u := range list {
 		if r.is && (strings.HasPrefix(u.Name, "napi/") || descends(u.PID, r.pid)) {
@@ -70,5 +70,6 @@ func (r running) lines(own []machine.User) []Line {
 	for _, u := range own {
 		cores += u.Cores
 	}
-	return []Line{judge("machine.run", "a run", fmt.Sprintf("%s measures and uses %.1f %% of a core", r, 100*cores), "", waitForRun)}
+	return []Line{judge(
+		"machine.run", "a run", fmt.Sprintf("%s measures and uses %.1f %% of a core", r, 100*cores), "", waitForRun)}
 }

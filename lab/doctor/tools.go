@@ -80,7 +80,8 @@ func (x examination) tools(ctx context.Context) ([]Line, error) {
 	lines := make([]Line, len(list))
 	for i, t := range list {
 		means := "for " + strings.Join(t.users, ", ")
-		lines[i] = judge("tool."+t.Program, t.Program, cmp.Or(strings.TrimSuffix(found[i].Version, "."), "here, says no version"), means, "")
+		lines[i] = judge(
+			"tool."+t.Program, t.Program, cmp.Or(strings.TrimSuffix(found[i].Version, "."), "here, says no version"), means, "")
 		if found[i].Path == "" {
 			_, do := absent(needs[i:i+1], found[i:i+1])
 			lines[i] = Line{Key: lines[i].Key, State: Missing, What: t.Program, Found: "not on PATH; " + means, Do: do}
@@ -119,8 +120,8 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 	return lines, nil
 }
 
-// lacking tells which features of the kernel a device needs and does not have, and what to do; both are empty when there
-// are none. Features that nothing has tried are looked up in the kernel's configuration.
+// lacking tells which features of the kernel a device needs and does not have, and what to do; both are empty when
+// there are none. Features that nothing has tried are looked up in the kernel's configuration.
 func (x examination) lacking(name string, needs []dut.Need, kernel []Line) (text, do string) {
 	var features []machine.Feature
 	var names, steps []string
@@ -150,7 +151,8 @@ func (x examination) lacking(name string, needs []dut.Need, kernel []Line) (text
 		return "not permitted here: " + strings.Join(names, ", "), strings.Join(steps, "; ")
 	}
 	if other := dut.OtherKernel(features...); other != "" {
-		steps = append(steps, "or runs with --kernel "+other+": `"+dut.Command(other, "gateweigh run "+measure.All().For(name).Name, name)+"`")
+		steps = append(steps,
+			"or runs with --kernel "+other+": `"+dut.Command(other, "gateweigh run "+measure.All().For(name).Name, name)+"`")
 	}
 	return "the kernel lacks " + strings.Join(names, ", "), strings.Join(steps, "; ")
 }

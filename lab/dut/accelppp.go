@@ -27,7 +27,9 @@ func (a *AccelPPP) Traits() Traits {
 		KernelThreads: kernelOfPPP,
 		Admission:     a.Admission,
 		Needs: []Need{
-			{Program: "accel-pppd", Advice: "not in Debian 12: build accel-ppp from its source (github.com/accel-ppp/accel-ppp) and put its sbin directory on PATH", Feature: machine.PPPoE, Why: "the PPPoE server"},
+			{Program: "accel-pppd",
+				Advice: "not in Debian 12: build accel-ppp from its source (github.com/accel-ppp/accel-ppp) and put its sbin " +
+					"directory on PATH", Feature: machine.PPPoE, Why: "the PPPoE server"},
 			{Program: "ip", Package: "iproute2", Why: "setting the router up"},
 			{Program: "modprobe", Package: "kmod", Why: "loading the kernel's PPP"},
 		},
@@ -63,7 +65,8 @@ func (a *AccelPPP) Start(ctx context.Context, env Env) error {
 	if err != nil {
 		return fmt.Errorf("configuring accel-pppd: %w", err)
 	}
-	return a.run(ctx, daemon{host: a.Host("router"), name: "accel-pppd"}, []string{"accel-pppd", "-c", path.Join(a.Dir, "accel-ppp.conf")},
+	return a.run(ctx, daemon{host: a.Host("router"), name: "accel-pppd"},
+		[]string{"accel-pppd", "-c", path.Join(a.Dir, "accel-ppp.conf")},
 		probe{"it does not listen for clients (PADI)", `grep -q ' 8863 ' /proc/net/packet`})
 }
 

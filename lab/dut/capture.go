@@ -72,7 +72,8 @@ type Captured struct {
 // Unknown is a count that a program did not say.
 const Unknown = -1
 
-// captures is every device that captures, by the name in experiments, in the order of lists. Adding one is a file and a line here.
+// captures is every device that captures, by the name in experiments, in the order of lists. Adding one is a file and a
+// line here.
 var captures = []struct {
 	name      string
 	construct func(Capture) Capturing

@@ -13,8 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// TcpdumpDisk captures into a file on the disk that the run's folder is on. The file has no name once tcpdump has opened
-// it, so it is gone when the last of the device's processes is. After tcpdump's end its frames are counted by size.
+// TcpdumpDisk captures into a file on the disk that the run's folder is on. The file has no name once tcpdump has
+// opened it, so it is gone when the last of the device's processes is. After tcpdump's end its frames are counted by
+// size.
 //
 // The processor time is tcpdump's: what the kernel does later to bring the data to the disk is nobody's.
 //
@@ -40,7 +41,8 @@ func newTcpdumpDisk(how Capture, keep, least int64) TcpdumpDisk {
 		refuses: noWork,
 		argv: func(env Env, how Capture, dir string) []string {
 			file := diskFile(dir)
-			sizes := []string{strconv.FormatInt(keep>>10, 10), strconv.FormatInt(least>>10, 10), strconv.Itoa(max(1, how.Programs))}
+			sizes := []string{
+				strconv.FormatInt(keep>>10, 10), strconv.FormatInt(least>>10, 10), strconv.Itoa(max(1, how.Programs))}
 			return slices.Concat([]string{"sh", "-c", captureToDisk, "sh", dir, file}, sizes, tcpdumpCommand(env, how, file))
 		},
 		ready: "listening on",
@@ -57,8 +59,8 @@ func newTcpdumpDisk(how Capture, keep, least int64) TcpdumpDisk {
 func diskFile(dir string) string { return path.Join(agent.Disk, path.Base(dir)+".pcap") }
 
 // captureToDisk runs tcpdump and then counts the frames of its file: $1 is the program's directory, $2 the file, $3 how
-// many KiB of the disk stay free, $4 how many a file must have room for, $5 how many programs share it; tcpdump follows.
-// It ignores what ends tcpdump, and SIGXFSZ, which would end it where the file may not grow.
+// many KiB of the disk stay free, $4 how many a file must have room for, $5 how many programs share it; tcpdump
+// follows. It ignores what ends tcpdump, and SIGXFSZ, which would end it where the file may not grow.
 const captureToDisk = `dir=$1 file=$2 keep=$3 least=$4 programs=$5
 shift 5
 disk=${file%/*}
@@ -109,7 +111,8 @@ func diskCounts(said string) (Captured, error) {
 		return c, fmt.Errorf("the sizes of the file's frames: %w", err)
 	}
 	if file.Frames != c.Frames {
-		return c, fmt.Errorf("disk full: tcpdump took %d frames and its file has %d: make room, or offer fewer frames", c.Frames, file.Frames)
+		return c, fmt.Errorf(
+			"disk full: tcpdump took %d frames and its file has %d: make room, or offer fewer frames", c.Frames, file.Frames)
 	}
 	c.Sizes = file.Sizes
 	return c, nil

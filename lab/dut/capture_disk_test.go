@@ -20,7 +20,8 @@ func TestTcpdumpToDisk(t *testing.T) {
 	}
 	l.send(t, 1200, "imix")
 	sizes := map[int]int64{60: 700, 590: 400, 1514: 100}
-	want := []Captured{{Program: "tcpdump", Frames: l.sent, Sizes: sizes}, {Program: "tcpdump 2", Frames: l.sent, Sizes: sizes}}
+	want := []Captured{
+		{Program: "tcpdump", Frames: l.sent, Sizes: sizes}, {Program: "tcpdump 2", Frames: l.sent, Sizes: sizes}}
 	if got := l.finish(t, d); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -31,7 +32,8 @@ mount -t overlay -o lowerdir="$1",upperdir=/tmp/small/upper,workdir=/tmp/small/w
 	small, full, memory := newTcpdumpDisk(Capture{}, 0, 0), NewTcpdumpDisk(Capture{}), NewTcpdumpDisk(Capture{})
 	l.start(t, small)
 	l.send(t, 3000, "1514")
-	if got, err := small.Finish(t.Context(), l.env); err == nil || !strings.Contains(err.Error(), "disk full") || got[0].Frames != Unknown {
+	if got, err := small.Finish(t.Context(), l.env); err == nil || !strings.Contains(err.Error(), "disk full") ||
+		got[0].Frames != Unknown {
 		t.Errorf("with 1 MiB: %+v, %v", got, err)
 	}
 	if err := full.Start(t.Context(), l.env); err == nil || !strings.Contains(err.Error(), "disk full") {

@@ -174,7 +174,8 @@ func (c *capturePrograms) finish(ctx context.Context, d *running) (Captured, err
 	}
 	out, err := c.counts(d.told + p.Output)
 	if err != nil {
-		return unknown, fmt.Errorf("reading what %s counted: %w (%s: %s)", d.name, err, p.How, agent.LastLines(d.told+p.Output))
+		return unknown, fmt.Errorf(
+			"reading what %s counted: %w (%s: %s)", d.name, err, p.How, agent.LastLines(d.told+p.Output))
 	}
 	out.Program, out.Ended = d.name, unknown.Ended
 	return out, nil
@@ -186,7 +187,8 @@ func endedBy(signal string, grace time.Duration) string {
 	case "", "SIGTERM":
 		return ""
 	case "SIGKILL":
-		return fmt.Sprintf("killed: neither SIGTERM nor other signals ended it within %s each, and its counts are lost", grace)
+		return fmt.Sprintf(
+			"killed: neither SIGTERM nor other signals ended it within %s each, and its counts are lost", grace)
 	}
 	return fmt.Sprintf("ended by %s: SIGTERM did not end it within %s", signal, grace)
 }

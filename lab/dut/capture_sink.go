@@ -28,7 +28,8 @@ func NewSink(kind string, how Capture) *Sink {
 	s := &Sink{kind: kind, about: "the lab's own sink: " + sinkAbout[kind]}
 	switch kind {
 	case "xdp":
-		s.need = Need{Program: "ip", Package: "iproute2", Feature: machine.AFXDP, Why: "an interface that hands its frames over"}
+		s.need = Need{Program: "ip", Package: "iproute2", Feature: machine.AFXDP,
+			Why: "an interface that hands its frames over"}
 	case "ebpf":
 		s.need = Need{Program: "tc", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that count"}
 	}
@@ -47,8 +48,8 @@ var sinkAbout = map[string]string{
 
 const nameIDS = "ids"
 
-// NewIDS makes a device that works on each frame as a program that looks for intruders would: it compresses what is kept,
-// where no other work is asked for.
+// NewIDS makes a device that works on each frame as a program that looks for intruders would: it compresses what is
+// kept, where no other work is asked for.
 func NewIDS(how Capture) *Sink {
 	how.Work = cmp.Or(how.Work, WorkGzip)
 	s := NewSink("mmap", how)
@@ -73,7 +74,8 @@ func (s *Sink) refuses(how Capture) error {
 	case s.name == nameIDS && how.Work == "":
 		return errors.New("it works on each frame: choose sink-mmap, which is the same without work")
 	case s.kind == "ebpf" && (how.Snap != 0 || how.BufferKiB != 0 || how.Filter != "" || how.Work != ""):
-		return errors.New("it counts every frame in the kernel, without snap length, buffer, filter or work: choose sink-mmap for these")
+		return errors.New(
+			"it counts every frame in the kernel, without snap length, buffer, filter or work: choose sink-mmap for these")
 	case s.kind == "xdp" && how.Filter != "":
 		return errors.New("AF_XDP has no filters of tcpdump's kind: choose sink-mmap")
 	case s.kind == "xdp" && how.Programs > 1:
@@ -85,7 +87,9 @@ func (s *Sink) refuses(how Capture) error {
 // Start implements DUT.
 func (s *Sink) Start(ctx context.Context, env Env) error {
 	if s.kind == "xdp" && env.On == "router" {
-		return fmt.Errorf("%s takes frames away, and the router would forward none: it fits where frames end, as behind a splitter (topology = \"tap\"): %w", s.name, ErrNotSupported)
+		return fmt.Errorf(
+			"%s takes frames away, and the router would forward none: it fits where frames end, as behind a splitter "+
+				"(topology = \"tap\"): %w", s.name, ErrNotSupported)
 	}
 	return s.capturePrograms.Start(ctx, env)
 }

@@ -15,7 +15,8 @@ func TestSinksCountEveryFrame(t *testing.T) {
 	const plenty = 8 << 10 // KiB: for all frames
 	want := map[string]int{"sink-recv": 2, "sink-mmap": 1, "ids": 1, "sink-ebpf": 1}
 	devices := map[string]Capturing{
-		"sink-recv": l.capture(t, "sink-recv", Capture{Snap: 96, BufferKiB: plenty, Filter: "complex", Programs: 2, Work: WorkCopy}),
+		"sink-recv": l.capture(
+			t, "sink-recv", Capture{Snap: 96, BufferKiB: plenty, Filter: "complex", Programs: 2, Work: WorkCopy}),
 		"sink-mmap": l.capture(t, "sink-mmap", Capture{BufferKiB: plenty, Filter: "simple"}),
 		"ids":       l.capture(t, "ids", Capture{Snap: 60, BufferKiB: plenty}),
 		"sink-ebpf": l.capture(t, "sink-ebpf", Capture{}),
@@ -27,7 +28,8 @@ func TestSinksCountEveryFrame(t *testing.T) {
 			t.Errorf("%s: %d programs, want %d", name, len(list), want[name])
 		}
 		for _, c := range list {
-			if !strings.HasPrefix(c.Program, name) || c.Frames != l.sent || c.Dropped != 0 || c.Ended != "" || c.Sizes[60] != 700 || c.Sizes[590] != 400 || c.Sizes[1514] != 100 {
+			if !strings.HasPrefix(c.Program, name) || c.Frames != l.sent || c.Dropped != 0 || c.Ended != "" ||
+				c.Sizes[60] != 700 || c.Sizes[590] != 400 || c.Sizes[1514] != 100 {
 				t.Errorf("%s: %+v", name, c)
 			}
 		}
@@ -45,7 +47,8 @@ func takesFrames(t *testing.T, l *captureLab) {
 		t.Log(err)
 		return
 	}
-	if err := d.Start(t.Context(), l.env); !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "tap") || !d.Traits().TakesFrames {
+	if err := d.Start(t.Context(), l.env); !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "tap") ||
+		!d.Traits().TakesFrames {
 		t.Errorf("on a router: %v", err)
 	}
 	if err := d.capturePrograms.Start(t.Context(), l.env); err != nil {
@@ -67,10 +70,12 @@ func TestSettingsThatSinksRefuse(t *testing.T) {
 		name string
 		how  Capture
 	}{
-		{"sink-ebpf", Capture{Snap: 68}}, {"sink-ebpf", Capture{BufferKiB: 64}}, {"sink-ebpf", Capture{Filter: "simple"}}, {"sink-ebpf", Capture{Work: WorkCopy}},
+		{"sink-ebpf", Capture{Snap: 68}}, {"sink-ebpf", Capture{BufferKiB: 64}}, {"sink-ebpf", Capture{Filter: "simple"}},
+		{"sink-ebpf", Capture{Work: WorkCopy}},
 		{"sink-xdp", Capture{Filter: "simple"}}, {"sink-xdp", Capture{Programs: 2}},
 	} {
-		if _, err := NewCapture(c.name, c.how); err == nil || !strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), "choose sink-mmap") {
+		if _, err := NewCapture(c.name, c.how); err == nil || !strings.Contains(err.Error(), c.name) ||
+			!strings.Contains(err.Error(), "choose sink-mmap") {
 			t.Errorf("%s, %+v: %v", c.name, c.how, err)
 		}
 	}
@@ -94,7 +99,8 @@ func TestSinkCounts(t *testing.T) {
 		"ready\n{\"frames\":3,":  -1,
 		"ready\n{\"frames\":\"a": -1,
 	} {
-		if c, err := sinkCounts(said); (err != nil) != (frames < 0) || err == nil && (c.Frames != frames || c.Sizes[60] != frames) {
+		if c, err := sinkCounts(said); (err != nil) != (frames < 0) ||
+			err == nil && (c.Frames != frames || c.Sizes[60] != frames) {
 			t.Errorf("%q: %+v, %v", said, c, err)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 //	received by libpcap       frames that passed the filter in the kernel, with those that were then dropped
 //	dropped by libpcap        of these, the ones for which the buffer had no room
 //
-// It asks libpcap for no timeout, so libpcap hands frames over in full blocks of 256 KiB only, however long that takes. The
-// frames of the last block, some 160 of 1514 bytes or 1700 of 60, stay where they are: Captured.Waiting.
+// It asks libpcap for no timeout, so libpcap hands frames over in full blocks of 256 KiB only, however long that takes.
+// The frames of the last block, some 160 of 1514 bytes or 1700 of 60, stay where they are: Captured.Waiting.
 type Softflowd struct{ *capturePrograms }
 
 var _ Capturing = Softflowd{}
@@ -30,7 +30,8 @@ func NewSoftflowd(how Capture) Softflowd {
 		name:    "softflowd",
 		refuses: noWork,
 		argv: func(env Env, how Capture, dir string) []string {
-			argv := []string{"softflowd", "-d", "-i", env.Capture, "-v", "10", "-n", "127.0.0.1:4739", "-p", path.Join(dir, "softflowd.pid"), "-c", control(dir)}
+			argv := []string{"softflowd", "-d", "-i", env.Capture, "-v", "10", "-n", "127.0.0.1:4739", "-p", path.Join(dir,
+				"softflowd.pid"), "-c", control(dir)}
 			if how.Snap > 0 {
 				argv = append(argv, "-C", strconv.Itoa(how.Snap))
 			}
@@ -82,7 +83,8 @@ func settleSoftflowd(ctx context.Context, d daemon, dir string) (said string, er
 }
 
 // "Packets processed: 12", "Ignored packets: 3 (3 non-IP, 0 too short)" …
-var softflowdNumbers = regexp.MustCompile(`(?m)^(Packets processed|Ignored packets|Packets received by libpcap|Packets dropped by libpcap): (\d+)`)
+var softflowdNumbers = regexp.MustCompile(
+	`(?m)^(Packets processed|Ignored packets|Packets received by libpcap|Packets dropped by libpcap): (\d+)`)
 
 // softflowdCounts reads what softflowctl said.
 func softflowdCounts(said string) (c Captured, err error) {

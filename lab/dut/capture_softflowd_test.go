@@ -14,7 +14,8 @@ func TestSoftflowdCounts(t *testing.T) {
 	d := l.capture(t, "softflowd", Capture{Programs: 2, Snap: 96, BufferKiB: 8192, Filter: "simple"})
 	l.send(t, 5000, "imix")
 	for i, c := range l.finish(t, d) {
-		if c.Frames+c.Waiting != l.sent || c.Frames == 0 || c.Waiting == 0 || c.Waiting > atMost || c.Dropped != 0 || c.Ended != "" {
+		if c.Frames+c.Waiting != l.sent || c.Frames == 0 || c.Waiting == 0 || c.Waiting > atMost || c.Dropped != 0 ||
+			c.Ended != "" {
 			t.Errorf("program %d: %+v of %d frames", i, c, l.sent)
 		}
 	}

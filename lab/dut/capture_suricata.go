@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Suricata looks for intruders without a rule: it decodes each frame and follows flows and streams, which is its work for
-// frames that match nothing. It captures with TPACKET_V3 in as many threads as it has CPUs. At its end it writes:
+// Suricata looks for intruders without a rule: it decodes each frame and follows flows and streams, which is its work
+// for frames that match nothing. It captures with TPACKET_V3 in as many threads as it has CPUs. At its end it writes:
 //
 //	decoder.pkts              frames that it took
 //	capture.kernel_packets    frames that passed the filter in the kernel, with those that were then dropped
@@ -53,8 +53,8 @@ func (Suricata) Traits() Traits {
 	}}}
 }
 
-// runSuricata runs suricata and prints its statistics after its end: $1 is its directory, $2 its settings, $3 the interface.
-// It ignores what ends suricata.
+// runSuricata runs suricata and prints its statistics after its end: $1 is its directory, $2 its settings, $3 the
+// interface. It ignores what ends suricata.
 const runSuricata = `cd "$1" || exit 1
 printf %s "$2" >suricata.yaml
 trap : TERM HUP INT
@@ -113,14 +113,14 @@ const (
 	restMost  = 5 * time.Millisecond   // of work in that time
 )
 
-// suricataWork is how long suricata's capture threads, W#01-IF and on, have worked, ns, or "busy" while one works or waits
-// for a CPU. $1 is the program's directory.
+// suricataWork is how long suricata's capture threads, W#01-IF and on, have worked, ns, or "busy" while one works or
+// waits for a CPU. $1 is the program's directory.
 const suricataWork = `for thread in /proc/$(cat "$1/pid")/task/*; do
 	case $(cat $thread/comm) in W*) cat $thread/status $thread/schedstat ;; esac
 done | awk '/^State:/ {busy += $2 == "R"} NF == 3 && /^[0-9]/ {ns += $1} END {if (busy) print "busy"; else printf "%.0f\n", ns}'`
 
-// awaitRest waits until suricata has nothing to do: its capture threads sleep. One that never rests is ended after a while
-// all the same; the difference shows in its counts.
+// awaitRest waits until suricata has nothing to do: its capture threads sleep. One that never rests is ended after a
+// while all the same; the difference shows in its counts.
 func awaitRest(ctx context.Context, d daemon, dir string) (string, error) {
 	before := int64(-1)
 	for end := time.Now().Add(readyTimeout); time.Now().Before(end); {
@@ -147,7 +147,8 @@ func awaitRest(ctx context.Context, d daemon, dir string) (string, error) {
 }
 
 // "decoder.pkts              | Total        | 20" …
-var suricataNumbers = regexp.MustCompile(`(?m)^(decoder\.pkts|capture\.kernel_packets|capture\.kernel_drops) *\| *Total *\| *(\d+) *$`)
+var suricataNumbers = regexp.MustCompile(
+	`(?m)^(decoder\.pkts|capture\.kernel_packets|capture\.kernel_drops) *\| *Total *\| *(\d+) *$`)
 
 // suricataCounts reads the statistics at suricata's end. Numbers that are zero are not among them.
 func suricataCounts(said string) (c Captured, err error) {

@@ -40,7 +40,8 @@ func NewTcpdump(snap int, how Capture) Tcpdump {
 		name: "tcpdump",
 		refuses: func(how Capture) error {
 			if snap > 0 && how.Snap != snap {
-				return fmt.Errorf("it keeps %d bytes of each frame, not %d: choose tcpdump, which keeps as many as asked", snap, how.Snap)
+				return fmt.Errorf(
+					"it keeps %d bytes of each frame, not %d: choose tcpdump, which keeps as many as asked", snap, how.Snap)
 			}
 			return noWork(how)
 		},
@@ -95,8 +96,8 @@ const settlePatience = 4 * time.Second
 // askEvery is how long tcpdump is left alone when it has not all frames and gets no CPU either.
 const askEvery = 500 * time.Millisecond
 
-// settleTcpdump waits until tcpdump has taken all that it received and did not drop. An answer takes it 0.1 ms of CPU time,
-// so it is asked again only when it has had a CPU since, or askEvery later.
+// settleTcpdump waits until tcpdump has taken all that it received and did not drop. An answer takes it 0.1 ms of CPU
+// time, so it is asked again only when it has had a CPU since, or askEvery later.
 func settleTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
 	var before string
 	since := time.Now()
@@ -149,7 +150,8 @@ func pause(ctx context.Context) error {
 }
 
 // "1 packet captured", "12 packets received by filter" …
-var tcpdumpNumbers = regexp.MustCompile(`(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)`)
+var tcpdumpNumbers = regexp.MustCompile(
+	`(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)`)
 
 // tcpdumpStatistics reads one statement of tcpdump's.
 func tcpdumpStatistics(text string) (c Captured, received int64, err error) {

@@ -78,7 +78,8 @@ func TestStubbornTcpdump(t *testing.T) {
 		{Program: "late", Frames: 100, Ended: "SIGHUP"},
 		{Program: "deaf", Frames: Unknown, Dropped: Unknown, Ended: "killed"},
 	} {
-		if c := got[i]; c.Program != want.Program || c.Frames != want.Frames || c.Dropped != want.Dropped || !strings.Contains(c.Ended, want.Ended) {
+		if c := got[i]; c.Program != want.Program || c.Frames != want.Frames || c.Dropped != want.Dropped ||
+			!strings.Contains(c.Ended, want.Ended) {
 			t.Errorf("%+v, want %+v", c, want)
 		}
 	}
@@ -97,18 +98,21 @@ func TestTcpdumpThatIsGone(t *testing.T) {
 	t.Parallel()
 	l := newCaptureLab(t)
 	d := l.capture(t, "tcpdump-68", Capture{Programs: 2, CPUs: []int{0}})
-	if on := l.router.must(t, "taskset -pc $(cat $1/capture/tcpdump/pid)", l.env.Scratch); !strings.HasSuffix(on, ": 0\n") {
+	if on := l.router.must(t, "taskset -pc $(cat $1/capture/tcpdump/pid)", l.env.Scratch); !strings.HasSuffix(
+		on, ": 0\n") {
 		t.Errorf("a program bound to CPU 0: %s", on)
 	}
 	l.router.must(t, "kill $(cat $1/capture/tcpdump-2/pid)", l.env.Scratch)
 	l.send(t, 10, "60")
 	got, err := d.Finish(t.Context(), l.env)
-	if err == nil || !strings.Contains(err.Error(), "tcpdump 2 ended while it captured, exit status 0") || len(got) != 2 || got[0].Frames != l.sent || got[1].Frames != Unknown {
+	if err == nil || !strings.Contains(err.Error(), "tcpdump 2 ended while it captured, exit status 0") || len(got) != 2 ||
+		got[0].Frames != l.sent || got[1].Frames != Unknown {
 		t.Errorf("%+v, %v", got, err)
 	}
 	d = l.capture(t, "tcpdump", Capture{Filter: "simple"})
 	l.router.must(t, "ip link del $1", l.env.Capture)
-	if got, err = d.Finish(t.Context(), l.env); err == nil || !strings.Contains(err.Error(), "disappeared") && !strings.Contains(err.Error(), "down") {
+	if got, err = d.Finish(t.Context(), l.env); err == nil ||
+		!strings.Contains(err.Error(), "disappeared") && !strings.Contains(err.Error(), "down") {
 		t.Errorf("without the interface: %+v, %v", got, err)
 	}
 	if err := d.Start(t.Context(), l.env); err == nil || !strings.Contains(err.Error(), "No such device") {
@@ -118,13 +122,17 @@ func TestTcpdumpThatIsGone(t *testing.T) {
 
 func TestTcpdumpStatistics(t *testing.T) {
 	for text, want := range map[string][]int64{ // captured, dropped
-		"12 packets captured\n14 packets received by filter\n2 packets dropped by kernel\n":                                                                                       {12, 2},
-		"1 packet captured\n1 packet received by filter\n0 packets dropped by kernel\n":                                                                                           {1, 0},
-		"1 packet captured\n2 packets received by filter\n1 packet dropped by kernel\n1 packet dropped by interface\n":                                                            {1, 1},
-		"tcpdump: 3 packets captured, 3 packets received by filter, 0 packets dropped by kernel\n":                                                                                nil,
-		"tcpdump: listening on r1, link-type EN10MB (Ethernet), snapshot length 68 bytes\n5 packets captured\n":                                                                   nil,
-		"99999999999999999999 packets captured\n0 packets received by filter\n0 packets dropped by kernel\n":                                                                      nil,
-		"tcpdump: 3 packets captured, 3 packets received by filter, 0 packets dropped by kernel\n4 packets captured\n4 packets received by filter\n0 packets dropped by kernel\n": {4, 0},
+		"12 packets captured\n14 packets received by filter\n2 packets dropped by kernel\n": {
+			12, 2},
+		"1 packet captured\n1 packet received by filter\n0 packets dropped by kernel\n": {
+			1, 0},
+		"1 packet captured\n2 packets received by filter\n1 packet dropped by kernel\n1 packet dropped by interface\n": {
+			1, 1},
+		"tcpdump: 3 packets captured, 3 packets received by filter, 0 packets dropped by kernel\n":              nil,
+		"tcpdump: listening on r1, link-type EN10MB (Ethernet), snapshot length 68 bytes\n5 packets captured\n": nil,
+		"99999999999999999999 packets captured\n0 packets received by filter\n0 packets dropped by kernel\n":    nil,
+		"tcpdump: 3 packets captured, 3 packets received by filter, 0 packets dropped by kernel\n4 packets captured\n4 " +
+			"packets received by filter\n0 packets dropped by kernel\n": {4, 0},
 	} {
 		c, err := tcpdumpCounts(text)
 		if (err != nil) != (want == nil) || err == nil && !slices.Equal([]int64{c.Frames, c.Dropped}, want) {
@@ -153,7 +161,8 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 		"tcpdump-68":   {Capture{Snap: 1500}, "choose tcpdump"},
 		"tcpdump-1500": {Capture{Snap: 68}, "1500"},
 	} {
-		if _, err := NewCapture(name, c.how); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), c.says) {
+		if _, err := NewCapture(name, c.how); err == nil || !strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s, %+v: %v", name, c.how, err)
 		}
 	}

@@ -50,8 +50,8 @@ func Reason(name string, err error) string {
 	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), name+": "), ": "+ErrNotSupported.Error())
 }
 
-// Kernel is the name of a kernel under which a DUT that Check refuses runs on this machine, as gateweigh run --kernel takes
-// it. It is empty where none is known, and where something other than the kernel is missing.
+// Kernel is the name of a kernel under which a DUT that Check refuses runs on this machine, as gateweigh run --kernel
+// takes it. It is empty where none is known, and where something other than the kernel is missing.
 func Kernel(err error) string {
 	if l, ok := errors.AsType[*lack](err); ok {
 		return l.kernel

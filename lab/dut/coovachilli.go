@@ -25,7 +25,8 @@ func NewCoovaChilli(clients int) *CoovaChilli {
 }
 
 // buildChilli is what to do without chilli: Debian has no package of it.
-const buildChilli = "not in Debian: build CoovaChilli 1.9 from its source with localstatedir /var and put its sbin directory on PATH"
+const buildChilli = "not in Debian: build CoovaChilli 1.9 from its source with localstatedir /var and put its sbin " +
+	"directory on PATH"
 
 var coovaChilliNeeds = append([]Need{
 	{Program: "chilli", Advice: buildChilli, Why: "the portal", Starts: "--version"},

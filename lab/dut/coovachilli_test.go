@@ -49,10 +49,11 @@ func chilliStarts(ctx context.Context) error {
 func TestCoovaChilliNotRunWhereItDoesNotStart(t *testing.T) {
 	t.Parallel()
 	for name, program := range map[string]string{
-		"a library is missing": "#!/bin/sh\necho \"$0: error while loading shared libraries: libssl.so.1.1: cannot open\" >&2; exit 127\n",
-		"for another machine":  "\x7fELF\x02\x01\x01",
-		"it crashes":           "#!/bin/sh\necho chilli 1.9; kill -SEGV $$\n",
-		"it gives up":          "#!/bin/sh\necho 'no licence'; exit 1\n",
+		"a library is missing": "#!/bin/sh\necho \"$0: error while loading shared libraries: libssl.so.1.1: cannot open\" " +
+			">&2; exit 127\n",
+		"for another machine": "\x7fELF\x02\x01\x01",
+		"it crashes":          "#!/bin/sh\necho chilli 1.9; kill -SEGV $$\n",
+		"it gives up":         "#!/bin/sh\necho 'no licence'; exit 1\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -61,7 +62,8 @@ func TestCoovaChilliNotRunWhereItDoesNotStart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestCoovaChilli(AsksRADIUS|DoesNotStart)?$")
+			cmd := exec.CommandContext(
+				t.Context(), os.Args[0], "-test.v", "-test.run=^TestCoovaChilli(AsksRADIUS|DoesNotStart)?$")
 			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 			out, err := cmd.CombinedOutput()
 			if err != nil {
@@ -104,7 +106,8 @@ func TestCoovaChilli(t *testing.T) {
 			t.Errorf("%s is left on the server", name)
 		}
 	}
-	if addrs := l.router.must(t, `ip -o addr show dev "$1"`, l.env.Port("lan")); !strings.Contains(addrs, "192.168.137.254/24") {
+	if addrs := l.router.must(t, `ip -o addr show dev "$1"`, l.env.Port("lan")); !strings.Contains(
+		addrs, "192.168.137.254/24") {
 		t.Errorf("the clients' interface did not get its address back: %s", addrs)
 	}
 }

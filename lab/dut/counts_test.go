@@ -11,7 +11,8 @@ func TestCountsOfWhatDevicesSay(t *testing.T) {
 	if want := map[string]int{"sessions": 2, "clients": 7, "leases": 6}; err != nil || !maps.Equal(gateway, want) {
 		t.Errorf("gatewayd: %v %v, want %v", gateway, err, want)
 	}
-	nds, err := openNDSCounts(`{"client_list_length":"2","clients":{"02:00:00:00:00:01":{"state":"Authenticated"},"02:00:00:00:00:02":{"state":"Preauthenticated"}}}`)
+	nds, err := openNDSCounts(
+		`{"client_list_length":"2","clients":{"02:00:00:00:00:01":{"state":"Authenticated"},"02:00:00:00:00:02":{"state":"Preauthenticated"}}}`)
 	if want := map[string]int{"sessions": 1, "clients": 2}; err != nil || !maps.Equal(nds, want) {
 		t.Errorf("openNDS: %v %v, want %v", nds, err, want)
 	}
@@ -30,7 +31,8 @@ func TestCountsOfWhatDevicesSay(t *testing.T) {
 func TestCapturingDevicesHaveOneOrder(t *testing.T) {
 	want := strings.Join(capturing(), ", ")
 	for range 20 {
-		if _, err := NewCapture("camera", Capture{}); err == nil || !strings.HasSuffix(err.Error(), want) || !strings.HasPrefix(want, "no-capture, tcpdump, ") {
+		if _, err := NewCapture("camera", Capture{}); err == nil || !strings.HasSuffix(err.Error(), want) ||
+			!strings.HasPrefix(want, "no-capture, tcpdump, ") {
 			t.Fatalf("error %v, want a list %s", err, want)
 		}
 	}

@@ -131,7 +131,8 @@ func (c *Custom) first(env Env) *place {
 	return &place{Host: env.Host("router"), vars: variables(env)}
 }
 
-// each works on all places at once. Errors of a tunnel name the gateways that they are of; a text of both stands there once.
+// each works on all places at once. Errors of a tunnel name the gateways that they are of; a text of both stands there
+// once.
 func (c *Custom) each(do func(*place) error) error {
 	errs := make([]error, len(c.places))
 	var wg sync.WaitGroup
@@ -179,7 +180,8 @@ func (c *Custom) install(ctx context.Context, env Env, p *place) error {
 	if len(c.spec.Daemon) > 0 {
 		p.daemon = daemon{host: p.Host, name: "dut-" + c.name}
 		label := c.label("daemon", c.spec.Daemon)
-		if err := p.Spawn(ctx, agent.Command{Label: label, Name: p.daemon.name, Argv: c.spec.Daemon, Env: p.vars}); err != nil {
+		if err := p.Spawn(
+			ctx, agent.Command{Label: label, Name: p.daemon.name, Argv: c.spec.Daemon, Env: p.vars}); err != nil {
 			return err
 		}
 	}
@@ -237,8 +239,8 @@ func clientLines(clients []ClientAddr) string {
 	return b.String()
 }
 
-// Unlike is what the proof command prints where it does not exit 0, of a tunnel on either gateway. It does not count as the
-// device's.
+// Unlike is what the proof command prints where it does not exit 0, of a tunnel on either gateway. It does not count as
+// the device's.
 func (c *Custom) Unlike(ctx context.Context, _ Env) (string, error) {
 	if len(c.spec.Proof) == 0 {
 		return "", nil
@@ -250,7 +252,8 @@ func (c *Custom) Unlike(ctx context.Context, _ Env) (string, error) {
 			return err
 		}
 		i := slices.Index(c.places, p)
-		said[i] = cmp.Or(agent.LastLines(out.Stdout+out.Stderr), fmt.Sprintf("its proof command ends with exit status %d, and prints nothing", out.ExitCode))
+		said[i] = cmp.Or(agent.LastLines(out.Stdout+out.Stderr), fmt.Sprintf(
+			"its proof command ends with exit status %d, and prints nothing", out.ExitCode))
 		return nil
 	})
 	said = slices.DeleteFunc(slices.Compact(said), func(text string) bool { return text == "" })
@@ -295,8 +298,9 @@ func (c *Custom) label(key string, argv experiment.Command) string {
 	return fmt.Sprintf("%s: %s command %q", c.name, key, argv)
 }
 
-// Variables are what commands find in their environment on a host of a lab, "KEY=value": those of the device that runs there, where
-// it is described in an experiment and has started on the host, and otherwise those that all devices share.
+// Variables are what commands find in their environment on a host of a lab, "KEY=value": those of the device that runs
+// there, where it is described in an experiment and has started on the host, and otherwise those that all devices
+// share.
 func Variables(d DUT, env Env, host string) []string {
 	if t, ok := d.(customTunnel); ok {
 		d = t.Custom

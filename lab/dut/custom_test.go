@@ -27,14 +27,16 @@ func customLab(t *testing.T) (*testLab, ClientAddr) {
 // setMAC gives the client another hardware address.
 func (l *testLab) setMAC(t *testing.T, mac string) {
 	t.Helper()
-	l.clientHost.must(t, `ip link set "$1" address "$2"; ip route replace default via 192.168.137.254`, l.clientHost.Ifs[0], mac)
+	l.clientHost.must(
+		t, `ip link set "$1" address "$2"; ip route replace default via 192.168.137.254`, l.clientHost.Ifs[0], mac)
 }
 
 // reaches reports whether the client's packets arrive at the server: nothing
 // listens on the port, so a server they reach refuses at once.
 func (l *testLab) reaches(t *testing.T) bool {
 	t.Helper()
-	out, err := l.clientHost.Run(t.Context(), agent.Command{Argv: []string{"timeout", "1", "bash", "-c", "</dev/tcp/192.168.89.1/9"}})
+	out, err := l.clientHost.Run(
+		t.Context(), agent.Command{Argv: []string{"timeout", "1", "bash", "-c", "</dev/tcp/192.168.89.1/9"}})
 	if err == nil {
 		t.Fatal("something listens on the server's port 9")
 	}
@@ -44,7 +46,8 @@ func (l *testLab) reaches(t *testing.T) bool {
 // custom makes a device of a [dut.x] table.
 func custom(t *testing.T, table string) *Custom {
 	t.Helper()
-	exp, err := experiment.Catalogue{DUTs: Builtin()}.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\n[dut.x]\n"+table))
+	exp, err := experiment.Catalogue{DUTs: Builtin()}.Parse(
+		"x.toml", []byte("duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\n[dut.x]\n"+table))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +110,8 @@ func TestDescribedDevicesAdmit(t *testing.T) {
 			// A hundred in one go, the one client among them.
 			all := []ClientAddr{cl}
 			for i := byte(3); i < 102; i++ {
-				all = append(all, ClientAddr{N: int(i) - 1, IP: netip.AddrFrom4([4]byte{192, 168, 137, i}), MAC: "02:00:00:00:01:02"})
+				all = append(all,
+					ClientAddr{N: int(i) - 1, IP: netip.AddrFrom4([4]byte{192, 168, 137, i}), MAC: "02:00:00:00:01:02"})
 			}
 			if err := admitter.Admit(t.Context(), l.env, all); err != nil {
 				t.Fatal(err)
@@ -162,8 +166,10 @@ processes = ["tail"]
 	}
 	vars := strings.Split(l.router.must(t, "cat vars"), "\n")
 	for _, want := range []string{
-		"GATEWEIGH_LAN_IF=" + l.env.Port("lan"), "GATEWEIGH_WAN_IF=" + l.env.Port("wan"), "GATEWEIGH_LAN=192.168.137.0/24", "GATEWEIGH_GATEWAY=192.168.137.254",
-		"GATEWEIGH_SERVER=192.168.89.1", "GATEWEIGH_SERVICE=192.168.89.2", "GATEWEIGH_CLIENTS=1", "GATEWEIGH_SCRATCH=" + agent.Scratch,
+		"GATEWEIGH_LAN_IF=" + l.env.Port("lan"), "GATEWEIGH_WAN_IF=" + l.env.Port("wan"), "GATEWEIGH_LAN=192.168.137.0/24",
+		"GATEWEIGH_GATEWAY=192.168.137.254",
+		"GATEWEIGH_SERVER=192.168.89.1", "GATEWEIGH_SERVICE=192.168.89.2", "GATEWEIGH_CLIENTS=1",
+		"GATEWEIGH_SCRATCH=" + agent.Scratch,
 	} {
 		if !slices.Contains(vars, want) {
 			t.Errorf("start did not get %s", want)
@@ -200,8 +206,10 @@ func TestCustomErrorsNameDeviceKeyAndOutput(t *testing.T) {
 		want        []string
 	}{
 		{"start", "start = \"echo no licence >&2; exit 3\"\n", []string{"x: start command", "no licence"}},
-		{"ready", "start = \"true\"\nready = \"echo still waiting; false\"\nready_timeout = \"1s\"\n", []string{"not ready after 1s", "x: ready command", "still waiting"}},
-		{"daemon ends", "daemon = \"echo bad config; exit 1\"\nready = \"false\"\n", []string{"x: daemon command", "ended while starting", "bad config"}},
+		{"ready", "start = \"true\"\nready = \"echo still waiting; false\"\nready_timeout = \"1s\"\n",
+			[]string{"not ready after 1s", "x: ready command", "still waiting"}},
+		{"daemon ends", "daemon = \"echo bad config; exit 1\"\nready = \"false\"\n",
+			[]string{"x: daemon command", "ended while starting", "bad config"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := custom(t, tt.table+"stop = \"nft delete table ip none\"\n")
@@ -223,7 +231,8 @@ func TestCustomErrorsNameDeviceKeyAndOutput(t *testing.T) {
 	t.Run("admit", func(t *testing.T) {
 		d := custom(t, "start = \"true\"\nadmit = \"cat; echo refused; false\"\n")
 		err := d.Admit(t.Context(), l.env, []ClientAddr{cl})
-		if err == nil || !strings.Contains(err.Error(), "x: admit command") || !strings.Contains(err.Error(), "1 192.168.137.2 02:00:00:00:00:02") {
+		if err == nil || !strings.Contains(err.Error(), "x: admit command") ||
+			!strings.Contains(err.Error(), "1 192.168.137.2 02:00:00:00:00:02") {
 			t.Errorf("Admit = %v", err)
 		}
 	})
@@ -264,9 +273,11 @@ func TestCustomTunnelErrorsNameGateways(t *testing.T) {
 // in their argument vector.
 func TestCustomAdmissionCarriesTheLab(t *testing.T) {
 	l, _ := customLab(t)
-	d := custom(t, "start = \"true\"\nlogin = 'echo $GATEWEIGH_GATEWAY'\nlan = \"10.1.0.0/16\"\ndhcp = true\nno_aggregation = true\n")
+	d := custom(t, "start = \"true\"\nlogin = 'echo $GATEWEIGH_GATEWAY'\nlan = \"10.1.0.0/16\"\ndhcp = "+
+		"true\nno_aggregation = true\n")
 	before := d.Traits()
-	if before.Admission.Kind != client.AdmitCommand || before.LAN.String() != "10.1.0.0/16" || !before.DHCP || !before.NoAggregation || before.NoTxChecksum {
+	if before.Admission.Kind != client.AdmitCommand || before.LAN.String() != "10.1.0.0/16" || !before.DHCP ||
+		!before.NoAggregation || before.NoTxChecksum {
 		t.Errorf("traits before Start: %+v", before)
 	}
 	if err := d.Start(t.Context(), l.env); err != nil {
@@ -281,7 +292,8 @@ func TestCustomAdmissionCarriesTheLab(t *testing.T) {
 func TestCustomCheckNamesPackages(t *testing.T) {
 	d := custom(t, "start = \"true\"\nrequires = { gw-no-such-tool = \"gw-tools\", sh = \"dash\" }\n")
 	err := supported(t, d)
-	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "gw-no-such-tool") || !strings.Contains(err.Error(), "gw-tools") || strings.Contains(err.Error(), "dash") {
+	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "gw-no-such-tool") ||
+		!strings.Contains(err.Error(), "gw-tools") || strings.Contains(err.Error(), "dash") {
 		t.Errorf("Check = %v", err)
 	}
 }
@@ -292,7 +304,8 @@ func TestNewKnowsEveryName(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := New("none", 1, nil); err == nil || !strings.Contains(err.Error(), "known are "+strings.Join(Names(), ", ")) {
+	if _, err := New("none", 1, nil); err == nil ||
+		!strings.Contains(err.Error(), "known are "+strings.Join(Names(), ", ")) {
 		t.Errorf("New(none) = %v", err)
 	}
 }

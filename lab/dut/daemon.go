@@ -94,8 +94,8 @@ func (d daemon) until(ctx context.Context, look func() error) (said string, err 
 	return "", nil
 }
 
-// answerTimeout is how long a host may take to say how its programs are: milliseconds, but on a machine that is busy with
-// others.
+// answerTimeout is how long a host may take to say how its programs are: milliseconds, but on a machine that is busy
+// with others.
 const answerTimeout = 10 * time.Second
 
 // state asks the host how the daemon is, also when ctx has ended: that may be why it is asked.

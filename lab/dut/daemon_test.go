@@ -17,10 +17,12 @@ func TestDaemonAwait(t *testing.T) {
 		probe  probe
 		want   []string // parts of the error; none: it becomes ready
 	}{
-		"ready late":  {"sleep 0.2; touch up; exec sleep 60", probe{"it is not up", "test -e up"}, nil},
-		"ends":        {"echo first; echo cannot bind; exit 3", probe{"it is not up", "false"}, []string{"ended while starting", "first | cannot bind"}},
+		"ready late": {"sleep 0.2; touch up; exec sleep 60", probe{"it is not up", "test -e up"}, nil},
+		"ends": {"echo first; echo cannot bind; exit 3", probe{"it is not up", "false"}, []string{
+			"ended while starting", "first | cannot bind"}},
 		"ends mutely": {"exit 0", probe{"it is not up", "false"}, []string{"ended while starting", "printed nothing"}},
-		"never ready": {"echo waiting; exec sleep 60", probe{"its door is shut", "false"}, []string{"running but its door is shut", "deadline", "waiting"}},
+		"never ready": {"echo waiting; exec sleep 60", probe{"its door is shut", "false"}, []string{
+			"running but its door is shut", "deadline", "waiting"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h.must(t, "rm -f up")

@@ -80,8 +80,8 @@ type Traits struct {
 	// Processes are the command names (comm) whose CPU and memory count; empty
 	// counts every process the DUT started on the router.
 	Processes []string
-	// KernelThreads are threads of the kernel that work for the DUT and count, by their names up to a slash: "kworker". All
-	// of the machine count, whoever they work for.
+	// KernelThreads are threads of the kernel that work for the DUT and count, by their names up to a slash: "kworker".
+	// All of the machine count, whoever they work for.
 	KernelThreads []string
 	// NoAggregation asks for links towards the clients without GRO, whatever the profile.
 	NoAggregation bool
@@ -178,8 +178,8 @@ func (e Env) Port(name string) string {
 	return port
 }
 
-// askPatience is how long the router may take to answer under load: milliseconds, but an emulated CPU that the load fills
-// leaves little for a question.
+// askPatience is how long the router may take to answer under load: milliseconds, but an emulated CPU that the load
+// fills leaves little for a question.
 const askPatience = 3 * time.Minute
 
 // ask runs a program on the router that does not count as the DUT's.

@@ -24,8 +24,8 @@ func elsewhere(needs []Need, found []machine.Found) string {
 	return OtherKernel(features...)
 }
 
-// OtherKernel is the name of a kernel that has features which this machine's lacks: "debian", or "" where none is known.
-// The files of Debian's kernel say so where it is fetched, and what is declared of the features elsewhere.
+// OtherKernel is the name of a kernel that has features which this machine's lacks: "debian", or "" where none is
+// known. The files of Debian's kernel say so where it is fetched, and what is declared of the features elsewhere.
 func OtherKernel(features ...machine.Feature) string {
 	places, err := kernel.Usual()
 	if err != nil || len(features) == 0 || runtime.GOARCH != "amd64" { // guests are for x86-64

@@ -23,13 +23,16 @@ func TestDebianHasWhatIsDeclared(t *testing.T) {
 	}
 }
 
-// TestOtherKernel: a device is said to run under Debian's kernel only where that has all that is missing here, and where
-// nothing but the kernel is in the way.
+// TestOtherKernel: a device is said to run under Debian's kernel only where that has all that is missing here, and
+// where nothing but the kernel is in the way.
 func TestOtherKernel(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	needs := []Need{{Program: "nft", Package: "nftables", Feature: machine.NFTQueue}, {Program: "gwd", Package: "gadgets"}, {Feature: "CONFIG_GWD"}}
+	needs := []Need{{Program: "nft", Package: "nftables", Feature: machine.NFTQueue}, {Program: "gwd", Package: "gadgets"},
+		{Feature: "CONFIG_GWD"}}
 	absent := []machine.Found{{Path: "/nft", Lacks: "CONFIG_NFT_QUEUE is not set"}, {}, {}}
-	if text := missing(needs, absent); !strings.Contains(text, "not on PATH: gwd (package gadgets); sudo apt-get install gadgets; the kernel lacks nft queue: CONFIG_NFT_QUEUE is not set") {
+	if text := missing(needs, absent); !strings.Contains(text,
+		"not on PATH: gwd (package gadgets); sudo apt-get install gadgets; the kernel lacks nft queue: CONFIG_NFT_QUEUE is "+
+			"not set") {
 		t.Errorf("missing: %s", text)
 	}
 	here := []machine.Found{absent[0], {Path: "/gwd"}, {}}
@@ -67,10 +70,12 @@ func TestCheckNamesTheKernel(t *testing.T) {
 		}
 		return
 	}
-	if !errors.Is(err, ErrNotSupported) || Kernel(err) != kernel.Debian || Reason("gadget", err) != "the kernel lacks CONFIG_GWD" {
+	if !errors.Is(err, ErrNotSupported) || Kernel(err) != kernel.Debian ||
+		Reason("gadget", err) != "the kernel lacks CONFIG_GWD" {
 		t.Errorf("error %v, kernel %q", err, Kernel(err))
 	}
-	if command := Command(Kernel(err), "gateweigh run quick", "gadget"); command != "gateweigh run quick --kernel debian --set duts=gadget" {
+	if command := Command(
+		Kernel(err), "gateweigh run quick", "gadget"); command != "gateweigh run quick --kernel debian --set duts=gadget" {
 		t.Error(command)
 	}
 	if Kernel(ErrNotSupported) != "" || Kernel(nil) != "" {

@@ -35,7 +35,8 @@ type Encapsulation struct {
 // OuterLink is the largest packet on the link between the gateways, bytes with its IP header.
 const OuterLink = 1500
 
-// Outer is the length of the outer packet around an inner one, both with their IP headers, in a tunnel with a given MTU.
+// Outer is the length of the outer packet around an inner one, both with their IP headers, in a tunnel with a given
+// MTU.
 func (e Encapsulation) Outer(inner, mtu int) int {
 	outside, padded := 0, inner
 	for _, h := range e.Headers {

@@ -12,8 +12,9 @@ func TestEncapsulationFillsTheOuterLink(t *testing.T) {
 		"ipip": 1480, "gre": 1476, "vxlan": 1450,
 		"ipsec-null": 1470, "ipsec-aes-cbc-sha1": 1438, "ipsec-aes-gcm": 1446, "ipsec-chacha20": 1446, "ipsec-blowfish": 1446,
 		"ipsec-user-aes-gcm": 1438, "ipsec-user-chacha20": 1438, "ipsec-user-aes-cbc-sha1": 1422,
-		"openvpn-none": 1464, "openvpn-blowfish": 1435, "openvpn-aes-gcm": 1448, "openvpn-chacha20": 1448, "openvpn-dco": 1448,
-		"wireguard": 1440, "wireguard-go": 1440,
+		"openvpn-none": 1464, "openvpn-blowfish": 1435, "openvpn-aes-gcm": 1448, "openvpn-chacha20": 1448,
+		"openvpn-dco": 1448,
+		"wireguard":   1440, "wireguard-go": 1440,
 		"ssh-w": 1406, "openconnect-tls": 1418, "openconnect-dtls": 1434,
 	}
 	for _, name := range tunnels() {
@@ -43,7 +44,8 @@ func TestEncapsulation(t *testing.T) {
 	if none.Outer(100, 1500) != 100 || none.MTU(1500) != 1500 || none.String() != "nothing" {
 		t.Errorf("of nothing: %d, %d, %s", none.Outer(100, 1500), none.MTU(1500), none)
 	}
-	e := Encapsulation{Headers: []Header{ipv4, udp, {Name: "type", Bytes: 1, Padded: true}}, Pad: Pad{To: 16, Least: 2, ByMTU: true}}
+	e := Encapsulation{
+		Headers: []Header{ipv4, udp, {Name: "type", Bytes: 1, Padded: true}}, Pad: Pad{To: 16, Least: 2, ByMTU: true}}
 	for inner, want := range map[int]int{13: 28 + 16, 14: 28 + 32, 29: 28 + 32, 90: 28 + 96, 97: 28 + 100, 100: 28 + 101} {
 		if got := e.Outer(inner, 100); got != want {
 			t.Errorf("%d bytes take %d, want %d", inner, got, want)

@@ -29,7 +29,8 @@ func (f *Floor) Traits() Traits {
 	if f.NAT {
 		about = "the least with NAT at tc: the floor with a fixed translation of addresses and ports, and checksums"
 	}
-	return Traits{About: about, Open: true, Needs: []Need{{Program: "tc", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that redirect"}}}
+	return Traits{About: about, Open: true,
+		Needs: []Need{{Program: "tc", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that redirect"}}}
 }
 
 // Start changes nothing: the router forwards, and redirects from Admit on.
@@ -66,5 +67,6 @@ func (f *Floor) Revoke(ctx context.Context, env Env, _ []ClientAddr) error { ret
 
 // Stop ends the program, and the kernel takes its programs at tc away.
 func (f *Floor) Stop(ctx context.Context, env Env) error {
-	return errors.Join(f.daemon(env).kill(ctx), shell(ctx, env.Host("router"), `rm -f "$1"`, path.Join(env.Scratch, "floor.json")))
+	return errors.Join(
+		f.daemon(env).kill(ctx), shell(ctx, env.Host("router"), `rm -f "$1"`, path.Join(env.Scratch, "floor.json")))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// TestFloor carries TCP and UDP both ways past the router's stack: its time to live does not change. With NAT the server
-// talks to another address and port, and the checksums are right.
+// TestFloor carries TCP and UDP both ways past the router's stack: its time to live does not change. With NAT the
+// server talks to another address and port, and the checksums are right.
 func TestFloor(t *testing.T) {
 	for name, peer := range map[string]string{"floor": "192.168.137.1", "floor-nat": "192.168.137.0"} {
 		t.Run(name, func(t *testing.T) {
@@ -23,7 +23,8 @@ func TestFloor(t *testing.T) {
 			skipUnsupported(t, d)
 			l := newTestLab(t, d, 1)
 			ttl := func() string {
-				return l.clientHost.must(t, `ping -n -c 5 -i 0.2 -W 5 192.168.89.1 | sed -n 's/.*\(ttl=[0-9]*\).*/\1/p' | tail -n 1`)
+				return l.clientHost.must(
+					t, `ping -n -c 5 -i 0.2 -W 5 192.168.89.1 | sed -n 's/.*\(ttl=[0-9]*\).*/\1/p' | tail -n 1`)
 			}
 			if err := d.Start(t.Context(), l.env); err != nil {
 				t.Fatal(err)
@@ -63,7 +64,8 @@ func TestFloor(t *testing.T) {
 // floorClients makes a client with study 1's first address, and adds the client host, from which the test asks.
 func (l *testLab) floorClients(t *testing.T) []ClientAddr {
 	t.Helper()
-	cfg := client.Config{Kind: client.KindVeth, Count: 1, Parent: l.clientHost.Ifs[0], LAN: l.env.LAN, Gateway: l.env.Gateway, Lab: 'a'}
+	cfg := client.Config{
+		Kind: client.KindVeth, Count: 1, Parent: l.clientHost.Ifs[0], LAN: l.env.LAN, Gateway: l.env.Gateway, Lab: 'a'}
 	if err := l.clientHost.CreateClients(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,8 @@ func (l *testLab) floorClients(t *testing.T) []ClientAddr {
 func (l *testLab) bothWays(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
-	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "both", Clients: 1, OfferedMbps: 20, BurstSegments: 8, Server: l.env.ServerIP, MaxSeconds: 100}
+	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "both", Clients: 1, OfferedMbps: 20, BurstSegments: 8,
+		Server: l.env.ServerIP, MaxSeconds: 100}
 	if err := l.server.ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}

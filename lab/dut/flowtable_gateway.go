@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// behindFlowtable is gatewayd, data path "ebpf", on a router whose kernel masquerades and keeps connections in a software
-// flowtable: the peer of gatewayd's own cache of flows. gatewayd judges and counts at tc, ahead of the flowtable for
-// what comes from clients and behind it for what goes to them, and caches no flow that is in one.
+// behindFlowtable is gatewayd, data path "ebpf", on a router whose kernel masquerades and keeps connections in a
+// software flowtable: the peer of gatewayd's own cache of flows. gatewayd judges and counts at tc, ahead of the
+// flowtable for what comes from clients and behind it for what goes to them, and caches no flow that is in one.
 type behindFlowtable struct {
 	*Gateway
 	router Forwarder

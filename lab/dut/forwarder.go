@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// Forwarder is a router without a portal whose kernel forwards with rules of nftables: its connections are in a software
-// flowtable, or its clients share its address, or both.
+// Forwarder is a router without a portal whose kernel forwards with rules of nftables: its connections are in a
+// software flowtable, or its clients share its address, or both.
 //
 // The flowtable is at the ingress hook of both interfaces. The kernel tracks a connection, and the rule adds it to the
 // table with the first packet after both ends have sent. From then on its packets pass no chain and no routing.
@@ -59,7 +59,8 @@ chain forward { type filter hook forward priority filter; meta l4proto { tcp, ud
 
 // Start sets the rules.
 func (f Forwarder) Start(ctx context.Context, env Env) error {
-	_, err := env.Host("router").Run(ctx, agent.Command{Argv: []string{"nft", "-f", "-"}, Stdin: f.rules(env.Port("lan"), env.Port("wan"))})
+	_, err := env.Host("router").Run(
+		ctx, agent.Command{Argv: []string{"nft", "-f", "-"}, Stdin: f.rules(env.Port("lan"), env.Port("wan"))})
 	if err != nil {
 		return fmt.Errorf("setting the router's rules: %w", err)
 	}
@@ -78,7 +79,8 @@ const minOffloaded = 0.9
 // Unlike reads the router's list of connections: those with the server are to be in the flowtable, and those that
 // clients opened are to come from the router's address.
 func (f Forwarder) Unlike(ctx context.Context, env Env) (string, error) {
-	text, err := ask(ctx, env, "sh", "-c", "grep -F \"$0\" /proc/net/nf_conntrack || [ $? = 1 ]", "="+env.ServerIP.String()+" ")
+	text, err := ask(
+		ctx, env, "sh", "-c", "grep -F \"$0\" /proc/net/nf_conntrack || [ $? = 1 ]", "="+env.ServerIP.String()+" ")
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +89,8 @@ func (f Forwarder) Unlike(ctx context.Context, env Env) (string, error) {
 	case c.open == 0:
 		return "the kernel tracks no connection with " + env.ServerIP.String(), nil
 	case f.Flowtable && float64(c.offloaded) < minOffloaded*float64(c.open):
-		return fmt.Sprintf("%d of %d connections are in the flowtable, limit %.0f %%", c.offloaded, c.open, 100*minOffloaded), nil
+		return fmt.Sprintf("%d of %d connections are in the flowtable, limit %.0f %%", c.offloaded, c.open, 100*minOffloaded),
+			nil
 	case f.Masquerade && c.own > 0:
 		return fmt.Sprintf("%d of %d connections show the client's own address to the server", c.own, c.open), nil
 	}

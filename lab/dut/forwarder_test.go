@@ -15,7 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// talk opens a connection through the router and sends a line on it again and again; what comes back are acknowledgements.
+// talk opens a connection through the router and sends a line on it again and again; what comes back are
+// acknowledgements.
 func (l *testLab) talk(t *testing.T, port string) {
 	t.Helper()
 	l.listen(t, port)
@@ -35,8 +36,8 @@ func (l *testLab) listen(t *testing.T, port string) {
 	labtest.Await(t, "the server to listen", func() bool { return l.server.must(t, "ss -Hlnt 'sport = :"+port+"'") != "" })
 }
 
-// TestForwarders carries a connection through each router, whose kernel is to say where that is, and takes the rules away
-// under it.
+// TestForwarders carries a connection through each router, whose kernel is to say where that is, and takes the rules
+// away under it.
 func TestForwarders(t *testing.T) {
 	for name, c := range map[string]struct {
 		Forwarder
@@ -82,8 +83,8 @@ func TestForwarders(t *testing.T) {
 	}
 }
 
-// TestGatewayBehindFlowtable: a client of gatewayd passes by the flowtable with the router's address, is counted all the
-// same, is cut off by its log-out, and nothing stays.
+// TestGatewayBehindFlowtable: a client of gatewayd passes by the flowtable with the router's address, is counted all
+// the same, is cut off by its log-out, and nothing stays.
 func TestGatewayBehindFlowtable(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -196,6 +197,7 @@ func TestQueueStatement(t *testing.T) {
 }
 
 func listOf(l *testLab) string {
-	out, _ := l.router.Run(context.Background(), agent.Command{Argv: []string{"sh", "-c", "cat /proc/net/nf_conntrack; nft list ruleset"}})
+	out, _ := l.router.Run(
+		context.Background(), agent.Command{Argv: []string{"sh", "-c", "cat /proc/net/nf_conntrack; nft list ruleset"}})
 	return out.Stdout
 }

@@ -28,8 +28,8 @@ func newCaptureLab(t testing.TB) *captureLab {
 	return l
 }
 
-// send sends so many frames at 50,000 a second, and returns when they have passed whatever captures: the router's end of
-// the link is polled by a thread that other programs may keep waiting.
+// send sends so many frames at 50,000 a second, and returns when they have passed whatever captures: the router's end
+// of the link is polled by a thread that other programs may keep waiting.
 func (l *captureLab) send(t *testing.T, count int64, size string) {
 	t.Helper()
 	came := l.passed(t)
@@ -38,8 +38,8 @@ func (l *captureLab) send(t *testing.T, count int64, size string) {
 	l.sent += count
 }
 
-// passed is how many frames have passed packet sockets on the router's interface: the kernel counts those for other hosts
-// behind them. Of frames that XDP takes, it is how many have come.
+// passed is how many frames have passed packet sockets on the router's interface: the kernel counts those for other
+// hosts behind them. Of frames that XDP takes, it is how many have come.
 func (l *captureLab) passed(t *testing.T) int64 {
 	t.Helper()
 	var links []struct {
@@ -65,7 +65,8 @@ func (l *captureLab) generate(t *testing.T, count int64, size string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := frames.NewPlan(frames.Config{Sizes: sizes, Schedule: frames.Schedule{PacketsPerSecond: 50_000}, Count: count, Burst: 10})
+	plan, err := frames.NewPlan(
+		frames.Config{Sizes: sizes, Schedule: frames.Schedule{PacketsPerSecond: 50_000}, Count: count, Burst: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,8 @@ func (l *captureLab) generate(t *testing.T, count int64, size string) {
 			if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
 				return err
 			}
-			s, err := send.Start(t.Context(), send.Config{Link: l.server.Ifs[0], Streams: []send.Stream{nobody}, Plan: plan, Engine: send.EnginePacket, Rests: true})
+			s, err := send.Start(t.Context(), send.Config{Link: l.server.Ifs[0], Streams: []send.Stream{nobody}, Plan: plan,
+				Engine: send.EnginePacket, Rests: true})
 			if err != nil {
 				return err
 			}

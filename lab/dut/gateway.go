@@ -28,8 +28,8 @@ type Gateway struct {
 	Ident    string // method by which gatewayd answers RFC 1413 queries; "": none
 	// Masquerade is that gatewayd gives clients the router's address towards the server ([nat]).
 	Masquerade bool
-	// Rate limits each client both ways, as gatewayd's configuration writes it: "10G". "" is no limit. It holds packets in queues of its own, in
-	// place of the lab's on the router's links.
+	// Rate limits each client both ways, as gatewayd's configuration writes it: "10G". "" is no limit. It holds packets in
+	// queues of its own, in place of the lab's on the router's links.
 	Rate     string
 	sessions int    // admitted in all, clients among them; 0: clients only
 	program  string // gatewayd on the router
@@ -98,10 +98,12 @@ func (q NFTQueue) Unlike(ctx context.Context, env Env) (string, error) {
 func (g *Gateway) External() bool { return g.Datapath == "nfqueue" }
 
 // gatewaydNeed is gatewayd on PATH or, as make build leaves it, beside the lab's own program.
-var gatewaydNeed = Need{Program: "gatewayd", Beside: true, Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}
+var gatewaydNeed = Need{Program: "gatewayd", Beside: true,
+	Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}
 
 // dataPathNeeds are the kernel's features that data paths are of no use without.
-var dataPathNeeds = map[string]machine.Feature{"ebpf": machine.BPFAtTC, "nfqueue": machine.PacketQueue, "tun": machine.TUN, "kernel": machine.PPPoE}
+var dataPathNeeds = map[string]machine.Feature{
+	"ebpf": machine.BPFAtTC, "nfqueue": machine.PacketQueue, "tun": machine.TUN, "kernel": machine.PPPoE}
 
 // Traits: gatewayd, or its dnsmasq, leases addresses, and needs nothing of its links.
 func (g *Gateway) Traits() Traits {
@@ -122,7 +124,8 @@ func (g *Gateway) Traits() Traits {
 	gatewayd.Feature = dataPathNeeds[g.Datapath]
 	needs := []Need{gatewayd}
 	if !g.External() {
-		needs = append(needs, Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
+		needs = append(needs,
+			Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
 	}
 	if g.External() {
 		needs = append(needs, Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases and names"})
@@ -149,12 +152,12 @@ func (g *Gateway) Traits() Traits {
 	}
 }
 
-// cachesFlows reports whether gatewayd caches flows, on a router with rules of netfilter or without. A packet a second of
-// each flow then takes the IP layer, and the others pass it by: what the layer counts says nothing of the frames in a
-// packet. Without rules it counts next to nothing, which is known to mean that (see cost's aggregation), or all packets,
-// which are then held to the profile. What the test misses with rules, a device that has the kernel gather the packets of a
-// profile per-packet, gatewayd does not do: it changes no link's offloads, and the clean router's links, which are
-// set alike, are held to the profile.
+// cachesFlows reports whether gatewayd caches flows, on a router with rules of netfilter or without. A packet a second
+// of each flow then takes the IP layer, and the others pass it by: what the layer counts says nothing of the frames in
+// a packet. Without rules it counts next to nothing, which is known to mean that (see cost's aggregation), or all
+// packets, which are then held to the profile. What the test misses with rules, a device that has the kernel gather the
+// packets of a profile per-packet, gatewayd does not do: it changes no link's offloads, and the clean router's links,
+// which are set alike, are held to the profile.
 func (g *Gateway) cachesFlows(ruled bool) bool { return g.Datapath == "ebpf" && ruled }
 
 // lan is a network with addresses for all clients.
@@ -186,11 +189,13 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	if err := g.configure(ctx); err != nil {
 		return fmt.Errorf("configuring gatewayd: %w", err)
 	}
-	signs := []probe{{"its control socket does not answer", g.program + " status --socket " + path.Join(g.Dir, "control.sock")}}
+	signs := []probe{
+		{"its control socket does not answer", g.program + " status --socket " + path.Join(g.Dir, "control.sock")}}
 	if !g.Lines {
 		signs = append(signs, listens("its portal does not listen", "t", g.WebPort))
 	}
-	err := g.run(ctx, daemon{host: g.Host("router"), name: "gatewayd"}, []string{g.program, "run", "-c", path.Join(g.Dir, "gatewayd.toml")},
+	err := g.run(ctx, daemon{host: g.Host("router"), name: "gatewayd"},
+		[]string{g.program, "run", "-c", path.Join(g.Dir, "gatewayd.toml")},
 		signs...)
 	if err != nil {
 		return err

@@ -29,7 +29,8 @@ var buildGatewayd = sync.OnceValue(func() (err error) {
 	if err != nil {
 		return err
 	}
-	out, err := exec.Command("go", "build", "-o", filepath.Join(gatewaydDir, "gatewayd"), "../../cmd/gatewayd").CombinedOutput()
+	out, err := exec.Command(
+		"go", "build", "-o", filepath.Join(gatewaydDir, "gatewayd"), "../../cmd/gatewayd").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("building gatewayd: %w\n%s", err, out)
 	}
@@ -56,7 +57,8 @@ func TestGateway(t *testing.T) {
 			t.Errorf("%s is left on the server", name)
 		}
 	}
-	if rules := l.router.must(t, `ip rule; tc filter show dev "$1" ingress`, l.env.Port("lan")); strings.Contains(rules, "fwmark") || strings.Contains(rules, "lan_in") {
+	if rules := l.router.must(t, `ip rule; tc filter show dev "$1" ingress`, l.env.Port("lan")); strings.Contains(
+		rules, "fwmark") || strings.Contains(rules, "lan_in") {
 		t.Errorf("the router is not as it was:\n%s", rules)
 	}
 }
@@ -121,7 +123,8 @@ sessions = 400
 			t.Error("a client that logged in does not reach the server")
 		}
 	}
-	status := l.router.must(t, `"$1" status --json --socket "$2"/gatewayd/control.sock`, d.(*Gateway).program, l.env.Scratch)
+	status := l.router.must(
+		t, `"$1" status --json --socket "$2"/gatewayd/control.sock`, d.(*Gateway).program, l.env.Scratch)
 	if want := fmt.Sprintf(`"authenticated": %d`, sessions); !strings.Contains(status, want) {
 		t.Errorf("no %s in\n%s", want, status)
 	}
@@ -235,7 +238,8 @@ func TestLikeWhatCannot(t *testing.T) {
 		"\"opennds\"\nsessions = 400":     `no device "opennds" whose sessions the lab can make: there is flowtable-masquerade-gateway, gateway-ebpf, `,
 		"\"allowlist\"\nstart = \"true\"": `no portal written in Go is named "allowlist": there is accel-ppp, coovachilli, flowtable-masquerade-gateway, gateway-ebpf, `,
 	} {
-		exp, err := experiment.Catalogue{DUTs: Names()}.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"))
+		exp, err := experiment.Catalogue{DUTs: Names()}.Parse(
+			"x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,8 @@ func TestMissingNamesProgramsAndRemedies(t *testing.T) {
 		{Program: "gwd-c", Advice: "build it"},
 	}
 	err := Check(t.Context(), here{}, "gadget", gadget{needs})
-	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "gadget: not on PATH: gwd-a, gwd-b (package gadgets), gwd-c (build it)") {
+	if !errors.Is(err, ErrNotSupported) ||
+		!strings.Contains(err.Error(), "gadget: not on PATH: gwd-a, gwd-b (package gadgets), gwd-c (build it)") {
 		t.Errorf("error is %v", err)
 	}
 	if err := Check(t.Context(), here{}, "gadget", gadget{needs[:1]}); err != nil {
@@ -45,17 +46,20 @@ func TestBrokenIsNotSupported(t *testing.T) {
 		d    DUT
 		want string
 	}{
-		"broken":            {gadget{[]Need{{Program: "gwd-broken", Starts: "--version"}}}, "gwd-broken does not start: exit status 127: libgadget"},
+		"broken": {gadget{[]Need{{Program: "gwd-broken", Starts: "--version"}}},
+			"gwd-broken does not start: exit status 127: libgadget"},
 		"not tried":         {gadget{[]Need{{Program: "gwd-broken"}}}, ""},
 		"status of its own": {gadget{[]Need{{Program: "gwd-fine", Starts: "--version"}}}, ""},
 		"chilli":            {NewCoovaChilli(1), "chilli does not start: exit status 127: libchilli"},
 	} {
 		err := Check(t.Context(), here{}, name, c.d)
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil ||
+			c.want != "" && (!errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	lacks := missing([]Need{{Program: "nft"}, {Program: "iptables", Feature: "NFQUEUE"}}, []machine.Found{{Path: "/nft", Lacks: "no"}, {Path: "/iptables", Lacks: "none"}})
+	lacks := missing([]Need{{Program: "nft"}, {Program: "iptables", Feature: "NFQUEUE"}}, []machine.Found{{Path: "/nft",
+		Lacks: "no"}, {Path: "/iptables", Lacks: "none"}})
 	if lacks != "the kernel lacks NFQUEUE: none; the kernel lacks nftables: no" {
 		t.Errorf("features: %s", lacks)
 	}

@@ -37,7 +37,8 @@ var _ Counted = (*OpenNDS)(nil)
 
 // NewOpenNDS makes an openNDS for the given number of clients.
 func NewOpenNDS(clients int) *OpenNDS {
-	return &OpenNDS{portal: portal{clients: clients, WebPort: 2050, Admission: client.Admission{Kind: client.AdmitOpenNDS}}, login: 150 * time.Millisecond}
+	return &OpenNDS{portal: portal{clients: clients, WebPort: 2050, Admission: client.Admission{
+		Kind: client.AdmitOpenNDS}}, login: 150 * time.Millisecond}
 }
 
 // openNDSNeeds are the daemon, what its packaged scripts call and what Start
@@ -100,7 +101,8 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 		return err
 	}
 	// Without this a busy openNDS ends by itself; the script says why.
-	settle := agent.Command{Argv: []string{"sh", "-c", `exec sh "$0/opennds-settle.sh" "$(pgrep -xo opennds)"`, o.Dir}, Timeout: settleTimeout}
+	settle := agent.Command{
+		Argv: []string{"sh", "-c", `exec sh "$0/opennds-settle.sh" "$(pgrep -xo opennds)"`, o.Dir}, Timeout: settleTimeout}
 	if _, err := o.Host("router").Run(ctx, settle); err != nil {
 		return fmt.Errorf("opennds did not come to rest after starting: %w", err)
 	}
@@ -116,7 +118,9 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 // answers is how long the web server takes for the shortest request: one of the router's own, which it turns away.
 func (o *OpenNDS) answers(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
-	err := o.shell(ctx, `wget -q -t 1 -T 60 -O /dev/null "http://$3/" || [ $? = 8 ]`, fmt.Sprintf("%s:%d", o.Gateway, o.WebPort)) // 8: an error page
+	// 8: an error page
+	err := o.shell(ctx, `wget -q -t 1 -T 60 -O /dev/null "http://$3/" || [ $? = 8 ]`,
+		fmt.Sprintf("%s:%d", o.Gateway, o.WebPort))
 	return time.Since(start), err
 }
 

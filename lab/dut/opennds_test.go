@@ -73,7 +73,8 @@ func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 
 // The slower the web server answers, the fewer clients log in at once, and never none.
 func TestOpenNDSLogins(t *testing.T) {
-	for answer, want := range map[time.Duration]int{0: 4, 60 * time.Millisecond: 4, 200 * time.Millisecond: 2, time.Second: 1, time.Minute: 1} {
+	for answer, want := range map[time.Duration]int{
+		0: 4, 60 * time.Millisecond: 4, 200 * time.Millisecond: 2, time.Second: 1, time.Minute: 1} {
 		if got := openNDSAtOnce(answer); got != want {
 			t.Errorf("web server that answers after %s: %d logins at once, want %d", answer, got, want)
 		}
@@ -91,7 +92,8 @@ func TestOpenNDSEndsWhileStarting(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	err := d.Start(ctx, l.env)
-	if err == nil || !strings.Contains(err.Error(), "opennds ended while starting") || !strings.Contains(err.Error(), l.env.Port("lan")) {
+	if err == nil || !strings.Contains(err.Error(), "opennds ended while starting") ||
+		!strings.Contains(err.Error(), l.env.Port("lan")) {
 		t.Errorf("start on an interface with two addresses: %v", err)
 	}
 	checkStop(t, d, l)

@@ -49,7 +49,8 @@ type gatewayStatus struct {
 
 func (l *testLab) status(t testing.TB, g *Gateway) (status gatewayStatus) {
 	t.Helper()
-	out := l.router.must(t, `"$1" status --json --socket "$2"`, g.program, path.Join(l.env.Scratch, "gatewayd/control.sock"))
+	out := l.router.must(
+		t, `"$1" status --json --socket "$2"`, g.program, path.Join(l.env.Scratch, "gatewayd/control.sock"))
 	if err := json.Unmarshal([]byte(out), &status); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -148,7 +149,8 @@ func (l *testLab) posing(t *testing.T, d *Gateway, one, two client.Address) {
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	for _, f := range [][]byte{udpFrame(t, one.MAC, router, two.IP, l.env.ServerIP), udpFrame(t, two.MAC, router, one.IP, l.env.ServerIP)} {
+	for _, f := range [][]byte{
+		udpFrame(t, one.MAC, router, two.IP, l.env.ServerIP), udpFrame(t, two.MAC, router, one.IP, l.env.ServerIP)} {
 		if err := ns.Do(func() error { return sendFrame(l.clientHost.Ifs[0], f, packets) }); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +171,8 @@ func udpFrame(t *testing.T, fromMAC, toMAC string, from, to netip.Addr) []byte {
 	udp := &layers.UDP{SrcPort: 9, DstPort: 9}
 	err3 := udp.SetNetworkLayerForChecksum(ip)
 	b := gopacket.NewSerializeBuffer()
-	err4 := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, eth, ip, udp, gopacket.Payload("forged"))
+	err4 := gopacket.SerializeLayers(
+		b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, eth, ip, udp, gopacket.Payload("forged"))
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,8 @@ func checkStop(t *testing.T, d DUT, l *testLab) {
 	if left := l.router.processes(t); len(left) > 0 {
 		t.Errorf("processes left on the router: %q", left)
 	}
-	if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "jump") || strings.Contains(rules, l.env.Port("lan")) {
+	if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "jump") ||
+		strings.Contains(rules, l.env.Port("lan")) {
 		t.Errorf("rules left on the router:\n%s", rules)
 	}
 }

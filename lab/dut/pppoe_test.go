@@ -37,8 +37,9 @@ func TestSubscribersAtTheConcentrator(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
 	for name, n := range map[string]int{
-		"gateway-pppoe-ebpf": 300, "gateway-pppoe-user": 10, "gateway-pppoe-masquerade": 3, "gateway-pppoe-ident-nat": 3, "gateway-pppoe-ident-masquerade": 3,
-		"gateway-pppoe-kernel": 3,
+		"gateway-pppoe-ebpf": 300, "gateway-pppoe-user": 10, "gateway-pppoe-masquerade": 3, "gateway-pppoe-ident-nat": 3,
+		"gateway-pppoe-ident-masquerade": 3,
+		"gateway-pppoe-kernel":           3,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

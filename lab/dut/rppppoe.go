@@ -11,9 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// RPPPPoE is Roaring Penguin's pppoe-server with pppd, a process of pppd for each subscriber, and accounts in pppd's files
-// (CHAP). Debian's build knows user mode alone: a further process for each subscriber takes every packet between a packet
-// socket and pppd's terminal. In kernel mode a wrapper gives pppd the session instead of the terminal.
+// RPPPPoE is Roaring Penguin's pppoe-server with pppd, a process of pppd for each subscriber, and accounts in pppd's
+// files (CHAP). Debian's build knows user mode alone: a further process for each subscriber takes every packet between
+// a packet socket and pppd's terminal. In kernel mode a wrapper gives pppd the session instead of the terminal.
 type RPPPPoE struct {
 	portal
 	Kernel bool // packets stay in the kernel
@@ -66,8 +66,8 @@ func (r *RPPPPoE) Traits() Traits {
 	}
 }
 
-// kernelOfPPP are the kernel's threads in which packets that come out of PPP are carried on. What a terminal holds is carried on in
-// workers.
+// kernelOfPPP are the kernel's threads in which packets that come out of PPP are carried on. What a terminal holds is
+// carried on in workers.
 var kernelOfPPP = []string{"ksoftirqd"}
 
 // First is the first client's address, Sessions how many can follow.
@@ -79,7 +79,8 @@ func (r *RPPPPoE) Start(ctx context.Context, env Env) error {
 	r.open(env, "rp-pppoe")
 	r.Admission.User, r.Admission.Password = "gateweigh-test-%d", r.Secret
 	server := []string{
-		"pppoe-server", "-F", "-I", r.Port("lan"), "-C", "gateweigh", "-L", r.Gateway.String(), "-R", r.First().String(), "-N", fmt.Sprint(r.Sessions()),
+		"pppoe-server", "-F", "-I", r.Port("lan"), "-C", "gateweigh", "-L", r.Gateway.String(), "-R", r.First().String(),
+		"-N", fmt.Sprint(r.Sessions()),
 		"-O", path.Join(r.Dir, "pppd-options"),
 	}
 	if r.Kernel {
@@ -92,16 +93,19 @@ func (r *RPPPPoE) Start(ctx context.Context, env Env) error {
 		probe{"it does not listen for clients (PADI)", `grep -q ' 8863 ' /proc/net/packet`})
 }
 
-// configure loads what nothing else asks for, and writes the files of the links: pppd reads some in their fixed places, which
-// are the host's own. Debian's scripts for links that come and go would work on after the clients have their addresses.
+// configure loads what nothing else asks for, and writes the files of the links: pppd reads some in their fixed places,
+// which are the host's own. Debian's scripts for links that come and go would work on after the clients have their
+// addresses.
 func (r *RPPPPoE) configure(ctx context.Context) error {
-	if err := r.shell(ctx, `mkdir -p "$1" /etc/ppp; modprobe -q -a ppp_generic ppp_async pppoe || :; ip link set "$2" up`); err != nil {
+	if err := r.shell(
+		ctx, `mkdir -p "$1" /etc/ppp; modprobe -q -a ppp_generic ppp_async pppoe || :; ip link set "$2" up`); err != nil {
 		return err
 	}
 	if err := r.write(ctx, r.Host("router"), r, "pppd-options", "pppd-secrets", "pppd-kernel.sh"); err != nil {
 		return err
 	}
-	return r.shell(ctx, `: >/etc/ppp/options; rm -f /etc/ppp/ip-up /etc/ppp/ip-pre-up /etc/ppp/ip-down; cp "$1/pppd-secrets" /etc/ppp/chap-secrets; chmod 600 /etc/ppp/chap-secrets`)
+	return r.shell(ctx,
+		`: >/etc/ppp/options; rm -f /etc/ppp/ip-up /etc/ppp/ip-pre-up /etc/ppp/ip-down; cp "$1/pppd-secrets" /etc/ppp/chap-secrets; chmod 600 /etc/ppp/chap-secrets`)
 }
 
 // awaitNoLinks is the part of a script that waits until the links of processes that have ended are gone.

@@ -11,11 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
-// TestPPPoEServers: the lab's clients log in at servers of others, send and receive, and are metered with all that works
-// for them; nothing of the server is left when it stops. It takes PPP in the kernel.
+// TestPPPoEServers: the lab's clients log in at servers of others, send and receive, and are metered with all that
+// works for them; nothing of the server is left when it stops. It takes PPP in the kernel.
 func TestPPPoEServers(t *testing.T) {
 	for name, works := range map[string][]string{
-		"rp-pppoe-user": {"pppoe", "pppd", "kworker"}, "rp-pppoe-kernel": {"pppd", "ksoftirqd"}, "accel-ppp": {"accel-pppd", "ksoftirqd"},
+		"rp-pppoe-user": {"pppoe", "pppd", "kworker"}, "rp-pppoe-kernel": {"pppd", "ksoftirqd"},
+		"accel-ppp": {"accel-pppd", "ksoftirqd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const n = 3
@@ -43,7 +44,8 @@ func TestPPPoEServers(t *testing.T) {
 			}
 			l.awaitSessions(t, d.(Counted), n)
 			traits := d.Traits()
-			err = l.router.OpenMeter(t.Context(), agent.Meter{IfNames: l.router.Ifs, Counted: traits.Processes, Follow: true, Kernel: traits.KernelThreads})
+			err = l.router.OpenMeter(t.Context(), agent.Meter{IfNames: l.router.Ifs, Counted: traits.Processes, Follow: true,
+				Kernel: traits.KernelThreads})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -109,7 +109,8 @@ func CheckVariants(exp *experiment.Experiment) error {
 func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
 	if spec.MTU > 0 {
 		if tunnelTable[spec.Like] == nil {
-			return nil, exp.Blame("dut."+name+".like", fmt.Sprintf("no tunnel is named %q: there is %s", spec.Like, strings.Join(tunnels(), ", ")))
+			return nil, exp.Blame(
+				"dut."+name+".like", fmt.Sprintf("no tunnel is named %q: there is %s", spec.Like, strings.Join(tunnels(), ", ")))
 		}
 		return newTunnel(spec.Like, spec.MTU), nil
 	}

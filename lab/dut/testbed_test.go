@@ -112,7 +112,8 @@ func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 	return &testLab{
 		clientHost: testHost{lab.Clients[0]}, router: testHost{lab.Host("router")}, server: testHost{lab.Host("server")},
 		env: Env{
-			Hosts: map[string]Host{"router": lab.Host("router"), "server": lab.Host("server")}, Ports: lab.Ports, LAN: lab.LAN, Gateway: lab.Gateway,
+			Hosts: map[string]Host{"router": lab.Host("router"), "server": lab.Host("server")}, Ports: lab.Ports, LAN: lab.LAN,
+			Gateway:   lab.Gateway,
 			RouterWAN: lab.RouterWAN, ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP,
 			Clients: clients, Scratch: agent.Scratch, Install: lab.Host("router").Install, Routers: []string{"router"},
 		},

@@ -25,8 +25,8 @@ type Encapsulating interface {
 	MTU() int
 }
 
-// Tunnel is a tunnel between the two gateways of the topology "tunnel". It runs between their outer addresses, and takes
-// the place of the routes by which the gateways reach each other's networks.
+// Tunnel is a tunnel between the two gateways of the topology "tunnel". It runs between their outer addresses, and
+// takes the place of the routes by which the gateways reach each other's networks.
 //
 //	pc1 ── gw1 10.8.0.1 ═══ tunnel ═══ 10.8.0.2 gw2 ── pc2
 //	         192.168.0.1 ── outer link ── 192.168.0.2
@@ -56,7 +56,8 @@ type tunnelKind struct {
 	up func(ctx context.Context, t *Tunnel) error
 	// undo is a script that takes from a gateway what is not gone with the programs of the tunnel and its interface.
 	undo string
-	// intact is a script that fails on a gateway whose end is not as up made it, or does not carry what it should. May be empty.
+	// intact is a script that fails on a gateway whose end is not as up made it, or does not carry what it should. May be
+	// empty.
 	intact string
 }
 
@@ -90,7 +91,8 @@ var innerAddrs = [2]netip.Addr{netip.MustParseAddr("10.8.0.1"), netip.MustParseA
 // tunnelTable is every tunnel by its name in experiments.
 var tunnelTable = func() map[string]func() tunnelKind {
 	table := map[string]func() tunnelKind{}
-	for _, family := range []map[string]func() tunnelKind{ipTunnels, ipsecTunnels, charonTunnels, openvpnTunnels, wireguardTunnels, sslTunnels} {
+	for _, family := range []map[string]func() tunnelKind{
+		ipTunnels, ipsecTunnels, charonTunnels, openvpnTunnels, wireguardTunnels, sslTunnels} {
 		maps.Copy(table, family)
 	}
 	return table
@@ -116,8 +118,8 @@ func (t *Tunnel) MTU() int {
 // Traits: nothing is admitted, and every program of the tunnel counts, on both gateways.
 //
 // Checksums are complete when packets come to the gateways, as they are from a network card: a tunnel would have to
-// complete them itself, and be charged for what the sender left undone. The kernel makes one packet of several that it has
-// unpacked, whatever the links' setting, and a TCP connection one segment.
+// complete them itself, and be charged for what the sender left undone. The kernel makes one packet of several that it
+// has unpacked, whatever the links' setting, and a TCP connection one segment.
 func (t *Tunnel) Traits() Traits {
 	about, needs := fmt.Sprintf("%s, MTU %d", t.about, t.MTU()), slices.Clone(t.needs)
 	for _, n := range tunnelNeeds {
@@ -137,13 +139,15 @@ var tunnelNeeds = []Need{
 	{Program: "ping", Package: "iputils-ping", Why: "seeing that the tunnel carries packets"},
 }
 
-// Start makes the tunnel, leads the routes into it, and returns once packets have gone through it to the server and back.
+// Start makes the tunnel, leads the routes into it, and returns once packets have gone through it to the server and
+// back.
 func (t *Tunnel) Start(ctx context.Context, env Env) error {
 	t.open(env)
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(t.patience, tunnelPatience), errors.New("time is up"))
 	defer cancel()
 	err := t.both(ctx, func(ctx context.Context, e *end) error {
-		return e.run(ctx, `mkdir -p -m 700 "$DIR"; ip -o route show exact "$NET" | sed 's/ linkdown//; s/ dead//' >"$DIR/route"`)
+		return e.run(ctx,
+			`mkdir -p -m 700 "$DIR"; ip -o route show exact "$NET" | sed 's/ linkdown//; s/ dead//' >"$DIR/route"`)
 	})
 	if err == nil {
 		err = t.up(ctx, t)
@@ -174,7 +178,8 @@ func (t *Tunnel) open(env Env) {
 	}
 }
 
-// both works on both gateways at once, and returns once it has ended on both. An error on one ends the context of the other.
+// both works on both gateways at once, and returns once it has ended on both. An error on one ends the context of the
+// other.
 func (t *Tunnel) both(ctx context.Context, do func(ctx context.Context, e *end) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -209,7 +214,8 @@ func (e *end) said(ctx context.Context, script string, env ...string) (string, e
 func (e *end) command(script string, env ...string) agent.Command {
 	return agent.Command{Argv: []string{"sh", "-ec", script}, Timeout: tunnelPatience, Env: append([]string{
 		"DIR=" + e.dir, "DEV=" + cmp.Or(e.dev, tunnelDev), "PORT=" + e.port, "MTU=" + fmt.Sprint(e.mtu),
-		"OUTER=" + e.outer.String(), "PEER=" + e.peer.outer.String(), "INNER=" + e.inner.String(), "FAR=" + e.peer.inner.String(),
+		"OUTER=" + e.outer.String(), "PEER=" + e.peer.outer.String(), "INNER=" + e.inner.String(),
+		"FAR=" + e.peer.inner.String(),
 		"NEAR=" + e.near.String(), "NET=" + e.peer.near.String(),
 	}, env...)}
 }
@@ -252,7 +258,8 @@ var errUnproven = errors.New("the tunnel stands, and no packet comes through it 
 // proves returns once packets go through the tunnel: a ping from gw1's address in the clients' network to the server.
 func (t *Tunnel) proves(ctx context.Context) error {
 	gw1 := t.ends[0]
-	ping := agent.Command{Argv: []string{"ping", "-q", "-c", "1", "-W", "1", "-I", gw1.address.String(), t.server.String()}, Support: true}
+	ping := agent.Command{
+		Argv: []string{"ping", "-q", "-c", "1", "-W", "1", "-I", gw1.address.String(), t.server.String()}, Support: true}
 	for {
 		_, err := gw1.Run(ctx, ping)
 		if err == nil {
@@ -275,7 +282,8 @@ func (t *Tunnel) ended(ctx context.Context) string {
 	for _, e := range t.ends {
 		for _, d := range e.daemons {
 			if p, err := d.state(ctx); err == nil && p.Ended {
-				list = append(list, fmt.Sprintf("%s on %s ended, %s: %s", d.name, e.name, p.How, cmp.Or(p.Output, "it printed nothing")))
+				list = append(list,
+					fmt.Sprintf("%s on %s ended, %s: %s", d.name, e.name, p.How, cmp.Or(p.Output, "it printed nothing")))
 			}
 		}
 	}
@@ -297,9 +305,12 @@ func (t *Tunnel) explain(ctx context.Context, err error) error {
 	gw1, gw2 := t.ends[0], t.ends[1]
 	const ping = `ping -q -c 1 -W 1 "$PEER"`
 	if gw1.run(ctx, ping) != nil {
-		text += fmt.Sprintf("; %s (%s) does not answer %s outside of the tunnel either: is it there, and is the link between them up?", gw2.name, gw2.outer, gw1.name)
+		text += fmt.Sprintf(
+			"; %s (%s) does not answer %s outside of the tunnel either: is it there, and is the link between them up?", gw2.name,
+			gw2.outer, gw1.name)
 	} else {
-		text += fmt.Sprintf("; %s answers %s outside of the tunnel, so the two do not agree: compare their keys and ciphers", gw2.name, gw1.name)
+		text += fmt.Sprintf(
+			"; %s answers %s outside of the tunnel, so the two do not agree: compare their keys and ciphers", gw2.name, gw1.name)
 	}
 	return explained{err, text}
 }
@@ -313,21 +324,23 @@ type explained struct {
 func (e explained) Error() string { return e.text }
 func (e explained) Unwrap() error { return e.error }
 
-// Unlike looks whether each gateway still leads the other's network into the tunnel, and whether the tunnel has carried what
-// it should since the last look. Both are looked at, so that the next look counts from this one.
+// Unlike looks whether each gateway still leads the other's network into the tunnel, and whether the tunnel has carried
+// what it should since the last look. Both are looked at, so that the next look counts from this one.
 func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
 	var said []string
 	for _, e := range t.ends {
 		script := t.intact
 		if e.dev != "" {
-			script = `ip -o route get "$TO" | grep -q " dev $DEV " || { echo "its route to $NET does not lead into the tunnel"; exit 1; }` + "\n" + script
+			script = `ip -o route get "$TO" | grep -q " dev $DEV " || { echo "its route to $NET does not lead into the tunnel"; exit 1; }` +
+				"\n" + script
 		}
 		look := e.command(script, "TO="+e.peer.address.String())
 		look.Support = true
 		out, err := e.Run(ctx, look)
 		switch {
 		case err != nil && out.ExitCode > 0:
-			said = append(said, fmt.Sprintf("the tunnel of %s is not as it was made: %s", e.name, agent.LastLines(out.Stdout+out.Stderr)))
+			said = append(said,
+				fmt.Sprintf("the tunnel of %s is not as it was made: %s", e.name, agent.LastLines(out.Stdout+out.Stderr)))
 		case err != nil:
 			return "", fmt.Errorf("looking at the tunnel of %s: %w", e.name, err)
 		}

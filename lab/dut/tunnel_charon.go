@@ -21,7 +21,8 @@ var charonNeeds = []Need{
 	{Program: "swanctl", Package: "strongswan-swanctl", Why: "telling strongSwan what to agree on"},
 }
 
-// charonTunnels are ESP tunnels of strongSwan itself. It puts ESP into UDP (RFC 3948), and refuses ESP without encryption.
+// charonTunnels are ESP tunnels of strongSwan itself. It puts ESP into UDP (RFC 3948), and refuses ESP without
+// encryption.
 var charonTunnels = map[string]func() tunnelKind{
 	"ipsec-user-aes-cbc-sha1": func() tunnelKind { return ipsecUser(espCBC) },
 	"ipsec-user-aes-gcm":      func() tunnelKind { return ipsecUser(espGCM) },
@@ -30,8 +31,9 @@ var charonTunnels = map[string]func() tunnelKind{
 
 func ipsecUser(c espCipher) tunnelKind {
 	return tunnelKind{
-		about:         "IPsec (ESP in UDP) in user space, " + c.about + ", strongSwan 5 (kernel-libipsec, IKEv2)",
-		needs:         append([]Need{{Program: charonProgram, Package: "libcharon-extra-plugins", Why: "encrypting (its plugin kernel-libipsec)", Feature: tunFeature}}, charonNeeds...),
+		about: "IPsec (ESP in UDP) in user space, " + c.about + ", strongSwan 5 (kernel-libipsec, IKEv2)",
+		needs: append([]Need{{Program: charonProgram, Package: "libcharon-extra-plugins",
+			Why: "encrypting (its plugin kernel-libipsec)", Feature: tunFeature}}, charonNeeds...),
 		encapsulation: c.encapsulation(ipv4, udp),
 		mostMTU:       1400, // of its buffers (libstrongswan, tun_device.c); it drops larger packets
 		up:            func(ctx context.Context, t *Tunnel) error { return (charon{c, true}).up(ctx, t) },
@@ -79,7 +81,8 @@ func (c charon) start(ctx context.Context, e *end, secret string) error {
 	signs := []probe{{"it does not answer swanctl", "swanctl --stats " + uri}}
 	if c.user {
 		// Without the plugin it goes on with the kernel's ESP.
-		signs = append(signs, probe{"has not loaded its plugin kernel-libipsec (package libcharon-extra-plugins)", "swanctl --stats " + uri + " | grep -q kernel-libipsec"})
+		signs = append(signs, probe{"has not loaded its plugin kernel-libipsec (package libcharon-extra-plugins)",
+			"swanctl --stats " + uri + " | grep -q kernel-libipsec"})
 		e.dev = charonDev
 	}
 	if err := d.await(ctx, signs...); err != nil {
@@ -89,7 +92,8 @@ func (c charon) start(ctx context.Context, e *end, secret string) error {
 }
 
 // charonPlugins are the parts of strongSwan that are needed, all of packages that strongswan-charon asks for.
-var charonPlugins = []string{"random", "nonce", "aes", "sha1", "sha2", "hmac", "kdf", "gcm", "openssl", "pem", "pkcs1", "x509", "pubkey", "socket-default"}
+var charonPlugins = []string{"random", "nonce", "aes", "sha1", "sha2", "hmac", "kdf", "gcm", "openssl", "pem", "pkcs1",
+	"x509", "pubkey", "socket-default"}
 
 // settings are strongswan.conf(5). Its own routes would lead around the lab's.
 func (c charon) settings(e *end) string {
@@ -109,8 +113,8 @@ func (c charon) settings(e *end) string {
 `, strings.Join(plugins, " "), e.dir)
 }
 
-// connection is swanctl.conf(5): both ends know each other by a secret of this start. Keys are renewed by request only: a
-// window would hold the work of a renewal, or not.
+// connection is swanctl.conf(5): both ends know each other by a secret of this start. Keys are renewed by request only:
+// a window would hold the work of a renewal, or not.
 func (c charon) connection(e *end, secret string) string {
 	return fmt.Sprintf(`connections { tunnel {
 	version = 2

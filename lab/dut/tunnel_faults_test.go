@@ -33,14 +33,18 @@ func (f forger) WriteFile(ctx context.Context, name string, data []byte, mode ui
 
 // forgers are what the second gateway of a tunnel has instead of what the first one expects.
 var forgers = map[string]forger{
-	"openvpn-aes-gcm":    {file: "openvpn.conf", key: regexp.MustCompile(`peer-fingerprint \w\w:\w\w`), instead: "peer-fingerprint 00:00"},
-	"wireguard-go":       {file: "wireguard.conf", key: regexp.MustCompile(`PublicKey = .*`), instead: "PublicKey = AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="},
+	"openvpn-aes-gcm": {
+		file: "openvpn.conf", key: regexp.MustCompile(`peer-fingerprint \w\w:\w\w`), instead: "peer-fingerprint 00:00"},
+	"wireguard-go": {file: "wireguard.conf", key: regexp.MustCompile(`PublicKey = .*`),
+		instead: "PublicKey = AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="},
 	"ipsec-user-aes-gcm": {file: "swanctl.conf", key: regexp.MustCompile(`secret = .*`), instead: `secret = "another"`},
-	"ssh-w":              {file: "authorized", key: regexp.MustCompile(`(?s).*`), instead: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n"},
-	"openconnect-dtls":   {file: "password", key: regexp.MustCompile(`.*\n`), instead: "another\n"},
+	"ssh-w": {file: "authorized", key: regexp.MustCompile(`(?s).*`),
+		instead: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n"},
+	"openconnect-dtls": {file: "password", key: regexp.MustCompile(`.*\n`), instead: "another\n"},
 }
 
-// TestTunnelsThatDoNotComeUp: the error of a start says what is wrong, what the programs said, and what to do, and nothing is left.
+// TestTunnelsThatDoNotComeUp: the error of a start says what is wrong, what the programs said, and what to do, and
+// nothing is left.
 func TestTunnelsThatDoNotComeUp(t *testing.T) {
 	t.Parallel()
 	for name, forged := range forgers {
@@ -117,7 +121,8 @@ func (l *tunnelLab) ends(t *testing.T, d *Tunnel) {
 func TestTunnelWhoseProgramEnds(t *testing.T) {
 	t.Parallel()
 	for name, program := range map[string]string{
-		"openvpn-aes-gcm": "openvpn", "wireguard-go": "wireguard-go", "ipsec-user-aes-gcm": "charon", "ssh-w": "ssh", "openconnect-dtls": "openconnect",
+		"openvpn-aes-gcm": "openvpn", "wireguard-go": "wireguard-go", "ipsec-user-aes-gcm": "charon", "ssh-w": "ssh",
+		"openconnect-dtls": "openconnect",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -175,19 +180,22 @@ func TestTunnelOfAnotherMTU(t *testing.T) {
 		})
 	}
 	exp := &experiment.Experiment{Custom: map[string]experiment.CustomDUT{"x": {Like: "opennds", MTU: 1400}}}
-	if err := CheckVariants(exp); err == nil || !strings.Contains(err.Error(), "no tunnel") || !strings.Contains(err.Error(), "vxlan") {
+	if err := CheckVariants(exp); err == nil || !strings.Contains(err.Error(), "no tunnel") ||
+		!strings.Contains(err.Error(), "vxlan") {
 		t.Errorf("a portal with an MTU: %v", err)
 	}
 }
 
 const (
-	forgetPeer  = `wg setconf ` + tunnelDev + ` ` + agent.Scratch + `/tunnel/wireguard.conf; wg show ` + tunnelDev + ` latest-handshakes | grep -q '	0$'`
+	forgetPeer = `wg setconf ` + tunnelDev + ` ` + agent.Scratch + `/tunnel/wireguard.conf; wg show ` + tunnelDev +
+		` latest-handshakes | grep -q '	0$'`
 	shakenHands = `wg show ` + tunnelDev + ` latest-handshakes | grep -qv '	0$'`
 )
 
 // rekeyed has ocserv ask its client for new keys every few seconds.
 func rekeyed() forger {
-	return forger{file: "ocserv.conf", key: regexp.MustCompile(`predictable-ips = true`), instead: "predictable-ips = true\nrekey-time = 2\nrekey-method = ssl"}
+	return forger{file: "ocserv.conf", key: regexp.MustCompile(`predictable-ips = true`),
+		instead: "predictable-ips = true\nrekey-time = 2\nrekey-method = ssl"}
 }
 
 // TestTunnelThatRenewsItsKeys: connections go on while the ends agree on new keys.
@@ -201,15 +209,18 @@ func TestTunnelThatRenewsItsKeys(t *testing.T) {
 		program  string // that says so
 		says     string
 	}{
-		"openvpn-aes-gcm": {settings: forger{file: "openvpn.conf", key: regexp.MustCompile(`verb 3`), instead: "verb 3\nreneg-pkts 40"},
-			program: "openvpn", says: "TLS: soft reset"},
-		"ipsec-user-aes-gcm": {ask: `swanctl --rekey --child tunnel --uri unix://` + agent.Scratch + `/tunnel/vici`, program: "charon", says: "closing CHILD_SA tunnel"},
+		"openvpn-aes-gcm": {
+			settings: forger{file: "openvpn.conf", key: regexp.MustCompile(`verb 3`), instead: "verb 3\nreneg-pkts 40"},
+			program:  "openvpn", says: "TLS: soft reset"},
+		"ipsec-user-aes-gcm": {ask: `swanctl --rekey --child tunnel --uri unix://` + agent.Scratch + `/tunnel/vici`,
+			program: "charon", says: "closing CHILD_SA tunnel"},
 		// The end that forgets its peer has no keys until both have shaken hands again.
 		"wireguard-go":     {ask: forgetPeer, shown: shakenHands},
 		"wireguard":        {ask: forgetPeer, shown: shakenHands},
 		"openconnect-tls":  {settings: rekeyed(), program: "openconnect", says: "rekey due"},
 		"openconnect-dtls": {settings: rekeyed(), program: "openconnect", says: "rekey due"},
-		"ssh-w": {settings: forger{file: "sshd.conf", key: regexp.MustCompile(`PidFile none`), instead: "PidFile none\nRekeyLimit 100K\nLogLevel DEBUG1"},
+		"ssh-w": {settings: forger{file: "sshd.conf", key: regexp.MustCompile(`PidFile none`),
+			instead: "PidFile none\nRekeyLimit 100K\nLogLevel DEBUG1"},
 			on: 1, program: "sshd", says: "rekey"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,8 +252,8 @@ func TestTunnelThatRenewsItsKeys(t *testing.T) {
 	}
 }
 
-// TestTunnelThatIsMadeAnew: a client that connects once more, as for new keys where ocserv asks for a new tunnel, has another
-// interface at the server, without the lab's routes: the lab is told, and nothing is left behind.
+// TestTunnelThatIsMadeAnew: a client that connects once more, as for new keys where ocserv asks for a new tunnel, has
+// another interface at the server, without the lab's routes: the lab is told, and nothing is left behind.
 func TestTunnelThatIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	d := newTunnel("openconnect-dtls", 0)
@@ -268,8 +279,8 @@ func (h shortQueue) Spawn(ctx context.Context, cmd agent.Command) error {
 	return h.Host.Spawn(ctx, cmd)
 }
 
-// TestTunnelBesideDTLS: packets that take the TCP connection of a tunnel with DTLS, because the UDP socket is full, are told of at
-// the next look, and not again.
+// TestTunnelBesideDTLS: packets that take the TCP connection of a tunnel with DTLS, because the UDP socket is full, are
+// told of at the next look, and not again.
 func TestTunnelBesideDTLS(t *testing.T) {
 	t.Parallel()
 	d := newTunnel("openconnect-dtls", 0)
@@ -289,7 +300,8 @@ func TestTunnelBesideDTLS(t *testing.T) {
 		t.Errorf("nothing has been sent, and it says %q", said)
 	}
 	labtest.Await(t, "a look that tells of it", func() bool {
-		l.gw1.must(t, `ping -q -f -l 300 -c 1000 -s 1300 -w 5 -I "$1" "$2" || :`, l.env.Gateway.String(), l.env.ServerIP.String())
+		l.gw1.must(t, `ping -q -f -l 300 -c 1000 -s 1300 -w 5 -I "$1" "$2" || :`, l.env.Gateway.String(),
+			l.env.ServerIP.String())
 		return strings.Contains(look(), "took its TCP connection")
 	})
 	labtest.Await(t, "a look that counts from the last one", func() bool { return look() == "" })

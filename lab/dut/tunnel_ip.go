@@ -13,13 +13,16 @@ var softirqThreads = []string{"kworker", "ksoftirqd"}
 // ipTunnels are tunnels of the kernel that do not encrypt.
 var ipTunnels = map[string]func() tunnelKind{
 	"ipip": func() tunnelKind {
-		return ipTunnel("IP in IP (RFC 2003)", machine.IPIP, `ip link add "$DEV" type ipip local "$OUTER" remote "$PEER"`, ipv4)
+		return ipTunnel(
+			"IP in IP (RFC 2003)", machine.IPIP, `ip link add "$DEV" type ipip local "$OUTER" remote "$PEER"`, ipv4)
 	},
 	"gre": func() tunnelKind {
-		return ipTunnel("GRE (RFC 2784)", machine.GRE, `ip link add "$DEV" type gre local "$OUTER" remote "$PEER"`, ipv4, Header{Name: "GRE", Bytes: 4})
+		return ipTunnel("GRE (RFC 2784)", machine.GRE, `ip link add "$DEV" type gre local "$OUTER" remote "$PEER"`, ipv4,
+			Header{Name: "GRE", Bytes: 4})
 	},
 	"vxlan": func() tunnelKind {
-		return ipTunnel("VXLAN (RFC 7348)", machine.VXLAN, `ip link add "$DEV" type vxlan id 42 local "$OUTER" remote "$PEER" dstport 4789`,
+		return ipTunnel(
+			"VXLAN (RFC 7348)", machine.VXLAN, `ip link add "$DEV" type vxlan id 42 local "$OUTER" remote "$PEER" dstport 4789`,
 			ipv4, udp, Header{Name: "VXLAN", Bytes: 8}, Header{Name: "Ethernet", Bytes: 14})
 	},
 }

@@ -24,10 +24,12 @@ type espCipher struct {
 }
 
 var (
-	espCBC      = espCipher{"AES-256-CBC with HMAC-SHA1-96", "aes256-sha1", machine.ESPCBC, "cbc(aes)", 16, 12, 16}
-	espGCM      = espCipher{"AES-256-GCM", "aes256gcm128", machine.ESPGCM, "rfc4106(gcm(aes))", 8, 16, 4}
-	espChaCha   = espCipher{"ChaCha20-Poly1305", "chacha20poly1305", machine.ESPChaCha, "rfc7539esp(chacha20,poly1305)", 8, 16, 4}
-	espBlowfish = espCipher{"Blowfish-128-CBC with HMAC-SHA1-96", "blowfish128-sha1", machine.ESPBlowfish, "cbc(blowfish)", 8, 12, 8}
+	espCBC    = espCipher{"AES-256-CBC with HMAC-SHA1-96", "aes256-sha1", machine.ESPCBC, "cbc(aes)", 16, 12, 16}
+	espGCM    = espCipher{"AES-256-GCM", "aes256gcm128", machine.ESPGCM, "rfc4106(gcm(aes))", 8, 16, 4}
+	espChaCha = espCipher{
+		"ChaCha20-Poly1305", "chacha20poly1305", machine.ESPChaCha, "rfc7539esp(chacha20,poly1305)", 8, 16, 4}
+	espBlowfish = espCipher{
+		"Blowfish-128-CBC with HMAC-SHA1-96", "blowfish128-sha1", machine.ESPBlowfish, "cbc(blowfish)", 8, 12, 8}
 )
 
 // encapsulation is ESP in tunnel mode, behind some headers.
@@ -52,11 +54,13 @@ var ipsecTunnels = map[string]func() tunnelKind{
 	"ipsec-blowfish":     func() tunnelKind { return ipsec(espBlowfish) },
 }
 
-// ipsec is a tunnel of the kernel whose keys strongSwan agrees on. The kernel's list of associations says whether it is there.
+// ipsec is a tunnel of the kernel whose keys strongSwan agrees on. The kernel's list of associations says whether it is
+// there.
 func ipsec(c espCipher) tunnelKind {
 	return tunnelKind{
-		about:         "IPsec (ESP) in the kernel, " + c.about + ", strongSwan 5 (IKEv2)",
-		needs:         append([]Need{{Program: "ip", Package: "iproute2", Why: "looking at the tunnel", Feature: c.feature}}, charonNeeds...),
+		about: "IPsec (ESP) in the kernel, " + c.about + ", strongSwan 5 (IKEv2)",
+		needs: append(
+			[]Need{{Program: "ip", Package: "iproute2", Why: "looking at the tunnel", Feature: c.feature}}, charonNeeds...),
 		kernelThreads: softirqThreads,
 		encapsulation: c.encapsulation(ipv4),
 		up:            func(ctx context.Context, t *Tunnel) error { return (charon{cipher: c}).up(ctx, t) },
@@ -71,7 +75,8 @@ ip xfrm policy flush; ip xfrm state flush`
 
 // espIntact looks for associations both ways.
 func espIntact(cipher string) string {
-	return fmt.Sprintf(`[ "$(ip xfrm state | grep -cF '%s')" -ge 2 ] || { echo 'it has not two associations of %[1]s'; exit 1; }`, cipher)
+	return fmt.Sprintf(
+		`[ "$(ip xfrm state | grep -cF '%s')" -ge 2 ] || { echo 'it has not two associations of %[1]s'; exit 1; }`, cipher)
 }
 
 // ipsecNull is a tunnel of two fixed associations that neither encrypt nor authenticate (RFC 2410): ESP's form alone.

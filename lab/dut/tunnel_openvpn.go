@@ -19,7 +19,8 @@ var openvpnTunnels = map[string]func() tunnelKind{
 		return openvpn("no encryption, no authentication", openvpnNone, "cipher none", "auth none")
 	},
 	"openvpn-blowfish": func() tunnelKind {
-		return openvpn("Blowfish-128-CBC with HMAC-SHA1", openvpnBlowfish, "cipher BF-CBC", "auth SHA1", "providers legacy default", "reneg-bytes 0")
+		return openvpn("Blowfish-128-CBC with HMAC-SHA1", openvpnBlowfish, "cipher BF-CBC", "auth SHA1",
+			"providers legacy default", "reneg-bytes 0")
 	},
 	"openvpn-aes-gcm":  func() tunnelKind { return openvpn("AES-256-GCM", openvpnAEAD, "cipher AES-256-GCM") },
 	"openvpn-chacha20": func() tunnelKind { return openvpn("ChaCha20-Poly1305", openvpnAEAD, "cipher CHACHA20-POLY1305") },
@@ -35,8 +36,9 @@ var (
 	openvpnAEAD = Encapsulation{Headers: []Header{ipv4, udp, openvpnOpcode, openvpnPacketID, {Name: "tag", Bytes: 16}}}
 	// PKCS #7 fills up by at least one byte.
 	openvpnBlowfish = Encapsulation{
-		Headers: []Header{ipv4, udp, openvpnOpcode, {Name: "HMAC-SHA1", Bytes: 20}, {Name: "IV", Bytes: 8}, {Name: "packet number", Bytes: 4, Padded: true}},
-		Pad:     Pad{To: 8, Least: 1},
+		Headers: []Header{ipv4, udp, openvpnOpcode, {Name: "HMAC-SHA1", Bytes: 20}, {Name: "IV", Bytes: 8}, {
+			Name: "packet number", Bytes: 4, Padded: true}},
+		Pad: Pad{To: 8, Least: 1},
 	}
 )
 
@@ -50,7 +52,8 @@ func openvpn(about string, e Encapsulation, options ...string) tunnelKind {
 	}
 }
 
-// openvpnDCO has the kernel encrypt (data channel offload). The module is not one of Debian's kernel: it is built on the machine.
+// openvpnDCO has the kernel encrypt (data channel offload). The module is not one of Debian's kernel: it is built on
+// the machine.
 func openvpnDCO() tunnelKind {
 	return tunnelKind{
 		about:         "OpenVPN 2.6 (UDP), AES-256-GCM in the kernel (ovpn-dco)",
@@ -89,15 +92,16 @@ func startOpenVPN(ctx context.Context, t *Tunnel, options []string) error {
 		if err != nil {
 			return err
 		}
-		if err := d.agrees(ctx, []string{"Initialization Sequence Completed"}, "TLS Error: ", "AUTH_FAILED", "Exiting due to fatal error"); err != nil {
+		if err := d.agrees(ctx, []string{"Initialization Sequence Completed"}, "TLS Error: ", "AUTH_FAILED",
+			"Exiting due to fatal error"); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 		return nil
 	})
 }
 
-// openvpnConfig is the configuration of one end. Keys are renewed after an hour, which is longer than a block; the limit of bytes
-// that OpenVPN has for Blowfish would renew them every few seconds.
+// openvpnConfig is the configuration of one end. Keys are renewed after an hour, which is longer than a block; the
+// limit of bytes that OpenVPN has for Blowfish would renew them every few seconds.
 func openvpnConfig(e *end, own, peer identity, options []string) string {
 	role := "tls-server\ndh none"
 	if e.number == 2 {
@@ -122,11 +126,12 @@ peer-fingerprint %s
 %s</cert>
 <key>
 %s</key>
-`, tunnelDev, e.outer, e.peer.outer, e.inner, e.peer.inner, e.mtu, role, strings.Join(options, "\n"), peer.fingerprint, own.certificate, own.key)
+`, tunnelDev, e.outer, e.peer.outer, e.inner, e.peer.inner, e.mtu, role, strings.Join(options, "\n"), peer.fingerprint,
+		own.certificate, own.key)
 }
 
-// agrees returns once the daemon has printed one of the texts that say that it agrees with its peer, and ends at the first
-// text of refusals.
+// agrees returns once the daemon has printed one of the texts that say that it agrees with its peer, and ends at the
+// first text of refusals.
 func (d daemon) agrees(ctx context.Context, texts []string, refusals ...string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -6,15 +6,16 @@ import (
 	"fmt"
 )
 
-// sslTunnels are tunnels of programs with which people enter networks: the second gateway serves, the first one connects.
+// sslTunnels are tunnels of programs with which people enter networks: the second gateway serves, the first one
+// connects.
 var sslTunnels = map[string]func() tunnelKind{
 	"ssh-w":            sshW,
 	"openconnect-tls":  func() tunnelKind { return openconnect(false) },
 	"openconnect-dtls": func() tunnelKind { return openconnect(true) },
 }
 
-// sshW is ssh -w: packets in one TCP connection. They are data of a channel (RFC 4254, 5.2) in binary packets (RFC 4253, 6;
-// OpenSSH's PROTOCOL, 2.3, and PROTOCOL.chacha20poly1305).
+// sshW is ssh -w: packets in one TCP connection. They are data of a channel (RFC 4254, 5.2) in binary packets (RFC
+// 4253, 6; OpenSSH's PROTOCOL, 2.3, and PROTOCOL.chacha20poly1305).
 func sshW() tunnelKind {
 	return tunnelKind{
 		about: "OpenSSH 9 (ssh -w, TCP), ChaCha20-Poly1305",
@@ -70,7 +71,8 @@ func startSSH(ctx context.Context, t *Tunnel) error {
 	if err != nil {
 		return err
 	}
-	d, err := gw2.start(ctx, "sshd", "sh", "-c", `exec "$(command -v sshd)" -D -e -f "$0"`, gw2.dir+"/sshd.conf") // it wants a whole path
+	// it wants a whole path
+	d, err := gw2.start(ctx, "sshd", "sh", "-c", `exec "$(command -v sshd)" -D -e -f "$0"`, gw2.dir+"/sshd.conf")
 	if err == nil {
 		err = d.await(ctx, listens("it does not listen", "t", sshPort))
 	}
@@ -78,8 +80,10 @@ func startSSH(ctx context.Context, t *Tunnel) error {
 		return fmt.Errorf("%s: %w", gw2.name, err)
 	}
 	d, err = gw1.start(ctx, "ssh", "ssh", "-F", "none", "-N", "-w", "0:0", "-i", gw1.dir+"/key", "-p", fmt.Sprint(sshPort),
-		"-o", "Tunnel=point-to-point", "-o", "ExitOnForwardFailure=yes", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
-		"-o", "UserKnownHostsFile="+gw1.dir+"/known", "-o", "ConnectTimeout=10", "-o", "Ciphers="+sshCipher, "root@"+gw2.outer.String())
+		"-o", "Tunnel=point-to-point", "-o", "ExitOnForwardFailure=yes", "-o", "BatchMode=yes", "-o",
+		"StrictHostKeyChecking=yes",
+		"-o", "UserKnownHostsFile="+gw1.dir+"/known", "-o", "ConnectTimeout=10", "-o", "Ciphers="+sshCipher,
+		"root@"+gw2.outer.String())
 	if err != nil {
 		return err
 	}
@@ -118,8 +122,8 @@ Ciphers %s
 `, e.outer, sshPort, e.dir, sshCipher)
 }
 
-// openconnect is OpenConnect at ocserv, an SSL VPN (draft-mavrogiannopoulos-openconnect): packets in TLS 1.3 records over TCP, or in
-// DTLS 1.2 records over UDP.
+// openconnect is OpenConnect at ocserv, an SSL VPN (draft-mavrogiannopoulos-openconnect): packets in TLS 1.3 records
+// over TCP, or in DTLS 1.2 records over UDP.
 func openconnect(dtls bool) tunnelKind {
 	k := tunnelKind{
 		about: "OpenConnect 9 at ocserv 1.1 (TLS 1.3 over TCP), AES-256-GCM",
@@ -131,7 +135,8 @@ func openconnect(dtls bool) tunnelKind {
 		},
 		encapsulation: Encapsulation{
 			Headers: []Header{
-				ipv4, tcp, {Name: "TLS record", Bytes: 5}, {Name: "CSTP", Bytes: 8}, {Name: "TLS type", Bytes: 1}, {Name: "tag", Bytes: 16},
+				ipv4, tcp, {Name: "TLS record", Bytes: 5}, {Name: "CSTP", Bytes: 8}, {Name: "TLS type", Bytes: 1},
+				{Name: "tag", Bytes: 16},
 			},
 			Stream: true, Inner: 2,
 		},
@@ -139,18 +144,21 @@ func openconnect(dtls bool) tunnelKind {
 	if dtls {
 		k.about = "OpenConnect 9 at ocserv 1.1 (DTLS 1.2 over UDP), AES-256-GCM"
 		k.encapsulation = Encapsulation{Headers: []Header{
-			ipv4, udp, {Name: "DTLS record", Bytes: 13}, {Name: "explicit nonce", Bytes: 8}, {Name: "type", Bytes: 1}, {Name: "tag", Bytes: 16},
+			ipv4, udp, {Name: "DTLS record", Bytes: 13}, {Name: "explicit nonce", Bytes: 8}, {Name: "type", Bytes: 1},
+			{Name: "tag", Bytes: 16},
 		}}
 		// Without DTLS, where its socket is full, and while it renews its keys, packets take the TCP connection. What did
 		// since the last look is compared with all that went into the tunnel.
-		k.intact = fmt.Sprintf(`tcp=$(ss -Htni '( sport = :%d or dport = :%[1]d )' | grep -o 'bytes_sent:[0-9]*' | sort -t: -k2n | tail -n 1 | cut -d: -f2)
+		k.intact = fmt.Sprintf(
+			`tcp=$(ss -Htni '( sport = :%d or dport = :%[1]d )' | grep -o 'bytes_sent:[0-9]*' | sort -t: -k2n | tail -n 1 | cut -d: -f2)
 tcp=${tcp:-0} all=$(awk -v dev="$DEV:" '$1 == dev {print $10}' /proc/net/dev) was=0 before=0
 [ -r "$DIR/sent" ] && read -r was before <"$DIR/sent"
 echo "$tcp $all" >"$DIR/sent"
 [ "$tcp" -ge "$was" ] || was=0 # it is a new connection
 tcp=$((tcp - was)) all=$((all - before))
 [ "$tcp" -lt %[2]d ] || [ $((100 * tcp)) -lt "$all" ] || { echo "of $all bytes $tcp took its TCP connection: DTLS did not carry all"; exit 1; }
-ss -Hun '( sport = :%[1]d or dport = :%[1]d )' | grep -q . || { echo 'it has no DTLS connection'; exit 1; }`, ocservPort, leastByTCP)
+ss -Hun '( sport = :%[1]d or dport = :%[1]d )' | grep -q . || { echo 'it has no DTLS connection'; exit 1; }`,
+			ocservPort, leastByTCP)
 	}
 	k.up = func(ctx context.Context, t *Tunnel) error { return startOpenConnect(ctx, t, dtls) }
 	return k
@@ -159,8 +167,8 @@ ss -Hun '( sport = :%[1]d or dport = :%[1]d )' | grep -q . || { echo 'it has no 
 // ocservPort is one for TCP and UDP.
 const ocservPort = 4443
 
-// leastByTCP is how many bytes between two looks are more than what belongs to the TCP connection of a tunnel with DTLS: a
-// login, and messages that keep it alive.
+// leastByTCP is how many bytes between two looks are more than what belongs to the TCP connection of a tunnel with
+// DTLS: a login, and messages that keep it alive.
 const leastByTCP = 64 << 10
 
 // startOpenConnect starts ocserv on the second gateway and connects the first.
@@ -170,7 +178,8 @@ func startOpenConnect(ctx context.Context, t *Tunnel, dtls bool) error {
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"cert.pem": id.certificate, "key.pem": id.key, "ocserv.conf": ocservConfig(gw2, dtls)} {
+	for name, text := range map[string]string{
+		"cert.pem": id.certificate, "key.pem": id.key, "ocserv.conf": ocservConfig(gw2, dtls)} {
 		if err := gw2.write(ctx, name, text); err != nil {
 			return err
 		}
@@ -196,7 +205,8 @@ func startOpenConnect(ctx context.Context, t *Tunnel, dtls bool) error {
 	return connectOpenConnect(ctx, gw1, gw2, id.pin, dtls)
 }
 
-// connectOpenConnect starts the client. Its script is run once the server has given it an address; what the lab's own address is the lab says.
+// connectOpenConnect starts the client. Its script is run once the server has given it an address; what the lab's own
+// address is the lab says.
 func connectOpenConnect(ctx context.Context, gw1, gw2 *end, pin string, dtls bool) error {
 	option, signs := "--no-dtls", []string{"SSL connected"}
 	if dtls {

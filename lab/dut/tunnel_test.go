@@ -32,10 +32,13 @@ func newTunnelLab(t testing.TB, d DUT) *tunnelLab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lab.Close() })
-	l := &tunnelLab{pc1: testHost{lab.Host("pc1")}, gw1: testHost{lab.Host("gw1")}, gw2: testHost{lab.Host("gw2")}, pc2: testHost{lab.Host("pc2")}}
+	l := &tunnelLab{pc1: testHost{lab.Host("pc1")}, gw1: testHost{lab.Host("gw1")}, gw2: testHost{lab.Host("gw2")},
+		pc2: testHost{lab.Host("pc2")}}
 	l.env = Env{
-		Hosts: map[string]Host{"gw1": l.gw1, "gw2": l.gw2, "pc2": l.pc2}, Routers: []string{"gw1", "gw2"}, Ports: lab.Ports, LAN: lab.LAN, Gateway: lab.Gateway,
-		RouterWAN: lab.RouterWAN, ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP, Outer: lab.Outer, Scratch: agent.Scratch, Install: lab.Host("gw1").Install,
+		Hosts: map[string]Host{"gw1": l.gw1, "gw2": l.gw2, "pc2": l.pc2}, Routers: []string{"gw1", "gw2"}, Ports: lab.Ports,
+		LAN: lab.LAN, Gateway: lab.Gateway,
+		RouterWAN: lab.RouterWAN, ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP, Outer: lab.Outer, Scratch: agent.Scratch,
+		Install: lab.Host("gw1").Install,
 	}
 	return l
 }
@@ -57,21 +60,23 @@ ps -eo pid=,comm= | awk '$1 != 1 && $2 != "ps" && $2 != "awk" && $2 != "sh" {pri
 func (l *tunnelLab) ping(t *testing.T, length int) (string, error) {
 	t.Helper()
 	out, err := l.gw1.Run(t.Context(), agent.Command{Argv: []string{
-		"ping", "-c", "1", "-W", "20", "-M", "do", "-s", strconv.Itoa(length - 28), "-I", l.env.Gateway.String(), l.env.ServerIP.String(),
+		"ping", "-c", "1", "-W", "20", "-M", "do", "-s", strconv.Itoa(length - 28), "-I", l.env.Gateway.String(),
+		l.env.ServerIP.String(),
 	}})
 	return out.Stdout + out.Stderr, err
 }
 
 var lengthOfPacket = regexp.MustCompile(`(?m)^\d.*, length (\d+)\)`) // lines about what is inside are indented
 
-// outer is the length of each packet on the link between the gateways while packets of some lengths go through the tunnel,
-// whose outer ones are n.
+// outer is the length of each packet on the link between the gateways while packets of some lengths go through the
+// tunnel, whose outer ones are n.
 func (l *tunnelLab) outer(t *testing.T, n int, inner ...int) (lengths []int) {
 	t.Helper()
 	port := l.env.Port("outer1")
 	// Without empty acknowledgements.
 	const filter = `ip and not (ip[9] = 6 and ip[2:2] - (ip[0] & 0xf) * 4 - ((ip[(ip[0] & 0xf) * 4 + 12] & 0xf0) >> 2) = 0)`
-	capture := []string{"tcpdump", "--immediate-mode", "-l", "-nn", "-v", "-Q", "out", "-i", port, "-c", strconv.Itoa(n), filter}
+	capture := []string{
+		"tcpdump", "--immediate-mode", "-l", "-nn", "-v", "-Q", "out", "-i", port, "-c", strconv.Itoa(n), filter}
 	if err := l.gw1.Spawn(t.Context(), agent.Command{Name: "capture", Argv: capture, Support: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -102,12 +107,14 @@ func (l *tunnelLab) outer(t *testing.T, n int, inner ...int) (lengths []int) {
 // carries sends a megabyte over TCP from client to server.
 func (l *tunnelLab) carries(t *testing.T) {
 	t.Helper()
-	listen := agent.Command{Name: "listen", Argv: []string{"busybox", "nc", "-l", "-p", "7001", "-e", "sh", "-c", "head -c 1000000 | wc -c"}}
+	listen := agent.Command{
+		Name: "listen", Argv: []string{"busybox", "nc", "-l", "-p", "7001", "-e", "sh", "-c", "head -c 1000000 | wc -c"}}
 	if err := l.pc2.Spawn(t.Context(), listen); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "the server to listen", func() bool { return l.pc2.must(t, "ss -Hlnt 'sport = :7001'") != "" })
-	if got := l.pc1.must(t, `head -c 1000000 /dev/zero | exec busybox nc "$1" 7001`, l.env.ServerIP.String()); strings.TrimSpace(got) != "1000000" {
+	if got := l.pc1.must(t, `head -c 1000000 /dev/zero | exec busybox nc "$1" 7001`,
+		l.env.ServerIP.String()); strings.TrimSpace(got) != "1000000" {
 		t.Errorf("of a megabyte came %q", got)
 	}
 	if _, err := l.pc2.End(t.Context(), agent.Ending{Name: "listen"}); err != nil {
@@ -139,8 +146,8 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
-// TestTunnelsOfTheKernel does the same with the others, one after the other in one lab: they are tried on an emulated CPU, where a
-// lab takes long.
+// TestTunnelsOfTheKernel does the same with the others, one after the other in one lab: they are tried on an emulated
+// CPU, where a lab takes long.
 func TestTunnelsOfTheKernel(t *testing.T) {
 	t.Parallel()
 	var l *tunnelLab
@@ -163,8 +170,8 @@ func TestTunnelsOfTheKernel(t *testing.T) {
 	}
 }
 
-// isAsMade has a device say that it is as it was made. Packets of a tunnel with DTLS may take its TCP connection, which one look
-// tells of: while DTLS shakes hands anew, and on a busy machine, where its UDP socket is full.
+// isAsMade has a device say that it is as it was made. Packets of a tunnel with DTLS may take its TCP connection, which
+// one look tells of: while DTLS shakes hands anew, and on a busy machine, where its UDP socket is full.
 func (l *tunnelLab) isAsMade(t *testing.T, d *Tunnel) {
 	t.Helper()
 	unlike, err := d.Unlike(t.Context(), l.env)
@@ -176,8 +183,8 @@ func (l *tunnelLab) isAsMade(t *testing.T, d *Tunnel) {
 	}
 }
 
-// proves has a tunnel carry packets of some lengths, whose outer ones are to be those of its formula, and a connection, and
-// takes it away.
+// proves has a tunnel carry packets of some lengths, whose outer ones are to be those of its formula, and a connection,
+// and takes it away.
 func (l *tunnelLab) proves(t *testing.T, d *Tunnel, inner ...int) {
 	t.Helper()
 	before := l.state(t)

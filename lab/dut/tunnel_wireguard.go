@@ -14,26 +14,28 @@ import (
 // wireguardTunnels are WireGuard in the kernel and in user space.
 var wireguardTunnels = map[string]func() tunnelKind{
 	"wireguard": func() tunnelKind {
-		k := wireguard("WireGuard in the kernel", `ip link add "$DEV" type wireguard`, Need{Program: "ip", Package: "iproute2", Why: "making the tunnel", Feature: machine.WireGuard})
+		k := wireguard("WireGuard in the kernel", `ip link add "$DEV" type wireguard`,
+			Need{Program: "ip", Package: "iproute2", Why: "making the tunnel", Feature: machine.WireGuard})
 		k.kernelThreads = softirqThreads
 		return k
 	},
 	"wireguard-go": func() tunnelKind {
-		k := wireguard("WireGuard in user space, wireguard-go", "", Need{Program: "wireguard-go", Package: "wireguard-go", Why: "the tunnel", Feature: tunFeature})
+		k := wireguard("WireGuard in user space, wireguard-go", "",
+			Need{Program: "wireguard-go", Package: "wireguard-go", Why: "the tunnel", Feature: tunFeature})
 		k.needs = append(k.needs, Need{Program: "ss", Package: "iproute2", Why: "seeing it listen"})
 		return k
 	},
 }
 
-// wireguardRekey is how often the ends of a tunnel that carries packets agree on new keys: REKEY_AFTER_TIME of WireGuard's
-// paper (6.1), which cannot be chosen.
+// wireguardRekey is how often the ends of a tunnel that carries packets agree on new keys: REKEY_AFTER_TIME of
+// WireGuard's paper (6.1), which cannot be chosen.
 const wireguardRekey = 2 * time.Minute
 
 // wireguardPort is WireGuard's usual one.
 const wireguardPort = 51820
 
-// wireguard is a tunnel whose interface a script makes, or wireguard-go where it is empty. Its data packets are those of
-// the paper, 5.4.6.
+// wireguard is a tunnel whose interface a script makes, or wireguard-go where it is empty. Its data packets are those
+// of the paper, 5.4.6.
 func wireguard(about, script string, program Need) tunnelKind {
 	return tunnelKind{
 		about:        about,
@@ -64,7 +66,8 @@ func startWireGuard(ctx context.Context, t *Tunnel, script string) error {
 			return err
 		}
 		if script == "" {
-			d, err := e.start(ctx, "wireguard-go", "env", "LOG_LEVEL=verbose", "wireguard-go", "--foreground", tunnelDev) // of handshakes, not of packets
+			// of handshakes, not of packets
+			d, err := e.start(ctx, "wireguard-go", "env", "LOG_LEVEL=verbose", "wireguard-go", "--foreground", tunnelDev)
 			if err != nil {
 				return err
 			}
@@ -86,5 +89,6 @@ ListenPort = %d
 PublicKey = %s
 Endpoint = %s:%[2]d
 AllowedIPs = 0.0.0.0/0
-`, base64.StdEncoding.EncodeToString(own.Bytes()), wireguardPort, base64.StdEncoding.EncodeToString(peer.Bytes()), e.peer.outer)
+`, base64.StdEncoding.EncodeToString(own.Bytes()), wireguardPort, base64.StdEncoding.EncodeToString(peer.Bytes()),
+		e.peer.outer)
 }

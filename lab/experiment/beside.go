@@ -39,9 +39,10 @@ func (e *Experiment) Sides(clients int) (device, clean Side) {
 	return device, e.besideOf(device)
 }
 
-// Labs are the labs of a block that exist at the same time: the device's, and the clean router's
-// unless the device is measured alone; the clean router as such a device has clients that it can serve. Traffic has no kind where nothing is sent. In an A/A block both
-// labs are like the device's lab of other blocks: the noise of each number of clients is needed.
+// Labs are the labs of a block that exist at the same time: the device's, and the clean router's unless the device is
+// measured alone; the clean router as such a device has clients that it can serve. Traffic has no kind where nothing is
+// sent. In an A/A block both labs are like the device's lab of other blocks: the noise of each number of clients is
+// needed.
 func (e *Experiment) Labs(b Block) []Side {
 	device, clean := e.Sides(b.Clients())
 	device, clean = e.sized(device, b.Cell), e.sized(clean, b.Cell)
@@ -115,7 +116,8 @@ func (e *Experiment) checkBeside(report Report) {
 		report(blamed, "stands beside nothing: list a device in duts")
 	}
 	if e.Beside.Clients > 0 && e.Mode == result.ModeSolo {
-		report("beside.clients", "does not go with mode = %q: labs of two sizes are compared under load at the same time", e.Mode)
+		report("beside.clients", "does not go with mode = %q: labs of two sizes are compared under load at the same time",
+			e.Mode)
 	}
 	if e.Client.Churn > 0 {
 		report(blamed, "does not go with client.churn: what guests cost is compared between labs that are alike")

@@ -109,7 +109,8 @@ func (e *Experiment) checkTopology(report Report) {
 	}
 	for _, t := range e.catalogue.Topologies {
 		if t.Name == e.Topology && len(lacks(t)) > 0 {
-			report("topology", "%q has no %s, and measure = %q works with one: choose %s", t.Name, strings.Join(lacks(t), " and no "), m.Name, quoted(fit))
+			report("topology", "%q has no %s, and measure = %q works with one: choose %s", t.Name,
+				strings.Join(lacks(t), " and no "), m.Name, quoted(fit))
 		}
 	}
 }
@@ -141,7 +142,8 @@ func (e *Experiment) checkClients(report Report) {
 		if s.Clients <= most {
 			return true
 		}
-		report(key, "%d: clients of kind %q go up to %d%s; those of kind %q to %d", s.Clients, s.Client, most, measured, client.Largest(), client.Most())
+		report(key, "%d: clients of kind %q go up to %d%s; those of kind %q to %d", s.Clients, s.Client, most, measured,
+			client.Largest(), client.Most())
 		return false
 	}
 	if fits("clients", device) {
@@ -154,7 +156,8 @@ func (e *Experiment) checkLoads(report Report) {
 	for _, n := range e.Clients {
 		for _, share := range e.MbpsPerClient {
 			if total := share * float64(n); total < MinOfferedMbps || total > MaxOfferedMbps {
-				report("mbps_per_client", "%g with %s makes %g Mbit/s together: want %g to %d", share, words.Counted(n, "client"), total, MinOfferedMbps, MaxOfferedMbps)
+				report("mbps_per_client", "%g with %s makes %g Mbit/s together: want %g to %d", share, words.Counted(n, "client"),
+					total, MinOfferedMbps, MaxOfferedMbps)
 				return
 			}
 		}
@@ -177,7 +180,8 @@ func (e *Experiment) checkTraffic(report Report) {
 		report("traffic.short_bytes", "needs traffic.short_per_second: without it there are no such connections")
 	}
 	if mbps := e.Traffic.ShortPerSecond * float64(e.Traffic.ShortBytes) * 8 / 1e6; mbps > MaxOfferedMbps {
-		report("traffic.short_bytes", "%d: %g such connections a second are %.0f Mbit/s: want at most %d", e.Traffic.ShortBytes, e.Traffic.ShortPerSecond, mbps, MaxOfferedMbps)
+		report("traffic.short_bytes", "%d: %g such connections a second are %.0f Mbit/s: want at most %d",
+			e.Traffic.ShortBytes, e.Traffic.ShortPerSecond, mbps, MaxOfferedMbps)
 	}
 	kind := traffic.KindOf(e.Traffic.Kind)
 	if e.Traffic.ShortPerSecond > 0 && !kind.Counts {
@@ -185,7 +189,8 @@ func (e *Experiment) checkTraffic(report Report) {
 			quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Counts })), kind.Name)
 	}
 	if slices.Contains(e.Directions, result.Both) && !kind.Both {
-		report("directions", "%q needs kind = %s", result.Both, quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Both })))
+		report("directions", "%q needs kind = %s", result.Both,
+			quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Both })))
 	}
 	if e.Traffic.Pacing != PacingPaced && !kind.Timer && !traffic.KindOf(e.Beside.Traffic).Timer {
 		report("traffic.pacing", "%q needs kind = %s: %s are always paced",
@@ -214,7 +219,8 @@ func (e *Experiment) checkDUTs(report Report) {
 	names = slices.Compact(names)
 	for _, name := range e.DUTs {
 		if !slices.Contains(names, name) {
-			report("duts", "unknown device %q: known are %s, or describe it in [dut.%s]%s", name, strings.Join(names, ", "), name, tomlline.Meant(name, names))
+			report("duts", "unknown device %q: known are %s, or describe it in [dut.%s]%s", name, strings.Join(names, ", "),
+				name, tomlline.Meant(name, names))
 		}
 	}
 }

@@ -22,9 +22,8 @@ import (
 type CustomDUT struct {
 	Description string `toml:"description,omitempty"` // one line for reports
 
-	// Like names a device written in Go that is measured with Sessions clients admitted, or
-	// on a router that Start has changed, or a tunnel with another MTU. Only Description, Requires, Kernel, Files, Stop and Timeout
-	// go with it.
+	// Like names a device written in Go that is measured with Sessions clients admitted, or on a router that Start has
+	// changed, or a tunnel with another MTU. Only Description, Requires, Kernel, Files, Stop and Timeout go with it.
 	Like     string `toml:"like,omitempty"`
 	Sessions int    `toml:"sessions,omitzero"`
 
@@ -59,9 +58,9 @@ type CustomDUT struct {
 	NoAggregation bool         `toml:"no_aggregation,omitempty"` // links to the clients without GRO
 	NoTxChecksum  bool         `toml:"no_tx_checksum,omitempty"` // links with checksum offload off
 
-	// Tunnel: it makes a tunnel between the two gateways of such a topology. Its commands run on both at the same time, and its
-	// files are on both. Overhead is what it puts around each packet, bytes, and MTU the largest packet that it takes; default the
-	// one whose outer packet fills the link.
+	// Tunnel: it makes a tunnel between the two gateways of such a topology. Its commands run on both at the same time,
+	// and its files are on both. Overhead is what it puts around each packet, bytes, and MTU the largest packet that it
+	// takes; default the one whose outer packet fills the link.
 	Tunnel   bool `toml:"tunnel,omitempty"`
 	Overhead int  `toml:"overhead,omitzero"`
 	MTU      int  `toml:"mtu,omitzero"`
@@ -204,7 +203,8 @@ var dutFields = []fieldOf[CustomDUT]{
 		means("clients' traffic is forwarded before they are admitted too, and after they are revoked: the lab then" +
 			" does not prove that they are kept out. Needs `admit` or `login`; a device without them keeps nobody" +
 			" out anyway"),
-	field("ready_timeout", Duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout }).
+	field("ready_timeout", Duration(time.Second, 10*time.Minute),
+		func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout }).
 		means("how long `ready` may take"),
 	field("timeout", Duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.Timeout }).
 		means("how long `start`, `stop`, `admit` and `revoke` may take each"),
@@ -343,12 +343,15 @@ func (d CustomDUT) check(report Report) {
 	}{
 		{d.Sessions != 0, "sessions", "needs like: the device that is to have them"},
 		{len(d.Start)+len(d.Daemon) == 0, "", "needs start or daemon: a command that installs it on the router"},
-		{len(d.Daemon) > 0 && len(d.Ready) == 0, "daemon", "needs ready: a command that exits 0 once the daemon serves clients"},
-		{len(d.Login) > 0 && len(d.Admit) > 0, "admit", "clients are admitted either on the router (admit) or from the client (login), not both"},
+		{len(d.Daemon) > 0 && len(d.Ready) == 0, "daemon",
+			"needs ready: a command that exits 0 once the daemon serves clients"},
+		{len(d.Login) > 0 && len(d.Admit) > 0, "admit",
+			"clients are admitted either on the router (admit) or from the client (login), not both"},
 		{len(d.Revoke) > 0 && len(d.Admit) == 0, "revoke", "needs admit"},
 		{len(d.Status) > 0 && len(d.Login) == 0, "status", "needs login"},
 		{len(d.Logout) > 0 && len(d.Login) == 0, "logout", "needs login"},
-		{d.Open && len(d.Login)+len(d.Admit) == 0, "open", "needs admit or login: a device without them admits nobody, and is open"},
+		{d.Open && len(d.Login)+len(d.Admit) == 0, "open",
+			"needs admit or login: a device without them admits nobody, and is open"},
 		{d.Tunnel && len(d.Login)+len(d.Admit) > 0, "tunnel", "admits nobody: leave out login and admit"},
 		{d.Tunnel && (d.DHCP || d.LAN.IsValid()), "tunnel", "leases no addresses: leave out dhcp and lan"},
 		{!d.Tunnel && d.Overhead != 0, "overhead", "needs tunnel = true"},
@@ -374,7 +377,8 @@ func (d CustomDUT) checkLike(report Report) {
 	d.Description, d.Like, d.Sessions, d.MTU = "", "", 0, 0
 	d.Start, d.Stop, d.Files, d.Requires, d.Kernel, d.Timeout = nil, nil, nil, nil, nil, describedDUT.Timeout
 	if !reflect.DeepEqual(d, describedDUT) {
-		report("like", "contradicts keys that describe a device: only description, sessions, mtu, start, stop, files, requires, kernel and timeout go with it")
+		report("like", "contradicts keys that describe a device: only description, sessions, mtu, start, stop, files, "+
+			"requires, kernel and timeout go with it")
 	}
 }
 
@@ -385,7 +389,8 @@ func checkFile(p, content string) string {
 	case path.Clean(p) != p || p == "." || strings.HasPrefix(p, ".."):
 		return fmt.Sprintf("%q is no plain file path", p)
 	case path.IsAbs(p) && !slices.ContainsFunc(privateDirs, inside):
-		return fmt.Sprintf("%q would change the machine: use a relative path (in $%s) or one below %s", p, VarScratch, strings.Join(privateDirs, ", "))
+		return fmt.Sprintf("%q would change the machine: use a relative path (in $%s) or one below %s", p, VarScratch,
+			strings.Join(privateDirs, ", "))
 	}
 	for _, part := range strings.Split(content, "${"+varPrefix)[1:] {
 		v, _, _ := strings.Cut(part, "}")

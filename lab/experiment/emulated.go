@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// EmulatedDivisor is what loads are divided by for an emulated CPU, which carries some tens of Mbit/s where the real one below
-// it carries a thousand.
+// EmulatedDivisor is what loads are divided by for an emulated CPU, which carries some tens of Mbit/s where the real
+// one below it carries a thousand.
 const EmulatedDivisor = 20
 
-// lengthened is a key of a time that is longer there by a factor: at a twentieth of the load it has so few bursts that each of
-// them counts, and the emulator holds a lab up for some tens of milliseconds.
+// lengthened is a key of a time that is longer there by a factor: at a twentieth of the load it has so few bursts that
+// each of them counts, and the emulator holds a lab up for some tens of milliseconds.
 type lengthened struct {
 	key, what string
 	by        time.Duration
@@ -27,14 +27,15 @@ type load struct {
 }
 
 var loads = []load{
-	{"offered_mbps", MinOfferedMbps}, {"mbps_per_client", 0}, {"offered_kpps", minKpps}, {"max_kpps", 1}, {"link.mbps", minLinkMbps}, {"traffic.short_per_second", minPerSecond},
+	{"offered_mbps", MinOfferedMbps}, {"mbps_per_client", 0}, {"offered_kpps", minKpps}, {"max_kpps", 1},
+	{"link.mbps", minLinkMbps}, {"traffic.short_per_second", minPerSecond},
 	{"link_mbps", MinOfferedMbps}, {"file_mb", 0.01},
 }
 
-// ForEmulatedCPU makes the experiment one for an emulated CPU: it divides the loads by EmulatedDivisor and makes windows longer,
-// and returns what it did in words, empty where it did nothing. Keys that the user gave for this run stay; when one is
-// a load, all loads do. An experiment whose loads were divided before, or are not to be (LoadsDividedBy), stays as it is.
-// Numbers of clients, logins and guests a second, and sizes stay in any case.
+// ForEmulatedCPU makes the experiment one for an emulated CPU: it divides the loads by EmulatedDivisor and makes
+// windows longer, and returns what it did in words, empty where it did nothing. Keys that the user gave for this run
+// stay; when one is a load, all loads do. An experiment whose loads were divided before, or are not to be
+// (LoadsDividedBy), stays as it is. Numbers of clients, logins and guests a second, and sizes stay in any case.
 func (e *Experiment) ForEmulatedCPU(given []string) (string, error) {
 	isGiven := func(key string) bool { return slices.Contains(given, key) }
 	if e.LoadsDividedBy > 0 || slices.ContainsFunc(loads, func(l load) bool { return isGiven(l.key) }) {

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// TestForEmulatedCPU: loads and windows follow an emulated CPU once, unless they were given for this run; the experiment that
-// is kept says so and reads back the same.
+// TestForEmulatedCPU: loads and windows follow an emulated CPU once, unless they were given for this run; the
+// experiment that is kept says so and reads back the same.
 func TestForEmulatedCPU(t *testing.T) {
-	const file = "duts = [\"clean\"]\nclients = [5]\noffered_mbps = [1, 100, 1000]\nmbps_per_client = [7]\nwindow = \"1s\"\n"
+	const file = "duts = [\"clean\"]\nclients = [5]\noffered_mbps = [1, 100, 1000]\nmbps_per_client = [7]\nwindow = " +
+		"\"1s\"\n"
 	for name, c := range map[string]struct {
 		given  []string
 		also   string
@@ -28,7 +29,8 @@ func TestForEmulatedCPU(t *testing.T) {
 			t.Fatal(err)
 		}
 		said, err := e.ForEmulatedCPU(c.given)
-		if err != nil || !slices.Equal(e.OfferedMbps, c.loads) || e.Window != c.window || (said == "") != (c.loads[2] == 1000) {
+		if err != nil || !slices.Equal(e.OfferedMbps, c.loads) || e.Window != c.window ||
+			(said == "") != (c.loads[2] == 1000) {
 			t.Errorf("%s: %v, %q, loads %v, windows of %s", name, err, said, e.OfferedMbps, e.Window)
 		}
 		if strings.Contains(said, "÷ 20") && (e.LoadsDividedBy != 20 || e.MbpsPerClient[0] != 0.35) {

@@ -26,15 +26,18 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"unknown key in a table", minimal + "[traffic]\n\nburst_segment = 1\n",
 			[]string{`x.toml:6: traffic.burst_segment: unknown key; did you mean "traffic.burst_segments"?`}},
 		{"speeds that are none", minimal + "[router]\nspeed = 0.05\n[client]\nspeed = 1\n",
-			[]string{`x.toml:5: router.speed: must be the share of its CPU that the router has, from 0.1 to 1, not 0.05`, `x.toml:7: client.speed: unknown key: docs/reference/experiment-keys.md lists all`}},
+			[]string{`x.toml:5: router.speed: must be the share of its CPU that the router has, from 0.1 to 1, not 0.05`,
+				`x.toml:7: client.speed: unknown key: docs/reference/experiment-keys.md lists all`}},
 		{"load by the client", "duts = [\"opennds\"]\nclients = [1, 100]\nmbps_per_client = [0.01]\n",
 			[]string{`x.toml:3: mbps_per_client: 0.01 with 1 client makes 0.01 Mbit/s together: want 0.1 to 100000`}},
 		{"dotted key", minimal + "# note\ntraffic.kind = \"stream\"\n",
 			[]string{`x.toml:5: traffic.kind: must be "streams" or "iperf3" or "frames", not "stream"; did you mean "streams"?`}},
 		{"list over several lines", "duts = [\n \"opennds\",\n]\noffered_mbps = [1]\nclients = [\n  1, # one\n  0,\n]\n",
 			[]string{`x.toml:5: clients: each value must be a whole number from 1 to 65000, not 0`}},
-		{"after a text over several lines", minimal + "[dut.a]\nstart = '''\nclients = [0]\n'''\nstp = '''\n1\n2\n'''\nblocks = 1\n",
-			[]string{`x.toml:8: dut.a.stp: unknown key of a device; did you mean "stop"?`, `x.toml:12: dut.a.blocks: unknown key of a device`}},
+		{"after a text over several lines",
+			minimal + "[dut.a]\nstart = '''\nclients = [0]\n'''\nstp = '''\n1\n2\n'''\nblocks = 1\n",
+			[]string{`x.toml:8: dut.a.stp: unknown key of a device; did you mean "stop"?`,
+				`x.toml:12: dut.a.blocks: unknown key of a device`}},
 		{"inline table", minimal + "client = { knd = \"veth\" }\n",
 			[]string{`x.toml:4: client.knd: unknown key; did you mean "client.kind"?`}},
 		{"quoted name", minimal + "[dut.\"a b\"]\nstart = \"x\"\n",
@@ -50,29 +53,36 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			[]string{`x.toml:2: clients: must be a list: [20]`}},
 		{"listed twice", "duts = [\"clean\"]\nclients = [5, 1, 5]\noffered_mbps = [1]\n",
 			[]string{`x.toml:2: clients: 5 is listed twice`}},
-		{"several problems at once, by line", "mode = \"duett\"\nduts = [\"opennds\"]\nclients = [1]\noffered_mbps = [1]\nwindow = \"100ms\"\nblocks = 1001\nclient = 3\n",
+		{"several problems at once, by line",
+			"mode = \"duett\"\nduts = [\"opennds\"]\nclients = [1]\noffered_mbps = [1]\nwindow = \"100ms\"\nblocks = " +
+				"1001\nclient = 3\n",
 			[]string{
 				`x.toml:1: mode: must be "duet" or "solo", not "duett"; did you mean "duet"?`,
 				`x.toml:5: window: must be a duration such as "1s", from 200ms to 10m0s, not "100ms"`,
 				`x.toml:6: blocks: must be a whole number from 1 to 1000, not 1001`,
 				`x.toml:7: client: must be a table: [client]; did you mean "clients"?`}},
 		{"nothing set", "",
-			[]string{`x.toml:1: duts: missing: an experiment needs it`, `x.toml:1: clients: missing: an experiment needs it`, `x.toml:1: offered_mbps: missing: an experiment needs it`}},
+			[]string{`x.toml:1: duts: missing: an experiment needs it`, `x.toml:1: clients: missing: an experiment needs it`,
+				`x.toml:1: offered_mbps: missing: an experiment needs it`}},
 		{"unknown device", "clients = [1]\nduts = [\"clean\", \"openDNS\"]\noffered_mbps = [1]\n",
-			[]string{`x.toml:2: duts: unknown device "openDNS": known are ` + strings.Join(names, ", ") + `, or describe it in [dut.openDNS]; did you mean "opennds"?`}},
+			[]string{`x.toml:2: duts: unknown device "openDNS": known are ` + strings.Join(names, ", ") +
+				`, or describe it in [dut.openDNS]; did you mean "opennds"?`}},
 		{"nothing to measure", "duts = [\"clean\"]\nclients = [1]\noffered_mbps = [1]\naa_blocks = 0\n",
 			[]string{`x.toml:1: duts: nothing to measure: "clean" alone means A/A blocks, and aa_blocks is 0`}},
 		{"more macvlan clients than a /24 has", "duts = [\"opennds\"]\noffered_mbps = [1]\nclients = [1, 251]\n",
 			[]string{`x.toml:3: clients: 251: clients of kind "macvlan" go up to 250; those of kind "persona" to 65000`}},
 		{"udp streams", minimal + "[traffic]\nprotocol = \"udp\"\npacing = \"burst\"\nshort_per_second = 5\n",
-			[]string{`x.toml:6: traffic.pacing: "burst" needs kind = "iperf3": streams are always paced`, `x.toml:7: traffic.short_per_second: needs protocol = "tcp": such connections are TCP's`}},
+			[]string{`x.toml:6: traffic.pacing: "burst" needs kind = "iperf3": streams are always paced`,
+				`x.toml:7: traffic.short_per_second: needs protocol = "tcp": such connections are TCP's`}},
 		{"sizes of no frames", minimal + "frame_sizes = [64]\noffered_kpps = [1]\n",
-			[]string{`x.toml:4: frame_sizes: needs traffic.kind = "frames"`, `x.toml:5: offered_kpps: needs traffic.kind = "frames"`}},
+			[]string{`x.toml:4: frame_sizes: needs traffic.kind = "frames"`,
+				`x.toml:5: offered_kpps: needs traffic.kind = "frames"`}},
 		{"frames over tcp", minimal + "traffic = { kind = \"frames\", protocol = \"tcp\" }\n",
 			[]string{`x.toml:4: traffic.protocol: "tcp" does not go with kind = "frames": such frames carry UDP`}},
 		{"a size that no frame has", minimal + "frame_sizes = [59, \"imax\"]\ntraffic = { kind = \"frames\" }\n",
 			[]string{`x.toml:4: frame_sizes: each value must be bytes from 60 to 1514, without FCS, one of imix, study5, caida, or a file of sizes (.csv, .pcap, .pcapng), not 59; each value must be bytes from 60 to 1514, without FCS, one of imix, study5, caida, or a file of sizes (.csv, .pcap, .pcapng), not "imax"`}},
-		{"frames beyond any link", minimal + "frame_sizes = [1514]\noffered_kpps = [100000]\ntraffic = { kind = \"frames\" }\n",
+		{"frames beyond any link",
+			minimal + "frame_sizes = [1514]\noffered_kpps = [100000]\ntraffic = { kind = \"frames\" }\n",
 			[]string{`x.toml:5: offered_kpps: 100000 with frames of 1514 makes 1.2112e+06 Mbit/s: want 0.1 to 100000`}},
 		{"datagrams gathered", minimal + "profiles = [\"bulk\"]\ntraffic = { protocol = \"udp\" }\n",
 			[]string{`x.toml:4: profiles: "bulk" needs traffic.protocol = "tcp": links gather no datagrams that are forwarded`}},
@@ -82,7 +92,9 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			[]string{`x.toml:5: traffic.short_bytes: needs traffic.short_per_second: without it there are no such connections`}},
 		{"iperf3 and short connections", minimal + "[traffic]\nkind = \"iperf3\"\nshort_per_second = 5\n",
 			[]string{`x.toml:6: traffic.short_per_second: needs kind = "streams" or "frames": what iperf3 delivers is counted at the router's link, with all else`}},
-		{"plan too large", "duts = [\"opennds\"]\nclients = [1,2,3,4,5,6,7,8,9,10,11,12]\noffered_mbps = [1]\nprofiles = [\"bulk\", \"per-packet\"]\nblocks = 1000\n",
+		{"plan too large",
+			"duts = [\"opennds\"]\nclients = [1,2,3,4,5,6,7,8,9,10,11,12]\noffered_mbps = [1]\nprofiles = [\"bulk\", " +
+				"\"per-packet\"]\nblocks = 1000\n",
 			[]string{`x.toml:5: blocks: the plan would have 24048 blocks, more than 20000`}},
 		{"syntax", minimal + "blocks = \n",
 			[]string{`x.toml:4: blocks: expected value but found '\n' instead`}},
@@ -91,15 +103,20 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"key set twice", minimal + "clients = [2]\n",
 			[]string{`x.toml:4: clients: Key 'clients' has already been defined.`}},
 		{"built-in device described", minimal + "[dut.opennds]\nstart = \"x\"\n[dut.clean]\nstart = \"x\"\n",
-			[]string{`x.toml:4: dut.opennds: is built in: choose another name`, `x.toml:6: dut.clean: is built in: choose another name`}},
+			[]string{`x.toml:4: dut.opennds: is built in: choose another name`,
+				`x.toml:6: dut.clean: is built in: choose another name`}},
 		{"device without commands", minimal + "[dut.a]\ndhcp = true\n",
 			[]string{`x.toml:4: dut.a: needs start or daemon: a command that installs it on the router`}},
-		{"device keys that contradict", minimal + "[dut.a]\ndaemon = \"d\"\nlogin = \"l\"\nadmit = \"a\"\n[dut.b]\nstart = \"s\"\nrevoke = \"r\"\nlogout = \"l\"\n",
+		{"device keys that contradict", minimal +
+			"[dut.a]\ndaemon = \"d\"\nlogin = \"l\"\nadmit = \"a\"\n[dut.b]\nstart = \"s\"\nrevoke = \"r\"\nlogout = \"l\"\n",
 			[]string{
 				`x.toml:5: dut.a.daemon: needs ready: a command that exits 0 once the daemon serves clients`,
 				`x.toml:7: dut.a.admit: clients are admitted either on the router (admit) or from the client (login), not both`,
 				`x.toml:10: dut.b.revoke: needs admit`, `x.toml:11: dut.b.logout: needs login`}},
-		{"device like another", minimal + "[dut.a]\nlike = \"opennds\"\n[dut.b]\nlike = \"opennds\"\nsessions = 5\nstop = \"s\"\n[dut.c]\nstart = \"s\"\nsessions = 5\n[dut.d]\nlike = \"opennds\"\nsessions = 200001\n[dut.e]\nlike = \"ipip\"\nmtu = 1400\nstart = \"s\"\n[dut.f]\nmtu = 575\n",
+		{"device like another", minimal +
+			"[dut.a]\nlike = \"opennds\"\n[dut.b]\nlike = \"opennds\"\nsessions = 5\nstop = \"s\"\n[dut.c]\nstart = " +
+			"\"s\"\nsessions = 5\n[dut.d]\nlike = \"opennds\"\nsessions = 200001\n[dut.e]\nlike = \"ipip\"\nmtu = 1400\nstart " +
+			"= \"s\"\n[dut.f]\nmtu = 575\n",
 			[]string{
 				`x.toml:5: dut.a.like: needs sessions, start or mtu: without them the device is "opennds" itself`,
 				`x.toml:7: dut.b.like: stop, files, requires and kernel go with start: what the router has beside the device`,
@@ -107,11 +124,14 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 				`x.toml:15: dut.d.sessions: must be a whole number from 1 to 200000, not 200001`,
 				`x.toml:18: dut.e.mtu: goes neither with sessions nor with start: a tunnel has no clients, and two gateways`,
 				`x.toml:21: dut.f.mtu: must be a whole number from 576 to 1500, not 575`}},
-		{"device like a tunnel with a bad key", minimal + "[dut.a]\nlike = \"vxlan\"\nmtu = 90000\n[dut.b]\nlike = \"vxlan\"\nmtuu = 1400\n",
+		{"device like a tunnel with a bad key",
+			minimal + "[dut.a]\nlike = \"vxlan\"\nmtu = 90000\n[dut.b]\nlike = \"vxlan\"\nmtuu = 1400\n",
 			[]string{
 				`x.toml:6: dut.a.mtu: must be a whole number from 576 to 1500, not 90000`,
 				`x.toml:9: dut.b.mtuu: unknown key of a device; did you mean "mtu"?`}},
-		{"device values", minimal + "[dut.a]\nstart = []\nstop = \" \"\nlan = \"10.1.0.1/16\"\nprocesses = [\"/bin/gw\"]\ndhcp = \"yes\"\nrequires = [\"nft\"]\nready = [1]\nkernel = [\"nft_queue\"]\n",
+		{"device values", minimal +
+			"[dut.a]\nstart = []\nstop = \" \"\nlan = \"10.1.0.1/16\"\nprocesses = [\"/bin/gw\"]\ndhcp = \"yes\"\nrequires = " +
+			"[\"nft\"]\nready = [1]\nkernel = [\"nft_queue\"]\n",
 			[]string{
 				`x.toml:5: dut.a.start: must be a shell command or a list ["program", "argument"], not a list`,
 				`x.toml:6: dut.a.stop: must not be empty: leave the key out`,
@@ -121,7 +141,9 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 				`x.toml:10: dut.a.requires: must be a table of strings, not a list`,
 				`x.toml:11: dut.a.ready: each argument must be a string, not 1`,
 				`x.toml:12: dut.a.kernel: each value must be an option of the kernel's configuration, such as CONFIG_NFT_QUEUE, not "nft_queue"`}},
-		{"files", minimal + "[dut.a]\nstart = \"x\"\n[dut.a.files]\n\"/usr/bin/ls\" = \"\"\n\"../x\" = \"\"\n\"y\" = \"${GATEWEIGH_LAN_IFF} $HOME ${OTHER}\"\n",
+		{"files", minimal +
+			"[dut.a]\nstart = \"x\"\n[dut.a.files]\n\"/usr/bin/ls\" = \"\"\n\"../x\" = \"\"\n\"y\" = \"${GATEWEIGH_LAN_IFF} " +
+			"$HOME ${OTHER}\"\n",
 			[]string{
 				`x.toml:6: dut.a.files: "../x" is no plain file path`,
 				`x.toml:6: dut.a.files: "/usr/bin/ls" would change the machine: use a relative path (in $GATEWEIGH_SCRATCH) or one below /etc, /run, /tmp, /var/lib`,
@@ -160,7 +182,8 @@ func TestSet(t *testing.T) {
 	got := string(e.Encode())
 	for _, want := range []string{
 		"clients = [1, 10]\n", "offered_mbps = [0.5, 200.0]\n", "blocks = 6\n", "window = \"250ms\"\n", "kind = \"iperf3\"\n",
-		"protocol = \"udp\"\n", "name = \"123\"\n", "duts = [\"allowlist\"]\n", "dhcp = true\n", "stop = \"nft flush ruleset\"\n",
+		"protocol = \"udp\"\n", "name = \"123\"\n", "duts = [\"allowlist\"]\n", "dhcp = true\n",
+		"stop = \"nft flush ruleset\"\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in:\n%s", want, got)
@@ -208,7 +231,8 @@ func TestSetTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = e.Check()
-	if err == nil || !strings.HasPrefix(err.Error(), `--set: traffic.short_per_second: needs`) || !strings.Contains(err.Error(), `--set: duts: unknown device "quick"`) {
+	if err == nil || !strings.HasPrefix(err.Error(), `--set: traffic.short_per_second: needs`) ||
+		!strings.Contains(err.Error(), `--set: duts: unknown device "quick"`) {
 		t.Errorf("Check = %v", err)
 	}
 }

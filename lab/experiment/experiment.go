@@ -57,12 +57,13 @@ type Experiment struct {
 	// MbpsPerClient are loads of one client: each makes a load of so much for every client.
 	MbpsPerClient []float64
 	OfferedKpps   []float64 // thousand frames a second, all clients together; each makes a load of each size
-	// LoadsDividedBy is what the loads above were divided by for an emulated CPU, in the experiment that a run keeps; 1: not to be
-	// divided; 0 (default): ForEmulatedCPU does.
+	// LoadsDividedBy is what the loads above were divided by for an emulated CPU, in the experiment that a run keeps; 1:
+	// not to be divided; 0 (default): ForEmulatedCPU does.
 	LoadsDividedBy float64
-	FrameSizes     []string // of frames: bytes without FCS, names of mixes, names of files without their folders; none of other traffic
-	Directions     []string // result.Up (default), result.Down, result.Both
-	Profiles       []string // result.PerPacket (default), result.Bulk
+	// of frames: bytes without FCS, names of mixes, names of files without their folders; none of other traffic
+	FrameSizes []string
+	Directions []string // result.Up (default), result.Down, result.Both
+	Profiles   []string // result.PerPacket (default), result.Bulk
 
 	Blocks   int           // labs rebuilt and sides swapped, per group; default 6
 	AABlocks int           // A/A blocks per clients, direction and profile; default 2
@@ -169,7 +170,8 @@ func (c Catalogue) Builtin(name string) (*Experiment, error) {
 	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
 	if err != nil {
 		known := builtinNames()
-		return nil, fmt.Errorf("unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), tomlline.Meant(name, known))
+		return nil, fmt.Errorf(
+			"unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), tomlline.Meant(name, known))
 	}
 	return c.Parse(name+".toml", data)
 }
@@ -258,14 +260,15 @@ func newExperiment(c Catalogue, file string) *Experiment {
 		Warmup:     500 * time.Millisecond,
 		Redo:       2,
 		Client:     Client{Kind: client.Kinds(nil)[0], Hosts: 1},
-		Traffic:    Traffic{Kind: traffic.Kinds(nil)[0], Protocol: ProtocolTCP, BurstSegments: traffic.DefaultBurst, Pacing: PacingPaced},
-		Custom:     map[string]CustomDUT{},
-		badDUTs:    map[string]bool{},
-		own:        map[string]any{},
-		files:      map[string]sizesFile{},
-		catalogue:  c,
-		origins:    map[string]origin{},
-		file:       file,
+		Traffic: Traffic{
+			Kind: traffic.Kinds(nil)[0], Protocol: ProtocolTCP, BurstSegments: traffic.DefaultBurst, Pacing: PacingPaced},
+		Custom:    map[string]CustomDUT{},
+		badDUTs:   map[string]bool{},
+		own:       map[string]any{},
+		files:     map[string]sizesFile{},
+		catalogue: c,
+		origins:   map[string]origin{},
+		file:      file,
 	}
 }
 

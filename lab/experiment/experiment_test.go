@@ -20,10 +20,15 @@ import (
 // known has the measures that ship with the lab, and what stands for the devices written in Go.
 var known = Catalogue{Measures: measure.Catalogue().Measures, DUTs: []string{
 	"clean", "coovachilli", "gateway-ebpf", "gateway-nfqueue", "gateway-nfqueue-fast",
-	"gateway-pppoe-ebpf", "gateway-pppoe-ident-masquerade", "gateway-pppoe-ident-nat", "gateway-pppoe-kernel", "gateway-pppoe-masquerade", "floor", "floor-nat", "gateway-pppoe-user", "rp-pppoe-user", "rp-pppoe-kernel", "gateway-tun", "gateway-tun-fast", "masquerade", "no-capture", "opennds",
-	"sink-ebpf", "sink-mmap", "sink-recv", "sink-xdp", "softflowd", "tcpdump", "tcpdump-1500", "tcpdump-68", "tcpdump-disk",
-	"gre", "ipip", "ipsec-aes-cbc-sha1", "ipsec-aes-gcm", "ipsec-blowfish", "ipsec-chacha20", "ipsec-null", "ipsec-user-aes-gcm", "ipsec-user-chacha20",
-	"openconnect-dtls", "openconnect-tls", "openvpn-aes-gcm", "openvpn-blowfish", "openvpn-chacha20", "openvpn-dco", "openvpn-none", "ssh-w", "vxlan", "wireguard", "wireguard-go",
+	"gateway-pppoe-ebpf", "gateway-pppoe-ident-masquerade", "gateway-pppoe-ident-nat", "gateway-pppoe-kernel",
+	"gateway-pppoe-masquerade", "floor", "floor-nat", "gateway-pppoe-user", "rp-pppoe-user", "rp-pppoe-kernel",
+	"gateway-tun", "gateway-tun-fast", "masquerade", "no-capture", "opennds",
+	"sink-ebpf", "sink-mmap", "sink-recv", "sink-xdp", "softflowd", "tcpdump", "tcpdump-1500", "tcpdump-68",
+	"tcpdump-disk",
+	"gre", "ipip", "ipsec-aes-cbc-sha1", "ipsec-aes-gcm", "ipsec-blowfish", "ipsec-chacha20", "ipsec-null",
+	"ipsec-user-aes-gcm", "ipsec-user-chacha20",
+	"openconnect-dtls", "openconnect-tls", "openvpn-aes-gcm", "openvpn-blowfish", "openvpn-chacha20", "openvpn-dco",
+	"openvpn-none", "ssh-w", "vxlan", "wireguard", "wireguard-go",
 }}
 
 // sameExperiment compares all but where keys were set.
@@ -45,8 +50,9 @@ func TestLoadFillsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Experiment{
-		Name: "mine", Measure: "cost", Topology: "portal", Mode: "duet", DUTs: []string{"opennds"}, Clients: []int{1}, OfferedMbps: []float64{100},
-		Directions: []string{"up"}, Profiles: []string{"per-packet"},
+		Name: "mine", Measure: "cost", Topology: "portal", Mode: "duet", DUTs: []string{"opennds"}, Clients: []int{1},
+		OfferedMbps: []float64{100},
+		Directions:  []string{"up"}, Profiles: []string{"per-packet"},
 		Blocks: 6, AABlocks: 2, Windows: 3, Window: time.Second, Warmup: 500 * time.Millisecond, Redo: 2,
 		Client:  Client{Kind: "macvlan", Hosts: 1},
 		Traffic: Traffic{Kind: "streams", Protocol: "tcp", BurstSegments: 44, Pacing: "paced"},
@@ -62,9 +68,11 @@ func TestLoadReadsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Experiment{
-		Name: "everything", Description: "all keys", Measure: "cost", Topology: "row", Mode: "duet", DUTs: []string{"mine", "clean"},
-		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, MbpsPerClient: []float64{0.2}, Directions: []string{"up", "down"},
-		Profiles: []string{"per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
+		Name: "everything", Description: "all keys", Measure: "cost", Topology: "row", Mode: "duet",
+		DUTs:    []string{"mine", "clean"},
+		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, MbpsPerClient: []float64{0.2},
+		Directions: []string{"up", "down"},
+		Profiles:   []string{"per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
 		Window: 200 * time.Millisecond, Warmup: 0, Redo: 0,
 		Client:  Client{Kind: "veth", Hosts: 2},
 		Beside:  Beside{Client: "macvlan", Traffic: "iperf3", Clients: 100},
@@ -192,7 +200,8 @@ func TestBuiltinsFollowStudy1(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Study 1, tables 5.1 and 5.5.
-	if !slices.Equal(bandwidth.OfferedMbps, []float64{100, 200, 400, 800, 1000}) || !slices.Equal(bandwidth.Clients, []int{100}) {
+	if !slices.Equal(bandwidth.OfferedMbps, []float64{100, 200, 400, 800, 1000}) ||
+		!slices.Equal(bandwidth.Clients, []int{100}) {
 		t.Errorf("portal-bandwidth: %v Mbit/s, %v clients", bandwidth.OfferedMbps, bandwidth.Clients)
 	}
 	if !slices.Equal(clients.OfferedMbps, []float64{1000}) || !slices.Equal(clients.Clients, []int{1, 10, 50, 100}) {

@@ -74,19 +74,23 @@ var general = []Field{
 		means("devices: those of `gateweigh list`, or `[dut.NAME]` of this file; `clean` alone means A/A blocks only"),
 	field("clients", List(Integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }).
 		means("numbers of clients; how many a kind takes is checked: 250 of `macvlan` and `veth`"),
-	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")), func(e *Experiment) *[]float64 { return &e.OfferedMbps }).
+	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")),
+		func(e *Experiment) *[]float64 { return &e.OfferedMbps }).
 		means("loads, Mbit/s: payload of all clients together, shared evenly; with `traffic.kind = " +
 			"\"frames\"` whole frames"),
 	optional("mbps_per_client", List(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient }).
 		means("loads of one client, Mbit/s: each adds one load of so much for every client"),
-	optional("offered_kpps", List(Within(minKpps, maxKpps, "a number of thousand frames a second")), func(e *Experiment) *[]float64 { return &e.OfferedKpps }).
+	optional("offered_kpps", List(Within(minKpps, maxKpps, "a number of thousand frames a second")),
+		func(e *Experiment) *[]float64 { return &e.OfferedKpps }).
 		means("loads, thousand frames a second, at each of `frame_sizes`; needs `traffic.kind = \"frames\"`"),
-	optional("loads_divided_by", Within(1, maxDivisor, "what the loads were divided by,"), func(e *Experiment) *float64 { return &e.LoadsDividedBy }).
+	optional("loads_divided_by", Within(1, maxDivisor, "what the loads were divided by,"),
+		func(e *Experiment) *float64 { return &e.LoadsDividedBy }).
 		means("what the loads of this file were divided by for an emulated CPU; 1: they are not to be divided"),
 	optional("frame_sizes", List(frameSize), func(e *Experiment) *[]string { return &e.FrameSizes }).
 		means("sizes of frames without FCS (RFC 2544's 64 are 60): bytes, a mix (`imix` is 7:4:1 of " +
 			"60, 590, 1514), or a file"),
-	field("directions", List(Word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions }).
+	field("directions", List(Word(result.Up, result.Down, result.Both)),
+		func(e *Experiment) *[]string { return &e.Directions }).
 		means("`up`: clients send; `down`: the server sends; `both`: half of the load each way, two streams a client"),
 	field("profiles", List(Word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles }).
 		means("`per-packet`: the router handles each packet alone; `bulk`: receive aggregation on"),
@@ -109,7 +113,8 @@ var general = []Field{
 		means("`macvlan`: own namespace, MAC and lease; `veth`: static addresses; `persona`: own MAC " +
 			"and lease in one namespace, for thousands; `pppoe`: a persona in a PPPoE session, " +
 			"beside personas at the clean router"),
-	optional("client.churn", PerSecond(maxChurn, "0 for none", "guests a second"), func(e *Experiment) *float64 { return &e.Client.Churn }).
+	optional("client.churn", PerSecond(maxChurn, "0 for none", "guests a second"),
+		func(e *Experiment) *float64 { return &e.Client.Churn }).
 		means("guests a second that lease, log in, stay for two seconds, log out and leave while the " +
 			"clients send; kind `persona`"),
 	field("client.hosts", Integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }).
@@ -119,19 +124,23 @@ var general = []Field{
 			"`frames`: exact frames at an exact rate, whatever arrives"),
 	field("traffic.protocol", Word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol }).
 		means("`udp`: datagrams of 1472 bytes (with iperf3 1448); not with profile `bulk`, nor with short connections"),
-	field("traffic.burst_segments", Integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments }).
+	field("traffic.burst_segments", Integer(1, client.InitialWindow),
+		func(e *Experiment) *int { return &e.Traffic.BurstSegments }).
 		means("segments, datagrams or frames sent back to back"),
 	field("traffic.pacing", Word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing }).
 		means("iperf3 uploads over TCP: `paced` by the kernel, `burst` by iperf3's timer"),
-	optional("traffic.gaps", Word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson, traffic.GapsCaptured), func(e *Experiment) *string { return &e.Traffic.Gaps }).
+	optional("traffic.gaps", Word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson, traffic.GapsCaptured),
+		func(e *Experiment) *string { return &e.Traffic.Gaps }).
 		means("frames: `constant`: bursts at equal distances; `scattered`: each at a random place of " +
 			"its interval; `poisson`: exponential gaps; `captured`: those of the capture that " +
 			"`frame_sizes` names"),
 	optional("traffic.seed", Integer(0, maxSeed), func(e *Experiment) *int { return &e.Traffic.Seed }).
 		means("frames: of the order of sizes and of the gaps; the same seed, the same sequence"),
-	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"), func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }).
+	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"),
+		func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }).
 		means("connections a second opened beside the load, each for one answer"),
-	optional("traffic.short_bytes", Integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }).
+	optional("traffic.short_bytes", Integer(1, short.MostBytes),
+		func(e *Experiment) *int { return &e.Traffic.ShortBytes }).
 		means("bytes of such an answer"),
 	optional("router.speed", speed, func(e *Experiment) *float64 { return &e.Router.Speed }).
 		means("share of its CPU that the router has"),

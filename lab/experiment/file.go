@@ -52,7 +52,8 @@ type entry struct {
 // parseEntries lists the keys of a TOML text, each table ahead of what is in it
 // and otherwise in the order of the text.
 func parseEntries(file string, data []byte) ([]entry, error) {
-	data, err := textfile.Decode(data) // the toml package takes marks off too, and then its positions are not those of data
+	// the toml package takes marks off too, and then its positions are not those of data
+	data, err := textfile.Decode(data)
 	if err != nil {
 		return nil, &Error{File: file, Line: 1, Problem: err.Error()}
 	}

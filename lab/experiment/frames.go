@@ -35,7 +35,9 @@ func frameSize(v any) (string, error) {
 	}
 	sizes, err := frames.Named(text)
 	if err != nil || sizes.Longest() > maxFrame {
-		return "", fmt.Errorf("must be bytes from %d to %d, without FCS, one of %s, or a file of sizes (.csv, .pcap, .pcapng), not %s", frames.MinBytes, maxFrame, strings.Join(frames.MixNames(), ", "), show(v))
+		return "", fmt.Errorf(
+			"must be bytes from %d to %d, without FCS, one of %s, or a file of sizes (.csv, .pcap, .pcapng), not %s",
+			frames.MinBytes, maxFrame, strings.Join(frames.MixNames(), ", "), show(v))
 	}
 	return text, nil
 }
@@ -69,7 +71,8 @@ func (e *Experiment) checkFrames(report Report) {
 		return
 	}
 	if e.Client.Hosts > 1 {
-		report("client.hosts", "%d does not go with traffic.kind = %s: one generator sends the frames of all clients", e.Client.Hosts, kinds)
+		report("client.hosts", "%d does not go with traffic.kind = %s: one generator sends the frames of all clients",
+			e.Client.Hosts, kinds)
 	}
 	if e.Traffic.Protocol != ProtocolUDP {
 		report("traffic.protocol", "%q does not go with kind = %s: such frames carry UDP", e.Traffic.Protocol, kinds)
@@ -83,7 +86,8 @@ func (e *Experiment) checkFrames(report Report) {
 	for _, size := range e.FrameSizes {
 		for _, kpps := range e.OfferedKpps {
 			if mbps := e.mbpsOf(kpps, size); mbps < MinOfferedMbps || mbps > MaxOfferedMbps {
-				report("offered_kpps", "%g with frames of %s makes %g Mbit/s: want %g to %d", kpps, size, mbps, MinOfferedMbps, MaxOfferedMbps)
+				report("offered_kpps", "%g with frames of %s makes %g Mbit/s: want %g to %d", kpps, size, mbps, MinOfferedMbps,
+					MaxOfferedMbps)
 				return
 			}
 		}

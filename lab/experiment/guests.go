@@ -40,7 +40,8 @@ func (e *Experiment) checkGuests(report Report) {
 		}
 	}
 	if most := e.mostClients(); most+e.Client.Guests() > kind.Most {
-		report("client.churn", "%g a second are %s, and with %s more than the %d that a lab takes", e.Client.Churn, words.Counted(e.Client.Guests(), "guest"), words.Agreed(most, "client", "clients"), kind.Most)
+		report("client.churn", "%g a second are %s, and with %s more than the %d that a lab takes", e.Client.Churn,
+			words.Counted(e.Client.Guests(), "guest"), words.Agreed(most, "client", "clients"), kind.Most)
 	}
 }
 
@@ -60,7 +61,8 @@ func (e *Experiment) checkSessions(report Report) {
 	for _, name := range e.DUTs {
 		sessions := e.Custom[name].Sessions
 		if all := most + e.Client.Guests(); sessions > 0 && all > MaxAmongSessions {
-			report("clients", "%d %s: a device with sessions (%s) takes up to %d of them", most, who, dutKey(name, ""), MaxAmongSessions)
+			report("clients", "%d %s: a device with sessions (%s) takes up to %d of them", most, who, dutKey(name, ""),
+				MaxAmongSessions)
 		} else if sessions > 0 && all > sessions {
 			report(dutKey(name, "sessions"), "%d: the %d %s are among them", sessions, most, who)
 		}

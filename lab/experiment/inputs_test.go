@@ -11,11 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
-// TestFilesOfOneName: files of the same name are kept apart, in a run's folder too, and a key that is set anew names other
-// files than before.
+// TestFilesOfOneName: files of the same name are kept apart, in a run's folder too, and a key that is set anew names
+// other files than before.
 func TestFilesOfOneName(t *testing.T) {
 	dir := t.TempDir()
-	for name, sizes := range map[string]string{"x.csv": "60,1", "other/x.csv": "1514,1", "other/more/x.csv": "590,1", "new/x.csv": "100,1"} {
+	for name, sizes := range map[string]string{
+		"x.csv": "60,1", "other/x.csv": "1514,1", "other/more/x.csv": "590,1", "new/x.csv": "100,1"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +26,9 @@ func TestFilesOfOneName(t *testing.T) {
 	}
 	file := filepath.Join(dir, "e.toml")
 	parse := func(names string) (*experiment.Experiment, error) {
-		return measure.Catalogue().Parse(file, []byte("duts = [\"allowlist\"]\nclients = [2]\noffered_mbps = [20]\ntraffic = { kind = \"frames\" }\nframe_sizes = ["+names+"]\n"))
+		return measure.Catalogue().Parse(file, []byte(
+			"duts = [\"allowlist\"]\nclients = [2]\noffered_mbps = [20]\ntraffic = { kind = \"frames\" }\nframe_sizes = ["+names+
+				"]\n"))
 	}
 	longest := func(e *experiment.Experiment, name string) int {
 		t.Helper()
@@ -36,7 +39,8 @@ func TestFilesOfOneName(t *testing.T) {
 		return sizes.Longest()
 	}
 	want := map[string]int{"other-x.csv": 1514, "x.csv": 60, "other-more-x.csv": 590}
-	for _, order := range []string{`"other/x.csv", "x.csv", "other/more/x.csv"`, `"x.csv", "other/more/x.csv", "other/x.csv"`} {
+	for _, order := range []string{
+		`"other/x.csv", "x.csv", "other/more/x.csv"`, `"x.csv", "other/more/x.csv", "other/x.csv"`} {
 		e, err := parse(order)
 		if err != nil {
 			t.Fatalf("%s: %v", order, err)
@@ -60,7 +64,8 @@ func TestFilesOfOneName(t *testing.T) {
 		}
 		for name, bytes := range want {
 			if longest(e, name) != bytes || longest(again, name) != bytes {
-				t.Errorf("%s: %s has frames of %d bytes, and of %d in the run's folder, want %d", order, name, longest(e, name), longest(again, name), bytes)
+				t.Errorf("%s: %s has frames of %d bytes, and of %d in the run's folder, want %d", order, name, longest(e, name),
+					longest(again, name), bytes)
 			}
 		}
 		if !slices.Equal(e.FrameSizes, again.FrameSizes) {

@@ -9,7 +9,8 @@ import (
 
 // Link says what the link between two gateways does to the frames of each direction.
 type Link struct {
-	Mbps    []float64     // rates to measure at, Mbit/s of frames with the Ethernet header of 14 bytes; 0: no limit; none (default): as 0
+	// rates to measure at, Mbit/s of frames with the Ethernet header of 14 bytes; 0: no limit; none (default): as 0
+	Mbps    []float64
 	Delay   time.Duration // of each frame, each way; default 0
 	LossPct float64       // of the frames, each way; default 0
 }
@@ -29,7 +30,8 @@ var linkFields = []Field{
 		means("rates of the link between two gateways, Mbit/s, each a series of cells; 0: no limit"),
 	optional("link.delay", Duration(0, maxLinkDelay), func(e *Experiment) *time.Duration { return &e.Link.Delay }).
 		means("delay of that link, each way; needs netem"),
-	optional("link.loss_pct", Within(0, maxLinkLoss, "per cent of the frames,"), func(e *Experiment) *float64 { return &e.Link.LossPct }).
+	optional("link.loss_pct", Within(0, maxLinkLoss, "per cent of the frames,"),
+		func(e *Experiment) *float64 { return &e.Link.LossPct }).
 		means("share of the frames that it loses, each way, per cent; needs netem"),
 }
 
@@ -37,7 +39,8 @@ var linkFields = []Field{
 var linkRate = number(fmt.Sprintf("0 for no limit, or Mbit/s from %d to %d", minLinkMbps, maxLinkMbps),
 	func(n float64) bool { return n == 0 || n >= minLinkMbps && n <= maxLinkMbps })
 
-// EachLink calls fn with a setting's cell at each rate of the link; with the cell alone where the experiment names no rate.
+// EachLink calls fn with a setting's cell at each rate of the link; with the cell alone where the experiment names no
+// rate.
 func (e *Experiment) EachLink(cell result.Cell, fn func(result.Cell)) {
 	if len(e.Link.Mbps) == 0 {
 		fn(cell)

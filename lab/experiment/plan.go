@@ -63,8 +63,8 @@ func (e *Experiment) Plan() []Block {
 	return blocks
 }
 
-// MostAttempts bounds the attempts at one window: those that Redo promises, and as many again twice while the run is not much
-// longer than planned.
+// MostAttempts bounds the attempts at one window: those that Redo promises, and as many again twice while the run is
+// not much longer than planned.
 func (e *Experiment) MostAttempts() int {
 	if e.Redo == 0 {
 		return 1
@@ -192,8 +192,8 @@ func (e *Experiment) EstimatedDuration() (total time.Duration) {
 	return total.Round(time.Second)
 }
 
-// DurationBounds are the least and the most that the plan takes; both are EstimatedDuration where what is measured makes no
-// difference.
+// DurationBounds are the least and the most that the plan takes; both are EstimatedDuration where what is measured
+// makes no difference.
 func (e *Experiment) DurationBounds() (least, most time.Duration) {
 	bounds := e.measure().Bounds
 	if bounds == nil {

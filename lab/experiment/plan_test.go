@@ -50,7 +50,8 @@ func quickOfThree(t *testing.T) *Experiment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(e.Set("duts", "opennds,allowlist,coovachilli"), longWindows(e), e.Set("blocks", "4"), e.Set("aa_blocks", "2")); err != nil {
+	if err := errors.Join(e.Set("duts", "opennds,allowlist,coovachilli"), longWindows(e), e.Set("blocks", "4"), e.Set(
+		"aa_blocks", "2")); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -60,7 +61,8 @@ func TestPlanOfQuick(t *testing.T) {
 	e := quickOfThree(t)
 	var got []string
 	for _, b := range e.Plan() {
-		got = append(got, fmt.Sprintf("%s %d %s %g,%g", b.DUT(), b.Index, b.DUTLab, b.Cells[0].Number(result.OfferedMbps), b.Cells[1].Number(result.OfferedMbps)))
+		got = append(got, fmt.Sprintf("%s %d %s %g,%g", b.DUT(), b.Index, b.DUTLab, b.Cells[0].Number(result.OfferedMbps),
+			b.Cells[1].Number(result.OfferedMbps)))
 	}
 	want := []string{
 		"opennds 0 a 100,1000", "allowlist 0 b 100,1000", "coovachilli 0 a 100,1000",
@@ -112,7 +114,8 @@ aa_blocks = 4
 		}
 		var loads []float64
 		for _, c := range b.Cells {
-			if c.Text(result.DUT) != b.DUT() || c.Int(result.Clients) != b.Clients() || c.Text(result.Direction) != b.Cell.Text(result.Direction) || c.Text(result.Profile) != b.Cell.Text(result.Profile) {
+			if c.Text(result.DUT) != b.DUT() || c.Int(result.Clients) != b.Clients() ||
+				c.Text(result.Direction) != b.Cell.Text(result.Direction) || c.Text(result.Profile) != b.Cell.Text(result.Profile) {
 				t.Errorf("cell %+v in block of %+v", c, g)
 			}
 			loads = append(loads, c.Number(result.OfferedMbps))

@@ -40,8 +40,8 @@ func isSizesFile(name string) bool {
 	return ending == histogramEnding && !strings.HasSuffix(name, ".gz") || slices.Contains(captureEndings, ending)
 }
 
-// readSizes reads the files of frame_sizes, whose names are then those without their folders, or with them where two would
-// have the same, and collects what is wrong with them. What was read stays as it is until the key is set anew.
+// readSizes reads the files of frame_sizes, whose names are then those without their folders, or with them where two
+// would have the same, and collects what is wrong with them. What was read stays as it is until the key is set anew.
 func (e *Experiment) readSizes() {
 	if e.sizesRead {
 		return
@@ -100,9 +100,10 @@ func apart(paths []string) []string {
 
 // withFolders is a path as one name.
 func withFolders(at string) string {
-	parts := slices.DeleteFunc(strings.Split(filepath.ToSlash(strings.TrimSuffix(at, ".gz")), "/"), func(part string) bool {
-		return strings.Trim(part, ".") == ""
-	})
+	parts := slices.DeleteFunc(
+		strings.Split(filepath.ToSlash(strings.TrimSuffix(at, ".gz")), "/"), func(part string) bool {
+			return strings.Trim(part, ".") == ""
+		})
 	name := notInNames.ReplaceAllString(strings.Join(parts, "-"), "-")
 	const most = 64                                               // of nameForm
 	return strings.TrimLeft(name[max(0, len(name)-most+3):], ".") // with room for a number
@@ -215,7 +216,9 @@ func (e *Experiment) checkSizes(report Report) {
 	for _, name := range e.FrameSizes {
 		f := e.files[name]
 		if f.trace == nil {
-			report("traffic.gaps", "%q needs captures, and frame_sizes has %s: name .pcap or .pcapng files alone, or choose other gaps", traffic.GapsCaptured, cmp.Or(name, "none"))
+			report("traffic.gaps",
+				"%q needs captures, and frame_sizes has %s: name .pcap or .pcapng files alone, or choose other gaps",
+				traffic.GapsCaptured, cmp.Or(name, "none"))
 			continue
 		}
 		if _, err := f.trace.Speed(1); err != nil {

@@ -129,8 +129,10 @@ func TestBadSizesFromFiles(t *testing.T) {
 	jumbo := bytes.Clone(whole)
 	binary.LittleEndian.PutUint32(jumbo[24+12:], 9000)
 	dir := folderOf(t, map[string][]byte{
-		"empty.csv": nil, "none.csv": []byte("bytes,weight\n60,0\n"), "bad.csv": []byte("60,1\nx,1\n"), "huge.csv": bytes.Repeat([]byte("60,1\n"), 300_000),
-		"empty.pcap": nil, "cut.pcap": whole[:len(whole)-1], "text.pcap": []byte("no capture at all, but a text"), "jumbo.pcap": jumbo, "long.pcap": long,
+		"empty.csv": nil, "none.csv": []byte("bytes,weight\n60,0\n"), "bad.csv": []byte("60,1\nx,1\n"),
+		"huge.csv":   bytes.Repeat([]byte("60,1\n"), 300_000),
+		"empty.pcap": nil, "cut.pcap": whole[:len(whole)-1], "text.pcap": []byte("no capture at all, but a text"),
+		"jumbo.pcap": jumbo, "long.pcap": long,
 		"two words.csv": []byte("60,1\n"), "good.csv": []byte("60,1\n"), "folder.csv/x": nil,
 		"one.pcap": captureOf(t, 60),
 	})
@@ -173,7 +175,8 @@ func TestSizesFromFilesBySet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{filepath.Join(dir, "good.csv"), "good.csv", "./good.csv"} {
-		if err := e.Set("frame_sizes", name); err != nil || e.Check() != nil || !slices.Equal(e.FrameSizes, []string{"good.csv"}) {
+		if err := e.Set("frame_sizes", name); err != nil || e.Check() != nil ||
+			!slices.Equal(e.FrameSizes, []string{"good.csv"}) {
 			t.Errorf("%s: %v, %v, %v", name, err, e.Check(), e.FrameSizes)
 		}
 	}

@@ -70,7 +70,9 @@ func Within(lo, hi float64, what string) Parser[float64] {
 }
 
 // share accepts Mbit/s of one client; what they make together is checked later.
-var share = number(fmt.Sprintf("Mbit/s a client, more than 0 and at most %d", MaxOfferedMbps), func(n float64) bool { return n > 0 && n <= MaxOfferedMbps })
+var share = number(fmt.Sprintf("Mbit/s a client, more than 0 and at most %d", MaxOfferedMbps), func(n float64) bool {
+	return n > 0 && n <= MaxOfferedMbps
+})
 
 // speed accepts the share of its CPU that a router has; all of it is 0, as without the key.
 func speed(v any) (float64, error) {

@@ -54,7 +54,9 @@ func (e *Experiment) checkTurns(report Report) {
 					continue
 				}
 				least := load * float64(warmup) / float64(maxWindow)
-				report("clients", "%d: at %g Mbit/s, in bursts of %s, it takes %s until each has sent one, and a load warms up for %s at most: fewer clients, shorter bursts, or %.0f Mbit/s",
+				report("clients",
+					"%d: at %g Mbit/s, in bursts of %s, it takes %s until each has sent one, and a load warms up for %s at most: "+
+						"fewer clients, shorter bursts, or %.0f Mbit/s",
 					n, load, words.Counted(e.Traffic.BurstSegments, "segment"), warmup.Round(time.Second), maxWindow, math.Ceil(least))
 				return
 			}
@@ -75,7 +77,9 @@ func (e *Experiment) checkVisits(report Report) {
 				loaded += e.WarmupOf(load, direction, device, clean) + time.Duration(e.Windows)*e.Window
 			}
 			if e.Client.Churn*loaded.Seconds() < 1 {
-				report("client.churn", "%g: a block's loads last %s, in which not one guest comes: more guests a second, more windows or longer ones", e.Client.Churn, loaded)
+				report("client.churn",
+					"%g: a block's loads last %s, in which not one guest comes: more guests a second, more windows or longer ones",
+					e.Client.Churn, loaded)
 				return
 			}
 		}
@@ -93,7 +97,9 @@ func (e *Experiment) checkDatagrams(report Report) {
 		for _, load := range e.Loads(n) {
 			one := Side{Client: e.Client.Kind, Clients: 1, Traffic: e.Traffic}
 			if each := one.turn(load, ""); each > e.Window/least {
-				report("traffic.burst_segments", "%d: at %g Mbit/s such a burst is sent every %s, and a window of %s is to hold %d: fewer segments, a longer window or more load",
+				report("traffic.burst_segments",
+					"%d: at %g Mbit/s such a burst is sent every %s, and a window of %s is to hold %d: fewer segments, a longer "+
+						"window or more load",
 					e.Traffic.BurstSegments, load, each.Round(time.Millisecond), e.Window, least)
 				return
 			}

@@ -151,7 +151,8 @@ const neighbourWithin = 10 * time.Second
 
 // neighbour is the hardware address of a neighbour. A datagram to the discard port has the kernel ask for it.
 func neighbour(ctx context.Context, at *net.Interface, addr netip.Addr) (net.HardwareAddr, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, neighbourWithin, fmt.Errorf("%s does not answer ARP at %s within %s", addr, at.Name, neighbourWithin))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx, neighbourWithin, fmt.Errorf("%s does not answer ARP at %s within %s", addr, at.Name, neighbourWithin))
 	defer cancel()
 	for {
 		list, err := netlink.NeighList(at.Index, netlink.FAMILY_V4)

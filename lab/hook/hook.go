@@ -56,7 +56,8 @@ func Attach(cfg Config, prog *ebpf.Program) (Attachment, error) {
 	}
 	c, err := attachClsact(cfg, prog)
 	if err != nil {
-		return nil, fmt.Errorf("attaching the program, which before kernel 6.6 needs the modules sch_ingress and cls_bpf: %w", err)
+		return nil, fmt.Errorf(
+			"attaching the program, which before kernel 6.6 needs the modules sch_ingress and cls_bpf: %w", err)
 	}
 	return c, nil
 }
@@ -92,12 +93,14 @@ func attachClsact(cfg Config, prog *ebpf.Program) (*clsact, error) {
 	c := &clsact{
 		ns: ns,
 		qdisc: &netlink.GenericQdisc{
-			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: cfg.Interface, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
-			QdiscType:  "clsact",
+			QdiscAttrs: netlink.QdiscAttrs{
+				LinkIndex: cfg.Interface, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
+			QdiscType: "clsact",
 		},
 		filter: &netlink.BpfFilter{
-			FilterAttrs: netlink.FilterAttrs{LinkIndex: cfg.Interface, Parent: parent, Handle: max(1, cfg.Handle), Protocol: unix.ETH_P_ALL, Priority: 1},
-			Fd:          prog.FD(), Name: cfg.Name, DirectAction: true,
+			FilterAttrs: netlink.FilterAttrs{
+				LinkIndex: cfg.Interface, Parent: parent, Handle: max(1, cfg.Handle), Protocol: unix.ETH_P_ALL, Priority: 1},
+			Fd: prog.FD(), Name: cfg.Name, DirectAction: true,
 		},
 	}
 	err = ns.QdiscAdd(c.qdisc)

@@ -71,7 +71,8 @@ func (p Places) Remove(ctx context.Context, name string, status func(string)) ([
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("kernel %q is not among the fetched ones: gateweigh kernel list shows them: %w", name, ErrUnknown)
+		return nil, fmt.Errorf(
+			"kernel %q is not among the fetched ones: gateweigh kernel list shows them: %w", name, ErrUnknown)
 	}
 	unlock, err := p.lock(ctx, status)
 	if err != nil {

@@ -32,14 +32,17 @@ var (
 // suiteForm is the form of suites' names. A slash would change what apt is asked for.
 var suiteForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~+-]*$`)
 
-// Fetch gets the kernel "debian" or "debian:SUITE" with apt from the machine's own sources, or returns the one that
-// was got before if that is the newest and whole. Only a whole kernel comes into the cache, in one step. status hears what is done.
+// Fetch gets the kernel "debian" or "debian:SUITE" with apt from the machine's own sources, or returns the one that was
+// got before if that is the newest and whole. Only a whole kernel comes into the cache, in one step. status hears what
+// is done.
 func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Kernel, error) {
 	if !IsDebian(name) {
 		return Kernel{}, fmt.Errorf("kernel %q cannot be fetched: want debian or debian:SUITE: %w", name, ErrUnknown)
 	}
 	if _, suite, given := strings.Cut(name, ":"); given && !suiteForm.MatchString(suite) {
-		return Kernel{}, fmt.Errorf("kernel %q: %w: %q: want a name such as bookworm-backports (gateweigh kernel list has those that apt knows)", name, ErrSuite, suite)
+		return Kernel{}, fmt.Errorf(
+			"kernel %q: %w: %q: want a name such as bookworm-backports (gateweigh kernel list has those that apt knows)", name,
+			ErrSuite, suite)
 	}
 	if err := os.MkdirAll(p.Cache, 0o755); err != nil {
 		return Kernel{}, fmt.Errorf("making the folder of fetched kernels: %w", explained(err, ""))
@@ -69,7 +72,8 @@ type fetch struct {
 func (p Places) begin(ctx context.Context, name string, status func(string)) (fetch, error) {
 	for program, pkg := range map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg", "depmod": "kmod"} {
 		if programPath(program) == "" {
-			return fetch{}, fmt.Errorf("%s is not here: install the package %s, or give a kernel's path: %w", program, pkg, ErrProgram)
+			return fetch{}, fmt.Errorf(
+				"%s is not here: install the package %s, or give a kernel's path: %w", program, pkg, ErrProgram)
 		}
 	}
 	folder, err := os.MkdirTemp(p.Cache, fetching)
@@ -148,7 +152,8 @@ func (f fetch) unpack(file string) error {
 		return fmt.Errorf("indexing the modules: %w", err)
 	}
 	// Beside the modules, where programs of the guest look for it.
-	if err := os.Link(filepath.Join(f.folder, "boot", "config-"+release), filepath.Join(f.folder, "lib", "modules", release, "config")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Link(filepath.Join(f.folder, "boot", "config-"+release), filepath.Join(f.folder, "lib", "modules",
+		release, "config")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(f.folder, nameFile), []byte(f.name+"\n"), 0o644); err != nil {
@@ -173,7 +178,8 @@ func (f fetch) download(pkg string) (string, error) {
 	if _, suite, ok := strings.Cut(f.name, ":"); ok {
 		pkg += "/" + suite
 	}
-	if _, err := f.run("apt-get", "-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30", "download", pkg); err != nil {
+	if _, err := f.run("apt-get", "-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=30", "-o",
+		"Acquire::https::Timeout=30", "download", pkg); err != nil {
 		return "", fmt.Errorf("getting %s: %w", pkg, err)
 	}
 	name, _, _ := strings.Cut(pkg, "/")
@@ -239,10 +245,13 @@ func explained(err error, messages string) error {
 	case errors.Is(err, syscall.ENOSPC) || has("No space left on device", "don't have enough free space"):
 		return fmt.Errorf("%w: free some, or set XDG_CACHE_HOME to a folder with room", ErrSpace)
 	case has("was not found", "is not valid for APT::Default-Release"):
-		return fmt.Errorf("%w (%s): apt knows those of /etc/apt/sources.list and sources.list.d; after a change: sudo apt-get update", ErrSuite, last)
+		return fmt.Errorf(
+			"%w (%s): apt knows those of /etc/apt/sources.list and sources.list.d; after a change: sudo apt-get update",
+			ErrSuite, last)
 	case has("Unable to locate package", "No packages found", "Can't find a source"):
 		return fmt.Errorf("apt does not know it (%s): sudo apt-get update; the sources must be Debian's", last)
-	case has("resolving", "Could not connect", "Unable to connect", "Failed to fetch", "Network is unreachable", "connection timed out"):
+	case has("resolving", "Could not connect", "Unable to connect", "Failed to fetch", "Network is unreachable",
+		"connection timed out"):
 		return fmt.Errorf("%w (%s): check the network and the proxy, or give a kernel's path", ErrNetwork, last)
 	case last != "":
 		return fmt.Errorf("%w: %s", err, last)
@@ -261,7 +270,9 @@ func roomFor(folder, text string) error {
 		return err
 	}
 	if free < kib {
-		return fmt.Errorf("the kernel takes %d MiB, and %s has %d: %w: free some, or set XDG_CACHE_HOME to a folder with room", kib>>10, folder, free>>10, ErrSpace)
+		return fmt.Errorf(
+			"the kernel takes %d MiB, and %s has %d: %w: free some, or set XDG_CACHE_HOME to a folder with room", kib>>10,
+			folder, free>>10, ErrSpace)
 	}
 	return nil
 }

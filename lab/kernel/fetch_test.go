@@ -31,12 +31,14 @@ func newArchive(t *testing.T, installedKiB int) archive {
 	const image = "linux-image-6.1.0-9-amd64"
 	files := a.pack(t, "linux-image-amd64", "6.1.9-1", "Depends: "+image+" (= 6.1.9-1)\n", nil) +
 		a.pack(t, image, "6.1.9-1", fmt.Sprintf("Installed-Size: %d\n", installedKiB), map[string]string{
-			"boot/vmlinuz-6.1.0-9-amd64": string(bzImage("6.1.0-9-amd64 (built here)")), "boot/config-6.1.0-9-amd64": "CONFIG_NET=y\n",
+			"boot/vmlinuz-6.1.0-9-amd64":                string(bzImage("6.1.0-9-amd64 (built here)")),
+			"boot/config-6.1.0-9-amd64":                 "CONFIG_NET=y\n",
 			"lib/modules/6.1.0-9-amd64/modules.builtin": "", "lib/modules/6.1.0-9-amd64/modules.order": "",
 		})
 	write(t, filepath.Join(a.folder, "Packages"), files)
 	sum := sha256.Sum256([]byte(files))
-	write(t, filepath.Join(a.folder, "Release"), fmt.Sprintf("Origin: here\nSuite: %s\nCodename: %s\nSHA256:\n %x %d Packages\n", a.suite, a.suite, sum, len(files)))
+	write(t, filepath.Join(a.folder, "Release"),
+		fmt.Sprintf("Origin: here\nSuite: %s\nCodename: %s\nSHA256:\n %x %d Packages\n", a.suite, a.suite, sum, len(files)))
 	a.use(t, "file:"+a.folder)
 	return a
 }
@@ -45,7 +47,8 @@ func newArchive(t *testing.T, installedKiB int) archive {
 func (a archive) pack(t *testing.T, name, version, more string, files map[string]string) string {
 	t.Helper()
 	tree := filepath.Join(t.TempDir(), "tree")
-	fields := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: nobody <nobody@example.org>\n%s", name, version, more)
+	fields := fmt.Sprintf(
+		"Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: nobody <nobody@example.org>\n%s", name, version, more)
 	write(t, filepath.Join(tree, "DEBIAN", "control"), fields+"Description: for a test\n")
 	for path, text := range files {
 		write(t, filepath.Join(tree, path), text)
@@ -56,7 +59,8 @@ func (a archive) pack(t *testing.T, name, version, more string, files map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%sFilename: ./%s\nSize: %d\nSHA256: %x\nDescription: for a test\n\n", fields, file, len(data), sha256.Sum256(data))
+	return fmt.Sprintf(
+		"%sFilename: ./%s\nSize: %d\nSHA256: %x\nDescription: for a test\n\n", fields, file, len(data), sha256.Sum256(data))
 }
 
 // use has apt-get read this source alone, with state of its own.
@@ -69,7 +73,8 @@ func (a archive) use(t *testing.T, source string) {
 		}
 	}
 	write(t, filepath.Join(state, "sources.list"), "deb [trusted=yes arch=amd64] "+source+" ./\n")
-	write(t, filepath.Join(state, "apt.conf"), fmt.Sprintf(`Dir::State "%[1]s"; Dir::State::Lists "%[1]s/lists"; Dir::Cache "%[1]s/cache"; Dir::Etc::SourceList "%[1]s/sources.list";
+	write(t, filepath.Join(state, "apt.conf"), fmt.Sprintf(
+		`Dir::State "%[1]s"; Dir::State::Lists "%[1]s/lists"; Dir::Cache "%[1]s/cache"; Dir::Etc::SourceList "%[1]s/sources.list";
 Dir::Etc::SourceParts "%[1]s/parts"; Dir::Etc::Parts "%[1]s/parts"; Dir::Etc::PreferencesParts "%[1]s/preferences"; Dir::State::Status "/dev/null"; APT::Sandbox::User "root"; APT::Architecture "amd64"; Acquire::Languages "none";
 `, state))
 	t.Setenv("APT_CONFIG", filepath.Join(state, "apt.conf"))
@@ -132,7 +137,8 @@ func TestFetch(t *testing.T) {
 	if list := p.Fetched(); len(list) != 0 {
 		t.Errorf("a half fetched kernel is listed: %v", list)
 	}
-	if _, err := p.Find("debian"); !errors.Is(err, kernel.ErrUnknown) || !strings.Contains(err.Error(), "kernel fetch debian") {
+	if _, err := p.Find("debian"); !errors.Is(err, kernel.ErrUnknown) ||
+		!strings.Contains(err.Error(), "kernel fetch debian") {
 		t.Errorf("before: %v", err)
 	}
 	k, err := p.Fetch(t.Context(), "debian", quiet)
@@ -152,7 +158,8 @@ func TestFetch(t *testing.T) {
 		t.Errorf("left in the cache: %v, %v", entries, err)
 	}
 	var said []string
-	if again, err := p.Fetch(t.Context(), "debian", func(text string) { said = append(said, text) }); err != nil || again != k || strings.Contains(strings.Join(said, " "), "unpacking") {
+	if again, err := p.Fetch(t.Context(), "debian", func(text string) { said = append(said, text) }); err != nil ||
+		again != k || strings.Contains(strings.Join(said, " "), "unpacking") {
 		t.Errorf("again: %+v, %v, said %q", again, err, said)
 	}
 	damaged(t, p, k)
@@ -223,10 +230,12 @@ func TestOffers(t *testing.T) {
 		t.Errorf("of an empty source: %v, %v", offers, err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := kernel.Offers(t.Context()); err == nil || !errors.Is(err, kernel.ErrProgram) || !strings.Contains(err.Error(), "apt-cache") {
+	if _, err := kernel.Offers(t.Context()); err == nil || !errors.Is(err, kernel.ErrProgram) ||
+		!strings.Contains(err.Error(), "apt-cache") {
 		t.Errorf("without apt: %v", err)
 	}
-	if _, err := (kernel.Places{Cache: t.TempDir()}).Fetch(t.Context(), "debian", quiet); !errors.Is(err, kernel.ErrProgram) || !strings.Contains(err.Error(), "install the package") {
+	if _, err := (kernel.Places{Cache: t.TempDir()}).Fetch(t.Context(), "debian", quiet); !errors.Is(
+		err, kernel.ErrProgram) || !strings.Contains(err.Error(), "install the package") {
 		t.Errorf("fetching without apt: %v", err)
 	}
 }
@@ -294,9 +303,11 @@ func TestForm(t *testing.T) {
 		want  error
 		text  string
 	}{
-		"text": {[]byte("a letter"), kernel.ErrForm, "neither"}, "old": {old, kernel.ErrForm, "2.6.25"}, "narrow": {narrow, kernel.ErrForm, "32 bits"},
-		"alone": {bzImage("6.1.0-9 x"), syscall.ENOENT, "depmod"}, "elf": {[]byte(elf.ELFMAG), kernel.ErrForm, "version"},
-		"arm64": {arm, kernel.ErrForm, "arm64"}, "elf for arm64": {elfFor(t, elf.EM_AARCH64), kernel.ErrForm, "AARCH64"}, "Linux 4.4": {bzImage("4.4.302 x"), kernel.ErrForm, "4.5"},
+		"text": {[]byte("a letter"), kernel.ErrForm, "neither"}, "old": {old, kernel.ErrForm, "2.6.25"},
+		"narrow": {narrow, kernel.ErrForm, "32 bits"},
+		"alone":  {bzImage("6.1.0-9 x"), syscall.ENOENT, "depmod"}, "elf": {[]byte(elf.ELFMAG), kernel.ErrForm, "version"},
+		"arm64": {arm, kernel.ErrForm, "arm64"}, "elf for arm64": {elfFor(t, elf.EM_AARCH64), kernel.ErrForm, "AARCH64"},
+		"Linux 4.4": {bzImage("4.4.302 x"), kernel.ErrForm, "4.5"},
 	} {
 		file := filepath.Join(t.TempDir(), "vmlinuz")
 		write(t, file, string(c.image))
@@ -319,7 +330,8 @@ func TestForm(t *testing.T) {
 // elfFor is the header of an ELF file.
 func elfFor(t *testing.T, machine elf.Machine) []byte {
 	t.Helper()
-	header := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: 1, Ehsize: 64, Phentsize: 56, Shentsize: 64}
+	header := elf.Header64{
+		Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: 1, Ehsize: 64, Phentsize: 56, Shentsize: 64}
 	copy(header.Ident[:], elf.ELFMAG+string([]byte{byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}))
 	data, err := binary.Append(nil, binary.LittleEndian, header)
 	if err != nil {
@@ -331,19 +343,22 @@ func elfFor(t *testing.T, machine elf.Machine) []byte {
 // TestLayouts finds a given kernel's modules where packages and builders put them, and says whose are there instead.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct{ given, image, modules string }{
-		{"pkg/boot/vmlinuz-6.1.0-9", "pkg/boot/vmlinuz-6.1.0-9", "pkg/lib/modules"}, {"pkg", "pkg/boot/vmlinuz-6.1.0-9", "pkg/lib/modules"},
+		{"pkg/boot/vmlinuz-6.1.0-9", "pkg/boot/vmlinuz-6.1.0-9", "pkg/lib/modules"},
+		{"pkg", "pkg/boot/vmlinuz-6.1.0-9", "pkg/lib/modules"},
 		{"vmlinuz", "vmlinuz", "modules"}, {"vmlinuz", "vmlinuz", "lib/modules"},
 	} {
 		folder := t.TempDir()
 		given := filepath.Join(folder, c.given)
 		write(t, filepath.Join(folder, c.image), string(bzImage("6.1.0-9 (built here)")))
 		write(t, filepath.Join(folder, c.modules, "6.1.0-8", "modules.dep"), "")
-		if _, err := (kernel.Places{}).Find(given); err == nil || !strings.Contains(err.Error(), "there are those of 6.1.0-8") || !strings.Contains(err.Error(), "depmod") {
+		if _, err := (kernel.Places{}).Find(given); err == nil ||
+			!strings.Contains(err.Error(), "there are those of 6.1.0-8") || !strings.Contains(err.Error(), "depmod") {
 			t.Errorf("%+v: with modules of another release: %v", c, err)
 		}
 		want := filepath.Join(folder, c.modules, "6.1.0-9")
 		write(t, filepath.Join(want, "modules.dep"), "")
-		if k, err := (kernel.Places{}).Find(given); err != nil || k.Name != given || k.Release != "6.1.0-9" || k.Modules != want {
+		if k, err := (kernel.Places{}).Find(given); err != nil || k.Name != given || k.Release != "6.1.0-9" ||
+			k.Modules != want {
 			t.Errorf("%+v: %+v, %v", c, k, err)
 		}
 	}
@@ -353,7 +368,8 @@ func TestLayouts(t *testing.T) {
 func TestModulesInOrder(t *testing.T) {
 	folder := t.TempDir()
 	k := kernel.Kernel{Name: "k", Release: "1", Modules: folder}
-	write(t, filepath.Join(folder, "modules.dep"), "kernel/c-d.ko: kernel/b.ko kernel/a.ko\nkernel/b.ko: kernel/a.ko\nkernel/a.ko:\nkernel/packed.ko.xz:\n")
+	write(t, filepath.Join(folder, "modules.dep"),
+		"kernel/c-d.ko: kernel/b.ko kernel/a.ko\nkernel/b.ko: kernel/a.ko\nkernel/a.ko:\nkernel/packed.ko.xz:\n")
 	write(t, filepath.Join(folder, "modules.builtin"), "kernel/inside.ko\n")
 	for _, name := range []string{"a", "b", "c-d", "packed"} {
 		write(t, filepath.Join(folder, "kernel", name+".ko"), "module "+name)

@@ -17,7 +17,8 @@ import (
 // Errors that a kernel's files can have.
 var (
 	ErrForm    = errors.New("not a kernel for x86-64")
-	ErrDamaged = errors.New("a file is damaged or missing: gateweigh kernel fetch gets a Debian kernel anew; any other, put it there again")
+	ErrDamaged = errors.New(
+		"a file is damaged or missing: gateweigh kernel fetch gets a Debian kernel anew; any other, put it there again")
 )
 
 // The header of a bzImage (kernel, Documentation/arch/x86/boot.rst): places and sizes of its fields.
@@ -37,8 +38,8 @@ const (
 	kernel64         = 1      // of xloadflags
 )
 
-// maxImage bounds what is read of a file that is said to be a kernel, and maxHeader what of a bzImage names its release: the place of
-// that text has 16 bits.
+// maxImage bounds what is read of a file that is said to be a kernel, and maxHeader what of a bzImage names its
+// release: the place of that text has 16 bits.
 const (
 	maxImage  = 512 << 20
 	maxHeader = 0x200 + 1<<16 + 256
@@ -62,7 +63,8 @@ func releaseOf(path string) (string, error) {
 		return "", fmt.Errorf("kernel %s: its version is not in it: %w", path, ErrForm)
 	}
 	if v := numbers(string(release)); slices.Compare(v, oldest) < 0 {
-		return "", fmt.Errorf("kernel %s is Linux %s, and a guest's files need %d.%d or newer (cgroup2): %w", path, release, oldest[0], oldest[1], ErrForm)
+		return "", fmt.Errorf("kernel %s is Linux %s, and a guest's files need %d.%d or newer (cgroup2): %w", path, release,
+			oldest[0], oldest[1], ErrForm)
 	}
 	return string(release), nil
 }
@@ -131,7 +133,9 @@ func (k Kernel) Bootable() ([]byte, error) {
 	}
 	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
 		if !enterable(image) {
-			return nil, fmt.Errorf("kernel %s: an ELF file without an entry for PVH (CONFIG_PVH): give the bzImage (vmlinuz) instead: %w", k.Image, ErrForm)
+			return nil, fmt.Errorf(
+				"kernel %s: an ELF file without an entry for PVH (CONFIG_PVH): give the bzImage (vmlinuz) instead: %w", k.Image,
+				ErrForm)
 		}
 		return image, nil
 	}
@@ -233,7 +237,8 @@ func enterable(image []byte) bool {
 // hasNote looks for a note in an ELF file's segment of notes: sizes of name and text, type, both padded to four bytes.
 func hasNote(notes []byte, name string, kind uint32) bool {
 	for len(notes) >= 12 {
-		nameSize, size, typ := uint64(binary.LittleEndian.Uint32(notes)), uint64(binary.LittleEndian.Uint32(notes[4:])), binary.LittleEndian.Uint32(notes[8:])
+		nameSize, size, typ := uint64(binary.LittleEndian.Uint32(notes)), uint64(binary.LittleEndian.Uint32(notes[4:])),
+			binary.LittleEndian.Uint32(notes[8:])
 		next := 12 + (nameSize+3)&^3 + (size+3)&^3
 		if next > uint64(len(notes)) {
 			return false

@@ -79,7 +79,9 @@ func (p Places) Find(name string) (Kernel, error) {
 	if IsDebian(name) {
 		return found, fmt.Errorf("kernel %s is not fetched yet: gateweigh kernel fetch %s: %w", name, name, ErrUnknown)
 	}
-	return found, fmt.Errorf("kernel %q: want debian, debian:SUITE, a release that gateweigh kernel list shows, or the path of a kernel (./vmlinuz): %w", name, ErrUnknown)
+	return found, fmt.Errorf(
+		"kernel %q: want debian, debian:SUITE, a release that gateweigh kernel list shows, or the path of a kernel "+
+			"(./vmlinuz): %w", name, ErrUnknown)
 }
 
 // at is the kernel at a path.
@@ -104,7 +106,8 @@ func (p Places) at(path string) (Kernel, error) {
 	}
 	k := Kernel{Name: path, Release: release, Image: path}
 	beside := filepath.Dir(path)
-	for _, folder := range []string{filepath.Join(filepath.Dir(beside), "lib", "modules"), filepath.Join(beside, "lib", "modules"), filepath.Join(beside, "modules"), p.Modules} {
+	for _, folder := range []string{filepath.Join(filepath.Dir(beside), "lib", "modules"), filepath.Join(beside, "lib",
+		"modules"), filepath.Join(beside, "modules"), p.Modules} {
 		k.Modules = filepath.Join(folder, release)
 		bad := k.Check()
 		if bad == nil {
@@ -121,10 +124,12 @@ func (p Places) at(path string) (Kernel, error) {
 func unpacked(folder string) (Kernel, error) {
 	images, _ := filepath.Glob(filepath.Join(folder, "boot", "vmlinuz-*"))
 	if len(images) != 1 {
-		return Kernel{}, fmt.Errorf("%s: want one boot/vmlinuz-RELEASE below it, there are %d: name the kernel's file: %w", folder, len(images), ErrUnknown)
+		return Kernel{}, fmt.Errorf("%s: want one boot/vmlinuz-RELEASE below it, there are %d: name the kernel's file: %w",
+			folder, len(images), ErrUnknown)
 	}
 	release, err := releaseOf(images[0])
-	k := Kernel{Name: folder, Release: release, Image: images[0], Modules: filepath.Join(folder, "lib", "modules", release)}
+	k := Kernel{Name: folder, Release: release, Image: images[0],
+		Modules: filepath.Join(folder, "lib", "modules", release)}
 	if err != nil {
 		return k, err
 	}
@@ -138,7 +143,9 @@ func (k Kernel) Check() error {
 	}
 	index := filepath.Join(k.Modules, "modules.dep")
 	if _, err := os.Stat(index); err != nil {
-		return fmt.Errorf("kernel %s is %s: its modules are not in %s (no modules.dep%s): put them there and run depmod -b FOLDER %s, where FOLDER holds lib/modules: %w",
+		return fmt.Errorf(
+			"kernel %s is %s: its modules are not in %s (no modules.dep%s): put them there and run depmod -b FOLDER %s, where "+
+				"FOLDER holds lib/modules: %w",
 			k.Name, k.Release, k.Modules, k.others(), k.Release, err)
 	}
 	return nil

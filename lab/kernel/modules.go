@@ -36,7 +36,8 @@ func (k Kernel) Load(names ...string) ([]Module, error) {
 			return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
 		}
 		if of := builtFor(data); of != "" && of != k.Release {
-			return nil, fmt.Errorf("kernel %s is %s, and its module %s is of %s: put the modules of %s there: %w", k.Name, k.Release, filepath.Join(k.Modules, path), of, k.Release, ErrNoModule)
+			return nil, fmt.Errorf("kernel %s is %s, and its module %s is of %s: put the modules of %s there: %w", k.Name,
+				k.Release, filepath.Join(k.Modules, path), of, k.Release, ErrNoModule)
 		}
 		list = append(list, Module{moduleName(path), data})
 	}
@@ -77,7 +78,8 @@ func (k Kernel) inOrder(names []string) ([]string, error) {
 			order = append(order, needs[path]...)
 			order = append(order, path)
 		case !inside[name]:
-			return nil, fmt.Errorf("kernel %s: %s (%s): not below %s: give a kernel that has it, as Debian's has: %w", k.Name, name, k.Release, k.Modules, ErrNoModule)
+			return nil, fmt.Errorf("kernel %s: %s (%s): not below %s: give a kernel that has it, as Debian's has: %w", k.Name,
+				name, k.Release, k.Modules, ErrNoModule)
 		}
 	}
 	return distinct(order), nil
@@ -145,7 +147,8 @@ func readModule(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w (%s: %s)", path, ErrDamaged, command[0], bytes.TrimSpace(failed.Stderr))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("decompressing %s: %w: install %s", path, err, map[string]string{"xz": "xz-utils", "zstd": "zstd"}[command[0]])
+		return nil, fmt.Errorf(
+			"decompressing %s: %w: install %s", path, err, map[string]string{"xz": "xz-utils", "zstd": "zstd"}[command[0]])
 	}
 	return out, nil
 }

@@ -7,15 +7,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/kernel"
 )
 
-// TestHas: an option that is built as a module takes the module's file, and a kernel without its configuration is known by
-// its modules alone.
+// TestHas: an option that is built as a module takes the module's file, and a kernel without its configuration is known
+// by its modules alone.
 func TestHas(t *testing.T) {
 	folder := t.TempDir()
-	k := kernel.Kernel{Name: "here", Release: "6.0", Image: filepath.Join(folder, "boot", "vmlinuz-6.0"), Modules: filepath.Join(folder, "lib/modules/6.0")}
-	write(t, filepath.Join(k.Modules, "modules.dep"), "kernel/net/nft_queue.ko.xz: kernel/net/nf_tables.ko.xz\nkernel/net/nf_tables.ko.xz:\n")
+	k := kernel.Kernel{Name: "here", Release: "6.0", Image: filepath.Join(folder, "boot", "vmlinuz-6.0"),
+		Modules: filepath.Join(folder, "lib/modules/6.0")}
+	write(t, filepath.Join(k.Modules, "modules.dep"),
+		"kernel/net/nft_queue.ko.xz: kernel/net/nf_tables.ko.xz\nkernel/net/nf_tables.ko.xz:\n")
 	write(t, filepath.Join(k.Modules, "modules.builtin"), "kernel/net/veth.ko\n")
 	asked := []struct{ option, module string }{
-		{"CONFIG_NFT_QUEUE", "nft_queue"}, {"CONFIG_NFT", ""}, {"CONFIG_VETH", "veth"}, {"CONFIG_NF_FLOW_TABLE", "nf_flow_table"}, {"CONFIG_BRIDGE", "bridge"}, {"CONFIG_NET_NS", ""},
+		{"CONFIG_NFT_QUEUE", "nft_queue"}, {"CONFIG_NFT", ""}, {"CONFIG_VETH", "veth"},
+		{"CONFIG_NF_FLOW_TABLE", "nf_flow_table"}, {"CONFIG_BRIDGE", "bridge"}, {"CONFIG_NET_NS", ""},
 	}
 	check := func(when string, want ...bool) {
 		t.Helper()
@@ -26,6 +29,7 @@ func TestHas(t *testing.T) {
 		}
 	}
 	check("without configuration", true, false, true, false, false, false)
-	write(t, filepath.Join(folder, "boot", "config-6.0"), "CONFIG_NFT_QUEUE=m\nCONFIG_VETH=y\nCONFIG_NF_FLOW_TABLE=m\n# CONFIG_BRIDGE is not set\nCONFIG_NET_NS=y\n")
+	write(t, filepath.Join(folder, "boot", "config-6.0"),
+		"CONFIG_NFT_QUEUE=m\nCONFIG_VETH=y\nCONFIG_NF_FLOW_TABLE=m\n# CONFIG_BRIDGE is not set\nCONFIG_NET_NS=y\n")
 	check("with it", true, false, true, false, false, true)
 }

@@ -18,7 +18,8 @@ type Offer struct {
 func Offers(ctx context.Context) ([]Offer, error) {
 	program := programPath("apt-cache")
 	if program == "" {
-		return nil, fmt.Errorf("apt-cache is not here: kernels are fetched with Debian's apt only; give a kernel's path: %w", ErrProgram)
+		return nil, fmt.Errorf(
+			"apt-cache is not here: kernels are fetched with Debian's apt only; give a kernel's path: %w", ErrProgram)
 	}
 	cmd := exec.CommandContext(ctx, program, "madison", metapackage)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")

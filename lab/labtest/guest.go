@@ -26,7 +26,8 @@ func Debian(t testing.TB) kernel.Kernel {
 		k, err = places.Fetch(t.Context(), kernel.Debian, func(string) {})
 	}
 	if errors.Is(err, kernel.ErrNetwork) {
-		t.Skipf("no Debian kernel is here, and apt reaches no server from the test's network namespace: gateweigh kernel fetch debian: %v", err)
+		t.Skipf("no Debian kernel is here, and apt reaches no server from the test's network namespace: gateweigh kernel "+
+			"fetch debian: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +57,8 @@ func QEMUs(parent int) (list []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, file := range files {
 		text, _ := os.ReadFile(file) // an error: it has ended
-		if strings.HasPrefix(string(text), "Name:\tqemu-system") && strings.Contains(string(text), fmt.Sprintf("\nPPid:\t%d\n", parent)) {
+		if strings.HasPrefix(string(text), "Name:\tqemu-system") &&
+			strings.Contains(string(text), fmt.Sprintf("\nPPid:\t%d\n", parent)) {
 			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
 				list = append(list, pid)
 			}
@@ -70,7 +72,8 @@ func AwaitEnd(t testing.TB, what string, pids []int) {
 	t.Helper()
 	Await(t, "the end of "+what, func() bool {
 		for _, pid := range pids {
-			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil && !strings.Contains(string(text), "zombie") {
+			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil &&
+				!strings.Contains(string(text), "zombie") {
 				return false
 			}
 		}

@@ -20,7 +20,8 @@ func FetchedKernel(t testing.TB, config string) {
 	copy(image[version:], "6.0 (of a test)")
 	folder := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "gateweigh", "kernels", "debian-1")
 	for name, text := range map[string]string{
-		"name": "debian\n", "boot/vmlinuz-6.0": string(image), "boot/config-6.0": config, "lib/modules/6.0/modules.dep": "", "lib/modules/6.0/modules.builtin": "",
+		"name": "debian\n", "boot/vmlinuz-6.0": string(image), "boot/config-6.0": config, "lib/modules/6.0/modules.dep": "",
+		"lib/modules/6.0/modules.builtin": "",
 	} {
 		file := filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

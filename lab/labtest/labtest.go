@@ -116,7 +116,8 @@ type Pair struct{ Client, Server *Space }
 func NewPair(t testing.TB) Pair {
 	t.Helper()
 	p := Pair{NewSpace(t), NewSpace(t)}
-	p.Client.Run(t, "ip", "link", "add", "gwt0", "type", "veth", "peer", "name", "gwt1", "netns", strconv.Itoa(p.Server.tid))
+	p.Client.Run(t, "ip", "link", "add", "gwt0", "type", "veth", "peer", "name", "gwt1", "netns",
+		strconv.Itoa(p.Server.tid))
 	const setUp = `ip addr add "$2/16" dev "$1"; ethtool -K "$1" tso off tx-udp-segmentation off gro on
 tc qdisc add dev "$1" root pfifo limit 2000; ip link set "$1" up; ip route change 10.77.0.0/16 dev "$1" initcwnd 64
 sysctl -qw net.ipv4.tcp_slow_start_after_idle=0 net.ipv4.tcp_autocorking=0`

@@ -65,7 +65,8 @@ func check(m *ebpf.MapSpec, t reflect.Type) error {
 		}
 		// sync/atomic takes 64 bits at such places alone, on 32-bit processors too.
 		if f.Type.Kind() == reflect.Uint64 && f.Offset%8 != 0 {
-			return fmt.Errorf("%s.%s is at byte %d: 64 bits that are read at once must lie at a multiple of 8", t, f.Name, f.Offset)
+			return fmt.Errorf(
+				"%s.%s is at byte %d: 64 bits that are read at once must lie at a multiple of 8", t, f.Name, f.Offset)
 		}
 	}
 	if at != len(c.Members) {

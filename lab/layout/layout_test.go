@@ -16,7 +16,8 @@ func number(bytes uint32) btf.Type { return &btf.Int{Name: "number", Size: bytes
 // object has a map "pairs" of struct { __u32 first; __u32 pad; __u64 second; }.
 func object() *ebpf.CollectionSpec {
 	pair := &btf.Struct{Name: "pair", Size: 16, Members: []btf.Member{
-		{Name: "first", Type: number(4)}, {Name: "pad", Type: number(4), Offset: 32}, {Name: "second", Type: number(8), Offset: 64},
+		{Name: "first", Type: number(4)}, {Name: "pad", Type: number(4), Offset: 32},
+		{Name: "second", Type: number(8), Offset: 64},
 	}}
 	return &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{"pairs": {ValueSize: 16, Value: pair}}}
 }
@@ -57,7 +58,8 @@ func TestTypesThatDiffer(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
 	}
-	if err := layout.Check(object(), map[string]any{"singles": uint64(0)}); err == nil || !strings.Contains(err.Error(), "singles") {
+	if err := layout.Check(object(), map[string]any{"singles": uint64(0)}); err == nil ||
+		!strings.Contains(err.Error(), "singles") {
 		t.Errorf("a map that is not there: %v", err)
 	}
 	other := object()

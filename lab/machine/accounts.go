@@ -18,7 +18,8 @@ type Accounts struct {
 	AtNs    int64           `json:"at_ns"`   // the machine's monotonic clock
 	Threads map[int]Account `json:"threads"` // by thread id
 	Busy    int64           `json:"busy"`    // ticks that found the routers' CPUs at work, by /proc/stat
-	Idle    int64           `json:"idle"`    // ticks of the same CPUs without work, with steal; the kernel's idle loop counts them exactly
+	// ticks of the same CPUs without work, with steal; the kernel's idle loop counts them exactly
+	Idle int64 `json:"idle"`
 }
 
 // Account is one thread's CPU time by both methods.

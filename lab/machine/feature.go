@@ -73,8 +73,9 @@ var either = map[Feature][]Feature{PacketQueue: {NFTQueue, NFQUEUE}}
 
 // elsewhere are features that Debian 12's kernel lacks, with how one gets them.
 var elsewhere = map[Feature]string{
-	OpenVPNDCO: "a module that is built on the machine: sudo apt-get install openvpn-dco-dkms linux-headers-" + debianArch(),
-	FlowCache:  "Linux 6.6 or later with CONFIG_NF_CONNTRACK and CONFIG_DEBUG_INFO_BTF",
+	OpenVPNDCO: "a module that is built on the machine: sudo apt-get install openvpn-dco-dkms linux-headers-" +
+		debianArch(),
+	FlowCache: "Linux 6.6 or later with CONFIG_NF_CONNTRACK and CONFIG_DEBUG_INFO_BTF",
 }
 
 // debianArch is Debian's name of this machine's architecture, with which its packages of kernels end.
@@ -113,7 +114,8 @@ case $(iptables --version) in *nf_tables*) ;; *) echo "$(iptables --version) is 
 		}},
 	TUN: {"ip", "ip tuntap add dev gwdoc-tun mode tun; ip link show gwdoc-tun >/dev/null", []Part{{"CONFIG_TUN", "tun"}}},
 	NFQUEUE: {"iptables", `iptables -A FORWARD -i "$1" -j NFQUEUE --queue-num 1`,
-		[]Part{{"CONFIG_NFT_COMPAT", "nft_compat"}, {"CONFIG_NETFILTER_XT_TARGET_NFQUEUE", "xt_NFQUEUE"}, {"CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue"}}},
+		[]Part{{"CONFIG_NFT_COMPAT", "nft_compat"}, {"CONFIG_NETFILTER_XT_TARGET_NFQUEUE", "xt_NFQUEUE"},
+			{"CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue"}}},
 	NFTQueue: {"nft", `nft 'table ip doctor { chain forward { type filter hook forward priority 0; queue num 1; }; }'
 nft delete table ip doctor`,
 		[]Part{{"CONFIG_NFT_QUEUE", "nft_queue"}, {"CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue"}}},
@@ -127,15 +129,18 @@ cat /proc/net/nf_conntrack >/dev/null`,
 			{"CONFIG_NF_FLOW_TABLE", "nf_flow_table"}, {"CONFIG_NF_FLOW_TABLE_INET", "nf_flow_table_inet"},
 			{"CONFIG_NFT_FLOW_OFFLOAD", "nft_flow_offload"}, {"CONFIG_NF_CONNTRACK_PROCFS", ""},
 		}},
-	AFXDP: {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_XDP_SOCKETS", ""}}},
+	AFXDP: {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`,
+		[]Part{{"CONFIG_XDP_SOCKETS", ""}}},
 	// Nothing but pppd opens the device, and nothing loads its module for it.
 	PPP: {"modprobe", `modprobe -q -a ppp_generic ppp_async || :
 [ -c /dev/ppp ] || { echo "there is no /dev/ppp" >&2; exit 1; }
 exec 3<>/dev/ppp`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPP_ASYNC", "ppp_async"}}},
 	PPPoE: {"modprobe", `modprobe -q pppoe || :
-grep -q '^PPPOE ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPPOE", "pppoe"}}},
-	TokenBucket: {"tc", `tc qdisc replace dev "$1" root tbf rate 100mbit burst 16000 limit 100000`, []Part{{"CONFIG_NET_SCH_TBF", "sch_tbf"}}},
-	Netem:       {"tc", `tc qdisc replace dev "$1" root netem delay 1ms`, []Part{{"CONFIG_NET_SCH_NETEM", "sch_netem"}}},
+grep -q '^PPPOE ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`,
+		[]Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPPOE", "pppoe"}}},
+	TokenBucket: {"tc", `tc qdisc replace dev "$1" root tbf rate 100mbit burst 16000 limit 100000`,
+		[]Part{{"CONFIG_NET_SCH_TBF", "sch_tbf"}}},
+	Netem: {"tc", `tc qdisc replace dev "$1" root netem delay 1ms`, []Part{{"CONFIG_NET_SCH_NETEM", "sch_netem"}}},
 	NAT: {"nft", `nft 'table ip doctor { chain out { type nat hook postrouting priority srcnat; oifname "none" masquerade; }; }'
 nft delete table ip doctor`,
 		[]Part{{"CONFIG_NFT_NAT", "nft_chain_nat"}, {"CONFIG_NFT_MASQ", "nft_masq"}}},
@@ -153,12 +158,16 @@ done
 	VXLAN:     {"ip", link("vxlan id 1 local 192.0.2.1 remote 192.0.2.2 dstport 4789"), []Part{{"CONFIG_VXLAN", "vxlan"}}},
 	WireGuard: {"ip", link("wireguard"), []Part{{"CONFIG_WIREGUARD", "wireguard"}}},
 	// Not the kernel's own ovpn (6.16), which takes OpenVPN 2.7.
-	OpenVPNDCO:  {"ip", link("ovpn-dco"), []Part{{"", "ovpn-dco-v2"}}},
-	ESPNull:     esp("auth digest_null '' enc cipher_null ''", Part{"CONFIG_CRYPTO_NULL", "crypto_null"}),
-	ESPCBC:      esp("auth 'hmac(sha1)' "+key(20)+" enc 'cbc(aes)' "+key(32), Part{"CONFIG_CRYPTO_CBC", "cbc"}, Part{"CONFIG_CRYPTO_AUTHENC", "authenc"}, Part{"CONFIG_CRYPTO_HMAC", "hmac"}),
-	ESPGCM:      esp("aead 'rfc4106(gcm(aes))' "+key(36)+" 128", Part{"CONFIG_CRYPTO_GCM", "gcm"}, Part{"CONFIG_CRYPTO_SEQIV", "seqiv"}),
-	ESPChaCha:   esp("aead 'rfc7539esp(chacha20,poly1305)' "+key(36)+" 128", Part{"CONFIG_CRYPTO_CHACHA20POLY1305", "chacha20poly1305"}),
-	ESPBlowfish: esp("auth 'hmac(sha1)' "+key(20)+" enc 'cbc(blowfish)' "+key(16), Part{"CONFIG_CRYPTO_BLOWFISH", "blowfish_generic"}, Part{"CONFIG_CRYPTO_CBC", "cbc"}, Part{"CONFIG_CRYPTO_AUTHENC", "authenc"}),
+	OpenVPNDCO: {"ip", link("ovpn-dco"), []Part{{"", "ovpn-dco-v2"}}},
+	ESPNull:    esp("auth digest_null '' enc cipher_null ''", Part{"CONFIG_CRYPTO_NULL", "crypto_null"}),
+	ESPCBC: esp("auth 'hmac(sha1)' "+key(20)+" enc 'cbc(aes)' "+key(32), Part{"CONFIG_CRYPTO_CBC", "cbc"}, Part{
+		"CONFIG_CRYPTO_AUTHENC", "authenc"}, Part{"CONFIG_CRYPTO_HMAC", "hmac"}),
+	ESPGCM: esp(
+		"aead 'rfc4106(gcm(aes))' "+key(36)+" 128", Part{"CONFIG_CRYPTO_GCM", "gcm"}, Part{"CONFIG_CRYPTO_SEQIV", "seqiv"}),
+	ESPChaCha: esp(
+		"aead 'rfc7539esp(chacha20,poly1305)' "+key(36)+" 128", Part{"CONFIG_CRYPTO_CHACHA20POLY1305", "chacha20poly1305"}),
+	ESPBlowfish: esp("auth 'hmac(sha1)' "+key(20)+" enc 'cbc(blowfish)' "+key(16), Part{"CONFIG_CRYPTO_BLOWFISH",
+		"blowfish_generic"}, Part{"CONFIG_CRYPTO_CBC", "cbc"}, Part{"CONFIG_CRYPTO_AUTHENC", "authenc"}),
 	// The doctor tries these with the lab's own hosts.
 	Namespaces: {parts: []Part{{"CONFIG_NET_NS", ""}, {"CONFIG_PID_NS", ""}, {"CONFIG_UTS_NS", ""}}},
 	OverlayFS:  {parts: []Part{{"CONFIG_OVERLAY_FS", "overlay"}}},
@@ -173,7 +182,8 @@ func link(kind string) string { return "ip link add gwdoc-tun type " + kind }
 // esp is ESP in tunnel mode with algorithms as ip-xfrm(8) names them.
 func esp(algorithms string, parts ...Part) feature {
 	const state = `ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x1001 mode tunnel `
-	return feature{"ip", state + algorithms, append([]Part{{"CONFIG_XFRM_USER", "xfrm_user"}, {"CONFIG_INET_ESP", "esp4"}}, parts...)}
+	return feature{"ip", state + algorithms,
+		append([]Part{{"CONFIG_XFRM_USER", "xfrm_user"}, {"CONFIG_INET_ESP", "esp4"}}, parts...)}
 }
 
 // key is a key of so many bytes.
@@ -230,7 +240,8 @@ func (f Feature) refused() string {
 	if !root() {
 		return ""
 	}
-	list := slices.DeleteFunc(bars(), func(b Bar) bool { return b.What == HiddenThreads }) // features work without these threads
+	// features work without these threads
+	list := slices.DeleteFunc(bars(), func(b Bar) bool { return b.What == HiddenThreads })
 	if len(list) == 0 && slices.Contains(takesBPF, f) {
 		list = refusedCalls(bpfCall)
 	}

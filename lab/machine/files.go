@@ -44,8 +44,8 @@ func (s files) unified() string {
 	return groupsRoot
 }
 
-// eachGroup calls visit with a file of each control group of this process that has a controller, and of all groups above
-// them, as far as this process sees them.
+// eachGroup calls visit with a file of each control group of this process that has a controller, and of all groups
+// above them, as far as this process sees them.
 func (s files) eachGroup(controller, v1name, v2name string, visit func(file string)) {
 	for line := range strings.Lines(s.text("/proc/self/cgroup")) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3) // ID:CONTROLLERS:/PATH, cgroups(7)
@@ -72,7 +72,8 @@ func (s files) eachGroup(controller, v1name, v2name string, visit func(file stri
 type Quota struct {
 	CPUs float64 `json:"cpus"` // 0: no limit
 	File string  `json:"file"` // that says so
-	// Stopped is for how long the group's programs have waited for more since it was made, seconds of all of them together.
+	// Stopped is for how long the group's programs have waited for more since it was made, seconds of all of them
+	// together.
 	Stopped float64 `json:"stopped_seconds"`
 }
 
@@ -90,7 +91,8 @@ func (s files) quota() (least Quota) {
 		dir := path.Dir(file)
 		n := parseQuota(s.text(file), s.text(path.Join(dir, "cpu.cfs_period_us")))
 		if n > 0 && (least.CPUs == 0 || n < least.CPUs) {
-			stopped := float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_usec"))/1e6 + float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_time"))/1e9
+			stopped := float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_usec"))/1e6 +
+				float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_time"))/1e9
 			least = Quota{n, file, stopped} // a file has one of the two
 		}
 	})
@@ -228,7 +230,8 @@ func (s files) tracing() Tracing {
 }
 
 // Accounting are the kernel's ways to account for CPU time (init/Kconfig).
-var Accounting = []string{"CONFIG_TICK_CPU_ACCOUNTING", "CONFIG_VIRT_CPU_ACCOUNTING_GEN", "CONFIG_VIRT_CPU_ACCOUNTING_NATIVE", "CONFIG_IRQ_TIME_ACCOUNTING"}
+var Accounting = []string{"CONFIG_TICK_CPU_ACCOUNTING", "CONFIG_VIRT_CPU_ACCOUNTING_GEN",
+	"CONFIG_VIRT_CPU_ACCOUNTING_NATIVE", "CONFIG_IRQ_TIME_ACCOUNTING"}
 
 // config lists the options of Accounting that are set. It is nil when the kernel's configuration is not shown.
 func (s files) config(release string) []string {

@@ -29,7 +29,8 @@ func TestControlGroupsOfBothVersions(t *testing.T) {
 	limits := func(cgroups string) map[string]float64 {
 		found := map[string]float64{}
 		for _, controller := range []string{"cpu", "pids", "io"} {
-			machineOf(map[string]string{"/proc/self/cgroup": cgroups}).eachGroup(controller, "v1", "v2", func(file string) { found[file]++ })
+			machineOf(map[string]string{"/proc/self/cgroup": cgroups}).eachGroup(
+				controller, "v1", "v2", func(file string) { found[file]++ })
 		}
 		return found
 	}
@@ -59,22 +60,29 @@ func TestQuotaIsTheTightestOfAllAncestors(t *testing.T) {
 		files map[string]string
 		want  Quota
 	}{
-		"none":       {map[string]string{own: "0::/a/b\n", v2 + "/a/cpu.max": "max 100000\n"}, Quota{}},
-		"version 2":  {map[string]string{own: "0::/a/b\n", v2 + "/a/b/cpu.max": "max 100000\n", v2 + "/a/cpu.max": "150000 100000\n"}, Quota{1.5, v2 + "/a/cpu.max", 0}},
-		"two limits": {map[string]string{own: "0::/a/b\n", v2 + "/a/b/cpu.max": "50000 100000\n", v2 + "/a/cpu.max": "150000 100000\n"}, Quota{0.5, v2 + "/a/b/cpu.max", 0}},
-		"its own namespace of groups": {map[string]string{own: "0::/\n", v2 + "/cpu.max": "50000 100000\n", v2 + "/cpu.stat": "usage_usec 900\nnr_throttled 7\nthrottled_usec 2500000\n"},
+		"none": {map[string]string{own: "0::/a/b\n", v2 + "/a/cpu.max": "max 100000\n"}, Quota{}},
+		"version 2": {map[string]string{own: "0::/a/b\n", v2 + "/a/b/cpu.max": "max 100000\n", v2 +
+			"/a/cpu.max": "150000 100000\n"}, Quota{1.5, v2 + "/a/cpu.max", 0}},
+		"two limits": {map[string]string{own: "0::/a/b\n", v2 + "/a/b/cpu.max": "50000 100000\n", v2 +
+			"/a/cpu.max": "150000 100000\n"}, Quota{0.5, v2 + "/a/b/cpu.max", 0}},
+		"its own namespace of groups": {map[string]string{own: "0::/\n", v2 + "/cpu.max": "50000 100000\n", v2 +
+			"/cpu.stat": "usage_usec 900\nnr_throttled 7\nthrottled_usec 2500000\n"},
 			Quota{0.5, v2 + "/cpu.max", 2.5}},
-		"both versions": {map[string]string{own: "1:memory:/m\n0::/u\n", v2 + "/unified/cgroup.controllers": "cpu\n", v2 + "/unified/u/cpu.max": "200000 100000\n"}, Quota{2, v2 + "/unified/u/cpu.max", 0}},
-		"version 1": {map[string]string{own: "1:cpu:/c\n", v2 + "/cpu/c/cpu.cfs_quota_us": "200000\n", v2 + "/cpu/c/cpu.cfs_period_us": "100000\n", v2 + "/cpu/c/cpu.stat": "nr_throttled 1\nthrottled_time 500000000\n"},
+		"both versions": {map[string]string{own: "1:memory:/m\n0::/u\n", v2 + "/unified/cgroup.controllers": "cpu\n", v2 +
+			"/unified/u/cpu.max": "200000 100000\n"}, Quota{2, v2 + "/unified/u/cpu.max", 0}},
+		"version 1": {map[string]string{own: "1:cpu:/c\n", v2 + "/cpu/c/cpu.cfs_quota_us": "200000\n", v2 +
+			"/cpu/c/cpu.cfs_period_us": "100000\n", v2 + "/cpu/c/cpu.stat": "nr_throttled 1\nthrottled_time 500000000\n"},
 			Quota{2, v2 + "/cpu/c/cpu.cfs_quota_us", 0.5}},
-		"version 1, none":  {map[string]string{own: "1:cpu:/\n", v2 + "/cpu/cpu.cfs_quota_us": "-1\n", v2 + "/cpu/cpu.cfs_period_us": "100000\n"}, Quota{}},
+		"version 1, none": {map[string]string{own: "1:cpu:/\n", v2 + "/cpu/cpu.cfs_quota_us": "-1\n", v2 +
+			"/cpu/cpu.cfs_period_us": "100000\n"}, Quota{}},
 		"no control group": {nil, Quota{}},
 	} {
 		if got := machineOf(c.files).quota(); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	for _, m := range []Machine{{Quota: Quota{CPUs: 2, File: "f"}, Usable: []int{0, 1}}, {Quota: Quota{CPUs: 1.5, File: "f"}, Usable: []int{4}}} {
+	for _, m := range []Machine{
+		{Quota: Quota{CPUs: 2, File: "f"}, Usable: []int{0, 1}}, {Quota: Quota{CPUs: 1.5, File: "f"}, Usable: []int{4}}} {
 		if q := m.TightQuota(); q != (Quota{}) {
 			t.Errorf("%+v of %d CPUs is a limit", q, len(m.Usable))
 		}
@@ -88,13 +96,22 @@ func TestRoomIsTheLeastOfAllAncestors(t *testing.T) {
 		files         map[string]string
 		tasks, memory Share
 	}{
-		"no control group":    {nil, Share{}, Share{}},
-		"no limit":            {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "max\n", v2 + "/a/pids.current": "7\n", v2 + "/a/memory.max": "max\n"}, Share{}, Share{}},
-		"version 2":           {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "100\n", v2 + "/a/pids.current": "7\n", v2 + "/pids.max": "max\n"}, Share{100, 7, v2 + "/a/pids.max"}, Share{}},
-		"less room above":     {map[string]string{own: "0::/a/b\n", v2 + "/a/b/pids.max": "100\n", v2 + "/a/b/pids.current": "7\n", v2 + "/a/pids.max": "200\n", v2 + "/a/pids.current": "190\n"}, Share{200, 190, v2 + "/a/pids.max"}, Share{}},
-		"memory":              {map[string]string{own: "0::/a\n", v2 + "/a/memory.max": "1048576\n", v2 + "/a/memory.current": "524288\n", v2 + "/a/memory.stat": "anon 1\ninactive_file 262144\n"}, Share{}, Share{1024, 256, v2 + "/a/memory.max"}},
-		"memory, version 1":   {map[string]string{own: "4:memory:/c\n", v1 + "/c/memory.limit_in_bytes": "1048576\n", v1 + "/c/memory.usage_in_bytes": "524288\n", v1 + "/c/memory.stat": "inactive_file 1\ntotal_inactive_file 262144\n"}, Share{}, Share{1024, 256, v1 + "/c/memory.limit_in_bytes"}},
-		"version 1, no limit": {map[string]string{own: "4:memory:/\n8:pids:/\n", v1 + "/memory.limit_in_bytes": "9223372036854771712\n", "/sys/fs/cgroup/pids/pids.max": "max\n"}, Share{}, Share{}},
+		"no control group": {nil, Share{}, Share{}},
+		"no limit": {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "max\n", v2 + "/a/pids.current": "7\n",
+			v2 + "/a/memory.max": "max\n"}, Share{}, Share{}},
+		"version 2": {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "100\n", v2 + "/a/pids.current": "7\n",
+			v2 + "/pids.max": "max\n"}, Share{100, 7, v2 + "/a/pids.max"}, Share{}},
+		"less room above": {map[string]string{own: "0::/a/b\n", v2 + "/a/b/pids.max": "100\n", v2 +
+			"/a/b/pids.current": "7\n", v2 + "/a/pids.max": "200\n", v2 + "/a/pids.current": "190\n"},
+			Share{200, 190, v2 + "/a/pids.max"}, Share{}},
+		"memory": {map[string]string{own: "0::/a\n", v2 + "/a/memory.max": "1048576\n", v2 +
+			"/a/memory.current": "524288\n", v2 + "/a/memory.stat": "anon 1\ninactive_file 262144\n"}, Share{},
+			Share{1024, 256, v2 + "/a/memory.max"}},
+		"memory, version 1": {map[string]string{own: "4:memory:/c\n", v1 + "/c/memory.limit_in_bytes": "1048576\n", v1 +
+			"/c/memory.usage_in_bytes": "524288\n", v1 + "/c/memory.stat": "inactive_file 1\ntotal_inactive_file 262144\n"},
+			Share{}, Share{1024, 256, v1 + "/c/memory.limit_in_bytes"}},
+		"version 1, no limit": {map[string]string{own: "4:memory:/\n8:pids:/\n", v1 +
+			"/memory.limit_in_bytes": "9223372036854771712\n", "/sys/fs/cgroup/pids/pids.max": "max\n"}, Share{}, Share{}},
 	} {
 		s := machineOf(c.files)
 		if tasks, memory := s.tasks(), s.memory(); tasks != c.tasks || memory != c.memory {
@@ -119,7 +136,8 @@ func TestParsers(t *testing.T) {
 			t.Errorf("%d tasks in %q, want %d", n, text, want)
 		}
 	}
-	config := machineOf(map[string]string{"/boot/config-6": "# CONFIG_X is not set\nCONFIG_TICK_CPU_ACCOUNTING=y\nCONFIG_HZ=250\n"}).config("6")
+	config := machineOf(map[string]string{
+		"/boot/config-6": "# CONFIG_X is not set\nCONFIG_TICK_CPU_ACCOUNTING=y\nCONFIG_HZ=250\n"}).config("6")
 	if !reflect.DeepEqual(config, []string{"CONFIG_TICK_CPU_ACCOUNTING"}) {
 		t.Errorf("config %v", config)
 	}
@@ -127,7 +145,8 @@ func TestParsers(t *testing.T) {
 		t.Errorf("config %v of a machine that shows none", config)
 	}
 	for text, want := range map[string]string{
-		"processor\t: 0\nmodel name\t: EPYC\nflags\t\t: fpu hypervisor sse\n": "EPYC hypervisor", "flags\t\t: fpu sse\n": " none seen", "": " ",
+		"processor\t: 0\nmodel name\t: EPYC\nflags\t\t: fpu hypervisor sse\n": "EPYC hypervisor",
+		"flags\t\t: fpu sse\n": " none seen", "": " ",
 	} {
 		if model, virtualisation := parseCPUInfo(text); model+" "+virtualisation != want {
 			t.Errorf("%q: %q, %q", text, model, virtualisation)
@@ -167,7 +186,8 @@ func TestRouterThreadsAreKnownByName(t *testing.T) {
 
 func TestNamespacesInUse(t *testing.T) {
 	in := func(link string) *fstest.MapFile { return &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte(link)} }
-	m, err := Of(fstest.MapFS{"proc/1/ns/net": in("net:[1]"), "proc/20/ns/net": in("net:[1]"), "proc/300/ns/net": in("net:[2]"), "proc/self/ns/net": in("net:[3]")})
+	m, err := Of(fstest.MapFS{"proc/1/ns/net": in("net:[1]"), "proc/20/ns/net": in("net:[1]"), "proc/300/ns/net": in(
+		"net:[2]"), "proc/self/ns/net": in("net:[3]")})
 	if err != nil || m.Limits.InUse != 2 {
 		t.Errorf("%d namespaces in use, %v; want 2", m.Limits.InUse, err)
 	}

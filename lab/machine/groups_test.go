@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// inGroup makes a control group with limits, of whichever version this kernel's controllers are, runs this test's other half there
-// and removes the group.
+// inGroup makes a control group with limits, of whichever version this kernel's controllers are, runs this test's other
+// half there and removes the group.
 const inGroup = `
 root=/sys/fs/cgroup
 [ -n "$(ls $root)" ] || mount -t cgroup2 none $root
@@ -30,7 +30,8 @@ else
 fi
 ( for g in $groups; do sh -c 'echo $PPID' > $g/cgroup.procs; done; exec "$@" )`
 
-// TestControlGroupsOfThisMachine reads limits in a real group: how much they are, what is in use, and which file says so.
+// TestControlGroupsOfThisMachine reads limits in a real group: how much they are, what is in use, and which file says
+// so.
 func TestControlGroupsOfThisMachine(t *testing.T) {
 	const half = "GATEWEIGH_TEST_GROUP"
 	if os.Getenv(half) != "" {
@@ -45,7 +46,8 @@ func TestControlGroupsOfThisMachine(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for control groups")
 	}
-	cmd := exec.Command("unshare", "-m", "sh", "-ec", inGroup, "sh", os.Args[0], "-test.run=^TestControlGroupsOfThisMachine$")
+	cmd := exec.Command(
+		"unshare", "-m", "sh", "-ec", inGroup, "sh", os.Args[0], "-test.run=^TestControlGroupsOfThisMachine$")
 	name := fmt.Sprintf("gateweigh-test-%d", os.Getpid())
 	cmd.Env = append(os.Environ(), half+"=1", "NAME="+name)
 	out, err := cmd.CombinedOutput()

@@ -57,7 +57,8 @@ func parseMeminfo(text string) (Memory, error) {
 	}
 	// What is in memory file systems counts as cached, and nowhere else.
 	files := kib["Buffers"] + kib["Cached"] - kib["Shmem"]
-	return Memory{Total: kib["MemTotal"], Available: kib["MemAvailable"], Taken: kib["MemTotal"] - kib["MemFree"] - files}, nil
+	return Memory{Total: kib["MemTotal"], Available: kib["MemAvailable"], Taken: kib["MemTotal"] - kib["MemFree"] - files},
+		nil
 }
 
 // parseNeighbourStat sums the column table_fulls over the CPUs, one a line in

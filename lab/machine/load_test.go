@@ -26,7 +26,9 @@ func TestParseNeighbourStat(t *testing.T) {
 }
 
 func TestParseMeminfo(t *testing.T) {
-	m, err := parseMeminfo("MemTotal:  24000 kB\nMemFree:  10000 kB\nMemAvailable: 20000 kB\nBuffers: 100 kB\nCached: 3000 kB\nShmem: 500 kB\nSlab: 900 kB\nHugePages_Total:       0\n")
+	m, err := parseMeminfo(
+		"MemTotal:  24000 kB\nMemFree:  10000 kB\nMemAvailable: 20000 kB\nBuffers: 100 kB\nCached: 3000 kB\nShmem: 500 " +
+			"kB\nSlab: 900 kB\nHugePages_Total:       0\n")
 	// The 500 KiB in memory file systems are among the cached, and are taken.
 	if want := (Memory{Total: 24000, Available: 20000, Taken: 24000 - 10000 - 100 - 3000 + 500}); err != nil || m != want {
 		t.Errorf("memory %+v, %v, want %+v", m, err, want)

@@ -43,11 +43,12 @@ type Machine struct {
 	Memory Memory `json:"memory"`
 	Limits Limits `json:"limits"`
 
-	Pressure     string   `json:"pressure"`                 // /proc/pressure/cpu
-	PerfParanoid *int64   `json:"perf_paranoid"`            // kernel.perf_event_paranoid; nil without perf events
-	Hidden       string   `json:"hidden_symbols,omitempty"` // why perf finds no names of the kernel's functions; empty: it does
-	Tracing      Tracing  `json:"tracing"`
-	Config       []string `json:"config"` // options of Accounting that the kernel was built with; nil: not shown
+	Pressure     string `json:"pressure"`      // /proc/pressure/cpu
+	PerfParanoid *int64 `json:"perf_paranoid"` // kernel.perf_event_paranoid; nil without perf events
+	// why perf finds no names of the kernel's functions; empty: it does
+	Hidden  string   `json:"hidden_symbols,omitempty"`
+	Tracing Tracing  `json:"tracing"`
+	Config  []string `json:"config"` // options of Accounting that the kernel was built with; nil: not shown
 }
 
 // CPU is what the kernel tells of one.
@@ -108,8 +109,8 @@ func Read() (Machine, error) {
 // root reports whether this process is the machine's root, with whatever rights.
 func root() bool { return os.Geteuid() == 0 && !inUserNamespace() }
 
-// inUserNamespace reports whether root here is another user of the machine, as after unshare -r: such a root may make network
-// namespaces, and neither meters nor programs in the kernel.
+// inUserNamespace reports whether root here is another user of the machine, as after unshare -r: such a root may make
+// network namespaces, and neither meters nor programs in the kernel.
 func inUserNamespace() bool {
 	users, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(users)), " ") != "0 0 4294967295"
@@ -127,7 +128,8 @@ func Of(fsys fs.FS) (m Machine, err error) {
 		}
 	}
 	m.Online, m.CPUs = len(cpus), s.cpus()
-	m.Boost = s.text("/sys/devices/system/cpu/cpufreq/boost") == "1" || s.text("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0"
+	m.Boost = s.text("/sys/devices/system/cpu/cpufreq/boost") == "1" ||
+		s.text("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0"
 	m.Quota = s.quota()
 	if text := s.text("/proc/meminfo"); text != "" {
 		if m.Memory, err = parseMeminfo(text); err != nil {

@@ -117,7 +117,8 @@ func (n Need) Locate() string {
 var versionFlags = map[string]string{
 	"bash": "--version", "chilli": "--version", "dnsmasq": "--version", "ethtool": "--version", "freeradius": "-v",
 	"gatewayd": "version", "ip": "-V", "iperf3": "--version", "iptables": "--version", "logger": "--version",
-	"nft": "--version", "opennds": "-v", "perf": "--version", "pgrep": "--version", "ss": "-V", "tc": "-V", "wget": "--version",
+	"nft": "--version", "opennds": "-v", "perf": "--version", "pgrep": "--version", "ss": "-V", "tc": "-V",
+	"wget": "--version",
 }
 
 // alwaysNeeds is the feature of the kernel that a program is of no use without.

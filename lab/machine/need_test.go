@@ -77,7 +77,8 @@ func TestFeaturesAreTriedWithoutATrace(t *testing.T) {
 		t.Errorf("nftables queues, and is said to lack %s", lacks)
 	}
 	labtest.Program(t, "nft", "echo 'no such statement' >&2; exit 1\n")
-	if lacks := PacketQueue.missing(t.Context()); !strings.Contains(lacks, "nft queue: ") || !strings.Contains(lacks, "NFQUEUE: no such target") {
+	if lacks := PacketQueue.missing(t.Context()); !strings.Contains(lacks, "nft queue: ") ||
+		!strings.Contains(lacks, "NFQUEUE: no such target") {
 		t.Errorf("without either way to queue: %q", lacks)
 	}
 	labtest.Program(t, "ip", "echo 'no such device' >&2; exit 1\n")

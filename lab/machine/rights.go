@@ -83,7 +83,8 @@ var bpfCall = call{"bpf", tryBPF}
 
 // tryBPF makes a map of one entry.
 func tryBPF() error {
-	const mapCreate = 0                                                                              // BPF_MAP_CREATE; the fields that follow begin its bpf_attr
+	// BPF_MAP_CREATE; the fields that follow begin its bpf_attr
+	const mapCreate = 0
 	attr := struct{ kind, key, value, entries, flags uint32 }{kind: 2, key: 4, value: 4, entries: 1} // BPF_MAP_TYPE_ARRAY
 	fd, _, errno := unix.Syscall(unix.SYS_BPF, mapCreate, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	if errno != 0 {
@@ -164,12 +165,14 @@ func refusedCalls(calls ...call) (list []Bar) {
 func refusal(name string, err error) Bar {
 	status, _ := os.ReadFile("/proc/self/status") // an error: no filter is seen
 	if strings.Contains(string(status), "\nSeccomp:\t2\n") {
-		return Bar{fmt.Sprintf("a seccomp filter refuses %s (%v)", name, err), "podman run --security-opt seccomp=unconfined …"}
+		return Bar{fmt.Sprintf("a seccomp filter refuses %s (%v)", name, err),
+			"podman run --security-opt seccomp=unconfined …"}
 	}
 	if errors.Is(err, unix.ENOSYS) {
 		return Bar{"the kernel has no " + name, "a kernel with it, as distributions build it"}
 	}
-	return Bar{fmt.Sprintf("%s is refused (%v), although the capabilities for it are there", name, err), "podman run --privileged …; elsewhere look at the machine's security modules, such as AppArmor"}
+	return Bar{fmt.Sprintf("%s is refused (%v), although the capabilities for it are there", name, err),
+		"podman run --privileged …; elsewhere look at the machine's security modules, such as AppArmor"}
 }
 
 // barred is why features cannot be tried here although this process is root, "" when they can.

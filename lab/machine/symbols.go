@@ -9,8 +9,8 @@ import (
 
 const kernelSymbols = "proc/kallsyms"
 
-// HiddenSymbols says why this process cannot see where the kernel's functions are, by which perf names them, and what to set;
-// empty: it can.
+// HiddenSymbols says why this process cannot see where the kernel's functions are, by which perf names them, and what
+// to set; empty: it can.
 func HiddenSymbols() string { return files{os.DirFS("/")}.hiddenSymbols() }
 
 func (s files) hiddenSymbols() string {
@@ -33,5 +33,6 @@ func (s files) hiddenSymbols() string {
 	if level := s.text("/proc/sys/kernel/kptr_restrict"); level != "2" {
 		set = fmt.Sprintf("kernel.kptr_restrict is %s, so run as root with CAP_SYSLOG (docker run --cap-add SYSLOG)", level)
 	}
-	return "the kernel hides where its functions are, so none of them has a name: all addresses of /proc/kallsyms are 0: " + set
+	return "the kernel hides where its functions are, so none of them has a name: all addresses of /proc/kallsyms are 0: " +
+		set
 }

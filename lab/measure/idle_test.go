@@ -21,12 +21,14 @@ type idle struct{}
 // idleMs is how long the windows of a cell are, and the dimension in which cells differ.
 const idleMs result.Dimension = "idle_ms"
 
-var lengths = experiment.Key[[]float64]{Name: "idle_ms", Parse: experiment.List(experiment.Within(100, 10_000, "milliseconds")), Default: []float64{200}}
+var lengths = experiment.Key[[]float64]{
+	Name: "idle_ms", Parse: experiment.List(experiment.Within(100, 10_000, "milliseconds")), Default: []float64{200}}
 
 func (idle) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: "idle", Keys: []experiment.Field{lengths.Field()},
-		Uses: append([]string{"aa_blocks", "windows", "beside.client", "beside.clients"}, experiment.ClientKeys...), Why: "no client sends",
+		Uses: append([]string{"aa_blocks", "windows", "beside.client", "beside.clients"}, experiment.ClientKeys...),
+		Why:  "no client sends",
 		Settings: func(e *experiment.Experiment) (list []experiment.Setting) {
 			for _, n := range e.Clients {
 				s := experiment.Setting{Cell: result.NewCell(result.Clients, n)}
@@ -73,7 +75,8 @@ func (idle) Fits(*experiment.Experiment, string, dut.Traits) error     { return 
 func (idle) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
 
 func spentBetween(a, b side.Reading) spent {
-	return spent{Seconds: float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9, ProcessNs: side.UsageOf(a.Router, b.Router).ProcessNs}
+	return spent{Seconds: float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9,
+		ProcessNs: side.UsageOf(a.Router, b.Router).ProcessNs}
 }
 
 // Summarise has one metric, what the router's CPU does while nothing is forwarded.
@@ -81,14 +84,17 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
 		Run: run, Measure: "idle", Noun: "window", Load: []result.Dimension{idleMs},
 		Metrics: []analysis.Metric{{
-			Name: "process_core_pct", Unit: "% of a core", Better: analysis.Less, Against: analysis.AsDifference, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
+			Name: "process_core_pct", Unit: "% of a core", Better: analysis.Less, Against: analysis.AsDifference, Host: "router",
+			Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
 			Of: func(r analysis.Reading) float64 { return r.Get("process_ns") / 1e7 / r.Get("seconds") },
 		}},
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT, result.Clients, idleMs) },
 	}
 	for _, r := range result.Of[lull](run.Own) {
-		t := result.Trial{Cell: r.Cell, AA: r.AA, Block: r.Block, Window: r.Window, Attempt: r.Attempt, Sitting: r.Sitting, Start: r.Start, Accepted: r.Accepted}
-		in.Trials = append(in.Trials, analysis.Trial{Trial: t, Device: result.ValuesOf(r.Device), Clean: result.ValuesOf(r.Clean)})
+		t := result.Trial{Cell: r.Cell, AA: r.AA, Block: r.Block, Window: r.Window, Attempt: r.Attempt, Sitting: r.Sitting,
+			Start: r.Start, Accepted: r.Accepted}
+		in.Trials = append(
+			in.Trials, analysis.Trial{Trial: t, Device: result.ValuesOf(r.Device), Clean: result.ValuesOf(r.Clean)})
 	}
 	return analysis.Summarise(in, opts)
 }
@@ -112,7 +118,8 @@ func (idle) Block(ctx context.Context, s *runner.Session, b experiment.Block) (*
 	return &result.Block{SetupSeconds: device.Setup.Seconds()}, err
 }
 
-func window(ctx context.Context, s *runner.Session, b experiment.Block, cell result.Cell, w int, labs ...*side.Side) error {
+func window(ctx context.Context, s *runner.Session, b experiment.Block, cell result.Cell, w int,
+	labs ...*side.Side) error {
 	s.Status("%s: %g ms", s.Name(b), cell.Number(idleMs))
 	return s.Settle(b, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
 		r := lull{Head: a.Head(b), Cell: cell, AA: b.AA, Window: w, DUTLab: b.DUTLab}

@@ -44,7 +44,8 @@ type Table []Measure
 
 // All are the measures that ship with the lab.
 func All() Table {
-	return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}, capture.Measure{}, rate.Measure{}, transfer.Measure{}, transition.Measure{}}
+	return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}, capture.Measure{}, rate.Measure{},
+		transfer.Measure{}, transition.Measure{}}
 }
 
 // Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.
@@ -125,15 +126,16 @@ func (t Table) read(run result.Run, from string, err error) (result.Run, error) 
 	if err != nil {
 		return run, err
 	}
-	if e, err := t.Catalogue().Load(filepath.Join(run.Dir, result.ExperimentFile)); err == nil { // else what was planned is not known
+	if e, err := t.Catalogue().Load(filepath.Join(run.Dir, result.ExperimentFile)); err == nil {
+		// else what was planned is not known
 		run.Unrecorded, run.Unmeasured, run.FrameSizes = unrecorded(e, run), unmeasured(e, run), e.FrameSizes
 	}
 	return run, nil
 }
 
-// unrecorded counts the planned windows of a run without a record. Windows of interrupted runs and
-// of devices that failed or were skipped, and cells that were left out, do not count: other records explain them. Where all
-// devices were skipped nothing ran, not even clean routers against each other.
+// unrecorded counts the planned windows of a run without a record. Windows of interrupted runs and of devices that
+// failed or were skipped, and cells that were left out, do not count: other records explain them. Where all devices
+// were skipped nothing ran, not even clean routers against each other.
 func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 	if run.Environment.End.IsZero() || run.Environment.Interrupted {
 		return 0
@@ -143,7 +145,8 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 		excused[s.DUT] = true
 	}
 	plan := e.Plan()
-	if len(run.Skipped) > 0 && !slices.ContainsFunc(plan, func(b experiment.Block) bool { return !b.AA && !excused[b.DUT()] }) {
+	if len(run.Skipped) > 0 &&
+		!slices.ContainsFunc(plan, func(b experiment.Block) bool { return !b.AA && !excused[b.DUT()] }) {
 		return 0
 	}
 	type window struct {
@@ -175,8 +178,8 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 	return n
 }
 
-// unmeasured are the planned cells without a recorded attempt, each once, without those of skipped devices and those that were left
-// out. It is nil where all that was measured is of another plan.
+// unmeasured are the planned cells without a recorded attempt, each once, without those of skipped devices and those
+// that were left out. It is nil where all that was measured is of another plan.
 func unmeasured(e *experiment.Experiment, run result.Run) []result.Cell {
 	list, excused := []result.Cell{}, map[string]bool{}
 	for _, s := range run.Skipped {

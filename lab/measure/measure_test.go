@@ -70,7 +70,8 @@ func TestMeasureOfItsOwnIsPlanned(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("planned:\n%s", strings.Join(got, "\n"))
 	}
-	if text := string(e.Encode()); !strings.Contains(text, "idle_ms = [100.0, 300.0]") || strings.Contains(text, "offered_mbps") || strings.Contains(text, "window =") {
+	if text := string(e.Encode()); !strings.Contains(text, "idle_ms = [100.0, 300.0]") ||
+		strings.Contains(text, "offered_mbps") || strings.Contains(text, "window =") {
 		t.Errorf("resolved:\n%s", text)
 	}
 	for _, tt := range []struct{ text, want string }{
@@ -83,11 +84,14 @@ func TestMeasureOfItsOwnIsPlanned(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		strings.Replace(idleFile, `"idle"`, `"idel"`, 1):         `must be "cost" or "logins" or "throughput" or "capture" or "rate" or "transfer" or "transition" or "idle", not "idel"; did you mean "idle"?`,
-		strings.Replace(idleFile, "[100, 300]", "[1]", 1):        `idle.toml:4: idle_ms: each value must be milliseconds from 100 to 10000`,
+		strings.Replace(idleFile, `"idle"`, `"idel"`,
+			1): `must be "cost" or "logins" or "throughput" or "capture" or "rate" or "transfer" or "transition" or "idle", not "idel"; did you mean "idle"?`,
+		strings.Replace(
+			idleFile, "[100, 300]", "[1]", 1): `idle.toml:4: idle_ms: each value must be milliseconds from 100 to 10000`,
 		strings.Replace(idleFile, "measure = \"idle\"\n", "", 1): `idle.toml:3: idle_ms: needs measure = "idle"`,
 	} {
-		if _, err := table().Catalogue().Parse("idle.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := table().Catalogue().Parse("idle.toml", []byte(text)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -134,7 +138,8 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	for _, r := range lulls {
 		seen[r.Cell.String()+r.DUTLab+string(rune('0'+r.Window))] = true
 		resumed += r.Sitting
-		if r.AA != (r.Cell.Text(result.DUT) == experiment.Clean) || r.Device.Seconds < r.Cell.Number(idleMs)/1e3 || r.Clean.ProcessNs < 0 {
+		if r.AA != (r.Cell.Text(result.DUT) == experiment.Clean) || r.Device.Seconds < r.Cell.Number(idleMs)/1e3 ||
+			r.Clean.ProcessNs < 0 {
 			t.Errorf("record %+v", r)
 		}
 		if !r.AA {
@@ -162,7 +167,8 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	}
 	shown(t, run, summary)
 	cutShort(t, dir)
-	if _, _, err := measure.Open(t.Context(), bundle); err == nil || !strings.Contains(err.Error(), "unknown kind \"lull\"") {
+	if _, _, err := measure.Open(t.Context(), bundle); err == nil ||
+		!strings.Contains(err.Error(), "unknown kind \"lull\"") {
 		t.Errorf("opened without its measure: %v", err)
 	}
 }
@@ -186,7 +192,8 @@ func cutShort(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	lines := bytes.SplitAfter(data, []byte("\n"))
-	if err := os.WriteFile(path, bytes.Join(lines[:len(lines)-4], nil), 0o644); err != nil { // a block, two windows, and nothing
+	if err := os.WriteFile(path, bytes.Join(lines[:len(lines)-4], nil), 0o644); err != nil {
+		// a block, two windows, and nothing
 		t.Fatal(err)
 	}
 	if text := warned(); !strings.Contains(text, "2 planned windows have no record") {
@@ -211,7 +218,9 @@ func shown(t *testing.T, run result.Run, summary analysis.Summary) {
 	in := compare.Input{Name: "a", Run: run}
 	c := compare.Runs(in, in, opts)
 	warnings := strings.Join(c.Warnings, " ")
-	if len(c.Cells) != 2 || c.Metric.Name != "process_core_pct" || !strings.Contains(warnings, "one run compared with itself") || !strings.Contains(warnings, "own figures are compared") {
+	if len(c.Cells) != 2 || c.Metric.Name != "process_core_pct" ||
+		!strings.Contains(warnings, "one run compared with itself") ||
+		!strings.Contains(warnings, "own figures are compared") {
 		t.Errorf("compared with itself: %d cells by %s, warnings %q", len(c.Cells), c.Metric.Name, c.Warnings)
 	}
 	for _, cell := range c.Cells { // the metric is a difference, of which no percentage of a clean router's follows
@@ -231,7 +240,8 @@ func TestUnknownMeasureIsAnError(t *testing.T) {
 	opened()
 	_, read := measure.ReadRun(dir)
 	for _, err := range []error{err, read} {
-		if err == nil || !strings.Contains(err.Error(), `measured "idle"`) || !strings.Contains(err.Error(), "known: cost, logins") {
+		if err == nil || !strings.Contains(err.Error(), `measured "idle"`) ||
+			!strings.Contains(err.Error(), "known: cost, logins") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -242,8 +252,10 @@ func TestUnknownMeasureIsAnError(t *testing.T) {
 
 // TestSizesAreInTheExperimentsOrder: a run that is read knows the order of its frame sizes.
 func TestSizesAreInTheExperimentsOrder(t *testing.T) {
-	dir, text := t.TempDir(), "measure = \"throughput\"\nduts = [\"clean\"]\nclients = [1]\nframe_sizes = [1514, \"imix\", 60]\n"
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, result.ExperimentFile), []byte(text), 0o600), result.WriteEnvironment(dir, result.Environment{})); err != nil {
+	dir, text := t.TempDir(),
+		"measure = \"throughput\"\nduts = [\"clean\"]\nclients = [1]\nframe_sizes = [1514, \"imix\", 60]\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, result.ExperimentFile), []byte(text), 0o600),
+		result.WriteEnvironment(dir, result.Environment{})); err != nil {
 		t.Fatal(err)
 	}
 	run, err := measure.ReadRun(dir)

@@ -11,11 +11,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestColumnsHaveOneName: whatever dimensions the cells of a measure have, no dimension, metric or count has another's name.
+// TestColumnsHaveOneName: whatever dimensions the cells of a measure have, no dimension, metric or count has another's
+// name.
 func TestColumnsHaveOneName(t *testing.T) {
-	cell := result.NewCell(result.DUT, "x", result.Clients, 1, result.OfferedMbps, 1, result.Direction, result.Up, result.Profile, result.Bulk,
-		result.FrameSize, "60", result.LinkMbps, 20, result.RouterSpeed, 1, result.LoginRate, 1, result.SnapLength, 1, result.BufferKiB, 1,
-		result.Filter, "udp", result.Work, "gzip", result.Programs, 1, result.CPUs, 1, result.BackgroundPct, 1, result.BackgroundKind, "idle")
+	cell := result.NewCell(
+		result.DUT, "x", result.Clients, 1, result.OfferedMbps, 1, result.Direction, result.Up, result.Profile, result.Bulk,
+		result.FrameSize, "60", result.LinkMbps, 20, result.RouterSpeed, 1, result.LoginRate, 1, result.SnapLength, 1,
+		result.BufferKiB, 1,
+		result.Filter, "udp", result.Work, "gzip", result.Programs, 1, result.CPUs, 1, result.BackgroundPct, 1,
+		result.BackgroundKind, "idle")
 	for _, m := range measure.All() {
 		s := m.Summarise(result.Run{}, analysis.Options{})
 		s.Cells = []analysis.Cell{{Cell: cell, Metrics: analysis.Figures{}}}

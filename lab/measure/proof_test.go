@@ -15,19 +15,22 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// proofs are experiments of a few seconds with a device whose router is not what it is to be, by their measures. The proof of a
-// device runs under load: it looks for what the load leaves.
+// proofs are experiments of a few seconds with a device whose router is not what it is to be, by their measures. The
+// proof of a device runs under load: it looks for what the load leaves.
 var proofs = map[string]string{
-	"cost":       "clients = [2]\noffered_mbps = [10]\nwindow = \"200ms\"\nwarmup = \"100ms\"\nwindows = 1\naa_blocks = 0\n",
-	"logins":     "clients = [2]\n",
-	"throughput": "clients = [1]\nframe_sizes = [1514]\nmax_kpps = 2\nwindow = \"200ms\"\ntrials = 1\nsearch_width = 0.5\n[traffic]\nkind = \"frames\"\n",
+	"cost": "clients = [2]\noffered_mbps = [10]\nwindow = \"200ms\"\nwarmup = \"100ms\"\nwindows = 1\naa_blocks = " +
+		"0\n",
+	"logins": "clients = [2]\n",
+	"throughput": "clients = [1]\nframe_sizes = [1514]\nmax_kpps = 2\nwindow = \"200ms\"\ntrials = 1\nsearch_width = " +
+		"0.5\n[traffic]\nkind = \"frames\"\n",
 	"transfer":   "clients = [1]\nfile_mb = 1\ntransfers = 1\nlink_mbps = 100\n",
 	"rate":       "clients = [1]\nwindow = \"200ms\"\nwarmup = \"100ms\"\nwindows = 1\n[link]\nmbps = [100]\n",
 	"transition": "clients = [1]\noffered_mbps = [10]\nprobes = 50\nwindows = 1\nwarmup = \"100ms\"\n",
 }
 
-// TestEveryMeasureAsksForTheProof: what was measured on a router that is not what the device is to be is rejected, with what the
-// device says, whatever is measured. Devices that capture are none of an experiment's own: lab/measure/capture has a test for them.
+// TestEveryMeasureAsksForTheProof: what was measured on a router that is not what the device is to be is rejected, with
+// what the device says, whatever is measured. Devices that capture are none of an experiment's own: lab/measure/capture
+// has a test for them.
 func TestEveryMeasureAsksForTheProof(t *testing.T) {
 	for _, m := range measure.All() {
 		name := m.Rules().Name
@@ -46,7 +49,9 @@ func TestEveryMeasureAsksForTheProof(t *testing.T) {
 		if slices.Contains([]string{"rate", "transition"}, name) {
 			device = "tunnel = true\nstart = \"true\"\n"
 		}
-		text := fmt.Sprintf("measure = %q\nduts = [\"other\"]\nblocks = 1\nredo = 0\n%s\n%s[dut.other]\n%sproof = \"echo of another kind; exit 3\"\n", name, keys, table, device)
+		text := fmt.Sprintf(
+			"measure = %q\nduts = [\"other\"]\nblocks = 1\nredo = 0\n%s\n%s[dut.other]\n%sproof = \"echo of another kind; "+
+				"exit 3\"\n", name, keys, table, device)
 		t.Run(name, func(t *testing.T) {
 			e := load(t, text)
 			dir := filepath.Join(t.TempDir(), "run")

@@ -25,7 +25,8 @@ func TestShippedExperimentsHaveTheirDevices(t *testing.T) {
 // kernel's own limits and little memory.
 func TestShippedExperimentsHaveRoom(t *testing.T) {
 	small := machine.Machine{
-		Limits: machine.Limits{Neighbours: [3]int64{128, 512, 1024}, PIDMax: 32768, Tasks: 500, Namespaces: 30_000, FilesHard: 20_000},
+		Limits: machine.Limits{
+			Neighbours: [3]int64{128, 512, 1024}, PIDMax: 32768, Tasks: 500, Namespaces: 30_000, FilesHard: 20_000},
 		Memory: machine.Memory{Available: 3 << 20},
 	}
 	for _, e := range measure.Catalogue().Builtins() {

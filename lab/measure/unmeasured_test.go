@@ -10,15 +10,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestUnmeasuredCells: the planned cells of which a run has no attempt. Skipped devices have none to miss, and a cell whose trials
-// were all rejected was tried.
+// TestUnmeasuredCells: the planned cells of which a run has no attempt. Skipped devices have none to miss, and a cell
+// whose trials were all rejected was tried.
 func TestUnmeasuredCells(t *testing.T) {
 	dir := t.TempDir()
-	const planned = "duts = [\"allowlist\", \"opennds\", \"gateway-ebpf\"]\nclients = [3]\noffered_mbps = [10, 20]\nblocks = 2\naa_blocks = 1\nwindows = 1\n"
+	const planned = "duts = [\"allowlist\", \"opennds\", \"gateway-ebpf\"]\nclients = [3]\noffered_mbps = [10, " +
+		"20]\nblocks = 2\naa_blocks = 1\nwindows = 1\n"
 	if err := os.WriteFile(filepath.Join(dir, result.ExperimentFile), []byte(planned), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := result.WriteEnvironment(dir, result.Environment{Measure: "cost", Interrupted: true, Skipped: []result.Skip{{DUT: "gateway-ebpf", Reason: "not here"}}}); err != nil {
+	if err := result.WriteEnvironment(dir, result.Environment{Measure: "cost", Interrupted: true, Skipped: []result.Skip{{
+		DUT: "gateway-ebpf", Reason: "not here"}}}); err != nil {
 		t.Fatal(err)
 	}
 	w, _, err := result.OpenWriter(dir)
@@ -38,10 +40,12 @@ func TestUnmeasuredCells(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, err := measure.ReadRun(dir)
-	if want := []result.Cell{cellOf("opennds", 10), cellOf("opennds", 20)}; err != nil || !slices.Equal(run.Unmeasured, want) {
+	if want := []result.Cell{cellOf("opennds", 10), cellOf("opennds", 20)}; err != nil ||
+		!slices.Equal(run.Unmeasured, want) {
 		t.Errorf("%v, %v; want %v", run.Unmeasured, err, want)
 	}
-	if err := os.WriteFile(filepath.Join(dir, result.ExperimentFile), []byte("duts = [\"opennds\"]\nclients = [4]\noffered_mbps = [10]\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, result.ExperimentFile), []byte(
+		"duts = [\"opennds\"]\nclients = [4]\noffered_mbps = [10]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if run, err := measure.ReadRun(dir); err != nil || run.Unmeasured != nil {
@@ -56,5 +60,6 @@ func TestUnmeasuredCells(t *testing.T) {
 }
 
 func cellOf(dut string, mbps float64) result.Cell {
-	return result.NewCell(result.DUT, dut, result.Clients, 3, result.OfferedMbps, mbps, result.Direction, result.Up, result.Profile, result.PerPacket)
+	return result.NewCell(result.DUT, dut, result.Clients, 3, result.OfferedMbps, mbps, result.Direction, result.Up,
+		result.Profile, result.PerPacket)
 }

@@ -229,14 +229,21 @@ func (c *comparison) leaf(cell, path string, before any, now map[string]any, sto
 
 // estimates of version 1 that stood under another name, by the end of their path.
 var estimates = map[string]string{
-	"overhead_ratio": "metrics.cpu_ns_per_bit.change", "rtt_us.p50": "metrics.rtt_p50_median_us.device.mean", "rtt_us.p99": "metrics.rtt_p99_median_us.device.mean",
+	"overhead_ratio": "metrics.cpu_ns_per_bit.change", "rtt_us.p50": "metrics.rtt_p50_median_us.device.mean",
+	"rtt_us.p99":       "metrics.rtt_p99_median_us.device.mean",
 	"clean_rtt_us.p50": "metrics.rtt_p50_median_us.clean.mean", "clean_rtt_us.p99": "metrics.rtt_p99_median_us.clean.mean",
-	"verdict": "verdict.word", "verdict_note": "verdict.note", "p_different": "verdict.p_different", "p_equivalent": "verdict.p_equivalent",
-	"blocks_needed": "verdict.blocks_needed", "sd_log": "verdict.sd_log", "storms": "pairs", "died": "counts.died", "device_leases": "counts.device_leases",
-	"crowd.blocks": "counts.client_blocks", "crowd.leased": "counts.leased", "crowd.logged_in": "counts.logged_in", "crowd.connected": "counts.connected",
-	"crowd.clean_connected": "counts.clean_connected", "crowd.addresses": "texts.addresses", "crowd.clean_addresses": "texts.clean_addresses",
-	"churn.blocks": "counts.guest_blocks", "churn.settled": "counts.guest_blocks_settled", "churn.told": "counts.guest_blocks_counted", "churn.came": "counts.guests_came",
-	"churn.in": "counts.guests_in", "churn.gone": "counts.guests_gone", "churn.missed": "counts.guests_missed", "churn.per_second": "metrics.guests_per_second.device.mean",
+	"verdict": "verdict.word", "verdict_note": "verdict.note", "p_different": "verdict.p_different",
+	"p_equivalent":  "verdict.p_equivalent",
+	"blocks_needed": "verdict.blocks_needed", "sd_log": "verdict.sd_log", "storms": "pairs", "died": "counts.died",
+	"device_leases": "counts.device_leases",
+	"crowd.blocks":  "counts.client_blocks", "crowd.leased": "counts.leased", "crowd.logged_in": "counts.logged_in",
+	"crowd.connected":       "counts.connected",
+	"crowd.clean_connected": "counts.clean_connected", "crowd.addresses": "texts.addresses",
+	"crowd.clean_addresses": "texts.clean_addresses",
+	"churn.blocks":          "counts.guest_blocks", "churn.settled": "counts.guest_blocks_settled",
+	"churn.told": "counts.guest_blocks_counted", "churn.came": "counts.guests_came",
+	"churn.in": "counts.guests_in", "churn.gone": "counts.guests_gone", "churn.missed": "counts.guests_missed",
+	"churn.per_second": "metrics.guests_per_second.device.mean",
 }
 
 // renamed lists the paths in a cell of today under which a figure may stand.
@@ -281,7 +288,8 @@ func renamed(path string, storm bool) []string {
 			last := strings.LastIndex(rest, ".")
 			figure, bound = rest[:last], rest[last+1:]
 		}
-		names := []string{"dimensions." + path, path, "metrics.guest_" + figure + ".device." + bound, "metrics." + figure + ".device." + bound}
+		names := []string{
+			"dimensions." + path, path, "metrics.guest_" + figure + ".device." + bound, "metrics." + figure + ".device." + bound}
 		if part != "churn." {
 			names = slices.Delete(names, 2, 3)
 		}

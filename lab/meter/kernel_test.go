@@ -20,7 +20,8 @@ func TestKernelThreads(t *testing.T) {
 	}
 	gone := Process{PID: 1 << 30, Start: 1, Name: "ksoftirqd", RunNs: 7}
 	s.kernel[gone.id()] = gone
-	if err := s.readKernel(&then); err != nil || !slices.Contains(then.Processes, gone) || len(then.Processes) != len(first.Processes)+1 {
+	if err := s.readKernel(&then); err != nil || !slices.Contains(then.Processes, gone) ||
+		len(then.Processes) != len(first.Processes)+1 {
 		t.Errorf("%v, %v: want those of before and one that is gone", then.Processes, err)
 	}
 	var none Sample

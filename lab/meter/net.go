@@ -102,7 +102,8 @@ func (s SNMP) Add(t SNMP) SNMP {
 
 // Sub returns what was counted between two readings.
 func (s SNMP) Sub(t SNMP) SNMP {
-	return s.Add(SNMP{-t.IPInReceives, -t.IPOutRequests, -t.TCPOutSegs, -t.TCPRetrans, -t.UDPOut, -t.FragCreates, -t.ReasmReqds, -t.ReasmFails, -t.FragFails})
+	return s.Add(SNMP{-t.IPInReceives, -t.IPOutRequests, -t.TCPOutSegs, -t.TCPRetrans, -t.UDPOut, -t.FragCreates,
+		-t.ReasmReqds, -t.ReasmFails, -t.FragFails})
 }
 
 // parseSNMP reads the text of /proc/net/snmp: pairs of lines, names above values.

@@ -146,10 +146,11 @@ func TestParsePacket(t *testing.T) {
 	const heading = "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"
 	for text, want := range map[string]int64{
 		heading: 0,
-		heading + "0000000012f9d5a1 3      3    0003   2     1 0      0      1532\n":                                                                 0,
-		heading + "0000000012f9d5a1 3      3    0003   2     1 213504 0      1532\n00000000aa42e5c7 3      3    0003   2     1 768    0      1533\n": 214272,
-		heading + "0000000012f9d5a1 3      3    0003\n":                                                                                              -1,
-		heading + "0000000012f9d5a1 3      3    0003   2     1 many   0      1532\n":                                                                 -1,
+		heading + "0000000012f9d5a1 3      3    0003   2     1 0      0      1532\n": 0,
+		heading + "0000000012f9d5a1 3      3    0003   2     1 213504 0      1532\n00000000aa42e5c7 3      3    0003   2   " +
+			"  1 768    0      1533\n": 214272,
+		heading + "0000000012f9d5a1 3      3    0003\n":                              -1,
+		heading + "0000000012f9d5a1 3      3    0003   2     1 many   0      1532\n": -1,
 	} {
 		if got, err := parsePacket(text); (err != nil) != (want < 0) || err == nil && got != want {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
@@ -159,7 +160,8 @@ func TestParsePacket(t *testing.T) {
 
 func TestAwake(t *testing.T) {
 	for stat, want := range map[string]bool{
-		"12 (tcpdump) R 1 12 12 0": true, "12 (tcpdump) S 1 12": false, "12 (a) R) S 1 12": false, "12 (sh) D 1": true, "12 (sh) T 1": true,
+		"12 (tcpdump) R 1 12 12 0": true, "12 (tcpdump) S 1 12": false, "12 (a) R) S 1 12": false, "12 (sh) D 1": true,
+		"12 (sh) T 1":        true,
 		"12 (napi/w0-9) I 2": false, "12 (sh) Z 1": false, "": false, "12 (sh)": false,
 	} {
 		if got := awake([]byte(stat)); got != want {

@@ -60,7 +60,8 @@ func parsePacket(text string) (bytes int64, err error) {
 		}
 		const memory = 6 // Rmem
 		if len(f) <= memory {
-			return 0, fmt.Errorf("/proc/net/packet: want at least %d columns, have %d: %s", memory+1, len(f), strings.TrimSpace(line))
+			return 0, fmt.Errorf(
+				"/proc/net/packet: want at least %d columns, have %d: %s", memory+1, len(f), strings.TrimSpace(line))
 		}
 		n, err := numbers("/proc/net/packet", f[memory:memory+1])
 		if err != nil {

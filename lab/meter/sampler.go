@@ -72,7 +72,8 @@ func (s *Sampler) Open() (err error) {
 	s.napi = map[string]pollingThread{}
 	for _, name := range s.IfNames {
 		if len(tids[name]) != 1 {
-			return fmt.Errorf("%s has %d NAPI threads, want 1: is threaded NAPI on and GRO not switched off?", name, len(tids[name]))
+			return fmt.Errorf(
+				"%s has %d NAPI threads, want 1: is threaded NAPI on and GRO not switched off?", name, len(tids[name]))
 		}
 		t, err := openPollingThread(tids[name][0])
 		if err != nil {

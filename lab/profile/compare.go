@@ -85,7 +85,8 @@ func Explain(p Profile) Explanation {
 		e.Rows = append(e.Rows, *r)
 	}
 	slices.SortFunc(e.Rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(math.Abs(b.Self.Difference()), math.Abs(a.Self.Difference())), compareFrames(a.Frame, b.Frame))
+		return cmp.Or(cmp.Compare(math.Abs(b.Self.Difference()), math.Abs(a.Self.Difference())),
+			compareFrames(a.Frame, b.Frame))
 	})
 	for _, r := range e.Rows {
 		e.Sum.DUT += r.Self.DUT

@@ -18,12 +18,14 @@ import (
 )
 
 // inFolder are the dimensions that folders have without their names, as all older ones do.
-var inFolder = []result.Dimension{result.DUT, result.Clients, result.OfferedMbps, result.Direction, result.Profile, result.FrameSize}
+var inFolder = []result.Dimension{
+	result.DUT, result.Clients, result.OfferedMbps, result.Direction, result.Profile, result.FrameSize}
 
 // Dir is the folder of a cell's profile: its name has all of the cell's dimensions.
 func Dir(run string, c result.Cell) string {
 	mbps := strconv.FormatFloat(c.Number(result.OfferedMbps), 'f', -1, 64)
-	name := fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(result.Direction), c.Text(result.Profile))
+	name := fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(
+		result.Direction), c.Text(result.Profile))
 	if size := c.Text(result.FrameSize); size != "" {
 		name += "-" + size
 	}
@@ -108,7 +110,8 @@ func read(dir string) (Profile, error) {
 		return p, fmt.Errorf("read %s: %w", path, err)
 	}
 	if p.Version > Version {
-		return p, fmt.Errorf("read %s: version %d, known up to %d: %w; use a newer gateweigh", path, p.Version, Version, result.ErrNewerVersion)
+		return p, fmt.Errorf(
+			"read %s: version %d, known up to %d: %w; use a newer gateweigh", path, p.Version, Version, result.ErrNewerVersion)
 	}
 	for name, side := range map[string]*Side{result.DUTFoldedFile: &p.DUT, result.CleanFoldedFile: &p.Clean} {
 		f, err := os.Open(filepath.Join(dir, name))

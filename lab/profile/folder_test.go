@@ -18,8 +18,10 @@ import (
 func TestWriteAndReadAll(t *testing.T) {
 	dir := t.TempDir()
 	p := example
-	p.Version, p.Start, p.FrequencyHz, p.UserStacks = Version, time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), FrequencyHz, UnwindFP
-	p.Cell = result.NewCell(result.DUT, "daemon", result.Clients, 20, result.OfferedMbps, 0.5, result.Direction, "up", result.Profile, "per-packet")
+	p.Version, p.Start, p.FrequencyHz, p.UserStacks = Version, time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), FrequencyHz,
+		UnwindFP
+	p.Cell = result.NewCell(result.DUT, "daemon", result.Clients, 20, result.OfferedMbps, 0.5, result.Direction, "up",
+		result.Profile, "per-packet")
 	other := p
 	other.Cell = other.Cell.With(result.Clients, 100)
 	if list, err := ReadAll(dir); len(list) != 0 || err != nil {
@@ -62,7 +64,8 @@ func TestReadAllNamesWhatIsBroken(t *testing.T) {
 		}
 	}
 	in := func(dut, file string) string { return filepath.Join(Dir(dir, result.NewCell(result.DUT, dut)), file) }
-	for file, text := range map[string]string{in("newer", result.ProfileFile): `{"version":2}`, in("torn", result.CleanFoldedFile): "a;b 1\na;b"} {
+	for file, text := range map[string]string{
+		in("newer", result.ProfileFile): `{"version":2}`, in("torn", result.CleanFoldedFile): "a;b 1\na;b"} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +77,8 @@ func TestReadAllNamesWhatIsBroken(t *testing.T) {
 	if len(list) != 1 || list[0].Cell.Text(result.DUT) != "good" {
 		t.Errorf("%d profiles, want the good one", len(list))
 	}
-	if !errors.Is(err, result.ErrNewerVersion) || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), result.DUTFoldedFile) {
+	if !errors.Is(err, result.ErrNewerVersion) || !strings.Contains(err.Error(), "line 2") ||
+		!strings.Contains(err.Error(), result.DUTFoldedFile) {
 		t.Errorf("error %v", err)
 	}
 }

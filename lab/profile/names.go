@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Distinguish gives the frames of recordings that are looked at together short names. Functions that would have the same
-// name keep their whole ones, and files of the same name their paths.
+// Distinguish gives the frames of recordings that are looked at together short names. Functions that would have the
+// same name keep their whole ones, and files of the same name their paths.
 func Distinguish(recordings ...*Recording) {
 	names := map[Frame]map[Frame]bool{} // short to whole
 	each := func(fn func(whole Frame, into *Frame)) {
@@ -72,8 +72,8 @@ var madeAtRunTime = regexp.MustCompile(`^perf-\d+\.map$`)
 // methods begins with a parenthesis. In paths Go escapes what else could stand there.
 var goName = regexp.MustCompile(`^(?:[\w.~%+-]+/)+([\w~%+-]+\.(?:[\pL_(]|·).*)$`)
 
-// withoutGoPath is a function's name without the path that Go puts in front of a package's: "admission.(*Judge).Up". Names
-// of other languages are left as they are: what a slash in them means is theirs to say.
+// withoutGoPath is a function's name without the path that Go puts in front of a package's: "admission.(*Judge).Up".
+// Names of other languages are left as they are: what a slash in them means is theirs to say.
 func withoutGoPath(function string) string {
 	if strings.Contains(function, "::") {
 		return function // C++ divides by operators, and Rust has paths of its own

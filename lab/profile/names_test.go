@@ -28,7 +28,8 @@ func TestNamesOfOtherLanguages(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"operator/(Vec const&, double) [cppgw]", "LazyCompile:*handle /srv/portal/app.js:12 [perf-77.map]", "LazyCompile:~login /srv/other/app.js:12 [perf-77.map]",
+		"operator/(Vec const&, double) [cppgw]", "LazyCompile:*handle /srv/portal/app.js:12 [perf-77.map]",
+		"LazyCompile:~login /srv/other/app.js:12 [perf-77.map]",
 		"crypto/rand.Read [gogw]", "math/rand.Read [gogw]", "main.handle [gw]",
 	}
 	if diff := cmp.Diff(want, namesOf(t, string(text))); diff != "" {
@@ -65,11 +66,14 @@ func TestFunctionsStayApart(t *testing.T) {
 	for _, tt := range []struct {
 		frames, want []string
 	}{
-		{[]string{"a.org/x/p.F (/opt/gw)", "b.org/y/p.F (/opt/gw)", "b.org/y/p.G (/opt/gw)"}, []string{"a.org/x/p.F [gw]", "b.org/y/p.F [gw]", "p.G [gw]"}},
+		{[]string{"a.org/x/p.F (/opt/gw)", "b.org/y/p.F (/opt/gw)", "b.org/y/p.G (/opt/gw)"},
+			[]string{"a.org/x/p.F [gw]", "b.org/y/p.F [gw]", "p.G [gw]"}},
 		{[]string{"a.org/p.F (/opt/gw)", "p.F (/opt/gw)"}, []string{"a.org/p.F [gw]", "p.F [gw]"}},
-		{[]string{"main.f (/opt/a/gw)", "main.f (/opt/b/gw)", "main.g (/opt/b/gw)"}, []string{"main.f [/opt/a/gw]", "main.f [/opt/b/gw]", "main.g [gw]"}},
+		{[]string{"main.f (/opt/a/gw)", "main.f (/opt/b/gw)", "main.g (/opt/b/gw)"},
+			[]string{"main.f [/opt/a/gw]", "main.f [/opt/b/gw]", "main.g [gw]"}},
 		{[]string{"a.org/p.F (/opt/a/gw)", "a.org/p.F (/opt/b/gw)"}, []string{"p.F [/opt/a/gw]", "p.F [/opt/b/gw]"}},
-		{[]string{"f ([nf_tables])", "f (/lib/modules/6.1/nf_tables.ko)"}, []string{"f [kernel:nf_tables]", "f [kernel:nf_tables]"}},
+		{[]string{"f ([nf_tables])", "f (/lib/modules/6.1/nf_tables.ko)"},
+			[]string{"f [kernel:nf_tables]", "f [kernel:nf_tables]"}},
 		{[]string{"f (/opt/gw)", "f (/opt/gw (deleted))"}, []string{"f [gw]", "f [gw]"}},
 	} {
 		var script string

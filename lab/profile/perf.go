@@ -79,7 +79,8 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 	sampled := strings.Trim(strings.ReplaceAll(fmt.Sprint(cpus), " ", ","), "[]")
 	// I leaves the idle task out. Build ids are not needed: what was sampled is
 	// named right afterwards, on this machine.
-	r.cmd = exec.CommandContext(ctx, "perf", "record", "--cpu", sampled, "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
+	r.cmd = exec.CommandContext(
+		ctx, "perf", "record", "--cpu", sampled, "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
 		"--call-graph", graph, "--clockid", "CLOCK_MONOTONIC", "--delay", "-1", "--control", "fd:3,3",
 		"--mmap-pages", bufferSize, "--max-size", maxDataBytes, "--no-buildid", "--no-buildid-cache", "--output", data)
 	r.cmd.Env = perfEnv()

@@ -89,11 +89,13 @@ func TestRecordNamesAGoDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	side := rec.Side(Router{FromNs: from, ToNs: to, Packets: 1, Processes: map[int]string{pid: "spinner"}, Ns: map[string]int64{"spinner": 1e9}})
+	side := rec.Side(Router{FromNs: from, ToNs: to, Packets: 1, Processes: map[int]string{pid: "spinner"},
+		Ns: map[string]int64{"spinner": 1e9}})
 	var seen float64
 	for _, s := range side.Stacks {
 		// A leaf function has no frame of its own, which hides its direct caller.
-		if slices.Contains(s.Frames, Frame{"runtime.main", "spinner"}) && slices.Contains(s.Frames, Frame{"main.spin", "spinner"}) {
+		if slices.Contains(s.Frames, Frame{"runtime.main", "spinner"}) &&
+			slices.Contains(s.Frames, Frame{"main.spin", "spinner"}) {
 			seen += s.NsPerPacket
 		}
 	}
@@ -129,7 +131,8 @@ func TestPerfSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("Read of no file: %v", err)
 	}
 	t.Setenv("PATH", "/nowhere")
-	if _, err := Start(t.Context(), "x", UnwindFP, []int{0}, nil); err == nil || !strings.Contains(err.Error(), "linux-perf") {
+	if _, err := Start(t.Context(), "x", UnwindFP, []int{0}, nil); err == nil ||
+		!strings.Contains(err.Error(), "linux-perf") {
 		t.Errorf("Start without perf: %v", err)
 	}
 }

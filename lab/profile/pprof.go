@@ -16,14 +16,16 @@ import (
 // numbers of packets.
 func WritePprof(w io.Writer, p Profile, s Side) error {
 	out := &pprof.Profile{
-		SampleType:        []*pprof.ValueType{{Type: "cpu", Unit: "nanoseconds"}, {Type: "per_1000_packets", Unit: "nanoseconds"}},
+		SampleType: []*pprof.ValueType{
+			{Type: "cpu", Unit: "nanoseconds"}, {Type: "per_1000_packets", Unit: "nanoseconds"}},
 		DefaultSampleType: "per_1000_packets",
 		PeriodType:        &pprof.ValueType{Type: "cpu", Unit: "nanoseconds"},
 		Period:            int64(1e9 / max(p.FrequencyHz, 1)),
 		TimeNanos:         p.Start.UnixNano(),
 		DurationNanos:     int64(s.Seconds * 1e9),
 		Comments: []string{fmt.Sprintf("%d packets in %.3f s; %s, %d clients, %g Mbit/s %s, %s",
-			s.Packets, s.Seconds, p.Cell.Text(result.DUT), p.Cell.Int(result.Clients), p.Cell.Number(result.OfferedMbps), p.Cell.Text(result.Direction), p.Cell.Text(result.Profile))},
+			s.Packets, s.Seconds, p.Cell.Text(result.DUT), p.Cell.Int(result.Clients), p.Cell.Number(result.OfferedMbps),
+			p.Cell.Text(result.Direction), p.Cell.Text(result.Profile))},
 	}
 	locations, modules := map[Frame]*pprof.Location{}, map[string]*pprof.Mapping{}
 	for _, st := range s.Stacks {

@@ -164,8 +164,9 @@ func (p Profile) Useless() error {
 	case samples == 0:
 		return errors.New("perf took no sample of either router: nothing is known of its functions")
 	case kernel > 0 && nameless > 0.9*kernel:
-		return errors.New("the kernel's functions have no names: it hid where they are (all addresses of /proc/kallsyms are 0) when perf ran: " +
-			"sudo sysctl kernel.kptr_restrict=1, in a container CAP_SYSLOG")
+		return errors.New(
+			"the kernel's functions have no names: it hid where they are (all addresses of /proc/kallsyms are 0) when perf ran: " +
+				"sudo sysctl kernel.kptr_restrict=1, in a container CAP_SYSLOG")
 	}
 	return nil
 }
@@ -173,7 +174,9 @@ func (p Profile) Useless() error {
 // Weakness says what is missing from a profile, in a sentence; empty: nothing.
 func (p Profile) Weakness() string {
 	if err := p.Useless(); err != nil {
-		return fmt.Sprintf("No answer: %v. Remove %s from the run's folder, and record it anew with gateweigh run --resume RUN --profile.", err, Dir("", p.Cell))
+		return fmt.Sprintf(
+			"No answer: %v. Remove %s from the run's folder, and record it anew with gateweigh run --resume RUN --profile.", err,
+			Dir("", p.Cell))
 	}
 	var all, nameless float64
 	for _, s := range []Side{p.DUT, p.Clean} {
@@ -183,7 +186,9 @@ func (p Profile) Weakness() string {
 		}
 	}
 	if nameless > mostNameless*all {
-		return fmt.Sprintf("%.0f %% of the time is in functions without a name: programs that were stripped have none, nor have files that were gone when perf's samples were read.", 100*nameless/all)
+		return fmt.Sprintf(
+			"%.0f %% of the time is in functions without a name: programs that were stripped have none, nor have files that "+
+				"were gone when perf's samples were read.", 100*nameless/all)
 	}
 	return ""
 }

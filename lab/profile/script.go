@@ -43,7 +43,8 @@ type rawFrame struct {
 }
 
 // scriptArgs make perf script print what ParseScript reads.
-var scriptArgs = []string{"script", "--ns", "--no-inline", "--show-task-events", "--fields", "comm,pid,tid,time,period,ip,sym,dso"}
+var scriptArgs = []string{
+	"script", "--ns", "--no-inline", "--show-task-events", "--fields", "comm,pid,tid,time,period,ip,sym,dso"}
 
 // maxLine bounds a line of perf's output: demangled names can be long.
 const maxLine = 1 << 20

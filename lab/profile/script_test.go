@@ -48,7 +48,8 @@ func TestParseScriptOfRealOutput(t *testing.T) {
 	if diff := cmp.Diff(want, rec.names(s)); diff != "" {
 		t.Errorf("stack (-want +got):\n%s", diff)
 	}
-	if last := rec.names(rec.Samples[3]); last[0] != "finish_task_switch.isra.0 [kernel]" || last[6] != "ret_from_fork_asm [kernel]" || len(last) != 7 {
+	if last := rec.names(rec.Samples[3]); last[0] != "finish_task_switch.isra.0 [kernel]" ||
+		last[6] != "ret_from_fork_asm [kernel]" || len(last) != 7 {
 		t.Errorf("kernel stack %q", last)
 	}
 	if got := []int{rec.Parents[25426], rec.Parents[25427]}; got[0] != 21353 || got[1] != 25426 {
@@ -60,7 +61,8 @@ func TestParseScriptOfRealOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := ParseScript(f, func(path string, _ uint64) string { asked[path]++; return "" }); err != nil || asked["/usr/bin/opennds"]+asked["/usr/bin/bash"] != 3 || len(asked) != 2 {
+	if _, err := ParseScript(f, func(path string, _ uint64) string { asked[path]++; return "" }); err != nil ||
+		asked["/usr/bin/opennds"]+asked["/usr/bin/bash"] != 3 || len(asked) != 2 {
 		t.Errorf("%v; without a name are places of %v, want three of opennds and bash", err, asked)
 	}
 	if _, thread := rec.Parents[22052]; thread {
@@ -74,14 +76,16 @@ func TestParseScriptLines(t *testing.T) {
 		{"blanks in the command", head + "\tff f ([kernel.kallsyms])\n", "f [kernel]"},
 		{"digits in the command", "x 3/4 1/2 5.000000007: 250\n\tff f (/lib/l.so)\n", "f [l.so]"},
 		{"C++ name", head + "\tff std::f(int, char (&) [3]) (/lib/l.so)\n", "std::f(int, char (&) (3]) [l.so]"},
-		{"Go name", head + "\tff example.org/a/b.(*T[go.shape.*example.org/c.U]).F (/usr/bin/x)\n", "b.(*T[go.shape.*example.org/c.U]).F [x]"},
+		{"Go name", head + "\tff example.org/a/b.(*T[go.shape.*example.org/c.U]).F (/usr/bin/x)\n",
+			"b.(*T[go.shape.*example.org/c.U]).F [x]"},
 		{"Go function", head + "\tff internal/runtime/syscall/linux.Syscall6 (/usr/bin/x)\n", "linux.Syscall6 [x]"},
 		{"C++ operator", head + "\tff std::operator/(int) (/lib/l.so)\n", "std::operator/(int) [l.so]"},
 		{"semicolon", head + "\tff f<';'> (/lib/a;b.so)\n", "f<':'> [a:b.so]"},
 		{"deleted file", head + "\tff f (/memfd:x (deleted))\n", "f [memfd:x]"},
 		{"kernel module", head + "\tff f ([nf_tables])\n", "f [kernel:nf_tables]"},
 		{"kernel module's file", head + "\tff f (/lib/modules/6.1/veth.ko.xz)\n", "f [kernel:veth]"},
-		{"eBPF program", head + "\tff bpf_prog_6deef7357e7b4530_f (bpf_prog_6deef7357e7b4530_f)\n", "bpf_prog_6deef7357e7b4530_f [kernel:bpf]"},
+		{"eBPF program", head + "\tff bpf_prog_6deef7357e7b4530_f (bpf_prog_6deef7357e7b4530_f)\n",
+			"bpf_prog_6deef7357e7b4530_f [kernel:bpf]"},
 		{"vDSO", head + "\tff clock_gettime ([vdso])\n", "clock_gettime [vdso]"},
 		{"no symbol", head + "\tff [unknown] (/no/such)\n", "[unknown] [such]"},
 		{"nothing known", head + "\tff [unknown] ([unknown])\n", "[unknown] [?]"},
@@ -93,7 +97,8 @@ func TestParseScriptLines(t *testing.T) {
 			continue
 		}
 		s := rec.Samples[0]
-		if got := strings.Join(rec.names(s), ","); got != tt.want || s.PID != 1 || s.TID != 2 || s.TimeNs != 5e9+7 || s.PeriodNs != 250 {
+		if got := strings.Join(rec.names(s), ","); got != tt.want || s.PID != 1 || s.TID != 2 || s.TimeNs != 5e9+7 ||
+			s.PeriodNs != 250 {
 			t.Errorf("%s: got %q of %+v, want %q", tt.name, got, s, tt.want)
 		}
 	}
@@ -105,7 +110,8 @@ func TestParseScriptRefusesWhatItDoesNotKnow(t *testing.T) {
 		"a 1/2 5.000000000: 250\n\tzz f (x)\n", "a 1/2 5.000000000: 250\n\tff f\n", "\tff f (x)\n",
 		"a 1/1 5.000000000: PERF_RECORD_FORK(x:1):(2:2)\n",
 	} {
-		if _, err := ParseScript(strings.NewReader("b 1/1 4.000000000: 1\n\n"+in), unnamed); err == nil || !strings.Contains(err.Error(), "line ") {
+		if _, err := ParseScript(strings.NewReader("b 1/1 4.000000000: 1\n\n"+in), unnamed); err == nil ||
+			!strings.Contains(err.Error(), "line ") {
 			t.Errorf("%q: %v, want an error with the line", in, err)
 		}
 	}
@@ -125,7 +131,8 @@ func FuzzParseScript(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r := Router{ToNs: 1 << 62, Packets: 3, Threads: map[int]string{}, Processes: map[int]string{}, Ns: map[string]int64{"x": 6e6}}
+		r := Router{ToNs: 1 << 62, Packets: 3, Threads: map[int]string{}, Processes: map[int]string{},
+			Ns: map[string]int64{"x": 6e6}}
 		for _, s := range rec.Samples {
 			r.Processes[s.PID] = "x"
 		}

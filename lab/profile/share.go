@@ -42,7 +42,8 @@ func (rec *Recording) Side(r Router) Side {
 		s.Accounts = append(s.Accounts, a)
 		s.Stacks = append(s.Stacks, rec.share(a, byAccount[name], r.Packets)...)
 	}
-	slices.SortFunc(s.Accounts, func(a, b Account) int { return cmp.Or(cmp.Compare(b.Ns, a.Ns), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(
+		s.Accounts, func(a, b Account) int { return cmp.Or(cmp.Compare(b.Ns, a.Ns), cmp.Compare(a.Name, b.Name)) })
 	s.Stacks = merge(s.Stacks)
 	return s
 }

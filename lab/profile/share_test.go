@@ -134,7 +134,8 @@ func TestTreeMergesBothRouters(t *testing.T) {
 	if lan.Func != AccountLAN || lan.DUT != 160 || lan.Clean != 140 || lan.Margin() != 0 {
 		t.Errorf("%s: %v against %v ± %v; the whole account is known exactly", lan.Func, lan.DUT, lan.Clean, lan.Margin())
 	}
-	if len(poll.Children) != 2 || poll.Children[0].Func != "forward" || poll.Children[0].DUT != 160 || poll.Children[0].Clean != 110 {
+	if len(poll.Children) != 2 || poll.Children[0].Func != "forward" || poll.Children[0].DUT != 160 ||
+		poll.Children[0].Clean != 110 {
 		t.Errorf("below poll: %+v", poll.Children)
 	}
 }

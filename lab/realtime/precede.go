@@ -56,9 +56,11 @@ func precedeSession(pid int) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w (autogroup: %w)", ErrDenied, err)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // a kernel without sessions' groups, or the process has ended
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):
+		// a kernel without sessions' groups, or the process has ended
 		return nil
-	case errors.Is(err, unix.EINVAL): // no session was begun since the machine's start: the kernel weighs its programs one by one
+	case errors.Is(err, unix.EINVAL):
+		// no session was begun since the machine's start: the kernel weighs its programs one by one
 		return nil
 	}
 	return err

@@ -18,12 +18,15 @@ const (
 )
 
 // ErrDenied says that this process may not give such priorities.
-var ErrDenied = errors.New("real-time priority is not permitted here: it takes root or CAP_SYS_NICE, and in a control group of its own a share of real-time (cpu.rt_runtime_us)")
+var ErrDenied = errors.New(
+	"real-time priority is not permitted here: it takes root or CAP_SYS_NICE, and in a control group of its own a share " +
+		"of real-time (cpu.rt_runtime_us)")
 
 // Give gives a thread a priority; 0 is the calling thread. What the thread starts does not inherit it. Where that is
 // not permitted, the error wraps ErrDenied.
 func Give(tid int, priority uint32) error {
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	attr := unix.SchedAttr{
+		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	err := unix.SchedSetAttr(tid, &attr, 0)
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w (%w)", ErrDenied, err)
@@ -40,7 +43,8 @@ func Favour(tid int) error {
 		most  = -20
 		slice = 100_000 // ns; the shorter, the sooner after waking (Linux 6.12; older kernels do not look at it)
 	)
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: most, Runtime: slice, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: most, Runtime: slice,
+		Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	err := unix.SchedSetAttr(tid, &attr, 0)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w (%w)", ErrDenied, err)

@@ -17,7 +17,8 @@ func mechanismsRun(offered float64) analysistest.Spec {
 	spec := portals()
 	spec.Clients, spec.Offered = []int{1, 10, 50, 100}, []float64{offered}
 	spec.DUTs = []analysistest.DUT{
-		{Name: "gateway-ebpf", Ratio: 0.8}, {Name: "gateway-nfqueue", Ratio: 8, MaxMbps: 500}, {Name: "gateway-tun", Ratio: 5, MaxMbps: 600},
+		{Name: "gateway-ebpf", Ratio: 0.8}, {Name: "gateway-nfqueue", Ratio: 8, MaxMbps: 500},
+		{Name: "gateway-tun", Ratio: 5, MaxMbps: 600},
 	}
 	return spec
 }
@@ -42,8 +43,10 @@ func TestAnswers(t *testing.T) {
 	}
 	for _, want := range []string{
 		`<th scope="row">gateway-tun</th><td class="text" data-question="More than double the CPU?"><a href="#finding-portals-double-cpu-with-any-clients.gateway-tun" class="badge holds">yes</a>`,
-		`<a href="#finding-portals-converge.gateway-tun-gateway-nfqueue" class="badge fails">no</a>`, "gateway-tun over gateway-nfqueue; 1 and 100 clients, 300\u00a0Mbit/s",
-		`<a href="#finding-bandwidth-dominates" class="badge untested">not tested</a>`, `data-question="Do TUN and NFQUEUE converge?">–</td>`,
+		`<a href="#finding-portals-converge.gateway-tun-gateway-nfqueue" class="badge fails">no</a>`,
+		"gateway-tun over gateway-nfqueue; 1 and 100 clients, 300\u00a0Mbit/s",
+		`<a href="#finding-bandwidth-dominates" class="badge untested">not tested</a>`,
+		`data-question="Do TUN and NFQUEUE converge?">–</td>`,
 	} {
 		if !strings.Contains(head, want) {
 			t.Errorf("the table has no %q in\n%s", want, head)

@@ -59,8 +59,10 @@ func (d *drawing) capacityFigures() (out []figure) {
 			}
 		}
 		if len(ch.Rows) > 0 {
-			out = append(out, d.finish(ch.Title, "Solid is what was carried in this run. Dashed and open is extrapolated by the cost model "+
-				"to a router that uses one whole core; whether the box gets there, only a run at that load can show.", ch.Draw, capacityGrid(byWay[w])))
+			out = append(out,
+				d.finish(ch.Title, "Solid is what was carried in this run. Dashed and open is extrapolated by the cost model "+
+					"to a router that uses one whole core; whether the box gets there, only a run at that load can show.", ch.Draw,
+					capacityGrid(byWay[w])))
 		}
 	}
 	return out
@@ -79,12 +81,14 @@ func (d *drawing) capacityRow(c capacity) chart.ForestRow {
 	name := routerName(dut) + ", " + clientsOf(c.cell)
 	end := mark(capacityKey(c.cell), 0, e, name+": "+capacityText(c.Capacity)+" "+bounds(c.Mbps, rate))
 	end.Value = c.Mbps.Mean.String()
-	return chart.ForestRow{Label: name, Text: text, Seen: float64(c.MeasuredMbps) / 1000, Marks: []chart.ForestMark{{Style: d.style(dut), Point: end}}}
+	return chart.ForestRow{Label: name, Text: text, Seen: float64(c.MeasuredMbps) / 1000, Marks: []chart.ForestMark{{
+		Style: d.style(dut), Point: end}}}
 }
 
 // capacityGrid is one row a device and number of clients.
 func capacityGrid(list []capacity) grid {
-	g := newGrid("How much this box carries", "<Router", "Clients", "Carries|Mbit/s at one core", "Carried in this run|Mbit/s", "<From", "<Note")
+	g := newGrid("How much this box carries", "<Router", "Clients", "Carries|Mbit/s at one core",
+		"Carried in this run|Mbit/s", "<From", "<Note")
 	for _, c := range list {
 		from := "cost model, within what was measured"
 		switch {
@@ -93,7 +97,8 @@ func capacityGrid(list []capacity) grid {
 		case c.Extrapolated:
 			from = "extrapolated"
 		}
-		g.add(capacityKey(c.cell), routerCell(c.cell), countCell(c.Clients), estimateCell(c.Mbps, digits4), numberCell(c.MeasuredMbps, digits4),
+		g.add(capacityKey(c.cell), routerCell(c.cell), countCell(c.Clients), estimateCell(c.Mbps, digits4),
+			numberCell(c.MeasuredMbps, digits4),
 			textCell(from), textCell(c.Note))
 	}
 	return g
@@ -101,8 +106,10 @@ func capacityGrid(list []capacity) grid {
 
 // costModelGrid is one row a fitted model.
 func costModelGrid(models []analysis.CostModel) grid {
-	g := newGrid("What a router's CPU is made of: a fit over all cells, with intervals over blocks", "<Router", "<Direction", "<Profile",
-		"Standing|% of a core", "Per load|% of a core a Gbit/s", "Per client|% of a core", "Per packet|% of a core a Mpacket/s",
+	g := newGrid("What a router's CPU is made of: a fit over all cells, with intervals over blocks", "<Router",
+		"<Direction", "<Profile",
+		"Standing|% of a core", "Per load|% of a core a Gbit/s", "Per client|% of a core",
+		"Per packet|% of a core a Mpacket/s",
 		"R²", "Residual|%", "<Fitted over", "<Left out")
 	for _, m := range models {
 		cells := []gridCell{routerCell(m.Cell), textCell(m.Cell.Text(result.Direction)), textCell(packetsText(m.Cell))}
@@ -115,7 +122,8 @@ func costModelGrid(models []analysis.CostModel) grid {
 		}
 		over := none
 		if len(m.Terms) > 0 {
-			over = fmt.Sprintf("%s to %s, %d to %s; %s in %s", rate(m.MinMbps), rate(m.MaxMbps), m.MinClients, words.Counted(m.MaxClients, "client"),
+			over = fmt.Sprintf("%s to %s, %d to %s; %s in %s", rate(m.MinMbps), rate(m.MaxMbps), m.MinClients, words.Counted(
+				m.MaxClients, "client"),
 				words.Counted(m.Blocks, "block"), words.Counted(m.Cells, "cell"))
 		}
 		g.add(key(m.Cell, append([]result.Dimension{result.DUT}, ways...)...), append(cells, numberCell(m.R2, fraction4),
@@ -126,12 +134,16 @@ func costModelGrid(models []analysis.CostModel) grid {
 
 // incrementsGrid is the steps of all sweeps, as the study's tables 5.2-5.4 and 5.6-5.8 have them.
 func incrementsGrid(sum analysis.Summary) grid {
-	g := newGrid("From one level to the next: normalised CPU, with intervals over blocks", "<Router", "<Sweep", "From", "To",
-		"Net|points of a core", "Relative|%", "Proportion|1 is proportional", "<Verdict", "Beyond the clean router|% of the ratio", "<Verdict on that")
+	g := newGrid("From one level to the next: normalised CPU, with intervals over blocks", "<Router", "<Sweep", "From",
+		"To",
+		"Net|points of a core", "Relative|%", "Proportion|1 is proportional", "<Verdict",
+		"Beyond the clean router|% of the ratio", "<Verdict on that")
 	for _, s := range sum.Sweeps {
 		for _, inc := range s.Increments {
-			g.addSweep(sum, s, numberCell(inc.From, digits4), numberCell(inc.To, digits4), estimateCell(inc.NetPct, digits3), estimateCell(inc.RelativePct, digits3),
-				estimateCell(inc.Proportion, ratio), badgeCell(inc.Verdict, togetherText(inc.Together, digits3, "steps")), estimateCell(inc.RatioPct, digits3),
+			g.addSweep(sum, s, numberCell(inc.From, digits4), numberCell(inc.To, digits4), estimateCell(inc.NetPct, digits3),
+				estimateCell(inc.RelativePct, digits3),
+				estimateCell(inc.Proportion, ratio), badgeCell(inc.Verdict, togetherText(inc.Together, digits3, "steps")),
+				estimateCell(inc.RatioPct, digits3),
 				badgeCell(inc.RatioVerdict, togetherText(inc.RatioTogether, digits3, "steps")))
 		}
 	}
@@ -140,8 +152,10 @@ func incrementsGrid(sum analysis.Summary) grid {
 
 // linearityGrid says how CPU follows bandwidth, one row a sweep that can tell.
 func linearityGrid(sum analysis.Summary) grid {
-	g := newGrid("How CPU follows bandwidth: straight line and power law through each block's levels", "<Router", "<Sweep", "Slope|% of a core a Gbit/s",
-		"Intercept|% of a core", "R²", "Exponent|1 is proportional", "Bends at", "Off the line there|%", "Levels used", "<Left out")
+	g := newGrid("How CPU follows bandwidth: straight line and power law through each block's levels", "<Router", "<Sweep",
+		"Slope|% of a core a Gbit/s",
+		"Intercept|% of a core", "R²", "Exponent|1 is proportional", "Bends at", "Off the line there|%", "Levels used",
+		"<Left out")
 	for _, s := range sum.Sweeps {
 		l := s.Linearity
 		if l == nil {
@@ -155,7 +169,8 @@ func linearityGrid(sum analysis.Summary) grid {
 		if !l.BendAt.Known() {
 			bend.Main = "nowhere"
 		}
-		g.addSweep(sum, s, estimateCell(l.Slope, digits3), estimateCell(l.Intercept, digits3), numberCell(l.R2, fraction4), estimateCell(l.Exponent, ratio),
+		g.addSweep(sum, s, estimateCell(l.Slope, digits3), estimateCell(l.Intercept, digits3), numberCell(l.R2, fraction4),
+			estimateCell(l.Exponent, ratio),
 			bend, estimateCell(l.BendPct, digits3), countCell(l.LevelsUsed), textCell(strings.Join(left, ", ")))
 	}
 	return g
@@ -168,6 +183,7 @@ func (g *grid) addSweep(sum analysis.Summary, s analysis.Sweep, cells ...gridCel
 	if s.Along == result.OfferedMbps {
 		what = fmt.Sprintf("Mbit/s with %s, %s", clientsOf(s.Cell), direction)
 	}
-	name := fmt.Sprintf("%s|%s|%s|%d|%s", dut, s.Along, key(s.Cell, result.Direction, result.Profile), s.Cell.Int(result.Clients), offered(s.Cell))
+	name := fmt.Sprintf("%s|%s|%s|%d|%s", dut, s.Along, key(s.Cell, result.Direction, result.Profile), s.Cell.Int(
+		result.Clients), offered(s.Cell))
 	g.add(name, append([]gridCell{nameCell(sweptName(sum, dut), dut), textCell(what)}, cells...)...)
 }

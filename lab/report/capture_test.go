@@ -19,13 +19,16 @@ import (
 // captured is a run of captures on a slow gateway; several has parameters.
 func captured(several bool) result.Run {
 	s := analysistest.Captures{
-		Seed: 3, Experiment: "capture-gateway", Blocks: 3, ReceiveUs: 1.2, Share: 0.1, Sink: true, Offered: []float64{1, 6, 20, 100, 200, 500, 1000, 1500},
+		Seed: 3, Experiment: "capture-gateway", Blocks: 3, ReceiveUs: 1.2, Share: 0.1, Sink: true,
+		Offered:  []float64{1, 6, 20, 100, 200, 500, 1000, 1500},
 		Settings: []result.Cell{result.NewCell(result.FrameSize, "1514")},
-		Sniffers: []analysistest.Sniffer{{Name: "no-capture", Less: []result.Dimension{result.BufferKiB, result.CPUs}}, {Name: "tcpdump-68", FrameUs: 1}, {Name: "tcpdump-1500", FrameUs: 1.4}},
+		Sniffers: []analysistest.Sniffer{{Name: "no-capture", Less: []result.Dimension{result.BufferKiB, result.CPUs}}, {
+			Name: "tcpdump-68", FrameUs: 1}, {Name: "tcpdump-1500", FrameUs: 1.4}},
 	}
 	if several {
 		plain := result.NewCell(result.FrameSize, "study5", result.CPUs, 1, result.BufferKiB, 0)
-		s.Experiment, s.Offered, s.Sink, s.Settings = "capture-beyond", []float64{100}, false, []result.Cell{plain, plain.With(result.BufferKiB, 10240), plain.With(result.CPUs, 2)}
+		s.Experiment, s.Offered, s.Sink, s.Settings = "capture-beyond", []float64{100}, false,
+			[]result.Cell{plain, plain.With(result.BufferKiB, 10240), plain.With(result.CPUs, 2)}
 	}
 	run := s.Run()
 	for _, l := range run.Own {
@@ -52,12 +55,15 @@ func TestCapturePageInBrowser(t *testing.T) {
 		file := filepath.Join(dir, report.HTMLFile)
 		cells := rawCells(t, dir)
 		p := open(t, browser, file, wide)
-		fields := []string{"metrics.captured_pct.device.mean", "metrics.busy_pct.device.mean", "metrics.ns_per_frame.device.mean", "metrics.dropped_pct.device.mean"}
+		fields := []string{"metrics.captured_pct.device.mean", "metrics.busy_pct.device.mean",
+			"metrics.ns_per_frame.device.mean", "metrics.dropped_pct.device.mean"}
 		t.Run(name, func(t *testing.T) { checkFields(t, p, cells, fields) })
 		t.Run(name+" says the setting", func(t *testing.T) {
 			p.look(t, phone)
-			shown := eval[string](t, p, `document.querySelector(".ranking .load").checkVisibility() ? document.querySelector(".ranking .load").textContent : ""`)
-			if want := map[bool]string{false: "1514-byte frames", true: "one CPU, buffers as they are"}[several]; !strings.Contains(shown, want) {
+			shown := eval[string](t, p,
+				`document.querySelector(".ranking .load").checkVisibility() ? document.querySelector(".ranking .load").textContent : ""`)
+			if want := map[bool]string{
+				false: "1514-byte frames", true: "one CPU, buffers as they are"}[several]; !strings.Contains(shown, want) {
 				t.Errorf("a phone shows %q above the devices, want %q", shown, want)
 			}
 		})
@@ -78,8 +84,8 @@ func TestCapturePageInBrowser(t *testing.T) {
 	}
 }
 
-// TestCaptureTexts: each share says of what it is, rows say what their hosts share and do besides, and what says nothing is
-// left out.
+// TestCaptureTexts: each share says of what it is, rows say what their hosts share and do besides, and what says
+// nothing is left out.
 func TestCaptureTexts(t *testing.T) {
 	texts := func(run result.Run) (page, table, csv string) {
 		s := measure.Summarise(run, analysis.Options{})

@@ -25,7 +25,9 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 	for i, s := range settings {
 		g := figureGroup{Heading: words.Capitalised(settingText(s, cells)), Stacked: true}
 		for _, p := range []struct{ metric, title, label string }{
-			{capture.CapturedPct, "Captured", "Frames captured, % of those that passed"}, {capture.LossPct, "Lost end to end", "Frames lost end to end, % of those offered"}, {capture.BusyPct, "CPU in use", "CPU" + otherClause(inSetting(cells, s)) + ", % of what the host has"},
+			{capture.CapturedPct, "Captured", "Frames captured, % of those that passed"},
+			{capture.LossPct, "Lost end to end", "Frames lost end to end, % of those offered"},
+			{capture.BusyPct, "CPU in use", "CPU" + otherClause(inSetting(cells, s)) + ", % of what the host has"},
 		} {
 			shown := inSetting(cells, s)
 			if p.metric == capture.BusyPct && s.Int(result.CPUs) > 1 { // the host without a program has one CPU
@@ -54,13 +56,16 @@ type overDimension struct {
 
 // overRate is a share of frames against the rate.
 func overRate(metric, title, label string) overDimension {
-	return overDimension{metric, title, label, result.OfferedMbps, "Offered load", "Mbit/s", rate, frameShare, frameShareBare}
+	return overDimension{
+		metric, title, label, result.OfferedMbps, "Offered load", "Mbit/s", rate, frameShare, frameShareBare}
 }
 
 // over draws a metric of all devices; ok is false where no cell has it.
 func (d *drawing) over(cells []analysis.Cell, o overDimension) (f figure, ok bool) {
-	against := " against the " + map[bool]string{true: "rate", false: strings.ToLower(o.name)}[o.along == result.OfferedMbps]
-	ch := chart.XY{Title: o.title + against, XLabel: o.name + ", " + o.unit, YLabel: o.label, Reference: math.NaN(), Height: stackedHeight}
+	against := " against the " +
+		map[bool]string{true: "rate", false: strings.ToLower(o.name)}[o.along == result.OfferedMbps]
+	ch := chart.XY{Title: o.title + against, XLabel: o.name + ", " + o.unit, YLabel: o.label, Reference: math.NaN(),
+		Height: stackedHeight}
 	data := newGrid("", "<DUT", strings.TrimSuffix(o.name, " load")+"|"+o.unit, o.label)
 	var tips []string
 	for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
@@ -99,7 +104,8 @@ func otherClause(cells []analysis.Cell) string {
 
 // captureRows draws what a frame costs, one row a cell. The label says in what a cell differs from the first setting.
 func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
-	ch := chart.Forest{Title: "CPU for each frame", XLabel: "CPU of the capturing host for each frame, ns", Reference: math.NaN(), X: chart.Logarithmic,
+	ch := chart.Forest{Title: "CPU for each frame", XLabel: "CPU of the capturing host for each frame, ns",
+		Reference: math.NaN(), X: chart.Logarithmic,
 		Desc: describe(cells, func(c analysis.Cell) string {
 			return c.DUT() + ": " + withBounds(c.Device(capture.NsPerFrame), digits3) + " ns"
 		})}
@@ -124,9 +130,11 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 			label = strings.Replace(label, " CPUs", " CPUs, shared", 1)
 		}
 		ch.Rows = append(ch.Rows, chart.ForestRow{Label: label, Text: text,
-			Marks: []chart.ForestMark{{Style: d.style(c.DUT()), Point: mark(c.Cell.String(), 0, e, label+": "+withBounds(e, digits3)+" ns")}}})
+			Marks: []chart.ForestMark{
+				{Style: d.style(c.DUT()), Point: mark(c.Cell.String(), 0, e, label+": "+withBounds(e, digits3)+" ns")}}})
 	}
-	heading := words.Capitalised(words.Joined(", ", settingText(first.Only(result.FrameSize), nil), rate(offered(cells[0].Cell))))
+	heading := words.Capitalised(
+		words.Joined(", ", settingText(first.Only(result.FrameSize), nil), rate(offered(cells[0].Cell))))
 	if len(ch.Rows) == 0 {
 		return figureGroup{Heading: heading}
 	}
@@ -134,12 +142,14 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Flagged(capture.FlagShared) }) {
 		caption = "Shared CPUs: " + generators + ". "
 	}
-	caption += "Time is logarithmic. Where frames were lost, the share that was captured of those that passed stands beside the figure."
+	caption += "Time is logarithmic. Where frames were lost, the share that was captured of those that passed stands " +
+		"beside the figure."
 	if own := settingWords(first.Without(result.FrameSize)); own != "" {
 		caption = "A row without a setting has " + own + ". " + caption
 	}
 	return figureGroup{Heading: heading, Stacked: true, Figures: []figure{
-		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, measuredOf(cells, deviceOf(capture.NsPerFrame)), device(capture.NsPerFrame, "A frame", "*"), shareOf(capture.CapturedPct, "Captured", "* of those that passed"))),
+		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, measuredOf(cells, deviceOf(capture.NsPerFrame)), device(
+			capture.NsPerFrame, "A frame", "*"), shareOf(capture.CapturedPct, "Captured", "* of those that passed"))),
 	}}
 }
 
@@ -152,7 +162,8 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 	}
 	cells := inSetting(d.summary.Cells, settings[0])
 	at, setting := settledRate(cells), settingText(settings[0], cells)
-	r = ranking{Title: "CPU of the capturing host for each frame, ns", Order: "the least first", ReachText: intervalText(d.summary), Load: words.Joined(", ", rate(at), setting), LoadAlone: true}
+	r = ranking{Title: "CPU of the capturing host for each frame, ns", Order: "the least first",
+		ReachText: intervalText(d.summary), Load: words.Joined(", ", rate(at), setting), LoadAlone: true}
 	if n := len(settings); n > 1 {
 		r.Notes = []string{fmt.Sprintf("This is the first of %d settings; the others are under Charts and Results.", n)}
 	}
@@ -204,7 +215,8 @@ func severalRates(cells []analysis.Cell) bool { return len(ratesOf(cells)) > 1 }
 func settledRate(cells []analysis.Cell) analysis.Number {
 	at, found := offered(cells[0].Cell), false
 	for _, text := range ratesOf(cells) {
-		same := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Text(result.OfferedMbps) != text })
+		same := slices.DeleteFunc(
+			slices.Clone(cells), func(c analysis.Cell) bool { return c.Text(result.OfferedMbps) != text })
 		all := !slices.ContainsFunc(same, func(c analysis.Cell) bool { return !capturedWhole(c) })
 		if mbps := offered(same[0].Cell); all && (!found || mbps > at) || !found && mbps < at {
 			at, found = mbps, found || all
@@ -219,7 +231,8 @@ func captureFacts(c analysis.Cell, cells []analysis.Cell) (facts factList) {
 		return nil
 	}
 	busy := c.Device(capture.BusyPct).Mean
-	facts.add(busy.Known(), "CPU in use", "%s of what the host has%s, at %s", percent(busy), otherClause([]analysis.Cell{c}), rate(offered(c.Cell)))
+	facts.add(busy.Known(), "CPU in use", "%s of what the host has%s, at %s", percent(busy),
+		otherClause([]analysis.Cell{c}), rate(offered(c.Cell)))
 	for _, other := range slices.Backward(cells) {
 		if other.DUT() == c.DUT() && other.Pairs > 0 {
 			taken, lost := other.Device(capture.CapturedPct).Mean, other.Device(capture.LossPct).Mean
@@ -227,8 +240,10 @@ func captureFacts(c analysis.Cell, cells []analysis.Cell) (facts factList) {
 			if severalRates(cells) {
 				top = " at the highest rate"
 			}
-			facts.add(taken.Known(), "Captured"+top, "%s of the frames that passed, at %s", frameShare(taken), rate(offered(other.Cell)))
-			facts.add(lost.Known(), "Lost end to end"+top, "%s of the frames offered, at %s", frameShare(lost), rate(offered(other.Cell)))
+			facts.add(taken.Known(), "Captured"+top, "%s of the frames that passed, at %s", frameShare(taken),
+				rate(offered(other.Cell)))
+			facts.add(lost.Known(), "Lost end to end"+top, "%s of the frames offered, at %s", frameShare(lost),
+				rate(offered(other.Cell)))
 			break
 		}
 	}

@@ -93,7 +93,8 @@ func parameterColumns() (cols []cellColumn) {
 // capturedWhole reports whether all frames were captured and forwarded, as far as the cell says; a cell without
 // an accepted trial says nothing.
 func capturedWhole(c analysis.Cell) bool {
-	taken, lost, link := c.Device(capture.CapturedPct).Mean, c.Device(capture.LossPct).Mean, c.Device(capture.LinkLossPct).Mean
+	taken, lost, link := c.Device(capture.CapturedPct).Mean, c.Device(capture.LossPct).Mean,
+		c.Device(capture.LinkLossPct).Mean
 	return c.Pairs > 0 && !(taken < whole) && !(lost > 100-whole) && !(link > 100-whole)
 }
 
@@ -185,11 +186,16 @@ var captureView = view{
 	first:   captureScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "What capturing costs, and what it misses"
-		data.Empty = "No trial was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
-		data.ModeNote = "Each block builds a new lab for each device and parameter; no clean router stands beside it: no-capture is the host without a program."
+		data.Empty = "No trial was recorded, so there is nothing to show. The sections below say what was skipped, " +
+			"rejected or went wrong."
+		data.ModeNote = "Each block builds a new lab for each device and parameter; no clean router stands beside it: " +
+			"no-capture is the host without a program."
 		data.Groups = d.captureGroups(s.Cells)
-		data.Ceilings, data.CeilingsNote = captureLimits(s), "Nothing is lost where at least 99.9 % of the frames are captured and at most 0.1 % lost end to end, in the mean over blocks."
-		data.Results, data.Further = build("Capture: means over blocks, their intervals in brackets", s, s.Cells, captureResults(s)...), tables(s, captureTables(s))
+		data.Ceilings, data.CeilingsNote = captureLimits(s),
+			"Nothing is lost where at least 99.9 % of the frames are captured and at most 0.1 % lost end to end, in the mean "+
+				"over blocks."
+		data.Results, data.Further = build("Capture: means over blocks, their intervals in brackets", s, s.Cells,
+			captureResults(s)...), tables(s, captureTables(s))
 	},
 }
 
@@ -205,9 +211,12 @@ func captureReading(s analysis.Summary) string {
 	if someOther(s.Cells) {
 		other = ", " + withOther
 	}
-	return "captured is what the program took of the frames that passed its interface, dropped what it says it lost of them; " + waiting +
-		"loss is end to end, of the frames offered: what did not arrive behind the router, or, behind a splitter, did not pass the interface; " +
-		"CPU is exact, of the polling threads and the programs of the host that captures" + other + ", of what that host has; " +
+	return "captured is what the program took of the frames that passed its interface, dropped what it says it lost of " +
+		"them; " + waiting +
+		"loss is end to end, of the frames offered: what did not arrive behind the router, or, behind a splitter, did not " +
+		"pass the interface; " +
+		"CPU is exact, of the polling threads and the programs of the host that captures" + other +
+		", of what that host has; " +
 		"ns/frame is that of threads and programs for each frame that passed, until all were worked off."
 }
 
@@ -232,17 +241,22 @@ func someShared(s analysis.Summary) bool {
 // onTheWay reports whether frames were lost behind the interface as well as before it, so that the two differ.
 func onTheWay(s analysis.Summary) bool {
 	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool {
-		return c.Device(capture.LinkLossPct).Mean.Known() && frameShare(c.Device(capture.LinkLossPct).Mean) != frameShare(c.Device(capture.LossPct).Mean)
+		return c.Device(capture.LinkLossPct).Mean.Known() &&
+			frameShare(c.Device(capture.LinkLossPct).Mean) != frameShare(c.Device(capture.LossPct).Mean)
 	})
 }
 
 // captureColumns are the terminal's table, without columns that would be empty.
 func captureColumns(s analysis.Summary) []cellColumn {
 	cols := append([]cellColumn{textColumn("DUT", analysis.Cell.DUT)}, parameterColumns()...)
-	cols = append(cols, offeredColumn, meanColumn(s.Metrics, capture.KFramesPerSecond, "kframes/s", analysis.Cell.Device).dropped(3))
+	cols = append(cols, offeredColumn,
+		meanColumn(s.Metrics, capture.KFramesPerSecond, "kframes/s", analysis.Cell.Device).dropped(3))
 	share := func(shown bool, metric, name string, drop int) {
 		if shown {
-			cols = append(cols, numberColumn(name, "", "", frameShare, func(c analysis.Cell) analysis.Number { return c.Device(metric).Mean }).dropped(drop))
+			cols = append(cols, numberColumn(name, "", "", frameShare, func(c analysis.Cell) analysis.Number {
+				return c.Device(
+					metric).Mean
+			}).dropped(drop))
 		}
 	}
 	share(true, capture.CapturedPct, "captured", 0)
@@ -250,8 +264,12 @@ func captureColumns(s analysis.Summary) []cellColumn {
 	share(some(s, capture.WaitingPct), capture.WaitingPct, "waiting", 5)
 	share(onTheWay(s), capture.LinkLossPct, "link loss", 6)
 	share(true, capture.LossPct, "loss", 0)
-	cols = append(cols, numberColumn("CPU", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(capture.BusyPct).Mean }))
-	return append(cols, estimateColumn("ns/frame", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device(capture.NsPerFrame) }).left().dropped(2))
+	cols = append(cols,
+		numberColumn("CPU", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(capture.BusyPct).Mean }))
+	return append(cols, estimateColumn("ns/frame", "", digits3, func(c analysis.Cell) analysis.Estimate {
+		return c.Device(
+			capture.NsPerFrame)
+	}).left().dropped(2))
 }
 
 // captureRemarks say up to which rate each device took every frame, in runs with several rates.
@@ -267,22 +285,27 @@ func captureRemarks(s analysis.Summary) (out []string) {
 		}
 	}
 	if someShared(s) {
-		out = append(out, "shared: the second CPU of the programs is also the generator's, because labs may use no other here: both have less of it.")
+		out = append(out,
+			"shared: the second CPU of the programs is also the generator's, because labs may use no other here: both have "+
+				"less of it.")
 	}
 	return out
 }
 
-// captureLimits are the highest rates at which nothing was lost, of runs with several rates: a row for each device and each
-// setting that it has.
+// captureLimits are the highest rates at which nothing was lost, of runs with several rates: a row for each device and
+// each setting that it has.
 func captureLimits(s analysis.Summary) grid {
-	g := newGrid("Highest rate at which nothing is lost", "<DUT", "<Setting", "Nothing lost up to|Mbit/s", "Lost from|Mbit/s", "Captured there|% of those that passed", "Lost end to end there|% of those offered", "<Note")
+	g := newGrid("Highest rate at which nothing is lost", "<DUT", "<Setting", "Nothing lost up to|Mbit/s",
+		"Lost from|Mbit/s", "Captured there|% of those that passed", "Lost end to end there|% of those offered", "<Note")
 	if !severalRates(s.Cells) {
 		return g
 	}
-	rows := distinct(named(s.Cells, func(c analysis.Cell) string { return settingOf(c).With(result.DUT, c.DUT()).String() }))
+	rows := distinct(
+		named(s.Cells, func(c analysis.Cell) string { return settingOf(c).With(result.DUT, c.DUT()).String() }))
 	sizes := distinct(named(s.Cells, func(c analysis.Cell) string { return c.Text(result.FrameSize) }))
 	for _, key := range rows {
-		cells := slices.DeleteFunc(slices.Clone(s.Cells), func(c analysis.Cell) bool { return settingOf(c).With(result.DUT, c.DUT()).String() != key })
+		cells := slices.DeleteFunc(
+			slices.Clone(s.Cells), func(c analysis.Cell) bool { return settingOf(c).With(result.DUT, c.DUT()).String() != key })
 		dut, setting := cells[0].DUT(), settingOf(cells[0])
 		if len(sizes) == 1 {
 			setting = setting.Without(result.FrameSize)
@@ -294,7 +317,8 @@ func captureLimits(s analysis.Summary) grid {
 		if !r.All {
 			from, taken, lost = offered(r.First.Cell), r.First.Device(capture.CapturedPct), r.First.Device(capture.LossPct)
 		}
-		g.add(key, nameCell(dut, dut), textCell(settingText(setting, cells)), numberCell(r.Mbps, digits4), numberCell(from, digits4),
+		g.add(key, nameCell(dut, dut), textCell(settingText(setting, cells)), numberCell(r.Mbps, digits4),
+			numberCell(from, digits4),
 			estimateCell(taken, frameShareBare), estimateCell(lost, frameShareBare), textCell(note))
 	}
 	return g
@@ -311,7 +335,8 @@ func shareOf(metric, name, note string) cellColumn {
 
 // captureResults are what most readers want; captureTables all other figures.
 func captureResults(s analysis.Summary) []cellColumn {
-	cols := []cellColumn{shareOf(capture.CapturedPct, "Captured", "* of those that passed"), shareOf(capture.DroppedPct, "Dropped", "* of those that passed")}
+	cols := []cellColumn{shareOf(capture.CapturedPct, "Captured", "* of those that passed"), shareOf(capture.DroppedPct,
+		"Dropped", "* of those that passed")}
 	if some(s, capture.WaitingPct) {
 		cols = append(cols, shareOf(capture.WaitingPct, "Waiting", "* of those that passed"))
 	}
@@ -319,8 +344,10 @@ func captureResults(s analysis.Summary) []cellColumn {
 	if someOther(s.Cells) {
 		busy += ", " + withOther
 	}
-	cols = append(cols, shareOf(capture.LossPct, "Lost end to end", "* of those offered"), device(capture.BusyPct, "CPU in use", busy),
-		device(capture.CorePct, "Capturing", "*"), device(capture.NsPerFrame, "A frame", "*"), pairsColumn("Trials"), rejectedColumn("Rejected"))
+	cols = append(cols, shareOf(capture.LossPct, "Lost end to end", "* of those offered"),
+		device(capture.BusyPct, "CPU in use", busy),
+		device(capture.CorePct, "Capturing", "*"), device(capture.NsPerFrame, "A frame", "*"), pairsColumn("Trials"),
+		rejectedColumn("Rejected"))
 	if someShared(s) {
 		cols = append(cols, textColumn("Note", func(c analysis.Cell) string {
 			if c.Flagged(capture.FlagShared) {
@@ -335,14 +362,18 @@ func captureResults(s analysis.Summary) []cellColumn {
 func captureTables(analysis.Summary) []cellTable {
 	return []cellTable{
 		{"Where frames were lost", "", []cellColumn{
-			device(capture.KFramesPerSecond, "Passed", "*"), device(capture.OfferedPct, "Offered", "* of those due"), shareOf(capture.LinkLossPct, "Before the interface", "* of those offered"),
-			shareOf(capture.DroppedPct, "By the program's word", "* of those that passed"), shareOf(capture.WaitingPct, "Waiting at its end", "* of those that passed"),
-			device(capture.UnexplainedPct, "Not accounted for", "* of those that passed"), shareOf(capture.LossPct, "End to end", "* of those offered"),
+			device(capture.KFramesPerSecond, "Passed", "*"), device(capture.OfferedPct, "Offered", "* of those due"),
+			shareOf(capture.LinkLossPct, "Before the interface", "* of those offered"),
+			shareOf(capture.DroppedPct, "By the program's word", "* of those that passed"),
+			shareOf(capture.WaitingPct, "Waiting at its end", "* of those that passed"),
+			device(capture.UnexplainedPct, "Not accounted for", "* of those that passed"),
+			shareOf(capture.LossPct, "End to end", "* of those offered"),
 			shareOf(capture.CapturedOfferedPct, "The studies' capture rate", "* captured of those offered"),
 			textColumn("Flags", func(c analysis.Cell) string { return tallied(c.Flags) }),
 		}},
 		{"What the CPU did", "", []cellColumn{
-			device(capture.NapiCorePct, "Polling threads", "*"), device(capture.ProcessCorePct, "Capture programs", "*"), device(capture.BackgroundCorePct, "Other work", "*"),
+			device(capture.NapiCorePct, "Polling threads", "*"), device(capture.ProcessCorePct, "Capture programs", "*"),
+			device(capture.BackgroundCorePct, "Other work", "*"),
 			device(analysis.RouterSharePct, "Share", "*"),
 		}},
 	}

@@ -15,10 +15,12 @@ import (
 func ceilingColumns() []column[analysis.Ceiling] {
 	return append(settingColumns("ceiling", func(l analysis.Ceiling) result.Cell { return l.Cell }),
 		writtenColumn("carries", func(l analysis.Ceiling) string { return ofBlocks(carriesText(l), l.CarriesBlocks) }),
-		estimateColumn("router CPU", "", percent, func(l analysis.Ceiling) analysis.Estimate { return l.CPU }).left().dropped(2),
+		estimateColumn("router CPU", "", percent, func(l analysis.Ceiling) analysis.Estimate { return l.CPU }).left().dropped(
+			2),
 		writtenColumn("fails at", func(l analysis.Ceiling) string { return ofBlocks(rate(l.FailsMbps), l.FailsBlocks) }),
 		textColumn("by", failure),
-		writtenColumn("delivers at most", func(l analysis.Ceiling) string { return withBounds(most(l), rate) }).left().dropped(1))
+		writtenColumn("delivers at most",
+			func(l analysis.Ceiling) string { return withBounds(most(l), rate) }).left().dropped(1))
 }
 
 // ofBlocks adds to a load in how many blocks it was seen.
@@ -53,13 +55,16 @@ func failure(l analysis.Ceiling) string {
 }
 
 // ceilingsReading says what the table of ceilings holds.
-const ceilingsReading = "Ceilings: carried is a load that is delivered in full, with at most 1 % of its segments sent again, or of its datagrams lost, alone on the machine; " +
-	"the ceiling lies between that and the load at which it fails; n counts blocks. Where no load failed, more was not offered."
+const ceilingsReading = "Ceilings: carried is a load that is delivered in full, with at most 1 % of its segments " +
+	"sent again, or of its datagrams lost, alone on the machine; " +
+	"the ceiling lies between that and the load at which it fails; n counts blocks. Where no load failed, more was not " +
+	"offered."
 
 // ceilingOf is the ceiling of a router: of a cell's device, or of the clean router in the cell's setting.
 // It is nil where the run tells none.
 func ceilingOf(s analysis.Summary, c result.Cell) *analysis.Ceiling {
-	if i := slices.IndexFunc(s.Ceilings, func(l analysis.Ceiling) bool { return l.Cell == c.Without(result.OfferedMbps) }); i >= 0 {
+	if i := slices.IndexFunc(
+		s.Ceilings, func(l analysis.Ceiling) bool { return l.Cell == c.Without(result.OfferedMbps) }); i >= 0 {
 		return &s.Ceilings[i]
 	}
 	return nil
@@ -99,7 +104,8 @@ func ceilingsLead(s analysis.Summary, cells []analysis.Cell) string {
 		last := texts[len(texts)-1]
 		rest = fmt.Sprintf(", and %s %s", words.Listed(by[last]), last)
 	}
-	return unbroken(fmt.Sprintf("Alone on the machine and without loss, %s %s %s%s.", words.Listed(by[first]), verb, first, rest))
+	return unbroken(
+		fmt.Sprintf("Alone on the machine and without loss, %s %s %s%s.", words.Listed(by[first]), verb, first, rest))
 }
 
 // failsSomewhere reports whether a device of the run came to its ceiling: then that is
@@ -119,7 +125,8 @@ const (
 func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 	s := d.summary
 	cells := rankedCells(s)
-	slices.SortStableFunc(cells, func(a, b analysis.Cell) int { return slices.Compare(ceilingOrder(s, a), ceilingOrder(s, b)) })
+	slices.SortStableFunc(
+		cells, func(a, b analysis.Cell) int { return slices.Compare(ceilingOrder(s, a), ceilingOrder(s, b)) })
 	load, where := inCommon(cells, func(c analysis.Cell) string {
 		return fmt.Sprintf("with %s, %s", clientsOf(c.Cell), words.Direction(c.Text(result.Direction)))
 	})
@@ -127,7 +134,8 @@ func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 		Title: "Load carried without loss, alone on the machine, Mbit/s", Load: load, Order: "the most first",
 		ReachText: "to the load that is not carried, on a logarithmic scale",
 		Key: []keyEntry{
-			{shapeCarries, "carried; the next load tried is not"}, {shapeMore, "carried; more was not offered"}, {shapeLess, "fails at the least that was tried"},
+			{shapeCarries, "carried; the next load tried is not"}, {shapeMore, "carried; more was not offered"},
+			{shapeLess, "fails at the least that was tried"},
 		},
 		Notes: []string{unheardSentence(s, cells)},
 	}
@@ -168,7 +176,8 @@ func (row *ranked) addCeiling(l analysis.Ceiling, c analysis.Cell, where string)
 	row.Value, row.Shape, row.Note, row.Word = carriesText(l), shapeCarries, where, "carries all that was offered"
 	// The line goes from the load carried to the one that fails.
 	row.At = analysis.Estimate{Mean: l.CarriesMbps, Lo: l.CarriesMbps, Hi: l.FailsMbps, N: l.CarriesBlocks}
-	why := fmt.Sprintf("%s by %s, delivers at most %s", ofBlocks(rate(l.FailsMbps), l.FailsBlocks), failure(l), withBounds(l.Most, rate))
+	why := fmt.Sprintf(
+		"%s by %s, delivers at most %s", ofBlocks(rate(l.FailsMbps), l.FailsBlocks), failure(l), withBounds(l.Most, rate))
 	if !l.FailsMbps.Known() {
 		row.Shape, why = shapeMore, "more was not offered"
 	} else {
@@ -195,9 +204,11 @@ func ceilingsGrid(list []analysis.Ceiling) grid {
 		"Carries|Mbit/s", "Router CPU there|% of a core", "Fails at|Mbit/s", "<By", "Delivers at most|Mbit/s")
 	for _, l := range list {
 		carries, fails := numberCell(l.CarriesMbps, digits4), numberCell(l.FailsMbps, digits4)
-		carries.Main, carries.Small, fails.Small = atLeast(l, carries.Main), ofBlocks("", l.CarriesBlocks), ofBlocks("", l.FailsBlocks)
+		carries.Main, carries.Small, fails.Small = atLeast(l, carries.Main), ofBlocks("", l.CarriesBlocks),
+			ofBlocks("", l.FailsBlocks)
 		g.add(capacityKey(l.Cell), routerCell(l.Cell), textCell(l.Cell.Text(result.Direction)), textCell(packetsText(l.Cell)),
-			countCell(l.Cell.Int(result.Clients)), carries, estimateCell(l.CPU, digits3), fails, textCell(failure(l)), estimateCell(most(l), digits4))
+			countCell(l.Cell.Int(result.Clients)), carries, estimateCell(l.CPU, digits3), fails, textCell(failure(l)),
+			estimateCell(most(l), digits4))
 	}
 	return g
 }

@@ -27,7 +27,8 @@ func TestTerminalCeilings(t *testing.T) {
 	}
 	for _, want := range []string{
 		"ceiling direction carries router CPU fails at by delivers at most",
-		"clean router down ≥ 1 Gbit/s (n = 18) 8.", "coovachilli up 500 Mbit/s (n = 6) 19.5 % [", "ebpf up ≥ 1 Gbit/s (n = 6) 7.", "opennds down ≥ 1 Gbit/s (n = 6) 17.", "Ceilings: carried is",
+		"clean router down ≥ 1 Gbit/s (n = 18) 8.", "coovachilli up 500 Mbit/s (n = 6) 19.5 % [",
+		"ebpf up ≥ 1 Gbit/s (n = 6) 7.", "opennds down ≥ 1 Gbit/s (n = 6) 17.", "Ceilings: carried is",
 	} {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
 			t.Errorf("no line begins with %q:\n%s", want, b.String())
@@ -38,7 +39,8 @@ func TestTerminalCeilings(t *testing.T) {
 	}
 	for _, line := range lines {
 		switch {
-		case strings.HasPrefix(line, "coovachilli up 500 Mbit/s (n") && !strings.HasSuffix(line, "] 1 Gbit/s (n = 6) shortfall 770 Mbit/s [770 Mbit/s, 770 Mbit/s]"),
+		case strings.HasPrefix(line, "coovachilli up 500 Mbit/s (n") &&
+			!strings.HasSuffix(line, "] 1 Gbit/s (n = 6) shortfall 770 Mbit/s [770 Mbit/s, 770 Mbit/s]"),
 			strings.HasPrefix(line, "ebpf up ≥") && !strings.HasSuffix(line, "] – –"): // what was offered is no most
 			t.Errorf("%q", line)
 		}
@@ -59,8 +61,10 @@ func TestCeilingsComeFirst(t *testing.T) {
 	for _, want := range []string{
 		`<p class="lead">Alone on the machine and without loss, ebpf and opennds carry at least 1 Gbit/s, and coovachilli 500 Mbit/s but not 1 Gbit/s.</p>`,
 		`<h2 id="costs">What they carry, and what they cost</h2>`, "with 20 clients, upload",
-		`<b>500 Mbit/s</b>`, `<b>≥ 1 Gbit/s</b>`, "fails at 1 Gbit/s by shortfall", "The clean router carries at least 1 Gbit/s.",
-		`data-head="Carries">500 Mbit/s (n = 6)</td>`, `data-head="Fails at">1 Gbit/s (n = 6) by shortfall, delivers at most 770 Mbit/s [770 Mbit/s, 770 Mbit/s]</td>`,
+		`<b>500 Mbit/s</b>`, `<b>≥ 1 Gbit/s</b>`, "fails at 1 Gbit/s by shortfall",
+		"The clean router carries at least 1 Gbit/s.",
+		`data-head="Carries">500 Mbit/s (n = 6)</td>`,
+		`data-head="Fails at">1 Gbit/s (n = 6) by shortfall, delivers at most 770 Mbit/s [770 Mbit/s, 770 Mbit/s]</td>`,
 		`data-head="Fails at">more was not offered</td>`, `data-head="CPU per bit">4.95 × [`,
 	} {
 		if !strings.Contains(page, want) {

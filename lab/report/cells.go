@@ -25,7 +25,8 @@ func overheadColumn(s analysis.Summary) cellColumn {
 // resultsGrid is what most readers want, the answer first: a phone shows only
 // the first columns at once.
 func resultsGrid(s analysis.Summary) grid {
-	verdict := gridHead{Name: "Verdict", Unit: fmt.Sprintf("within %g %% is equivalent", 100*s.Delta), Text: true, Field: "verdict.word"}
+	verdict := gridHead{
+		Name: "Verdict", Unit: fmt.Sprintf("within %g %% is equivalent", 100*s.Delta), Text: true, Field: "verdict.word"}
 	return build("Every cell: means over blocks, their intervals in brackets", s, s.Cells,
 		overheadColumn(s),
 		cellColumn{gridHead: verdict, cell: func(c analysis.Cell) gridCell {
@@ -88,23 +89,28 @@ var costTables = []cellTable{
 		device(cost.DaemonCorePct, "Processes, whole block", "*"),
 		device(cost.MachineBusyPct, "Machine busy", "*, /proc/stat, all labs"), device(cost.MeterCorePct, "Metering", "*"),
 	}},
-	{"Round-trip time under load: the median over all windows, and the mean over the blocks' medians with its interval", "", []cellColumn{
-		device(cost.RTTP50MedianUs, "DUT p50", perMedian), clean(cost.RTTP50MedianUs, "Clean p50", perMedian),
-		device(cost.RTTP99MedianUs, "DUT p99", perMedian), clean(cost.RTTP99MedianUs, "Clean p99", perMedian),
-		device(cost.RTTP50Us, "DUT p50", perMean), clean(cost.RTTP50Us, "Clean p50", perMean),
-		device(cost.RTTP99Us, "DUT p99", perMean), clean(cost.RTTP99Us, "Clean p99", perMean),
-	}},
+	{"Round-trip time under load: the median over all windows, and the mean over the blocks' medians with its interval",
+		"", []cellColumn{
+			device(cost.RTTP50MedianUs, "DUT p50", perMedian), clean(cost.RTTP50MedianUs, "Clean p50", perMedian),
+			device(cost.RTTP99MedianUs, "DUT p99", perMedian), clean(cost.RTTP99MedianUs, "Clean p99", perMedian),
+			device(cost.RTTP50Us, "DUT p50", perMean), clean(cost.RTTP50Us, "Clean p50", perMean),
+			device(cost.RTTP99Us, "DUT p99", perMean), clean(cost.RTTP99Us, "Clean p99", perMean),
+		}},
 	{"Traffic" + intervals, "", []cellColumn{
 		clean(cost.Delivered, "Clean delivered", "*"), device(cost.Link, "On the link", "* with headers"),
 		device(cost.LossRatio, "Loss", "% on the router"), clean(cost.LossRatio, "Clean loss", "% on the router"),
 		device(cost.RetransmitRatio, "Retransmitted", "%"), device(cost.AggregationFactor, "Aggregation", "*"),
 	}},
-	{"How packets came: the longer the bursts and the fewer the acknowledgements, the less each costs" + intervals, "", []cellColumn{
-		device(cost.SegmentsPerBurst, "Segments per burst", "as sent"), clean(cost.SegmentsPerBurst, "Clean router's", "as sent"),
-		device(cost.PacketsPerWakeup, "Packets per wake-up", "of a polling thread"), clean(cost.PacketsPerWakeup, "Clean router's", "a wake-up"),
-		device(cost.AcksPerSegment, "ACKs per segment", perSegment), clean(cost.AcksPerSegment, "Clean router's", "a segment"),
-		device(cost.NsPerPacket, "Per packet", "*"), clean(cost.NsPerPacket, "Clean router's", "* a packet"),
-	}},
+	{"How packets came: the longer the bursts and the fewer the acknowledgements, the less each costs" + intervals, "",
+		[]cellColumn{
+			device(cost.SegmentsPerBurst, "Segments per burst", "as sent"),
+			clean(cost.SegmentsPerBurst, "Clean router's", "as sent"),
+			device(cost.PacketsPerWakeup, "Packets per wake-up", "of a polling thread"),
+			clean(cost.PacketsPerWakeup, "Clean router's", "a wake-up"),
+			device(cost.AcksPerSegment, "ACKs per segment", perSegment),
+			clean(cost.AcksPerSegment, "Clean router's", "a segment"),
+			device(cost.NsPerPacket, "Per packet", "*"), clean(cost.NsPerPacket, "Clean router's", "* a packet"),
+		}},
 	{"Streams of the lab's generator" + intervals, cost.ConnectP50Us, []cellColumn{
 		device(cost.Jain, "Fairness", "Jain's index"), device(cost.JainEven, "Most possible", "each carries whole bursts"),
 		clean(cost.Jain, "Clean fairness", "Jain's index"),
@@ -121,7 +127,8 @@ var costTables = []cellTable{
 		device(cost.DelayP50, "Delay p50", "*, one way"), clean(cost.DelayP50, "Clean p50", "*, one way"),
 		device(cost.DelayP99, "Delay p99", "*, one way"), clean(cost.DelayP99, "Clean p99", "*, one way"),
 		device(cost.Jitter, "Jitter", "*, RFC 3550"), clean(cost.Jitter, "Clean jitter", "*, RFC 3550"),
-		device(cost.Duplicated, "Duplicated", "%"), device(cost.OfferedShare, "Sent", "% of those due"), device(cost.LateP99, "Late p99", "* after their due times"),
+		device(cost.Duplicated, "Duplicated", "%"), device(cost.OfferedShare, "Sent", "% of those due"),
+		device(cost.LateP99, "Late p99", "* after their due times"),
 	}},
 	{"Short connections beside the streams" + intervals, cost.ShortPerSecond, []cellColumn{
 		device(cost.ShortPerSecond, "Answered", "*"), clean(cost.ShortPerSecond, "Clean router's", "*"),
@@ -132,7 +139,8 @@ var costTables = []cellTable{
 		device(cost.GuestsPerSecond, "Guests", "*"),
 		counts(cost.GuestsCame, "Came", ""), counts(cost.GuestsIn, "Got in", ""), counts(cost.GuestsGone, "Left", ""),
 		device(cost.GuestLoginP50Ms, "Login p50", "*"), device(cost.GuestLoginP99Ms, "Login p99", "*"),
-		textColumn("Forgotten", forgotten), textColumn("It knows", func(c analysis.Cell) string { return words.Or(countsText(c), none) }),
+		textColumn("Forgotten", forgotten),
+		textColumn("It knows", func(c analysis.Cell) string { return words.Or(countsText(c), none) }),
 		device(cost.PSSBeforeMiB, "Memory before", "PSS, *"), device(cost.PSSAfterMiB, "Memory after", "PSS, *"),
 		device(cost.RuleLinesBefore, "Rules before", "*"), device(cost.RuleLinesAfter, "Rules after", "*"),
 		device(cost.FlowsBefore, "Tracked before", "*"), device(cost.FlowsAfter, "Tracked after", "*"),
@@ -166,9 +174,12 @@ func furtherGrids(s analysis.Summary) []grid {
 	grids := append(tables(s, costTables),
 		build("Verdicts and what they rest on; p-values are adjusted for judging all cells at once", s, s.Cells,
 			overheadColumn(s),
-			numberColumn("p, different", "if the ratio were 1", "verdict.p_different", tiny, func(c analysis.Cell) analysis.Number { return c.PDifferent }),
-			numberColumn("p, equivalent", "if it were outside δ", "verdict.p_equivalent", tiny, func(c analysis.Cell) analysis.Number { return c.PEquivalent }),
-			numberColumn("Spread", "sd of block log ratios", "verdict.sd_log", fraction4, func(c analysis.Cell) analysis.Number { return c.SDLog }),
+			numberColumn("p, different", "if the ratio were 1", "verdict.p_different", tiny,
+				func(c analysis.Cell) analysis.Number { return c.PDifferent }),
+			numberColumn("p, equivalent", "if it were outside δ", "verdict.p_equivalent", tiny,
+				func(c analysis.Cell) analysis.Number { return c.PEquivalent }),
+			numberColumn("Spread", "sd of block log ratios", "verdict.sd_log", fraction4,
+				func(c analysis.Cell) analysis.Number { return c.SDLog }),
 			blocksColumn("Blocks"),
 			textColumn("Verdict", func(c analysis.Cell) string { return c.Verdict }),
 			textColumn("Because", func(c analysis.Cell) string { return c.VerdictNote })),

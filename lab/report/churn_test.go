@@ -30,7 +30,8 @@ func visited() result.Run {
 			}
 			return s
 		}
-		b.Churn = &result.Churn{PerSecond: 5, Came: 10, In: 10, Gone: 10, LoginP50Ms: 12, LoginP99Ms: 40, Before: state(20, 101), After: state(20, 101)}
+		b.Churn = &result.Churn{PerSecond: 5, Came: 10, In: 10, Gone: 10, LoginP50Ms: 12, LoginP99Ms: 40, Before: state(20,
+			101), After: state(20, 101)}
 		if b.DUT == "opennds" {
 			b.Churn.In, b.Churn.Gone, b.Churn.After = 9, 8, state(51, 379)
 		}
@@ -68,7 +69,8 @@ func TestGuests(t *testing.T) {
 	if got := csvColumn(t, table.Bytes(), "count_after.clients"); !slices.Equal(got, []string{"", "20", "51"}) {
 		t.Errorf("clients that devices know in the end, by the CSV: %q", got)
 	}
-	for _, want := range []string{"Guests: opennds with 20 clients: 5 a second in 6 blocks, 54 of 60 guests got in", "tracked connections 101 → 379"} {
+	for _, want := range []string{
+		"Guests: opennds with 20 clients: 5 a second in 6 blocks, 54 of 60 guests got in", "tracked connections 101 → 379"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text.String())
 		}
@@ -106,10 +108,12 @@ func TestNoGuestCame(t *testing.T) {
 	if err := report.Terminal(&text, s, 0); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(text.String(), "5 a second in 6 blocks, no guest came") || strings.Contains(text.String(), "all 0 guests") {
+	if !strings.Contains(text.String(), "5 a second in 6 blocks, no guest came") ||
+		strings.Contains(text.String(), "all 0 guests") {
 		t.Errorf("of guests that did not come:\n%s", text.String())
 	}
-	about := slices.DeleteFunc(slices.Clone(s.Warnings), func(w string) bool { return !strings.HasPrefix(w, "No guest came") })
+	about := slices.DeleteFunc(
+		slices.Clone(s.Warnings), func(w string) bool { return !strings.HasPrefix(w, "No guest came") })
 	if len(about) != 1 || !strings.Contains(about[0], "opennds") || strings.Contains(about[0], "coovachilli") {
 		t.Errorf("warnings about guests: %q", about)
 	}

@@ -20,7 +20,8 @@ func totalsSentences(cells []analysis.Cell) (out []string) {
 	for _, c := range oneEach(large, func(c, than analysis.Cell) bool {
 		return result.CompareCells(c.Cell, than.Cell, result.Clients, result.OfferedMbps) > 0
 	}) {
-		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), clientsOf(c.Cell), rate(offered(c.Cell)), c.Text(result.Direction), totalsText(c)))
+		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), clientsOf(c.Cell), rate(offered(
+			c.Cell)), c.Text(result.Direction), totalsText(c)))
 	}
 	return out
 }
@@ -43,7 +44,8 @@ func totalsText(c analysis.Cell) string {
 	if c.Counts[cost.LoggedIn] > 0 {
 		parts = append(parts, of(c.Counts[cost.LoggedIn], clients)+" were logged in")
 	}
-	parts = append(parts, fmt.Sprintf("%s streams were connected at once, and %s at the clean router", of(c.Counts[cost.Connected], streams), number(c.Counts[cost.CleanConnected])))
+	parts = append(parts, fmt.Sprintf("%s streams were connected at once, and %s at the clean router", of(
+		c.Counts[cost.Connected], streams), number(c.Counts[cost.CleanConnected])))
 	if j := c.Device(cost.Jain).Mean; j.Known() {
 		text := "Jain's index is " + fraction4(j)
 		if most := c.Device(cost.JainEven).Mean; most.Known() && j <= most*(1+1e-9) { // beyond it, bursts did not stay whole
@@ -132,10 +134,14 @@ func churnSentences(cells []analysis.Cell) (out []string) {
 		if c.Counts[cost.GuestBlocks] == 0 {
 			continue
 		}
-		text := fmt.Sprintf("Guests: %s with %s: %s a second in %s, %s; login p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked connections %s",
-			c.DUT(), clientsOf(c.Cell), trimmed(c.Device(cost.GuestsPerSecond).Mean, 3), words.Counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
+		text := fmt.Sprintf(
+			"Guests: %s with %s: %s a second in %s, %s; login p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked "+
+				"connections %s",
+			c.DUT(), clientsOf(c.Cell), trimmed(c.Device(cost.GuestsPerSecond).Mean, 3),
+			words.Counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
 			millis(c.Device(cost.GuestLoginP50Ms).Mean), millis(c.Device(cost.GuestLoginP99Ms).Mean),
-			fromTo(c, cost.PSSBeforeMiB, cost.PSSAfterMiB), fromTo(c, cost.RuleLinesBefore, cost.RuleLinesAfter), fromTo(c, cost.FlowsBefore, cost.FlowsAfter))
+			fromTo(c, cost.PSSBeforeMiB, cost.PSSAfterMiB), fromTo(c, cost.RuleLinesBefore, cost.RuleLinesAfter),
+			fromTo(c, cost.FlowsBefore, cost.FlowsAfter))
 		if failures := c.Tallies[cost.GuestFailures]; len(failures) > 0 {
 			text += "; " + suchAs(failures[0])
 		}

@@ -21,9 +21,11 @@ func manyClientsRun(clients int) result.Run {
 	}
 	for i := range run.Blocks {
 		b := &run.Blocks[i]
-		b.Clients, b.Addresses, b.CleanAddresses, b.Leased, b.LoggedIn = clients, result.FromDevice, result.Static, clients, clients
+		b.Clients, b.Addresses, b.CleanAddresses, b.Leased, b.LoggedIn = clients, result.FromDevice, result.Static, clients,
+			clients
 		shared := result.Fairness{Streams: clients, Jain: 0.9, Even: 0.95}
-		s := result.Stretch{OfferedMbps: 500, WarmupSeconds: 33.2, Fairness: shared, CleanFairness: shared, Memory: result.Memory{MiB: 2000, Clients: 2 * clients}}
+		s := result.Stretch{OfferedMbps: 500, WarmupSeconds: 33.2, Fairness: shared, CleanFairness: shared,
+			Memory: result.Memory{MiB: 2000, Clients: 2 * clients}}
 		if b.Block == 1 {
 			s.Fairness.Broken = 3
 		}
@@ -35,27 +37,32 @@ func manyClientsRun(clients int) result.Run {
 // TestClientTotals: that all clients were there at once, or that some were not, stands under
 // the table and in the page's lead; a hundred clients are a matter of course.
 func TestClientTotals(t *testing.T) {
-	const want = "All at once: ebpf with 65 000 clients at 500 Mbit/s up: all 65 000 had an address, leased from it; all 65 000 were logged in; " +
-		"64 997 of 65 000 streams were connected at once, and 65 000 at the clean router; Jain's index is 0.9000 of at most 0.9500; "
+	const want = "All at once: ebpf with 65 000 clients at 500 Mbit/s up: all 65 000 had an address, leased from it; " +
+		"all 65 000 were logged in; " +
+		"64 997 of 65 000 streams were connected at once, and 65 000 at the clean router; Jain's index is 0.9000 of at " +
+		"most 0.9500; "
 	s := measure.Summarise(manyClientsRun(65_000), analysis.Options{Confidence: 0.95})
 	var terminal bytes.Buffer
 	if err := report.Terminal(&terminal, s, 0); err != nil {
 		t.Fatal(err)
 	}
-	if text := plain(terminal.String()); !strings.Contains(text, want) || !strings.Contains(text, "both labs took 15.8 KiB of the machine's memory a client.") {
+	if text := plain(terminal.String()); !strings.Contains(text, want) ||
+		!strings.Contains(text, "both labs took 15.8 KiB of the machine's memory a client.") {
 		t.Errorf("under the table:\n%s", text)
 	}
 	var page bytes.Buffer
 	if err := report.HTML(&page, manyClientsRun(65_000), s); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"64 997 of 65 000 streams", "All clients at once, of several blocks", `data-sort="64997"`, `data-sort="33.2"`} {
+	for _, part := range []string{
+		"64 997 of 65 000 streams", "All clients at once, of several blocks", `data-sort="64997"`, `data-sort="33.2"`} {
 		if !strings.Contains(plain(page.String()), part) {
 			t.Errorf("the page does not have %q", part)
 		}
 	}
 	var few bytes.Buffer
-	if err := report.Terminal(&few, measure.Summarise(manyClientsRun(100), analysis.Options{Confidence: 0.95}), 0); err != nil {
+	if err := report.Terminal(
+		&few, measure.Summarise(manyClientsRun(100), analysis.Options{Confidence: 0.95}), 0); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(few.String(), "All at once") {

@@ -37,7 +37,8 @@ func oklab(c [3]float64) [3]float64 {
 	l := math.Cbrt(0.4122214708*c[0] + 0.5363325363*c[1] + 0.0514459929*c[2])
 	m := math.Cbrt(0.2119034982*c[0] + 0.6806995451*c[1] + 0.1073969566*c[2])
 	s := math.Cbrt(0.0883024619*c[0] + 0.2817188376*c[1] + 0.6299787005*c[2])
-	return [3]float64{0.2104542553*l + 0.7936177850*m - 0.0040720468*s, 1.9779984951*l - 2.4285922050*m + 0.4505937099*s, 0.0259040371*l + 0.7827717662*m - 0.8086757660*s}
+	return [3]float64{0.2104542553*l + 0.7936177850*m - 0.0040720468*s, 1.9779984951*l - 2.4285922050*m + 0.4505937099*s,
+		0.0259040371*l + 0.7827717662*m - 0.8086757660*s}
 }
 
 // TestDevicesDifferInColour: on screen in light and dark, and in print, twelve devices and the
@@ -65,7 +66,8 @@ func TestDevicesDifferInColour(t *testing.T) {
 		names := []string{"clean"}
 		for i := range chart.Colours {
 			names = append(names, "c"+strconv.Itoa(i))
-			if class := ".s" + strconv.Itoa(i) + " { --series: var(--c" + strconv.Itoa(i) + "); }"; !strings.Contains(pageStyle, class) {
+			if class := ".s" + strconv.Itoa(i) + " { --series: var(--c" + strconv.Itoa(i) +
+				"); }"; !strings.Contains(pageStyle, class) {
 				t.Errorf("the style lacks %s", class)
 			}
 		}

@@ -43,7 +43,8 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 			text(string(v.Dimension), func(c analysis.Cell) string { return c.Text(v.Dimension) })
 		}
 	}
-	columns = append(columns, pairsColumn("pairs"), blocksColumn("blocks"), rejectedColumn("rejected"), redoneColumn("redone"))
+	columns = append(
+		columns, pairsColumn("pairs"), blocksColumn("blocks"), rejectedColumn("rejected"), redoneColumn("redone"))
 	if s.Slowed != nil {
 		text("router_slowed", func(analysis.Cell) string { return s.Slowed.String() })
 	}

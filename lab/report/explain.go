@@ -94,7 +94,8 @@ func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
 	m := measured(p.Cell, s)
 	p, scale := atTrialsSpeed(p, m)
 	e := profile.Explain(p)
-	out := Explanation{Cell: p.Cell, Mark: s.Mark, Weakness: p.Weakness(), Scale: analysis.Number(scale), Sum: costOf(e.Sum), Measured: m, OffBy: analysis.Absent()}
+	out := Explanation{Cell: p.Cell, Mark: s.Mark, Weakness: p.Weakness(), Scale: analysis.Number(scale), Sum: costOf(
+		e.Sum), Measured: m, OffBy: analysis.Absent()}
 	if out.Measured.Difference.Known() && out.Measured.Difference != 0 {
 		out.OffBy = out.Sum.Difference/out.Measured.Difference - 1
 	}
@@ -114,7 +115,8 @@ func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
 	for i, side := range []profile.Side{p.DUT, p.Clean} {
 		for _, a := range side.Accounts {
 			perPacket := analysis.Number(float64(a.Ns) / float64(max(side.Packets, 1)))
-			out.Accounts = append(out.Accounts, AccountRow{[]string{"dut", "clean"}[i], a.Name, perPacket, a.Samples, analysis.Number(a.Coverage())})
+			out.Accounts = append(
+				out.Accounts, AccountRow{[]string{"dut", "clean"}[i], a.Name, perPacket, a.Samples, analysis.Number(a.Coverage())})
 		}
 	}
 	return out
@@ -156,7 +158,8 @@ type explained struct {
 // rows are the functions, the rest and the sum in print.
 func (e Explanation) rows() (rows []explained) {
 	row := func(name, where string, p Part, callees string, total bool) explained {
-		return explained{name, where, signedNs(p.Difference), ns(p.Margin), sharePercent(p.Share), ns(p.DUT), ns(p.Clean), callees, total}
+		return explained{
+			name, where, signedNs(p.Difference), ns(p.Margin), sharePercent(p.Share), ns(p.DUT), ns(p.Clean), callees, total}
 	}
 	for _, f := range e.Functions {
 		rows = append(rows, row(f.Name, f.Module, f.Part, signedNs(f.WithCallees), false))
@@ -178,7 +181,8 @@ func ExplainText(w io.Writer, e Explanation) error {
 	if e.Weakness != "" {
 		fmt.Fprintf(w, "%s\n\n", result.OneLine(e.Weakness))
 	}
-	fmt.Fprintf(w, "%s: where the extra time goes\nRouter CPU, ns per packet; ± is the 95 %% interval by the number of samples.\n\n", result.OneLine(profiledCell(e.Cell)))
+	fmt.Fprintf(w, "%s: where the extra time goes\nRouter CPU, ns per packet; ± is the 95 %% interval by the number of "+
+		"samples.\n\n", result.OneLine(profiledCell(e.Cell)))
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "DIFFERENCE\t±\tSHARE\tDEVICE\tCLEAN\tWITH CALLEES\t  FUNCTION\n")
 	for _, r := range e.rows() {
@@ -201,11 +205,13 @@ func (e Explanation) agreement() string {
 	if !m.Difference.Known() {
 		return "No accepted trial of this cell to compare the sum with."
 	}
-	text := fmt.Sprintf("Measured without perf, %s of %s: %s - %s = %s", words.Counted(m.Pairs, "window"), words.Counted(m.Blocks, "block"), ns(m.DUT), ns(m.Clean), signedNs(m.Difference))
+	text := fmt.Sprintf("Measured without perf, %s of %s: %s - %s = %s", words.Counted(m.Pairs, "window"), words.Counted(
+		m.Blocks, "block"), ns(m.DUT), ns(m.Clean), signedNs(m.Difference))
 	if !e.OffBy.Known() {
 		return text + "."
 	}
-	return text + fmt.Sprintf("; the sum is %s of that. While perf ran the clean router cost %s times as much: all times are scaled by that.",
+	return text + fmt.Sprintf(
+		"; the sum is %s of that. While perf ran the clean router cost %s times as much: all times are scaled by that.",
 		percent(100*(1+e.OffBy)), ratio(1/e.Scale))
 }
 
@@ -213,9 +219,11 @@ func (e Explanation) agreement() string {
 func (e Explanation) coverage() string {
 	var parts []string
 	for _, a := range e.Accounts {
-		parts = append(parts, fmt.Sprintf("%s %s %.0f %% (%d)", strings.Replace(a.Router, "dut", "device", 1), a.Name, 100*a.Coverage, a.Samples))
+		parts = append(parts,
+			fmt.Sprintf("%s %s %.0f %% (%d)", strings.Replace(a.Router, "dut", "device", 1), a.Name, 100*a.Coverage, a.Samples))
 	}
-	return "Share of each account's exact time that samples stand for, and their number: " + strings.Join(parts, ", ") + "."
+	return "Share of each account's exact time that samples stand for, and their number: " + strings.Join(parts, ", ") +
+		"."
 }
 
 func profiledCell(c result.Cell) string {

@@ -13,10 +13,12 @@ import (
 // those that a resume measured but their number.
 func TestFailedBlocksInTheTable(t *testing.T) {
 	failed := func(dut string, block int, measured bool) analysis.FailedBlock {
-		return analysis.FailedBlock{Cell: result.NewCell(result.DUT, dut), Block: block, Error: "agent ended", Measured: measured}
+		return analysis.FailedBlock{
+			Cell: result.NewCell(result.DUT, dut), Block: block, Error: "agent ended", Measured: measured}
 	}
 	s := analysis.Summary{FailedBlocks: []analysis.FailedBlock{
-		failed("ebpf", 0, false), failed("ebpf", 0, false), failed("ebpf", 2, false), failed("opennds", 1, true), failed("opennds", 3, false),
+		failed("ebpf", 0, false), failed("ebpf", 0, false), failed("ebpf", 2, false), failed("opennds", 1, true),
+		failed("opennds", 3, false),
 	}}
 	var b strings.Builder
 	if err := report.Terminal(&b, s, 0); err != nil {

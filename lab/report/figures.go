@@ -52,7 +52,8 @@ type drawing struct {
 }
 
 func newDrawing(run result.Run, s analysis.Summary) *drawing {
-	d := &drawing{summary: s, dir: run.Dir, trials: map[result.Cell][]result.Trial{}, styles: map[string]int{analysis.Clean: chart.Clean}}
+	d := &drawing{summary: s, dir: run.Dir, trials: map[result.Cell][]result.Trial{},
+		styles: map[string]int{analysis.Clean: chart.Clean}}
 	for _, c := range s.Cells {
 		d.style(c.DUT())
 	}
@@ -81,7 +82,8 @@ func (d *drawing) style(dut string) chart.Style {
 }
 
 // grouped draws a group of charts for each run of cells that have some dimensions in common.
-func grouped(cells []analysis.Cell, draw func([]analysis.Cell) figureGroup, by ...result.Dimension) (out []figureGroup) {
+func grouped(cells []analysis.Cell, draw func([]analysis.Cell) figureGroup, by ...result.Dimension) (
+	out []figureGroup) {
 	for len(cells) > 0 {
 		n := slices.IndexFunc(cells, func(c analysis.Cell) bool { return !alike(c.Cell, cells[0].Cell, by...) })
 		if n < 0 {
@@ -115,7 +117,8 @@ func (d *drawing) group(cells []analysis.Cell) figureGroup {
 		g.Folds = append(g.Folds, figureGroup{Heading: "CPU as sampled, before it is normalised", Figures: sampled})
 	}
 	if more > 0 {
-		g.Note = fmt.Sprintf("%s of lighter loads are not drawn; their figures are in the tables. ", words.Counted(more, "more sweep"))
+		g.Note = fmt.Sprintf(
+			"%s of lighter loads are not drawn; their figures are in the tables. ", words.Counted(more, "more sweep"))
 	}
 	if d.thinned {
 		g.Note += fmt.Sprintf("At most %d trials a cell are drawn as dots; means and intervals are of all.", d.perCell)
@@ -179,23 +182,28 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 	cpu := chart.Forest{Title: "Router CPU at " + where, XLabel: "Router CPU, % of one core", Reference: math.NaN(),
 		Legend: []chart.Series{{Style: plain, Name: "clean router beside the device", Apart: true}},
 		Desc:   describe(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT(), c.Device(cost.CPU)) })}
-	overhead := chart.Forest{Title: ratioName(d.summary) + " at " + where, XLabel: "CPU per bit, × clean router", X: chart.Logarithmic,
+	overhead := chart.Forest{
+		Title: ratioName(d.summary) + " at " + where, XLabel: "CPU per bit, × clean router", X: chart.Logarithmic,
 		Reference: 1, Band: d.band(), Desc: describe(cells, ratioTip)}
 	for _, c := range cells {
 		own, others, change, key := c.Device(cost.CPU), c.Clean(cost.CPU), c.Change(cost.PerBit), c.Cell.String()
 		dut := chart.ForestMark{Style: d.style(c.DUT()), Point: mark(key, 0, own, cpuTip(c, c.DUT(), own))}
-		beside := chart.ForestMark{Style: plain, Point: mark(key, 0, others, cpuTip(c, "clean router beside "+c.DUT(), others))}
+		beside := chart.ForestMark{
+			Style: plain, Point: mark(key, 0, others, cpuTip(c, "clean router beside "+c.DUT(), others))}
 		quotient := chart.ForestMark{Style: dut.Style, Point: mark(key, 0, change, ratioTip(c)), Raw: ratios(d.sample(c))}
 		for _, t := range d.sample(c) {
 			dut.Raw, beside.Raw = append(dut.Raw, t.DUT.CPUCorePct()), append(beside.Raw, t.Clean.CPUCorePct())
 		}
-		cpu.Rows = append(cpu.Rows, chart.ForestRow{Label: label(c), Text: percent(own.Mean) + ", clean " + percent(others.Mean), Marks: []chart.ForestMark{beside, dut}})
-		overhead.Rows = append(overhead.Rows, chart.ForestRow{Label: label(c), Text: ratio(change.Mean) + " × " + bounds(change, ratio), Marks: []chart.ForestMark{quotient}})
+		cpu.Rows = append(cpu.Rows, chart.ForestRow{Label: label(c), Text: percent(own.Mean) + ", clean " + percent(
+			others.Mean), Marks: []chart.ForestMark{beside, dut}})
+		overhead.Rows = append(overhead.Rows, chart.ForestRow{Label: label(c), Text: ratio(change.Mean) + " × " + bounds(
+			change, ratio), Marks: []chart.ForestMark{quotient}})
 	}
 	return []figure{
 		d.finish(cpu.Title, "Marks are means over blocks with their intervals, dots are single trials.", cpu.Draw,
 			build("", d.summary, cells, device(cost.CPU, "DUT CPU", "*"), clean(cost.CPU, "Clean CPU", "*"))),
-		d.finish(overhead.Title, d.pairCaption(), overhead.Draw, build("", d.summary, measuredOf(cells, costRatio), overheadColumn(d.summary))),
+		d.finish(overhead.Title, d.pairCaption(), overhead.Draw,
+			build("", d.summary, measuredOf(cells, costRatio), overheadColumn(d.summary))),
 	}
 }
 
@@ -211,12 +219,14 @@ func mark(key string, x float64, e analysis.Estimate, tip string) chart.Point {
 }
 
 func cpuTip(c analysis.Cell, name string, e analysis.Estimate) string {
-	return fmt.Sprintf("%s: %s of a core %s at %s; delivered %s", name, percent(e.Mean), bounds(e, percent), place(c), rate(c.Device(cost.Delivered).Mean))
+	return fmt.Sprintf("%s: %s of a core %s at %s; delivered %s", name, percent(e.Mean), bounds(e, percent), place(c),
+		rate(c.Device(cost.Delivered).Mean))
 }
 
 func ratioTip(c analysis.Cell) string {
 	e := c.Change(cost.PerBit)
-	return fmt.Sprintf("%s: × %s %s at %s (%s, %s)", c.DUT(), ratio(e.Mean), bounds(e, ratio), place(c), words.Counted(c.Blocks, "block"), c.Verdict)
+	return fmt.Sprintf("%s: × %s %s at %s (%s, %s)", c.DUT(), ratio(e.Mean), bounds(e, ratio), place(c), words.Counted(
+		c.Blocks, "block"), c.Verdict)
 }
 
 // describe is the chart in words.

@@ -104,9 +104,11 @@ func flameSection(dir string, s analysis.Summary) *flames {
 func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, number int) flameProfile {
 	e := Explain(p, s, flameFunctions)
 	return flameProfile{
-		Title: profiledCell(p.Cell), Weakness: e.Weakness, Agreement: unbroken(e.agreement()), Coverage: unbroken(e.coverage()),
-		About: fmt.Sprintf("%s at %d samples a second for %.0f s; user stacks by %s.", words.Or(p.Perf, "perf"), p.FrequencyHz, p.DUT.Seconds, p.UserStacks),
-		SVG:   staticFlame(tree, p.Cell.Text(result.DUT), number), Rows: e.rows(),
+		Title: profiledCell(p.Cell), Weakness: e.Weakness, Agreement: unbroken(e.agreement()),
+		Coverage: unbroken(e.coverage()),
+		About: fmt.Sprintf("%s at %d samples a second for %.0f s; user stacks by %s.", words.Or(p.Perf, "perf"),
+			p.FrequencyHz, p.DUT.Seconds, p.UserStacks),
+		SVG: staticFlame(tree, p.Cell.Text(result.DUT), number), Rows: e.rows(),
 	}
 }
 
@@ -196,7 +198,8 @@ func staticFlame(tree *profile.Node, dut string, number int) template.HTML {
 	d.draw(tree, 0, 0)
 	id := fmt.Sprintf("flame-static-%d", number)
 	title := html.EscapeString("Flame graph of " + dut + ", coloured by the difference to the clean router")
-	return template.HTML(fmt.Sprintf(`<svg class="flame-static" viewBox="0 0 %d %d" role="img" aria-labelledby="%s"><title id="%s">%s</title>%s</svg>`,
+	return template.HTML(fmt.Sprintf(
+		`<svg class="flame-static" viewBox="0 0 %d %d" role="img" aria-labelledby="%s"><title id="%s">%s</title>%s</svg>`,
 		flameWidth, (d.deepest+1)*flameRowPx, id, id, title, d.String()))
 }
 
@@ -204,7 +207,8 @@ func (d *flameSVG) draw(n *profile.Node, x float64, depth int) {
 	d.deepest = max(d.deepest, depth)
 	width, y := n.DUT*d.perNs, depth*flameRowPx
 	tip := html.EscapeString(fmt.Sprintf("%s: %.1f ns per packet, %+.1f", n.Frame, n.DUT, n.Difference()))
-	fmt.Fprintf(d, `<g><title>%s</title><rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, tip, shadeClasses[shades+shade(n.Cost)], x, y, width, flameRowPx-1)
+	fmt.Fprintf(d, `<g><title>%s</title><rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, tip,
+		shadeClasses[shades+shade(n.Cost)], x, y, width, flameRowPx-1)
 	if fits := int(width/flameCharPx) - 1; fits >= 3 {
 		name := []rune(n.Func)
 		fmt.Fprintf(d, `<text x="%.1f" y="%d">%s</text>`, x+3, y+13, html.EscapeString(string(name[:min(fits, len(name))])))

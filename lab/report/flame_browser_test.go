@@ -28,7 +28,8 @@ func flameRun(t *testing.T) (file string) {
 			flameStack(100, "napi/wan", "napi_poll", "ip_forward"),
 		}
 		if hook > 0 {
-			list = append(list, flameStack(hook, "napi/lan", "napi_poll", "nf_hook_slow", "nft_do_chain"), flameStack(hook/4, "napi/lan", "napi_poll", "nf_hook_slow"))
+			list = append(list, flameStack(hook, "napi/lan", "napi_poll", "nf_hook_slow", "nft_do_chain"),
+				flameStack(hook/4, "napi/lan", "napi_poll", "nf_hook_slow"))
 		}
 		if daemon != "" {
 			list = append(list, flameStack(50, daemon, "main</script><b>", "poll\"'&"))
@@ -37,7 +38,8 @@ func flameRun(t *testing.T) (file string) {
 	}
 	for _, dut := range []string{"coovachilli", "opennds"} {
 		p := profile.Profile{
-			Cell:        result.NewCell(result.DUT, dut, result.Clients, 21, result.OfferedMbps, 500, result.Direction, "up", result.Profile, "per-packet"),
+			Cell: result.NewCell(
+				result.DUT, dut, result.Clients, 21, result.OfferedMbps, 500, result.Direction, "up", result.Profile, "per-packet"),
 			FrequencyHz: profile.FrequencyHz, UserStacks: profile.UnwindDWARF, Perf: "perf version 6.1",
 			DUT:   flameSide(stacks(400, dut)),
 			Clean: flameSide(stacks(0, "")),
@@ -63,7 +65,8 @@ func flameStack(ns float64, account string, functions ...string) profile.Stack {
 func flameSide(stacks []profile.Stack) profile.Side {
 	s := profile.Side{Seconds: 10, Packets: 1000, Stacks: stacks}
 	for _, st := range stacks {
-		s.Accounts = append(s.Accounts, profile.Account{Name: st.Frames[0].Func, Ns: int64(1000 * st.NsPerPacket), Samples: 1000})
+		s.Accounts = append(
+			s.Accounts, profile.Account{Name: st.Frames[0].Func, Ns: int64(1000 * st.NsPerPacket), Samples: 1000})
 	}
 	return s
 }
@@ -99,7 +102,8 @@ func TestFlameGraphInBrowser(t *testing.T) {
 	browser := newBrowser(t)
 	file := flameRun(t)
 	for name, check := range map[string]func(*testing.T, *tab){
-		"views": checkFlameViews, "search": checkFlameSearch, "zoom by click": checkFlameClick, "zoom by keys": checkFlameKeys, "profiles": checkFlameProfiles,
+		"views": checkFlameViews, "search": checkFlameSearch, "zoom by click": checkFlameClick,
+		"zoom by keys": checkFlameKeys, "profiles": checkFlameProfiles,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, open(t, browser, file, wide)) })
 	}
@@ -125,10 +129,12 @@ func TestFlameGraphInBrowser(t *testing.T) {
 func checkFlameViews(t *testing.T, p *tab) {
 	list := bars(t, p)
 	hook := named(list, "nf_hook_slow")
-	if len(hook) != 1 || !about(hook[0].Width, 500.0/1150) || !strings.Contains(hook[0].Class, "more4") || !strings.Contains(hook[0].Label, "difference +500.0") {
+	if len(hook) != 1 || !about(hook[0].Width, 500.0/1150) || !strings.Contains(hook[0].Class, "more4") ||
+		!strings.Contains(hook[0].Label, "difference +500.0") {
 		t.Errorf("nf_hook_slow in the difference: %+v", hook)
 	}
-	if forward := named(list, "ip_forward"); len(forward) != 2 || !strings.Contains(forward[0].Class, "same") || !about(forward[0].Width, 500.0/1150) {
+	if forward := named(list, "ip_forward"); len(forward) != 2 || !strings.Contains(forward[0].Class, "same") ||
+		!about(forward[0].Width, 500.0/1150) {
 		t.Errorf("ip_forward: %+v", forward)
 	}
 	if odd := named(list, "main</script><b>"); len(odd) != 1 || odd[0].Text != "main</script><b>" {
@@ -139,7 +145,8 @@ func checkFlameViews(t *testing.T, p *tab) {
 	if len(named(list, "nf_hook_slow")) != 0 {
 		t.Error("the clean router is drawn with the device's hook")
 	}
-	if forward := named(list, "ip_forward"); len(forward) != 2 || !about(forward[0].Width, 500.0/600) || !strings.Contains(forward[0].Class, "kernel") {
+	if forward := named(list, "ip_forward"); len(forward) != 2 || !about(forward[0].Width, 500.0/600) ||
+		!strings.Contains(forward[0].Class, "kernel") {
 		t.Errorf("ip_forward of the clean router: %+v", forward)
 	}
 }
@@ -158,7 +165,8 @@ func checkFlameSearch(t *testing.T, p *tab) {
 	}
 	said := `document.querySelector("#flame-found").textContent`
 	// nft_do_chain is part of nf_hook_slow and counts once.
-	if got := eval[string](t, p, said); !strings.Contains(got, "2 frames match: device 500.0 ns per packet (43.5 %)") || !strings.Contains(got, "difference +500.0") {
+	if got := eval[string](t, p, said); !strings.Contains(got, "2 frames match: device 500.0 ns per packet (43.5 %)") ||
+		!strings.Contains(got, "difference +500.0") {
 		t.Errorf("search says %q", got)
 	}
 	p.press(t, "xyz")
@@ -176,10 +184,12 @@ func checkFlameClick(t *testing.T, p *tab) {
 	if len(hook) != 1 || !about(hook[0].Width, 1) || !hook[0].Selected || len(chain) != 1 || !about(chain[0].Width, 0.8) {
 		t.Errorf("zoomed: %+v, %+v", hook, chain)
 	}
-	if callers := named(list, "napi_poll"); len(callers) != 1 || !about(callers[0].Width, 1) || len(named(list, "ip_forward")) != 0 {
+	if callers := named(list, "napi_poll"); len(callers) != 1 || !about(callers[0].Width, 1) ||
+		len(named(list, "ip_forward")) != 0 {
 		t.Errorf("around it: %+v", list)
 	}
-	if got := eval[string](t, p, `document.querySelector("#flame-detail").textContent`); !strings.HasPrefix(got, "nf_hook_slow [kernel]: device 500.0 ns per packet (43.5 %)") {
+	if got := eval[string](t, p, `document.querySelector("#flame-detail").textContent`); !strings.HasPrefix(
+		got, "nf_hook_slow [kernel]: device 500.0 ns per packet (43.5 %)") {
 		t.Errorf("detail %q", got)
 	}
 	if err := chromedp.Do(p.ctx, chromedp.Click("#flame-reset")); err != nil {
@@ -195,7 +205,8 @@ func checkFlameKeys(t *testing.T, p *tab) {
 	eval[bool](t, p, `document.querySelector("#flame-graph [tabindex='0']").focus(); true`)
 	for _, step := range []struct{ keys, want string }{
 		{kb.ArrowDown, "coovachilli"}, {kb.ArrowRight, "napi/lan"}, {kb.ArrowRight, "napi/wan"}, {kb.ArrowLeft, "napi/lan"},
-		{kb.ArrowDown, "napi_poll"}, {kb.ArrowDown, "ip_forward"}, {kb.ArrowRight, "nf_hook_slow"}, {kb.Enter, "nf_hook_slow"}, {kb.ArrowUp, "napi_poll"}, {kb.End, "nft_do_chain"},
+		{kb.ArrowDown, "napi_poll"}, {kb.ArrowDown, "ip_forward"}, {kb.ArrowRight, "nf_hook_slow"},
+		{kb.Enter, "nf_hook_slow"}, {kb.ArrowUp, "napi_poll"}, {kb.End, "nft_do_chain"},
 	} {
 		p.press(t, step.keys)
 		if got := eval[string](t, p, active); !strings.HasPrefix(got, step.want) {
@@ -206,7 +217,8 @@ func checkFlameKeys(t *testing.T, p *tab) {
 		t.Errorf("Enter did not zoom: %+v", hook)
 	}
 	p.press(t, kb.Escape)
-	if hook, poll := named(bars(t, p), "nf_hook_slow"), named(bars(t, p), "napi_poll"); !about(hook[0].Width, 0.5) || !poll[0].Selected {
+	if hook, poll := named(bars(t, p), "nf_hook_slow"), named(bars(t, p), "napi_poll"); !about(hook[0].Width, 0.5) ||
+		!poll[0].Selected {
 		t.Errorf("Escape did not zoom out by one: %+v, %+v", hook, poll)
 	}
 	if n := eval[int](t, p, `document.querySelectorAll("#flame-graph [tabindex='0']").length`); n != 1 {
@@ -219,7 +231,8 @@ func checkFlameProfiles(t *testing.T, p *tab) {
 	if got := eval[string](t, p, shown); !strings.HasPrefix(got, "coovachilli") || strings.Contains(got, "opennds") {
 		t.Errorf("tables of %q", got)
 	}
-	eval[bool](t, p, `(() => { const s = document.querySelector("#flame-profile"); s.selectedIndex = 1; s.dispatchEvent(new Event("change")); return true; })()`)
+	eval[bool](t, p,
+		`(() => { const s = document.querySelector("#flame-profile"); s.selectedIndex = 1; s.dispatchEvent(new Event("change")); return true; })()`)
 	if got := eval[string](t, p, shown); !strings.HasPrefix(got, "opennds") {
 		t.Errorf("tables of %q after choosing opennds", got)
 	}
@@ -253,9 +266,11 @@ func checkFlameWithoutScript(t *testing.T, browser context.Context, file string)
 	}
 	p := open(t, browser, noScript, phone)
 	p.unfold(t)
-	if got := eval[[]int](t, p, `[document.querySelectorAll("svg.flame-static rect").length, document.querySelectorAll(".flame-profile table").length,
+	if got := eval[[]int](t, p,
+		`[document.querySelectorAll("svg.flame-static rect").length, document.querySelectorAll(".flame-profile table").length,
 		[...document.querySelectorAll(".flame-profile, .flame-static")].filter((e) => e.getBoundingClientRect().height === 0).length,
-		document.querySelector("#flame-view").getBoundingClientRect().height]`); got[0] < 16 || got[1] != 2 || got[2] != 0 || got[3] != 0 {
+		document.querySelector("#flame-view").getBoundingClientRect().height]`); got[0] < 16 || got[1] != 2 || got[2] != 0 ||
+		got[3] != 0 {
 		t.Errorf("bars, tables, hidden parts, height of the controls: %v", got)
 	}
 }

@@ -14,11 +14,14 @@ import (
 // and the clean router clean, a thousand samples each.
 func sided(dut, clean float64) profile.Profile {
 	side := func(ns float64) profile.Side {
-		other := profile.Stack{Frames: []profile.Frame{{Func: "napi/lan"}, {Func: "rest", Module: profile.Kernel}}, NsPerPacket: 1000}
+		other := profile.Stack{
+			Frames: []profile.Frame{{Func: "napi/lan"}, {Func: "rest", Module: profile.Kernel}}, NsPerPacket: 1000}
 		f := profile.Stack{Frames: []profile.Frame{{Func: "napi/lan"}, {Func: "f", Module: profile.Kernel}}, NsPerPacket: ns}
-		return profile.Side{Packets: 1000, Stacks: []profile.Stack{f, other}, Accounts: []profile.Account{{Name: "napi/lan", Ns: int64(1000 * (1000 + ns)), Samples: 1000}}}
+		return profile.Side{Packets: 1000, Stacks: []profile.Stack{f, other}, Accounts: []profile.Account{{Name: "napi/lan",
+			Ns: int64(1000 * (1000 + ns)), Samples: 1000}}}
 	}
-	return profile.Profile{DUT: side(dut), Clean: side(clean), Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "bulk")}
+	return profile.Profile{DUT: side(dut), Clean: side(clean), Cell: result.NewCell(result.DUT, "d", result.Clients, 1,
+		result.OfferedMbps, 10, result.Direction, "up", result.Profile, "bulk")}
 }
 
 func TestShadeSaysNoMoreThanSamplesDo(t *testing.T) {
@@ -39,18 +42,23 @@ func TestExplanationComparesWithTheTrials(t *testing.T) {
 	p := sided(500, 100)
 	clean := analysis.Estimate{Mean: 2200} // the profile: 1100
 	s := analysis.Summary{Cells: []analysis.Cell{{
-		Cell:  result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "bulk"),
-		Pairs: 9, Blocks: 3, Metrics: analysis.Figures{"ns_per_packet": {Device: analysis.Estimate{Mean: 3200}, Clean: &clean}}, // the profile: 1500
+		Cell: result.NewCell(
+			result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "bulk"),
+		// the profile: 1500
+		Pairs: 9, Blocks: 3,
+		Metrics: analysis.Figures{"ns_per_packet": {Device: analysis.Estimate{Mean: 3200}, Clean: &clean}},
 	}}}
 	e := Explain(p, s, 1)
-	if e.Scale != 2 || e.OffBy > -0.19 || e.OffBy < -0.21 || e.Functions[0].Name != "f" || e.Functions[0].Share != 1 || e.Rest.Count != 1 || e.Rest.Difference != 0 {
+	if e.Scale != 2 || e.OffBy > -0.19 || e.OffBy < -0.21 || e.Functions[0].Name != "f" || e.Functions[0].Share != 1 ||
+		e.Rest.Count != 1 || e.Rest.Difference != 0 {
 		t.Errorf("%+v", e)
 	}
 	var text strings.Builder
 	if err := ExplainText(&text, e); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"d, 1 client, 10 Mbit/s upload, bulk", "+800.0", "f [kernel]", "1 more function", "9 windows of 3 blocks", "the sum is 80.0 % of that", "0.50 times as much", "device napi/lan"} {
+	for _, want := range []string{"d, 1 client, 10 Mbit/s upload, bulk", "+800.0", "f [kernel]", "1 more function",
+		"9 windows of 3 blocks", "the sum is 80.0 % of that", "0.50 times as much", "device napi/lan"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())
 		}
@@ -73,7 +81,8 @@ func TestLargeProfilesAreThinnedOut(t *testing.T) {
 	for i := range 50_000 {
 		name := strings.Repeat("x", 1+i%7) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676%26))
 		weight := 3000 / float64(1+i%997)
-		p.DUT.Stacks = append(p.DUT.Stacks, profile.Stack{Frames: []profile.Frame{{Func: "napi/lan"}, {Func: name, Module: "m"}, {Func: name + "2", Module: "m"}}, NsPerPacket: weight})
+		p.DUT.Stacks = append(p.DUT.Stacks, profile.Stack{Frames: []profile.Frame{{Func: "napi/lan"}, {Func: name,
+			Module: "m"}, {Func: name + "2", Module: "m"}}, NsPerPacket: weight})
 	}
 	d := flameOf(p, profile.Tree(p))
 	if n := len(d.Nodes) / 5; n > flameMostNodes || n < 100 {

@@ -188,6 +188,7 @@ func clientsOf(c result.Cell) string { return words.Counted(c.Int(result.Clients
 
 // unbroken keeps figures together with their units and intervals whole.
 func unbroken(s string) string {
-	return strings.NewReplacer("× ", "×\u00a0", " ×", "\u00a0×", " %", "\u00a0%", " Mbit", "\u00a0Mbit", " Gbit", "\u00a0Gbit",
+	return strings.NewReplacer(
+		"× ", "×\u00a0", " ×", "\u00a0×", " %", "\u00a0%", " Mbit", "\u00a0Mbit", " Gbit", "\u00a0Gbit",
 		" MiB", "\u00a0MiB", " ms", "\u00a0ms", " µs", "\u00a0µs").Replace(s)
 }

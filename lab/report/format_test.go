@@ -8,7 +8,8 @@ import (
 )
 
 func TestNothingHasNoSign(t *testing.T) {
-	for n, want := range map[analysis.Number]string{-0.001: "0.00", 0.004: "0.00", -0.006: "-0.01", 0: "0.00", -1: "-1.00"} {
+	for n, want := range map[analysis.Number]string{
+		-0.001: "0.00", 0.004: "0.00", -0.006: "-0.01", 0: "0.00", -1: "-1.00"} {
 		if got := bare(n); got != want {
 			t.Errorf("%v is printed as %q, want %q", float64(n), got, want)
 		}
@@ -21,7 +22,8 @@ func TestCellsOfDifferentDimensions(t *testing.T) {
 		{Cell: result.NewCell(result.DUT, "a", result.OfferedMbps, 100)},
 		{Cell: result.NewCell(result.DUT, "b", result.Clients, 20, result.LoginRate, 5, result.Dimension("cipher"), "aes")},
 	}
-	want := map[string][2]string{"DUT": {"a", "b"}, "Offered": {"100", none}, "Clients": {none, "20"}, "They come": {none, arrival(5)}, "Cipher": {"", "aes"}}
+	want := map[string][2]string{"DUT": {"a", "b"}, "Offered": {"100", none}, "Clients": {none, "20"}, "They come": {none,
+		arrival(5)}, "Cipher": {"", "aes"}}
 	g := build("", analysis.Summary{}, cells)
 	for i, head := range g.Head {
 		for row := range cells {

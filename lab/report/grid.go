@@ -108,15 +108,19 @@ func writtenColumn[T any](name string, of func(T) string) column[T] {
 
 // numberColumn shows a figure that is no metric; field is its path in summary.json, if it has one.
 func numberColumn[T any](name, unit, field string, print format, of func(T) analysis.Number) column[T] {
-	return column[T]{gridHead: gridHead{Name: name, Unit: unit, Field: field}, cell: func(v T) gridCell { return numberCell(of(v), print) }}
+	return column[T]{gridHead: gridHead{Name: name, Unit: unit, Field: field}, cell: func(v T) gridCell {
+		return numberCell(of(v), print)
+	}}
 }
 
 func countColumn[T any](name, unit, field string, of func(T) int) column[T] {
-	return column[T]{gridHead: gridHead{Name: name, Unit: unit, Field: field}, cell: func(v T) gridCell { return countCell(of(v)) }}
+	return column[T]{
+		gridHead: gridHead{Name: name, Unit: unit, Field: field}, cell: func(v T) gridCell { return countCell(of(v)) }}
 }
 
 func estimateColumn[T any](name, unit string, print format, of func(T) analysis.Estimate) column[T] {
-	return column[T]{gridHead: gridHead{Name: name, Unit: unit}, cell: func(v T) gridCell { return estimateCell(of(v), print) }}
+	return column[T]{
+		gridHead: gridHead{Name: name, Unit: unit}, cell: func(v T) gridCell { return estimateCell(of(v), print) }}
 }
 
 // cellColumn is a column of a table of cells.
@@ -160,7 +164,8 @@ func metricColumn(metric, side, name, note string, of figureOf) cellColumn {
 		case m.Unit == "":
 			print = fraction4
 		}
-		col := estimateColumn(name, strings.Replace(note, "*", m.Unit, 1), print, func(c analysis.Cell) analysis.Estimate { return of(c, metric) })
+		col := estimateColumn(
+			name, strings.Replace(note, "*", m.Unit, 1), print, func(c analysis.Cell) analysis.Estimate { return of(c, metric) })
 		col.Field = "metrics." + metric + "." + side + ".mean"
 		return col
 	}}
@@ -177,14 +182,17 @@ func meanColumn(metrics []analysis.Metric, metric, name string, of figureOf) cel
 
 // dimensionColumns name a cell in every table: its device, texts in which cells differ, and numbers.
 func dimensionColumns(cells []analysis.Cell) []cellColumn {
-	cols := []cellColumn{{gridHead: gridHead{Name: "DUT", Text: true}, cell: func(c analysis.Cell) gridCell { return nameCell(c.DUT(), c.DUT()) }}}
+	cols := []cellColumn{{gridHead: gridHead{Name: "DUT", Text: true}, cell: func(c analysis.Cell) gridCell {
+		return nameCell(c.DUT(), c.DUT())
+	}}}
 	var numbers []cellColumn
 	for _, v := range everyDimension(cells) {
 		d, head := v.Dimension, dimensionHeads[v.Dimension]
 		name := words.Or(head.name, words.Capitalised(strings.ReplaceAll(string(d), "_", " ")))
 		switch {
 		case head.text != nil:
-			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: name, Unit: head.unit, Text: true}, cell: func(c analysis.Cell) gridCell {
+			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: name, Unit: head.unit, Text: true}, cell: func(
+				c analysis.Cell) gridCell {
 				if !c.Has(d) {
 					return gridCell{Main: none, Text: true}
 				}
@@ -232,7 +240,8 @@ var dimensionHeads = map[result.Dimension]struct {
 	print      format
 	text       func(float64) string // replaces the number
 }{
-	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
+	result.Clients: {
+		name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s"},
 	result.LinkMbps:    {name: "Link", unit: "Mbit/s", text: zeroAs("no limit")},
 	result.LoginRate:   {name: "They come", text: arrival},
@@ -256,7 +265,8 @@ func zeroAs(word string) func(float64) string {
 	}
 }
 
-// anyFigure reports whether a column of a metric has a figure of any cell: a device without logins or leases needs no column of these.
+// anyFigure reports whether a column of a metric has a figure of any cell: a device without logins or leases needs no
+// column of these.
 func anyFigure(cells []analysis.Cell, col cellColumn) bool {
 	return slices.ContainsFunc(cells, func(c analysis.Cell) bool { return col.cell(c).Sort != "" })
 }

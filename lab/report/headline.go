@@ -172,7 +172,8 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	out.add(c.Pairs > 0 && c.Verdict != "", "Verdict", "%s", verdictFact(s, c))
 	for _, m := range s.CostModels {
 		for _, at := range m.Capacity {
-			known := m.Cell.Text(result.DUT) == c.DUT() && sameWay(m.Cell, c.Cell) && at.Clients == c.Int(result.Clients) && at.Mbps.Mean.Known()
+			known := m.Cell.Text(result.DUT) == c.DUT() && sameWay(m.Cell, c.Cell) && at.Clients == c.Int(result.Clients) &&
+				at.Mbps.Mean.Known()
 			out.add(known, capacityFact, "%s", capacityText(at))
 		}
 	}
@@ -230,11 +231,13 @@ func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
 	}
 	where, each := inCommon(cells, loadText)
 	name := func(c analysis.Cell) string { return words.Joined(" ", c.DUT(), each(c)) }
-	left := openClause(s, named(open, func(c analysis.Cell) string { return words.Joined(" ", name(c), bounds(decidedBy(c), ratio)) }))
+	left := openClause(
+		s, named(open, func(c analysis.Cell) string { return words.Joined(" ", name(c), bounds(decidedBy(c), ratio)) }))
 	if len(known) == 0 {
 		return unbroken(words.Capitalised(words.Joined(", ", where, left)) + ".")
 	}
-	text := words.Joined(" ", fmt.Sprintf("Compared with %s, carrying the same bit", otherName(s)), where, "takes", costRange(s, known, name))
+	text := words.Joined(
+		" ", fmt.Sprintf("Compared with %s, carrying the same bit", otherName(s)), where, "takes", costRange(s, known, name))
 	return unbroken(words.Joined("; ", text, left) + ".")
 }
 
@@ -330,5 +333,6 @@ func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
 
 // loadText is the load of a cell in a sentence.
 func loadText(c analysis.Cell) string {
-	return fmt.Sprintf("at %s %s with %s", rate(offered(c.Cell)), words.Direction(c.Text(result.Direction)), clientsOf(c.Cell))
+	return fmt.Sprintf(
+		"at %s %s with %s", rate(offered(c.Cell)), words.Direction(c.Text(result.Direction)), clientsOf(c.Cell))
 }

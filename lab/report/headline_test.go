@@ -18,7 +18,8 @@ import (
 
 // cell is a device at 1 Gbit/s with 100 clients.
 func cell(dut, verdict string, ratio float64) analysis.Cell {
-	e := analysis.Estimate{Mean: analysis.Number(ratio), Lo: analysis.Number(ratio * 0.9), Hi: analysis.Number(ratio * 1.1), N: 3}
+	e := analysis.Estimate{
+		Mean: analysis.Number(ratio), Lo: analysis.Number(ratio * 0.9), Hi: analysis.Number(ratio * 1.1), N: 3}
 	return analysis.Cell{
 		Cell:    result.NewCell(result.DUT, dut, result.Clients, 100, result.OfferedMbps, 1000, result.Direction, result.Up),
 		Verdict: verdict, Pairs: 9,
@@ -66,17 +67,22 @@ func TestLead(t *testing.T) {
 		want    string
 		devices string
 	}{
-		{"limit and open", []analysis.Cell{limited, cell("wide", analysis.Inconclusive, 12), cell("mid", analysis.Different, 2), cell("cheap", analysis.Different, 0.8)},
-			beside + "from 0.80 times the CPU with cheap to 9.40 times with slow, which delivers only 553 Mbit/s; what wide [10.8, 13.2] costs, this run leaves open.", "cheap mid slow wide"},
+		{"limit and open", []analysis.Cell{limited, cell("wide", analysis.Inconclusive, 12), cell("mid", analysis.Different,
+			2), cell("cheap", analysis.Different, 0.8)},
+			beside + "from 0.80 times the CPU with cheap to 9.40 times with slow, which delivers only 553 Mbit/s; what wide " +
+				"[10.8, 13.2] costs, this run leaves open.", "cheap mid slow wide"},
 		{"one", []analysis.Cell{cell("a", analysis.Different, 2)}, beside + "2.00 times the CPU with a.", "a"},
 		{"equivalent and dearer", []analysis.Cell{cell("b", analysis.Different, 2), cell("a", analysis.Equivalent, 1.01)},
 			beside + "from the same CPU, within 5 %, with a to 2.00 times with b.", "a b"},
-		{"all equivalent", []analysis.Cell{cell("a", analysis.Equivalent, 1.01), cell("b", analysis.Equivalent, 0.99)}, beside + "the same CPU, within 5 %, with b and a.", "b a"},
+		{"all equivalent", []analysis.Cell{cell("a", analysis.Equivalent, 1.01), cell("b", analysis.Equivalent, 0.99)},
+			beside + "the same CPU, within 5 %, with b and a.", "b a"},
 		{"all open", []analysis.Cell{cell("a", analysis.Inconclusive, 1), cell("b", analysis.Inconclusive, 2)},
 			"At 1 Gbit/s upload with 100 clients, what a [0.90, 1.10] and b [1.80, 2.20] cost, this run leaves open.", "a b"},
 		{"several loads", []analysis.Cell{cell("a", analysis.Different, 3), elsewhere},
-			"Compared with a clean router, carrying the same bit takes from 2.00 times the CPU with half at 500 Mbit/s upload with 100 clients to 3.00 times with a at 1 Gbit/s upload with 100 clients.", "half a"},
-		{"one rejected", []analysis.Cell{rejected, cell("a", analysis.Different, 3)}, beside + "3.00 times the CPU with a; what broken costs, this run leaves open.", "a broken"},
+			"Compared with a clean router, carrying the same bit takes from 2.00 times the CPU with half at 500 Mbit/s upload " +
+				"with 100 clients to 3.00 times with a at 1 Gbit/s upload with 100 clients.", "half a"},
+		{"one rejected", []analysis.Cell{rejected, cell("a", analysis.Different, 3)},
+			beside + "3.00 times the CPU with a; what broken costs, this run leaves open.", "a broken"},
 		{"all rejected", []analysis.Cell{rejected}, "No trial was accepted, so there is nothing to compare.", "broken"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,7 +99,8 @@ func TestLoginsLead(t *testing.T) {
 	lead, devices := shown(t, measure.Summarise(analysistest.Storms(7, []analysistest.Door{
 		{Name: "slow", LoginMs: 100, Leaves: 4}, {Name: "mid", LoginMs: 20}, {Name: "fast", LoginMs: 2},
 	}, []int{100}, 4), analysis.Options{}))
-	if want := "With 100 clients, all at once, fast lets in "; !strings.HasPrefix(lead, want) || !strings.Contains(lead, ", and slow lets in ") ||
+	if want := "With 100 clients, all at once, fast lets in "; !strings.HasPrefix(lead, want) ||
+		!strings.Contains(lead, ", and slow lets in ") ||
 		!strings.HasSuffix(lead, "and leaves 25.0 % out.") || strings.Contains(lead, "mid") {
 		t.Errorf("%s", lead)
 	}
@@ -115,10 +122,12 @@ func TestCeilingsOrder(t *testing.T) {
 			return analysis.Number(v)
 		}
 		s.Cells = append(s.Cells, cell(dut, analysis.Different, 2))
-		s.Ceilings = append(s.Ceilings, analysis.Ceiling{Cell: s.Cells[i].Without(result.OfferedMbps), CarriesMbps: known(c.carries), FailsMbps: known(c.fails), Why: result.FlagLossy})
+		s.Ceilings = append(s.Ceilings, analysis.Ceiling{Cell: s.Cells[i].Without(result.OfferedMbps), CarriesMbps: known(
+			c.carries), FailsMbps: known(c.fails), Why: result.FlagLossy})
 	}
 	lead, devices := shown(t, s)
-	if lead != "Alone on the machine and without loss, d3 carries at least 1 Gbit/s, and d0 less than 250 Mbit/s." || !slices.Equal(devices, []string{"d3", "d2", "d1", "d4", "d0"}) {
+	if lead != "Alone on the machine and without loss, d3 carries at least 1 Gbit/s, and d0 less than 250 Mbit/s." ||
+		!slices.Equal(devices, []string{"d3", "d2", "d1", "d4", "d0"}) {
 		t.Errorf("%s %v", lead, devices)
 	}
 }

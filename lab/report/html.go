@@ -24,7 +24,8 @@ var (
 )
 
 var page = template.Must(template.Must(template.New("report").Funcs(template.FuncMap{
-	"prose": prose, "unbroken": unbroken, "ending": endingOf, "limit": limitSentence, "left": leftSentences, "where": trialPlace, "fromOne": func(n int) int { return n + 1 },
+	"prose": prose, "unbroken": unbroken, "ending": endingOf, "limit": limitSentence, "left": leftSentences,
+	"where": trialPlace, "fromOne": func(n int) int { return n + 1 },
 }).Parse(pageSource)).Parse(flameSource))
 
 // pageData is all that the template sees, in the order of the page.
@@ -87,11 +88,14 @@ func HTML(w io.Writer, run result.Run, s analysis.Summary, with ...analysis.Summ
 func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) pageData {
 	d, v := newDrawing(run, s), viewOf(s)
 	data := pageData{
-		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript), Summary: s, Environment: run.Environment,
-		Title: words.Or(s.Experiment, "Run"), Meta: pageMeta(run, s), Facts: facts(run.Environment),
-		Empty:      "No trial of a device under test was recorded, so there is nothing to compare. The sections below say what was skipped, rejected or went wrong.",
+		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript), Summary: s,
+		Environment: run.Environment,
+		Title:       words.Or(s.Experiment, "Run"), Meta: pageMeta(run, s), Facts: facts(run.Environment),
+		Empty: "No trial of a device under test was recorded, so there is nothing to compare. The sections below say " +
+			"what was skipped, rejected or went wrong.",
 		FoundCount: findingCounts(s.Findings), Reading: unbroken(words.Capitalised(v.reading(s))),
-		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", words.Counted(s.Trials.Accepted, s.Noun), s.Trials.Rejected, s.Trials.Redone),
+		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", words.Counted(s.Trials.Accepted, s.Noun),
+			s.Trials.Rejected, s.Trials.Redone),
 	}
 	lead, ranking := v.first(d)
 	data.Lead, data.Rejection, data.Picture = lead, rejection(s), ranking.picture(s.Skipped)
@@ -102,7 +106,8 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	data.addTrust(run, s)
 	data.mark(s.Mark)
 	if why := nothingMeasured(s); why != "" { // there is nothing to read
-		data.Lead, data.Reading, data.ModeNote, data.Empty = why, "", "", "The sections below say what was skipped, rejected or went wrong."
+		data.Lead, data.Reading, data.ModeNote, data.Empty = why, "", "",
+			"The sections below say what was skipped, rejected or went wrong."
 	}
 	data.Contents = data.contents()
 	return data
@@ -132,11 +137,13 @@ func nothingMeasured(s analysis.Summary) string {
 	case s.Trials.Accepted > 0:
 		return ""
 	case s.Trials.Rejected > 0 && len(s.Rejects) > 0:
-		return fmt.Sprintf("There is nothing to conclude from: of %s none was accepted, mostly because %s.", words.Counted(s.Trials.Rejected, s.Noun), strings.TrimSuffix(s.Rejects[0].Text, "."))
+		return fmt.Sprintf("There is nothing to conclude from: of %s none was accepted, mostly because %s.", words.Counted(
+			s.Trials.Rejected, s.Noun), strings.TrimSuffix(s.Rejects[0].Text, "."))
 	case len(failed) > 0:
 		return "Nothing was measured. " + strings.TrimSuffix(failed[0], ".") + "." + more
 	case len(s.Skipped) > 0:
-		return fmt.Sprintf("Nothing was measured: no device could run here. %s: %s.", s.Skipped[0].DUT, strings.TrimSuffix(s.Skipped[0].Reason, "."))
+		return fmt.Sprintf("Nothing was measured: no device could run here. %s: %s.", s.Skipped[0].DUT, strings.TrimSuffix(
+			s.Skipped[0].Reason, "."))
 	}
 	return ""
 }
@@ -233,18 +240,23 @@ var costView = view{
 		}
 		data.Multiplicity = multiplicityNote(s)
 		data.Groups, data.Flames = grouped(s.Cells, d.group, ways...), flameSection(d.dir, s)
-		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels), ceilingsGrid(s.Ceilings)
-		data.CeilingsNote = "A load counts as carried when it is delivered in full with at most 1 % of its segments sent again. The ceiling lies between the load carried and the one at which a router fails."
+		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels),
+			ceilingsGrid(s.Ceilings)
+		data.CeilingsNote = "A load counts as carried when it is delivered in full with at most 1 % of its segments sent " +
+			"again. The ceiling lies between the load carried and the one at which a router fails."
 		data.Results, data.Further = resultsGrid(s), furtherGrids(s)
-		data.Noise, data.NoiseFigure, data.Stability = unbroken(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(), d.stabilityFigures()
+		data.Noise, data.NoiseFigure, data.Stability = unbroken(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(),
+			d.stabilityFigures()
 	},
 }
 
 // modeNotes say how the two sides of a pair are measured.
 var modeNotes = map[string]string{
-	result.ModeDuet: "Duet: DUT and clean router run at the same time in two labs with the same placement and load, so noise of the machine cancels in their ratio. " +
+	result.ModeDuet: "Duet: DUT and clean router run at the same time in two labs with the same placement and load, so " +
+		"noise of the machine cancels in their ratio. " +
 		"Each block rebuilds both labs and swaps which of them carries the DUT. ",
-	result.ModeSolo: "Solo: DUT and clean router are measured one after the other, so noise of the machine does not cancel and shows in the intervals. ",
+	result.ModeSolo: "Solo: DUT and clean router are measured one after the other, so noise of the machine does not " +
+		"cancel and shows in the intervals. ",
 }
 
 // multiplicityNote says how the verdicts are taken together.
@@ -252,7 +264,9 @@ func multiplicityNote(s analysis.Summary) string {
 	if s.Multiplicity.Verdicts < 2 || s.Multiplicity.Method == "" {
 		return ""
 	}
-	return fmt.Sprintf("Verdicts are corrected for judging %d cells at once (%s): the chance that even one of them is wrong is at most %.3g\u00a0%%.",
+	return fmt.Sprintf(
+		"Verdicts are corrected for judging %d cells at once (%s): the chance that even one of them is wrong is at most "+
+			"%.3g\u00a0%%.",
 		s.Multiplicity.Verdicts, words.Capitalised(s.Multiplicity.Method), 100*(1-s.Confidence))
 }
 
@@ -291,7 +305,8 @@ func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 		}
 	}
 	data.Rejects, data.Failed = listing(rejects, reasonRows), listing(s.FailedBlocks, failedRows)
-	data.Rejected = listing(slices.DeleteFunc(slices.Clone(run.Trials), func(t result.Trial) bool { return t.Accepted }), rejectedRows)
+	data.Rejected = listing(
+		slices.DeleteFunc(slices.Clone(run.Trials), func(t result.Trial) bool { return t.Accepted }), rejectedRows)
 }
 
 // bounded cuts a list and says by how much.

@@ -13,12 +13,16 @@ var lineNames = map[string]string{cost.EnterCPU: "where the load enters", cost.L
 
 // linesGrid has the straight lines of each router's CPU over the payload.
 func linesGrid(s analysis.Summary) grid {
-	g := newGrid(fmt.Sprintf("Each gateway's CPU over the payload: straight lines, one a block, loads up to %d Mbit/s where there are three", cost.LinesTo), "<Router", "<Direction", "Clients", "<Gateway",
+	g := newGrid(fmt.Sprintf(
+		"Each gateway's CPU over the payload: straight lines, one a block, loads up to %d Mbit/s where there are three",
+		cost.LinesTo), "<Router", "<Direction", "Clients", "<Gateway",
 		"Slope|% of a core per Gbit/s", "At no load|% of a core", "R²", "Slope over the direct path's|×")
 	for _, sweep := range s.Sweeps {
 		for _, l := range sweep.Lines {
-			g.add(sweep.Cell.String()+" "+l.Metric, routerCell(sweep.Cell), textCell(words.Direction(sweep.Cell.Text("direction"))), textCell(sweep.Cell.Text("clients")),
-				textCell(words.Or(lineNames[l.Metric], l.Metric)), estimateCell(l.Slope, digits3), estimateCell(l.Intercept, digits3), numberCell(l.R2, fraction4), estimateCell(l.OverClean, ratio))
+			g.add(sweep.Cell.String()+" "+l.Metric, routerCell(sweep.Cell),
+				textCell(words.Direction(sweep.Cell.Text("direction"))), textCell(sweep.Cell.Text("clients")),
+				textCell(words.Or(lineNames[l.Metric], l.Metric)), estimateCell(l.Slope, digits3),
+				estimateCell(l.Intercept, digits3), numberCell(l.R2, fraction4), estimateCell(l.OverClean, ratio))
 		}
 	}
 	return g
@@ -33,9 +37,11 @@ func lineRemarks(s analysis.Summary) (out []string) {
 			continue
 		}
 		one := func(l analysis.Line) string {
-			return fmt.Sprintf("%s %% of a core%s (R² %s)", withBounds(l.Slope, digits3), words.When(l.OverClean.Mean.Known(), ", × "+withBounds(l.OverClean, ratio)+" the direct path's"), fraction4(l.R2))
+			return fmt.Sprintf("%s %% of a core%s (R² %s)", withBounds(l.Slope, digits3), words.When(l.OverClean.Mean.Known(),
+				", × "+withBounds(l.OverClean, ratio)+" the direct path's"), fraction4(l.R2))
 		}
-		out = append(out, fmt.Sprintf("%s: a Gbit/s takes %s where it enters, %s where it leaves.", analysis.Label(sweep.Cell), one(enter), one(leave)))
+		out = append(out, fmt.Sprintf("%s: a Gbit/s takes %s where it enters, %s where it leaves.", analysis.Label(
+			sweep.Cell), one(enter), one(leave)))
 	}
 	return out
 }

@@ -19,17 +19,19 @@ import (
 // guestRun is a run with charts, sweeps and findings, made under another kernel.
 func guestRun(accelerator string) result.Run {
 	run := simulate(analysistest.Spec{
-		Seed: 5, DUTs: []analysistest.DUT{{Name: "opennds", Ratio: 2.2}, {Name: "gateway-ebpf", Ratio: 0.8}}, Clients: []int{100}, Offered: []float64{5, 10, 50},
+		Seed: 5, DUTs: []analysistest.DUT{{Name: "opennds", Ratio: 2.2}, {Name: "gateway-ebpf", Ratio: 0.8}},
+		Clients: []int{100}, Offered: []float64{5, 10, 50},
 		Blocks: 6, Windows: 3, AABlocks: 4, BlockSD: 0.02, WindowSD: 0.03,
 	})
-	run.Environment.VM = &result.VM{Kernel: "debian", Release: "6.1.0-56-amd64", Accelerator: accelerator, CPU: "QEMU", MemoryMiB: 1500}
+	run.Environment.VM = &result.VM{
+		Kernel: "debian", Release: "6.1.0-56-amd64", Accelerator: accelerator, CPU: "QEMU", MemoryMiB: 1500}
 	return run
 }
 
 var shownFigures = regexp.MustCompile(`(?s)<(figcaption|caption)[^>]*>(.*?)</(figcaption|caption)>`)
 
-// TestEmulatedCPUIsMarked: every table and chart of the page, the sentence above them, the terminal, each row of the CSV and
-// summary.json carry the mark.
+// TestEmulatedCPUIsMarked: every table and chart of the page, the sentence above them, the terminal, each row of the
+// CSV and summary.json carry the mark.
 func TestEmulatedCPUIsMarked(t *testing.T) {
 	run := guestRun(result.TCG)
 	run.Environment.LoadsDividedBy = 20
@@ -38,15 +40,18 @@ func TestEmulatedCPUIsMarked(t *testing.T) {
 		s.Findings = append(s.Findings, study.Findings...)
 	}
 	var table, page, rows, summary bytes.Buffer
-	if err := errors.Join(report.Terminal(&table, s, 0), report.HTML(&page, run, s), report.CSV(&rows, s), report.JSON(&summary, s)); err != nil {
+	if err := errors.Join(report.Terminal(&table, s, 0), report.HTML(&page, run, s), report.CSV(&rows, s), report.JSON(
+		&summary, s)); err != nil {
 		t.Fatal(err)
 	}
-	if head, _, _ := strings.Cut(table.String(), "\n"); !strings.Contains(head, result.EmulatedMark) || !strings.Contains(head, "6.1.0-56-amd64") || !strings.Contains(head, "÷ 20") {
+	if head, _, _ := strings.Cut(table.String(), "\n"); !strings.Contains(head, result.EmulatedMark) ||
+		!strings.Contains(head, "6.1.0-56-amd64") || !strings.Contains(head, "÷ 20") {
 		t.Errorf("the terminal's heading is %q", head)
 	}
 	found := shownFigures.FindAllStringSubmatch(page.String(), -1)
 	for _, c := range found {
-		if !strings.Contains(strings.ToLower(c[2]), strings.ToLower(result.EmulatedMark)) && !strings.HasPrefix(c[2], "Reasons") && !strings.HasPrefix(c[2], "Rejected") &&
+		if !strings.Contains(strings.ToLower(c[2]), strings.ToLower(result.EmulatedMark)) &&
+			!strings.HasPrefix(c[2], "Reasons") && !strings.HasPrefix(c[2], "Rejected") &&
 			!strings.HasPrefix(c[2], "The study's questions") { // the note below it has the mark
 			t.Errorf("without the mark: %q", c[2])
 		}
@@ -73,7 +78,8 @@ func TestGuestOnARealCPU(t *testing.T) {
 	}
 	for name, text := range map[string]string{"terminal": table.String(), "page": page.String()} {
 		if !strings.Contains(text, "(KVM), Linux 6.1.0-56-amd64") || strings.Contains(text, "mulated CPU") {
-			t.Errorf("%s: kernel %t, mark %t", name, strings.Contains(text, "(KVM), Linux"), strings.Contains(text, "mulated CPU"))
+			t.Errorf("%s: kernel %t, mark %t", name, strings.Contains(text, "(KVM), Linux"),
+				strings.Contains(text, "mulated CPU"))
 		}
 	}
 }

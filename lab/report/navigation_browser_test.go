@@ -19,8 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 )
 
-// TestNavigation uses the page as one who has just opened it: follows every link that is in sight from the top, listens to its
-// headings, and photographs it whole.
+// TestNavigation uses the page as one who has just opened it: follows every link that is in sight from the top, listens
+// to its headings, and photographs it whole.
 func TestNavigation(t *testing.T) {
 	browser := newBrowser(t)
 	spec := portals()
@@ -39,12 +39,13 @@ const linksInSight = `[...document.querySelectorAll("nav a, main a")].filter((a)
 
 // landing is where a link led.
 type landing struct {
-	Top, Least, Height, Bottom float64 // of the target in the window, the least its top may be, of the window, and of what is left to scroll
-	Seen                       bool    // nothing lies on the target
+	// of the target in the window, the least its top may be, of the window, and of what is left to scroll
+	Top, Least, Height, Bottom float64
+	Seen                       bool // nothing lies on the target
 }
 
-// checkLinks clicks every link from the top: those that explain in a page of their own, where nothing was laid out before, the others
-// in one page, the farthest first.
+// checkLinks clicks every link from the top: those that explain in a page of their own, where nothing was laid out
+// before, the others in one page, the farthest first.
 func checkLinks(t *testing.T, browser context.Context, file string, v view) {
 	t.Helper()
 	p := open(t, browser, file, v)
@@ -57,7 +58,8 @@ func checkLinks(t *testing.T, browser context.Context, file string, v view) {
 			Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "no-preference"}},
 		})
 		eval[bool](t, p, `history.replaceState(null, "", location.pathname); scrollTo({ top: 0, behavior: "instant" }); true`)
-		at := eval[[]float64](t, p, fmt.Sprintf(`(() => { const a = %s[%d]; a.scrollIntoView({ block: "nearest", inline: "center", behavior: "instant" });
+		at := eval[[]float64](t, p, fmt.Sprintf(
+			`(() => { const a = %s[%d]; a.scrollIntoView({ block: "nearest", inline: "center", behavior: "instant" });
 			const b = a.getClientRects()[0]; return [b.left + b.width / 2, b.top + b.height / 2]; })()`, linksInSight, i))
 		if err := chromedp.Do(p.ctx, chromedp.MouseClickXY(at[0], at[1])); err != nil {
 			t.Fatal(err)
@@ -96,7 +98,8 @@ func checkHeadings(t *testing.T, p *tab) {
 		Level int
 		Text  string
 	}
-	shown := eval[[]heading](t, p, `[...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter((h) => !h.closest("details:not([open])"))
+	shown := eval[[]heading](
+		t, p, `[...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter((h) => !h.closest("details:not([open])"))
 		.map((h) => ({ level: Number(h.tagName[1]), text: h.textContent.replace(/\s+/g, " ").trim() }))`)
 	for i, h := range shown {
 		if i == 0 != (h.Level == 1) || i > 0 && h.Level > shown[i-1].Level+1 {
@@ -116,7 +119,8 @@ func checkHeadings(t *testing.T, p *tab) {
 			t.Errorf("heading %q is not heard; these are: %q", h.Text, heard)
 		}
 	}
-	for _, section := range eval[[]string](t, p, `[...document.querySelectorAll("main > section")].filter((s) => !s.querySelector("h2")).map((s) => s.outerHTML.slice(0, 80))`) {
+	for _, section := range eval[[]string](t, p,
+		`[...document.querySelectorAll("main > section")].filter((s) => !s.querySelector("h2")).map((s) => s.outerHTML.slice(0, 80))`) {
 		t.Errorf("a section without a heading: %s", section)
 	}
 }
@@ -128,7 +132,8 @@ func checkWhole(t *testing.T, p *tab) {
 		Name                     string
 		Left, Top, Right, Bottom float64
 	}
-	parts := eval[[]part](t, p, `[...document.querySelectorAll("h2, h3, figure svg, .facts dt")].filter((e) => e.getClientRects().length > 0 && !e.closest("details:not([open])")).map((e) => {
+	parts := eval[[]part](t, p,
+		`[...document.querySelectorAll("h2, h3, figure svg, .facts dt")].filter((e) => e.getClientRects().length > 0 && !e.closest("details:not([open])")).map((e) => {
 		const b = e.getBoundingClientRect();
 		return { name: e.tagName + " " + e.textContent.slice(0, 40), left: b.left, top: b.top + scrollY, right: b.right, bottom: b.bottom + scrollY }; })`)
 	size := eval[[]float64](t, p, `[innerWidth, document.documentElement.scrollHeight]`)

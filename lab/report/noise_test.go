@@ -15,13 +15,15 @@ func TestNoiseIsShown(t *testing.T) {
 		Noise: &analysis.Noise{StealPct: 9, OthersPct: 80, WidenedPct: 12, Windows: 4},
 		Cells: []analysis.Cell{{Noise: &analysis.Noise{StealPct: 9, OthersPct: 80, WidenedPct: 12}}, {}},
 	}
-	const badge = "noisy: a neighbour took 9 % of the machine's CPU and other programs had 80 % of the routers' CPU; bounds of intervals are up to 12 % farther out for it"
+	const badge = "noisy: a neighbour took 9 % of the machine's CPU and other programs had 80 % of the routers' CPU; " +
+		"bounds of intervals are up to 12 % farther out for it"
 	var out bytes.Buffer
 	if err := Terminal(&out, s, 0); err != nil || !strings.Contains(out.String(), badge) {
 		t.Errorf("the terminal (%v) lacks %q:\n%s", err, badge, out.String())
 	}
 	out.Reset()
-	if err := CSV(&out, s); err != nil || !strings.Contains(out.String(), "noise_steal_pct,noise_others_pct,noise_widened_pct") || !strings.Contains(out.String(), "9,80,12") {
+	if err := CSV(&out, s); err != nil || !strings.Contains(out.String(),
+		"noise_steal_pct,noise_others_pct,noise_widened_pct") || !strings.Contains(out.String(), "9,80,12") {
 		t.Errorf("the CSV (%v) lacks the noise:\n%s", err, out.String())
 	}
 	if badges := s.Badges(); len(badges) != 1 || badges[0] != badge {

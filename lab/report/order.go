@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// An order of devices is claimed only where intervals decide it: one device is before another when both have an interval
-// and these do not overlap. Sentences and captions ask here before they name a first or a last.
+// An order of devices is claimed only where intervals decide it: one device is before another when both have an
+// interval and these do not overlap. Sentences and captions ask here before they name a first or a last.
 
 // apart reports whether two figures are known to differ: their intervals do not overlap.
 func apart(a, b analysis.Estimate) bool {

@@ -29,13 +29,15 @@ func among(dut string, lo, mean, hi float64, metrics ...string) analysis.Cell {
 	return c
 }
 
-// TestOrderIsClaimedWhereIntervalsDecide: the first sentence of every measure names a first or a last only where intervals do not overlap,
-// and the picture says that its order is an estimate where neighbours' do.
+// TestOrderIsClaimedWhereIntervalsDecide: the first sentence of every measure names a first or a last only where
+// intervals do not overlap, and the picture says that its order is an estimate where neighbours' do.
 func TestOrderIsClaimedWhereIntervalsDecide(t *testing.T) {
 	ndr := "ndr_kpps"
 	of := map[string][]string{
-		rates.Name: {rates.Goodput, rates.PerCore}, logins.Name: {"login_per_second"}, throughput.Name: {ndr}, capture.Name: {"ns_per_frame"},
-		transfer.Name: {transfer.MaxRate, "ns_per_byte"}, transition.Name: {transition.MetricOf(transition.Up, "p50")}, "another": {"figure"},
+		rates.Name: {rates.Goodput, rates.PerCore}, logins.Name: {"login_per_second"}, throughput.Name: {ndr},
+		capture.Name:  {"ns_per_frame"},
+		transfer.Name: {transfer.MaxRate, "ns_per_byte"}, transition.Name: {transition.MetricOf(transition.Up, "p50")},
+		"another": {"figure"},
 	}
 	for name, metrics := range of {
 		s := analysis.Summary{Measure: name, Confidence: 0.95, Noun: "trial"}
@@ -71,7 +73,8 @@ func pageOf(t *testing.T, s analysis.Summary) string {
 	return b.String()
 }
 
-// TestLeadOfCostsThatOverlap: two devices whose intervals overlap are not put in order, and one that is left open is named with its interval.
+// TestLeadOfCostsThatOverlap: two devices whose intervals overlap are not put in order, and one that is left open is
+// named with its interval.
 func TestLeadOfCostsThatOverlap(t *testing.T) {
 	near := func(dut, verdict string, lo, mean, hi float64) analysis.Cell {
 		c := cell(dut, verdict, mean)
@@ -79,18 +82,22 @@ func TestLeadOfCostsThatOverlap(t *testing.T) {
 		return c
 	}
 	lead, _ := shown(t, analysis.Summary{Confidence: 0.95, Delta: 0.05, Cells: []analysis.Cell{
-		near("a", analysis.Different, 1.5, 1.9, 2.4), near("b", analysis.Different, 1.6, 2, 2.5), near("c", analysis.Different, 4, 5, 6), near("d", analysis.Inconclusive, 0.37, 5.5, 83),
+		near("a", analysis.Different, 1.5, 1.9, 2.4), near("b", analysis.Different, 1.6, 2, 2.5),
+		near("c", analysis.Different, 4, 5, 6), near("d", analysis.Inconclusive, 0.37, 5.5, 83),
 	}})
-	if want := "from 1.90 times the CPU with a to 5.00 times with c; the order of a and b is open, because intervals overlap or are missing; what d [0.37, 83.0] costs, this run leaves open."; !strings.HasSuffix(lead, want) {
+	if want := "from 1.90 times the CPU with a to 5.00 times with c; the order of a and b is open, because intervals " +
+		"overlap or are missing; what d [0.37, 83.0] costs, this run leaves open."; !strings.HasSuffix(lead, want) {
 		t.Errorf("got  %s\nwant … %s", lead, want)
 	}
 }
 
 // TestRejectedShareIsSaid: the first screen says how many trials were rejected, of how many.
 func TestRejectedShareIsSaid(t *testing.T) {
-	s := analysis.Summary{Measure: cost.Name, Noun: "trial", Confidence: 0.95, Delta: 0.05, Cells: []analysis.Cell{cell("a", analysis.Different, 2)}}
+	s := analysis.Summary{Measure: cost.Name, Noun: "trial", Confidence: 0.95, Delta: 0.05, Cells: []analysis.Cell{cell(
+		"a", analysis.Different, 2)}}
 	for want, counts := range map[string]analysis.Counts{
-		"135 of 170 trials rejected (79.4 %).": {Accepted: 35, Rejected: 135}, "None of 80 trials was rejected.": {Accepted: 80},
+		"135 of 170 trials rejected (79.4 %).": {Accepted: 35, Rejected: 135},
+		"None of 80 trials was rejected.":      {Accepted: 80},
 	} {
 		s.Trials = counts
 		if text := plain(pageOf(t, s)); !strings.Contains(text, `<p class="trials">`+want) {
@@ -99,7 +106,8 @@ func TestRejectedShareIsSaid(t *testing.T) {
 	}
 }
 
-// TestNoChartWithoutAValue: clients that lease nothing have no chart, table or column of leases, and no page has the words of another kind of clients.
+// TestNoChartWithoutAValue: clients that lease nothing have no chart, table or column of leases, and no page has the
+// words of another kind of clients.
 func TestNoChartWithoutAValue(t *testing.T) {
 	run := stormy()
 	for _, leases := range []bool{true, false} {
@@ -117,7 +125,8 @@ func TestNoChartWithoutAValue(t *testing.T) {
 			}
 		}
 		if strings.Contains(text, "portal") {
-			t.Errorf("leases %v: the page of login storms speaks of portals: %s", leases, regexp.MustCompile(`.{60}portal.{60}`).FindString(text))
+			t.Errorf("leases %v: the page of login storms speaks of portals: %s", leases,
+				regexp.MustCompile(`.{60}portal.{60}`).FindString(text))
 		}
 		var terminal bytes.Buffer
 		if err := report.Terminal(&terminal, s, 0); err != nil {
@@ -140,7 +149,8 @@ func TestNoColumnWithoutAFigure(t *testing.T) {
 		}
 	}
 	text := pageOf(t, s)
-	if strings.Contains(text, `data-field="metrics.login`) || !strings.Contains(text, `data-field="metrics.setup_seconds`) {
+	if strings.Contains(text, `data-field="metrics.login`) ||
+		!strings.Contains(text, `data-field="metrics.setup_seconds`) {
 		t.Error("columns of logins, of which nothing is known, or none of set-up")
 	}
 	for _, table := range regexp.MustCompile(`(?s)<table class="sortable">.*?</table>`).FindAllString(text, -1) {

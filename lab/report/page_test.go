@@ -61,9 +61,10 @@ func TestPageInBrowser(t *testing.T) {
 // there once a table, and each column that names a figure shows it.
 func checkTables(t *testing.T, p *tab, cells []map[string]any) {
 	t.Helper()
-	checkFields(t, p, cells, []string{"metrics.cpu_ns_per_bit.change.mean", "verdict.word", "metrics.cpu_core_pct.device.mean",
-		"metrics.rtt_p99_median_us.device.mean", "metrics.rtt_p50_median_us.clean.mean", "metrics.pss_mib.device.mean",
-		"metrics.retransmit_ratio.device.mean", "verdict.p_different", "pairs", "rejected"})
+	checkFields(t, p, cells,
+		[]string{"metrics.cpu_ns_per_bit.change.mean", "verdict.word", "metrics.cpu_core_pct.device.mean",
+			"metrics.rtt_p99_median_us.device.mean", "metrics.rtt_p50_median_us.clean.mean", "metrics.pss_mib.device.mean",
+			"metrics.retransmit_ratio.device.mean", "verdict.p_different", "pairs", "rejected"})
 	// The increase is computed from two figures and is none of summary.json.
 	increases := eval[[]string](t, p, `(() => {
 		const table = [...document.querySelectorAll("#results ~ * table.sortable")].find((t) => t.tHead.querySelector("[data-field='verdict.word']"));
@@ -71,7 +72,8 @@ func checkTables(t *testing.T, p *tab, cells []map[string]any) {
 		return [...table.tBodies[0].rows].map((tr) => tr.cells[at].dataset.sort);
 	})()`)
 	for i, cell := range cells {
-		device, clean := figureOf(cell, "metrics.cpu_normalised_pct.device.mean").(float64), figureOf(cell, "metrics.cpu_normalised_pct.clean.mean").(float64)
+		device, clean := figureOf(cell, "metrics.cpu_normalised_pct.device.mean").(float64),
+			figureOf(cell, "metrics.cpu_normalised_pct.clean.mean").(float64)
 		want := 100 * (device/clean - 1)
 		if got, err := strconv.ParseFloat(increases[i], 64); err != nil || math.Abs(got-want) > 1e-3 {
 			t.Errorf("%v: the table has an increase of %q, summary.json of %g", cell["dimensions"], increases[i], want)
@@ -148,7 +150,8 @@ func checkMarks(t *testing.T, p *tab, s stored) {
 		Heading string
 		Marks   [][2]string // name and figure
 	}
-	charts := eval[[]chartMarks](t, p, `[...document.querySelectorAll("#charts ~ * figure, #charts ~ figure")].map((f) => ({
+	charts := eval[[]chartMarks](
+		t, p, `[...document.querySelectorAll("#charts ~ * figure, #charts ~ figure")].map((f) => ({
 		Heading: f.querySelector("h4").textContent,
 		Marks: [...f.querySelectorAll("svg .point")].map((g) => [g.dataset.cell, g.dataset.value]),
 	}))`)
@@ -179,7 +182,8 @@ func checkMarks(t *testing.T, p *tab, s stored) {
 	}
 	// Each cell is on one chart over bandwidth and on one over clients.
 	if drawn["ratio"] != 2*len(s.Cells) || drawn["cpu"] != levels || levels == 0 {
-		t.Errorf("%d marks of ratios for %d cells, %d of CPU for %d levels", drawn["ratio"], len(s.Cells), drawn["cpu"], levels)
+		t.Errorf("%d marks of ratios for %d cells, %d of CPU for %d levels", drawn["ratio"], len(s.Cells), drawn["cpu"],
+			levels)
 	}
 }
 
@@ -207,7 +211,8 @@ func checkKeyboard(t *testing.T, p *tab) {
 		t.Errorf("the skip link leads to %q", id)
 	}
 	focus := func(field string) {
-		if !eval[bool](t, p, fmt.Sprintf(`(() => { const b = document.querySelector('#results ~ * [data-field=%q] button'); b.focus();
+		if !eval[bool](t, p,
+			fmt.Sprintf(`(() => { const b = document.querySelector('#results ~ * [data-field=%q] button'); b.focus();
 			return document.activeElement === b; })()`, field)) {
 			t.Fatalf("the heading of %s takes no focus", field)
 		}
@@ -245,7 +250,8 @@ func checkFocus(t *testing.T, p *tab) {
 		t.Errorf("%d scrolling regions take no focus", n)
 	}
 	// A fold opens with the keyboard too.
-	if !eval[bool](t, p, `(() => { const s = document.querySelector("#results ~ details summary"); s.focus(); return true; })()`) {
+	if !eval[bool](t, p,
+		`(() => { const s = document.querySelector("#results ~ details summary"); s.focus(); return true; })()`) {
 		t.Fatal("no fold")
 	}
 	p.press(t, kb.Enter)
@@ -288,7 +294,8 @@ func checkPrinting(t *testing.T, p *tab) {
 	eval[bool](t, p, `addEventListener("beforeprint", () => {
 		window.atPrint = [document.querySelectorAll("details:not([open])").length, document.querySelectorAll("th button").length]; }); true`)
 	before := eval[int](t, p, open)
-	pdf, err := chromedp.Run(p.ctx, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4), chromedp.PDFPrintBackground()))
+	pdf, err := chromedp.Run(
+		p.ctx, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4), chromedp.PDFPrintBackground()))
 	if err != nil {
 		t.Fatal(err)
 	}

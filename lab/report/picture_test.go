@@ -23,7 +23,8 @@ import (
 var (
 	desk = view{name: "desk", width: 1440, height: 900}
 
-	pictureOf = flag.String("picture-of", "", "run folder with the report that TestPicture photographs; default: a simulated run")
+	pictureOf = flag.String(
+		"picture-of", "", "run folder with the report that TestPicture photographs; default: a simulated run")
 	pictureIn = flag.String("picture-in", "", "PNG file that TestPicture writes; default: none")
 )
 
@@ -33,12 +34,15 @@ func sevenGateways() result.Run {
 	run := simulate(analysistest.Spec{
 		Seed: 3, DUTs: []analysistest.DUT{
 			{Name: "coovachilli", Ratio: 9.4, MaxMbps: 553, PSSMiB: 6}, {Name: "gateway-ebpf", Ratio: 0.79, PSSMiB: 27},
-			{Name: "gateway-nfqueue", Ratio: 8.6, MaxMbps: 676, PSSMiB: 27}, {Name: "gateway-nfqueue-fast", Ratio: 1.17, PSSMiB: 27},
-			{Name: "gateway-tun", Ratio: 8.2, MaxMbps: 702, PSSMiB: 27}, {Name: "gateway-tun-fast", Ratio: 1.03, PSSMiB: 27}, {Name: "opennds", Ratio: 2.84, PSSMiB: 6},
+			{Name: "gateway-nfqueue", Ratio: 8.6, MaxMbps: 676, PSSMiB: 27},
+			{Name: "gateway-nfqueue-fast", Ratio: 1.17, PSSMiB: 27},
+			{Name: "gateway-tun", Ratio: 8.2, MaxMbps: 702, PSSMiB: 27}, {Name: "gateway-tun-fast", Ratio: 1.03, PSSMiB: 27},
+			{Name: "opennds", Ratio: 2.84, PSSMiB: 6},
 		},
 		Clients: []int{100}, Offered: []float64{400, 1000}, Blocks: 6, Windows: 3, AABlocks: 6, BlockSD: 0.02, WindowSD: 0.02,
 	})
-	run.Environment.Title = "portal-bandwidth with duts=opennds,coovachilli,gateway-ebpf, window=1s, warmup=1s, blocks=3 (without that: Study 1: CPU against bandwidth, 100 clients, 100 to 1000 Mbit/s)"
+	run.Environment.Title = "portal-bandwidth with duts=opennds,coovachilli,gateway-ebpf, window=1s, warmup=1s, " +
+		"blocks=3 (without that: Study 1: CPU against bandwidth, 100 clients, 100 to 1000 Mbit/s)"
 	return run
 }
 
@@ -99,7 +103,8 @@ func checkRanked(t *testing.T, rows []drawnRow, s stored) {
 	}
 	for i, row := range rows {
 		c, known := want[row.Cell]
-		if e := c.Metrics.Change(cost.PerBit); !known || row.Device != c.dut() || row.Value != e.Mean.String() || row.Lo != e.Lo.String() || row.Hi != e.Hi.String() {
+		if e := c.Metrics.Change(cost.PerBit); !known || row.Device != c.dut() || row.Value != e.Mean.String() ||
+			row.Lo != e.Lo.String() || row.Hi != e.Hi.String() {
 			t.Errorf("%s is at %s [%s, %s], summary.json has %+v", row.Cell, row.Value, row.Lo, row.Hi, e)
 		}
 		if i > 0 && row.Mark < rows[i-1].Mark {
@@ -110,7 +115,8 @@ func checkRanked(t *testing.T, rows []drawnRow, s stored) {
 		}
 		delivered := c.Metrics.Device(cost.Delivered).Mean
 		limited := delivered < 980
-		if limited != strings.Contains(row.Note, "delivers ") || (c.Verdict.Word == analysis.Inconclusive) != strings.Contains(row.Note, "left open") {
+		if limited != strings.Contains(row.Note, "delivers ") ||
+			(c.Verdict.Word == analysis.Inconclusive) != strings.Contains(row.Note, "left open") {
 			t.Errorf("%s, %s, delivers %g: the note is %q", row.Device, c.Verdict.Word, float64(delivered), row.Note)
 		}
 	}
@@ -153,7 +159,8 @@ func TestFirstScreenOfLogins(t *testing.T) {
 	rows := drawnRows(t, open(t, newBrowser(t), filepath.Join(dir, report.HTMLFile), phone))
 	for i, dut := range []string{"fast", "opennds"} {
 		at := slices.IndexFunc(s.Cells, func(c analysis.Cell) bool { return c.DUT() == dut && c.Int(result.Clients) == 100 })
-		if want := s.Cells[at].Device(logins.Login + logins.PerSecond).Mean.String(); len(rows) != 2 || rows[i].Device != dut || rows[i].Value != want {
+		if want := s.Cells[at].Device(logins.Login + logins.PerSecond).Mean.String(); len(rows) != 2 ||
+			rows[i].Device != dut || rows[i].Value != want {
 			t.Errorf("%s lets in %s a second: %+v", dut, want, rows)
 		}
 	}
@@ -172,9 +179,11 @@ func TestPicture(t *testing.T) {
 	}
 	const width, scale = 1000, 2
 	p := open(t, newBrowser(t), filepath.Join(dir, report.HTMLFile), view{width: width, height: 900})
-	at := eval[box](t, p, `({ top: document.querySelector("#costs").getBoundingClientRect().top, bottom: document.querySelector(".ranking").getBoundingClientRect().bottom })`)
+	at := eval[box](t, p,
+		`({ top: document.querySelector("#costs").getBoundingClientRect().top, bottom: document.querySelector(".ranking").getBoundingClientRect().bottom })`)
 	shot := call(t, p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
-		Format: "png", CaptureBeyondViewport: new(true), Clip: &page.Viewport{Y: at.Top - 12, Width: width, Height: at.Bottom - at.Top + 24, Scale: scale},
+		Format: "png", CaptureBeyondViewport: new(true),
+		Clip: &page.Viewport{Y: at.Top - 12, Width: width, Height: at.Bottom - at.Top + 24, Scale: scale},
 	})
 	file := *pictureIn
 	if file == "" {

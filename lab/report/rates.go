@@ -20,18 +20,25 @@ var ratesView = view{
 	first:   ratesScreen,
 	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
 		data.Question = "What each tunnel carries"
-		data.Empty = "No window was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
-		data.ModeNote = "Each block has a lab of its own, and no other lab stands beside it: clean is the direct path between the gateways."
+		data.Empty = "No window was recorded, so there is nothing to show. The sections below say what was skipped, " +
+			"rejected or went wrong."
+		data.ModeNote = "Each block has a lab of its own, and no other lab stands beside it: clean is the direct path " +
+			"between the gateways."
 		data.Results = build("What to choose a tunnel by: means over blocks, their intervals in brackets", s, s.Cells,
-			device(rates.Goodput, "Carries", "*"), device(rates.PerCore, "Per core", "*"), device(rates.EnterCPU, "Entering", "*"), device(rates.LeaveCPU, "Leaving", "*"),
-			device(rates.IdleRTT, "Idle RTT", "*"), device(rates.LoadRTT, "RTT under load", "*"), device(rates.TunnelMTU, "MTU", "*"), textColumn("Limit", limitedBy))
+			device(rates.Goodput, "Carries", "*"), device(rates.PerCore, "Per core", "*"),
+			device(rates.EnterCPU, "Entering", "*"), device(rates.LeaveCPU, "Leaving", "*"),
+			device(rates.IdleRTT, "Idle RTT", "*"), device(rates.LoadRTT, "RTT under load", "*"),
+			device(rates.TunnelMTU, "MTU", "*"), textColumn("Limit", limitedBy))
 		data.Further = append(tables(s, rateTables), formulaGrid(s))
 	},
 }
 
-const ratesReading = "Carried is TCP payload that arrived; per core of the gateway that has more to do; theory is what the headers leave of the link's rate, where it has one, by bytes of frames " +
-	"with the Ethernet header (14) and without preamble, checksum and gap; MTU is the largest packet that the tunnel takes; the limit is what kept the rate from being higher: the link, " +
-	"the CPU of both gateways, which they share in this lab, that of the ends (clients, server, generator), or neither (TCP, a queue, a lock). mtu-black-hole: packets of a length that the sender takes for " +
+const ratesReading = "Carried is TCP payload that arrived; per core of the gateway that has more to do; theory is " +
+	"what the headers leave of the link's rate, where it has one, by bytes of frames " +
+	"with the Ethernet header (14) and without preamble, checksum and gap; MTU is the largest packet that the tunnel " +
+	"takes; the limit is what kept the rate from being higher: the link, " +
+	"the CPU of both gateways, which they share in this lab, that of the ends (clients, server, generator), or neither " +
+	"(TCP, a queue, a lock). mtu-black-hole: packets of a length that the sender takes for " +
 	"short enough vanish, and no ICMP message says so."
 
 // rateTables are the page's further tables.
@@ -40,8 +47,10 @@ var rateTables = []cellTable{
 		device(rates.Goodput, "Carries", "*"), device(rates.Theory, "Theory", "*"), device(rates.OfTheory, "Of it", "*"),
 	}},
 	{"The link between the gateways" + intervals, "", []cellColumn{
-		device(rates.LinkMbps, "On the link", "*, frames"), device(rates.Efficiency, "Payload of it", "*"), device(rates.TheorySharePct, "By the headers", "*"),
-		device(rates.RetransmitRatio, "Sent again", "%"), device(rates.FragmentsRatio, "Fragments", "a packet"), device(rates.ReassemblyFailures, "Not put together", "*"), device(rates.TooLong, "Too long", "*"),
+		device(rates.LinkMbps, "On the link", "*, frames"), device(rates.Efficiency, "Payload of it", "*"),
+		device(rates.TheorySharePct, "By the headers", "*"),
+		device(rates.RetransmitRatio, "Sent again", "%"), device(rates.FragmentsRatio, "Fragments", "a packet"),
+		device(rates.ReassemblyFailures, "Not put together", "*"), device(rates.TooLong, "Too long", "*"),
 		device(rates.PathMTU, "Comes through", "*"), device(rates.KnownMTU, "The sender takes", "*"),
 	}},
 	{"Cost and delay" + intervals, "", []cellColumn{
@@ -52,7 +61,8 @@ var rateTables = []cellTable{
 
 // rateLimits say what limited windows.
 var rateLimits = map[string]string{
-	rates.LimitFlag(rates.ByLink): "link full", rates.LimitFlag(rates.ByGateway): "gateways' CPU", rates.LimitFlag(rates.ByEnds): "ends' CPU",
+	rates.LimitFlag(rates.ByLink): "link full", rates.LimitFlag(rates.ByGateway): "gateways' CPU",
+	rates.LimitFlag(rates.ByEnds):    "ends' CPU",
 	rates.LimitFlag(rates.ByUnknown): "neither",
 }
 
@@ -83,13 +93,18 @@ func rateColumns(s analysis.Summary) []cellColumn {
 		cols = append(cols, textColumn(string(d), func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
 	}
 	mean := func(metric, name string) cellColumn { return meanColumn(s.Metrics, metric, name, analysis.Cell.Device) }
-	cols = append(cols, estimateColumn("carries", "", carried, func(c analysis.Cell) analysis.Estimate { return c.Device(rates.Goodput) }).left())
+	cols = append(cols, estimateColumn("carries", "", carried, func(c analysis.Cell) analysis.Estimate {
+		return c.Device(
+			rates.Goodput)
+	}).left())
 	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Device(rates.Theory).Mean.Known() }) {
 		cols = append(cols, mean(rates.Theory, "theory").dropped(5), mean(rates.OfTheory, "of it").dropped(4))
 	}
-	return append(cols, mean(rates.PerCore, "per core"), mean(rates.EnterCPU, "enter").dropped(1), mean(rates.LeaveCPU, "leave").dropped(2),
+	return append(cols, mean(rates.PerCore, "per core"), mean(rates.EnterCPU, "enter").dropped(1),
+		mean(rates.LeaveCPU, "leave").dropped(2),
 		mean(rates.IdleRTT, "idle RTT"), mean(rates.LoadRTT, "RTT").dropped(3),
-		numberColumn("MTU", "", "", digits4, func(c analysis.Cell) analysis.Number { return c.Device(rates.TunnelMTU).Mean }), textColumn("limit", limitedBy))
+		numberColumn("MTU", "", "", digits4, func(c analysis.Cell) analysis.Number { return c.Device(rates.TunnelMTU).Mean }),
+		textColumn("limit", limitedBy))
 }
 
 // carried prints a rate with four digits: tunnels differ by a few per cent.
@@ -109,7 +124,8 @@ func formulas(s analysis.Summary) (lines []string) {
 		if !row.Device(rates.TheorySharePct).Mean.Known() {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("%s: useful share of the link %s = %s", row.DUT(), row.Texts[rates.TextFormula], percent(row.Device(rates.TheorySharePct).Mean))+
+		lines = append(lines, fmt.Sprintf("%s: useful share of the link %s = %s", row.DUT(), row.Texts[rates.TextFormula],
+			percent(row.Device(rates.TheorySharePct).Mean))+
 			words.When(row.Texts[rates.TextHeaders] != "", "; around each packet: "+row.Texts[rates.TextHeaders]))
 	}
 	return lines
@@ -118,7 +134,8 @@ func formulas(s analysis.Summary) (lines []string) {
 // formulaRows are the first cell of each device.
 func formulaRows(s analysis.Summary) (rows []analysis.Cell) {
 	for _, c := range s.Cells {
-		if c.Texts[rates.TextFormula] != "" && !slices.ContainsFunc(rows, func(r analysis.Cell) bool { return r.DUT() == c.DUT() }) {
+		if c.Texts[rates.TextFormula] != "" &&
+			!slices.ContainsFunc(rows, func(r analysis.Cell) bool { return r.DUT() == c.DUT() }) {
 			rows = append(rows, c)
 		}
 	}
@@ -127,9 +144,11 @@ func formulaRows(s analysis.Summary) (rows []analysis.Cell) {
 
 // formulaGrid is one row a device.
 func formulaGrid(s analysis.Summary) grid {
-	g := newGrid("What the headers leave of the link, for full TCP segments with time stamps", "<DUT", "<Around each packet, bytes", "<Useful share", "Share|%")
+	g := newGrid("What the headers leave of the link, for full TCP segments with time stamps", "<DUT",
+		"<Around each packet, bytes", "<Useful share", "Share|%")
 	for _, c := range formulaRows(s) {
-		g.add(c.DUT(), nameCell(c.DUT(), c.DUT()), textCell(words.Or(c.Texts[rates.TextHeaders], "nothing")), textCell(c.Texts[rates.TextFormula]), numberCell(c.Device(rates.TheorySharePct).Mean, digits4))
+		g.add(c.DUT(), nameCell(c.DUT(), c.DUT()), textCell(words.Or(c.Texts[rates.TextHeaders], "nothing")),
+			textCell(c.Texts[rates.TextFormula]), numberCell(c.Device(rates.TheorySharePct).Mean, digits4))
 	}
 	return g
 }
@@ -146,11 +165,13 @@ func ratesScreen(d *drawing) (lead string, r ranking) {
 			setting = at
 		}
 	}
-	cells := slices.DeleteFunc(slices.Clone(s.Cells), func(c analysis.Cell) bool { return c.Without(result.DUT) != setting })
+	cells := slices.DeleteFunc(
+		slices.Clone(s.Cells), func(c analysis.Cell) bool { return c.Without(result.DUT) != setting })
 	rank(cells, func(c analysis.Cell) analysis.Number { return -c.Device(rates.Goodput).Mean })
 	r = ranking{
 		Title: "TCP payload carried, Mbit/s", Order: "the most first", ReachText: intervalText(s),
-		Load: fmt.Sprintf("%s, %s, link: %s", words.Counted(setting.Int(result.Clients), "client"), words.Direction(setting.Text(result.Direction)), linkText(cells[0])),
+		Load: fmt.Sprintf("%s, %s, link: %s", words.Counted(setting.Int(result.Clients), "client"), words.Direction(
+			setting.Text(result.Direction)), linkText(cells[0])),
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(rates.Goodput)
@@ -180,7 +201,8 @@ func ratesLead(cells []analysis.Cell) string {
 		return ""
 	}
 	most := foremost(tunnels, deviceOf(rates.Goodput))
-	lead := fmt.Sprintf("Of the tunnels, %s carries most: %s", most[0].DUT(), withBounds(most[0].Device(rates.Goodput), carried))
+	lead := fmt.Sprintf(
+		"Of the tunnels, %s carries most: %s", most[0].DUT(), withBounds(most[0].Device(rates.Goodput), carried))
 	if len(most) > 1 {
 		lead = "Which of the tunnels carries most, this run leaves open: " + between(most, deviceOf(rates.Goodput))
 	}
@@ -190,7 +212,8 @@ func ratesLead(cells []analysis.Cell) string {
 	case len(thrifty) > 1:
 		lead += "; likewise which carries most per core: " + between(thrifty, deviceOf(rates.PerCore))
 	case len(thrifty) == 1 && (len(most) > 1 || thrifty[0].DUT() != most[0].DUT()):
-		lead += fmt.Sprintf("; %s carries most per core, %s", thrifty[0].DUT(), withBounds(thrifty[0].Device(rates.PerCore), carried))
+		lead += fmt.Sprintf(
+			"; %s carries most per core, %s", thrifty[0].DUT(), withBounds(thrifty[0].Device(rates.PerCore), carried))
 	}
 	return unbroken(lead + ".")
 }
@@ -206,10 +229,13 @@ func rateFacts(c analysis.Cell) (facts factList) {
 		return nil
 	}
 	of := func(metric string) analysis.Number { return c.Device(metric).Mean }
-	facts.add(of(rates.Theory).Known(), "By its headers", "%s Mbit/s, of which %s arrive", digits4(of(rates.Theory)), percent(of(rates.OfTheory)))
+	facts.add(of(rates.Theory).Known(), "By its headers", "%s Mbit/s, of which %s arrive", digits4(of(rates.Theory)),
+		percent(of(rates.OfTheory)))
 	facts.add(of(rates.PerCore).Known(), "Per core", "%s", carried(of(rates.PerCore)))
-	facts.add(of(rates.EnterCPU).Known(), "CPU", "%s of a core entering, %s leaving", percent(of(rates.EnterCPU)), percent(of(rates.LeaveCPU)))
-	facts.add(of(rates.IdleRTT).Known(), "RTT", "%s idle, %s under load", micros(of(rates.IdleRTT)), micros(of(rates.LoadRTT)))
+	facts.add(of(rates.EnterCPU).Known(), "CPU", "%s of a core entering, %s leaving", percent(of(rates.EnterCPU)),
+		percent(of(rates.LeaveCPU)))
+	facts.add(of(rates.IdleRTT).Known(), "RTT", "%s idle, %s under load", micros(of(rates.IdleRTT)),
+		micros(of(rates.LoadRTT)))
 	facts.add(of(rates.TunnelMTU).Known(), "MTU", "%s bytes", digits4(of(rates.TunnelMTU)))
 	return facts
 }

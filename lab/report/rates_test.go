@@ -12,18 +12,20 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestRatesWithoutAnAcceptedWindow: where there is nothing to read, terminal and page do not say how to read it, and the page begins
-// with what happened.
+// TestRatesWithoutAnAcceptedWindow: where there is nothing to read, terminal and page do not say how to read it, and
+// the page begins with what happened.
 func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
 	for _, accepted := range []bool{true, false} {
 		trial := &rates.Trial{
-			Head: result.Head{Version: result.Version, Kind: rates.KindRate, Accepted: accepted}, Cell: result.Cell{}.With(result.DUT, "vxlan").With(result.Clients, 1),
+			Head:        result.Head{Version: result.Version, Kind: rates.KindRate, Accepted: accepted},
+			Cell:        result.Cell{}.With(result.DUT, "vxlan").With(result.Clients, 1),
 			LoadSeconds: 1, LinkSeconds: 1, DeliveredBytes: 1e6, LinkBytes: 11e5, TheoryShare: 0.9, Formula: "90 / 100",
 		}
 		if !accepted {
 			trial.Rejects = []string{"the lab was held up"}
 		}
-		run := result.Run{Environment: result.Environment{Measure: rates.Name}, Own: []result.Line{{Head: trial.Head, Cell: trial.Cell, Record: trial}}}
+		run := result.Run{Environment: result.Environment{Measure: rates.Name}, Own: []result.Line{{Head: trial.Head,
+			Cell: trial.Cell, Record: trial}}}
 		var text bytes.Buffer
 		if err := report.Terminal(&text, measure.Summarise(run, analysis.Options{}), 0); err != nil {
 			t.Fatal(err)
@@ -37,7 +39,8 @@ func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
 		if err := report.HTML(&page, run, measure.Summarise(run, analysis.Options{})); err != nil {
 			t.Fatal(err)
 		}
-		for part, there := range map[string]bool{"Carried is": accepted, `<p class="lead">There is nothing to conclude from`: !accepted} {
+		for part, there := range map[string]bool{
+			"Carried is": accepted, `<p class="lead">There is nothing to conclude from`: !accepted} {
 			if strings.Contains(page.String(), part) != there {
 				t.Errorf("accepted %v: the page has %q: %v", accepted, part, !there)
 			}
@@ -47,12 +50,14 @@ func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
 
 // TestPageOfAFailedRun begins with the error that ended its blocks.
 func TestPageOfAFailedRun(t *testing.T) {
-	run := result.Run{Environment: result.Environment{Measure: rates.Name}, Blocks: []result.Block{{DUT: "vxlan", Error: "there is no way"}}}
+	run := result.Run{Environment: result.Environment{Measure: rates.Name}, Blocks: []result.Block{{DUT: "vxlan",
+		Error: "there is no way"}}}
 	var page bytes.Buffer
 	if err := report.HTML(&page, run, measure.Summarise(run, analysis.Options{})); err != nil {
 		t.Fatal(err)
 	}
-	if first := `<p class="lead">Nothing was measured. Block failed: vxlan, block 1: there is no way.`; !strings.Contains(page.String(), first) {
+	if first := `<p class="lead">Nothing was measured. Block failed: vxlan, block 1: there is no way.`; !strings.Contains(
+		page.String(), first) {
 		t.Errorf("the page does not begin with %q", first)
 	}
 }

@@ -36,7 +36,8 @@ func portals() analysistest.Spec {
 			{Name: "ebpf", Ratio: 0.9, PSSMiB: 12},
 			{Name: "opennds", Ratio: 2.2, Process: 0.03, PSSMiB: 9},
 		},
-		Clients: []int{20}, Offered: []float64{100, 500, 1000}, Blocks: 6, Windows: 4, AABlocks: 6, BlockSD: 0.03, WindowSD: 0.04,
+		Clients: []int{20}, Offered: []float64{100, 500, 1000}, Blocks: 6, Windows: 4, AABlocks: 6, BlockSD: 0.03,
+		WindowSD:    0.04,
 		RejectEvery: 17,
 	}
 }
@@ -57,7 +58,8 @@ func stormy() result.Run {
 
 func simulate(spec analysistest.Spec) result.Run {
 	run := analysistest.Run(spec)
-	run.Skipped = []result.Skip{{DUT: "pppoe-kernel", Reason: "not supported here: this kernel has no PPPoE (CONFIG_PPPOE)"}}
+	run.Skipped = []result.Skip{
+		{DUT: "pppoe-kernel", Reason: "not supported here: this kernel has no PPPoE (CONFIG_PPPOE)"}}
 	run.Environment.Skipped = run.Skipped
 	run.Environment.Notes = []string{"net.ipv4.neigh.default.gc_thresh3 was raised for the run and restored."}
 	return run
@@ -145,7 +147,8 @@ func TestTerminalIsPlain(t *testing.T) {
 	s := analysis.Summary{
 		Experiment: evil, Mode: evil, Measure: cost.Name,
 		Cells: []analysis.Cell{
-			{Cell: result.NewCell(result.DUT, evil, result.Profile, evil, result.Direction, evil)}, {Cell: result.NewCell(result.DUT, "other")},
+			{Cell: result.NewCell(result.DUT, evil, result.Profile, evil, result.Direction, evil)},
+			{Cell: result.NewCell(result.DUT, "other")},
 		},
 		Rejects:      []analysis.Tally{{Text: evil, Count: 1}},
 		Skipped:      []result.Skip{{DUT: evil, Reason: evil}},
@@ -210,15 +213,18 @@ func TestSummaryKeys(t *testing.T) {
 			}
 		}
 	}
-	need("summary", s, "version", "experiment", "measure", "metrics", "primary", "mode", "aa", "cells", "skipped", "findings", "sweeps", "cost_models", "stability")
+	need("summary", s, "version", "experiment", "measure", "metrics", "primary", "mode", "aa", "cells", "skipped",
+		"findings", "sweeps", "cost_models", "stability")
 	need("aa", s["aa"], "pairs", "ratio", "sd_log")
 	cell := s["cells"].([]any)[0].(map[string]any)
 	need("cell", cell, "dimensions", "pairs", "rejected", "metrics", "verdict")
 	need("dimensions", cell["dimensions"], "dut", "clients", "offered_mbps", "direction", "profile")
 	need("verdict", cell["verdict"], "word", "note")
-	need("metrics", cell["metrics"], "delivered_mbps", "cpu_ns_per_bit", "cpu_core_pct", "cpu_normalised_pct", "ns_per_packet", "pss_mib",
+	need("metrics", cell["metrics"], "delivered_mbps", "cpu_ns_per_bit", "cpu_core_pct", "cpu_normalised_pct",
+		"ns_per_packet", "pss_mib",
 		"rtt_p50_median_us", "rtt_p99_median_us", "loss_ratio", "retransmit_ratio", "segments_per_burst")
-	for metric, sides := range map[string][]string{"cpu_ns_per_bit": {"device", "clean", "change"}, "cpu_core_pct": {"device", "clean"}} {
+	for metric, sides := range map[string][]string{
+		"cpu_ns_per_bit": {"device", "clean", "change"}, "cpu_core_pct": {"device", "clean"}} {
 		for _, side := range sides {
 			need(metric+"."+side, figureOf(cell, "metrics."+metric+"."+side), "mean", "lo", "hi", "n")
 		}
@@ -290,7 +296,8 @@ func checkPage(t *testing.T, html string) {
 
 func checkSVG(t *testing.T, svg string) {
 	t.Helper()
-	if !strings.Contains(svg, `role="img"`) || !strings.Contains(svg, "<title id=") || !strings.Contains(svg, "<desc id=") {
+	if !strings.Contains(svg, `role="img"`) || !strings.Contains(svg, "<title id=") ||
+		!strings.Contains(svg, "<desc id=") {
 		t.Errorf("a chart without title, description or role: %.200s", svg)
 	}
 	decoder := xml.NewDecoder(strings.NewReader(svg))
@@ -323,21 +330,27 @@ func TestHTML(t *testing.T) {
 		wants []string
 	}{
 		{"portals", simulate(portals()), []string{
-			"to 4.95 times with coovachilli, which delivers only 770\u00a0Mbit/s", "delivers 770 of 1000\u00a0Mbit/s", "Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
+			"to 4.95 times with coovachilli, which delivers only 770\u00a0Mbit/s", "delivers 770 of 1000\u00a0Mbit/s",
+			"Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
 			"gateweigh run simulated", "generator at", "Example CPU", "endpoints on CPU 1",
 		}},
-		{"both sweeps", simulate(all), []string{"normalised, over clients, 1 Gbit/s", "normalised, over bandwidth, 1000 clients", "Overhead ratio over clients, 500 Mbit/s", "more charts", "Download"}},
+		{"both sweeps", simulate(all), []string{"normalised, over clients, 1 Gbit/s",
+			"normalised, over bandwidth, 1000 clients", "Overhead ratio over clients, 500 Mbit/s", "more charts", "Download"}},
 		{"single", simulate(single()), []string{"Router CPU at 500 Mbit/s, 20 clients", "Overhead ratio at 500 Mbit/s"}},
 		{"solo", simulate(solo), []string{"Solo: DUT and clean router are measured one after the other"}},
-		{"ceilings", simulate(turns), []string{"What each carries without loss, alone on the machine", "≥ 1000", "shortfall"}},
+		{"ceilings", simulate(turns),
+			[]string{"What each carries without loss, alone on the machine", "≥ 1000", "shortfall"}},
 		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "this run leaves open"}},
 		{"only rejected", simulate(rejected), []string{"No trial was accepted", "nothing to draw", "generator at"}},
-		{"no trials", simulate(analysistest.Spec{}), []string{"no device could run here", "CONFIG_PPPOE", "No trial was accepted"}},
+		{"no trials", simulate(analysistest.Spec{}),
+			[]string{"no device could run here", "CONFIG_PPPOE", "No trial was accepted"}},
 		{"storms", stormy(), []string{
-			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "300 of 400 clients", "ended by itself", "Logged in: 100 clients, all at once",
+			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "300 of 400 clients", "ended by itself",
+			"Logged in: 100 clients, all at once",
 			"no answer from 10.1.0.1:2050", "RADIUS", "KiB a client",
 		}},
-		{"no storms", result.Run{Environment: result.Environment{Measure: logins.Name}}, []string{"No storm was recorded", "No storm was accepted"}},
+		{"no storms", result.Run{Environment: result.Environment{Measure: logins.Name}},
+			[]string{"No storm was recorded", "No storm was accepted"}},
 		{"hostile names", simulate(hostile), []string{"&lt;script&gt;alert"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -396,7 +409,8 @@ func TestStudy(t *testing.T) {
 		page        string
 		has, hasNot []string
 	}{
-		{"one run", first, []string{`id="table-5.1"`, `id="table-A.1"`, "Figure 5.5", "146.85", "not tested"}, []string{`id="table-5.5"`}},
+		{"one run", first, []string{`id="table-5.1"`, `id="table-A.1"`, "Figure 5.5", "146.85", "not tested"},
+			[]string{`id="table-5.5"`}},
 		{"both runs", second, []string{`id="table-5.1"`, `id="table-5.5"`, "Figure 5.6", "154.45", "not measured here"}, nil},
 	} {
 		for _, want := range tt.has {

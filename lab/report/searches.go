@@ -20,18 +20,22 @@ var searchView = view{
 	first:   searchScreen,
 	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
 		data.Question = "How many frames each device forwards"
-		data.Empty = "No search was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
-		data.ModeNote = "Each search has a lab of its own, and no clean router stands beside the device: clean is the router without one."
+		data.Empty = "No search was recorded, so there is nothing to show. The sections below say what was skipped, " +
+			"rejected or went wrong."
+		data.ModeNote = "Each search has a lab of its own, and no clean router stands beside the device: clean is the " +
+			"router without one."
 		var columns []cellColumn
 		for _, g := range goalsOf(s) {
-			columns = append(columns, device(g.prefix+throughput.Kpps, g.name, "*"), device(g.prefix+throughput.Mbps, g.name, "*"), device(g.prefix+throughput.CorePct, "Router CPU there", "*"))
+			columns = append(columns, device(g.prefix+throughput.Kpps, g.name, "*"), device(g.prefix+throughput.Mbps, g.name,
+				"*"), device(g.prefix+throughput.CorePct, "Router CPU there", "*"))
 		}
 		columns = append(columns, textColumn("Limit", limitOf), pairsColumn("Searches"), rejectedColumn("Rejected"))
 		data.Results = build("Every device: means over searches, their intervals in brackets", s, s.Cells, columns...)
 	},
 }
 
-const searchReading = "NDR is what a device forwards at the highest load of which it loses no frame, in at least half of the trials; PDR the same where it may lose that share; " +
+const searchReading = "NDR is what a device forwards at the highest load of which it loses no frame, in at least " +
+	"half of the trials; PDR the same where it may lose that share; " +
 	"CPU is the router's at that load; at least: the generator's limit, or max_kpps, was reached first."
 
 // searchGoal is a goal of a run's searches.
@@ -56,21 +60,26 @@ func limitOf(c analysis.Cell) string {
 
 // searchColumns are the terminal's table.
 func searchColumns(s analysis.Summary) []cellColumn {
-	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT), textColumn("frames", func(c analysis.Cell) string { return words.Frames(c.Text(result.FrameSize)) })}
+	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT), textColumn("frames", func(c analysis.Cell) string {
+		return words.Frames(c.Text(result.FrameSize))
+	})}
 	for _, d := range []result.Dimension{result.Clients, result.Direction, result.Profile} {
 		cols = append(cols, textColumn(string(d), func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
 	}
 	for i, g := range goalsOf(s) {
 		cols = append(cols,
-			estimateColumn(g.name+" kframes/s", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device(g.prefix + throughput.Kpps) }).dropped(3*i),
-			numberColumn("Mbit/s", "", "", digits3, func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.Mbps).Mean }).dropped(3*i+2),
-			numberColumn("CPU", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.CorePct).Mean }).dropped(3*i+1))
+			estimateColumn(g.name+" kframes/s", "", digits3,
+				func(c analysis.Cell) analysis.Estimate { return c.Device(g.prefix + throughput.Kpps) }).dropped(3*i),
+			numberColumn("Mbit/s", "", "", digits3,
+				func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.Mbps).Mean }).dropped(3*i+2),
+			numberColumn("CPU", "", "", percent,
+				func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.CorePct).Mean }).dropped(3*i+1))
 	}
 	return append(cols, textColumn("limit", limitOf))
 }
 
-// searchScreen ranks the devices by what they forward without loss of the first size of frames, whose number limits them
-// most.
+// searchScreen ranks the devices by what they forward without loss of the first size of frames, whose number limits
+// them most.
 func searchScreen(d *drawing) (lead string, r ranking) {
 	goals := goalsOf(d.summary)
 	if len(d.summary.Cells) == 0 || len(goals) == 0 {
@@ -78,11 +87,13 @@ func searchScreen(d *drawing) (lead string, r ranking) {
 	}
 	metric, name := goals[0].prefix+throughput.Kpps, goals[0].name
 	setting := d.summary.Cells[0].Without(result.DUT)
-	cells := slices.DeleteFunc(slices.Clone(d.summary.Cells), func(c analysis.Cell) bool { return c.Without(result.DUT) != setting })
+	cells := slices.DeleteFunc(
+		slices.Clone(d.summary.Cells), func(c analysis.Cell) bool { return c.Without(result.DUT) != setting })
 	rank(cells, func(c analysis.Cell) analysis.Number { return -c.Device(metric).Mean })
 	r = ranking{
 		Title: name + ", thousand frames a second", Order: "the most first", ReachText: intervalText(d.summary),
-		Load: fmt.Sprintf("%s, %s, %s", words.Frames(setting.Text(result.FrameSize)), words.Counted(setting.Int(result.Clients), "client"), setting.Text(result.Direction)),
+		Load: fmt.Sprintf("%s, %s, %s", words.Frames(setting.Text(result.FrameSize)), words.Counted(setting.Int(
+			result.Clients), "client"), setting.Text(result.Direction)),
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(metric)
@@ -97,7 +108,8 @@ func searchScreen(d *drawing) (lead string, r ranking) {
 	}
 	first, last := cells[0], cells[len(cells)-1]
 	if most, least := first.Device(metric).Mean, last.Device(metric).Mean; most.Known() && least.Known() {
-		lead = fmt.Sprintf("With %s, %s forwards %s%s thousand frames a second without loss", words.Frames(setting.Text(result.FrameSize)), first.DUT(), orMore(first), digits3(most))
+		lead = fmt.Sprintf("With %s, %s forwards %s%s thousand frames a second without loss", words.Frames(setting.Text(
+			result.FrameSize)), first.DUT(), orMore(first), digits3(most))
 		if len(cells) > 1 {
 			lead += fmt.Sprintf(", and %s %s%s", last.DUT(), orMore(last), digits3(least))
 		}
@@ -119,7 +131,8 @@ func searchFacts(c analysis.Cell, s analysis.Summary, goals []searchGoal) (facts
 		return nil
 	}
 	for i, g := range goals {
-		kpps, mbps, cpu := c.Device(g.prefix+throughput.Kpps), c.Device(g.prefix+throughput.Mbps).Mean, c.Device(g.prefix+throughput.CorePct).Mean
+		kpps, mbps, cpu := c.Device(g.prefix+throughput.Kpps), c.Device(g.prefix+throughput.Mbps).Mean,
+			c.Device(g.prefix+throughput.CorePct).Mean
 		if i > 0 {
 			facts.add(kpps.Mean.Known(), g.name, "%s kframes/s", withBounds(kpps, digits3))
 		}
@@ -129,7 +142,8 @@ func searchFacts(c analysis.Cell, s analysis.Summary, goals []searchGoal) (facts
 	for _, other := range s.Cells {
 		e := other.Device(goals[0].prefix + throughput.Kpps)
 		if other.DUT() == c.DUT() && other.Cell != c.Cell && e.Mean.Known() {
-			facts.add(true, goals[0].name+", "+words.Frames(other.Text(result.FrameSize)), "%s%s kframes/s", orMore(other), withBounds(e, digits3))
+			facts.add(true, goals[0].name+", "+words.Frames(other.Text(result.FrameSize)), "%s%s kframes/s", orMore(other),
+				withBounds(e, digits3))
 		}
 	}
 	return facts

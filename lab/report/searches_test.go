@@ -15,10 +15,11 @@ import (
 func TestSearches(t *testing.T) {
 	var lines []result.Line
 	search := func(dut, size string, ndr, upper float64) {
-		s := &throughput.Search{DUT: dut, Clients: 20, Direction: result.Up, Profile: result.PerPacket, FrameSize: size, Goals: []throughput.Goal{
-			{LossRatio: 0, LowerKpps: ndr, ThroughputKpps: ndr, UpperKpps: upper, RouterCorePct: 90},
-			{LossRatio: 0.005, LowerKpps: ndr + 10, ThroughputKpps: ndr + 10, UpperKpps: upper, RouterCorePct: 95},
-		}}
+		s := &throughput.Search{
+			DUT: dut, Clients: 20, Direction: result.Up, Profile: result.PerPacket, FrameSize: size, Goals: []throughput.Goal{
+				{LossRatio: 0, LowerKpps: ndr, ThroughputKpps: ndr, UpperKpps: upper, RouterCorePct: 90},
+				{LossRatio: 0.005, LowerKpps: ndr + 10, ThroughputKpps: ndr + 10, UpperKpps: upper, RouterCorePct: 95},
+			}}
 		s.Accepted = true
 		lines = append(lines, result.Line{Head: s.Head, Cell: s.Cell(), Record: s})
 	}
@@ -41,7 +42,8 @@ func TestSearches(t *testing.T) {
 		}
 	}
 	first := strings.ReplaceAll(page.String(), "\u00a0", " ")
-	for _, want := range []string{"fast forwards at least 520 thousand frames a second", "PDR at 0.5 %", "at least 410 kframes/s", `data-field="metrics.ndr_kpps.device.mean"`} {
+	for _, want := range []string{"fast forwards at least 520 thousand frames a second", "PDR at 0.5 %",
+		"at least 410 kframes/s", `data-field="metrics.ndr_kpps.device.mean"`} {
 		if !strings.Contains(first, want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -49,8 +49,10 @@ func sidesSentence(s analysis.Summary) string {
 	if s.Sides.OfClean {
 		alike = " In A/A pairs both have what is at the clean router."
 	}
-	return fmt.Sprintf("the labs of a pair differ in more than the device: %s where the device is, %s at the clean router. A ratio is of all that together, "+
-		"and no device's overhead.%s", s.Sides.Device, s.Sides.Clean, alike)
+	return fmt.Sprintf(
+		"the labs of a pair differ in more than the device: %s where the device is, %s at the clean router. A ratio is of "+
+			"all that together, "+
+			"and no device's overhead.%s", s.Sides.Device, s.Sides.Clean, alike)
 }
 
 // sidesColumns show why two kinds of traffic cost a router differently, the device's

@@ -19,7 +19,8 @@ func twoKinds() result.Run {
 		Seed: 5, DUTs: []analysistest.DUT{{Name: "personas", Ratio: 1.2}}, Clients: []int{1, 100}, Offered: []float64{1000},
 		Blocks: 6, Windows: 3, AABlocks: 4, BlockSD: 0.02, WindowSD: 0.03,
 	})
-	run.Environment.Sides = &result.Sides{Device: "clients of kind persona, traffic of kind streams", Clean: "clients of kind macvlan, traffic of kind iperf3"}
+	run.Environment.Sides = &result.Sides{
+		Device: "clients of kind persona, traffic of kind streams", Clean: "clients of kind macvlan, traffic of kind iperf3"}
 	for i := range run.Trials {
 		t := &run.Trials[i]
 		t.Clean.SegmentsPerBurst, t.Clean.PacketsPerWakeup = 44, 30
@@ -42,9 +43,12 @@ func TestLabsThatDifferAreSaidSo(t *testing.T) {
 	}
 	text := strings.ReplaceAll(page.String(), "\u00a0", " ")
 	for _, want := range []string{
-		"How the two labs compare", "Compared with a clean router with clients of kind macvlan, traffic of kind iperf3, carrying the same bit",
-		"× a clean router with clients of kind macvlan, traffic of kind iperf3", "The labs of a pair differ in more than the device", "Ratio of the labs over clients",
-		"Only at the clean router beside it", "clean router, clients of kind macvlan", "Packets per wake-up", "ACKs per segment",
+		"How the two labs compare",
+		"Compared with a clean router with clients of kind macvlan, traffic of kind iperf3, carrying the same bit",
+		"× a clean router with clients of kind macvlan, traffic of kind iperf3",
+		"The labs of a pair differ in more than the device", "Ratio of the labs over clients",
+		"Only at the clean router beside it", "clean router, clients of kind macvlan", "Packets per wake-up",
+		"ACKs per segment",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q", want)

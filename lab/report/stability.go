@@ -35,15 +35,18 @@ func (d *drawing) stabilityFigures() (out []figure) {
 		p := mark(e.name, 0, e.Value, e.name+": "+text+" ("+e.Verdict+")")
 		f.Rows = append(f.Rows, chart.ForestRow{Label: e.name, Text: text, Marks: []chart.ForestMark{{Point: p}}})
 		f.Desc += p.Tip + ". "
-		data.add(e.name, nameCell(e.name, ""), estimateCell(e.Value, signedText), textCell(e.unit), countCell(e.Value.N), badgeCell(e.Verdict, ""), textCell(e.Note))
+		data.add(e.name, nameCell(e.name, ""), estimateCell(e.Value, signedText), textCell(e.unit), countCell(e.Value.N),
+			badgeCell(e.Verdict, ""), textCell(e.Note))
 	}
 	if len(f.Rows) > 0 {
-		out = append(out, d.finish(f.Title, "Effects with their intervals over blocks. The shaded band is what counts as none.", f.Draw, data))
+		out = append(out,
+			d.finish(f.Title, "Effects with their intervals over blocks. The shaded band is what counts as none.", f.Draw, data))
 	}
 	if len(st.Series) > 1 {
 		out = append(out,
 			d.overTime(ratioName(d.summary), "Ratio", func(p analysis.StabilityPoint) analysis.Number { return p.RatioPct }),
-			d.overTime("Clean router's CPU per bit", "CPU per bit", func(p analysis.StabilityPoint) analysis.Number { return p.CleanPct }))
+			d.overTime("Clean router's CPU per bit", "CPU per bit",
+				func(p analysis.StabilityPoint) analysis.Number { return p.CleanPct }))
 	}
 	return out
 }
@@ -76,7 +79,8 @@ func unitOver(series []analysis.StabilityPoint) timeUnit {
 // the device shows as filled or hollow marks.
 func (d *drawing) overTime(title, what string, of func(analysis.StabilityPoint) analysis.Number) figure {
 	unit := unitOver(d.summary.Stability.Series)
-	ch := chart.XY{Title: title + " over the run, by lab", XLabel: unit.name + " since the run began", YLabel: what + " against its cell's mean, %", Y: chart.Signed,
+	ch := chart.XY{Title: title + " over the run, by lab", XLabel: unit.name + " since the run began",
+		YLabel: what + " against its cell's mean, %", Y: chart.Signed,
 		Desc: "One mark a block, as far from 0 as the block lies from the means of its cells."}
 	labs := map[string]int{}
 	series := d.summary.Stability.Series
@@ -96,13 +100,17 @@ func (d *drawing) overTime(title, what string, of func(analysis.StabilityPoint) 
 		if !seen {
 			lab = len(labs)
 			labs[p.DUTLab] = lab
-			ch.Series = append(ch.Series, chart.Series{Name: "device in lab " + p.DUTLab, Style: chart.Style{Hollow: lab > 0}, Apart: true})
+			ch.Series = append(
+				ch.Series, chart.Series{Name: "device in lab " + p.DUTLab, Style: chart.Style{Hollow: lab > 0}, Apart: true})
 		}
-		ch.Series[lab].Points = append(ch.Series[lab].Points, chart.Point{X: float64(at), Y: float64(y), Lo: math.NaN(), Hi: math.NaN(),
-			Tip: name + " in lab " + p.DUTLab + ": " + signedText(y) + " %", Key: name, Value: y.String()})
+		ch.Series[lab].Points = append(
+			ch.Series[lab].Points, chart.Point{X: float64(at), Y: float64(y), Lo: math.NaN(), Hi: math.NaN(),
+				Tip: name + " in lab " + p.DUTLab + ": " + signedText(y) + " %", Key: name, Value: y.String()})
 		data.add("", nameCell(name, ""), textCell(p.DUTLab), numberCell(at, digits3), numberCell(y, signedText))
 	}
-	return d.finish(ch.Title, "One mark a block; filled and hollow marks tell the labs apart. A trend, or one kind of mark above the other, would be an effect.", ch.Draw, data)
+	return d.finish(ch.Title,
+		"One mark a block; filled and hollow marks tell the labs apart. A trend, or one kind of mark above the other, "+
+			"would be an effect.", ch.Draw, data)
 }
 
 // noiseFigure draws what two clean routers differ by; nil when that is not known.
@@ -112,7 +120,8 @@ func (d *drawing) noiseFigure() []figure {
 		return nil
 	}
 	p := mark("aa", 0, aa.Ratio, words.Capitalised(noiseSentence(aa)))
-	row := chart.ForestRow{Label: "clean over clean", Text: fmt.Sprintf("× %s %s", three(aa.Ratio.Mean), bounds(aa.Ratio, three)),
+	row := chart.ForestRow{
+		Label: "clean over clean", Text: fmt.Sprintf("× %s %s", three(aa.Ratio.Mean), bounds(aa.Ratio, three)),
 		Marks: []chart.ForestMark{{Style: chart.Style{Number: chart.Clean}, Point: p, Raw: ratios(d.thin(d.aa, rawPerCell))}}}
 	f := chart.Forest{
 		Title: "Noise floor: two clean routers", XLabel: "CPU per bit, × each other", X: chart.Logarithmic, Reference: 1,
@@ -120,6 +129,8 @@ func (d *drawing) noiseFigure() []figure {
 	}
 	data := newGrid("", "<Routers", "Ratio", "Pairs", "Blocks", "Spread|sd of block log ratios")
 	data.Head[1].Field = "aa.ratio.mean"
-	data.add("aa", nameCell(row.Label, ""), estimateCell(aa.Ratio, three), countCell(aa.Pairs), countCell(aa.Blocks), numberCell(aa.SDLog, fraction4))
-	return []figure{d.finish(f.Title, "Dots are single pairs. The shaded band is what counts as equivalent.", f.Draw, data)}
+	data.add("aa", nameCell(row.Label, ""), estimateCell(aa.Ratio, three), countCell(aa.Pairs), countCell(aa.Blocks),
+		numberCell(aa.SDLog, fraction4))
+	return []figure{
+		d.finish(f.Title, "Dots are single pairs. The shaded band is what counts as equivalent.", f.Draw, data)}
 }

@@ -17,7 +17,8 @@ func TestStormPageInBrowser(t *testing.T) {
 	file := filepath.Join(dir, report.HTMLFile)
 	cells := rawCells(t, dir)
 	t.Run("tables", func(t *testing.T) {
-		checkFields(t, open(t, browser, file, wide), cells, []string{"metrics.login_per_second.device.mean", "metrics.login_p99_ms.device.mean", "metrics.login_router_ms.device.mean",
+		checkFields(t, open(t, browser, file, wide), cells, []string{"metrics.login_per_second.device.mean",
+			"metrics.login_p99_ms.device.mean", "metrics.login_router_ms.device.mean",
 			"metrics.lease_per_second.device.mean", "metrics.pss_kib_per_client.device.mean", "counts.login_asked"})
 	})
 	t.Run("curves", func(t *testing.T) { checkCurves(t, open(t, browser, file, wide), cells) })

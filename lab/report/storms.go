@@ -20,16 +20,21 @@ func stormColumns(s analysis.Summary) []cellColumn {
 	}
 	cols := append(settingColumns("DUT", dimensionsOf),
 		textColumn("they come", func(c analysis.Cell) string { return arrival(c.Number(result.LoginRate)) }).ifDiffers(),
-		writtenColumn("storms", func(c analysis.Cell) string { return fmt.Sprint(c.Pairs) }).dropped(1), writtenColumn("failed", failedText),
-		writtenColumn("retried", func(c analysis.Cell) string { return shareText(c.Counts[retriedLogins], c.Counts[askedLogins]) }).dropped(5))
+		writtenColumn("storms", func(c analysis.Cell) string { return fmt.Sprint(c.Pairs) }).dropped(1),
+		writtenColumn("failed", failedText),
+		writtenColumn("retried",
+			func(c analysis.Cell) string { return shareText(c.Counts[retriedLogins], c.Counts[askedLogins]) }).dropped(5))
 	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Counts[logins.DeviceLeases] > 0 }) {
 		cols = append(cols, writtenColumn("leases/s", func(c analysis.Cell) string {
-			return map[bool]string{true: digits3(c.Device(logins.Lease + logins.PerSecond).Mean), false: none}[c.Counts[logins.DeviceLeases] > 0]
+			return map[bool]string{
+				true: digits3(c.Device(logins.Lease + logins.PerSecond).Mean), false: none}[c.Counts[logins.DeviceLeases] > 0]
 		}).dropped(6))
 	}
 	return append(cols,
-		estimateColumn("logins/s", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device(logins.Login + logins.PerSecond) }).left(),
-		mean("p50", logins.Login+logins.P50Ms, 4), mean("p99", logins.Login+logins.P99Ms, 0), mean("max", logins.Login+logins.MaxMs, 3), mean("CPU/login", logins.Login+logins.RouterMs, 0),
+		estimateColumn("logins/s", "", digits3,
+			func(c analysis.Cell) analysis.Estimate { return c.Device(logins.Login + logins.PerSecond) }).left(),
+		mean("p50", logins.Login+logins.P50Ms, 4), mean("p99", logins.Login+logins.P99Ms, 0),
+		mean("max", logins.Login+logins.MaxMs, 3), mean("CPU/login", logins.Login+logins.RouterMs, 0),
 		writtenColumn("RADIUS/login", func(c analysis.Cell) string {
 			n := c.Device(logins.Login + logins.RadiusMs).Mean
 			return map[bool]string{true: none, false: millis(n)}[n == 0]
@@ -105,13 +110,17 @@ func loginLimit(c analysis.Cell) string { return limitText(c, logins.Login) }
 
 // limitWords say in words what a storm was held up by.
 var limitWords = map[string]string{
-	logins.LimitDevice: "device: CPU full", logins.LimitWaiting: "device: it waits", logins.LimitGenerator: "client host's CPU",
-	logins.LimitRadius: "RADIUS server's CPU", logins.LimitRate: "none: keeps pace",
+	logins.LimitDevice: "device: CPU full", logins.LimitWaiting: "device: it waits",
+	logins.LimitGenerator: "client host's CPU",
+	logins.LimitRadius:    "RADIUS server's CPU", logins.LimitRate: "none: keeps pace",
 }
 
-const stormReading = "a login is all that a client of this kind does, from its first message until it is told that it is in; " +
-	"logins/s is how many got in over the time until the last of them was; p50, p99 and max count from the moment each client was due, " +
-	"over those that got in; CPU/login is the router's, exact, until half a second after the last login; limit is whose CPU was full, " +
+const stormReading = "a login is all that a client of this kind does, from its first message until it is told that " +
+	"it is in; " +
+	"logins/s is how many got in over the time until the last of them was; p50, p99 and max count from the moment each " +
+	"client was due, " +
+	"over those that got in; CPU/login is the router's, exact, until half a second after the last login; limit is whose " +
+	"CPU was full, " +
 	"85 % or more: where it is not the device, the device may be faster than shown."
 
 // reasonsNamed bounds the reasons a line under the table names.
@@ -122,8 +131,10 @@ var troubles = []struct {
 	sentence, row, tally string
 	count                func(analysis.Cell) int
 }{
-	{"got no lease", "no lease", logins.Lease + logins.Failures, func(c analysis.Cell) int { return failed(c, logins.Lease) }},
-	{"did not get in", "no login", logins.Login + logins.Failures, func(c analysis.Cell) int { return failed(c, logins.Login) }},
+	{"got no lease", "no lease", logins.Lease + logins.Failures,
+		func(c analysis.Cell) int { return failed(c, logins.Lease) }},
+	{"did not get in", "no login", logins.Login + logins.Failures,
+		func(c analysis.Cell) int { return failed(c, logins.Login) }},
 	{"asked again for a lease", "asked again for a lease", logins.Lease + logins.Refusals,
 		func(c analysis.Cell) int { return c.Counts[logins.Lease+logins.Retried] }},
 	{"tried more than once to log in", "tried again to log in", logins.Login + logins.Refusals,
@@ -144,7 +155,8 @@ func stormRemarks(cells []analysis.Cell) (out []string) {
 				who = "the device, in " + shareText(n, c.Pairs) + " storms,"
 			}
 			reasons := reasonsText(c.Tallies[t.tally], reasonsNamed, "", "")
-			out = append(out, fmt.Sprintf("%s, %s: %s %s: %s", c.DUT(), clientsOf(c.Cell), who, t.sentence, strings.Join(reasons, "; ")))
+			out = append(out,
+				fmt.Sprintf("%s, %s: %s %s: %s", c.DUT(), clientsOf(c.Cell), who, t.sentence, strings.Join(reasons, "; ")))
 		}
 	}
 	return out
@@ -184,7 +196,8 @@ func loginScreen(d *drawing) (lead string, r ranking) {
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(logins.Login+logins.PerSecond)
-		row.At, row.Value, row.Interval, row.Shape, row.Word = e, digits3(e.Mean), bounds(e, digits3), shapeAll, "all clients got in"
+		row.At, row.Value, row.Interval, row.Shape, row.Word = e, digits3(e.Mean), bounds(e, digits3), shapeAll,
+			"all clients got in"
 		row.Note, row.Facts = words.Joined("; ", where(c), loginNote(c)), loginFacts(c)
 		if failed(c, logins.Login) > 0 {
 			row.Shape, row.Word = shapeSome, "some clients were left out"
@@ -227,7 +240,8 @@ func loginFacts(c analysis.Cell) (facts factList) {
 		n := c.Device(metric).Mean
 		facts.add(n.Known(), name, text, print(n))
 	}
-	add("Wait", "half up to %s, 99 %% up to "+millis(c.Device(logins.Login+logins.P99Ms).Mean), logins.Login+logins.P50Ms, millis)
+	add("Wait", "half up to %s, 99 %% up to "+millis(c.Device(logins.Login+logins.P99Ms).Mean), logins.Login+logins.P50Ms,
+		millis)
 	add("The last waited", "%s", logins.Login+logins.MaxMs, millis)
 	facts.add(c.Counts[retriedLogins] > 0, "Had to try again", "%s", sharePct(c, c.Counts[retriedLogins]))
 	add("Router CPU", "%s a login", logins.Login+logins.RouterMs, millis)
@@ -282,10 +296,13 @@ var loginsView = view{
 	first:   loginScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "How they take a storm"
-		data.Empty = "No storm was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
-		data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside it, because a clean router has no logins."
+		data.Empty = "No storm was recorded, so there is nothing to show. The sections below say what was skipped, " +
+			"rejected or went wrong."
+		data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside " +
+			"it, because a clean router has no logins."
 		data.Groups = grouped(s.Cells, d.stormGroup, result.Clients, result.LoginRate)
-		data.Results, data.Further = build("Logins: means over storms, their intervals in brackets", s, s.Cells, stormResults...), tables(s, loginTables)
+		data.Results, data.Further = build(
+			"Logins: means over storms, their intervals in brackets", s, s.Cells, stormResults...), tables(s, loginTables)
 		if met := metGrid(s.Cells); len(met.Rows) > 0 {
 			data.Further = append(data.Further, met)
 		}
@@ -327,7 +344,9 @@ func (d *drawing) curve(cells []analysis.Cell, title, label, phase string) figur
 		ch.Series = append(ch.Series, series)
 	}
 	ch.Desc = sentences(tips)
-	return d.finish(title, "Marks are at half, at 90 % and where the last client was through; a line that ends below 100 % has left clients out. Time is logarithmic.",
+	return d.finish(title,
+		"Marks are at half, at 90 % and where the last client was through; a line that ends below 100 % has left clients "+
+			"out. Time is logarithmic.",
 		ch.Draw, data)
 }
 
@@ -336,8 +355,10 @@ var stormResults = []cellColumn{
 	device(logins.Login+logins.PerSecond, "Logins", "*"),
 	countColumn("Left out", "clients", "", func(c analysis.Cell) int { return failed(c, logins.Login) }),
 	counts(askedLogins, "Asked", "in all storms"),
-	device(logins.Login+logins.P50Ms, "p50", "*"), device(logins.Login+logins.P90Ms, "p90", "*"), device(logins.Login+logins.P99Ms, "p99", "*"), device(logins.Login+logins.MaxMs, "Last", "*"),
-	device(logins.Login+logins.RouterMs, "Router CPU", "* a login"), device(logins.Login+logins.RadiusMs, "RADIUS CPU", "* a login"),
+	device(logins.Login+logins.P50Ms, "p50", "*"), device(logins.Login+logins.P90Ms, "p90", "*"),
+	device(logins.Login+logins.P99Ms, "p99", "*"), device(logins.Login+logins.MaxMs, "Last", "*"),
+	device(logins.Login+logins.RouterMs, "Router CPU", "* a login"),
+	device(logins.Login+logins.RadiusMs, "RADIUS CPU", "* a login"),
 	device(logins.PSSKiBPerClient, "Memory", "* a client"),
 	textColumn("Limit", loginLimit),
 	pairsColumn("Storms"), rejectedColumn("Rejected"),
@@ -350,15 +371,20 @@ var loginTables = []cellTable{
 			return map[bool]string{true: "the device", false: "the lab"}[c.Counts[logins.DeviceLeases] > 0]
 		}),
 		device(logins.Lease+logins.PerSecond, "Leases", "*"),
-		counts(logins.Lease+logins.Through, "Leased", "clients"), counts(logins.Lease+logins.Retried, "Asked again", "clients"),
-		device(logins.Lease+logins.P50Ms, "p50", "*"), device(logins.Lease+logins.P99Ms, "p99", "*"), device(logins.Lease+logins.MaxMs, "Last", "*"),
+		counts(logins.Lease+logins.Through, "Leased", "clients"),
+		counts(logins.Lease+logins.Retried, "Asked again", "clients"),
+		device(logins.Lease+logins.P50Ms, "p50", "*"), device(logins.Lease+logins.P99Ms, "p99", "*"),
+		device(logins.Lease+logins.MaxMs, "Last", "*"),
 		device(logins.Lease+logins.RouterMs, "Router CPU", "* a lease"),
 		textColumn("Limit", func(c analysis.Cell) string { return limitText(c, logins.Lease) }),
 	}},
 	{"Who was busy during the logins: shares of the CPUs each may use", "", []cellColumn{
-		device(logins.Login+logins.RouterBusyPct, "Router", "*"), device(logins.Login+logins.EndpointsBusyPct, "Endpoints", "*"),
-		device(logins.Login+logins.ClientBusyPct, "of it clients", "*"), device(logins.Login+logins.RadiusBusyPct, "of it RADIUS", "*"),
-		device(logins.Login+logins.ClientMs, "Client CPU", "* a login"), device(logins.Login+logins.ProcessMs, "Device's processes", "* a login"),
+		device(logins.Login+logins.RouterBusyPct, "Router", "*"),
+		device(logins.Login+logins.EndpointsBusyPct, "Endpoints", "*"),
+		device(logins.Login+logins.ClientBusyPct, "of it clients", "*"),
+		device(logins.Login+logins.RadiusBusyPct, "of it RADIUS", "*"),
+		device(logins.Login+logins.ClientMs, "Client CPU", "* a login"),
+		device(logins.Login+logins.ProcessMs, "Device's processes", "* a login"),
 		device(logins.Login+logins.LateMs, "Latest begin", "*"),
 		device(logins.IdlePSSMiB, "Memory, idle", "PSS, *"), device(logins.LoggedPSSMiB, "Memory, all in", "PSS, *"),
 	}},
@@ -370,7 +396,8 @@ func metGrid(cells []analysis.Cell) grid {
 	for _, c := range cells {
 		for _, t := range troubles {
 			for _, r := range c.Tallies[t.tally] {
-				g.add(c.Cell.String(), nameCell(c.DUT(), c.DUT()), textCell(stormSetting(c)), textCell(t.row), countCell(r.Count), textCell(strings.TrimSpace(r.Text)))
+				g.add(c.Cell.String(), nameCell(c.DUT(), c.DUT()), textCell(stormSetting(c)), textCell(t.row), countCell(r.Count),
+					textCell(strings.TrimSpace(r.Text)))
 			}
 		}
 	}

@@ -42,7 +42,8 @@ type ending struct{ Word, Answer, Class string }
 
 // endings are in the order in which a reader looks for them.
 var endings = []ending{
-	{"holds here", "yes", "holds"}, {"does not hold here", "no", "fails"}, {"left open", "left open", "open"}, {"not tested", "not tested", "untested"},
+	{"holds here", "yes", "holds"}, {"does not hold here", "no", "fails"}, {"left open", "left open", "open"},
+	{"not tested", "not tested", "untested"},
 }
 
 // outcome is what a finding came to.
@@ -103,7 +104,8 @@ func describeFinding(f analysis.Finding) found {
 	if cut || strings.HasPrefix(here, "the ") { // names of devices are written as they are
 		here = words.Capitalised(here)
 	}
-	out := found{outcome(f), findingID(f.ID), words.Or(f.Pair, routerName(device)), "To settle it", prose(here), prose(f.Expect)}
+	out := found{outcome(f), findingID(f.ID), words.Or(f.Pair, routerName(device)), "To settle it", prose(here),
+		prose(f.Expect)}
 	if f.Holds != nil {
 		out.ExpectName = "Why a difference is to be expected"
 	}
@@ -135,8 +137,10 @@ func findingCounts(findings []analysis.Finding) string {
 		}
 		return fmt.Sprintf("%d %s", count[class], many)
 	}
-	return fmt.Sprintf("Of %s of published work, %s here, %s, %s left open and %s not tested by this run.", words.Counted(len(findings), "finding"),
-		verb("holds", "holds", "hold"), verb("fails", "does not", "do not"), verb("open", "is", "are"), verb("untested", "was", "were"))
+	return fmt.Sprintf("Of %s of published work, %s here, %s, %s left open and %s not tested by this run.", words.Counted(
+		len(findings), "finding"),
+		verb("holds", "holds", "hold"), verb("fails", "does not", "do not"), verb("open", "is", "are"),
+		verb("untested", "was", "were"))
 }
 
 // studyPart is one study: its questions with the devices' answers, its figures and tables
@@ -203,7 +207,8 @@ type studyTable struct {
 func describeTable(t studies.Table) studyTable {
 	out := studyTable{Table: t}
 	for _, row := range t.Rows {
-		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level), Sort: row.Level.String(), Header: true}}}
+		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level),
+			Sort: row.Level.String(), Header: true}}}
 		here, there := bare, published
 		if row.Name != "" { // figures are rates
 			here, there = digits4, digits4
@@ -257,7 +262,8 @@ type studyFigure struct {
 }
 
 func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
-	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, Reference: float64(p.Reference), LogX: f.LogX, OverTime: f.Course}
+	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, Reference: float64(p.Reference),
+		LogX: f.LogX, OverTime: f.Course}
 	if f.Stacked && !f.Course {
 		ch.Height = stackedHeight
 	}

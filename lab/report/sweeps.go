@@ -123,7 +123,8 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 				continue
 			}
 			cell := s.Cell.With(p.along, float64(l.Level)).With(p.fixed, p.at)
-			tip := fmt.Sprintf("%s: %s of a core %s at %s, %s", line.Name, percent(e.Mean), bounds(e, percent), p.text(l.Level), p.place())
+			tip := fmt.Sprintf(
+				"%s: %s of a core %s at %s, %s", line.Name, percent(e.Mean), bounds(e, percent), p.text(l.Level), p.place())
 			pt := mark(cell.String(), float64(l.Level), e, tip)
 			tips = append(tips, tip)
 			value := estimateCell(e, bare)
@@ -133,14 +134,16 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 				value.Main += " *"
 			}
 			line.Points = append(line.Points, pt)
-			data.add(pt.Key, nameCell(line.Name, ""), gridCell{Main: digits4(l.Level), Sort: l.Level.String()}, value, estimateCell(l.LinkMbps, digits4))
+			data.add(pt.Key, nameCell(line.Name, ""), gridCell{Main: digits4(l.Level), Sort: l.Level.String()}, value,
+				estimateCell(l.LinkMbps, digits4))
 		}
 		ch.Series = append(ch.Series, line)
 	}
 	ch.Desc = sentences(tips)
 	caption := kind.caption + " Marks are means over blocks with their intervals, dots are single trials."
 	if shortfall {
-		caption += " Hollow marks: the device carried more than 10 % less than the load, so the figure is CPU that was never spent."
+		caption += " Hollow marks: the device carried more than 10 % less than the load, so the figure is CPU that was " +
+			"never spent."
 		data.Note = "* more than 10 % short of the load"
 	}
 	return d.finish(ch.Title, caption, ch.Draw, data)
@@ -205,5 +208,6 @@ func (d *drawing) panelRatio(p panel) figure {
 	for _, name := range slices.Sorted(maps.Keys(byDevice)) {
 		ch.Series = append(ch.Series, *byDevice[name])
 	}
-	return d.finish(ch.Title, d.pairCaption(), ch.Draw, build("", d.summary, measuredOf(p.cells, costRatio), overheadColumn(d.summary)))
+	return d.finish(
+		ch.Title, d.pairCaption(), ch.Draw, build("", d.summary, measuredOf(p.cells, costRatio), overheadColumn(d.summary)))
 }

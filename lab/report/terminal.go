@@ -17,7 +17,8 @@ import (
 // settingColumns say what a row of the terminal's tables is of.
 func settingColumns[T any](head string, of func(T) result.Cell) []column[T] {
 	cols := []column[T]{textColumn(head, func(v T) string { return routerName(of(v).Text(result.DUT)) })}
-	for _, d := range []result.Dimension{result.Profile, result.FrameSize, result.LinkMbps, result.Direction, result.Clients} {
+	for _, d := range []result.Dimension{
+		result.Profile, result.FrameSize, result.LinkMbps, result.Direction, result.Clients} {
 		col := textColumn(string(d), func(v T) string { return of(v).Text(d) }).ifDiffers()
 		col.Text = d != result.Clients
 		cols = append(cols, col)
@@ -27,7 +28,8 @@ func settingColumns[T any](head string, of func(T) result.Cell) []column[T] {
 
 func dimensionsOf(c analysis.Cell) result.Cell { return c.Cell }
 
-var offeredColumn = numberColumn("offered", "", "", rate, func(c analysis.Cell) analysis.Number { return offered(c.Cell) })
+var offeredColumn = numberColumn(
+	"offered", "", "", rate, func(c analysis.Cell) analysis.Number { return offered(c.Cell) })
 
 // costColumns are the terminal's table of costs.
 func costColumns(s analysis.Summary) []cellColumn {
@@ -47,7 +49,8 @@ const togetherSign = "*"
 
 // decidedColumn is the ratio with the interval that the verdict beside it rests on.
 func decidedColumn(s analysis.Summary) cellColumn {
-	col := estimateColumn(ratioHead(s)+" ×", "", ratio, func(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) })
+	col := estimateColumn(
+		ratioHead(s)+" ×", "", ratio, func(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) })
 	own := col.cell
 	col.cell = func(c analysis.Cell) gridCell {
 		if c.Together == nil {
@@ -123,8 +126,8 @@ func (c column[T]) texts(list []T) (out []string) {
 
 const gap = "  "
 
-// table writes a blank line and the columns that differ and fit; nothing without rows. Columns of the same order of leaving go
-// together.
+// table writes a blank line and the columns that differ and fit; nothing without rows. Columns of the same order of
+// leaving go together.
 func table[T any](b *strings.Builder, columns []column[T], list []T, width int) {
 	if len(list) == 0 {
 		return
@@ -188,7 +191,8 @@ func remarks(s analysis.Summary) []string {
 		}
 	}
 	if s.Trials.Rejected > 0 {
-		add("Rejected: %s by self-tests, %d accepted (%d redone).%s", words.Counted(s.Trials.Rejected, s.Noun), s.Trials.Accepted, s.Trials.Redone, several)
+		add("Rejected: %s by self-tests, %d accepted (%d redone).%s", words.Counted(s.Trials.Rejected, s.Noun),
+			s.Trials.Accepted, s.Trials.Redone, several)
 	}
 	out = append(out, reasonsText(s.Rejects, reasonsShown, "  ", "  and ")...)
 	for _, skip := range s.Skipped {
@@ -249,7 +253,8 @@ func failedSentences(list []analysis.FailedBlock) (out []string) {
 	}
 	out = causes.sentences("Block failed: %s: %s")
 	if measured > 0 {
-		out = append(out, fmt.Sprintf("Failed at first and measured since, when the run was resumed: %s.", words.Counted(measured, "block")))
+		out = append(out,
+			fmt.Sprintf("Failed at first and measured since, when the run was resumed: %s.", words.Counted(measured, "block")))
 	}
 	return out
 }
@@ -311,9 +316,12 @@ func noiseSentence(aa analysis.AA) string {
 
 // costRemarks are the lines below the table of costs.
 func costRemarks(s analysis.Summary) []string {
-	out := append(slices.Concat(lineRemarks(s), totalsSentences(s.Cells), churnSentences(s.Cells)), "Noise floor: "+noiseSentence(s.AA))
+	out := append(slices.Concat(lineRemarks(s), totalsSentences(s.Cells), churnSentences(s.Cells)),
+		"Noise floor: "+noiseSentence(s.AA))
 	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Together != nil }) {
-		out = append([]string{togetherSign + " An interval of all cells together: by that of the cell by itself the verdict would be another, and among so many cells one may look so by chance."}, out...)
+		out = append([]string{togetherSign +
+			" An interval of all cells together: by that of the cell by itself the verdict would be another, and among so " +
+			"many cells one may look so by chance."}, out...)
 	}
 	if text := sidesSentence(s); text != "" {
 		out = append([]string{"What is compared: " + text}, out...)
@@ -322,9 +330,11 @@ func costRemarks(s analysis.Summary) []string {
 }
 
 func costReading(s analysis.Summary) string {
-	return fmt.Sprintf("%s × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
-		"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond the noise floor; "+
-		"both corrected for the number of cells.", ratioHead(s), 100*s.Confidence, 100*s.Delta)
+	return fmt.Sprintf(
+		"%s × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
+			"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond "+
+			"the noise floor; "+
+			"both corrected for the number of cells.", ratioHead(s), 100*s.Confidence, 100*s.Delta)
 }
 
 // wrap breaks a line at spaces; continuation lines are indented.

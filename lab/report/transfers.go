@@ -21,21 +21,29 @@ var transferView = view{
 	first:   transferScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "How fast files come, and what it costs"
-		data.Empty = "No transfer was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
-		data.ModeNote = "Each device has a lab of its own, in which one client after the other joins; no clean router stands beside it: clean is the router without a device."
+		data.Empty = "No transfer was recorded, so there is nothing to show. The sections below say what was skipped, " +
+			"rejected or went wrong."
+		data.ModeNote = "Each device has a lab of its own, in which one client after the other joins; no clean router " +
+			"stands beside it: clean is the router without a device."
 		data.Groups = d.transferGroups(s.Cells)
 		data.Results = build("Transfers: means over blocks, their intervals in brackets", s, s.Cells,
-			device(transfer.MaxRate, "Maximum rate", "*"), device(transfer.MeanRateKBS, "Mean rate", "*"), device(transfer.Busy, "Router CPU", "*"),
-			device(transfer.NsPerByte, "A byte", "*"), device(transfer.MachineBusyPct, "/proc/stat", "*"), device(transfer.DTRKBCPUS, "As printed", "*"),
-			device(transfer.FileP50Seconds, "A file", "*"), device(transfer.MaxSeconds, "At the maximum", "*"), pairsColumn("Blocks"), rejectedColumn("Rejected"))
+			device(transfer.MaxRate, "Maximum rate", "*"), device(transfer.MeanRateKBS, "Mean rate", "*"),
+			device(transfer.Busy, "Router CPU", "*"),
+			device(transfer.NsPerByte, "A byte", "*"), device(transfer.MachineBusyPct, "/proc/stat", "*"),
+			device(transfer.DTRKBCPUS, "As printed", "*"),
+			device(transfer.FileP50Seconds, "A file", "*"), device(transfer.MaxSeconds, "At the maximum", "*"),
+			pairsColumn("Blocks"), rejectedColumn("Rejected"))
 		data.Further = tables(s, []cellTable{{"What the router did at the maximum", "", []cellColumn{
-			device(transfer.CPUCorePct, "Router CPU", "*"), device(transfer.WakeupsPerSecond, "Wake-ups", "*"), device(transfer.RouterSharePct, "Share", "*"), device("seconds", "All transfers", "*"),
+			device(transfer.CPUCorePct, "Router CPU", "*"), device(transfer.WakeupsPerSecond, "Wake-ups", "*"),
+			device(transfer.RouterSharePct, "Share", "*"), device("seconds", "All transfers", "*"),
 		}}})
 	},
 }
 
-const transferReading = "the rate is that of IP packets from the router to the clients, without headers of Ethernet and PPPoE, in intervals between two samples; " +
-	"max rate is the mean of the intervals above 90 % of the highest, and CPU is the router's in these, exact, of what it has; ns/byte is CPU for each of these bytes; " +
+const transferReading = "the rate is that of IP packets from the router to the clients, without headers of Ethernet " +
+	"and PPPoE, in intervals between two samples; " +
+	"max rate is the mean of the intervals above 90 % of the highest, and CPU is the router's in these, exact, of what " +
+	"it has; ns/byte is CPU for each of these bytes; " +
 	"/proc/stat is of the whole machine, with clients and server, as study 3 took it of its router."
 
 // rateText is a rate in kByte/s without decimals: devices differ by less than 1 %.
@@ -54,12 +62,17 @@ func transferColumns(s analysis.Summary) []cellColumn {
 	return []cellColumn{
 		textColumn("DUT", analysis.Cell.DUT),
 		textColumn("router", func(c analysis.Cell) string { return speedText(c.Cell) }).ifDiffers(),
-		numberColumn("clients", "", "", digits4, func(c analysis.Cell) analysis.Number { return analysis.Number(c.Number(result.Clients)) }),
-		estimateColumn("max rate kByte/s", "", rateText, func(c analysis.Cell) analysis.Estimate { return c.Device(transfer.MaxRate) }),
+		numberColumn("clients", "", "", digits4,
+			func(c analysis.Cell) analysis.Number { return analysis.Number(c.Number(result.Clients)) }),
+		estimateColumn("max rate kByte/s", "", rateText,
+			func(c analysis.Cell) analysis.Estimate { return c.Device(transfer.MaxRate) }),
 		estimateColumn("CPU", "", percent, func(c analysis.Cell) analysis.Estimate { return c.Device(transfer.Busy) }),
-		numberColumn("ns/byte", "", "", digits3, func(c analysis.Cell) analysis.Number { return c.Device(transfer.NsPerByte).Mean }),
-		numberColumn("/proc/stat", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(transfer.MachineBusyPct).Mean }).dropped(1),
-		numberColumn("a file", "", "", func(n analysis.Number) string { return millis(1000 * n) }, func(c analysis.Cell) analysis.Number { return c.Device(transfer.FileP50Seconds).Mean }).dropped(2),
+		numberColumn("ns/byte", "", "", digits3,
+			func(c analysis.Cell) analysis.Number { return c.Device(transfer.NsPerByte).Mean }),
+		numberColumn("/proc/stat", "", "", percent,
+			func(c analysis.Cell) analysis.Number { return c.Device(transfer.MachineBusyPct).Mean }).dropped(1),
+		numberColumn("a file", "", "", func(n analysis.Number) string { return millis(1000 * n) },
+			func(c analysis.Cell) analysis.Number { return c.Device(transfer.FileP50Seconds).Mean }).dropped(2),
 	}
 }
 
@@ -68,7 +81,8 @@ func mostFetching(cells []analysis.Cell) (out []analysis.Cell) {
 	if len(cells) == 0 {
 		return nil
 	}
-	clients := slices.MaxFunc(cells, func(a, b analysis.Cell) int { return a.Int(result.Clients) - b.Int(result.Clients) }).Int(result.Clients)
+	clients := slices.MaxFunc(
+		cells, func(a, b analysis.Cell) int { return a.Int(result.Clients) - b.Int(result.Clients) }).Int(result.Clients)
 	for _, c := range cells {
 		if c.Int(result.Clients) == clients && c.Number(result.RouterSpeed) == cells[0].Number(result.RouterSpeed) {
 			out = append(out, c)
@@ -108,7 +122,8 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 		return "", r
 	}
 	say := func(c analysis.Cell) string {
-		return fmt.Sprintf("%s kByte/s through %s, for %s of the router's CPU", rateText(c.Device(transfer.MaxRate).Mean), c.DUT(), percent(c.Device(transfer.Busy).Mean))
+		return fmt.Sprintf("%s kByte/s through %s, for %s of the router's CPU", rateText(c.Device(transfer.MaxRate).Mean),
+			c.DUT(), percent(c.Device(transfer.Busy).Mean))
 	}
 	lead = words.Capitalised(clientsOf(first.Cell)) + " fetch at most " + say(first)
 	if last.Device(transfer.MaxRate).Mean.Known() && len(fast) > 1 {
@@ -118,20 +133,22 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 	return unbroken(words.Joined("; ", lead, orderClause(measuredOf(fast, of), of)) + "."), r
 }
 
-// transferGroups draw each speed of routers: the rates over time with the most clients, and rate and CPU by clients. Where
-// there are several speeds, rate and CPU by them come first.
+// transferGroups draw each speed of routers: the rates over time with the most clients, and rate and CPU by clients.
+// Where there are several speeds, rate and CPU by them come first.
 func (d *drawing) transferGroups(cells []analysis.Cell) (out []figureGroup) {
 	speeds := distinct(named(cells, func(c analysis.Cell) string { return c.Text(result.RouterSpeed) }))
 	if len(speeds) > 1 {
 		clients := mostFetching(cells)[0].Text(result.Clients)
 		all := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Text(result.Clients) != clients })
-		out = append(out, figureGroup{Heading: "By the router's CPU, " + clientsOf(all[0].Cell), Stacked: true, Figures: d.against(all, result.RouterSpeed, "Router's CPU, share of this machine's")})
+		out = append(out, figureGroup{Heading: "By the router's CPU, " + clientsOf(all[0].Cell), Stacked: true,
+			Figures: d.against(all, result.RouterSpeed, "Router's CPU, share of this machine's")})
 	}
 	return append(out, grouped(cells, d.transferGroup, result.RouterSpeed)...)
 }
 
 func (d *drawing) transferGroup(cells []analysis.Cell) figureGroup {
-	g := figureGroup{Heading: "Router with " + speedText(cells[0].Cell), Stacked: true, Figures: []figure{d.courses(mostFetching(cells))}}
+	g := figureGroup{
+		Heading: "Router with " + speedText(cells[0].Cell), Stacked: true, Figures: []figure{d.courses(mostFetching(cells))}}
 	if len(distinct(named(cells, func(c analysis.Cell) string { return c.Text(result.Clients) }))) > 1 {
 		g.Figures = append(g.Figures, d.against(cells, result.Clients, "Clients")...)
 	}
@@ -144,9 +161,11 @@ func (d *drawing) against(cells []analysis.Cell, along result.Dimension, xLabel 
 		metric, title, label string
 		print                format
 	}{
-		{transfer.MaxRate, "Maximum transfer rate", "Maximum transfer rate, kByte/s", rateText}, {transfer.Busy, "Router CPU at the maximum", "Router CPU, % of what it has", bare},
+		{transfer.MaxRate, "Maximum transfer rate", "Maximum transfer rate, kByte/s", rateText},
+		{transfer.Busy, "Router CPU at the maximum", "Router CPU, % of what it has", bare},
 	} {
-		ch := chart.XY{Title: p.title, XLabel: xLabel, YLabel: p.label, Reference: math.NaN(), Height: stackedHeight, LogX: along == result.RouterSpeed}
+		ch := chart.XY{Title: p.title, XLabel: xLabel, YLabel: p.label, Reference: math.NaN(), Height: stackedHeight,
+			LogX: along == result.RouterSpeed}
 		data := newGrid("", "<DUT", xLabel, p.label)
 		var tips []string
 		for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
@@ -172,13 +191,15 @@ func (d *drawing) against(cells []analysis.Cell, along result.Dimension, xLabel 
 // courses draws the rates of cells over time, as study 3's figure 4 does.
 func (d *drawing) courses(cells []analysis.Cell) figure {
 	title := "Transfer rate with " + clientsOf(cells[0].Cell)
-	ch := chart.XY{Title: title, XLabel: "Since the first transfer began, seconds", YLabel: "Transfer rate, kByte/s", Reference: math.NaN(), OverTime: true}
+	ch := chart.XY{Title: title, XLabel: "Since the first transfer began, seconds", YLabel: "Transfer rate, kByte/s",
+		Reference: math.NaN(), OverTime: true}
 	data := newGrid("", "<DUT", "After|s", "Rate|kByte/s")
 	var tips []string
 	for _, c := range cells {
 		line := chart.Series{Name: c.DUT(), Style: d.style(c.DUT())}
 		for _, p := range c.Curves[transfer.RateCurve] {
-			line.Points = append(line.Points, chart.Point{X: float64(p.Ms) / 1000, Y: float64(p.Value), Lo: math.NaN(), Hi: math.NaN()})
+			line.Points = append(
+				line.Points, chart.Point{X: float64(p.Ms) / 1000, Y: float64(p.Value), Lo: math.NaN(), Hi: math.NaN()})
 			data.add(c.Cell.String(), nameCell(c.DUT(), c.DUT()), numberCell(p.Ms/1000, digits3), numberCell(p.Value, rateText))
 		}
 		tips = append(tips, fmt.Sprintf("%s: %s kByte/s at most", c.DUT(), rateText(c.Device(transfer.MaxRate).Mean)))

@@ -21,22 +21,30 @@ var transitionView = view{
 	first:   transitionScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "How long packets take between TCP and Ethernet"
-		data.Empty = "No step was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
-		data.ModeNote = "Each block has a lab of its own, and no other stands beside it: clean is the direct path. Quotients are of the same block."
+		data.Empty = "No step was recorded, so there is nothing to show. The sections below say what was skipped, rejected " +
+			"or went wrong."
+		data.ModeNote = "Each block has a lab of its own, and no other stands beside it: clean is the direct path. " +
+			"Quotients are of the same block."
 		data.Groups = d.transitionGroups(s.Cells)
-		data.Results, data.Further = build("Medians"+overBlocks, s, s.Cells, transitionResults()...), tables(s, transitionTables())
+		data.Results, data.Further = build("Medians"+overBlocks, s, s.Cells, transitionResults()...),
+			tables(s, transitionTables())
 	},
 }
 
 const overBlocks = ": means over blocks, their intervals in brackets"
 
-const transitionReading = "TCP→Ethernet is from a program's write on the gateway until its packet leaves by the outer interface, through the tunnel; Ethernet→TCP from the packet's arrival there until the other " +
-	"gateway's program has read it (study 4's figures 6 and 7); enter and leave are the time of forwarded packets in each gateway; way is from the client's write to the server's read. Threads wait: polling threads and daemons of both gateways together, in the run queue; writes late: how late the gateway's program got its CPU for a probe. " +
-	"Figures are medians of the probes of a step, means of blocks; × is the direct path's. Probes whose connection sent again are left out; of a background over TCP the share of its segments that was sent again stands beside them."
+const transitionReading = "TCP→Ethernet is from a program's write on the gateway until its packet leaves by the " +
+	"outer interface, through the tunnel; Ethernet→TCP from the packet's arrival there until the other " +
+	"gateway's program has read it (study 4's figures 6 and 7); enter and leave are the time of forwarded packets in " +
+	"each gateway; way is from the client's write to the server's read. Threads wait: polling threads and daemons of " +
+	"both gateways together, in the run queue; writes late: how late the gateway's program got its CPU for a probe. " +
+	"Figures are medians of the probes of a step, means of blocks; × is the direct path's. Probes whose connection sent " +
+	"again are left out; of a background over TCP the share of its segments that was sent again stands beside them."
 
 // gatewayParts are the parts that the tables and charts have at first.
 var gatewayParts = []struct{ part, name string }{
-	{transition.Down, "TCP→Ethernet"}, {transition.Up, "Ethernet→TCP"}, {transition.Enter, "Enter"}, {transition.Leave, "Leave"}, {transition.Way, "Way"},
+	{transition.Down, "TCP→Ethernet"}, {transition.Up, "Ethernet→TCP"}, {transition.Enter, "Enter"},
+	{transition.Leave, "Leave"}, {transition.Way, "Way"},
 }
 
 // median is a part's first figure.
@@ -44,9 +52,13 @@ func median(part string) string { return transition.MetricOf(part, "p50") }
 
 // transitionColumns are the terminal's table.
 func transitionColumns(s analysis.Summary) []cellColumn {
-	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT), numberColumn("background", "", "", background, func(c analysis.Cell) analysis.Number { return offered(c.Cell) })}
+	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT), numberColumn("background", "", "", background, func(
+		c analysis.Cell) analysis.Number {
+		return offered(c.Cell)
+	})}
 	for _, d := range []result.Dimension{result.Clients, result.Profile, result.BackgroundPct, result.BackgroundKind} {
-		cols = append(cols, textColumn(map[result.Dimension]string{result.BackgroundPct: "busy %", result.BackgroundKind: "by"}[d]+words.When(d == result.Clients || d == result.Profile, string(d)),
+		cols = append(cols, textColumn(map[result.Dimension]string{result.BackgroundPct: "busy %",
+			result.BackgroundKind: "by"}[d]+words.When(d == result.Clients || d == result.Profile, string(d)),
 			func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
 	}
 	for i, p := range gatewayParts {
@@ -54,15 +66,24 @@ func transitionColumns(s analysis.Summary) []cellColumn {
 		if p.part != transition.Down && p.part != transition.Up {
 			cols = append(cols, col.dropped(len(gatewayParts)-i))
 		} else {
-			cols = append(cols, col, numberColumn("×", "", "", ratio, func(c analysis.Cell) analysis.Number { return c.Device(transition.RatioOf(p.part)).Mean }).dropped(6))
+			cols = append(cols, col, numberColumn("×", "", "", ratio, func(c analysis.Cell) analysis.Number {
+				return c.Device(
+					transition.RatioOf(p.part)).Mean
+			}).dropped(6))
 		}
 	}
 	if slices.ContainsFunc(s.Cells, hasOther) { // what explains the times there
-		cols = append(cols, numberColumn("threads wait", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(transition.Waits).Mean }), meanColumn(s.Metrics, transition.MetricOf(transition.Late, "mean"), "writes late", analysis.Cell.Device).dropped(7))
+		cols = append(cols, numberColumn("threads wait", "", "", percent, func(c analysis.Cell) analysis.Number {
+			return c.Device(transition.Waits).Mean
+		}), meanColumn(s.Metrics, transition.MetricOf(transition.Late, "mean"), "writes late", analysis.Cell.Device).dropped(
+			7))
 	}
-	cols = append(cols, meanColumn(s.Metrics, transition.MetricOf(transition.Up, "p99"), "p99", analysis.Cell.Device).dropped(4))
+	cols = append(cols,
+		meanColumn(s.Metrics, transition.MetricOf(transition.Up, "p99"), "p99", analysis.Cell.Device).dropped(4))
 	if anyKnown(s, transition.ResentBackground) {
-		cols = append(cols, numberColumn("sent again", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(transition.ResentBackground).Mean }).dropped(5))
+		cols = append(cols, numberColumn("sent again", "", "", percent, func(c analysis.Cell) analysis.Number {
+			return c.Device(transition.ResentBackground).Mean
+		}).dropped(5))
 	}
 	return append(cols, textColumn("flags", flagsOf))
 }
@@ -88,7 +109,8 @@ func transitionResults() (cols []cellColumn) {
 	for _, p := range gatewayParts {
 		cols = append(cols, device(median(p.part), p.name, "*"), device(transition.RatioOf(p.part), "of it", "× direct"))
 	}
-	return append(cols, device(transition.DeliveredMbps, "Delivered", "*"), textColumn("Flags", flagsOf), pairsColumn("Steps"), rejectedColumn("Rejected"))
+	return append(cols, device(transition.DeliveredMbps, "Delivered", "*"), textColumn("Flags", flagsOf),
+		pairsColumn("Steps"), rejectedColumn("Rejected"))
 }
 
 // transitionTables are the page's further tables: all figures of each part, then of CPUs and of probes.
@@ -102,11 +124,16 @@ func transitionTables() (list []cellTable) {
 	}
 	return append(list,
 		cellTable{"What waited for a CPU at the gateways" + overBlocks, transition.EnterCorePct, []cellColumn{
-			device(transition.EnterCorePct, "CPU, entering", "*"), device(transition.EnterNAPIWait, "Polling waits", "*"), device(transition.EnterProcessWait, "Daemons wait", "*"), device(transition.SenderWaitUs, "The writer waits", "*"),
-			device(transition.LeaveCorePct, "CPU, leaving", "*"), device(transition.LeaveNAPIWait, "Polling waits", "*"), device(transition.LeaveProcessWait, "Daemons wait", "*"), device(transition.ReceiverWaitUs, "The reader waits", "*"),
-			device(transition.Waits, "All threads wait", "*"), device(transition.MetricOf(transition.Late, "mean"), "Written late by", "*"), device(transition.BackgroundCorePct, "Other work", "*"),
+			device(transition.EnterCorePct, "CPU, entering", "*"), device(transition.EnterNAPIWait, "Polling waits", "*"),
+			device(transition.EnterProcessWait, "Daemons wait", "*"), device(transition.SenderWaitUs, "The writer waits", "*"),
+			device(transition.LeaveCorePct, "CPU, leaving", "*"), device(transition.LeaveNAPIWait, "Polling waits", "*"),
+			device(transition.LeaveProcessWait, "Daemons wait", "*"), device(transition.ReceiverWaitUs, "The reader waits", "*"),
+			device(transition.Waits, "All threads wait", "*"), device(transition.MetricOf(transition.Late, "mean"),
+				"Written late by", "*"), device(transition.BackgroundCorePct, "Other work", "*"),
 		}},
-		cellTable{"Probes" + overBlocks, transition.KeptPct, []cellColumn{device(transition.KeptPct, "Kept", "*"), device(transition.ResentPct, "Sent again", "*"), device(transition.UnmatchedPct, "Not found for certain", "*"), device(transition.ResentBackground, "Background sent again", "*")}})
+		cellTable{"Probes" + overBlocks, transition.KeptPct, []cellColumn{device(transition.KeptPct, "Kept", "*"), device(
+			transition.ResentPct, "Sent again", "*"), device(transition.UnmatchedPct, "Not found for certain", "*"),
+			device(transition.ResentBackground, "Background sent again", "*")}})
 }
 
 // transitionSettings are what cells have besides device and load, and, where the gateways are busy, besides that.
@@ -117,8 +144,8 @@ func transitionSettings(cells []analysis.Cell, along result.Dimension) (list []r
 	return distinct(list)
 }
 
-// transitionGroups draws each part against the background's rate, or against how busy the gateways are where that changes; and
-// the distributions at the highest of it.
+// transitionGroups draws each part against the background's rate, or against how busy the gateways are where that
+// changes; and the distributions at the highest of it.
 func (d *drawing) transitionGroups(cells []analysis.Cell) (out []figureGroup) {
 	along, name, unit, value := result.OfferedMbps, "Background", "Mbit/s", format(background)
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool {
@@ -167,14 +194,19 @@ func (d *drawing) distribution(cells []analysis.Cell, along result.Dimension, pa
 	at := analysis.Number(math.Inf(-1))
 	for _, c := range cells {
 		all := len(distinct(named(cells, analysis.Cell.DUT)))
-		same := slices.DeleteFunc(slices.Clone(cells), func(o analysis.Cell) bool { return o.Number(along) != c.Number(along) || o.Curves[part] == nil })
+		same := slices.DeleteFunc(slices.Clone(cells), func(o analysis.Cell) bool {
+			return o.Number(along) != c.Number(
+				along) || o.Curves[part] == nil
+		})
 		if len(same) == all {
 			at = max(at, analysis.Number(c.Number(along)))
 		}
 	}
-	name := gatewayParts[slices.IndexFunc(gatewayParts, func(p struct{ part, name string }) bool { return p.part == part })].name
+	name := gatewayParts[slices.IndexFunc(
+		gatewayParts, func(p struct{ part, name string }) bool { return p.part == part })].name
 	title := "Distribution of " + name
-	ch := chart.XY{Title: title, XLabel: name + ", µs", YLabel: "Probes that took no longer, %", Reference: math.NaN(), Curve: true, Height: stackedHeight}
+	ch := chart.XY{Title: title, XLabel: name + ", µs", YLabel: "Probes that took no longer, %", Reference: math.NaN(),
+		Curve: true, Height: stackedHeight}
 	data := newGrid("", "<DUT", "Share|% of the probes", "Up to|µs")
 	var tips []string
 	for _, c := range cells {
@@ -205,7 +237,9 @@ func (d *drawing) distribution(cells []analysis.Cell, along result.Dimension, pa
 	if along == result.BackgroundPct {
 		value = percent(at)
 	}
-	return d.finish(title, "With "+value+words.When(along == result.BackgroundPct, " other work")+words.When(along == result.OfferedMbps, " background")+". Marks are at half, at 99 % and at the longest. Time is logarithmic.", ch.Draw, data), true
+	return d.finish(title, "With "+value+words.When(along == result.BackgroundPct, " other work")+words.When(
+		along == result.OfferedMbps, " background")+". Marks are at half, at 99 % and at the longest. Time is logarithmic.",
+		ch.Draw, data), true
 }
 
 // transitionScreen ranks the devices by Ethernet→TCP at the highest background that all carry.
@@ -242,8 +276,8 @@ func transitionScreen(d *drawing) (lead string, r ranking) {
 	return unbroken(lead), r
 }
 
-// carriedByAll are the cells of all devices at the least busy gateways and the highest load at which none of them is at its
-// limit; else at the lowest.
+// carriedByAll are the cells of all devices at the least busy gateways and the highest load at which none of them is at
+// its limit; else at the lowest.
 func carriedByAll(cells []analysis.Cell) (at []analysis.Cell) {
 	if len(cells) == 0 {
 		return nil
@@ -252,7 +286,8 @@ func carriedByAll(cells []analysis.Cell) (at []analysis.Cell) {
 		return int(a.Number(result.BackgroundPct) - b.Number(result.BackgroundPct))
 	})
 	setting := quiet.Without(result.DUT, result.OfferedMbps)
-	same := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Without(result.DUT, result.OfferedMbps) != setting })
+	same := slices.DeleteFunc(
+		slices.Clone(cells), func(c analysis.Cell) bool { return c.Without(result.DUT, result.OfferedMbps) != setting })
 	loads := map[float64]bool{} // that all carry
 	for _, c := range same {
 		carried, known := loads[c.Number(result.OfferedMbps)]
@@ -277,6 +312,7 @@ func transitionFacts(c analysis.Cell) (facts factList) {
 		e := c.Device(median(p.part))
 		facts.add(e.Mean.Known(), p.name, "%s", words.Joined(" ", micros(e.Mean), bounds(e, digits3)))
 	}
-	facts.add(c.Device(transition.MetricOf(transition.Up, "p99")).Mean.Known(), "Ethernet→TCP, 99th percentile", "%s", micros(c.Device(transition.MetricOf(transition.Up, "p99")).Mean))
+	facts.add(c.Device(transition.MetricOf(transition.Up, "p99")).Mean.Known(), "Ethernet→TCP, 99th percentile", "%s",
+		micros(c.Device(transition.MetricOf(transition.Up, "p99")).Mean))
 	return facts
 }

@@ -20,7 +20,8 @@ func TestTransitions(t *testing.T) {
 		for _, p := range transition.Parts {
 			parts[p.Name] = probes.Distribute([]int64{900 * us, 1000 * us, 3000 * us})
 		}
-		s := &transition.Step{Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.OfferedMbps, mbps), LoadSeconds: 1, DeliveredMbps: mbps, Segments: 200, Retransmits: 3,
+		s := &transition.Step{Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.OfferedMbps, mbps),
+			LoadSeconds: 1, DeliveredMbps: mbps, Segments: 200, Retransmits: 3,
 			Hosts: transition.Ends{Counts: probes.Counts{Sent: 3}, Parts: parts}}
 		s.Accepted = true
 		lines = append(lines, result.Line{Head: s.Head, Cell: s.Cell, Record: s})
@@ -47,11 +48,14 @@ func TestTransitions(t *testing.T) {
 	if err := report.Terminal(&narrow, s, 60); err != nil {
 		t.Fatal(err)
 	}
-	if table, left, cut := strings.Cut(narrow.String(), "Left out for want of width"); !cut || strings.Contains(table, "×") || !strings.Contains(left, "×") {
-		t.Errorf("a narrow terminal has quotients without what they are of, or does not say what it leaves out:\n%s", narrow.String())
+	if table, left, cut := strings.Cut(narrow.String(), "Left out for want of width"); !cut ||
+		strings.Contains(table, "×") || !strings.Contains(left, "×") {
+		t.Errorf("a narrow terminal has quotients without what they are of, or does not say what it leaves out:\n%s",
+			narrow.String())
 	}
 	first := strings.ReplaceAll(page.String(), "\u00a0", " ")
-	for _, want := range []string{"a packet takes 20.0 µs with clean and 44.0 µs with vpn", `data-field="metrics.ethernet_to_tcp_p50_us.device.mean"`, "Distribution of Ethernet→TCP"} {
+	for _, want := range []string{"a packet takes 20.0 µs with clean and 44.0 µs with vpn",
+		`data-field="metrics.ethernet_to_tcp_p50_us.device.mean"`, "Distribution of Ethernet→TCP"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("the page lacks %q", want)
 		}

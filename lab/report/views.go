@@ -79,7 +79,8 @@ func plainColumns(s analysis.Summary) []cellColumn {
 	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT)}
 	if len(s.Cells) > 0 {
 		for _, v := range s.Cells[0].Without(result.DUT).Values() {
-			col := textColumn(result.OneLine(string(v.Dimension)), func(c analysis.Cell) string { return c.Text(v.Dimension) }).ifDiffers()
+			col := textColumn(
+				result.OneLine(string(v.Dimension)), func(c analysis.Cell) string { return c.Text(v.Dimension) }).ifDiffers()
 			col.Text = false
 			cols = append(cols, col)
 		}
@@ -101,7 +102,8 @@ func plainScreen(d *drawing) (lead string, r ranking) {
 	if m.Better == analysis.More {
 		least, sign = "most", -1
 	}
-	r = ranking{Title: words.Capitalised(words.Joined(", ", what, m.Unit)), Order: "the " + least + " first", ReachText: intervalText(d.summary)}
+	r = ranking{Title: words.Capitalised(words.Joined(", ", what, m.Unit)), Order: "the " + least + " first",
+		ReachText: intervalText(d.summary)}
 	cells := slices.Clone(d.summary.Cells)
 	rank(cells, func(c analysis.Cell) analysis.Number { return sign * c.Device(m.Name).Mean })
 	for _, c := range cells {
@@ -113,9 +115,11 @@ func plainScreen(d *drawing) (lead string, r ranking) {
 	if !first.Mean.Known() {
 		return "", r
 	}
-	lead = fmt.Sprintf("%s %s: %s with %s", least, what, cells[0].DUT(), words.Joined(" ", withBounds(first, digits3), m.Unit))
+	lead = fmt.Sprintf(
+		"%s %s: %s with %s", least, what, cells[0].DUT(), words.Joined(" ", withBounds(first, digits3), m.Unit))
 	if n := len(foremost(measuredOf(cells, deviceOf(m.Name)), deviceOf(m.Name))); n > 1 {
-		return fmt.Sprintf("As estimated, the %s; whether it is before %s, this run leaves open.", lead, words.Counted(n-1, "other")), r
+		return fmt.Sprintf(
+			"As estimated, the %s; whether it is before %s, this run leaves open.", lead, words.Counted(n-1, "other")), r
 	}
 	return "The " + lead + ".", r
 }

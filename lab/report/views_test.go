@@ -15,8 +15,10 @@ import (
 )
 
 // joules is a metric that no shipped measure has: one line describes it.
-var joules = analysis.Metric{Name: "router_joules", Unit: "J", Text: "energy of the router", Better: analysis.Less, Against: analysis.AsDifference,
-	Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.Field("metrics.router_joules")}
+var joules = analysis.Metric{
+	Name: "router_joules", Unit: "J", Text: "energy of the router", Better: analysis.Less, Against: analysis.AsDifference,
+	Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
+	Of: analysis.Field("metrics.router_joules")}
 
 // withJoules is a run of which each window recorded the metric.
 func withJoules() result.Run {
@@ -36,8 +38,10 @@ func TestAnotherMetric(t *testing.T) {
 	cost.Metrics = append(slices.Clone(shipped), joules)
 	s := measure.Summarise(withJoules(), analysis.Options{})
 	c := s.Cells[0]
-	if c.Device("router_joules").Mean != 7 || c.Clean("router_joules").Mean != 3 || c.Change("router_joules").Mean != 4 || c.Device("router_joules").N < 2 {
-		t.Errorf("device %+v, clean %+v, change %+v", c.Device("router_joules"), c.Clean("router_joules"), c.Change("router_joules"))
+	if c.Device("router_joules").Mean != 7 || c.Clean("router_joules").Mean != 3 || c.Change("router_joules").Mean != 4 ||
+		c.Device("router_joules").N < 2 {
+		t.Errorf("device %+v, clean %+v, change %+v", c.Device("router_joules"), c.Clean("router_joules"),
+			c.Change("router_joules"))
 	}
 	var table bytes.Buffer
 	if err := report.CSV(&table, s); err != nil {
@@ -54,12 +58,14 @@ func TestAnotherMetric(t *testing.T) {
 // TestAnotherMeasure: a measure without a view of its own is shown by its metrics, with
 // dimensions of its own.
 func TestAnotherMeasure(t *testing.T) {
-	in := analysis.Input{Measure: "energy", Noun: "trial", Metrics: []analysis.Metric{joules}, Compare: func(a, b result.Cell) int {
-		return result.CompareCells(a, b, result.DUT, "frame_bytes")
-	}}
+	in := analysis.Input{
+		Measure: "energy", Noun: "trial", Metrics: []analysis.Metric{joules}, Compare: func(a, b result.Cell) int {
+			return result.CompareCells(a, b, result.DUT, "frame_bytes")
+		}}
 	for i, dut := range []string{"a", "b\x1b[31m", "a", "b\x1b[31m"} {
 		cell := result.NewCell(result.DUT, dut, result.Dimension("frame_bytes"), 64)
-		trial := analysis.Trial{Trial: result.Trial{Cell: cell, Block: i / 2, Accepted: true}, Device: result.Values{"metrics.router_joules": float64(i%2 + 1)}, Clean: result.Values{"metrics.router_joules": 1}}
+		trial := analysis.Trial{Trial: result.Trial{Cell: cell, Block: i / 2, Accepted: true}, Device: result.Values{
+			"metrics.router_joules": float64(i%2 + 1)}, Clean: result.Values{"metrics.router_joules": 1}}
 		in.Trials = append(in.Trials, trial)
 	}
 	s := analysis.Summarise(in, analysis.Options{})
@@ -67,20 +73,23 @@ func TestAnotherMeasure(t *testing.T) {
 	if err := report.Terminal(&text, s, 100); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(text.String(), "\x1b") || !strings.Contains(text.String(), "router_joules") || !strings.Contains(text.String(), "energy · 64") {
+	if strings.Contains(text.String(), "\x1b") || !strings.Contains(text.String(), "router_joules") ||
+		!strings.Contains(text.String(), "energy · 64") {
 		t.Errorf("terminal:\n%q", text.String())
 	}
 	if err := report.HTML(&page, in.Run, s); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Energy of the router, J", "The least energy of the router: a with 1.00", "Frame bytes", `data-field="metrics.router_joules.device.mean"`} {
+	for _, want := range []string{"Energy of the router, J", "The least energy of the router: a with 1.00", "Frame bytes",
+		`data-field="metrics.router_joules.device.mean"`} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
 	s.Metrics[0].Better = analysis.More
 	page.Reset()
-	if err := report.HTML(&page, in.Run, s); err != nil || !strings.Contains(page.String(), "The most energy of the router: b") {
+	if err := report.HTML(&page, in.Run, s); err != nil ||
+		!strings.Contains(page.String(), "The most energy of the router: b") {
 		t.Errorf("%v: more is better, and the page does not name the device with the most", err)
 	}
 	if !slices.IsSortedFunc(s.Cells, func(a, b analysis.Cell) int { return in.Compare(a.Cell, b.Cell) }) {
@@ -107,7 +116,8 @@ func TestSummaryReadsBack(t *testing.T) {
 // TestCellWithoutVerdict: null is how other programs write that there is none.
 func TestCellWithoutVerdict(t *testing.T) {
 	var c analysis.Cell
-	if err := json.Unmarshal([]byte(`{"dimensions":{"dut":"a"},"verdict":null}`), &c); err != nil || c.DUT() != "a" || c.Verdict != "" || c.PDifferent.Known() {
+	if err := json.Unmarshal([]byte(`{"dimensions":{"dut":"a"},"verdict":null}`), &c); err != nil || c.DUT() != "a" ||
+		c.Verdict != "" || c.PDifferent.Known() {
 		t.Errorf("%v: %+v", err, c)
 	}
 }

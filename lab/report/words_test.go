@@ -25,7 +25,8 @@ func TestWordsOfPageAndTable(t *testing.T) {
 	s := measure.Summarise(run, analysis.Options{})
 	s.Limits = []analysis.Limit{{DUT: "ebpf", Clients: 20, Took: 10, How: "no lease"}}
 	s.Findings = []analysis.Finding{
-		{ID: "x/coovachilli", Here: "coovachilli: not measured."}, {ID: "x/opennds", Here: "coovachilli and opennds: alike."}, {ID: "x/clean", Here: "the clean router: straight."},
+		{ID: "x/coovachilli", Here: "coovachilli: not measured."}, {ID: "x/opennds", Here: "coovachilli and opennds: alike."},
+		{ID: "x/clean", Here: "the clean router: straight."},
 	}
 	var page, text bytes.Buffer
 	if err := report.HTML(&page, run, s); err != nil {
@@ -34,7 +35,9 @@ func TestWordsOfPageAndTable(t *testing.T) {
 	if err := report.Terminal(&text, s, 0); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Skipped: coovachilli: not on PATH: chilli (build it)\n", "Rejected: 2 trials by self-tests, 0 accepted (0 redone). Some have several reasons:\n", "  1 ×: lost 5 probes\n", "  2 ×, such as: steal"} {
+	for _, want := range []string{"Skipped: coovachilli: not on PATH: chilli (build it)\n",
+		"Rejected: 2 trials by self-tests, 0 accepted (0 redone). Some have several reasons:\n", "  1 ×: lost 5 probes\n",
+		"  2 ×, such as: steal"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())
 		}
@@ -63,7 +66,8 @@ func TestStormsHeldUpDifferently(t *testing.T) {
 	if err := report.Terminal(&text, measure.Summarise(run, analysis.Options{}), 0); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"device: it waits (3), client host's CPU (1)\n", "faster than shown: fast, 30 clients, all at once; fast, 100 clients, all at once."} {
+	for _, want := range []string{"device: it waits (3), client host's CPU (1)\n",
+		"faster than shown: fast, 30 clients, all at once; fast, 100 clients, all at once."} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q:\n%s", want, text.String())
 		}

@@ -244,7 +244,8 @@ func (m Manifest) check() error {
 		return ErrNotBundle
 	}
 	if m.Version > BundleVersion {
-		return fmt.Errorf("bundle version %d, known up to %d: %w; use a newer gateweigh", m.Version, BundleVersion, ErrNewerVersion)
+		return fmt.Errorf(
+			"bundle version %d, known up to %d: %w; use a newer gateweigh", m.Version, BundleVersion, ErrNewerVersion)
 	}
 	if m.Version < 1 {
 		return fmt.Errorf("%d is not a bundle version", m.Version)

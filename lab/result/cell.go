@@ -20,7 +20,8 @@ const (
 	Direction   Dimension = "direction"    // of the payload: Up, Down or Both
 	Profile     Dimension = "profile"      // how packets look to the router: PerPacket or Bulk
 	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
-	LinkMbps    Dimension = "link_rate"    // Mbit/s, of the link between two gateways, frames with their Ethernet headers; 0: no limit
+	// Mbit/s, of the link between two gateways, frames with their Ethernet headers; 0: no limit
+	LinkMbps    Dimension = "link_rate"
 	RouterSpeed Dimension = "router_speed" // share of its CPU that the router has; 1: all
 	LoginRate   Dimension = "login_rate"   // clients a second that lease and log in; 0: all at once
 
@@ -37,7 +38,8 @@ const (
 
 // dimensions lists the known dimensions in the order in which records and
 // summaries write them. Others follow by name.
-var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, RouterSpeed, LoginRate, SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct, BackgroundKind}
+var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, RouterSpeed, LoginRate,
+	SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct, BackgroundKind}
 
 // formerNames are dimensions by the names that older records have for them: a metric had the same.
 var formerNames = map[Dimension]Dimension{"link_mbps": LinkMbps}

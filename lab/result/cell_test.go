@@ -11,7 +11,8 @@ import (
 
 func TestCellsAreEqualWhateverTheOrderTheyWereMadeIn(t *testing.T) {
 	a := result.NewCell(result.DUT, "opennds", result.Clients, 100, result.OfferedMbps, 0.5)
-	b := result.NewCell(result.OfferedMbps, 0.5, result.DUT, "x", result.Direction, "", result.Clients, 100.0).With(result.DUT, "opennds")
+	b := result.NewCell(result.OfferedMbps, 0.5, result.DUT, "x", result.Direction, "", result.Clients, 100.0).With(
+		result.DUT, "opennds")
 	if a != b {
 		t.Errorf("%v and %v differ", a, b)
 	}
@@ -24,7 +25,8 @@ func TestCellsAreEqualWhateverTheOrderTheyWereMadeIn(t *testing.T) {
 	if a.Has(result.Direction) || a.Text(result.Direction) != "" || a.Number(result.Direction) != 0 {
 		t.Error("a dimension the cell lacks has a value")
 	}
-	if got := a.Without(result.Clients, result.OfferedMbps); got != a.Only(result.DUT) || got != result.NewCell(result.DUT, "opennds") {
+	if got := a.Without(result.Clients, result.OfferedMbps); got != a.Only(result.DUT) ||
+		got != result.NewCell(result.DUT, "opennds") {
 		t.Errorf("less two dimensions: %v", got)
 	}
 }
@@ -42,7 +44,8 @@ func TestCellsOfUnknownDimensionsFollowByName(t *testing.T) {
 func TestCellsSurviveJSON(t *testing.T) {
 	for _, c := range []result.Cell{
 		{},
-		result.NewCell(result.DUT, `a"<&`, result.Clients, 10_000, result.OfferedMbps, 0.1, result.Direction, result.Up, result.Profile, result.Bulk),
+		result.NewCell(result.DUT, `a"<&`, result.Clients, 10_000, result.OfferedMbps, 0.1, result.Direction, result.Up,
+			result.Profile, result.Bulk),
 		result.NewCell(result.DUT, "a\x1fb", result.LoginRate, 0),
 	} {
 		data, err := json.Marshal(c)
@@ -67,7 +70,8 @@ func TestCellsSurviveJSON(t *testing.T) {
 func TestCompareCells(t *testing.T) {
 	a := result.NewCell(result.DUT, "b", result.Clients, 9)
 	b := result.NewCell(result.DUT, "a", result.Clients, 10)
-	if result.CompareCells(a, b, result.Clients, result.DUT) >= 0 || result.CompareCells(a, b, result.DUT, result.Clients) <= 0 || result.CompareCells(a, a, result.DUT) != 0 {
+	if result.CompareCells(a, b, result.Clients, result.DUT) >= 0 ||
+		result.CompareCells(a, b, result.DUT, result.Clients) <= 0 || result.CompareCells(a, a, result.DUT) != 0 {
 		t.Error("cells are not compared by the dimensions given")
 	}
 }

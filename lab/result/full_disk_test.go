@@ -111,7 +111,8 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	if err != nil || env.Experiment != "old" {
 		t.Errorf("the old file: %+v, %v", env, err)
 	}
-	if _, err := result.WriteBundle(t.Context(), dir, filepath.Join(dir, "b.tar.gz"), false); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := result.WriteBundle(t.Context(), dir, filepath.Join(dir, "b.tar.gz"), false); !errors.Is(
+		err, syscall.ENOSPC) {
 		t.Errorf("bundle: %v", err)
 	}
 	filler.Close()
@@ -127,7 +128,8 @@ func TestUnpackOntoAMount(t *testing.T) {
 		return
 	}
 	name := bundle(t, makeRun(t, runFiles), false)
-	if err := result.UnpackBundle(t.Context(), name, dir); !errors.Is(err, syscall.EBUSY) || strings.Contains(err.Error(), "is not the run") {
+	if err := result.UnpackBundle(t.Context(), name, dir); !errors.Is(err, syscall.EBUSY) ||
+		strings.Contains(err.Error(), "is not the run") {
 		t.Errorf("onto a mount: %v", err)
 	}
 }

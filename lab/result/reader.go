@@ -85,7 +85,8 @@ func Of[T any](lines []Line) (list []*T) {
 // Attempts lists all attempts at windows, whatever was measured in them.
 func Attempts(trials []Trial, own []Line) (list []Line) {
 	for _, t := range trials {
-		head := Head{Kind: KindTrial, Block: t.Block, Attempt: t.Attempt, Sitting: t.Sitting, Start: t.Start, Elapsed: t.Elapsed, Accepted: t.Accepted}
+		head := Head{Kind: KindTrial, Block: t.Block, Attempt: t.Attempt, Sitting: t.Sitting, Start: t.Start,
+			Elapsed: t.Elapsed, Accepted: t.Accepted}
 		list = append(list, Line{Head: head, Cell: t.Cell, AA: t.AA, Window: t.Window})
 	}
 	return append(list, own...)
@@ -212,7 +213,8 @@ func decode(data []byte, into any) error {
 	case reflect.Bool:
 		want = "true or false"
 	}
-	return fmt.Errorf("%s: want %s, not %s", cmp.Or(strings.TrimPrefix(wrong.Field, "Head."), "the whole of it"), want, wrong.Value)
+	return fmt.Errorf(
+		"%s: want %s, not %s", cmp.Or(strings.TrimPrefix(wrong.Field, "Head."), "the whole of it"), want, wrong.Value)
 }
 
 // versioned decodes what names its format version, and has one that is known. The version is looked at

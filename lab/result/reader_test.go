@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	goodTrial = `{"version":1,"kind":"trial","cell":{"dut":"x"},"accepted":true,"dut":{"seconds":1},"clean":{"seconds":1}}` + "\n"
+	goodTrial = `{"version":1,"kind":"trial","cell":{"dut":"x"},"accepted":true,"dut":{"seconds":1},"clean":{"seconds":1}}` +
+		"\n"
 	goodBlock = `{"version":1,"kind":"block","dut":"x"}` + "\n"
 )
 
@@ -45,24 +46,34 @@ func TestReadRecords(t *testing.T) {
 		{name: "unknown keys", in: `{"version":1,"kind":"block","later":{"a":[1]}}` + "\n", blocks: 1},
 		{name: "torn", in: goodTrial + `{"version":1,"ki`, trials: 1, torn: 16},
 		{name: "torn though whole", in: goodTrial + strings.TrimSuffix(goodTrial, "\n"), trials: 1, torn: len(goodTrial) - 1},
-		{name: "newer", in: goodTrial + `{"version":2,"kind":"trial","accepted":"perhaps"}` + "\n", trials: 1, err: "f.jsonl:2: version 2, known up to 1", newer: true},
+		{name: "newer", in: goodTrial + `{"version":2,"kind":"trial","accepted":"perhaps"}` + "\n", trials: 1,
+			err: "f.jsonl:2: version 2, known up to 1", newer: true},
 		{name: "no version", in: `{"kind":"trial"}` + "\n", err: "f.jsonl:1: no version"},
 		{name: "version zero", in: `{"version":0,"kind":"trial"}` + "\n", err: "f.jsonl:1: version 0"},
-		{name: "unknown kind", in: goodTrial + secondTrial + `{"version":1,"kind":"tail"}` + "\n", trials: 2, err: `f.jsonl:3: record of unknown kind "tail" (known: trial, block, own)`},
-		{name: "kind of a measure's own", in: `{"version":1,"kind":"own","dut":"x","text":"a"}` + "\n" + goodBlock, blocks: 1},
+		{name: "unknown kind", in: goodTrial + secondTrial + `{"version":1,"kind":"tail"}` + "\n", trials: 2,
+			err: `f.jsonl:3: record of unknown kind "tail" (known: trial, block, own)`},
+		{name: "kind of a measure's own", in: `{"version":1,"kind":"own","dut":"x","text":"a"}` + "\n" + goodBlock,
+			blocks: 1},
 		{name: "own kind of a wrong type", in: `{"version":1,"kind":"own","text":5}` + "\n", err: "f.jsonl:1: own: "},
-		{name: "own kind without time", in: `{"version":1,"kind":"own","accepted":true}` + "\n", err: "f.jsonl:1: own: it is accepted, and took no seconds"},
-		{name: "block below 0", in: goodTrial + strings.Replace(goodBlock, `"dut"`, `"block":-7,"dut"`, 1), trials: 1, err: "f.jsonl:2: block: block is -7, less than 0"},
-		{name: "trial below 0", in: strings.Replace(goodTrial, `"accepted"`, `"window":-1,"accepted"`, 1), err: "f.jsonl:1: trial: window is -1"},
-		{name: "window without time", in: strings.Replace(goodTrial, `"seconds":1`, `"seconds":0`, 1), err: "f.jsonl:1: trial: it is accepted, and one of its windows has no seconds"},
-		{name: "rejected window without time", in: `{"version":1,"kind":"trial","cell":{"dut":"x"},"dut":{"seconds":0}}` + "\n", trials: 1},
+		{name: "own kind without time", in: `{"version":1,"kind":"own","accepted":true}` + "\n",
+			err: "f.jsonl:1: own: it is accepted, and took no seconds"},
+		{name: "block below 0", in: goodTrial + strings.Replace(goodBlock, `"dut"`, `"block":-7,"dut"`, 1), trials: 1,
+			err: "f.jsonl:2: block: block is -7, less than 0"},
+		{name: "trial below 0", in: strings.Replace(goodTrial, `"accepted"`, `"window":-1,"accepted"`, 1),
+			err: "f.jsonl:1: trial: window is -1"},
+		{name: "window without time", in: strings.Replace(goodTrial, `"seconds":1`, `"seconds":0`, 1),
+			err: "f.jsonl:1: trial: it is accepted, and one of its windows has no seconds"},
+		{name: "rejected window without time",
+			in: `{"version":1,"kind":"trial","cell":{"dut":"x"},"dut":{"seconds":0}}` + "\n", trials: 1},
 		{name: "merged lines", in: `{"version":1,"ki` + goodTrial, err: "f.jsonl:1: not a record"},
-		{name: "wrong type", in: `{"version":1,"kind":"trial","block":"one"}` + "\n", err: "f.jsonl:1: block: want a number, not string"},
+		{name: "wrong type", in: `{"version":1,"kind":"trial","block":"one"}` + "\n",
+			err: "f.jsonl:1: block: want a number, not string"},
 		{name: "zeros of a lost write", in: goodTrial + "\x00\x00\x00\n", trials: 1, err: "f.jsonl:2: not a record"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := result.ReadRecords(strings.NewReader(tt.in), "f.jsonl", result.Kind{Name: "own", New: func() any { return new(own) }})
+			got, err := result.ReadRecords(
+				strings.NewReader(tt.in), "f.jsonl", result.Kind{Name: "own", New: func() any { return new(own) }})
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
@@ -80,7 +91,8 @@ func TestReadRecords(t *testing.T) {
 func FuzzReadRecords(f *testing.F) {
 	f.Add([]byte(goodTrial + goodBlock))
 	f.Add([]byte(goodTrial + `{"version":1`))
-	f.Add([]byte(`{"version":1,"kind":"trial","dut":{"seconds":1e308,"extra":{"a":-0.0}},"start":"2026-03-01T09:00:00Z"}` + "\n"))
+	f.Add([]byte(`{"version":1,"kind":"trial","dut":{"seconds":1e308,"extra":{"a":-0.0}},"start":"2026-03-01T09:00:00Z"}` +
+		"\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		first, err := result.ReadRecords(bytes.NewReader(data), "fuzz")
 		if err != nil && !strings.HasPrefix(err.Error(), "read fuzz:") {
@@ -100,7 +112,8 @@ func FuzzReadRecords(f *testing.F) {
 		}
 		written := again.String()
 		second, err := result.ReadRecords(&again, "fuzz")
-		if err != nil || second.Torn != 0 || len(second.Trials) != len(first.Trials) || len(second.Blocks) != len(first.Blocks) {
+		if err != nil || second.Torn != 0 || len(second.Trials) != len(first.Trials) ||
+			len(second.Blocks) != len(first.Blocks) {
 			t.Fatalf("read again: %v\n%s", err, written)
 		}
 	})
@@ -123,7 +136,8 @@ func TestEnvironmentAndRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.Version = result.Version
-	if diff := cmp.Diff(result.Run{Dir: dir, Environment: env, Skipped: env.Skipped, Missing: []string{result.ExperimentFile}}, run); diff != "" {
+	if diff := cmp.Diff(result.Run{Dir: dir, Environment: env, Skipped: env.Skipped, Missing: []string{
+		result.ExperimentFile}}, run); diff != "" {
 		t.Errorf("run without trials (-want +got):\n%s", diff)
 	}
 	entries, err := os.ReadDir(dir)
@@ -155,7 +169,8 @@ func TestWrongShapes(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := result.ReadEnvironment(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go ") {
+		if _, err := result.ReadEnvironment(path); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "Go ") {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 		_, err := result.ReadRecords(strings.NewReader(text+"\n"), "f.jsonl")
@@ -167,7 +182,8 @@ func TestWrongShapes(t *testing.T) {
 
 func TestNewerEnvironment(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, result.EnvironmentFile), []byte(`{"version":2,"cpus":"many"}`), 0o644); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, result.EnvironmentFile), []byte(`{"version":2,"cpus":"many"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := result.ReadRun(dir); !errors.Is(err, result.ErrNewerVersion) {
@@ -192,13 +208,15 @@ func TestRepeatedRecordsAreLeftOut(t *testing.T) {
 // TestOwnKind: without its kind a record is kept as far as records of all kinds are alike, which is what
 // resuming and bundling take.
 func TestOwnKind(t *testing.T) {
-	const text = `{"version":1,"kind":"own","dut":"x","clients":3,"later":[1],"block":2,"attempt":1,"seconds":1.5,"accepted":true}` + "\n"
+	const text = `{"version":1,"kind":"own","dut":"x","clients":3,"later":[1],"block":2,"attempt":1,"seconds":1.5,"accepted":true}` +
+		"\n"
 	records, err := result.ReadRecords(strings.NewReader(text+text), "f.jsonl")
 	if err != nil || len(records.Own) != 1 || records.Repeated != 1 {
 		t.Fatalf("%+v, %v", records, err)
 	}
 	l := records.Own[0]
-	if want := result.NewCell(result.DUT, "x", result.Clients, 3); l.Cell != want || l.Block != 2 || l.Attempt != 1 || l.Seconds != 1.5 || !l.Accepted || l.Record != nil {
+	if want := result.NewCell(result.DUT, "x", result.Clients, 3); l.Cell != want || l.Block != 2 || l.Attempt != 1 ||
+		l.Seconds != 1.5 || !l.Accepted || l.Record != nil {
 		t.Errorf("%+v", l)
 	}
 }

@@ -23,9 +23,9 @@ func WithoutFigures(text string) string { return figuresInText.ReplaceAllString(
 // for one line of a terminal: control characters and runs of white space are a blank.
 func OneLine(s string) string { return strings.Join(strings.Fields(Harmless(s)), " ") }
 
-// Harmless makes a text of unknown origin, such as what a device's program printed, fit for a terminal, a log and a page:
-// control characters and those that change the direction of text are a blank, and bytes that are no UTF-8 are U+FFFD.
-// Ends of lines stay.
+// Harmless makes a text of unknown origin, such as what a device's program printed, fit for a terminal, a log and a
+// page: control characters and those that change the direction of text are a blank, and bytes that are no UTF-8 are
+// U+FFFD. Ends of lines stay.
 func Harmless(s string) string {
 	return HarmlessPage(strings.NewReplacer("\t", " ", "\r", " ").Replace(s))
 }

@@ -62,7 +62,8 @@ type Environment struct {
 	Tools     map[string]string `json:"tools,omitempty"`    // version by name
 	Sysctls   map[string]string `json:"sysctls,omitempty"`  // in the router's namespace
 
-	// Inputs are the SHA-256 sums, hexadecimal, of the files that the experiment names, by their paths in the run's folder.
+	// Inputs are the SHA-256 sums, hexadecimal, of the files that the experiment names, by their paths in the run's
+	// folder.
 	Inputs map[string]string `json:"inputs,omitempty"`
 
 	Skipped []Skip   `json:"skipped,omitempty"` // DUTs left out
@@ -115,8 +116,8 @@ type Run struct {
 	TornLine    int    // its number in the file, from 1
 	Repeated    int    // records that stood in the file before, left out
 	Unrecorded  int    // planned windows without a record, although the run came to its end
-	// Unmeasured are planned cells of which no attempt is recorded, without those of skipped devices and those that were left out;
-	// nil where the run's folder has lost its experiment.
+	// Unmeasured are planned cells of which no attempt is recorded, without those of skipped devices and those that were
+	// left out; nil where the run's folder has lost its experiment.
 	Unmeasured []Cell
 	// FrameSizes are the experiment's, in its order; none where the run's folder has lost its experiment.
 	FrameSizes []string
@@ -130,7 +131,9 @@ func (r Run) TornText() string {
 	if r.Torn == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d: the last line is cut short (%d bytes, no end of line), as when the run is killed while it writes: that record is left out, and a resume measures it again",
+	return fmt.Sprintf(
+		"%s:%d: the last line is cut short (%d bytes, no end of line), as when the run is killed while it writes: that "+
+			"record is left out, and a resume measures it again",
 		TrialsFile, r.TornLine, r.Torn)
 }
 

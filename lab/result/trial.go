@@ -35,22 +35,24 @@ const (
 // mode the two windows are at the same time in two labs; in solo mode they follow
 // each other. A rejected trial keeps its measurements.
 type Trial struct {
-	Version  int         `json:"version"`           // of the format: 1
-	Kind     string      `json:"kind"`              // trial
-	Cell     Cell        `json:"cell"`              // what was measured, by its dimensions
-	AA       bool        `json:"aa,omitempty"`      // both sides are the clean router
-	Block    int         `json:"block"`             // counts from 0 within (DUT, clients, profile, direction)
-	Window   int         `json:"window"`            // counts from 0 within (block, cell)
-	Attempt  int         `json:"attempt"`           // 0, then 1 and 2 for redone trials
-	Sitting  int         `json:"sitting,omitempty"` // how often the run had been resumed: labs do not last from one to the next
-	DUTLab   string      `json:"dut_lab"`           // "a" or "b": which lab carries the DUT
-	Start    time.Time   `json:"start"`             // UTC
-	Elapsed  float64     `json:"elapsed,omitempty"` // s since the sitting began, by the monotonic clock; 0: not known
-	Accepted bool        `json:"accepted"`          // all self-tests passed
-	Rejects  []string    `json:"rejects,omitempty"` // one sentence a failed self-test
-	Flags    []string    `json:"flags,omitempty"`   // remarks that do not reject, such as dut-saturated: the device itself could not carry the load
-	DUT      Measurement `json:"dut"`               // the device's side
-	Clean    Measurement `json:"clean"`             // the clean router's
+	Version int    `json:"version"`      // of the format: 1
+	Kind    string `json:"kind"`         // trial
+	Cell    Cell   `json:"cell"`         // what was measured, by its dimensions
+	AA      bool   `json:"aa,omitempty"` // both sides are the clean router
+	Block   int    `json:"block"`        // counts from 0 within (DUT, clients, profile, direction)
+	Window  int    `json:"window"`       // counts from 0 within (block, cell)
+	Attempt int    `json:"attempt"`      // 0, then 1 and 2 for redone trials
+	// how often the run had been resumed: labs do not last from one to the next
+	Sitting  int       `json:"sitting,omitempty"`
+	DUTLab   string    `json:"dut_lab"`           // "a" or "b": which lab carries the DUT
+	Start    time.Time `json:"start"`             // UTC
+	Elapsed  float64   `json:"elapsed,omitempty"` // s since the sitting began, by the monotonic clock; 0: not known
+	Accepted bool      `json:"accepted"`          // all self-tests passed
+	Rejects  []string  `json:"rejects,omitempty"` // one sentence a failed self-test
+	// remarks that do not reject, such as dut-saturated: the device itself could not carry the load
+	Flags []string    `json:"flags,omitempty"`
+	DUT   Measurement `json:"dut"`   // the device's side
+	Clean Measurement `json:"clean"` // the clean router's
 }
 
 // FullLoad is the share of the offered load from which on the load counts as carried.
@@ -60,7 +62,8 @@ const FullLoad = 0.98
 // by the task clock of what took the rest.
 const RouterShare = "router_share"
 
-// OthersShare is the figure of records with the share of the routers' CPUs, 0 to 1, that programs had which are not of a lab.
+// OthersShare is the figure of records with the share of the routers' CPUs, 0 to 1, that programs had which are not of
+// a lab.
 const OthersShare = "others_share"
 
 // Flags of a trial that stands.
@@ -91,16 +94,20 @@ type Measurement struct {
 	PacketsDown   int64   `json:"packets_down"`   // towards the clients
 	Drops         int64   `json:"drops"`          // link and queue drops on the router's links
 
-	AggregationFactor float64 `json:"aggregation_factor"` // frames on the wire per packet the IP layer saw; 0: it saw none to speak of
-	SegmentsPerBurst  float64 `json:"segments_per_burst"` // frames per buffer the senders' IP layer emitted; of UDP datagrams a burst, by the generators' own count; 0: not known
-	PacketsPerWakeup  float64 `json:"packets_per_wakeup"` // frames per time slice of the router's NAPI threads
-	RetransmitRatio   float64 `json:"retransmit_ratio"`   // TCP segments sent again / sent
-	GeneratorCPU      float64 `json:"generator_cpu"`      // busiest traffic thread, cores
+	// frames on the wire per packet the IP layer saw; 0: it saw none to speak of
+	AggregationFactor float64 `json:"aggregation_factor"`
+	// frames per buffer the senders' IP layer emitted; of UDP datagrams a burst, by the generators' own count; 0: not
+	// known
+	SegmentsPerBurst float64 `json:"segments_per_burst"`
+	PacketsPerWakeup float64 `json:"packets_per_wakeup"` // frames per time slice of the router's NAPI threads
+	RetransmitRatio  float64 `json:"retransmit_ratio"`   // TCP segments sent again / sent
+	GeneratorCPU     float64 `json:"generator_cpu"`      // busiest traffic thread, cores
 
 	// Datagrams are of the lab's generator over UDP, nil otherwise.
 	Datagrams *Datagrams `json:"datagrams,omitempty"`
 
-	Broken      int    `json:"broken"`                 // streams or traffic programs that had ended early by the end of the window
+	// streams or traffic programs that had ended early by the end of the window
+	Broken      int    `json:"broken"`
 	BrokenError string `json:"broken_error,omitempty"` // of the first of them
 
 	RTT RTT `json:"rtt_us"` // under load, by 100 probes a second
@@ -165,34 +172,36 @@ type Machine struct {
 
 // Block is written when a block ends, before the next begins.
 type Block struct {
-	Version      int       `json:"version"`              // of the format: 1
-	Kind         string    `json:"kind"`                 // block
-	DUT          string    `json:"dut"`                  // as in a trial's cell, as the next ones
-	AA           bool      `json:"aa,omitempty"`         // both sides are the clean router
-	Clients      int       `json:"clients"`              // simulated clients
-	Direction    string    `json:"direction"`            // of the payload
-	Profile      string    `json:"profile"`              // how packets look to the router
-	FrameSize    string    `json:"frame_size,omitempty"` // of frames only
-	Dimensions   Cell      `json:"dimensions,omitzero"`  // of a block without clients
-	Block        int       `json:"block"`                // as in a trial
-	Sitting      int       `json:"sitting,omitempty"`    // as in a trial: a block that was interrupted is built again in the next
-	DUTLab       string    `json:"dut_lab"`              // as in a trial
-	Start        time.Time `json:"start"`                // UTC
-	Elapsed      float64   `json:"elapsed,omitempty"`    // as in a trial, of the start
-	Seconds      float64   `json:"seconds"`              // whole block with set-up and tear-down
-	SetupSeconds float64   `json:"setup_seconds"`        // labs and DUT, without the clients
-	LeaseSeconds float64   `json:"lease_seconds"`        // all clients of the DUT's lab: created and leased
-	LoginSeconds float64   `json:"login_seconds"`        // all clients of the DUT's lab: logged in
+	Version    int    `json:"version"`              // of the format: 1
+	Kind       string `json:"kind"`                 // block
+	DUT        string `json:"dut"`                  // as in a trial's cell, as the next ones
+	AA         bool   `json:"aa,omitempty"`         // both sides are the clean router
+	Clients    int    `json:"clients"`              // simulated clients
+	Direction  string `json:"direction"`            // of the payload
+	Profile    string `json:"profile"`              // how packets look to the router
+	FrameSize  string `json:"frame_size,omitempty"` // of frames only
+	Dimensions Cell   `json:"dimensions,omitzero"`  // of a block without clients
+	Block      int    `json:"block"`                // as in a trial
+	// as in a trial: a block that was interrupted is built again in the next
+	Sitting      int       `json:"sitting,omitempty"`
+	DUTLab       string    `json:"dut_lab"`           // as in a trial
+	Start        time.Time `json:"start"`             // UTC
+	Elapsed      float64   `json:"elapsed,omitempty"` // as in a trial, of the start
+	Seconds      float64   `json:"seconds"`           // whole block with set-up and tear-down
+	SetupSeconds float64   `json:"setup_seconds"`     // labs and DUT, without the clients
+	LeaseSeconds float64   `json:"lease_seconds"`     // all clients of the DUT's lab: created and leased
+	LoginSeconds float64   `json:"login_seconds"`     // all clients of the DUT's lab: logged in
 	// LoginMs is one value a client; none where clients are admitted on the router, or not at all.
 	LoginMs []float64 `json:"login_ms,omitempty"`
 	// Addresses is where clients have theirs from: device, lab (the lab's own DHCP server), static.
-	Addresses      string    `json:"addresses,omitempty"`
-	CleanAddresses string    `json:"clean_addresses,omitempty"` // the same in the clean router's lab
-	Leased         int       `json:"leased,omitempty"`          // clients of the DUT's lab with an address
-	LoggedIn       int       `json:"logged_in,omitempty"`       // those the DUT's portal let in; 0 where none has to log in
-	DaemonCore     float64   `json:"daemon_core"`               // DUT processes' CPU over the stretches, cores
-	Stretches      []Stretch `json:"stretches"`                 // the same, cell by cell
-	Error          string    `json:"error,omitempty"`           // what went wrong; trials before it stand
+	Addresses      string `json:"addresses,omitempty"`
+	CleanAddresses string `json:"clean_addresses,omitempty"` // the same in the clean router's lab
+	Leased         int    `json:"leased,omitempty"`          // clients of the DUT's lab with an address
+	// those the DUT's portal let in; 0 where none has to log in
+	LoggedIn   int       `json:"logged_in,omitempty"`
+	DaemonCore float64   `json:"daemon_core"`     // DUT processes' CPU over the stretches, cores
+	Stretches  []Stretch `json:"stretches"`       // the same, cell by cell
+	Error      string    `json:"error,omitempty"` // what went wrong; trials before it stand
 	// Leaving is what went wrong when the labs were left, such as a stop command that failed; all trials stand.
 	Leaving string `json:"leaving,omitempty"`
 	// Broke is how the DUT failed at this many clients although it took fewer: a result.
@@ -231,9 +240,10 @@ type Stretch struct {
 	CleanFairness Fairness `json:"clean_fairness,omitzero"` // the clean router's
 	Memory        Memory   `json:"memory,omitzero"`         // when the first window began, in duet mode
 
-	WarmupSeconds float64 `json:"warmup_seconds"`        // as asked for, or longer: a turn of all streams
-	Short         *Short  `json:"short,omitempty"`       // of loads with such connections; in solo mode of all turns together
-	CleanShort    *Short  `json:"clean_short,omitempty"` // the clean router's
+	WarmupSeconds float64 `json:"warmup_seconds"` // as asked for, or longer: a turn of all streams
+	// of loads with such connections; in solo mode of all turns together
+	Short      *Short `json:"short,omitempty"`
+	CleanShort *Short `json:"clean_short,omitempty"` // the clean router's
 }
 
 // Short is what became of the connections that carry one answer and end.

@@ -105,7 +105,8 @@ func openBundle(r io.Reader) (Manifest, unpacker, error) {
 	case err != nil || head.Name != bundleRoot+manifestFile || head.Typeflag != tar.TypeReg:
 		return m, u, ErrNotBundle
 	case head.Size > maxManifestBytes:
-		return m, u, fmt.Errorf("%s of %d bytes, more than the %d MiB it may have", manifestFile, head.Size, maxManifestBytes>>20)
+		return m, u, fmt.Errorf(
+			"%s of %d bytes, more than the %d MiB it may have", manifestFile, head.Size, maxManifestBytes>>20)
 	}
 	data, err := io.ReadAll(io.LimitReader(u, maxManifestBytes))
 	if err != nil {

@@ -30,8 +30,9 @@ func TestSettledIsKnown(t *testing.T) {
 		churn result.Churn
 		want  bool
 	}{
-		"as before":       {result.Churn{Before: some, After: some}, true},
-		"one more":        {result.Churn{Before: some, After: result.DeviceState{Counts: map[string]int{"sessions": 4}}}, false},
+		"as before": {result.Churn{Before: some, After: some}, true},
+		"one more": {
+			result.Churn{Before: some, After: result.DeviceState{Counts: map[string]int{"sessions": 4}}}, false},
 		"tells nothing":   {result.Churn{}, false},
 		"tells no longer": {result.Churn{Before: some}, false},
 	} {

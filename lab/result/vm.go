@@ -6,8 +6,8 @@ const (
 	TCG = "tcg" // QEMU emulates one: only ratios within a run mean something
 )
 
-// EmulatedMark goes with every figure that was taken on an emulated CPU: instructions cost other multiples there than on a
-// real one, and another boot may cost differently.
+// EmulatedMark goes with every figure that was taken on an emulated CPU: instructions cost other multiples there than
+// on a real one, and another boot may cost differently.
 const EmulatedMark = "relative, emulated CPU"
 
 // VM is the virtual machine that a lab ran in.

@@ -16,9 +16,11 @@ import (
 
 func trial(window int) result.Trial {
 	return result.Trial{
-		Cell:  result.NewCell(result.DUT, "opennds", result.Clients, 20, result.OfferedMbps, 500, result.Direction, "up", result.Profile, "per-packet"),
+		Cell: result.NewCell(result.DUT, "opennds", result.Clients, 20, result.OfferedMbps, 500, result.Direction, "up",
+			result.Profile, "per-packet"),
 		Block: 1, Window: window, DUTLab: "b", Start: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), Accepted: true,
-		DUT: result.Measurement{Seconds: 2, NAPINs: 123, ThreadNs: map[string]int64{"napi/lan": 123}}, Clean: result.Measurement{Seconds: 2},
+		DUT:   result.Measurement{Seconds: 2, NAPINs: 123, ThreadNs: map[string]int64{"napi/lan": 123}},
+		Clean: result.Measurement{Seconds: 2},
 	}
 }
 

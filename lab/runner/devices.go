@@ -52,7 +52,8 @@ func linkNeeds(l experiment.Link) (needs []dut.Need) {
 		needs = append(needs, dut.Need{Program: "tc", Package: "iproute2", Feature: machine.TokenBucket, Why: "link.mbps"})
 	}
 	if l.Impaired() {
-		needs = append(needs, dut.Need{Program: "tc", Package: "iproute2", Feature: machine.Netem, Why: "link.delay and link.loss_pct"})
+		needs = append(needs,
+			dut.Need{Program: "tc", Package: "iproute2", Feature: machine.Netem, Why: "link.delay and link.loss_pct"})
 	}
 	return needs
 }

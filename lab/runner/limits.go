@@ -37,38 +37,53 @@ var Limits = []Limit{
 		Refusal: "the hard limit of open files is %d", Raise: "ulimit -Hn %d", Times: 1,
 	},
 	{
-		What: "neighbour table", Have: func(m machine.Machine) int64 { return m.Limits.Neighbours[2] }, Need: Demand.Neighbours,
-		Refusal: "the machine's table of neighbours has room for %d", Raise: "sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=%d", Times: 2,
+		What: "neighbour table", Have: func(m machine.Machine) int64 { return m.Limits.Neighbours[2] },
+		Need:    Demand.Neighbours,
+		Refusal: "the machine's table of neighbours has room for %d",
+		Raise:   "sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=%d", Times: 2,
 	},
 	{
-		Key: "limit.pid-max", What: "pid_max", Have: func(m machine.Machine) int64 { return m.Limits.PIDMax }, Taken: tasksNow, Need: Demand.Tasks,
-		Means: "programs and threads of the labs fit", Refusal: moreTasks, Raise: "sudo sysctl -w kernel.pid_max=%d", Times: 4,
+		Key: "limit.pid-max", What: "pid_max", Have: func(m machine.Machine) int64 { return m.Limits.PIDMax },
+		Taken: tasksNow, Need: Demand.Tasks,
+		Means: "programs and threads of the labs fit", Refusal: moreTasks, Raise: "sudo sysctl -w kernel.pid_max=%d",
+		Times: 4,
 	},
 	{
-		Key: "limit.threads-max", What: "threads-max", Have: func(m machine.Machine) int64 { return m.Limits.ThreadsMax }, Taken: tasksNow, Need: Demand.Tasks,
-		Means: "programs and threads of the labs fit", Refusal: moreTasks, Raise: "sudo sysctl -w kernel.threads-max=%d", Times: 4,
+		Key: "limit.threads-max", What: "threads-max", Have: func(m machine.Machine) int64 { return m.Limits.ThreadsMax },
+		Taken: tasksNow, Need: Demand.Tasks,
+		Means: "programs and threads of the labs fit", Refusal: moreTasks, Raise: "sudo sysctl -w kernel.threads-max=%d",
+		Times: 4,
 	},
 	{
-		Key: "limit.pids-cgroup", What: "tasks of the group", Have: func(m machine.Machine) int64 { return m.Limits.GroupTasks.Limit }, Need: Demand.Tasks, None: "no control group limits tasks",
-		Taken: func(m machine.Machine) int64 { return m.Limits.GroupTasks.Used },
-		Means: "programs and threads of the labs fit", Refusal: "the control group has room for %d more processes and threads",
-		File:  func(m machine.Machine) string { return m.Limits.GroupTasks.File },
-		Raise: "podman run --pids-limit=-1 …, or a higher number in %s",
+		Key: "limit.pids-cgroup", What: "tasks of the group", Have: func(m machine.Machine) int64 {
+			return m.Limits.GroupTasks.Limit
+		}, Need: Demand.Tasks, None: "no control group limits tasks",
+		Taken:   func(m machine.Machine) int64 { return m.Limits.GroupTasks.Used },
+		Means:   "programs and threads of the labs fit",
+		Refusal: "the control group has room for %d more processes and threads",
+		File:    func(m machine.Machine) string { return m.Limits.GroupTasks.File },
+		Raise:   "podman run --pids-limit=-1 …, or a higher number in %s",
 	},
 	{
-		Key: "limit.memory-cgroup", What: "KiB of the group", Have: func(m machine.Machine) int64 { return m.Limits.GroupKiB.Limit }, Need: Demand.MemoryKiB, None: "no control group limits memory",
+		Key: "limit.memory-cgroup", What: "KiB of the group", Have: func(m machine.Machine) int64 {
+			return m.Limits.GroupKiB.Limit
+		}, Need: Demand.MemoryKiB, None: "no control group limits memory",
 		Taken: func(m machine.Machine) int64 { return m.Limits.GroupKiB.Used },
 		Means: "programs of the labs fit", Refusal: "the control group has room for %d KiB of memory",
 		File:  func(m machine.Machine) string { return m.Limits.GroupKiB.File },
 		Raise: "podman run without --memory …, or a higher number in %s",
 	},
 	{
-		Key: "limit.net-namespaces", What: "net namespaces", Have: func(m machine.Machine) int64 { return m.Limits.Namespaces }, Need: Demand.Namespaces, None: "the kernel sets no limit",
+		Key: "limit.net-namespaces", What: "net namespaces", Have: func(m machine.Machine) int64 {
+			return m.Limits.Namespaces
+		}, Need: Demand.Namespaces, None: "the kernel sets no limit",
 		Taken: func(m machine.Machine) int64 { return m.Limits.InUse },
-		Means: "each host and each client has its own", Refusal: "the machine's room for more network namespaces is %d", Raise: "sudo sysctl -w user.max_net_namespaces=%d", Times: 1,
+		Means: "each host and each client has its own", Refusal: "the machine's room for more network namespaces is %d",
+		Raise: "sudo sysctl -w user.max_net_namespaces=%d", Times: 1,
 	},
 	{
-		Key: "limit.conntrack", What: "conntrack", Have: func(m machine.Machine) int64 { return m.Limits.Conntrack }, Need: Demand.Flows, None: "not loaded, or not shown in this network namespace",
+		Key: "limit.conntrack", What: "conntrack", Have: func(m machine.Machine) int64 { return m.Limits.Conntrack },
+		Need: Demand.Flows, None: "not loaded, or not shown in this network namespace",
 		Means: "no flow is dropped for want of an entry", Raise: "sudo sysctl -w net.netfilter.nf_conntrack_max=%d", Times: 4,
 	},
 	{
@@ -125,7 +140,8 @@ func (l Limit) refuse(m machine.Machine, d Demand) error {
 	case least > have:
 		return fmt.Errorf("%s, with one client %d", text, least)
 	case l.Raise != "":
-		return fmt.Errorf("clients: %s: about %s, or raise it: %s", text, words.Agreed(fit, "client fits", "clients fit"), l.Advice(m, d))
+		return fmt.Errorf(
+			"clients: %s: about %s, or raise it: %s", text, words.Agreed(fit, "client fits", "clients fit"), l.Advice(m, d))
 	}
 	return fmt.Errorf("clients: %s: about %s", text, words.Agreed(fit, "client fits", "clients fit"))
 }
@@ -160,6 +176,7 @@ func raiseFiles(d Demand) (said string, undo func()) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: was.Cur, Max: uint64(d.Files())}); err != nil {
 		return "", undo // a container without the capability, or beyond fs.nr_open
 	}
-	return fmt.Sprintf("The hard limit of open files was raised from %d to %d, for this run's processes only.", was.Max, d.Files()),
+	return fmt.Sprintf(
+			"The hard limit of open files was raised from %d to %d, for this run's processes only.", was.Max, d.Files()),
 		func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) } // lowering is always allowed
 }

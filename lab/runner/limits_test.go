@@ -20,7 +20,8 @@ import (
 // roomy is a machine that has room for anything.
 func roomy() machine.Machine {
 	return machine.Machine{
-		Limits: machine.Limits{Neighbours: [3]int64{1 << 20, 1 << 20, 1 << 20}, PIDMax: 1 << 20, ThreadsMax: 1 << 20, Namespaces: 1 << 20, FilesHard: 1 << 20},
+		Limits: machine.Limits{Neighbours: [3]int64{1 << 20, 1 << 20, 1 << 20}, PIDMax: 1 << 20, ThreadsMax: 1 << 20,
+			Namespaces: 1 << 20, FilesHard: 1 << 20},
 		Memory: machine.Memory{Available: 64 << 20},
 	}
 }
@@ -42,29 +43,48 @@ func TestDemandBeyondALimitIsRefusedWithWhatFits(t *testing.T) {
 		lower func(*machine.Limits, *machine.Memory)
 		want  string
 	}{
-		"neighbours": {demandOf(client.KindMacvlan, 250), func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 256 },
-			"clients: the machine's table of neighbours has room for 256, and x (250 clients) takes 506: about 125 clients fit, or raise it: sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=1012"},
-		"namespaces": {demandOf(client.KindMacvlan, 250), func(l *machine.Limits, _ *machine.Memory) { l.Namespaces, l.InUse = 130, 30 },
-			"clients: the machine's room for more network namespaces is 100, and x (250 clients) takes 506: about 47 clients fit, or raise it: sudo sysctl -w user.max_net_namespaces=536"},
+		"neighbours": {demandOf(client.KindMacvlan, 250),
+			func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 256 },
+			"clients: the machine's table of neighbours has room for 256, and x (250 clients) takes 506: about 125 clients " +
+				"fit, or raise it: sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=1012"},
+		"namespaces": {demandOf(client.KindMacvlan, 250),
+			func(l *machine.Limits, _ *machine.Memory) { l.Namespaces, l.InUse = 130, 30 },
+			"clients: the machine's room for more network namespaces is 100, and x (250 clients) takes 506: about 47 clients " +
+				"fit, or raise it: sudo sysctl -w user.max_net_namespaces=536"},
 		"tasks": {iperf3Of(250), func(l *machine.Limits, _ *machine.Memory) { l.PIDMax, l.Tasks = 1200, 200 },
-			"clients: the machine's room for more processes and threads is 1000, and x (250 clients) takes 1352: about 162 clients fit, or raise it: sudo sysctl -w kernel.pid_max=6208"},
+			"clients: the machine's room for more processes and threads is 1000, and x (250 clients) takes 1352: about 162 " +
+				"clients fit, or raise it: sudo sysctl -w kernel.pid_max=6208"},
 		"tasks of a group": {iperf3Of(250), func(l *machine.Limits, _ *machine.Memory) {
 			l.GroupTasks = machine.Share{Limit: 1200, Used: 200, File: "/sys/fs/cgroup/a b/pids.max"}
 		},
-			"clients: the control group has room for 1000 more processes and threads (/sys/fs/cgroup/a b/pids.max), and x (250 clients) takes 1352: about 162 clients fit, or raise it: podman run --pids-limit=-1 …, or a higher number in /sys/fs/cgroup/a b/pids.max"},
+			"clients: the control group has room for 1000 more processes and threads (/sys/fs/cgroup/a b/pids.max), and x " +
+				"(250 clients) takes 1352: about 162 clients fit, or raise it: podman run --pids-limit=-1 …, or a higher number " +
+				"in /sys/fs/cgroup/a b/pids.max"},
 		"memory": {demandOf(client.KindPersona, 65_000), func(_ *machine.Limits, m *machine.Memory) { m.Available = 2 << 20 },
-			"clients: the machine has 2097152 KiB of memory to give, and x (65000 clients) takes 2993216: about 42598 clients fit"},
+			"clients: the machine has 2097152 KiB of memory to give, and x (65000 clients) takes 2993216: about 42598 clients " +
+				"fit"},
 		"files": {demandOf(client.KindMacvlan, 4000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 1024 },
-			"clients: the hard limit of open files is 1024, and x (4000 clients) takes 16128: about 224 clients fit, or raise it: ulimit -Hn 16128"},
-		"files, shared": {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 1300 },
-			"clients: the hard limit of open files is 1300, and x (65000 clients) takes 9149: about 2208 clients fit, or raise it: ulimit -Hn 9149"},
+			"clients: the hard limit of open files is 1024, and x (4000 clients) takes 16128: about 224 clients fit, or raise " +
+				"it: ulimit -Hn 16128"},
+		"files, shared": {
+			demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 1300 },
+			"clients: the hard limit of open files is 1300, and x (65000 clients) takes 9149: about 2208 clients fit, or " +
+				"raise it: ulimit -Hn 9149"},
 		"one client": {demandOf(client.KindMacvlan, 250), func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 8 },
-			"clients: the machine's table of neighbours has room for 8, and x (250 clients) takes 506: about 1 client fits, or raise it: sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=1012"},
-		"personas take no neighbours":           {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 128 }, ""},
-		"a storm at devices that enter clients": {Demand{Experiment: "x", Sides: demandOf(client.KindMacvlan, 1000).Sides[:1], Lab: oneClientHost, Enters: true}, func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 128 }, ""},
-		"personas take no namespaces":           {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Namespaces = 128 }, ""},
-		"20,000 files are enough":               {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 20_000 }, ""},
-		"what is not shown is not tested":       {demandOf(client.KindMacvlan, 4000), func(l *machine.Limits, m *machine.Memory) { *l, *m = machine.Limits{}, machine.Memory{} }, ""},
+			"clients: the machine's table of neighbours has room for 8, and x (250 clients) takes 506: about 1 client fits, " +
+				"or raise it: sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=1012"},
+		"personas take no neighbours": {
+			demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 128 }, ""},
+		"a storm at devices that enter clients": {Demand{Experiment: "x", Sides: demandOf(client.KindMacvlan, 1000).Sides[:1],
+			Lab: oneClientHost, Enters: true}, func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 128 }, ""},
+		"personas take no namespaces": {
+			demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Namespaces = 128 }, ""},
+		"20,000 files are enough": {
+			demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 20_000 }, ""},
+		"what is not shown is not tested": {demandOf(client.KindMacvlan, 4000), func(l *machine.Limits,
+			m *machine.Memory) {
+			*l, *m = machine.Limits{}, machine.Memory{}
+		}, ""},
 	} {
 		m := roomy()
 		tt.lower(&m.Limits, &m.Memory)
@@ -160,7 +180,8 @@ func TestFilesAreRaisedAndLowered(t *testing.T) {
 	d := demandOf(client.KindPersona, 65_000)
 	want, high := "", "1024 1024" // a container may not: nothing is said
 	if mayRaise(t) {
-		want, high = "The hard limit of open files was raised from 1024 to 17024, for this run's processes only.", "17024 1024"
+		want, high = "The hard limit of open files was raised from 1024 to 17024, for this run's processes only.",
+			"17024 1024"
 	}
 	said, lower := raiseFiles(d)
 	if said != want || hard() != high {
@@ -214,7 +235,8 @@ func TestWhoEntersNeighbours(t *testing.T) {
 // TestLinesAreNoNeighbours: clients behind PPPoE sessions have no entries in the neighbour table, and the lab enters
 // those of the clean router beside them.
 func TestLinesAreNoNeighbours(t *testing.T) {
-	e, err := shipped.Parse("x.toml", []byte("duts = [\"gateway-pppoe-ebpf\"]\nclients = [10000]\noffered_mbps = [100]\n[client]\nkind = \"pppoe\"\n"))
+	e, err := shipped.Parse("x.toml", []byte(
+		"duts = [\"gateway-pppoe-ebpf\"]\nclients = [10000]\noffered_mbps = [100]\n[client]\nkind = \"pppoe\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

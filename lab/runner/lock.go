@@ -24,7 +24,8 @@ var ErrBusy = errors.New("another run measures on this machine")
 func LockMachine(dir string) (unlock func(), err error) {
 	l, err := net.Listen("unix", lockName)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w (%s): two at once would disturb each other; wait for it (gateweigh run --wait) or stop it", ErrBusy, Holder())
+		return nil, fmt.Errorf(
+			"%w (%s): two at once would disturb each other; wait for it (gateweigh run --wait) or stop it", ErrBusy, Holder())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the machine: %w", err)

@@ -13,9 +13,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// Look builds the lab of an experiment's device as a block has it, starts the device, admits the clients, and calls fn; fault is what
-// went wrong until then. Nothing is measured. The lab is left when fn has returned. It needs root, and that nobody measures.
-func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(lab *side.Side, fault error) error) (err error) {
+// Look builds the lab of an experiment's device as a block has it, starts the device, admits the clients, and calls fn;
+// fault is what went wrong until then. Nothing is measured. The lab is left when fn has returned. It needs root, and
+// that nobody measures.
+func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(lab *side.Side, fault error) error) (
+	err error) {
 	plan := e.Plan()
 	i := slices.IndexFunc(plan, func(b experiment.Block) bool { return !b.AA && b.DUT() == device })
 	if i < 0 {

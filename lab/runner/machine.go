@@ -29,18 +29,22 @@ import (
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
 	if !e.Means("clients") {
-		list = append(list, dut.Need{Program: "ip", Package: "iproute2", Why: "the router's neighbour, where there is a router"})
+		list = append(list,
+			dut.Need{Program: "ip", Package: "iproute2", Why: "the router's neighbour, where there is a router"})
 	}
 	if on, _ := e.Value("masquerade").(bool); on {
-		list = append(list, dut.Need{Program: "nft", Package: "nftables", Why: "the router's address for frames (masquerade)"})
+		list = append(list,
+			dut.Need{Program: "nft", Package: "nftables", Why: "the router's address for frames (masquerade)"})
 	}
 	if e.Means("transfers") {
 		list = append(list, dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server"},
-			dut.Need{Program: "curl", Package: "curl", Why: "the files' clients"}, dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen"})
+			dut.Need{Program: "curl", Package: "curl", Why: "the files' clients"},
+			dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen"})
 	}
 	labs := e.Largest()
 	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
-		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
+		list = append(list,
+			dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
 	for _, kind := range slices.Compact([]string{labs[0].Traffic.Kind, labs[len(labs)-1].Traffic.Kind}) {
 		if program := traffic.KindOf(kind).Program; program != "" {
@@ -57,7 +61,8 @@ type machineAgent interface {
 }
 
 // checkMachine says what the experiment needs and the machine lacks, all at once.
-func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experiment, d Demand) (machine.Machine, error) {
+func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experiment, d Demand) (
+	machine.Machine, error) {
 	m, err := agent.Machine(ctx)
 	if err != nil {
 		return m, fmt.Errorf("looking at the machine: %w", err)
@@ -69,7 +74,9 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 	}
 	errs := []error{checkLimits(m, d)}
 	if !m.Root {
-		errs = append(errs, errors.New("a run needs root, and not that of a user namespace: it makes network namespaces and loads programs into the kernel (try: sudo gateweigh run …)"))
+		errs = append(errs, errors.New(
+			"a run needs root, and not that of a user namespace: it makes network namespaces and loads programs into the "+
+				"kernel (try: sudo gateweigh run …)"))
 	}
 	for _, b := range m.Bars {
 		errs = append(errs, errors.New(b.String()))
@@ -89,7 +96,8 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 
 // fits reports whether a device works with the experiment's topology and its kind of client.
 func fits(e *experiment.Experiment, name string, t dut.Traits) error {
-	if build, err := testbed.Named(e.Topology); err == nil && t.TakesFrames && !slices.Contains(build(testbed.Spec{}).Roles(), string(testbed.RoleSplitter)) {
+	if build, err := testbed.Named(e.Topology); err == nil && t.TakesFrames &&
+		!slices.Contains(build(testbed.Spec{}).Roles(), string(testbed.RoleSplitter)) {
 		remedy := "`gateweigh run capture-systems` measures it on a host behind a splitter"
 		if !e.Means("clients") { // the measure has a topology for it
 			remedy = "choose a topology with a splitter (\"tap\")"
@@ -99,7 +107,8 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 	if !e.Means("client.kind") {
 		return nil
 	}
-	if build, err := testbed.Named(e.Topology); err == nil && build(testbed.Spec{}).Gateways() != t.Tunnel && name != experiment.Clean {
+	if build, err := testbed.Named(e.Topology); err == nil && build(testbed.Spec{}).Gateways() != t.Tunnel &&
+		name != experiment.Clean {
 		if t.Tunnel {
 			return fmt.Errorf("it makes a tunnel between two gateways: use topology = \"tunnel\": %w", dut.ErrNotSupported)
 		}
@@ -107,18 +116,21 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 	}
 	if line := client.KindOf(e.Client.Kind).Line; line != t.Lines && (!line || name != experiment.Clean) {
 		if line {
-			return fmt.Errorf("it is no PPPoE concentrator, and clients of kind %s log in at one: %w", e.Client.Kind, dut.ErrNotSupported)
+			return fmt.Errorf(
+				"it is no PPPoE concentrator, and clients of kind %s log in at one: %w", e.Client.Kind, dut.ErrNotSupported)
 		}
 		lines := client.Kinds(func(k client.Kind) bool { return k.Line })[0]
 		return fmt.Errorf("it takes PPPoE clients only: use client.kind = %q: %w", lines, dut.ErrNotSupported)
 	}
 	ownLAN := t.LAN.IsValid() && t.LAN != testbed.DefaultLAN
 	if ownLAN && !t.DHCP {
-		return fmt.Errorf("its network is %s, and the lab leases only %s: let it lease addresses itself (dhcp = true): %w", t.LAN, testbed.DefaultLAN, dut.ErrNotSupported)
+		return fmt.Errorf("its network is %s, and the lab leases only %s: let it lease addresses itself (dhcp = true): %w",
+			t.LAN, testbed.DefaultLAN, dut.ErrNotSupported)
 	}
 	if !client.KindOf(e.Client.Kind).Leases && (t.DHCP || ownLAN) {
 		leasing := client.Kinds(func(k client.Kind) bool { return k.Leases })[0]
-		return fmt.Errorf("it leases addresses, clients of kind %s have static ones; use kind %s: %w", e.Client.Kind, leasing, dut.ErrNotSupported)
+		return fmt.Errorf("it leases addresses, clients of kind %s have static ones; use kind %s: %w", e.Client.Kind, leasing,
+			dut.ErrNotSupported)
 	}
 	return nil
 }
@@ -131,12 +143,15 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		return result.Environment{}, err
 	}
 	env := result.Environment{
-		Experiment: cfg.Experiment.Name, Measure: cfg.Experiment.Measure, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
+		Experiment: cfg.Experiment.Name, Measure: cfg.Experiment.Measure, Title: cfg.Experiment.Description,
+		Mode:    cfg.Experiment.Mode,
 		Clients: "kind " + cfg.Experiment.Client.Kind, RouterSpeed: cfg.Experiment.Router.Speed,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online,
-		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, VM: cfg.VM, LoadsDividedBy: s.Experiment.LoadsDividedBy, Placement: s.Placement.String(),
-		Offloads: offloads(cfg.Experiment), Tools: programs, Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
+		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, VM: cfg.VM,
+		LoadsDividedBy: s.Experiment.LoadsDividedBy, Placement: s.Placement.String(),
+		Offloads: offloads(cfg.Experiment), Tools: programs,
+		Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
 	if env.Inputs, err = inputs(cfg.Experiment); err != nil {
 		return env, err
@@ -155,10 +170,13 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return env, nil
 	case err != nil:
-		return env, fmt.Errorf("reading what an earlier sitting says of the machine: %w; without that file the run goes on, and tells of this sitting's machine alone", err)
+		return env, fmt.Errorf(
+			"reading what an earlier sitting says of the machine: %w; without that file the run goes on, and tells of this "+
+				"sitting's machine alone", err)
 	}
 	if was, is := accelerator(old), accelerator(env); was != is {
-		return env, fmt.Errorf("the run was begun %s and would go on %s, and the two do not mix: measure into another folder", was, is)
+		return env, fmt.Errorf(
+			"the run was begun %s and would go on %s, and the two do not mix: measure into another folder", was, is)
 	}
 	if err := sameInputs(old, env); err != nil {
 		return env, err
@@ -188,12 +206,15 @@ func inputs(e *experiment.Experiment) (map[string]string, error) {
 	return sums, nil
 }
 
-// sameInputs is an error where a run that is resumed names other files than those it began with. Older runs do not tell.
+// sameInputs is an error where a run that is resumed names other files than those it began with. Older runs do not
+// tell.
 func sameInputs(old, env result.Environment) error {
 	for _, name := range slices.Sorted(maps.Keys(env.Inputs)) {
 		if was := old.Inputs[name]; was != "" && was != env.Inputs[name] {
-			return fmt.Errorf("%s has changed since the run began: its trials would be of two files: bring the first one back, from a bundle or where the sizes came from, "+
-				"or measure anew into another folder", name)
+			return fmt.Errorf(
+				"%s has changed since the run began: its trials would be of two files: bring the first one back, from a bundle "+
+					"or where the sizes came from, "+
+					"or measure anew into another folder", name)
 		}
 	}
 	return nil
@@ -270,5 +291,6 @@ func offloads(e *experiment.Experiment) []string {
 	if clean := labs[len(labs)-1].Traffic.Kind; clean != kinds {
 		kinds += " (" + clean + " at the clean router beside a device)"
 	}
-	return append(lines, fmt.Sprintf("traffic: %s, bursts of %s, congestion control cubic", kinds, words.Counted(e.Traffic.BurstSegments, "segment")))
+	return append(lines, fmt.Sprintf("traffic: %s, bursts of %s, congestion control cubic", kinds, words.Counted(
+		e.Traffic.BurstSegments, "segment")))
 }

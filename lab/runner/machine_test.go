@@ -23,7 +23,8 @@ import (
 )
 
 // shipped has of the measures what concerns their labs.
-var shipped = experiment.Catalogue{Measures: []experiment.Measure{{Name: "cost"}, {Name: "logins", Alone: true}, {Name: "throughput", Alone: true, Clean: true}}}
+var shipped = experiment.Catalogue{Measures: []experiment.Measure{{Name: "cost"}, {Name: "logins", Alone: true}, {
+	Name: "throughput", Alone: true, Clean: true}}}
 
 func TestFits(t *testing.T) {
 	own := netip.MustParsePrefix("10.1.0.0/24")
@@ -44,18 +45,22 @@ func TestFits(t *testing.T) {
 		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "gateweigh run capture-systems"},
 	} {
 		err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: c.kind}}, "", c.traits)
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil ||
+			c.want != "" && (!errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 	gateways := &experiment.Experiment{Topology: "tunnel", Client: experiment.Client{Kind: client.KindMacvlan}}
-	if err := fits(gateways, "", dut.Traits{}); !errors.Is(err, dut.ErrNotSupported) || !strings.Contains(err.Error(), "no tunnel") {
+	if err := fits(gateways, "", dut.Traits{}); !errors.Is(err, dut.ErrNotSupported) ||
+		!strings.Contains(err.Error(), "no tunnel") {
 		t.Errorf("no tunnel between gateways: %v", err)
 	}
-	if err := cmp.Or(fits(gateways, "", dut.Traits{Tunnel: true}), fits(gateways, experiment.Clean, dut.Traits{})); err != nil {
+	if err := cmp.Or(
+		fits(gateways, "", dut.Traits{Tunnel: true}), fits(gateways, experiment.Clean, dut.Traits{})); err != nil {
 		t.Errorf("a tunnel and the direct path: %v", err)
 	}
-	if err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: client.KindPPPoE}}, experiment.Clean, dut.Traits{}); err != nil {
+	if err := fits(&experiment.Experiment{Topology: "portal", Client: experiment.Client{Kind: client.KindPPPoE}},
+		experiment.Clean, dut.Traits{}); err != nil {
 		t.Errorf("the clean router beside a concentrator: %v", err)
 	}
 }
@@ -81,7 +86,8 @@ func TestToolsAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"ethtool": "ethtool version", "dnsmasq": "Dnsmasq version", "nft": "nftables v", "device allowlist": "nftables allow-list", "device clean": "clean router",
+		"ethtool": "ethtool version", "dnsmasq": "Dnsmasq version", "nft": "nftables v",
+		"device allowlist": "nftables allow-list", "device clean": "clean router",
 	} {
 		if !strings.HasPrefix(found[name], want) {
 			t.Errorf("%s: %q, want %q", name, found[name], want)
@@ -102,7 +108,8 @@ func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = checkMachine(t.Context(), here{}, e, Demand{})
-	for _, want := range []string{"ethtool is not on PATH: install the package ethtool", "dnsmasq is not on PATH: install the package dnsmasq-base", "iperf3 is not"} {
+	for _, want := range []string{"ethtool is not on PATH: install the package ethtool",
+		"dnsmasq is not on PATH: install the package dnsmasq-base", "iperf3 is not"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
 		}
@@ -123,7 +130,8 @@ func TestBothLabsAreAskedFor(t *testing.T) {
 	if !slices.Contains(programs, "iperf3") || !slices.Contains(programs, "dnsmasq") {
 		t.Errorf("it needs %v", programs)
 	}
-	if text := strings.Join(offloads(e), "\n"); !strings.Contains(text, "traffic: streams (iperf3 at the clean router beside a device)") {
+	if text := strings.Join(offloads(e), "\n"); !strings.Contains(
+		text, "traffic: streams (iperf3 at the clean router beside a device)") {
 		t.Errorf("recorded: %s", text)
 	}
 	many, err := shipped.Builtin("scale-check")
@@ -131,7 +139,8 @@ func TestBothLabsAreAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	with, without := many.Sides(10_000)
-	if !side.EntersNeighbours(with, without) || side.EntersNeighbours(without) || side.EntersNeighbours(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
+	if !side.EntersNeighbours(with, without) || side.EntersNeighbours(without) ||
+		side.EntersNeighbours(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
 		t.Error("neighbours are entered in both labs when one has thousands of personas, and only then")
 	}
 }
@@ -139,9 +148,11 @@ func TestBothLabsAreAskedFor(t *testing.T) {
 // TestBlocksOfSeveralDevices lose the cells of those that cannot run here, and only then themselves.
 func TestBlocksOfSeveralDevices(t *testing.T) {
 	cell := func(dut string) result.Cell { return result.NewCell(result.DUT, dut, result.OfferedMbps, 1) }
-	plan := []experiment.Block{{Cell: cell("a"), Cells: []result.Cell{cell("a"), cell("b")}}, {Cell: cell("a"), Cells: []result.Cell{cell("a")}}}
+	plan := []experiment.Block{
+		{Cell: cell("a"), Cells: []result.Cell{cell("a"), cell("b")}}, {Cell: cell("a"), Cells: []result.Cell{cell("a")}}}
 	left := without(plan, map[string]bool{"a": true})
-	if len(left) != 1 || left[0].DUT() != "b" || len(left[0].Cells) != 1 || left[0].Cells[0] != cell("b") || len(plan[0].Cells) != 2 {
+	if len(left) != 1 || left[0].DUT() != "b" || len(left[0].Cells) != 1 || left[0].Cells[0] != cell("b") ||
+		len(plan[0].Cells) != 2 {
 		t.Errorf("left are %+v", left)
 	}
 }
@@ -169,7 +180,8 @@ func TestBurnerIsNoted(t *testing.T) {
 		t.Errorf("with router.speed, which has the lock: %q", said)
 	}
 	s := sitting(0)
-	if want := fmt.Sprintf("(process %d)", os.Getpid()); len(s.env.Notes) != 1 || !slices.Equal(said, s.env.Notes) || !strings.Contains(said[0], want) {
+	if want := fmt.Sprintf("(process %d)", os.Getpid()); len(s.env.Notes) != 1 || !slices.Equal(said, s.env.Notes) ||
+		!strings.Contains(said[0], want) {
 		t.Errorf("notes %q, said %q, want %s once", s.env.Notes, said, want)
 	}
 }

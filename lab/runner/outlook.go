@@ -17,8 +17,9 @@ type Outlook struct {
 	LeastSteal, MostSteal float64 // shares of the CPUs that other guests of the hypervisor took, in parts of the look
 	Busy                  float64 // CPUs that programs used
 	CPUs                  int
-	Precedes              bool          // the lab may go before other programs
-	Quota                 machine.Quota // of the lab's control group, where that is less than the CPUs it may use; zero: none
+	Precedes              bool // the lab may go before other programs
+	// of the lab's control group, where that is less than the CPUs it may use; zero: none
+	Quota machine.Quota
 }
 
 // A look is short: a run waits for it.
@@ -72,16 +73,18 @@ func (o Outlook) noise() side.Noise {
 	return side.Noise{Steal: o.MostSteal, Others: min(1, o.Busy/float64(max(o.CPUs, 1)))}
 }
 
-// String says what was seen and what to expect of it: "a neighbour takes 1 to 20 % of the CPU: up to twice as long, and at light
-// loads the interval of a ratio of 2 is about ± 6 % wider".
+// String says what was seen and what to expect of it: "a neighbour takes 1 to 20 % of the CPU: up to twice as long, and
+// at light loads the interval of a ratio of 2 is about ± 6 % wider".
 func (o Outlook) String() string {
 	var parts []string
 	if !o.alone() {
 		parts = append(parts, o.besideOthers())
 	}
 	if q := o.Quota; q.CPUs > 0 {
-		parts = append(parts, fmt.Sprintf("a control group allows the lab %.3g of %s and stops its programs when they are used up (%s): "+
-			"trials may be rejected; measure without (no --cpus for a container, no CPUQuota= in systemd)", q.CPUs, words.Counted(o.CPUs, "CPU"), q.File))
+		parts = append(parts,
+			fmt.Sprintf("a control group allows the lab %.3g of %s and stops its programs when they are used up (%s): "+
+				"trials may be rejected; measure without (no --cpus for a container, no CPUQuota= in systemd)", q.CPUs,
+				words.Counted(o.CPUs, "CPU"), q.File))
 	}
 	if len(parts) == 0 {
 		return "the machine is quiet"
@@ -103,9 +106,11 @@ func (o Outlook) besideOthers() string {
 		seen = append(seen, fmt.Sprintf("other programs use %.1f of %s", o.Busy, words.Counted(o.CPUs, "CPU")))
 	}
 	if !o.Precedes && o.Busy > quietBusy {
-		return strings.Join(seen, ", ") + ", and the lab may not go before them (it takes root or CAP_SYS_NICE): trials will be rejected"
+		return strings.Join(seen, ", ") +
+			", and the lab may not go before them (it takes root or CAP_SYS_NICE): trials will be rejected"
 	}
 	const lightCores = 0.02 // of a clean router at 100 Mbit/s
 	wider := 100 * math.Expm1(o.noise().Bias(math.Log(2), lightCores))
-	return fmt.Sprintf("%s: up to twice as long, and at light loads the interval of a ratio of 2 is about ± %.0f %% wider", strings.Join(seen, ", "), wider)
+	return fmt.Sprintf("%s: up to twice as long, and at light loads the interval of a ratio of 2 is about ± %.0f %% wider",
+		strings.Join(seen, ", "), wider)
 }

@@ -10,7 +10,8 @@ import (
 // TestProgressCountsRejected: the state of a run has the trials rejected so far, with the most frequent reason.
 func TestProgressCountsRejected(t *testing.T) {
 	var last Progress
-	s := &Session{Experiment: &experiment.Experiment{Redo: 9}, windows: map[windowKey]window{}, cfg: Config{Status: func(p Progress) { last = p }}}
+	s := &Session{Experiment: &experiment.Experiment{Redo: 9}, windows: map[windowKey]window{},
+		cfg: Config{Status: func(p Progress) { last = p }}}
 	tries := [][]string{{"probes lost"}, {"steal: 5 %", "probes lost"}, {"steal: 7 %"}, {}}
 	err := s.Settle(experiment.Block{}, result.Cell{}, 0, func(a Attempt) (func(*result.Writer) error, []string, error) {
 		return func(*result.Writer) error { return nil }, tries[a.Number], nil

@@ -13,7 +13,8 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cell := result.NewCell(result.DUT, "clean", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "per-packet")
+	cell := result.NewCell(
+		result.DUT, "clean", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "per-packet")
 	for _, tr := range []result.Trial{
 		{Window: 0, Accepted: true},
 		{Window: 1, Attempt: 0, Sitting: 0},

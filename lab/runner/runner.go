@@ -134,8 +134,9 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, err
 	}
 	s := &Session{
-		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: machine, Precedes: realtime.MayPrecede(),
-		cfg: cfg, backend: backend, found: m, plan: cfg.Experiment.Plan(),
+		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: machine,
+		Precedes: realtime.MayPrecede(),
+		cfg:      cfg, backend: backend, found: m, plan: cfg.Experiment.Plan(),
 		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}
 	outlook, err := Foresee(ctx, machine, s.Precedes)
@@ -171,7 +172,8 @@ func slow(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *ex
 }
 
 // slowTo slows the routers' CPUs down to a speed that a key asks for.
-func slowTo(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *experiment.Experiment, speed float64, key string) error {
+func slowTo(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *experiment.Experiment, speed float64,
+	key string) error {
 	for _, cpu := range p.Router {
 		if slices.Contains(p.Endpoints, cpu) {
 			return e.Blame(key, "needs a CPU for the routers alone, and labs may use only one here")
@@ -230,7 +232,9 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 		return err
 	}
 	if torn > 0 {
-		s.env.Notes = append(s.env.Notes, fmt.Sprintf("The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn, result.TornFile))
+		s.env.Notes = append(s.env.Notes, fmt.Sprintf(
+			"The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn,
+			result.TornFile))
 	}
 	if raised != "" {
 		s.Notice("%s", raised)
@@ -274,7 +278,8 @@ func (s *Session) recall() error {
 func (s *Session) count(key windowKey, attempt int, accepted bool) {
 	w := s.windows[key]
 	w.tried, w.accepted = max(w.tried, attempt+1), w.accepted || accepted
-	w.settled = w.settled || accepted || attempt >= s.Experiment.Redo && (!s.spare() || attempt+1 >= s.Experiment.MostAttempts())
+	w.settled = w.settled || accepted ||
+		attempt >= s.Experiment.Redo && (!s.spare() || attempt+1 >= s.Experiment.MostAttempts())
 	s.windows[key] = w
 	if s.clock != nil {
 		s.clock.done = s.share()

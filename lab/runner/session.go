@@ -56,8 +56,10 @@ type Session struct {
 // Labs are the labs of a block.
 func (s *Session) Labs(b experiment.Block) side.Labs {
 	labs := side.Labs{
-		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b), Aggregate: b.Cell.Text(result.Profile) == result.Bulk,
-		Between: agent.Shape{RateMbps: b.Cell.Number(result.LinkMbps), Delay: s.Experiment.Link.Delay, LossPct: s.Experiment.Link.LossPct},
+		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b),
+		Aggregate: b.Cell.Text(result.Profile) == result.Bulk,
+		Between: agent.Shape{
+			RateMbps: b.Cell.Number(result.LinkMbps), Delay: s.Experiment.Link.Delay, LossPct: s.Experiment.Link.LossPct},
 	}
 	if s.Experiment.Router.Speed > 0 {
 		labs.Slowed = s.Machine
@@ -65,8 +67,8 @@ func (s *Session) Labs(b experiment.Block) side.Labs {
 	return labs
 }
 
-// Slow slows the routers' CPUs down to a share of their time, for measures that have a key for it, until restore. 1 is all
-// of it: nothing is slowed.
+// Slow slows the routers' CPUs down to a share of their time, for measures that have a key for it, until restore. 1 is
+// all of it: nothing is slowed.
 func (s *Session) Slow(ctx context.Context, speed float64, key string) (restore func() error, err error) {
 	if speed == 1 {
 		return func() error { return nil }, nil
@@ -130,18 +132,23 @@ func (s *Session) noteEmulated() {
 	if s.env.VM.Mark() == "" {
 		return
 	}
-	const text = "Relative, emulated CPU: QEMU emulates the guest's CPU (TCG), so only ratios within this run mean something."
+	const text = "Relative, emulated CPU: QEMU emulates the guest's CPU (TCG), so only ratios within this run mean " +
+		"something."
 	s.Notice("%s", text)
 	if !slices.Contains(s.env.Notes, text) {
 		s.Note(text)
 	}
 }
 
-// noteDenied says that the lab may not go before the machine's other programs. Frames ask for more than TCP: real-time priority.
+// noteDenied says that the lab may not go before the machine's other programs. Frames ask for more than TCP: real-time
+// priority.
 func (s *Session) noteDenied() {
-	note, may := "Routers, clients and servers do not go before the machine's other programs, which is not permitted here (it takes root or CAP_SYS_NICE): beside busy programs trials are rejected.", realtime.MayPrecede()
+	note, may := "Routers, clients and servers do not go before the machine's other programs, which is not permitted "+
+		"here (it takes root or CAP_SYS_NICE): beside busy programs trials are rejected.", realtime.MayPrecede()
 	if traffic.KindOf(s.Experiment.Traffic.Kind).Frames {
-		note, may = "Threads that send frames and poll links do not go before other programs, which is not permitted here (it takes root or CAP_SYS_NICE): frames may leave late or get lost, and trials be rejected for it.", realtime.Permitted()
+		note, may = "Threads that send frames and poll links do not go before other programs, which is not permitted here "+
+			"(it takes root or CAP_SYS_NICE): frames may leave late or get lost, and trials be rejected for it.",
+			realtime.Permitted()
 	}
 	if may || slices.Contains(s.env.Notes, note) {
 		return
@@ -158,7 +165,9 @@ func (s *Session) noteBurner() {
 		return
 	}
 	s.burned = true
-	text := fmt.Sprintf("gateweigh burn%s loads this machine's CPUs while the run measures: figures are those of what it leaves. End it and measure again, or slow the routers with router.speed.", process)
+	text := fmt.Sprintf(
+		"gateweigh burn%s loads this machine's CPUs while the run measures: figures are those of what it leaves. End it "+
+			"and measure again, or slow the routers with router.speed.", process)
 	s.Notice("%s", text)
 	s.Note(text)
 }
@@ -169,8 +178,11 @@ func (s *Session) noteStopped(ctx context.Context, was machine.Quota) {
 		return
 	}
 	now, err := s.Machine.Machine(context.WithoutCancel(ctx))
-	if stopped := now.Quota.Stopped - was.Stopped; err == nil && stopped > 0 { // an error: the machine's agent has ended, and the run says so
-		text := fmt.Sprintf("A control group stopped the lab's programs for %.2f s in all, because %.3g CPUs were used up (%s): trials may have been rejected for that.", stopped, was.CPUs, was.File)
+	if stopped := now.Quota.Stopped - was.Stopped; err == nil && stopped > 0 {
+		// an error: the machine's agent has ended, and the run says so
+		text := fmt.Sprintf(
+			"A control group stopped the lab's programs for %.2f s in all, because %.3g CPUs were used up (%s): trials may "+
+				"have been rejected for that.", stopped, was.CPUs, was.File)
 		s.Notice("%s", text)
 		s.Note(text)
 	}
@@ -199,8 +211,8 @@ func (s *Session) Refused(b experiment.Block, cell result.Cell) bool {
 	return settled
 }
 
-// LeaveOut takes windows of a block's cell that have no accepted trial out of the plan: this machine cannot measure them.
-// The block's record says so.
+// LeaveOut takes windows of a block's cell that have no accepted trial out of the plan: this machine cannot measure
+// them. The block's record says so.
 func (s *Session) LeaveOut(b experiment.Block, cell result.Cell) { s.leaveOut(cell, b.AA, b.Index) }
 
 func (s *Session) leaveOut(cell result.Cell, aa bool, block int) {
@@ -267,8 +279,8 @@ func (s *Session) Settle(b experiment.Block, cell result.Cell, window int,
 	return s.SettleAll(b, []result.Cell{cell}, window, measure)
 }
 
-// SettleAll is Settle for the windows of several cells that are measured at the same time: write writes a record of each,
-// and all of them are accepted or rejected.
+// SettleAll is Settle for the windows of several cells that are measured at the same time: write writes a record of
+// each, and all of them are accepted or rejected.
 func (s *Session) SettleAll(b experiment.Block, cells []result.Cell, window int,
 	measure func(Attempt) (write func(*result.Writer) error, rejects []string, err error)) error {
 	return s.settle(b, cells, window, func(a Attempt) (m Measured, err error) {
@@ -277,20 +289,23 @@ func (s *Session) SettleAll(b experiment.Block, cells []result.Cell, window int,
 	})
 }
 
-// SettleQuiet is Settle that also measures a window again which was accepted but not quiet, as often as a rejected one, while
-// there is time for it. Every accepted attempt stands in the records; the analysis takes the quietest.
-func (s *Session) SettleQuiet(b experiment.Block, cell result.Cell, window int, measure func(Attempt) (Measured, error)) error {
+// SettleQuiet is Settle that also measures a window again which was accepted but not quiet, as often as a rejected one,
+// while there is time for it. Every accepted attempt stands in the records; the analysis takes the quietest.
+func (s *Session) SettleQuiet(
+	b experiment.Block, cell result.Cell, window int, measure func(Attempt) (Measured, error)) error {
 	return s.settle(b, []result.Cell{cell}, window, measure)
 }
 
-func (s *Session) settle(b experiment.Block, cells []result.Cell, window int, measure func(Attempt) (Measured, error)) error {
+func (s *Session) settle(
+	b experiment.Block, cells []result.Cell, window int, measure func(Attempt) (Measured, error)) error {
 	first := 0
 	for _, cell := range cells {
 		first = max(first, s.windows[keyOf(b, cell, window)].tried)
 	}
 	for n := first; ; n++ {
 		start := time.Now()
-		m, err := measure(Attempt{Number: n, Sitting: s.sitting, Start: start.UTC(), Elapsed: start.Sub(s.began).Seconds(), since: s.recorded})
+		m, err := measure(
+			Attempt{Number: n, Sitting: s.sitting, Start: start.UTC(), Elapsed: start.Sub(s.began).Seconds(), since: s.recorded})
 		if err != nil {
 			return err
 		}
@@ -319,8 +334,8 @@ func (s *Session) settle(b experiment.Block, cells []result.Cell, window int, me
 	}
 }
 
-// spare reports whether there is time to measure windows again for the noise's sake: a run may take about twice as long as
-// planned, and no part of it may use up what belongs to the rest.
+// spare reports whether there is time to measure windows again for the noise's sake: a run may take about twice as long
+// as planned, and no part of it may use up what belongs to the rest.
 func (s *Session) spare() bool {
 	return s.again < time.Duration((s.share()+spareAhead)*float64(s.budget))
 }

@@ -1,5 +1,5 @@
-// Package scratch makes folders for what a process has on the disk only while it lives. Each is locked by its process, so
-// that the folders of processes that were killed are found and removed.
+// Package scratch makes folders for what a process has on the disk only while it lives. Each is locked by its process,
+// so that the folders of processes that were killed are found and removed.
 package scratch
 
 import (
@@ -97,7 +97,8 @@ const youngest = time.Minute
 
 // sweep removes a folder that no process has locked.
 func sweep(dir string) (gone bool, err error) {
-	f, err := os.OpenFile(dir, syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // anybody may have made anything of that name
+	// anybody may have made anything of that name
+	f, err := os.OpenFile(dir, syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false, nil
 	}

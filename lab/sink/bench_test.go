@@ -10,12 +10,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// BenchmarkSinks reports the CPU time of the sink's process for a frame: what the kernel does before the frame is in the
-// sink's buffer is not in it. The time of an operation is the sender's.
+// BenchmarkSinks reports the CPU time of the sink's process for a frame: what the kernel does before the frame is in
+// the sink's buffer is not in it. The time of an operation is the sender's.
 func BenchmarkSinks(b *testing.B) {
 	w := newWire(b)
 	for _, cfg := range []Config{
-		{Kind: "recv"}, {Kind: "recv", Snap: 68}, {Kind: "mmap"}, {Kind: "mmap", Snap: 68}, {Kind: "mmap", Work: WorkCopy}, {Kind: "mmap", Work: WorkGzip}, {Kind: "xdp"}, {Kind: "ebpf"},
+		{Kind: "recv"}, {Kind: "recv", Snap: 68}, {Kind: "mmap"}, {Kind: "mmap", Snap: 68}, {Kind: "mmap", Work: WorkCopy},
+		{Kind: "mmap", Work: WorkGzip}, {Kind: "xdp"}, {Kind: "ebpf"},
 	} {
 		for _, size := range []string{"60", "1514"} {
 			cfg.Interface = "s0"

@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/hook"
 )
 
-// inKernel counts frames where they pass, by programs at tc ingress and egress of the interface, ahead of others. Nothing is
-// copied and no thread is woken: what a count costs is one look-up. Nothing is ever lost either.
+// inKernel counts frames where they pass, by programs at tc ingress and egress of the interface, ahead of others.
+// Nothing is copied and no thread is woken: what a count costs is one look-up. Nothing is ever lost either.
 //
 // Frames that come are counted where packet sockets see them; frames that leave before the queueing discipline, where
 // packet sockets see them behind it. On loopback each frame is counted when it comes.
@@ -39,7 +39,9 @@ func (o *countObjects) Close() {
 
 func openEBPF(cfg Config, at port) (way, error) {
 	if cfg.Filter != "" || cfg.Work != "" || cfg.Snap != 0 || cfg.BufferKiB != 0 {
-		return nil, &configError{"ebpf counts every frame in the kernel: it has no buffer, no filter, no snap length and no work: leave them out, or take mmap"}
+		return nil, &configError{
+			"ebpf counts every frame in the kernel: it has no buffer, no filter, no snap length and no work: leave them out, " +
+				"or take mmap"}
 	}
 	w := &inKernel{promiscuity: -1}
 	if err := w.open(at); err != nil {

@@ -14,7 +14,8 @@ import (
 // TestInterfaceGoes: a sink whose interface goes down or away ends with the reason, and says what it had counted.
 func TestInterfaceGoes(t *testing.T) {
 	w := newWire(t)
-	for _, tt := range []struct{ how, says string }{{"ip link set s0 down", "down: ip link set s0 up"}, {"ip link del s0", "removed"}} {
+	for _, tt := range []struct{ how, says string }{
+		{"ip link set s0 down", "down: ip link set s0 up"}, {"ip link del s0", "removed"}} {
 		var running []*process
 		for _, cfg := range []Config{{Kind: "recv"}, {Kind: "mmap"}, {Kind: "ebpf"}, {Kind: "xdp"}} {
 			cfg.Interface = "s0"
@@ -46,7 +47,9 @@ func TestInterfaceGoes(t *testing.T) {
 func TestOtherInterfacesMayGo(t *testing.T) {
 	w := newWire(t)
 	p := start(t, w.monitor, Config{Kind: "recv", Interface: "s0"})
-	w.monitor.Run(t, "sh", "-ec", "ip link add other type veth peer name far; ip link set other up; ip link set other down; ip link del other; ip link set s0 mtu 1600")
+	w.monitor.Run(t, "sh", "-ec",
+		"ip link add other type veth peer name far; ip link set other up; ip link set other down; ip link del other; ip "+
+			"link set s0 mtu 1600")
 	w.send(t, mixed(t, 10, 0))
 	if n := p.end(t); n.Frames != 10 {
 		t.Errorf("counts %+v", n)
@@ -56,7 +59,10 @@ func TestOtherInterfacesMayGo(t *testing.T) {
 // TestRefusals: each names the interface or what was asked for, and what to do.
 func TestRefusals(t *testing.T) {
 	w := newWire(t)
-	w.monitor.Run(t, "sh", "-ec", "ip link add far type veth peer name down; ip link add many numrxqueues 2 type veth peer name more; ip link set many up; ethtool -L many rx 2; ip link add large mtu 9000 type veth peer name other; ip link set large up; ip tuntap add tun0 mode tun; ip link set tun0 up")
+	w.monitor.Run(t, "sh", "-ec",
+		"ip link add far type veth peer name down; ip link add many numrxqueues 2 type veth peer name more; ip link set "+
+			"many up; ethtool -L many rx 2; ip link add large mtu 9000 type veth peer name other; ip link set large up; ip "+
+			"tuntap add tun0 mode tun; ip link set tun0 up")
 	first := start(t, w.monitor, Config{Kind: "xdp", Interface: "s0"})
 	nobody := func(cmd *exec.Cmd) { cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534} }
 	var running []*process
@@ -150,7 +156,8 @@ func waiting(t *testing.T, w way) bool {
 }
 
 func FuzzFilter(f *testing.F) {
-	for _, text := range []string{udpOnly, arpOnly, "", ",", "1,6 0 0 0", "1,6 0 0", "2,6 0 0 0", "0", "1,6 0 0 4294967296", "1,6 0 0 -1", "x,6 0 0 0"} {
+	for _, text := range []string{udpOnly, arpOnly, "", ",", "1,6 0 0 0", "1,6 0 0", "2,6 0 0 0", "0",
+		"1,6 0 0 4294967296", "1,6 0 0 -1", "x,6 0 0 0"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -170,7 +177,8 @@ func FuzzFilter(f *testing.F) {
 
 func TestFilterErrors(t *testing.T) {
 	for text, says := range map[string]string{
-		"": "is empty", "udp": "length", "2,6 0 0 0": "1 instructions and says 2", "0": "0 instructions", "1,6 0 0": "3 numbers",
+		"": "is empty", "udp": "length", "2,6 0 0 0": "1 instructions and says 2", "0": "0 instructions",
+		"1,6 0 0":     "3 numbers",
 		"1,6 0 256 0": "no number of 8 bits", "1,6 0 0 -1": "no number of 32 bits",
 	} {
 		if _, err := parseFilter(text); err == nil || !strings.Contains(err.Error(), says) {

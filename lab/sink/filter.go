@@ -11,8 +11,8 @@ import (
 // maxInstructions is the kernel's limit for a filter (BPF_MAXINSNS).
 const maxInstructions = 4096
 
-// parseFilter reads a program as tcpdump -ddd prints it, its lines joined by commas or not: the number of instructions, then
-// code, jump if true, jump if false and operand of each.
+// parseFilter reads a program as tcpdump -ddd prints it, its lines joined by commas or not: the number of instructions,
+// then code, jump if true, jump if false and operand of each.
 func parseFilter(text string) ([]unix.SockFilter, error) {
 	wrong := func(format string, args ...any) ([]unix.SockFilter, error) {
 		return nil, &configError{"the filter program " + fmt.Sprintf(format, args...) +

@@ -15,8 +15,8 @@ func (cfg Config) Arg() string {
 	return string(text)
 }
 
-// Main is Run in a process of its own until SIGTERM, SIGINT or SIGHUP. The first argument is the Arg of a Config; a second
-// one, where it is there, is its Filter.
+// Main is Run in a process of its own until SIGTERM, SIGINT or SIGHUP. The first argument is the Arg of a Config; a
+// second one, where it is there, is its Filter.
 func Main(args []string) error {
 	if err := Quiet(); err != nil {
 		return err

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// wire is a generator, a bridge that sends each frame on to a monitor, and nothing else: no protocol of the kernel's adds
-// frames.
+// wire is a generator, a bridge that sends each frame on to a monitor, and nothing else: no protocol of the kernel's
+// adds frames.
 //
 //	generator g0 ── in0 [bridge] out0 ── s0 monitor
 type wire struct {
@@ -53,7 +53,8 @@ func newWire(t testing.TB) wire {
 	}
 	w.bridge.Run(t, "sh", "-ec", `ip link add br0 type bridge mcast_snooping 0
 ip link add in0 type veth peer name g0 netns "$1"; ip link add out0 type veth peer name s0 netns "$2"; ip link add end0 type veth peer name end1
-ip link set br0 up; ip link set end1 up; for port in end0 in0 out0; do ip link set "$port" master br0 up; done`, "sh", tid(w.generator), tid(w.monitor))
+ip link set br0 up; ip link set end1 up; for port in end0 in0 out0; do ip link set "$port" master br0 up; done`, "sh",
+		tid(w.generator), tid(w.monitor))
 	w.generator.Run(t, "ip", "link", "set", "g0", "up")
 	w.monitor.Run(t, "sh", "-ec", `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
 	w.bridge.Run(t, "sh", "-c", `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
@@ -96,7 +97,8 @@ func tid(s *labtest.Space) (id string) {
 	return id
 }
 
-// send sends a plan of frames to an address that nobody has. It returns once the monitor has seen each that the bridge could send on.
+// send sends a plan of frames to an address that nobody has. It returns once the monitor has seen each that the bridge
+// could send on.
 func (w wire) send(t testing.TB, cfg frames.Config) map[int]int64 {
 	t.Helper()
 	sent := func(counter string) int64 { return counter64(t, w.bridge, "out0", counter) }
@@ -118,10 +120,12 @@ func (w wire) generate(t testing.TB, cfg frames.Config) map[int]int64 {
 	}
 	var s *send.Sender
 	w.generator.Do(func() {
-		s, err = send.Start(context.Background(), send.Config{Link: "g0", Plan: plan, Engine: send.EnginePacket, MaxFor: 30 * time.Second, Streams: []send.Stream{{
-			SrcMAC: send.MAC{2, 0, 0, 0, 0, 1}, DstMAC: send.MAC{2, 0, 0, 0, 0, 2},
-			Src: netip.MustParseAddrPort("10.78.0.1:4000"), Dst: netip.AddrPortFrom(netip.MustParseAddr("10.78.0.2"), frames.Port),
-		}}})
+		s, err = send.Start(context.Background(), send.Config{Link: "g0", Plan: plan, Engine: send.EnginePacket,
+			MaxFor: 30 * time.Second, Streams: []send.Stream{{
+				SrcMAC: send.MAC{2, 0, 0, 0, 0, 1}, DstMAC: send.MAC{2, 0, 0, 0, 0, 2},
+				Src: netip.MustParseAddrPort("10.78.0.1:4000"),
+				Dst: netip.AddrPortFrom(netip.MustParseAddr("10.78.0.2"), frames.Port),
+			}}})
 	})
 	if err == nil {
 		err = s.Wait()
@@ -231,7 +235,8 @@ func (p *process) ended(t testing.TB) (n Counts, err error) {
 // mixed is a plan with frames of four sizes.
 func mixed(t testing.TB, n int64, rate float64) frames.Config {
 	t.Helper()
-	sizes, err := frames.Histogram("test", []frames.Weight{{Bytes: 60, Weight: 4}, {Bytes: 61, Weight: 2}, {Bytes: 590, Weight: 1}, {Bytes: 1514, Weight: 3}})
+	sizes, err := frames.Histogram("test", []frames.Weight{{Bytes: 60, Weight: 4}, {Bytes: 61, Weight: 2}, {Bytes: 590,
+		Weight: 1}, {Bytes: 1514, Weight: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}

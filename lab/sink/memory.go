@@ -21,7 +21,9 @@ func fits(kib int, meminfo string) error {
 	for line := range strings.Lines(meminfo) {
 		var available int
 		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &available); n == 1 && kib > available/2 {
-			return &configError{fmt.Sprintf("a buffer of %d KiB: more than half of the %d KiB that this machine has left: ask for a smaller one", kib, available)}
+			return &configError{fmt.Sprintf(
+				"a buffer of %d KiB: more than half of the %d KiB that this machine has left: ask for a smaller one", kib,
+				available)}
 		}
 	}
 	return nil

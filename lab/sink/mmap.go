@@ -16,8 +16,8 @@ import (
 //	block: struct tpacket_block_desc │ frame │ frame │ … a full block, or one that has been open for blockTime,
 //	frame: struct tpacket3_hdr … tp_mac │ bytes       belongs to the reader until it gives it back
 //
-// The kernel copies what is kept of each frame, with a time stamp, and wakes the thread once for each block. A frame that
-// comes while all blocks are the reader's is lost. Snap lengths are the filter's return value, so short ones save
+// The kernel copies what is kept of each frame, with a time stamp, and wakes the thread once for each block. A frame
+// that comes while all blocks are the reader's is lost. Snap lengths are the filter's return value, so short ones save
 // copying and space.
 type mmap struct {
 	*packetSocket
@@ -73,7 +73,8 @@ func (m *mmap) layOut(ring, frame int) error {
 	}
 	m.blocks = ring / m.block
 	if m.blocks < 2 {
-		return &configError{fmt.Sprintf("a buffer of %d KiB: a ring has two blocks at least, which take %d KiB", ring>>10, 2*m.block>>10)}
+		return &configError{
+			fmt.Sprintf("a buffer of %d KiB: a ring has two blocks at least, which take %d KiB", ring>>10, 2*m.block>>10)}
 	}
 	return nil
 }
@@ -91,7 +92,8 @@ func (m *mmap) open(kib int) error {
 		m.memory, err = unix.Mmap(m.fd, 0, m.block*m.blocks, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	if errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("making a ring of %d KiB: %w: the kernel has no such memory to spare: ask for a smaller buffer", kib, err)
+		return fmt.Errorf(
+			"making a ring of %d KiB: %w: the kernel has no such memory to spare: ask for a smaller buffer", kib, err)
 	}
 	if err != nil {
 		return fmt.Errorf("making a ring of %d KiB: %w", kib, err)

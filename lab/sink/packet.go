@@ -33,7 +33,8 @@ func openPacket(cfg Config, at port, keep int) (_ *packetSocket, err error) {
 	if err := s.filter(program); err != nil {
 		s.close()
 		if errors.Is(err, unix.EINVAL) {
-			return nil, &configError{"the kernel refuses the filter program: it jumps or reads where it must not, or does not end with a return"}
+			return nil, &configError{
+				"the kernel refuses the filter program: it jumps or reads where it must not, or does not end with a return"}
 		}
 		return nil, fmt.Errorf("attaching the filter: %w", err)
 	}

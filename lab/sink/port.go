@@ -52,8 +52,9 @@ func (p port) downError() error {
 	return fmt.Errorf("the interface is down: %s", quote.Command("ip", "link", "set", p.name, "up"))
 }
 
-// dropped is how many frames the interface says it has missed when it received them, and how many it says it has dropped; 0
-// where it is gone. It drops frames too that the sink has seen and that nobody else takes: of a protocol that nobody speaks.
+// dropped is how many frames the interface says it has missed when it received them, and how many it says it has
+// dropped; 0 where it is gone. It drops frames too that the sink has seen and that nobody else takes: of a protocol
+// that nobody speaks.
 func (p port) dropped() (missed, dropped int64) {
 	l, err := p.ns.LinkByIndex(p.index)
 	if err != nil || l.Attrs().Statistics == nil {

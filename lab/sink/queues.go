@@ -6,10 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// queues is how many receive queues an interface has; 1 where its driver does not say (ethtool's ETHTOOL_GCHANNELS). The
-// descriptor is any socket's.
+// queues is how many receive queues an interface has; 1 where its driver does not say (ethtool's ETHTOOL_GCHANNELS).
+// The descriptor is any socket's.
 func (p port) queues(fd int) int {
-	channels := struct{ command, maxRx, maxTx, maxOther, maxCombined, rx, tx, other, combined uint32 }{command: unix.ETHTOOL_GCHANNELS}
+	channels := struct{ command, maxRx, maxTx, maxOther, maxCombined, rx, tx, other, combined uint32 }{
+		command: unix.ETHTOOL_GCHANNELS}
 	request := struct {
 		name [unix.IFNAMSIZ]byte
 		data unsafe.Pointer

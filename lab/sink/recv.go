@@ -11,9 +11,9 @@ import (
 
 // recv reads one frame by each system call.
 //
-// The kernel puts a reference to each frame into the socket's queue and wakes the thread; recvmsg(2) copies the frame, as
-// much of it as is kept, and says whether there was a VLAN tag. The queue is limited by the memory of the frames in it (Config.BufferKiB, 0: net.core.rmem_default),
-// with all of their buffers, however little is kept.
+// The kernel puts a reference to each frame into the socket's queue and wakes the thread; recvmsg(2) copies the frame,
+// as much of it as is kept, and says whether there was a VLAN tag. The queue is limited by the memory of the frames in
+// it (Config.BufferKiB, 0: net.core.rmem_default), with all of their buffers, however little is kept.
 type recv struct {
 	*packetSocket
 	buffer []byte
@@ -60,7 +60,8 @@ func (r *recv) prepare(bufferKiB int) error {
 			return err
 		}
 	}
-	if err := unix.SetsockoptTimeval(r.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: recvTimeout}); err != nil {
+	if err := unix.SetsockoptTimeval(
+		r.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: recvTimeout}); err != nil {
 		return fmt.Errorf("limiting how long a frame is waited for: %w", err)
 	}
 	return r.bind()
@@ -90,7 +91,8 @@ func (r *recv) take(c *counter, stop stopping) error {
 // next reads a frame, and counts it by its whole length. None at all is no error.
 func (r *recv) next(c *counter, flags uintptr) error {
 	r.header.SetControllen(len(r.control))
-	n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&r.header)), flags|unix.MSG_TRUNC)
+	n, _, errno := unix.RawSyscall(
+		unix.SYS_RECVMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&r.header)), flags|unix.MSG_TRUNC)
 	switch errno {
 	case 0:
 		c.frame(r.buffer[:min(int(n), len(r.buffer))], int(n)+tagBeside(r.status()))

@@ -33,7 +33,8 @@ func (w wire) fill(t *testing.T, queue string) (empty func()) {
 	w.bridge.Run(t, "sh", "-ec", `ethtool -K out0 tso off; tc qdisc replace dev out0 root $0`, queue)
 	// The polling thread takes frames when nothing else runs on its CPU, and is as others are again in the end.
 	const thread = `pid=$(ps -eo pid=,comm= | awk '$2 ~ "^napi/s0-" {print $1}' | sort -n | tail -1); `
-	w.monitor.Run(t, "unshare", "-m", "sh", "-ec", `ethtool -K s0 gro on; mount -t sysfs none /sys; echo 1 >/sys/class/net/s0/threaded
+	w.monitor.Run(t, "unshare", "-m", "sh", "-ec",
+		`ethtool -K s0 gro on; mount -t sysfs none /sys; echo 1 >/sys/class/net/s0/threaded
 `+thread+`chrt -i -p 0 "$pid"; taskset -pc 0 "$pid" >/dev/null`)
 	busy := exec.Command("taskset", "-c", "0", "sh", "-c", "ulimit -t 20; while :; do :; done")
 	if err := busy.Start(); err != nil {
@@ -47,14 +48,15 @@ func (w wire) fill(t *testing.T, queue string) (empty func()) {
 }
 
 // TestFullRing: the queue of a link takes frames back when the ring of the link's other end is full, and has them sent
-// again. Each way counts them once: the frame that comes back belongs to the other end, in another namespace, and packet
-// sockets ignore it there. With both ends in one namespace they would count it twice.
+// again. Each way counts them once: the frame that comes back belongs to the other end, in another namespace, and
+// packet sockets ignore it there. With both ends in one namespace they would count it twice.
 func TestFullRing(t *testing.T) {
 	const n = 6000
 	w := newWire(t)
 	empty := w.fill(t, "pfifo limit 20000")
 	var running []*process
-	for _, cfg := range []Config{{Kind: "recv", BufferKiB: 32 << 10}, {Kind: "mmap", BufferKiB: 32 << 10}, {Kind: "ebpf"}} {
+	for _, cfg := range []Config{
+		{Kind: "recv", BufferKiB: 32 << 10}, {Kind: "mmap", BufferKiB: 32 << 10}, {Kind: "ebpf"}} {
 		cfg.Interface = "out0"
 		running = append(running, start(t, w.bridge, cfg))
 	}
@@ -69,7 +71,8 @@ func TestFullRing(t *testing.T) {
 	}
 	for _, p := range running {
 		if c := p.end(t); c.Frames+c.Dropped != n {
-			t.Errorf("%s: %d counted, %d lost, of %d frames; the queue took %d back", p.name, c.Frames, c.Dropped, n, w.requeued(t, "out0"))
+			t.Errorf("%s: %d counted, %d lost, of %d frames; the queue took %d back", p.name, c.Frames, c.Dropped, n,
+				w.requeued(t, "out0"))
 		}
 	}
 }

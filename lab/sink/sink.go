@@ -83,7 +83,8 @@ func (cfg Config) check() error {
 	var wrong string
 	switch {
 	case ways[cfg.Kind] == nil:
-		wrong = fmt.Sprintf("no kind of sink %q: there is %s", cfg.Kind, strings.Join(Kinds(), ", ")+tomlline.Meant(cfg.Kind, Kinds()))
+		wrong = fmt.Sprintf(
+			"no kind of sink %q: there is %s", cfg.Kind, strings.Join(Kinds(), ", ")+tomlline.Meant(cfg.Kind, Kinds()))
 	case cfg.Interface == "":
 		wrong = "no interface was named: --interface eth0"
 	case cfg.Snap < 0 || cfg.Snap > wholeFrame:

@@ -10,12 +10,13 @@ import (
 
 // Programs as tcpdump -ddd prints them.
 const (
-	udpOnly = "14,40 0 0 12,21 0 5 34525,48 0 0 20,21 8 0 17,21 0 8 44,48 0 0 54,21 5 6 17,21 0 5 2048,48 0 0 23,21 2 3 17,21 0 2 2054,6 0 0 0,6 0 0 68,6 0 0 0"
+	udpOnly = "14,40 0 0 12,21 0 5 34525,48 0 0 20,21 8 0 17,21 0 8 44,48 0 0 54,21 5 6 17,21 0 5 2048,48 0 0 23,21 2 3 " +
+		"17,21 0 2 2054,6 0 0 0,6 0 0 68,6 0 0 0"
 	arpOnly = "4\n40 0 0 12\n21 0 1 2054\n6 0 0 262144\n6 0 0 0\n"
 )
 
-// TestCounts has many sinks capture the same frames, which come to one interface and leave by another: each counts all of
-// them, by size, whatever it keeps and does.
+// TestCounts has many sinks capture the same frames, which come to one interface and leave by another: each counts all
+// of them, by size, whatever it keeps and does.
 func TestCounts(t *testing.T) {
 	w := newWire(t)
 	const plenty = 32 << 10 // KiB: for all frames, on a machine that is busy with others
@@ -78,7 +79,8 @@ func TestXDP(t *testing.T) {
 	}
 }
 
-// TestDrops: with little room and much work frames are lost, and those that were counted and those that were lost are all.
+// TestDrops: with little room and much work frames are lost, and those that were counted and those that were lost are
+// all.
 func TestDrops(t *testing.T) {
 	w := newWire(t)
 	for _, kinds := range [][]string{{"recv", "mmap"}, {"xdp"}} {

@@ -19,11 +19,11 @@ import (
 //   - The monitor would send the thread a signal every 10 ms, which ends its system call: Quiet switches that off.
 //   - Garbage is not collected (Run).
 //
-// A recv sink costs 0 to 30 % more than the same loop in C at 20,000 frames a second and more, and up to 6 ms of CPU time a
-// second more at any rate (a busy machine).
+// A recv sink costs 0 to 30 % more than the same loop in C at 20,000 frames a second and more, and up to 6 ms of CPU
+// time a second more at any rate (a busy machine).
 
-// Quiet runs this process's program anew, with the same arguments, where Go's runtime would interrupt threads that run for
-// long. It returns an error, or nil where there is nothing to do.
+// Quiet runs this process's program anew, with the same arguments, where Go's runtime would interrupt threads that run
+// for long. It returns an error, or nil where there is nothing to do.
 func Quiet() error {
 	const key, off = "GODEBUG", "asyncpreemptoff=1"
 	set := os.Getenv(key)
@@ -39,8 +39,8 @@ func Quiet() error {
 	return fmt.Errorf("starting the program anew: %w", unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
-// await waits on the thread that takes frames until a descriptor can be read or has an error, a signal comes, or the time is
-// over; 0: no limit.
+// await waits on the thread that takes frames until a descriptor can be read or has an error, a signal comes, or the
+// time is over; 0: no limit.
 func await(fd int, limit time.Duration) error {
 	var timeout *unix.Timespec
 	if limit > 0 {
@@ -48,7 +48,8 @@ func await(fd int, limit time.Duration) error {
 		timeout = &t
 	}
 	poll := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-	_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(timeout)), 0, 0, 0)
+	_, _, errno := unix.RawSyscall6(
+		unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(timeout)), 0, 0, 0)
 	if errno != 0 && errno != unix.EINTR {
 		return fmt.Errorf("waiting for frames: %w", errno)
 	}
@@ -81,9 +82,9 @@ func startThread(work func(stopping) error) *thread {
 	return t
 }
 
-// end has work return and waits for it. A signal ends the system call that the thread may wait in: the one by which Go's
-// runtime interrupts threads, which ignores it where it has not sent it. The thread may have been about to wait, so
-// the signal is sent again.
+// end has work return and waits for it. A signal ends the system call that the thread may wait in: the one by which
+// Go's runtime interrupts threads, which ignores it where it has not sent it. The thread may have been about to wait,
+// so the signal is sent again.
 func (t *thread) end() error {
 	t.stop.Store(true)
 	for {

@@ -75,9 +75,8 @@ var (
 	}
 )
 
-// TestTagsCount: frames count with all of their VLAN tags, as tcpdump counts them: the kernel takes the outer one out of
-// frames that come.
-// Frames that nobody takes are no losses.
+// TestTagsCount: frames count with all of their VLAN tags, as tcpdump counts them: the kernel takes the outer one out
+// of frames that come. Frames that nobody takes are no losses.
 func TestTagsCount(t *testing.T) {
 	w := newWire(t)
 	want := map[int]int64{}
@@ -107,8 +106,8 @@ func TestTagsCount(t *testing.T) {
 	}
 }
 
-// TestTagsBeside: a tag that the sender's kernel keeps beside the frame, as an interface of a VLAN has it, crosses a link
-// beside it too.
+// TestTagsBeside: a tag that the sender's kernel keeps beside the frame, as an interface of a VLAN has it, crosses a
+// link beside it too.
 func TestTagsBeside(t *testing.T) {
 	w := newWire(t)
 	push, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
@@ -138,7 +137,8 @@ func TestTagsBeside(t *testing.T) {
 			running = append(running, start(t, w.monitor, Config{Kind: kind, Interface: "s0"}))
 		}
 		came := w.arrived(t)
-		sendRaw(t, w.generator, "g0", [][]byte{ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(unix.ETH_P_IP, ipv4(1500)), ethernetOf(unix.ETH_P_IP, ipv4(100), vlan100)})
+		sendRaw(t, w.generator, "g0", [][]byte{ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(unix.ETH_P_IP, ipv4(1500)),
+			ethernetOf(unix.ETH_P_IP, ipv4(100), vlan100)})
 
 		labtest.Await(t, "the monitor to see all frames", func() bool { return w.arrived(t)-came == total(want) })
 		for _, p := range running {
@@ -154,7 +154,8 @@ func TestLoopback(t *testing.T) {
 	s := labtest.NewSpace(t)
 	s.Run(t, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
 	s.Run(t, "ip", "link", "set", "lo", "up", "mtu", "1500")
-	frames := [][]byte{ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(0x88b5, make([]byte, 86)), ethernetOf(unix.ETH_P_IP, ipv4(1000), vlan100)}
+	frames := [][]byte{ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(0x88b5, make(
+		[]byte, 86)), ethernetOf(unix.ETH_P_IP, ipv4(1000), vlan100)}
 	want := map[int]int64{60: 2, 100: 1, 1018: 1}
 	for _, kinds := range [][]string{{"recv", "mmap", "ebpf"}, {"xdp"}} {
 		var running []*process
@@ -163,7 +164,8 @@ func TestLoopback(t *testing.T) {
 		}
 		before := counter64(t, s, "lo", "rx_packets")
 		sendRaw(t, s, "lo", frames)
-		labtest.Await(t, "the frames to pass", func() bool { return counter64(t, s, "lo", "rx_packets")-before >= int64(len(frames)) })
+		labtest.Await(t, "the frames to pass",
+			func() bool { return counter64(t, s, "lo", "rx_packets")-before >= int64(len(frames)) })
 		for _, p := range running {
 			if n := p.end(t); !maps.Equal(n.Sizes, want) || n.Frames != 4 || n.Dropped != 0 {
 				t.Errorf("%s counts %+v, want %v", p.name, n, want)

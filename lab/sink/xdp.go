@@ -14,14 +14,14 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// xdp takes frames off the interface by a program at XDP, before the network stack, into an AF_XDP socket. They reach nobody
-// else, so it is no way to capture on a router; and only frames that come are seen.
+// xdp takes frames off the interface by a program at XDP, before the network stack, into an AF_XDP socket. They reach
+// nobody else, so it is no way to capture on a router; and only frames that come are seen.
 //
 //	fill ring ──► chunk of memory ── the kernel copies a frame ──► receive ring ──► counted ──► fill ring
 //
-// Memory is shared with the kernel (Config.BufferKiB, 0: 2048) and is divided into chunks, one for each frame. The kernel
-// copies whole frames; a snap length is for the work alone. A frame that finds no chunk is lost. Where the driver has no
-// XDP of its own, the kernel's generic one is used.
+// Memory is shared with the kernel (Config.BufferKiB, 0: 2048) and is divided into chunks, one for each frame. The
+// kernel copies whole frames; a snap length is for the work alone. A frame that finds no chunk is lost. Where the
+// driver has no XDP of its own, the kernel's generic one is used.
 type xdp struct {
 	fd          int
 	objs        takeObjects
@@ -110,7 +110,9 @@ func (w *xdp) open(at port) (err error) {
 		return err
 	}
 	if n := at.queues(w.promiscuity); n > 1 {
-		return &configError{fmt.Sprintf("the interface has %d receive queues, and the sink takes the frames of one: %s, or rx 1", n, quote.Command("ethtool", "-L", at.name, "combined", "1"))}
+		return &configError{fmt.Sprintf(
+			"the interface has %d receive queues, and the sink takes the frames of one: %s, or rx 1", n,
+			quote.Command("ethtool", "-L", at.name, "combined", "1"))}
 	}
 	if err := w.share(); err != nil {
 		return err
@@ -152,19 +154,23 @@ func (w *xdp) bind(at port) (err error) {
 // share makes memory and rings that the kernel and we see.
 func (w *xdp) share() (err error) {
 	size := int(w.chunks) * w.chunk
-	w.memory, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	w.memory, err = unix.Mmap(
+		-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
 		return fmt.Errorf("asking for %d KiB of memory: %w", size>>10, err)
 	}
 	reg := unix.XDPUmemReg{Addr: uint64(uintptr(unsafe.Pointer(&w.memory[0]))), Len: uint64(size), Size: uint32(w.chunk)}
 	err = setsockopt(w.fd, unix.XDP_UMEM_REG, unsafe.Pointer(&reg), unsafe.Sizeof(reg))
 	if errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM) {
-		return fmt.Errorf("sharing %d KiB with the kernel: %w: raise the limit of locked memory (ulimit -l), or ask for a smaller buffer", size>>10, err)
+		return fmt.Errorf(
+			"sharing %d KiB with the kernel: %w: raise the limit of locked memory (ulimit -l), or ask for a smaller buffer",
+			size>>10, err)
 	}
 	if err != nil {
 		return fmt.Errorf("sharing memory with the kernel: %w", err)
 	}
-	for option, n := range map[int]uint32{unix.XDP_UMEM_FILL_RING: w.chunks, unix.XDP_RX_RING: w.chunks, unix.XDP_UMEM_COMPLETION_RING: 1} {
+	for option, n := range map[int]uint32{
+		unix.XDP_UMEM_FILL_RING: w.chunks, unix.XDP_RX_RING: w.chunks, unix.XDP_UMEM_COMPLETION_RING: 1} {
 		if err := unix.SetsockoptInt(w.fd, unix.SOL_XDP, option, int(n)); err != nil {
 			return fmt.Errorf("making a ring of AF_XDP: %w", err)
 		}
@@ -192,7 +198,8 @@ func (w *xdp) attach(at port) error {
 	}
 	w.at, err = link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: at.index})
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("attaching the program: %w: another program has the interface's XDP, and there is room for one", err)
+		return fmt.Errorf(
+			"attaching the program: %w: another program has the interface's XDP, and there is room for one", err)
 	}
 	if err != nil {
 		return fmt.Errorf("attaching the program: %w", err)
@@ -218,7 +225,8 @@ func (w *xdp) attachWhole(spec *ebpf.CollectionSpec, at port) (link.Link, error)
 }
 
 func (r *xskRing) open(fd int, offset int64, at unix.XDPRingOffset, entries uint32, entry uintptr) (err error) {
-	r.memory, err = unix.Mmap(fd, offset, int(at.Desc)+int(entries)*int(entry), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	r.memory, err = unix.Mmap(
+		fd, offset, int(at.Desc)+int(entries)*int(entry), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return fmt.Errorf("mapping a ring of AF_XDP: %w", err)
 	}
@@ -309,7 +317,8 @@ func setsockopt(fd, option int, value unsafe.Pointer, size uintptr) error {
 
 func getsockopt(fd, option int, value unsafe.Pointer, size uintptr) error {
 	length := uint32(size)
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_XDP, uintptr(option), uintptr(value), uintptr(unsafe.Pointer(&length)), 0)
+	_, _, errno := unix.Syscall6(
+		unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_XDP, uintptr(option), uintptr(value), uintptr(unsafe.Pointer(&length)), 0)
 	if errno != 0 {
 		return errno
 	}

@@ -18,13 +18,16 @@ import (
 
 // captures are simulated runs of the three experiments on capturing, on hosts with a tenth of a CPU.
 func captures(experiment string) analysistest.Captures {
-	none := analysistest.Sniffer{Name: "no-capture", Less: []result.Dimension{result.BufferKiB, result.CPUs, result.Filter, result.Work}}
+	none := analysistest.Sniffer{
+		Name: "no-capture", Less: []result.Dimension{result.BufferKiB, result.CPUs, result.Filter, result.Work}}
 	tcpdump := func(name string, us float64, less ...result.Dimension) analysistest.Sniffer {
 		return analysistest.Sniffer{Name: name, FrameUs: us, Less: less, Factor: func(c result.Cell) float64 {
-			return 1 + map[string]float64{"complex": 0.04}[c.Text(result.Filter)] + map[string]float64{"memcpy": 1.6, "gzip": 40}[c.Text(result.Work)]
+			return 1 + map[string]float64{"complex": 0.04}[c.Text(result.Filter)] +
+				map[string]float64{"memcpy": 1.6, "gzip": 40}[c.Text(result.Work)]
 		}}
 	}
-	s := analysistest.Captures{Seed: 5, Experiment: experiment, Blocks: 3, ReceiveUs: 0.6, Share: 0.1, Sniffers: []analysistest.Sniffer{none, tcpdump("tcpdump", 1)}}
+	s := analysistest.Captures{Seed: 5, Experiment: experiment, Blocks: 3, ReceiveUs: 0.6, Share: 0.1,
+		Sniffers: []analysistest.Sniffer{none, tcpdump("tcpdump", 1)}}
 	switch experiment {
 	case "capture-gateway":
 		s.ReceiveUs, s.Sink, s.Offered = 1.2, true, []float64{1, 6, 20, 100, 200, 500, 1000, 1500}
@@ -34,13 +37,17 @@ func captures(experiment string) analysistest.Captures {
 		s.Offered, s.Sniffers = []float64{50, 200, 400, 650, 800, 920}, append(s.Sniffers, tcpdump("sink-mmap", 0.3))
 		for _, cpus := range []int{1, 2} {
 			for _, kib := range []int{0, 10240} {
-				s.Settings = append(s.Settings, result.NewCell(result.FrameSize, "study5", result.CPUs, cpus, result.BufferKiB, kib))
+				s.Settings = append(
+					s.Settings, result.NewCell(result.FrameSize, "study5", result.CPUs, cpus, result.BufferKiB, kib))
 			}
 		}
 	case "capture-beyond":
-		s.Offered, s.Share, s.Sniffers = []float64{100}, 1, append(s.Sniffers, tcpdump("tcpdump-disk", 1.05, result.Filter, result.Work), tcpdump("ids", 1))
-		plain := result.NewCell(result.FrameSize, "study5", result.Filter, "none", result.Work, "none", result.Programs, 1, result.BackgroundPct, 0)
-		s.Settings = []result.Cell{plain, plain.With(result.Filter, "simple"), plain.With(result.Filter, "complex"), plain.With(result.Work, "memcpy"), plain.With(result.Work, "gzip")}
+		s.Offered, s.Share, s.Sniffers = []float64{100}, 1,
+			append(s.Sniffers, tcpdump("tcpdump-disk", 1.05, result.Filter, result.Work), tcpdump("ids", 1))
+		plain := result.NewCell(
+			result.FrameSize, "study5", result.Filter, "none", result.Work, "none", result.Programs, 1, result.BackgroundPct, 0)
+		s.Settings = []result.Cell{plain, plain.With(result.Filter, "simple"), plain.With(result.Filter, "complex"),
+			plain.With(result.Work, "memcpy"), plain.With(result.Work, "gzip")}
 	}
 	return s
 }
@@ -116,7 +123,8 @@ func TestCaptureStudies(t *testing.T) {
 		"capture-lossy":   {captured("capture-gateway", func(s *analysistest.Captures) { s.Share = 0.002 }), 2},
 	} {
 		o, number := studies.Beside(of.run), of.number
-		path, got := "testdata/"+name+".txt", said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == number })])
+		path, got := "testdata/"+name+".txt",
+			said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == number })])
 		if *update {
 			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 				t.Fatal(err)

@@ -49,7 +49,8 @@ type increase struct {
 }
 
 func newCourse(cell result.Cell) *course {
-	return &course{cell: cell, figures: map[point]analysis.Estimate{}, flags: map[float64][]string{}, curves: map[float64][]analysis.CurvePoint{}}
+	return &course{cell: cell, figures: map[point]analysis.Estimate{}, flags: map[float64][]string{},
+		curves: map[float64][]analysis.CurvePoint{}}
 }
 
 func (c course) profile() string { return c.cell.Text(result.Profile) }
@@ -142,7 +143,8 @@ func labelled(summaries []analysis.Summary) []run {
 	var out []run
 	for i, s := range summaries {
 		place := words.When(count[s.Experiment] > 1, fmt.Sprintf(" (run %d)", i+1))
-		out = append(out, run{s, s.Experiment + place + words.When(s.Mode == result.ModeSolo && s.Primary != "", ", solo"), nil})
+		out = append(out,
+			run{s, s.Experiment + place + words.When(s.Mode == result.ModeSolo && s.Primary != "", ", solo"), nil})
 	}
 	return out
 }

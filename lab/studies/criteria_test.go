@@ -65,10 +65,12 @@ func asMeasured(sw *Sweep) analysis.Summary {
 				rise := sharp(100 * (cpu(sc, at)/cpu(sc, from) - 1))
 				if j == i-1 {
 					sweep.Increments = append(sweep.Increments, analysis.Increment{
-						From: analysis.Number(from), To: analysis.Number(at), NetPct: sharp(cpu(sc, at) - cpu(sc, from)), RelativePct: rise,
+						From: analysis.Number(from), To: analysis.Number(at), NetPct: sharp(cpu(sc, at) - cpu(sc, from)),
+						RelativePct: rise,
 					})
 				} else {
-					sweep.Spans = append(sweep.Spans, analysis.Span{From: analysis.Number(from), To: analysis.Number(at), RelativePct: rise})
+					sweep.Spans = append(
+						sweep.Spans, analysis.Span{From: analysis.Number(from), To: analysis.Number(at), RelativePct: rise})
 				}
 			}
 			if sc.DUT != analysis.Clean {
@@ -83,7 +85,8 @@ func asMeasured(sw *Sweep) analysis.Summary {
 	}
 	if sw.Along == result.Clients {
 		a, b := study1.Scenarios[1], study1.Scenarios[2]
-		q := analysis.Quotient{DUT: a.DUT, Over: b.DUT, Cell: sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)}
+		q := analysis.Quotient{
+			DUT: a.DUT, Over: b.DUT, Cell: sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)}
 		apart := func(at float64) float64 { return math.Abs(math.Log(cpu(a, at) / cpu(b, at))) }
 		levels := published[a.Published].levels
 		for _, at := range levels {

@@ -5,8 +5,9 @@ import "github.com/gateweigh/gateweigh/lab/result"
 // Study declares a published study: what it measured, what it says, and the form
 // in which it prints its figures. The rest of the package knows no study by name.
 type Study struct {
-	Number        int
-	Lines         bool       // of PPPoE: clients of another kind at the clean router are no difference, see result.Sides.OfClean
+	Number int
+	// of PPPoE: clients of another kind at the clean router are no difference, see result.Sides.OfClean
+	Lines         bool
 	Scenarios     []Scenario // in the order of its columns; the first has no device, the others are compared with it
 	Pairs         []Pair
 	Sweeps        []*Sweep
@@ -64,7 +65,8 @@ type Sweep struct {
 	Run     string           // the shipped experiment that repeats the sweep
 	On      string           // the machine that this takes: "on a machine with three CPUs"; empty: any
 	Place   string           // "bandwidth limit, 100 clients", in captions
-	Forms   string           // its tables and figures, in the sentence that says they are missing; empty: another sweep has it
+	// its tables and figures, in the sentence that says they are missing; empty: another sweep has it
+	Forms string
 }
 
 // Metric is a figure that runs and the study have at each level of a sweep.

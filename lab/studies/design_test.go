@@ -30,7 +30,8 @@ func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
 		if !slices.Equal(levels, d.published(study1.Scenarios).Levels) || !slices.Equal(fixed, []float64{d.value()}) {
 			t.Errorf("%s goes over %v at %v", d.Run, levels, fixed)
 		}
-		if !slices.Equal(e.Directions, []string{d.At.Text(result.Direction)}) || !slices.Contains(e.Profiles, d.Prefer) || !slices.Contains(e.DUTs, study1.Scenarios[1].DUT) {
+		if !slices.Equal(e.Directions, []string{d.At.Text(result.Direction)}) || !slices.Contains(e.Profiles, d.Prefer) ||
+			!slices.Contains(e.DUTs, study1.Scenarios[1].DUT) {
 			t.Errorf("%s measures %v, %v, of %v", d.Run, e.Directions, e.Profiles, e.DUTs)
 		}
 	}

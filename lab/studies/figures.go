@@ -60,22 +60,27 @@ func (x repetition) stack(f FigureForm, units string) Figure {
 		drawn.Routers = []router{x.router(f.Of)}
 	}
 	if f.Only != nil {
-		drawn.Routers = slices.DeleteFunc(slices.Clone(x.Routers), func(r router) bool { return !slices.Contains(f.Only, r.DUT) })
+		drawn.Routers = slices.DeleteFunc(
+			slices.Clone(x.Routers), func(r router) bool { return !slices.Contains(f.Only, r.DUT) })
 	}
-	fig := Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, Fold: f.Fold, Stacked: true, LogX: f.LogX,
+	fig := Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, Fold: f.Fold, Stacked: true,
+		LogX:   f.LogX,
 		XLabel: words.Joined(", ", f.XLabel, x.along().Unit), Note: words.Joined(" ", units, f.Note)}
 	for _, p := range f.Stack {
 		fitting := drawn
 		if p.Needs != "" {
-			fitting.Routers = slices.DeleteFunc(slices.Clone(drawn.Routers), func(r router) bool { return r.measured() && !r.cell.Has(p.Needs) })
+			fitting.Routers = slices.DeleteFunc(
+				slices.Clone(drawn.Routers), func(r router) bool { return r.measured() && !r.cell.Has(p.Needs) })
 		}
 		series := fitting.series(p.Metric, false)
 		for _, r := range fitting.Routers {
-			if line := seriesOf(Series{Name: r.Name + ", published", DUT: r.DUT, Published: true}, r.published, r.published.levels, p.Metric); line.Points != nil {
+			if line := seriesOf(Series{Name: r.Name + ", published", DUT: r.DUT, Published: true}, r.published,
+				r.published.levels, p.Metric); line.Points != nil {
 				series = append(series, line)
 			}
 			for _, s := range r.systems {
-				if line := seriesOf(Series{Name: s.name + ", published", DUT: s.name, Published: true}, s.course, s.levels, p.Metric); line.Points != nil {
+				if line := seriesOf(Series{Name: s.name + ", published", DUT: s.name, Published: true}, s.course, s.levels,
+					p.Metric); line.Points != nil {
 					series = append(series, line)
 				}
 			}

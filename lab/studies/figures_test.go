@@ -53,8 +53,10 @@ func TestFigures(t *testing.T) {
 	}{
 		{"figure-5.5", []string{"clean coovachilli opennds", published, "coovachilli opennds (coovachilli) (gateway-nfqueue)",
 			"clean coovachilli opennds " + published + " {proportional to bandwidth}"}},
-		{"figure-5.6", []string{"clean coovachilli", published, "coovachilli (coovachilli) (gateway-nfqueue)", "clean coovachilli " + published}},
-		{"figure-A.1", []string{"clean coovachilli opennds", published, "clean coovachilli opennds " + published + " {proportional to bandwidth}"}},
+		{"figure-5.6", []string{
+			"clean coovachilli", published, "coovachilli (coovachilli) (gateway-nfqueue)", "clean coovachilli " + published}},
+		{"figure-A.1", []string{
+			"clean coovachilli opennds", published, "clean coovachilli opennds " + published + " {proportional to bandwidth}"}},
 		{"figure-A.2", []string{"clean coovachilli", published, "clean coovachilli " + published}},
 	} {
 		var got []string
@@ -101,7 +103,8 @@ func TestCourseRefersToALevelAllCarry(t *testing.T) {
 		t.Errorf("panel %q, points %+v", load.Title, load.Series[1].Points)
 	}
 	many := figure(t, of(clients(proportional, chilli)).Figures, "figure-5.6").Panels[3]
-	if names(many) != "clean (clean) (coovachilli) (gateway-nfqueue)" || many.Title != "Over its own value with 100 clients" {
+	if names(many) != "clean (clean) (coovachilli) (gateway-nfqueue)" ||
+		many.Title != "Over its own value with 100 clients" {
 		t.Errorf("panel %q: %s", many.Title, names(many))
 	}
 	spec := bandwidthSpec(chilli)
@@ -111,7 +114,8 @@ func TestCourseRefersToALevelAllCarry(t *testing.T) {
 		t.Fatalf("%d figures", len(figures))
 	}
 	for _, f := range figures {
-		if strings.Contains(f.Panels[len(f.Panels)-1].Title, "own value") || !strings.Contains(f.Note, "courses are not compared") {
+		if strings.Contains(f.Panels[len(f.Panels)-1].Title, "own value") ||
+			!strings.Contains(f.Note, "courses are not compared") {
 			t.Errorf("one level of the study: %d panels, note %q", len(f.Panels), f.Note)
 		}
 	}

@@ -51,7 +51,8 @@ func (b beside) judge(c Claim, s subject) judgement {
 	}
 	c.Judge(&j)
 	if b.emulated && c.Absolute {
-		j.Holds, j.Open, j.Expect = nil, false, "Everything takes an emulated CPU longer: only a kernel that has the device itself, without --kernel, can tell."
+		j.Holds, j.Open, j.Expect = nil, false,
+			"Everything takes an emulated CPU longer: only a kernel that has the device itself, without --kernel, can tell."
 	}
 	if p := s.pair; p.First != "" {
 		j.Pair = p.First + " against " + p.Second
@@ -179,7 +180,8 @@ func (x repetition) blocked(r router, levels ...float64) string {
 	switch {
 	case len(limited) > 0:
 		return "It could not carry the load " + x.atAll(limited...) + notKnown + "; " + words.When(load > 0, lighter) +
-			x.command(duts, "mode=solo") + " leaves it the routers' CPU alone; where that is not enough, a faster machine is needed."
+			x.command(duts, "mode=solo") +
+			" leaves it the routers' CPU alone; where that is not enough, a faster machine is needed."
 	case len(absent) > 0:
 		return "Not measured " + x.atAll(absent...) + "; " + x.command(duts) + " has these levels."
 	}

@@ -17,36 +17,42 @@ func TestAnyMetricAndDimension(t *testing.T) {
 		delete(dimensions, size)
 		delete(dimensions, other)
 	}(all)
-	files = fstest.MapFS{"frames.csv": {Data: []byte("scenario,frame_bytes,queues,ns_per_packet\nnone,64,2,50\nnone,512,2,60\nnone,1500,2,80\n" +
-		"tap,64,2,100\ntap,512,2,150\ntap,1500,2,300\nring,64,2,90\nring,512,2,100\nring,1500,2,110\n")}}
+	files = fstest.MapFS{"frames.csv": {Data: []byte(
+		"scenario,frame_bytes,queues,ns_per_packet\nnone,64,2,50\nnone,512,2,60\nnone,1500,2,80\n" +
+			"tap,64,2,100\ntap,512,2,150\ntap,1500,2,300\nring,64,2,90\nring,512,2,100\nring,1500,2,110\n")}}
 	dimensions[size] = dimension{Heading: "Frame size", Noun: "frame size", By: "at", One: "byte", Many: "bytes"}
 	dimensions[other] = dimension{Heading: "Queues", Noun: "queues", By: "with", One: "queue", Many: "queues"}
 	each := Metric{Name: "ns_per_packet", Noun: "CPU per packet", Short: "ns", Unit: "ns", PublishedUnit: "ns"}
-	times := Metric{Name: "times", Change: "ns_per_packet", Over: "ns_per_packet", Noun: "CPU per packet over none", Short: "ratio"}
+	times := Metric{
+		Name: "times", Change: "ns_per_packet", Over: "ns_per_packet", Noun: "CPU per packet over none", Short: "ratio"}
 	sizes := &Sweep{Along: size, At: result.NewCell(other, 2), Held: other, Prefer: result.PerPacket, Moves: true,
 		Metrics: []Metric{each, times}, File: "frames.csv", Run: "frames"}
 	on := []*Sweep{sizes}
 	all = []Study{{Number: 98,
-		Scenarios: []Scenario{{Published: "none", DUT: "clean"}, {Published: "tap", DUT: "tap"}, {Published: "ring", DUT: "ring"}},
-		Sweeps:    on, Pairs: []Pair{{First: "tap", Second: "ring", Study: true}},
+		Scenarios: []Scenario{
+			{Published: "none", DUT: "clean"}, {Published: "tap", DUT: "tap"}, {Published: "ring", DUT: "ring"}},
+		Sweeps: on, Pairs: []Pair{{First: "tap", Second: "ring", Study: true}},
 		Claims: []Claim{
 			{ID: "rises", Sweeps: on, Metric: each, Judge: monotone()},
 			{ID: "above", Of: devices, Sweeps: on, Metric: times, Judge: above(1.5)},
 			{ID: "larger", Of: pairs, Sweeps: on, Metric: each, Judge: larger()},
 			{ID: "converges", Of: pairs, Sweeps: on, Metric: times, Judge: converges()},
 		},
-		Tables: []TableForm{{Sweep: sizes, Numbers: []string{"1"}, Columns: []ColumnForm{{"%s", each, asIs, "", ""}, {"%s step", each, netStep, "ns", "ns"}}}},
-		Units:  func(int) string { return "" },
+		Tables: []TableForm{{Sweep: sizes, Numbers: []string{"1"}, Columns: []ColumnForm{{"%s", each, asIs, "", ""}, {
+			"%s step", each, netStep, "ns", "ns"}}}},
+		Units: func(int) string { return "" },
 	}}
 	around := func(v float64) *analysis.Estimate {
 		n := analysis.Number(v)
 		return &analysis.Estimate{Mean: n, Lo: n * 0.99, Hi: n * 1.01, N: 5}
 	}
 	run := analysis.Summary{Experiment: "frames", Delta: 0.05}
-	for _, c := range []struct{ bytes, clean, tap, ring float64 }{{64, 50, 100, 70}, {512, 60, 150, 90}, {1500, 80, 300, 85}} {
+	for _, c := range []struct{ bytes, clean, tap, ring float64 }{
+		{64, 50, 100, 70}, {512, 60, 150, 90}, {1500, 80, 300, 85}} {
 		for dut, ns := range map[string]float64{"tap": c.tap, "ring": c.ring} {
 			run.Cells = append(run.Cells, analysis.Cell{Cell: result.NewCell(result.DUT, dut, size, c.bytes, other, 2), Pairs: 9,
-				Metrics: analysis.Figures{"ns_per_packet": {Device: *around(ns), Clean: around(c.clean), Change: around(ns / c.clean)}}})
+				Metrics: analysis.Figures{
+					"ns_per_packet": {Device: *around(ns), Clean: around(c.clean), Change: around(ns / c.clean)}}})
 		}
 	}
 	o := Beside(run)[0]

@@ -40,15 +40,17 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 	t.Helper()
 	load, many := stored(t, "portal-bandwidth"), stored(t, "portal-clients")
 	runs := map[string][]analysis.Summary{
-		"stored bandwidth": {load}, "stored clients": {many}, "stored bandwidth with clients": {load, many}, "stored clients with bandwidth": {many, load},
-		"no run": nil,
+		"stored bandwidth": {load}, "stored clients": {many}, "stored bandwidth with clients": {load, many},
+		"stored clients with bandwidth": {many, load},
+		"no run":                        nil,
 	}
 	chilli, nfqueue, tun := portal("coovachilli", 5), portal("gateway-nfqueue", 5), portal("gateway-tun", 5)
 	nds, ebpf, mine := portal("opennds", 2.5), portal("gateway-ebpf", 0.8), portal("mine", 1.1)
 	slow := func(d analysistest.DUT, most float64) analysistest.DUT { d.MaxMbps = most; return d }
 	courses := map[string]course{
 		"proportional": proportional,
-		"root":         overLoad(map[float64]float64{100: 1, 200: 0.7071, 300: 0.577, 400: 0.5, 800: 0.3536, 900: 0.33, 1000: 0.3162}),
+		"root": overLoad(
+			map[float64]float64{100: 1, 200: 0.7071, 300: 0.577, 400: 0.5, 800: 0.3536, 900: 0.33, 1000: 0.3162}),
 		"dearer":       overLoad(map[float64]float64{100: 1, 200: 1, 300: 1, 400: 1, 800: 1, 900: 1.1, 1000: 1.2}),
 		"as the study": overClients(map[int]float64{1: 0.68, 10: 0.94, 50: 0.99, 75: 0.995, 100: 1}),
 		"growing":      overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.5, 75: 1.7, 100: 2}),
@@ -59,7 +61,8 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 	}
 	sets := map[string][]analysistest.DUT{
 		"all": {chilli, nfqueue, nds}, "ours": {tun, nfqueue, ebpf, mine}, "slow": {slow(chilli, 500), slow(nds, 700)},
-		"slow pair": {slow(tun, 600), slow(nfqueue, 350)}, "without nfqueue": {chilli, nds}, "double": {portal("coovachilli", 2), portal("opennds", 1.7), portal("gateway-nfqueue", 8)},
+		"slow pair": {slow(tun, 600), slow(nfqueue, 350)}, "without nfqueue": {chilli, nds},
+		"double": {portal("coovachilli", 2), portal("opennds", 1.7), portal("gateway-nfqueue", 8)},
 	}
 	for name, c := range courses {
 		for set, duts := range sets {
@@ -69,7 +72,8 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 			full := clients(c, duts...)
 			runs[name+", "+set] = []analysis.Summary{bandwidth(c, duts...), full}
 			if name == "growing" || name == "narrowing" {
-				runs[name+", "+set+", lighter"] = []analysis.Summary{full, lighter(300, c, duts...), bandwidth(c, duts...), lighter(400, c, duts...)}
+				runs[name+", "+set+", lighter"] = []analysis.Summary{
+					full, lighter(300, c, duts...), bandwidth(c, duts...), lighter(400, c, duts...)}
 			}
 		}
 		if name == "dearer" || name == "falling" || name == "steep" || name == "widening" {
@@ -87,7 +91,8 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 		runs[name+", few"] = []analysis.Summary{simulate("portal-clients", few, c), simulate("portal-bandwidth", lone, c)}
 		three := bandwidthSpec(chilli)
 		three.Offered = []float64{100, 200, 400}
-		runs[name+", three"] = []analysis.Summary{simulate("portal-bandwidth", three, c), clients(c, slow(tun, 500)), lighter(300, c, nfqueue)}
+		runs[name+", three"] = []analysis.Summary{
+			simulate("portal-bandwidth", three, c), clients(c, slow(tun, 500)), lighter(300, c, nfqueue)}
 	}
 	solo := bandwidth(proportional, nds)
 	solo.Mode = result.ModeSolo

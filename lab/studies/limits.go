@@ -32,10 +32,12 @@ func (c course) limit(m Metric) (limit analysis.Number, all bool) {
 // limits has the tables of the highest levels without loss. A table without any device is left out.
 func (b beside) limits() (out []Table) {
 	for _, f := range b.Limits {
-		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: f.Said, Columns: []Column{{Name: f.RowHeading, Measured: true}}}
+		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: f.Said,
+			Columns: []Column{{Name: f.RowHeading, Measured: true}}}
 		for _, c := range f.Columns {
 			unit := c.Sweep.along().Unit
-			t.Columns = append(t.Columns, Column{Name: c.Name, Unit: unit, PublishedUnit: unit, Measured: true, Published: c.Sweep.Systems != nil})
+			t.Columns = append(
+				t.Columns, Column{Name: c.Name, Unit: unit, PublishedUnit: unit, Measured: true, Published: c.Sweep.Systems != nil})
 		}
 		for i, c := range f.Columns {
 			for _, name := range c.Sweep.Systems {

@@ -22,14 +22,15 @@ func besideFirst(at, least, most float64) criterion {
 		}
 		e := quotient(r.estimate(j.metric, at), first.estimate(j.metric, at))
 		j.study = means("", quotient(r.published.estimate(j.metric, at), first.published.estimate(j.metric, at)))
-		j.Here = fmt.Sprintf("%s is × %s of %s's %s; %s; run %s", j.metric.Noun, bracketed(e), first.Name, x.atAll(at), blocks(e), r.Run)
+		j.Here = fmt.Sprintf(
+			"%s is × %s of %s's %s; %s; run %s", j.metric.Noun, bracketed(e), first.Name, x.atAll(at), blocks(e), r.Run)
 		j.figure, j.detail = "× "+bracketed(e), fmt.Sprintf("%s; %s", blocks(e), x.at(at))
 		j.settle(place(e, least, most))
 	}
 }
 
-// straight judges whether a metric follows a straight line over the payload that is carried, by the line's R². That has no interval:
-// it counts once there are blocks enough for the slope to have one.
+// straight judges whether a metric follows a straight line over the payload that is carried, by the line's R². That has
+// no interval: it counts once there are blocks enough for the slope to have one.
 func straight(leastR2 float64) criterion {
 	return func(j *judgement) {
 		x := j.sweeps[0].study()
@@ -43,7 +44,8 @@ func straight(leastR2 float64) criterion {
 			j.Here, j.Expect = "no line: fewer than three loads that it carries", x.command("duts="+r.DUT)+" has the study's."
 			return
 		}
-		j.Here = fmt.Sprintf("R² of %.4f over %d loads; %s = %s + %s %% of a core a Gbit/s%s; %s; run %s", float64(l.R2), l.LevelsUsed, j.metric.Noun,
+		j.Here = fmt.Sprintf("R² of %.4f over %d loads; %s = %s + %s %% of a core a Gbit/s%s; %s; run %s", float64(l.R2),
+			l.LevelsUsed, j.metric.Noun,
 			bracketed(l.Intercept), bracketed(l.Slope), overDirect(l), blocks(l.Slope), r.Run)
 		j.figure, j.detail = fmt.Sprintf("R² %.3f", float64(l.R2)), blocks(l.Slope)
 		switch {
@@ -64,8 +66,8 @@ func overDirect(l analysis.Line) string {
 	return ", × " + bracketed(l.OverClean) + " the direct path's slope beside it"
 }
 
-// slopes judges the slope of the first of two devices over that of the second: each over the direct path's in the same block, in
-// which the machine's drift cancels. The bounds are the widest that both intervals allow.
+// slopes judges the slope of the first of two devices over that of the second: each over the direct path's in the same
+// block, in which the machine's drift cancels. The bounds are the widest that both intervals allow.
 func slopes(least, most float64, study string) criterion {
 	return func(j *judgement) {
 		x, p := j.sweeps[0].study(), j.subject.pair
@@ -82,7 +84,8 @@ func slopes(least, most float64, study string) criterion {
 			case dut == analysis.Clean:
 				over[dut] = unit
 			case !fitted:
-				j.Here, j.Expect = dut+" carries fewer than three loads, so that it has no slope", x.command("duts="+p.First+","+p.Second)+" has the study's."
+				j.Here, j.Expect = dut+" carries fewer than three loads, so that it has no slope",
+					x.command("duts="+p.First+","+p.Second)+" has the study's."
 				return
 			default:
 				over[dut] = l.OverClean
@@ -93,7 +96,8 @@ func slopes(least, most float64, study string) criterion {
 			e, second = over[p.First], "the direct path"
 		}
 		r := x.router(p.First)
-		j.Here = fmt.Sprintf("a further Gbit/s takes × %s of what it takes %s (%s); %s; run %s", bracketed(e), second, j.metric.Noun, blocks(e), r.Run)
+		j.Here = fmt.Sprintf("a further Gbit/s takes × %s of what it takes %s (%s); %s; run %s", bracketed(e), second,
+			j.metric.Noun, blocks(e), r.Run)
 		j.figure, j.detail, j.why.Fails = "× "+bracketed(e), blocks(e), p.Why
 		j.settle(place(e, least, most))
 	}

@@ -54,7 +54,8 @@ func keeps(last float64) criterion {
 		}
 		worst := slices.MaxFunc(levels, func(a, b float64) int { return cmp.Compare(off(a), off(b)) })
 		j.figures = []string{bracketed(j.r.estimate(j.metric, worst)) + " % " + j.x.atAll(worst)}
-		j.says = fmt.Sprintf("%s at %s from %g to %s: at worst %%s", j.metric.Noun, words.Counted(len(levels), "level"), levels[0], j.x.at(levels[len(levels)-1]))
+		j.says = fmt.Sprintf("%s at %s from %g to %s: at worst %%s", j.metric.Noun, words.Counted(len(levels), "level"),
+			levels[0], j.x.at(levels[len(levels)-1]))
 	})
 }
 
@@ -76,7 +77,8 @@ func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 		case j.r.lossyOnAverage(shares...):
 			j.needed = 1 // which none is
 		default:
-			j.lacking = "Where loss begins only a run with loss can show: `--set router.speed=0.1` slows the capturing host, and `--set offered_mbps=…` has higher rates."
+			j.lacking = "Where loss begins only a run with loss can show: `--set router.speed=0.1` slows the capturing host, " +
+				"and `--set offered_mbps=…` has higher rates."
 		}
 	})
 }
@@ -97,7 +99,8 @@ func losesAtMost(carried Metric) criterion {
 		default:
 			e := j.r.estimate(j.metric, at)
 			j.add(e, j.r.whole(j.metric, at).opposite(), bracketed(e)+" %")
-			j.says = fmt.Sprintf("%s, the highest that %s forwards without loss, the %s is %%s", j.x.atAll(at), base.DUT, j.metric.Noun)
+			j.says = fmt.Sprintf(
+				"%s, the highest that %s forwards without loss, the %s is %%s", j.x.atAll(at), base.DUT, j.metric.Noun)
 			j.needed = 1
 		}
 	})
@@ -132,17 +135,20 @@ func improves() criterion {
 		levels, _ := split(a.lossy(j.metric), func(at float64) bool { return b.estimate(j.metric, at).Mean.Known() })
 		for _, at := range levels {
 			one, other := a.estimate(j.metric, at), b.estimate(j.metric, at)
-			j.add(other, beyond(quotient(other, one), 1), fmt.Sprintf("%s %% instead of %s %% %s", bracketed(other), bracketed(one), j.x.atAll(at)))
+			j.add(other, beyond(quotient(other, one), 1),
+				fmt.Sprintf("%s %% instead of %s %% %s", bracketed(other), bracketed(one), j.x.atAll(at)))
 		}
 		if len(levels) == 0 {
 			if j.Here = names[0] + " loses no frames for sure"; a.lossyOnAverage(j.metric) {
 				j.settle(across)
 				return
 			}
-			j.Expect = "Only a run with loss can show what lessens loss: `--set router.speed=0.1` slows the capturing host, and `--set offered_mbps=…` has higher rates."
+			j.Expect = "Only a run with loss can show what lessens loss: `--set router.speed=0.1` slows the capturing host, " +
+				"and `--set offered_mbps=…` has higher rates."
 			return
 		}
-		j.Here = fmt.Sprintf("%s with %s instead of %s: %s; %s", j.metric.Noun, names[1], names[0], words.Listed(j.figures), blocks(j.used...))
+		j.Here = fmt.Sprintf(
+			"%s with %s instead of %s: %s; %s", j.metric.Noun, names[1], names[0], words.Listed(j.figures), blocks(j.used...))
 		switch {
 		case j.sides[inside] > 0 && j.sides[outside] == 0:
 			j.settle(inside)
@@ -167,7 +173,8 @@ func multiplies(least, most float64, shares ...Metric) criterion {
 		}
 		at := common[len(common)-1]
 		factor := quotient(b.estimate(j.metric, at), a.estimate(j.metric, at))
-		j.Here = fmt.Sprintf("%s takes × %s of the %s that %s takes, %s; %s", names[1], bracketed(factor), j.metric.Noun, names[0], j.x.atAll(at), blocks(factor))
+		j.Here = fmt.Sprintf("%s takes × %s of the %s that %s takes, %s; %s", names[1], bracketed(factor), j.metric.Noun,
+			names[0], j.x.atAll(at), blocks(factor))
 		if slices.Contains(a.lossy(shares...), at) || slices.Contains(b.lossy(shares...), at) {
 			j.Here += "; frames were lost"
 			j.Expect = "CPU of frames that were lost is not known: `--set offered_mbps=…` has a lower rate."

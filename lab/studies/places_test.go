@@ -33,28 +33,42 @@ func TestWhereClaimsAreJudged(t *testing.T) {
 	both.Offered = []float64{300, 1000}
 	runs := func(list ...analysis.Summary) []analysis.Summary { return list }
 	const converge, alike, own = "portals-converge/", "portals-alike-with-100-clients/", "gateway-tun-gateway-nfqueue"
-	const double, first, beyond = "portals-double-cpu-with-any-clients/", "largest-step-1-to-10-clients/", "negligible-beyond-10-clients/"
-	const limited = "judged at 300 Mbit/s in total, not at the study's 1 Gbit/s, where gateway-tun and gateway-nfqueue could not carry the load with 1 client and 100 clients"
+	const double, first, beyond = "portals-double-cpu-with-any-clients/", "largest-step-1-to-10-clients/",
+		"negligible-beyond-10-clients/"
+	const limited = "judged at 300 Mbit/s in total, not at the study's 1 Gbit/s, where gateway-tun and gateway-nfqueue " +
+		"could not carry the load with 1 client and 100 clients"
 	checkJudged(t, []judged{
-		{"no load that both carry", one(full), converge + own, untested, "no factors that count", "--set duts=gateway-tun,gateway-nfqueue --set offered_mbps=300` has a load both can carry"},
+		{"no load that both carry", one(full), converge + own, untested, "no factors that count",
+			"--set duts=gateway-tun,gateway-nfqueue --set offered_mbps=300` has a load both can carry"},
 		{"a lighter run", runs(full, light), converge + own, holds, limited, ""},
 		{"the lighter run first", runs(light, full), converge + own, holds, limited, ""},
 		{"the lighter run alone", one(light), converge + own, holds, "where no run has gateway-tun and gateway-nfqueue", ""},
 		{"both loads in one run", one(simulate("portal-clients", both, narrowing)), converge + own, holds, limited, ""},
-		{"the highest they carry", runs(full, light, lighter(400, proportional, tun, nfqueue)), converge + own, fails, "judged at 400 Mbit/s in total", "paid for each packet"},
-		{"the highest that both carry", runs(full, light, lighter(400, proportional, tun, slow)), converge + own, holds, "judged at 300 Mbit/s in total", ""},
-		{"every level", runs(full, light, simulate("portal-clients", partial, proportional)), converge + own, holds, "judged at 300 Mbit/s in total", ""},
-		{"a load above the study's", runs(full, light, lighter(2000, proportional, tun, nfqueue)), converge + own, holds, "judged at 300 Mbit/s in total", ""},
-		{"what they carry at the study's load", runs(light, clients(proportional, portal("gateway-tun", 5), portal("gateway-nfqueue", 8))), converge + own, fails, "run portal-clients (run 2).", "paid for each packet"},
-		{"never in one run", runs(clients(proportional, tun), lighter(300, proportional, nfqueue)), converge + own, untested, "not measured in the same run", "--set duts=gateway-tun,gateway-nfqueue` measures both"},
-		{"alike", runs(full, light), alike + own, fails, "where gateway-tun and gateway-nfqueue could not carry the load with 100 clients", "one gateway here"},
+		{"the highest they carry", runs(full, light, lighter(400, proportional, tun, nfqueue)), converge + own, fails,
+			"judged at 400 Mbit/s in total", "paid for each packet"},
+		{"the highest that both carry", runs(full, light, lighter(400, proportional, tun, slow)), converge + own, holds,
+			"judged at 300 Mbit/s in total", ""},
+		{"every level", runs(full, light, simulate("portal-clients", partial, proportional)), converge + own, holds,
+			"judged at 300 Mbit/s in total", ""},
+		{"a load above the study's", runs(full, light, lighter(2000, proportional, tun, nfqueue)), converge + own, holds,
+			"judged at 300 Mbit/s in total", ""},
+		{"what they carry at the study's load", runs(light, clients(proportional, portal("gateway-tun", 5), portal(
+			"gateway-nfqueue", 8))), converge + own, fails, "run portal-clients (run 2).", "paid for each packet"},
+		{"never in one run", runs(clients(proportional, tun), lighter(300, proportional, nfqueue)), converge + own, untested,
+			"not measured in the same run", "--set duts=gateway-tun,gateway-nfqueue` measures both"},
+		{"alike", runs(full, light), alike + own, fails,
+			"where gateway-tun and gateway-nfqueue could not carry the load with 100 clients", "one gateway here"},
 
-		{"steps", runs(full, lighter(300, growing, tun)), first + "gateway-tun", holds, "where gateway-tun could not carry the load with any number of clients", ""},
-		{"beyond 10", runs(full, lighter(300, growing, tun)), beyond + "gateway-tun", holds, "could not carry the load with 10 clients and 100 clients", ""},
-		{"the clean router carries it", runs(full, lighter(300, growing, tun)), beyond + "clean", holds, "run portal-clients (run 1). Study", ""},
+		{"steps", runs(full, lighter(300, growing, tun)), first + "gateway-tun", holds,
+			"where gateway-tun could not carry the load with any number of clients", ""},
+		{"beyond 10", runs(full, lighter(300, growing, tun)), beyond + "gateway-tun", holds,
+			"could not carry the load with 10 clients and 100 clients", ""},
+		{"the clean router carries it", runs(full, lighter(300, growing, tun)), beyond + "clean", holds,
+			"run portal-clients (run 1). Study", ""},
 		{"double", runs(full, light), double + "gateway-tun", holds, "judged at 300 Mbit/s", ""},
 		{"double, at its limit", one(full), double + "gateway-tun", holds, "with 1 client (at its limit), ", ""},
-		{"bandwidth", runs(full, light, bandwidth(proportional, tun, nfqueue)), "bandwidth-dominates/gateway-tun", holds, "judged at 300 Mbit/s", ""},
+		{"bandwidth", runs(full, light, bandwidth(proportional, tun, nfqueue)), "bandwidth-dominates/gateway-tun", holds,
+			"judged at 300 Mbit/s", ""},
 	})
 }
 
@@ -66,14 +80,16 @@ func TestTablesStayAtTheStudysLoad(t *testing.T) {
 		t.Errorf("%d tables, %d figures", len(tables), len(figures))
 	}
 	full := clients(proportional, portal("coovachilli", 5))
-	near(t, "of the study's load", value(t, table(t, of(light, full).Tables, "table-5.5"), 10, "CPU Chilli").Here.Mean, 5*8/1.046, 1.5)
+	near(t, "of the study's load", value(t, table(t, of(light, full).Tables, "table-5.5"), 10, "CPU Chilli").Here.Mean,
+		5*8/1.046, 1.5)
 }
 
 func TestQuestions(t *testing.T) {
 	tun, nfqueue, ebpf := portal("gateway-tun", 5), portal("gateway-nfqueue", 8), portal("gateway-ebpf", 0.8)
 	tun.MaxMbps, nfqueue.MaxMbps = 600, 500
 	a := questions(
-		clients(proportional, tun, nfqueue, ebpf, portal("another", 3)), lighter(300, proportional, tun, nfqueue), bandwidth(proportional, tun, ebpf))
+		clients(proportional, tun, nfqueue, ebpf, portal("another", 3)), lighter(300, proportional, tun, nfqueue),
+		bandwidth(proportional, tun, ebpf))
 	var rows []string
 	words := map[string]string{}
 	for _, row := range a.Rows {
@@ -83,7 +99,8 @@ func TestQuestions(t *testing.T) {
 			word := "-"
 			if answer.Asked {
 				word = verdict(analysis.Finding{Holds: answer.Holds, Open: answer.Open})
-				if (word == untested) != (answer.Figure == "") || answer.Finding == "" || answer.Figure != "" && !strings.Contains(answer.Detail, "blocks") {
+				if (word == untested) != (answer.Figure == "") || answer.Finding == "" ||
+					answer.Figure != "" && !strings.Contains(answer.Detail, "blocks") {
 					t.Errorf("%s: %+v", row.DUT, answer)
 				}
 			}
@@ -113,7 +130,8 @@ func TestQuestions(t *testing.T) {
 	if d := a.Rows[1].Answers[0].Detail; !strings.Contains(d, "over bandwidth not tested") {
 		t.Errorf("double of one sweep alone: %q", d)
 	}
-	if d := answers[3].Detail; !strings.Contains(d, "n = 12 blocks; gateway-tun over gateway-nfqueue; 1 and 100 clients, 300 Mbit/s") {
+	if d := answers[3].Detail; !strings.Contains(
+		d, "n = 12 blocks; gateway-tun over gateway-nfqueue; 1 and 100 clients, 300 Mbit/s") {
 		t.Errorf("detail %q", d)
 	}
 }

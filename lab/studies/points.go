@@ -16,14 +16,17 @@ func (b beside) points() (out []Table) {
 		if !x.has(f.Level) {
 			continue
 		}
-		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: x.note(x.Routers, []string{f.Said}), Columns: []Column{{Name: f.RowHeading, Measured: true, Published: true}}}
+		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: x.note(x.Routers, []string{f.Said}),
+			Columns: []Column{{Name: f.RowHeading, Measured: true, Published: true}}}
 		for _, m := range f.Metrics {
-			t.Columns = append(t.Columns, Column{Name: m.Heading, Unit: m.Unit, PublishedUnit: m.PublishedUnit, Measured: true, Published: true})
+			t.Columns = append(
+				t.Columns, Column{Name: m.Heading, Unit: m.Unit, PublishedUnit: m.PublishedUnit, Measured: true, Published: true})
 		}
 		for _, r := range x.Routers {
 			row := t.row(r.DUT)
 			for i, m := range f.Metrics {
-				row.Values[i] = Value{Here: r.estimate(m, f.Level), Flags: r.flags[f.Level], Published: r.published.estimate(m, f.Level).Mean}
+				row.Values[i] = Value{
+					Here: r.estimate(m, f.Level), Flags: r.flags[f.Level], Published: r.published.estimate(m, f.Level).Mean}
 			}
 		}
 		out = append(out, t)

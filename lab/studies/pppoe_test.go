@@ -34,13 +34,15 @@ func transfers(devices concentrators, speeds []float64, blocks int) analysis.Sum
 		for _, speed := range speeds {
 			for block := range blocks {
 				rate := min(linkKBps, 1e6*speed/ns) * (1 + 0.0004*rng.NormFloat64())
-				t := &transfer.Transfer{DUT: dut, Clients: 4, RouterSpeed: speed, Figures: transfer.Figures{MaxKBps: rate, MaxCore: rate * ns / 1e6}}
+				t := &transfer.Transfer{
+					DUT: dut, Clients: 4, RouterSpeed: speed, Figures: transfer.Figures{MaxKBps: rate, MaxCore: rate * ns / 1e6}}
 				t.Block, t.Accepted = block, true
 				if speed < 1 {
 					t.Share = speed
 				}
 				for i := range 3 {
-					t.Samples = append(t.Samples, transfer.Sample{LinksMs: 1000 * float64(i), CPUMs: 1000 * float64(i), Bytes: int64(1000 * rate * float64(i))})
+					t.Samples = append(t.Samples, transfer.Sample{LinksMs: 1000 * float64(i), CPUMs: 1000 * float64(i), Bytes: int64(
+						1000 * rate * float64(i))})
 				}
 				if there {
 					run.Own = append(run.Own, result.Line{Head: t.Head, Cell: t.Cell(), Record: t})
@@ -54,9 +56,11 @@ func transfers(devices concentrators, speeds []float64, blocks int) analysis.Sum
 // identRun simulates the cost of ident beside PPPoE clients, whose clean router has others.
 func identRun(masquerade float64) analysis.Summary {
 	run := analysistest.Run(analysistest.Spec{
-		Seed: 4, Clients: []int{4}, Offered: []float64{100}, Directions: []string{result.Down}, Blocks: 8, Windows: 4, AABlocks: 2, BlockSD: 0.01, WindowSD: 0.02, MachineSD: 0.03,
+		Seed: 4, Clients: []int{4}, Offered: []float64{100}, Directions: []string{result.Down}, Blocks: 8, Windows: 4,
+		AABlocks: 2, BlockSD: 0.01, WindowSD: 0.02, MachineSD: 0.03,
 		DUTs: []analysistest.DUT{
-			portal("gateway-pppoe-ebpf", 1.1), portal("gateway-pppoe-ident-nat", 1.12), portal("gateway-pppoe-masquerade", 1.12*masquerade), portal("gateway-pppoe-ident-masquerade", 1.13*masquerade),
+			portal("gateway-pppoe-ebpf", 1.1), portal("gateway-pppoe-ident-nat", 1.12),
+			portal("gateway-pppoe-masquerade", 1.12*masquerade), portal("gateway-pppoe-ident-masquerade", 1.13*masquerade),
 		},
 	})
 	run.Environment.Experiment = "ident"
@@ -64,8 +68,8 @@ func identRun(masquerade float64) analysis.Summary {
 	return measure.Summarise(run, analysis.Options{})
 }
 
-// TestPPPoEStudy compares what is said of simulated runs with what was said before: of three slow routers, of one fast one, of
-// ident, and of both runs together.
+// TestPPPoEStudy compares what is said of simulated runs with what was said before: of three slow routers, of one fast
+// one, of ident, and of both runs together.
 func TestPPPoEStudy(t *testing.T) {
 	three := []float64{0.43, 0.24, 0.1}
 	for name, runs := range map[string][]analysis.Summary{
@@ -75,7 +79,8 @@ func TestPPPoEStudy(t *testing.T) {
 		"pppoe-both":    {transfers(asStudied, three, 3), identRun(1.9)},
 	} {
 		o := studies.Beside(runs...)
-		path, got := "testdata/"+name+".txt", said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == 3 })])
+		path, got := "testdata/"+name+".txt",
+			said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == 3 })])
 		if *update {
 			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 				t.Fatal(err)

@@ -108,7 +108,8 @@ func (s Sweep) dimension(column string) bool {
 func (s Sweep) checkHeader(header []string) error {
 	for i, column := range header {
 		metric := slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Name == column })
-		if column != "scenario" && (column != "system" || s.Systems == nil) && !s.dimension(column) && !metric || slices.Contains(header[:i], column) {
+		if column != "scenario" && (column != "system" || s.Systems == nil) && !s.dimension(column) && !metric ||
+			slices.Contains(header[:i], column) {
 			return fmt.Errorf("header: %s is no metric and no dimension of the sweep, or there twice", column)
 		}
 	}

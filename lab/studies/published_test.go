@@ -118,7 +118,8 @@ func TestReadPublished(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		c := p["clean"]
-		if !slices.Equal(c.levels, []float64{1, 10}) || c.estimate(link, 10).Mean != 998.62 || c.estimate(normalised, 1).Mean != 6.27 || c.estimate(normalised, 1).HasInterval() {
+		if !slices.Equal(c.levels, []float64{1, 10}) || c.estimate(link, 10).Mean != 998.62 ||
+			c.estimate(normalised, 1).Mean != 6.27 || c.estimate(normalised, 1).HasInterval() {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
@@ -163,12 +164,16 @@ func TestReadFreePublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := p["tcpdump-68/ARM"]
-	if c.estimate(endToEnd, 500).Mean != 20 || c.estimate(captured, 500).Mean.Known() || c.estimate(captured, 759).Mean != 50 || p["no-tcpdump/ARM"].estimate(endToEnd, 759).Mean != 0 {
+	if c.estimate(endToEnd, 500).Mean != 20 || c.estimate(captured, 500).Mean.Known() ||
+		c.estimate(captured, 759).Mean != 50 || p["no-tcpdump/ARM"].estimate(endToEnd, 759).Mean != 0 {
 		t.Errorf("%+v", c)
 	}
-	for from, want := range map[string]string{"68,ARM,500": `line 3: scenario "tcpdump-6/ARM" is not`, ",ARM,759,0": `line 2: scenario "no-tcpdump/ARM64"`, "759,0": "offered_mbps", ",20,": "loss_pct"} {
-		to := map[string]string{"68,ARM,500": "6,ARM,500", ",ARM,759,0": ",ARM64,759,0", "759,0": "fast,0", ",20,": ",-1,"}[from]
-		if _, err := gatewaySweep.readPublished(strings.NewReader(strings.Replace(good, from, to, 1)), study2.Scenarios); err == nil || !strings.Contains(err.Error(), want) {
+	for from, want := range map[string]string{"68,ARM,500": `line 3: scenario "tcpdump-6/ARM" is not`,
+		",ARM,759,0": `line 2: scenario "no-tcpdump/ARM64"`, "759,0": "offered_mbps", ",20,": "loss_pct"} {
+		to := map[string]string{
+			"68,ARM,500": "6,ARM,500", ",ARM,759,0": ",ARM64,759,0", "759,0": "fast,0", ",20,": ",-1,"}[from]
+		if _, err := gatewaySweep.readPublished(strings.NewReader(strings.Replace(good, from, to, 1)),
+			study2.Scenarios); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", to, err, want)
 		}
 	}

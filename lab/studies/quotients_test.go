@@ -19,11 +19,15 @@ func TestQuotients(t *testing.T) {
 		name      string
 		got, want analysis.Estimate
 	}{
-		{"marginal of a straight line", marginal(interval(2, 2, 2), interval(2, 2, 2), hundreds, twoHundreds), interval(1, 1, 1)},
-		{"marginal of a line with a constant share", marginal(interval(1.5, 1.5, 1.5), interval(5./3, 5./3, 5./3), hundreds, twoHundreds), interval(1, 1, 1)},
+		{"marginal of a straight line", marginal(interval(2, 2, 2), interval(2, 2, 2), hundreds, twoHundreds),
+			interval(1, 1, 1)},
+		{"marginal of a line with a constant share",
+			marginal(interval(1.5, 1.5, 1.5), interval(5./3, 5./3, 5./3), hundreds, twoHundreds), interval(1, 1, 1)},
 		// 2(1.8-1)/(2-1)/2 = 0.8; lowest with 2.5 and 1.6, highest with 1.5 and 2.
-		{"marginal of a bent line", marginal(interval(2, 1.5, 2.5), interval(1.8, 1.6, 2), hundreds, twoHundreds), interval(0.8, 0.5, 1.5)},
-		{"marginal where CPU may not rise", marginal(interval(1, 0.9, 1.1), interval(2, 2, 2), hundreds, twoHundreds), interval(math.NaN(), 5.5, math.NaN())},
+		{"marginal of a bent line", marginal(interval(2, 1.5, 2.5), interval(1.8, 1.6, 2), hundreds, twoHundreds),
+			interval(0.8, 0.5, 1.5)},
+		{"marginal where CPU may not rise", marginal(interval(1, 0.9, 1.1), interval(2, 2, 2), hundreds, twoHundreds),
+			interval(math.NaN(), 5.5, math.NaN())},
 		{"marginal of what is not known", marginal(unknown, interval(2, 2, 2), hundreds, twoHundreds), unknown},
 	} {
 		for what, pair := range map[string][2]analysis.Number{

@@ -10,8 +10,8 @@ import (
 
 // Criteria on the rates and the CPU of routers of several speeds, over the levels that a run has.
 
-// overFirst judges whether the metric of a device over that of the first scenario, in the same run, lies between two bounds, as
-// what is missing to 1 says: at every level, or at the lowest, the slowest router, alone.
+// overFirst judges whether the metric of a device over that of the first scenario, in the same run, lies between two
+// bounds, as what is missing to 1 says: at every level, or at the lowest, the slowest router, alone.
 func overFirst(least, most float64, lowest bool) criterion {
 	return ofDevice(func(j *judgement) {
 		first := j.x.Routers[0]
@@ -23,7 +23,8 @@ func overFirst(least, most float64, lowest bool) criterion {
 			return quotient(j.r.estimate(j.metric, at), base.estimate(j.metric, at))
 		}
 		levels, _ := split(j.r.levels, func(at float64) bool { return of(at).Mean.Known() })
-		j.says, j.none, j.unit = j.metric.Noun+" is below that of "+first.Name+" by %s", "no level with "+first.Name, " % below it"
+		j.says, j.none, j.unit = j.metric.Noun+" is below that of "+first.Name+" by %s", "no level with "+first.Name,
+			" % below it"
 		if j.r.Run != first.Run && j.r.Run != "" || j.r.Run == "" && sameBound(of, levels) {
 			levels = nil
 		}
@@ -85,7 +86,8 @@ func fasterBrings(most float64) criterion {
 		slices.Sort(levels)
 		a, b := levels[len(levels)-2], levels[len(levels)-1]
 		factor := quotient(j.r.estimate(j.metric, b), j.r.estimate(j.metric, a))
-		j.add(percentOf(factor), place(factor, 0, most), fmt.Sprintf("%s %% from %g to %s", bracketed(percentOf(factor)), a, j.x.at(b)))
+		j.add(percentOf(factor), place(factor, 0, most),
+			fmt.Sprintf("%s %% from %g to %s", bracketed(percentOf(factor)), a, j.x.at(b)))
 	})
 }
 
@@ -102,7 +104,8 @@ func besideOther(least, most float64) criterion {
 			return
 		}
 		at := common[len(common)-1]
-		j.Here = fmt.Sprintf("the %s of %s is %s %% above that of %s, %s; %s", j.metric.Noun, names[1], bracketed(percentOf(of(at))), names[0], j.x.atAll(at), blocks(of(at)))
+		j.Here = fmt.Sprintf("the %s of %s is %s %% above that of %s, %s; %s", j.metric.Noun, names[1], bracketed(percentOf(
+			of(at))), names[0], j.x.atAll(at), blocks(of(at)))
 		j.settle(place(of(at), least, most))
 	})
 }
@@ -122,5 +125,6 @@ func (x repetition) course(f FigureForm, units string) Figure {
 			p.Series = append(p.Series, s)
 		}
 	}
-	return Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, XLabel: f.XLabel, Panels: []Panel{p}, Note: words.Joined(" ", units, f.Note), Stacked: true, Course: true}
+	return Figure{ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, XLabel: f.XLabel,
+		Panels: []Panel{p}, Note: words.Joined(" ", units, f.Note), Stacked: true, Course: true}
 }

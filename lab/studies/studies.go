@@ -126,7 +126,8 @@ func Beside(runs ...analysis.Summary) []Outcome {
 			continue
 		}
 		b := hold(st, st.comparable(runs))
-		out = append(out, Outcome{st.Number, b.findings(), slices.Concat(b.tables(), b.limits(), b.points()), b.figures(), b.missing(), b.answers()})
+		out = append(out, Outcome{st.Number, b.findings(), slices.Concat(b.tables(), b.limits(), b.points()), b.figures(),
+			b.missing(), b.answers()})
 	}
 	return out
 }

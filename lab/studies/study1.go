@@ -20,9 +20,11 @@ var study1 = Study{
 		{First: "coovachilli", Second: "gateway-nfqueue", Study: true,
 			Why: "The portal that works through NFQUEUE here is not the study's. " + asLab, Apart: bothInUserSpace},
 		{First: ownTun, Second: "gateway-nfqueue", Remark: " (one gateway, two mechanisms)",
-			Why: "Both are one gateway here, so what they differ by is the mechanism; in the study it was also two programs. " + asLab, Apart: bothInUserSpace},
-		{First: "coovachilli", Second: "opennds", InPlaceOf: "gateway-nfqueue", Remark: " (works in the kernel, not the study's pair)",
-			Why: "openNDS decides in the kernel, where the study's second portal takes every packet to user space."},
+			Why: "Both are one gateway here, so what they differ by is the mechanism; in the study it was also two programs. " +
+				asLab, Apart: bothInUserSpace},
+		{First: "coovachilli", Second: "opennds", InPlaceOf: "gateway-nfqueue",
+			Remark: " (works in the kernel, not the study's pair)",
+			Why:    "openNDS decides in the kernel, where the study's second portal takes every packet to user space."},
 	},
 	Sweeps: []*Sweep{bandwidth, clients},
 	Claims: claims1,
@@ -41,9 +43,13 @@ var study1 = Study{
 		{"Clients negligible beyond 10?", []string{"negligible-beyond-10-clients"}},
 		{"Do TUN and NFQUEUE converge?", []string{"portals-converge"}},
 	},
-	QuestionsNote: "Clients and converging are judged at the study's load where the device carries it, else at the load given; double at every level, also where the device is at its limit. A yes or no needs the whole interval (95 %, over blocks) on one side. Double: the least CPU per bit over the clean router's of all levels. " +
-		"Bandwidth: the factor by which it raises CPU beside that of the clients. Negligible: the rise of CPU from 10 to 100 clients lies within δ. " +
-		"Converge: what one costs over the other, with the fewest and the most clients, and what becomes of the factor between them.",
+	QuestionsNote: "Clients and converging are judged at the study's load where the device carries it, else at the load " +
+		"given; double at every level, also where the device is at its limit. A yes or no needs the whole interval (95 %, " +
+		"over blocks) on one side. Double: the least CPU per bit over the clean router's of all levels. " +
+		"Bandwidth: the factor by which it raises CPU beside that of the clients. Negligible: the rise of CPU from 10 to " +
+		"100 clients lies within δ. " +
+		"Converge: what one costs over the other, with the fewest and the most clients, and what becomes of the factor " +
+		"between them.",
 	// One device for each way in which gateways handle packets.
 	Devices: []string{ownTun, "gateway-nfqueue", "gateway-ebpf", "opennds", "coovachilli"},
 	Units:   cpuUnits,
@@ -58,9 +64,11 @@ const ownTun = "gateway-tun"
 var portals = []Scenario{
 	{Published: "clean", DUT: analysis.Clean, Heading: "Clean", Name: "the clean router"},
 	{Published: "coovachilli", DUT: "coovachilli", Heading: "Chilli", Name: "CoovaChilli",
-		Obtain: "CoovaChilli is measured where its program, chilli, is on PATH: `gateweigh run portal-bandwidth --set duts=coovachilli`."},
+		Obtain: "CoovaChilli is measured where its program, chilli, is on PATH: `gateweigh run portal-bandwidth --set " +
+			"duts=coovachilli`."},
 	{Published: "proprietary-nfqueue", DUT: "gateway-nfqueue", Heading: "Company", Name: "the company's portal (NFQUEUE)",
-		Obtain:   "The portal is proprietary. gatewayd stands in for it, handing every packet to user space by NFQUEUE: `gateweigh run portal-bandwidth --set duts=gateway-nfqueue`.",
+		Obtain: "The portal is proprietary. gatewayd stands in for it, handing every packet to user space by NFQUEUE: " +
+			"`gateweigh run portal-bandwidth --set duts=gateway-nfqueue`.",
 		StandsIn: "The study's second portal is proprietary; gatewayd stands in for it, working the same way: "},
 }
 
@@ -68,13 +76,17 @@ var portals = []Scenario{
 // -R. Profile per-packet resembles its conditions most.
 var (
 	bandwidth = &Sweep{
-		Along: result.OfferedMbps, At: result.NewCell(result.Clients, 100, result.Direction, result.Up), Held: result.Clients, Prefer: result.PerPacket,
-		Metrics: metrics1, File: "published/portal-bandwidth.csv", Run: "portal-bandwidth", Place: "bandwidth limit, 100 clients", Forms: "Tables 5.1 to 5.4 and A.1 to A.3 and figures 5.5 and A.1",
+		Along: result.OfferedMbps, At: result.NewCell(result.Clients, 100, result.Direction, result.Up), Held: result.Clients,
+		Prefer:  result.PerPacket,
+		Metrics: metrics1, File: "published/portal-bandwidth.csv", Run: "portal-bandwidth",
+		Place: "bandwidth limit, 100 clients", Forms: "Tables 5.1 to 5.4 and A.1 to A.3 and figures 5.5 and A.1",
 	}
 	clients = &Sweep{
-		Along: result.Clients, At: result.NewCell(result.OfferedMbps, 1000, result.Direction, result.Up), Held: result.OfferedMbps, Prefer: result.PerPacket,
+		Along: result.Clients, At: result.NewCell(result.OfferedMbps, 1000, result.Direction, result.Up),
+		Held: result.OfferedMbps, Prefer: result.PerPacket,
 		Moves: true, Lower: "; a client costs a larger share beside less traffic",
-		Metrics: metrics1, File: "published/portal-clients.csv", Run: "portal-clients", Place: "number of clients, 1 Gbit/s in total", Forms: "Tables 5.5 to 5.8 and A.4 to A.6 and figures 5.6 and A.2",
+		Metrics: metrics1, File: "published/portal-clients.csv", Run: "portal-clients",
+		Place: "number of clients, 1 Gbit/s in total", Forms: "Tables 5.5 to 5.8 and A.4 to A.6 and figures 5.6 and A.2",
 	}
 )
 
@@ -85,14 +97,17 @@ var (
 var (
 	link       = Metric{Name: cost.Link, Unit: "Mbit/s", PublishedUnit: "Mbit/s"}
 	sampled    = Metric{Name: "cpu_sampled_pct", Noun: "CPU", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
-	normalised = Metric{Name: cost.Normalised, Noun: "CPU", Short: "points", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
-	overhead   = Metric{Name: "overhead_ratio", Change: cost.PerBit, Over: cost.Normalised, Noun: "CPU per bit over the clean router's", Short: "ratio"}
-	metrics1   = []Metric{link, sampled, normalised, overhead}
+	normalised = Metric{
+		Name: cost.Normalised, Noun: "CPU", Short: "points", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
+	overhead = Metric{Name: "overhead_ratio", Change: cost.PerBit, Over: cost.Normalised,
+		Noun: "CPU per bit over the clean router's", Short: "ratio"}
+	metrics1 = []Metric{link, sampled, normalised, overhead}
 )
 
 func cpuUnits(cpus int) string {
 	return "CPU here is the exact time of the router's own threads and the device's processes, in per cent of one core" +
-		words.When(cpus > 1, fmt.Sprintf(" (divided by %d: of this machine)", cpus)) + "; published CPU is what mpstat said of a whole machine of 8 hardware threads (times 8: of one thread). " +
+		words.When(cpus > 1, fmt.Sprintf(" (divided by %d: of this machine)", cpus)) +
+		"; published CPU is what mpstat said of a whole machine of 8 hardware threads (times 8: of one thread). " +
 		"Compare ratios and steps, not the percentages themselves."
 }
 
@@ -100,7 +115,8 @@ func cpuUnits(cpus int) string {
 // increase over the clean router.
 func comparison(s *Sweep, number string) TableForm {
 	return TableForm{
-		Sweep: s, Numbers: []string{number}, Caption: "Normalised CPU against " + s.Place + ", and its increase over the clean router",
+		Sweep: s, Numbers: []string{number},
+		Caption: "Normalised CPU against " + s.Place + ", and its increase over the clean router",
 		Columns: []ColumnForm{{"CPU %s", normalised, asIs, "", ""}, {"%s Incr.", overhead, asIncrease, "%", "%"}},
 		Said: "An increase measured here is the overhead ratio less one: taken pair by pair and per delivered bit, " +
 			"so it does not follow to the last digit from the two columns it compares.",
@@ -113,7 +129,8 @@ func fromLevelToLevel(s *Sweep, numbers ...string) TableForm {
 		Sweep: s, Numbers: numbers, Fold: "From level to level",
 		Caption: "normalised CPU against " + s.Place + ", and its increase from one level to the next",
 		Columns: []ColumnForm{{"CPU", normalised, asIs, "", ""},
-			{"Net increase", normalised, netStep, "percentage points of a core", "percentage points"}, {"Relative increase", normalised, relativeStep, "%", "%"}},
+			{"Net increase", normalised, netStep, "percentage points of a core", "percentage points"},
+			{"Relative increase", normalised, relativeStep, "%", "%"}},
 	}
 }
 
@@ -122,16 +139,18 @@ func asSampled(s *Sweep, numbers ...string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: numbers, Fold: "Appendix A: sampled and normalised",
 		Caption: "sampled bandwidth and CPU, and CPU normalised to the limit, against " + s.Place,
-		Columns: []ColumnForm{{"Bandwidth sampled", link, asIs, "", ""}, {"CPU sampled", sampled, asIs, "", ""}, {"CPU normalised", normalised, asIs, "", ""}},
+		Columns: []ColumnForm{{"Bandwidth sampled", link, asIs, "", ""}, {"CPU sampled", sampled, asIs, "", ""}, {
+			"CPU normalised", normalised, asIs, "", ""}},
 	}
 }
 
 // cpuFigure is a figure of chapter 5, also drawn as a ratio to the clean router.
 func cpuFigure(s *Sweep, number, proportional string) FigureForm {
 	return FigureForm{
-		Sweep: s, Number: number, Metric: normalised, YLabel: "Router CPU", PublishedYLabel: "CPU", Proportional: proportional,
-		Caption: "CPU normalised against " + s.Place + ": here, as published, and both without their units",
-		Over:    &overhead, OverYLabel: "CPU per bit, × clean router",
+		Sweep: s, Number: number, Metric: normalised, YLabel: "Router CPU", PublishedYLabel: "CPU",
+		Proportional: proportional,
+		Caption:      "CPU normalised against " + s.Place + ": here, as published, and both without their units",
+		Over:         &overhead, OverYLabel: "CPU per bit, × clean router",
 		OverNote: " Over the clean router, most of what two CPUs differ by cancels; over a series' own value, all of it.",
 	}
 }
@@ -153,50 +172,67 @@ const almost = 0.25
 var claims1 = []Claim{
 	{ID: "bandwidth-dominates", Sweeps: []*Sweep{bandwidth, clients}, Metric: normalised, Judge: dominates(),
 		Text: "Bandwidth is the dominant factor for CPU, ahead of the number of clients (5.4.3, 6.1).",
-		Why: Why{Fails: "A gateway that walks a list of clients for each packet costs more with each of them; the study's do not.",
-			Moved: "At %s in total a client costs a larger share beside the traffic than at the study's %s: such a run can prove the claim, and not disprove it."}},
-	{ID: "portals-double-cpu-at-any-bandwidth", Of: devices, Sweeps: []*Sweep{bandwidth}, Metric: overhead, Judge: above(2), Why: cheaper,
+		Why: Why{Fails: "A gateway that walks a list of clients for each packet costs more with each of them; the study's " +
+			"do not.",
+			Moved: "At %s in total a client costs a larger share beside the traffic than at the study's %s: such a run can " +
+				"prove the claim, and not disprove it."}},
+	{ID: "portals-double-cpu-at-any-bandwidth", Of: devices, Sweeps: []*Sweep{bandwidth}, Metric: overhead,
+		Judge: above(2), Why: cheaper,
 		Text: "A captive portal more than doubles CPU at every bandwidth, 100 Mbit/s to 1 Gbit/s (table 5.1, 6.1)."},
-	{ID: "portals-double-cpu-with-any-clients", Of: devices, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: above(2), Why: cheaper,
+	{ID: "portals-double-cpu-with-any-clients", Of: devices, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: above(2),
+		Why:  cheaper,
 		Text: "A captive portal more than doubles CPU with any number of clients, 1 to 100 (5.4.3)."},
 	{ID: "linear-to-800-mbps", Sweeps: []*Sweep{bandwidth}, Metric: normalised, Judge: linear(800, almost),
 		Text: "CPU follows bandwidth almost linearly up to 800 Mbit/s (5.3.3, 6.1).",
 		Why:  Why{Fails: asLab + " At higher load a router finds more packets waiting when it wakes, and each costs less."}},
-	{ID: "more-than-proportional-at-1-gbps", Sweeps: []*Sweep{bandwidth}, Metric: normalised, Judge: beyondProportion(800, 1000),
-		Text: "From 800 Mbit/s to 1 Gbit/s CPU rises by more than in proportion (5.3.3, 6.1).",
-		Why: Why{Fails: "In the study 1 Gbit/s is the line rate of the NICs and its client machine was near 100 % CPU (5.2.2), " +
+	{ID: "more-than-proportional-at-1-gbps", Sweeps: []*Sweep{bandwidth}, Metric: normalised,
+		Judge: beyondProportion(800, 1000),
+		Text:  "From 800 Mbit/s to 1 Gbit/s CPU rises by more than in proportion (5.3.3, 6.1).",
+		Why: Why{Fails: "In the study 1 Gbit/s is the line rate of the NICs and its client machine was near 100 % CPU " +
+			"(5.2.2), " +
 			"and a full link has effects of its own; links here have no line rate."}},
 	{ID: "largest-step-1-to-10-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: largestFirst(),
 		Text: "The largest rise of CPU is from 1 to 10 clients (5.4.3, 6.1).",
-		Why: Why{Fails: perClient, Other: "The length of bursts moves a router's CPU by a factor of two. In the study it was free to change with the number of clients; " +
-			"the lab holds it, so what is left is the cost of the clients themselves."}},
+		Why: Why{Fails: perClient,
+			Other: "The length of bursts moves a router's CPU by a factor of two. In the study it was free to change with the " +
+				"number of clients; " +
+				"the lab holds it, so what is left is the cost of the clients themselves."}},
 	// The study's own figures rise by 5.6, 7.7 and 20.4 %: its text means that single
 	// steps become smaller.
-	{ID: "negligible-beyond-10-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(10, 100), Why: rising,
-		Text: "Beyond 10 clients the rise of CPU slows down so much that their number hardly matters (after 5.4.3 and 6.1: it slows down considerably)."},
+	{ID: "negligible-beyond-10-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(10, 100),
+		Why: rising,
+		Text: "Beyond 10 clients the rise of CPU slows down so much that their number hardly matters (after 5.4.3 and 6.1: " +
+			"it slows down considerably)."},
 	// The study took no intervals and calls a rise of 2.76 % negligible.
-	{ID: "negligible-50-to-100-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(50, 100), Why: rising,
+	{ID: "negligible-50-to-100-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(50, 100),
+		Why:  rising,
 		Text: "From 50 to 100 clients CPU hardly rises any more (5.4.3, 6.1)."},
 	{ID: "portals-converge", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: converges(),
-		Text: "The difference between a portal that works through a TUN device and one that works through NFQUEUE shrinks with more clients (5.4.3, 6.1)."},
+		Text: "The difference between a portal that works through a TUN device and one that works through NFQUEUE shrinks " +
+			"with more clients (5.4.3, 6.1)."},
 	{ID: "portals-alike-with-100-clients", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: alike(),
 		Text: "With 100 clients the two kinds of portal cost the same (5.4.3, 6.1)."},
 }
 
 // Why figures of the lab may differ from those of the study's machines.
 const (
-	asLab           = "The lab has veth pairs where the study had NICs: no driver, no interrupts, no line rate."
-	perClient       = "A gateway with one rule a client, checked in turn, costs more with every client; the study's look clients up in a table."
-	bothInUserSpace = " Both take every packet to user space, whatever the number of clients: what they differ by is paid for each packet."
+	asLab     = "The lab has veth pairs where the study had NICs: no driver, no interrupts, no line rate."
+	perClient = "A gateway with one rule a client, checked in turn, costs more with every client; the study's " +
+		"look clients up in a table."
+	bothInUserSpace = " Both take every packet to user space, whatever the number of clients: what they differ by is " +
+		"paid for each packet."
 )
 
 var (
 	cheaper = Why{
 		Fails: asLab + " A clean router that is more expensive here makes a portal look cheaper beside it.",
-		New:   "Both portals of the study hand every packet to user space; a gateway that decides in the kernel need not cost as much.",
-		Beyond: "The clean router here has no NIC driver and no interrupts to pay for, so what a portal adds is compared with less, " +
+		New: "Both portals of the study hand every packet to user space; a gateway that decides in the kernel need not " +
+			"cost as much.",
+		Beyond: "The clean router here has no NIC driver and no interrupts to pay for, so what a portal adds is compared " +
+			"with less, " +
 			"and ratios come out larger than the study's.",
 	}
 	rising = Why{Fails: perClient,
-		Other: "CPU falls here. The machine's own speed may have changed between blocks; the rise over the clean router beside it leaves that out."}
+		Other: "CPU falls here. The machine's own speed may have changed between blocks; the rise over the clean router " +
+			"beside it leaves that out."}
 )

@@ -10,22 +10,27 @@ import (
 )
 
 // study3 is Masuda, Nakanishi, Nakamura, Suzuki, "Implementation and Evaluation of Authorized Access LAN Sockets Using
-// PPPoE", Osaka University: how fast four clients fetch files through a PPPoE server in user and in kernel mode, on three
-// PCs, and its CPU; and the same with two ways of answering ident queries.
+// PPPoE", Osaka University: how fast four clients fetch files through a PPPoE server in user and in kernel mode, on
+// three PCs, and its CPU; and the same with two ways of answering ident queries.
 var study3 = Study{
 	Number:    3,
 	Lines:     true,
 	Scenarios: pppoeModes,
 	Pairs: []Pair{
 		{First: "gateway-pppoe-ebpf", Second: "gateway-pppoe-ident-nat", Study: true, Claim: "ident-costs-no-rate"},
-		{First: "gateway-pppoe-masquerade", Second: "gateway-pppoe-ident-masquerade", Study: true, Claim: "ident-costs-no-rate"},
-		{First: "gateway-pppoe-ident-nat", Second: "gateway-pppoe-ident-masquerade", Study: true, Claim: "masquerade-costs-little-more"},
+		{First: "gateway-pppoe-masquerade", Second: "gateway-pppoe-ident-masquerade", Study: true,
+			Claim: "ident-costs-no-rate"},
+		{First: "gateway-pppoe-ident-nat", Second: "gateway-pppoe-ident-masquerade", Study: true,
+			Claim: "masquerade-costs-little-more"},
 	},
 	Sweeps: []*Sweep{servers, idents},
 	Claims: claims3,
 	Figures: []FigureForm{
-		{Sweep: servers, Number: "4", Course: transfer.RateCurve, Caption: "Transfer rate over time, four clients, the fastest router", XLabel: "Since the first transfer began, s",
-			Metric: Metric{Unit: "kByte/s"}, YLabel: "Transfer rate", Note: "The first transfers of each device. The study's curve is a picture: its server's clients were through after 15, 20, 27 and 34 s."},
+		{Sweep: servers, Number: "4", Course: transfer.RateCurve,
+			Caption: "Transfer rate over time, four clients, the fastest router", XLabel: "Since the first transfer began, s",
+			Metric: Metric{Unit: "kByte/s"}, YLabel: "Transfer rate",
+			Note: "The first transfers of each device. The study's curve is a picture: its server's clients were through " +
+				"after 15, 20, 27 and 34 s."},
 		serversFigure("5", "Maximum transfer rate by server and mode", maxRate, "Maximum transfer rate"),
 		identFigure("6", "Delivered rate with and without ident", delivered, "Delivered rate"),
 		serversFigure("7", "CPU in the maximum-load interval by server and mode", routerBusy, "Router CPU"),
@@ -37,8 +42,10 @@ var study3 = Study{
 // pppoeModes are the study's router and its two ways to be a PPPoE server.
 var pppoeModes = []Scenario{
 	{Published: "router", DUT: analysis.Clean, Name: "the clean router"},
-	{Published: "kernel", DUT: "rp-pppoe-kernel", Name: "kernel mode", Obtain: "It takes PPP in the kernel: `gateweigh run pppoe-servers --kernel debian --set duts=clean,rp-pppoe-kernel`."},
-	{Published: "user", DUT: "rp-pppoe-user", Name: "user mode", Obtain: "It takes PPP in the kernel: `gateweigh run pppoe-servers --kernel debian --set duts=clean,rp-pppoe-user`."},
+	{Published: "kernel", DUT: "rp-pppoe-kernel", Name: "kernel mode",
+		Obtain: "It takes PPP in the kernel: `gateweigh run pppoe-servers --kernel debian --set duts=clean,rp-pppoe-kernel`."},
+	{Published: "user", DUT: "rp-pppoe-user", Name: "user mode",
+		Obtain: "It takes PPP in the kernel: `gateweigh run pppoe-servers --kernel debian --set duts=clean,rp-pppoe-user`."},
 }
 
 // Devices in whose sessions packets stay in the kernel, or go through a process.
@@ -47,17 +54,22 @@ var (
 	inProcess = []string{"rp-pppoe-user", "gateway-pppoe-user"}
 )
 
-// The study's experiments: transfers through three servers, and ident, which is measured here by the cost of a steady load.
+// The study's experiments: transfers through three servers, and ident, which is measured here by the cost of a steady
+// load.
 var (
 	servers = &Sweep{
-		Along: result.RouterSpeed, At: result.NewCell(result.Clients, 4), Held: result.Clients, Metrics: []Metric{maxRate, routerBusy}, Free: true, Course: transfer.RateCurve,
+		Along: result.RouterSpeed, At: result.NewCell(result.Clients, 4), Held: result.Clients,
+		Metrics: []Metric{maxRate, routerBusy}, Free: true, Course: transfer.RateCurve,
 		File: "published/pppoe-servers.csv", Run: "pppoe-servers", Place: "four clients", Forms: "Figures 4, 5 and 7",
 	}
 	idents = &Sweep{
-		Along: result.OfferedMbps, At: result.NewCell(result.Clients, 4, result.Direction, result.Down), Held: result.Clients, Prefer: result.PerPacket,
-		Metrics: []Metric{delivered, perBit}, Free: true, Of: identDevices, Run: "ident", Place: "four clients", Forms: "Figures 6 and 8",
+		Along: result.OfferedMbps, At: result.NewCell(result.Clients, 4, result.Direction, result.Down), Held: result.Clients,
+		Prefer:  result.PerPacket,
+		Metrics: []Metric{delivered, perBit}, Free: true, Of: identDevices, Run: "ident", Place: "four clients",
+		Forms: "Figures 6 and 8",
 	}
-	identDevices = []string{"gateway-pppoe-ebpf", "gateway-pppoe-ident-nat", "gateway-pppoe-masquerade", "gateway-pppoe-ident-masquerade"}
+	identDevices = []string{
+		"gateway-pppoe-ebpf", "gateway-pppoe-ident-nat", "gateway-pppoe-masquerade", "gateway-pppoe-ident-masquerade"}
 )
 
 var (
@@ -67,20 +79,25 @@ var (
 	perBit     = Metric{Name: "overhead_ratio", Change: cost.PerBit, Noun: "CPU per bit", Unit: "× clean router"}
 )
 
-const pppoeNote = "Published are bounds that the study's text gives: it prints bars without figures. Server A is 0.43 of this machine's CPU, B 0.24, C 0.1, in the proportion of the study's clocks; " +
-	"CPU here is the exact time of the router's threads and programs, of what the router has, and in the study that of the whole PC."
+const pppoeNote = "Published are bounds that the study's text gives: it prints bars without figures. Server A is " +
+	"0.43 of this machine's CPU, B 0.24, C 0.1, in the proportion of the study's clocks; " +
+	"CPU here is the exact time of the router's threads and programs, of what the router has, and in the study that of " +
+	"the whole PC."
 
 func serversFigure(number, caption string, m Metric, label string) FigureForm {
-	return FigureForm{Sweep: servers, Number: number, Caption: caption, LogX: true, XLabel: "Router's CPU", Note: pppoeNote, Stack: []PanelForm{{Metric: m, Title: label, YLabel: label}}}
+	return FigureForm{Sweep: servers, Number: number, Caption: caption, LogX: true, XLabel: "Router's CPU",
+		Note: pppoeNote, Stack: []PanelForm{{Metric: m, Title: label, YLabel: label}}}
 }
 
 func identFigure(number, caption string, m Metric, label string) FigureForm {
-	return FigureForm{Sweep: idents, Number: number, Caption: caption, XLabel: "Offered load", Stack: []PanelForm{{Metric: m, Title: label, YLabel: label}},
-		Note: "Beside a steady load with 200 connections a second, at each of which a server may ask; the study has one value for each method."}
+	return FigureForm{Sweep: idents, Number: number, Caption: caption, XLabel: "Offered load", Stack: []PanelForm{{
+		Metric: m, Title: label, YLabel: label}},
+		Note: "Beside a steady load with 200 connections a second, at each of which a server may ask; the study has one " +
+			"value for each method."}
 }
 
-// What the study's words mean here: less than 1 %; far less than the router, for which the study has 80 %; almost 100 %; and
-// little of a further CPU. It has no figure for what masquerading costs.
+// What the study's words mean here: less than 1 %; far less than the router, for which the study has 80 %; almost 100
+// %; and little of a further CPU. It has no figure for what masquerading costs.
 const (
 	ignored   = 0.99
 	farLess   = 0.9
@@ -91,24 +108,34 @@ const (
 )
 
 var claims3 = []Claim{
-	{ID: "kernel-mode-costs-no-rate", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: maxRate, Judge: overFirst(ignored, math.Inf(1), false),
-		Text: "In kernel mode PPPoE costs less than 1 % of the router's rate, on every server (3.1)."},
-	{ID: "user-mode-far-slower", Of: devices, Only: inProcess, Sweeps: []*Sweep{servers}, Metric: maxRate, Judge: overFirst(0, farLess, true), Why: faster,
+	{ID: "kernel-mode-costs-no-rate", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: maxRate,
+		Judge: overFirst(ignored, math.Inf(1), false),
+		Text:  "In kernel mode PPPoE costs less than 1 % of the router's rate, on every server (3.1)."},
+	{ID: "user-mode-far-slower", Of: devices, Only: inProcess, Sweeps: []*Sweep{servers}, Metric: maxRate,
+		Judge: overFirst(0, farLess, true), Why: faster,
 		Text: "In user mode a server carries far less than a router, 80 % on the fastest (3.1)."},
-	{ID: "user-mode-exhausts-cpu", Of: devices, Only: inProcess, Sweeps: []*Sweep{servers}, Metric: routerBusy, Judge: onServers(exhausted, math.Inf(1), 0, true), Why: faster,
+	{ID: "user-mode-exhausts-cpu", Of: devices, Only: inProcess, Sweeps: []*Sweep{servers}, Metric: routerBusy,
+		Judge: onServers(exhausted, math.Inf(1), 0, true), Why: faster,
 		Text: "User mode exhausts the CPU, which is almost 100 % busy (3.2)."},
-	{ID: "kernel-mode-leaves-cpu", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: routerBusy, Judge: onServers(0, enough, serverB, false),
-		Text: "In kernel mode the CPU of servers from 550 MHz on is less than 30 % busy (3.2)."},
-	{ID: "faster-cpu-brings-little", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: maxRate, Judge: fasterBrings(improved),
-		Text: "In kernel mode twice the CPU brings no significant improvement (3.2)."},
-	{ID: "ident-costs-no-rate", Of: pairs, Sweeps: []*Sweep{idents}, Metric: delivered, Judge: besideOther(ignored, 1/ignored),
-		Text: "Answers to ident queries make no difference to the rate, by either method (3.1)."},
-	{ID: "masquerade-costs-little-more", Of: pairs, Sweeps: []*Sweep{idents}, Metric: perBit, Judge: besideOther(1, slightly),
-		Text: "The CPU of the masquerade method is slightly higher than that of the NAT method (3.2).",
-		Why:  Why{Fails: "The kernel's masquerading rewrites every packet and tracks every connection, and takes the fast path of eBPF away; the study's servers had the same stack for both methods."}},
+	{ID: "kernel-mode-leaves-cpu", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: routerBusy,
+		Judge: onServers(0, enough, serverB, false),
+		Text:  "In kernel mode the CPU of servers from 550 MHz on is less than 30 % busy (3.2)."},
+	{ID: "faster-cpu-brings-little", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: maxRate,
+		Judge: fasterBrings(improved),
+		Text:  "In kernel mode twice the CPU brings no significant improvement (3.2)."},
+	{ID: "ident-costs-no-rate", Of: pairs, Sweeps: []*Sweep{idents}, Metric: delivered,
+		Judge: besideOther(ignored, 1/ignored),
+		Text:  "Answers to ident queries make no difference to the rate, by either method (3.1)."},
+	{ID: "masquerade-costs-little-more", Of: pairs, Sweeps: []*Sweep{idents}, Metric: perBit,
+		Judge: besideOther(1, slightly),
+		Text:  "The CPU of the masquerade method is slightly higher than that of the NAT method (3.2).",
+		Why: Why{Fails: "The kernel's masquerading rewrites every packet and tracks every connection, and takes the fast " +
+			"path of eBPF away; the study's servers had the same stack for both methods."}},
 }
 
 // serverB is the speed of the study's server B.
 const serverB = 0.24
 
-var faster = Why{Fails: "This router's CPU is faster beside its link than the study's: the slower the router, the more of its CPU a process for every packet takes."}
+var faster = Why{
+	Fails: "This router's CPU is faster beside its link than the study's: the slower the router, the more of its CPU a " +
+		"process for every packet takes."}

@@ -22,10 +22,11 @@ func tunnelLoads() (list []float64) {
 	return append(list, 200, 400)
 }
 
-// tunnels is a run of gateways whose CPU is 0.3 % of a core and a slope, % of a core per Gbit/s: where the flow enters, and where it
-// leaves. The direct path's is 12. Beyond the study's loads the gateways take half as much.
+// tunnels is a run of gateways whose CPU is 0.3 % of a core and a slope, % of a core per Gbit/s: where the flow enters,
+// and where it leaves. The direct path's is 12. Beyond the study's loads the gateways take half as much.
 func tunnels(blocks int, slopes map[string][2]float64) analysis.Summary {
-	spec := analysistest.Spec{Seed: 4, Clients: []int{1}, Offered: tunnelLoads(), Blocks: blocks, Windows: 1, AABlocks: 1, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.01}
+	spec := analysistest.Spec{Seed: 4, Clients: []int{1}, Offered: tunnelLoads(), Blocks: blocks, Windows: 1, AABlocks: 1,
+		BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.01}
 	for _, dut := range []string{"ipip", "openvpn-none", "openvpn-blowfish"} {
 		spec.DUTs = append(spec.DUTs, portal(dut, 2))
 	}
@@ -70,14 +71,18 @@ func TestSlopesOfTunnels(t *testing.T) {
 		ipip, openvpn, blowfish   [2]float64
 		far, little, enter, leave bool
 	}{
-		{"as the study has it", [2]float64{13, 13}, [2]float64{60, 60}, [2]float64{60 * 1.45, 60 * 1.24}, true, true, true, true},
-		{"dear encryption, cheap OpenVPN", [2]float64{20, 20}, [2]float64{30, 30}, [2]float64{120, 120}, false, false, false, false},
+		{"as the study has it", [2]float64{13, 13}, [2]float64{60, 60}, [2]float64{60 * 1.45, 60 * 1.24}, true, true, true,
+			true},
+		{"dear encryption, cheap OpenVPN", [2]float64{20, 20}, [2]float64{30, 30}, [2]float64{120, 120}, false, false, false,
+			false},
 	} {
-		o := study4(t, tunnels(4, map[string][2]float64{"ipip": c.ipip, "openvpn-none": c.openvpn, "openvpn-blowfish": c.blowfish}))
+		o := study4(t, tunnels(
+			4, map[string][2]float64{"ipip": c.ipip, "openvpn-none": c.openvpn, "openvpn-blowfish": c.blowfish}))
 		for id, want := range map[string]bool{
 			"cpu-linear-entering/clean": true, "cpu-linear-leaving/openvpn-none": true, "cpu-linear-entering/ipip": true,
 			"openvpn-far-above-ipsec/openvpn-none-ipip": c.far, "ipsec-slightly-above-direct/ipip-clean": c.little,
-			"encryption-entering/openvpn-blowfish-openvpn-none": c.enter, "encryption-leaving/openvpn-blowfish-openvpn-none": c.leave,
+			"encryption-entering/openvpn-blowfish-openvpn-none": c.enter,
+			"encryption-leaving/openvpn-blowfish-openvpn-none":  c.leave,
 		} {
 			if f := find(t, o.Findings, id); f.Holds == nil || *f.Holds != want {
 				t.Errorf("%s: %s does not come to %v: %s %s", c.what, id, want, f.Here, f.Expect)
@@ -89,9 +94,11 @@ func TestSlopesOfTunnels(t *testing.T) {
 	}
 }
 
-// TestOneBlockOfTunnels: without an interval nothing is judged of a tunnel. The direct path stands beside each, so it has one.
+// TestOneBlockOfTunnels: without an interval nothing is judged of a tunnel. The direct path stands beside each, so it
+// has one.
 func TestOneBlockOfTunnels(t *testing.T) {
-	o := study4(t, tunnels(1, map[string][2]float64{"ipip": {13, 13}, "openvpn-none": {60, 60}, "openvpn-blowfish": {60 * 1.45, 60 * 1.24}}))
+	o := study4(t, tunnels(
+		1, map[string][2]float64{"ipip": {13, 13}, "openvpn-none": {60, 60}, "openvpn-blowfish": {60 * 1.45, 60 * 1.24}}))
 	open := 0
 	for _, f := range o.Findings {
 		if f.Holds != nil && !strings.HasSuffix(f.ID, "/clean") {
@@ -108,12 +115,15 @@ func TestOneBlockOfTunnels(t *testing.T) {
 
 // TestRatesOfTunnels: the table has the study's rates beside the run's, at 100 Mbit/s alone.
 func TestRatesOfTunnels(t *testing.T) {
-	run := result.Run{Environment: result.Environment{Measure: rate.Name, Experiment: "tunnel-rate", Mode: result.ModeSolo}}
+	run := result.Run{
+		Environment: result.Environment{Measure: rate.Name, Experiment: "tunnel-rate", Mode: result.ModeSolo}}
 	for block := range 3 {
 		for dut, mbps := range map[string]float64{"clean": 95.5, "openvpn-none": 93.1, "openvpn-blowfish": 60} {
 			for _, link := range []float64{0, 100, 1000} {
-				r := &rate.Trial{Head: result.Head{Block: block, Accepted: true}, Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.Direction, result.Up,
-					result.Profile, result.PerPacket, result.LinkMbps, link), LoadSeconds: 1, LinkSeconds: 1, LinkMbps: link, TheoryShare: 0.956, LimitedBy: rate.ByLink}
+				r := &rate.Trial{Head: result.Head{Block: block, Accepted: true}, Cell: result.NewCell(result.DUT, dut,
+					result.Clients, 1, result.Direction, result.Up,
+					result.Profile, result.PerPacket, result.LinkMbps, link), LoadSeconds: 1, LinkSeconds: 1, LinkMbps: link,
+					TheoryShare: 0.956, LimitedBy: rate.ByLink}
 				carries := mbps
 				if link == 1000 {
 					carries = 200 // whatever the path
@@ -129,7 +139,8 @@ func TestRatesOfTunnels(t *testing.T) {
 	}
 	for _, row := range o.Tables[0].Rows {
 		theory, measured := row.Values[0], row.Values[1]
-		if row.Name == "clean" && (theory.Published != 96.18 || measured.Published != 94.1 || !(theory.Here.Mean > 95.59 && theory.Here.Mean < 95.61) || measured.Here.Mean < 95.4) {
+		if row.Name == "clean" && (theory.Published != 96.18 || measured.Published != 94.1 || !(theory.Here.Mean > 95.59 &&
+			theory.Here.Mean < 95.61) || measured.Here.Mean < 95.4) {
 			t.Errorf("%+v", row)
 		}
 	}

@@ -12,15 +12,20 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Study 4's transition times (3.3.1): of a program's packets between TCP and Ethernet, at gateways with a tunnel between them, under
-// background of 0 to 90 Mbit/s. The study prints its curves as pictures; its text says about 100 µs.
+// Study 4's transition times (3.3.1): of a program's packets between TCP and Ethernet, at gateways with a tunnel
+// between them, under background of 0 to 90 Mbit/s. The study prints its curves as pictures; its text says about 100
+// µs.
 var (
-	tcpToEthernet = Metric{Name: transition.MetricOf(transition.Down, "mean"), Noun: "the time from TCP to Ethernet", Unit: "µs", PublishedUnit: "µs"}
-	ethernetToTCP = Metric{Name: transition.MetricOf(transition.Up, "mean"), Noun: "the time from Ethernet to TCP", Unit: "µs", PublishedUnit: "µs"}
+	tcpToEthernet = Metric{Name: transition.MetricOf(transition.Down, "mean"), Noun: "the time from TCP to Ethernet",
+		Unit: "µs", PublishedUnit: "µs"}
+	ethernetToTCP = Metric{Name: transition.MetricOf(transition.Up, "mean"), Noun: "the time from Ethernet to TCP",
+		Unit: "µs", PublishedUnit: "µs"}
 	// Over the direct path's of the same block, of all its loads together.
-	ethernetToTCPOver = Metric{Name: transition.OverallOf(transition.Up), Noun: "the time from Ethernet to TCP", Short: "quotient"}
+	ethernetToTCPOver = Metric{
+		Name: transition.OverallOf(transition.Up), Noun: "the time from Ethernet to TCP", Short: "quotient"}
 
-	tunnelTimes = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.Clients, 1), Metrics: []Metric{tcpToEthernet, ethernetToTCP, ethernetToTCPOver}, Free: true,
+	tunnelTimes = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.Clients, 1), Metrics: []Metric{tcpToEthernet,
+		ethernetToTCP, ethernetToTCPOver}, Free: true,
 		Run: "tunnel-transition", Place: "UDP in the background, one flow", Forms: "Figures 6 and 7"}
 )
 
@@ -32,7 +37,8 @@ var transitionFigures = []FigureForm{
 
 func transitionFigure(number string, m Metric, caption string) FigureForm {
 	return FigureForm{Sweep: tunnelTimes, Number: number, XLabel: "Background", Caption: caption,
-		Note:  "The study prints its curves as pictures. Times are those of programs on the gateways themselves, means of the probes of a step.",
+		Note: "The study prints its curves as pictures. Times are those of programs on the gateways themselves, means of " +
+			"the probes of a step.",
 		Stack: []PanelForm{{Metric: m, Title: "Mean", YLabel: "Time"}}}
 }
 
@@ -50,15 +56,22 @@ var unencrypted = []string{"ipip", "ipsec-null"}
 
 // claimsTransition are the study's claims of transition times.
 var claimsTransition = []Claim{
-	{ID: "openvpn-doubles-ethernet-to-tcp", Of: devices, Only: encrypted, Sweeps: []*Sweep{tunnelTimes}, Metric: ethernetToTCPOver, Judge: overall(doubledLeast, doubledMost),
-		Text: "OpenVPN, which copies packets to user space and back, doubles the time from Ethernet to TCP (3.3.1; here: × 1.5 to 3 of the direct path's, over all loads up to 90 Mbit/s)."},
-	{ID: "ipsec-similar-to-direct", Of: devices, Only: unencrypted, Sweeps: []*Sweep{tunnelTimes}, Metric: ethernetToTCPOver, Judge: overall(1/similar, similar),
-		Text: "With IPsec the transition times are similar to those of a direct connection (3.3.1; here: within a quarter, over all loads up to 90 Mbit/s)."},
-	{ID: "transition-negligible", Of: routers, Sweeps: []*Sweep{tunnelTimes}, Metric: ethernetToTCP, Judge: atEach(0, negligibleUs), Absolute: true,
-		Text: "Transition times of about 100 µs are negligible beside propagation, 7 ms from Paris to Lyon (3.3.1; here: less than 5 % of it, at each load up to 90 Mbit/s)."},
+	{ID: "openvpn-doubles-ethernet-to-tcp", Of: devices, Only: encrypted, Sweeps: []*Sweep{tunnelTimes},
+		Metric: ethernetToTCPOver, Judge: overall(doubledLeast, doubledMost),
+		Text: "OpenVPN, which copies packets to user space and back, doubles the time from Ethernet to TCP (3.3.1; here: × " +
+			"1.5 to 3 of the direct path's, over all loads up to 90 Mbit/s)."},
+	{ID: "ipsec-similar-to-direct", Of: devices, Only: unencrypted, Sweeps: []*Sweep{tunnelTimes},
+		Metric: ethernetToTCPOver, Judge: overall(1/similar, similar),
+		Text: "With IPsec the transition times are similar to those of a direct connection (3.3.1; here: within a quarter, " +
+			"over all loads up to 90 Mbit/s)."},
+	{ID: "transition-negligible", Of: routers, Sweeps: []*Sweep{tunnelTimes}, Metric: ethernetToTCP,
+		Judge: atEach(0, negligibleUs), Absolute: true,
+		Text: "Transition times of about 100 µs are negligible beside propagation, 7 ms from Paris to Lyon (3.3.1; here: " +
+			"less than 5 % of it, at each load up to 90 Mbit/s)."},
 }
 
-// atStudysLoads is a criterion that looks at the loads of the study's at which a device has a figure: one or more, ascending.
+// atStudysLoads is a criterion that looks at the loads of the study's at which a device has a figure: one or more,
+// ascending.
 func atStudysLoads(judge func(j *judgement, x repetition, r router, known []float64)) criterion {
 	return func(j *judgement) {
 		x := j.sweeps[0].study()
@@ -67,9 +80,11 @@ func atStudysLoads(judge func(j *judgement, x repetition, r router, known []floa
 			j.unmeasured(x, r)
 			return
 		}
-		known, _ := split(r.levels, func(at float64) bool { return at <= mostBackground && r.estimate(j.metric, at).Mean.Known() })
+		known, _ := split(
+			r.levels, func(at float64) bool { return at <= mostBackground && r.estimate(j.metric, at).Mean.Known() })
 		if len(known) == 0 {
-			j.Here, j.Expect = "no figure at any load of the study's", x.command("duts="+strings.Join(slices.Compact([]string{analysis.Clean, r.DUT}), ","))+" measures them."
+			j.Here, j.Expect = "no figure at any load of the study's",
+				x.command("duts="+strings.Join(slices.Compact([]string{analysis.Clean, r.DUT}), ","))+" measures them."
 			return
 		}
 		if r.Published == "" && j.why.New != "" {
@@ -83,7 +98,8 @@ func atStudysLoads(judge func(j *judgement, x repetition, r router, known []floa
 func overall(least, most float64) criterion {
 	return atStudysLoads(func(j *judgement, x repetition, r router, known []float64) {
 		e := r.estimate(j.metric, known[0])
-		j.Here = fmt.Sprintf("%s is × %s over %s together, %g to %g Mbit/s; %s; run %s", j.metric.Noun, bracketed(e), words.Counted(len(known), "load"), known[0], known[len(known)-1], blocks(e), r.Run)
+		j.Here = fmt.Sprintf("%s is × %s over %s together, %g to %g Mbit/s; %s; run %s", j.metric.Noun, bracketed(e),
+			words.Counted(len(known), "load"), known[0], known[len(known)-1], blocks(e), r.Run)
 		j.figure, j.detail, j.least = "× "+bracketed(e), blocks(e), e.Mean
 		j.settle(place(e, least, most))
 	})
@@ -105,7 +121,8 @@ func atEach(least, most float64) criterion {
 			}
 		}
 		unit := words.When(j.metric.Unit != "", " "+j.metric.Unit)
-		j.Here = fmt.Sprintf("%s is %s%s %s to %s%s %s; %s; run %s", j.metric.Noun, bracketed(of(low)), unit, x.atAll(low), bracketed(of(high)), unit, x.atAll(high), blocks(of(high)), r.Run)
+		j.Here = fmt.Sprintf("%s is %s%s %s to %s%s %s; %s; run %s", j.metric.Noun, bracketed(of(low)), unit, x.atAll(low),
+			bracketed(of(high)), unit, x.atAll(high), blocks(of(high)), r.Run)
 		j.figure, j.detail = bracketed(of(high))+unit, fmt.Sprintf("most; %s; %s", blocks(of(high)), x.at(high))
 		j.least = analysis.Number(math.Min(float64(of(low).Mean), float64(of(high).Mean)))
 		switch {

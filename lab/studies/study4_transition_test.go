@@ -12,15 +12,17 @@ import (
 	probes "github.com/gateweigh/gateweigh/lab/traffic/transition"
 )
 
-// TestTransitionClaims: OpenVPN that takes twice as long as the direct path doubles it, IPsec that takes as long is similar, and
-// both are far below propagation.
+// TestTransitionClaims: OpenVPN that takes twice as long as the direct path doubles it, IPsec that takes as long is
+// similar, and both are far below propagation.
 func TestTransitionClaims(t *testing.T) {
 	defer func(before []Study, shipped fs.FS) { all, files = before, shipped }(all, files)
 	all, files = []Study{{
 		Number: 4, Scenarios: []Scenario{
-			{Published: "direct", DUT: analysis.Clean, Name: "the direct path"}, {Published: "ipsec", DUT: "ipip", Name: "ipip"}, {Published: "openvpn", DUT: "openvpn-none", Name: "openvpn-none"},
+			{Published: "direct", DUT: analysis.Clean, Name: "the direct path"}, {Published: "ipsec", DUT: "ipip", Name: "ipip"},
+			{Published: "openvpn", DUT: "openvpn-none", Name: "openvpn-none"},
 		},
-		Sweeps: []*Sweep{tunnelTimes}, Claims: claimsTransition, Figures: transitionFigures, Units: func(int) string { return "" },
+		Sweeps: []*Sweep{tunnelTimes}, Claims: claimsTransition, Figures: transitionFigures,
+		Units: func(int) string { return "" },
 	}}, os.DirFS(".")
 	var lines []result.Line
 	for block := range 4 {
@@ -34,7 +36,8 @@ func TestTransitionClaims(t *testing.T) {
 					}
 					parts[p.Name] = probes.Distribute([]int64{jitter, jitter, jitter})
 				}
-				s := &transition.Step{Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.OfferedMbps, mbps), DeliveredMbps: mbps, LoadSeconds: 1, Gateways: transition.Ends{Parts: parts}}
+				s := &transition.Step{Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.OfferedMbps, mbps),
+					DeliveredMbps: mbps, LoadSeconds: 1, Gateways: transition.Ends{Parts: parts}}
 				s.Block, s.Accepted = block, true
 				lines = append(lines, result.Line{Head: s.Head, Cell: s.Cell, Record: s})
 			}

@@ -15,13 +15,17 @@ var study5 = Study{
 	Number: 5,
 	Scenarios: []Scenario{
 		{DUT: "no-capture", Name: "no-capture"},
-		{Published: "capture", DUT: "tcpdump", Name: "tcpdump", Obtain: "`gateweigh run capture-systems --set duts=tcpdump` measures a program that uses libpcap, as the study's did."},
+		{Published: "capture", DUT: "tcpdump", Name: "tcpdump",
+			Obtain: "`gateweigh run capture-systems --set duts=tcpdump` measures a program that uses libpcap, as the study's " +
+				"did."},
 	},
 	Sweeps: []*Sweep{oneCPU, twoCPUs, oneCPUOwn, twoCPUsOwn},
 	Claims: claims5,
 	Limits: []LimitForm{{
-		ID: "limits-5", Title: "Text of section 3", RowHeading: "System", Caption: "Highest rate at which everything is captured",
-		Said: "Of the rates that were measured; at-least marks the highest of them. Everything: all but 0.1 % of the frames, in the mean over blocks; published are the rates from which the study's systems lose packets, " +
+		ID: "limits-5", Title: "Text of section 3", RowHeading: "System",
+		Caption: "Highest rate at which everything is captured",
+		Said: "Of the rates that were measured; at-least marks the highest of them. Everything: all but 0.1 % of the " +
+			"frames, in the mean over blocks; published are the rates from which the study's systems lose packets, " +
 			"and 920 for the system that lost less than 0.5 % at any. " + sharedCPU,
 		Columns: []LimitColumn{
 			{"One CPU, 10 MB", oneCPU, captured}, {"Two CPUs, 10 MB", twoCPUs, nearly},
@@ -42,7 +46,8 @@ var nearly = Metric{Name: captured.Name, Noun: captured.Noun, Unit: "%", Least: 
 
 // The study's sweeps. Its text says in figures what figure 2 shows, which is of the larger buffers.
 var (
-	oneCPU     = systemsSweep("published/capture-one-cpu.csv", "one CPU and buffers of 10 MB", 1, tenMB, "Figures 2a and 2b")
+	oneCPU = systemsSweep(
+		"published/capture-one-cpu.csv", "one CPU and buffers of 10 MB", 1, tenMB, "Figures 2a and 2b")
 	twoCPUs    = systemsSweep("published/capture-two-cpus.csv", "two CPUs and buffers of 10 MB", 2, tenMB, "")
 	oneCPUOwn  = systemsSweep("", "one CPU and buffers as they are", 1, 0, "")
 	twoCPUsOwn = systemsSweep("", "two CPUs and buffers as they are", 2, 0, "")
@@ -52,7 +57,8 @@ var (
 const tenMB = 10240
 
 func systemsSweep(file, place string, cpus, bufferKiB int, forms string) *Sweep {
-	s := &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "study5", result.BufferKiB, bufferKiB, result.CPUs, cpus), Metrics: ofCapture, Free: true, Needs: result.FrameSize,
+	s := &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "study5", result.BufferKiB, bufferKiB,
+		result.CPUs, cpus), Metrics: ofCapture, Free: true, Needs: result.FrameSize,
 		File: file, Run: "capture-systems", Place: place, Forms: forms}
 	if cpus > 1 {
 		s.On = "on a machine with three CPUs or more"
@@ -70,27 +76,37 @@ func systemsFigure(s *Sweep, number, cpus string) FigureForm {
 		cpu.Needs = result.CPUs
 	}
 	return FigureForm{
-		Sweep: s, Number: number, XLabel: "Offered load", Caption: "Capture rate and CPU against the rate, " + cpus + ", buffers of 10 MB",
-		Note:  "Published are the figures of the study's text: it prints the curves as pictures. CPU is of all CPUs that capture: one busy CPU of two is 50 %." + words.When(s == twoCPUs, " "+sharedCPU),
+		Sweep: s, Number: number, XLabel: "Offered load",
+		Caption: "Capture rate and CPU against the rate, " + cpus + ", buffers of 10 MB",
+		Note: "Published are the figures of the study's text: it prints the curves as pictures. CPU is of all CPUs that " +
+			"capture: one busy CPU of two is 50 %." + words.When(s == twoCPUs, " "+sharedCPU),
 		Stack: []PanelForm{{Metric: captured, Title: "Capture rate", YLabel: "Frames captured of those offered"}, cpu},
 	}
 }
 
 var claims5 = []Claim{
-	{ID: "loses-with-full-cpu", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: busy, Judge: losesWith(full, math.Inf(1), false, captured),
-		Text: "With one CPU and large buffers a system begins to lose packets where its CPU is fully used (3).", Why: Why{Fails: pauses}},
-	{ID: "own-buffers-lose-before", Of: devices, Sweeps: []*Sweep{oneCPUOwn}, Metric: busy, Judge: losesWith(math.Inf(-1), full, true, captured),
-		Text: "With buffers as they are a system loses packets although its CPU is not fully used (3).",
-		Why:  Why{Fails: "libpcap and sink-mmap ask for 2 MiB today, whatever the kernel's default: that holds what comes in while the program waits."}},
-	{ID: "larger-buffers-capture-more", Of: devices, Sweeps: []*Sweep{oneCPUOwn, oneCPU}, Metric: captured, Judge: improves(),
-		Text: "Larger buffers capture packets that are lost otherwise (2, 3)."},
+	{ID: "loses-with-full-cpu", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: busy,
+		Judge: losesWith(full, math.Inf(1), false, captured),
+		Text:  "With one CPU and large buffers a system begins to lose packets where its CPU is fully used (3).",
+		Why:   Why{Fails: pauses}},
+	{ID: "own-buffers-lose-before", Of: devices, Sweeps: []*Sweep{oneCPUOwn}, Metric: busy,
+		Judge: losesWith(math.Inf(-1), full, true, captured),
+		Text:  "With buffers as they are a system loses packets although its CPU is not fully used (3).",
+		Why: Why{Fails: "libpcap and sink-mmap ask for 2 MiB today, whatever the kernel's default: that holds what comes " +
+			"in while the program waits."}},
+	{ID: "larger-buffers-capture-more", Of: devices, Sweeps: []*Sweep{oneCPUOwn, oneCPU}, Metric: captured,
+		Judge: improves(),
+		Text:  "Larger buffers capture packets that are lost otherwise (2, 3)."},
 	{ID: "second-cpu-captures-more", Of: devices, Sweeps: []*Sweep{oneCPU, twoCPUs}, Metric: captured, Judge: improves(),
 		Text: "A second CPU improves the capture rate of all systems (3).", Why: Why{Fails: besideGenerator}},
 	{ID: "captures-all-to-650-mbps", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: captured, Judge: keeps(650),
-		Text: "With one CPU and large buffers Linux captures everything up to about 650 Mbit/s (3); beyond that it soon loses much."},
+		Text: "With one CPU and large buffers Linux captures everything up to about 650 Mbit/s (3); beyond that it soon " +
+			"loses much."},
 	{ID: "captures-nearly-all-with-two-cpus", Of: devices, Sweeps: []*Sweep{twoCPUs}, Metric: nearly, Judge: keeps(920),
-		Text: "With two CPUs the best system loses less than 0.5 % at any rate up to 920 Mbit/s (4).", Why: Why{Fails: besideGenerator}},
+		Text: "With two CPUs the best system loses less than 0.5 % at any rate up to 920 Mbit/s (4).",
+		Why:  Why{Fails: besideGenerator}},
 }
 
 // besideGenerator is why a second CPU may not help.
-const besideGenerator = "Where labs may use only two CPUs, the second is also the generator's: the program waits while frames are made."
+const besideGenerator = "Where labs may use only two CPUs, the second is also the generator's: the program waits " +
+	"while frames are made."

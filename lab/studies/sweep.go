@@ -88,7 +88,8 @@ func (x repetition) repeat(runs ...run) repetition {
 	for _, r := range runs {
 		for _, c := range r.held {
 			dut := c.cell.Text(result.DUT)
-			if !x.holds(c.cell) || x.Of != nil && !slices.Contains(x.Of, dut) || !x.Free && !slices.ContainsFunc(x.Levels, c.has) {
+			if !x.holds(c.cell) || x.Of != nil && !slices.Contains(x.Of, dut) ||
+				!x.Free && !slices.ContainsFunc(x.Levels, c.has) {
 				continue
 			}
 			i := slices.IndexFunc(x.Routers, func(r router) bool { return r.DUT == dut })

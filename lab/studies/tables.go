@@ -110,7 +110,8 @@ func onStep(of func(increase) analysis.Estimate) derivation {
 
 // marks explain the flags of values.
 var marks = []struct{ flag, text string }{
-	{cost.FlagShortfall, "the device carried less than 90 % of the limit, so normalised CPU there is CPU that was never spent"},
+	{cost.FlagShortfall,
+		"the device carried less than 90 % of the limit, so normalised CPU there is CPU that was never spent"},
 	{result.FlagSaturated, "the device could not carry the load"},
 	{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
 }

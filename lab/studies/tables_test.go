@@ -55,7 +55,8 @@ func TestTablesOfBothExperiments(t *testing.T) {
 				t.Errorf("%s: %d values under %d columns", tb.ID, len(row.Values), len(tb.Columns))
 			}
 		}
-		if units := tb.ID == "table-5.1" || tb.ID == "table-5.5"; tb.Caption == "" || strings.Contains(tb.Note, "Compare ratios") != units {
+		if units := tb.ID == "table-5.1" || tb.ID == "table-5.5"; tb.Caption == "" ||
+			strings.Contains(tb.Note, "Compare ratios") != units {
 			t.Errorf("%s: caption %q, note %q", tb.ID, tb.Caption, tb.Note)
 		}
 	}
@@ -63,7 +64,8 @@ func TestTablesOfBothExperiments(t *testing.T) {
 	if got := strings.Join(ids, " "); got != want {
 		t.Errorf("tables %s\nwant   %s", got, want)
 	}
-	if tb := table(t, tables, "table-5.3-opennds"); tb.Title != "As table 5.3" || !strings.HasPrefix(tb.Caption, "opennds: ") {
+	if tb := table(t, tables, "table-5.3-opennds"); tb.Title != "As table 5.3" ||
+		!strings.HasPrefix(tb.Caption, "opennds: ") {
 		t.Errorf("%s: %s", tb.Title, tb.Caption)
 	}
 	if note := table(t, tables, "table-5.7").Note; !strings.Contains(note, "Of run portal-clients: CoovaChilli.") {
@@ -78,7 +80,8 @@ func TestComparisonTable(t *testing.T) {
 	for _, c := range tb.Columns {
 		names = append(names, c.Name)
 	}
-	want := []string{"Bandwidth limit", "CPU Clean", "CPU Chilli", "CPU Company", "Chilli Incr.", "Company Incr.", "CPU opennds", "opennds Incr."}
+	want := []string{"Bandwidth limit", "CPU Clean", "CPU Chilli", "CPU Company", "Chilli Incr.", "Company Incr.",
+		"CPU opennds", "opennds Incr."}
 	if !slices.Equal(names, want) || len(tb.Rows) != 5 {
 		t.Fatalf("%d rows under %q", len(tb.Rows), names)
 	}
@@ -98,13 +101,16 @@ func TestComparisonTable(t *testing.T) {
 		t.Errorf("opennds %+v", v)
 	}
 	company := tb.Columns[3]
-	if v := value(t, tb, 800, "CPU Company"); company.Measured || !company.Published || v.Here.Mean.Known() || v.Published != 16.31 {
+	if v := value(t, tb, 800, "CPU Company"); company.Measured || !company.Published || v.Here.Mean.Known() ||
+		v.Published != 16.31 {
 		t.Errorf("company %+v, %+v", company, v)
 	}
-	if !strings.Contains(tb.Note, "The company's portal (NFQUEUE) is not measured here") || !strings.Contains(tb.Note, "divided by 2: of this machine") {
+	if !strings.Contains(tb.Note, "The company's portal (NFQUEUE) is not measured here") ||
+		!strings.Contains(tb.Note, "divided by 2: of this machine") {
 		t.Errorf("note %q", tb.Note)
 	}
-	if chilliColumn := tb.Columns[2]; chilliColumn.Run != "portal-bandwidth" || chilliColumn.DUT != "coovachilli" || chilliColumn.Unit == chilliColumn.PublishedUnit {
+	if chilliColumn := tb.Columns[2]; chilliColumn.Run != "portal-bandwidth" || chilliColumn.DUT != "coovachilli" ||
+		chilliColumn.Unit == chilliColumn.PublishedUnit {
 		t.Errorf("column %+v", chilliColumn)
 	}
 }
@@ -156,7 +162,8 @@ func TestLevelsMissingAndExtra(t *testing.T) {
 	if v := value(t, tb, 400, "Relative increase"); v.Here.Mean.Known() || v.Published != 91.05 {
 		t.Errorf("another step: %+v", v)
 	}
-	for _, want := range []string{"CoovaChilli was not measured at 200 Mbit/s, 800 Mbit/s and 1000 Mbit/s.", "has CoovaChilli at 300 Mbit/s"} {
+	for _, want := range []string{
+		"CoovaChilli was not measured at 200 Mbit/s, 800 Mbit/s and 1000 Mbit/s.", "has CoovaChilli at 300 Mbit/s"} {
 		if !strings.Contains(tb.Note, want) {
 			t.Errorf("note %q does not say %q", tb.Note, want)
 		}

@@ -26,10 +26,12 @@ type dimension struct {
 var dimensions = map[result.Dimension]dimension{
 	result.OfferedMbps: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
 		One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"},
-	result.LinkMbps: {Heading: "Link", Noun: "link's rate", Count: "rate of the link", By: "at", One: "Mbit/s", Many: "Mbit/s", Unit: "Mbit/s"},
+	result.LinkMbps: {Heading: "Link", Noun: "link's rate", Count: "rate of the link", By: "at", One: "Mbit/s",
+		Many: "Mbit/s", Unit: "Mbit/s"},
 	result.RouterSpeed: {Heading: "Router's CPU", Noun: "speed of the router", Count: "speed", By: "at",
 		One: "of the CPU", Many: "of the CPU", Unit: "of this machine's"},
-	result.Clients: {Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
+	result.Clients: {
+		Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
 }
 
 func (s Sweep) along() dimension { return dimensions[s.Along] }

@@ -68,7 +68,8 @@ func orphans(procs []procfs.Proc) (list []Orphan) {
 	}
 	for _, p := range procs {
 		args, _ := p.CmdLine()
-		if len(args) != 2 || !slices.Contains([]string{agent.InitCommand, agent.WorkerCommand, agent.BurnerCommand}, args[1]) {
+		if len(args) != 2 ||
+			!slices.Contains([]string{agent.InitCommand, agent.WorkerCommand, agent.BurnerCommand}, args[1]) {
 			continue
 		}
 		if stat, err := p.Stat(); err == nil && (gone[stat.PPID] || inherited(p, stat.PPID)) {
@@ -89,7 +90,8 @@ func orphan(p procfs.Proc) (Orphan, bool) {
 	}
 	o := Orphan{p.PID, argument("-run"), argument("-host"), slices.Contains(args, "-isolated")}
 	// All of an agent's marks: another program may be called with a word "agent" too.
-	marks := slices.Index(args, agent.Subcommand) == 1 && argument("-log-dir") != "" && (o.isolated || o.Host == machineHost)
+	marks := slices.Index(args, agent.Subcommand) == 1 && argument("-log-dir") != "" &&
+		(o.isolated || o.Host == machineHost)
 	if !marks || o.Run == "" || o.Host == "" {
 		return o, false
 	}

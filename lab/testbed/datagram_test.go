@@ -20,7 +20,8 @@ func TestDatagramsOfEveryClient(t *testing.T) {
 	withClients(t, few, client.KindMacvlan, 20)
 	for _, load := range []agent.Traffic{
 		{Clients: 20, Direction: "up"}, {Clients: 20, Direction: "down"},
-		{Clients: 300, Direction: "down", Workers: 3}, {Clients: 300, Direction: "up"}, {Clients: 300, Direction: result.Both},
+		{Clients: 300, Direction: "down", Workers: 3}, {Clients: 300, Direction: "up"},
+		{Clients: 300, Direction: result.Both},
 	} {
 		lab := few
 		if load.Clients > 20 {
@@ -69,12 +70,14 @@ func carryDatagrams(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 	name, all := load.Direction, near.Datagrams.Add(far.Datagrams)
 	t.Logf("%d clients %s: %+v, Jain's index %.4f", load.Clients, name, all, shares.Jain())
 	if shares.Streams != load.Streams() || near.Broken+far.Broken != 0 {
-		t.Errorf("%s: %d streams, %d and %d broken: %s%s", name, shares.Streams, near.Broken, far.Broken, near.FirstError, far.FirstError)
+		t.Errorf("%s: %d streams, %d and %d broken: %s%s", name, shares.Streams, near.Broken, far.Broken, near.FirstError,
+			far.FirstError)
 	}
 	if all.Received == 0 || 100*(all.Lost+all.Reordered) > all.Received {
 		t.Errorf("%s: %+v", name, all)
 	}
-	frames := after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).RxPackets + after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).RxPackets
+	frames := after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).RxPackets +
+		after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).RxPackets
 	if factor := float64(frames) / float64(after.IPIn-before.IPIn); factor < 0.95 || factor > 1.05 {
 		t.Errorf("%s: %.2f frames per packet at the router, want 1", name, factor)
 	}

@@ -25,13 +25,19 @@ func TestEndTakesWhatItTakes(t *testing.T) {
 		ended  string
 		says   string // at the end of its output
 	}{
-		"polite":    {`trap 'echo counted 5; exit 3' TERM; echo up; while :; do sleep 60 & wait $!; done`, agent.Ending{Grace: long}, "SIGTERM", "exit status 3", "\ncounted 5\n"},
-		"until HUP": {`trap "" TERM; trap 'echo counted 6; exit 0' HUP; echo up; while :; do sleep 60 & wait $!; done`, agent.Ending{Signals: hup, Grace: 250 * time.Millisecond}, "SIGHUP", "exit status 0", "\ncounted 6\n"},
-		"stubborn":  {`trap "" TERM HUP; echo up; while :; do sleep 60; done`, agent.Ending{Signals: hup, Grace: soon}, "SIGKILL", "signal: killed", "up\n"},
+		"polite": {`trap 'echo counted 5; exit 3' TERM; echo up; while :; do sleep 60 & wait $!; done`,
+			agent.Ending{Grace: long}, "SIGTERM", "exit status 3", "\ncounted 5\n"},
+		"until HUP": {`trap "" TERM; trap 'echo counted 6; exit 0' HUP; echo up; while :; do sleep 60 & wait $!; done`,
+			agent.Ending{Signals: hup, Grace: 250 * time.Millisecond}, "SIGHUP", "exit status 0", "\ncounted 6\n"},
+		"stubborn": {`trap "" TERM HUP; echo up; while :; do sleep 60; done`, agent.Ending{Signals: hup, Grace: soon},
+			"SIGKILL", "signal: killed", "up\n"},
 		// The children are not asked by name: they hear the signal because they are of the group.
-		"with a child that goes on": {`(trap "" TERM; echo up; exec sleep ` + marked(4715) + `) & wait`, agent.Ending{Grace: soon}, "SIGTERM", "signal: terminated", "up\n"},
-		"without its child":         {`(trap "" TERM; echo up; exec sleep ` + marked(4715) + `) & exit 4`, agent.Ending{Grace: soon}, "", "exit status 4", "up\n"},
-		"talkative":                 {`trap 'seq 9000; exit 0' TERM; echo up; while :; do sleep 60 & wait $!; done`, agent.Ending{Grace: long}, "SIGTERM", "exit status 0", "\n8999\n9000\n"},
+		"with a child that goes on": {`(trap "" TERM; echo up; exec sleep ` + marked(4715) + `) & wait`, agent.Ending{
+			Grace: soon}, "SIGTERM", "signal: terminated", "up\n"},
+		"without its child": {`(trap "" TERM; echo up; exec sleep ` + marked(4715) + `) & exit 4`, agent.Ending{
+			Grace: soon}, "", "exit status 4", "up\n"},
+		"talkative": {`trap 'seq 9000; exit 0' TERM; echo up; while :; do sleep 60 & wait $!; done`,
+			agent.Ending{Grace: long}, "SIGTERM", "exit status 0", "\n8999\n9000\n"},
 	} {
 		end := func() (agent.Program, error) {
 			if err := h.Spawn(t.Context(), agent.Command{Name: name, Argv: []string{"sh", "-c", c.script}}); err != nil {
@@ -50,7 +56,8 @@ func TestEndTakesWhatItTakes(t *testing.T) {
 			c.how.Grace *= 4
 			p, err = end()
 		}
-		if err != nil || p.By != c.by || p.How != c.ended || !p.Ended || !strings.HasSuffix(p.Output, c.says) || !strings.HasPrefix(p.Output, "up\n") {
+		if err != nil || p.By != c.by || p.How != c.ended || !p.Ended || !strings.HasSuffix(p.Output, c.says) ||
+			!strings.HasPrefix(p.Output, "up\n") {
 			t.Errorf("%s: ended by %q, %q, printed …%.40q, %v", name, p.By, p.How, p.Output[max(0, len(p.Output)-40):], err)
 		}
 		if n := running("sleep\x00" + marked(4715)); n != 0 {

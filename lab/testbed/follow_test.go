@@ -59,7 +59,8 @@ func TestProgramsAreFollowedWithAllTheyStart(t *testing.T) {
 	const device = `mkfifo /tmp/go; read line < /tmp/go
 		(sha1sum < /dev/zero &)
 		sh -c 'sh -c "sha1sum < /dev/zero & wait" & sha1sum < /dev/zero & wait' & wait`
-	if err := lab.Host("router").Spawn(ctx, agent.Command{Name: "device", Argv: []string{"sh", "-c", device}}); err != nil {
+	if err := lab.Host("router").Spawn(
+		ctx, agent.Command{Name: "device", Argv: []string{"sh", "-c", device}}); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "the device to wait", func() bool {

@@ -21,13 +21,15 @@ func GatewayCapture(p Spec) Topology {
 		Nodes: []Node{
 			{Name: "router", Metered: true, Sysctls: routerSysctls},
 			{Name: "generator", Role: RoleGenerator, Sysctls: client.Sysctls},
-			{Name: "sink", Role: RoleSink, Sysctls: client.Sysctls, Routes: []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}},
+			{Name: "sink", Role: RoleSink, Sysctls: client.Sysctls,
+				Routes: []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}},
 		},
 		Links: []Link{
 			{A: lan, B: p.port("generator", "g0", true, generatorAddr)},
 			{A: wan, B: p.port("sink", "k0", true, serverAddr)},
 		},
-		Addressing: Addressing{LAN: DefaultLAN, Gateway: routerLAN.Addr(), RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr()},
-		Urgent:     p.Urgent,
+		Addressing: Addressing{
+			LAN: DefaultLAN, Gateway: routerLAN.Addr(), RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr()},
+		Urgent: p.Urgent,
 	}
 }

@@ -49,7 +49,8 @@ func startHost(t *testing.T) *testbed.Host {
 func machine(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
-	for _, cmd := range []string{"ip -o link", "ip netns", "ip route", "nft list ruleset", "cat /proc/self/mounts", "sysctl -a"} {
+	for _, cmd := range []string{
+		"ip -o link", "ip netns", "ip route", "nft list ruleset", "cat /proc/self/mounts", "sysctl -a"} {
 		out, err := exec.Command("sh", "-c", cmd+" 2>/dev/null").Output()
 		if err != nil && len(out) == 0 && !strings.HasPrefix(cmd, "nft") {
 			t.Fatalf("%s: %v", cmd, err)
@@ -74,7 +75,9 @@ func machine(t *testing.T) string {
 
 // volatile recognises settings that count or change by themselves.
 func volatile(line string) bool {
-	for _, key := range []string{"fs.dentry-state", "fs.file-nr", "fs.inode", "fs.quota", "kernel.random", "kernel.ns_last_pid", "kernel.pty.nr", "kernel.perf_event_max_sample_rate", "net.netfilter.nf_conntrack_count", "kernel.sched_domain"} {
+	for _, key := range []string{"fs.dentry-state", "fs.file-nr", "fs.inode", "fs.quota", "kernel.random",
+		"kernel.ns_last_pid", "kernel.pty.nr", "kernel.perf_event_max_sample_rate", "net.netfilter.nf_conntrack_count",
+		"kernel.sched_domain"} {
 		if strings.HasPrefix(line, key) {
 			return true
 		}
@@ -108,7 +111,8 @@ func TestHostKeepsItsChangesToItself(t *testing.T) {
 	if err := h.WriteFile(ctx, "/var/run/sub/file", []byte("text\x00more"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := h.Run(ctx, agent.Command{Argv: []string{"cat", "/run/sub/file"}}); err != nil || out.Stdout != "text\x00more" {
+	if out, err := h.Run(ctx, agent.Command{Argv: []string{"cat", "/run/sub/file"}}); err != nil ||
+		out.Stdout != "text\x00more" {
 		t.Errorf("read back %q, %v", out.Stdout, err)
 	}
 	h.Stop()
@@ -120,7 +124,8 @@ func TestHostKeepsItsChangesToItself(t *testing.T) {
 // TestProgramsHaveTheHostsTmp: a TMPDIR of the machine's, as libpam-tmpdir sets it, is a folder that a host lacks.
 func TestProgramsHaveTheHostsTmp(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	if out, err := startHost(t).Run(t.Context(), agent.Command{Argv: []string{"mktemp"}}); err != nil || !strings.HasPrefix(out.Stdout, "/tmp/tmp.") {
+	if out, err := startHost(t).Run(t.Context(), agent.Command{Argv: []string{"mktemp"}}); err != nil ||
+		!strings.HasPrefix(out.Stdout, "/tmp/tmp.") {
 		t.Errorf("a temporary file is %q, %v", out.Stdout, err)
 	}
 }
@@ -130,7 +135,8 @@ func TestProgramsHeedSignals(t *testing.T) {
 	signals := []os.Signal{syscall.SIGHUP, syscall.SIGINT}
 	signal.Ignore(signals...)
 	defer signal.Reset(signals...)
-	out, err := startHost(t).Run(t.Context(), agent.Command{Argv: []string{"sh", "-c", `trap "echo trapped" HUP INT; kill -HUP $$; kill -INT $$`}})
+	out, err := startHost(t).Run(
+		t.Context(), agent.Command{Argv: []string{"sh", "-c", `trap "echo trapped" HUP INT; kill -HUP $$; kill -INT $$`}})
 	if err != nil || out.Stdout != "trapped\ntrapped\n" {
 		t.Errorf("%q, %v", out.Stdout, err)
 	}
@@ -161,11 +167,13 @@ func TestRunReportsStatusAndOutput(t *testing.T) {
 	if out.Stdout != "spoken\n" || out.Stderr != "why\n" || out.ExitCode != 3 {
 		t.Errorf("output = %+v", out)
 	}
-	_, err = h.Run(t.Context(), agent.Command{Argv: []string{"sh", "-c", "sleep 60 & sleep 60"}, Timeout: 200 * time.Millisecond})
+	_, err = h.Run(t.Context(),
+		agent.Command{Argv: []string{"sh", "-c", "sleep 60 & sleep 60"}, Timeout: 200 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), "still running after 200ms") {
 		t.Errorf("hanging command: %v", err)
 	}
-	if _, err := h.Run(t.Context(), agent.Command{Argv: []string{"no-such-program"}}); err == nil || !strings.Contains(err.Error(), "no-such-program") {
+	if _, err := h.Run(t.Context(), agent.Command{Argv: []string{"no-such-program"}}); err == nil ||
+		!strings.Contains(err.Error(), "no-such-program") {
 		t.Errorf("missing program: %v", err)
 	}
 }
@@ -229,7 +237,8 @@ func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 	if !slices.Equal(list, want) {
 		t.Errorf("programs = %+v, want %+v", list, want)
 	}
-	if err := h.Spawn(ctx, agent.Command{Name: "stays", Argv: []string{"true"}}); err == nil || !strings.Contains(err.Error(), "runs already") {
+	if err := h.Spawn(ctx, agent.Command{Name: "stays", Argv: []string{"true"}}); err == nil ||
+		!strings.Contains(err.Error(), "runs already") {
 		t.Errorf("second program of the same name: %v", err)
 	}
 	for _, c := range []struct {
@@ -282,7 +291,8 @@ func TestCleanEndsOrphansOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	argv := append([]string{"-c", "sleep " + marked(4714) + ` | unshare -nm "$@" >/dev/null &`, "sh", self}, opts.Args()...)
+	argv := append([]string{"-c", "sleep " + marked(4714) + ` | unshare -nm "$@" >/dev/null &`, "sh", self},
+		opts.Args()...)
 	if err := exec.Command("sh", argv...).Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +312,8 @@ func TestCleanEndsOrphansOnly(t *testing.T) {
 	if len(ended) != 1 || ended[0].Host != "b/router" {
 		t.Errorf("Clean ended %+v, want the agent of run %s", ended, run)
 	}
-	labtest.Await(t, "the orphan's programs to end", func() bool { return !slices.Contains(processes(agent.InitCommand), first[0]) })
+	labtest.Await(t, "the orphan's programs to end",
+		func() bool { return !slices.Contains(processes(agent.InitCommand), first[0]) })
 	if _, err := alive.Hello(t.Context()); err != nil {
 		t.Errorf("Clean touched a living run: %v", err)
 	}
@@ -318,7 +329,8 @@ func TestCleanEndsAStoppedBurner(t *testing.T) {
 		t.Fatal(err)
 	}
 	request := fmt.Sprintf(`{"id":1,"verb":"Slow","args":[{"cpus":[%d],"speed":0.99}]}`, backend(t).Placement.Router[0])
-	argv := append([]string{"-c", "(echo '" + request + "'; exec sleep " + marked(4715) + `) | unshare -n "$@" >/dev/null &`, "sh", self}, opts.Args()...)
+	argv := append([]string{"-c", "(echo '" + request + "'; exec sleep " + marked(4715) +
+		`) | unshare -n "$@" >/dev/null &`, "sh", self}, opts.Args()...)
 	if err := exec.Command("sh", argv...).Run(); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,8 @@ func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, err
 	}
 	defer log.Close()
 	cpus := b.Placement.of(metered)
-	opts := agent.Options{Run: b.Run, Host: name, LogDir: logDir, AgentCPUs: b.Placement.Endpoints, ProgramCPUs: cpus, Isolated: true}
+	opts := agent.Options{
+		Run: b.Run, Host: name, LogDir: logDir, AgentCPUs: b.Placement.Endpoints, ProgramCPUs: cpus, Isolated: true}
 	h, err := launch(ctx, opts, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS|syscall.CLONE_NEWUTS, log)
 	if err != nil {
 		err = fmt.Errorf("starting host %s: %w", name, err)
@@ -81,8 +82,8 @@ func (b Netns) Machine(ctx context.Context) (*Host, error) {
 
 // launch starts an agent in new namespaces and returns once it answers.
 func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os.File) (*Host, error) {
-	// In a session of its own: Ctrl-C reaches the lab, which then ends its agents in order, and the agent's priority is not that
-	// of the user's shell.
+	// In a session of its own: Ctrl-C reaches the lab, which then ends its agents in order, and the agent's priority is
+	// not that of the user's shell.
 	child, err := agent.StartChild(opts.Args(), &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true}, log)
 	switch {
 	case errors.Is(err, os.ErrPermission):
@@ -195,5 +196,6 @@ func (p Placement) String() string {
 	if len(p.Second) > 0 {
 		second = fmt.Sprintf(" (a second one for programs: %v)", p.Second)
 	}
-	return fmt.Sprintf("routers on CPU %v%s, clients, servers and meters on CPU %v of %d", p.Router, second, p.Endpoints, len(p.All()))
+	return fmt.Sprintf(
+		"routers on CPU %v%s, clients, servers and meters on CPU %v of %d", p.Router, second, p.Endpoints, len(p.All()))
 }

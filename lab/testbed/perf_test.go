@@ -66,7 +66,8 @@ func recordSwitches(t *testing.T, fn func()) string {
 	}
 	fn()
 	stop() // perf has to be woken for that, which is a record later than fn
-	out, err := exec.Command("perf", "script", "--input="+data, "--show-switch-events", "--show-lost-events", "--ns").Output()
+	out, err := exec.Command(
+		"perf", "script", "--input="+data, "--show-switch-events", "--show-lost-events", "--ns").Output()
 	if err != nil {
 		t.Fatalf("perf script: %v\n%s", err, said.String())
 	}
@@ -94,7 +95,8 @@ func pipes(t *testing.T, perf *exec.Cmd) (commands, answers *os.File) {
 
 // switchRecord is one record as perf script prints it. perf pads names,
 // thread ids and seconds with blanks, the seconds to five characters.
-var switchRecord = regexp.MustCompile(`^\s*(.+?)\s+(\d+)\s+\[\d+\]\s+(\d+)\.(\d{9}): PERF_RECORD_SWITCH_CPU_WIDE (IN|OUT)`)
+var switchRecord = regexp.MustCompile(
+	`^\s*(.+?)\s+(\d+)\s+\[\d+\]\s+(\d+)\.(\d{9}): PERF_RECORD_SWITCH_CPU_WIDE (IN|OUT)`)
 
 // turns is how long, and in how many stretches, a thread had a CPU.
 type turns struct{ ns, slices int64 }
@@ -206,9 +208,11 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 			for range 5 { // a machine busy with others has perf's own time in it, and little of the router's
 				var before, after meter.Sample
 				records := perfSwitches(t, func() {
-					before, after = send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 10, OfferedMbps: load.mbps}, 2*time.Second)
+					before, after = send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 10,
+						OfferedMbps: load.mbps}, 2*time.Second)
 				})
-				if apart = disagreements(t, onCPU(t, records, before.MonotonicNs, after.MonotonicNs), metered(before, after)); apart == nil {
+				if apart = disagreements(
+					t, onCPU(t, records, before.MonotonicNs, after.MonotonicNs), metered(before, after)); apart == nil {
 					return
 				}
 			}
@@ -225,7 +229,8 @@ func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64) (apar
 		return []string{"perf saw nothing of " + sleeper[0]}
 	}
 	recording := float64(cpu[sleeper[0]]-known.ns) / float64(known.slices)
-	t.Logf("perf takes %.2f µs to record a slice (%d slices of %.1f µs)", recording/1e3, known.slices, float64(known.ns)/float64(known.slices)/1e3)
+	t.Logf("perf takes %.2f µs to record a slice (%d slices of %.1f µs)", recording/1e3, known.slices,
+		float64(known.ns)/float64(known.slices)/1e3)
 	var router, all float64
 	for name, ns := range cpu {
 		if name == sleeper[0] {

@@ -33,7 +33,8 @@ func withPersonas(t *testing.T, n int) (*testbed.Lab, []client.Address) {
 		t.Fatal(err)
 	}
 	addrs := lease(t, host)
-	if err := lab.Host("router").AddNeighbours(t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
+	if err := lab.Host("router").AddNeighbours(
+		t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	return lab, addrs
@@ -54,7 +55,8 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 	for _, load := range []agent.Traffic{{Direction: "up"}, {Direction: "down", Workers: 3}, {Direction: "both"}} {
 		load.Kind, load.Clients, load.OfferedMbps = traffic.KindStreams, n, 100
 		sendUntil(t, lab, load, load.Direction+": the router to have forwarded 10 MB", func(before, after meter.Sample) bool {
-			up, down := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).TxBytes, after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).TxBytes
+			up, down := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).TxBytes,
+				after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).TxBytes
 			return up+down >= 10e6 && (load.Direction != "both" || min(up, down) >= 5e6)
 		})
 	}
@@ -79,7 +81,8 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 	}
 	host := lab.Clients[0]
 	err := host.CreateClients(t.Context(), client.Config{
-		Kind: client.KindPersona, Count: n, Guests: guests, FirstGuest: n + 1, Parent: host.Ifs[0], LAN: lab.LAN, Gateway: lab.Gateway, Lab: lab.Name[0],
+		Kind: client.KindPersona, Count: n, Guests: guests, FirstGuest: n + 1, Parent: host.Ifs[0], LAN: lab.LAN,
+		Gateway: lab.Gateway, Lab: lab.Name[0],
 		FirstStatic: lab.FirstLease,
 	})
 	if err != nil {
@@ -93,7 +96,8 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 		}
 		next = next.Next()
 	}
-	if err := lab.Host("router").AddNeighbours(t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
+	if err := lab.Host("router").AddNeighbours(
+		t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	everyStreamCarries(t, lab, agent.Traffic{Kind: traffic.KindStreams, Clients: n, OfferedMbps: 500})
@@ -102,7 +106,8 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 	}
 	labtest.Await(t, "a guest to come and go", func() bool {
 		visits, err := host.Leave(t.Context())
-		if err := errors.Join(err, host.Visit(t.Context(), client.Churn{PerSecond: 20})); err != nil || visits.Gone != visits.In || len(visits.Failures) > 0 {
+		if err := errors.Join(err, host.Visit(t.Context(), client.Churn{PerSecond: 20})); err != nil ||
+			visits.Gone != visits.In || len(visits.Failures) > 0 {
 			t.Fatalf("guests: %+v, %v", visits, err)
 		}
 		return visits.In > 0
@@ -162,7 +167,8 @@ func comeBack(t *testing.T, host *testbed.Host, had []client.Address) {
 func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	lab, _ := withPersonas(t, 3)
 	host := lab.Clients[0]
-	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 3, OfferedMbps: 1, Workers: 2, MaxSeconds: 60, Server: lab.ServerIP}
+	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 3, OfferedMbps: 1, Workers: 2,
+		MaxSeconds: 60, Server: lab.ServerIP}
 	if err := lab.Host("server").ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}

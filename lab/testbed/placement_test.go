@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestSecondCPU: programs of metered hosts that ask for a CPU of their own take one of the endpoints', who keep the last.
+// TestSecondCPU: programs of metered hosts that ask for a CPU of their own take one of the endpoints', who keep the
+// last.
 func TestSecondCPU(t *testing.T) {
 	for _, c := range []struct {
 		cpus              []int
@@ -17,7 +18,8 @@ func TestSecondCPU(t *testing.T) {
 		{[]int{0, 1, 2, 5}, []int{2}, []int{0, 1}, false},
 	} {
 		p := placementOn(c.cpus).WithSecond()
-		if !slices.Equal(p.Second, c.second) || !slices.Equal(p.Endpoints, c.endpoints) || p.SecondShared() != c.shared || !slices.Equal(p.All(), c.cpus) {
+		if !slices.Equal(p.Second, c.second) || !slices.Equal(p.Endpoints, c.endpoints) || p.SecondShared() != c.shared ||
+			!slices.Equal(p.All(), c.cpus) {
 			t.Errorf("on %v: %v, shared %v; all are %v", c.cpus, p, p.SecondShared(), p.All())
 		}
 		if placementOn(c.cpus).SecondShared() {

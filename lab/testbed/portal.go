@@ -40,14 +40,16 @@ func Portal(p Spec) Topology {
 		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
 	}
 	t.Nodes = []Node{
-		{Name: "router", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: serverAddr.Addr()}}},
+		{Name: "router", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)),
+			Routes: []agent.Route{{Via: serverAddr.Addr()}}},
 		{Name: "server", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
 	}
 	onLAN := []netip.Prefix{routerLAN}
 	if p.leases() && t.LAN != DefaultLAN {
 		onLAN = append(onLAN, netip.PrefixFrom(t.Gateway, t.LAN.Bits()))
 	}
-	lan, wan := p.port("router", "r0", p.Aggregate && !p.NoAggregation, onLAN...), p.port("router", "r1", p.Aggregate, routerWAN)
+	lan, wan := p.port("router", "r0", p.Aggregate && !p.NoAggregation, onLAN...),
+		p.port("router", "r1", p.Aggregate, routerWAN)
 	lan.Name, wan.Name = PortLAN, PortWAN
 	p.addClientHosts(&t, lan)
 	t.Links = append(t.Links, Link{A: wan, B: p.limited("server", "s0", serverAddr, serviceAddr)})
@@ -107,7 +109,8 @@ func (p Spec) addClientHosts(t *Topology, router Port) {
 		if i > 0 {
 			name = fmt.Sprintf("client%d", i+1)
 		}
-		t.Nodes = append(t.Nodes, Node{Name: name, Role: RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}})
+		t.Nodes = append(
+			t.Nodes, Node{Name: name, Role: RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}})
 		t.Links = append(t.Links, Link{A: socket, B: p.limited(name, fmt.Sprintf("c%d", i), addr)})
 		addr = netip.PrefixFrom(addr.Addr().Prev(), addr.Bits())
 	}
@@ -117,8 +120,8 @@ func (p Spec) port(node, name string, aggregate bool, addrs ...netip.Prefix) Por
 	return Port{Node: node, If: name, Addrs: addrs, Aggregate: aggregate, TxChecksum: !p.NoTxChecksum}
 }
 
-// limited is a port at an end of the traffic. The router's own have no rate: the timers of its queues would take CPU that no
-// thread of the router has.
+// limited is a port at an end of the traffic. The router's own have no rate: the timers of its queues would take CPU
+// that no thread of the router has.
 func (p Spec) limited(node, name string, addrs ...netip.Prefix) Port {
 	port := p.port(node, name, true, addrs...)
 	port.Shape = p.Ends

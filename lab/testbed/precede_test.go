@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// TestLabsPrecede: the polling threads, agents and programs of all hosts go before the machine's other programs, also those that
-// have made themselves daemons in sessions of their own.
+// TestLabsPrecede: the polling threads, agents and programs of all hosts go before the machine's other programs, also
+// those that have made themselves daemons in sessions of their own.
 func TestLabsPrecede(t *testing.T) {
 	lab := build(t, testbed.Spec{})
 	router := lab.Host("router")

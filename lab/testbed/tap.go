@@ -38,7 +38,8 @@ func Tap(p Spec) Topology {
 			name = fmt.Sprintf("capture%d", i+1)
 		}
 		t.Nodes = append(t.Nodes, Node{Name: name, Metered: true, Sysctls: routerSysctls})
-		t.Links = append(t.Links, Link{A: p.port("splitter", fmt.Sprintf("t%d", i+1), false), B: p.port(name, fmt.Sprintf("m%d", i), p.Aggregate)})
+		t.Links = append(t.Links, Link{A: p.port("splitter", fmt.Sprintf("t%d", i+1), false), B: p.port(name, fmt.Sprintf(
+			"m%d", i), p.Aggregate)})
 	}
 	return t
 }

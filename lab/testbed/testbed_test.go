@@ -76,7 +76,8 @@ func sampleTwice(t *testing.T, lab *testbed.Lab, apart time.Duration) (before, a
 // sample opens the router's meter and reads it.
 func sample(t *testing.T, lab *testbed.Lab) meter.Sample {
 	t.Helper()
-	if err := lab.Host("router").OpenMeter(t.Context(), agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
+	if err := lab.Host("router").OpenMeter(
+		t.Context(), agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
 	return readAgain(t, lab)
@@ -102,7 +103,8 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 }
 
 // sendUntil offers a load until the router's samples since its beginning show enough.
-func sendUntil(t *testing.T, lab *testbed.Lab, load agent.Traffic, what string, enough func(before, after meter.Sample) bool) {
+func sendUntil(t *testing.T, lab *testbed.Lab, load agent.Traffic, what string,
+	enough func(before, after meter.Sample) bool) {
 	t.Helper()
 	offer(t, lab, load, func() {
 		before := sample(t, lab)
@@ -145,7 +147,8 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	var before, after meter.Sample
 	var got float64
 	for range 5 { // a busy machine may keep it from sending
-		before, after = send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
+		before, after = send(
+			t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
 		moved := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)])
 		if got = float64(moved.TxBytes) * 8e3 / float64(after.MonotonicNs-before.MonotonicNs); got >= 40 {
 			break
@@ -210,7 +213,8 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 		var got float64
 		for range 5 { // a busy machine may keep it from sending
 			before, after := send(t, lab, load, 2*time.Second)
-			got = float64(after.Links[link].Sub(before.Links[link]).TxBytes) * 8e3 / float64(after.MonotonicNs-before.MonotonicNs)
+			got = float64(after.Links[link].Sub(before.Links[link]).TxBytes) * 8e3 / float64(
+				after.MonotonicNs-before.MonotonicNs)
 			if got >= 15 {
 				break
 			}
@@ -225,8 +229,10 @@ func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 	for _, aggregate := range []bool{false, true} {
 		lab := build(t, testbed.Spec{Aggregate: aggregate})
 		withClients(t, lab, client.KindVeth, 4)
-		before, after := send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
-		frames := after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).RxPackets + after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).RxPackets
+		before, after := send(
+			t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
+		frames := after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).RxPackets +
+			after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).RxPackets
 		factor := float64(frames) / float64(after.IPIn-before.IPIn)
 		if !aggregate && factor > 1.05 || aggregate && factor < 1.5 {
 			t.Errorf("aggregating %v: %.2f frames per packet at the router", aggregate, factor)
@@ -244,7 +250,8 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send(t, a, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 2, OfferedMbps: 50}, 500*time.Millisecond)
+	send(t, a, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 2, OfferedMbps: 50},
+		500*time.Millisecond)
 	after, err := sampleOf(b)
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +306,8 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 func TestBuildErrorsSayWhat(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if lab, err := testbed.Portal(testbed.Spec{}).Build(ctx, backend(t), "a"); err == nil || !strings.Contains(err.Error(), "building lab a") {
+	if lab, err := testbed.Portal(testbed.Spec{}).Build(ctx, backend(t), "a"); err == nil ||
+		!strings.Contains(err.Error(), "building lab a") {
 		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
 	}
 }
@@ -312,7 +320,8 @@ func TestNeighboursOfClientsAreNotCounted(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		var found string
 		labtest.Await(t, "the router's hardware address", func() bool {
-			out, err := lab.Clients[0].Run(t.Context(), agent.Command{Argv: []string{"ip", "neigh", "show", lab.Gateway.String()}, Client: n})
+			out, err := lab.Clients[0].Run(
+				t.Context(), agent.Command{Argv: []string{"ip", "neigh", "show", lab.Gateway.String()}, Client: n})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -332,7 +341,8 @@ func TestLinksCountWholeFrames(t *testing.T) {
 	pings := func(n int) {
 		t.Helper()
 		// 22 bytes make frames of 64: 14 of Ethernet, 20 of IPv4, 8 of ICMP.
-		if _, err := client.Run(t.Context(), agent.Command{Argv: []string{"ping", "-c", fmt.Sprint(n), "-i", "0.01", "-s", "22", lab.Gateway.String()}}); err != nil {
+		if _, err := client.Run(t.Context(), agent.Command{Argv: []string{"ping", "-c", fmt.Sprint(n), "-i", "0.01", "-s",
+			"22", lab.Gateway.String()}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -43,16 +43,16 @@ type End struct {
 	If   string // the name its interface should have
 }
 
-// Topology describes a lab: its hosts, the links between them, and the network
-// of each. It needs a metered host, and hosts at which traffic begins: clients with their server, or a generator of frames. What else
-// a measure works with it asks for by roles.
+// Topology describes a lab: its hosts, the links between them, and the network of each. It needs a metered host, and
+// hosts at which traffic begins: clients with their server, or a generator of frames. What else a measure works with it
+// asks for by roles.
 type Topology struct {
 	Nodes []Node
 	Links []Link // in the order of their interfaces on each host
 	// Urgent has the links of hosts that are not metered polled with real-time priority: see agent.Link.
 	Urgent bool
-	// UrgentRouters has those of metered hosts polled so as well, as in the softirqs of a router without polling threads, which no
-	// process holds up.
+	// UrgentRouters has those of metered hosts polled so as well, as in the softirqs of a router without polling threads,
+	// which no process holds up.
 	UrgentRouters bool
 	Addressing
 }
@@ -73,7 +73,8 @@ type Addressing struct {
 	RouterWAN netip.Addr   // the router's address towards the server
 	ServerIP  netip.Addr   // where traffic goes
 	ServiceIP netip.Addr   // a second address of the server: RADIUS and portal pages
-	// Outer are the addresses of two gateways on the link between them, the clients' gateway first; invalid where there is one router.
+	// Outer are the addresses of two gateways on the link between them, the clients' gateway first; invalid where there is
+	// one router.
 	Outer [2]netip.Addr
 	// FirstLease and LastLease are what the lab's own DHCP server gives; invalid
 	// when LAN is the device's to lease.
@@ -171,8 +172,8 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 	if err != nil {
 		return nil, err
 	}
-	// Hosts that carry packets come first: a veth takes frames from XDP, as the faster engine of frames sends them, when its
-	// other end is polled before it is set up.
+	// Hosts that carry packets come first: a veth takes frames from XDP, as the faster engine of frames sends them, when
+	// its other end is polled before it is set up.
 	for _, ends := range []bool{false, true} {
 		err := Each(lab.Hosts, func(i int, h *Host) error {
 			if ends != (h.Role != "") {
@@ -217,7 +218,8 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 			}
 			h.Ifs = append(h.Ifs, names[i][end])
 			net.Links = append(net.Links, agent.Link{
-				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queue, Shape: p.Shape, CPUs: h.CPUs,
+				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queue,
+				Shape: p.Shape, CPUs: h.CPUs,
 				Priority: t.priority(h),
 			})
 		}
@@ -270,7 +272,9 @@ func (t Topology) check() error {
 		}
 	}
 	if portal := roles[RoleClient] > 0 && roles[RoleServer] > 0; metered < 1 || !portal && roles[RoleGenerator] < 1 {
-		return fmt.Errorf("a topology has a metered host, and a client host with a server or else a generator, not %v with %d metered", roles, metered)
+		return fmt.Errorf(
+			"a topology has a metered host, and a client host with a server or else a generator, not %v with %d metered", roles,
+			metered)
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 // returns the time to live of the answers.
 func ping(t *testing.T, from *testbed.Host, client int, to netip.Addr) string {
 	t.Helper()
-	out, err := from.Run(t.Context(), agent.Command{Argv: []string{"ping", "-n", "-c", "3", "-i", "0.2", "-W", "5", to.String()}, Client: client})
+	out, err := from.Run(t.Context(), agent.Command{Argv: []string{"ping", "-n", "-c", "3", "-i", "0.2", "-W", "5",
+		to.String()}, Client: client})
 	if err != nil {
 		t.Fatalf("from %s: %v", from.Name, err)
 	}
@@ -37,7 +38,8 @@ func TestTwoClientHostsShareTheRoutersLink(t *testing.T) {
 	for i, h := range lab.Clients {
 		const each = 2
 		err := h.CreateClients(t.Context(), client.Config{
-			Kind: client.KindMacvlan, First: 1 + each*i, Count: each, Parent: h.Ifs[0], LAN: lab.LAN, Gateway: lab.Gateway, Lab: lab.Name[0],
+			Kind: client.KindMacvlan, First: 1 + each*i, Count: each, Parent: h.Ifs[0], LAN: lab.LAN, Gateway: lab.Gateway,
+			Lab: lab.Name[0],
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -63,9 +65,10 @@ func TestBuildRefusesWhatIsNoLab(t *testing.T) {
 		change func(*testbed.Topology)
 		want   string
 	}{
-		"no server":           {func(t *testbed.Topology) { t.Nodes[3].Role = "" }, "a server"},
-		"unknown host":        {func(t *testbed.Topology) { t.Links[0].B.Node = "pc9" }, `"pc9", which is no host`},
-		"nothing metered":     {func(t *testbed.Topology) { t.Nodes[0].Metered, t.Nodes[1].Metered = false, false }, "a metered host"},
+		"no server":    {func(t *testbed.Topology) { t.Nodes[3].Role = "" }, "a server"},
+		"unknown host": {func(t *testbed.Topology) { t.Links[0].B.Node = "pc9" }, `"pc9", which is no host`},
+		"nothing metered": {
+			func(t *testbed.Topology) { t.Nodes[0].Metered, t.Nodes[1].Metered = false, false }, "a metered host"},
 		"two ports of a name": {func(t *testbed.Topology) { t.Links[1].A.Name = testbed.PortLAN }, `"lan"`},
 		"host on its own":     {func(t *testbed.Topology) { t.Links = t.Links[:2] }, "pc2 has no link"},
 		"too many client hosts": {func(t *testbed.Topology) { *t = testbed.Portal(testbed.Spec{ClientHosts: 4}) },
@@ -92,7 +95,8 @@ func TestTopologiesAreKnownByName(t *testing.T) {
 	if build, err := testbed.Named("portal"); err != nil || len(build(testbed.Spec{}).Nodes) < 3 {
 		t.Error(err)
 	}
-	if _, err := testbed.Named("ring"); err == nil || !strings.Contains(err.Error(), `"ring"`) || !strings.Contains(err.Error(), "portal") {
+	if _, err := testbed.Named("ring"); err == nil || !strings.Contains(err.Error(), `"ring"`) ||
+		!strings.Contains(err.Error(), "portal") {
 		t.Errorf("an unknown name: %v", err)
 	}
 }

@@ -22,7 +22,8 @@ var (
 //	 clients ── c0 ═══ r0 192.168.137.254 ·· o1 192.168.0.1 ═══ o2 192.168.0.2 ·· r1 192.168.89.99 ═══ s0 192.168.89.1
 func Tunnel(p Spec) Topology {
 	t := Topology{Addressing: p.addressing(), Urgent: p.Urgent, UrgentRouters: p.UrgentRouters}
-	lan, wan := p.port("gw1", "r0", p.Aggregate && !p.NoAggregation, routerLAN), p.port("gw2", "r1", p.Aggregate, routerWAN)
+	lan, wan := p.port("gw1", "r0", p.Aggregate && !p.NoAggregation, routerLAN),
+		p.port("gw2", "r1", p.Aggregate, routerWAN)
 	near, far := p.port("gw1", "o1", p.Aggregate, outer1), p.port("gw2", "o2", p.Aggregate, outer2)
 	near.Shape, far.Shape = p.Between, p.Between
 	lan.Name, near.Name, far.Name, wan.Name = PortLAN, PortOuter1, PortOuter2, PortWAN
@@ -31,10 +32,13 @@ func Tunnel(p Spec) Topology {
 	}
 	t.Outer = [2]netip.Addr{outer1.Addr(), outer2.Addr()}
 	t.Nodes = []Node{
-		{Name: "gw1", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{To: serverNet, Via: outer2.Addr()}}},
-		{Name: "gw2", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{To: t.LAN, Via: outer1.Addr()}}},
+		{Name: "gw1", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)),
+			Routes: []agent.Route{{To: serverNet, Via: outer2.Addr()}}},
+		{Name: "gw2", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)),
+			Routes: []agent.Route{{To: t.LAN, Via: outer1.Addr()}}},
 		{Name: "pc1", Role: RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}},
-		{Name: "pc2", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: routerWAN.Addr()}}},
+		{Name: "pc2", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)),
+			Routes: []agent.Route{{Via: routerWAN.Addr()}}},
 	}
 	t.Links = []Link{
 		{A: lan, B: p.port("pc1", "c0", true, clientHost)},

@@ -12,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// TestTunnel: without a device two gateways lie between clients and server, traffic of clients crosses both, and the meters
-// of both see it.
+// TestTunnel: without a device two gateways lie between clients and server, traffic of clients crosses both, and the
+// meters of both see it.
 func TestTunnel(t *testing.T) {
 	build, err := testbed.Named("tunnel")
 	if err != nil {
@@ -31,7 +31,8 @@ func TestTunnel(t *testing.T) {
 		t.Fatalf("%d hosts, metered are %v", len(lab.Hosts), metered)
 	}
 	for port, want := range map[string]string{
-		testbed.PortLAN: metered[0].Ifs[0], testbed.PortOuter1: metered[0].Ifs[1], testbed.PortOuter2: metered[1].Ifs[0], testbed.PortWAN: metered[1].Ifs[1],
+		testbed.PortLAN: metered[0].Ifs[0], testbed.PortOuter1: metered[0].Ifs[1], testbed.PortOuter2: metered[1].Ifs[0],
+		testbed.PortWAN: metered[1].Ifs[1],
 	} {
 		if lab.Port(port) != want {
 			t.Errorf("port %s is %s, want %s", port, lab.Port(port), want)

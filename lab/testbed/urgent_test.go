@@ -9,7 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// TestUrgentLinks: what receives frames comes before what sends them, and routers are what they always are, unless asked for.
+// TestUrgentLinks: what receives frames comes before what sends them, and routers are what they always are, unless
+// asked for.
 func TestUrgentLinks(t *testing.T) {
 	for _, routers := range []bool{false, true} {
 		urgentLinks(t, build(t, testbed.Spec{Urgent: true, UrgentRouters: routers}), routers)

@@ -109,7 +109,8 @@ func (a *audit) look(t *testing.T) {
 		t.Errorf("sent and given up are %.0f bytes ahead of the schedule: %s", account(s)-most, describe(s))
 	}
 	if s.Streams != a.streams || a.receiver != nil && got.Streams != a.streams || max(s.Broken, got.Broken) > a.broken {
-		t.Errorf("%d and %d streams, want %d; broken %d and %d, want %d", s.Streams, got.Streams, a.streams, s.Broken, got.Broken, a.broken)
+		t.Errorf("%d and %d streams, want %d; broken %d and %d, want %d", s.Streams, got.Streams, a.streams, s.Broken,
+			got.Broken, a.broken)
 	}
 	a.settle(t, s)
 	a.due = append(a.due, reading{before, s.Bursts, account(s), got.ReceivedBytes})
@@ -125,7 +126,8 @@ func (a *audit) settle(t *testing.T, s counts) {
 		late := float64(s.MaxLatenessNs)/a.interval*float64(a.burst()) + 2*float64(a.burst())
 		a.stopping = a.schedule(r.at) - late
 		if least := a.stopping - a.most; r.account < least {
-			t.Errorf("%s after the begin sent and given up are %.0f bytes behind the schedule, more than lateness and debts explain: %s",
+			t.Errorf("%s after the begin sent and given up are %.0f bytes behind the schedule, more than lateness and debts "+
+				"explain: %s",
 				r.at.Sub(a.pacer.began), least-r.account, describe(s))
 		}
 		if r.arrived > s.SentBytes {
@@ -166,7 +168,8 @@ func (a *audit) close(t *testing.T, end func()) {
 	}
 	allowed := max(float64(catchUpTime), catchUpBursts*a.interval)
 	if least := math.Floor((float64(s.MaxLatenessNs) - allowed) / a.interval); forgotten < least-1 {
-		t.Errorf("%.0f bursts forgotten, and the thread was late by at least %.0f more than it may make up for: %s", forgotten, least, describe(s))
+		t.Errorf("%.0f bursts forgotten, and the thread was late by at least %.0f more than it may make up for: %s",
+			forgotten, least, describe(s))
 	}
 	if a.receiver != nil && a.broken == 0 && a.sender.cfg.Direction == result.Up && !a.sender.cfg.UDP {
 		labtest.Await(t, "all that was sent", func() bool { return a.counted(a.receiver).ReceivedBytes == s.SentBytes })

@@ -35,7 +35,8 @@ func (s *space) dialDatagrams(addr netip.AddrPort, options ...func(fd int) error
 }
 
 // startDatagrams runs a generator in s against addr.
-func (s *space) startDatagrams(t testing.TB, cfg Config, addr netip.AddrPort, options ...func(fd int) error) *Generator {
+func (s *space) startDatagrams(
+	t testing.TB, cfg Config, addr netip.AddrPort, options ...func(fd int) error) *Generator {
 	t.Helper()
 	cfg.UDP = true
 	g, err := Start(context.Background(), cfg, s.dialDatagrams(addr, options...))
@@ -53,7 +54,8 @@ func TestDatagramsShareAndRate(t *testing.T) {
 		dir     string
 		streams int
 		mbps    float64
-	}{{result.Up, 1, 100}, {result.Up, 100, 1000}, {result.Up, 1000, 1000}, {result.Down, 1, 100}, {result.Down, 100, 1000}, {result.Down, 1000, 1000}} {
+	}{{result.Up, 1, 100}, {result.Up, 100, 1000}, {result.Up, 1000, 1000}, {result.Down, 1, 100},
+		{result.Down, 100, 1000}, {result.Down, 1000, 1000}} {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			g := p.client.startDatagrams(t, Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}, addr)
 			labtest.Await(t, "payload", func() bool { _, got := sides(g, srv); return got.Datagrams.Received > 0 })
@@ -67,11 +69,14 @@ func TestDatagramsShareAndRate(t *testing.T) {
 			books.during(t, time.Second)
 			sent1, got1 := sides(g, srv)
 			out1, in1 := sender.Counters(t), receiver.Counters(t)
-			perBuf := float64(sent1.Datagrams.Sent-sent0.Datagrams.Sent) / float64(out1["Udp:OutDatagrams"]-out0["Udp:OutDatagrams"])
-			perPacket := float64(got1.Datagrams.Received-got0.Datagrams.Received) / float64(in1["Ip:InReceives"]-in0["Ip:InReceives"])
+			perBuf := float64(sent1.Datagrams.Sent-sent0.Datagrams.Sent) / float64(
+				out1["Udp:OutDatagrams"]-out0["Udp:OutDatagrams"])
+			perPacket := float64(got1.Datagrams.Received-got0.Datagrams.Received) / float64(
+				in1["Ip:InReceives"]-in0["Ip:InReceives"])
 			t.Logf("sender   %s", describe(sent1))
 			t.Logf("receiver %s", describe(got1))
-			t.Logf("%.4f of the rate sent, %.4f received; %.1f datagrams a buffer, %.3f a packet, lost %d; CPU of the window: sender %.1f %%, receiver %.1f %% of a core",
+			t.Logf("%.4f of the rate sent, %.4f received; %.1f datagrams a buffer, %.3f a packet, lost %d; CPU of the window: "+
+				"sender %.1f %%, receiver %.1f %% of a core",
 				rate(sent0, sent1)/c.mbps/1e6, rate(got0, got1)/c.mbps/1e6, perBuf, perPacket, got1.Datagrams.Lost,
 				float64(sent1.CPUNs-sent0.CPUNs)/1e7, float64(got1.CPUNs-got0.CPUNs)/1e7)
 
@@ -98,8 +103,10 @@ func checkArrived(t *testing.T, g *Generator, s *Server) {
 	t.Helper()
 	g.Close()
 	sent, got := sides(g, s)
-	if sent.Datagrams.Sent != got.Datagrams.Received+got.Datagrams.Lost || got.Datagrams.Reordered > sent.Datagrams.Sent/100 {
-		t.Errorf("sent %d, received %d, lost %d, reordered %d", sent.Datagrams.Sent, got.Datagrams.Received, got.Datagrams.Lost, got.Datagrams.Reordered)
+	if sent.Datagrams.Sent != got.Datagrams.Received+got.Datagrams.Lost ||
+		got.Datagrams.Reordered > sent.Datagrams.Sent/100 {
+		t.Errorf("sent %d, received %d, lost %d, reordered %d", sent.Datagrams.Sent, got.Datagrams.Received,
+			got.Datagrams.Lost, got.Datagrams.Reordered)
 	}
 	checkBytes(t, sent, got)
 }
@@ -107,7 +114,8 @@ func checkArrived(t *testing.T, g *Generator, s *Server) {
 func checkBytes(t *testing.T, sent, got counts) {
 	t.Helper()
 	if got.ReceivedBytes != 1472*got.Datagrams.Received || sent.SentBytes != 1472*sent.Datagrams.Sent {
-		t.Errorf("%d bytes sent in %d datagrams, %d received in %d", sent.SentBytes, sent.Datagrams.Sent, got.ReceivedBytes, got.Datagrams.Received)
+		t.Errorf("%d bytes sent in %d datagrams, %d received in %d", sent.SentBytes, sent.Datagrams.Sent, got.ReceivedBytes,
+			got.Datagrams.Received)
 	}
 }
 

@@ -47,7 +47,8 @@ func TestDatagramsLost(t *testing.T) {
 		}
 		// 1500 bytes and longer: not what the ends tell each other. The last one of a
 		// stream is not missed where nothing comes after it, so the rule goes before that.
-		receiver.nft(t, "table ip t { chain c { type filter hook input priority 0; meta length >= 1500 numgen inc mod 10 == 3 counter drop; }; }")
+		receiver.nft(t, "table ip t { chain c { type filter hook input priority 0; meta length >= 1500 numgen inc mod 10 "+
+			"== 3 counter drop; }; }")
 		labtest.Await(t, "losses", func() bool { _, got := sides(g, srv); return got.Datagrams.Lost > 100 })
 		receiver.nft(t, "flush ruleset")
 		near := g.pacer
@@ -56,7 +57,8 @@ func TestDatagramsLost(t *testing.T) {
 		}
 		<-near.Done()
 		sent, got := settled(t, g, srv)
-		t.Logf("%s: sent %d received %d lost %d reordered %d", dir, sent.Datagrams.Sent, got.Datagrams.Received, got.Datagrams.Lost, got.Datagrams.Reordered)
+		t.Logf("%s: sent %d received %d lost %d reordered %d", dir, sent.Datagrams.Sent, got.Datagrams.Received,
+			got.Datagrams.Lost, got.Datagrams.Reordered)
 		checkArrived(t, g, srv)
 	}
 }
@@ -72,13 +74,15 @@ func (a *Server) last() *serverRun {
 func TestHelloLost(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
-	p.server.nft(t, "table ip t { chain c { type filter hook input priority 0; udp dport "+fmt.Sprint(addr.Port())+" drop; }; }")
+	p.server.nft(t, "table ip t { chain c { type filter hook input priority 0; udp dport "+fmt.Sprint(addr.Port())+
+		" drop; }; }")
 	before := p.server.Counters(t)["Ip:InReceives"]
 	started := make(chan error, 1)
 	var g *Generator
 	go func() {
 		var err error
-		g, err = Start(context.Background(), Config{UDP: true, Streams: 2, RateBps: 1e7, Direction: result.Down}, p.client.dialDatagrams(addr))
+		g, err = Start(context.Background(), Config{UDP: true, Streams: 2, RateBps: 1e7, Direction: result.Down},
+			p.client.dialDatagrams(addr))
 		started <- err
 	}()
 	labtest.Await(t, "hellos", func() bool { return p.server.Counters(t)["Ip:InReceives"] >= before+4 })

@@ -44,7 +44,8 @@ func TestStreamReset(t *testing.T) {
 		g := p.start(t, Config{Streams: 8, RateBps: 2e8, Direction: dir}, addr)
 		awaitPayload(t, g, srv)
 		// As a middlebox would: the server's socket gets a reset it did not ask for.
-		p.server.Run(t, "ss", "-K", "dst", labtest.ClientIP.String(), "dport", "=", fmt.Sprint(boundPort(g.run.streams[3].fd)))
+		p.server.Run(t, "ss", "-K", "dst", labtest.ClientIP.String(), "dport", "=",
+			fmt.Sprint(boundPort(g.run.streams[3].fd)))
 		labtest.Await(t, "a broken stream", func() bool { return g.counts().Broken == 1 })
 		var a, b counts
 		books := newAudit(t, g, srv)
@@ -87,7 +88,9 @@ func TestFullSocket(t *testing.T) {
 	}()
 	// The server waits for a second stream that never comes, and reads all the same.
 	dials := []DialFunc{p.client.dial(lazyAddr), p.client.dial(addr)}
-	g, err := Start(context.Background(), Config{Streams: 2, RateBps: 2e8}, func(ctx context.Context, i int) (int, error) { return dials[i](ctx, i) })
+	g, err := Start(context.Background(), Config{Streams: 2, RateBps: 2e8}, func(ctx context.Context, i int) (int, error) {
+		return dials[i](ctx, i)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +124,8 @@ func TestContextEnds(t *testing.T) {
 	}
 	labtest.Await(t, "payload", func() bool { return g.counts().ReceivedBytes > 0 })
 	cancel()
-	labtest.Await(t, "the server's side to end", func() bool { return srv.ended(g.run.id) && srv.countsOf(g.run.id).Broken == 0 })
+	labtest.Await(t, "the server's side to end",
+		func() bool { return srv.ended(g.run.id) && srv.countsOf(g.run.id).Broken == 0 })
 	if st := g.counts(); st.Broken != 0 {
 		t.Errorf("an asked-for end counts as broken: %s", describe(st))
 	}
@@ -144,7 +148,8 @@ func TestRunsApart(t *testing.T) {
 	srv, addr := p.serve(t)
 	up := p.start(t, Config{Streams: 3, RateBps: 1e8}, addr)
 	down := p.start(t, Config{Streams: 2, RateBps: 1e8, Direction: result.Down}, addr)
-	labtest.Await(t, "payload of both", func() bool { return up.counts().SentBytes > 1e6 && down.counts().ReceivedBytes > 1e6 })
+	labtest.Await(t, "payload of both",
+		func() bool { return up.counts().SentBytes > 1e6 && down.counts().ReceivedBytes > 1e6 })
 	list := srv.counts(2)
 	if len(list) != 2 {
 		t.Fatalf("%d runs, want two", len(list))
@@ -173,12 +178,13 @@ func TestStartNamesTheClient(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
 	dial := p.client.dial(addr)
-	_, err := Start(context.Background(), Config{Streams: 50, RateBps: 1e6}, func(ctx context.Context, i int) (int, error) {
-		if i == 17 {
-			return -1, unix.ENETUNREACH
-		}
-		return dial(ctx, i)
-	})
+	_, err := Start(
+		context.Background(), Config{Streams: 50, RateBps: 1e6}, func(ctx context.Context, i int) (int, error) {
+			if i == 17 {
+				return -1, unix.ENETUNREACH
+			}
+			return dial(ctx, i)
+		})
 	if err == nil || !strings.Contains(err.Error(), "client 17") || !errors.Is(err, unix.ENETUNREACH) {
 		t.Errorf("got %v", err)
 	}
@@ -187,7 +193,8 @@ func TestStartNamesTheClient(t *testing.T) {
 		defer srv.mu.Unlock()
 		return len(srv.runs) == 0 || srv.runs[0].ended
 	})
-	if _, err := Start(context.Background(), Config{Streams: 60000, RateBps: 1e6}, dial); !errors.Is(err, errTooManyStreams) {
+	if _, err := Start(context.Background(), Config{Streams: 60000, RateBps: 1e6}, dial); !errors.Is(
+		err, errTooManyStreams) {
 		t.Errorf("more streams than descriptors: %v", err)
 	}
 }
@@ -248,7 +255,8 @@ func TestServerOutOfDescriptors(t *testing.T) {
 	addr := netip.MustParseAddrPort("127.0.0.1:5403")
 	server := startProcess(t, s, addr)
 	var old unix.Rlimit
-	if err := unix.Prlimit(server.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 30, Max: 20000}, &old); err != nil {
+	if err := unix.Prlimit(
+		server.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 30, Max: 20000}, &old); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Start(context.Background(), Config{Streams: 60, RateBps: 1e6}, s.dial(addr))
@@ -275,13 +283,14 @@ func TestStreamsIPv6(t *testing.T) {
 	s.Run(t, "ip", "link", "set", "lo", "up")
 	srv := s.serve(t, netip.IPv6Loopback(), false)
 	addr := srv.addr(netip.IPv6Loopback())
-	g, err := Start(context.Background(), Config{Streams: 4, RateBps: 1e8}, func(ctx context.Context, _ int) (fd int, err error) {
-		s.Do(func() { fd, err = NewSocket(addr.Addr(), false) })
-		if err == nil {
-			err = Connect(ctx, fd, netip.IPv6Loopback(), addr)
-		}
-		return fd, err
-	})
+	g, err := Start(
+		context.Background(), Config{Streams: 4, RateBps: 1e8}, func(ctx context.Context, _ int) (fd int, err error) {
+			s.Do(func() { fd, err = NewSocket(addr.Addr(), false) })
+			if err == nil {
+				err = Connect(ctx, fd, netip.IPv6Loopback(), addr)
+			}
+			return fd, err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

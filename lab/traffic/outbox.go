@@ -132,7 +132,8 @@ func (o *outbox) cut(fd int, to *peer, b []byte) (int, unix.Errno) {
 	if len(b) > o.segment {
 		o.call.SetControllen(unix.CmsgSpace(2))
 	}
-	return socket.Call(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0, 0)
+	return socket.Call(
+		unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0, 0)
 }
 
 // singly sends the datagrams of b, at most mostSegments, and returns the bytes of those

@@ -31,7 +31,8 @@ func NewSocket(remote netip.Addr, udp bool) (fd int, err error) {
 	_ = setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, window)
 	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion); err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("setting congestion control %s (see net.ipv4.tcp_available_congestion_control): %w", congestion, err)
+		return -1, fmt.Errorf(
+			"setting congestion control %s (see net.ipv4.tcp_available_congestion_control): %w", congestion, err)
 	}
 	return fd, nil
 }

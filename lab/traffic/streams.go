@@ -219,7 +219,8 @@ func checkDescriptors(streams int) error {
 		return fmt.Errorf("reading the limit of open files: %w", err)
 	}
 	if uint64(streams)+spare > lim.Cur {
-		return fmt.Errorf("%d streams need %d open files and the limit is %d: raise nofile (ulimit -n) or use several processes: %w",
+		return fmt.Errorf(
+			"%d streams need %d open files and the limit is %d: raise nofile (ulimit -n) or use several processes: %w",
 			streams, streams+spare, lim.Cur, errTooManyStreams)
 	}
 	return nil

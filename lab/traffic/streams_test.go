@@ -109,7 +109,8 @@ func TestStreamsShareAndRate(t *testing.T) {
 			})
 			out, _ := runs(g, srv)
 			checkShares(t, out, 44*1448)
-			perBuf := float64(after["Tcp:OutSegs"]-before["Tcp:OutSegs"]) / float64(after["Ip:OutRequests"]-before["Ip:OutRequests"])
+			perBuf := float64(after["Tcp:OutSegs"]-before["Tcp:OutSegs"]) / float64(
+				after["Ip:OutRequests"]-before["Ip:OutRequests"])
 			books.close(t, func() { g.Close() })
 			t.Logf("sender   %s", describe(sent1))
 			t.Logf("receiver %s", describe(got1))
@@ -161,7 +162,8 @@ func TestStreams10000(t *testing.T) {
 	for _, dir := range []string{result.Up, result.Down} {
 		server := startProcess(t, s, addr)
 		began := time.Now()
-		g, err := Start(context.Background(), Config{Streams: 10000, RateBps: 1e9, Direction: dir, BurstSegments: 8}, s.dial(addr))
+		g, err := Start(
+			context.Background(), Config{Streams: 10000, RateBps: 1e9, Direction: dir, BurstSegments: 8}, s.dial(addr))
 		if err != nil {
 			t.Fatal(err)
 		}

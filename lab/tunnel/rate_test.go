@@ -33,7 +33,8 @@ func TestStudy4(t *testing.T) {
 
 func TestPacket(t *testing.T) {
 	p := Packet{Inner: 1464, Outer: 1500, Options: TimeStamps, Link: LinkHeader}
-	if p.Payload() != 1412 || math.Abs(p.Mbps(100)-93.263) > 0.001 || p.Formula() != "(1464 − 20 − 20 − 12) / (1500 + 14)" {
+	if p.Payload() != 1412 || math.Abs(p.Mbps(100)-93.263) > 0.001 ||
+		p.Formula() != "(1464 − 20 − 20 − 12) / (1500 + 14)" {
 		t.Errorf("%d bytes, %g Mbit/s, %s", p.Payload(), p.Mbps(100), p.Formula())
 	}
 	if none := (Packet{Inner: 30, Outer: 100}); none.Share() != 0 {

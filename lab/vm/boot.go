@@ -39,17 +39,20 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 	if err != nil {
 		return out, err
 	}
-	out.VM = result.VM{Kernel: cfg.Kernel.Name, Release: g.Release, Accelerator: m.name, CPU: g.CPU, MemoryMiB: cfg.MemoryMiB}
+	out.VM = result.VM{
+		Kernel: cfg.Kernel.Name, Release: g.Release, Accelerator: m.name, CPU: g.CPU, MemoryMiB: cfg.MemoryMiB}
 	description, err := json.Marshal(out.VM)
 	if err != nil {
 		return out, err
 	}
 	o := order{
-		Command: cfg.Command, Env: append(slices.Clone(cfg.Env), EnvVM+"="+string(description)), Shares: cfg.Shares, Dir: cfg.Dir, Modules: cfg.Kernel.Modules, Release: cfg.Kernel.Release,
+		Command: cfg.Command, Env: append(slices.Clone(cfg.Env), EnvVM+"="+string(description)), Shares: cfg.Shares,
+		Dir: cfg.Dir, Modules: cfg.Kernel.Modules, Release: cfg.Kernel.Release,
 		Now: time.Now().UnixNano(), Hostname: host, Own: own,
 	}
 	if err := w.sendJSON(run, o); errors.Is(err, errFrame) {
-		return out, fmt.Errorf("command and environment for the guest: %w: pass large values in a file below a shared folder", err)
+		return out, fmt.Errorf(
+			"command and environment for the guest: %w: pass large values in a file below a shared folder", err)
 	} else if err != nil {
 		return out, p.silence(err, m)
 	}
@@ -89,7 +92,8 @@ func (p *process) converse(ctx context.Context, w *wire, cfg Config, m machine) 
 	}
 	stop := context.AfterFunc(ctx, func() {
 		patience := endWithin * time.Duration(m.slower)
-		cfg.Status(fmt.Sprintf("ending the command in the guest, which has %s for that; a second Ctrl-C ends the guest at once", patience))
+		cfg.Status(fmt.Sprintf(
+			"ending the command in the guest, which has %s for that; a second Ctrl-C ends the guest at once", patience))
 		p.port.SetDeadline(time.Now().Add(patience))
 		_ = w.send(signal, []byte{byte(syscall.SIGINT)}) // an error: the read below sees it too
 	})
@@ -98,9 +102,11 @@ func (p *process) converse(ctx context.Context, w *wire, cfg Config, m machine) 
 		said, content, err := w.receive()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
-			return 0, fmt.Errorf("%w, and the command in the guest did not end within %s", ErrInterrupted, endWithin*time.Duration(m.slower))
+			return 0, fmt.Errorf(
+				"%w, and the command in the guest did not end within %s", ErrInterrupted, endWithin*time.Duration(m.slower))
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return 0, fmt.Errorf("%w: %s", ErrTimeout, time.Since(deadline.Add(-cfg.Timeout*time.Duration(m.slower))).Round(time.Second))
+			return 0, fmt.Errorf(
+				"%w: %s", ErrTimeout, time.Since(deadline.Add(-cfg.Timeout*time.Duration(m.slower))).Round(time.Second))
 		case err != nil:
 			return 0, p.silence(err, m)
 		case said == stdout:

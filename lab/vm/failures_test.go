@@ -53,7 +53,8 @@ func (k *killer) Write(p []byte) (int, error) {
 // killedAfterRecord: what the guest has written is the machine's at once, without a flush.
 func killedAfterRecord(t *testing.T, k kernel.Kernel) {
 	by := &killer{folder: t.TempDir()}
-	g := boot(t, vm.Config{Kernel: k, Shares: []string{by.folder}, Stdout: by}, "echo record > measured; echo written; sleep 1000")
+	g := boot(t, vm.Config{Kernel: k, Shares: []string{by.folder}, Stdout: by},
+		"echo record > measured; echo written; sleep 1000")
 	if by.killed != 1 || !errors.Is(g.err, vm.ErrEnded) || !strings.Contains(g.err.Error(), "dmesg") {
 		t.Errorf("killed %d, %v", by.killed, g.err)
 	}
@@ -69,7 +70,8 @@ func outOfMemory(t *testing.T, k kernel.Kernel) {
 		t.Fatal(err)
 	}
 	g := boot(t, vm.Config{Kernel: k, MemoryMiB: 300, Logs: full}, "tail /dev/zero; exit 3")
-	if !errors.Is(g.err, vm.ErrGuestMemory) || !strings.Contains(g.err.Error(), "tail") || !strings.Contains(g.err.Error(), "--vm-memory") || g.Code != 3 {
+	if !errors.Is(g.err, vm.ErrGuestMemory) || !strings.Contains(g.err.Error(), "tail") ||
+		!strings.Contains(g.err.Error(), "--vm-memory") || g.Code != 3 {
 		t.Fatalf("exit code %d, %v", g.Code, g.err)
 	}
 	if !errors.Is(g.err, syscall.ENOSPC) {
@@ -85,12 +87,14 @@ func neverBoots(t *testing.T, k kernel.Kernel) {
 		if err := os.WriteFile(idle.Image, idleKernel(t), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if g := boot(t, vm.Config{Kernel: idle, BootTimeout: 50 * time.Millisecond}, "true"); !errors.Is(g.err, vm.ErrNoAnswer) {
+		if g := boot(t, vm.Config{Kernel: idle, BootTimeout: 50 * time.Millisecond}, "true"); !errors.Is(
+			g.err, vm.ErrNoAnswer) {
 			t.Errorf("want %v: %v", vm.ErrNoAnswer, g.err)
 		}
 	})
 	t.Run("command", func(t *testing.T) {
-		if g := boot(t, vm.Config{Kernel: k, Timeout: 50 * time.Millisecond}, "sleep 1000"); !errors.Is(g.err, vm.ErrTimeout) || g.Booted == 0 {
+		if g := boot(t, vm.Config{Kernel: k, Timeout: 50 * time.Millisecond}, "sleep 1000"); !errors.Is(
+			g.err, vm.ErrTimeout) || g.Booted == 0 {
 			t.Errorf("want %v: %v", vm.ErrTimeout, g.err)
 		}
 	})
@@ -103,8 +107,10 @@ func idleKernel(t *testing.T) []byte {
 	var b bytes.Buffer
 	ident := [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}
 	for _, part := range []any{
-		elf.Header64{Ident: ident, Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: 1, Entry: entry, Phoff: headers, Ehsize: 64, Phentsize: 56, Phnum: 2, Shentsize: 64},
-		elf.Prog64{Type: uint32(elf.PT_NOTE), Flags: 4, Off: note, Vaddr: entry + note, Paddr: entry + note, Filesz: 20, Memsz: 20, Align: 4},
+		elf.Header64{Ident: ident, Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: 1, Entry: entry,
+			Phoff: headers, Ehsize: 64, Phentsize: 56, Phnum: 2, Shentsize: 64},
+		elf.Prog64{Type: uint32(elf.PT_NOTE), Flags: 4, Off: note, Vaddr: entry + note, Paddr: entry + note, Filesz: 20,
+			Memsz: 20, Align: 4},
 		elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: 5, Off: code, Vaddr: entry, Paddr: entry, Filesz: 4, Memsz: 4, Align: 1},
 		[]uint32{4, 4, 18}, []byte("Xen\x00"), uint32(entry),
 		[]byte{0xfa, 0xf4, 0xeb, 0xfd}, // cli; hlt; back to hlt
@@ -161,7 +167,8 @@ func lacking(t *testing.T, k kernel.Kernel, file string) kernel.Kernel {
 		t.Fatal(err)
 	}
 	k.Modules = t.TempDir()
-	for name, data := range map[string][]byte{"modules.dep": bytes.ReplaceAll(index, []byte(file), []byte("/else.ko")), "modules.builtin": nil} {
+	for name, data := range map[string][]byte{
+		"modules.dep": bytes.ReplaceAll(index, []byte(file), []byte("/else.ko")), "modules.builtin": nil} {
 		if err := os.WriteFile(filepath.Join(k.Modules, name), data, 0o644); err != nil {
 			t.Fatal(err)
 		}

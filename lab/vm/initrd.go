@@ -97,7 +97,8 @@ func (a *archive) add(e entry) {
 	a.inode++
 	const links, headerSize = 1, 6 + 13*8
 	_, a.err = a.WriteString("070701")
-	for _, n := range []uint32{a.inode, e.mode, 0, 0, links, 0, uint32(len(e.data)), 0, 0, e.major, e.minor, uint32(len(e.name) + 1), 0} {
+	for _, n := range []uint32{
+		a.inode, e.mode, 0, 0, links, 0, uint32(len(e.data)), 0, 0, e.major, e.minor, uint32(len(e.name) + 1), 0} {
 		fmt.Fprintf(a, "%08X", n)
 	}
 	io.WriteString(a, e.name+"\x00")

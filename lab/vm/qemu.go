@@ -34,10 +34,12 @@ type accelerator struct {
 func accelerators() (list []accelerator) {
 	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil {
 		f.Close()
-		list = append(list, accelerator{name: result.KVM, args: []string{"-accel", "kvm", "-cpu", "host"}, slower: 1, mayFail: true})
+		list = append(list,
+			accelerator{name: result.KVM, args: []string{"-accel", "kvm", "-cpu", "host"}, slower: 1, mayFail: true})
 	}
 	// An emulated CPU does not speculate.
-	return append(list, accelerator{name: result.TCG, args: []string{"-accel", "tcg,thread=multi", "-cpu", "max"}, kernel: " mitigations=off", slower: slower})
+	return append(list, accelerator{name: result.TCG, args: []string{"-accel", "tcg,thread=multi", "-cpu", "max"},
+		kernel: " mitigations=off", slower: slower})
 }
 
 func qemu() string {
@@ -90,9 +92,11 @@ const (
 func (m machine) args(cfg Config) []string {
 	args := append([]string{"-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-smp", strconv.Itoa(cfg.CPUs), "-m", strconv.Itoa(cfg.MemoryMiB)}, m.accelerator.args...)
-	args = append(args, "-kernel", pathOf(imageFD), "-initrd", pathOf(initrdFD), "-append", "console=ttyS0 quiet panic=-1"+m.kernel,
+	args = append(args, "-kernel", pathOf(imageFD), "-initrd", pathOf(initrdFD), "-append",
+		"console=ttyS0 quiet panic=-1"+m.kernel,
 		"-chardev", "file,id=console,path="+pathOf(consoleFD), "-serial", "chardev:console",
-		"-device", "virtio-serial-pci", "-chardev", "socket,id=talk,fd="+strconv.Itoa(portFD), "-device", "virtserialport,chardev=talk,name="+portName)
+		"-device", "virtio-serial-pci", "-chardev", "socket,id=talk,fd="+strconv.Itoa(portFD), "-device",
+		"virtserialport,chardev=talk,name="+portName)
 	args = append(args, share(rootTag, "/", ",readonly=on")...)
 	for i, folder := range cfg.Shares {
 		args = append(args, share(shareTag+strconv.Itoa(i), folder, "")...)
@@ -101,7 +105,8 @@ func (m machine) args(cfg Config) []string {
 }
 
 func share(tag, folder, more string) []string {
-	return []string{"-fsdev", "local,id=" + tag + ",path=" + escaped(folder) + ",security_model=none,multidevs=remap" + more,
+	return []string{
+		"-fsdev", "local,id=" + tag + ",path=" + escaped(folder) + ",security_model=none,multidevs=remap" + more,
 		"-device", "virtio-9p-pci,fsdev=" + tag + ",mount_tag=" + tag}
 }
 
@@ -172,7 +177,9 @@ func (p *process) why(console []byte) error {
 	case said != "":
 		return fmt.Errorf("%w: %s", ErrEnded, said)
 	case p.ProcessState.Sys().(syscall.WaitStatus).Signaled():
-		return fmt.Errorf("%w: QEMU was ended by a signal (%s): if nobody sent that, look into dmesg, whether this machine ran out of memory", ErrEnded, p.ProcessState)
+		return fmt.Errorf(
+			"%w: QEMU was ended by a signal (%s): if nobody sent that, look into dmesg, whether this machine ran out of memory",
+			ErrEnded, p.ProcessState)
 	}
 	return fmt.Errorf("%w (%s)", ErrEnded, p.ProcessState)
 }
@@ -211,7 +218,8 @@ func outOfMemory(console []byte) error {
 	switch {
 	case names != nil:
 		return fmt.Errorf("%w: its kernel ended %s: %s", ErrGuestMemory, strings.Join(names, ", "), advice)
-	case bytes.Contains(console, []byte("deadlocked on memory")), bytes.Contains(console, []byte("Initramfs unpacking failed: write error")):
+	case bytes.Contains(console, []byte("deadlocked on memory")),
+		bytes.Contains(console, []byte("Initramfs unpacking failed: write error")):
 		return fmt.Errorf("%w: %s", ErrGuestMemory, advice)
 	}
 	return nil
@@ -232,7 +240,9 @@ func enoughMemory(mib int) error {
 	for line := range strings.Lines(string(text)) {
 		var free int
 		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &free); n == 1 && free>>10 < mib+ofQEMU {
-			return fmt.Errorf("%w: it takes %d MiB and QEMU some %d, and %d are available: close programs, or give it less (--vm-memory)", ErrMemory, mib, ofQEMU, free>>10)
+			return fmt.Errorf(
+				"%w: it takes %d MiB and QEMU some %d, and %d are available: close programs, or give it less (--vm-memory)",
+				ErrMemory, mib, ofQEMU, free>>10)
 		}
 	}
 	return nil

@@ -57,7 +57,8 @@ func settle(o order) error {
 			return err
 		}
 	}
-	return errors.Join(streams(), nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)), loopbackUp(), open64k())
+	return errors.Join(streams(), nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)),
+		loopbackUp(), open64k())
 }
 
 // assemble puts the guest's root together below newRoot.
@@ -87,7 +88,8 @@ func assemble(o order) error {
 		{"tmpfs", in("/run"), "tmpfs", 0, "mode=755"},
 		{"tmpfs", in("/tmp"), "tmpfs", 0, "mode=1777"},
 	}
-	for _, m := range []mount{{"tracefs", "/sys/kernel/tracing", "tracefs", 0, ""}, {"debugfs", "/sys/kernel/debug", "debugfs", 0, ""}} {
+	for _, m := range []mount{
+		{"tracefs", "/sys/kernel/tracing", "tracefs", 0, ""}, {"debugfs", "/sys/kernel/debug", "debugfs", 0, ""}} {
 		if _, err := os.Stat(m.target); err == nil {
 			m.target = in(m.target)
 			list = append(list, m)
@@ -108,8 +110,8 @@ func assemble(o order) error {
 	return mountAll(list)
 }
 
-// hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide: those of the command, and
-// those of its PATH that there are.
+// hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide: those of the command,
+// and those of its PATH that there are.
 func (o order) hidden() (list []string) {
 	add := func(folder string) {
 		if (under(folder, "/tmp") || under(folder, "/run")) && !slices.Contains(list, folder) {
@@ -155,7 +157,8 @@ func enter() error {
 
 // streams makes the links that programs read standard input and output by, which udev makes elsewhere.
 func streams() error {
-	for name, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
 		if err := os.Symlink(target, "/dev/"+name); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("completing the guest's /dev: %w", err)
 		}
@@ -173,7 +176,8 @@ func nodes(file string) error {
 		var module, name string
 		var kind rune
 		var major, minor uint32
-		if n, _ := fmt.Sscanf(line, "%s %s %c%d:%d", &module, &name, &kind, &major, &minor); n != 5 || strings.HasPrefix(module, "#") {
+		if n, _ := fmt.Sscanf(line, "%s %s %c%d:%d", &module, &name, &kind, &major, &minor); n != 5 ||
+			strings.HasPrefix(module, "#") {
 			continue
 		}
 		path := filepath.Join("/dev", name)

@@ -73,7 +73,9 @@ var (
 	ErrTimeout     = errors.New("the command in the guest took too long")
 	ErrGuestMemory = errors.New("the guest ran out of memory")
 	ErrInterrupted = errors.New("interrupted")
-	ErrStatic      = errors.New("this program is linked dynamically, and starts a guest only as a static one: build it with CGO_ENABLED=0 (make build)")
+	ErrStatic      = errors.New(
+		"this program is linked dynamically, and starts a guest only as a static one: build it with CGO_ENABLED=0 (make " +
+			"build)")
 )
 
 // Ended is how a command in a guest ended.

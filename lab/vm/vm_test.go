@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 			k, err = places.Find(release)
 		}
 		if err == nil {
-			_, err = vm.Run(context.Background(), vm.Config{Kernel: k, Command: []string{"/bin/sleep", "1000"}, Logs: os.Args[1]})
+			_, err = vm.Run(
+				context.Background(), vm.Config{Kernel: k, Command: []string{"/bin/sleep", "1000"}, Logs: os.Args[1]})
 		}
 		fmt.Println(err)
 		os.Exit(1)
@@ -71,7 +72,8 @@ func boot(t *testing.T, cfg vm.Config, script string) guest {
 func (g guest) console(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(g.logs, vm.ConsoleFile)
-	if console, err := os.ReadFile(file); err != nil || !bytes.Contains(console, []byte(text)) || !strings.Contains(g.err.Error(), file) {
+	if console, err := os.ReadFile(file); err != nil || !bytes.Contains(console, []byte(text)) ||
+		!strings.Contains(g.err.Error(), file) {
 		t.Errorf("want the console with %q, and its name: %v, %v", text, g.err, err)
 	}
 }
@@ -115,7 +117,9 @@ small=$(mount | sed -n 's/^share1 on \([^ ]*\) .*/\1/p')
 LC_ALL=C dd if=/dev/zero of="$small/large" bs=64k count=100 2>&1 | grep -o 'No space left on device'
 greet
 sleep 1000 & exit 7`)
-	if want := k.Release + "\nchanged\nwireguard\ndummy\ntun\nlink\ncgroup\nNo space left on device\ngreeted\n"; g.err != nil || g.Code != 7 || g.stdout != want || g.stderr != "value\n" {
+	if want := k.Release +
+		"\nchanged\nwireguard\ndummy\ntun\nlink\ncgroup\nNo space left on device\ngreeted\n"; g.err != nil || g.Code != 7 ||
+		g.stdout != want || g.stderr != "value\n" {
 		t.Errorf("exit code %d, %v, printed %q, %q; want 7, %q", g.Code, g.err, g.stdout, g.stderr, want)
 	}
 	if g.VM.Release != k.Release || g.VM.CPU == "" || g.VM.Accelerator != result.KVM && g.VM.Accelerator != result.TCG {

@@ -35,7 +35,8 @@ func FuzzReceive(f *testing.F) {
 func TestFrameLimit(t *testing.T) {
 	p := &port{}
 	w := &wire{port: p}
-	if err := w.sendJSON(run, order{Env: []string{string(make([]byte, maxFrame))}}); !errors.Is(err, errFrame) || p.out.Len() > 0 {
+	if err := w.sendJSON(run, order{Env: []string{string(make([]byte, maxFrame))}}); !errors.Is(err, errFrame) ||
+		p.out.Len() > 0 {
 		t.Errorf("beyond the limit: %v, %d bytes sent", err, p.out.Len())
 	}
 	if err := w.send(run, make([]byte, maxFrame)); err != nil {

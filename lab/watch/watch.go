@@ -62,7 +62,8 @@ func Start(cpu int) (_ *CPU, err error) {
 	// The kernel stops events that overflow more often than it likes, and counts from tick to tick; a CPU without work has
 	// no ticks, so the event does not overflow there. Its timer runs all the same.
 	attr := unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+		Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Config: unix.PERF_COUNT_SW_CPU_CLOCK,
 		Sample: uint64(period), Bits: unix.PerfBitExcludeIdle,
 	}
 	c.timer, err = unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)

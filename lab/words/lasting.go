@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Lasting is a duration as people say it, in at most two units: "250 ms", "1.5 s", "48 s", "2 min 20 s", "13 min", "3 h 5 min".
+// Lasting is a duration as people say it, in at most two units: "250 ms", "1.5 s", "48 s", "2 min 20 s", "13 min", "3 h
+// 5 min".
 func Lasting(d time.Duration) string {
 	if d < 0 {
 		return "-" + Lasting(-d)

@@ -54,7 +54,8 @@ func TestBadFrames(t *testing.T) {
 
 // FuzzParse: a frame that is read and written is the same one.
 func FuzzParse(f *testing.F) {
-	f.Add((&Frame{To: Broadcast, Code: PADI, Tags: []Tag{{ServiceName, nil}, {HostUniq, []byte("x")}, {PPPMaxPayload, []byte{5, 220}}}}).Append(nil))
+	f.Add((&Frame{To: Broadcast, Code: PADI,
+		Tags: []Tag{{ServiceName, nil}, {HostUniq, []byte("x")}, {PPPMaxPayload, []byte{5, 220}}}}).Append(nil))
 	f.Add((&Frame{Session: 7, PPP: []byte{0, 0x21, 0x45}}).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		frame, err := Parse(b)
@@ -66,7 +67,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		second, err := Parse(again)
-		if err != nil || len(second.Tags) != len(frame.Tags) || !bytes.Equal(second.PPP, frame.PPP) || second.Session != frame.Session {
+		if err != nil || len(second.Tags) != len(frame.Tags) || !bytes.Equal(second.PPP, frame.PPP) ||
+			second.Session != frame.Session {
 			t.Fatalf("%+v became %+v, %v", frame, second, err)
 		}
 	})

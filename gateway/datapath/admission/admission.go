@@ -204,9 +204,12 @@ const (
 )
 
 var reasonNames = [reasonCount]string{
-	Forwarded: "forwarded", ForGateway: "local", Garden: "garden", ToPortal: "portal", Rejected: "rejected", Blocked: "blocked",
-	NotLeased: "not-leased", WrongMAC: "wrong-mac", ForeignSource: "foreign-source", RogueDHCP: "rogue-dhcp", ARPSpoof: "arp-spoof",
-	IPv6: "ipv6", BeyondRate: "rate", BeyondQuota: "quota", Malformed: "malformed", Overflow: "overflow", Throttled: "throttled",
+	Forwarded: "forwarded", ForGateway: "local", Garden: "garden", ToPortal: "portal", Rejected: "rejected",
+	Blocked:   "blocked",
+	NotLeased: "not-leased", WrongMAC: "wrong-mac", ForeignSource: "foreign-source", RogueDHCP: "rogue-dhcp",
+	ARPSpoof: "arp-spoof",
+	IPv6:     "ipv6", BeyondRate: "rate", BeyondQuota: "quota", Malformed: "malformed", Overflow: "overflow",
+	Throttled: "throttled",
 }
 
 // String returns the reason's name in the packet counters.

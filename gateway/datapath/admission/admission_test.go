@@ -123,7 +123,8 @@ func TestQuotas(t *testing.T) {
 			t.Errorf("%s: %d up and %d down, want %d and %d", name, ups, downs, c.up, c.down)
 		}
 		lost := uint64(20 - ups - downs)
-		if got := counters(t, table, alice); got.DroppedPackets != lost || counted(table)["quota"] != lost || got.Seen.IsZero() {
+		if got := counters(t, table, alice); got.DroppedPackets != lost || counted(table)["quota"] != lost ||
+			got.Seen.IsZero() {
 			t.Errorf("%s: dropped %d, counted %d, want %d", name, got.DroppedPackets, counted(table)["quota"], lost)
 		}
 	}
@@ -181,7 +182,8 @@ func TestMeterTellsInTime(t *testing.T) {
 // TestRateTakesAggregates: a packet of 64 KiB passes at the lowest rate.
 func TestRateTakesAggregates(t *testing.T) {
 	table, judge := newTable(t)
-	must(t, table.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: 8000, DownBps: 8000}}))
+	must(t, table.Set(
+		datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: 8000, DownBps: 8000}}))
 	p := tcp(443, func(p *packet) { p.pay = make([]byte, 65000); p.segments = 45 }).packet()
 	if v := judge.Up(aliceMAC, p, Now()+int64(time.Hour)); v != Forward {
 		t.Errorf("verdict %d", v)
@@ -317,8 +319,10 @@ func TestConcurrently(t *testing.T) {
 
 func TestJudgesAllocateNothing(t *testing.T) {
 	table, judge := newTable(t)
-	must(t, table.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: 1e9, DownBytes: 1 << 40}}))
-	up, back, stranger, spoof := tcp(443).packet(), tcp(443, down).packet(), tcp(443, from(bob, bobMAC)).packet(), arp(alice, bobMAC)
+	must(t, table.Set(
+		datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: 1e9, DownBytes: 1 << 40}}))
+	up, back, stranger, spoof := tcp(443).packet(), tcp(443, down).packet(), tcp(443, from(bob, bobMAC)).packet(),
+		arp(alice, bobMAC)
 	if n := testing.AllocsPerRun(100, func() {
 		now := Now()
 		judge.Up(aliceMAC, up, now)
@@ -332,14 +336,16 @@ func TestJudgesAllocateNothing(t *testing.T) {
 
 // FuzzUp: packets of an unauthenticated client reach only the gateway and the garden.
 func FuzzUp(f *testing.F) {
-	for _, p := range []packet{tcp(443, from(bob, bobMAC)), udp(53, from(bob, bobMAC), to(gateway)), icmp(8, from(bob, bobMAC)), tcp(80, from(bob, bobMAC), options)} {
+	for _, p := range []packet{tcp(443, from(bob, bobMAC)), udp(53, from(bob, bobMAC), to(gateway)), icmp(8, from(bob,
+		bobMAC)), tcp(80, from(bob, bobMAC), options)} {
 		f.Add(p.bytes(), 0, 0)
 	}
 	f.Add([]byte{}, 5, -1)
 	table, judge := newTable(f)
 	f.Fuzz(func(t *testing.T, b []byte, length, segments int) {
 		p := Packet{Bytes: b, Length: length, Segments: segments}
-		if v := judge.Up(bobMAC, p, Now()); v == Forward && !table.garden.holds(number(netip.AddrFrom4([4]byte(b[16:20]))), Now()) {
+		if v := judge.Up(bobMAC, p, Now()); v == Forward &&
+			!table.garden.holds(number(netip.AddrFrom4([4]byte(b[16:20]))), Now()) {
 			t.Errorf("a stranger's packet is forwarded: %x", b)
 		}
 		if v := judge.Up(datapath.MAC{6}, p, Now()); v != Drop && v != Local {
@@ -351,7 +357,8 @@ func FuzzUp(f *testing.F) {
 
 // FuzzDown: an unauthenticated client gets packets only from the gateway and the garden.
 func FuzzDown(f *testing.F) {
-	for _, p := range []packet{tcp(443, down), tcp(443, down, to(bob)), udp(53, down, fragment, to(bob)), icmp(8, from(gateway, bobMAC), to(bob))} {
+	for _, p := range []packet{
+		tcp(443, down), tcp(443, down, to(bob)), udp(53, down, fragment, to(bob)), icmp(8, from(gateway, bobMAC), to(bob))} {
 		f.Add(p.bytes(), 0, 0)
 	}
 	table, judge := newTable(f)
@@ -362,7 +369,8 @@ func FuzzDown(f *testing.F) {
 			return
 		}
 		source := number(netip.AddrFrom4([4]byte(b[12:16])))
-		if mac == bobMAC && source != table.gateway && !table.garden.holds(source, Now()) || mac != aliceMAC && mac != bobMAC {
+		if mac == bobMAC && source != table.gateway && !table.garden.holds(source, Now()) ||
+			mac != aliceMAC && mac != bobMAC {
 			t.Errorf("verdict %d to %x: %x", v, mac, b)
 		}
 		judge.Across(p, Now())
@@ -372,7 +380,8 @@ func FuzzDown(f *testing.F) {
 func BenchmarkUp(b *testing.B) {
 	table, judge := newTable(b)
 	must(b, table.Set(datapath.Client{Addr: bob, MAC: bobMAC, Admitted: true, Limits: datapath.Limits{UpBps: 1e12}}))
-	for name, p := range map[string]packet{"admitted": tcp(443), "limited": tcp(443, from(bob, bobMAC)), "wrong-mac": tcp(443, from(alice, bobMAC))} {
+	for name, p := range map[string]packet{
+		"admitted": tcp(443), "limited": tcp(443, from(bob, bobMAC)), "wrong-mac": tcp(443, from(alice, bobMAC))} {
 		b.Run(name, func(b *testing.B) {
 			packet := p.packet()
 			for b.Loop() {

@@ -51,7 +51,8 @@ func macOf(m datapath.MAC) uint64 {
 }
 
 func macIn(word uint64) datapath.MAC {
-	return datapath.MAC{byte(word >> 40), byte(word >> 32), byte(word >> 24), byte(word >> 16), byte(word >> 8), byte(word)}
+	return datapath.MAC{
+		byte(word >> 40), byte(word >> 32), byte(word >> 24), byte(word >> 16), byte(word >> 8), byte(word)}
 }
 
 // state returns an entry's word and, if the word is bounded, the matching bounds.
@@ -86,7 +87,8 @@ func (t *Table) Set(c datapath.Client) error {
 		return err
 	}
 	if c.Session != 0 && !t.cfg.Lines {
-		return fmt.Errorf("setting the client %s: %w: this data path takes no PPPoE headers off", c.Addr, datapath.ErrNotSupported)
+		return fmt.Errorf(
+			"setting the client %s: %w: this data path takes no PPPoE headers off", c.Addr, datapath.ErrNotSupported)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,8 +16,9 @@ const (
 	Forward                // forward and count
 	Local                  // between a client and the gateway itself
 	Portal                 // HTTP of an unauthenticated client to any address: to the portal
-	Reject                 // of an unauthenticated client, to be answered: TCP with a reset, the rest with ICMP "administratively prohibited"
-	Unknown                // from an address that is not leased, not counted: call Table.Greet, then judge again or drop
+	// of an unauthenticated client, to be answered: TCP with a reset, the rest with ICMP "administratively prohibited"
+	Reject
+	Unknown // from an address that is not leased, not counted: call Table.Greet, then judge again or drop
 )
 
 // Judge judges the packets of one thread. Its methods are for one goroutine at a time;
@@ -331,7 +332,8 @@ func (j *Judge) ARP(from datapath.MAC, b []byte, now int64) Verdict {
 		return Drop
 	}
 	const request = 1
-	return j.within(binary.BigEndian.Uint16(b[6:]) != request || t.strange.affords(owner{place, macOf(mac)}, datapath.Question, now))
+	return j.within(
+		binary.BigEndian.Uint16(b[6:]) != request || t.strange.affords(owner{place, macOf(mac)}, datapath.Question, now))
 }
 
 // within is the verdict on an ARP packet that is within its sender's budget, or not.

@@ -70,7 +70,8 @@ func icmp(kind uint8, how ...func(*packet)) packet {
 
 func (p packet) bytes() []byte {
 	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, &p.ip, p.l4, gopacket.Payload(p.pay)); err != nil {
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, &p.ip, p.l4,
+		gopacket.Payload(p.pay)); err != nil {
 		panic(err)
 	}
 	return p.change(b.Bytes())
@@ -104,7 +105,8 @@ func fragment(p *packet) { p.ip.Flags = layers.IPv4MoreFragments }
 func later(p *packet) { p.ip.FragOffset = 100 }
 
 func options(p *packet) {
-	p.ip.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
+	p.ip.Options = []layers.IPv4Option{
+		{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
 }
 
 func toMany(p *packet) { p.toMany = true }
@@ -192,30 +194,34 @@ var ups = map[string]struct {
 	packets uint64
 	billed  uint64 // bytes, to alice
 }{
-	"admitted":                    {tcp(443), Forward, "forwarded", 1, 140},
-	"admitted, UDP":               {udp(443), Forward, "forwarded", 1, 128},
-	"admitted, HTTP":              {tcp(80), Forward, "forwarded", 1, 140},
-	"admitted, a fragment":        {udp(443, fragment), Forward, "forwarded", 1, 128},
-	"admitted, a later fragment":  {udp(443, later), Forward, "forwarded", 1, 128},
-	"admitted, IP options":        {tcp(443, options), Forward, "forwarded", 1, 148},
-	"admitted, aggregated":        {tcp(443, segments(4)), Forward, "forwarded", 4, 140 + 3*40},
-	"admitted, aggregated UDP":    {udp(443, segments(3)), Forward, "forwarded", 3, 128 + 2*28},
-	"admitted, padded":            {tcp(443, came(160)), Forward, "forwarded", 1, 140},
-	"admitted, its begin only":    {tcp(443, cut(60), came(140)), Forward, "forwarded", 1, 140},
-	"admitted, beyond 64 KiB":     {tcp(443, set(2, 0), set(3, 0), segments(50), came(70_040)), Forward, "forwarded", 50, 70_040 + 49*40},
-	"admitted, frame to many":     {udp(443, toMany), Local, "local", 1, 0},
-	"admitted, multicast":         {udp(5353, to(multicast)), Local, "local", 1, 0},
-	"admitted, to the gateway":    {tcp(22, to(gateway)), Local, "local", 1, 0},
-	"admitted, other MAC":         {tcp(443, from(alice, bobMAC)), Drop, "wrong-mac", 1, 0},
-	"other MAC, other half":       {tcp(443, from(alice, datapath.MAC{2, 1, 0, 0, 0, 10})), Drop, "wrong-mac", 1, 0},
-	"never leased":                {tcp(443, from(nobody, bobMAC)), Drop, "not-leased", 1, 0},
-	"renews what it never had":    {udp(67, source(68), from(nobody, bobMAC), to(gateway)), Local, "local", 1, 0},
-	"source outside the LAN":      {tcp(443, from(server, aliceMAC)), Drop, "foreign-source", 1, 0},
-	"source behind the LAN":       {tcp(443, from(netip.MustParseAddr("10.1.1.0"), aliceMAC)), Drop, "foreign-source", 1, 0},
-	"source before the LAN":       {tcp(443, from(netip.MustParseAddr("10.0.255.255"), aliceMAC)), Drop, "foreign-source", 1, 0},
-	"no source":                   {tcp(443, from(netip.IPv4Unspecified(), aliceMAC)), Drop, "foreign-source", 1, 0},
-	"the gateway's own address":   {tcp(443, from(gateway, aliceMAC)), Drop, "not-leased", 1, 0},
-	"DHCP, no address yet":        {udp(67, source(68), from(netip.IPv4Unspecified(), bobMAC), to(all)), Local, "local", 1, 0},
+	"admitted":                   {tcp(443), Forward, "forwarded", 1, 140},
+	"admitted, UDP":              {udp(443), Forward, "forwarded", 1, 128},
+	"admitted, HTTP":             {tcp(80), Forward, "forwarded", 1, 140},
+	"admitted, a fragment":       {udp(443, fragment), Forward, "forwarded", 1, 128},
+	"admitted, a later fragment": {udp(443, later), Forward, "forwarded", 1, 128},
+	"admitted, IP options":       {tcp(443, options), Forward, "forwarded", 1, 148},
+	"admitted, aggregated":       {tcp(443, segments(4)), Forward, "forwarded", 4, 140 + 3*40},
+	"admitted, aggregated UDP":   {udp(443, segments(3)), Forward, "forwarded", 3, 128 + 2*28},
+	"admitted, padded":           {tcp(443, came(160)), Forward, "forwarded", 1, 140},
+	"admitted, its begin only":   {tcp(443, cut(60), came(140)), Forward, "forwarded", 1, 140},
+	"admitted, beyond 64 KiB": {
+		tcp(443, set(2, 0), set(3, 0), segments(50), came(70_040)), Forward, "forwarded", 50, 70_040 + 49*40},
+	"admitted, frame to many":  {udp(443, toMany), Local, "local", 1, 0},
+	"admitted, multicast":      {udp(5353, to(multicast)), Local, "local", 1, 0},
+	"admitted, to the gateway": {tcp(22, to(gateway)), Local, "local", 1, 0},
+	"admitted, other MAC":      {tcp(443, from(alice, bobMAC)), Drop, "wrong-mac", 1, 0},
+	"other MAC, other half":    {tcp(443, from(alice, datapath.MAC{2, 1, 0, 0, 0, 10})), Drop, "wrong-mac", 1, 0},
+	"never leased":             {tcp(443, from(nobody, bobMAC)), Drop, "not-leased", 1, 0},
+	"renews what it never had": {udp(67, source(68), from(nobody, bobMAC), to(gateway)), Local, "local", 1, 0},
+	"source outside the LAN":   {tcp(443, from(server, aliceMAC)), Drop, "foreign-source", 1, 0},
+	"source behind the LAN": {
+		tcp(443, from(netip.MustParseAddr("10.1.1.0"), aliceMAC)), Drop, "foreign-source", 1, 0},
+	"source before the LAN": {
+		tcp(443, from(netip.MustParseAddr("10.0.255.255"), aliceMAC)), Drop, "foreign-source", 1, 0},
+	"no source":                 {tcp(443, from(netip.IPv4Unspecified(), aliceMAC)), Drop, "foreign-source", 1, 0},
+	"the gateway's own address": {tcp(443, from(gateway, aliceMAC)), Drop, "not-leased", 1, 0},
+	"DHCP, no address yet": {
+		udp(67, source(68), from(netip.IPv4Unspecified(), bobMAC), to(all)), Local, "local", 1, 0},
 	"no address, not DHCP":        {udp(53, from(netip.IPv4Unspecified(), bobMAC)), Drop, "not-leased", 1, 0},
 	"plays DHCP server":           {udp(68, source(67), to(bob)), Drop, "rogue-dhcp", 1, 0},
 	"pre-auth, elsewhere":         {udp(443, isBob), Reject, "rejected", 1, 0},
@@ -239,30 +245,32 @@ var ups = map[string]struct {
 	"pre-auth, HTTP to alice":     {tcp(80, isBob, to(alice)), Portal, "portal", 1, 0},
 	"pre-auth, HTTP by UDP":       {udp(80, isBob), Reject, "rejected", 1, 0},
 	"pre-auth, HTTPS":             {tcp(443, isBob), Reject, "rejected", 1, 0},
-	"pre-auth, a reset":           {tcp(443, isBob, func(p *packet) { p.l4.(*layers.TCP).RST = true }), Drop, "blocked", 1, 0},
-	"pre-auth, a fragment":        {udp(443, isBob, fragment), Drop, "blocked", 1, 0},
-	"pre-auth, later fragment":    {tcp(80, isBob, later), Drop, "blocked", 1, 0},
-	"pre-auth, fragment here":     {udp(53, isBob, later, to(gateway)), Drop, "blocked", 1, 0},
-	"pre-auth, IP options":        {tcp(443, isBob, options), Drop, "blocked", 1, 0},
-	"pre-auth, multicast":         {udp(5353, isBob, to(multicast)), Drop, "blocked", 1, 0},
-	"pre-auth, HTTP to many":      {tcp(80, isBob, to(multicast)), Drop, "blocked", 1, 0},
-	"pre-auth, renews":            {udp(67, source(68), isBob, to(gateway)), Local, "local", 1, 0},
-	"pre-auth, DHCP to all":       {udp(67, source(68), isBob, to(all)), Local, "local", 1, 0},
-	"pre-auth, DHCP elsewhere":    {udp(67, source(68), isBob), Drop, "blocked", 1, 0},
-	"pre-auth, frame to many":     {tcp(443, isBob, toMany), Drop, "blocked", 1, 0},
-	"pre-auth, HTTP to many's":    {tcp(80, isBob, toMany), Drop, "blocked", 1, 0},
-	"pre-auth, garden, to many":   {tcp(443, isBob, toMany, to(netip.MustParseAddr("198.51.100.9"))), Drop, "blocked", 1, 0},
-	"pre-auth, ping to many":      {icmp(8, isBob, toMany, to(gateway)), Local, "local", 1, 0},
-	"a wrong sum":                 {tcp(443, set(10, 0x12)), Drop, "malformed", 1, 0},
-	"a wrong sum of options":      {tcp(443, options, set(21, 9)), Drop, "malformed", 1, 0},
-	"length of 19":                {tcp(443, set(3, 19), summed), Drop, "malformed", 1, 0},
-	"length beyond all":           {tcp(443, set(3, 141), summed), Drop, "malformed", 1, 0},
-	"length of 0":                 {tcp(443, set(3, 0), summed), Drop, "malformed", 1, 0},
-	"header length 4":             {tcp(443, set(0, 0x44), summed), Drop, "malformed", 1, 0},
-	"IPv5":                        {tcp(443, set(0, 0x55), summed), Drop, "malformed", 1, 0},
-	"cut in the header":           {tcp(443, cut(19)), Drop, "malformed", 1, 0},
-	"options longer than it":      {tcp(443, set(0, 0x4f), cut(40)), Drop, "malformed", 1, 0},
-	"pre-auth, no ports":          {tcp(80, isBob, cut(22), came(140)), Drop, "blocked", 1, 0},
+	"pre-auth, a reset": {
+		tcp(443, isBob, func(p *packet) { p.l4.(*layers.TCP).RST = true }), Drop, "blocked", 1, 0},
+	"pre-auth, a fragment":     {udp(443, isBob, fragment), Drop, "blocked", 1, 0},
+	"pre-auth, later fragment": {tcp(80, isBob, later), Drop, "blocked", 1, 0},
+	"pre-auth, fragment here":  {udp(53, isBob, later, to(gateway)), Drop, "blocked", 1, 0},
+	"pre-auth, IP options":     {tcp(443, isBob, options), Drop, "blocked", 1, 0},
+	"pre-auth, multicast":      {udp(5353, isBob, to(multicast)), Drop, "blocked", 1, 0},
+	"pre-auth, HTTP to many":   {tcp(80, isBob, to(multicast)), Drop, "blocked", 1, 0},
+	"pre-auth, renews":         {udp(67, source(68), isBob, to(gateway)), Local, "local", 1, 0},
+	"pre-auth, DHCP to all":    {udp(67, source(68), isBob, to(all)), Local, "local", 1, 0},
+	"pre-auth, DHCP elsewhere": {udp(67, source(68), isBob), Drop, "blocked", 1, 0},
+	"pre-auth, frame to many":  {tcp(443, isBob, toMany), Drop, "blocked", 1, 0},
+	"pre-auth, HTTP to many's": {tcp(80, isBob, toMany), Drop, "blocked", 1, 0},
+	"pre-auth, garden, to many": {
+		tcp(443, isBob, toMany, to(netip.MustParseAddr("198.51.100.9"))), Drop, "blocked", 1, 0},
+	"pre-auth, ping to many": {icmp(8, isBob, toMany, to(gateway)), Local, "local", 1, 0},
+	"a wrong sum":            {tcp(443, set(10, 0x12)), Drop, "malformed", 1, 0},
+	"a wrong sum of options": {tcp(443, options, set(21, 9)), Drop, "malformed", 1, 0},
+	"length of 19":           {tcp(443, set(3, 19), summed), Drop, "malformed", 1, 0},
+	"length beyond all":      {tcp(443, set(3, 141), summed), Drop, "malformed", 1, 0},
+	"length of 0":            {tcp(443, set(3, 0), summed), Drop, "malformed", 1, 0},
+	"header length 4":        {tcp(443, set(0, 0x44), summed), Drop, "malformed", 1, 0},
+	"IPv5":                   {tcp(443, set(0, 0x55), summed), Drop, "malformed", 1, 0},
+	"cut in the header":      {tcp(443, cut(19)), Drop, "malformed", 1, 0},
+	"options longer than it": {tcp(443, set(0, 0x4f), cut(40)), Drop, "malformed", 1, 0},
+	"pre-auth, no ports":     {tcp(80, isBob, cut(22), came(140)), Drop, "blocked", 1, 0},
 }
 
 func TestUp(t *testing.T) {

@@ -36,7 +36,8 @@ func tallyOf(c datapath.Counters) tally {
 
 // minus returns the traffic since b.
 func (a tally) minus(b tally) tally {
-	return tally{a.upBytes - b.upBytes, a.upPackets - b.upPackets, a.downBytes - b.downBytes, a.downPackets - b.downPackets}
+	return tally{a.upBytes - b.upBytes, a.upPackets - b.upPackets, a.downBytes - b.downBytes,
+		a.downPackets - b.downPackets}
 }
 
 // tally returns a station's traffic so far.
@@ -119,7 +120,8 @@ func packetsAreBilled(t *testing.T, w *World) {
 			return nil
 		})
 	}
-	want.upBytes, want.upPackets, want.downBytes, want.downPackets = want.upBytes+joint.upBytes, want.upPackets+joint.upPackets, want.downBytes+joint.downBytes, want.downPackets+joint.downPackets
+	want.upBytes, want.upPackets, want.downBytes, want.downPackets = want.upBytes+joint.upBytes,
+		want.upPackets+joint.upPackets, want.downBytes+joint.downBytes, want.downPackets+joint.downPackets
 	w.bills(t, w.Alice, tally{}, want)
 	if got := w.tally(t, w.Bob); got != (tally{}) {
 		t.Errorf("Bob, who sent nothing, was billed %+v", got)
@@ -182,7 +184,8 @@ func streamsAreBilled(t *testing.T, w *World) {
 func joined(got, want tally) error {
 	got.upBytes, want.upBytes = got.upBytes-40*got.upPackets, want.upBytes-40*want.upPackets
 	got.downBytes, want.downBytes = got.downBytes-40*got.downPackets, want.downBytes-40*want.downPackets
-	if got.upBytes != want.upBytes || got.downBytes != want.downBytes || got.upPackets > want.upPackets || got.downPackets > want.downPackets {
+	if got.upBytes != want.upBytes || got.downBytes != want.downBytes || got.upPackets > want.upPackets ||
+		got.downPackets > want.downPackets {
 		return fmt.Errorf("without headers billed %+v, the ends sent %+v", got, want)
 	}
 	return nil
@@ -251,7 +254,8 @@ func booksAgree(t *testing.T, w *World) {
 		}
 	}
 	total := w.Total(t)
-	if got, twice := tallyOf(total), (tally{2 * want.upBytes, 2 * want.upPackets, 2 * want.downBytes, 2 * want.downPackets}); got != twice {
+	if got, twice := tallyOf(total),
+		(tally{2 * want.upBytes, 2 * want.upPackets, 2 * want.downBytes, 2 * want.downPackets}); got != twice {
 		t.Errorf("the total is %+v, the clients' sum %+v", got, twice)
 	}
 	netnstest.Await(t, "the count of what was forwarded", func() error {
@@ -293,7 +297,8 @@ func countersAgree(t *testing.T, w *World) {
 	x, y := w.NewStream(t, w.Alice, Server), w.NewStream(t, w.Alice, Server)
 	if !w.path.LinesOnly {
 		w.admit(t, w.Bob)
-		w.Alice.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+w.Bob.Addr.String()+" via 10.1.0.1")
+		w.Alice.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+
+			w.Bob.Addr.String()+" via 10.1.0.1")
 		NewFlow(t, w.Alice.Space, w.Alice.Addr, w.Bob.Space, w.Bob.Addr).Send(20)
 	}
 	x.Begin(x.Client)
@@ -314,9 +319,11 @@ func countersAgree(t *testing.T, w *World) {
 		passed := func(c datapath.Counters) uint64 { return c.UpPackets + c.DownPackets }
 		switch dropped := n["rate"] + n["quota"]; {
 		case forwarded(n) != passed(total) || passed(total) != passed(alice)+passed(bob):
-			return fmt.Errorf("forwarded %d, in total %d, by clients %d and %d", forwarded(n), passed(total), passed(alice), passed(bob))
+			return fmt.Errorf(
+				"forwarded %d, in total %d, by clients %d and %d", forwarded(n), passed(total), passed(alice), passed(bob))
 		case dropped != total.DroppedPackets || dropped != alice.DroppedPackets+bob.DroppedPackets:
-			return fmt.Errorf("dropped %d, in total %d, by clients %d and %d", dropped, total.DroppedPackets, alice.DroppedPackets, bob.DroppedPackets)
+			return fmt.Errorf("dropped %d, in total %d, by clients %d and %d", dropped, total.DroppedPackets,
+				alice.DroppedPackets, bob.DroppedPackets)
 		}
 		return nil
 	})

@@ -69,7 +69,8 @@ func refusedAtOnce(t *testing.T, w *World) {
 // sent counts the packets of a protocol, TCP or UDP, for an address and port.
 func sent(frames [][]byte, protocol byte, to netip.AddrPort) (n int) {
 	for _, f := range frames {
-		if len(f) >= 42 && f[23] == protocol && bytes.Equal(f[30:34], to.Addr().AsSlice()) && binary.BigEndian.Uint16(f[36:]) == to.Port() {
+		if len(f) >= 42 && f[23] == protocol && bytes.Equal(f[30:34], to.Addr().AsSlice()) &&
+			binary.BigEndian.Uint16(f[36:]) == to.Port() {
 			n++
 		}
 	}
@@ -99,7 +100,8 @@ func initial(s Station, to netip.AddrPort) (err error) {
 // whatever its form and mark: from the WAN and from behind another interface.
 func forgedRefusals(t *testing.T, w *World) {
 	third := netnstest.NewSpace(t)
-	w.Router.Run(t, `ip link add third0 address 02:00:00:00:01:03 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`, "third="+tid(third))
+	w.Router.Run(t, `ip link add third0 address 02:00:00:00:01:03 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`,
+		"third="+tid(third))
 	third.Run(t, quiet+`ip addr add 10.9.0.2/24 dev t0; ip link set t0 up; ip route add default via 10.9.0.1`)
 	w.Router.Run(t, netnstest.Up+"up third0")
 	w.admit(t, w.Alice)
@@ -118,8 +120,9 @@ func forgedRefusals(t *testing.T, w *World) {
 		via   func(*Frame)
 		marks *Flow
 	}{
-		"from the WAN":           {w.Server, serverLink, Server, Via(WANMAC), w.Down(t, w.Alice)},
-		"from another interface": {third, "t0", host, Via([6]byte{2, 0, 0, 0, 1, 3}), NewFlow(t, third, host, w.Alice.Space, w.Alice.Addr)},
+		"from the WAN": {w.Server, serverLink, Server, Via(WANMAC), w.Down(t, w.Alice)},
+		"from another interface": {
+			third, "t0", host, Via([6]byte{2, 0, 0, 0, 1, 3}), NewFlow(t, third, host, w.Alice.Space, w.Alice.Addr)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			forgeMark(t, at.space, at.link)
@@ -170,7 +173,8 @@ func refusals(of Station, outside netip.Addr, via func(*Frame)) map[string]attem
 	}
 	quoted := UDP(443, By(of))[14 : 14+28]
 	prohibited := func(f *Frame) {
-		f.L4 = &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodeCommAdminProhibited)}
+		f.L4 = &layers.ICMPv4{
+			TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodeCommAdminProhibited)}
 		f.Payload = quoted
 	}
 	all := map[string]attempt{}
@@ -196,13 +200,17 @@ func dhcpTunnel(t *testing.T, w *World) {
 	server, marks := NewWire(t, w.Server, serverLink), w.Up(t, w.Alice)
 	attempts := map[string]attempt{}
 	for name, to := range map[string]netip.Addr{
-		"a neighbour of the WAN": Server, "a host beyond": Beside, "the garden": Garden, "the router's other address": RouterWAN,
-		"a client": w.Alice.Addr, "nobody": netip.MustParseAddr("10.1.0.200"), "everybody at the WAN": netip.MustParseAddr("192.0.2.255"),
+		"a neighbour of the WAN": Server, "a host beyond": Beside, "the garden": Garden,
+		"the router's other address": RouterWAN,
+		"a client":                   w.Alice.Addr, "nobody": netip.MustParseAddr("10.1.0.200"),
+		"everybody at the WAN": netip.MustParseAddr("192.0.2.255"),
 	} {
 		for by, source := range map[string]uint16{"a client's port": 68, "a relay's port": 67, "any port": 40000} {
-			attempts[fmt.Sprintf("to %s from %s", name, by)] = attempt{UDP(67, SourcePort(source), By(w.Intruder), To(to)), "not-leased"}
+			attempts[fmt.Sprintf("to %s from %s", name, by)] = attempt{
+				UDP(67, SourcePort(source), By(w.Intruder), To(to)), "not-leased"}
 		}
-		attempts["to "+name+" from no address"] = attempt{UDP(67, SourcePort(68), From(netip.IPv4Unspecified(), w.Intruder.MAC), To(to)), "not-leased -"}
+		attempts["to "+name+" from no address"] = attempt{
+			UDP(67, SourcePort(68), From(netip.IPv4Unspecified(), w.Intruder.MAC), To(to)), "not-leased -"}
 	}
 	for n := range byte(50) { // from a new address each
 		from := netip.AddrFrom4([4]byte{10, 1, 0, 100 + n})

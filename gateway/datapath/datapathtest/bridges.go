@@ -6,20 +6,23 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// places: what depends on where the clients are. All behaviours are shown behind a bridge; these again where the LAN is a
-// bridge of the gateway's machine whose frames netfilter sees, and directly at the link. With the flag -clients all
+// places: what depends on where the clients are. All behaviours are shown behind a bridge; these again where the LAN is
+// a bridge of the gateway's machine whose frames netfilter sees, and directly at the link. With the flag -clients all
 // behaviours are shown at another place.
 var places = []behaviour{
-	{"OnTheGatewaysBridge", inTurn("DHCPComesThrough", "PacketsAreBilled", "GardenOpensAndCloses", "HTTPGoesToThePortal", "NATAndFirewalls"), Shape{Place: netnstest.OnGateway}},
-	{"StrangersOnTheGatewaysBridge", inTurn("LANThroughTheGateway", "NothingOfStrangersLeaves"), Shape{Place: netnstest.OnGateway}},
+	{"OnTheGatewaysBridge", inTurn("DHCPComesThrough", "PacketsAreBilled", "GardenOpensAndCloses", "HTTPGoesToThePortal",
+		"NATAndFirewalls"), Shape{Place: netnstest.OnGateway}},
+	{"StrangersOnTheGatewaysBridge", inTurn("LANThroughTheGateway", "NothingOfStrangersLeaves"),
+		Shape{Place: netnstest.OnGateway}},
 	{"ForgedARPOnTheGatewaysBridge", arpGames, Shape{Place: netnstest.OnGateway}},
 	{"OthersMarkHTTPOnTheGatewaysBridge", othersMark, Shape{Place: netnstest.OnGateway}},
 	{"LinesOnTheGatewaysBridge", onLine(linesBehindNAT), Shape{Line: true, Place: netnstest.OnGateway}},
-	{"DirectlyAtTheLink", inTurn("DHCPComesThrough", "PacketsAreBilled", "HTTPGoesToThePortal"), Shape{Place: netnstest.Direct}},
+	{"DirectlyAtTheLink", inTurn("DHCPComesThrough", "PacketsAreBilled", "HTTPGoesToThePortal"),
+		Shape{Place: netnstest.Direct}},
 }
 
-// inTurn shows behaviours one after the other in one network. Those that count from nothing come first, and none uses up what
-// a client may do.
+// inTurn shows behaviours one after the other in one network. Those that count from nothing come first, and none uses
+// up what a client may do.
 func inTurn(names ...string) func(*testing.T, *World) {
 	return func(t *testing.T, w *World) {
 		for _, name := range names {

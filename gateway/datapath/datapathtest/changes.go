@@ -37,7 +37,8 @@ func outAtOnce(t *testing.T, w *World) {
 	}{
 		{"after Remove", func() error { return w.Remove(w.Alice.Addr) }},
 		{"after logout", func() error { return w.Set(w.Alice.client()) }},
-		{"after another got the address", func() error { return w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Bob.MAC, Admitted: true}) }},
+		{"after another got the address",
+			func() error { return w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Bob.MAC, Admitted: true}) }},
 	} {
 		w.admit(t, w.Alice)
 		up.Passes(t, "up, admitted")
@@ -96,7 +97,8 @@ func manyHands(t *testing.T, w *World) {
 		hands.Go(func() {
 			for n := range 25 {
 				c := datapath.Client{Addr: addr, MAC: datapath.MAC{2, 1, 0, 0, 0, byte(n)}, Admitted: n%2 == 0}
-				err := errors.Join(w.Set(c), w.OpenGarden(fmt.Sprintf("203.0.113.%d/32", i), time.Now().Add(time.Hour)), w.Remove(addr))
+				err := errors.Join(
+					w.Set(c), w.OpenGarden(fmt.Sprintf("203.0.113.%d/32", i), time.Now().Add(time.Hour)), w.Remove(addr))
 				var total datapath.Counters
 				if err = errors.Join(err, w.call("Total", Nothing{}, &total)); err != nil || total.UpPackets > up.Sent() {
 					t.Errorf("%v; all were billed %d packets of %d", err, total.UpPackets, up.Sent())
@@ -145,7 +147,8 @@ func manyClients(t *testing.T, w *World) {
 		b := [4]byte{10, 1}
 		binary.BigEndian.PutUint16(b[2:], uint16(i+300))
 		addrs[i] = netip.AddrFrom4(b)
-		all[i] = datapath.Client{Addr: addrs[i], MAC: datapath.MAC{2, 1, 0, 0, b[2], b[3]}, Admitted: i%100 == 0, Limits: datapath.Limits{UpBps: uint64(i+1) * 1000}}
+		all[i] = datapath.Client{Addr: addrs[i], MAC: datapath.MAC{2, 1, 0, 0, b[2], b[3]}, Admitted: i%100 == 0,
+			Limits: datapath.Limits{UpBps: uint64(i+1) * 1000}}
 	}
 	must(t, w.Set(all...))
 	w.admit(t, w.Alice)
@@ -168,7 +171,8 @@ func manyClients(t *testing.T, w *World) {
 		}
 		return nil
 	})
-	if f := server.Frames(); holding(f, "let me in") != 1 || holding(f, "before login") != 0 || holding(f, "of another") != 0 {
+	if f := server.Frames(); holding(f, "let me in") != 1 || holding(f, "before login") != 0 ||
+		holding(f, "of another") != 0 {
 		t.Error("what one of ten thousand may do depends on the others")
 	}
 	if got := tallyOf(w.Total(t)); got != (tally{bytes + 20*(headers+FlowBytes) + 40 + 9, 71, bytes, 50}) {

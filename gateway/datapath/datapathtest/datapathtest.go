@@ -109,8 +109,8 @@ type Promises struct {
 	// LeavesSums: an admitted client's packet with a wrong IP header checksum may be
 	// forwarded unchanged, for the next hop to drop.
 	LeavesSums bool
-	// SeesBridged: where netfilter sees the frames of the LAN's bridge, those between clients are judged as if they were for
-	// the gateway, and packets that were sent as one are counted by the MTU.
+	// SeesBridged: where netfilter sees the frames of the LAN's bridge, those between clients are judged as if they were
+	// for the gateway, and packets that were sent as one are counted by the MTU.
 	SeesBridged bool
 	// Burst is the traffic that a silent client may send at once, as the time in which its
 	// rate limit would allow it.
@@ -150,7 +150,8 @@ type Shape struct {
 	Switch  bool // the bridge's netfilter does not look at frames, so that broken ones come
 }
 
-var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, decisions, lifetimes, lines)
+var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits,
+	changes, routing, decisions, lifetimes, lines)
 
 // Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.
@@ -166,7 +167,8 @@ func Run(t *testing.T, p Path) {
 func RunLines(t *testing.T, p Path) {
 	all := slices.Clone(lines)
 	for _, b := range behaviours {
-		if slices.Contains([]string{"AdmissionEndsInTime", "RatesHoldUp", "RatesHoldDown", "StreamsKeepTheirRate", "RulesFlushed", "SecondGatewayIsRefused", "BooksAgree", "DetachLeavesNothing", "InterfacesMadeAgain"}, b.name) {
+		if slices.Contains([]string{"AdmissionEndsInTime", "RatesHoldUp", "RatesHoldDown", "StreamsKeepTheirRate",
+			"RulesFlushed", "SecondGatewayIsRefused", "BooksAgree", "DetachLeavesNothing", "InterfacesMadeAgain"}, b.name) {
 			b.shape.Line = true
 			all = append(all, b)
 		}
@@ -179,8 +181,10 @@ func RunLines(t *testing.T, p Path) {
 func RunAttached(t *testing.T, p Path) {
 	all := slices.Concat(lifetimes, uplink, neighbours, floods)
 	for _, b := range behaviours {
-		if slices.Contains([]string{"NothingOfStrangersLeaves", "NothingReachesStrangers", "OtherInterfaces", "IPv6IsNoWayAround", "HTTPGoesToThePortal", "DHCPComesThrough",
-			"PacketsAreBilled", "StreamsAreBilled", "CountersAgree", "RatesHoldUp", "RatesHoldDown", "ManyHands", "TrafficFollowsTheNetwork", "NATAndFirewalls", "HooksSeeEveryPacket",
+		if slices.Contains([]string{"NothingOfStrangersLeaves", "NothingReachesStrangers", "OtherInterfaces",
+			"IPv6IsNoWayAround", "HTTPGoesToThePortal", "DHCPComesThrough",
+			"PacketsAreBilled", "StreamsAreBilled", "CountersAgree", "RatesHoldUp", "RatesHoldDown", "ManyHands",
+			"TrafficFollowsTheNetwork", "NATAndFirewalls", "HooksSeeEveryPacket",
 			"LinesAreBilled", "LinesOfTheStack", "LinesBehindNAT", "ClosedWithLines", "KilledWithLines"}, b.name) {
 			all = append(all, b)
 		}

@@ -56,9 +56,11 @@ func (w *World) forwardsAs(t *testing.T, word, when string) {
 // by source, by a hash of addresses, by type of service.
 func routesByMore(t *testing.T, w *World) {
 	second := netnstest.NewSpace(t)
-	w.Router.Run(t, `ip link add wan1 address 02:00:00:00:01:03 type veth peer name t0 netns $second; ip addr add 10.9.0.1/24 dev wan1; ip link set wan1 up`, "second="+tid(second))
+	w.Router.Run(t, `ip link add wan1 address 02:00:00:00:01:03 type veth peer name t0 netns $second; ip addr add 10.9.0.1/24 dev wan1; ip link set wan1 up`,
+		"second="+tid(second))
 	second.Run(t, quiet+`ip link set t0 address 02:00:00:00:03:03 up; ip addr add 10.9.0.2/24 dev t0`)
-	w.Router.Run(t, netnstest.Up+`up wan1; ip neigh replace 10.9.0.2 lladdr 02:00:00:00:03:03 dev wan1 nud permanent; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev wan0 nud permanent
+	w.Router.Run(t, netnstest.Up+
+		`up wan1; ip neigh replace 10.9.0.2 lladdr 02:00:00:00:03:03 dev wan1 nud permanent; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev wan0 nud permanent
 ip route add default via 10.9.0.2 table 100`)
 	w.admit(t, w.Alice, w.Bob)
 	u := uplinks{w, NewWire(t, w.Server, serverLink), NewWire(t, second, "t0"), map[Station]*Wire{}}
@@ -69,10 +71,14 @@ ip route add default via 10.9.0.2 table 100`)
 	first := w.Forwarding(t)
 	for _, c := range []struct{ what, do, undo string }{
 		{"a rule for one client", "ip rule add from 10.1.0.11 lookup 100", "ip rule del from 10.1.0.11 lookup 100"},
-		{"two next hops", "ip route replace default nexthop via 192.0.2.2 nexthop via 10.9.0.2", "ip route replace default via 192.0.2.2"},
-		{"a nexthop group", "ip nexthop add id 1 via 192.0.2.2 dev wan0; ip nexthop add id 2 via 10.9.0.2 dev wan1; ip nexthop add id 3 group 1/2; ip route replace default nhid 3",
+		{"two next hops", "ip route replace default nexthop via 192.0.2.2 nexthop via 10.9.0.2",
+			"ip route replace default via 192.0.2.2"},
+		{"a nexthop group",
+			"ip nexthop add id 1 via 192.0.2.2 dev wan0; ip nexthop add id 2 via 10.9.0.2 dev wan1; ip nexthop add id 3 group " +
+				"1/2; ip route replace default nhid 3",
 			"ip route replace default via 192.0.2.2; ip nexthop flush >/dev/null"},
-		{"a route for one type of service", "ip route add default via 10.9.0.2 tos 0x10", "ip route del default via 10.9.0.2 tos 0x10"},
+		{"a route for one type of service", "ip route add default via 10.9.0.2 tos 0x10",
+			"ip route del default via 10.9.0.2 tos 0x10"},
 	} {
 		w.Router.Run(t, c.do)
 		w.leftToStack(t, c.what)
@@ -93,8 +99,10 @@ type uplinks struct {
 // compares the uplink that each takes with the answer of the kernel's routing.
 func (u uplinks) follows(t *testing.T, when string) {
 	t.Helper()
-	want := strings.Fields(u.Router.Run(t, `for host in 1 2 3 4 5 6; do for from in 10.1.0.10 10.1.0.11; do for tos in 0 0x10; do
-echo route get 203.0.113.$host from $from iif $dev tos $tos; done; done; done | ip -batch - | sed -n 's/.* dev \([^ ]*\) .*/\1/p'`, "dev="+u.device()))
+	want := strings.Fields(
+		u.Router.Run(t, `for host in 1 2 3 4 5 6; do for from in 10.1.0.10 10.1.0.11; do for tos in 0 0x10; do
+echo route get 203.0.113.$host from $from iif $dev tos $tos; done; done; done | ip -batch - | sed -n 's/.* dev \([^ ]*\) .*/\1/p'`,
+			"dev="+u.device()))
 	text := func(n int) string { return fmt.Sprintf("%s, way %d.", when, n) }
 	count := map[string]int{"wan0": len(u.first.Frames()), "wan1": len(u.second.Frames())}
 	n := 0
@@ -102,7 +110,8 @@ echo route get 203.0.113.$host from $from iif $dev tos $tos; done; done; done | 
 		for _, s := range []Station{u.Alice, u.Bob} {
 			for _, tos := range []uint8{0, 0x10} {
 				for range 3 { // the first one may be the one that the answer is asked for
-					u.lan[s].Send(t, Silent(text(n), By(s), To(netip.AddrFrom4([4]byte{203, 0, 113, 1 + host})), func(f *Frame) { f.IP.TOS = tos }))
+					u.lan[s].Send(t,
+						Silent(text(n), By(s), To(netip.AddrFrom4([4]byte{203, 0, 113, 1 + host})), func(f *Frame) { f.IP.TOS = tos }))
 				}
 				n++
 			}
@@ -214,7 +223,8 @@ func (w *World) seen(t *testing.T, up, down *Flow) error {
 // gateway look for nobody: no ARP request, no entry in the neighbour table.
 func scanOfLAN(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
-	server, alice, lan := NewWire(t, w.Server, serverLink), NewWire(t, w.Alice.Space, clientLink), NewWire(t, w.Intruder.Space, clientLink)
+	server, alice, lan := NewWire(t, w.Server, serverLink), NewWire(t, w.Alice.Space, clientLink),
+		NewWire(t, w.Intruder.Space, clientLink)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	w.mark(t, up, 1)
 	w.mark(t, down, 1)
@@ -228,7 +238,8 @@ func scanOfLAN(t *testing.T, w *World) {
 	if n := looked(lan.Frames()); n > 0 {
 		t.Errorf("%d ARP requests for addresses that nobody leased", n)
 	}
-	if out := w.Router.Run(t, "ip -4 neigh show dev lan0"); strings.Contains(out, "10.1.0.1") && regexp.MustCompile(`(?m)^10\.1\.0\.1\d\d `).MatchString(out) {
+	if out := w.Router.Run(t, "ip -4 neigh show dev lan0"); strings.Contains(out, "10.1.0.1") &&
+		regexp.MustCompile(`(?m)^10\.1\.0\.1\d\d `).MatchString(out) {
 		t.Errorf("entries of the neighbour table:\n%s", out)
 	}
 	w.Router.Run(t, "ip addr add 10.1.0.150/32 dev lo") // an address of the gateway's machine, which nobody leases
@@ -238,7 +249,8 @@ func scanOfLAN(t *testing.T, w *World) {
 // looked counts the gateway's ARP requests for 10.1.0.100 to 10.1.0.199.
 func looked(frames [][]byte) (n int) {
 	for _, f := range frames {
-		if isARP(f) && bytes.Equal(f[6:12], LANMAC[:]) && binary.BigEndian.Uint16(f[20:]) == 1 && f[41] >= 100 && f[41] < 200 {
+		if isARP(f) && bytes.Equal(f[6:12], LANMAC[:]) && binary.BigEndian.Uint16(f[20:]) == 1 && f[41] >= 100 &&
+			f[41] < 200 {
 			n++
 		}
 	}

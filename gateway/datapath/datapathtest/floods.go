@@ -67,7 +67,8 @@ func connectionFlood(t *testing.T, w *World) {
 	}
 	more()
 	w.others(t, w.Alice)
-	for 2*int(sent) < allowed(time.Since(began), datapath.Datagram)*4/3 { // on a slow machine: two of each packet are datagrams
+	for 2*int(sent) < allowed(time.Since(began), datapath.Datagram)*4/3 {
+		// on a slow machine: two of each packet are datagrams
 		more()
 	}
 	kept.SetDeadline(time.Now().Add(patience))
@@ -80,7 +81,8 @@ func connectionFlood(t *testing.T, w *World) {
 	tracked, err := strconv.Atoi(strings.TrimSpace(w.Router.Run(t, "cat /proc/sys/net/netfilter/nf_conntrack_count")))
 	must(t, err)
 	got := answers(lan.Frames(), w.Bob)
-	bounded(t, time.Since(began), tracked, "connections tracked", datapath.Datagram, datapath.Connection, datapath.Capture, datapath.GardenFlow)
+	bounded(t, time.Since(began), tracked, "connections tracked", datapath.Datagram, datapath.Connection, datapath.Capture,
+		datapath.GardenFlow)
 	bounded(t, time.Since(began), got["refusal"], "refusals", datapath.Refusal, datapath.Connection)
 	bounded(t, time.Since(began), got["connection"], "connections accepted", datapath.Connection, datapath.Capture)
 	bounded(t, time.Since(began), got["datagram"], "datagrams answered", datapath.Datagram)
@@ -117,7 +119,8 @@ func flood(s Station, n uint16) [][]byte {
 	return [][]byte{
 		SYN(80, as, port, elsewhere), TCP(80, as, SourcePort(20000+n), elsewhere), // captured, or reset
 		SYN(443, as, port, elsewhere), UDP(443, as, port, elsewhere), // refused
-		SYN(80, as, port, To(Garden)), TCP(443, as, port, To(Garden)), UDP(443, as, port, To(Garden)), Echo(as, echo, To(Garden)),
+		SYN(80, as, port, To(Garden)), TCP(443, as, port, To(Garden)), UDP(443, as, port, To(Garden)),
+		Echo(as, echo, To(Garden)),
 		SYN(portalPort, as, port, To(Gateway)), TCP(portalPort, as, SourcePort(20000+n), To(Gateway)),
 		UDP(dnsPort, as, port, To(Gateway)), Echo(as, echo, To(Gateway)),
 	}
@@ -141,7 +144,8 @@ func (w *World) others(t *testing.T, s Station) {
 func answers(frames [][]byte, to Station) map[string]int {
 	n, seen := map[string]int{}, map[string]bool{}
 	for _, f := range frames {
-		if len(f) < 42 || !bytes.Equal(f[:6], to.MAC[:]) || !bytes.Equal(f[6:12], LANMAC[:]) || f[12] != 8 || f[13] != 0 || bytes.Equal(f[26:30], Garden.AsSlice()) {
+		if len(f) < 42 || !bytes.Equal(f[:6], to.MAC[:]) || !bytes.Equal(f[6:12], LANMAC[:]) || f[12] != 8 || f[13] != 0 ||
+			bytes.Equal(f[26:30], Garden.AsSlice()) {
 			continue
 		}
 		kind := "datagram"
@@ -169,9 +173,10 @@ func arpFlood(t *testing.T, w *World) {
 		most       func(time.Duration) int
 	}{
 		"a client": {w.Bob, w.Alice, func(took time.Duration) int { return allowed(took, datapath.Question) }},
-		"a device": {Station{w.Intruder.Space, none, w.Intruder.MAC, 0}, Station{w.Alice.Space, none, w.Alice.MAC, 0}, func(took time.Duration) int {
-			return 60 + datapath.Senders.AtOnce + int(datapath.Senders.EachSecond*took.Seconds())
-		}},
+		"a device": {Station{w.Intruder.Space, none, w.Intruder.MAC, 0}, Station{w.Alice.Space, none, w.Alice.MAC, 0},
+			func(took time.Duration) int {
+				return 60 + datapath.Senders.AtOnce + int(datapath.Senders.EachSecond*took.Seconds())
+			}},
 	} {
 		lan, alice := NewWire(t, c.of.Space, clientLink), NewWire(t, c.others.Space, clientLink)
 		began, before := time.Now(), w.Packets(t)["throttled"]
@@ -217,7 +222,8 @@ func dhcpFlood(t *testing.T, w *World) {
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	const first, other, leased uint32 = 1000, 1, 2
 	discover := func(id uint32, m datapath.MAC) []byte {
-		return UDP(dhcpPort, SourcePort(68), From(netip.IPv4Unspecified(), m), To(netip.AddrFrom4([4]byte{255, 255, 255, 255})), Via(everybody), Carrying(bootp(id)))
+		return UDP(dhcpPort, SourcePort(68), From(netip.IPv4Unspecified(), m),
+			To(netip.AddrFrom4([4]byte{255, 255, 255, 255})), Via(everybody), Carrying(bootp(id)))
 	}
 	began := time.Now()
 	for n := range uint32(flooding) {
@@ -262,7 +268,8 @@ func newcomerFlood(t *testing.T, w *World) {
 	began := time.Now()
 	for n := range uint16(flooding) {
 		addr := netip.AddrFrom4([4]byte{10, 1, 0, byte(100 + n%100)})
-		lan.Send(t, UDP(443, From(addr, w.Intruder.MAC)), inAnothersFrame(ARP(1, addr, datapath.MAC{2, 1, 0, 0, byte(n >> 8), byte(n)}, Gateway), w.Intruder.MAC))
+		lan.Send(t, UDP(443, From(addr, w.Intruder.MAC)),
+			inAnothersFrame(ARP(1, addr, datapath.MAC{2, 1, 0, 0, byte(n >> 8), byte(n)}, Gateway), w.Intruder.MAC))
 	}
 	other := Newcomer{netip.MustParseAddr("10.1.0.40"), datapath.MAC{2, 0, 0, 0, 0, 40}}
 	var seen []Newcomer

@@ -38,7 +38,8 @@ type Flow struct {
 const FlowBytes = 100
 
 // NewFlow joins two addresses; it ends with the test.
-func NewFlow(t *testing.T, from *netnstest.Space, source netip.Addr, to *netnstest.Space, destination netip.Addr) *Flow {
+func NewFlow(t *testing.T, from *netnstest.Space, source netip.Addr, to *netnstest.Space,
+	destination netip.Addr) *Flow {
 	t.Helper()
 	f := &Flow{backlog: backlogDrops(t)}
 	var err error
@@ -55,7 +56,8 @@ func NewFlow(t *testing.T, from *netnstest.Space, source netip.Addr, to *netnste
 	})
 	must(t, err)
 	from.Do(func() {
-		f.out, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(source, 0)), f.in.LocalAddr().(*net.UDPAddr))
+		f.out, err = net.DialUDP(
+			"udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(source, 0)), f.in.LocalAddr().(*net.UDPAddr))
 	})
 	must(t, err)
 	f.done.Go(f.receive)

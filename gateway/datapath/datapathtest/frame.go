@@ -23,7 +23,8 @@ type Frame struct {
 // TCP returns a segment with 100 bytes from port 40000 of 10.1.0.10 to the server's port,
 // through the gateway, changed by how.
 func TCP(port uint16, how ...func(*Frame)) []byte {
-	l4 := &layers.TCP{SrcPort: 40000, DstPort: layers.TCPPort(port), Seq: 1000, Ack: 2000, ACK: true, PSH: true, Window: 1000}
+	l4 := &layers.TCP{
+		SrcPort: 40000, DstPort: layers.TCPPort(port), Seq: 1000, Ack: 2000, ACK: true, PSH: true, Window: 1000}
 	return build(layers.IPProtocolTCP, l4, how)
 }
 
@@ -40,7 +41,8 @@ func UDP(port uint16, how ...func(*Frame)) []byte {
 
 // Echo is an ICMP echo request.
 func Echo(how ...func(*Frame)) []byte {
-	return build(layers.IPProtocolICMPv4, &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeEchoRequest, 0), Id: 7, Seq: 1}, how)
+	return build(layers.IPProtocolICMPv4,
+		&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeEchoRequest, 0), Id: 7, Seq: 1}, how)
 }
 
 // Protocol returns a packet of another protocol with a meaningless payload.
@@ -49,9 +51,10 @@ func Protocol(p layers.IPProtocol, how ...func(*Frame)) []byte { return build(p,
 // build serialises a frame, changed by how.
 func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func(*Frame)) []byte {
 	f := Frame{
-		Eth: layers.Ethernet{SrcMAC: hw(datapath.MAC{2, 0, 0, 0, 0, 10}), DstMAC: hw(LANMAC), EthernetType: layers.EthernetTypeIPv4},
-		IP:  layers.IPv4{Version: 4, TTL: 64, Protocol: protocol, SrcIP: []byte{10, 1, 0, 10}, DstIP: Server.AsSlice()},
-		L4:  l4, Payload: bytes.Repeat([]byte{'x'}, 100),
+		Eth: layers.Ethernet{
+			SrcMAC: hw(datapath.MAC{2, 0, 0, 0, 0, 10}), DstMAC: hw(LANMAC), EthernetType: layers.EthernetTypeIPv4},
+		IP: layers.IPv4{Version: 4, TTL: 64, Protocol: protocol, SrcIP: []byte{10, 1, 0, 10}, DstIP: Server.AsSlice()},
+		L4: l4, Payload: bytes.Repeat([]byte{'x'}, 100),
 	}
 	for _, h := range how {
 		h(&f)
@@ -125,7 +128,8 @@ func Fragment(offset uint16) func(*Frame) {
 
 // Options adds IP options: an empty record route.
 func Options(f *Frame) {
-	f.IP.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
+	f.IP.Options = []layers.IPv4Option{
+		{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
 }
 
 // EtherType changes a built frame's type.
@@ -152,7 +156,8 @@ func IPv6(m datapath.MAC) []byte {
 	udp.SetNetworkLayerForChecksum(ip)
 	b := gopacket.NewSerializeBuffer()
 	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-		&layers.Ethernet{SrcMAC: hw(m), DstMAC: hw(LANMAC), EthernetType: layers.EthernetTypeIPv6}, ip, udp, gopacket.Payload("leak"))
+		&layers.Ethernet{SrcMAC: hw(m), DstMAC: hw(LANMAC), EthernetType: layers.EthernetTypeIPv6}, ip, udp,
+		gopacket.Payload("leak"))
 	if err != nil {
 		panic(err) // the test itself is wrong
 	}
@@ -165,8 +170,10 @@ func ARP(operation uint16, a netip.Addr, m datapath.MAC, target netip.Addr) []by
 	b := gopacket.NewSerializeBuffer()
 	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{},
 		&layers.Ethernet{SrcMAC: hw(m), DstMAC: hw(everybody), EthernetType: layers.EthernetTypeARP},
-		&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: operation,
-			SourceHwAddress: m[:], SourceProtAddress: a.AsSlice(), DstHwAddress: make([]byte, 6), DstProtAddress: target.AsSlice()})
+		&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6,
+			ProtAddressSize: 4, Operation: operation,
+			SourceHwAddress: m[:], SourceProtAddress: a.AsSlice(), DstHwAddress: make([]byte, 6),
+			DstProtAddress: target.AsSlice()})
 	if err != nil {
 		panic(err) // the test itself is wrong
 	}

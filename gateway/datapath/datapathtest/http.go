@@ -79,7 +79,8 @@ func oddHTTP(w *World) map[string]attempt {
 func Flags(initials string) func(*Frame) {
 	return func(f *Frame) {
 		l := f.L4.(*layers.TCP)
-		for initial, flag := range map[byte]*bool{'F': &l.FIN, 'S': &l.SYN, 'R': &l.RST, 'P': &l.PSH, 'A': &l.ACK, 'U': &l.URG} {
+		for initial, flag := range map[byte]*bool{
+			'F': &l.FIN, 'S': &l.SYN, 'R': &l.RST, 'P': &l.PSH, 'A': &l.ACK, 'U': &l.URG} {
 			*flag = bytes.IndexByte([]byte(initials), initial) >= 0
 		}
 	}
@@ -132,7 +133,8 @@ func othersMark(t *testing.T, w *World) {
 	w.Router.Run(t, `iptables -t mangle -A PREROUTING -j MARK --set-mark 1; iptables -t mangle -A PREROUTING -j CONNMARK --save-mark
 iptables -t mangle -A FORWARD -j MARK --set-mark 2; iptables -t mangle -A OUTPUT -j MARK --set-mark 3`)
 	t.Cleanup(func() { w.Router.Run(t, "iptables -t mangle -F") })
-	for _, b := range []behaviour{{"the portal", portal, Shape{}}, {"odd HTTP", oddHTTPStays, Shape{}}, {"logout", httpEndsAtOnce, Shape{}}} {
+	for _, b := range []behaviour{
+		{"the portal", portal, Shape{}}, {"odd HTTP", oddHTTPStays, Shape{}}, {"logout", httpEndsAtOnce, Shape{}}} {
 		t.Run(b.name, func(t *testing.T) { b.check(t, w) })
 	}
 }

@@ -116,10 +116,13 @@ func arpGames(t *testing.T, w *World) {
 	})
 	before := w.Packets(t)["arp-spoof"]
 	forged := [][]byte{
-		ARP(1, w.Alice.Addr, w.Intruder.MAC, Gateway), ARP(2, w.Alice.Addr, w.Intruder.MAC, Gateway), ARP(1, w.Alice.Addr, w.Intruder.MAC, w.Alice.Addr),
-		ARP(1, Gateway, w.Intruder.MAC, w.Alice.Addr), ARP(2, Gateway, w.Intruder.MAC, Gateway), ARP(1, w.Intruder.Addr, w.Intruder.MAC, Gateway),
+		ARP(1, w.Alice.Addr, w.Intruder.MAC, Gateway), ARP(2, w.Alice.Addr, w.Intruder.MAC, Gateway),
+		ARP(1, w.Alice.Addr, w.Intruder.MAC, w.Alice.Addr),
+		ARP(1, Gateway, w.Intruder.MAC, w.Alice.Addr), ARP(2, Gateway, w.Intruder.MAC, Gateway),
+		ARP(1, w.Intruder.Addr, w.Intruder.MAC, Gateway),
 		ARP(2, Server, w.Intruder.MAC, Gateway),
-		inAnothersFrame(ARP(1, w.Alice.Addr, w.Alice.MAC, Gateway), w.Intruder.MAC), inAnothersFrame(ARP(2, w.Bob.Addr, w.Bob.MAC, Gateway), w.Intruder.MAC),
+		inAnothersFrame(ARP(1, w.Alice.Addr, w.Alice.MAC, Gateway), w.Intruder.MAC),
+		inAnothersFrame(ARP(2, w.Bob.Addr, w.Bob.MAC, Gateway), w.Intruder.MAC),
 		inAnothersFrame(ARP(1, w.Bob.Addr, w.Intruder.MAC, Gateway), w.Bob.MAC),
 	}
 	for range 3 {
@@ -176,7 +179,8 @@ ip addr add 2001:db8:1::1/64 dev lan0 nodad; ip addr add 2001:db8:2::1/64 dev wa
 // counted as with the server; other clients cannot be reached.
 func throughTheGateway(t *testing.T, w *World) {
 	for _, s := range []struct{ from, to Station }{{w.Alice, w.Bob}, {w.Bob, w.Alice}, {w.Alice, w.Intruder}} {
-		s.from.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+s.to.Addr.String()+" via 10.1.0.1")
+		s.from.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+
+			s.to.Addr.String()+" via 10.1.0.1")
 	}
 	w.admit(t, w.Alice, w.Bob)
 	flow := NewFlow(t, w.Alice.Space, w.Alice.Addr, w.Bob.Space, w.Bob.Addr)
@@ -212,7 +216,8 @@ func throughTheGateway(t *testing.T, w *World) {
 // otherInterfaces: hosts behind a third interface are treated like those behind the WAN.
 func otherInterfaces(t *testing.T, w *World) {
 	third := netnstest.NewSpace(t)
-	w.Router.Run(t, `ip link add third0 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`, "third="+tid(third))
+	w.Router.Run(t, `ip link add third0 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`,
+		"third="+tid(third))
 	third.Run(t, quiet+`ip addr add 10.9.0.2/24 dev t0; ip link set t0 up; ip route add default via 10.9.0.1`)
 	w.Router.Run(t, netnstest.Up+"up third0")
 	w.admit(t, w.Alice)
@@ -259,7 +264,8 @@ func newcomers(t *testing.T, w *World) {
 		}
 		return nil
 	})
-	quiet := Newcomer{netip.MustParseAddr("10.1.0.40"), datapath.MAC{2, 0, 0, 0, 0, 40}} // a client that already knows the gateway's MAC
+	// a client that already knows the gateway's MAC
+	quiet := Newcomer{netip.MustParseAddr("10.1.0.40"), datapath.MAC{2, 0, 0, 0, 0, 40}}
 	NewWire(t, w.Intruder.Space, clientLink).Send(t, UDP(443, From(quiet.Addr, quiet.MAC)))
 	netnstest.Await(t, "word of one who never asked by ARP", func() error {
 		if got := w.Seen(t).Newcomers; !slices.Contains(got, quiet) {
@@ -273,7 +279,8 @@ func newcomers(t *testing.T, w *World) {
 		}
 	}
 	wire := NewWire(t, w.Intruder.Space, clientLink)
-	for _, next := range []Newcomer{{slow, datapath.MAC{2, 0, 0, 0, 0, 60}}, {slow.Next(), datapath.MAC{2, 0, 0, 0, 0, 61}}} {
+	for _, next := range []Newcomer{
+		{slow, datapath.MAC{2, 0, 0, 0, 0, 60}}, {slow.Next(), datapath.MAC{2, 0, 0, 0, 0, 61}}} {
 		wire.Send(t, UDP(443, From(next.Addr, next.MAC)))
 		netnstest.Await(t, "word of a newcomer while another one is being decided", func() error {
 			if got := w.Seen(t).Newcomers; !slices.Contains(got, next) {

@@ -349,8 +349,8 @@ func rulesFlushedAlone(t *testing.T, w *World) {
 	down.Passes(t, "down, with a daemon again")
 }
 
-// makeAgain removes interfaces of the gateway and creates new ones of the same names. A bridge's ports go down with it: the
-// machine would take what they receive for its own.
+// makeAgain removes interfaces of the gateway and creates new ones of the same names. A bridge's ports go down with it:
+// the machine would take what they receive for its own.
 func (w *World) makeAgain(t *testing.T, lan, wan bool) {
 	t.Helper()
 	if lan {

@@ -94,9 +94,12 @@ func quotasHold(t *testing.T, w *World) {
 		limits func(now tally) datapath.Limits
 		passed tally // packets
 	}{
-		{"up", func(n tally) datapath.Limits { return datapath.Limits{UpBytes: n.upBytes + 3*size} }, tally{upPackets: 3, downPackets: 10}},
-		{"up, within a packet", func(n tally) datapath.Limits { return datapath.Limits{UpBytes: n.upBytes + 2*size + 1} }, tally{upPackets: 3, downPackets: 10}},
-		{"down", func(n tally) datapath.Limits { return datapath.Limits{DownBytes: n.downBytes + 4*size} }, tally{upPackets: 10, downPackets: 4}},
+		{"up", func(n tally) datapath.Limits { return datapath.Limits{UpBytes: n.upBytes + 3*size} },
+			tally{upPackets: 3, downPackets: 10}},
+		{"up, within a packet", func(n tally) datapath.Limits { return datapath.Limits{UpBytes: n.upBytes + 2*size + 1} },
+			tally{upPackets: 3, downPackets: 10}},
+		{"down", func(n tally) datapath.Limits { return datapath.Limits{DownBytes: n.downBytes + 4*size} },
+			tally{upPackets: 10, downPackets: 4}},
 		{"total", func(n tally) datapath.Limits {
 			return datapath.Limits{TotalBytes: n.upBytes + n.downBytes + 12*size}
 		}, tally{upPackets: 10, downPackets: 2}},
@@ -123,7 +126,8 @@ func quotasHold(t *testing.T, w *World) {
 			up.Settle()
 			down.Settle()
 			if up.Came()-from != want.upPackets || down.Came()-fromDown != want.downPackets {
-				t.Errorf("%d and %d packets came, want %d and %d", up.Came()-from, down.Came()-fromDown, want.upPackets, want.downPackets)
+				t.Errorf("%d and %d packets came, want %d and %d", up.Came()-from, down.Came()-fromDown, want.upPackets,
+					want.downPackets)
 			}
 		})
 	}
@@ -210,7 +214,8 @@ func ratesHold(t *testing.T, w *World, upward bool) {
 // streamsKeepRate: a connection nearly reaches its rate and never exceeds it; connections
 // in the other direction do not count.
 func streamsKeepRate(t *testing.T, w *World) {
-	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = datapath.Limits{UpBps: *rateBps, DownBps: *rateBps} })))
+	must(t, w.Set(w.Alice.client(
+		admitted, func(c *datapath.Client) { c.Limits = datapath.Limits{UpBps: *rateBps, DownBps: *rateBps} })))
 	x, y := w.NewStream(t, w.Alice, Server), w.NewStream(t, w.Alice, Server)
 	was, began := w.tally(t, w.Alice), time.Now()
 	x.Begin(x.Client)

@@ -284,12 +284,14 @@ func forgedLines(t *testing.T, w *World) {
 			}
 			return nil
 		}
-		if n, m := now["wrong-mac"]-before["wrong-mac"], now["malformed"]-before["malformed"]; n < uint64(len(wrong)-1) || m < uint64(len(malformed)) {
+		if n, m := now["wrong-mac"]-before["wrong-mac"], now["malformed"]-before["malformed"]; n < uint64(len(wrong)-1) ||
+			m < uint64(len(malformed)) {
 			return fmt.Errorf("%d of %d, %d of %d malformed", n, len(wrong), m, len(malformed))
 		}
 		return nil
 	})
-	lan.Send(t, onSession(Silent("honest", By(w.Alice)), aliceSession), append(onSession(Silent("padded", By(w.Alice)), aliceSession), 0, 0, 0))
+	lan.Send(t, onSession(Silent("honest", By(w.Alice)), aliceSession),
+		append(onSession(Silent("padded", By(w.Alice)), aliceSession), 0, 0, 0))
 	server.await(t, 0, "honest")
 	server.await(t, 0, "padded")
 	if n := holding(server.Frames(), "forged"); n > 0 {
@@ -305,7 +307,8 @@ func acrossLines(t *testing.T, w *World) {
 		w.Bob.Session = bobSession
 		newLine(t, w.Bob)
 	} else {
-		w.Bob.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+w.Alice.Addr.String()+" via 10.1.0.1")
+		w.Bob.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+
+			w.Alice.Addr.String()+" via 10.1.0.1")
 	}
 	w.admit(t, w.Alice, w.Bob)
 	for _, s := range []struct{ from, to Station }{{w.Alice, w.Bob}, {w.Bob, w.Alice}} {

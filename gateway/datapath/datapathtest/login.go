@@ -117,7 +117,8 @@ func portal(t *testing.T, w *World) {
 	go answerAll(site)
 	for _, to := range []netip.Addr{Server, Second, netip.MustParseAddr("203.0.113.80")} {
 		got, err := get(w.Bob, to)
-		if !strings.Contains(got, "portal: "+w.Bob.Addr.String()+":") || !strings.Contains(got, "wants www.example.org") || err != nil {
+		if !strings.Contains(got, "portal: "+w.Bob.Addr.String()+":") || !strings.Contains(got, "wants www.example.org") ||
+			err != nil {
 			t.Errorf("HTTP for %s before login: %q, %v", to, got, err)
 		}
 	}
@@ -126,7 +127,8 @@ func portal(t *testing.T, w *World) {
 			t.Fatalf("HTTP before login: %q, %v", got, err)
 		}
 	}
-	if got, err := talk(w.Bob, netip.AddrPortFrom(Gateway, portalPort), "GET / HTTP/1.1\r\nHost: portal\r\n\r\n"); !strings.Contains(got, "portal: "+w.Bob.Addr.String()) || err != nil {
+	if got, err := talk(w.Bob, netip.AddrPortFrom(Gateway, portalPort),
+		"GET / HTTP/1.1\r\nHost: portal\r\n\r\n"); !strings.Contains(got, "portal: "+w.Bob.Addr.String()) || err != nil {
 		t.Errorf("the portal itself: %q, %v", got, err)
 	}
 	if n := w.Packets(t)["portal"]; n == 0 {
@@ -162,7 +164,8 @@ func rejected(t *testing.T, w *World) {
 		if got, err := talk(w.Bob, netip.AddrPortFrom(to, 443), "hello"); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("HTTPS to %s: %q, %v", to, got, err)
 		}
-		if got, err := exchange(w.Bob, netip.AddrPortFrom(to, 443), "hello"); !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ECONNREFUSED) {
+		if got, err := exchange(w.Bob, netip.AddrPortFrom(to, 443), "hello"); !errors.Is(err, unix.EHOSTUNREACH) &&
+			!errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("UDP to %s: %q, %v", to, got, err)
 		}
 	}
@@ -195,7 +198,8 @@ func garden(t *testing.T, w *World) {
 		t.Errorf("HTTP beside the garden: %q, %v", got, err)
 	}
 	says(t, w.Bob.Space, "ping -c 1 -W 5 198.51.100.9", "1 received")
-	up, down := NewFlow(t, w.Bob.Space, w.Bob.Addr, w.Server, Garden), NewFlow(t, w.Server, Garden, w.Bob.Space, w.Bob.Addr)
+	up, down := NewFlow(t, w.Bob.Space, w.Bob.Addr, w.Server, Garden),
+		NewFlow(t, w.Server, Garden, w.Bob.Space, w.Bob.Addr)
 	up.Begin()
 	down.Begin()
 	x := w.NewStream(t, w.Bob, Garden)
@@ -263,7 +267,8 @@ func gardenByPort(t *testing.T, w *World) {
 func dhcp(t *testing.T, w *World) {
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	discover := func(id uint32) []byte {
-		return UDP(67, SourcePort(68), From(netip.IPv4Unspecified(), w.Intruder.MAC), To(netip.MustParseAddr("255.255.255.255")), Via(everybody), Carrying(bootp(id)))
+		return UDP(67, SourcePort(68), From(netip.IPv4Unspecified(), w.Intruder.MAC),
+			To(netip.MustParseAddr("255.255.255.255")), Via(everybody), Carrying(bootp(id)))
 	}
 	renew := func(id uint32, s Station) []byte {
 		return UDP(67, SourcePort(68), By(s), To(Gateway), Carrying(bootp(id)))
@@ -277,8 +282,10 @@ func dhcp(t *testing.T, w *World) {
 	lan.Send(t, discover(1), renew(2, w.Intruder), renew(3, w.Bob), renew(4, w.Alice),
 		// From an address of a network where it was before, or that another client has meanwhile.
 		rebind(5, "192.168.1.77", w.Intruder), rebind(6, "192.168.1.77", w.Bob), rebind(7, "192.168.1.77", w.Alice),
-		rebind(8, w.Alice.Addr.String(), w.Intruder), rebind(9, w.Alice.Addr.String(), w.Bob), rebind(10, w.Bob.Addr.String(), w.Alice),
-		renew(11, Station{MAC: w.Intruder.MAC, Addr: netip.MustParseAddr("192.168.1.77")}), renew(12, Station{MAC: w.Bob.MAC, Addr: w.Alice.Addr}))
+		rebind(8, w.Alice.Addr.String(), w.Intruder), rebind(9, w.Alice.Addr.String(), w.Bob),
+		rebind(10, w.Bob.Addr.String(), w.Alice),
+		renew(11, Station{MAC: w.Intruder.MAC, Addr: netip.MustParseAddr("192.168.1.77")}),
+		renew(12, Station{MAC: w.Bob.MAC, Addr: w.Alice.Addr}))
 	netnstest.Await(t, "DHCP", func() error {
 		seen := w.Seen(t)
 		for id := uint32(1); id <= 12; id++ {

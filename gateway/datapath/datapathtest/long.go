@@ -24,7 +24,8 @@ func linesBehindNAT(t *testing.T, w *World) {
 		return
 	}
 	w.Server.Run(t, "ip route del default") // only masqueraded packets are answered
-	w.Router.Run(t, "nft 'table ip nat { chain post { type nat hook postrouting priority srcnat; oifname wan0 masquerade; }; }'")
+	w.Router.Run(t, "nft 'table ip nat { chain post { type nat hook postrouting priority srcnat; oifname wan0 "+
+		"masquerade; }; }'")
 	netnstest.Await(t, "masquerading", func() error {
 		if out, err := w.Alice.Try("ping -c 1 -W 1 192.0.2.2"); err != nil {
 			return errors.New(out)

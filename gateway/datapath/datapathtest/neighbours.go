@@ -55,10 +55,12 @@ func neighboursAreClients(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	if w.path.Neighbours {
 		for how, script := range map[string]string{
-			"was down":                         "ip link set lan0 down; ip link set lan0 up",
-			"lost its address for a moment":    "ip addr flush dev lan0; ip addr add 10.1.0.1/24 dev lan0",
-			"had another MAC address":          "ip link set lan0 address 02:00:00:00:01:09; ip link set lan0 address 02:00:00:00:01:01",
-			"had others in the kernel's table": "ip neigh flush dev lan0 nud permanent; ip link set lan0 mtu 1400; ip link set lan0 mtu 1500",
+			"was down":                      "ip link set lan0 down; ip link set lan0 up",
+			"lost its address for a moment": "ip addr flush dev lan0; ip addr add 10.1.0.1/24 dev lan0",
+			"had another MAC address": "ip link set lan0 address 02:00:00:00:01:09; ip link set lan0 address " +
+				"02:00:00:00:01:01",
+			"had others in the kernel's table": "ip neigh flush dev lan0 nud permanent; ip link set lan0 mtu 1400; ip link " +
+				"set lan0 mtu 1500",
 		} {
 			w.Router.Run(t, script)
 			entered("of an interface that "+how, alice, bob)
@@ -66,12 +68,14 @@ func neighboursAreClients(t *testing.T, w *World) {
 		// A static entry of the administrator's, and one of a client that left without a daemon.
 		w.Kill(t)
 		entered("without a daemon", alice, bob)
-		w.Router.Run(t, "ip neigh add 10.1.0.40 lladdr 02:00:00:00:00:28 dev lan0 nud permanent; ip neigh add 10.1.0.41 lladdr 02:00:00:00:00:29 dev lan0 nud permanent proto 103")
+		w.Router.Run(t, "ip neigh add 10.1.0.40 lladdr 02:00:00:00:00:28 dev lan0 nud permanent; ip neigh add 10.1.0.41 "+
+			"lladdr 02:00:00:00:00:29 dev lan0 nud permanent proto 103")
 		w.Start(t)
 		must(t, w.Open())
 		w.admit(t, w.Alice)
 		w.lease(t, w.Bob)
-		entered("of a successor", datapath.Client{Addr: netip.MustParseAddr("10.1.0.40"), MAC: datapath.MAC{2, 0, 0, 0, 0, 40}}, alice, bob)
+		entered("of a successor",
+			datapath.Client{Addr: netip.MustParseAddr("10.1.0.40"), MAC: datapath.MAC{2, 0, 0, 0, 0, 40}}, alice, bob)
 		w.Router.Run(t, "ip neigh del 10.1.0.40 dev lan0")
 	}
 	flow := w.Down(t, w.Alice)

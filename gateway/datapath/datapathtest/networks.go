@@ -47,7 +47,8 @@ func networksBehind(t *testing.T, w *World) {
 	}
 	after := w.Counters(t, w.Alice.Addr)
 	const size = 20 + 8 + FlowBytes
-	if up, down := after.UpPackets-before.UpPackets, after.DownPackets-before.DownPackets; up != 2*packets || down != 2*packets ||
+	if up, down := after.UpPackets-before.UpPackets, after.DownPackets-before.DownPackets; up != 2*packets ||
+		down != 2*packets ||
 		after.UpBytes-before.UpBytes != 2*packets*size || after.DownBytes-before.DownBytes != 2*packets*size {
 		t.Errorf("%d packets up and %d down of %d each way are counted: %+v, then %+v", up, down, 2*packets, before, after)
 	}
@@ -68,7 +69,8 @@ func networksBehind(t *testing.T, w *World) {
 			t.Errorf("%s was taken from the machine", taken)
 		}
 	}
-	up, lost := NewFlow(t, w.Alice.Space, wideHost, w.Server, Server), NewFlow(t, w.Alice.Space, narrowHost, w.Server, Server)
+	up, lost := NewFlow(t, w.Alice.Space, wideHost, w.Server, Server),
+		NewFlow(t, w.Alice.Space, narrowHost, w.Server, Server)
 	up.Begin()
 	lost.Begin()
 	lost.Passes(t, "after what was refused")
@@ -86,7 +88,8 @@ func networksBehind(t *testing.T, w *World) {
 // forgedNetworks: nobody else sends from a network behind a line, by whatever way.
 func (w *World) forgedNetworks(t *testing.T) {
 	t.Helper()
-	lan, wan, server := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink), NewWire(t, w.Server, serverLink)
+	lan, wan, server := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink),
+		NewWire(t, w.Server, serverLink)
 	alice := NewWire(t, w.Alice.Space, clientLink)
 	before := w.Packets(t)
 	packet := func(source netip.Addr, mac datapath.MAC) []byte { return Silent("forged", From(source, mac)) }
@@ -94,7 +97,8 @@ func (w *World) forgedNetworks(t *testing.T) {
 		packet(wideHost, w.Intruder.MAC), packet(wideHost, w.Alice.MAC), packet(wideHost, w.Bob.MAC),
 		onSession(packet(wideHost, w.Intruder.MAC), aliceSession), onSession(packet(wideHost, w.Alice.MAC), aliceSession+1),
 		onSession(packet(netip.MustParseAddr("203.0.114.1"), w.Alice.MAC), aliceSession))
-	wan.Send(t, Silent("forged", Down, func(f *Frame) { f.IP.SrcIP, f.IP.DstIP = wideHost.AsSlice(), w.Alice.Addr.AsSlice() }))
+	wan.Send(t, Silent(
+		"forged", Down, func(f *Frame) { f.IP.SrcIP, f.IP.DstIP = wideHost.AsSlice(), w.Alice.Addr.AsSlice() }))
 	netnstest.Await(t, "counts of what was forged", func() error {
 		now := w.Packets(t)
 		if n := now["wrong-mac"] + now["foreign-source"] - before["wrong-mac"] - before["foreign-source"]; n < 7 {

@@ -50,7 +50,8 @@ func oddFrames(t *testing.T, w *World) {
 		}
 		w.mark(t, marks, 1)
 	}
-	answers := func() (all [][]byte) { // of Alice's own kernel to strangers' forged pings, which reached her past the gateway
+	answers := func() (all [][]byte) {
+		// of Alice's own kernel to strangers' forged pings, which reached her past the gateway
 		for _, f := range server.Frames() {
 			if isEchoReply(f, w.Alice) {
 				all = append(all, f)
@@ -68,7 +69,8 @@ func oddFrames(t *testing.T, w *World) {
 			}
 		}
 		if all, n := answers(), echoReplies(t, w.Alice)-replied; len(all) > n {
-			t.Errorf("-odd-seed %d: Alice answered %d pings, and %d answers came through. The last:\n%s", seed, n, len(all), anatomy(all[len(all)-1]))
+			t.Errorf("-odd-seed %d: Alice answered %d pings, and %d answers came through. The last:\n%s", seed, n, len(all),
+				anatomy(all[len(all)-1]))
 		}
 	}
 	nothing()
@@ -90,15 +92,17 @@ func oddFrames(t *testing.T, w *World) {
 // echoReplies counts the pings that a station's kernel has answered.
 func echoReplies(t *testing.T, s Station) (n int) {
 	t.Helper()
-	_, err := fmt.Sscan(s.Run(t, `awk '$1 == "Icmp:" && at {print $at} $1 == "Icmp:" && !at {for (i = 2; i <= NF; i++) if ($i == "OutEchoReps") at = i}' /proc/net/snmp`), &n)
+	_, err := fmt.Sscan(s.Run(t,
+		`awk '$1 == "Icmp:" && at {print $at} $1 == "Icmp:" && !at {for (i = 2; i <= NF; i++) if ($i == "OutEchoReps") at = i}' /proc/net/snmp`),
+		&n)
 	must(t, err)
 	return n
 }
 
 // drained waits until all frames that were sent before it was called are judged: each queue of a data path judges in
-// order, and gets some of the frames that drained sends, by the CPU that sends or by a hash of addresses and ports. Those
-// of the LAN have Alice's address and another MAC address, those of the WAN are for Bob before his login. lan is a wire of
-// the intruder's, wan one of the server's; Alice and Bob have leases.
+// order, and gets some of the frames that drained sends, by the CPU that sends or by a hash of addresses and ports.
+// Those of the LAN have Alice's address and another MAC address, those of the WAN are for Bob before his login. lan is
+// a wire of the intruder's, wan one of the server's; Alice and Bob have leases.
 func (w *World) drained(t *testing.T, lan, wan *Wire) {
 	t.Helper()
 	sum := func() (n uint64) {
@@ -134,13 +138,15 @@ func (w *World) drained(t *testing.T, lan, wan *Wire) {
 
 // ordinary returns frames of strangers to begin with.
 func (w *World) ordinary() (all [][]byte) {
-	for _, m := range []map[string]attempt{unleased(w), spoofed(w), unadmitted(w), broken(w.Bob), broken(w.Intruder), localTalk(w.Bob), localTalk(w.Intruder)} {
+	for _, m := range []map[string]attempt{
+		unleased(w), spoofed(w), unadmitted(w), broken(w.Bob), broken(w.Intruder), localTalk(w.Bob), localTalk(w.Intruder)} {
 		for _, name := range slices.Sorted(maps.Keys(m)) { // so that a seed says all
 			all = append(all, m[name].frame)
 		}
 	}
 	for _, op := range []uint16{1, 2} {
-		all = append(all, ARP(op, w.Alice.Addr, w.Intruder.MAC, Gateway), ARP(op, w.Intruder.Addr, w.Intruder.MAC, Gateway), ARP(op, w.Bob.Addr, w.Bob.MAC, w.Alice.Addr))
+		all = append(all, ARP(op, w.Alice.Addr, w.Intruder.MAC, Gateway), ARP(op, w.Intruder.Addr, w.Intruder.MAC, Gateway),
+			ARP(op, w.Bob.Addr, w.Bob.MAC, w.Alice.Addr))
 	}
 	return all
 }
@@ -148,7 +154,8 @@ func (w *World) ordinary() (all [][]byte) {
 // damage changes a frame at random. The sender's MAC address never becomes Alice's.
 func (w *World) damage(r *rand.Rand, frame []byte) []byte {
 	f := bytes.Clone(frame)
-	addrs := []netip.Addr{w.Alice.Addr, w.Bob.Addr, w.Intruder.Addr, Gateway, Server, RouterWAN, Beside, netip.MustParseAddr("10.1.0.200")}
+	addrs := []netip.Addr{
+		w.Alice.Addr, w.Bob.Addr, w.Intruder.Addr, Gateway, Server, RouterWAN, Beside, netip.MustParseAddr("10.1.0.200")}
 	for range 1 + r.IntN(4) {
 		switch kind := r.IntN(12); {
 		case kind == 0:
@@ -207,7 +214,8 @@ func localTalk(s Station) map[string]attempt {
 		"OSPF":           {Protocol(layers.IPProtocolOSPF, own, TTL(1), to("224.0.0.5", 1, 0, 0x5e, 0, 0, 5)), any},
 	}
 	six := IPv6(s.MAC)
-	for name, next := range map[string][2]byte{"a router advertisement": {134, 0}, "a router solicitation": {133, 0}, "a neighbour advertisement": {136, 0}, "an IPv6 redirect": {137, 0}} {
+	for name, next := range map[string][2]byte{"a router advertisement": {134, 0}, "a router solicitation": {133, 0},
+		"a neighbour advertisement": {136, 0}, "an IPv6 redirect": {137, 0}} {
 		f := bytes.Clone(six)
 		f[20] = 58 // ICMPv6
 		copy(f[54:], next[:])
@@ -227,7 +235,8 @@ func poisoned(t *testing.T, w *World) {
 	w.mark(t, down, 1)
 	far := "203.0.113.80"
 	way := func() string {
-		return w.Router.Run(t, "for a in "+far+" 192.0.2.2 10.1.0.10 10.1.0.11; do ip route get $a | head -1; done; ip route show cache")
+		return w.Router.Run(
+			t, "for a in "+far+" 192.0.2.2 10.1.0.10 10.1.0.11; do ip route get $a | head -1; done; ip route show cache")
 	}
 	before := way()
 	redirects := func() int {
@@ -249,11 +258,13 @@ func poisoned(t *testing.T, w *World) {
 	for _, s := range []Station{w.Bob, w.Intruder} {
 		lan := NewWire(t, s.Space, clientLink)
 		for _, as := range []netip.Addr{s.Addr, w.Alice.Addr, Gateway, Server} {
-			lan.Send(t, redirect(as, Gateway, s.Addr, netip.MustParseAddr(far), fromMAC(s.MAC)), redirect(as, RouterWAN, s.Addr, Server, fromMAC(s.MAC)),
+			lan.Send(t, redirect(as, Gateway, s.Addr, netip.MustParseAddr(far), fromMAC(s.MAC)),
+				redirect(as, RouterWAN, s.Addr, Server, fromMAC(s.MAC)),
 				redirect(as, Gateway, s.Addr, w.Alice.Addr, fromMAC(s.MAC)))
 		}
 		for _, a := range []netip.Addr{w.Alice.Addr, Gateway, Server, RouterWAN, Second} {
-			for _, f := range [][]byte{ARP(1, a, s.MAC, Gateway), ARP(2, a, s.MAC, Gateway), ARP(1, a, s.MAC, a), ARP(2, a, s.MAC, a)} {
+			for _, f := range [][]byte{
+				ARP(1, a, s.MAC, Gateway), ARP(2, a, s.MAC, Gateway), ARP(1, a, s.MAC, a), ARP(2, a, s.MAC, a)} {
 				copy(f, LANMAC[:]) // the other clients' own neighbours are not the matter here
 				lan.Send(t, f)
 			}
@@ -288,7 +299,8 @@ func rightNeighbour(w *World, line string) error {
 		return nil
 	}
 	lan := !strings.Contains(line, "dev "+wanLink)
-	want := map[string]string{w.Alice.Addr.String(): hw(w.Alice.MAC).String(), w.Bob.Addr.String(): hw(w.Bob.MAC).String(), w.Intruder.Addr.String(): hw(w.Intruder.MAC).String()}
+	want := map[string]string{w.Alice.Addr.String(): hw(w.Alice.MAC).String(), w.Bob.Addr.String(): hw(w.Bob.MAC).String(),
+		w.Intruder.Addr.String(): hw(w.Intruder.MAC).String()}
 	switch {
 	case lan && want[f[0]] == "":
 		return errors.New("nobody of the LAN")
@@ -305,7 +317,8 @@ func redirect(from, to, via, destination netip.Addr, how ...func(*Frame)) []byte
 	quoted := UDP(443, func(f *Frame) { f.IP.SrcIP, f.IP.DstIP = to.AsSlice(), destination.AsSlice() })[14 : 14+28]
 	return Echo(append([]func(*Frame){func(f *Frame) {
 		f.IP.SrcIP, f.IP.DstIP = from.AsSlice(), to.AsSlice()
-		f.L4 = &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeRedirect, layers.ICMPv4CodeHost), Id: binary.BigEndian.Uint16(v[:]), Seq: binary.BigEndian.Uint16(v[2:])}
+		f.L4 = &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeRedirect, layers.ICMPv4CodeHost),
+			Id: binary.BigEndian.Uint16(v[:]), Seq: binary.BigEndian.Uint16(v[2:])}
 		f.Payload = quoted
 	}}, how...)...)
 }

@@ -85,8 +85,9 @@ func icmpErrors(t *testing.T, w *World) {
 	says(t, w.Alice.Space, "ping -c 1 -W 5 -s 4000 192.0.2.2", "1 received")
 	says(t, w.Alice.Space, "ping -c 1 -W 5 198.18.0.1", "Unreachable")
 	w.Router.Run(t, "ip route add 198.51.100.0/24 via 192.0.2.2 mtu 1200")
-	w.Alice.Run(t, "ping -c 2 -i 0.2 -W 5 198.51.100.9")                             // has the way cached, where it is
-	netnstest.Await(t, "errors with the route's MTU for each packet", func() error { // the gateway hears of the route a little later
+	w.Alice.Run(t, "ping -c 2 -i 0.2 -W 5 198.51.100.9") // has the way cached, where it is
+	netnstest.Await(t, "errors with the route's MTU for each packet", func() error {
+		// the gateway hears of the route a little later
 		for range 3 {
 			out, _ := w.Alice.Try("ip route flush cache; ping -c 1 -W 1 -M do -s 1250 198.51.100.9")
 			if !strings.Contains(out, "1200") {
@@ -121,7 +122,8 @@ func pathMTU(t *testing.T, w *World) {
 	w.Router.Run(t, "ip link set wan0 mtu 1500")
 	w.Server.Run(t, "ip link set s0 mtu 1500; ip route replace default via 192.0.2.1")
 	lan("1280")
-	netnstest.Await(t, "an error with the shorter LAN's MTU", func() error { // the gateway hears of the change a little later
+	netnstest.Await(t, "an error with the shorter LAN's MTU", func() error {
+		// the gateway hears of the change a little later
 		if out, _ := w.Server.Try("ping -c 2 -i 0.2 -W 5 -M do -s 1400 10.1.0.10"); !strings.Contains(out, "mtu = 1280") {
 			return errors.New(out)
 		}
@@ -157,10 +159,13 @@ func followsNetwork(t *testing.T, w *World) {
 		{"a new MAC of the neighbour", w.Server, `ip link set s0 address 02:00:00:00:02:99; ip neigh flush dev s0`},
 		{"a neighbour forgotten", w.Router, `ip neigh flush dev wan0`},
 		{"a new MAC nobody tells of", w.Server, `ip link set s0 address 02:00:00:00:02:98`},
-		{"a new address of the gateway", w.Router, `ip addr add 192.0.2.9/24 dev wan0; ip addr del 192.0.2.1/24 dev wan0; ip addr add 192.0.2.1/24 dev wan0; ip route replace default via 192.0.2.2`},
-		{"the WAN going down and up", w.Router, `ip link set wan0 down; sleep 0.1; ip link set wan0 up; ip route replace default via 192.0.2.2`},
+		{"a new address of the gateway", w.Router,
+			`ip addr add 192.0.2.9/24 dev wan0; ip addr del 192.0.2.1/24 dev wan0; ip addr add 192.0.2.1/24 dev wan0; ip route replace default via 192.0.2.2`},
+		{"the WAN going down and up", w.Router,
+			`ip link set wan0 down; sleep 0.1; ip link set wan0 up; ip route replace default via 192.0.2.2`},
 		{"the LAN going down and up", w.Router, `ip link set lan0 down; sleep 0.1; ip link set lan0 up`},
-		{"a client's link going down and up", w.Alice.Space, `ip link set c0 down; sleep 0.1; ip link set c0 up; ip route replace default via 10.1.0.1`},
+		{"a client's link going down and up", w.Alice.Space,
+			`ip link set c0 down; sleep 0.1; ip link set c0 up; ip route replace default via 10.1.0.1`},
 		{"a route through another hop", w.Router, `ip route add 192.0.2.2/32 via 192.0.2.3 dev wan0`},
 		{"the route going away again", w.Router, `ip route del 192.0.2.2/32`},
 		{"a shorter MTU", w.Router, `ip link set wan0 mtu 1400`},

@@ -105,7 +105,8 @@ func serve(p Path) {
 	}
 	f.Close()
 	s := rpc.NewServer()
-	s.Register(&Service{path: p, seen: Sightings{PacketDHCP: map[uint32]int{}, SocketDHCP: map[uint32]int{}, FrameDHCP: map[uint32]int{}}})
+	s.Register(&Service{
+		path: p, seen: Sightings{PacketDHCP: map[uint32]int{}, SocketDHCP: map[uint32]int{}, FrameDHCP: map[uint32]int{}}})
 	s.ServeConn(conn)
 	os.Exit(0)
 }
@@ -136,8 +137,9 @@ func ownSys() error {
 // Begin configures the process.
 func (s *Service) Begin(o Orders, out *Outcome) error {
 	s.config = Config{
-		LAN: lanLink, WAN: wanLink, Prefix: o.Prefix, Gateway: Gateway, PortalPorts: []uint16{portalPort}, PinDir: o.PinDir, Lines: o.Lines,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		LAN: lanLink, WAN: wanLink, Prefix: o.Prefix, Gateway: Gateway, PortalPorts: []uint16{portalPort}, PinDir: o.PinDir,
+		Lines: o.Lines,
+		Log:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if o.Learn {
 		s.config.Newcomer = func(a netip.Addr, m datapath.MAC) {
@@ -330,6 +332,7 @@ func (s *Service) Forwarding(_ Nothing, f *Forwarding) error {
 func (s *Service) Seen(_ Nothing, out *Sightings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	*out = Sightings{append([]Newcomer(nil), s.seen.Newcomers...), maps.Clone(s.seen.PacketDHCP), maps.Clone(s.seen.SocketDHCP), maps.Clone(s.seen.FrameDHCP)}
+	*out = Sightings{append([]Newcomer(nil), s.seen.Newcomers...), maps.Clone(s.seen.PacketDHCP), maps.Clone(
+		s.seen.SocketDHCP), maps.Clone(s.seen.FrameDHCP)}
 	return nil
 }

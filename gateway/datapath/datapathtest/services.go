@@ -58,7 +58,8 @@ func (s *Service) listen(dp Datapath) (_ *services, err error) {
 		fmt.Fprintf(w, "portal: %s wants %s", r.RemoteAddr, r.Host)
 	})
 	v.running.Go(func() { http.Serve(portal, guests) })
-	for _, at := range []netip.AddrPort{netip.AddrPortFrom(Gateway, dnsPort), netip.AddrPortFrom(netip.IPv4Unspecified(), machinePort)} {
+	for _, at := range []netip.AddrPort{
+		netip.AddrPortFrom(Gateway, dnsPort), netip.AddrPortFrom(netip.IPv4Unspecified(), machinePort)} {
 		l, err := v.tcp(at)
 		if err != nil {
 			return nil, err
@@ -121,7 +122,8 @@ func (v *services) watchDHCP(s *Service) error {
 	v.closers = append(v.closers, wire)
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		c.Control(func(fd uintptr) {
-			err = errors.Join(unix.BindToDevice(int(fd), s.config.LAN), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
+			err = errors.Join(
+				unix.BindToDevice(int(fd), s.config.LAN), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
 		})
 		return err
 	}}
@@ -141,8 +143,9 @@ func (v *services) watchDHCP(s *Service) error {
 	return nil
 }
 
-// dhcpWire opens a packet socket for UDP to DHCP's port, as gatewayd's server has it: of all protocols, so that the stack
-// does not share packets with it. Where the data path hands requests over, the socket is behind it, and receives none.
+// dhcpWire opens a packet socket for UDP to DHCP's port, as gatewayd's server has it: of all protocols, so that the
+// stack does not share packets with it. Where the data path hands requests over, the socket is behind it, and receives
+// none.
 func (s *Service) dhcpWire() (*packet.Conn, error) {
 	dev, err := net.InterfaceByName(s.config.LAN)
 	if err != nil {

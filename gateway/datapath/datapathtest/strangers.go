@@ -114,7 +114,8 @@ func isARP(f []byte) bool { return len(f) > 14 && binary.BigEndian.Uint16(f[12:]
 
 // isEchoReply recognises what a station's kernel answers to a ping.
 func isEchoReply(f []byte, s Station) bool {
-	return len(f) > 34 && f[14] == 0x45 && f[23] == byte(layers.IPProtocolICMPv4) && f[34] == 0 && bytes.Equal(f[26:30], s.Addr.AsSlice())
+	return len(f) > 34 && f[14] == 0x45 && f[23] == byte(layers.IPProtocolICMPv4) && f[34] == 0 &&
+		bytes.Equal(f[26:30], s.Addr.AsSlice())
 }
 
 // isMark recognises Flow's packets by their length and the zeros after the number, also
@@ -190,12 +191,16 @@ func unleased(w *World) map[string]attempt {
 	from := func(a string) func(*Frame) { return From(netip.MustParseAddr(a), w.Intruder.MAC) }
 	return map[string]attempt{
 		"TCP": {TCP(443, own), "not-leased"}, "SYN": {SYN(443, own), "not-leased"}, "UDP": {UDP(443, own), "not-leased"},
-		"ping": {Echo(own), "not-leased"}, "HTTP": {SYN(80, own), "not-leased"}, "garden": {SYN(443, own, To(Garden)), "not-leased"},
+		"ping": {Echo(own), "not-leased"}, "HTTP": {SYN(80, own), "not-leased"},
+		"garden":        {SYN(443, own, To(Garden)), "not-leased"},
 		"DNS of others": {UDP(53, own), "not-leased"}, "GRE": {Protocol(layers.IPProtocolGRE, own), "not-leased"},
-		"SCTP": {Protocol(layers.IPProtocolSCTP, own), "not-leased"}, "IP in IP": {Protocol(layers.IPProtocolIPv4, own), "not-leased"},
-		"ESP": {Protocol(layers.IPProtocolESP, own), "not-leased"}, "a first fragment": {UDP(443, own, Fragment(0)), "not-leased -"},
-		"a later fragment": {UDP(443, own, Fragment(800)), "not-leased -"}, "IP options": {UDP(443, own, Options), "not-leased"},
-		"the last hop": {UDP(443, own, TTL(1)), "not-leased -"}, "no hop left": {UDP(443, own, TTL(0)), "not-leased -"},
+		"SCTP":             {Protocol(layers.IPProtocolSCTP, own), "not-leased"},
+		"IP in IP":         {Protocol(layers.IPProtocolIPv4, own), "not-leased"},
+		"ESP":              {Protocol(layers.IPProtocolESP, own), "not-leased"},
+		"a first fragment": {UDP(443, own, Fragment(0)), "not-leased -"},
+		"a later fragment": {UDP(443, own, Fragment(800)), "not-leased -"},
+		"IP options":       {UDP(443, own, Options), "not-leased"},
+		"the last hop":     {UDP(443, own, TTL(1)), "not-leased -"}, "no hop left": {UDP(443, own, TTL(0)), "not-leased -"},
 		"multicast":              {UDP(5353, own, To(netip.MustParseAddr("224.0.0.251"))), "not-leased blocked -"},
 		"from the gateway":       {UDP(443, from("10.1.0.1")), "not-leased foreign-source -"},
 		"from the LAN's first":   {UDP(443, from("10.1.0.0")), "not-leased foreign-source -"},
@@ -226,10 +231,13 @@ func spoofed(w *World) map[string]attempt {
 	return map[string]attempt{
 		"TCP": {TCP(443, alice), "wrong-mac"}, "SYN": {SYN(443, alice), "wrong-mac"}, "UDP": {UDP(443, alice), "wrong-mac"},
 		"ping": {Echo(alice), "wrong-mac"}, "GRE": {Protocol(layers.IPProtocolGRE, alice), "wrong-mac"},
-		"a MAC that differs in a bit": {UDP(443, near), "wrong-mac"}, "a later fragment": {UDP(443, alice, Fragment(800)), "wrong-mac -"},
-		"IP options": {UDP(443, alice, Options), "wrong-mac"}, "the last hop": {UDP(443, alice, TTL(1)), "wrong-mac -"},
-		"to the garden": {SYN(443, alice, To(Garden)), "wrong-mac"}, "to the gateway": {UDP(53, alice, To(Gateway)), "wrong-mac"},
-		"a priority tag": {Tagged(UDP(443, alice), 0x8100, 0xe000), "-"},
+		"a MAC that differs in a bit": {UDP(443, near), "wrong-mac"},
+		"a later fragment":            {UDP(443, alice, Fragment(800)), "wrong-mac -"},
+		"IP options":                  {UDP(443, alice, Options), "wrong-mac"},
+		"the last hop":                {UDP(443, alice, TTL(1)), "wrong-mac -"},
+		"to the garden":               {SYN(443, alice, To(Garden)), "wrong-mac"},
+		"to the gateway":              {UDP(53, alice, To(Gateway)), "wrong-mac"},
+		"a priority tag":              {Tagged(UDP(443, alice), 0x8100, 0xe000), "-"},
 	}
 }
 
@@ -242,19 +250,28 @@ func unadmitted(w *World) map[string]attempt {
 		rogue += "+" // on its way to other ports, too
 	}
 	return map[string]attempt{
-		"HTTPS": {SYN(443, bob), "rejected"}, "TCP in the middle": {TCP(443, bob), "rejected"}, "UDP": {UDP(443, bob), "rejected"},
-		"ping": {Echo(bob), "rejected"}, "DNS of others": {UDP(53, bob), "rejected"}, "DNS of others, TCP": {SYN(53, bob), "rejected"},
-		"GRE": {Protocol(layers.IPProtocolGRE, bob), "rejected"}, "ESP": {Protocol(layers.IPProtocolESP, bob), "rejected"},
-		"a first fragment": {UDP(443, bob, Fragment(0)), "blocked -"}, "a later fragment": {TCP(443, bob, Fragment(800)), "blocked -"},
-		"IP options": {UDP(443, bob, Options), "rejected blocked"}, "HTTP, the last hop": {UDP(80, bob, TTL(1)), "rejected blocked -"},
-		"beside the garden": {SYN(443, bob, To(Beside)), "rejected"}, "multicast": {UDP(5353, bob, to("224.0.0.251")), "blocked -"},
-		"broadcast": {UDP(7777, bob, to("255.255.255.255"), Via(everybody)), "blocked -"}, "the LAN's broadcast": {UDP(7777, bob, to("10.1.0.255")), "rejected blocked -"},
-		"the WAN's broadcast": {UDP(7777, bob, to("192.0.2.255")), "rejected blocked -"}, "DHCP of others": {UDP(67, SourcePort(68), bob), "blocked"},
+		"HTTPS": {SYN(443, bob), "rejected"}, "TCP in the middle": {TCP(443, bob), "rejected"},
+		"UDP":  {UDP(443, bob), "rejected"},
+		"ping": {Echo(bob), "rejected"}, "DNS of others": {UDP(53, bob), "rejected"},
+		"DNS of others, TCP":     {SYN(53, bob), "rejected"},
+		"GRE":                    {Protocol(layers.IPProtocolGRE, bob), "rejected"},
+		"ESP":                    {Protocol(layers.IPProtocolESP, bob), "rejected"},
+		"a first fragment":       {UDP(443, bob, Fragment(0)), "blocked -"},
+		"a later fragment":       {TCP(443, bob, Fragment(800)), "blocked -"},
+		"IP options":             {UDP(443, bob, Options), "rejected blocked"},
+		"HTTP, the last hop":     {UDP(80, bob, TTL(1)), "rejected blocked -"},
+		"beside the garden":      {SYN(443, bob, To(Beside)), "rejected"},
+		"multicast":              {UDP(5353, bob, to("224.0.0.251")), "blocked -"},
+		"broadcast":              {UDP(7777, bob, to("255.255.255.255"), Via(everybody)), "blocked -"},
+		"the LAN's broadcast":    {UDP(7777, bob, to("10.1.0.255")), "rejected blocked -"},
+		"the WAN's broadcast":    {UDP(7777, bob, to("192.0.2.255")), "rejected blocked -"},
+		"DHCP of others":         {UDP(67, SourcePort(68), bob), "blocked"},
 		"a DHCP server's answer": {UDP(68, SourcePort(67), bob, to("255.255.255.255"), Via(everybody)), rogue},
 		"a reset":                {TCP(443, bob, func(f *Frame) { f.L4.(*layers.TCP).RST = true }), "blocked rejected"},
 		"Alice":                  {UDP(443, bob, To(w.Alice.Addr)), "rejected blocked"},
-		"a VLAN":                 {Tagged(UDP(443, bob), 0x8100, 5), "-"}, "a priority tag": {Tagged(UDP(443, bob), 0x8100, 0), "-"},
-		"IPv6": {IPv6(w.Bob.MAC), "ipv6 -"},
+		"a VLAN":                 {Tagged(UDP(443, bob), 0x8100, 5), "-"},
+		"a priority tag":         {Tagged(UDP(443, bob), 0x8100, 0), "-"},
+		"IPv6":                   {IPv6(w.Bob.MAC), "ipv6 -"},
 	}
 }
 
@@ -269,7 +286,8 @@ func misled(w *World) map[string]attempt {
 	}
 	if !w.seesBridged() {
 		all["to everybody's MAC"] = attempt{UDP(443, alice, Carrying([]byte("leak")), Via(everybody)), "-"}
-		all["to a group's MAC"] = attempt{UDP(443, alice, Carrying([]byte("leak")), Via(datapath.MAC{1, 0, 0x5e, 0, 0, 1})), "-"}
+		all["to a group's MAC"] = attempt{
+			UDP(443, alice, Carrying([]byte("leak")), Via(datapath.MAC{1, 0, 0x5e, 0, 0, 1})), "-"}
 		all["to another's MAC"] = attempt{UDP(443, alice, Carrying([]byte("leak")), Via(w.Bob.MAC)), "-"}
 	}
 	return all
@@ -287,9 +305,11 @@ func nothingComes(t *testing.T, w *World) {
 	}
 	bob := w.Bob.Addr
 	w.knock(t, NewWire(t, w.Server, serverLink), lan, map[string]attempt{
-		"UDP": {UDP(443, to(bob)...), "blocked"}, "TCP": {TCP(443, to(bob)...), "blocked"}, "SYN": {SYN(443, to(bob)...), "blocked"},
+		"UDP": {UDP(443, to(bob)...), "blocked"}, "TCP": {TCP(443, to(bob)...), "blocked"},
+		"SYN":  {SYN(443, to(bob)...), "blocked"},
 		"ping": {Echo(to(bob)...), "blocked"}, "GRE": {Protocol(layers.IPProtocolGRE, to(bob)...), "blocked"},
-		"a first fragment": {UDP(443, to(bob, Fragment(0))...), "blocked -"}, "a later fragment": {UDP(443, to(bob, Fragment(800))...), "blocked -"},
+		"a first fragment":      {UDP(443, to(bob, Fragment(0))...), "blocked -"},
+		"a later fragment":      {UDP(443, to(bob, Fragment(800))...), "blocked -"},
 		"IP options":            {UDP(443, to(bob, Options)...), "blocked"},
 		"beside the garden":     {UDP(443, to(bob, from(Beside))...), "blocked"},
 		"to no lease":           {UDP(443, to(w.Intruder.Addr)...), "not-leased -"},

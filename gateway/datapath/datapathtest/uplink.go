@@ -20,7 +20,8 @@ func portalWithoutUplink(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	for _, c := range []struct{ name, fails, back string }{
 		{"no default route", "ip route del default", "ip route add default via 192.0.2.2"},
-		{"an unreachable default route", "ip route replace unreachable default", "ip route del unreachable default; ip route add default via 192.0.2.2"},
+		{"an unreachable default route", "ip route replace unreachable default",
+			"ip route del unreachable default; ip route add default via 192.0.2.2"},
 		{"the WAN is down", "ip link set wan0 down", "ip link set wan0 up; ip route add default via 192.0.2.2"},
 	} {
 		w.Router.Run(t, c.fails)
@@ -34,7 +35,8 @@ func portalWithoutUplink(t *testing.T, w *World) {
 			netnstest.Await(t, "the portal", portal) // a data path that follows the change needs some milliseconds
 			must(t, portal())
 		}
-		if _, err := talk(w.Bob, netip.MustParseAddrPort("203.0.113.80:443"), "x"); err == nil || strings.Contains(err.Error(), "timeout") {
+		if _, err := talk(w.Bob, netip.MustParseAddrPort("203.0.113.80:443"), "x"); err == nil ||
+			strings.Contains(err.Error(), "timeout") {
 			t.Errorf("%s: HTTPS before login is not refused: %v", c.name, err)
 		}
 		w.Router.Run(t, c.back)

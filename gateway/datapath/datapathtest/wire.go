@@ -73,7 +73,8 @@ func (w *Wire) Ignore(t testing.TB, bytes uint32) {
 		{Code: unix.BPF_RET | unix.BPF_K},
 		{Code: unix.BPF_RET | unix.BPF_K, K: math.MaxUint32},
 	}
-	must(t, unix.SetsockoptSockFprog(w.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}))
+	must(t, unix.SetsockoptSockFprog(
+		w.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}))
 }
 
 // read records every arriving frame until the socket is closed.

@@ -31,7 +31,8 @@ type hook struct {
 // hooks lists the programs' attachment points: ingress first, so that no packet is
 // forwarded without having been judged.
 func (d *Datapath) hooks(lan, wan *net.Interface) []hook {
-	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"lan_out", lan, d.objs.LanOut, true}, {"wan_in", wan, d.objs.WanIn, false}}
+	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"lan_out", lan, d.objs.LanOut, true},
+		{"wan_in", wan, d.objs.WanIn, false}}
 }
 
 // attach attaches a program. It replaces a former daemon's program in one step: each packet
@@ -102,7 +103,8 @@ func (h hook) tcx(dir string) (link.Link, error) {
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("reading its pin %s: %w", pin, err)
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Head()})
+	l, err := link.AttachTCX(
+		link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Head()})
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +210,9 @@ func (h hook) free() error {
 
 func (h hook) qdisc() netlink.Qdisc {
 	return &netlink.GenericQdisc{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: h.dev.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
-		QdiscType:  "clsact",
+		QdiscAttrs: netlink.QdiscAttrs{
+			LinkIndex: h.dev.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
+		QdiscType: "clsact",
 	}
 }
 
@@ -243,9 +246,9 @@ func (h hook) restore(dir string) error {
 	return os.Remove(h.made(dir))
 }
 
-// Remove removes everything of a data path from the kernel: programs, maps, the qdisc it
-// created for them, the clients' neighbour entries, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked,
-// because Remove does not check whether a data path runs; one that does puts nothing back.
+// Remove removes everything of a data path from the kernel: programs, maps, the qdisc it created for them, the clients'
+// neighbour entries, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked, because
+// Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
 	err := resign(cfg.PinDir)
 	if e := shut(cfg.LAN); e != nil { // without programs and guard the machine would forward for everybody
@@ -269,7 +272,8 @@ func Remove(cfg Config) error {
 	}
 	err = errors.Join(err, leaveFilters(cfg.PinDir), leaveQueues(cfg.PinDir))
 	d := Datapath{cfg: cfg}
-	if err = errors.Join(err, d.liberal().off(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.LAN), routes.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
+	if err = errors.Join(err, d.liberal().off(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(
+		cfg.PinDir), neighbour.Remove(cfg.LAN), routes.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
 		return err
 	}
 	return guard.Remove(cfg.LAN)

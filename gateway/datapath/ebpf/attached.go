@@ -35,7 +35,9 @@ func InSight(cfg Config) error {
 		return nil
 	}
 	if err := onBPFFS(cfg.PinDir); err != nil {
-		return fmt.Errorf("programs are attached to %s, and their pins are out of sight: %w; ip netns exec hides them: use nsenter --net=/run/netns/NAME instead", cfg.LAN, err)
+		return fmt.Errorf(
+			"programs are attached to %s, and their pins are out of sight: %w; ip netns exec hides them: use nsenter "+
+				"--net=/run/netns/NAME instead", cfg.LAN, err)
 	}
 	return nil
 }
@@ -55,13 +57,15 @@ func pinned(dir string, lan *net.Interface) bool {
 		return false
 	}
 	there, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
-	return err == nil && slices.ContainsFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == info.Program })
+	return err == nil &&
+		slices.ContainsFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == info.Program })
 }
 
 // filtered searches for the filter used on kernels before 6.6.
 func filtered(lan *net.Interface) bool {
 	filters, err := stack.Whole(func() ([]netlink.Filter, error) {
-		return netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: lan.Index}}, netlink.HANDLE_MIN_INGRESS)
+		return netlink.FilterList(
+			&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: lan.Index}}, netlink.HANDLE_MIN_INGRESS)
 	})
 	return err == nil && slices.ContainsFunc(filters, func(f netlink.Filter) bool {
 		b, ok := f.(*netlink.BpfFilter)
@@ -182,7 +186,8 @@ func (d *Datapath) alone(h hook) error {
 	}
 	n, err := dismiss(c.ours)
 	if n > 0 {
-		d.cfg.Log.Warn("detached a program that was pinned elsewhere: its folder can be removed (a former datapath.pin_dir)", "program", h.name, "interface", h.dev.Name)
+		d.cfg.Log.Warn("detached a program that was pinned elsewhere: its folder can be removed (a former datapath.pin_dir)",
+			"program", h.name, "interface", h.dev.Name)
 	}
 	return err
 }
@@ -195,8 +200,8 @@ func (d *Datapath) observe() {
 	}
 }
 
-// joined reports whether the programs at a hook of LAN or WAN are not those that were judged last. Other places, as between
-// the interfaces that cut packets, are judged by nobody.
+// joined reports whether the programs at a hook of LAN or WAN are not those that were judged last. Other places, as
+// between the interfaces that cut packets, are judged by nobody.
 func (d *Datapath) joined() bool {
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
@@ -213,7 +218,8 @@ func (d *Datapath) warn(h hook, c company) {
 	}
 	d.ahead[h.name] = ahead
 	if ahead != "" {
-		d.cfg.Log.Warn("programs of others see packets ahead of gatewayd's: what they pass on by themselves is not judged (bpftool net show; bpftool net detach)",
+		d.cfg.Log.Warn("programs of others see packets ahead of gatewayd's: what they pass on by themselves is not judged "+
+			"(bpftool net show; bpftool net detach)",
 			"interface", h.dev.Name, "hook", h.name, "programs", ahead)
 	}
 }

@@ -56,14 +56,16 @@ func TestCached(t *testing.T) {
 	upKey := gatewayFlowKey{Saddr: client, Daddr: peer, Sport: port(40000), Dport: port(443), Protocol: 6, Side: 1}
 	upPath := gatewayFlowPath{
 		Until: now() + 3600e9, Generation: generation, At: at, Saddr: wan, Daddr: peer, Sport: port(5000), Dport: port(443),
-		AddressDiff: diff([]uint32{client, peer}, []uint32{wan, peer}), PortDiff: diff([]uint32{uint32(port(40000))}, []uint32{uint32(port(5000))}),
-		Most: 140, Dmac: serverMAC, Smac: wanMAC, Mark: 9,
+		AddressDiff: diff([]uint32{client, peer}, []uint32{wan, peer}),
+		PortDiff:    diff([]uint32{uint32(port(40000))}, []uint32{uint32(port(5000))}),
+		Most:        140, Dmac: serverMAC, Smac: wanMAC, Mark: 9,
 	}
 	downKey := gatewayFlowKey{Saddr: peer, Daddr: wan, Sport: port(443), Dport: port(5000), Protocol: 6, Side: 2}
 	downPath := gatewayFlowPath{
 		Until: upPath.Until, Generation: generation, At: at, Saddr: peer, Daddr: client, Sport: port(443), Dport: port(40000),
-		AddressDiff: diff([]uint32{peer, wan}, []uint32{peer, client}), PortDiff: diff([]uint32{uint32(port(5000))}, []uint32{uint32(port(40000))}),
-		Most: 140, Smac: lanMAC,
+		AddressDiff: diff([]uint32{peer, wan}, []uint32{peer, client}),
+		PortDiff:    diff([]uint32{uint32(port(5000))}, []uint32{uint32(port(40000))}),
+		Most:        140, Smac: lanMAC,
 	}
 	upPath.Sum, downPath.Sum = sum(upKey, upPath), sum(downKey, downPath)
 	flag := func(set func(*layers.TCP)) func(*datapathtest.Frame) {
@@ -86,16 +88,20 @@ func TestCached(t *testing.T) {
 		"RST":                {settings: open, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.RST = true })}},
 		"SYN":                {settings: open, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.SYN = true })}},
 		"no ACK":             {settings: open, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.ACK = false })}},
-		"URG":                {settings: open, redirect: true, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.URG = true })}},
-		"shorter":            {settings: open, redirect: true, how: []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, 10))}},
-		"longer":             {settings: open, how: []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, 101))}},
-		"ECN":                {settings: open, redirect: true, how: []func(*datapathtest.Frame){func(f *datapathtest.Frame) { f.IP.TOS = 3 }}},
-		"another DSCP":       {settings: open, how: []func(*datapathtest.Frame){func(f *datapathtest.Frame) { f.IP.TOS = 0xb8 }}},
-		"last hop":           {settings: open, how: []func(*datapathtest.Frame){datapathtest.TTL(1)}},
-		"options":            {settings: open, how: []func(*datapathtest.Frame){datapathtest.Options}},
-		"a fragment":         {settings: open, how: []func(*datapathtest.Frame){datapathtest.Fragment(0)}},
-		"another port":       {settings: open, how: []func(*datapathtest.Frame){source(40001)}},
-		"without a mark":     {settings: open, redirect: true, path: func(p *gatewayFlowPath) { p.Mark = 0 }},
+		"URG": {
+			settings: open, redirect: true, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.URG = true })}},
+		"shorter": {
+			settings: open, redirect: true, how: []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, 10))}},
+		"longer": {settings: open, how: []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, 101))}},
+		"ECN": {
+			settings: open, redirect: true, how: []func(*datapathtest.Frame){func(f *datapathtest.Frame) { f.IP.TOS = 3 }}},
+		"another DSCP": {
+			settings: open, how: []func(*datapathtest.Frame){func(f *datapathtest.Frame) { f.IP.TOS = 0xb8 }}},
+		"last hop":       {settings: open, how: []func(*datapathtest.Frame){datapathtest.TTL(1)}},
+		"options":        {settings: open, how: []func(*datapathtest.Frame){datapathtest.Options}},
+		"a fragment":     {settings: open, how: []func(*datapathtest.Frame){datapathtest.Fragment(0)}},
+		"another port":   {settings: open, how: []func(*datapathtest.Frame){source(40001)}},
+		"without a mark": {settings: open, redirect: true, path: func(p *gatewayFlowPath) { p.Mark = 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			must(t, d.objs.FlowSettings.Put(uint32(0), c.settings))
@@ -130,14 +136,16 @@ func TestCached(t *testing.T) {
 				if got := addressesOf(ip, l4); got != [2]netip.AddrPort{src, dst} || ip.TTL != 63 {
 					t.Errorf("up %v: it leaves as %v, TTL %d", up, got, ip.TTL)
 				}
-				if want := map[bool][2]datapath.MAC{true: {wanMAC, serverMAC}, false: {lanMAC, aliceMAC}}[up]; datapath.MAC(eth.SrcMAC) != want[0] || datapath.MAC(eth.DstMAC) != want[1] {
+				if want := map[bool][2]datapath.MAC{true: {wanMAC, serverMAC}, false: {lanMAC, aliceMAC}}[up]; datapath.MAC(
+					eth.SrcMAC) != want[0] || datapath.MAC(eth.DstMAC) != want[1] {
 					t.Errorf("up %v: from %s to %s", up, eth.SrcMAC, eth.DstMAC)
 				}
 				if after.Mark != path.Mark {
 					t.Errorf("up %v: mark %d, want %d", up, after.Mark, path.Mark)
 				}
 				is, bytes := counters(t, d, alice), uint64(len(in)-14)
-				if n := is.UpBytes + is.DownBytes - was.UpBytes - was.DownBytes; n != bytes || up != (is.UpPackets == was.UpPackets+1) {
+				if n := is.UpBytes + is.DownBytes - was.UpBytes - was.DownBytes; n != bytes ||
+					up != (is.UpPackets == was.UpPackets+1) {
 					t.Errorf("up %v: counted %d of %d bytes", up, n, bytes)
 				}
 			}
@@ -145,17 +153,20 @@ func TestCached(t *testing.T) {
 	}
 	t.Run("forgotten", func(t *testing.T) {
 		must(t, d.objs.FlowSettings.Put(uint32(0), open))
-		must(t, errors.Join(d.objs.FlowPaths.Update(upKey, upPath, ebpf.UpdateAny), d.objs.FlowPaths.Update(downKey, downPath, ebpf.UpdateAny)))
+		must(t, errors.Join(
+			d.objs.FlowPaths.Update(upKey, upPath, ebpf.UpdateAny), d.objs.FlowPaths.Update(downKey, downPath, ebpf.UpdateAny)))
 		peer := netip.AddrPortFrom(server, 443)
 		for range 2 {
 			must(t, d.Forget([]datapath.Tracked{
-				{From: netip.AddrPortFrom(alice, 40000), To: peer, Protocol: 6}, {From: peer, To: netip.AddrPortFrom(routerWAN, 5000), Protocol: 6},
+				{From: netip.AddrPortFrom(alice, 40000), To: peer, Protocol: 6},
+				{From: peer, To: netip.AddrPortFrom(routerWAN, 5000), Protocol: 6},
 			}))
 		}
 		if verdict, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443)); verdict == redirect {
 			t.Error("a forgotten flow's packets take its way up")
 		}
-		if verdict, _, _ := d.try(t, d.objs.WanIn, index(t, n.wan), tcp(5000, source(443), down, to(routerWAN))); verdict == redirect {
+		if verdict, _, _ := d.try(
+			t, d.objs.WanIn, index(t, n.wan), tcp(5000, source(443), down, to(routerWAN))); verdict == redirect {
 			t.Error("a forgotten flow's packets take its way down")
 		}
 	})

@@ -48,7 +48,8 @@ func BenchmarkCached(b *testing.B) {
 		"down": {d.objs.WanIn, n.wan, tcp(40000, source(443), down, to(routerWAN), datapathtest.TTL(255))},
 	} {
 		b.Run(name, func(b *testing.B) {
-			opts := &ebpf.RunOptions{Data: c.in, DataOut: make([]byte, len(c.in)+256), Context: skb{Ifindex: index(b, c.dev)}, Repeat: repeat}
+			opts := &ebpf.RunOptions{
+				Data: c.in, DataOut: make([]byte, len(c.in)+256), Context: skb{Ifindex: index(b, c.dev)}, Repeat: repeat}
 			for done := 0; done < b.N; done += repeat {
 				verdict, err := c.prog.Run(opts)
 				must(b, err)

@@ -35,7 +35,8 @@ func kernel() error {
 	var major, minor int
 	release := unix.ByteSliceToString(name.Release[:])
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err == nil && (major < 5 || major == 5 && minor < 15) {
-		return fmt.Errorf(`%w: it is %s, and programs need 5.15 or newer: set datapath.kind to "tun" or "nfqueue"`, datapath.ErrNotSupported, release)
+		return fmt.Errorf(`%w: it is %s, and programs need 5.15 or newer: set datapath.kind to "tun" or "nfqueue"`,
+			datapath.ErrNotSupported, release)
 	}
 	return nil
 }
@@ -43,7 +44,8 @@ func kernel() error {
 // ethernet checks that an interface has frames that the programs can read.
 func ethernet(dev *net.Interface) error {
 	if len(dev.HardwareAddr) != 6 {
-		return fmt.Errorf(`%w: %s is no Ethernet interface; for such a WAN set datapath.kind to "tun" or "nfqueue"`, datapath.ErrNotSupported, dev.Name)
+		return fmt.Errorf(`%w: %s is no Ethernet interface; for such a WAN set datapath.kind to "tun" or "nfqueue"`,
+			datapath.ErrNotSupported, dev.Name)
 	}
 	return nil
 }

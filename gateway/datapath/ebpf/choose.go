@@ -76,7 +76,8 @@ func (d *Datapath) judgeRules(r *reasons) {
 	r.ruled, r.varies = err == nil && (len(names) > 0 || d.cfg.Flows), stack.Variance{Marks: true}
 	if r.ruled && d.cfg.FlowCache == FlowCacheAuto {
 		var e error
-		if r.varies, e = stack.Varying(guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
+		if r.varies, e = stack.Varying(
+			guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
 			r.varies.Established = "netfilter's rules cannot be read: " + e.Error()
 		}
 	}
@@ -187,7 +188,8 @@ func (d *Datapath) renew() {
 	d.lapsed = false
 	d.mu.Unlock()
 	if lapsed {
-		d.cfg.Log.Warn("no packets were redirected and no flows cached for a while, because the daemon did not run: the stack forwarded", "longer than", redirectLife)
+		d.cfg.Log.Warn("no packets were redirected and no flows cached for a while, because the daemon did not run: the "+
+			"stack forwarded", "longer than", redirectLife)
 		d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
 	}
 	var flows error

@@ -39,7 +39,8 @@ func TestOthersBehind(t *testing.T) {
 				down.Whole(t, "down")
 			}
 			send(20)
-			for name, attach := range map[string]func(dev int, other *ebpf.Program) (remove func() error, err error){"tcx": atTail, "a filter": byFilter} {
+			for name, attach := range map[string]func(dev int, other *ebpf.Program) (remove func() error, err error){
+				"tcx": atTail, "a filter": byFilter} {
 				if name == "tcx" && (p.Name == "clsact" || !netnstest.HasTCX()) {
 					continue // beside clsact, what is at tcx comes first
 				}
@@ -99,7 +100,8 @@ func TestOthersBetweenLooks(t *testing.T) {
 	is("gone before the look", "redirect")
 
 	// Without links: a program that comes again looks the same.
-	at := link.RawAttachProgramOptions{Target: int(index(t, n.wan)), Program: other, Attach: ebpf.AttachTCXIngress, Anchor: link.Tail()}
+	at := link.RawAttachProgramOptions{
+		Target: int(index(t, n.wan)), Program: other, Attach: ebpf.AttachTCXIngress, Anchor: link.Tail()}
 	must(t, link.RawAttachProgram(at))
 	is("there", "stack")
 	must(t, link.RawDetachProgram(link.RawDetachProgramOptions{Target: at.Target, Program: other, Attach: at.Attach}))
@@ -108,7 +110,8 @@ func TestOthersBetweenLooks(t *testing.T) {
 	is("there again", "stack")
 }
 
-// TestAloneIsJudgedOnce: where nothing joins gatewayd's programs, looks judge nothing anew, with the programs for PPPoE neither.
+// TestAloneIsJudgedOnce: where nothing joins gatewayd's programs, looks judge nothing anew, with the programs for PPPoE
+// neither.
 func TestAloneIsJudgedOnce(t *testing.T) {
 	if !netnstest.HasTCX() {
 		t.Skip("the kernel lacks tcx: Linux 6.6")
@@ -143,7 +146,8 @@ func becomes(t *testing.T, w *datapathtest.World, word, why string) {
 }
 
 func atTail(dev int, p *ebpf.Program) (func() error, error) {
-	l, err := link.AttachTCX(link.TCXOptions{Program: p, Interface: dev, Attach: ebpf.AttachTCXIngress, Anchor: link.Tail()})
+	l, err := link.AttachTCX(
+		link.TCXOptions{Program: p, Interface: dev, Attach: ebpf.AttachTCXIngress, Anchor: link.Tail()})
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +155,10 @@ func atTail(dev int, p *ebpf.Program) (func() error, error) {
 }
 
 func byFilter(dev int, p *ebpf.Program) (func() error, error) {
-	at := netlink.FilterAttrs{LinkIndex: dev, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 7, Priority: 7, Protocol: unix.ETH_P_ALL}
-	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: dev, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}, QdiscType: "clsact"}
+	at := netlink.FilterAttrs{
+		LinkIndex: dev, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 7, Priority: 7, Protocol: unix.ETH_P_ALL}
+	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: dev, Handle: netlink.MakeHandle(0xffff, 0),
+		Parent: netlink.HANDLE_CLSACT}, QdiscType: "clsact"}
 	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, err
 	}
@@ -166,15 +172,17 @@ func counting(t *testing.T) (*ebpf.Program, func() uint64) {
 	n, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	must(t, err)
 	t.Cleanup(func() { n.Close() })
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "other", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
-		asm.Mov.Reg(asm.R6, asm.R1), asm.LoadAbs(23, asm.Byte), // the IP header's protocol
-		asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, "on"),
-		asm.StoreImm(asm.RFP, -4, 0, asm.Word), asm.LoadMapPtr(asm.R1, n.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "on"),
-		asm.Mov.Imm(asm.R1, 1), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-		asm.Mov.Imm(asm.R0, -1).WithSymbol("on"), asm.Return(),
-	}})
+	p, err := ebpf.NewProgram(
+		&ebpf.ProgramSpec{Name: "other", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+			asm.Mov.Reg(asm.R6, asm.R1), asm.LoadAbs(23, asm.Byte), // the IP header's protocol
+			asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, "on"),
+			asm.StoreImm(asm.RFP, -4, 0, asm.Word), asm.LoadMapPtr(asm.R1, n.FD()), asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, -4),
+			asm.FnMapLookupElem.Call(),
+			asm.JEq.Imm(asm.R0, 0, "on"),
+			asm.Mov.Imm(asm.R1, 1), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+			asm.Mov.Imm(asm.R0, -1).WithSymbol("on"), asm.Return(),
+		}})
 	must(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p, func() (count uint64) {
@@ -226,7 +234,8 @@ func TestStampAfterAPause(t *testing.T) {
 			d.reroute()
 		}
 		d.renew()
-		if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "rules of routing") || d.settings.RedirectUntil != 0 {
+		if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "rules of routing") ||
+			d.settings.RedirectUntil != 0 {
 			t.Errorf("after the rule: %s (%s), redirecting until %d", word, why, d.settings.RedirectUntil)
 		}
 		if strings.Count(said.String(), "did not run") != 1 {
@@ -261,12 +270,14 @@ func TestDetachedHalfway(t *testing.T) {
 // TestRenewingFails: an error that stays the same is logged once, and once more after a success.
 func TestRenewingFails(t *testing.T) {
 	settings := func() *ebpf.Map {
-		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(gatewaySettings{})), MaxEntries: 1})
+		m, err := ebpf.NewMap(
+			&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(gatewaySettings{})), MaxEntries: 1})
 		must(t, err)
 		return m
 	}
 	var said bytes.Buffer
-	d := &Datapath{cfg: Config{Log: slog.New(slog.NewTextHandler(&said, nil))}, why: "as configured", trouble: map[string]string{}}
+	d := &Datapath{cfg: Config{Log: slog.New(slog.NewTextHandler(&said, nil))}, why: "as configured",
+		trouble: map[string]string{}}
 	for range 2 {
 		d.objs.GatewaySettings = settings()
 		d.renew()

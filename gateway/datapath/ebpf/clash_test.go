@@ -32,7 +32,8 @@ func connections(t testing.TB, s *netnstest.Space) map[tuple]tuple {
 	all := map[tuple]tuple{}
 	for _, c := range tracked(t, s) {
 		f, r := c.Forward, c.Reverse
-		all[tuple{at(f.SrcIP, f.SrcPort), at(f.DstIP, f.DstPort), f.Protocol}] = tuple{at(r.SrcIP, r.SrcPort), at(r.DstIP, r.DstPort), r.Protocol}
+		all[tuple{at(f.SrcIP, f.SrcPort), at(f.DstIP, f.DstPort), f.Protocol}] = tuple{
+			at(r.SrcIP, r.SrcPort), at(r.DstIP, r.DstPort), r.Protocol}
 	}
 	return all
 }
@@ -44,9 +45,10 @@ type clashing struct {
 	other tuple  // how the connection began whose tuple its answers would have had with its own port
 }
 
-// clash finds the connection of a frame that left, and with which other one it would clash. The kernel draws the
-// source port of a new connection, in each gateway another, where answers could not be told from packets of another
-// connection: from 1 to 511 for ports below 512, 600 to 1023 below 1024, and from 1024 on (Linux, net/netfilter/nf_nat_core.c).
+// clash finds the connection of a frame that left, and with which other one it would clash. The kernel draws the source
+// port of a new connection, in each gateway another, where answers could not be told from packets of another
+// connection: from 1 to 511 for ports below 512, 600 to 1023 below 1024, and from 1024 on (Linux,
+// net/netfilter/nf_nat_core.c).
 func clash(all map[tuple]tuple, frame []byte) (c clashing, found bool) {
 	from, to := ends(frame)
 	for began, answer := range all {
@@ -93,7 +95,8 @@ func (tw *twins) drewPorts(t testing.TB, cached, plain [][]byte) bool {
 		}
 		ports := [2]uint16{x.port, y.port}
 		if clashesHere && clashesThere && x.other == y.other && tw.drawn[x.began] != ports {
-			t.Logf("%v clashes with %v, which is answered as %v: its source port is %d with the cache and %d without", x.began, x.other, known[0][x.other], x.port, y.port)
+			t.Logf("%v clashes with %v, which is answered as %v: its source port is %d with the cache and %d without", x.began,
+				x.other, known[0][x.other], x.port, y.port)
 			tw.drawn[x.began] = ports
 		}
 		if tw.drawn[x.began] != ports {
@@ -136,7 +139,8 @@ func withoutSource(frame []byte) []byte {
 }
 
 // TestDrawnPorts has the kernels draw ports: of a flow that began without connection tracking the peer knows the
-// client's own address, and its packets clash with the connection that the client's packets begin when they are tracked.
+// client's own address, and its packets clash with the connection that the client's packets begin when they are
+// tracked.
 func TestDrawnPorts(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -148,7 +152,8 @@ chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto u
 	rules("round1", "udp dport 53 notrack")
 	var flows []*flow
 	for n := range uint16(4) { // all of them draw the same in one of 511 to the fourth
-		f := &flow{udp: true, up: true, oneWay: true, client: netip.AddrPortFrom(alice, 45000+n), wanted: netip.MustParseAddrPort("198.51.100.9:53")}
+		f := &flow{udp: true, up: true, oneWay: true, client: netip.AddrPortFrom(alice, 45000+n),
+			wanted: netip.MustParseAddrPort("198.51.100.9:53")}
 		if !f.shake(t, tw) || f.seen != f.client {
 			t.Fatalf("%v is seen as %v", f.client, f.seen)
 		}

@@ -47,9 +47,11 @@ func (d *Datapath) Set(c datapath.Client) error {
 	entry := gatewayClient{Mac: c.MAC, State: uint8(gatewayStateSTATE_PREAUTH)}
 	if c.Session != 0 {
 		if !d.cfg.Lines {
-			return fmt.Errorf("setting the client %s: %w: the data path takes no PPPoE headers off", c.Addr, datapath.ErrNotSupported)
+			return fmt.Errorf(
+				"setting the client %s: %w: the data path takes no PPPoE headers off", c.Addr, datapath.ErrNotSupported)
 		}
-		entry.Session, entry.Mtu = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, c.Session)), cmp.Or(c.MTU, datapath.LineMTU)
+		entry.Session, entry.Mtu = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, c.Session)),
+			cmp.Or(c.MTU, datapath.LineMTU)
 	}
 	if c.Admitted {
 		entry.State = uint8(gatewayStateSTATE_ADMITTED)
@@ -184,7 +186,8 @@ func (d *Datapath) OpenPort(door datapath.Door, until time.Time) error {
 	if !prefix.Addr().Is4() {
 		return fmt.Errorf("the walled garden cannot hold %s: IPv4 only", prefix)
 	}
-	key := gatewayDoor{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(door.Port), Protocol: door.Protocol, Addr: networkOrder(prefix.Addr())}
+	key := gatewayDoor{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(door.Port), Protocol: door.Protocol,
+		Addr: networkOrder(prefix.Addr())}
 	d.doors.Lock()
 	defer d.doors.Unlock()
 	var was uint64
@@ -315,7 +318,8 @@ func (d *Datapath) eachCounters(f func(at uint32, c *gatewayCounters)) error {
 // counts cost in proportion to the clients.
 func (d *Datapath) readCounters(at uint32, into []gatewayCounters) error {
 	const size = int(unsafe.Sizeof(gatewayCounters{}))
-	_, err := d.counters.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(into))), size*len(into)), int64(size)*int64(at))
+	_, err := d.counters.ReadAt(
+		unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(into))), size*len(into)), int64(size)*int64(at))
 	return err
 }
 

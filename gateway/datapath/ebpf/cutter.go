@@ -33,7 +33,8 @@ func openCutter(lan string) (c cutter, err error) {
 	}()
 	// gso_max_segs 1 and no transmit offloads: nothing aggregated passes, and checksums are made.
 	attrs := netlink.LinkAttrs{Name: out, MTU: 9000, TxQLen: 1000, GSOMaxSegs: 1}
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: in}); err != nil && !errors.Is(err, syscall.EEXIST) {
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: in}); err != nil &&
+		!errors.Is(err, syscall.EEXIST) {
 		return c, err
 	}
 	set := exec.Command("ethtool", "-K", out, "tso", "off", "gso", "off", "tx-udp-segmentation", "off", "tx", "off")

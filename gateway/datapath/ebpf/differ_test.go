@@ -71,7 +71,8 @@ func TestCacheIsTheStack(t *testing.T) {
 	}
 	for _, s := range []datapathtest.Station{tw.cached.Alice, tw.cached.Bob} {
 		a, b := tw.cached.Counters(t, s.Addr), tw.plain.Counters(t, s.Addr)
-		if a.UpBytes != b.UpBytes || a.UpPackets != b.UpPackets || a.DownBytes != b.DownBytes || a.DownPackets != b.DownPackets {
+		if a.UpBytes != b.UpBytes || a.UpPackets != b.UpPackets || a.DownBytes != b.DownBytes ||
+			a.DownPackets != b.DownPackets {
 			t.Errorf("%s was counted %+v with the cache, %+v without", s.Addr, a, b)
 		}
 	}
@@ -91,15 +92,21 @@ const mappedPorts = 100
 // Parts of rule sets. Those in constant decide by what is the same for a flow.
 var (
 	constant = []string{
-		"ct state established,related accept", "ct state invalid drop", "ct state established counter", "ct state vmap { established : accept, invalid : drop }",
-		"tcp dport 443 drop", "udp dport 5353 drop", "ip saddr 10.1.0.11 drop", "meta mark set 0x7", "ct mark set 5", "ct mark 5 meta mark set 7", "ip dscp cs1 drop",
-		"iifname wan0 ct state new drop", "ip daddr { 192.0.2.2, 198.51.100.9 } accept", "ct direction reply accept", "ct status dnat accept", "ct status assured accept",
-		"ct original ip daddr 192.0.2.2 drop", "meta l4proto udp accept", "tcp dport 1000-3000 drop", "ct state new limit rate 1/day drop", "meta l4proto icmp drop", "oifname wan0 tcp sport 40001 reject",
+		"ct state established,related accept", "ct state invalid drop", "ct state established counter",
+		"ct state vmap { established : accept, invalid : drop }",
+		"tcp dport 443 drop", "udp dport 5353 drop", "ip saddr 10.1.0.11 drop", "meta mark set 0x7", "ct mark set 5",
+		"ct mark 5 meta mark set 7", "ip dscp cs1 drop",
+		"iifname wan0 ct state new drop", "ip daddr { 192.0.2.2, 198.51.100.9 } accept", "ct direction reply accept",
+		"ct status dnat accept", "ct status assured accept",
+		"ct original ip daddr 192.0.2.2 drop", "meta l4proto udp accept", "tcp dport 1000-3000 drop",
+		"ct state new limit rate 1/day drop", "meta l4proto icmp drop", "oifname wan0 tcp sport 40001 reject",
 		"meta priority set 1:2", "ip saddr . tcp dport { 10.1.0.10 . 80 } accept", "th dport vmap { 53 : drop, 80 : accept }",
 	}
 	changing = []string{
-		"meta length > 600 drop", "ip ttl < 30 drop", "tcp flags & psh == psh drop", "quota over 5000 bytes drop", "numgen inc mod 3 == 0 drop", "ip dscp set cs2", "ip ttl set 33", "ip id 1-30000 drop",
-		"ip ecn ce drop", "udp length > 300 drop", "tcp window > 30000 drop", "limit rate over 1/day burst 9 packets drop", "ip length 100-200 reject", "ct bytes > 4000 drop", "meta mark set numgen inc mod 2",
+		"meta length > 600 drop", "ip ttl < 30 drop", "tcp flags & psh == psh drop", "quota over 5000 bytes drop",
+		"numgen inc mod 3 == 0 drop", "ip dscp set cs2", "ip ttl set 33", "ip id 1-30000 drop",
+		"ip ecn ce drop", "udp length > 300 drop", "tcp window > 30000 drop", "limit rate over 1/day burst 9 packets drop",
+		"ip length 100-200 reject", "ct bytes > 4000 drop", "meta mark set numgen inc mod 2",
 		"@th,160,8 0x61 drop", "log",
 	}
 )
@@ -117,7 +124,8 @@ func (d *drawing) rules(round int) (name, rules string) {
 		forward = append(forward[:at:at], append([]string{changing[d.IntN(len(changing))]}, forward[at:]...)...)
 	}
 	if d.IntN(6) == 0 {
-		early = append(early, []string{"udp dport 53 notrack", "meta mark set 7", "ip saddr 192.0.2.3 tcp sport 80 drop", "ip ttl set 77", "quota over 9000 bytes drop"}[d.IntN(5)])
+		early = append(early, []string{"udp dport 53 notrack", "meta mark set 7", "ip saddr 192.0.2.3 tcp sport 80 drop",
+			"ip ttl set 77", "quota over 9000 bytes drop"}[d.IntN(5)])
 	}
 	// A gateway tells itself that a neighbour did not answer, when that one's time is over: a quota must not count that.
 	early = slices.Insert(early, 0, "iif lo accept")
@@ -190,7 +198,8 @@ func (d *drawing) packet(f *flow) []byte {
 			fr.Payload[i] = byte(d.Uint32())
 		}
 		if l, is := fr.L4.(*layers.TCP); is {
-			l.PSH, l.URG, l.ECE, l.CWR, l.Window = d.IntN(2) == 0, d.IntN(20) == 0, d.IntN(20) == 0, d.IntN(20) == 0, uint16(d.Uint32())
+			l.PSH, l.URG, l.ECE, l.CWR, l.Window = d.IntN(2) == 0, d.IntN(20) == 0, d.IntN(20) == 0, d.IntN(20) == 0,
+				uint16(d.Uint32())
 		}
 	}}
 	if d.IntN(8) == 0 {

@@ -19,7 +19,8 @@ nft "table ip isp { chain out { type nat hook postrouting priority srcnat; oifna
 	d := n.open(t, func(c *Config) { c.FlowCache, c.clsact = FlowCacheAuto, true })
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
 	netnstest.Await(t, "the reason", func() error {
-		if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "no flows are cached: ") || !strings.Contains(why, "6.6") && !strings.Contains(why, "kernel") {
+		if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "no flows are cached: ") ||
+			!strings.Contains(why, "6.6") && !strings.Contains(why, "kernel") {
 			return fmt.Errorf("%s: %s", word, why)
 		}
 		return nil

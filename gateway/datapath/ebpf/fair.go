@@ -13,10 +13,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// An fq holds all of a flow while its first packet waits. Forwarded packets have no socket, so their flows are told apart by hash: by ten
-// bits of it as the kernel has it, and then one in ten packets waits with a stranger beside 100 flows that are held. What a packet's
-// hash is of are addresses and ports, also after a redirect, which leaves it: fq computes it where the interface has not. A flow takes some 128
-// bytes for at least three seconds, so that 20 bits bound them to 128 MB.
+// An fq holds all of a flow while its first packet waits. Forwarded packets have no socket, so their flows are told
+// apart by hash: by ten bits of it as the kernel has it, and then one in ten packets waits with a stranger beside 100
+// flows that are held. What a packet's hash is of are addresses and ports, also after a redirect, which leaves it: fq
+// computes it where the interface has not. A flow takes some 128 bytes for at least three seconds, so that 20 bits
+// bound them to 128 MB.
 const (
 	fqPackets     = 100_000   // of all flows
 	fqFlowPackets = 20_000    // of one, where the kernel has 100
@@ -31,7 +32,8 @@ func (q *queue) ask(flags int, parent, handle uint32) error {
 	r.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("fq")))
 	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
 	for kind, value := range map[int]uint32{
-		nl.TCA_FQ_PLIMIT: fqPackets, nl.TCA_FQ_FLOW_PLIMIT: fqFlowPackets, nl.TCA_FQ_ORPHAN_MASK: fqMask, nl.TCA_FQ_BUCKETS_LOG: fqBucketsLog,
+		nl.TCA_FQ_PLIMIT: fqPackets, nl.TCA_FQ_FLOW_PLIMIT: fqFlowPackets, nl.TCA_FQ_ORPHAN_MASK: fqMask,
+		nl.TCA_FQ_BUCKETS_LOG: fqBucketsLog,
 		nl.TCA_FQ_RATE_ENABLE: 0, // senders on this machine pace themselves
 	} {
 		options.AddRtAttr(kind, nl.Uint32Attr(value))
@@ -50,7 +52,8 @@ func (q *queue) fair(several bool) error {
 	if err != nil {
 		return err
 	}
-	mq := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: netlink.HANDLE_ROOT, Handle: q.handle()}, QdiscType: "mq"}
+	mq := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: netlink.HANDLE_ROOT,
+		Handle: q.handle()}, QdiscType: "mq"}
 	if err := netlink.QdiscAdd(mq); err != nil {
 		return err
 	}
@@ -114,10 +117,14 @@ func (q *queue) widen(ours bool) (advice string, err error) {
 		case ours:
 			err = errors.Join(err, q.ask(0, f.parent, f.handle))
 		case f.parent == netlink.HANDLE_ROOT:
-			return fmt.Sprintf("it tells %d connections apart, and others wait with them: tc qdisc change dev %s root fq orphan_mask %d", f.mask+1, q.dev.Name, fqMask), nil
+			return fmt.Sprintf(
+				"it tells %d connections apart, and others wait with them: tc qdisc change dev %s root fq orphan_mask %d", f.mask+1,
+				q.dev.Name, fqMask), nil
 		default:
 			parent := fmt.Sprintf("%x:%x", f.parent>>16, f.parent&0xffff)
-			return fmt.Sprintf("it tells %d connections apart, and others wait with them: tc qdisc change dev %s parent %s handle %x: fq orphan_mask %d, and so for each parent",
+			return fmt.Sprintf(
+				"it tells %d connections apart, and others wait with them: tc qdisc change dev %s parent %s handle %x: fq "+
+					"orphan_mask %d, and so for each parent",
 				f.mask+1, q.dev.Name, parent, f.handle>>16, fqMask), nil
 		}
 	}

@@ -31,7 +31,8 @@ func sockets(t *testing.T, ns string, at netip.Addr, count int) (all []*net.UDPC
 	return all
 }
 
-// TestHeldFlowsHoldNoOthers: beside some hundred connections of a client that wait, those of another come in the order in which they were sent.
+// TestHeldFlowsHoldNoOthers: beside some hundred connections of a client that wait, those of another come in the order
+// in which they were sent.
 func TestHeldFlowsHoldNoOthers(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)
@@ -107,7 +108,8 @@ func TestFlowsToldApart(t *testing.T) {
 	if _, err := try("tc qdisc add dev $wan root handle 6a77: fq", n.env()...); err != nil {
 		t.Skip("the kernel lacks fq (CONFIG_NET_SCH_FQ)")
 	}
-	run(t, `ip link add ${wan}q numtxqueues 2 numrxqueues 2 type veth peer name ${wan}p numtxqueues 2 numrxqueues 2; ethtool -L ${wan}q rx 2 tx 2; ip link set ${wan}q up; ip link set ${wan}p up`, n.env()...)
+	run(t, `ip link add ${wan}q numtxqueues 2 numrxqueues 2 type veth peer name ${wan}p numtxqueues 2 numrxqueues 2; ethtool -L ${wan}q rx 2 tx 2; ip link set ${wan}q up; ip link set ${wan}p up`,
+		n.env()...)
 	t.Cleanup(func() { run(t, "ip link del ${wan}q", n.env()...) })
 	run(t, "tc qdisc add dev $lan root handle 7: fq", n.env()...)
 	var said strings.Builder

@@ -36,8 +36,8 @@ var (
 // lostPing is what a lost echo request counts as: a resolver asks again after that.
 const lostPing = time.Second
 
-// BenchmarkFeel measures what a client with a rate limit notices of it: the payload of its connections as a share of the
-// limit, packets lost, round trips beside the load, and how equally its connections share.
+// BenchmarkFeel measures what a client with a rate limit notices of it: the payload of its connections as a share of
+// the limit, packets lost, round trips beside the load, and how equally its connections share.
 func BenchmarkFeel(b *testing.B) { eachFeel(b, func(b *testing.B, c feel) { c.run(b) }) }
 
 // eachFeel measures each load that flags select.
@@ -66,14 +66,16 @@ type feel struct {
 }
 
 func (c feel) String() string {
-	return fmt.Sprintf("rtt=%v/mbps=%v/conns=%d/%s", c.rtt, c.mbps, c.conns, map[bool]string{true: "up", false: "down"}[c.up])
+	return fmt.Sprintf(
+		"rtt=%v/mbps=%v/conns=%d/%s", c.rtt, c.mbps, c.conns, map[bool]string{true: "up", false: "down"}[c.up])
 }
 
 func (c feel) run(b *testing.B) {
 	n := newNetwork(b)
 	d := n.open(b, func(c *Config) { c.Shaping = Shaping(*feelShape) })
 	bps := uint64(c.mbps * 1e6)
-	must(b, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: bps, DownBps: bps}}))
+	must(b, d.Set(datapath.Client{
+		Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: bps, DownBps: bps}}))
 	n.farther(b)
 	c.measure(b, n, d.fate(b, c.up))
 }
@@ -86,9 +88,11 @@ func (c feel) measure(b *testing.B, n network, fate func() (passed, dropped uint
 		to = distant
 	}
 	offload := map[bool]string{true: "on", false: "off"}[*feelJoin]
-	run(b, `ip netns exec $client ethtool -K c0 tso `+offload+` gso `+offload+`; ip netns exec $server ethtool -K s0 tso `+offload+` gso `+offload, n.env()...)
+	run(b, `ip netns exec $client ethtool -K c0 tso `+offload+` gso `+offload+`; ip netns exec $server ethtool -K s0 tso `+
+		offload+` gso `+offload, n.env()...)
 	if *feelECN {
-		run(b, "ip netns exec $client sysctl -qw net.ipv4.tcp_ecn=1; ip netns exec $server sysctl -qw net.ipv4.tcp_ecn=1", n.env()...)
+		run(b, "ip netns exec $client sysctl -qw net.ipv4.tcp_ecn=1; ip netns exec $server sysctl -qw net.ipv4.tcp_ecn=1",
+			n.env()...)
 	}
 	ping := n.ping(b, to)
 	var all []*stream
@@ -136,7 +140,8 @@ func (d *Datapath) fate(t testing.TB, up bool) func() (passed, dropped uint64) {
 }
 
 // observe looks at connections for a while.
-func observe(t testing.TB, fate func() (passed, dropped uint64), all []*stream, ping *pinger, lasts time.Duration) (f felt) {
+func observe(t testing.TB, fate func() (passed, dropped uint64), all []*stream, ping *pinger, lasts time.Duration) (
+	f felt) {
 	t.Helper()
 	passed, dropped := fate()
 	came, sent, again := totals(all)

@@ -85,11 +85,14 @@ func (f *flow) fromClient(how ...func(*datapathtest.Frame)) []byte {
 	if f.client.Addr() == bob {
 		mac = bobMAC
 	}
-	return f.make(f.client, f.wanted, f.seq, f.ack, append([]func(*datapathtest.Frame){from(f.client.Addr(), mac), to(f.wanted.Addr())}, how...))
+	return f.make(f.client, f.wanted, f.seq, f.ack,
+		append([]func(*datapathtest.Frame){from(f.client.Addr(), mac), to(f.wanted.Addr())}, how...))
 }
 
 func (f *flow) fromPeer(how ...func(*datapathtest.Frame)) []byte {
-	return f.make(f.answered, f.seen, f.ack, f.seq, append([]func(*datapathtest.Frame){down, func(fr *datapathtest.Frame) { fr.IP.SrcIP = f.answered.Addr().AsSlice() }, to(f.seen.Addr())}, how...))
+	return f.make(f.answered, f.seen, f.ack, f.seq, append([]func(*datapathtest.Frame){down, func(fr *datapathtest.Frame) {
+		fr.IP.SrcIP = f.answered.Addr().AsSlice()
+	}, to(f.seen.Addr())}, how...))
 }
 
 func (f *flow) make(from, to end, seq, ack uint32, how []func(*datapathtest.Frame)) []byte {

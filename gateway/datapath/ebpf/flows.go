@@ -78,7 +78,8 @@ func findTracking() {
 	}
 	defer c.Close()
 	const stats = 1<<8 | 5 // NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS
-	c.Send(netlink.Message{Header: netlink.Header{Type: stats, Flags: netlink.Request}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
+	c.Send(netlink.Message{
+		Header: netlink.Header{Type: stats, Flags: netlink.Request}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
 }
 
 func (d *Datapath) loadFlows() error {
@@ -96,7 +97,8 @@ func (d *Datapath) loadFlows() error {
 		return fmt.Errorf("reading the length of the kernel's tick: %w", err)
 	}
 	for name, value := range map[string]any{
-		"tick_ns": uint64(tick.Nano()), "lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(), "lan_ifindex": uint32(d.lan.Index), "wan_ifindex": uint32(d.wan.Index),
+		"tick_ns": uint64(tick.Nano()), "lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
+		"lan_ifindex": uint32(d.lan.Index), "wan_ifindex": uint32(d.wan.Index),
 		"tallying": map[bool]uint8{true: 1}[d.cfg.tallying()], "fresh_tallies": uint64(fresh),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
@@ -105,7 +107,8 @@ func (d *Datapath) loadFlows() error {
 	}
 	spec.Maps["flow_counts"].MaxEntries = d.cfg.size()
 	here := map[string]*ebpf.Map{
-		"flow_paths": d.objs.FlowPaths, "flow_settings": d.objs.FlowSettings, "flow_tallies": d.objs.FlowTallies, "flow_tallied": d.objs.FlowTallied,
+		"flow_paths": d.objs.FlowPaths, "flow_settings": d.objs.FlowSettings, "flow_tallies": d.objs.FlowTallies,
+		"flow_tallied": d.objs.FlowTallied,
 	}
 	for name, m := range here {
 		spec.Maps[name].MaxEntries, spec.Maps[name].Flags = m.MaxEntries(), m.Flags()
@@ -154,7 +157,8 @@ func (d *Datapath) cache(why string) {
 	d.mu.Lock()
 	same := d.uncachedWhy == why
 	d.uncachedWhy = why
-	d.flowSettings.Unanswered, d.flowSettings.Marks = toggle(d.reasons.varies.Unanswered == ""), toggle(d.reasons.varies.Marks)
+	d.flowSettings.Unanswered, d.flowSettings.Marks = toggle(d.reasons.varies.Unanswered == ""),
+		toggle(d.reasons.varies.Marks)
 	d.mu.Unlock()
 	if err := d.setFlows(); err != nil {
 		d.cfg.Log.Error("caching flows", "err", err)
@@ -180,8 +184,10 @@ func (d *Datapath) beginFlows() error {
 			return err
 		}
 	}
-	for _, h := range []hook{{"learn_up", d.wan, d.flows.objs.LearnUp, true}, {"learn_down", d.lan, d.flows.objs.LearnDown, true}} {
-		l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Tail()})
+	for _, h := range []hook{
+		{"learn_up", d.wan, d.flows.objs.LearnUp, true}, {"learn_down", d.lan, d.flows.objs.LearnDown, true}} {
+		l, err := link.AttachTCX(
+			link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Tail()})
 		if d.cfg.clsact && err == nil {
 			err = errors.Join(ebpf.ErrNotSupported, l.Close())
 		}
@@ -303,8 +309,8 @@ func (d *Datapath) withoutFlows(f func()) {
 	pause(-1)
 }
 
-// Forget removes the entries for packets of connections that the kernel has deleted: where it does not report that, they
-// would last for up to a second.
+// Forget removes the entries for packets of connections that the kernel has deleted: where it does not report that,
+// they would last for up to a second.
 func (d *Datapath) Forget(ways []datapath.Tracked) error {
 	if !d.flows.loaded {
 		return nil
@@ -313,7 +319,8 @@ func (d *Datapath) Forget(ways []datapath.Tracked) error {
 	for _, w := range ways {
 		for _, side := range []uint16{fromLAN, fromWAN} {
 			k := gatewayFlowKey{
-				Saddr: networkOrder(w.From.Addr()), Daddr: networkOrder(w.To.Addr()), Sport: networkPort(w.From.Port()), Dport: networkPort(w.To.Port()),
+				Saddr: networkOrder(w.From.Addr()), Daddr: networkOrder(w.To.Addr()), Sport: networkPort(w.From.Port()),
+				Dport:    networkPort(w.To.Port()),
 				Protocol: uint16(w.Protocol), Side: side,
 			}
 			if err := d.objs.FlowPaths.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

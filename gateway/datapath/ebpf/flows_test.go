@@ -27,14 +27,16 @@ func cachePath(t testing.TB) datapathtest.Path {
 func TestFlowsAreCached(t *testing.T) {
 	netnstest.NeedTCX(t)
 	t.Run("address", func(t *testing.T) { areCached(t, "masquerade", "192.0.2.1:") })
-	t.Run("address and port", func(t *testing.T) { areCached(t, "meta l4proto tcp snat to 192.0.2.1:7000", "192.0.2.1:7000") })
+	t.Run("address and port",
+		func(t *testing.T) { areCached(t, "meta l4proto tcp snat to 192.0.2.1:7000", "192.0.2.1:7000") })
 }
 
 func areCached(t *testing.T, rule, seen string) {
 	t.Helper()
 	p := cachePath(t)
 	w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
-	w.Router.Run(t, fmt.Sprintf(`nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" %s; }; }'`, rule))
+	w.Router.Run(t, fmt.Sprintf(
+		`nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" %s; }; }'`, rule))
 	becomes(t, w, "flow cache", "netfilter has rules")
 	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
 	x := w.NewStream(t, w.Alice, datapathtest.Server)

@@ -31,15 +31,22 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 	for _, c := range []struct{ name, do, undo string }{
 		{"a rule that drops", "nft insert rule ip round1 forward tcp dport 2000 drop", "nft flush chain ip round1 forward"},
 		{"a rule that varies", "nft insert rule ip round1 forward meta length 140 drop", "nft flush chain ip round1 forward"},
-		{"a policy", "nft 'flush chain ip round1 forward; add chain ip round1 forward { policy drop; }; add rule ip round1 forward meta l4proto 253 accept'", "nft 'add chain ip round1 forward { policy accept; }'"},
+		{"a policy", "nft 'flush chain ip round1 forward; add chain ip round1 forward { policy drop; }; add rule ip round1 " +
+			"forward meta l4proto 253 accept'", "nft 'add chain ip round1 forward { policy accept; }'"},
 		{"no rules", "nft delete table ip round1", "nft '" + rules + "'"},
-		{"a neighbour", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:99:99 dev wan0 nud permanent", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev wan0 nud permanent"},
-		{"a route", "ip neigh replace 192.0.2.5 lladdr 02:00:00:00:99:05 dev wan0 nud permanent; ip route add 198.51.100.9 via 192.0.2.5", "ip route del 198.51.100.9"},
+		{"a neighbour", "ip neigh replace 192.0.2.2 lladdr 02:00:00:00:99:99 dev wan0 nud permanent",
+			"ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev wan0 nud permanent"},
+		{"a route", "ip neigh replace 192.0.2.5 lladdr 02:00:00:00:99:05 dev wan0 nud permanent; ip route add 198.51.100.9 " +
+			"via 192.0.2.5", "ip route del 198.51.100.9"},
 		{"no route", "ip route add unreachable 198.51.100.9", "ip route del unreachable 198.51.100.9"},
-		{"a rule of routing", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit"},
-		{"an address", "ip addr del 192.0.2.1/24 dev wan0; ip addr add 192.0.2.99/24 dev wan0; ip route replace default via 192.0.2.2", "ip addr del 192.0.2.99/24 dev wan0; ip addr add 192.0.2.1/24 dev wan0; ip route replace default via 192.0.2.2"},
+		{"a rule of routing", "ip rule add from 10.1.0.10 ipproto tcp prohibit",
+			"ip rule del from 10.1.0.10 ipproto tcp prohibit"},
+		{"an address", "ip addr del 192.0.2.1/24 dev wan0; ip addr add 192.0.2.99/24 dev wan0; ip route replace default " +
+			"via 192.0.2.2",
+			"ip addr del 192.0.2.99/24 dev wan0; ip addr add 192.0.2.1/24 dev wan0; ip route replace default via 192.0.2.2"},
 		{"an MTU", "ip link set wan0 mtu 137", "ip link set wan0 mtu 1400"},
-		{"IPsec", "ip xfrm policy add src 10.1.0.10/32 dst 198.51.100.9/32 proto tcp dir fwd action block", "ip xfrm policy flush"},
+		{"IPsec", "ip xfrm policy add src 10.1.0.10/32 dst 198.51.100.9/32 proto tcp dir fwd action block",
+			"ip xfrm policy flush"},
 		{"connections flushed", flush, "true"},
 	} {
 		f := begin(t, tw, alice)
@@ -81,7 +88,9 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 func TestCacheKnowsClients(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
-	tw.rules(t, "round1", "table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; }; }")
+	tw.rules(t, "round1",
+		"table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; "+
+			"}; }")
 	f := begin(t, tw, bob)
 	tw.makeCached(t, f.fromClient(), f.fromPeer())
 	for _, admitted := range []bool{false, true} {
@@ -97,7 +106,9 @@ func TestCacheKnowsClients(t *testing.T) {
 func TestCacheEndsWithItsDaemon(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
-	tw.rules(t, "round1", "table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; }; }")
+	tw.rules(t, "round1",
+		"table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; "+
+			"}; }")
 	f := begin(t, tw, alice)
 	tw.makeCached(t, f.fromClient(), f.fromPeer())
 	tw.cached.Kill(t)
@@ -123,7 +134,8 @@ func TestCacheEndsWithItsDaemon(t *testing.T) {
 func begin(t *testing.T, tw *twins, client netip.Addr) *flow {
 	t.Helper()
 	tw.begun++
-	f := &flow{up: true, client: netip.AddrPortFrom(client, 41000+tw.begun), wanted: netip.MustParseAddrPort("198.51.100.9:2000"), seq: 1000 * uint32(tw.begun), ack: 7}
+	f := &flow{up: true, client: netip.AddrPortFrom(client, 41000+tw.begun),
+		wanted: netip.MustParseAddrPort("198.51.100.9:2000"), seq: 1000 * uint32(tw.begun), ack: 7}
 	f.seen, f.answered = f.client, f.wanted
 	netnstest.Await(t, "a connection", func() error {
 		if !f.shake(t, tw) {
@@ -168,7 +180,8 @@ func TestMarksSettle(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
 	rules := func(name, rules string) {
-		tw.rules(t, name, fmt.Sprintf(`table ip %s { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade
+		tw.rules(t, name, fmt.Sprintf(
+			`table ip %s { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade
 }
 chain forward { type filter hook forward priority 0; meta l4proto 253 accept
 %s
@@ -187,9 +200,11 @@ chain forward { type filter hook forward priority 0; meta l4proto 253 accept
 	}
 	tw.makeCached(t, other.fromClient(), other.fromPeer())
 
-	rules("round3", "ip saddr 10.1.0.11 ct mark 6 drop\nct direction original ct mark set 6\nct direction reply ct mark set 7")
+	rules("round3", "ip saddr 10.1.0.11 ct mark 6 drop\nct direction original ct mark set 6\nct direction reply ct mark "+
+		"set 7")
 	for range 20 {
-		tw.compare(t, other.fromPeer(), other.fromClient(), other.fromClient(), other.fromPeer(), other.fromPeer(), other.fromClient())
+		tw.compare(t, other.fromPeer(), other.fromClient(), other.fromClient(), other.fromPeer(), other.fromPeer(),
+			other.fromClient())
 	}
 	if word, why := tw.cached.ForwardingWhy(t); word != "flow cache" {
 		t.Errorf("%s: %s", word, why)

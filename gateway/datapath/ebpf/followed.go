@@ -16,11 +16,14 @@ func (d *Datapath) followClasses() error {
 	s := &d.shaping
 	var m gatewayMeters
 	up, down := unsafe.Offsetof(m.Up)+unsafe.Offsetof(m.Up.Ns), unsafe.Offsetof(m.Down)+unsafe.Offsetof(m.Down.Ns)
-	return errors.Join(d.followQueue(&s.wan, up, func(r rates) uint64 { return r.up }), d.followQueue(&s.lan, down, func(r rates) uint64 { return r.down }))
+	return errors.Join(d.followQueue(&s.wan, up, func(r rates) uint64 { return r.up }), d.followQueue(&s.lan, down, func(
+		r rates) uint64 {
+		return r.down
+	}))
 }
 
-// followQueue sets the clocks of one direction, which are at an offset of clients' meters. The programs change meters while all classes are
-// read, so each is read again after that, and nothing but the clock is written. mu is held.
+// followQueue sets the clocks of one direction, which are at an offset of clients' meters. The programs change meters
+// while all classes are read, so each is read again after that, and nothing but the clock is written. mu is held.
 func (d *Datapath) followQueue(q *queue, offset uintptr, rate func(rates) uint64) error {
 	if q.by != gatewayHolderHOLDER_CLASS {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// TestFollowingLosesNothing: a meter that is set by what waits leaves the other direction's, which the programs change meanwhile.
+// TestFollowingLosesNothing: a meter that is set by what waits leaves the other direction's, which the programs change
+// meanwhile.
 func TestFollowingLosesNothing(t *testing.T) {
 	n := newNetwork(t)
 	run(t, "tc qdisc add dev $lan root handle 8: pfifo limit 50", n.env()...)
@@ -39,7 +40,8 @@ func TestFollowingLosesNothing(t *testing.T) {
 			case <-end:
 				return
 			default:
-				d.objs.WanIn.Run(&ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: index(t, n.wan)}})
+				d.objs.WanIn.Run(
+					&ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: index(t, n.wan)}})
 			}
 		}
 	})
@@ -56,6 +58,7 @@ func TestFollowingLosesNothing(t *testing.T) {
 	was := m.Down.Ns
 	must(t, d.objs.ClientMeters.Lookup(at, &m))
 	if used := m.Down.Ns - was; passed == 0 || used != passed*psPerByte/1000 {
-		t.Errorf("%d bytes have used %v of the rate, not %v", passed, time.Duration(used), time.Duration(passed*psPerByte/1000))
+		t.Errorf("%d bytes have used %v of the rate, not %v", passed, time.Duration(used),
+			time.Duration(passed*psPerByte/1000))
 	}
 }

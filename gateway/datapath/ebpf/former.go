@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// filterNote is a folder among the pins that records that a program is a filter of an interface's clsact, before kernel 6.6:
-// the interface may be another one when the program is to go, and no link of a filter is pinned.
+// filterNote is a folder among the pins that records that a program is a filter of an interface's clsact, before kernel
+// 6.6: the interface may be another one when the program is to go, and no link of a filter is pinned.
 type filterNote struct {
 	index int
 	id    ebpf.ProgramID // other gateways' filters have the same handle
@@ -85,7 +85,8 @@ func leaveFilters(dir string, kept ...hook) error {
 	}
 	for _, index := range made {
 		if !slices.ContainsFunc(kept, func(h hook) bool { return h.dev.Index == index }) {
-			err = errors.Join(err, hook{dev: &net.Interface{Index: index, Name: fmt.Sprintf("interface %d", index)}}.restore(dir))
+			err = errors.Join(
+				err, hook{dev: &net.Interface{Index: index, Name: fmt.Sprintf("interface %d", index)}}.restore(dir))
 		}
 	}
 	return err

@@ -5,12 +5,13 @@ import (
 	"testing"
 )
 
-// TestFiltersLeft: before kernel 6.6, an interface that is no longer the LAN's or the WAN's loses its filters and the clsact that
-// gatewayd made, with the next start or with detach, also when it has another name by then or is gone, and when the two change
-// their roles. What others have there stays.
+// TestFiltersLeft: before kernel 6.6, an interface that is no longer the LAN's or the WAN's loses its filters and the
+// clsact that gatewayd made, with the next start or with detach, also when it has another name by then or is gone, and
+// when the two change their roles. What others have there stays.
 func TestFiltersLeft(t *testing.T) {
 	n := newNetwork(t)
-	run(t, `for p in a:b c:d; do ip link add ${wan}${p%:*} type veth peer name ${wan}${p#*:}; ip link set ${wan}${p%:*} up; ip link set ${wan}${p#*:} up; done`, n.env()...)
+	run(t, `for p in a:b c:d; do ip link add ${wan}${p%:*} type veth peer name ${wan}${p#*:}; ip link set ${wan}${p%:*} up; ip link set ${wan}${p#*:} up; done`,
+		n.env()...)
 	t.Cleanup(func() { run(t, "ip link del ${wan}b; ip link del ${wan}d", n.env()...) })
 	cfg := n.config(t)
 	cfg.clsact = true
@@ -24,7 +25,8 @@ func TestFiltersLeft(t *testing.T) {
 	// at is the filters and the qdisc of gatewayd at an interface, by their names.
 	at := func(dev string) string {
 		t.Helper()
-		out := run(t, `tc qdisc show dev $dev clsact; tc filter show dev $dev ingress; tc filter show dev $dev egress`, "dev="+dev)
+		out := run(t, `tc qdisc show dev $dev clsact; tc filter show dev $dev ingress; tc filter show dev $dev egress`,
+			"dev="+dev)
 		var all []string
 		for _, word := range []string{"clsact", "lan_in", "lan_out", "wan_in", "others"} {
 			if strings.Contains(out, word) {
@@ -57,11 +59,13 @@ func TestFiltersLeft(t *testing.T) {
 	run(t, "ip link del ${wan}c; ip link add ${wan}c type veth peer name ${wan}d; ip link set ${wan}c up", n.env()...)
 	start(n.lan, wan)
 	has("the former is gone", map[string]string{wan: "clsact wan_in", wan + "c": ""})
-	run(t, "tc filter add dev $wan ingress prio 8 bpf bytecode '1,6 0 0 0,' flowid 1:7; tc qdisc add dev ${wan}c clsact; tc filter add dev ${wan}c ingress prio 8 bpf bytecode '1,6 0 0 0,' flowid 1:7", n.env()...)
+	run(t, "tc filter add dev $wan ingress prio 8 bpf bytecode '1,6 0 0 0,' flowid 1:7; tc qdisc add dev ${wan}c "+
+		"clsact; tc filter add dev ${wan}c ingress prio 8 bpf bytecode '1,6 0 0 0,' flowid 1:7", n.env()...)
 	start(n.lan, wan+"c")
 	start(n.lan, wan+"e")
 	for _, dev := range []string{wan, wan + "c"} {
-		if out := run(t, "tc qdisc show dev $dev clsact; tc filter show dev $dev ingress", "dev="+dev); !strings.Contains(out, "clsact") || !strings.Contains(out, "bytecode") || strings.Contains(out, "wan_in") {
+		if out := run(t, "tc qdisc show dev $dev clsact; tc filter show dev $dev ingress", "dev="+dev); !strings.Contains(
+			out, "clsact") || !strings.Contains(out, "bytecode") || strings.Contains(out, "wan_in") {
 			t.Errorf("beside what others have at %s: %s", dev, out)
 		}
 	}

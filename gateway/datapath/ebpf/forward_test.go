@@ -92,20 +92,26 @@ func TestWANIn(t *testing.T) {
 		reason  string
 		billed  bool
 	}{
-		"to an admitted client":    {packet(), redirect, "forwarded", true},
-		"a fragment":               {packet(func(f *datapathtest.Frame) { f.IP.Flags = layers.IPv4MoreFragments }), ok, "stack", true},
-		"longer than the LAN's":    {packet(func(f *datapathtest.Frame) { f.Payload = make([]byte, 1500) }), ok, "stack", true},
+		"to an admitted client": {packet(), redirect, "forwarded", true},
+		"a fragment": {
+			packet(func(f *datapathtest.Frame) { f.IP.Flags = layers.IPv4MoreFragments }), ok, "stack", true},
+		"longer than the LAN's": {
+			packet(func(f *datapathtest.Frame) { f.Payload = make([]byte, 1500) }), ok, "stack", true},
 		"to an unknown address":    {packet(to(nobody)), shot, "not-leased", false},
 		"to a client before login": {packet(to(bob)), shot, "blocked", false},
 		"from the garden":          {packet(to(bob), garden), ok, "garden", false},
 		"to the gateway":           {packet(to(routerWAN)), ok, "", false},
 		"to the gateway's LAN":     {packet(to(gateway)), ok, "", false},
-		"claims to be of the LAN":  {packet(func(f *datapathtest.Frame) { f.IP.SrcIP = bob.AsSlice() }), shot, "foreign-source", false},
-		"for another host":         {packet(func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(serverMAC) }), ok, "", false},
-		"from a martian":           {packet(func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("127.0.0.1").AsSlice() }), ok, "", false},
-		"from no address":          {packet(func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("0.0.0.9").AsSlice() }), ok, "", false},
-		"from a group":             {packet(func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("224.0.0.9").AsSlice() }), ok, "", false},
-		"IPv6":                     {datapathtest.EtherType(layers.EthernetTypeIPv6, packet()), ok, "", false},
+		"claims to be of the LAN": {
+			packet(func(f *datapathtest.Frame) { f.IP.SrcIP = bob.AsSlice() }), shot, "foreign-source", false},
+		"for another host": {packet(func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(serverMAC) }), ok, "", false},
+		"from a martian": {
+			packet(func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("127.0.0.1").AsSlice() }), ok, "", false},
+		"from no address": {
+			packet(func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("0.0.0.9").AsSlice() }), ok, "", false},
+		"from a group": {
+			packet(func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("224.0.0.9").AsSlice() }), ok, "", false},
+		"IPv6": {datapathtest.EtherType(layers.EthernetTypeIPv6, packet()), ok, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			packets, billed := d.packets(t), counters(t, d, alice)
@@ -198,7 +204,8 @@ func TestReset(t *testing.T) {
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
 	seg := func(how func(*layers.TCP), bytes int) []byte {
-		return tcp(443, from(bob, bobMAC), func(f *datapathtest.Frame) { how(f.L4.(*layers.TCP)); f.Payload = make([]byte, bytes) })
+		return tcp(443, from(bob, bobMAC),
+			func(f *datapathtest.Frame) { how(f.L4.(*layers.TCP)); f.Payload = make([]byte, bytes) })
 	}
 	syn := func(l *layers.TCP) { l.SYN, l.ACK, l.PSH = true, false, false }
 	// What a neighbour on a virtual link sends: only the pseudo-header's sum.
@@ -229,7 +236,8 @@ func TestReset(t *testing.T) {
 				return
 			}
 			eth, ip, l := decode(t, out)
-			if !bytes.Equal(eth.DstMAC, bobMAC[:]) || !bytes.Equal(eth.SrcMAC, lanMAC[:]) || ip.DstIP.String() != bob.String() || ip.SrcIP.String() != server.String() {
+			if !bytes.Equal(eth.DstMAC, bobMAC[:]) || !bytes.Equal(eth.SrcMAC, lanMAC[:]) || ip.DstIP.String() != bob.String() ||
+				ip.SrcIP.String() != server.String() {
 				t.Errorf("from %s %s to %s %s", eth.SrcMAC, ip.SrcIP, eth.DstMAC, ip.DstIP)
 			}
 			if !l.RST || l.SYN || l.ACK != c.acks || l.Seq != c.seq || l.Ack != c.ack || l.SrcPort != 443 || l.DstPort != 40000 {

@@ -35,14 +35,16 @@ func FuzzRecords(f *testing.F) {
 // or for the admitted client is neither redirected nor left for the stack to forward.
 func FuzzPrograms(f *testing.F) {
 	lan, wan := fmt.Sprintf("fl%d", os.Getpid()), fmt.Sprintf("fw%d", os.Getpid())
-	out, err := try(netnstest.Up+`ip link add $lan address 02:00:00:00:01:01 type veth peer name p$lan; ip link add $wan address 02:00:00:00:01:02 type veth peer name p$wan
+	out, err := try(netnstest.Up+
+		`ip link add $lan address 02:00:00:00:01:01 type veth peer name p$lan; ip link add $wan address 02:00:00:00:01:02 type veth peer name p$wan
 ip addr add 10.1.0.1/24 dev $lan; ip addr add 192.0.2.1/24 dev $wan; for l in $lan p$lan $wan p$wan; do ip link set $l up; done; up $lan $wan
 ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev $wan`, "lan="+lan, "wan="+wan)
 	if err != nil {
 		f.Fatalf("%v\n%s", err, out)
 	}
 	f.Cleanup(func() { try("ip link del $lan; ip link del $wan", "lan="+lan, "wan="+wan) })
-	cfg := Config{LAN: lan, WAN: wan, Prefix: lanPrefix, Gateway: gateway, PortalPorts: []uint16{8080}, PinDir: "/sys/fs/bpf/" + lan, Forward: ForwardRedirect, DHCP: true}
+	cfg := Config{LAN: lan, WAN: wan, Prefix: lanPrefix, Gateway: gateway, PortalPorts: []uint16{8080},
+		PinDir: "/sys/fs/bpf/" + lan, Forward: ForwardRedirect, DHCP: true}
 	d, err := Open(cfg)
 	if err != nil {
 		f.Fatal(err)
@@ -54,8 +56,10 @@ ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev $wan`, "lan="+lan, "wan=
 		}
 	}
 	for _, b := range [][]byte{
-		tcp(443), udp(443, from(bob, bobMAC)), tcp(80, from(bob, bobMAC)), datapathtest.SYN(443, from(bob, bobMAC)), udp(67, source(68), from(bob, bobMAC)), udp(443, from(alice, bobMAC)),
-		udp(443, to(bob)), arpFrame(bob, bobMAC), datapathtest.IPv6(bobMAC), datapathtest.Tagged(udp(443), 0x8100, 0), udp(443, datapathtest.Options), udp(443, datapathtest.Fragment(0)), udp(40000, down), tcp(443, down),
+		tcp(443), udp(443, from(bob, bobMAC)), tcp(80, from(bob, bobMAC)), datapathtest.SYN(443, from(bob, bobMAC)),
+		udp(67, source(68), from(bob, bobMAC)), udp(443, from(alice, bobMAC)),
+		udp(443, to(bob)), arpFrame(bob, bobMAC), datapathtest.IPv6(bobMAC), datapathtest.Tagged(udp(443), 0x8100, 0),
+		udp(443, datapathtest.Options), udp(443, datapathtest.Fragment(0)), udp(40000, down), tcp(443, down),
 	} {
 		f.Add(b)
 	}
@@ -106,11 +110,13 @@ func leak(program string, frame []byte, verdict uint32, out []byte) string {
 		}
 		return ""
 	}
-	if program == "wan_in" || len(out) < 34 || binary.BigEndian.Uint16(out[12:]) != 0x0800 || !bytes.Equal(out[:6], lanMAC[:]) || out[14] != 0x45 {
+	if program == "wan_in" || len(out) < 34 || binary.BigEndian.Uint16(out[12:]) != 0x0800 ||
+		!bytes.Equal(out[:6], lanMAC[:]) || out[14] != 0x45 {
 		return "" // lan_out judges, or the stack does not forward this
 	}
 	to := netip.AddrFrom4([4]byte(out[30:34]))
-	if !whose() && to != gateway && to != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && !to.IsMulticast() && to != routerWAN {
+	if !whose() && to != gateway && to != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && !to.IsMulticast() &&
+		to != routerWAN {
 		return "left for the stack to forward to " + to.String()
 	}
 	return ""

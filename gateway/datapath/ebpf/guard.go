@@ -53,7 +53,8 @@ func (d *Datapath) setGuard(change func(guard.Guard) error) error {
 	return nil
 }
 
-// lets has a guard, whether it is there or not, let packets between the LAN and the WAN pass, because the programs judge them.
+// lets has a guard, whether it is there or not, let packets between the LAN and the WAN pass, because the programs
+// judge them.
 func (d *Datapath) lets(g guard.Guard) error { return g.Renew(d.lan.Index, d.wan.Index) }
 
 // letsNothing has it let nothing pass.

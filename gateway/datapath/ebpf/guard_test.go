@@ -26,7 +26,8 @@ func TestGuardComesBack(t *testing.T) {
 	d := n.open(t)
 	table := "nft list table inet gatewayd-" + n.lan
 	before := run(t, table)
-	changes := []string{"nft delete table inet gatewayd-$lan", "nft flush table inet gatewayd-$lan", "nft insert rule inet gatewayd-$lan forward accept", "nft flush ruleset"}
+	changes := []string{"nft delete table inet gatewayd-$lan", "nft flush table inet gatewayd-$lan",
+		"nft insert rule inet gatewayd-$lan forward accept", "nft flush ruleset"}
 	for i, change := range changes {
 		run(t, change, n.env()...)
 		netnstest.Await(t, "the guard after "+change, func() error {
@@ -109,11 +110,13 @@ func TestOthersAhead(t *testing.T) {
 	var meanwhile log
 	d := n.open(t, meanwhile.of)
 	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "others", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+		Name: "others", Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
 	})
 	must(t, err)
 	defer other.Close()
-	l, err := link.AttachTCX(link.TCXOptions{Program: other, Interface: d.lan.Index, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
+	l, err := link.AttachTCX(
+		link.TCXOptions{Program: other, Interface: d.lan.Index, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
 	must(t, err)
 	defer l.Close()
 	netnstest.Await(t, "a warning", func() error {
@@ -131,7 +134,8 @@ func TestOthersAhead(t *testing.T) {
 	must(t, d.Close())
 	var said log
 	n.open(t, said.of)
-	if !strings.Contains(said.String(), "programs of others see packets ahead") || !strings.Contains(said.String(), "others (id ") {
+	if !strings.Contains(said.String(), "programs of others see packets ahead") ||
+		!strings.Contains(said.String(), "others (id ") {
 		t.Errorf("it said\n%s", said.String())
 	}
 }
@@ -144,7 +148,8 @@ func TestWithoutNFT(t *testing.T) {
 	t.Setenv("PATH", "/nowhere")
 	_, err := Open(cfg)
 	t.Setenv("PATH", path)
-	if err == nil || !errors.Is(err, datapath.ErrNotSupported) || !strings.Contains(err.Error(), "nft is missing (package nftables)") {
+	if err == nil || !errors.Is(err, datapath.ErrNotSupported) ||
+		!strings.Contains(err.Error(), "nft is missing (package nftables)") {
 		t.Errorf("it opens with %v", err)
 	}
 	if Attached(cfg) {
@@ -182,7 +187,8 @@ func TestDetachCannotShut(t *testing.T) {
 	nft, err := exec.LookPath("nft")
 	must(t, err)
 	folder := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(folder, "nft"), []byte("#!/bin/sh\n[ \"$1\" = list ] && exec "+nft+" \"$@\"\necho broken >&2\nexit 1\n"), 0o700))
+	must(t, os.WriteFile(filepath.Join(folder, "nft"), []byte("#!/bin/sh\n[ \"$1\" = list ] && exec "+nft+
+		" \"$@\"\necho broken >&2\nexit 1\n"), 0o700))
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", folder+":"+path)
 	if err := Remove(d.cfg); err == nil || !strings.Contains(err.Error(), "broken") {

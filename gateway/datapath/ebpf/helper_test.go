@@ -122,8 +122,12 @@ func TestSIP(t *testing.T) {
 	exchange, other := at(w.Server, datapathtest.Server, 5060), at(w.Server, datapathtest.Server, 6000)
 	say := func(from *net.UDPConn, to netip.AddrPort, line, contact, media string) {
 		t.Helper()
-		body := "v=0\r\no=- 1 1 IN IP4 " + contact + "\r\ns=-\r\nc=IN IP4 " + contact + "\r\nt=0 0\r\nm=audio " + media + " RTP/AVP 0\r\n"
-		_, err := from.WriteToUDPAddrPort(fmt.Appendf(nil, "%s\r\nVia: SIP/2.0/UDP 10.1.0.10:5060;branch=z9hG4bK1\r\nFrom: <sip:a@10.1.0.10>;tag=1\r\nTo: <sip:b@192.0.2.2>;tag=2\r\nCall-ID: 1@10.1.0.10\r\nCSeq: 1 INVITE\r\nContact: <sip:x@%s:5060>\r\nContent-Type: application/sdp\r\nContent-Length: %d\r\n\r\n%s", line, contact, len(body), body), to)
+		body := "v=0\r\no=- 1 1 IN IP4 " + contact + "\r\ns=-\r\nc=IN IP4 " + contact + "\r\nt=0 0\r\nm=audio " + media +
+			" RTP/AVP 0\r\n"
+		_, err := from.WriteToUDPAddrPort(fmt.Appendf(nil,
+			"%s\r\nVia: SIP/2.0/UDP 10.1.0.10:5060;branch=z9hG4bK1\r\nFrom: <sip:a@10.1.0.10>;tag=1\r\nTo: "+
+				"<sip:b@192.0.2.2>;tag=2\r\nCall-ID: 1@10.1.0.10\r\nCSeq: 1 INVITE\r\nContact: <sip:x@%s:5060>\r\nContent-Type: "+
+				"application/sdp\r\nContent-Length: %d\r\n\r\n%s", line, contact, len(body), body), to)
 		must(t, err)
 	}
 	hear := func(c *net.UDPConn) (string, netip.AddrPort) {

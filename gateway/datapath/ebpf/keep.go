@@ -187,7 +187,9 @@ func (d *Datapath) putBack(missing []*place) error {
 		if !slices.Contains(d.gone, p.name) {
 			d.gone = append(d.gone, p.name)
 			d.count(func(r *Repairs) { r.Removed++ })
-			d.cfg.Log.Error("a program was taken off: attaching it again; since it went, packets have passed without its judgement", "program", p.String())
+			d.cfg.Log.Error(
+				"a program was taken off: attaching it again; since it went, packets have passed without its judgement", "program",
+				p.String())
 		}
 	}
 	closing := make(chan error, 1)
@@ -231,7 +233,8 @@ func (d *Datapath) report(what string, err error) {
 	}
 	d.count(func(r *Repairs) { r.Errors++ })
 	if d.news(what, err) {
-		d.cfg.Log.Error("putting back "+what+" that others removed or changed; trying again", "closed", d.closed(), "err", err)
+		d.cfg.Log.Error(
+			"putting back "+what+" that others removed or changed; trying again", "closed", d.closed(), "err", err)
 	}
 }
 
@@ -258,8 +261,8 @@ func (d *Datapath) listPins() error {
 	return err
 }
 
-// keepPins makes removed pins again, which a successor needs to find programs and tables. A pin is also gone where something of
-// another kind has its name.
+// keepPins makes removed pins again, which a successor needs to find programs and tables. A pin is also gone where
+// something of another kind has its name.
 func (d *Datapath) keepPins() error {
 	if note := d.liberalNote.Load(); note != nil {
 		d.pins[*note] = true
@@ -295,7 +298,8 @@ func (d *Datapath) keepPins() error {
 	}
 	d.count(func(r *Repairs) { r.Pinned += uint64(made) })
 	if made > 0 {
-		d.cfg.Log.Error("pins were removed, and are pinned again: without them programs and tables end with the daemon", "folder", d.cfg.PinDir, "pins", strings.Join(removed[:made], " "))
+		d.cfg.Log.Error("pins were removed, and are pinned again: without them programs and tables end with the daemon",
+			"folder", d.cfg.PinDir, "pins", strings.Join(removed[:made], " "))
 	}
 	return err
 }
@@ -311,8 +315,10 @@ func (d *Datapath) pin(name string) error {
 	path := filepath.Join(d.cfg.PinDir, name)
 	o := &d.objs
 	of := map[string]pinnable{
-		"clients": o.Clients, "client_counters": o.ClientCounters, "client_limits": o.ClientLimits, "client_meters": o.ClientMeters, "hops": o.Hops,
-		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "garden_ports": o.GardenPorts, "networks": o.Networks, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
+		"clients": o.Clients, "client_counters": o.ClientCounters, "client_limits": o.ClientLimits,
+		"client_meters": o.ClientMeters, "hops": o.Hops,
+		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "garden_ports": o.GardenPorts,
+		"networks": o.Networks, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
 		"flow_tallies": o.FlowTallies, "flow_tallied": o.FlowTallied,
 	}[name]
 	for _, p := range d.places {
@@ -356,7 +362,9 @@ func (d *Datapath) retire() bool {
 	d.retired = true
 	d.mu.Unlock()
 	if !again {
-		d.cfg.Log.Error("gatewayd detach was run under this daemon, which puts nothing back any more: what detach left is as it said; start gatewayd again to have clients judged", "lan", d.cfg.LAN)
+		d.cfg.Log.Error(
+			"gatewayd detach was run under this daemon, which puts nothing back any more: what detach left is as it said; "+
+				"start gatewayd again to have clients judged", "lan", d.cfg.LAN)
 	}
 	return true
 }

@@ -79,7 +79,8 @@ func (l liberal) off() error {
 	return nil
 }
 
-// makeLiberal makes connection tracking liberal where it is strict, and reports that. The note of that is kept as pins are.
+// makeLiberal makes connection tracking liberal where it is strict, and reports that. The note of that is kept as pins
+// are.
 func (d *Datapath) makeLiberal() (was bool, err error) {
 	l := d.liberal()
 	if was, err = l.on(); err != nil {
@@ -107,7 +108,8 @@ func (d *Datapath) keepLiberal() {
 			return
 		}
 		if _, err = d.makeLiberal(); err == nil && caching {
-			d.cfg.Log.Warn("connection tracking was made strict under cached flows: made it liberal again", "setting", "net.netfilter.nf_conntrack_tcp_be_liberal")
+			d.cfg.Log.Warn("connection tracking was made strict under cached flows: made it liberal again", "setting",
+				"net.netfilter.nf_conntrack_tcp_be_liberal")
 		}
 	}
 	switch {

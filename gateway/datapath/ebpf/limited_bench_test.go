@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// BenchmarkLimited is what a packet of a client with a rate costs at tc, without the kernel around it: below the rate, and beside one
-// of a client without.
+// BenchmarkLimited is what a packet of a client with a rate costs at tc, without the kernel around it: below the rate,
+// and beside one of a client without.
 func BenchmarkLimited(b *testing.B) {
 	n := newNetwork(b)
 	d := n.open(b, func(c *Config) { c.Shaping = ShapingAuto })
@@ -29,9 +29,11 @@ func BenchmarkLimited(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			must(b, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: c.limits}))
-			must(b, d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: now() + 3600e9, Up: uint32(c.by), Down: uint32(c.by)}))
+			must(b, d.objs.RateShaping.Put(
+				uint32(0), gatewayShaping{Until: now() + 3600e9, Up: uint32(c.by), Down: uint32(c.by)}))
 			in := tcp(443, down, datapathtest.TTL(255))
-			opts := &ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+256), Context: skb{Ifindex: index(b, n.wan)}, Repeat: repeat}
+			opts := &ebpf.RunOptions{
+				Data: in, DataOut: make([]byte, len(in)+256), Context: skb{Ifindex: index(b, n.wan)}, Repeat: repeat}
 			for done := 0; done < b.N; done += repeat {
 				v, err := d.objs.WanIn.Run(opts)
 				must(b, err)

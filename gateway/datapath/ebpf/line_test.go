@@ -51,7 +51,8 @@ func TestLanInOnLine(t *testing.T) {
 	lan := index(t, n.lan)
 	syn := func(mss uint16, more ...layers.TCPOption) []byte {
 		return datapathtest.SYN(443, func(f *datapathtest.Frame) {
-			f.L4.(*layers.TCP).Options = append(more, layers.TCPOption{OptionType: 2, OptionLength: 4, OptionData: binary.BigEndian.AppendUint16(nil, mss)})
+			f.L4.(*layers.TCP).Options = append(
+				more, layers.TCPOption{OptionType: 2, OptionLength: 4, OptionData: binary.BigEndian.AppendUint16(nil, mss)})
 		})
 	}
 	nop := layers.TCPOption{OptionType: 1, OptionLength: 1}
@@ -61,11 +62,13 @@ func TestLanInOnLine(t *testing.T) {
 		reason  string
 		out     []byte // without the line: counted
 	}{
-		"admitted":                {onLine(tcp(443)), redirect, "forwarded", tcp(443)},
-		"UDP":                     {onLine(udp(443)), redirect, "forwarded", udp(443)},
-		"a short one, padded":     {append(onLine(udp(443, payload(2))), make([]byte, 8)...), redirect, "forwarded", udp(443, payload(2))},
-		"trailing bytes":          {append(onLine(udp(443)), 'y'), ok, "stack", udp(443)},
-		"a fragment":              {onLine(udp(443, datapathtest.Fragment(0))), ok, "stack", udp(443, datapathtest.Fragment(0))},
+		"admitted": {onLine(tcp(443)), redirect, "forwarded", tcp(443)},
+		"UDP":      {onLine(udp(443)), redirect, "forwarded", udp(443)},
+		"a short one, padded": {
+			append(onLine(udp(443, payload(2))), make([]byte, 8)...), redirect, "forwarded", udp(443, payload(2))},
+		"trailing bytes": {append(onLine(udp(443)), 'y'), ok, "stack", udp(443)},
+		"a fragment": {
+			onLine(udp(443, datapathtest.Fragment(0))), ok, "stack", udp(443, datapathtest.Fragment(0))},
 		"a SYN, lower":            {onLine(syn(1400)), redirect, "forwarded", syn(1400)},
 		"a SYN, clamped":          {onLine(syn(1460)), redirect, "forwarded", syn(1452)},
 		"a SYN, clamped, odd":     {onLine(syn(1460, nop)), redirect, "forwarded", syn(1452, nop)},
@@ -133,8 +136,9 @@ func TestLanOutOnLine(t *testing.T) {
 		out        []byte
 		aggregated []uint32
 	}{
-		"UDP":                     {udp(443, own), ok, onLine(udp(443, own)), nil},
-		"padded":                  {append(udp(443, own, payload(2)), make([]byte, 16)...), ok, append(onLine(udp(443, own, payload(2))), make([]byte, 16)...), nil},
+		"UDP": {udp(443, own), ok, onLine(udp(443, own)), nil},
+		"padded": {append(udp(443, own, payload(2)), make([]byte, 16)...), ok, append(onLine(udp(443, own,
+			payload(2))), make([]byte, 16)...), nil},
 		"as long as can be":       {udp(443, own, payload(1464)), ok, onLine(udp(443, own, payload(1464))), nil},
 		"to be fragmented":        {long(0), redirect, long(0), nil},
 		"must not be fragmented":  {long(layers.IPv4DontFragment), redirect, long(layers.IPv4DontFragment), nil},
@@ -163,10 +167,12 @@ func TestTooLongForLine(t *testing.T) {
 	if verdict != redirect || len(out) != 14+20+8+28 {
 		t.Fatalf("verdict %d, and %d bytes", verdict, len(out))
 	}
-	if !bytes.Equal(out[:6], serverMAC[:]) || !bytes.Equal(out[6:12], wanMAC[:]) || !bytes.Equal(out[30:34], server.AsSlice()) {
+	if !bytes.Equal(out[:6], serverMAC[:]) || !bytes.Equal(out[6:12], wanMAC[:]) ||
+		!bytes.Equal(out[30:34], server.AsSlice()) {
 		t.Errorf("it goes to %x and %x", out[:14], out[30:34])
 	}
-	if icmp := out[34:]; icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[6:]) != datapath.LineMTU || !bytes.Equal(icmp[8:], sent[14:42]) {
+	if icmp := out[34:]; icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[6:]) != datapath.LineMTU ||
+		!bytes.Equal(icmp[8:], sent[14:42]) {
 		t.Errorf("it says %x", icmp)
 	}
 	if now := counters(t, d, alice); now.DownPackets != was.DownPackets {
@@ -197,7 +203,8 @@ func TestLinesAreKnown(t *testing.T) {
 	}})
 	must(t, err)
 	defer see.Close()
-	l, err := link.AttachTCX(link.TCXOptions{Program: see, Interface: int(index(t, n.lan)), Attach: ebpf.AttachTCXEgress, Anchor: link.Tail()})
+	l, err := link.AttachTCX(
+		link.TCXOptions{Program: see, Interface: int(index(t, n.lan)), Attach: ebpf.AttachTCXEgress, Anchor: link.Tail()})
 	must(t, err)
 	defer l.Close()
 	try("ping -c 1 -W 1 10.1.0.10") // which nobody answers

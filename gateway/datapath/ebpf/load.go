@@ -72,7 +72,9 @@ func onBPFFS(dir string) error {
 	if !strings.Contains(string(known), "\tbpf\n") {
 		return fmt.Errorf("%w: it has no bpffs to pin programs to (CONFIG_BPF_SYSCALL)", datapath.ErrNotSupported)
 	}
-	return fmt.Errorf("%s is not on a bpffs, which programs are pinned to: mount -t bpf bpf /sys/fs/bpf, or set datapath.pin_dir to a folder on one", dir)
+	return fmt.Errorf(
+		"%s is not on a bpffs, which programs are pinned to: mount -t bpf bpf /sys/fs/bpf, or set datapath.pin_dir to a "+
+			"folder on one", dir)
 }
 
 // sessions are the maps without which admitted clients are cut off or their counts are
@@ -103,7 +105,8 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 		pinned.Close()
 	}
 	if slices.ContainsFunc(old, func(name string) bool { return slices.Contains(sessions, name) }) {
-		d.cfg.Log.Warn("the data path's tables were made for another LAN or version, or detached halfway; making new ones", "pins", d.cfg.PinDir)
+		d.cfg.Log.Warn("the data path's tables were made for another LAN or version, or detached halfway; making new ones",
+			"pins", d.cfg.PinDir)
 		old = all
 	}
 	for _, name := range old {
@@ -182,9 +185,12 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	for name, value := range map[string]any{
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
 		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
-		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil], "hear_dhcp": flag[d.cfg.DHCP],
-		"lines": flag[d.cfg.Lines], "timed": flag[d.shaping.timed], "tallying": flag[d.cfg.tallying()], "cutter_ifindex": cut,
-		"budgets": budgets(), "sender_budget": budgetOf(datapath.Senders), "new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),
+		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil],
+		"hear_dhcp": flag[d.cfg.DHCP],
+		"lines":     flag[d.cfg.Lines], "timed": flag[d.shaping.timed], "tallying": flag[d.cfg.tallying()],
+		"cutter_ifindex": cut,
+		"budgets":        budgets(), "sender_budget": budgetOf(datapath.Senders),
+		"new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("setting %s: %w", name, err)

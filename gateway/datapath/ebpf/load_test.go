@@ -19,7 +19,8 @@ import (
 
 var loadFor = flag.Duration("load.for", 500*time.Millisecond, "how long TestTriggersUnderLoad sends after each trigger")
 
-// pressure sends frames of cached flows as fast as the machine handles them, to a gateway with a cache and to one without.
+// pressure sends frames of cached flows as fast as the machine handles them, to a gateway with a cache and to one
+// without.
 type pressure struct {
 	*rand.Rand
 	tw     *twins
@@ -49,7 +50,8 @@ func (l *pressure) begin(t *testing.T) {
 	}
 	var all [][]byte
 	for _, f := range l.flows {
-		all = append(all, f.fromClient(datapathtest.Carrying(make([]byte, 1300))), f.fromPeer(datapathtest.Carrying(make([]byte, 1300))))
+		all = append(all, f.fromClient(datapathtest.Carrying(make([]byte, 1300))),
+			f.fromPeer(datapathtest.Carrying(make([]byte, 1300))))
 	}
 	l.tw.makeCached(t, all...)
 }
@@ -129,7 +131,8 @@ func TestTriggersUnderLoad(t *testing.T) {
 	began, was := time.Now(), l.tw.cached.Packets(t)
 	l.othersChange(t)
 	n := l.tw.cached.Packets(t)
-	t.Logf("%d frames, %.0f a second each way through two gateways; with the cache %d by it, %d by the stack", l.frames, float64(l.frames)/time.Since(began).Seconds(), n["forwarded"]-was["forwarded"], n["stack"]-was["stack"])
+	t.Logf("%d frames, %.0f a second each way through two gateways; with the cache %d by it, %d by the stack", l.frames,
+		float64(l.frames)/time.Since(began).Seconds(), n["forwarded"]-was["forwarded"], n["stack"]-was["stack"])
 	for range 5 {
 		l.tw.each(func(w *twin) {
 			var err error
@@ -158,7 +161,8 @@ func (l *pressure) othersChange(t *testing.T) {
 		l.untilCached(t)
 		l.during(t, func() (errs error) {
 			l.tw.each(func(w *twin) {
-				out, err := w.Router.Try(`ip rule add from 10.9.9.9 prohibit; ip rule del from 10.9.9.9 prohibit; ip route add 203.0.113.0/24 via 192.0.2.2; ip route del 203.0.113.0/24
+				out, err := w.Router.Try(
+					`ip rule add from 10.9.9.9 prohibit; ip rule del from 10.9.9.9 prohibit; ip route add 203.0.113.0/24 via 192.0.2.2; ip route del 203.0.113.0/24
 nft add table ip other; nft add chain ip other f '{ type filter hook forward priority 5; }'; nft add rule ip other f ip saddr 10.9.9.9 drop; nft delete table ip other`)
 				if err != nil {
 					errs = errors.Join(errs, fmt.Errorf("%w: %s", err, out))
@@ -202,7 +206,8 @@ func (a arrival) differs(b arrival) string {
 		for at := range max(len(side[0]), len(side[1])) {
 			of := func(frames [][]byte) [][]byte { return frames[min(at, len(frames)):min(at+1, len(frames))] }
 			if !equalFrames(of(side[0]), of(side[1])) {
-				return fmt.Sprintf("at the %s frame %d of %d is with the cache\n%sand of %d without\n%s", []string{"client", "server"}[i], at, len(side[0]), describe(of(side[0])), len(side[1]), describe(of(side[1])))
+				return fmt.Sprintf("at the %s frame %d of %d is with the cache\n%sand of %d without\n%s", []string{"client",
+					"server"}[i], at, len(side[0]), describe(of(side[0])), len(side[1]), describe(of(side[1])))
 			}
 		}
 	}

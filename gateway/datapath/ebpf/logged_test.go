@@ -68,7 +68,8 @@ func newLogged(t *testing.T, rules string, change ...func(*Config)) *logged {
 			how(c)
 		}
 	}
-	run(t, `for n in $client $server; do ip netns exec $n `+mute+`; done; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev $wan`, l.env()...)
+	run(t, `for n in $client $server; do ip netns exec $n `+mute+
+		`; done; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev $wan`, l.env()...)
 	if rules != "" {
 		run(t, rules, l.env()...)
 		t.Cleanup(func() { run(t, "nft delete table ip isp") })
@@ -115,7 +116,8 @@ type tcpFlow struct{ client, outside netip.AddrPort }
 func flags(set string) func(*datapathtest.Frame) {
 	return func(f *datapathtest.Frame) {
 		l := f.L4.(*layers.TCP)
-		l.SYN, l.ACK, l.PSH, l.FIN, l.RST = strings.Contains(set, "S"), strings.Contains(set, "A"), false, strings.Contains(set, "F"), strings.Contains(set, "R")
+		l.SYN, l.ACK, l.PSH, l.FIN, l.RST = strings.Contains(set, "S"), strings.Contains(set, "A"), false,
+			strings.Contains(set, "F"), strings.Contains(set, "R")
 		if set != "A" {
 			f.Payload = nil
 		}
@@ -125,11 +127,13 @@ func flags(set string) func(*datapathtest.Frame) {
 func macOf(a netip.Addr) datapath.MAC { return datapath.MAC{2, 0, 0, 0, 0, a.As4()[3]} }
 
 func (f tcpFlow) up(bytes int, set string) []byte {
-	return tcp(443, from(f.client.Addr(), macOf(f.client.Addr())), source(f.client.Port()), datapathtest.Carrying(make([]byte, bytes)), flags(set))
+	return tcp(443, from(f.client.Addr(), macOf(f.client.Addr())), source(f.client.Port()),
+		datapathtest.Carrying(make([]byte, bytes)), flags(set))
 }
 
 func (f tcpFlow) down(bytes int, set string) []byte {
-	return tcp(f.outside.Port(), down, source(443), to(f.outside.Addr()), datapathtest.Carrying(make([]byte, bytes)), flags(set))
+	return tcp(f.outside.Port(), down, source(443), to(f.outside.Addr()), datapathtest.Carrying(make([]byte, bytes)),
+		flags(set))
 }
 
 // send sends frames of a flow, and remembers them.
@@ -196,7 +200,8 @@ func (l *logged) arrive(t *testing.T) {
 	}
 	netnstest.Await(t, "the packets", func() error {
 		c, err := l.d.Total()
-		if got := (datapath.Traffic{UpBytes: c.UpBytes, UpPackets: c.UpPackets, DownBytes: c.DownBytes, DownPackets: c.DownPackets}); err != nil || got != want {
+		if got := (datapath.Traffic{UpBytes: c.UpBytes, UpPackets: c.UpPackets, DownBytes: c.DownBytes,
+			DownPackets: c.DownPackets}); err != nil || got != want {
 			return fmt.Errorf("forwarded %+v of %+v, %v", got, want, err)
 		}
 		return nil
@@ -236,7 +241,8 @@ func (l *logged) ends() (map[netip.AddrPort][]flowlog.Flow, error) {
 	text, err := try("cat " + l.folder + "/*.ndjson; zcat " + l.folder + "/*.gz 2>/dev/null || :") // a former daemon's
 	for line := range strings.Lines(text) {
 		var f flowlog.Flow
-		if json.Unmarshal([]byte(line), &f) == nil && f.Event == flowlog.Ends && f.Peer.Port() != sentinelPort { // the last line may be half written
+		if json.Unmarshal([]byte(line), &f) == nil && f.Event == flowlog.Ends && f.Peer.Port() != sentinelPort {
+			// the last line may be half written
 			ends[f.Client] = append(ends[f.Client], f)
 		}
 	}

@@ -29,7 +29,9 @@ func tracked(t testing.TB, s *netnstest.Space) (all []*netlink.ConntrackFlow) {
 
 // short has connection tracking forget flows after some seconds without packets, whatever their kind.
 func short(seconds int) string {
-	return fmt.Sprintf("for t in tcp_timeout_established udp_timeout udp_timeout_stream; do sysctl -qw net.netfilter.nf_conntrack_$t=%d; done", seconds)
+	return fmt.Sprintf(
+		"for t in tcp_timeout_established udp_timeout udp_timeout_stream; do sysctl -qw net.netfilter.nf_conntrack_$t=%d; "+
+			"done", seconds)
 }
 
 // TestLongDownload downloads by TCP, and has a server send by UDP, for longer than connection tracking remembers a
@@ -56,7 +58,8 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 	sound.Halt()
 	sound.Whole(t, "one way")
 	n := w.Packets(t)
-	t.Logf("%.0f MB: %d packets by the cache, %d by the stack", float64(x.Came())/1e6, n["forwarded"]-was["forwarded"], n["stack"]-was["stack"])
+	t.Logf("%.0f MB: %d packets by the cache, %d by the stack", float64(x.Came())/1e6, n["forwarded"]-was["forwarded"],
+		n["stack"]-was["stack"])
 	if n["forwarded"]-was["forwarded"] < 2*(n["stack"]-was["stack"]) {
 		t.Errorf("%v became %v", was, n)
 	}
@@ -75,7 +78,8 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 func TestIdleFlow(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
-	tw.rules(t, "round1", `table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade
+	tw.rules(t, "round1",
+		`table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade
 }
 chain forward { type filter hook forward priority 0; policy drop; meta l4proto 253 accept; ct state established accept; ct state new tcp flags syn / syn,ack accept
 }
@@ -133,10 +137,13 @@ func (tw *twins) untilStack(t *testing.T, f *flow) {
 func TestPathMTU(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
-	tw.rules(t, "round1", "table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; }; }")
+	tw.rules(t, "round1",
+		"table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade; "+
+			"}; }")
 	f := begin(t, tw, alice)
 	whole := func(n int) []func(*datapathtest.Frame) {
-		return []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, n)), func(fr *datapathtest.Frame) { fr.IP.Flags = layers.IPv4DontFragment }}
+		return []func(*datapathtest.Frame){
+			datapathtest.Carrying(make([]byte, n)), func(fr *datapathtest.Frame) { fr.IP.Flags = layers.IPv4DontFragment }}
 	}
 	large, small := f.fromClient(whole(1300)...), f.fromClient(whole(500)...)
 	tw.makeCached(t, large, f.fromPeer(whole(1300)...))
@@ -172,17 +179,20 @@ oifname wan0 udp sport 6001 snat to 192.0.2.78
 }
 }`)
 	datagrams := func(client netip.Addr, port uint16, server, outside string) *flow {
-		f := &flow{udp: true, up: true, client: netip.AddrPortFrom(client, port), wanted: netip.MustParseAddrPort(server), seen: netip.MustParseAddrPort(outside)}
+		f := &flow{udp: true, up: true, client: netip.AddrPortFrom(client, port), wanted: netip.MustParseAddrPort(server),
+			seen: netip.MustParseAddrPort(outside)}
 		f.answered = f.wanted
 		return f
 	}
-	first, second := datagrams(alice, 6001, "192.0.2.2:53", "192.0.2.77:6001"), datagrams(alice, 6001, "192.0.2.3:53", "192.0.2.77:6001")
+	first, second := datagrams(alice, 6001, "192.0.2.2:53", "192.0.2.77:6001"),
+		datagrams(alice, 6001, "192.0.2.3:53", "192.0.2.77:6001")
 	same := datagrams(bob, 6001, "192.0.2.2:53", "192.0.2.78:6001")
 	var frames [][]byte
 	for _, f := range []*flow{first, second, same} {
 		frames = append(frames, f.fromClient(), f.fromPeer())
 	}
-	hers, his := datagrams(alice, 6000, "192.0.2.2:53", "192.0.2.1:5000"), datagrams(bob, 6000, "192.0.2.2:53", "192.0.2.1:5000")
+	hers, his := datagrams(alice, 6000, "192.0.2.2:53", "192.0.2.1:5000"),
+		datagrams(bob, 6000, "192.0.2.2:53", "192.0.2.1:5000")
 	tw.makeCached(t, append(frames, hers.fromClient(), hers.fromPeer())...)
 	if all := tw.compare(t, his.fromClient(), hers.fromPeer()); len(all.server) != 0 || !isTo(all.client, alice) {
 		t.Errorf("the port is taken, and arrived %v", all)
@@ -190,7 +200,8 @@ oifname wan0 udp sport 6001 snat to 192.0.2.78
 	tw.each(func(w *twin) { w.Router.Run(t, short(3)) })
 	tw.untilStack(t, hers)
 	tw.left(t, 6000, 0)
-	if all := tw.compare(t, his.fromClient(), his.fromPeer(), hers.fromClient(), his.fromPeer()); len(all.server) != 1 || !isTo(all.client, bob) {
+	if all := tw.compare(t, his.fromClient(), his.fromPeer(), hers.fromClient(), his.fromPeer()); len(all.server) != 1 ||
+		!isTo(all.client, bob) {
 		t.Errorf("the port is another client's, and arrived %v", all)
 	}
 }

@@ -134,7 +134,8 @@ func TestHTTPGoesNowhereElse(t *testing.T) {
 	n.neighbour(t)
 	d := n.open(t)
 	must(t, d.Portal(serve(t, "portal", "10.1.0.1:8080")))
-	run(t, `nft "table ip proxy { chain pre { type nat hook prerouting priority dstnat; iifname $lan tcp dport 80 dnat to 192.0.2.3:443; }; }"`, n.env()...)
+	run(t, `nft "table ip proxy { chain pre { type nat hook prerouting priority dstnat; iifname $lan tcp dport 80 dnat to 192.0.2.3:443; }; }"`,
+		n.env()...)
 	t.Cleanup(func() { run(t, "nft delete table ip proxy") })
 	netnstest.Await(t, "the stack's turn", func() error {
 		if is, _ := d.Forwarding(); is != string(ForwardStack) {

@@ -62,7 +62,8 @@ ip netns exec $hub sh -ec '`+netnstest.Plain+netnstest.Hub+`hub; plug lan c1'
 up $lan $wan; ip netns exec $client sh -ec '`+netnstest.Up+`up c0'
 `, n.env()...)
 	t.Cleanup(func() {
-		run(t, "ip netns del $client; ip netns del $hub; ip netns del $server; ip link del $lan 2>/dev/null || :; ip link del $wan 2>/dev/null || :", n.env()...)
+		run(t, "ip netns del $client; ip netns del $hub; ip netns del $server; ip link del $lan 2>/dev/null || :; ip link "+
+			"del $wan 2>/dev/null || :", n.env()...)
 	})
 	return n
 }

@@ -19,7 +19,8 @@ func TestNetworksBehindLine(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
 	behind := netip.MustParseAddr("203.0.113.9")
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Session: session, Admitted: true, Routes: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/28")}}))
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Session: session, Admitted: true, Routes: []netip.Prefix{
+		netip.MustParsePrefix("203.0.113.0/28")}}))
 	lan, wan := index(t, n.lan), index(t, n.wan)
 	outside := netip.MustParseAddr("203.0.113.16")
 	toBehind := func(f *datapathtest.Frame) { down(f); f.IP.DstIP = behind.AsSlice() }
@@ -32,11 +33,14 @@ func TestNetworksBehindLine(t *testing.T) {
 		reason   string
 		up, down uint64 // bytes billed
 	}{
-		"from it, on the line":      {d.objs.LanIn, lan, onLine(udp(443, from(behind, aliceMAC))), redirect, "forwarded", uint64(len(udp(443)) - 14), 0},
-		"from it, without a line":   {d.objs.LanIn, lan, udp(443, from(behind, aliceMAC)), shot, "foreign-source", 0, 0},
-		"from it, by another MAC":   {d.objs.LanIn, lan, onLine(udp(443, from(behind, bobMAC))), shot, "wrong-mac", 0, 0},
-		"from beside it":            {d.objs.LanIn, lan, onLine(udp(443, from(outside, aliceMAC))), shot, "foreign-source", 0, 0},
-		"to it":                     {d.objs.WanIn, wan, udp(40000, toBehind), redirect, "forwarded", 0, uint64(len(udp(40000)) - 14)},
+		"from it, on the line": {
+			d.objs.LanIn, lan, onLine(udp(443, from(behind, aliceMAC))), redirect, "forwarded", uint64(len(udp(443)) - 14), 0},
+		"from it, without a line": {d.objs.LanIn, lan, udp(443, from(behind, aliceMAC)), shot, "foreign-source", 0, 0},
+		"from it, by another MAC": {d.objs.LanIn, lan, onLine(udp(443, from(behind, bobMAC))), shot, "wrong-mac", 0, 0},
+		"from beside it": {
+			d.objs.LanIn, lan, onLine(udp(443, from(outside, aliceMAC))), shot, "foreign-source", 0, 0},
+		"to it": {
+			d.objs.WanIn, wan, udp(40000, toBehind), redirect, "forwarded", 0, uint64(len(udp(40000)) - 14)},
 		"from it, but from the WAN": {d.objs.WanIn, wan, udp(40000, ofBehind), shot, "foreign-source", 0, 0},
 	} {
 		packets, was := d.packets(t), counters(t, d, alice)
@@ -65,10 +69,12 @@ func TestCutTooLong(t *testing.T) {
 	if verdict != redirect || len(out) != 14+20+8+28 {
 		t.Fatalf("verdict %d, and %d bytes", verdict, len(out))
 	}
-	if !bytes.Equal(out[:6], lanMAC[:]) || !bytes.Equal(out[26:30], alice.AsSlice()) || !bytes.Equal(out[30:34], server.AsSlice()) {
+	if !bytes.Equal(out[:6], lanMAC[:]) || !bytes.Equal(out[26:30], alice.AsSlice()) ||
+		!bytes.Equal(out[30:34], server.AsSlice()) {
 		t.Errorf("it is from %x to %x", out[26:30], out[30:34])
 	}
-	if icmp := out[34:]; icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[6:]) != datapath.LineMTU || !bytes.Equal(icmp[8:], sent[14:42]) {
+	if icmp := out[34:]; icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[6:]) != datapath.LineMTU ||
+		!bytes.Equal(icmp[8:], sent[14:42]) {
 		t.Errorf("it says %x", icmp)
 	}
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // BenchmarkNewFlows begins 500 flows through a gateway with a cache and as many through one without, by turns, and
-// reports how many each takes in a second: one packet a flow, which the cache's programs see and which nobody can cache.
+// reports how many each takes in a second: one packet a flow, which the cache's programs see and which nobody can
+// cache.
 func BenchmarkNewFlows(b *testing.B) {
 	tw := newTwins(b)
 	tw.rules(b, "round1", trackedMasquerade)

@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// queueNote is a folder among the pins that records that this data path gave an interface a queue: the interface may be another one, or
-// have another name, when the queue is to be removed. It is gone after a start of the machine, as queues are.
+// queueNote is a folder among the pins that records that this data path gave an interface a queue: the interface may be
+// another one, or have another name, when the queue is to be removed. It is gone after a start of the machine, as
+// queues are.
 type queueNote struct {
 	major uint16
 	index int
@@ -35,7 +36,8 @@ func queueNotes(dir string) (all []queueNote, err error) {
 	for _, e := range entries {
 		var n queueNote
 		var name string
-		if _, err := fmt.Sscanf(strings.ReplaceAll(e.Name(), "_", " "), "queue %x %d %s", &n.major, &n.index, &name); err != nil {
+		if _, err := fmt.Sscanf(
+			strings.ReplaceAll(e.Name(), "_", " "), "queue %x %d %s", &n.major, &n.index, &name); err != nil {
 			continue
 		}
 		b, _ := hex.DecodeString(name)
@@ -80,8 +82,8 @@ func (q *queue) forgo() error {
 	return err
 }
 
-// leaveQueues removes the queues that are noted in a folder of pins, but those of kept, and the notes. An interface is known by its
-// index, and by its name where it was made anew.
+// leaveQueues removes the queues that are noted in a folder of pins, but those of kept, and the notes. An interface is
+// known by its index, and by its name where it was made anew.
 func leaveQueues(dir string, kept ...*queue) error {
 	all, err := queueNotes(dir)
 	for _, n := range all {

@@ -14,7 +14,8 @@ func TestOneWay(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
 	rules := func(name, rule string) {
-		tw.rules(t, name, fmt.Sprintf(`table ip %s { chain to { type nat hook prerouting priority -100; iifname wan0 udp dport 8000 dnat to 10.1.0.10
+		tw.rules(t, name, fmt.Sprintf(
+			`table ip %s { chain to { type nat hook prerouting priority -100; iifname wan0 udp dport 8000 dnat to 10.1.0.10
 }
 chain from { type nat hook postrouting priority 100; oifname wan0 udp sport 43000 snat to 192.0.2.77:5000
 }
@@ -23,9 +24,11 @@ chain forward { type filter hook forward priority 0; %s
 }`, name, rule))
 	}
 	rules("round1", "ct state new counter")
-	up := &flow{udp: true, up: true, client: netip.AddrPortFrom(alice, 43000), wanted: netip.MustParseAddrPort("198.51.100.9:514")}
+	up := &flow{udp: true, up: true, client: netip.AddrPortFrom(alice, 43000),
+		wanted: netip.MustParseAddrPort("198.51.100.9:514")}
 	up.seen, up.answered = netip.MustParseAddrPort("192.0.2.77:5000"), up.wanted
-	down := &flow{udp: true, seen: netip.AddrPortFrom(routerWAN, 8000), answered: netip.MustParseAddrPort("198.51.100.9:30000")}
+	down := &flow{udp: true, seen: netip.AddrPortFrom(routerWAN, 8000),
+		answered: netip.MustParseAddrPort("198.51.100.9:30000")}
 	down.client, down.wanted = netip.AddrPortFrom(alice, 8000), down.answered
 	tw.makeCached(t, up.fromClient(), down.fromPeer())
 

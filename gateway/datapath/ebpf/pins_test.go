@@ -12,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// TestPinsAgain: a pin that is removed long after the folder was last changed is made again, also where pin_dir is a link to
-// the folder.
+// TestPinsAgain: a pin that is removed long after the folder was last changed is made again, also where pin_dir is a
+// link to the folder.
 func TestPinsAgain(t *testing.T) {
 	for name, linked := range map[string]bool{"folder": false, "link": true} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,8 @@ func TestPinsAgain(t *testing.T) {
 	}
 }
 
-// TestPinDirIsNoFolder: where the folder of pins is replaced by what no pin can be in, that is an error and not silence.
+// TestPinDirIsNoFolder: where the folder of pins is replaced by what no pin can be in, that is an error and not
+// silence.
 func TestPinDirIsNoFolder(t *testing.T) {
 	d := newNetwork(t).open(t, func(*Config) {})
 	d.stop()

@@ -62,7 +62,8 @@ type skb struct {
 }
 
 // try runs a program over a packet that came in by the given interface.
-func (d *Datapath) try(t *testing.T, p *ebpf.Program, ifindex uint32, packet []byte, aggregated ...uint32) (verdict uint32, out []byte, after skb) {
+func (d *Datapath) try(t *testing.T, p *ebpf.Program, ifindex uint32, packet []byte, aggregated ...uint32) (
+	verdict uint32, out []byte, after skb) {
 	t.Helper()
 	in := skb{Ifindex: ifindex}
 	if len(aggregated) == 2 {
@@ -127,7 +128,8 @@ func TestLANIn(t *testing.T) {
 	isBob := from(bob, bobMAC)
 	fragment := func(f *datapathtest.Frame) { f.IP.Flags, f.IP.Id = layers.IPv4MoreFragments, 7 }
 	options := func(f *datapathtest.Frame) {
-		f.IP.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
+		f.IP.Options = []layers.IPv4Option{
+			{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
 	}
 	discover := udp(67, source(68), from(netip.IPv4Unspecified(), bobMAC), to(netip.MustParseAddr("255.255.255.255")),
 		func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(datapath.MAC{255, 255, 255, 255, 255, 255}) })
@@ -137,15 +139,17 @@ func TestLANIn(t *testing.T) {
 		reason  string
 		billed  bool // counted for alice: the whole packet without its Ethernet header
 	}{
-		"admitted":                    {tcp(443), redirect, "forwarded", true},
-		"admitted, UDP":               {udp(443), redirect, "forwarded", true},
-		"admitted, a fragment":        {udp(443, fragment), ok, "stack", true},
-		"admitted, IP options":        {tcp(443, options), ok, "stack", true},
-		"admitted, last hop":          {tcp(443, func(f *datapathtest.Frame) { f.IP.TTL = 1 }), ok, "stack", true},
-		"admitted, longer than MTU":   {udp(443, func(f *datapathtest.Frame) { f.Payload = make([]byte, 1600) }), ok, "stack", true},
-		"admitted, multicast":         {udp(5353, to(netip.MustParseAddr("224.0.0.251"))), ok, "local", false},
-		"admitted, to the gateway":    {tcp(22, to(gateway)), ok, "local", false},
-		"admitted, to one who isn't":  {tcp(443, to(bob)), shot, "stack blocked", true}, // as the sender's, and as the receiver's
+		"admitted":             {tcp(443), redirect, "forwarded", true},
+		"admitted, UDP":        {udp(443), redirect, "forwarded", true},
+		"admitted, a fragment": {udp(443, fragment), ok, "stack", true},
+		"admitted, IP options": {tcp(443, options), ok, "stack", true},
+		"admitted, last hop":   {tcp(443, func(f *datapathtest.Frame) { f.IP.TTL = 1 }), ok, "stack", true},
+		"admitted, longer than MTU": {
+			udp(443, func(f *datapathtest.Frame) { f.Payload = make([]byte, 1600) }), ok, "stack", true},
+		"admitted, multicast":      {udp(5353, to(netip.MustParseAddr("224.0.0.251"))), ok, "local", false},
+		"admitted, to the gateway": {tcp(22, to(gateway)), ok, "local", false},
+		// as the sender's, and as the receiver's
+		"admitted, to one who isn't":  {tcp(443, to(bob)), shot, "stack blocked", true},
 		"admitted, to no lease":       {tcp(443, to(nobody)), shot, "stack not-leased", true},
 		"admitted, other MAC":         {tcp(443, from(alice, bobMAC)), shot, "wrong-mac", false},
 		"other MAC, other half":       {tcp(443, from(alice, datapath.MAC{2, 1, 0, 0, 0, 10})), shot, "wrong-mac", false},
@@ -178,14 +182,15 @@ func TestLANIn(t *testing.T) {
 		"a wrong sum":                 {func() []byte { b := tcp(443); b[24] ^= 1; return b }(), shot, "malformed", false},
 		"header length 4":             {func() []byte { b := tcp(443); b[14] = 0x44; return b }(), shot, "malformed", false},
 		"IPv5":                        {func() []byte { b := tcp(443); b[14] = 0x55; return b }(), shot, "malformed", false},
-		"for another host":            {tcp(443, func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(serverMAC) }), shot, "", false},
-		"ARP of alice":                {arpFrame(alice, aliceMAC), ok, "", false},
-		"ARP, whose is it":            {arpFrame(netip.IPv4Unspecified(), bobMAC), ok, "", false},
-		"ARP for alice by bob":        {arpFrame(alice, bobMAC), shot, "arp-spoof", false},
-		"ARP for the gateway":         {arpFrame(gateway, bobMAC), shot, "arp-spoof", false},
-		"ARP, never leased":           {arpFrame(nobody, bobMAC), shot, "arp-spoof", false},
-		"ARP, outside the LAN":        {arpFrame(server, bobMAC), shot, "arp-spoof", false},
-		"ARP, cut":                    {arpFrame(alice, aliceMAC)[:30], shot, "malformed", false},
+		"for another host": {
+			tcp(443, func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(serverMAC) }), shot, "", false},
+		"ARP of alice":         {arpFrame(alice, aliceMAC), ok, "", false},
+		"ARP, whose is it":     {arpFrame(netip.IPv4Unspecified(), bobMAC), ok, "", false},
+		"ARP for alice by bob": {arpFrame(alice, bobMAC), shot, "arp-spoof", false},
+		"ARP for the gateway":  {arpFrame(gateway, bobMAC), shot, "arp-spoof", false},
+		"ARP, never leased":    {arpFrame(nobody, bobMAC), shot, "arp-spoof", false},
+		"ARP, outside the LAN": {arpFrame(server, bobMAC), shot, "arp-spoof", false},
+		"ARP, cut":             {arpFrame(alice, aliceMAC)[:30], shot, "malformed", false},
 	}
 	d.try(t, d.objs.LanIn, lan, tcp(443)) // fills the next-hop cache
 	for name, c := range cases {

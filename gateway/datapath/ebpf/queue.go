@@ -27,8 +27,8 @@ const (
 	mostClasses  = 0xfff0 // minor numbers
 )
 
-// defaults are the queues that the kernel makes by itself, and that may be replaced by one that holds packets for each client. An fq_codel
-// would do more for all of the interface's packets than an htb.
+// defaults are the queues that the kernel makes by itself, and that may be replaced by one that holds packets for each
+// client. An fq_codel would do more for all of the interface's packets than an htb.
 var (
 	plain    = []string{"noqueue", "pfifo_fast", "pfifo"}
 	replaced = append([]string{"fq_codel", "fq", "mq"}, plain...)
@@ -64,7 +64,8 @@ func (q *queue) root() (root netlink.Qdisc, parts []netlink.Qdisc, err error) {
 		}
 	}
 	for _, one := range all {
-		if a := one.Attrs(); root != nil && a.LinkIndex == q.dev.Index && a.Parent>>16 == root.Attrs().Handle>>16 && a.Parent != netlink.HANDLE_ROOT && root.Type() == "mq" {
+		if a := one.Attrs(); root != nil && a.LinkIndex == q.dev.Index && a.Parent>>16 == root.Attrs().Handle>>16 &&
+			a.Parent != netlink.HANDLE_ROOT && root.Type() == "mq" {
 			parts = append(parts, one)
 		}
 	}
@@ -76,7 +77,8 @@ func (q *queue) is(root netlink.Qdisc) bool {
 	return root != nil && root.Attrs().Handle == q.handle() && slices.Contains([]string{"fq", "mq", "htb"}, root.Type())
 }
 
-// ours reports whether this data path may use classes of a queue with its number, and remove it. Two may share a WAN, but no LAN.
+// ours reports whether this data path may use classes of a queue with its number, and remove it. Two may share a WAN,
+// but no LAN.
 func (q *queue) ours() bool { return q.noted || q.major == lanQueue }
 
 // holder is how the present queue can hold packets back; why it cannot.
@@ -85,18 +87,25 @@ func (q *queue) holder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool) (b
 	case root == nil:
 		return gatewayHolderHOLDER_NONE, "it has no queue"
 	case q.is(root) && root.Type() == "htb" && !q.ours():
-		return gatewayHolderHOLDER_NONE, fmt.Sprintf("its queue is another gatewayd's, whose clients have the same classes; if there is none: tc qdisc del dev %s root", q.dev.Name)
+		return gatewayHolderHOLDER_NONE, fmt.Sprintf(
+			"its queue is another gatewayd's, whose clients have the same classes; if there is none: tc qdisc del dev %s root",
+			q.dev.Name)
 	case q.is(root) && root.Type() == "htb":
 		return gatewayHolderHOLDER_CLASS, ""
 	case !timed:
-	case root.Type() == "fq", root.Type() == "mq" && len(parts) > 0 && !slices.ContainsFunc(parts, func(p netlink.Qdisc) bool { return p.Type() != "fq" }):
+	case root.Type() == "fq", root.Type() == "mq" && len(parts) > 0 && !slices.ContainsFunc(parts, func(
+		p netlink.Qdisc) bool {
+		return p.Type() != "fq"
+	}):
 		return gatewayHolderHOLDER_TIME, ""
 	}
-	return gatewayHolderHOLDER_NONE, fmt.Sprintf("its queue is a %s that holds no packets until a time: tc qdisc replace dev %s root fq flow_limit %d orphan_mask %d", root.Type(), q.dev.Name, fqFlowPackets, fqMask)
+	return gatewayHolderHOLDER_NONE, fmt.Sprintf(
+		"its queue is a %s that holds no packets until a time: tc qdisc replace dev %s root fq flow_limit %d orphan_mask %d",
+		root.Type(), q.dev.Name, fqFlowPackets, fqMask)
 }
 
-// open finds or makes a queue that holds packets back. What an operator configured stays, and has a number, which the kernel's own
-// queues have not.
+// open finds or makes a queue that holds packets back. What an operator configured stays, and has a number, which the
+// kernel's own queues have not.
 func (q *queue) open(timed bool) error {
 	root, parts, err := q.root()
 	if err != nil {
@@ -151,7 +160,8 @@ func (q *queue) replace(root netlink.Qdisc, timed bool) error {
 	case errors.Is(made, syscall.ENOENT): // the kernel has no such queue
 		return errors.Join(datapath.ErrNotSupported, q.forgo())
 	}
-	return fmt.Errorf("giving %s a queue that holds clients' packets: %w", q.dev.Name, errors.Join(made, q.remove(), q.forgo()))
+	return fmt.Errorf(
+		"giving %s a queue that holds clients' packets: %w", q.dev.Name, errors.Join(made, q.remove(), q.forgo()))
 }
 
 // classful makes an htb. What has no class leaves at once.
@@ -163,17 +173,19 @@ func (q *queue) classful() error {
 	if link.Attrs().TxQLen < classPackets {
 		return syscall.ENOENT
 	}
-	return netlink.QdiscAdd(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: netlink.HANDLE_ROOT, Handle: q.handle()}))
+	return netlink.QdiscAdd(
+		netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: netlink.HANDLE_ROOT, Handle: q.handle()}))
 }
 
-// remove puts the interface's default queue back, if its queue is one that this package made. An htb of another gatewayd stays; an fq
-// serves all, and those who need it make it again.
+// remove puts the interface's default queue back, if its queue is one that this package made. An htb of another
+// gatewayd stays; an fq serves all, and those who need it make it again.
 func (q *queue) remove() error {
 	root, _, err := q.root()
 	if err != nil || !q.is(root) || root.Type() == "htb" && !q.ours() {
 		return err
 	}
-	err = netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: q.dev.Index, Parent: netlink.HANDLE_ROOT, Handle: q.handle()}, QdiscType: root.Type()})
+	err = netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: q.dev.Index,
+		Parent: netlink.HANDLE_ROOT, Handle: q.handle()}, QdiscType: root.Type()})
 	if err != nil && !gone(err) {
 		return fmt.Errorf("putting the default queue of %s back: %w", q.dev.Name, err)
 	}
@@ -202,8 +214,9 @@ func (q *queue) class(minor uint16, bps uint64) error {
 // classify has a program choose the class of packets that the stack forwarded.
 func (q *queue) classify(p *ebpf.Program) error {
 	f := &netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{LinkIndex: q.dev.Index, Parent: q.handle(), Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1},
-		Fd:          p.FD(), Name: "class_of",
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: q.dev.Index, Parent: q.handle(), Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1},
+		Fd: p.FD(), Name: "class_of",
 	}
 	if err := netlink.FilterReplace(f); err != nil {
 		return fmt.Errorf("having packets of the stack held at %s: %w", q.dev.Name, err)
@@ -233,7 +246,8 @@ func (q *queue) backlogs() (map[uint16]uint64, error) {
 
 // forget removes a client's class, with what waits in it.
 func (q *queue) forget(minor uint16) error {
-	c := &netlink.HtbClass{ClassAttrs: netlink.ClassAttrs{LinkIndex: q.dev.Index, Parent: q.handle(), Handle: netlink.MakeHandle(q.major, minor)}}
+	c := &netlink.HtbClass{ClassAttrs: netlink.ClassAttrs{LinkIndex: q.dev.Index, Parent: q.handle(),
+		Handle: netlink.MakeHandle(q.major, minor)}}
 	if err := netlink.ClassDel(c); err != nil && !gone(err) {
 		return fmt.Errorf("removing a client's rate from the queue of %s: %w", q.dev.Name, err)
 	}

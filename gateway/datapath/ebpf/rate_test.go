@@ -57,7 +57,8 @@ func (n network) delay(t testing.TB, rtt time.Duration) {
 nsenter --net=/run/netns/$server sysctl -qw net.ipv4.ip_forward=1 net.ipv4.ip_early_demux=0 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
 ip -n $server link set t0 up txqueuelen 10000; ip -n $server addr add 198.18.0.2/32 dev lo
 ip -n $server route add default dev t0 table 100
-ip -n $server rule add pref 10 lookup local; ip -n $server rule add pref 5 iif s0 to 198.18.0.2 lookup 100; ip -n $server rule del pref 0`, n.env()...)
+ip -n $server rule add pref 10 lookup local; ip -n $server rule add pref 5 iif s0 to 198.18.0.2 lookup 100; ip -n $server rule del pref 0`,
+		n.env()...)
 	hold(t, tun, rtt)
 }
 
@@ -212,7 +213,8 @@ func TestRatesHold(t *testing.T) {
 		for k, up := range []bool{true, false} {
 			l := load{kind, up, netip.AddrFrom4([4]byte{10, 1, 0, byte(20 + 2*i + k)})}
 			run(t, "ip -n $client addr add "+l.addr.String()+"/24 dev c0", n.env()...)
-			must(t, d.Set(datapath.Client{Addr: l.addr, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: *rateBps, DownBps: *rateBps}}))
+			must(t, d.Set(datapath.Client{
+				Addr: l.addr, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: *rateBps, DownBps: *rateBps}}))
 			n.begin(t, l)
 			loads = append(loads, l)
 		}
@@ -235,7 +237,8 @@ func TestRatesHold(t *testing.T) {
 			if share >= 0.97 { // in another window a busy machine may have kept it from sending
 				full[l] = true
 			}
-			t.Logf("%s: %.3f of the rate passed, %.3f of it was used, %d packets dropped", l, float64(passed)/float64(lasted), share, is.dropped-was.dropped)
+			t.Logf("%s: %.3f of the rate passed, %.3f of it was used, %d packets dropped", l, float64(passed)/float64(lasted),
+				share, is.dropped-was.dropped)
 		}
 	}
 	for _, l := range loads {

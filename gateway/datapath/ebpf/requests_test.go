@@ -48,20 +48,24 @@ func TestRequests(t *testing.T) {
 		"the longest":             {ask(to(gateway), payload(1472)), true, "local"},
 		"longer than a frame":     {ask(to(gateway), payload(1473)), false, "malformed"},
 		"IP options":              {ask(to(gateway), options), true, "local"},
-		"the first part":          {ask(to(gateway), func(f *datapathtest.Frame) { f.IP.Flags = layers.IPv4MoreFragments }), false, "local"},
-		"a later part":            {ask(to(gateway), func(f *datapathtest.Frame) { f.IP.FragOffset = 9 }), false, "local"},
-		"to a group":              {ask(to(netip.MustParseAddr("224.0.0.1")), datapathtest.Via(datapath.MAC{1, 0, 0x5e, 0, 0, 1})), false, "local"},
-		"to another host":         {ask(to(gateway), datapathtest.Via(serverMAC)), false, ""},
-		"to a server elsewhere":   {ask(isBob), false, "blocked"},
-		"another's address":       {ask(from(alice, bobMAC), to(gateway)), true, "local"},
-		"another's, to all":       {ask(from(alice, bobMAC), to(all), toAll), true, "local"},
-		"another network's":       {ask(from(server, bobMAC), to(all), toAll), true, "local"},
-		"the gateway's address":   {ask(from(gateway, bobMAC), to(all), toAll), true, "local"},
-		"a part from elsewhere":   {ask(from(server, bobMAC), to(gateway), func(f *datapathtest.Frame) { f.IP.Flags = layers.IPv4MoreFragments }), false, "foreign-source"},
-		"DNS from elsewhere":      {udp(53, from(server, bobMAC), to(gateway)), false, "foreign-source"},
-		"TCP":                     {tcp(67, to(gateway)), false, "local"},
-		"DNS":                     {udp(53, to(gateway)), false, "local"},
-		"a server's answer":       {udp(68, source(67), to(gateway)), false, "rogue-dhcp"},
+		"the first part": {
+			ask(to(gateway), func(f *datapathtest.Frame) { f.IP.Flags = layers.IPv4MoreFragments }), false, "local"},
+		"a later part": {ask(to(gateway), func(f *datapathtest.Frame) { f.IP.FragOffset = 9 }), false, "local"},
+		"to a group": {
+			ask(to(netip.MustParseAddr("224.0.0.1")), datapathtest.Via(datapath.MAC{1, 0, 0x5e, 0, 0, 1})), false, "local"},
+		"to another host":       {ask(to(gateway), datapathtest.Via(serverMAC)), false, ""},
+		"to a server elsewhere": {ask(isBob), false, "blocked"},
+		"another's address":     {ask(from(alice, bobMAC), to(gateway)), true, "local"},
+		"another's, to all":     {ask(from(alice, bobMAC), to(all), toAll), true, "local"},
+		"another network's":     {ask(from(server, bobMAC), to(all), toAll), true, "local"},
+		"the gateway's address": {ask(from(gateway, bobMAC), to(all), toAll), true, "local"},
+		"a part from elsewhere": {ask(from(server, bobMAC), to(gateway), func(f *datapathtest.Frame) {
+			f.IP.Flags = layers.IPv4MoreFragments
+		}), false, "foreign-source"},
+		"DNS from elsewhere": {udp(53, from(server, bobMAC), to(gateway)), false, "foreign-source"},
+		"TCP":                {tcp(67, to(gateway)), false, "local"},
+		"DNS":                {udp(53, to(gateway)), false, "local"},
+		"a server's answer":  {udp(68, source(67), to(gateway)), false, "rogue-dhcp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := d.packets(t)
@@ -96,7 +100,8 @@ func device() datapath.MAC {
 var devices int
 
 func options(f *datapathtest.Frame) {
-	f.IP.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
+	f.IP.Options = []layers.IPv4Option{
+		{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
 }
 
 // hear opens Requests until the test ends, and returns a function for the next frame.
@@ -125,7 +130,8 @@ func TestRequestsNobodyReads(t *testing.T) {
 	lan := index(t, n.lan)
 	send := func(d *Datapath, id byte, a netip.Addr, m datapath.MAC) {
 		t.Helper()
-		d.try(t, d.objs.LanIn, lan, udp(67, source(68), from(a, m), to(gateway), datapathtest.Carrying(bytes.Repeat([]byte{id}, 300))))
+		d.try(t, d.objs.LanIn, lan,
+			udp(67, source(68), from(a, m), to(gateway), datapathtest.Carrying(bytes.Repeat([]byte{id}, 300))))
 	}
 	ask := func(d *Datapath, id byte) { t.Helper(); send(d, id, nobody, device()) }
 	fill := func(ask func()) (kept int) {
@@ -180,7 +186,8 @@ func TestRequestsNobodyReads(t *testing.T) {
 }
 
 func TestRequested(t *testing.T) {
-	for in, want := range map[string]string{"": "", "\x01\x00": "", "\x02\x00\x00\x00abc": "ab", "\x04\x00\x00\x00abc": "", "\x00\x00\x00\x00abc": "", "\xff\xff\xff\xffabc": ""} {
+	for in, want := range map[string]string{"": "", "\x01\x00": "", "\x02\x00\x00\x00abc": "ab", "\x04\x00\x00\x00abc": "",
+		"\x00\x00\x00\x00abc": "", "\xff\xff\xff\xffabc": ""} {
 		got, err := requested([]byte(in))
 		if string(got) != want || (err == nil) != (len(in) >= 4 && in[0] < 4) {
 			t.Errorf("% x: %q, %v", in, got, err)

@@ -27,7 +27,8 @@ func newScanned(t *testing.T, entries uint32) *scanned {
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.FlowCache, c.flowEntries = FlowCacheAuto, entries })
-	run(t, `nft "table ip scan { chain out { type nat hook postrouting priority srcnat; oifname $wan masquerade; }; }"`, n.env()...)
+	run(t, `nft "table ip scan { chain out { type nat hook postrouting priority srcnat; oifname $wan masquerade; }; }"`,
+		n.env()...)
 	t.Cleanup(func() { run(t, "nft delete table ip scan") })
 	netnstest.Await(t, "the cache", func() error {
 		if word, why := d.Forwarding(); word != "flow cache" {
@@ -134,7 +135,8 @@ func TestScan(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range [][]byte{udp(10, from(bob, bobMAC), source(5000)), his} { // the first is younger than all of the scan's
+	for _, f := range [][]byte{udp(10, from(bob, bobMAC), source(5000)), his} {
+		// the first is younger than all of the scan's
 		netnstest.Await(t, "the other client's flow in the cache", func() error {
 			was := s.packets(t)["forwarded"]
 			if s.deliver(t, bob, f); s.packets(t)["forwarded"] == was {
@@ -182,7 +184,8 @@ func TestScan(t *testing.T) {
 func TestFullCache(t *testing.T) {
 	s := newScanned(t, 128)
 	arrived := func() uint64 {
-		n, err := strconv.ParseUint(run(t, "ip netns exec $server cat /sys/class/net/s0/statistics/rx_packets", s.env()...), 10, 64)
+		n, err := strconv.ParseUint(
+			run(t, "ip netns exec $server cat /sys/class/net/s0/statistics/rx_packets", s.env()...), 10, 64)
 		must(t, err)
 		return n
 	}
@@ -216,8 +219,8 @@ func TestFullCache(t *testing.T) {
 	}
 }
 
-// TestEntriesEnd: packets take an entry for a quarter of the time for which connection tracking remembers their connection,
-// for 16 s at most, and for a second where the kernel does not report its end.
+// TestEntriesEnd: packets take an entry for a quarter of the time for which connection tracking remembers their
+// connection, for 16 s at most, and for a second where the kernel does not report its end.
 func TestEntriesEnd(t *testing.T) {
 	s := newScanned(t, 0)
 	t.Cleanup(func() { run(t, short(30)+"; sysctl -qw net.netfilter.nf_conntrack_events=2") })

@@ -47,8 +47,9 @@ func (d *Datapath) beginShaping(lan, wan *net.Interface) {
 	s.timed = d.cfg.Shaping == ShapingAuto && features.HaveProgramHelper(ebpf.SchedCLS, asm.FnSkbSetTstamp) == nil
 }
 
-// adoptShaping holds the packets of a former daemon's clients, and puts default queues back where packets are no longer held: at
-// interfaces that this one does not use, or everywhere. A queue that cannot be changed is no reason not to start.
+// adoptShaping holds the packets of a former daemon's clients, and puts default queues back where packets are no longer
+// held: at interfaces that this one does not use, or everywhere. A queue that cannot be changed is no reason not to
+// start.
 func (d *Datapath) adoptShaping() error {
 	s := &d.shaping
 	left := errors.Join(s.wan.recall(), s.lan.recall())
@@ -79,8 +80,8 @@ func (d *Datapath) adoptShaping() error {
 	return err
 }
 
-// shape has packets of the client at a place held to its rates, or no longer. What the queues refuse is logged and tried again, and
-// the client's packets beyond its rates are dropped meanwhile. After detach it does nothing.
+// shape has packets of the client at a place held to its rates, or no longer. What the queues refuse is logged and
+// tried again, and the client's packets beyond its rates are dropped meanwhile. After detach it does nothing.
 func (d *Datapath) shape(at uint32, r rates) {
 	s := &d.shaping
 	if d.cfg.Shaping != ShapingAuto {
@@ -113,11 +114,13 @@ func (d *Datapath) shape(at uint32, r rates) {
 		err = d.stampShaping()
 	}
 	if err != nil && !d.resigned() {
-		d.cfg.Log.Error("packets of a client beyond its rates are dropped, not held back; trying again", "client", d.addr(at), "err", err)
+		d.cfg.Log.Error(
+			"packets of a client beyond its rates are dropped, not held back; trying again", "client", d.addr(at), "err", err)
 	}
 }
 
-// enqueue has a client's packets held, by classes of its rates where there are such; with an error they are dropped. mu is held.
+// enqueue has a client's packets held, by classes of its rates where there are such; with an error they are dropped. mu
+// is held.
 func (d *Datapath) enqueue(at uint32, r rates) error {
 	s := &d.shaping
 	err := s.hold(at, r)
@@ -159,7 +162,8 @@ func minor(at uint32) uint16 {
 	return uint16(at)
 }
 
-// openQueue opens a queue. With an error nothing holds packets. What detach cannot have seen is removed again. mu is held.
+// openQueue opens a queue. With an error nothing holds packets. What detach cannot have seen is removed again. mu is
+// held.
 func (d *Datapath) openQueue(q *queue) error {
 	err := q.open(d.shaping.timed)
 	if err == nil && q.by == gatewayHolderHOLDER_CLASS && q.major == wanQueue {
@@ -204,15 +208,16 @@ func (s *shaping) release(at uint32) (err error) {
 // stampShaping has the programs hold packets for some seconds more. mu is held.
 func (d *Datapath) stampShaping() error {
 	s := &d.shaping
-	err := d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: now() + uint64(redirectLife), Up: uint32(s.wan.by), Down: uint32(s.lan.by)})
+	err := d.objs.RateShaping.Put(
+		uint32(0), gatewayShaping{Until: now() + uint64(redirectLife), Up: uint32(s.wan.by), Down: uint32(s.lan.by)})
 	if err != nil {
 		return fmt.Errorf("having packets held: %w", err)
 	}
 	return nil
 }
 
-// keepShaping looks whether the queues are as they were, and renews the stamp. Where somebody has put another queue in the
-// place of one, packets are dropped instead until that can hold them.
+// keepShaping looks whether the queues are as they were, and renews the stamp. Where somebody has put another queue in
+// the place of one, packets are dropped instead until that can hold them.
 func (d *Datapath) keepShaping() error {
 	s := &d.shaping
 	s.mu.Lock()
@@ -269,12 +274,15 @@ func (d *Datapath) tellShaping() {
 	s.told = told
 	for name, q := range map[string]*queue{"sent": &s.wan, "received": &s.lan} {
 		if q.by == gatewayHolderHOLDER_NONE {
-			d.cfg.Log.Warn("packets beyond clients' rates are dropped, not held back", "packets", name, "interface", q.dev.Name, "why", q.why)
+			d.cfg.Log.Warn("packets beyond clients' rates are dropped, not held back", "packets", name, "interface", q.dev.Name,
+				"why", q.why)
 			continue
 		}
-		d.cfg.Log.Info("packets beyond clients' rates are held back", "packets", name, "interface", q.dev.Name, "how", words[q.by])
+		d.cfg.Log.Info("packets beyond clients' rates are held back", "packets", name, "interface", q.dev.Name, "how",
+			words[q.by])
 		if q.advice != "" {
-			d.cfg.Log.Warn("packets may wait although nothing holds them back", "packets", name, "interface", q.dev.Name, "why", q.advice)
+			d.cfg.Log.Warn("packets may wait although nothing holds them back", "packets", name, "interface", q.dev.Name, "why",
+				q.advice)
 		}
 	}
 }

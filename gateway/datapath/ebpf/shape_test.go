@@ -15,22 +15,25 @@ func shaped(c *Config) { c.Shaping = ShapingAuto }
 
 // rated is a client with rates, Mbit/s.
 func rated(up, down uint64) datapath.Client {
-	return datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: up * 1e6, DownBps: down * 1e6}}
+	return datapath.Client{
+		Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: up * 1e6, DownBps: down * 1e6}}
 }
 
-// TestShapedConnections: eight connections share a rate equally and lose next to nothing, also a low one, and small packets of others do not wait
-// with theirs.
+// TestShapedConnections: eight connections share a rate equally and lose next to nothing, also a low one, and small
+// packets of others do not wait with theirs.
 func TestShapedConnections(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)
 	n.farther(t)
-	run(t, "ip netns exec $client ethtool -K c0 tso off gso off; ip netns exec $server ethtool -K s0 tso off gso off", n.env()...)
+	run(t, "ip netns exec $client ethtool -K c0 tso off gso off; ip netns exec $server ethtool -K s0 tso off gso off",
+		n.env()...)
 	ping := n.ping(t, server)
 	for _, c := range []struct {
 		mbps uint64
 		up   bool
 		wait time.Duration // at least so many packets count
-	}{{*rateBps / 1e6, true, time.Second}, {*rateBps / 1e6, false, time.Second}, {1, true, 2 * time.Second}, {1, false, 2 * time.Second}} {
+	}{{*rateBps / 1e6, true, time.Second}, {*rateBps / 1e6, false, time.Second}, {1, true, 2 * time.Second},
+		{1, false, 2 * time.Second}} {
 		must(t, d.Set(rated(c.mbps, c.mbps)))
 		var all []*stream
 		for range 8 {
@@ -40,7 +43,9 @@ func TestShapedConnections(t *testing.T) {
 		netnstest.Await(t, "few losses", func() error { // while connections begin they lose more
 			f := d.felt(t, all, ping, c.up, c.wait)
 			goodput, wait, beside := f.bps/float64(c.mbps*1e6), at(f.rtts, 0.5), at(f.pings, 0.5)
-			found = fmt.Sprintf("%d Mbit/s, up %v: loss %.3f, goodput %.3f, fairness %.3f, round trips of connections %v and beside them %v", c.mbps, c.up, f.loss, goodput, f.jain, wait, beside)
+			found = fmt.Sprintf(
+				"%d Mbit/s, up %v: loss %.3f, goodput %.3f, fairness %.3f, round trips of connections %v and beside them %v",
+				c.mbps, c.up, f.loss, goodput, f.jain, wait, beside)
 			if f.loss > 0.005 || goodput < 0.8 || f.jain < 0.98 || beside > wait/2 {
 				return errors.New(found)
 			}
@@ -57,7 +62,8 @@ func TestShapedConnections(t *testing.T) {
 // queues are the interfaces' queues, without counts.
 func (n network) queues(t *testing.T) string {
 	t.Helper()
-	return run(t, "(tc qdisc show dev $lan; tc qdisc show dev $wan; tc class show dev $lan; tc class show dev $wan) | sed 's/direct_packets_stat [0-9]*//'", n.env()...)
+	return run(t, "(tc qdisc show dev $lan; tc qdisc show dev $wan; tc class show dev $lan; tc class show dev $wan) | "+
+		"sed 's/direct_packets_stat [0-9]*//'", n.env()...)
 }
 
 // holders is what holds packets up and down.
@@ -67,8 +73,8 @@ func (d *Datapath) holders() [2]gatewayHolder {
 	return [2]gatewayHolder{d.shaping.wan.by, d.shaping.lan.by}
 }
 
-// TestQueuesPutBack: queues are made for the first client with a rate, outlive the daemon, serve its successor, and the default ones
-// are put back.
+// TestQueuesPutBack: queues are made for the first client with a rate, outlive the daemon, serve its successor, and the
+// default ones are put back.
 func TestQueuesPutBack(t *testing.T) {
 	n := newNetwork(t)
 	before := n.queues(t)
@@ -84,7 +90,8 @@ func TestQueuesPutBack(t *testing.T) {
 	}
 	must(t, d.Set(rated(5, 20)))
 	made := n.queues(t)
-	if d.holders()[0] == gatewayHolderHOLDER_NONE || d.holders()[1] == gatewayHolderHOLDER_NONE || strings.Count(made, " 6a77:")+strings.Count(made, " 6a78:") < 2 {
+	if d.holders()[0] == gatewayHolderHOLDER_NONE || d.holders()[1] == gatewayHolderHOLDER_NONE ||
+		strings.Count(made, " 6a77:")+strings.Count(made, " 6a78:") < 2 {
 		t.Fatalf("%v hold packets of a client with rates:\n%s", d.holders(), made)
 	}
 	must(t, d.Close())
@@ -163,13 +170,15 @@ func TestQueuesOfOthers(t *testing.T) {
 	}
 }
 
-// TestHeldLongAgo: the clock by which programs know that a flow waits wraps after 52 days, and what they noted before does not count.
+// TestHeldLongAgo: the clock by which programs know that a flow waits wraps after 52 days, and what they noted before
+// does not count.
 func TestHeldLongAgo(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)
 	d.stop() // which would renew what follows
 	must(t, d.Set(rated(1, 1)))
-	must(t, d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: now() + 3600e9, Down: uint32(gatewayHolderHOLDER_CLASS)}))
+	must(t, d.objs.RateShaping.Put(
+		uint32(0), gatewayShaping{Until: now() + 3600e9, Down: uint32(gatewayHolderHOLDER_CLASS)}))
 	at, err := d.place(alice)
 	must(t, err)
 	const ticksMost = 1000
@@ -190,7 +199,8 @@ func TestHeldLongAgo(t *testing.T) {
 		place  uint32
 		passes bool
 	}{
-		"a moment ago": {tick - 10, true}, "waiting": {tick + ticksMost/2, false}, "26 days ago": {tick + 1<<31, true}, "before the wrap": {^uint32(0), true}, "52 days ago": {tick + 2*ticksMost, true},
+		"a moment ago": {tick - 10, true}, "waiting": {tick + ticksMost/2, false}, "26 days ago": {tick + 1<<31, true},
+		"before the wrap": {^uint32(0), true}, "52 days ago": {tick + 2*ticksMost, true},
 	} {
 		if passes := send(c.place, 100); passes != c.passes {
 			t.Errorf("%s: a small packet passes: %v", name, passes)

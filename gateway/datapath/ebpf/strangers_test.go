@@ -41,7 +41,8 @@ func TestHTTPFloodOfOneStranger(t *testing.T) {
 		}
 	}
 	got, b := change(before, d.packets(t)), datapath.Budgets[datapath.Capture]
-	if most := b.AtOnce + int(b.EachSecond*time.Since(began).Seconds()+1); got["portal"] > uint64(most) || got["portal"]+got["throttled"] != 2*each {
+	if most := b.AtOnce + int(b.EachSecond*time.Since(began).Seconds()+1); got["portal"] > uint64(most) ||
+		got["portal"]+got["throttled"] != 2*each {
 		t.Errorf("of %d connections of a device that may have %d: %v", 2*each, most, got)
 	}
 	if err := d.objs.Called.Lookup(hers, &theirs); err != nil {
@@ -70,7 +71,8 @@ func TestMadeUpSenders(t *testing.T) {
 	for name, c := range map[string]struct {
 		made, kept []byte // of a device without a lease, and of a client
 	}{
-		"DHCP":      {udp(67, source(68), from(netip.IPv4Unspecified(), aliceMAC), to(all)), udp(67, source(68), from(bob, bobMAC), to(gateway))},
+		"DHCP": {udp(67, source(68), from(netip.IPv4Unspecified(), aliceMAC), to(all)),
+			udp(67, source(68), from(bob, bobMAC), to(gateway))},
 		"ARP probe": {arpFrame(netip.IPv4Unspecified(), aliceMAC), arpFrame(bob, bobMAC)},
 	} {
 		t.Run(name, func(t *testing.T) {

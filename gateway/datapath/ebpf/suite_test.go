@@ -18,7 +18,8 @@ func paths() (all []datapathtest.Path) {
 		dhcp    bool
 		cache   FlowCache
 	}{
-		{"auto", ForwardAuto, false, true, FlowCacheAuto}, {"redirect", ForwardRedirect, false, false, FlowCacheNever}, {"stack", ForwardStack, false, false, FlowCacheNever},
+		{"auto", ForwardAuto, false, true, FlowCacheAuto}, {"redirect", ForwardRedirect, false, false, FlowCacheNever},
+		{"stack", ForwardStack, false, false, FlowCacheNever},
 		{"clsact", ForwardAuto, true, true, FlowCacheNever},
 	} {
 		var requests func(datapathtest.Datapath) (io.ReadCloser, error)
@@ -28,7 +29,8 @@ func paths() (all []datapathtest.Path) {
 		config := func(in datapathtest.Config) Config {
 			return Config{
 				LAN: in.LAN, WAN: in.WAN, Prefix: in.Prefix, Gateway: in.Gateway, PortalPorts: in.PortalPorts, Forward: c.forward,
-				PinDir: in.PinDir, Newcomer: in.Newcomer, DHCP: c.dhcp, Log: in.Log, Lines: in.Lines, clsact: c.clsact, FlowCache: c.cache,
+				PinDir: in.PinDir, Newcomer: in.Newcomer, DHCP: c.dhcp, Log: in.Log, Lines: in.Lines, clsact: c.clsact,
+				FlowCache: c.cache,
 			}
 		}
 		all = append(all, datapathtest.Path{
@@ -36,7 +38,8 @@ func paths() (all []datapathtest.Path) {
 			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 			Remove: func(in datapathtest.Config) error { return Remove(config(in)) },
 			Promises: datapathtest.Promises{
-				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: !c.dhcp, Requests: requests, Neighbours: true, Newcomers: true, Moves: true, Lines: true, Burst: burst,
+				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: !c.dhcp,
+				Requests: requests, Neighbours: true, Newcomers: true, Moves: true, Lines: true, Burst: burst,
 			},
 		})
 	}

@@ -166,5 +166,6 @@ func (d *Datapath) takeTally(k gatewayTallyKey) (t datapath.Traffic, err error) 
 	if err != nil {
 		err = fmt.Errorf("taking a connection's tally: %w", err)
 	}
-	return datapath.Traffic{UpBytes: n.UpBytes, UpPackets: n.UpPackets, DownBytes: n.DownBytes, DownPackets: n.DownPackets}, err
+	return datapath.Traffic{
+		UpBytes: n.UpBytes, UpPackets: n.UpPackets, DownBytes: n.DownBytes, DownPackets: n.DownPackets}, err
 }

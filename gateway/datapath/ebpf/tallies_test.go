@@ -92,7 +92,8 @@ func (l *logged) untallied(t *testing.T, flow func(uint16) tcpFlow) (flows []tcp
 		name         string
 		before, then func()
 	}{
-		{"a connection without a time", func() { run(t, "sysctl -qw net.netfilter.nf_conntrack_timestamp=0") }, func() { run(t, "sysctl -qw net.netfilter.nf_conntrack_timestamp=1") }},
+		{"a connection without a time", func() { run(t, "sysctl -qw net.netfilter.nf_conntrack_timestamp=0") },
+			func() { run(t, "sysctl -qw net.netfilter.nf_conntrack_timestamp=1") }},
 		{"one without room for a tally", func() { l.fill(t) }, func() {}},
 	} {
 		f := flow(uint16(41000 + i))
@@ -147,7 +148,8 @@ func TestConnectionCountersAreShort(t *testing.T) {
 		t.Fatalf("the connection is not in %v", all)
 	}
 	c, sent := all[at], l.sent[f.client]
-	if has, aside := c.Forward.Packets+c.Reverse.Packets, l.cached(t)-before; has+aside != sent.UpPackets+sent.DownPackets || aside < 10 {
+	if has, aside := c.Forward.Packets+c.Reverse.Packets,
+		l.cached(t)-before; has+aside != sent.UpPackets+sent.DownPackets || aside < 10 {
 		t.Errorf("it counts %d packets, %d passed by, of %+v", has, aside, sent)
 	}
 	if c.Forward.Bytes >= sent.UpBytes || c.Reverse.Bytes >= sent.DownBytes {
@@ -158,7 +160,8 @@ func TestConnectionCountersAreShort(t *testing.T) {
 // TestRedirectedFlowsAreLogged: while connections are logged they are cached, where they would be redirected
 // whatever the rules are.
 func TestRedirectedFlowsAreLogged(t *testing.T) {
-	l, f := newLogged(t, "", func(c *Config) { c.Forward, c.FlowCache = ForwardRedirect, FlowCacheNever }), plainFlow(40000)
+	l, f := newLogged(t, "", func(c *Config) { c.Forward, c.FlowCache = ForwardRedirect, FlowCacheNever }),
+		plainFlow(40000)
 	l.shake(t, f)
 	l.pass(t, f)
 	flushConnections(t)
@@ -177,7 +180,8 @@ func TestNothingIsLostOfCachedFlows(t *testing.T) {
 		addr := netip.AddrFrom4([4]byte{10, 1, 0, byte(100 + i%clients)})
 		f := tcpFlow{netip.AddrPortFrom(addr, uint16(10_000+i)), netip.AddrPortFrom(routerWAN, uint16(10_000+i))}
 		all[i], frames[i] = f, [][]byte{
-			f.up(0, "S"), f.down(0, "SA"), f.up(0, "A"), f.up(200, "A"), f.down(100+i%100, "A"), f.up(i%200, "A"), f.down(i%100, "A"),
+			f.up(0, "S"), f.down(0, "SA"), f.up(0, "A"), f.up(200, "A"), f.down(100+i%100, "A"), f.up(i%200, "A"),
+			f.down(i%100, "A"),
 		}
 		if i < clients {
 			must(t, l.d.Set(datapath.Client{Addr: addr, MAC: macOf(addr), Admitted: true}))
@@ -220,7 +224,8 @@ func TestNothingIsLostOfCachedFlows(t *testing.T) {
 
 func sumOf(a, b datapath.Traffic) datapath.Traffic {
 	return datapath.Traffic{
-		UpBytes: a.UpBytes + b.UpBytes, UpPackets: a.UpPackets + b.UpPackets, DownBytes: a.DownBytes + b.DownBytes, DownPackets: a.DownPackets + b.DownPackets,
+		UpBytes: a.UpBytes + b.UpBytes, UpPackets: a.UpPackets + b.UpPackets, DownBytes: a.DownBytes + b.DownBytes,
+		DownPackets: a.DownPackets + b.DownPackets,
 	}
 }
 
@@ -228,7 +233,8 @@ func trafficOf(f flowlog.Flow) datapath.Traffic {
 	return datapath.Traffic{UpBytes: f.UpBytes, UpPackets: f.UpPkts, DownBytes: f.DownBytes, DownPackets: f.DownPkts}
 }
 
-// TestDeletedUnderLoad: while connections are deleted again and again, every packet that passes by the cache is in a record.
+// TestDeletedUnderLoad: while connections are deleted again and again, every packet that passes by the cache is in a
+// record.
 func TestDeletedUnderLoad(t *testing.T) {
 	l := newLogged(t, "")
 	var up, down [][]byte

@@ -19,7 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-var triggerMbps = flag.Float64("trigger.mbps", 50, "Mbit/s that TestTriggersAtRate sends through each of two gateways, if the machine can")
+var triggerMbps = flag.Float64(
+	"trigger.mbps", 50, "Mbit/s that TestTriggersAtRate sends through each of two gateways, if the machine can")
 
 const (
 	segment     = 1460 // bytes of payload: packets of 1500
@@ -28,7 +29,8 @@ const (
 	longestWait = 8 // bursts that a sender behind its rate sends at once: the queue of a CPU holds 1000 frames
 )
 
-// volley is what a sender writes: the kernel makes segments of it at the sender's own link. Each crosses the network alone.
+// volley is what a sender writes: the kernel makes segments of it at the sender's own link. Each crosses the network
+// alone.
 type volley struct {
 	fd     int
 	frame  []byte // behind struct virtio_net_hdr
@@ -94,7 +96,8 @@ func sendSocket(t *testing.T, s *netnstest.Space, link string) (fd int) {
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 			return
 		}
-		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1), unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: dev.Index}))
+		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1), unix.Bind(fd,
+			&unix.SockaddrLinklayer{Ifindex: dev.Index}))
 	})
 	must(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
@@ -112,8 +115,8 @@ type torrents struct {
 	began   time.Time
 }
 
-// The rule at input keeps the gateway's own stack from entering a forgotten connection that a server continues as its own:
-// with it in the way the client's would get another port.
+// The rule at input keeps the gateway's own stack from entering a forgotten connection that a server continues as its
+// own: with it in the way the client's would get another port.
 const torrentRules = `table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 ip saddr 10.1.0.10 meta l4proto tcp masquerade
 }
 chain forward { type filter hook forward priority 0; ct state established accept
@@ -129,7 +132,8 @@ func newTorrents(t *testing.T) *torrents {
 		w.Intruder.Run(t, "ip link set c0 down") // the hub has a copy less to make
 		w.client.Ignore(t, 600)
 		w.server.Ignore(t, 600)
-		x.of[i] = &torrent{twin: w, alice: sendSocket(t, w.Alice.Space, "c0"), bob: sendSocket(t, w.Bob.Space, "c0"), server: sendSocket(t, w.Server, "s0")}
+		x.of[i] = &torrent{twin: w, alice: sendSocket(t, w.Alice.Space, "c0"), bob: sendSocket(t, w.Bob.Space, "c0"),
+			server: sendSocket(t, w.Server, "s0")}
 	}
 	x.tw.rules(t, "round1", torrentRules)
 	x.begin(t)
@@ -139,7 +143,8 @@ func newTorrents(t *testing.T) *torrents {
 // begin begins two flows, and counts what arrives of them from 0 on.
 func (x *torrents) begin(t *testing.T) {
 	t.Helper()
-	x.tw.each(func(w *twin) { w.clientSeen, w.serverSeen = len(w.client.Frames()), len(w.server.Frames()) }) // answers of what ran before
+	// answers of what ran before
+	x.tw.each(func(w *twin) { w.clientSeen, w.serverSeen = len(w.client.Frames()), len(w.server.Frames()) })
 	hers, his := begin(t, x.tw, alice), begin(t, x.tw, bob)
 	x.tw.makeCached(t, hers.fromClient(), hers.fromPeer(), his.fromClient(), his.fromPeer())
 	data, none := datapathtest.Carrying(make([]byte, segments*segment)), datapathtest.Carrying(nil)
@@ -217,7 +222,8 @@ func (x *torrents) stop(t *testing.T) {
 	}
 }
 
-// whole stops, and waits until no frame is missing: each has arrived, or a link has dropped it because its queue was full.
+// whole stops, and waits until no frame is missing: each has arrived, or a link has dropped it because its queue was
+// full.
 func (x *torrents) whole(t *testing.T, during string, was [2]uint64) {
 	t.Helper()
 	x.stop(t)
@@ -276,9 +282,9 @@ func (x *torrents) untilCached(t *testing.T) {
 	})
 }
 
-// TestTriggersAtRate: at a rate, whatever a gateway with the cache goes through, no frame is lost that the stack would have
-// forwarded, and none passes any more that it would drop. The rate that the machine reached is logged; 1 Gbit/s is -args
-// -trigger.mbps 1000.
+// TestTriggersAtRate: at a rate, whatever a gateway with the cache goes through, no frame is lost that the stack would
+// have forwarded, and none passes any more that it would drop. The rate that the machine reached is logged; 1 Gbit/s is
+// -args -trigger.mbps 1000.
 func TestTriggersAtRate(t *testing.T) {
 	t.Parallel()
 	x := newTorrents(t)
@@ -333,8 +339,10 @@ func (x *torrents) nothingLost(t *testing.T) {
 	}
 	n := cached.Packets(t)
 	frames := x.sent() - sent
-	t.Logf("%d frames of 1500 bytes in %.1f s: %.0f Mbit/s through each of two gateways; of the cached one's %d by the cache, %d by the stack",
-		frames, x.active.Seconds(), float64(frames)*frameBits/2/x.active.Seconds()/1e6, n["forwarded"]-counts["forwarded"], n["stack"]-counts["stack"])
+	t.Logf("%d frames of 1500 bytes in %.1f s: %.0f Mbit/s through each of two gateways; of the cached one's %d by the "+
+		"cache, %d by the stack",
+		frames, x.active.Seconds(), float64(frames)*frameBits/2/x.active.Seconds()/1e6, n["forwarded"]-counts["forwarded"],
+		n["stack"]-counts["stack"])
 }
 
 // nothingPasses does what ends a flow.
@@ -343,8 +351,10 @@ func (x *torrents) nothingPasses(t *testing.T) {
 		name, do, undo string
 		down           bool // ends the flow down
 	}{
-		{"ip rule add", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit", false},
-		{"nft insert rule", "nft insert rule ip round1 forward ip daddr 10.1.0.11 drop", "nft flush chain ip round1 forward", true},
+		{"ip rule add", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit",
+			false},
+		{"nft insert rule", "nft insert rule ip round1 forward ip daddr 10.1.0.11 drop", "nft flush chain ip round1 forward",
+			true},
 		{"nft flush ruleset", "nft flush ruleset", "nft '" + torrentRules + "'", false},
 	} {
 		arrived := func(o *torrent) uint64 {
@@ -372,7 +382,8 @@ func (x *torrents) nothingPasses(t *testing.T) {
 				}
 				return nil
 			})
-			t.Logf("%s, %s: %d frames passed since it was done", []string{"with the cache", "without"}[i], c.name, max(ended[i], sent[i])-sent[i])
+			t.Logf("%s, %s: %d frames passed since it was done", []string{"with the cache", "without"}[i], c.name,
+				max(ended[i], sent[i])-sent[i])
 		}
 		time.Sleep(*loadFor / 5)
 		x.more(t, segments)

@@ -62,7 +62,8 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 		t.Errorf("counters %+v, were %+v", got, was)
 	}
 	next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443))
-	if verdict, _, _ := next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)); verdict != redirect || next.packets(t)["forwarded"] == 0 {
+	if verdict, _, _ := next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)); verdict != redirect ||
+		next.packets(t)["forwarded"] == 0 {
 		t.Errorf("an admitted client's packet has verdict %d, counted as %v", verdict, next.packets(t))
 	}
 }
@@ -81,7 +82,8 @@ func TestNetfilterHasItsSay(t *testing.T) {
 	if echo("without NAT") == nil {
 		t.Fatal("the server answered an address it has no route to")
 	}
-	run(t, `nft add table ip nat; nft 'add chain ip nat post { type nat hook postrouting priority 100; }'; nft add rule ip nat post oifname $wan masquerade`, n.env()...)
+	run(t, `nft add table ip nat; nft 'add chain ip nat post { type nat hook postrouting priority 100; }'; nft add rule ip nat post oifname $wan masquerade`,
+		n.env()...)
 	defer try("nft delete table ip nat")
 	netnstest.Await(t, "masquerading", func() error { return echo("with NAT") })
 	was := counters(t, d, alice)
@@ -112,7 +114,8 @@ func TestDetachLeavesNothing(t *testing.T) {
 			}
 			n := newNetwork(t)
 			state := func() string {
-				return run(t, `ip rule; ip -4 route show table all; ls /sys/fs/bpf; tc filter show dev $lan ingress; tc filter show dev $wan ingress; tc filter show dev $lan egress`, n.env()...)
+				return run(t, `ip rule; ip -4 route show table all; ls /sys/fs/bpf; tc filter show dev $lan ingress; tc filter show dev $wan ingress; tc filter show dev $lan egress`,
+					n.env()...)
 			}
 			before := state()
 			cfg := n.config(t)
@@ -185,7 +188,8 @@ func TestLinksWithoutEthernet(t *testing.T) {
 			d.Close()
 			must(t, detach(cfg))
 		}
-		if !errors.Is(err, datapath.ErrNotSupported) || !strings.Contains(err.Error(), tunnel) || !strings.Contains(err.Error(), "Ethernet") {
+		if !errors.Is(err, datapath.ErrNotSupported) || !strings.Contains(err.Error(), tunnel) ||
+			!strings.Contains(err.Error(), "Ethernet") {
 			t.Errorf("a %s without Ethernet: %v", side, err)
 		}
 	}

@@ -78,7 +78,9 @@ func (tw *twins) each(f func(*twin)) { f(tw.cached); f(tw.plain) }
 // rules replaces the rules of both, and waits until the cache has heard of it.
 func (tw *twins) rules(t testing.TB, name, rules string) {
 	t.Helper()
-	script := fmt.Sprintf("for t in $(nft list tables | grep ' round' | cut -d' ' -f2,3 | tr ' ' ,); do echo delete table $(echo $t | tr , ' '); done >/tmp/nat-$$; cat >>/tmp/nat-$$ <<'END'\n%s\nEND\nnft -f /tmp/nat-$$; rm /tmp/nat-$$", rules)
+	script := fmt.Sprintf(
+		"for t in $(nft list tables | grep ' round' | cut -d' ' -f2,3 | tr ' ' ,); do echo delete table $(echo $t | tr , ' "+
+			"'); done >/tmp/nat-$$; cat >>/tmp/nat-$$ <<'END'\n%s\nEND\nnft -f /tmp/nat-$$; rm /tmp/nat-$$", rules)
 	tw.each(func(w *twin) { w.Router.Run(t, script) })
 	tw.dropped(t) // what was dropped before explains nothing
 	netnstest.Await(t, "the cache's word of "+name, func() error {
@@ -92,7 +94,8 @@ func (tw *twins) rules(t testing.TB, name, rules string) {
 // marker is a packet of marking, with a number.
 func (tw *twins) marker(from func(*datapathtest.Frame)) []byte {
 	tw.markers++
-	return datapathtest.Protocol(marking, from, datapathtest.Carrying(binary.BigEndian.AppendUint64([]byte("marker"), tw.markers)))
+	return datapathtest.Protocol(
+		marking, from, datapathtest.Carrying(binary.BigEndian.AppendUint64([]byte("marker"), tw.markers)))
 }
 
 // send sends frames in both worlds, those of clients from the client's wire, and waits until they have
@@ -174,9 +177,9 @@ func own(f []byte) []byte {
 // arrival is what arrived at the client and at the server.
 type arrival struct{ client, server [][]byte }
 
-// arrivals sends frames, and returns what arrived with the cache and without. An error that a frame from the client causes
-// goes back by other queues than the markers: where the worlds differ, and no link has dropped a frame, further markers give
-// it time, on a busy machine more than a second.
+// arrivals sends frames, and returns what arrived with the cache and without. An error that a frame from the client
+// causes goes back by other queues than the markers: where the worlds differ, and no link has dropped a frame, further
+// markers give it time, on a busy machine more than a second.
 func (tw *twins) arrivals(t testing.TB, frames ...[]byte) (cached, plain arrival) {
 	t.Helper()
 	take := func(w *twin, a *arrival) {
@@ -187,7 +190,8 @@ func (tw *twins) arrivals(t testing.TB, frames ...[]byte) (cached, plain arrival
 		tw.send(t, frames...)
 		take(tw.cached, &cached)
 		take(tw.plain, &plain)
-		if cached.equal(plain) || cached.asMany(plain) && wait > 2*time.Millisecond || wait > time.Second || cached.lacks(plain) && tw.linkDrops(t) > tw.drops {
+		if cached.equal(plain) || cached.asMany(plain) && wait > 2*time.Millisecond || wait > time.Second ||
+			cached.lacks(plain) && tw.linkDrops(t) > tw.drops {
 			break
 		}
 		time.Sleep(wait)
@@ -196,8 +200,8 @@ func (tw *twins) arrivals(t testing.TB, frames ...[]byte) (cached, plain arrival
 	return cached, plain
 }
 
-// equal reports whether the same arrived. Frames that came in at one link keep their order. What a gateway itself says about
-// frames of the other link comes among them, as the CPU has time.
+// equal reports whether the same arrived. Frames that came in at one link keep their order. What a gateway itself says
+// about frames of the other link comes among them, as the CPU has time.
 func (a arrival) equal(b arrival) bool {
 	return equalFrames(a.client, b.client) && equalFrames(a.server, b.server)
 }
@@ -211,8 +215,8 @@ func equalFrames(a, b [][]byte) bool {
 	return slices.EqualFunc(forwarded(a), forwarded(b), same) && slices.EqualFunc(said(a), said(b), same)
 }
 
-// isSaid reports whether a frame is a gateway's own: it has the hops that Linux begins with, which is more than what is forwarded
-// has left.
+// isSaid reports whether a frame is a gateway's own: it has the hops that Linux begins with, which is more than what is
+// forwarded has left.
 func isSaid(f []byte) bool { return f[22] == 64 }
 
 // lacks reports whether two arrivals differ in nothing but frames that only one has.
@@ -263,7 +267,8 @@ func (a arrival) String() string {
 func (tw *twins) compare(t testing.TB, frames ...[]byte) arrival {
 	t.Helper()
 	cached, plain := tw.arrivals(t, frames...)
-	if !cached.equal(plain) && !(tw.dropped(t) && cached.lacks(plain)) && !(tw.drewPorts(t, cached.client, plain.client) && tw.drewPorts(t, cached.server, plain.server)) {
+	if !cached.equal(plain) && !(tw.dropped(t) && cached.lacks(plain)) &&
+		!(tw.drewPorts(t, cached.client, plain.client) && tw.drewPorts(t, cached.server, plain.server)) {
 		t.Errorf("of\n%swith the cache arrived\n%swithout\n%s", describe(frames), cached, plain)
 	}
 	return plain

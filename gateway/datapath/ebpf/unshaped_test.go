@@ -111,7 +111,8 @@ func TestQueueRefused(t *testing.T) {
 	if by := d.holders()[0]; by != gatewayHolderHOLDER_CLASS {
 		return // an fq has no filters
 	}
-	run(t, "tc filter del dev $wan parent 6a77: pref 1; tc filter add dev $wan parent 6a77: pref 1 protocol all u32 match u32 0 0 classid 6a77:fffe", n.env()...)
+	run(t, "tc filter del dev $wan parent 6a77: pref 1; tc filter add dev $wan parent 6a77: pref 1 protocol all u32 "+
+		"match u32 0 0 classid 6a77:fffe", n.env()...)
 	d, err = Open(cfg)
 	if err != nil {
 		t.Fatalf("a start beside an operator's filter: %v", err)
@@ -124,11 +125,12 @@ func TestQueueRefused(t *testing.T) {
 	d.isHeld(t)
 }
 
-// TestQueuesLeft: an interface that is no longer the LAN's or the WAN's gets its default queue back, with the next start or with detach, also when it has
-// another name by then or is gone.
+// TestQueuesLeft: an interface that is no longer the LAN's or the WAN's gets its default queue back, with the next
+// start or with detach, also when it has another name by then or is gone.
 func TestQueuesLeft(t *testing.T) {
 	n := newNetwork(t)
-	run(t, `ip link add ${wan}a type veth peer name ${wan}b; ip link set ${wan}a up; ip link set ${wan}b up; ip link add ${wan}.c type veth peer name ${wan}d; ip link set ${wan}.c up; ip link set ${wan}d up`, n.env()...)
+	run(t, `ip link add ${wan}a type veth peer name ${wan}b; ip link set ${wan}a up; ip link set ${wan}b up; ip link add ${wan}.c type veth peer name ${wan}d; ip link set ${wan}.c up; ip link set ${wan}d up`,
+		n.env()...)
 	t.Cleanup(func() { run(t, "ip link del ${wan}b; ip link del ${wan}d", n.env()...) })
 	made := func() int { return strings.Count(run(t, "tc qdisc show"), " 6a77:") }
 	cfg := n.config(t)
@@ -167,10 +169,12 @@ func TestQueuesLeft(t *testing.T) {
 	}
 }
 
-// TestQueueOfAnotherGateway: clients of two LANs have the same numbers, so an htb that another gatewayd made holds no client, and stays.
+// TestQueueOfAnotherGateway: clients of two LANs have the same numbers, so an htb that another gatewayd made holds no
+// client, and stays.
 func TestQueueOfAnotherGateway(t *testing.T) {
 	n := newNetwork(t)
-	run(t, "tc qdisc add dev $wan root handle 6a77: htb; tc class add dev $wan parent 6a77: classid 6a77:b htb rate 3Mbit", n.env()...)
+	run(t, "tc qdisc add dev $wan root handle 6a77: htb; tc class add dev $wan parent 6a77: classid 6a77:b htb rate 3Mbit",
+		n.env()...)
 	before := n.queues(t)
 	cfg := n.config(t)
 	shaped(&cfg)

@@ -7,9 +7,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// watch follows the kernel's routing, the LAN's link, netfilter's rules and the data path's
-// own programs until Close.
-// Without a daemon, cached next hops expire within a second, and redirecting and the cache of flows end within redirectLife.
+// watch follows the kernel's routing, the LAN's link, netfilter's rules and the data path's own programs until Close.
+// Without a daemon, cached next hops expire within a second, and redirecting and the cache of flows end within
+// redirectLife.
 func (d *Datapath) watch() error {
 	follower, err := stack.Follow()
 	if err != nil {

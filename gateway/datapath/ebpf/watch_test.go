@@ -45,7 +45,8 @@ func TestProgramsTakenOff(t *testing.T) {
 				dev    string
 				attach ebpf.AttachType
 			}{
-				"lan_in": {"lan0", ebpf.AttachTCXIngress}, "lan_out": {"lan0", ebpf.AttachTCXEgress}, "wan_in": {"wan0", ebpf.AttachTCXIngress},
+				"lan_in": {"lan0", ebpf.AttachTCXIngress}, "lan_out": {"lan0", ebpf.AttachTCXEgress},
+				"wan_in": {"wan0", ebpf.AttachTCXIngress},
 			} {
 				t.Run(p.Name+"/Link/"+program, func(t *testing.T) {
 					t.Parallel()
@@ -120,7 +121,8 @@ type attacked struct {
 func newAttacked(t *testing.T, p datapathtest.Path) attacked {
 	t.Helper()
 	w := attacked{World: datapathtest.NewWorld(t, p, datapathtest.Shape{Switch: true})}
-	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}, datapath.Client{Addr: w.Bob.Addr, MAC: w.Bob.MAC}))
+	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true},
+		datapath.Client{Addr: w.Bob.Addr, MAC: w.Bob.MAC}))
 	w.up, w.down = w.Up(t, w.Alice), w.Down(t, w.Alice)
 	for _, s := range []datapathtest.Station{w.Bob, w.Intruder} {
 		w.strange = append(w.strange, w.Up(t, s), w.Down(t, s))
@@ -177,7 +179,8 @@ func (w attacked) programs(t *testing.T) (n int) {
 			}
 		}
 	})
-	filters := w.Router.Run(t, "for at in 'lan0 ingress' 'lan0 egress' 'wan0 ingress'; do tc filter show dev $at || :; done")
+	filters := w.Router.Run(
+		t, "for at in 'lan0 ingress' 'lan0 egress' 'wan0 ingress'; do tc filter show dev $at || :; done")
 	return n + strings.Count(filters, "direct-action")
 }
 
@@ -193,7 +196,8 @@ func (w attacked) dev(t *testing.T, name string) *net.Interface {
 // passing returns a program that passes every packet on.
 func passing(t *testing.T) *ebpf.Program {
 	t.Helper()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R0, 0), asm.Return()}})
 	must(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p

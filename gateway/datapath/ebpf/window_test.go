@@ -20,15 +20,22 @@ func opening(port uint16, client, server int) (request, answer []byte) {
 	offers := func(scale int) func(*datapathtest.Frame) {
 		return header(func(l *layers.TCP) {
 			l.Options = []layers.TCPOption{
-				{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{5, 180}}, {OptionType: layers.TCPOptionKindSACKPermitted, OptionLength: 2},
-				{OptionType: layers.TCPOptionKindTimestamps, OptionLength: 10, OptionData: make([]byte, 8)}, {OptionType: layers.TCPOptionKindNop},
+				{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{5, 180}},
+				{OptionType: layers.TCPOptionKindSACKPermitted, OptionLength: 2},
+				{OptionType: layers.TCPOptionKindTimestamps, OptionLength: 10, OptionData: make([]byte, 8)},
+				{OptionType: layers.TCPOptionKindNop},
 			}
 			if scale >= 0 {
-				l.Options = append(l.Options, layers.TCPOption{OptionType: layers.TCPOptionKindWindowScale, OptionLength: 3, OptionData: []byte{byte(scale)}})
+				l.Options = append(l.Options, layers.TCPOption{OptionType: layers.TCPOptionKindWindowScale, OptionLength: 3,
+					OptionData: []byte{byte(scale)}})
 			}
 		})
 	}
-	return datapathtest.SYN(port, offers(client), window(65535)), datapathtest.SYN(40000, down, datapathtest.SourcePort(port), offers(server), window(65535), header(func(l *layers.TCP) { l.ACK = true }))
+	return datapathtest.SYN(port, offers(client), window(65535)),
+		datapathtest.SYN(40000, down, datapathtest.SourcePort(port), offers(server), window(65535), header(func(
+			l *layers.TCP) {
+			l.ACK = true
+		}))
 }
 
 func window(w uint16) func(*datapathtest.Frame) { return header(func(l *layers.TCP) { l.Window = w }) }
@@ -40,12 +47,13 @@ func readWindow(t *testing.T, frame []byte) (w uint16, summed bool) {
 	l := p.TransportLayer().(*layers.TCP)
 	was := l.Checksum
 	must(t, l.SetNetworkLayerForChecksum(p.NetworkLayer()))
-	must(t, gopacket.SerializeLayers(gopacket.NewSerializeBuffer(), gopacket.SerializeOptions{ComputeChecksums: true}, l, gopacket.Payload(l.Payload)))
+	must(t, gopacket.SerializeLayers(
+		gopacket.NewSerializeBuffer(), gopacket.SerializeOptions{ComputeChecksums: true}, l, gopacket.Payload(l.Payload)))
 	return l.Window, l.Checksum == was
 }
 
-// TestWindows: what acknowledges packets that wait offers no larger window than the queue is given, in the connection's own scale, and
-// nothing else is changed.
+// TestWindows: what acknowledges packets that wait offers no larger window than the queue is given, in the connection's
+// own scale, and nothing else is changed.
 func TestWindows(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)

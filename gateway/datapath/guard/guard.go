@@ -25,8 +25,9 @@ import (
 
 // Guard describes what to guard.
 type Guard struct {
-	LAN     string       // interface; packets from or to it pass only if a data path judges them
-	WAN     string       // interface where packets for the LAN are judged too; empty: the kernel forwards nothing from or to the LAN
+	LAN string // interface; packets from or to it pass only if a data path judges them
+	// interface where packets for the LAN are judged too; empty: the kernel forwards nothing from or to the LAN
+	WAN     string
 	Prefix  netip.Prefix // the LAN's network, with a WAN
 	Gateway netip.Addr   // the gateway's address in it, with a WAN
 }
@@ -84,7 +85,9 @@ func (g Guard) rules(known ...int) (forward, postrouting string, err error) {
 // chain returns the part of a script that replaces the rules of a hook. Without rules it
 // creates no chain, because every packet would pay for it.
 func chain(table, hook string, priority int, rules string) string {
-	begin := fmt.Sprintf("table inet %[1]s { chain %[2]s { type filter hook %[2]s priority %[3]d; }; }\nflush chain inet %[1]s %[2]s\n", table, hook, priority)
+	begin := fmt.Sprintf(
+		"table inet %[1]s { chain %[2]s { type filter hook %[2]s priority %[3]d; }; }\nflush chain inet %[1]s %[2]s\n", table,
+		hook, priority)
 	if rules == "" {
 		return begin + fmt.Sprintf("delete chain inet %s %s\n", table, hook)
 	}
@@ -133,7 +136,8 @@ func (g Guard) renew(indexes []int) (script string, err error) {
 	return shut + know, err
 }
 
-// RenewWithFrames is ShutFrames and Renew in one step: what the LAN sends and what is sent to it are shut off at the same moment.
+// RenewWithFrames is ShutFrames and Renew in one step: what the LAN sends and what is sent to it are shut off at the
+// same moment.
 func (g Guard) RenewWithFrames(gateway netip.Addr, indexes ...int) error {
 	frames, err := shutFrames(g.LAN, gateway)
 	if err != nil {
@@ -223,7 +227,8 @@ func nft(script, doing string) error {
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return fmt.Errorf("%s: %w", doing, errMissing)
-	case err != nil && strings.Contains(said, "Operation not supported"), err != nil && strings.Contains(said, "Protocol not supported"):
+	case err != nil && strings.Contains(said, "Operation not supported"),
+		err != nil && strings.Contains(said, "Protocol not supported"):
 		return fmt.Errorf("%s: %w: it has no nftables: %s", doing, datapath.ErrNotSupported, said)
 	case err != nil:
 		return fmt.Errorf("%s: nft: %w: %s", doing, err, said)

@@ -16,10 +16,12 @@ func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 func TestNames(t *testing.T) {
 	for name, said := range map[string]string{
 		"eth1": `iifname "eth1" iif != @known drop`, "eth1.5": `iifname "eth1.5" iif != @known drop`,
-		"br-lan@x": `iifname "br-lan@x" iif != @known drop`, "wl*": `iifname "wl\*" iif != @known drop`, "drop": `iifname "drop" iif != @known drop`,
+		"br-lan@x": `iifname "br-lan@x" iif != @known drop`, "wl*": `iifname "wl\*" iif != @known drop`,
+		"drop": `iifname "drop" iif != @known drop`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := Guard{LAN: name, WAN: "wan0", Prefix: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")}
+			g := Guard{LAN: name, WAN: "wan0", Prefix: netip.MustParsePrefix("10.1.0.0/24"),
+				Gateway: netip.MustParseAddr("10.1.0.1")}
 			for range 2 { // a second call has no effect
 				must(t, g.Shut())
 				must(t, g.Know(7, 12))
@@ -30,7 +32,8 @@ func TestNames(t *testing.T) {
 				t.Errorf("not %s once, with what is known, in\n%s", said, rules)
 			}
 			must(t, g.Know(7, 12))
-			if rules := ruleset(t); strings.Count(rules, "iif 7 oif 12 accept") != 1 || strings.Count(rules, "iif 12 oif 7 accept") != 1 || strings.Count(rules, " accept\n") != 2 {
+			if rules := ruleset(t); strings.Count(rules, "iif 7 oif 12 accept") != 1 ||
+				strings.Count(rules, "iif 12 oif 7 accept") != 1 || strings.Count(rules, " accept\n") != 2 {
 				t.Errorf("what is known does not pass by its indexes alone:\n%s", rules)
 			}
 			must(t, g.Know())
@@ -38,7 +41,8 @@ func TestNames(t *testing.T) {
 				t.Errorf("known still, after nothing is:\n%s", rules)
 			}
 			must(t, Guard{LAN: name}.Shut()) // like a data path of another kind in its place
-			if rules := ruleset(t); strings.Count(rules, said) != 1 || strings.Count(rules, "hook") != 1 || strings.Contains(rules, "wan0") {
+			if rules := ruleset(t); strings.Count(rules, said) != 1 || strings.Count(rules, "hook") != 1 ||
+				strings.Contains(rules, "wan0") {
 				t.Errorf("not the LAN's rules alone:\n%s", rules)
 			}
 			must(t, Remove(name))

@@ -21,8 +21,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
-// Keep is the process of Config.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no daemon it
-// attends the clients, which needs CAP_NET_ADMIN; without, quotas and rules wait for the next daemon.
+// Keep is the process of Config.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no
+// daemon it attends the clients, which needs CAP_NET_ADMIN; without, quotas and rules wait for the next daemon.
 func Keep(listener *os.File, log *slog.Logger) error {
 	log, flush := keeper.Aside(log)
 	defer flush(time.Second)
@@ -32,9 +32,9 @@ func Keep(listener *os.File, log *slog.Logger) error {
 	})
 }
 
-// attend ends the traffic of clients whose quota is used up, and of all once others have changed the rules that judge and count
-// them, until ctx ends. It sets interfaces down and changes nothing else of the clients, so that the next daemon finds what they
-// have used.
+// attend ends the traffic of clients whose quota is used up, and of all once others have changed the rules that judge
+// and count them, until ctx ends. It sets interfaces down and changes nothing else of the clients, so that the next
+// daemon finds what they have used.
 func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 	a, err := attended(held)
 	if err != nil {
@@ -92,13 +92,15 @@ func attended(held []keeper.Item) (*attendance, error) {
 		return nil, errors.New("the daemon has not said what its rules are")
 	}
 	if err := json.Unmarshal(held[at].Data, &a.was); err != nil || a.was.Version != recordVersion {
-		return nil, errors.Join(fmt.Errorf("the daemon's records are of version %d, not %d", a.was.Version, recordVersion), err)
+		return nil, errors.Join(
+			fmt.Errorf("the daemon's records are of version %d, not %d", a.was.Version, recordVersion), err)
 	}
 	lan, err := net.InterfaceByIndex(a.was.LAN)
 	if err != nil {
 		return nil, fmt.Errorf("the LAN's interface, which has the index %d: %w", a.was.LAN, err)
 	}
-	a.Datapath = &Datapath{cfg: Config{LAN: lan.Name}, table: tableOf(lan.Name), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, fastestBps: fastest(lan.Name)}
+	a.Datapath = &Datapath{cfg: Config{LAN: lan.Name}, table: tableOf(lan.Name), clients: map[netip.Addr]*client{},
+		bounded: map[*client]bool{}, fastestBps: fastest(lan.Name)}
 	for _, i := range held {
 		var r record
 		if i.Key == rulesKey || json.Unmarshal(i.Data, &r) != nil || r.Version != recordVersion {
@@ -131,14 +133,15 @@ func (a *attendance) compareQuotas() {
 		a.mu.Lock()
 		delete(a.bounded, c)
 		a.mu.Unlock()
-		a.cfg.Log.Info("a client's quota is used up, and no daemon is there: its keeper has set the interface down", "client", c.addr)
+		a.cfg.Log.Info("a client's quota is used up, and no daemon is there: its keeper has set the interface down", "client",
+			c.addr)
 		return nil
 	})
 }
 
-// checkRules sets all interfaces down if the clients' rules are not the daemon's any more: packets would pass unjudged and
-// uncounted. Where a table of the guard is gone it blocks the LAN again. A guard that differs may be that of a data path of
-// another kind, which ends the keeper next.
+// checkRules sets all interfaces down if the clients' rules are not the daemon's any more: packets would pass unjudged
+// and uncounted. Where a table of the guard is gone it blocks the LAN again. A guard that differs may be that of a data
+// path of another kind, which ends the keeper next.
 func (a *attendance) checkRules() {
 	a.checking.Lock()
 	defer a.checking.Unlock()
@@ -177,7 +180,8 @@ func (a *attendance) block() error {
 	if err := (guard.Guard{LAN: a.cfg.LAN}).RenewWithFrames(a.was.Gateway); err != nil {
 		return err
 	}
-	a.cfg.Log.Warn("others removed the rules in nftables that block the LAN, and no daemon is there: its keeper has put them back; in between the machine may have forwarded what the LAN sends", "lan", a.cfg.LAN)
+	a.cfg.Log.Warn("others removed the rules in nftables that block the LAN, and no daemon is there: its keeper has put "+
+		"them back; in between the machine may have forwarded what the LAN sends", "lan", a.cfg.LAN)
 	return nil
 }
 
@@ -193,7 +197,9 @@ func (a *attendance) shutAll() (err error) {
 	}
 	if err == nil {
 		a.shut = true
-		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there to put them back: its keeper has set all sessions' interfaces down", "lan", a.cfg.LAN)
+		a.cfg.Log.Error(
+			"others changed the rules in nftables, and no daemon is there to put them back: its keeper has set all sessions' "+
+				"interfaces down", "lan", a.cfg.LAN)
 	}
 	return err
 }

@@ -45,7 +45,8 @@ func newCarrier(lan string) (*carrier, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	return &carrier{lan: lan, epoll: os.NewFile(uintptr(fd), "epoll"), lines: map[session]*line{}, files: map[int]watched{}}, nil
+	return &carrier{
+		lan: lan, epoll: os.NewFile(uintptr(fd), "epoll"), lines: map[session]*line{}, files: map[int]watched{}}, nil
 }
 
 // watch has frames that come to a channel or a unit reported.

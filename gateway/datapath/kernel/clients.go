@@ -77,7 +77,9 @@ func (d *Datapath) set(to datapath.Client) error {
 		return fmt.Errorf("%w: this data path is for clients with PPPoE", datapath.ErrNotSupported)
 	}
 	if len(to.Routes) > 0 {
-		return fmt.Errorf("%w: this data path takes no networks behind a client (Framed-Route): use datapath.kind ebpf or tun", datapath.ErrNotSupported)
+		return fmt.Errorf(
+			"%w: this data path takes no networks behind a client (Framed-Route): use datapath.kind ebpf or tun",
+			datapath.ErrNotSupported)
 	}
 	d.mu.Lock()
 	c := d.clients[to.Addr]

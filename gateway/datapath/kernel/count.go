@@ -45,7 +45,8 @@ func (d *Datapath) look(c *client) error {
 		return nil
 	}
 	r, err := d.read(c)
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) { // others have removed interface or rules: what was read last stands
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) {
+		// others have removed interface or rules: what was read last stands
 		return nil
 	}
 	if err != nil {
@@ -69,8 +70,8 @@ func (d *Datapath) read(c *client) (r reading, err error) {
 	return r, err
 }
 
-// lookAtAll reads all clients' traffic in two requests, and not what was dropped, which takes more. Rules are not replaced
-// meanwhile: the readings of former rules would be taken for the new ones'.
+// lookAtAll reads all clients' traffic in two requests, and not what was dropped, which takes more. Rules are not
+// replaced meanwhile: the readings of former rules would be taken for the new ones'.
 func (d *Datapath) lookAtAll() error {
 	d.replacing.RLock()
 	defer d.replacing.RUnlock()

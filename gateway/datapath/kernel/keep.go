@@ -19,13 +19,15 @@ import (
 //	socket, channel, unit + record ──▶ keeper ──▶ adopt: same unit, counters, limits
 //	digest of the rules            ──▶        ──▶ are they still those that count for these units?
 //
-// While there is no daemon the keeper compares clients' counters with their quotas, and the rules with the digest (Keep).
+// While there is no daemon the keeper compares clients' counters with their quotas, and the rules with the digest
+// (Keep).
 //
-// A client is adopted only if its unit is there: at logout the daemon ends the unit itself, also where the keeper does not
-// take the message. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted client as ever.
+// A client is adopted only if its unit is there: at logout the daemon ends the unit itself, also where the keeper does
+// not take the message. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted
+// client as ever.
 
-// recordVersion is that of record and ruled, which a daemon of another version does not read: what they mean has changed. The
-// keeper's version changes with it, or a keeper of the former program would not attend these clients.
+// recordVersion is that of record and ruled, which a daemon of another version does not read: what they mean has
+// changed. The keeper's version changes with it, or a keeper of the former program would not attend these clients.
 const recordVersion = 2
 
 // record is a client with a unit.
@@ -74,7 +76,8 @@ func (d *Datapath) keep(c *client) {
 	if d.keeper == nil || c.line == nil {
 		return
 	}
-	r := record{Version: recordVersion, LAN: d.lan.Index, Client: c.Client, Unit: c.line.index, Policed: c.line.policed, Epoch: c.epoch, Dropped: c.forgone}
+	r := record{Version: recordVersion, LAN: d.lan.Index, Client: c.Client, Unit: c.line.index, Policed: c.line.policed,
+		Epoch: c.epoch, Dropped: c.forgone}
 	r.Counted.Up, r.Counted.Down = c.base.up, c.base.down
 	r.Lost.Up, r.Lost.Down = c.lost.from, c.lost.own
 	item := keeper.Item{Key: c.addr.String(), Until: c.Until}
@@ -161,12 +164,13 @@ func (d *Datapath) findFormer() (f former, err error) {
 // has reports whether all of a client is there.
 func (f former) has(r record) bool {
 	a := r.Client.Addr
-	return f.units[r.Unit] && f.counters[fromCounter(a)] && f.counters[ownCounter(a)] && f.from[string(fromKey(r.Unit, a))] && f.own[string(ownKey(r.Unit))]
+	return f.units[r.Unit] && f.counters[fromCounter(a)] && f.counters[ownCounter(a)] &&
+		f.from[string(fromKey(r.Unit, a))] && f.own[string(ownKey(r.Unit))]
 }
 
-// adoptAll adopts the clients of a former daemon whose units are whole, and ends the others: the sessions' table sets them
-// again, if they have not logged out. Nothing is lost of what is adopted; the others count anew. intact: the rules are the
-// former daemon's; it returns whether they can stay.
+// adoptAll adopts the clients of a former daemon whose units are whole, and ends the others: the sessions' table sets
+// them again, if they have not logged out. Nothing is lost of what is adopted; the others count anew. intact: the rules
+// are the former daemon's; it returns whether they can stay.
 func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 	var left former
 	if intact {
@@ -183,7 +187,8 @@ func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 		}
 		var r record
 		err := json.Unmarshal(i.Data, &r)
-		if err == nil && r.Version == recordVersion && d.ours(r.Client.Addr) == nil && r.LAN == d.lan.Index && len(i.Files) == filesKept && left.has(r) {
+		if err == nil && r.Version == recordVersion && d.ours(r.Client.Addr) == nil && r.LAN == d.lan.Index &&
+			len(i.Files) == filesKept && left.has(r) {
 			if err = d.adopt(r, i.Files); err == nil {
 				adopted++
 				continue
@@ -202,7 +207,8 @@ func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 		}
 	}
 	if len(items) > 0 {
-		d.cfg.Log.Info("took up the sessions of a former daemon", "lan", d.cfg.LAN, "as they are", adopted, "to be set up again", ended)
+		d.cfg.Log.Info("took up the sessions of a former daemon", "lan", d.cfg.LAN, "as they are", adopted,
+			"to be set up again", ended)
 	}
 	return intact
 }
@@ -241,7 +247,8 @@ func (d *Datapath) sweep() error {
 // discard ends a session whose files a keeper may have too; its interface is removed with all others.
 func (d *Datapath) discard(r record, files []int) {
 	if len(files) == filesKept {
-		l := &line{session: session{r.Client.MAC, r.Client.Session}, socket: files[0], channel: files[1], unit: files[2], kept: true, lan: d.cfg.LAN}
+		l := &line{session: session{r.Client.MAC, r.Client.Session}, socket: files[0], channel: files[1], unit: files[2],
+			kept: true, lan: d.cfg.LAN}
 		l.close()
 		return
 	}
@@ -252,7 +259,8 @@ func (d *Datapath) discard(r record, files []int) {
 
 // client returns the client of a record, with files of its session or without.
 func (r record) client(files ...int) *client {
-	l := &line{session: session{r.Client.MAC, r.Client.Session}, used: true, socket: -1, channel: -1, unit: -1, index: r.Unit, policed: r.Policed}
+	l := &line{session: session{r.Client.MAC, r.Client.Session}, used: true, socket: -1, channel: -1, unit: -1,
+		index: r.Unit, policed: r.Policed}
 	if len(files) == filesKept {
 		l.socket, l.channel, l.unit, l.kept = files[0], files[1], files[2], true
 	}

@@ -24,7 +24,8 @@ func keepers(router *netnstest.Space) (pids []int) {
 	}
 	for _, d := range dirs {
 		env, _ := os.ReadFile("/proc/" + d.Name() + "/environ")
-		if is, _ := os.Readlink("/proc/" + d.Name() + "/ns/net"); is != space || !strings.Contains(string(env), keeperEnv+"=") {
+		if is, _ := os.Readlink("/proc/" + d.Name() + "/ns/net"); is != space ||
+			!strings.Contains(string(env), keeperEnv+"=") {
 			continue
 		}
 		if pid, err := strconv.Atoi(d.Name()); err == nil {
@@ -184,8 +185,8 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// TestQuotaBesideTorn: while no daemon is there one client uses up its quota, which the keeper ends, and another one's interface
-// goes. What the rules have of both is removed, and the second one's new counters begin at 0.
+// TestQuotaBesideTorn: while no daemon is there one client uses up its quota, which the keeper ends, and another one's
+// interface goes. What the rules have of both is removed, and the second one's new counters begin at 0.
 func TestQuotaBesideTorn(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
@@ -208,12 +209,14 @@ func TestQuotaBesideTorn(t *testing.T) {
 		return err
 	})
 	up.Ends(t, "up, with nobody but the keeper")
-	w.Router.Run(t, "ping -c 1 -W 0.1 $addr || true; ip link del dev $(ip -o link show type ppp | grep -o 'gw[0-9]*p99')", "addr="+bob.Addr.String())
+	w.Router.Run(t, "ping -c 1 -W 0.1 $addr || true; ip link del dev $(ip -o link show type ppp | grep -o 'gw[0-9]*p99')",
+		"addr="+bob.Addr.String())
 	w.Start(t)
 	must(t, w.Open())
 	admit(t, w, bob, datapath.Limits{})
 	up.Stops(t, "up, beyond the quota")
-	if out := w.Router.Run(t, "nft list map ip gatewayd-lan0 from"); strings.Contains(out, w.Alice.Addr.String()) || strings.Count(out, " . "+bob.Addr.String()) != 1 {
+	if out := w.Router.Run(t, "nft list map ip gatewayd-lan0 from"); strings.Contains(out, w.Alice.Addr.String()) ||
+		strings.Count(out, " . "+bob.Addr.String()) != 1 {
 		t.Errorf("the rules have\n%s", out)
 	}
 	if n := strings.TrimSpace(w.Router.Run(t, fmt.Sprintf(used, ownCounter(bob.Addr)))); n != "0" {
@@ -221,8 +224,8 @@ func TestQuotaBesideTorn(t *testing.T) {
 	}
 }
 
-// TestFlushedAlone: once the clients' rules are changed while no daemon is there, nothing of a client passes until a daemon is
-// there again. Nor does what a stranger without a line sends, whichever rules are gone.
+// TestFlushedAlone: once the clients' rules are changed while no daemon is there, nothing of a client passes until a
+// daemon is there again. Nor does what a stranger without a line sends, whichever rules are gone.
 func TestFlushedAlone(t *testing.T) {
 	needPPPoE(t)
 	for name, c := range map[string]struct {
@@ -272,7 +275,8 @@ func TestLimitedBefore(t *testing.T) {
 	w.Router.Run(t, "tc qdisc add dev $(ip -o link show type ppp | cut -d: -f2) clsact")
 	admit(t, w, w.Alice, datapath.Limits{UpBps: 1_000_000, DownBps: 1_000_000})
 	for _, way := range []string{"ingress", "egress"} {
-		if out := w.Router.Run(t, "tc filter show dev $(ip -o link show type ppp | cut -d: -f2) "+way); !strings.Contains(out, "police") {
+		if out := w.Router.Run(t, "tc filter show dev $(ip -o link show type ppp | cut -d: -f2) "+way); !strings.Contains(
+			out, "police") {
 			t.Errorf("%s has no limit:\n%s", way, out)
 		}
 	}
@@ -282,7 +286,8 @@ func TestLimitedBefore(t *testing.T) {
 func TestUntilAlone(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
-	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Session: w.Alice.Session, Admitted: true, Until: time.Now().Add(2 * time.Second)}))
+	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Session: w.Alice.Session, Admitted: true,
+		Until: time.Now().Add(2 * time.Second)}))
 	w.Kill(t)
 	netnstest.Await(t, "the end of the keeper and of all units", func() error {
 		if out := w.Router.Run(t, "ip -o link show type ppp"); out != "" || len(keepers(w.Router)) > 0 {

@@ -84,7 +84,8 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Datapath{cfg: cfg, table: tableOf(cfg.LAN), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, ended: make(chan struct{})}
+	d := &Datapath{cfg: cfg, table: tableOf(cfg.LAN), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{},
+		ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the kernel's PPPoE: %w", err), d.close(false))
@@ -141,9 +142,9 @@ func (d *Datapath) begin() error {
 	return errors.Join(removeUnits(d.group, adopted...), awaitFormer(d.cfg.LAN, len(adopted)))
 }
 
-// shut has the kernel drop frames of the LAN but PPPoE's and, should its interface be created
-// again, forward nothing for the new one; former is called once frames are dropped. Without it both begin at the same moment.
-// install: it replaces the clients' rules too.
+// shut has the kernel drop frames of the LAN but PPPoE's and, should its interface be created again, forward nothing
+// for the new one; former is called once frames are dropped. Without it both begin at the same moment. install: it
+// replaces the clients' rules too.
 func (d *Datapath) shut(former func() error, install bool) error {
 	if former != nil {
 		if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
@@ -191,8 +192,8 @@ func (d *Datapath) Wait(ctx context.Context) error {
 	}
 }
 
-// Close leaves the units to the keeper, which ends them unless another process takes them up. Where there is no keeper they
-// end, and no packet passes from then on. The rules that block the LAN stay until Remove.
+// Close leaves the units to the keeper, which ends them unless another process takes them up. Where there is no keeper
+// they end, and no packet passes from then on. The rules that block the LAN stay until Remove.
 func (d *Datapath) Close() error { return d.close(true) }
 
 // close is Close; leave false: it ends units and keeper.
@@ -283,7 +284,9 @@ func awaitFormer(lan string, adopted int) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d PPPoE sessions on %s (%s) are another program's: stop it; or those of a keeper that does not answer: end its process (ss -xlp | grep gatewayd/keeper), or wait %s", left-adopted, lan, sessionsFile, keeper.Alone)
+			return fmt.Errorf(
+				"%d PPPoE sessions on %s (%s) are another program's: stop it; or those of a keeper that does not answer: end its "+
+					"process (ss -xlp | grep gatewayd/keeper), or wait %s", left-adopted, lan, sessionsFile, keeper.Alone)
 		}
 	}
 }

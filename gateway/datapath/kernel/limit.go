@@ -41,8 +41,10 @@ func (l *line) police(was, limits datapath.Limits) error {
 		return nil
 	}
 	if !l.policed {
-		q := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.index, Parent: netlink.HANDLE_CLSACT, Handle: netlink.MakeHandle(0xffff, 0)}}
-		if err := netlink.QdiscAdd(q); err != nil && !errors.Is(err, unix.EEXIST) { // which another program added, or a former daemon right before its end
+		q := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.index, Parent: netlink.HANDLE_CLSACT,
+			Handle: netlink.MakeHandle(0xffff, 0)}}
+		if err := netlink.QdiscAdd(q); err != nil && !errors.Is(err, unix.EEXIST) {
+			// which another program added, or a former daemon right before its end
 			return fmt.Errorf("limiting rates: %w (the kernel needs sch_ingress, cls_matchall and act_police)", err)
 		}
 	}
@@ -61,7 +63,8 @@ func (l *line) police(was, limits datapath.Limits) error {
 
 // limit sets the rate of one direction; 0: none.
 func limit(index int, hook uint32, bps uint64) error {
-	f := &netlink.MatchAll{FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: hook, Priority: 1, Handle: 1, Protocol: unix.ETH_P_ALL}}
+	f := &netlink.MatchAll{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: hook, Priority: 1, Handle: 1, Protocol: unix.ETH_P_ALL}}
 	if bps > 0 {
 		p := netlink.NewPoliceAction()
 		p.Rate = uint32(min(max(bps/8, 1), math.MaxUint32))
@@ -98,7 +101,8 @@ func beyond(index int) (dropped uint64, err error) {
 }
 
 // quotaEvery is how often clients' counters are compared with their quotas where one may be reached, and seenEvery how
-// often they are read at all: then it is known when a client was last seen, and what is lost with the rules is not more.
+// often they are read at all: then it is known when a client was last seen, and what is lost with the rules is not
+// more.
 const (
 	quotaEvery = 100 * time.Millisecond
 	seenEvery  = 5 * time.Second
@@ -120,8 +124,8 @@ func (d *Datapath) follow() {
 	}
 }
 
-// compare reads all clients' counters, which costs two requests however many clients have quotas, and ends the traffic of
-// those that have used theirs up.
+// compare reads all clients' counters, which costs two requests however many clients have quotas, and ends the traffic
+// of those that have used theirs up.
 func (d *Datapath) compare(end func(*client) error) {
 	if err := d.lookAtAll(); err != nil {
 		d.cfg.Log.Error("reading clients' counters: quotas are compared later", "lan", d.cfg.LAN, "err", err)
@@ -153,12 +157,15 @@ func (d *Datapath) someDue(now time.Time) bool {
 // close to its end. c.mu and mu are held.
 func (d *Datapath) foresee(c *client, now time.Time) {
 	l, n := c.Limits, c.traffic()
-	for _, q := range [...]struct{ quota, used uint64 }{{l.UpBytes, n.up.Bytes}, {l.DownBytes, n.down.Bytes}, {l.TotalBytes, n.up.Bytes + n.down.Bytes}} {
+	for _, q := range [...]struct{ quota, used uint64 }{
+		{l.UpBytes, n.up.Bytes}, {l.DownBytes, n.down.Bytes}, {l.TotalBytes, n.up.Bytes + n.down.Bytes}} {
 		if q.quota == 0 {
 			continue
 		}
 		left := float64(q.quota-min(q.used, q.quota)) * 8 / d.fastestBps
-		if at := now.Add(time.Duration(min(left/2, seenEvery.Seconds()) * float64(time.Second))); d.due.IsZero() || at.Before(d.due) { // both ways at once
+		if at := now.Add(time.Duration(min(left/2, seenEvery.Seconds()) * float64(time.Second))); d.due.IsZero() ||
+			at.Before(d.due) {
+			// both ways at once
 			d.due = at
 		}
 	}

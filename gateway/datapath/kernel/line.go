@@ -80,7 +80,8 @@ func pppox() (int, error) {
 	return fd, nil
 }
 
-var errMissing = fmt.Errorf("%w: the kernel has no PPPoE (modprobe pppoe; CONFIG_PPP, CONFIG_PPPOE)", datapath.ErrNotSupported)
+var errMissing = fmt.Errorf(
+	"%w: the kernel has no PPPoE (modprobe pppoe; CONFIG_PPP, CONFIG_PPPOE)", datapath.ErrNotSupported)
 
 // openDevice opens what becomes a channel or a unit.
 func openDevice() (int, error) {
@@ -127,8 +128,10 @@ func (l *line) disconnect() {
 func (l *line) close() {
 	l.disconnect()
 	if l.kept && l.socket >= 0 {
-		const none = 0                                                                                   // a session's number that ends the socket's connection
-		_ = unix.Connect(l.socket, &unix.SockaddrPPPoE{SID: none, Remote: l.session.mac[:], Dev: l.lan}) // an error: it has ended
+		// a session's number that ends the socket's connection
+		const none = 0
+		// an error: it has ended
+		_ = unix.Connect(l.socket, &unix.SockaddrPPPoE{SID: none, Remote: l.session.mac[:], Dev: l.lan})
 	}
 	for _, fd := range []*int{&l.channel, &l.socket} {
 		if *fd >= 0 {

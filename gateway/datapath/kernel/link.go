@@ -34,7 +34,8 @@ const (
 // passNot has a unit drop the packets of a protocol, both ways.
 func passNot(unit, protocol int) error {
 	mode := struct{ protocol, mode int32 }{int32(protocol), modeDrop} // struct npioctl
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(unit), unix.PPPIOCSNPMODE, uintptr(unsafe.Pointer(&mode))); errno != 0 {
+	if _, _, errno := unix.Syscall(
+		unix.SYS_IOCTL, uintptr(unit), unix.PPPIOCSNPMODE, uintptr(unsafe.Pointer(&mode))); errno != 0 {
 		return fmt.Errorf("ioctl PPPIOCSNPMODE: %w", errno)
 	}
 	return nil
@@ -46,7 +47,8 @@ func createUnit(unit int, name string, mtu, group int) (index int, err error) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
 	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
-	for _, a := range []struct{ kind, value int }{{unix.IFLA_MTU, mtu}, {unix.IFLA_GROUP, group}, {unix.IFLA_TXQLEN, unitQueue}} {
+	for _, a := range []struct{ kind, value int }{
+		{unix.IFLA_MTU, mtu}, {unix.IFLA_GROUP, group}, {unix.IFLA_TXQLEN, unitQueue}} {
 		req.AddData(nl.NewRtAttr(a.kind, nl.Uint32Attr(uint32(a.value))))
 	}
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
@@ -69,7 +71,8 @@ func createUnit(unit int, name string, mtu, group int) (index int, err error) {
 	return dev.Index, nil
 }
 
-// raise sets an interface up, and has the kernel forward what comes from it and ignore its ICMP redirects; lower sets it down.
+// raise sets an interface up, and has the kernel forward what comes from it and ignore its ICMP redirects; lower sets
+// it down.
 func raise(index int) error { return setLink(index, unix.IFF_UP, true) }
 func lower(index int) error { return setLink(index, 0, false) }
 

@@ -67,7 +67,8 @@ func (d *Datapath) wanted() *nftables.Batch {
 	b.AddTable(t)
 	b.AddCounter(t, spoofed)
 	b.AddCounter(t, foreign)
-	b.AddSet(t, nftables.Set{Name: setFrom, KeyType: nftables.Concat(nftables.TypeInterface, nftables.TypeIPv4), KeyBytes: 8, Counters: true})
+	b.AddSet(t, nftables.Set{
+		Name: setFrom, KeyType: nftables.Concat(nftables.TypeInterface, nftables.TypeIPv4), KeyBytes: 8, Counters: true})
 	b.AddSet(t, nftables.Set{Name: setOwn, KeyType: nftables.TypeInterface, KeyBytes: 4, Counters: true})
 	d.forwardRules(b, t)
 	d.localRules(b, t)
@@ -89,13 +90,15 @@ func (d *Datapath) of(key uint32) []nftables.Expr {
 }
 
 // clientKey loads the key of setFrom.
-var clientKey = []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIF), nftables.Payload(1, nftables.NetworkHeader, sender, addressLen)}
+var clientKey = []nftables.Expr{
+	nftables.Meta(0, unix.NFT_META_IIF), nftables.Payload(1, nftables.NetworkHeader, sender, addressLen)}
 
 // lanSender continues with packets from an address of the LAN.
 func (d *Datapath) lanSender() []nftables.Expr {
 	lan := d.cfg.Address.Masked()
 	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-lan.Bits()))
-	return []nftables.Expr{nftables.Payload(0, nftables.NetworkHeader, sender, addressLen), nftables.And(0, mask), nftables.Equal(0, lan.Addr().AsSlice())}
+	return []nftables.Expr{nftables.Payload(0, nftables.NetworkHeader, sender, addressLen), nftables.And(0, mask),
+		nftables.Equal(0, lan.Addr().AsSlice())}
 }
 
 func drop(counter string) []nftables.Expr {
@@ -105,7 +108,8 @@ func drop(counter string) []nftables.Expr {
 func (d *Datapath) forwardRules(b *nftables.Batch, t nftables.Table) {
 	lower := join([]nftables.Expr{
 		nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_TCP}),
-		nftables.Payload(0, nftables.TransportHeader, tcpFlags, 1), nftables.And(0, []byte{tcpSYN}), nftables.Equal(0, []byte{tcpSYN}),
+		nftables.Payload(0, nftables.TransportHeader, tcpFlags, 1), nftables.And(0, []byte{tcpSYN}),
+		nftables.Equal(0, []byte{tcpSYN}),
 	}, nftables.LowerMSS(0))
 	b.AddChain(t, "upwards", nil)
 	b.AddRule(t, "upwards", lower...)
@@ -127,9 +131,11 @@ func (d *Datapath) localRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "client", drop(spoofed)...)
 	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: early})
 	b.AddRule(t, "input", append(d.of(unix.NFT_META_IIFGROUP), nftables.Goto("client"))...)
-	b.AddRule(t, "input", join([]nftables.Expr{nftables.Meta(0, unix.NFT_META_IIF), nftables.Differs(0, native32(loopback))}, d.lanSender(), drop(foreign))...)
+	b.AddRule(t, "input", join([]nftables.Expr{nftables.Meta(0, unix.NFT_META_IIF), nftables.Differs(0, native32(
+		loopback))}, d.lanSender(), drop(foreign))...)
 	b.AddChain(t, "output", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_OUT, Priority: late})
-	b.AddRule(t, "output", join(d.of(unix.NFT_META_OIFGROUP), []nftables.Expr{nftables.Meta(0, unix.NFT_META_OIF), nftables.CountBy(setOwn, 0)})...)
+	b.AddRule(t, "output", join(d.of(unix.NFT_META_OIFGROUP), []nftables.Expr{nftables.Meta(0, unix.NFT_META_OIF),
+		nftables.CountBy(setOwn, 0)})...)
 }
 
 // enter adds a client, whose counters are new, to the rules.

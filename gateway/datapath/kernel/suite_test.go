@@ -28,10 +28,11 @@ func config(in datapathtest.Config) Config {
 }
 
 var path = datapathtest.Path{
-	Name:     "kernel",
-	Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-	Remove:   func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
-	Promises: datapathtest.Promises{Unattended: true, Keeps: true, Lines: true, LinesOnly: true, Restores: true, Moves: true, Netfilter: true, Burst: burst},
+	Name:   "kernel",
+	Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
+	Remove: func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
+	Promises: datapathtest.Promises{Unattended: true, Keeps: true, Lines: true, LinesOnly: true, Restores: true,
+		Moves: true, Netfilter: true, Burst: burst},
 }
 
 func TestMain(m *testing.M) {

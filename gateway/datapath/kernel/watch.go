@@ -55,7 +55,8 @@ func (d *Datapath) keepRules() {
 	why, err := d.changed()
 	if err == nil && why != "" {
 		if err = d.restore(); err == nil {
-			d.cfg.Log.Warn("others changed the rules in nftables, and they are back; in between the machine may have forwarded what the LAN sends", "lan", d.cfg.LAN, "what", why)
+			d.cfg.Log.Warn("others changed the rules in nftables, and they are back; in between the machine may have "+
+				"forwarded what the LAN sends", "lan", d.cfg.LAN, "what", why)
 		}
 	}
 	if err != nil {

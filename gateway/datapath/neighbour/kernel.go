@@ -108,7 +108,8 @@ func answer(b []byte, list []entry) (entry, error) {
 
 // change returns the message that makes or removes an entry.
 func change(index int, e entry) netlink.Message {
-	m := netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWNEIGH, Flags: netlink.Request | netlink.Create | netlink.Excl}}
+	m := netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_NEWNEIGH, Flags: netlink.Request | netlink.Create | netlink.Excl}}
 	if e.over {
 		m.Header.Flags = netlink.Request | netlink.Create | netlink.Replace
 	}

@@ -52,7 +52,8 @@ func Open(index int, clients map[netip.Addr]datapath.MAC, log *slog.Logger) (*Ta
 	if err != nil {
 		return nil, fmt.Errorf("entering neighbours: %w", err)
 	}
-	t := &Table{index: index, log: log, conn: c, clients: maps.Clone(clients), changed: map[netip.Addr]struct{}{}, theirs: map[netip.Addr]struct{}{}, said: map[netip.Addr]struct{}{}}
+	t := &Table{index: index, log: log, conn: c, clients: maps.Clone(clients), changed: map[netip.Addr]struct{}{},
+		theirs: map[netip.Addr]struct{}{}, said: map[netip.Addr]struct{}{}}
 	if t.clients == nil {
 		t.clients = map[netip.Addr]datapath.MAC{}
 	}
@@ -149,7 +150,8 @@ func (t *Table) send(list []entry) {
 	}
 	t.refused += bad
 	t.logged.Do(func() {
-		t.log.Warn("clients are not in the kernel's neighbour table, and are limited to those that ARP finds room for (net.ipv4.neigh.default.gc_thresh3)", "refused", t.refused, "err", err)
+		t.log.Warn("clients are not in the kernel's neighbour table, and are limited to those that ARP finds room for "+
+			"(net.ipv4.neigh.default.gc_thresh3)", "refused", t.refused, "err", err)
 	})
 }
 
@@ -166,7 +168,8 @@ func (t *Table) replaceable(there []entry) (over []entry) {
 		t.theirs[e.addr] = struct{}{}
 		if _, said := t.said[e.addr]; !said && f.mac != e.mac {
 			t.said[e.addr] = struct{}{}
-			t.log.Warn("a client's address has a static neighbour entry with another MAC address, which stays: the client gets no packets (remove the entry: ip neigh del ADDRESS dev LAN)",
+			t.log.Warn("a client's address has a static neighbour entry with another MAC address, which stays: the client "+
+				"gets no packets (remove the entry: ip neigh del ADDRESS dev LAN)",
 				"client", e.addr, "mac", net.HardwareAddr(e.mac[:]).String(), "entry", net.HardwareAddr(f.mac[:]).String())
 		}
 	}

@@ -146,7 +146,8 @@ func TestSuccessor(t *testing.T) {
 	want := map[netip.Addr]datapath.MAC{a: mac, b: other, c: other}
 	n, _ := table(t, want)
 	entered(t, want)
-	for _, script := range []string{"ip link set lan0 down; ip link set lan0 up", "ip neigh flush dev lan0 nud permanent", "true"} {
+	for _, script := range []string{
+		"ip link set lan0 down; ip link set lan0 up", "ip neigh flush dev lan0 nud permanent", "true"} {
 		run(t, script)
 		n.Check()
 		entered(t, want)
@@ -155,7 +156,8 @@ func TestSuccessor(t *testing.T) {
 	if err := Remove("lan0"); err != nil {
 		t.Fatal(err)
 	}
-	if out := run(t, "ip neigh show nud permanent"); !strings.HasPrefix(out, "10.1.9.9 ") || strings.Count(out, "\n") != 1 {
+	if out := run(t, "ip neigh show nud permanent"); !strings.HasPrefix(out, "10.1.9.9 ") ||
+		strings.Count(out, "\n") != 1 {
 		t.Errorf("left are\n%s", out)
 	}
 	run(t, "ip neigh del 10.1.9.9 dev lan0")
@@ -169,7 +171,9 @@ func TestAdministratorsEntries(t *testing.T) {
 	a, mac := client(0)
 	b, same := client(1)
 	c, learned := client(2)
-	run(t, fmt.Sprintf("ip neigh add %s lladdr 02:00:00:00:09:09 dev lan0 nud permanent; ip neigh add %s lladdr %s dev lan0 nud permanent; ip neigh add %s lladdr 02:00:00:00:09:08 dev lan0 nud reachable",
+	run(t, fmt.Sprintf(
+		"ip neigh add %s lladdr 02:00:00:00:09:09 dev lan0 nud permanent; ip neigh add %s lladdr %s dev lan0 nud "+
+			"permanent; ip neigh add %s lladdr 02:00:00:00:09:08 dev lan0 nud reachable",
 		a, b, net.HardwareAddr(same[:]), c))
 	t.Cleanup(func() { run(t, fmt.Sprintf("ip neigh del %s dev lan0; ip neigh del %s dev lan0", a, b)) })
 	before := run(t, "ip neigh show dev lan0 proto static; ip neigh show nud permanent | grep -v 'proto 103' | sort")
@@ -183,11 +187,13 @@ func TestAdministratorsEntries(t *testing.T) {
 		n.Remove(a)
 		n.Remove(b)
 		n.Flush()
-		if now := run(t, "ip neigh show dev lan0 proto static; ip neigh show nud permanent | grep -v 'proto 103' | sort"); now != before {
+		if now := run(t,
+			"ip neigh show dev lan0 proto static; ip neigh show nud permanent | grep -v 'proto 103' | sort"); now != before {
 			t.Errorf("the administrator's entries are\n%swant\n%s", now, before)
 		}
 	}
-	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "client="+a.String()+" ") || !strings.Contains(got, "entry=02:00:00:00:09:09") {
+	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "client="+a.String()+" ") ||
+		!strings.Contains(got, "entry=02:00:00:00:09:09") {
 		t.Errorf("it said:\n%s", got)
 	}
 	run(t, fmt.Sprintf("ip neigh del %s dev lan0", a))
@@ -233,7 +239,8 @@ func TestRefused(t *testing.T) {
 		n.Flush()
 	}
 	n.Check()
-	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "gc_thresh3") || !strings.Contains(got, unix.ENODEV.Error()) {
+	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "gc_thresh3") ||
+		!strings.Contains(got, unix.ENODEV.Error()) {
 		t.Errorf("it said:\n%s", got)
 	}
 	for range 2 {

@@ -110,7 +110,8 @@ func redirect(b []byte, length int, to netip.AddrPort) bool {
 	segment := b[header:]
 	binary.BigEndian.PutUint16(segment[receiverPort:], to.Port())
 	binary.BigEndian.PutUint16(segment[sum:], 0)
-	binary.BigEndian.PutUint16(segment[sum:], checksum(segment, uint32(unix.IPPROTO_TCP)+uint32(len(segment)), b[sender:sender+2*addressSize]))
+	binary.BigEndian.PutUint16(
+		segment[sum:], checksum(segment, uint32(unix.IPPROTO_TCP)+uint32(len(segment)), b[sender:sender+2*addressSize]))
 	return true
 }
 

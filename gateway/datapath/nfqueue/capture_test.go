@@ -16,10 +16,13 @@ var portalAddr = netip.MustParseAddrPort("10.1.0.1:8080")
 // segment returns a TCP packet to a server, with a wrong checksum.
 func segment(t testing.TB, payload []byte, options ...layers.IPv4Option) []byte {
 	t.Helper()
-	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: []byte{10, 1, 0, 5}, DstIP: []byte{192, 0, 2, 2}, Options: options}
-	tcp := &layers.TCP{SrcPort: 40000, DstPort: 80, Seq: 1, SYN: true, Window: 1000, Options: []layers.TCPOption{{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{5, 180}}}}
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: []byte{10, 1, 0, 5}, DstIP: []byte{192,
+		0, 2, 2}, Options: options}
+	tcp := &layers.TCP{SrcPort: 40000, DstPort: 80, Seq: 1, SYN: true, Window: 1000, Options: []layers.TCPOption{{
+		OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{5, 180}}}}
 	out := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(out, gopacket.SerializeOptions{FixLengths: true}, ip, tcp, gopacket.Payload(payload)); err != nil {
+	if err := gopacket.SerializeLayers(
+		out, gopacket.SerializeOptions{FixLengths: true}, ip, tcp, gopacket.Payload(payload)); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -29,7 +32,8 @@ func segment(t testing.TB, payload []byte, options ...layers.IPv4Option) []byte 
 func TestRedirect(t *testing.T) {
 	option := layers.IPv4Option{OptionType: 7, OptionLength: 4, OptionData: []byte{4, 0}}
 	for name, b := range map[string][]byte{
-		"SYN": segment(t, nil), "even": segment(t, []byte("GET / HTTP/1.0\r\n")), "odd": segment(t, []byte("GET /x HTTP/1.0\r\n")),
+		"SYN": segment(t, nil), "even": segment(t, []byte("GET / HTTP/1.0\r\n")),
+		"odd":            segment(t, []byte("GET /x HTTP/1.0\r\n")),
 		"with an option": segment(t, []byte("GET"), option), "of carries": segment(t, bytes.Repeat([]byte{255}, 1401)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +49,8 @@ func TestRedirect(t *testing.T) {
 			sum := tcp.Checksum
 			must(t, tcp.SetNetworkLayerForChecksum(ip))
 			out := gopacket.NewSerializeBuffer()
-			must(t, gopacket.SerializeLayers(out, gopacket.SerializeOptions{ComputeChecksums: true}, tcp, gopacket.Payload(tcp.Payload)))
+			must(t, gopacket.SerializeLayers(
+				out, gopacket.SerializeOptions{ComputeChecksums: true}, tcp, gopacket.Payload(tcp.Payload)))
 			if tcp.Checksum != sum {
 				t.Errorf("sum %#x, want %#x", sum, tcp.Checksum)
 			}

@@ -48,18 +48,22 @@ func (d *Datapath) fastRules(b *nftables.Batch, t nftables.Table) {
 
 // passRules pass packets of clients in the maps while the gate is open.
 func (d *Datapath) passRules(b *nftables.Batch, t nftables.Table) {
-	b.AddSet(t, nftables.Set{Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12, Size: d.size(), Counters: true})
+	b.AddSet(t, nftables.Set{Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12,
+		Size: d.size(), Counters: true})
 	b.AddSet(t, nftables.Set{Name: setDown, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size(), Counters: true})
-	b.AddSet(t, nftables.Set{Name: setGate, KeyType: nftables.Concat(nftables.TypeInterface, nftables.TypeInterface), KeyBytes: 8, Verdicts: true, Timeouts: true})
+	b.AddSet(t, nftables.Set{Name: setGate, KeyType: nftables.Concat(nftables.TypeInterface, nftables.TypeInterface),
+		KeyBytes: 8, Verdicts: true, Timeouts: true})
 	b.AddChain(t, "up", nil)
 	b.AddRule(t, "up", append(loadPair(0), nftables.CountBy(setUp, 0), nftables.Accept())...)
 	// Packets from the WAN with a client's source address are queued.
 	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
 	b.AddChain(t, "down", nil)
 	b.AddRule(t, "down",
-		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.And(0, mask), nftables.Differs(0, d.cfg.Prefix.Addr().AsSlice()),
+		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.And(0, mask),
+		nftables.Differs(0, d.cfg.Prefix.Addr().AsSlice()),
 		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.CountBy(setDown, 0), nftables.Accept())
-	b.AddRule(t, "forward", nftables.Meta(0, unix.NFT_META_IIF), nftables.Meta(1, unix.NFT_META_OIF), nftables.Decide(setGate, 0))
+	b.AddRule(t, "forward", nftables.Meta(0, unix.NFT_META_IIF), nftables.Meta(1, unix.NFT_META_OIF),
+		nftables.Decide(setGate, 0))
 }
 
 // captureRules give the portal's answers to unauthenticated clients the requested source
@@ -71,17 +75,20 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 	)
 	gateway, portal := d.cfg.Gateway.AsSlice(), port(d.cfg.PortalPorts[0])
 	b.AddSet(t, nftables.Set{
-		Name: setSought, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypePort), KeyBytes: 8, DataType: nftables.TypeIPv4,
-		Size: soughtMax, Timeouts: true, Dynamic: true,
+		Name: setSought, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypePort), KeyBytes: 8,
+		DataType: nftables.TypeIPv4,
+		Size:     soughtMax, Timeouts: true, Dynamic: true,
 	})
 	b.AddChain(t, "portal", nil)
 	// A client may have used the port for another destination before: a record is not
 	// changed while it exists.
 	b.AddRule(t, "portal", append(opens(),
-		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
+		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize),
+		nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
 		nftables.Forget(setSought, 0))...)
 	b.AddRule(t, "portal",
-		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
+		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize),
+		nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
 		nftables.Payload(2, nftables.NetworkHeader, receiver, addressSize), nftables.Keep(setSought, 0, 2, soughtLife))
 	b.AddRule(t, "portal", nftables.Drop()) // its copy is sent instead
 	b.AddRule(t, "of_lan", append(marked(markPortal), nftables.Goto("portal"))...)
@@ -95,12 +102,15 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 	}
 	// The client may now use the same port for the portal itself.
 	b.AddRule(t, "input", append(ofPortal(receiver, receiverPort),
-		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
+		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize),
+		nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
 		nftables.Forget(setSought, 0))...)
 	b.AddChain(t, "output", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_OUT, Priority: priorityRaw})
 	b.AddRule(t, "output", append(ofPortal(sender, senderPort),
-		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Payload(1, nftables.TransportHeader, receiverPort, portSize),
+		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize),
+		nftables.Payload(1, nftables.TransportHeader, receiverPort, portSize),
 		nftables.Find(setSought, 0, 2),
 		nftables.Write(2, nftables.NetworkHeader, sender, addressSize, nftables.Sum{Offset: ipSum, Pseudo: true}),
-		nftables.Load(2, port(http)), nftables.Write(2, nftables.TransportHeader, senderPort, portSize, nftables.Sum{Offset: tcpSum}))...)
+		nftables.Load(2, port(http)),
+		nftables.Write(2, nftables.TransportHeader, senderPort, portSize, nftables.Sum{Offset: tcpSum}))...)
 }

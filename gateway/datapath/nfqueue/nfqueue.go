@@ -197,7 +197,8 @@ func (d *Datapath) listen() error {
 // begin starts judging.
 func (d *Datapath) begin() error {
 	for _, q := range d.queues {
-		j := &judge{Judge: d.table.Judge(), table: d.table, queue: q, lan: uint32(d.lan.Index), mtu: min(d.lan.MTU, d.wan.MTU)}
+		j := &judge{Judge: d.table.Judge(), table: d.table, queue: q, lan: uint32(d.lan.Index),
+			mtu: min(d.lan.MTU, d.wan.MTU)}
 		var after func()
 		if d.fast != nil {
 			c, err := newCapture(netip.AddrPortFrom(d.cfg.Gateway, d.portalPort()))
@@ -223,7 +224,8 @@ func (d *Datapath) begin() error {
 		return err
 	}
 	d.reroute()
-	return d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.reroute, Rules: func() { d.keepRules(); d.choose() }})
+	return d.follow.Run(
+		stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.reroute, Rules: func() { d.keepRules(); d.choose() }})
 }
 
 // greet reports newcomers that ask for the gateway by ARP, and answers those that have become

@@ -40,9 +40,11 @@ const afterOthers = 500
 // kernel identifies the devices by name, the gate by index.
 func (d *Datapath) redirectRules(b *nftables.Batch, t nftables.Table) {
 	b.AddSet(t, nftables.Set{
-		Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet, nftables.TypeEthernet), KeyBytes: 20, Size: d.size(), Counters: true,
+		Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet, nftables.TypeEthernet), KeyBytes: 20,
+		Size: d.size(), Counters: true,
 	})
-	b.AddSet(t, nftables.Set{Name: setDown, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet, nftables.TypePort), KeyBytes: 16, Size: d.size(), Counters: true})
+	b.AddSet(t, nftables.Set{Name: setDown, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet,
+		nftables.TypePort), KeyBytes: 16, Size: d.size(), Counters: true})
 	b.AddSet(t, nftables.Set{Name: setGate, KeyType: nftables.TypeInterface, KeyBytes: 4, Verdicts: true, Timeouts: true})
 	b.AddSet(t, nftables.Set{Name: setOthers, KeyType: nftables.TypePort, KeyBytes: 2})
 	b.AddChain(t, "up", nil)
@@ -51,7 +53,8 @@ func (d *Datapath) redirectRules(b *nftables.Batch, t nftables.Table) {
 	d.senderRules(b, t)
 	for name, dev := range map[string]*net.Interface{"lan": d.lan, "wan": d.wan} {
 		leave := map[string]nftables.Expr{"lan": nftables.Goto("stack"), "wan": nftables.Accept()}[name]
-		b.AddChain(t, name, &nftables.Hook{Type: "filter", Number: unix.NF_NETDEV_INGRESS, Priority: afterOthers, Device: dev.Name})
+		b.AddChain(t, name,
+			&nftables.Hook{Type: "filter", Number: unix.NF_NETDEV_INGRESS, Priority: afterOthers, Device: dev.Name})
 		plainRules(b, t, name, leave)
 		b.AddRule(t, name, nftables.Meta(0, unix.NFT_META_IIF), nftables.Decide(setGate, 0))
 		b.AddRule(t, name, leave)
@@ -65,13 +68,17 @@ func (d *Datapath) redirectRules(b *nftables.Batch, t nftables.Table) {
 func (d *Datapath) senderRules(b *nftables.Batch, t nftables.Table) {
 	const etherType = 12
 	b.AddChain(t, "stack", nil)
-	b.AddRule(t, "stack", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Equal(0, []byte{unix.PACKET_OTHERHOST}), nftables.Accept())
+	b.AddRule(t, "stack", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Equal(0, []byte{unix.PACKET_OTHERHOST}),
+		nftables.Accept())
 	load := nftables.Payload(0, nftables.NetworkHeader, sender, addressSize)
-	b.AddRule(t, "stack", load, nftables.And(0, netmask(d.cfg.Prefix)), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()), nftables.Accept())
+	b.AddRule(t, "stack", load, nftables.And(0, netmask(d.cfg.Prefix)), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()),
+		nftables.Accept())
 	b.AddRule(t, "stack", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Accept()) // DHCP
 	d.requestRules(b, t)
-	drop := []nftables.Expr{nftables.Meta(0, unix.NFT_META_PROTOCOL), nftables.Equal(0, etherIPv4), nftables.Count(dropped), nftables.Drop()}
-	b.AddRule(t, "stack", slices.Concat([]nftables.Expr{nftables.Payload(0, nftables.LinkHeader, etherType, 2), nftables.Equal(0, etherIPv4)}, drop)...)
+	drop := []nftables.Expr{
+		nftables.Meta(0, unix.NFT_META_PROTOCOL), nftables.Equal(0, etherIPv4), nftables.Count(dropped), nftables.Drop()}
+	b.AddRule(t, "stack", slices.Concat([]nftables.Expr{nftables.Payload(0, nftables.LinkHeader, etherType, 2),
+		nftables.Equal(0, etherIPv4)}, drop)...)
 	for _, tag := range [][]byte{{0x81, 0, 0, 0}, {0x88, 0xa8, 0, 0}} { // only a priority: the kernel removes it
 		b.AddRule(t, "stack", slices.Concat([]nftables.Expr{nftables.Payload(0, nftables.LinkHeader, etherType, 4),
 			nftables.And(0, []byte{0xff, 0xff, 0x0f, 0xff}), nftables.Equal(0, tag)}, drop)...)
@@ -85,9 +92,11 @@ func (d *Datapath) requestRules(b *nftables.Batch, t nftables.Table) {
 	for _, to := range [][]byte{d.cfg.Gateway.AsSlice(), {255, 255, 255, 255}} {
 		b.AddRule(t, "stack",
 			nftables.Payload(0, nftables.NetworkHeader, protocol, 1), nftables.Equal(0, []byte{unix.IPPROTO_UDP}),
-			nftables.Payload(0, nftables.NetworkHeader, fragment, 2), nftables.And(0, []byte{0x3f, 0xff}), nftables.Equal(0, []byte{0, 0}),
+			nftables.Payload(0, nftables.NetworkHeader, fragment, 2), nftables.And(0, []byte{0x3f, 0xff}),
+			nftables.Equal(0, []byte{0, 0}),
 			nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Equal(0, to),
-			nftables.Payload(0, nftables.TransportHeader, receiverPort, portSize), nftables.Equal(0, port(dhcp)), nftables.Accept())
+			nftables.Payload(0, nftables.TransportHeader, receiverPort, portSize), nftables.Equal(0, port(dhcp)),
+			nftables.Accept())
 	}
 }
 
@@ -96,7 +105,8 @@ func (d *Datapath) requestRules(b *nftables.Batch, t nftables.Table) {
 func plainRules(b *nftables.Batch, t nftables.Table, chain string, toStack nftables.Expr) {
 	const first, hops, word = 0, 8, 4
 	leave := func(at uint32, mask, value []byte) {
-		b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, at, word), nftables.And(0, mask), nftables.Equal(0, value), toStack)
+		b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, at, word), nftables.And(0, mask),
+			nftables.Equal(0, value), toStack)
 	}
 	// IP options.
 	b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, first, 1), nftables.Differs(0, []byte{0x45}), toStack)
@@ -114,7 +124,8 @@ func sound() nftables.Expr { return nftables.Payload(0, nftables.TransportHeader
 // far continues if an address is behind the next hop, near if it is a neighbour at the WAN.
 func far(address uint32) []nftables.Expr {
 	return []nftables.Expr{
-		nftables.Payload(0, nftables.NetworkHeader, address, addressSize), nftables.And(0, netmask(stack.Multicast)), nftables.Differs(0, stack.Multicast.Addr().AsSlice()),
+		nftables.Payload(0, nftables.NetworkHeader, address, addressSize), nftables.And(0, netmask(stack.Multicast)),
+		nftables.Differs(0, stack.Multicast.Addr().AsSlice()),
 		nftables.Payload(0, nftables.NetworkHeader, address, 2), nftables.NotIn(setOthers, 0),
 	}
 }
@@ -154,18 +165,22 @@ func (d *Datapath) wayRules(b *nftables.Batch, t nftables.Table, w stack.Way) {
 	const toMAC, etherType, everything, etherTypeSize = 0, 12, 14, 2
 	index := func(dev *net.Interface) nftables.Expr { return nftables.Load(1, indexKey(dev)) }
 	up := []nftables.Expr{
-		sound(), nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.LinkHeader, toMAC, everything), nftables.CountBy(setUp, 0),
+		sound(), nftables.Payload(0, nftables.NetworkHeader, sender, addressSize),
+		nftables.Payload(1, nftables.LinkHeader, toMAC, everything), nftables.CountBy(setUp, 0),
 	}
 	down := []nftables.Expr{
-		sound(), nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Payload(1, nftables.LinkHeader, toMAC, macSize),
-		nftables.Payload(3, nftables.LinkHeader, etherType, etherTypeSize), nftables.CountBy(setDown, 0), index(d.lan), nftables.SendTo(1, 0),
+		sound(), nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize),
+		nftables.Payload(1, nftables.LinkHeader, toMAC, macSize),
+		nftables.Payload(3, nftables.LinkHeader, etherType, etherTypeSize), nftables.CountBy(setDown, 0), index(d.lan),
+		nftables.SendTo(1, 0),
 	}
 	if w.Link.IsValid() {
 		b.AddRule(t, "up", slices.Concat(near(w, receiver), up, []nftables.Expr{
 			nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), index(d.wan), nftables.SendTo(1, 0)})...)
 		b.AddRule(t, "down", slices.Concat(near(w, sender), down)...)
 	}
-	b.AddRule(t, "up", slices.Concat(far(receiver), up, []nftables.Expr{nftables.Load(0, w.Next.AsSlice()), index(d.wan), nftables.SendTo(1, 0)})...)
+	b.AddRule(t, "up", slices.Concat(far(receiver), up, []nftables.Expr{nftables.Load(0, w.Next.AsSlice()), index(d.wan),
+		nftables.SendTo(1, 0)})...)
 	b.AddRule(t, "down", slices.Concat(far(sender), down)...)
 }
 

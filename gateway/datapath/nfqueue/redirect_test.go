@@ -26,7 +26,8 @@ func forwards(t *testing.T, w *datapathtest.World, how, when string) {
 // counted returns how many packets the rules at the devices have forwarded.
 func counted(t *testing.T, w *datapathtest.World) (packets int) {
 	t.Helper()
-	for _, m := range regexp.MustCompile(`packets (\d+)`).FindAllStringSubmatch(w.Router.Run(t, "nft list counters table netdev gatewayd_lan0"), -1) {
+	for _, m := range regexp.MustCompile(`packets (\d+)`).FindAllStringSubmatch(
+		w.Router.Run(t, "nft list counters table netdev gatewayd_lan0"), -1) {
 		n, err := strconv.Atoi(m[1])
 		must(t, err)
 		packets += n
@@ -68,11 +69,16 @@ func TestRedirected(t *testing.T) {
 	before = counted(t, w)
 	lan := datapathtest.NewWire(t, w.Alice.Space, "c0")
 	by := datapathtest.By(w.Alice)
-	lan.Send(t, datapathtest.Silent("its last hop", by, datapathtest.TTL(1)), datapathtest.Silent("with options", by, datapathtest.Options),
-		datapathtest.Silent("to the gateway", by, datapathtest.To(datapathtest.Gateway)), datapathtest.Silent("to its other address", by, datapathtest.To(datapathtest.RouterWAN)),
-		datapathtest.Silent("to all", by, datapathtest.To(netip.MustParseAddr("192.0.2.255"))), datapathtest.Silent("to a group", by, datapathtest.To(netip.MustParseAddr("224.0.0.9"))),
-		datapathtest.Silent("to a neighbour", by, datapathtest.To(w.Bob.Addr)), datapathtest.Tagged(datapathtest.Silent("tagged", by), 0x8100, 7),
-		datapathtest.Silent("for another machine", by, datapathtest.Via(w.Bob.MAC)), datapathtest.Silent("by another machine", datapathtest.From(w.Alice.Addr, w.Bob.MAC)))
+	lan.Send(t, datapathtest.Silent("its last hop", by, datapathtest.TTL(1)),
+		datapathtest.Silent("with options", by, datapathtest.Options),
+		datapathtest.Silent("to the gateway", by, datapathtest.To(datapathtest.Gateway)),
+		datapathtest.Silent("to its other address", by, datapathtest.To(datapathtest.RouterWAN)),
+		datapathtest.Silent("to all", by, datapathtest.To(netip.MustParseAddr("192.0.2.255"))),
+		datapathtest.Silent("to a group", by, datapathtest.To(netip.MustParseAddr("224.0.0.9"))),
+		datapathtest.Silent("to a neighbour", by, datapathtest.To(w.Bob.Addr)),
+		datapathtest.Tagged(datapathtest.Silent("tagged", by), 0x8100, 7),
+		datapathtest.Silent("for another machine", by, datapathtest.Via(w.Bob.MAC)),
+		datapathtest.Silent("by another machine", datapathtest.From(w.Alice.Addr, w.Bob.MAC)))
 	up.Send(1)
 	up.Settle()
 	if n := counted(t, w) - before; n != 1 {
@@ -87,10 +93,13 @@ func TestRedirectFollows(t *testing.T) {
 	up.Begin()
 	down.Begin()
 	for _, c := range []struct{ what, do, undo string }{
-		{"a masquerading rule", `nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority srcnat; }; add rule ip nat post oifname wan0 masquerade'`, `nft delete table ip nat`},
+		{"a masquerading rule",
+			`nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority srcnat; }; add rule ip nat post oifname wan0 masquerade'`,
+			`nft delete table ip nat`},
 		{"iptables", `iptables -A FORWARD -p tcp --dport 9 -j DROP`, `iptables -D FORWARD -p tcp --dport 9 -j DROP`},
 		{"a rule of routing", `ip rule add from 10.9.0.0/16 lookup main`, `ip rule del from 10.9.0.0/16 lookup main`},
-		{"a second default route", `ip route add default via 192.0.2.3 metric 100`, `ip route del default via 192.0.2.3 metric 100`},
+		{"a second default route", `ip route add default via 192.0.2.3 metric 100`,
+			`ip route del default via 192.0.2.3 metric 100`},
 	} {
 		forwards(t, w, "redirect", "before "+c.what)
 		w.Router.Run(t, c.do)

@@ -20,7 +20,8 @@ func (d *Datapath) keepRules() {
 		err = d.rules.Commit(d.ruleset())
 	}
 	if err == nil {
-		d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded for everybody", "lan", d.cfg.LAN)
+		d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded for everybody",
+			"lan", d.cfg.LAN)
 		err = d.restore()
 	}
 	if err != nil {

@@ -89,7 +89,8 @@ func (d *Datapath) install() error {
 		}
 	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("%w: %w (nftables with reject, limit, NAT and queue or NFQUEUE are needed)", datapath.ErrNotSupported, err)
+		return fmt.Errorf(
+			"%w: %w (nftables with reject, limit, NAT and queue or NFQUEUE are needed)", datapath.ErrNotSupported, err)
 	}
 	return err
 }
@@ -126,7 +127,8 @@ func (d *Datapath) otherLink(key uint32) []nftables.Expr {
 }
 
 func marked(mark uint32) []nftables.Expr {
-	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_MARK), nftables.Equal(0, binary.NativeEndian.AppendUint32(nil, mark))}
+	return []nftables.Expr{
+		nftables.Meta(0, unix.NFT_META_MARK), nftables.Equal(0, binary.NativeEndian.AppendUint32(nil, mark))}
 }
 
 // ipRules creates the chains that both modes use, followed by the mode's own rules.
@@ -135,7 +137,8 @@ func (d *Datapath) ipRules(b *nftables.Batch, t nftables.Table, ask nftables.Exp
 	b.AddRule(t, "ask", ask)
 	b.AddRule(t, "ask", nftables.Drop())
 	b.AddChain(t, "reject", nil)
-	b.AddRule(t, "reject", nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_TCP}), nftables.Reset())
+	b.AddRule(t, "reject", nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_TCP}),
+		nftables.Reset())
 	b.AddRule(t, "reject", nftables.Prohibited())
 	if d.fast != nil {
 		d.fastRules(b, t)
@@ -187,14 +190,17 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: in})
 	b.AddRule(t, "input", append(d.notFrom(), nftables.Accept())...)
 	b.AddChain(t, "of_client", nil)
-	b.AddRule(t, "of_client", nftables.Payload(0, nftables.NetworkHeader, operation, 2), nftables.Differs(0, []byte{0, 1}), nftables.Accept())
+	b.AddRule(t, "of_client", nftables.Payload(0, nftables.NetworkHeader, operation, 2), nftables.Differs(0, []byte{0, 1}),
+		nftables.Accept())
 	b.AddRule(t, "of_client", frames, limit(setAsking, 1, datapath.Budgets[datapath.Question]), nftables.Accept())
 	b.AddRule(t, "of_client", nftables.Count(throttled), nftables.Drop())
 	// A probe for a free address.
-	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), frames, limit(setProbes, 1, datapath.Senders), nftables.Accept())
+	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), frames, limit(setProbes, 1, datapath.Senders),
+		nftables.Accept())
 	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Count(throttled), nftables.Drop())
 	b.AddRule(t, "input", load, frames, nftables.In(setKnown, 0),
-		nftables.Payload(1, nftables.NetworkHeader, claimedMAC, macSize), nftables.In(setKnown, 0), nftables.Goto("of_client"))
+		nftables.Payload(1, nftables.NetworkHeader, claimedMAC, macSize), nftables.In(setKnown, 0),
+		nftables.Goto("of_client"))
 	if d.cfg.Newcomer != nil { // dropped, but no forgery: see greet
 		mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
 		b.AddRule(t, "input", load, nftables.Differs(0, d.cfg.Gateway.AsSlice()), nftables.NotIn(setTaken, 0),
@@ -209,7 +215,8 @@ func limit(set string, key nftables.Register, r budget.Rate) nftables.Expr {
 }
 
 func (d *Datapath) knownSet(b *nftables.Batch, t nftables.Table) {
-	b.AddSet(t, nftables.Set{Name: setKnown, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12, Size: d.size()})
+	b.AddSet(t, nftables.Set{
+		Name: setKnown, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12, Size: d.size()})
 }
 
 // size is the number of addresses in the LAN.

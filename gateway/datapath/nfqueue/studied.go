@@ -20,7 +20,8 @@ func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "prerouting", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Differs(0, []byte{unix.PACKET_HOST}),
 		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Differs(0, d.cfg.Gateway.AsSlice()),
 		nftables.Below(0, firstMulticast), nftables.Drop())
-	b.AddRule(t, "prerouting", append(marked(markPortal), nftables.Load(0, zonePortal), nftables.SetZone(0), nftables.Accept())...)
+	b.AddRule(t, "prerouting",
+		append(marked(markPortal), nftables.Load(0, zonePortal), nftables.SetZone(0), nftables.Accept())...)
 	b.AddRule(t, "prerouting", append(marked(markReject), nftables.Goto("reject"))...)
 	b.AddRule(t, "prerouting", append(loadPair(0), nftables.In(setKnown, 0),
 		nftables.Load(0, binary.NativeEndian.AppendUint32(nil, markKnown)), nftables.SetMark(0), nftables.Goto("ask"))...)
@@ -42,10 +43,13 @@ var zonePortal = binary.NativeEndian.AppendUint16(nil, markPortal>>16)
 // natRules bring unauthenticated clients' HTTP to the portal. NAT works on connections:
 // packets that the kernel assigns to none are rejected after the lookup.
 func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
-	b.AddChain(t, "tracked", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityTracking + 1})
+	b.AddChain(t, "tracked",
+		&nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityTracking + 1})
 	none := binary.NativeEndian.AppendUint32(nil, nftables.Invalid|nftables.Untracked)
-	b.AddRule(t, "tracked", append(marked(markPortal), nftables.State(0), nftables.And(0, none), nftables.Differs(0, make([]byte, len(none))), nftables.Goto("reject"))...)
+	b.AddRule(t, "tracked", append(marked(markPortal), nftables.State(0), nftables.And(0, none), nftables.Differs(0, make(
+		[]byte, len(none))), nftables.Goto("reject"))...)
 	b.AddChain(t, "nat", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityNAT})
 	b.AddRule(t, "nat", nftables.Zone(0), nftables.Equal(0, zonePortal),
-		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])), nftables.Destination(nftables.Span{Addr: nftables.At(0), Port: nftables.At(1)}))
+		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])),
+		nftables.Destination(nftables.Span{Addr: nftables.At(0), Port: nftables.At(1)}))
 }

@@ -20,7 +20,8 @@ func paths(unheld bool) (all []datapathtest.Path) {
 				Newcomer: in.Newcomer, Fast: fast, Log: in.Log, unheld: unheld,
 			}
 		}
-		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Neighbours: true, Newcomers: true, Greets: true, Reassembles: !fast, Restores: true, SeesBridged: true, Burst: admission.Burst}
+		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Neighbours: true,
+			Newcomers: true, Greets: true, Reassembles: !fast, Restores: true, SeesBridged: true, Burst: admission.Burst}
 		if fast {
 			promises.Lingers, promises.Joins, promises.LeavesSums = gateLife, true, true
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/nftables"
 )
 
-// unrouted is the chain that queues clients' HTTP and new TCP connections ahead of routing while there
-// is no default route: the hooks of fast.go come after routing, where the stack has refused packets
-// to addresses without a route, and unauthenticated clients would get an ICMP error, one a second, instead of the portal
-// and resets. With a default route the chain does not exist, because each hook costs time for every packet.
+// unrouted is the chain that queues clients' HTTP and new TCP connections ahead of routing while there is no default
+// route: the hooks of fast.go come after routing, where the stack has refused packets to addresses without a route, and
+// unauthenticated clients would get an ICMP error, one a second, instead of the portal and resets. With a default route
+// the chain does not exist, because each hook costs time for every packet.
 const unrouted = "unrouted"
 
 // unroutedRules creates the chain. What the judge does not intercept there is judged after routing.
@@ -25,14 +25,16 @@ func (d *Datapath) unroutedRules(b *nftables.Batch, t nftables.Table) {
 		b.AddRule(t, unrouted, slices.Concat(tcp, marked(mark), []nftables.Expr{nftables.Goto(chain)})...)
 	}
 	b.AddRule(t, unrouted, slices.Concat(tcp, []nftables.Expr{
-		nftables.Payload(0, nftables.TransportHeader, receiverPort, portSize), nftables.Equal(0, port(80)), nftables.Goto("ask")})...)
+		nftables.Payload(0, nftables.TransportHeader, receiverPort, portSize), nftables.Equal(0, port(80)),
+		nftables.Goto("ask")})...)
 	b.AddRule(t, unrouted, slices.Concat(tcp, opens(), []nftables.Expr{nftables.Goto("ask")})...)
 }
 
 // opens continues with the first segment of a TCP connection: SYN without ACK.
 func opens() []nftables.Expr {
 	const flags, flagsSize = 13, 1
-	return []nftables.Expr{nftables.Payload(0, nftables.TransportHeader, flags, flagsSize), nftables.And(0, []byte{0x12}), nftables.Equal(0, []byte{0x02})}
+	return []nftables.Expr{nftables.Payload(0, nftables.TransportHeader, flags, flagsSize), nftables.And(0, []byte{0x12}),
+		nftables.Equal(0, []byte{0x02})}
 }
 
 // fromLAN continues with packets of the LAN.
@@ -65,7 +67,9 @@ func (d *Datapath) followDefault() {
 		d.unroutedRules(&b, t)
 	}
 	if err := d.rules.Commit(&b); err != nil {
-		d.cfg.Log.Error("bringing clients without a login to the portal while there is no default route; trying again when a route changes", "err", err)
+		d.cfg.Log.Error(
+			"bringing clients without a login to the portal while there is no default route; trying again when a route changes",
+			"err", err)
 		return
 	}
 	d.fast.unrouted = !routed

@@ -26,7 +26,8 @@ func TestWatch(t *testing.T) {
 		return dev
 	}
 	t.Cleanup(func() { sh("ip link del lan0; ip link del wan0") })
-	sh("ip link add lan0 type veth peer name c0; ip link add wan0 type veth peer name s0; ip link add other type veth peer name o0")
+	sh("ip link add lan0 type veth peer name c0; ip link add wan0 type veth peer name s0; ip link add other type veth " +
+		"peer name o0")
 	quiet, err := watch(find("lan0"), find("wan0"))
 	must(t, err)
 	sh("ip link del other; ip link set lan0 up; ip link set lan0 mtu 1400 down")

@@ -187,7 +187,8 @@ func prefixOf(r netlink.Route) netip.Prefix {
 // list returns gatewayd's routes of an interface.
 func list(index int) ([]netlink.Route, error) {
 	all, err := stack.Whole(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{LinkIndex: index, Protocol: stack.OwnProtocol}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_PROTOCOL)
+		return netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{LinkIndex: index, Protocol: stack.OwnProtocol},
+			netlink.RT_FILTER_OIF|netlink.RT_FILTER_PROTOCOL)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the routes behind clients: %w", err)

@@ -18,10 +18,10 @@ type Crossing struct {
 
 // Variance is how rules decide about packets of a flow between LAN and WAN one by one.
 type Variance struct {
-	// Established names a rule that decides packet by packet about packets of an established connection, or changes or records
-	// each, and what it looks at; "": all rules that such packets meet decide by what is the same for all packets of one
-	// direction: interfaces, addresses, ports, marks, DSCP, the connection's state. TCP's packets with SYN, FIN or RST, fragments
-	// and packets with IP options are left out.
+	// Established names a rule that decides packet by packet about packets of an established connection, or changes or
+	// records each, and what it looks at; "": all rules that such packets meet decide by what is the same for all packets
+	// of one direction: interfaces, addresses, ports, marks, DSCP, the connection's state. TCP's packets with SYN, FIN or
+	// RST, fragments and packets with IP options are left out.
 	Established string
 	// Unanswered is the same for UDP's packets of a connection to which nothing was answered, all of which are new to
 	// netfilter (ct state new).
@@ -30,8 +30,8 @@ type Variance struct {
 	Marks bool
 }
 
-// Varying reads the rules. Tables for which own returns true do not count, as in Rules, and chains of type nat neither, which see
-// the first packet of a connection only. Counters of rules do not count as recording.
+// Varying reads the rules. Tables for which own returns true do not count, as in Rules, and chains of type nat neither,
+// which see the first packet of a connection only. Counters of rules do not count as recording.
 func Varying(own func(family uint8, table string) bool, at Crossing) (v Variance, err error) {
 	if names, err := legacyNames(); err == nil && len(names) > 0 {
 		why := "the rules of the old iptables cannot be read (table " + names[0] + ")"

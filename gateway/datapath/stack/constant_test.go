@@ -12,12 +12,15 @@ func TestVarying(t *testing.T) {
 	at := crossing(t)
 	const forward = "chain forward { type filter hook forward priority 0; policy drop; %; }"
 	for _, c := range []struct{ chains, says string }{
-		{"chain out { type nat hook postrouting priority 100; oifname wan0 masquerade random; limit rate 1/second accept; }", ""},
+		{"chain out { type nat hook postrouting priority 100; oifname wan0 masquerade random; limit rate 1/second accept; }",
+			""},
 		{"chain in { type filter hook input priority 0; limit rate 1/second accept; }", ""},
 		{forward + "ct state established,related accept; limit rate 1/second accept", ""},
 		{forward + "ct state vmap { established : accept, related : accept, invalid : drop }; log", ""},
-		{forward + "ct state vmap { invalid : drop, new : jump fresh }; accept; }|chain fresh { limit rate 1/second accept", ""},
-		{forward + "ct state vmap { invalid : drop, established : jump old }; accept; }|chain old { limit rate 1/second accept", "limit"},
+		{forward + "ct state vmap { invalid : drop, new : jump fresh }; accept; }|chain fresh { limit rate 1/second accept",
+			""},
+		{forward + "ct state vmap { invalid : drop, established : jump old }; accept; }|chain old { limit rate 1/second " +
+			"accept", "limit"},
 		{forward + "ct state new limit rate 1/second accept; accept", ""},
 		{forward + "meta l4proto icmp limit rate 1/second accept; accept", ""},
 		{forward + "ip protocol { icmp, igmp } limit rate 1/second accept; accept", ""},
@@ -75,14 +78,19 @@ func TestVarying(t *testing.T) {
 func TestMarks(t *testing.T) {
 	at := crossing(t)
 	for script, marks := range map[string]bool{
-		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct mark 5 meta mark set ct mark":                           false,
-		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct state new ct mark set 5":                                true, // of unanswered flows all packets are new
-		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f oifname other0 ct mark set 5":                              false,
-		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct mark set 5":                                             true,
-		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add chain t s; nft add rule t f jump s; nft add rule t s ct mark set 5": true,
-		"nft add table t; nft add chain t n '{ type nat hook postrouting priority 100; }'; nft add rule t n ct mark set 5":                                          false,
-		"iptables -t mangle -A FORWARD -j CONNMARK --set-mark 5":                                                                                                    true,
-		"iptables -t mangle -A FORWARD -j MARK --set-mark 5":                                                                                                        false,
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct mark 5 meta " +
+			"mark set ct mark": false,
+		// of unanswered flows all packets are new
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct state new ct " +
+			"mark set 5": true,
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f oifname other0 ct " +
+			"mark set 5": false,
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct mark set 5": true,
+		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add chain t s; nft add rule t " +
+			"f jump s; nft add rule t s ct mark set 5": true,
+		"nft add table t; nft add chain t n '{ type nat hook postrouting priority 100; }'; nft add rule t n ct mark set 5": false,
+		"iptables -t mangle -A FORWARD -j CONNMARK --set-mark 5":                                                           true,
+		"iptables -t mangle -A FORWARD -j MARK --set-mark 5":                                                               false,
 	} {
 		sh(t, script)
 		if v, err := Varying(nobodys, at); err != nil || v.Established != "" || v.Marks != marks {
@@ -102,7 +110,8 @@ func TestVaryingUnanswered(t *testing.T) {
 		{forward + "ct state new log prefix new; accept", "logs"},
 		{forward + "ct state new tcp dport 22 log; accept", ""},
 		{forward + "ct state established limit rate 1/second accept; accept", ""},
-		{forward + "ct state vmap { established : accept, new : jump fresh }; }|chain fresh { quota 1000 bytes accept", "quota"},
+		{forward + "ct state vmap { established : accept, new : jump fresh }; }|chain fresh { quota 1000 bytes accept",
+			"quota"},
 		{"chain raw { type filter hook prerouting priority -300; ct state new limit rate 1/second drop; }", ""},
 		{"chain out { type nat hook postrouting priority 100; limit rate 1/second accept; }", ""},
 	} {
@@ -138,7 +147,8 @@ func crossing(t *testing.T) Crossing {
 	return Crossing{LAN: "lan0", WAN: "wan0", LANIndex: index("lan0"), WANIndex: index("wan0")}
 }
 
-// apply makes a table with chains, which are written as one line: "%" takes the rules behind it, and "|" begins another.
+// apply makes a table with chains, which are written as one line: "%" takes the rules behind it, and "|" begins
+// another.
 func apply(t *testing.T, chains string) {
 	t.Helper()
 	family, script := "inet", chains

@@ -146,11 +146,13 @@ func (e *evaluation) expression(x expression) (t truth, verdicts []verdict, of s
 	case "cmp":
 		return e.compare(a)
 	case "range":
-		return unknown, nil, looks(varying(e.r.at(a.number(unix.NFTA_RANGE_SREG), uint32(len(a.value(unix.NFTA_RANGE_FROM_DATA))))))
+		return unknown, nil,
+			looks(varying(e.r.at(a.number(unix.NFTA_RANGE_SREG), uint32(len(a.value(unix.NFTA_RANGE_FROM_DATA))))))
 	case "bitwise":
 		return always, nil, e.bitwise(a)
 	case "byteorder":
-		return always, nil, e.convert(a, unix.NFTA_BYTEORDER_SREG, unix.NFTA_BYTEORDER_DREG, a.number(unix.NFTA_BYTEORDER_LEN), a.number(unix.NFTA_BYTEORDER_LEN))
+		return always, nil, e.convert(a, unix.NFTA_BYTEORDER_SREG, unix.NFTA_BYTEORDER_DREG, a.number(
+			unix.NFTA_BYTEORDER_LEN), a.number(unix.NFTA_BYTEORDER_LEN))
 	case "hash":
 		return e.hash(a)
 	case "immediate":
@@ -185,9 +187,12 @@ func looks(at string) string {
 }
 
 var doing = map[string]string{
-	"limit": "limits a rate (limit)", "quota": "counts against a quota", "log": "logs packets (log)", "queue": "queues packets to a program", "connlimit": "counts connections (ct count)",
-	"numgen": "draws numbers (numgen)", "dynset": "adds to a set", "exthdr": "looks at options in headers or changes them", "flow_offload": "has a flowtable forward (flow add)", "socket": "looks for sockets",
-	"dup": "copies packets (dup)", "fwd": "forwards packets itself (fwd)", "tproxy": "hands packets to a proxy (tproxy)", "synproxy": "answers for servers (synproxy)",
+	"limit": "limits a rate (limit)", "quota": "counts against a quota", "log": "logs packets (log)",
+	"queue": "queues packets to a program", "connlimit": "counts connections (ct count)",
+	"numgen": "draws numbers (numgen)", "dynset": "adds to a set", "exthdr": "looks at options in headers or changes them",
+	"flow_offload": "has a flowtable forward (flow add)", "socket": "looks for sockets",
+	"dup": "copies packets (dup)", "fwd": "forwards packets itself (fwd)", "tproxy": "hands packets to a proxy (tproxy)",
+	"synproxy": "answers for servers (synproxy)",
 }
 
 func does(name string) string {
@@ -234,7 +239,8 @@ func (e *evaluation) meta(a attributes) (t truth, v []verdict, of string) {
 		o = number("interface", uint32(outIndex))
 	case unix.NFT_META_OIFNAME:
 		o = name("interface", out)
-	case unix.NFT_META_MARK, unix.NFT_META_IIFTYPE, unix.NFT_META_OIFTYPE, unix.NFT_META_IIFGROUP, unix.NFT_META_OIFGROUP, unix.NFT_META_SECMARK, unix.NFT_META_RTCLASSID:
+	case unix.NFT_META_MARK, unix.NFT_META_IIFTYPE, unix.NFT_META_OIFTYPE, unix.NFT_META_IIFGROUP, unix.NFT_META_OIFGROUP,
+		unix.NFT_META_SECMARK, unix.NFT_META_RTCLASSID:
 		o = fixed("mark", 4)
 	case unix.NFT_META_PKTTYPE:
 		o = value("type", 0) // PACKET_HOST
@@ -249,8 +255,10 @@ func (e *evaluation) meta(a attributes) (t truth, v []verdict, of string) {
 }
 
 var metaNames = map[uint32]string{
-	unix.NFT_META_LEN: "length (meta length)", unix.NFT_META_PRIORITY: "priority (meta priority)", unix.NFT_META_CPU: "CPU (meta cpu)", unix.NFT_META_PRANDOM: "random number (meta random)",
-	30: "time (meta time)", 31: "day (meta day)", 32: "hour (meta hour)", unix.NFT_META_SKUID: "socket (meta skuid)", unix.NFT_META_SKGID: "socket (meta skgid)", unix.NFT_META_CGROUP: "socket (meta cgroup)",
+	unix.NFT_META_LEN: "length (meta length)", unix.NFT_META_PRIORITY: "priority (meta priority)",
+	unix.NFT_META_CPU: "CPU (meta cpu)", unix.NFT_META_PRANDOM: "random number (meta random)",
+	30: "time (meta time)", 31: "day (meta day)", 32: "hour (meta hour)", unix.NFT_META_SKUID: "socket (meta skuid)",
+	unix.NFT_META_SKGID: "socket (meta skgid)", unix.NFT_META_CGROUP: "socket (meta cgroup)",
 }
 
 // Connection tracking's states as bits (NF_CT_STATE_BIT, NF_CT_STATE_INVALID_BIT).
@@ -333,7 +341,8 @@ func (p packet) octet(base, at uint32) octet {
 	case base == network && at >= 12 && at < 20:
 		return octet{fixed: 0xff, of: "address"}
 	case base == network:
-		return octet{of: map[uint32]string{2: "length (ip length)", 3: "length (ip length)", 8: "TTL (ip ttl)", 4: "identification (ip id)", 5: "identification (ip id)"}[at]}
+		return octet{of: map[uint32]string{2: "length (ip length)", 3: "length (ip length)", 8: "TTL (ip ttl)",
+			4: "identification (ip id)", 5: "identification (ip id)"}[at]}
 	case base == transport && at < 4:
 		return octet{fixed: 0xff, of: "port"}
 	case base == transport && at == tcpFlags && p.protocol == unix.IPPROTO_TCP:

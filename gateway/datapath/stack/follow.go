@@ -23,7 +23,8 @@ const unheard = 500 * time.Millisecond
 
 // routing lists the rtnetlink groups that concern next hops, or programs at tc.
 var routing = []uint32{
-	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_NEXTHOP,
+	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE,
+	unix.RTNLGRP_NEXTHOP,
 	unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_TC,
 }
 
@@ -33,8 +34,9 @@ const groupNftables = 7 // NFNLGRP_NFTABLES
 // for the first change, and once more some 5 ms later for changes that came with it; also
 // when kernel messages were lost.
 type Changes struct {
-	LAN     int    // index of the interface whose neighbours are ignored: clients come and go
-	Routing func() // links, neighbours, addresses, routes, routing rules, tc's qdiscs and filters, or the forwarding switch
+	LAN int // index of the interface whose neighbours are ignored: clients come and go
+	// links, neighbours, addresses, routes, routing rules, tc's qdiscs and filters, or the forwarding switch
+	Routing func()
 	Rules   func() // nftables, and IPsec policies
 	// Own is the netlink port whose own changes of nftables are ignored; 0: none.
 	Own uint32
@@ -157,7 +159,8 @@ func discard(c *netlink.Conn) {
 	}
 	rc.Control(func(fd uintptr) {
 		for range mostDiscarded {
-			if _, _, err := unix.Recvfrom(int(fd), nil, unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
+			if _, _, err := unix.Recvfrom(int(fd), nil, unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.ENOBUFS) &&
+				!errors.Is(err, unix.EINTR) {
 				return
 			}
 		}

@@ -147,8 +147,9 @@ func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
 func dumpOf(c *netlink.Conn, kind uint16, family uint8, which []byte) ([]netlink.Message, error) {
 	return Whole(func() ([]netlink.Message, error) {
 		messages, err := c.Execute(netlink.Message{
-			Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
-			Data:   append([]byte{family, unix.NFNETLINK_V0, 0, 0}, which...),
+			Header: netlink.Header{
+				Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
+			Data: append([]byte{family, unix.NFNETLINK_V0, 0, 0}, which...),
 		})
 		interrupted := func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
 		if errors.Is(err, syscall.EINTR) || slices.ContainsFunc(messages, interrupted) {

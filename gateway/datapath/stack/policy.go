@@ -45,7 +45,8 @@ func blocksByDefault() (bool, error) {
 	}
 	defer c.Close()
 	answer, err := c.Execute(mdlayher.Message{
-		Header: mdlayher.Header{Type: xfrmGetDefault, Flags: mdlayher.Request}, Data: make([]byte, 4), // struct xfrm_userpolicy_default, and padding
+		// struct xfrm_userpolicy_default, and padding
+		Header: mdlayher.Header{Type: xfrmGetDefault, Flags: mdlayher.Request}, Data: make([]byte, 4),
 	})
 	if errors.Is(err, syscall.EINVAL) {
 		return false, nil // before Linux 5.15 they pass

@@ -173,7 +173,8 @@ func decodeElements(list *netlink.AttributeDecoder) (all []element) {
 			continue
 		}
 		all = append(all, element{
-			key: bytes.Clone(a.value(unix.NFTA_SET_ELEM_KEY)), catchall: flags&catchall != 0, verdict: a.verdict(unix.NFTA_SET_ELEM_DATA),
+			key: bytes.Clone(a.value(unix.NFTA_SET_ELEM_KEY)), catchall: flags&catchall != 0,
+			verdict: a.verdict(unix.NFTA_SET_ELEM_DATA),
 		})
 	}
 	return all

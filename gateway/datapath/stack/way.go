@@ -99,10 +99,11 @@ const tooManyRoutes = "there are too many routes"
 func routesUpTo(most int) ([]netlink.Route, error) {
 	all, err := Whole(func() ([]netlink.Route, error) {
 		var all []netlink.Route
-		err := netlink.RouteListFilteredIter(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-			all = append(all, r)
-			return len(all) <= most
-		})
+		err := netlink.RouteListFilteredIter(
+			unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+				all = append(all, r)
+				return len(all) <= most
+			})
 		return all, err
 	})
 	if err != nil {
@@ -115,10 +116,11 @@ func routesUpTo(most int) ([]netlink.Route, error) {
 func HasDefault() (has bool, err error) {
 	_, err = Whole(func() ([]netlink.Route, error) {
 		has = false
-		return nil, netlink.RouteListFilteredIter(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-			has = has || destination(r).Bits() == 0 && leads(r)
-			return !has
-		})
+		return nil, netlink.RouteListFilteredIter(
+			unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+				has = has || destination(r).Bits() == 0 && leads(r)
+				return !has
+			})
 	})
 	if err != nil {
 		return false, fmt.Errorf("listing the routes: %w", err)
@@ -158,7 +160,8 @@ func ruled() (unsure string, err error) {
 func ordinary(r netlink.Rule) bool {
 	tables := map[int]int{0: unix.RT_TABLE_LOCAL, 32766: unix.RT_TABLE_MAIN, 32767: unix.RT_TABLE_DEFAULT}
 	table, known := tables[r.Priority]
-	return known && r.Table == table && r.SuppressPrefixlen < 0 && r.SuppressIfgroup < 0 && r.Src == nil && r.Dst == nil && r.Mark == 0 && r.IifName == "" && r.OifName == "" && !r.Invert &&
+	return known && r.Table == table && r.SuppressPrefixlen < 0 && r.SuppressIfgroup < 0 && r.Src == nil && r.Dst == nil &&
+		r.Mark == 0 && r.IifName == "" && r.OifName == "" && !r.Invert &&
 		r.Tos == 0 && r.IPProto == 0 && r.Sport == nil && r.Dport == nil && r.UIDRange == nil
 }
 
@@ -229,7 +232,8 @@ func (w *Way) apart(own []netip.Prefix) {
 // plain reports whether a route applies to all packets to its destination, leads to one
 // hop and changes no packet.
 func plain(r netlink.Route) bool {
-	return r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 && r.Tos == 0 && r.MTU == 0 && r.Encap == nil && r.Via == nil && r.MPLSDst == nil && r.NewDst == nil &&
+	return r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 && r.Tos == 0 && r.MTU == 0 && r.Encap == nil &&
+		r.Via == nil && r.MPLSDst == nil && r.NewDst == nil &&
 		r.Flags&(unix.RTNH_F_DEAD|unix.RTNH_F_LINKDOWN) == 0
 }
 

@@ -52,7 +52,8 @@ func find(t *testing.T) (Way, string) {
 // TestWay checks which addresses are behind the next hop.
 func TestWay(t *testing.T) {
 	w, unsure := find(t)
-	if unsure != "" || w.Next.String() != "192.0.2.2" || w.Link.String() != "192.0.2.0/24" || w.LANMTU != 1500 || w.WANMTU != 1500 {
+	if unsure != "" || w.Next.String() != "192.0.2.2" || w.Link.String() != "192.0.2.0/24" || w.LANMTU != 1500 ||
+		w.WANMTU != 1500 {
 		t.Errorf("%+v, unsure: %q", w, unsure)
 	}
 	for _, a := range []string{"192.0.2.1", "192.0.2.255"} {
@@ -63,7 +64,8 @@ func TestWay(t *testing.T) {
 	elsewhere := func(a string) bool {
 		return slices.ContainsFunc(w.Others, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr(a)) })
 	}
-	for _, a := range []string{"10.1.0.1", "10.1.0.7", "192.0.2.7", "198.51.100.9", "127.0.0.1", "0.0.0.1", "224.0.0.1", "255.255.255.255"} {
+	for _, a := range []string{
+		"10.1.0.1", "10.1.0.7", "192.0.2.7", "198.51.100.9", "127.0.0.1", "0.0.0.1", "224.0.0.1", "255.255.255.255"} {
 		if !elsewhere(a) {
 			t.Errorf("%s is behind the next hop", a)
 		}
@@ -84,23 +86,31 @@ func TestUnsure(t *testing.T) {
 		{"ip rule add tos 0x10 lookup main", "ip rule del tos 0x10 lookup main", "rules of routing"},
 		{"ip rule add ipproto tcp dport 80 lookup 100", "ip rule del ipproto tcp dport 80 lookup 100", "rules of routing"},
 		{"ip rule add iif lan0 lookup main", "ip rule del iif lan0 lookup main", "rules of routing"},
-		{"ip rule add pref 32766 lookup main suppress_prefixlength 0", "ip rule del pref 32766 lookup main suppress_prefixlength 0", "rules of routing"},
-		{"ip rule add pref 100 lookup main; ip rule del pref 32766", "ip rule del pref 100; ip rule add pref 32766 lookup main", "rules of routing"},
+		{"ip rule add pref 32766 lookup main suppress_prefixlength 0",
+			"ip rule del pref 32766 lookup main suppress_prefixlength 0", "rules of routing"},
+		{"ip rule add pref 100 lookup main; ip rule del pref 32766",
+			"ip rule del pref 100; ip rule add pref 32766 lookup main", "rules of routing"},
 		{"ip rule del pref 32766", "ip rule add pref 32766 lookup main", "default rules of routing are missing"},
-		{"ip route add default via 198.51.100.2 metric 100", "ip route del default via 198.51.100.2 metric 100", "more than one default route"},
+		{"ip route add default via 198.51.100.2 metric 100", "ip route del default via 198.51.100.2 metric 100",
+			"more than one default route"},
 		{"ip route replace default via 198.51.100.2", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
 		{"ip route replace default dev wan0", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
-		{"ip route replace default nexthop via 192.0.2.2 nexthop via 192.0.2.3", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
-		{"ip route replace default via 192.0.2.2 mtu 1400", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
-		{"for i in $(seq 0 1100); do echo route add 203.$((i / 256)).$((i % 256)).0/24 via 192.0.2.2; done | ip -batch -", "ip route flush root 203.0.0.0/8", "too many routes"},
+		{"ip route replace default nexthop via 192.0.2.2 nexthop via 192.0.2.3", "ip route replace default via 192.0.2.2",
+			"no next hop at the WAN"},
+		{"ip route replace default via 192.0.2.2 mtu 1400", "ip route replace default via 192.0.2.2",
+			"no next hop at the WAN"},
+		{"for i in $(seq 0 1100); do echo route add 203.$((i / 256)).$((i % 256)).0/24 via 192.0.2.2; done | ip -batch -",
+			"ip route flush root 203.0.0.0/8", "too many routes"},
 		{"ip route del default", "ip route add default via 192.0.2.2", "no default route"},
 		{"ip route add 10.1.0.128/25 via 198.51.100.2", "ip route del 10.1.0.128/25", "routes within the LAN"},
-		{"ip route del 10.1.0.0/24 dev lan0", "ip route add 10.1.0.0/24 dev lan0 src 10.1.0.1 scope link", "no route to the LAN"},
+		{"ip route del 10.1.0.0/24 dev lan0", "ip route add 10.1.0.0/24 dev lan0 src 10.1.0.1 scope link",
+			"no route to the LAN"},
 		{"sysctl -qw net.ipv4.conf.wan0.forwarding=0", "sysctl -qw net.ipv4.conf.wan0.forwarding=1", "wan0 does not forward"},
 		{"ip link set lan0 down", "ip link set lan0 up", "lan0 is down"},
 		{"ip link set s0 down", "ip link set s0 up", "wan0 is down"},
 		{"ip link add br0 type bridge; ip link set lan0 master br0", "ip link del br0", "lan0 is part of another interface"},
-		{"ip neigh add 192.0.2.2 dev wan0 nud failed", "ip neigh flush all; ip neigh del 192.0.2.2 dev wan0 || :", "the next hop does not answer"},
+		{"ip neigh add 192.0.2.2 dev wan0 nud failed", "ip neigh flush all; ip neigh del 192.0.2.2 dev wan0 || :",
+			"the next hop does not answer"},
 	} {
 		sh(t, c.do)
 		if w, unsure := find(t); !strings.Contains(unsure, c.says) {
@@ -152,7 +162,8 @@ nft 'add chain inet b in { type filter hook ingress device wan0 priority 0; poli
 		t.Errorf("with chains at devices, rules in %s", got)
 	}
 	sh(t, "nft delete table netdev d; nft delete chain inet b in; nft delete chain inet b there")
-	if got := rules(func(family uint8, table string) bool { return family == unix.NFPROTO_IPV4 && table == "a" }); got != "inet b post" {
+	if got := rules(
+		func(family uint8, table string) bool { return family == unix.NFPROTO_IPV4 && table == "a" }); got != "inet b post" {
 		t.Errorf("but for a's, rules in %s", got)
 	}
 	for name, want := range map[string]bool{"a": true, "b": false} {
@@ -200,7 +211,8 @@ func TestFollow(t *testing.T) {
 	f, err = Follow()
 	must(t, err)
 	must(t, f.Run(Changes{LAN: lan.Index, Routing: told(routing), Rules: told(rules)}))
-	sh(t, "ip neigh replace 10.1.0.66 lladdr 02:00:00:00:00:67 dev lan0; ip neigh del 10.1.0.66 dev lan0; ip route add 203.0.113.0/24 via 192.0.2.2")
+	sh(t, "ip neigh replace 10.1.0.66 lladdr 02:00:00:00:00:67 dev lan0; ip neigh del 10.1.0.66 dev lan0; ip route add "+
+		"203.0.113.0/24 via 192.0.2.2")
 	<-routing
 	must(t, f.Close())
 	if n := len(routing); n > 0 {

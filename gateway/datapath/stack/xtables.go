@@ -13,7 +13,8 @@ const (
 )
 
 // constantMatches decide by what is the same for all packets of a flow.
-var constantMatches = map[string]bool{"comment": true, "addrtype": true, "iprange": true, "mark": true, "connmark": true, "multiport": true, "pkttype": true}
+var constantMatches = map[string]bool{
+	"comment": true, "addrtype": true, "iprange": true, "mark": true, "connmark": true, "multiport": true, "pkttype": true}
 
 // match evaluates a match of xtables.
 func (e *evaluation) match(a attributes) (t truth, v []verdict, of string) {

@@ -32,11 +32,14 @@ func TestReset(t *testing.T) {
 			if ip == nil || got == nil || p.ErrorLayer() != nil {
 				t.Fatalf("no segment: %x", out)
 			}
-			if !ip.SrcIP.Equal(site.AsSlice()) || !ip.DstIP.Equal(client.AsSlice()) || int(ip.Length) != len(out) || got.SrcPort != 80 || got.DstPort != 40000 {
+			if !ip.SrcIP.Equal(site.AsSlice()) || !ip.DstIP.Equal(client.AsSlice()) || int(ip.Length) != len(out) ||
+				got.SrcPort != 80 || got.DstPort != 40000 {
 				t.Errorf("%v %v", ip, got)
 			}
-			if !got.RST || got.ACK != c.acks || got.SYN || got.FIN || got.PSH || got.Seq != c.seq || got.Ack != c.ack || len(got.Payload)+len(got.Options) > 0 {
-				t.Errorf("RST %v, seq %d, ack %d %v; want seq %d, ack %d %v", got.RST, got.Seq, got.Ack, got.ACK, c.seq, c.ack, c.acks)
+			if !got.RST || got.ACK != c.acks || got.SYN || got.FIN || got.PSH || got.Seq != c.seq || got.Ack != c.ack ||
+				len(got.Payload)+len(got.Options) > 0 {
+				t.Errorf("RST %v, seq %d, ack %d %v; want seq %d, ack %d %v", got.RST, got.Seq, got.Ack, got.ACK, c.seq, c.ack,
+					c.acks)
 			}
 		})
 	}
@@ -56,7 +59,8 @@ func TestProhibited(t *testing.T) {
 		if !ip.SrcIP.Equal(portal.AsSlice()) || !ip.DstIP.Equal(client.AsSlice()) || len(out) > 576 {
 			t.Errorf("%d bytes: %v", len(out), ip)
 		}
-		if got.TypeCode != layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodeCommAdminProhibited) {
+		if got.TypeCode != layers.CreateICMPv4TypeCode(
+			layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodeCommAdminProhibited) {
 			t.Errorf("it says %v", got.TypeCode)
 		}
 		if !bytes.HasPrefix(in, got.Payload) || len(got.Payload) != min(len(in), 576-28) {

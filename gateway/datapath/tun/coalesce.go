@@ -141,7 +141,8 @@ func (c *coalescer) mayGrow(ip []byte, v virtio, headers int) bool {
 	}
 	if ip[9] == protocolUDP {
 		udp := ip[ipLen:]
-		return c.udp && int(binary.BigEndian.Uint16(udp[4:])) == len(udp) && binary.BigEndian.Uint16(udp[udpChecksum:]) != 0 && sumIsRight(ip, v)
+		return c.udp && int(binary.BigEndian.Uint16(udp[4:])) == len(udp) &&
+			binary.BigEndian.Uint16(udp[udpChecksum:]) != 0 && sumIsRight(ip, v)
 	}
 	return len(ip) >= leastTCP && ip[ipLen+13]&^flagPSH == flagACK && sumIsRight(ip, v)
 }
@@ -169,7 +170,8 @@ func (r *run) begin(f flow, ip []byte, v virtio, headers int, to datapath.MAC) {
 // append adds a packet for the same station to a run, if it is the run's next segment.
 func (r *run) append(ip []byte, v virtio, headers int) bool {
 	n := len(ip) - headers
-	if r.closed || headers != r.headers || n == 0 || n > r.size || r.segments == maxSegments || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE {
+	if r.closed || headers != r.headers || n == 0 || n > r.size || r.segments == maxSegments ||
+		v.gso != unix.VIRTIO_NET_HDR_GSO_NONE {
 		return false
 	}
 	if number := uint16(r.segments) + binary.BigEndian.Uint16(r.first[4:]); number != binary.BigEndian.Uint16(ip[4:]) {
@@ -184,7 +186,8 @@ func (r *run) append(ip []byte, v virtio, headers int) bool {
 		}
 		r.pushed = ip[ipLen+13]&flagPSH != 0
 		r.seq += uint32(n)
-	} else if udp := ip[ipLen:]; int(binary.BigEndian.Uint16(udp[4:])) != len(udp) || binary.BigEndian.Uint16(udp[udpChecksum:]) == 0 {
+	} else if udp := ip[ipLen:]; int(binary.BigEndian.Uint16(udp[4:])) != len(udp) ||
+		binary.BigEndian.Uint16(udp[udpChecksum:]) == 0 {
 		return false
 	}
 	r.closed = r.pushed || n < r.size
@@ -207,7 +210,8 @@ func sameHeaders(first, ip []byte, headers int) bool {
 		return true
 	}
 	const ackAt, lengthAt, flagsAt, windowAt = ipLen + 8, ipLen + 12, ipLen + 13, ipLen + 14
-	if first[lengthAt] != ip[lengthAt] || binary.NativeEndian.Uint32(first[ackAt:]) != binary.NativeEndian.Uint32(ip[ackAt:]) || ip[flagsAt]&^flagPSH != flagACK ||
+	if first[lengthAt] != ip[lengthAt] || binary.NativeEndian.Uint32(first[ackAt:]) != binary.NativeEndian.Uint32(
+		ip[ackAt:]) || ip[flagsAt]&^flagPSH != flagACK ||
 		binary.NativeEndian.Uint16(first[windowAt:]) != binary.NativeEndian.Uint16(ip[windowAt:]) {
 		return false
 	}

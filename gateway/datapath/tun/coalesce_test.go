@@ -55,7 +55,8 @@ func apart(t *testing.T, messages [][]byte, front int) (all [][]byte) {
 func stream(port uint16, sizes ...int) (all [][]byte) {
 	at := uint32(1000)
 	for i, n := range sizes {
-		all = append(all, tcp(ports(port, 443), timestamps, id(uint16(i)), seq(at), carrying(text(n)), flags(false, true, false, i == len(sizes)-1)))
+		all = append(all, tcp(ports(port, 443), timestamps, id(uint16(i)), seq(at), carrying(text(n)), flags(false, true,
+			false, i == len(sizes)-1)))
 		at += uint32(n)
 	}
 	return all
@@ -96,7 +97,8 @@ func TestCoalesce(t *testing.T) {
 	}
 	changed := func(all [][]byte, n int, how ...func(*packet)) [][]byte {
 		l := binary.BigEndian.Uint32(all[n][ipLen+4:])
-		all[n] = tcp(append([]func(*packet){ports(1, 443), timestamps, id(uint16(n)), seq(l), carrying(text(1000))}, how...)...)
+		all[n] = tcp(append(
+			[]func(*packet){ports(1, 443), timestamps, id(uint16(n)), seq(l), carrying(text(1000))}, how...)...)
 		return all
 	}
 	broken := func(all [][]byte, n int) [][]byte { all[n][len(all[n])-1] ^= 1; return all }
@@ -104,24 +106,26 @@ func TestCoalesce(t *testing.T) {
 		in       [][]byte
 		messages int
 	}{
-		"a burst":             {stream(1, repeat(1448, 44)...), 1},
-		"more than 64 KiB":    {stream(1, repeat(1448, 60)...), 2},
-		"many small ones":     {stream(1, repeat(76, 130)...), 3},
-		"too small":           {stream(1, repeat(75, 130)...), 130},
-		"a short end":         {stream(1, 1448, 1448, 100), 1},
-		"short in between":    {stream(1, 1448, 100, 1448), 2},
-		"longer ones later":   {stream(1, 100, 1448, 1448), 2},
-		"one":                 {stream(1, 1448), 1},
-		"acknowledgements":    {[][]byte{tcp(), tcp(), tcp()}, 3},
-		"a gap":               {append(stream(1, 1000, 1000), tcp(ports(1, 443), timestamps, seq(9000), carrying(text(1000)))), 2},
-		"FIN":                 {changed(stream(1, repeat(1000, 3)...), 1, flags(false, true, true, false)), 3},
-		"another window":      {changed(stream(1, repeat(1000, 3)...), 1, window), 3},
-		"another TTL":         {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.TTL = 9 }), 3},
-		"another TOS":         {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.TOS = 3 }), 3},
-		"another numbering":   {changed(stream(1, repeat(1000, 3)...), 1, id(9)), 3},
-		"other options":       {changed(stream(1, repeat(1000, 3)...), 1, later), 3},
-		"may be fragmented":   {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.Flags = 0 }), 3},
-		"a fragment":          {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.Flags = layers.IPv4MoreFragments }), 3},
+		"a burst":           {stream(1, repeat(1448, 44)...), 1},
+		"more than 64 KiB":  {stream(1, repeat(1448, 60)...), 2},
+		"many small ones":   {stream(1, repeat(76, 130)...), 3},
+		"too small":         {stream(1, repeat(75, 130)...), 130},
+		"a short end":       {stream(1, 1448, 1448, 100), 1},
+		"short in between":  {stream(1, 1448, 100, 1448), 2},
+		"longer ones later": {stream(1, 100, 1448, 1448), 2},
+		"one":               {stream(1, 1448), 1},
+		"acknowledgements":  {[][]byte{tcp(), tcp(), tcp()}, 3},
+		"a gap": {
+			append(stream(1, 1000, 1000), tcp(ports(1, 443), timestamps, seq(9000), carrying(text(1000)))), 2},
+		"FIN":               {changed(stream(1, repeat(1000, 3)...), 1, flags(false, true, true, false)), 3},
+		"another window":    {changed(stream(1, repeat(1000, 3)...), 1, window), 3},
+		"another TTL":       {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.TTL = 9 }), 3},
+		"another TOS":       {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.TOS = 3 }), 3},
+		"another numbering": {changed(stream(1, repeat(1000, 3)...), 1, id(9)), 3},
+		"other options":     {changed(stream(1, repeat(1000, 3)...), 1, later), 3},
+		"may be fragmented": {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.Flags = 0 }), 3},
+		"a fragment": {
+			changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.Flags = layers.IPv4MoreFragments }), 3},
 		"a wrong sum":         {broken(stream(1, repeat(1000, 3)...), 1), 3},
 		"a wrong sum first":   {broken(stream(1, repeat(1000, 3)...), 0), 2},
 		"datagrams":           {datagrams(repeat(1200, 10)...), 1},
@@ -144,7 +148,8 @@ func TestCoalesce(t *testing.T) {
 				}
 				if front > 0 {
 					for _, m := range got {
-						if want := []byte("\x02\x00\x00\x00\x00\x0a\x02\x00\x00\x00\x01\x01\x08\x00"); !bytes.Equal(m[virtioLen:virtioLen+ethernetLen], want) {
+						if want := []byte("\x02\x00\x00\x00\x00\x0a\x02\x00\x00\x00\x01\x01\x08\x00"); !bytes.Equal(
+							m[virtioLen:virtioLen+ethernetLen], want) {
 							t.Errorf("Ethernet header %x", m[virtioLen:virtioLen+ethernetLen])
 						}
 					}
@@ -231,7 +236,8 @@ func TestCoalesceCountsLosses(t *testing.T) {
 	}
 	co.flush()
 	whole := tcp(ports(2, 443), timestamps, carrying(text(5*1448)))
-	co.add(whole, virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen, sumOffset: tcpChecksum}, datapath.MAC{})
+	co.add(whole, virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen,
+		sumOffset: tcpChecksum}, datapath.MAC{})
 	if co.lost != 7+5 {
 		t.Errorf("%d lost, want 12", co.lost)
 	}
@@ -246,7 +252,8 @@ func TestAggregatedGoThrough(t *testing.T) {
 	for _, ip := range before {
 		co.add(ip, virtio{}, datapath.MAC{})
 	}
-	co.add(unsummed(whole), virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen, sumOffset: tcpChecksum}, datapath.MAC{})
+	co.add(unsummed(whole), virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen,
+		sumOffset: tcpChecksum}, datapath.MAC{})
 	co.flush()
 	got := tap.messages()
 	want := virtio{flags: 1, gso: 1, headers: 66, size: 1448, sumStart: ethernetLen + ipLen, sumOffset: tcpChecksum}

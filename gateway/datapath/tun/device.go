@@ -92,7 +92,8 @@ func attach(name string, flags uint16) (int, error) {
 	}
 	req := ifreq{flags: flags}
 	copy(req.name[:unix.IFNAMSIZ-1], name)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TUNSETIFF, uintptr(unsafe.Pointer(&req))); errno != 0 {
+	if _, _, errno := unix.Syscall(
+		unix.SYS_IOCTL, uintptr(fd), unix.TUNSETIFF, uintptr(unsafe.Pointer(&req))); errno != 0 {
 		unix.Close(fd)
 		return -1, fmt.Errorf("attaching to it: %w", errno)
 	}

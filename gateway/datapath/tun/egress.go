@@ -77,7 +77,8 @@ func openEgress(device string, queues []int) (all []*egress, err error) {
 		}
 	}
 	// to_clients sets the hash by which queues are chosen.
-	all[0].link, err = link.AttachTCX(link.TCXOptions{Program: objs.ToClients, Interface: dev.Index, Attach: ebpf.AttachTCXEgress})
+	all[0].link, err = link.AttachTCX(
+		link.TCXOptions{Program: objs.ToClients, Interface: dev.Index, Attach: ebpf.AttachTCXEgress})
 	if err != nil {
 		return all, fmt.Errorf("attaching to_clients: %w", err)
 	}
@@ -127,7 +128,8 @@ func (e *egress) open(objs *deviceObjects, thread int) error {
 	if e.consumer, err = unix.Mmap(ring.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return os.NewSyscallError("mmap", err)
 	}
-	if e.producer, err = unix.Mmap(ring.FD(), int64(page), page+2*egressRing, unix.PROT_READ, unix.MAP_SHARED); err != nil {
+	if e.producer, err = unix.Mmap(
+		ring.FD(), int64(page), page+2*egressRing, unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		return os.NewSyscallError("mmap", err)
 	}
 	const size = int(unsafe.Sizeof(deviceBell{}))

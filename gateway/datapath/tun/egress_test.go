@@ -202,7 +202,8 @@ func TestEgressWakes(t *testing.T) {
 			t.Fatalf("woken are %v; the record has %d bytes", who, r.Len)
 		}
 		n := read(x.queues[who[0]], buf)
-		if first := buf[virtioLen:max(n, virtioLen)]; !bytes.Equal(first[:20], hop(packet(1))[:20]) || !bytes.Equal(r.Packet[:20], hop(packet(2))[:20]) {
+		if first := buf[virtioLen:max(n, virtioLen)]; !bytes.Equal(first[:20], hop(packet(1))[:20]) ||
+			!bytes.Equal(r.Packet[:20], hop(packet(2))[:20]) {
 			t.Fatalf("by the queue came %x, by the ring %x", first[:20], r.Packet[:20])
 		}
 		e.give()

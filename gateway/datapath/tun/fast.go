@@ -60,7 +60,8 @@ func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error)
 		return all, err
 	}
 	if !udp {
-		s.cfg.Log.Info("UDP packets that a sender on a virtual interface hands over as one are lost: this kernel cannot describe them to programs (Linux 6.2)", "lan", s.lan.Name)
+		s.cfg.Log.Info("UDP packets that a sender on a virtual interface hands over as one are lost: this kernel cannot "+
+			"describe them to programs (Linux 6.2)", "lan", s.lan.Name)
 	}
 	for i, f := range all {
 		if err := f.open(len(all) > 1, udp); err != nil {
@@ -69,7 +70,8 @@ func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error)
 	}
 	exits, err := openEgress(s.cfg.Device, queues)
 	if err != nil {
-		s.cfg.Log.Info("packets for clients are read one by one, for this kernel cannot hand over many at a time", "device", s.cfg.Device, "err", err)
+		s.cfg.Log.Info("packets for clients are read one by one, for this kernel cannot hand over many at a time", "device",
+			s.cfg.Device, "err", err)
 	}
 	for i, e := range exits {
 		all[i].exit = e
@@ -106,7 +108,8 @@ func (f *fast) open(shares, udp bool) (err error) {
 	}
 	if shares {
 		group := f.lan.Index & 0xffff
-		if err := unix.SetsockoptInt(f.socket, unix.SOL_PACKET, unix.PACKET_FANOUT, group|unix.PACKET_FANOUT_HASH<<16); err != nil {
+		if err := unix.SetsockoptInt(
+			f.socket, unix.SOL_PACKET, unix.PACKET_FANOUT, group|unix.PACKET_FANOUT_HASH<<16); err != nil {
 			return os.NewSyscallError("setsockopt PACKET_FANOUT", err)
 		}
 	}
@@ -136,7 +139,8 @@ func (f *fast) close() {
 func (f *fast) run() {
 	runtime.LockOSThread()
 	// Not by epoll, whose callback runs for each packet, waited for or not.
-	fds := []unix.PollFd{{Fd: int32(f.stop.fd), Events: unix.POLLIN}, {Fd: int32(f.socket), Events: unix.POLLIN}, {Fd: int32(f.device), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(f.stop.fd), Events: unix.POLLIN}, {Fd: int32(f.socket), Events: unix.POLLIN}, {
+		Fd: int32(f.device), Events: unix.POLLIN}}
 	for !f.stop.woke.Load() {
 		now := admission.Now()
 		n := f.fromLAN(now)

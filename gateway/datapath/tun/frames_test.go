@@ -37,7 +37,8 @@ func newBench(t testing.TB, change ...func(*Config)) *bench {
 		c(&cfg)
 	}
 	network := netip.MustParsePrefix("10.1.0.0/24")
-	table, err := admission.New(admission.Config{Prefix: network, Gateway: portal, PortalPorts: []uint16{8080}, Lines: cfg.Lines})
+	table, err := admission.New(
+		admission.Config{Prefix: network, Gateway: portal, PortalPorts: []uint16{8080}, Lines: cfg.Lines})
 	must(t, err)
 	t.Cleanup(func() { table.Close() })
 	must(t, table.Set(datapath.Client{Addr: client, MAC: clientMAC, Admitted: true}))
@@ -51,7 +52,8 @@ func newBench(t testing.TB, change ...func(*Config)) *bench {
 	b.studied = &studied{worker: s.worker(table.Judge(), b.lan.in, b.kernel.in, false), buf: make([]byte, bufferLen)}
 	b.fast = &fast{
 		worker: s.worker(table.Judge(), b.lan.in, b.kernel.in, true),
-		up:     coalescer{fd: b.kernel.in, udp: true}, down: coalescer{fd: b.lan.in, udp: true, front: ethernetLen, from: mac}, queue: make([]byte, bufferLen),
+		up:     coalescer{fd: b.kernel.in, udp: true},
+		down:   coalescer{fd: b.lan.in, udp: true, front: ethernetLen, from: mac}, queue: make([]byte, bufferLen),
 	}
 	return b
 }
@@ -104,7 +106,8 @@ func (b *bench) out(t *testing.T, fast bool, v virtio, ip []byte) [][]byte {
 func TestFrames(t *testing.T) {
 	data := text(2500)
 	ofStranger := between(stranger, site)
-	aggregated := virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 40, size: 1000, sumStart: ipLen, sumOffset: tcpChecksum}
+	aggregated := virtio{
+		flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 40, size: 1000, sumStart: ipLen, sumOffset: tcpChecksum}
 	split := func(how ...func(*packet)) (all [][]byte) {
 		for n := range 3 {
 			part := data[n*1000 : min(len(data), (n+1)*1000)]
@@ -123,22 +126,30 @@ func TestFrames(t *testing.T) {
 		before, frame []byte
 		kernel, lan   [][]byte
 	}{
-		"admitted":              {nil, frame(clientMAC, virtio{}, tcp()), [][]byte{tcp()}, nil},
-		"padded":                {nil, frame(clientMAC, virtio{}, append(tcp(), 0, 0, 0, 0, 0, 0)), [][]byte{tcp()}, nil},
-		"sum left":              {nil, frame(clientMAC, onFrame(left(tcpChecksum)), unsummed(tcp())), [][]byte{tcp()}, nil},
-		"aggregated":            {nil, frame(clientMAC, onFrame(aggregated), unsummed(tcp(carrying(data)))), split(), nil},
-		"wrong MAC":             {nil, frame(strangerMAC, virtio{}, tcp()), nil, nil},
-		"rejected":              {nil, frame(strangerMAC, virtio{}, tcp(syn, ofStranger, ports(1, 443))), nil, [][]byte{reset(scratch(100), tcp(syn, ofStranger, ports(1, 443)))}},
-		"rejected, UDP":         {nil, frame(strangerMAC, onFrame(left(udpChecksum)), unsummed(udp(ofStranger))), nil, [][]byte{prohibited(scratch(1000), udp(ofStranger), number(portal))}},
-		"to the portal":         {nil, frame(strangerMAC, onFrame(left(tcpChecksum)), unsummed(tcp(syn, ofStranger))), redirected(tcp(syn, ofStranger)), nil},
-		"aggregated, to it":     {frame(strangerMAC, virtio{}, tcp(syn, ofStranger)), frame(strangerMAC, onFrame(aggregated), unsummed(tcp(ofStranger, carrying(data)))), redirected(split(ofStranger)...), nil},
-		"to it, nobody's":       {nil, frame(strangerMAC, virtio{}, tcp(ofStranger)), nil, [][]byte{reset(scratch(100), tcp(ofStranger))}},
-		"to it, a reset":        {nil, frame(strangerMAC, virtio{}, tcp(ofStranger, func(p *packet) { p.l4.(*layers.TCP).RST = true })), nil, nil},
-		"here":                  {nil, frame(strangerMAC, onFrame(left(udpChecksum)), unsummed(udp(between(stranger, portal), ports(1, 53)))), [][]byte{udp(between(stranger, portal), ports(1, 53))}, nil},
-		"DHCP":                  {nil, frame(strangerMAC, virtio{}, udp(between(stranger, portal), ports(68, 67))), nil, nil},
-		"to one not admitted":   {nil, frame(clientMAC, virtio{}, udp(between(client, stranger))), nil, nil},
-		"to everybody's MAC":    {nil, toAll(frame(clientMAC, virtio{}, tcp())), nil, nil},
-		"here, to all":          {nil, toAll(frame(clientMAC, virtio{}, udp(between(client, portal), ports(1, 53)))), [][]byte{udp(between(client, portal), ports(1, 53))}, nil},
+		"admitted":   {nil, frame(clientMAC, virtio{}, tcp()), [][]byte{tcp()}, nil},
+		"padded":     {nil, frame(clientMAC, virtio{}, append(tcp(), 0, 0, 0, 0, 0, 0)), [][]byte{tcp()}, nil},
+		"sum left":   {nil, frame(clientMAC, onFrame(left(tcpChecksum)), unsummed(tcp())), [][]byte{tcp()}, nil},
+		"aggregated": {nil, frame(clientMAC, onFrame(aggregated), unsummed(tcp(carrying(data)))), split(), nil},
+		"wrong MAC":  {nil, frame(strangerMAC, virtio{}, tcp()), nil, nil},
+		"rejected": {nil, frame(strangerMAC, virtio{}, tcp(syn, ofStranger, ports(1, 443))), nil, [][]byte{reset(
+			scratch(100), tcp(syn, ofStranger, ports(1, 443)))}},
+		"rejected, UDP": {nil, frame(strangerMAC, onFrame(left(udpChecksum)), unsummed(udp(ofStranger))), nil,
+			[][]byte{prohibited(scratch(1000), udp(ofStranger), number(portal))}},
+		"to the portal": {nil, frame(strangerMAC, onFrame(left(tcpChecksum)), unsummed(tcp(syn, ofStranger))),
+			redirected(tcp(syn, ofStranger)), nil},
+		"aggregated, to it": {frame(strangerMAC, virtio{}, tcp(syn, ofStranger)), frame(strangerMAC, onFrame(aggregated),
+			unsummed(tcp(ofStranger, carrying(data)))), redirected(split(ofStranger)...), nil},
+		"to it, nobody's": {
+			nil, frame(strangerMAC, virtio{}, tcp(ofStranger)), nil, [][]byte{reset(scratch(100), tcp(ofStranger))}},
+		"to it, a reset": {
+			nil, frame(strangerMAC, virtio{}, tcp(ofStranger, func(p *packet) { p.l4.(*layers.TCP).RST = true })), nil, nil},
+		"here": {nil, frame(strangerMAC, onFrame(left(udpChecksum)), unsummed(udp(between(stranger, portal),
+			ports(1, 53)))), [][]byte{udp(between(stranger, portal), ports(1, 53))}, nil},
+		"DHCP":                {nil, frame(strangerMAC, virtio{}, udp(between(stranger, portal), ports(68, 67))), nil, nil},
+		"to one not admitted": {nil, frame(clientMAC, virtio{}, udp(between(client, stranger))), nil, nil},
+		"to everybody's MAC":  {nil, toAll(frame(clientMAC, virtio{}, tcp())), nil, nil},
+		"here, to all": {nil, toAll(frame(clientMAC, virtio{}, udp(between(client, portal), ports(1, 53)))),
+			[][]byte{udp(between(client, portal), ports(1, 53))}, nil},
 		"IPv6":                  {nil, ethertype(0x86dd, frame(clientMAC, virtio{}, tcp())), nil, nil},
 		"a second tag":          {nil, ethertype(0x8100, frame(clientMAC, virtio{}, tcp())), nil, nil},
 		"no packet":             {nil, frame(clientMAC, virtio{}, nil), nil, nil},
@@ -189,12 +200,15 @@ func TestPackets(t *testing.T) {
 		ip   []byte
 		want [][]byte
 	}{
-		"admitted":         {tcp(toClient), [][]byte{tcp(toClient)}},
-		"not admitted":     {tcp(toStranger), nil},
-		"not leased":       {tcp(between(site, another)), nil},
-		"of the gateway":   {udp(between(portal, stranger), ports(53, 1)), [][]byte{udp(between(portal, stranger), ports(53, 1))}},
-		"of the portal":    {tcp(between(portal, stranger), ports(8080, 5)), [][]byte{tcp(between(portal, stranger), ports(8080, 5))}},
-		"of a redirect's":  {tcp(between(portal, stranger), ports(8080, 40000)), [][]byte{tcp(between(site, stranger), ports(80, 40000))}},
+		"admitted":     {tcp(toClient), [][]byte{tcp(toClient)}},
+		"not admitted": {tcp(toStranger), nil},
+		"not leased":   {tcp(between(site, another)), nil},
+		"of the gateway": {
+			udp(between(portal, stranger), ports(53, 1)), [][]byte{udp(between(portal, stranger), ports(53, 1))}},
+		"of the portal": {
+			tcp(between(portal, stranger), ports(8080, 5)), [][]byte{tcp(between(portal, stranger), ports(8080, 5))}},
+		"of a redirect's": {
+			tcp(between(portal, stranger), ports(8080, 40000)), [][]byte{tcp(between(site, stranger), ports(80, 40000))}},
 		"IPv6, for nobody": {append([]byte{0x60}, make([]byte, 50)...), nil},
 	} {
 		modes := []bool{false, true}
@@ -215,7 +229,8 @@ func TestPackets(t *testing.T) {
 // forwarded.
 func FuzzFrames(f *testing.F) {
 	f.Add(frame(strangerMAC, virtio{}, tcp(syn, between(stranger, site))))
-	f.Add(frame(strangerMAC, virtio{flags: 1, gso: 1, size: 100, sumStart: 34, sumOffset: 16}, tcp(between(stranger, site), carrying(text(500)))))
+	f.Add(frame(strangerMAC, virtio{flags: 1, gso: 1, size: 100, sumStart: 34, sumOffset: 16},
+		tcp(between(stranger, site), carrying(text(500)))))
 	f.Add(frame(clientMAC, virtio{flags: 1, gso: 5, size: 100, sumStart: 34, sumOffset: 6}, udp(carrying(text(500)))))
 	f.Add(ethertype(0x806, frame(strangerMAC, virtio{}, make([]byte, 28))))
 	b := newBench(f)
@@ -233,7 +248,8 @@ func FuzzFrames(f *testing.F) {
 		}
 		b.lan.messages()
 		for _, ip := range got {
-			if len(ip) >= ipLen && sourceOf(ip) != number(client) && destOf(ip) != number(portal) && destOf(ip)>>28 != 0xe && destOf(ip) != 0xffffffff {
+			if len(ip) >= ipLen && sourceOf(ip) != number(client) && destOf(ip) != number(portal) && destOf(ip)>>28 != 0xe &&
+				destOf(ip) != 0xffffffff {
 				t.Errorf("the kernel gets %x of %x", ip, in)
 			}
 		}

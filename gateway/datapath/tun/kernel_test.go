@@ -82,7 +82,8 @@ const noOffloads = "ethtool -K a0 tx off tso off gso off >/dev/null"
 func TestKernelTakesApartForLAN(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads)
-	arrives(t, w, &coalescer{fd: w.out, udp: joinsUDP(), front: ethernetLen, from: [6]byte{2, 0, 0, 0, 1, 2}}, func([]byte) {})
+	arrives(t, w, &coalescer{fd: w.out, udp: joinsUDP(), front: ethernetLen, from: [6]byte{2, 0, 0, 0, 1, 2}},
+		func([]byte) {})
 }
 
 // TestKernelTakesApartFromDevice: what a coalescer passes to the kernel leaves it as the

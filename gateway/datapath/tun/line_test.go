@@ -36,7 +36,8 @@ func option(mss uint16, before int) func(*packet) {
 		for range before {
 			l.Options = append(l.Options, layers.TCPOption{OptionType: 1, OptionLength: 1})
 		}
-		l.Options = append(l.Options, layers.TCPOption{OptionType: 2, OptionLength: 4, OptionData: binary.BigEndian.AppendUint16(nil, mss)})
+		l.Options = append(
+			l.Options, layers.TCPOption{OptionType: 2, OptionLength: 4, OptionData: binary.BigEndian.AppendUint16(nil, mss)})
 	}
 }
 

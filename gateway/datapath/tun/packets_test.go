@@ -33,7 +33,8 @@ func tcp(how ...func(*packet)) []byte {
 }
 
 func udp(how ...func(*packet)) []byte {
-	return build(&packet{l4: &layers.UDP{SrcPort: 40000, DstPort: 443}, ip: layers.IPv4{Protocol: layers.IPProtocolUDP}}, how)
+	return build(&packet{l4: &layers.UDP{SrcPort: 40000, DstPort: 443}, ip: layers.IPv4{Protocol: layers.IPProtocolUDP}},
+		how)
 }
 
 func build(p *packet, how []func(*packet)) []byte {
@@ -84,7 +85,8 @@ func between(from, to netip.Addr) func(*packet) {
 }
 
 func timestamps(p *packet) {
-	p.l4.(*layers.TCP).Options = []layers.TCPOption{{OptionType: 1}, {OptionType: 1}, {OptionType: layers.TCPOptionKindTimestamps, OptionLength: 10, OptionData: make([]byte, 8)}}
+	p.l4.(*layers.TCP).Options = []layers.TCPOption{{OptionType: 1}, {OptionType: 1}, {
+		OptionType: layers.TCPOptionKindTimestamps, OptionLength: 10, OptionData: make([]byte, 8)}}
 }
 
 // later changes a segment's TCP timestamp.
@@ -161,28 +163,33 @@ func TestSettle(t *testing.T) {
 	var segments, datagrams [][]byte
 	for n := range 4 {
 		last := n == 3
-		segments = append(segments, tcp(timestamps, id(7+uint16(n)), seq(1000+uint32(n*size)), carrying(part(n)), flags(false, true, last, last),
+		segments = append(segments, tcp(timestamps, id(7+uint16(n)), seq(1000+uint32(n*size)), carrying(part(n)), flags(false,
+			true, last, last),
 			func(p *packet) { p.l4.(*layers.TCP).CWR = n == 0 }))
 		datagrams = append(datagrams, udp(id(7+uint16(n)), carrying(part(n))))
 	}
-	whole := tcp(timestamps, carrying(data), flags(false, true, true, true), func(p *packet) { p.l4.(*layers.TCP).CWR = true })
+	whole := tcp(timestamps, carrying(data), flags(false, true, true, true),
+		func(p *packet) { p.l4.(*layers.TCP).CWR = true })
 	for name, c := range map[string]struct {
 		ip   []byte
 		v    virtio
 		want [][]byte
 	}{
-		"TCP":            {whole, virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4 | unix.VIRTIO_NET_HDR_GSO_ECN, size: size}, segments},
-		"UDP":            {udp(carrying(data)), virtio{gso: unix.VIRTIO_NET_HDR_GSO_UDP_L4, size: size}, datagrams},
-		"sum left":       {unsummed(tcp(carrying(part(0)))), left(tcpChecksum), [][]byte{tcp(carrying(part(0)))}},
-		"UDP, sum left":  {unsummed(udp(carrying(part(0)))), left(udpChecksum), [][]byte{udp(carrying(part(0)))}},
-		"nothing to do":  {tcp(), virtio{}, [][]byte{tcp()}},
-		"one segment":    {tcp(carrying(part(0))), virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, size: size}, [][]byte{tcp(carrying(part(0)))}},
-		"sum beyond it":  {tcp(), virtio{flags: unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, sumStart: ipLen, sumOffset: 1000}, nil},
-		"sum in header":  {tcp(), virtio{flags: unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, sumStart: 2}, nil},
-		"size 0":         {whole, virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4}, nil},
-		"UDP as TCP":     {udp(carrying(data)), virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, size: size}, nil},
-		"unknown":        {whole, virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV6, size: size}, nil},
-		"headers beyond": {append(bytes.Clone(tcp())[:32], 0xf0, 0, 0, 0, 0, 0, 0, 0), virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, size: size}, nil},
+		"TCP": {
+			whole, virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4 | unix.VIRTIO_NET_HDR_GSO_ECN, size: size}, segments},
+		"UDP":           {udp(carrying(data)), virtio{gso: unix.VIRTIO_NET_HDR_GSO_UDP_L4, size: size}, datagrams},
+		"sum left":      {unsummed(tcp(carrying(part(0)))), left(tcpChecksum), [][]byte{tcp(carrying(part(0)))}},
+		"UDP, sum left": {unsummed(udp(carrying(part(0)))), left(udpChecksum), [][]byte{udp(carrying(part(0)))}},
+		"nothing to do": {tcp(), virtio{}, [][]byte{tcp()}},
+		"one segment": {
+			tcp(carrying(part(0))), virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, size: size}, [][]byte{tcp(carrying(part(0)))}},
+		"sum beyond it": {tcp(), virtio{flags: unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, sumStart: ipLen, sumOffset: 1000}, nil},
+		"sum in header": {tcp(), virtio{flags: unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, sumStart: 2}, nil},
+		"size 0":        {whole, virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4}, nil},
+		"UDP as TCP":    {udp(carrying(data)), virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, size: size}, nil},
+		"unknown":       {whole, virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV6, size: size}, nil},
+		"headers beyond": {append(bytes.Clone(tcp())[:32], 0xf0, 0, 0, 0, 0, 0, 0, 0), virtio{
+			gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, size: size}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got [][]byte

@@ -97,7 +97,8 @@ func TestRedirectsAreBounded(t *testing.T) {
 	if !known(other, 40000) {
 		t.Error("another client lost its connection")
 	}
-	r.toPortal(tcp(syn, between(netip.MustParseAddr("10.1.0.12"), site)), int64(2*perClient+4+redirectIdle)*int64(time.Second))
+	r.toPortal(tcp(syn, between(netip.MustParseAddr("10.1.0.12"), site)),
+		int64(2*perClient+4+redirectIdle)*int64(time.Second))
 	if len(r.clients) != 1 {
 		t.Errorf("%d clients are known, want the one that is there", len(r.clients))
 	}

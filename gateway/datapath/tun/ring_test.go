@@ -31,7 +31,8 @@ type wire struct {
 func newWire(t *testing.T) *wire {
 	t.Helper()
 	w := &wire{Space: netnstest.NewSpace(t)}
-	w.Run(t, netnstest.Up+netnstest.NoIPv6+`ip link add name a0 type veth peer name b0; ip link set a0 up; ip link set b0 address 02:00:00:00:01:01 up; up a0 b0`)
+	w.Run(t, netnstest.Up+netnstest.NoIPv6+
+		`ip link add name a0 type veth peer name b0; ip link set a0 up; ip link set b0 address 02:00:00:00:01:01 up; up a0 b0`)
 	w.Do(func() {
 		var from, to *net.Interface
 		var err error
@@ -125,7 +126,8 @@ func (w *wire) fill(t *testing.T, frames int) (lost uint32) {
 		if i%100 > 0 && i < frames-1 {
 			continue
 		}
-		netnstest.Await(t, "frames on their way", func() error { // otherwise a busy machine's queue overflows instead of the ring
+		netnstest.Await(t, "frames on their way", func() error {
+			// otherwise a busy machine's queue overflows instead of the ring
 			stats, err := unix.GetsockoptTpacketStats(w.in, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 			must(t, err)
 			came, lost = came+stats.Packets, lost+stats.Drops

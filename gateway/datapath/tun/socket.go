@@ -60,7 +60,8 @@ func listen(fd int, lan *net.Interface) error {
 	for i, f := range filter {
 		program[i] = unix.SockFilter{Code: f.Op, Jt: f.Jt, Jf: f.Jf, K: f.K}
 	}
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(
+		program)), Filter: &program[0]}); err != nil {
 		return os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)
 	}
 	if err := errors.Join(sockbuf.Receive(fd, receiveBuffer), sockbuf.Send(fd, sendBuffer)); err != nil {
@@ -74,7 +75,8 @@ func listen(fd int, lan *net.Interface) error {
 	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &member); err != nil {
 		return fmt.Errorf("making %s promiscuous: %w", lan.Name, err)
 	}
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: lan.Index}); err != nil {
+	if err := unix.Bind(
+		fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: lan.Index}); err != nil {
 		return fmt.Errorf("binding the packet socket to %s: %w", lan.Name, err)
 	}
 	return nil

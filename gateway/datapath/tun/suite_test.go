@@ -22,16 +22,18 @@ func paths() (all []datapathtest.Path) {
 			}
 		}
 		all = append(all, datapathtest.Path{
-			Name:     name,
-			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-			Remove:   func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
-			Promises: datapathtest.Promises{Lines: true, Restores: true, Moves: true, OwnAddress: true, Netfilter: true, Burst: admission.Burst, LosesJoined: !joinsUDP()},
+			Name:   name,
+			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
+			Remove: func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
+			Promises: datapathtest.Promises{Lines: true, Restores: true, Moves: true, OwnAddress: true, Netfilter: true,
+				Burst: admission.Burst, LosesJoined: !joinsUDP()},
 		})
 	}
 	return all
 }
 
-// joinsUDP reports whether this kernel describes UDP packets that are one to programs, as device and socket alike do since 6.2.
+// joinsUDP reports whether this kernel describes UDP packets that are one to programs, as device and socket alike do
+// since 6.2.
 func joinsUDP() bool {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -79,7 +79,8 @@ func Open(cfg Config) (_ *Datapath, err error) {
 			err = errors.Join(fmt.Errorf("opening the TUN data path: %w", err), d.Close())
 		}
 	}()
-	d.Table, err = admission.New(admission.Config{Prefix: cfg.Address.Masked(), Gateway: cfg.Address.Addr(), PortalPorts: cfg.PortalPorts, Lines: cfg.Lines})
+	d.Table, err = admission.New(admission.Config{Prefix: cfg.Address.Masked(), Gateway: cfg.Address.Addr(),
+		PortalPorts: cfg.PortalPorts, Lines: cfg.Lines})
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +202,9 @@ func ethernet(name string, own netip.Prefix) (*net.Interface, error) {
 	}
 	for _, a := range addrs {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(own) {
-			return nil, fmt.Errorf("%s has the address %s of the clients' network, which the TUN device is to have: ip addr del %s dev %s", name, p, p, name)
+			return nil, fmt.Errorf(
+				"%s has the address %s of the clients' network, which the TUN device is to have: ip addr del %s dev %s", name, p, p,
+				name)
 		}
 	}
 	return lan, nil

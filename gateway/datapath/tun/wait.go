@@ -74,7 +74,8 @@ func newWaiting(stop, lan, device int) (waiting, error) {
 // counts as ready: the reader gets it.
 func (w waiting) wait() int {
 	var events [3]unix.EpollEvent
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll), uintptr(unsafe.Pointer(&events)), uintptr(len(events)),
+	n, _, errno := unix.RawSyscall6(
+		unix.SYS_EPOLL_PWAIT, uintptr(w.epoll), uintptr(unsafe.Pointer(&events)), uintptr(len(events)),
 		uintptr(patience.Milliseconds()), 0, 0)
 	if errno != 0 {
 		return 0

@@ -48,7 +48,8 @@ func (d *Datapath) watch() (*watcher, error) {
 	}
 	w := &watcher{lan: d.lan, device: dev.Index, mtu: dev.MTU, name: d.cfg.Device, follower: follower, failed: d.failed}
 	d.reroute(w)
-	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: func() { d.reroute(w) }, Rules: d.keepRules}); err != nil {
+	if err := follower.Run(
+		stack.Changes{LAN: d.lan.Index, Routing: func() { d.reroute(w) }, Rules: d.keepRules}); err != nil {
 		return nil, errors.Join(err, follower.Close())
 	}
 	return w, nil
@@ -109,7 +110,8 @@ func (d *Datapath) keepRules() {
 	}
 	if err == nil && (!frames || !forwarding) {
 		if err = d.shut(nil); err == nil {
-			d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded what the LAN sends", "lan", d.cfg.LAN)
+			d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded what the LAN "+
+				"sends", "lan", d.cfg.LAN)
 		}
 	}
 	if err != nil {

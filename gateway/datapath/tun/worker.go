@@ -243,7 +243,8 @@ func (w *worker) toKernel(ip []byte) {
 // write and read are system calls on non-blocking descriptors that bypass Go's scheduler:
 // they return at once, with -1 for an error.
 func write(fd int, b []byte) int {
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	n, _, errno := unix.RawSyscall(
+		unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	if errno != 0 {
 		return -1
 	}
@@ -251,12 +252,14 @@ func write(fd int, b []byte) int {
 }
 
 func writeTwo(fd int, a, b []byte) int {
-	vec := [2]unix.Iovec{{Base: unsafe.SliceData(a), Len: uint64(len(a))}, {Base: unsafe.SliceData(b), Len: uint64(len(b))}}
+	vec := [2]unix.Iovec{
+		{Base: unsafe.SliceData(a), Len: uint64(len(a))}, {Base: unsafe.SliceData(b), Len: uint64(len(b))}}
 	return writeAll(fd, vec[:])
 }
 
 func writeAll(fd int, vec []unix.Iovec) int {
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(vec))), uintptr(len(vec)))
+	n, _, errno := unix.RawSyscall(
+		unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(vec))), uintptr(len(vec)))
 	if errno != 0 {
 		return -1
 	}
@@ -264,7 +267,8 @@ func writeAll(fd int, vec []unix.Iovec) int {
 }
 
 func read(fd int, b []byte) int {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	n, _, errno := unix.RawSyscall(
+		unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	if errno != 0 {
 		return -1
 	}

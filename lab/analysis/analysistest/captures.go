@@ -85,8 +85,10 @@ func (s Captures) trial(rng *rand.Rand, d Sniffer, cell result.Cell) *capture.Tr
 	}
 	n := int64(perSecond * seconds)
 	t := &capture.Trial{
-		Head: result.Head{Version: result.Version, Kind: capture.KindCapture, Accepted: true}, Cell: cell, Host: "router", SetupSeconds: 1, SendSeconds: seconds, LoadSeconds: seconds,
-		Intended: n, Offered: n, Passed: int64(float64(n) * passed), NAPINs: int64(napi * seconds * 1e9), CPUs: s.Share + float64(max(0, cell.Int(result.CPUs)-1)),
+		Head: result.Head{Version: result.Version, Kind: capture.KindCapture, Accepted: true}, Cell: cell, Host: "router",
+		SetupSeconds: 1, SendSeconds: seconds, LoadSeconds: seconds,
+		Intended: n, Offered: n, Passed: int64(float64(n) * passed), NAPINs: int64(napi * seconds * 1e9),
+		CPUs: s.Share + float64(max(0, cell.Int(result.CPUs)-1)),
 	}
 	if s.Share < 1 {
 		t.RouterShare = s.Share

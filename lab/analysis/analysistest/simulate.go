@@ -128,7 +128,8 @@ func Run(spec Spec) result.Run {
 }
 
 func (s Spec) withDefaults() Spec {
-	s.Mode, s.MachineSD, s.Clean = cmp.Or(s.Mode, result.ModeDuet), cmp.Or(s.MachineSD, 0.1), cmp.Or(s.Clean, Cost{PerGbit: 8})
+	s.Mode, s.MachineSD, s.Clean = cmp.Or(s.Mode, result.ModeDuet), cmp.Or(s.MachineSD, 0.1),
+		cmp.Or(s.Clean, Cost{PerGbit: 8})
 	if len(s.Profiles) == 0 {
 		s.Profiles = []string{"per-packet"}
 	}
@@ -149,11 +150,13 @@ func environment(mode string) result.Environment {
 		Version: result.Version, Experiment: "simulated", Mode: mode,
 		Command: "gateweigh run simulated", Start: start,
 		GateweighVersion: "0.1.0", GateweighSHA256: "5d41402abc4b2a76b9719d911017c592ae1f1c1d7f5f4c8c2d7b2d1e0c9a8b7f",
-		Kernel: "6.18.0", Arch: "x86_64", CPUModel: "Example CPU at 2.40 GHz", CPUs: 2, MemoryMiB: 23552, Virtualisation: "kvm",
-		Placement: "routers and DUT processes on CPU 0, endpoints on CPU 1",
-		Offloads:  []string{"tso off, gso off, gro on, gro_max_size 1500, threaded NAPI", "gso_max_segs 8 on the senders' links"},
-		Tools:     map[string]string{"iproute2": "6.1.0", "nftables": "1.0.6"},
-		Sysctls:   map[string]string{"net.ipv4.ip_forward": "1"},
+		Kernel: "6.18.0", Arch: "x86_64", CPUModel: "Example CPU at 2.40 GHz", CPUs: 2, MemoryMiB: 23552,
+		Virtualisation: "kvm",
+		Placement:      "routers and DUT processes on CPU 0, endpoints on CPU 1",
+		Offloads: []string{
+			"tso off, gso off, gro on, gro_max_size 1500, threaded NAPI", "gso_max_segs 8 on the senders' links"},
+		Tools:   map[string]string{"iproute2": "6.1.0", "nftables": "1.0.6"},
+		Sysctls: map[string]string{"net.ipv4.ip_forward": "1"},
 	}
 }
 
@@ -185,8 +188,9 @@ func (s *simulation) block(d DUT, cell result.Cell, block int, aa bool) {
 	}
 	clients := cell.Int(result.Clients)
 	ended := result.Block{
-		Version: result.Version, Kind: result.KindBlock, DUT: d.Name, AA: aa, Clients: clients, Direction: cell.Text(result.Direction),
-		Profile: cell.Text(result.Profile), Block: block, DUTLab: lab, Start: begin, Seconds: s.clock.Sub(begin).Seconds(),
+		Version: result.Version, Kind: result.KindBlock, DUT: d.Name, AA: aa, Clients: clients,
+		Direction: cell.Text(result.Direction),
+		Profile:   cell.Text(result.Profile), Block: block, DUTLab: lab, Start: begin, Seconds: s.clock.Sub(begin).Seconds(),
 		SetupSeconds: 1.5 + 0.1*s.rng.Float64(), LeaseSeconds: 0.03 * float64(clients), LoginSeconds: 0.02 * float64(clients),
 	}
 	for range clients {
@@ -248,7 +252,8 @@ func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
 }
 
 // measurement is a window of a router that delivers so much at its cost times a factor.
-func (s *simulation) measurement(cell result.Cell, delivered float64, cost Cost, factor, process float64) result.Measurement {
+func (s *simulation) measurement(
+	cell result.Cell, delivered float64, cost Cost, factor, process float64) result.Measurement {
 	packets := packetsPerSegment * delivered * 1e6 * windowSeconds / 8 / s.PayloadBytes(cell)
 	ns := factor * cost.CorePct(delivered/1000, cell.Int(result.Clients), packets/windowSeconds/1e6) * 1e7 * windowSeconds
 	up, down := packets/packetsPerSegment, packets-packets/packetsPerSegment
@@ -257,10 +262,12 @@ func (s *simulation) measurement(cell result.Cell, delivered float64, cost Cost,
 	}
 	return result.Measurement{
 		Seconds: windowSeconds, NAPINs: int64(ns * (1 - process)), ProcessNs: int64(ns * process), WaitNs: int64(ns / 50),
-		LinkMbps: delivered * 1.046, DeliveredMbps: delivered, OfferedMbps: cell.Number(result.OfferedMbps), Packets: int64(packets),
+		LinkMbps: delivered * 1.046, DeliveredMbps: delivered, OfferedMbps: cell.Number(result.OfferedMbps),
+		Packets:   int64(packets),
 		PacketsUp: int64(up), PacketsDown: int64(down),
-		AggregationFactor: 1, SegmentsPerBurst: 8, PacketsPerWakeup: 12, GeneratorCPU: 0.1 + cell.Number(result.OfferedMbps)/4000,
-		Machine: result.Machine{Usr: 5, Sys: 12, Soft: 8, Idle: 75}, MeterNs: 900_000,
+		AggregationFactor: 1, SegmentsPerBurst: 8, PacketsPerWakeup: 12,
+		GeneratorCPU: 0.1 + cell.Number(result.OfferedMbps)/4000,
+		Machine:      result.Machine{Usr: 5, Sys: 12, Soft: 8, Idle: 75}, MeterNs: 900_000,
 		RoleNs:   map[string]int64{"router": int64(ns)},
 		ThreadNs: map[string]int64{"napi/lan": int64(ns * (1 - process)), "daemon": int64(ns * process)},
 	}

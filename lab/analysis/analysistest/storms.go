@@ -45,8 +45,10 @@ func Storms(seed uint64, doors []Door, clients []int, blocks int) result.Run {
 
 func (d Door) storm(rng *rand.Rand, clients int) logins.Storm {
 	s := logins.Storm{
-		Head: result.Head{Version: result.Version, Kind: logins.KindStorm, Accepted: true}, DUT: d.Name, Clients: clients, DeviceLeases: true,
-		SetupSeconds: 1, CreateSeconds: 0.5, TailSeconds: 0.5, IdlePSSMiB: 10, LeasedPSSMiB: 11, LoggedPSSMiB: 10 + float64(clients)*20/1024,
+		Head: result.Head{Version: result.Version, Kind: logins.KindStorm, Accepted: true}, DUT: d.Name, Clients: clients,
+		DeviceLeases: true,
+		SetupSeconds: 1, CreateSeconds: 0.5, TailSeconds: 0.5, IdlePSSMiB: 10, LeasedPSSMiB: 11,
+		LoggedPSSMiB: 10 + float64(clients)*20/1024,
 	}
 	s.Lease = d.phase(rng, clients, d.LoginMs/4, 0)
 	s.Login = d.phase(rng, clients, d.LoginMs, d.Leaves)
@@ -55,7 +57,8 @@ func (d Door) storm(rng *rand.Rand, clients int) logins.Storm {
 
 // phase has the clients through one after the other, some 5 % faster or slower.
 func (d Door) phase(rng *rand.Rand, clients int, each float64, leaves int) logins.Phase {
-	p := logins.Phase{Asked: clients, Limit: d.Limit, RouterBusy: 0.95, EndpointsBusy: 0.4, ClientBusy: 0.3, RadiusBusy: 0.05}
+	p := logins.Phase{
+		Asked: clients, Limit: d.Limit, RouterBusy: 0.95, EndpointsBusy: 0.4, ClientBusy: 0.3, RadiusBusy: 0.05}
 	if p.Limit == "" {
 		p.Limit = logins.LimitDevice
 	}

@@ -90,7 +90,8 @@ func (x exchange) confirm(ctx context.Context, d *DHCP, frame []byte, tries *Tri
 
 // Release gives a lease back: one message, never answered (RFC 2131, 4.4.6).
 func (d *DHCP) Release(mac MAC, l Lease) error {
-	return d.say(d.message(newID(), mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
+	return d.say(d.message(
+		newID(), mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
 
 // Decline tells the server that another client has the address it gave
@@ -120,7 +121,8 @@ func (d *DHCP) say(frame []byte, err error) error {
 
 // message is the frame of a client's message: to the server of its lease, or to all from a
 // client that has none.
-func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) ([]byte, error) {
+func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) (
+	[]byte, error) {
 	more = append(more, dhcpv4.WithTransactionID(id), dhcpv4.WithHwAddr(mac[:]), dhcpv4.WithMessageType(kind))
 	to, src, dst := broadcast, netip.IPv4Unspecified(), anyone
 	if l.Addr.IsValid() {
@@ -137,7 +139,8 @@ func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.Me
 	if err != nil {
 		return nil, fmt.Errorf("making a %s: %w", kind, err)
 	}
-	return datagram(mac, to, netip.AddrPortFrom(src, dhcpv4.ClientPort), netip.AddrPortFrom(dst, dhcpv4.ServerPort), m.ToBytes())
+	return datagram(
+		mac, to, netip.AddrPortFrom(src, dhcpv4.ClientPort), netip.AddrPortFrom(dst, dhcpv4.ServerPort), m.ToBytes())
 }
 
 // lease reads an ACK.

@@ -13,7 +13,8 @@ func (d *DHCP) Rejoin(ctx context.Context, mac MAC, addr netip.Addr) (Lease, Tri
 	id, x := d.await(mac)
 	defer d.forget(id)
 	tries := Tries{Count: 1}
-	frame, err := d.message(id, mac, Lease{}, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
+	frame, err := d.message(
+		id, mac, Lease{}, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
 	if err != nil {
 		return Lease{}, tries, err
 	}

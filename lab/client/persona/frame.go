@@ -29,7 +29,8 @@ const (
 func datagram(from, to MAC, src, dst netip.AddrPort, payload []byte) ([]byte, error) {
 	length := udpBytes + len(payload)
 	if ipBytes+length > math.MaxUint16 || !src.Addr().Is4() || !dst.Addr().Is4() {
-		return nil, fmt.Errorf("making a frame from %s to %s with %d bytes: IPv4 datagrams take at most %d", src, dst, len(payload), math.MaxUint16-ipBytes-udpBytes)
+		return nil, fmt.Errorf("making a frame from %s to %s with %d bytes: IPv4 datagrams take at most %d", src, dst, len(
+			payload), math.MaxUint16-ipBytes-udpBytes)
 	}
 	b := ethernet(from, to, typeIPv4)
 	b = append(b, 0x45, 0)
@@ -71,7 +72,8 @@ func question(from MAC, src, target netip.Addr) ([]byte, error) {
 	if !src.Is4() || !target.Is4() {
 		return nil, fmt.Errorf("asking for the hardware address of %s as %s: ARP is for IPv4", target, src)
 	}
-	b := append(ethernet(from, broadcast, typeARP), 0, 1, 8, 0, 6, 4, 0, 1) // Ethernet, IPv4, lengths of addresses, request
+	// Ethernet, IPv4, lengths of addresses, request
+	b := append(ethernet(from, broadcast, typeARP), 0, 1, 8, 0, 6, 4, 0, 1)
 	b = append(append(b, from[:]...), src.AsSlice()...)
 	b = append(append(b, make([]byte, len(MAC{}))...), target.AsSlice()...)
 	return padded(b), nil

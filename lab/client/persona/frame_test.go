@@ -23,7 +23,8 @@ func offer(t testing.TB, how ...dhcpv4.Modifier) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := datagram(wireMAC, aliceMAC, netip.AddrPortFrom(own, dhcpv4.ServerPort), netip.AddrPortFrom(alice, dhcpv4.ClientPort), m.ToBytes())
+	b, err := datagram(wireMAC, aliceMAC, netip.AddrPortFrom(own, dhcpv4.ServerPort), netip.AddrPortFrom(alice,
+		dhcpv4.ClientPort), m.ToBytes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,21 +95,26 @@ func TestFramesAreThoseOfOthers(t *testing.T) {
 		if err := gopacket.SerializeLayers(want, options, eth, ip, udp, gopacket.Payload(payload)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := datagram(aliceMAC, wireMAC, netip.AddrPortFrom(alice, dhcpv4.ClientPort), netip.AddrPortFrom(own, dhcpv4.ServerPort), payload)
+		got, err := datagram(
+			aliceMAC, wireMAC, netip.AddrPortFrom(alice, dhcpv4.ClientPort), netip.AddrPortFrom(own, dhcpv4.ServerPort), payload)
 		if err != nil || !bytes.Equal(got, want.Bytes()) {
 			t.Errorf("%d bytes of payload: %x, %v, want %x", len(payload), got, err, want.Bytes())
 		}
 	}
 	want := gopacket.NewSerializeBuffer()
-	err := gopacket.SerializeLayers(want, options, &layers.Ethernet{SrcMAC: aliceMAC[:], DstMAC: broadcast[:], EthernetType: layers.EthernetTypeARP}, &layers.ARP{
-		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPRequest,
-		SourceHwAddress: aliceMAC[:], SourceProtAddress: alice.AsSlice(), DstHwAddress: make([]byte, 6), DstProtAddress: own.AsSlice(),
+	err := gopacket.SerializeLayers(want, options, &layers.Ethernet{SrcMAC: aliceMAC[:], DstMAC: broadcast[:],
+		EthernetType: layers.EthernetTypeARP}, &layers.ARP{
+		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4,
+		Operation:       layers.ARPRequest,
+		SourceHwAddress: aliceMAC[:], SourceProtAddress: alice.AsSlice(), DstHwAddress: make([]byte, 6),
+		DstProtAddress: own.AsSlice(),
 	})
 	got, bad := question(aliceMAC, alice, own)
 	if err != nil || bad != nil || !bytes.Equal(got, want.Bytes()) {
 		t.Errorf("question %x, %v, want %x, %v", got, bad, want.Bytes(), err)
 	}
-	if _, err := datagram(aliceMAC, wireMAC, netip.MustParseAddrPort("[::1]:68"), netip.MustParseAddrPort("[::1]:67"), nil); err == nil {
+	if _, err := datagram(
+		aliceMAC, wireMAC, netip.MustParseAddrPort("[::1]:68"), netip.MustParseAddrPort("[::1]:67"), nil); err == nil {
 		t.Error("a datagram between IPv6 addresses is no error")
 	}
 }
@@ -119,7 +125,8 @@ func TestRepliesInFramesOfAllKinds(t *testing.T) {
 	options[ethernetBytes] = 0x46
 	options[ethernetBytes+3] += 4 // the length, whose low byte has room
 	options = append(append(options, 1, 1, 1, 0), whole[ethernetBytes+ipBytes:]...)
-	for name, frame := range map[string][]byte{"padded": append(bytes.Clone(whole), make([]byte, 20)...), "with IP options": options} {
+	for name, frame := range map[string][]byte{
+		"padded": append(bytes.Clone(whole), make([]byte, 20)...), "with IP options": options} {
 		if r, err := parseReply(frame); err != nil || r.from != wireMAC {
 			t.Errorf("%s: %v, from %s", name, err, r.from)
 		}

@@ -40,12 +40,14 @@ var errNoSession = errors.New("the concentrator gives no session")
 // dial carries discovery out and opens the link.
 func (l *Line) dial(ctx context.Context, tries *Tries) error {
 	uniq := pppoe.Tag{Type: pppoe.HostUniq, Value: l.mac[:]}
-	padi := &pppoe.Frame{To: pppoe.Broadcast, From: l.mac, Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, uniq}}
+	padi := &pppoe.Frame{
+		To: pppoe.Broadcast, From: l.mac, Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, uniq}}
 	if err := l.ask(ctx, padi, l.offered, tries); err != nil {
 		return fmt.Errorf("looking for a concentrator (PADI): %w", err)
 	}
 	l.mu.Lock()
-	padr := &pppoe.Frame{To: l.at.Concentrator, From: l.mac, Code: pppoe.PADR, Tags: append([]pppoe.Tag{{Type: pppoe.ServiceName}, uniq}, l.tags...)}
+	padr := &pppoe.Frame{To: l.at.Concentrator, From: l.mac, Code: pppoe.PADR, Tags: append([]pppoe.Tag{{
+		Type: pppoe.ServiceName}, uniq}, l.tags...)}
 	l.mu.Unlock()
 	if err := l.ask(ctx, padr, l.confirmed, tries); err != nil {
 		return fmt.Errorf("asking for a session (PADR): %w", err)
@@ -173,7 +175,8 @@ type lineHandler Line
 // Send implements ppp.Handler.
 func (h *lineHandler) Send(frame []byte) {
 	l := (*Line)(h)
-	_ = l.of.send(&pppoe.Frame{To: l.at.Concentrator, From: l.mac, Session: l.at.ID, PPP: frame}) // the link sends again what is lost
+	// the link sends again what is lost
+	_ = l.of.send(&pppoe.Frame{To: l.at.Concentrator, From: l.mac, Session: l.at.ID, PPP: frame})
 }
 
 // Authenticate implements ppp.Handler; clients are not asked.

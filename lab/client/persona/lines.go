@@ -109,7 +109,8 @@ func (l *Lines) Dial(ctx context.Context, mac MAC, a Account) (*Line, Tries, err
 	tries := Tries{Count: 1}
 	line := &Line{
 		of: l, mac: mac, account: a,
-		offered: make(chan struct{}), confirmed: make(chan struct{}), opened: make(chan struct{}), closed: make(chan struct{}),
+		offered: make(chan struct{}), confirmed: make(chan struct{}), opened: make(chan struct{}),
+		closed: make(chan struct{}),
 	}
 	l.mu.Lock()
 	_, taken := l.lines[mac]

@@ -50,12 +50,16 @@ func TestFromLine(t *testing.T) {
 		alice   Counters
 		refused Refusals
 	}{
-		{"its session", onLine(acMAC, aliceMAC, aliceLine, plain), pass, plain, Counters{RxPackets: 1, RxBytes: 100}, Refusals{}},
+		{"its session", onLine(acMAC, aliceMAC, aliceLine, plain), pass, plain, Counters{RxPackets: 1, RxBytes: 100},
+			Refusals{}},
 		{"another's session", onLine(acMAC, aliceMAC, bobLine, plain), shot, nil, Counters{Misdirected: 1}, Refusals{}},
-		{"another's hardware address", onLine(acMAC, bobMAC, aliceLine, plain), shot, nil, Counters{Misdirected: 1}, Refusals{}},
-		{"from another concentrator", onLine(wireMAC, aliceMAC, aliceLine, plain), shot, nil, Counters{Misdirected: 1}, Refusals{}},
+		{"another's hardware address", onLine(acMAC, bobMAC, aliceLine, plain), shot, nil, Counters{Misdirected: 1},
+			Refusals{}},
+		{"from another concentrator", onLine(wireMAC, aliceMAC, aliceLine, plain), shot, nil, Counters{Misdirected: 1},
+			Refusals{}},
 		{"without a session", plain, shot, nil, Counters{Misdirected: 1}, Refusals{}},
-		{"an address nobody has", onLine(acMAC, aliceMAC, aliceLine, udpFrame(t, acMAC, aliceMAC, outside, nobody, 80)), shot, nil, Counters{}, Refusals{Destination: 1}},
+		{"an address nobody has", onLine(acMAC, aliceMAC, aliceLine, udpFrame(t, acMAC, aliceMAC, outside, nobody, 80)), shot,
+			nil, Counters{}, Refusals{Destination: 1}},
 		{"an echo request, which the packet socket reads", lcp.Append(nil), pass, nil, Counters{}, Refusals{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -52,8 +52,10 @@ func (l *log) count(word string) int {
 func newNetwork(t *testing.T, last string) *network {
 	t.Helper()
 	n := &network{Pair: labtest.NewPair(t), log: &log{}}
-	cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
-		"--interface=gwt1", "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative", "--log-dhcp", "--log-facility=-",
+	cmd := exec.Command(
+		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
+		"--interface=gwt1", "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative", "--log-dhcp",
+		"--log-facility=-",
 		"--pid-file=", "--dhcp-range=10.77.1.1,"+last+",255.255.0.0,10m")
 	out, in := io.Pipe()
 	cmd.Stderr = in
@@ -117,7 +119,8 @@ func TestManyClientsLeaseAtOnce(t *testing.T) {
 	wg.Wait()
 	seen := map[netip.Addr]bool{}
 	for i, l := range leases {
-		if errs[i] != nil || seen[l.Addr.Addr()] || !lan.Contains(l.Addr.Addr()) || l.Addr.Bits() != 16 || l.Router != labtest.ServerIP || l.Server != labtest.ServerIP {
+		if errs[i] != nil || seen[l.Addr.Addr()] || !lan.Contains(l.Addr.Addr()) || l.Addr.Bits() != 16 ||
+			l.Router != labtest.ServerIP || l.Server != labtest.ServerIP {
 			t.Errorf("client %d: %+v, %v", i, l, errs[i])
 		}
 		seen[l.Addr.Addr()] = true
@@ -144,7 +147,8 @@ func TestLeaseIsRenewedAskedForAgainAndGivenBack(t *testing.T) {
 	if err := n.dhcp.Release(clientMAC(1), l); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Await(t, "dnsmasq to have the lease back", func() bool { return n.log.count("DHCPRELEASE(gwt1) "+l.Addr.Addr().String()) == 1 })
+	labtest.Await(t, "dnsmasq to have the lease back",
+		func() bool { return n.log.count("DHCPRELEASE(gwt1) "+l.Addr.Addr().String()) == 1 })
 }
 
 func TestDeclinedAddressIsNotGivenAgain(t *testing.T) {
@@ -253,14 +257,16 @@ func TestWrongHardwareAddressIsNotTaken(t *testing.T) {
 	l := n.join(t, 1)
 	n.join(t, 2)
 	ip := l.Addr.Addr()
-	n.Server.Run(t, "ip", "neigh", "replace", ip.String(), "lladdr", clientMAC(2).String(), "dev", "gwt1", "nud", "permanent")
+	n.Server.Run(t, "ip", "neigh", "replace", ip.String(), "lladdr", clientMAC(2).String(), "dev", "gwt1", "nud",
+		"permanent")
 	if saw, err := n.visit(ip, at, giveUpSoon); err == nil {
 		t.Errorf("a connection came about over another client's hardware address: %q", saw)
 	}
 	if c := n.link.counters(t, ip); c.Misdirected == 0 || c.RxPackets != 0 {
 		t.Errorf("counters %+v: want misdirected packets and no others", c)
 	}
-	n.Server.Run(t, "ip", "neigh", "replace", ip.String(), "lladdr", clientMAC(1).String(), "dev", "gwt1", "nud", "permanent")
+	n.Server.Run(t, "ip", "neigh", "replace", ip.String(), "lladdr", clientMAC(1).String(), "dev", "gwt1", "nud",
+		"permanent")
 	if _, err := n.visit(ip, at); err != nil {
 		t.Errorf("over its own: %v", err)
 	}

@@ -175,8 +175,9 @@ func (l *Link) attach() error {
 
 func clsact(index int, prog *ebpf.Program, parent uint32) error {
 	qdisc := &netlink.GenericQdisc{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
-		QdiscType:  "clsact",
+		QdiscAttrs: netlink.QdiscAttrs{
+			LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
+		QdiscType: "clsact",
 	}
 	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("adding clsact: %w", err)
@@ -212,14 +213,16 @@ func (l *Link) SetRouter(router netip.Addr) error {
 	case router == l.router:
 		return nil
 	case l.router.IsValid():
-		return fmt.Errorf("a lease names the router %s, an earlier one %s: clients of one host share their router", router, l.router)
+		return fmt.Errorf(
+			"a lease names the router %s, an earlier one %s: clients of one host share their router", router, l.router)
 	}
 	err := l.addRoute(&netlink.Route{
 		LinkIndex: l.ifi.Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_UNICAST, Scope: unix.RT_SCOPE_LINK,
 		Dst: IPNet(netip.PrefixFrom(router, router.BitLen())),
 	})
 	if err == nil {
-		out := &netlink.Route{LinkIndex: l.ifi.Index, Gw: router.AsSlice(), Flags: int(netlink.FLAG_ONLINK), InitCwnd: l.cfg.Window, MTU: l.cfg.MTU}
+		out := &netlink.Route{LinkIndex: l.ifi.Index, Gw: router.AsSlice(), Flags: int(netlink.FLAG_ONLINK),
+			InitCwnd: l.cfg.Window, MTU: l.cfg.MTU}
 		err = l.addRoute(out)
 	}
 	if err == nil {
@@ -245,7 +248,8 @@ func (l *Link) single() error {
 
 // Meet enters the router's hardware address, for clients that do not ask for it: those of sessions.
 func (l *Link) Meet(router netip.Addr, mac MAC) error {
-	n := &netlink.Neigh{LinkIndex: l.ifi.Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: router.AsSlice(), HardwareAddr: mac[:]}
+	n := &netlink.Neigh{LinkIndex: l.ifi.Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: router.AsSlice(),
+		HardwareAddr: mac[:]}
 	if err := netlink.NeighSet(n); err != nil {
 		return fmt.Errorf("entering %s as the hardware address of %s: %w", mac, router, err)
 	}

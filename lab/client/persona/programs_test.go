@@ -44,7 +44,8 @@ func bench(t *testing.T) *Link {
 	spec.Maps["personas"].MaxEntries = 2
 	base := lan.Addr().As4()
 	for name, value := range map[string]uint32{
-		"lan_base": binary.NativeEndian.Uint32(base[:]), "lan_mask": binary.NativeEndian.Uint32(net.CIDRMask(lan.Bits(), 32)), "host_addr": key(own),
+		"lan_base": binary.NativeEndian.Uint32(base[:]), "lan_mask": binary.NativeEndian.Uint32(net.CIDRMask(lan.Bits(), 32)),
+		"host_addr": key(own),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			t.Fatal(err)
@@ -120,12 +121,15 @@ func TestToLAN(t *testing.T) {
 		sent    uint64 // packets of alice
 		refused Refusals
 	}{
-		{"a client's own address goes in", udpFrame(t, hostMAC, wireMAC, alice, outside, 80), pass, udpFrame(t, aliceMAC, wireMAC, alice, outside, 80), 1, Refusals{}},
+		{"a client's own address goes in", udpFrame(t, hostMAC, wireMAC, alice, outside, 80), pass,
+			udpFrame(t, aliceMAC, wireMAC, alice, outside, 80), 1, Refusals{}},
 		{"an address nobody has", udpFrame(t, hostMAC, wireMAC, nobody, outside, 80), shot, nil, 0, Refusals{Source: 1}},
 		{"the host's own", udpFrame(t, hostMAC, wireMAC, own, outside, 80), pass, nil, 0, Refusals{}},
 		{"of another network", udpFrame(t, hostMAC, wireMAC, outside, outside, 80), pass, nil, 0, Refusals{}},
-		{"a client without an address asks for one", udpFrame(t, bobMAC, broadcast, netip.IPv4Unspecified(), anyone, 67), pass, nil, 0, Refusals{}},
-		{"the kernel asks for the router as a client", arpFrame(t, broadcast, 1, hostMAC, alice, nobody), pass, arpFrame(t, broadcast, 1, aliceMAC, alice, nobody), 0, Refusals{}},
+		{"a client without an address asks for one", udpFrame(t, bobMAC, broadcast, netip.IPv4Unspecified(), anyone, 67),
+			pass, nil, 0, Refusals{}},
+		{"the kernel asks for the router as a client", arpFrame(t, broadcast, 1, hostMAC, alice, nobody), pass,
+			arpFrame(t, broadcast, 1, aliceMAC, alice, nobody), 0, Refusals{}},
 		{"it asks as nobody", arpFrame(t, broadcast, 1, hostMAC, nobody, own), shot, nil, 0, Refusals{Source: 1}},
 		{"it asks as itself", arpFrame(t, broadcast, 1, hostMAC, own, nobody), pass, nil, 0, Refusals{}},
 		{"cut short", arpFrame(t, broadcast, 1, hostMAC, alice, nobody)[:30], shot, nil, 0, Refusals{Malformed: 1}},
@@ -162,20 +166,32 @@ func TestFromLAN(t *testing.T) {
 		alice   Counters
 		refused Refusals
 	}{
-		{"both addresses are a client's", udpFrame(t, wireMAC, aliceMAC, outside, alice, 80), pass, nil, Counters{RxPackets: 1, RxBytes: 100}, Refusals{}},
-		{"its IP address, another's hardware address", udpFrame(t, wireMAC, bobMAC, outside, alice, 80), shot, nil, Counters{Misdirected: 1}, Refusals{}},
-		{"its IP address, the host's hardware address", udpFrame(t, wireMAC, hostMAC, outside, alice, 80), shot, nil, Counters{Misdirected: 1}, Refusals{}},
-		{"its IP address, to all", udpFrame(t, wireMAC, broadcast, outside, alice, 80), shot, nil, Counters{Misdirected: 1}, Refusals{}},
-		{"an address nobody has", udpFrame(t, wireMAC, aliceMAC, outside, nobody, 80), shot, nil, Counters{}, Refusals{Destination: 1}},
+		{"both addresses are a client's", udpFrame(t, wireMAC, aliceMAC, outside, alice, 80), pass, nil,
+			Counters{RxPackets: 1, RxBytes: 100}, Refusals{}},
+		{"its IP address, another's hardware address", udpFrame(t, wireMAC, bobMAC, outside, alice, 80), shot, nil,
+			Counters{Misdirected: 1}, Refusals{}},
+		{"its IP address, the host's hardware address", udpFrame(t, wireMAC, hostMAC, outside, alice, 80), shot, nil,
+			Counters{Misdirected: 1}, Refusals{}},
+		{"its IP address, to all", udpFrame(t, wireMAC, broadcast, outside, alice, 80), shot, nil, Counters{Misdirected: 1},
+			Refusals{}},
+		{"an address nobody has", udpFrame(t, wireMAC, aliceMAC, outside, nobody, 80), shot, nil, Counters{},
+			Refusals{Destination: 1}},
 		{"the host's own", udpFrame(t, wireMAC, hostMAC, outside, own, 80), pass, nil, Counters{}, Refusals{}},
-		{"a lease, which another socket has seen", udpFrame(t, wireMAC, aliceMAC, outside, alice, 68), shot, nil, Counters{}, Refusals{}},
-		{"a question for its address", arpFrame(t, broadcast, 1, wireMAC, outside, alice), redirect, answer, Counters{ARPAnswered: 1}, Refusals{}},
-		{"the same, to it alone", arpFrame(t, aliceMAC, 1, wireMAC, outside, alice), redirect, answer, Counters{ARPAnswered: 1}, Refusals{}},
-		{"the same, to another alone", arpFrame(t, bobMAC, 1, wireMAC, outside, alice), shot, nil, Counters{Misdirected: 1}, Refusals{}},
+		{"a lease, which another socket has seen", udpFrame(t, wireMAC, aliceMAC, outside, alice, 68), shot, nil, Counters{},
+			Refusals{}},
+		{"a question for its address", arpFrame(t, broadcast, 1, wireMAC, outside, alice), redirect, answer,
+			Counters{ARPAnswered: 1}, Refusals{}},
+		{"the same, to it alone", arpFrame(t, aliceMAC, 1, wireMAC, outside, alice), redirect, answer,
+			Counters{ARPAnswered: 1}, Refusals{}},
+		{"the same, to another alone", arpFrame(t, bobMAC, 1, wireMAC, outside, alice), shot, nil, Counters{Misdirected: 1},
+			Refusals{}},
 		{"whether its address is free", probe, redirect, defence, Counters{ARPAnswered: 1}, Refusals{}},
-		{"a question for an address nobody has", arpFrame(t, broadcast, 1, wireMAC, outside, nobody), shot, nil, Counters{}, Refusals{Question: 1}},
-		{"a question for the host's own", arpFrame(t, broadcast, 1, wireMAC, outside, own), pass, nil, Counters{}, Refusals{}},
-		{"an answer to a client's question", arpFrame(t, aliceMAC, 2, wireMAC, outside, alice), pass, nil, Counters{}, Refusals{}},
+		{"a question for an address nobody has", arpFrame(t, broadcast, 1, wireMAC, outside, nobody), shot, nil, Counters{},
+			Refusals{Question: 1}},
+		{"a question for the host's own", arpFrame(t, broadcast, 1, wireMAC, outside, own), pass, nil, Counters{},
+			Refusals{}},
+		{"an answer to a client's question", arpFrame(t, aliceMAC, 2, wireMAC, outside, alice), pass, nil, Counters{},
+			Refusals{}},
 		{"cut short", arpFrame(t, broadcast, 1, wireMAC, outside, alice)[:30], shot, nil, Counters{}, Refusals{Malformed: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -203,7 +219,8 @@ func check(t *testing.T, verdict, want uint32, out, packet, changed []byte) {
 		changed = packet
 	}
 	if verdict != shot && !bytes.Equal(out, changed) {
-		t.Errorf("packet is\n%v\nwant\n%v", gopacket.NewPacket(out, layers.LayerTypeEthernet, gopacket.Default), gopacket.NewPacket(changed, layers.LayerTypeEthernet, gopacket.Default))
+		t.Errorf("packet is\n%v\nwant\n%v", gopacket.NewPacket(out, layers.LayerTypeEthernet, gopacket.Default),
+			gopacket.NewPacket(changed, layers.LayerTypeEthernet, gopacket.Default))
 	}
 }
 

@@ -50,8 +50,8 @@ type block struct {
 }
 
 // Block measures all loads with one device, or with all of them together, in one lab: that of the block's first cells,
-// which stands for all windows. The record of the block is there only with an error or with loads that were left out: what
-// was measured is in the trials, which are written window by window.
+// which stands for all windows. The record of the block is there only with an error or with loads that were left out:
+// what was measured is in the trials, which are written window by window.
 func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	r.note(s, eb)
 	loads := byLoad(eb.Cells)
@@ -117,14 +117,15 @@ func (r run) say(s *runner.Session, text string) {
 	}
 }
 
-// crowded reports whether a load had no accepted trial, and the generator left the programs too little of their second CPU.
-// What else rejects trials may be gone at the next load.
+// crowded reports whether a load had no accepted trial, and the generator left the programs too little of their second
+// CPU. What else rejects trials may be gone at the next load.
 func (b *block) crowded(cells []result.Cell) bool { return b.second && b.Refused(b.Block, cells[0]) }
 
 // stop ends the block's loads at one that was crowded, and returns that. The summary says it of all blocks together.
 func (b *block) stop(cells []result.Cell) float64 {
 	load := cells[0].Number(result.OfferedMbps)
-	b.Notice("%s: not measured from %g Mbit/s on: there the generator needs too much of the second CPU.", b.Name(b.Block), load)
+	b.Notice("%s: not measured from %g Mbit/s on: there the generator needs too much of the second CPU.", b.Name(b.Block),
+		load)
 	return load
 }
 

@@ -56,8 +56,10 @@ func exact(t *testing.T, r *Trial, programs int) {
 		t.Errorf("%v: %d frames due, %d sent, %d passed, forwarded %v", r.Cell, r.Intended, r.Offered, r.Passed, r.Forwarded)
 	}
 	works := programs > 0 && r.Cell.Text(result.DUT) != "sink-ebpf" // which counts in the kernel
-	if len(r.Programs) != programs || r.Passed > 0 && r.SettledNs == 0 || works && r.ProcessNs+r.SettledNs == 0 || r.SettledNs < r.NAPINs+r.ProcessNs {
-		t.Errorf("%v: %d programs had %d ns, polling threads %d, together %d until all was done", r.Cell, len(r.Programs), r.ProcessNs, r.NAPINs, r.SettledNs)
+	if len(r.Programs) != programs || r.Passed > 0 && r.SettledNs == 0 || works && r.ProcessNs+r.SettledNs == 0 ||
+		r.SettledNs < r.NAPINs+r.ProcessNs {
+		t.Errorf("%v: %d programs had %d ns, polling threads %d, together %d until all was done", r.Cell, len(r.Programs),
+			r.ProcessNs, r.NAPINs, r.SettledNs)
 	}
 	for _, p := range r.Programs {
 		if p.Frames >= 0 && p.Frames+p.Dropped != r.Passed { // on a busy machine its end may take too long
@@ -66,8 +68,8 @@ func exact(t *testing.T, r *Trial, programs int) {
 	}
 }
 
-// TestRouterThatCaptures: frames are counted end to end, also behind address translation, where the host is slow and has
-// other work. A program with more work than it has CPU loses frames at its socket, and nowhere else says so.
+// TestRouterThatCaptures: frames are counted end to end, also behind address translation, where the host is slow and
+// has other work. A program with more work than it has CPU loses frames at its socket, and nowhere else says so.
 func TestRouterThatCaptures(t *testing.T) {
 	out, env, trials := measured(t, `duts = ["no-capture", "sink-mmap", "clean"]
 offered_mbps = [200]
@@ -82,20 +84,23 @@ works = ["gzip"]
 background_pct = [30]
 router.speed = 0.5
 `)
-	if len(out.Skipped) != 1 || out.Skipped[0].DUT != "clean" || len(trials["no-capture"]) != 1 || len(trials["sink-mmap"]) != 1 {
+	if len(out.Skipped) != 1 || out.Skipped[0].DUT != "clean" || len(trials["no-capture"]) != 1 ||
+		len(trials["sink-mmap"]) != 1 {
 		t.Fatalf("%+v, trials %v", out, trials)
 	}
 	for name, programs := range map[string]int{"no-capture": 0, "sink-mmap": 1} {
 		r := trials[name][0]
 		exact(t, r, programs)
-		if r.Host != "router" || r.Switched != nil || r.Forwarded == nil || r.RouterShare <= 0 || r.Background <= 0 || r.CPUs != r.RouterShare {
+		if r.Host != "router" || r.Switched != nil || r.Forwarded == nil || r.RouterShare <= 0 || r.Background <= 0 ||
+			r.CPUs != r.RouterShare {
 			t.Errorf("%+v", r)
 		}
 	}
 	for _, p := range trials["sink-mmap"][0].Programs {
 		const fit = 500 // in the buffer and in what gzip does meanwhile; a starved router forwards fewer
 		if p.Dropped == 0 && trials["sink-mmap"][0].Passed > fit {
-			t.Errorf("%s lost none of %d frames with a buffer of 64 KiB and half a CPU", p.Program, trials["sink-mmap"][0].Passed)
+			t.Errorf("%s lost none of %d frames with a buffer of 64 KiB and half a CPU", p.Program,
+				trials["sink-mmap"][0].Passed)
 		}
 	}
 	if env.RouterSpeed != 0.5 || strings.Contains(env.Clients, "kind") {
@@ -154,9 +159,9 @@ cpus = [2]
 	}
 }
 
-// TestSecondCPUBesideTheGenerator: a program that shares its CPU with a generator which sends all it can takes few frames.
-// It counts these and the lost ones exactly. A trial is rejected for that only where the program waited, and higher loads
-// are left out then.
+// TestSecondCPUBesideTheGenerator: a program that shares its CPU with a generator which sends all it can takes few
+// frames. It counts these and the lost ones exactly. A trial is rejected for that only where the program waited, and
+// higher loads are left out then.
 func TestSecondCPUBesideTheGenerator(t *testing.T) {
 	out, env, trials := measured(t, `duts = ["sink-recv"]
 offered_mbps = [2000, 2500]
@@ -173,7 +178,8 @@ cpus = [2]
 	waited := float64(r.WaitNs) / 1e9 / r.LoadSeconds // with the polling threads
 	said := strings.Contains(strings.Join(r.Rejects, "\n"), "second CPU")
 	if said && (!shared || waited <= maxWait) {
-		t.Errorf("the CPU is shared: %v; waited %g of the time, accepted: %v, rejected for %q", shared, waited, r.Accepted, r.Rejects)
+		t.Errorf("the CPU is shared: %v; waited %g of the time, accepted: %v, rejected for %q", shared, waited, r.Accepted,
+			r.Rejects)
 	}
 	planned, higher := 2, trials["sink-recv"][1:]
 	if said {
@@ -182,7 +188,8 @@ cpus = [2]
 		planned = 1
 	}
 	if out.Planned != planned || said != (len(higher) == 0) {
-		t.Errorf("the lower of two loads was rejected for %q: %d trials at the higher one, %d windows in the plan, want %d", r.Rejects, len(higher), out.Planned, planned)
+		t.Errorf("the lower of two loads was rejected for %q: %d trials at the higher one, %d windows in the plan, want %d",
+			r.Rejects, len(higher), out.Planned, planned)
 	}
 }
 
@@ -195,7 +202,8 @@ func standing(t *testing.T, device string) *lab {
 		t.Fatal(err)
 	}
 	b := e.Plan()[0]
-	l, err := open(t.Context(), side.Labs{Backend: backend, Experiment: e, DUT: device, DUTLab: "a", Sides: e.Labs(b)}, backend.Placement, b.Cells[:1])
+	l, err := open(t.Context(), side.Labs{Backend: backend, Experiment: e, DUT: device, DUTLab: "a", Sides: e.Labs(b)},
+		backend.Placement, b.Cells[:1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +226,8 @@ func TestProgramThatDies(t *testing.T) {
 	if err := l.begin(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := asks(ctx, router.Host, "sh", "-c", `kill -9 "$(cat "$0"/capture/sink-mmap/pid)"`, agent.Scratch); err != nil {
+	if err := asks(ctx, router.Host, "sh", "-c", `kill -9 "$(cat "$0"/capture/sink-mmap/pid)"`,
+		agent.Scratch); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -246,18 +255,20 @@ func TestProgramThatDies(t *testing.T) {
 	if err := asks(ctx, router.Host, "ip", "link", "del", router.port); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = l.read(ctx); err == nil || !strings.Contains(err.Error(), "interface "+router.port+" of a/router is gone") {
+	if _, err = l.read(ctx); err == nil ||
+		!strings.Contains(err.Error(), "interface "+router.port+" of a/router is gone") {
 		t.Errorf("without its interface: %v", err)
 	}
 }
 
-// TestStarvedProgram: a program that hardly gets a CPU takes no more CPU time than one that has nothing to do. The trial
-// goes on until it has worked its frames off.
+// TestStarvedProgram: a program that hardly gets a CPU takes no more CPU time than one that has nothing to do. The
+// trial goes on until it has worked its frames off.
 func TestStarvedProgram(t *testing.T) {
 	l := standing(t, "ids")
 	ctx, router := t.Context(), l.stations[0]
 	o := &observation{lab: l, length: 50 * time.Millisecond, captured: make([][]dut.Captured, 1)}
-	busy := agent.Command{Name: "busy", Argv: []string{"sh", "-c", "ulimit -t 30; while :; do :; done"}, CPUs: router.CPUs, Support: true}
+	busy := agent.Command{
+		Name: "busy", Argv: []string{"sh", "-c", "ulimit -t 30; while :; do :; done"}, CPUs: router.CPUs, Support: true}
 	if err := errors.Join(router.Spawn(ctx, busy), l.begin(ctx)); err != nil {
 		t.Fatal(err)
 	}

@@ -8,17 +8,19 @@ import (
 // minOffered is the share of the due frames below which a trial says nothing of the device.
 const minOffered = 0.98
 
-// judge lists why a trial does not count, empty where it does. The speed is the share of their CPUs that slowed hosts were
-// to have, 0 where none is slowed; cpus is how many the machine has. Frames that were lost are never a reason: only what
-// the lab did, or other programs on its CPUs.
+// judge lists why a trial does not count, empty where it does. The speed is the share of their CPUs that slowed hosts
+// were to have, 0 where none is slowed; cpus is how many the machine has. Frames that were lost are never a reason:
+// only what the lab did, or other programs on its CPUs.
 func (o *observation) judge(speed float64, cpus int) side.Rejects {
 	var r side.Rejects
 	r = append(r, o.faults...)
 	intended, offered := o.sent.Frames.Intended, o.sent.Datagrams.Sent
 	r.If(offered == 0, "the generator sent nothing")
-	r.If(float64(offered) < minOffered*float64(intended), "the generator sent %d of %d frames that were due, less than %g %%", offered, intended, 100*minOffered)
+	r.If(float64(offered) < minOffered*float64(intended),
+		"the generator sent %d of %d frames that were due, less than %g %%", offered, intended, 100*minOffered)
 	if n := o.switched(); n != nil {
-		r.If(*n != offered, "the splitter counted %d frames and the generator %d: frames were lost before they were split", *n, offered)
+		r.If(*n != offered, "the splitter counted %d frames and the generator %d: frames were lost before they were split",
+			*n, offered)
 	}
 	seconds := float64(o.after.stations[0].MonotonicNs-o.before.stations[0].MonotonicNs) / 1e9
 	r.Steal(side.Machine(o.after.stations[0].Stat.Sub(o.before.stations[0].Stat)), seconds, cpus, "")
@@ -28,10 +30,15 @@ func (o *observation) judge(speed float64, cpus int) side.Rejects {
 	w := o.waiting()
 	for i, s := range o.lab.stations {
 		wait, limit := w.of(i)
-		r.If(wait > limit, "%s on %s: polling threads and programs waited %.0f %% of the time for a CPU, limit %.0f %%: another program had it", s.dut, s.Host.Name, 100*wait, 100*limit)
+		r.If(wait > limit,
+			"%s on %s: polling threads and programs waited %.0f %% of the time for a CPU, limit %.0f %%: another program had it",
+			s.dut, s.Host.Name, 100*wait, 100*limit)
 		if o.lab.sharesSecond(s) {
 			wait, limit = w.second[i], w.ofSecond()
-			r.If(w.crowded(i), "%s on %s: the programs waited %.0f %% of the time for their second CPU, limit %.0f %%: the generator, which shares it, left them too little: offer less, or measure where labs may use three CPUs", s.dut, s.Host.Name, 100*wait, 100*limit)
+			r.If(w.crowded(i),
+				"%s on %s: the programs waited %.0f %% of the time for their second CPU, limit %.0f %%: the generator, which "+
+					"shares it, left them too little: offer less, or measure where labs may use three CPUs", s.dut, s.Host.Name,
+				100*wait, 100*limit)
 		}
 	}
 	return r
@@ -61,7 +68,8 @@ func (o *observation) waiting() (w waiting) {
 		u := side.UsageOf(o.before.stations[i], o.end.stations[i])
 		ns := float64(o.end.stations[i].MonotonicNs - o.before.stations[i].MonotonicNs)
 		w.used += float64(u.NAPINs+u.ProcessNs)/ns + o.background(i)
-		w.has, w.waits, w.queues = append(w.has, o.has(s)), append(w.waits, float64(u.WaitNs)/ns), append(w.queues, float64(max(1, len(o.captured[i]))))
+		w.has, w.waits, w.queues = append(w.has, o.has(s)), append(w.waits, float64(u.WaitNs)/ns),
+			append(w.queues, float64(max(1, len(o.captured[i]))))
 		var polling int64
 		for name, now := range o.end.stations[i].NAPI {
 			polling += now.WaitNs - o.before.stations[i].NAPI[name].WaitNs
@@ -136,17 +144,20 @@ func (o *observation) background(i int) (cpus float64) {
 	return cpus
 }
 
-// trial is the record of a station. CPU is that of the time until the last frame was sent, but for SettledNs, which lasts
-// until nothing was left to do; frames are those of all of it.
+// trial is the record of a station. CPU is that of the time until the last frame was sent, but for SettledNs, which
+// lasts until nothing was left to do; frames are those of all of it.
 func (o *observation) trial(i int) *Trial {
 	s, before, end, after := o.lab.stations[i], o.before.stations[i], o.end.stations[i], o.after.stations[i]
 	loaded, all := side.UsageOf(before, end), side.UsageOf(before, after)
 	t := &Trial{
 		Host: s.name, SendSeconds: o.seconds(), LoadSeconds: float64(end.MonotonicNs-before.MonotonicNs) / 1e9,
-		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(), Passed: s.passed(after) - s.passed(before),
+		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(),
+		Passed: s.passed(after) - s.passed(before),
 		Engine: string(o.sent.Frames.Engine), Programs: o.captured[i],
-		NAPINs: loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs, SettledNs: all.NAPINs + all.ProcessNs,
-		Background: o.background(i), CPUs: o.has(s), SharedCPU: o.lab.sharesSecond(s), Machine: side.Machine(after.Stat.Sub(before.Stat)),
+		NAPINs: loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs,
+		SettledNs:  all.NAPINs + all.ProcessNs,
+		Background: o.background(i), CPUs: o.has(s), SharedCPU: o.lab.sharesSecond(s),
+		Machine: side.Machine(after.Stat.Sub(before.Stat)),
 	}
 	if len(o.before.slow) > 0 {
 		t.RouterShare = o.share()

@@ -8,13 +8,20 @@ func TestWaiting(t *testing.T) {
 		w    waiting
 		fits bool
 	}{
-		"alone":                       {waiting{used: 0.11, has: []float64{1}, waits: []float64{0.02}, queues: []float64{1}}, true},
-		"two busy programs beside":    {waiting{used: 0.11, has: []float64{1}, waits: []float64{0.99}, queues: []float64{1}}, false},
-		"a full CPU":                  {waiting{used: 0.97, has: []float64{1}, waits: []float64{1.7}, queues: []float64{1}}, true},
-		"a full slowed CPU":           {waiting{used: 0.1, taken: 0.9, has: []float64{0.1}, waits: []float64{1.8}, queues: []float64{1}}, true},
-		"a slowed CPU":                {waiting{used: 0.05, taken: 0.9, has: []float64{0.1}, waits: []float64{1.2}, queues: []float64{1}}, true},
-		"four programs, a busy CPU":   {waiting{used: 0.6, has: []float64{1}, waits: []float64{1.9}, queues: []float64{4}}, true},
-		"four programs, others there": {waiting{used: 0.2, has: []float64{1}, waits: []float64{3.6}, queues: []float64{4}}, false},
+		"alone": {
+			waiting{used: 0.11, has: []float64{1}, waits: []float64{0.02}, queues: []float64{1}}, true},
+		"two busy programs beside": {
+			waiting{used: 0.11, has: []float64{1}, waits: []float64{0.99}, queues: []float64{1}}, false},
+		"a full CPU": {
+			waiting{used: 0.97, has: []float64{1}, waits: []float64{1.7}, queues: []float64{1}}, true},
+		"a full slowed CPU": {
+			waiting{used: 0.1, taken: 0.9, has: []float64{0.1}, waits: []float64{1.8}, queues: []float64{1}}, true},
+		"a slowed CPU": {
+			waiting{used: 0.05, taken: 0.9, has: []float64{0.1}, waits: []float64{1.2}, queues: []float64{1}}, true},
+		"four programs, a busy CPU": {
+			waiting{used: 0.6, has: []float64{1}, waits: []float64{1.9}, queues: []float64{4}}, true},
+		"four programs, others there": {
+			waiting{used: 0.2, has: []float64{1}, waits: []float64{3.6}, queues: []float64{4}}, false},
 	} {
 		if wait, limit := c.w.of(0); (wait <= limit) != c.fits {
 			t.Errorf("%s: waited %g, limit %g, want it to fit: %v", name, wait, limit, c.fits)

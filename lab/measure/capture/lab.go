@@ -60,7 +60,8 @@ func open(ctx context.Context, labs side.Labs, placement testbed.Placement, cell
 		return nil, err
 	}
 	l := &lab{traffic: labs.Sides[0].Traffic, slowed: labs.Slowed, placement: placement}
-	if l.Lab, err = build(testbed.Spec{CaptureHosts: len(cells), Urgent: true}).Build(ctx, labs.Backend, labs.DUTLab); err != nil {
+	if l.Lab, err = build(testbed.Spec{CaptureHosts: len(cells), Urgent: true}).Build(
+		ctx, labs.Backend, labs.DUTLab); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -103,7 +104,8 @@ func first(hosts []*testbed.Host) *testbed.Host {
 
 // station gives a host its device, and its other work.
 func (l *lab) station(ctx context.Context, h *testbed.Host, cell result.Cell, e *experiment.Experiment) (err error) {
-	s := &station{Host: h, name: strings.TrimPrefix(h.Name, l.Name+"/"), dut: cell.Text(result.DUT), cpus: max(cell.Int(result.CPUs), 1)}
+	s := &station{Host: h, name: strings.TrimPrefix(h.Name, l.Name+"/"), dut: cell.Text(result.DUT),
+		cpus: max(cell.Int(result.CPUs), 1)}
 	if s.port = h.Ifs[0]; l.sink != nil {
 		s.port, s.sends = l.Port(testbed.PortWAN), true
 	}
@@ -116,7 +118,8 @@ func (l *lab) station(ctx context.Context, h *testbed.Host, cell result.Cell, e 
 	}
 	s.env = dut.Env{
 		Hosts: map[string]dut.Host{}, Ports: l.Ports, Install: h.Install, On: s.name, Capture: s.port,
-		LAN: l.LAN, Gateway: l.Gateway, RouterWAN: l.RouterWAN, ServerIP: l.ServerIP, ServiceIP: l.ServiceIP, Clients: 1, Scratch: agent.Scratch,
+		LAN: l.LAN, Gateway: l.Gateway, RouterWAN: l.RouterWAN, ServerIP: l.ServerIP, ServiceIP: l.ServiceIP, Clients: 1,
+		Scratch: agent.Scratch,
 	}
 	for _, other := range l.Hosts {
 		s.env.Hosts[strings.TrimPrefix(other.Name, l.Name+"/")] = other
@@ -156,14 +159,17 @@ func (l *lab) address(ctx context.Context) (err error) {
 	s.Dst = portOf(l.ServerIP)
 	at, err := hardware(ctx, l.sink, l.sink.Ifs[0])
 	if err == nil {
-		err = asks(ctx, router.Host, "ip", "neigh", "replace", l.ServerIP.String(), "lladdr", at.String(), "dev", router.port, "nud", "permanent")
+		err = asks(ctx, router.Host, "ip", "neigh", "replace", l.ServerIP.String(), "lladdr", at.String(), "dev", router.port,
+			"nud", "permanent")
 	}
 	return err
 }
 
 // translate has the router give frames its own address, as home gateways do.
 func (l *lab) translate(ctx context.Context) error {
-	rules := fmt.Sprintf("table ip gateweigh_nat { chain out { type nat hook postrouting priority srcnat; oifname %q masquerade; }; }", l.Port(testbed.PortWAN))
+	rules := fmt.Sprintf(
+		"table ip gateweigh_nat { chain out { type nat hook postrouting priority srcnat; oifname %q masquerade; }; }",
+		l.Port(testbed.PortWAN))
 	if err := asks(ctx, l.stations[0].Host, "nft", rules); err != nil {
 		return fmt.Errorf("translating addresses on the router: %w", err)
 	}
@@ -198,7 +204,8 @@ func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	t := l.traffic
 	f := &agent.Frames{
 		Link: l.generator.Ifs[0], Streams: []send.Stream{l.stream}, For: length, Count: n, Expected: 1,
-		Sizes: *t.Frames, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(l.Name[0]), Burst: t.BurstSegments,
+		Sizes: *t.Frames, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(l.Name[0]),
+		Burst: t.BurstSegments,
 		Spins: l.spins,
 	}
 	if n > 0 {

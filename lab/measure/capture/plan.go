@@ -41,7 +41,8 @@ type parameter struct {
 }
 
 // listOf makes a parameter.
-func listOf[T comparable](key string, d result.Dimension, item experiment.Parser[T], device bool, meaning string) parameter {
+func listOf[T comparable](
+	key string, d result.Dimension, item experiment.Parser[T], device bool, meaning string) parameter {
 	k := experiment.Key[[]T]{Name: key, Parse: experiment.List(item), Meaning: meaning}
 	return parameter{key, d, k.Optional(), func(e *experiment.Experiment) (list []any) {
 		for _, v := range k.Of(e) {
@@ -102,9 +103,11 @@ func (Measure) Rules() experiment.Measure {
 	}
 	return experiment.Measure{
 		Name: Name, Alone: true, Roles: []string{string(testbed.RoleGenerator)}, Keys: keys,
-		Uses:   []string{"offered_mbps", "offered_kpps", "frame_sizes", "windows", "window", "traffic.kind", "traffic.burst_segments", "traffic.gaps", "traffic.seed"},
+		Uses: []string{"offered_mbps", "offered_kpps", "frame_sizes", "windows", "window", "traffic.kind",
+			"traffic.burst_segments", "traffic.gaps", "traffic.seed"},
 		Why:    "one generator sends frames, and nobody logs in or compares with a clean router",
-		Settle: settle, Check: check, Settings: settings, Reduce: reduce, Together: together.Of, CPUs: mostCPUs, Duration: duration, Describe: inWords,
+		Settle: settle, Check: check, Settings: settings, Reduce: reduce, Together: together.Of, CPUs: mostCPUs,
+		Duration: duration, Describe: inWords,
 	}
 }
 
@@ -151,17 +154,20 @@ func check(e *experiment.Experiment, report experiment.Report) {
 		for _, mbps := range loads {
 			n, length := sent(e, size, mbps)
 			if n < leastFrames && count.Of(e) == 0 {
-				report("window", "%s: at %g Mbit/s, frames of %s make %d in it, and a trial has at least %d: choose a longer window, or frames", e.Window, mbps, size, n, leastFrames)
+				report("window",
+					"%s: at %g Mbit/s, frames of %s make %d in it, and a trial has at least %d: choose a longer window, or frames",
+					e.Window, mbps, size, n, leastFrames)
 			}
 			if length > maxTrial {
-				report("frames", "%d: at %g Mbit/s, frames of %s take %s, and a trial lasts %s at most", n, mbps, size, length.Round(time.Second), maxTrial)
+				report("frames", "%d: at %g Mbit/s, frames of %s take %s, and a trial lasts %s at most", n, mbps, size,
+					length.Round(time.Second), maxTrial)
 			}
 		}
 	})
 }
 
-// sent is how many frames a trial has at a rate by their bytes without FCS, and how long that takes. Frame sizes are named
-// as in the key frame_sizes.
+// sent is how many frames a trial has at a rate by their bytes without FCS, and how long that takes. Frame sizes are
+// named as in the key frame_sizes.
 func sent(e *experiment.Experiment, size string, mbps float64) (int64, time.Duration) {
 	sizes, err := e.SizesOf(size)
 	if err != nil {
@@ -249,7 +255,8 @@ func howOf(c result.Cell) dut.Capture {
 		filter = ""
 	}
 	return dut.Capture{
-		Snap: c.Int(result.SnapLength), BufferKiB: c.Int(result.BufferKiB), Filter: filter, Work: c.Text(result.Work), Programs: c.Int(result.Programs),
+		Snap: c.Int(result.SnapLength), BufferKiB: c.Int(result.BufferKiB), Filter: filter, Work: c.Text(result.Work),
+		Programs: c.Int(result.Programs),
 	}
 }
 
@@ -277,7 +284,8 @@ func inWords(e *experiment.Experiment) experiment.Description {
 	if n := count.Of(e); n > 0 {
 		of = fmt.Sprintf(" of %s of %s", words.Counted(e.Windows, "window"), words.Counted(int(n), "frame"))
 	}
-	return experiment.Description{Block: "block", Of: of, Doing: "frames of " + words.Listed(e.FrameSizes) + " captured at " + loadsOf(e)}
+	return experiment.Description{
+		Block: "block", Of: of, Doing: "frames of " + words.Listed(e.FrameSizes) + " captured at " + loadsOf(e)}
 }
 
 // loadsOf says the loads.

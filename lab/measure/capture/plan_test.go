@@ -15,7 +15,8 @@ import (
 func catalogue() experiment.Catalogue {
 	own, other := Measure{}.Rules(), cost.Measure{}.Rules()
 	return experiment.Catalogue{Measures: []experiment.Measure{other, own}, Topologies: []experiment.Topology{
-		{Name: "portal", Roles: other.Roles}, {Name: "gateway-capture", Roles: append([]string{"sink"}, own.Roles...)}, {Name: tap, Roles: own.Roles},
+		{Name: "portal", Roles: other.Roles}, {Name: "gateway-capture", Roles: append([]string{"sink"}, own.Roles...)},
+		{Name: tap, Roles: own.Roles},
 	}}
 }
 
@@ -50,12 +51,15 @@ func TestPlan(t *testing.T) {
 		text string
 		want []string
 	}{
-		"no parameter": {"", []string{"dut=no-capture: no-capture@10 no-capture@20", "dut=tcpdump-68: tcpdump-68@10 tcpdump-68@20", "dut=tcpdump: tcpdump@10 tcpdump@20"}},
+		"no parameter": {"", []string{"dut=no-capture: no-capture@10 no-capture@20",
+			"dut=tcpdump-68: tcpdump-68@10 tcpdump-68@20", "dut=tcpdump: tcpdump@10 tcpdump@20"}},
 		"a setting that one refuses": {"snap_lengths = [68, 1500]\n", []string{
 			"dut=no-capture: no-capture@10 no-capture@20", "dut=tcpdump snap_length=1500: tcpdump@10 tcpdump@20",
 			"dut=tcpdump snap_length=68: tcpdump@10 tcpdump@20", "dut=tcpdump-68 snap_length=68: tcpdump-68@10 tcpdump-68@20"}},
-		"other work is of the host": {"duts = [\"no-capture\"]\nbackground_pct = [0, 40]\nworks = [\"none\", \"gzip\"]\n", []string{
-			"dut=no-capture background_pct=0: no-capture@10 no-capture@20", "dut=no-capture background_pct=40: no-capture@10 no-capture@20"}},
+		"other work is of the host": {
+			"duts = [\"no-capture\"]\nbackground_pct = [0, 40]\nworks = [\"none\", \"gzip\"]\n", []string{
+				"dut=no-capture background_pct=0: no-capture@10 no-capture@20",
+				"dut=no-capture background_pct=40: no-capture@10 no-capture@20"}},
 		"together": {"topology = \"tap\"\ntogether = true\nworks = [\"none\", \"gzip\"]\n", []string{
 			"dut=no-capture: no-capture@10 no-capture@20 tcpdump-68@10 tcpdump-68@20 tcpdump@10 tcpdump@20"}},
 	} {
@@ -80,19 +84,27 @@ func TestPlan(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	const plain = "measure = \"capture\"\nduts = [\"tcpdump\"]\noffered_mbps = [10]\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"no load":              {"measure = \"capture\"\nduts = [\"tcpdump\"]\n", "offered_mbps: missing"},
-		"streams":              {plain + "traffic = { kind = \"streams\" }\n", `x.toml:4: traffic.kind: "streams"`},
-		"clients":              {plain + "clients = [3]\n", `x.toml:4: clients: has no meaning with measure = "capture"`},
-		"where clients are":    {plain + "topology = \"portal\"\n", `x.toml:4: topology: "portal" has no generator, and measure = "capture" works with one: choose "gateway-capture" or "tap"`},
-		"other measures there": {"duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\ntopology = \"tap\"\n[dut.x]\nstart = \"true\"\n", `x.toml:4: topology: "tap" has no client and no server`},
-		"no router":            {plain + "topology = \"tap\"\nmasquerade = true\n", "x.toml:5: masquerade"},
-		"one host":             {plain + "together = true\n", "x.toml:4: together"},
-		"hardly a frame":       {"measure = \"capture\"\nduts = [\"tcpdump\"]\noffered_mbps = [0.1]\nframe_sizes = [1514]\nwindow = \"500ms\"\n", "x.toml:5: window: 500ms"},
-		"hardly one":           {plain + "frames = 1\n", "x.toml:4: frames: 1"},
-		"for hours":            {plain + "frames = 1000000000\n", "x.toml:4: frames"},
-		"work":                 {plain + "works = [\"bzip\"]\n", `x.toml:4: works: each value must be "none" or "memcpy" or "gzip"`},
-		"CPUs":                 {plain + "cpus = [3]\n", "x.toml:4: cpus"},
-		"another's key":        {"duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\nsnap_lengths = [68]\n[dut.x]\nstart = \"true\"\n", `x.toml:4: snap_lengths: needs measure = "capture"`},
+		"no load": {"measure = \"capture\"\nduts = [\"tcpdump\"]\n", "offered_mbps: missing"},
+		"streams": {plain + "traffic = { kind = \"streams\" }\n", `x.toml:4: traffic.kind: "streams"`},
+		"clients": {plain + "clients = [3]\n", `x.toml:4: clients: has no meaning with measure = "capture"`},
+		"where clients are": {plain + "topology = \"portal\"\n",
+			`x.toml:4: topology: "portal" has no generator, and measure = "capture" works with one: choose "gateway-capture" or "tap"`},
+		"other measures there": {
+			"duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\ntopology = \"tap\"\n[dut.x]\nstart = \"true\"\n",
+			`x.toml:4: topology: "tap" has no client and no server`},
+		"no router": {plain + "topology = \"tap\"\nmasquerade = true\n", "x.toml:5: masquerade"},
+		"one host":  {plain + "together = true\n", "x.toml:4: together"},
+		"hardly a frame": {
+			"measure = \"capture\"\nduts = [\"tcpdump\"]\noffered_mbps = [0.1]\nframe_sizes = [1514]\nwindow = \"500ms\"\n",
+			"x.toml:5: window: 500ms"},
+		"hardly one": {plain + "frames = 1\n", "x.toml:4: frames: 1"},
+		"for hours":  {plain + "frames = 1000000000\n", "x.toml:4: frames"},
+		"work": {
+			plain + "works = [\"bzip\"]\n", `x.toml:4: works: each value must be "none" or "memcpy" or "gzip"`},
+		"CPUs": {plain + "cpus = [3]\n", "x.toml:4: cpus"},
+		"another's key": {
+			"duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\nsnap_lengths = [68]\n[dut.x]\nstart = \"true\"\n",
+			`x.toml:4: snap_lengths: needs measure = "capture"`},
 	} {
 		if _, err := catalogue().Parse("x.toml", []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

@@ -1,5 +1,5 @@
-// Package capture measures what capturing frames costs a host, and which frames get lost: on a router, or on hosts behind
-// a splitter that all see the same frames.
+// Package capture measures what capturing frames costs a host, and which frames get lost: on a router, or on hosts
+// behind a splitter that all see the same frames.
 //
 // # What is counted
 //
@@ -42,18 +42,21 @@ const (
 	FlagKilled = "killed"
 )
 
-// Summarise computes the summary of a run that measured capturing: each cell's metrics over its accepted trials, nested in
-// blocks, and remarks on flagged ones. It needs the run's records alone.
+// Summarise computes the summary of a run that measured capturing: each cell's metrics over its accepted trials, nested
+// in blocks, and remarks on flagged ones. It needs the run's records alone.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	trials := result.Of[Trial](run.Own)
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Trials: trialsOf(trials), Load: []result.Dimension{result.OfferedMbps},
+		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Trials: trialsOf(trials),
+		Load:    []result.Dimension{result.OfferedMbps},
 		Compare: compareCells(run),
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(
 				leftOut(run, s.Trials.LeftOut),
-				s.Remark("What a program says it lost is not what it did not take", func(c analysis.Cell) bool { return c.Flagged(FlagDisagree) }),
-				s.Remark("Frames waited for a program when it was ended, which it neither took nor lost", func(c analysis.Cell) bool { return c.Flagged(FlagWaiting) }),
+				s.Remark("What a program says it lost is not what it did not take",
+					func(c analysis.Cell) bool { return c.Flagged(FlagDisagree) }),
+				s.Remark("Frames waited for a program when it was ended, which it neither took nor lost",
+					func(c analysis.Cell) bool { return c.Flagged(FlagWaiting) }),
 				s.Remark("A program had to be killed", func(c analysis.Cell) bool { return c.Flagged(FlagKilled) }))
 		},
 	}
@@ -83,7 +86,8 @@ func leftOut(run result.Run, rejected int) []string {
 	}
 	var said []string
 	for _, setting := range slices.SortedFunc(maps.Keys(least), compareCells(run)) {
-		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on (%s)", analysis.Label(setting), least[setting], words.Counted(in[setting], "block")))
+		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on (%s)", analysis.Label(setting), least[setting], words.Counted(
+			in[setting], "block")))
 	}
 	text := "Not measured, because the generator needs too much of the second CPU there: " + strings.Join(said, "; ") + "."
 	if rejected > 0 {
@@ -121,7 +125,8 @@ func trialsOf(trials []*Trial) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(trials))
 	for _, t := range trials {
 		a := analysis.Trial{Device: result.ValuesOf(t)}
-		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = t.Cell, t.Block, t.Window, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects
+		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = t.Cell, t.Block,
+			t.Window, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects
 		for name, value := range t.lost() {
 			a.Device[name] = value
 		}

@@ -19,7 +19,8 @@ func line(block int, change func(*Trial)) result.Line {
 		Cell:     result.NewCell(result.DUT, "tcpdump", result.OfferedMbps, 100, result.FrameSize, "imix"),
 		Intended: 1010, Offered: 1000, Passed: 990, Forwarded: &n, SendSeconds: 2, LoadSeconds: 2, CPUs: 0.5,
 		NAPINs: 2e8, ProcessNs: 1e8, SettledNs: 396e6, RouterShare: 0.5, Background: 0.1,
-		Programs: []dut.Captured{{Program: "tcpdump", Frames: 792, Dropped: 99, Waiting: 19}, {Program: "tcpdump 2", Frames: 990, Dropped: dut.Unknown}},
+		Programs: []dut.Captured{{Program: "tcpdump", Frames: 792, Dropped: 99, Waiting: 19}, {Program: "tcpdump 2",
+			Frames: 990, Dropped: dut.Unknown}},
 	}
 	t.Block, t.Accepted, t.Seconds, t.Start = block, true, 3, time.Unix(int64(block), 0)
 	change(t)
@@ -35,7 +36,8 @@ func TestFigures(t *testing.T) {
 	}
 	c := s.Cells[0]
 	for name, want := range map[string]float64{
-		"captured_pct": 90, "captured_offered_pct": 89.1, "dropped_pct": 10, "waiting_pct": 100 * 19.0 / 990, "unexplained_pct": 100 * 80.0 / 990, "link_loss_pct": 1, "loss_pct": 2, "offered_pct": 100.0 * 1000 / 1010,
+		"captured_pct": 90, "captured_offered_pct": 89.1, "dropped_pct": 10, "waiting_pct": 100 * 19.0 / 990,
+		"unexplained_pct": 100 * 80.0 / 990, "link_loss_pct": 1, "loss_pct": 2, "offered_pct": 100.0 * 1000 / 1010,
 		"busy_pct": 50, "core_pct": 15, "napi_core_pct": 10, "process_core_pct": 5, "background_core_pct": 10,
 		"ns_per_frame": 4e5, "kframes_per_second": 0.495, "router_share_pct": 50,
 	} {
@@ -51,8 +53,9 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestLeftOut: loads that the machine cannot measure are said once, for all blocks. Their rejected trials are in no count,
-// and no reason to call the machine unquiet. Trials of the same load that count do, and so do rejects of other loads.
+// TestLeftOut: loads that the machine cannot measure are said once, for all blocks. Their rejected trials are in no
+// count, and no reason to call the machine unquiet. Trials of the same load that count do, and so do rejects of other
+// loads.
 func TestLeftOut(t *testing.T) {
 	at := func(block int, mbps float64, accepted bool) result.Line {
 		return line(block, func(r *Trial) {
@@ -98,22 +101,28 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestUnknownStaysUnknown: without a program or its word there is no figure, and no flag. Without a sink frames end at the
-// interface that is captured on.
+// TestUnknownStaysUnknown: without a program or its word there is no figure, and no flag. Without a sink frames end at
+// the interface that is captured on.
 func TestUnknownStaysUnknown(t *testing.T) {
 	for name, programs := range map[string][]dut.Captured{
-		"no program": nil, "killed": {{Frames: dut.Unknown, Dropped: dut.Unknown, Ended: "killed"}}, "silent": {{Frames: 990, Dropped: dut.Unknown}},
-		"exact": {{Frames: 870, Dropped: 100, Waiting: 20}},
+		"no program": nil, "killed": {{Frames: dut.Unknown, Dropped: dut.Unknown, Ended: "killed"}},
+		"silent": {{Frames: 990, Dropped: dut.Unknown}},
+		"exact":  {{Frames: 870, Dropped: 100, Waiting: 20}},
 	} {
-		s := Measure{}.Summarise(result.Run{Own: []result.Line{line(0, func(r *Trial) { r.Forwarded, r.Programs = nil, programs })}}, analysis.Options{})
+		s := Measure{}.Summarise(result.Run{Own: []result.Line{line(0, func(r *Trial) {
+			r.Forwarded, r.Programs = nil,
+				programs
+		})}}, analysis.Options{})
 		c := s.Cells[0]
-		if lost := float64(c.Device("loss_pct").Mean); math.Abs(lost-1) > 1e-9 || c.Device("dropped_pct").Mean.Known() != (name == "exact") {
+		if lost := float64(c.Device("loss_pct").Mean); math.Abs(lost-1) > 1e-9 ||
+			c.Device("dropped_pct").Mean.Known() != (name == "exact") {
 			t.Errorf("%s: loss %v, dropped %v", name, c.Device("loss_pct").Mean, c.Device("dropped_pct").Mean)
 		}
 		if took := name == "silent" || name == "exact"; c.Device("captured_pct").Mean.Known() != took {
 			t.Errorf("%s: captured %v", name, c.Device("captured_pct").Mean)
 		}
-		if waits := float64(c.Device("waiting_pct").Mean); name == "exact" && math.Abs(waits-100*20.0/990) > 1e-9 || c.Flagged(FlagWaiting) != (name == "exact") {
+		if waits := float64(c.Device("waiting_pct").Mean); name == "exact" && math.Abs(waits-100*20.0/990) > 1e-9 ||
+			c.Flagged(FlagWaiting) != (name == "exact") {
 			t.Errorf("%s: waiting %g, flags %v", name, waits, c.Flags)
 		}
 		if c.Flagged(FlagDisagree) || c.Flagged(FlagKilled) != (name == "killed") {

@@ -60,7 +60,8 @@ func (t Trial) share(n int64) float64 { return float64(n) / float64(max(t.Passed
 // unexplained are the frames that a program neither took nor says it lost, and that do not wait for it either.
 func (t Trial) unexplained(p dut.Captured) int64 { return t.Passed - p.Frames - p.Dropped - p.Waiting }
 
-// arrived are the frames that came to the end: to the sink, or, where there is none, past the interface that is captured on.
+// arrived are the frames that came to the end: to the sink, or, where there is none, past the interface that is
+// captured on.
 func (t Trial) arrived() int64 {
 	if t.Forwarded != nil {
 		return *t.Forwarded

@@ -9,9 +9,11 @@ import (
 
 // TestVaryAlone: with vary_alone at most one parameter has another value than the first of its list.
 func TestVaryAlone(t *testing.T) {
-	const file = "duts = [\"no-capture\", \"tcpdump\"]\noffered_mbps = [10]\nfilters = [\"none\", \"simple\", \"complex\"]\nprograms = [1, 4]\n"
+	const file = "duts = [\"no-capture\", \"tcpdump\"]\noffered_mbps = [10]\nfilters = [\"none\", \"simple\", " +
+		"\"complex\"]\nprograms = [1, 4]\n"
 	for key, want := range map[string][]string{
-		"": {"none 1", "simple 1", "complex 1", "none 4", "simple 4", "complex 4"}, "vary_alone = true\n": {"none 1", "simple 1", "complex 1", "none 4"},
+		"":                    {"none 1", "simple 1", "complex 1", "none 4", "simple 4", "complex 4"},
+		"vary_alone = true\n": {"none 1", "simple 1", "complex 1", "none 4"},
 	} {
 		e := parse(t, file+key)
 		var got []string

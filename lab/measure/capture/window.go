@@ -51,7 +51,8 @@ func (l *lab) read(ctx context.Context) (r reading, err error) {
 		asks = append(asks, func() (err error) { r.slow, err = l.slowed.ReadSlow(ctx); return err })
 	}
 	if err := testbed.Together(asks...); err != nil {
-		return r, fmt.Errorf("reading the meters of lab %s: %w", l.Name, cmp.Or(l.each(func(s *station) error { return s.there(ctx) }), err))
+		return r, fmt.Errorf(
+			"reading the meters of lab %s: %w", l.Name, cmp.Or(l.each(func(s *station) error { return s.there(ctx) }), err))
 	}
 	return r, nil
 }
@@ -65,8 +66,8 @@ func (s *station) there(ctx context.Context) error {
 	return fmt.Errorf("the interface %s of %s is gone", s.port, s.Host.Name)
 }
 
-// observe starts the devices, sends a load, waits until nothing is left to do, and ends the devices. What a device does wrong
-// is among the observation's faults and costs the trial; an error costs the block, as the lab no longer works.
+// observe starts the devices, sends a load, waits until nothing is left to do, and ends the devices. What a device does
+// wrong is among the observation's faults and costs the trial; an error costs the block, as the lab no longer works.
 func (l *lab) observe(ctx context.Context, load agent.Traffic, length time.Duration) (o *observation, err error) {
 	o = &observation{lab: l, length: length, captured: make([][]dut.Captured, len(l.stations))}
 	if err := l.begin(ctx); err != nil {

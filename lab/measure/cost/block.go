@@ -36,10 +36,10 @@ type openBlock struct {
 	rec  *result.Block
 }
 
-// Block builds both labs with the device in one of them, starts every cell's traffic and measures
-// its windows. What goes wrong when the labs are left costs no trial: it is noted, and the block
-// stands. Of a block whose windows are all settled only profiles are missing: there is a record if no earlier sitting has one, and
-// what fails costs the profiles alone.
+// Block builds both labs with the device in one of them, starts every cell's traffic and measures its windows. What
+// goes wrong when the labs are left costs no trial: it is noted, and the block stands. Of a block whose windows are all
+// settled only profiles are missing: there is a record if no earlier sitting has one, and what fails costs the profiles
+// alone.
 func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{}}
 	profileOnly := s.Settled(eb)
@@ -81,9 +81,11 @@ func (b *openBlock) carryOut(ctx context.Context) (*result.Block, error) {
 // admitted records how the labs' clients came in.
 func (b *openBlock) admitted() {
 	device, rec := b.pair.device, b.rec
-	rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.Setup.Seconds(), device.Lease.Seconds(), device.Login.Seconds()
+	rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.Setup.Seconds(), device.Lease.Seconds(),
+		device.Login.Seconds()
 	rec.LoginMs, rec.HousekeepingSeconds = device.LoginMs, device.Traits.Housekeeping.Seconds()
-	rec.Addresses, rec.CleanAddresses, rec.Leased, rec.LoggedIn = device.Addresses(), b.pair.clean.Addresses(), len(device.Clients), len(device.LoginMs)
+	rec.Addresses, rec.CleanAddresses, rec.Leased, rec.LoggedIn = device.Addresses(), b.pair.clean.Addresses(),
+		len(device.Clients), len(device.LoginMs)
 	debug.FreeOSMemory() // of thousands of logins; not while their traffic is measured
 }
 
@@ -143,15 +145,18 @@ func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (
 		OfferedMbps: cell.Number(result.OfferedMbps), ProcessNs: side.UsageOf(first, last).ProcessNs,
 		Seconds:       float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
 		WarmupSeconds: b.pair.warmup(cell).Seconds(),
-		Connect:       device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
-		Fairness: device.fairness, CleanFairness: clean.fairness, Memory: device.memory, Short: shortOf(device.shorts), CleanShort: shortOf(clean.shorts),
+		Connect:       device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect,
+		CleanFirstByte: clean.firstByte,
+		Fairness:       device.fairness, CleanFairness: clean.fairness, Memory: device.memory, Short: shortOf(device.shorts),
+		CleanShort: shortOf(clean.shorts),
 	}, nil
 }
 
 // cell starts the cell's traffic, warms up, calls warm and measures the windows in todo.
 func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm func() error) error {
 	device, clean := b.pair.device, b.pair.clean
-	text := fmt.Sprintf("%s: %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
+	text := fmt.Sprintf(
+		"%s: %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
 	if warmup := b.pair.warmup(cell); warmup > b.Experiment.Warmup {
 		text += fmt.Sprintf(", %s until each stream has sent a burst", warmup)
 	}
@@ -179,8 +184,9 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm
 func (b *openBlock) conditions() conditions {
 	e := b.Experiment
 	return conditions{
-		window: e.Window, sent: b.pair.clean.Has.Traffic, gathers: b.pair.device.Traits.Gathers, routers: len(b.pair.device.Router.CPUs),
-		speed: e.Router.Speed, solo: b.pair.solo(), precedes: b.Precedes,
+		window: e.Window, sent: b.pair.clean.Has.Traffic, gathers: b.pair.device.Traits.Gathers,
+		routers: len(b.pair.device.Router.CPUs),
+		speed:   e.Router.Speed, solo: b.pair.solo(), precedes: b.Precedes,
 	}
 }
 
@@ -188,7 +194,8 @@ func (b *openBlock) conditions() conditions {
 func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 	return b.SettleQuiet(b.Block, cell, w, func(a runner.Attempt) (m runner.Measured, err error) {
 		t := result.Trial{
-			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start, Elapsed: a.Elapsed,
+			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab,
+			Start: a.Start, Elapsed: a.Elapsed,
 		}
 		if t.DUT, t.Clean, err = b.pair.measure(ctx, cell, w+a.Number); err == nil {
 			err = b.pair.ended(ctx)

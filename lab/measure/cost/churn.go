@@ -76,7 +76,8 @@ func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 		return err
 	}
 	err = b.cells(ctx)
-	guests, left := side.Each([]*lab{device, b.pair.clean}, func(_ int, l *lab) (result.Churn, error) { return l.endVisits(ctx) })
+	guests, left := side.Each(
+		[]*lab{device, b.pair.clean}, func(_ int, l *lab) (result.Churn, error) { return l.endVisits(ctx) })
 	if err = errors.Join(err, left); err != nil {
 		return err
 	}

@@ -76,7 +76,8 @@ func standingShares(medians map[cellBlock]float64, blocks []result.Block) map[re
 	for _, b := range blocks {
 		cell := b.Cell()
 		for _, st := range b.Stretches {
-			if typical, measured := medians[cellBlock{cell.With(result.OfferedMbps, st.OfferedMbps), b.Block, b.Sitting}]; measured && !b.AA {
+			if typical, measured := medians[cellBlock{
+				cell.With(result.OfferedMbps, st.OfferedMbps), b.Block, b.Sitting}]; measured && !b.AA {
 				ns[cell] += float64(st.ProcessNs) - typical*1e9*st.Seconds
 				seconds[cell] += st.Seconds
 			}
@@ -118,7 +119,8 @@ func housekeepingWarnings(blocks []result.Block) []string {
 	for _, name := range slices.Sorted(maps.Keys(short)) {
 		if short[name] < period[name] {
 			out = append(out, fmt.Sprintf("%s works by itself every %.0f s, and blocks of this run load it for %.0f s: "+
-				"that work is missing from its figures or there by chance. Blocks with more windows or loads hold it (keys windows and offered_mbps), from %.0f s on.",
+				"that work is missing from its figures or there by chance. Blocks with more windows or loads hold it (keys "+
+				"windows and offered_mbps), from %.0f s on.",
 				name, period[name], short[name], period[name]))
 		}
 	}

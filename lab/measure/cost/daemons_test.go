@@ -12,7 +12,8 @@ import (
 // oneWindow is a second in which the device's processes used the given cores.
 func oneWindow(block, window int, processCores float64) analysis.Trial {
 	return analysis.TrialsOf([]result.Trial{{
-		Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "per-packet"), Block: block, Window: window, Accepted: true,
+		Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up",
+			result.Profile, "per-packet"), Block: block, Window: window, Accepted: true,
 		DUT: result.Measurement{Seconds: 1, NAPINs: 1e7, ProcessNs: int64(processCores * 1e9), DeliveredMbps: 10},
 	}})[0]
 }
@@ -34,7 +35,8 @@ func TestSporadicDaemonIsSpreadAndNotLost(t *testing.T) {
 	}
 	for _, got := range levelDaemons(trials, []result.Block{blockOf(0, 0.02), blockOf(1, 0.01)}) {
 		if want := 0.015e9; math.Abs(got.Device["process_ns"]-want) > 1 {
-			t.Errorf("block %d window %d: %.0f ns, want the run's average of %.0f", got.Block, got.Window, got.Device["process_ns"], want)
+			t.Errorf("block %d window %d: %.0f ns, want the run's average of %.0f", got.Block, got.Window,
+				got.Device["process_ns"], want)
 		}
 	}
 	if trials[1].Device["process_ns"] != 1e8 {
@@ -42,8 +44,8 @@ func TestSporadicDaemonIsSpreadAndNotLost(t *testing.T) {
 	}
 }
 
-// TestAttemptsSetAsideLevelNothing: a window that was measured again, because others had CPU, counts once, by the attempt that
-// counts, in a block's median and in whether its process time follows the load.
+// TestAttemptsSetAsideLevelNothing: a window that was measured again, because others had CPU, counts once, by the
+// attempt that counts, in a block's median and in whether its process time follows the load.
 func TestAttemptsSetAsideLevelNothing(t *testing.T) {
 	for _, c := range []struct{ quiet, loud float64 }{{0.002, 0.006}, {0.006, 0.002}, {0.002, 0.30}, {0.30, 0.002}} {
 		var run, plain result.Run
@@ -58,9 +60,11 @@ func TestAttemptsSetAsideLevelNothing(t *testing.T) {
 		}
 		run.Blocks = []result.Block{blockOf(0, 0.004)}
 		plain.Blocks = run.Blocks
-		got, want := (Measure{}).Summarise(run, analysis.Options{}).Cells[0], (Measure{}).Summarise(plain, analysis.Options{}).Cells[0]
+		got, want := (Measure{}).Summarise(run, analysis.Options{}).Cells[0],
+			(Measure{}).Summarise(plain, analysis.Options{}).Cells[0]
 		if got.Pairs != 3 || got.Device(CPU).Mean.String() != want.Device(CPU).Mean.String() {
-			t.Errorf("%+v: %v %% of a core in %d pairs, %v without what was set aside", c, got.Device(CPU).Mean, got.Pairs, want.Device(CPU).Mean)
+			t.Errorf("%+v: %v %% of a core in %d pairs, %v without what was set aside", c, got.Device(CPU).Mean, got.Pairs,
+				want.Device(CPU).Mean)
 		}
 	}
 }

@@ -26,19 +26,22 @@ func TestFramesOfEveryClient(t *testing.T) {
 	}
 	has := func(kind string) experiment.Side {
 		return experiment.Side{Client: kind, Clients: clients, Traffic: experiment.Traffic{
-			Kind: traffic.KindFrames, Protocol: experiment.ProtocolUDP, BurstSegments: 4, Gaps: traffic.GapsScattered, Frames: &frames.Source{Name: "64"},
+			Kind: traffic.KindFrames, Protocol: experiment.ProtocolUDP, BurstSegments: 4, Gaps: traffic.GapsScattered,
+			Frames: &frames.Source{Name: "64"},
 		}}
 	}
 	one, other, err := side.Labs{
-		Backend: backend, DUT: experiment.Clean, DUTLab: "a", Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
-		Sides: []experiment.Side{has(client.KindMacvlan), has(client.KindPersona)},
+		Backend: backend, DUT: experiment.Clean, DUTLab: "a",
+		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
+		Sides:      []experiment.Side{has(client.KindMacvlan), has(client.KindPersona)},
 	}.OpenPair(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { one.Close(); other.Close() })
 	for _, s := range []*lab{{Side: one}, {Side: other}} {
-		for direction, receives := range map[string][2]bool{result.Up: {false, true}, result.Down: {true, false}, result.Both: {true, true}} {
+		for direction, receives := range map[string][2]bool{
+			result.Up: {false, true}, result.Down: {true, false}, result.Both: {true, true}} {
 			t.Run(s.Has.Client+" "+direction, func(t *testing.T) { carryFrames(t, s, direction, receives, size) })
 		}
 	}
@@ -67,7 +70,8 @@ func carryFrames(t *testing.T, s *lab, direction string, receives [2]bool, size 
 			if stats[i], err = h.TrafficStats(ctx); err != nil {
 				t.Fatal(err)
 			}
-			there = there && (!receives[i] || stats[i].Shares.Streams == s.Has.Clients && stats[i].Shares.Min > 0 && stats[i].Frames.Delay.P99 > 0)
+			there = there && (!receives[i] || stats[i].Shares.Streams == s.Has.Clients && stats[i].Shares.Min > 0 &&
+				stats[i].Frames.Delay.P99 > 0)
 			there = there && (!receives[1-i] || stats[i].Datagrams.Sent > 0)
 		}
 		return there
@@ -82,7 +86,8 @@ func checkFrames(t *testing.T, got agent.TrafficStats, size int64, receives, sen
 	t.Helper()
 	d := got.Datagrams
 	if got.ReceivedBytes != d.Received*size || got.Broken > 0 {
-		t.Errorf("%d bytes in %d frames of %d bytes; %d broken: %s", got.ReceivedBytes, d.Received, size, got.Broken, got.FirstError)
+		t.Errorf("%d bytes in %d frames of %d bytes; %d broken: %s", got.ReceivedBytes, d.Received, size, got.Broken,
+			got.FirstError)
 	}
 	if opening := int64(4); !receives && d.Received > opening {
 		t.Errorf("%d frames came the other way, and one of each client opens the way", d.Received)
@@ -94,15 +99,18 @@ func checkFrames(t *testing.T, got agent.TrafficStats, size int64, receives, sen
 
 func TestFrameSizesAreInOrder(t *testing.T) {
 	for name, c := range map[string]struct{ listed, want []string }{
-		"as the experiment lists them":      {[]string{"64", "imix", "1514", "caida"}, []string{"64", "imix", "1514", "caida"}},
+		"as the experiment lists them": {
+			[]string{"64", "imix", "1514", "caida"}, []string{"64", "imix", "1514", "caida"}},
 		"without it, bytes, and then names": {nil, []string{"64", "1514", "caida", "imix"}},
 	} {
 		var trials []result.Trial
 		for _, size := range []string{"imix", "1514", "caida", "64"} {
-			trials = append(trials, result.Trial{Cell: result.NewCell(result.DUT, "gate", result.Clients, 1, result.FrameSize, size)})
+			trials = append(
+				trials, result.Trial{Cell: result.NewCell(result.DUT, "gate", result.Clients, 1, result.FrameSize, size)})
 		}
 		var sizes []string
-		for _, cell := range (Measure{}).Summarise(result.Run{Trials: trials, FrameSizes: c.listed}, analysis.Options{}).Cells {
+		for _, cell := range (Measure{}).Summarise(
+			result.Run{Trials: trials, FrameSizes: c.listed}, analysis.Options{}).Cells {
 			sizes = append(sizes, cell.Text(result.FrameSize))
 		}
 		if !slices.Equal(sizes, c.want) {

@@ -12,18 +12,21 @@ func TestGuestsAreSummedOverBlocks(t *testing.T) {
 	visits := func(in, gone, after int) func(*result.Block) {
 		return func(b *result.Block) {
 			b.Churn = &result.Churn{
-				PerSecond: 5, Came: 10, In: in, Gone: gone, LoginP99Ms: 40, Failures: []result.Reason{{First: "no 7", Count: 10 - in}},
-				Before: result.DeviceState{PSSMiB: 10, Flows: 7, Counts: map[string]int{"sessions": 3}},
-				After:  result.DeviceState{PSSMiB: 12, RuleLines: 4, Flows: 30, Counts: map[string]int{"sessions": after}},
+				PerSecond: 5, Came: 10, In: in, Gone: gone, LoginP99Ms: 40,
+				Failures: []result.Reason{{First: "no 7", Count: 10 - in}},
+				Before:   result.DeviceState{PSSMiB: 10, Flows: 7, Counts: map[string]int{"sessions": 3}},
+				After:    result.DeviceState{PSSMiB: 12, RuleLines: 4, Flows: 30, Counts: map[string]int{"sessions": after}},
 			}
 			if after != 3 {
 				b.Churn.After.Counts["idle"] = 2
 			}
 		}
 	}
-	blocks := []result.Block{blockWith("a", 3, visits(10, 10, 3)), blockWith("a", 3, visits(8, 7, 4)), blockWith("b", 3, visits(1, 1, 9)), blockWith("a", 3, func(*result.Block) {})}
+	blocks := []result.Block{blockWith("a", 3, visits(10, 10, 3)), blockWith("a", 3, visits(8, 7, 4)), blockWith("b", 3,
+		visits(1, 1, 9)), blockWith("a", 3, func(*result.Block) {})}
 	c := cellWith(blocks, "a", 3, 50)
-	if c.Counts[GuestBlocks] != 2 || c.Counts[GuestsSettled] != 1 || c.Counts[GuestsCame] != 20 || c.Counts[GuestsIn] != 18 || c.Counts[GuestsGone] != 17 || c.Device("guests_per_second").Mean != 5 {
+	if c.Counts[GuestBlocks] != 2 || c.Counts[GuestsSettled] != 1 || c.Counts[GuestsCame] != 20 ||
+		c.Counts[GuestsIn] != 18 || c.Counts[GuestsGone] != 17 || c.Device("guests_per_second").Mean != 5 {
 		t.Errorf("%+v, %v a second", c.Counts, c.Device("guests_per_second"))
 	}
 	if before, after := c.Device("pss_before_mib").Mean, c.Device("pss_after_mib").Mean; before != 10 || after != 12 {
@@ -32,14 +35,16 @@ func TestGuestsAreSummedOverBlocks(t *testing.T) {
 	if p50, p99 := c.Device("guest_login_p50_ms").Mean, c.Device("guest_login_p99_ms").Mean; p99 != 40 || p50.Known() {
 		t.Errorf("p99 %v, p50 %v", p99, p50)
 	}
-	if before, after := c.Device("flows_before").Mean, c.Device("flows_after").Mean; c.Counts[GuestsCounted] != 2 || before != 7 || after != 30 {
+	if before, after := c.Device("flows_before").Mean, c.Device("flows_after").Mean; c.Counts[GuestsCounted] != 2 ||
+		before != 7 || after != 30 {
 		t.Errorf("counted in %d blocks, %v to %v connections", c.Counts[GuestsCounted], before, after)
 	}
 	if names := CountNames(c); !slices.Equal(names, []string{"idle", "sessions"}) {
 		t.Errorf("the device's own numbers: %q", names)
 	}
 	for name, want := range map[string][2]analysis.Number{"idle": {0, 1}, "sessions": {3, 3.5}} {
-		if before, after := c.Device(CountBefore+name), c.Device(CountAfter+name); before.Mean != want[0] || after.Mean != want[1] || after.Lo < 0 {
+		if before, after := c.Device(CountBefore+name), c.Device(CountAfter+name); before.Mean != want[0] ||
+			after.Mean != want[1] || after.Lo < 0 {
 			t.Errorf("%s: %+v to %+v, want %v", name, before, after, want)
 		}
 	}

@@ -62,13 +62,15 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	ctx := t.Context()
 	s := openClean(t, clients, experiment.Client{Kind: client.KindMacvlan, Hosts: 2})
 	if len(s.Clients) != clients || len(s.LoginMs) != 0 || s.Clients[clients-1].N != clients {
-		t.Errorf("%d clients, the last is number %d, want %d; %d logins at a router that has none", len(s.Clients), s.Clients[clients-1].N, clients, len(s.LoginMs))
+		t.Errorf("%d clients, the last is number %d, want %d; %d logins at a router that has none", len(s.Clients),
+			s.Clients[clients-1].N, clients, len(s.LoginMs))
 	}
 	// The streams' server stays and takes the port of iperf3's first one, so iperf3 goes first.
 	for _, c := range []struct{ kind, direction string }{
 		{traffic.KindIperf3, result.Up}, {traffic.KindStreams, result.Up}, {traffic.KindStreams, result.Down},
 	} {
-		s.Has.Traffic = experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
+		s.Has.Traffic = experiment.Traffic{
+			Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
 		if err := s.StartTraffic(ctx, c.direction, mbps, time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -94,13 +96,15 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 			t.Fatal(err)
 		}
 		if share < 0.9 || share > 1 || m.Broken > 0 {
-			t.Errorf("%s %s: %.1f of %.1f Mbit/s arrived, %d broken: %s", c.kind, c.direction, m.DeliveredMbps, m.LinkMbps, m.Broken, m.BrokenError)
+			t.Errorf("%s %s: %.1f of %.1f Mbit/s arrived, %d broken: %s", c.kind, c.direction, m.DeliveredMbps, m.LinkMbps,
+				m.Broken, m.BrokenError)
 		}
 		for i, e := range spans(before.Clients, after.Clients) {
 			name := s.Hosts[i].Ifs[0]
 			link := e.b.Meter.Links[name].Sub(e.a.Meter.Links[name])
 			if min(link.TxBytes, link.RxBytes) == 0 || max(link.TxBytes, link.RxBytes) < 100_000 {
-				t.Errorf("%s %s: client host %d sent %d and received %d bytes", c.kind, c.direction, i+1, link.TxBytes, link.RxBytes)
+				t.Errorf("%s %s: client host %d sent %d and received %d bytes", c.kind, c.direction, i+1, link.TxBytes,
+					link.RxBytes)
 			}
 		}
 	}

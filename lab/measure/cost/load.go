@@ -36,7 +36,8 @@ func (s *lab) prove(ctx context.Context) error {
 // load starts the load of a cell, bounded in seconds.
 func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
 	s.marked, s.fairness = 0, result.Fairness{}
-	if err := s.StartTraffic(ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), time.Duration(seconds)*time.Second); err != nil {
+	if err := s.StartTraffic(
+		ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), time.Duration(seconds)*time.Second); err != nil {
 		return err
 	}
 	all, err := s.stats(ctx)
@@ -89,7 +90,8 @@ func (s *lab) readFairness(ctx context.Context) error {
 	seconds := float64(stats.MonotonicNs-s.marked) / 1e9
 	s.fairness = result.Fairness{
 		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
-		Jain: shares.Jain(), Even: shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Has.Client).MTU, s.Load.UDP)),
+		Jain:    shares.Jain(),
+		Even:    shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Has.Client).MTU, s.Load.UDP)),
 		MinMbps: side.Mbps(shares.Min, seconds), MaxMbps: side.Mbps(shares.Max, seconds),
 	}
 	s.marked = 0
@@ -120,7 +122,8 @@ func shortOf(loads [][]short.Stats) *result.Short {
 			all.Done, all.Failed, all.Missed = all.Done+st.Done, all.Failed+st.Failed, all.Missed+st.Missed
 			all.FirstError = cmp.Or(all.FirstError, st.FirstError)
 			done[i], seconds[i] = done[i]+float64(st.Done), seconds[i]+st.Seconds
-			connect, first, whole = append(connect, st.ConnectUs...), append(first, st.FirstByteUs...), append(whole, st.WholeUs...)
+			connect, first, whole = append(connect, st.ConnectUs...), append(first, st.FirstByteUs...),
+				append(whole, st.WholeUs...)
 		}
 	}
 	for i := range done {
@@ -138,5 +141,6 @@ func delaysOf(us []float64) (d result.Delays) {
 		return d
 	}
 	slices.Sort(us)
-	return result.Delays{P50: side.Millis(result.Quantile(us, 0.5)), P99: side.Millis(result.Quantile(us, 0.99)), Max: us[len(us)-1]}
+	return result.Delays{
+		P50: side.Millis(result.Quantile(us, 0.5)), P99: side.Millis(result.Quantile(us, 0.99)), Max: us[len(us)-1]}
 }

@@ -26,8 +26,8 @@ const (
 	LateP99      = "frame_late_p99_us"
 )
 
-// CPU time of the gateway where the load enters a tunnel, and of the one where it leaves, as records name them, ns; and what
-// is made of them.
+// CPU time of the gateway where the load enters a tunnel, and of the one where it leaves, as records name them, ns; and
+// what is made of them.
 const (
 	EnterNs  = "enter_ns"
 	LeaveNs  = "leave_ns"
@@ -106,92 +106,168 @@ type reading = analysis.Reading
 // Metrics is every figure of a cell. A new metric is read in one line of
 // measurement, and described in one line here.
 var Metrics = []analysis.Metric{
-	{Name: PerBit, Unit: "ns/bit", Text: "router CPU per delivered bit", Better: analysis.Less, Against: analysis.AsRatio, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: nsPerBit},
-	{Name: NsPerPacket, Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
-	{Name: CPU, Short: "CPU", Unit: "% of a core", Text: "router CPU", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: cpuCorePct},
-	{Name: Normalised, Unit: "% of a core", Text: "router CPU × offered load / bandwidth on the link", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: normalisedPct},
-	{Name: EnterCPU, Unit: "% of a core", Text: "CPU of the gateway where the load enters the tunnel", Better: analysis.Less, Against: analysis.AsRatio, Host: "gateway", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: gatewayPct(EnterNs)},
-	{Name: LeaveCPU, Unit: "% of a core", Text: "CPU of the gateway where the load leaves the tunnel", Better: analysis.Less, Against: analysis.AsRatio, Host: "gateway", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: gatewayPct(LeaveNs)},
-	{Name: IncreasePct, Unit: "%", Text: "normalised CPU above the clean router's, as study 1 tabulates it", Better: analysis.Less, Host: "router", Per: analysis.PerCell, From: increasePct},
-	{Name: CPUMachinePct, Unit: "% of the machine", Text: "router CPU over all CPUs of the machine", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
+	{Name: PerBit, Unit: "ns/bit", Text: "router CPU per delivered bit", Better: analysis.Less, Against: analysis.AsRatio,
+		Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: nsPerBit},
+	{Name: NsPerPacket, Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less,
+		Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
+		Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
+	{Name: CPU, Short: "CPU", Unit: "% of a core", Text: "router CPU", Better: analysis.Less, Host: "router",
+		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: cpuCorePct},
+	{Name: Normalised, Unit: "% of a core", Text: "router CPU × offered load / bandwidth on the link",
+		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
+		Of: normalisedPct},
+	{Name: EnterCPU, Unit: "% of a core", Text: "CPU of the gateway where the load enters the tunnel",
+		Better: analysis.Less, Against: analysis.AsRatio, Host: "gateway", Per: analysis.PerWindow, Both: true,
+		Range: analysis.Amounts, Of: gatewayPct(EnterNs)},
+	{Name: LeaveCPU, Unit: "% of a core", Text: "CPU of the gateway where the load leaves the tunnel",
+		Better: analysis.Less, Against: analysis.AsRatio, Host: "gateway", Per: analysis.PerWindow, Both: true,
+		Range: analysis.Amounts, Of: gatewayPct(LeaveNs)},
+	{Name: IncreasePct, Unit: "%", Text: "normalised CPU above the clean router's, as study 1 tabulates it",
+		Better: analysis.Less, Host: "router", Per: analysis.PerCell, From: increasePct},
+	{Name: CPUMachinePct, Unit: "% of the machine", Text: "router CPU over all CPUs of the machine", Better: analysis.Less,
+		Host: "router", Per: analysis.PerWindow, Range: analysis.Percents,
+		Of: func(r reading) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
 	analysis.SlowedMetric("router", "metrics."+result.RouterShare),
-	{Name: ProcessCorePct, Unit: "% of a core", Text: "router CPU in the device's processes", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("process_ns")},
-	{Name: Delivered, Unit: "Mbit/s", Text: "payload", Better: analysis.More, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.Field("delivered_mbps")},
-	{Name: Link, Unit: "Mbit/s", Text: "on the router's outgoing link, with headers", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("link_mbps")},
-	{Name: PSSMiB, Unit: "MiB", Text: "memory of the device's processes", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("pss_mib")},
-	{Name: RTTP50Us, Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p50")},
-	{Name: RTTP99Us, Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p99")},
-	{Name: RTTP50MedianUs, Unit: "µs", Text: "round-trip time under load, median of all windows", Better: analysis.Less, Per: analysis.PerPool, Both: true, Of: analysis.PositiveField("rtt_us.p50")},
-	{Name: RTTP99MedianUs, Unit: "µs", Text: "round-trip time under load, median of all windows", Better: analysis.Less, Per: analysis.PerPool, Both: true, Of: analysis.PositiveField("rtt_us.p99")},
-	{Name: LossRatio, Text: "dropped by the router / (sent + dropped)", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: func(r reading) float64 {
-		return analysis.Over(r.Get("drops"), r.Get("packets")+r.Get("drops"))
-	}},
-	{Name: RetransmitRatio, Text: "TCP segments sent again / sent", Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Shares, Of: retransmitRatio},
-	{Name: DatagramLossRatio, Text: "UDP datagrams lost / sent", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: datagrams("datagrams.lost", "datagrams.lost")},
-	{Name: ReorderedRatio, Text: "UDP datagrams that came late / received", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: datagrams("datagrams.reordered", "")},
-	{Name: FramesPerSecond, Unit: "frames/s", Text: "that arrived", Better: analysis.More, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: framesPerSecond},
-	{Name: DelayP50, Unit: "µs", Text: "one-way delay of frames, median", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP50)},
-	{Name: DelayP99, Unit: "µs", Text: "one-way delay of frames", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP99)},
-	{Name: Jitter, Unit: "µs", Text: "interarrival jitter of frames (RFC 3550), mean of the streams", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(Jitter)},
-	{Name: Duplicated, Text: "frames that came again / received", Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: ofFrames(Duplicated)},
-	{Name: OfferedShare, Text: "frames that the generator's link took / that were due", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(OfferedShare)},
-	{Name: LateP99, Unit: "µs", Text: "how long after their due times frames left the generator", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(LateP99)},
-	{Name: SegmentsPerBurst, Unit: "segments", Text: "sent back to back", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("segments_per_burst")},
-	{Name: AggregationFactor, Unit: "frames/packet", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("aggregation_factor")},
-	{Name: PacketsPerWakeup, Unit: "packets", Text: "handled by a polling thread of the router in one go", Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("packets_per_wakeup")},
-	{Name: AcksPerSegment, Unit: "packets", Text: "against the direction of the payload for one along it", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: acksPerSegment},
-	{Name: MachineBusyPct, Unit: "% of the machine", Text: "/proc/stat, both labs with their endpoints", Host: "machine", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 {
-		return analysis.Positive(r.Get("machine.usr") + r.Get("machine.sys") + r.Get("machine.soft"))
-	}},
-	{Name: MeterCorePct, Unit: "% of a core", Text: "CPU of metering", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("meter_ns")},
-	{Name: ClientCorePct, Unit: "% of a core", Text: "CPU of the client hosts", Host: "client", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: roleCorePct(result.RoleClient)},
-	{Name: ServerCorePct, Unit: "% of a core", Text: "CPU of the server", Host: "server", Per: analysis.PerWindow, Range: analysis.Amounts, Of: roleCorePct(result.RoleServer)},
-	{Name: GeneratorCorePct, Unit: "% of a core", Text: "CPU of the busiest traffic thread", Host: "client", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Positive(100 * r.Get("generator_cpu")) }},
+	{Name: ProcessCorePct, Unit: "% of a core", Text: "router CPU in the device's processes", Host: "router",
+		Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("process_ns")},
+	{Name: Delivered, Unit: "Mbit/s", Text: "payload", Better: analysis.More, Per: analysis.PerWindow, Both: true,
+		Range: analysis.Amounts, Of: analysis.Field("delivered_mbps")},
+	{Name: Link, Unit: "Mbit/s", Text: "on the router's outgoing link, with headers", Host: "router",
+		Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("link_mbps")},
+	{Name: PSSMiB, Unit: "MiB", Text: "memory of the device's processes", Better: analysis.Less, Host: "router",
+		Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("pss_mib")},
+	{Name: RTTP50Us, Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less,
+		Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p50")},
+	{Name: RTTP99Us, Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less,
+		Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p99")},
+	{Name: RTTP50MedianUs, Unit: "µs", Text: "round-trip time under load, median of all windows", Better: analysis.Less,
+		Per: analysis.PerPool, Both: true, Of: analysis.PositiveField("rtt_us.p50")},
+	{Name: RTTP99MedianUs, Unit: "µs", Text: "round-trip time under load, median of all windows", Better: analysis.Less,
+		Per: analysis.PerPool, Both: true, Of: analysis.PositiveField("rtt_us.p99")},
+	{Name: LossRatio, Text: "dropped by the router / (sent + dropped)", Better: analysis.Less, Host: "router",
+		Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: func(r reading) float64 {
+			return analysis.Over(r.Get("drops"), r.Get("packets")+r.Get("drops"))
+		}},
+	{Name: RetransmitRatio, Text: "TCP segments sent again / sent", Better: analysis.Less, Per: analysis.PerWindow,
+		Range: analysis.Shares, Of: retransmitRatio},
+	{Name: DatagramLossRatio, Text: "UDP datagrams lost / sent", Better: analysis.Less, Per: analysis.PerWindow,
+		Both: true, Range: analysis.Shares, Of: datagrams("datagrams.lost", "datagrams.lost")},
+	{Name: ReorderedRatio, Text: "UDP datagrams that came late / received", Better: analysis.Less, Per: analysis.PerWindow,
+		Both: true, Range: analysis.Shares, Of: datagrams("datagrams.reordered", "")},
+	{Name: FramesPerSecond, Unit: "frames/s", Text: "that arrived", Better: analysis.More, Per: analysis.PerWindow,
+		Both: true, Range: analysis.Amounts, Of: framesPerSecond},
+	{Name: DelayP50, Unit: "µs", Text: "one-way delay of frames, median", Better: analysis.Less, Per: analysis.PerWindow,
+		Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP50)},
+	{Name: DelayP99, Unit: "µs", Text: "one-way delay of frames", Better: analysis.Less, Per: analysis.PerWindow,
+		Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP99)},
+	{Name: Jitter, Unit: "µs", Text: "interarrival jitter of frames (RFC 3550), mean of the streams",
+		Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(Jitter)},
+	{Name: Duplicated, Text: "frames that came again / received", Better: analysis.Less, Per: analysis.PerWindow,
+		Both: true, Range: analysis.Shares, Of: ofFrames(Duplicated)},
+	{Name: OfferedShare, Text: "frames that the generator's link took / that were due", Host: "client",
+		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(OfferedShare)},
+	{Name: LateP99, Unit: "µs", Text: "how long after their due times frames left the generator", Host: "client",
+		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(LateP99)},
+	{Name: SegmentsPerBurst, Unit: "segments", Text: "sent back to back", Host: "client", Per: analysis.PerWindow,
+		Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("segments_per_burst")},
+	{Name: AggregationFactor, Unit: "frames/packet", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts,
+		Of: analysis.PositiveField("aggregation_factor")},
+	{Name: PacketsPerWakeup, Unit: "packets", Text: "handled by a polling thread of the router in one go", Host: "router",
+		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("packets_per_wakeup")},
+	{Name: AcksPerSegment, Unit: "packets", Text: "against the direction of the payload for one along it",
+		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: acksPerSegment},
+	{Name: MachineBusyPct, Unit: "% of the machine", Text: "/proc/stat, both labs with their endpoints", Host: "machine",
+		Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 {
+			return analysis.Positive(r.Get("machine.usr") + r.Get("machine.sys") + r.Get("machine.soft"))
+		}},
+	{Name: MeterCorePct, Unit: "% of a core", Text: "CPU of metering", Host: "router", Per: analysis.PerWindow,
+		Range: analysis.Amounts, Of: corePct("meter_ns")},
+	{Name: ClientCorePct, Unit: "% of a core", Text: "CPU of the client hosts", Host: "client", Per: analysis.PerWindow,
+		Both: true, Range: analysis.Amounts, Of: roleCorePct(result.RoleClient)},
+	{Name: ServerCorePct, Unit: "% of a core", Text: "CPU of the server", Host: "server", Per: analysis.PerWindow,
+		Range: analysis.Amounts, Of: roleCorePct(result.RoleServer)},
+	{Name: GeneratorCorePct, Unit: "% of a core", Text: "CPU of the busiest traffic thread", Host: "client",
+		Per: analysis.PerWindow, Range: analysis.Percents,
+		Of: func(r reading) float64 { return analysis.Positive(100 * r.Get("generator_cpu")) }},
 
-	{Name: SetupSeconds, Unit: "s", Text: "labs and device, without clients", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("setup_seconds")},
-	{Name: LeaseSeconds, Unit: "s", Text: "until all clients had leased", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("lease_seconds")},
-	{Name: LoginSeconds, Unit: "s", Text: "until all clients were logged in", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_seconds")},
-	{Name: LoginP50Ms, Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p50")},
-	{Name: LoginP99Ms, Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_ms.p99")},
-	{Name: DaemonCorePct, Unit: "% of a core", Text: "CPU of the device's processes over the whole block", Better: analysis.Less, Host: "router", Per: analysis.PerBlock, Range: analysis.Amounts, Of: func(r reading) float64 { return 100 * r.Get("daemon_core") }},
+	{Name: SetupSeconds, Unit: "s", Text: "labs and device, without clients", Better: analysis.Less,
+		Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("setup_seconds")},
+	{Name: LeaseSeconds, Unit: "s", Text: "until all clients had leased", Better: analysis.Less, Per: analysis.PerBlock,
+		Range: analysis.Amounts, Of: analysis.Field("lease_seconds")},
+	{Name: LoginSeconds, Unit: "s", Text: "until all clients were logged in", Better: analysis.Less,
+		Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("login_seconds")},
+	{Name: LoginP50Ms, Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock,
+		Range: analysis.Amounts, Of: analysis.Field("login_ms.p50")},
+	{Name: LoginP99Ms, Unit: "ms", Text: "login of one client", Better: analysis.Less, Per: analysis.PerBlock,
+		Range: analysis.Amounts, Of: analysis.Field("login_ms.p99")},
+	{Name: DaemonCorePct, Unit: "% of a core", Text: "CPU of the device's processes over the whole block",
+		Better: analysis.Less, Host: "router", Per: analysis.PerBlock, Range: analysis.Amounts,
+		Of: func(r reading) float64 { return 100 * r.Get("daemon_core") }},
 
-	{Name: ConnectP50Us, Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p50")},
-	{Name: ConnectP99Us, Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p99")},
-	{Name: FirstByteP50Us, Unit: "µs", Text: "from the connection to the server's first byte", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("first_byte_us.p50")},
-	{Name: FirstByteP99Us, Unit: "µs", Text: "from the connection to the server's first byte", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("first_byte_us.p99")},
-	{Name: Jain, Text: "Jain's fairness index between streams", Better: analysis.More, Per: analysis.PerLoad, Both: true, Range: analysis.Shares, Of: analysis.PositiveField("fairness.jain")},
-	{Name: JainEven, Text: "the largest index possible where each stream carries whole bursts", Per: analysis.PerLoad, Range: analysis.Shares, Of: analysis.PositiveField("fairness.even")},
-	{Name: StreamMinMbps, Unit: "Mbit/s", Text: "of the stream that carried least", Better: analysis.More, Per: analysis.PerLoad, Range: analysis.Amounts, Of: func(r reading) float64 {
-		if r.Get("fairness.streams") == 0 {
-			return math.NaN()
-		}
-		return r.Get("fairness.min_mbps")
-	}},
-	{Name: StreamMaxMbps, Unit: "Mbit/s", Text: "of the stream that carried most", Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("fairness.max_mbps")},
-	{Name: ShortPerSecond, Unit: "connections/s", Text: "short connections that had their whole answer", Better: analysis.More, Per: analysis.PerLoad, Both: true, Range: analysis.Amounts, Of: analysis.Field("short.per_second")},
-	{Name: ShortFailed, Unit: "connections", Text: "short connections that failed in a block", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.Field("short.failed")},
-	{Name: ShortConnectP99Us, Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.connect_us.p99")},
-	{Name: ShortWholeP50Us, Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.whole_us.p50")},
-	{Name: ShortWholeP99Us, Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("short.whole_us.p99")},
+	{Name: ConnectP50Us, Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad,
+		Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p50")},
+	{Name: ConnectP99Us, Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad,
+		Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p99")},
+	{Name: FirstByteP50Us, Unit: "µs", Text: "from the connection to the server's first byte", Better: analysis.Less,
+		Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("first_byte_us.p50")},
+	{Name: FirstByteP99Us, Unit: "µs", Text: "from the connection to the server's first byte", Better: analysis.Less,
+		Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.PositiveField("first_byte_us.p99")},
+	{Name: Jain, Text: "Jain's fairness index between streams", Better: analysis.More, Per: analysis.PerLoad, Both: true,
+		Range: analysis.Shares, Of: analysis.PositiveField("fairness.jain")},
+	{Name: JainEven, Text: "the largest index possible where each stream carries whole bursts", Per: analysis.PerLoad,
+		Range: analysis.Shares, Of: analysis.PositiveField("fairness.even")},
+	{Name: StreamMinMbps, Unit: "Mbit/s", Text: "of the stream that carried least", Better: analysis.More,
+		Per: analysis.PerLoad, Range: analysis.Amounts, Of: func(r reading) float64 {
+			if r.Get("fairness.streams") == 0 {
+				return math.NaN()
+			}
+			return r.Get("fairness.min_mbps")
+		}},
+	{Name: StreamMaxMbps, Unit: "Mbit/s", Text: "of the stream that carried most", Per: analysis.PerLoad,
+		Range: analysis.Amounts, Of: analysis.PositiveField("fairness.max_mbps")},
+	{Name: ShortPerSecond, Unit: "connections/s", Text: "short connections that had their whole answer",
+		Better: analysis.More, Per: analysis.PerLoad, Both: true, Range: analysis.Amounts,
+		Of: analysis.Field("short.per_second")},
+	{Name: ShortFailed, Unit: "connections", Text: "short connections that failed in a block", Better: analysis.Less,
+		Per: analysis.PerLoad, Range: analysis.Amounts, Of: analysis.Field("short.failed")},
+	{Name: ShortConnectP99Us, Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts,
+		Of: analysis.PositiveField("short.connect_us.p99")},
+	{Name: ShortWholeP50Us, Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts,
+		Of: analysis.PositiveField("short.whole_us.p50")},
+	{Name: ShortWholeP99Us, Unit: "µs", Better: analysis.Less, Per: analysis.PerLoad, Range: analysis.Amounts,
+		Of: analysis.PositiveField("short.whole_us.p99")},
 
 	{Name: WarmupSeconds, Unit: "s", Per: perClients, Range: analysis.Amounts, Of: analysis.Field("warmup_seconds")},
-	{Name: MemoryKiBPerClient, Unit: "KiB", Text: "memory that both labs take of the machine, over their clients", Better: analysis.Less, Host: "machine", Per: perClients, Range: analysis.Amounts, Of: kibPerClient},
+	{Name: MemoryKiBPerClient, Unit: "KiB", Text: "memory that both labs take of the machine, over their clients",
+		Better: analysis.Less, Host: "machine", Per: perClients, Range: analysis.Amounts, Of: kibPerClient},
 
-	{Name: GuestsPerSecond, Unit: "guests/s", Text: "that were to come", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("per_second")},
-	{Name: "guest_lease_p99_ms", Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.PositiveField("lease_p99_ms")},
-	{Name: GuestLoginP50Ms, Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.PositiveField("login_p50_ms")},
-	{Name: GuestLoginP99Ms, Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.PositiveField("login_p99_ms")},
-	{Name: "settled_seconds", Unit: "s", Text: "from the last guest's leaving until the device knew as many clients as before", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("settled_seconds")},
-	{Name: PSSBeforeMiB, Unit: "MiB", Text: "memory of the device's processes before the first guest", Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.pss_mib")},
-	{Name: PSSAfterMiB, Unit: "MiB", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.pss_mib")},
-	{Name: RuleLinesBefore, Unit: "lines", Text: "of the router's rules before the first guest", Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.rule_lines")},
-	{Name: RuleLinesAfter, Unit: "lines", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.rule_lines")},
-	{Name: FlowsBefore, Unit: "connections", Text: "tracked by the router before the first guest", Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.flows")},
-	{Name: FlowsAfter, Unit: "connections", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.flows")},
+	{Name: GuestsPerSecond, Unit: "guests/s", Text: "that were to come", Per: perGuests, Range: analysis.Amounts,
+		Of: analysis.Field("per_second")},
+	{Name: "guest_lease_p99_ms", Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts,
+		Of: analysis.PositiveField("lease_p99_ms")},
+	{Name: GuestLoginP50Ms, Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts,
+		Of: analysis.PositiveField("login_p50_ms")},
+	{Name: GuestLoginP99Ms, Unit: "ms", Better: analysis.Less, Per: perGuests, Range: analysis.Amounts,
+		Of: analysis.PositiveField("login_p99_ms")},
+	{Name: "settled_seconds", Unit: "s",
+		Text: "from the last guest's leaving until the device knew as many clients as before", Better: analysis.Less,
+		Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("settled_seconds")},
+	{Name: PSSBeforeMiB, Unit: "MiB", Text: "memory of the device's processes before the first guest", Host: "router",
+		Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.pss_mib")},
+	{Name: PSSAfterMiB, Unit: "MiB", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests,
+		Range: analysis.Amounts, Of: analysis.Field("after.pss_mib")},
+	{Name: RuleLinesBefore, Unit: "lines", Text: "of the router's rules before the first guest", Host: "router",
+		Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.rule_lines")},
+	{Name: RuleLinesAfter, Unit: "lines", Text: "and after the last", Better: analysis.Less, Host: "router",
+		Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.rule_lines")},
+	{Name: FlowsBefore, Unit: "connections", Text: "tracked by the router before the first guest", Host: "router",
+		Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.flows")},
+	{Name: FlowsAfter, Unit: "connections", Text: "and after the last", Better: analysis.Less, Host: "router",
+		Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.flows")},
 }
 
-// LinesTo is the highest load that lines of CPU contain, Mbit/s. Those of study 4 went to 90: at much higher loads several packets
-// share a wake-up.
+// LinesTo is the highest load that lines of CPU contain, Mbit/s. Those of study 4 went to 90: at much higher loads
+// several packets share a wake-up.
 const LinesTo = 100
 
 // laws name the metrics of sweeps, cost models and ceilings.
@@ -298,7 +374,8 @@ func kibPerClient(r reading) float64 {
 }
 
 func increasePct(f analysis.Figures) analysis.Number {
-	return analysis.Number(100 * (analysis.Over(float64(f.Device(Normalised).Mean), float64(f.Clean(Normalised).Mean)) - 1))
+	return analysis.Number(
+		100 * (analysis.Over(float64(f.Device(Normalised).Mean), float64(f.Clean(Normalised).Mean)) - 1))
 }
 
 // Ratio is the overhead ratio of a single trial: router CPU per delivered bit, device
@@ -320,5 +397,6 @@ func readingOf(t result.Trial, m result.Measurement) reading {
 // AtLimit reports whether the device itself could not carry the offered load. A
 // hiccup in one trial of many is not the device's limit.
 func AtLimit(c analysis.Cell) bool {
-	return c.Flagged(result.FlagSaturated) && float64(c.Device(Delivered).Mean) < result.FullLoad*c.Number(result.OfferedMbps)
+	return c.Flagged(result.FlagSaturated) &&
+		float64(c.Device(Delivered).Mean) < result.FullLoad*c.Number(result.OfferedMbps)
 }

@@ -72,7 +72,8 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	if err != nil {
 		return err
 	}
-	p.device.memory = result.Memory{MiB: float64(now.Memory.Taken-p.empty) / 1024, Clients: p.device.Has.Clients + p.clean.Has.Clients}
+	p.device.memory = result.Memory{
+		MiB: float64(now.Memory.Taken-p.empty) / 1024, Clients: p.device.Has.Clients + p.clean.Has.Clients}
 	if warmup > p.e.Warmup {
 		return nil
 	}

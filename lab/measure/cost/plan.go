@@ -30,8 +30,10 @@ func (Measure) Rules() experiment.Measure {
 		Name:  Name,
 		Roles: testbed.PortalRoles,
 		Uses: append([]string{
-			"offered_mbps", "offered_kpps", "mbps_per_client", "frame_sizes", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
-			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.gaps", "traffic.seed", "traffic.short_per_second", "traffic.short_bytes",
+			"offered_mbps", "offered_kpps", "mbps_per_client", "frame_sizes", "directions", "profiles", "aa_blocks", "windows",
+			"window", "warmup", "profile_window",
+			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.gaps", "traffic.seed",
+			"traffic.short_per_second", "traffic.short_bytes",
 			"beside.client", "beside.traffic", "beside.clients",
 		}, slices.Concat(experiment.ClientKeys, experiment.LinkKeys)...),
 		Check: check, Settings: settings, Duration: duration, Describe: inWords,
@@ -55,7 +57,8 @@ func inWords(e *experiment.Experiment) experiment.Description {
 		doing += ", frames of " + words.Listed(e.FrameSizes)
 	}
 	return experiment.Description{
-		Block: "block", Of: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds()), Doing: doing,
+		Block: "block", Of: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds()),
+		Doing: doing,
 	}
 }
 
@@ -72,7 +75,8 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 		for _, direction := range e.Directions {
 			for _, profile := range e.Profiles {
 				e.EachLoad(clients, func(size string, loads []float64) {
-					cell := result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)
+					cell := result.NewCell(
+						result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)
 					e.EachLink(cell, func(cell result.Cell) {
 						s := experiment.Setting{Cell: cell}
 						for _, mbps := range loads {

@@ -31,7 +31,8 @@ func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
 	if !b.run.Lacks(b.Session, b.Block, cell) {
 		return nil
 	}
-	b.Status("%s: profile at %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
+	b.Status("%s: profile at %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps),
+		cell.Text(result.Direction))
 	err := b.profile(ctx, cell)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -55,7 +56,8 @@ func (b *openBlock) unprofiled(cell result.Cell, err error) {
 
 // noProfileOf begins the note of a cell without a profile.
 func noProfileOf(cell result.Cell) string {
-	return fmt.Sprintf(NoProfile+"%s at %g Mbit/s %s with %s, %s: ", cell.Text(result.DUT), cell.Number(result.OfferedMbps), cell.Text(result.Direction),
+	return fmt.Sprintf(NoProfile+"%s at %g Mbit/s %s with %s, %s: ", cell.Text(result.DUT), cell.Number(
+		result.OfferedMbps), cell.Text(result.Direction),
 		words.Counted(cell.Int(result.Clients), "client"), cell.Text(result.Profile))
 }
 
@@ -70,7 +72,8 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 	for _, p := range first.Processes { // of the device
 		ask.Programs = append(ask.Programs, p.PID)
 	}
-	p := profile.Profile{Cell: cell, Block: b.Index, DUTLab: b.DUTLab, Start: time.Now().UTC(), FrequencyHz: profile.FrequencyHz}
+	p := profile.Profile{
+		Cell: cell, Block: b.Index, DUTLab: b.DUTLab, Start: time.Now().UTC(), FrequencyHz: profile.FrequencyHz}
 	into := map[*lab]*profile.Side{b.pair.device: &p.DUT, b.pair.clean: &p.Clean}
 	var reads []func() error
 	var recordings []*profile.Recording
@@ -114,7 +117,8 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 		return err
 	}
 	if got := p.Clean.DeliveredMbps; got < minProfiled*cell.Number(result.OfferedMbps) {
-		return fmt.Errorf("the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got, cell.Number(result.OfferedMbps))
+		return fmt.Errorf("the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got,
+			cell.Number(result.OfferedMbps))
 	}
 	return profile.Write(b.Dir, p)
 }
@@ -124,8 +128,9 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 func (s *lab) accounts(a, b side.Reading) profile.Router {
 	m := s.measurement(a, b)
 	out := profile.Router{
-		FromNs: a.Router.MonotonicNs, ToNs: b.Router.MonotonicNs, Seconds: m.Seconds, Packets: m.Packets, DeliveredMbps: m.DeliveredMbps,
-		Threads: map[int]string{}, Processes: map[int]string{}, Ns: map[string]int64{},
+		FromNs: a.Router.MonotonicNs, ToNs: b.Router.MonotonicNs, Seconds: m.Seconds, Packets: m.Packets,
+		DeliveredMbps: m.DeliveredMbps,
+		Threads:       map[int]string{}, Processes: map[int]string{}, Ns: map[string]int64{},
 	}
 	for ifname, t := range b.Router.NAPI {
 		name := profile.AccountLAN

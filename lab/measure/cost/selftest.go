@@ -55,11 +55,11 @@ type conditions struct {
 // not give an exact rate. Where a congestion window has become shorter than a burst, the
 // routers forward other packets than were asked for.
 //
-// Where both sides fall short although their routers did not fill the CPUs, the machine starved them, and that is no limit of
-// the device.
+// Where both sides fall short although their routers did not fill the CPUs, the machine starved them, and that is no
+// limit of the device.
 //
-// Frames are counted at the links and packets in the IP layer, one after the other: what passes between the two counts is in
-// one of them only, and where a window has few bursts that is much of it.
+// Frames are counted at the links and packets in the IP layer, one after the other: what passes between the two counts
+// is in one of them only, and where a window has few bursts that is much of it.
 //
 // In profile per-packet a device may aggregate packets itself. Its links do not: they
 // have the settings of the clean router's links, which are tested. A device at its limit
@@ -69,7 +69,8 @@ func judge(t *result.Trial, under conditions) {
 	sent, speed := under.sent, under.speed
 	// A delay of the machine affects both sides alike and is not a limit of the device.
 	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / under.window.Seconds()
-	short := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
+	short := !t.AA && t.DUT.DeliveredMbps > 0 &&
+		t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
 	starved := t.Clean.DeliveredMbps < minDelivered*t.Clean.OfferedMbps-slack && !under.filled(t)
 	saturated := short && !starved
 	t.Flags = nil
@@ -80,7 +81,8 @@ func judge(t *result.Trial, under conditions) {
 		t.Flags = append(t.Flags, result.FlagLossy)
 	}
 	var rejects side.Rejects
-	device, clean := judged{t.DUT, "device", slack, "", &rejects}, judged{t.Clean, "clean router", slack, slowedAdvice(speed), &rejects}
+	device, clean := judged{t.DUT, "device", slack, "", &rejects},
+		judged{t.Clean, "clean router", slack, slowedAdvice(speed), &rejects}
 	profile := t.Cell.Text(result.Profile)
 	clean.side(under.window)
 	clean.control(profile, sent, saturated)
@@ -102,7 +104,9 @@ func judge(t *result.Trial, under conditions) {
 	if !under.precedes {
 		rejects.Waited(t.DUT.Metrics[WaitedForOthers], "device: its threads")
 	}
-	rejects.If(short && starved, "machine: both sides fell short (%.1f and %.1f Mbit/s) while their routers used %.0f %% of their CPUs: something else held them up",
+	rejects.If(short && starved,
+		"machine: both sides fell short (%.1f and %.1f Mbit/s) while their routers used %.0f %% of their CPUs: something "+
+			"else held them up",
 		t.DUT.DeliveredMbps, t.Clean.DeliveredMbps, 100*used(t)/float64(max(under.routers, 1)))
 	share := routerShare(t.DUT)
 	if other := routerShare(t.Clean); math.Abs(other-speed) > math.Abs(share-speed) { // they differ in solo mode
@@ -118,15 +122,15 @@ func used(t *result.Trial) float64 {
 	return cores(t.DUT) + cores(t.Clean)
 }
 
-// filled reports whether the routers filled their CPUs between them. A clean router that is loaded alone cannot be short of CPU
-// for a device's sake.
+// filled reports whether the routers filled their CPUs between them. A clean router that is loaded alone cannot be
+// short of CPU for a device's sake.
 func (c conditions) filled(t *result.Trial) bool {
 	full := minFilled * c.share(t)
 	return !c.solo && (used(t) >= full*float64(max(c.routers, 1)) || busiestThread(t) >= full)
 }
 
-// busiestThread is the CPU time of the busiest polling thread or process of a router, cores: on several CPUs one that fills its own
-// holds up those beside it.
+// busiestThread is the CPU time of the busiest polling thread or process of a router, cores: on several CPUs one that
+// fills its own holds up those beside it.
 func busiestThread(t *result.Trial) (most float64) {
 	for _, m := range []result.Measurement{t.DUT, t.Clean} {
 		for _, ns := range m.ThreadNs {
@@ -167,8 +171,8 @@ func routerShare(m result.Measurement) float64 {
 	return 1
 }
 
-// slowedAdvice is what to do where a clean router on a slowed CPU does not carry the load. No device can be compared with
-// it there.
+// slowedAdvice is what to do where a clean router on a slowed CPU does not carry the load. No device can be compared
+// with it there.
 func slowedAdvice(speed float64) string {
 	if speed <= 0 || speed >= 1 {
 		return ""
@@ -218,16 +222,20 @@ func (j judged) side(window time.Duration) {
 	j.If(math.Abs(j.Seconds/window.Seconds()-1) > maxWindowError,
 		"%s: the window lasted %.2f s instead of %.2f s: the lab was held up", j.who, j.Seconds, window.Seconds())
 	for name, ns := range j.ThreadNs {
-		j.If(strings.HasPrefix(name, "napi/") && ns == 0, "%s: polling thread %s did not run: its work is counted elsewhere", j.who, name)
+		j.If(strings.HasPrefix(name, "napi/") && ns == 0, "%s: polling thread %s did not run: its work is counted elsewhere",
+			j.who, name)
 	}
-	j.If(j.GeneratorCPU > maxGeneratorCPU, "%s: a traffic thread used %.0f %% of a core, limit %.0f %%", j.who, 100*j.GeneratorCPU, 100*maxGeneratorCPU)
+	j.If(j.GeneratorCPU > maxGeneratorCPU, "%s: a traffic thread used %.0f %% of a core, limit %.0f %%", j.who,
+		100*j.GeneratorCPU, 100*maxGeneratorCPU)
 	j.If(j.Broken > 0, "%s: %s had ended: %s", j.who, words.Counted(j.Broken, "stream"), j.BrokenError)
 	j.If(j.DeliveredMbps > maxDelivered*j.OfferedMbps+j.slack,
 		"%s: delivered %.1f of %.0f Mbit/s: more than was offered", j.who, j.DeliveredMbps, j.OfferedMbps)
 	j.If(j.DeliveredMbps > maxDelivered*j.LinkMbps+j.slack,
-		"%s: %.1f Mbit/s arrived, %.1f left the router: the rest waited from before the window", j.who, j.DeliveredMbps, j.LinkMbps)
+		"%s: %.1f Mbit/s arrived, %.1f left the router: the rest waited from before the window", j.who, j.DeliveredMbps,
+		j.LinkMbps)
 	share, frames := j.Metrics[OfferedShare]
-	j.If(frames && share < minOffered, "%s: the generator sent %.1f %% of the frames that were due, limit %.1f %%", j.who, 100*share, 100*minOffered)
+	j.If(frames && share < minOffered, "%s: the generator sent %.1f %% of the frames that were due, limit %.1f %%", j.who,
+		100*share, 100*minOffered)
 }
 
 // probes tests that round-trip probes come through. A device that drops datagrams drops probes like all others.
@@ -246,5 +254,6 @@ func (j judged) load(least float64) {
 // flow tests that the offered load arrived, and only once.
 func (j judged) flow(least float64) {
 	j.load(least)
-	j.If(j.RetransmitRatio > maxRetransmits, "%s: %.2f %% of the segments were sent again, limit %.0f %%%s", j.who, 100*j.RetransmitRatio, 100*maxRetransmits, j.advice)
+	j.If(j.RetransmitRatio > maxRetransmits, "%s: %.2f %% of the segments were sent again, limit %.0f %%%s", j.who,
+		100*j.RetransmitRatio, 100*maxRetransmits, j.advice)
 }

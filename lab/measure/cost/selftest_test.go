@@ -14,7 +14,8 @@ import (
 // good is a measurement that passes every self-test at 100 Mbit/s.
 func good() result.Measurement {
 	return result.Measurement{
-		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, LinkMbps: 104, AggregationFactor: 1, GeneratorCPU: 0.1, SegmentsPerBurst: 9, Packets: 9000,
+		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, LinkMbps: 104, AggregationFactor: 1, GeneratorCPU: 0.1,
+		SegmentsPerBurst: 9, Packets: 9000,
 		ThreadNs: map[string]int64{"napi/r0": 1e7, "napi/r1": 1e7, "daemon": 0},
 		NAPINs:   2e7,
 		Metrics:  map[string]float64{},
@@ -27,61 +28,90 @@ func TestJudge(t *testing.T) {
 		rejects []string // parts of the reasons, in order; none: accepted
 		flags   []string
 	}{
-		"as it should be":       {func(*result.Trial) {}, nil, nil},
-		"short window":          {func(t *result.Trial) { t.Clean.Seconds = 0.8 }, []string{"clean router: the window lasted 0.80 s"}, nil},
-		"idle polling thread":   {func(t *result.Trial) { t.DUT.ThreadNs["napi/r1"] = 0 }, []string{"device: polling thread napi/r1 did not run"}, nil},
-		"idle daemon is fine":   {func(t *result.Trial) { t.DUT.ThreadNs["daemon"] = 0 }, nil, nil},
-		"busy generator":        {func(t *result.Trial) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
-		"aggregated packets":    {func(t *result.Trial) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
+		"as it should be": {func(*result.Trial) {}, nil, nil},
+		"short window": {
+			func(t *result.Trial) { t.Clean.Seconds = 0.8 }, []string{"clean router: the window lasted 0.80 s"}, nil},
+		"idle polling thread": {func(t *result.Trial) { t.DUT.ThreadNs["napi/r1"] = 0 }, []string{
+			"device: polling thread napi/r1 did not run"}, nil},
+		"idle daemon is fine": {func(t *result.Trial) { t.DUT.ThreadNs["daemon"] = 0 }, nil, nil},
+		"busy generator": {
+			func(t *result.Trial) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
+		"aggregated packets": {
+			func(t *result.Trial) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
 		"counted apart":         {func(t *result.Trial) { t.DUT.Packets, t.DUT.AggregationFactor = 300, 1.06 }, nil, nil},
 		"TUN halves the factor": {func(t *result.Trial) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
-		"bulk that is not":      {func(t *result.Trial) { t.Cell = t.Cell.With(result.Profile, result.Bulk) }, []string{"profile bulk wants"}, nil},
+		"bulk that is not": {
+			func(t *result.Trial) { t.Cell = t.Cell.With(result.Profile, result.Bulk) }, []string{"profile bulk wants"}, nil},
 		"bulk": {func(t *result.Trial) {
 			t.Cell = t.Cell.With(result.Profile, result.Bulk)
 			t.Clean.AggregationFactor = 8
 		}, nil, nil},
-		"clean falls short":        {func(t *result.Trial) { t.Clean.DeliveredMbps = 97 }, []string{"clean router: delivered 97.0 of 100 Mbit/s"}, nil},
-		"clean loses":              {func(t *result.Trial) { t.Clean.RetransmitRatio = 0.02 }, []string{"clean router: 2.00 % of the segments"}, nil},
-		"broken streams":           {func(t *result.Trial) { t.DUT.Broken, t.DUT.BrokenError = 3, "reset" }, []string{"device: 3 streams had ended: reset"}, nil},
-		"more than offered":        {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.LinkMbps = 120, 125 }, []string{"device: delivered 120.0 of 100 Mbit/s: more"}, nil},
-		"clients cut off":          {func(t *result.Trial) { t.DUT.RTT = result.RTT{Probes: 100, Lost: 30} }, []string{"device: 30 of 100 round-trip probes"}, nil},
-		"two bursts short":         {func(t *result.Trial) { t.Clean.DeliveredMbps = 97.9 }, nil, nil},
-		"steal is no reason":       {func(t *result.Trial) { t.Clean.Machine.Steal = 30 }, nil, nil},
-		"waits for its own":        {func(t *result.Trial) { t.DUT.WaitNs = 19e8 }, nil, nil},
-		"waits for others":         {func(t *result.Trial) { t.DUT.Metrics[WaitedForOthers] = 0.6 }, []string{"device: its threads waited 60 %"}, nil},
-		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
-		"bursts are not known":     {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 0 }, nil, nil},
-		"device shortens bursts":   {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},
-		"device at its limit":      {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.ProcessNs = 8e8 }, nil, []string{result.FlagSaturated}},
-		"at its limit ahead of IP": {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.AggregationFactor = 60, 1.4 }, nil, []string{result.FlagSaturated}},
-		"device is starved":        {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.Metrics[WaitedForOthers] = 0.9 }, []string{"device: its threads waited 90 %"}, []string{result.FlagSaturated}},
-		"what waited arrives":      {func(t *result.Trial) { t.Clean.LinkMbps = 16 }, []string{"clean router: 99.5 Mbit/s arrived, 16.0 left the router"}, nil},
-		"clean beside full CPU":    {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.ProcessNs = 60, 8e8; t.Clean.DeliveredMbps = 92 }, nil, []string{result.FlagSaturated}},
-		"clean short beside it":    {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.ProcessNs = 60, 8e8; t.Clean.DeliveredMbps = 80 }, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
-		"both held up":             {func(t *result.Trial) { t.DUT.DeliveredMbps = 96; t.Clean.DeliveredMbps = 96.5 }, []string{"clean router: delivered 96.5", "device: delivered 96.0"}, nil},
-		"both starved unequally":   {func(t *result.Trial) { t.DUT.DeliveredMbps, t.Clean.DeliveredMbps = 60, 92 }, []string{"clean router: delivered 92.0", "device: delivered 60.0", "machine: both sides fell short (60.0 and 92.0 Mbit/s) while their routers used 4 %"}, nil},
+		"clean falls short": {
+			func(t *result.Trial) { t.Clean.DeliveredMbps = 97 }, []string{"clean router: delivered 97.0 of 100 Mbit/s"}, nil},
+		"clean loses": {
+			func(t *result.Trial) { t.Clean.RetransmitRatio = 0.02 }, []string{"clean router: 2.00 % of the segments"}, nil},
+		"broken streams": {func(t *result.Trial) { t.DUT.Broken, t.DUT.BrokenError = 3, "reset" }, []string{
+			"device: 3 streams had ended: reset"}, nil},
+		"more than offered": {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.LinkMbps = 120, 125 }, []string{
+			"device: delivered 120.0 of 100 Mbit/s: more"}, nil},
+		"clients cut off": {func(t *result.Trial) { t.DUT.RTT = result.RTT{Probes: 100, Lost: 30} }, []string{
+			"device: 30 of 100 round-trip probes"}, nil},
+		"two bursts short":   {func(t *result.Trial) { t.Clean.DeliveredMbps = 97.9 }, nil, nil},
+		"steal is no reason": {func(t *result.Trial) { t.Clean.Machine.Steal = 30 }, nil, nil},
+		"waits for its own":  {func(t *result.Trial) { t.DUT.WaitNs = 19e8 }, nil, nil},
+		"waits for others": {
+			func(t *result.Trial) { t.DUT.Metrics[WaitedForOthers] = 0.6 }, []string{"device: its threads waited 60 %"}, nil},
+		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{
+			"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
+		"bursts are not known":   {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 0 }, nil, nil},
+		"device shortens bursts": {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},
+		"device at its limit": {
+			func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.ProcessNs = 8e8 }, nil, []string{result.FlagSaturated}},
+		"at its limit ahead of IP": {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.AggregationFactor = 60, 1.4 }, nil,
+			[]string{result.FlagSaturated}},
+		"device is starved": {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.Metrics[WaitedForOthers] = 0.9 },
+			[]string{"device: its threads waited 90 %"}, []string{result.FlagSaturated}},
+		"what waited arrives": {func(t *result.Trial) { t.Clean.LinkMbps = 16 }, []string{
+			"clean router: 99.5 Mbit/s arrived, 16.0 left the router"}, nil},
+		"clean beside full CPU": {func(t *result.Trial) {
+			t.DUT.DeliveredMbps, t.DUT.ProcessNs = 60, 8e8
+			t.Clean.DeliveredMbps = 92
+		}, nil, []string{result.FlagSaturated}},
+		"clean short beside it": {func(t *result.Trial) {
+			t.DUT.DeliveredMbps, t.DUT.ProcessNs = 60, 8e8
+			t.Clean.DeliveredMbps = 80
+		}, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
+		"both held up": {func(t *result.Trial) { t.DUT.DeliveredMbps = 96; t.Clean.DeliveredMbps = 96.5 },
+			[]string{"clean router: delivered 96.5", "device: delivered 96.0"}, nil},
+		"both starved unequally": {func(t *result.Trial) { t.DUT.DeliveredMbps, t.Clean.DeliveredMbps = 60, 92 }, []string{
+			"clean router: delivered 92.0", "device: delivered 60.0",
+			"machine: both sides fell short (60.0 and 92.0 Mbit/s) while their routers used 4 %"}, nil},
 		"beside a full thread": {func(t *result.Trial) {
 			t.DUT.DeliveredMbps, t.Clean.DeliveredMbps = 60, 92
 			t.DUT.ThreadNs["daemon"] = 9e8
 		}, nil, []string{result.FlagSaturated}},
-		"device loses":           {func(t *result.Trial) { t.DUT.RetransmitRatio = 0.03 }, nil, []string{result.FlagLossy}},
-		"device loses datagrams": {func(t *result.Trial) { t.DUT.Datagrams = &result.Datagrams{Received: 980, Lost: 20} }, nil, []string{result.FlagLossy}},
+		"device loses": {func(t *result.Trial) { t.DUT.RetransmitRatio = 0.03 }, nil, []string{result.FlagLossy}},
+		"device loses datagrams": {func(t *result.Trial) { t.DUT.Datagrams = &result.Datagrams{Received: 980, Lost: 20} },
+			nil, []string{result.FlagLossy}},
 		"both lose datagrams": {func(t *result.Trial) {
 			t.DUT.Datagrams = &result.Datagrams{Received: 980, Lost: 20}
 			t.Clean.Datagrams = &result.Datagrams{Received: 985, Lost: 15}
 		}, nil, nil},
-		"nothing arrives": {func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
+		"nothing arrives": {
+			func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
 		"nothing of a load that slack covers": {func(t *result.Trial) {
 			for _, side := range []*result.Measurement{&t.DUT, &t.Clean} {
 				side.OfferedMbps, side.DeliveredMbps = 0.1, 0
 			}
 		}, []string{"clean router: delivered 0.0 of 0.1 Mbit/s", "device: delivered 0.0 of 0.1 Mbit/s"}, nil},
-		"A/A is never at a limit": {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
+		"A/A is never at a limit": {
+			func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 			c.change(&trial)
-			judge(&trial, conditions{window: time.Second, sent: experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}, routers: 1})
+			judge(&trial, conditions{
+				window: time.Second, sent: experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}, routers: 1})
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
 				t.Fatalf("accepted %v, rejects %q; want %q", trial.Accepted, trial.Rejects, c.rejects)
 			}
@@ -119,7 +149,8 @@ func TestJudgeSpeed(t *testing.T) {
 		trial.Clean.DeliveredMbps, trial.DUT.DeliveredMbps = trial.Clean.OfferedMbps/2, trial.DUT.OfferedMbps/2
 		judge(&trial, conditions{window: time.Second, sent: sent, routers: 1, speed: speed})
 		all := strings.Join(trial.Rejects, "\n")
-		if slowed := speed == 0.25; trial.Accepted || strings.Contains(all, "lower loads or a greater router.speed") != slowed {
+		if slowed := speed == 0.25; trial.Accepted ||
+			strings.Contains(all, "lower loads or a greater router.speed") != slowed {
 			t.Errorf("beyond the load at speed %g: accepted %v, %q", speed, trial.Accepted, trial.Rejects)
 		}
 	}
@@ -135,7 +166,8 @@ func TestJudgeGathers(t *testing.T) {
 		t.Errorf("rejected: %q", trial.Rejects)
 	}
 	trial.Clean.AggregationFactor = 3
-	if judge(&trial, conditions{window: time.Second, sent: sent, gathers: true, routers: 1}); len(trial.Rejects) != 1 || !strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
+	if judge(&trial, conditions{window: time.Second, sent: sent, gathers: true, routers: 1}); len(trial.Rejects) != 1 ||
+		!strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
 		t.Errorf("reasons %q, want one of the clean router", trial.Rejects)
 	}
 }

@@ -39,17 +39,21 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 	}
 	t.Cleanup(func() { opened.Close(); clean.Close() })
 	s := &lab{Side: opened}
-	e := &experiment.Experiment{Mode: result.ModeSolo, Windows: 1, Window: 500 * time.Millisecond, Warmup: 300 * time.Millisecond}
+	e := &experiment.Experiment{
+		Mode: result.ModeSolo, Windows: 1, Window: 500 * time.Millisecond, Warmup: 300 * time.Millisecond}
 	m := pair{e: e, device: s, clean: s}
 	for _, direction := range []string{result.Up, result.Down} {
 		s.shorts = nil
-		trial := result.Trial{Cell: result.NewCell(result.OfferedMbps, 40, result.Direction, direction, result.Profile, result.PerPacket)}
+		trial := result.Trial{
+			Cell: result.NewCell(result.OfferedMbps, 40, result.Direction, direction, result.Profile, result.PerPacket)}
 		if trial.DUT, trial.Clean, err = m.measure(ctx, trial.Cell, 0); err != nil {
 			t.Fatal(err)
 		}
 		judge(&trial, conditions{window: e.Window, sent: s.Has.Traffic, routers: 1, solo: true})
-		if slices.ContainsFunc(trial.Rejects, func(text string) bool { return strings.Contains(text, "segments a burst") }) || trial.Clean.SegmentsPerBurst != 0 {
-			t.Errorf("%s: %g segments a burst of all connections together: %v", direction, trial.Clean.SegmentsPerBurst, trial.Rejects)
+		if slices.ContainsFunc(trial.Rejects, func(text string) bool { return strings.Contains(text, "segments a burst") }) ||
+			trial.Clean.SegmentsPerBurst != 0 {
+			t.Errorf("%s: %g segments a burst of all connections together: %v", direction, trial.Clean.SegmentsPerBurst,
+				trial.Rejects)
 		}
 		got := shortOf(s.shorts)
 		if got == nil || got.Done == 0 || got.PerSecond <= 0 || got.Whole.P50 <= 0 {
@@ -85,10 +89,13 @@ func TestSegmentsPerBurst(t *testing.T) {
 }
 
 func TestShortConnectionsOfTurnsAndHosts(t *testing.T) {
-	turn := short.Stats{Seconds: 2, Done: 20, Failed: 1, FirstError: "refused", ConnectUs: []float64{3}, FirstByteUs: []float64{4}, WholeUs: []float64{9}}
-	next := short.Stats{Seconds: 3, Done: 30, Missed: 2, ConnectUs: []float64{5}, FirstByteUs: []float64{6}, WholeUs: []float64{11}}
+	turn := short.Stats{Seconds: 2, Done: 20, Failed: 1, FirstError: "refused", ConnectUs: []float64{3},
+		FirstByteUs: []float64{4}, WholeUs: []float64{9}}
+	next := short.Stats{
+		Seconds: 3, Done: 30, Missed: 2, ConnectUs: []float64{5}, FirstByteUs: []float64{6}, WholeUs: []float64{11}}
 	got := shortOf([][]short.Stats{{turn, turn}, {next, next}})
-	if got.Done != 100 || got.Failed != 2 || got.Missed != 4 || got.PerSecond != 20 || got.FirstError != "refused" || got.Whole.Max != 11 || got.Whole.P50 != 10 {
+	if got.Done != 100 || got.Failed != 2 || got.Missed != 4 || got.PerSecond != 20 || got.FirstError != "refused" ||
+		got.Whole.Max != 11 || got.Whole.P50 != 10 {
 		t.Errorf("%+v", *got)
 	}
 	if shortOf(nil) != nil {

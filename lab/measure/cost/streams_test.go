@@ -15,13 +15,16 @@ func blockWith(dut string, clients int, change func(*result.Block)) result.Block
 
 // cellWith is the only cell of a run with these blocks.
 func cellWith(blocks []result.Block, dut string, clients int, mbps float64) analysis.Cell {
-	cell := result.NewCell(result.DUT, dut, result.Clients, clients, result.OfferedMbps, mbps, result.Direction, result.Up, result.Profile, result.PerPacket)
-	return Measure{}.Summarise(result.Run{Trials: []result.Trial{{Cell: cell}}, Blocks: blocks}, analysis.Options{}).Cells[0]
+	cell := result.NewCell(result.DUT, dut, result.Clients, clients, result.OfferedMbps, mbps, result.Direction, result.Up,
+		result.Profile, result.PerPacket)
+	return Measure{}.Summarise(
+		result.Run{Trials: []result.Trial{{Cell: cell}}, Blocks: blocks}, analysis.Options{}).Cells[0]
 }
 
 func stretch(mbps, jain float64) func(*result.Block) {
 	return func(b *result.Block) {
-		b.Stretches = append(b.Stretches, result.Stretch{OfferedMbps: mbps, Fairness: result.Fairness{Jain: jain, Even: 1}, Connect: result.Delays{P50: 100, P99: 900}})
+		b.Stretches = append(b.Stretches, result.Stretch{OfferedMbps: mbps, Fairness: result.Fairness{Jain: jain, Even: 1},
+			Connect: result.Delays{P50: 100, P99: 900}})
 	}
 }
 
@@ -30,7 +33,8 @@ func TestStreamFiguresAreOfTheirCell(t *testing.T) {
 	aa.AA = true
 	c := cellWith([]result.Block{
 		blockWith("a", 100, stretch(1000, 0.9)), blockWith("a", 100, stretch(1000, 0.8)), aa,
-		blockWith("a", 100, stretch(500, 0.1)), blockWith("a", 10, stretch(1000, 0.1)), blockWith("b", 100, stretch(1000, 0.1)),
+		blockWith("a", 100, stretch(500, 0.1)), blockWith("a", 10, stretch(1000, 0.1)),
+		blockWith("b", 100, stretch(1000, 0.1)),
 	}, "a", 100, 1000)
 	if jain := c.Device("jain"); jain.Mean < 0.8499 || jain.Mean > 0.8501 || !jain.HasInterval() {
 		t.Errorf("Jain %+v, want the mean of two blocks, 0.85", jain)
@@ -46,7 +50,8 @@ func TestShortConnectionsThatAllFail(t *testing.T) {
 		return blockWith("a", 100, func(b *result.Block) { b.Stretches = []result.Stretch{{OfferedMbps: 1000, Short: &s}} })
 	}
 	all := result.Delays{P50: 200, P99: 800, Max: 900}
-	carried, failed := short(result.Short{PerSecond: 50, Done: 100, Connect: all, Whole: all}), short(result.Short{Failed: 100})
+	carried, failed := short(result.Short{PerSecond: 50, Done: 100, Connect: all, Whole: all}),
+		short(result.Short{Failed: 100})
 	c := cellWith([]result.Block{carried, failed}, "a", 100, 1000)
 	connect, p50, p99 := c.Device("short_connect_p99_us"), c.Device("short_whole_p50_us"), c.Device("short_whole_p99_us")
 	if connect.Mean != 800 || p50.Mean != 200 || p99.Mean != 800 || p99.N != 1 {

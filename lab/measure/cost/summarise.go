@@ -23,14 +23,17 @@ const FlagShortfall = "bandwidth-shortfall"
 // Summarise computes the summary of a run that measured costs.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Primary: PerBit, Trials: levelDaemons(analysis.TrialsOf(run.Trials), run.Blocks),
-		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: CompareCells(run), Laws: &laws, Bias: bias, Rise: rise,
+		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Primary: PerBit,
+		Trials:  levelDaemons(analysis.TrialsOf(run.Trials), run.Blocks),
+		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: CompareCells(run), Laws: &laws,
+		Bias: bias, Rise: rise,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(
 				s.Remark("Sampled bandwidth is more than 10 % below the limit, so normalised CPU is an extrapolation",
 					func(c analysis.Cell) bool { return c.Flagged(FlagShortfall) }),
-				s.Remark("No guest came in any block, so nothing is known of guests (client.churn): more guests a second or longer loads bring some",
+				s.Remark("No guest came in any block, so nothing is known of guests (client.churn): more guests a second or "+
+					"longer loads bring some",
 					func(c analysis.Cell) bool { return c.Counts[GuestBlocks] > 0 && c.Counts[GuestsCame] == 0 }),
 				housekeepingWarnings(run.Blocks))
 		},
@@ -38,8 +41,8 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-// CompareCells orders the cells of a run for reading: profile, direction (upload first), size of frames, device, clients,
-// load.
+// CompareCells orders the cells of a run for reading: profile, direction (upload first), size of frames, device,
+// clients, load.
 func CompareCells(run result.Run) func(a, b result.Cell) int {
 	return func(a, b result.Cell) int {
 		return cmp.Or(
@@ -51,8 +54,8 @@ func CompareCells(run result.Run) func(a, b result.Cell) int {
 	}
 }
 
-// CompareSizes orders cells of a run by their frames' size: as the experiment lists them, and then, where the run's folder has
-// lost its experiment, numbers of bytes before names.
+// CompareSizes orders cells of a run by their frames' size: as the experiment lists them, and then, where the run's
+// folder has lost its experiment, numbers of bytes before names.
 func CompareSizes(run result.Run, a, b result.Cell) int {
 	place := func(size string) (listed, bytes int) {
 		if listed = slices.Index(run.FrameSizes, size); listed < 0 {
@@ -97,7 +100,8 @@ func samples(blocks []result.Block) []analysis.Sample {
 		}
 		for _, s := range b.Stretches {
 			all := result.ValuesOf(s)
-			load := analysis.Sample{Per: analysis.PerLoad, Cell: b.Cell().With(result.OfferedMbps, s.OfferedMbps), Device: all, Clean: all.Part("clean_")}
+			load := analysis.Sample{Per: analysis.PerLoad, Cell: b.Cell().With(result.OfferedMbps, s.OfferedMbps), Device: all,
+				Clean: all.Part("clean_")}
 			out = append(out, load)
 			if b.Leased > 0 {
 				load.Per = perClients

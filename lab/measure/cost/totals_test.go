@@ -12,8 +12,9 @@ import (
 func TestClientTotalsAreThoseOfTheWorstBlock(t *testing.T) {
 	block := func(leased, in, broken int, mib float64) result.Block {
 		return result.Block{
-			DUT: "d", Clients: 1000, Direction: result.Up, Profile: result.PerPacket, Addresses: result.FromDevice, CleanAddresses: result.Static,
-			Leased: leased, LoggedIn: in,
+			DUT: "d", Clients: 1000, Direction: result.Up, Profile: result.PerPacket, Addresses: result.FromDevice,
+			CleanAddresses: result.Static,
+			Leased:         leased, LoggedIn: in,
 			Stretches: []result.Stretch{{
 				OfferedMbps: 100, WarmupSeconds: 6, Memory: result.Memory{MiB: mib, Clients: 2000},
 				Fairness: result.Fairness{Streams: 1000, Broken: broken}, CleanFairness: result.Fairness{Streams: 1000},
@@ -24,17 +25,20 @@ func TestClientTotalsAreThoseOfTheWorstBlock(t *testing.T) {
 	other.Clients = 7
 	blocks := []result.Block{block(1000, 1000, 0, 30), block(1000, 998, 3, 50), other, old}
 	c := cellWith(blocks, "d", 1000, 100)
-	if c.Counts[ClientBlocks] != 2 || c.Counts[Leased] != 1000 || c.Counts[LoggedIn] != 998 || c.Counts[Connected] != 997 || c.Counts[CleanConnected] != 1000 {
+	if c.Counts[ClientBlocks] != 2 || c.Counts[Leased] != 1000 || c.Counts[LoggedIn] != 998 ||
+		c.Counts[Connected] != 997 || c.Counts[CleanConnected] != 1000 {
 		t.Errorf("counted %+v", c.Counts)
 	}
-	if warmup := c.Device("warmup_seconds").Mean; c.Texts[AddressesFrom] != result.FromDevice || c.Texts[CleanAddressFrom] != result.Static || warmup != 6 {
+	if warmup := c.Device("warmup_seconds").Mean; c.Texts[AddressesFrom] != result.FromDevice ||
+		c.Texts[CleanAddressFrom] != result.Static || warmup != 6 {
 		t.Errorf("addresses %q, warm-up %v", c.Texts, warmup)
 	}
 	memory := c.Device("memory_kib_per_client")
 	if got, want := float64(memory.Mean), 40*1024/2000.0; math.Abs(got-want) > 1e-9 || memory.N != 2 {
 		t.Errorf("%v KiB a client from %d blocks, want %v from 2", got, memory.N, want)
 	}
-	if none := cellWith([]result.Block{old}, "d", 1000, 100); none.Counts[ClientBlocks] != 0 || none.Device("memory_kib_per_client").Mean.Known() {
+	if none := cellWith([]result.Block{old}, "d", 1000, 100); none.Counts[ClientBlocks] != 0 ||
+		none.Device("memory_kib_per_client").Mean.Known() {
 		t.Errorf("of a run before clients were counted: %+v", none)
 	}
 	machine := kibPerClient(reading{Values: result.ValuesOf(result.Stretch{Memory: result.Memory{MiB: -3, Clients: 10}})})

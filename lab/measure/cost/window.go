@@ -26,7 +26,8 @@ func (s *lab) delivered(out meter.Link, seconds float64, receivers []span, resen
 	if traffic.KindOf(s.Load.Kind).Counts {
 		var sum float64
 		for _, r := range receivers {
-			sum += side.Mbps(r.b.Load.ReceivedBytes-r.a.Load.ReceivedBytes, float64(r.b.Load.MonotonicNs-r.a.Load.MonotonicNs)/1e9)
+			sum += side.Mbps(
+				r.b.Load.ReceivedBytes-r.a.Load.ReceivedBytes, float64(r.b.Load.MonotonicNs-r.a.Load.MonotonicNs)/1e9)
 		}
 		return sum
 	}
@@ -85,7 +86,8 @@ func addFrames(m *result.Measurement, sending, receiving []span) {
 	for _, e := range receiving { // both ways the slower one
 		f := e.b.Load.Frames
 		doubled += f.Duplicates - e.a.Load.Frames.Duplicates
-		m.Metrics[DelayP50], m.Metrics[DelayP99] = max(m.Metrics[DelayP50], f.Delay.P50), max(m.Metrics[DelayP99], f.Delay.P99)
+		m.Metrics[DelayP50], m.Metrics[DelayP99] = max(m.Metrics[DelayP50], f.Delay.P50),
+			max(m.Metrics[DelayP99], f.Delay.P99)
 		m.Metrics[Jitter] = max(m.Metrics[Jitter], f.JitterUs)
 	}
 	m.Metrics[OfferedShare] = ratio(sent, due)
@@ -171,9 +173,9 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 	return m
 }
 
-// framesIn is the frames that came to the IP layer. One gateway takes each packet there once: from a port, or, past the port's
-// frame, from a device of user space, which is why that device's own are not counted. Between two gateways a packet is taken
-// twice, out of the outer packet and out of the tunnel: there the tunnels' devices count too.
+// framesIn is the frames that came to the IP layer. One gateway takes each packet there once: from a port, or, past the
+// port's frame, from a device of user space, which is why that device's own are not counted. Between two gateways a
+// packet is taken twice, out of the outer packet and out of the tunnel: there the tunnels' devices count too.
 func framesIn(a, b side.Reading) (frames int64) {
 	for name, link := range b.Router.Links {
 		_, port := b.Router.NAPI[name]
@@ -184,8 +186,9 @@ func framesIn(a, b side.Reading) (frames int64) {
 	return frames
 }
 
-// addGateways adds the CPU time of each of two gateways: of the one where the load enters the tunnel, and of the one where it
-// leaves. A load both ways does both at each. Nobody knows for which of the two the kernel's threads worked: each has half.
+// addGateways adds the CPU time of each of two gateways: of the one where the load enters the tunnel, and of the one
+// where it leaves. A load both ways does both at each. Nobody knows for which of the two the kernel's threads worked:
+// each has half.
 func (s *lab) addGateways(m *result.Measurement, a, b side.Reading) {
 	if len(b.Routers) != 2 || s.Load.Direction == result.Both {
 		return

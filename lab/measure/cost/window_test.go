@@ -17,7 +17,8 @@ import (
 )
 
 func TestMeasurementOfAnUploadWindow(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}}}
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+		Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}}}
 	a, b := side.Reading{Clients: make([]side.Endpoint, 1)}, side.Reading{Clients: make([]side.Endpoint, 1)}
 	client := &b.Clients[0]
 	a.Router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
@@ -38,7 +39,8 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	got := s.measurement(a, b)
 	want := result.Measurement{
 		Seconds: 2, NAPINs: 4e6, WaitNs: 1e6, LinkMbps: 6.056, DeliveredMbps: 5.7, OfferedMbps: 10,
-		Packets: 1100, PacketsUp: 1000, PacketsDown: 100, Drops: 7, AggregationFactor: 1, SegmentsPerBurst: 40, PacketsPerWakeup: 10, RetransmitRatio: 0.005, GeneratorCPU: 0.2,
+		Packets: 1100, PacketsUp: 1000, PacketsDown: 100, Drops: 7, AggregationFactor: 1, SegmentsPerBurst: 40,
+		PacketsPerWakeup: 10, RetransmitRatio: 0.005, GeneratorCPU: 0.2,
 		RTT:     result.RTT{P50: 200, P99: 900, Probes: 100},
 		Machine: result.Machine{Usr: 10, Sys: 20, Soft: 5, Idle: 64, Steal: 1},
 		RoleNs:  map[string]int64{"router": 4e6, "client": 2500000, "server": 0, "agents": 0}, Metrics: map[string]float64{},
@@ -49,20 +51,24 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	}
 }
 
-// TestGatewaysByDirection: the load enters the tunnel at the first gateway on the way up, and leaves there on the way down. The first
-// gateway's meter has the kernel's threads, of which each has half.
+// TestGatewaysByDirection: the load enters the tunnel at the first gateway on the way up, and leaves there on the way
+// down. The first gateway's meter has the kernel's threads, of which each has half.
 func TestGatewaysByDirection(t *testing.T) {
 	for direction, want := range map[string]map[string]float64{
 		result.Up: {EnterNs: 4e6, LeaveNs: 8e6}, result.Down: {EnterNs: 8e6, LeaveNs: 4e6}, result.Both: {},
 	} {
-		s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Kind: traffic.KindStreams, Direction: direction, OfferedMbps: 10}}}
+		s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+			Load: agent.Traffic{Kind: traffic.KindStreams, Direction: direction, OfferedMbps: 10}}}
 		a, b := side.Reading{Clients: make([]side.Endpoint, 1)}, side.Reading{Clients: make([]side.Endpoint, 1)}
-		first := meter.Sample{MonotonicNs: 1e9, NAPI: map[string]meter.Thread{"r0": {RunNs: 2e6}, "o1": {RunNs: 1e6}}, Processes: []meter.Process{{PID: 30, Parent: 2, RunNs: 2e6}}, IPIn: 10}
-		second := meter.Sample{MonotonicNs: 2e9, NAPI: map[string]meter.Thread{"r1": {RunNs: 2e6}}, Processes: []meter.Process{{PID: 7, RunNs: 5e6}}, IPIn: 20}
+		first := meter.Sample{MonotonicNs: 1e9, NAPI: map[string]meter.Thread{"r0": {RunNs: 2e6}, "o1": {RunNs: 1e6}},
+			Processes: []meter.Process{{PID: 30, Parent: 2, RunNs: 2e6}}, IPIn: 10}
+		second := meter.Sample{MonotonicNs: 2e9, NAPI: map[string]meter.Thread{"r1": {RunNs: 2e6}},
+			Processes: []meter.Process{{PID: 7, RunNs: 5e6}}, IPIn: 20}
 		a.Routers, b.Routers = make([]meter.Sample, 2), []meter.Sample{first, second}
 		a.Router, b.Router = side.Sum(a.Routers), side.Sum(b.Routers)
 		got := s.measurement(a, b)
-		if diff := cmp.Diff(want, got.Metrics); diff != "" || got.NAPINs != 5e6 || got.ProcessNs != 7e6 || b.Router.IPIn != 30 {
+		if diff := cmp.Diff(want, got.Metrics); diff != "" || got.NAPINs != 5e6 || got.ProcessNs != 7e6 ||
+			b.Router.IPIn != 30 {
 			t.Errorf("%s: %d and %d ns, %d packets (-want +got):\n%s", direction, got.NAPINs, got.ProcessNs, b.Router.IPIn, diff)
 		}
 	}
@@ -71,7 +77,8 @@ func TestGatewaysByDirection(t *testing.T) {
 // TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
 // beside them none.
 func TestMeasurementOfDatagrams(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}}}
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+		Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}}}
 	a, b := side.Reading{Clients: make([]side.Endpoint, 2)}, side.Reading{Clients: make([]side.Endpoint, 2)}
 	for i := range b.Clients {
 		a.Clients[i].Load.Datagrams = traffic.Datagrams{Sent: 44, Lost: 7}
@@ -83,7 +90,8 @@ func TestMeasurementOfDatagrams(t *testing.T) {
 	got := s.measurement(a, b)
 	want := result.Datagrams{Sent: 1760, Received: 1730, Lost: 20, Reordered: 6}
 	if got.Datagrams == nil || *got.Datagrams != want || got.SegmentsPerBurst != 44 || got.RetransmitRatio != 0 {
-		t.Errorf("got %+v, %v segments a burst, %v sent again; want %+v, 44, 0", got.Datagrams, got.SegmentsPerBurst, got.RetransmitRatio, want)
+		t.Errorf("got %+v, %v segments a burst, %v sent again; want %+v, 44, 0", got.Datagrams, got.SegmentsPerBurst,
+			got.RetransmitRatio, want)
 	}
 	if loss := got.LossRatio(); loss != 20.0/1750 {
 		t.Errorf("loss %v, want 20 of 1750", loss)
@@ -107,7 +115,8 @@ func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 }
 
 func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Direction: "down", UDP: true}}}
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+		Load: agent.Traffic{Direction: "down", UDP: true}}}
 	got := s.measurement(side.Reading{}, side.Reading{})
 	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
 		t.Errorf("figures out of nothing: %+v", got)
@@ -116,9 +125,11 @@ func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
 
 // TestWindowWithoutSeconds: what a router does in no time is not known; it is not 0 %.
 func TestWindowWithoutSeconds(t *testing.T) {
-	m := result.Measurement{NAPINs: 5e6, ProcessNs: 1e6, MeterNs: 1e3, DeliveredMbps: 10, LinkMbps: 11, RoleNs: map[string]int64{"client": 1e6, "server": 1e6}}
+	m := result.Measurement{NAPINs: 5e6, ProcessNs: 1e6, MeterNs: 1e3, DeliveredMbps: 10, LinkMbps: 11,
+		RoleNs: map[string]int64{"client": 1e6, "server": 1e6}}
 	c := cellWith(nil, "a", 1, 10)
-	for _, name := range []string{CPU, Normalised, PerBit, "cpu_machine_pct", "process_core_pct", "meter_core_pct", "client_core_pct", "server_core_pct", "machine_busy_pct"} {
+	for _, name := range []string{CPU, Normalised, PerBit, "cpu_machine_pct", "process_core_pct", "meter_core_pct",
+		"client_core_pct", "server_core_pct", "machine_busy_pct"} {
 		i := slices.IndexFunc(Metrics, func(m analysis.Metric) bool { return m.Name == name })
 		if got := Metrics[i].Of(reading{Values: result.ValuesOf(m), Cell: c.Cell, CPUs: 2}); !math.IsNaN(got) {
 			t.Errorf("%s is %g", name, got)

@@ -55,7 +55,8 @@ func fits(n int, t dut.Traits) error {
 	// Not the network, the router, the broadcast and what a lab's hosts have.
 	const others = 6
 	if most := 1<<(32-lan.Bits()) - others; most < n {
-		return fmt.Errorf("its network %s has room for %s, not for %d: %w", lan, words.Agreed(most, "client", "clients"), n, dut.ErrNotSupported)
+		return fmt.Errorf("its network %s has room for %s, not for %d: %w", lan, words.Agreed(most, "client", "clients"), n,
+			dut.ErrNotSupported)
 	}
 	return nil
 }
@@ -116,7 +117,8 @@ func (b *openBlock) watch(ctx context.Context) {
 			return // the lab is gone: the storm's own requests fail as well
 		}
 		if len(ended.Device) > 0 {
-			b.Notice("%s: the device has ended, its clients will have to give up: %s", b.Name(b.Block), strings.Join(ended.Device, "; "))
+			b.Notice("%s: the device has ended, its clients will have to give up: %s", b.Name(b.Block),
+				strings.Join(ended.Device, "; "))
 			return
 		}
 	}
@@ -125,7 +127,8 @@ func (b *openBlock) watch(ctx context.Context) {
 // measure creates the clients, has them lease and log in, and judges.
 func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 	s = Storm{
-		Head: b.head, DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block), SetupSeconds: b.Setup.Seconds(),
+		Head: b.head, DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block),
+		SetupSeconds: b.Setup.Seconds(),
 		DeviceLeases: b.Traits.DHCP && !b.Traits.Lines, TailSeconds: phaseTail.Seconds(),
 	}
 	if err := b.create(ctx, &s); err != nil {
@@ -167,8 +170,8 @@ func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 	return s, err
 }
 
-// prove proves that clients that logged in are let in, and asks the device what it is while it carries a little load. After a storm
-// that nobody came through, or that ended the device, neither can be known.
+// prove proves that clients that logged in are let in, and asks the device what it is while it carries a little load.
+// After a storm that nobody came through, or that ended the device, neither can be known.
 func (b *openBlock) prove(ctx context.Context, e *evidence, s Storm) error {
 	ended := len(e.ended.Device) > 0
 	err := b.ProveLetIn(ctx, func(client int) bool { return ended || slices.Contains(s.Login.GaveUp, client-1) })
@@ -186,7 +189,8 @@ func (b *openBlock) prove(ctx context.Context, e *evidence, s Storm) error {
 }
 
 // lease has all clients ask for addresses.
-func (b *openBlock) lease(ctx context.Context, s *Storm, ask func(int, side.ClientHost) ([]client.Outcome, error)) (err error) {
+func (b *openBlock) lease(ctx context.Context, s *Storm, ask func(int, side.ClientHost) ([]client.Outcome, error)) (
+	err error) {
 	b.say(words.Agreed(s.Clients, "client leases", "clients lease"))
 	if s.Lease, err = b.phase(ctx, ask); err != nil {
 		return err

@@ -21,7 +21,8 @@ import (
 func TestPhaseSumsUpTheClients(t *testing.T) {
 	// Four clients at two a second, in any order: the third gives up.
 	outcomes := []client.Outcome{
-		{Num: 3, TurnMs: 1000, Ms: 9000, Tries: 8, Refusal: "no answer from 10.1.0.7", Error: "8 attempts: no answer from 10.1.0.7"},
+		{Num: 3, TurnMs: 1000, Ms: 9000, Tries: 8, Refusal: "no answer from 10.1.0.7",
+			Error: "8 attempts: no answer from 10.1.0.7"},
 		{Num: 4, TurnMs: 1500, Ms: 200, LateMs: 12.3456, Tries: 1},
 		{Num: 1, Ms: 100.0004, Tries: 1},
 		{Num: 2, TurnMs: 500, Ms: 300, Tries: 3, Refusal: "no answer from 10.1.0.9"},
@@ -40,7 +41,8 @@ func TestPhaseSumsUpTheClients(t *testing.T) {
 	if p.P50Ms != 200 || p.MaxMs != 300 || p.P99Ms != 298 {
 		t.Errorf("p50 %g, p99 %g, max %g", p.P50Ms, p.P99Ms, p.MaxMs)
 	}
-	if len(p.Failures) != 1 || len(p.Refusals) != 1 || p.Refusals[0] != (result.Reason{First: "no answer from 10.1.0.9", Count: 2}) {
+	if len(p.Failures) != 1 || len(p.Refusals) != 1 ||
+		p.Refusals[0] != (result.Reason{First: "no answer from 10.1.0.9", Count: 2}) {
 		t.Errorf("failures %+v, refusals %+v", p.Failures, p.Refusals)
 	}
 	none := phaseOf([]client.Outcome{{Num: 1, Ms: 5, Error: "no"}})
@@ -79,20 +81,26 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	const s = time.Second
 	at := func(at, router, radius, agent time.Duration) side.Reading {
 		return side.Reading{
-			Router: sample(at, 0, router, 0), Server: side.Endpoint{Meter: sample(at, 0, radius, 0)}, Clients: []side.Endpoint{{Meter: sample(at, agent, 0, 0)}},
+			Router: sample(at, 0, router, 0), Server: side.Endpoint{Meter: sample(at, 0, radius, 0)},
+			Clients: []side.Endpoint{{Meter: sample(at, agent, 0, 0)}},
 		}
 	}
 	phase := Phase{Asked: 1, Through: 1}
-	account(&phase, testbed.Placement{Router: []int{1}, Endpoints: []int{0}}, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2), at(3*s, s*5/4, s/4, s*3/2))
-	if phase.ProcessNs != int64(s*5/4) || phase.RoleNs[result.RoleRouter] != int64(s*5/4) || phase.RoleNs[result.RoleRadius] != int64(s/4) || phase.RoleNs[result.RoleServer] != 0 {
+	account(&phase, testbed.Placement{Router: []int{1}, Endpoints: []int{0}}, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2),
+		at(3*s, s*5/4, s/4, s*3/2))
+	if phase.ProcessNs != int64(s*5/4) || phase.RoleNs[result.RoleRouter] != int64(s*5/4) ||
+		phase.RoleNs[result.RoleRadius] != int64(s/4) || phase.RoleNs[result.RoleServer] != 0 {
 		t.Errorf("until the tail: %d ns, by role %v", phase.ProcessNs, phase.RoleNs)
 	}
-	if phase.RouterBusy != 0.5 || phase.ClientBusy != 0.75 || phase.RadiusBusy != 0.1 || math.Abs(phase.EndpointsBusy-0.85) > 1e-12 || limit(phase, 0) != LimitGenerator {
-		t.Errorf("until the end: router %g, clients %g, RADIUS %g, endpoints %g: %s", phase.RouterBusy, phase.ClientBusy, phase.RadiusBusy, phase.EndpointsBusy, limit(phase, 0))
+	if phase.RouterBusy != 0.5 || phase.ClientBusy != 0.75 || phase.RadiusBusy != 0.1 ||
+		math.Abs(phase.EndpointsBusy-0.85) > 1e-12 || limit(phase, 0) != LimitGenerator {
+		t.Errorf("until the end: router %g, clients %g, RADIUS %g, endpoints %g: %s", phase.RouterBusy, phase.ClientBusy,
+			phase.RadiusBusy, phase.EndpointsBusy, limit(phase, 0))
 	}
 	// On slowed CPUs a router is busy of what was left, and what slows it is no program of others.
 	first, end := at(0, 0, 0, 0), at(2*s, s/2, 0, 0)
-	first.Slow, end.Slow = []burn.Reading{{CPU: 1}}, []burn.Reading{{CPU: 1, AtNs: int64(2 * s), BurnedNs: int64(s * 3 / 2)}}
+	first.Slow, end.Slow = []burn.Reading{{CPU: 1}},
+		[]burn.Reading{{CPU: 1, AtNs: int64(2 * s), BurnedNs: int64(s * 3 / 2)}}
 	end.Router.CPUs, end.Router.Stat = 2, meter.Stat{User: 100, Idle: 100}
 	account(&phase, testbed.Placement{Router: []int{1}, Endpoints: []int{0}}, first, end, end)
 	if phase.RouterShare != 0.25 || phase.RouterBusy != 1 || phase.OtherBusy > 1e-9 {
@@ -109,19 +117,25 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 	good := func() Storm {
 		lease := Phase{Asked: 2, Through: 2, Seconds: 1, ThreadNs: map[string]int64{"napi/r0": 5}}
-		return Storm{Lease: lease, Login: Phase{Asked: 2, Through: 1, Seconds: 1, Failures: []result.Reason{{First: "refused by the portal", Count: 1}}}}
+		return Storm{Lease: lease, Login: Phase{Asked: 2, Through: 1, Seconds: 1, Failures: []result.Reason{{
+			First: "refused by the portal", Count: 1}}}}
 	}
 	for name, tt := range map[string]struct {
 		spoil func(*Storm, *evidence)
 		want  string // of the only reject; empty: accepted
 	}{
-		"good":              {func(*Storm, *evidence) {}, ""},
-		"device died":       {func(_ *Storm, e *evidence) { e.ended.Device = []string{"chilli ended"} }, ""},
-		"RADIUS died":       {func(_ *Storm, e *evidence) { e.ended.Lab = []string{"freeradius ended"} }, "lab: freeradius ended"},
-		"no polling thread": {func(s *Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
-		"steal":             {func(s *Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
-		"other programs":    {func(s *Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
-		"not as slow":       {func(s *Storm, e *evidence) { s.Lease.RouterShare, s.Login.RouterShare, e.speed = 0.25, 0.5, 0.25 }, "instead of 25.0 %"},
+		"good":        {func(*Storm, *evidence) {}, ""},
+		"device died": {func(_ *Storm, e *evidence) { e.ended.Device = []string{"chilli ended"} }, ""},
+		"RADIUS died": {
+			func(_ *Storm, e *evidence) { e.ended.Lab = []string{"freeradius ended"} }, "lab: freeradius ended"},
+		"no polling thread": {
+			func(s *Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
+		"steal":          {func(s *Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
+		"other programs": {func(s *Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
+		"not as slow": {func(s *Storm, e *evidence) {
+			s.Lease.RouterShare, s.Login.RouterShare, e.speed = 0.25, 0.5,
+				0.25
+		}, "instead of 25.0 %"},
 		"too short to tell": {func(s *Storm, _ *evidence) { s.Login.OtherBusy, s.Login.Seconds = 0.4, 0.04 }, ""},
 		"own limit": {func(s *Storm, _ *evidence) {
 			s.Login.Refusals = []result.Reason{{First: "dialling: too many open files", Count: 3}}

@@ -40,30 +40,46 @@ type reading = analysis.Reading
 
 // phaseMetrics is every figure of a phase.
 var phaseMetrics = []analysis.Metric{
-	{Name: PerSecond, Unit: "clients/s", Text: "that got through", Better: analysis.More, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
-	{Name: P50Ms, Unit: "ms", Text: "from a client's turn, of those that got through", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p50")},
+	{Name: PerSecond, Unit: "clients/s", Text: "that got through", Better: analysis.More, Range: analysis.Amounts,
+		Of: func(r reading) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
+	{Name: P50Ms, Unit: "ms", Text: "from a client's turn, of those that got through", Better: analysis.Less,
+		Range: analysis.Amounts, Of: analysis.Field("through.p50")},
 	{Name: P90Ms, Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p90")},
-	{Name: P99Ms, Short: "p99", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p99")},
+	{Name: P99Ms, Short: "p99", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts,
+		Of: analysis.Field("through.p99")},
 	{Name: MaxMs, Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.max")},
-	{Name: LateMs, Unit: "ms", Text: "how long after its turn the latest client began", Host: "client", Range: analysis.Amounts, Of: analysis.Field("late_ms")},
-	{Name: RouterMs, Short: "CPU", Unit: "ms", Text: "router CPU a client that got through", Better: analysis.Less, Host: "router", Range: analysis.Amounts, Of: func(r reading) float64 {
-		return msPerClient(r, r.Get("napi_ns")+r.Get("process_ns"))
-	}},
-	{Name: ProcessMs, Unit: "ms", Text: "of it in the device's processes", Host: "router", Range: analysis.Amounts, Of: func(r reading) float64 { return msPerClient(r, r.Get("process_ns")) }},
-	{Name: ClientMs, Unit: "ms", Text: "CPU of the client hosts a client", Host: "client", Range: analysis.Amounts, Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleClient)) }},
-	{Name: RadiusMs, Unit: "ms", Text: "CPU of the RADIUS server a client", Host: "server", Range: analysis.Amounts, Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleRadius)) }},
-	{Name: RouterBusyPct, Unit: "%", Text: "of its CPUs", Host: "router", Range: analysis.Percents, Of: busyPct("router_busy")},
+	{Name: LateMs, Unit: "ms", Text: "how long after its turn the latest client began", Host: "client",
+		Range: analysis.Amounts, Of: analysis.Field("late_ms")},
+	{Name: RouterMs, Short: "CPU", Unit: "ms", Text: "router CPU a client that got through", Better: analysis.Less,
+		Host: "router", Range: analysis.Amounts, Of: func(r reading) float64 {
+			return msPerClient(r, r.Get("napi_ns")+r.Get("process_ns"))
+		}},
+	{Name: ProcessMs, Unit: "ms", Text: "of it in the device's processes", Host: "router", Range: analysis.Amounts,
+		Of: func(r reading) float64 { return msPerClient(r, r.Get("process_ns")) }},
+	{Name: ClientMs, Unit: "ms", Text: "CPU of the client hosts a client", Host: "client", Range: analysis.Amounts,
+		Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleClient)) }},
+	{Name: RadiusMs, Unit: "ms", Text: "CPU of the RADIUS server a client", Host: "server", Range: analysis.Amounts,
+		Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleRadius)) }},
+	{Name: RouterBusyPct, Unit: "%", Text: "of its CPUs", Host: "router", Range: analysis.Percents,
+		Of: busyPct("router_busy")},
 	analysis.SlowedMetric("router", result.RouterShare),
-	{Name: EndpointsBusyPct, Unit: "%", Text: "of the endpoints' CPUs", Host: "client", Range: analysis.Percents, Of: busyPct("endpoints_busy")},
-	{Name: ClientBusyPct, Unit: "%", Text: "of the endpoints' CPUs, by client hosts", Host: "client", Range: analysis.Percents, Of: busyPct("client_busy")},
-	{Name: RadiusBusyPct, Unit: "%", Text: "of the endpoints' CPUs, by the RADIUS server", Host: "server", Range: analysis.Percents, Of: busyPct("radius_busy")},
+	{Name: EndpointsBusyPct, Unit: "%", Text: "of the endpoints' CPUs", Host: "client", Range: analysis.Percents,
+		Of: busyPct("endpoints_busy")},
+	{Name: ClientBusyPct, Unit: "%", Text: "of the endpoints' CPUs, by client hosts", Host: "client",
+		Range: analysis.Percents, Of: busyPct("client_busy")},
+	{Name: RadiusBusyPct, Unit: "%", Text: "of the endpoints' CPUs, by the RADIUS server", Host: "server",
+		Range: analysis.Percents, Of: busyPct("radius_busy")},
 }
 
 // Metrics is every figure of a cell.
 var Metrics = append(append(ofPhase(Login), ofPhase(Lease)...),
-	analysis.Metric{Name: IdlePSSMiB, Unit: "MiB", Text: "memory of the device's processes before the first client", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("idle_pss_mib")},
-	analysis.Metric{Name: LoggedPSSMiB, Unit: "MiB", Text: "and after the last login", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("logged_pss_mib")},
-	analysis.Metric{Name: PSSKiBPerClient, Unit: "KiB", Text: "growth of that memory, over the clients that got in", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Changes, Of: pssPerClient},
+	analysis.Metric{Name: IdlePSSMiB, Unit: "MiB", Text: "memory of the device's processes before the first client",
+		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts,
+		Of: analysis.PositiveField("idle_pss_mib")},
+	analysis.Metric{Name: LoggedPSSMiB, Unit: "MiB", Text: "and after the last login", Better: analysis.Less,
+		Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("logged_pss_mib")},
+	analysis.Metric{Name: PSSKiBPerClient, Unit: "KiB", Text: "growth of that memory, over the clients that got in",
+		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Changes, Of: pssPerClient},
 )
 
 // ofPhase are the metrics of one phase, which read the figures below its name.

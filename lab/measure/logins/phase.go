@@ -12,7 +12,8 @@ import (
 
 // phase measures one phase of all clients: it reads the meters, has every client host do its
 // part, reads them again, and once more after the tail.
-func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]client.Outcome, error)) (p Phase, err error) {
+func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]client.Outcome, error)) (
+	p Phase, err error) {
 	first, err := b.ReadMeters(ctx)
 	if err != nil {
 		return p, err
@@ -76,7 +77,8 @@ func phaseOf(outcomes []client.Outcome) Phase {
 // were counts until the phase's end.
 func account(phase *Phase, cpus testbed.Placement, first, end, tail side.Reading) {
 	router := side.UsageOf(first.Router, tail.Router)
-	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs, router.ThreadNs
+	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs,
+		router.ThreadNs
 	phase.RoleNs = side.Roles(first, tail)
 	phase.Machine = side.Machine(end.Router.Stat.Sub(first.Router.Stat))
 	seconds := float64(end.Router.MonotonicNs-first.Router.MonotonicNs) / 1e9
@@ -94,7 +96,8 @@ func account(phase *Phase, cpus testbed.Placement, first, end, tail side.Reading
 	phase.RouterBusy = share(until[result.RoleRouter], cpus.Router) / max(left, 0.01)
 	phase.ClientBusy = share(until[result.RoleClient], cpus.Endpoints)
 	phase.RadiusBusy = share(until[result.RoleRadius], cpus.Endpoints)
-	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy + share(until[result.RoleServer]+until[result.RoleAgents], cpus.Endpoints)
+	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy +
+		share(until[result.RoleServer]+until[result.RoleAgents], cpus.Endpoints)
 	until["slowing"] = int64((1 - left) * seconds * 1e9 * float64(len(cpus.Router)))
 	phase.OtherBusy = otherBusy(phase.Machine, until, seconds, end.Router.CPUs)
 }

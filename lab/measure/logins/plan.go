@@ -19,7 +19,8 @@ const maxRate = 10_000
 
 // rates are clients a second that come to lease, and then to log in; 0 is all at the same moment.
 var rates = experiment.Key[[]float64]{
-	Name: "login_rates", Parse: experiment.List(experiment.PerSecond(maxRate, "0 for all at once", "clients a second")), Default: []float64{0},
+	Name: "login_rates", Parse: experiment.List(experiment.PerSecond(maxRate, "0 for all at once", "clients a second")),
+	Default: []float64{0},
 	Meaning: "clients that arrive a second; 0 is all at the same moment",
 }
 
@@ -86,7 +87,8 @@ const (
 // duration estimates how long the clients of a group's storms take to lease and to log in.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	n, rate := g.Cell.Int(result.Clients), g.Cell.Number(result.LoginRate)
-	lease, login := time.Duration(n)*client.KindOf(e.Client.Kind).Times.Storm, time.Duration(n)*loginOf(e, g.Cell.Text(result.DUT))
+	lease, login := time.Duration(n)*client.KindOf(e.Client.Kind).Times.Storm,
+		time.Duration(n)*loginOf(e, g.Cell.Text(result.DUT))
 	if rate > 0 {
 		least := time.Duration(float64(n) / rate * float64(time.Second))
 		lease, login = max(lease, least), max(login, least)

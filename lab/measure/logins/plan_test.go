@@ -15,7 +15,8 @@ import (
 )
 
 // known has this measure and the one that can be mistaken for it.
-var known = experiment.Catalogue{DUTs: dut.Names(), Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()}}
+var known = experiment.Catalogue{
+	DUTs: dut.Names(), Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()}}
 
 const minimal = "duts = [\"opennds\"]\nclients = [1]\noffered_mbps = [100]\n"
 
@@ -39,7 +40,8 @@ func TestStormDefaultsRoundTrip(t *testing.T) {
 		if slices.Contains(Measure{}.Rules().Uses, key) {
 			continue
 		}
-		if name, _, _ := strings.Cut(key, "."); strings.Contains(string(e.Encode()), "\n"+name+" =") || strings.Contains(string(e.Encode()), "["+name+"]") {
+		if name, _, _ := strings.Cut(key, "."); strings.Contains(string(e.Encode()), "\n"+name+" =") ||
+			strings.Contains(string(e.Encode()), "["+name+"]") {
 			t.Errorf("the resolved file has %s:\n%s", key, e.Encode())
 		}
 	}
@@ -85,7 +87,8 @@ func TestStormPlan(t *testing.T) {
 // estimated as a slow one's, and what is like a device takes as long.
 func TestStormDurationFollowsTheDevice(t *testing.T) {
 	of := func(dut string) time.Duration {
-		return parse(t, "measure = \"logins\"\nduts = [\""+dut+"\"]\nclients = [4000]\nblocks = 3\nclient.kind = \"persona\"\n"+
+		return parse(t, "measure = \"logins\"\nduts = [\""+dut+
+			"\"]\nclients = [4000]\nblocks = 3\nclient.kind = \"persona\"\n"+
 			"[dut.full]\nlike = \"gateway-ebpf\"\nsessions = 5000\n[dut.gateway-own]\nstart = \"true\"\nlogin = \"true\"\n").EstimatedDuration()
 	}
 	quick, like, own, slow := of("gateway-ebpf"), of("full"), of("gateway-own"), of("opennds")
@@ -100,7 +103,8 @@ func TestStormTakesWhatOthersSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := e.Check()
-	if err == nil || !strings.Contains(err.Error(), "clients: 1000: clients of kind \"macvlan\" go up to 250") || !strings.Contains(err.Error(), "offered_mbps: missing") {
+	if err == nil || !strings.Contains(err.Error(), "clients: 1000: clients of kind \"macvlan\" go up to 250") ||
+		!strings.Contains(err.Error(), "offered_mbps: missing") {
 		t.Errorf("a storm's file measured as cost: %v", err)
 	}
 	if e.Mode != result.ModeDuet || e.Windows != 3 || e.Means("login_rates") {
@@ -116,16 +120,24 @@ func TestStormProblems(t *testing.T) {
 		{"payload", storm + "offered_mbps = [10]\nwindow = \"1s\"\n[traffic]\nkind = \"iperf3\"\n", []string{
 			`x.toml:4: offered_mbps: has no meaning with measure = "logins": no payload is sent and no clean router stands beside the device`,
 			`x.toml:5: window: has no meaning`, `x.toml:7: traffic.kind: has no meaning`}},
-		{"duet", storm + "mode = \"duet\"\n", []string{`x.toml:4: mode: "duet" does not go with measure = "logins": no clean router`}},
-		{"static addresses", storm + "client.kind = \"veth\"\n", []string{`x.toml:4: client.kind: "veth" does not go with measure = "logins"`}},
-		{"another kind beside", storm + "beside.client = \"persona\"\n", []string{`x.toml:4: beside.client: has no meaning with measure = "logins"`}},
-		{"clean", "measure = \"logins\"\nduts = [\"clean\"]\nclients = [1]\n", []string{`x.toml:2: duts: "clean" does not go with measure = "logins"`}},
-		{"too many", "measure = \"logins\"\nduts = [\"opennds\"]\nclients = [4001]\n", []string{`x.toml:3: clients: 4001: clients of kind "macvlan" go up to 4000 with measure = "logins"; those of kind "persona" to 65000`}},
-		{"rate", storm + "login_rates = [-1, 0.01]\n", []string{`x.toml:4: login_rates: each value must be 0 for all at once, or clients a second from 0.1 to 10000, not -1; `}},
+		{"duet", storm + "mode = \"duet\"\n",
+			[]string{`x.toml:4: mode: "duet" does not go with measure = "logins": no clean router`}},
+		{"static addresses", storm + "client.kind = \"veth\"\n",
+			[]string{`x.toml:4: client.kind: "veth" does not go with measure = "logins"`}},
+		{"another kind beside", storm + "beside.client = \"persona\"\n",
+			[]string{`x.toml:4: beside.client: has no meaning with measure = "logins"`}},
+		{"clean", "measure = \"logins\"\nduts = [\"clean\"]\nclients = [1]\n",
+			[]string{`x.toml:2: duts: "clean" does not go with measure = "logins"`}},
+		{"too many", "measure = \"logins\"\nduts = [\"opennds\"]\nclients = [4001]\n",
+			[]string{`x.toml:3: clients: 4001: clients of kind "macvlan" go up to 4000 with measure = "logins"; those of kind "persona" to 65000`}},
+		{"rate", storm + "login_rates = [-1, 0.01]\n", []string{
+			`x.toml:4: login_rates: each value must be 0 for all at once, or clients a second from 0.1 to 10000, not -1; `}},
 		{"rate of payload", minimal + "login_rates = [5]\n", []string{`x.toml:4: login_rates: needs measure = "logins"`}},
-		{"nearest word", "measure = \"login\"\n" + minimal, []string{`x.toml:1: measure: must be "cost" or "logins", not "login"; did you mean "logins"?`}},
+		{"nearest word", "measure = \"login\"\n" + minimal,
+			[]string{`x.toml:1: measure: must be "cost" or "logins", not "login"; did you mean "logins"?`}},
 		{"no clients", "measure = \"logins\"\n", []string{`x.toml:1: duts: missing`, `x.toml:1: clients: missing`}},
-		{"too large", storm + "blocks = 1000\nlogin_rates = [0,1,2,3,4,5,6]\n", []string{`x.toml:4: blocks: the plan would have 28000 blocks, more than 20000`}},
+		{"too large", storm + "blocks = 1000\nlogin_rates = [0,1,2,3,4,5,6]\n",
+			[]string{`x.toml:4: blocks: the plan would have 28000 blocks, more than 20000`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := known.Parse("x.toml", []byte(tt.text))

@@ -54,17 +54,21 @@ func judge(s *Storm, e evidence) {
 		rejects.Speed(phase.RouterShare, e.speed, " during the "+phase.name)
 		rejects.Steal(phase.Machine, phase.Seconds, e.cpus, " during the "+phase.name)
 		if most := maxOther + side.Ticks(otherTicks, phase.Seconds, e.cpus); phase.OtherBusy > most {
-			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name, 100*most)
+			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name,
+				100*most)
 		}
 		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {
-			own := slices.IndexFunc(ownFailures, func(f struct{ text, remedy string }) bool { return strings.Contains(reason.First, f.text) })
+			own := slices.IndexFunc(
+				ownFailures, func(f struct{ text, remedy string }) bool { return strings.Contains(reason.First, f.text) })
 			if own >= 0 {
-				reject("client host, %s: %s met a limit of its own: %s%s", phase.name, words.Counted(reason.Count, "client"), reason.First, ownFailures[own].remedy)
+				reject("client host, %s: %s met a limit of its own: %s%s", phase.name, words.Counted(reason.Count, "client"),
+					reason.First, ownFailures[own].remedy)
 			}
 		}
 	}
 	if e.overflows > 0 {
-		reject("machine: its neighbour table was full %s (gc_thresh3 is one for all namespaces): gateweigh doctor says what to set", words.Counted(int(e.overflows), "time"))
+		reject("machine: its neighbour table was full %s (gc_thresh3 is one for all namespaces): gateweigh doctor says "+
+			"what to set", words.Counted(int(e.overflows), "time"))
 	}
 	s.Rejects, s.Accepted = rejects, len(rejects) == 0
 }

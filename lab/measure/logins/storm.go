@@ -69,20 +69,25 @@ type Phase struct {
 	Refusals []result.Reason `json:"refusals,omitempty"` // why first attempts failed
 
 	// CPU until the phase's end and its tail, exact ns.
-	NAPINs    int64            `json:"napi_ns"`    // the router's polling threads, until the phase's end and its tail
-	ProcessNs int64            `json:"process_ns"` // the device's processes, likewise
-	WaitNs    int64            `json:"wait_ns"`    // run-queue wait of the same threads
-	RoleNs    map[string]int64 `json:"role_ns"`    // exact CPU by role: router, client, radius (programs of the server), server (the rest of it), agents
-	ThreadNs  map[string]int64 `json:"thread_ns"`  // router threads and processes by name
-	Machine   result.Machine   `json:"machine"`    // /proc/stat, without the tail
+	NAPINs    int64 `json:"napi_ns"`    // the router's polling threads, until the phase's end and its tail
+	ProcessNs int64 `json:"process_ns"` // the device's processes, likewise
+	WaitNs    int64 `json:"wait_ns"`    // run-queue wait of the same threads
+	// exact CPU by role: router, client, radius (programs of the server), server (the rest of it), agents
+	RoleNs   map[string]int64 `json:"role_ns"`
+	ThreadNs map[string]int64 `json:"thread_ns"` // router threads and processes by name
+	Machine  result.Machine   `json:"machine"`   // /proc/stat, without the tail
 	// Share of their CPUs that were busy until the phase's end, without the tail.
-	RouterBusy    float64 `json:"router_busy"`            // share of the routers' CPUs that was busy; of slowed ones, of the share that was left
-	RouterShare   float64 `json:"router_share,omitempty"` // of their CPUs' time that slowed routers had, by the task clock of what took the rest
-	EndpointsBusy float64 `json:"endpoints_busy"`         // share of the CPUs of clients and server
-	ClientBusy    float64 `json:"client_busy"`            // the client hosts alone, of the endpoints' CPUs
-	RadiusBusy    float64 `json:"radius_busy"`            // programs of the server alone, of the endpoints' CPUs
-	OtherBusy     float64 `json:"other_busy"`             // by programs outside the lab, of all CPUs, as /proc/stat has it
-	Limit         string  `json:"limit"`                  // what kept it from being faster: device, generator, radius (whose CPU was full), waiting (no CPU was), rate (clients came no faster)
+	// share of the routers' CPUs that was busy; of slowed ones, of the share that was left
+	RouterBusy float64 `json:"router_busy"`
+	// of their CPUs' time that slowed routers had, by the task clock of what took the rest
+	RouterShare   float64 `json:"router_share,omitempty"`
+	EndpointsBusy float64 `json:"endpoints_busy"` // share of the CPUs of clients and server
+	ClientBusy    float64 `json:"client_busy"`    // the client hosts alone, of the endpoints' CPUs
+	RadiusBusy    float64 `json:"radius_busy"`    // programs of the server alone, of the endpoints' CPUs
+	OtherBusy     float64 `json:"other_busy"`     // by programs outside the lab, of all CPUs, as /proc/stat has it
+	// what kept it from being faster: device, generator, radius (whose CPU was full), waiting (no CPU was), rate (clients
+	// came no faster)
+	Limit string `json:"limit"`
 
 	// Ms is one value a client in the order of their numbers, from its turn until
 	// it was through or gave up; GaveUp are places in it, from 0.

@@ -19,8 +19,10 @@ func TestStormsComeBackAsTheyWere(t *testing.T) {
 		t.Fatal(err)
 	}
 	storm := logins.Storm{
-		Head: result.Head{Block: 1, Start: time.Unix(5, 0).UTC(), Seconds: 7, Accepted: true}, DUT: "x", Clients: 3, LoginRate: 2.5,
-		Login: logins.Phase{Asked: 3, Through: 2, Ms: []float64{3, 9.001, 1}, GaveUp: []int{1}, RoleNs: map[string]int64{result.RoleRadius: 4}},
+		Head: result.Head{Block: 1, Start: time.Unix(5, 0).UTC(), Seconds: 7, Accepted: true}, DUT: "x", Clients: 3,
+		LoginRate: 2.5,
+		Login: logins.Phase{
+			Asked: 3, Through: 2, Ms: []float64{3, 9.001, 1}, GaveUp: []int{1}, RoleNs: map[string]int64{result.RoleRadius: 4}},
 	}
 	again := storm
 	again.LoginRate = 0 // another storm, although at the same moment

@@ -28,9 +28,10 @@ const (
 	Refusals = "refusals" // a tally: why first attempts failed
 	Limits   = "limits"   // a tally: what limited the storms' speed
 
-	Died         = "died"          // accepted storms in which a program of the device ended by itself
-	Deaths       = "deaths"        // a tally of them
-	DeviceLeases = "device_leases" // 1: the device leased the addresses; otherwise the lab did, and leasing says nothing of the device
+	Died   = "died"   // accepted storms in which a program of the device ended by itself
+	Deaths = "deaths" // a tally of them
+	// 1: the device leased the addresses; otherwise the lab did, and leasing says nothing of the device
+	DeviceLeases = "device_leases"
 )
 
 // Summarise computes the summary of a run that measured login storms.
@@ -47,8 +48,10 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 					return slices.ContainsFunc(c.Tallies[Login+Limits], func(t analysis.Tally) bool { return t.Text == limit })
 				}
 			}
-			return append(s.Remark("The client host's CPU was full, so these devices may let clients in faster than shown", held(LimitGenerator)),
-				s.Remark("The RADIUS server's CPU was full, so these devices may let clients in faster than shown", held(LimitRadius))...)
+			return append(s.Remark(
+				"The client host's CPU was full, so these devices may let clients in faster than shown", held(LimitGenerator)),
+				s.Remark("The RADIUS server's CPU was full, so these devices may let clients in faster than shown",
+					held(LimitRadius))...)
 		},
 	}
 	in.Describe = func(c *analysis.Cell) { describe(c, storms) }
@@ -59,7 +62,8 @@ func trialsOf(storms []*Storm) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(storms))
 	for _, s := range storms {
 		t := analysis.Trial{Device: result.ValuesOf(s)}
-		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt, s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
+		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt,
+			s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
 		for name, p := range map[string]Phase{"lease": s.Lease, "login": s.Login} {
 			ms := p.ThroughMs()
 			for quantile, q := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1} {
@@ -110,7 +114,8 @@ func describePhase(c *analysis.Cell, prefix string, storms []*Storm, of func(*St
 		refusals.AddReasons(p.Refusals)
 		through = append(through, p.ThroughMs()...)
 	}
-	c.Tallies[prefix+Failures], c.Tallies[prefix+Refusals], c.Tallies[prefix+Limits] = failures.Sorted(), refusals.Sorted(), limits.Sorted()
+	c.Tallies[prefix+Failures], c.Tallies[prefix+Refusals], c.Tallies[prefix+Limits] = failures.Sorted(),
+		refusals.Sorted(), limits.Sorted()
 	c.Curves[prefix+Through] = throughCurve(through, c.Counts[prefix+Asked])
 }
 

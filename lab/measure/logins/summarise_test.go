@@ -37,19 +37,24 @@ func TestStormsAreSummarised(t *testing.T) {
 		t.Errorf("order: %+v", s.Cells)
 	}
 	fast, slow := s.Cells[2], s.Cells[3]
-	if !near(login(fast, "per_second"), 500) || !near(login(fast, "max_ms"), 200) || !near(login(fast, "p50_ms"), 101) || !near(login(fast, "router_ms"), 2) {
-		t.Errorf("fast: %v a second, p50 %v, max %v ms, CPU %v ms", login(fast, "per_second"), login(fast, "p50_ms"), login(fast, "max_ms"), login(fast, "router_ms"))
+	if !near(login(fast, "per_second"), 500) || !near(login(fast, "max_ms"), 200) || !near(login(fast, "p50_ms"), 101) ||
+		!near(login(fast, "router_ms"), 2) {
+		t.Errorf("fast: %v a second, p50 %v, max %v ms, CPU %v ms", login(fast, "per_second"), login(fast, "p50_ms"),
+			login(fast, "max_ms"), login(fast, "router_ms"))
 	}
 	if e := fast.Device(logins.Login + logins.PerSecond); e.N != 5 || !e.HasInterval() || !(e.Lo < 500 && e.Hi > 500) {
 		t.Errorf("interval over storms: %+v", e)
 	}
-	if memory := fast.Device("pss_kib_per_client"); !near(memory.Mean, 20) || !near(login(fast, "radius_ms"), 0.1) || !near(login(fast, "client_ms"), 2./3) {
+	if memory := fast.Device("pss_kib_per_client"); !near(memory.Mean, 20) || !near(login(fast, "radius_ms"), 0.1) ||
+		!near(login(fast, "client_ms"), 2./3) {
 		t.Errorf("memory %v KiB, RADIUS %v ms, clients %v ms", memory, login(fast, "radius_ms"), login(fast, "client_ms"))
 	}
 	wantCounts := map[string]int{
-		logins.Lease + logins.Asked: 500, logins.Lease + logins.Through: 500, logins.Lease + logins.Tries: 500, logins.Lease + logins.Retried: 0,
-		logins.Login + logins.Asked: 500, logins.Login + logins.Through: 375, logins.Login + logins.Tries: 1375, logins.Login + logins.Retried: 125,
-		logins.Died: 1, logins.DeviceLeases: 1,
+		logins.Lease + logins.Asked: 500, logins.Lease + logins.Through: 500, logins.Lease + logins.Tries: 500,
+		logins.Lease + logins.Retried: 0,
+		logins.Login + logins.Asked:   500, logins.Login + logins.Through: 375, logins.Login + logins.Tries: 1375,
+		logins.Login + logins.Retried: 125,
+		logins.Died:                   1, logins.DeviceLeases: 1,
 	}
 	if diff := cmp.Diff(wantCounts, slow.Counts); diff != "" {
 		t.Errorf("slow (-want +got):\n%s", diff)
@@ -96,7 +101,8 @@ func TestRejectedStormsCountForNothing(t *testing.T) {
 	s := (logins.Measure{}).Summarise(run, analysis.Options{})
 	c := s.Cells[0]
 	rate := c.Device(logins.Login + logins.PerSecond)
-	if c.Pairs != 1 || c.Rejected != 2 || c.Redone != 1 || rate.N != 1 || rate.HasInterval() || len(s.Rejects) != 1 || s.Rejects[0].Count != 2 {
+	if c.Pairs != 1 || c.Rejected != 2 || c.Redone != 1 || rate.N != 1 || rate.HasInterval() || len(s.Rejects) != 1 ||
+		s.Rejects[0].Count != 2 {
 		t.Errorf("%+v, rejects %+v", c, s.Rejects)
 	}
 	text := strings.Join(s.Warnings, " ")
@@ -115,14 +121,17 @@ func TestNobodyGetsIn(t *testing.T) {
 	run := analysistest.Storms(1, []analysistest.Door{{Name: "shut", LoginMs: 5, Leaves: 1}}, []int{4}, 2)
 	s := (logins.Measure{}).Summarise(run, analysis.Options{})
 	c := s.Cells[0]
-	if c.Counts[logins.Login+logins.Through] != 0 || login(c, "per_second") != 0 || login(c, "p99_ms").Known() || login(c, "router_ms").Known() || len(c.Curves[logins.Login+logins.Through]) != 0 {
+	if c.Counts[logins.Login+logins.Through] != 0 || login(c, "per_second") != 0 || login(c, "p99_ms").Known() ||
+		login(c, "router_ms").Known() || len(c.Curves[logins.Login+logins.Through]) != 0 {
 		t.Errorf("%+v", c)
 	}
 	if _, err := json.Marshal(s); err != nil {
 		t.Error(err)
 	}
-	empty := (logins.Measure{}).Summarise(result.Run{Environment: result.Environment{Measure: logins.Name}}, analysis.Options{})
-	if empty.Measure != logins.Name || len(empty.Warnings) != 1 || empty.Warnings[0] != "No storm was accepted: there is nothing to conclude from." {
+	empty := (logins.Measure{}).Summarise(
+		result.Run{Environment: result.Environment{Measure: logins.Name}}, analysis.Options{})
+	if empty.Measure != logins.Name || len(empty.Warnings) != 1 ||
+		empty.Warnings[0] != "No storm was accepted: there is nothing to conclude from." {
 		t.Errorf("without storms: %q", empty.Warnings)
 	}
 }

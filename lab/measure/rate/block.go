@@ -1,6 +1,6 @@
-// Package rate measures how fast TCP is through a pair of gateways, beside what the headers of their tunnel leave of the link:
-// the payload that arrives, what both gateways spend on it, and what limits it. Packets that vanish because they are too long are
-// an outcome of their own.
+// Package rate measures how fast TCP is through a pair of gateways, beside what the headers of their tunnel leave of
+// the link: the payload that arrives, what both gateways spend on it, and what limits it. Packets that vanish because
+// they are too long are an outcome of their own.
 package rate
 
 import (

@@ -34,7 +34,8 @@ func (Measure) Records() []result.Kind {
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
-		Uses: slices.Concat([]string{"directions", "profiles", "windows", "window", "warmup", "traffic.kind", "traffic.protocol"},
+		Uses: slices.Concat(
+			[]string{"directions", "profiles", "windows", "window", "warmup", "traffic.kind", "traffic.protocol"},
 			experiment.ClientKeys, experiment.LinkKeys),
 		Why:    "TCP sends as fast as it can, and no clean router stands beside the device",
 		Settle: settle, Check: check, Settings: settings, Duration: duration, Describe: inWords,
@@ -53,7 +54,8 @@ func settle(e *experiment.Experiment) {
 func check(e *experiment.Experiment, report experiment.Report) {
 	only := fmt.Sprintf("measure = %q", e.Measure)
 	if build, err := testbed.Named(e.Topology); err == nil && !build(testbed.Spec{}).Gateways() {
-		report("topology", "%q does not go with %s: it needs %q, whose gateways have a link between them", e.Topology, only, defaultTopology)
+		report("topology", "%q does not go with %s: it needs %q, whose gateways have a link between them", e.Topology, only,
+			defaultTopology)
 	}
 	if e.Traffic.Kind != traffic.KindStreams || e.Traffic.Protocol != experiment.ProtocolTCP {
 		report("traffic.kind", "%q over %s does not go with %s: it needs %q over %s, which send as fast as they can",
@@ -72,9 +74,10 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	for _, clients := range e.Clients {
 		for _, direction := range e.Directions {
 			for _, profile := range e.Profiles {
-				e.EachLink(result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile), func(cell result.Cell) {
-					list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
-				})
+				e.EachLink(result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile),
+					func(cell result.Cell) {
+						list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
+					})
 			}
 		}
 	}
@@ -109,5 +112,6 @@ func inWords(e *experiment.Experiment) experiment.Description {
 	if len(links) > 0 {
 		doing += ", the gateways' link at " + words.Listed(links)
 	}
-	return experiment.Description{Block: "block", Of: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds()), Doing: doing}
+	return experiment.Description{Block: "block", Of: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"),
+		e.Window.Seconds()), Doing: doing}
 }

@@ -33,8 +33,8 @@ func parse(t *testing.T, text string) (*experiment.Experiment, error) {
 	return c.Parse("x.toml", []byte(text))
 }
 
-// withoutICMP is a tunnel that takes packets of 1400 bytes, says so to nobody, and keeps others from saying it. extra is what a
-// second device of it has more.
+// withoutICMP is a tunnel that takes packets of 1400 bytes, says so to nobody, and keeps others from saying it. extra
+// is what a second device of it has more.
 const withoutICMP = `
 [dut.hole]
 tunnel = true
@@ -54,8 +54,9 @@ start = 'ip link set "$GATEWEIGH_OUTER_IF" mtu "$GATEWEIGH_MTU"'
 stop = 'ip link set "$GATEWEIGH_OUTER_IF" mtu 1500'
 `
 
-// TestPaths: of a path that says how long packets may be, one that says nothing, and one that takes all, the measure tells which
-// is which, and how much each carries. On a busy machine windows are rejected; what they count is exact all the same.
+// TestPaths: of a path that says how long packets may be, one that says nothing, and one that takes all, the measure
+// tells which is which, and how much each carries. On a busy machine windows are rejected; what they count is exact all
+// the same.
 func TestPaths(t *testing.T) {
 	e, err := parse(t, `measure = "rate"
 duts = ["clean", "narrow", "hole"]
@@ -101,10 +102,12 @@ redo = 0
 		}
 		// A packet whose answers all took too long on a busy machine makes a black hole smaller.
 		found := r.PathMTU.Passes == want.passes || want.outcome == BlackHole && r.PathMTU.Passes < want.passes
-		if r.Outcome != want.outcome || !found || r.PathMTU.Known != want.known || r.TunnelMTU != want.tunnel || r.Formula != want.formula {
+		if r.Outcome != want.outcome || !found || r.PathMTU.Known != want.known || r.TunnelMTU != want.tunnel ||
+			r.Formula != want.formula {
 			t.Errorf("%s: outcome %q, path %+v, tunnel %d, %s", device, r.Outcome, r.PathMTU, r.TunnelMTU, r.Formula)
 		}
-		if r.IdleRTT.Probes == 0 || want.outcome == "" && (r.EnterNs == 0 || r.LeaveNs == 0 || r.LinkBytes == 0) || r.LinkMbps != 200 {
+		if r.IdleRTT.Probes == 0 || want.outcome == "" && (r.EnterNs == 0 || r.LeaveNs == 0 || r.LinkBytes == 0) ||
+			r.LinkMbps != 200 {
 			t.Errorf("%s: %+v", device, r)
 		}
 		if stalls := want.outcome != ""; stalls != (r.DeliveredBytes == 0) || stalls == (r.LimitedBy != "") {
@@ -112,7 +115,8 @@ redo = 0
 		}
 	}
 	s := Measure{}.Summarise(run, analysis.Options{})
-	if hole := trials["hole"]; hole != nil && hole.Accepted && !strings.Contains(strings.Join(s.Warnings, "\n"), "black hole") {
+	if hole := trials["hole"]; hole != nil && hole.Accepted &&
+		!strings.Contains(strings.Join(s.Warnings, "\n"), "black hole") {
 		t.Errorf("no warning of the black hole: %q", s.Warnings)
 	}
 }
@@ -154,7 +158,8 @@ func TestLimits(t *testing.T) {
 // TestWhatCannotBe is refused with the key at fault.
 func TestWhatCannotBe(t *testing.T) {
 	for key, line := range map[string]string{
-		"topology": `topology = "portal"`, "directions": `directions = ["both"]`, "traffic.kind": `traffic.kind = "iperf3"`, "link.mbps": `link.mbps = [0.5]`,
+		"topology": `topology = "portal"`, "directions": `directions = ["both"]`, "traffic.kind": `traffic.kind = "iperf3"`,
+		"link.mbps":     `link.mbps = [0.5]`,
 		"link.loss_pct": `link.loss_pct = 90`, "link.delay": `link.delay = "2s"`,
 	} {
 		_, err := parse(t, "measure = \"rate\"\nduts = [\"clean\"]\nclients = [1]\n"+line+"\n")

@@ -60,10 +60,11 @@ type Trial struct {
 	RTT     result.RTT `json:"rtt_us"`      // under it
 
 	// CPU of the gateway where the load enters the tunnel, and of the one where it leaves, exact ns; both have ThreadNs.
-	EnterNs         int64            `json:"enter_ns"`               // CPU of the gateway where the load enters the tunnel
-	LeaveNs         int64            `json:"leave_ns"`               // CPU of the one where it leaves
-	WaitNs          int64            `json:"wait_ns"`                // run-queue wait of both
-	WaitedForOthers float64          `json:"waited_for_others"`      // share of the window for which they waited for a CPU that other programs had
+	EnterNs int64 `json:"enter_ns"` // CPU of the gateway where the load enters the tunnel
+	LeaveNs int64 `json:"leave_ns"` // CPU of the one where it leaves
+	WaitNs  int64 `json:"wait_ns"`  // run-queue wait of both
+	// share of the window for which they waited for a CPU that other programs had
+	WaitedForOthers float64          `json:"waited_for_others"`
 	ThreadNs        map[string]int64 `json:"thread_ns"`              // threads of both by name
 	EndsNs          int64            `json:"ends_ns"`                // of clients, server and generator
 	GatewayCPUs     int              `json:"gateway_cpus"`           // that both gateways share

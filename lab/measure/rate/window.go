@@ -17,7 +17,8 @@ import (
 // trial turns two readings into the record of a window.
 func (b *block) trial(cell result.Cell, before, after side.Reading) *Trial {
 	t := &Trial{
-		Cell: cell, SetupSeconds: b.Setup.Seconds(), PathMTU: b.mtu, IdleRTT: b.idle, RTT: rttOf(after.RTT), LinkMbps: cell.Number(result.LinkMbps),
+		Cell: cell, SetupSeconds: b.Setup.Seconds(), PathMTU: b.mtu, IdleRTT: b.idle, RTT: rttOf(after.RTT),
+		LinkMbps:    cell.Number(result.LinkMbps),
 		GatewayCPUs: len(b.Placement.Router), Machine: side.Machine(after.Router.Stat.Sub(before.Router.Stat)),
 	}
 	if after.Slow != nil {
@@ -31,8 +32,8 @@ func (b *block) trial(cell result.Cell, before, after side.Reading) *Trial {
 	return t
 }
 
-// outcome is what is wrong with the path, "" for nothing. A link that loses frames on purpose loses those that look for the
-// largest packet as well, so that nothing follows from the ones that do not come back.
+// outcome is what is wrong with the path, "" for nothing. A link that loses frames on purpose loses those that look for
+// the largest packet as well, so that nothing follows from the ones that do not come back.
 func outcome(t *Trial, lossPct float64) string {
 	switch {
 	case t.PathMTU.BlackHole() && lossPct == 0:
@@ -52,8 +53,8 @@ func (b *block) addTheory(t *Trial) {
 	}
 }
 
-// fullPacket is a full TCP segment of a client whose own link has an MTU, as it leaves the gateway. A device that says nothing of
-// its headers has none.
+// fullPacket is a full TCP segment of a client whose own link has an MTU, as it leaves the gateway. A device that says
+// nothing of its headers has none.
 func fullPacket(d dut.DUT, mtu int) tunnel.Packet {
 	p := tunnel.Packet{Inner: mtu, Outer: float64(mtu), Options: tunnel.TimeStamps, Link: tunnel.LinkHeader}
 	of, ok := d.(dut.Encapsulating)
@@ -80,7 +81,8 @@ func fullPacket(d dut.DUT, mtu int) tunnel.Packet {
 
 // addEnds adds what clients and server say.
 func (b *block) addEnds(t *Trial, up bool, before, after side.Reading) {
-	senders, receivers := [2][]side.Endpoint{before.Clients, after.Clients}, [2][]side.Endpoint{{before.Server}, {after.Server}}
+	senders, receivers := [2][]side.Endpoint{before.Clients, after.Clients},
+		[2][]side.Endpoint{{before.Server}, {after.Server}}
 	if !up {
 		senders, receivers = receivers, senders
 	}
@@ -159,7 +161,8 @@ func (b *block) judge(ctx context.Context, t *Trial, before, after side.Reading)
 	}
 	var r side.Rejects
 	window := b.Experiment.Window.Seconds()
-	r.If(math.Abs(t.LoadSeconds/window-1) > maxAstray, "the window lasted %.2f s instead of %.2f s: the lab was held up", t.LoadSeconds, window)
+	r.If(math.Abs(t.LoadSeconds/window-1) > maxAstray, "the window lasted %.2f s instead of %.2f s: the lab was held up",
+		t.LoadSeconds, window)
 	broken, first := 0, ""
 	for _, e := range append(after.Clients, after.Server) {
 		if e.Load.Broken > broken {

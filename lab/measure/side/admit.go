@@ -74,7 +74,8 @@ func (s *Side) CreateClients(ctx context.Context) error {
 	return s.EachHost(func(i int, h ClientHost) error {
 		guest, guests := s.guestsOf(i)
 		cfg := client.Config{
-			Kind: s.Has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
+			Kind: s.Has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0],
+			LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
 			Account: client.Account{User: s.Traits.Admission.User, Password: s.Traits.Admission.Password},
 			Singly:  s.singly,
 			Lab:     s.Lab.Name[0],
@@ -159,8 +160,8 @@ func (s *Side) Leased(ctx context.Context) error {
 	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(testbed.PortLAN), List: addrs})
 }
 
-// EntersNeighbours reports whether the lab adds its clients to the neighbour tables of those
-// of its routers whose device does not: in both compared labs, where one has more clients than the machine's table may hold.
+// EntersNeighbours reports whether the lab adds its clients to the neighbour tables of those of its routers whose
+// device does not: in both compared labs, where one has more clients than the machine's table may hold.
 func EntersNeighbours(sides ...experiment.Side) bool {
 	return slices.ContainsFunc(sides, func(s experiment.Side) bool {
 		most := client.KindOf(s.Client).LearnMost
@@ -200,7 +201,8 @@ func (s *Side) GuestVisits(i int, perSecond float64) client.Churn {
 	first, count := s.guestsOf(i)
 	turn := min(i, first-s.Has.Clients-1) // hosts without a guest, where there are fewer guests than hosts, have no turn
 	return client.Churn{
-		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(turn, perSecond), Stay: experiment.GuestStays, Admission: s.Traits.Admission,
+		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(turn, perSecond),
+		Stay: experiment.GuestStays, Admission: s.Traits.Admission,
 	}
 }
 

@@ -64,8 +64,11 @@ func (s *Side) orFlows(ctx context.Context, err error) error {
 	if unread != nil || !flowsFull(count, limit) {
 		return err
 	}
-	return fmt.Errorf("the table of tracked connections is full, %d of %d: about %s, or raise it: sysctl -w net.netfilter.nf_conntrack_max=%d (%v)",
-		count, limit, words.Agreed(max(1, limit/FlowsPerClient), "client fits", "clients fit"), max(FlowsPerClient*s.Has.Clients, 2*limit), err)
+	return fmt.Errorf(
+		"the table of tracked connections is full, %d of %d: about %s, or raise it: sysctl -w "+
+			"net.netfilter.nf_conntrack_max=%d (%v)",
+		count, limit, words.Agreed(max(1, limit/FlowsPerClient), "client fits", "clients fit"),
+		max(FlowsPerClient*s.Has.Clients, 2*limit), err)
 }
 
 // flowsFull reports whether the table is full. Entries expire one by one, so it counts as full
@@ -78,6 +81,9 @@ func flowsFit(clients, count, limit int) error {
 	if count == 0 || need <= limit { // 0: nothing is tracked
 		return nil
 	}
-	return fmt.Errorf("the device tracks connections: %s will take %d entries of a table that holds %d; about %s, or raise it: sysctl -w net.netfilter.nf_conntrack_max=%d",
-		words.Agreed(clients, "client", "clients"), need, limit, words.Agreed(int(float64(limit)/float64(need)*float64(clients)), "client fits", "clients fit"), 2*need)
+	return fmt.Errorf(
+		"the device tracks connections: %s will take %d entries of a table that holds %d; about %s, or raise it: sysctl -w "+
+			"net.netfilter.nf_conntrack_max=%d",
+		words.Agreed(clients, "client", "clients"), need, limit,
+		words.Agreed(int(float64(limit)/float64(need)*float64(clients)), "client fits", "clients fit"), 2*need)
 }

@@ -14,7 +14,9 @@ func TestFlowsThatDoNotFitAreRefusedWithTheNumberThatDoes(t *testing.T) {
 		{10_000, 60_000, 262_144, ""},
 		{10_000, 60_000, 80_000, ""},
 		{10_000, 60_000, 79_999, "about 9999 clients fit"},
-		{10_000, 60_000, 40_000, "10000 clients will take 80000 entries of a table that holds 40000; about 5000 clients fit, or raise it: sysctl -w net.netfilter.nf_conntrack_max=160000"},
+		{10_000, 60_000, 40_000,
+			"10000 clients will take 80000 entries of a table that holds 40000; about 5000 clients fit, or raise it: sysctl " +
+				"-w net.netfilter.nf_conntrack_max=160000"},
 	} {
 		err := flowsFit(tt.clients, tt.count, tt.limit)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {

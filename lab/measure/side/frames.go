@@ -68,7 +68,8 @@ func hardware(text string) (mac send.MAC, err error) {
 func (s *Side) framesOf(link string, streams []send.Stream, length time.Duration) *agent.Frames {
 	t := s.Has.Traffic
 	return &agent.Frames{
-		Link: link, Streams: streams, For: length, Sizes: *t.Frames, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(s.Lab.Name[0]), Burst: t.BurstSegments, Spins: s.spins,
+		Link: link, Streams: streams, For: length, Sizes: *t.Frames, Gaps: t.Gaps, Seed: uint64(t.Seed),
+		GapSeed: uint64(t.Seed)<<8 | uint64(s.Lab.Name[0]), Burst: t.BurstSegments, Spins: s.spins,
 	}
 }
 

@@ -14,14 +14,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// A gateway that keeps nobody out costs next to nothing. So a few clients knock at the door of the load, at the server's
-// traffic address, before they are admitted, and nothing may be seen at the server; once they are admitted they knock until
-// something is, which proves that the knocks would have been seen. They knock once more when they have been logged out.
+// A gateway that keeps nobody out costs next to nothing. So a few clients knock at the door of the load, at the
+// server's traffic address, before they are admitted, and nothing may be seen at the server; once they are admitted
+// they knock until something is, which proves that the knocks would have been seen. They knock once more when they have
+// been logged out.
 //
 //	lease ── knock: nothing arrives ── admit ── nothing has arrived late ── knock: it arrives ── load ── revoke ── knock: nothing
 //
-// Packets of one client keep their order. So a knock before admission that was held up on the way is at the server by the time
-// that a later one is: a busy machine cannot hide it.
+// Packets of one client keep their order. So a knock before admission that was held up on the way is at the server by
+// the time that a later one is: a busy machine cannot hide it.
 
 // Knocking.
 const (
@@ -52,8 +53,8 @@ func (s *Side) door() agent.Door {
 	return agent.Traffic{Kind: s.Has.Traffic.Kind, UDP: s.Has.Traffic.Protocol == "udp", Server: s.Env.ServerIP}.Door()
 }
 
-// ProveKeptOut has clients knock, and returns a *NotKeptOut when any is heard. The device is one that keeps clients out, or
-// nothing is done; when is a part of the error's text. The server hears knocks until ProveLetIn or
+// ProveKeptOut has clients knock, and returns a *NotKeptOut when any is heard. The device is one that keeps clients
+// out, or nothing is done; when is a part of the error's text. The server hears knocks until ProveLetIn or
 // proveExpelled.
 func (s *Side) ProveKeptOut(ctx context.Context, when string) error {
 	if !dut.KeepsOut(s.DUT) {
@@ -79,7 +80,8 @@ func (s *Side) heardNothing(ctx context.Context, when string) error {
 	}
 	advice := "The device keeps nobody out, or only others"
 	if _, own := s.DUT.(*dut.Custom); own {
-		advice += ": see whether its rules are in place and name the clients' interface, $GATEWEIGH_LAN_IF, and whether revoke or logout undoes what admits; " +
+		advice += ": see whether its rules are in place and name the clients' interface, $GATEWEIGH_LAN_IF, and whether " +
+			"revoke or logout undoes what admits; " +
 			"a device that lets these packets through before admission says so with open = true"
 	}
 	return &NotKeptOut{fmt.Sprintf("%s reached %s %s: %s arrived at the server, and none was to. %s",
@@ -101,8 +103,8 @@ func (s *Side) senders(from []netip.Addr) string {
 	return strings.Join(list, ", ")
 }
 
-// everyKnocker are the clients that knock, of each host, by their places from 0: those with an address, the first of them, the
-// last, and one between.
+// everyKnocker are the clients that knock, of each host, by their places from 0: those with an address, the first of
+// them, the last, and one between.
 func (s *Side) everyKnocker() [][]int {
 	list := make([][]int, len(s.Hosts))
 	for i, h := range s.Hosts {
@@ -134,8 +136,8 @@ func (s *Side) knock(ctx context.Context, k agent.Knocks, who [][]int) error {
 	})
 }
 
-// ProveLetIn has clients that are admitted now knock until one is heard. out says of a client's number that it was not admitted.
-// Where that is so of all that knocked before, nothing can be proved, and it is no error.
+// ProveLetIn has clients that are admitted now knock until one is heard. out says of a client's number that it was not
+// admitted. Where that is so of all that knocked before, nothing can be proved, and it is no error.
 func (s *Side) ProveLetIn(ctx context.Context, out func(client int) bool) (err error) {
 	if !dut.KeepsOut(s.DUT) {
 		return nil
@@ -159,7 +161,9 @@ func (s *Side) ProveLetIn(ctx context.Context, out func(client int) bool) (err e
 			return err
 		}
 		if time.Since(start) > letInTimeout {
-			return s.withEnded(ctx, fmt.Errorf("nothing that admitted clients sent to %s for %s arrived at the server: does the device forward what its clients send, once they are admitted?", s.door(), letInTimeout))
+			return s.withEnded(ctx, fmt.Errorf(
+				"nothing that admitted clients sent to %s for %s arrived at the server: does the device forward what its clients "+
+					"send, once they are admitted?", s.door(), letInTimeout))
 		}
 	}
 	return nil

@@ -4,22 +4,23 @@ import "math"
 
 // law is what noise may do to the ratio of two routers' CPU.
 type law struct {
-	// stolenCores is what one router's work rises by where a neighbour takes all of the machine, cores: waking an idle virtual CPU
-	// gets dearer. It is the same for both routers, so it pulls their ratio towards 1.
+	// stolenCores is what one router's work rises by where a neighbour takes all of the machine, cores: waking an idle
+	// virtual CPU gets dearer. It is the same for both routers, so it pulls their ratio towards 1.
 	stolenCores float64
 	// mostStolen is the part of a clean router's work that can be such a rise.
 	mostStolen float64
-	// lightShift is by how much more a ratio's logarithm moves where a neighbour takes all of the machine and the clean router next to
-	// no CPU: of gateway-ebpf's. It ends at lightCores.
+	// lightShift is by how much more a ratio's logarithm moves where a neighbour takes all of the machine and the clean
+	// router next to no CPU: of gateway-ebpf's. It ends at lightCores.
 	lightShift, lightCores float64
-	// othersPull is the part of a ratio's logarithm that changes where other programs have a whole CPU of the routers, and mostPull
-	// bounds it: a device whose programs sleep between packets finds its CPU awake.
+	// othersPull is the part of a ratio's logarithm that changes where other programs have a whole CPU of the routers, and
+	// mostPull bounds it: a device whose programs sleep between packets finds its CPU awake.
 	othersPull, mostPull float64
 }
 
-// measured is the law of five devices at 100 Mbit/s and 1 Gbit/s (docs/validation.md, "Noise"): about a tenth more than the most that
-// was seen, so that what is kept out of the fit is within.
-var measured = law{stolenCores: 0.17, mostStolen: 0.6, lightShift: 1.8, lightCores: 0.1, othersPull: 0.45, mostPull: 0.20}
+// measured is the law of five devices at 100 Mbit/s and 1 Gbit/s (docs/validation.md, "Noise"): about a tenth more than
+// the most that was seen, so that what is kept out of the fit is within.
+var measured = law{
+	stolenCores: 0.17, mostStolen: 0.6, lightShift: 1.8, lightCores: 0.1, othersPull: 0.45, mostPull: 0.20}
 
 // Noise is what others had of the machine in a window, or have now: shares from 0 to 1.
 type Noise struct {
@@ -27,8 +28,8 @@ type Noise struct {
 	Others float64 // of the routers' CPUs, programs that are not of a lab
 }
 
-// BeyondQuiet is the share of CPU that others had in a window of so many seconds on a machine with cpus CPUs; 0 where that was
-// what quiet machines show as well.
+// BeyondQuiet is the share of CPU that others had in a window of so many seconds on a machine with cpus CPUs; 0 where
+// that was what quiet machines show as well.
 func (n Noise) BeyondQuiet(seconds float64, cpus int) float64 {
 	if n.Steal <= max(quietStealPct/100, Ticks(stealTicks, seconds, cpus)) && n.Others <= 0 {
 		return 0
@@ -36,12 +37,12 @@ func (n Noise) BeyondQuiet(seconds float64, cpus int) float64 {
 	return n.Steal + n.Others
 }
 
-// Bias is the most by which noise may have moved the logarithm of the ratio of two routers' CPU time; cores is what the clean
-// router used.
+// Bias is the most by which noise may have moved the logarithm of the ratio of two routers' CPU time; cores is what the
+// clean router used.
 func (n Noise) Bias(log, cores float64) float64 { return measured.bias(n, log, cores) }
 
-// Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its logarithm; cores is what
-// the clean router used.
+// Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its
+// logarithm; cores is what the clean router used.
 func (n Noise) Rise(cores float64) (rise, more float64) {
 	return measured.rise(n, cores), measured.light(n, cores)
 }

@@ -21,8 +21,8 @@ func (w windows) moved() float64 { return math.Abs(math.Log(w.quiet / w.noisy)) 
 // beyond is by how much a ratio moved beyond a law's bound; not above 0: it is within.
 func (w windows) beyond(l law) float64 { return w.moved() - l.bias(w.n, math.Log(w.noisy), w.cores) }
 
-// besideNeighbours is the table of docs/validation.md: windows by the share that a neighbour took, 1 to 5, 5 to 12 and more per cent.
-// The law of neighbours is fitted to it.
+// besideNeighbours is the table of docs/validation.md: windows by the share that a neighbour took, 1 to 5, 5 to 12 and
+// more per cent. The law of neighbours is fitted to it.
 func besideNeighbours() (list []windows) {
 	const light, full = 0.024, 0.142 // cores of a clean router at 100 Mbit/s, at 1 Gbit/s
 	for _, c := range []struct {
@@ -52,8 +52,9 @@ func besideNeighbours() (list []windows) {
 	return list
 }
 
-// besidePrograms were measured after the law of programs was made: a CPU-bound program on each CPU, and real-time ones that take a
-// tenth or a fifth (docs/validation.md). What programs had is the run's share, also of devices that left them no CPU.
+// besidePrograms were measured after the law of programs was made: a CPU-bound program on each CPU, and real-time ones
+// that take a tenth or a fifth (docs/validation.md). What programs had is the run's share, also of devices that left
+// them no CPU.
 func besidePrograms() (list []windows) {
 	for _, c := range []struct {
 		what          string
@@ -80,8 +81,8 @@ func besidePrograms() (list []windows) {
 	return list
 }
 
-// fit is the least law of neighbours that contains what windows say, as far as they show one of the constants: the rise of both
-// routers of devices that cost several times a clean one, and the rest of devices near 1.
+// fit is the least law of neighbours that contains what windows say, as far as they show one of the constants: the rise
+// of both routers of devices that cost several times a clean one, and the rest of devices near 1.
 func fit(list []windows) law {
 	l := measured
 	l.lightShift = 0
@@ -109,7 +110,8 @@ func TestBias(t *testing.T) {
 		}
 	}
 	l := fit(list)
-	for name, c := range map[string][2]float64{"stolenCores": {measured.stolenCores, l.stolenCores}, "lightShift": {measured.lightShift, l.lightShift}} {
+	for name, c := range map[string][2]float64{
+		"stolenCores": {measured.stolenCores, l.stolenCores}, "lightShift": {measured.lightShift, l.lightShift}} {
 		if reserve := c[0] / c[1]; !(reserve >= 1 && reserve <= 1.2) {
 			t.Errorf("%s is %g, the most that was seen %.3f", name, c[0], c[1])
 		}
@@ -122,7 +124,8 @@ func TestBias(t *testing.T) {
 	}
 }
 
-// outside are those windows of a list that a law, fitted to all others with the reserve that the constants have, does not contain.
+// outside are those windows of a list that a law, fitted to all others with the reserve that the constants have, does
+// not contain.
 func outside(list []windows, fit func([]windows) law) (out []windows) {
 	whole := fit(list)
 	for i, w := range list {
@@ -136,8 +139,8 @@ func outside(list []windows, fit func([]windows) law) (out []windows) {
 	return out
 }
 
-// TestBiasForeseesWindows: the law contains windows that it was not fitted to, each of those beside neighbours in turn and all of
-// those beside programs. Laws of another form do not: the test can fail.
+// TestBiasForeseesWindows: the law contains windows that it was not fitted to, each of those beside neighbours in turn
+// and all of those beside programs. Laws of another form do not: the test can fail.
 func TestBiasForeseesWindows(t *testing.T) {
 	list := besideNeighbours()
 	for _, w := range outside(list, fit) {

@@ -9,12 +9,13 @@ const (
 	maxWaited = 0.5
 )
 
-// OthersShare is the share of the routers' CPUs, 0 to 1, that programs had between two readings which are not of a lab; what the
-// kernel itself takes counts as nothing. usedNs is the time of all routers; what slows them down is the lab's too.
+// OthersShare is the share of the routers' CPUs, 0 to 1, that programs had between two readings which are not of a lab;
+// what the kernel itself takes counts as nothing. usedNs is the time of all routers; what slows them down is the lab's
+// too.
 //
-// usedNs has the kernel's threads that work for devices (dut.Traits.KernelThreads) on whatever CPU: nobody knows which part of
-// it was the routers'. With such devices others can therefore have had more than is found, by up to what those threads used on
-// other CPUs.
+// usedNs has the kernel's threads that work for devices (dut.Traits.KernelThreads) on whatever CPU: nobody knows which
+// part of it was the routers'. With such devices others can therefore have had more than is found, by up to what those
+// threads used on other CPUs.
 func (s *Side) OthersShare(a, b Reading, usedNs int64) float64 {
 	others, _ := s.others(a, b, usedNs)
 	return others / float64(max(len(s.Router.CPUs), 1))
@@ -40,9 +41,9 @@ func (s *Side) others(a, b Reading, usedNs int64) (others, busy float64) {
 	return others, busy
 }
 
-// WaitedForOthers is for how long, of the time between two readings, threads of a router waited for a CPU that programs had which
-// are not of a lab. A device with many threads waits for its own, which is no disturbance: of the wait counts the part that other
-// programs had of all that ran there (see OthersShare).
+// WaitedForOthers is for how long, of the time between two readings, threads of a router waited for a CPU that programs
+// had which are not of a lab. A device with many threads waits for its own, which is no disturbance: of the wait counts
+// the part that other programs had of all that ran there (see OthersShare).
 func (s *Side) WaitedForOthers(a, b Reading, waitNs, usedNs int64) float64 {
 	others, busy := s.others(a, b, usedNs)
 	if others == 0 {
@@ -52,8 +53,9 @@ func (s *Side) WaitedForOthers(a, b Reading, waitNs, usedNs int64) float64 {
 	return float64(waitNs) / 1e9 / seconds * others / busy
 }
 
-// Waited rejects a window in which that was too long. Threads that go before other programs (nice -20) wait for those only until
-// the next look of the scheduler, so it is for labs that may not.
+// Waited rejects a window in which that was too long. Threads that go before other programs (nice -20) wait for those
+// only until the next look of the scheduler, so it is for labs that may not.
 func (r *Rejects) Waited(share float64, who string) {
-	r.If(share > maxWaited, "%s waited %.0f %% of the window for a CPU that other programs had, limit %.0f %%", who, 100*share, 100*maxWaited)
+	r.If(share > maxWaited, "%s waited %.0f %% of the window for a CPU that other programs had, limit %.0f %%", who,
+		100*share, 100*maxWaited)
 }

@@ -89,8 +89,8 @@ func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has exp
 	return s, s.open(ctx, l.Backend, topology, lab)
 }
 
-// OpenToLook is OpenAdmitted for somebody who wants to see a lab, also one that does not work: fault is why the device did not
-// start, or its clients were not admitted. On err nothing is left.
+// OpenToLook is OpenAdmitted for somebody who wants to see a lab, also one that does not work: fault is why the device
+// did not start, or its clients were not admitted. On err nothing is left.
 func (l Labs) OpenToLook(ctx context.Context) (s *Side, fault, err error) {
 	d, err := l.device()
 	if err != nil {
@@ -112,7 +112,8 @@ func (l Labs) OpenToLook(ctx context.Context) (s *Side, fault, err error) {
 // side is one lab that is not built yet, and its topology.
 func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Side, testbed.Topology, error) {
 	shared := device.Traits()
-	s := &Side{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...), singly: client.KindOf(l.Experiment.Client.Kind).Line}
+	s := &Side{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(),
+		enter: EntersNeighbours(l.Sides...), singly: client.KindOf(l.Experiment.Client.Kind).Line}
 	if d, ok := device.(dut.Encapsulating); ok {
 		s.mtu = d.MTU()
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 )
 
-// Unlike asks a dut.Proven what it is while it carries load, and returns a reason for rejecting what was measured meanwhile; "" is
-// none. Every measure asks.
+// Unlike asks a dut.Proven what it is while it carries load, and returns a reason for rejecting what was measured
+// meanwhile; "" is none. Every measure asks.
 func Unlike(ctx context.Context, d dut.DUT, env dut.Env) (string, error) {
 	p, ok := d.(dut.Proven)
 	if !ok {
@@ -33,8 +33,8 @@ func (r *Rejects) Prove(ctx context.Context, s *Side) error {
 	return err
 }
 
-// A device that has just been given load may take so long until it is what it is to be: connections enter a flowtable with their
-// third packets.
+// A device that has just been given load may take so long until it is what it is to be: connections enter a flowtable
+// with their third packets.
 const (
 	soon      = 3 * time.Second
 	soonEvery = 100 * time.Millisecond

@@ -173,7 +173,8 @@ func Machine(s meter.Stat) result.Machine {
 	}
 	pct := func(ticks int64) float64 { return 100 * float64(ticks) / total }
 	return result.Machine{
-		Usr: pct(s.User + s.Nice), Sys: pct(s.System), Soft: pct(s.SoftIRQ + s.IRQ), Idle: pct(s.Idle + s.IOWait), Steal: pct(s.Steal),
+		Usr: pct(s.User + s.Nice), Sys: pct(s.System), Soft: pct(s.SoftIRQ + s.IRQ), Idle: pct(s.Idle + s.IOWait),
+		Steal: pct(s.Steal),
 	}
 }
 
@@ -226,7 +227,9 @@ const maxSpeedError = 0.1
 // Speed rejects a window in which slowed routers had another share of their CPU than was asked for; a
 // speed of 0 asks for none. when is as in Steal.
 func (r *Rejects) Speed(share, speed float64, when string) {
-	r.If(speed > 0 && math.Abs(share/speed-1) > maxSpeedError, "machine: the routers had %.1f %% of their CPU%s instead of %.1f %%: a program of real-time priority, or another guest, had it as well",
+	r.If(speed > 0 && math.Abs(share/speed-1) > maxSpeedError,
+		"machine: the routers had %.1f %% of their CPU%s instead of %.1f %%: a program of real-time priority, or another "+
+			"guest, had it as well",
 		100*share, when, 100*speed)
 }
 
@@ -240,9 +243,9 @@ func Ticks(n, seconds float64, cpus int) float64 {
 	return n * 0.01 / (max(seconds, 0.01) * float64(max(cpus, 1)))
 }
 
-// Steal rejects a window in which other guests of the hypervisor took CPU, where no clean router beside the device tells what that
-// does to its figures. cpus is the machine's number of CPUs; when names the window, " during the leases" or
-// nothing.
+// Steal rejects a window in which other guests of the hypervisor took CPU, where no clean router beside the device
+// tells what that does to its figures. cpus is the machine's number of CPUs; when names the window, " during the
+// leases" or nothing.
 func (r *Rejects) Steal(m result.Machine, seconds float64, cpus int, when string) {
 	limit := max(quietStealPct, 100*Ticks(stealTicks, seconds, cpus))
 	r.If(m.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU", m.Steal, when, limit)

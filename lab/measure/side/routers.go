@@ -39,8 +39,8 @@ func Sum(hosts []meter.Sample) meter.Sample {
 	return out
 }
 
-// UsageOfEach is UsageOf each of several metered hosts of one machine, between samples of the same order. The kernel's threads are
-// the machine's and metered at one of the hosts: each has an equal part of their time.
+// UsageOfEach is UsageOf each of several metered hosts of one machine, between samples of the same order. The kernel's
+// threads are the machine's and metered at one of the hosts: each has an equal part of their time.
 func UsageOfEach(a, b []meter.Sample) []Usage {
 	list := make([]Usage, len(b))
 	var kernel int64

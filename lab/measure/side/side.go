@@ -213,7 +213,8 @@ func (s *Side) Ended(ctx context.Context) (e Ended, err error) {
 			if !p.Ended {
 				continue
 			}
-			text := fmt.Sprintf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, cmp.Or(p.Output, "it printed nothing"))
+			text := fmt.Sprintf(
+				"%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, cmp.Or(p.Output, "it printed nothing"))
 			if h.Metered {
 				e.Device = append(e.Device, text)
 			} else {
@@ -224,8 +225,8 @@ func (s *Side) Ended(ctx context.Context) (e Ended, err error) {
 	return e, nil
 }
 
-// withEnded adds to an error the programs that ended by themselves: clients of a gateway that has ended say no more than that
-// nothing listens. The hosts are asked also when ctx has ended.
+// withEnded adds to an error the programs that ended by themselves: clients of a gateway that has ended say no more
+// than that nothing listens. The hosts are asked also when ctx has ended.
 func (s *Side) withEnded(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
@@ -253,10 +254,10 @@ func CauseOf(err error, sides ...*Side) error {
 // leaveTimeout bounds each step of leaving; what it leaves undone ends with the hosts all the same.
 const leaveTimeout = 2 * time.Minute
 
-// Leave logs out clients that have commands for it, or has the device revoke them, proves that they are kept out again, gives
-// the leases back and stops the device, as a real network would see it happen. Sessions of the
-// portals the lab knows end with the device: openNDS takes seconds for them. Among its errors is a *NotKeptOut where clients were
-// not kept out; all others say nothing of what was measured before.
+// Leave logs out clients that have commands for it, or has the device revoke them, proves that they are kept out again,
+// gives the leases back and stops the device, as a real network would see it happen. Sessions of the portals the lab
+// knows end with the device: openNDS takes seconds for them. Among its errors is a *NotKeptOut where clients were not
+// kept out; all others say nothing of what was measured before.
 func (s *Side) Leave(ctx context.Context) error {
 	errs := []error{s.step(ctx, "stopping the traffic", s.StopTraffic)}
 	out := s.step(ctx, "logging the clients out", s.expel)
@@ -280,9 +281,9 @@ func (s *Side) expel(ctx context.Context) (err error) {
 	return err
 }
 
-// End leaves labs, ends their hosts, and returns how their block ended. What goes wrong when labs are left costs no trial: note
-// is called with it, unless the block failed, after which it says nothing new. Only clients that were not kept out again are an
-// error of the block.
+// End leaves labs, ends their hosts, and returns how their block ended. What goes wrong when labs are left costs no
+// trial: note is called with it, unless the block failed, after which it says nothing new. Only clients that were not
+// kept out again are an error of the block.
 func End(ctx context.Context, err error, note func(left error), sides ...*Side) error {
 	if ctx.Err() == nil { // after Ctrl-C the hosts just end
 		left := testbed.Each(sides, func(_ int, s *Side) error { return s.Leave(ctx) })

@@ -42,17 +42,25 @@ func TestClientsAreSharedOutEvenly(t *testing.T) {
 // from one.
 func TestClientHostsTakeTurns(t *testing.T) {
 	const rate, hosts = 10.0, 3
-	s := &Side{Guests: 30, Hosts: shareClients(make([]*testbed.Host, hosts), 30), Load: agent.Traffic{Clients: 30, ShortPerSecond: rate}}
+	s := &Side{Guests: 30, Hosts: shareClients(make([]*testbed.Host, hosts), 30),
+		Load: agent.Traffic{Clients: 30, ShortPerSecond: rate}}
 	for what, of := range map[string]func(i int) (after time.Duration, perSecond float64){
-		"all":               func(i int) (time.Duration, float64) { return Stagger(i, rate), rate / hosts },
-		"guests":            func(i int) (time.Duration, float64) { v := s.GuestVisits(i, rate); return v.After, v.PerSecond },
-		"short connections": func(i int) (time.Duration, float64) { l := s.shareOf(i); return l.ShortAfter, l.ShortPerSecond },
+		"all": func(i int) (time.Duration, float64) { return Stagger(i, rate), rate / hosts },
+		"guests": func(i int) (time.Duration, float64) {
+			v := s.GuestVisits(i, rate)
+			return v.After, v.PerSecond
+		},
+		"short connections": func(i int) (time.Duration, float64) {
+			l := s.shareOf(i)
+			return l.ShortAfter, l.ShortPerSecond
+		},
 	} {
 		var turns []int64 // tenths of a second
 		for i := range hosts {
 			after, perSecond := of(i)
 			for n := range 4 {
-				turns = append(turns, (after+time.Duration(float64(n)/perSecond*float64(time.Second))).Round(time.Millisecond).Milliseconds()/100)
+				turns = append(turns,
+					(after+time.Duration(float64(n)/perSecond*float64(time.Second))).Round(time.Millisecond).Milliseconds()/100)
 			}
 		}
 		slices.Sort(turns)
@@ -66,7 +74,8 @@ func TestClientHostsTakeTurns(t *testing.T) {
 	few := &Side{Guests: 2, Hosts: shareClients(make([]*testbed.Host, hosts), 30), Has: experiment.Side{Clients: 30}}
 	for i, want := range []client.Churn{{}, {PerSecond: 5}, {PerSecond: 5, After: 100 * time.Millisecond}} {
 		if got := few.GuestVisits(i, rate); got.PerSecond != want.PerSecond || want.PerSecond > 0 && got.After != want.After {
-			t.Errorf("of two guests on three hosts, those of host %d come %g a second after %s; want %g after %s", i, got.PerSecond, got.After, want.PerSecond, want.After)
+			t.Errorf("of two guests on three hosts, those of host %d come %g a second after %s; want %g after %s", i,
+				got.PerSecond, got.After, want.PerSecond, want.After)
 		}
 	}
 }
@@ -92,7 +101,8 @@ func TestProcessesAreAccountedOnce(t *testing.T) {
 }
 
 func TestNotAdmittedCountsTheClientsThatCameThrough(t *testing.T) {
-	outcomes := []client.Outcome{{Num: 1}, {Num: 2, Error: "the portal hangs"}, {Num: 3}, {Num: 4, Error: "the portal hangs"}}
+	outcomes := []client.Outcome{
+		{Num: 1}, {Num: 2, Error: "the portal hangs"}, {Num: 3}, {Num: 4, Error: "the portal hangs"}}
 	if err := gaveUp("log in", true, outcomes[:1]); err != nil {
 		t.Errorf("all are in: %v", err)
 	}
@@ -103,16 +113,19 @@ func TestNotAdmittedCountsTheClientsThatCameThrough(t *testing.T) {
 	}
 }
 
-// TestKernelThreadsAreShared: what the machine's threads work for two gateways counts half for each, at whichever they were metered.
+// TestKernelThreadsAreShared: what the machine's threads work for two gateways counts half for each, at whichever they
+// were metered.
 func TestKernelThreadsAreShared(t *testing.T) {
 	const kthreadd = 2
 	before := []meter.Sample{{}, {}}
 	after := []meter.Sample{
-		{NAPI: map[string]meter.Thread{"r0": {RunNs: 5}}, Processes: []meter.Process{{PID: 9, Name: "kworker", Parent: kthreadd, RunNs: 8}}},
+		{NAPI: map[string]meter.Thread{"r0": {RunNs: 5}},
+			Processes: []meter.Process{{PID: 9, Name: "kworker", Parent: kthreadd, RunNs: 8}}},
 		{NAPI: map[string]meter.Thread{"r1": {RunNs: 7}}, Processes: []meter.Process{{PID: 10, Name: "openvpn", RunNs: 3}}},
 	}
 	got := UsageOfEach(before, after)
-	if got[0].NAPINs+got[0].ProcessNs != 5+4 || got[1].NAPINs+got[1].ProcessNs != 7+3+4 || got[0].KernelNs != 4 || got[1].KernelNs != 4 {
+	if got[0].NAPINs+got[0].ProcessNs != 5+4 || got[1].NAPINs+got[1].ProcessNs != 7+3+4 || got[0].KernelNs != 4 ||
+		got[1].KernelNs != 4 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -20,9 +20,12 @@ import (
 func (s *Side) plan(direction string, mbps float64, most time.Duration) {
 	t := s.Has.Traffic
 	s.Load = agent.Traffic{
-		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction,
-		Clients: s.Has.Clients, MostClients: s.most, ClientHosts: len(s.Hosts), Server: s.Env.ServerIP, OfferedMbps: mbps, MTU: s.mtu,
-		BurstSegments: t.BurstSegments, MaxSeconds: int(math.Ceil(most.Seconds())), ShortPerSecond: t.ShortPerSecond, ShortBytes: t.ShortBytes,
+		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced,
+		Direction: direction,
+		Clients:   s.Has.Clients, MostClients: s.most, ClientHosts: len(s.Hosts), Server: s.Env.ServerIP, OfferedMbps: mbps,
+		MTU:           s.mtu,
+		BurstSegments: t.BurstSegments, MaxSeconds: int(math.Ceil(most.Seconds())), ShortPerSecond: t.ShortPerSecond,
+		ShortBytes: t.ShortBytes,
 	}
 	for _, h := range s.Lab.Hosts { // both ends have as many
 		s.Load.Workers = max(s.Load.Workers, agent.Workers(s.Load.Streams(), h.Files))
@@ -42,13 +45,15 @@ func (s *Side) StartProbes(ctx context.Context) error {
 	return nil
 }
 
-// StartTraffic starts a load of mbps Mbit/s that ends by itself, frames after exactly that time; 0 has TCP send as fast as it
-// can. It returns when all streams are connected and the round-trip probes run.
+// StartTraffic starts a load of mbps Mbit/s that ends by itself, frames after exactly that time; 0 has TCP send as fast
+// as it can. It returns when all streams are connected and the round-trip probes run.
 func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, most time.Duration) error {
 	t, clients := s.Has.Traffic, s.Has.Clients
 	s.plan(direction, mbps, most)
 	patience := trafficTimeout(s.Load.Streams())
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s: does the device forward what its clients send, once they are admitted?", patience.Round(time.Second)))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf(
+		"no connection after %s: does the device forward what its clients send, once they are admitted?",
+		patience.Round(time.Second)))
 	defer cancel()
 	frames := traffic.KindOf(t.Kind).Frames
 	if frames {

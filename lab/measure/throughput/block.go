@@ -66,8 +66,8 @@ func (b *openBlock) search(ctx context.Context) error {
 	b.Status("%s: building the lab, %s", b.Name(b.Block), words.Counted(b.record.Clients, "client"))
 	start := time.Now()
 	labs := b.Labs(b.Block)
-	// A millisecond in which another program had the router's CPU overflows the ring of a link, and would be taken for what
-	// the device loses. Slowed routers are to be without their CPU at times.
+	// A millisecond in which another program had the router's CPU overflows the ring of a link, and would be taken for
+	// what the device loses. Slowed routers are to be without their CPU at times.
 	labs.UrgentRouters = b.Experiment.Router.Speed == 0
 	labs.Spins = !b.Placement.Shared() // else the router would starve
 	if b.Side, err = labs.OpenAdmitted(ctx); err != nil {
@@ -122,7 +122,8 @@ func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
 		s := mlrsearch.Search{Min: b.record.MaxKpps / 1000, Max: b.record.MaxKpps}
 		for _, loss := range losses.Of(b.Experiment) {
 			// RFC 9971's form for results that repeat: a load is good when half of its trials are.
-			s.Goals = append(s.Goals, mlrsearch.PDR(loss, b.Experiment.Window, time.Duration(trials.Of(b.Experiment))*b.Experiment.Window, width.Of(b.Experiment)))
+			s.Goals = append(s.Goals, mlrsearch.PDR(loss, b.Experiment.Window, time.Duration(trials.Of(
+				b.Experiment))*b.Experiment.Window, width.Of(b.Experiment)))
 		}
 		report, err := mlrsearch.Run(ctx, s, b.trial)
 		var fast tooFast
@@ -146,14 +147,17 @@ func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
 type tooFast struct{ load, sent float64 }
 
 func (e tooFast) Error() string {
-	return fmt.Sprintf("the generator sent %.4g of %.4g thousand frames a second, mean of %d trials, less than %g %%: see what else runs on the machine",
+	return fmt.Sprintf(
+		"the generator sent %.4g of %.4g thousand frames a second, mean of %d trials, less than %g %%: see what else runs "+
+			"on the machine",
 		e.sent, e.load, attempts, 100*minOffered)
 }
 
-// goal is a result of the search. What is forwarded at its load, and the router's CPU, are means of the trials there that
-// count: the load had pauses where the sender was held up.
+// goal is a result of the search. What is forwarded at its load, and the router's CPU, are means of the trials there
+// that count: the load had pauses where the sender was held up.
 func (b *openBlock) goal(r mlrsearch.Result) Goal {
-	g := Goal{LossRatio: r.Goal.LossRatio, LowerKpps: r.Lower, UpperKpps: cmp.Or(r.Upper, b.refuted[r.Goal.LossRatio]), Regular: r.Regular}
+	g := Goal{LossRatio: r.Goal.LossRatio, LowerKpps: r.Lower, UpperKpps: cmp.Or(r.Upper, b.refuted[r.Goal.LossRatio]),
+		Regular: r.Regular}
 	var count, share float64
 	for _, t := range b.record.Trials {
 		if t.Kpps == r.Lower && !t.Void {
@@ -193,22 +197,24 @@ func (b *openBlock) limit(ctx context.Context) error {
 	return nil
 }
 
-// minOffered is the share of the due frames below which a trial says nothing of the device. A sender that was held up sends the
-// rest later and at the same rate: the load had pauses, and what is reported is what was forwarded, pauses included.
+// minOffered is the share of the due frames below which a trial says nothing of the device. A sender that was held up
+// sends the rest later and at the same rate: the load had pauses, and what is reported is what was forwarded, pauses
+// included.
 const minOffered = 0.9
 
 // mostVoid is the share of void trials above which a search is rejected.
 const mostVoid = 0.9
 
-// How often a trial is made at most: one in which the generator does not keep up, and one that lost frames while a CPU was
-// away. One without loss counts in any case: what was away did not help the device.
+// How often a trial is made at most: one in which the generator does not keep up, and one that lost frames while a CPU
+// was away. One without loss counts in any case: what was away did not help the device.
 const (
 	attempts = 5
 	patience = 15
 )
 
-// A trial that lost frames is void when a CPU was away for longer than links hold frames, half of a veth's ring, and longer
-// than interrupts of the kernel take. A device that causes this itself does so in every attempt, and the last one counts.
+// A trial that lost frames is void when a CPU was away for longer than links hold frames, half of a veth's ring, and
+// longer than interrupts of the kernel take. A device that causes this itself does so in every attempt, and the last
+// one counts.
 const (
 	ring      = 256
 	leastAway = 100 * time.Microsecond
@@ -337,7 +343,9 @@ func (b *openBlock) judge(ctx context.Context, before, after side.Reading) error
 			voids++
 		}
 	}
-	b.rejects.If(float64(voids) > mostVoid*float64(len(b.record.Trials)), "%d of %d trials say nothing of the device: the generator did not keep up, or frames were lost while a CPU was away (another guest of the machine, firmware)",
+	b.rejects.If(float64(voids) > mostVoid*float64(len(b.record.Trials)),
+		"%d of %d trials say nothing of the device: the generator did not keep up, or frames were lost while a CPU was "+
+			"away (another guest of the machine, firmware)",
 		voids, len(b.record.Trials))
 	b.record.Rejects, b.record.Accepted = b.rejects, len(b.rejects) == 0
 	return nil

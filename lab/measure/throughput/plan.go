@@ -23,11 +23,13 @@ const (
 // Keys of the measure.
 var (
 	losses = experiment.Key[[]float64]{
-		Name: "loss_ratios", Parse: experiment.List(experiment.Within(0, maxLoss, "a share of the frames that may be lost")), Default: []float64{0, 0.005},
+		Name: "loss_ratios", Parse: experiment.List(experiment.Within(0, maxLoss, "a share of the frames that may be lost")),
+		Default: []float64{0, 0.005},
 		Meaning: "shares of the frames that may be lost, each a goal; 0 is the no-drop rate",
 	}
 	width = experiment.Key[float64]{
-		Name: "search_width", Parse: experiment.Within(0.001, mostWidth, "a share of the load at which a search ends"), Default: 0.02,
+		Name: "search_width", Parse: experiment.Within(0.001, mostWidth, "a share of the load at which a search ends"),
+		Default: 0.02,
 		Meaning: "how close the bounds of a goal are at the end, as a share of the upper one",
 	}
 	trials = experiment.Key[int]{
@@ -52,8 +54,9 @@ func (Measure) Records() []result.Kind {
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
-		Keys:   []experiment.Field{losses.Field(), width.Field(), trials.Field(), most.Field()},
-		Uses:   append([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys...),
+		Keys: []experiment.Field{losses.Field(), width.Field(), trials.Field(), most.Field()},
+		Uses: append([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol",
+			"traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys...),
 		Why:    "its loads are searched, and no clean router stands beside the device",
 		Settle: settle, Check: check, Settings: settings, Duration: duration, Bounds: bounds, Describe: inWords,
 	}
@@ -70,7 +73,8 @@ func settle(e *experiment.Experiment) {
 func check(e *experiment.Experiment, report experiment.Report) {
 	only := fmt.Sprintf("measure = %q", e.Measure)
 	if !traffic.KindOf(e.Traffic.Kind).Frames {
-		report("traffic.kind", "%q does not go with %s: it needs %q, whose rate does not depend on what arrives", e.Traffic.Kind, only, traffic.KindFrames)
+		report("traffic.kind", "%q does not go with %s: it needs %q, whose rate does not depend on what arrives",
+			e.Traffic.Kind, only, traffic.KindFrames)
 	}
 	if e.Client.Churn > 0 {
 		report("client.churn", "does not go with %s", only)
@@ -83,7 +87,8 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 		for _, direction := range e.Directions {
 			for _, profile := range e.Profiles {
 				e.EachLoad(clients, func(size string, _ []float64) {
-					cell := result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)
+					cell := result.NewCell(
+						result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)
 					list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
 				})
 			}
@@ -92,9 +97,9 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// What a search takes, with two goals: trials of the first length, and loads that are settled by some of the last length.
-// Where nothing is lost, one load is settled after the looks at what the generator sends. On a machine whose CPUs are
-// often away, trials are made several times.
+// What a search takes, with two goals: trials of the first length, and loads that are settled by some of the last
+// length. Where nothing is lost, one load is settled after the looks at what the generator sends. On a machine whose
+// CPUs are often away, trials are made several times.
 const (
 	labOverhead   = 2 * time.Second
 	trialOverhead = 600 * time.Millisecond
@@ -111,7 +116,8 @@ func bounds(e *experiment.Experiment, g experiment.Group) (least, most time.Dura
 	return searches(e, g, looks, 1, 1), searches(e, g, firstTrials, lastLoads, madeAtMost)
 }
 
-// searches is how long those of a group take, with trials of the first length and loads of the last, each trial made so often.
+// searches is how long those of a group take, with trials of the first length and loads of the last, each trial made so
+// often.
 func searches(e *experiment.Experiment, g experiment.Group, first, loads, made int) time.Duration {
 	clients := time.Duration(g.Cell.Int(result.Clients)) * client.KindOf(e.Client.Kind).Times.Stay / 2
 	firstLength, lastLength := min(time.Second, e.Window)+trialOverhead, e.Window+trialOverhead

@@ -20,7 +20,8 @@ type Search struct {
 	Direction string `json:"direction"`  // of the frames
 	Profile   string `json:"profile"`    // how packets look to the router
 	FrameSize string `json:"frame_size"` // bytes without FCS, or a mix
-	// FrameBytes is the mean size of the frames; 0 in runs of before it was recorded, whose sizes have names that are known.
+	// FrameBytes is the mean size of the frames; 0 in runs of before it was recorded, whose sizes have names that are
+	// known.
 	FrameBytes float64 `json:"frame_bytes,omitempty"`
 
 	SetupSeconds float64 `json:"setup_seconds"`    // lab, device and clients
@@ -68,7 +69,8 @@ func (t Trial) offeredShare() float64 { return float64(t.Offered) / float64(max(
 
 // Cell has the search's dimensions.
 func (s Search) Cell() result.Cell {
-	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.Direction, s.Direction, result.Profile, s.Profile, result.FrameSize, s.FrameSize)
+	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.Direction, s.Direction, result.Profile,
+		s.Profile, result.FrameSize, s.FrameSize)
 }
 
 // GoalName is what a rate with that loss is called: NDR without loss, else PDR.

@@ -29,13 +29,16 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 		Run: run, Measure: Name, Noun: "search", Metrics: metricsOf(searches), Trials: trialsOf(searches), Alone: true,
 		Compare: cost.CompareCells(run),
 		Warn: func(s analysis.Summary) []string {
-			return s.Remark("The generator's limit, or max_kpps, was reached without loss, so these devices carry at least what is shown, the most of their searches",
+			return s.Remark(
+				"The generator's limit, or max_kpps, was reached without loss, so these devices carry at least what is shown, "+
+					"the most of their searches",
 				func(c analysis.Cell) bool { return c.Flagged(AtLeast) })
 		},
 	}
 	in.Describe = func(c *analysis.Cell) {
 		for _, s := range searches {
-			if s.Cell() == c.Cell && s.Accepted && slices.ContainsFunc(s.Goals, func(g Goal) bool { return g.UpperKpps == 0 }) && !c.Flagged(AtLeast) {
+			if s.Cell() == c.Cell && s.Accepted && slices.ContainsFunc(s.Goals, func(g Goal) bool { return g.UpperKpps == 0 }) &&
+				!c.Flagged(AtLeast) {
 				c.Flags = append(c.Flags, analysis.Tally{Text: AtLeast, Count: c.Pairs})
 			}
 		}
@@ -43,13 +46,15 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-// trialsOf lists the searches as trials. Where a search of a cell found no load that loses more, the cell has the highest
-// figure of its searches alone: the device carries at least that, and a mean over the generator's limits says nothing.
+// trialsOf lists the searches as trials. Where a search of a cell found no load that loses more, the cell has the
+// highest figure of its searches alone: the device carries at least that, and a mean over the generator's limits says
+// nothing.
 func trialsOf(searches []*Search) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(searches))
 	for _, s := range searches {
 		t := analysis.Trial{Device: result.ValuesOf(s)}
-		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt, s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
+		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt,
+			s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
 		for _, g := range s.Goals {
 			if best := highest(searches, s, g.LossRatio); best != nil && best != s {
 				continue
@@ -108,10 +113,14 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 			}
 		}
 		list = append(list,
-			analysis.Metric{Name: name + Kpps, Short: text, Unit: "kframes/s", Text: text + ": what is forwarded at the highest load that loses no more", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(Kpps)},
-			analysis.Metric{Name: name + Mbps, Unit: "Mbit/s", Text: text + ", frames without FCS", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts,
+			analysis.Metric{Name: name + Kpps, Short: text, Unit: "kframes/s", Text: text +
+				": what is forwarded at the highest load that loses no more", Better: analysis.More, Per: analysis.PerWindow,
+				Range: analysis.Amounts, Of: of(Kpps)},
+			analysis.Metric{Name: name + Mbps, Unit: "Mbit/s", Text: text + ", frames without FCS", Better: analysis.More,
+				Per: analysis.PerWindow, Range: analysis.Amounts,
 				Of: func(r analysis.Reading) float64 { return of(Kpps)(r) * r.Get("bytes") * 8 / 1000 }},
-			analysis.Metric{Name: name + CorePct, Short: "CPU", Unit: "% of a core", Text: "router CPU at that load", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(CorePct)})
+			analysis.Metric{Name: name + CorePct, Short: "CPU", Unit: "% of a core", Text: "router CPU at that load",
+				Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(CorePct)})
 	}
 	if slices.ContainsFunc(searches, func(s *Search) bool { return s.RouterShare > 0 }) {
 		list = append(list, analysis.SlowedMetric("router", result.RouterShare))

@@ -13,13 +13,15 @@ import (
 )
 
 func catalogue() experiment.Catalogue {
-	return experiment.Catalogue{Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()}, Topologies: []experiment.Topology{{Name: "portal", Roles: Measure{}.Rules().Roles}}}
+	return experiment.Catalogue{Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()},
+		Topologies: []experiment.Topology{{Name: "portal", Roles: Measure{}.Rules().Roles}}}
 }
 
 const plain = "measure = \"throughput\"\nduts = [\"clean\", \"gate\"]\nclients = [4]\n"
 
 func TestPlan(t *testing.T) {
-	e, err := catalogue().Parse("x.toml", []byte(plain+"frame_sizes = [64, \"imix\"]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
+	e, err := catalogue().Parse(
+		"x.toml", []byte(plain+"frame_sizes = [64, \"imix\"]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +48,8 @@ func TestRefusals(t *testing.T) {
 		"streams":       {"traffic = { kind = \"streams\" }\n", `x.toml:4: traffic.kind: "streams"`},
 		"short trials":  {"window = \"100ms\"\n", "x.toml:4: window: "},
 		"a loss of all": {"loss_ratios = [1]\n", "x.toml:4: loss_ratios"},
-		"macvlan":       {"blocks = 1\n", `x.toml:3: clients: 251: clients of kind "macvlan" go up to 250 with measure = "throughput"`},
+		"macvlan": {
+			"blocks = 1\n", `x.toml:3: clients: 251: clients of kind "macvlan" go up to 250 with measure = "throughput"`},
 		"veth":          {"client = { kind = \"veth\" }\n", `x.toml:3: clients: 251: clients of kind "veth" go up to 250`},
 		"its own loads": {"offered_mbps = [1]\n", "x.toml:4: offered_mbps"},
 	} {
@@ -72,7 +75,8 @@ func TestDurationBounds(t *testing.T) {
 		"51 trials, 44 of them void":        {"window = \"1s\"\n", 80 * time.Second},
 		"23 trials of up to 2 s, none void": {"window = \"2s\"\n", 41 * time.Second},
 	} {
-		e, err := catalogue().Parse("x.toml", []byte("measure = \"throughput\"\nduts = [\"clean\"]\nclients = [4]\nframe_sizes = [60]\nblocks = 1\n"+c.keys))
+		e, err := catalogue().Parse("x.toml", []byte(
+			"measure = \"throughput\"\nduts = [\"clean\"]\nclients = [4]\nframe_sizes = [60]\nblocks = 1\n"+c.keys))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,10 +89,11 @@ func TestDurationBounds(t *testing.T) {
 
 func TestFiguresAreOfTheirGoals(t *testing.T) {
 	search := func(ndr, pdr, upper float64) result.Line {
-		s := &Search{DUT: "gate", Clients: 4, Direction: result.Up, Profile: result.PerPacket, FrameSize: "imix", Goals: []Goal{
-			{LossRatio: 0, LowerKpps: ndr, ThroughputKpps: ndr, UpperKpps: ndr * 1.01, RouterCorePct: 90},
-			{LossRatio: 0.005, LowerKpps: pdr, ThroughputKpps: pdr, UpperKpps: upper, RouterCorePct: 95},
-		}}
+		s := &Search{DUT: "gate", Clients: 4, Direction: result.Up, Profile: result.PerPacket, FrameSize: "imix",
+			Goals: []Goal{
+				{LossRatio: 0, LowerKpps: ndr, ThroughputKpps: ndr, UpperKpps: ndr * 1.01, RouterCorePct: 90},
+				{LossRatio: 0.005, LowerKpps: pdr, ThroughputKpps: pdr, UpperKpps: upper, RouterCorePct: 95},
+			}}
 		s.Accepted = true
 		return result.Line{Head: s.Head, Cell: s.Cell(), Record: s}
 	}

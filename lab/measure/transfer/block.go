@@ -134,7 +134,8 @@ func (b *openBlock) transfer(ctx context.Context, a runner.Attempt, cell result.
 	s := &sampler{openBlock: b, first: first, t: t}
 	var proof side.Rejects
 	err = s.until(ctx, func() error {
-		return testbed.Together(func() error { return b.fetchAll(ctx, t) }, func() error { return proof.ProveSoon(ctx, b.Side) })
+		return testbed.Together(
+			func() error { return b.fetchAll(ctx, t) }, func() error { return proof.ProveSoon(ctx, b.Side) })
 	})
 	if err != nil {
 		return t, err
@@ -227,13 +228,16 @@ func (b *openBlock) judge(ctx context.Context, t *Transfer, r side.Rejects, befo
 	t.ThreadNs = side.UsageOf(before.Router, after.Router).ThreadNs
 	seconds := float64(after.Router.MonotonicNs-before.Router.MonotonicNs) / 1e9
 	for i, f := range t.Fetched {
-		r.If(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %s: %s", i+1, len(f.Each), words.Counted(t.Transfers, "whole file"), f.Problem)
+		r.If(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %s: %s", i+1, len(f.Each),
+			words.Counted(t.Transfers, "whole file"), f.Problem)
 	}
 	if b.speed < 1 {
 		t.Share = side.RouterShare(before, after)
 		r.Speed(t.Share, b.speed, " during the transfers")
 	}
-	r.If(float64(t.Over) > mostOver*float64(t.Intervals), "machine: %d of %d intervals at the maximum had more than the link's rate: frames had waited while other programs had the CPU", t.Over, t.Intervals)
+	r.If(float64(t.Over) > mostOver*float64(t.Intervals),
+		"machine: %d of %d intervals at the maximum had more than the link's rate: frames had waited while other programs "+
+			"had the CPU", t.Over, t.Intervals)
 	r.Steal(side.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the transfers")
 	t.Rejects, t.Accepted = r, len(r) == 0
 	return nil

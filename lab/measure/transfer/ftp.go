@@ -54,7 +54,8 @@ MaxInstances none
 // serve starts a real FTP server with a file of so many bytes, and returns once it listens. It ends with the host.
 func serve(ctx context.Context, server *testbed.Host, bytes int64) error {
 	prepare := agent.Command{
-		Argv: []string{"sh", "-ec", `mkdir -p "$1"; chmod 755 "$1"; head -c "$2" /dev/zero >"$1/$3"; chmod 644 "$1/$3"`, "sh", ftpRoot, fmt.Sprint(bytes), theFile}, Support: true,
+		Argv: []string{"sh", "-ec", `mkdir -p "$1"; chmod 755 "$1"; head -c "$2" /dev/zero >"$1/$3"; chmod 644 "$1/$3"`, "sh",
+			ftpRoot, fmt.Sprint(bytes), theFile}, Support: true,
 	}
 	conf := path.Join(ftpDir, "proftpd.conf")
 	_, err := server.Run(ctx, prepare)
@@ -62,7 +63,8 @@ func serve(ctx context.Context, server *testbed.Host, bytes int64) error {
 		err = server.WriteFile(ctx, conf, fmt.Appendf(nil, ftpConfig, ftpDir), 0o644)
 	}
 	if err == nil {
-		err = server.Spawn(ctx, agent.Command{Name: ftpName, Argv: []string{"proftpd", "-n", "-c", conf}, Support: true, Abrupt: true})
+		err = server.Spawn(
+			ctx, agent.Command{Name: ftpName, Argv: []string{"proftpd", "-n", "-c", conf}, Support: true, Abrupt: true})
 	}
 	if err != nil {
 		return fmt.Errorf("preparing the FTP server: %w", err)
@@ -70,7 +72,8 @@ func serve(ctx context.Context, server *testbed.Host, bytes int64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("it does not listen after a minute"))
 	defer cancel()
 	for {
-		if _, err = server.Run(ctx, agent.Command{Argv: []string{"sh", "-c", "ss -Hlnt 'sport = :21' | grep -q ."}, Support: true}); err == nil {
+		if _, err = server.Run(
+			ctx, agent.Command{Argv: []string{"sh", "-c", "ss -Hlnt 'sport = :21' | grep -q ."}, Support: true}); err == nil {
 			return nil
 		}
 		list, err := server.Programs(ctx)
@@ -90,11 +93,13 @@ func serve(ctx context.Context, server *testbed.Host, bytes int64) error {
 	}
 }
 
-// fetchArgs has one client fetch the file again and again over one login, from its address. A transfer that takes longer than
-// most fails, and ends all. curl prints for each its bytes, and its seconds in all and before the first byte.
+// fetchArgs has one client fetch the file again and again over one login, from its address. A transfer that takes
+// longer than most fails, and ends all. curl prints for each its bytes, and its seconds in all and before the first
+// byte.
 func fetchArgs(from, server netip.Addr, times int, most time.Duration) []string {
 	args := []string{
-		"curl", "-sS", "--fail-early", "--interface", from.String(), "--connect-timeout", "60", "--max-time", fmt.Sprint(int(most.Seconds()) + 1),
+		"curl", "-sS", "--fail-early", "--interface", from.String(), "--connect-timeout", "60", "--max-time",
+		fmt.Sprint(int(most.Seconds()) + 1),
 		"-w", `%{size_download} %{time_total} %{time_pretransfer}\n`,
 	}
 	for range times {
@@ -105,8 +110,10 @@ func fetchArgs(from, server netip.Addr, times int, most time.Duration) []string 
 
 // fetch has a client fetch the file. num is its number among its host's clients, from 1; those that share the host's
 // namespace are told apart by their address alone.
-func fetch(ctx context.Context, h *testbed.Host, num int, shared bool, from, server netip.Addr, times int, bytes int64, most time.Duration) (Fetched, error) {
-	cmd := agent.Command{Argv: fetchArgs(from, server, times, most), Timeout: time.Duration(times)*most + time.Minute, Support: true}
+func fetch(ctx context.Context, h *testbed.Host, num int, shared bool, from, server netip.Addr, times int, bytes int64,
+	most time.Duration) (Fetched, error) {
+	cmd := agent.Command{
+		Argv: fetchArgs(from, server, times, most), Timeout: time.Duration(times)*most + time.Minute, Support: true}
 	if !shared {
 		cmd.Client = num
 	}

@@ -23,11 +23,12 @@ const (
 	longest = 2 * time.Hour
 )
 
-// Keys of the measure. The defaults of the first three are study 3's; it sampled once a second, while transfers took five to
-// twenty: here one takes less than a second.
+// Keys of the measure. The defaults of the first three are study 3's; it sampled once a second, while transfers took
+// five to twenty: here one takes less than a second.
 var (
 	linkMbps = experiment.Key[float64]{
-		Name: "link_mbps", Parse: experiment.Within(experiment.MinOfferedMbps, experiment.MaxOfferedMbps, "a number of Mbit/s"), Default: 100,
+		Name:  "link_mbps",
+		Parse: experiment.Within(experiment.MinOfferedMbps, experiment.MaxOfferedMbps, "a number of Mbit/s"), Default: 100,
 		Meaning: "how fast the server and the client hosts send, Mbit/s of frames without FCS",
 	}
 	fileMB = experiment.Key[float64]{
@@ -43,7 +44,8 @@ var (
 		Meaning: "time between two samples of the router",
 	}
 	speeds = experiment.Key[[]float64]{
-		Name: keySpeeds, Parse: experiment.List(experiment.Within(experiment.MinSpeed, 1, "a share of the router's CPU")), Default: []float64{1},
+		Name: keySpeeds, Parse: experiment.List(experiment.Within(experiment.MinSpeed, 1, "a share of the router's CPU")),
+		Default: []float64{1},
 		Meaning: "shares of their CPU that the routers have, each a series of cells",
 	}
 )
@@ -94,7 +96,8 @@ func check(e *experiment.Experiment, report experiment.Report) {
 			return
 		}
 		if took := ideal(e, n); took > longest {
-			report("file_mb", "%s %s for their files at %g Mbit/s, more than %s", words.Agreed(n, "client takes", "clients take"), took.Round(time.Second), linkMbps.Of(e), longest)
+			report("file_mb", "%s %s for their files at %g Mbit/s, more than %s",
+				words.Agreed(n, "client takes", "clients take"), took.Round(time.Second), linkMbps.Of(e), longest)
 			return
 		}
 	}
@@ -102,7 +105,8 @@ func check(e *experiment.Experiment, report experiment.Report) {
 
 // ideal is how long n clients take when the link is always full.
 func ideal(e *experiment.Experiment, n int) time.Duration {
-	return time.Duration(float64(n) * float64(transfers.Of(e)) * float64(fileBytes(e)) * 8 / (linkMbps.Of(e) * 1e6) * float64(time.Second))
+	return time.Duration(
+		float64(n) * float64(transfers.Of(e)) * float64(fileBytes(e)) * 8 / (linkMbps.Of(e) * 1e6) * float64(time.Second))
 }
 
 // settings lists the routers' speeds. A block measures all numbers of clients, in one lab that has the most of them.
@@ -136,7 +140,8 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 }
 
 func inWords(e *experiment.Experiment) experiment.Description {
-	text := fmt.Sprintf("fetch a file of %g MB %s over links of %g Mbit/s", fileMB.Of(e), words.Counted(transfers.Of(e), "time"), linkMbps.Of(e))
+	text := fmt.Sprintf("fetch a file of %g MB %s over links of %g Mbit/s", fileMB.Of(e), words.Counted(transfers.Of(e),
+		"time"), linkMbps.Of(e))
 	if list := speeds.Of(e); len(list) > 1 || list[0] != 1 {
 		text += ", routers with " + experiment.Series(list) + " of their CPU"
 	}

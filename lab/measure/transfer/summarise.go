@@ -1,5 +1,5 @@
-// Package transfer measures what study 3 did: clients fetch a file from a real FTP server over a link of a set rate, one, two
-// and more of them at once, while the router's bytes and CPU are sampled. Each device has a lab of its own.
+// Package transfer measures what study 3 did: clients fetch a file from a real FTP server over a link of a set rate,
+// one, two and more of them at once, while the router's bytes and CPU are sampled. Each device has a lab of its own.
 package transfer
 
 import (
@@ -47,20 +47,38 @@ const (
 
 // Metrics is every figure of a cell. CPU is that of the maximum-load interval.
 var Metrics = []analysis.Metric{
-	{Name: MaxRate, Short: "max rate", Unit: "kByte/s", Text: "maximum transfer rate: mean of the rates above 90 % of the highest", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("max_kb_s")},
-	{Name: MeanRateKBS, Unit: "kByte/s", Text: "from the first transfer's begin to the last one's end", Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("mean_kb_s")},
-	{Name: DTRKBCPUS, Unit: "kByte/s of CPU", Text: "the study's printed formula: bytes over the router's CPU time", Better: analysis.More, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("dtr_kb_s")},
-	{Name: Busy, Short: "CPU", Unit: "% of its CPU", Text: "router CPU at the maximum, of what the router has", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: busy},
-	{Name: CPUCorePct, Unit: "% of a core", Text: "router CPU at the maximum", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("max_core")) }},
-	{Name: NsPerByte, Unit: "ns", Text: "router CPU at the maximum for a byte of IP", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: func(r figures) float64 {
-		return analysis.Positive(analysis.Over(1e6*r.Get("max_core"), r.Get("max_kb_s")))
-	}},
-	{Name: MachineBusyPct, Unit: "% of the machine", Text: "/proc/stat at the maximum, as study 3 took it, clients and server among it", Host: "machine", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("max_stat")) }},
-	{Name: MaxSeconds, Unit: "s", Text: "length of the maximum-load interval", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("max_seconds")},
-	{Name: "seconds", Unit: "s", Text: "until all clients had their files", Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("all_seconds")},
-	{Name: FileP50Seconds, Unit: "s", Text: "transfer of one file, median", Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("file_p50")},
-	{Name: WakeupsPerSecond, Unit: "1/s", Text: "times the router's polling threads were given a CPU at the maximum", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("max_wakeups")},
-	{Name: RouterSharePct, Unit: "% of its CPU", Text: "CPU that slowed routers had, by the clock of what took the rest", Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("share")) }},
+	{Name: MaxRate, Short: "max rate", Unit: "kByte/s",
+		Text: "maximum transfer rate: mean of the rates above 90 % of the highest", Better: analysis.More,
+		Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("max_kb_s")},
+	{Name: MeanRateKBS, Unit: "kByte/s", Text: "from the first transfer's begin to the last one's end",
+		Better: analysis.More, Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("mean_kb_s")},
+	{Name: DTRKBCPUS, Unit: "kByte/s of CPU", Text: "the study's printed formula: bytes over the router's CPU time",
+		Better: analysis.More, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts,
+		Of: analysis.PositiveField("dtr_kb_s")},
+	{Name: Busy, Short: "CPU", Unit: "% of its CPU", Text: "router CPU at the maximum, of what the router has",
+		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: busy},
+	{Name: CPUCorePct, Unit: "% of a core", Text: "router CPU at the maximum", Better: analysis.Less, Host: "router",
+		Per: analysis.PerWindow, Range: analysis.Amounts,
+		Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("max_core")) }},
+	{Name: NsPerByte, Unit: "ns", Text: "router CPU at the maximum for a byte of IP", Better: analysis.Less,
+		Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: func(r figures) float64 {
+			return analysis.Positive(analysis.Over(1e6*r.Get("max_core"), r.Get("max_kb_s")))
+		}},
+	{Name: MachineBusyPct, Unit: "% of the machine",
+		Text: "/proc/stat at the maximum, as study 3 took it, clients and server among it", Host: "machine",
+		Per: analysis.PerWindow, Range: analysis.Percents,
+		Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("max_stat")) }},
+	{Name: MaxSeconds, Unit: "s", Text: "length of the maximum-load interval", Per: analysis.PerWindow,
+		Range: analysis.Amounts, Of: analysis.PositiveField("max_seconds")},
+	{Name: "seconds", Unit: "s", Text: "until all clients had their files", Better: analysis.Less, Per: analysis.PerWindow,
+		Range: analysis.Amounts, Of: analysis.PositiveField("all_seconds")},
+	{Name: FileP50Seconds, Unit: "s", Text: "transfer of one file, median", Better: analysis.Less, Per: analysis.PerWindow,
+		Range: analysis.Amounts, Of: analysis.PositiveField("file_p50")},
+	{Name: WakeupsPerSecond, Unit: "1/s", Text: "times the router's polling threads were given a CPU at the maximum",
+		Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("max_wakeups")},
+	{Name: RouterSharePct, Unit: "% of its CPU", Text: "CPU that slowed routers had, by the clock of what took the rest",
+		Host: "router", Per: analysis.PerWindow, Range: analysis.Percents,
+		Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("share")) }},
 }
 
 // busy is the router's CPU of what it has: measured, where it was slowed.
@@ -76,7 +94,8 @@ func trialsOf(list []*Transfer) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(list))
 	for _, t := range list {
 		a := analysis.Trial{Device: result.ValuesOf(t)}
-		a.Cell, a.Block, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = t.Cell(), t.Block, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects
+		a.Cell, a.Block, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = t.Cell(), t.Block, t.Attempt,
+			t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects
 		var each []float64
 		for _, f := range t.Fetched {
 			each = append(each, f.Each...)

@@ -61,14 +61,15 @@ type Sample struct {
 	AllTicks  int64 `json:"all_ticks"` // the machine's, of all kinds
 }
 
-// Figures are what study 3 makes of samples. The maximum-load interval are the intervals between samples in which the rate
-// lies above the threshold. No link sends faster than its rate: where frames waited for a router without a CPU and came
-// together then, the link's rate counts.
+// Figures are what study 3 makes of samples. The maximum-load interval are the intervals between samples in which the
+// rate lies above the threshold. No link sends faster than its rate: where frames waited for a router without a CPU and
+// came together then, the link's rate counts.
 type Figures struct {
 	PeakKBps float64 `json:"peak_kb_s"` // the highest rate of an interval, thousand bytes a second
 	MaxKBps  float64 `json:"max_kb_s"`  // the mean of rates above 90 % of it
 	MeanKBps float64 `json:"mean_kb_s"` // over all of the transfers
-	// DTR is the same mean of the study's printed formula, bytes over the router's CPU time: thousand bytes a second of CPU.
+	// DTR is the same mean of the study's printed formula, bytes over the router's CPU time: thousand bytes a second of
+	// CPU.
 	DTRKBps float64 `json:"dtr_kb_s"`
 
 	MaxSeconds float64 `json:"max_seconds"`    // length of the maximum-load interval
@@ -113,7 +114,8 @@ func stepsOf(samples []Sample) (list []step) {
 // overLink is the share of the link's rate beyond which frames must have waited.
 const overLink = 1.05
 
-// figuresOf is the study's arithmetic, over a link of a rate in thousand bytes a second. It is zero without two samples.
+// figuresOf is the study's arithmetic, over a link of a rate in thousand bytes a second. It is zero without two
+// samples.
 func figuresOf(samples []Sample, link float64) (f Figures) {
 	steps := stepsOf(samples)
 	if len(steps) == 0 {

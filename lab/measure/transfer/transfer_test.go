@@ -25,13 +25,14 @@ func TestMain(m *testing.M) {
 }
 
 func catalogue() experiment.Catalogue {
-	return experiment.Catalogue{Measures: []experiment.Measure{Measure{}.Rules()}, Topologies: []experiment.Topology{{Name: "portal", Roles: Measure{}.Rules().Roles}}}
+	return experiment.Catalogue{Measures: []experiment.Measure{Measure{}.Rules()}, Topologies: []experiment.Topology{{
+		Name: "portal", Roles: Measure{}.Rules().Roles}}}
 }
 
 func near(got, want float64) bool { return math.Abs(got-want) <= 1e-9*math.Abs(want) }
 
-// TestFiguresOfTheStudy: intervals of one second at 5, 9.5, 10, 9.2 and 2 thousand kByte, of which three lie above 90 % of the
-// highest.
+// TestFiguresOfTheStudy: intervals of one second at 5, 9.5, 10, 9.2 and 2 thousand kByte, of which three lie above 90 %
+// of the highest.
 func TestFiguresOfTheStudy(t *testing.T) {
 	kb := []float64{5000, 9500, 10000, 9200, 2000}
 	cpuMs := []float64{100, 250, 200, 230, 50}
@@ -39,12 +40,14 @@ func TestFiguresOfTheStudy(t *testing.T) {
 	for i, k := range kb {
 		last := samples[i]
 		samples = append(samples, Sample{
-			LinksMs: last.LinksMs + 1000, CPUMs: last.CPUMs + 1000, Bytes: last.Bytes + int64(1000*k), RouterNs: last.RouterNs + int64(1e6*cpuMs[i]),
-			Wakeups: last.Wakeups + 10, BusyTicks: last.BusyTicks + int64(10*i), AllTicks: last.AllTicks + 200,
+			LinksMs: last.LinksMs + 1000, CPUMs: last.CPUMs + 1000, Bytes: last.Bytes + int64(1000*k),
+			RouterNs: last.RouterNs + int64(1e6*cpuMs[i]),
+			Wakeups:  last.Wakeups + 10, BusyTicks: last.BusyTicks + int64(10*i), AllTicks: last.AllTicks + 200,
 		})
 	}
 	f := figuresOf(samples, 12500)
-	if f.PeakKBps != 10000 || !near(f.MaxKBps, (9500+10000+9200)/3.) || f.Intervals != 3 || f.MaxSeconds != 3 || f.Over != 0 {
+	if f.PeakKBps != 10000 || !near(f.MaxKBps, (9500+10000+9200)/3.) || f.Intervals != 3 || f.MaxSeconds != 3 ||
+		f.Over != 0 {
 		t.Errorf("%+v", f)
 	}
 	if !near(f.MeanKBps, 35700./5) || f.AllSeconds != 5 {
@@ -74,7 +77,8 @@ func TestFiguresOfTheStudy(t *testing.T) {
 
 func TestReadCurl(t *testing.T) {
 	var f Fetched
-	if err := f.read("1000 0.75 0.25\n1000 0.6 0.1\n400 9.5 0.5\n", 1000); err != nil || f.Bytes != 2400 || f.Attempts != 3 || !slices.Equal(f.Each, []float64{0.5, 0.5}) {
+	if err := f.read("1000 0.75 0.25\n1000 0.6 0.1\n400 9.5 0.5\n", 1000); err != nil || f.Bytes != 2400 ||
+		f.Attempts != 3 || !slices.Equal(f.Each, []float64{0.5, 0.5}) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for _, text := range []string{"1000 0.5\n", "curl: (7) Failed\n", "x 1 2\n"} {
@@ -84,10 +88,12 @@ func TestReadCurl(t *testing.T) {
 	}
 }
 
-const plain = "measure = \"transfer\"\nduts = [\"clean\", \"gate\"]\nclients = [1, 3]\nclient = { kind = \"persona\" }\n"
+const plain = "measure = \"transfer\"\nduts = [\"clean\", \"gate\"]\nclients = [1, 3]\nclient = { kind = \"persona\" " +
+	"}\n"
 
 func TestPlan(t *testing.T) {
-	e, err := catalogue().Parse("x.toml", []byte(plain+"router_speeds = [1, 0.5]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
+	e, err := catalogue().Parse(
+		"x.toml", []byte(plain+"router_speeds = [1, 0.5]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,9 +111,11 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestClientsOfTheCleanRouter: PPPoE clients' device stands alone, and so does the clean router, with clients of its own.
+// TestClientsOfTheCleanRouter: PPPoE clients' device stands alone, and so does the clean router, with clients of its
+// own.
 func TestClientsOfTheCleanRouter(t *testing.T) {
-	e, err := catalogue().Parse("x.toml", []byte(strings.Replace(plain, "persona", "pppoe", 1)+"[dut.gate]\nstart = \"true\"\n"))
+	e, err := catalogue().Parse(
+		"x.toml", []byte(strings.Replace(plain, "persona", "pppoe", 1)+"[dut.gate]\nstart = \"true\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,10 +129,11 @@ func TestClientsOfTheCleanRouter(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"too many":     {"", `x.toml:3: clients: 251: at most 250`},
-		"router.speed": {"router = { speed = 0.5 }\n", "x.toml:5: router.speed: does not go with measure = \"transfer\": list it in router_speeds"},
-		"too slow":     {"router_speeds = [0.01]\n", "x.toml:5: router_speeds"},
-		"for days":     {"file_mb = 9000\n", "x.toml:5: file_mb: 3 clients take"},
+		"too many": {"", `x.toml:3: clients: 251: at most 250`},
+		"router.speed": {"router = { speed = 0.5 }\n",
+			"x.toml:5: router.speed: does not go with measure = \"transfer\": list it in router_speeds"},
+		"too slow": {"router_speeds = [0.01]\n", "x.toml:5: router_speeds"},
+		"for days": {"file_mb = 9000\n", "x.toml:5: file_mb: 3 clients take"},
 	} {
 		text := plain
 		if name == "too many" {
@@ -137,8 +146,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestTransfersInALab: clients fetch whole files from the FTP server, one and then two at once; the router's bytes are those
-// of the files, and more by the headers of IP and TCP alone. The link sets the rate, however busy the machine is.
+// TestTransfersInALab: clients fetch whole files from the FTP server, one and then two at once; the router's bytes are
+// those of the files, and more by the headers of IP and TCP alone. The link sets the rate, however busy the machine is.
 func TestTransfersInALab(t *testing.T) {
 	const files, bytes = 2, 200_000
 	e, err := catalogue().Parse("x.toml", []byte(`measure = "transfer"
@@ -189,7 +198,8 @@ redo = 0
 		t.Fatalf("cells %+v", s.Cells)
 	}
 	for _, c := range s.Cells {
-		if c.Pairs > 0 && (!c.Device(MaxRate).Mean.Known() || len(c.Curves[RateCurve]) == 0 || len(c.Curves[EndsCurve]) != c.Int(result.Clients)) {
+		if c.Pairs > 0 && (!c.Device(MaxRate).Mean.Known() || len(c.Curves[RateCurve]) == 0 || len(
+			c.Curves[EndsCurve]) != c.Int(result.Clients)) {
 			t.Errorf("%v: %v, curves %v", c.Cell, c.Device(MaxRate), c.Curves)
 		}
 	}
@@ -202,7 +212,8 @@ func TestForAnEmulatedCPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, err := e.ForEmulatedCPU(nil)
-	if err != nil || linkMbps.Of(e) != 5 || fileMB.Of(e) != 0.5 || interval.Of(e) != time.Second || ideal(e, 4) != 16*time.Second {
+	if err != nil || linkMbps.Of(e) != 5 || fileMB.Of(e) != 0.5 || interval.Of(e) != time.Second ||
+		ideal(e, 4) != 16*time.Second {
 		t.Errorf("%q, %v: %g Mbit/s, %g MB, every %s", said, err, linkMbps.Of(e), fileMB.Of(e), interval.Of(e))
 	}
 	if e.LoadKey() != "link_mbps" || !strings.Contains(said, "samples of 1s") {

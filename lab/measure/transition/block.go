@@ -75,7 +75,8 @@ func (b *openBlock) measure(ctx context.Context) error {
 		if b.Cell.Text(result.BackgroundKind) == BusyRealTime {
 			how = burn.RealTime
 		}
-		slow := agent.Slow{CPUs: b.Router.CPUs, Speed: 1 - pct/100, Own: b.Placement.Endpoints, How: how} // both gateways have these CPUs
+		// both gateways have these CPUs
+		slow := agent.Slow{CPUs: b.Router.CPUs, Speed: 1 - pct/100, Own: b.Placement.Endpoints, How: how}
 		if err := b.Router.Slow(ctx, slow); err != nil {
 			return err
 		}
@@ -233,14 +234,17 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 	return rejects, nil
 }
 
-// leastBusy is the share of what other work is to have of the gateways' CPU, which it and the gateways must have together:
-// else a program that is not of the lab had the CPU.
+// leastBusy is the share of what other work is to have of the gateways' CPU, which it and the gateways must have
+// together: else a program that is not of the lab had the CPU.
 const leastBusy = 0.9
 
 func (s *Step) judgeBusy(r *side.Rejects) {
 	asked := s.Cell.Number(result.BackgroundPct) / 100
-	own := float64(s.EnterCPU.NAPINs+s.EnterCPU.ProcessNs+s.LeaveCPU.NAPINs+s.LeaveCPU.ProcessNs) / 1e9 / max(s.LoadSeconds, 1e-9)
-	r.If(s.Background+own < leastBusy*asked, "machine: other work had %.0f %% of the gateways' CPU and the gateways %.0f %%, of %.0f %% that it asks for: another program had the rest",
+	own := float64(s.EnterCPU.NAPINs+s.EnterCPU.ProcessNs+s.LeaveCPU.NAPINs+s.LeaveCPU.ProcessNs) / 1e9 / max(
+		s.LoadSeconds, 1e-9)
+	r.If(s.Background+own < leastBusy*asked,
+		"machine: other work had %.0f %% of the gateways' CPU and the gateways %.0f %%, of %.0f %% that it asks for: "+
+			"another program had the rest",
 		100*s.Background, 100*own, 100*asked)
 }
 
@@ -256,8 +260,8 @@ func few(r *side.Rejects, n transition.Counts) bool {
 	return lossy
 }
 
-// addBackground adds what TCP has sent on the background's hosts, without the probes that leave from there. The kernel does not
-// count what it sends again as segments (tcp_output.c, __tcp_transmit_skb).
+// addBackground adds what TCP has sent on the background's hosts, without the probes that leave from there. The kernel
+// does not count what it sends again as segments (tcp_output.c, __tcp_transmit_skb).
 func (s *Step) addBackground(sent meter.SNMP) {
 	s.Segments = max(0, sent.TCPOutSegs-int64(s.Hosts.Counts.Sent))
 	s.Retransmits = max(0, sent.TCPRetrans-int64(s.Hosts.Resent))
@@ -267,7 +271,8 @@ func (s *Step) addBackground(sent meter.SNMP) {
 func (s *Step) fill(before, after reading) {
 	s.LoadSeconds = float64(after.gateways[0].MonotonicNs-before.gateways[0].MonotonicNs) / 1e9
 	s.Machine = side.Machine(after.gateways[0].Stat.Sub(before.gateways[0].Stat))
-	s.DeliveredMbps = side.Mbps(after.received.ReceivedBytes-before.received.ReceivedBytes, float64(after.received.MonotonicNs-before.received.MonotonicNs)/1e9)
+	s.DeliveredMbps = side.Mbps(after.received.ReceivedBytes-before.received.ReceivedBytes, float64(
+		after.received.MonotonicNs-before.received.MonotonicNs)/1e9)
 	used := side.UsageOfEach(before.gateways[:], after.gateways[:])
 	for i, cpu := range []*CPU{&s.EnterCPU, &s.LeaveCPU} {
 		a, b, u := before.gateways[i], after.gateways[i], used[i]

@@ -56,8 +56,10 @@ func prepare(ctx context.Context, s *side.Side, e *experiment.Experiment) (*lab,
 	l.gateways.Run.From, l.gateways.Run.To = s.Lab.Gateway, netip.AddrPortFrom(s.Lab.RouterWAN, probePort)
 	port := s.Lab.Port
 	points := [][]transition.Point{
-		{{Name: tapIn, Interface: port(testbed.PortLAN)}, {Name: tapEnter, Interface: port(testbed.PortOuter1), Egress: true}},
-		{{Name: tapLeave, Interface: port(testbed.PortOuter2)}, {Name: tapOut, Interface: port(testbed.PortWAN), Egress: true}},
+		{{Name: tapIn, Interface: port(testbed.PortLAN)},
+			{Name: tapEnter, Interface: port(testbed.PortOuter1), Egress: true}},
+		{{Name: tapLeave, Interface: port(testbed.PortOuter2)},
+			{Name: tapOut, Interface: port(testbed.PortWAN), Egress: true}},
 		{{Name: tapArrive, Interface: s.Server.Ifs[0]}},
 	}
 	err := testbed.Each(l.taps, func(i int, h *testbed.Host) error { return h.OpenTap(ctx, points[i]) })
@@ -83,8 +85,8 @@ const calibrated = 20
 // mostGap is the longest between two of these.
 const mostGap = 100 * time.Millisecond
 
-// calibrate finds the length of the tunnel's packets with probes, while nothing else is sent, and has taps note only these and
-// probes in the clear.
+// calibrate finds the length of the tunnel's packets with probes, while nothing else is sent, and has taps note only
+// these and probes in the clear.
 func (l *lab) calibrate(ctx context.Context) error {
 	var wanted []int
 	for _, c := range l.courses() {
@@ -138,7 +140,8 @@ type observed struct {
 	events   []transition.Event
 }
 
-// errProbes is wrapped when probes cannot be sent, although all hosts are there: of an overloaded tunnel that is a result.
+// errProbes is wrapped when probes cannot be sent, although all hosts are there: of an overloaded tunnel that is a
+// result.
 var errProbes = errors.New("the probes found no way")
 
 // run sends a run of probes, and collects what all say of it.
@@ -188,6 +191,7 @@ func (c *course) ends(o observed, gateways bool) Ends {
 	m := transition.Match(c.Way, o.sent.Probes, o.received.Probes, o.events)
 	return Ends{
 		Counts: m.Counts, Parts: partsOf(m.List, gateways), OuterBytes: c.Outer, Unknown: c.unknown,
-		ClockErrorNs: o.sent.ClockErrorNs, Resent: o.sent.Resent, SenderWaitNs: o.sent.WaitNs, ReceiverWaitNs: o.received.WaitNs,
+		ClockErrorNs: o.sent.ClockErrorNs, Resent: o.sent.Resent, SenderWaitNs: o.sent.WaitNs,
+		ReceiverWaitNs: o.received.WaitNs,
 	}
 }

@@ -42,7 +42,8 @@ var Parts = []Part{
 // Stats are the figures of each part, the one that is shown first at first.
 var Stats = []string{"p50", "mean", "min", "max", "p99"}
 
-var statTexts = map[string]string{"p50": "median", "mean": "mean", "min": "least", "max": "most", "p99": "99th percentile"}
+var statTexts = map[string]string{
+	"p50": "median", "mean": "mean", "min": "least", "max": "most", "p99": "99th percentile"}
 
 // MetricOf is the name of a figure of a part: "ethernet_to_tcp_p50_us".
 func MetricOf(part, stat string) string { return part + "_" + stat + "_us" }
@@ -92,38 +93,60 @@ var Metrics = metrics()
 func metrics() (list []analysis.Metric) {
 	for _, p := range Parts {
 		for _, stat := range Stats {
-			m := analysis.Metric{Name: MetricOf(p.Name, stat), Unit: "µs", Text: p.Text + ": " + statTexts[stat], Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("part." + p.Name + "." + stat)}
+			m := analysis.Metric{Name: MetricOf(p.Name, stat), Unit: "µs", Text: p.Text + ": " + statTexts[stat],
+				Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("part." + p.Name + "." + stat)}
 			if stat == Stats[0] && p.Judged {
 				m.Short = p.Name
 			}
 			list = append(list, m)
 		}
 		if p.Judged {
-			list = append(list, analysis.Metric{Name: RatioOf(p.Name), Text: p.Text + ": median over the direct path's of the same block", Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("ratio." + p.Name)})
+			list = append(list, analysis.Metric{Name: RatioOf(p.Name), Text: p.Text +
+				": median over the direct path's of the same block", Better: analysis.Less, Host: p.Host, Range: analysis.Amounts,
+				Of: known("ratio." + p.Name)})
 		}
 		if p.Name == Down || p.Name == Up {
-			list = append(list, analysis.Metric{Name: OverallOf(p.Name), Text: fmt.Sprintf("%s: mean over the direct path's of the same block, geometric mean of the block's loads up to %d Mbit/s", p.Text, OverallMost), Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("overall." + p.Name)})
+			list = append(list, analysis.Metric{Name: OverallOf(p.Name), Text: fmt.Sprintf(
+				"%s: mean over the direct path's of the same block, geometric mean of the block's loads up to %d Mbit/s", p.Text,
+				OverallMost), Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("overall." + p.Name)})
 		}
 	}
 	list = append(list,
-		analysis.Metric{Name: DeliveredMbps, Short: "delivered", Unit: "Mbit/s", Text: "background that arrived", Better: analysis.More, Range: analysis.Amounts, Of: known("delivered_mbps")},
-		analysis.Metric{Name: ResentBackground, Unit: "%", Text: "the background's TCP segments that were sent again", Better: analysis.Less, Range: analysis.Percents, Of: resentBackground},
-		analysis.Metric{Name: KeptPct, Unit: "%", Text: "probes that were neither lost nor sent again", Better: analysis.More, Range: analysis.Percents, Of: known("kept_pct")},
-		analysis.Metric{Name: ResentPct, Unit: "%", Text: "probes left out because their connection sent again", Better: analysis.Less, Range: analysis.Percents, Of: known("resent_pct")},
-		analysis.Metric{Name: UnmatchedPct, Unit: "%", Text: "probes that were not found for certain at a tap", Better: analysis.Less, Range: analysis.Percents, Of: known("unmatched_pct")},
+		analysis.Metric{Name: DeliveredMbps, Short: "delivered", Unit: "Mbit/s", Text: "background that arrived",
+			Better: analysis.More, Range: analysis.Amounts, Of: known("delivered_mbps")},
+		analysis.Metric{Name: ResentBackground, Unit: "%", Text: "the background's TCP segments that were sent again",
+			Better: analysis.Less, Range: analysis.Percents, Of: resentBackground},
+		analysis.Metric{Name: KeptPct, Unit: "%", Text: "probes that were neither lost nor sent again", Better: analysis.More,
+			Range: analysis.Percents, Of: known("kept_pct")},
+		analysis.Metric{Name: ResentPct, Unit: "%", Text: "probes left out because their connection sent again",
+			Better: analysis.Less, Range: analysis.Percents, Of: known("resent_pct")},
+		analysis.Metric{Name: UnmatchedPct, Unit: "%", Text: "probes that were not found for certain at a tap",
+			Better: analysis.Less, Range: analysis.Percents, Of: known("unmatched_pct")},
 	)
 	for _, at := range [][2]string{{"enter", "enters"}, {"leave", "leaves"}} {
 		where := " of the gateway where the load " + at[1] + " the tunnel"
 		list = append(list,
-			analysis.Metric{Name: at[0] + corePct, Unit: "% of a core", Text: "CPU" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0]+"_cpu.napi_ns", at[0]+"_cpu.process_ns")},
-			analysis.Metric{Name: at[0] + napiWait, Unit: "% of the time", Text: "polling threads wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.napi_wait_ns")},
-			analysis.Metric{Name: at[0] + processWait, Unit: "% of the time", Text: "daemons wait for a CPU: those" + where, Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.process_wait_ns")})
+			analysis.Metric{Name: at[0] + corePct, Unit: "% of a core", Text: "CPU" + where, Better: analysis.Less,
+				Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0]+"_cpu.napi_ns", at[0]+"_cpu.process_ns")},
+			analysis.Metric{Name: at[0] + napiWait, Unit: "% of the time", Text: "polling threads wait for a CPU: those" + where,
+				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.napi_wait_ns")},
+			analysis.Metric{Name: at[0] + processWait, Unit: "% of the time", Text: "daemons wait for a CPU: those" + where,
+				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.process_wait_ns")})
 	}
 	list = append(list,
-		analysis.Metric{Name: Waits, Unit: "% of the time", Text: "polling threads and daemons of both gateways wait for a CPU", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns", "leave_cpu.process_wait_ns")},
-		analysis.Metric{Name: SenderWaitUs, Unit: "µs", Text: "run-queue wait of the gateway's writing thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.sender_wait_ns")},
-		analysis.Metric{Name: ReceiverWaitUs, Unit: "µs", Text: "run-queue wait of the gateway's reading thread, for each probe", Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: perProbe("gateways.receiver_wait_ns")},
-		analysis.Metric{Name: BackgroundCorePct, Unit: "% of a core", Text: "what other work had of the gateways' CPU", Host: gateway, Range: analysis.Amounts, Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get("background")) }},
+		analysis.Metric{Name: Waits, Unit: "% of the time",
+			Text: "polling threads and daemons of both gateways wait for a CPU", Better: analysis.Less, Host: gateway,
+			Range: analysis.Amounts, Of: ofTime("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns",
+				"leave_cpu.process_wait_ns")},
+		analysis.Metric{Name: SenderWaitUs, Unit: "µs",
+			Text: "run-queue wait of the gateway's writing thread, for each probe", Better: analysis.Less, Host: gateway,
+			Range: analysis.Amounts, Of: perProbe("gateways.sender_wait_ns")},
+		analysis.Metric{Name: ReceiverWaitUs, Unit: "µs",
+			Text: "run-queue wait of the gateway's reading thread, for each probe", Better: analysis.Less, Host: gateway,
+			Range: analysis.Amounts, Of: perProbe("gateways.receiver_wait_ns")},
+		analysis.Metric{Name: BackgroundCorePct, Unit: "% of a core", Text: "what other work had of the gateways' CPU",
+			Host: gateway, Range: analysis.Amounts,
+			Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get("background")) }},
 		analysis.SlowedMetric(gateway, result.RouterShare))
 	for i := range list {
 		list[i].Per = analysis.PerWindow

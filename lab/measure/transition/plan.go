@@ -20,18 +20,21 @@ const Topology = "tunnel"
 
 // Keys of the measure.
 var (
-	probes = experiment.Key[int]{Name: "probes", Parse: experiment.Integer(10, 10_000), Default: 200, // as many as in study 4
+	// as many as in study 4
+	probes = experiment.Key[int]{Name: "probes", Parse: experiment.Integer(10, 10_000), Default: 200,
 		Meaning: "of a step: so many from host to host, and as many from gateway to gateway"}
 	probeGap = experiment.Key[int]{Name: "probe_gap_us", Parse: experiment.Integer(500, 1_000_000), Default: 5000,
 		Meaning: "mean time between two probes, µs, each up to a quarter shorter or longer"}
-	probe = experiment.Key[int]{Name: "probe_bytes", Parse: experiment.Integer(transition.MinBytes, transition.MaxBytes-Apart), Default: 200,
+	probe = experiment.Key[int]{
+		Name: "probe_bytes", Parse: experiment.Integer(transition.MinBytes, transition.MaxBytes-Apart), Default: 200,
 		Meaning: fmt.Sprintf("TCP payload of a probe, bytes; those from gateway to gateway have %d more", Apart)}
 	idle = experiment.Key[bool]{Name: "without_background", Parse: experiment.Boolean, Default: true,
 		Meaning: "a step without background, besides `offered_mbps`"}
 
 	busy = experiment.Key[[]int]{Name: "gateways_busy_pct", Parse: experiment.List(experiment.Integer(0, 100*burn.Most)),
 		Meaning: "percent of the gateways' CPU that other work has; each value makes blocks of its own"}
-	busyKinds = experiment.Key[[]string]{Name: "gateways_busy_by", Parse: experiment.List(experiment.Word(BusyProgram, BusyRealTime)), Default: []string{BusyProgram},
+	busyKinds = experiment.Key[[]string]{Name: "gateways_busy_by", Parse: experiment.List(experiment.Word(BusyProgram,
+		BusyRealTime)), Default: []string{BusyProgram},
 		Meaning: "`program`: a program of ordinary priority that works for 10 ms at a time; `real-" +
 			"time`: one that goes before all others, for 100 µs at a time"}
 )
@@ -42,8 +45,8 @@ const (
 	BusyRealTime = "real-time"
 )
 
-// Apart is by how much the probes of the gateways are longer than those of the hosts, bytes: no tunnel's padding makes them
-// alike.
+// Apart is by how much the probes of the gateways are longer than those of the hosts, bytes: no tunnel's padding makes
+// them alike.
 const Apart = 64
 
 // Measure is the measure of that name.
@@ -58,9 +61,11 @@ func (Measure) Records() []result.Kind {
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
-		Keys: []experiment.Field{probes.Field(), probeGap.Field(), probe.Field(), idle.Field(), busy.Optional(), busyKinds.Field()},
-		Uses: append([]string{"offered_mbps", "profiles", "windows", "warmup", "traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing"}, experiment.ClientKeys...),
-		Why:  "its figures are times of single packets, and no second lab stands beside the device's",
+		Keys: []experiment.Field{
+			probes.Field(), probeGap.Field(), probe.Field(), idle.Field(), busy.Optional(), busyKinds.Field()},
+		Uses: append([]string{"offered_mbps", "profiles", "windows", "warmup", "traffic.kind", "traffic.protocol",
+			"traffic.burst_segments", "traffic.pacing"}, experiment.ClientKeys...),
+		Why: "its figures are times of single packets, and no second lab stands beside the device's",
 
 		Settle: settle, Check: check, Settings: settings, Duration: duration, Describe: inWords,
 	}
@@ -180,5 +185,6 @@ func inWords(e *experiment.Experiment) experiment.Description {
 	if len(e.OfferedMbps) > 0 {
 		under = append(under, "under "+experiment.Series(e.OfferedMbps)+" Mbit/s")
 	}
-	return experiment.Description{Block: "block", Of: fmt.Sprintf(" with %s a step and end", words.Counted(probes.Of(e), "probe")), Doing: words.Listed(under)}
+	return experiment.Description{Block: "block", Of: fmt.Sprintf(" with %s a step and end", words.Counted(probes.Of(e),
+		"probe")), Doing: words.Listed(under)}
 }

@@ -43,7 +43,8 @@ type Step struct {
 	SetupSeconds  float64 `json:"setup_seconds"`  // of the block's lab
 	LoadSeconds   float64 `json:"load_seconds"`   // between the readings around the probes
 	DeliveredMbps float64 `json:"delivered_mbps"` // background that arrived meanwhile
-	// Of a background over TCP: segments that its senders have sent, and of those that were sent again. Probes do not count.
+	// Of a background over TCP: segments that its senders have sent, and of those that were sent again. Probes do not
+	// count.
 	Segments    int64 `json:"segments,omitempty"`
 	Retransmits int64 `json:"retransmits,omitempty"` // of these
 
@@ -64,8 +65,8 @@ type Ends struct {
 	Counts transition.Counts `json:"counts"` // of probes
 	// Parts are µs, by name; one of which nothing is known is not there.
 	Parts map[string]transition.Distribution `json:"parts"`
-	// OuterBytes is the length of the tunnel's packets with probes, with their Ethernet header; 0: probes are in the clear,
-	// or, with a text in Unknown, that length is not known.
+	// OuterBytes is the length of the tunnel's packets with probes, with their Ethernet header; 0: probes are in the
+	// clear, or, with a text in Unknown, that length is not known.
 	OuterBytes int    `json:"outer_bytes"`
 	Unknown    string `json:"unknown,omitempty"` // why that length is not known
 	// ClockErrorNs is by how much kernel stamps may be off the other times.

@@ -1,5 +1,5 @@
-// Package transition measures how long packets take between TCP and Ethernet, at hosts and at gateways with a tunnel between
-// them, and through each gateway: study 4's transition time. The probes are package lab/traffic/transition's.
+// Package transition measures how long packets take between TCP and Ethernet, at hosts and at gateways with a tunnel
+// between them, and through each gateway: study 4's transition time. The probes are package lab/traffic/transition's.
 //
 // # Busy gateways
 //
@@ -50,14 +50,18 @@ const (
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	steps := result.Of[Step](run.Own)
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "step", Metrics: Metrics, Trials: trialsOf(steps), Load: []result.Dimension{result.OfferedMbps},
+		Run: run, Measure: Name, Noun: "step", Metrics: Metrics, Trials: trialsOf(steps),
+		Load:     []result.Dimension{result.OfferedMbps},
 		Compare:  compareCells,
 		Describe: func(c *analysis.Cell) { c.Curves = curvesOf(steps, c.Cell) },
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(
-				s.Remark("The device carried less than was offered, so these times are those of its full queues", func(c analysis.Cell) bool { return c.Flagged(FlagShort) }),
-				s.Remark("Probes were not found for certain at the taps inside the tunnel, so these parts are of the others", func(c analysis.Cell) bool { return c.Flagged(FlagUnmatched) }),
-				s.Remark("The gateways' program got its CPU late, so TCP→Ethernet and Ethernet→TCP are of the moments at which the CPU was to be had", func(c analysis.Cell) bool { return c.Flagged(FlagLate) }),
+				s.Remark("The device carried less than was offered, so these times are those of its full queues",
+					func(c analysis.Cell) bool { return c.Flagged(FlagShort) }),
+				s.Remark("Probes were not found for certain at the taps inside the tunnel, so these parts are of the others",
+					func(c analysis.Cell) bool { return c.Flagged(FlagUnmatched) }),
+				s.Remark("The gateways' program got its CPU late, so TCP→Ethernet and Ethernet→TCP are of the moments at which "+
+					"the CPU was to be had", func(c analysis.Cell) bool { return c.Flagged(FlagLate) }),
 				unknown(steps), leftOut(run))
 		},
 	}
@@ -68,14 +72,17 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 func unknown(steps []*Step) []string {
 	var list []string
 	for _, s := range steps {
-		if device := s.Cell.Text(result.DUT); (s.Hosts.Unknown != "" || s.Gateways.Unknown != "") && !slices.Contains(list, device) {
+		if device := s.Cell.Text(result.DUT); (s.Hosts.Unknown != "" || s.Gateways.Unknown != "") &&
+			!slices.Contains(list, device) {
 			list = append(list, device)
 		}
 	}
 	if list == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("Times at the taps inside the tunnel are not known, because its packets with probes have no length of their own: %s.", strings.Join(list, ", "))}
+	return []string{fmt.Sprintf(
+		"Times at the taps inside the tunnel are not known, because its packets with probes have no length of their own: %s.",
+		strings.Join(list, ", "))}
 }
 
 // leftOut says from which load on devices were not measured in some block.
@@ -96,7 +103,8 @@ func leftOut(run result.Run) []string {
 	if said == nil {
 		return nil
 	}
-	return []string{"Not measured in some block, because too many probes got lost at a lower load: " + strings.Join(said, "; ") + "."}
+	return []string{
+		"Not measured in some block, because too many probes got lost at a lower load: " + strings.Join(said, "; ") + "."}
 }
 
 // compareCells orders cells for reading: other work, device, load. The direct path comes first.
@@ -119,7 +127,8 @@ func trialsOf(steps []*Step) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(steps))
 	for _, s := range steps {
 		a := analysis.Trial{Device: result.ValuesOf(s)}
-		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = s.Cell, s.Block, s.Window, s.Attempt, s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
+		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = s.Cell, s.Block,
+			s.Window, s.Attempt, s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
 		s.describe(&a, direct)
 		if s.Cell.Number(result.OfferedMbps) <= OverallMost {
 			for name := range s.Gateways.Parts {
@@ -138,8 +147,10 @@ func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 	for _, e := range []Ends{s.Hosts, s.Gateways} {
 		for name, d := range e.Parts {
 			at := "part." + name + "."
-			a.Device[at+"min"], a.Device[at+"mean"], a.Device[at+"max"], a.Device[at+"p50"], a.Device[at+"p99"] = d.Min, d.Mean, d.Max, d.P50, d.P99
-			if base := direct[blockPart{s.Block, 0, s.Cell.Without(result.DUT), name}]; base > 0 && s.Cell.Text(result.DUT) != experiment.Clean {
+			a.Device[at+"min"], a.Device[at+"mean"], a.Device[at+"max"], a.Device[at+"p50"], a.Device[at+"p99"] = d.Min, d.Mean,
+				d.Max, d.P50, d.P99
+			if base := direct[blockPart{s.Block, 0, s.Cell.Without(result.DUT), name}]; base > 0 &&
+				s.Cell.Text(result.DUT) != experiment.Clean {
 				a.Device["ratio."+name] = d.P50 / base
 			}
 		}
@@ -147,7 +158,8 @@ func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 	n := add(s.Hosts.Counts, s.Gateways.Counts)
 	if n.Sent > 0 {
 		share := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
-		a.Device["kept_pct"], a.Device["resent_pct"], a.Device["unmatched_pct"] = share(n.Sent-n.Resent-n.Lost, n.Sent), share(n.Resent, n.Sent), share(n.Unmatched, n.Sent)
+		a.Device["kept_pct"], a.Device["resent_pct"], a.Device["unmatched_pct"] = share(n.Sent-n.Resent-n.Lost, n.Sent),
+			share(n.Resent, n.Sent), share(n.Unmatched, n.Sent)
 		if float64(n.Unmatched) > mostUnmatched*float64(n.Sent) {
 			a.Flags = append(a.Flags, FlagUnmatched)
 		}
@@ -177,8 +189,8 @@ type blockPart struct {
 	part           string
 }
 
-// overallRatios are, by block and device, the geometric means of what OverallOf names. A block, or what a resume added to one,
-// that lacks a load of another block has none.
+// overallRatios are, by block and device, the geometric means of what OverallOf names. A block, or what a resume added
+// to one, that lacks a load of another block has none.
 func overallRatios(steps []*Step) map[blockPart]float64 {
 	sums, counts := map[blockPart]float64{}, map[blockPart]float64{} // of windows
 	var devices []blockPart
@@ -245,8 +257,8 @@ func directMedians(steps []*Step) map[blockPart]float64 {
 	return sum
 }
 
-// curvesOf are the distributions of the judged parts over all accepted steps of a cell: the share of the probes that took no
-// longer. Times are the upper ends of buckets.
+// curvesOf are the distributions of the judged parts over all accepted steps of a cell: the share of the probes that
+// took no longer. Times are the upper ends of buckets.
 func curvesOf(steps []*Step, cell result.Cell) map[string][]analysis.CurvePoint {
 	buckets, total := map[string]map[int64]int64{}, map[string]int64{}
 	for _, s := range steps {
@@ -273,7 +285,8 @@ func curvesOf(steps []*Step, cell result.Cell) map[string][]analysis.CurvePoint 
 		for _, from := range slices.Sorted(maps.Keys(counts)) {
 			passed += counts[from]
 			_, to := transition.Buckets.Range(transition.Buckets.Place(uint64(from)))
-			curves[name] = append(curves[name], analysis.CurvePoint{Ms: analysis.Number(float64(to) / 1e6), SharePct: analysis.Number(100 * float64(passed) / float64(total[name]))})
+			curves[name] = append(curves[name], analysis.CurvePoint{Ms: analysis.Number(float64(to) / 1e6),
+				SharePct: analysis.Number(100 * float64(passed) / float64(total[name]))})
 		}
 	}
 	return curves

@@ -75,7 +75,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// steps runs an experiment, and returns its records. On a busy machine some are rejected: they have their figures all the same.
+// steps runs an experiment, and returns its records. On a busy machine some are rejected: they have their figures all
+// the same.
 func steps(t *testing.T, text string) []*Step {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -107,36 +108,44 @@ func TestDirectPath(t *testing.T) {
 	for _, s := range list {
 		for name, e := range map[string]Ends{"hosts": s.Hosts, "gateways": s.Gateways} {
 			if e.Counts.Sent != 40 || e.OuterBytes != 0 || e.ClockErrorNs <= 0 {
-				t.Errorf("%v, %s: %+v, packets of %d bytes, clock error %d ns", s.Cell, name, e.Counts, e.OuterBytes, e.ClockErrorNs)
+				t.Errorf("%v, %s: %+v, packets of %d bytes, clock error %d ns", s.Cell, name, e.Counts, e.OuterBytes,
+					e.ClockErrorNs)
 			}
 		}
 		var sum float64
 		for _, part := range []string{Send, ToEnter, Enter, Cross, Leave, ToHost, Receive} {
 			sum += s.Hosts.Parts[part].Mean
 		}
-		if way := s.Hosts.Parts[Way]; s.Hosts.Counts.Unmatched+s.Hosts.Counts.Unstamped == 0 && way.Count > 0 && math.Abs(sum-way.Mean) > 0.1 {
+		if way := s.Hosts.Parts[Way]; s.Hosts.Counts.Unmatched+s.Hosts.Counts.Unstamped == 0 && way.Count > 0 &&
+			math.Abs(sum-way.Mean) > 0.1 {
 			t.Errorf("%v: the parts add up to %.2f µs, the way takes %.2f µs", s.Cell, sum, way.Mean)
 		}
 		for _, part := range []string{Down, Link, Up} {
-			if d := s.Gateways.Parts[part]; s.Gateways.Counts.Lost == 0 && (d.Count == 0 || d.Min <= 0 || d.Min > d.P50 || d.P50 > d.P99 || d.P99 > d.Max) {
+			if d := s.Gateways.Parts[part]; s.Gateways.Counts.Lost == 0 &&
+				(d.Count == 0 || d.Min <= 0 || d.Min > d.P50 || d.P50 > d.P99 || d.P99 > d.Max) {
 				t.Errorf("%v: %s is %+v", s.Cell, part, d)
 			}
 		}
-		if loaded := s.Cell.Number(result.OfferedMbps) > 0; loaded != (s.DeliveredMbps > 0) || s.EnterCPU.NAPINs == 0 || s.LeaveCPU.NAPINs == 0 {
-			t.Errorf("%v: %.1f Mbit/s delivered, polling took %d and %d ns", s.Cell, s.DeliveredMbps, s.EnterCPU.NAPINs, s.LeaveCPU.NAPINs)
+		if loaded := s.Cell.Number(result.OfferedMbps) > 0; loaded != (s.DeliveredMbps > 0) || s.EnterCPU.NAPINs == 0 ||
+			s.LeaveCPU.NAPINs == 0 {
+			t.Errorf("%v: %.1f Mbit/s delivered, polling took %d and %d ns", s.Cell, s.DeliveredMbps, s.EnterCPU.NAPINs,
+				s.LeaveCPU.NAPINs)
 		}
 	}
 }
 
 // TestTCPBackground: what a background over TCP has sent is counted, and apart from the probes.
 func TestTCPBackground(t *testing.T) {
-	list := steps(t, "probes = 20\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwithout_background = false\nwarmup = \"100ms\"\ntraffic.protocol = \"tcp\"\n")
+	list := steps(t,
+		"probes = 20\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwithout_background = false\nwarmup = "+
+			"\"100ms\"\ntraffic.protocol = \"tcp\"\n")
 	if len(list) != 1 {
 		t.Fatalf("%d steps, want one", len(list))
 	}
 	s := list[0]
 	if s.DeliveredMbps <= 0 || s.Segments <= 0 || s.Retransmits > s.Segments || s.Hosts.Counts.Sent != 20 {
-		t.Errorf("%.1f Mbit/s came, of %d segments %d were sent again; probes: %+v", s.DeliveredMbps, s.Segments, s.Retransmits, s.Hosts.Counts)
+		t.Errorf("%.1f Mbit/s came, of %d segments %d were sent again; probes: %+v", s.DeliveredMbps, s.Segments,
+			s.Retransmits, s.Hosts.Counts)
 	}
 	s.Hosts.Resent = 3
 	if s.addBackground(meter.SNMP{TCPOutSegs: 130, TCPRetrans: 7}); s.Segments != 110 || s.Retransmits != 4 {
@@ -161,9 +170,10 @@ func step(dut string, block int, mbps, us, delivered float64, n transition.Count
 		}
 		return out
 	}
-	s := &Step{Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.OfferedMbps, mbps), LoadSeconds: 1, DeliveredMbps: delivered,
-		Hosts:    Ends{Counts: n, Parts: parts(Send, ToEnter, Enter, Cross, Leave, ToHost, Receive, Way)},
-		Gateways: Ends{Counts: n, Parts: parts(Late, Down, Link, Up)}, Segments: 200, Retransmits: 3}
+	s := &Step{Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.OfferedMbps, mbps), LoadSeconds: 1,
+		DeliveredMbps: delivered,
+		Hosts:         Ends{Counts: n, Parts: parts(Send, ToEnter, Enter, Cross, Leave, ToHost, Receive, Way)},
+		Gateways:      Ends{Counts: n, Parts: parts(Late, Down, Link, Up)}, Segments: 200, Retransmits: 3}
 	s.Block, s.Accepted = block, true
 	return result.Line{Head: s.Head, Cell: s.Cell, Record: s}
 }
@@ -179,12 +189,14 @@ func TestSummary(t *testing.T) {
 		t.Fatalf("%v, want the direct path and then the device", s.Cells)
 	}
 	c := s.Cells[1]
-	for name, want := range map[string]float64{RatioOf(Up): 2.5, MetricOf(Up, "p50"): 40, MetricOf(Enter, "max"): 44, "kept_pct": 90, "resent_pct": 10, "unmatched_pct": 40, MetricOf(Late, "p50"): 40, ResentBackground: 1.5} {
+	for name, want := range map[string]float64{RatioOf(Up): 2.5, MetricOf(Up, "p50"): 40, MetricOf(Enter, "max"): 44,
+		"kept_pct": 90, "resent_pct": 10, "unmatched_pct": 40, MetricOf(Late, "p50"): 40, ResentBackground: 1.5} {
 		if got := float64(c.Device(name).Mean); math.Abs(got-want) > 1e-9 {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if !c.Flagged(FlagShort) || !c.Flagged(FlagUnmatched) || s.Cells[0].Flagged(FlagShort) || s.Cells[0].Device(RatioOf(Up)).Mean.Known() {
+	if !c.Flagged(FlagShort) || !c.Flagged(FlagUnmatched) || s.Cells[0].Flagged(FlagShort) ||
+		s.Cells[0].Device(RatioOf(Up)).Mean.Known() {
 		t.Errorf("flags: %v and %v", s.Cells[0].Flags, c.Flags)
 	}
 	curve := c.Curves[Up]
@@ -193,7 +205,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestOverall: the quotients of a block's loads are taken together, but for loads beyond the study's, and not where one is missing.
+// TestOverall: the quotients of a block's loads are taken together, but for loads beyond the study's, and not where one
+// is missing.
 func TestOverall(t *testing.T) {
 	n := transition.Counts{Sent: 100}
 	s := Measure{}.Summarise(result.Run{Own: []result.Line{
@@ -214,9 +227,11 @@ func TestOverall(t *testing.T) {
 func TestOverallOfWholeBlocks(t *testing.T) {
 	n := transition.Counts{Sent: 100}
 	lines := []result.Line{
-		step(experiment.Clean, 0, 10, 10, 10, n), step(experiment.Clean, 0, 50, 10, 50, n), step(experiment.Clean, 1, 10, 10, 10, n), step(experiment.Clean, 1, 50, 10, 50, n),
+		step(experiment.Clean, 0, 10, 10, 10, n), step(experiment.Clean, 0, 50, 10, 50, n),
+		step(experiment.Clean, 1, 10, 10, 10, n), step(experiment.Clean, 1, 50, 10, 50, n),
 		step("some", 0, 10, 20, 10, n), step("some", 1, 50, 30, 50, n),
-		step("resumed", 0, 10, 20, 10, n), step("resumed", 0, 50, 20, 50, n), step("resumed", 1, 10, 30, 10, n), step("resumed", 1, 50, 40, 50, n),
+		step("resumed", 0, 10, 20, 10, n), step("resumed", 0, 50, 20, 50, n), step("resumed", 1, 10, 30, 10, n),
+		step("resumed", 1, 50, 40, 50, n),
 	}
 	later := lines[len(lines)-1].Record.(*Step)
 	later.Sitting = 1

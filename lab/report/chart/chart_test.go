@@ -50,17 +50,23 @@ func barRow(label string, seen, end float64) chart.ForestRow {
 func TestAnythingCanBeDrawn(t *testing.T) {
 	wild := chart.Point{X: 1, Y: 2, Lo: -1e9, Hi: 1e9, Tip: `<b>&"`, Key: `"><script>`, Value: "2"}
 	for name, svg := range map[string]string{
-		"nothing":         chart.XY{Reference: nan}.Draw("a"),
-		"one point":       chart.XY{Reference: nan, Series: []chart.Series{{Points: []chart.Point{at(5, 5)}}}}.Draw("a"),
-		"all zero":        chart.XY{Reference: 0, Y: chart.Signed, Series: []chart.Series{{Points: []chart.Point{at(0, 0)}, Apart: true}}}.Draw("a"),
-		"wild":            chart.XY{Title: "<>", Reference: 1, Band: chart.Band{Lo: 0.9, Hi: 1.1}, Y: chart.Logarithmic, Series: []chart.Series{{Name: "&", Points: []chart.Point{wild}}}}.Draw("a"),
-		"log of zero":     chart.XY{Reference: 1, Y: chart.Logarithmic, Series: []chart.Series{{Points: []chart.Point{at(1, 3)}, Raw: [][2]float64{{1, 0}, {1, -2}}}}}.Draw("a"),
-		"empty curve":     chart.XY{Reference: nan, Curve: true, Series: []chart.Series{{Name: "x"}}}.Draw("a"),
-		"curve from zero": chart.XY{Reference: nan, Curve: true, Series: []chart.Series{{Points: []chart.Point{at(0, 1), at(0.5, 50)}}}}.Draw("a"),
-		"empty forest":    chart.Forest{Reference: nan}.Draw("a"),
-		"wild forest":     chart.Forest{Reference: 0, Band: chart.Band{Lo: -5, Hi: 5}, X: chart.Signed, Rows: []chart.ForestRow{{Label: "<", Marks: []chart.ForestMark{{Point: wild}, {Point: at(0, nan)}}}}}.Draw("a"),
-		"no bars":         chart.Forest{Bars: true}.Draw("a"),
-		"bars of nothing": chart.Forest{Bars: true, Rows: []chart.ForestRow{barRow("x", nan, nan), barRow("y", 3, nan)}}.Draw("a"),
+		"nothing":   chart.XY{Reference: nan}.Draw("a"),
+		"one point": chart.XY{Reference: nan, Series: []chart.Series{{Points: []chart.Point{at(5, 5)}}}}.Draw("a"),
+		"all zero": chart.XY{
+			Reference: 0, Y: chart.Signed, Series: []chart.Series{{Points: []chart.Point{at(0, 0)}, Apart: true}}}.Draw("a"),
+		"wild": chart.XY{Title: "<>", Reference: 1, Band: chart.Band{Lo: 0.9, Hi: 1.1}, Y: chart.Logarithmic,
+			Series: []chart.Series{{Name: "&", Points: []chart.Point{wild}}}}.Draw("a"),
+		"log of zero": chart.XY{Reference: 1, Y: chart.Logarithmic, Series: []chart.Series{{Points: []chart.Point{at(1,
+			3)}, Raw: [][2]float64{{1, 0}, {1, -2}}}}}.Draw("a"),
+		"empty curve": chart.XY{Reference: nan, Curve: true, Series: []chart.Series{{Name: "x"}}}.Draw("a"),
+		"curve from zero": chart.XY{
+			Reference: nan, Curve: true, Series: []chart.Series{{Points: []chart.Point{at(0, 1), at(0.5, 50)}}}}.Draw("a"),
+		"empty forest": chart.Forest{Reference: nan}.Draw("a"),
+		"wild forest": chart.Forest{Reference: 0, Band: chart.Band{Lo: -5, Hi: 5}, X: chart.Signed,
+			Rows: []chart.ForestRow{{Label: "<", Marks: []chart.ForestMark{{Point: wild}, {Point: at(0, nan)}}}}}.Draw("a"),
+		"no bars": chart.Forest{Bars: true}.Draw("a"),
+		"bars of nothing": chart.Forest{Bars: true, Rows: []chart.ForestRow{barRow("x", nan, nan), barRow("y", 3, nan)}}.Draw(
+			"a"),
 	} {
 		t.Run(name, func(t *testing.T) { wellFormed(t, svg) })
 	}
@@ -104,7 +110,8 @@ func TestScales(t *testing.T) {
 	p = line(chart.XY{}, at(1, 1), at(10, 1), at(100, 1))
 	near("decades", p[1][0]-p[0][0], p[2][0]-p[1][0])
 	zero := regexp.MustCompile(`text-anchor="end"[^>]*>0</text>`)
-	if svg := (chart.XY{Reference: nan, Series: []chart.Series{{Points: []chart.Point{at(1, 90), at(2, 100)}}}}).Draw("a"); !zero.MatchString(svg) {
+	if svg := (chart.XY{Reference: nan, Series: []chart.Series{{Points: []chart.Point{at(1, 90), at(2, 100)}}}}).Draw(
+		"a"); !zero.MatchString(svg) {
 		t.Error("the axis does not begin at zero")
 	}
 }
@@ -112,7 +119,8 @@ func TestScales(t *testing.T) {
 // TestBarsSetApartWhatWasSeen: what lies beyond the largest value seen is an
 // open bar of its own.
 func TestBarsSetApartWhatWasSeen(t *testing.T) {
-	bars := chart.Forest{Bars: true, Rows: []chart.ForestRow{barRow("beyond", 1, 4), barRow("measured", 3, 3), barRow("inside", 3, 2)}}
+	bars := chart.Forest{
+		Bars: true, Rows: []chart.ForestRow{barRow("beyond", 1, 4), barRow("measured", 3, 3), barRow("inside", 3, 2)}}
 	svg := bars.Draw("a")
 	if n := strings.Count(svg, `class="beyond `); n != 1 {
 		t.Errorf("%d open bars, want 1", n)
@@ -128,7 +136,8 @@ func TestSeriesDifferInMoreThanColour(t *testing.T) {
 	outline := regexp.MustCompile(`<(?:path|circle) class="mark [^"]*" (?:d="([^"]*)"|cx="[^"]*" cy="[^"]*" (r)=)`)
 	seen := map[string]int{}
 	for number := chart.Clean; number < chart.Colours; number++ {
-		ch := chart.XY{Reference: nan, Series: []chart.Series{{Style: chart.Style{Number: number}, Points: []chart.Point{at(1, 1)}}}}
+		ch := chart.XY{Reference: nan,
+			Series: []chart.Series{{Style: chart.Style{Number: number}, Points: []chart.Point{at(1, 1)}}}}
 		marks := outline.FindAllStringSubmatch(ch.Draw("a"), -1)
 		if len(marks) != 2 { // one in the legend, one in the chart
 			t.Fatalf("style %d has %d marks", number, len(marks))
@@ -139,8 +148,10 @@ func TestSeriesDifferInMoreThanColour(t *testing.T) {
 		}
 		seen[shape] = number
 	}
-	ch := chart.XY{Reference: nan, Series: []chart.Series{{Style: chart.Style{Hollow: true}, Points: []chart.Point{at(1, 1), at(2, 2)}}}}
-	if svg := ch.Draw("a"); !strings.Contains(svg, `class="join s0 hollow"`) || !strings.Contains(svg, `class="mark s0 hollow"`) {
+	ch := chart.XY{Reference: nan,
+		Series: []chart.Series{{Style: chart.Style{Hollow: true}, Points: []chart.Point{at(1, 1), at(2, 2)}}}}
+	if svg := ch.Draw("a"); !strings.Contains(svg, `class="join s0 hollow"`) ||
+		!strings.Contains(svg, `class="mark s0 hollow"`) {
 		t.Error("a hollow series looks like a filled one")
 	}
 }

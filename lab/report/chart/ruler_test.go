@@ -18,8 +18,10 @@ func TestRuler(t *testing.T) {
 		t.Error("a value beyond the end is not at the end")
 	}
 	for name, points := range map[string][]chart.Point{
-		"between two round values": {at(0, 2105), at(0, 8367)}, "none": nil, "one": {at(0, 3)}, "equal": {at(0, 3), at(0, 3)}, "near": {at(0, 1.001), at(0, 1.002)}, "far": {at(0, 1e-6), at(0, 1e6)},
-		"no place on a logarithm": {at(0, 0), at(0, -1)}, "wild": {{Y: 2, Lo: 1e-9, Hi: 1e9}}, "open": {{Y: 2, Lo: nan, Hi: math.Inf(1)}},
+		"between two round values": {at(0, 2105), at(0, 8367)}, "none": nil, "one": {at(0, 3)}, "equal": {at(0, 3), at(0, 3)},
+		"near": {at(0, 1.001), at(0, 1.002)}, "far": {at(0, 1e-6), at(0, 1e6)},
+		"no place on a logarithm": {at(0, 0), at(0, -1)}, "wild": {{Y: 2, Lo: 1e-9, Hi: 1e9}},
+		"open": {{Y: 2, Lo: nan, Hi: math.Inf(1)}},
 	} {
 		r := chart.NewRuler(points, nan)
 		ticks := r.Ticks()

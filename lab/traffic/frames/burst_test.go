@@ -19,7 +19,8 @@ func TestBurstsKeepTheRate(t *testing.T) {
 func TestScatteredBurstsStayInTheirIntervals(t *testing.T) {
 	sizes := named(t, "imix")
 	const burst, gap, n = 8, 1000, 80_000
-	cfg := Config{Sizes: sizes, Schedule: Schedule{PacketsPerSecond: 1e9 / gap}, Burst: burst, Scatter: true, Seed: 5, GapSeed: 1, Count: n}
+	cfg := Config{Sizes: sizes, Schedule: Schedule{PacketsPerSecond: 1e9 / gap}, Burst: burst, Scatter: true, Seed: 5,
+		GapSeed: 1, Count: n}
 	one := all(t, cfg)
 	cfg.GapSeed = 2
 	other := all(t, cfg)
@@ -27,7 +28,8 @@ func TestScatteredBurstsStayInTheirIntervals(t *testing.T) {
 	for at, f := range one {
 		place := f.Due - int64(at/burst)*burst*gap
 		if place < 0 || place >= burst*gap || f.Due != one[at/burst*burst].Due {
-			t.Fatalf("frame %d is due %d ns into its interval of %d, and the burst's first at %d", at, place, burst*gap, one[at/burst*burst].Due)
+			t.Fatalf("frame %d is due %d ns into its interval of %d, and the burst's first at %d", at, place, burst*gap,
+				one[at/burst*burst].Due)
 		}
 		if f.Bytes != other[at].Bytes {
 			t.Fatalf("frame %d has %d bytes, and %d with another seed of gaps", at, f.Bytes, other[at].Bytes)

@@ -32,11 +32,13 @@ func newPath(t *testing.T) *path {
 	p := &path{pair.Client, pair.Server, labtest.NewSpace(t), send.MAC{}}
 	var sinkThread int
 	p.sink.Do(func() { sinkThread = unix.Gettid() })
-	p.router.Run(t, "sh", "-ec", `sysctl -qw net.ipv6.conf.default.disable_ipv6=1 # whose own packets a short queue drops, too
+	p.router.Run(t, "sh", "-ec",
+		`sysctl -qw net.ipv6.conf.default.disable_ipv6=1 # whose own packets a short queue drops, too
 ip link add out0 type veth peer name in0 netns "$1"; ip addr add 10.78.0.1/24 dev out0
 ethtool -K out0 tso off tx-udp-segmentation off; ip link set out0 up; sysctl -qw net.ipv4.ip_forward=1
 ethtool -K gwt1 gro off; ethtool -K gwt1 gro on`, "sh", fmt.Sprint(sinkThread)) // a change switches on what live frames need
-	p.sink.Run(t, "sh", "-ec", "ip addr add 10.78.0.2/24 dev in0; ethtool -K in0 gro on; ip link set in0 up address 02:00:00:00:00:99")
+	p.sink.Run(t, "sh", "-ec",
+		"ip addr add 10.78.0.2/24 dev in0; ethtool -K in0 gro on; ip link set in0 up address 02:00:00:00:00:99")
 	p.router.Run(t, "sh", "-c", `ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:99 dev out0 nud permanent
 until ip link show out0 | grep -q "state UP"; do sleep 0.01; done`)
 	p.router.Do(func() {
@@ -55,14 +57,15 @@ func (p *path) streams(n int) []send.Stream {
 	for i := range list {
 		list[i] = send.Stream{
 			SrcMAC: send.MAC{2, 0, 0, 0, 1, byte(i)}, DstMAC: p.routerMAC,
-			Src: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 77, 1, byte(i)}), uint16(4000+i)), Dst: netip.AddrPortFrom(sinkIP, frames.Port),
+			Src: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 77, 1, byte(i)}), uint16(4000+i)),
+			Dst: netip.AddrPortFrom(sinkIP, frames.Port),
 		}
 	}
 	return list
 }
 
-// dropped is what links and queues have dropped on the way, behind the link that the sender sends on: both ends of that one
-// count what it did not take at once, which the sender sends again.
+// dropped is what links and queues have dropped on the way, behind the link that the sender sends on: both ends of that
+// one count what it did not take at once, which the sender sends again.
 func (p *path) dropped(t *testing.T) (n uint64) {
 	t.Helper()
 	for _, s := range []*labtest.Space{p.router, p.sink} {
@@ -109,7 +112,8 @@ func TestFramesFromEndToEnd(t *testing.T) {
 	defer r.Close()
 	for _, slow := range []bool{false, true} {
 		if slow { // a queue that cannot hold what comes at once
-			p.router.Run(t, "tc", "qdisc", "replace", "dev", "out0", "root", "tbf", "rate", "2mbit", "burst", "3000", "limit", "20000")
+			p.router.Run(t, "tc", "qdisc", "replace", "dev", "out0", "root", "tbf", "rate", "2mbit", "burst", "3000", "limit",
+				"20000")
 		}
 		for _, name := range []string{"60", "imix", "1514"} {
 			t.Run(fmt.Sprintf("%s, slow %v", name, slow), func(t *testing.T) { p.trial(t, r, name, streams, count, slow) })
@@ -122,7 +126,8 @@ func (p *path) trial(t *testing.T, r *receive.Receiver, name string, streams, co
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := frames.Config{Sizes: sizes, Schedule: frames.Schedule{AtOnce: true}, Streams: streams, Count: int64(count), Seed: 1}
+	cfg := frames.Config{
+		Sizes: sizes, Schedule: frames.Schedule{AtOnce: true}, Streams: streams, Count: int64(count), Seed: 1}
 	if !slow {
 		cfg.Schedule = frames.Schedule{PacketsPerSecond: 50_000}
 	}
@@ -163,7 +168,8 @@ func (p *path) trial(t *testing.T, r *receive.Receiver, name string, streams, co
 			t.Errorf("of %d frames of stream %d came %d", sent.ByStream[i], i, s.Distinct())
 		}
 	}
-	t.Logf("%s engine: %d of %d came, delay %.0f ns in the median, %.0f in the 99th percentile", sent.Engine, got.Distinct(), count, got.Delay.QuantileNs(0.5), got.Delay.QuantileNs(0.99))
+	t.Logf("%s engine: %d of %d came, delay %.0f ns in the median, %.0f in the 99th percentile", sent.Engine,
+		got.Distinct(), count, got.Delay.QuantileNs(0.5), got.Delay.QuantileNs(0.99))
 }
 
 func (p *path) send(t *testing.T, plan *frames.Plan) send.Sent {
@@ -171,7 +177,8 @@ func (p *path) send(t *testing.T, plan *frames.Plan) send.Sent {
 	var s *send.Sender
 	var err error
 	p.generator.Do(func() {
-		s, err = send.Start(context.Background(), send.Config{Link: "gwt0", Streams: p.streams(plan.Streams()), Plan: plan, MaxFor: time.Minute})
+		s, err = send.Start(
+			context.Background(), send.Config{Link: "gwt0", Streams: p.streams(plan.Streams()), Plan: plan, MaxFor: time.Minute})
 	})
 	if err == nil {
 		err = s.Wait()

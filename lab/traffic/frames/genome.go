@@ -34,8 +34,8 @@ func Genome(list []Frame) (text string, custom map[string]int, err error) {
 	return b.String(), custom, nil
 }
 
-// OfGenome is the sequence that a genome's text describes, again and again. custom says which sizes capitals stand for, in
-// bytes with FCS.
+// OfGenome is the sequence that a genome's text describes, again and again. custom says which sizes capitals stand for,
+// in bytes with FCS.
 func OfGenome(text string, custom map[string]int) (Sizes, error) {
 	s := Sizes{Name: text}
 	for i := range len(text) {
@@ -44,7 +44,9 @@ func OfGenome(text string, custom map[string]int) (Sizes, error) {
 			bytes, ok = custom[text[i:i+1]]
 		}
 		if !ok {
-			return Sizes{}, fmt.Errorf("genome %q, letter %d: %q stands for no size: RFC 6985 has a to i, capitals are given with their sizes", text, i+1, text[i])
+			return Sizes{}, fmt.Errorf(
+				"genome %q, letter %d: %q stands for no size: RFC 6985 has a to i, capitals are given with their sizes", text, i+1,
+				text[i])
 		}
 		if err := checkSize(bytes - fcs); err != nil {
 			return Sizes{}, fmt.Errorf("genome %q, letter %d, %d bytes with FCS: %w", text, i+1, bytes, err)

@@ -95,7 +95,8 @@ func NewPlan(cfg Config) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, left: math.MaxInt64, interval: interval, chance: rand.NewPCG(cfg.GapSeed, seedOfPlaces)}
+	p := &Plan{cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, left: math.MaxInt64, interval: interval,
+		chance: rand.NewPCG(cfg.GapSeed, seedOfPlaces)}
 	if cfg.Count > 0 {
 		p.left = cfg.Count
 	}

@@ -81,9 +81,10 @@ func TestSameSeedSameSequence(t *testing.T) {
 
 func BenchmarkFill(b *testing.B) {
 	for name, cfg := range map[string]Config{
-		"60, constant":    {Sizes: named(b, "60"), Schedule: Schedule{PacketsPerSecond: 1e6}},
-		"imix, constant":  {Sizes: named(b, "imix"), Schedule: Schedule{Mbps: 900}, Streams: 100},
-		"study5, Poisson": {Sizes: named(b, "study5"), Schedule: Schedule{PacketsPerSecond: 180_000, Poisson: true}, Streams: 100},
+		"60, constant":   {Sizes: named(b, "60"), Schedule: Schedule{PacketsPerSecond: 1e6}},
+		"imix, constant": {Sizes: named(b, "imix"), Schedule: Schedule{Mbps: 900}, Streams: 100},
+		"study5, Poisson": {
+			Sizes: named(b, "study5"), Schedule: Schedule{PacketsPerSecond: 180_000, Poisson: true}, Streams: 100},
 	} {
 		b.Run(name, func(b *testing.B) {
 			p, err := NewPlan(cfg)

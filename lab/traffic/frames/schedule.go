@@ -71,7 +71,8 @@ func (s Schedule) gap(sizes Sizes) (*big.Rat, error) {
 	}
 	gap.Quo(gap, per)
 	if gap.Cmp(new(big.Rat).SetInt64(minGapNs)) < 0 || gap.Cmp(new(big.Rat).SetInt64(maxGapNs)) > 0 {
-		return nil, fmt.Errorf("%v %s would be a frame every %s ns: the lab's schedules have gaps from 1 ns to 1 hour", rate, unit, gap.FloatString(3))
+		return nil, fmt.Errorf("%v %s would be a frame every %s ns: the lab's schedules have gaps from 1 ns to 1 hour", rate,
+			unit, gap.FloatString(3))
 	}
 	return gap, nil
 }
@@ -168,7 +169,9 @@ func (c Config) fits() error {
 	}
 	if r := c.rate(); r.WireMbps > c.LinkMbps {
 		mean := (c.Sizes.MeanBytes() + WireOverhead) * 8 // bits
-		return fmt.Errorf("%.6g packets/s of %.6g bytes in the mean are due every %.6g ns, and take %.6g ns each on a link of %v Mbit/s: ask for at most %.6g packets/s (%.6g Mbit/s of frames)",
+		return fmt.Errorf(
+			"%.6g packets/s of %.6g bytes in the mean are due every %.6g ns, and take %.6g ns each on a link of %v Mbit/s: "+
+				"ask for at most %.6g packets/s (%.6g Mbit/s of frames)",
 			r.PacketsPerSecond, c.Sizes.MeanBytes(), 1e9/r.PacketsPerSecond, mean*1e3/c.LinkMbps, c.LinkMbps,
 			math.Floor(c.LinkMbps*1e6/mean), c.LinkMbps*c.Sizes.MeanBytes()*8/mean)
 	}

@@ -15,7 +15,8 @@ import (
 func TestConstantGapsDoNotDrift(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rate := float64(rapid.Int64Range(1, 1e15).Draw(rt, "rate")) / 1e6
-		s, sizes := Schedule{PacketsPerSecond: rate}, named(t, rapid.SampledFrom([]string{"60", "imix", "caida"}).Draw(rt, "sizes"))
+		s, sizes := Schedule{PacketsPerSecond: rate},
+			named(t, rapid.SampledFrom([]string{"60", "imix", "caida"}).Draw(rt, "sizes"))
 		gap := new(big.Rat).SetFrac64(1e9, 1)
 		per, _ := exactly(rate) // 12 digits
 		if rapid.Bool().Draw(rt, "Mbit/s") {
@@ -57,7 +58,8 @@ func TestRateOfBitsAndFrames(t *testing.T) {
 		}
 	}
 	// RFC 2544: 1,488,095 frames of 64 bytes with FCS fill a link of 1 Gbit/s.
-	if r := (Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 1e9 / 672}}).rate(); math.Abs(r.WireMbps-1000) > 1e-6 || math.Abs(r.Mbps-1000*480/672.) > 1e-6 {
+	if r := (Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 1e9 / 672}}).rate(); math.Abs(
+		r.WireMbps-1000) > 1e-6 || math.Abs(r.Mbps-1000*480/672.) > 1e-6 {
 		t.Errorf("rates %+v", r)
 	}
 }
@@ -74,9 +76,11 @@ func TestExponential(t *testing.T) {
 
 func TestPoissonGaps(t *testing.T) {
 	const n, bins = 200_000, 50
-	frames := all(t, Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 250_000, Poisson: true}, Count: n, GapSeed: 11})
+	frames := all(t,
+		Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 250_000, Poisson: true}, Count: n, GapSeed: 11})
 	first := []int64{frames[0].Due, frames[1].Due, frames[2].Due}
-	if want := []int64{1552, 7784, 8808}; first[0] != want[0] || first[1] != want[1] || first[2] != want[2] { // on any architecture
+	if want := []int64{1552, 7784, 8808}; first[0] != want[0] || first[1] != want[1] || first[2] != want[2] {
+		// on any architecture
 		t.Errorf("the seed's first frames are due at %v ns, want %v", first, want)
 	}
 	got, want, pairs, wantPairs := map[int]float64{}, map[int]float64{}, map[int]float64{}, map[int]float64{}
@@ -126,7 +130,8 @@ func TestBadPlans(t *testing.T) {
 		{Config{Sizes: named(t, "60"), Schedule: Schedule{Mbps: 1e-9}}, []string{"hour"}},
 		{Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 1, Speed: 2}}, []string{"capture"}},
 		{Config{Sizes: named(t, "60"), Schedule: Schedule{AtOnce: true, Poisson: true}, Count: 1}, []string{"Poisson"}},
-		{Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 1.5e6}, LinkMbps: 1000}, []string{"666.667 ns", "672 ns", "1.4881e+06 packets/s"}},
+		{Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 1.5e6}, LinkMbps: 1000},
+			[]string{"666.667 ns", "672 ns", "1.4881e+06 packets/s"}},
 		{Config{Sizes: named(t, "imix"), Schedule: Schedule{Mbps: 1000}, LinkMbps: 1000}, []string{"1000 Mbit/s", "at most"}},
 		{Config{Sizes: named(t, "60"), Schedule: rate, LinkMbps: -1}, []string{"link"}},
 		{Config{Sizes: trace.Sizes(), Schedule: Schedule{Gaps: trace}}, []string{"x.pcap", "no time"}},

@@ -41,7 +41,8 @@ var mixes = []struct {
 	name    string
 	weights []Weight
 }{
-	// 7:4:1 of IP packets of 40, 576 and 1500 bytes, and 7:4:1 of frames of 64, 594 and 1518 bytes with FCS: the same frames.
+	// 7:4:1 of IP packets of 40, 576 and 1500 bytes, and 7:4:1 of frames of 64, 594 and 1518 bytes with FCS: the same
+	// frames.
 	{"imix", []Weight{{60, 7}, {590, 4}, {1514, 1}}},
 	// Schneider, Wallerich (study 5), section 2: packets with peaks at 40–64, 576 and 1420–1500 bytes, 920 Mbit/s at
 	// about 180,000 packets/s, which is a mean of 639 bytes. The paper gives no shares. These have the three
@@ -74,7 +75,8 @@ func Named(name string) (Sizes, error) {
 	}
 	bytes, err := strconv.Atoi(name)
 	if err != nil {
-		return Sizes{}, fmt.Errorf("frame sizes %q: give bytes from %d to %d, or one of %s", name, MinBytes, MaxBytes, strings.Join(MixNames(), ", "))
+		return Sizes{}, fmt.Errorf(
+			"frame sizes %q: give bytes from %d to %d, or one of %s", name, MinBytes, MaxBytes, strings.Join(MixNames(), ", "))
 	}
 	return Histogram(name, []Weight{{bytes, 1}})
 }
@@ -88,7 +90,8 @@ func Histogram(name string, weights []Weight) (Sizes, error) {
 		}
 		r, err := exactly(w.Weight)
 		if err != nil || r.Sign() < 0 {
-			return Sizes{}, fmt.Errorf("sizes %s: the weight of %d bytes is %v: weights are numbers from 0 on", name, w.Bytes, w.Weight)
+			return Sizes{}, fmt.Errorf(
+				"sizes %s: the weight of %d bytes is %v: weights are numbers from 0 on", name, w.Bytes, w.Weight)
 		}
 		add(sum, uint16(w.Bytes), r)
 	}
@@ -107,7 +110,8 @@ func add(sum map[uint16]*big.Rat, bytes uint16, weight *big.Rat) {
 
 func checkSize(bytes int) error {
 	if bytes < MinBytes || bytes > MaxBytes {
-		return fmt.Errorf("a frame of %d bytes: frames have %d to %d, counted from the destination's MAC address without FCS", bytes, MinBytes, MaxBytes)
+		return fmt.Errorf("a frame of %d bytes: frames have %d to %d, counted from the destination's MAC address without FCS",
+			bytes, MinBytes, MaxBytes)
 	}
 	return nil
 }

@@ -48,7 +48,8 @@ func TestEachPeriodHasItsShares(t *testing.T) {
 			return
 		}
 		period := s.Period()
-		frames := all(t, Config{Sizes: s, Schedule: Schedule{AtOnce: true}, Count: int64(3 * period), Seed: rapid.Uint64().Draw(rt, "seed")})
+		frames := all(t,
+			Config{Sizes: s, Schedule: Schedule{AtOnce: true}, Count: int64(3 * period), Seed: rapid.Uint64().Draw(rt, "seed")})
 		total := 0
 		for _, w := range weights {
 			total += w
@@ -56,7 +57,8 @@ func TestEachPeriodHasItsShares(t *testing.T) {
 		for one := range slices.Chunk(frames, period) {
 			for bytes, n := range counts(one) {
 				if int(n)*total != weights[bytes]*period {
-					rt.Errorf("a period of %d has %v frames of %d bytes, whose weight is %d of %d", period, n, bytes, weights[bytes], total)
+					rt.Errorf("a period of %d has %v frames of %d bytes, whose weight is %d of %d", period, n, bytes, weights[bytes],
+						total)
 				}
 			}
 		}
@@ -119,7 +121,8 @@ func TestSentAsAsked(t *testing.T) {
 		for _, w := range s.Shares() {
 			want[w.Bytes] = w.Weight * n / float64(s.Period())
 		}
-		if p := pValue(counts(all(t, Config{Sizes: s, Schedule: Schedule{AtOnce: true}, Count: n, Seed: 3})), want); p < 0.001 {
+		if p := pValue(counts(all(t, Config{Sizes: s, Schedule: Schedule{AtOnce: true}, Count: n, Seed: 3})),
+			want); p < 0.001 {
 			t.Errorf("%s: sizes as far from what was asked have a probability of %g", s.Name, p)
 		}
 	}
@@ -167,7 +170,8 @@ func TestBadSizes(t *testing.T) {
 		{"an empty genome", func() (Sizes, error) { return OfGenome("", nil) }, []string{"empty"}},
 		{"an unknown letter", func() (Sizes, error) { return OfGenome("aaz", nil) }, []string{"letter 3", "z"}},
 		{"a capital without a size", func() (Sizes, error) { return OfGenome("aB", nil) }, []string{"letter 2", "B"}},
-		{"a custom size out of range", func() (Sizes, error) { return OfGenome("A", map[string]int{"A": 63}) }, []string{"63"}},
+		{"a custom size out of range", func() (Sizes, error) { return OfGenome("A", map[string]int{"A": 63}) },
+			[]string{"63"}},
 	} {
 		_, err := tt.make()
 		for _, w := range tt.want {

@@ -30,8 +30,8 @@ func (s Source) Open() (Sizes, *Trace, error) {
 	return sizes, nil, err
 }
 
-// Encode writes the trace in a few bytes a frame: the number of the first frame whose time is astray, or 0, and of each frame its size and the
-// ns since the one before, all as binary.PutUvarint writes them.
+// Encode writes the trace in a few bytes a frame: the number of the first frame whose time is astray, or 0, and of each
+// frame its size and the ns since the one before, all as binary.PutUvarint writes them.
 func (t *Trace) Encode() []byte {
 	b := binary.AppendUvarint(nil, uint64(t.astray))
 	last := int64(0)

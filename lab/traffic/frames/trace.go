@@ -14,8 +14,9 @@ const (
 
 // Trace is the sizes and times of a capture's frames. The zero value has none.
 type Trace struct {
-	Name   string
-	Padded int // frames shorter than Ethernet's least, taken as if padded to it: Linux captures what it sends before padding
+	Name string
+	// frames shorter than Ethernet's least, taken as if padded to it: Linux captures what it sends before padding
+	Padded int
 	sizes  []uint16
 	times  []int64 // ns since the first frame, ascending
 	began  time.Time
@@ -30,7 +31,9 @@ func (t *Trace) Add(size int, captured time.Time) error {
 	case size < EthernetBytes:
 		return fmt.Errorf("its %d bytes are no frame", size)
 	case size > MaxBytes:
-		return fmt.Errorf("its %d bytes are more than a frame's %d: capture where the kernel does not merge packets (ethtool -K LINK gro off tso off gso off)", size, MaxBytes)
+		return fmt.Errorf(
+			"its %d bytes are more than a frame's %d: capture where the kernel does not merge packets (ethtool -K LINK gro "+
+				"off tso off gso off)", size, MaxBytes)
 	case size < MinBytes:
 		size = MinBytes
 		t.Padded++
@@ -79,10 +82,13 @@ func (t *Trace) clock(speed float64) (clock, error) {
 		return nil, fmt.Errorf("gaps of %s at %v times their speed: choose 1/%d to %d", t.Name, speed, maxSpeed, maxSpeed)
 	}
 	if t.astray > 0 {
-		return nil, fmt.Errorf("gaps of %s: packet %d is earlier than the one before it, or a year later: put them in order with reordercap", t.Name, t.astray)
+		return nil, fmt.Errorf(
+			"gaps of %s: packet %d is earlier than the one before it, or a year later: put them in order with reordercap",
+			t.Name, t.astray)
 	}
 	if len(t.times) < 2 || t.lasts() <= 0 {
-		return nil, fmt.Errorf("gaps of %s: its %d frames have no time between them: choose packets/s or Mbit/s", t.Name, len(t.times))
+		return nil, fmt.Errorf(
+			"gaps of %s: its %d frames have no time between them: choose packets/s or Mbit/s", t.Name, len(t.times))
 	}
 	r, err := exactly(speed)
 	if err != nil {

@@ -56,7 +56,8 @@ func (c Client) Args() ([]string, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("iperf3 client: %w", err)
 	}
-	argv := []string{"iperf3", "-c", c.Server.Addr().String(), "-p", strconv.Itoa(int(c.Server.Port())), "-t", strconv.Itoa(c.Seconds),
+	argv := []string{
+		"iperf3", "-c", c.Server.Addr().String(), "-p", strconv.Itoa(int(c.Server.Port())), "-t", strconv.Itoa(c.Seconds),
 		"-l", strconv.Itoa(c.Bytes), "-i", "0", "--connect-timeout", "5000", "--json"}
 	rate := strconv.FormatInt(int64(math.Round(c.RateBps)), 10) // iperf3 takes whole bits
 	switch {

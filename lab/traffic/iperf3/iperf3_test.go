@@ -38,7 +38,8 @@ func TestIperf3Args(t *testing.T) {
 			t.Errorf("%+v:\n got %q, %v\nwant %q", c.client, got, err, c.want)
 		}
 	}
-	if got := Server(netip.AddrPortFrom(local, 7)); !slices.Equal(got, strings.Fields("iperf3 -s -p 7 --idle-timeout 30 -B 192.0.2.7")) {
+	if got := Server(netip.AddrPortFrom(local, 7)); !slices.Equal(
+		got, strings.Fields("iperf3 -s -p 7 --idle-timeout 30 -B 192.0.2.7")) {
 		t.Errorf("server: %q", got)
 	}
 }

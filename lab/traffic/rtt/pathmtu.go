@@ -13,7 +13,8 @@ import (
 
 // MTU is what is known of the largest packets that a path to an echo takes, bytes with their IPv4 headers.
 type MTU struct {
-	Passes int `json:"passes"` // the longest that went to the echo and back, not in fragments that a sender made; 0: none did
+	// the longest that went to the echo and back, not in fragments that a sender made; 0: none did
+	Passes int `json:"passes"`
 	// Known is what the kernel takes for the path's MTU after ICMP has said what it says (RFC 1191): the length of TCP's
 	// packets.
 	Known int `json:"known"`

@@ -82,7 +82,8 @@ func startProbe(t testing.TB, p labtest.Pair, cfg config) (*Prober, *Echo) {
 func TestProbe(t *testing.T) {
 	p := labtest.NewPair(t)
 	pr, e := startProbe(t, p, config{7, 200, 64, 200 * time.Millisecond})
-	measures(t, pr, 100, "an idle link", func(r Times) bool { return r.Lost*20 <= r.Probes && r.P50 > 0 && r.P99 >= r.P50 })
+	measures(t, pr, 100, "an idle link",
+		func(r Times) bool { return r.Lost*20 <= r.Probes && r.P50 > 0 && r.P99 >= r.P50 })
 	e.Close() // the port answers with ICMP from now on
 	pr.Reset()
 	measures(t, pr, 50, "no echo", func(r Times) bool { return r.Lost == r.Probes })
@@ -98,7 +99,8 @@ func TestProbeUnderDelay(t *testing.T) {
 	pr, _ := startProbe(t, p, config{1, 500, 1000, 100 * time.Millisecond})
 	// 500 probes a second of 8,336 bits need 4.2 Mbit/s: this queue fills up to
 	// some 12 ms, and overflows.
-	p.Client.Run(t, "tc", "qdisc", "replace", "dev", "gwt0", "root", "tbf", "rate", "2mbit", "burst", "2000", "limit", "3000")
+	p.Client.Run(t, "tc", "qdisc", "replace", "dev", "gwt0", "root", "tbf", "rate", "2mbit", "burst", "2000", "limit",
+		"3000")
 	time.Sleep(100 * time.Millisecond)
 	pr.Reset()
 	measures(t, pr, 200, "a queue that half of the probes get through", func(r Times) bool {

@@ -131,7 +131,8 @@ type Generator struct {
 // Start begins to open connections. They outlive ctx only until Close.
 func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 	if !(cfg.PerSecond > 0) || cfg.Bytes < 1 || cfg.Bytes > MostBytes {
-		return nil, fmt.Errorf("%g short connections a second of %d bytes: want more than 0, and 1 to %d bytes", cfg.PerSecond, cfg.Bytes, MostBytes)
+		return nil, fmt.Errorf("%g short connections a second of %d bytes: want more than 0, and 1 to %d bytes",
+			cfg.PerSecond, cfg.Bytes, MostBytes)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	g := &Generator{cfg: cfg, dial: dial, cancel: cancel, start: time.Now().Add(cfg.After)}

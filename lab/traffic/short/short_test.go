@@ -37,7 +37,8 @@ func TestConnectionsCarryTheirAnswer(t *testing.T) {
 	g.Close()
 	got := g.Stats()
 	if got.Failed > 0 || len(got.ConnectUs) != got.Done || len(got.WholeUs) != got.Done || most.Load() < 49 {
-		t.Errorf("%d done, %d failed (%s), %d times, client %d", got.Done, got.Failed, got.FirstError, len(got.WholeUs), most.Load())
+		t.Errorf("%d done, %d failed (%s), %d times, client %d", got.Done, got.Failed, got.FirstError, len(got.WholeUs),
+			most.Load())
 	}
 	for i, whole := range got.WholeUs {
 		if got.ConnectUs[i] <= 0 || got.FirstByteUs[i] <= 0 || whole < got.ConnectUs[i]+got.FirstByteUs[i] {
@@ -69,7 +70,8 @@ func TestFailuresAreCounted(t *testing.T) {
 }
 
 func TestImpossibleConfigs(t *testing.T) {
-	for _, cfg := range []Config{{PerSecond: 0, Bytes: 1}, {PerSecond: 1, Bytes: 0}, {PerSecond: 1, Bytes: MostBytes + 1}} {
+	for _, cfg := range []Config{
+		{PerSecond: 0, Bytes: 1}, {PerSecond: 1, Bytes: 0}, {PerSecond: 1, Bytes: MostBytes + 1}} {
 		if _, err := Start(t.Context(), cfg, nil); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}
@@ -87,12 +89,13 @@ func TestTheFirstIsDueAfter(t *testing.T) {
 	first := make(chan time.Time, 1)
 	to := dialer(s.listener.Addr().String())
 	begun := time.Now()
-	g, err := Start(t.Context(), Config{PerSecond: 1, After: after, Bytes: 1}, func(ctx context.Context, n int) (net.Conn, error) {
-		if n == 0 {
-			first <- time.Now()
-		}
-		return to(ctx, n)
-	})
+	g, err := Start(
+		t.Context(), Config{PerSecond: 1, After: after, Bytes: 1}, func(ctx context.Context, n int) (net.Conn, error) {
+			if n == 0 {
+				first <- time.Now()
+			}
+			return to(ctx, n)
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

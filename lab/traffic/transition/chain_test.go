@@ -110,7 +110,8 @@ func TestProbesCrossARouter(t *testing.T) {
 		t.Errorf("counts: %+v, want %+v", m.Counts, want)
 	}
 	for i, p := range m.List {
-		if way := slices.Concat([]int64{p.WriteNs, p.QueuedNs, p.LeftNs}, p.StopNs, []int64{p.ReadNs}); !slices.IsSorted(way) || way[0] == 0 {
+		if way := slices.Concat([]int64{p.WriteNs, p.QueuedNs, p.LeftNs}, p.StopNs, []int64{p.ReadNs}); !slices.IsSorted(
+			way) || way[0] == 0 {
 			t.Errorf("probe %d: %v, want moments that follow each other", i, way)
 		}
 	}
@@ -126,7 +127,8 @@ func TestProbesCrossARouter(t *testing.T) {
 func TestResentProbesAreLeftOut(t *testing.T) {
 	c := newChain(t)
 	c.way.Run.Count, c.way.Run.Gap = 60, 4*time.Millisecond
-	c.router.Run(t, "nft", `table ip t { chain c { type filter hook forward priority 0; meta length 252 tcp dport 4242 numgen inc mod 20 == 7 drop; }; }`)
+	c.router.Run(t, "nft",
+		`table ip t { chain c { type filter hook forward priority 0; meta length 252 tcp dport 4242 numgen inc mod 20 == 7 drop; }; }`)
 	o := c.run(t)
 	m := c.match(o)
 	if m.Counts.Resent == 0 {

@@ -31,7 +31,8 @@ func Distribute(ns []int64) (d Distribution) {
 	rank := func(q float64) float64 {
 		return float64(ns[max(1, int(math.Ceil(q*float64(len(ns)))))-1]) / 1e3
 	}
-	d = Distribution{Count: len(ns), Min: float64(ns[0]) / 1e3, Max: float64(ns[len(ns)-1]) / 1e3, P50: rank(0.5), P99: rank(0.99)}
+	d = Distribution{
+		Count: len(ns), Min: float64(ns[0]) / 1e3, Max: float64(ns[len(ns)-1]) / 1e3, P50: rank(0.5), P99: rank(0.99)}
 	for _, n := range ns {
 		d.Mean += float64(n) / 1e3 / float64(len(ns))
 		from, _ := Buckets.Range(Buckets.Place(uint64(max(n, 0))))

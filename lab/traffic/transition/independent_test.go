@@ -21,7 +21,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// agreeUs is how far the times of two meters may be apart, median of a run, µs. Study 4's authors had found 4 µs for theirs.
+// agreeUs is how far the times of two meters may be apart, median of a run, µs. Study 4's authors had found 4 µs for
+// theirs.
 const agreeUs = 5.0
 
 // compared is one of a probe's times, and the same by another meter.
@@ -56,12 +57,13 @@ func TestTracepoints(t *testing.T) {
 	})
 }
 
-// TestTcpdump holds the times of frames against those of tcpdump. Its own work lies between its stamp of a frame that leaves
-// and the driver.
+// TestTcpdump holds the times of frames against those of tcpdump. Its own work lies between its stamp of a frame that
+// leaves and the driver.
 func TestTcpdump(t *testing.T) {
 	c := newChain(t)
 	agree(t, func() (Passages, []compared) {
-		dumps := []*tcpdump{startTcpdump(t, c.client, "gwtc"), startTcpdump(t, c.router, "gwtr"), startTcpdump(t, c.router, "gwtq"), startTcpdump(t, c.server, "gwts")}
+		dumps := []*tcpdump{startTcpdump(t, c.client, "gwtc"), startTcpdump(t, c.router, "gwtr"), startTcpdump(t, c.router,
+			"gwtq"), startTcpdump(t, c.server, "gwts")}
 		m := c.match(c.run(t))
 		var times [][]int64
 		for _, d := range dumps {
@@ -74,8 +76,8 @@ func TestTcpdump(t *testing.T) {
 	})
 }
 
-// spells is how often the times are compared at most. Where other programs interrupt between one meter and the other, they are
-// apart; meters that differ by themselves do in each spell.
+// spells is how often the times are compared at most. Where other programs interrupt between one meter and the other,
+// they are apart; meters that differ by themselves do in each spell.
 const spells = 15
 
 // agree has both meters observe runs until each pair of times has agreed in one of them.
@@ -103,7 +105,8 @@ func agree(t *testing.T, observe func() (Passages, []compared)) {
 		case n == spells:
 			for what, median := range best {
 				if median > agreeUs {
-					t.Errorf("%s: the medians of %d runs are %.1f µs apart and more, which is more than %g µs", what, spells, median, agreeUs)
+					t.Errorf("%s: the medians of %d runs are %.1f µs apart and more, which is more than %g µs", what, spells, median,
+						agreeUs)
 				}
 			}
 			return
@@ -165,10 +168,12 @@ func startPerf(t *testing.T, r Run) perfRecord {
 	}
 	frame, data := fmt.Sprintf("len == %d", r.FrameBytes()), strconv.Itoa(r.Bytes)
 	arrived := fmt.Sprintf("len == %d", r.FrameBytes()-14) // without the Ethernet header
-	args := []string{"record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-o", p.file, "-D", "-1", "--control", "fifo:" + control + "," + answer}
+	args := []string{"record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-o", p.file, "-D", "-1", "--control", "fifo:" +
+		control + "," + answer}
 	for _, e := range [][2]string{
 		{"net:net_dev_queue", frame}, {"net:net_dev_start_xmit", frame}, {"net:netif_receive_skb", arrived},
-		{"syscalls:sys_enter_sendto", "len == " + data}, {"syscalls:sys_exit_sendto", "ret == " + data}, {"syscalls:sys_exit_read", "ret == " + data},
+		{"syscalls:sys_enter_sendto", "len == " + data}, {"syscalls:sys_exit_sendto", "ret == " + data},
+		{"syscalls:sys_exit_read", "ret == " + data},
 	} {
 		args = append(args, "-e", e[0], "--filter", e[1])
 	}

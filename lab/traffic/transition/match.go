@@ -20,7 +20,8 @@ type Stop struct {
 type Way struct {
 	Run   Run
 	Stops []Stop
-	// Outer is the length of a tunnel's packet with a probe, with its Ethernet header; 0: probes are in the clear everywhere.
+	// Outer is the length of a tunnel's packet with a probe, with its Ethernet header; 0: probes are in the clear
+	// everywhere.
 	Outer int
 }
 
@@ -37,24 +38,24 @@ type Passages struct {
 	Counts Counts
 }
 
-// Counts says what became of the probes of a run. Resent and Lost ones have no times that mean anything and are left out;
-// each probe counts once.
+// Counts says what became of the probes of a run. Resent and Lost ones have no times that mean anything and are left
+// out; each probe counts once.
 //
 //	Sent = len(List) + Resent + Lost
 type Counts struct {
 	Sent   int `json:"sent"`   // probes
 	Resent int `json:"resent"` // the connection sent segments again
 	Lost   int `json:"lost"`   // never read
-	// Unstamped probes have no stamp of the kernel's; Unmatched were not found at one of the taps, or not for certain. Their other
-	// parts count.
+	// Unstamped probes have no stamp of the kernel's; Unmatched were not found at one of the taps, or not for certain.
+	// Their other parts count.
 	Unstamped int `json:"unstamped"`
 	Unmatched int `json:"unmatched"` // not found for certain at a tap
 }
 
 // Match puts the times of each probe together. Frames in a tunnel are known by their length and their order: at moments
-// at which no probe is in the tunnel, what has entered it must have left it. Where between two such moments a tap saw as many
-// frames of that length as probes went in, they are these, in their order; where it saw more or fewer, all of their times
-// there stay unknown. Nothing is guessed.
+// at which no probe is in the tunnel, what has entered it must have left it. Where between two such moments a tap saw
+// as many frames of that length as probes went in, they are these, in their order; where it saw more or fewer, all of
+// their times there stay unknown. Nothing is guessed.
 func Match(w Way, s []Sent, r []Received, events []Event) Passages {
 	m := matcher{Way: w, clear: map[string]map[uint32][]int64{}, outer: map[string][]int64{}, got: map[uint32]int64{}}
 	m.sort(events)
@@ -134,8 +135,8 @@ type stay struct {
 	from, to int64
 }
 
-// stays are those of all probes, in the order in which they went in. One that was sent again has several, and one that never
-// came out stays to the end.
+// stays are those of all probes, in the order in which they went in. One that was sent again has several, and one that
+// never came out stays to the end.
 func (m *matcher) stays(s []Sent) (list []stay) {
 	var in, out string // the last tap before the tunnel, and the first behind it
 	first := slices.IndexFunc(m.Stops, m.hides)
@@ -193,7 +194,8 @@ func (m *matcher) hidden(s []Sent) map[string]map[uint32]int64 {
 	return times
 }
 
-// assign gives frames to probes in their order, where there are as many and each passed while its probe was in the tunnel.
+// assign gives frames to probes in their order, where there are as many and each passed while its probe was in the
+// tunnel.
 func assign(times map[uint32]int64, probes []stay, frames []int64) {
 	if len(frames) != len(probes) {
 		return
@@ -219,16 +221,17 @@ func between(list []int64, from, to int64) []int64 {
 }
 
 const (
-	// leastShare is how many of the probes a length must be of, to be that of their packets: some are put together while a busy
-	// CPU keeps the tunnel's program waiting.
+	// leastShare is how many of the probes a length must be of, to be that of their packets: some are put together while a
+	// busy CPU keeps the tunnel's program waiting.
 	leastShare = 0.5
 	// ahead is how many times the frames of any other length there must be.
 	ahead = 3
 )
 
 // Outer finds the length of a tunnel's packets with probes, from a run at a time when hardly anything else passes: the
-// one length, with the Ethernet header, that most frames have at each stop inside the tunnel. It is 0 where probes are in the clear
-// there. That there is no such length, or several, is an error: the tunnel cuts probes up, or puts them together.
+// one length, with the Ethernet header, that most frames have at each stop inside the tunnel. It is 0 where probes are
+// in the clear there. That there is no such length, or several, is an error: the tunnel cuts probes up, or puts them
+// together.
 func Outer(w Way, s []Sent, events []Event) (int, error) {
 	count := map[string]map[int]int{} // by tap and length; 0 is probes in the clear
 	for _, stop := range w.Stops {
@@ -248,7 +251,8 @@ func Outer(w Way, s []Sent, events []Event) (int, error) {
 	if most > int(leastShare*float64(len(s))) && most >= ahead*next {
 		return outer, nil
 	}
-	return 0, fmt.Errorf("the tunnel's packets with probes have no length of their own: %d probes made %s", len(s), told(count))
+	return 0, fmt.Errorf(
+		"the tunnel's packets with probes have no length of their own: %d probes made %s", len(s), told(count))
 }
 
 // leading is the length that most frames have at all taps, and how many; and how many have the next.

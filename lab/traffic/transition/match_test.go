@@ -45,12 +45,14 @@ func TestMatch(t *testing.T) {
 		{"of another run", func(_ []Sent, _ *[]Received, e *[]Event) {
 			*e = append(*e, Event{AtNs: 1035, Tap: "out", Number: 1, Run: 2, Bytes: 266})
 		}, Counts{Sent: 2}, []int64{10, 20, 30, 40}},
-		{"sent again by its own word", func(s []Sent, _ *[]Received, _ *[]Event) { s[0].Resent = 1 }, Counts{Sent: 2, Resent: 1}, nil},
+		{"sent again by its own word", func(s []Sent, _ *[]Received, _ *[]Event) { s[0].Resent = 1 },
+			Counts{Sent: 2, Resent: 1}, nil},
 		{"seen twice", func(_ []Sent, _ *[]Received, e *[]Event) {
 			*e = append(*e, Event{AtNs: 1011, Tap: "in", Number: 1, Run: 3, Bytes: 266})
 		}, Counts{Sent: 2, Resent: 1}, nil},
 		{"never read", func(_ []Sent, r *[]Received, _ *[]Event) { *r = (*r)[1:] }, Counts{Sent: 2, Lost: 1}, nil},
-		{"without a stamp", func(s []Sent, _ *[]Received, _ *[]Event) { s[0].LeftNs = 0 }, Counts{Sent: 2, Unstamped: 1}, []int64{10, 20, 30, 40}},
+		{"without a stamp", func(s []Sent, _ *[]Received, _ *[]Event) { s[0].LeftNs = 0 }, Counts{Sent: 2, Unstamped: 1},
+			[]int64{10, 20, 30, 40}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var s []Sent
@@ -79,7 +81,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestOverlap: probes that are in the tunnel at the same time are told apart by their order, as long as none is missing.
+// TestOverlap: probes that are in the tunnel at the same time are told apart by their order, as long as none is
+// missing.
 func TestOverlap(t *testing.T) {
 	var s []Sent
 	var r []Received
@@ -87,11 +90,13 @@ func TestOverlap(t *testing.T) {
 	for n := range int64(4) {
 		at := 1000 + 10*n
 		s, r = append(s, Sent{WriteNs: at, LeftNs: at + 1}), append(r, Received{uint32(n + 1), at + 400})
-		e = append(e, Event{AtNs: at + 2, Tap: "in", Number: uint32(n + 1), Run: 3}, Event{AtNs: at + 100, Tap: "enter", Bytes: 300},
+		e = append(e, Event{AtNs: at + 2, Tap: "in", Number: uint32(n + 1), Run: 3},
+			Event{AtNs: at + 100, Tap: "enter", Bytes: 300},
 			Event{AtNs: at + 200, Tap: "leave", Bytes: 300}, Event{AtNs: at + 300, Tap: "out", Number: uint32(n + 1), Run: 3})
 	}
 	for i, p := range Match(tunnelled, s, r, e).List {
-		if want := []int64{2, 100, 200, 300}; p.StopNs[0]-p.WriteNs != want[0] || p.StopNs[1]-p.WriteNs != want[1] || p.StopNs[2]-p.WriteNs != want[2] || p.StopNs[3]-p.WriteNs != want[3] {
+		if want := []int64{2, 100, 200, 300}; p.StopNs[0]-p.WriteNs != want[0] || p.StopNs[1]-p.WriteNs != want[1] ||
+			p.StopNs[2]-p.WriteNs != want[2] || p.StopNs[3]-p.WriteNs != want[3] {
 			t.Errorf("probe %d: %v after %d, want %v", i+1, p.StopNs, p.WriteNs, want)
 		}
 	}

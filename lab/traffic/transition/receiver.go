@@ -32,7 +32,8 @@ func Receive(ctx context.Context, at netip.AddrPort, setup func() error) (*Recei
 	r := &Receiver{ended: make(chan struct{}), got: map[uint32]*Receiving{}}
 	fd, err := socket.New(unix.SOCK_STREAM, at.Addr())
 	if err == nil {
-		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, socket.Addr(at)), unix.Listen(fd, 16))
+		err = errors.Join(
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, socket.Addr(at)), unix.Listen(fd, 16))
 	}
 	if err != nil {
 		if fd >= 0 {

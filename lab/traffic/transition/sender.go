@@ -31,8 +31,8 @@ type Sending struct {
 	WaitNs       int64 `json:"wait_ns"` // run-queue wait of the sender's thread
 }
 
-// Send sends a run of probes from the calling thread's network namespace, and returns when all are sent or ctx has ended.
-// The calling goroutine should be locked to its thread.
+// Send sends a run of probes from the calling thread's network namespace, and returns when all are sent or ctx has
+// ended. The calling goroutine should be locked to its thread.
 func Send(ctx context.Context, r Run) (Sending, error) {
 	if err := r.check(); err != nil {
 		return Sending{}, err
@@ -64,8 +64,9 @@ type sender struct {
 	clocks clocks
 }
 
-// connect opens the connection. Its congestion control has no pacing of its own, which would hold probes back. Stamps are numbered
-// by bytes from the first not acknowledged when they are switched on, which is the first sent: nothing has been sent by then.
+// connect opens the connection. Its congestion control has no pacing of its own, which would hold probes back. Stamps
+// are numbered by bytes from the first not acknowledged when they are switched on, which is the first sent: nothing has
+// been sent by then.
 func (s *sender) connect(ctx context.Context) (err error) {
 	if s.fd, err = socket.New(unix.SOCK_STREAM, s.To.Addr()); err != nil {
 		return err

@@ -16,7 +16,8 @@ func receiveError(fd int, control []byte) ([]byte, error) {
 	var msg unix.Msghdr
 	msg.Control = &control[0]
 	msg.SetControllen(len(control))
-	_, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
+	_, _, errno := unix.RawSyscall(
+		unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -33,7 +34,8 @@ func parseStamp(control []byte) (stamp unix.Timespec, kind int, id uint32) {
 	}
 	for _, m := range list {
 		switch {
-		case m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPING && len(m.Data) >= int(unsafe.Sizeof(stamp)):
+		case m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPING &&
+			len(m.Data) >= int(unsafe.Sizeof(stamp)):
 			stamp = *(*unix.Timespec)(unsafe.Pointer(&m.Data[0])) // the first of three: software
 		case m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_RECVERR,
 			m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_RECVERR:

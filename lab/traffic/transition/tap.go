@@ -32,8 +32,8 @@ type Tap struct {
 	lost   uint64 // at the reading before
 }
 
-// OpenTap puts taps at interfaces of the calling thread's network namespace, each at another one. They note nothing until Want
-// says what.
+// OpenTap puts taps at interfaces of the calling thread's network namespace, each at another one. They note nothing
+// until Want says what.
 func OpenTap(points []Point) (*Tap, error) {
 	t := &Tap{names: map[uint32]string{}}
 	if err := t.open(points); err != nil {
@@ -59,7 +59,8 @@ func (t *Tap) open(points []Point) (err error) {
 		if _, twice := t.names[index]; twice {
 			return fmt.Errorf("%s: two taps at one interface", p.Interface)
 		}
-		at, err := hook.Attach(hook.Config{Interface: int(index), Egress: p.Egress, Name: "gateweigh_tap", Handle: 2}, t.objs.Tap)
+		at, err := hook.Attach(
+			hook.Config{Interface: int(index), Egress: p.Egress, Name: "gateweigh_tap", Handle: 2}, t.objs.Tap)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Interface, err)
 		}
@@ -93,7 +94,8 @@ func (t *Tap) Read() (list []Event, err error) {
 		if _, err := binary.Decode(record.RawSample, binary.NativeEndian, &e); err != nil {
 			return nil, fmt.Errorf("reading the taps: %w", err)
 		}
-		list = append(list, Event{AtNs: int64(e.AtNs), Tap: t.names[e.Interface], Number: e.Number, Run: e.Run, Bytes: int(e.Bytes)})
+		list = append(list,
+			Event{AtNs: int64(e.AtNs), Tap: t.names[e.Interface], Number: e.Number, Run: e.Run, Bytes: int(e.Bytes)})
 	}
 	was := t.lost
 	if err := t.objs.Lost.Get(&t.lost); err != nil {

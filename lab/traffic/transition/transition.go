@@ -1,6 +1,6 @@
 // Package transition measures how long a packet takes between a program's TCP socket and the wire, and through gateways
-// on its way. A sender writes probes to a TCP connection, one every few milliseconds, a receiver reads them, and taps at the
-// interfaces between them say when each passed. All times are of the machine's monotonic clock, ns, so all hosts
+// on its way. A sender writes probes to a TCP connection, one every few milliseconds, a receiver reads them, and taps
+// at the interfaces between them say when each passed. All times are of the machine's monotonic clock, ns, so all hosts
 // must be on one machine.
 //
 //	 sender host        gateway 1            gateway 2        receiver host
@@ -8,11 +8,11 @@
 //	  └ kernel stamps   └──── taps ─────┴───── taps ────┴──┘
 //
 // The kernel stamps a probe where it comes to the interface's queue and where the driver takes it (SO_TIMESTAMPING,
-// Documentation/networking/timestamping.rst). A tap is an eBPF program at tc: frames that come are noted when the interface's
-// polling hands them to the stack, frames that leave before they enter the queue. Arrival has no stamp of the kernel's that could be
-// used: a packet that crosses a veth keeps the time at which TCP had it sent, and one with such a time is stamped as
-// late as on its way from IP to TCP (skb_clear_delivery_time in ip_local_deliver), others at the interface. A frame inside a
-// tunnel is known by its length, which is a fixed function of the probe's: see Match.
+// Documentation/networking/timestamping.rst). A tap is an eBPF program at tc: frames that come are noted when the
+// interface's polling hands them to the stack, frames that leave before they enter the queue. Arrival has no stamp of
+// the kernel's that could be used: a packet that crosses a veth keeps the time at which TCP had it sent, and one with
+// such a time is stamped as late as on its way from IP to TCP (skb_clear_delivery_time in ip_local_deliver), others at
+// the interface. A frame inside a tunnel is known by its length, which is a fixed function of the probe's: see Match.
 package transition
 
 import (

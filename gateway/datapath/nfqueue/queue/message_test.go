@@ -36,19 +36,24 @@ func TestDecode(t *testing.T) {
 		want Packet
 		err  error
 	}{
-		"all": {message(typePacket, header, attr(attrMark, 0, 0, 0, 9), attr(attrInDevice, 0, 0, 0, 3), attr(attrOutDevice, 0, 0, 0, 4),
-			attr(attrHardware, 0, 6, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0), attr(attrBufferInfo, 0, 0, 0, 3), attr(attrLength, 0, 0, 5, 220), attr(attrPayload, 'h', 'e', 'y')),
-			Packet{ID: 258, Hook: Forward, In: 3, Out: 4, MAC: [6]byte{1, 2, 3, 4, 5, 6}, Mark: 9, Length: 1500, Data: []byte("hey"), GSO: true, Unsummed: true, hasHeader: true}, nil},
+		"all": {message(
+			typePacket, header, attr(attrMark, 0, 0, 0, 9), attr(attrInDevice, 0, 0, 0, 3), attr(attrOutDevice, 0, 0, 0, 4),
+			attr(attrHardware, 0, 6, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0), attr(attrBufferInfo, 0, 0, 0, 3),
+			attr(attrLength, 0, 0, 5, 220), attr(attrPayload, 'h', 'e', 'y')),
+			Packet{ID: 258, Hook: Forward, In: 3, Out: 4, MAC: [6]byte{1, 2, 3, 4, 5, 6}, Mark: 9, Length: 1500,
+				Data: []byte("hey"), GSO: true, Unsummed: true, hasHeader: true}, nil},
 		"whole packet": {message(typePacket, header, attr(attrPayload, 'h', 'e', 'y')),
 			Packet{ID: 258, Hook: Forward, Length: 3, Data: []byte("hey"), hasHeader: true}, nil},
-		"nothing copied":             {message(typePacket, header), Packet{ID: 258, Hook: Forward, hasHeader: true}, nil},
-		"an attribute of the future": {message(typePacket, attr(99, 1), header), Packet{ID: 258, Hook: Forward, hasHeader: true}, nil},
+		"nothing copied": {message(typePacket, header), Packet{ID: 258, Hook: Forward, hasHeader: true}, nil},
+		"an attribute of the future": {
+			message(typePacket, attr(99, 1), header), Packet{ID: 258, Hook: Forward, hasHeader: true}, nil},
 		"a MAC of another length": {message(typePacket, header, attr(attrHardware, 0, 8, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8)),
 			Packet{ID: 258, Hook: Forward, hasHeader: true}, nil},
-		"no header":                   {message(typePacket, attr(attrMark, 0, 0, 0, 9)), Packet{}, errShort},
-		"no attributes":               {message(typePacket), Packet{}, errShort},
-		"a word on a verdict":         {message(unix.NLMSG_ERROR, header), Packet{}, errOther},
-		"cut":                         {message(typePacket, header, attr(attrPayload, 'h', 'e', 'y'))[:36], Packet{}, errShort},
+		"no header":           {message(typePacket, attr(attrMark, 0, 0, 0, 9)), Packet{}, errShort},
+		"no attributes":       {message(typePacket), Packet{}, errShort},
+		"a word on a verdict": {message(unix.NLMSG_ERROR, header), Packet{}, errOther},
+		"cut": {
+			message(typePacket, header, attr(attrPayload, 'h', 'e', 'y'))[:36], Packet{}, errShort},
 		"an attribute beyond the end": {message(typePacket, header, []byte{255, 0, attrPayload, 0}), Packet{}, errShort},
 		"an attribute of no length":   {message(typePacket, header, []byte{0, 0, attrPayload, 0}), Packet{}, errShort},
 		"nothing":                     {nil, Packet{}, errShort},
@@ -68,7 +73,8 @@ func TestDecode(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add(message(typePacket, header, attr(attrPayload, 'h', 'e', 'y')))
-	f.Add(message(typePacket, header, attr(attrHardware, 0, 6, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0), attr(attrLength, 0, 0, 5, 220)))
+	f.Add(message(typePacket, header, attr(attrHardware, 0, 6, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0),
+		attr(attrLength, 0, 0, 5, 220)))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p Packet
@@ -112,7 +118,8 @@ func TestVerdicts(t *testing.T) {
 			if q := binary.BigEndian.Uint16(m[18:]); q != 258 {
 				t.Errorf("verdict for queue %d", q)
 			}
-			s := said{binary.NativeEndian.Uint16(m[4:]), binary.BigEndian.Uint32(m[28:]), Verdict{Fate: Fate(binary.BigEndian.Uint32(m[24:]))}}
+			s := said{binary.NativeEndian.Uint16(m[4:]), binary.BigEndian.Uint32(m[28:]),
+				Verdict{Fate: Fate(binary.BigEndian.Uint32(m[24:]))}}
 			if len(m) > 32 {
 				s.v.Mark = binary.BigEndian.Uint32(m[36:])
 			}
@@ -148,7 +155,8 @@ func TestConfigMessages(t *testing.T) {
 }
 
 func TestReadDrops(t *testing.T) {
-	const kernels = "20128 4062532532     3 2 65531    12     34       56  1\n20129 2596139019     0 2   128     0     0        0  1\n"
+	const kernels = "20128 4062532532     3 2 65531    12     34       56  1\n20129 2596139019     0 2   128     0     " +
+		"0        0  1\n"
 	for number, want := range map[uint16]Drops{20128: {Full: 12, Unread: 34}, 20129: {}} {
 		if got, err := readDrops(strings.NewReader(kernels), number); err != nil || got != want {
 			t.Errorf("queue %d: %+v, %v; want %+v", number, got, err, want)

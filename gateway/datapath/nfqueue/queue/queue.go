@@ -135,7 +135,8 @@ func (q *Queue) confirmed(msg []byte) error {
 		}
 		var p Packet
 		if p.decode(b[:n]) == nil {
-			err = unix.Sendto(q.fd, appendVerdict(nil, q.cfg.Number, typeVerdict, p.ID, Verdict{}), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+			err = unix.Sendto(q.fd, appendVerdict(nil, q.cfg.Number, typeVerdict, p.ID, Verdict{}), 0, &unix.SockaddrNetlink{
+				Family: unix.AF_NETLINK})
 		}
 		if err != nil {
 			return err
@@ -163,7 +164,8 @@ func (q *Queue) Hold(id uint32) (release func(Verdict)) {
 		defer q.mu.Unlock()
 		if !q.closed {
 			// An error means that the packet was dropped because its interface went down.
-			unix.Sendto(q.fd, appendVerdict(nil, q.cfg.Number, typeVerdict, id, v), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+			unix.Sendto(q.fd, appendVerdict(nil, q.cfg.Number, typeVerdict, id, v), 0,
+				&unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 		}
 		q.held.Add(-1)
 	}

@@ -45,7 +45,8 @@ func newPlace(t *testing.T, rules ...string) *place {
 		rc, err := p.in.SyscallConn()
 		must(t, err)
 		var set error
-		must(t, rc.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) }))
+		must(t, rc.Control(
+			func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) }))
 		must(t, set)
 		p.out, err = net.DialUDP("udp4", nil, p.in.LocalAddr().(*net.UDPAddr))
 		must(t, err)

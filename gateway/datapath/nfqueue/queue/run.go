@@ -78,13 +78,15 @@ func (q *Queue) Run(judge Judge, after func()) error {
 func (q *Queue) receive(r *reader) (int, error) {
 	got := 1
 	if len(r.buffers) == 1 {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(q.fd), uintptr(unsafe.Pointer(&r.buffers[0][0])), uintptr(len(r.buffers[0])), 0, 0, 0)
+		n, _, errno := unix.Syscall6(
+			unix.SYS_RECVFROM, uintptr(q.fd), uintptr(unsafe.Pointer(&r.buffers[0][0])), uintptr(len(r.buffers[0])), 0, 0, 0)
 		if errno != 0 {
 			return 0, ignoreEINTR(errno)
 		}
 		r.datagrams[0].length = uint32(n)
 	} else {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(q.fd), uintptr(unsafe.Pointer(&r.datagrams[0])), uintptr(len(r.datagrams)), unix.MSG_WAITFORONE, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(q.fd), uintptr(unsafe.Pointer(&r.datagrams[0])), uintptr(len(
+			r.datagrams)), unix.MSG_WAITFORONE, 0, 0)
 		if errno != 0 {
 			return 0, ignoreEINTR(errno)
 		}
@@ -113,7 +115,8 @@ func (q *Queue) pronounce(r *reader, n int) error {
 	}
 	for {
 		// The kernel as destination needs no address.
-		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(q.fd), uintptr(unsafe.Pointer(&r.out[0])), uintptr(len(r.out)), 0, 0, 0)
+		_, _, errno := unix.Syscall6(
+			unix.SYS_SENDTO, uintptr(q.fd), uintptr(unsafe.Pointer(&r.out[0])), uintptr(len(r.out)), 0, 0, 0)
 		if errno != unix.EINTR {
 			return errnoErr(errno)
 		}

@@ -93,11 +93,13 @@ type packet struct {
 // Kinds of links, as far as messages name them (the registry of tcpdump's link types).
 const ethernet = 1
 
-var links = map[uint32]string{0: "loopback", 101: "Raw, packets without frames", 113: "Linux cooked", 127: "radiotap", 276: "Linux cooked"}
+var links = map[uint32]string{
+	0: "loopback", 101: "Raw, packets without frames", 113: "Linux cooked", 127: "radiotap", 276: "Linux cooked"}
 
 func (p packet) addTo(t *frames.Trace) error {
 	if p.link != ethernet {
-		return fmt.Errorf("it was captured from a link of type %d (%s): frames need Ethernet", p.link, cmp.Or(links[p.link], "not Ethernet"))
+		return fmt.Errorf(
+			"it was captured from a link of type %d (%s): frames need Ethernet", p.link, cmp.Or(links[p.link], "not Ethernet"))
 	}
 	return t.Add(p.bytes, p.at)
 }

@@ -213,7 +213,8 @@ func (g *ngReader) packet(kind uint32, body int) (p packet, err error) {
 		return p, err
 	}
 	if int64(from) >= int64(len(g.interfaces)) || int64(kept) > int64(body-fixed-4) {
-		return p, fmt.Errorf("a packet of interface %d of %d with %d bytes in a block of %d: the file is damaged", from, len(g.interfaces), kept, body)
+		return p, fmt.Errorf("a packet of interface %d of %d with %d bytes in a block of %d: the file is damaged", from, len(
+			g.interfaces), kept, body)
 	}
 	i := g.interfaces[from]
 	p = packet{link: i.link}

@@ -39,7 +39,8 @@ func TestOlderVersions(t *testing.T) {
 		major, minor uint16
 		lengths      [2]uint32
 	}{
-		"2.4": {2, 4, now}, "2.3 as 2.4": {2, 3, now}, "2.3 as 2.2": {2, 3, then}, "2.2": {2, 2, then}, "2.1": {2, 1, then}, "2.0": {2, 0, then}, "543.0": {543, 0, then},
+		"2.4": {2, 4, now}, "2.3 as 2.4": {2, 3, now}, "2.3 as 2.2": {2, 3, then}, "2.2": {2, 2, then}, "2.1": {2, 1, then},
+		"2.0": {2, 0, then}, "543.0": {543, 0, then},
 	} {
 		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
 			data := versioned(order, c.major, c.minor, c.lengths, [2]uint32{60, 60})
@@ -51,7 +52,8 @@ func TestOlderVersions(t *testing.T) {
 			}
 			tcpdump := exec.Command("tcpdump", "-nn", "-e", "-r", "-")
 			tcpdump.Stdin = bytes.NewReader(data)
-			if out, err := tcpdump.Output(); err != nil || !strings.Contains(string(out), "length 1514:") || !strings.Contains(string(out), "length 60:") {
+			if out, err := tcpdump.Output(); err != nil || !strings.Contains(string(out), "length 1514:") ||
+				!strings.Contains(string(out), "length 60:") {
 				t.Errorf("%s, %v: tcpdump reads something else: %v\n%s", name, order, err, out)
 			}
 		}

@@ -63,7 +63,8 @@ func TestAccountsAreThoseOfTheModel(t *testing.T) {
 			stream := rapid.IntRange(0, streams-1).Draw(t, "stream")
 			number := rapid.Uint64Range(0, numbers-1).Draw(t, "number")
 			bytes := rapid.IntRange(60, 200).Draw(t, "bytes")
-			if _, err := r.objs.Receive.Run(runOf(frame(bytes, frames.Stamp{Stream: uint16(stream), Number: number}))); err != nil {
+			if _, err := r.objs.Receive.Run(
+				runOf(frame(bytes, frames.Stamp{Stream: uint16(stream), Number: number}))); err != nil {
 				t.Fatalf("%v", err)
 			}
 			models[stream].take(number, bytes, 0)
@@ -114,8 +115,10 @@ func injectedFaults(t *testing.T, p labtest.Pair) {
 			await(t, r, had+uint64(len(chunk)))
 		}
 		got := stats(t, r)
-		if got.Frames != uint64(len(order)) || got.Duplicates != twice || got.Reordered != late || got.Lost(sent) != int64(lost) || got.Missing != lost-3 {
-			t.Errorf("round %d: %+v; want %d frames, %d lost, %d twice, %d reordered", round, brief(got), len(order), lost, twice, late)
+		if got.Frames != uint64(len(order)) || got.Duplicates != twice || got.Reordered != late ||
+			got.Lost(sent) != int64(lost) || got.Missing != lost-3 {
+			t.Errorf("round %d: %+v; want %d frames, %d lost, %d twice, %d reordered", round, brief(got), len(order), lost,
+				twice, late)
 		}
 		if err := r.Reset(); err != nil {
 			t.Fatal(err)
@@ -149,7 +152,8 @@ func TestSeveralCPUsAtOnce(t *testing.T) {
 	wg.Wait()
 	got := stats(t, r)
 	const all, again = threads * each, threads * each / 10
-	if got.Frames != all+again || got.Duplicates != again || got.Distinct() != all || got.Delay.Frames != all || got.Stray != 0 {
+	if got.Frames != all+again || got.Duplicates != again || got.Distinct() != all || got.Delay.Frames != all ||
+		got.Stray != 0 {
 		t.Errorf("counts %+v, %v; want %d frames, %d of them again", brief(got), errs, all+again, again)
 	}
 	var sizes, delays uint64
@@ -217,12 +221,14 @@ func TestQuantiles(t *testing.T) {
 }
 
 func TestDelaysSinceAReading(t *testing.T) {
-	before, now := Delay{Frames: 6, SumNs: 22, counts: make([]uint64, buckets)}, Delay{Frames: 11, SumNs: 163, MinNs: 3, MaxNs: 60, counts: make([]uint64, buckets)}
+	before, now := Delay{Frames: 6, SumNs: 22, counts: make([]uint64, buckets)},
+		Delay{Frames: 11, SumNs: 163, MinNs: 3, MaxNs: 60, counts: make([]uint64, buckets)}
 	before.counts[3], before.counts[7] = 5, 1
 	now.counts[3], now.counts[7], now.counts[60] = 5, 4, 2
 	got := now.Since(before)
 	if got.Frames != 5 || got.SumNs != 141 || got.QuantileNs(0.5) != 7 || got.QuantileNs(0.7) != 60 {
-		t.Errorf("%d frames of %d ns together, median %g, 70th percentile %g", got.Frames, got.SumNs, got.QuantileNs(0.5), got.QuantileNs(0.7))
+		t.Errorf("%d frames of %d ns together, median %g, 70th percentile %g", got.Frames, got.SumNs, got.QuantileNs(0.5),
+			got.QuantileNs(0.7))
 	}
 	if now.counts[3] != 5 {
 		t.Error("the reading was changed")

@@ -146,7 +146,8 @@ func eachFrame(t *testing.T, p labtest.Pair) {
 				}
 			}
 			got := stats(t, r)
-			if got.Frames != 1000 || got.Bytes != bytes || got.Lost(1000) != 0 || got.Missing+got.Duplicates+got.Reordered+got.Merged+got.Stray+got.Early != 0 {
+			if got.Frames != 1000 || got.Bytes != bytes || got.Lost(1000) != 0 ||
+				got.Missing+got.Duplicates+got.Reordered+got.Merged+got.Stray+got.Early != 0 {
 				t.Errorf("counts %+v, want 1000 frames of %d bytes", brief(got), bytes)
 			}
 			if fmt.Sprint(got.Sizes) != fmt.Sprint(sizes) {
@@ -290,7 +291,8 @@ func nothingStaysBehind(t *testing.T, p labtest.Pair) {
 		if _, err := r.Stats(); err == nil || !strings.Contains(err.Error(), "closed") {
 			t.Errorf("counts after Close: %v", err)
 		}
-		if left, err := exec.Command("tc", "qdisc", "show", "dev", "gwt1").Output(); err != nil || strings.Contains(string(left), "clsact") {
+		if left, err := exec.Command("tc", "qdisc", "show", "dev", "gwt1").Output(); err != nil ||
+			strings.Contains(string(left), "clsact") {
 			t.Errorf("after Close there is %s, %v", left, err)
 		}
 	})
@@ -310,7 +312,8 @@ func badLinks(t *testing.T, p labtest.Pair) {
 		{Config{Interface: "gwt1", Streams: 1000, FramesPerStream: 1 << 40}, "frames"},
 	} {
 		p.Server.Do(func() {
-			if _, err := Open(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.cfg.Interface) {
+			if _, err := Open(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) ||
+				!strings.Contains(err.Error(), tt.cfg.Interface) {
 				t.Errorf("%+v: %v, want an error that names %s and %s", tt.cfg, err, tt.cfg.Interface, tt.want)
 			}
 		})

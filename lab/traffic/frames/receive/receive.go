@@ -54,7 +54,8 @@ func (cfg *Config) complete() error {
 	case cfg.Streams < 0 || cfg.Streams > frames.MaxStreams:
 		return fmt.Errorf("%d streams: there are 1 to %d", cfg.Streams, frames.MaxStreams)
 	case cfg.FramesPerStream < 0 || cfg.words() > maxWords/int64(cfg.Streams):
-		return fmt.Errorf("%d frames in each of %d streams: they are at least 1, and together at most %d", cfg.FramesPerStream, cfg.Streams, int64(maxWords)*64)
+		return fmt.Errorf("%d frames in each of %d streams: they are at least 1, and together at most %d",
+			cfg.FramesPerStream, cfg.Streams, int64(maxWords)*64)
 	}
 	return nil
 }
@@ -88,7 +89,8 @@ func (r *Receiver) open() error {
 	if err := r.load(); err != nil {
 		return err
 	}
-	r.at, err = hook.Attach(hook.Config{Interface: ifi.Attrs().Index, Name: "gateweigh_frames", Old: r.cfg.clsact}, r.objs.Receive)
+	r.at, err = hook.Attach(
+		hook.Config{Interface: ifi.Attrs().Index, Name: "gateweigh_frames", Old: r.cfg.clsact}, r.objs.Receive)
 	return err
 }
 

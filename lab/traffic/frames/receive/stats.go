@@ -11,13 +11,14 @@ import (
 
 // Received is what arrived since Open or Reset.
 type Received struct {
-	Frames, Bytes uint64         // with duplicates; bytes as frames.Frame counts them
-	Duplicates    uint64         // frames with a number that had come before
-	Missing       uint64         // numbers that did not come, below the highest of their stream that did
-	Reordered     uint64         // came after a frame of their stream with a higher number (RFC 4737, 3.3); duplicates do not count
-	Sizes         map[int]uint64 // frames by bytes, with duplicates
-	Delay         Delay          // of all frames but duplicates
-	Streams       []Stream       // by number
+	Frames, Bytes uint64 // with duplicates; bytes as frames.Frame counts them
+	Duplicates    uint64 // frames with a number that had come before
+	Missing       uint64 // numbers that did not come, below the highest of their stream that did
+	// came after a frame of their stream with a higher number (RFC 4737, 3.3); duplicates do not count
+	Reordered uint64
+	Sizes     map[int]uint64 // frames by bytes, with duplicates
+	Delay     Delay          // of all frames but duplicates
+	Streams   []Stream       // by number
 
 	// What is in none of the counts above.
 	Stray   uint64 // frames of a stream, or with a number, beyond those that Config expects: dropped

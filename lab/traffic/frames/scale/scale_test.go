@@ -14,7 +14,8 @@ func TestBounds(t *testing.T) {
 		for place := range s.Size(64) {
 			least, greatest := s.Range(place)
 			if least != next || greatest < least || s.Place(least) != place || s.Place(greatest) != place {
-				t.Fatalf("scale %d: place %d is from %d to %d, want it from %d on; these numbers are at %d and %d", s, place, least, greatest, next, s.Place(least), s.Place(greatest))
+				t.Fatalf("scale %d: place %d is from %d to %d, want it from %d on; these numbers are at %d and %d", s, place, least,
+					greatest, next, s.Place(least), s.Place(greatest))
 			}
 			if width := greatest - least + 1; width > 1 && width > least>>s {
 				t.Fatalf("scale %d: place %d, from %d on, has %d numbers", s, place, least, width)

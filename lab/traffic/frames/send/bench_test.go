@@ -32,7 +32,8 @@ func newSink(b *testing.B, polling string) labtest.Pair {
 	if polling == "thread" {
 		p.Server.Run(b, "unshare", "-m", "sh", "-ec", "mount -t sysfs sysfs /sys; echo 1 > /sys/class/net/gwt1/threaded")
 	}
-	p.Client.Run(b, "sh", "-ec", "tc qdisc del dev gwt0 root; ip neigh replace 10.77.0.1 lladdr $0 dev gwt0", streams(b, p, 1)[0].DstMAC.String())
+	p.Client.Run(b, "sh", "-ec", "tc qdisc del dev gwt0 root; ip neigh replace 10.77.0.1 lladdr $0 dev gwt0",
+		streams(b, p, 1)[0].DstMAC.String())
 	const pass, drop = -1, 2
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -126,7 +127,8 @@ func BenchmarkRate(b *testing.B) {
 			b.Run(fmt.Sprintf("kpps=%d/by=%s", kpps, e), func(b *testing.B) {
 				p := newSink(b, "softirq")
 				n := kpps * 500
-				plan, err := frames.NewPlan(frames.Config{Sizes: sizes, Schedule: frames.Schedule{PacketsPerSecond: float64(kpps) * 1e3}, Count: int64(n)})
+				plan, err := frames.NewPlan(
+					frames.Config{Sizes: sizes, Schedule: frames.Schedule{PacketsPerSecond: float64(kpps) * 1e3}, Count: int64(n)})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -150,11 +152,13 @@ var peers = []struct {
 	argv func(b *testing.B, to send.Stream, bytes, n int) []string
 }{
 	{"tcpreplay", func(b *testing.B, to send.Stream, bytes, n int) []string {
-		return []string{"--intf1=gwt0", "--topspeed", "--preload-pcap", "--quiet", "--loop=" + strconv.Itoa((n+999)/1000), capture(b, to, bytes)}
+		return []string{"--intf1=gwt0", "--topspeed", "--preload-pcap", "--quiet", "--loop=" + strconv.Itoa((n+999)/1000),
+			capture(b, to, bytes)}
 	}},
 	{"mausezahn", func(_ *testing.B, to send.Stream, bytes, n int) []string {
 		return []string{"gwt0", "-q", "-c", strconv.Itoa(n), "-d", "0", "-a", to.SrcMAC.String(), "-b", to.DstMAC.String(),
-			"-A", to.Src.Addr().String(), "-B", to.Dst.Addr().String(), "-t", "udp", "sp=4000,dp=9", "-p", strconv.Itoa(bytes - frames.PayloadAt)}
+			"-A", to.Src.Addr().String(), "-B", to.Dst.Addr().String(), "-t", "udp", "sp=4000,dp=9", "-p",
+			strconv.Itoa(bytes - frames.PayloadAt)}
 	}},
 	{"trafgen", func(b *testing.B, to send.Stream, bytes, n int) []string {
 		var text strings.Builder
@@ -168,7 +172,8 @@ var peers = []struct {
 		return []string{"--dev", "gwt0", "--conf", path, "--num", strconv.Itoa(n), "--cpus", "1", "--qdisc-path"}
 	}},
 	{"iperf3", func(_ *testing.B, _ send.Stream, bytes, n int) []string {
-		return []string{"-c", labtest.ServerIP.String(), "-u", "-b", "0", "-l", strconv.Itoa(bytes - frames.PayloadAt), "-k", strconv.Itoa(n)}
+		return []string{"-c", labtest.ServerIP.String(), "-u", "-b", "0", "-l", strconv.Itoa(bytes - frames.PayloadAt), "-k",
+			strconv.Itoa(n)}
 	}},
 }
 

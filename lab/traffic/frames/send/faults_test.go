@@ -77,7 +77,8 @@ func TestRefusedFramesAreLost(t *testing.T) {
 		t.Run(string(e), func(t *testing.T) {
 			s, fd := tap(t)
 			plan := &steady{frames: 2000, sizes: []int{60}, streams: 1}
-			sender, err := start(t, s, send.Config{Streams: streamsTo(send.MAC{2, 0, 0, 0, 0, 1}, 1), Plan: plan, Loses: true, Engine: e})
+			sender, err := start(
+				t, s, send.Config{Streams: streamsTo(send.MAC{2, 0, 0, 0, 0, 1}, 1), Plan: plan, Loses: true, Engine: e})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +87,8 @@ func TestRefusedFramesAreLost(t *testing.T) {
 			}
 			sent := sender.Stats()
 			if sent.Offered != 2000 || sent.Intended != 2000 || sent.Refused < 2000-64-1 || sent.Engine != e {
-				t.Errorf("%s: %d due, %d offered, %d of them refused by a queue of 64", sent.Engine, sent.Intended, sent.Offered, sent.Refused)
+				t.Errorf("%s: %d due, %d offered, %d of them refused by a queue of 64", sent.Engine, sent.Intended, sent.Offered,
+					sent.Refused)
 			}
 			var before uint64
 			for i, frame := range read(t, fd, int(sent.Offered-sent.Refused)) {
@@ -105,7 +107,8 @@ func TestTooFast(t *testing.T) {
 		t.Run(string(e), func(t *testing.T) {
 			s, fd := tap(t)
 			plan := &steady{gapNs: 10, sizes: []int{60}, streams: 1}
-			sent := carryOut(t, s, send.Config{Streams: streamsTo(send.MAC{2}, 1), Plan: plan, Engine: e, MaxFor: 20 * time.Millisecond})
+			sent := carryOut(
+				t, s, send.Config{Streams: streamsTo(send.MAC{2}, 1), Plan: plan, Engine: e, MaxFor: 20 * time.Millisecond})
 			if due := int64(sent.Elapsed)/10 + 1; sent.Intended != due {
 				t.Errorf("intended %d frames in %s at one every 10 ns, want %d", sent.Intended, sent.Elapsed, due)
 			}
@@ -124,7 +127,8 @@ func TestTooFast(t *testing.T) {
 // TestAllAtOnce: a plan without end whose frames are all due at the start has more of them than can be counted.
 func TestAllAtOnce(t *testing.T) {
 	s, _ := tap(t)
-	sent := carryOut(t, s, send.Config{Streams: streamsTo(send.MAC{2}, 1), Plan: &steady{sizes: []int{60}, streams: 1}, MaxFor: time.Millisecond})
+	sent := carryOut(t, s, send.Config{Streams: streamsTo(send.MAC{2}, 1), Plan: &steady{sizes: []int{60}, streams: 1},
+		MaxFor: time.Millisecond})
 	if !sent.More || sent.Intended <= sent.Offered {
 		t.Errorf("intended %d, offered %d, more %v", sent.Intended, sent.Offered, sent.More)
 	}
@@ -133,7 +137,8 @@ func TestAllAtOnce(t *testing.T) {
 func TestStopEndsAnEndlessPlan(t *testing.T) {
 	p := newPair(t)
 	for _, e := range engines {
-		sender, err := start(t, p.Client, send.Config{Streams: streams(t, p, 1), Plan: &steady{gapNs: 1e6, sizes: []int{60}, streams: 1}, Engine: e})
+		sender, err := start(t, p.Client, send.Config{Streams: streams(t, p, 1), Plan: &steady{gapNs: 1e6, sizes: []int{60},
+			streams: 1}, Engine: e})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,14 +164,16 @@ func TestLinksThatEnd(t *testing.T) {
 		} {
 			t.Run(string(e)+"/"+c.name, func(t *testing.T) {
 				p := newPair(t)
-				sender, err := start(t, p.Client, send.Config{Streams: streams(t, p, 1), Plan: &steady{gapNs: 1e5, sizes: []int{60}, streams: 1}, Engine: e})
+				sender, err := start(t, p.Client, send.Config{Streams: streams(t, p, 1), Plan: &steady{gapNs: 1e5, sizes: []int{60},
+					streams: 1}, Engine: e})
 				if err != nil {
 					t.Fatal(err)
 				}
 				labtest.Await(t, "frames", func() bool { return sender.Stats().Offered > 3 })
 				p.Server.Run(t, "sh", "-c", c.server)
 				p.Client.Run(t, "sh", "-c", c.client)
-				if err := sender.Wait(); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "gwt0") {
+				if err := sender.Wait(); err == nil || !strings.Contains(err.Error(), c.says) ||
+					!strings.Contains(err.Error(), "gwt0") {
 					t.Errorf("the sender ends with %v, want a message about gwt0 with %q", err, c.says)
 				}
 			})
@@ -176,7 +183,8 @@ func TestLinksThatEnd(t *testing.T) {
 
 func TestBadConfigurations(t *testing.T) {
 	p := newPair(t)
-	p.Client.Run(t, "sh", "-ec", "ip link add gwtdown type veth peer name gwtother; ip tuntap add gwttun mode tun; ip link set gwttun up")
+	p.Client.Run(t, "sh", "-ec",
+		"ip link add gwtdown type veth peer name gwtother; ip tuntap add gwttun mode tun; ip link set gwttun up")
 	one := streams(t, p, 1)
 	good := func() *steady { return &steady{frames: 1, sizes: []int{60}, streams: 1} }
 	six := one[0]
@@ -192,7 +200,8 @@ func TestBadConfigurations(t *testing.T) {
 		{send.Config{Streams: one, Plan: good(), Link: "a-name-that-is-too-long"}, []string{"a-name-that-is-too-long"}},
 		{send.Config{Streams: one, Plan: good(), Link: "gwtdown"}, []string{"gwtdown", "ip link set gwtdown up"}},
 		{send.Config{Streams: one, Plan: good(), Link: "gwttun"}, []string{"gwttun", "Ethernet"}},
-		{send.Config{Streams: one, Plan: &steady{sizes: []int{60, 1515}, streams: 1}}, []string{"1515", "MTU of 1501", "1500"}},
+		{send.Config{Streams: one, Plan: &steady{sizes: []int{60, 1515}, streams: 1}},
+			[]string{"1515", "MTU of 1501", "1500"}},
 		{send.Config{Streams: one, Plan: &steady{sizes: []int{60}, streams: 2}}, []string{"2 streams", "1"}},
 		{send.Config{Streams: []send.Stream{six}, Plan: good()}, []string{"stream 0", "IPv4"}},
 		{send.Config{Streams: []send.Stream{nowhere}, Plan: good()}, []string{"stream 0", "MAC"}},
@@ -248,7 +257,8 @@ func TestNoPermission(t *testing.T) {
 		if err = unix.Capset(&header, &none[0]); err != nil {
 			return
 		}
-		_, err = send.Start(t.Context(), send.Config{Link: "gwt0", Streams: to, Plan: &steady{frames: 1, sizes: []int{60}, streams: 1}})
+		_, err = send.Start(
+			t.Context(), send.Config{Link: "gwt0", Streams: to, Plan: &steady{frames: 1, sizes: []int{60}, streams: 1}})
 	})
 	if err == nil || !strings.Contains(err.Error(), "root") {
 		t.Errorf("without capabilities: %v, want the advice to run as root", err)

@@ -47,7 +47,8 @@ func TestFavoured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice", "prlimit", "--rtprio=0", self, "-test.run=^TestFavoured$", "-test.v")
+	cmd := exec.Command("setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice", "prlimit", "--rtprio=0", self,
+		"-test.run=^TestFavoured$", "-test.v")
 	cmd.Env = append(os.Environ(), asRestricted+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
 		t.Errorf("without the permission: %v\n%s", err, out)
@@ -78,8 +79,8 @@ func niceness(t *testing.T, want map[string]int32) (n int) {
 	return n
 }
 
-// TestHeldUp: a sender that loses frames and was held up sends the rest of its plan later, in no burst that would overrun a
-// link. What is due at the plan's end is intended and not offered.
+// TestHeldUp: a sender that loses frames and was held up sends the rest of its plan later, in no burst that would
+// overrun a link. What is due at the plan's end is intended and not offered.
 func TestHeldUp(t *testing.T) {
 	const gap, held = 10 * time.Microsecond, 200 * time.Millisecond
 	for _, e := range engines {
@@ -87,7 +88,8 @@ func TestHeldUp(t *testing.T) {
 			cpu := firstCPU(t)
 			p := newPair(t)
 			sender, err := start(t, p.Client, send.Config{
-				Streams: streams(t, p, 1), Plan: &steady{gapNs: int64(gap), sizes: []int{60}, streams: 1}, CPUs: []int{cpu}, Loses: true, Engine: e, MaxFor: time.Minute,
+				Streams: streams(t, p, 1), Plan: &steady{gapNs: int64(gap), sizes: []int{60}, streams: 1}, CPUs: []int{cpu},
+				Loses: true, Engine: e, MaxFor: time.Minute,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -98,8 +100,10 @@ func TestHeldUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent := sender.Stats()
-			if missing := sent.Intended - sent.Offered; missing < int64(held/gap)/4 { // the kernel may have given the sender 50 ms of each second all the same
-				t.Errorf("%s: %d of %d frames were not offered, want a good part of the %d that were due meanwhile", sent.Engine, missing, sent.Intended, held/gap)
+			if missing := sent.Intended - sent.Offered; missing < int64(held/gap)/4 {
+				// the kernel may have given the sender 50 ms of each second all the same
+				t.Errorf("%s: %d of %d frames were not offered, want a good part of the %d that were due meanwhile", sent.Engine,
+					missing, sent.Intended, held/gap)
 			}
 		})
 	}

@@ -18,8 +18,9 @@ const engineToKill = "SEND_WITHOUT_END_BY"
 
 func TestMain(m *testing.M) {
 	if e := os.Getenv(engineToKill); e != "" {
-		s, err := send.Start(context.Background(), send.Config{Link: "gwt0", Streams: streamsTo(send.MAC{2}, 1), Engine: send.Engine(e),
-			Plan: &steady{gapNs: 1e5, sizes: []int{60}, streams: 1}})
+		s, err := send.Start(
+			context.Background(), send.Config{Link: "gwt0", Streams: streamsTo(send.MAC{2}, 1), Engine: send.Engine(e),
+				Plan: &steady{gapNs: 1e5, sizes: []int{60}, streams: 1}})
 		if err == nil {
 			err = s.Wait()
 		}

@@ -134,7 +134,8 @@ func (l *live) run() error {
 	}
 	atomic.StoreUint32(&c.Stop, 0)
 	atomic.StoreUint64(&c.Made, c.Taken)
-	return fmt.Errorf("%w: %s refuses frames from XDP (%w): a veth takes them once GRO was switched on at its other end while both were up",
+	return fmt.Errorf(
+		"%w: %s refuses frames from XDP (%w): a veth takes them once GRO was switched on at its other end while both were up",
 		errUnfit, l.s.port.name, unix.Errno(-refusal))
 }
 
@@ -159,7 +160,8 @@ const (
 // call is one run of the program. It is made here and not by the eBPF library, which starts interrupted runs again.
 func (l *live) call() unix.Errno {
 	at := testRun{
-		prog: uint32(l.objs.SendFrame.FD()), sizeIn: uint32(len(l.first)), dataIn: uint64(uintptr(unsafe.Pointer(&l.first[0]))),
+		prog: uint32(l.objs.SendFrame.FD()), sizeIn: uint32(len(l.first)),
+		dataIn: uint64(uintptr(unsafe.Pointer(&l.first[0]))),
 		repeat: liveRepeat, flags: bpfTestXDPFrames, batch: liveBatch,
 	}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfProgRun, uintptr(unsafe.Pointer(&at)), unsafe.Sizeof(at))

@@ -11,7 +11,8 @@ func CheckObject() error {
 	if err != nil {
 		return err
 	}
-	return layout.Check(spec, map[string]any{"controls": programsControl{}, "heads": programsHead{}, "slots": programsSlot{}, "link": uint32(0)})
+	return layout.Check(spec, map[string]any{"controls": programsControl{}, "heads": programsHead{},
+		"slots": programsSlot{}, "link": uint32(0)})
 }
 
 // Frame is the frame of a stream as it leaves a link.

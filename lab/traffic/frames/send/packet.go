@@ -149,7 +149,8 @@ func (p *packet) fill() (n int) {
 
 // send hands n frames to the kernel and returns how many it took before the first that it refused.
 func (p *packet) send(n int) (int, error) {
-	sent, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(p.s.port.fd), uintptr(unsafe.Pointer(&p.messages[0])), uintptr(n), 0, 0, 0)
+	sent, _, errno := unix.RawSyscall6(
+		unix.SYS_SENDMMSG, uintptr(p.s.port.fd), uintptr(unsafe.Pointer(&p.messages[0])), uintptr(n), 0, 0, 0)
 	if errno == unix.EINTR {
 		return 0, nil
 	}

@@ -22,21 +22,23 @@ const (
 
 // Sent is what became of a plan, RFC 2285's intended and offered load.
 type Sent struct {
-	Intended     int64 // frames due until now, or until the end. While the sender is far behind, it knows only those that it has read
+	// frames due until now, or until the end. While the sender is far behind, it knows only those that it has read
+	Intended     int64
 	More         bool  // Intended is not all: the plan goes on with frames that are all due at once
 	Offered      int64 // frames that the link took
 	OfferedBytes int64 // their bytes, without FCS
-	Refused      int64 // attempts that the link refused; these frames were tried again, or with Config.Loses are among Offered and lost
-	BySize       []SizeCount
-	ByStream     []int64       // offered frames of each stream
-	Late         Late          // of the offered frames
-	Last         time.Duration // from the start to when the last offered frame left
-	Elapsed      time.Duration
-	ThreadNs     int64 // CPU time of the sending thread; it never sleeps
-	PlannerNs    int64 // CPU time of the thread that reads the plan and counts
-	Engine       Engine
-	Reason       string // why Engine is not EngineLive
-	Favoured     bool   // see Config.Favoured
+	// attempts that the link refused; these frames were tried again, or with Config.Loses are among Offered and lost
+	Refused   int64
+	BySize    []SizeCount
+	ByStream  []int64       // offered frames of each stream
+	Late      Late          // of the offered frames
+	Last      time.Duration // from the start to when the last offered frame left
+	Elapsed   time.Duration
+	ThreadNs  int64 // CPU time of the sending thread; it never sleeps
+	PlannerNs int64 // CPU time of the thread that reads the plan and counts
+	Engine    Engine
+	Reason    string // why Engine is not EngineLive
+	Favoured  bool   // see Config.Favoured
 }
 
 // SizeCount is how many offered frames had a size.
@@ -115,7 +117,8 @@ func (s *schedule) feed() error {
 			}
 			number := s.numbers[f.Stream]
 			s.numbers[f.Stream]++
-			s.slots[(produced+uint64(i))%slotCount] = programsSlot{Due: uint64(f.Due), Bytes: uint32(f.Bytes), Stream: uint32(f.Stream),
+			s.slots[(produced+uint64(i))%slotCount] = programsSlot{
+				Due: uint64(f.Due), Bytes: uint32(f.Bytes), Stream: uint32(f.Stream),
 				Which: uint64(f.Stream)<<48 | number&(1<<48-1)}
 		}
 		atomic.StoreUint64(&s.c.Produced, produced+uint64(n))

@@ -3,17 +3,17 @@
 //	Plan ── feed ──► slots ── engine ──► link
 //	                   └────── count ──► Sent
 //
-// A thread of its own sends and does nothing else; a second one fills the slots ahead of it and counts behind it. What the
-// link refuses is tried again, so numbers have no gaps, and what could not be sent until the end is the difference
+// A thread of its own sends and does nothing else; a second one fills the slots ahead of it and counts behind it. What
+// the link refuses is tried again, so numbers have no gaps, and what could not be sent until the end is the difference
 // between intended and offered (RFC 2285).
 //
 // There are two engines. The live engine makes frames in the kernel (BPF_PROG_RUN with live frames, Linux 5.18), for
 // links that take frames from XDP; the packet engine uses a packet socket, on any link. Neither changes a setting of
 // the link, and nothing of either outlives the process.
 //
-// The live engine uses each page again once its frame was received, and writes only the first 60 bytes anew. A device that
-// changes payload in place, such as one that encrypts, therefore makes later UDP checksums wrong; receivers that look
-// at stamps alone do not care.
+// The live engine uses each page again once its frame was received, and writes only the first 60 bytes anew. A device
+// that changes payload in place, such as one that encrypts, therefore makes later UDP checksums wrong; receivers that
+// look at stamps alone do not care.
 package send
 
 import (
@@ -33,8 +33,8 @@ import (
 )
 
 // Plan says which frames are to be sent, in order of their due times. Fill returns less than len(batch) only at the
-// plan's end. No frame is longer than MaxBytes, and all streams are below Streams. The due times of an endless plan grow
-// without bound.
+// plan's end. No frame is longer than MaxBytes, and all streams are below Streams. The due times of an endless plan
+// grow without bound.
 type Plan interface {
 	Fill(batch []frames.Frame) int
 	MaxBytes() int
@@ -62,8 +62,8 @@ type Config struct {
 	// Loses has a frame that the link refuses be lost, as in the full ring of a network card, where it is else sent again:
 	// it counts as offered, and its number is missing. The ring of a veth belongs to its other end.
 	Loses bool
-	// Favoured has both threads go before other programs, so that frames leave in time on a CPU with other work. Where that
-	// is not permitted they go on without: see Sent.Favoured.
+	// Favoured has both threads go before other programs, so that frames leave in time on a CPU with other work. Where
+	// that is not permitted they go on without: see Sent.Favoured.
 	Favoured bool
 }
 
@@ -113,7 +113,8 @@ func Start(ctx context.Context, cfg Config) (_ *Sender, err error) {
 		return nil, err
 	}
 	if most := cfg.Plan.MaxBytes() - frames.EthernetBytes; most > s.port.mtu {
-		return nil, fmt.Errorf("the plan has frames of %d bytes, which need an MTU of %d, and the link's is %d: choose smaller frames or %s",
+		return nil, fmt.Errorf(
+			"the plan has frames of %d bytes, which need an MTU of %d, and the link's is %d: choose smaller frames or %s",
 			cfg.Plan.MaxBytes(), most, s.port.mtu, quote.Command("ip", "link", "set", cfg.Link, "mtu", strconv.Itoa(most)))
 	}
 	if err := s.chooseEngine(); err != nil {
@@ -300,8 +301,8 @@ func (s *Sender) endSending() {
 	}
 }
 
-// interrupt ends the sending thread's system call, if it is in one. Go's runtime interrupts threads by the same signal, and
-// ignores one that it has not sent.
+// interrupt ends the sending thread's system call, if it is in one. Go's runtime interrupts threads by the same signal,
+// and ignores one that it has not sent.
 func (s *Sender) interrupt() {
 	if tid := s.tid.Load(); tid != 0 {
 		_ = unix.Tgkill(unix.Getpid(), int(tid), unix.SIGURG)

@@ -18,7 +18,8 @@ import (
 
 var engines = []send.Engine{send.EngineLive, send.EnginePacket}
 
-// newPair is a pair whose client end takes frames from XDP: veth decides that when aggregation changes at the other end.
+// newPair is a pair whose client end takes frames from XDP: veth decides that when aggregation changes at the other
+// end.
 func newPair(t testing.TB) labtest.Pair {
 	t.Helper()
 	p := labtest.NewPair(t)
@@ -149,7 +150,8 @@ func TestFramesArriveAsPlanned(t *testing.T) {
 			plan := &steady{frames: n, gapNs: 20_000, sizes: []int{60, 61, 590, 1514, 1513, 62, 128}, streams: 300}
 			sent := carryOut(t, p.Client, send.Config{Streams: to, Plan: plan, Engine: e})
 			if sent.Engine != e || sent.Intended != n || sent.Offered != n {
-				t.Errorf("engine %s (%s), intended %d, offered %d; want %s and %d frames", sent.Engine, sent.Reason, sent.Intended, sent.Offered, e, n)
+				t.Errorf("engine %s (%s), intended %d, offered %d; want %s and %d frames", sent.Engine, sent.Reason, sent.Intended,
+					sent.Offered, e, n)
 			}
 			all := read(t, fd, n)
 			compare(t, plan, to, all)
@@ -201,7 +203,8 @@ func checkAccount(t *testing.T, plan *steady, sent send.Sent, all []received) {
 		late += after
 	}
 	if late != int64(sent.Late.Sum) || sent.Late.Frames != sent.Offered {
-		t.Errorf("by the stamps %d frames were late by %d ns in all; the account says %d and %d", len(all), late, sent.Late.Frames, sent.Late.Sum)
+		t.Errorf("by the stamps %d frames were late by %d ns in all; the account says %d and %d", len(all), late,
+			sent.Late.Frames, sent.Late.Sum)
 	}
 	for _, s := range sent.BySize {
 		if sizes[s.Bytes] != s.Frames {
@@ -209,7 +212,8 @@ func checkAccount(t *testing.T, plan *steady, sent send.Sent, all []received) {
 		}
 	}
 	if len(sent.BySize) != len(sizes) || bytes != sent.OfferedBytes {
-		t.Errorf("%d sizes and %d bytes arrived; the account says %d and %d", len(sizes), bytes, len(sent.BySize), sent.OfferedBytes)
+		t.Errorf("%d sizes and %d bytes arrived; the account says %d and %d", len(sizes), bytes, len(sent.BySize),
+			sent.OfferedBytes)
 	}
 	for i := range byStream {
 		if byStream[i] != sent.ByStream[i] {
@@ -236,7 +240,8 @@ func TestLinkWithoutXDP(t *testing.T) {
 		compare(t, plan, to, all)
 		checkAccount(t, plan, sent, all)
 	}
-	if _, err := start(t, p.Client, send.Config{Streams: to, Plan: &steady{sizes: []int{3073}, streams: 1}, Engine: send.EngineLive}); err == nil {
+	if _, err := start(t, p.Client, send.Config{Streams: to, Plan: &steady{sizes: []int{3073}, streams: 1},
+		Engine: send.EngineLive}); err == nil {
 		t.Error("the live engine accepts frames that are too long for it")
 	}
 }

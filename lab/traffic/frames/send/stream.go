@@ -49,7 +49,8 @@ func (s Stream) head() (h programsHead, err error) {
 	ip := h.Bytes[frames.EthernetBytes:][:frames.IPv4Bytes]
 	h.IpSum = wordSum(ip)
 	// The pseudo-header is addresses and protocol (RFC 768); the length comes with each frame.
-	h.UdpSum = wordSum(ip[12:]) + wordSum([]byte{0, protocolUDP}) + wordSum(h.Bytes[frames.EthernetBytes+frames.IPv4Bytes:])
+	h.UdpSum = wordSum(ip[12:]) + wordSum([]byte{0, protocolUDP}) +
+		wordSum(h.Bytes[frames.EthernetBytes+frames.IPv4Bytes:])
 	return h, nil
 }
 
@@ -93,7 +94,8 @@ func newFiller() *filler {
 	return f
 }
 
-// write makes a frame of s.Bytes in b, whose bytes from 60 on are the filler's. It is what write_frame is in send.bpf.c.
+// write makes a frame of s.Bytes in b, whose bytes from 60 on are the filler's. It is what write_frame is in
+// send.bpf.c.
 func (f *filler) write(b []byte, h *programsHead, s *programsSlot, sentNs uint64) {
 	copy(b, h.Bytes[:frames.PayloadAt])
 	ip, udp := b[frames.EthernetBytes:], b[frames.EthernetBytes+frames.IPv4Bytes:]
@@ -104,7 +106,8 @@ func (f *filler) write(b []byte, h *programsHead, s *programsSlot, sentNs uint64
 	binary.BigEndian.PutUint16(stamp, frames.Magic)
 	binary.BigEndian.PutUint64(stamp[2:], s.Which)
 	binary.BigEndian.PutUint64(stamp[10:], sentNs)
-	sum := ^fold(uint64(h.UdpSum) + 2*uint64(binary.NativeEndian.Uint16(udp[4:])) + uint64(wordSum(stamp)) + uint64(f.sums[s.Bytes]))
+	sum := ^fold(uint64(h.UdpSum) + 2*uint64(binary.NativeEndian.Uint16(udp[4:])) + uint64(wordSum(stamp)) +
+		uint64(f.sums[s.Bytes]))
 	if sum == 0 {
 		sum = 0xffff // 0 would say that there is no checksum
 	}

@@ -62,7 +62,7 @@ check: ## formatting, go vet, staticcheck
 # Which parts there are, and why, is in .ci/suite. A second make test of this checkout waits for the first.
 test: deps build guest-kernel ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
 	@ROOT='$(ROOT)' flock -o bin/suite.lock go run ./.ci/tally '.ci/suite count' '.ci/suite guest' '.ci/suite gateway' then \
-	'.ci/suite labs' '.ci/suite runs 1' '.ci/suite runs 2' '.ci/suite runs 3' then '.ci/suite alone' '.ci/suite computing'
+	'.ci/suite labs' '.ci/suite runs 1' '.ci/suite runs 2' '.ci/suite runs 3' then '.ci/suite alone' '.ci/suite computing' '.ci/suite programs'
 
 PKG ?= ./...
 RUN ?= .
@@ -76,7 +76,7 @@ KERNEL ?= debian
 SET ?= all
 LIMIT ?= 7200
 
-test-kernel: deps build ## gatewayd's data paths under another kernel, KERNEL=debian: SET=core the least, or all of an hour and more; LIMIT=7200 seconds a package
+test-kernel: deps build ## gatewayd's data paths under another kernel, KERNEL=debian: SET=core the least (paths and programs, half of it each), or all of an hour and more; LIMIT=7200 seconds a package
 	ROOT='$(ROOT)' LIMIT='$(LIMIT)' .ci/guest '$(KERNEL)' '$(SET)' | go run ./.ci/tally
 
 # Where the kernel has netfilter of bridged frames as a module: modprobe br_netfilter.

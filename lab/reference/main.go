@@ -1,5 +1,5 @@
 // Command reference writes the pages of docs/reference from the lab's own tables and doc comments: keys of experiments,
-// metrics, records. CI checks that they are what the code says.
+// metrics, records, claims of studies. CI checks that they are what the code says.
 package main
 
 import (
@@ -19,6 +19,7 @@ var pages = []struct {
 	{"device-keys.md", deviceKeys},
 	{"metrics.md", metrics},
 	{"records.md", records},
+	{"claims.md", claims},
 }
 
 func main() {

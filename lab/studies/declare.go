@@ -89,8 +89,10 @@ type Claim struct {
 	Sweeps   []*Sweep
 	Metric   Metric
 	Judge    criterion
-	Absolute bool // of times, not of ratios: nothing that an emulated CPU can tell
-	Why      Why
+	// Holds and Not say in words what Judge asks for: when the claim holds here, and when it does not.
+	Holds, Not string
+	Absolute   bool // of times, not of ratios: nothing that an emulated CPU can tell
+	Why        Why
 }
 
 // Why explains outcomes that differ from the study's; each may be empty.

@@ -1,9 +1,7 @@
 package studies
 
 import (
-	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -78,16 +76,12 @@ func TestShippedExperimentsCapture(t *testing.T) {
 	}
 }
 
-// TestEveryClaimIsDocumented: the criteria stand in docs/studies.md.
+// TestEveryClaimIsDocumented: each claim says in words when it holds and when it does not.
 func TestEveryClaimIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/studies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, st := range all {
 		for _, c := range st.Claims {
-			if !strings.Contains(string(doc), "| `"+c.ID+"`") {
-				t.Errorf("docs/studies.md does not say how %s of study %d is judged", c.ID, st.Number)
+			if c.Holds == "" || c.Not == "" {
+				t.Errorf("study %d does not say in words how %s is judged", st.Number, c.ID)
 			}
 		}
 	}

@@ -8,7 +8,7 @@
 //
 // Each study is a declaration in a file of its own (see Study): sweeps with their
 // published values, claims with their criteria, and the forms of tables and figures.
-// docs/studies.md says how each claim is judged.
+// docs/reference/claims.md says how each claim is judged.
 package studies
 
 import (
@@ -113,8 +113,10 @@ type Outcome struct {
 	Answers Answers
 }
 
-// all are the published studies, in the order of their numbers.
 var all = []Study{study1, study2, study3, study4, study5}
+
+// All are the published studies, in the order of their numbers.
+func All() []Study { return slices.Clone(all) }
 
 // Beside compares runs with every study. A ratio of labs that differ in more than the device says
 // nothing of a study: the first run must not be such a one, and others of the kind are left out, as

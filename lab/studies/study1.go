@@ -170,28 +170,44 @@ func sampledFigure(s *Sweep, number, proportional string) FigureForm {
 const almost = 0.25
 
 var claims1 = []Claim{
-	{ID: "bandwidth-dominates", Sweeps: []*Sweep{bandwidth, clients}, Metric: normalised, Judge: dominates(),
-		Text: "Bandwidth is the dominant factor for CPU, ahead of the number of clients (5.4.3, 6.1).",
+	{ID: "bandwidth-dominates",
+		Holds: "ten times the bandwidth (100 → 1000 Mbit/s, 100 clients) raises normalised CPU by a larger factor than a " +
+			"hundred times the clients (1 → 100, 1 Gbit/s): lower bound above upper bound. Up to the highest level carried " +
+			"when that is less",
+		Not: "the other way round, with the full ten times", Sweeps: []*Sweep{bandwidth, clients}, Metric: normalised,
+		Judge: dominates(),
+		Text:  "Bandwidth is the dominant factor for CPU, ahead of the number of clients (5.4.3, 6.1).",
 		Why: Why{Fails: "A gateway that walks a list of clients for each packet costs more with each of them; the study's " +
 			"do not.",
 			Moved: "At %s in total a client costs a larger share beside the traffic than at the study's %s: such a run can " +
 				"prove the claim, and not disprove it."}},
-	{ID: "portals-double-cpu-at-any-bandwidth", Of: devices, Sweeps: []*Sweep{bandwidth}, Metric: overhead,
+	{ID: "portals-double-cpu-at-any-bandwidth", Holds: "lower bound of the overhead ratio above 2 at all five levels",
+		Not: "an upper bound below 2 at any", Of: devices, Sweeps: []*Sweep{bandwidth}, Metric: overhead,
 		Judge: above(2), Why: cheaper,
 		Text: "A captive portal more than doubles CPU at every bandwidth, 100 Mbit/s to 1 Gbit/s (table 5.1, 6.1)."},
-	{ID: "portals-double-cpu-with-any-clients", Of: devices, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: above(2),
+	{ID: "portals-double-cpu-with-any-clients", Holds: "the same at all four numbers of clients",
+		Not: "the same", Of: devices, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: above(2),
 		Why:  cheaper,
 		Text: "A captive portal more than doubles CPU with any number of clients, 1 to 100 (5.4.3)."},
-	{ID: "linear-to-800-mbps", Sweeps: []*Sweep{bandwidth}, Metric: normalised, Judge: linear(800, almost),
+	{ID: "linear-to-800-mbps",
+		Holds: "from each step to the next, the CPU of a further Mbit/s changes by a factor within 1.25",
+		Not:   "by a factor outside 1.25 on any", Sweeps: []*Sweep{bandwidth}, Metric: normalised, Judge: linear(800, almost),
 		Text: "CPU follows bandwidth almost linearly up to 800 Mbit/s (5.3.3, 6.1).",
 		Why:  Why{Fails: asLab + " At higher load a router finds more packets waiting when it wakes, and each costs less."}},
-	{ID: "more-than-proportional-at-1-gbps", Sweeps: []*Sweep{bandwidth}, Metric: normalised,
+	{ID: "more-than-proportional-at-1-gbps",
+		Holds: "from 800 to 1000 Mbit/s CPU rises by more than a factor 1.25: lower bound of CPU over bandwidth above 1, " +
+			"and its upper bound above 1 + δ",
+		Not: "its upper bound at most 1 + δ. This comes first: all of [1.01, 1.04] lies above 1, but a rise within δ does " +
+			"not matter", Sweeps: []*Sweep{bandwidth}, Metric: normalised,
 		Judge: beyondProportion(800, 1000),
 		Text:  "From 800 Mbit/s to 1 Gbit/s CPU rises by more than in proportion (5.3.3, 6.1).",
 		Why: Why{Fails: "In the study 1 Gbit/s is the line rate of the NICs and its client machine was near 100 % CPU " +
 			"(5.2.2), " +
 			"and a full link has effects of its own; links here have no line rate."}},
-	{ID: "largest-step-1-to-10-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: largestFirst(),
+	{ID: "largest-step-1-to-10-clients",
+		Holds: "the net increase from 1 to 10 clients lies above 0 and above that of every other step",
+		Not:   "another lies above it, or the relative increase from 1 to 10 below δ", Sweeps: []*Sweep{clients},
+		Metric: normalised, Judge: largestFirst(),
 		Text: "The largest rise of CPU is from 1 to 10 clients (5.4.3, 6.1).",
 		Why: Why{Fails: perClient,
 			Other: "The length of bursts moves a router's CPU by a factor of two. In the study it was free to change with the " +
@@ -199,18 +215,25 @@ var claims1 = []Claim{
 				"the lab holds it, so what is left is the cost of the clients themselves."}},
 	// The study's own figures rise by 5.6, 7.7 and 20.4 %: its text means that single
 	// steps become smaller.
-	{ID: "negligible-beyond-10-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(10, 100),
+	{ID: "negligible-beyond-10-clients", Holds: "the relative increase from 10 to 100 clients lies within δ",
+		Not: "it lies outside", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(10, 100),
 		Why: rising,
 		Text: "Beyond 10 clients the rise of CPU slows down so much that their number hardly matters (after 5.4.3 and 6.1: " +
 			"it slows down considerably)."},
 	// The study took no intervals and calls a rise of 2.76 % negligible.
-	{ID: "negligible-50-to-100-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(50, 100),
+	{ID: "negligible-50-to-100-clients", Holds: "the relative increase lies within δ",
+		Not: "it lies outside", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(50, 100),
 		Why:  rising,
 		Text: "From 50 to 100 clients CPU hardly rises any more (5.4.3, 6.1)."},
-	{ID: "portals-converge", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: converges(),
+	{ID: "portals-converge",
+		Holds: "from 1 to 100 clients the factor between the more and the less expensive of the two, of their overhead " +
+			"ratios, shrinks by more than δ: upper bound of (factor with 100) / (factor with 1) below 1/(1+δ)",
+		Not: "it shrinks by less, or grows: lower bound at or above 1/(1+δ)", Of: pairs, Sweeps: []*Sweep{clients},
+		Metric: overhead, Judge: converges(),
 		Text: "The difference between a portal that works through a TUN device and one that works through NFQUEUE shrinks " +
 			"with more clients (5.4.3, 6.1)."},
-	{ID: "portals-alike-with-100-clients", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: alike(),
+	{ID: "portals-alike-with-100-clients", Holds: "the quotient of the two overhead ratios lies within δ with 100 clients",
+		Not: "it lies outside", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: alike(),
 		Text: "With 100 clients the two kinds of portal cost the same (5.4.3, 6.1)."},
 }
 

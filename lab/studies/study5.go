@@ -85,24 +85,32 @@ func systemsFigure(s *Sweep, number, cpus string) FigureForm {
 }
 
 var claims5 = []Claim{
-	{ID: "loses-with-full-cpu", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: busy,
+	{ID: "loses-with-full-cpu", Holds: "one CPU, 10 MB: 90 % of the CPU or more in use wherever frames are lost for sure",
+		Not: "less at any", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: busy,
 		Judge: losesWith(full, math.Inf(1), false, captured),
 		Text:  "With one CPU and large buffers a system begins to lose packets where its CPU is fully used (3).",
 		Why:   Why{Fails: pauses}},
-	{ID: "own-buffers-lose-before", Of: devices, Sweeps: []*Sweep{oneCPUOwn}, Metric: busy,
+	{ID: "own-buffers-lose-before",
+		Holds: "one CPU, buffers as they are: less than 90 % in use at a rate at which frames are lost for sure",
+		Not:   "more at all of them", Of: devices, Sweeps: []*Sweep{oneCPUOwn}, Metric: busy,
 		Judge: losesWith(math.Inf(-1), full, true, captured),
 		Text:  "With buffers as they are a system loses packets although its CPU is not fully used (3).",
 		Why: Why{Fails: "libpcap and sink-mmap ask for 2 MiB today, whatever the kernel's default: that holds what comes " +
 			"in while the program waits."}},
-	{ID: "larger-buffers-capture-more", Of: devices, Sweeps: []*Sweep{oneCPUOwn, oneCPU}, Metric: captured,
+	{ID: "larger-buffers-capture-more",
+		Holds: "one CPU: 10 MB capture more at a rate at which buffers as they are lose for sure, and less at none",
+		Not:   "less at one, more at none", Of: devices, Sweeps: []*Sweep{oneCPUOwn, oneCPU}, Metric: captured,
 		Judge: improves(),
 		Text:  "Larger buffers capture packets that are lost otherwise (2, 3)."},
-	{ID: "second-cpu-captures-more", Of: devices, Sweeps: []*Sweep{oneCPU, twoCPUs}, Metric: captured, Judge: improves(),
+	{ID: "second-cpu-captures-more", Holds: "the same of two CPUs beside one, 10 MB",
+		Not: "the same", Of: devices, Sweeps: []*Sweep{oneCPU, twoCPUs}, Metric: captured, Judge: improves(),
 		Text: "A second CPU improves the capture rate of all systems (3).", Why: Why{Fails: besideGenerator}},
-	{ID: "captures-all-to-650-mbps", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: captured, Judge: keeps(650),
+	{ID: "captures-all-to-650-mbps", Holds: "one CPU, 10 MB: 99.9 % captured at every rate up to 650 Mbit/s",
+		Not: "lost for sure at any", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: captured, Judge: keeps(650),
 		Text: "With one CPU and large buffers Linux captures everything up to about 650 Mbit/s (3); beyond that it soon " +
 			"loses much."},
-	{ID: "captures-nearly-all-with-two-cpus", Of: devices, Sweeps: []*Sweep{twoCPUs}, Metric: nearly, Judge: keeps(920),
+	{ID: "captures-nearly-all-with-two-cpus", Holds: "two CPUs, 10 MB: 99.5 % captured at every rate up to 920 Mbit/s",
+		Not: "lost for sure at any", Of: devices, Sweeps: []*Sweep{twoCPUs}, Metric: nearly, Judge: keeps(920),
 		Text: "With two CPUs the best system loses less than 0.5 % at any rate up to 920 Mbit/s (4).",
 		Why:  Why{Fails: besideGenerator}},
 }

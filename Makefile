@@ -94,7 +94,7 @@ generate: ## generated code, eBPF objects and pages of the manual (clang, llvm, 
 bench: ## benchmarks
 	go test -run '^$$' -bench . -skip 'Feel|Soak' -benchmem $(EXEC) ./...
 
-feel: deps build ## what clients notice of their rate limits: a quarter of an hour
+feel: deps build ## what clients notice of their rate limits, and of openNDS's where it is on PATH: half an hour
 	go test -run '^$$' -bench Feel -benchtime 1x -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./gateway/datapath/ebpf
 
 MINUTES ?= 60

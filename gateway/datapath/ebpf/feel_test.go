@@ -63,6 +63,7 @@ type feel struct {
 	conns int
 	up    bool
 	rtt   time.Duration
+	warm  time.Duration // besides -feel-warm
 }
 
 func (c feel) String() string {
@@ -100,7 +101,7 @@ func (c feel) measure(b *testing.B, n network, fate func() (passed, dropped uint
 		all = append(all, n.stream(b, to, c.up))
 	}
 	for range b.N {
-		time.Sleep(*feelWarm)
+		time.Sleep(*feelWarm + c.warm)
 		f := observe(b, fate, all, ping, *feelFor)
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(f.bps/(c.mbps*1e6), "goodput")

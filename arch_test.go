@@ -149,7 +149,7 @@ var allowedImports = map[string][]string{
 
 	// Writes the generated pages of the manual.
 	"lab/reference": {
-		"lab/analysis", "lab/compare", "lab/experiment", "lab/measure", "lab/measure/throughput", "lab/result",
+		"lab/analysis", "lab/compare", "lab/dut", "lab/experiment", "lab/measure", "lab/measure/throughput", "lab/result",
 		"lab/studies"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.

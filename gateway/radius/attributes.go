@@ -31,7 +31,7 @@ const (
 	counted  = update | stop
 )
 
-// avp is one attribute that gatewayd sends or understands. docs/radius.md is made of them.
+// avp is one attribute that gatewayd sends or understands. docs/reference/gatewayd-radius.md is made of them.
 type avp struct {
 	name   string
 	vendor uint32 // 0: none

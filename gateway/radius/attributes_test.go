@@ -25,9 +25,9 @@ import (
 
 //go:generate go test -count=1 -run ^TestPageOfAttributes$ . -args -update
 
-var renew = flag.Bool("update", false, "rewrite docs/radius.md")
+var renew = flag.Bool("update", false, "rewrite docs/reference/gatewayd-radius.md")
 
-const attributesPage = "../../docs/radius.md"
+const attributesPage = "../../docs/reference/gatewayd-radius.md"
 
 // words are the packets in the order of the page.
 var words = []struct {
@@ -50,7 +50,7 @@ func page() string {
 
 What gatewayd sends to RADIUS servers and understands of them, made from its source (` +
 		"`gateway/radius/attributes.go`" +
-		`). How servers are configured: [gateway.md](gateway.md) and the [reference](gateway-reference.md). Attributes of vendors are inside of Vendor-Specific (26), with the vendor's number before a dot.
+		`). How servers are configured: [gateway.md](../gateway.md) and the [reference](../gateway-reference.md). Attributes of vendors are inside of Vendor-Specific (26), with the vendor's number before a dot.
 Other attributes of an answer are ignored; a Disconnect- or CoA-Request with others is refused. Texts that are empty are not sent.
 
 `)
@@ -112,7 +112,7 @@ func TestPageOfAttributes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/radius.md is not what the code has (-code +page): make generate\n%s", diff)
+		t.Errorf("docs/reference/gatewayd-radius.md is not what the code has (-code +page): make generate\n%s", diff)
 	}
 }
 

@@ -27,7 +27,8 @@
 //
 // # Attributes
 //
-// attributes.go has those that are sent and understood, with their units; docs/radius.md is made of it.
+// attributes.go has those that are sent and understood, with their units; docs/reference/gatewayd-radius.md is made of
+// it.
 //
 // # Requests of servers
 //

@@ -1,5 +1,5 @@
 // Command reference writes the pages of docs/reference from the lab's own tables and doc comments: keys of experiments,
-// metrics, records, claims of studies. CI checks that they are what the code says.
+// metrics, records, devices, claims of studies. CI checks that they are what the code says.
 package main
 
 import (
@@ -20,6 +20,7 @@ var pages = []struct {
 	{"metrics.md", metrics},
 	{"records.md", records},
 	{"claims.md", claims},
+	{"devices.md", devices},
 }
 
 func main() {

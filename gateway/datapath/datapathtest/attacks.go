@@ -21,7 +21,7 @@ import (
 )
 
 // attacks: what somebody tries in order to get past the gateway, by what is tried. The
-// manual lists them in docs/attacks.md.
+// manual lists them in docs/reference/gatewayd-attacks.md.
 var attacks = []behaviour{
 	{"HTTPSAndQUICBeforeLogin", refusedAtOnce, Shape{}},
 	{"HTTPSAndQUICBeforeLoginBare", refusedAtOnce, Shape{Bare: true}},

@@ -16,9 +16,9 @@ import (
 
 //go:generate go test -count=1 -run ^TestPageOfAttacks$ . -args -update
 
-var renew = flag.Bool("update", false, "rewrite docs/attacks.md")
+var renew = flag.Bool("update", false, "rewrite docs/reference/gatewayd-attacks.md")
 
-const attacksPage = "../../../docs/attacks.md"
+const attacksPage = "../../../docs/reference/gatewayd-attacks.md"
 
 const attacksHead = `# Attacks on gatewayd, and what becomes of them
 
@@ -62,7 +62,7 @@ func TestPageOfAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
-		t.Errorf("docs/attacks.md is not what the code has (-code +page): make generate\n%s", diff)
+		t.Errorf("docs/reference/gatewayd-attacks.md is not what the code has (-code +page): make generate\n%s", diff)
 	}
 }
 

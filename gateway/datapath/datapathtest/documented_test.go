@@ -1,6 +1,6 @@
 package datapathtest
 
-// tried is one row of docs/attacks.md: an attack, what becomes of it, and the tests that show it.
+// tried is one row of docs/reference/gatewayd-attacks.md: an attack, what becomes of it, and the tests that show it.
 type tried struct{ attack, outcome, tests string }
 
 // triedSection is a part of the page. Its head is Markdown.
@@ -9,7 +9,7 @@ type triedSection struct {
 	rows []tried
 }
 
-// documented are the rows of docs/attacks.md, which TestPageOfAttacks makes of them.
+// documented are the rows of docs/reference/gatewayd-attacks.md, which TestPageOfAttacks makes of them.
 var documented = []triedSection{
 	{"## Past the login", []tried{
 		{
@@ -84,7 +84,7 @@ var documented = []triedSection{
 	{"## Opening the gateway", []tried{
 		{
 			"programs or pins taken off or replaced under the daemon",
-			"attached again within half a second while [the guard](gateway.md#the-guard) is shut; pins " +
+			"attached again within half a second while [the guard](../gateway.md#the-guard) is shut; pins " +
 				"within two",
 			"`TestProgramsTakenOff`, `TestStaysClosed` in ebpf, `TestProgramsTakenOffShow` in gateway",
 		},
@@ -221,7 +221,7 @@ var documented = []triedSection{
 			"`TestAnswersDoNotTellNames`, `TestUnknownNamesCostTheSame` in users",
 		},
 	}},
-	{"## Floods and exhaustion\n\n[Budgets](gateway.md#budgets-before-login) bound every stranger.", []tried{
+	{"## Floods and exhaustion\n\n[Budgets](../gateway.md#budgets-before-login) bound every stranger.", []tried{
 		{
 			"HTTP, connections to garden and gateway, refused packets, DNS, pings, ARP and DHCP of one " +
 				"stranger",
@@ -268,7 +268,7 @@ var documented = []triedSection{
 		},
 		{
 			"wrong passwords by the hundred, of many devices and names",
-			"right passwords wait for one hash; [the order](gateway.md#passwords)",
+			"right passwords wait for one hash; [the order](../gateway.md#passwords)",
 			"`TestGuessesDoNotDelayOthers`, `TestMadeUpNamesDelayNobody`, `TestWhoGoesFirst`, " +
 				"`TestReturningUsersDoNotWait` in users, `TestSourcesAreAskedWhereTheNameIs` in gateway",
 		},
@@ -290,7 +290,7 @@ var documented = []triedSection{
 		{
 			"one device claims many addresses, a server's, or another's at the same moment",
 			"4 for a MAC address; an address has one owner; [who can " +
-				"claim](gateway.md#another-dhcp-server). A device that uses another's address first and " +
+				"claim](../gateway.md#another-dhcp-server). A device that uses another's address first and " +
 				"answers for it keeps its owner out while it stays, and once logged in for up to `dhcp.lease` " +
 				"longer",
 			"`TestClaimsOfAddresses` in gateway, `NewcomersAreTold`, `TestClaimsShareTheDisk`, " +

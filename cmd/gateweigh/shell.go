@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -85,7 +85,7 @@ func openShell(ctx context.Context, say io.Writer, args, command []string, flags
 			exitUsage, fmt.Errorf("--dut %s: the devices of %s are %s", device, exp.Name, strings.Join(exp.DUTs, ", "))}
 	}
 	code := 0
-	err = runner.Look(ctx, exp, device, func(lab *side.Side, fault error) (err error) {
+	err = runner.Look(ctx, exp, device, func(lab *bench.Bench, fault error) (err error) {
 		if fault != nil {
 			fmt.Fprintf(say, "gateweigh: the lab of %s, as it is: %v\n", device, fault)
 		}
@@ -107,7 +107,7 @@ func shownExperiment(name string) (*experiment.Experiment, error) {
 }
 
 // hostOf is the host of a lab that a word names, and which of its clients: by its role, or by its name in the topology.
-func hostOf(lab *side.Side, name string) (h *testbed.Host, num int, err error) {
+func hostOf(lab *bench.Bench, name string) (h *testbed.Host, num int, err error) {
 	switch name {
 	case "router":
 		return lab.Router, 0, nil
@@ -129,7 +129,7 @@ func hostOf(lab *side.Side, name string) (h *testbed.Host, num int, err error) {
 }
 
 // runInside runs a command among the programs of a host, on this program's terminal, and returns its exit code.
-func runInside(ctx context.Context, lab *side.Side, name string, command []string) (code int, err error) {
+func runInside(ctx context.Context, lab *bench.Bench, name string, command []string) (code int, err error) {
 	h, num, err := hostOf(lab, name)
 	if err != nil {
 		return 0, err

@@ -37,7 +37,7 @@ type attempt struct {
 	missing   State  // what its absence is: Missing, or Warn where nothing needs it yet
 	needed    bool   // no experiment runs without it
 	do        string // when it is not there
-	try       func(*bench, context.Context) (found string, err error)
+	try       func(*pair, context.Context) (found string, err error)
 }
 
 // attempts are all features that the lab, its devices or coming data paths use.
@@ -45,12 +45,12 @@ var attempts = []attempt{
 	{keyNamespaces, string(machine.Namespaces), "", "a lab's hosts are namespaces without names: they end with the run",
 		Missing, true,
 		"run as root on the machine itself, or in a container started with --privileged; the kernel needs CONFIG_NET_NS, " +
-			"CONFIG_PID_NS and CONFIG_UTS_NS", (*bench).start},
+			"CONFIG_PID_NS and CONFIG_UTS_NS", (*pair).start},
 	{"kernel.overlayfs", string(machine.OverlayFS), keyNamespaces,
 		"a gateway that rewrites /etc reaches a private view of it", Warn, false,
 		"modprobe overlay; until then each host copies /etc and /var/lib, which takes longer", script(overlay)},
 	{keyVeth, string(machine.Veth), keyNamespaces, "links of the lab", Missing, true,
-		"modprobe veth, or a kernel with CONFIG_VETH", (*bench).veth},
+		"modprobe veth, or a kernel with CONFIG_VETH", (*pair).veth},
 	{"kernel.threaded-napi", "threaded NAPI", keyVeth, "forwarding runs on threads of its own: the router's CPU is exact",
 		Missing, true,
 		"a kernel from 5.12 on, and the package ethtool", linked(true)},
@@ -58,9 +58,9 @@ var attempts = []attempt{
 		Missing, true, "a kernel from 5.19 on", linked(false)},
 	{"kernel.task-clock", "task clock", "kernel.threaded-napi", "CPU time by thread, from switch to switch", Missing, true,
 		"a kernel with CONFIG_PERF_EVENTS and CONFIG_SCHED_INFO, as distributions build it; in a container the capability " +
-			"CAP_PERFMON", (*bench).taskClock},
+			"CAP_PERFMON", (*pair).taskClock},
 	{"kernel.macvlan", string(machine.Macvlan), keyVeth, "each client has a MAC address and a lease of its own", Missing,
-		true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*bench).macvlan},
+		true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*pair).macvlan},
 	{"kernel.bridge", string(machine.Bridge), keyNamespaces, "several client hosts can share a router's link", Warn, false,
 		"modprobe bridge; only experiments with several client hosts need it", script("ip link add gwdoc-br type bridge")},
 	{keyNftables, string(machine.Nftables), keyVeth, "rules of openNDS and of allow-lists can be set", Missing, false,
@@ -125,12 +125,12 @@ func optional(key string, f machine.Feature, means, do string) attempt {
 		shell("unshare", "--net", "sh", "-ec", f.Script(), "sh", "lo")}
 }
 
-// linkNames is how the names of the bench's link begin, with this process's ID: polling threads of all networks of the
+// linkNames is how the names of the pair's link begin, with this process's ID: polling threads of all networks of the
 // machine are told apart by at most ten bytes of their names, and others may examine the machine at the same time.
 func linkNames() string { return "gd" + strconv.FormatInt(int64(os.Getpid()), 36) }
 
-// bench is two linked hosts to try things on.
-type bench struct {
+// pair is two linked hosts to try things on.
+type pair struct {
 	backend        testbed.Backend
 	router, client *testbed.Host
 	routerIf, peer string
@@ -162,7 +162,7 @@ func (x examination) kernel(ctx context.Context) (lines []Line, inside map[strin
 
 func (x examination) attempt(ctx context.Context) (lines []Line, inside map[string]string) {
 	links := linkNames()
-	b := &bench{backend: x.backend, routerIf: links + "r0", peer: links + "c0"}
+	b := &pair{backend: x.backend, routerIf: links + "r0", peer: links + "c0"}
 	defer b.stop()
 	absent := map[string]string{} // what by key
 	for _, a := range attempts {
@@ -221,7 +221,7 @@ func instead(f machine.Feature) string {
 
 const attemptTimeout = time.Minute // as long as modules take to load in an emulated machine
 
-func (b *bench) start(ctx context.Context) (string, error) {
+func (b *pair) start(ctx context.Context) (string, error) {
 	open := func(name string, metered bool, into **testbed.Host) func() error {
 		return func() (err error) { *into, err = b.backend.Start(ctx, "doctor/"+name, metered); return err }
 	}
@@ -229,7 +229,7 @@ func (b *bench) start(ctx context.Context) (string, error) {
 		open("router", true, &b.router), open("client", false, &b.client))
 }
 
-func (b *bench) stop() {
+func (b *pair) stop() {
 	for _, h := range []*testbed.Host{b.router, b.client} {
 		if h != nil {
 			h.Stop()
@@ -238,8 +238,8 @@ func (b *bench) stop() {
 }
 
 // script tries a feature by a shell script on the router; the error carries what the script said.
-func script(text string) func(*bench, context.Context) (string, error) {
-	return func(b *bench, ctx context.Context) (string, error) {
+func script(text string) func(*pair, context.Context) (string, error) {
+	return func(b *pair, ctx context.Context) (string, error) {
 		return shell("sh", "-ec", text, "sh", b.routerIf)(b, ctx)
 	}
 }
@@ -250,8 +250,8 @@ type refusal struct{ what, do string }
 func (r refusal) Error() string { return r.what }
 
 // feature tries a feature as devices that need it are checked, with the rights that it takes.
-func feature(program string, f machine.Feature) func(*bench, context.Context) (string, error) {
-	return func(b *bench, ctx context.Context) (string, error) {
+func feature(program string, f machine.Feature) func(*pair, context.Context) (string, error) {
+	return func(b *pair, ctx context.Context) (string, error) {
 		found, err := b.router.Find(ctx, machine.Query{Needs: []dut.Need{{Program: program, Feature: f}}, Features: true})
 		if err == nil {
 			switch what, do, refused := strings.Cut(found[0].Refused, machine.Arrow); {
@@ -268,8 +268,8 @@ func feature(program string, f machine.Feature) func(*bench, context.Context) (s
 }
 
 // shell tries a feature by a command on the router.
-func shell(argv ...string) func(*bench, context.Context) (string, error) {
-	return func(b *bench, ctx context.Context) (string, error) {
+func shell(argv ...string) func(*pair, context.Context) (string, error) {
+	return func(b *pair, ctx context.Context) (string, error) {
 		out, err := b.router.Run(ctx, agent.Command{Argv: argv})
 		if err != nil {
 			said, _, _ := strings.Cut(strings.TrimSpace(out.Stderr), "\n")
@@ -279,15 +279,15 @@ func shell(argv ...string) func(*bench, context.Context) (string, error) {
 	}
 }
 
-func (b *bench) veth(ctx context.Context) (string, error) {
+func (b *pair) veth(ctx context.Context) (string, error) {
 	_, _, err := b.backend.Connect(
 		ctx, testbed.End{Host: b.router, If: b.routerIf}, testbed.End{Host: b.client, If: b.peer})
 	return "", err
 }
 
 // linked tries to configure both ends of the link as the lab does.
-func linked(aggregate bool) func(*bench, context.Context) (string, error) {
-	return func(b *bench, ctx context.Context) (string, error) {
+func linked(aggregate bool) func(*pair, context.Context) (string, error) {
+	return func(b *pair, ctx context.Context) (string, error) {
 		end := func(h *testbed.Host, name, addr string) func() error {
 			return func() error {
 				return h.Apply(ctx, agent.Network{Links: []agent.Link{{
@@ -301,7 +301,7 @@ func linked(aggregate bool) func(*bench, context.Context) (string, error) {
 	}
 }
 
-func (b *bench) taskClock(ctx context.Context) (string, error) {
+func (b *pair) taskClock(ctx context.Context) (string, error) {
 	if err := b.router.OpenMeter(ctx, agent.Meter{IfNames: []string{b.routerIf}, Follow: true}); err != nil {
 		return "", err
 	}
@@ -309,14 +309,14 @@ func (b *bench) taskClock(ctx context.Context) (string, error) {
 	return "", err
 }
 
-func (b *bench) macvlan(ctx context.Context) (string, error) {
+func (b *pair) macvlan(ctx context.Context) (string, error) {
 	return "", b.client.CreateClients(
 		ctx, client.Config{Kind: client.KindMacvlan, Count: 1, Parent: b.peer, LAN: testbed.DefaultLAN, Lab: 'd'})
 }
 
 // settings reads what each new network namespace begins with: the machine's own
 // values are not inherited.
-func (b *bench) settings(ctx context.Context) map[string]string {
+func (b *pair) settings(ctx context.Context) map[string]string {
 	found := map[string]string{}
 	for _, name := range []string{machine.PortRange, machine.Backlog} {
 		if b.router == nil {

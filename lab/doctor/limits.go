@@ -7,10 +7,10 @@ import (
 	"strconv"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -116,12 +116,12 @@ func (x examination) ports(inside map[string]string) Line {
 		found, do = fmt.Sprintf("%d to %d %s", low, high, where), ""
 		// A client binds to its own address and has a stream and a probe; logins
 		// leave connections in TIME_WAIT.
-		if high-low+1 < side.FlowsPerClient {
+		if high-low+1 < bench.FlowsPerClient {
 			do = "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
 		}
 	}
 	return judge("limit.ports", "local ports", found,
-		fmt.Sprintf("each client has them all and uses %d at most", side.FlowsPerClient), do)
+		fmt.Sprintf("each client has them all and uses %d at most", bench.FlowsPerClient), do)
 }
 
 func (x examination) listenQueue(inside map[string]string) Line {

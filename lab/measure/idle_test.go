@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -74,9 +74,9 @@ func (idle) Records() []result.Kind {
 func (idle) Fits(*experiment.Experiment, string, dut.Traits) error     { return nil }
 func (idle) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
 
-func spentBetween(a, b side.Reading) spent {
+func spentBetween(a, b bench.Reading) spent {
 	return spent{Seconds: float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9,
-		ProcessNs: side.UsageOf(a.Router, b.Router).ProcessNs}
+		ProcessNs: bench.UsageOf(a.Router, b.Router).ProcessNs}
 }
 
 // Summarise has one metric, what the router's CPU does while nothing is forwarded.
@@ -119,19 +119,19 @@ func (idle) Block(ctx context.Context, s *runner.Session, b experiment.Block) (*
 }
 
 func window(ctx context.Context, s *runner.Session, b experiment.Block, cell result.Cell, w int,
-	labs ...*side.Side) error {
+	labs ...*bench.Bench) error {
 	s.Status("%s: %g ms", s.Name(b), cell.Number(idleMs))
 	return s.Settle(b, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
 		r := lull{Head: a.Head(b), Cell: cell, AA: b.AA, Window: w, DUTLab: b.DUTLab}
-		var before, after [2]side.Reading
-		read := func(into *[2]side.Reading) error {
+		var before, after [2]bench.Reading
+		read := func(into *[2]bench.Reading) error {
 			return testbed.Together(
 				func() (err error) { into[0], err = labs[0].ReadMeters(ctx); return err },
 				func() (err error) { into[1], err = labs[1].ReadMeters(ctx); return err })
 		}
 		err := read(&before)
 		if err == nil {
-			err = side.Sleep(ctx, time.Duration(cell.Number(idleMs))*time.Millisecond)
+			err = bench.Sleep(ctx, time.Duration(cell.Number(idleMs))*time.Millisecond)
 		}
 		if err == nil {
 			err = read(&after)

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -81,7 +81,7 @@ func (d Demand) Files() (n int64) {
 // Neighbours is the number of entries that the kernel learns for the machine's neighbour
 // table. Where labs are compared, a block of two clean routers is the largest, and no device enters their clients.
 func (d Demand) Neighbours() int64 {
-	entered, alone := side.EntersNeighbours(d.Sides...), len(d.Sides) == 1
+	entered, alone := bench.EntersNeighbours(d.Sides...), len(d.Sides) == 1
 	return d.sum(d.Lab.Neighbours, func(s experiment.Side) int {
 		k := client.KindOf(s.Client)
 		if k.Line || entered && k.LearnMost > 0 || alone && d.Enters { // a PPPoE session takes the place of an entry
@@ -116,7 +116,7 @@ func (d Demand) Tasks() int64 {
 }
 
 // Flows is the number of connections that one router tracks, if its device tracks any.
-func (d Demand) Flows() int64 { return int64(side.FlowsPerClient * d.Clients()) }
+func (d Demand) Flows() int64 { return int64(bench.FlowsPerClient * d.Clients()) }
 
 // sum adds up the demand of each lab and of its clients.
 func (d Demand) sum(lab int, clients func(experiment.Side) int) (n int64) {

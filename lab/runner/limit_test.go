@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -15,9 +15,9 @@ func blockOf(dut string, clients int, aa bool) experiment.Block {
 }
 
 func TestWhatIsALimitOfTheDevice(t *testing.T) {
-	refused := &side.NotAdmitted{Own: true}
+	refused := &bench.NotAdmitted{Own: true}
 	own := errors.Join(errors.New("closing"), fmt.Errorf("admitting: %w", refused))
-	labs := &side.NotAdmitted{}
+	labs := &bench.NotAdmitted{}
 	for _, tt := range []struct {
 		name  string
 		block experiment.Block

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/scratch"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -16,7 +16,7 @@ import (
 // Look builds the lab of an experiment's device as a block has it, starts the device, admits the clients, and calls fn;
 // fault is what went wrong until then. Nothing is measured. The lab is left when fn has returned. It needs root, and
 // that nobody measures.
-func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(lab *side.Side, fault error) error) (
+func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(lab *bench.Bench, fault error) error) (
 	err error) {
 	plan := e.Plan()
 	i := slices.IndexFunc(plan, func(b experiment.Block) bool { return !b.AA && b.DUT() == device })
@@ -66,6 +66,6 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 		return errors.Join(err, lab.StopDevice(context.WithoutCancel(ctx)), lab.Close())
 	}
 	var left error
-	err = side.End(ctx, nil, func(err error) { left = err }, lab)
+	err = bench.End(ctx, nil, func(err error) { left = err }, lab)
 	return errors.Join(err, left)
 }

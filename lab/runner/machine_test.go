@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
@@ -139,8 +139,8 @@ func TestBothLabsAreAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	with, without := many.Sides(10_000)
-	if !side.EntersNeighbours(with, without) || side.EntersNeighbours(without) ||
-		side.EntersNeighbours(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
+	if !bench.EntersNeighbours(with, without) || bench.EntersNeighbours(without) ||
+		bench.EntersNeighbours(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
 		t.Error("neighbours are entered in both labs when one has thousands of personas, and only then")
 	}
 }

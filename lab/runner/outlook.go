@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/machine"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -36,7 +36,7 @@ func Foresee(ctx context.Context, asked interface {
 	was, err := asked.Machine(ctx)
 	for range looks {
 		if err == nil {
-			err = side.Sleep(ctx, lookTime)
+			err = bench.Sleep(ctx, lookTime)
 		}
 		if err != nil {
 			return o, err
@@ -69,8 +69,8 @@ func (o Outlook) Quiet() bool { return o.alone() && o.Quota.CPUs == 0 }
 func (o Outlook) alone() bool { return o.MostSteal <= quietSteal && o.Busy <= quietBusy }
 
 // Noise is what was seen, as far as it bears on a ratio.
-func (o Outlook) noise() side.Noise {
-	return side.Noise{Steal: o.MostSteal, Others: min(1, o.Busy/float64(max(o.CPUs, 1)))}
+func (o Outlook) noise() bench.Noise {
+	return bench.Noise{Steal: o.MostSteal, Others: min(1, o.Busy/float64(max(o.CPUs, 1)))}
 }
 
 // String says what was seen and what to expect of it: "a neighbour takes 1 to 20 % of the CPU: up to twice as long, and

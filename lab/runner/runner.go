@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -412,7 +412,7 @@ func keyOfRecord(rec result.Block) blockKey { return blockKey{rec.Cell(), rec.AA
 // device refused some, and in this run it completed a block with fewer. Any other failure is a
 // fault. The clean router admits every client, so A/A blocks have no such limit.
 func (s *Session) limitOf(b experiment.Block, err error) (text string, isLimit bool) {
-	var e *side.NotAdmitted
+	var e *bench.NotAdmitted
 	if b.AA || !errors.As(err, &e) || !e.Own || s.took[b.DUT()] == 0 || s.took[b.DUT()] >= b.Clients() {
 		return "", false
 	}

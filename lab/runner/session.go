@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -54,8 +54,8 @@ type Session struct {
 }
 
 // Labs are the labs of a block.
-func (s *Session) Labs(b experiment.Block) side.Labs {
-	labs := side.Labs{
+func (s *Session) Labs(b experiment.Block) bench.Labs {
+	labs := bench.Labs{
 		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b),
 		Aggregate: b.Cell.Text(result.Profile) == result.Bulk,
 		Between: agent.Shape{

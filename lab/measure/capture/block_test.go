@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -202,7 +202,7 @@ func standing(t *testing.T, device string) *lab {
 		t.Fatal(err)
 	}
 	b := e.Plan()[0]
-	l, err := open(t.Context(), side.Labs{Backend: backend, Experiment: e, DUT: device, DUTLab: "a", Sides: e.Labs(b)},
+	l, err := open(t.Context(), bench.Labs{Backend: backend, Experiment: e, DUT: device, DUTLab: "a", Sides: e.Labs(b)},
 		backend.Placement, b.Cells[:1])
 	if err != nil {
 		t.Fatal(err)
@@ -286,7 +286,7 @@ func TestStarvedProgram(t *testing.T) {
 	// It waits for its CPU at this many looks in turn, or the trial is over.
 	for looks := 10; looks > 0 && len(sent) == 0; {
 		r, err := router.Rest(ctx)
-		if err = errors.Join(err, side.Sleep(ctx, settleEvery)); err != nil {
+		if err = errors.Join(err, bench.Sleep(ctx, settleEvery)); err != nil {
 			t.Fatal(err)
 		}
 		if looks--; r.Awake == 0 {

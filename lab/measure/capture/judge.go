@@ -1,8 +1,8 @@
 package capture
 
 import (
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 )
 
 // minOffered is the share of the due frames below which a trial says nothing of the device.
@@ -11,8 +11,8 @@ const minOffered = 0.98
 // judge lists why a trial does not count, empty where it does. The speed is the share of their CPUs that slowed hosts
 // were to have, 0 where none is slowed; cpus is how many the machine has. Frames that were lost are never a reason:
 // only what the lab did, or other programs on its CPUs.
-func (o *observation) judge(speed float64, cpus int) side.Rejects {
-	var r side.Rejects
+func (o *observation) judge(speed float64, cpus int) bench.Rejects {
+	var r bench.Rejects
 	r = append(r, o.faults...)
 	intended, offered := o.sent.Frames.Intended, o.sent.Datagrams.Sent
 	r.If(offered == 0, "the generator sent nothing")
@@ -23,7 +23,7 @@ func (o *observation) judge(speed float64, cpus int) side.Rejects {
 			*n, offered)
 	}
 	seconds := float64(o.after.stations[0].MonotonicNs-o.before.stations[0].MonotonicNs) / 1e9
-	r.Steal(side.Machine(o.after.stations[0].Stat.Sub(o.before.stations[0].Stat)), seconds, cpus, "")
+	r.Steal(bench.Machine(o.after.stations[0].Stat.Sub(o.before.stations[0].Stat)), seconds, cpus, "")
 	if speed > 0 {
 		r.Speed(o.share(), speed, "")
 	}
@@ -65,7 +65,7 @@ type waiting struct {
 func (o *observation) waiting() (w waiting) {
 	w.taken = 1 - o.share()
 	for i, s := range o.lab.stations {
-		u := side.UsageOf(o.before.stations[i], o.end.stations[i])
+		u := bench.UsageOf(o.before.stations[i], o.end.stations[i])
 		ns := float64(o.end.stations[i].MonotonicNs - o.before.stations[i].MonotonicNs)
 		w.used += float64(u.NAPINs+u.ProcessNs)/ns + o.background(i)
 		w.has, w.waits, w.queues = append(w.has, o.has(s)), append(w.waits, float64(u.WaitNs)/ns),
@@ -122,7 +122,7 @@ func (o *observation) switched() *int64 {
 
 // share is what slowed stations had of their CPUs.
 func (o *observation) share() float64 {
-	return side.RouterShare(side.Reading{Slow: o.before.slow}, side.Reading{Slow: o.after.slow})
+	return bench.RouterShare(bench.Reading{Slow: o.before.slow}, bench.Reading{Slow: o.after.slow})
 }
 
 // has is how many CPUs a station has, slowed ones less.
@@ -148,7 +148,7 @@ func (o *observation) background(i int) (cpus float64) {
 // lasts until nothing was left to do; frames are those of all of it.
 func (o *observation) trial(i int) *Trial {
 	s, before, end, after := o.lab.stations[i], o.before.stations[i], o.end.stations[i], o.after.stations[i]
-	loaded, all := side.UsageOf(before, end), side.UsageOf(before, after)
+	loaded, all := bench.UsageOf(before, end), bench.UsageOf(before, after)
 	t := &Trial{
 		Host: s.name, SendSeconds: o.seconds(), LoadSeconds: float64(end.MonotonicNs-before.MonotonicNs) / 1e9,
 		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(),
@@ -157,7 +157,7 @@ func (o *observation) trial(i int) *Trial {
 		NAPINs: loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs,
 		SettledNs:  all.NAPINs + all.ProcessNs,
 		Background: o.background(i), CPUs: o.has(s), SharedCPU: o.lab.sharesSecond(s),
-		Machine: side.Machine(after.Stat.Sub(before.Stat)),
+		Machine: bench.Machine(after.Stat.Sub(before.Stat)),
 	}
 	if len(o.before.slow) > 0 {
 		t.RouterShare = o.share()

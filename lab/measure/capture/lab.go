@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
@@ -53,7 +53,7 @@ type station struct {
 var nobody = send.MAC{0x02, 0x67, 0x77, 0x6e, 0x6f, 0x31}
 
 // open builds the lab of a block with a host for each device. On error nothing is left.
-func open(ctx context.Context, labs side.Labs, placement testbed.Placement, cells []result.Cell) (_ *lab, err error) {
+func open(ctx context.Context, labs bench.Labs, placement testbed.Placement, cells []result.Cell) (_ *lab, err error) {
 	start := time.Now()
 	build, err := testbed.Named(labs.Experiment.Topology)
 	if err != nil {

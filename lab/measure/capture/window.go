@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -124,7 +124,7 @@ func (o *observation) send(ctx context.Context, load agent.Traffic) (err error) 
 	if err := o.lab.generator.StartTraffic(ctx, load); err != nil {
 		return fmt.Errorf("starting the generator: %w", err)
 	}
-	if err := side.Sleep(ctx, o.length); err != nil {
+	if err := bench.Sleep(ctx, o.length); err != nil {
 		return err
 	}
 	if err := o.awaitOver(ctx, load.Frames.For); err != nil {
@@ -167,7 +167,7 @@ func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err e
 		case time.Now().After(end):
 			return fmt.Errorf("the generator still sends %s after its end", patience)
 		}
-		if err := side.Sleep(ctx, pollEvery); err != nil {
+		if err := bench.Sleep(ctx, pollEvery); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (o *observation) settle(ctx context.Context) (err error) {
 	quiet := start
 	var came int64 = -1
 	for {
-		if err := side.Sleep(ctx, settleEvery); err != nil {
+		if err := bench.Sleep(ctx, settleEvery); err != nil {
 			return err
 		}
 		rests, err := o.lab.rests(ctx) // before the reading, which then has all their work
@@ -274,7 +274,7 @@ func (s *station) passed(m meter.Sample) int64 {
 // worked is the most CPU time that the programs of a station had since an earlier reading.
 func (r reading) worked(since reading) (ns int64) {
 	for i := range r.stations {
-		ns = max(ns, side.UsageOf(since.stations[i], r.stations[i]).ProcessNs)
+		ns = max(ns, bench.UsageOf(since.stations[i], r.stations[i]).ProcessNs)
 	}
 	return ns
 }
@@ -282,7 +282,7 @@ func (r reading) worked(since reading) (ns int64) {
 // prove asks the devices, which have captured what came and still run, whether they are what they are to be.
 func (o *observation) prove(ctx context.Context) error {
 	for _, s := range o.lab.stations {
-		text, err := side.Unlike(ctx, s.device, s.env)
+		text, err := bench.Unlike(ctx, s.device, s.env)
 		if err != nil {
 			return err
 		}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -72,10 +72,10 @@ func (b *openBlock) carryOut(ctx context.Context) (*result.Block, error) {
 	if err != nil {
 		return b.rec, err
 	}
-	b.pair = pair{e: s.Experiment, device: &lab{Side: device}, clean: &lab{Side: clean}, empty: empty.Memory.Taken}
+	b.pair = pair{e: s.Experiment, device: &lab{Bench: device}, clean: &lab{Bench: clean}, empty: empty.Memory.Taken}
 	b.admitted()
 	err = b.measured(ctx)
-	return b.rec, side.End(ctx, err, func(left error) { s.Left(eb, left) }, device, clean)
+	return b.rec, bench.End(ctx, err, func(left error) { s.Left(eb, left) }, device, clean)
 }
 
 // admitted records how the labs' clients came in.
@@ -140,9 +140,9 @@ func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (
 	if err != nil {
 		return s, err
 	}
-	first, last := side.Sum(before), side.Sum(after)
+	first, last := bench.Sum(before), bench.Sum(after)
 	return result.Stretch{
-		OfferedMbps: cell.Number(result.OfferedMbps), ProcessNs: side.UsageOf(first, last).ProcessNs,
+		OfferedMbps: cell.Number(result.OfferedMbps), ProcessNs: bench.UsageOf(first, last).ProcessNs,
 		Seconds:       float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
 		WarmupSeconds: b.pair.warmup(cell).Seconds(),
 		Connect:       device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect,
@@ -174,7 +174,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm
 			break
 		}
 		if err = b.trial(ctx, cell, w); err != nil {
-			return fmt.Errorf("window %d: %w", w+1, side.CauseOf(errors.Join(err, b.pair.end(ctx)), device.Side, clean.Side))
+			return fmt.Errorf("window %d: %w", w+1, bench.CauseOf(errors.Join(err, b.pair.end(ctx)), device.Bench, clean.Bench))
 		}
 	}
 	return errors.Join(err, b.pair.end(ctx))

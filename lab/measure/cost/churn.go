@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -19,7 +19,7 @@ const forgotten = 15 * time.Second
 
 // visit starts the guests of all hosts that have some.
 func (s *lab) visit(ctx context.Context, perSecond float64) error {
-	return s.EachHost(func(i int, h side.ClientHost) error {
+	return s.EachHost(func(i int, h bench.ClientHost) error {
 		visits := s.GuestVisits(i, perSecond)
 		if visits.PerSecond == 0 { // fewer guests than hosts
 			return nil
@@ -30,7 +30,7 @@ func (s *lab) visit(ctx context.Context, perSecond float64) error {
 
 // endVisits waits until all guests have left and returns their outcomes.
 func (s *lab) endVisits(ctx context.Context) (c result.Churn, err error) {
-	each, err := side.Each(s.Hosts, func(_ int, h side.ClientHost) (client.Visits, error) { return h.Leave(ctx) })
+	each, err := bench.Each(s.Hosts, func(_ int, h bench.ClientHost) (client.Visits, error) { return h.Leave(ctx) })
 	var leases, logins []float64
 	var failures []string
 	for _, v := range each {
@@ -41,7 +41,7 @@ func (s *lab) endVisits(ctx context.Context) (c result.Churn, err error) {
 		lease, login := delaysOf(leases), delaysOf(logins)
 		c.LeaseP50Ms, c.LeaseP99Ms, c.LoginP50Ms, c.LoginP99Ms = lease.P50, lease.P99, login.P50, login.P99
 	}
-	c.Failures = side.Reasons(failures)
+	c.Failures = bench.Reasons(failures)
 	return c, err
 }
 
@@ -76,7 +76,7 @@ func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 		return err
 	}
 	err = b.cells(ctx)
-	guests, left := side.Each(
+	guests, left := bench.Each(
 		[]*lab{device, b.pair.clean}, func(_ int, l *lab) (result.Churn, error) { return l.endVisits(ctx) })
 	if err = errors.Join(err, left); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 			b.rec.Churn = &churn
 			return nil
 		}
-		if err := side.Sleep(ctx, 500*time.Millisecond); err != nil {
+		if err := bench.Sleep(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -6,10 +6,10 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -30,7 +30,7 @@ func TestFramesOfEveryClient(t *testing.T) {
 			Frames: &frames.Source{Name: "64"},
 		}}
 	}
-	one, other, err := side.Labs{
+	one, other, err := bench.Labs{
 		Backend: backend, DUT: experiment.Clean, DUTLab: "a",
 		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
 		Sides:      []experiment.Side{has(client.KindMacvlan), has(client.KindPersona)},
@@ -39,7 +39,7 @@ func TestFramesOfEveryClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { one.Close(); other.Close() })
-	for _, s := range []*lab{{Side: one}, {Side: other}} {
+	for _, s := range []*lab{{Bench: one}, {Bench: other}} {
 		for direction, receives := range map[string][2]bool{
 			result.Up: {false, true}, result.Down: {true, false}, result.Both: {true, true}} {
 			t.Run(s.Has.Client+" "+direction, func(t *testing.T) { carryFrames(t, s, direction, receives, size) })

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -28,7 +28,7 @@ func openClean(t *testing.T, clients int, of experiment.Client) *lab {
 		t.Fatal(err)
 	}
 	has := experiment.Side{Client: of.Kind, Clients: clients}
-	opened, clean, err := side.Labs{
+	opened, clean, err := bench.Labs{
 		Backend: backend, DUT: experiment.Clean, DUTLab: "a",
 		Experiment: &experiment.Experiment{Topology: "portal", Client: of}, Sides: []experiment.Side{has, has},
 	}.OpenPair(t.Context())
@@ -36,7 +36,7 @@ func openClean(t *testing.T, clients int, of experiment.Client) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { opened.Close(); clean.Close() })
-	return &lab{Side: opened}
+	return &lab{Bench: opened}
 }
 
 // TestFewerGuestsThanHosts: guests of a slow churn come and go where one of the client
@@ -77,7 +77,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		// On a busy machine less is offered, but what the router forwards arrives; in another
 		// window, where its hosts could not be read at about the same time.
-		var before, after side.Reading
+		var before, after bench.Reading
 		var m result.Measurement
 		var share float64
 		var err error

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -17,20 +17,20 @@ import (
 
 // lab is one lab of a pair, with the state of its present or last load.
 type lab struct {
-	*side.Side
+	*bench.Bench
 	connect, firstByte result.Delays
 	marked             int64 // when its shares were marked by the server's clock, ns; zero: not
 	fairness           result.Fairness
 	memory             result.Memory
 	pssMiB             float64         // of the device's programs when the cell began
 	shorts             [][]short.Stats // of the cell: by load and client host
-	unlike             side.Rejects    // of the last window
+	unlike             bench.Rejects   // of the last window
 }
 
 // prove asks the device what it is while it carries the load.
 func (s *lab) prove(ctx context.Context) error {
 	s.unlike = nil
-	return s.unlike.Prove(ctx, s.Side)
+	return s.unlike.Prove(ctx, s.Bench)
 }
 
 // load starts the load of a cell, bounded in seconds.
@@ -51,7 +51,7 @@ func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
 
 // stats asks the generators of all client hosts.
 func (s *lab) stats(ctx context.Context) ([]agent.TrafficStats, error) {
-	return side.Each(s.Hosts, func(_ int, h side.ClientHost) (agent.TrafficStats, error) { return h.TrafficStats(ctx) })
+	return bench.Each(s.Hosts, func(_ int, h bench.ClientHost) (agent.TrafficStats, error) { return h.TrafficStats(ctx) })
 }
 
 // mark makes each stream count its payload from now on.
@@ -62,7 +62,7 @@ func (s *lab) mark(ctx context.Context) error {
 	stats, err := s.Server.TrafficStats(ctx)
 	if err == nil {
 		err = testbed.Together(
-			func() error { return s.EachHost(func(_ int, h side.ClientHost) error { return h.MarkTraffic(ctx) }) },
+			func() error { return s.EachHost(func(_ int, h bench.ClientHost) error { return h.MarkTraffic(ctx) }) },
 			func() error { return s.Server.MarkTraffic(ctx) },
 		)
 	}
@@ -92,7 +92,7 @@ func (s *lab) readFairness(ctx context.Context) error {
 		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
 		Jain:    shares.Jain(),
 		Even:    shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Has.Client).MTU, s.Load.UDP)),
-		MinMbps: side.Mbps(shares.Min, seconds), MaxMbps: side.Mbps(shares.Max, seconds),
+		MinMbps: bench.Mbps(shares.Min, seconds), MaxMbps: bench.Mbps(shares.Max, seconds),
 	}
 	s.marked = 0
 	return nil
@@ -103,7 +103,7 @@ func (s *lab) readShort(ctx context.Context) error {
 	if s.Load.ShortPerSecond == 0 {
 		return nil
 	}
-	hosts, err := side.Each(s.Hosts, func(_ int, h side.ClientHost) (short.Stats, error) { return h.ShortStats(ctx) })
+	hosts, err := bench.Each(s.Hosts, func(_ int, h bench.ClientHost) (short.Stats, error) { return h.ShortStats(ctx) })
 	s.shorts = append(s.shorts, hosts)
 	return err
 }
@@ -142,5 +142,5 @@ func delaysOf(us []float64) (d result.Delays) {
 	}
 	slices.Sort(us)
 	return result.Delays{
-		P50: side.Millis(result.Quantile(us, 0.5)), P99: side.Millis(result.Quantile(us, 0.99)), Max: us[len(us)-1]}
+		P50: bench.Millis(result.Quantile(us, 0.5)), P99: bench.Millis(result.Quantile(us, 0.99)), Max: us[len(us)-1]}
 }

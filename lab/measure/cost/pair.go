@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -65,7 +65,7 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 			return err
 		}
 	}
-	if err := side.Sleep(ctx, warmup); err != nil {
+	if err := bench.Sleep(ctx, warmup); err != nil {
 		return err
 	}
 	now, err := p.device.Router.Load(ctx)
@@ -94,7 +94,7 @@ func (p pair) end(ctx context.Context) error {
 func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, clean result.Measurement, err error) {
 	got := map[*lab]result.Measurement{}
 	err = p.loaded(ctx, cell, n, func(labs ...*lab) error {
-		before, after, err := side.ReadTwice(ctx, p.e.Window, sides(labs)...)
+		before, after, err := bench.ReadTwice(ctx, p.e.Window, sides(labs)...)
 		var used int64 // by the routers of all labs that are measured
 		for i, l := range labs {
 			if err == nil {
@@ -136,7 +136,7 @@ func (p pair) loaded(ctx context.Context, cell result.Cell, n int, fn func(labs 
 func (p pair) alone(ctx context.Context, l *lab, cell result.Cell, fn func(...*lab) error) (err error) {
 	defer func() { err = errors.Join(err, l.StopTraffic(context.WithoutCancel(ctx))) }()
 	if err = p.load(ctx, l, cell); err == nil {
-		err = side.Sleep(ctx, p.warmup(cell))
+		err = bench.Sleep(ctx, p.warmup(cell))
 	}
 	if err == nil {
 		err = fn(l)
@@ -147,10 +147,10 @@ func (p pair) alone(ctx context.Context, l *lab, cell result.Cell, fn func(...*l
 	return err
 }
 
-func sides(labs []*lab) []*side.Side {
-	list := make([]*side.Side, len(labs))
+func sides(labs []*lab) []*bench.Bench {
+	list := make([]*bench.Bench, len(labs))
 	for i, l := range labs {
-		list[i] = l.Side
+		list[i] = l.Bench
 	}
 	return list
 }

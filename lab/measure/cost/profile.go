@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -84,7 +84,7 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 			return err
 		}
 		p.UserStacks, p.Perf = perf.UserStacks, perf.Version
-		before, after, err := side.ReadTwice(ctx, b.Experiment.ProfileWindow, sides(labs)...)
+		before, after, err := bench.ReadTwice(ctx, b.Experiment.ProfileWindow, sides(labs)...)
 		reads = append(reads, func() error {
 			recording, err := b.Machine.ReadPerf(ctx, perf.Recording)
 			recordings = append(recordings, recording)
@@ -125,7 +125,7 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 
 // accounts lists the exact CPU time, between two readings, of the side's router: of its
 // threads and processes.
-func (s *lab) accounts(a, b side.Reading) profile.Router {
+func (s *lab) accounts(a, b bench.Reading) profile.Router {
 	m := s.measurement(a, b)
 	out := profile.Router{
 		FromNs: a.Router.MonotonicNs, ToNs: b.Router.MonotonicNs, Seconds: m.Seconds, Packets: m.Packets,

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -80,7 +80,7 @@ func judge(t *result.Trial, under conditions) {
 	if max(t.DUT.RetransmitRatio, t.DUT.LossRatio()) > maxRetransmits && !t.AA && t.Clean.LossRatio() <= maxRetransmits {
 		t.Flags = append(t.Flags, result.FlagLossy)
 	}
-	var rejects side.Rejects
+	var rejects bench.Rejects
 	device, clean := judged{t.DUT, "device", slack, "", &rejects},
 		judged{t.Clean, "clean router", slack, slowedAdvice(speed), &rejects}
 	profile := t.Cell.Text(result.Profile)
@@ -146,8 +146,8 @@ func (c conditions) share(t *result.Trial) float64 {
 }
 
 // noiseOf is what others had of the machine during a trial.
-func noiseOf(t result.Trial) side.Noise {
-	return side.Noise{
+func noiseOf(t result.Trial) bench.Noise {
+	return bench.Noise{
 		Steal:  max(t.DUT.Machine.Steal, t.Clean.Machine.Steal) / 100,
 		Others: max(t.DUT.Metrics[result.OthersShare], t.Clean.Metrics[result.OthersShare]),
 	}
@@ -155,12 +155,12 @@ func noiseOf(t result.Trial) side.Noise {
 
 // bias is analysis.Input.Bias.
 func bias(n analysis.Noise, log, cores float64) float64 {
-	return side.Noise{Steal: float64(n.StealPct) / 100, Others: float64(n.OthersPct) / 100}.Bias(log, cores)
+	return bench.Noise{Steal: float64(n.StealPct) / 100, Others: float64(n.OthersPct) / 100}.Bias(log, cores)
 }
 
 // rise is analysis.Input.Rise.
 func rise(n analysis.Noise, cores float64) (rise, more float64) {
-	return side.Noise{Steal: float64(n.StealPct) / 100}.Rise(cores)
+	return bench.Noise{Steal: float64(n.StealPct) / 100}.Rise(cores)
 }
 
 // routerShare is the share of its CPU that the router had, 1 where it was not slowed.
@@ -191,7 +191,7 @@ type judged struct {
 	who    string
 	slack  float64 // Mbit/s by which a rate may be off
 	advice string  // what to do where it does not deliver its load
-	*side.Rejects
+	*bench.Rejects
 }
 
 // control tests the clean router: without these conditions its figures are no reference

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -26,7 +26,7 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	opened, clean, err := side.Labs{
+	opened, clean, err := bench.Labs{
 		Backend: backend, DUT: experiment.Clean, DUTLab: "a",
 		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
 		Sides: slices.Repeat([]experiment.Side{{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
@@ -38,7 +38,7 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { opened.Close(); clean.Close() })
-	s := &lab{Side: opened}
+	s := &lab{Bench: opened}
 	e := &experiment.Experiment{
 		Mode: result.ModeSolo, Windows: 1, Window: 500 * time.Millisecond, Warmup: 300 * time.Millisecond}
 	m := pair{e: e, device: s, clean: s}
@@ -74,15 +74,15 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 func TestSegmentsPerBurst(t *testing.T) {
 	sent := meter.SNMP{TCPOutSegs: 880, IPOutRequests: 30, UDPOut: 10}
 	for name, c := range map[string]struct {
-		side side.Side
+		side bench.Bench
 		want float64
 	}{
-		"streams":           {side.Side{Load: agent.Traffic{Direction: result.Up}}, 44},
-		"streams both ways": {side.Side{Load: agent.Traffic{Direction: result.Both}}, 0},
-		"short connections": {side.Side{Load: agent.Traffic{Direction: result.Up, ShortPerSecond: 1}}, 0},
-		"guests":            {side.Side{Load: agent.Traffic{Direction: result.Up}, Guests: 1}, 0},
+		"streams":           {bench.Bench{Load: agent.Traffic{Direction: result.Up}}, 44},
+		"streams both ways": {bench.Bench{Load: agent.Traffic{Direction: result.Both}}, 0},
+		"short connections": {bench.Bench{Load: agent.Traffic{Direction: result.Up, ShortPerSecond: 1}}, 0},
+		"guests":            {bench.Bench{Load: agent.Traffic{Direction: result.Up}, Guests: 1}, 0},
 	} {
-		if got := (&lab{Side: &c.side}).segmentsPerBurst(sent); got != c.want {
+		if got := (&lab{Bench: &c.side}).segmentsPerBurst(sent); got != c.want {
 			t.Errorf("%s: %g, want %g", name, got, c.want)
 		}
 	}

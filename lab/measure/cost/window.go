@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -26,21 +26,21 @@ func (s *lab) delivered(out meter.Link, seconds float64, receivers []span, resen
 	if traffic.KindOf(s.Load.Kind).Counts {
 		var sum float64
 		for _, r := range receivers {
-			sum += side.Mbps(
+			sum += bench.Mbps(
 				r.b.Load.ReceivedBytes-r.a.Load.ReceivedBytes, float64(r.b.Load.MonotonicNs-r.a.Load.MonotonicNs)/1e9)
 		}
 		return sum
 	}
 	if s.Load.UDP {
-		return side.Mbps(out.TxBytes-udpOverhead*out.TxPackets, seconds)
+		return bench.Mbps(out.TxBytes-udpOverhead*out.TxPackets, seconds)
 	}
-	return side.Mbps(out.TxBytes-tcpOverhead*out.TxPackets, seconds) * (1 - resent)
+	return bench.Mbps(out.TxBytes-tcpOverhead*out.TxPackets, seconds) * (1 - resent)
 }
 
 // span is one end of the traffic at a window's beginning and end.
-type span struct{ a, b side.Endpoint }
+type span struct{ a, b bench.Endpoint }
 
-func spans(a, b []side.Endpoint) []span {
+func spans(a, b []bench.Endpoint) []span {
 	list := make([]span, len(a))
 	for i := range a {
 		list[i] = span{a[i], b[i]}
@@ -119,7 +119,7 @@ func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
 }
 
 // measurement turns two readings of a side into what its router cost and delivered.
-func (s *lab) measurement(a, b side.Reading) result.Measurement {
+func (s *lab) measurement(a, b bench.Reading) result.Measurement {
 	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
 	lan := b.Router.Links[s.Lab.Port(testbed.PortLAN)].Sub(a.Router.Links[s.Lab.Port(testbed.PortLAN)])
 	wan := b.Router.Links[s.Lab.Port(testbed.PortWAN)].Sub(a.Router.Links[s.Lab.Port(testbed.PortWAN)])
@@ -130,11 +130,11 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 		senders = senders.Add(e.b.Meter.SNMP.Sub(e.a.Meter.SNMP))
 	}
 	resent := ratio(senders.TCPRetrans, senders.TCPOutSegs)
-	router := side.UsageOf(a.Router, b.Router)
+	router := bench.UsageOf(a.Router, b.Router)
 	m := result.Measurement{
 		Seconds:       seconds,
 		OfferedMbps:   s.Load.OfferedMbps,
-		LinkMbps:      side.Mbps(out.TxBytes, seconds),
+		LinkMbps:      bench.Mbps(out.TxBytes, seconds),
 		DeliveredMbps: s.delivered(out, seconds, receiving, resent),
 		Packets:       lan.TxPackets + wan.TxPackets,
 		PacketsUp:     wan.TxPackets,
@@ -142,12 +142,12 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 		Drops:         lan.RxDropped + lan.TxDropped + wan.RxDropped + wan.TxDropped,
 		MeterNs:       b.Router.MeterNs - a.Router.MeterNs,
 		RTT:           result.RTT{P50: b.RTT.P50, P99: b.RTT.P99, Probes: b.RTT.Probes, Lost: b.RTT.Lost},
-		Machine:       side.Machine(b.Router.Stat.Sub(a.Router.Stat)),
+		Machine:       bench.Machine(b.Router.Stat.Sub(a.Router.Stat)),
 		NAPINs:        router.NAPINs, ProcessNs: router.ProcessNs, WaitNs: router.WaitNs, ThreadNs: router.ThreadNs,
-		RoleNs: side.Roles(a, b), Metrics: map[string]float64{},
+		RoleNs: bench.Roles(a, b), Metrics: map[string]float64{},
 	}
 	if b.Slow != nil {
-		m.Metrics[result.RouterShare] = side.RouterShare(a, b)
+		m.Metrics[result.RouterShare] = bench.RouterShare(a, b)
 	}
 	s.addGateways(&m, a, b)
 	frames := framesIn(a, b)
@@ -176,7 +176,7 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 // framesIn is the frames that came to the IP layer. One gateway takes each packet there once: from a port, or, past the
 // port's frame, from a device of user space, which is why that device's own are not counted. Between two gateways a
 // packet is taken twice, out of the outer packet and out of the tunnel: there the tunnels' devices count too.
-func framesIn(a, b side.Reading) (frames int64) {
+func framesIn(a, b bench.Reading) (frames int64) {
 	for name, link := range b.Router.Links {
 		_, port := b.Router.NAPI[name]
 		if port || len(b.Routers) == 2 {
@@ -189,7 +189,7 @@ func framesIn(a, b side.Reading) (frames int64) {
 // addGateways adds the CPU time of each of two gateways: of the one where the load enters the tunnel, and of the one
 // where it leaves. A load both ways does both at each. Nobody knows for which of the two the kernel's threads worked:
 // each has half.
-func (s *lab) addGateways(m *result.Measurement, a, b side.Reading) {
+func (s *lab) addGateways(m *result.Measurement, a, b bench.Reading) {
 	if len(b.Routers) != 2 || s.Load.Direction == result.Both {
 		return
 	}
@@ -197,13 +197,13 @@ func (s *lab) addGateways(m *result.Measurement, a, b side.Reading) {
 	if s.Load.Direction == result.Down {
 		names = [2]string{LeaveNs, EnterNs}
 	}
-	for i, used := range side.UsageOfEach(a.Routers, b.Routers) {
+	for i, used := range bench.UsageOfEach(a.Routers, b.Routers) {
 		m.Metrics[names[i]] = float64(used.NAPINs + used.ProcessNs)
 	}
 }
 
 // addBroken counts the streams that had ended early.
-func addBroken(m *result.Measurement, clients []span, server side.Endpoint) {
+func addBroken(m *result.Measurement, clients []span, server bench.Endpoint) {
 	for _, e := range clients {
 		m.Broken += e.b.Load.Broken
 		m.BrokenError = cmp.Or(m.BrokenError, e.b.Load.FirstError)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -17,9 +17,11 @@ import (
 )
 
 func TestMeasurementOfAnUploadWindow(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
-		Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}}}
-	a, b := side.Reading{Clients: make([]side.Endpoint, 1)}, side.Reading{Clients: make([]side.Endpoint, 1)}
+	s := &lab{
+		Bench: &bench.Bench{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+			Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}},
+	}
+	a, b := bench.Reading{Clients: make([]bench.Endpoint, 1)}, bench.Reading{Clients: make([]bench.Endpoint, 1)}
 	client := &b.Clients[0]
 	a.Router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
 	b.Router.MonotonicNs = 2e9
@@ -57,15 +59,17 @@ func TestGatewaysByDirection(t *testing.T) {
 	for direction, want := range map[string]map[string]float64{
 		result.Up: {EnterNs: 4e6, LeaveNs: 8e6}, result.Down: {EnterNs: 8e6, LeaveNs: 4e6}, result.Both: {},
 	} {
-		s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
-			Load: agent.Traffic{Kind: traffic.KindStreams, Direction: direction, OfferedMbps: 10}}}
-		a, b := side.Reading{Clients: make([]side.Endpoint, 1)}, side.Reading{Clients: make([]side.Endpoint, 1)}
+		s := &lab{
+			Bench: &bench.Bench{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+				Load: agent.Traffic{Kind: traffic.KindStreams, Direction: direction, OfferedMbps: 10}},
+		}
+		a, b := bench.Reading{Clients: make([]bench.Endpoint, 1)}, bench.Reading{Clients: make([]bench.Endpoint, 1)}
 		first := meter.Sample{MonotonicNs: 1e9, NAPI: map[string]meter.Thread{"r0": {RunNs: 2e6}, "o1": {RunNs: 1e6}},
 			Processes: []meter.Process{{PID: 30, Parent: 2, RunNs: 2e6}}, IPIn: 10}
 		second := meter.Sample{MonotonicNs: 2e9, NAPI: map[string]meter.Thread{"r1": {RunNs: 2e6}},
 			Processes: []meter.Process{{PID: 7, RunNs: 5e6}}, IPIn: 20}
 		a.Routers, b.Routers = make([]meter.Sample, 2), []meter.Sample{first, second}
-		a.Router, b.Router = side.Sum(a.Routers), side.Sum(b.Routers)
+		a.Router, b.Router = bench.Sum(a.Routers), bench.Sum(b.Routers)
 		got := s.measurement(a, b)
 		if diff := cmp.Diff(want, got.Metrics); diff != "" || got.NAPINs != 5e6 || got.ProcessNs != 7e6 ||
 			b.Router.IPIn != 30 {
@@ -77,9 +81,11 @@ func TestGatewaysByDirection(t *testing.T) {
 // TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
 // beside them none.
 func TestMeasurementOfDatagrams(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
-		Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}}}
-	a, b := side.Reading{Clients: make([]side.Endpoint, 2)}, side.Reading{Clients: make([]side.Endpoint, 2)}
+	s := &lab{
+		Bench: &bench.Bench{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+			Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}},
+	}
+	a, b := bench.Reading{Clients: make([]bench.Endpoint, 2)}, bench.Reading{Clients: make([]bench.Endpoint, 2)}
 	for i := range b.Clients {
 		a.Clients[i].Load.Datagrams = traffic.Datagrams{Sent: 44, Lost: 7}
 		b.Clients[i].Load.Datagrams = traffic.Datagrams{Sent: 484, Received: 430, Lost: 17, Reordered: 3}
@@ -104,7 +110,7 @@ func TestMeasurementOfDatagrams(t *testing.T) {
 
 func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 	out := meter.Link{TxBytes: 1514000, TxPackets: 1000}
-	s := &lab{Side: &side.Side{Load: agent.Traffic{Kind: traffic.KindIperf3}}}
+	s := &lab{Bench: &bench.Bench{Load: agent.Traffic{Kind: traffic.KindIperf3}}}
 	if got, want := s.delivered(out, 2, nil, 0.25), 1448000*8/1e6/2*0.75; math.Abs(got-want) > 1e-9 {
 		t.Errorf("TCP: %v Mbit/s, want %v", got, want)
 	}
@@ -115,9 +121,11 @@ func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 }
 
 func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
-		Load: agent.Traffic{Direction: "down", UDP: true}}}
-	got := s.measurement(side.Reading{}, side.Reading{})
+	s := &lab{
+		Bench: &bench.Bench{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+			Load: agent.Traffic{Direction: "down", UDP: true}},
+	}
+	got := s.measurement(bench.Reading{}, bench.Reading{})
 	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
 		t.Errorf("figures out of nothing: %+v", got)
 	}

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -65,7 +65,7 @@ func fits(n int, t dut.Traits) error {
 type openBlock struct {
 	*runner.Session
 	experiment.Block
-	*side.Side
+	*bench.Bench
 	head result.Head // of the record
 }
 
@@ -83,7 +83,7 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 // storm builds a lab, has the clients lease and log in, and removes the lab.
 func (b *openBlock) storm(ctx context.Context) (s Storm, err error) {
 	b.say("building the lab")
-	if b.Side, err = b.Labs(b.Block).OpenDevice(ctx); err != nil {
+	if b.Bench, err = b.Labs(b.Block).OpenDevice(ctx); err != nil {
 		return s, err
 	}
 	watching, stop := context.WithCancel(ctx)
@@ -111,7 +111,7 @@ const watchEvery = time.Second
 // watch reports that a program of the device has ended, because its clients take minutes to
 // give up. It returns then, or when ctx ends.
 func (b *openBlock) watch(ctx context.Context) {
-	for side.Sleep(ctx, watchEvery) == nil {
+	for bench.Sleep(ctx, watchEvery) == nil {
 		ended, err := b.Ended(ctx)
 		if err != nil {
 			return // the lab is gone: the storm's own requests fail as well
@@ -139,8 +139,8 @@ func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 		return s, err
 	}
 	pace := func(i int) client.Pace { return paceOf(b.Block, i, len(b.Hosts)) }
-	lease := func(i int, h side.ClientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) }
-	login := func(i int, h side.ClientHost) ([]client.Outcome, error) {
+	lease := func(i int, h bench.ClientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) }
+	login := func(i int, h bench.ClientHost) ([]client.Outcome, error) {
 		return h.Login(ctx, b.Traits.Admission, pace(i))
 	}
 	if b.Traits.Lines { // clients that log in over PPPoE have their addresses by that
@@ -178,18 +178,18 @@ func (b *openBlock) prove(ctx context.Context, e *evidence, s Storm) error {
 	if err != nil || ended || s.Login.Through == 0 {
 		return err
 	}
-	var idle side.Rejects
-	if err := idle.Prove(ctx, b.Side); err != nil || len(idle) == 0 {
+	var idle bench.Rejects
+	if err := idle.Prove(ctx, b.Bench); err != nil || len(idle) == 0 {
 		return err
 	}
 	if err := b.StartProbes(ctx); err != nil {
 		return err
 	}
-	return e.unlike.ProveSoon(ctx, b.Side)
+	return e.unlike.ProveSoon(ctx, b.Bench)
 }
 
 // lease has all clients ask for addresses.
-func (b *openBlock) lease(ctx context.Context, s *Storm, ask func(int, side.ClientHost) ([]client.Outcome, error)) (
+func (b *openBlock) lease(ctx context.Context, s *Storm, ask func(int, bench.ClientHost) ([]client.Outcome, error)) (
 	err error) {
 	b.say(words.Agreed(s.Clients, "client leases", "clients lease"))
 	if s.Lease, err = b.phase(ctx, ask); err != nil {
@@ -236,7 +236,7 @@ func rateOf(b experiment.Block) float64 { return b.Cell.Number(result.LoginRate)
 // paceOf is the pace at which clients arrive at one of the hosts.
 func paceOf(b experiment.Block, i, hosts int) client.Pace {
 	rate := rateOf(b)
-	pace := client.Pace{PerSecond: rate / float64(hosts), After: side.Stagger(i, rate), Patience: patience}
+	pace := client.Pace{PerSecond: rate / float64(hosts), After: bench.Stagger(i, rate), Patience: patience}
 	if rate > 0 {
 		pace.Patience += time.Duration(float64(b.Clients()) / rate * float64(time.Second))
 	}

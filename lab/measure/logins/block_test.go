@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -79,10 +79,10 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 		}
 	}
 	const s = time.Second
-	at := func(at, router, radius, agent time.Duration) side.Reading {
-		return side.Reading{
-			Router: sample(at, 0, router, 0), Server: side.Endpoint{Meter: sample(at, 0, radius, 0)},
-			Clients: []side.Endpoint{{Meter: sample(at, agent, 0, 0)}},
+	at := func(at, router, radius, agent time.Duration) bench.Reading {
+		return bench.Reading{
+			Router: sample(at, 0, router, 0), Server: bench.Endpoint{Meter: sample(at, 0, radius, 0)},
+			Clients: []bench.Endpoint{{Meter: sample(at, agent, 0, 0)}},
 		}
 	}
 	phase := Phase{Asked: 1, Through: 1}

@@ -4,15 +4,15 @@ import (
 	"context"
 	"slices"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // phase measures one phase of all clients: it reads the meters, has every client host do its
 // part, reads them again, and once more after the tail.
-func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]client.Outcome, error)) (
+func (b *openBlock) phase(ctx context.Context, do func(int, bench.ClientHost) ([]client.Outcome, error)) (
 	p Phase, err error) {
 	first, err := b.ReadMeters(ctx)
 	if err != nil {
@@ -24,7 +24,7 @@ func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]
 	}
 	end, err := b.ReadMeters(ctx)
 	if err == nil {
-		err = side.Sleep(ctx, phaseTail)
+		err = bench.Sleep(ctx, phaseTail)
 	}
 	if err != nil {
 		return p, err
@@ -48,8 +48,8 @@ func phaseOf(outcomes []client.Outcome) Phase {
 		end := (o.TurnMs + o.Ms) / 1e3
 		p.Seconds = max(p.Seconds, end)
 		p.Tries += o.Tries
-		p.LateMs = max(p.LateMs, side.Millis(o.LateMs))
-		p.Ms = append(p.Ms, side.Millis(o.Ms))
+		p.LateMs = max(p.LateMs, bench.Millis(o.LateMs))
+		p.Ms = append(p.Ms, bench.Millis(o.Ms))
 		if o.Refusal != "" {
 			p.Retried++
 			refusals = append(refusals, o.Refusal)
@@ -62,10 +62,10 @@ func phaseOf(outcomes []client.Outcome) Phase {
 		p.Through++
 		p.ThroughSeconds = max(p.ThroughSeconds, end)
 	}
-	p.Failures, p.Refusals = side.Reasons(failures), side.Reasons(refusals)
+	p.Failures, p.Refusals = bench.Reasons(failures), bench.Reasons(refusals)
 	if p.Through > 0 {
 		times := p.ThroughMs()
-		at := func(q float64) float64 { return side.Millis(result.Quantile(times, q)) }
+		at := func(q float64) float64 { return bench.Millis(result.Quantile(times, q)) }
 		p.P50Ms, p.P90Ms, p.P99Ms = at(0.5), at(0.9), at(0.99)
 		p.MaxMs = times[len(times)-1]
 		p.PerSecond = float64(p.Through) / p.ThroughSeconds
@@ -75,12 +75,12 @@ func phaseOf(outcomes []client.Outcome) Phase {
 
 // account adds the cost of the phase. CPU time counts until the end of the tail; how busy the CPUs
 // were counts until the phase's end.
-func account(phase *Phase, cpus testbed.Placement, first, end, tail side.Reading) {
-	router := side.UsageOf(first.Router, tail.Router)
+func account(phase *Phase, cpus testbed.Placement, first, end, tail bench.Reading) {
+	router := bench.UsageOf(first.Router, tail.Router)
 	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs,
 		router.ThreadNs
-	phase.RoleNs = side.Roles(first, tail)
-	phase.Machine = side.Machine(end.Router.Stat.Sub(first.Router.Stat))
+	phase.RoleNs = bench.Roles(first, tail)
+	phase.Machine = bench.Machine(end.Router.Stat.Sub(first.Router.Stat))
 	seconds := float64(end.Router.MonotonicNs-first.Router.MonotonicNs) / 1e9
 	share := func(ns int64, cpus []int) float64 {
 		if seconds <= 0 {
@@ -88,8 +88,8 @@ func account(phase *Phase, cpus testbed.Placement, first, end, tail side.Reading
 		}
 		return float64(ns) / 1e9 / seconds / float64(len(cpus))
 	}
-	until := side.Roles(first, end)
-	left := side.RouterShare(first, end)
+	until := bench.Roles(first, end)
+	left := bench.RouterShare(first, end)
 	if first.Slow != nil {
 		phase.RouterShare = left
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -27,11 +27,11 @@ var ownFailures = []struct{ text, remedy string }{
 // evidence is the input of a storm's self-tests besides the record.
 type evidence struct {
 	polling   string // the polling thread of the router's link to the clients
-	ended     side.Ended
+	ended     bench.Ended
 	cpus      int     // of the machine
 	speed     float64 // of the routers, as asked for; 0: not slowed
 	overflows int64   // of the machine's neighbour table, during the storm
-	unlike    side.Rejects
+	unlike    bench.Rejects
 }
 
 // judge applies the self-tests: a storm that failed by a limit of the lab is rejected. Failures
@@ -53,7 +53,7 @@ func judge(s *Storm, e evidence) {
 	}{{"leases", s.Lease}, {"logins", s.Login}} {
 		rejects.Speed(phase.RouterShare, e.speed, " during the "+phase.name)
 		rejects.Steal(phase.Machine, phase.Seconds, e.cpus, " during the "+phase.name)
-		if most := maxOther + side.Ticks(otherTicks, phase.Seconds, e.cpus); phase.OtherBusy > most {
+		if most := maxOther + bench.Ticks(otherTicks, phase.Seconds, e.cpus); phase.OtherBusy > most {
 			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name,
 				100*most)
 		}

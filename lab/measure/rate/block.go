@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
@@ -37,7 +37,7 @@ const idle = time.Second
 type block struct {
 	*runner.Session
 	experiment.Block
-	*side.Side
+	*bench.Bench
 	mtu  rtt.MTU
 	idle result.RTT
 }
@@ -49,12 +49,12 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 	if err != nil {
 		return nil, err
 	}
-	b := &block{Session: s, Block: eb, Side: lab}
+	b := &block{Session: s, Block: eb, Bench: lab}
 	err = b.measure(ctx)
 	if err != nil {
-		err = side.CauseOf(err, lab)
+		err = bench.CauseOf(err, lab)
 	}
-	return nil, side.End(ctx, err, func(left error) { s.Left(eb, left) }, lab)
+	return nil, bench.End(ctx, err, func(left error) { s.Left(eb, left) }, lab)
 }
 
 // measure looks at the path without a load, and then measures the windows of one.
@@ -70,7 +70,7 @@ func (b *block) measure(ctx context.Context) (err error) {
 	if err := b.StartTraffic(ctx, cell.Text(result.Direction), 0, most); err != nil {
 		return err
 	}
-	if err := side.Sleep(ctx, e.Warmup); err != nil {
+	if err := bench.Sleep(ctx, e.Warmup); err != nil {
 		return err
 	}
 	for _, w := range todo {
@@ -92,7 +92,7 @@ func (b *block) look(ctx context.Context) (err error) {
 	if _, err = b.Hosts[0].TakeRTT(ctx); err != nil { // what was before counts for nothing
 		return err
 	}
-	if err := side.Sleep(ctx, idle); err != nil {
+	if err := bench.Sleep(ctx, idle); err != nil {
 		return err
 	}
 	times, err := b.Hosts[0].TakeRTT(ctx)
@@ -108,7 +108,7 @@ func rttOf(t rtt.Times) result.RTT {
 func (b *block) window(ctx context.Context, cell result.Cell, w int) error {
 	b.Status("%s: window %d", b.Name(b.Block), w+1)
 	return b.Settle(b.Block, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
-		before, after, err := side.ReadTwice(ctx, b.Experiment.Window, b.Side)
+		before, after, err := bench.ReadTwice(ctx, b.Experiment.Window, b.Bench)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"math"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -15,14 +15,14 @@ import (
 )
 
 // trial turns two readings into the record of a window.
-func (b *block) trial(cell result.Cell, before, after side.Reading) *Trial {
+func (b *block) trial(cell result.Cell, before, after bench.Reading) *Trial {
 	t := &Trial{
 		Cell: cell, SetupSeconds: b.Setup.Seconds(), PathMTU: b.mtu, IdleRTT: b.idle, RTT: rttOf(after.RTT),
 		LinkMbps:    cell.Number(result.LinkMbps),
-		GatewayCPUs: len(b.Placement.Router), Machine: side.Machine(after.Router.Stat.Sub(before.Router.Stat)),
+		GatewayCPUs: len(b.Placement.Router), Machine: bench.Machine(after.Router.Stat.Sub(before.Router.Stat)),
 	}
 	if after.Slow != nil {
-		t.RouterShare = side.RouterShare(before, after)
+		t.RouterShare = bench.RouterShare(before, after)
 	}
 	b.addTheory(t)
 	up := cell.Text(result.Direction) == result.Up
@@ -46,9 +46,9 @@ func outcome(t *Trial, lossPct float64) string {
 
 // addTheory adds what the device's own headers leave of the link.
 func (b *block) addTheory(t *Trial) {
-	p := fullPacket(b.Side.DUT, client.KindOf(b.Has.Client).MTU)
+	p := fullPacket(b.Bench.DUT, client.KindOf(b.Has.Client).MTU)
 	t.TunnelMTU, t.TheoryShare, t.Formula = p.Inner, p.Share(), p.Formula()
-	if d, ok := b.Side.DUT.(dut.Encapsulating); ok {
+	if d, ok := b.Bench.DUT.(dut.Encapsulating); ok {
 		t.Headers = d.Encapsulation().String()
 	}
 }
@@ -80,9 +80,9 @@ func fullPacket(d dut.DUT, mtu int) tunnel.Packet {
 }
 
 // addEnds adds what clients and server say.
-func (b *block) addEnds(t *Trial, up bool, before, after side.Reading) {
-	senders, receivers := [2][]side.Endpoint{before.Clients, after.Clients},
-		[2][]side.Endpoint{{before.Server}, {after.Server}}
+func (b *block) addEnds(t *Trial, up bool, before, after bench.Reading) {
+	senders, receivers := [2][]bench.Endpoint{before.Clients, after.Clients},
+		[2][]bench.Endpoint{{before.Server}, {after.Server}}
 	if !up {
 		senders, receivers = receivers, senders
 	}
@@ -95,9 +95,9 @@ func (b *block) addEnds(t *Trial, up bool, before, after side.Reading) {
 		sent := now.Meter.SNMP.Sub(senders[0][i].Meter.SNMP)
 		t.Segments, t.Retransmits = t.Segments+sent.TCPOutSegs, t.Retransmits+sent.TCPRetrans
 	}
-	roles := side.Roles(before, after)
+	roles := bench.Roles(before, after)
 	t.EndsNs = roles[result.RoleClient] + roles[result.RoleServer]
-	for _, pair := range [][2][]side.Endpoint{senders, receivers} {
+	for _, pair := range [][2][]bench.Endpoint{senders, receivers} {
 		for i, now := range pair[1] {
 			for name, ns := range now.Load.ThreadNs {
 				t.GeneratorCPU = max(t.GeneratorCPU, float64(ns-pair[0][i].Load.ThreadNs[name])/1e9/max(t.LoadSeconds, 1e-9))
@@ -107,14 +107,14 @@ func (b *block) addEnds(t *Trial, up bool, before, after side.Reading) {
 }
 
 // addGateways adds what both gateways spent, and what left for the link between them.
-func (b *block) addGateways(t *Trial, up bool, before, after side.Reading) {
+func (b *block) addGateways(t *Trial, up bool, before, after bench.Reading) {
 	enter, leave, port := 0, 1, testbed.PortOuter1
 	if !up {
 		enter, leave, port = 1, 0, testbed.PortOuter2
 	}
-	used := side.UsageOfEach(before.Routers, after.Routers)
+	used := bench.UsageOfEach(before.Routers, after.Routers)
 	t.EnterNs, t.LeaveNs = used[enter].NAPINs+used[enter].ProcessNs, used[leave].NAPINs+used[leave].ProcessNs
-	all := side.UsageOf(before.Router, after.Router)
+	all := bench.UsageOf(before.Router, after.Router)
 	t.WaitNs, t.ThreadNs = all.WaitNs, all.ThreadNs
 	t.LinkSeconds = float64(after.Routers[enter].MonotonicNs-before.Routers[enter].MonotonicNs) / 1e9
 	out := linkOf(before.Routers[enter], after.Routers[enter], b.Lab.Port(port))
@@ -155,11 +155,11 @@ func (b *block) limit(t *Trial) string {
 }
 
 // judge says what limited a window, and why it does not count, if it does not: the lab failed, and not the path.
-func (b *block) judge(ctx context.Context, t *Trial, before, after side.Reading) error {
+func (b *block) judge(ctx context.Context, t *Trial, before, after bench.Reading) error {
 	if t.Outcome == "" {
 		t.LimitedBy = b.limit(t)
 	}
-	var r side.Rejects
+	var r bench.Rejects
 	window := b.Experiment.Window.Seconds()
 	r.If(math.Abs(t.LoadSeconds/window-1) > maxAstray, "the window lasted %.2f s instead of %.2f s: the lab was held up",
 		t.LoadSeconds, window)
@@ -175,7 +175,7 @@ func (b *block) judge(ctx context.Context, t *Trial, before, after side.Reading)
 		r.Waited(t.WaitedForOthers, "the gateways' threads")
 	}
 	if t.Outcome == "" {
-		if err := r.Prove(ctx, b.Side); err != nil {
+		if err := r.Prove(ctx, b.Bench); err != nil {
 			return err
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -34,9 +34,9 @@ func (run) Fits(*experiment.Experiment, string, dut.Traits) error { return nil }
 type openBlock struct {
 	*runner.Session
 	experiment.Block
-	*side.Side
+	*bench.Bench
 	record  *Search
-	rejects side.Rejects
+	rejects bench.Rejects
 	bytes   float64 // of a frame, mean
 	// refuted are the lowest loads, by loss ratio, that lost more in searches that began anew.
 	refuted map[float64]float64
@@ -70,11 +70,11 @@ func (b *openBlock) search(ctx context.Context) error {
 	// what the device loses. Slowed routers are to be without their CPU at times.
 	labs.UrgentRouters = b.Experiment.Router.Speed == 0
 	labs.Spins = !b.Placement.Shared() // else the router would starve
-	if b.Side, err = labs.OpenAdmitted(ctx); err != nil {
+	if b.Bench, err = labs.OpenAdmitted(ctx); err != nil {
 		return err
 	}
 	b.record.SetupSeconds = time.Since(start).Seconds()
-	return side.End(ctx, b.run(ctx), func(left error) { b.Left(b.Block, left) }, b.Side)
+	return bench.End(ctx, b.run(ctx), func(left error) { b.Left(b.Block, left) }, b.Bench)
 }
 
 // run carries out the search.
@@ -93,11 +93,11 @@ func (b *openBlock) run(ctx context.Context) error {
 		b.Notice("%s: absences of CPUs are not noticed, and what is lost in one counts: %s", b.Name(b.Block), why)
 	}
 	if err := b.limit(ctx); err != nil {
-		return side.CauseOf(err, b.Side)
+		return bench.CauseOf(err, b.Bench)
 	}
 	report, err := b.searchBelow(ctx)
 	if err != nil {
-		return side.CauseOf(err, b.Side)
+		return bench.CauseOf(err, b.Bench)
 	}
 	for _, r := range report.Results {
 		b.record.Goals = append(b.record.Goals, b.goal(r))
@@ -265,7 +265,7 @@ func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t
 	}
 	r, err := b.settle(ctx, d)
 	if err == nil {
-		err = b.rejects.Prove(ctx, b.Side) // while the router still knows the streams
+		err = b.rejects.Prove(ctx, b.Bench) // while the router still knows the streams
 	}
 	if err != nil {
 		return t, err
@@ -284,7 +284,7 @@ func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t
 		t.SentSeconds = max(t.SentSeconds, float64(e.Load.Frames.LastNs)/1e9)
 	}
 	t.LossRatio = max(0, 1-float64(t.Forwarded)/float64(max(t.Offered, 1)))
-	usage := side.UsageOf(before.Router, r.Router)
+	usage := bench.UsageOf(before.Router, r.Router)
 	t.RouterCorePct = float64(usage.NAPINs+usage.ProcessNs) / 1e7 / max(d.Seconds(), t.SentSeconds)
 	return t, nil
 }
@@ -297,8 +297,8 @@ const (
 )
 
 // settle waits until all frames are sent, and nothing arrives any more.
-func (b *openBlock) settle(ctx context.Context, d time.Duration) (r side.Reading, err error) {
-	if err := side.Sleep(ctx, d); err != nil {
+func (b *openBlock) settle(ctx context.Context, d time.Duration) (r bench.Reading, err error) {
+	if err := bench.Sleep(ctx, d); err != nil {
 		return r, err
 	}
 	var was int64 = -1
@@ -319,24 +319,24 @@ func (b *openBlock) settle(ctx context.Context, d time.Duration) (r side.Reading
 			return r, fmt.Errorf("frames still left or arrived %s after the trial's end", settleMost)
 		}
 		was = came
-		if err := side.Sleep(ctx, settleEvery); err != nil {
+		if err := bench.Sleep(ctx, settleEvery); err != nil {
 			return r, err
 		}
 	}
 }
 
 // judge rejects searches in which the lab failed, and not the device.
-func (b *openBlock) judge(ctx context.Context, before, after side.Reading) error {
+func (b *openBlock) judge(ctx context.Context, before, after bench.Reading) error {
 	ended, err := b.Ended(ctx)
 	if err = cmp.Or(err, ended.Err()); err != nil {
 		return err
 	}
 	seconds := float64(after.Router.MonotonicNs-before.Router.MonotonicNs) / 1e9
 	if speed := b.Experiment.Router.Speed; speed > 0 {
-		b.record.RouterShare = side.RouterShare(before, after)
+		b.record.RouterShare = bench.RouterShare(before, after)
 		b.rejects.Speed(b.record.RouterShare, speed, " during the search")
 	}
-	b.rejects.Steal(side.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the search")
+	b.rejects.Steal(bench.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the search")
 	voids := 0
 	for _, t := range b.record.Trials {
 		if t.Void {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -33,7 +33,7 @@ func (run) Fits(*experiment.Experiment, string, dut.Traits) error { return nil }
 type openBlock struct {
 	*runner.Session
 	experiment.Block
-	*side.Side
+	*bench.Bench
 	setup time.Duration
 	speed float64
 	kind  client.Kind
@@ -57,7 +57,7 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 	s.Status("%s: building the lab", s.Name(eb))
 	err = b.open(ctx)
 	if err == nil {
-		err = side.End(ctx, b.cells(ctx), func(left error) { s.Left(eb, left) }, b.Side)
+		err = bench.End(ctx, b.cells(ctx), func(left error) { s.Left(eb, left) }, b.Bench)
 	}
 	return nil, errors.Join(err, restore())
 }
@@ -70,7 +70,7 @@ func (b *openBlock) open(ctx context.Context) (err error) {
 	if b.speed < 1 {
 		labs.Slowed = b.Machine
 	}
-	if b.Side, err = labs.OpenAdmitted(ctx); err != nil {
+	if b.Bench, err = labs.OpenAdmitted(ctx); err != nil {
 		return err
 	}
 	b.kind = client.KindOf(b.Has.Client)
@@ -109,7 +109,7 @@ func (b *openBlock) cells(ctx context.Context) error {
 			return func(w *result.Writer) error { return w.Append(KindTransfer, t) }, t.Rejects, err
 		})
 		if err != nil {
-			return side.CauseOf(err, b.Side)
+			return bench.CauseOf(err, b.Bench)
 		}
 	}
 	return nil
@@ -132,10 +132,10 @@ func (b *openBlock) transfer(ctx context.Context, a runner.Attempt, cell result.
 		return t, err
 	}
 	s := &sampler{openBlock: b, first: first, t: t}
-	var proof side.Rejects
+	var proof bench.Rejects
 	err = s.until(ctx, func() error {
 		return testbed.Together(
-			func() error { return b.fetchAll(ctx, t) }, func() error { return proof.ProveSoon(ctx, b.Side) })
+			func() error { return b.fetchAll(ctx, t) }, func() error { return proof.ProveSoon(ctx, b.Bench) })
 	})
 	if err != nil {
 		return t, err
@@ -154,7 +154,7 @@ func (b *openBlock) fetchAll(ctx context.Context, t *Transfer) (err error) {
 	// A transfer of many beside each other on a device that carries a hundredth of the link still ends.
 	const slowest = 100
 	most := time.Minute + slowest*ideal(b.Experiment, t.Clients)/time.Duration(t.Transfers)
-	t.Fetched, err = side.Each(b.hosts[:t.Clients], func(_ int, a address) (Fetched, error) {
+	t.Fetched, err = bench.Each(b.hosts[:t.Clients], func(_ int, a address) (Fetched, error) {
 		return fetch(ctx, a.host, a.num, b.kind.Shared, a.client.IP, b.Env.ServerIP, t.Transfers, t.FileBytes, most)
 	})
 	return err
@@ -207,7 +207,7 @@ func (s *sampler) add(now meter.Sample) {
 	if s.Traits.Lines {
 		header += pppoeHeader
 	}
-	usage := side.UsageOf(s.first, now)
+	usage := bench.UsageOf(s.first, now)
 	stat := now.Stat
 	s.t.Samples = append(s.t.Samples, Sample{
 		LinksMs: float64(now.LinksNs-s.first.LinksNs) / 1e6, CPUMs: float64(now.MonotonicNs-s.first.MonotonicNs) / 1e6,
@@ -220,25 +220,25 @@ func (s *sampler) add(now meter.Sample) {
 const mostOver = 0.25
 
 // judge rejects transfers in which the lab failed, and not the device, or for reasons that there are.
-func (b *openBlock) judge(ctx context.Context, t *Transfer, r side.Rejects, before, after side.Reading) error {
+func (b *openBlock) judge(ctx context.Context, t *Transfer, r bench.Rejects, before, after bench.Reading) error {
 	ended, err := b.Ended(ctx)
 	if err = errors.Join(err, ended.Err()); err != nil {
 		return err
 	}
-	t.ThreadNs = side.UsageOf(before.Router, after.Router).ThreadNs
+	t.ThreadNs = bench.UsageOf(before.Router, after.Router).ThreadNs
 	seconds := float64(after.Router.MonotonicNs-before.Router.MonotonicNs) / 1e9
 	for i, f := range t.Fetched {
 		r.If(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %s: %s", i+1, len(f.Each),
 			words.Counted(t.Transfers, "whole file"), f.Problem)
 	}
 	if b.speed < 1 {
-		t.Share = side.RouterShare(before, after)
+		t.Share = bench.RouterShare(before, after)
 		r.Speed(t.Share, b.speed, " during the transfers")
 	}
 	r.If(float64(t.Over) > mostOver*float64(t.Intervals),
 		"machine: %d of %d intervals at the maximum had more than the link's rate: frames had waited while other programs "+
 			"had the CPU", t.Over, t.Intervals)
-	r.Steal(side.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the transfers")
+	r.Steal(bench.Machine(after.Router.Stat.Sub(before.Router.Stat)), seconds, b.CPUs, " during the transfers")
 	t.Rejects, t.Accepted = r, len(r) == 0
 	return nil
 }

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -61,8 +61,8 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 		}
 		err = b.measure(ctx)
 	}
-	err = side.CauseOf(err, opened)
-	if err = side.End(ctx, err, func(left error) { s.Left(eb, left) }, opened); err == nil && b.left == nil {
+	err = bench.CauseOf(err, opened)
+	if err = bench.End(ctx, err, func(left error) { s.Left(eb, left) }, opened); err == nil && b.left == nil {
 		return nil, nil
 	}
 	return &result.Block{SetupSeconds: b.setup.Seconds(), LeftOut: b.left}, err
@@ -113,7 +113,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell) error {
 		if err := b.StartTraffic(ctx, result.Up, mbps, most); err != nil {
 			return errors.Join(err, b.StopTraffic(ctx))
 		}
-		if err := side.Sleep(ctx, warmup); err != nil {
+		if err := bench.Sleep(ctx, warmup); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (b *openBlock) read(ctx context.Context, traffic bool) (r reading, err erro
 
 // sent sums what TCP has sent on the hosts that send the background.
 func (b *openBlock) sent(ctx context.Context) (sum meter.SNMP, err error) {
-	each, err := side.Each(b.Hosts, func(_ int, h side.ClientHost) (meter.Sample, error) { return h.Sample(ctx) })
+	each, err := bench.Each(b.Hosts, func(_ int, h bench.ClientHost) (meter.Sample, error) { return h.Sample(ctx) })
 	for _, s := range each {
 		sum = sum.Add(s.SNMP)
 	}
@@ -183,7 +183,7 @@ func (b *openBlock) sent(ctx context.Context) (sum meter.SNMP, err error) {
 }
 
 // step sends both runs of probes, one after the other, and reads the meters around them.
-func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, err error) {
+func (b *openBlock) step(ctx context.Context, s *Step) (rejects bench.Rejects, err error) {
 	loaded := s.Cell.Number(result.OfferedMbps) > 0
 	before, err := b.read(ctx, loaded)
 	if err != nil {
@@ -223,12 +223,12 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 		s.addBackground(after.senders.Sub(before.senders))
 	}
 	s.judgeBusy(&rejects)
-	if err := rejects.Prove(ctx, b.Side); err != nil {
+	if err := rejects.Prove(ctx, b.Bench); err != nil {
 		return nil, err
 	}
 	rejects.Steal(s.Machine, s.LoadSeconds, b.CPUs, "")
 	if speed := b.Experiment.Router.Speed; speed > 0 {
-		s.RouterShare = side.RouterShare(side.Reading{Slow: before.slow}, side.Reading{Slow: after.slow})
+		s.RouterShare = bench.RouterShare(bench.Reading{Slow: before.slow}, bench.Reading{Slow: after.slow})
 		rejects.Speed(s.RouterShare, speed, "")
 	}
 	return rejects, nil
@@ -238,7 +238,7 @@ func (b *openBlock) step(ctx context.Context, s *Step) (rejects side.Rejects, er
 // together: else a program that is not of the lab had the CPU.
 const leastBusy = 0.9
 
-func (s *Step) judgeBusy(r *side.Rejects) {
+func (s *Step) judgeBusy(r *bench.Rejects) {
 	asked := s.Cell.Number(result.BackgroundPct) / 100
 	own := float64(s.EnterCPU.NAPINs+s.EnterCPU.ProcessNs+s.LeaveCPU.NAPINs+s.LeaveCPU.ProcessNs) / 1e9 / max(
 		s.LoadSeconds, 1e-9)
@@ -252,7 +252,7 @@ func (s *Step) judgeBusy(r *side.Rejects) {
 const leastKept = 0.5
 
 // few rejects runs of which too little is known.
-func few(r *side.Rejects, n transition.Counts) bool {
+func few(r *bench.Rejects, n transition.Counts) bool {
 	kept := n.Sent - n.Resent - n.Lost
 	lossy := float64(kept) < leastKept*float64(n.Sent)
 	r.If(lossy, "%d of %d probes have times: %d were sent again, %d lost: packets get lost at this load",
@@ -270,10 +270,10 @@ func (s *Step) addBackground(sent meter.SNMP) {
 // fill adds what the meters say.
 func (s *Step) fill(before, after reading) {
 	s.LoadSeconds = float64(after.gateways[0].MonotonicNs-before.gateways[0].MonotonicNs) / 1e9
-	s.Machine = side.Machine(after.gateways[0].Stat.Sub(before.gateways[0].Stat))
-	s.DeliveredMbps = side.Mbps(after.received.ReceivedBytes-before.received.ReceivedBytes, float64(
+	s.Machine = bench.Machine(after.gateways[0].Stat.Sub(before.gateways[0].Stat))
+	s.DeliveredMbps = bench.Mbps(after.received.ReceivedBytes-before.received.ReceivedBytes, float64(
 		after.received.MonotonicNs-before.received.MonotonicNs)/1e9)
-	used := side.UsageOfEach(before.gateways[:], after.gateways[:])
+	used := bench.UsageOfEach(before.gateways[:], after.gateways[:])
 	for i, cpu := range []*CPU{&s.EnterCPU, &s.LeaveCPU} {
 		a, b, u := before.gateways[i], after.gateways[i], used[i]
 		cpu.NAPINs, cpu.ProcessNs = u.NAPINs, u.ProcessNs

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 )
@@ -34,7 +34,7 @@ type course struct {
 
 // lab is a standing lab with its taps and receivers.
 type lab struct {
-	*side.Side
+	*bench.Bench
 	taps            []*testbed.Host // hosts with taps
 	hosts, gateways *course
 	next            uint32 // number of the last run
@@ -42,9 +42,9 @@ type lab struct {
 
 // prepare opens taps and receivers in a lab whose device runs, and finds out how long the tunnel's packets with
 // probes are.
-func prepare(ctx context.Context, s *side.Side, e *experiment.Experiment) (*lab, error) {
+func prepare(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*lab, error) {
 	enter, leave := s.Routers[0], s.Routers[1]
-	l := &lab{Side: s, taps: []*testbed.Host{enter, leave, s.Server}}
+	l := &lab{Bench: s, taps: []*testbed.Host{enter, leave, s.Server}}
 	l.hosts = &course{from: s.Hosts[0].Host, to: s.Server, Way: transition.Way{Run: hostRun(e), Stops: []transition.Stop{
 		{Tap: tapIn}, {Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true}, {Tap: tapOut}, {Tap: tapArrive},
 	}}}
@@ -161,7 +161,7 @@ func (l *lab) run(ctx context.Context, c *course) (o observed, err error) {
 	if o.received, err = l.lastOf(ctx, c, r.Number); err != nil {
 		return o, err
 	}
-	events, err := side.Each(l.taps, func(_ int, h *testbed.Host) ([]transition.Event, error) { return h.ReadTap(ctx) })
+	events, err := bench.Each(l.taps, func(_ int, h *testbed.Host) ([]transition.Event, error) { return h.ReadTap(ctx) })
 	for _, list := range events {
 		o.events = append(o.events, list...)
 	}
@@ -174,7 +174,7 @@ func (l *lab) lastOf(ctx context.Context, c *course, run uint32) (r transition.R
 		if r, err = c.to.TakeProbes(ctx, run); err != nil || r.Over || time.Now().After(end) {
 			return r, err
 		}
-		if err := side.Sleep(ctx, pollEvery); err != nil {
+		if err := bench.Sleep(ctx, pollEvery); err != nil {
 			return r, err
 		}
 	}

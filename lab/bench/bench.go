@@ -1,7 +1,7 @@
-// Package side is one of the labs that a block of a run builds: a router with its device, clients
+// Package bench is one of the labs that a block of a run builds: a router with its device, clients
 // that are admitted, the traffic they send, and the meters of all hosts. Every measure works on
 // these labs, one at a time or as a pair of device and clean router.
-package side
+package bench
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// Side is one lab of a block.
-type Side struct {
+// Bench is one lab of a block.
+type Bench struct {
 	Lab     *testbed.Lab
 	Router  *testbed.Host   // the first metered host, with the device
 	Routers []*testbed.Host // all metered hosts: of a tunnel both gateways
@@ -52,7 +52,7 @@ type Side struct {
 	toServer, toClients []send.Stream // of frames, by client: see addressFrames
 }
 
-// ClientHost is a host with its share of the side's clients.
+// ClientHost is a host with its share of the lab's clients.
 type ClientHost struct {
 	*testbed.Host
 	first, count int // numbers of its clients: first and on
@@ -83,7 +83,7 @@ func Stagger(i int, perSecond float64) time.Duration {
 }
 
 // EachHost works on all client hosts at once.
-func (s *Side) EachHost(fn func(i int, h ClientHost) error) error {
+func (s *Bench) EachHost(fn func(i int, h ClientHost) error) error {
 	return testbed.Each(s.Hosts, fn)
 }
 
@@ -94,7 +94,7 @@ func Each[E, T any](list []E, fn func(i int, e E) (T, error)) ([]T, error) {
 }
 
 // admit admits all clients and opens the meters: traffic is forwarded from then on.
-func (s *Side) admit(ctx context.Context) error {
+func (s *Bench) admit(ctx context.Context) error {
 	if err := s.admitClients(ctx); err != nil {
 		return s.orFlows(ctx, err)
 	}
@@ -105,7 +105,7 @@ func (s *Side) admit(ctx context.Context) error {
 }
 
 // open builds the lab and starts its device; there are no clients yet. On error nothing is left.
-func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (err error) {
+func (s *Bench) open(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (err error) {
 	start := time.Now()
 	if err := s.build(ctx, backend, topology, name); err != nil {
 		return err
@@ -118,7 +118,8 @@ func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testb
 }
 
 // build builds the lab.
-func (s *Side) build(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (err error) {
+func (s *Bench) build(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (
+	err error) {
 	s.Traits = s.DUT.Traits()
 	if s.Lab, err = topology.Build(ctx, backend, name); err != nil {
 		return err
@@ -147,7 +148,7 @@ func (s *Side) build(ctx context.Context, backend testbed.Backend, topology test
 // its own, and an experiment may allow its device ten minutes.
 const startTimeout = 15 * time.Minute
 
-func (s *Side) startDevice(ctx context.Context) error {
+func (s *Bench) startDevice(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
 	err := s.serveDHCP(ctx)
@@ -159,7 +160,7 @@ func (s *Side) startDevice(ctx context.Context) error {
 }
 
 // ends are the hosts at both ends of the traffic.
-func (s *Side) ends() []*testbed.Host {
+func (s *Bench) ends() []*testbed.Host {
 	ends := []*testbed.Host{s.Server}
 	for _, h := range s.Hosts {
 		ends = append(ends, h.Host)
@@ -168,7 +169,7 @@ func (s *Side) ends() []*testbed.Host {
 }
 
 // OpenMeters opens the meters of all hosts.
-func (s *Side) OpenMeters(ctx context.Context) error {
+func (s *Bench) OpenMeters(ctx context.Context) error {
 	err := testbed.Each(slices.Concat(s.ends(), s.Routers), func(_ int, h *testbed.Host) error {
 		meter := agent.Meter{IfNames: h.Ifs, Support: true}
 		if h.Metered {
@@ -200,7 +201,7 @@ func (e Ended) Err() error {
 }
 
 // Ended asks router, server and other hosts but the clients' for programs that ended by themselves.
-func (s *Side) Ended(ctx context.Context) (e Ended, err error) {
+func (s *Bench) Ended(ctx context.Context) (e Ended, err error) {
 	for _, h := range s.Lab.Hosts {
 		if h.Role == testbed.RoleClient {
 			continue // their programs are the traffic, which counts as broken when it ends
@@ -227,7 +228,7 @@ func (s *Side) Ended(ctx context.Context) (e Ended, err error) {
 
 // withEnded adds to an error the programs that ended by themselves: clients of a gateway that has ended say no more
 // than that nothing listens. The hosts are asked also when ctx has ended.
-func (s *Side) withEnded(ctx context.Context, err error) error {
+func (s *Bench) withEnded(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	if ended, unknown := s.Ended(ctx); unknown == nil && ended.Err() != nil {
@@ -241,7 +242,7 @@ const answerTimeout = 10 * time.Second
 
 // CauseOf is why something went wrong in labs: the hosts whose agents have ended, or else err. A
 // lost host takes its links along, and a request that needs one of them then fails too.
-func CauseOf(err error, sides ...*Side) error {
+func CauseOf(err error, sides ...*Bench) error {
 	var lost []error
 	for _, s := range sides {
 		for _, h := range s.Lab.Hosts {
@@ -258,7 +259,7 @@ const leaveTimeout = 2 * time.Minute
 // gives the leases back and stops the device, as a real network would see it happen. Sessions of the portals the lab
 // knows end with the device: openNDS takes seconds for them. Among its errors is a *NotKeptOut where clients were not
 // kept out; all others say nothing of what was measured before.
-func (s *Side) Leave(ctx context.Context) error {
+func (s *Bench) Leave(ctx context.Context) error {
 	errs := []error{s.step(ctx, "stopping the traffic", s.StopTraffic)}
 	out := s.step(ctx, "logging the clients out", s.expel)
 	if out == nil {
@@ -271,7 +272,7 @@ func (s *Side) Leave(ctx context.Context) error {
 }
 
 // expel has clients log out by their commands, or the device revoke them.
-func (s *Side) expel(ctx context.Context) (err error) {
+func (s *Bench) expel(ctx context.Context) (err error) {
 	if adm := s.Traits.Admission; adm.Kind == client.AdmitCommand {
 		err = s.EachHost(func(_ int, h ClientHost) error { return h.Logout(ctx, adm) })
 	}
@@ -284,25 +285,25 @@ func (s *Side) expel(ctx context.Context) (err error) {
 // End leaves labs, ends their hosts, and returns how their block ended. What goes wrong when labs are left costs no
 // trial: note is called with it, unless the block failed, after which it says nothing new. Only clients that were not
 // kept out again are an error of the block.
-func End(ctx context.Context, err error, note func(left error), sides ...*Side) error {
+func End(ctx context.Context, err error, note func(left error), sides ...*Bench) error {
 	if ctx.Err() == nil { // after Ctrl-C the hosts just end
-		left := testbed.Each(sides, func(_ int, s *Side) error { return s.Leave(ctx) })
+		left := testbed.Each(sides, func(_ int, s *Bench) error { return s.Leave(ctx) })
 		if open := new(NotKeptOut); errors.As(left, &open) {
 			err = errors.Join(err, left)
 		} else if left != nil && err == nil {
 			note(left)
 		}
 	}
-	return errors.Join(err, testbed.Each(sides, func(_ int, s *Side) error { return s.Close() }))
+	return errors.Join(err, testbed.Each(sides, func(_ int, s *Bench) error { return s.Close() }))
 }
 
 // StopDevice stops the device alone.
-func (s *Side) StopDevice(ctx context.Context) error {
+func (s *Bench) StopDevice(ctx context.Context) error {
 	return s.step(ctx, "stopping the device", func(ctx context.Context) error { return s.DUT.Stop(ctx, s.Env) })
 }
 
 // step is one step of leaving.
-func (s *Side) step(ctx context.Context, what string, fn func(context.Context) error) error {
+func (s *Bench) step(ctx context.Context, what string, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := fn(ctx); err != nil {
@@ -311,8 +312,8 @@ func (s *Side) step(ctx context.Context, what string, fn func(context.Context) e
 	return nil
 }
 
-// Close ends the side's hosts, and with them all that Leave did not undo.
-func (s *Side) Close() error {
+// Close ends the lab's hosts, and with them all that Leave did not undo.
+func (s *Bench) Close() error {
 	if s.Lab == nil {
 		return nil
 	}

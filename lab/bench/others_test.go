@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"math"
@@ -28,7 +28,7 @@ func TestWaitedForOthers(t *testing.T) {
 		"slowed, and another":       {0, 0.1, 0.5, 1, 0.4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Side{Router: &testbed.Host{CPUs: []int{1}}}
+			s := &Bench{Router: &testbed.Host{CPUs: []int{1}}}
 			sample := func(at, unused int64) meter.Sample {
 				return meter.Sample{MonotonicNs: at, Unused: map[int]int64{0: 0, 1: unused}}
 			}

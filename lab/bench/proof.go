@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"context"
@@ -26,8 +26,8 @@ func Unlike(ctx context.Context, d dut.DUT, env dut.Env) (string, error) {
 	return "device: " + text, nil
 }
 
-// Prove adds what Unlike finds of the side's device, once.
-func (r *Rejects) Prove(ctx context.Context, s *Side) error {
+// Prove adds what Unlike finds of the lab's device, once.
+func (r *Rejects) Prove(ctx context.Context, s *Bench) error {
 	text, err := Unlike(ctx, s.DUT, s.Env)
 	r.If(text != "" && !slices.Contains(*r, text), "%s", text)
 	return err
@@ -41,7 +41,7 @@ const (
 )
 
 // ProveSoon is Prove where load has just begun: it asks until it finds nothing, or for some seconds.
-func (r *Rejects) ProveSoon(ctx context.Context, s *Side) error {
+func (r *Rejects) ProveSoon(ctx context.Context, s *Bench) error {
 	for start := time.Now(); ; {
 		var now Rejects
 		err := now.Prove(ctx, s)

@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ const flowsPerStream = 2
 // cannot hold: the kernel would drop packets of the rest silently, and the loss would look like the
 // device's. The check follows the logins, because only then is it seen whether the device tracks
 // connections at all.
-func (s *Side) checkFlows(ctx context.Context) error {
+func (s *Bench) checkFlows(ctx context.Context) error {
 	if len(s.Clients) <= fewClients {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (s *Side) checkFlows(ctx context.Context) error {
 
 // flows returns how many connections the router's kernel tracks, and the limit; both are zero on
 // a kernel without such a table.
-func (s *Side) flows(ctx context.Context) (count, limit int, err error) {
+func (s *Bench) flows(ctx context.Context) (count, limit int, err error) {
 	out, err := s.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
 	if err != nil {
 		return 0, 0, nil
@@ -52,14 +52,14 @@ func (s *Side) flows(ctx context.Context) (count, limit int, err error) {
 }
 
 // Flows is how many connections the router's kernel tracks; 0 where that is not known.
-func (s *Side) Flows(ctx context.Context) int {
+func (s *Bench) Flows(ctx context.Context) int {
 	count, _, _ := s.flows(ctx)
 	return count
 }
 
 // orFlows returns why clients were not admitted: err, or that the table of tracked connections
 // became full during admission, a limit of the machine.
-func (s *Side) orFlows(ctx context.Context, err error) error {
+func (s *Bench) orFlows(ctx context.Context, err error) error {
 	count, limit, unread := s.flows(ctx)
 	if unread != nil || !flowsFull(count, limit) {
 		return err

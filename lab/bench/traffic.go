@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"cmp"
@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// plan makes a load of mbps Mbit/s that of the side.
-func (s *Side) plan(direction string, mbps float64, most time.Duration) {
+// plan makes a load of mbps Mbit/s that of the lab.
+func (s *Bench) plan(direction string, mbps float64, most time.Duration) {
 	t := s.Has.Traffic
 	s.Load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced,
@@ -33,7 +33,7 @@ func (s *Side) plan(direction string, mbps float64, most time.Duration) {
 }
 
 // StartProbes starts the far end of the traffic and the round-trip probes, without a load.
-func (s *Side) StartProbes(ctx context.Context) error {
+func (s *Bench) StartProbes(ctx context.Context) error {
 	s.plan(result.Up, 0, time.Second)
 	s.Load.Kind = cmp.Or(s.Load.Kind, traffic.KindStreams) // a measure without a load has none
 	if err := s.Server.ServeTraffic(ctx, s.Load); err != nil {
@@ -47,7 +47,7 @@ func (s *Side) StartProbes(ctx context.Context) error {
 
 // StartTraffic starts a load of mbps Mbit/s that ends by itself, frames after exactly that time; 0 has TCP send as fast
 // as it can. It returns when all streams are connected and the round-trip probes run.
-func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, most time.Duration) error {
+func (s *Bench) StartTraffic(ctx context.Context, direction string, mbps float64, most time.Duration) error {
 	t, clients := s.Has.Traffic, s.Has.Clients
 	s.plan(direction, mbps, most)
 	patience := trafficTimeout(s.Load.Streams())
@@ -88,7 +88,7 @@ func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64,
 }
 
 // shareOf is host i's part of the load that is to run.
-func (s *Side) shareOf(i int) agent.Traffic {
+func (s *Bench) shareOf(i int) agent.Traffic {
 	share, part := s.Load, float64(s.Hosts[i].count)/float64(s.Load.Clients)
 	share.Clients = s.Hosts[i].count
 	share.OfferedMbps *= part
@@ -102,7 +102,7 @@ func (s *Side) shareOf(i int) agent.Traffic {
 
 // awaitOpen waits until all streams have their windows open, where they are too many
 // to have it done within any warm-up.
-func (s *Side) awaitOpen(ctx context.Context, clients int) error {
+func (s *Bench) awaitOpen(ctx context.Context, clients int) error {
 	if !traffic.KindOf(s.Load.Kind).Counts || clients <= agent.WindowsAtOnce {
 		return nil
 	}
@@ -127,7 +127,7 @@ func trafficTimeout(clients int) time.Duration {
 }
 
 // StopTraffic ends the load on all hosts.
-func (s *Side) StopTraffic(ctx context.Context) error {
+func (s *Bench) StopTraffic(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, trafficTimeout(s.Load.Streams()))
 	defer cancel()
 	// The clients first: a server that vanishes would look like broken streams.

@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"cmp"
@@ -52,14 +52,14 @@ func gaveUp(step string, own bool, outcomes []client.Outcome) error {
 }
 
 // Outcomes has all client hosts act at the same time and returns the outcomes of all clients.
-func (s *Side) Outcomes(do func(i int, h ClientHost) ([]client.Outcome, error)) ([]client.Outcome, error) {
+func (s *Bench) Outcomes(do func(i int, h ClientHost) ([]client.Outcome, error)) ([]client.Outcome, error) {
 	outcomes, err := Each(s.Hosts, do)
 	return slices.Concat(outcomes...), err
 }
 
 // serveDHCP starts the lab's DHCP server where the device leases nothing and clients or
 // guests ask for leases; guests ask even where the clients have static addresses.
-func (s *Side) serveDHCP(ctx context.Context) error {
+func (s *Bench) serveDHCP(ctx context.Context) error {
 	switch {
 	case !client.KindOf(s.Has.Client).Leases, s.Traits.DHCP, s.static && s.Guests == 0:
 		return nil
@@ -70,7 +70,7 @@ func (s *Side) serveDHCP(ctx context.Context) error {
 }
 
 // CreateClients makes the clients; they have no addresses yet.
-func (s *Side) CreateClients(ctx context.Context) error {
+func (s *Bench) CreateClients(ctx context.Context) error {
 	return s.EachHost(func(i int, h ClientHost) error {
 		guest, guests := s.guestsOf(i)
 		cfg := client.Config{
@@ -87,7 +87,7 @@ func (s *Side) CreateClients(ctx context.Context) error {
 	})
 }
 
-func (s *Side) admitClients(ctx context.Context) error {
+func (s *Bench) admitClients(ctx context.Context) error {
 	start := time.Now()
 	if err := s.CreateClients(ctx); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *Side) admitClients(ctx context.Context) error {
 }
 
 // logIn has all clients log in; a device that is a dut.Admitter admits them itself.
-func (s *Side) logIn(ctx context.Context) error {
+func (s *Bench) logIn(ctx context.Context) error {
 	start := time.Now()
 	if adm, ok := s.DUT.(dut.Admitter); ok {
 		if err := adm.Admit(ctx, s.Env, s.Clients); err != nil {
@@ -139,13 +139,13 @@ func (s *Side) logIn(ctx context.Context) error {
 }
 
 // notAdmitted says what the clients were to be.
-func (s *Side) notAdmitted(ctx context.Context, err error) error {
+func (s *Bench) notAdmitted(ctx context.Context, err error) error {
 	return fmt.Errorf("admitting %s: %w", words.Counted(s.Has.Clients, "client"), s.withEnded(ctx, err))
 }
 
 // Leased enters the clients that have an address by now into Clients, and into the router's
 // neighbour table where the lab does that and the device does not.
-func (s *Side) Leased(ctx context.Context) error {
+func (s *Bench) Leased(ctx context.Context) error {
 	each, err := Each(s.Hosts, func(_ int, h ClientHost) ([]client.Address, error) { return h.Clients(ctx) })
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func EntersNeighbours(sides ...experiment.Side) bool {
 	})
 }
 
-// hasStatic reports whether the clients of a side have their addresses without asking. As many
+// hasStatic reports whether the clients of a lab have their addresses without asking. As many
 // clients as the lab enters into the router's table would ask the lab's own server where the device
 // leases nothing. That server is not measured, and walks the list of its leases for each request:
 // 10,000 clients took it 9 s, and 65,000 had not leased after 7 minutes.
@@ -178,8 +178,8 @@ func hasStatic(has experiment.Side, entered bool, t dut.Traits) bool {
 	return entered && k.Leases && k.Static && !t.DHCP
 }
 
-// Addresses says where the side's clients get their addresses: result.Static, FromDevice or FromLab.
-func (s *Side) Addresses() string {
+// Addresses says where the lab's clients get their addresses: result.Static, FromDevice or FromLab.
+func (s *Bench) Addresses() string {
 	switch {
 	case s.static, !client.KindOf(s.Has.Client).Leases:
 		return result.Static
@@ -190,14 +190,14 @@ func (s *Side) Addresses() string {
 }
 
 // guestsOf returns host i's guests: the number of the first guest, and the count.
-func (s *Side) guestsOf(i int) (first, count int) {
+func (s *Bench) guestsOf(i int) (first, count int) {
 	n := len(s.Hosts)
 	lo, hi := s.Guests*i/n, s.Guests*(i+1)/n
 	return s.Has.Clients + lo + 1, hi - lo
 }
 
 // GuestVisits says how guests arrive at host i, at its part of the rate.
-func (s *Side) GuestVisits(i int, perSecond float64) client.Churn {
+func (s *Bench) GuestVisits(i int, perSecond float64) client.Churn {
 	first, count := s.guestsOf(i)
 	turn := min(i, first-s.Has.Clients-1) // hosts without a guest, where there are fewer guests than hosts, have no turn
 	return client.Churn{
@@ -207,4 +207,4 @@ func (s *Side) GuestVisits(i int, perSecond float64) client.Churn {
 }
 
 // Singly reports whether clients make packets one by one.
-func (s *Side) Singly() bool { return s.singly }
+func (s *Bench) Singly() bool { return s.singly }

@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 )
 
 // SampleRouters reads the meters of all metered hosts at the same moment, in the order of the topology's nodes.
-func (s *Side) SampleRouters(ctx context.Context) ([]meter.Sample, error) {
+func (s *Bench) SampleRouters(ctx context.Context) ([]meter.Sample, error) {
 	return Each(s.Routers, func(_ int, h *testbed.Host) (meter.Sample, error) { return h.Sample(ctx) })
 }
 
 // PSSMiB is the memory of the device's processes on all metered hosts, MiB.
-func (s *Side) PSSMiB(ctx context.Context) (sum float64, err error) {
+func (s *Bench) PSSMiB(ctx context.Context) (sum float64, err error) {
 	each, err := Each(s.Routers, func(_ int, h *testbed.Host) (float64, error) { return h.PSSMiB(ctx) })
 	for _, mib := range each {
 		sum += mib

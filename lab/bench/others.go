@@ -1,4 +1,4 @@
-package side
+package bench
 
 import "github.com/gateweigh/gateweigh/lab/burn"
 
@@ -16,13 +16,13 @@ const (
 // usedNs has the kernel's threads that work for devices (dut.Traits.KernelThreads) on whatever CPU: nobody knows which
 // part of it was the routers'. With such devices others can therefore have had more than is found, by up to what those
 // threads used on other CPUs.
-func (s *Side) OthersShare(a, b Reading, usedNs int64) float64 {
+func (s *Bench) OthersShare(a, b Reading, usedNs int64) float64 {
 	others, _ := s.others(a, b, usedNs)
 	return others / float64(max(len(s.Router.CPUs), 1))
 }
 
 // others is how much of the routers' CPUs others had, and how much was in use, CPUs.
-func (s *Side) others(a, b Reading, usedNs int64) (others, busy float64) {
+func (s *Bench) others(a, b Reading, usedNs int64) (others, busy float64) {
 	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
 	if seconds <= 0 {
 		return 0, 0
@@ -44,7 +44,7 @@ func (s *Side) others(a, b Reading, usedNs int64) (others, busy float64) {
 // WaitedForOthers is for how long, of the time between two readings, threads of a router waited for a CPU that programs
 // had which are not of a lab. A device with many threads waits for its own, which is no disturbance: of the wait counts
 // the part that other programs had of all that ran there (see OthersShare).
-func (s *Side) WaitedForOthers(a, b Reading, waitNs, usedNs int64) float64 {
+func (s *Bench) WaitedForOthers(a, b Reading, waitNs, usedNs int64) float64 {
 	others, busy := s.others(a, b, usedNs)
 	if others == 0 {
 		return 0

@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // addressFrames gives each end of a load its streams of frames, one a client, between the same two
 // ports either way: a gateway that tracks connections takes both ways for one.
-func (s *Side) addressFrames(ctx context.Context) error {
+func (s *Bench) addressFrames(ctx context.Context) error {
 	near, err := s.Router.LinkAddresses(ctx)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func hardware(text string) (mac send.MAC, err error) {
 }
 
 // framesOf is the part of a host with that link.
-func (s *Side) framesOf(link string, streams []send.Stream, length time.Duration) *agent.Frames {
+func (s *Bench) framesOf(link string, streams []send.Stream, length time.Duration) *agent.Frames {
 	t := s.Has.Traffic
 	return &agent.Frames{
 		Link: link, Streams: streams, For: length, Sizes: *t.Frames, Gaps: t.Gaps, Seed: uint64(t.Seed),
@@ -74,7 +74,7 @@ func (s *Side) framesOf(link string, streams []send.Stream, length time.Duration
 }
 
 // farFrames is the server's part of the load.
-func (s *Side) farFrames(length time.Duration) *agent.Frames {
+func (s *Bench) farFrames(length time.Duration) *agent.Frames {
 	f := s.framesOf(s.Server.Ifs[0], s.toClients, length)
 	if s.Load.Direction == result.Up {
 		f.Streams = nil
@@ -84,7 +84,7 @@ func (s *Side) farFrames(length time.Duration) *agent.Frames {
 }
 
 // nearFrames is client host i's part of the load.
-func (s *Side) nearFrames(i int, length time.Duration) *agent.Frames {
+func (s *Bench) nearFrames(i int, length time.Duration) *agent.Frames {
 	h := s.Hosts[i]
 	f := s.framesOf(h.Ifs[0], nil, length)
 	for at, c := range s.Clients {

@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"context"
@@ -30,7 +30,7 @@ type Labs struct {
 
 // OpenDevice builds the device's lab and starts the device; there are no clients yet. On error
 // nothing is left.
-func (l Labs) OpenDevice(ctx context.Context) (*Side, error) {
+func (l Labs) OpenDevice(ctx context.Context) (*Bench, error) {
 	d, err := l.device()
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (l Labs) OpenDevice(ctx context.Context) (*Side, error) {
 }
 
 // OpenAdmitted is OpenDevice with clients that are admitted.
-func (l Labs) OpenAdmitted(ctx context.Context) (*Side, error) {
+func (l Labs) OpenAdmitted(ctx context.Context) (*Bench, error) {
 	s, err := l.OpenDevice(ctx)
 	if err != nil {
 		return nil, err
@@ -52,13 +52,13 @@ func (l Labs) OpenAdmitted(ctx context.Context) (*Side, error) {
 
 // OpenPair builds both labs at once and admits their clients. Networks, queues and the links'
 // settings are alike on both sides. On error nothing is left.
-func (l Labs) OpenPair(ctx context.Context) (device, clean *Side, err error) {
+func (l Labs) OpenPair(ctx context.Context) (device, clean *Bench, err error) {
 	d, err := l.device()
 	if err != nil {
 		return nil, nil, err
 	}
 	labs := [2]string{l.DUTLab, map[string]string{"a": "b", "b": "a"}[l.DUTLab]}
-	sides, err := Each([]dut.DUT{d, dut.Clean{}}, func(i int, own dut.DUT) (*Side, error) {
+	sides, err := Each([]dut.DUT{d, dut.Clean{}}, func(i int, own dut.DUT) (*Bench, error) {
 		s, err := l.open(ctx, labs[i], own, d, l.Sides[i])
 		if err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (l Labs) device() (dut.DUT, error) {
 }
 
 // open builds one lab; the device's link settings and the length of its packets hold in all of them.
-func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has experiment.Side) (*Side, error) {
+func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has experiment.Side) (*Bench, error) {
 	s, topology, err := l.side(own, device, has)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has exp
 
 // OpenToLook is OpenAdmitted for somebody who wants to see a lab, also one that does not work: fault is why the device
 // did not start, or its clients were not admitted. On err nothing is left.
-func (l Labs) OpenToLook(ctx context.Context) (s *Side, fault, err error) {
+func (l Labs) OpenToLook(ctx context.Context) (s *Bench, fault, err error) {
 	d, err := l.device()
 	if err != nil {
 		return nil, nil, err
@@ -110,9 +110,9 @@ func (l Labs) OpenToLook(ctx context.Context) (s *Side, fault, err error) {
 }
 
 // side is one lab that is not built yet, and its topology.
-func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Side, testbed.Topology, error) {
+func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, testbed.Topology, error) {
 	shared := device.Traits()
-	s := &Side{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(),
+	s := &Bench{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(),
 		enter: EntersNeighbours(l.Sides...), singly: client.KindOf(l.Experiment.Client.Kind).Line}
 	if d, ok := device.(dut.Encapsulating); ok {
 		s.mtu = d.MTU()

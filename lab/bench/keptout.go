@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"context"
@@ -49,14 +49,14 @@ type NotKeptOut struct {
 func (e *NotKeptOut) Error() string { return e.text }
 
 // door is where the load's packets are to arrive.
-func (s *Side) door() agent.Door {
+func (s *Bench) door() agent.Door {
 	return agent.Traffic{Kind: s.Has.Traffic.Kind, UDP: s.Has.Traffic.Protocol == "udp", Server: s.Env.ServerIP}.Door()
 }
 
 // ProveKeptOut has clients knock, and returns a *NotKeptOut when any is heard. The device is one that keeps clients
 // out, or nothing is done; when is a part of the error's text. The server hears knocks until ProveLetIn or
 // proveExpelled.
-func (s *Side) ProveKeptOut(ctx context.Context, when string) error {
+func (s *Bench) ProveKeptOut(ctx context.Context, when string) error {
 	if !dut.KeepsOut(s.DUT) {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (s *Side) ProveKeptOut(ctx context.Context, when string) error {
 }
 
 // heardNothing returns a *NotKeptOut when a knock has arrived since the look before.
-func (s *Side) heardNothing(ctx context.Context, when string) error {
+func (s *Bench) heardNothing(ctx context.Context, when string) error {
 	from, err := s.Server.Arrivals(ctx)
 	if err != nil || len(from) == 0 {
 		return err
@@ -89,7 +89,7 @@ func (s *Side) heardNothing(ctx context.Context, when string) error {
 }
 
 // senders names clients by the addresses that their packets came from.
-func (s *Side) senders(from []netip.Addr) string {
+func (s *Bench) senders(from []netip.Addr) string {
 	slices.SortFunc(from, netip.Addr.Compare)
 	var list []string
 	for _, ip := range slices.Compact(slices.Clone(from)) {
@@ -105,7 +105,7 @@ func (s *Side) senders(from []netip.Addr) string {
 
 // everyKnocker are the clients that knock, of each host, by their places from 0: those with an address, the first of
 // them, the last, and one between.
-func (s *Side) everyKnocker() [][]int {
+func (s *Bench) everyKnocker() [][]int {
 	list := make([][]int, len(s.Hosts))
 	for i, h := range s.Hosts {
 		var places []int
@@ -124,7 +124,7 @@ func (s *Side) everyKnocker() [][]int {
 }
 
 // knock has clients of all hosts knock.
-func (s *Side) knock(ctx context.Context, k agent.Knocks, who [][]int) error {
+func (s *Bench) knock(ctx context.Context, k agent.Knocks, who [][]int) error {
 	k.Door = s.door()
 	return s.EachHost(func(i int, h ClientHost) error {
 		if len(who[i]) == 0 {
@@ -138,7 +138,7 @@ func (s *Side) knock(ctx context.Context, k agent.Knocks, who [][]int) error {
 
 // ProveLetIn has clients that are admitted now knock until one is heard. out says of a client's number that it was not
 // admitted. Where that is so of all that knocked before, nothing can be proved, and it is no error.
-func (s *Side) ProveLetIn(ctx context.Context, out func(client int) bool) (err error) {
+func (s *Bench) ProveLetIn(ctx context.Context, out func(client int) bool) (err error) {
 	if !dut.KeepsOut(s.DUT) {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (s *Side) ProveLetIn(ctx context.Context, out func(client int) bool) (err e
 }
 
 // hears waits a little for a knock.
-func (s *Side) hears(ctx context.Context) (bool, error) {
+func (s *Bench) hears(ctx context.Context) (bool, error) {
 	for range letInLooks {
 		from, err := s.Server.Arrivals(ctx)
 		if err != nil || len(from) > 0 {
@@ -184,7 +184,7 @@ func (s *Side) hears(ctx context.Context) (bool, error) {
 }
 
 // proveExpelled is ProveKeptOut of clients that were logged out or revoked, where the device does that.
-func (s *Side) proveExpelled(ctx context.Context) error {
+func (s *Bench) proveExpelled(ctx context.Context) error {
 	if !dut.Expels(s.DUT) || len(s.Clients) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package side
+package bench
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // Reading is everything a side's meters say at one moment.
 type Reading struct {
 	Router  meter.Sample   // of all metered hosts together: see Sum
-	Routers []meter.Sample // of each, in the order of Side.Routers
+	Routers []meter.Sample // of each, in the order of Bench.Routers
 	Clients []Endpoint     // by client host
 	Server  Endpoint
 	RTT     rtt.Times      // since the reading before; under traffic only
@@ -33,12 +33,12 @@ type Endpoint struct {
 
 // ReadMeters samples the meters of all hosts at the same moment. Each host divides by its own
 // clock, so a few milliseconds between them do not matter.
-func (s *Side) ReadMeters(ctx context.Context) (Reading, error) { return s.read(ctx, false) }
+func (s *Bench) ReadMeters(ctx context.Context) (Reading, error) { return s.read(ctx, false) }
 
 // Read is ReadMeters with what the traffic and its round-trip probes say.
-func (s *Side) Read(ctx context.Context) (Reading, error) { return s.read(ctx, true) }
+func (s *Bench) Read(ctx context.Context) (Reading, error) { return s.read(ctx, true) }
 
-func (s *Side) read(ctx context.Context, underTraffic bool) (r Reading, err error) {
+func (s *Bench) read(ctx context.Context, underTraffic bool) (r Reading, err error) {
 	r.Clients = make([]Endpoint, len(s.Hosts))
 	meters := []func() error{func() (err error) { r.Routers, err = s.SampleRouters(ctx); return err }}
 	if s.slowed != nil {
@@ -65,9 +65,9 @@ func (s *Side) read(ctx context.Context, underTraffic bool) (r Reading, err erro
 }
 
 // ReadTwice reads all of the sides at once, and again when length has passed.
-func ReadTwice(ctx context.Context, length time.Duration, sides ...*Side) (before, after []Reading, err error) {
+func ReadTwice(ctx context.Context, length time.Duration, sides ...*Bench) (before, after []Reading, err error) {
 	take := func() ([]Reading, error) {
-		return Each(sides, func(_ int, s *Side) (Reading, error) { return s.Read(ctx) })
+		return Each(sides, func(_ int, s *Bench) (Reading, error) { return s.Read(ctx) })
 	}
 	// All meters are asked at once, and each host divides by its own clock: one
 	// that takes longer (a hundred programs on the client host) lengthens no window.
@@ -133,7 +133,7 @@ func UsageOf(a, b meter.Sample) Usage {
 	return u
 }
 
-// Roles sums the exact time of everything on the side's hosts by role: result.RoleRouter and its
+// Roles sums the exact time of everything on the lab's hosts by role: result.RoleRouter and its
 // like. RADIUS is the programs of the server; apart from them "server" is its agent and polling
 // thread.
 func Roles(a, b Reading) map[string]int64 {

@@ -128,16 +128,17 @@ var allowedImports = map[string][]string{
 		"lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames",
 		"lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile",
 		"lab/traffic/socket"},
-	"lab/testbed": {"lab/agent", "lab/client", "lab/realtime"},
+	"lab/backend":  {"lab/agent", "lab/client"},
+	"lab/topology": {"lab/agent", "lab/backend", "lab/client", "lab/realtime"},
 	"lab/dut": {
 		"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
-	"lab/runner": {"lab/scratch", "lab/burn", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut",
-		"lab/machine", "lab/bench", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},
+	"lab/runner": {"lab/scratch", "lab/burn", "lab/experiment", "lab/backend", "lab/topology", "lab/agent", "lab/client",
+		"lab/dut", "lab/machine", "lab/bench", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},
 	"lab/tunnel":   {}, // what headers leave of a link
 	"lab/words":    {}, // counts and lists in sentences
 	"lab/analysis": {"lab/result", "lab/analysis/inference", "lab/words"},
-	"lab/doctor": {"lab/scratch", "lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine",
-		"lab/meter", "lab/measure", "lab/bench", "lab/runner", "lab/realtime", "lab/words", "lab/result",
+	"lab/doctor": {"lab/scratch", "lab/experiment", "lab/backend", "lab/topology", "lab/agent", "lab/client", "lab/dut",
+		"lab/machine", "lab/meter", "lab/measure", "lab/bench", "lab/runner", "lab/realtime", "lab/words", "lab/result",
 		"lab/analysis"},
 	"lab/studies": {"lab/analysis", "lab/measure/capture", "lab/measure/cost", "lab/measure/rate",
 		"lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
@@ -153,30 +154,28 @@ var allowedImports = map[string][]string{
 		"lab/studies"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
-	"lab/measure": {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis",
+	"lab/measure": {"lab/experiment", "lab/runner", "lab/dut", "lab/topology", "lab/result", "lab/analysis",
 		"lab/measure/cost", "lab/measure/logins", "lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer",
 		"lab/measure/transition", "lab/measure/capture"},
-	"lab/measure/cost": {"lab/analysis", "lab/experiment", "lab/runner", "lab/bench", "lab/agent",
-		"lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short",
+	"lab/measure/cost": {"lab/analysis", "lab/experiment", "lab/runner", "lab/bench", "lab/agent", "lab/client", "lab/dut",
+		"lab/meter", "lab/profile", "lab/result", "lab/backend", "lab/topology", "lab/traffic", "lab/traffic/short",
 		"lab/words"},
-	"lab/measure/logins": {"lab/words", "lab/analysis", "lab/experiment", "lab/runner", "lab/bench",
-		"lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
+	"lab/measure/logins": {"lab/words", "lab/analysis", "lab/experiment", "lab/runner", "lab/bench", "lab/client",
+		"lab/dut", "lab/meter", "lab/result", "lab/backend", "lab/topology"},
 	"lab/measure/throughput": {"mlrsearch", "lab/analysis", "lab/experiment", "lab/runner", "lab/measure/cost",
-		"lab/bench", "lab/client", "lab/dut", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames",
-		"lab/words"},
+		"lab/bench", "lab/client", "lab/dut", "lab/result", "lab/topology", "lab/traffic", "lab/traffic/frames", "lab/words"},
 	"lab/measure/capture": {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment",
-		"lab/measure/cost", "lab/bench", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic",
-		"lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
-	"lab/measure/rate": {"lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost",
-		"lab/bench", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic", "lab/traffic/rtt",
-		"lab/tunnel", "lab/words"},
+		"lab/measure/cost", "lab/bench", "lab/meter", "lab/result", "lab/runner", "lab/backend", "lab/topology",
+		"lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send", "lab/words"},
+	"lab/measure/rate": {"lab/analysis", "lab/client", "lab/dut", "lab/experiment", "lab/measure/cost", "lab/bench",
+		"lab/meter", "lab/result", "lab/runner", "lab/topology", "lab/traffic", "lab/traffic/rtt", "lab/tunnel", "lab/words"},
 	"lab/measure/transfer": {"lab/words", "lab/agent", "lab/analysis", "lab/client", "lab/dut", "lab/experiment",
-		"lab/bench", "lab/meter", "lab/result", "lab/runner", "lab/testbed"},
+		"lab/bench", "lab/meter", "lab/result", "lab/runner", "lab/backend", "lab/topology"},
 	"lab/measure/transition": {"lab/agent", "lab/analysis", "lab/burn", "lab/client", "lab/dut", "lab/experiment",
-		"lab/measure/cost", "lab/bench", "lab/meter", "lab/result", "lab/runner", "lab/testbed", "lab/traffic",
-		"lab/traffic/transition", "lab/words"},
-	"lab/bench": {"lab/words", "lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut",
-		"lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send",
+		"lab/measure/cost", "lab/bench", "lab/meter", "lab/result", "lab/runner", "lab/backend", "lab/topology",
+		"lab/traffic", "lab/traffic/transition", "lab/words"},
+	"lab/bench": {"lab/words", "lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut", "lab/meter",
+		"lab/result", "lab/backend", "lab/topology", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send",
 		"lab/traffic/rtt"},
 
 	"lab/client/persona": {"lab/layout", "ppp", "ppp/pppoe"}, // many clients behind one interface
@@ -244,24 +243,25 @@ var testImports = map[string][]string{
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
 	// devices are tested in real labs
-	"lab/dut": {
-		"lab/testbed", "lab/labtest", "lab/meter", "lab/traffic", "lab/traffic/frames", "lab/traffic/frames/send"},
-	"lab/machine": {"lab/labtest"},
-	"lab/profile": {"lab/labtest"},
-	"lab/testbed": {"lab/meter", "lab/labtest", "lab/result", "lab/traffic", "lab/tunnel"},
-	"lab/traffic": {"lab/labtest"},
-	"lab/vm":      {"lab/labtest"},
+	"lab/dut": {"lab/backend", "lab/topology", "lab/labtest", "lab/meter", "lab/traffic", "lab/traffic/frames",
+		"lab/traffic/frames/send"},
+	"lab/machine":  {"lab/labtest"},
+	"lab/profile":  {"lab/labtest"},
+	"lab/backend":  {"lab/labtest"},
+	"lab/topology": {"lab/meter", "lab/labtest", "lab/result", "lab/traffic", "lab/tunnel"},
+	"lab/traffic":  {"lab/labtest"},
+	"lab/vm":       {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},
 	// whose keys the shipped experiments have
 	"lab/experiment": {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},
 	// another measure, from its plan to its report
-	"lab/measure": {"lab/agent", "lab/compare", "lab/machine", "lab/bench", "lab/report", "lab/testbed"},
+	"lab/measure": {"lab/agent", "lab/compare", "lab/machine", "lab/bench", "lab/report", "lab/backend"},
 	// a whole search
 	"lab/measure/throughput": {"lab/agent"},
 	"lab/measure/cost":       {"lab/labtest", "lab/traffic/frames"},
 	"lab/measure/logins":     {"lab/analysis/analysistest", "lab/burn", "lab/measure/cost"},
-	"lab/measure/rate":       {"lab/agent"}, // whole windows
+	"lab/measure/rate":       {"lab/agent", "lab/backend"}, // whole windows
 	"lab/traffic/iperf3":     {"lab/labtest"},
 
 	// from one end to the other

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/scratch"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 func cleanCommand() *cobra.Command {
@@ -25,7 +25,7 @@ func cleanCommand() *cobra.Command {
 			if os.Geteuid() != 0 {
 				return errors.New("runs are root's, and so is ending what they left: sudo gateweigh clean")
 			}
-			ended, err := testbed.Clean(cmd.Context())
+			ended, err := backend.Clean(cmd.Context())
 			for _, e := range ended {
 				if e.Run == "" {
 					fmt.Fprintf(stdout, "ended %s (process %d)\n", e.Host, e.PID)

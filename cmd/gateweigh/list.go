@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -22,7 +23,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/words"
 	"github.com/gateweigh/gateweigh/tomlline"
 )
@@ -106,11 +106,11 @@ func listCommand() *cobra.Command {
 
 func makeListing(cmd *cobra.Command) (listing, error) {
 	all := listing{Version: 1}
-	backend, err := testbed.Local(cmd.Context(), "list", "")
+	local, err := backend.Local(cmd.Context(), "list", "")
 	if err != nil {
 		return all, err
 	}
-	asked, err := backend.Machine(cmd.Context())
+	asked, err := local.Machine(cmd.Context())
 	if err != nil {
 		return all, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -22,7 +23,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 type shellFlags struct {
@@ -107,7 +107,7 @@ func shownExperiment(name string) (*experiment.Experiment, error) {
 }
 
 // hostOf is the host of a lab that a word names, and which of its clients: by its role, or by its name in the topology.
-func hostOf(lab *bench.Bench, name string) (h *testbed.Host, num int, err error) {
+func hostOf(lab *bench.Bench, name string) (h *backend.Host, num int, err error) {
 	switch name {
 	case "router":
 		return lab.Router, 0, nil

@@ -37,7 +37,7 @@ import (
 
 // Options are an agent's command line.
 type Options struct {
-	Run         string // id of the run: testbed.Clean knows the agents of a run by it
+	Run         string // id of the run: backend.Clean knows the agents of a run by it
 	Host        string // "a/router"
 	LogDir      string // where output of the host's programs goes
 	AgentCPUs   []int  // for the agent, its traffic and support programs
@@ -339,7 +339,7 @@ func (o Options) Args() []string {
 	cpus, _ := json.Marshal([][]int{o.AgentCPUs, o.ProgramCPUs}) // numbers can always be written
 	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir, "-cpus", string(cpus)}
 	if o.Isolated {
-		// testbed.Clean looks for it: such an agent is safe to end with all connections of its namespace
+		// backend.Clean looks for it: such an agent is safe to end with all connections of its namespace
 		args = append(args, "-isolated")
 	}
 	return args

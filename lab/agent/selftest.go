@@ -142,7 +142,7 @@ func (s *selfTest) startTest(isolated bool) (*Conn, func(), error) {
 	attr := &syscall.SysProcAttr{}
 	switch namespaces := uintptr(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS); {
 	case isolated && s.emulator == "":
-		attr.Cloneflags = namespaces // as testbed.Netns does
+		attr.Cloneflags = namespaces // as backend.Netns does
 	case isolated:
 		attr.Unshareflags = namespaces // qemu-user's clone takes none of them
 	}

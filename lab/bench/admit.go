@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -157,7 +157,7 @@ func (s *Bench) Leased(ctx context.Context) error {
 	if !s.enter || s.Traits.Neighbours {
 		return nil
 	}
-	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(testbed.PortLAN), List: addrs})
+	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(topology.PortLAN), List: addrs})
 }
 
 // EntersNeighbours reports whether the lab adds its clients to the neighbour tables of those of its routers whose

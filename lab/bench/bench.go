@@ -13,19 +13,20 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
 // Bench is one lab of a block.
 type Bench struct {
-	Lab     *testbed.Lab
-	Router  *testbed.Host   // the first metered host, with the device
-	Routers []*testbed.Host // all metered hosts: of a tunnel both gateways
-	Server  *testbed.Host   // the far end of the traffic
+	Lab     *topology.Lab
+	Router  *backend.Host   // the first metered host, with the device
+	Routers []*backend.Host // all metered hosts: of a tunnel both gateways
+	Server  *backend.Host   // the far end of the traffic
 	Hosts   []ClientHost
 	DUT     dut.DUT
 	Traits  dut.Traits
@@ -40,7 +41,7 @@ type Bench struct {
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
 	spins  bool          // senders of frames never rest
-	slowed *testbed.Host // the machine of the routers where their CPUs are slowed down
+	slowed *backend.Host // the machine of the routers where their CPUs are slowed down
 	most   int           // clients of the larger lab of a pair
 	mtu    int           // of the tunnel, which both labs of a pair send packets for; 0: there is none
 	singly bool          // the clients make packets one by one: those of PPPoE, and their peers
@@ -54,13 +55,13 @@ type Bench struct {
 
 // ClientHost is a host with its share of the lab's clients.
 type ClientHost struct {
-	*testbed.Host
+	*backend.Host
 	first, count int // numbers of its clients: first and on
 }
 
 // shareClients spreads n clients evenly over hosts; hosts that would get none
 // are left out.
-func shareClients(hosts []*testbed.Host, n int) []ClientHost {
+func shareClients(hosts []*backend.Host, n int) []ClientHost {
 	var list []ClientHost
 	first := 1
 	for i, h := range hosts {
@@ -84,13 +85,13 @@ func Stagger(i int, perSecond float64) time.Duration {
 
 // EachHost works on all client hosts at once.
 func (s *Bench) EachHost(fn func(i int, h ClientHost) error) error {
-	return testbed.Each(s.Hosts, fn)
+	return backend.Each(s.Hosts, fn)
 }
 
 // Each works on all elements of a list at once, and returns what came of each in their order.
 func Each[E, T any](list []E, fn func(i int, e E) (T, error)) ([]T, error) {
 	out := make([]T, len(list))
-	return out, testbed.Each(list, func(i int, e E) (err error) { out[i], err = fn(i, e); return err })
+	return out, backend.Each(list, func(i int, e E) (err error) { out[i], err = fn(i, e); return err })
 }
 
 // admit admits all clients and opens the meters: traffic is forwarded from then on.
@@ -105,9 +106,9 @@ func (s *Bench) admit(ctx context.Context) error {
 }
 
 // open builds the lab and starts its device; there are no clients yet. On error nothing is left.
-func (s *Bench) open(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (err error) {
+func (s *Bench) open(ctx context.Context, on backend.Backend, described topology.Topology, name string) (err error) {
 	start := time.Now()
-	if err := s.build(ctx, backend, topology, name); err != nil {
+	if err := s.build(ctx, on, described, name); err != nil {
 		return err
 	}
 	if err := s.startDevice(ctx); err != nil {
@@ -118,18 +119,18 @@ func (s *Bench) open(ctx context.Context, backend testbed.Backend, topology test
 }
 
 // build builds the lab.
-func (s *Bench) build(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (
+func (s *Bench) build(ctx context.Context, on backend.Backend, described topology.Topology, name string) (
 	err error) {
 	s.Traits = s.DUT.Traits()
-	if s.Lab, err = topology.Build(ctx, backend, name); err != nil {
+	if s.Lab, err = described.Build(ctx, on, name); err != nil {
 		return err
 	}
-	s.Routers, s.Server = s.Lab.Metered(), s.Lab.Of(testbed.RoleServer)[0]
+	s.Routers, s.Server = s.Lab.Metered(), s.Lab.Of(backend.RoleServer)[0]
 	s.Router = s.Routers[0]
 	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
 	s.Env = dut.Env{
 		Hosts: map[string]dut.Host{}, Ports: s.Lab.Ports, Install: s.Router.Install,
-		On: strings.TrimPrefix(s.Router.Name, s.Lab.Name+"/"), Capture: s.Lab.Port(testbed.PortWAN),
+		On: strings.TrimPrefix(s.Router.Name, s.Lab.Name+"/"), Capture: s.Lab.Port(topology.PortWAN),
 		LAN: s.Lab.LAN, Gateway: s.Lab.Gateway, RouterWAN: s.Lab.RouterWAN,
 		ServerIP: s.Lab.ServerIP, ServiceIP: s.Lab.ServiceIP, Outer: s.Lab.Outer,
 		Clients: s.Has.Clients + s.Guests, Scratch: agent.Scratch,
@@ -160,8 +161,8 @@ func (s *Bench) startDevice(ctx context.Context) error {
 }
 
 // ends are the hosts at both ends of the traffic.
-func (s *Bench) ends() []*testbed.Host {
-	ends := []*testbed.Host{s.Server}
+func (s *Bench) ends() []*backend.Host {
+	ends := []*backend.Host{s.Server}
 	for _, h := range s.Hosts {
 		ends = append(ends, h.Host)
 	}
@@ -170,7 +171,7 @@ func (s *Bench) ends() []*testbed.Host {
 
 // OpenMeters opens the meters of all hosts.
 func (s *Bench) OpenMeters(ctx context.Context) error {
-	err := testbed.Each(slices.Concat(s.ends(), s.Routers), func(_ int, h *testbed.Host) error {
+	err := backend.Each(slices.Concat(s.ends(), s.Routers), func(_ int, h *backend.Host) error {
 		meter := agent.Meter{IfNames: h.Ifs, Support: true}
 		if h.Metered {
 			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true}
@@ -203,7 +204,7 @@ func (e Ended) Err() error {
 // Ended asks router, server and other hosts but the clients' for programs that ended by themselves.
 func (s *Bench) Ended(ctx context.Context) (e Ended, err error) {
 	for _, h := range s.Lab.Hosts {
-		if h.Role == testbed.RoleClient {
+		if h.Role == backend.RoleClient {
 			continue // their programs are the traffic, which counts as broken when it ends
 		}
 		list, err := h.Programs(ctx)
@@ -287,14 +288,14 @@ func (s *Bench) expel(ctx context.Context) (err error) {
 // kept out again are an error of the block.
 func End(ctx context.Context, err error, note func(left error), sides ...*Bench) error {
 	if ctx.Err() == nil { // after Ctrl-C the hosts just end
-		left := testbed.Each(sides, func(_ int, s *Bench) error { return s.Leave(ctx) })
+		left := backend.Each(sides, func(_ int, s *Bench) error { return s.Leave(ctx) })
 		if open := new(NotKeptOut); errors.As(left, &open) {
 			err = errors.Join(err, left)
 		} else if left != nil && err == nil {
 			note(left)
 		}
 	}
-	return errors.Join(err, testbed.Each(sides, func(_ int, s *Bench) error { return s.Close() }))
+	return errors.Join(err, backend.Each(sides, func(_ int, s *Bench) error { return s.Close() }))
 }
 
 // StopDevice stops the device alone.

@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 func TestClientsAreSharedOutEvenly(t *testing.T) {
-	hosts := []*testbed.Host{{Name: "one"}, {Name: "two"}, {Name: "three"}}
+	hosts := []*backend.Host{{Name: "one"}, {Name: "two"}, {Name: "three"}}
 	for _, c := range []struct {
 		clients int
 		want    []ClientHost
@@ -42,7 +42,7 @@ func TestClientsAreSharedOutEvenly(t *testing.T) {
 // from one.
 func TestClientHostsTakeTurns(t *testing.T) {
 	const rate, hosts = 10.0, 3
-	s := &Bench{Guests: 30, Hosts: shareClients(make([]*testbed.Host, hosts), 30),
+	s := &Bench{Guests: 30, Hosts: shareClients(make([]*backend.Host, hosts), 30),
 		Load: agent.Traffic{Clients: 30, ShortPerSecond: rate}}
 	for what, of := range map[string]func(i int) (after time.Duration, perSecond float64){
 		"all": func(i int) (time.Duration, float64) { return Stagger(i, rate), rate / hosts },
@@ -71,7 +71,7 @@ func TestClientHostsTakeTurns(t *testing.T) {
 	if Stagger(2, 0) != 0 {
 		t.Error("all at once, but those of one host later")
 	}
-	few := &Bench{Guests: 2, Hosts: shareClients(make([]*testbed.Host, hosts), 30), Has: experiment.Side{Clients: 30}}
+	few := &Bench{Guests: 2, Hosts: shareClients(make([]*backend.Host, hosts), 30), Has: experiment.Side{Clients: 30}}
 	for i, want := range []client.Churn{{}, {PerSecond: 5}, {PerSecond: 5, After: 100 * time.Millisecond}} {
 		if got := few.GuestVisits(i, rate); got.PerSecond != want.PerSecond || want.PerSecond > 0 && got.After != want.After {
 			t.Errorf("of two guests on three hosts, those of host %d come %g a second after %s; want %g after %s", i,

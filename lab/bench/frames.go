@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
@@ -30,7 +30,7 @@ func (s *Bench) addressFrames(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, lan, wan := server[s.Server.Ifs[0]], near[s.Lab.Port(testbed.PortLAN)], far[s.Lab.Port(testbed.PortWAN)]
+	own, lan, wan := server[s.Server.Ifs[0]], near[s.Lab.Port(topology.PortLAN)], far[s.Lab.Port(topology.PortWAN)]
 	s.toServer, s.toClients = nil, nil
 	for _, c := range s.Clients {
 		up, err := streamOf(c, lan, s.Env.ServerIP)

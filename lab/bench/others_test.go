@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // TestWaitedForOthers: threads that wait for each other, or for what slows their CPU, do not wait for others.
@@ -28,7 +28,7 @@ func TestWaitedForOthers(t *testing.T) {
 		"slowed, and another":       {0, 0.1, 0.5, 1, 0.4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Bench{Router: &testbed.Host{CPUs: []int{1}}}
+			s := &Bench{Router: &backend.Host{CPUs: []int{1}}}
 			sample := func(at, unused int64) meter.Sample {
 				return meter.Sample{MonotonicNs: at, Unused: map[int]int64{0: 0, 1: unused}}
 			}

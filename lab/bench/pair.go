@@ -5,27 +5,28 @@ import (
 	"errors"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // Labs says what the labs of a block are built from.
 type Labs struct {
-	Backend    testbed.Backend
+	Backend    backend.Backend
 	Experiment *experiment.Experiment
 	DUT        string            // name of the device
 	DUTLab     string            // "a" or "b"
 	Sides      []experiment.Side // the device's lab, and the clean router's where there is one
 	Aggregate  bool              // the routers' links aggregate packets
 	Between    agent.Shape       // of the link between two gateways
-	// UrgentRouters has the routers' links polled with real-time priority: see testbed.Topology.
+	// UrgentRouters has the routers' links polled with real-time priority: see topology.Topology.
 	UrgentRouters bool
 	Spins         bool          // senders of frames never rest, and use the faster engine: see agent.Frames
-	Ends          agent.Shape   // of what the ends of the traffic send: see testbed.Spec
-	Slowed        *testbed.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
+	Ends          agent.Shape   // of what the ends of the traffic send: see topology.Spec
+	Slowed        *backend.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
 }
 
 // OpenDevice builds the device's lab and starts the device; there are no clients yet. On error
@@ -82,11 +83,11 @@ func (l Labs) device() (dut.DUT, error) {
 
 // open builds one lab; the device's link settings and the length of its packets hold in all of them.
 func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has experiment.Side) (*Bench, error) {
-	s, topology, err := l.side(own, device, has)
+	s, built, err := l.side(own, device, has)
 	if err != nil {
 		return nil, err
 	}
-	return s, s.open(ctx, l.Backend, topology, lab)
+	return s, s.open(ctx, l.Backend, built, lab)
 }
 
 // OpenToLook is OpenAdmitted for somebody who wants to see a lab, also one that does not work: fault is why the device
@@ -96,9 +97,9 @@ func (l Labs) OpenToLook(ctx context.Context) (s *Bench, fault, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, topology, err := l.side(d, d, l.Sides[0])
+	s, built, err := l.side(d, d, l.Sides[0])
 	if err == nil {
-		err = s.build(ctx, l.Backend, topology, l.DUTLab)
+		err = s.build(ctx, l.Backend, built, l.DUTLab)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -110,7 +111,7 @@ func (l Labs) OpenToLook(ctx context.Context) (s *Bench, fault, err error) {
 }
 
 // side is one lab that is not built yet, and its topology.
-func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, testbed.Topology, error) {
+func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, topology.Topology, error) {
 	shared := device.Traits()
 	s := &Bench{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(),
 		enter: EntersNeighbours(l.Sides...), singly: client.KindOf(l.Experiment.Client.Kind).Line}
@@ -122,11 +123,11 @@ func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, testbed.To
 	}
 	// Where no clean router is compared, the leases themselves are measured.
 	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, own.Traits())
-	build, err := testbed.Named(l.Experiment.Topology)
+	build, err := topology.Named(l.Experiment.Topology)
 	if err != nil {
-		return nil, testbed.Topology{}, err
+		return nil, topology.Topology{}, err
 	}
-	return s, build(testbed.Spec{
+	return s, build(topology.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
 		UrgentRouters: l.UrgentRouters, Between: l.Between, Ends: l.Ends,

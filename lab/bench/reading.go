@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
@@ -45,7 +45,7 @@ func (s *Bench) read(ctx context.Context, underTraffic bool) (r Reading, err err
 		meters = append(meters, func() (err error) { r.Slow, err = s.slowed.ReadSlow(ctx); return err })
 	}
 	var loads []func() error
-	ask := func(h *testbed.Host, e *Endpoint) {
+	ask := func(h *backend.Host, e *Endpoint) {
 		meters = append(meters, func() (err error) { e.Meter, err = h.Sample(ctx); return err })
 		loads = append(loads, func() (err error) { e.Load, err = h.TrafficStats(ctx); return err })
 	}
@@ -57,7 +57,7 @@ func (s *Bench) read(ctx context.Context, underTraffic bool) (r Reading, err err
 		loads = append(loads, func() (err error) { r.RTT, err = s.Hosts[0].TakeRTT(ctx); return err })
 		meters = append(meters, loads...)
 	}
-	if err := testbed.Together(meters...); err != nil {
+	if err := backend.Together(meters...); err != nil {
 		return r, fmt.Errorf("reading the meters of lab %s: %w", s.Lab.Name, err)
 	}
 	r.Router = Sum(r.Routers)

@@ -4,18 +4,18 @@ import (
 	"context"
 	"maps"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // SampleRouters reads the meters of all metered hosts at the same moment, in the order of the topology's nodes.
 func (s *Bench) SampleRouters(ctx context.Context) ([]meter.Sample, error) {
-	return Each(s.Routers, func(_ int, h *testbed.Host) (meter.Sample, error) { return h.Sample(ctx) })
+	return Each(s.Routers, func(_ int, h *backend.Host) (meter.Sample, error) { return h.Sample(ctx) })
 }
 
 // PSSMiB is the memory of the device's processes on all metered hosts, MiB.
 func (s *Bench) PSSMiB(ctx context.Context) (sum float64, err error) {
-	each, err := Each(s.Routers, func(_ int, h *testbed.Host) (float64, error) { return h.PSSMiB(ctx) })
+	each, err := Each(s.Routers, func(_ int, h *backend.Host) (float64, error) { return h.PSSMiB(ctx) })
 	for _, mib := range each {
 		sum += mib
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -107,7 +107,7 @@ func (s *Bench) awaitOpen(ctx context.Context, clients int) error {
 		return nil
 	}
 	for {
-		open, err := Each(s.ends(), func(_ int, h *testbed.Host) (bool, error) {
+		open, err := Each(s.ends(), func(_ int, h *backend.Host) (bool, error) {
 			stats, err := h.TrafficStats(ctx)
 			return stats.Open, err
 		})

@@ -13,13 +13,13 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/scratch"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -103,11 +103,11 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, err
 	}
 	defer done()
-	backend, err := testbed.Local(ctx, "doctor", folder)
+	local, err := backend.Local(ctx, "doctor", folder)
 	if err != nil {
 		return Report{}, err
 	}
-	asked, err := backend.Machine(ctx)
+	asked, err := local.Machine(ctx)
 	if err != nil {
 		return Report{}, err
 	}
@@ -117,7 +117,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, err
 	}
 	x := examination{
-		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: folder,
+		opts: opts, placement: local.Placement, backend: local, asked: asked, machine: m, scratch: folder,
 		running: runningNow(),
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
@@ -141,9 +141,9 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 // examination is one call of Examine.
 type examination struct {
 	opts      Options
-	placement testbed.Placement
-	backend   testbed.Backend // runs the hosts to try things on
-	asked     *testbed.Host   // answers for the machine
+	placement backend.Placement
+	backend   backend.Backend // runs the hosts to try things on
+	asked     *backend.Host   // answers for the machine
 	machine   machine.Machine
 	scratch   string
 	running   running

@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -152,12 +153,12 @@ func TestNoiseWithoutALabIsTheLoopAlone(t *testing.T) {
 // TestDemandCoversARealLab counts what clients really take: the limits a report
 // asks for must not be too low.
 func TestDemandCoversARealLab(t *testing.T) {
-	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	const n = 40
-	lab, err := testbed.Portal(testbed.Spec{}).Build(t.Context(), backend, "a")
+	lab, err := topology.Portal(topology.Spec{}).Build(t.Context(), local, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.StartRTT(t.Context(), lab.ServerIP); err != nil {
 		t.Fatal(err)
 	}
-	d := runner.Demand{Experiment: "test", Lab: testbed.Portal(testbed.Spec{}).Size(), Sides: []experiment.Side{{
+	d := runner.Demand{Experiment: "test", Lab: topology.Portal(topology.Spec{}).Size(), Sides: []experiment.Side{{
 		Client: client.KindMacvlan, Clients: n}}}
 	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", pid(t, host))))
 	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.Files())
@@ -209,7 +210,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 	}
 }
 
-func pid(t *testing.T, h *testbed.Host) int {
+func pid(t *testing.T, h *backend.Host) int {
 	t.Helper()
 	hello, err := h.Hello(t.Context())
 	if err != nil {
@@ -227,7 +228,7 @@ func entries(t *testing.T, dir string) []os.DirEntry {
 	return list
 }
 
-func arp(t *testing.T, h *testbed.Host) string {
+func arp(t *testing.T, h *backend.Host) string {
 	t.Helper()
 	out, err := h.Run(t.Context(), agent.Command{Argv: []string{"cat", "/proc/net/arp"}})
 	if err != nil {

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/machine"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // Keys of the kernel's lines that other parts refer to.
@@ -131,8 +132,8 @@ func linkNames() string { return "gd" + strconv.FormatInt(int64(os.Getpid()), 36
 
 // pair is two linked hosts to try things on.
 type pair struct {
-	backend        testbed.Backend
-	router, client *testbed.Host
+	backend        backend.Backend
+	router, client *backend.Host
 	routerIf, peer string
 }
 
@@ -222,15 +223,15 @@ func instead(f machine.Feature) string {
 const attemptTimeout = time.Minute // as long as modules take to load in an emulated machine
 
 func (b *pair) start(ctx context.Context) (string, error) {
-	open := func(name string, metered bool, into **testbed.Host) func() error {
+	open := func(name string, metered bool, into **backend.Host) func() error {
 		return func() (err error) { *into, err = b.backend.Start(ctx, "doctor/"+name, metered); return err }
 	}
-	return "two hosts started: network, mount, process and name (UTS)", testbed.Together(
+	return "two hosts started: network, mount, process and name (UTS)", backend.Together(
 		open("router", true, &b.router), open("client", false, &b.client))
 }
 
 func (b *pair) stop() {
-	for _, h := range []*testbed.Host{b.router, b.client} {
+	for _, h := range []*backend.Host{b.router, b.client} {
 		if h != nil {
 			h.Stop()
 		}
@@ -281,14 +282,14 @@ func shell(argv ...string) func(*pair, context.Context) (string, error) {
 
 func (b *pair) veth(ctx context.Context) (string, error) {
 	_, _, err := b.backend.Connect(
-		ctx, testbed.End{Host: b.router, If: b.routerIf}, testbed.End{Host: b.client, If: b.peer})
+		ctx, backend.End{Host: b.router, If: b.routerIf}, backend.End{Host: b.client, If: b.peer})
 	return "", err
 }
 
 // linked tries to configure both ends of the link as the lab does.
 func linked(aggregate bool) func(*pair, context.Context) (string, error) {
 	return func(b *pair, ctx context.Context) (string, error) {
-		end := func(h *testbed.Host, name, addr string) func() error {
+		end := func(h *backend.Host, name, addr string) func() error {
 			return func() error {
 				return h.Apply(ctx, agent.Network{Links: []agent.Link{{
 					Name: name, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, TxChecksum: true, Aggregate: aggregate,
@@ -296,7 +297,7 @@ func linked(aggregate bool) func(*pair, context.Context) (string, error) {
 				}}})
 			}
 		}
-		return "", testbed.Together(
+		return "", backend.Together(
 			end(b.router, b.routerIf, "192.168.137.254/24"), end(b.client, b.peer, "192.168.137.253/24"))
 	}
 }
@@ -311,7 +312,7 @@ func (b *pair) taskClock(ctx context.Context) (string, error) {
 
 func (b *pair) macvlan(ctx context.Context) (string, error) {
 	return "", b.client.CreateClients(
-		ctx, client.Config{Kind: client.KindMacvlan, Count: 1, Parent: b.peer, LAN: testbed.DefaultLAN, Lab: 'd'})
+		ctx, client.Config{Kind: client.KindMacvlan, Count: 1, Parent: b.peer, LAN: topology.DefaultLAN, Lab: 'd'})
 }
 
 // settings reads what each new network namespace begins with: the machine's own

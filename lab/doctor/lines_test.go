@@ -11,12 +11,12 @@ import (
 	"testing/fstest"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -36,7 +36,7 @@ func on(files map[string]string) examination {
 	m.Root = true
 	return examination{
 		opts: Options{Status: func(string) {}}, machine: m,
-		placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
+		placement: backend.Placement{Router: []int{1}, Endpoints: []int{0}},
 		largest:   largestExperiment(builtins()), personas: mostPersonas(builtins()),
 	}
 }
@@ -46,13 +46,13 @@ func here(t *testing.T) examination {
 	t.Helper()
 	x := on(nil)
 	x.scratch = t.TempDir()
-	backend := testbed.Netns{Run: "doctor", LogDir: x.scratch, Placement: x.placement}
-	asked, err := backend.Machine(t.Context())
+	local := backend.Netns{Run: "doctor", LogDir: x.scratch, Placement: x.placement}
+	asked, err := local.Machine(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { asked.Stop() })
-	x.backend, x.asked = backend, asked
+	x.backend, x.asked = local, asked
 	return x
 }
 
@@ -95,7 +95,7 @@ func check(t *testing.T, l Line, state State, parts ...string) {
 func TestMachineLines(t *testing.T) {
 	const cpu1 = "/sys/devices/system/cpu/cpu1/"
 	one := on(nil)
-	one.placement = testbed.Placement{Router: []int{0}, Endpoints: []int{0}}
+	one.placement = backend.Placement{Router: []int{0}, Endpoints: []int{0}}
 	check(t, on(nil).cpus(), OK, "routers on CPU [1]")
 	check(t, one.cpus(), Warn, "two CPUs")
 

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/labtest"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // tunnelLab is pc1 – gw1 – gw2 – pc2.
@@ -23,11 +24,11 @@ type tunnelLab struct {
 
 func newTunnelLab(t testing.TB, d DUT) *tunnelLab {
 	t.Helper()
-	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab, err := testbed.Tunnel(testbed.Spec{NoTxChecksum: d.Traits().NoTxChecksum}).Build(t.Context(), backend, "a")
+	lab, err := topology.Tunnel(topology.Spec{NoTxChecksum: d.Traits().NoTxChecksum}).Build(t.Context(), local, "a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,3 +162,25 @@ func Greet(t testing.TB, server *Space) netip.AddrPort {
 	}()
 	return at
 }
+
+// Children lists the processes that a process has started and that have a word in their command line.
+func Children(t testing.TB, pid int, command string) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+		args, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if err == nil && fields[1] == strconv.Itoa(pid) && strings.Contains(string(args), "\x00"+command) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // idle measures what a device costs while no client sends. It is what adding a measure takes: this
@@ -111,7 +111,7 @@ func (idle) Block(ctx context.Context, s *runner.Session, b experiment.Block) (*
 			}
 		}
 	}
-	closed := testbed.Together(device.Close, clean.Close)
+	closed := backend.Together(device.Close, clean.Close)
 	if err == nil {
 		err = closed
 	}
@@ -125,7 +125,7 @@ func window(ctx context.Context, s *runner.Session, b experiment.Block, cell res
 		r := lull{Head: a.Head(b), Cell: cell, AA: b.AA, Window: w, DUTLab: b.DUTLab}
 		var before, after [2]bench.Reading
 		read := func(into *[2]bench.Reading) error {
-			return testbed.Together(
+			return backend.Together(
 				func() (err error) { into[0], err = labs[0].ReadMeters(ctx); return err },
 				func() (err error) { into[1], err = labs[1].ReadMeters(ctx); return err })
 		}

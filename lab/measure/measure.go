@@ -22,7 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/transition"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // Measure is one thing that experiments measure. It owns its keys and its plan, how a block is
@@ -66,8 +66,8 @@ func (t Table) For(device string) *experiment.Experiment {
 
 // topologies are those that ship with the lab.
 func topologies() (list []experiment.Topology) {
-	for _, name := range testbed.Names() {
-		t := testbed.Topologies[name](testbed.Spec{})
+	for _, name := range topology.Names() {
+		t := topology.Topologies[name](topology.Spec{})
 		list = append(list, experiment.Topology{Name: name, Roles: t.Roles(), Gateways: t.Gateways()})
 	}
 	return list

@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -32,7 +32,7 @@ const (
 type Demand struct {
 	Experiment string
 	Sides      []experiment.Side // the labs that stand at the same time
-	Lab        testbed.Size      // of each of them, without clients
+	Lab        topology.Size     // of each of them, without clients
 	// Enters is that each device enters its clients into the neighbour table itself.
 	Enters bool
 }
@@ -43,8 +43,8 @@ func DemandOf(e *experiment.Experiment) Demand {
 		device, err := dut.New(name, 1, e)
 		return err != nil || !device.Traits().Neighbours
 	})}
-	if build, err := testbed.Named(e.Topology); err == nil { // no other name is read from a file
-		d.Lab = build(testbed.Spec{ClientHosts: e.Client.Hosts}).Size()
+	if build, err := topology.Named(e.Topology); err == nil { // no other name is read from a file
+		d.Lab = build(topology.Spec{ClientHosts: e.Client.Hosts}).Size()
 	}
 	for i := range d.Sides {
 		d.Sides[i].Clients += e.Client.Guests()

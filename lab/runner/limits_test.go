@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -27,7 +27,7 @@ func roomy() machine.Machine {
 }
 
 // oneClientHost is what a lab with one client host takes.
-var oneClientHost = testbed.Portal(testbed.Spec{}).Size()
+var oneClientHost = topology.Portal(topology.Spec{}).Size()
 
 // demandOf is that of a pair with so many clients of a kind in each lab.
 func demandOf(kind string, n int) Demand {

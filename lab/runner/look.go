@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/scratch"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // Look builds the lab of an experiment's device as a block has it, starts the device, admits the clients, and calls fn;
@@ -33,11 +33,11 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	backend, err := testbed.Local(ctx, "shell", logs)
+	local, err := backend.Local(ctx, "shell", logs)
 	if err != nil {
 		return err
 	}
-	machine, err := backend.Machine(ctx)
+	machine, err := local.Machine(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 	if err != nil {
 		return err
 	}
-	s := &Session{Experiment: e, Machine: machine, Placement: backend.Placement, backend: backend}
+	s := &Session{Experiment: e, Machine: machine, Placement: local.Placement, backend: local}
 	labs := s.Labs(plan[i])
 	labs.Slowed = nil
 	lab, fault, err := labs.OpenToLook(ctx)

@@ -14,12 +14,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -96,8 +97,8 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 
 // fits reports whether a device works with the experiment's topology and its kind of client.
 func fits(e *experiment.Experiment, name string, t dut.Traits) error {
-	if build, err := testbed.Named(e.Topology); err == nil && t.TakesFrames &&
-		!slices.Contains(build(testbed.Spec{}).Roles(), string(testbed.RoleSplitter)) {
+	if build, err := topology.Named(e.Topology); err == nil && t.TakesFrames &&
+		!slices.Contains(build(topology.Spec{}).Roles(), string(backend.RoleSplitter)) {
 		remedy := "`gateweigh run capture-systems` measures it on a host behind a splitter"
 		if !e.Means("clients") { // the measure has a topology for it
 			remedy = "choose a topology with a splitter (\"tap\")"
@@ -107,7 +108,7 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 	if !e.Means("client.kind") {
 		return nil
 	}
-	if build, err := testbed.Named(e.Topology); err == nil && build(testbed.Spec{}).Gateways() != t.Tunnel &&
+	if build, err := topology.Named(e.Topology); err == nil && build(topology.Spec{}).Gateways() != t.Tunnel &&
 		name != experiment.Clean {
 		if t.Tunnel {
 			return fmt.Errorf("it makes a tunnel between two gateways: use topology = \"tunnel\": %w", dut.ErrNotSupported)
@@ -122,10 +123,10 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 		lines := client.Kinds(func(k client.Kind) bool { return k.Line })[0]
 		return fmt.Errorf("it takes PPPoE clients only: use client.kind = %q: %w", lines, dut.ErrNotSupported)
 	}
-	ownLAN := t.LAN.IsValid() && t.LAN != testbed.DefaultLAN
+	ownLAN := t.LAN.IsValid() && t.LAN != topology.DefaultLAN
 	if ownLAN && !t.DHCP {
 		return fmt.Errorf("its network is %s, and the lab leases only %s: let it lease addresses itself (dhcp = true): %w",
-			t.LAN, testbed.DefaultLAN, dut.ErrNotSupported)
+			t.LAN, topology.DefaultLAN, dut.ErrNotSupported)
 	}
 	if !client.KindOf(e.Client.Kind).Leases && (t.DHCP || ownLAN) {
 		leasing := client.Kinds(func(k client.Kind) bool { return k.Leases })[0]
@@ -151,7 +152,7 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, VM: cfg.VM,
 		LoadsDividedBy: s.Experiment.LoadsDividedBy, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs,
-		Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
+		Sysctls: topology.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
 	if env.Inputs, err = inputs(cfg.Experiment); err != nil {
 		return env, err

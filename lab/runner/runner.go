@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -114,14 +114,14 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
-	backend, err := testbed.Local(ctx, filepath.Base(cfg.Dir), filepath.Join(cfg.Dir, result.LogsFolder))
+	local, err := backend.Local(ctx, filepath.Base(cfg.Dir), filepath.Join(cfg.Dir, result.LogsFolder))
 	if err != nil {
 		return Outcome{}, err
 	}
 	if cfg.Experiment.CPUs() > 1 {
-		backend.Placement = backend.Placement.WithSecond()
+		local.Placement = local.Placement.WithSecond()
 	}
-	machine, err := backend.Machine(ctx)
+	machine, err := local.Machine(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -130,13 +130,13 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := slow(ctx, machine, backend.Placement, cfg.Experiment); err != nil {
+	if err := slow(ctx, machine, local.Placement, cfg.Experiment); err != nil {
 		return Outcome{}, err
 	}
 	s := &Session{
-		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: machine,
+		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: local.Placement, CPUs: m.Online, Machine: machine,
 		Precedes: realtime.MayPrecede(),
-		cfg:      cfg, backend: backend, found: m, plan: cfg.Experiment.Plan(),
+		cfg:      cfg, backend: local, found: m, plan: cfg.Experiment.Plan(),
 		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}
 	outlook, err := Foresee(ctx, machine, s.Precedes)
@@ -164,7 +164,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 
 // slow slows the routers' CPUs down where the experiment asks for it, for as long as their machine's
 // agent runs. The clients' CPUs must be others: a slow client would be taken for a slow router.
-func slow(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *experiment.Experiment) error {
+func slow(ctx context.Context, machine *backend.Host, p backend.Placement, e *experiment.Experiment) error {
 	if e.Router.Speed == 0 {
 		return nil
 	}
@@ -172,7 +172,7 @@ func slow(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *ex
 }
 
 // slowTo slows the routers' CPUs down to a speed that a key asks for.
-func slowTo(ctx context.Context, machine *testbed.Host, p testbed.Placement, e *experiment.Experiment, speed float64,
+func slowTo(ctx context.Context, machine *backend.Host, p backend.Placement, e *experiment.Experiment, speed float64,
 	key string) error {
 	for _, cpu := range p.Router {
 		if slices.Contains(p.Endpoints, cpu) {

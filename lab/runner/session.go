@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -24,13 +24,13 @@ import (
 type Session struct {
 	Experiment *experiment.Experiment
 	Dir        string // the run's folder
-	Placement  testbed.Placement
+	Placement  backend.Placement
 	CPUs       int           // of the routers' machine
-	Machine    *testbed.Host // answers for the machine that carries the routers
+	Machine    *backend.Host // answers for the machine that carries the routers
 	Precedes   bool          // the lab goes before the machine's other programs
 
 	cfg         Config
-	backend     testbed.Backend
+	backend     backend.Backend
 	found       machine.Machine // the machine as it was when the run began
 	writer      *result.Writer
 	env         result.Environment

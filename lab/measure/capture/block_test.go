@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // TestMain lets the test binary serve as the agent of its labs' hosts.
@@ -197,13 +197,13 @@ cpus = [2]
 func standing(t *testing.T, device string) *lab {
 	t.Helper()
 	e := parse(t, "duts = [\""+device+"\"]\noffered_mbps = [2]\n")
-	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := e.Plan()[0]
-	l, err := open(t.Context(), bench.Labs{Backend: backend, Experiment: e, DUT: device, DUTLab: "a", Sides: e.Labs(b)},
-		backend.Placement, b.Cells[:1])
+	l, err := open(t.Context(), bench.Labs{Backend: local, Experiment: e, DUT: device, DUTLab: "a", Sides: e.Labs(b)},
+		local.Placement, b.Cells[:1])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,34 +11,35 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
 // lab is a standing lab of a block.
 type lab struct {
-	*testbed.Lab
-	generator *testbed.Host
-	sink      *testbed.Host // nil where nothing counts frames end to end
-	splitter  *testbed.Host // nil where there is none
+	*topology.Lab
+	generator *backend.Host
+	sink      *backend.Host // nil where nothing counts frames end to end
+	splitter  *backend.Host // nil where there is none
 	stations  []*station
 	stream    send.Stream
 	traffic   experiment.Traffic
-	slowed    *testbed.Host // the machine of the stations where their CPUs are slowed down
-	placement testbed.Placement
+	slowed    *backend.Host // the machine of the stations where their CPUs are slowed down
+	placement backend.Placement
 	setup     time.Duration
 	spins     bool // the generator has its CPU for itself: see agent.Frames
 }
 
 // station is a host that captures.
 type station struct {
-	*testbed.Host
+	*backend.Host
 	name   string // in the topology
 	dut    string
 	device dut.Capturing
@@ -53,14 +54,14 @@ type station struct {
 var nobody = send.MAC{0x02, 0x67, 0x77, 0x6e, 0x6f, 0x31}
 
 // open builds the lab of a block with a host for each device. On error nothing is left.
-func open(ctx context.Context, labs bench.Labs, placement testbed.Placement, cells []result.Cell) (_ *lab, err error) {
+func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cells []result.Cell) (_ *lab, err error) {
 	start := time.Now()
-	build, err := testbed.Named(labs.Experiment.Topology)
+	build, err := topology.Named(labs.Experiment.Topology)
 	if err != nil {
 		return nil, err
 	}
 	l := &lab{traffic: labs.Sides[0].Traffic, slowed: labs.Slowed, placement: placement}
-	if l.Lab, err = build(testbed.Spec{CaptureHosts: len(cells), Urgent: true}).Build(
+	if l.Lab, err = build(topology.Spec{CaptureHosts: len(cells), Urgent: true}).Build(
 		ctx, labs.Backend, labs.DUTLab); err != nil {
 		return nil, err
 	}
@@ -69,8 +70,8 @@ func open(ctx context.Context, labs bench.Labs, placement testbed.Placement, cel
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	l.generator = l.Of(testbed.RoleGenerator)[0]
-	l.sink, l.splitter = first(l.Of(testbed.RoleSink)), first(l.Of(testbed.RoleSplitter))
+	l.generator = l.Of(backend.RoleGenerator)[0]
+	l.sink, l.splitter = first(l.Of(backend.RoleSink)), first(l.Of(backend.RoleSplitter))
 	for i, h := range l.Metered() {
 		if err := l.station(ctx, h, cells[i], labs.Experiment); err != nil {
 			return nil, err
@@ -95,7 +96,7 @@ func open(ctx context.Context, labs bench.Labs, placement testbed.Placement, cel
 }
 
 // first is the first of some hosts, nil of none.
-func first(hosts []*testbed.Host) *testbed.Host {
+func first(hosts []*backend.Host) *backend.Host {
 	if len(hosts) == 0 {
 		return nil
 	}
@@ -103,11 +104,11 @@ func first(hosts []*testbed.Host) *testbed.Host {
 }
 
 // station gives a host its device, and its other work.
-func (l *lab) station(ctx context.Context, h *testbed.Host, cell result.Cell, e *experiment.Experiment) (err error) {
+func (l *lab) station(ctx context.Context, h *backend.Host, cell result.Cell, e *experiment.Experiment) (err error) {
 	s := &station{Host: h, name: strings.TrimPrefix(h.Name, l.Name+"/"), dut: cell.Text(result.DUT),
 		cpus: max(cell.Int(result.CPUs), 1)}
 	if s.port = h.Ifs[0]; l.sink != nil {
-		s.port, s.sends = l.Port(testbed.PortWAN), true
+		s.port, s.sends = l.Port(topology.PortWAN), true
 	}
 	how := howOf(cell)
 	if s.cpus > 1 {
@@ -153,7 +154,7 @@ func (l *lab) address(ctx context.Context) (err error) {
 		return nil
 	}
 	router := l.stations[0]
-	if s.DstMAC, err = hardware(ctx, router.Host, l.Port(testbed.PortLAN)); err != nil {
+	if s.DstMAC, err = hardware(ctx, router.Host, l.Port(topology.PortLAN)); err != nil {
 		return err
 	}
 	s.Dst = portOf(l.ServerIP)
@@ -169,7 +170,7 @@ func (l *lab) address(ctx context.Context) (err error) {
 func (l *lab) translate(ctx context.Context) error {
 	rules := fmt.Sprintf(
 		"table ip gateweigh_nat { chain out { type nat hook postrouting priority srcnat; oifname %q masquerade; }; }",
-		l.Port(testbed.PortWAN))
+		l.Port(topology.PortWAN))
 	if err := asks(ctx, l.stations[0].Host, "nft", rules); err != nil {
 		return fmt.Errorf("translating addresses on the router: %w", err)
 	}
@@ -177,7 +178,7 @@ func (l *lab) translate(ctx context.Context) error {
 }
 
 // asks runs a program that does not count as a device's.
-func asks(ctx context.Context, h *testbed.Host, argv ...string) error {
+func asks(ctx context.Context, h *backend.Host, argv ...string) error {
 	_, err := h.Run(ctx, agent.Command{Argv: argv, Support: true})
 	return err
 }
@@ -186,7 +187,7 @@ func asks(ctx context.Context, h *testbed.Host, argv ...string) error {
 func portOf(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, frames.Port) }
 
 // hardware is the address of a host's interface.
-func hardware(ctx context.Context, h *testbed.Host, port string) (mac send.MAC, err error) {
+func hardware(ctx context.Context, h *backend.Host, port string) (mac send.MAC, err error) {
 	all, err := h.LinkAddresses(ctx)
 	if err != nil {
 		return mac, err
@@ -225,7 +226,7 @@ func limitOf(length time.Duration) time.Duration {
 
 // each works on all stations at once.
 func (l *lab) each(fn func(*station) error) error {
-	return testbed.Each(l.stations, func(_ int, s *station) error { return fn(s) })
+	return backend.Each(l.stations, func(_ int, s *station) error { return fn(s) })
 }
 
 // leave stops the devices.

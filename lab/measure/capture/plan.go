@@ -6,11 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -102,7 +103,7 @@ func (Measure) Rules() experiment.Measure {
 		keys = append(keys, p.field)
 	}
 	return experiment.Measure{
-		Name: Name, Alone: true, Roles: []string{string(testbed.RoleGenerator)}, Keys: keys,
+		Name: Name, Alone: true, Roles: []string{string(backend.RoleGenerator)}, Keys: keys,
 		Uses: []string{"offered_mbps", "offered_kpps", "frame_sizes", "windows", "window", "traffic.kind",
 			"traffic.burst_segments", "traffic.gaps", "traffic.seed"},
 		Why:    "one generator sends frames, and nobody logs in or compares with a clean router",
@@ -144,8 +145,8 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	if together.Of(e) && !tapped {
 		report("together", "needs topology = %q: elsewhere one host captures", tap)
 	}
-	if together.Of(e) && len(e.DUTs) > testbed.MaxCaptureHosts {
-		report("duts", "%d devices together: a splitter leads to %d hosts at most", len(e.DUTs), testbed.MaxCaptureHosts)
+	if together.Of(e) && len(e.DUTs) > topology.MaxCaptureHosts {
+		report("duts", "%d devices together: a splitter leads to %d hosts at most", len(e.DUTs), topology.MaxCaptureHosts)
 	}
 	if n := count.Of(e); n > 0 && n < leastFrames {
 		report("frames", "%d: a trial has at least %d", n, leastFrames)

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // observation is what was seen of the frames of one window.
@@ -50,7 +50,7 @@ func (l *lab) read(ctx context.Context) (r reading, err error) {
 	if l.slowed != nil {
 		asks = append(asks, func() (err error) { r.slow, err = l.slowed.ReadSlow(ctx); return err })
 	}
-	if err := testbed.Together(asks...); err != nil {
+	if err := backend.Together(asks...); err != nil {
 		return r, fmt.Errorf(
 			"reading the meters of lab %s: %w", l.Name, cmp.Or(l.each(func(s *station) error { return s.there(ctx) }), err))
 	}
@@ -225,7 +225,7 @@ func (o *observation) settle(ctx context.Context) (err error) {
 // rests reports whether no program of a station has anything to do: see meter.Rest.
 func (l *lab) rests(ctx context.Context) (bool, error) {
 	busy := make([]bool, len(l.stations))
-	err := testbed.Each(l.stations, func(i int, s *station) error {
+	err := backend.Each(l.stations, func(i int, s *station) error {
 		r, err := s.Rest(ctx)
 		busy[i] = r.Awake > 0 || r.QueuedBytes > 0
 		return err
@@ -296,7 +296,7 @@ func (o *observation) prove(ctx context.Context) error {
 // finish ends the devices, and collects what they counted. What one of them does wrong costs the trial alone.
 func (o *observation) finish(ctx context.Context) error {
 	faults := make([]string, len(o.lab.stations))
-	err := testbed.Each(o.lab.stations, func(i int, s *station) error {
+	err := backend.Each(o.lab.stations, func(i int, s *station) error {
 		ended, err := s.ended(ctx)
 		if err != nil {
 			return err

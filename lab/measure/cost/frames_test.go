@@ -6,12 +6,12 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
@@ -20,7 +20,7 @@ import (
 // clients that have namespaces and with clients that share one.
 func TestFramesOfEveryClient(t *testing.T) {
 	const clients, size = 4, 64
-	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestFramesOfEveryClient(t *testing.T) {
 		}}
 	}
 	one, other, err := bench.Labs{
-		Backend: backend, DUT: experiment.Clean, DUTLab: "a",
+		Backend: local, DUT: experiment.Clean, DUTLab: "a",
 		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
 		Sides:      []experiment.Side{has(client.KindMacvlan), has(client.KindPersona)},
 	}.OpenPair(t.Context())
@@ -61,7 +61,7 @@ func carryFrames(t *testing.T, s *lab, direction string, receives [2]bool, size 
 	if err := s.mark(ctx); err != nil {
 		t.Fatal(err)
 	}
-	ends := []*testbed.Host{s.Hosts[0].Host, s.Server}
+	ends := []*backend.Host{s.Hosts[0].Host, s.Server}
 	stats := make([]agent.TrafficStats, len(ends))
 	labtest.Await(t, "frames of every client", func() bool {
 		there := true

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -23,13 +23,13 @@ func TestMain(m *testing.M) {
 // openClean opens a pair of clean routers and returns one of its labs.
 func openClean(t *testing.T, clients int, of experiment.Client) *lab {
 	t.Helper()
-	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	has := experiment.Side{Client: of.Kind, Clients: clients}
 	opened, clean, err := bench.Labs{
-		Backend: backend, DUT: experiment.Clean, DUTLab: "a",
+		Backend: local, DUT: experiment.Clean, DUTLab: "a",
 		Experiment: &experiment.Experiment{Topology: "portal", Client: of}, Sides: []experiment.Side{has, has},
 	}.OpenPair(t.Context())
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
@@ -61,7 +61,7 @@ func (s *lab) mark(ctx context.Context) error {
 	}
 	stats, err := s.Server.TrafficStats(ctx)
 	if err == nil {
-		err = testbed.Together(
+		err = backend.Together(
 			func() error { return s.EachHost(func(_ int, h bench.ClientHost) error { return h.MarkTraffic(ctx) }) },
 			func() error { return s.Server.MarkTraffic(ctx) },
 		)

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // pair offers a cell's traffic to two labs and measures windows of it: begin comes first, end last,
@@ -27,7 +27,7 @@ func (p pair) solo() bool { return p.e.Mode == result.ModeSolo }
 
 // both works on both labs at once.
 func (p pair) both(fn func(*lab) error) error {
-	return testbed.Each([]*lab{p.device, p.clean}, func(_ int, l *lab) error { return fn(l) })
+	return backend.Each([]*lab{p.device, p.clean}, func(_ int, l *lab) error { return fn(l) })
 }
 
 // ended is an error when a program of either lab has ended by itself.

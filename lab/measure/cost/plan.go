@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -28,7 +28,7 @@ func (Measure) Records() []result.Kind { return nil }
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name:  Name,
-		Roles: testbed.PortalRoles,
+		Roles: topology.PortalRoles,
 		Uses: append([]string{
 			"offered_mbps", "offered_kpps", "mbps_per_client", "frame_sizes", "directions", "profiles", "aa_blocks", "windows",
 			"window", "warmup", "profile_window",

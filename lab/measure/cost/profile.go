@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -134,7 +134,7 @@ func (s *lab) accounts(a, b bench.Reading) profile.Router {
 	}
 	for ifname, t := range b.Router.NAPI {
 		name := profile.AccountLAN
-		if ifname == s.Lab.Port(testbed.PortWAN) {
+		if ifname == s.Lab.Port(topology.PortWAN) {
 			name = profile.AccountWAN
 		}
 		out.Threads[t.TID] = name

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
@@ -21,13 +21,13 @@ import (
 // in either direction: no trial is judged by segments that are not the streams', and
 // what became of the connections of all turns is known.
 func TestShortConnectionsBesideStreams(t *testing.T) {
-	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
 	opened, clean, err := bench.Labs{
-		Backend: backend, DUT: experiment.Clean, DUTLab: "a",
+		Backend: local, DUT: experiment.Clean, DUTLab: "a",
 		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
 		Sides: slices.Repeat([]experiment.Side{{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
 			Kind: traffic.KindStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,

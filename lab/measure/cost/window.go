@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -121,8 +121,8 @@ func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
 // measurement turns two readings of a side into what its router cost and delivered.
 func (s *lab) measurement(a, b bench.Reading) result.Measurement {
 	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
-	lan := b.Router.Links[s.Lab.Port(testbed.PortLAN)].Sub(a.Router.Links[s.Lab.Port(testbed.PortLAN)])
-	wan := b.Router.Links[s.Lab.Port(testbed.PortWAN)].Sub(a.Router.Links[s.Lab.Port(testbed.PortWAN)])
+	lan := b.Router.Links[s.Lab.Port(topology.PortLAN)].Sub(a.Router.Links[s.Lab.Port(topology.PortLAN)])
+	wan := b.Router.Links[s.Lab.Port(topology.PortWAN)].Sub(a.Router.Links[s.Lab.Port(topology.PortWAN)])
 	clients, server := spans(a.Clients, b.Clients), []span{{a.Server, b.Server}}
 	out, sending, receiving := s.payload(lan, wan, clients, server)
 	var senders meter.SNMP

@@ -12,13 +12,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	s := &lab{
-		Bench: &bench.Bench{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+		Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
 			Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}},
 	}
 	a, b := bench.Reading{Clients: make([]bench.Endpoint, 1)}, bench.Reading{Clients: make([]bench.Endpoint, 1)}
@@ -60,7 +60,7 @@ func TestGatewaysByDirection(t *testing.T) {
 		result.Up: {EnterNs: 4e6, LeaveNs: 8e6}, result.Down: {EnterNs: 8e6, LeaveNs: 4e6}, result.Both: {},
 	} {
 		s := &lab{
-			Bench: &bench.Bench{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+			Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
 				Load: agent.Traffic{Kind: traffic.KindStreams, Direction: direction, OfferedMbps: 10}},
 		}
 		a, b := bench.Reading{Clients: make([]bench.Endpoint, 1)}, bench.Reading{Clients: make([]bench.Endpoint, 1)}
@@ -82,7 +82,7 @@ func TestGatewaysByDirection(t *testing.T) {
 // beside them none.
 func TestMeasurementOfDatagrams(t *testing.T) {
 	s := &lab{
-		Bench: &bench.Bench{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+		Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
 			Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}},
 	}
 	a, b := bench.Reading{Clients: make([]bench.Endpoint, 2)}, bench.Reading{Clients: make([]bench.Endpoint, 2)}
@@ -122,7 +122,7 @@ func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 
 func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
 	s := &lab{
-		Bench: &bench.Bench{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}},
+		Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
 			Load: agent.Traffic{Direction: "down", UDP: true}},
 	}
 	got := s.measurement(bench.Reading{}, bench.Reading{})

@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -50,7 +50,7 @@ func fits(n int, t dut.Traits) error {
 	}
 	lan := t.LAN
 	if !lan.IsValid() {
-		lan = testbed.DefaultLAN
+		lan = topology.DefaultLAN
 	}
 	// Not the network, the router, the broadcast and what a lab's hosts have.
 	const others = 6
@@ -221,7 +221,7 @@ func (b *openBlock) create(ctx context.Context, s *Storm) (err error) {
 // of the neighbour table before it.
 func (b *openBlock) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
 	e.cpus, e.speed = b.CPUs, b.Experiment.Router.Speed
-	e.polling = "napi/" + b.Lab.Port(testbed.PortLAN)
+	e.polling = "napi/" + b.Lab.Port(topology.PortLAN)
 	if e.ended, err = b.Ended(ctx); err != nil {
 		return e, err
 	}

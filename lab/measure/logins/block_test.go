@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -15,7 +16,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 func TestPhaseSumsUpTheClients(t *testing.T) {
@@ -86,7 +86,7 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 		}
 	}
 	phase := Phase{Asked: 1, Through: 1}
-	account(&phase, testbed.Placement{Router: []int{1}, Endpoints: []int{0}}, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2),
+	account(&phase, backend.Placement{Router: []int{1}, Endpoints: []int{0}}, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2),
 		at(3*s, s*5/4, s/4, s*3/2))
 	if phase.ProcessNs != int64(s*5/4) || phase.RoleNs[result.RoleRouter] != int64(s*5/4) ||
 		phase.RoleNs[result.RoleRadius] != int64(s/4) || phase.RoleNs[result.RoleServer] != 0 {
@@ -102,7 +102,7 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	first.Slow, end.Slow = []burn.Reading{{CPU: 1}},
 		[]burn.Reading{{CPU: 1, AtNs: int64(2 * s), BurnedNs: int64(s * 3 / 2)}}
 	end.Router.CPUs, end.Router.Stat = 2, meter.Stat{User: 100, Idle: 100}
-	account(&phase, testbed.Placement{Router: []int{1}, Endpoints: []int{0}}, first, end, end)
+	account(&phase, backend.Placement{Router: []int{1}, Endpoints: []int{0}}, first, end, end)
 	if phase.RouterShare != 0.25 || phase.RouterBusy != 1 || phase.OtherBusy > 1e-9 {
 		t.Errorf("slowed: share %g, router %g, others %g", phase.RouterShare, phase.RouterBusy, phase.OtherBusy)
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // phase measures one phase of all clients: it reads the meters, has every client host do its
@@ -75,7 +75,7 @@ func phaseOf(outcomes []client.Outcome) Phase {
 
 // account adds the cost of the phase. CPU time counts until the end of the tail; how busy the CPUs
 // were counts until the phase's end.
-func account(phase *Phase, cpus testbed.Placement, first, end, tail bench.Reading) {
+func account(phase *Phase, cpus backend.Placement, first, end, tail bench.Reading) {
 	router := bench.UsageOf(first.Router, tail.Router)
 	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs,
 		router.ThreadNs

@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // maxRate is the highest login rate: beyond it a number is a typing mistake.
@@ -35,7 +35,7 @@ func (Measure) Records() []result.Kind {
 // Rules are the rules of experiments that measure logins.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true, Roles: testbed.PortalRoles,
+		Name: Name, Alone: true, Roles: topology.PortalRoles,
 		Keys:   []experiment.Field{rates.Field()},
 		Uses:   experiment.ClientKeys,
 		Why:    "no payload is sent and no clean router stands beside the device",

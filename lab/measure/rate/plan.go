@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -33,7 +33,7 @@ func (Measure) Records() []result.Kind {
 // Rules are the rules of experiments that measure rates.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
+		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
 		Uses: slices.Concat(
 			[]string{"directions", "profiles", "windows", "window", "warmup", "traffic.kind", "traffic.protocol"},
 			experiment.ClientKeys, experiment.LinkKeys),
@@ -53,7 +53,7 @@ func settle(e *experiment.Experiment) {
 
 func check(e *experiment.Experiment, report experiment.Report) {
 	only := fmt.Sprintf("measure = %q", e.Measure)
-	if build, err := testbed.Named(e.Topology); err == nil && !build(testbed.Spec{}).Gateways() {
+	if build, err := topology.Named(e.Topology); err == nil && !build(topology.Spec{}).Gateways() {
 		report("topology", "%q does not go with %s: it needs %q, whose gateways have a link between them", e.Topology, only,
 			defaultTopology)
 	}

@@ -9,11 +9,12 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
@@ -26,8 +27,8 @@ func TestMain(m *testing.M) {
 func parse(t *testing.T, text string) (*experiment.Experiment, error) {
 	t.Helper()
 	c := experiment.Catalogue{DUTs: dut.Names(), Measures: []experiment.Measure{Measure{}.Rules()}}
-	for _, name := range testbed.Names() {
-		top := testbed.Topologies[name](testbed.Spec{})
+	for _, name := range topology.Names() {
+		top := topology.Topologies[name](topology.Spec{})
 		c.Topologies = append(c.Topologies, experiment.Topology{Name: name, Roles: top.Roles(), Gateways: top.Gateways()})
 	}
 	return c.Parse("x.toml", []byte(text))
@@ -141,7 +142,7 @@ func TestOutcomeOfLossyLinks(t *testing.T) {
 
 // TestLimits names what kept a rate from being higher.
 func TestLimits(t *testing.T) {
-	b := &block{Session: &runner.Session{Placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}}}}
+	b := &block{Session: &runner.Session{Placement: backend.Placement{Router: []int{1}, Endpoints: []int{0}}}}
 	for want, r := range map[string]Trial{
 		ByLink:    {LinkMbps: 100, LinkBytes: 12_400_000},
 		ByGateway: {EnterNs: 500e6, LeaveNs: 450e6},

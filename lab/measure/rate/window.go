@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/tunnel"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -108,9 +108,9 @@ func (b *block) addEnds(t *Trial, up bool, before, after bench.Reading) {
 
 // addGateways adds what both gateways spent, and what left for the link between them.
 func (b *block) addGateways(t *Trial, up bool, before, after bench.Reading) {
-	enter, leave, port := 0, 1, testbed.PortOuter1
+	enter, leave, port := 0, 1, topology.PortOuter1
 	if !up {
-		enter, leave, port = 1, 0, testbed.PortOuter2
+		enter, leave, port = 1, 0, topology.PortOuter2
 	}
 	used := bench.UsageOfEach(before.Routers, after.Routers)
 	t.EnterNs, t.LeaveNs = used[enter].NAPINs+used[enter].ProcessNs, used[leave].NAPINs+used[leave].ProcessNs

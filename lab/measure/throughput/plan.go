@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -53,7 +53,7 @@ func (Measure) Records() []result.Kind {
 // Rules are the rules of experiments that measure throughput.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
+		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
 		Keys: []experiment.Field{losses.Field(), width.Field(), trials.Field(), most.Field()},
 		Uses: append([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol",
 			"traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys...),

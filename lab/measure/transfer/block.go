@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -12,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -42,7 +43,7 @@ type openBlock struct {
 
 // address is where a client is.
 type address struct {
-	host   *testbed.Host
+	host   *backend.Host
 	num    int // among the host's clients, from 1
 	client client.Address
 }
@@ -134,7 +135,7 @@ func (b *openBlock) transfer(ctx context.Context, a runner.Attempt, cell result.
 	s := &sampler{openBlock: b, first: first, t: t}
 	var proof bench.Rejects
 	err = s.until(ctx, func() error {
-		return testbed.Together(
+		return backend.Together(
 			func() error { return b.fetchAll(ctx, t) }, func() error { return proof.ProveSoon(ctx, b.Bench) })
 	})
 	if err != nil {
@@ -203,7 +204,7 @@ const (
 )
 
 func (s *sampler) add(now meter.Sample) {
-	link, header := now.Links[s.Lab.Port(testbed.PortLAN)], int64(ethernetHeader)
+	link, header := now.Links[s.Lab.Port(topology.PortLAN)], int64(ethernetHeader)
 	if s.Traits.Lines {
 		header += pppoeHeader
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/backend"
 )
 
 // The FTP server's place on its host, and the file in it.
@@ -52,7 +52,7 @@ MaxInstances none
 `
 
 // serve starts a real FTP server with a file of so many bytes, and returns once it listens. It ends with the host.
-func serve(ctx context.Context, server *testbed.Host, bytes int64) error {
+func serve(ctx context.Context, server *backend.Host, bytes int64) error {
 	prepare := agent.Command{
 		Argv: []string{"sh", "-ec", `mkdir -p "$1"; chmod 755 "$1"; head -c "$2" /dev/zero >"$1/$3"; chmod 644 "$1/$3"`, "sh",
 			ftpRoot, fmt.Sprint(bytes), theFile}, Support: true,
@@ -110,7 +110,7 @@ func fetchArgs(from, server netip.Addr, times int, most time.Duration) []string 
 
 // fetch has a client fetch the file. num is its number among its host's clients, from 1; those that share the host's
 // namespace are told apart by their address alone.
-func fetch(ctx context.Context, h *testbed.Host, num int, shared bool, from, server netip.Addr, times int, bytes int64,
+func fetch(ctx context.Context, h *backend.Host, num int, shared bool, from, server netip.Addr, times int, bytes int64,
 	most time.Duration) (Fetched, error) {
 	cmd := agent.Command{
 		Argv: fetchArgs(from, server, times, most), Timeout: time.Duration(times)*most + time.Minute, Support: true}

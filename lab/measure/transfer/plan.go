@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -69,7 +69,7 @@ func (Measure) Records() []result.Kind {
 // Rules are the rules of experiments that measure transfers.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
+		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
 		Keys:   []experiment.Field{linkMbps.Field(), fileMB.Field(), transfers.Field(), interval.Field(), speeds.Field()},
 		Uses:   experiment.ClientKeys,
 		Why:    "clients fetch files as fast as link and router let them, and no clean router stands beside the device",

@@ -7,9 +7,10 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 )
 
@@ -28,14 +29,14 @@ const probePort = 4242
 // course is one way of probes through the lab.
 type course struct {
 	transition.Way
-	from, to *testbed.Host
+	from, to *backend.Host
 	unknown  string // why the length of the tunnel's packets is not known
 }
 
 // lab is a standing lab with its taps and receivers.
 type lab struct {
 	*bench.Bench
-	taps            []*testbed.Host // hosts with taps
+	taps            []*backend.Host // hosts with taps
 	hosts, gateways *course
 	next            uint32 // number of the last run
 }
@@ -44,7 +45,7 @@ type lab struct {
 // probes are.
 func prepare(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*lab, error) {
 	enter, leave := s.Routers[0], s.Routers[1]
-	l := &lab{Bench: s, taps: []*testbed.Host{enter, leave, s.Server}}
+	l := &lab{Bench: s, taps: []*backend.Host{enter, leave, s.Server}}
 	l.hosts = &course{from: s.Hosts[0].Host, to: s.Server, Way: transition.Way{Run: hostRun(e), Stops: []transition.Stop{
 		{Tap: tapIn}, {Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true}, {Tap: tapOut}, {Tap: tapArrive},
 	}}}
@@ -56,13 +57,13 @@ func prepare(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*la
 	l.gateways.Run.From, l.gateways.Run.To = s.Lab.Gateway, netip.AddrPortFrom(s.Lab.RouterWAN, probePort)
 	port := s.Lab.Port
 	points := [][]transition.Point{
-		{{Name: tapIn, Interface: port(testbed.PortLAN)},
-			{Name: tapEnter, Interface: port(testbed.PortOuter1), Egress: true}},
-		{{Name: tapLeave, Interface: port(testbed.PortOuter2)},
-			{Name: tapOut, Interface: port(testbed.PortWAN), Egress: true}},
+		{{Name: tapIn, Interface: port(topology.PortLAN)},
+			{Name: tapEnter, Interface: port(topology.PortOuter1), Egress: true}},
+		{{Name: tapLeave, Interface: port(topology.PortOuter2)},
+			{Name: tapOut, Interface: port(topology.PortWAN), Egress: true}},
 		{{Name: tapArrive, Interface: s.Server.Ifs[0]}},
 	}
-	err := testbed.Each(l.taps, func(i int, h *testbed.Host) error { return h.OpenTap(ctx, points[i]) })
+	err := backend.Each(l.taps, func(i int, h *backend.Host) error { return h.OpenTap(ctx, points[i]) })
 	for _, c := range l.courses() {
 		if err == nil {
 			err = c.to.ServeProbes(ctx, c.Run.To)
@@ -130,7 +131,7 @@ func (l *lab) measureOuter(ctx context.Context, c *course) error {
 
 // want has all taps note frames of some lengths.
 func (l *lab) want(ctx context.Context, lengths []int) error {
-	return testbed.Each(l.taps, func(_ int, h *testbed.Host) error { return h.TapLengths(ctx, lengths) })
+	return backend.Each(l.taps, func(_ int, h *backend.Host) error { return h.TapLengths(ctx, lengths) })
 }
 
 // observed is what all ends and taps say of a run.
@@ -161,7 +162,7 @@ func (l *lab) run(ctx context.Context, c *course) (o observed, err error) {
 	if o.received, err = l.lastOf(ctx, c, r.Number); err != nil {
 		return o, err
 	}
-	events, err := bench.Each(l.taps, func(_ int, h *testbed.Host) ([]transition.Event, error) { return h.ReadTap(ctx) })
+	events, err := bench.Each(l.taps, func(_ int, h *backend.Host) ([]transition.Event, error) { return h.ReadTap(ctx) })
 	for _, list := range events {
 		o.events = append(o.events, list...)
 	}

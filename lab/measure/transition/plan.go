@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -60,7 +60,7 @@ func (Measure) Records() []result.Kind {
 // Rules are the rules of experiments that measure transition times.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true, Clean: true, Roles: testbed.PortalRoles,
+		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
 		Keys: []experiment.Field{
 			probes.Field(), probeGap.Field(), probe.Field(), idle.Field(), busy.Optional(), busyKinds.Field()},
 		Uses: append([]string{"offered_mbps", "profiles", "windows", "warmup", "traffic.kind", "traffic.protocol",
@@ -88,7 +88,7 @@ func settle(e *experiment.Experiment) {
 }
 
 func check(e *experiment.Experiment, report experiment.Report) {
-	if build, err := testbed.Named(e.Topology); err == nil && !build(testbed.Spec{}).Gateways() {
+	if build, err := topology.Named(e.Topology); err == nil && !build(topology.Spec{}).Gateways() {
 		report("topology", "%q has one router: measure = %q needs two gateways, topology = %q", e.Topology, Name, Topology)
 	}
 	if !traffic.KindOf(e.Traffic.Kind).Counts || traffic.KindOf(e.Traffic.Kind).Frames {

@@ -1,29 +1,41 @@
-package testbed_test
+package topology_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-func build(t *testing.T, spec testbed.Spec) *testbed.Lab {
-	t.Helper()
-	return buildTopology(t, testbed.Portal(spec), "a")
+// TestMain lets the test binary serve as its own agent, as gateweigh does.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
 }
 
-func buildTopology(t *testing.T, topology testbed.Topology, name string) *testbed.Lab {
+func build(t *testing.T, spec topology.Spec) *topology.Lab {
 	t.Helper()
-	lab, err := topology.Build(t.Context(), backend(t), name)
+	return buildTopology(t, topology.Portal(spec), "a")
+}
+
+func buildTopology(t *testing.T, described topology.Topology, name string) *topology.Lab {
+	t.Helper()
+	local, err := backend.Local(t.Context(), "test", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab, err := described.Build(t.Context(), local, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +44,7 @@ func buildTopology(t *testing.T, topology testbed.Topology, name string) *testbe
 }
 
 // withClients gives the lab clients that are ready to send.
-func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Address {
+func withClients(t *testing.T, lab *topology.Lab, kind string, n int) []client.Address {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -52,7 +64,7 @@ func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Ad
 }
 
 // lease has all clients of a host lease, at once.
-func lease(t *testing.T, h *testbed.Host) []client.Address {
+func lease(t *testing.T, h *backend.Host) []client.Address {
 	t.Helper()
 	leased, err := h.Lease(t.Context(), client.Pace{})
 	if err := errors.Join(err, client.GaveUp(leased)); err != nil {
@@ -66,7 +78,7 @@ func lease(t *testing.T, h *testbed.Host) []client.Address {
 }
 
 // sampleTwice opens the router's meter and reads it, so long apart.
-func sampleTwice(t *testing.T, lab *testbed.Lab, apart time.Duration) (before, after meter.Sample) {
+func sampleTwice(t *testing.T, lab *topology.Lab, apart time.Duration) (before, after meter.Sample) {
 	t.Helper()
 	before = sample(t, lab)
 	time.Sleep(apart)
@@ -74,7 +86,7 @@ func sampleTwice(t *testing.T, lab *testbed.Lab, apart time.Duration) (before, a
 }
 
 // sample opens the router's meter and reads it.
-func sample(t *testing.T, lab *testbed.Lab) meter.Sample {
+func sample(t *testing.T, lab *topology.Lab) meter.Sample {
 	t.Helper()
 	if err := lab.Host("router").OpenMeter(
 		t.Context(), agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
@@ -83,7 +95,7 @@ func sample(t *testing.T, lab *testbed.Lab) meter.Sample {
 	return readAgain(t, lab)
 }
 
-func readAgain(t *testing.T, lab *testbed.Lab) meter.Sample {
+func readAgain(t *testing.T, lab *topology.Lab) meter.Sample {
 	t.Helper()
 	s, err := lab.Host("router").Sample(t.Context())
 	if err != nil {
@@ -93,7 +105,7 @@ func readAgain(t *testing.T, lab *testbed.Lab) meter.Sample {
 }
 
 // send offers a load for the given time and returns the router's samples around it.
-func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
+func send(t *testing.T, lab *topology.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
 	t.Helper()
 	offer(t, lab, load, func() {
 		time.Sleep(300 * time.Millisecond)
@@ -103,7 +115,7 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 }
 
 // sendUntil offers a load until the router's samples since its beginning show enough.
-func sendUntil(t *testing.T, lab *testbed.Lab, load agent.Traffic, what string,
+func sendUntil(t *testing.T, lab *topology.Lab, load agent.Traffic, what string,
 	enough func(before, after meter.Sample) bool) {
 	t.Helper()
 	offer(t, lab, load, func() {
@@ -113,7 +125,7 @@ func sendUntil(t *testing.T, lab *testbed.Lab, load agent.Traffic, what string,
 }
 
 // offer offers a load while fn runs.
-func offer(t *testing.T, lab *testbed.Lab, load agent.Traffic, fn func()) {
+func offer(t *testing.T, lab *topology.Lab, load agent.Traffic, fn func()) {
 	t.Helper()
 	ctx := t.Context()
 	load.Server = lab.ServerIP
@@ -134,12 +146,12 @@ func offer(t *testing.T, lab *testbed.Lab, load agent.Traffic, fn func()) {
 }
 
 func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
-	lab := build(t, testbed.Spec{})
+	lab := build(t, topology.Spec{})
 	const n = 30
 	addrs := withClients(t, lab, client.KindMacvlan, n)
 	seen := map[string]bool{}
 	for _, a := range addrs {
-		if !testbed.DefaultLAN.Contains(a.IP) || seen[a.IP.String()] || seen[a.MAC] {
+		if !topology.DefaultLAN.Contains(a.IP) || seen[a.IP.String()] || seen[a.MAC] {
 			t.Errorf("client %d has %s, %s: outside the network or not its own", a.Num, a.IP, a.MAC)
 		}
 		seen[a.IP.String()], seen[a.MAC] = true, true
@@ -149,7 +161,7 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	for range 5 { // a busy machine may keep it from sending
 		before, after = send(
 			t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
-		moved := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)])
+		moved := after.Links[lab.Port(topology.PortWAN)].Sub(before.Links[lab.Port(topology.PortWAN)])
 		if got = float64(moved.TxBytes) * 8e3 / float64(after.MonotonicNs-before.MonotonicNs); got >= 40 {
 			break
 		}
@@ -173,7 +185,7 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	}
 }
 
-func fileOf(t *testing.T, h *testbed.Host, path string) string {
+func fileOf(t *testing.T, h *backend.Host, path string) string {
 	t.Helper()
 	out, err := h.Run(t.Context(), agent.Command{Argv: []string{"cat", path}})
 	if err != nil {
@@ -183,7 +195,7 @@ func fileOf(t *testing.T, h *testbed.Host, path string) string {
 }
 
 func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
-	lab := build(t, testbed.Spec{})
+	lab := build(t, topology.Spec{})
 	addrs := withClients(t, lab, client.KindVeth, 5)
 	for i, a := range addrs {
 		if want := fmt.Sprintf("192.168.137.%d", i+1); a.IP.String() != want {
@@ -192,7 +204,7 @@ func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
 	}
 	for _, direction := range []string{"up", "down"} {
 		load := agent.Traffic{Kind: traffic.KindStreams, Direction: direction, Clients: 5, OfferedMbps: 20}
-		link := map[string]string{"up": lab.Port(testbed.PortWAN), "down": lab.Port(testbed.PortLAN)}[direction]
+		link := map[string]string{"up": lab.Port(topology.PortWAN), "down": lab.Port(topology.PortLAN)}[direction]
 		sendUntil(t, lab, load, direction+": the router to have forwarded 1 MB", func(before, after meter.Sample) bool {
 			return after.Links[link].Sub(before.Links[link]).TxBytes >= 1e6
 		})
@@ -200,7 +212,7 @@ func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
 }
 
 func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
-	lab := build(t, testbed.Spec{})
+	lab := build(t, topology.Spec{})
 	withClients(t, lab, client.KindMacvlan, 4)
 	for _, load := range []agent.Traffic{
 		{Paced: true, Direction: "up"},
@@ -209,7 +221,7 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 		{UDP: true, Direction: "up"},
 	} {
 		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = traffic.KindIperf3, 4, 20, 44
-		link := map[string]string{"up": lab.Port(testbed.PortWAN), "down": lab.Port(testbed.PortLAN)}[load.Direction]
+		link := map[string]string{"up": lab.Port(topology.PortWAN), "down": lab.Port(topology.PortLAN)}[load.Direction]
 		var got float64
 		for range 5 { // a busy machine may keep it from sending
 			before, after := send(t, lab, load, 2*time.Second)
@@ -227,12 +239,12 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 
 func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 	for _, aggregate := range []bool{false, true} {
-		lab := build(t, testbed.Spec{Aggregate: aggregate})
+		lab := build(t, topology.Spec{Aggregate: aggregate})
 		withClients(t, lab, client.KindVeth, 4)
 		before, after := send(
 			t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
-		frames := after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).RxPackets +
-			after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).RxPackets
+		frames := after.Links[lab.Port(topology.PortLAN)].Sub(before.Links[lab.Port(topology.PortLAN)]).RxPackets +
+			after.Links[lab.Port(topology.PortWAN)].Sub(before.Links[lab.Port(topology.PortWAN)]).RxPackets
 		factor := float64(frames) / float64(after.IPIn-before.IPIn)
 		if !aggregate && factor > 1.05 || aggregate && factor < 1.5 {
 			t.Errorf("aggregating %v: %.2f frames per packet at the router", aggregate, factor)
@@ -242,8 +254,8 @@ func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 }
 
 func TestTwoLabsDoNotMeet(t *testing.T) {
-	topology := testbed.Portal(testbed.Spec{})
-	a, b := buildTopology(t, topology, "a"), buildTopology(t, topology, "b")
+	portal := topology.Portal(topology.Spec{})
+	a, b := buildTopology(t, portal, "a"), buildTopology(t, portal, "b")
 	withClients(t, a, client.KindVeth, 2)
 	withClients(t, b, client.KindVeth, 2)
 	before, err := sampleOf(b)
@@ -256,12 +268,12 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if moved := after.Links[b.Port(testbed.PortWAN)].Sub(before.Links[b.Port(testbed.PortWAN)]); moved.TxPackets > 20 {
+	if moved := after.Links[b.Port(topology.PortWAN)].Sub(before.Links[b.Port(topology.PortWAN)]); moved.TxPackets > 20 {
 		t.Errorf("lab b forwarded %d packets of lab a's load", moved.TxPackets)
 	}
 }
 
-func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
+func sampleOf(lab *topology.Lab) (meter.Sample, error) {
 	ctx := context.Background()
 	if err := lab.Host("router").OpenMeter(ctx, agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
 		return meter.Sample{}, err
@@ -270,7 +282,7 @@ func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
 }
 
 func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
-	lab := build(t, testbed.Spec{})
+	lab := build(t, topology.Spec{})
 	ctx := t.Context()
 	const work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 60"
 	for _, c := range []agent.Command{
@@ -306,7 +318,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 func TestBuildErrorsSayWhat(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if lab, err := testbed.Portal(testbed.Spec{}).Build(ctx, backend(t), "a"); err == nil ||
+	if lab, err := topology.Portal(topology.Spec{}).Build(ctx, backend.Netns{LogDir: t.TempDir()}, "a"); err == nil ||
 		!strings.Contains(err.Error(), "building lab a") {
 		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
 	}
@@ -315,7 +327,7 @@ func TestBuildErrorsSayWhat(t *testing.T) {
 // TestNeighboursOfClientsAreNotCounted: all namespaces share one table of
 // neighbours with a limit, which a thousand clients would fill with their router.
 func TestNeighboursOfClientsAreNotCounted(t *testing.T) {
-	lab := build(t, testbed.Spec{})
+	lab := build(t, topology.Spec{})
 	withClients(t, lab, client.KindMacvlan, 2)
 	for n := 1; n <= 2; n++ {
 		var found string
@@ -336,8 +348,8 @@ func TestNeighboursOfClientsAreNotCounted(t *testing.T) {
 
 // A polled veth counts frames without their Ethernet header, at both ends.
 func TestLinksCountWholeFrames(t *testing.T) {
-	lab := build(t, testbed.Spec{})
-	client, port := lab.Clients[0], lab.Port(testbed.PortLAN)
+	lab := build(t, topology.Spec{})
+	client, port := lab.Clients[0], lab.Port(topology.PortLAN)
 	pings := func(n int) {
 		t.Helper()
 		// 22 bytes make frames of 64: 14 of Ethernet, 20 of IPv4, 8 of ICMP.

@@ -1,4 +1,4 @@
-package testbed_test
+package topology_test
 
 import (
 	"net/netip"
@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // ping sends three echo requests from a host, or from one of its clients, and
 // returns the time to live of the answers.
-func ping(t *testing.T, from *testbed.Host, client int, to netip.Addr) string {
+func ping(t *testing.T, from *backend.Host, client int, to netip.Addr) string {
 	t.Helper()
 	out, err := from.Run(t.Context(), agent.Command{Argv: []string{"ping", "-n", "-c", "3", "-i", "0.2", "-W", "5",
 		to.String()}, Client: client})
@@ -27,7 +28,7 @@ func ping(t *testing.T, from *testbed.Host, client int, to netip.Addr) string {
 // TestTwoClientHostsShareTheRoutersLink is study 1's future work (7.2): the
 // clients on two machines. They must not meet anywhere but at the router.
 func TestTwoClientHostsShareTheRoutersLink(t *testing.T) {
-	lab := build(t, testbed.Spec{ClientHosts: 2})
+	lab := build(t, topology.Spec{ClientHosts: 2})
 	if len(lab.Clients) != 2 || len(lab.Host("router").Ifs) != 2 {
 		t.Fatalf("%d client hosts, %d links at the router; want two each", len(lab.Clients), len(lab.Host("router").Ifs))
 	}
@@ -62,21 +63,22 @@ func TestTwoClientHostsShareTheRoutersLink(t *testing.T) {
 
 func TestBuildRefusesWhatIsNoLab(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*testbed.Topology)
+		change func(*topology.Topology)
 		want   string
 	}{
-		"no server":    {func(t *testbed.Topology) { t.Nodes[3].Role = "" }, "a server"},
-		"unknown host": {func(t *testbed.Topology) { t.Links[0].B.Node = "pc9" }, `"pc9", which is no host`},
+		"no server":    {func(t *topology.Topology) { t.Nodes[3].Role = "" }, "a server"},
+		"unknown host": {func(t *topology.Topology) { t.Links[0].B.Node = "pc9" }, `"pc9", which is no host`},
 		"nothing metered": {
-			func(t *testbed.Topology) { t.Nodes[0].Metered, t.Nodes[1].Metered = false, false }, "a metered host"},
-		"two ports of a name": {func(t *testbed.Topology) { t.Links[1].A.Name = testbed.PortLAN }, `"lan"`},
-		"host on its own":     {func(t *testbed.Topology) { t.Links = t.Links[:2] }, "pc2 has no link"},
-		"too many client hosts": {func(t *testbed.Topology) { *t = testbed.Portal(testbed.Spec{ClientHosts: 4}) },
+			func(t *topology.Topology) { t.Nodes[0].Metered, t.Nodes[1].Metered = false, false }, "a metered host"},
+		"two ports of a name": {func(t *topology.Topology) { t.Links[1].A.Name = topology.PortLAN }, `"lan"`},
+		"host on its own":     {func(t *topology.Topology) { t.Links = t.Links[:2] }, "pc2 has no link"},
+		"too many client hosts": {func(t *topology.Topology) { *t = topology.Portal(topology.Spec{ClientHosts: 4}) },
 			"192.168.137.250 of client4 is one of the leases"},
 	} {
-		topology := testbed.Tunnel(testbed.Spec{})
-		c.change(&topology)
-		if _, err := topology.Build(t.Context(), backend(t), "a"); err == nil || !strings.Contains(err.Error(), c.want) {
+		described := topology.Tunnel(topology.Spec{})
+		c.change(&described)
+		_, err := described.Build(t.Context(), backend.Netns{}, "a")
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -84,18 +86,18 @@ func TestBuildRefusesWhatIsNoLab(t *testing.T) {
 
 // TestSizeCountsEveryHost: what a lab takes follows its topology.
 func TestSizeCountsEveryHost(t *testing.T) {
-	for hosts, want := range map[int]testbed.Size{1: {Hosts: 3, Neighbours: 3}, 3: {Hosts: 6, Neighbours: 5}} {
-		if got := testbed.Portal(testbed.Spec{ClientHosts: hosts}).Size(); got != want {
+	for hosts, want := range map[int]topology.Size{1: {Hosts: 3, Neighbours: 3}, 3: {Hosts: 6, Neighbours: 5}} {
+		if got := topology.Portal(topology.Spec{ClientHosts: hosts}).Size(); got != want {
 			t.Errorf("%d client hosts: %+v, want %+v", hosts, got, want)
 		}
 	}
 }
 
 func TestTopologiesAreKnownByName(t *testing.T) {
-	if build, err := testbed.Named("portal"); err != nil || len(build(testbed.Spec{}).Nodes) < 3 {
+	if build, err := topology.Named("portal"); err != nil || len(build(topology.Spec{}).Nodes) < 3 {
 		t.Error(err)
 	}
-	if _, err := testbed.Named("ring"); err == nil || !strings.Contains(err.Error(), `"ring"`) ||
+	if _, err := topology.Named("ring"); err == nil || !strings.Contains(err.Error(), `"ring"`) ||
 		!strings.Contains(err.Error(), "portal") {
 		t.Errorf("an unknown name: %v", err)
 	}

@@ -1,9 +1,10 @@
-package testbed
+package topology
 
 import (
 	"net/netip"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
@@ -36,8 +37,8 @@ func Tunnel(p Spec) Topology {
 			Routes: []agent.Route{{To: serverNet, Via: outer2.Addr()}}},
 		{Name: "gw2", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)),
 			Routes: []agent.Route{{To: t.LAN, Via: outer1.Addr()}}},
-		{Name: "pc1", Role: RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}},
-		{Name: "pc2", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)),
+		{Name: "pc1", Role: backend.RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}},
+		{Name: "pc2", Role: backend.RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)),
 			Routes: []agent.Route{{Via: routerWAN.Addr()}}},
 	}
 	t.Links = []Link{

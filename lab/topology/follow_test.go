@@ -1,4 +1,4 @@
-package testbed_test
+package topology_test
 
 import (
 	"os"
@@ -10,12 +10,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // kernelBill is the CPU time of all living processes of a name on the lab's router so far,
 // from their own schedstat, and how many there are.
-func kernelBill(t *testing.T, lab *testbed.Lab, name string) (ns int64, n int) {
+func kernelBill(t *testing.T, lab *topology.Lab, name string) (ns int64, n int) {
 	t.Helper()
 	hello, err := lab.Host("router").Hello(t.Context())
 	if err != nil {
@@ -54,7 +54,7 @@ func netns(pid string) string {
 // orphans it has put in the background, and in children of those is billed for
 // all of them, also after they have ended.
 func TestProgramsAreFollowedWithAllTheyStart(t *testing.T) {
-	lab := build(t, testbed.Spec{})
+	lab := build(t, topology.Spec{})
 	ctx := t.Context()
 	const device = `mkfifo /tmp/go; read line < /tmp/go
 		(sha1sum < /dev/zero &)

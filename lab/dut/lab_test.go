@@ -19,8 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/machine"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // TestMain lets the test binary serve as the agent of its labs' hosts. Tests with a lab mostly
@@ -61,7 +62,7 @@ func skipUnsupported(t testing.TB, d DUT) {
 }
 
 // testHost is a host of a real lab.
-type testHost struct{ *testbed.Host }
+type testHost struct{ *backend.Host }
 
 // must runs a script on the host.
 func (h testHost) must(t testing.TB, script string, args ...string) string {
@@ -96,15 +97,15 @@ type testLab struct {
 // newTestLab builds a lab for a device.
 func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 	t.Helper()
-	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	traits := d.Traits()
-	topology := testbed.Portal(testbed.Spec{
+	portal := topology.Portal(topology.Spec{
 		LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
 	})
-	lab, err := topology.Build(t.Context(), backend, "a")
+	lab, err := portal.Build(t.Context(), local, "a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package testbed_test
+package topology_test
 
 import (
 	"testing"
@@ -6,19 +6,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // TestUrgentLinks: what receives frames comes before what sends them, and routers are what they always are, unless
 // asked for.
 func TestUrgentLinks(t *testing.T) {
 	for _, routers := range []bool{false, true} {
-		urgentLinks(t, build(t, testbed.Spec{Urgent: true, UrgentRouters: routers}), routers)
+		urgentLinks(t, build(t, topology.Spec{Urgent: true, UrgentRouters: routers}), routers)
 	}
 }
 
 // urgentLinks looks at the threads that poll the links of a lab.
-func urgentLinks(t *testing.T, lab *testbed.Lab, routers bool) {
+func urgentLinks(t *testing.T, lab *topology.Lab, routers bool) {
 	t.Helper()
 	for _, h := range lab.Hosts {
 		threads, err := meter.NAPIThreads(h.Ifs)

@@ -1,4 +1,4 @@
-package testbed
+package topology
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
@@ -42,7 +43,7 @@ func Portal(p Spec) Topology {
 	t.Nodes = []Node{
 		{Name: "router", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)),
 			Routes: []agent.Route{{Via: serverAddr.Addr()}}},
-		{Name: "server", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
+		{Name: "server", Role: backend.RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
 	}
 	onLAN := []netip.Prefix{routerLAN}
 	if p.leases() && t.LAN != DefaultLAN {
@@ -109,8 +110,8 @@ func (p Spec) addClientHosts(t *Topology, router Port) {
 		if i > 0 {
 			name = fmt.Sprintf("client%d", i+1)
 		}
-		t.Nodes = append(
-			t.Nodes, Node{Name: name, Role: RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}})
+		routes := []agent.Route{{Via: routerLAN.Addr()}}
+		t.Nodes = append(t.Nodes, Node{Name: name, Role: backend.RoleClient, Sysctls: client.Sysctls, Routes: routes})
 		t.Links = append(t.Links, Link{A: socket, B: p.limited(name, fmt.Sprintf("c%d", i), addr)})
 		addr = netip.PrefixFrom(addr.Addr().Prev(), addr.Bits())
 	}

@@ -1,4 +1,4 @@
-package testbed_test
+package topology_test
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -198,7 +198,7 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 		"heavy load, asleep":    {400, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lab := build(t, testbed.Spec{})
+			lab := build(t, topology.Spec{})
 			withClients(t, lab, client.KindVeth, 10)
 			spawnBeside(t, lab, "sleeper", sleeper)
 			if load.beside != nil {
@@ -253,7 +253,7 @@ func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64) (apar
 var sleeper = []string{"perl", "-e", "select(undef, undef, undef, 0.001) while 1"}
 
 // spawnBeside runs a program that wants the router's CPU.
-func spawnBeside(t *testing.T, lab *testbed.Lab, name string, argv []string) {
+func spawnBeside(t *testing.T, lab *topology.Lab, name string, argv []string) {
 	t.Helper()
 	argv = append([]string{"sh", "-c", `exec "$@" > /dev/null`, "sh"}, argv...)
 	if err := lab.Host("router").Spawn(t.Context(), agent.Command{Name: name, Argv: argv}); err != nil {

@@ -1,8 +1,9 @@
-package testbed
+package topology
 
 import (
 	"fmt"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
@@ -25,8 +26,8 @@ func Tap(p Spec) Topology {
 	in.Name = PortSplitter
 	t := Topology{
 		Nodes: []Node{
-			{Name: "generator", Role: RoleGenerator, Sysctls: client.Sysctls},
-			{Name: "splitter", Role: RoleSplitter, Sysctls: client.Sysctls, Switch: true, Floods: true},
+			{Name: "generator", Role: backend.RoleGenerator, Sysctls: client.Sysctls},
+			{Name: "splitter", Role: backend.RoleSplitter, Sysctls: client.Sysctls, Switch: true, Floods: true},
 		},
 		Links:      []Link{{A: p.port("generator", "g0", true, generatorAddr), B: in}},
 		Addressing: Addressing{LAN: DefaultLAN},

@@ -1,4 +1,4 @@
-package testbed_test
+package backend_test
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/labtest"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // TestMain lets the test binary serve as its own agent, as gateweigh does.
@@ -26,18 +26,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func backend(t *testing.T) testbed.Netns {
+func local(t *testing.T) backend.Netns {
 	t.Helper()
-	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
+	b, err := backend.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return backend
+	return b
 }
 
-func startHost(t *testing.T) *testbed.Host {
+func startHost(t *testing.T) *backend.Host {
 	t.Helper()
-	h, err := backend(t).Start(t.Context(), "a/router", true)
+	h, err := local(t).Start(t.Context(), "a/router", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,15 +300,15 @@ func TestCleanEndsOrphansOnly(t *testing.T) {
 	var first []int
 	labtest.Await(t, "the orphan's first process", func() bool {
 		for _, pid := range processes(run) {
-			first = append(first, children(t, pid, agent.InitCommand)...)
+			first = append(first, labtest.Children(t, pid, agent.InitCommand)...)
 		}
 		return len(first) == 1
 	})
-	ended, err := testbed.Clean(t.Context())
+	ended, err := backend.Clean(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended = slices.DeleteFunc(ended, func(o testbed.Orphan) bool { return o.Run != run })
+	ended = slices.DeleteFunc(ended, func(o backend.Orphan) bool { return o.Run != run })
 	if len(ended) != 1 || ended[0].Host != "b/router" {
 		t.Errorf("Clean ended %+v, want the agent of run %s", ended, run)
 	}
@@ -328,7 +328,7 @@ func TestCleanEndsAStoppedBurner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := fmt.Sprintf(`{"id":1,"verb":"Slow","args":[{"cpus":[%d],"speed":0.99}]}`, backend(t).Placement.Router[0])
+	request := fmt.Sprintf(`{"id":1,"verb":"Slow","args":[{"cpus":[%d],"speed":0.99}]}`, local(t).Placement.Router[0])
 	argv := append([]string{"-c", "(echo '" + request + "'; exec sleep " + marked(4715) +
 		`) | unshare -n "$@" >/dev/null &`, "sh", self}, opts.Args()...)
 	if err := exec.Command("sh", argv...).Run(); err != nil {
@@ -338,7 +338,7 @@ func TestCleanEndsAStoppedBurner(t *testing.T) {
 	var pids []int
 	labtest.Await(t, "the burner", func() bool {
 		for _, pid := range processes(run) {
-			if pids = append([]int{pid}, children(t, pid, agent.BurnerCommand)...); len(pids) == 2 {
+			if pids = append([]int{pid}, labtest.Children(t, pid, agent.BurnerCommand)...); len(pids) == 2 {
 				return true
 			}
 		}
@@ -349,12 +349,12 @@ func TestCleanEndsAStoppedBurner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ended, err := testbed.Clean(t.Context())
+	ended, err := backend.Clean(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, pid := range pids {
-		if !slices.ContainsFunc(ended, func(o testbed.Orphan) bool { return o.PID == pid }) {
+		if !slices.ContainsFunc(ended, func(o backend.Orphan) bool { return o.PID == pid }) {
 			t.Errorf("Clean ended %+v, want process %d too", ended, pid)
 			syscall.Kill(pid, syscall.SIGKILL)
 		}

@@ -1,4 +1,4 @@
-package testbed
+package backend
 
 import (
 	"context"
@@ -23,9 +23,6 @@ const (
 	RoleSink      Role = "sink"      // counts and drops frames
 	RoleSplitter  Role = "splitter"  // a switch that sends each frame to all capture hosts
 )
-
-// PortalRoles are those of hosts that measures with clients work with.
-var PortalRoles = []string{string(RoleClient), string(RoleServer)}
 
 // Host is a machine of the lab, spoken to through its agent. How it is run, in a
 // namespace or on another machine, is known to its backend alone.

@@ -1,9 +1,10 @@
-package testbed
+package topology
 
 import (
 	"net/netip"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
@@ -20,8 +21,8 @@ func GatewayCapture(p Spec) Topology {
 	return Topology{
 		Nodes: []Node{
 			{Name: "router", Metered: true, Sysctls: routerSysctls},
-			{Name: "generator", Role: RoleGenerator, Sysctls: client.Sysctls},
-			{Name: "sink", Role: RoleSink, Sysctls: client.Sysctls,
+			{Name: "generator", Role: backend.RoleGenerator, Sysctls: client.Sysctls},
+			{Name: "sink", Role: backend.RoleSink, Sysctls: client.Sysctls,
 				Routes: []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}},
 		},
 		Links: []Link{

@@ -1,8 +1,6 @@
-// Package testbed builds the hosts and links of a lab. A host is a role with an
-// agent; a backend starts hosts and connects them; a topology says which hosts,
-// links and networks there are. Two labs of the same topology stand side by side
-// for a duet.
-package testbed
+// Package topology says which hosts, links and networks a lab has, and builds it on a backend. Two labs of the same
+// topology stand side by side for a duet.
+package topology
 
 import (
 	"context"
@@ -14,34 +12,9 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 )
-
-// Backend runs the hosts of labs. All above it speaks to the hosts' agents and
-// is the same for each backend.
-type Backend interface {
-	// Start starts the agent of one host and returns once it answers; on error
-	// nothing of the host is left. The name is the host's alone. Start may be
-	// called for several hosts at once. The programs of a metered host run on CPUs that
-	// no other work of the lab uses, as far as there are enough. The host lasts until its
-	// Stop, or until the lab's process ends, however that comes about.
-	Start(ctx context.Context, name string, metered bool) (*Host, error)
-	// Connect links two hosts this backend has started, before anything is
-	// configured on them, and returns the names of the link's ends: the ones
-	// asked for where the backend makes the link, others where a cable is there
-	// already. It may be called for several links at once, once for each. There
-	// is no undo: a link, also a half-made one, ends with its hosts.
-	Connect(ctx context.Context, a, b End) (aIf, bIf string, err error)
-	// Machine starts an agent that answers for the machine which carries the metered
-	// hosts, outside of any lab. It needs no rights, changes nothing, and lasts as a host.
-	Machine(ctx context.Context) (*Host, error)
-}
-
-// End is one end of a link to be made.
-type End struct {
-	Host *Host
-	If   string // the name its interface should have
-}
 
 // Topology describes a lab: its hosts, the links between them, and the network of each. It needs a metered host, and
 // hosts at which traffic begins: clients with their server, or a generator of frames. What else a measure works with it
@@ -84,7 +57,7 @@ type Addressing struct {
 // Node is a host of a topology.
 type Node struct {
 	Name    string // "router"; in logs and messages after the lab's: "a/router"
-	Role    Role
+	Role    backend.Role
 	Metered bool // its CPU is a result: devices are installed here
 	Routes  []agent.Route
 	Sysctls map[string]string // see agent.Network
@@ -111,28 +84,28 @@ type Port struct {
 // Lab is a standing topology.
 type Lab struct {
 	Name    string            // "a" or "b"
-	Hosts   []*Host           // all, in the order of the topology's nodes
-	Clients []*Host           // those of RoleClient
+	Hosts   []*backend.Host   // all, in the order of the topology's nodes
+	Clients []*backend.Host   // those of backend.RoleClient
 	Ports   map[string]string // interfaces by their names in the topology
 	Addressing
 }
 
 // Host is the lab's host of a name of the topology, "router"; nil when there is none.
-func (l *Lab) Host(name string) *Host {
-	if i := slices.IndexFunc(l.Hosts, func(h *Host) bool { return h.Name == l.Name+"/"+name }); i >= 0 {
+func (l *Lab) Host(name string) *backend.Host {
+	if i := slices.IndexFunc(l.Hosts, func(h *backend.Host) bool { return h.Name == l.Name+"/"+name }); i >= 0 {
 		return l.Hosts[i]
 	}
 	return nil
 }
 
 // Of are the lab's hosts of a role, in the order of the topology's nodes.
-func (l *Lab) Of(role Role) []*Host {
-	return slices.DeleteFunc(slices.Clone(l.Hosts), func(h *Host) bool { return h.Role != role })
+func (l *Lab) Of(role backend.Role) []*backend.Host {
+	return slices.DeleteFunc(slices.Clone(l.Hosts), func(h *backend.Host) bool { return h.Role != role })
 }
 
 // Metered are the hosts whose CPU is a result, in the order of the topology's nodes.
-func (l *Lab) Metered() []*Host {
-	return slices.DeleteFunc(slices.Clone(l.Hosts), func(h *Host) bool { return !h.Metered })
+func (l *Lab) Metered() []*backend.Host {
+	return slices.DeleteFunc(slices.Clone(l.Hosts), func(h *backend.Host) bool { return !h.Metered })
 }
 
 // Port is the interface that the topology calls by a name, PortLAN; "" when there is none.
@@ -147,18 +120,20 @@ const (
 )
 
 // Build starts the hosts of a lab and connects them. On error nothing is left.
-func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *Lab, err error) {
+func (t Topology) Build(ctx context.Context, on backend.Backend, name string) (_ *Lab, err error) {
 	if err := t.check(); err != nil {
 		return nil, fmt.Errorf("building lab %s: %w", name, err)
 	}
-	lab := &Lab{Name: name, Hosts: make([]*Host, len(t.Nodes)), Addressing: t.Addressing, Ports: map[string]string{}}
+	lab := &Lab{
+		Name: name, Hosts: make([]*backend.Host, len(t.Nodes)), Addressing: t.Addressing, Ports: map[string]string{},
+	}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("building lab %s: %w", name, errors.Join(err, lab.Close()))
 		}
 	}()
-	err = Each(t.Nodes, func(i int, n Node) (err error) {
-		lab.Hosts[i], err = backend.Start(ctx, name+"/"+n.Name, n.Metered)
+	err = backend.Each(t.Nodes, func(i int, n Node) (err error) {
+		lab.Hosts[i], err = on.Start(ctx, name+"/"+n.Name, n.Metered)
 		if err == nil {
 			lab.Hosts[i].Role, lab.Hosts[i].Metered = n.Role, n.Metered
 		}
@@ -167,15 +142,15 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 	if err != nil {
 		return nil, err
 	}
-	lab.Clients = lab.Of(RoleClient)
-	networks, err := t.connect(ctx, backend, lab)
+	lab.Clients = lab.Of(backend.RoleClient)
+	networks, err := t.connect(ctx, on, lab)
 	if err != nil {
 		return nil, err
 	}
 	// Hosts that carry packets come first: a veth takes frames from XDP, as the faster engine of frames sends them, when
 	// its other end is polled before it is set up.
 	for _, ends := range []bool{false, true} {
-		err := Each(lab.Hosts, func(i int, h *Host) error {
+		err := backend.Each(lab.Hosts, func(i int, h *backend.Host) error {
 			if ends != (h.Role != "") {
 				return nil
 			}
@@ -189,14 +164,15 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 }
 
 // connect makes all links and returns the network of each host.
-func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]agent.Network, error) {
+func (t Topology) connect(ctx context.Context, on backend.Backend, lab *Lab) ([]agent.Network, error) {
 	// The polling threads of all labs share one list of names, so interface
 	// names are never used twice.
 	id := "g" + strings.ToLower(rand.Text()[:5]) + "-"
 	names := make([][2]string, len(t.Links))
-	err := Each(t.Links, func(i int, l Link) (err error) {
+	err := backend.Each(t.Links, func(i int, l Link) (err error) {
 		a, b := lab.Hosts[t.index(l.A.Node)], lab.Hosts[t.index(l.B.Node)]
-		names[i][0], names[i][1], err = backend.Connect(ctx, End{a, id + l.A.If}, End{b, id + l.B.If})
+		names[i][0], names[i][1], err = on.Connect(
+			ctx, backend.End{Host: a, If: id + l.A.If}, backend.End{Host: b, If: id + l.B.If})
 		return err
 	})
 	if err != nil {
@@ -228,7 +204,7 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 }
 
 // priority is that of the threads that poll a host's links.
-func (t Topology) priority(h *Host) uint32 {
+func (t Topology) priority(h *backend.Host) uint32 {
 	switch {
 	case h.Metered && t.UrgentRouters:
 		return realtime.Router
@@ -244,7 +220,7 @@ func (t Topology) index(node string) int {
 
 // check refuses what cannot be built: a fault of whoever wrote the description.
 func (t Topology) check() error {
-	roles, metered, linked, ports := map[Role]int{}, 0, map[string]bool{}, map[string]string{}
+	roles, metered, linked, ports := map[backend.Role]int{}, 0, map[string]bool{}, map[string]string{}
 	for _, l := range t.Links {
 		for _, p := range []Port{l.A, l.B} {
 			if t.index(p.Node) < 0 {
@@ -271,13 +247,17 @@ func (t Topology) check() error {
 			metered++
 		}
 	}
-	if portal := roles[RoleClient] > 0 && roles[RoleServer] > 0; metered < 1 || !portal && roles[RoleGenerator] < 1 {
+	portal := roles[backend.RoleClient] > 0 && roles[backend.RoleServer] > 0
+	if metered < 1 || !portal && roles[backend.RoleGenerator] < 1 {
 		return fmt.Errorf(
 			"a topology has a metered host, and a client host with a server or else a generator, not %v with %d metered", roles,
 			metered)
 	}
 	return nil
 }
+
+// PortalRoles are those of hosts that measures with clients work with.
+var PortalRoles = []string{string(backend.RoleClient), string(backend.RoleServer)}
 
 // Roles lists the roles of the topology's hosts, each once.
 func (t Topology) Roles() (roles []string) {
@@ -312,7 +292,7 @@ func (t Topology) Size() (s Size) {
 // Close ends all hosts of the lab; the kernel takes links and namespaces with
 // them. Twice is harmless.
 func (l *Lab) Close() error {
-	return Each(l.Hosts, func(_ int, h *Host) error {
+	return backend.Each(l.Hosts, func(_ int, h *backend.Host) error {
 		if h == nil {
 			return nil
 		}

@@ -1,4 +1,4 @@
-package testbed_test
+package topology_test
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // TestLabsPrecede: the polling threads, agents and programs of all hosts go before the machine's other programs, also
 // those that have made themselves daemons in sessions of their own.
 func TestLabsPrecede(t *testing.T) {
-	lab := build(t, testbed.Spec{})
+	lab := build(t, topology.Spec{})
 	router := lab.Host("router")
 	first, second := fmt.Sprint(100_000+os.Getpid()), fmt.Sprint(200_000+os.Getpid()) // seconds that no other test sleeps
 	for _, c := range []agent.Command{

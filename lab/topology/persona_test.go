@@ -1,27 +1,25 @@
-package testbed_test
+package topology_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // withPersonas gives a lab n personas with addresses, of which the router is told.
-func withPersonas(t *testing.T, n int) (*testbed.Lab, []client.Address) {
+func withPersonas(t *testing.T, n int) (*topology.Lab, []client.Address) {
 	t.Helper()
-	lab := build(t, testbed.Spec{Clients: n})
+	lab := build(t, topology.Spec{Clients: n})
 	if err := lab.ServeDHCP(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +32,7 @@ func withPersonas(t *testing.T, n int) (*testbed.Lab, []client.Address) {
 	}
 	addrs := lease(t, host)
 	if err := lab.Host("router").AddNeighbours(
-		t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
+		t.Context(), agent.Neighbours{Link: lab.Port(topology.PortLAN), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	return lab, addrs
@@ -55,8 +53,8 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 	for _, load := range []agent.Traffic{{Direction: "up"}, {Direction: "down", Workers: 3}, {Direction: "both"}} {
 		load.Kind, load.Clients, load.OfferedMbps = traffic.KindStreams, n, 100
 		sendUntil(t, lab, load, load.Direction+": the router to have forwarded 10 MB", func(before, after meter.Sample) bool {
-			up, down := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).TxBytes,
-				after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).TxBytes
+			up, down := after.Links[lab.Port(topology.PortWAN)].Sub(before.Links[lab.Port(topology.PortWAN)]).TxBytes,
+				after.Links[lab.Port(topology.PortLAN)].Sub(before.Links[lab.Port(topology.PortLAN)]).TxBytes
 			return up+down >= 10e6 && (load.Direction != "both" || min(up, down) >= 5e6)
 		})
 	}
@@ -75,7 +73,7 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 // numbers and without asking; guests lease beside them, and the router tells no difference.
 func TestPersonasWithStaticAddresses(t *testing.T) {
 	const n, guests = 2000, 3
-	lab := build(t, testbed.Spec{Clients: n + guests})
+	lab := build(t, topology.Spec{Clients: n + guests})
 	if err := lab.ServeDHCP(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +95,7 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 		next = next.Next()
 	}
 	if err := lab.Host("router").AddNeighbours(
-		t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
+		t.Context(), agent.Neighbours{Link: lab.Port(topology.PortLAN), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	everyStreamCarries(t, lab, agent.Traffic{Kind: traffic.KindStreams, Clients: n, OfferedMbps: 500})
@@ -119,7 +117,7 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 }
 
 // everyStreamCarries has all clients send and receive until each has done both.
-func everyStreamCarries(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
+func everyStreamCarries(t *testing.T, lab *topology.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx, host := t.Context(), lab.Clients[0]
 	load.Direction, load.BurstSegments, load.MaxSeconds, load.Server = result.Both, 4, 60, lab.ServerIP
@@ -133,7 +131,7 @@ func everyStreamCarries(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end, h := range map[string]*testbed.Host{"server": lab.Host("server"), "clients": host} {
+	for end, h := range map[string]*backend.Host{"server": lab.Host("server"), "clients": host} {
 		labtest.Await(t, "payload of every stream to the "+end, func() bool {
 			stats, err := h.TrafficStats(ctx)
 			if err != nil || stats.Broken > 0 {
@@ -148,7 +146,7 @@ func everyStreamCarries(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 }
 
 // comeBack has clients with static addresses leave, twice, and come again.
-func comeBack(t *testing.T, host *testbed.Host, had []client.Address) {
+func comeBack(t *testing.T, host *backend.Host, had []client.Address) {
 	t.Helper()
 	for range 2 {
 		if err := host.Release(t.Context()); err != nil {
@@ -179,10 +177,10 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(children(t, hello.PID, agent.WorkerCommand)); n != 2 {
+	if n := len(labtest.Children(t, hello.PID, agent.WorkerCommand)); n != 2 {
 		t.Fatalf("the agent has %d workers, want 2", n)
 	}
-	fileOf(t, lab.Host("router"), "/sys/class/net/"+lab.Port(testbed.PortLAN)+"/ifindex") // it is there
+	fileOf(t, lab.Host("router"), "/sys/class/net/"+lab.Port(topology.PortLAN)+"/ifindex") // it is there
 	if err := syscall.Kill(hello.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -190,28 +188,6 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	// with the last process in it.
 	labtest.Await(t, "the clients' namespace to end", func() bool {
 		out, err := lab.Host("router").Run(t.Context(), agent.Command{Argv: []string{"ls", "/sys/class/net"}})
-		return err == nil && !strings.Contains(out.Stdout, lab.Port(testbed.PortLAN))
+		return err == nil && !strings.Contains(out.Stdout, lab.Port(topology.PortLAN))
 	})
-}
-
-// children lists the processes that process pid has started as such a command of the agent.
-func children(t *testing.T, pid int, command string) (pids []int) {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range stats {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
-		args, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if err == nil && fields[1] == strconv.Itoa(pid) && strings.Contains(string(args), "\x00"+command) {
-			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			pids = append(pids, child)
-		}
-	}
-	return pids
 }

@@ -1,14 +1,15 @@
-package testbed_test
+package topology_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -16,7 +17,7 @@ import (
 // packets at the router, and every stream carry something.
 func TestDatagramsOfEveryClient(t *testing.T) {
 	many, _ := withPersonas(t, 300)
-	few := build(t, testbed.Spec{})
+	few := build(t, topology.Spec{})
 	withClients(t, few, client.KindMacvlan, 20)
 	for _, load := range []agent.Traffic{
 		{Clients: 20, Direction: "up"}, {Clients: 20, Direction: "down"},
@@ -34,7 +35,7 @@ func TestDatagramsOfEveryClient(t *testing.T) {
 }
 
 // carryDatagrams starts a load, looks at both ends and at the router, and stops it.
-func carryDatagrams(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
+func carryDatagrams(t *testing.T, lab *topology.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx, host := t.Context(), lab.Clients[0]
 	if err := lab.Host("server").ServeTraffic(ctx, load); err != nil {
@@ -43,7 +44,7 @@ func carryDatagrams(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 	if err := host.StartTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range []*testbed.Host{host, lab.Host("server")} {
+	for _, h := range []*backend.Host{host, lab.Host("server")} {
 		if err := h.MarkTraffic(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func carryDatagrams(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 		shares = near.Shares.With(far.Shares)
 		return shares.Min > 0
 	})
-	for _, h := range []*testbed.Host{host, lab.Host("server")} {
+	for _, h := range []*backend.Host{host, lab.Host("server")} {
 		if err := h.StopTraffic(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -76,8 +77,8 @@ func carryDatagrams(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 	if all.Received == 0 || 100*(all.Lost+all.Reordered) > all.Received {
 		t.Errorf("%s: %+v", name, all)
 	}
-	frames := after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).RxPackets +
-		after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).RxPackets
+	frames := after.Links[lab.Port(topology.PortLAN)].Sub(before.Links[lab.Port(topology.PortLAN)]).RxPackets +
+		after.Links[lab.Port(topology.PortWAN)].Sub(before.Links[lab.Port(topology.PortWAN)]).RxPackets
 	if factor := float64(frames) / float64(after.IPIn-before.IPIn); factor < 0.95 || factor > 1.05 {
 		t.Errorf("%s: %.2f frames per packet at the router, want 1", name, factor)
 	}

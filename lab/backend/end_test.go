@@ -1,4 +1,4 @@
-package testbed_test
+package backend_test
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package testbed_test
+package topology_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/tunnel"
 )
@@ -16,7 +16,7 @@ import (
 // carries its payload is the share that the headers leave.
 func TestShapedLink(t *testing.T) {
 	const mbps, enough = 200, 20_000_000
-	lab := buildTopology(t, testbed.Tunnel(testbed.Spec{Between: agent.Shape{RateMbps: mbps}}), "a")
+	lab := buildTopology(t, topology.Tunnel(topology.Spec{Between: agent.Shape{RateMbps: mbps}}), "a")
 	ctx, near, far := t.Context(), lab.Host("gw1"), lab.Host("pc2")
 	withClients(t, lab, client.KindVeth, 1)
 	load := agent.Traffic{
@@ -36,7 +36,7 @@ func TestShapedLink(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.Links[lab.Port(testbed.PortOuter1)], s.MonotonicNs, got.ReceivedBytes
+		return s.Links[lab.Port(topology.PortOuter1)], s.MonotonicNs, got.ReceivedBytes
 	}
 	if err := lab.Host("pc1").StartTraffic(ctx, load); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package testbed_test
+package topology_test
 
 import (
 	"errors"
@@ -8,18 +8,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // TestTunnel: without a device two gateways lie between clients and server, traffic of clients crosses both, and the
 // meters of both see it.
 func TestTunnel(t *testing.T) {
-	build, err := testbed.Named("tunnel")
+	build, err := topology.Named("tunnel")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab := buildTopology(t, build(testbed.Spec{}), "a")
+	lab := buildTopology(t, build(topology.Spec{}), "a")
 	if ttl := ping(t, lab.Host("pc1"), 0, lab.ServerIP); ttl != "62" {
 		t.Errorf("answers have ttl %s, want 62: two gateways lie between", ttl)
 	}
@@ -31,8 +31,8 @@ func TestTunnel(t *testing.T) {
 		t.Fatalf("%d hosts, metered are %v", len(lab.Hosts), metered)
 	}
 	for port, want := range map[string]string{
-		testbed.PortLAN: metered[0].Ifs[0], testbed.PortOuter1: metered[0].Ifs[1], testbed.PortOuter2: metered[1].Ifs[0],
-		testbed.PortWAN: metered[1].Ifs[1],
+		topology.PortLAN: metered[0].Ifs[0], topology.PortOuter1: metered[0].Ifs[1], topology.PortOuter2: metered[1].Ifs[0],
+		topology.PortWAN: metered[1].Ifs[1],
 	} {
 		if lab.Port(port) != want {
 			t.Errorf("port %s is %s, want %s", port, lab.Port(port), want)
@@ -49,7 +49,7 @@ func TestTunnel(t *testing.T) {
 
 // sendThrough sends until every metered host has forwarded a thousand packets on each
 // of its links, and its polling threads have used CPU for them.
-func sendThrough(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
+func sendThrough(t *testing.T, lab *topology.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx := t.Context()
 	load.Server, load.MaxSeconds = lab.ServerIP, 60
